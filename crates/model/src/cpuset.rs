@@ -1,0 +1,194 @@
+//! Sets of CPUs, as affinity masks and cpusets.
+
+use crate::CpuId;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::str::FromStr;
+
+/// The largest machine that schedlab models.
+pub const MAX_CPUS: usize = 512;
+const WORDS: usize = MAX_CPUS / 64;
+
+/// A set of CPUs 0 … [`MAX_CPUS`]` - 1`. Written as the kernel writes cpulists: `0-3,8`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct CpuSet {
+    words: [u64; WORDS],
+}
+
+impl CpuSet {
+    /// No CPU.
+    pub const EMPTY: CpuSet = CpuSet { words: [0; WORDS] };
+    /// Every CPU that can exist.
+    pub const ALL: CpuSet = CpuSet { words: [u64::MAX; WORDS] };
+
+    /// CPUs `0 .. count`.
+    pub fn first(count: usize) -> CpuSet {
+        (0..count.min(MAX_CPUS)).map(CpuId::from).collect()
+    }
+    /// Just `cpu`.
+    pub fn single(cpu: CpuId) -> CpuSet {
+        let mut set = CpuSet::EMPTY;
+        set.insert(cpu);
+        set
+    }
+    /// Adds `cpu`. Panics when it is [`MAX_CPUS`] or more.
+    #[inline]
+    pub fn insert(&mut self, cpu: CpuId) {
+        self.words[cpu.index() / 64] |= 1 << (cpu.0 % 64);
+    }
+    /// Takes `cpu` out.
+    #[inline]
+    pub fn remove(&mut self, cpu: CpuId) {
+        if cpu.index() < MAX_CPUS {
+            self.words[cpu.index() / 64] &= !(1 << (cpu.0 % 64));
+        }
+    }
+    /// Whether `cpu` is in the set.
+    #[inline]
+    pub fn contains(&self, cpu: CpuId) -> bool {
+        cpu.index() < MAX_CPUS && self.words[cpu.index() / 64] & (1 << (cpu.0 % 64)) != 0
+    }
+    /// The CPUs that are in both.
+    #[inline]
+    pub fn and(&self, other: &CpuSet) -> CpuSet {
+        let mut words = self.words;
+        words.iter_mut().zip(&other.words).for_each(|(a, b)| *a &= b);
+        CpuSet { words }
+    }
+    /// The CPUs that are in either.
+    pub fn or(&self, other: &CpuSet) -> CpuSet {
+        let mut words = self.words;
+        words.iter_mut().zip(&other.words).for_each(|(a, b)| *a |= b);
+        CpuSet { words }
+    }
+    /// How many CPUs.
+    pub fn count(&self) -> usize {
+        self.words.iter().map(|w| w.count_ones() as usize).sum()
+    }
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|&w| w == 0)
+    }
+    /// The lowest CPU.
+    pub fn lowest(&self) -> Option<CpuId> {
+        self.iter().next()
+    }
+    /// The CPUs in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = CpuId> + use<> {
+        let words = self.words;
+        (0..WORDS).flat_map(move |w| {
+            let mut rest = words[w];
+            std::iter::from_fn(move || {
+                if rest == 0 {
+                    return None;
+                }
+                let bit = rest.trailing_zeros();
+                rest &= rest - 1;
+                Some(CpuId(w as u32 * 64 + bit))
+            })
+        })
+    }
+}
+
+impl FromIterator<CpuId> for CpuSet {
+    fn from_iter<I: IntoIterator<Item = CpuId>>(iter: I) -> CpuSet {
+        let mut set = CpuSet::EMPTY;
+        iter.into_iter().for_each(|cpu| set.insert(cpu));
+        set
+    }
+}
+
+impl fmt::Display for CpuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == CpuSet::ALL {
+            return f.write_str("all");
+        }
+        let mut cpus = self.iter().peekable();
+        let mut separator = "";
+        while let Some(first) = cpus.next() {
+            let mut last = first;
+            while cpus.peek() == Some(&CpuId(last.0 + 1)) {
+                last = cpus.next().expect("peeked");
+            }
+            if first == last {
+                write!(f, "{separator}{}", first.0)?;
+            } else {
+                write!(f, "{separator}{}-{}", first.0, last.0)?;
+            }
+            separator = ",";
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for CpuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{{self}}}")
+    }
+}
+
+/// Why a text is not a CPU list.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("`{0}` is not a CPU list: write numbers below {MAX_CPUS} and ranges, such as \"0-3,8\", or \"all\"")]
+pub struct CpuSetError(pub String);
+
+impl FromStr for CpuSet {
+    type Err = CpuSetError;
+
+    fn from_str(text: &str) -> Result<CpuSet, CpuSetError> {
+        let error = || CpuSetError(text.to_owned());
+        if text.trim() == "all" {
+            return Ok(CpuSet::ALL);
+        }
+        let number = |part: &str| {
+            part.trim().parse::<u32>().ok().filter(|&n| (n as usize) < MAX_CPUS).ok_or_else(error)
+        };
+        let mut set = CpuSet::EMPTY;
+        for part in text.trim().split(',') {
+            let (from, to) = part.split_once('-').unwrap_or((part, part));
+            let (from, to) = (number(from)?, number(to)?);
+            if from > to {
+                return Err(error());
+            }
+            (from..=to).for_each(|n| set.insert(CpuId(n)));
+        }
+        Ok(set)
+    }
+}
+
+impl Serialize for CpuSet {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for CpuSet {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<CpuSet, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        if text.is_empty() {
+            return Ok(CpuSet::EMPTY);
+        }
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_round_trip() {
+        for text in ["0", "0-3", "0-3,8", "1,3,5-7,511"] {
+            assert_eq!(text.parse::<CpuSet>().unwrap().to_string(), text);
+        }
+        assert_eq!("all".parse::<CpuSet>().unwrap(), CpuSet::ALL);
+    }
+
+    #[test]
+    fn refuses_bad_lists() {
+        for text in ["", "a", "3-1", "512", "1,,2", "-1"] {
+            assert!(text.parse::<CpuSet>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! The words that every part of schedlab speaks: time, ids, CPU sets, topology, policies, workloads and
+//! the [`SchedEvent`] stream.
+//!
+//! Simulator, recorder and live agent emit the same [`SchedEvent`]s into an [`EventSink`]; schedulers see
+//! the same [`TaskId`]s and [`CpuId`]s; a recording and a written scenario both become a [`Workload`].
+//! Nothing here reads a clock, does I/O, or uses floating point for time.
+#![forbid(unsafe_code)]
+
+mod cpuset;
+mod event;
+mod ids;
+mod policy;
+mod program;
+mod time;
+mod topology;
+mod workload;
+
+pub use cpuset::{CpuSet, CpuSetError, MAX_CPUS};
+pub use event::{EventKind, EventSink, PrevState, SchedEvent, Waker};
+pub use ids::{ChannelId, CpuId, GroupId, LockId, SourceId, TaskId};
+pub use policy::{Nice, Policy, PolicyError};
+pub use program::{Amount, Draw, Op, Program};
+pub use time::{Ns, NsError};
+pub use topology::{CpuPlace, Topology};
+pub use workload::{
+    Bandwidth, ChannelSpec, GroupSpec, SourceKind, SourceSpec, Start, TaskSpec, Workload, WorkloadError,
+};

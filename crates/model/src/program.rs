@@ -1,0 +1,155 @@
+//! Tasks are small programs. What a task does is separate from what a scheduler does to it.
+
+use crate::{ChannelId, LockId, Ns, TaskId};
+use serde::{Deserialize, Serialize};
+
+/// One step of a task's program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Op {
+    /// Needs this much CPU time.
+    Run(Amount),
+    /// Sleeps on a timer for this long, counted from the moment of blocking.
+    Sleep(Amount),
+    /// Sleeps until the next job of a periodic task: job `k` is due at `offset + k * period`. A job that is
+    /// already due starts at once; none is skipped.
+    NextPeriod {
+        /// Period.
+        period: Ns,
+        /// Due time of job 0.
+        offset: Ns,
+    },
+    /// Sleeps until this absolute time of the run; no effect when it has passed.
+    SleepUntil(Ns),
+    /// Takes one token from the channel, or blocks until there is one. Wait/wake and receive/send are the
+    /// same thing: a channel is a counted queue (futex, pipe, socket, condition).
+    Receive(ChannelId),
+    /// Takes every token that is there (at least one; blocks until there is one): an epoll loop.
+    ReceiveAll(ChannelId),
+    /// Puts tokens into the channel, waking its waiters, first come first served. Blocks while a bounded
+    /// channel is full.
+    Send {
+        /// Where to.
+        channel: ChannelId,
+        /// How many tokens.
+        count: u32,
+    },
+    /// Finishes the oldest unfinished request that was received from this channel: its response time ends
+    /// here, and a closed-loop client may send its next one.
+    Done(ChannelId),
+    /// Runs for `per_request` for each request taken by the last `ReceiveAll`, finishing each as `Done` does.
+    Serve {
+        /// Where the requests came from.
+        channel: ChannelId,
+        /// CPU time of each.
+        per_request: Amount,
+    },
+    /// Locks a mutex (sleeping lock, first come first served).
+    Lock(LockId),
+    /// Unlocks it; the first waiter owns it and wakes.
+    Unlock(LockId),
+    /// `sched_yield`.
+    Yield,
+    /// Starts the task (its [`Start`](crate::Start) must be `Spawned`); no effect when it already lives.
+    Spawn(TaskId),
+    /// Jumps back to operation `to`, `times` times (so the body runs `times + 1` times), then goes on.
+    /// Loops may be nested.
+    Repeat {
+        /// Index of the first operation of the body.
+        to: u32,
+        /// How often to go back.
+        times: u32,
+    },
+    /// Ends the task. Falling off the end of the program does the same.
+    Exit,
+}
+
+/// A fixed length or a random draw.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Amount {
+    /// Always this long.
+    Fixed(Ns),
+    /// Drawn anew each time from [`Program::draws`] at this index, out of the task's own random stream.
+    Draw(u16),
+}
+
+/// What a task does, from its first wakeup to its exit.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Program {
+    /// The operations, in order.
+    pub ops: Vec<Op>,
+    /// After the last operation: go on at this index (`None`: exit).
+    pub repeat_from: Option<u32>,
+    /// The distributions that [`Amount::Draw`] names.
+    pub draws: Vec<Draw>,
+}
+
+impl Program {
+    /// Runs for ever.
+    pub fn hog() -> Program {
+        Program::forever([Op::Run(Amount::Fixed(Ns::from_s(1)))])
+    }
+    /// Repeats `ops` for ever.
+    pub fn forever(ops: impl IntoIterator<Item = Op>) -> Program {
+        Program { ops: ops.into_iter().collect(), repeat_from: Some(0), draws: Vec::new() }
+    }
+    /// Runs `ops` once, then exits.
+    pub fn once(ops: impl IntoIterator<Item = Op>) -> Program {
+        Program { ops: ops.into_iter().collect(), repeat_from: None, draws: Vec::new() }
+    }
+    /// Works for `work`, sleeps for `sleep`, repeats; starts with work.
+    pub fn closed(work: Ns, sleep: Ns) -> Program {
+        Program::forever([Op::Run(Amount::Fixed(work)), Op::Sleep(Amount::Fixed(sleep))])
+    }
+    /// A job of `work` every `period`, the first at `offset`; late jobs queue up.
+    pub fn periodic(period: Ns, work: Ns, offset: Ns) -> Program {
+        Program::forever([Op::NextPeriod { period, offset }, Op::Run(Amount::Fixed(work))])
+    }
+    /// Adds a distribution and gives the [`Amount`] that draws from it.
+    pub fn draw(&mut self, draw: Draw) -> Amount {
+        let index = u16::try_from(self.draws.len()).expect("fewer than 65536 distributions in a program");
+        self.draws.push(draw);
+        Amount::Draw(index)
+    }
+}
+
+/// A distribution of lengths. Draws are integers; the same seed gives the same ones on every machine.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Draw {
+    /// Always the same.
+    Fixed(Ns),
+    /// Every whole nanosecond from `low` to `high`, both included, equally likely.
+    Uniform {
+        /// Smallest.
+        low: Ns,
+        /// Largest.
+        high: Ns,
+    },
+    /// Exponential: the gaps of a Poisson process.
+    Exponential {
+        /// Mean.
+        mean: Ns,
+    },
+    /// Log-normal.
+    LogNormal {
+        /// Median.
+        median: Ns,
+        /// Standard deviation of the natural logarithm, in thousandths.
+        sigma_permille: u32,
+    },
+    /// One of several, chosen by weight.
+    Mix(Vec<(u32, Draw)>),
+    /// These values in turn, from the first again after the last.
+    Cycle(Vec<Ns>),
+    /// One of these values, each equally likely (a measured distribution).
+    Empirical(Vec<Ns>),
+    /// `1 ms + splitmix64 mod span` style uniform draw with a generator of its own, seeded with the task
+    /// number: `low + splitmix64() % span`. It exists so that workload W2 of the published comparison gives
+    /// the very same totals as the other simulators.
+    SplitMix {
+        /// Smallest value.
+        low: Ns,
+        /// Number of possible values.
+        span: Ns,
+    },
+}

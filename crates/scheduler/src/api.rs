@@ -1,0 +1,221 @@
+//! The trait and what passes through it.
+
+use crate::Cx;
+use schedlab_model::{CpuId, GroupId, Ns, TaskId, Waker};
+
+/// Who runs next. Called by a driver; takes `&self` because several CPUs may be inside at once (native
+/// benchmark), so a scheduler takes its own [`Lock`](crate::Lock)s.
+///
+/// Contracts (design §5):
+/// * The scheduler keeps its own mark of who runs where. The views are a hint in concurrent drivers.
+/// * The driver delivers one task's events in order, and absorbs the wakeup of a task that is not descheduled
+///   yet (its [`Prev`] then is `Runnable`).
+/// * Commands take effect after the call returns, in the order in which they were pushed.
+/// * Order of an instant: time, then the driver's tick edges, then arming order (re-arming moves to the
+///   back); the instant is drained; then the reschedule requests, first in first out, merged.
+pub trait Scheduler {
+    /// What the driver must be able to do. A driver that cannot refuses by name.
+    fn needs(&self) -> Needs;
+
+    /// The views are filled, nothing runs yet. Every task of [`World::tasks`](crate::World) that is
+    /// `alive` then exists (blocked) and is placed here; later ones come through [`Change::Created`].
+    fn init(&self, cx: &Cx<'_>);
+
+    /// `task` became runnable: choose its CPU, enqueue it, ask for preemption ([`Cmd::Resched`]).
+    fn wake(&self, cx: &Cx<'_>, task: TaskId, wake: Wake);
+
+    /// A queued task that does not run stopped being runnable (killed, moved away). Idempotent.
+    fn leave(&self, cx: &Cx<'_>, task: TaskId);
+
+    /// The running task called `sched_yield`; a `schedule(…, Prev::Runnable)` of its CPU follows at once.
+    fn yielded(&self, cx: &Cx<'_>, task: TaskId);
+
+    /// Takes `prev` (who ran on `cpu` until now, `None` = idle) off or requeues it, according to `why`, and
+    /// chooses who runs on `cpu` now, under one lock hold. May pick `prev` again.
+    fn schedule(&self, cx: &Cx<'_>, cpu: CpuId, prev: Option<TaskId>, why: Prev) -> Pick;
+
+    /// `prev`'s context is saved after a switch away from it (`schedule_tail`, `context_saved`).
+    fn saved(&self, _cx: &Cx<'_>, _cpu: CpuId, _prev: TaskId) {}
+
+    /// A tick edge of `cpu`. Charges all tick edges since the last call that touched this CPU (the driver
+    /// may have left out those that [`tick_due`](Self::tick_due) said could not matter), then checks.
+    fn tick(&self, _cx: &Cx<'_>, _cpu: CpuId) {}
+
+    /// In how many tick edges from now `tick` could matter (1 = the next one; `u64::MAX` = never). Asked
+    /// after each call that touched `cpu`. Too small is slow, too large is wrong: with every tick delivered
+    /// the schedule must be the same.
+    fn tick_due(&self, _cx: &Cx<'_>, _cpu: CpuId) -> u64 {
+        1
+    }
+
+    /// A timer that was armed with [`Cmd::Arm`] fired.
+    fn timer(&self, _cx: &Cx<'_>, _timer: Timer) {}
+
+    /// Asked for by [`Cmd::Call`]; runs on the CPU named there.
+    fn call(&self, _cx: &Cx<'_>, _cookie: u64) {}
+
+    /// Something other than runnability changed. The views already show the new state.
+    fn changed(&self, _cx: &Cx<'_>, _change: Change) {}
+
+    /// Events were lost: forget the queues and rebuild them from the views.
+    fn resync(&self, cx: &Cx<'_>);
+
+    /// Decides for several CPUs at once (group commit of a global agent).
+    fn schedule_group(&self, cx: &Cx<'_>, requests: &[Request], out: &mut [Pick]) {
+        for (request, pick) in requests.iter().zip(out) {
+            *pick = self.schedule(cx, request.cpu, request.prev, request.why);
+        }
+    }
+
+    /// One line about the state of the run queue of `cpu`, for `--explain` and for failed assertions.
+    fn explain(&self, _cx: &Cx<'_>, _cpu: CpuId) -> String {
+        String::new()
+    }
+}
+
+/// Why `schedule` is called: what became of the task that ran until now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Prev {
+    /// The CPU was idle.
+    Idle,
+    /// Still runnable: preempted, it yielded, or a commit is not proven.
+    Runnable,
+    /// It blocked.
+    Blocked,
+    /// It ended.
+    Exited,
+    /// It leaves this CPU because of [`Cmd::Displace`]; `saved` and `wake(Migrated)` follow.
+    Migrating,
+}
+
+/// The answer of `schedule`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Pick {
+    /// Who runs; `None` = idle.
+    pub task: Option<TaskId>,
+    /// Ask again after this much time at the latest (a slice timer of the CPU); `None` = no such timer.
+    /// It is cancelled by the next `schedule` of this CPU.
+    pub slice_ns: Option<Ns>,
+    /// A number for decision logs (Xen: priority or credit of the chosen vCPU).
+    pub note: i64,
+}
+
+impl Pick {
+    /// Runs `task` until something happens.
+    pub const fn run(task: TaskId) -> Pick {
+        Pick { task: Some(task), slice_ns: None, note: 0 }
+    }
+    /// Leaves the CPU idle.
+    pub const IDLE: Pick = Pick { task: None, slice_ns: None, note: 0 };
+}
+
+/// One CPU of a [`Scheduler::schedule_group`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// The CPU decided for.
+    pub cpu: CpuId,
+    /// Who runs there.
+    pub prev: Option<TaskId>,
+    /// What became of it.
+    pub why: Prev,
+}
+
+/// How a task became runnable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wake {
+    /// New, woken, or moved.
+    pub kind: WakeKind,
+    /// The waker is about to block (`WF_SYNC`).
+    pub sync: bool,
+    /// On whose behalf. `cx.cpu` is the CPU on which the wakeup runs.
+    pub waker: Waker,
+}
+
+/// How a task became runnable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WakeKind {
+    /// For the first time ([`Change::Created`] came before).
+    New,
+    /// After it had blocked.
+    Wake,
+    /// After it was displaced from another CPU.
+    Migrated,
+}
+
+/// A timer slot, declared in [`Needs`]. Arming it again replaces the earlier time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Timer {
+    /// Slot `n` of a CPU; fires on that CPU.
+    Cpu(CpuId, u8),
+    /// The slot of a task.
+    Task(TaskId),
+    /// Slot `n` of the machine; fires on the CPU that armed it last.
+    Global(u8),
+}
+
+/// What a scheduler asks of its driver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cmd {
+    /// Call `schedule` for this CPU soon (need_resched; an IPI when it is another CPU).
+    Resched(CpuId),
+    /// Fire the timer at this absolute time.
+    Arm(Timer, Ns),
+    /// Do not fire it.
+    Disarm(Timer),
+    /// Take the running task off its CPU: `schedule(Migrating)`, `saved`, `wake(Migrated)`.
+    Displace(TaskId),
+    /// Call `call(cookie)` on that CPU.
+    Call(CpuId, u64),
+    /// The task is runnable but may not run (bandwidth, cap, RT throttling); it does not count as waiting.
+    Throttled(TaskId),
+    /// It may run again.
+    Unthrottled(TaskId),
+    /// A queued (not running) task was moved to the run queue of `to`. For the event stream only.
+    Moved(TaskId, CpuId),
+}
+
+/// What changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// A task was created (fork). It is placed now, and wakes next.
+    Created {
+        /// The new task.
+        task: TaskId,
+        /// Its parent, where known.
+        parent: Option<TaskId>,
+    },
+    /// Affinity (hard or soft).
+    Affinity(TaskId),
+    /// Policy, nice value or custom slice.
+    Attributes(TaskId),
+    /// The task moved to another group.
+    Regrouped {
+        /// Which task.
+        task: TaskId,
+        /// Its group until now.
+        from: GroupId,
+    },
+    /// Weight, cap or bandwidth of a group.
+    Group(GroupId),
+    /// A CPU came (true) or went (false).
+    Online(CpuId, bool),
+}
+
+/// What a scheduler needs of its driver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Needs {
+    /// Wakeups are delivered as they happen.
+    pub wakeups: bool,
+    /// Tick edges are delivered.
+    pub ticks: bool,
+    /// The identity of the waker.
+    pub wakers: bool,
+    /// Slices end exactly, by a timer of their own.
+    pub exact_slices: bool,
+    /// Number of [`Timer::Cpu`] slots of each CPU.
+    pub cpu_timers: u8,
+    /// Whether [`Timer::Task`] is used.
+    pub task_timers: bool,
+    /// Number of [`Timer::Global`] slots.
+    pub global_timers: u8,
+}

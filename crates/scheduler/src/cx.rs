@@ -1,0 +1,137 @@
+//! The context of one call: where and when it runs, what can be seen, what can be asked for.
+
+use crate::{Cmd, CpuView, GroupView, TaskView, World};
+use schedlab_model::{CpuId, GroupId, Ns, TaskId};
+use std::cell::{Cell, RefCell};
+
+/// One per call. `cpu` is where the code runs, which under delegation is not the CPU decided for.
+#[derive(Clone, Copy)]
+pub struct Cx<'a> {
+    /// The time of the call.
+    pub now: Ns,
+    /// The CPU on which the call runs.
+    pub cpu: CpuId,
+    /// Tasks, CPUs, groups and the machine.
+    pub world: &'a World,
+    /// Where commands and counts go.
+    pub out: &'a Out,
+}
+
+impl<'a> Cx<'a> {
+    /// What can be seen of a task.
+    #[inline]
+    pub fn task(&self, task: TaskId) -> &'a TaskView {
+        &self.world.tasks[task.index()]
+    }
+    /// What can be seen of a CPU.
+    #[inline]
+    pub fn cpu(&self, cpu: CpuId) -> &'a CpuView {
+        &self.world.cpus[cpu.index()]
+    }
+    /// What can be seen of a group.
+    #[inline]
+    pub fn group(&self, group: GroupId) -> &'a GroupView {
+        &self.world.groups[group.index()]
+    }
+    /// Number of tick edges of `cpu` up to and including now. The `k`-th edge (from 1) is at
+    /// `tick_phase + (k - 1) * tick_ns`.
+    #[inline]
+    pub fn ticks(&self, cpu: CpuId) -> u64 {
+        self.world.ticks_until(cpu, self.now)
+    }
+    /// Asks the driver for something; it happens after the call returns, in order.
+    #[inline]
+    pub fn push(&self, cmd: Cmd) {
+        self.out.cmds.borrow_mut().push(cmd);
+    }
+    /// Counts work that was done; the cost model prices it.
+    #[inline]
+    pub fn did(&self, work: Work, times: u32) {
+        let counter = &self.out.work[work as usize];
+        counter.set(counter.get() + u64::from(times));
+    }
+    /// The cache line of `task`'s scheduling state was read (or written).
+    #[inline]
+    pub fn touch(&self, task: TaskId, write: bool) {
+        if let Some(touched) = &self.out.touched {
+            touched.borrow_mut().push((self.cpu, task, write));
+        }
+    }
+    /// The next number of the run's seeded stream (SplitMix64).
+    pub fn rand(&self) -> u64 {
+        let state = self.out.rng.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.out.rng.set(state);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+/// Countable units of a scheduler's work (design §5, "work accounting").
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Work {
+    /// Run-queue entries looked at one by one.
+    Scan,
+    /// Steps in a tree.
+    TreeStep,
+    /// Locks of the deciding CPU taken.
+    Lock,
+    /// Locks of other CPUs taken.
+    RemoteLock,
+    /// Try-locks that failed.
+    TryLockMiss,
+    /// Cache lines of other CPUs read.
+    RemoteLine,
+    /// Tasks whose accounts were brought up to date.
+    Account,
+    /// Tasks moved between run queues.
+    Move,
+}
+
+impl Work {
+    /// Number of kinds.
+    pub const COUNT: usize = 8;
+}
+
+/// What one driver thread collects from the calls it makes.
+#[derive(Debug, Default)]
+pub struct Out {
+    cmds: RefCell<Vec<Cmd>>,
+    work: [Cell<u64>; Work::COUNT],
+    touched: Option<RefCell<Vec<(CpuId, TaskId, bool)>>>,
+    rng: Cell<u64>,
+}
+
+impl Out {
+    /// An empty one whose random stream starts from `seed`.
+    pub fn new(seed: u64) -> Out {
+        Out { rng: Cell::new(seed), ..Out::default() }
+    }
+    /// Also keeps the line identities of [`Cx::touch`].
+    pub fn with_touches(mut self) -> Out {
+        self.touched = Some(RefCell::default());
+        self
+    }
+    /// Moves the commands so far to the end of `into`.
+    #[inline]
+    pub fn take_cmds(&self, into: &mut Vec<Cmd>) {
+        into.append(&mut self.cmds.borrow_mut());
+    }
+    /// Whether a command waits.
+    #[inline]
+    pub fn has_cmds(&self) -> bool {
+        !self.cmds.borrow().is_empty()
+    }
+    /// How often a kind of work was done so far.
+    pub fn work(&self, work: Work) -> u64 {
+        self.work[work as usize].get()
+    }
+    /// Moves the touched lines so far to the end of `into`.
+    pub fn take_touches(&self, into: &mut Vec<(CpuId, TaskId, bool)>) {
+        if let Some(touched) = &self.touched {
+            into.append(&mut touched.borrow_mut());
+        }
+    }
+}

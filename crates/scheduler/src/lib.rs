@@ -1,0 +1,22 @@
+//! The [`Scheduler`] trait and every scheduler.
+//!
+//! A scheduler is kernel-shaped: the *driver* (simulator, native benchmark, live agent) asks, the scheduler
+//! answers. It keeps its own run queues behind its own [`Lock`]s, reads tasks and CPUs through the views in
+//! [`Cx`], and asks for things to happen by pushing [`Cmd`]s, which the driver carries out, in order, after
+//! the call returns. The same object therefore runs in all three drivers.
+//!
+//! To add one: a file with a type that implements [`Scheduler`], and one line in [`registry`].
+#![forbid(unsafe_code)]
+
+mod api;
+mod cx;
+mod knobs;
+mod locks;
+pub mod registry;
+mod view;
+
+pub use api::{Change, Cmd, Needs, Pick, Prev, Request, Scheduler, Timer, Wake, WakeKind};
+pub use cx::{Cx, Out, Work};
+pub use knobs::{Knob, KnobError, KnobKind, KnobValue, Knobs, SchedulerSpec, nearest};
+pub use locks::{CellLock, CellLocks, Lock, Locks};
+pub use view::{CpuView, GroupView, Relaxed64, Runnable, TaskView, World};

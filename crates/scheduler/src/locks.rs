@@ -1,0 +1,68 @@
+//! Lock families. A scheduler is generic over [`Locks`]; the driver chooses: [`CellLocks`] in the simulator
+//! (no atomics, recursion is a bug that panics), real locks in the native benchmark.
+
+use std::cell::{RefCell, RefMut};
+use std::ops::DerefMut;
+
+/// A family of locks.
+pub trait Locks: 'static {
+    /// A lock around a `T`.
+    type Lock<T: 'static>: Lock<T>;
+}
+
+/// Mutual exclusion around a `T`.
+pub trait Lock<T> {
+    /// Releases the lock when dropped.
+    type Guard<'a>: DerefMut<Target = T>
+    where
+        Self: 'a;
+    /// An unlocked one.
+    fn new(value: T) -> Self;
+    /// Waits for it.
+    fn lock(&self) -> Self::Guard<'_>;
+    /// Takes it if it is free.
+    fn try_lock(&self) -> Option<Self::Guard<'_>>;
+}
+
+/// The simulator's family: one thread, so a lock that is taken twice is a bug of the scheduler.
+#[derive(Debug)]
+pub struct CellLocks;
+
+/// See [`CellLocks`].
+#[derive(Debug, Default)]
+pub struct CellLock<T>(RefCell<T>);
+
+impl Locks for CellLocks {
+    type Lock<T: 'static> = CellLock<T>;
+}
+
+impl<T: 'static> Lock<T> for CellLock<T> {
+    type Guard<'a> = RefMut<'a, T>;
+
+    fn new(value: T) -> CellLock<T> {
+        CellLock(RefCell::new(value))
+    }
+    #[inline]
+    fn lock(&self) -> RefMut<'_, T> {
+        self.0.try_borrow_mut().expect("a scheduler took a lock that it already holds")
+    }
+    #[inline]
+    fn try_lock(&self) -> Option<RefMut<'_, T>> {
+        self.0.try_borrow_mut().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_held_lock_cannot_be_taken_again() {
+        let lock = CellLock::new(1);
+        let held = lock.lock();
+        assert!(lock.try_lock().is_none());
+        drop(held);
+        *lock.lock() += 1;
+        assert_eq!(*lock.lock(), 2);
+    }
+}

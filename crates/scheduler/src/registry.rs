@@ -1,0 +1,37 @@
+//! Every scheduler by name. A new one is a file of its own and one line in [`all`].
+
+use crate::knobs::nearest;
+use crate::{Knob, KnobError, Knobs, Scheduler, SchedulerSpec};
+
+/// One scheduler that can be asked for by name.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// Name, such as `linux-6.18`.
+    pub name: &'static str,
+    /// One line: what it is and when it was used.
+    pub summary: &'static str,
+    /// Its knobs.
+    pub knobs: fn() -> Vec<Knob>,
+    /// Makes one for a machine with this many CPUs, with the simulator's locks.
+    pub build: fn(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler>,
+}
+
+/// Every scheduler, in the order in which `schedlab list schedulers` prints them.
+pub fn all() -> &'static [Entry] {
+    &[]
+}
+
+/// Makes the scheduler that `spec` names, for a machine with `cpus` CPUs.
+pub fn build(spec: &SchedulerSpec, cpus: usize) -> Result<Box<dyn Scheduler>, KnobError> {
+    let entry = find(&spec.name)?;
+    let knobs = Knobs::check(spec, &(entry.knobs)())?;
+    Ok((entry.build)(cpus, &knobs))
+}
+
+/// The entry called `name`.
+pub fn find(name: &str) -> Result<&'static Entry, KnobError> {
+    all().iter().find(|entry| entry.name == name).ok_or_else(|| KnobError::UnknownScheduler {
+        name: name.to_owned(),
+        nearest: nearest(name, all().iter().map(|entry| entry.name)),
+    })
+}

@@ -1,0 +1,3 @@
+//! Chores of the workspace: `cargo xtask tidy|ci|oracle|stress`.
+
+fn main() {}
