@@ -34,6 +34,21 @@ pub trait Scheduler {
     /// chooses who runs on `cpu` now, under one lock hold. May pick `prev` again.
     fn schedule(&self, cx: &Cx<'_>, cpu: CpuId, prev: Option<TaskId>, why: Prev) -> Pick;
 
+    /// As [`schedule`](Self::schedule), but `actual` runs on `cpu` afterwards whatever the answer is, as if it
+    /// had been chosen: the replay of a recording, and a live agent that learns what the kernel runs instead.
+    /// The answer is what the scheduler would have chosen. `actual` = `prev` means that no switch happens.
+    /// `None`: this scheduler cannot be forced (the driver refuses by name).
+    fn schedule_forced(
+        &self,
+        _cx: &Cx<'_>,
+        _cpu: CpuId,
+        _prev: Option<TaskId>,
+        _why: Prev,
+        _actual: Option<TaskId>,
+    ) -> Option<Pick> {
+        None
+    }
+
     /// `prev`'s context is saved after a switch away from it (`schedule_tail`, `context_saved`).
     fn saved(&self, _cx: &Cx<'_>, _cpu: CpuId, _prev: TaskId) {}
 
