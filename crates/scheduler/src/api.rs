@@ -57,8 +57,10 @@ pub trait Scheduler {
     fn tick(&self, _cx: &Cx<'_>, _cpu: CpuId) {}
 
     /// In how many tick edges from now `tick` could matter (1 = the next one; `u64::MAX` = never). Asked
-    /// after each call that touched `cpu`. Too small is slow, too large is wrong: with every tick delivered
-    /// the schedule must be the same.
+    /// after each call for the CPU on which the call ran, for the CPU decided for, and for every CPU that a
+    /// command of the call names. A scheduler that changed the queue of another CPU without such a command
+    /// (a wakeup that does not preempt, a task pulled away) pushes [`Cmd::TickDue`]. Too small is slow, too
+    /// large is wrong: with every tick delivered the schedule must be the same.
     fn tick_due(&self, _cx: &Cx<'_>, _cpu: CpuId) -> u64 {
         1
     }
@@ -187,6 +189,8 @@ pub enum Cmd {
     Unthrottled(TaskId),
     /// A queued (not running) task was moved to the run queue of `to`. For the event stream only.
     Moved(TaskId, CpuId),
+    /// The answer of [`Scheduler::tick_due`] for this CPU may be another one now.
+    TickDue(CpuId),
 }
 
 /// What changed.
@@ -199,6 +203,9 @@ pub enum Change {
         /// Its parent, where known.
         parent: Option<TaskId>,
     },
+    /// A late periodic task begins its next job, which was due before, without blocking in between. It runs;
+    /// its view already shows the new `released`. Only schedulers that look at deadlines of jobs care.
+    Released(TaskId),
     /// Affinity (hard or soft).
     Affinity(TaskId),
     /// Policy, nice value or custom slice.
