@@ -1,0 +1,105 @@
+//! Why a recording cannot be read, written, or used for something.
+
+use std::path::PathBuf;
+
+/// What is wrong with a recording or an imported text. Each message says what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// The operating system refused.
+    #[error("{path}: {source}")]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Reading or writing failed midway.
+    #[error("cannot {doing} the recording: {source}")]
+    Io {
+        /// `read` or `write`.
+        doing: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// No bytes at all.
+    #[error("the recording is empty (0 bytes): the recorder did not get as far as its header; record again")]
+    Empty,
+    /// Not our file.
+    #[error(
+        "this is not a schedlab recording: it starts with {found}; recordings are made by `schedlab record`, and \
+         the text of `perf script` is read by `schedlab import`"
+    )]
+    Foreign {
+        /// The first bytes.
+        found: String,
+    },
+    /// Written by a later schedlab.
+    #[error(
+        "the recording has format version {found}, this schedlab reads versions up to {known}: use the schedlab \
+         that wrote it, or a newer one"
+    )]
+    Newer {
+        /// Version of the file.
+        found: u16,
+        /// Highest version that is understood.
+        known: u16,
+    },
+    /// Too short even for the header block.
+    #[error(
+        "the recording is cut off inside its header (after {bytes} bytes): nothing in it can be used; record again"
+    )]
+    NoHeader {
+        /// Length of the file.
+        bytes: u64,
+    },
+    /// A block that cannot be right.
+    #[error(
+        "block {block} of the recording (at byte {offset}) is damaged: {what}; copy the file again, or keep the \
+         blocks before it with `--until-damage`"
+    )]
+    Damaged {
+        /// Number of the block, the header being 0.
+        block: u64,
+        /// Where it starts.
+        offset: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// More than the limits allow.
+    #[error("the recording is too large: {what}; record for a shorter time, or raise the limit")]
+    TooLarge {
+        /// What, how much, and the limit.
+        what: String,
+    },
+    /// A header that does not describe a machine.
+    #[error("the recording's header is not usable: {what}")]
+    Header {
+        /// What is wrong.
+        what: String,
+    },
+    /// A line of an imported text.
+    #[error("line {line}: {what}")]
+    Import {
+        /// Number of the line, from 1.
+        line: u64,
+        /// What is wrong and what was expected.
+        what: String,
+    },
+    /// The recording lacks what an analysis needs.
+    #[error(
+        "{analysis} needs {}, which this recording ({backend}) does not have: record with a backend that sees it \
+         (`schedlab doctor` says which)", missing.join(", ")
+    )]
+    Lacks {
+        /// Which analysis.
+        analysis: &'static str,
+        /// Names of the capabilities.
+        missing: Vec<&'static str>,
+        /// The backend that recorded.
+        backend: String,
+    },
+    /// An option of a conversion that cannot be honoured.
+    #[error("{0}")]
+    Option(String),
+}

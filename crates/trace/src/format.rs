@@ -1,0 +1,242 @@
+//! The layout of a recording file: constants, block headers, and the 24-byte records.
+//!
+//! `docs/recording-format.md` is the description for people who write a reader of their own.
+
+use schedlab_model::{CpuId, EventKind, GroupId, Ns, PrevState, SchedEvent, TaskId, Waker};
+
+/// First bytes of every recording. The line ends and the byte above 127 show a transfer in text mode.
+pub(crate) const MAGIC: [u8; 8] = *b"\x89SLT\r\n\x1a\n";
+/// A reader refuses a higher major version.
+pub const FORMAT_MAJOR: u16 = 1;
+/// A reader accepts a higher minor version: unknown fields, records and optional blocks are skipped.
+pub const FORMAT_MINOR: u16 = 0;
+/// Magic, major, minor, four bytes of zero.
+pub(crate) const FILE_HEADER: usize = 16;
+/// Bytes of a block's header.
+pub(crate) const BLOCK_HEADER: usize = 44;
+/// Bytes of an event record.
+pub(crate) const RECORD: usize = 24;
+/// "SLB1" at the start of each block.
+const BLOCK_MAGIC: u32 = u32::from_le_bytes(*b"SLB1");
+/// Blocks with this bit may be skipped by a reader that does not know their kind.
+pub(crate) const OPTIONAL: u32 = 0x8000_0000;
+/// No task (idle), no parent, no waker.
+const NOBODY: u32 = u32::MAX;
+
+/// What a block holds.
+pub(crate) mod kind {
+    /// The [`Header`](crate::Header) as JSON; always the first block.
+    pub(crate) const HEADER: u32 = 1;
+    /// Event records.
+    pub(crate) const EVENTS: u32 = 2;
+    /// Tasks and groups that were added or changed since, as JSON.
+    pub(crate) const TABLES: u32 = 3;
+    /// The [`Totals`](crate::Totals) as JSON; always the last block.
+    pub(crate) const END: u32 = 4;
+}
+
+/// The header of one block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct BlockHeader {
+    pub(crate) kind: u32,
+    /// Bytes that follow the header.
+    pub(crate) stored: u32,
+    /// Bytes after decompression.
+    pub(crate) raw: u32,
+    /// Event records (0 in other blocks).
+    pub(crate) records: u32,
+    /// Earliest event time.
+    pub(crate) first: u64,
+    /// Latest event time.
+    pub(crate) last: u64,
+    /// CRC-32 of the stored bytes.
+    pub(crate) crc: u32,
+}
+
+impl BlockHeader {
+    pub(crate) fn encode(&self) -> [u8; BLOCK_HEADER] {
+        let mut out = [0; BLOCK_HEADER];
+        let words = [BLOCK_MAGIC, self.kind, self.stored, self.raw, self.records, self.crc];
+        for (i, word) in words.iter().enumerate() {
+            out[i * 4..i * 4 + 4].copy_from_slice(&word.to_le_bytes());
+        }
+        out[24..32].copy_from_slice(&self.first.to_le_bytes());
+        out[32..40].copy_from_slice(&self.last.to_le_bytes());
+        let check = crc32fast::hash(&out[..40]);
+        out[40..].copy_from_slice(&check.to_le_bytes());
+        out
+    }
+
+    /// The header, or what is wrong with it.
+    pub(crate) fn decode(bytes: &[u8; BLOCK_HEADER]) -> Result<BlockHeader, &'static str> {
+        let word = |i: usize| u32::from_le_bytes(bytes[i * 4..i * 4 + 4].try_into().expect("4 bytes"));
+        let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+        if word(0) != BLOCK_MAGIC {
+            return Err("it does not begin with the mark of a block");
+        }
+        if word(10) != crc32fast::hash(&bytes[..40]) {
+            return Err("the checksum of its header is wrong");
+        }
+        Ok(BlockHeader {
+            kind: word(1),
+            stored: word(2),
+            raw: word(3),
+            records: word(4),
+            crc: word(5),
+            first: long(24),
+            last: long(32),
+        })
+    }
+}
+
+/// Events as records: `at` is the difference to the record before (to the block's `first` for the first one),
+/// and the bytes stand column by column, which halves the compressed size.
+pub(crate) fn encode_events(events: &[SchedEvent], first: u64) -> Vec<u8> {
+    let mut out = vec![0; events.len() * RECORD];
+    let mut before = first;
+    for (row, event) in events.iter().enumerate() {
+        let record = encode_event(event, before);
+        before = event.at.0;
+        for (column, byte) in record.into_iter().enumerate() {
+            out[column * events.len() + row] = byte;
+        }
+    }
+    out
+}
+
+/// The events of a block. Records of an unknown kind are left out and counted.
+pub(crate) fn decode_events(bytes: &[u8], first: u64, out: &mut Vec<SchedEvent>) -> Result<u64, String> {
+    let rows = bytes.len() / RECORD;
+    let mut before = first;
+    let mut skipped = 0;
+    for row in 0..rows {
+        let mut record = [0; RECORD];
+        for (column, byte) in record.iter_mut().enumerate() {
+            *byte = bytes[column * rows + row];
+        }
+        let at = before.wrapping_add(u64::from_le_bytes(record[..8].try_into().expect("8 bytes")));
+        before = at;
+        match decode_event(&record, at).map_err(|what| format!("record {row}: {what}"))? {
+            Some(event) => out.push(event),
+            None => skipped += 1,
+        }
+    }
+    Ok(skipped)
+}
+
+fn encode_event(event: &SchedEvent, before: u64) -> [u8; RECORD] {
+    let (kind, detail, words) = parts(&event.kind);
+    let mut out = [0; RECORD];
+    out[..8].copy_from_slice(&event.at.0.wrapping_sub(before).to_le_bytes());
+    out[8] = kind;
+    out[9] = detail;
+    out[10..12].copy_from_slice(&(event.cpu.0 as u16).to_le_bytes());
+    for (i, word) in words.iter().enumerate() {
+        out[12 + i * 4..16 + i * 4].copy_from_slice(&word.to_le_bytes());
+    }
+    out
+}
+
+fn id(task: Option<TaskId>) -> u32 {
+    task.map_or(NOBODY, |t| t.0)
+}
+
+/// Kind, detail and three words of an event.
+fn parts(kind: &EventKind) -> (u8, u8, [u32; 3]) {
+    let split = |n: u64| [n as u32, (n >> 32) as u32, 0];
+    match *kind {
+        EventKind::Switch { prev, prev_state, next } => (1, state_code(prev_state), [id(prev), id(next), 0]),
+        EventKind::Wake { task, waker } => {
+            let (code, by) = match waker {
+                Waker::Unknown => (0, None),
+                Waker::Task(by) => (1, Some(by)),
+                Waker::InlineSoftirq(by) => (2, Some(by)),
+                Waker::SoftIrq => (3, None),
+                Waker::HardIrq => (4, None),
+            };
+            (2, code, [task.0, id(by), 0])
+        }
+        EventKind::New { task, parent } => (3, 0, [task.0, id(parent), 0]),
+        EventKind::Exec { task } => (4, 0, [task.0, 0, 0]),
+        EventKind::Exit { task } => (5, 0, [task.0, 0, 0]),
+        EventKind::Migrate { task, from, to } => (6, 0, [task.0, from.0, to.0]),
+        EventKind::Throttle { task } => (7, 0, [task.0, 0, 0]),
+        EventKind::Unthrottle { task } => (8, 0, [task.0, 0, 0]),
+        EventKind::Steal { ns } => (9, 0, split(ns.0)),
+        EventKind::Regroup { task, group } => (10, 0, [task.0, group.0, 0]),
+        EventKind::Lost { count } => (11, 0, split(count)),
+        // `EventKind` is non-exhaustive for other crates' sake; a new kind needs a number here and in the
+        // document. Writing it as "unknown" would lose it silently.
+        ref other => unreachable!("no record kind for {other:?}"),
+    }
+}
+
+const STATES: [PrevState; 8] = [
+    PrevState::Unknown,
+    PrevState::Runnable,
+    PrevState::RunnableInKernel,
+    PrevState::Sleeping,
+    PrevState::DiskSleep,
+    PrevState::Stopped,
+    PrevState::Dead,
+    PrevState::Blocked,
+];
+
+fn state_code(state: PrevState) -> u8 {
+    STATES.iter().position(|&s| s == state).unwrap_or(0) as u8
+}
+
+/// The event, `None` for a kind that this version does not know.
+fn decode_event(record: &[u8; RECORD], at: u64) -> Result<Option<SchedEvent>, String> {
+    let word = |i: usize| u32::from_le_bytes(record[12 + i * 4..16 + i * 4].try_into().expect("4 bytes"));
+    let task = |i: usize| (word(i) != NOBODY).then_some(TaskId(word(i)));
+    let must = |i: usize| task(i).ok_or_else(|| "an event without its task".to_owned());
+    let joined = u64::from(word(0)) | u64::from(word(1)) << 32;
+    let detail = record[9];
+    let kind = match record[8] {
+        1 => {
+            let state = STATES.get(detail as usize);
+            let prev_state = *state.ok_or_else(|| format!("unknown task state {detail}"))?;
+            EventKind::Switch { prev: task(0), prev_state, next: task(1) }
+        }
+        2 => {
+            let waker = match detail {
+                0 => Waker::Unknown,
+                1 => Waker::Task(must(1)?),
+                2 => Waker::InlineSoftirq(must(1)?),
+                3 => Waker::SoftIrq,
+                4 => Waker::HardIrq,
+                _ => return Err(format!("unknown kind of waker {detail}")),
+            };
+            EventKind::Wake { task: must(0)?, waker }
+        }
+        3 => EventKind::New { task: must(0)?, parent: task(1) },
+        4 => EventKind::Exec { task: must(0)? },
+        5 => EventKind::Exit { task: must(0)? },
+        6 => EventKind::Migrate { task: must(0)?, from: CpuId(word(1)), to: CpuId(word(2)) },
+        7 => EventKind::Throttle { task: must(0)? },
+        8 => EventKind::Unthrottle { task: must(0)? },
+        9 => EventKind::Steal { ns: Ns(joined) },
+        10 => EventKind::Regroup { task: must(0)?, group: GroupId(word(1)) },
+        11 => EventKind::Lost { count: joined },
+        _ => return Ok(None),
+    };
+    let cpu = CpuId(u32::from(u16::from_le_bytes([record[10], record[11]])));
+    Ok(Some(SchedEvent { at: Ns(at), cpu, kind }))
+}
+
+/// Every task that an event names.
+pub(crate) fn tasks_of(kind: &EventKind) -> [Option<TaskId>; 2] {
+    match *kind {
+        EventKind::Switch { prev, next, .. } => [prev, next],
+        EventKind::Wake { task, waker } => [Some(task), waker.task()],
+        EventKind::New { task, parent } => [Some(task), parent],
+        EventKind::Exec { task }
+        | EventKind::Exit { task }
+        | EventKind::Migrate { task, .. }
+        | EventKind::Throttle { task }
+        | EventKind::Unthrottle { task }
+        | EventKind::Regroup { task, .. } => [Some(task), None],
+        _ => [None, None],
+    }
+}

@@ -1,0 +1,224 @@
+//! What a recording knows besides its events: machine, tasks, groups, and what the recorder could see.
+
+use schedlab_model::{CpuSet, GroupId, GroupSpec, Nice, Ns, Policy, Topology};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Everything about a recording that is not an event. Fields that a recorder cannot fill keep their
+/// defaults (empty text, `None`), which mean "unknown".
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Header {
+    /// The program and version that wrote the file.
+    pub program: String,
+    /// How events were captured: `perf-tracepoints`, `perf-context-switches`, `perf-script`, `simulator`, …
+    pub backend: String,
+    /// Kernel release as `uname -r` prints it; for a simulated recording the scheduler's name.
+    pub kernel: String,
+    /// Kernel build as `uname -v` prints it.
+    pub kernel_build: String,
+    /// Processor model and hypervisor, such as `AMD EPYC 9R14 (KVM guest)`.
+    pub machine: String,
+    /// Ticks per second (`CONFIG_HZ`); 0 when unknown.
+    pub hz: u32,
+    /// Preemption model in force: `none`, `voluntary`, `full`, `lazy` or `rt`.
+    pub preempt: Option<String>,
+    /// The CPUs; CPU ids of events are below its count.
+    pub topology: Topology,
+    /// The clock of the events, such as `CLOCK_MONOTONIC`.
+    pub clock: String,
+    /// What the clock showed at time 0 of the recording, in nanoseconds.
+    pub clock_start_ns: u64,
+    /// `/proc/sys/kernel/random/boot_id`.
+    pub boot_id: String,
+    /// What the recorder was able to see.
+    pub capabilities: Capabilities,
+    /// Scheduler settings read from the kernel, under their real names and in the kernel's own text:
+    /// `sched_rt_runtime_us`, `sched_autogroup_enabled`, `base_slice_ns`, `fair_server/cpu0/runtime`, …
+    pub knobs: BTreeMap<String, String>,
+    /// The command that was recorded, or empty.
+    pub command: Vec<String>,
+    /// When, as ISO 8601 in UTC.
+    pub date: String,
+    /// Free text: what the recording shows, how it was made.
+    pub note: String,
+    /// What the recorder itself costs per context switch, in nanoseconds, where it was calibrated.
+    pub recorder_ns_per_switch: Option<u64>,
+    /// Every task that occurs; the index is the [`TaskId`](schedlab_model::TaskId). Tasks found later are added while recording.
+    pub tasks: Vec<TaskInfo>,
+    /// Control groups; the index is the [`GroupId`](schedlab_model::GroupId), the first is the root.
+    pub groups: Vec<GroupInfo>,
+}
+
+impl Default for Header {
+    fn default() -> Header {
+        Header {
+            program: concat!("schedlab ", env!("CARGO_PKG_VERSION")).to_owned(),
+            backend: String::new(),
+            kernel: String::new(),
+            kernel_build: String::new(),
+            machine: String::new(),
+            hz: 0,
+            preempt: None,
+            topology: Topology::flat(1),
+            clock: String::new(),
+            clock_start_ns: 0,
+            boot_id: String::new(),
+            capabilities: Capabilities::default(),
+            knobs: BTreeMap::new(),
+            command: Vec::new(),
+            date: String::new(),
+            note: String::new(),
+            recorder_ns_per_switch: None,
+            tasks: Vec::new(),
+            groups: Vec::new(),
+        }
+    }
+}
+
+/// One task of a recording, as it was when it was first seen (attributes may change later; the recording
+/// carries the last state that the recorder read).
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct TaskInfo {
+    /// Thread id (what Linux's `gettid` gives, in the recorder's pid namespace).
+    pub tid: u32,
+    /// Process id (thread group).
+    pub pid: u32,
+    /// Name, as in `/proc/TID/comm`.
+    pub comm: String,
+    /// Policy.
+    pub policy: Policy,
+    /// Nice value.
+    pub nice: Nice,
+    /// Affinity mask.
+    pub affinity: CpuSet,
+    /// Control group.
+    pub group: GroupId,
+    /// Custom slice of a fair policy (`sched_runtime` of `sched_getattr`, Linux 6.12+), when it was set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice: Option<Ns>,
+    /// Session id: tasks of one session share an autogroup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<u32>,
+    /// A thread of the kernel (kworker, ksoftirqd, migration).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub kernel: bool,
+    /// Whether policy, nice, affinity and group were read from the kernel. `false`: the task was gone before
+    /// the recorder could ask, and they are defaults.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    pub known: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl TaskInfo {
+    /// A task of which only ids and name are known: policy other, nice 0, any CPU, root group.
+    pub fn unknown(tid: u32, pid: u32, comm: impl Into<String>) -> TaskInfo {
+        TaskInfo {
+            tid,
+            pid,
+            comm: comm.into(),
+            policy: Policy::Other,
+            nice: Nice::ZERO,
+            affinity: CpuSet::ALL,
+            group: GroupId::ROOT,
+            slice: None,
+            session: None,
+            kernel: false,
+            known: false,
+        }
+    }
+}
+
+/// One control group of a recording.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct GroupInfo {
+    /// Name, parent, weight, `cpu.max`, cpuset.
+    #[serde(flatten)]
+    pub spec: GroupSpec,
+    /// The group is an autogroup of a session, not a control group.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub autogroup: bool,
+}
+
+/// One thing that a recorder may or may not be able to see.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Capability {
+    /// When a task became runnable (`Wake` events).
+    WakeTimes,
+    /// Who woke it.
+    Waker,
+    /// Whether a wakeup came from an interrupt, a softirq or a task.
+    IrqContext,
+    /// Why a task stopped running, in the kernel's states.
+    PrevState,
+    /// Whether a task that stopped was preempted or blocked.
+    Preempted,
+    /// Migrations between run queues.
+    Migrations,
+    /// Task creation, exec and exit.
+    Lifecycle,
+    /// Stolen time of a virtual CPU.
+    Steal,
+    /// Every task of the machine (not only one's own).
+    AllTasks,
+}
+
+impl Capability {
+    /// The name in headers and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Capability::WakeTimes => "wake-times",
+            Capability::Waker => "waker",
+            Capability::IrqContext => "irq-context",
+            Capability::PrevState => "prev-state",
+            Capability::Preempted => "preempted",
+            Capability::Migrations => "migrations",
+            Capability::Lifecycle => "lifecycle",
+            Capability::Steal => "steal",
+            Capability::AllTasks => "all-tasks",
+        }
+    }
+}
+
+/// What a recording's source was able to see. An analysis that needs more refuses by name.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Capabilities(pub std::collections::BTreeSet<String>);
+
+impl Capabilities {
+    /// These capabilities.
+    pub fn of(list: impl IntoIterator<Item = Capability>) -> Capabilities {
+        Capabilities(list.into_iter().map(|c| c.name().to_owned()).collect())
+    }
+    /// What the simulator's events carry: everything but steal.
+    pub fn simulator() -> Capabilities {
+        use Capability::*;
+        Capabilities::of([
+            WakeTimes, Waker, IrqContext, PrevState, Preempted, Migrations, Lifecycle, AllTasks,
+        ])
+    }
+    /// Whether `capability` is there.
+    pub fn has(&self, capability: Capability) -> bool {
+        self.0.contains(capability.name())
+    }
+    /// The names of `needed` that are not there.
+    pub fn missing(&self, needed: &[Capability]) -> Vec<&'static str> {
+        needed.iter().filter(|c| !self.has(**c)).map(|c| c.name()).collect()
+    }
+}
+
+/// What is known only when the recording ends.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Totals {
+    /// Length of the recording; the last event may be earlier.
+    pub duration: Ns,
+    /// Events in the file.
+    pub events: u64,
+    /// Events that the recorder lost (also in the stream as `Lost`).
+    pub lost: u64,
+}

@@ -1,0 +1,21 @@
+//! Recordings: the file format (`.slt`), repair, import, analyses, and the conversion of a recording into a
+//! workload.
+//!
+//! A [`Recording`] is a [`Header`] (machine, capabilities, tasks and groups) and a list of
+//! [`SchedEvent`](schedlab_model::SchedEvent)s. A recorder pushes events into a [`Writer`]; everything else
+//! opens a [`Recording`]. The layout of the file stands in `docs/recording-format.md`.
+#![forbid(unsafe_code)]
+
+mod error;
+mod format;
+mod header;
+mod reader;
+mod repair;
+mod writer;
+
+pub use error::TraceError;
+pub use format::{FORMAT_MAJOR, FORMAT_MINOR};
+pub use header::{Capabilities, Capability, GroupInfo, Header, TaskInfo, Totals};
+pub use reader::{ReadLimits, Recording};
+pub use repair::Repairs;
+pub use writer::{Writer, save};

@@ -1,0 +1,263 @@
+//! Mends what real recordings get wrong. Every change is counted; nothing is mended silently.
+
+use crate::Recording;
+use schedlab_model::{EventKind, Ns, PrevState, SchedEvent, TaskId};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What was mended, or could not be, when a recording was read.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Repairs {
+    /// The file ended before its end mark: the recorder died, or the file was cut.
+    pub cut_off: bool,
+    /// Bytes after the last whole block.
+    pub bytes_dropped: u64,
+    /// Blocks of a later format version that may be skipped.
+    pub skipped_blocks: u64,
+    /// Records of a later format version.
+    pub skipped_records: u64,
+    /// Events that stood before an earlier one; sorted.
+    pub misordered: u64,
+    /// Events that stood twice; the second was dropped.
+    pub duplicates: u64,
+    /// Switches whose `prev` is not the task that ran: a switch with state unknown was put in between.
+    pub inconsistent_switches: u64,
+    /// Wakeups stamped shortly before their task had finished blocking (the waker waits for it); moved
+    /// behind the block.
+    pub early_wakes: u64,
+    /// Tasks that ran again after blocking although nobody woke them. Left as they are: when they became
+    /// runnable is unknown.
+    pub missing_wakes: u64,
+    /// Places where the recorder lost events.
+    pub gaps: u64,
+    /// Events that were lost there.
+    pub lost: u64,
+}
+
+impl Repairs {
+    /// Whether nothing was wrong.
+    pub fn is_clean(&self) -> bool {
+        // Early wakes are a race of the kernel's tracepoints, not a fault.
+        *self == Repairs { early_wakes: self.early_wakes, ..Repairs::default() }
+    }
+}
+
+/// One line: `clean`, or what was mended.
+impl fmt::Display for Repairs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        if self.cut_off {
+            parts.push(format!("cut off ({} bytes dropped)", self.bytes_dropped));
+        }
+        for (count, what) in [
+            (self.lost, "events lost by the recorder"),
+            (self.misordered, "misordered events sorted"),
+            (self.duplicates, "duplicates dropped"),
+            (self.inconsistent_switches, "inconsistent switches mended"),
+            (self.early_wakes, "early wakeups moved"),
+            (self.missing_wakes, "wakeups missing"),
+            (self.skipped_blocks, "unknown blocks skipped"),
+            (self.skipped_records, "unknown records skipped"),
+        ] {
+            if count > 0 {
+                parts.push(format!("{count} {what}"));
+            }
+        }
+        if parts.is_empty() { f.write_str("clean") } else { f.write_str(&parts.join(", ")) }
+    }
+}
+
+/// Mends `recording` in place and counts what it did in its `repairs`.
+pub(crate) fn repair(recording: &mut Recording) {
+    let events = std::mem::take(&mut recording.events);
+    let mut mender = Mender {
+        repairs: std::mem::take(&mut recording.repairs),
+        current: vec![None; recording.header.topology.cpus()],
+        tasks: vec![TaskState::default(); recording.header.tasks.len()],
+        wakes_recorded: recording.header.capabilities.has(crate::Capability::WakeTimes),
+        out: Vec::with_capacity(events.len()),
+    };
+    let events = mender.sorted(events);
+    let moved = mender.move_early_wakes(events);
+    moved.into_iter().for_each(|event| mender.event(event));
+    recording.events = mender.out;
+    recording.repairs = mender.repairs;
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Life {
+    /// Nothing seen yet, or events were lost.
+    #[default]
+    Unknown,
+    Running(usize),
+    Runnable,
+    Blocked,
+}
+
+#[derive(Clone, Copy, Default)]
+struct TaskState {
+    life: Life,
+}
+
+struct Mender {
+    repairs: Repairs,
+    /// Who runs on each CPU: unknown, idle or a task.
+    current: Vec<Option<Option<TaskId>>>,
+    tasks: Vec<TaskState>,
+    wakes_recorded: bool,
+    out: Vec<SchedEvent>,
+}
+
+impl Mender {
+    /// In order of time; equal times keep their order.
+    fn sorted(&mut self, mut events: Vec<SchedEvent>) -> Vec<SchedEvent> {
+        let mut latest = Ns::ZERO;
+        for event in &events {
+            self.repairs.misordered += u64::from(event.at < latest);
+            latest = latest.max(event.at);
+        }
+        if self.repairs.misordered > 0 {
+            events.sort_by_key(|event| event.at);
+        }
+        let before = events.len();
+        events.dedup_by(|b, a| a == b && !matches!(a.kind, EventKind::Lost { .. } | EventKind::Steal { .. }));
+        self.repairs.duplicates += (before - events.len()) as u64;
+        events
+    }
+
+    /// `sched_waking` fires before the waker takes the run queue's lock. When the wakee is just blocking, the
+    /// wakeup is stamped before the switch although it takes effect after it. Such a wakeup is recognised
+    /// by its task running again without another one, and moved behind the switch.
+    fn move_early_wakes(&mut self, events: Vec<SchedEvent>) -> Vec<SchedEvent> {
+        #[derive(Clone, Copy, Default)]
+        struct Seen {
+            running: bool,
+            blocked: bool,
+            wake: Option<usize>,
+            block: Option<usize>,
+        }
+        let mut seen = vec![Seen::default(); self.tasks.len()];
+        // (index of the switch behind which it belongs, index of the wakeup)
+        let mut moves: Vec<(usize, usize)> = Vec::new();
+        for (i, event) in events.iter().enumerate() {
+            match event.kind {
+                EventKind::Wake { task, .. } => {
+                    let task = &mut seen[task.index()];
+                    task.blocked = false;
+                    task.wake = task.running.then_some(i);
+                }
+                EventKind::Switch { prev, prev_state, next } => {
+                    if let Some(prev) = prev {
+                        let prev = &mut seen[prev.index()];
+                        prev.running = false;
+                        prev.blocked = prev_state.is_runnable() == Some(false);
+                        prev.block = prev.blocked.then_some(i);
+                    }
+                    if let Some(next) = next {
+                        let next = &mut seen[next.index()];
+                        if let (true, Some(block), Some(wake)) = (next.blocked, next.block, next.wake) {
+                            moves.push((block, wake));
+                        }
+                        *next = Seen { running: true, ..Seen::default() };
+                    }
+                }
+                EventKind::Lost { .. } => seen.iter_mut().for_each(|task| *task = Seen::default()),
+                _ => {}
+            }
+        }
+        if moves.is_empty() {
+            return events;
+        }
+        self.repairs.early_wakes += moves.len() as u64;
+        moves.sort_unstable();
+        let mut skip: Vec<usize> = moves.iter().map(|&(_, wake)| wake).collect();
+        skip.sort_unstable();
+        let mut out = Vec::with_capacity(events.len());
+        let (mut moves, mut skip) = (moves.into_iter().peekable(), skip.into_iter().peekable());
+        for (i, event) in events.iter().enumerate() {
+            if skip.next_if_eq(&i).is_none() {
+                out.push(*event);
+            }
+            while let Some((_, wake)) = moves.next_if(|&(block, _)| block == i) {
+                out.push(SchedEvent { at: event.at, ..events[wake] });
+            }
+        }
+        out
+    }
+
+    fn event(&mut self, event: SchedEvent) {
+        match event.kind {
+            EventKind::Switch { prev, prev_state, next } => self.switch(event, prev, prev_state, next),
+            EventKind::Wake { task, .. } | EventKind::New { task, .. } => {
+                let task = &mut self.tasks[task.index()];
+                if !matches!(task.life, Life::Running(_)) {
+                    task.life = Life::Runnable;
+                }
+            }
+            EventKind::Lost { count } => {
+                self.repairs.gaps += 1;
+                self.repairs.lost += count;
+                // The lost events may concern any task; only this CPU's switches are among them.
+                self.current[event.cpu.index()] = None;
+                self.tasks.iter_mut().for_each(|task| task.life = Life::Unknown);
+            }
+            _ => {}
+        }
+        self.out.push(event);
+    }
+
+    fn switch(&mut self, event: SchedEvent, prev: Option<TaskId>, state: PrevState, next: Option<TaskId>) {
+        let cpu = event.cpu.index();
+        if let Some(ran) = self.current[cpu]
+            && ran != prev
+        {
+            // A switch from `ran` to `prev` is missing; when it was, is unknown.
+            self.repairs.inconsistent_switches += 1;
+            let state = if ran.is_none() { PrevState::Runnable } else { PrevState::Unknown };
+            self.put_switch(event, cpu, ran, state, prev);
+        }
+        if let Some(next) = next
+            && let Life::Running(other) = self.tasks[next.index()].life
+            && other != cpu
+            && self.current[other] == Some(Some(next))
+        {
+            // It cannot run on two CPUs: it left the other one unseen.
+            self.repairs.inconsistent_switches += 1;
+            self.put_switch(event, other, Some(next), PrevState::Unknown, None);
+        }
+        if let Some(next) = next
+            && self.wakes_recorded
+            && self.tasks[next.index()].life == Life::Blocked
+        {
+            self.repairs.missing_wakes += 1;
+        }
+        self.apply(cpu, prev, state, next);
+    }
+
+    fn put_switch(
+        &mut self,
+        event: SchedEvent,
+        cpu: usize,
+        prev: Option<TaskId>,
+        prev_state: PrevState,
+        next: Option<TaskId>,
+    ) {
+        let kind = EventKind::Switch { prev, prev_state, next };
+        self.out.push(SchedEvent { at: event.at, cpu: cpu.into(), kind });
+        self.apply(cpu, prev, prev_state, next);
+    }
+
+    fn apply(&mut self, cpu: usize, prev: Option<TaskId>, state: PrevState, next: Option<TaskId>) {
+        if let Some(prev) = prev {
+            self.tasks[prev.index()].life = match state.is_runnable() {
+                Some(true) => Life::Runnable,
+                Some(false) => Life::Blocked,
+                None => Life::Unknown,
+            };
+        }
+        if let Some(next) = next {
+            self.tasks[next.index()].life = Life::Running(cpu);
+        }
+        self.current[cpu] = Some(next);
+    }
+}

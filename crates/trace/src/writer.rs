@@ -1,0 +1,182 @@
+//! Writes recordings.
+
+use crate::format::{self, BlockHeader, kind};
+use crate::{GroupInfo, Header, Recording, TaskInfo, Totals, TraceError};
+use schedlab_model::{EventKind, EventSink, GroupId, Ns, SchedEvent, TaskId};
+use serde::{Deserialize, Serialize};
+use std::io::Write;
+use std::path::Path;
+
+/// Events of a full block: 384 KiB before compression, so that little is lost when a recording is cut off.
+const BLOCK_EVENTS: usize = 16 * 1024;
+
+/// Tasks and groups that were added or changed after the header was written.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Tables {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tasks: Vec<(TaskId, TaskInfo)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) groups: Vec<(GroupId, GroupInfo)>,
+}
+
+/// Writes a recording: the header, then events as they come, then the end mark. The same calls give the same
+/// bytes.
+///
+/// As an [`EventSink`] it cannot report errors at once; the first one is kept and returned by
+/// [`finish`](Writer::finish).
+pub struct Writer<W: Write> {
+    out: W,
+    level: i32,
+    pending: Vec<SchedEvent>,
+    tables: Tables,
+    known_tasks: usize,
+    known_groups: usize,
+    totals: Totals,
+    error: Option<TraceError>,
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes the header. Compression level 3 costs the recorder about 30 ns an event.
+    pub fn new(out: W, header: &Header) -> Result<Writer<W>, TraceError> {
+        Writer::with_level(out, header, 3)
+    }
+
+    /// As [`Writer::new`] with a zstd level from 1 (fast) to 19 (small).
+    pub fn with_level(out: W, header: &Header, level: i32) -> Result<Writer<W>, TraceError> {
+        let mut writer = Writer {
+            out,
+            level: level.clamp(1, 19),
+            pending: Vec::with_capacity(BLOCK_EVENTS),
+            tables: Tables::default(),
+            known_tasks: header.tasks.len(),
+            known_groups: header.groups.len(),
+            totals: Totals::default(),
+            error: None,
+        };
+        let mut start = [0; format::FILE_HEADER];
+        start[..8].copy_from_slice(&format::MAGIC);
+        start[8..10].copy_from_slice(&format::FORMAT_MAJOR.to_le_bytes());
+        start[10..12].copy_from_slice(&format::FORMAT_MINOR.to_le_bytes());
+        writer.bytes(&start)?;
+        let json = serde_json::to_vec(header).map_err(|e| TraceError::Header { what: e.to_string() })?;
+        writer.block(BlockHeader { kind: kind::HEADER, ..BlockHeader::default() }, &json)?;
+        Ok(writer)
+    }
+
+    /// Adds a task that the header did not know; the id for its events.
+    pub fn add_task(&mut self, info: TaskInfo) -> TaskId {
+        let id = TaskId::from(self.known_tasks);
+        self.known_tasks += 1;
+        self.tables.tasks.push((id, info));
+        id
+    }
+
+    /// Replaces what is known about a task (a new name, policy or group).
+    pub fn update_task(&mut self, id: TaskId, info: TaskInfo) {
+        self.tables.tasks.push((id, info));
+    }
+
+    /// Adds a control group that the header did not know.
+    pub fn add_group(&mut self, info: GroupInfo) -> GroupId {
+        let id = GroupId::from(self.known_groups);
+        self.known_groups += 1;
+        self.tables.groups.push((id, info));
+        id
+    }
+
+    /// Writes what is still pending as a block of its own, so that a later crash cannot lose it.
+    pub fn flush(&mut self) -> Result<(), TraceError> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        self.write_pending()?;
+        self.out.flush().map_err(|source| TraceError::Io { doing: "write", source })
+    }
+
+    /// Writes the rest and the end mark. `duration` is the length of the recording (the end of the last event
+    /// if it is shorter than that).
+    pub fn finish(mut self, duration: Ns) -> Result<W, TraceError> {
+        self.flush()?;
+        self.totals.duration = self.totals.duration.max(duration);
+        let json =
+            serde_json::to_vec(&self.totals).map_err(|e| TraceError::Header { what: e.to_string() })?;
+        self.block(BlockHeader { kind: kind::END, ..BlockHeader::default() }, &json)?;
+        self.out.flush().map_err(|source| TraceError::Io { doing: "write", source })?;
+        Ok(self.out)
+    }
+
+    fn write_pending(&mut self) -> Result<(), TraceError> {
+        if !self.tables.tasks.is_empty() || !self.tables.groups.is_empty() {
+            let tables = std::mem::take(&mut self.tables);
+            let json = serde_json::to_vec(&tables).map_err(|e| TraceError::Header { what: e.to_string() })?;
+            self.block(BlockHeader { kind: kind::TABLES, ..BlockHeader::default() }, &json)?;
+        }
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let times = self.pending.iter().map(|e| e.at.0);
+        let (first, last) = times.fold((u64::MAX, 0), |(low, high), at| (low.min(at), high.max(at)));
+        let raw = format::encode_events(&self.pending, first);
+        let records = self.pending.len() as u32;
+        self.pending.clear();
+        self.block(BlockHeader { kind: kind::EVENTS, records, first, last, ..BlockHeader::default() }, &raw)
+    }
+
+    fn block(&mut self, header: BlockHeader, raw: &[u8]) -> Result<(), TraceError> {
+        let stored = zstd::bulk::compress(raw, self.level)
+            .map_err(|source| TraceError::Io { doing: "write", source })?;
+        let header = BlockHeader {
+            stored: stored.len() as u32,
+            raw: raw.len() as u32,
+            crc: crc32fast::hash(&stored),
+            ..header
+        };
+        self.bytes(&header.encode())?;
+        self.bytes(&stored)
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) -> Result<(), TraceError> {
+        self.out.write_all(bytes).map_err(|source| TraceError::Io { doing: "write", source })
+    }
+}
+
+impl<W: Write> EventSink for Writer<W> {
+    /// Events that name a task which was never added get a task without a name: an event is never dropped.
+    fn event(&mut self, event: &SchedEvent) {
+        for task in format::tasks_of(&event.kind).into_iter().flatten() {
+            while task.index() >= self.known_tasks {
+                self.add_task(TaskInfo::unknown(0, 0, "?"));
+            }
+        }
+        self.totals.events += 1;
+        self.totals.duration = self.totals.duration.max(event.at);
+        if let EventKind::Lost { count } = event.kind {
+            self.totals.lost += count;
+        }
+        self.pending.push(*event);
+        if self.pending.len() == BLOCK_EVENTS
+            && let Err(error) = self.write_pending()
+        {
+            self.error.get_or_insert(error);
+        }
+    }
+}
+
+/// Writes a whole recording to `path`. An existing file is replaced only when everything is written.
+pub fn save(recording: &Recording, path: &Path) -> Result<(), TraceError> {
+    let file_error = |source| TraceError::File { path: path.to_owned(), source };
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".part");
+    let part = path.with_file_name(name);
+    let written = std::fs::File::create(&part).map_err(file_error).and_then(|file| {
+        let mut writer = Writer::with_level(std::io::BufWriter::new(file), &recording.header, 19)?;
+        recording.events.iter().for_each(|event| writer.event(event));
+        writer.finish(recording.duration).map(drop)
+    });
+    let moved = written.and_then(|()| std::fs::rename(&part, path).map_err(file_error));
+    if moved.is_err() {
+        // Best effort: the error that matters is the one above.
+        let _ = std::fs::remove_file(&part);
+    }
+    moved
+}
