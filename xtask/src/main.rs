@@ -1,3 +1,49 @@
-//! Chores of the workspace: `cargo xtask tidy|ci|oracle|stress`.
+//! Chores of the workspace: `cargo xtask tidy|ci|stress|docs|oracle`. A thin dispatcher; each chore is a
+//! module of its own.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, clippy::print_stderr)] // a command-line tool
 
-fn main() {}
+mod ci;
+mod finding;
+mod tidy;
+mod tree;
+
+use anyhow::{Result, bail};
+use std::process::ExitCode;
+
+const HELP: &str = "\
+Chores of the workspace.
+
+Usage: cargo xtask <chore> [options]
+
+  tidy              check what the compiler does not: floors, lengths, forbidden names, dead files, stale docs
+  ci                everything that must hold before a change lands: fmt, clippy, tidy, tests, deny
+      --fast        without the tests of the other crates
+  help              this text
+
+Exit codes: 0 done, 1 something was found, 2 bad arguments.
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match run(&args) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(args: &[String]) -> Result<ExitCode> {
+    let (chore, rest) = args.split_first().map_or(("help", args), |(first, rest)| (first.as_str(), rest));
+    match chore {
+        "tidy" => tidy::command(rest),
+        "ci" => ci::command(rest),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(ExitCode::SUCCESS)
+        }
+        other => bail!("no chore `{other}`\n\n{HELP}"),
+    }
+}

@@ -5,6 +5,7 @@
 //! the same [`TaskId`]s and [`CpuId`]s; a recording and a written scenario both become a [`Workload`].
 //! Nothing here reads a clock, does I/O, or uses floating point for time.
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod cpuset;
 mod event;

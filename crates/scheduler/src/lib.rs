@@ -7,6 +7,7 @@
 //!
 //! To add one: a file with a type that implements [`Scheduler`], and one line in [`registry`].
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod api;
 mod cx;

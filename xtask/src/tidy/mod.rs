@@ -1,0 +1,68 @@
+//! `cargo xtask tidy`: what the compiler and clippy do not check. Also a test of this crate, so that
+//! `cargo test` fails where the tree is untidy.
+
+mod dead;
+mod floors;
+mod manifests;
+mod source;
+mod text;
+
+use crate::finding::Finding;
+use crate::tree;
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Runs every check on the tree this was built from.
+pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
+    if let Some(extra) = args.first() {
+        bail!("tidy takes no argument, but got `{extra}`");
+    }
+    let findings = check(&tree::root())?;
+    for finding in &findings {
+        println!("{finding}");
+    }
+    match findings.len() {
+        0 => println!("tidy: nothing to complain about"),
+        n => println!("tidy: {n} finding{}", if n == 1 { "" } else { "s" }),
+    }
+    Ok(ExitCode::from(u8::from(!findings.is_empty())))
+}
+
+/// Every finding in the tree at `root`, sorted by place.
+pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
+    let files = tree::files(root)?;
+    let metadata = tree::metadata(root)?;
+    let mut findings = Vec::new();
+    floors::check(root, &metadata, &mut findings);
+    manifests::check(root, &metadata, &files, &mut findings)?;
+    dead::check(root, &metadata, &files, &mut findings)?;
+    for file in &files {
+        if !text::is_checked(file) {
+            continue;
+        }
+        let bytes = std::fs::read(root.join(file)).with_context(|| file.clone())?;
+        let Ok(content) = String::from_utf8(bytes) else {
+            findings.push(Finding::new(file, 0, "is not UTF-8"));
+            continue;
+        };
+        text::check(file, &content, &mut findings);
+        if file.ends_with(".rs") {
+            source::check(file, &content, &mut findings);
+        }
+    }
+    findings.sort();
+    Ok(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tree_is_tidy() {
+        let findings = check(&tree::root()).expect("the tree can be read");
+        let listed: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        assert!(listed.is_empty(), "cargo xtask tidy found:\n{}", listed.join("\n"));
+    }
+}

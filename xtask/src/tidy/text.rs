@@ -1,0 +1,83 @@
+//! Checks on plain text: length of files, trailing blanks, words that mean "not done".
+
+use crate::finding::Finding;
+
+/// A file longer than this wants a second room, not a longer corridor.
+const LINES_MAX: usize = 600;
+
+/// Words that mean "not done", put together here so that this file does not contain them.
+const UNFINISHED: &[(&str, &str)] = &[
+    (concat!("TO", "DO"), "finish it, or say in CHANGELOG.md or the issue what is missing"),
+    (concat!("FIX", "ME"), "mend it"),
+    (concat!("XX", "X"), "mend it"),
+    (concat!("allow(dead", "_code)"), "remove the code, or use it"),
+    (concat!("#[ig", "nore"), "a test that does not run is no test"),
+    (concat!("unimpl", "emented!("), "implement it or return an error that says what is missing"),
+];
+
+/// Whether the file is ours and text: data, recordings, licences and lock files are left alone.
+pub(super) fn is_checked(file: &str) -> bool {
+    const TEXT: &[&str] = &[".rs", ".toml", ".md", ".sh", ".py", ".yml", ".c", ".h", ".svg"];
+    let named = ["Makefile", ".ci/run", ".gitignore"].contains(&file);
+    named || TEXT.iter().any(|end| file.ends_with(end))
+}
+
+/// Checks one file.
+pub(super) fn check(file: &str, content: &str, findings: &mut Vec<Finding>) {
+    let code = file.ends_with(".rs");
+    let lines = content.lines().count();
+    if code && lines > LINES_MAX {
+        let text = format!("has {lines} lines, more than {LINES_MAX}: split it by subject");
+        findings.push(Finding::new(file, LINES_MAX + 1, text));
+    }
+    if !content.is_empty() && !content.ends_with('\n') {
+        findings.push(Finding::new(file, lines, "does not end with a newline"));
+    }
+    for (at, line) in content.lines().enumerate() {
+        if line.ends_with([' ', '\t', '\r']) {
+            findings.push(Finding::new(file, at + 1, "ends in blanks"));
+        }
+        if code && let Some((word, advice)) = unfinished(line) {
+            findings.push(Finding::new(file, at + 1, format!("contains `{word}`: {advice}")));
+        }
+    }
+}
+
+fn unfinished(line: &str) -> Option<(&'static str, &'static str)> {
+    UNFINISHED.iter().copied().find(|(word, _)| {
+        line.match_indices(word).any(|(at, _)| {
+            let before = line[..at].chars().next_back();
+            let after = line[at + word.len()..].chars().next();
+            let part_of_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+            !(part_of_word(before) || word.ends_with(char::is_alphanumeric) && part_of_word(after))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(file: &str, content: &str) -> Vec<usize> {
+        let mut findings = Vec::new();
+        check(file, content, &mut findings);
+        findings.iter().map(|finding| finding.line).collect()
+    }
+
+    #[test]
+    fn finds_blanks_and_long_files() {
+        assert_eq!(lines("a.md", "one \ntwo\n"), [1]);
+        assert_eq!(lines("a.md", "one"), [1]);
+        assert_eq!(lines("a.rs", &"//\n".repeat(LINES_MAX)), [0usize; 0]);
+        assert_eq!(lines("a.rs", &"//\n".repeat(LINES_MAX + 1)), [LINES_MAX + 1]);
+    }
+
+    #[test]
+    fn finds_unfinished_work_in_code() {
+        for (word, _) in UNFINISHED {
+            assert_eq!(lines("a.rs", &format!("let a = 1; // {word} x\n")), [1], "{word}");
+            assert_eq!(lines("a.md", &format!("{word}\n")), [0usize; 0], "prose may name it");
+        }
+        assert_eq!(lines("a.rs", concat!("const XX", "XY: u8 = 0;\n")), [0usize; 0]);
+    }
+}
