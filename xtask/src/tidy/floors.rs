@@ -47,11 +47,7 @@ const fn floor(name: &'static str, own: &'static [&'static str]) -> Floor {
     Floor { name, own, external: None, pure: false, may_be_unsafe: false }
 }
 
-const fn pure(
-    name: &'static str,
-    own: &'static [&'static str],
-    external: &'static [&'static str],
-) -> Floor {
+const fn pure(name: &'static str, own: &'static [&'static str], external: &'static [&'static str]) -> Floor {
     Floor { name, own, external: Some(external), pure: true, may_be_unsafe: false }
 }
 
@@ -65,7 +61,15 @@ pub(super) const FLOORS: &[Floor] = &[
     },
     pure("schedlab-sim", &["schedlab-model", "schedlab-scheduler"], &["thiserror", "hdrhistogram", "serde"]),
     Floor {
-        external: Some(&["rustix", "libc", "aya", "perf-event-open-sys2", "thiserror", "serde", "serde_json"]),
+        external: Some(&[
+            "rustix",
+            "libc",
+            "aya",
+            "perf-event-open-sys2",
+            "thiserror",
+            "serde",
+            "serde_json",
+        ]),
         may_be_unsafe: true,
         ..floor("schedlab-host", &["schedlab-model"])
     },

@@ -66,7 +66,11 @@ fn member(file: &str, content: &str, findings: &mut Vec<Finding>) {
         }
     }
     if !lints {
-        findings.push(Finding::new(file, 0, "does not share the lints: add `[lints]` with `workspace = true`"));
+        findings.push(Finding::new(
+            file,
+            0,
+            "does not share the lints: add `[lints]` with `workspace = true`",
+        ));
     }
 }
 

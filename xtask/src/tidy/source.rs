@@ -44,7 +44,9 @@ pub(super) fn check(file: &str, content: &str, findings: &mut Vec<Finding>) {
     let floor = floors::of_file(file);
     let mut visitor = Visitor { file, findings, unsafe_allowed: floor.is_some_and(|f| f.may_be_unsafe) };
     visitor.visit_file(&parsed);
-    if file.ends_with("/src/lib.rs") && let Some(floor) = floor {
+    if file.ends_with("/src/lib.rs")
+        && let Some(floor) = floor
+    {
         crate_attributes(file, &parsed, floor, findings);
     }
     if let (Some(floor), Ok(tokens)) = (floor, content.parse::<TokenStream>())
@@ -166,10 +168,7 @@ fn expand_group(prefix: &str, start: usize, into: &mut Vec<Token>) {
         if !into[at].after_path {
             let line = into[at].line;
             into[at].after_path = true;
-            into.insert(
-                at,
-                Token { text: prefix.to_owned(), line, after_path: false, after_colon: false },
-            );
+            into.insert(at, Token { text: prefix.to_owned(), line, after_path: false, after_colon: false });
             at += 1;
         }
         at += 1;
