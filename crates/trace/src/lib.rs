@@ -6,6 +6,7 @@
 //! opens a [`Recording`]. The layout of the file stands in `docs/recording-format.md`.
 #![forbid(unsafe_code)]
 
+pub mod analysis;
 mod error;
 mod format;
 mod header;

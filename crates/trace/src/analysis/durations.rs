@@ -1,0 +1,77 @@
+//! A distribution of durations.
+
+use hdrhistogram::Histogram;
+use schedlab_model::Ns;
+
+/// How durations are distributed: exact count, sum and extremes; quantiles to 3 significant digits.
+/// Empty ones take no memory to speak of.
+#[derive(Clone, Debug, Default)]
+pub struct Durations {
+    histogram: Option<Box<Histogram<u32>>>,
+    sum: u128,
+}
+
+impl Durations {
+    /// Adds one.
+    pub fn add(&mut self, duration: Ns) {
+        let histogram = self
+            .histogram
+            .get_or_insert_with(|| Box::new(Histogram::new(3).expect("3 significant digits are supported")));
+        // An auto-resizing histogram takes every u64 that is below 2^63.
+        histogram.saturating_record(duration.0.min(u64::MAX / 4));
+        self.sum += u128::from(duration.0);
+    }
+
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: &Durations) {
+        self.sum += other.sum;
+        match (&mut self.histogram, &other.histogram) {
+            (Some(own), Some(theirs)) => own.add(&**theirs).expect("both resize themselves"),
+            (own @ None, Some(theirs)) => *own = Some(theirs.clone()),
+            (_, None) => {}
+        }
+    }
+
+    /// How many.
+    pub fn count(&self) -> u64 {
+        self.histogram.as_ref().map_or(0, |h| h.len())
+    }
+
+    /// The arithmetic mean; 0 when empty.
+    pub fn mean(&self) -> Ns {
+        Ns((self.sum / u128::from(self.count().max(1))) as u64)
+    }
+
+    /// All together.
+    pub fn sum(&self) -> Ns {
+        Ns(u64::try_from(self.sum).unwrap_or(u64::MAX))
+    }
+
+    /// The duration that `per_million` millionths of all do not exceed (500_000 is the median); 0 when empty.
+    pub fn quantile(&self, per_million: u32) -> Ns {
+        let quantile = f64::from(per_million.min(1_000_000)) / 1e6;
+        Ns(self.histogram.as_ref().map_or(0, |h| h.value_at_quantile(quantile)))
+    }
+
+    /// The median.
+    pub fn p50(&self) -> Ns {
+        self.quantile(500_000)
+    }
+
+    /// 99 of 100 do not exceed it.
+    pub fn p99(&self) -> Ns {
+        self.quantile(990_000)
+    }
+
+    /// The longest; 0 when empty.
+    pub fn max(&self) -> Ns {
+        Ns(self.histogram.as_ref().map_or(0, |h| h.max()))
+    }
+
+    /// Lower edge of the bucket and count of each non-empty bucket, ascending.
+    pub fn buckets(&self) -> impl Iterator<Item = (Ns, u64)> + '_ {
+        self.histogram
+            .iter()
+            .flat_map(|h| h.iter_recorded().map(|v| (Ns(v.value_iterated_to()), v.count_at_value().into())))
+    }
+}

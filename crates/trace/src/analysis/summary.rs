@@ -1,0 +1,426 @@
+//! What every task and CPU got: CPU time, waiting, response, switches.
+
+use super::{Analysis, Durations};
+use crate::{Capability, Recording, TraceError};
+use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId};
+
+/// What one task got within the window.
+#[derive(Clone, Debug, Default)]
+pub struct TaskSummary {
+    /// CPU time, without stolen time.
+    pub run: Ns,
+    /// Wakeup to running. Throttled time is not waiting.
+    pub wake_latency: Durations,
+    /// Preempted to running again. A yield counts as a preemption (recorders cannot tell).
+    pub preempt_wait: Durations,
+    /// Response per activation: wakeup to the next block.
+    pub response: Durations,
+    /// On the CPU without a break.
+    pub run_length: Durations,
+    /// Time for which it was throttled.
+    pub throttled: Ns,
+    /// Time for which it slept.
+    pub slept: Ns,
+    /// Times it was put on a CPU.
+    pub switches: u64,
+    /// Times it was taken off a CPU although it could go on.
+    pub preemptions: u64,
+    /// Moves to another CPU's run queue.
+    pub migrations: u64,
+    /// Times it woke (or was created).
+    pub wakeups: u64,
+    /// Activations (wakeup to block) that ended: divided by the window it is the throughput of a closed loop.
+    pub activations: u64,
+    /// Times it ran after blocking although no wakeup was seen; no latency is counted for them.
+    pub unknown_wakes: u64,
+}
+
+impl TaskSummary {
+    /// Adds what `other` got (all threads of one name, say).
+    pub fn merge(&mut self, other: &TaskSummary) {
+        self.run += other.run;
+        self.wake_latency.merge(&other.wake_latency);
+        self.preempt_wait.merge(&other.preempt_wait);
+        self.response.merge(&other.response);
+        self.run_length.merge(&other.run_length);
+        self.throttled += other.throttled;
+        self.slept += other.slept;
+        self.switches += other.switches;
+        self.preemptions += other.preemptions;
+        self.migrations += other.migrations;
+        self.wakeups += other.wakeups;
+        self.activations += other.activations;
+        self.unknown_wakes += other.unknown_wakes;
+    }
+
+    /// Run-queue latency: every wait for the CPU, after a wakeup or a preemption.
+    pub fn run_queue_latency(&self) -> Durations {
+        let mut all = self.wake_latency.clone();
+        all.merge(&self.preempt_wait);
+        all
+    }
+}
+
+/// What one CPU did within the window.
+#[derive(Clone, Debug, Default)]
+pub struct CpuSummary {
+    /// Time with a task on it.
+    pub busy: Ns,
+    /// Time in the idle task.
+    pub idle: Ns,
+    /// Time before its first switch, or after lost events: nobody knows who ran.
+    pub unknown: Ns,
+    /// Time that the hypervisor took (part of `busy` or `idle` on the clock, but nobody's CPU time).
+    pub stolen: Ns,
+    /// Context switches.
+    pub switches: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Unknown,
+    Running { since: Ns },
+    Waiting { since: Ns, preempted: bool },
+    Blocked { since: Ns },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Track {
+    state: State,
+    /// When the current activation began.
+    woken: Option<Ns>,
+    /// Since when it is throttled.
+    throttled: Option<Ns>,
+    /// Throttled time within the current wait.
+    excused: Ns,
+}
+
+/// The window up to some moment.
+#[derive(Clone, Copy)]
+struct Clip {
+    from: Ns,
+    now: Ns,
+}
+
+impl Clip {
+    /// The part of `since .. now` that lies in the window.
+    fn span(self, since: Ns) -> Ns {
+        self.now.saturating_sub(since.max(self.from))
+    }
+}
+
+/// Per task: CPU time, run-queue latency, response per activation, run lengths, switches, migrations. Per CPU:
+/// busy and idle time. Feed it events, then [`finish`](Summary::finish).
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// By [`TaskId`].
+    pub tasks: Vec<TaskSummary>,
+    /// By [`CpuId`].
+    pub cpus: Vec<CpuSummary>,
+    /// Length of the measured window.
+    pub window: Ns,
+    tracks: Vec<Track>,
+    current: Vec<(Option<Option<TaskId>>, Ns)>,
+    /// CPUs of which nothing was seen yet.
+    fresh: Vec<bool>,
+    from: Ns,
+    now: Ns,
+}
+
+impl Analysis for Summary {
+    const NAME: &'static str = "the summary of tasks";
+    const NEEDS: &'static [Capability] = &[Capability::Preempted];
+}
+
+impl Summary {
+    /// For `tasks` tasks and `cpus` CPUs (both grow as needed); what ends before `from` is not counted.
+    pub fn new(tasks: usize, cpus: usize, from: Ns) -> Summary {
+        let mut summary = Summary {
+            tasks: Vec::new(),
+            cpus: Vec::new(),
+            window: Ns::ZERO,
+            tracks: Vec::new(),
+            current: Vec::new(),
+            fresh: Vec::new(),
+            from,
+            now: Ns::ZERO,
+        };
+        summary.grow_tasks(tasks);
+        summary.grow_cpus(cpus);
+        summary
+    }
+
+    /// The summary of a whole recording; refuses when it cannot tell preemption from blocking.
+    pub fn of(recording: &Recording) -> Result<Summary, TraceError> {
+        Summary::check(&recording.header)?;
+        let mut summary =
+            Summary::new(recording.header.tasks.len(), recording.header.topology.cpus(), Ns::ZERO);
+        recording.events.iter().for_each(|event| summary.event(event));
+        summary.finish(recording.duration);
+        Ok(summary)
+    }
+
+    /// Closes the window at `end`. Waits that are still open are not counted as latencies.
+    pub fn finish(&mut self, end: Ns) {
+        let end = end.max(self.now);
+        self.now = end;
+        self.window = end.saturating_sub(self.from);
+        let clip = self.clip();
+        for index in 0..self.tracks.len() {
+            match self.tracks[index].state {
+                State::Running { since } => {
+                    self.tasks[index].run += clip.span(since);
+                    self.tracks[index].state = State::Running { since: end };
+                }
+                State::Blocked { since } => {
+                    self.tasks[index].slept += clip.span(since);
+                    self.tracks[index].state = State::Blocked { since: end };
+                }
+                _ => {}
+            }
+            if let Some(since) = self.tracks[index].throttled {
+                self.tasks[index].throttled += clip.span(since);
+            }
+        }
+        for cpu in 0..self.cpus.len() {
+            self.cpu_span(cpu);
+        }
+    }
+
+    /// One task's part of the CPU time of one CPU within the window, in millionths.
+    pub fn share_per_million(&self, task: TaskId) -> u64 {
+        let run = self.tasks.get(task.index()).map_or(0, |t| t.run.0);
+        (u128::from(run) * 1_000_000 / u128::from(self.window.0.max(1))) as u64
+    }
+
+    /// Activations per second, in thousandths.
+    pub fn activations_per_1000_s(&self, task: &TaskSummary) -> u64 {
+        let per = u128::from(task.activations) * 1_000_000_000_000;
+        (per / u128::from(self.window.0.max(1))) as u64
+    }
+
+    /// The tasks of one name together, in order of first appearance. `names` is by [`TaskId`].
+    pub fn by_name<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Vec<(&'a str, TaskSummary)> {
+        let mut out: Vec<(&str, TaskSummary)> = Vec::new();
+        let mut index = std::collections::BTreeMap::new();
+        for (name, task) in names.into_iter().zip(&self.tasks) {
+            let at = *index.entry(name).or_insert_with(|| {
+                out.push((name, TaskSummary::default()));
+                out.len() - 1
+            });
+            out[at].1.merge(task);
+        }
+        out
+    }
+
+    fn grow_tasks(&mut self, count: usize) {
+        if count > self.tasks.len() {
+            self.tasks.resize_with(count, TaskSummary::default);
+            let track = Track { state: State::Unknown, woken: None, throttled: None, excused: Ns::ZERO };
+            self.tracks.resize(count, track);
+        }
+    }
+
+    fn grow_cpus(&mut self, count: usize) {
+        if count > self.cpus.len() {
+            self.cpus.resize_with(count, CpuSummary::default);
+            self.current.resize(count, (None, Ns::ZERO));
+            self.fresh.resize(count, true);
+        }
+    }
+
+    /// The window up to now, by value.
+    fn clip(&self) -> Clip {
+        Clip { from: self.from, now: self.now }
+    }
+
+    fn counts(&self) -> bool {
+        self.now >= self.from
+    }
+
+    fn woke(&mut self, task: TaskId) {
+        let (clip, now, counts) = (self.clip(), self.now, self.counts());
+        let index = task.index();
+        let track = &mut self.tracks[index];
+        match track.state {
+            // A wakeup of a task that did not block yet changes nothing.
+            State::Running { .. } | State::Waiting { .. } => return,
+            State::Blocked { since } => self.tasks[index].slept += clip.span(since),
+            State::Unknown => {}
+        }
+        let track = &mut self.tracks[index];
+        track.state = State::Waiting { since: now, preempted: false };
+        track.woken = Some(now);
+        track.excused = Ns::ZERO;
+        self.tasks[index].wakeups += u64::from(counts);
+    }
+
+    fn stop(&mut self, task: TaskId, state: PrevState) {
+        let (clip, now, counts) = (self.clip(), self.now, self.counts());
+        let index = task.index();
+        let (track, sums) = (self.tracks[index], &mut self.tasks[index]);
+        if let State::Running { since } = track.state {
+            sums.run += clip.span(since);
+            if counts {
+                sums.run_length.add(now.saturating_sub(since));
+            }
+        }
+        let track = &mut self.tracks[index];
+        track.state = match state.is_runnable() {
+            Some(true) => {
+                sums.preemptions += u64::from(counts);
+                State::Waiting { since: now, preempted: true }
+            }
+            Some(false) => {
+                if let (Some(woken), true) = (track.woken.take(), counts) {
+                    sums.response.add(now.saturating_sub(woken));
+                    sums.activations += 1;
+                }
+                State::Blocked { since: now }
+            }
+            None => {
+                track.woken = None;
+                State::Unknown
+            }
+        };
+        track.excused = Ns::ZERO;
+    }
+
+    fn start(&mut self, task: TaskId) {
+        let (clip, now, counts) = (self.clip(), self.now, self.counts());
+        let index = task.index();
+        let (track, sums) = (&mut self.tracks[index], &mut self.tasks[index]);
+        match track.state {
+            State::Waiting { since, preempted } if counts => {
+                let wait = now.saturating_sub(since).saturating_sub(track.excused);
+                let latencies = if preempted { &mut sums.preempt_wait } else { &mut sums.wake_latency };
+                latencies.add(wait);
+            }
+            State::Blocked { since } => {
+                sums.unknown_wakes += u64::from(counts);
+                sums.slept += clip.span(since);
+                track.woken = None;
+            }
+            _ => {}
+        }
+        track.state = State::Running { since: now };
+        sums.switches += u64::from(counts);
+    }
+
+    /// Whoever leaves a CPU at its first switch was on it from the start: any earlier switch would be recorded.
+    fn first_switch(&mut self, cpu: usize, prev: Option<TaskId>) {
+        if std::mem::take(&mut self.fresh[cpu]) {
+            self.current[cpu] = (Some(prev), Ns::ZERO);
+            if let Some(prev) = prev
+                && let State::Unknown = self.tracks[prev.index()].state
+            {
+                self.tracks[prev.index()].state = State::Running { since: Ns::ZERO };
+            }
+        }
+    }
+
+    fn cpu_span(&mut self, cpu: usize) {
+        let (who, since) = self.current[cpu];
+        let span = self.clip().span(since);
+        let sums = &mut self.cpus[cpu];
+        match who {
+            Some(Some(_)) => sums.busy += span,
+            Some(None) => sums.idle += span,
+            None => sums.unknown += span,
+        }
+        self.current[cpu].1 = self.now;
+    }
+
+    fn throttle(&mut self, task: TaskId, begins: bool) {
+        let now = self.now;
+        let from = self.from;
+        let (track, sums) = (&mut self.tracks[task.index()], &mut self.tasks[task.index()]);
+        match (begins, track.throttled) {
+            (true, None) => track.throttled = Some(now),
+            (false, Some(since)) => {
+                track.throttled = None;
+                sums.throttled += now.saturating_sub(since.max(from));
+                if let State::Waiting { since: waiting, .. } = track.state {
+                    track.excused += now.saturating_sub(since.max(waiting));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn steal(&mut self, cpu: CpuId, ns: Ns) {
+        if !self.counts() {
+            return;
+        }
+        self.cpus[cpu.index()].stolen += ns;
+        if let Some(Some(task)) = self.current[cpu.index()].0
+            && let State::Running { since } = &mut self.tracks[task.index()].state
+        {
+            // Moving the start forward takes the stolen time out of both run time and run length.
+            *since = Ns((since.0 + ns.0).min(self.now.0));
+        }
+    }
+
+    fn lost(&mut self, cpu: CpuId) {
+        self.cpu_span(cpu.index());
+        self.current[cpu.index()].0 = None;
+        self.fresh[cpu.index()] = false;
+        let clip = self.clip();
+        for index in 0..self.tracks.len() {
+            match self.tracks[index].state {
+                State::Running { since } => self.tasks[index].run += clip.span(since),
+                State::Blocked { since } => self.tasks[index].slept += clip.span(since),
+                _ => {}
+            }
+            let (state, woken) = match self.tracks[index].state {
+                // Other CPUs' switches were not lost.
+                State::Running { .. } if self.runs_elsewhere(index, cpu) => {
+                    (State::Running { since: self.now }, self.tracks[index].woken)
+                }
+                _ => (State::Unknown, None),
+            };
+            self.tracks[index].state = state;
+            self.tracks[index].woken = woken;
+        }
+    }
+
+    fn runs_elsewhere(&self, task: usize, cpu: CpuId) -> bool {
+        let is = |(i, (who, _)): (usize, &(Option<Option<TaskId>>, Ns))| {
+            i != cpu.index() && *who == Some(Some(TaskId::from(task)))
+        };
+        self.current.iter().enumerate().any(is)
+    }
+}
+
+impl EventSink for Summary {
+    fn event(&mut self, event: &SchedEvent) {
+        self.now = self.now.max(event.at);
+        self.grow_cpus(event.cpu.index() + 1);
+        let highest = crate::format::tasks_of(&event.kind).iter().flatten().map(|t| t.index() + 1).max();
+        self.grow_tasks(highest.unwrap_or(0));
+        match event.kind {
+            EventKind::Switch { prev, prev_state, next } => {
+                let cpu = event.cpu.index();
+                self.first_switch(cpu, prev);
+                self.cpu_span(cpu);
+                self.cpus[cpu].switches += u64::from(self.counts());
+                self.current[cpu].0 = Some(next);
+                if let Some(prev) = prev {
+                    self.stop(prev, prev_state);
+                }
+                if let Some(next) = next {
+                    self.start(next);
+                }
+            }
+            EventKind::Wake { task, .. } | EventKind::New { task, .. } => self.woke(task),
+            EventKind::Migrate { task, .. } => {
+                self.tasks[task.index()].migrations += u64::from(self.counts());
+            }
+            EventKind::Throttle { task } => self.throttle(task, true),
+            EventKind::Unthrottle { task } => self.throttle(task, false),
+            EventKind::Steal { ns } => self.steal(event.cpu, ns),
+            EventKind::Lost { .. } => self.lost(event.cpu),
+            _ => {}
+        }
+    }
+}
