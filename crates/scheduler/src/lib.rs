@@ -12,6 +12,7 @@
 mod api;
 mod cx;
 mod knobs;
+pub mod linux;
 mod locks;
 pub mod registry;
 mod view;

@@ -18,7 +18,12 @@ pub struct Entry {
 
 /// Every scheduler, in the order in which `schedlab list schedulers` prints them.
 pub fn all() -> &'static [Entry] {
-    &[]
+    &[Entry {
+        name: "linux-6.1",
+        summary: "CFS with RT throttling (Linux 5.15 to 6.5)",
+        knobs: crate::linux::knobs_6_1,
+        build: crate::linux::build_6_1::<crate::CellLocks>,
+    }]
 }
 
 /// Makes the scheduler that `spec` names, for a machine with `cpus` CPUs.

@@ -1,0 +1,435 @@
+//! CFS: the running task is the one with the least weighted run time, checked at ticks and wakeups
+//! (2.6.24 … 6.5; the rules here are those of 6.1).
+
+use super::Env;
+use super::fair::{Dequeue, Enqueue, FairRules, matching};
+use super::rq::{EntityId, LONG_AGO, NONE, Queue, QueueId, ROOT, Rq};
+use super::tunables::{Feature, Tunables};
+use super::weights::Load;
+use schedlab_model::Policy;
+
+/// Rules of CFS.
+pub(super) struct Cfs;
+
+impl FairRules for Cfs {
+    #[inline]
+    fn update_curr(_env: Env<'_>, rq: &mut Rq, queue: QueueId) {
+        let now = rq.clock;
+        let curr = rq.queue(queue).curr;
+        if curr == NONE {
+            return;
+        }
+        let entity = rq.entity_mut(curr);
+        let delta = now.saturating_sub(entity.exec_start);
+        if delta == 0 {
+            return;
+        }
+        entity.exec_start = now;
+        entity.sum_exec += delta;
+        entity.vruntime += entity.load.virt(delta) as i64;
+        update_min_vruntime(rq, queue);
+    }
+
+    fn update_curr_ticks(_env: Env<'_>, rq: &mut Rq, queue: QueueId, first: u64, ticks: u64, tick_ns: u64) {
+        let curr = rq.queue(queue).curr;
+        if curr == NONE {
+            return;
+        }
+        let entity = rq.entity_mut(curr);
+        let head = first.saturating_sub(entity.exec_start);
+        let tail = tick_ns * (ticks - 1);
+        entity.exec_start += head + tail;
+        entity.sum_exec += head + tail;
+        // Each tick rounds its virtual time by itself.
+        entity.vruntime += (entity.load.virt(head) + entity.load.virt(tick_ns) * (ticks - 1)) as i64;
+        update_min_vruntime(rq, queue);
+    }
+
+    fn enqueue(env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueue) {
+        let queue = rq.entity(id).queue;
+        let running = rq.queue(queue).curr == id;
+        let base = rq.queue(queue).min_vruntime;
+        if running {
+            make_absolute(rq, id, base);
+        }
+        Cfs::update_curr(env, rq, queue);
+        let base = rq.queue(queue).min_vruntime;
+        make_absolute(rq, id, base);
+        let (weight, idle) = (rq.entity(id).load.weight(), rq.entity(id).idle);
+        let account = rq.queue_mut(queue);
+        account.load.add(weight);
+        account.nr += 1;
+        account.idle_nr += u32::from(idle);
+        if why == Enqueue::Wake {
+            place_sleeper(env.t, rq, id);
+        }
+        if !running {
+            let key = rq.entity(id).vruntime;
+            rq.queue_mut(queue).insert(key, id);
+        }
+        rq.entity_mut(id).on_rq = true;
+    }
+
+    fn dequeue(env: Env<'_>, rq: &mut Rq, id: EntityId, why: Dequeue) -> bool {
+        let queue = rq.entity(id).queue;
+        Cfs::update_curr(env, rq, queue);
+        clear_buddies(rq, id);
+        let (key, weight, idle) = {
+            let entity = rq.entity_mut(id);
+            entity.on_rq = false;
+            (entity.vruntime, entity.load.weight(), entity.idle)
+        };
+        let account = rq.queue_mut(queue);
+        if account.curr != id {
+            account.remove(key, id);
+        }
+        account.load.sub(weight);
+        account.nr -= 1;
+        account.idle_nr -= u32::from(idle);
+        if why == Dequeue::Save {
+            let base = account.min_vruntime;
+            make_relative(rq, id, base);
+        }
+        update_min_vruntime(rq, queue);
+        true
+    }
+
+    fn wake_delayed(_env: Env<'_>, _rq: &mut Rq, _id: EntityId) {
+        debug_assert!(false, "CFS delays no dequeue");
+    }
+
+    #[inline]
+    fn pick(env: Env<'_>, rq: &mut Rq, queue: QueueId) -> Option<EntityId> {
+        let q = rq.queue(queue);
+        let curr = (q.curr != NONE && rq.entity(q.curr).on_rq).then_some(q.curr);
+        let before = |a: EntityId, b: EntityId| rq.entity(a).vruntime < rq.entity(b).vruntime;
+        let first = q.leftmost().map(|w| w.entity);
+        let left = match (first, curr) {
+            (Some(first), Some(curr)) if before(curr, first) => curr,
+            (Some(first), _) => first,
+            (None, Some(curr)) => curr,
+            (None, None) => return None,
+        };
+        let near = |entity: EntityId| wants_preempt(env.t, rq, entity, left) < 1;
+        if q.next != NONE && near(q.next) {
+            return Some(q.next);
+        }
+        if q.last != NONE && near(q.last) {
+            return Some(q.last);
+        }
+        if q.skip == left {
+            let second = if Some(left) == curr {
+                first
+            } else {
+                match (q.second().map(|w| w.entity), curr) {
+                    (Some(second), Some(curr)) if before(curr, second) => Some(curr),
+                    (None, curr) => curr,
+                    (second, _) => second,
+                }
+            };
+            if let Some(second) = second.filter(|&second| near(second)) {
+                return Some(second);
+            }
+        }
+        Some(left)
+    }
+
+    #[inline]
+    fn set_next(_env: Env<'_>, rq: &mut Rq, id: EntityId) {
+        clear_buddies(rq, id);
+        let now = rq.clock;
+        let entity = rq.entity_mut(id);
+        let (queue, key, queued) = (entity.queue, entity.vruntime, entity.on_rq);
+        entity.exec_start = now;
+        entity.prev_sum_exec = entity.sum_exec;
+        let q = rq.queue_mut(queue);
+        if queued && q.curr != id {
+            q.remove(key, id);
+        }
+        q.curr = id;
+    }
+
+    #[inline]
+    fn put_prev(env: Env<'_>, rq: &mut Rq, id: EntityId) {
+        let queue = rq.entity(id).queue;
+        let queued = rq.entity(id).on_rq;
+        if queued {
+            Cfs::update_curr(env, rq, queue);
+        }
+        let key = rq.entity(id).vruntime;
+        let q = rq.queue_mut(queue);
+        q.curr = NONE;
+        if queued {
+            q.insert(key, id);
+        }
+    }
+
+    fn tick(env: Env<'_>, rq: &mut Rq, id: EntityId) {
+        let queue = rq.entity(id).queue;
+        Cfs::update_curr(env, rq, queue);
+        if rq.queue(queue).nr < 2 {
+            return;
+        }
+        let ideal = slice(env.t, rq, id);
+        let entity = rq.entity(id);
+        let ran = entity.sum_exec - entity.prev_sum_exec;
+        let vruntime = entity.vruntime;
+        if ran > ideal {
+            rq.resched(env);
+            clear_buddies(rq, id);
+        } else if ran >= env.t.min_granularity {
+            let ahead = rq.queue(queue).leftmost().map_or(0, |left| vruntime - left.key);
+            if ahead > ideal as i64 {
+                rq.resched(env);
+            }
+        }
+    }
+
+    fn tick_due(env: Env<'_>, rq: &Rq, id: EntityId) -> u64 {
+        let entity = rq.entity(id);
+        let q = rq.queue(entity.queue);
+        if q.nr < 2 {
+            return u64::MAX;
+        }
+        let ideal = slice(env.t, rq, id);
+        let ran = entity.sum_exec - entity.prev_sum_exec;
+        // `ran > ideal` is true from this time on.
+        let mut due = entity.exec_start + (ideal + 1).saturating_sub(ran);
+        if let Some(left) = q.leftmost() {
+            // `vruntime - left > ideal` is not true before this much more run time (rounded down).
+            let short = (ideal as i64 - (entity.vruntime - left.key)).max(0) as u64;
+            let granularity = env.t.min_granularity.saturating_sub(ran);
+            let real = (u128::from(short) * u128::from(entity.load.weight()) / 1024) as u64;
+            due = due.min(entity.exec_start + granularity.max(real.saturating_sub(real >> 12)));
+        }
+        rq.ticks_to(env, due)
+    }
+
+    fn wakeup_preempt(env: Env<'_>, rq: &mut Rq, curr: EntityId, woken: EntityId, new: bool) {
+        if curr == woken {
+            return;
+        }
+        let (task, scale) = (woken, rq.queue(rq.entity(curr).queue).nr >= env.t.nr_latency);
+        let marked = env.t.has(Feature::NEXT_BUDDY) && scale && !new;
+        if marked {
+            set_buddy(rq, woken, |q| &mut q.next);
+        }
+        if rq.need_resched {
+            return;
+        }
+        let (mut se, mut pse) = (curr, woken);
+        let idle = |rq: &Rq, id: EntityId| rq.entity(id).policy == Policy::Idle;
+        if !idle(rq, curr) || idle(rq, task) {
+            if rq.entity(task).policy != Policy::Other || !env.t.has(Feature::WAKEUP_PREEMPTION) {
+                return;
+            }
+            (se, pse) = matching(rq, se, pse);
+            match (rq.entity(se).idle, rq.entity(pse).idle) {
+                (true, false) => {}
+                (false, true) => return,
+                _ => {
+                    let queue = rq.entity(se).queue;
+                    Cfs::update_curr(env, rq, queue);
+                    if wants_preempt(env.t, rq, se, pse) < 1 {
+                        return;
+                    }
+                    if !marked {
+                        set_buddy(rq, pse, |q| &mut q.next);
+                    }
+                }
+            }
+        }
+        rq.resched(env);
+        if env.t.has(Feature::LAST_BUDDY) && scale && rq.entity(se).on_rq && rq.entity(se).owns == NONE {
+            set_buddy(rq, se, |q| &mut q.last);
+        }
+    }
+
+    fn yielded(env: Env<'_>, rq: &mut Rq, id: EntityId) {
+        if rq.nr_running == 1 {
+            return;
+        }
+        clear_buddies(rq, id);
+        if rq.entity(id).policy != Policy::Batch {
+            let queue = rq.entity(id).queue;
+            Cfs::update_curr(env, rq, queue);
+            rq.skip_clock = true;
+        }
+        let mut entity = id;
+        while entity != NONE {
+            let queue = rq.entity(entity).queue;
+            rq.queue_mut(queue).skip = entity;
+            entity = rq.parent(entity);
+        }
+    }
+
+    fn fork(env: Env<'_>, rq: &mut Rq, id: EntityId, parent: Option<EntityId>) {
+        let queue = rq.entity(id).queue;
+        let curr = rq.queue(queue).curr;
+        if curr != NONE && parent.is_some() {
+            Cfs::update_curr(env, rq, queue);
+            rq.entity_mut(id).vruntime = rq.entity(curr).vruntime;
+        } else {
+            rq.entity_mut(id).vruntime = LONG_AGO;
+        }
+        let base = rq.queue(queue).min_vruntime;
+        let mut start = base;
+        if env.t.has(Feature::START_DEBIT) {
+            let slice = slice(env.t, rq, id);
+            start += rq.entity_mut(id).load.virt(slice) as i64;
+        }
+        let entity = rq.entity_mut(id);
+        entity.relative = false;
+        entity.vruntime = entity.vruntime.max(start);
+        if env.t.child_runs_first && curr != NONE && parent.is_some() {
+            let (child, mother) = (rq.entity(id).vruntime, rq.entity(curr).vruntime);
+            if mother < child {
+                rq.entity_mut(id).vruntime = mother;
+                rq.entity_mut(curr).vruntime = child;
+                rq.resched(env);
+            }
+        }
+        make_relative(rq, id, base);
+    }
+
+    fn reweight(env: Env<'_>, rq: &mut Rq, id: EntityId, load: Load) {
+        let queue = rq.entity(id).queue;
+        if rq.entity(id).on_rq {
+            if rq.queue(queue).curr == id {
+                Cfs::update_curr(env, rq, queue);
+            }
+            let old = rq.entity(id).load.weight();
+            let sum = &mut rq.queue_mut(queue).load;
+            sum.sub(old);
+            sum.add(load.weight());
+        }
+        rq.entity_mut(id).load = load;
+    }
+
+    fn depart(_env: Env<'_>, rq: &mut Rq, id: EntityId) {
+        let base = rq.queue(rq.entity(id).queue).min_vruntime;
+        make_relative(rq, id, base);
+    }
+}
+
+/// From "counted from a queue's base" to plain vruntime.
+#[inline]
+fn make_absolute(rq: &mut Rq, id: EntityId, base: i64) {
+    let entity = rq.entity_mut(id);
+    if entity.relative {
+        entity.relative = false;
+        entity.vruntime += base;
+    }
+}
+
+/// The opposite of [`make_absolute`].
+#[inline]
+fn make_relative(rq: &mut Rq, id: EntityId, base: i64) {
+    let entity = rq.entity_mut(id);
+    if !entity.relative {
+        entity.relative = true;
+        entity.vruntime -= base;
+    }
+}
+
+/// Moves `min_vruntime` up to the least vruntime, never down.
+#[inline]
+fn update_min_vruntime(rq: &mut Rq, queue: QueueId) {
+    let q = rq.queue(queue);
+    let curr = (q.curr != NONE && rq.entity(q.curr).on_rq).then(|| rq.entity(q.curr).vruntime);
+    let least = match (curr, q.leftmost()) {
+        (Some(curr), Some(left)) => curr.min(left.key),
+        (Some(curr), None) => curr,
+        (None, Some(left)) => left.key,
+        (None, None) => return,
+    };
+    if least > q.min_vruntime {
+        rq.queue_mut(queue).min_vruntime = least;
+    }
+}
+
+/// A sleeper starts at most its credit to the left of `min_vruntime`.
+fn place_sleeper(t: &Tunables, rq: &mut Rq, id: EntityId) {
+    let base = rq.queue(rq.entity(id).queue).min_vruntime;
+    let entity = rq.entity_mut(id);
+    let mut credit = if entity.idle { t.min_granularity } else { t.latency };
+    if t.has(Feature::GENTLE_FAIR_SLEEPERS) {
+        credit /= 2;
+    }
+    entity.vruntime = entity.vruntime.max(base - credit as i64);
+}
+
+/// Real time that `id` may run before others of its queue get their turn (`sched_slice`).
+fn slice(t: &Tunables, rq: &Rq, id: EntityId) -> u64 {
+    let entity = rq.entity(id);
+    let own = rq.queue(entity.queue);
+    let queued = entity.on_rq;
+    let count = if t.has(Feature::ALT_PERIOD) { rq.queue(ROOT).h_nr } else { own.nr };
+    let count = count + u32::from(!queued);
+    let period = if count > t.nr_latency { u64::from(count) * t.min_granularity } else { t.latency };
+    let (mut slice, mut level) = (period, id);
+    while level != NONE {
+        let entity = rq.entity(level);
+        let mut sum = rq.queue(entity.queue).load;
+        if !entity.on_rq {
+            sum.add(entity.load.weight());
+        }
+        slice = sum.share(slice, entity.load.weight());
+        level = rq.parent(level);
+    }
+    if t.has(Feature::BASE_SLICE) {
+        slice = slice.max(least_slice(t, own, entity.idle));
+    }
+    slice
+}
+
+/// The least slice: smaller for an idle entity beside others.
+fn least_slice(t: &Tunables, queue: &Queue, idle: bool) -> u64 {
+    if idle && !queue.only_idle() { t.idle_min_granularity } else { t.min_granularity }
+}
+
+/// 1: `to` is more than the wakeup granularity (in `to`'s virtual time) behind `from`; −1: not behind.
+#[inline]
+fn wants_preempt(t: &Tunables, rq: &Rq, from: EntityId, to: EntityId) -> i32 {
+    let target = rq.entity(to);
+    let behind = rq.entity(from).vruntime - target.vruntime;
+    let mut load = target.load;
+    if behind <= 0 {
+        -1
+    } else if behind > load.virt(t.wakeup_granularity) as i64 {
+        1
+    } else {
+        0
+    }
+}
+
+/// Forgets the buddy marks that point to `id`, level by level.
+#[inline]
+fn clear_buddies(rq: &mut Rq, id: EntityId) {
+    let buddies: [fn(&mut Queue) -> &mut EntityId; 3] = [|q| &mut q.next, |q| &mut q.last, |q| &mut q.skip];
+    for buddy in buddies {
+        let mut entity = id;
+        while entity != NONE {
+            let queue = rq.entity(entity).queue;
+            let mark = buddy(rq.queue_mut(queue));
+            if *mark != entity {
+                break;
+            }
+            *mark = NONE;
+            entity = rq.parent(entity);
+        }
+    }
+}
+
+/// Marks `id` as a buddy on every level; idle entities are never buddies.
+fn set_buddy(rq: &mut Rq, id: EntityId, buddy: fn(&mut Queue) -> &mut EntityId) {
+    let mut entity = id;
+    while entity != NONE {
+        if !rq.entity(entity).on_rq || rq.entity(entity).idle {
+            return;
+        }
+        let queue = rq.entity(entity).queue;
+        *buddy(rq.queue_mut(queue)) = entity;
+        entity = rq.parent(entity);
+    }
+}

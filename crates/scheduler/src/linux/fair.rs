@@ -1,0 +1,227 @@
+//! The fair class without its rules: the walk over the levels of the group hierarchy. What happens in one
+//! queue is the business of [`FairRules`]: CFS or EEVDF.
+
+use super::Env;
+use super::rq::{Class, EntityId, NONE, QueueId, ROOT, Rq};
+
+/// Why an entity comes onto a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Enqueue {
+    /// A wakeup after a sleep.
+    Wake,
+    /// For the first time.
+    New,
+    /// Back after a change, or from another CPU.
+    Restore,
+}
+
+/// Why an entity leaves a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Dequeue {
+    /// It sleeps.
+    Sleep,
+    /// It ends, or must leave at once although it sleeps.
+    Exit,
+    /// It comes back (change of attributes) or goes to another CPU.
+    Save,
+}
+
+/// What CFS and EEVDF have to say about one queue of entities. All times of `rq` are up to date with its
+/// clock when these are called, unless said otherwise.
+pub(super) trait FairRules: Sized + 'static {
+    /// Charges the running entity of `queue` (if any) up to `rq.clock`.
+    fn update_curr(env: Env<'_>, rq: &mut Rq, queue: QueueId);
+    /// As `update_curr` at each of `ticks` edges that were left out, `tick_ns` apart, the first at
+    /// `first_edge`; the result must be the same.
+    fn update_curr_ticks(
+        env: Env<'_>,
+        rq: &mut Rq,
+        queue: QueueId,
+        first_edge: u64,
+        ticks: u64,
+        tick_ns: u64,
+    );
+    /// Puts `entity` onto its queue (into `waiting`, unless it is the running one), places it, and keeps
+    /// `load`, `nr` and `idle_nr`.
+    fn enqueue(env: Env<'_>, rq: &mut Rq, entity: EntityId, why: Enqueue);
+    /// The opposite. `false`: it stays queued for now (`delayed`).
+    fn dequeue(env: Env<'_>, rq: &mut Rq, entity: EntityId, why: Dequeue) -> bool;
+    /// A blocked but `delayed` entity of a task is woken.
+    fn wake_delayed(env: Env<'_>, rq: &mut Rq, entity: EntityId);
+    /// The entity of `queue` that should run; the running one, if it is queued, competes. `None`: the queue
+    /// has changed (a delayed entity left it), ask again from the root.
+    fn pick(env: Env<'_>, rq: &mut Rq, queue: QueueId) -> Option<EntityId>;
+    /// `entity` was picked and did not run until now: takes it out of `waiting`.
+    fn set_next(env: Env<'_>, rq: &mut Rq, entity: EntityId);
+    /// `entity` ran and will not run on: puts it back into `waiting` if it is still queued.
+    fn put_prev(env: Env<'_>, rq: &mut Rq, entity: EntityId);
+    /// A tick while `entity` runs: charges it, then checks its slice.
+    fn tick(env: Env<'_>, rq: &mut Rq, entity: EntityId);
+    /// In how many tick edges `tick` of the running `entity` could matter; see `Scheduler::tick_due`.
+    fn tick_due(env: Env<'_>, rq: &Rq, entity: EntityId) -> u64;
+    /// The task of `woken` became runnable while the fair task of `curr` runs: asks for a reschedule if it
+    /// should preempt. `new`: it was just created.
+    fn wakeup_preempt(env: Env<'_>, rq: &mut Rq, curr: EntityId, woken: EntityId, new: bool);
+    /// The running task of `entity` called `sched_yield`.
+    fn yielded(env: Env<'_>, rq: &mut Rq, entity: EntityId);
+    /// A new task, whose entity is not queued, is placed; `parent` runs on this CPU.
+    fn fork(env: Env<'_>, rq: &mut Rq, entity: EntityId, parent: Option<EntityId>);
+    /// The weight of `entity`, queued or not, becomes `load`.
+    fn reweight(env: Env<'_>, rq: &mut Rq, entity: EntityId, load: super::weights::Load);
+    /// `entity`, not queued, leaves this CPU: its times become independent of it.
+    fn depart(env: Env<'_>, rq: &mut Rq, entity: EntityId);
+}
+
+/// Enqueues a task's entity and the group entities above it that were empty.
+pub(super) fn enqueue<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId, why: Enqueue) {
+    let idle = u32::from(rq.entity(task).idle);
+    let (mut entity, mut why) = (task, why);
+    while entity != NONE {
+        if !rq.entity(entity).on_rq {
+            F::enqueue(env, rq, entity, why);
+            why = Enqueue::Wake;
+        }
+        let queue = rq.entity(entity).queue;
+        let queue = rq.queue_mut(queue);
+        queue.h_nr += 1;
+        queue.idle_h_nr += idle;
+        entity = queue.owner;
+    }
+    rq.nr_running += 1;
+}
+
+/// Dequeues a task's entity and the group entities above it that become empty. `false`: it stays, delayed.
+pub(super) fn dequeue<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId, why: Dequeue) -> bool {
+    if !F::dequeue(env, rq, task, why) {
+        return false;
+    }
+    let idle = u32::from(rq.entity(task).idle);
+    let mut entity = task;
+    let mut leaving = true;
+    while entity != NONE {
+        if leaving && entity != task {
+            leaving = F::dequeue(env, rq, entity, if why == Dequeue::Save { Dequeue::Sleep } else { why });
+        }
+        let queue = rq.entity(entity).queue;
+        let queue = rq.queue_mut(queue);
+        queue.h_nr -= 1;
+        queue.idle_h_nr -= idle;
+        leaving &= queue.nr == 0;
+        entity = queue.owner;
+    }
+    rq.nr_running -= 1;
+    true
+}
+
+/// The fair task to run. `prev` is the running fair task when it may go on without being put back first.
+pub(super) fn pick_next<F: FairRules>(env: Env<'_>, rq: &mut Rq, prev: Option<EntityId>) -> Option<EntityId> {
+    let next = pick::<F>(env, rq);
+    match (prev, next) {
+        (Some(prev), Some(next)) if prev != next => switch::<F>(env, rq, prev, next),
+        (Some(prev), None) => put_prev::<F>(env, rq, prev),
+        (None, Some(next)) => set_next::<F>(env, rq, next),
+        _ => {}
+    }
+    next
+}
+
+/// Chooses, level by level.
+fn pick<F: FairRules>(env: Env<'_>, rq: &mut Rq) -> Option<EntityId> {
+    'again: loop {
+        let mut queue = ROOT;
+        loop {
+            if rq.queue(queue).nr == 0 {
+                return None;
+            }
+            let curr = rq.queue(queue).curr;
+            if curr != NONE && rq.entity(curr).on_rq {
+                F::update_curr(env, rq, queue);
+            }
+            let Some(entity) = F::pick(env, rq, queue) else { continue 'again };
+            match rq.entity(entity).owns {
+                NONE => return Some(entity),
+                below => queue = below,
+            }
+        }
+    }
+}
+
+/// Puts `prev` back and sets `next` up on the levels on which they differ.
+fn switch<F: FairRules>(env: Env<'_>, rq: &mut Rq, prev: EntityId, next: EntityId) {
+    let (mut a, mut b) = (prev, next);
+    while rq.entity(a).queue != rq.entity(b).queue {
+        let (from, to) = (rq.entity(a).depth, rq.entity(b).depth);
+        if from >= to {
+            F::put_prev(env, rq, a);
+            a = rq.parent(a);
+        }
+        if from <= to {
+            F::set_next(env, rq, b);
+            b = rq.parent(b);
+        }
+    }
+    F::put_prev(env, rq, a);
+    F::set_next(env, rq, b);
+}
+
+/// A fair task stops running: every level.
+pub(super) fn put_prev<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId) {
+    let mut entity = task;
+    while entity != NONE {
+        F::put_prev(env, rq, entity);
+        entity = rq.parent(entity);
+    }
+}
+
+/// A fair task starts to run: every level.
+pub(super) fn set_next<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId) {
+    let mut entity = task;
+    while entity != NONE {
+        F::set_next(env, rq, entity);
+        entity = rq.parent(entity);
+    }
+}
+
+/// A tick while the fair task of `curr` runs: every level, from the task up.
+pub(super) fn tick<F: FairRules>(env: Env<'_>, rq: &mut Rq, curr: EntityId) {
+    let mut entity = curr;
+    while entity != NONE {
+        F::tick(env, rq, entity);
+        entity = rq.parent(entity);
+    }
+}
+
+/// Charges ticks that were left out, every level.
+pub(super) fn charge_ticks<F: FairRules>(env: Env<'_>, rq: &mut Rq, first_edge: u64, ticks: u64) {
+    let Some(mut entity) = rq.curr_of(Class::Fair) else { return };
+    let tick_ns = env.cx.world.tick_ns.0;
+    while entity != NONE {
+        let queue = rq.entity(entity).queue;
+        F::update_curr_ticks(env, rq, queue, first_edge, ticks, tick_ns);
+        entity = rq.queue(queue).owner;
+    }
+}
+
+/// In how many ticks a tick could matter to the running fair task.
+pub(super) fn tick_due<F: FairRules>(env: Env<'_>, rq: &Rq, curr: EntityId) -> u64 {
+    let (mut entity, mut due) = (curr, u64::MAX);
+    while entity != NONE {
+        due = due.min(F::tick_due(env, rq, entity));
+        entity = rq.parent(entity);
+    }
+    due
+}
+
+/// The entities above (or at) `a` and `b` that are in one queue.
+pub(super) fn matching(rq: &Rq, mut a: EntityId, mut b: EntityId) -> (EntityId, EntityId) {
+    while rq.entity(a).queue != rq.entity(b).queue {
+        let (from, to) = (rq.entity(a).depth, rq.entity(b).depth);
+        if from >= to {
+            a = rq.parent(a);
+        }
+        if from <= to {
+            b = rq.parent(b);
+        }
+    }
+    (a, b)
+}

@@ -1,0 +1,68 @@
+//! Where each task's entity is: on which CPU and in which slot of that CPU's store.
+
+use super::rq::EntityId;
+use schedlab_model::{CpuId, TaskId};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+const FIRST: usize = 1024;
+const SEGMENTS: usize = 23;
+const NOWHERE: u64 = u64::MAX;
+
+/// A table by task that grows without moving: segment `k` holds `1024 << k` tasks. An entry is written under
+/// the lock of the CPU it names; readers that hold no lock must check again after locking.
+pub(super) struct Homes {
+    segments: [OnceLock<Box<[AtomicU64]>>; SEGMENTS],
+}
+
+impl Homes {
+    pub(super) fn new() -> Homes {
+        Homes { segments: [const { OnceLock::new() }; SEGMENTS] }
+    }
+    #[inline]
+    fn slot(&self, task: TaskId) -> &AtomicU64 {
+        let index = task.index() + FIRST;
+        let segment = (index.ilog2() - FIRST.ilog2()) as usize;
+        let cells = self.segments[segment].get_or_init(|| {
+            (0..FIRST << segment).map(|_| AtomicU64::new(NOWHERE)).collect::<Vec<_>>().into_boxed_slice()
+        });
+        &cells[index - (FIRST << segment)]
+    }
+    /// CPU and slot of a task; `None` when it has not been created.
+    #[inline]
+    pub(super) fn get(&self, task: TaskId) -> Option<(CpuId, EntityId)> {
+        match self.slot(task).load(Relaxed) {
+            NOWHERE => None,
+            packed => Some((CpuId((packed >> 32) as u32), packed as u32)),
+        }
+    }
+    /// Writes it.
+    #[inline]
+    pub(super) fn set(&self, task: TaskId, cpu: CpuId, entity: EntityId) {
+        self.slot(task).store(u64::from(cpu.0) << 32 | u64::from(entity), Relaxed);
+    }
+    /// The task is gone.
+    pub(super) fn clear(&self, task: TaskId) {
+        self.slot(task).store(NOWHERE, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_of_every_segment_have_a_place_of_their_own() {
+        let homes = Homes::new();
+        let tasks = [0, 1, 1023, 1024, 3071, 3072, 1_000_000];
+        for (i, task) in tasks.into_iter().enumerate() {
+            assert_eq!(homes.get(TaskId(task)), None);
+            homes.set(TaskId(task), CpuId(7), i as u32);
+        }
+        for (i, task) in tasks.into_iter().enumerate() {
+            assert_eq!(homes.get(TaskId(task)), Some((CpuId(7), i as u32)));
+        }
+        homes.clear(TaskId(1024));
+        assert_eq!(homes.get(TaskId(1024)), None);
+    }
+}

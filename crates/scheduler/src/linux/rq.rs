@@ -1,0 +1,387 @@
+//! The run queue of one CPU: its clock, its entities and the fair class's queues. Everything in it is
+//! guarded by the CPU's one lock.
+
+use super::Env;
+use super::fair::{self, FairRules};
+use super::rt::RtQueue;
+use super::weights::Load;
+use crate::Cmd;
+use schedlab_model::{CpuId, GroupId, Policy, TaskId};
+
+/// Index into [`Rq::entities`].
+pub(super) type EntityId = u32;
+/// Index into [`Rq::queues`]; [`ROOT`] is the CPU's root queue.
+pub(super) type QueueId = u32;
+/// No entity, queue or task.
+pub(super) const NONE: u32 = u32::MAX;
+/// A vruntime to the left of every other: that of a task that slept for very long.
+pub(super) const LONG_AGO: i64 = i64::MIN / 4;
+/// The root queue of the fair class.
+pub(super) const ROOT: QueueId = 0;
+
+/// Classes, most urgent last. A lower one runs only when all higher ones have nothing to run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Class {
+    /// CFS or EEVDF.
+    Fair,
+    /// FIFO and RR.
+    Rt,
+}
+
+/// What is scheduled: a task, or a group's share of one CPU.
+#[derive(Clone, Debug)]
+pub(super) struct Entity {
+    /// The task; [`NONE`] for a group.
+    pub(super) task: u32,
+    /// The queue that it waits in (its parent's).
+    pub(super) queue: QueueId,
+    /// The queue that it stands for; [`NONE`] for a task.
+    pub(super) owns: QueueId,
+    /// Levels below the root queue: 0 for an entity of the root queue.
+    pub(super) depth: u32,
+    /// Which class serves it.
+    pub(super) class: Class,
+    /// Policy of a task; `Other` for a group.
+    pub(super) policy: Policy,
+    /// SCHED_IDLE task, or `cpu.idle` group.
+    pub(super) idle: bool,
+    /// Queued or running.
+    pub(super) on_rq: bool,
+    /// Weight.
+    pub(super) load: Load,
+    /// `clock_task` at the last account, ns; 0 = never ran.
+    pub(super) exec_start: u64,
+    /// CPU time so far, ns.
+    pub(super) sum_exec: u64,
+    /// `sum_exec` when it was switched in, ns.
+    pub(super) prev_sum_exec: u64,
+    /// Virtual run time, virtual ns. While `relative`, CFS counts it from its queue's `min_vruntime`.
+    pub(super) vruntime: i64,
+    /// CFS: `vruntime` belongs to no queue at present.
+    pub(super) relative: bool,
+    /// It has not been placed since it was created.
+    pub(super) fresh: bool,
+    /// EEVDF: virtual deadline, virtual ns.
+    pub(super) deadline: i64,
+    /// EEVDF: lag saved when it left its queue, virtual ns.
+    pub(super) vlag: i64,
+    /// EEVDF: request, ns.
+    pub(super) slice: u64,
+    /// EEVDF: the request was set by the user.
+    pub(super) custom_slice: bool,
+    /// EEVDF: `deadline` is relative to `vruntime`.
+    pub(super) rel_deadline: bool,
+    /// EEVDF: blocked, but still queued until its lag is gone.
+    pub(super) delayed: bool,
+    /// EEVDF: protected against preemption up to this vruntime (6.17+) or deadline (6.12).
+    pub(super) protected_until: i64,
+    /// RT: priority 1 … 99.
+    pub(super) rt_priority: u8,
+    /// RT: ticks left of the RR slice.
+    pub(super) rr_ticks: u32,
+}
+
+impl Entity {
+    /// An entity that is not queued.
+    pub(super) fn new(task: u32, queue: QueueId, depth: u32) -> Entity {
+        Entity {
+            task,
+            queue,
+            owns: NONE,
+            depth,
+            class: Class::Fair,
+            policy: Policy::Other,
+            idle: false,
+            on_rq: false,
+            load: Load::of(super::weights::NICE_0),
+            exec_start: 0,
+            sum_exec: 0,
+            prev_sum_exec: 0,
+            vruntime: 0,
+            relative: true,
+            fresh: true,
+            deadline: 0,
+            vlag: 0,
+            slice: 0,
+            custom_slice: false,
+            rel_deadline: false,
+            delayed: false,
+            protected_until: 0,
+            rt_priority: 0,
+            rr_ticks: 0,
+        }
+    }
+}
+
+/// A waiting entity with its sort key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Waiting {
+    /// CFS: vruntime; EEVDF: deadline.
+    pub(super) key: i64,
+    /// Who.
+    pub(super) entity: EntityId,
+}
+
+/// The fair class's queue of one group on one CPU.
+#[derive(Clone, Debug)]
+pub(super) struct Queue {
+    /// Whose.
+    pub(super) group: GroupId,
+    /// The group's entity in the parent's queue; [`NONE`] for the root.
+    pub(super) owner: EntityId,
+    /// The entity of this queue that runs (or contains the one that runs); not in `waiting`.
+    pub(super) curr: EntityId,
+    /// The others, by descending key: the leftmost is the last. Equal keys are first in, first out.
+    waiting: Vec<Waiting>,
+    /// Sum of the weights of queued and running entities.
+    pub(super) load: Load,
+    /// Entities queued and running.
+    pub(super) nr: u32,
+    /// Tasks queued and running here and below.
+    pub(super) h_nr: u32,
+    /// How many of `nr` are idle entities.
+    pub(super) idle_nr: u32,
+    /// How many of `h_nr` are SCHED_IDLE (or below an idle group).
+    pub(super) idle_h_nr: u32,
+    /// CFS: monotone lower bound of the vruntimes, virtual ns. EEVDF: base of the sums.
+    pub(super) min_vruntime: i64,
+    /// EEVDF: sum of `weight * (vruntime - min_vruntime)` over `waiting`.
+    pub(super) avg_vruntime: i64,
+    /// EEVDF: sum of the weights in `waiting`.
+    pub(super) avg_load: i64,
+    /// CFS: preferred because it was woken and should have preempted.
+    pub(super) next: EntityId,
+    /// CFS: preferred because a wakeup preempted it.
+    pub(super) last: EntityId,
+    /// CFS: passed over because it yielded.
+    pub(super) skip: EntityId,
+    /// Bandwidth: it may not run until it is refilled.
+    pub(super) throttled: bool,
+}
+
+impl Queue {
+    /// An empty one.
+    pub(super) fn new(group: GroupId, owner: EntityId) -> Queue {
+        Queue {
+            group,
+            owner,
+            curr: NONE,
+            waiting: Vec::new(),
+            load: Load::default(),
+            nr: 0,
+            h_nr: 0,
+            idle_nr: 0,
+            idle_h_nr: 0,
+            min_vruntime: 0,
+            avg_vruntime: 0,
+            avg_load: 0,
+            next: NONE,
+            last: NONE,
+            skip: NONE,
+            throttled: false,
+        }
+    }
+    /// Adds a waiting entity, to the right of those with the same key.
+    #[inline]
+    pub(super) fn insert(&mut self, key: i64, entity: EntityId) {
+        let at = self.position(key);
+        self.waiting.insert(at, Waiting { key, entity });
+    }
+    /// Takes a waiting entity out.
+    #[inline]
+    pub(super) fn remove(&mut self, key: i64, entity: EntityId) {
+        let from = self.position(key);
+        let found = self.waiting[from..].iter().position(|w| w.entity == entity);
+        self.waiting.remove(from + found.expect("a waiting entity is in its queue under its key"));
+    }
+    /// Index of the first entry whose key is not above `key`.
+    #[inline]
+    fn position(&self, key: i64) -> usize {
+        if self.waiting.len() <= 8 {
+            self.waiting.iter().position(|w| w.key <= key).unwrap_or(self.waiting.len())
+        } else {
+            self.waiting.partition_point(|w| w.key > key)
+        }
+    }
+    /// The waiting entity with the smallest key.
+    #[inline]
+    pub(super) fn leftmost(&self) -> Option<Waiting> {
+        self.waiting.last().copied()
+    }
+    /// The one after the leftmost.
+    #[inline]
+    pub(super) fn second(&self) -> Option<Waiting> {
+        self.waiting.len().checked_sub(2).map(|i| self.waiting[i])
+    }
+    /// The waiting entities, by descending key.
+    #[inline]
+    pub(super) fn waiting(&self) -> &[Waiting] {
+        &self.waiting
+    }
+    /// Whether only idle entities are in it (and at least one).
+    #[inline]
+    pub(super) fn only_idle(&self) -> bool {
+        self.nr > 0 && self.nr == self.idle_nr
+    }
+}
+
+/// The run queue of one CPU.
+pub(super) struct Rq {
+    /// Whose.
+    pub(super) cpu: CpuId,
+    /// The run-queue clock without stolen time, ns. It moves only when a call refreshes it.
+    pub(super) clock: u64,
+    /// Stolen time that the clock leaves out, ns.
+    steal: u64,
+    /// The next `schedule` does not refresh the clock: a wakeup asked for it and did so just before.
+    pub(super) skip_clock: bool,
+    /// `schedule` was asked for and has not come yet.
+    pub(super) need_resched: bool,
+    /// Tick edges that are accounted for.
+    pub(super) ticks_done: u64,
+    /// Time of the first tick edge that is not, ns.
+    pub(super) next_edge: u64,
+    /// Who runs; [`NONE`] = idle.
+    pub(super) curr: EntityId,
+    /// Tasks queued and running, without throttled RT tasks.
+    pub(super) nr_running: u32,
+    /// Tasks and groups by [`EntityId`].
+    pub(super) entities: Vec<Entity>,
+    free: Vec<EntityId>,
+    /// Queues of the fair class by [`QueueId`].
+    pub(super) queues: Vec<Queue>,
+    /// By group: its queue here, or [`NONE`].
+    pub(super) queue_of_group: Vec<QueueId>,
+    /// The RT class.
+    pub(super) rt: RtQueue,
+}
+
+impl Rq {
+    /// An empty, idle one.
+    pub(super) fn new(cpu: CpuId, rt_runtime: u64) -> Rq {
+        Rq {
+            cpu,
+            clock: 0,
+            steal: 0,
+            skip_clock: false,
+            need_resched: false,
+            ticks_done: 0,
+            next_edge: 0,
+            curr: NONE,
+            nr_running: 0,
+            entities: Vec::new(),
+            free: Vec::new(),
+            queues: vec![Queue::new(GroupId::ROOT, NONE)],
+            queue_of_group: vec![ROOT],
+            rt: RtQueue::new(rt_runtime),
+        }
+    }
+    /// Refreshes the clock, after charging the tick edges that the driver left out. `in_tick`: the edge of
+    /// this instant is being handled.
+    #[inline]
+    pub(super) fn touch<F: FairRules>(&mut self, env: Env<'_>, in_tick: bool) {
+        if env.cx.now.0 >= self.next_edge {
+            self.catch_up::<F>(env, in_tick);
+        }
+        self.steal = env.cx.cpu(self.cpu).steal.get().0;
+        self.clock = env.cx.now.0.saturating_sub(self.steal).max(self.clock);
+    }
+    fn catch_up<F: FairRules>(&mut self, env: Env<'_>, in_tick: bool) {
+        let ticks = env.cx.ticks(self.cpu);
+        let missed = (ticks - self.ticks_done).saturating_sub(u64::from(in_tick));
+        if missed > 0 && self.curr != NONE {
+            let first = self.next_edge.saturating_sub(self.steal);
+            match self.entity(self.curr).class {
+                Class::Fair => fair::charge_ticks::<F>(env, self, first, missed),
+                Class::Rt => {
+                    let last = first + (missed - 1) * env.cx.world.tick_ns.0;
+                    super::rt::charge_ticks(env, self, self.curr, missed, last);
+                }
+            }
+        }
+        self.ticks_done = ticks;
+        self.next_edge = env.cx.world.tick_edge(self.cpu, ticks + 1).0;
+    }
+    /// How many tick edges from now the first one at or after clock time `at` is, at least 1.
+    #[inline]
+    pub(super) fn ticks_to(&self, env: Env<'_>, at: u64) -> u64 {
+        let next = self.next_edge.saturating_sub(self.steal);
+        1 + at.saturating_sub(next).div_ceil(env.cx.world.tick_ns.0)
+    }
+    /// Asks the driver to call `schedule` for this CPU, once.
+    #[inline]
+    pub(super) fn resched(&mut self, env: Env<'_>) {
+        if !self.need_resched {
+            self.need_resched = true;
+            env.cx.push(Cmd::Resched(self.cpu));
+        }
+    }
+    /// Stores an entity and gives its id.
+    pub(super) fn store(&mut self, entity: Entity) -> EntityId {
+        if let Some(id) = self.free.pop() {
+            self.entities[id as usize] = entity;
+            return id;
+        }
+        self.entities.push(entity);
+        self.entities.len() as EntityId - 1
+    }
+    /// Takes an entity that is not queued out of the store.
+    pub(super) fn take(&mut self, id: EntityId) -> Entity {
+        self.free.push(id);
+        let gone = Entity::new(NONE, ROOT, 0);
+        std::mem::replace(&mut self.entities[id as usize], gone)
+    }
+    /// The entity with this id.
+    #[inline]
+    pub(super) fn entity(&self, id: EntityId) -> &Entity {
+        &self.entities[id as usize]
+    }
+    /// The entity with this id.
+    #[inline]
+    pub(super) fn entity_mut(&mut self, id: EntityId) -> &mut Entity {
+        &mut self.entities[id as usize]
+    }
+    /// The queue with this id.
+    #[inline]
+    pub(super) fn queue(&self, id: QueueId) -> &Queue {
+        &self.queues[id as usize]
+    }
+    /// The queue with this id.
+    #[inline]
+    pub(super) fn queue_mut(&mut self, id: QueueId) -> &mut Queue {
+        &mut self.queues[id as usize]
+    }
+    /// The group entity above `entity`, or [`NONE`] at the root.
+    #[inline]
+    pub(super) fn parent(&self, entity: EntityId) -> EntityId {
+        self.queue(self.entity(entity).queue).owner
+    }
+    /// The running task's entity, when it belongs to this class.
+    #[inline]
+    pub(super) fn curr_of(&self, class: Class) -> Option<EntityId> {
+        (self.curr != NONE && self.entity(self.curr).class == class).then_some(self.curr)
+    }
+    /// The running task.
+    #[inline]
+    pub(super) fn curr_task(&self) -> Option<TaskId> {
+        (self.curr != NONE).then(|| TaskId(self.entity(self.curr).task))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_keys_are_first_in_first_out() {
+        let mut queue = Queue::new(GroupId::ROOT, NONE);
+        for (key, entity) in [(5, 0), (3, 1), (5, 2), (3, 3), (4, 4)] {
+            queue.insert(key, entity);
+        }
+        let order: Vec<u32> = queue.waiting().iter().rev().map(|w| w.entity).collect();
+        assert_eq!(order, [1, 3, 4, 0, 2]);
+        queue.remove(3, 3);
+        queue.remove(5, 0);
+        assert_eq!((queue.leftmost().unwrap().entity, queue.second().unwrap().entity), (1, 4));
+    }
+}

@@ -1,0 +1,230 @@
+//! The RT class: FIFO and RR, and its throttling.
+
+use super::Env;
+use super::rq::{Class, EntityId, Rq};
+use crate::Cmd;
+use schedlab_model::{Policy, TaskId};
+use std::collections::VecDeque;
+
+/// RT tasks of one CPU: a list for each priority 1 … 99 and a bitmap. The running task stays in its list.
+pub(super) struct RtQueue {
+    lists: Vec<VecDeque<EntityId>>,
+    occupied: u128,
+    /// Tasks queued and running.
+    pub(super) nr: u32,
+    /// RT run time in the present period, ns; overruns are carried over.
+    pub(super) time: u64,
+    /// Its limit on this CPU, ns (`u64::MAX` = none); differs from the default only while borrowing.
+    pub(super) runtime: u64,
+    /// No RT task may run.
+    pub(super) throttled: bool,
+}
+
+/// What [`period_step`] left behind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct PeriodStep {
+    /// Nothing to watch on this CPU.
+    pub(super) idle: bool,
+}
+
+impl RtQueue {
+    pub(super) fn new(runtime: u64) -> RtQueue {
+        RtQueue {
+            lists: (0..100).map(|_| VecDeque::new()).collect(),
+            occupied: 0,
+            nr: 0,
+            time: 0,
+            runtime,
+            throttled: false,
+        }
+    }
+    /// Best priority queued, 0 = none.
+    #[inline]
+    pub(super) fn best(&self) -> u8 {
+        if self.occupied == 0 { 0 } else { 127 - self.occupied.leading_zeros() as u8 }
+    }
+    fn push(&mut self, priority: u8, entity: EntityId, head: bool) {
+        let list = &mut self.lists[usize::from(priority)];
+        if head {
+            list.push_front(entity)
+        } else {
+            list.push_back(entity)
+        }
+        self.occupied |= 1 << priority;
+    }
+    fn remove(&mut self, priority: u8, entity: EntityId) {
+        let list = &mut self.lists[usize::from(priority)];
+        if let Some(at) = list.iter().position(|&e| e == entity) {
+            list.remove(at);
+        }
+        if list.is_empty() {
+            self.occupied &= !(1 << priority);
+        }
+    }
+    /// Entities of one priority, first to run first.
+    pub(super) fn list(&self, priority: u8) -> &VecDeque<EntityId> {
+        &self.lists[usize::from(priority)]
+    }
+}
+
+/// Whether an RT task may run.
+#[inline]
+pub(super) fn runnable(rq: &Rq) -> bool {
+    rq.rt.nr > 0 && !rq.rt.throttled
+}
+
+/// Enqueues at the tail of its priority's list (`head`: at the head).
+pub(super) fn enqueue(env: Env<'_>, rq: &mut Rq, id: EntityId, head: bool) {
+    let entity = rq.entity_mut(id);
+    entity.on_rq = true;
+    let (priority, task) = (entity.rt_priority, TaskId(entity.task));
+    rq.rt.push(priority, id, head);
+    rq.rt.nr += 1;
+    if rq.rt.throttled {
+        env.cx.push(Cmd::Throttled(task));
+    } else {
+        rq.nr_running += 1;
+    }
+}
+
+/// Dequeues.
+pub(super) fn dequeue(env: Env<'_>, rq: &mut Rq, id: EntityId) {
+    update_curr(env, rq);
+    let entity = rq.entity_mut(id);
+    entity.on_rq = false;
+    let (priority, task) = (entity.rt_priority, TaskId(entity.task));
+    rq.rt.remove(priority, id);
+    rq.rt.nr -= 1;
+    if rq.rt.throttled {
+        env.cx.push(Cmd::Unthrottled(task));
+    } else {
+        rq.nr_running -= 1;
+    }
+}
+
+/// The RT task to run; the caller has checked [`runnable`].
+pub(super) fn pick(rq: &mut Rq) -> Option<EntityId> {
+    let best = rq.rt.best();
+    let id = *rq.rt.list(best).front()?;
+    let now = rq.clock;
+    rq.entity_mut(id).exec_start = now;
+    Some(id)
+}
+
+/// Charges the running RT task, and throttles when the CPU's RT time is used up.
+pub(super) fn update_curr(env: Env<'_>, rq: &mut Rq) {
+    let Some(curr) = rq.curr_of(Class::Rt) else { return };
+    let now = rq.clock;
+    let entity = rq.entity_mut(curr);
+    let delta = now.saturating_sub(entity.exec_start);
+    if delta == 0 {
+        return;
+    }
+    entity.exec_start = now;
+    entity.sum_exec += delta;
+    if env.t.rt_runtime == u64::MAX || !env.t.version.rt_throttling {
+        return;
+    }
+    rq.rt.time += delta;
+    if !rq.rt.throttled && rq.rt.runtime < env.t.rt_period && rq.rt.time > rq.rt.runtime {
+        throttle(env, rq);
+    }
+    if rq.rt.throttled {
+        rq.resched(env);
+    }
+}
+
+fn throttle(env: Env<'_>, rq: &mut Rq) {
+    rq.rt.throttled = true;
+    rq.nr_running -= rq.rt.nr;
+    tell(env, rq, Cmd::Throttled);
+}
+
+/// Tells the driver about every RT task of this CPU.
+fn tell(env: Env<'_>, rq: &Rq, what: fn(TaskId) -> Cmd) {
+    for list in &rq.rt.lists {
+        list.iter().for_each(|&id| env.cx.push(what(TaskId(rq.entity(id).task))));
+    }
+}
+
+/// The period timer, after `periods` periods: pays back, and unthrottles.
+pub(super) fn period_step(env: Env<'_>, rq: &mut Rq, periods: u64) -> PeriodStep {
+    let mut kick = false;
+    if rq.rt.time > 0 {
+        rq.rt.time = rq.rt.time.saturating_sub(rq.rt.runtime.saturating_mul(periods));
+        if rq.rt.throttled && rq.rt.time < rq.rt.runtime {
+            rq.rt.throttled = false;
+            rq.nr_running += rq.rt.nr;
+            tell(env, rq, Cmd::Unthrottled);
+            kick = rq.rt.nr > 0;
+        }
+    }
+    let better = match rq.curr_of(Class::Rt) {
+        Some(curr) => rq.rt.best() > rq.entity(curr).rt_priority,
+        None => true,
+    };
+    if kick && better {
+        rq.resched(env);
+    }
+    PeriodStep { idle: rq.rt.time == 0 && rq.rt.nr == 0 }
+}
+
+/// A tick while `curr` runs: charges it; RR counts its slice down and goes to the tail when it is used up.
+pub(super) fn tick(env: Env<'_>, rq: &mut Rq, curr: EntityId) {
+    update_curr(env, rq);
+    let entity = rq.entity_mut(curr);
+    if !matches!(entity.policy, Policy::Rr(_)) {
+        return;
+    }
+    entity.rr_ticks = entity.rr_ticks.saturating_sub(1);
+    if entity.rr_ticks > 0 {
+        return;
+    }
+    entity.rr_ticks = slice_ticks(env);
+    let priority = entity.rt_priority;
+    if rq.rt.list(priority).len() > 1 {
+        requeue(rq, curr, false);
+        rq.resched(env);
+    }
+}
+
+/// Accounts for `ticks` edges that were left out, the last one at `last`.
+pub(super) fn charge_ticks(env: Env<'_>, rq: &mut Rq, curr: EntityId, ticks: u64, last: u64) {
+    let full = u64::from(slice_ticks(env));
+    let entity = rq.entity_mut(curr);
+    if matches!(entity.policy, Policy::Rr(_)) {
+        let left = u64::from(entity.rr_ticks.max(1));
+        let left = if ticks < left { left - ticks } else { full - (ticks - left) % full };
+        entity.rr_ticks = left as u32;
+    }
+    let now = std::mem::replace(&mut rq.clock, last);
+    update_curr(env, rq);
+    rq.clock = now;
+}
+
+/// In how many ticks a tick could matter to the running `curr`.
+pub(super) fn tick_due(env: Env<'_>, rq: &Rq, curr: EntityId) -> u64 {
+    let entity = rq.entity(curr);
+    let mut due = u64::MAX;
+    if matches!(entity.policy, Policy::Rr(_)) && rq.rt.list(entity.rt_priority).len() > 1 {
+        due = u64::from(entity.rr_ticks.max(1));
+    }
+    let limited = env.t.version.rt_throttling && rq.rt.runtime < env.t.rt_period;
+    if limited {
+        let left = (rq.rt.runtime + 1).saturating_sub(rq.rt.time);
+        due = due.min(rq.ticks_to(env, entity.exec_start + left));
+    }
+    due
+}
+
+/// Length of an RR slice in ticks, at least 1.
+pub(super) fn slice_ticks(env: Env<'_>) -> u32 {
+    (env.t.rr_slice / env.cx.world.tick_ns.0.max(1)).max(1) as u32
+}
+
+/// To the tail (or head) of its list.
+pub(super) fn requeue(rq: &mut Rq, id: EntityId, head: bool) {
+    let priority = rq.entity(id).rt_priority;
+    rq.rt.remove(priority, id);
+    rq.rt.push(priority, id, head);
+}

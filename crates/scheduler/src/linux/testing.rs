@@ -1,0 +1,225 @@
+//! A tiny driver for the tests of this family: closed-loop tasks on a few CPUs, no costs. The real driver is
+//! the simulator; this one exists so that the scheduler's own tests stand on nothing else.
+
+use crate::{Cmd, CpuView, Cx, Out, Prev, Runnable, Scheduler, TaskView, Timer, Wake, WakeKind, World};
+use schedlab_model::{CpuId, Nice, Ns, Policy, Topology, Waker};
+
+/// Works for `work`, sleeps for `sleep` (0 = never), for ever.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Closed {
+    pub(super) policy: Policy,
+    pub(super) nice: i8,
+    pub(super) work: u64,
+    pub(super) sleep: u64,
+}
+
+impl Closed {
+    pub(super) fn hog(nice: i8) -> Closed {
+        Closed { policy: Policy::Other, nice, work: u64::MAX / 4, sleep: 0 }
+    }
+    pub(super) fn with(self, policy: Policy) -> Closed {
+        Closed { policy, ..self }
+    }
+}
+
+/// One run of one task: from, to, CPU, task.
+pub(super) type Run = (u64, u64, usize, usize);
+
+pub(super) struct Driver {
+    scheduler: Box<dyn Scheduler>,
+    world: World,
+    out: Out,
+    tasks: Vec<Closed>,
+    left: Vec<u64>,
+    wake_at: Vec<u64>,
+    timer_at: Option<u64>,
+    /// Index of the next tick edge to deliver, by CPU.
+    tick: Vec<u64>,
+    due: Vec<u64>,
+    started: Vec<u64>,
+    resched: Vec<CpuId>,
+    every_tick: bool,
+    /// Everything that ran.
+    pub(super) runs: Vec<Run>,
+}
+
+impl Driver {
+    /// All tasks wake at time 0, as old sleepers, in order. Ticks: first edge at one period.
+    pub(super) fn new(scheduler: Box<dyn Scheduler>, cpus: usize, hz: u32, tasks: &[Closed]) -> Driver {
+        let tick_ns = Ns(1_000_000_000 / u64::from(hz));
+        let views = tasks.iter().map(|task| {
+            let mut view = TaskView::default();
+            (view.alive, view.old_sleeper) = (true, true);
+            view.policy = task.policy;
+            view.nice = Nice::new(task.nice).expect("in range");
+            view
+        });
+        let world = World {
+            tasks: views.collect(),
+            cpus: (0..cpus).map(|_| CpuView::new(tick_ns)).collect(),
+            groups: vec![crate::GroupView::default()],
+            topology: Topology::flat(cpus),
+            hz,
+            tick_ns,
+        };
+        let driver = Driver {
+            scheduler,
+            world,
+            out: Out::new(1),
+            tasks: tasks.to_vec(),
+            left: tasks.iter().map(|t| t.work).collect(),
+            wake_at: vec![0; tasks.len()],
+            timer_at: None,
+            tick: vec![1; cpus],
+            due: vec![u64::MAX; cpus],
+            started: vec![0; cpus],
+            resched: Vec::new(),
+            every_tick: true,
+            runs: Vec::new(),
+        };
+        driver.scheduler.init(&driver.cx(0, CpuId(0)));
+        driver
+    }
+
+    /// Leaves out ticks that the scheduler says cannot matter.
+    pub(super) fn eliding(mut self) -> Driver {
+        self.every_tick = false;
+        self
+    }
+
+    fn cx(&self, now: u64, cpu: CpuId) -> Cx<'_> {
+        Cx { now: Ns(now), cpu, world: &self.world, out: &self.out }
+    }
+
+    /// Runs until `end` (ns).
+    pub(super) fn run(&mut self, end: u64) {
+        while let Some(now) = self.next_time().filter(|&now| now < end) {
+            self.instant(now);
+        }
+        for cpu in 0..self.world.cpus.len() {
+            self.charge(cpu, end);
+        }
+    }
+
+    fn edge(&self, cpu: usize) -> u64 {
+        let next = if self.every_tick { self.tick[cpu] } else { self.tick[cpu].max(self.due[cpu]) };
+        next.saturating_mul(self.world.tick_ns.0)
+    }
+
+    fn ends_at(&self, cpu: usize) -> Option<u64> {
+        let task = self.world.cpus[cpu].current()?;
+        Some(self.started[cpu] + self.left[task.index()])
+    }
+
+    fn next_time(&self) -> Option<u64> {
+        let cpus = 0..self.world.cpus.len();
+        let ticks = cpus.clone().map(|cpu| self.edge(cpu));
+        let ends = cpus.filter_map(|cpu| self.ends_at(cpu));
+        ticks.chain(ends).chain(self.timer_at).chain(self.wake_at.iter().copied()).min()
+    }
+
+    fn instant(&mut self, now: u64) {
+        for cpu in 0..self.world.cpus.len() {
+            while self.tick[cpu] * self.world.tick_ns.0 <= now {
+                let edge = self.tick[cpu];
+                self.tick[cpu] += 1;
+                if (self.every_tick || self.due[cpu] <= edge) && edge * self.world.tick_ns.0 == now {
+                    self.scheduler.tick(&self.cx(now, CpuId::from(cpu)), cpu.into());
+                    self.after(now);
+                }
+            }
+        }
+        for cpu in 0..self.world.cpus.len() {
+            if self.ends_at(cpu) == Some(now) {
+                let task = self.world.cpus[cpu].current().expect("it ends").index();
+                self.wake_at[task] = now + self.tasks[task].sleep;
+                self.world.tasks[task].set_runnable(Runnable::No);
+                self.schedule(now, cpu.into(), Prev::Blocked);
+                self.left[task] = self.tasks[task].work;
+            }
+        }
+        if self.timer_at.is_some_and(|at| at <= now) {
+            self.timer_at = None;
+            self.scheduler.timer(&self.cx(now, CpuId(0)), Timer::Global(0));
+            self.after(now);
+        }
+        for task in 0..self.tasks.len() {
+            if self.wake_at[task] == now {
+                self.wake_at[task] = u64::MAX;
+                self.world.tasks[task].set_runnable(Runnable::Yes);
+                let wake = Wake { kind: WakeKind::Wake, sync: false, waker: Waker::HardIrq };
+                self.scheduler.wake(&self.cx(now, CpuId(0)), task.into(), wake);
+                self.after(now);
+            }
+        }
+        while !self.resched.is_empty() {
+            let cpu = self.resched.remove(0);
+            self.schedule(now, cpu, Prev::Runnable);
+        }
+    }
+
+    fn charge(&mut self, cpu: usize, now: u64) -> u64 {
+        let started = std::mem::replace(&mut self.started[cpu], now);
+        if let Some(task) = self.world.cpus[cpu].current() {
+            self.left[task.index()] -= now - started;
+            self.runs.push((started, now, cpu, task.index()));
+        }
+        now - started
+    }
+
+    fn schedule(&mut self, now: u64, cpu: CpuId, why: Prev) {
+        let prev = self.world.cpus[cpu.index()].current();
+        let why = if prev.is_none() { Prev::Idle } else { why };
+        let pick = self.scheduler.schedule(&self.cx(now, cpu), cpu, prev, why);
+        if pick.task != prev {
+            let ran = self.charge(cpu.index(), now);
+            if let Some(prev) = prev {
+                self.world.tasks[prev.index()].switched_out(Ns(now), Ns(ran));
+            }
+            if let Some(next) = pick.task {
+                assert_eq!(self.world.tasks[next.index()].on_cpu(), None, "{next} would run twice");
+                assert_eq!(self.world.tasks[next.index()].runnable(), Runnable::Yes, "{next} sleeps");
+                self.world.tasks[next.index()].switched_in(cpu, Ns(now));
+            }
+            self.world.cpus[cpu.index()].set_current(pick.task);
+        }
+        self.after(now);
+    }
+
+    fn after(&mut self, now: u64) {
+        let mut cmds = Vec::new();
+        self.out.take_cmds(&mut cmds);
+        for cmd in cmds {
+            match cmd {
+                Cmd::Resched(cpu) if !self.resched.contains(&cpu) => self.resched.push(cpu),
+                Cmd::Arm(Timer::Global(0), at) => self.timer_at = Some(at.0),
+                _ => {}
+            }
+        }
+        for cpu in 0..self.due.len() {
+            let due = self.scheduler.tick_due(&self.cx(now, cpu.into()), cpu.into());
+            let done = self.world.ticks_until(cpu.into(), Ns(now));
+            self.due[cpu] = done.saturating_add(due);
+        }
+    }
+
+    /// Part of the time from `from` to `to` that a task ran, in 10^-4.
+    pub(super) fn share(&self, task: usize, from: u64, to: u64) -> u64 {
+        let ran: u64 =
+            self.runs.iter().filter(|r| r.3 == task).map(|r| r.1.min(to).saturating_sub(r.0.max(from))).sum();
+        ran * 10_000 / (to - from)
+    }
+
+    /// Lengths of the runs of a task that start at `from` or later and are over, ns; neighbours are merged.
+    pub(super) fn run_lengths(&self, task: usize, from: u64) -> Vec<u64> {
+        let mut runs: Vec<Run> = Vec::new();
+        for &run in &self.runs {
+            match runs.last_mut() {
+                Some(last) if last.3 == run.3 && last.2 == run.2 && last.1 == run.0 => last.1 = run.1,
+                _ => runs.push(run),
+            }
+        }
+        runs.pop();
+        runs.iter().filter(|r| r.3 == task && r.0 >= from).map(|r| r.1 - r.0).collect()
+    }
+}
