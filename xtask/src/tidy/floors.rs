@@ -59,7 +59,11 @@ pub(super) const FLOORS: &[Floor] = &[
         external: Some(&["serde", "serde_json", "thiserror", "zstd", "hdrhistogram", "crc32fast"]),
         ..floor("schedlab-trace", &["schedlab-model"])
     },
-    pure("schedlab-sim", &["schedlab-model", "schedlab-scheduler"], &["thiserror", "hdrhistogram", "serde"]),
+    pure(
+        "schedlab-sim",
+        &["schedlab-model", "schedlab-scheduler"],
+        &["thiserror", "hdrhistogram", "serde", "rand_core", "rand_pcg", "libm"],
+    ),
     Floor {
         external: Some(&[
             "rustix",
