@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a command-line tool
 
 mod ci;
+mod docs;
 mod finding;
 mod tidy;
 mod tree;
@@ -19,6 +20,7 @@ Usage: cargo xtask <chore> [options]
   tidy              check what the compiler does not: floors, lengths, forbidden names, dead files, stale docs
   ci                everything that must hold before a change lands: fmt, clippy, tidy, tests, deny
       --fast        without the tests of the other crates
+  docs              write docs/schedulers.md anew from the registry
   help              this text
 
 Exit codes: 0 done, 1 something was found, 2 bad arguments.
@@ -40,6 +42,7 @@ fn run(args: &[String]) -> Result<ExitCode> {
     match chore {
         "tidy" => tidy::command(rest),
         "ci" => ci::command(rest),
+        "docs" => docs::command(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(ExitCode::SUCCESS)

@@ -8,7 +8,7 @@ mod source;
 mod text;
 
 use crate::finding::Finding;
-use crate::tree;
+use crate::{docs, tree};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::ExitCode;
@@ -36,6 +36,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     floors::check(root, &metadata, &mut findings);
     manifests::check(root, &metadata, &files, &mut findings)?;
+    docs::check(root, &mut findings);
     dead::check(root, &metadata, &files, &mut findings)?;
     for file in &files {
         if !text::is_checked(file) {
