@@ -113,20 +113,24 @@ pub(super) fn dequeue<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId, w
     true
 }
 
-/// The fair task to run. `prev` is the running fair task when it may go on without being put back first.
-pub(super) fn pick_next<F: FairRules>(env: Env<'_>, rq: &mut Rq, prev: Option<EntityId>) -> Option<EntityId> {
-    let next = pick::<F>(env, rq);
+/// The running fair task `prev` makes place for `next`; nothing happens to levels that both share, and
+/// nothing at all when they are the same.
+pub(super) fn change<F: FairRules>(
+    env: Env<'_>,
+    rq: &mut Rq,
+    prev: Option<EntityId>,
+    next: Option<EntityId>,
+) {
     match (prev, next) {
         (Some(prev), Some(next)) if prev != next => switch::<F>(env, rq, prev, next),
         (Some(prev), None) => put_prev::<F>(env, rq, prev),
         (None, Some(next)) => set_next::<F>(env, rq, next),
         _ => {}
     }
-    next
 }
 
-/// Chooses, level by level.
-fn pick<F: FairRules>(env: Env<'_>, rq: &mut Rq) -> Option<EntityId> {
+/// The fair task to run: chosen level by level. A running fair task competes if it was not put back.
+pub(super) fn pick<F: FairRules>(env: Env<'_>, rq: &mut Rq) -> Option<EntityId> {
     'again: loop {
         let mut queue = ROOT;
         loop {

@@ -246,20 +246,83 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
     }
 
-    /// Takes `prev` off the CPU and chooses: the fair class alone when nobody else has anything to run
-    /// (`prev` may then go on without being put back), else class by class.
-    fn choose(&self, env: Env<'_>, rq: &mut Rq) -> EntityId {
+    /// Takes the running task off the CPU and chooses: the fair class alone when nobody else has anything to
+    /// run (the task may then go on without being put back), else class by class. Gives who should run, and
+    /// who does: the same, unless `forced` says otherwise.
+    fn choose(&self, env: Env<'_>, rq: &mut Rq, forced: Option<EntityId>) -> (EntityId, EntityId) {
         let prev = rq.curr;
-        let fair_prev = rq.curr_of(Class::Fair);
-        if (prev == NONE || fair_prev.is_some()) && rq.nr_running == rq.queue(rq::ROOT).h_nr {
-            return fair::pick_next::<F>(env, rq, fair_prev).unwrap_or(NONE);
+        let mut fair_prev = rq.curr_of(Class::Fair);
+        let alone = (prev == NONE || fair_prev.is_some()) && rq.nr_running == rq.queue(rq::ROOT).h_nr;
+        if !alone {
+            match fair_prev.take() {
+                Some(prev) => fair::put_prev::<F>(env, rq, prev),
+                None => rt::update_curr(env, rq),
+            }
         }
-        match fair_prev {
-            Some(prev) => fair::put_prev::<F>(env, rq, prev),
-            None => rt::update_curr(env, rq),
+        let best = if !alone && rt::runnable(rq) { rt::pick(rq) } else { None };
+        let best = best.or_else(|| fair::pick::<F>(env, rq)).unwrap_or(NONE);
+        let next = forced.unwrap_or(best);
+        if next != NONE && rq.entity(next).class == Class::Rt {
+            fair::change::<F>(env, rq, fair_prev, None);
+            rt::set_next(rq, next);
+        } else {
+            fair::change::<F>(env, rq, fair_prev, (next != NONE).then_some(next));
         }
-        let next = if rt::runnable(rq) { rt::pick(rq) } else { None };
-        next.or_else(|| fair::pick_next::<F>(env, rq, None)).unwrap_or(NONE)
+        (best, next)
+    }
+
+    /// One `schedule` call. `forced`: who runs whatever the choice.
+    fn reschedule(
+        &self,
+        cx: &Cx<'_>,
+        cpu: CpuId,
+        prev: Option<TaskId>,
+        why: Prev,
+        forced: Option<Option<TaskId>>,
+    ) -> Pick {
+        let env = self.env(cx);
+        self.locked(cpu, |rq| {
+            if !std::mem::take(&mut rq.skip_clock) {
+                rq.touch::<F>(env, false);
+            }
+            rq.need_resched = false;
+            let curr = rq.curr;
+            debug_assert!(
+                prev.is_none() || prev == rq.curr_task(),
+                "the driver and {cpu} disagree on who runs"
+            );
+            if curr != NONE {
+                match why {
+                    Prev::Idle | Prev::Runnable => {}
+                    Prev::Blocked => self.dequeue(env, rq, curr, Dequeue::Sleep),
+                    Prev::Exited => self.dequeue(env, rq, curr, Dequeue::Exit),
+                    Prev::Migrating => self.dequeue(env, rq, curr, Dequeue::Save),
+                }
+            }
+            let forced = forced.map(|task| self.forced(env, rq, task));
+            let (best, next) = self.choose(env, rq, forced);
+            let task = (best != NONE).then(|| TaskId(rq.entity(best).task));
+            rq.curr = next;
+            if why == Prev::Exited && curr != NONE {
+                self.homes.clear(TaskId(rq.take(curr).task));
+            }
+            Pick { task, slice_ns: None, note: 0 }
+        })
+    }
+
+    /// The entity of a task that is forced to run on this CPU: it is woken if it is not queued.
+    fn forced(&self, env: Env<'_>, rq: &mut Rq, task: Option<TaskId>) -> EntityId {
+        match task.and_then(|task| self.homes.get(task)) {
+            Some((cpu, id)) if cpu == rq.cpu => {
+                if !rq.entity(id).on_rq {
+                    self.enqueue(env, rq, id, Enqueue::Wake);
+                } else if rq.entity(id).delayed {
+                    F::wake_delayed(env, rq, id);
+                }
+                id
+            }
+            _ => NONE,
+        }
     }
 
     /// Policy, nice value or group of a task changed: off the queue, new description, on again.
@@ -435,30 +498,18 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
     }
 
     fn schedule(&self, cx: &Cx<'_>, cpu: CpuId, prev: Option<TaskId>, why: Prev) -> Pick {
-        let env = self.env(cx);
-        self.locked(cpu, |rq| {
-            if !std::mem::take(&mut rq.skip_clock) {
-                rq.touch::<F>(env, false);
-            }
-            rq.need_resched = false;
-            let curr = rq.curr;
-            debug_assert!(
-                prev.is_none() || prev == rq.curr_task(),
-                "the driver and {cpu} disagree on who runs"
-            );
-            match why {
-                Prev::Idle | Prev::Runnable => {}
-                Prev::Blocked if curr != NONE => self.dequeue(env, rq, curr, Dequeue::Sleep),
-                Prev::Exited if curr != NONE => self.dequeue(env, rq, curr, Dequeue::Exit),
-                Prev::Migrating if curr != NONE => self.dequeue(env, rq, curr, Dequeue::Save),
-                _ => {}
-            }
-            rq.curr = self.choose(env, rq);
-            if why == Prev::Exited && curr != NONE {
-                self.homes.clear(TaskId(rq.take(curr).task));
-            }
-            Pick { task: rq.curr_task(), slice_ns: None, note: 0 }
-        })
+        self.reschedule(cx, cpu, prev, why, None)
+    }
+
+    fn schedule_forced(
+        &self,
+        cx: &Cx<'_>,
+        cpu: CpuId,
+        prev: Option<TaskId>,
+        why: Prev,
+        actual: Option<TaskId>,
+    ) -> Option<Pick> {
+        Some(self.reschedule(cx, cpu, prev, why, Some(actual)))
     }
 
     fn tick(&self, cx: &Cx<'_>, cpu: CpuId) {

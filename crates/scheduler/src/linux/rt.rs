@@ -103,12 +103,14 @@ pub(super) fn dequeue(env: Env<'_>, rq: &mut Rq, id: EntityId) {
 }
 
 /// The RT task to run; the caller has checked [`runnable`].
-pub(super) fn pick(rq: &mut Rq) -> Option<EntityId> {
-    let best = rq.rt.best();
-    let id = *rq.rt.list(best).front()?;
+pub(super) fn pick(rq: &Rq) -> Option<EntityId> {
+    rq.rt.list(rq.rt.best()).front().copied()
+}
+
+/// An RT task starts to run.
+pub(super) fn set_next(rq: &mut Rq, id: EntityId) {
     let now = rq.clock;
     rq.entity_mut(id).exec_start = now;
-    Some(id)
 }
 
 /// Charges the running RT task, and throttles when the CPU's RT time is used up.
