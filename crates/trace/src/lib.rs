@@ -12,6 +12,7 @@ mod format;
 mod header;
 mod reader;
 mod repair;
+pub mod replay;
 mod writer;
 
 pub use error::TraceError;

@@ -1,0 +1,262 @@
+//! Replay: a recording becomes a workload. What the tasks wanted (CPU time per activation, who wakes whom,
+//! when the outside world woke them) is kept; what the scheduler did to them (where they ran, how long they
+//! waited) is not.
+//!
+//! # Rules
+//! * An *activation* is the CPU time from a wakeup to the next block. Preemptions inside it are the
+//!   scheduler's doing and vanish.
+//! * A wakeup by a task, or by a softirq inside its system call, becomes a `Send` at the same CPU progress
+//!   of the waker, and the sleep that it ended a `Receive`. One channel per task: tokens count wakeups.
+//! * A wakeup of a task that is running or runnable released nothing, so it is no token.
+//! * A sleep that an interrupt, ksoftirqd or somebody unknown ended is either absolute (the wakeup comes at
+//!   its recorded time) or relative (the sleep keeps its length); see `classify`. Sleeps in state `D` are a
+//!   device's service time: relative.
+//! * The first wakeup of each task that slept when the recording began stays at its time.
+//! * Stolen time is taken out of the demand. Time in interrupts, the kernel's part of a context switch after
+//!   the switch record and the recorder's own cost are in it.
+//! * A task whose demand was cut off by the end of the recording and was most of what it did has no end of
+//!   demand. All others begin again from their first activation when they run out, so that a closed loop
+//!   that a scheduler lets run faster stays closed; tasks that create others do not.
+
+mod build;
+mod classify;
+mod timeline;
+
+pub use timeline::MachineDelays;
+
+use crate::analysis::Analysis;
+use crate::{Capability, Recording, TraceError};
+use schedlab_model::{Ns, TaskId, Topology, Workload};
+use std::fmt;
+use std::str::FromStr;
+use timeline::{End, Origin};
+
+/// How to convert.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ReplayOptions {
+    /// What-if: tasks that need more or less CPU time than they did.
+    pub demand: Vec<DemandChange>,
+    /// Convert although the recording does not say when tasks woke or who woke them: every such activation
+    /// is taken to begin, at an absolute time, when the task was seen running.
+    pub without_wakes: bool,
+}
+
+/// `NAME xFACTOR`: every task of this name needs this much more CPU time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DemandChange {
+    /// Name of the tasks.
+    pub task: String,
+    /// Factor in thousandths.
+    pub times_permille: u64,
+}
+
+/// Reads `redis-server x2`, `cc1 x0.5`.
+impl FromStr for DemandChange {
+    type Err = TraceError;
+
+    fn from_str(text: &str) -> Result<DemandChange, TraceError> {
+        let error = || {
+            TraceError::Option(format!(
+                "`{text}` is not a change of demand: write a task's name and a factor from 0.001 to 1000, such \
+                 as \"redis-server x2\""
+            ))
+        };
+        let (task, factor) = text.trim().rsplit_once(" x").ok_or_else(error)?;
+        let (whole, part) = factor.split_once('.').unwrap_or((factor, ""));
+        let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+        if task.trim().is_empty() || whole.is_empty() || part.len() > 3 || !digits(whole) || !digits(part) {
+            return Err(error());
+        }
+        let permille = format!("{whole}{part:0<3}").parse::<u64>().map_err(|_| error())?;
+        if !(1..=1_000_000).contains(&permille) {
+            return Err(error());
+        }
+        Ok(DemandChange { task: task.trim().to_owned(), times_permille: permille })
+    }
+}
+
+/// A recording as a workload, with the machine that it ran on.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// Tasks have the ids and names of the recording.
+    pub workload: Workload,
+    /// The recorded machine.
+    pub topology: Topology,
+    /// Its ticks per second; 0 when the recording does not say.
+    pub hz: u32,
+    /// How long to run: the length of the recording.
+    pub duration: Ns,
+    /// What was found and what had to be assumed.
+    pub report: ReplayReport,
+}
+
+/// What the conversion found and assumed.
+#[derive(Clone, Debug, Default)]
+pub struct ReplayReport {
+    /// Activations in all.
+    pub activations: u64,
+    /// Wakeups by a task or by a softirq inside its system call.
+    pub wakes_by_tasks: u64,
+    /// Wakeups by softirqs at the exit of an interrupt, or by ksoftirqd.
+    pub wakes_by_softirq: u64,
+    /// Wakeups by interrupts and timers.
+    pub wakes_by_hardirq: u64,
+    /// Activations of which nobody knows who began them.
+    pub wakes_unknown: u64,
+    /// Wakeups of tasks that were running or runnable: no token.
+    pub absorbed: u64,
+    /// Wakeups attributed to a task that was not running (part of `wakes_unknown`).
+    pub waker_not_running: u64,
+    /// Dependencies in the workload: a task's progress wakes another.
+    pub dependencies: u64,
+    /// First wakeups of sleeping tasks by others: kept at their times.
+    pub first_wakes: u64,
+    /// Wakeups from outside at their recorded times.
+    pub absolute_wakes: u64,
+    /// Sleeps in state D that no task ended: a device's service time, relative.
+    pub device_sleeps: u64,
+    /// Sleeps of equal length at no regular time: relative timers.
+    pub timer_sleeps: u64,
+    /// Sleeps of tasks that want the CPU nearly always: relative.
+    pub hungry_sleeps: u64,
+    /// Sleeps inside closed loops that no task ended: relative.
+    pub loop_sleeps: u64,
+    /// Tasks created by others.
+    pub forks: u64,
+    /// Activations that the end of the recording cut off.
+    pub cut: u64,
+    /// Tasks without end of demand.
+    pub hogs: Vec<TaskId>,
+    /// Tasks that stop when their recorded work is done (they created others).
+    pub finite: Vec<TaskId>,
+    /// Tasks that wake each other in a circle with nothing else driving them.
+    pub closed_loops: Vec<Vec<TaskId>>,
+    /// Such circles that are driven from outside (an open loop with replies).
+    pub driven_loops: Vec<Vec<TaskId>>,
+    /// What the machine added between wakeup and switch where nobody was in the way.
+    pub delays: MachineDelays,
+    /// Activations recorded per task, by [`TaskId`]: a replay that completes more began again from the start.
+    pub recorded: Vec<u64>,
+}
+
+impl ReplayReport {
+    /// Wakeups from outside, in thousandths of all.
+    pub fn outside_permille(&self) -> u64 {
+        let outside = self.wakes_by_softirq + self.wakes_by_hardirq + self.wakes_unknown;
+        outside * 1_000 / (outside + self.wakes_by_tasks).max(1)
+    }
+}
+
+/// Three lines for people.
+impl fmt::Display for ReplayReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = self.outside_permille();
+        writeln!(
+            f,
+            "{} activations; wakeups: {} by tasks, {} by softirqs after interrupts, {} by interrupts and timers, \
+             {} unknown ({}.{} % from outside)",
+            self.activations,
+            self.wakes_by_tasks,
+            self.wakes_by_softirq,
+            self.wakes_by_hardirq,
+            self.wakes_unknown,
+            part / 10,
+            part % 10
+        )?;
+        writeln!(
+            f,
+            "assumed: {} outside wakeups at their recorded times; relative sleeps: {} device, {} timer, {} of \
+             tasks that want the CPU always, {} in closed loops",
+            self.absolute_wakes, self.device_sleeps, self.timer_sleeps, self.hungry_sleeps, self.loop_sleeps
+        )?;
+        write!(
+            f,
+            "{} closed loops, {} loops driven from outside, {} endless tasks, {} activations cut off at the end",
+            self.closed_loops.len(),
+            self.driven_loops.len(),
+            self.hogs.len(),
+            self.cut
+        )
+    }
+}
+
+struct ReplayNeeds;
+
+impl Analysis for ReplayNeeds {
+    const NAME: &'static str = "replay";
+    const NEEDS: &'static [Capability] =
+        &[Capability::WakeTimes, Capability::Waker, Capability::IrqContext, Capability::Preempted];
+}
+
+/// Converts a recording into a workload.
+pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, TraceError> {
+    if !options.without_wakes {
+        ReplayNeeds::check(&recording.header)?;
+    } else if !recording.header.capabilities.has(Capability::Preempted) {
+        let (missing, backend) = (vec![Capability::Preempted.name()], recording.header.backend.clone());
+        return Err(TraceError::Lacks { analysis: ReplayNeeds::NAME, missing, backend });
+    }
+    check_demand(recording, &options.demand)?;
+    let timeline = timeline::timeline(recording);
+    let classes = classify::classify(&timeline.lines, recording.duration);
+    let mut report = count(&timeline);
+    for circle in &classes.loops {
+        let tasks = circle.tasks.iter().map(|&t| TaskId::from(t)).collect();
+        if circle.closed { &mut report.closed_loops } else { &mut report.driven_loops }.push(tasks);
+    }
+    let workload = build::Builder {
+        header: &recording.header,
+        lines: &timeline.lines,
+        classes: &classes,
+        demand: &options.demand,
+        duration: recording.duration,
+        report: &mut report,
+    }
+    .build();
+    report.delays = timeline.delays;
+    Ok(Replay {
+        workload,
+        topology: recording.header.topology.clone(),
+        hz: recording.header.hz,
+        duration: recording.duration,
+        report,
+    })
+}
+
+fn check_demand(recording: &Recording, demand: &[DemandChange]) -> Result<(), TraceError> {
+    let names: std::collections::BTreeSet<&str> =
+        recording.header.tasks.iter().map(|t| t.comm.as_str()).collect();
+    match demand.iter().find(|change| !names.contains(change.task.as_str())) {
+        None => Ok(()),
+        Some(change) => {
+            let some: Vec<&str> = names.iter().copied().take(20).collect();
+            Err(TraceError::Option(format!(
+                "no task of the recording is called `{}`; its tasks are {}{}",
+                change.task,
+                some.join(", "),
+                if names.len() > some.len() { ", …" } else { "" }
+            )))
+        }
+    }
+}
+
+fn count(timeline: &timeline::Timeline) -> ReplayReport {
+    let mut report =
+        ReplayReport { waker_not_running: timeline.waker_not_running, ..ReplayReport::default() };
+    for line in &timeline.lines {
+        report.absorbed += line.absorbed;
+        report.recorded.push(line.activations.len() as u64);
+        for activation in &line.activations {
+            report.activations += 1;
+            report.cut += u64::from(activation.end == End::Cut);
+            match activation.origin {
+                Origin::Task(_) => report.wakes_by_tasks += 1,
+                Origin::SoftIrq => report.wakes_by_softirq += 1,
+                Origin::HardIrq => report.wakes_by_hardirq += 1,
+                Origin::Unknown => report.wakes_unknown += 1,
+                Origin::Initial | Origin::Forked(_) => {}
+            }
+        }
+    }
+    report
+}

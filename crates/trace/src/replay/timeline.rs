@@ -1,0 +1,349 @@
+//! First step: events → per task a list of activations with their CPU demand and what the task did on the way.
+
+use crate::Recording;
+use crate::analysis::Durations;
+use schedlab_model::{CpuId, EventKind, Ns, PrevState, SchedEvent, TaskId, Waker};
+
+/// Why an activation began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Origin {
+    /// It ran or was runnable when the recording began.
+    Initial,
+    /// It was created, by this task where known.
+    Forked(Option<TaskId>),
+    /// Another task's doing (directly, or through a softirq inside its system call).
+    Task(TaskId),
+    /// A softirq at the exit of an interrupt.
+    SoftIrq,
+    /// An interrupt or a timer.
+    HardIrq,
+    /// The recorder could not tell, or nothing was seen before it ran.
+    Unknown,
+}
+
+/// What a task did to another one, at some point of its own CPU progress.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Deed {
+    /// Woke activation `.1` of task `.0`.
+    Wake(TaskId, u32),
+    /// Created a task.
+    Spawn(TaskId),
+}
+
+/// How an activation ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    Blocked(PrevState),
+    Exited,
+    /// The recording ended first: the demand is a lower bound.
+    Cut,
+}
+
+/// From a wakeup to the next block.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Activation {
+    pub(super) origin: Origin,
+    /// When it became runnable.
+    pub(super) woken: Ns,
+    /// How long it had slept, and in which state; `None` when that began before the recording.
+    pub(super) slept: Option<(Ns, PrevState)>,
+    /// CPU time, without stolen time.
+    pub(super) demand: Ns,
+    /// Deeds with the CPU progress within this activation at which they happened, ascending.
+    pub(super) deeds: Vec<(Ns, Deed)>,
+    pub(super) end: End,
+}
+
+/// All about one task.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Line {
+    pub(super) activations: Vec<Activation>,
+    /// Wakeups that came while it was running or runnable: they released nothing.
+    pub(super) absorbed: u64,
+    /// Time asleep between the activations.
+    pub(super) slept: Ns,
+    life: Life,
+    exiting: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Life {
+    /// Not seen yet.
+    #[default]
+    Fresh,
+    Running(CpuId, Ns),
+    Runnable,
+    Blocked(Ns, PrevState),
+    /// It stopped running, but whether it blocked is unknown.
+    Limbo(Ns),
+    Gone,
+}
+
+/// What the machine itself added between a wakeup and the switch, where no other task was in the way.
+#[derive(Clone, Debug, Default)]
+pub struct MachineDelays {
+    /// Wakeup to switch on a CPU that was idle: interrupt, leaving idle, the switch.
+    pub idle_wake: Durations,
+    /// Wakeup to switch where the wakee took the CPU from a running task within 200 us.
+    pub preempting_wake: Durations,
+}
+
+/// A wakee that takes a running task's CPU later than this was let on by a tick, not by its wakeup.
+const PREEMPTED_AT_ONCE: Ns = Ns::from_us(200);
+
+/// The result of the first step.
+pub(super) struct Timeline {
+    pub(super) lines: Vec<Line>,
+    pub(super) delays: MachineDelays,
+    /// Wakes attributed to a task that was not running: taken as unknown.
+    pub(super) waker_not_running: u64,
+    cpus: Vec<CpuState>,
+    /// ksoftirqd: what it wakes, the outside world woke.
+    softirq_daemon: Vec<bool>,
+    lost: bool,
+    now: Ns,
+}
+
+#[derive(Clone, Copy, Default)]
+struct CpuState {
+    seen: bool,
+    current: Option<TaskId>,
+    idle_since: Option<Ns>,
+}
+
+/// Reads the whole recording.
+pub(super) fn timeline(recording: &Recording) -> Timeline {
+    let mut out = Timeline {
+        lines: vec![Line::default(); recording.header.tasks.len()],
+        delays: MachineDelays::default(),
+        waker_not_running: 0,
+        cpus: vec![CpuState::default(); recording.header.topology.cpus()],
+        softirq_daemon: recording
+            .header
+            .tasks
+            .iter()
+            .map(|task| task.comm.starts_with("ksoftirqd/"))
+            .collect(),
+        lost: false,
+        now: Ns::ZERO,
+    };
+    recording.events.iter().for_each(|event| out.event(event));
+    out.now = recording.duration;
+    for line in &mut out.lines {
+        match line.life {
+            Life::Running(_, since) => line.run(since, recording.duration),
+            Life::Blocked(since, _) => line.slept += recording.duration.saturating_sub(since),
+            _ => {}
+        }
+    }
+    out
+}
+
+impl Line {
+    fn begin(&mut self, origin: Origin, woken: Ns, slept: Option<(Ns, PrevState)>) {
+        if let Some((slept, _)) = slept {
+            self.slept += slept;
+        }
+        let (demand, deeds) = (Ns::ZERO, Vec::new());
+        self.activations.push(Activation { origin, woken, slept, demand, deeds, end: End::Cut });
+    }
+
+    /// Adds CPU time to the open activation.
+    fn run(&mut self, since: Ns, until: Ns) {
+        if let Some(open) = self.open() {
+            open.demand += until.saturating_sub(since);
+        }
+    }
+
+    /// The activation that has not ended.
+    fn open(&mut self) -> Option<&mut Activation> {
+        self.activations.last_mut().filter(|a| a.end == End::Cut)
+    }
+
+    fn end(&mut self, end: End) {
+        if let Some(open) = self.open() {
+            open.end = end;
+        }
+    }
+}
+
+impl Timeline {
+    fn event(&mut self, event: &SchedEvent) {
+        self.now = event.at;
+        match event.kind {
+            EventKind::Switch { prev, prev_state, next } => {
+                self.first_switch(event.cpu, prev);
+                if let Some(prev) = prev {
+                    self.stop(prev, event.cpu, prev_state);
+                }
+                if let Some(next) = next {
+                    let preempted = prev.is_some() && prev_state.is_runnable() == Some(true);
+                    self.start(next, event.cpu, preempted);
+                }
+                let cpu = &mut self.cpus[event.cpu.index()];
+                cpu.idle_since = next.is_none().then_some(event.at);
+                cpu.current = next;
+            }
+            EventKind::Wake { task, waker } => self.wake(task, waker),
+            EventKind::New { task, parent } => self.fork(task, parent),
+            EventKind::Exit { task } => self.lines[task.index()].exiting = true,
+            EventKind::Steal { ns } => self.steal(event.cpu, ns),
+            EventKind::Lost { .. } => self.forget(event.cpu),
+            _ => {}
+        }
+    }
+
+    /// Whoever leaves a CPU at its first switch was on it from the start.
+    fn first_switch(&mut self, cpu: CpuId, prev: Option<TaskId>) {
+        if std::mem::replace(&mut self.cpus[cpu.index()].seen, true) {
+            return;
+        }
+        match prev {
+            None => self.cpus[cpu.index()].idle_since = Some(Ns::ZERO),
+            Some(prev) if self.lines[prev.index()].life == Life::Fresh => {
+                let line = &mut self.lines[prev.index()];
+                line.begin(Origin::Initial, Ns::ZERO, None);
+                line.life = Life::Running(cpu, Ns::ZERO);
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn stop(&mut self, task: TaskId, cpu: CpuId, state: PrevState) {
+        let now = self.now;
+        let line = &mut self.lines[task.index()];
+        if let Life::Running(on, since) = line.life
+            && on == cpu
+        {
+            line.run(since, now);
+        }
+        line.life = if line.exiting || state == PrevState::Dead {
+            line.end(End::Exited);
+            Life::Gone
+        } else {
+            match state.is_runnable() {
+                Some(true) => Life::Runnable,
+                Some(false) => {
+                    line.end(End::Blocked(state));
+                    Life::Blocked(now, state)
+                }
+                None => Life::Limbo(now),
+            }
+        };
+    }
+
+    fn start(&mut self, task: TaskId, cpu: CpuId, preempted: bool) {
+        let now = self.now;
+        let line = &mut self.lines[task.index()];
+        match line.life {
+            Life::Fresh if !self.lost => line.begin(Origin::Initial, Ns::ZERO, None),
+            Life::Blocked(since, state) => {
+                line.begin(Origin::Unknown, now, Some((now.saturating_sub(since), state)));
+            }
+            Life::Fresh | Life::Gone => line.begin(Origin::Unknown, now, None),
+            Life::Runnable | Life::Limbo(_) | Life::Running(..) => {
+                if line.open().is_none() {
+                    line.begin(Origin::Unknown, now, None);
+                }
+            }
+        }
+        self.lines[task.index()].life = Life::Running(cpu, now);
+        self.measure(task, cpu, preempted);
+    }
+
+    /// Samples of the machine's own delay: the first switch after a wakeup with nobody else in the way.
+    fn measure(&mut self, task: TaskId, cpu: CpuId, preempted: bool) {
+        let open = self.lines[task.index()].open();
+        let Some(open) = open.filter(|a| a.demand == Ns::ZERO && a.deeds.is_empty()) else { return };
+        if matches!(open.origin, Origin::Initial | Origin::Unknown) {
+            return;
+        }
+        let woken = open.woken;
+        let wait = self.now.saturating_sub(woken);
+        if self.cpus[cpu.index()].idle_since.is_some_and(|idle| idle <= woken) {
+            self.delays.idle_wake.add(wait);
+        } else if preempted && wait <= PREEMPTED_AT_ONCE {
+            self.delays.preempting_wake.add(wait);
+        }
+    }
+
+    fn wake(&mut self, task: TaskId, waker: Waker) {
+        let now = self.now;
+        let slept = match self.lines[task.index()].life {
+            Life::Running(..) | Life::Runnable | Life::Gone => {
+                self.lines[task.index()].absorbed += 1;
+                return;
+            }
+            Life::Blocked(since, state) => Some((now.saturating_sub(since), state)),
+            Life::Limbo(since) => {
+                self.lines[task.index()].end(End::Blocked(PrevState::Unknown));
+                Some((now.saturating_sub(since), PrevState::Unknown))
+            }
+            Life::Fresh => None,
+        };
+        let activation = self.lines[task.index()].activations.len() as u32;
+        let origin = match waker {
+            Waker::Task(by) | Waker::InlineSoftirq(by) if self.softirq_daemon[by.index()] => Origin::SoftIrq,
+            Waker::Task(by) | Waker::InlineSoftirq(by) => {
+                if by != task && self.deed(by, Deed::Wake(task, activation)) {
+                    Origin::Task(by)
+                } else {
+                    self.waker_not_running += 1;
+                    Origin::Unknown
+                }
+            }
+            Waker::SoftIrq => Origin::SoftIrq,
+            Waker::HardIrq => Origin::HardIrq,
+            Waker::Unknown => Origin::Unknown,
+        };
+        let line = &mut self.lines[task.index()];
+        line.begin(origin, now, slept);
+        line.life = Life::Runnable;
+    }
+
+    fn fork(&mut self, task: TaskId, parent: Option<TaskId>) {
+        if !matches!(self.lines[task.index()].life, Life::Fresh) {
+            return;
+        }
+        let parent = parent.filter(|&by| self.deed(by, Deed::Spawn(task)));
+        let line = &mut self.lines[task.index()];
+        line.begin(Origin::Forked(parent), self.now, None);
+        line.life = Life::Runnable;
+    }
+
+    /// Notes a deed at the current progress of `by`; false when it is not running.
+    fn deed(&mut self, by: TaskId, deed: Deed) -> bool {
+        let now = self.now;
+        let line = &mut self.lines[by.index()];
+        let Life::Running(_, since) = line.life else { return false };
+        let Some(open) = line.open() else { return false };
+        let progress = open.demand + now.saturating_sub(since);
+        open.deeds.push((progress, deed));
+        true
+    }
+
+    fn steal(&mut self, cpu: CpuId, ns: Ns) {
+        let Some(task) = self.cpus[cpu.index()].current else { return };
+        if let Life::Running(_, since) = &mut self.lines[task.index()].life {
+            *since = Ns((since.0.saturating_add(ns.0)).min(self.now.0));
+        }
+    }
+
+    /// Events of `cpu` were lost: everything but who runs on the other CPUs may have changed.
+    fn forget(&mut self, cpu: CpuId) {
+        self.lost = true;
+        let now = self.now;
+        for line in &mut self.lines {
+            line.life = match line.life {
+                Life::Running(on, since) if on == cpu => {
+                    line.run(since, now);
+                    Life::Limbo(now)
+                }
+                Life::Runnable => Life::Limbo(now),
+                Life::Blocked(since, _) => Life::Limbo(since),
+                other => other,
+            };
+        }
+        self.cpus[cpu.index()] = CpuState { seen: true, ..CpuState::default() };
+    }
+}
