@@ -18,12 +18,26 @@ pub struct Entry {
 
 /// Every scheduler, in the order in which `schedlab list schedulers` prints them.
 pub fn all() -> &'static [Entry] {
-    &[Entry {
-        name: "linux-6.1",
-        summary: "CFS with RT throttling (Linux 5.15 to 6.5)",
-        knobs: crate::linux::knobs_6_1,
-        build: crate::linux::build_6_1::<crate::CellLocks>,
-    }]
+    &[
+        Entry {
+            name: "linux-6.1",
+            summary: "CFS with RT throttling (Linux 5.15 to 6.5)",
+            knobs: crate::linux::knobs_6_1,
+            build: crate::linux::build_6_1::<crate::CellLocks>,
+        },
+        Entry {
+            name: "linux-6.12",
+            summary: "EEVDF with delayed dequeue and the fair server (Linux 6.12 to 6.16)",
+            knobs: crate::linux::knobs_6_12,
+            build: crate::linux::build_6_12::<crate::CellLocks>,
+        },
+        Entry {
+            name: "linux-6.18",
+            summary: "EEVDF with the slice protection of Linux 6.17 and 6.18",
+            knobs: crate::linux::knobs_6_18,
+            build: crate::linux::build_6_18::<crate::CellLocks>,
+        },
+    ]
 }
 
 /// Makes the scheduler that `spec` names, for a machine with `cpus` CPUs.

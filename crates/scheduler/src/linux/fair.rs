@@ -80,6 +80,8 @@ pub(super) fn enqueue<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId, w
         if !rq.entity(entity).on_rq {
             F::enqueue(env, rq, entity, why);
             why = Enqueue::Wake;
+        } else if rq.entity(entity).delayed {
+            F::wake_delayed(env, rq, entity);
         }
         let queue = rq.entity(entity).queue;
         let queue = rq.queue_mut(queue);
@@ -88,6 +90,9 @@ pub(super) fn enqueue<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId, w
         entity = queue.owner;
     }
     rq.nr_running += 1;
+    if rq.queue(ROOT).h_nr == 1 {
+        rq.start_fair_server(env);
+    }
 }
 
 /// Dequeues a task's entity and the group entities above it that become empty. `false`: it stays, delayed.
@@ -95,7 +100,27 @@ pub(super) fn dequeue<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId, w
     if !F::dequeue(env, rq, task, why) {
         return false;
     }
-    let idle = u32::from(rq.entity(task).idle);
+    dequeued::<F>(env, rq, task, why, 1);
+    rq.nr_running -= 1;
+    if rq.queue(ROOT).h_nr == 0 {
+        rq.stop_fair_server(env);
+    }
+    true
+}
+
+/// Takes a delayed entity, of a task or of a group, off its queue.
+pub(super) fn dequeue_delayed<F: FairRules>(env: Env<'_>, rq: &mut Rq, entity: EntityId) {
+    if rq.entity(entity).owns == NONE {
+        dequeue::<F>(env, rq, entity, Dequeue::Sleep);
+    } else if F::dequeue(env, rq, entity, Dequeue::Sleep) {
+        dequeued::<F>(env, rq, entity, Dequeue::Sleep, 0);
+    }
+}
+
+/// The entity has left its queue: counts `tasks` tasks less on every level, and dequeues the group entities
+/// above it that became empty.
+fn dequeued<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId, why: Dequeue, tasks: u32) {
+    let idle = u32::from(rq.entity(task).idle) * tasks;
     let mut entity = task;
     let mut leaving = true;
     while entity != NONE {
@@ -104,13 +129,11 @@ pub(super) fn dequeue<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId, w
         }
         let queue = rq.entity(entity).queue;
         let queue = rq.queue_mut(queue);
-        queue.h_nr -= 1;
+        queue.h_nr -= tasks;
         queue.idle_h_nr -= idle;
         leaving &= queue.nr == 0;
         entity = queue.owner;
     }
-    rq.nr_running -= 1;
-    true
 }
 
 /// The running fair task `prev` makes place for `next`; nothing happens to levels that both share, and

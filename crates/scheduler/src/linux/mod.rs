@@ -19,7 +19,9 @@
 #![allow(dead_code)]
 
 mod cfs;
+mod eevdf;
 mod fair;
+mod fair_server;
 mod groups;
 mod homes;
 mod placement;
@@ -60,6 +62,31 @@ pub fn build_6_1<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
     Box::new(Linux::<L, cfs::Cfs>::new(tunables::V6_1, cpus, knobs))
 }
 
+/// The knobs of `linux-6.12`.
+pub fn knobs_6_12() -> Vec<Knob> {
+    tunables::knobs(&tunables::V6_12)
+}
+
+/// `linux-6.12`: EEVDF with delayed dequeue, and the fair server.
+pub fn build_6_12<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
+    Box::new(Linux::<L, eevdf::Eevdf>::new(tunables::V6_12, cpus, knobs))
+}
+
+/// The knobs of `linux-6.18`.
+pub fn knobs_6_18() -> Vec<Knob> {
+    tunables::knobs(&tunables::V6_18)
+}
+
+/// `linux-6.18`: EEVDF with the protection rules of 6.17 and later.
+pub fn build_6_18<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
+    Box::new(Linux::<L, eevdf::Eevdf>::new(tunables::V6_18, cpus, knobs))
+}
+
+/// Timer slot of a CPU: the fair server.
+fn fair_server_timer(cpu: CpuId) -> Timer {
+    Timer::Cpu(cpu, 0)
+}
+
 /// Timer slot of the machine: the period of RT throttling.
 const RT_PERIOD: Timer = Timer::Global(0);
 
@@ -84,7 +111,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     fn new(version: Version, cpus: usize, knobs: &Knobs) -> Self {
         let t = Tunables::new(version, cpus, knobs);
         Linux {
-            rqs: (0..cpus).map(|cpu| L::Lock::new(Rq::new(cpu.into(), t.rt_runtime))).collect(),
+            rqs: (0..cpus).map(|cpu| L::Lock::new(Rq::new(cpu.into(), &t))).collect(),
             seen: (0..cpus).map(|_| Summary::default()).collect(),
             homes: Homes::new(),
             rt_period: L::Lock::new(RtPeriod { active: false, next: 0 }),
@@ -246,32 +273,41 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
     }
 
-    /// Takes the running task off the CPU and chooses: the fair class alone when nobody else has anything to
-    /// run (the task may then go on without being put back), else class by class. Gives who should run, and
-    /// who does: the same, unless `forced` says otherwise.
+    /// Chooses, and switches the queues over to the choice, or to `forced` (which is [`NONE`] for idle).
+    /// Gives the choice and who runs from now on.
+    ///
+    /// The fair class alone is asked when nobody else has anything to run; else class by class, and the fair
+    /// server's tasks go before RT ones. CFS puts the running task back before it asks several classes; since
+    /// EEVDF a running fair task competes where it stands.
     fn choose(&self, env: Env<'_>, rq: &mut Rq, forced: Option<EntityId>) -> (EntityId, EntityId) {
         let prev = rq.curr;
         let mut fair_prev = rq.curr_of(Class::Fair);
-        let alone = (prev == NONE || fair_prev.is_some()) && rq.nr_running == rq.queue(rq::ROOT).h_nr;
-        if !alone {
-            match fair_prev.take() {
-                Some(prev) => fair::put_prev::<F>(env, rq, prev),
-                None => rt::update_curr(env, rq),
+        let fair_only = (prev == NONE || fair_prev.is_some()) && rq.nr_running == rq.queue(rq::ROOT).h_nr;
+        if prev == NONE {
+            rq.count_idle();
+        } else if fair_prev.is_none() {
+            rt::update_curr(env, rq);
+        } else if !fair_only && !self.t.version.eevdf {
+            fair_prev.take().into_iter().for_each(|prev| fair::put_prev::<F>(env, rq, prev));
+        }
+        let rt_first = !fair_only && !rq.fair_server.queued() && rt::runnable(rq);
+        let picked = if rt_first { rt::pick(rq) } else { None };
+        let picked = picked.or_else(|| fair::pick::<F>(env, rq)).unwrap_or(NONE);
+        let next = forced.unwrap_or(picked);
+        let fair_next = (next != NONE && rq.entity(next).class == Class::Fair).then_some(next);
+        fair::change::<F>(env, rq, fair_prev, fair_next);
+        if next == NONE {
+            rq.idle_since = rq.clock;
+        } else if fair_next.is_none() {
+            rt::set_next(rq, next);
+            if fair_prev.is_some() {
+                rq.fair_gave_way(env);
             }
         }
-        let best = if !alone && rt::runnable(rq) { rt::pick(rq) } else { None };
-        let best = best.or_else(|| fair::pick::<F>(env, rq)).unwrap_or(NONE);
-        let next = forced.unwrap_or(best);
-        if next != NONE && rq.entity(next).class == Class::Rt {
-            fair::change::<F>(env, rq, fair_prev, None);
-            rt::set_next(rq, next);
-        } else {
-            fair::change::<F>(env, rq, fair_prev, (next != NONE).then_some(next));
-        }
-        (best, next)
+        (picked, next)
     }
 
-    /// One `schedule` call. `forced`: who runs whatever the choice.
+    /// `schedule` and `schedule_forced`.
     fn reschedule(
         &self,
         cx: &Cx<'_>,
@@ -282,10 +318,11 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     ) -> Pick {
         let env = self.env(cx);
         self.locked(cpu, |rq| {
+            // What is asked for meanwhile is answered by this very choice.
+            rq.need_resched = true;
             if !std::mem::take(&mut rq.skip_clock) {
                 rq.touch::<F>(env, false);
             }
-            rq.need_resched = false;
             let curr = rq.curr;
             debug_assert!(
                 prev.is_none() || prev == rq.curr_task(),
@@ -300,13 +337,14 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 }
             }
             let forced = forced.map(|task| self.forced(env, rq, task));
-            let (best, next) = self.choose(env, rq, forced);
-            let task = (best != NONE).then(|| TaskId(rq.entity(best).task));
+            let (picked, next) = self.choose(env, rq, forced);
+            let picked = (picked != NONE).then(|| TaskId(rq.entity(picked).task));
             rq.curr = next;
+            rq.need_resched = false;
             if why == Prev::Exited && curr != NONE {
                 self.homes.clear(TaskId(rq.take(curr).task));
             }
-            Pick { task, slice_ns: None, note: 0 }
+            Pick { task: picked, slice_ns: None, note: 0 }
         })
     }
 
@@ -331,6 +369,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let env = self.env(cx);
         self.locked(cpu, |rq| {
             rq.touch::<F>(env, false);
+            if rq.entity(id).delayed {
+                fair::dequeue_delayed::<F>(env, rq, id);
+            }
             let (queued, running) = (rq.entity(id).on_rq, rq.curr == id);
             let before = (rq.entity(id).class, rq.entity(id).rt_priority);
             if queued {
@@ -366,6 +407,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let env = self.env(cx);
         let moving = self.locked(cpu, |rq| {
             rq.touch::<F>(env, false);
+            if rq.entity(id).delayed {
+                fair::dequeue_delayed::<F>(env, rq, id);
+            }
             if !rq.entity(id).on_rq {
                 return None;
             }
@@ -411,6 +455,8 @@ fn describe<F: FairRules>(env: Env<'_>, rq: &mut Rq, id: EntityId) {
     entity.depth = depth;
     entity.policy = view.policy;
     entity.idle = view.policy == Policy::Idle;
+    entity.custom_slice = view.slice.is_some();
+    entity.slice = view.slice.map_or(env.t.base_slice, |slice| slice.0.clamp(100_000, 100_000_000));
     entity.class = if view.policy.is_fair() { Class::Fair } else { Class::Rt };
     entity.rt_priority = match view.policy {
         Policy::Deadline { .. } => 100,
@@ -422,7 +468,14 @@ fn describe<F: FairRules>(env: Env<'_>, rq: &mut Rq, id: EntityId) {
 
 impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
     fn needs(&self) -> Needs {
-        Needs { wakeups: true, ticks: true, wakers: true, global_timers: 1, ..Needs::default() }
+        Needs {
+            wakeups: true,
+            ticks: true,
+            wakers: true,
+            cpu_timers: 1,
+            global_timers: 1,
+            ..Needs::default()
+        }
     }
 
     fn init(&self, cx: &Cx<'_>) {
@@ -542,6 +595,13 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
     }
 
     fn timer(&self, cx: &Cx<'_>, timer: Timer) {
+        if let Timer::Cpu(cpu, 0) = timer {
+            let env = self.env(cx);
+            self.locked(cpu, |rq| {
+                rq.touch::<F>(env, false);
+                rq.fair_server_fired(env);
+            });
+        }
         if timer == RT_PERIOD {
             self.rt_period_ended(cx);
         }
@@ -567,7 +627,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
     fn resync(&self, cx: &Cx<'_>) {
         let env = self.env(cx);
         for (cpu, lock) in self.rqs.iter().enumerate() {
-            *lock.lock() = Rq::new(cpu.into(), self.t.rt_runtime);
+            *lock.lock() = Rq::new(cpu.into(), &self.t);
         }
         *self.rt_period.lock() = RtPeriod { active: false, next: 0 };
         for (index, view) in cx.world.tasks.iter().enumerate() {

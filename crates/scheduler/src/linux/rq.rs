@@ -2,11 +2,14 @@
 //! guarded by the CPU's one lock.
 
 use super::Env;
+use super::eevdf::timeline::Timeline;
 use super::fair::{self, FairRules};
+use super::fair_server::{FairServer, Wants};
 use super::rt::RtQueue;
+use super::tunables::Tunables;
 use super::weights::Load;
 use crate::Cmd;
-use schedlab_model::{CpuId, GroupId, Policy, TaskId};
+use schedlab_model::{CpuId, GroupId, Ns, Policy, TaskId};
 
 /// Index into [`Rq::entities`].
 pub(super) type EntityId = u32;
@@ -145,10 +148,12 @@ pub(super) struct Queue {
     pub(super) idle_h_nr: u32,
     /// CFS: monotone lower bound of the vruntimes, virtual ns. EEVDF: base of the sums.
     pub(super) min_vruntime: i64,
-    /// EEVDF: sum of `weight * (vruntime - min_vruntime)` over `waiting`.
+    /// EEVDF: sum of `weight * (vruntime - min_vruntime)` over `timeline`.
     pub(super) avg_vruntime: i64,
-    /// EEVDF: sum of the weights in `waiting`.
+    /// EEVDF: sum of the weights in `timeline`.
     pub(super) avg_load: i64,
+    /// EEVDF: the waiting entities by deadline (`waiting` stays empty).
+    pub(super) timeline: Timeline,
     /// CFS: preferred because it was woken and should have preempted.
     pub(super) next: EntityId,
     /// CFS: preferred because a wakeup preempted it.
@@ -175,6 +180,7 @@ impl Queue {
             min_vruntime: 0,
             avg_vruntime: 0,
             avg_load: 0,
+            timeline: Timeline::default(),
             next: NONE,
             last: NONE,
             skip: NONE,
@@ -254,11 +260,15 @@ pub(super) struct Rq {
     pub(super) queue_of_group: Vec<QueueId>,
     /// The RT class.
     pub(super) rt: RtQueue,
+    /// The fair server (6.12+).
+    pub(super) fair_server: FairServer,
+    /// Clock when the CPU became idle or its idle time was counted last, ns.
+    pub(super) idle_since: u64,
 }
 
 impl Rq {
     /// An empty, idle one.
-    pub(super) fn new(cpu: CpuId, rt_runtime: u64) -> Rq {
+    pub(super) fn new(cpu: CpuId, t: &Tunables) -> Rq {
         Rq {
             cpu,
             clock: 0,
@@ -273,7 +283,9 @@ impl Rq {
             free: Vec::new(),
             queues: vec![Queue::new(GroupId::ROOT, NONE)],
             queue_of_group: vec![ROOT],
-            rt: RtQueue::new(rt_runtime),
+            rt: RtQueue::new(t.rt_runtime),
+            fair_server: FairServer::new(t.fair_server_runtime, t.fair_server_period),
+            idle_since: 0,
         }
     }
     /// Refreshes the clock, after charging the tick edges that the driver left out. `in_tick`: the edge of
@@ -314,6 +326,53 @@ impl Rq {
         if !self.need_resched {
             self.need_resched = true;
             env.cx.push(Cmd::Resched(self.cpu));
+        }
+    }
+    /// The fair queue is not empty any more.
+    pub(super) fn start_fair_server(&mut self, env: Env<'_>) {
+        self.count_idle();
+        let wants = self.fair_server.start(self.clock);
+        self.carry_out(env, wants);
+    }
+    /// The fair queue became empty.
+    pub(super) fn stop_fair_server(&mut self, env: Env<'_>) {
+        let wants = self.fair_server.stop();
+        self.carry_out(env, wants);
+    }
+    /// A fair task ran for `delta` until `now`.
+    #[inline]
+    pub(super) fn charge_fair_server(&mut self, env: Env<'_>, delta: u64, now: u64) {
+        let wants = self.fair_server.charge(delta, now);
+        self.carry_out(env, wants);
+    }
+    /// A fair task gave way to an RT one.
+    pub(super) fn fair_gave_way(&mut self, env: Env<'_>) {
+        let wants = self.fair_server.gave_way(self.clock);
+        self.carry_out(env, wants);
+    }
+    /// The fair server's timer fired.
+    pub(super) fn fair_server_fired(&mut self, env: Env<'_>) {
+        let fair = self.queue(ROOT).h_nr > 0;
+        let wants = self.fair_server.fired(self.clock, fair);
+        self.carry_out(env, wants);
+    }
+    /// Counts the idle time up to now, if the CPU is idle.
+    pub(super) fn count_idle(&mut self) {
+        if self.curr == NONE {
+            self.fair_server.idle(self.clock.saturating_sub(self.idle_since));
+        }
+        self.idle_since = self.clock;
+    }
+    #[inline]
+    fn carry_out(&mut self, env: Env<'_>, wants: Wants) {
+        if wants.resched {
+            self.resched(env);
+        }
+        let timer = super::fair_server_timer(self.cpu);
+        match wants.timer {
+            Some(Some(at)) => env.cx.push(Cmd::Arm(timer, Ns(at.0 + self.steal))),
+            Some(None) => env.cx.push(Cmd::Disarm(timer)),
+            None => {}
         }
     }
     /// Stores an entity and gives its id.

@@ -105,6 +105,33 @@ pub(super) const V6_1: Version = Version {
     ],
 };
 
+/// Features of EEVDF since 6.12.
+const EEVDF: &[(Feature, bool)] = &[
+    (Feature::PLACE_LAG, true),
+    (Feature::PLACE_DEADLINE_INITIAL, true),
+    (Feature::PLACE_REL_DEADLINE, true),
+    (Feature::RUN_TO_PARITY, true),
+    (Feature::PREEMPT_SHORT, true),
+    (Feature::DELAY_DEQUEUE, true),
+    (Feature::DELAY_ZERO, true),
+    (Feature::WAKEUP_PREEMPTION, true),
+];
+
+/// EEVDF as of late 6.12.y (base slice 0.70 ms; up to 6.14 it was 0.75 ms) to 6.16.
+pub(super) const V6_12: Version = Version {
+    latency: Ns(0),
+    granularity: Ns(700_000),
+    wakeup_granularity: Ns(0),
+    eevdf: true,
+    rules: 6012,
+    rt_throttling: false,
+    rt_runtime_us: 950_000,
+    features: EEVDF,
+};
+
+/// EEVDF as of 6.17 and 6.18.
+pub(super) const V6_18: Version = Version { rules: 6018, ..V6_12 };
+
 /// The largest settable time of the fair class's tunables (the kernel's own limit).
 const MAX_SLICE: Ns = Ns::from_s(1);
 
@@ -163,6 +190,36 @@ pub(super) fn knobs(version: &Version) -> Vec<Knob> {
             },
         ]);
     }
+    if !version.rt_throttling {
+        let period = KnobKind::Time(Ns::from_us(100), Ns::from_us(1 << 22));
+        knobs.extend([
+            Knob {
+                name: "fair_server_runtime_ns",
+                kind: KnobKind::Time(Ns::ZERO, Ns::from_us(1 << 22)),
+                default: "50ms",
+                doc: "debugfs fair_server/cpuN/runtime: CPU time kept for fair tasks in each period (at most the \
+                      period); 0 = none",
+            },
+            Knob {
+                name: "fair_server_period_ns",
+                kind: period,
+                default: "1s",
+                doc: "debugfs fair_server/cpuN/period",
+            },
+            Knob {
+                name: "sched_rt_runtime_us",
+                kind: KnobKind::Number(-1, i32::MAX as i64),
+                default: "950000",
+                doc: "since 6.12 only the admission limit of SCHED_DEADLINE: FIFO and RR tasks do not feel it",
+            },
+            Knob {
+                name: "sched_rt_period_us",
+                kind: KnobKind::Number(1, i32::MAX as i64),
+                default: "1000000",
+                doc: "the period that sched_rt_runtime_us refers to",
+            },
+        ]);
+    }
     knobs.extend(version.features.iter().map(|&(feature, default)| {
         let (name, doc) = feature.knob();
         Knob { name, kind: KnobKind::Flag, default: if default { "on" } else { "off" }, doc }
@@ -197,6 +254,10 @@ pub(super) struct Tunables {
     pub(super) rt_period: u64,
     /// RT run time in each period, ns; `u64::MAX` = no limit.
     pub(super) rt_runtime: u64,
+    /// Budget of the fair server; 0 = off.
+    pub(super) fair_server_runtime: Ns,
+    /// Period of the fair server.
+    pub(super) fair_server_period: Ns,
     features: u64,
 }
 
@@ -227,6 +288,13 @@ impl Tunables {
                 us if us < 0 => u64::MAX,
                 us => us as u64 * 1_000,
             },
+            fair_server_runtime: if version.rt_throttling {
+                Ns::ZERO
+            } else {
+                let period = knobs.time("fair_server_period_ns", Ns::from_s(1));
+                knobs.time("fair_server_runtime_ns", Ns::from_ms(50)).min(period)
+            },
+            fair_server_period: knobs.time("fair_server_period_ns", Ns::from_s(1)),
             features,
         }
     }

@@ -1,0 +1,547 @@
+//! EEVDF: the running task is the one with the earliest virtual deadline among those that have not had more
+//! than their share (6.6 and later; the rules here are those of 6.12.y, and of 6.17/6.18 where they differ).
+//!
+//! # Words
+//! `V` is the weighted mean of the vruntimes of all queued and running entities of a queue. An entity is
+//! *eligible* when its vruntime is not above `V`; its *lag*, `V - vruntime`, is what it is owed. It *requests*
+//! a slice and gets a virtual deadline for it; when its vruntime reaches the deadline, the request is fulfilled
+//! and the next one begins. The pick is the eligible entity with the earliest deadline.
+//!
+//! # Worked example
+//! Two hogs of nice 0, slice 0.7 ms, HZ=250. A runs from 0. At the tick of 4 ms its vruntime is 4 ms, beyond its
+//! deadline 0.7 ms: a new deadline, 4.7 ms, and a reschedule. `V` is 2 ms, so A is not eligible; B (vruntime 0,
+//! deadline 0.7 ms) is, and runs. At 8 ms B stands at 4 ms like A: both are eligible, their deadlines are equal,
+//! and the one that waits wins. So they alternate every 4 ms, with slices of 0.7 or 2.8 ms alike.
+//!
+//! # Fidelity
+//! | rule (spec section) | in the kernel | here | shown by |
+//! |---|---|---|---|
+//! | eligibility, pick, ties (5.1) | tree by deadline, least vruntime of subtrees | exact; sorted blocks | `pick_*` tests, oracle replay |
+//! | slice, deadline, request fulfilled (5.2) | `update_deadline` | exact | golden G10, G12; oracle |
+//! | placing with lag, half a slice for new tasks, relative deadlines (5.3) | `place_entity` | exact | `placing_keeps_the_lag` |
+//! | clamping of saved lag: two slices or a tick | `update_entity_lag` | exact | `lags_are_bounded` |
+//! | delayed dequeue; waking a delayed task does not charge the running one (5.4, 5.8-1) | `requeue_delayed_entity` | exact | oracle replay |
+//! | protection until the request is fulfilled, set at switch-in only (5.5, 5.8-2) | copy of the deadline (≤ 6.16), `vprot` (6.17+) | both | oracle replay; G22 |
+//! | reschedule when unprotected and not eligible (5.8-3) | `did_preempt_short` | exact | oracle replay |
+//! | short slices break protection (5.5) | PREEMPT_SHORT of both generations | exact | `a_short_slice_preempts` |
+//! | clock of a preempting wakeup is reused (5.8-4) | `rq_clock_skip_update` | in the run queue | oracle replay |
+//! | reweight keeps the lag in real time (5.3) | `reweight_entity` | lag exact; the kernel's inflation of a running entity's lag is left out | `reweighting_keeps_the_lag` |
+//! | yield forfeits the rest of the request (5.5) | `yield_task_fair` (late 6.12.y) | exact | `yield_forfeits_the_request` |
+//! | buddies (NEXT_BUDDY off, PICK_BUDDY) | `yield_to`, cgroups | omitted | |
+//! | lazy preemption (6.13+, where configured) | waits for the tick | omitted | |
+//! | group entities request the least slice of their members | `cfs_rq_min_slice` | modelled | |
+//! | fair server (6.5) | [`super::fair_server`] | exact but for deadline tasks, which the RT class stands in for | G17, G18 |
+
+pub(super) mod timeline;
+
+#[cfg(test)]
+mod tests;
+
+use super::Env;
+use super::fair::{self, Dequeue, Enqueue, FairRules, matching};
+use super::rq::{Entity, EntityId, NONE, QueueId, Rq};
+use super::tunables::{Feature, Tunables};
+use super::weights::Load;
+use schedlab_model::Policy;
+use timeline::Waiting;
+
+/// Rules of EEVDF.
+pub(super) struct Eevdf;
+
+/// From these rules on, protection ends at a vruntime of its own (`vprot`).
+const VPROT: u32 = 6017;
+
+impl FairRules for Eevdf {
+    #[inline]
+    fn update_curr(env: Env<'_>, rq: &mut Rq, queue: QueueId) {
+        let now = rq.clock;
+        charge(env, rq, queue, now);
+    }
+
+    fn update_curr_ticks(env: Env<'_>, rq: &mut Rq, queue: QueueId, first: u64, ticks: u64, tick_ns: u64) {
+        // Each tick rounds its virtual time, and may fulfil a request, by itself.
+        for tick in 0..ticks {
+            charge(env, rq, queue, first + tick * tick_ns);
+        }
+    }
+
+    fn enqueue(env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueue) {
+        let queue = rq.entity(id).queue;
+        let running = rq.queue(queue).curr == id;
+        if running {
+            place(env.t, rq, id, why);
+        }
+        Eevdf::update_curr(env, rq, queue);
+        if !running {
+            place(env.t, rq, id, why);
+        }
+        let (weight, idle) = (rq.entity(id).load.weight(), rq.entity(id).idle);
+        let account = rq.queue_mut(queue);
+        account.load.add(weight);
+        account.nr += 1;
+        account.idle_nr += u32::from(idle);
+        rq.entity_mut(id).on_rq = true;
+        if !running {
+            join(rq, id);
+        }
+    }
+
+    fn dequeue(env: Env<'_>, rq: &mut Rq, id: EntityId, why: Dequeue) -> bool {
+        let queue = rq.entity(id).queue;
+        Eevdf::update_curr(env, rq, queue);
+        let was_delayed = rq.entity(id).delayed;
+        let may_delay = why == Dequeue::Sleep && !was_delayed && env.t.has(Feature::DELAY_DEQUEUE);
+        if may_delay && !eligible(rq, id) {
+            rq.entity_mut(id).delayed = true;
+            return false;
+        }
+        save_lag(env, rq, id);
+        if rq.queue(queue).curr != id {
+            depart_from(rq, id);
+        }
+        let entity = rq.entity_mut(id);
+        if why == Dequeue::Save && env.t.has(Feature::PLACE_REL_DEADLINE) {
+            entity.deadline -= entity.vruntime;
+            entity.rel_deadline = true;
+        }
+        entity.on_rq = false;
+        entity.delayed = false;
+        if was_delayed && env.t.has(Feature::DELAY_ZERO) {
+            entity.vlag = entity.vlag.min(0);
+        }
+        let (weight, idle) = (entity.load.weight(), entity.idle);
+        let account = rq.queue_mut(queue);
+        account.load.sub(weight);
+        account.nr -= 1;
+        account.idle_nr -= u32::from(idle);
+        true
+    }
+
+    fn wake_delayed(env: Env<'_>, rq: &mut Rq, id: EntityId) {
+        // The running entity is not charged first: V is that of the last account.
+        if env.t.has(Feature::DELAY_ZERO) {
+            save_lag(env, rq, id);
+            if rq.entity(id).vlag > 0 {
+                let queue = rq.entity(id).queue;
+                let running = rq.queue(queue).curr == id;
+                if !running {
+                    depart_from(rq, id);
+                }
+                rq.entity_mut(id).on_rq = false;
+                rq.entity_mut(id).vlag = 0;
+                rq.queue_mut(queue).nr -= 1;
+                place(env.t, rq, id, Enqueue::Wake);
+                rq.queue_mut(queue).nr += 1;
+                rq.entity_mut(id).on_rq = true;
+                if !running {
+                    join(rq, id);
+                }
+            }
+        }
+        rq.entity_mut(id).delayed = false;
+    }
+
+    #[inline]
+    fn pick(env: Env<'_>, rq: &mut Rq, queue: QueueId) -> Option<EntityId> {
+        let best = choose(env.t, rq, queue, true);
+        if rq.entity(best).delayed {
+            fair::dequeue_delayed::<Eevdf>(env, rq, best);
+            return None;
+        }
+        Some(best)
+    }
+
+    #[inline]
+    fn set_next(env: Env<'_>, rq: &mut Rq, id: EntityId) {
+        let queue = rq.entity(id).queue;
+        if rq.entity(id).on_rq && rq.queue(queue).curr != id {
+            depart_from(rq, id);
+            rebase(rq, queue);
+        }
+        let now = rq.clock;
+        let until = protection(env.t, rq, id);
+        let entity = rq.entity_mut(id);
+        entity.protected_until = until;
+        entity.exec_start = now;
+        entity.prev_sum_exec = entity.sum_exec;
+        rq.queue_mut(queue).curr = id;
+    }
+
+    #[inline]
+    fn put_prev(env: Env<'_>, rq: &mut Rq, id: EntityId) {
+        let queue = rq.entity(id).queue;
+        let queued = rq.entity(id).on_rq;
+        if queued {
+            Eevdf::update_curr(env, rq, queue);
+        }
+        rq.queue_mut(queue).curr = NONE;
+        if queued {
+            join(rq, id);
+        }
+    }
+
+    #[inline]
+    fn tick(env: Env<'_>, rq: &mut Rq, id: EntityId) {
+        let queue = rq.entity(id).queue;
+        Eevdf::update_curr(env, rq, queue);
+    }
+
+    fn tick_due(env: Env<'_>, rq: &Rq, id: EntityId) -> u64 {
+        let entity = rq.entity(id);
+        let q = rq.queue(entity.queue);
+        let mut due = u64::MAX;
+        if entity.owns == NONE {
+            if let Some(left) = rq.fair_server.left() {
+                due = rq.ticks_to(env, entity.exec_start + left);
+            }
+        }
+        if q.nr < 2 {
+            return due;
+        }
+        // The vruntime at which an account asks for a reschedule.
+        let vprot = env.t.version.rules >= VPROT;
+        let mut target = entity.deadline;
+        if vprot {
+            target = target.min(entity.protected_until);
+        } else if entity.protected_until != entity.deadline {
+            // Not eligible beyond the mean of the others.
+            if q.avg_load > 0 {
+                target = target.min(q.min_vruntime + q.avg_vruntime.div_euclid(q.avg_load) + 1);
+            }
+        }
+        let gap = (target - entity.vruntime).max(0) as u64;
+        let real = (u128::from(gap) * u128::from(entity.load.weight()) / 1024) as u64;
+        // Virtual time is rounded; a tick too early does no harm.
+        due.min(rq.ticks_to(env, entity.exec_start + real.saturating_sub(real >> 12)))
+    }
+
+    fn wakeup_preempt(env: Env<'_>, rq: &mut Rq, curr: EntityId, woken: EntityId, _new: bool) {
+        if curr == woken || rq.need_resched || !env.t.has(Feature::WAKEUP_PREEMPTION) {
+            return;
+        }
+        let (se, pse) = matching(rq, curr, woken);
+        match (rq.entity(se).idle, rq.entity(pse).idle) {
+            (true, false) => {
+                cancel_protection(env.t, rq, se);
+                return rq.resched(env);
+            }
+            (false, true) => return,
+            _ => {}
+        }
+        if rq.entity(woken).policy != Policy::Other {
+            return;
+        }
+        let queue = rq.entity(se).queue;
+        Eevdf::update_curr(env, rq, queue);
+        let shorter = env.t.has(Feature::PREEMPT_SHORT) && rq.entity(pse).slice < rq.entity(se).slice;
+        if env.t.version.rules >= VPROT {
+            let wins = choose(env.t, rq, queue, !shorter) == pse;
+            if wins {
+                if shorter {
+                    cancel_protection(env.t, rq, se);
+                }
+                rq.resched(env);
+            } else if shorter && env.t.has(Feature::RUN_TO_PARITY) {
+                shrink_protection(rq, se);
+            }
+            return;
+        }
+        let earlier = rq.entity(pse).deadline < rq.entity(se).deadline;
+        if shorter && eligible(rq, pse) && (earlier || !eligible(rq, se)) {
+            cancel_protection(env.t, rq, se);
+        }
+        if choose(env.t, rq, queue, true) == pse {
+            rq.resched(env);
+        }
+    }
+
+    fn yielded(env: Env<'_>, rq: &mut Rq, id: EntityId) {
+        if rq.nr_running == 1 {
+            return;
+        }
+        let queue = rq.entity(id).queue;
+        Eevdf::update_curr(env, rq, queue);
+        rq.skip_clock = true;
+        if eligible(rq, id) {
+            let entity = rq.entity_mut(id);
+            entity.vruntime = entity.deadline;
+            entity.deadline += entity.load.virt(entity.slice) as i64;
+        }
+    }
+
+    fn fork(env: Env<'_>, rq: &mut Rq, id: EntityId, _parent: Option<EntityId>) {
+        let queue = rq.entity(id).queue;
+        if rq.queue(queue).curr != NONE {
+            Eevdf::update_curr(env, rq, queue);
+        }
+        let entity = rq.entity_mut(id);
+        entity.vlag = 0;
+        entity.rel_deadline = false;
+        place(env.t, rq, id, Enqueue::New);
+    }
+
+    fn reweight(env: Env<'_>, rq: &mut Rq, id: EntityId, load: Load) {
+        let queue = rq.entity(id).queue;
+        let old = rq.entity(id).load.weight();
+        let queued = rq.entity(id).on_rq;
+        let running = rq.queue(queue).curr == id;
+        if queued {
+            Eevdf::update_curr(env, rq, queue);
+            save_lag(env, rq, id);
+            if !running {
+                depart_from(rq, id);
+            }
+            let entity = rq.entity_mut(id);
+            entity.on_rq = false;
+            entity.deadline -= entity.vruntime;
+            entity.rel_deadline = true;
+            let account = rq.queue_mut(queue);
+            account.load.sub(old);
+            account.nr -= 1;
+        }
+        let scaled =
+            |value: i64| (i128::from(value) * i128::from(old) / i128::from(load.weight().max(1))) as i64;
+        let entity = rq.entity_mut(id);
+        entity.vlag = scaled(entity.vlag);
+        if entity.rel_deadline {
+            entity.deadline = scaled(entity.deadline);
+        }
+        entity.load = load;
+        if queued {
+            let protected = rq.entity(id).protected_until;
+            place(env.t, rq, id, Enqueue::Restore);
+            let account = rq.queue_mut(queue);
+            account.load.add(load.weight());
+            account.nr += 1;
+            rq.entity_mut(id).on_rq = true;
+            rq.entity_mut(id).protected_until = protected;
+            if !running {
+                join(rq, id);
+            }
+        }
+    }
+
+    fn depart(_env: Env<'_>, _rq: &mut Rq, _id: EntityId) {
+        // What an entity keeps while it is away (lag, relative deadline) belongs to no queue.
+    }
+}
+
+/// Charges the running entity of `queue` up to `now`; asks for a reschedule when its request is fulfilled, or
+/// when it runs unprotected and should not.
+#[inline]
+fn charge(env: Env<'_>, rq: &mut Rq, queue: QueueId, now: u64) {
+    let curr = rq.queue(queue).curr;
+    if curr == NONE {
+        return;
+    }
+    let entity = rq.entity_mut(curr);
+    let delta = now.saturating_sub(entity.exec_start);
+    if delta == 0 {
+        return;
+    }
+    entity.exec_start = now;
+    entity.sum_exec += delta;
+    entity.vruntime += entity.load.virt(delta) as i64;
+    let fulfilled = renew(env.t, entity);
+    let (task, protected) = (entity.owns == NONE, is_protected(env.t, entity));
+    if task {
+        rq.charge_fair_server(env, delta, now);
+    }
+    if rq.queue(queue).nr < 2 {
+        return;
+    }
+    let unfit = || env.t.version.rules >= VPROT || (env.t.has(Feature::PREEMPT_SHORT) && !eligible(rq, curr));
+    if fulfilled || (!protected && unfit()) {
+        rq.resched(env);
+    }
+}
+
+/// Begins the next request when the present one is fulfilled.
+#[inline]
+fn renew(t: &Tunables, entity: &mut Entity) -> bool {
+    if entity.vruntime < entity.deadline {
+        return false;
+    }
+    if !entity.custom_slice {
+        entity.slice = t.base_slice;
+    }
+    entity.deadline = entity.vruntime + entity.load.virt(entity.slice) as i64;
+    true
+}
+
+/// `V` of the queue, rounded down. An entity is eligible exactly when its vruntime is not above this.
+#[inline]
+fn average(rq: &Rq, queue: QueueId) -> i64 {
+    let q = rq.queue(queue);
+    let (mut sum, mut load) = (q.avg_vruntime, q.avg_load);
+    if q.curr != NONE {
+        let curr = rq.entity(q.curr);
+        if curr.on_rq {
+            let weight = curr.load.weight() as i64;
+            sum += weight * (curr.vruntime - q.min_vruntime);
+            load += weight;
+        }
+    }
+    if load == 0 { q.min_vruntime } else { q.min_vruntime + sum.div_euclid(load) }
+}
+
+#[inline]
+fn eligible(rq: &Rq, id: EntityId) -> bool {
+    let entity = rq.entity(id);
+    entity.vruntime <= average(rq, entity.queue)
+}
+
+/// Adds a queued entity to those that wait.
+#[inline]
+fn join(rq: &mut Rq, id: EntityId) {
+    let entity = rq.entity(id);
+    let waiting = Waiting {
+        deadline: entity.deadline,
+        vruntime: entity.vruntime,
+        slice: entity.slice.min(u64::from(u32::MAX)) as u32,
+        entity: id,
+    };
+    let (queue, weight, vruntime) = (entity.queue, entity.load.weight() as i64, entity.vruntime);
+    let q = rq.queue_mut(queue);
+    q.timeline.insert(waiting);
+    q.avg_vruntime += weight * (vruntime - q.min_vruntime);
+    q.avg_load += weight;
+}
+
+/// The opposite of [`join`].
+#[inline]
+fn depart_from(rq: &mut Rq, id: EntityId) {
+    let entity = rq.entity(id);
+    let (queue, weight) = (entity.queue, entity.load.weight() as i64);
+    let (vruntime, deadline) = (entity.vruntime, entity.deadline);
+    let q = rq.queue_mut(queue);
+    let found = q.timeline.remove(deadline, id);
+    assert!(found, "a waiting entity stands in its queue's timeline under its deadline");
+    q.avg_vruntime -= weight * (vruntime - q.min_vruntime);
+    q.avg_load -= weight;
+}
+
+/// Moves the base of the sums to the mean of those that wait, so that they stay small. `V` does not change.
+#[inline]
+fn rebase(rq: &mut Rq, queue: QueueId) {
+    let q = rq.queue_mut(queue);
+    if q.avg_load > 0 {
+        let step = q.avg_vruntime.div_euclid(q.avg_load);
+        q.avg_vruntime -= step * q.avg_load;
+        q.min_vruntime += step;
+    }
+}
+
+/// Gives an entity that joins the queue its vruntime and deadline: its lag afterwards is what it was when it left.
+fn place(t: &Tunables, rq: &mut Rq, id: EntityId, why: Enqueue) {
+    let queue = rq.entity(id).queue;
+    let mean = average(rq, queue);
+    let q = rq.queue(queue);
+    let mut others = q.avg_load;
+    if q.curr != NONE && q.curr != id && rq.entity(q.curr).on_rq {
+        others += rq.entity(q.curr).load.weight() as i64;
+    }
+    let alone = q.nr == 0;
+    let entity = rq.entity_mut(id);
+    if !entity.custom_slice {
+        entity.slice = t.base_slice;
+    }
+    let mut request = entity.load.virt(entity.slice) as i64;
+    let mut lag = 0;
+    if t.has(Feature::PLACE_LAG) && !alone && entity.vlag != 0 {
+        // Joining pulls V towards the entity; scaled up like this its lag comes out as it was.
+        let sum = i128::from(entity.vlag) * i128::from(others + entity.load.weight() as i64);
+        lag = (sum / i128::from(others.max(1))) as i64;
+    }
+    entity.vruntime = mean - lag;
+    if entity.rel_deadline && t.has(Feature::PLACE_REL_DEADLINE) {
+        entity.deadline += entity.vruntime;
+        entity.rel_deadline = false;
+        return;
+    }
+    if why == Enqueue::New && t.has(Feature::PLACE_DEADLINE_INITIAL) {
+        request /= 2;
+    }
+    entity.rel_deadline = false;
+    entity.deadline = entity.vruntime + request;
+}
+
+/// Saves what an entity that leaves is owed, within bounds: two requests, or a tick.
+fn save_lag(env: Env<'_>, rq: &mut Rq, id: EntityId) {
+    let mean = average(rq, rq.entity(id).queue);
+    let tick = env.cx.world.tick_ns.0;
+    let entity = rq.entity_mut(id);
+    let limit = entity.load.virt((2 * entity.slice).max(tick)) as i64;
+    entity.vlag = (mean - entity.vruntime).clamp(-limit, limit);
+}
+
+/// The entity that should run: the eligible one with the earliest deadline; on a tie the one that waits. With
+/// `protect`, the running one as long as it is eligible and protected.
+fn choose(t: &Tunables, rq: &Rq, queue: QueueId, protect: bool) -> EntityId {
+    let q = rq.queue(queue);
+    let curr = (q.curr != NONE && rq.entity(q.curr).on_rq).then_some(q.curr);
+    let first = || q.timeline.first().map(|w| w.entity);
+    if q.nr == 1 {
+        return curr.or_else(first).expect("the one entity of a queue runs or waits");
+    }
+    let mean = average(rq, queue);
+    let curr = curr.filter(|&curr| rq.entity(curr).vruntime <= mean);
+    if let Some(curr) = curr {
+        let entity = rq.entity(curr);
+        let holds = t.version.rules >= VPROT || t.has(Feature::RUN_TO_PARITY);
+        if protect && holds && is_protected(t, entity) {
+            return curr;
+        }
+    }
+    match (q.timeline.first_eligible(mean), curr) {
+        (Some(best), Some(curr)) if rq.entity(curr).deadline < best.deadline => curr,
+        (Some(best), _) => best.entity,
+        (None, Some(curr)) => curr,
+        (None, None) => first().expect("a queue that is not empty has an eligible entity"),
+    }
+}
+
+/// Protection that an entity gets when it is switched in.
+fn protection(t: &Tunables, rq: &Rq, id: EntityId) -> i64 {
+    let entity = rq.entity(id);
+    if t.version.rules < VPROT {
+        return entity.deadline;
+    }
+    let mut slice = if t.has(Feature::RUN_TO_PARITY) {
+        u64::from(rq.queue(entity.queue).timeline.min_slice())
+    } else {
+        t.base_slice_unscaled
+    };
+    slice = slice.min(entity.slice);
+    let mut load = entity.load;
+    if slice == entity.slice {
+        entity.deadline
+    } else {
+        entity.deadline.min(entity.vruntime + load.virt(slice) as i64)
+    }
+}
+
+/// Up to 6.16 protection ends with the request; later at a vruntime.
+#[inline]
+fn is_protected(t: &Tunables, entity: &Entity) -> bool {
+    if t.version.rules >= VPROT {
+        entity.protected_until > entity.vruntime
+    } else {
+        entity.protected_until == entity.deadline
+    }
+}
+
+fn cancel_protection(t: &Tunables, rq: &mut Rq, id: EntityId) {
+    let entity = rq.entity_mut(id);
+    if is_protected(t, entity) {
+        entity.protected_until = if t.version.rules >= VPROT { entity.vruntime } else { entity.deadline + 1 };
+    }
+}
+
+/// 6.17+: a shorter request arrived but does not win yet; it will not wait longer than it asks for.
+fn shrink_protection(rq: &mut Rq, id: EntityId) {
+    let entity = rq.entity(id);
+    let slice = u64::from(rq.queue(entity.queue).timeline.min_slice()).min(entity.slice);
+    let entity = rq.entity_mut(id);
+    entity.protected_until = entity.protected_until.min(entity.vruntime + entity.load.virt(slice) as i64);
+}
