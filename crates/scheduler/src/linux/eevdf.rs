@@ -190,10 +190,10 @@ impl FairRules for Eevdf {
         let entity = rq.entity(id);
         let q = rq.queue(entity.queue);
         let mut due = u64::MAX;
-        if entity.owns == NONE {
-            if let Some(left) = rq.fair_server.left() {
-                due = rq.ticks_to(env, entity.exec_start + left);
-            }
+        if entity.owns == NONE
+            && let Some(left) = rq.fair_server.left()
+        {
+            due = rq.ticks_to(env, entity.exec_start + left);
         }
         if q.nr < 2 {
             return due;

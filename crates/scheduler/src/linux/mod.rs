@@ -8,6 +8,7 @@
 //! * [`rq::Rq`] is everything that one CPU's lock guards: clock, entities (tasks and group shares), the fair
 //!   queues, the RT lists. An entity lives in the store of the CPU on which its task is (or was last);
 //!   [`homes::Homes`] says where. [`summary::Summary`] is what others may read without the lock.
+//! * [`decide`] takes the running task off and chooses, class by class.
 //! * [`fair`] walks the group hierarchy and calls the rules for each level; [`rt`] is the RT class.
 //! * [`groups`] makes the queue of a group on a CPU; [`placement`] chooses a CPU at wakeup.
 //!
@@ -15,10 +16,11 @@
 //! for it (`skip_clock`). Ticks that the driver left out are charged when the clock is refreshed, one by one
 //! in effect, so that the schedule is the same as with every tick.
 
-// Fields and features of EEVDF are here before its rules are.
+// Groups and bandwidth (engineer smp) will use the rest.
 #![allow(dead_code)]
 
 mod cfs;
+mod decide;
 mod eevdf;
 mod fair;
 mod fair_server;
@@ -270,96 +272,6 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         self.check_preempt(env, rq, id, wake.kind == WakeKind::New);
         if rq.cpu != env.cx.cpu && !rq.need_resched {
             env.cx.push(Cmd::TickDue(rq.cpu));
-        }
-    }
-
-    /// Chooses, and switches the queues over to the choice, or to `forced` (which is [`NONE`] for idle).
-    /// Gives the choice and who runs from now on.
-    ///
-    /// The fair class alone is asked when nobody else has anything to run; else class by class, and the fair
-    /// server's tasks go before RT ones. CFS puts the running task back before it asks several classes; since
-    /// EEVDF a running fair task competes where it stands.
-    fn choose(&self, env: Env<'_>, rq: &mut Rq, forced: Option<EntityId>) -> (EntityId, EntityId) {
-        let prev = rq.curr;
-        let mut fair_prev = rq.curr_of(Class::Fair);
-        let fair_only = (prev == NONE || fair_prev.is_some()) && rq.nr_running == rq.queue(rq::ROOT).h_nr;
-        if prev == NONE {
-            rq.count_idle();
-        } else if fair_prev.is_none() {
-            rt::update_curr(env, rq);
-        } else if !fair_only && !self.t.version.eevdf {
-            fair_prev.take().into_iter().for_each(|prev| fair::put_prev::<F>(env, rq, prev));
-        }
-        let rt_first = !fair_only && !rq.fair_server.queued() && rt::runnable(rq);
-        let picked = if rt_first { rt::pick(rq) } else { None };
-        let picked = picked.or_else(|| fair::pick::<F>(env, rq)).unwrap_or(NONE);
-        let next = forced.unwrap_or(picked);
-        let fair_next = (next != NONE && rq.entity(next).class == Class::Fair).then_some(next);
-        fair::change::<F>(env, rq, fair_prev, fair_next);
-        if next == NONE {
-            rq.idle_since = rq.clock;
-        } else if fair_next.is_none() {
-            rt::set_next(rq, next);
-            if fair_prev.is_some() {
-                rq.fair_gave_way(env);
-            }
-        }
-        (picked, next)
-    }
-
-    /// `schedule` and `schedule_forced`.
-    fn reschedule(
-        &self,
-        cx: &Cx<'_>,
-        cpu: CpuId,
-        prev: Option<TaskId>,
-        why: Prev,
-        forced: Option<Option<TaskId>>,
-    ) -> Pick {
-        let env = self.env(cx);
-        self.locked(cpu, |rq| {
-            // What is asked for meanwhile is answered by this very choice.
-            rq.need_resched = true;
-            if !std::mem::take(&mut rq.skip_clock) {
-                rq.touch::<F>(env, false);
-            }
-            let curr = rq.curr;
-            debug_assert!(
-                prev.is_none() || prev == rq.curr_task(),
-                "the driver and {cpu} disagree on who runs"
-            );
-            if curr != NONE {
-                match why {
-                    Prev::Idle | Prev::Runnable => {}
-                    Prev::Blocked => self.dequeue(env, rq, curr, Dequeue::Sleep),
-                    Prev::Exited => self.dequeue(env, rq, curr, Dequeue::Exit),
-                    Prev::Migrating => self.dequeue(env, rq, curr, Dequeue::Save),
-                }
-            }
-            let forced = forced.map(|task| self.forced(env, rq, task));
-            let (picked, next) = self.choose(env, rq, forced);
-            let picked = (picked != NONE).then(|| TaskId(rq.entity(picked).task));
-            rq.curr = next;
-            rq.need_resched = false;
-            if why == Prev::Exited && curr != NONE {
-                self.homes.clear(TaskId(rq.take(curr).task));
-            }
-            Pick { task: picked, slice_ns: None, note: 0 }
-        })
-    }
-
-    /// The entity of a task that is forced to run on this CPU: it is woken if it is not queued.
-    fn forced(&self, env: Env<'_>, rq: &mut Rq, task: Option<TaskId>) -> EntityId {
-        match task.and_then(|task| self.homes.get(task)) {
-            Some((cpu, id)) if cpu == rq.cpu => {
-                if !rq.entity(id).on_rq {
-                    self.enqueue(env, rq, id, Enqueue::Wake);
-                } else if rq.entity(id).delayed {
-                    F::wake_delayed(env, rq, id);
-                }
-                id
-            }
-            _ => NONE,
         }
     }
 

@@ -168,6 +168,16 @@ pub(super) fn knobs(version: &Version) -> Vec<Knob> {
             },
         ]);
     }
+    rt_knobs(version, &mut knobs);
+    knobs.extend(version.features.iter().map(|&(feature, default)| {
+        let (name, doc) = feature.knob();
+        Knob { name, kind: KnobKind::Flag, default: if default { "on" } else { "off" }, doc }
+    }));
+    knobs
+}
+
+/// The knobs of the RT class, and of what protects the others from it.
+fn rt_knobs(version: &Version, knobs: &mut Vec<Knob>) {
     knobs.push(Knob {
         name: "sched_rr_timeslice_ms",
         kind: KnobKind::Number(1, 10_000),
@@ -220,11 +230,6 @@ pub(super) fn knobs(version: &Version) -> Vec<Knob> {
             },
         ]);
     }
-    knobs.extend(version.features.iter().map(|&(feature, default)| {
-        let (name, doc) = feature.knob();
-        Knob { name, kind: KnobKind::Flag, default: if default { "on" } else { "off" }, doc }
-    }));
-    knobs
 }
 
 /// The knobs of a version, resolved for a machine.

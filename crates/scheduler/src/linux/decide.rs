@@ -1,0 +1,99 @@
+//! `schedule`: takes the running task off its CPU and chooses who runs, class by class.
+
+use super::fair::{self, Dequeue, Enqueue, FairRules};
+use super::rq::{self, Class, EntityId, NONE, Rq};
+use super::{Env, Linux, rt};
+use crate::{Cx, Locks, Pick, Prev};
+use schedlab_model::{CpuId, TaskId};
+
+impl<L: Locks, F: FairRules> Linux<L, F> {
+    /// Chooses, and switches the queues over to the choice, or to `forced` (which is [`NONE`] for idle).
+    /// Gives the choice and who runs from now on.
+    ///
+    /// The fair class alone is asked when nobody else has anything to run; else class by class, and the fair
+    /// server's tasks go before RT ones. CFS puts the running task back before it asks several classes; since
+    /// EEVDF a running fair task competes where it stands.
+    fn choose(&self, env: Env<'_>, rq: &mut Rq, forced: Option<EntityId>) -> (EntityId, EntityId) {
+        let prev = rq.curr;
+        let mut fair_prev = rq.curr_of(Class::Fair);
+        let fair_only = (prev == NONE || fair_prev.is_some()) && rq.nr_running == rq.queue(rq::ROOT).h_nr;
+        if prev == NONE {
+            rq.count_idle();
+        } else if fair_prev.is_none() {
+            rt::update_curr(env, rq);
+        } else if !fair_only && !self.t.version.eevdf {
+            fair_prev.take().into_iter().for_each(|prev| fair::put_prev::<F>(env, rq, prev));
+        }
+        let rt_first = !fair_only && !rq.fair_server.queued() && rt::runnable(rq);
+        let picked = if rt_first { rt::pick(rq) } else { None };
+        let picked = picked.or_else(|| fair::pick::<F>(env, rq)).unwrap_or(NONE);
+        let next = forced.unwrap_or(picked);
+        let fair_next = (next != NONE && rq.entity(next).class == Class::Fair).then_some(next);
+        fair::change::<F>(env, rq, fair_prev, fair_next);
+        if next == NONE {
+            rq.idle_since = rq.clock;
+        } else if fair_next.is_none() {
+            rt::set_next(rq, next);
+            if fair_prev.is_some() {
+                rq.fair_gave_way(env);
+            }
+        }
+        (picked, next)
+    }
+
+    /// `schedule` and `schedule_forced`.
+    pub(super) fn reschedule(
+        &self,
+        cx: &Cx<'_>,
+        cpu: CpuId,
+        prev: Option<TaskId>,
+        why: Prev,
+        forced: Option<Option<TaskId>>,
+    ) -> Pick {
+        let env = self.env(cx);
+        self.locked(cpu, |rq| {
+            // What is asked for meanwhile is answered by this very choice.
+            rq.need_resched = true;
+            if !std::mem::take(&mut rq.skip_clock) {
+                rq.touch::<F>(env, false);
+            }
+            let curr = rq.curr;
+            debug_assert!(
+                prev.is_none() || prev == rq.curr_task(),
+                "the driver and {cpu} disagree on who runs"
+            );
+            if curr != NONE {
+                match why {
+                    Prev::Idle | Prev::Runnable => {}
+                    Prev::Blocked => self.dequeue(env, rq, curr, Dequeue::Sleep),
+                    Prev::Exited => self.dequeue(env, rq, curr, Dequeue::Exit),
+                    Prev::Migrating => self.dequeue(env, rq, curr, Dequeue::Save),
+                }
+            }
+            let forced = forced.map(|task| self.forced(env, rq, task));
+            let (picked, next) = self.choose(env, rq, forced);
+            let picked = (picked != NONE).then(|| TaskId(rq.entity(picked).task));
+            rq.curr = next;
+            rq.need_resched = false;
+            if why == Prev::Exited && curr != NONE {
+                self.homes.clear(TaskId(rq.take(curr).task));
+            }
+            Pick { task: picked, slice_ns: None, note: 0 }
+        })
+    }
+
+    /// The entity of a task that is forced to run on this CPU: it is woken if it is not queued.
+    fn forced(&self, env: Env<'_>, rq: &mut Rq, task: Option<TaskId>) -> EntityId {
+        match task.and_then(|task| self.homes.get(task)) {
+            Some((cpu, id)) if cpu == rq.cpu => {
+                if !rq.entity(id).on_rq {
+                    self.enqueue(env, rq, id, Enqueue::Wake);
+                } else if rq.entity(id).delayed {
+                    F::wake_delayed(env, rq, id);
+                }
+                id
+            }
+            _ => NONE,
+        }
+    }
+}
