@@ -58,6 +58,7 @@ pub(crate) struct Metadata {
 #[derive(Deserialize, Debug)]
 pub(crate) struct Package {
     pub(crate) name: String,
+    pub(crate) license: Option<String>,
     pub(crate) manifest_path: PathBuf,
     pub(crate) dependencies: Vec<Dependency>,
     pub(crate) targets: Vec<Target>,
@@ -77,11 +78,21 @@ pub(crate) struct Target {
     pub(crate) src_path: PathBuf,
 }
 
-/// Asks cargo about the workspace at `root`.
+/// Asks cargo about the crates of the workspace at `root`.
 pub(crate) fn metadata(root: &Path) -> Result<Metadata> {
+    ask(root, &["--no-deps"])
+}
+
+/// The crates of the workspace and everything that they are built from on Linux.
+pub(crate) fn everything(root: &Path) -> Result<Metadata> {
+    ask(root, &["--filter-platform", "x86_64-unknown-linux-gnu"])
+}
+
+fn ask(root: &Path, args: &[&str]) -> Result<Metadata> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
-        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .args(["metadata", "--format-version", "1", "--offline"])
+        .args(args)
         .current_dir(root)
         .output()
         .context("cargo metadata does not start")?;

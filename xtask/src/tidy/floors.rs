@@ -157,6 +157,7 @@ mod tests {
             .collect();
         let package = Package {
             name: name.to_owned(),
+            license: None,
             manifest_path: "/w/crates/x/Cargo.toml".into(),
             dependencies,
             targets: Vec::new(),

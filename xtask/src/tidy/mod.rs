@@ -3,6 +3,7 @@
 
 mod dead;
 mod floors;
+mod licences;
 mod manifests;
 mod source;
 mod text;
@@ -36,6 +37,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     floors::check(root, &metadata, &mut findings);
     manifests::check(root, &metadata, &files, &mut findings)?;
+    licences::check(root, &mut findings)?;
     docs::check(root, &mut findings);
     dead::check(root, &metadata, &files, &mut findings)?;
     for file in &files {
