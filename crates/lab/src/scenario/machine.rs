@@ -1,0 +1,97 @@
+//! The `[machine]` section.
+
+use super::document::{Item, ScenarioError, Section};
+use schedlab_model::{MAX_CPUS, Ns, Topology};
+use toml::de::DeValue;
+
+/// The machine of a scenario.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MachineSpec {
+    /// CPUs and caches.
+    pub topology: Topology,
+    /// Tick frequency in hertz.
+    pub hz: u32,
+    /// When each CPU ticks.
+    pub ticks: Ticks,
+    /// Named costs that differ from zero, in the order given.
+    pub costs: Vec<(String, Ns)>,
+}
+
+/// When each CPU ticks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Ticks {
+    /// All CPUs in the same instants.
+    Aligned,
+    /// Spread evenly over one tick period.
+    Staggered,
+    /// The first edge of each CPU.
+    At(Vec<Ns>),
+}
+
+const KEYS: [&str; 9] = ["cpus", "sockets", "llcs", "cores", "threads", "hz", "ticks", "costs", "cost"];
+
+pub(super) fn read(root: &Section<'_>) -> Result<MachineSpec, ScenarioError> {
+    let example = "a [machine] section with cpus = 4 and hz = 250";
+    let section = root.need("machine", example)?.section("[machine]", &KEYS)?;
+    let topology = topology(&section)?;
+    let hz = section.optional("hz", |item| item.integer(10, 10_000))?.unwrap_or(250) as u32;
+    let ticks = section.optional("ticks", |item| ticks(&item, topology.cpus()))?.unwrap_or(Ticks::Aligned);
+    let mut costs = Vec::new();
+    if let Some(item) = section.get("cost") {
+        for (_, name, value) in item.entries()? {
+            costs.push((name.to_owned(), value.time()?));
+        }
+    }
+    Ok(MachineSpec { topology, hz, ticks, costs })
+}
+
+fn topology(section: &Section<'_>) -> Result<Topology, ScenarioError> {
+    let shaped = ["sockets", "llcs", "cores", "threads"].into_iter().find_map(|key| section.get(key));
+    if let Some(cpus) = section.get("cpus") {
+        if let Some(other) = shaped {
+            return Err(other.error(format!(
+                "give either `cpus` (all under one cache) or sockets, llcs, cores and threads, not `{}` too",
+                other.key
+            )));
+        }
+        return Ok(Topology::flat(cpus.integer(1, MAX_CPUS as i64)? as usize));
+    }
+    if shaped.is_none() {
+        return Err(section.error("[machine] needs `cpus`, such as cpus = 4 (or sockets, llcs, cores, threads)"));
+    }
+    let count = |key: &'static str| -> Result<usize, ScenarioError> {
+        Ok(section.optional(key, |item| item.integer(1, MAX_CPUS as i64))?.unwrap_or(1) as usize)
+    };
+    let (sockets, llcs, cores, threads) = (count("sockets")?, count("llcs")?, count("cores")?, count("threads")?);
+    let cpus = sockets * llcs * cores * threads;
+    if cpus > MAX_CPUS {
+        return Err(section.error(format!(
+            "{sockets} sockets x {llcs} llcs x {cores} cores x {threads} threads are {cpus} CPUs; schedlab \
+             models at most {MAX_CPUS}"
+        )));
+    }
+    Ok(Topology::regular(sockets, llcs, cores, threads))
+}
+
+fn ticks(item: &Item<'_>, cpus: usize) -> Result<Ticks, ScenarioError> {
+    match item.value {
+        DeValue::Array(_) => {
+            let edges = item.list()?.iter().map(Item::time).collect::<Result<Vec<_>, _>>()?;
+            if edges.len() != cpus {
+                return Err(item.error(format!(
+                    "`ticks` lists {} first edges for {cpus} CPUs: give one for each",
+                    edges.len()
+                )));
+            }
+            Ok(Ticks::At(edges))
+        }
+        _ => match item.text()? {
+            "aligned" => Ok(Ticks::Aligned),
+            "staggered" => Ok(Ticks::Staggered),
+            other => Err(item.error(format!(
+                "`ticks` must be \"aligned\", \"staggered\", or a list with the first edge of each CPU, not \
+                 \"{other}\""
+            ))),
+        },
+    }
+}

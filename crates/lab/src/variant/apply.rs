@@ -1,0 +1,337 @@
+//! Applying a variant to a workload.
+
+use super::{Clause, Setting, Variant, VariantError};
+use crate::metric::glob;
+use crate::scenario::{Scenario, absent_cpu};
+use schedlab_model::{
+    Amount, CpuSet, Draw, GroupId, GroupSpec, Ns, Op, Program, SourceKind, Start, Workload,
+};
+use schedlab_scheduler::{SchedulerSpec, nearest};
+use std::collections::BTreeSet;
+
+/// What variants are applied to: a workload and the names that a user may say.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// The workload as it stands.
+    pub workload: &'a Workload,
+    /// Class of each task.
+    pub classes: &'a [String],
+    /// Operating-system ids of the tasks; empty for scenarios.
+    pub pids: &'a [u32],
+    /// CPUs of the machine.
+    pub cpus: usize,
+}
+
+/// A workload with the changes of one variant.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Applied {
+    /// The changed workload.
+    pub workload: Workload,
+    /// Tasks that were changed, by index.
+    pub tasks: BTreeSet<usize>,
+    /// Knobs to set on the scheduler.
+    pub knobs: Vec<(String, String)>,
+}
+
+impl<'a> Subject<'a> {
+    /// The workload of a scenario.
+    pub fn scenario(scenario: &'a Scenario) -> Subject<'a> {
+        Subject {
+            workload: &scenario.workload,
+            classes: &scenario.classes,
+            pids: &[],
+            cpus: scenario.machine.topology.cpus(),
+        }
+    }
+
+    fn tasks(&self, target: &str) -> Vec<usize> {
+        let pid: Option<u32> = target.parse().ok();
+        let hit = |&index: &usize| {
+            glob(target, &self.workload.tasks[index].name)
+                || self.classes.get(index).is_some_and(|class| glob(target, class))
+                || pid.is_some() && self.pids.get(index).copied() == pid
+        };
+        (0..self.workload.tasks.len()).filter(hit).collect()
+    }
+
+    fn unknown(&self, target: &str) -> VariantError {
+        let mut names: Vec<&str> = self.classes.iter().map(String::as_str).collect();
+        names.extend(self.workload.tasks.iter().map(|task| task.name.as_str()));
+        names.extend(self.workload.groups.iter().map(|group| group.name.as_str()));
+        names.extend(self.workload.sources.iter().map(|source| source.name.as_str()));
+        let hint = match nearest(target, names.iter().copied()) {
+            Some(right) => format!(": did you mean `{right}`?"),
+            None => {
+                let unique: BTreeSet<&str> = self.classes.iter().map(String::as_str).collect();
+                let shown: Vec<&str> = unique.iter().take(10).copied().collect();
+                let more = if unique.len() > shown.len() { ", ..." } else { "" };
+                format!("; tasks are: {}{more}", shown.join(", "))
+            }
+        };
+        VariantError::Target { target: target.to_owned(), hint }
+    }
+}
+
+impl Variant {
+    /// The workload of `subject` with this variant's changes.
+    pub fn apply(&self, subject: &Subject<'_>) -> Result<Applied, VariantError> {
+        let mut applied =
+            Applied { workload: subject.workload.clone(), tasks: BTreeSet::new(), knobs: Vec::new() };
+        // Groups are made first, so that `/batch cpu.max=...` may stand before `task group=/batch`.
+        for setting in self.clauses.iter().flat_map(|clause| &clause.settings) {
+            if let Setting::Group(path) = setting {
+                make_group(&mut applied.workload, path);
+            }
+        }
+        for clause in &self.clauses {
+            applied.clause(clause, subject)?;
+        }
+        Ok(applied)
+    }
+
+    /// Whether this variant is tried with `scheduler`.
+    pub fn is_for(&self, scheduler: &SchedulerSpec) -> bool {
+        let full = scheduler.to_string();
+        self.schedulers.is_empty() || self.schedulers.iter().any(|p| glob(p, &full) || glob(p, &scheduler.name))
+    }
+}
+
+impl Applied {
+    fn clause(&mut self, clause: &Clause, subject: &Subject<'_>) -> Result<(), VariantError> {
+        check_cpus(clause, subject.cpus)?;
+        if clause.target == "scheduler" {
+            for setting in &clause.settings {
+                if let Setting::Knob(name, value) = setting {
+                    self.knobs.push((name.clone(), value.clone()));
+                }
+            }
+            return Ok(());
+        }
+        if clause.target.starts_with('/') {
+            let group = self.workload.groups.iter_mut().find(|group| group.name == clause.target);
+            let group = group.ok_or_else(|| subject.unknown(&clause.target))?;
+            clause.settings.iter().for_each(|setting| change_group(group, setting));
+            return Ok(());
+        }
+        let tasks = subject.tasks(&clause.target);
+        let sources: Vec<usize> = (0..self.workload.sources.len())
+            .filter(|&index| glob(&clause.target, &self.workload.sources[index].name))
+            .collect();
+        for setting in &clause.settings {
+            let of_source = matches!(setting, Setting::Rate(_) | Setting::Clients(_));
+            if if of_source { sources.is_empty() } else { tasks.is_empty() } {
+                return Err(subject.unknown(&clause.target));
+            }
+            for &index in sources.iter().filter(|_| of_source) {
+                self.change_source(index, setting)?;
+            }
+            for &index in tasks.iter().filter(|_| !of_source) {
+                self.change_task(index, setting);
+                self.tasks.insert(index);
+            }
+        }
+        Ok(())
+    }
+
+    fn change_task(&mut self, index: usize, setting: &Setting) {
+        let group = match setting {
+            Setting::Group(path) => self.workload.groups.iter().position(|group| group.name == *path),
+            _ => None,
+        };
+        let task = &mut self.workload.tasks[index];
+        match setting {
+            Setting::Policy(policy) => task.policy = *policy,
+            Setting::Nice(nice) => task.nice = *nice,
+            Setting::Cpus(cpus) => task.affinity = *cpus,
+            Setting::Slice(slice) => task.slice = Some(*slice),
+            Setting::Group(_) => task.group = GroupId::from(group.expect("made before")),
+            Setting::Demand(permille) => scale_program(&mut task.program, *permille),
+            Setting::Off => {
+                task.program = Program::once([Op::Exit]);
+                task.start = Start::Spawned;
+                let off = schedlab_model::TaskId::from(index);
+                for other in &mut self.workload.tasks {
+                    // Nobody may start it either: a spawn of a task of its own index has no effect.
+                    for op in &mut other.program.ops {
+                        if *op == Op::Spawn(off) {
+                            *op = Op::Run(Amount::Fixed(Ns::ZERO));
+                        }
+                    }
+                }
+            }
+            _ => unreachable!("the grammar allows only task settings here"),
+        }
+    }
+
+    fn change_source(&mut self, index: usize, setting: &Setting) -> Result<(), VariantError> {
+        let source = &mut self.workload.sources[index];
+        match (&mut source.kind, setting) {
+            (SourceKind::Open { interarrival, .. }, Setting::Rate(permille)) => {
+                scale_draw(interarrival, 1000, *permille);
+            }
+            (SourceKind::Closed { clients, .. }, Setting::Clients(count)) => *clients = *count,
+            (_, Setting::Rate(_)) => {
+                let text = format!("source `{}` is not open loop: `rate` has no meaning for it", source.name);
+                return Err(VariantError::Value(text));
+            }
+            _ => {
+                let text = format!("source `{}` has no clients: it is not closed loop", source.name);
+                return Err(VariantError::Value(text));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_cpus(clause: &Clause, cpus: usize) -> Result<(), VariantError> {
+    for setting in &clause.settings {
+        if let Setting::Cpus(set) = setting
+            && *set != CpuSet::ALL
+            && let Some(cpu) = set.iter().find(|cpu| cpu.index() >= cpus)
+        {
+            let text = format!("{} cpus={set}", clause.target);
+            return Err(VariantError::Cpu(text, absent_cpu(cpu.index(), cpus)));
+        }
+    }
+    Ok(())
+}
+
+/// Makes the group and its parents.
+fn make_group(workload: &mut Workload, path: &str) {
+    if workload.groups.is_empty() {
+        workload.groups.push(GroupSpec { name: "/".to_owned(), ..GroupSpec::default() });
+    }
+    let mut parent = GroupId::ROOT;
+    let mut full = String::new();
+    for part in path.split('/').filter(|part| !part.is_empty()) {
+        full = format!("{full}/{part}");
+        parent = match workload.groups.iter().position(|group| group.name == full) {
+            Some(index) => GroupId::from(index),
+            None => {
+                let group = GroupSpec { name: full.clone(), parent: Some(parent), ..GroupSpec::default() };
+                workload.groups.push(group);
+                GroupId::from(workload.groups.len() - 1)
+            }
+        };
+    }
+}
+
+fn change_group(group: &mut GroupSpec, setting: &Setting) {
+    match setting {
+        Setting::Max(bandwidth) => group.bandwidth = *bandwidth,
+        Setting::Shares(shares) => group.weight = Some(*shares),
+        Setting::GroupIdle(idle) => group.idle = *idle,
+        Setting::Cpus(cpus) => group.cpus = Some(*cpus),
+        _ => unreachable!("the grammar allows only group settings here"),
+    }
+}
+
+/// Multiplies all CPU time that the program asks for by `permille` / 1000.
+fn scale_program(program: &mut Program, permille: u64) {
+    let mut drawn = BTreeSet::new();
+    for op in &mut program.ops {
+        if let Op::Run(amount) | Op::Serve { per_request: amount, .. } = op {
+            match amount {
+                Amount::Fixed(ns) => *ns = scale(*ns, permille, 1000),
+                Amount::Draw(index) => drop(drawn.insert(*index)),
+            }
+        }
+    }
+    // A distribution that a sleep shares with a run gets a copy of its own.
+    for index in drawn {
+        let mut draw = program.draws[usize::from(index)].clone();
+        scale_draw(&mut draw, permille, 1000);
+        let shared = program.ops.iter().any(|op| *op == Op::Sleep(Amount::Draw(index)));
+        if !shared {
+            program.draws[usize::from(index)] = draw;
+            continue;
+        }
+        let copy = program.draw(draw);
+        for op in &mut program.ops {
+            if let Op::Run(amount) | Op::Serve { per_request: amount, .. } = op
+                && *amount == Amount::Draw(index)
+            {
+                *amount = copy;
+            }
+        }
+    }
+}
+
+fn scale(ns: Ns, by: u64, of: u64) -> Ns {
+    Ns(u64::try_from(u128::from(ns.0) * u128::from(by) / u128::from(of)).unwrap_or(u64::MAX / 2))
+}
+
+/// Multiplies every length by `by` / `of`.
+fn scale_draw(draw: &mut Draw, by: u64, of: u64) {
+    match draw {
+        Draw::Fixed(ns) | Draw::Exponential { mean: ns } | Draw::LogNormal { median: ns, .. } => {
+            *ns = scale(*ns, by, of);
+        }
+        Draw::Uniform { low, high } => (*low, *high) = (scale(*low, by, of), scale(*high, by, of)),
+        Draw::Mix(parts) => parts.iter_mut().for_each(|(_, part)| scale_draw(part, by, of)),
+        Draw::Cycle(values) | Draw::Empirical(values) => {
+            values.iter_mut().for_each(|value| *value = scale(*value, by, of));
+        }
+        Draw::SplitMix { low, span } => (*low, *span) = (scale(*low, by, of), scale(*span, by, of)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schedlab_model::{Policy, TaskSpec};
+
+    fn subject(workload: &Workload, classes: &[String], text: &str) -> Result<Applied, VariantError> {
+        let subject = Subject { workload, classes, pids: &[100, 200], cpus: 2 };
+        Variant::parse(text).unwrap().apply(&subject)
+    }
+
+    fn two() -> (Workload, Vec<String>) {
+        let tasks = vec![
+            TaskSpec::new("redis-server", Program::closed(Ns(1000), Ns(2000))),
+            TaskSpec::new("sysbench", Program::hog()),
+        ];
+        (Workload { tasks, ..Workload::default() }, vec!["redis-server".to_owned(), "sysbench".to_owned()])
+    }
+
+    #[test]
+    fn changes_only_who_is_named() {
+        let (workload, classes) = two();
+        let applied = subject(&workload, &classes, "a: sys* policy=idle ; 100 demand=x2").unwrap();
+        assert_eq!(applied.workload.tasks[1].policy, Policy::Idle);
+        assert_eq!(applied.workload.tasks[0].policy, Policy::Other);
+        assert_eq!(applied.workload.tasks[0].program.ops[0], Op::Run(Amount::Fixed(Ns(2000))));
+        assert_eq!(applied.workload.tasks[0].program.ops[1], Op::Sleep(Amount::Fixed(Ns(2000))));
+    }
+
+    #[test]
+    fn makes_groups_and_limits_them() {
+        let (workload, classes) = two();
+        let applied =
+            subject(&workload, &classes, "a: /b/c cpu.max=10ms/100ms ; sysbench group=/b/c").unwrap();
+        let names: Vec<&str> = applied.workload.groups.iter().map(|group| group.name.as_str()).collect();
+        assert_eq!(names, ["/", "/b", "/b/c"]);
+        assert_eq!(applied.workload.tasks[1].group, GroupId(2));
+        assert_eq!(applied.workload.groups[2].bandwidth.unwrap().quota, Ns::from_ms(10));
+        assert_eq!(applied.workload.check(2), Ok(()));
+    }
+
+    #[test]
+    fn unknown_names_get_the_nearest() {
+        let (workload, classes) = two();
+        let error = subject(&workload, &classes, "a: sysbnch policy=idle").unwrap_err().to_string();
+        assert!(error.contains("did you mean `sysbench`"), "{error}");
+        let error = subject(&workload, &classes, "a: sysbench cpus=7").unwrap_err().to_string();
+        assert!(error.contains("CPUs 0-1"), "{error}");
+        assert!(subject(&workload, &classes, "a: /nobody cpu.max=10ms").is_err());
+    }
+
+    #[test]
+    fn off_removes_a_task() {
+        let (mut workload, classes) = two();
+        workload.tasks[0].program.ops.push(Op::Spawn(schedlab_model::TaskId(1)));
+        let applied = subject(&workload, &classes, "alone: sysbench off").unwrap();
+        assert_eq!(applied.workload.tasks[1].start, Start::Spawned);
+        assert!(!applied.workload.tasks[0].program.ops.iter().any(|op| matches!(op, Op::Spawn(_))));
+    }
+}
