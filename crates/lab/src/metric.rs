@@ -118,8 +118,15 @@ impl FromStr for Metric {
             "run" => Ok(Metric::Run(stat()?)),
             _ => {
                 let names = [
-                    "share", "throughput", "switches", "preemptions", "migrations", "latency", "wait",
-                    "response", "run",
+                    "share",
+                    "throughput",
+                    "switches",
+                    "preemptions",
+                    "migrations",
+                    "latency",
+                    "wait",
+                    "response",
+                    "run",
                 ];
                 Err(MetricError::Unknown(name.to_owned(), nearest(name, names.into_iter())))
             }

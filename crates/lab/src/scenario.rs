@@ -31,8 +31,22 @@ use step::Names;
 use toml::de::DeTable;
 
 const KEYS: [&str; 16] = [
-    "title", "about", "machine", "schedulers", "duration", "warmup", "seed", "repetitions", "channels", "locks",
-    "group", "task", "source", "variant", "expect", "baseline",
+    "title",
+    "about",
+    "machine",
+    "schedulers",
+    "duration",
+    "warmup",
+    "seed",
+    "repetitions",
+    "channels",
+    "locks",
+    "group",
+    "task",
+    "source",
+    "variant",
+    "expect",
+    "baseline",
 ];
 /// The largest scenario file that is read.
 const MAX_BYTES: u64 = 4 << 20;
@@ -86,7 +100,9 @@ pub fn load(path: &Path) -> Result<Scenario, ScenarioError> {
     }
     let bytes = std::fs::read(path).map_err(fail)?;
     let text = String::from_utf8(bytes).map_err(|_| {
-        source.error_without_place("is not a text file: a scenario is TOML in UTF-8 (see docs/scenario-format.md)")
+        source.error_without_place(
+            "is not a text file: a scenario is TOML in UTF-8 (see docs/scenario-format.md)",
+        )
     })?;
     let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     parse(&name, &file, &text)
@@ -214,7 +230,8 @@ impl Reader<'_> {
                 return Err(name.error(format!("the name `{label}` is empty or already taken")));
             }
             let set = section.need("set", "set = \"sysbench policy=idle\"")?;
-            let mut variant = Variant::parse_named(label, set.text()?).map_err(|e| set.error(e.to_string()))?;
+            let mut variant =
+                Variant::parse_named(label, set.text()?).map_err(|e| set.error(e.to_string()))?;
             if let Some(only) = section.get("schedulers") {
                 variant.schedulers =
                     only.list()?.iter().map(|item| Ok(item.text()?.to_owned())).collect::<Result<_, _>>()?;
@@ -251,7 +268,9 @@ impl Reader<'_> {
         let specs: Vec<&str> = specs.iter().map(String::as_str).collect();
         let (task, source) = (known("task", &tasks)?, known("source", &sources)?);
         match (&task, &source) {
-            (None, None) => return Err(section.error("[[expect]] needs `task` or `source`: about whom is it?")),
+            (None, None) => {
+                return Err(section.error("[[expect]] needs `task` or `source`: about whom is it?"));
+            }
             (Some(_), Some(_)) => {
                 return Err(section.error("[[expect]] is about a `task` or about a `source`, not both"));
             }
@@ -287,7 +306,9 @@ fn named(section: &Section<'_>, key: &'static str, names: &[&str]) -> Result<Opt
         .map(|right| format!(": did you mean `{right}`?"))
         .unwrap_or_else(|| match names.is_empty() {
             true => format!("; this scenario has no {key}"),
-            false => format!("; there are: {}", names.iter().take(12).copied().collect::<Vec<_>>().join(", ")),
+            false => {
+                format!("; there are: {}", names.iter().take(12).copied().collect::<Vec<_>>().join(", "))
+            }
         });
     Err(item.error(format!("there is no {key} `{text}`{hint}")))
 }

@@ -79,7 +79,9 @@ pub enum VariantError {
     )]
     Empty(String),
     /// A setting that is not `key=value`.
-    #[error("`{0}` is not a setting: write KEY=VALUE, such as policy=idle, nice=5, cpus=0-1, demand=x2, or off")]
+    #[error(
+        "`{0}` is not a setting: write KEY=VALUE, such as policy=idle, nice=5, cpus=0-1, demand=x2, or off"
+    )]
     Syntax(String),
     /// An unknown key.
     #[error("`{target}` has no setting `{key}`{hint}")]
@@ -147,7 +149,8 @@ fn clause(text: &str) -> Result<Clause, VariantError> {
             "`{text}`: say first who changes: TARGET SETTING..., such as \"sysbench policy=idle\""
         )));
     }
-    let settings = rest.split_whitespace().map(|part| setting(target, part)).collect::<Result<Vec<_>, _>>()?;
+    let settings =
+        rest.split_whitespace().map(|part| setting(target, part)).collect::<Result<Vec<_>, _>>()?;
     match settings.is_empty() {
         true => Err(VariantError::Empty(text.to_owned())),
         false => Ok(Clause { target: target.to_owned(), settings }),

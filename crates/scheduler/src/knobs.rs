@@ -223,20 +223,23 @@ pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
         .map(|(_, candidate)| candidate.to_owned())
 }
 
-/// Levenshtein distance.
+/// Edit distance in which swapping two neighbours counts as one slip (`taks` for `task`).
 fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let substitute = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = substitute.min(diagonal + 1).min(row[j] + 1);
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            rows[i][j] = if i == 0 || j == 0 {
+                i + j
+            } else {
+                let substitute = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+                let best = substitute.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+                let swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+                if swapped { best.min(rows[i - 2][j - 2] + 1) } else { best }
+            };
         }
     }
-    row[b.len()]
+    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]
@@ -257,5 +260,15 @@ mod tests {
             Err(KnobError::UnknownKnob { nearest: Some(n), .. }) if n == "slice"));
         assert!(matches!(check("x:slice=2s"), Err(KnobError::Value { .. })));
         assert!("x:slice".parse::<SchedulerSpec>().is_err());
+    }
+
+    #[test]
+    fn the_nearest_word_is_found() {
+        let words = ["task", "yes", "duration"];
+        let near = |name: &str| nearest(name, words.into_iter());
+        assert_eq!(near("taks").as_deref(), Some("task"));
+        assert_eq!(near("yse").as_deref(), Some("yes"));
+        assert_eq!(near("dration").as_deref(), Some("duration"));
+        assert_eq!(near("elephant"), None);
     }
 }

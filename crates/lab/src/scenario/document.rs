@@ -224,9 +224,7 @@ impl<'a> Item<'a> {
         i64::from_str_radix(number.as_str(), number.radix())
             .ok()
             .filter(|value| (low..=high).contains(value))
-            .ok_or_else(|| {
-                self.error(format!("`{}` must be {wanted}, not {}", self.key, number.as_str()))
-            })
+            .ok_or_else(|| self.error(format!("`{}` must be {wanted}, not {}", self.key, number.as_str())))
     }
 
     /// `true` or `false`.
@@ -245,11 +243,7 @@ impl<'a> Item<'a> {
     }
 
     /// A table with these keys.
-    pub(crate) fn section(
-        &self,
-        what: &'static str,
-        keys: &[&str],
-    ) -> Result<Section<'a>, ScenarioError> {
+    pub(crate) fn section(&self, what: &'static str, keys: &[&str]) -> Result<Section<'a>, ScenarioError> {
         let DeValue::Table(table) = self.value else { return Err(self.wrong("a table")) };
         Section::new(self.source, table, self.span.clone(), what, keys)
     }

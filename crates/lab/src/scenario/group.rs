@@ -20,7 +20,9 @@ fn group(section: &Section<'_>, before: &[GroupSpec], cpus: usize) -> Result<Gro
     let name = section.need("name", "name = \"/batch\"")?;
     let path = name.text()?;
     if !path.starts_with('/') || path.len() < 2 || path.ends_with('/') {
-        return Err(name.error(format!("the name of a group is its path below the root, such as \"/batch\", not \"{path}\"")));
+        return Err(name.error(format!(
+            "the name of a group is its path below the root, such as \"/batch\", not \"{path}\""
+        )));
     }
     if before.iter().any(|group| group.name == path) {
         return Err(name.error(format!("there are two groups `{path}`")));
@@ -29,10 +31,12 @@ fn group(section: &Section<'_>, before: &[GroupSpec], cpus: usize) -> Result<Gro
         0 => "/",
         at => &path[..at],
     };
-    let parent = before.iter().position(|group| group.name == parent).ok_or_else(|| {
-        name.error(format!("the parent group `{parent}` must be listed before `{path}`"))
-    })?;
-    let mut group = GroupSpec { name: path.to_owned(), parent: Some(GroupId::from(parent)), ..GroupSpec::default() };
+    let parent = before
+        .iter()
+        .position(|group| group.name == parent)
+        .ok_or_else(|| name.error(format!("the parent group `{parent}` must be listed before `{path}`")))?;
+    let mut group =
+        GroupSpec { name: path.to_owned(), parent: Some(GroupId::from(parent)), ..GroupSpec::default() };
     group.cpus = section.optional("cpus", |item| cpu_list(&item, cpus))?;
     group.cap_percent = section.optional("cap", |item| item.integer(0, 51_200))?.unwrap_or(0) as u32;
     if let Some(item) = section.get("cpu") {
@@ -46,17 +50,20 @@ fn limits(cpu: &Section<'_>, group: &mut GroupSpec) -> Result<(), ScenarioError>
     let weight = cpu.optional("weight", |item| item.integer(1, 10_000))?;
     let shares = cpu.optional("shares", |item| item.integer(2, 262_144))?;
     group.weight = match (weight, shares) {
-        (Some(_), Some(_)) => return Err(cpu.error("give cpu.weight (cgroup v2) or cpu.shares (v1), not both")),
+        (Some(_), Some(_)) => {
+            return Err(cpu.error("give cpu.weight (cgroup v2) or cpu.shares (v1), not both"));
+        }
         (Some(weight), None) => Some(shares_of_weight(weight as u64)),
         (None, shares) => shares.map(|shares| shares as u32),
     };
     let burst = cpu.optional("burst", |item| item.time())?;
-    group.bandwidth = cpu
-        .optional("max", |item| bandwidth(item.text()?).map_err(|message| item.error(message)))?
-        .flatten();
+    group.bandwidth =
+        cpu.optional("max", |item| bandwidth(item.text()?).map_err(|message| item.error(message)))?.flatten();
     match (&mut group.bandwidth, burst) {
         (Some(bandwidth), Some(burst)) => bandwidth.burst = burst,
-        (None, Some(_)) => return Err(cpu.error("cpu.burst has no meaning without cpu.max = \"QUOTA/PERIOD\"")),
+        (None, Some(_)) => {
+            return Err(cpu.error("cpu.burst has no meaning without cpu.max = \"QUOTA/PERIOD\""));
+        }
         _ => {}
     }
     Ok(())

@@ -57,12 +57,15 @@ fn topology(section: &Section<'_>) -> Result<Topology, ScenarioError> {
         return Ok(Topology::flat(cpus.integer(1, MAX_CPUS as i64)? as usize));
     }
     if shaped.is_none() {
-        return Err(section.error("[machine] needs `cpus`, such as cpus = 4 (or sockets, llcs, cores, threads)"));
+        return Err(
+            section.error("[machine] needs `cpus`, such as cpus = 4 (or sockets, llcs, cores, threads)")
+        );
     }
     let count = |key: &'static str| -> Result<usize, ScenarioError> {
         Ok(section.optional(key, |item| item.integer(1, MAX_CPUS as i64))?.unwrap_or(1) as usize)
     };
-    let (sockets, llcs, cores, threads) = (count("sockets")?, count("llcs")?, count("cores")?, count("threads")?);
+    let (sockets, llcs, cores, threads) =
+        (count("sockets")?, count("llcs")?, count("cores")?, count("threads")?);
     let cpus = sockets * llcs * cores * threads;
     if cpus > MAX_CPUS {
         return Err(section.error(format!(

@@ -10,7 +10,10 @@ const KEYS: [&str; 8] = ["name", "into", "open", "start", "at", "clients", "thin
 const CHANNEL_KEYS: [&str; 4] = ["name", "count", "initial", "capacity"];
 
 /// `channels = ["requests", { name = "pipe", capacity = 16 }]`
-pub(super) fn read_channels(root: &Section<'_>, names: &mut Names) -> Result<Vec<ChannelSpec>, ScenarioError> {
+pub(super) fn read_channels(
+    root: &Section<'_>,
+    names: &mut Names,
+) -> Result<Vec<ChannelSpec>, ScenarioError> {
     let mut channels: Vec<ChannelSpec> = Vec::new();
     let Some(list) = root.get("channels") else { return Ok(channels) };
     for item in list.list()? {

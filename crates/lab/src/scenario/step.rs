@@ -157,7 +157,10 @@ impl<'n> Reader<'n> {
         let (channel, count) = match rest.rsplit_once(" x") {
             Some((channel, count)) => {
                 let count = count.trim().parse::<u32>().ok().filter(|&c| c > 0);
-                (channel, count.ok_or("write \"send CHANNEL xN\" with N from 1, such as \"send replies x3\"")?)
+                (
+                    channel,
+                    count.ok_or("write \"send CHANNEL xN\" with N from 1, such as \"send replies x3\"")?,
+                )
             }
             None => (rest, 1),
         };

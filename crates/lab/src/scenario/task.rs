@@ -49,7 +49,9 @@ pub(super) fn read(
         });
         for full in own {
             if !seen.insert(full.clone()) {
-                return Err(name.error(format!("there are two tasks `{full}`: names must differ (see `count`)")));
+                return Err(
+                    name.error(format!("there are two tasks `{full}`: names must differ (see `count`)"))
+                );
             }
             names.tasks.push(full);
         }
@@ -97,7 +99,9 @@ fn group(item: &Item<'_>, groups: &[GroupSpec]) -> Result<GroupId, ScenarioError
     let names: Vec<String> = groups.iter().map(|group| group.name.clone()).collect();
     if names.len() == 1 && item.text()? != "/" {
         let name = item.text()?;
-        return Err(item.error(format!("there is no group `{name}`: declare it in a [[group]] section with name = \"{name}\"")));
+        return Err(item.error(format!(
+            "there is no group `{name}`: declare it in a [[group]] section with name = \"{name}\""
+        )));
     }
     find("group", "groups", item.text()?, &names).map(GroupId::from).map_err(|message| item.error(message))
 }

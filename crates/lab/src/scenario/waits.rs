@@ -30,9 +30,8 @@ fn check_spawns(workload: &Workload) -> Result<(), Stuck> {
     for (index, task) in workload.tasks.iter().enumerate() {
         if task.start == Start::Spawned && !spawned.contains(&TaskId::from(index)) {
             let name = &task.name;
-            let message = format!(
-                "task `{name}` waits to be spawned, but no program has a step \"spawn {name}\""
-            );
+            let message =
+                format!("task `{name}` waits to be spawned, but no program has a step \"spawn {name}\"");
             return Err((index, message));
         }
     }
@@ -58,7 +57,8 @@ fn check_channels(workload: &Workload) -> Result<(), Stuck> {
         walk.supplied[source.into.index()] = true;
     }
     while (0..workload.tasks.len()).fold(false, |moved, task| walk.advance(task) || moved) {}
-    let stuck: Vec<usize> = (0..workload.tasks.len()).filter(|&task| walk.waits_for(task).is_some()).collect();
+    let stuck: Vec<usize> =
+        (0..workload.tasks.len()).filter(|&task| walk.waits_for(task).is_some()).collect();
     match stuck.first() {
         Some(&first) => Err((first, walk.explain(first))),
         None => Ok(()),

@@ -92,7 +92,8 @@ impl Variant {
     /// Whether this variant is tried with `scheduler`.
     pub fn is_for(&self, scheduler: &SchedulerSpec) -> bool {
         let full = scheduler.to_string();
-        self.schedulers.is_empty() || self.schedulers.iter().any(|p| glob(p, &full) || glob(p, &scheduler.name))
+        self.schedulers.is_empty()
+            || self.schedulers.iter().any(|p| glob(p, &full) || glob(p, &scheduler.name))
     }
 }
 

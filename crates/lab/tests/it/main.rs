@@ -1,0 +1,2 @@
+//! Integration tests of the lab.
+mod scenario_errors;
