@@ -248,14 +248,10 @@ impl<'a> Item<'a> {
         Section::new(self.source, table, self.span.clone(), what, keys)
     }
 
-    /// The keys and values of a table with keys of any name.
-    pub(crate) fn entries(&self) -> Result<Vec<(Range<usize>, &'a str, Item<'a>)>, ScenarioError> {
+    /// The values of a table with keys of any name; each item's `key` is its name.
+    pub(crate) fn entries(&self) -> Result<Vec<Item<'a>>, ScenarioError> {
         let DeValue::Table(table) = self.value else { return Err(self.wrong("a table")) };
-        let entry = |(key, value): (&'a Spanned<_>, &'a Spanned<DeValue<'a>>)| {
-            let name: &'a std::borrow::Cow<'a, str> = key.get_ref();
-            (key.span(), name.as_ref(), Item::new(self.source, name.as_ref(), value))
-        };
-        Ok(table.iter().map(entry).collect())
+        Ok(table.iter().map(|(key, value)| Item::new(self.source, key.get_ref().as_ref(), value)).collect())
     }
 }
 

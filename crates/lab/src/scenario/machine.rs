@@ -38,8 +38,8 @@ pub(super) fn read(root: &Section<'_>) -> Result<MachineSpec, ScenarioError> {
     let ticks = section.optional("ticks", |item| ticks(&item, topology.cpus()))?.unwrap_or(Ticks::Aligned);
     let mut costs = Vec::new();
     if let Some(item) = section.get("cost") {
-        for (_, name, value) in item.entries()? {
-            costs.push((name.to_owned(), value.time()?));
+        for value in item.entries()? {
+            costs.push((value.key.to_owned(), value.time()?));
         }
     }
     Ok(MachineSpec { topology, hz, ticks, costs })

@@ -56,7 +56,7 @@ fn check_channels(workload: &Workload) -> Result<(), Stuck> {
     for source in &workload.sources {
         walk.supplied[source.into.index()] = true;
     }
-    while (0..workload.tasks.len()).fold(false, |moved, task| walk.advance(task) || moved) {}
+    while (0..workload.tasks.len()).map(|task| u32::from(walk.advance(task))).sum::<u32>() > 0 {}
     let stuck: Vec<usize> =
         (0..workload.tasks.len()).filter(|&task| walk.waits_for(task).is_some()).collect();
     match stuck.first() {

@@ -242,7 +242,7 @@ fn scale_program(program: &mut Program, permille: u64) {
     for index in drawn {
         let mut draw = program.draws[usize::from(index)].clone();
         scale_draw(&mut draw, permille, 1000);
-        let shared = program.ops.iter().any(|op| *op == Op::Sleep(Amount::Draw(index)));
+        let shared = program.ops.contains(&Op::Sleep(Amount::Draw(index)));
         if !shared {
             program.draws[usize::from(index)] = draw;
             continue;
