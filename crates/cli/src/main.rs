@@ -1,1 +1,2 @@
+//! The binary `schedlab`.
 fn main() {}
