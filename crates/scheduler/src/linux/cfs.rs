@@ -370,11 +370,12 @@ fn slice(t: &Tunables, rq: &Rq, id: EntityId) -> u64 {
     let (mut slice, mut level) = (period, id);
     while level != NONE {
         let entity = rq.entity(level);
-        let mut sum = rq.queue(entity.queue).load;
-        if !entity.on_rq {
-            sum.add(entity.load.weight());
+        let own = entity.load.weight();
+        let sum = rq.queue(entity.queue).load.weight() + if entity.on_rq { 0 } else { own };
+        // Exact: the kernel's inverse of a sum loses a few ns, which its ticks, never quite on time, hide.
+        if own != sum {
+            slice = slice * own / sum;
         }
-        slice = sum.share(slice, entity.load.weight());
         level = rq.parent(level);
     }
     if t.has(Feature::BASE_SLICE) {

@@ -420,6 +420,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
                 self.activate(env, rq, id, wake);
                 return None;
             }
+            rq.settle::<F>(env, false);
             F::depart(env, rq, id);
             Some(rq.take(id))
         });

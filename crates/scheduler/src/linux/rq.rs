@@ -292,11 +292,16 @@ impl Rq {
     /// this instant is being handled.
     #[inline]
     pub(super) fn touch<F: FairRules>(&mut self, env: Env<'_>, in_tick: bool) {
+        self.settle::<F>(env, in_tick);
+        self.steal = env.cx.cpu(self.cpu).steal.get().0;
+        self.clock = env.cx.now.0.saturating_sub(self.steal).max(self.clock);
+    }
+    /// Charges the tick edges that the driver left out, without refreshing the clock.
+    #[inline]
+    pub(super) fn settle<F: FairRules>(&mut self, env: Env<'_>, in_tick: bool) {
         if env.cx.now.0 >= self.next_edge {
             self.catch_up::<F>(env, in_tick);
         }
-        self.steal = env.cx.cpu(self.cpu).steal.get().0;
-        self.clock = env.cx.now.0.saturating_sub(self.steal).max(self.clock);
     }
     fn catch_up<F: FairRules>(&mut self, env: Env<'_>, in_tick: bool) {
         let ticks = env.cx.ticks(self.cpu);
@@ -317,8 +322,19 @@ impl Rq {
     /// How many tick edges from now the first one at or after clock time `at` is, at least 1.
     #[inline]
     pub(super) fn ticks_to(&self, env: Env<'_>, at: u64) -> u64 {
-        let next = self.next_edge.saturating_sub(self.steal);
+        let now = env.cx.now.0;
+        let next = if now < self.next_edge {
+            self.next_edge
+        } else {
+            env.cx.world.tick_edge(self.cpu, env.cx.ticks(self.cpu) + 1).0
+        };
+        let next = next.saturating_sub(self.steal);
         1 + at.saturating_sub(next).div_ceil(env.cx.world.tick_ns.0)
+    }
+    /// How many tick edges have passed that are not charged yet.
+    #[inline]
+    pub(super) fn ticks_missed(&self, env: Env<'_>) -> u64 {
+        if env.cx.now.0 < self.next_edge { 0 } else { env.cx.ticks(self.cpu) - self.ticks_done }
     }
     /// Asks the driver to call `schedule` for this CPU, once.
     #[inline]

@@ -209,7 +209,7 @@ pub(super) fn tick_due(env: Env<'_>, rq: &Rq, curr: EntityId) -> u64 {
     let entity = rq.entity(curr);
     let mut due = u64::MAX;
     if matches!(entity.policy, Policy::Rr(_)) && rq.rt.list(entity.rt_priority).len() > 1 {
-        due = u64::from(entity.rr_ticks.max(1));
+        due = u64::from(entity.rr_ticks).saturating_sub(rq.ticks_missed(env)).max(1);
     }
     let limited = env.t.version.rt_throttling && rq.rt.runtime < env.t.rt_period;
     if limited {

@@ -2,7 +2,7 @@
 //! the simulator; this one exists so that the scheduler's own tests stand on nothing else.
 
 use crate::{Cmd, CpuView, Cx, Out, Prev, Runnable, Scheduler, TaskView, Timer, Wake, WakeKind, World};
-use schedlab_model::{CpuId, Nice, Ns, Policy, Topology, Waker};
+use schedlab_model::{CpuId, CpuSet, Nice, Ns, Policy, Topology, Waker};
 
 /// Works for `work`, sleeps for `sleep` (0 = never), for ever.
 #[derive(Clone, Copy, Debug)]
@@ -11,11 +11,13 @@ pub(super) struct Closed {
     pub(super) nice: i8,
     pub(super) work: u64,
     pub(super) sleep: u64,
+    /// The only CPU where it may run.
+    pub(super) cpu: Option<u32>,
 }
 
 impl Closed {
     pub(super) fn hog(nice: i8) -> Closed {
-        Closed { policy: Policy::Other, nice, work: u64::MAX / 4, sleep: 0 }
+        Closed { policy: Policy::Other, nice, work: u64::MAX / 4, sleep: 0, cpu: None }
     }
     pub(super) fn with(self, policy: Policy) -> Closed {
         Closed { policy, ..self }
@@ -41,6 +43,11 @@ pub(super) struct Driver {
     every_tick: bool,
     /// Everything that ran.
     pub(super) runs: Vec<Run>,
+    woken: Vec<Option<u64>>,
+    /// Task and time from wakeup to running, ns.
+    pub(super) waits: Vec<(usize, u64)>,
+    /// How often a CPU was left idle with a runnable task on a one-CPU machine.
+    pub(super) idle_while_waiting: u32,
 }
 
 impl Driver {
@@ -51,6 +58,7 @@ impl Driver {
             let mut view = TaskView::default();
             (view.alive, view.old_sleeper) = (true, true);
             view.policy = task.policy;
+            view.affinity = task.cpu.map_or(CpuSet::ALL, |cpu| CpuSet::single(CpuId(cpu)));
             view.nice = Nice::new(task.nice).expect("in range");
             view
         });
@@ -76,6 +84,9 @@ impl Driver {
             resched: Vec::new(),
             every_tick: true,
             runs: Vec::new(),
+            woken: vec![None; tasks.len()],
+            waits: Vec::new(),
+            idle_while_waiting: 0,
         };
         driver.scheduler.init(&driver.cx(0, CpuId(0)));
         driver
@@ -146,6 +157,7 @@ impl Driver {
         for task in 0..self.tasks.len() {
             if self.wake_at[task] == now {
                 self.wake_at[task] = u64::MAX;
+                self.woken[task] = Some(now);
                 self.world.tasks[task].set_runnable(Runnable::Yes);
                 let wake = Wake { kind: WakeKind::Wake, sync: false, waker: Waker::HardIrq };
                 self.scheduler.wake(&self.cx(now, CpuId(0)), task.into(), wake);
@@ -155,6 +167,10 @@ impl Driver {
         while !self.resched.is_empty() {
             let cpu = self.resched.remove(0);
             self.schedule(now, cpu, Prev::Runnable);
+        }
+        let waiting = self.world.tasks.iter().any(|t| t.runnable() == Runnable::Yes && t.on_cpu().is_none());
+        if waiting && self.world.cpus.len() == 1 && self.world.cpus[0].current().is_none() {
+            self.idle_while_waiting += 1;
         }
     }
 
@@ -180,6 +196,9 @@ impl Driver {
                 assert_eq!(self.world.tasks[next.index()].on_cpu(), None, "{next} would run twice");
                 assert_eq!(self.world.tasks[next.index()].runnable(), Runnable::Yes, "{next} sleeps");
                 self.world.tasks[next.index()].switched_in(cpu, Ns(now));
+                if let Some(woken) = self.woken[next.index()].take() {
+                    self.waits.push((next.index(), now - woken));
+                }
             }
             self.world.cpus[cpu.index()].set_current(pick.task);
         }
@@ -198,8 +217,8 @@ impl Driver {
         }
         for cpu in 0..self.due.len() {
             let due = self.scheduler.tick_due(&self.cx(now, cpu.into()), cpu.into());
-            let done = self.world.ticks_until(cpu.into(), Ns(now));
-            self.due[cpu] = done.saturating_add(due);
+            // Counted from the edges that were delivered: at an edge, other CPUs' ticks may come first.
+            self.due[cpu] = (self.tick[cpu] - 1).saturating_add(due);
         }
     }
 
