@@ -10,6 +10,7 @@ pub mod analysis;
 mod error;
 mod format;
 mod header;
+pub mod import;
 mod reader;
 mod repair;
 pub mod replay;
