@@ -1,0 +1,254 @@
+//! Which group a thread's CPU time is counted in: a control group (v1 or v2), else its autogroup.
+
+use crate::facts::GroupFacts;
+use schedlab_model::{Bandwidth, GroupId, Nice, Ns};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where the CPU controller lives.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Controller {
+    /// cgroup v1, mounted here.
+    V1(PathBuf),
+    /// cgroup v2, mounted here, with the CPU controller in it.
+    V2(PathBuf),
+    /// None: only the root group (and autogroups).
+    Absent,
+}
+
+impl Controller {
+    /// Reads /proc/self/mounts.
+    pub(crate) fn find() -> Controller {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let mut unified = None;
+        for line in mounts.lines() {
+            let mut words = line.split(' ');
+            let (Some(_), Some(at), Some(kind), Some(options)) =
+                (words.next(), words.next(), words.next(), words.next())
+            else {
+                continue;
+            };
+            match kind {
+                "cgroup" if options.split(',').any(|o| o == "cpu") => return Controller::V1(at.into()),
+                "cgroup2" => unified = Some(PathBuf::from(at)),
+                _ => {}
+            }
+        }
+        let has_cpu = |root: &PathBuf| {
+            let controllers = fs::read_to_string(root.join("cgroup.controllers"));
+            controllers.is_ok_and(|text| text.split_whitespace().any(|c| c == "cpu"))
+        };
+        unified.filter(has_cpu).map_or(Controller::Absent, Controller::V2)
+    }
+}
+
+/// The groups met so far, in the order in which they were met. The first is the root.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    controller: Controller,
+    autogroup: bool,
+    known: Vec<GroupFacts>,
+    /// How many of `known` were handed out by [`Groups::fresh`].
+    told: usize,
+}
+
+impl Groups {
+    pub(crate) fn new() -> Groups {
+        let autogroup = fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled");
+        let mut groups = Groups {
+            controller: Controller::find(),
+            autogroup: autogroup.is_ok_and(|text| text.trim() == "1"),
+            known: Vec::new(),
+            told: 0,
+        };
+        let root = groups.read(GroupId::ROOT, "/", None);
+        groups.known.push(root);
+        groups
+    }
+
+    /// The groups that were not handed out yet.
+    pub(crate) fn fresh(&mut self) -> &[GroupFacts] {
+        let from = std::mem::replace(&mut self.told, self.known.len());
+        &self.known[from..]
+    }
+
+    /// The group of a thread; the root when nothing can be read.
+    pub(crate) fn of_thread(&mut self, tid: u32) -> GroupId {
+        let membership = fs::read_to_string(format!("/proc/{tid}/cgroup")).unwrap_or_default();
+        let path = self.cpu_path(&membership);
+        if path != "/" {
+            return self.group(&path);
+        }
+        if !self.autogroup {
+            return GroupId::ROOT;
+        }
+        // "/autogroup-9 nice 0"; empty for threads that have none (the kernel's own).
+        let text = fs::read_to_string(format!("/proc/{tid}/autogroup")).unwrap_or_default();
+        match text.trim().split_once(" nice ") {
+            Some((path, nice)) => self.autogroup(path, nice),
+            None => GroupId::ROOT,
+        }
+    }
+
+    /// The path of the CPU controller out of `/proc/TID/cgroup`.
+    fn cpu_path(&self, membership: &str) -> String {
+        let mut lines = membership.lines().filter_map(|line| {
+            let mut parts = line.splitn(3, ':');
+            Some((parts.next()?, parts.next()?, parts.next()?))
+        });
+        let found = match &self.controller {
+            Controller::V1(_) => lines.find(|(_, names, _)| names.split(',').any(|n| n == "cpu")),
+            Controller::V2(_) => lines.find(|&(number, names, _)| number == "0" && names.is_empty()),
+            Controller::Absent => None,
+        };
+        let path = found.map_or("/", |(_, _, path)| path);
+        match &self.controller {
+            Controller::V2(root) => with_controller(root, path),
+            _ => path.to_owned(),
+        }
+    }
+
+    fn group(&mut self, path: &str) -> GroupId {
+        if let Some(known) = self.known.iter().find(|g| g.path == path) {
+            return known.id;
+        }
+        let parent = match Path::new(path).parent().and_then(Path::to_str) {
+            Some(above) => self.group(above),
+            None => GroupId::ROOT,
+        };
+        let id = GroupId::from(self.known.len());
+        let facts = self.read(id, path, Some(parent));
+        self.known.push(facts);
+        id
+    }
+
+    fn autogroup(&mut self, path: &str, nice: &str) -> GroupId {
+        if let Some(known) = self.known.iter().find(|g| g.path == path) {
+            return known.id;
+        }
+        let id = GroupId::from(self.known.len());
+        let autogroup_nice = Some(nice.parse().ok().and_then(Nice::new).unwrap_or_default());
+        let path = path.to_owned();
+        self.known.push(GroupFacts { autogroup_nice, ..bare(id, path, Some(GroupId::ROOT)) });
+        id
+    }
+
+    fn read(&self, id: GroupId, path: &str, parent: Option<GroupId>) -> GroupFacts {
+        let facts = bare(id, path.to_owned(), parent);
+        let inside = |root: &PathBuf| root.join(path.trim_start_matches('/'));
+        match &self.controller {
+            Controller::V1(root) => v1(&inside(root), facts),
+            Controller::V2(root) => v2(&inside(root), facts),
+            Controller::Absent => facts,
+        }
+    }
+}
+
+fn bare(id: GroupId, path: String, parent: Option<GroupId>) -> GroupFacts {
+    GroupFacts {
+        id,
+        path,
+        parent,
+        weight: None,
+        idle: false,
+        bandwidth: None,
+        rt_runtime_us: None,
+        autogroup_nice: None,
+    }
+}
+
+/// cgroup v2: the nearest ancestor in which the CPU controller is switched on.
+fn with_controller(root: &Path, path: &str) -> String {
+    let mut path = Path::new(path);
+    loop {
+        let here = root.join(path.strip_prefix("/").unwrap_or(path));
+        if here.join("cpu.weight").exists() {
+            return path.to_string_lossy().into_owned();
+        }
+        match path.parent() {
+            Some(above) => path = above,
+            None => return "/".to_owned(),
+        }
+    }
+}
+
+fn number<T: std::str::FromStr>(directory: &Path, file: &str) -> Option<T> {
+    fs::read_to_string(directory.join(file)).ok()?.trim().parse().ok()
+}
+
+fn v1(directory: &Path, facts: GroupFacts) -> GroupFacts {
+    let period = number::<u64>(directory, "cpu.cfs_period_us").unwrap_or(100_000);
+    let quota = number::<i64>(directory, "cpu.cfs_quota_us").and_then(|us| u64::try_from(us).ok());
+    let burst = number::<u64>(directory, "cpu.cfs_burst_us").unwrap_or(0);
+    GroupFacts {
+        weight: number(directory, "cpu.shares"),
+        idle: number::<i64>(directory, "cpu.idle") == Some(1),
+        bandwidth: quota.map(|quota| Bandwidth {
+            quota: Ns::from_us(quota),
+            period: Ns::from_us(period),
+            burst: Ns::from_us(burst),
+        }),
+        rt_runtime_us: number(directory, "cpu.rt_runtime_us"),
+        ..facts
+    }
+}
+
+fn v2(directory: &Path, facts: GroupFacts) -> GroupFacts {
+    // cpu.weight 100 is the default, as cpu.shares 1024 is.
+    let weight = number::<u64>(directory, "cpu.weight").map(|weight| (weight * 1024).div_ceil(100) as u32);
+    let max = fs::read_to_string(directory.join("cpu.max")).unwrap_or_default();
+    let burst = number::<u64>(directory, "cpu.max.burst").unwrap_or(0);
+    GroupFacts {
+        weight,
+        idle: number::<i64>(directory, "cpu.idle") == Some(1),
+        bandwidth: cpu_max(&max, burst),
+        ..facts
+    }
+}
+
+/// `cpu.max`: "max 100000" or "20000 100000".
+fn cpu_max(text: &str, burst_us: u64) -> Option<Bandwidth> {
+    let (quota, period) = text.trim().split_once(' ')?;
+    Some(Bandwidth {
+        quota: Ns::from_us(quota.parse().ok()?),
+        period: Ns::from_us(period.parse().ok()?),
+        burst: Ns::from_us(burst_us),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn groups(controller: Controller) -> Groups {
+        let known = vec![bare(GroupId::ROOT, "/".to_owned(), None)];
+        Groups { controller, autogroup: false, known, told: 0 }
+    }
+
+    #[test]
+    fn finds_the_path_of_the_cpu_controller() {
+        let v1 = groups(Controller::V1("/nowhere".into()));
+        assert_eq!(v1.cpu_path("9:name=systemd:/\n2:cpuacct,cpu:/batch/a\n0::/x\n"), "/batch/a");
+        assert_eq!(v1.cpu_path(""), "/");
+        let v2 = groups(Controller::V2("/nowhere".into()));
+        assert_eq!(v2.cpu_path("0::/x/y\n"), "/", "no cpu.weight on the way up");
+    }
+
+    #[test]
+    fn parents_come_before_children() {
+        let mut v1 = groups(Controller::V1("/nowhere".into()));
+        let id = v1.group("/a/b");
+        let paths: Vec<_> = v1.fresh().iter().map(|g| (g.path.clone(), g.parent)).collect();
+        assert_eq!(id, GroupId(2));
+        assert_eq!(paths[1], ("/a".to_owned(), Some(GroupId::ROOT)));
+        assert_eq!(paths[2], ("/a/b".to_owned(), Some(GroupId(1))));
+        assert!(v1.fresh().is_empty());
+    }
+
+    #[test]
+    fn reads_cpu_max() {
+        assert_eq!(cpu_max("max 100000\n", 0), None);
+        let limit = cpu_max("20000 100000\n", 0).unwrap();
+        assert_eq!((limit.quota, limit.period), (Ns::from_ms(20), Ns::from_ms(100)));
+    }
+}

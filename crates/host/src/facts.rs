@@ -1,0 +1,156 @@
+//! Plain facts that a recording's header is made of.
+
+use schedlab_model::{Bandwidth, CpuSet, GroupId, Nice, Ns, Policy, TaskId, Topology};
+use serde::{Deserialize, Serialize};
+
+/// A thread as it was when the recorder first saw it (and again when its name or group changed).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TaskFacts {
+    /// Number in the recording. A thread id that the kernel used twice has two.
+    pub id: TaskId,
+    /// Linux thread id (`gettid`).
+    pub tid: u32,
+    /// Process id (`getpid`); 0 when not known.
+    pub process: u32,
+    /// The thread's name.
+    pub comm: String,
+    /// sched(7) policy.
+    pub policy: Policy,
+    /// Nice value.
+    pub nice: Nice,
+    /// Where it may run (`sched_getaffinity`; a cpuset is part of it).
+    pub affinity: CpuSet,
+    /// Custom slice (`sched_setattr`, Linux 6.12+), when it differs from the kernel's default.
+    pub slice: Option<Ns>,
+    /// The group that its CPU time is counted in.
+    pub group: GroupId,
+    /// A thread of the kernel.
+    pub kernel: bool,
+    /// Stands for everybody whom an own-tasks recording cannot see on one CPU.
+    pub stand_in: bool,
+    /// Where the facts come from.
+    pub from: FactSource,
+}
+
+/// How sure the facts of a task are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FactSource {
+    /// Read from the kernel while the task lived.
+    Kernel,
+    /// The task was gone before it could be asked; what it inherited from its parent.
+    Parent,
+    /// Only what the events carry: name, and policy or nice as far as the priority tells.
+    Events,
+}
+
+/// A control group, or an autogroup (one per session, when `sched_autogroup_enabled` is 1).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct GroupFacts {
+    /// Number in the recording; 0 is the root.
+    pub id: GroupId,
+    /// Path in the CPU controller's hierarchy, `/` for the root; `/autogroup-N` for an autogroup.
+    pub path: String,
+    /// The parent; `None` for the root.
+    pub parent: Option<GroupId>,
+    /// `cpu.shares`, or `cpu.weight` × 10.24. `None`: not readable, or an autogroup of nice 0 (1024).
+    pub weight: Option<u32>,
+    /// `cpu.idle`.
+    pub idle: bool,
+    /// `cpu.cfs_quota_us` and `cpu.cfs_period_us`, or `cpu.max`.
+    pub bandwidth: Option<Bandwidth>,
+    /// `cpu.rt_runtime_us` (cgroup v1 with RT_GROUP_SCHED): microseconds per period; −1 = no limit.
+    pub rt_runtime_us: Option<i64>,
+    /// The autogroup's own nice value (`/proc/PID/autogroup`).
+    pub autogroup_nice: Option<Nice>,
+}
+
+/// The machine and its kernel.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MachineFacts {
+    /// `uname -r`.
+    pub kernel: String,
+    /// `uname -v`: carries the preemption model.
+    pub version: String,
+    /// `uname -m`.
+    pub arch: String,
+    /// CPU model name.
+    pub model: String,
+    /// Timer interrupts a second: the tick.
+    pub hz: u32,
+    /// Sockets, nodes, caches, cores.
+    pub topology: Topology,
+    /// CPUs that are on line.
+    pub online: CpuSet,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// Whether a hypervisor is below (x86 CPU flag, or steal time).
+    pub virtual_machine: bool,
+    /// Random id of this boot; two recordings of one boot share a clock.
+    pub boot_id: String,
+    /// Scheduler settings under their kernel names, as far as they can be read, in file order.
+    pub knobs: Vec<(String, String)>,
+}
+
+/// What a recording can know, by the way in which it was made. An analysis that needs more refuses.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RecordingCapabilities {
+    /// How it was made.
+    pub backend: Backend,
+    /// Every task of the machine is in it.
+    pub system_wide: bool,
+    /// Wakeups are in it, with their time.
+    pub wakeups: bool,
+    /// Each wakeup says on whose behalf.
+    pub wakers: bool,
+    /// By which rule a softirq inside a system call is told from one at the exit of an interrupt;
+    /// `"none"` when they cannot be told apart.
+    pub softirq_rule: String,
+    /// CPUs on which events in the idle task were not proven to be recorded (some virtual machines drop
+    /// them; a busy CPU cannot be checked): wakeups by interrupts that hit these CPUs idle may be missing.
+    pub idle_unproven: CpuSet,
+    /// The state of a task that stops running is exact (sleep, disk, stopped); else only preempted or not.
+    pub prev_state: bool,
+    /// Migrations are in it.
+    pub migrations: bool,
+    /// Changes of group are in it.
+    pub regroups: bool,
+    /// Steal time is in it, to this grain; `None`: not measured.
+    pub steal_grain: Option<Ns>,
+}
+
+/// A way to record, best first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Backend {
+    /// perf tracepoints: everything.
+    Tracepoints,
+    /// perf context-switch records of the whole machine: no wakeups.
+    Switches,
+    /// perf context-switch records of one command's own tasks; needs no privilege.
+    OwnTasks,
+}
+
+impl Backend {
+    /// All, best first.
+    pub const ALL: [Backend; 3] = [Backend::Tracepoints, Backend::Switches, Backend::OwnTasks];
+
+    /// The name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Backend::Tracepoints => "tracepoints",
+            Backend::Switches => "switches",
+            Backend::OwnTasks => "own-tasks",
+        }
+    }
+}
+
+impl std::str::FromStr for Backend {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Backend, String> {
+        Backend::ALL.into_iter().find(|b| b.name() == text).ok_or_else(|| {
+            format!("unknown backend `{text}`: use tracepoints, switches or own-tasks (default: the best that works)")
+        })
+    }
+}

@@ -1,0 +1,20 @@
+//! Everything of schedlab that touches Linux: what this machine allows, what its scheduler does.
+//!
+//! [`record`](record()) hands out the same [`SchedEvent`](schedlab_model::SchedEvent)s that the simulator
+//! produces, with the facts of machine, tasks and groups beside them. It knows no file format. This is the
+//! only crate with `unsafe`; all of it is in the private module `sys`.
+
+mod cgroup;
+mod error;
+mod facts;
+mod machine;
+mod proc;
+mod record;
+mod sys;
+mod tracefs;
+
+pub use error::HostError;
+pub use facts::{Backend, FactSource, GroupFacts, MachineFacts, RecordingCapabilities, TaskFacts};
+pub use machine::machine;
+pub use record::{RecordEnd, RecordRequest, RecordSink, RecordStart, Scope, record};
+pub use sys::signal::StopSignal;

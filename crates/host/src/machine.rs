@@ -1,0 +1,220 @@
+//! The machine and its kernel: topology, tick, and the scheduler's settings.
+
+use crate::facts::MachineFacts;
+use crate::proc::{default_slice, value};
+use crate::tracefs::PseudoFs;
+use rustix::time::{ClockId, clock_getres};
+use schedlab_model::{CpuId, CpuPlace, CpuSet, MAX_CPUS, Topology};
+use std::fs;
+use std::path::Path;
+
+/// Reads everything that is readable; what is not is left out.
+pub fn machine() -> MachineFacts {
+    let uname = rustix::system::uname();
+    let cpuinfo = read("/proc/cpuinfo");
+    let online = cpu_list("/sys/devices/system/cpu/online").unwrap_or_else(|| CpuSet::first(1));
+    let stolen = crate::proc::steal().iter().any(|&(_, ns)| ns > 0);
+    let field = |key| value(&cpuinfo, key).map(|text| text.trim_start_matches([':', ' ', '\t']).to_owned());
+    let flags = cpuinfo.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
+    MachineFacts {
+        kernel: uname.release().to_string_lossy().into_owned(),
+        version: uname.version().to_string_lossy().into_owned(),
+        arch: uname.machine().to_string_lossy().into_owned(),
+        model: field("model name").unwrap_or_default(),
+        hz: tick_hz(),
+        topology: topology(&online),
+        online,
+        memory_mib: value(&read("/proc/meminfo"), "MemTotal:")
+            .and_then(|text| text.split(' ').next()?.parse::<u64>().ok())
+            .map_or(0, |kib| kib / 1024),
+        virtual_machine: stolen || flags.split(' ').any(|flag| flag == "hypervisor"),
+        boot_id: read("/proc/sys/kernel/random/boot_id").trim().to_owned(),
+        knobs: knobs(&online),
+    }
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// Ticks a second. The coarse clock advances once per tick, so its resolution is the tick's length.
+pub(crate) fn tick_hz() -> u32 {
+    let tick = clock_getres(ClockId::MonotonicCoarse);
+    let ns = u32::try_from(tick.tv_nsec).unwrap_or(0).max(1);
+    (1_000_000_000 + ns / 2) / ns
+}
+
+pub(crate) fn cpu_list(path: &str) -> Option<CpuSet> {
+    read(path).trim().parse().ok()
+}
+
+/// Places by `/sys/devices/system/cpu`. CPUs that are off line sit where the last one before them sits.
+fn topology(online: &CpuSet) -> Topology {
+    let count = online.iter().last().map_or(1, |last| last.index() + 1).min(MAX_CPUS);
+    let mut sockets = Numbering::default();
+    let mut llcs = Numbering::default();
+    let mut cores = Numbering::default();
+    let nodes = nodes(count);
+    let mut places: Vec<CpuPlace> = Vec::with_capacity(count);
+    for (cpu, &node) in nodes.iter().enumerate() {
+        let base = format!("/sys/devices/system/cpu/cpu{cpu}");
+        if !online.contains(CpuId::from(cpu)) {
+            let before = places.last().copied().unwrap_or(CpuPlace { socket: 0, node: 0, llc: 0, core: 0 });
+            places.push(before);
+            continue;
+        }
+        let package = read(format!("{base}/topology/physical_package_id"));
+        let siblings = read(format!("{base}/topology/thread_siblings_list"));
+        let core = if siblings.trim().is_empty() { cpu.to_string() } else { siblings };
+        places.push(CpuPlace {
+            socket: sockets.of(&package),
+            node,
+            llc: llcs.of(&last_level_cache(&base).unwrap_or_else(|| package.clone())),
+            core: cores.of(&core),
+        });
+    }
+    Topology::from_places(places)
+}
+
+/// Gives equal texts equal numbers, from 0 in the order of their first use.
+#[derive(Default)]
+struct Numbering(Vec<String>);
+
+impl Numbering {
+    fn of(&mut self, text: &str) -> u32 {
+        let at = self.0.iter().position(|known| known == text).unwrap_or_else(|| {
+            self.0.push(text.to_owned());
+            self.0.len() - 1
+        });
+        at as u32
+    }
+}
+
+/// The CPUs that share this CPU's highest-level cache, as text.
+fn last_level_cache(base: &str) -> Option<String> {
+    let mut best: Option<(u32, String)> = None;
+    for index in 0..8 {
+        let cache = format!("{base}/cache/index{index}");
+        let Ok(level) = read(format!("{cache}/level")).trim().parse::<u32>() else { continue };
+        let shared = read(format!("{cache}/shared_cpu_list"));
+        if best.as_ref().is_none_or(|(highest, _)| level > *highest) {
+            best = Some((level, shared));
+        }
+    }
+    best.map(|(level, shared)| format!("{level}:{}", shared.trim()))
+}
+
+fn nodes(count: usize) -> Vec<u32> {
+    let mut nodes = vec![0; count];
+    for node in 0..64 {
+        let Some(cpus) = cpu_list(&format!("/sys/devices/system/node/node{node}/cpulist")) else { continue };
+        cpus.iter().filter(|cpu| cpu.index() < count).for_each(|cpu| nodes[cpu.index()] = node);
+    }
+    nodes
+}
+
+/// Files below /proc/sys/kernel that decide scheduling.
+const SYSCTLS: [&str; 12] = [
+    "sched_rt_runtime_us",
+    "sched_rt_period_us",
+    "sched_rr_timeslice_ms",
+    "sched_autogroup_enabled",
+    "sched_cfs_bandwidth_slice_us",
+    "sched_child_runs_first",
+    "sched_deadline_period_max_us",
+    "sched_deadline_period_min_us",
+    "sched_energy_aware",
+    "sched_util_clamp_min",
+    "sched_util_clamp_max",
+    "timer_migration",
+];
+
+/// Files of debugfs `sched/` (up to 5.12 they were sysctls). Lockdown or permissions may hide them.
+const DEBUG: [&str; 9] = [
+    "base_slice_ns",
+    "latency_ns",
+    "min_granularity_ns",
+    "wakeup_granularity_ns",
+    "migration_cost_ns",
+    "nr_migrate",
+    "tunable_scaling",
+    "features",
+    "preempt",
+];
+
+fn knobs(online: &CpuSet) -> Vec<(String, String)> {
+    let mut knobs = Vec::new();
+    let mut add = |name: &str, text: &str| {
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        if !text.is_empty() {
+            knobs.push((name.to_owned(), text));
+        }
+    };
+    for name in SYSCTLS {
+        add(name, &read(format!("/proc/sys/kernel/{name}")));
+    }
+    if let Ok(debugfs) = PseudoFs::detached("debugfs") {
+        for name in DEBUG {
+            add(name, &debugfs.read(&format!("sched/{name}")).unwrap_or_default());
+        }
+        for cpu in online.iter().take(1) {
+            for name in ["runtime", "period"] {
+                let text =
+                    debugfs.read(&format!("sched/fair_server/cpu{}/{name}", cpu.0)).unwrap_or_default();
+                add(&format!("fair_server_{name}_ns"), &text);
+            }
+        }
+        let debug = debugfs.read("sched/debug").unwrap_or_default();
+        for (name, text) in debug_settings(&debug) {
+            add(&name, &text);
+        }
+    }
+    if let Some(slice) = default_slice() {
+        add("slice_of_a_new_task_ns", &slice.to_string());
+    }
+    for (name, path) in [
+        ("isolated_cpus", "/sys/devices/system/cpu/isolated"),
+        ("nohz_full", "/sys/devices/system/cpu/nohz_full"),
+        ("smt", "/sys/devices/system/cpu/smt/control"),
+        ("governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        ("idle_governor", "/sys/devices/system/cpu/cpuidle/current_governor"),
+        ("clocksource", "/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+    ] {
+        add(name, &read(path));
+    }
+    knobs
+}
+
+/// The settings that `sched/debug` prints at its top: `.sysctl_sched_base_slice : 1.400000` (milliseconds).
+fn debug_settings(text: &str) -> Vec<(String, String)> {
+    text.lines()
+        .filter_map(|line| {
+            let (name, value) = line.trim().strip_prefix('.')?.split_once(':')?;
+            let name = name.trim();
+            name.starts_with("sysctl_sched").then(|| (format!("debug.{name}"), value.trim().to_owned()))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_is_plausible() {
+        let facts = machine();
+        assert!([100, 250, 300, 1000].contains(&facts.hz), "{}", facts.hz);
+        assert!(facts.topology.cpus() >= facts.online.count());
+        assert!(!facts.kernel.is_empty());
+        assert!(facts.memory_mib > 16);
+    }
+
+    #[test]
+    fn reads_the_settings_of_sched_debug() {
+        let text = "Sched Debug Version: v0.11\nsysctl_sched\n  .sysctl_sched_base_slice : 1.400000\n";
+        assert_eq!(
+            debug_settings(text),
+            [("debug.sysctl_sched_base_slice".to_owned(), "1.400000".to_owned())]
+        );
+    }
+}

@@ -1,0 +1,165 @@
+//! The k-way merge of the rings, and the way from raw events to [`SchedEvent`]s.
+
+use super::raw::{Comm, Context, RawEvent, RawKind};
+use super::switches::UNKNOWN_PRIO;
+use super::tasks::{Hint, Tasks};
+use super::{CpuSource, RecordSink};
+use crate::proc;
+use schedlab_model::{CpuId, EventKind, Ns, PrevState, SchedEvent, TaskId, Waker};
+use std::collections::VecDeque;
+
+pub(crate) struct Merger {
+    origin: u64,
+    queues: Vec<VecDeque<RawEvent>>,
+    tasks: Tasks,
+    /// Own-tasks recording: who stands for the unseen, per CPU.
+    stand_ins: Vec<Option<TaskId>>,
+    steal: Vec<(CpuId, u64)>,
+    last: Ns,
+    pub(crate) events: u64,
+    pub(crate) lost: u64,
+    pub(crate) stolen: Ns,
+}
+
+impl Merger {
+    pub(crate) fn new(origin: u64, cpus: usize, mut tasks: Tasks, own_only: bool) -> Merger {
+        let stand_ins = (0..cpus).map(|cpu| own_only.then(|| tasks.stand_in(cpu as u32))).collect();
+        Merger {
+            origin,
+            queues: vec![VecDeque::new(); cpus],
+            tasks,
+            stand_ins,
+            steal: proc::steal(),
+            last: Ns::ZERO,
+            events: 0,
+            lost: 0,
+            stolen: Ns::ZERO,
+        }
+    }
+
+    /// Reads every ring and hands out the events up to `horizon` (CLOCK_MONOTONIC nanoseconds): the time at
+    /// which the last round began, since every event before it was complete before this round.
+    pub(crate) fn round(
+        &mut self,
+        sources: &mut [(CpuId, Box<dyn CpuSource>)],
+        horizon: u64,
+        sink: &mut dyn RecordSink,
+    ) {
+        for (cpu, source) in sources {
+            source.drain(&mut self.queues[cpu.index()]);
+        }
+        while let Some((cpu, event)) = self.oldest(horizon) {
+            self.hand_out(cpu, event, sink);
+        }
+        self.report_steal(sink);
+    }
+
+    /// The oldest event of all rings, when it is not later than `horizon`. Few CPUs have events at a time,
+    /// so a plain scan of the fronts is as quick as a heap up to some tens of CPUs.
+    fn oldest(&mut self, horizon: u64) -> Option<(CpuId, RawEvent)> {
+        let fronts = self.queues.iter().enumerate().filter_map(|(cpu, queue)| Some((queue.front()?.at, cpu)));
+        let (at, cpu) = fronts.min()?;
+        if at > horizon {
+            return None;
+        }
+        Some((CpuId::from(cpu), self.queues[cpu].pop_front()?))
+    }
+
+    fn hand_out(&mut self, cpu: CpuId, event: RawEvent, sink: &mut dyn RecordSink) {
+        let at = Ns(event.at.saturating_sub(self.origin)).max(self.last);
+        let Some(kind) = self.translate(cpu, event.kind) else { return };
+        self.emit(SchedEvent { at, cpu, kind }, sink);
+    }
+
+    fn emit(&mut self, event: SchedEvent, sink: &mut dyn RecordSink) {
+        if self.tasks.has_fresh() {
+            let tasks = self.tasks.fresh();
+            self.tasks.fresh_groups().iter().for_each(|group| sink.group(group));
+            tasks.iter().for_each(|task| sink.task(task));
+        }
+        self.last = event.at;
+        self.events += 1;
+        sink.event(&event);
+    }
+
+    fn report_steal(&mut self, sink: &mut dyn RecordSink) {
+        let now = proc::steal();
+        for (&(cpu, after), &(before_cpu, before)) in now.iter().zip(&self.steal.clone()) {
+            if cpu == before_cpu && after > before {
+                let ns = Ns(after - before);
+                self.stolen = self.stolen.saturating_add(ns);
+                self.emit(SchedEvent { at: self.last, cpu, kind: EventKind::Steal { ns } }, sink);
+            }
+        }
+        self.steal = now;
+    }
+
+    fn task(&mut self, tid: u32, comm: &Comm) -> Option<TaskId> {
+        let id = self.tasks.of(tid, Hint { comm: *comm, ..Hint::default() })?;
+        self.tasks.named(id, comm);
+        Some(id)
+    }
+
+    fn translate(&mut self, cpu: CpuId, kind: RawKind) -> Option<EventKind> {
+        const NONE: Comm = [0; 16];
+        Some(match kind {
+            RawKind::Switch { prev, prev_comm, prev_state, next, next_comm, next_prio } => {
+                let priority = (next_prio != UNKNOWN_PRIO).then_some(next_prio);
+                let prev = self.task(prev, &prev_comm);
+                let next = self.tasks.of(next, Hint { comm: next_comm, priority, parent: None });
+                if let Some(next) = next {
+                    self.tasks.named(next, &next_comm);
+                }
+                let prev_state = if prev.is_none() { PrevState::Runnable } else { prev_state };
+                EventKind::Switch { prev, prev_state, next }
+            }
+            RawKind::Wake { tid, comm, context } => {
+                let waker = self.waker(context);
+                EventKind::Wake { task: self.task(tid, &comm)?, waker }
+            }
+            RawKind::New { tid, parent, comm } => {
+                let parent = self.task(parent, &NONE);
+                let task = self.tasks.created(tid, Hint { comm, priority: None, parent });
+                EventKind::New { task, parent }
+            }
+            RawKind::Exec { tid } => EventKind::Exec { task: self.task(tid, &NONE)? },
+            RawKind::Exit { tid } => EventKind::Exit { task: self.task(tid, &NONE)? },
+            RawKind::Migrate { tid, from, to } => {
+                EventKind::Migrate { task: self.task(tid, &NONE)?, from: CpuId(from), to: CpuId(to) }
+            }
+            RawKind::Regroup { tid } => {
+                let task = self.task(tid, &NONE)?;
+                EventKind::Regroup { task, group: self.tasks.regroup(task)? }
+            }
+            RawKind::Lost { count } => {
+                self.lost += count;
+                EventKind::Lost { count }
+            }
+            RawKind::Out { tid, state } => {
+                let prev = self.task(tid, &NONE);
+                EventKind::Switch { prev, prev_state: state, next: self.stand_ins[cpu.index()] }
+            }
+            RawKind::In { tid } => {
+                let next = self.task(tid, &NONE);
+                let prev = self.stand_ins[cpu.index()];
+                EventKind::Switch { prev, prev_state: PrevState::Unknown, next }
+            }
+            RawKind::Comm { tid, comm } => {
+                self.task(tid, &comm);
+                return None;
+            }
+        })
+    }
+
+    fn waker(&mut self, context: Context) -> Waker {
+        let mut known =
+            |tid, make: fn(TaskId) -> Waker| self.tasks.of(tid, Hint::default()).map_or(Waker::Unknown, make);
+        match context {
+            Context::Task(tid) => known(tid, Waker::Task),
+            Context::Inline(tid) => known(tid, Waker::InlineSoftirq),
+            Context::SoftIrq => Waker::SoftIrq,
+            Context::HardIrq => Waker::HardIrq,
+            Context::Unknown => Waker::Unknown,
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! From thread ids to [`TaskId`]s, with the facts of each task.
+
+use super::raw::{Comm, comm_text};
+use crate::cgroup::Groups;
+use crate::facts::{FactSource, TaskFacts};
+use crate::proc;
+use schedlab_model::{CpuSet, GroupId, Nice, Policy, TaskId};
+use std::collections::HashMap;
+
+/// Every task met so far.
+pub(crate) struct Tasks {
+    groups: Groups,
+    default_slice: Option<u64>,
+    /// /proc speaks of the same thread ids as the events.
+    ask: bool,
+    by_tid: HashMap<u32, TaskId>,
+    all: Vec<Known>,
+    /// Tasks whose facts the sink has not seen in this form, in the order of their change.
+    dirty: Vec<TaskId>,
+}
+
+struct Known {
+    facts: TaskFacts,
+    comm: Comm,
+    dirty: bool,
+}
+
+/// What an event says about a thread that is met for the first time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Hint {
+    pub(crate) comm: Comm,
+    pub(crate) priority: Option<i32>,
+    pub(crate) parent: Option<TaskId>,
+}
+
+impl Tasks {
+    pub(crate) fn new(ask: bool) -> Tasks {
+        Tasks {
+            groups: Groups::new(),
+            default_slice: proc::default_slice(),
+            ask,
+            by_tid: HashMap::new(),
+            all: Vec::new(),
+            dirty: Vec::new(),
+        }
+    }
+
+    /// Takes stock of the threads that exist now.
+    pub(crate) fn scan(&mut self, only: Option<&[u32]>) {
+        if self.ask {
+            for (_, tid) in proc::threads(only) {
+                self.of(tid, Hint::default());
+            }
+        }
+    }
+
+    /// The task with this thread id; a new one when it was never seen. 0, the idle task, is `None`.
+    pub(crate) fn of(&mut self, tid: u32, hint: Hint) -> Option<TaskId> {
+        if tid == 0 {
+            return None;
+        }
+        match self.by_tid.get(&tid) {
+            Some(&id) => Some(id),
+            None => Some(self.add(tid, hint)),
+        }
+    }
+
+    /// A task that was just created: its thread id may have belonged to another one before.
+    pub(crate) fn created(&mut self, tid: u32, hint: Hint) -> TaskId {
+        self.add(tid, hint)
+    }
+
+    /// Notes the name that an event carries (all zero: it carries none).
+    pub(crate) fn named(&mut self, id: TaskId, comm: &Comm) {
+        let known = &mut self.all[id.index()];
+        if comm[0] != 0 && known.comm != *comm {
+            known.comm = *comm;
+            known.facts.comm = comm_text(comm);
+            self.touch(id);
+        }
+    }
+
+    /// Reads the group again; `Some` when it has changed.
+    pub(crate) fn regroup(&mut self, id: TaskId) -> Option<GroupId> {
+        let facts = &self.all[id.index()].facts;
+        let group = if self.ask { self.groups.of_thread(facts.tid) } else { facts.group };
+        if group == facts.group {
+            return None;
+        }
+        self.all[id.index()].facts.group = group;
+        self.touch(id);
+        Some(group)
+    }
+
+    /// Stands for all tasks that an own-tasks recording cannot see on CPU `cpu`.
+    pub(crate) fn stand_in(&mut self, cpu: u32) -> TaskId {
+        let id = TaskId::from(self.all.len());
+        let mut facts = bare(id, 0);
+        facts.comm = format!("others/{cpu}");
+        facts.stand_in = true;
+        self.push(facts)
+    }
+
+    /// Facts that are new or have changed since the last call, each task once.
+    pub(crate) fn fresh(&mut self) -> Vec<TaskFacts> {
+        let ids = std::mem::take(&mut self.dirty);
+        ids.into_iter()
+            .map(|id| {
+                let known = &mut self.all[id.index()];
+                known.dirty = false;
+                known.facts.clone()
+            })
+            .collect()
+    }
+
+    /// Groups that are new since the last call.
+    pub(crate) fn fresh_groups(&mut self) -> &[crate::facts::GroupFacts] {
+        self.groups.fresh()
+    }
+
+    /// Whether anything is to be told before the next event.
+    pub(crate) fn has_fresh(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    fn add(&mut self, tid: u32, hint: Hint) -> TaskId {
+        let id = TaskId::from(self.all.len());
+        let asked = self.ask.then(|| proc::task(id, tid, &mut self.groups, self.default_slice)).flatten();
+        let mut facts = asked.unwrap_or_else(|| self.guess(id, tid, hint));
+        if hint.comm[0] != 0 {
+            facts.comm = comm_text(&hint.comm);
+        }
+        self.by_tid.insert(tid, id);
+        self.push(facts)
+    }
+
+    fn push(&mut self, facts: TaskFacts) -> TaskId {
+        let id = facts.id;
+        let mut comm = [0; 16];
+        let length = facts.comm.len().min(15);
+        comm[..length].copy_from_slice(&facts.comm.as_bytes()[..length]);
+        self.all.push(Known { facts, comm, dirty: true });
+        self.dirty.push(id);
+        id
+    }
+
+    fn touch(&mut self, id: TaskId) {
+        let known = &mut self.all[id.index()];
+        if !known.dirty {
+            known.dirty = true;
+            self.dirty.push(id);
+        }
+    }
+
+    /// For a thread that is gone already: what its parent had, else what its priority tells.
+    fn guess(&self, id: TaskId, tid: u32, hint: Hint) -> TaskFacts {
+        if let Some(parent) = hint.parent {
+            let parent = &self.all[parent.index()].facts;
+            return TaskFacts { id, tid, process: tid, from: FactSource::Parent, ..parent.clone() };
+        }
+        let (policy, nice) = hint.priority.map_or((Policy::Other, Nice::ZERO), proc::from_kernel_priority);
+        TaskFacts { policy, nice, ..bare(id, tid) }
+    }
+}
+
+fn bare(id: TaskId, tid: u32) -> TaskFacts {
+    TaskFacts {
+        id,
+        tid,
+        process: 0,
+        comm: String::new(),
+        policy: Policy::Other,
+        nice: Nice::ZERO,
+        affinity: CpuSet::ALL,
+        slice: None,
+        group: GroupId::ROOT,
+        kernel: false,
+        stand_in: false,
+        from: FactSource::Events,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_id_used_twice_is_two_tasks() {
+        let mut tasks = Tasks::new(false);
+        let hint = |name: &[u8]| Hint { comm: super::super::tracepoints::comm_from(name), ..Hint::default() };
+        let first = tasks.of(77, hint(b"make")).unwrap();
+        assert_eq!(tasks.of(77, Hint::default()), Some(first));
+        let second = tasks.created(77, hint(b"cc"));
+        assert_ne!(first, second);
+        assert_eq!(tasks.of(77, Hint::default()), Some(second));
+        assert_eq!(tasks.of(0, Hint::default()), None);
+        let names: Vec<_> = tasks.fresh().into_iter().map(|facts| facts.comm).collect();
+        assert_eq!(names, ["make", "cc"]);
+        tasks.named(second, b"cc1\0\0\0\0\0\0\0\0\0\0\0\0\0");
+        assert_eq!(tasks.fresh()[0].comm, "cc1");
+        assert!(!tasks.has_fresh());
+    }
+
+    #[test]
+    fn a_child_that_is_gone_has_its_parents_facts() {
+        let mut tasks = Tasks::new(false);
+        let parent = tasks.of(5, Hint { priority: Some(130), ..Hint::default() });
+        tasks.created(6, Hint { parent, ..Hint::default() });
+        let facts = tasks.fresh();
+        assert_eq!((facts[1].nice.get(), facts[1].from), (10, FactSource::Parent));
+    }
+}

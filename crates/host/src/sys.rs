@@ -1,0 +1,8 @@
+//! The system calls that need `unsafe`, each behind a safe function. Nothing outside this module uses it.
+#![allow(unsafe_code)]
+
+pub(crate) mod perf;
+pub(crate) mod sched;
+pub(crate) mod signal;
+
+pub(crate) use perf::{Event, Ring};

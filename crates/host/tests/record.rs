@@ -1,0 +1,224 @@
+//! Records this machine for real. Where that is not allowed the tests say so by name and pass, except under
+//! `CI=true` as root, where it must work.
+#![allow(clippy::print_stderr)]
+
+use schedlab_host::{
+    Backend, GroupFacts, HostError, RecordEnd, RecordRequest, RecordSink, RecordStart, Scope, TaskFacts,
+    record,
+};
+use schedlab_model::{CpuId, EventKind, EventSink, Ns, SchedEvent, Waker};
+use std::collections::BTreeMap;
+use std::process::{Child, Command};
+
+#[derive(Default)]
+struct Keep {
+    start: Option<RecordStart>,
+    tasks: BTreeMap<u32, TaskFacts>,
+    groups: usize,
+    events: Vec<SchedEvent>,
+}
+
+impl EventSink for Keep {
+    fn event(&mut self, event: &SchedEvent) {
+        self.events.push(*event);
+    }
+}
+
+impl RecordSink for Keep {
+    fn start(&mut self, start: &RecordStart) -> std::io::Result<()> {
+        self.start = Some(start.clone());
+        Ok(())
+    }
+    fn group(&mut self, group: &GroupFacts) {
+        assert_eq!(group.id.index(), self.groups, "groups come in order");
+        assert!(group.parent.is_none_or(|parent| parent < group.id));
+        self.groups += 1;
+    }
+    fn task(&mut self, task: &TaskFacts) {
+        assert!(task.group.index() < self.groups, "the group of {} comes first", task.comm);
+        self.tasks.insert(task.id.0, task.clone());
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The recording, or `None` (said by name) when this machine does not allow it.
+fn recorded(test: &str, request: &RecordRequest) -> Option<(Keep, RecordEnd)> {
+    let mut keep = Keep::default();
+    match record(request, &mut keep, &|| false) {
+        Ok(end) => Some((keep, end)),
+        Err(error @ (HostError::NoBackend { .. } | HostError::Backend { .. })) => {
+            let root = rustix::process::geteuid().is_root();
+            let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
+            assert!(!(ci && root), "{test} must run here: {error}");
+            eprintln!("SKIPPED {test}: {error}");
+            None
+        }
+        Err(error) => panic!("{test}: {error}"),
+    }
+}
+
+fn request(scope: Scope, backend: Backend) -> RecordRequest {
+    RecordRequest { backend: Some(backend), duration: Some(Ns::from_ms(1000)), ..RecordRequest::new(scope) }
+}
+
+struct Ended(Vec<Child>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Two endless loops pinned on CPU 0.
+fn spinners() -> Ended {
+    let spin = || {
+        let mut only = rustix::thread::CpuSet::new();
+        only.set(0);
+        let child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::thread::sched_setaffinity(Some(pid), &only).unwrap();
+        child
+    };
+    Ended(vec![spin(), spin()])
+}
+
+/// Each task's CPU time in nanoseconds and the number of its slices, from the switches of CPU 0.
+fn run_times(events: &[SchedEvent]) -> BTreeMap<u32, (u64, u64)> {
+    let mut since: Option<(u32, Ns)> = None;
+    let mut times: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for event in events.iter().filter(|event| event.cpu == CpuId(0)) {
+        let EventKind::Switch { prev, next, .. } = event.kind else { continue };
+        if let (Some((task, from)), Some(prev)) = (since, prev)
+            && prev.0 == task
+        {
+            let entry = times.entry(task).or_default();
+            entry.0 += event.at.0 - from.0;
+            entry.1 += 1;
+        }
+        since = next.map(|next| (next.0, event.at));
+    }
+    times
+}
+
+fn two_spinners_share(test: &str, backend: Backend) {
+    let children = spinners();
+    let pids: Vec<u32> = children.0.iter().map(Child::id).collect();
+    let Some((keep, end)) = recorded(test, &request(Scope::Pids(pids.clone()), backend)) else { return };
+    assert!(end.duration >= Ns::from_ms(1000));
+    assert!(keep.events.windows(2).all(|pair| pair[0].at <= pair[1].at), "events are in time order");
+    let times = run_times(&keep.events);
+    let of = |pid: u32| {
+        let task = keep.tasks.values().find(|task| task.tid == pid).expect("the spinner has facts");
+        assert_eq!(task.affinity.to_string(), "0");
+        times.get(&task.id.0).copied().unwrap_or_default()
+    };
+    let (a, b) = (of(pids[0]), of(pids[1]));
+    // Whatever else runs on CPU 0 takes its part; the two get equal ones of what is left.
+    let sum = a.0 + b.0;
+    assert!(sum > 50_000_000, "the spinners ran: {a:?} {b:?}");
+    assert!(a.0 * 10 > sum * 4 && b.0 * 10 > sum * 4, "shares {a:?} {b:?}");
+    let hz = u64::from(keep.start.as_ref().unwrap().machine.hz);
+    let mean_slice = sum / (a.1 + b.1).max(1);
+    assert!(mean_slice < 10_000_000_000 / hz, "mean slice {mean_slice} ns is more than ten ticks");
+}
+
+#[test]
+fn tracepoints_show_how_two_spinners_share() {
+    two_spinners_share("tracepoints_show_how_two_spinners_share", Backend::Tracepoints);
+}
+
+#[test]
+fn switch_records_show_how_two_spinners_share() {
+    two_spinners_share("switch_records_show_how_two_spinners_share", Backend::Switches);
+}
+
+/// 100 echoes over loopback: the server's wakeups come from softirqs inside the client's system calls.
+#[test]
+fn loopback_wakes_name_the_sender() {
+    let test = "loopback_wakes_name_the_sender";
+    let me = std::env::current_exe().unwrap();
+    let echo = ["--ignored", "--exact", "echo_pair", "--nocapture"];
+    let arguments = std::iter::once(me.to_string_lossy().into_owned()).chain(echo.map(str::to_owned));
+    let mut wanted = request(Scope::Command(arguments.collect()), Backend::Tracepoints);
+    wanted.duration = Some(Ns::from_s(20));
+    let Some((keep, end)) = recorded(test, &wanted) else { return };
+    assert!(end.exit.unwrap().success());
+    let named =
+        |name: &str| keep.tasks.values().find(|task| task.comm == name).expect("both ends were seen").id;
+    let (server, client) = (named("echo-server"), named("echo-client"));
+    let count = |waker| {
+        let wake = EventKind::Wake { task: server, waker };
+        keep.events.iter().filter(|event| event.kind == wake).count()
+    };
+    let all = keep
+        .events
+        .iter()
+        .filter(|event| matches!(event.kind, EventKind::Wake { task, .. } if task == server))
+        .count();
+    let inline = count(Waker::InlineSoftirq(client));
+    assert!(inline >= 95, "{inline} of {all} wakes of the server name the client");
+    assert!(count(Waker::SoftIrq) <= 5, "{} of {all} wakes look like the outside", count(Waker::SoftIrq));
+}
+
+/// Not a test: the process that `loopback_wakes_name_the_sender` records.
+#[test]
+#[ignore = "is run by loopback_wakes_name_the_sender"]
+fn echo_pair() {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
+    let serve = move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut byte = [0; 1];
+        while stream.read(&mut byte).unwrap() == 1 {
+            stream.write_all(&byte).unwrap();
+        }
+    };
+    let ask = move || {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        for _ in 0..100 {
+            // Long enough for the server to block before the next request.
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            stream.write_all(&[1]).unwrap();
+            stream.read_exact(&mut [0]).unwrap();
+        }
+    };
+    let server = named("echo-server").spawn(serve).unwrap();
+    named("echo-client").spawn(ask).unwrap().join().unwrap();
+    server.join().unwrap();
+}
+
+#[test]
+fn own_tasks_need_no_privilege() {
+    let script = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; sleep 0.1".to_owned();
+    let command = vec!["sh".to_owned(), "-c".to_owned(), script];
+    let mut wanted = request(Scope::Command(command), Backend::OwnTasks);
+    wanted.duration = Some(Ns::from_s(20));
+    let Some((keep, end)) = recorded("own_tasks_need_no_privilege", &wanted) else { return };
+    assert!(end.exit.unwrap().success());
+    let capabilities = &keep.start.as_ref().unwrap().capabilities;
+    assert!(!capabilities.system_wide && !capabilities.wakeups);
+    let pid = end.command_pid.unwrap();
+    let own = keep.tasks.values().find(|task| task.tid == pid).expect("the command has facts").id;
+    let is_own =
+        |event: &&SchedEvent| matches!(event.kind, EventKind::Switch { next: Some(t), .. } if t == own);
+    assert!(keep.events.iter().filter(is_own).count() >= 1);
+    let foreign = |task: &TaskFacts| !task.stand_in && task.comm.contains("ksoftirqd");
+    assert!(!keep.tasks.values().any(foreign));
+}
+
+#[test]
+fn a_process_that_does_not_exist_is_refused() {
+    let error =
+        record(&request(Scope::Pids(vec![u32::MAX]), Backend::Tracepoints), &mut Keep::default(), &|| true);
+    assert!(matches!(error, Err(HostError::NoProcess { pid: u32::MAX })), "{error:?}");
+    let nothing = Scope::Command(vec!["/no/such/program".to_owned()]);
+    let error = record(&RecordRequest::new(nothing), &mut Keep::default(), &|| true);
+    assert!(matches!(error, Err(HostError::Spawn { .. })), "{error:?}");
+}
