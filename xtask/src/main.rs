@@ -6,6 +6,7 @@
 mod ci;
 mod docs;
 mod finding;
+mod oracle;
 mod tidy;
 mod tree;
 
@@ -21,6 +22,7 @@ Usage: cargo xtask <chore> [options]
   ci                everything that must hold before a change lands: fmt, clippy, tidy, tests, deny
       --fast        without the tests of the other crates
   docs              write docs/schedulers.md anew from the registry
+  oracle FILE...    compare the Linux presets with what real kernels did; `oracle --help` says more
   help              this text
 
 Exit codes: 0 done, 1 something was found, 2 bad arguments.
@@ -42,6 +44,7 @@ fn run(args: &[String]) -> Result<ExitCode> {
     match chore {
         "tidy" => tidy::command(rest),
         "ci" => ci::command(rest),
+        "oracle" => oracle::command(rest),
         "docs" => docs::command(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

@@ -84,10 +84,25 @@ pub trait Scheduler {
         }
     }
 
+    /// Where a queued or running task stands among those it shares its CPU with; `None` when it is not queued or
+    /// the scheduler has no such measure. For explanations, and for the margin of a decision.
+    fn standing(&self, _cx: &Cx<'_>, _task: TaskId) -> Option<Standing> {
+        None
+    }
+
     /// One line about the state of the run queue of `cpu`, for `--explain` and for failed assertions.
     fn explain(&self, _cx: &Cx<'_>, _cpu: CpuId) -> String {
         String::new()
     }
+}
+
+/// Where a task stands; see [`Scheduler::standing`]. Virtual time in ns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Standing {
+    /// How far it is behind the common virtual time (EEVDF: the mean, so this is its lag; CFS: `min_vruntime`).
+    pub behind: i64,
+    /// EEVDF: virtual time left to its deadline.
+    pub to_deadline: Option<i64>,
 }
 
 /// Why `schedule` is called: what became of the task that ran until now.

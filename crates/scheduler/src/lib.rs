@@ -17,7 +17,7 @@ mod locks;
 pub mod registry;
 mod view;
 
-pub use api::{Change, Cmd, Needs, Pick, Prev, Request, Scheduler, Timer, Wake, WakeKind};
+pub use api::{Change, Cmd, Needs, Pick, Prev, Request, Scheduler, Standing, Timer, Wake, WakeKind};
 pub use cx::{Cx, Out, Work};
 pub use knobs::{Knob, KnobError, KnobKind, KnobValue, Knobs, SchedulerSpec, nearest};
 pub use locks::{CellLock, CellLocks, Lock, Locks};

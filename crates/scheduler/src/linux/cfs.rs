@@ -306,6 +306,11 @@ impl FairRules for Cfs {
         rq.entity_mut(id).load = load;
     }
 
+    fn standing(rq: &Rq, id: EntityId) -> crate::Standing {
+        let entity = rq.entity(id);
+        crate::Standing { behind: rq.queue(entity.queue).min_vruntime - entity.vruntime, to_deadline: None }
+    }
+
     fn depart(_env: Env<'_>, rq: &mut Rq, id: EntityId) {
         let base = rq.queue(rq.entity(id).queue).min_vruntime;
         make_relative(rq, id, base);

@@ -321,6 +321,14 @@ impl FairRules for Eevdf {
         }
     }
 
+    fn standing(rq: &Rq, id: EntityId) -> crate::Standing {
+        let entity = rq.entity(id);
+        crate::Standing {
+            behind: average(rq, entity.queue) - entity.vruntime,
+            to_deadline: Some(entity.deadline - entity.vruntime),
+        }
+    }
+
     fn depart(_env: Env<'_>, _rq: &mut Rq, _id: EntityId) {
         // What an entity keeps while it is away (lag, relative deadline) belongs to no queue.
     }

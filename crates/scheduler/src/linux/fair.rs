@@ -68,6 +68,8 @@ pub(super) trait FairRules: Sized + 'static {
     fn fork(env: Env<'_>, rq: &mut Rq, entity: EntityId, parent: Option<EntityId>);
     /// The weight of `entity`, queued or not, becomes `load`.
     fn reweight(env: Env<'_>, rq: &mut Rq, entity: EntityId, load: super::weights::Load);
+    /// Where a queued entity stands in its queue.
+    fn standing(rq: &Rq, entity: EntityId) -> crate::Standing;
     /// `entity`, not queued, leaves this CPU: its times become independent of it.
     fn depart(env: Env<'_>, rq: &mut Rq, entity: EntityId);
 }

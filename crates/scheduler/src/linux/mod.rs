@@ -568,6 +568,13 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
         }
     }
 
+    fn standing(&self, _cx: &Cx<'_>, task: TaskId) -> Option<crate::Standing> {
+        let (cpu, id) = self.homes.get(task)?;
+        let rq = self.rqs[cpu.index()].lock();
+        let entity = rq.entity(id);
+        (entity.on_rq && entity.class == Class::Fair).then(|| F::standing(&rq, id))
+    }
+
     fn explain(&self, _cx: &Cx<'_>, cpu: CpuId) -> String {
         let rq = self.rqs[cpu.index()].lock();
         let root = rq.queue(rq::ROOT);
@@ -582,6 +589,10 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
         for entity in rq.entities.iter().filter(|e| e.on_rq && e.task != NONE) {
             let mark = if rq.curr_task() == Some(TaskId(entity.task)) { "*" } else { "" };
             text += &format!(" {}{mark}@{}", TaskId(entity.task), entity.vruntime);
+            if self.t.version.eevdf {
+                let delayed = if entity.delayed { " delayed" } else { "" };
+                text += &format!(" (deadline {}{delayed})", entity.deadline);
+            }
         }
         text
     }
