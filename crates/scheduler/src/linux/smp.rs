@@ -1,0 +1,167 @@
+//! What the CPUs of one machine share: the board, the domains, and the times of their next balance. A machine
+//! with one CPU has none of it.
+
+use super::board::{Board, Facts};
+use super::domains::Domains;
+use super::fair::FairRules;
+use super::pelt::{Inputs, Signal};
+use super::placement::{Place, WakerFacts, Wakeup};
+use super::rq::{Class, EntityId, NONE, ROOT, Rq};
+use super::{Linux, Tunables};
+use crate::{Cx, Lock, Locks, Wake, WakeKind};
+use schedlab_model::{CpuId, CpuSet, Ns, TaskId};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Smp {
+    pub(super) board: Board,
+    pub(super) domains: Domains,
+    /// Where `cpumask_any_and_distribute` stopped last.
+    distributed: AtomicU32,
+}
+
+impl Smp {
+    /// Everything idle.
+    pub(super) fn new(cx: &Cx<'_>) -> Smp {
+        let topology = &cx.world.topology;
+        let mut caches = Vec::new();
+        for place in topology.places() {
+            let llc = place.llc as usize;
+            if caches.len() <= llc {
+                caches.resize(llc + 1, 0);
+            }
+            caches[llc] += 1;
+        }
+        Smp {
+            board: Board::new(topology.cpus(), &caches),
+            domains: Domains::build(topology, &CpuSet::ALL),
+            distributed: AtomicU32::new(u32::MAX),
+        }
+    }
+
+    /// Where `task` may run now.
+    pub(super) fn allowed(&self, cx: &Cx<'_>, task: TaskId) -> CpuSet {
+        let mut allowed = cx.task(task).affinity.and(&self.domains.online);
+        for (cpu, view) in cx.world.cpus.iter().enumerate() {
+            if !view.online {
+                allowed.remove(cpu.into());
+            }
+        }
+        allowed
+    }
+
+    /// Any CPU of `set`, another one each time.
+    pub(super) fn any(&self, set: &CpuSet) -> Option<CpuId> {
+        let from = self.distributed.load(Relaxed).wrapping_add(1);
+        let cpu = super::domains::wrap(set, from).next()?;
+        self.distributed.store(cpu.0, Relaxed);
+        Some(cpu)
+    }
+
+    /// Publishes the state of `rq`, whose lock the caller holds.
+    pub(super) fn publish(&self, rq: &mut Rq) {
+        let (now, running) = (rq.wall, rq.curr);
+        let rt_curr = rq.curr_of(Class::Rt).map(|id| rq.entity(id));
+        let root = rq.queue(ROOT);
+        let facts = Facts {
+            nr_running: rq.nr_running.saturating_sub(rq.delayed),
+            fair: root.h_nr.saturating_sub(rq.delayed),
+            fair_idle: root.idle_h_nr,
+            busy: running != NONE,
+            rt_runs: rt_curr.map_or(0, |e| e.rt_priority),
+            rt_pinned: rt_curr.is_some_and(|e| e.pinned),
+            rt_best: if rq.rt.throttled { 0 } else { rq.rt.best() },
+            rt_overloaded: rq.rt.nr > 1 && rq.rt_movable(),
+        };
+        let inputs = Inputs {
+            load: root.load.weight(),
+            runnable: u64::from(facts.fair),
+            running: root.curr != NONE,
+        };
+        let rt_inputs = Inputs { running: facts.rt_runs > 0, ..Inputs::default() };
+        rq.queue_mut(ROOT).signal.set(now, inputs);
+        rq.rt_signal.set(now, rt_inputs);
+        let idles = self.board.publish(rq.cpu, now, &facts, &rq.queue(ROOT).signal, &rq.rt_signal);
+        if idles && self.domains.has_smt {
+            let core = &self.domains.smt[rq.cpu.index()];
+            if core.iter().all(|cpu| self.board.idle(cpu)) {
+                self.board.set_idle_core(self.domains.llc_id[rq.cpu.index()], true);
+            }
+        }
+    }
+}
+
+/// Brings the load signals of a fair task, and of the groups above it, up to date after a change.
+pub(super) fn track(rq: &mut Rq, id: EntityId) {
+    let (now, running) = (rq.wall, rq.curr == id);
+    let entity = rq.entity_mut(id);
+    let on = u64::from(entity.on_rq && !entity.delayed);
+    entity.signal.set(now, Inputs { load: on, runnable: on, running: on == 1 && running });
+    let mut queue = entity.queue;
+    while queue != ROOT {
+        let q = rq.queue_mut(queue);
+        let (load, runnable) = (q.load.weight(), u64::from(q.h_nr));
+        q.signal.set(now, Inputs { load, runnable, running: q.curr != NONE });
+        let owner = q.owner;
+        queue = rq.entity(owner).queue;
+    }
+}
+
+impl<L: Locks, F: FairRules> Linux<L, F> {
+    /// The CPU on which `task`, last on `from`, is queued.
+    pub(super) fn select(&self, cx: &Cx<'_>, task: TaskId, from: CpuId, wake: Wake) -> CpuId {
+        let Some(smp) = self.smp.get() else { return from };
+        let allowed = smp.allowed(cx, task);
+        if allowed.is_empty() {
+            return from;
+        }
+        let place = Place { board: &smp.board, domains: &smp.domains, now: cx.now, allowed: &allowed };
+        match wake.kind {
+            WakeKind::Migrated => {
+                if allowed.contains(from) { from } else { smp.any(&allowed).unwrap_or(from) }
+            }
+            _ if !cx.task(task).policy.is_fair() => place.nearest(from),
+            WakeKind::New => place.fork(from),
+            WakeKind::Wake => {
+                let waker = self.waker_facts(cx, task);
+                let wakeup = self.wakeup(cx, task, from, waker, wake.sync);
+                place.wake(&wakeup)
+            }
+        }
+    }
+
+    /// Notes on the running task of this CPU that it wakes `task`.
+    fn waker_facts(&self, cx: &Cx<'_>, task: TaskId) -> Option<WakerFacts> {
+        let mut rq = self.rqs[cx.cpu.index()].lock();
+        let id = rq.curr;
+        if id == NONE {
+            return None;
+        }
+        let entity = rq.entity_mut(id);
+        let flips = entity.partners.woke(task.0, cx.now);
+        let weight = entity.load.weight();
+        Some(WakerFacts { flips, load: entity.signal.at(cx.now).load_avg(weight) })
+    }
+
+    fn wakeup(&self, cx: &Cx<'_>, task: TaskId, prev: CpuId, waker: Option<WakerFacts>, sync: bool) -> Wakeup {
+        let mut rq = self.rqs[prev.index()].lock();
+        let (mut load, mut flips, mut recent) = (0, 0, u32::MAX);
+        if let Some((_, id)) = self.homes.get(task).filter(|(cpu, _)| *cpu == prev) {
+            let entity = rq.entity_mut(id);
+            let weight = entity.load.weight();
+            load = entity.signal.at(cx.now).load_avg(weight);
+            flips = entity.partners.flips();
+            recent = std::mem::replace(&mut entity.partners.recent_cpu, prev.0);
+        }
+        Wakeup { this: cx.cpu, prev, load, recent, flips, waker, sync }
+    }
+}
+
+
+/// A new task starts with full load and with the share of the CPU that a newcomer may expect.
+pub(super) fn start_signal(now: Ns, root_util: u64) -> Signal {
+    let mut signal = Signal::zero(now);
+    signal.at(now).start_task(now, (super::pelt::SCALE.saturating_sub(root_util)) / 2);
+    signal
+}
