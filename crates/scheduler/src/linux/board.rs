@@ -107,10 +107,7 @@ impl Board {
             rows: (0..cpus).map(|_| Row::default()).collect(),
             caches: caches
                 .iter()
-                .map(|&cpus| Cache {
-                    idle_core: AtomicBool::new(true),
-                    scan: AtomicU32::new(cpus as u32),
-                })
+                .map(|&cpus| Cache { idle_core: AtomicBool::new(true), scan: AtomicU32::new(cpus as u32) })
                 .collect(),
         }
     }

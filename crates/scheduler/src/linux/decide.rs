@@ -2,7 +2,7 @@
 
 use super::fair::{self, Dequeue, Enqueue, FairRules};
 use super::rq::{self, Class, EntityId, NONE, Rq};
-use super::{Env, Linux, rt};
+use super::{Env, Linux, rt, smp};
 use crate::{Cx, Locks, Pick, Prev};
 use schedlab_model::{CpuId, TaskId};
 
@@ -75,7 +75,12 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             let picked = (picked != NONE).then(|| TaskId(rq.entity(picked).task));
             rq.curr = next;
             rq.need_resched = false;
+            rq.wall = cx.now;
+            for entity in [curr, next] {
+                self.track(rq, entity);
+            }
             if why == Prev::Exited && curr != NONE {
+                smp::detach(rq, curr);
                 self.homes.clear(TaskId(rq.take(curr).task));
             }
             Pick { task: picked, slice_ns: None, note: 0 }
@@ -89,7 +94,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 if !rq.entity(id).on_rq {
                     self.enqueue(env, rq, id, Enqueue::Wake);
                 } else if rq.entity(id).delayed {
-                    F::wake_delayed(env, rq, id);
+                    fair::wake_delayed::<F>(env, rq, id);
                 }
                 id
             }

@@ -76,6 +76,9 @@ pub(super) struct Link {
     pub(super) local: usize,
 }
 
+/// What CPUs of one span have in common.
+type Key = fn(&CpuPlace) -> u32;
+
 /// All domains of a machine.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Domains {
@@ -108,12 +111,12 @@ impl Domains {
             ..Domains::default()
         };
         for cpu in online.iter() {
-            let near = |key: fn(&CpuPlace) -> u32| topology.sharing(cpu, key).and(&online);
+            let near = |key: Key| topology.sharing(cpu, key).and(&online);
             domains.smt[cpu.index()] = near(|p| p.core);
             domains.llc[cpu.index()] = near(|p| p.llc);
         }
         domains.has_smt = domains.smt.iter().any(|set| set.count() > 1);
-        let levels: [(Level, fn(&CpuPlace) -> u32); 4] = [
+        let levels: [(Level, Key); 4] = [
             (Level::Smt, |p| p.core),
             (Level::Mc, |p| p.llc),
             (Level::Pkg, |p| p.node),
@@ -127,13 +130,7 @@ impl Domains {
     }
 
     /// Adds one level above the spans `below` (by CPU); gives the new spans.
-    fn add_level(
-        &mut self,
-        topology: &Topology,
-        level: Level,
-        key: fn(&CpuPlace) -> u32,
-        below: &[CpuSet],
-    ) -> Vec<CpuSet> {
+    fn add_level(&mut self, topology: &Topology, level: Level, key: Key, below: &[CpuSet]) -> Vec<CpuSet> {
         let mut spans = below.to_vec();
         let mut seen = CpuSet::EMPTY;
         for cpu in self.online.iter() {

@@ -99,15 +99,24 @@ pub(super) fn enqueue<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId, w
 
 /// Dequeues a task's entity and the group entities above it that become empty. `false`: it stays, delayed.
 pub(super) fn dequeue<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId, why: Dequeue) -> bool {
+    let was_delayed = rq.entity(task).delayed;
     if !F::dequeue(env, rq, task, why) {
+        rq.delayed += u32::from(!was_delayed);
         return false;
     }
+    rq.delayed -= u32::from(was_delayed);
     dequeued::<F>(env, rq, task, why, 1);
     rq.nr_running -= 1;
     if rq.queue(ROOT).h_nr == 0 {
         rq.stop_fair_server(env);
     }
     true
+}
+
+/// A blocked but delayed task is woken where it is.
+pub(super) fn wake_delayed<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId) {
+    F::wake_delayed(env, rq, task);
+    rq.delayed -= 1;
 }
 
 /// Takes a delayed entity, of a task or of a group, off its queue.

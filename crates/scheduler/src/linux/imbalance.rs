@@ -212,15 +212,9 @@ impl Ask<'_> {
         if siblings && local.kind == Kind::Spare && self.sibling_difference(local, there) > 1 {
             return true;
         }
-        if there.kind != Kind::Overloaded {
-            if self.idle == Idle::No
-                || (there.cpus > 1 && local.idle <= there.idle + 1)
-                || there.fair == 1
-            {
-                return false;
-            }
-        }
-        true
+        let little =
+            self.idle == Idle::No || (there.cpus > 1 && local.idle <= there.idle + 1) || there.fair == 1;
+        there.kind == Kind::Overloaded || !little
     }
 
     fn amount(&self, local: &mut Stats, there: &Stats, average: u64) -> Option<Amount> {
@@ -353,7 +347,9 @@ mod tests {
         assert_eq!(Kind::of(1, 1, 1024, 300, 300, 117), Kind::Spare, "much room left");
         assert_eq!(Kind::of(2, 1, 1024, 1024, 2048, 117), Kind::Overloaded);
         assert_eq!(Kind::of(2, 1, 1024, 200, 300, 117), Kind::Spare, "two light tasks do not fill a CPU");
-        assert!(Kind::Spare < Kind::Busy && Kind::Busy < Kind::Imbalanced && Kind::Imbalanced < Kind::Overloaded);
+        assert!(
+            Kind::Spare < Kind::Busy && Kind::Busy < Kind::Imbalanced && Kind::Imbalanced < Kind::Overloaded
+        );
     }
 
     #[test]
@@ -414,7 +410,11 @@ mod tests {
         let ours = |cpu, new| machine.ask(cpu, 2, Idle::Yes, new).is_ours();
         assert_eq!([0, 1, 2, 3].map(|cpu| ours(cpu, false)), [false, true, false, false], "first idle CPU");
         assert_eq!([0, 1, 2, 3].map(|cpu| ours(cpu, true)), [false, false, true, false], "idle core first");
-        assert_eq!([4, 5, 6, 7].map(|cpu| ours(cpu, true)), [true, false, false, false], "all busy: the first");
+        assert_eq!(
+            [4, 5, 6, 7].map(|cpu| ours(cpu, true)),
+            [true, false, false, false],
+            "all busy: the first"
+        );
         assert!(machine.ask(5, 2, Idle::New, true).is_ours());
     }
 

@@ -7,10 +7,11 @@
 //! * [`tunables::Version`] is a preset as data; [`tunables::Tunables`] are its knobs resolved for a machine.
 //! * [`rq::Rq`] is everything that one CPU's lock guards: clock, entities (tasks and group shares), the fair
 //!   queues, the RT lists. An entity lives in the store of the CPU on which its task is (or was last);
-//!   [`homes::Homes`] says where. [`summary::Summary`] is what others may read without the lock.
+//!   [`homes::Homes`] says where. [`board::Board`] is what others may read without the lock.
 //! * [`decide`] takes the running task off and chooses, class by class.
 //! * [`fair`] walks the group hierarchy and calls the rules for each level; [`rt`] is the RT class.
-//! * [`groups`] makes the queue of a group on a CPU; [`placement`] chooses a CPU at wakeup.
+//! * [`groups`] makes the queue of a group on a CPU; [`placement`] chooses a CPU at wakeup; [`tasks`] is the
+//!   life of a task on the run queues. [`smp`] holds what the CPUs share.
 //!
 //! Clock rule: a call refreshes the run-queue clock, except a `schedule` that follows a wakeup which asked
 //! for it (`skip_clock`). Ticks that the driver left out are charged when the clock is refreshed, one by one
@@ -19,17 +20,23 @@
 // Groups and bandwidth (engineer smp) will use the rest.
 #![allow(dead_code)]
 
+mod board;
 mod cfs;
 mod decide;
+mod domains;
 mod eevdf;
 mod fair;
 mod fair_server;
 mod groups;
 mod homes;
+mod imbalance;
+mod pelt;
 mod placement;
+mod pool;
 mod rq;
 mod rt;
-mod summary;
+mod smp;
+mod tasks;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -37,15 +44,15 @@ mod tests;
 mod tunables;
 mod weights;
 
-use crate::{Change, Cmd, Cx, Knob, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, Timer, Wake, WakeKind};
+use crate::{Change, Cmd, Cx, Knob, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, Timer, Wake};
 use fair::{Dequeue, Enqueue, FairRules};
 use homes::Homes;
-use rq::{Class, Entity, EntityId, NONE, Rq};
-use schedlab_model::{CpuId, GroupId, Ns, Policy, TaskId};
+use rq::{Class, EntityId, NONE, Rq};
+use schedlab_model::{CpuId, GroupId, Ns, TaskId};
+use smp::Smp;
 use std::marker::PhantomData;
-use summary::Summary;
+use std::sync::OnceLock;
 use tunables::{Tunables, Version};
-use weights::Load;
 
 /// What every function of this family needs besides its run queue.
 #[derive(Clone, Copy)]
@@ -103,7 +110,8 @@ struct RtPeriod {
 struct Linux<L: Locks, F> {
     t: Tunables,
     rqs: Vec<L::Lock<Rq>>,
-    seen: Vec<Summary>,
+    /// Missing on a machine with one CPU, and before `init`.
+    smp: OnceLock<Smp>,
     homes: Homes,
     rt_period: L::Lock<RtPeriod>,
     rules: PhantomData<F>,
@@ -114,7 +122,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let t = Tunables::new(version, cpus, knobs);
         Linux {
             rqs: (0..cpus).map(|cpu| L::Lock::new(Rq::new(cpu.into(), &t))).collect(),
-            seen: (0..cpus).map(|_| Summary::default()).collect(),
+            smp: OnceLock::new(),
             homes: Homes::new(),
             rt_period: L::Lock::new(RtPeriod { active: false, next: 0 }),
             rules: PhantomData,
@@ -122,47 +130,19 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
     }
 
-    /// Runs `f` under the lock of `cpu` and publishes the summary.
+    /// Runs `f` under the lock of `cpu` and publishes its state.
     #[inline]
     fn locked<R>(&self, cpu: CpuId, f: impl FnOnce(&mut Rq) -> R) -> R {
         let mut rq = self.rqs[cpu.index()].lock();
         let result = f(&mut rq);
-        self.seen[cpu.index()].publish(&rq);
+        if let Some(smp) = self.smp.get() {
+            smp.publish(&mut rq);
+        }
         result
     }
 
     fn env<'a>(&'a self, cx: &'a Cx<'a>) -> Env<'a> {
         Env { cx, t: &self.t }
-    }
-
-    /// Makes the entity of a task. It belongs to its parent's CPU, or to the first one where it may run.
-    fn create(&self, cx: &Cx<'_>, task: TaskId, parent: Option<TaskId>) {
-        if self.homes.get(task).is_some() {
-            return;
-        }
-        let view = cx.task(task);
-        let fallback = || {
-            let last = view.last_cpu();
-            let fits = last.index() < self.rqs.len() && view.affinity.contains(last);
-            if fits { last } else { view.affinity.lowest().unwrap_or(CpuId(0)) }
-        };
-        let parent = parent.and_then(|p| self.homes.get(p));
-        let cpu = parent.map_or_else(fallback, |(cpu, _)| cpu);
-        let env = self.env(cx);
-        self.locked(cpu, |rq| {
-            rq.touch::<F>(env, false);
-            let id = rq.store(Entity::new(task.0, rq::ROOT, 0));
-            self.homes.set(task, cpu, id);
-            describe::<F>(env, rq, id);
-            let entity = rq.entity_mut(id);
-            if view.old_sleeper {
-                entity.fresh = false;
-                entity.relative = false;
-                entity.vruntime = rq::LONG_AGO;
-            } else if entity.class == Class::Fair {
-                F::fork(env, rq, id, parent.map(|(_, parent)| parent));
-            }
-        });
     }
 
     /// Puts a runnable task on its class's queue.
@@ -175,6 +155,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 rt::enqueue(env, rq, id, false);
             }
         }
+        self.track(rq, id);
     }
 
     /// Takes a task off its class's queue.
@@ -185,6 +166,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             }
             Class::Rt => rt::dequeue(env, rq, id),
         }
+        self.track(rq, id);
     }
 
     /// The RT period starts anew when the first RT task shows up after a quiet period.
@@ -249,133 +231,6 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             rq.skip_clock = true;
         }
     }
-
-    /// Moves a task's entity, not queued, from one CPU's store to another's.
-    fn rehome(&self, env: Env<'_>, rq: &mut Rq, mut entity: Entity) -> EntityId {
-        let task = TaskId(entity.task);
-        entity.exec_start = 0;
-        entity.queue = groups::queue_of(env, rq, env.cx.task(task).group);
-        entity.depth = depth_in(rq, entity.queue);
-        let id = rq.store(entity);
-        self.homes.set(task, rq.cpu, id);
-        id
-    }
-
-    /// The second half of a wakeup: on the CPU that was chosen.
-    fn activate(&self, env: Env<'_>, rq: &mut Rq, id: EntityId, wake: Wake) {
-        let why = match wake.kind {
-            WakeKind::New => Enqueue::New,
-            WakeKind::Wake => Enqueue::Wake,
-            WakeKind::Migrated => Enqueue::Restore,
-        };
-        self.enqueue(env, rq, id, why);
-        self.check_preempt(env, rq, id, wake.kind == WakeKind::New);
-        if rq.cpu != env.cx.cpu && !rq.need_resched {
-            env.cx.push(Cmd::TickDue(rq.cpu));
-        }
-    }
-
-    /// Policy, nice value or group of a task changed: off the queue, new description, on again.
-    fn redescribe(&self, cx: &Cx<'_>, task: TaskId) {
-        let Some((cpu, id)) = self.homes.get(task) else { return };
-        let env = self.env(cx);
-        self.locked(cpu, |rq| {
-            rq.touch::<F>(env, false);
-            if rq.entity(id).delayed {
-                fair::dequeue_delayed::<F>(env, rq, id);
-            }
-            let (queued, running) = (rq.entity(id).on_rq, rq.curr == id);
-            let before = (rq.entity(id).class, rq.entity(id).rt_priority);
-            if queued {
-                self.dequeue(env, rq, id, Dequeue::Save);
-                if running && before.0 == Class::Fair {
-                    fair::put_prev::<F>(env, rq, id);
-                }
-            } else if before.0 == Class::Fair {
-                F::depart(env, rq, id);
-            }
-            describe::<F>(env, rq, id);
-            if queued {
-                self.enqueue(env, rq, id, Enqueue::Restore);
-                if running && rq.entity(id).class == Class::Fair {
-                    fair::set_next::<F>(env, rq, id);
-                }
-                if running {
-                    rq.entity_mut(id).exec_start = rq.clock;
-                    rq.resched(env);
-                } else {
-                    self.check_preempt(env, rq, id, false);
-                }
-            }
-        });
-    }
-
-    /// Affinity of a task changed, or its CPU goes away.
-    fn evict(&self, cx: &Cx<'_>, task: TaskId) {
-        let Some((cpu, id)) = self.homes.get(task) else { return };
-        if cx.task(task).affinity.contains(cpu) && cx.cpu(cpu).online {
-            return;
-        }
-        let env = self.env(cx);
-        let moving = self.locked(cpu, |rq| {
-            rq.touch::<F>(env, false);
-            if rq.entity(id).delayed {
-                fair::dequeue_delayed::<F>(env, rq, id);
-            }
-            if !rq.entity(id).on_rq {
-                return None;
-            }
-            if rq.curr == id {
-                cx.push(Cmd::Displace(task));
-                return None;
-            }
-            self.dequeue(env, rq, id, Dequeue::Save);
-            F::depart(env, rq, id);
-            Some(rq.take(id))
-        });
-        let Some(entity) = moving else { return };
-        let wake = Wake { kind: WakeKind::Migrated, sync: false, waker: schedlab_model::Waker::Unknown };
-        let to = placement::select(cx, &self.seen, task, cpu, wake);
-        self.locked(to, |rq| {
-            rq.touch::<F>(env, false);
-            let id = self.rehome(env, rq, entity);
-            self.activate(env, rq, id, wake);
-        });
-        cx.push(Cmd::Moved(task, to));
-    }
-}
-
-/// Levels below the root queue of an entity in `queue`.
-fn depth_in(rq: &Rq, queue: rq::QueueId) -> u32 {
-    match rq.queue(queue).owner {
-        NONE => 0,
-        owner => rq.entity(owner).depth + 1,
-    }
-}
-
-/// Copies policy, weight and group of a task from its view. The entity is not queued.
-fn describe<F: FairRules>(env: Env<'_>, rq: &mut Rq, id: EntityId) {
-    let view = env.cx.task(TaskId(rq.entity(id).task));
-    let queue = groups::queue_of(env, rq, view.group);
-    let depth = depth_in(rq, queue);
-    let ticks = rt::slice_ticks(env);
-    let entity = rq.entity_mut(id);
-    if entity.policy != view.policy || entity.rr_ticks == 0 {
-        entity.rr_ticks = ticks;
-    }
-    entity.queue = queue;
-    entity.depth = depth;
-    entity.policy = view.policy;
-    entity.idle = view.policy == Policy::Idle;
-    entity.custom_slice = view.slice.is_some();
-    entity.slice = view.slice.map_or(env.t.base_slice, |slice| slice.0.clamp(100_000, 100_000_000));
-    entity.class = if view.policy.is_fair() { Class::Fair } else { Class::Rt };
-    entity.rt_priority = match view.policy {
-        Policy::Deadline { .. } => 100,
-        policy => policy.rt_priority(),
-    };
-    let load = if entity.idle { Load::IDLE } else { Load::nice(view.nice) };
-    F::reweight(env, rq, id, load);
 }
 
 impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
@@ -391,6 +246,9 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
     }
 
     fn init(&self, cx: &Cx<'_>) {
+        if self.rqs.len() > 1 {
+            self.smp.get_or_init(|| Smp::new(cx));
+        }
         for (index, task) in cx.world.tasks.iter().enumerate() {
             if task.alive {
                 self.create(cx, index.into(), None);
@@ -399,38 +257,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
     }
 
     fn wake(&self, cx: &Cx<'_>, task: TaskId, wake: Wake) {
-        if self.homes.get(task).is_none() {
-            self.create(cx, task, None);
-        }
-        let Some((from, id)) = self.homes.get(task) else { return };
-        let env = self.env(cx);
-        let mut to = from;
-        let moving = self.locked(from, |rq| {
-            if rq.entity(id).on_rq {
-                if rq.entity(id).delayed {
-                    rq.touch::<F>(env, false);
-                    F::wake_delayed(env, rq, id);
-                    self.check_preempt(env, rq, id, false);
-                }
-                return None;
-            }
-            to = placement::select(cx, &self.seen, task, from, wake);
-            if to == from {
-                rq.touch::<F>(env, false);
-                self.activate(env, rq, id, wake);
-                return None;
-            }
-            rq.settle::<F>(env, false);
-            F::depart(env, rq, id);
-            Some(rq.take(id))
-        });
-        if let Some(entity) = moving {
-            self.locked(to, |rq| {
-                rq.touch::<F>(env, false);
-                let id = self.rehome(env, rq, entity);
-                self.activate(env, rq, id, wake);
-            });
-        }
+        self.woken(cx, task, wake);
     }
 
     fn leave(&self, cx: &Cx<'_>, task: TaskId) {
@@ -566,6 +393,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
                 });
             }
         }
+        (0..self.rqs.len()).for_each(|cpu| self.locked(cpu.into(), |_| ()));
     }
 
     fn standing(&self, _cx: &Cx<'_>, task: TaskId) -> Option<crate::Standing> {

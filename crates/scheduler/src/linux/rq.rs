@@ -5,6 +5,8 @@ use super::Env;
 use super::eevdf::timeline::Timeline;
 use super::fair::{self, FairRules};
 use super::fair_server::{FairServer, Wants};
+use super::pelt::Signal;
+use super::placement::Partners;
 use super::rt::RtQueue;
 use super::tunables::Tunables;
 use super::weights::Load;
@@ -82,6 +84,12 @@ pub(super) struct Entity {
     pub(super) rt_priority: u8,
     /// RT: ticks left of the RR slice.
     pub(super) rr_ticks: u32,
+    /// It may run on one CPU only.
+    pub(super) pinned: bool,
+    /// Several CPUs: load signals of a task.
+    pub(super) signal: Signal,
+    /// Several CPUs: whom it wakes and where it ran.
+    pub(super) partners: Partners,
 }
 
 impl Entity {
@@ -112,6 +120,9 @@ impl Entity {
             protected_until: 0,
             rt_priority: 0,
             rr_ticks: 0,
+            pinned: false,
+            signal: Signal::default(),
+            partners: Partners::new(),
         }
     }
 }
@@ -162,6 +173,8 @@ pub(super) struct Queue {
     pub(super) skip: EntityId,
     /// Bandwidth: it may not run until it is refilled.
     pub(super) throttled: bool,
+    /// Several CPUs: load signals of everything in it.
+    pub(super) signal: Signal,
 }
 
 impl Queue {
@@ -185,6 +198,7 @@ impl Queue {
             last: NONE,
             skip: NONE,
             throttled: false,
+            signal: Signal::default(),
         }
     }
     /// Adds a waiting entity, to the right of those with the same key.
@@ -237,6 +251,8 @@ pub(super) struct Rq {
     pub(super) cpu: CpuId,
     /// The run-queue clock without stolen time, ns. It moves only when a call refreshes it.
     pub(super) clock: u64,
+    /// When the clock was refreshed last.
+    pub(super) wall: Ns,
     /// Stolen time that the clock leaves out, ns.
     steal: u64,
     /// The next `schedule` does not refresh the clock: a wakeup asked for it and did so just before.
@@ -260,6 +276,10 @@ pub(super) struct Rq {
     pub(super) queue_of_group: Vec<QueueId>,
     /// The RT class.
     pub(super) rt: RtQueue,
+    /// Several CPUs: how much RT tasks use.
+    pub(super) rt_signal: Signal,
+    /// Tasks counted in `nr_running` that are `delayed`.
+    pub(super) delayed: u32,
     /// The fair server (6.12+).
     pub(super) fair_server: FairServer,
     /// Clock when the CPU became idle or its idle time was counted last, ns.
@@ -272,6 +292,7 @@ impl Rq {
         Rq {
             cpu,
             clock: 0,
+            wall: Ns::ZERO,
             steal: 0,
             skip_clock: false,
             need_resched: false,
@@ -284,6 +305,8 @@ impl Rq {
             queues: vec![Queue::new(GroupId::ROOT, NONE)],
             queue_of_group: vec![ROOT],
             rt: RtQueue::new(t.rt_runtime),
+            rt_signal: Signal::default(),
+            delayed: 0,
             fair_server: FairServer::new(t.fair_server_runtime, t.fair_server_period),
             idle_since: 0,
         }
@@ -302,6 +325,7 @@ impl Rq {
         if env.cx.now.0 >= self.next_edge {
             self.catch_up::<F>(env, in_tick);
         }
+        self.wall = env.cx.now;
     }
     fn catch_up<F: FairRules>(&mut self, env: Env<'_>, in_tick: bool) {
         let ticks = env.cx.ticks(self.cpu);
@@ -430,6 +454,10 @@ impl Rq {
     #[inline]
     pub(super) fn parent(&self, entity: EntityId) -> EntityId {
         self.queue(self.entity(entity).queue).owner
+    }
+    /// Whether an RT task waits here that may run elsewhere.
+    pub(super) fn rt_movable(&self) -> bool {
+        self.rt.waiting().any(|id| id != self.curr && !self.entity(id).pinned)
     }
     /// The running task's entity, when it belongs to this class.
     #[inline]

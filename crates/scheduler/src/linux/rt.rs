@@ -61,6 +61,11 @@ impl RtQueue {
             self.occupied &= !(1 << priority);
         }
     }
+    /// All entities, best priority first, within a priority first to run first.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = EntityId> {
+        let lists = self.lists.iter().rev().filter(|_| self.nr > 0);
+        lists.flat_map(|list| list.iter().copied())
+    }
     /// Entities of one priority, first to run first.
     pub(super) fn list(&self, priority: u8) -> &VecDeque<EntityId> {
         &self.lists[usize::from(priority)]

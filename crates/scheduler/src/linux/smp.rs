@@ -1,15 +1,15 @@
 //! What the CPUs of one machine share: the board, the domains, and the times of their next balance. A machine
 //! with one CPU has none of it.
 
+use super::Linux;
 use super::board::{Board, Facts};
 use super::domains::Domains;
 use super::fair::FairRules;
-use super::pelt::{Inputs, Signal};
+use super::pelt::{Inputs, Pelt, SCALE, Signal};
 use super::placement::{Place, WakerFacts, Wakeup};
 use super::rq::{Class, EntityId, NONE, ROOT, Rq};
-use super::{Linux, Tunables};
 use crate::{Cx, Lock, Locks, Wake, WakeKind};
-use schedlab_model::{CpuId, CpuSet, Ns, TaskId};
+use schedlab_model::{CpuId, CpuSet, TaskId};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// See the module.
@@ -74,11 +74,8 @@ impl Smp {
             rt_best: if rq.rt.throttled { 0 } else { rq.rt.best() },
             rt_overloaded: rq.rt.nr > 1 && rq.rt_movable(),
         };
-        let inputs = Inputs {
-            load: root.load.weight(),
-            runnable: u64::from(facts.fair),
-            running: root.curr != NONE,
-        };
+        let inputs =
+            Inputs { load: root.load.weight(), runnable: u64::from(facts.fair), running: root.curr != NONE };
         let rt_inputs = Inputs { running: facts.rt_runs > 0, ..Inputs::default() };
         rq.queue_mut(ROOT).signal.set(now, inputs);
         rq.rt_signal.set(now, rt_inputs);
@@ -92,23 +89,28 @@ impl Smp {
     }
 }
 
-/// Brings the load signals of a fair task, and of the groups above it, up to date after a change.
-pub(super) fn track(rq: &mut Rq, id: EntityId) {
-    let (now, running) = (rq.wall, rq.curr == id);
-    let entity = rq.entity_mut(id);
-    let on = u64::from(entity.on_rq && !entity.delayed);
-    entity.signal.set(now, Inputs { load: on, runnable: on, running: on == 1 && running });
-    let mut queue = entity.queue;
-    while queue != ROOT {
-        let q = rq.queue_mut(queue);
-        let (load, runnable) = (q.load.weight(), u64::from(q.h_nr));
-        q.signal.set(now, Inputs { load, runnable, running: q.curr != NONE });
-        let owner = q.owner;
-        queue = rq.entity(owner).queue;
-    }
-}
-
 impl<L: Locks, F: FairRules> Linux<L, F> {
+    /// Brings the load signals of a fair task, and of the groups above it, up to date after a change. (The
+    /// root's follow when the queue is published.)
+    #[inline]
+    pub(super) fn track(&self, rq: &mut Rq, id: EntityId) {
+        if id == NONE || self.rqs.len() == 1 || rq.entity(id).class != Class::Fair {
+            return;
+        }
+        let (now, running) = (rq.wall, rq.curr == id);
+        let entity = rq.entity_mut(id);
+        let on = u64::from(entity.on_rq && !entity.delayed);
+        entity.signal.set(now, Inputs { load: on, runnable: on, running: on == 1 && running });
+        let mut queue = entity.queue;
+        while queue != ROOT {
+            let q = rq.queue_mut(queue);
+            let (load, runnable) = (q.load.weight(), u64::from(q.h_nr));
+            q.signal.set(now, Inputs { load, runnable, running: q.curr != NONE });
+            let owner = q.owner;
+            queue = rq.entity(owner).queue;
+        }
+    }
+
     /// The CPU on which `task`, last on `from`, is queued.
     pub(super) fn select(&self, cx: &Cx<'_>, task: TaskId, from: CpuId, wake: Wake) -> CpuId {
         let Some(smp) = self.smp.get() else { return from };
@@ -119,7 +121,11 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let place = Place { board: &smp.board, domains: &smp.domains, now: cx.now, allowed: &allowed };
         match wake.kind {
             WakeKind::Migrated => {
-                if allowed.contains(from) { from } else { smp.any(&allowed).unwrap_or(from) }
+                if allowed.contains(from) {
+                    from
+                } else {
+                    smp.any(&allowed).unwrap_or(from)
+                }
             }
             _ if !cx.task(task).policy.is_fair() => place.nearest(from),
             WakeKind::New => place.fork(from),
@@ -144,7 +150,14 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         Some(WakerFacts { flips, load: entity.signal.at(cx.now).load_avg(weight) })
     }
 
-    fn wakeup(&self, cx: &Cx<'_>, task: TaskId, prev: CpuId, waker: Option<WakerFacts>, sync: bool) -> Wakeup {
+    fn wakeup(
+        &self,
+        cx: &Cx<'_>,
+        task: TaskId,
+        prev: CpuId,
+        waker: Option<WakerFacts>,
+        sync: bool,
+    ) -> Wakeup {
         let mut rq = self.rqs[prev.index()].lock();
         let (mut load, mut flips, mut recent) = (0, 0, u32::MAX);
         if let Some((_, id)) = self.homes.get(task).filter(|(cpu, _)| *cpu == prev) {
@@ -158,10 +171,47 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     }
 }
 
+/// A new task starts with full load, and with half of what its CPU has to spare.
+pub(super) fn start(rq: &mut Rq, id: EntityId) {
+    let now = rq.wall;
+    let used = rq.queue_mut(ROOT).signal.at(now).util_avg();
+    let signal = &mut rq.entity_mut(id).signal;
+    *signal = Signal::zero(now);
+    signal.at(now).start_task(now, SCALE.saturating_sub(used) / 2);
+}
 
-/// A new task starts with full load and with the share of the CPU that a newcomer may expect.
-pub(super) fn start_signal(now: Ns, root_util: u64) -> Signal {
-    let mut signal = Signal::zero(now);
-    signal.at(now).start_task(now, (super::pelt::SCALE.saturating_sub(root_util)) / 2);
-    signal
+/// The load that a task, not queued, left on its CPU comes along to this one (or is there for the first time).
+pub(super) fn attach(rq: &mut Rq, id: EntityId) {
+    share(rq, id, Pelt::attach);
+}
+
+/// The opposite of [`attach`].
+pub(super) fn detach(rq: &mut Rq, id: EntityId) {
+    share(rq, id, Pelt::detach);
+}
+
+/// Adds or takes away a task's averages on every level. The load that a task has above its own queue is its
+/// part of the group's: group entity's weight × task's load / queue's load.
+fn share(rq: &mut Rq, id: EntityId, change: fn(&mut Pelt, u64, u64, u64)) {
+    if rq.entity(id).class != Class::Fair {
+        return;
+    }
+    let now = rq.wall;
+    let entity = rq.entity_mut(id);
+    let (weight, mut queue) = (entity.load.weight(), entity.queue);
+    let pelt = entity.signal.at(now);
+    let (mut load, runnable, util) = (pelt.load_avg(weight), pelt.runnable_avg(), pelt.util_avg());
+    loop {
+        let q = rq.queue_mut(queue);
+        let owner = q.owner;
+        let pelt = q.signal.at(now);
+        let before = pelt.load_avg(1);
+        change(pelt, load, runnable, util);
+        if owner == NONE {
+            return;
+        }
+        let after = rq.queue(queue).signal.pelt().load_avg(1);
+        load = load * rq.entity(owner).load.weight() / before.max(after).max(1);
+        queue = rq.entity(owner).queue;
+    }
 }

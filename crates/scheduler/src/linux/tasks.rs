@@ -1,0 +1,214 @@
+//! The life of a task on the run queues: created, described, woken, moved.
+
+use super::fair::{Dequeue, Enqueue, FairRules};
+use super::rq::{Class, Entity, EntityId, NONE, Rq};
+use super::weights::Load;
+use super::{Env, Linux, fair, groups, rq, rt, smp};
+use crate::{Cmd, Cx, Locks, Wake, WakeKind};
+use schedlab_model::{CpuId, Policy, TaskId};
+
+impl<L: Locks, F: FairRules> Linux<L, F> {
+    /// Makes the entity of a task. It belongs to its parent's CPU, or to the first one where it may run.
+    pub(super) fn create(&self, cx: &Cx<'_>, task: TaskId, parent: Option<TaskId>) {
+        if self.homes.get(task).is_some() {
+            return;
+        }
+        let view = cx.task(task);
+        let fallback = || {
+            let last = view.last_cpu();
+            let fits = last.index() < self.rqs.len() && view.affinity.contains(last);
+            if fits { last } else { view.affinity.lowest().unwrap_or(CpuId(0)) }
+        };
+        let parent = parent.and_then(|p| self.homes.get(p));
+        let cpu = parent.map_or_else(fallback, |(cpu, _)| cpu);
+        let env = self.env(cx);
+        self.locked(cpu, |rq| {
+            rq.touch::<F>(env, false);
+            let id = rq.store(Entity::new(task.0, rq::ROOT, 0));
+            self.homes.set(task, cpu, id);
+            describe::<F>(env, rq, id);
+            let entity = rq.entity_mut(id);
+            if view.old_sleeper {
+                entity.fresh = false;
+                entity.relative = false;
+                entity.vruntime = rq::LONG_AGO;
+            } else if entity.class == Class::Fair {
+                F::fork(env, rq, id, parent.map(|(_, parent)| parent));
+                if self.smp.get().is_some() {
+                    smp::start(rq, id);
+                    smp::attach(rq, id);
+                }
+            }
+        });
+    }
+
+    /// Policy, nice value or group of a task changed: off the queue, new description, on again.
+    pub(super) fn redescribe(&self, cx: &Cx<'_>, task: TaskId) {
+        let Some((cpu, id)) = self.homes.get(task) else { return };
+        let env = self.env(cx);
+        self.locked(cpu, |rq| {
+            rq.touch::<F>(env, false);
+            if rq.entity(id).delayed {
+                fair::dequeue_delayed::<F>(env, rq, id);
+            }
+            let (queued, running) = (rq.entity(id).on_rq, rq.curr == id);
+            let before = (rq.entity(id).class, rq.entity(id).rt_priority);
+            if queued {
+                self.dequeue(env, rq, id, Dequeue::Save);
+                if running && before.0 == Class::Fair {
+                    fair::put_prev::<F>(env, rq, id);
+                }
+            } else if before.0 == Class::Fair {
+                F::depart(env, rq, id);
+            }
+            describe::<F>(env, rq, id);
+            if queued {
+                self.enqueue(env, rq, id, Enqueue::Restore);
+                if running && rq.entity(id).class == Class::Fair {
+                    fair::set_next::<F>(env, rq, id);
+                }
+                if running {
+                    rq.entity_mut(id).exec_start = rq.clock;
+                    rq.resched(env);
+                } else {
+                    self.check_preempt(env, rq, id, false);
+                }
+            }
+        });
+    }
+
+    /// A wakeup: choose the CPU, move the task there, enqueue it, ask for preemption.
+    pub(super) fn woken(&self, cx: &Cx<'_>, task: TaskId, wake: Wake) {
+        if self.homes.get(task).is_none() {
+            self.create(cx, task, None);
+        }
+        let Some((from, id)) = self.homes.get(task) else { return };
+        let env = self.env(cx);
+        let queued = self.locked(from, |rq| {
+            if rq.entity(id).on_rq && rq.entity(id).delayed {
+                rq.touch::<F>(env, false);
+                fair::wake_delayed::<F>(env, rq, id);
+                self.track(rq, id);
+                self.check_preempt(env, rq, id, false);
+            }
+            rq.entity(id).on_rq
+        });
+        if queued {
+            return;
+        }
+        let to = self.select(cx, task, from, wake);
+        let moving = self.locked(from, |rq| {
+            if to == from {
+                rq.touch::<F>(env, false);
+                self.activate(env, rq, id, wake);
+                return None;
+            }
+            rq.settle::<F>(env, false);
+            smp::detach(rq, id);
+            F::depart(env, rq, id);
+            Some(rq.take(id))
+        });
+        if let Some(entity) = moving {
+            self.locked(to, |rq| {
+                rq.touch::<F>(env, false);
+                let id = self.rehome(env, rq, entity);
+                self.activate(env, rq, id, wake);
+            });
+        }
+    }
+
+    /// The second half of a wakeup: on the CPU that was chosen.
+    pub(super) fn activate(&self, env: Env<'_>, rq: &mut Rq, id: EntityId, wake: Wake) {
+        let why = match wake.kind {
+            WakeKind::New => Enqueue::New,
+            WakeKind::Wake => Enqueue::Wake,
+            WakeKind::Migrated => Enqueue::Restore,
+        };
+        self.enqueue(env, rq, id, why);
+        self.check_preempt(env, rq, id, wake.kind == WakeKind::New);
+        if rq.cpu != env.cx.cpu && !rq.need_resched {
+            env.cx.push(Cmd::TickDue(rq.cpu));
+        }
+    }
+
+    /// Moves a task's entity, not queued, from one CPU's store to another's.
+    pub(super) fn rehome(&self, env: Env<'_>, rq: &mut Rq, mut entity: Entity) -> EntityId {
+        let task = TaskId(entity.task);
+        entity.exec_start = 0;
+        entity.queue = groups::queue_of(env, rq, env.cx.task(task).group);
+        entity.depth = depth_in(rq, entity.queue);
+        let id = rq.store(entity);
+        self.homes.set(task, rq.cpu, id);
+        smp::attach(rq, id);
+        id
+    }
+
+    /// Affinity of a task changed, or its CPU goes away.
+    pub(super) fn evict(&self, cx: &Cx<'_>, task: TaskId) {
+        let Some((cpu, id)) = self.homes.get(task) else { return };
+        if cx.task(task).affinity.contains(cpu) && cx.cpu(cpu).online {
+            return;
+        }
+        let env = self.env(cx);
+        let moving = self.locked(cpu, |rq| {
+            rq.touch::<F>(env, false);
+            if rq.entity(id).delayed {
+                fair::dequeue_delayed::<F>(env, rq, id);
+            }
+            if !rq.entity(id).on_rq {
+                return None;
+            }
+            if rq.curr == id {
+                cx.push(Cmd::Displace(task));
+                return None;
+            }
+            self.dequeue(env, rq, id, Dequeue::Save);
+            smp::detach(rq, id);
+            F::depart(env, rq, id);
+            Some(rq.take(id))
+        });
+        let Some(entity) = moving else { return };
+        let wake = Wake { kind: WakeKind::Migrated, sync: false, waker: schedlab_model::Waker::Unknown };
+        let to = self.select(cx, task, cpu, wake);
+        self.locked(to, |rq| {
+            rq.touch::<F>(env, false);
+            let id = self.rehome(env, rq, entity);
+            self.activate(env, rq, id, wake);
+        });
+        cx.push(Cmd::Moved(task, to));
+    }
+}
+
+/// Levels below the root queue of an entity in `queue`.
+pub(super) fn depth_in(rq: &Rq, queue: rq::QueueId) -> u32 {
+    match rq.queue(queue).owner {
+        NONE => 0,
+        owner => rq.entity(owner).depth + 1,
+    }
+}
+
+/// Copies policy, weight and group of a task from its view. The entity is not queued.
+pub(super) fn describe<F: FairRules>(env: Env<'_>, rq: &mut Rq, id: EntityId) {
+    let view = env.cx.task(TaskId(rq.entity(id).task));
+    let queue = groups::queue_of(env, rq, view.group);
+    let depth = depth_in(rq, queue);
+    let ticks = rt::slice_ticks(env);
+    let entity = rq.entity_mut(id);
+    if entity.policy != view.policy || entity.rr_ticks == 0 {
+        entity.rr_ticks = ticks;
+    }
+    entity.queue = queue;
+    entity.depth = depth;
+    entity.pinned = view.affinity.count() == 1;
+    entity.policy = view.policy;
+    entity.idle = view.policy == Policy::Idle;
+    entity.custom_slice = view.slice.is_some();
+    entity.slice = view.slice.map_or(env.t.base_slice, |slice| slice.0.clamp(100_000, 100_000_000));
+    entity.class = if view.policy.is_fair() { Class::Fair } else { Class::Rt };
+    entity.rt_priority = match view.policy {
+        Policy::Deadline { .. } => 100,
+        policy => policy.rt_priority(),
+    };
+    let load = if entity.idle { Load::IDLE } else { Load::nice(view.nice) };
+    F::reweight(env, rq, id, load);
+}
