@@ -33,8 +33,10 @@ mod imbalance;
 mod pelt;
 mod placement;
 mod pool;
+mod presets;
 mod rq;
 mod rt;
+mod rt_period;
 mod smp;
 mod tasks;
 #[cfg(test)]
@@ -44,15 +46,18 @@ mod tests;
 mod tunables;
 mod weights;
 
-use crate::{Change, Cmd, Cx, Knob, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, Timer, Wake};
+use crate::{Change, Cx, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, Timer, Wake};
 use fair::{Dequeue, Enqueue, FairRules};
 use homes::Homes;
 use rq::{Class, EntityId, NONE, Rq};
-use schedlab_model::{CpuId, GroupId, Ns, TaskId};
+use rt_period::{RT_PERIOD, RtPeriod};
+use schedlab_model::{CpuId, GroupId, TaskId};
 use smp::Smp;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 use tunables::{Tunables, Version};
+
+pub use presets::{build_6_1, build_6_12, build_6_18, knobs_6_1, knobs_6_12, knobs_6_18};
 
 /// What every function of this family needs besides its run queue.
 #[derive(Clone, Copy)]
@@ -61,49 +66,9 @@ struct Env<'a> {
     t: &'a Tunables,
 }
 
-/// The knobs of `linux-6.1`.
-pub fn knobs_6_1() -> Vec<Knob> {
-    tunables::knobs(&tunables::V6_1)
-}
-
-/// `linux-6.1`: CFS with RT throttling, as in 5.15 … 6.5.
-pub fn build_6_1<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
-    Box::new(Linux::<L, cfs::Cfs>::new(tunables::V6_1, cpus, knobs))
-}
-
-/// The knobs of `linux-6.12`.
-pub fn knobs_6_12() -> Vec<Knob> {
-    tunables::knobs(&tunables::V6_12)
-}
-
-/// `linux-6.12`: EEVDF with delayed dequeue, and the fair server.
-pub fn build_6_12<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
-    Box::new(Linux::<L, eevdf::Eevdf>::new(tunables::V6_12, cpus, knobs))
-}
-
-/// The knobs of `linux-6.18`.
-pub fn knobs_6_18() -> Vec<Knob> {
-    tunables::knobs(&tunables::V6_18)
-}
-
-/// `linux-6.18`: EEVDF with the protection rules of 6.17 and later.
-pub fn build_6_18<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
-    Box::new(Linux::<L, eevdf::Eevdf>::new(tunables::V6_18, cpus, knobs))
-}
-
 /// Timer slot of a CPU: the fair server.
 fn fair_server_timer(cpu: CpuId) -> Timer {
     Timer::Cpu(cpu, 0)
-}
-
-/// Timer slot of the machine: the period of RT throttling.
-const RT_PERIOD: Timer = Timer::Global(0);
-
-/// State of the RT period timer.
-struct RtPeriod {
-    active: bool,
-    /// When it fires next, ns.
-    next: u64,
 }
 
 /// A Linux scheduler of some version.
@@ -167,44 +132,6 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             Class::Rt => rt::dequeue(env, rq, id),
         }
         self.track(rq, id);
-    }
-
-    /// The RT period starts anew when the first RT task shows up after a quiet period.
-    fn start_rt_period(&self, env: Env<'_>) {
-        if !self.t.version.rt_throttling || self.t.rt_runtime == u64::MAX {
-            return;
-        }
-        let mut period = self.rt_period.lock();
-        if !period.active {
-            *period = RtPeriod { active: true, next: env.cx.now.0 };
-            env.cx.push(Cmd::Arm(RT_PERIOD, env.cx.now));
-        }
-    }
-
-    /// The RT period timer fired.
-    fn rt_period_ended(&self, cx: &Cx<'_>) {
-        let env = self.env(cx);
-        let periods = {
-            let period = self.rt_period.lock();
-            if !period.active || cx.now.0 < period.next {
-                return;
-            }
-            (cx.now.0 - period.next) / self.t.rt_period + 1
-        };
-        let mut idle = true;
-        for cpu in 0..self.rqs.len() {
-            let step = self.locked(cpu.into(), |rq| {
-                rq.touch::<F>(env, false);
-                rt::period_step(env, rq, periods)
-            });
-            idle &= step.idle;
-        }
-        let mut period = self.rt_period.lock();
-        period.next += periods * self.t.rt_period;
-        period.active = !idle;
-        if period.active {
-            cx.push(Cmd::Arm(RT_PERIOD, Ns(period.next)));
-        }
     }
 
     /// Whether `woken` takes the CPU from the running task; the clock was refreshed by this wakeup, so the

@@ -51,28 +51,46 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             if rq.entity(id).delayed {
                 fair::dequeue_delayed::<F>(env, rq, id);
             }
+            let view = cx.task(task);
             let (queued, running) = (rq.entity(id).on_rq, rq.curr == id);
-            let before = (rq.entity(id).class, rq.entity(id).rt_priority);
+            let (class, priority) = (rq.entity(id).class, rq.entity(id).rt_priority);
+            let weight = rq.entity(id).load.weight();
+            if class == Class::Rt && rq.entity(id).policy == view.policy {
+                // A nice value means nothing to an RT task, and its group only matters when it is fair again.
+                return;
+            }
+            let stays = class == class_of(view.policy) && rq.queue(rq.entity(id).queue).group == view.group;
             if queued {
                 self.dequeue(env, rq, id, Dequeue::Save);
-                if running && before.0 == Class::Fair {
+                if running && class == Class::Fair {
                     fair::put_prev::<F>(env, rq, id);
                 }
-            } else if before.0 == Class::Fair {
+            } else if class == Class::Fair && !stays {
                 F::depart(env, rq, id);
             }
             describe::<F>(env, rq, id);
-            if queued {
-                self.enqueue(env, rq, id, Enqueue::Restore);
-                if running && rq.entity(id).class == Class::Fair {
-                    fair::set_next::<F>(env, rq, id);
-                }
-                if running {
-                    rq.entity_mut(id).exec_start = rq.clock;
-                    rq.resched(env);
-                } else {
-                    self.check_preempt(env, rq, id, false);
-                }
+            if !queued {
+                return;
+            }
+            self.enqueue(env, rq, id, Enqueue::Restore);
+            if rq.entity(id).class == Class::Rt && rq.entity(id).rt_priority < priority {
+                rt::requeue(rq, id, true);
+            }
+            if !running {
+                return self.check_preempt(env, rq, id, false);
+            }
+            if rq.entity(id).class == Class::Fair {
+                fair::set_next::<F>(env, rq, id);
+            }
+            rq.entity_mut(id).exec_start = rq.clock;
+            let worse = match (class, rq.entity(id).class) {
+                (Class::Fair, Class::Fair) => rq.entity(id).load.weight() < weight,
+                (Class::Rt, Class::Rt) => rq.rt.best() > rq.entity(id).rt_priority,
+                (Class::Rt, Class::Fair) => true,
+                (Class::Fair, Class::Rt) => false,
+            };
+            if worse {
+                rq.resched(env);
             }
         });
     }
@@ -179,6 +197,11 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     }
 }
 
+/// The class that serves a policy.
+fn class_of(policy: Policy) -> Class {
+    if policy.is_fair() { Class::Fair } else { Class::Rt }
+}
+
 /// Levels below the root queue of an entity in `queue`.
 pub(super) fn depth_in(rq: &Rq, queue: rq::QueueId) -> u32 {
     match rq.queue(queue).owner {
@@ -204,7 +227,7 @@ pub(super) fn describe<F: FairRules>(env: Env<'_>, rq: &mut Rq, id: EntityId) {
     entity.idle = view.policy == Policy::Idle;
     entity.custom_slice = view.slice.is_some();
     entity.slice = view.slice.map_or(env.t.base_slice, |slice| slice.0.clamp(100_000, 100_000_000));
-    entity.class = if view.policy.is_fair() { Class::Fair } else { Class::Rt };
+    entity.class = class_of(view.policy);
     entity.rt_priority = match view.policy {
         Policy::Deadline { .. } => 100,
         policy => policy.rt_priority(),

@@ -1,0 +1,34 @@
+//! The versions that can be asked for by name.
+
+use super::{Linux, cfs, eevdf, tunables};
+use crate::{Knob, Knobs, Locks, Scheduler};
+
+/// The knobs of `linux-6.1`.
+pub fn knobs_6_1() -> Vec<Knob> {
+    tunables::knobs(&tunables::V6_1)
+}
+
+/// `linux-6.1`: CFS with RT throttling, as in 5.15 … 6.5.
+pub fn build_6_1<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
+    Box::new(Linux::<L, cfs::Cfs>::new(tunables::V6_1, cpus, knobs))
+}
+
+/// The knobs of `linux-6.12`.
+pub fn knobs_6_12() -> Vec<Knob> {
+    tunables::knobs(&tunables::V6_12)
+}
+
+/// `linux-6.12`: EEVDF with delayed dequeue, and the fair server.
+pub fn build_6_12<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
+    Box::new(Linux::<L, eevdf::Eevdf>::new(tunables::V6_12, cpus, knobs))
+}
+
+/// The knobs of `linux-6.18`.
+pub fn knobs_6_18() -> Vec<Knob> {
+    tunables::knobs(&tunables::V6_18)
+}
+
+/// `linux-6.18`: EEVDF with the protection rules of 6.17 and later.
+pub fn build_6_18<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
+    Box::new(Linux::<L, eevdf::Eevdf>::new(tunables::V6_18, cpus, knobs))
+}
