@@ -6,5 +6,6 @@
 #![forbid(unsafe_code)]
 
 pub mod metric;
+pub mod record;
 pub mod scenario;
 pub mod variant;

@@ -14,6 +14,8 @@ pub(crate) struct Merger {
     tasks: Tasks,
     /// Own-tasks recording: who stands for the unseen, per CPU.
     stand_ins: Vec<Option<TaskId>>,
+    /// Own-tasks recording: who runs. (A task that exits leaves no "out" record.)
+    running: Vec<Option<TaskId>>,
     steal: Vec<(CpuId, u64)>,
     last: Ns,
     pub(crate) events: u64,
@@ -23,11 +25,12 @@ pub(crate) struct Merger {
 
 impl Merger {
     pub(crate) fn new(origin: u64, cpus: usize, mut tasks: Tasks, own_only: bool) -> Merger {
-        let stand_ins = (0..cpus).map(|cpu| own_only.then(|| tasks.stand_in(cpu as u32))).collect();
+        let stand_ins: Vec<_> = (0..cpus).map(|cpu| own_only.then(|| tasks.stand_in(cpu as u32))).collect();
         Merger {
             origin,
             queues: vec![VecDeque::new(); cpus],
             tasks,
+            running: stand_ins.clone(),
             stand_ins,
             steal: proc::steal(),
             last: Ns::ZERO,
@@ -137,11 +140,13 @@ impl Merger {
             }
             RawKind::Out { tid, state } => {
                 let prev = self.task(tid, &NONE);
-                EventKind::Switch { prev, prev_state: state, next: self.stand_ins[cpu.index()] }
+                let next = self.stand_ins[cpu.index()];
+                self.running[cpu.index()] = next;
+                EventKind::Switch { prev, prev_state: state, next }
             }
             RawKind::In { tid } => {
                 let next = self.task(tid, &NONE);
-                let prev = self.stand_ins[cpu.index()];
+                let prev = std::mem::replace(&mut self.running[cpu.index()], next);
                 EventKind::Switch { prev, prev_state: PrevState::Unknown, next }
             }
             RawKind::Comm { tid, comm } => {
