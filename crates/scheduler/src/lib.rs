@@ -15,6 +15,7 @@ mod knobs;
 pub mod linux;
 mod locks;
 pub mod registry;
+pub mod simple;
 mod view;
 
 pub use api::{Change, Cmd, Needs, Pick, Prev, Request, Scheduler, Standing, Timer, Wake, WakeKind};

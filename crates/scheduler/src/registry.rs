@@ -37,6 +37,8 @@ pub fn all() -> &'static [Entry] {
             knobs: crate::linux::knobs_6_18,
             build: crate::linux::build_6_18::<crate::CellLocks>,
         },
+        crate::simple::EDF,
+        crate::simple::RR,
     ]
 }
 

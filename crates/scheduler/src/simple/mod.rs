@@ -1,0 +1,10 @@
+//! Two simple schedulers for speed workloads, oracles and the engine's own tests.
+
+mod edf;
+mod rr;
+
+pub use edf::{GlobalEdf, edf};
+pub use rr::{RoundRobin, round_robin};
+
+pub use edf::ENTRY as EDF;
+pub use rr::ENTRY as RR;

@@ -1,0 +1,137 @@
+//! Round robin on every CPU for itself: one first-in-first-out queue each, fixed slices, no balancing.
+//!
+//! | rule | where it is from | state | test |
+//! |---|---|---|---|
+//! | a task runs for a slice at most, then goes to the end of its CPU's queue | textbook | modelled | `sim/tests/workloads.rs` (W2: 473,124 slices) |
+//! | a woken task goes to the end; it never preempts | textbook | modelled | the same |
+//! | a task is placed once, when it is created: the allowed CPU with the fewest tasks, the lowest of equals | our choice | modelled | |
+//! | policy, nice, groups | | omitted: everybody is equal | |
+
+use crate::registry::Entry;
+use crate::{CellLocks, Change, Cmd, Cx, Knob, KnobKind, Lock, Locks, Needs, Pick, Prev, Scheduler, Wake};
+use schedlab_model::{CpuId, Ns, TaskId};
+use std::collections::VecDeque;
+
+const SLICE: Ns = Ns::from_ms(4);
+
+fn knobs() -> Vec<Knob> {
+    vec![Knob {
+        name: "slice_ns",
+        kind: KnobKind::Time(Ns(1_000), Ns::from_s(10)),
+        default: "4ms",
+        doc: "length of a slice, by a timer of its own (not rounded to ticks)",
+    }]
+}
+
+/// Its line in the registry.
+pub const ENTRY: Entry = Entry {
+    name: "rr",
+    summary: "round robin per CPU with exact slices, no balancing",
+    knobs,
+    build: |_, knobs| Box::new(round_robin(knobs.time("slice_ns", SLICE))),
+};
+
+/// With the simulator's locks.
+pub fn round_robin(slice: Ns) -> RoundRobin<CellLocks> {
+    RoundRobin { slice, state: Lock::new(State::default()) }
+}
+
+/// See the module.
+pub struct RoundRobin<L: Locks> {
+    slice: Ns,
+    state: L::Lock<State>,
+}
+
+#[derive(Default)]
+struct State {
+    queues: Vec<VecDeque<TaskId>>,
+    /// Tasks placed on each CPU.
+    placed: Vec<u32>,
+    /// The CPU of every task.
+    home: Vec<CpuId>,
+}
+
+impl State {
+    fn place(&mut self, cx: &Cx<'_>, task: TaskId) {
+        let allowed = cx.task(task).affinity;
+        let placed = self.placed.iter().enumerate().filter(|(cpu, _)| allowed.contains((*cpu).into()));
+        if let Some((cpu, _)) = placed.min_by_key(|(cpu, tasks)| (**tasks, *cpu)) {
+            self.home[task.index()] = cpu.into();
+            self.placed[cpu] += 1;
+        }
+    }
+
+    fn enqueue(&mut self, cx: &Cx<'_>, task: TaskId) {
+        let cpu = self.home[task.index()];
+        self.queues[cpu.index()].push_back(task);
+        if cx.cpu(cpu).current().is_none() {
+            cx.push(Cmd::Resched(cpu));
+        }
+    }
+}
+
+impl<L: Locks> Scheduler for RoundRobin<L> {
+    fn needs(&self) -> Needs {
+        Needs { wakeups: true, exact_slices: true, ..Needs::default() }
+    }
+
+    fn init(&self, cx: &Cx<'_>) {
+        let mut state = self.state.lock();
+        let cpus = cx.world.cpus.len();
+        *state = State {
+            queues: (0..cpus).map(|_| VecDeque::with_capacity(cx.world.tasks.len() / cpus + 1)).collect(),
+            placed: vec![0; cpus],
+            home: vec![CpuId(0); cx.world.tasks.len()],
+        };
+        let alive = cx.world.tasks.iter().enumerate().filter(|(_, view)| view.alive);
+        alive.for_each(|(task, _)| state.place(cx, task.into()));
+    }
+
+    fn wake(&self, cx: &Cx<'_>, task: TaskId, _wake: Wake) {
+        self.state.lock().enqueue(cx, task);
+    }
+
+    fn leave(&self, _cx: &Cx<'_>, task: TaskId) {
+        self.state.lock().queues.iter_mut().for_each(|queue| queue.retain(|queued| *queued != task));
+    }
+
+    fn yielded(&self, _cx: &Cx<'_>, _task: TaskId) {}
+
+    fn schedule(&self, _cx: &Cx<'_>, cpu: CpuId, prev: Option<TaskId>, why: Prev) -> Pick {
+        let mut state = self.state.lock();
+        if let Some(task) = prev {
+            match why {
+                Prev::Runnable => state.queues[cpu.index()].push_back(task),
+                Prev::Exited => state.placed[cpu.index()] -= 1,
+                _ => {}
+            }
+        }
+        match state.queues[cpu.index()].pop_front() {
+            Some(task) => Pick { slice_ns: Some(self.slice), ..Pick::run(task) },
+            None => Pick::IDLE,
+        }
+    }
+
+    fn changed(&self, cx: &Cx<'_>, change: Change) {
+        if let Change::Created { task, .. } = change {
+            self.state.lock().place(cx, task);
+        }
+    }
+
+    fn resync(&self, cx: &Cx<'_>) {
+        self.init(cx);
+        let mut state = self.state.lock();
+        for (i, view) in cx.world.tasks.iter().enumerate() {
+            if view.alive && view.runnable() != crate::Runnable::No && view.on_cpu().is_none() {
+                state.enqueue(cx, i.into());
+            }
+        }
+    }
+
+    fn explain(&self, _cx: &Cx<'_>, cpu: CpuId) -> String {
+        match self.state.try_lock() {
+            Some(state) => format!("queue {:?}", state.queues.get(cpu.index())),
+            None => "locked".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Channels: tokens go in, waiting receivers are handed theirs first come first served.
+
+use super::program::Flow;
+use super::state::{Origin, Token, Waits};
+use super::{Engine, Step};
+use crate::SimError;
+use schedlab_model::{EventSink, Ns, Op, TaskId, Waker};
+
+/// Sends that may wait in one channel before the run is given up.
+const BACKLOG_MAX: usize = 1 << 24;
+
+/// Who puts tokens in: a task on a CPU, or the outside world.
+#[derive(Clone, Copy)]
+pub(super) enum Sender {
+    Task { t: usize, cpu: usize },
+    Outside,
+}
+
+impl<S: EventSink> Engine<'_, S> {
+    /// Task `t`, which runs on `cpu`, wakes `other` by an operation of its own.
+    pub(super) fn wake_by(&mut self, cpu: usize, t: usize, other: usize) -> Step<Flow> {
+        self.wake_from(Sender::Task { t, cpu }, other)?;
+        Ok(self.after_own_call(cpu))
+    }
+
+    fn wake_from(&mut self, sender: Sender, other: usize) -> Step {
+        match sender {
+            Sender::Outside => self.wake_from_outside(other, Waker::SoftIrq),
+            Sender::Task { t, cpu } => {
+                if !self.free {
+                    self.steal(cpu, self.costs.wake_call_ns.0);
+                }
+                let sync = self.is_about_to_block(t);
+                self.wake(other, cpu, Waker::Task(TaskId::from(t)), sync)
+            }
+        }
+    }
+
+    /// Whether the operation after the present one of `t` usually blocks (`WF_SYNC`).
+    fn is_about_to_block(&self, t: usize) -> bool {
+        let program = &self.workload.tasks[t].program;
+        let next = program.ops.get(self.tasks[t].pc as usize);
+        let next = next.or_else(|| program.ops.get(program.repeat_from? as usize));
+        matches!(
+            next,
+            Some(Op::Receive(_) | Op::ReceiveAll(_) | Op::Sleep(_) | Op::NextPeriod { .. } | Op::Exit) | None
+        )
+    }
+
+    /// Puts `token.count` tokens in; gives back how many found no room.
+    pub(super) fn put(&mut self, channel: usize, mut token: Token, sender: Sender) -> Step<u32> {
+        let mut count = token.count;
+        self.metrics.channels[channel].sent += u64::from(count);
+        while count > 0 {
+            let Some((waiter, all)) = self.channels[channel].waiters.pop_front() else { break };
+            token.count = 1;
+            self.insert(channel, token)?;
+            count -= 1;
+            if !all {
+                self.take(channel, waiter as usize, 1);
+                self.tasks[waiter as usize].pc += 1;
+            }
+            self.wake_from(sender, waiter as usize)?;
+        }
+        let c = &self.channels[channel];
+        let room = match (c.capacity, sender) {
+            // The outside world does not wait: what comes, comes.
+            (None, _) | (_, Sender::Outside) => count,
+            (Some(capacity), _) => u64::from(capacity).saturating_sub(c.len).min(u64::from(count)) as u32,
+        };
+        if room > 0 {
+            token.count = room;
+            self.insert(channel, token)?;
+        }
+        self.metrics.channels[channel].sent -= u64::from(count - room);
+        Ok(count - room)
+    }
+
+    fn insert(&mut self, channel: usize, token: Token) -> Step {
+        let c = &mut self.channels[channel];
+        c.len += u64::from(token.count);
+        if c.tracked {
+            if c.queue.len() >= BACKLOG_MAX {
+                let channel = self.workload.channels[channel].name.clone();
+                return Err(Box::new(SimError::Backlog { channel, at: Ns(self.now), limit: BACKLOG_MAX }));
+            }
+            c.queue.push_back(token);
+        }
+        Ok(())
+    }
+
+    /// `t` takes `count` tokens that are there.
+    fn take(&mut self, channel: usize, t: usize, mut count: u64) {
+        let c = &mut self.channels[channel];
+        c.len -= count;
+        while c.tracked && count > 0 {
+            let Some(front) = c.queue.front_mut() else { break };
+            let part = count.min(u64::from(front.count)) as u32;
+            c.taken.push_back((t as u32, Token { count: part, ..*front }));
+            front.count -= part;
+            count -= u64::from(part);
+            if front.count == 0 {
+                c.queue.pop_front();
+            }
+        }
+    }
+
+    pub(super) fn send(&mut self, cpu: usize, t: usize, channel: usize, count: u32) -> Step<Flow> {
+        self.tasks[t].pc += 1;
+        self.tasks[t].fresh = false;
+        let token = Token { origin: Origin::Inside, sent: self.now, entered: self.now, count };
+        let left = self.put(channel, token, Sender::Task { t, cpu })?;
+        if left == 0 {
+            return Ok(self.after_own_call(cpu));
+        }
+        self.channels[channel].senders.push_back((t as u32, left));
+        Ok(Flow::Block(Waits::Room(channel as u32)))
+    }
+
+    pub(super) fn receive(&mut self, cpu: usize, t: usize, channel: usize, all: bool) -> Step<Flow> {
+        if self.channels[channel].len == 0 && !self.admit(cpu, t, channel, true)? {
+            if self.pay_exit(t) {
+                return Ok(Flow::Cpu);
+            }
+            self.channels[channel].waiters.push_back((t as u32, all));
+            return Ok(Flow::Block(Waits::Channel(channel as u32)));
+        }
+        let len = self.channels[channel].len;
+        let count = if all { len } else { 1 };
+        self.take(channel, t, count);
+        let task = &mut self.tasks[t];
+        task.exit_paid = false;
+        task.pc += 1;
+        task.fresh = false;
+        if all {
+            task.batch = count;
+        }
+        self.admit(cpu, t, channel, false)?;
+        Ok(self.after_own_call(cpu))
+    }
+
+    /// Lets blocked senders put in what finds room now, or at least one token when `anyway` (a channel
+    /// without room hands over directly). True when something came in. `t` on `cpu` made the room.
+    fn admit(&mut self, cpu: usize, t: usize, channel: usize, anyway: bool) -> Step<bool> {
+        let mut came = false;
+        while let Some(&(sender, left)) = self.channels[channel].senders.front() {
+            let c = &self.channels[channel];
+            let room = u64::from(c.capacity.unwrap_or(u32::MAX)).saturating_sub(c.len);
+            let count = room.max(u64::from(anyway && !came)).min(u64::from(left)) as u32;
+            if count == 0 {
+                break;
+            }
+            came = true;
+            let token = Token { origin: Origin::Inside, sent: self.now, entered: self.now, count };
+            self.insert(channel, token)?;
+            self.metrics.channels[channel].sent += u64::from(count);
+            if count < left {
+                self.channels[channel].senders[0].1 -= count;
+                break;
+            }
+            self.channels[channel].senders.pop_front();
+            self.wake_from(Sender::Task { t, cpu }, sender as usize)?;
+        }
+        Ok(came)
+    }
+
+    /// The oldest unfinished request that `t` received from this channel (else: that anybody did) is done.
+    pub(super) fn finish_request(&mut self, t: usize, channel: usize) -> Step {
+        let taken = &mut self.channels[channel].taken;
+        let own = taken.iter().position(|(receiver, _)| *receiver == t as u32);
+        let Some(at) = own.or(if taken.is_empty() { None } else { Some(0) }) else { return Ok(()) };
+        let (_, token) = &mut taken[at];
+        let done = *token;
+        token.count -= 1;
+        if token.count == 0 {
+            taken.remove(at);
+        }
+        let metrics = &mut self.metrics.channels[channel];
+        metrics.done += 1;
+        metrics.response.record(Ns(self.now - done.entered));
+        match done.origin {
+            Origin::Inside => Ok(()),
+            Origin::Open(source) => {
+                self.reply(source as usize, None, done.sent);
+                Ok(())
+            }
+            Origin::Client(source, client) => {
+                self.reply(source as usize, Some(client as usize), done.sent);
+                Ok(())
+            }
+        }
+    }
+}

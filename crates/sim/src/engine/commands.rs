@@ -1,0 +1,270 @@
+//! What follows a call of the scheduler: its commands, and its timers.
+
+use super::layout::Fires;
+use super::slots::NEVER;
+use super::state::{Bucket, Cause, State};
+use super::{Engine, Step};
+use schedlab_model::{CpuId, EventKind, EventSink, Ns, TaskId};
+use schedlab_scheduler::{Cmd, Timer};
+
+impl<S: EventSink> Engine<'_, S> {
+    /// Carries out the commands of a call that ran on `cpu`, then asks for its next tick.
+    #[inline]
+    pub(super) fn after_call(&mut self, cpu: usize, cause: Cause) -> Step {
+        if self.out.has_cmds() {
+            self.carry_out(cpu, cause)?;
+        }
+        self.ask_tick(cpu);
+        Ok(())
+    }
+
+    pub(super) fn carry_out(&mut self, cpu: usize, cause: Cause) -> Step {
+        let mut cmds = std::mem::take(&mut self.cmds);
+        self.out.take_cmds(&mut cmds);
+        for &cmd in &cmds {
+            self.command(cpu, cause, cmd)?;
+        }
+        cmds.clear();
+        self.cmds = cmds;
+        Ok(())
+    }
+
+    fn command(&mut self, cpu: usize, cause: Cause, cmd: Cmd) -> Step {
+        match cmd {
+            Cmd::Resched(target) => {
+                self.check_cpu(cpu, target)?;
+                self.request(target.index(), cause, Some(cpu));
+                self.ask_other_tick(cpu, target);
+            }
+            Cmd::TickDue(target) => {
+                self.check_cpu(cpu, target)?;
+                self.ask_other_tick(cpu, target);
+            }
+            Cmd::Arm(timer, at) => {
+                let slot = self.timer_slot(cpu, timer)?;
+                if let Timer::Global(n) = timer {
+                    self.global_armed_on[usize::from(n)] = cpu as u32;
+                }
+                let late = self.costs.timer_late_ns.0;
+                self.slots.arm(slot, at.0.max(self.now).saturating_add(late));
+            }
+            Cmd::Disarm(timer) => {
+                let slot = self.timer_slot(cpu, timer)?;
+                self.slots.disarm(slot);
+            }
+            Cmd::Displace(task) => self.displace(cpu, task)?,
+            Cmd::Call(target, cookie) => {
+                self.check_cpu(cpu, target)?;
+                self.calls.push_back((target, cookie));
+            }
+            Cmd::Throttled(task) => self.throttle(cpu, task, true)?,
+            Cmd::Unthrottled(task) => self.throttle(cpu, task, false)?,
+            Cmd::Moved(task, to) => {
+                self.check_cpu(cpu, to)?;
+                self.check_task(cpu, task)?;
+                let from = CpuId(self.tasks[task.index()].home);
+                self.move_home(cpu, task, to);
+                self.ask_other_tick(cpu, from);
+                self.ask_other_tick(cpu, to);
+            }
+        }
+        Ok(())
+    }
+
+    fn ask_other_tick(&mut self, own: usize, target: CpuId) {
+        if target.index() != own {
+            self.ask_tick(target.index());
+        }
+    }
+
+    fn check_cpu(&self, cpu: usize, target: CpuId) -> Step {
+        if target.index() < self.cpus.len() {
+            return Ok(());
+        }
+        self.fault(cpu, format!("a command names {target}, which the machine does not have"))
+    }
+
+    fn check_task(&self, cpu: usize, task: TaskId) -> Step {
+        if task.index() < self.tasks.len() {
+            return Ok(());
+        }
+        self.fault(cpu, format!("a command names {task}, which does not exist"))
+    }
+
+    fn timer_slot(&self, cpu: usize, timer: Timer) -> Step<usize> {
+        let slot = match timer {
+            Timer::Cpu(target, n) => self.layout.cpu_timer(target.index(), n),
+            Timer::Task(task) if task.index() < self.tasks.len() => self.layout.task_timer(task.index()),
+            Timer::Task(_) => None,
+            Timer::Global(n) => self.layout.global(n),
+        };
+        match slot {
+            Some(slot) => Ok(slot),
+            None => self.fault(cpu, format!("timer {timer:?} was not declared in `needs`")),
+        }
+    }
+
+    fn displace(&mut self, cpu: usize, task: TaskId) -> Step {
+        self.check_task(cpu, task)?;
+        if !self.tasks[task.index()].is_current() {
+            return self.fault(cpu, format!("it displaces {task}, which does not run"));
+        }
+        let target = self.tasks[task.index()].cpu as usize;
+        self.cpus[target].displace = true;
+        self.request(target, Cause::Other, Some(cpu));
+        Ok(())
+    }
+
+    fn throttle(&mut self, cpu: usize, task: TaskId, throttled: bool) -> Step {
+        self.check_task(cpu, task)?;
+        let t = task.index();
+        if self.tasks[t].throttled == throttled {
+            return Ok(());
+        }
+        self.tasks[t].throttled = throttled;
+        if matches!(self.tasks[t].bucket, Bucket::Wait | Bucket::Throttled) {
+            let bucket = self.waiting_bucket(t);
+            self.set_bucket(t, bucket);
+        }
+        self.emit(cpu, if throttled { EventKind::Throttle { task } } else { EventKind::Unthrottle { task } });
+        Ok(())
+    }
+
+    /// Notes in the event stream that the task belongs to the run queue of `to` from now on.
+    pub(super) fn move_home(&mut self, cpu: usize, task: TaskId, to: CpuId) {
+        let home = &mut self.tasks[task.index()].home;
+        if *home != to.0 {
+            let from = CpuId(std::mem::replace(home, to.0));
+            self.emit(cpu, EventKind::Migrate { task, from, to });
+        }
+    }
+
+    /// Asks for a decision of `cpu`; `from` = the CPU on which the request was made.
+    pub(super) fn request(&mut self, cpu: usize, cause: Cause, from: Option<usize>) {
+        if self.free {
+            self.enqueue(cpu);
+            return;
+        }
+        let c = &mut self.cpus[cpu];
+        if c.window.is_some() {
+            c.again = true;
+            return;
+        }
+        if c.queued {
+            return;
+        }
+        let costs = &self.costs;
+        let idle = c.current.is_none();
+        let mut delay = match cause {
+            _ if idle => costs.idle_decide_ns,
+            Cause::Wakeup => costs.wakeup_decide_ns,
+            Cause::Tick => costs.tick_decide_ns,
+            Cause::Block => costs.block_decide_ns,
+            Cause::Other => costs.other_decide_ns,
+        }
+        .0;
+        let remote = from.filter(|from| *from != cpu);
+        if remote.is_some() {
+            delay += costs.ipi_latency_ns.0;
+        }
+        let ipi = costs.ipi_send_ns.0;
+        let at = self.now + delay;
+        if at < c.resched_at {
+            c.cause = cause;
+            if delay == 0 {
+                self.enqueue(cpu);
+            } else {
+                c.resched_at = at;
+                self.watch.set_idle(cpu, false);
+                self.slots.arm(self.layout.resched(cpu), at);
+            }
+        } else if cause == Cause::Block {
+            c.cause = cause;
+        }
+        if let Some(sender) = remote {
+            self.steal(sender, ipi);
+        }
+    }
+
+    /// The request has arrived: `cpu` decides when the instant is drained.
+    #[inline]
+    pub(super) fn enqueue(&mut self, cpu: usize) {
+        let c = &mut self.cpus[cpu];
+        if !c.queued {
+            c.queued = true;
+            self.resched.push_back(cpu as u32);
+        }
+    }
+
+    /// An interrupt (or a call) takes `ns` from whoever runs on `cpu`.
+    pub(super) fn steal(&mut self, cpu: usize, ns: u64) {
+        if ns == 0 {
+            return;
+        }
+        // Accounting cannot fail here: it only brings sums up to now.
+        let _ = self.account(cpu);
+        let c = &mut self.cpus[cpu];
+        c.debt += ns;
+        if c.window.is_none() && self.slots.at(self.layout.work(cpu)) != NEVER {
+            self.arm_work(cpu);
+        }
+    }
+
+    /// A timer that the scheduler armed has fired.
+    pub(super) fn scheduler_timer(&mut self, what: Fires) -> Step {
+        let (timer, cpu) = match what {
+            Fires::CpuTimer(cpu, n) => (Timer::Cpu(CpuId(cpu as u32), n), cpu),
+            Fires::TaskTimer(t) => (Timer::Task(t.into()), super::setup::interrupt_cpu(&self.world, t)),
+            Fires::Global(n) => (Timer::Global(n), self.global_armed_on[usize::from(n)] as usize),
+            _ => return Ok(()),
+        };
+        self.count_step(None)?;
+        self.scheduler.timer(&self.cx(cpu), timer);
+        self.after_call(cpu, Cause::Other)
+    }
+
+    /// Whether the scheduler may run this task on `cpu` now.
+    pub(super) fn check_pick(&self, cpu: usize, task: TaskId) -> Step {
+        let Some(record) = self.tasks.get(task.index()) else {
+            return self.fault(cpu, format!("it picked {task}, which does not exist"));
+        };
+        let name = &self.workload.tasks[task.index()].name;
+        match record.state {
+            State::Ready => {}
+            State::Running => {
+                let what = format!("it picked {task} `{name}`, which runs on cpu{}", record.cpu);
+                return self.fault(cpu, what);
+            }
+            state => {
+                return self
+                    .fault(cpu, format!("it picked {task} `{name}`, which is not runnable ({state:?})"));
+            }
+        }
+        let affinity = self.world.tasks[task.index()].affinity;
+        if !affinity.contains(CpuId(cpu as u32)) {
+            return self
+                .fault(cpu, format!("it picked {task} `{name}`, which may run on CPUs {affinity} only"));
+        }
+        if record.throttled {
+            return self.fault(cpu, format!("it picked {task} `{name}`, which it throttled"));
+        }
+        Ok(())
+    }
+
+    /// When a decision asked for a slice: the CPU decides again after it.
+    pub(super) fn arm_slice(&mut self, cpu: usize, slice: Option<Ns>) {
+        let c = &mut self.cpus[cpu];
+        match slice {
+            Some(ns) => {
+                c.slice_armed = true;
+                let late = self.costs.timer_late_ns.0;
+                self.arm_in(self.layout.slice(cpu), ns.0.saturating_add(late));
+            }
+            None if c.slice_armed => {
+                c.slice_armed = false;
+                self.slots.disarm(self.layout.slice(cpu));
+            }
+            None => {}
+        }
+    }
+}

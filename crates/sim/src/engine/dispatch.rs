@@ -1,0 +1,303 @@
+//! From a reschedule request to the program of the next task.
+
+use super::slots::NEVER;
+use super::state::{Bucket, Cause, Since, State, Window};
+use super::{Engine, Step};
+use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, TaskId, Waker};
+use schedlab_scheduler::{Pick, Prev, Wake, WakeKind};
+
+impl<S: EventSink> Engine<'_, S> {
+    /// Calls `schedule` for `cpu` and carries the answer out.
+    pub(super) fn decide(&mut self, cpu: usize) -> Step {
+        let c = &mut self.cpus[cpu];
+        c.queued = false;
+        if c.window.is_some() {
+            c.again = true;
+            return Ok(());
+        }
+        if c.resched_at != NEVER {
+            c.resched_at = NEVER;
+            self.slots.disarm(self.layout.resched(cpu));
+        }
+        self.count_step(self.cpus[cpu].current.map(TaskId::index))?;
+        self.account(cpu)?;
+        let c = &mut self.cpus[cpu];
+        let prev = c.current;
+        let displace = std::mem::take(&mut c.displace);
+        let why = match prev {
+            None => Prev::Idle,
+            Some(task) => match self.tasks[task.index()].state {
+                State::Blocking => Prev::Blocked,
+                State::Exiting => Prev::Exited,
+                _ if displace => Prev::Migrating,
+                _ => Prev::Runnable,
+            },
+        };
+        let pick = self.scheduler.schedule(&self.cx(cpu), CpuId(cpu as u32), prev, why);
+        self.apply(cpu, prev, why, pick)
+    }
+
+    fn apply(&mut self, cpu: usize, prev: Option<TaskId>, why: Prev, pick: Pick) -> Step {
+        let next = pick.task;
+        if prev == next {
+            match why {
+                Prev::Idle => self.watch.set_idle(cpu, true),
+                Prev::Runnable => {
+                    let c = &mut self.cpus[cpu];
+                    c.yielded = false;
+                    if std::mem::take(&mut c.stopped) {
+                        self.start_program(cpu);
+                    }
+                }
+                _ => return self.fault(cpu, format!("it picked {:?}, which has just left ({why:?})", prev)),
+            }
+            self.arm_slice(cpu, pick.slice_ns);
+            return self.after_call(cpu, Cause::Other);
+        }
+        if let Some(next) = next {
+            self.check_pick(cpu, next)?;
+        }
+        self.arm_slice(cpu, pick.slice_ns);
+        self.slots.disarm(self.layout.work(cpu));
+        let now = Ns(self.now);
+        let c = &mut self.cpus[cpu];
+        c.stopped = false;
+        c.starting = false;
+        let yielded = std::mem::take(&mut c.yielded);
+        let ran = self.now - c.decided_at;
+        c.decided_at = self.now;
+        c.current = next;
+        self.world.cpus[cpu].set_current(next);
+        let mut prev_state = PrevState::Runnable;
+        if let Some(task) = prev {
+            let record = &mut self.tasks[task.index()];
+            (record.state, prev_state) = match why {
+                Prev::Blocked => (State::Leaving, PrevState::Sleeping),
+                Prev::Exited => (State::Dead, PrevState::Dead),
+                Prev::Migrating => (State::Moving, PrevState::Runnable),
+                _ => (State::Ready, PrevState::Runnable),
+            };
+            self.world.tasks[task.index()].switched_out(now, Ns(ran));
+        }
+        let mut saved_at = 0;
+        if let Some(task) = next {
+            let record = &mut self.tasks[task.index()];
+            record.state = State::Running;
+            record.cpu = cpu as u32;
+            saved_at = record.saving_until;
+            self.world.tasks[task.index()].switched_in(CpuId(cpu as u32), now);
+        }
+        let window = Window { prev, prev_state, yielded, next };
+        let length = self.switch_cost(cpu, prev).max(saved_at.saturating_sub(self.now));
+        if length == 0 {
+            self.after_call(cpu, Cause::Other)?;
+            return self.record_switch(cpu, window);
+        }
+        let c = &mut self.cpus[cpu];
+        c.window = Some(window);
+        c.debt += length;
+        if let Some(task) = prev {
+            self.tasks[task.index()].saving_until = self.now + length;
+        }
+        self.watch.set_idle(cpu, false);
+        self.arm_in(self.layout.work(cpu), length);
+        self.after_call(cpu, Cause::Other)
+    }
+
+    /// From the decision to the switch record.
+    fn switch_cost(&self, cpu: usize, prev: Option<TaskId>) -> u64 {
+        if self.free {
+            return 0;
+        }
+        let costs = &self.costs;
+        match self.cpus[cpu].cause {
+            _ if prev.is_none() => costs.idle_switch_ns,
+            Cause::Wakeup => costs.wakeup_switch_ns,
+            Cause::Tick => costs.tick_switch_ns,
+            Cause::Block => costs.block_switch_ns,
+            Cause::Other => costs.other_switch_ns,
+        }
+        .0
+    }
+
+    /// The switch is done: the record is written, the old context is saved, the new program starts.
+    pub(super) fn record_switch(&mut self, cpu: usize, window: Window) -> Step {
+        self.account(cpu)?;
+        let Window { prev, prev_state, yielded, next } = window;
+        if let Some(task) = next {
+            self.move_home(cpu, task, CpuId(cpu as u32));
+        }
+        self.emit(cpu, EventKind::Switch { prev, prev_state, next });
+        self.metrics.cpus[cpu].switches += 1;
+        if let Some(task) = prev {
+            self.switched_out(cpu, task.index(), yielded);
+        }
+        let c = &mut self.cpus[cpu];
+        c.occupant = next;
+        c.recorded_at = self.now;
+        match next {
+            Some(task) => {
+                self.switched_in(cpu, task.index(), prev.is_some());
+                self.watch.set_idle(cpu, false);
+            }
+            None => self.watch.set_idle(cpu, true),
+        }
+        if let Some(task) = prev {
+            self.context_saved(cpu, task)?;
+        }
+        if std::mem::take(&mut self.cpus[cpu].again) {
+            self.request(cpu, Cause::Other, Some(cpu));
+        }
+        if next.is_some() {
+            self.start_program(cpu);
+        }
+        Ok(())
+    }
+
+    fn switched_out(&mut self, cpu: usize, t: usize, yielded: bool) {
+        let length = self.now - self.cpus[cpu].recorded_at;
+        let metrics = &mut self.metrics.tasks[t];
+        metrics.run_length.record(Ns(length));
+        self.tasks[t].last_ran_on = cpu as u32;
+        let bucket = match self.tasks[t].state {
+            State::Leaving => Bucket::Sleep,
+            State::Dead => Bucket::Out,
+            // It may have been picked elsewhere while its context was being saved; it waits until then.
+            _ => {
+                if yielded {
+                    metrics.yields += 1
+                } else {
+                    metrics.preemptions += 1
+                }
+                self.tasks[t].since = if yielded { Since::Yield } else { Since::Preemption };
+                self.waiting_bucket(t)
+            }
+        };
+        self.set_bucket(t, bucket);
+        if self.tasks[t].state == State::Leaving {
+            self.tasks[t].state = State::Blocked;
+        }
+    }
+
+    fn switched_in(&mut self, cpu: usize, t: usize, after_other: bool) {
+        let waited = Ns(self.now - self.tasks[t].bucket_from);
+        self.set_bucket(t, Bucket::Run);
+        let (since, last) = (self.tasks[t].since, self.tasks[t].last_ran_on);
+        let metrics = &mut self.metrics.tasks[t];
+        metrics.switches += 1;
+        match since {
+            Since::Wakeup => metrics.wake_latency.record(waited),
+            Since::Preemption => metrics.preempt_wait.record(waited),
+            Since::Yield => {}
+        }
+        let migrated = last != cpu as u32 && last != u32::MAX;
+        metrics.migrations += u64::from(migrated);
+        if !self.free {
+            self.charge_entry(cpu, t, waited.0, migrated.then_some(last as usize), after_other);
+        }
+    }
+
+    /// The costs of coming back: rest of the switch, return from the call or the interrupt, cold caches.
+    fn charge_entry(&mut self, cpu: usize, t: usize, waited: u64, from: Option<usize>, after_other: bool) {
+        let costs = &self.costs;
+        let task = &mut self.tasks[t];
+        let mut debt = costs.switch_enter_ns.0;
+        if std::mem::take(&mut task.entering) {
+            debt += if task.realtime { costs.rt_enter_ns } else { costs.fair_enter_ns }.0;
+        } else {
+            debt += costs.resume_enter_ns.0;
+        }
+        if let Some(from) = from {
+            let places = self.machine.topology.places();
+            let (a, b) = (places[from], places[cpu]);
+            debt += costs.migration_ns.0;
+            debt += if a.node != b.node {
+                costs.refill_node_ns.0
+            } else if a.llc != b.llc {
+                costs.refill_llc_ns.0
+            } else if a.core != b.core {
+                costs.refill_core_ns.0
+            } else {
+                0
+            };
+        } else if after_other && costs.refill_wait_ns > Ns::ZERO && waited >= costs.refill_wait_after_ns.0 {
+            debt += costs.refill_wait_ns.0;
+        }
+        task.debt += debt;
+    }
+
+    fn context_saved(&mut self, cpu: usize, task: TaskId) -> Step {
+        let t = task.index();
+        self.scheduler.saved(&self.cx(cpu), CpuId(cpu as u32), task);
+        self.after_call(cpu, Cause::Other)?;
+        match self.tasks[t].state {
+            State::Moving => {
+                self.tasks[t].state = State::Ready;
+                let wake = Wake { kind: WakeKind::Migrated, sync: false, waker: Waker::Unknown };
+                self.scheduler.wake(&self.cx(cpu), task, wake);
+                self.after_call(cpu, Cause::Wakeup)
+            }
+            State::Blocked if !self.free => match self.extras[t].deferred.take() {
+                Some((on, waker, sync)) => self.wake(t, on as usize, waker, sync),
+                None => Ok(()),
+            },
+            State::Dead => {
+                self.world.tasks[t].alive = false;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The current task's program goes on: at once when it needs CPU time, else when the instant is decided.
+    fn start_program(&mut self, cpu: usize) {
+        let c = &mut self.cpus[cpu];
+        let Some(task) = c.current else { return };
+        let record = &self.tasks[task.index()];
+        if record.left + record.debt + c.debt > 0 {
+            self.arm_work(cpu);
+        } else if !c.starting {
+            c.starting = true;
+            self.starts.push_back(cpu as u32);
+        }
+    }
+
+    /// Arms the end of what the occupant has to do.
+    pub(super) fn arm_work(&mut self, cpu: usize) {
+        let c = &self.cpus[cpu];
+        let Some(task) = c.occupant else { return };
+        let task = &self.tasks[task.index()];
+        let need = c.debt + task.debt + task.left;
+        let at = self.machine.done_at(&self.world, cpu, self.now, need);
+        self.slots.arm(self.layout.work(cpu), at);
+    }
+
+    /// What a CPU worked at is finished: a switch, or an operation of the occupant.
+    pub(super) fn work_done(&mut self, cpu: usize) -> Step {
+        if let Some(window) = self.cpus[cpu].window.take() {
+            return self.record_switch(cpu, window);
+        }
+        self.account(cpu)?;
+        let Some(task) = self.cpus[cpu].current else {
+            return self.internal(format!("work on idle cpu{cpu}"));
+        };
+        let record = &self.tasks[task.index()];
+        let rest = record.left + record.debt + self.cpus[cpu].debt;
+        if rest != 0 {
+            return self.internal(format!("{task} `{}` finished {rest} ns too early", self.name(task)));
+        }
+        self.advance(cpu, task.index())
+    }
+
+    /// A program goes on after the decisions of the instant.
+    pub(super) fn go_on(&mut self, cpu: usize) -> Step {
+        let c = &mut self.cpus[cpu];
+        if !std::mem::take(&mut c.starting) || c.window.is_some() {
+            return Ok(());
+        }
+        match c.current {
+            Some(task) if self.tasks[task.index()].state == State::Running => self.advance(cpu, task.index()),
+            _ => Ok(()),
+        }
+    }
+}

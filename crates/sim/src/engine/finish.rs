@@ -1,0 +1,89 @@
+//! The end of a run: last accounts, invariants, and who waits for ever.
+
+use super::slots::NEVER;
+use super::state::{State, Waits};
+use super::{Engine, Step};
+use crate::{Outcome, Stuck, WaitsFor};
+use schedlab_model::{ChannelId, EventSink, LockId, Ns, TaskId};
+use schedlab_scheduler::Work;
+
+const ALL_WORK: [Work; Work::COUNT] = [
+    Work::Scan,
+    Work::TreeStep,
+    Work::Lock,
+    Work::RemoteLock,
+    Work::TryLockMiss,
+    Work::RemoteLine,
+    Work::Account,
+    Work::Move,
+];
+
+impl<S: EventSink> Engine<'_, S> {
+    pub(super) fn finish(mut self) -> Step<Outcome> {
+        self.settle()?;
+        self.metrics.to = Ns(self.now);
+        self.check_conservation()?;
+        let stuck = self.stuck();
+        Ok(Outcome {
+            metrics: self.metrics,
+            event_hash: self.hash.finish(),
+            events: self.events,
+            ended: Ns(self.now),
+            stuck,
+            work: ALL_WORK.map(|work| self.out.work(work)),
+        })
+    }
+
+    /// Every nanosecond of every CPU and every task has been counted once.
+    fn check_conservation(&self) -> Step {
+        let elapsed = self.metrics.elapsed();
+        let mut busy = Ns::ZERO;
+        let mut not_idle = Ns::ZERO;
+        for (i, cpu) in self.metrics.cpus.iter().enumerate() {
+            let sum = cpu.busy_ns + cpu.overhead_ns + cpu.idle_ns;
+            if sum != elapsed {
+                return self.internal(format!("cpu{i}: busy + overhead + idle = {sum}, elapsed {elapsed}"));
+            }
+            busy += cpu.busy_ns;
+            not_idle += cpu.busy_ns + cpu.overhead_ns;
+        }
+        let (mut work, mut ran) = (Ns::ZERO, Ns::ZERO);
+        for (i, task) in self.metrics.tasks.iter().enumerate() {
+            let sum = task.cpu_ns + task.wait_ns + task.throttled_ns + task.sleep_ns;
+            if sum != task.lifetime_ns {
+                return self
+                    .internal(format!("task{i}: parts add up to {sum}, lifetime {}", task.lifetime_ns));
+            }
+            work += task.work_ns;
+            ran += task.cpu_ns;
+        }
+        if work != busy || ran > not_idle {
+            return self
+                .internal(format!("programs advanced {work}, CPUs were busy {busy}; tasks ran {ran}"));
+        }
+        Ok(())
+    }
+
+    /// Who waits for ever, when nobody is runnable and nothing is pending.
+    fn stuck(&self) -> Vec<Stuck> {
+        let alive = |state| !matches!(state, State::Blocked | State::Absent | State::Dead);
+        let pending = self.layout.outside().any(|slot| self.slots.at(slot) != NEVER);
+        if pending || self.tasks.iter().any(|task| alive(task.state)) {
+            return Vec::new();
+        }
+        let blocked = (0..self.tasks.len()).filter(|&t| self.tasks[t].state == State::Blocked);
+        blocked
+            .filter_map(|t| {
+                let waits_for = match self.extras[t].waits {
+                    Waits::Channel(channel) => WaitsFor::Receive(ChannelId(channel)),
+                    Waits::Room(channel) => WaitsFor::Room(ChannelId(channel)),
+                    Waits::Lock(lock) => {
+                        WaitsFor::Lock(LockId(lock), self.locks[lock as usize].owner.map(TaskId))
+                    }
+                    Waits::Timer | Waits::Nothing => return None,
+                };
+                Some(Stuck { task: t.into(), waits_for })
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,136 @@
+//! Which slot belongs to which entity.
+
+use schedlab_scheduler::Needs;
+
+/// What a slot fires.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fires {
+    /// A CPU's work, or its switch, is finished.
+    Work(usize),
+    Slice(usize),
+    Resched(usize),
+    Tick(usize),
+    Task(usize),
+    CpuTimer(usize, u8),
+    TaskTimer(usize),
+    Global(u8),
+    Source(usize),
+    Client(usize),
+    Warmup,
+}
+
+/// First slot of every kind, in the order of [`Fires`].
+#[derive(Debug)]
+pub(crate) struct Layout {
+    cpus: usize,
+    timers_per_cpu: usize,
+    tasks_at: usize,
+    cpu_timers_at: usize,
+    task_timers_at: usize,
+    globals_at: usize,
+    sources_at: usize,
+    clients_at: usize,
+    warmup_at: usize,
+}
+
+impl Layout {
+    pub(crate) fn new(cpus: usize, tasks: usize, sources: usize, clients: usize, needs: &Needs) -> Layout {
+        let timers_per_cpu = usize::from(needs.cpu_timers);
+        let tasks_at = 4 * cpus;
+        let cpu_timers_at = tasks_at + tasks;
+        let task_timers_at = cpu_timers_at + timers_per_cpu * cpus;
+        let globals_at = task_timers_at + if needs.task_timers { tasks } else { 0 };
+        let sources_at = globals_at + usize::from(needs.global_timers);
+        let clients_at = sources_at + sources;
+        let warmup_at = clients_at + clients;
+        Layout {
+            cpus,
+            timers_per_cpu,
+            tasks_at,
+            cpu_timers_at,
+            task_timers_at,
+            globals_at,
+            sources_at,
+            clients_at,
+            warmup_at,
+        }
+    }
+    pub(crate) fn count(&self) -> usize {
+        self.warmup_at + 1
+    }
+    #[inline]
+    pub(crate) fn work(&self, cpu: usize) -> usize {
+        cpu
+    }
+    #[inline]
+    pub(crate) fn slice(&self, cpu: usize) -> usize {
+        self.cpus + cpu
+    }
+    #[inline]
+    pub(crate) fn resched(&self, cpu: usize) -> usize {
+        2 * self.cpus + cpu
+    }
+    #[inline]
+    pub(crate) fn tick(&self, cpu: usize) -> usize {
+        3 * self.cpus + cpu
+    }
+    #[inline]
+    pub(crate) fn task(&self, task: usize) -> usize {
+        self.tasks_at + task
+    }
+    pub(crate) fn cpu_timer(&self, cpu: usize, slot: u8) -> Option<usize> {
+        let inside = usize::from(slot) < self.timers_per_cpu && cpu < self.cpus;
+        inside.then_some(self.cpu_timers_at + cpu * self.timers_per_cpu + usize::from(slot))
+    }
+    pub(crate) fn task_timer(&self, task: usize) -> Option<usize> {
+        let slot = self.task_timers_at + task;
+        (slot < self.globals_at).then_some(slot)
+    }
+    pub(crate) fn global(&self, slot: u8) -> Option<usize> {
+        let slot = self.globals_at + usize::from(slot);
+        (slot < self.sources_at).then_some(slot)
+    }
+    pub(crate) fn source(&self, source: usize) -> usize {
+        self.sources_at + source
+    }
+    pub(crate) fn client(&self, client: usize) -> usize {
+        self.clients_at + client
+    }
+    pub(crate) fn warmup(&self) -> usize {
+        self.warmup_at
+    }
+    /// The slots of tasks, sources and clients: what can still wake somebody without the scheduler.
+    pub(crate) fn outside(&self) -> impl Iterator<Item = usize> + use<> {
+        (self.tasks_at..self.cpu_timers_at).chain(self.sources_at..self.warmup_at)
+    }
+    #[inline]
+    pub(crate) fn fires(&self, slot: usize) -> Fires {
+        if slot < self.cpus {
+            return Fires::Work(slot);
+        }
+        if slot < self.tasks_at {
+            let (kind, cpu) = (slot / self.cpus, slot % self.cpus);
+            return match kind {
+                1 => Fires::Slice(cpu),
+                2 => Fires::Resched(cpu),
+                _ => Fires::Tick(cpu),
+            };
+        }
+        if slot < self.cpu_timers_at {
+            Fires::Task(slot - self.tasks_at)
+        } else if slot < self.task_timers_at {
+            let at = slot - self.cpu_timers_at;
+            Fires::CpuTimer(at / self.timers_per_cpu, (at % self.timers_per_cpu) as u8)
+        } else if slot < self.globals_at {
+            Fires::TaskTimer(slot - self.task_timers_at)
+        } else if slot < self.sources_at {
+            Fires::Global((slot - self.globals_at) as u8)
+        } else if slot < self.clients_at {
+            Fires::Source(slot - self.sources_at)
+        } else if slot < self.warmup_at {
+            Fires::Client(slot - self.clients_at)
+        } else {
+            Fires::Warmup
+        }
+    }
+}

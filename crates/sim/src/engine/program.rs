@@ -1,0 +1,278 @@
+//! What a program does while its task runs.
+
+use super::state::{Cause, State, Waits};
+use super::{Engine, Step};
+use schedlab_model::{Amount, EventKind, EventSink, Ns, Op, Policy, Start, TaskId};
+use schedlab_scheduler::{Change, Runnable};
+
+/// What the program does after an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Flow {
+    /// The next operation follows at once.
+    Next,
+    /// It needs CPU time.
+    Cpu,
+    /// It waits.
+    Block(Waits),
+    /// It gives the CPU up.
+    Yield,
+    /// It has ended.
+    Exit,
+}
+
+impl<S: EventSink> Engine<'_, S> {
+    /// The program of `t`, which runs on `cpu` and owes nothing, goes on until it needs time or leaves.
+    pub(super) fn advance(&mut self, cpu: usize, t: usize) -> Step {
+        loop {
+            self.count_step(Some(t))?;
+            match self.step(cpu, t)? {
+                Flow::Next => {}
+                Flow::Cpu => {
+                    self.arm_work(cpu);
+                    return Ok(());
+                }
+                Flow::Block(waits) => return self.block(cpu, t, waits),
+                Flow::Yield => {
+                    let c = &mut self.cpus[cpu];
+                    (c.stopped, c.yielded) = (true, true);
+                    self.scheduler.yielded(&self.cx(cpu), t.into());
+                    self.after_call(cpu, Cause::Block)?;
+                    self.request(cpu, Cause::Block, Some(cpu));
+                    return Ok(());
+                }
+                Flow::Exit => {
+                    self.end_activation(t);
+                    self.tasks[t].state = State::Exiting;
+                    self.world.tasks[t].set_runnable(Runnable::No);
+                    self.emit(cpu, EventKind::Exit { task: t.into() });
+                    self.request(cpu, Cause::Block, Some(cpu));
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn block(&mut self, cpu: usize, t: usize, waits: Waits) -> Step {
+        self.end_activation(t);
+        self.tasks[t].state = State::Blocking;
+        self.world.tasks[t].set_runnable(Runnable::No);
+        self.extras[t].waits = waits;
+        self.request(cpu, Cause::Block, Some(cpu));
+        Ok(())
+    }
+
+    fn step(&mut self, cpu: usize, t: usize) -> Step<Flow> {
+        let program = &self.workload.tasks[t].program;
+        let task = &mut self.tasks[t];
+        let Some(op) = program.ops.get(task.pc as usize) else {
+            let Some(to) = program.repeat_from else { return Ok(Flow::Exit) };
+            task.pc = to;
+            return Ok(Flow::Next);
+        };
+        match *op {
+            Op::Run(amount) => {
+                task.left = self.extras[t].stream.amount(amount, &program.draws);
+                task.pc += 1;
+                task.fresh = false;
+                Ok(if task.left > 0 { Flow::Cpu } else { Flow::Next })
+            }
+            Op::Sleep(amount) => {
+                if self.pay_exit(t) {
+                    return Ok(Flow::Cpu);
+                }
+                let length = self.extras[t].stream.amount(amount, &program.draws);
+                self.tasks[t].pc += 1;
+                // A sleep of 0 still goes through the timer: it blocks, and its timer fires at once.
+                self.sleep_until(t, self.now.saturating_add(length));
+                Ok(Flow::Block(Waits::Timer))
+            }
+            Op::NextPeriod { period, offset } => self.next_period(cpu, t, period, offset),
+            Op::SleepUntil(at) => {
+                if at.0 <= self.now {
+                    task.pc += 1;
+                    task.exit_paid = false;
+                    return Ok(Flow::Next);
+                }
+                if self.pay_exit(t) {
+                    return Ok(Flow::Cpu);
+                }
+                self.tasks[t].pc += 1;
+                self.sleep_until(t, at.0);
+                Ok(Flow::Block(Waits::Timer))
+            }
+            Op::Receive(channel) => self.receive(cpu, t, channel.index(), false),
+            Op::ReceiveAll(channel) => self.receive(cpu, t, channel.index(), true),
+            Op::Send { channel, count } => self.send(cpu, t, channel.index(), count),
+            Op::Done(channel) => {
+                task.pc += 1;
+                task.fresh = false;
+                self.finish_request(t, channel.index())?;
+                Ok(Flow::Next)
+            }
+            Op::Serve { channel, per_request } => self.serve(t, channel.index(), per_request),
+            Op::Lock(lock) => self.lock(t, lock.0),
+            Op::Unlock(lock) => self.unlock(cpu, t, lock.0),
+            Op::Yield => {
+                task.pc += 1;
+                Ok(Flow::Yield)
+            }
+            Op::Spawn(child) => {
+                task.pc += 1;
+                task.fresh = false;
+                self.spawn(cpu, t, child)
+            }
+            Op::Repeat { to, times } => {
+                let count = &mut self.extras[t].loops[task.pc as usize];
+                if *count < times {
+                    *count += 1;
+                    task.pc = to;
+                } else {
+                    *count = 0;
+                    task.pc += 1;
+                }
+                Ok(Flow::Next)
+            }
+            Op::Exit => Ok(Flow::Exit),
+        }
+    }
+
+    fn spawn(&mut self, cpu: usize, t: usize, child: TaskId) -> Step<Flow> {
+        let spawned = self.workload.tasks[child.index()].start == Start::Spawned;
+        if spawned && matches!(self.tasks[child.index()].state, State::Absent | State::Dead) {
+            if !self.free {
+                self.steal(cpu, self.costs.wake_call_ns.0);
+            }
+            self.create(child.index(), Some(t.into()), cpu)?;
+        }
+        Ok(self.after_own_call(cpu))
+    }
+
+    /// A call that costs time was made: the program goes on when it is paid.
+    pub(super) fn after_own_call(&self, cpu: usize) -> Flow {
+        if self.cpus[cpu].debt > 0 { Flow::Cpu } else { Flow::Next }
+    }
+
+    /// Charges the way into a blocking call once; true = it has to be worked off first.
+    pub(super) fn pay_exit(&mut self, t: usize) -> bool {
+        if self.free {
+            return false;
+        }
+        let task = &mut self.tasks[t];
+        let cost = if task.realtime { self.costs.rt_exit_ns } else { self.costs.fair_exit_ns };
+        if task.exit_paid || cost == Ns::ZERO {
+            task.exit_paid = false;
+            return false;
+        }
+        task.exit_paid = true;
+        task.debt += cost.0;
+        true
+    }
+
+    fn sleep_until(&mut self, t: usize, at: u64) {
+        let slack = match self.workload.tasks[t].policy {
+            Policy::Other | Policy::Batch | Policy::Idle => self.costs.timer_slack_ns.0,
+            _ => 0,
+        };
+        let late = slack + self.costs.timer_to_wake_ns.0;
+        self.slots.arm(self.layout.task(t), at.saturating_add(late));
+    }
+
+    fn next_period(&mut self, cpu: usize, t: usize, period: Ns, offset: Ns) -> Step<Flow> {
+        let task = &mut self.tasks[t];
+        let due = task.job.saturating_mul(period.0).saturating_add(offset.0);
+        if due > self.now {
+            if self.pay_exit(t) {
+                return Ok(Flow::Cpu);
+            }
+            // The operation is done when the task wakes; `release_time` reads the job's number then.
+            self.sleep_until(t, due);
+            return Ok(Flow::Block(Waits::Timer));
+        }
+        let fresh = task.fresh;
+        if !fresh {
+            self.end_activation(t);
+        }
+        let task = &mut self.tasks[t];
+        task.exit_paid = false;
+        task.job += 1;
+        task.pc += 1;
+        task.released = due;
+        task.fresh = true;
+        self.world.tasks[t].released.set(Ns(due));
+        if fresh {
+            return Ok(Flow::Next);
+        }
+        task.debt += self.costs.late_job_ns.0;
+        self.scheduler.changed(&self.cx(cpu), Change::Released(t.into()));
+        self.after_call(cpu, Cause::Other)?;
+        Ok(if self.tasks[t].debt > 0 { Flow::Cpu } else { Flow::Next })
+    }
+
+    /// When the activation that begins with this wakeup was due.
+    pub(super) fn release_time(&self, t: usize) -> u64 {
+        let task = &self.tasks[t];
+        match self.workload.tasks[t].program.ops.get(task.pc as usize) {
+            Some(Op::NextPeriod { period, offset }) if self.extras[t].waits == Waits::Timer => {
+                task.job.saturating_mul(period.0).saturating_add(offset.0).min(self.now)
+            }
+            _ => self.now,
+        }
+    }
+
+    /// The activation ends: its response time is known. One in which nothing was done does not count.
+    fn end_activation(&mut self, t: usize) {
+        let task = &self.tasks[t];
+        if !task.fresh {
+            self.metrics.tasks[t].response.record(Ns(self.now - task.released));
+        }
+    }
+
+    fn serve(&mut self, t: usize, channel: usize, per_request: Amount) -> Step<Flow> {
+        if std::mem::take(&mut self.extras[t].serving) {
+            self.finish_request(t, channel)?;
+            self.tasks[t].batch -= 1;
+        }
+        let task = &mut self.tasks[t];
+        task.fresh = false;
+        if task.batch == 0 {
+            task.pc += 1;
+            return Ok(Flow::Next);
+        }
+        self.extras[t].serving = true;
+        let draws = &self.workload.tasks[t].program.draws;
+        task.left = self.extras[t].stream.amount(per_request, draws);
+        Ok(if task.left > 0 { Flow::Cpu } else { Flow::Next })
+    }
+
+    fn lock(&mut self, t: usize, lock: u32) -> Step<Flow> {
+        let mutex = &mut self.locks[lock as usize];
+        match mutex.owner {
+            None => mutex.owner = Some(t as u32),
+            Some(_) => {
+                mutex.waiters.push_back(t as u32);
+                // The one who unlocks hands the mutex over: the operation is done when the task wakes.
+                self.tasks[t].pc += 1;
+                return Ok(Flow::Block(Waits::Lock(lock)));
+            }
+        }
+        self.tasks[t].pc += 1;
+        self.tasks[t].fresh = false;
+        Ok(Flow::Next)
+    }
+
+    fn unlock(&mut self, cpu: usize, t: usize, lock: u32) -> Step<Flow> {
+        let mutex = &mut self.locks[lock as usize];
+        if mutex.owner != Some(t as u32) {
+            let what = format!("it unlocks lock{lock}, which it does not hold");
+            let task = self.workload.tasks[t].name.clone();
+            return Err(Box::new(crate::SimError::Program { task, at: Ns(self.now), what }));
+        }
+        self.tasks[t].pc += 1;
+        self.tasks[t].fresh = false;
+        mutex.owner = mutex.waiters.pop_front();
+        match mutex.owner {
+            Some(next) => self.wake_by(cpu, t, next as usize),
+            None => Ok(Flow::Next),
+        }
+    }
+}

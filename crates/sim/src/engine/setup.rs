@@ -1,0 +1,228 @@
+//! From the description of a machine and a workload to the state of a run.
+
+use super::slots::{NEVER, Slots};
+use super::state::{Channel, Client, Cpu, Extra, Mutex, Origin, Source, State, Task, Token, Waits};
+use super::{Engine, Step, layout::Layout};
+use crate::hash::EventHash;
+use crate::metrics::Watch;
+use crate::rng::{Entity, Stream};
+use crate::{ChannelMetrics, CpuMetrics, Machine, Metrics, RunOptions, SimError, SourceMetrics, TaskMetrics};
+use schedlab_model::{CpuId, CpuSet, EventSink, GroupId, Ns, Op, SourceKind, Start, TaskSpec, Workload};
+use schedlab_scheduler::{CpuView, GroupView, Out, Scheduler, TaskView, World};
+use std::collections::{BinaryHeap, VecDeque};
+
+impl<'a, S: EventSink> Engine<'a, S> {
+    pub(super) fn new(
+        machine: &'a Machine,
+        workload: &'a Workload,
+        scheduler: &'a dyn Scheduler,
+        options: &'a RunOptions,
+        sink: &'a mut S,
+    ) -> Result<Engine<'a, S>, SimError> {
+        let needs = scheduler.needs();
+        let cpus = machine.topology.cpus();
+        let world = world(machine, workload)?;
+        let (sources, clients, first_client) = sources(workload, options.seed);
+        let layout = Layout::new(cpus, workload.tasks.len(), sources.len(), clients.len(), &needs);
+        let masks: Vec<CpuSet> = world.tasks.iter().map(|view| view.affinity).collect();
+        let homes = world.tasks.iter().map(|view| view.last_cpu().0);
+        let tasks = workload.tasks.iter().zip(homes);
+        Ok(Engine {
+            now: 0,
+            end: options.duration.0,
+            scheduler,
+            workload,
+            machine,
+            options,
+            costs: machine.costs,
+            free: machine.costs.is_free(),
+            wants_ticks: needs.ticks,
+            slots: Slots::new(layout.count()),
+            layout,
+            cpus: (0..cpus).map(|_| Cpu::new()).collect(),
+            tasks: tasks.map(|(spec, home)| Task::new(spec.policy.is_realtime(), home)).collect(),
+            extras: extras(workload, options.seed),
+            channels: channels(workload),
+            locks: (0..workload.locks).map(|_| Mutex::default()).collect(),
+            sources,
+            clients,
+            first_client,
+            global_armed_on: vec![0; usize::from(needs.global_timers)],
+            batch: Vec::new(),
+            cmds: Vec::new(),
+            resched: VecDeque::with_capacity(cpus),
+            starts: VecDeque::with_capacity(cpus),
+            calls: VecDeque::new(),
+            metrics: metrics(workload, cpus),
+            watch: Watch::new(&masks, cpus),
+            sink,
+            hash: EventHash::default(),
+            events: 0,
+            steps: 0,
+            steps_max: 1_000_000 + 1_000 * workload.tasks.len() as u64,
+            out: Out::new(options.seed),
+            world,
+        })
+    }
+
+    /// Lets the scheduler place what exists, and arms what comes first.
+    pub(super) fn start(&mut self) -> Step {
+        self.scheduler.init(&self.cx(0));
+        self.after_call(0, super::state::Cause::Other)?;
+        for t in 0..self.tasks.len() {
+            match self.workload.tasks[t].start {
+                Start::At(at) => self.slots.arm(self.layout.task(t), at.0),
+                Start::AsleepUntil(at) => {
+                    let task = &mut self.tasks[t];
+                    (task.state, task.bucket) = (State::Blocked, super::state::Bucket::Sleep);
+                    self.extras[t].waits = Waits::Timer;
+                    self.slots.arm(self.layout.task(t), at.0);
+                }
+                Start::Spawned => {}
+            }
+        }
+        (0..self.sources.len()).for_each(|s| self.start_source(s));
+        if self.options.warmup > Ns::ZERO {
+            self.slots.arm(self.layout.warmup(), self.options.warmup.0);
+        }
+        (0..self.cpus.len()).for_each(|cpu| self.start_ticks(cpu));
+        Ok(())
+    }
+}
+
+fn world(machine: &Machine, workload: &Workload) -> Result<World, SimError> {
+    let cpus = machine.topology.cpus();
+    let mut groups: Vec<GroupView> = workload
+        .groups
+        .iter()
+        .map(|group| GroupView {
+            parent: group.parent,
+            weight: group.weight,
+            idle: group.idle,
+            bandwidth: group.bandwidth,
+            cap_percent: group.cap_percent,
+        })
+        .collect();
+    if groups.is_empty() {
+        groups.push(GroupView::default());
+    }
+    let tasks = workload.tasks.iter().enumerate();
+    Ok(World {
+        tasks: tasks.map(|(i, spec)| view(i, spec, workload, cpus)).collect::<Result<_, _>>()?,
+        cpus: machine.phases().into_iter().map(CpuView::new).collect(),
+        groups,
+        topology: machine.topology.clone(),
+        hz: machine.hz,
+        tick_ns: machine.tick_ns(),
+    })
+}
+
+fn view(index: usize, spec: &TaskSpec, workload: &Workload, cpus: usize) -> Result<TaskView, SimError> {
+    let mut affinity = spec.affinity.and(&CpuSet::first(cpus));
+    let mut group: Option<GroupId> = Some(spec.group);
+    while let Some(spec) = group.and_then(|group| workload.groups.get(group.index())) {
+        affinity = spec.cpus.map_or(affinity, |allowed| affinity.and(&allowed));
+        group = spec.parent;
+    }
+    let Some(first) = affinity.lowest() else {
+        return Err(SimError::Cpuset { task: spec.name.clone(), affinity: spec.affinity });
+    };
+    let old_sleeper = matches!(spec.start, Start::AsleepUntil(_));
+    let mut view = TaskView::default();
+    view.alive = old_sleeper;
+    view.old_sleeper = old_sleeper;
+    view.policy = spec.policy;
+    view.nice = spec.nice;
+    view.group = spec.group;
+    view.process = if spec.process == u32::MAX { u32::MAX - index as u32 } else { spec.process };
+    view.slice = spec.slice;
+    view.affinity = affinity;
+    view.soft_affinity = spec.soft_affinity;
+    view.set_last_cpu(first);
+    Ok(view)
+}
+
+fn extras(workload: &Workload, seed: u64) -> Vec<Extra> {
+    let extra = |(i, spec): (usize, &TaskSpec)| {
+        let repeats = spec.program.ops.iter().any(|op| matches!(op, Op::Repeat { .. }));
+        Extra {
+            stream: Stream::new(seed, Entity::Task, i, spec.program.draws.len()),
+            loops: vec![0; if repeats { spec.program.ops.len() } else { 0 }],
+            waits: Waits::Nothing,
+            serving: false,
+            deferred: None,
+        }
+    };
+    workload.tasks.iter().enumerate().map(extra).collect()
+}
+
+fn channels(workload: &Workload) -> Vec<Channel> {
+    let mut channels: Vec<Channel> = workload
+        .channels
+        .iter()
+        .map(|spec| Channel { capacity: spec.capacity, len: u64::from(spec.initial), ..Channel::default() })
+        .collect();
+    let ops = workload.tasks.iter().flat_map(|task| &task.program.ops);
+    for op in ops {
+        if let Op::Done(channel) | Op::Serve { channel, .. } = op {
+            channels[channel.index()].tracked = true;
+        }
+    }
+    for channel in &mut channels {
+        if channel.tracked && channel.len > 0 {
+            let count = channel.len as u32;
+            channel.queue.push_back(Token { origin: Origin::Inside, sent: 0, entered: 0, count });
+        }
+    }
+    channels
+}
+
+/// Sources, the clients of the closed-loop ones, and the first client of each source.
+fn sources(workload: &Workload, seed: u64) -> (Vec<Source>, Vec<Client>, Vec<usize>) {
+    let (mut sources, mut clients, mut first) = (Vec::new(), Vec::new(), Vec::new());
+    for (s, spec) in workload.sources.iter().enumerate() {
+        first.push(clients.len());
+        // Index 0 is the source's own stream, the clients follow.
+        let stream = |i: usize| Stream::new(seed, Entity::Source, (s << 32) | i, 2);
+        sources.push(Source {
+            stream: stream(0),
+            next_send: NEVER,
+            next_index: 0,
+            flying: BinaryHeap::new(),
+            sends: 0,
+        });
+        if let SourceKind::Closed { clients: count, .. } = spec.kind {
+            clients.extend((0..count as usize).map(|i| Client {
+                source: s as u32,
+                stream: stream(i + 1),
+                sent: 0,
+            }));
+        }
+    }
+    (sources, clients, first)
+}
+
+fn metrics(workload: &Workload, cpus: usize) -> Metrics {
+    let task = |spec: &TaskSpec| TaskMetrics { name: spec.name.clone(), ..TaskMetrics::default() };
+    Metrics {
+        tasks: workload.tasks.iter().map(task).collect(),
+        cpus: vec![CpuMetrics::default(); cpus],
+        sources: workload
+            .sources
+            .iter()
+            .map(|spec| SourceMetrics { name: spec.name.clone(), ..SourceMetrics::default() })
+            .collect(),
+        channels: workload
+            .channels
+            .iter()
+            .map(|spec| ChannelMetrics { name: spec.name.clone(), ..ChannelMetrics::default() })
+            .collect(),
+        ..Metrics::default()
+    }
+}
+
+/// The CPU on which something for this task happens when nobody says where.
+pub(super) fn interrupt_cpu(world: &World, task: usize) -> usize {
+    let cpu: CpuId = world.tasks[task].last_cpu();
+    cpu.index()
+}

@@ -1,0 +1,291 @@
+//! The engine's own records of CPUs, tasks, channels and sources.
+
+use super::slots::NEVER;
+use crate::rng::Stream;
+use schedlab_model::{PrevState, TaskId, Waker};
+use std::collections::VecDeque;
+
+/// Where a task is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    /// Not created yet.
+    Absent,
+    /// Waits for something.
+    Blocked,
+    /// Runnable, in the scheduler's hands.
+    Ready,
+    /// It is its CPU's current task (its context may still be on the way in).
+    Running,
+    /// On its CPU, but its program wants to block; the decision is to come.
+    Blocking,
+    /// On its CPU, its program has ended; the decision is to come.
+    Exiting,
+    /// Blocked by a decision, its context not saved yet: a wakeup has to wait.
+    Leaving,
+    /// Taken off by `Displace`, its context not saved yet.
+    Moving,
+    /// Gone.
+    Dead,
+}
+
+/// What a task's time counts as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Bucket {
+    /// It does not exist.
+    Out,
+    /// Blocked.
+    Sleep,
+    /// Waits for a CPU.
+    Wait,
+    /// Would wait, but may not run.
+    Throttled,
+    /// Runs, from switch record to switch record.
+    Run,
+}
+
+/// What a blocked task waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Waits {
+    Nothing,
+    Timer,
+    Channel(u32),
+    Room(u32),
+    Lock(u32),
+}
+
+/// How a ready task came to wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Since {
+    Wakeup,
+    Preemption,
+    Yield,
+}
+
+/// The hot part of a task.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) state: State,
+    pub(crate) bucket: Bucket,
+    pub(crate) since: Since,
+    pub(crate) throttled: bool,
+    /// The cost of the blocking call has been paid; the operation is tried again.
+    pub(crate) exit_paid: bool,
+    /// Nothing was done yet in this activation.
+    pub(crate) fresh: bool,
+    /// Its next switch-in starts an activation.
+    pub(crate) entering: bool,
+    /// Real-time policy (for the costs of an activation).
+    pub(crate) realtime: bool,
+    /// The CPU on which it is current.
+    pub(crate) cpu: u32,
+    /// The CPU of its run queue, for the event stream.
+    pub(crate) home: u32,
+    /// The CPU on which it ran last, `u32::MAX` before the first time.
+    pub(crate) last_ran_on: u32,
+    /// Next operation.
+    pub(crate) pc: u32,
+    /// CPU time that the present operation still needs.
+    pub(crate) left: u64,
+    /// Kernel work before that.
+    pub(crate) debt: u64,
+    /// Since when its time counts as `bucket`.
+    pub(crate) bucket_from: u64,
+    /// Release of the present activation.
+    pub(crate) released: u64,
+    /// When its context is saved, if it was decided off already.
+    pub(crate) saving_until: u64,
+    /// Next job of `NextPeriod`.
+    pub(crate) job: u64,
+    /// Requests left to serve of the last `ReceiveAll`.
+    pub(crate) batch: u64,
+}
+
+impl Task {
+    pub(crate) fn new(realtime: bool, home: u32) -> Task {
+        Task {
+            state: State::Absent,
+            bucket: Bucket::Out,
+            since: Since::Wakeup,
+            throttled: false,
+            exit_paid: false,
+            fresh: true,
+            entering: true,
+            realtime,
+            cpu: 0,
+            home,
+            last_ran_on: u32::MAX,
+            pc: 0,
+            left: 0,
+            debt: 0,
+            bucket_from: 0,
+            released: 0,
+            saving_until: 0,
+            job: 0,
+            batch: 0,
+        }
+    }
+    /// Whether it is its CPU's current task.
+    #[inline]
+    pub(crate) fn is_current(&self) -> bool {
+        matches!(self.state, State::Running | State::Blocking | State::Exiting)
+    }
+}
+
+/// The cold part of a task.
+#[derive(Debug)]
+pub(crate) struct Extra {
+    pub(crate) stream: Stream,
+    /// How often each `Repeat` of the program went back; empty when there is none.
+    pub(crate) loops: Vec<u32>,
+    pub(crate) waits: Waits,
+    /// A `Serve` has this request's work done when the task comes back.
+    pub(crate) serving: bool,
+    /// A wakeup that came while the context was being saved.
+    pub(crate) deferred: Option<(u32, Waker, bool)>,
+}
+
+/// Why a decision was asked for; selects the costs on its way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cause {
+    Wakeup,
+    Tick,
+    Block,
+    Other,
+}
+
+/// A switch that was decided and is not recorded yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    pub(crate) prev: Option<TaskId>,
+    pub(crate) prev_state: PrevState,
+    pub(crate) yielded: bool,
+    pub(crate) next: Option<TaskId>,
+}
+
+/// One CPU.
+#[derive(Debug)]
+pub(crate) struct Cpu {
+    /// Who was decided to run.
+    pub(crate) current: Option<TaskId>,
+    /// Who runs according to the last switch record.
+    pub(crate) occupant: Option<TaskId>,
+    pub(crate) window: Option<Window>,
+    /// In the queue of reschedule requests.
+    pub(crate) queued: bool,
+    /// A request that is under way arrives then.
+    pub(crate) resched_at: u64,
+    /// A request came inside a window.
+    pub(crate) again: bool,
+    pub(crate) cause: Cause,
+    /// The current task is to be displaced.
+    pub(crate) displace: bool,
+    /// The current task's program stands still until the next decision (yield, absorbed wakeup).
+    pub(crate) stopped: bool,
+    pub(crate) yielded: bool,
+    /// In the queue of programs to go on.
+    pub(crate) starting: bool,
+    pub(crate) slice_armed: bool,
+    /// Accounted up to here.
+    pub(crate) accounted: u64,
+    /// Kernel work that goes before the task.
+    pub(crate) debt: u64,
+    /// Last decision that put `current` on.
+    pub(crate) decided_at: u64,
+    /// Last switch record.
+    pub(crate) recorded_at: u64,
+    /// When the present tick slot was armed for.
+    pub(crate) tick_at: u64,
+}
+
+impl Cpu {
+    pub(crate) fn new() -> Cpu {
+        Cpu {
+            current: None,
+            occupant: None,
+            window: None,
+            queued: false,
+            resched_at: NEVER,
+            again: false,
+            cause: Cause::Other,
+            displace: false,
+            stopped: false,
+            yielded: false,
+            starting: false,
+            slice_armed: false,
+            accounted: 0,
+            debt: 0,
+            decided_at: 0,
+            recorded_at: 0,
+            tick_at: NEVER,
+        }
+    }
+}
+
+/// Who sent a token.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Origin {
+    /// A task, or it was there at the start.
+    Inside,
+    /// An open-loop source.
+    Open(u32),
+    /// A client of a closed-loop source: source and index into the clients.
+    Client(u32, u32),
+}
+
+/// `count` tokens of one send.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Token {
+    pub(crate) origin: Origin,
+    /// When the client meant to send it.
+    pub(crate) sent: u64,
+    /// When it came into the channel.
+    pub(crate) entered: u64,
+    pub(crate) count: u32,
+}
+
+/// One channel.
+#[derive(Debug, Default)]
+pub(crate) struct Channel {
+    /// Some task finishes requests of this channel, so tokens are kept apart.
+    pub(crate) tracked: bool,
+    pub(crate) capacity: Option<u32>,
+    /// Tokens that wait.
+    pub(crate) len: u64,
+    /// They, one by one, when `tracked`.
+    pub(crate) queue: VecDeque<Token>,
+    /// Received and not finished yet, with the receiver.
+    pub(crate) taken: VecDeque<(u32, Token)>,
+    /// Blocked receivers; true = receive all.
+    pub(crate) waiters: VecDeque<(u32, bool)>,
+    /// Blocked senders, with how many tokens they still have.
+    pub(crate) senders: VecDeque<(u32, u32)>,
+}
+
+/// One mutex.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex {
+    pub(crate) owner: Option<u32>,
+    pub(crate) waiters: VecDeque<u32>,
+}
+
+/// One source.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) stream: Stream,
+    /// Intended time of the next send (open loop), `NEVER` when there is none.
+    pub(crate) next_send: u64,
+    /// Next index of a recorded list.
+    pub(crate) next_index: usize,
+    /// Requests on the wire: (arrival, order, intended send), a heap.
+    pub(crate) flying: std::collections::BinaryHeap<std::cmp::Reverse<(u64, u64, u64)>>,
+    pub(crate) sends: u64,
+}
+
+/// One client of a closed-loop source.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) source: u32,
+    pub(crate) stream: Stream,
+    /// Intended send time of the request under way.
+    pub(crate) sent: u64,
+}

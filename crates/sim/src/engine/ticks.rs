@@ -1,0 +1,101 @@
+//! Tick edges: which are delivered, and what the others cost, in closed form.
+
+use super::slots::NEVER;
+use super::state::Cause;
+use super::{Engine, Step};
+use crate::Machine;
+use schedlab_model::{CpuId, EventSink, Ns};
+use schedlab_scheduler::World;
+
+/// What became of a debt of kernel work.
+pub(super) struct Rest {
+    /// Added by the ticks in between.
+    pub(super) added: u64,
+    /// Not worked off yet.
+    pub(super) left: u64,
+}
+
+impl Machine {
+    /// The debt at `to`, when it was `owed` at `from`, is worked off before anything else, and every tick
+    /// edge after `from` and up to `to` adds the cost of a tick.
+    #[inline]
+    pub(super) fn rest_of_debt(&self, world: &World, cpu: usize, from: u64, to: u64, owed: u64) -> Rest {
+        let cost = self.costs.tick_ns.0;
+        let elapsed = to - from;
+        let cpu = CpuId(cpu as u32);
+        let edges =
+            if cost == 0 { 0 } else { world.ticks_until(cpu, Ns(to)) - world.ticks_until(cpu, Ns(from)) };
+        if edges == 0 {
+            return Rest { added: 0, left: owed.saturating_sub(elapsed) };
+        }
+        // Each tick costs less than a period, so apart from the debt as a whole only the last can be unfinished.
+        let added = edges * cost;
+        let last_edge = world.tick_edge(cpu, world.ticks_until(cpu, Ns(to))).0;
+        let of_last = cost.saturating_sub(to - last_edge);
+        Rest { added, left: (owed + added).saturating_sub(elapsed).max(of_last) }
+    }
+
+    /// When `need` of kernel and program work that starts at `from` is done, ticks included. A tick at the
+    /// very end comes first.
+    #[inline]
+    pub(super) fn done_at(&self, world: &World, cpu: usize, from: u64, need: u64) -> u64 {
+        let cost = self.costs.tick_ns.0;
+        if cost == 0 {
+            return from.saturating_add(need);
+        }
+        let cpu = CpuId(cpu as u32);
+        let first = world.tick_edge(cpu, world.ticks_until(cpu, Ns(from)) + 1).0;
+        let Some(over) = need.checked_sub(first - from) else { return from.saturating_add(need) };
+        let period = world.tick_ns.0;
+        let (periods, rest) = (over / (period - cost), over % (period - cost));
+        first.saturating_add(periods.saturating_mul(period)).saturating_add(cost + rest)
+    }
+}
+
+impl<S: EventSink> Engine<'_, S> {
+    /// Arms the first edge.
+    pub(super) fn start_ticks(&mut self, cpu: usize) {
+        if self.wants_ticks && self.options.every_tick {
+            let at = self.world.cpus[cpu].tick_phase.0;
+            self.slots.arm_tick(self.layout.tick(cpu), cpu, at);
+        } else {
+            self.ask_tick(cpu);
+        }
+    }
+
+    /// An edge that matters, or that is delivered all the same.
+    pub(super) fn tick(&mut self, cpu: usize) -> Step {
+        self.metrics.cpus[cpu].ticks_delivered += 1;
+        self.cpus[cpu].tick_at = NEVER;
+        if self.options.every_tick {
+            let next = self.world.ticks_until(CpuId(cpu as u32), Ns(self.now)) + 1;
+            let at = self.world.tick_edge(CpuId(cpu as u32), next).0;
+            self.slots.arm_tick(self.layout.tick(cpu), cpu, at);
+        }
+        self.scheduler.tick(&self.cx(cpu), CpuId(cpu as u32));
+        self.after_call(cpu, Cause::Tick)
+    }
+
+    /// Asks the scheduler which edge of `cpu` matters next.
+    #[inline]
+    pub(super) fn ask_tick(&mut self, cpu: usize) {
+        if !self.wants_ticks || self.options.every_tick {
+            return;
+        }
+        let id = CpuId(cpu as u32);
+        let due = self.scheduler.tick_due(&self.cx(cpu), id);
+        let at = if due == u64::MAX { NEVER } else { self.edge_in(id, due.max(1)) };
+        if at != self.cpus[cpu].tick_at {
+            self.cpus[cpu].tick_at = at;
+            self.slots.arm_tick(self.layout.tick(cpu), cpu, at);
+        }
+    }
+
+    /// The time of the `due`-th edge from now, `NEVER` when it is beyond the end of time.
+    #[inline]
+    fn edge_in(&self, cpu: CpuId, due: u64) -> u64 {
+        let edge = self.world.ticks_until(cpu, Ns(self.now)).saturating_add(due);
+        let offset = self.world.tick_ns.0.checked_mul(edge - 1);
+        offset.and_then(|ns| ns.checked_add(self.world.cpus[cpu.index()].tick_phase.0)).unwrap_or(NEVER)
+    }
+}

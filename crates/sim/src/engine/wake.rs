@@ -1,0 +1,103 @@
+//! Tasks that come: creation and wakeups.
+
+use super::state::{Bucket, Cause, Since, State, Waits};
+use super::{Engine, Step, setup::interrupt_cpu};
+use schedlab_model::{CpuId, EventKind, EventSink, Ns, TaskId, Waker};
+use schedlab_scheduler::{Change, Runnable, Wake, WakeKind};
+
+impl<S: EventSink> Engine<'_, S> {
+    /// A task's own timer: its start, or the end of a sleep.
+    pub(super) fn task_timer(&mut self, t: usize) -> Step {
+        if self.tasks[t].state == State::Absent {
+            let cpu = interrupt_cpu(&self.world, t);
+            return self.create(t, None, cpu);
+        }
+        self.wake_from_outside(t, Waker::HardIrq)
+    }
+
+    /// An interrupt wakes the task, on the CPU where it ran last.
+    pub(super) fn wake_from_outside(&mut self, t: usize, waker: Waker) -> Step {
+        let cpu = interrupt_cpu(&self.world, t);
+        if !self.free {
+            self.steal(cpu, self.costs.wake_interrupt_ns.0);
+        }
+        self.wake(t, cpu, waker, false)
+    }
+
+    /// A new task: it is placed, then it wakes for the first time.
+    pub(super) fn create(&mut self, t: usize, parent: Option<TaskId>, cpu: usize) -> Step {
+        let task = TaskId::from(t);
+        let allowed = self.world.tasks[t].affinity;
+        let place =
+            if allowed.contains(CpuId(cpu as u32)) { Some(CpuId(cpu as u32)) } else { allowed.lowest() };
+        let Some(place) = place else { return self.internal(format!("{task} may run nowhere")) };
+        self.world.tasks[t].alive = true;
+        self.world.tasks[t].set_last_cpu(place);
+        let record = &mut self.tasks[t];
+        record.home = place.0;
+        record.state = State::Blocked;
+        (record.pc, record.job, record.batch, record.left, record.debt) = (0, 0, 0, 0, 0);
+        self.set_bucket(t, Bucket::Sleep);
+        self.emit(cpu, EventKind::New { task, parent });
+        self.scheduler.changed(&self.cx(cpu), Change::Created { task, parent });
+        self.after_call(cpu, Cause::Other)?;
+        let waker = parent.map_or(Waker::Unknown, Waker::Task);
+        self.make_ready(t, self.now);
+        self.call_wake(t, cpu, Wake { kind: WakeKind::New, sync: false, waker })
+    }
+
+    /// Wakes a blocked task; the wakeup runs on `cpu`.
+    pub(super) fn wake(&mut self, t: usize, cpu: usize, waker: Waker, sync: bool) -> Step {
+        let task = TaskId::from(t);
+        match self.tasks[t].state {
+            State::Blocked => {
+                self.emit(cpu, EventKind::Wake { task, waker });
+                let released = self.release_time(t);
+                self.make_ready(t, released);
+                self.call_wake(t, cpu, Wake { kind: WakeKind::Wake, sync, waker })
+            }
+            // It has not left its CPU yet: the decision that is under way finds it runnable.
+            State::Blocking => {
+                self.emit(cpu, EventKind::Wake { task, waker });
+                let released = self.release_time(t);
+                self.extras[t].waits = Waits::Nothing;
+                self.metrics.tasks[t].wakeups += 1;
+                let record = &mut self.tasks[t];
+                record.state = State::Running;
+                record.released = released;
+                record.fresh = true;
+                self.world.tasks[t].released.set(Ns(released));
+                self.world.tasks[t].set_runnable(Runnable::Yes);
+                let on = record.cpu as usize;
+                self.cpus[on].stopped = true;
+                Ok(())
+            }
+            State::Leaving => {
+                self.extras[t].deferred = Some((cpu as u32, waker, sync));
+                Ok(())
+            }
+            state => self.internal(format!("{task} `{}` is woken while {state:?}", self.name(task))),
+        }
+    }
+
+    fn make_ready(&mut self, t: usize, released: u64) {
+        self.extras[t].waits = Waits::Nothing;
+        self.metrics.tasks[t].wakeups += 1;
+        let task = &mut self.tasks[t];
+        task.state = State::Ready;
+        task.since = Since::Wakeup;
+        task.released = released;
+        task.fresh = true;
+        task.entering = true;
+        let view = &self.world.tasks[t];
+        view.released.set(Ns(released));
+        view.set_runnable(Runnable::Yes);
+        let bucket = self.waiting_bucket(t);
+        self.set_bucket(t, bucket);
+    }
+
+    fn call_wake(&mut self, t: usize, cpu: usize, wake: Wake) -> Step {
+        self.scheduler.wake(&self.cx(cpu), t.into(), wake);
+        self.after_call(cpu, Cause::Wakeup)
+    }
+}

@@ -1,0 +1,88 @@
+//! Why a run is refused or given up.
+
+use schedlab_model::{CpuId, CpuSet, Ns, WorkloadError};
+
+/// Why a run is refused or given up. Nothing here is a panic: bad input is `Workload`, `Machine` or
+/// `Livelock`; a scheduler that breaks the contract is named with the state of its run queue.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimError {
+    /// A reference to something that is not there, or a program that never lets time pass.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// A machine that cannot be.
+    #[error("machine: {0}")]
+    Machine(String),
+    /// The scheduler needs something that this driver does not have.
+    #[error("the scheduler needs {0}, which the simulator does not have")]
+    Needs(String),
+    /// The group's cpuset and the task's mask have no CPU in common.
+    #[error(
+        "task `{task}` may run on CPUs {affinity}, but its group's `cpus` and the machine leave none of them"
+    )]
+    Cpuset {
+        /// Name of the task.
+        task: String,
+        /// The task's own mask.
+        affinity: CpuSet,
+    },
+    /// A program does something that makes no sense at that moment.
+    #[error("task `{task}` at {at}: {what}")]
+    Program {
+        /// Name of the task.
+        task: String,
+        /// When.
+        at: Ns,
+        /// What it did.
+        what: String,
+    },
+    /// A million steps without time passing.
+    #[error(
+        "at {at} task `{task}` went through {steps} steps without time passing: tasks that wake each other \
+         need a `run` or `sleep` longer than 0 somewhere in the circle"
+    )]
+    Livelock {
+        /// Name of the task that made the last step.
+        task: String,
+        /// When.
+        at: Ns,
+        /// How many steps.
+        steps: u64,
+    },
+    /// More requests wait in a channel than the simulator keeps.
+    #[error(
+        "channel `{channel}`: more than {limit} sends wait at {at}; the requests come faster than they are served"
+    )]
+    Backlog {
+        /// Name of the channel.
+        channel: String,
+        /// When.
+        at: Ns,
+        /// The limit.
+        limit: usize,
+    },
+    /// The scheduler broke its contract.
+    #[error("scheduler fault at {at} on {cpu}: {what}{}", explain(.state))]
+    Scheduler {
+        /// When.
+        at: Ns,
+        /// The CPU decided for.
+        cpu: CpuId,
+        /// What it did.
+        what: String,
+        /// What the scheduler says about its run queue.
+        state: String,
+    },
+    /// An invariant of the simulator itself does not hold. A bug: please report it.
+    #[error("simulator fault at {at}: {what} (a bug of schedlab: please report it with the scenario)")]
+    Internal {
+        /// When.
+        at: Ns,
+        /// Which one.
+        what: String,
+    },
+}
+
+fn explain(state: &str) -> String {
+    if state.is_empty() { String::new() } else { format!("; its run queue: {state}") }
+}

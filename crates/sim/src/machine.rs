@@ -1,0 +1,111 @@
+//! What a run needs besides a workload and a scheduler.
+
+use crate::{Costs, SimError};
+use schedlab_model::{MAX_CPUS, Ns, Topology};
+
+/// The machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Machine {
+    /// Where the CPUs sit.
+    pub topology: Topology,
+    /// Tick frequency in hertz, 1 … 10,000 (Linux: 100, 250, 300 or 1000).
+    pub hz: u32,
+    /// When the ticks of each CPU come.
+    pub ticks: TickSkew,
+    /// What its own work costs.
+    pub costs: Costs,
+}
+
+/// When the ticks of each CPU come.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum TickSkew {
+    /// All CPUs at once, the first edge one period after the start.
+    #[default]
+    Aligned,
+    /// CPU `i` of `n` is `i / n` of half a period later (Linux `skew_tick=1`).
+    Staggered,
+    /// The first edge of each CPU.
+    At(Vec<Ns>),
+}
+
+impl Machine {
+    /// `cpus` cores below one cache, HZ=250, aligned ticks, no costs.
+    pub fn flat(cpus: usize) -> Machine {
+        Machine { topology: Topology::flat(cpus), hz: 250, ticks: TickSkew::Aligned, costs: Costs::default() }
+    }
+
+    /// Tick period, rounded to the nanosecond.
+    pub fn tick_ns(&self) -> Ns {
+        Ns((1_000_000_000 + u64::from(self.hz) / 2) / u64::from(self.hz.max(1)))
+    }
+
+    /// The first tick edge of every CPU.
+    pub(crate) fn phases(&self) -> Vec<Ns> {
+        let (cpus, period) = (self.topology.cpus(), self.tick_ns());
+        match &self.ticks {
+            TickSkew::Aligned => vec![period; cpus],
+            TickSkew::Staggered => {
+                (0..cpus as u64).map(|i| period + Ns(period.0 / 2 * i / cpus as u64)).collect()
+            }
+            TickSkew::At(phases) => phases.clone(),
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), SimError> {
+        let cpus = self.topology.cpus();
+        let refuse = |text: String| Err(SimError::Machine(text));
+        if cpus == 0 || cpus > MAX_CPUS {
+            return refuse(format!("{cpus} CPUs; allowed are 1 to {MAX_CPUS}"));
+        }
+        if self.hz == 0 || self.hz > 10_000 {
+            return refuse(format!(
+                "hz = {}; allowed are 1 to 10000, Linux has 100, 250, 300 or 1000",
+                self.hz
+            ));
+        }
+        if let TickSkew::At(phases) = &self.ticks
+            && phases.len() != cpus
+        {
+            return refuse(format!("{} first tick edges for {cpus} CPUs; give one for each", phases.len()));
+        }
+        if self.costs.tick_ns >= self.tick_ns() {
+            return refuse(format!(
+                "tick_ns = {} leaves nothing of a tick of {}",
+                self.costs.tick_ns,
+                self.tick_ns()
+            ));
+        }
+        for (name, _) in Costs::knobs() {
+            if self.costs.get(name).is_some_and(|ns| ns > Ns::from_s(1)) {
+                return refuse(format!("{name} is longer than 1 s"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How to run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RunOptions {
+    /// Seed of all random streams.
+    pub seed: u64,
+    /// How long. Events at exactly this time are left out.
+    pub duration: Ns,
+    /// Metrics start here (events do not). 0 … `duration`.
+    pub warmup: Ns,
+    /// Deliver every tick edge, also those that the scheduler says cannot matter. Slow; must change nothing.
+    pub every_tick: bool,
+}
+
+impl Default for RunOptions {
+    fn default() -> RunOptions {
+        RunOptions { seed: 1, duration: Ns::from_s(10), warmup: Ns::ZERO, every_tick: false }
+    }
+}
+
+impl RunOptions {
+    /// Runs for `duration`, seed 1.
+    pub fn for_time(duration: Ns) -> RunOptions {
+        RunOptions { duration, ..RunOptions::default() }
+    }
+}

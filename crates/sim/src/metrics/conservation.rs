@@ -1,0 +1,133 @@
+//! Watches for idle CPUs while somebody waits, incrementally: tasks with the same mask are one class.
+
+use super::WorkConservation;
+use schedlab_model::{CpuSet, Ns};
+
+/// Counters of one class of tasks: those with the same affinity.
+#[derive(Debug)]
+struct Class {
+    mask: CpuSet,
+    waiting: u32,
+    idle: u32,
+}
+
+/// The state of the watch.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    classes: Vec<Class>,
+    class_of: Vec<u32>,
+    classes_of_cpu: Vec<Vec<u32>>,
+    idle: Vec<bool>,
+    /// Classes with both a waiting task and an idle CPU.
+    violating: u32,
+    since: u64,
+    in_spell: bool,
+}
+
+impl Watch {
+    /// All CPUs idle, nobody waiting.
+    pub(crate) fn new(masks: &[CpuSet], cpus: usize) -> Watch {
+        let mut classes: Vec<Class> = Vec::new();
+        let mut class_of = Vec::with_capacity(masks.len());
+        for mask in masks {
+            let class = classes.iter().position(|c| c.mask == *mask).unwrap_or_else(|| {
+                classes.push(Class { mask: *mask, waiting: 0, idle: mask.count() as u32 });
+                classes.len() - 1
+            });
+            class_of.push(class as u32);
+        }
+        let mut classes_of_cpu = vec![Vec::new(); cpus];
+        for (i, class) in classes.iter().enumerate() {
+            class.mask.iter().for_each(|cpu| classes_of_cpu[cpu.index()].push(i as u32));
+        }
+        Watch {
+            classes,
+            class_of,
+            classes_of_cpu,
+            idle: vec![true; cpus],
+            violating: 0,
+            since: 0,
+            in_spell: false,
+        }
+    }
+
+    /// A task starts to wait.
+    #[inline]
+    pub(crate) fn waits(&mut self, task: usize) {
+        let class = &mut self.classes[self.class_of[task] as usize];
+        class.waiting += 1;
+        if class.waiting == 1 && class.idle > 0 {
+            self.violating += 1;
+        }
+    }
+
+    /// A task no longer waits.
+    #[inline]
+    pub(crate) fn waits_no_more(&mut self, task: usize) {
+        let class = &mut self.classes[self.class_of[task] as usize];
+        class.waiting -= 1;
+        if class.waiting == 0 && class.idle > 0 {
+            self.violating -= 1;
+        }
+    }
+
+    /// A CPU becomes idle or busy.
+    #[inline]
+    pub(crate) fn set_idle(&mut self, cpu: usize, idle: bool) {
+        if self.idle[cpu] == idle {
+            return;
+        }
+        self.idle[cpu] = idle;
+        for &class in &self.classes_of_cpu[cpu] {
+            let class = &mut self.classes[class as usize];
+            let before = class.idle > 0;
+            class.idle = if idle { class.idle + 1 } else { class.idle - 1 };
+            if class.waiting > 0 && before != (class.idle > 0) {
+                self.violating = if before { self.violating - 1 } else { self.violating + 1 };
+            }
+        }
+    }
+
+    /// Time goes on to `now`; the state did not change since the last call.
+    #[inline]
+    pub(crate) fn advance(&mut self, now: u64, into: &mut WorkConservation) {
+        if self.violating > 0 {
+            into.violated_ns += Ns(now - self.since);
+            if !self.in_spell {
+                into.violations += 1;
+                self.in_spell = true;
+            }
+        } else {
+            self.in_spell = false;
+        }
+        self.since = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_only_allowed_cpus() {
+        let masks: Vec<CpuSet> = ["0", "0-1"].iter().map(|m| m.parse().unwrap()).collect();
+        let mut watch = Watch::new(&masks, 2);
+        let mut seen = WorkConservation::default();
+        watch.set_idle(0, false);
+        watch.waits(0); // only CPU 0 is allowed, and it is busy
+        watch.advance(10, &mut seen);
+        assert_eq!(seen, WorkConservation::default());
+        watch.waits(1); // CPU 1 is idle
+        watch.advance(15, &mut seen);
+        watch.advance(20, &mut seen);
+        assert_eq!(seen, WorkConservation { violations: 1, violated_ns: Ns(10) });
+        watch.set_idle(1, false);
+        watch.advance(30, &mut seen);
+        assert_eq!(seen.violated_ns, Ns(10));
+        watch.waits_no_more(1);
+        watch.waits_no_more(0);
+        watch.set_idle(1, true);
+        watch.advance(40, &mut seen);
+        assert_eq!(seen.violated_ns, Ns(10));
+    }
+}

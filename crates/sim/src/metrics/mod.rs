@@ -1,0 +1,210 @@
+//! What a run measures, online.
+
+mod conservation;
+mod distribution;
+
+pub(crate) use conservation::Watch;
+pub use distribution::Distribution;
+
+use schedlab_model::{GroupId, Nice, Ns, Policy, TaskId};
+
+/// Everything measured between the end of the warm-up and the end of the run.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics {
+    /// From here …
+    pub from: Ns,
+    /// … to here.
+    pub to: Ns,
+    /// By task id.
+    pub tasks: Vec<TaskMetrics>,
+    /// By CPU id.
+    pub cpus: Vec<CpuMetrics>,
+    /// By source id.
+    pub sources: Vec<SourceMetrics>,
+    /// By channel id.
+    pub channels: Vec<ChannelMetrics>,
+    /// Idle CPUs while somebody waits.
+    pub work_conservation: WorkConservation,
+}
+
+/// One task.
+#[derive(Clone, Debug, Default)]
+pub struct TaskMetrics {
+    /// Its name.
+    pub name: String,
+    /// CPU time from switch record to switch record: program work and what the kernel does meanwhile.
+    pub cpu_ns: Ns,
+    /// The part of the CPU time in which its program advanced.
+    pub work_ns: Ns,
+    /// Runnable, allowed to run, not running.
+    pub wait_ns: Ns,
+    /// Runnable, but throttled.
+    pub throttled_ns: Ns,
+    /// Blocked.
+    pub sleep_ns: Ns,
+    /// From its creation (or the start of the measurement) to its exit (or the end).
+    pub lifetime_ns: Ns,
+    /// Times it was woken from sleep (its creation included).
+    pub wakeups: u64,
+    /// Times it was switched in.
+    pub switches: u64,
+    /// Times it was switched out against its will.
+    pub preemptions: u64,
+    /// Times it gave up the CPU by `sched_yield` and another ran.
+    pub yields: u64,
+    /// Times it was switched in on another CPU than the last time.
+    pub migrations: u64,
+    /// Run-queue latency: from the wakeup to the switch-in.
+    pub wake_latency: Distribution,
+    /// From a switch-out while runnable to the next switch-in.
+    pub preempt_wait: Distribution,
+    /// Per activation: from the wakeup (for a periodic job its due time) to the moment of blocking, of
+    /// exiting, or of starting the next job.
+    pub response: Distribution,
+    /// From switch-in to switch-out.
+    pub run_length: Distribution,
+}
+
+/// One CPU. The three add up to the measured time.
+#[derive(Clone, Debug, Default)]
+pub struct CpuMetrics {
+    /// Programs advanced.
+    pub busy_ns: Ns,
+    /// Switches, interrupts, calls, cache refill.
+    pub overhead_ns: Ns,
+    /// Idle.
+    pub idle_ns: Ns,
+    /// Context switches, to and from idle included.
+    pub switches: u64,
+    /// Tick edges that were delivered (others were left out because they could not matter).
+    pub ticks_delivered: u64,
+}
+
+/// One source of requests.
+#[derive(Clone, Debug, Default)]
+pub struct SourceMetrics {
+    /// Its name.
+    pub name: String,
+    /// Requests whose intended send time lies in the measured time.
+    pub sent: u64,
+    /// Replies sent back in the measured time.
+    pub completed: u64,
+    /// The client's view: from the intended send time to the arrival of the reply, the wire both ways included.
+    pub response: Distribution,
+}
+
+/// One channel.
+#[derive(Clone, Debug, Default)]
+pub struct ChannelMetrics {
+    /// Its name.
+    pub name: String,
+    /// Tokens that were put in.
+    pub sent: u64,
+    /// Requests that were finished (`Done`, `Serve`).
+    pub done: u64,
+    /// From a token's entry into the channel to its `Done` or `Serve`, whoever sent it.
+    pub response: Distribution,
+}
+
+/// A CPU idles while a task waits that is allowed there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkConservation {
+    /// Number of uninterrupted spells of that (longer than 0 ns).
+    pub violations: u64,
+    /// Their length in all.
+    pub violated_ns: Ns,
+}
+
+/// How evenly tasks of one weight were served.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fairness {
+    /// Policy of these tasks.
+    pub policy: Policy,
+    /// Their nice value.
+    pub nice: Nice,
+    /// Their group.
+    pub group: GroupId,
+    /// How many they are.
+    pub tasks: usize,
+    /// Jain index of their CPU time: 1 = all equal, `1 / tasks` = one got all.
+    pub jain: f64,
+}
+
+impl Metrics {
+    /// Length of the measured time.
+    pub fn elapsed(&self) -> Ns {
+        self.to.saturating_sub(self.from)
+    }
+    /// The task's CPU time as a part of the measured time (1 = one CPU).
+    pub fn share(&self, task: TaskId) -> f64 {
+        self.tasks[task.index()].cpu_ns.0 as f64 / (self.elapsed().0.max(1)) as f64
+    }
+    /// Jain index over the CPU time of some tasks: `(sum x)^2 / (n * sum x^2)`; 1 when nobody ran.
+    pub fn jain(&self, tasks: &[TaskId]) -> f64 {
+        let cpu = |t: &TaskId| self.tasks[t.index()].cpu_ns.0 as f64;
+        let sum: f64 = tasks.iter().map(cpu).sum();
+        let squares: f64 = tasks.iter().map(|t| cpu(t) * cpu(t)).sum();
+        if squares == 0.0 { 1.0 } else { sum * sum / (tasks.len() as f64 * squares) }
+    }
+    /// The Jain index of every set of two or more tasks that have policy, nice value and group in common.
+    pub fn fairness(&self, workload: &schedlab_model::Workload) -> Vec<Fairness> {
+        let mut sets: Vec<(Policy, Nice, GroupId, Vec<TaskId>)> = Vec::new();
+        for (i, spec) in workload.tasks.iter().enumerate() {
+            let key = (spec.policy, spec.nice, spec.group);
+            match sets.iter_mut().find(|s| (s.0, s.1, s.2) == key) {
+                Some(set) => set.3.push(i.into()),
+                None => sets.push((spec.policy, spec.nice, spec.group, vec![i.into()])),
+            }
+        }
+        sets.retain(|set| set.3.len() > 1);
+        sets.iter()
+            .map(|(policy, nice, group, tasks)| Fairness {
+                policy: *policy,
+                nice: *nice,
+                group: *group,
+                tasks: tasks.len(),
+                jain: self.jain(tasks),
+            })
+            .collect()
+    }
+    /// Context switches of all CPUs.
+    pub fn switches(&self) -> u64 {
+        self.cpus.iter().map(|cpu| cpu.switches).sum()
+    }
+    /// Preemptions of all tasks.
+    pub fn preemptions(&self) -> u64 {
+        self.tasks.iter().map(|task| task.preemptions).sum()
+    }
+    /// Migrations of all tasks.
+    pub fn migrations(&self) -> u64 {
+        self.tasks.iter().map(|task| task.migrations).sum()
+    }
+
+    /// Starts again at `now` (end of the warm-up), keeping names and memory.
+    pub(crate) fn restart(&mut self, now: Ns) {
+        self.from = now;
+        for task in &mut self.tasks {
+            let mut fresh = TaskMetrics { name: std::mem::take(&mut task.name), ..TaskMetrics::default() };
+            for (old, new) in [
+                (&mut task.wake_latency, &mut fresh.wake_latency),
+                (&mut task.preempt_wait, &mut fresh.preempt_wait),
+                (&mut task.response, &mut fresh.response),
+                (&mut task.run_length, &mut fresh.run_length),
+            ] {
+                old.clear();
+                std::mem::swap(old, new);
+            }
+            *task = fresh;
+        }
+        self.cpus.iter_mut().for_each(|cpu| *cpu = CpuMetrics::default());
+        for source in &mut self.sources {
+            (source.sent, source.completed) = (0, 0);
+            source.response.clear();
+        }
+        for channel in &mut self.channels {
+            (channel.sent, channel.done) = (0, 0);
+            channel.response.clear();
+        }
+        self.work_conservation = WorkConservation::default();
+    }
+}

@@ -1,0 +1,160 @@
+//! Random lengths: one stream per entity, integers out, the same bits on every machine.
+
+use rand_core::Rng;
+use rand_pcg::Pcg64Mcg;
+use schedlab_model::{Amount, Draw, Ns};
+
+/// What a stream belongs to. Part of the seed, so that adding a task does not shift the source's stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Entity {
+    /// A task of the workload.
+    Task,
+    /// The gaps, wires and thinking times of a source.
+    Source,
+}
+
+/// The random stream of one entity with the state of its distributions.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pcg: Pcg64Mcg,
+    /// State of [`Draw::SplitMix`]: one generator per entity, seeded with its number.
+    splitmix: u64,
+    /// Position of [`Draw::Cycle`], one per distribution of the entity.
+    cursors: Vec<u32>,
+}
+
+/// One step of the SplitMix64 finaliser.
+pub(crate) fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Stream {
+    /// The stream of entity `index` of a run with `seed`, which draws from `draws` distributions.
+    pub(crate) fn new(seed: u64, entity: Entity, index: usize, draws: usize) -> Stream {
+        let a = mix(seed.wrapping_add(GOLDEN));
+        let b = mix(a ^ (entity as u64 + 1).wrapping_mul(GOLDEN));
+        let c = mix(b.wrapping_add((index as u64 + 1).wrapping_mul(GOLDEN)));
+        let state = (u128::from(c) << 64) | u128::from(mix(c ^ b));
+        Stream { pcg: Pcg64Mcg::new(state), splitmix: index as u64, cursors: vec![0; draws] }
+    }
+
+    /// The length that `amount` stands for; `draws` are the entity's distributions.
+    #[inline]
+    pub(crate) fn amount(&mut self, amount: Amount, draws: &[Draw]) -> u64 {
+        match amount {
+            Amount::Fixed(ns) => ns.0,
+            Amount::Draw(index) => self.draw(&draws[index as usize], index as usize),
+        }
+    }
+
+    /// One draw from `draw`, which is distribution number `slot` of the entity.
+    pub(crate) fn draw(&mut self, draw: &Draw, slot: usize) -> u64 {
+        match draw {
+            Draw::Fixed(ns) => ns.0,
+            Draw::Uniform { low, high } => {
+                let span = high.0.saturating_sub(low.0);
+                low.0 + if span == u64::MAX { self.pcg.next_u64() } else { self.below(span + 1) }
+            }
+            Draw::Exponential { mean } => to_ns(-libm::log(self.unit()) * mean.0 as f64),
+            Draw::LogNormal { median, sigma_permille } => {
+                let sigma = f64::from(*sigma_permille) / 1000.0;
+                to_ns(median.0 as f64 * libm::exp(sigma * self.normal()))
+            }
+            Draw::Mix(parts) => {
+                let total: u64 = parts.iter().map(|(weight, _)| u64::from(*weight)).sum();
+                if total == 0 {
+                    return 0;
+                }
+                let mut at = self.below(total);
+                for (weight, part) in parts {
+                    match at.checked_sub(u64::from(*weight)) {
+                        Some(rest) => at = rest,
+                        None => return self.draw(part, slot),
+                    }
+                }
+                0
+            }
+            Draw::Cycle(values) => self.cycle(values, slot),
+            Draw::Empirical(values) if values.is_empty() => 0,
+            Draw::Empirical(values) => values[self.below(values.len() as u64) as usize].0,
+            Draw::SplitMix { low, span } => {
+                self.splitmix = self.splitmix.wrapping_add(GOLDEN);
+                low.0 + mix(self.splitmix) % span.0.max(1)
+            }
+        }
+    }
+
+    fn cycle(&mut self, values: &[Ns], slot: usize) -> u64 {
+        let cursor = &mut self.cursors[slot];
+        let Some(value) = values.get(*cursor as usize) else { return 0 };
+        *cursor = if *cursor as usize + 1 == values.len() { 0 } else { *cursor + 1 };
+        value.0
+    }
+
+    /// A whole number below `bound`, each equally likely (multiply and reject).
+    fn below(&mut self, bound: u64) -> u64 {
+        let mut wide = u128::from(self.pcg.next_u64()) * u128::from(bound);
+        if (wide as u64) < bound {
+            let threshold = bound.wrapping_neg() % bound;
+            while (wide as u64) < threshold {
+                wide = u128::from(self.pcg.next_u64()) * u128::from(bound);
+            }
+        }
+        (wide >> 64) as u64
+    }
+
+    /// A number in (0, 1] with 53 random bits.
+    fn unit(&mut self) -> f64 {
+        ((self.pcg.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
+    }
+
+    /// A standard normal number (Box and Muller; the second one is thrown away to keep no state).
+    fn normal(&mut self) -> f64 {
+        let radius = libm::sqrt(-2.0 * libm::log(self.unit()));
+        radius * libm::cos(2.0 * std::f64::consts::PI * self.unit())
+    }
+}
+
+/// The nearest whole nanosecond, between 0 and about 146 years.
+fn to_ns(value: f64) -> u64 {
+    libm::round(value).clamp(0.0, (1u64 << 62) as f64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mean(draw: &Draw) -> f64 {
+        let mut stream = Stream::new(1, Entity::Task, 0, 1);
+        (0..200_000).map(|_| stream.draw(draw, 0) as f64).sum::<f64>() / 200_000.0
+    }
+
+    #[test]
+    fn means_are_right() {
+        let near = |draw: Draw, expected: f64| {
+            let got = mean(&draw);
+            assert!((got / expected - 1.0).abs() < 0.01, "{draw:?}: {got}, expected {expected}");
+        };
+        near(Draw::Exponential { mean: Ns(50_000) }, 50_000.0);
+        near(Draw::Uniform { low: Ns(10), high: Ns(20) }, 15.0);
+        near(Draw::LogNormal { median: Ns(10_000), sigma_permille: 500 }, 10_000.0 * 0.125f64.exp());
+        near(Draw::Mix(vec![(3, Draw::Fixed(Ns(100))), (1, Draw::Fixed(Ns(900)))]), 300.0);
+        near(Draw::Cycle(vec![Ns(1), Ns(2), Ns(3)]), 2.0);
+        near(Draw::Empirical(vec![Ns(10), Ns(30)]), 20.0);
+    }
+
+    #[test]
+    fn streams_are_fixed() {
+        // The bits are part of the results of every scenario: a change must be seen here first.
+        let mut stream = Stream::new(7, Entity::Source, 3, 0);
+        let drawn: Vec<u64> =
+            (0..4).map(|_| stream.draw(&Draw::Exponential { mean: Ns(1_000_000) }, 0)).collect();
+        assert_eq!(drawn, STREAM_7_SOURCE_3);
+    }
+
+    const STREAM_7_SOURCE_3: [u64; 4] = [1_304_339, 372_926, 2_725_103, 72_160];
+}
