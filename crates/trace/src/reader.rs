@@ -20,6 +20,9 @@ pub struct Recording {
     pub repairs: Repairs,
 }
 
+/// Longest recording: 11 days. Sums of times cannot overflow below it.
+const LONGEST: Ns = Ns(1_000_000_000_000_000);
+
 /// What a reader is willing to hold in memory. A file that claims more is refused before anything is
 /// allocated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,6 +87,10 @@ impl Recording {
         let (cpus, tasks) = (self.header.topology.cpus(), self.header.tasks.len());
         let groups = self.header.groups.len().max(1);
         let bad = |what: String| Err(TraceError::Header { what });
+        let latest = self.events.iter().map(|e| e.at).max().unwrap_or_default().max(self.duration);
+        if latest > LONGEST {
+            return bad(format!("it claims to be {latest} long (at most {LONGEST} is possible)"));
+        }
         if cpus == 0 || cpus > MAX_CPUS {
             return bad(format!("it describes a machine with {cpus} CPUs (1 to {MAX_CPUS} are possible)"));
         }

@@ -196,10 +196,12 @@ impl Mender {
             }
             EventKind::Lost { count } => {
                 self.repairs.gaps += 1;
-                self.repairs.lost += count;
+                self.repairs.lost = self.repairs.lost.saturating_add(count);
                 // The lost events may concern any task; only this CPU's switches are among them.
                 self.current[event.cpu.index()] = None;
-                self.tasks.iter_mut().for_each(|task| task.life = Life::Unknown);
+                let stays = |life| matches!(life, Life::Running(cpu) if cpu != event.cpu.index());
+                let tasks = self.tasks.iter_mut().filter(|task| !stays(task.life));
+                tasks.for_each(|task| task.life = Life::Unknown);
             }
             _ => {}
         }
@@ -208,6 +210,7 @@ impl Mender {
 
     fn switch(&mut self, event: SchedEvent, prev: Option<TaskId>, state: PrevState, next: Option<TaskId>) {
         let cpu = event.cpu.index();
+        self.leave_elsewhere(event, cpu, prev);
         if let Some(ran) = self.current[cpu]
             && ran != prev
         {
@@ -216,15 +219,7 @@ impl Mender {
             let state = if ran.is_none() { PrevState::Runnable } else { PrevState::Unknown };
             self.put_switch(event, cpu, ran, state, prev);
         }
-        if let Some(next) = next
-            && let Life::Running(other) = self.tasks[next.index()].life
-            && other != cpu
-            && self.current[other] == Some(Some(next))
-        {
-            // It cannot run on two CPUs: it left the other one unseen.
-            self.repairs.inconsistent_switches += 1;
-            self.put_switch(event, other, Some(next), PrevState::Unknown, None);
-        }
+        self.leave_elsewhere(event, cpu, next);
         if let Some(next) = next
             && self.wakes_recorded
             && self.tasks[next.index()].life == Life::Blocked
@@ -232,6 +227,18 @@ impl Mender {
             self.repairs.missing_wakes += 1;
         }
         self.apply(cpu, prev, state, next);
+    }
+
+    /// A task cannot run on two CPUs: before it is seen on `cpu` it left the other one unseen.
+    fn leave_elsewhere(&mut self, event: SchedEvent, cpu: usize, task: Option<TaskId>) {
+        if let Some(task) = task
+            && let Life::Running(other) = self.tasks[task.index()].life
+            && other != cpu
+            && self.current[other] == Some(Some(task))
+        {
+            self.repairs.inconsistent_switches += 1;
+            self.put_switch(event, other, Some(task), PrevState::Unknown, None);
+        }
     }
 
     fn put_switch(

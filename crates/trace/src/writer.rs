@@ -151,7 +151,7 @@ impl<W: Write> EventSink for Writer<W> {
         self.totals.events += 1;
         self.totals.duration = self.totals.duration.max(event.at);
         if let EventKind::Lost { count } = event.kind {
-            self.totals.lost += count;
+            self.totals.lost = self.totals.lost.saturating_add(count);
         }
         self.pending.push(*event);
         if self.pending.len() == BLOCK_EVENTS

@@ -38,13 +38,13 @@ pub struct TaskSummary {
 impl TaskSummary {
     /// Adds what `other` got (all threads of one name, say).
     pub fn merge(&mut self, other: &TaskSummary) {
-        self.run += other.run;
+        self.run = self.run.saturating_add(other.run);
         self.wake_latency.merge(&other.wake_latency);
         self.preempt_wait.merge(&other.preempt_wait);
         self.response.merge(&other.response);
         self.run_length.merge(&other.run_length);
-        self.throttled += other.throttled;
-        self.slept += other.slept;
+        self.throttled = self.throttled.saturating_add(other.throttled);
+        self.slept = self.slept.saturating_add(other.slept);
         self.switches += other.switches;
         self.preemptions += other.preemptions;
         self.migrations += other.migrations;
@@ -87,6 +87,8 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 struct Track {
     state: State,
+    /// An event named it.
+    seen: bool,
     /// When the current activation began.
     woken: Option<Ns>,
     /// Since when it is throttled.
@@ -216,7 +218,8 @@ impl Summary {
     fn grow_tasks(&mut self, count: usize) {
         if count > self.tasks.len() {
             self.tasks.resize_with(count, TaskSummary::default);
-            let track = Track { state: State::Unknown, woken: None, throttled: None, excused: Ns::ZERO };
+            let track =
+                Track { state: State::Unknown, seen: false, woken: None, throttled: None, excused: Ns::ZERO };
             self.tracks.resize(count, track);
         }
     }
@@ -242,6 +245,7 @@ impl Summary {
         let (clip, now, counts) = (self.clip(), self.now, self.counts());
         let index = task.index();
         let track = &mut self.tracks[index];
+        track.seen = true;
         match track.state {
             // A wakeup of a task that did not block yet changes nothing.
             State::Running { .. } | State::Waiting { .. } => return,
@@ -312,7 +316,7 @@ impl Summary {
         if std::mem::take(&mut self.fresh[cpu]) {
             self.current[cpu] = (Some(prev), Ns::ZERO);
             if let Some(prev) = prev
-                && let State::Unknown = self.tracks[prev.index()].state
+                && !self.tracks[prev.index()].seen
             {
                 self.tracks[prev.index()].state = State::Running { since: Ns::ZERO };
             }
@@ -352,12 +356,13 @@ impl Summary {
         if !self.counts() {
             return;
         }
-        self.cpus[cpu.index()].stolen += ns;
+        let stolen = &mut self.cpus[cpu.index()].stolen;
+        *stolen = stolen.saturating_add(ns);
         if let Some(Some(task)) = self.current[cpu.index()].0
             && let State::Running { since } = &mut self.tracks[task.index()].state
         {
             // Moving the start forward takes the stolen time out of both run time and run length.
-            *since = Ns((since.0 + ns.0).min(self.now.0));
+            *since = since.saturating_add(ns).min(self.now);
         }
     }
 
@@ -402,6 +407,8 @@ impl EventSink for Summary {
             EventKind::Switch { prev, prev_state, next } => {
                 let cpu = event.cpu.index();
                 self.first_switch(cpu, prev);
+                let named = prev.into_iter().chain(next);
+                named.for_each(|task| self.tracks[task.index()].seen = true);
                 self.cpu_span(cpu);
                 self.cpus[cpu].switches += u64::from(self.counts());
                 self.current[cpu].0 = Some(next);

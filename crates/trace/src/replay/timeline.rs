@@ -325,7 +325,7 @@ impl Timeline {
     fn steal(&mut self, cpu: CpuId, ns: Ns) {
         let Some(task) = self.cpus[cpu.index()].current else { return };
         if let Life::Running(_, since) = &mut self.lines[task.index()].life {
-            *since = Ns((since.0.saturating_add(ns.0)).min(self.now.0));
+            *since = since.saturating_add(ns).min(self.now);
         }
     }
 
