@@ -7,6 +7,7 @@ mod ci;
 mod docs;
 mod finding;
 mod oracle;
+mod stress;
 mod tidy;
 mod tree;
 
@@ -21,6 +22,10 @@ Usage: cargo xtask <chore> [options]
   tidy              check what the compiler does not: floors, lengths, forbidden names, dead files, stale docs
   ci                everything that must hold before a change lands: fmt, clippy, tidy, tests, deny
       --fast        without the tests of the other crates
+  stress            random machines, workloads and schedulers under every assertion of the engine
+      --seed N      first case (default 1); a failure names the case that repeats it
+      --for 10s     how long (default 10s); or --runs N: how many
+      --scheduler S only this one
   docs              write docs/schedulers.md anew from the registry
   oracle FILE...    compare the Linux presets with what real kernels did; `oracle --help` says more
   help              this text
@@ -46,6 +51,7 @@ fn run(args: &[String]) -> Result<ExitCode> {
         "ci" => ci::command(rest),
         "oracle" => oracle::command(rest),
         "docs" => docs::command(rest),
+        "stress" => stress::command(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(ExitCode::SUCCESS)

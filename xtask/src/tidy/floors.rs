@@ -69,7 +69,7 @@ pub(super) const FLOORS: &[Floor] = &[
             "rustix",
             "libc",
             "aya",
-            "perf-event-open-sys2",
+            "perf-event-open-sys",
             "thiserror",
             "serde",
             "serde_json",
