@@ -167,7 +167,7 @@ impl FairRules for Cfs {
     fn tick(env: Env<'_>, rq: &mut Rq, id: EntityId) {
         let queue = rq.entity(id).queue;
         Cfs::update_curr(env, rq, queue);
-        if rq.queue(queue).nr < 2 {
+        if rq.queue(queue).nr < 2 || (rq.hrtick && !env.t.has(Feature::DOUBLE_TICK)) {
             return;
         }
         let ideal = slice(env.t, rq, id);
@@ -261,6 +261,11 @@ impl FairRules for Cfs {
             rq.queue_mut(queue).skip = entity;
             entity = rq.parent(entity);
         }
+    }
+
+    fn slice_left(env: Env<'_>, rq: &Rq, id: EntityId) -> i64 {
+        let entity = rq.entity(id);
+        slice(env.t, rq, id) as i64 - (entity.sum_exec - entity.prev_sum_exec) as i64
     }
 
     fn fork(env: Env<'_>, rq: &mut Rq, id: EntityId, parent: Option<EntityId>) {

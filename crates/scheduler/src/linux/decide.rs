@@ -57,6 +57,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             if !std::mem::take(&mut rq.skip_clock) {
                 rq.touch::<F>(env, false);
             }
+            fair::clear_hrtick(env, rq);
             let curr = rq.curr;
             debug_assert!(
                 prev.is_none() || prev == rq.curr_task(),
@@ -74,6 +75,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             let (picked, next) = self.choose(env, rq, forced);
             let picked = (picked != NONE).then(|| TaskId(rq.entity(picked).task));
             rq.curr = next;
+            fair::set_hrtick::<F>(env, rq);
             rq.need_resched = false;
             rq.wall = cx.now;
             for entity in [curr, next] {

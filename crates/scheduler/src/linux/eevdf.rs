@@ -280,6 +280,12 @@ impl FairRules for Eevdf {
         place(env.t, rq, id, Enqueue::New);
     }
 
+    fn slice_left(_env: Env<'_>, rq: &Rq, id: EntityId) -> i64 {
+        let entity = rq.entity(id);
+        let left = i128::from(entity.deadline - entity.vruntime) * i128::from(entity.load.weight());
+        (left / i128::from(super::weights::NICE_0)) as i64
+    }
+
     fn reweight(env: Env<'_>, rq: &mut Rq, id: EntityId, load: Load) {
         let queue = rq.entity(id).queue;
         let old = rq.entity(id).load.weight();

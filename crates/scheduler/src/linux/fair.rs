@@ -3,6 +3,17 @@
 
 use super::Env;
 use super::rq::{Class, EntityId, NONE, QueueId, ROOT, Rq};
+use super::tunables::Feature;
+use crate::{Cmd, Timer};
+use schedlab_model::{CpuId, Ns};
+
+/// Timer slot of a CPU: HRTICK.
+pub(super) fn hrtick_timer(cpu: CpuId) -> Timer {
+    Timer::Cpu(cpu, 1)
+}
+
+/// Shortest HRTICK, ns.
+const HRTICK_LEAST: u64 = 10_000;
 
 /// Why an entity comes onto a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,6 +77,8 @@ pub(super) trait FairRules: Sized + 'static {
     fn yielded(env: Env<'_>, rq: &mut Rq, entity: EntityId);
     /// A new task, whose entity is not queued, is placed; `parent` runs on this CPU.
     fn fork(env: Env<'_>, rq: &mut Rq, entity: EntityId, parent: Option<EntityId>);
+    /// Real time until the slice of the running `entity` is used up, ns; negative: it was used up before.
+    fn slice_left(env: Env<'_>, rq: &Rq, entity: EntityId) -> i64;
     /// The weight of `entity`, queued or not, becomes `load`.
     fn reweight(env: Env<'_>, rq: &mut Rq, entity: EntityId, load: super::weights::Load);
     /// Where a queued entity stands in its queue.
@@ -95,6 +108,7 @@ pub(super) fn enqueue<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId, w
     if rq.queue(ROOT).h_nr == 1 {
         rq.start_fair_server(env);
     }
+    set_hrtick::<F>(env, rq);
 }
 
 /// Dequeues a task's entity and the group entities above it that become empty. `false`: it stays, delayed.
@@ -110,7 +124,46 @@ pub(super) fn dequeue<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId, w
     if rq.queue(ROOT).h_nr == 0 {
         rq.stop_fair_server(env);
     }
+    set_hrtick::<F>(env, rq);
     true
+}
+
+/// With HRTICK, the slice of the running fair task ends by a timer if others wait.
+pub(super) fn set_hrtick<F: FairRules>(env: Env<'_>, rq: &mut Rq) {
+    if !env.t.has(Feature::HRTICK) || rq.queue(ROOT).h_nr < 2 {
+        return;
+    }
+    let Some(curr) = rq.curr_of(Class::Fair).filter(|&curr| rq.entity(curr).on_rq) else { return };
+    match F::slice_left(env, rq, curr) {
+        left if left < 0 => rq.resched(env),
+        left => {
+            rq.hrtick = true;
+            let at = env.cx.now.0 + (left as u64).max(HRTICK_LEAST);
+            env.cx.push(Cmd::Arm(hrtick_timer(rq.cpu), Ns(at)));
+        }
+    }
+}
+
+/// `schedule` begins: the timer is set anew afterwards.
+#[inline]
+pub(super) fn clear_hrtick(env: Env<'_>, rq: &mut Rq) {
+    if std::mem::take(&mut rq.hrtick) {
+        env.cx.push(Cmd::Disarm(hrtick_timer(rq.cpu)));
+    }
+}
+
+/// The HRTICK timer fired: the slice is over.
+pub(super) fn hrtick_fired<F: FairRules>(env: Env<'_>, rq: &mut Rq) {
+    if !std::mem::take(&mut rq.hrtick) {
+        return;
+    }
+    let Some(mut entity) = rq.curr_of(Class::Fair) else { return };
+    while entity != NONE {
+        let queue = rq.entity(entity).queue;
+        F::update_curr(env, rq, queue);
+        entity = rq.queue(queue).owner;
+    }
+    rq.resched(env);
 }
 
 /// A blocked but delayed task is woken where it is.

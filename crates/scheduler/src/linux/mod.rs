@@ -50,7 +50,7 @@ use crate::{Change, Cx, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, Timer,
 use fair::{Dequeue, Enqueue, FairRules};
 use homes::Homes;
 use rq::{Class, EntityId, NONE, Rq};
-use rt_period::{RT_PERIOD, RtPeriod};
+use rt_period::{RT_PERIOD, RtBudget, RtPeriod};
 use schedlab_model::{CpuId, GroupId, TaskId};
 use smp::Smp;
 use std::marker::PhantomData;
@@ -64,6 +64,8 @@ pub use presets::{build_6_1, build_6_12, build_6_18, knobs_6_1, knobs_6_12, knob
 struct Env<'a> {
     cx: &'a Cx<'a>,
     t: &'a Tunables,
+    /// RT run time of each CPU.
+    budgets: &'a [RtBudget],
 }
 
 /// Timer slot of a CPU: the fair server.
@@ -79,6 +81,7 @@ struct Linux<L: Locks, F> {
     smp: OnceLock<Smp>,
     homes: Homes,
     rt_period: L::Lock<RtPeriod>,
+    budgets: Vec<RtBudget>,
     rules: PhantomData<F>,
 }
 
@@ -90,6 +93,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             smp: OnceLock::new(),
             homes: Homes::new(),
             rt_period: L::Lock::new(RtPeriod { active: false, next: 0 }),
+            budgets: (0..cpus).map(|_| RtBudget::new(t.rt_runtime)).collect(),
             rules: PhantomData,
             t,
         }
@@ -107,7 +111,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     }
 
     fn env<'a>(&'a self, cx: &'a Cx<'a>) -> Env<'a> {
-        Env { cx, t: &self.t }
+        Env { cx, t: &self.t, budgets: &self.budgets }
     }
 
     /// Puts a runnable task on its class's queue.
@@ -166,7 +170,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
             wakeups: true,
             ticks: true,
             wakers: true,
-            cpu_timers: 1,
+            cpu_timers: 2,
             global_timers: 1,
             ..Needs::default()
         }
@@ -262,16 +266,21 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
     }
 
     fn timer(&self, cx: &Cx<'_>, timer: Timer) {
-        if let Timer::Cpu(cpu, 0) = timer {
-            let env = self.env(cx);
-            self.locked(cpu, |rq| {
-                rq.touch::<F>(env, false);
+        let Timer::Cpu(cpu, _) = timer else {
+            if timer == RT_PERIOD {
+                self.rt_period_ended(cx);
+            }
+            return;
+        };
+        let env = self.env(cx);
+        self.locked(cpu, |rq| {
+            rq.touch::<F>(env, false);
+            if timer == fair_server_timer(cpu) {
                 rq.fair_server_fired(env);
-            });
-        }
-        if timer == RT_PERIOD {
-            self.rt_period_ended(cx);
-        }
+            } else if timer == fair::hrtick_timer(cpu) {
+                fair::hrtick_fired::<F>(env, rq);
+            }
+        });
     }
 
     fn changed(&self, cx: &Cx<'_>, change: Change) {

@@ -257,6 +257,8 @@ pub(super) struct Rq {
     steal: u64,
     /// The next `schedule` does not refresh the clock: a wakeup asked for it and did so just before.
     pub(super) skip_clock: bool,
+    /// The HRTICK timer is set.
+    pub(super) hrtick: bool,
     /// `schedule` was asked for and has not come yet.
     pub(super) need_resched: bool,
     /// Tick edges that are accounted for.
@@ -295,6 +297,7 @@ impl Rq {
             wall: Ns::ZERO,
             steal: 0,
             skip_clock: false,
+            hrtick: false,
             need_resched: false,
             ticks_done: 0,
             next_edge: 0,
@@ -304,7 +307,7 @@ impl Rq {
             free: Vec::new(),
             queues: vec![Queue::new(GroupId::ROOT, NONE)],
             queue_of_group: vec![ROOT],
-            rt: RtQueue::new(t.rt_runtime),
+            rt: RtQueue::new(),
             rt_signal: Signal::default(),
             delayed: 0,
             fair_server: FairServer::new(t.fair_server_runtime, t.fair_server_period),

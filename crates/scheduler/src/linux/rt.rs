@@ -2,6 +2,8 @@
 
 use super::Env;
 use super::rq::{Class, EntityId, Rq};
+use super::rt_period;
+use super::tunables::Feature;
 use crate::Cmd;
 use schedlab_model::{Policy, TaskId};
 use std::collections::VecDeque;
@@ -14,8 +16,6 @@ pub(super) struct RtQueue {
     pub(super) nr: u32,
     /// RT run time in the present period, ns; overruns are carried over.
     pub(super) time: u64,
-    /// Its limit on this CPU, ns (`u64::MAX` = none); differs from the default only while borrowing.
-    pub(super) runtime: u64,
     /// No RT task may run.
     pub(super) throttled: bool,
 }
@@ -28,13 +28,12 @@ pub(super) struct PeriodStep {
 }
 
 impl RtQueue {
-    pub(super) fn new(runtime: u64) -> RtQueue {
+    pub(super) fn new() -> RtQueue {
         RtQueue {
             lists: (0..100).map(|_| VecDeque::new()).collect(),
             occupied: 0,
             nr: 0,
             time: 0,
-            runtime,
             throttled: false,
         }
     }
@@ -133,8 +132,15 @@ pub(super) fn update_curr(env: Env<'_>, rq: &mut Rq) {
         return;
     }
     rq.rt.time += delta;
-    if !rq.rt.throttled && rq.rt.runtime < env.t.rt_period && rq.rt.time > rq.rt.runtime {
-        throttle(env, rq);
+    let budget = &env.budgets[rq.cpu.index()];
+    budget.set_time(rq.rt.time);
+    if !rq.rt.throttled && budget.runtime() < env.t.rt_period && rq.rt.time > budget.runtime() {
+        if env.t.has(Feature::RT_RUNTIME_SHARE) {
+            rt_period::borrow(env, rq.cpu);
+        }
+        if rq.rt.time > budget.runtime() {
+            throttle(env, rq);
+        }
     }
     if rq.rt.throttled {
         rq.resched(env);
@@ -157,9 +163,14 @@ fn tell(env: Env<'_>, rq: &Rq, what: fn(TaskId) -> Cmd) {
 /// The period timer, after `periods` periods: pays back, and unthrottles.
 pub(super) fn period_step(env: Env<'_>, rq: &mut Rq, periods: u64) -> PeriodStep {
     let mut kick = false;
+    let budget = &env.budgets[rq.cpu.index()];
     if rq.rt.time > 0 {
-        rq.rt.time = rq.rt.time.saturating_sub(rq.rt.runtime.saturating_mul(periods));
-        if rq.rt.throttled && rq.rt.time < rq.rt.runtime {
+        if rq.rt.throttled && env.t.has(Feature::RT_RUNTIME_SHARE) && rq.rt.time > budget.runtime() {
+            rt_period::borrow(env, rq.cpu);
+        }
+        rq.rt.time = rq.rt.time.saturating_sub(budget.runtime().saturating_mul(periods));
+        budget.set_time(rq.rt.time);
+        if rq.rt.throttled && rq.rt.time < budget.runtime() {
             rq.rt.throttled = false;
             rq.nr_running += rq.rt.nr;
             tell(env, rq, Cmd::Unthrottled);
@@ -216,9 +227,13 @@ pub(super) fn tick_due(env: Env<'_>, rq: &Rq, curr: EntityId) -> u64 {
     if matches!(entity.policy, Policy::Rr(_)) && rq.rt.list(entity.rt_priority).len() > 1 {
         due = u64::from(entity.rr_ticks).saturating_sub(rq.ticks_missed(env)).max(1);
     }
-    let limited = env.t.version.rt_throttling && rq.rt.runtime < env.t.rt_period;
-    if limited {
-        let left = (rq.rt.runtime + 1).saturating_sub(rq.rt.time);
+    let runtime = env.budgets[rq.cpu.index()].runtime();
+    if env.t.version.rt_throttling && runtime < env.t.rt_period {
+        if env.t.has(Feature::RT_RUNTIME_SHARE) {
+            // Others read how much is used here, and may take from it at any time.
+            return 1;
+        }
+        let left = (runtime + 1).saturating_sub(rq.rt.time);
         due = due.min(rq.ticks_to(env, entity.exec_start + left));
     }
     due

@@ -3,7 +3,8 @@
 use super::fair::FairRules;
 use super::{Env, Linux, rt};
 use crate::{Cmd, Cx, Lock, Locks, Timer};
-use schedlab_model::Ns;
+use schedlab_model::{CpuId, Ns};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Timer slot of the machine: the period of RT throttling.
 pub(super) const RT_PERIOD: Timer = Timer::Global(0);
@@ -13,6 +14,46 @@ pub(super) struct RtPeriod {
     pub(super) active: bool,
     /// When it fires next, ns.
     pub(super) next: u64,
+}
+
+/// RT run time of one CPU, in a place where other CPUs may borrow from it (RT_RUNTIME_SHARE). Written under the
+/// lock of the CPU, except that a borrower lowers `runtime` of another CPU.
+#[derive(Debug)]
+pub(super) struct RtBudget {
+    runtime: AtomicU64,
+    time: AtomicU64,
+}
+
+impl RtBudget {
+    /// Nothing used of `runtime` ns in each period (`u64::MAX` = no limit).
+    pub(super) fn new(runtime: u64) -> RtBudget {
+        RtBudget { runtime: AtomicU64::new(runtime), time: AtomicU64::new(0) }
+    }
+    /// How long RT tasks may run in each period, ns.
+    #[inline]
+    pub(super) fn runtime(&self) -> u64 {
+        self.runtime.load(Relaxed)
+    }
+    /// Publishes how long they ran in this one, ns.
+    #[inline]
+    pub(super) fn set_time(&self, time: u64) {
+        self.time.store(time, Relaxed);
+    }
+}
+
+/// `cpu` takes from each other CPU its share of the run time that is unused there, up to a whole period.
+pub(super) fn borrow(env: Env<'_>, cpu: CpuId) {
+    let own = &env.budgets[cpu.index()].runtime;
+    let cpus = env.budgets.len() as u64;
+    for (other, budget) in env.budgets.iter().enumerate() {
+        if other == cpu.index() || own.load(Relaxed) >= env.t.rt_period {
+            continue;
+        }
+        let unused = budget.runtime().saturating_sub(budget.time.load(Relaxed)) / cpus;
+        let taken = unused.min(env.t.rt_period - own.load(Relaxed));
+        budget.runtime.fetch_sub(taken, Relaxed);
+        own.fetch_add(taken, Relaxed);
+    }
 }
 
 impl<L: Locks, F: FairRules> Linux<L, F> {

@@ -34,7 +34,8 @@ pub(super) struct Driver {
     tasks: Vec<Closed>,
     left: Vec<u64>,
     wake_at: Vec<u64>,
-    timer_at: Option<u64>,
+    /// Armed timers, in arming order.
+    timers: Vec<(u64, Timer)>,
     /// Index of the next tick edge to deliver, by CPU.
     tick: Vec<u64>,
     due: Vec<u64>,
@@ -77,7 +78,7 @@ impl Driver {
             tasks: tasks.to_vec(),
             left: tasks.iter().map(|t| t.work).collect(),
             wake_at: vec![0; tasks.len()],
-            timer_at: None,
+            timers: Vec::new(),
             tick: vec![1; cpus],
             due: vec![u64::MAX; cpus],
             started: vec![0; cpus],
@@ -126,7 +127,7 @@ impl Driver {
         let cpus = 0..self.world.cpus.len();
         let ticks = cpus.clone().map(|cpu| self.edge(cpu));
         let ends = cpus.filter_map(|cpu| self.ends_at(cpu));
-        ticks.chain(ends).chain(self.timer_at).chain(self.wake_at.iter().copied()).min()
+        ticks.chain(ends).chain(self.timers.iter().map(|t| t.0)).chain(self.wake_at.iter().copied()).min()
     }
 
     fn instant(&mut self, now: u64) {
@@ -149,9 +150,10 @@ impl Driver {
                 self.left[task] = self.tasks[task].work;
             }
         }
-        if self.timer_at.is_some_and(|at| at <= now) {
-            self.timer_at = None;
-            self.scheduler.timer(&self.cx(now, CpuId(0)), Timer::Global(0));
+        while let Some(at) = self.timers.iter().position(|t| t.0 <= now) {
+            let timer = self.timers.remove(at).1;
+            let cpu = if let Timer::Cpu(cpu, _) = timer { cpu } else { CpuId(0) };
+            self.scheduler.timer(&self.cx(now, cpu), timer);
             self.after(now);
         }
         for task in 0..self.tasks.len() {
@@ -211,7 +213,11 @@ impl Driver {
         for cmd in cmds {
             match cmd {
                 Cmd::Resched(cpu) if !self.resched.contains(&cpu) => self.resched.push(cpu),
-                Cmd::Arm(Timer::Global(0), at) => self.timer_at = Some(at.0),
+                Cmd::Arm(timer, at) => {
+                    self.timers.retain(|t| t.1 != timer);
+                    self.timers.push((at.0, timer));
+                }
+                Cmd::Disarm(timer) => self.timers.retain(|t| t.1 != timer),
                 _ => {}
             }
         }

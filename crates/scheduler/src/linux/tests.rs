@@ -121,6 +121,33 @@ fn round_robin_takes_turns_of_100_ms() {
     }
 }
 
+/// RT_RUNTIME_SHARE: a lone hog borrows all it needs from the other CPU.
+#[test]
+fn rt_time_is_borrowed_from_other_cpus() {
+    let hog = Closed::hog(0);
+    let tasks = [Closed { cpu: Some(0), ..hog.with(Policy::Fifo(1)) }, Closed { cpu: Some(0), ..hog }];
+    for (spec, share) in [("linux-6.1", 9_500), ("linux-6.1:features.RT_RUNTIME_SHARE=on", 10_000)] {
+        let mut driver = Driver::new(linux(spec, 2), 2, 250, &tasks).eliding();
+        driver.run(10_000 * MS);
+        let got = driver.share(0, 0, 10_000 * MS);
+        assert!(got.abs_diff(share) <= 4, "{spec}: {got}");
+    }
+}
+
+/// With HRTICK a slice ends when it is used up, not at the next tick.
+#[test]
+fn hrtick_ends_slices_exactly() {
+    for (spec, slice) in [("linux-6.1", 3_000_000), ("linux-6.18", 700_000)] {
+        let spec = format!("{spec}:features.HRTICK=on");
+        let mut driver = Driver::new(linux(&spec, 1), 1, 250, &[Closed::hog(0), Closed::hog(0)]).eliding();
+        driver.run(1_000 * MS);
+        for task in 0..2 {
+            let runs = driver.run_lengths(task, 10 * MS);
+            assert!(runs.iter().all(|run| run.abs_diff(slice) < 10), "{spec}: {:?}", &runs[..20]);
+        }
+    }
+}
+
 fn any_task() -> impl Strategy<Value = Closed> {
     let policy = prop_oneof![
         6 => Just(Policy::Other),

@@ -101,6 +101,8 @@ pub(super) const V6_1: Version = Version {
         (Feature::WAKEUP_PREEMPTION, true),
         (Feature::ALT_PERIOD, true),
         (Feature::BASE_SLICE, true),
+        (Feature::HRTICK, false),
+        (Feature::DOUBLE_TICK, false),
         (Feature::RT_RUNTIME_SHARE, false),
     ],
 };
@@ -115,6 +117,7 @@ const EEVDF: &[(Feature, bool)] = &[
     (Feature::DELAY_DEQUEUE, true),
     (Feature::DELAY_ZERO, true),
     (Feature::WAKEUP_PREEMPTION, true),
+    (Feature::HRTICK, false),
 ];
 
 /// EEVDF as of late 6.12.y (base slice 0.70 ms; up to 6.14 it was 0.75 ms) to 6.16.
