@@ -13,7 +13,8 @@ pub struct Outcome {
     pub event_hash: u64,
     /// How many events there were.
     pub events: u64,
-    /// When the run ended: its duration, or earlier when nothing could happen any more.
+    /// The duration of the run, or the time of the last event when nobody was runnable and nothing pending
+    /// after it. (Metrics go on to the end of the duration in both cases.)
     pub ended: Ns,
     /// Tasks that wait for ever: nobody is runnable and nothing is pending. Empty when the run could go on.
     pub stuck: Vec<Stuck>,

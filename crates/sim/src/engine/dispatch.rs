@@ -73,7 +73,7 @@ impl<S: EventSink> Engine<'_, S> {
             let record = &mut self.tasks[task.index()];
             (record.state, prev_state) = match why {
                 Prev::Blocked => (State::Leaving, PrevState::Sleeping),
-                Prev::Exited => (State::Dead, PrevState::Dead),
+                Prev::Exited => (State::Dying, PrevState::Dead),
                 Prev::Migrating => (State::Moving, PrevState::Runnable),
                 _ => (State::Ready, PrevState::Runnable),
             };
@@ -161,7 +161,7 @@ impl<S: EventSink> Engine<'_, S> {
         self.tasks[t].last_ran_on = cpu as u32;
         let bucket = match self.tasks[t].state {
             State::Leaving => Bucket::Sleep,
-            State::Dead => Bucket::Out,
+            State::Dying => Bucket::Out,
             // It may have been picked elsewhere while its context was being saved; it waits until then.
             _ => {
                 if yielded {
@@ -170,12 +170,18 @@ impl<S: EventSink> Engine<'_, S> {
                     metrics.preemptions += 1
                 }
                 self.tasks[t].since = if yielded { Since::Yield } else { Since::Preemption };
+                self.tasks[t].preempted_by = self.cpus[cpu].cause;
                 self.waiting_bucket(t)
             }
         };
         self.set_bucket(t, bucket);
-        if self.tasks[t].state == State::Leaving {
-            self.tasks[t].state = State::Blocked;
+        match self.tasks[t].state {
+            State::Leaving => self.tasks[t].state = State::Blocked,
+            State::Dying => {
+                self.tasks[t].state = State::Dead;
+                self.world.tasks[t].alive = false;
+            }
+            _ => {}
         }
     }
 
@@ -205,7 +211,13 @@ impl<S: EventSink> Engine<'_, S> {
         if std::mem::take(&mut task.entering) {
             debt += if task.realtime { costs.rt_enter_ns } else { costs.fair_enter_ns }.0;
         } else {
-            debt += costs.resume_enter_ns.0;
+            debt += match task.preempted_by {
+                Cause::Wakeup => costs.wakeup_resume_ns,
+                Cause::Tick => costs.tick_resume_ns,
+                Cause::Block => Ns::ZERO,
+                Cause::Other => costs.other_resume_ns,
+            }
+            .0;
         }
         if let Some(from) = from {
             let places = self.machine.topology.places();
@@ -241,10 +253,6 @@ impl<S: EventSink> Engine<'_, S> {
                 Some((on, waker, sync)) => self.wake(t, on as usize, waker, sync),
                 None => Ok(()),
             },
-            State::Dead => {
-                self.world.tasks[t].alive = false;
-                Ok(())
-            }
             _ => Ok(()),
         }
     }

@@ -23,12 +23,13 @@ impl<S: EventSink> Engine<'_, S> {
         self.settle()?;
         self.metrics.to = Ns(self.now);
         self.check_conservation()?;
-        let stuck = self.stuck();
+        let over = self.is_over();
+        let stuck = if over { self.stuck() } else { Vec::new() };
         Ok(Outcome {
             metrics: self.metrics,
             event_hash: self.hash.finish(),
             events: self.events,
-            ended: Ns(self.now),
+            ended: Ns(if over { self.last_event } else { self.now }),
             stuck,
             work: ALL_WORK.map(|work| self.out.work(work)),
         })
@@ -64,13 +65,15 @@ impl<S: EventSink> Engine<'_, S> {
         Ok(())
     }
 
-    /// Who waits for ever, when nobody is runnable and nothing is pending.
-    fn stuck(&self) -> Vec<Stuck> {
+    /// Nobody is runnable and nothing is pending.
+    fn is_over(&self) -> bool {
         let alive = |state| !matches!(state, State::Blocked | State::Absent | State::Dead);
         let pending = self.layout.outside().any(|slot| self.slots.at(slot) != NEVER);
-        if pending || self.tasks.iter().any(|task| alive(task.state)) {
-            return Vec::new();
-        }
+        !pending && !self.tasks.iter().any(|task| alive(task.state))
+    }
+
+    /// Who waits for what.
+    fn stuck(&self) -> Vec<Stuck> {
         let blocked = (0..self.tasks.len()).filter(|&t| self.tasks[t].state == State::Blocked);
         blocked
             .filter_map(|t| {

@@ -83,6 +83,7 @@ struct Engine<'a, S> {
     sink: &'a mut S,
     hash: EventHash,
     events: u64,
+    last_event: u64,
     /// Steps since time passed last, and how many are too many.
     steps: u64,
     steps_max: u64,
@@ -108,11 +109,8 @@ impl<S: EventSink> Engine<'_, S> {
             }
             self.instant()?;
         }
-        // Somebody may run for ever without any pending event only up to the end of the run.
-        let runs = self.cpus.iter().any(|cpu| cpu.current.is_some());
-        let last = if runs || self.slots.min() != NEVER { self.end } else { self.now };
-        self.watch.advance(last, &mut self.metrics.work_conservation);
-        self.now = last;
+        self.watch.advance(self.end, &mut self.metrics.work_conservation);
+        self.now = self.end;
         Ok(())
     }
 
@@ -207,6 +205,7 @@ impl<S: EventSink> Engine<'_, S> {
         let event = SchedEvent { at: Ns(self.now), cpu: CpuId(cpu as u32), kind };
         self.hash.add(&event);
         self.events += 1;
+        self.last_event = self.now;
         self.sink.event(&event);
     }
 

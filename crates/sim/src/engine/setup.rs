@@ -58,6 +58,7 @@ impl<'a, S: EventSink> Engine<'a, S> {
             sink,
             hash: EventHash::default(),
             events: 0,
+            last_event: 0,
             steps: 0,
             steps_max: 1_000_000 + 1_000 * workload.tasks.len() as u64,
             out: Out::new(options.seed),

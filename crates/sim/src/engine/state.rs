@@ -24,6 +24,8 @@ pub(crate) enum State {
     Leaving,
     /// Taken off by `Displace`, its context not saved yet.
     Moving,
+    /// Gone, its context not given up yet.
+    Dying,
     /// Gone.
     Dead,
 }
@@ -74,6 +76,8 @@ pub(crate) struct Task {
     pub(crate) fresh: bool,
     /// Its next switch-in starts an activation.
     pub(crate) entering: bool,
+    /// Why it was switched out last while runnable.
+    pub(crate) preempted_by: Cause,
     /// Real-time policy (for the costs of an activation).
     pub(crate) realtime: bool,
     /// The CPU on which it is current.
@@ -110,6 +114,7 @@ impl Task {
             exit_paid: false,
             fresh: true,
             entering: true,
+            preempted_by: Cause::Other,
             realtime,
             cpu: 0,
             home,

@@ -18,10 +18,13 @@ impl<S: EventSink> Engine<'_, S> {
     /// An interrupt wakes the task, on the CPU where it ran last.
     pub(super) fn wake_from_outside(&mut self, t: usize, waker: Waker) -> Step {
         let cpu = interrupt_cpu(&self.world, t);
-        if !self.free {
+        self.wake(t, cpu, waker, false)?;
+        let c = &self.cpus[cpu];
+        let switches = c.queued || c.window.is_some() || c.resched_at != super::slots::NEVER;
+        if !self.free && !switches {
             self.steal(cpu, self.costs.wake_interrupt_ns.0);
         }
-        self.wake(t, cpu, waker, false)
+        Ok(())
     }
 
     /// A new task: it is placed, then it wakes for the first time.

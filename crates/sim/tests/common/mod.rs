@@ -1,6 +1,8 @@
 //! Workloads that tests and benches share.
 #![allow(dead_code)]
 
+pub(crate) mod checker;
+
 use schedlab_model::{Amount, CpuId, CpuSet, Draw, Ns, Op, Policy, Program, Start, TaskSpec, Workload};
 use schedlab_scheduler::Scheduler;
 use schedlab_sim::{Machine, Outcome, RunOptions, run};
