@@ -118,7 +118,8 @@ fn source() -> impl Strategy<Value = SourceSpec> {
 }
 
 fn costs() -> impl Strategy<Value = Costs> {
-    let random = prop::collection::vec(prop_oneof![2 => Just(0u64), 1 => 1u64..30_000], Costs::knobs().count());
+    let random =
+        prop::collection::vec(prop_oneof![2 => Just(0u64), 1 => 1u64..30_000], Costs::knobs().count());
     let random = random.prop_map(|values| {
         let mut costs = Costs::default();
         for ((name, _), value) in Costs::knobs().zip(values) {
@@ -157,7 +158,8 @@ fn case() -> impl Strategy<Value = (Machine, Workload)> {
                 let number = TaskId::from(tasks.len());
                 tasks[0].program.ops.insert(0, Op::Spawn(number));
                 tasks.push(child);
-                let channels = capacities.into_iter().map(|capacity| ChannelSpec { capacity, ..ChannelSpec::default() });
+                let channels =
+                    capacities.into_iter().map(|capacity| ChannelSpec { capacity, ..ChannelSpec::default() });
                 let workload = Workload {
                     tasks,
                     sources,
