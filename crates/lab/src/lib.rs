@@ -1,11 +1,21 @@
 //! What the commands of `schedlab` do, as a library.
 //!
 //! A [`Scenario`](scenario::Scenario) is written by hand in TOML; a recording is made from a real machine.
-//! Both become a [`Workload`](schedlab_model::Workload), which [`variant`]s change. Nothing here prints or
-//! parses command lines: that is the job of the `cli` crate.
+//! Both become a [`Workload`](schedlab_model::Workload), which [`variant`]s change; [`compare`] runs it under
+//! every scheduler and gives a [`Study`](result::Study). Nothing here prints or parses command lines: that is
+//! the job of the `cli` crate.
 #![forbid(unsafe_code)]
 
+pub mod compare;
+mod error;
+pub mod gallery;
+pub mod measure;
 pub mod metric;
 pub mod record;
+pub mod result;
+mod run;
 pub mod scenario;
+pub mod stats;
 pub mod variant;
+
+pub use error::LabError;

@@ -244,7 +244,7 @@ impl Reader<'_> {
     }
 
     fn expectations(&self, scenario: &Scenario) -> Result<Vec<Expectation>, ScenarioError> {
-        let keys = ["metric", "task", "source", "scheduler", "variant", "over", "is", "because"];
+        let keys = ["metric", "task", "source", "channel", "scheduler", "variant", "over", "is", "because"];
         let sections = self.root.sections("expect", "[[expect]]", &keys)?;
         sections.iter().map(|section| self.expectation(section, scenario)).collect()
     }
@@ -266,24 +266,21 @@ impl Reader<'_> {
         let sources: Vec<&str> = scenario.workload.sources.iter().map(|s| s.name.as_str()).collect();
         let specs: Vec<String> = scenario.schedulers.iter().map(ToString::to_string).collect();
         let specs: Vec<&str> = specs.iter().map(String::as_str).collect();
+        let channels: Vec<&str> = scenario.workload.channels.iter().map(|c| c.name.as_str()).collect();
         let (task, source) = (known("task", &tasks)?, known("source", &sources)?);
-        match (&task, &source) {
-            (None, None) => {
-                return Err(section.error("[[expect]] needs `task` or `source`: about whom is it?"));
-            }
-            (Some(_), Some(_)) => {
-                return Err(section.error("[[expect]] is about a `task` or about a `source`, not both"));
-            }
-            _ => {}
+        let channel = known("channel", &channels)?;
+        if [&task, &source, &channel].into_iter().flatten().count() != 1 {
+            return Err(section.error("[[expect]] needs `task`, `source` or `channel` (one of them): about whom is it?"));
         }
-        if source.is_some() && !matches!(metric, Metric::Throughput | Metric::Response(_)) {
-            return Err(section.error("a source has only the metrics throughput and response"));
+        if task.is_none() && !matches!(metric, Metric::Throughput | Metric::Response(_)) {
+            return Err(section.error("a source or a channel has only the metrics throughput and response"));
         }
         let over = known("over", &variants)?;
         Ok(Expectation {
             metric,
             task,
             source,
+            channel,
             scheduler: known("scheduler", &specs)?,
             variant: known("variant", &variants)?,
             bound: expect::parse_bound(is.text()?, metric, over.is_some()).map_err(|e| is.error(e))?,

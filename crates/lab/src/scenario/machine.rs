@@ -2,6 +2,8 @@
 
 use super::document::{Item, ScenarioError, Section};
 use schedlab_model::{MAX_CPUS, Ns, Topology};
+use schedlab_scheduler::nearest;
+use schedlab_sim::Costs;
 use toml::de::DeValue;
 
 /// The machine of a scenario.
@@ -13,8 +15,8 @@ pub struct MachineSpec {
     pub hz: u32,
     /// When each CPU ticks.
     pub ticks: Ticks,
-    /// Named costs that differ from zero, in the order given.
-    pub costs: Vec<(String, Ns)>,
+    /// What the machine's own work costs.
+    pub costs: Costs,
 }
 
 /// When each CPU ticks.
@@ -28,7 +30,7 @@ pub enum Ticks {
     At(Vec<Ns>),
 }
 
-const KEYS: [&str; 9] = ["cpus", "sockets", "llcs", "cores", "threads", "hz", "ticks", "costs", "cost"];
+const KEYS: [&str; 8] = ["cpus", "sockets", "llcs", "cores", "threads", "hz", "ticks", "cost"];
 
 pub(super) fn read(root: &Section<'_>) -> Result<MachineSpec, ScenarioError> {
     let example = "a [machine] section with cpus = 4 and hz = 250";
@@ -36,13 +38,30 @@ pub(super) fn read(root: &Section<'_>) -> Result<MachineSpec, ScenarioError> {
     let topology = topology(&section)?;
     let hz = section.optional("hz", |item| item.integer(10, 10_000))?.unwrap_or(250) as u32;
     let ticks = section.optional("ticks", |item| ticks(&item, topology.cpus()))?.unwrap_or(Ticks::Aligned);
-    let mut costs = Vec::new();
+    let mut costs = Costs::default();
     if let Some(item) = section.get("cost") {
         for value in item.entries()? {
-            costs.push((value.key.to_owned(), value.time()?));
+            let time = value.time()?;
+            if time > Ns::from_s(1) {
+                return Err(value.error(format!("`{}` is longer than 1s: that is no cost of a machine", value.key)));
+            }
+            if !costs.set(value.key, time) {
+                return Err(value.error(unknown_cost(value.key)));
+            }
         }
     }
     Ok(MachineSpec { topology, hz, ticks, costs })
+}
+
+fn unknown_cost(name: &str) -> String {
+    let hint = match nearest(name, Costs::knobs().map(|(known, _)| known)) {
+        Some(right) => format!(": did you mean `{right}`?"),
+        None => {
+            let all: Vec<&str> = Costs::knobs().map(|(known, _)| known).collect();
+            format!("; it may have: {}", all.join(", "))
+        }
+    };
+    format!("[machine.cost] has no key `{name}`{hint}")
 }
 
 fn topology(section: &Section<'_>) -> Result<Topology, ScenarioError> {

@@ -105,7 +105,7 @@ fn expectations_and_variants_are_checked() {
     for (text, part) in [
         (expect("metric = \"shar\"\ntask = \"yes\"\nis = \"1\""), "did you mean `share`"),
         (expect("metric = \"share\"\ntask = \"yess\"\nis = \"1\""), "did you mean `yes`"),
-        (expect("metric = \"share\"\nis = \"1\""), "needs `task` or `source`"),
+        (expect("metric = \"share\"\nis = \"1\""), "needs `task`, `source` or `channel`"),
         (expect("metric = \"latency p99\"\ntask = \"yes\"\nis = \"1\""), "unit"),
         (
             expect("metric = \"share\"\ntask = \"yes\"\nvariant = \"x\"\nis = \"1\""),

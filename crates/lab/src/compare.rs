@@ -1,0 +1,195 @@
+//! `schedlab compare`: schedulers × variants over a scenario or a recording.
+
+mod recorded;
+mod scenario;
+mod verdict;
+
+pub use recorded::{RecordedInput, compare_recording, kernel_scheduler};
+pub use scenario::compare_scenario;
+
+use crate::LabError;
+use crate::measure::{Kind, Measured};
+use crate::metric::{Metric, Stat};
+use crate::result::{Cell, Row, Subject};
+use crate::run::{Plan, Run, with_knobs};
+use crate::stats::{Estimate, MethodError, change};
+use crate::variant::{self, Variant};
+use schedlab_model::Ns;
+use schedlab_scheduler::{Knobs, SchedulerSpec, registry};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a user may choose. Everything else comes from the scenario or the recording.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Schedulers instead of those of the scenario, or beside the recorded one.
+    pub schedulers: Vec<SchedulerSpec>,
+    /// Variants beside those of the scenario, as written by the user.
+    pub variants: Vec<String>,
+    /// First seed.
+    pub seed: Option<u64>,
+    /// How many seeds.
+    pub repetitions: Option<u32>,
+    /// Virtual time of each run.
+    pub duration: Option<Ns>,
+    /// Threads; 0 = one per CPU.
+    pub jobs: usize,
+}
+
+/// Called with (done, all) runs.
+pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
+
+const fn p(thousandths: u32) -> Stat {
+    Stat::Percentile(thousandths)
+}
+
+/// Every metric of a result.
+const METRICS: [Metric; 25] = [
+    Metric::Share,
+    Metric::Throughput,
+    Metric::Latency(p(50_000)),
+    Metric::Latency(p(99_000)),
+    Metric::Latency(p(99_900)),
+    Metric::Latency(Stat::Max),
+    Metric::Latency(Stat::Mean),
+    Metric::Wait(p(50_000)),
+    Metric::Wait(p(99_000)),
+    Metric::Wait(Stat::Max),
+    Metric::Response(p(50_000)),
+    Metric::Response(p(90_000)),
+    Metric::Response(p(95_000)),
+    Metric::Response(p(99_000)),
+    Metric::Response(p(99_500)),
+    Metric::Response(p(99_900)),
+    Metric::Response(p(99_990)),
+    Metric::Response(Stat::Max),
+    Metric::Response(Stat::Mean),
+    Metric::Run(p(50_000)),
+    Metric::Run(Stat::Mode),
+    Metric::Run(Stat::Max),
+    Metric::Switches,
+    Metric::Preemptions,
+    Metric::Migrations,
+];
+
+/// The method's error by class and metric.
+type Errors = BTreeMap<(String, Metric), MethodError>;
+
+/// Makes the rows of the table. The first plan is the baseline.
+fn rows(plans: &[Plan], runs: &[Vec<Run>], classes: &[String], errors: &Errors) -> Vec<Row> {
+    let base = &runs[0];
+    let row = |(index, (plan, own)): (usize, (&Plan, &Vec<Run>))| {
+        let changed: BTreeSet<&str> = plan.changed.iter().map(|&task| classes[task].as_str()).collect();
+        let subjects = own[0].measured.subjects.iter().map(|subject| {
+            let values = |runs: &[Run], metric| values(runs, subject.kind, &subject.name, metric);
+            let cell = |&metric: &Metric| {
+                let mine = values(own, metric);
+                let value = Estimate::of(mine.clone())?;
+                let method = errors.get(&(subject.name.clone(), metric)).copied().unwrap_or_default();
+                let theirs = values(base, metric);
+                let comparable = index > 0 && theirs.len() == mine.len();
+                let change = if comparable { change(metric, &theirs, &mine, method) } else { None };
+                Some(Cell { metric, value, change })
+            };
+            Subject {
+                kind: subject.kind,
+                name: subject.name.clone(),
+                tasks: subject.tasks,
+                changed: subject.kind == Kind::Class && changed.contains(subject.name.as_str()),
+                cells: METRICS.iter().filter_map(cell).collect(),
+            }
+        });
+        let mut notes = plan.notes.clone();
+        notes.extend(own[0].notes.iter().cloned());
+        Row {
+            scheduler: plan.label.clone(),
+            variant: plan.variant.clone(),
+            subjects: subjects.collect(),
+            event_hashes: own.iter().map(|run| format!("{:016x}", run.event_hash)).collect(),
+            notes,
+        }
+    };
+    plans.iter().zip(runs).enumerate().map(row).collect()
+}
+
+/// The value of a metric in every run that has one.
+fn values(runs: &[Run], kind: Kind, name: &str, metric: Metric) -> Vec<f64> {
+    let value = |measured: &Measured| measured.find(kind, name)?.value(metric);
+    runs.iter().filter_map(|run| value(&run.measured)).collect()
+}
+
+/// Reads the variants of the command line.
+fn parse_variants(texts: &[String]) -> Result<Vec<Variant>, LabError> {
+    let parse = |text: &String| {
+        Variant::parse(text).map_err(|source| LabError::Variant { variant: text.clone(), source })
+    };
+    texts.iter().map(parse).collect()
+}
+
+/// A row for `scheduler` with `variant`.
+fn plan(
+    scheduler: &SchedulerSpec,
+    variant: &Variant,
+    subject: &variant::Subject<'_>,
+) -> Result<Plan, LabError> {
+    let applied = variant
+        .apply(subject)
+        .map_err(|source| LabError::Variant { variant: variant.name.clone(), source })?;
+    let (full, absent) = with_knobs(scheduler, &applied.knobs)?;
+    let notes = absent.iter().map(|knob| format!("{} has no knob {knob}: left out", scheduler.name)).collect();
+    applied.workload.check(subject.cpus).map_err(|error| {
+        LabError::Option(format!("--variant '{}': {error}", variant.name))
+    })?;
+    Ok(Plan {
+        label: scheduler.to_string(),
+        scheduler: full,
+        variant: variant.name.clone(),
+        workload: applied.workload,
+        changed: applied.tasks.into_iter().collect(),
+        notes,
+    })
+}
+
+/// Refuses schedulers and knobs that do not exist.
+fn check_schedulers(specs: &[SchedulerSpec]) -> Result<(), LabError> {
+    for spec in specs {
+        Knobs::check(spec, &(registry::find(&spec.name)?.knobs)())?;
+    }
+    Ok(())
+}
+
+/// A knob that none of the schedulers has is a slip, not a variant.
+fn check_knobs_exist(plans: &[Plan], variants: &[Variant]) -> Result<(), LabError> {
+    for variant in variants {
+        for setting in variant.clauses.iter().flat_map(|clause| &clause.settings) {
+            let variant::Setting::Knob(name, _) = setting else { continue };
+            let with = |plan: &&Plan| plan.variant == variant.name;
+            let known = |plan: &Plan| plan.scheduler.knobs.iter().any(|(knob, _)| knob == name);
+            if plans.iter().filter(with).any(known) {
+                continue;
+            }
+            let specs: BTreeSet<&str> =
+                plans.iter().filter(with).map(|plan| plan.scheduler.name.as_str()).collect();
+            let all: Vec<&str> = specs
+                .iter()
+                .filter_map(|spec| registry::find(spec).ok())
+                .flat_map(|entry| (entry.knobs)())
+                .map(|knob| knob.name)
+                .collect();
+            let hint = schedlab_scheduler::nearest(name, all.into_iter())
+                .map(|right| format!(" (did you mean `{right}`?)"))
+                .unwrap_or_default();
+            let specs: Vec<&str> = specs.into_iter().collect();
+            return Err(LabError::Option(format!(
+                "variant '{}': none of {} has a knob `{name}`{hint}; `schedlab list schedulers -v` shows all",
+                variant.name,
+                specs.join(", ")
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The seeds of a study.
+fn seeds(first: u64, count: u32) -> Vec<u64> {
+    (0..u64::from(count)).map(|offset| first.wrapping_add(offset)).collect()
+}

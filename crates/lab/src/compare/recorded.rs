@@ -1,0 +1,380 @@
+//! Comparing over a recording: first the recording against its own simulation, then the what-ifs.
+
+use super::scenario::costs;
+use super::{Errors, METRICS, Options, Progress, check_knobs_exist, check_schedulers, parse_variants, plan, rows};
+use super::{seeds, values, verdict};
+use crate::LabError;
+use crate::measure::{Kind, Measured};
+use crate::metric::Metric;
+use crate::result::{Input, InputKind, Replayed, ReplayedCell, SCHEMA, SelfReplay, Study};
+use crate::run::{Bench, Run, with_knobs};
+use crate::stats::{Estimate, MethodError};
+use crate::variant::{Subject, Variant};
+use schedlab_model::Ns;
+use schedlab_scheduler::{SchedulerSpec, registry};
+use schedlab_sim::{Costs, Machine, TickSkew};
+use schedlab_trace::analysis::Summary;
+use schedlab_trace::replay::{Replay, ReplayOptions, replay};
+use schedlab_trace::{Header, Recording};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// How many seeds when the user does not say. Each moves the ticks of the machine, of which a recording does
+/// not know when they came.
+const SEEDS: u32 = 5;
+/// Off by more points of CPU share than this, the simulation is not trusted.
+const TRUSTED_SHARE: f64 = 0.05;
+/// More lost or unusable events than this part of all, the recording is not trusted.
+const TRUSTED_LOSS: f64 = 0.01;
+
+/// A recording ready to be compared.
+#[derive(Debug)]
+pub struct RecordedInput {
+    path: PathBuf,
+    header: Header,
+    events: usize,
+    repairs: schedlab_trace::Repairs,
+    replay: Replay,
+    recorded: Measured,
+    classes: Vec<String>,
+    pids: Vec<u32>,
+}
+
+impl RecordedInput {
+    /// Reads and converts a recording.
+    pub fn open(path: &Path) -> Result<RecordedInput, LabError> {
+        let fail = |source| LabError::Trace { path: path.to_owned(), source };
+        let recording = Recording::open(path).map_err(fail)?;
+        let replay = replay(&recording, &ReplayOptions::default()).map_err(fail)?;
+        let summary = Summary::of(&recording).map_err(fail)?;
+        let header = recording.header;
+        let classes: Vec<String> = header.tasks.iter().map(|task| task.comm.clone()).collect();
+        Ok(RecordedInput {
+            path: path.to_owned(),
+            events: recording.events.len(),
+            repairs: recording.repairs,
+            recorded: Measured::of_summary(&summary, &classes),
+            pids: header.tasks.iter().map(|task| task.tid).collect(),
+            classes,
+            header,
+            replay,
+        })
+    }
+
+    fn subject(&self) -> Subject<'_> {
+        Subject {
+            workload: &self.replay.workload,
+            classes: &self.classes,
+            pids: &self.pids,
+            cpus: self.replay.topology.cpus(),
+        }
+    }
+
+    fn hz(&self) -> u32 {
+        if self.replay.hz == 0 { 250 } else { self.replay.hz }
+    }
+
+    /// Costs of the machine, fitted to the recording: how long a wakeup took to become a switch where nobody
+    /// was in the way.
+    fn costs(&self) -> Costs {
+        let delays = &self.replay.report.delays;
+        Costs {
+            idle_decide_ns: delays.idle_wake.p50(),
+            wakeup_decide_ns: delays.preempting_wake.p50(),
+            ..Costs::default()
+        }
+    }
+
+    /// The machine for a seed: nobody recorded when its ticks came, so each seed places them anew.
+    fn machine(&self, seed: u64) -> Machine {
+        let hz = self.hz();
+        let period = 1_000_000_000 / u64::from(hz);
+        let cpus = self.replay.topology.cpus() as u64;
+        let at = |cpu: u64| Ns(1 + splitmix(seed.wrapping_mul(0x1_0000_0001) ^ cpu) % period);
+        Machine {
+            topology: self.replay.topology.clone(),
+            hz,
+            ticks: TickSkew::At((0..cpus).map(at).collect()),
+            costs: self.costs(),
+        }
+    }
+}
+
+/// A small mixing function, so that neighbouring seeds give unrelated ticks.
+fn splitmix(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// The scheduler that stands for a kernel release, and why.
+pub fn kernel_scheduler(release: &str) -> Result<(&'static str, String), String> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().ok());
+    let (Some(Some(major)), Some(Some(minor))) = (numbers.next(), numbers.next()) else {
+        return Err(format!(
+            "the recording's header says kernel `{release}`, which has no version number: name the scheduler that \
+             stands for it with --recorded-under, such as --recorded-under linux-6.18"
+        ));
+    };
+    let why = |text: &str| format!("kernel {major}.{minor}: {text}");
+    Ok(match (major, minor) {
+        (6, 17..) => ("linux-6.18", why("EEVDF with the slice protection of 6.17 and later")),
+        (7.., _) => ("linux-6.18", why("newer than every model here; linux-6.18 is the nearest")),
+        (6, 12..) => ("linux-6.12", why("EEVDF with delayed dequeue")),
+        (6, 6..) => ("linux-6.12", why("early EEVDF; linux-6.12 is the nearest model")),
+        (6, _) | (5, 15..) => ("linux-6.1", why("CFS")),
+        _ => ("linux-6.1", why("older than every model here; linux-6.1 is the nearest")),
+    })
+}
+
+/// The recorded scheduler with the knobs that the header brings. Those that the model lacks are given back.
+fn recorded_scheduler(
+    header: &Header,
+    chosen: Option<&SchedulerSpec>,
+) -> Result<(SchedulerSpec, String, Vec<String>), LabError> {
+    let (spec, why) = match chosen {
+        Some(spec) => (spec.clone(), "named by the user".to_owned()),
+        None => {
+            let (name, why) = kernel_scheduler(&header.kernel).map_err(LabError::Option)?;
+            (SchedulerSpec { name: name.to_owned(), knobs: Vec::new() }, why)
+        }
+    };
+    let mut knobs: Vec<(String, String)> = Vec::new();
+    let mut left_out = Vec::new();
+    for (name, value) in &header.knobs {
+        if spec.knobs.iter().any(|(own, _)| own == name) {
+            continue;
+        }
+        let pair = (name.clone(), value.trim().to_owned());
+        match with_knobs(&spec, std::slice::from_ref(&pair)) {
+            Ok((_, absent)) if absent.is_empty() => knobs.push(pair),
+            _ => left_out.push(format!("{name}={}", value.trim())),
+        }
+    }
+    let (full, _) = with_knobs(&spec, &knobs)?;
+    Ok((full, why, left_out))
+}
+
+/// What belongs to the machine rather than to a kernel version is kept when another scheduler is tried.
+fn machine_settings(recorded: &SchedulerSpec, other: &SchedulerSpec) -> Result<SchedulerSpec, LabError> {
+    if other.name == recorded.name {
+        let missing = recorded.knobs.iter().filter(|(name, _)| !other.knobs.iter().any(|(own, _)| own == name));
+        let mut full = other.clone();
+        full.knobs.extend(missing.cloned());
+        return Ok(full);
+    }
+    let has = (registry::find(&other.name)?.knobs)();
+    let mut full = other.clone();
+    for (name, value) in &recorded.knobs {
+        let general = name.starts_with("sched_rt_") || name == "sched_autogroup_enabled";
+        let fits = has.iter().any(|knob| knob.name == name);
+        if general && fits && !other.knobs.iter().any(|(own, _)| own == name) {
+            full.knobs.push((name.clone(), value.clone()));
+        }
+    }
+    Ok(full)
+}
+
+/// Replays a recording under the scheduler it was recorded under, then under every scheduler and variant.
+/// `recorded_under` overrides the choice by the kernel's version.
+pub fn compare_recording(
+    input: &RecordedInput,
+    recorded_under: Option<&SchedulerSpec>,
+    options: &Options,
+    progress: Progress<'_>,
+) -> Result<Study, LabError> {
+    check_schedulers(&options.schedulers)?;
+    let variants = parse_variants(&options.variants)?;
+    let (recorded, why, left_out) = recorded_scheduler(&input.header, recorded_under)?;
+    let subject = input.subject();
+    let unchanged =
+        Variant { name: "as recorded".to_owned(), schedulers: Vec::new(), clauses: Vec::new() };
+    let mut plans = vec![plan(&recorded, &unchanged, &subject)?];
+    plans[0].label = recorded.name.clone();
+    let named = match options.schedulers.is_empty() {
+        true => std::slice::from_ref(&plans[0].scheduler).to_vec(),
+        false => options.schedulers.clone(),
+    };
+    for spec in &named {
+        let full = machine_settings(&recorded, spec)?;
+        let label = if options.schedulers.is_empty() { recorded.name.clone() } else { spec.to_string() };
+        for variant in std::iter::once(&unchanged).chain(&variants) {
+            let mut plan = plan(&full, variant, &subject)?;
+            plan.label = label.clone();
+            // The baseline is there already.
+            if plan.scheduler != plans[0].scheduler || variant.name != unchanged.name {
+                plans.push(plan);
+            }
+        }
+    }
+    check_knobs_exist(&plans, &variants)?;
+    let duration = match options.duration {
+        Some(duration) if duration > input.replay.duration => {
+            let text = format!("--for {duration}: the recording is only {} long", input.replay.duration);
+            return Err(LabError::Option(text));
+        }
+        other => other.unwrap_or(input.replay.duration),
+    };
+    let seeds = seeds(options.seed.unwrap_or(1), options.repetitions.unwrap_or(SEEDS));
+    let bench = Bench {
+        machine: &|seed| input.machine(seed),
+        classes: &input.classes,
+        duration,
+        warmup: Ns::ZERO,
+        seeds: &seeds,
+        as_recording: true,
+        jobs: options.jobs,
+        progress,
+    };
+    let runs = bench.run(&plans)?;
+    let replay = self_replay(input, &recorded, why, &runs[0]);
+    let errors = method_errors(&replay);
+    let mut study = Study {
+        schema: SCHEMA.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        input: Input {
+            kind: InputKind::Recording,
+            name: input.path.display().to_string(),
+            title: title(&input.header),
+            cpus: input.replay.topology.cpus(),
+            hz: input.hz(),
+        },
+        duration_ns: duration.0,
+        warmup_ns: 0,
+        verdict: Default::default(),
+        self_replay: Some(replay),
+        rows: rows(&plans, &runs, &input.classes, &errors),
+        expectations: Vec::new(),
+        notes: notes(input, &left_out),
+        costs: costs(&input.costs()),
+        seeds,
+    };
+    study.verdict = verdict::verdict(&study);
+    Ok(study)
+}
+
+fn title(header: &Header) -> String {
+    match (header.note.is_empty(), header.command.is_empty()) {
+        (false, _) => header.note.clone(),
+        (true, false) => header.command.join(" "),
+        (true, true) => String::new(),
+    }
+}
+
+fn notes(input: &RecordedInput, left_out: &[String]) -> Vec<String> {
+    let mut notes = Vec::new();
+    if input.replay.hz == 0 {
+        notes.push("the recording does not know HZ: 250 is assumed".to_owned());
+    }
+    if !left_out.is_empty() {
+        notes.push(format!("settings of the kernel that the model does not have: {}", left_out.join(", ")));
+    }
+    let unknown = input.header.tasks.iter().filter(|task| !task.known).count();
+    if unknown > 0 {
+        notes.push(format!(
+            "{unknown} of {} tasks were gone before their policy, nice value and group could be read: defaults \
+             are assumed",
+            input.header.tasks.len()
+        ));
+    }
+    let repairs = &input.repairs;
+    if repairs.cut_off {
+        notes.push("the recording is cut off; it is used up to its last whole block".to_owned());
+    }
+    if repairs.lost > 0 {
+        notes.push(format!("the recorder lost {} events in {} gaps", repairs.lost, repairs.gaps));
+    }
+    notes
+}
+
+/// Recorded against simulated.
+fn self_replay(input: &RecordedInput, recorded: &SchedulerSpec, why: String, runs: &[Run]) -> SelfReplay {
+    let mut subjects = Vec::new();
+    let mut distrust = Vec::new();
+    for subject in &input.recorded.subjects {
+        let mut cells = Vec::new();
+        for metric in METRICS {
+            let simulated = Estimate::of(values(runs, Kind::Class, &subject.name, metric));
+            let (Some(was), Some(is)) = (subject.value(metric), simulated) else { continue };
+            let difference = is.median - was;
+            if metric == Metric::Share && difference.abs() > TRUSTED_SHARE {
+                distrust.push(format!(
+                    "{}: {} of a CPU recorded, {} simulated",
+                    subject.name,
+                    metric.show(was),
+                    metric.show(is.median)
+                ));
+            }
+            cells.push(ReplayedCell { metric, recorded: was, simulated: is.median, difference });
+        }
+        subjects.push(Replayed { name: subject.name.clone(), tasks: subject.tasks, cells });
+    }
+    let lost = input.repairs.lost + input.repairs.inconsistent_switches;
+    if lost as f64 > TRUSTED_LOSS * input.events as f64 {
+        distrust.push(format!("{lost} of {} events were lost or made no sense", input.events));
+    }
+    let report = &input.replay.report;
+    SelfReplay {
+        kernel: input.header.kernel.clone(),
+        scheduler: recorded.to_string(),
+        why,
+        wakes_by_tasks: report.wakes_by_tasks,
+        wakes_by_softirq: report.wakes_by_softirq,
+        wakes_by_hardirq: report.wakes_by_hardirq,
+        wakes_unknown: report.wakes_unknown,
+        outside_permille: report.outside_permille(),
+        subjects,
+        trusted: distrust.is_empty(),
+        distrust,
+    }
+}
+
+/// The self-replay error of every class and metric. Where a class has no recorded value (no wakeup was seen,
+/// say), the largest relative error of the same metric among all classes stands in.
+fn method_errors(replay: &SelfReplay) -> Errors {
+    let mut errors = BTreeMap::new();
+    for subject in &replay.subjects {
+        for metric in METRICS {
+            let own = subject.cells.iter().find(|cell| cell.metric == metric);
+            let error = match own {
+                Some(cell) => MethodError::between(cell.recorded, cell.simulated),
+                None => {
+                    let all = replay.subjects.iter().flat_map(|other| &other.cells);
+                    let same = all.filter(|cell| cell.metric == metric);
+                    let relative = |cell: &ReplayedCell| MethodError::between(cell.recorded, cell.simulated).relative;
+                    MethodError { absolute: 0.0, relative: same.map(relative).fold(0.0, f64::max) }
+                }
+            };
+            errors.insert((subject.name.clone(), metric), error);
+        }
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_find_their_scheduler() {
+        for (release, scheduler) in [
+            ("6.2.0-39-generic", "linux-6.1"),
+            ("6.1.192", "linux-6.1"),
+            ("6.8.0-31", "linux-6.12"),
+            ("6.12.95", "linux-6.12"),
+            ("6.18.44+", "linux-6.18"),
+            ("7.2.13", "linux-6.18"),
+            ("5.4.0", "linux-6.1"),
+        ] {
+            assert_eq!(kernel_scheduler(release).unwrap().0, scheduler, "{release}");
+        }
+        assert!(kernel_scheduler("unknown").unwrap_err().contains("--recorded-under"));
+    }
+
+    #[test]
+    fn ticks_differ_by_seed_and_cpu() {
+        let all: std::collections::BTreeSet<u64> = (0..4).map(splitmix).collect();
+        assert_eq!(all.len(), 4);
+    }
+}

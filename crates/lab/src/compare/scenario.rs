@@ -1,0 +1,184 @@
+//! Comparing over a scenario.
+
+use super::{Errors, Options, Progress, check_knobs_exist, check_schedulers, parse_variants, plan, rows, seeds};
+use super::{values, verdict};
+use crate::LabError;
+use crate::measure::Kind;
+use crate::metric::glob;
+use crate::result::{Checked, Input, InputKind, SCHEMA, Study};
+use crate::run::{Bench, Plan, Run};
+use crate::scenario::{Expectation, Scenario, Ticks};
+use crate::stats::Estimate;
+use crate::variant::{Subject, Variant};
+use schedlab_model::Ns;
+use schedlab_sim::{Costs, Machine, TickSkew};
+
+/// Runs a scenario under every scheduler, with every variant and seed, and checks its expectations.
+///
+/// Schedulers that the user names take the place of the scenario's own; expectations about others are left out.
+pub fn compare_scenario(
+    scenario: &Scenario,
+    options: &Options,
+    progress: Progress<'_>,
+) -> Result<Study, LabError> {
+    check_schedulers(&options.schedulers)?;
+    let extra = parse_variants(&options.variants)?;
+    let specs =
+        if options.schedulers.is_empty() { &scenario.schedulers } else { &options.schedulers };
+    let subject = Subject::scenario(scenario);
+    let unchanged = Variant { name: scenario.baseline.clone(), schedulers: Vec::new(), clauses: Vec::new() };
+    let variants: Vec<Variant> =
+        std::iter::once(unchanged).chain(scenario.variants.iter().cloned()).chain(extra).collect();
+    let mut plans = Vec::new();
+    for spec in specs {
+        for variant in variants.iter().filter(|variant| variant.is_for(spec)) {
+            plans.push(plan(spec, variant, &subject)?);
+        }
+    }
+    check_knobs_exist(&plans, &variants)?;
+    let duration = options.duration.unwrap_or(scenario.duration);
+    if duration <= scenario.warmup {
+        let warmup = scenario.warmup;
+        return Err(LabError::Option(format!("--for {duration}: must be longer than the warm-up ({warmup})")));
+    }
+    let first = options.seed.unwrap_or(scenario.seed);
+    let seeds = seeds(first, options.repetitions.unwrap_or(scenario.repetitions));
+    let machine = machine(scenario);
+    let bench = Bench {
+        machine: &|_| machine.clone(),
+        classes: &scenario.classes,
+        duration,
+        warmup: scenario.warmup,
+        seeds: &seeds,
+        as_recording: false,
+        jobs: options.jobs,
+        progress,
+    };
+    let runs = bench.run(&plans)?;
+    let rows = rows(&plans, &runs, &scenario.classes, &Errors::new());
+    let mut study = Study {
+        schema: SCHEMA.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        input: Input {
+            kind: InputKind::Scenario,
+            name: scenario.name.clone(),
+            title: scenario.title.clone(),
+            cpus: machine.topology.cpus(),
+            hz: machine.hz,
+        },
+        seeds,
+        duration_ns: duration.0,
+        warmup_ns: scenario.warmup.0,
+        verdict: Default::default(),
+        self_replay: None,
+        rows,
+        expectations: check(scenario, &plans, &runs),
+        notes: Vec::new(),
+        costs: costs(&machine.costs),
+    };
+    study.verdict = verdict::verdict(&study);
+    Ok(study)
+}
+
+/// The costs that are not zero.
+pub(super) fn costs(costs: &Costs) -> Vec<(String, u64)> {
+    let value = |name: &str| costs.get(name).unwrap_or_default().0;
+    Costs::knobs().filter(|(name, _)| value(name) > 0).map(|(name, _)| (name.to_owned(), value(name))).collect()
+}
+
+fn machine(scenario: &Scenario) -> Machine {
+    let spec = &scenario.machine;
+    let ticks = match &spec.ticks {
+        Ticks::Aligned => TickSkew::Aligned,
+        Ticks::Staggered => TickSkew::Staggered,
+        Ticks::At(edges) => TickSkew::At(edges.clone()),
+    };
+    Machine { topology: spec.topology.clone(), hz: spec.hz, ticks, costs: spec.costs }
+}
+
+/// Every expectation against every row and task that it covers.
+fn check(scenario: &Scenario, plans: &[Plan], runs: &[Vec<Run>]) -> Vec<Checked> {
+    let mut checked = Vec::new();
+    for expectation in &scenario.expectations {
+        for (plan, own) in plans.iter().zip(runs) {
+            if !expectation.covers(&plan.label, &plan.variant) {
+                continue;
+            }
+            let base = match &expectation.over {
+                None => None,
+                Some(over) => {
+                    let same = |(other, _): &(&Plan, &Vec<Run>)| {
+                        other.label == plan.label && glob(over, &other.variant)
+                    };
+                    let Some((_, base)) = plans.iter().zip(runs).find(same) else { continue };
+                    Some(base)
+                }
+            };
+            for (kind, name) in subjects(expectation, scenario, &own[0]) {
+                checked.push(one(expectation, plan, own, base, kind, &name));
+            }
+        }
+    }
+    checked
+}
+
+/// Whom an expectation is about: a class by its exact name, else every task that matches.
+fn subjects(expectation: &Expectation, scenario: &Scenario, run: &Run) -> Vec<(Kind, String)> {
+    let matching = |pattern: &str, kind: Kind| -> Vec<(Kind, String)> {
+        let of_kind = run.measured.subjects.iter().filter(|subject| subject.kind == kind);
+        of_kind.filter(|s| glob(pattern, &s.name)).map(|s| (kind, s.name.clone())).collect()
+    };
+    if let Some(source) = &expectation.source {
+        return matching(source, Kind::Source);
+    }
+    if let Some(channel) = &expectation.channel {
+        return match matching(channel, Kind::Channel) {
+            // Nothing was finished there: that must not pass in silence.
+            none if none.is_empty() => vec![(Kind::Channel, channel.clone())],
+            some => some,
+        };
+    }
+    let pattern = expectation.task.as_deref().unwrap_or("*");
+    if scenario.classes.iter().any(|class| class == pattern) {
+        return vec![(Kind::Class, pattern.to_owned())];
+    }
+    let tasks = scenario.workload.tasks.iter().filter(|task| glob(pattern, &task.name));
+    tasks.map(|task| (Kind::Task, task.name.clone())).collect()
+}
+
+fn one(
+    expectation: &Expectation,
+    plan: &Plan,
+    own: &[Run],
+    base: Option<&Vec<Run>>,
+    kind: Kind,
+    name: &str,
+) -> Checked {
+    let metric = expectation.metric;
+    let mine = Estimate::of(values(own, kind, name, metric)).map(|estimate| estimate.median);
+    let got = match base {
+        None => mine,
+        Some(base) => {
+            let theirs = Estimate::of(values(base, kind, name, metric)).map(|estimate| estimate.median);
+            mine.zip(theirs).filter(|(_, theirs)| *theirs != 0.0).map(|(mine, theirs)| mine / theirs)
+        }
+    };
+    let show = |value: f64| match base {
+        Some(_) => format!("{value:.4}"),
+        None if metric.unit() == crate::metric::Unit::Share => format!("{value:.4}"),
+        None if metric.unit() == crate::metric::Unit::Time => Ns(value as u64).to_string(),
+        None => metric.show(value),
+    };
+    // A source or a task that did nothing has a rate of 0, which an expectation may well demand.
+    let rate = metric.unit() == crate::metric::Unit::PerSecond;
+    let got = got.or((rate && base.is_none()).then_some(0.0));
+    Checked {
+        expectation: expectation.to_string(),
+        line: expectation.line,
+        scheduler: plan.label.clone(),
+        variant: plan.variant.clone(),
+        subject: name.to_owned(),
+        got: got.map_or_else(|| "nothing".to_owned(), show),
+        holds: got.is_some_and(|value| expectation.bound.holds(value)),
+    }
+}

@@ -1,0 +1,198 @@
+//! The verdict: who gains what, at what cost, and how sure that is. Two sentences, from the numbers alone.
+
+use crate::measure::Kind;
+use crate::metric::{Metric, Stat};
+use crate::result::{Cell, Row, Study, Subject, Verdict};
+use crate::stats::{Judgement, range_confidence};
+
+/// What a user feels first, in this order.
+const FELT: [Metric; 4] = [
+    Metric::Response(Stat::Percentile(99_000)),
+    Metric::Latency(Stat::Percentile(99_000)),
+    Metric::Throughput,
+    Metric::Share,
+];
+/// Changes below this part of the value are not worth a sentence.
+const WORTH: f64 = 0.02;
+/// Times below this are noise to every user, in nanoseconds.
+const FELT_TIME: f64 = 5_000.0;
+
+/// One change that can be told.
+struct Telling<'a> {
+    row: &'a Row,
+    subject: &'a Subject,
+    cell: &'a Cell,
+    base: f64,
+    /// |ln(value / base)|
+    size: f64,
+    better: bool,
+}
+
+pub(super) fn verdict(study: &Study) -> Verdict {
+    let tellings = tellings(study);
+    Verdict { outcome: outcome(study, &tellings), certainty: certainty(study) }
+}
+
+fn tellings(study: &Study) -> Vec<Telling<'_>> {
+    let Some(base) = study.rows.first() else { return Vec::new() };
+    let mut all = Vec::new();
+    for row in &study.rows[1..] {
+        for subject in row.subjects.iter().filter(|subject| matters(base, subject)) {
+            for metric in FELT {
+                let Some(cell) = subject.cell(metric) else { continue };
+                let Some(change) = cell.change else { continue };
+                let Some(ratio) = change.ratio else { continue };
+                let better = match change.judgement {
+                    Judgement::Better => true,
+                    Judgement::Worse => false,
+                    _ => continue,
+                };
+                let base = cell.value.median - change.difference;
+                let tiny = metric.unit() == crate::metric::Unit::Time && change.difference.abs() < FELT_TIME;
+                if (ratio - 1.0).abs() < WORTH || tiny {
+                    continue;
+                }
+                let size = ratio.max(1e-6).ln().abs();
+                all.push(Telling { row, subject, cell, base, size, better });
+            }
+        }
+    }
+    all
+}
+
+/// Classes that use next to nothing are not what a user asks about.
+fn matters(base: &Row, subject: &Subject) -> bool {
+    let share = |row: &Row| row.find(subject.kind, &subject.name)?.cell(Metric::Share).map(|c| c.value.median);
+    subject.kind != Kind::Class || subject.changed || share(base).is_some_and(|share| share >= 0.01)
+}
+
+fn outcome(study: &Study, tellings: &[Telling<'_>]) -> String {
+    if study.rows.len() < 2 {
+        let row = study.rows.first().map(|row| row.scheduler.as_str()).unwrap_or_default();
+        return format!("Only {row} was run: name a second --scheduler or a --variant to compare.");
+    }
+    let time = |t: &&Telling<'_>| t.cell.metric.unit() == crate::metric::Unit::Time;
+    let best = |of: &mut dyn Iterator<Item = &Telling<'_>>| -> Option<(usize, f64)> {
+        let of: Vec<&Telling<'_>> = of.collect();
+        let index = |t: &Telling<'_>| study.rows.iter().position(|row| std::ptr::eq(row, t.row)).unwrap_or(0);
+        of.iter().map(|t| (index(t), t.size)).max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))
+    };
+    let gains = || tellings.iter().filter(|t| t.better);
+    let found = best(&mut gains().filter(time)).or_else(|| best(&mut gains()));
+    let Some((row, _)) = found else {
+        let base = &study.rows[0];
+        return match tellings.iter().max_by(|a, b| a.size.total_cmp(&b.size)) {
+            None => format!(
+                "Nothing that was tried differs from {} by more than the error.",
+                name(base, study)
+            ),
+            Some(worst) => format!(
+                "Nothing that was tried is better than {}; {} is worse: {}.",
+                name(base, study),
+                name(worst.row, study),
+                describe(worst)
+            ),
+        };
+    };
+    let row = &study.rows[row];
+    let of_row = |better: bool| {
+        let mut list: Vec<&Telling<'_>> =
+            tellings.iter().filter(|t| std::ptr::eq(t.row, row) && t.better == better).collect();
+        list.sort_by(|a, b| b.size.total_cmp(&a.size));
+        // One number about each class says enough.
+        let mut seen = Vec::new();
+        list.retain(|t| !seen.contains(&&t.subject.name) && {
+            seen.push(&t.subject.name);
+            true
+        });
+        list
+    };
+    let (gains, losses) = (of_row(true), of_row(false));
+    let gain: Vec<String> = gains.iter().take(2).map(|t| describe(t)).collect();
+    let cost = match losses.first() {
+        None => "at no cost that can be told".to_owned(),
+        Some(loss) => format!("at the cost of {}", describe(loss)),
+    };
+    format!("{}: {}, {cost}.", name(row, study), gain.join(" and "))
+}
+
+fn name(row: &Row, study: &Study) -> String {
+    let schedulers = study.rows.iter().any(|other| other.scheduler != row.scheduler);
+    let variants = study.rows.iter().any(|other| other.variant != row.variant);
+    match (schedulers, variants) {
+        (true, true) => format!("{}, {}", row.scheduler, row.variant),
+        (true, false) => row.scheduler.clone(),
+        _ => row.variant.clone(),
+    }
+}
+
+fn describe(t: &Telling<'_>) -> String {
+    let metric = t.cell.metric;
+    let what = match metric {
+        Metric::Response(_) => "response p99",
+        Metric::Latency(_) => "run-queue latency p99",
+        Metric::Throughput => "throughput",
+        _ => "CPU share",
+    };
+    let (base, value) = (t.base.max(0.0), t.cell.value.median);
+    let error = t.cell.change.map_or(0.0, |change| change.error);
+    let error = if error > 0.0 { format!(" ± {}", metric.show(error)) } else { String::new() };
+    format!("{} {what} {} -> {}{error}", t.subject.name, metric.show(base), metric.show(value))
+}
+
+fn certainty(study: &Study) -> String {
+    let judged = |wanted: fn(Judgement) -> bool| {
+        let cells = study.rows.iter().skip(1).flat_map(|row| &row.subjects).flat_map(|s| &s.cells);
+        let shown = cells.filter(|cell| FELT.contains(&cell.metric));
+        shown.filter_map(|cell| cell.change).filter(|change| wanted(change.judgement)).count()
+    };
+    let unsure = judged(|judgement| judgement == Judgement::CannotTell);
+    let all = judged(|_| true);
+    let seeds = study.seeds.len();
+    let told = format!("{} of {all} changes are larger than the error", all - unsure);
+    match &study.self_replay {
+        Some(replay) if !replay.trusted => format!(
+            "Do not rely on it: the simulation does not reproduce the recording ({}).",
+            replay.distrust.join("; ")
+        ),
+        Some(replay) => {
+            let (share, latency) = worst(replay);
+            format!(
+                "The simulation reproduces the recording within {share:.1} points of CPU share and {latency} of \
+                 run-queue latency; {told}."
+            )
+        }
+        None if seeds == 1 => {
+            format!("One seed, so no error bar from chance: {told}, which is what this model says, not a measurement.")
+        }
+        None => format!(
+            "Over {seeds} seeds {told} ({:.0} % confidence that a range contains the median).",
+            range_confidence(seeds) * 100.0
+        ),
+    }
+}
+
+/// The largest error of shares (points) and of run-queue latency (as text) among classes that matter.
+fn worst(replay: &crate::result::SelfReplay) -> (f64, String) {
+    let mut share: f64 = 0.0;
+    let mut latency: f64 = 0.0;
+    for subject in &replay.subjects {
+        let main = subject
+            .cells
+            .iter()
+            .any(|cell| cell.metric == Metric::Share && cell.recorded.max(cell.simulated) >= 0.01);
+        for cell in subject.cells.iter().filter(|_| main) {
+            match cell.metric {
+                Metric::Share => share = share.max(cell.difference.abs() * 100.0),
+                Metric::Latency(Stat::Percentile(50_000 | 99_000)) => {
+                    let off = cell.difference.abs();
+                    if off >= FELT_TIME && cell.recorded > 0.0 {
+                        latency = latency.max(off / cell.recorded);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    (share, format!("{:.0} %", latency * 100.0))
+}

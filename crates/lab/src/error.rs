@@ -1,0 +1,63 @@
+//! What can go wrong in the lab. Every message says what to do.
+
+use crate::scenario::ScenarioError;
+use crate::variant::VariantError;
+use schedlab_scheduler::KnobError;
+use schedlab_sim::SimError;
+use schedlab_trace::TraceError;
+use std::path::PathBuf;
+
+/// Why a command cannot be carried out. All of these are bad input, or something that is not possible here.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// A mistake in a scenario.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// A mistake in a variant on the command line.
+    #[error("--variant '{variant}': {source}")]
+    Variant {
+        /// As given.
+        variant: String,
+        /// What is wrong.
+        source: VariantError,
+    },
+    /// A mistake in a scheduler's name or knobs.
+    #[error("{0}")]
+    Scheduler(#[from] KnobError),
+    /// A recording that cannot be used.
+    #[error("{}: {source}", .path.display())]
+    Trace {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: TraceError,
+    },
+    /// A run that could not be finished.
+    #[error("{scheduler}, {variant}: {source}")]
+    Run {
+        /// Scheduler of the row.
+        scheduler: String,
+        /// Variant of the row.
+        variant: String,
+        /// What happened.
+        source: SimError,
+    },
+    /// Neither a file nor a scenario of the gallery.
+    #[error("{0}")]
+    NoSuchInput(String),
+    /// Options that do not fit together, or a value out of bounds.
+    #[error("{0}")]
+    Option(String),
+    /// Something that this machine does not allow.
+    #[error("{0}")]
+    Host(String),
+    /// A file that cannot be written.
+    #[error("{}: cannot be written: {source}", .path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}

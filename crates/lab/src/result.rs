@@ -1,0 +1,209 @@
+//! The result of a comparison, as one versioned type. `docs/result-schema.md` describes every field.
+
+use crate::measure::Kind;
+use crate::metric::Metric;
+use crate::stats::{Change, Estimate};
+use serde::{Deserialize, Serialize};
+
+/// Value of [`Study::schema`]. The number grows when a field changes its meaning or goes away.
+pub const SCHEMA: &str = "schedlab-compare/1";
+
+/// A comparison of schedulers and variants over one scenario or recording.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Study {
+    /// Always [`SCHEMA`].
+    pub schema: String,
+    /// Version of schedlab that made it.
+    pub version: String,
+    /// What was compared.
+    pub input: Input,
+    /// Seeds of the runs of each row.
+    pub seeds: Vec<u64>,
+    /// Virtual time of each run.
+    pub duration_ns: u64,
+    /// The part at the beginning that is not counted.
+    pub warmup_ns: u64,
+    /// What it comes to, in two sentences.
+    pub verdict: Verdict,
+    /// How well the method reproduces the recording; recordings only.
+    pub self_replay: Option<SelfReplay>,
+    /// One for each scheduler and variant; the first is the baseline.
+    pub rows: Vec<Row>,
+    /// The scenario's expectations and what came of them.
+    pub expectations: Vec<Checked>,
+    /// What a reader must know to judge the numbers.
+    pub notes: Vec<String>,
+    /// Named constants of the machine model in use, in nanoseconds; only those that are not zero.
+    pub costs: Vec<(String, u64)>,
+}
+
+/// What was compared.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Input {
+    /// `scenario` or `recording`.
+    pub kind: InputKind,
+    /// File, or name in the gallery.
+    pub name: String,
+    /// One line about it.
+    pub title: String,
+    /// CPUs of the machine.
+    pub cpus: usize,
+    /// Ticks per second.
+    pub hz: u32,
+}
+
+/// What kind of input.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InputKind {
+    /// Written by hand.
+    Scenario,
+    /// Made from a real machine.
+    Recording,
+}
+
+/// Two sentences.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Who gains what, at what cost.
+    pub outcome: String,
+    /// How sure that is.
+    pub certainty: String,
+}
+
+/// One scheduler with one variant.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Row {
+    /// Scheduler with its knobs.
+    pub scheduler: String,
+    /// Variant; the unchanged workload has a name too.
+    pub variant: String,
+    /// Classes, sources and channels.
+    pub subjects: Vec<Subject>,
+    /// Hash of the event stream of each seed, in hexadecimal. Equal inputs give equal hashes.
+    pub event_hashes: Vec<String>,
+    /// What happened that a reader must know (a knob that does not exist, tasks that wait for ever).
+    pub notes: Vec<String>,
+}
+
+/// One class of tasks, source or channel in one row.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Subject {
+    /// What it is.
+    pub kind: Kind,
+    /// Its name.
+    pub name: String,
+    /// How many tasks.
+    pub tasks: usize,
+    /// Whether the variant changes it.
+    pub changed: bool,
+    /// Its measurements; metrics of which nothing was counted are missing.
+    pub cells: Vec<Cell>,
+}
+
+/// One measurement.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Cell {
+    /// What. Shares are parts of one CPU, times nanoseconds, the rest per second.
+    pub metric: Metric,
+    /// Its value over the seeds.
+    pub value: Estimate,
+    /// Against the first row; missing in the first row.
+    pub change: Option<Change>,
+}
+
+/// The recording against its own simulation under the scheduler it was recorded under.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct SelfReplay {
+    /// Kernel of the recording.
+    pub kernel: String,
+    /// The scheduler that stands for it, with its knobs.
+    pub scheduler: String,
+    /// Why that one.
+    pub why: String,
+    /// Wakeups by tasks, or by a softirq inside a task's system call.
+    pub wakes_by_tasks: u64,
+    /// Wakeups by softirqs after interrupts, and by ksoftirqd.
+    pub wakes_by_softirq: u64,
+    /// Wakeups by interrupts and timers.
+    pub wakes_by_hardirq: u64,
+    /// Wakeups by nobody knows whom.
+    pub wakes_unknown: u64,
+    /// Wakeups from outside, in thousandths.
+    pub outside_permille: u64,
+    /// Recorded against simulated, class by class.
+    pub subjects: Vec<Replayed>,
+    /// Whether the error is small enough for the rest to mean something.
+    pub trusted: bool,
+    /// Why not.
+    pub distrust: Vec<String>,
+}
+
+/// One class of the self-replay.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Replayed {
+    /// Name of the class.
+    pub name: String,
+    /// How many tasks.
+    pub tasks: usize,
+    /// Its measurements.
+    pub cells: Vec<ReplayedCell>,
+}
+
+/// One measurement of the self-replay.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ReplayedCell {
+    /// What.
+    pub metric: Metric,
+    /// In the recording.
+    pub recorded: f64,
+    /// In the simulation, median over the seeds.
+    pub simulated: f64,
+    /// `simulated - recorded`.
+    pub difference: f64,
+}
+
+/// One expectation and one cell of the table that it speaks about.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Checked {
+    /// The expectation in words.
+    pub expectation: String,
+    /// Line in the scenario.
+    pub line: usize,
+    /// Scheduler of the row.
+    pub scheduler: String,
+    /// Variant of the row.
+    pub variant: String,
+    /// Whom it is about.
+    pub subject: String,
+    /// What came out, as people write it; `nothing` when nothing was counted.
+    pub got: String,
+    /// Whether it holds.
+    pub holds: bool,
+}
+
+impl Study {
+    /// Whether every expectation holds.
+    pub fn holds(&self) -> bool {
+        self.expectations.iter().all(|checked| checked.holds)
+    }
+
+    /// Whether the numbers mean something.
+    pub fn trusted(&self) -> bool {
+        self.self_replay.as_ref().is_none_or(|replay| replay.trusted)
+    }
+}
+
+impl Row {
+    /// The subject of this kind and name.
+    pub fn find(&self, kind: Kind, name: &str) -> Option<&Subject> {
+        self.subjects.iter().find(|subject| subject.kind == kind && subject.name == name)
+    }
+}
+
+impl Subject {
+    /// The cell of this metric.
+    pub fn cell(&self, metric: Metric) -> Option<&Cell> {
+        self.cells.iter().find(|cell| cell.metric == metric)
+    }
+}

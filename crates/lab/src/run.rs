@@ -1,0 +1,143 @@
+//! Running rows: every scheduler × variant × seed, on as many threads as asked for. The result does not
+//! depend on the number of threads.
+
+use crate::LabError;
+use crate::measure::Measured;
+use rayon::prelude::*;
+use schedlab_model::{Ns, Workload};
+use schedlab_scheduler::{KnobError, Knobs, SchedulerSpec, registry};
+use schedlab_sim::{Machine, Outcome, RunOptions, WaitsFor};
+use schedlab_trace::analysis::Summary;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// One row to run: a scheduler, and a workload with a variant's changes.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Scheduler with all knobs.
+    pub(crate) scheduler: SchedulerSpec,
+    /// As it stands in the table.
+    pub(crate) label: String,
+    /// Name of the variant.
+    pub(crate) variant: String,
+    /// What runs.
+    pub(crate) workload: Workload,
+    /// Which tasks the variant changes.
+    pub(crate) changed: Vec<usize>,
+    /// What a reader must know.
+    pub(crate) notes: Vec<String>,
+}
+
+/// How each row is run.
+pub(crate) struct Bench<'a> {
+    /// The machine for a seed.
+    pub(crate) machine: &'a (dyn Fn(u64) -> Machine + Sync),
+    /// Class of each task.
+    pub(crate) classes: &'a [String],
+    /// Virtual time of each run.
+    pub(crate) duration: Ns,
+    /// Not counted.
+    pub(crate) warmup: Ns,
+    /// One run for each.
+    pub(crate) seeds: &'a [u64],
+    /// Measure with the analysis of recordings instead of the simulator's own metrics.
+    pub(crate) as_recording: bool,
+    /// Threads; 0 = one per CPU.
+    pub(crate) jobs: usize,
+    /// Called with (done, all) runs.
+    pub(crate) progress: &'a (dyn Fn(usize, usize) + Sync),
+}
+
+/// What one run gave.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    pub(crate) measured: Measured,
+    pub(crate) event_hash: u64,
+    pub(crate) notes: Vec<String>,
+}
+
+impl Bench<'_> {
+    /// Runs every plan with every seed; the outer order is that of the plans, the inner that of the seeds.
+    pub(crate) fn run(&self, plans: &[Plan]) -> Result<Vec<Vec<Run>>, LabError> {
+        let all = plans.len() * self.seeds.len();
+        let done = AtomicUsize::new(0);
+        let one = |index: usize| {
+            let run = self.one(&plans[index / self.seeds.len()], self.seeds[index % self.seeds.len()]);
+            (self.progress)(done.fetch_add(1, Ordering::Relaxed) + 1, all);
+            run
+        };
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(self.jobs)
+            .build()
+            .map_err(|error| LabError::Option(format!("--jobs {}: {error}", self.jobs)))?;
+        let runs: Vec<Result<Run, LabError>> =
+            pool.install(|| (0..all).into_par_iter().with_max_len(1).map(one).collect());
+        let runs = runs.into_iter().collect::<Result<Vec<Run>, LabError>>()?;
+        Ok(runs.chunks(self.seeds.len()).map(<[Run]>::to_vec).collect())
+    }
+
+    fn one(&self, plan: &Plan, seed: u64) -> Result<Run, LabError> {
+        let machine = (self.machine)(seed);
+        let cpus = machine.topology.cpus();
+        let scheduler = registry::build(&plan.scheduler, cpus)?;
+        let options = RunOptions { seed, duration: self.duration, warmup: self.warmup, every_tick: false };
+        let mut summary = Summary::new(plan.workload.tasks.len(), cpus, self.warmup);
+        let outcome = if self.as_recording {
+            schedlab_sim::run(&machine, &plan.workload, &*scheduler, &options, &mut summary)
+        } else {
+            schedlab_sim::run(&machine, &plan.workload, &*scheduler, &options, &mut ())
+        };
+        let outcome = outcome.map_err(|source| LabError::Run {
+            scheduler: plan.label.clone(),
+            variant: plan.variant.clone(),
+            source,
+        })?;
+        let measured = if self.as_recording {
+            summary.finish(self.duration);
+            Measured::of_summary(&summary, self.classes)
+        } else {
+            Measured::of_metrics(&outcome.metrics, self.classes)
+        };
+        Ok(Run { measured, event_hash: outcome.event_hash, notes: stuck(&outcome, &plan.workload, self.duration) })
+    }
+}
+
+/// Says who waits for ever, and that the run ended early.
+fn stuck(outcome: &Outcome, workload: &Workload, duration: Ns) -> Vec<String> {
+    let Some(first) = outcome.stuck.first() else { return Vec::new() };
+    if outcome.ended >= duration {
+        return Vec::new();
+    }
+    let what = match first.waits_for {
+        WaitsFor::Receive(channel) => format!("channel `{}`", workload.channels[channel.index()].name),
+        WaitsFor::Room(channel) => format!("room in channel `{}`", workload.channels[channel.index()].name),
+        WaitsFor::Lock(_, Some(owner)) => format!("a lock of `{}`", workload.tasks[owner.index()].name),
+        WaitsFor::Lock(_, None) => "a lock".to_owned(),
+    };
+    let others = match outcome.stuck.len() {
+        1 => String::new(),
+        count => format!(" ({} tasks in all wait for ever)", count),
+    };
+    vec![format!(
+        "nothing happens after {}: `{}` waits for {what}{others}",
+        outcome.ended, workload.tasks[first.task.index()].name
+    )]
+}
+
+/// `spec` with more knobs. Knobs that the scheduler does not have are named, not set.
+pub(crate) fn with_knobs(
+    spec: &SchedulerSpec,
+    knobs: &[(String, String)],
+) -> Result<(SchedulerSpec, Vec<String>), KnobError> {
+    let has = (registry::find(&spec.name)?.knobs)();
+    let (mut spec, mut absent) = (spec.clone(), Vec::new());
+    for (name, value) in knobs {
+        if !has.iter().any(|knob| knob.name == name) {
+            absent.push(name.clone());
+            continue;
+        }
+        spec.knobs.retain(|(known, _)| known != name);
+        spec.knobs.push((name.clone(), value.clone()));
+    }
+    Knobs::check(&spec, &has)?;
+    Ok((spec, absent))
+}
