@@ -15,7 +15,8 @@ fn main() {
     for path in files {
         let name = path.file_stem().expect("has one").to_string_lossy().into_owned();
         let full = std::fs::canonicalize(&path).expect("it was just listed");
-        writeln!(code, "    ({name:?}, include_str!({:?})),", full.display().to_string()).expect("to a string");
+        writeln!(code, "    ({name:?}, include_str!({:?})),", full.display().to_string())
+            .expect("to a string");
     }
     code += "];\n";
     let out = std::env::var_os("OUT_DIR").expect("cargo sets it");

@@ -135,10 +135,12 @@ fn plan(
         .apply(subject)
         .map_err(|source| LabError::Variant { variant: variant.name.clone(), source })?;
     let (full, absent) = with_knobs(scheduler, &applied.knobs)?;
-    let notes = absent.iter().map(|knob| format!("{} has no knob {knob}: left out", scheduler.name)).collect();
-    applied.workload.check(subject.cpus).map_err(|error| {
-        LabError::Option(format!("--variant '{}': {error}", variant.name))
-    })?;
+    let notes =
+        absent.iter().map(|knob| format!("{} has no knob {knob}: left out", scheduler.name)).collect();
+    applied
+        .workload
+        .check(subject.cpus)
+        .map_err(|error| LabError::Option(format!("--variant '{}': {error}", variant.name)))?;
     Ok(Plan {
         label: scheduler.to_string(),
         scheduler: full,

@@ -31,7 +31,7 @@ pub enum LabError {
         /// The file.
         path: PathBuf,
         /// What is wrong.
-        source: TraceError,
+        source: Box<TraceError>,
     },
     /// A run that could not be finished.
     #[error("{scheduler}, {variant}: {source}")]
@@ -41,7 +41,7 @@ pub enum LabError {
         /// Variant of the row.
         variant: String,
         /// What happened.
-        source: SimError,
+        source: Box<SimError>,
     },
     /// Neither a file nor a scenario of the gallery.
     #[error("{0}")]

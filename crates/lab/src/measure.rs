@@ -56,7 +56,12 @@ impl Measured {
         let window = metrics.elapsed();
         let mut measured = Measured::default();
         for (task, class) in metrics.tasks.iter().zip(classes) {
-            measured.tasks.push(SubjectData::new(Kind::Task, &task.name, window, Data::Sim(Box::new(task.clone()))));
+            measured.tasks.push(SubjectData::new(
+                Kind::Task,
+                &task.name,
+                window,
+                Data::Sim(Box::new(task.clone())),
+            ));
             match measured.class(class) {
                 None => {
                     let data = Data::Sim(Box::new(task.clone()));

@@ -89,7 +89,7 @@ impl Bench<'_> {
         let outcome = outcome.map_err(|source| LabError::Run {
             scheduler: plan.label.clone(),
             variant: plan.variant.clone(),
-            source,
+            source: Box::new(source),
         })?;
         let measured = if self.as_recording {
             summary.finish(self.duration);
@@ -97,7 +97,11 @@ impl Bench<'_> {
         } else {
             Measured::of_metrics(&outcome.metrics, self.classes)
         };
-        Ok(Run { measured, event_hash: outcome.event_hash, notes: stuck(&outcome, &plan.workload, self.duration) })
+        Ok(Run {
+            measured,
+            event_hash: outcome.event_hash,
+            notes: stuck(&outcome, &plan.workload, self.duration),
+        })
     }
 }
 
@@ -119,7 +123,8 @@ fn stuck(outcome: &Outcome, workload: &Workload, duration: Ns) -> Vec<String> {
     };
     vec![format!(
         "nothing happens after {}: `{}` waits for {what}{others}",
-        outcome.ended, workload.tasks[first.task.index()].name
+        outcome.ended,
+        workload.tasks[first.task.index()].name
     )]
 }
 

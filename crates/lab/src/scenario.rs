@@ -270,7 +270,8 @@ impl Reader<'_> {
         let (task, source) = (known("task", &tasks)?, known("source", &sources)?);
         let channel = known("channel", &channels)?;
         if [&task, &source, &channel].into_iter().flatten().count() != 1 {
-            return Err(section.error("[[expect]] needs `task`, `source` or `channel` (one of them): about whom is it?"));
+            return Err(section
+                .error("[[expect]] needs `task`, `source` or `channel` (one of them): about whom is it?"));
         }
         if task.is_none() && !matches!(metric, Metric::Throughput | Metric::Response(_)) {
             return Err(section.error("a source or a channel has only the metrics throughput and response"));

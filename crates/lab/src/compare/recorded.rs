@@ -1,13 +1,15 @@
 //! Comparing over a recording: first the recording against its own simulation, then the what-ifs.
 
 use super::scenario::costs;
-use super::{Errors, METRICS, Options, Progress, check_knobs_exist, check_schedulers, parse_variants, plan, rows};
+use super::{
+    Errors, METRICS, Options, Progress, check_knobs_exist, check_schedulers, parse_variants, plan, rows,
+};
 use super::{seeds, values, verdict};
 use crate::LabError;
 use crate::measure::{Kind, Measured};
 use crate::metric::Metric;
 use crate::result::{Input, InputKind, Replayed, ReplayedCell, SCHEMA, SelfReplay, Study};
-use crate::run::{Bench, Run, with_knobs};
+use crate::run::{Bench, Plan, Run, with_knobs};
 use crate::stats::{Estimate, MethodError};
 use crate::variant::{Subject, Variant};
 use schedlab_model::Ns;
@@ -43,7 +45,7 @@ pub struct RecordedInput {
 impl RecordedInput {
     /// Reads and converts a recording.
     pub fn open(path: &Path) -> Result<RecordedInput, LabError> {
-        let fail = |source| LabError::Trace { path: path.to_owned(), source };
+        let fail = |source| LabError::Trace { path: path.to_owned(), source: Box::new(source) };
         let recording = Recording::open(path).map_err(fail)?;
         let replay = replay(&recording, &ReplayOptions::default()).map_err(fail)?;
         let summary = Summary::of(&recording).map_err(fail)?;
@@ -159,7 +161,8 @@ fn recorded_scheduler(
 /// What belongs to the machine rather than to a kernel version is kept when another scheduler is tried.
 fn machine_settings(recorded: &SchedulerSpec, other: &SchedulerSpec) -> Result<SchedulerSpec, LabError> {
     if other.name == recorded.name {
-        let missing = recorded.knobs.iter().filter(|(name, _)| !other.knobs.iter().any(|(own, _)| own == name));
+        let missing =
+            recorded.knobs.iter().filter(|(name, _)| !other.knobs.iter().any(|(own, _)| own == name));
         let mut full = other.clone();
         full.knobs.extend(missing.cloned());
         return Ok(full);
@@ -176,6 +179,43 @@ fn machine_settings(recorded: &SchedulerSpec, other: &SchedulerSpec) -> Result<S
     Ok(full)
 }
 
+/// The rows to run: the recording as it was first, then every scheduler with every variant.
+fn plans(input: &RecordedInput, recorded: &SchedulerSpec, options: &Options) -> Result<Vec<Plan>, LabError> {
+    let variants = parse_variants(&options.variants)?;
+    let subject = input.subject();
+    let unchanged = Variant { name: "as recorded".to_owned(), schedulers: Vec::new(), clauses: Vec::new() };
+    let baseline = Plan { label: recorded.name.clone(), ..plan(recorded, &unchanged, &subject)? };
+    let named: Vec<(String, SchedulerSpec)> = match options.schedulers.is_empty() {
+        true => vec![(recorded.name.clone(), recorded.clone())],
+        false => {
+            let full = |spec: &SchedulerSpec| Ok((spec.to_string(), machine_settings(recorded, spec)?));
+            options.schedulers.iter().map(full).collect::<Result<_, LabError>>()?
+        }
+    };
+    let mut plans = vec![baseline];
+    for (label, spec) in &named {
+        for variant in std::iter::once(&unchanged).chain(&variants) {
+            let plan = Plan { label: label.clone(), ..plan(spec, variant, &subject)? };
+            // The baseline is there already.
+            if plan.scheduler != *recorded || variant.name != unchanged.name {
+                plans.push(plan);
+            }
+        }
+    }
+    check_knobs_exist(&plans, &variants)?;
+    Ok(plans)
+}
+
+fn duration(input: &RecordedInput, options: &Options) -> Result<Ns, LabError> {
+    let whole = input.replay.duration;
+    match options.duration {
+        Some(duration) if duration > whole => {
+            Err(LabError::Option(format!("--for {duration}: the recording is only {whole} long")))
+        }
+        other => Ok(other.unwrap_or(whole)),
+    }
+}
+
 /// Replays a recording under the scheduler it was recorded under, then under every scheduler and variant.
 /// `recorded_under` overrides the choice by the kernel's version.
 pub fn compare_recording(
@@ -185,37 +225,10 @@ pub fn compare_recording(
     progress: Progress<'_>,
 ) -> Result<Study, LabError> {
     check_schedulers(&options.schedulers)?;
-    let variants = parse_variants(&options.variants)?;
+    check_schedulers(recorded_under.map(std::slice::from_ref).unwrap_or_default())?;
     let (recorded, why, left_out) = recorded_scheduler(&input.header, recorded_under)?;
-    let subject = input.subject();
-    let unchanged =
-        Variant { name: "as recorded".to_owned(), schedulers: Vec::new(), clauses: Vec::new() };
-    let mut plans = vec![plan(&recorded, &unchanged, &subject)?];
-    plans[0].label = recorded.name.clone();
-    let named = match options.schedulers.is_empty() {
-        true => std::slice::from_ref(&plans[0].scheduler).to_vec(),
-        false => options.schedulers.clone(),
-    };
-    for spec in &named {
-        let full = machine_settings(&recorded, spec)?;
-        let label = if options.schedulers.is_empty() { recorded.name.clone() } else { spec.to_string() };
-        for variant in std::iter::once(&unchanged).chain(&variants) {
-            let mut plan = plan(&full, variant, &subject)?;
-            plan.label = label.clone();
-            // The baseline is there already.
-            if plan.scheduler != plans[0].scheduler || variant.name != unchanged.name {
-                plans.push(plan);
-            }
-        }
-    }
-    check_knobs_exist(&plans, &variants)?;
-    let duration = match options.duration {
-        Some(duration) if duration > input.replay.duration => {
-            let text = format!("--for {duration}: the recording is only {} long", input.replay.duration);
-            return Err(LabError::Option(text));
-        }
-        other => other.unwrap_or(input.replay.duration),
-    };
+    let plans = self::plans(input, &recorded, options)?;
+    let duration = self::duration(input, options)?;
     let seeds = seeds(options.seed.unwrap_or(1), options.repetitions.unwrap_or(SEEDS));
     let bench = Bench {
         machine: &|seed| input.machine(seed),
@@ -342,7 +355,8 @@ fn method_errors(replay: &SelfReplay) -> Errors {
                 None => {
                     let all = replay.subjects.iter().flat_map(|other| &other.cells);
                     let same = all.filter(|cell| cell.metric == metric);
-                    let relative = |cell: &ReplayedCell| MethodError::between(cell.recorded, cell.simulated).relative;
+                    let relative =
+                        |cell: &ReplayedCell| MethodError::between(cell.recorded, cell.simulated).relative;
                     MethodError { absolute: 0.0, relative: same.map(relative).fold(0.0, f64::max) }
                 }
             };

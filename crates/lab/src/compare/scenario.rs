@@ -1,6 +1,8 @@
 //! Comparing over a scenario.
 
-use super::{Errors, Options, Progress, check_knobs_exist, check_schedulers, parse_variants, plan, rows, seeds};
+use super::{
+    Errors, Options, Progress, check_knobs_exist, check_schedulers, parse_variants, plan, rows, seeds,
+};
 use super::{values, verdict};
 use crate::LabError;
 use crate::measure::Kind;
@@ -23,8 +25,7 @@ pub fn compare_scenario(
 ) -> Result<Study, LabError> {
     check_schedulers(&options.schedulers)?;
     let extra = parse_variants(&options.variants)?;
-    let specs =
-        if options.schedulers.is_empty() { &scenario.schedulers } else { &options.schedulers };
+    let specs = if options.schedulers.is_empty() { &scenario.schedulers } else { &options.schedulers };
     let subject = Subject::scenario(scenario);
     let unchanged = Variant { name: scenario.baseline.clone(), schedulers: Vec::new(), clauses: Vec::new() };
     let variants: Vec<Variant> =
@@ -39,7 +40,9 @@ pub fn compare_scenario(
     let duration = options.duration.unwrap_or(scenario.duration);
     if duration <= scenario.warmup {
         let warmup = scenario.warmup;
-        return Err(LabError::Option(format!("--for {duration}: must be longer than the warm-up ({warmup})")));
+        return Err(LabError::Option(format!(
+            "--for {duration}: must be longer than the warm-up ({warmup})"
+        )));
     }
     let first = options.seed.unwrap_or(scenario.seed);
     let seeds = seeds(first, options.repetitions.unwrap_or(scenario.repetitions));
@@ -83,7 +86,10 @@ pub fn compare_scenario(
 /// The costs that are not zero.
 pub(super) fn costs(costs: &Costs) -> Vec<(String, u64)> {
     let value = |name: &str| costs.get(name).unwrap_or_default().0;
-    Costs::knobs().filter(|(name, _)| value(name) > 0).map(|(name, _)| (name.to_owned(), value(name))).collect()
+    Costs::knobs()
+        .filter(|(name, _)| value(name) > 0)
+        .map(|(name, _)| (name.to_owned(), value(name)))
+        .collect()
 }
 
 fn machine(scenario: &Scenario) -> Machine {

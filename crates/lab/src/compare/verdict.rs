@@ -62,7 +62,8 @@ fn tellings(study: &Study) -> Vec<Telling<'_>> {
 
 /// Classes that use next to nothing are not what a user asks about.
 fn matters(base: &Row, subject: &Subject) -> bool {
-    let share = |row: &Row| row.find(subject.kind, &subject.name)?.cell(Metric::Share).map(|c| c.value.median);
+    let share =
+        |row: &Row| row.find(subject.kind, &subject.name)?.cell(Metric::Share).map(|c| c.value.median);
     subject.kind != Kind::Class || subject.changed || share(base).is_some_and(|share| share >= 0.01)
 }
 
@@ -82,10 +83,9 @@ fn outcome(study: &Study, tellings: &[Telling<'_>]) -> String {
     let Some((row, _)) = found else {
         let base = &study.rows[0];
         return match tellings.iter().max_by(|a, b| a.size.total_cmp(&b.size)) {
-            None => format!(
-                "Nothing that was tried differs from {} by more than the error.",
-                name(base, study)
-            ),
+            None => {
+                format!("Nothing that was tried differs from {} by more than the error.", name(base, study))
+            }
             Some(worst) => format!(
                 "Nothing that was tried is better than {}; {} is worse: {}.",
                 name(base, study),
@@ -101,9 +101,11 @@ fn outcome(study: &Study, tellings: &[Telling<'_>]) -> String {
         list.sort_by(|a, b| b.size.total_cmp(&a.size));
         // One number about each class says enough.
         let mut seen = Vec::new();
-        list.retain(|t| !seen.contains(&&t.subject.name) && {
-            seen.push(&t.subject.name);
-            true
+        list.retain(|t| {
+            !seen.contains(&&t.subject.name) && {
+                seen.push(&t.subject.name);
+                true
+            }
         });
         list
     };
@@ -163,7 +165,9 @@ fn certainty(study: &Study) -> String {
             )
         }
         None if seeds == 1 => {
-            format!("One seed, so no error bar from chance: {told}, which is what this model says, not a measurement.")
+            format!(
+                "One seed, so no error bar from chance: {told}, which is what this model says, not a measurement."
+            )
         }
         None => format!(
             "Over {seeds} seeds {told} ({:.0} % confidence that a range contains the median).",

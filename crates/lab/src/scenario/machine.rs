@@ -43,7 +43,9 @@ pub(super) fn read(root: &Section<'_>) -> Result<MachineSpec, ScenarioError> {
         for value in item.entries()? {
             let time = value.time()?;
             if time > Ns::from_s(1) {
-                return Err(value.error(format!("`{}` is longer than 1s: that is no cost of a machine", value.key)));
+                return Err(
+                    value.error(format!("`{}` is longer than 1s: that is no cost of a machine", value.key))
+                );
             }
             if !costs.set(value.key, time) {
                 return Err(value.error(unknown_cost(value.key)));

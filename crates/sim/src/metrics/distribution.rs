@@ -68,6 +68,17 @@ impl Distribution {
         }
         Ns(histogram.value_at_quantile(q).clamp(self.min, self.max))
     }
+    /// The middle of the fullest bucket (the smallest of several); 0 without values.
+    pub fn mode(&self) -> Ns {
+        let Some(histogram) = &self.histogram else { return Ns::ZERO };
+        let mut fullest = (0, 0);
+        for bucket in histogram.iter_recorded() {
+            if bucket.count_at_value() > fullest.0 {
+                fullest = (bucket.count_at_value(), histogram.median_equivalent(bucket.value_iterated_to()));
+            }
+        }
+        Ns(fullest.1.clamp(self.min, self.max))
+    }
     /// Adds the values of `other`.
     pub fn merge(&mut self, other: &Distribution) {
         let Some(theirs) = &other.histogram else { return };
@@ -110,6 +121,15 @@ mod tests {
             (d.count(), d.mean(), d.min(), d.max()),
             (10_000, Ns(5_000_500), Ns(1_000), Ns(10_000_000))
         );
+    }
+
+    #[test]
+    fn the_mode_is_the_fullest_bucket() {
+        let mut d = Distribution::default();
+        (1..=1_000u64).for_each(|v| d.record(Ns::from_us(v * 100)));
+        (0..9).for_each(|_| d.record(Ns::from_us(77)));
+        assert!((d.mode().0 as f64 / 77_000.0 - 1.0).abs() < 0.008, "{}", d.mode());
+        assert_eq!(Distribution::default().mode(), Ns::ZERO);
     }
 
     #[test]
