@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use schedlab_model::{Nice, Ns, Policy};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
@@ -17,8 +18,12 @@ pub(crate) struct Record {
     pub(crate) knobs: KernelKnobs,
     /// The tasks, in scenario order.
     pub(crate) tasks: Vec<TaskLine>,
+    /// Length of the run.
+    pub(crate) duration: Ns,
     /// First tick after the start; later ones every `1 s / HZ`.
     pub(crate) first_tick: Ns,
+    /// What was measured, in the order of `tasks`.
+    pub(crate) measured: Vec<Measured>,
     /// Recorded context switches of the first 1.5 s.
     pub(crate) switches: Vec<Switch>,
     /// Recorded wakeups of the first 1.5 s.
@@ -82,13 +87,30 @@ pub(crate) struct FairServer {
     pub(crate) period_ns: u64,
 }
 
+/// What was measured of one task. Times in microseconds as in the file.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct Measured {
+    pub(crate) share: f64,
+    pub(crate) nr_wakeups: u64,
+    #[serde(default)]
+    pub(crate) wait_mean_us: Option<f64>,
+    #[serde(default)]
+    pub(crate) wait_p50_us: Option<f64>,
+    #[serde(default)]
+    pub(crate) wait_p99_us: Option<f64>,
+    /// The six most frequent run lengths, `(rounded length, count)`; interruptions by kernel threads merged.
+    pub(crate) run_len_merged_hist_us: Vec<(u64, u64)>,
+}
+
 #[derive(Deserialize)]
 struct Raw {
     id: String,
     kernel: String,
     knobs: KernelKnobs,
     scenario: Vec<String>,
+    duration_us: f64,
     first_tick_us: f64,
+    tasks: BTreeMap<String, Measured>,
     switches: Vec<(f64, String, String, String)>,
     wakeups: Vec<(f64, String)>,
 }
@@ -129,6 +151,13 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Record>> {
 fn record(raw: Raw) -> Result<Record> {
     let tasks: Vec<TaskLine> = raw.scenario.iter().map(|line| task_line(line)).collect::<Result<_>>()?;
     ensure!((1..=100_000).contains(&raw.knobs.hz), "HZ {} is outside 1 to 100000", raw.knobs.hz);
+    let measured = tasks
+        .iter()
+        .map(|task| {
+            let found = raw.tasks.get(&task.name).cloned();
+            found.with_context(|| format!("task `{}` has no entry in \"tasks\"", task.name))
+        })
+        .collect::<Result<_>>()?;
     let switches = raw
         .switches
         .into_iter()
@@ -145,7 +174,9 @@ fn record(raw: Raw) -> Result<Record> {
         kernel: raw.kernel,
         knobs: raw.knobs,
         tasks,
+        duration: us(raw.duration_us)?,
         first_tick: us(raw.first_tick_us)?,
+        measured,
         switches,
         wakeups,
     })
@@ -221,6 +252,7 @@ pub(crate) mod tests {
             ("hog 0 0 other 0", "dog 0 0 other 0", "unknown kind `dog`"),
             ("other 0", "other 20", "from -20 to 19"),
             ("fifo:5", "fifo:0", "1 to 99"),
+            ("\"h0\":{\"share\"", "\"h9\":{\"share\"", "no entry in \"tasks\""),
             ("[7.8,", "[-7.8,", "must be 0 or more"),
             ("[7.8,", "[70.8,", "ascending"),
             ("\"HZ\":250", "\"HZ\":0", "HZ 0"),

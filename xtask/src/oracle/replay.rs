@@ -69,6 +69,25 @@ impl Replayed {
     }
 }
 
+impl Replayed {
+    /// Differences of more than `margin` virtual ns, or of class.
+    pub(crate) fn beyond(&self, margin: u64) -> usize {
+        self.different.iter().filter(|d| d.margin.is_none_or(|m| m > margin)).count()
+    }
+    /// The median of the margins that are known.
+    pub(crate) fn median_margin(&self) -> Option<u64> {
+        let mut margins: Vec<u64> = self.different.iter().filter_map(|d| d.margin).collect();
+        margins.sort_unstable();
+        margins.get(margins.len() / 2).copied()
+    }
+    /// Adds another scenario.
+    pub(crate) fn add(&mut self, other: Replayed) {
+        self.switches += other.switches;
+        self.different.extend(other.different);
+        self.uncalled.extend(other.uncalled);
+    }
+}
+
 enum Event<'a> {
     Wakeup(&'a str),
     Tick,
