@@ -109,7 +109,8 @@ pub(crate) fn suspect(record: &Record, judgement: &Judgement, eevdf: bool, repla
     };
     let rt = record.tasks.iter().any(|line| line.policy.is_realtime());
     let rt_hog = record.tasks.iter().any(|line| line.policy.is_realtime() && line.kind == Kind::Hog);
-    let any = |wanted: fn(&TaskLine, &TaskJudgement) -> bool| failing().any(|(line, task)| wanted(line, task));
+    let any =
+        |wanted: fn(&TaskLine, &TaskJudgement) -> bool| failing().any(|(line, task)| wanted(line, task));
     let mut rules = Vec::new();
     if rt_hog {
         rules.push(if eevdf { "fair server" } else { "RT throttling" });
@@ -129,7 +130,11 @@ pub(crate) fn suspect(record: &Record, judgement: &Judgement, eevdf: bool, repla
     if any(|_, task| task.wait_inside == Some(false) && task.real.wait_mean_us.unwrap_or(0.0) < 200.0) {
         rules.push("short waits: wakeup preemption, costs of a wakeup");
     } else if any(|line, task| task.wait_inside == Some(false) && line.policy.is_fair()) && !rt {
-        rules.push(if eevdf { "delayed dequeue, protection" } else { "sleeper credit, wakeup granularity, buddies" });
+        rules.push(if eevdf {
+            "delayed dequeue, protection"
+        } else {
+            "sleeper credit, wakeup granularity, buddies"
+        });
     }
     let part = |count: usize| 100.0 * count as f64 / replayed.switches.max(1) as f64;
     let (part, far) = (part(replayed.different.len()), part(replayed.beyond(20_000)));

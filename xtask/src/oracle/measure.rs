@@ -136,7 +136,8 @@ mod tests {
     fn shares_waits_and_run_lengths_count_from_record_to_record() {
         let mut collector = Collector::new(2);
         let (a, b) = (TaskId(0), TaskId(1));
-        let mut at = |us: u64, kind| collector.event(&SchedEvent { at: Ns::from_us(us), cpu: CpuId(0), kind });
+        let mut at =
+            |us: u64, kind| collector.event(&SchedEvent { at: Ns::from_us(us), cpu: CpuId(0), kind });
         let switch = |prev, next| EventKind::Switch { prev, prev_state: PrevState::Runnable, next };
         let wake = |task| EventKind::Wake { task, waker: Waker::HardIrq };
         at(0, wake(a));

@@ -52,7 +52,8 @@ fn show(text: &str) {
 
 fn replay_one(record: &Record, preset: &Preset) -> Result<Replayed> {
     let scheduler = preset.build()?;
-    replay::replay(record, &*scheduler, Offsets::of(preset.eevdf)).with_context(|| format!("scenario {}", record.id))
+    replay::replay(record, &*scheduler, Offsets::of(preset.eevdf))
+        .with_context(|| format!("scenario {}", record.id))
 }
 
 fn replay_all(records: &[Record], options: &Options) -> Result<bool> {
@@ -88,8 +89,8 @@ fn replay_all(records: &[Record], options: &Options) -> Result<bool> {
 }
 
 fn run_one(record: &Record, preset: &Preset, options: &Options) -> Result<Judgement> {
-    let model =
-        simulate::simulate(record, preset, options.jitter).with_context(|| format!("scenario {}", record.id))?;
+    let model = simulate::simulate(record, preset, options.jitter)
+        .with_context(|| format!("scenario {}", record.id))?;
     Ok(judge::judge(record, &model, options.tolerance))
 }
 
@@ -134,7 +135,10 @@ fn verdict(out: &mut String, judgements: &[Judgement], options: &Options) -> boo
         let verdict = if passed { "" } else { "  OUTSIDE" };
         let wanted = wanted.map_or(String::new(), |wanted| format!(", {:.0} % wanted", wanted * 100.0));
         let part = 100.0 * count as f64 / all as f64;
-        let _ = writeln!(out, "{what}: {count} of {all} scenarios inside for every task ({part:.1} %{wanted}){verdict}");
+        let _ = writeln!(
+            out,
+            "{what}: {count} of {all} scenarios inside for every task ({part:.1} %{wanted}){verdict}"
+        );
         passed
     };
     let shares = line("shares", &Judgement::shares_inside, Some(options.pass_shares));

@@ -86,7 +86,11 @@ pub(crate) fn run_sum(out: &mut String, judgements: &[Judgement]) {
     let p99 = tasks().filter(|task| task.p99_inside == Some(false)).count();
     let judged_p99 = tasks().filter(|task| task.p99_inside.is_some()).count();
     let _ = writeln!(out, "  most frequent run length equal for {equal} of {all} tasks");
-    let _ = writeln!(out, "  p99 inside 25 % or 1 ms for {} of {judged_p99} tasks with 100 wakeups", judged_p99 - p99);
+    let _ = writeln!(
+        out,
+        "  p99 inside 25 % or 1 ms for {} of {judged_p99} tasks with 100 wakeups",
+        judged_p99 - p99
+    );
 }
 
 fn rank(values: &[f64], part: f64) -> f64 {
