@@ -290,7 +290,12 @@ impl<S: EventSink> Engine<'_, S> {
             return self.internal(format!("work on idle cpu{cpu}"));
         };
         let record = &self.tasks[task.index()];
-        let rest = record.left + record.debt + self.cpus[cpu].debt;
+        let (rest, interrupts) = (record.left + record.debt, self.cpus[cpu].debt);
+        if rest == 0 && interrupts > 0 {
+            // An interrupt of this very instant was served first.
+            self.arm_work(cpu);
+            return Ok(());
+        }
         if rest != 0 {
             return self.internal(format!("{task} `{}` finished {rest} ns too early", self.name(task)));
         }
