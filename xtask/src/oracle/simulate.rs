@@ -12,7 +12,7 @@ const JITTER: Ns = Ns(3_000);
 
 /// The figures of every task: of one run, or the median of `jitter` runs with jittered job costs.
 pub(crate) fn simulate(record: &Record, preset: &Preset, jitter: u32) -> Result<Vec<Measured>> {
-    let costs = costs(preset.eevdf);
+    let costs = if preset.eevdf { Costs::oracle_6_12() } else { Costs::oracle_6_1() };
     let machine = Machine {
         topology: Topology::flat(1),
         hz: record.knobs.hz,
@@ -29,55 +29,6 @@ pub(crate) fn simulate(record: &Record, preset: &Preset, jitter: u32) -> Result<
         runs.push(collector.finish(record.duration));
     }
     Ok(median(&runs))
-}
-
-/// Prices of the machine of the oracle files (QEMU, one instruction a nanosecond), read off the data
-/// (specification §4.12-9 and §5.8-7). Fitted to these files; another machine has others.
-fn costs(eevdf: bool) -> Costs {
-    if eevdf {
-        Costs {
-            timer_to_wake_ns: Ns(2_200),
-            wake_interrupt_ns: Ns(2_750),
-            tick_ns: Ns(3_300),
-            wakeup_decide_ns: Ns(1_600),
-            wakeup_switch_ns: Ns(800),
-            tick_decide_ns: Ns(4_000),
-            tick_switch_ns: Ns(800),
-            block_decide_ns: Ns(1_900),
-            block_switch_ns: Ns(600),
-            idle_decide_ns: Ns(2_300),
-            idle_switch_ns: Ns(800),
-            other_decide_ns: Ns(1_600),
-            other_switch_ns: Ns(800),
-            resume_enter_ns: Ns(1_400),
-            fair_enter_ns: Ns(2_100),
-            rt_enter_ns: Ns(1_200),
-            rt_exit_ns: Ns(700),
-            late_job_ns: Ns(1_000),
-            ..Costs::default()
-        }
-    } else {
-        Costs {
-            timer_to_wake_ns: Ns(2_000),
-            wake_interrupt_ns: Ns(2_750),
-            tick_ns: Ns(2_700),
-            wakeup_decide_ns: Ns(1_400),
-            wakeup_switch_ns: Ns(600),
-            tick_decide_ns: Ns(3_500),
-            tick_switch_ns: Ns(600),
-            block_decide_ns: Ns(1_350),
-            block_switch_ns: Ns(800),
-            idle_decide_ns: Ns(1_400),
-            idle_switch_ns: Ns(600),
-            other_decide_ns: Ns(1_400),
-            other_switch_ns: Ns(600),
-            resume_enter_ns: Ns(1_400),
-            fair_enter_ns: Ns(2_100),
-            rt_enter_ns: Ns(2_100),
-            late_job_ns: Ns(1_000),
-            ..Costs::default()
-        }
-    }
 }
 
 /// Real-time tasks come first, then the others, all woken by one timer interrupt at the start.
