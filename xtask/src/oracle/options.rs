@@ -6,8 +6,7 @@ use std::path::PathBuf;
 
 /// Text of `cargo xtask oracle --help`.
 pub(crate) const HELP: &str = "\
-Compares a scheduler with what a real kernel did (files of oracles/linux/, README there), or with the decision
-logs of the real Xen schedulers (oracles/xen/: every decision must be identical; the options below are Linux's).
+Compares a scheduler with what a real kernel did (files of oracles/linux/, README there).
 
 Usage: cargo xtask oracle FILE... [options]
 
