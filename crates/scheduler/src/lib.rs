@@ -17,6 +17,7 @@ mod locks;
 pub mod registry;
 pub mod simple;
 mod view;
+pub mod xen;
 
 pub use api::{Change, Cmd, Needs, Pick, Prev, Request, Scheduler, Standing, Timer, Wake, WakeKind};
 pub use cx::{Cx, Out, Work};

@@ -37,6 +37,18 @@ pub fn all() -> &'static [Entry] {
             knobs: crate::linux::knobs_6_18,
             build: crate::linux::build_6_18::<crate::CellLocks>,
         },
+        Entry {
+            name: "xen-credit",
+            summary: "Xen's Credit (4.12 to 4.22): 30 ms slices, BOOST, weights, caps",
+            knobs: crate::xen::credit_knobs,
+            build: crate::xen::build_credit::<crate::CellLocks>,
+        },
+        Entry {
+            name: "xen-credit2",
+            summary: "Xen's Credit2 (4.12 to 4.22; the default since 4.12)",
+            knobs: crate::xen::credit2_knobs,
+            build: crate::xen::build_credit2::<crate::CellLocks>,
+        },
         crate::simple::EDF,
         crate::simple::RR,
     ]

@@ -115,24 +115,28 @@ struct Raw {
     wakeups: Vec<(f64, String)>,
 }
 
-/// Reads a file (`.zst` is unpacked on the fly).
+/// Reads a file of Linux scenarios.
 pub(crate) fn read(path: &Path) -> Result<Vec<Record>> {
+    let shown = path.display();
+    let records = parse(&read_text(path)?).with_context(|| format!("{shown}: not an oracle file"))?;
+    ensure!(!records.is_empty(), "{shown}: holds no scenario");
+    Ok(records)
+}
+
+/// The text of a file (`.zst` is unpacked on the fly).
+pub(crate) fn read_text(path: &Path) -> Result<String> {
     let shown = path.display();
     let bytes = std::fs::read(path).with_context(|| {
         format!("{shown}: cannot be read; give a file such as oracles/linux/6.12.95.jsonl.zst")
     })?;
-    let mut text = String::new();
-    if path.extension().is_some_and(|e| e == "zst") {
-        let mut decoder =
-            zstd::Decoder::new(&bytes[..]).with_context(|| format!("{shown}: not a zstd file"))?;
-        decoder.read_to_string(&mut text).with_context(|| format!("{shown}: damaged zstd data"))?;
-    } else {
-        text = String::from_utf8(bytes)
-            .with_context(|| format!("{shown}: not text; oracle files are JSON lines"))?;
+    if path.extension().is_none_or(|e| e != "zst") {
+        return String::from_utf8(bytes)
+            .with_context(|| format!("{shown}: not text; oracle files are JSON lines"));
     }
-    let records = parse(&text).with_context(|| format!("{shown}: not an oracle file"))?;
-    ensure!(!records.is_empty(), "{shown}: holds no scenario");
-    Ok(records)
+    let mut text = String::new();
+    let mut decoder = zstd::Decoder::new(&bytes[..]).with_context(|| format!("{shown}: not a zstd file"))?;
+    decoder.read_to_string(&mut text).with_context(|| format!("{shown}: damaged zstd data"))?;
+    Ok(text)
 }
 
 /// Reads every line of `text`.

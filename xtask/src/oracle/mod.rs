@@ -13,6 +13,7 @@ mod preset;
 mod replay;
 mod report;
 mod simulate;
+mod xen;
 
 use anyhow::{Context, Result, ensure};
 use data::Record;
@@ -32,6 +33,10 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
     };
     let mut passed = true;
     for file in &options.files {
+        if xen::is_one(file) {
+            passed &= xen::compare(file, options.verbose)?;
+            continue;
+        }
         let mut records = data::read(file)?;
         if !options.only.is_empty() {
             records.retain(|record| options.only.contains(&record.id));

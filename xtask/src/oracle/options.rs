@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 /// Text of `cargo xtask oracle --help`.
 pub(crate) const HELP: &str = "\
-Compares a scheduler with what a real kernel did (files of oracles/linux/, README there).
+Compares a scheduler with what a real kernel did (files of oracles/linux/, README there), or with the decision
+logs of the real Xen schedulers (oracles/xen/: every decision must be identical; the options below are Linux's).
 
 Usage: cargo xtask oracle FILE... [options]
 

@@ -15,9 +15,9 @@ impl<S: EventSink> Engine<'_, S> {
         self.wake_from_outside(t, Waker::HardIrq)
     }
 
-    /// An interrupt wakes the task, on the CPU where it ran last.
+    /// An interrupt wakes the task, on the CPU to whose run queue it belongs: where it ran last, or was moved to.
     pub(super) fn wake_from_outside(&mut self, t: usize, waker: Waker) -> Step {
-        let cpu = interrupt_cpu(&self.world, t);
+        let cpu = self.tasks[t].home as usize;
         self.wake(t, cpu, waker, false)?;
         let c = &self.cpus[cpu];
         let switches = c.queued || c.window.is_some() || c.resched_at != super::slots::NEVER;

@@ -1,0 +1,130 @@
+//! What Credit and Credit2 share: the state of a unit that Xen's core keeps, CPU-set walks, affinity steps.
+
+use crate::{Cx, TaskView};
+use schedlab_model::{CpuId, CpuSet, TaskId};
+
+/// Xen releases in which a rule changed (spec of the version switches: module docs).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Release {
+    /// 4.12, of the time of the talk.
+    V4_12,
+    /// 4.15.
+    V4_15,
+    /// 4.17.
+    V4_17,
+    /// 4.20.
+    V4_20,
+    /// 4.22.
+    V4_22,
+}
+
+/// The smallest member of `set` above `cpu`, else the smallest member.
+pub(super) fn cycle(cpu: CpuId, set: &CpuSet) -> Option<CpuId> {
+    set.iter().find(|member| *member > cpu).or_else(|| set.lowest())
+}
+
+/// `cpu` when it is a member, else [`cycle`].
+pub(super) fn test_or_cycle(cpu: CpuId, set: &CpuSet) -> Option<CpuId> {
+    if set.contains(cpu) { Some(cpu) } else { cycle(cpu, set) }
+}
+
+/// `a` without the members of `b`.
+pub(super) fn minus(a: &CpuSet, b: &CpuSet) -> CpuSet {
+    a.iter().filter(|cpu| !b.contains(*cpu)).collect()
+}
+
+/// Whether every member of `a` is in `b`.
+pub(super) fn subset(a: &CpuSet, b: &CpuSet) -> bool {
+    a.and(b) == *a
+}
+
+/// What Xen's core knows of a unit, whichever scheduler is below it.
+#[derive(Clone, Debug)]
+pub(super) struct Core {
+    /// Where it is assigned.
+    pub(super) cpu: CpuId,
+    /// Hard affinity.
+    pub(super) hard: CpuSet,
+    /// Soft affinity.
+    pub(super) soft: CpuSet,
+    /// Not blocked.
+    pub(super) awake: bool,
+    /// From the moment it is chosen until its context is saved.
+    pub(super) running: bool,
+    /// Last switch-in, or context-saved, in ns.
+    pub(super) entry: i64,
+    /// It leaves its pCPU and is placed anew once its context is saved.
+    pub(super) migrating: bool,
+}
+
+impl Core {
+    pub(super) fn new(view: &TaskView, pool: &CpuSet) -> Core {
+        let hard = view.affinity.and(pool);
+        let cpu = hard.lowest().unwrap_or(CpuId(0));
+        let soft = view.soft_affinity;
+        Core { cpu, hard, soft, awake: false, running: false, entry: 0, migrating: false }
+    }
+
+    /// Whether the soft step is worth taking.
+    pub(super) fn soft_useful(&self, pool: &CpuSet) -> bool {
+        !self.soft.and(&self.hard).is_empty() && !subset(&self.hard, &self.soft) && !subset(pool, &self.soft)
+    }
+
+    /// The masks to try in turn: the soft one where it is useful, then the hard one.
+    pub(super) fn steps(&self, pool: &CpuSet) -> impl Iterator<Item = (Step, CpuSet)> + use<> {
+        let soft = self.soft_useful(pool).then(|| (Step::Soft, self.soft.and(&self.hard)));
+        soft.into_iter().chain([(Step::Hard, self.hard)])
+    }
+
+    pub(super) fn pinned(&self) -> bool {
+        self.hard.count() == 1
+    }
+}
+
+/// Which affinity is looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Step {
+    Soft,
+    Hard,
+}
+
+/// Per pCPU: SMT siblings, socket, NUMA node, and the CPUs with which it may share a Credit2 run queue.
+#[derive(Debug)]
+pub(super) struct Places {
+    pub(super) siblings: Vec<CpuSet>,
+    pub(super) sockets: Vec<CpuSet>,
+    pub(super) socket: Vec<u32>,
+    pub(super) node: Vec<u32>,
+    pub(super) nodes: u32,
+}
+
+impl Places {
+    pub(super) fn new(cx: &Cx<'_>) -> Places {
+        let topology = &cx.world.topology;
+        let each = || (0..topology.cpus()).map(CpuId::from);
+        let node: Vec<u32> = topology.places().iter().map(|place| place.node).collect();
+        Places {
+            siblings: each().map(|cpu| topology.sharing(cpu, |place| place.core)).collect(),
+            sockets: each().map(|cpu| topology.sharing(cpu, |place| place.socket)).collect(),
+            socket: topology.places().iter().map(|place| place.socket).collect(),
+            nodes: node.iter().max().map_or(1, |max| max + 1),
+            node,
+        }
+    }
+}
+
+/// `⌈a / b⌉`.
+pub(super) fn div_ceil(a: i64, b: i64) -> i64 {
+    (a + b - 1) / b
+}
+
+/// Nanoseconds since the start, signed as Xen's `s_time_t`.
+pub(super) fn now(cx: &Cx<'_>) -> i64 {
+    cx.now.0 as i64
+}
+
+/// Removes `task` from a list and says whether it was there.
+pub(super) fn take(list: &mut Vec<TaskId>, task: TaskId) -> bool {
+    let at = list.iter().position(|member| *member == task);
+    at.map(|at| list.remove(at)).is_some()
+}

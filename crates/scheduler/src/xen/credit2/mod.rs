@@ -1,0 +1,294 @@
+//! Xen's Credit2 scheduler (`sched=credit2`, the default since 4.12).
+//!
+//! pCPUs share run queues that are sorted by credit. A running vCPU burns credit in inverse proportion to its
+//! weight; when the best one has none left, everybody of the queue gets 10 ms anew. There is no boost, no
+//! periodic tick and no global accounting.
+//!
+//! # Example
+//! One hog with a cap of 50 runs 0 … 5 ms, is parked until 10 ms, runs 10 … 15 ms, … (golden vector G4, test
+//! `credit2_a_cap_of_half_a_cpu_runs_half_of_each_period`).
+//!
+//! # Fidelity
+//! | rule | real system | here | test |
+//! |---|---|---|---|
+//! | burning, order, reset, slice | 4.14 … 4.22 | modelled, to the credit | decision logs of 4.20 and 4.22 |
+//! | tickle with resistance and rate limit | 4.10 … 4.22 | modelled | decision logs |
+//! | caps with period, quota, parking | 4.10 … 4.22 | modelled | decision logs |
+//! | load tracking, placement, balancing with their quirks | 4.14 … 4.22 | modelled | decision logs |
+//! | slice looks at the unit that is switched out | from 4.21 | by release | decision logs of 4.22 |
+//! | candidate falls to idle at an ineligible entry | before 4.15.1 | omitted: `version` 4.12 and 4.15 have the fix | |
+//! | trylock failures | all | omitted: every lock attempt succeeds | |
+//! | core scheduling, cpupools, tasklets | all | omitted | |
+//! | locks | one per run queue | one lock around everything | |
+
+mod balance;
+mod budget;
+mod load;
+mod runqueue;
+mod select;
+mod state;
+
+use super::common::{Places, Release, now};
+use crate::{Change, Cmd, Cx, Knob, KnobKind, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, Timer};
+use crate::{Wake, WakeKind};
+use schedlab_model::{CpuId, Ns, TaskId};
+use state::{Settings, State};
+
+/// Credit of a fresh unit, and what a reset adds, in ns of the heaviest unit.
+const INIT: i64 = 10_000_000;
+/// The floor.
+const MIN: i64 = -10_000_000;
+/// The most that may be left over a reset.
+const CARRYOVER: i64 = 500_000;
+/// Shortest slice.
+const MIN_TIMER: i64 = 500_000;
+/// Longest slice.
+const MAX_TIMER: i64 = 10_000_000;
+/// Bonus of a unit that changes its pCPU.
+const MIGRATE_COMPENSATION: i64 = 50_000;
+/// How much earlier than the rate limit a running unit may be preempted.
+const TICKLE_TOLERANCE: i64 = 50_000;
+
+/// See the module.
+pub(super) struct Credit2<L: Locks> {
+    state: L::Lock<State>,
+}
+
+const ARRANGEMENTS: &[&str] = &["cpu", "core", "socket", "node", "all"];
+
+/// The knobs, with Xen's names, bounds and defaults.
+pub(super) fn knobs() -> Vec<Knob> {
+    let time = |name, low, high, default, doc| Knob { name, kind: KnobKind::Time(low, high), default, doc };
+    let number =
+        |name, low, high, default, doc| Knob { name, kind: KnobKind::Number(low, high), default, doc };
+    vec![
+        time(
+            "ratelimit",
+            Ns::ZERO,
+            Ns::from_ms(500),
+            "1ms",
+            "shortest run before preemption, 0 = off (xl -r)",
+        ),
+        time(
+            "migrate_resist",
+            Ns::ZERO,
+            Ns::from_s(1),
+            "500us",
+            "credit by which a unit must lead to leave its pCPU (boot sched_credit2_migrate_resist)",
+        ),
+        Knob {
+            name: "credit2_runqueue",
+            kind: KnobKind::Word(ARRANGEMENTS),
+            default: "socket",
+            doc: "which pCPUs share a run queue",
+        },
+        number("max_cpus_runqueue", 1, 512, "16 (512 before 4.14)", "most pCPUs of one run queue"),
+        time(
+            "cap_period",
+            Ns::from_ms(1),
+            Ns::from_s(1),
+            "10ms",
+            "period of caps (boot credit2_cap_period_ms)",
+        ),
+        number("load_precision_shift", 1, 30, "18", "bits after the point of load averages"),
+        number("load_window_shift", 11, 50, "30", "log2 of the load window in ns"),
+        number("balance_under", -16, 16, "0", "log2 of the load difference that is balanced with room left"),
+        number("balance_over", -16, 16, "-3", "log2 of the load difference that is balanced when overloaded"),
+        Knob {
+            name: "sched_smt_power_savings",
+            kind: KnobKind::Flag,
+            default: "off",
+            doc: "prefer pCPUs whose siblings are busy",
+        },
+    ]
+}
+
+impl<L: Locks> Credit2<L> {
+    pub(super) fn new(release: Release, cpus: usize, knobs: &Knobs) -> Self {
+        let time = |name, default| knobs.time(name, default).0 as i64;
+        let most = if release == Release::V4_12 { 512 } else { 16 };
+        let settings = Settings {
+            release,
+            ratelimit: time("ratelimit", Ns::from_ms(1)),
+            resist: time("migrate_resist", Ns::from_us(500)),
+            runqueue: knobs.word("credit2_runqueue", "socket"),
+            max_cpus: knobs.number("max_cpus_runqueue", most) as usize,
+            cap_period: time("cap_period", Ns::from_ms(10)),
+            precision: knobs.number("load_precision_shift", 18) as u32,
+            window: knobs.number("load_window_shift", 30) as u32,
+            under: knobs.number("balance_under", 0),
+            over: knobs.number("balance_over", -3),
+            pack: knobs.flag("sched_smt_power_savings", false),
+        };
+        Credit2 { state: L::Lock::new(State::new(settings, cpus)) }
+    }
+}
+
+impl<L: Locks> Scheduler for Credit2<L> {
+    fn needs(&self) -> Needs {
+        Needs { wakeups: true, exact_slices: true, task_timers: true, ..Needs::default() }
+    }
+
+    fn init(&self, cx: &Cx<'_>) {
+        let mut state = self.state.lock();
+        state.arrange(&Places::new(cx), &cx.world.topology);
+        for (index, view) in cx.world.tasks.iter().enumerate() {
+            if view.alive {
+                state.create(cx, index.into());
+            }
+        }
+        state.read_domains(cx);
+    }
+
+    fn wake(&self, cx: &Cx<'_>, task: TaskId, wake: Wake) {
+        let mut state = self.state.lock();
+        state.create(cx, task);
+        let unit = state.unit_mut(task);
+        unit.core.awake = true;
+        if wake.kind == WakeKind::Migrated {
+            unit.core.migrating = false;
+        }
+        if unit.runnable() {
+            state.wake(cx, task);
+        }
+    }
+
+    fn leave(&self, cx: &Cx<'_>, task: TaskId) {
+        let mut state = self.state.lock();
+        if state.has(task) {
+            state.unit_mut(task).core.awake = false;
+            state.sleep(cx, task);
+        }
+    }
+
+    fn yielded(&self, _cx: &Cx<'_>, task: TaskId) {
+        self.state.lock().unit_mut(task).yielded = true;
+    }
+
+    fn schedule(&self, cx: &Cx<'_>, cpu: CpuId, _prev: Option<TaskId>, why: Prev) -> Pick {
+        cx.did(crate::Work::Lock, 1);
+        self.state.lock().schedule(cx, cpu, why)
+    }
+
+    fn saved(&self, cx: &Cx<'_>, _cpu: CpuId, prev: TaskId) {
+        self.state.lock().saved(cx, prev);
+    }
+
+    fn tick_due(&self, _cx: &Cx<'_>, _cpu: CpuId) -> u64 {
+        u64::MAX
+    }
+
+    fn timer(&self, cx: &Cx<'_>, timer: Timer) {
+        if let Timer::Task(task) = timer {
+            self.state.lock().replenish(cx, task);
+        }
+    }
+
+    fn changed(&self, cx: &Cx<'_>, change: Change) {
+        let mut state = self.state.lock();
+        match change {
+            Change::Created { task, .. } => {
+                state.create(cx, task);
+                state.read_domains(cx);
+            }
+            Change::Group(_) => state.read_domains(cx),
+            Change::Affinity(task) => state.affinity_changed(cx, task),
+            _ => {}
+        }
+    }
+
+    fn resync(&self, cx: &Cx<'_>) {
+        self.state.lock().resync(cx);
+    }
+
+    fn explain(&self, cx: &Cx<'_>, cpu: CpuId) -> String {
+        let state = self.state.lock();
+        let queue = &state.queues[state.queue_of[cpu.index()]];
+        let at = now(cx);
+        format!("credit2 {cpu}: curr {:?}, queue {:?} at {at}", state.curr[cpu.index()], queue.list)
+    }
+}
+
+impl State {
+    fn schedule(&mut self, cx: &Cx<'_>, cpu: CpuId, why: Prev) -> Pick {
+        let rq = self.queue_of[cpu.index()];
+        if self.queues[rq].tickled.contains(cpu) {
+            self.untickle(rq, cpu);
+        }
+        let current = self.curr[cpu.index()];
+        if let Some(task) = current {
+            self.burn(cx, task);
+            let unit = self.unit_mut(task);
+            match why {
+                Prev::Blocked | Prev::Exited => unit.core.awake = false,
+                Prev::Migrating => unit.core.migrating = true,
+                Prev::Runnable | Prev::Idle => {}
+            }
+            if unit.budget <= 0 && self.capped(task) {
+                self.grab(cx, task);
+            }
+        }
+        let next = self.candidate(cx, cpu, current);
+        let mut requeues = false;
+        if let Some(task) = current
+            && next != current
+            && self.unit(task).runnable()
+        {
+            self.unit_mut(task).delayed_add = true;
+            requeues = true;
+        }
+        let inflight = |state: &State| if requeues { current.map_or(0, |t| state.unit(t).credit) } else { 0 };
+        match next {
+            Some(task) => self.dispatch(cx, cpu, task, current),
+            None => self.go_idle(cx, cpu),
+        }
+        let seen = if self.settings.release >= Release::V4_22 { inflight(self) } else { 0 };
+        self.curr[cpu.index()] = next;
+        if next != current
+            && let Some(task) = next
+        {
+            let unit = self.unit_mut(task);
+            unit.core.running = true;
+            unit.core.entry = now(cx);
+        }
+        let slice_ns = next.map(|task| Ns(self.slice(cx, task, rq, next == current, seen) as u64));
+        Pick { task: next, slice_ns, note: next.map_or(MIN - 1, |task| self.unit(task).credit) }
+    }
+
+    fn dispatch(&mut self, cx: &Cx<'_>, cpu: CpuId, task: TaskId, current: Option<TaskId>) {
+        let rq = self.queue_of[cpu.index()];
+        if current != Some(task) {
+            self.dequeue(task);
+            self.unit_mut(task).scheduled = true;
+        } else {
+            self.load_change(cx, rq, Some(task), 0);
+        }
+        if self.queues[rq].idle.contains(cpu) {
+            self.queues[rq].idle.remove(cpu);
+            self.leave_smt_idle(rq, cpu);
+        }
+        let first = self.queues[rq].list.first().map(|head| self.unit(*head).credit);
+        let credit = self.unit(task).credit;
+        if first.map_or(credit, |first| first.max(credit)) <= 0 {
+            self.reset(cx, rq, cpu, task);
+            self.balance(cx, rq, cpu, task);
+        }
+        let unit = self.unit_mut(task);
+        unit.start = now(cx);
+        unit.tickled_cpu = None;
+        if unit.core.cpu != cpu {
+            unit.credit += MIGRATE_COMPENSATION;
+            unit.core.cpu = cpu;
+            cx.push(Cmd::Moved(task, cpu));
+        }
+    }
+
+    fn go_idle(&mut self, cx: &Cx<'_>, cpu: CpuId) {
+        let rq = self.queue_of[cpu.index()];
+        if !self.queues[rq].idle.contains(cpu) {
+            self.queues[rq].idle.insert(cpu);
+            self.join_smt_idle(rq, cpu);
+        }
+        self.load_change(cx, rq, None, 0);
+    }
+}

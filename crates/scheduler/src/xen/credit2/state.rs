@@ -1,0 +1,354 @@
+//! Credit2's units, domains and run queues.
+
+use super::super::common::{Core, Places, Release, cycle, now, take};
+use super::{INIT, MIN};
+use crate::{Cmd, Cx, Runnable};
+use schedlab_model::{CpuId, CpuSet, GroupId, TaskId, Topology};
+
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) release: Release,
+    pub(super) ratelimit: i64,
+    pub(super) resist: i64,
+    pub(super) runqueue: &'static str,
+    pub(super) max_cpus: usize,
+    pub(super) cap_period: i64,
+    pub(super) precision: u32,
+    pub(super) window: u32,
+    pub(super) under: i64,
+    pub(super) over: i64,
+    pub(super) pack: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Unit {
+    pub(super) core: Core,
+    pub(super) domain: GroupId,
+    pub(super) rq: usize,
+    pub(super) weight: i64,
+    pub(super) credit: i64,
+    pub(super) residual: i64,
+    pub(super) start: i64,
+    pub(super) queued: bool,
+    pub(super) scheduled: bool,
+    pub(super) delayed_add: bool,
+    pub(super) yielded: bool,
+    pub(super) parked: bool,
+    pub(super) budget: i64,
+    pub(super) quota: i64,
+    pub(super) tickled_cpu: Option<CpuId>,
+    /// It is being switched out and moves when its context is saved.
+    pub(super) leaving: bool,
+    /// The run queue that a balance asked for.
+    pub(super) target: Option<usize>,
+    pub(super) avgload: i64,
+    pub(super) load_last: i64,
+}
+
+impl Unit {
+    pub(super) fn runnable(&self) -> bool {
+        self.core.awake && !self.parked && !self.core.migrating
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Domain {
+    pub(super) weight: i64,
+    pub(super) cap: i64,
+    pub(super) pool: i64,
+    pub(super) total: i64,
+    pub(super) next_repl: i64,
+    pub(super) parked: Vec<TaskId>,
+    pub(super) units: Vec<TaskId>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Queue {
+    /// Queued units, most credit first.
+    pub(super) list: Vec<TaskId>,
+    /// Every unit assigned here: queued, running, sleeping.
+    pub(super) units: Vec<TaskId>,
+    pub(super) active: CpuSet,
+    pub(super) idle: CpuSet,
+    pub(super) tickled: CpuSet,
+    pub(super) smt_idle: CpuSet,
+    pub(super) pick_bias: CpuId,
+    pub(super) max_weight: i64,
+    pub(super) load: i64,
+    pub(super) avgload: i64,
+    pub(super) b_avgload: i64,
+    pub(super) load_last: i64,
+}
+
+pub(super) struct State {
+    pub(super) settings: Settings,
+    pub(super) pool: CpuSet,
+    pub(super) units: Vec<Option<Unit>>,
+    pub(super) domains: Vec<Domain>,
+    pub(super) queues: Vec<Queue>,
+    pub(super) queue_of: Vec<usize>,
+    pub(super) curr: Vec<Option<TaskId>>,
+    pub(super) siblings: Vec<CpuSet>,
+}
+
+impl State {
+    pub(super) fn new(settings: Settings, cpus: usize) -> State {
+        State {
+            settings,
+            pool: CpuSet::first(cpus),
+            units: Vec::new(),
+            domains: Vec::new(),
+            queues: Vec::new(),
+            queue_of: vec![0; cpus],
+            curr: vec![None; cpus],
+            siblings: Vec::new(),
+        }
+    }
+
+    pub(super) fn has(&self, task: TaskId) -> bool {
+        self.units.get(task.index()).is_some_and(Option::is_some)
+    }
+
+    pub(super) fn unit(&self, task: TaskId) -> &Unit {
+        self.units[task.index()].as_ref().expect("a unit that was created")
+    }
+
+    pub(super) fn unit_mut(&mut self, task: TaskId) -> &mut Unit {
+        self.units[task.index()].as_mut().expect("a unit that was created")
+    }
+
+    /// Puts the pCPUs into run queues, in CPU order.
+    pub(super) fn arrange(&mut self, places: &Places, topology: &Topology) {
+        self.siblings = places.siblings.clone();
+        let cpus = topology.cpus();
+        let per_queue = cpus / cpus.div_ceil(self.settings.max_cpus);
+        for cpu in (0..cpus).map(CpuId::from) {
+            let at = self.queue_for(cpu, topology, per_queue).unwrap_or_else(|| {
+                self.queues.push(Queue::new(cpu));
+                self.queues.len() - 1
+            });
+            let queue = &mut self.queues[at];
+            queue.active.insert(cpu);
+            queue.idle.insert(cpu);
+            queue.smt_idle.insert(cpu);
+            self.queue_of[cpu.index()] = at;
+        }
+    }
+
+    /// An existing run queue that `cpu` may join.
+    fn queue_for(&self, cpu: CpuId, topology: &Topology, per_queue: usize) -> Option<usize> {
+        let arrangement = self.settings.runqueue;
+        let place = &topology.places()[cpu.index()];
+        let fits = |queue: &Queue| {
+            let first = &topology.places()[queue.active.lowest().expect("never empty").index()];
+            match arrangement {
+                "all" => true,
+                "cpu" => false,
+                "core" => first.core == place.core,
+                "node" => first.node == place.node,
+                _ => first.socket == place.socket,
+            }
+        };
+        let siblings = &self.siblings[cpu.index()];
+        let indices = || (0..self.queues.len()).filter(|at| fits(&self.queues[*at]));
+        if let Some(at) = indices().find(|at| !self.queues[*at].active.and(siblings).is_empty()) {
+            return Some(at);
+        }
+        let roomy = |at: &usize| {
+            let members = self.queues[*at].active.count();
+            let whole_core = members + siblings.count() <= per_queue;
+            members < per_queue && (whole_core || matches!(arrangement, "core" | "all"))
+        };
+        indices().filter(roomy).min_by_key(|at| self.queues[*at].active.count())
+    }
+
+    /// Makes the unit of a task on the run queue with the least load; it stays blocked.
+    pub(super) fn create(&mut self, cx: &Cx<'_>, task: TaskId) {
+        if self.units.len() <= task.index() {
+            self.units.resize(task.index() + 1, None);
+        }
+        if self.has(task) {
+            return;
+        }
+        let view = cx.task(task);
+        while self.domains.len() <= view.group.index() {
+            self.domains.push(Domain::new());
+        }
+        let domain = &mut self.domains[view.group.index()];
+        domain.units.push(task);
+        let core = Core::new(view, &self.pool);
+        self.units[task.index()] = Some(Unit {
+            rq: usize::MAX,
+            weight: domain.weight,
+            domain: view.group,
+            credit: INIT,
+            residual: 0,
+            start: 0,
+            queued: false,
+            scheduled: false,
+            delayed_add: false,
+            yielded: false,
+            parked: false,
+            budget: i64::MAX,
+            quota: 0,
+            tickled_cpu: None,
+            leaving: false,
+            target: None,
+            avgload: 1 << (self.settings.precision - 1),
+            load_last: now(cx) >> 10,
+            core,
+        });
+        let cpu = self.place(task);
+        let unit = self.unit_mut(task);
+        unit.core.cpu = cpu;
+        cx.push(Cmd::Moved(task, cpu));
+        self.assign(task, self.queue_of[cpu.index()]);
+    }
+
+    pub(super) fn assign(&mut self, task: TaskId, rq: usize) {
+        let unit = self.unit_mut(task);
+        unit.rq = rq;
+        let (weight, load) = (unit.weight, unit.avgload);
+        let queue = &mut self.queues[rq];
+        queue.units.push(task);
+        queue.max_weight = queue.max_weight.max(weight);
+        queue.b_avgload += load;
+    }
+
+    pub(super) fn unassign(&mut self, task: TaskId) {
+        let unit = self.unit_mut(task);
+        let (rq, load) = (std::mem::replace(&mut unit.rq, usize::MAX), unit.avgload);
+        let queue = &mut self.queues[rq];
+        take(&mut queue.units, task);
+        queue.b_avgload = (queue.b_avgload - load).max(0);
+        self.refresh_max_weight(rq);
+    }
+
+    fn refresh_max_weight(&mut self, rq: usize) {
+        let heaviest = self.queues[rq].units.iter().map(|task| self.unit(*task).weight).max();
+        self.queues[rq].max_weight = heaviest.unwrap_or(1);
+    }
+
+    /// Applies weights and caps, domain by domain.
+    pub(super) fn read_domains(&mut self, cx: &Cx<'_>) {
+        while self.domains.len() < cx.world.groups.len() {
+            self.domains.push(Domain::new());
+        }
+        for (index, view) in cx.world.groups.iter().enumerate() {
+            let weight = i64::from(view.weight.unwrap_or(256)).clamp(1, 65_535);
+            let units = self.domains[index].units.clone();
+            self.domains[index].weight = weight;
+            for task in units.iter().copied() {
+                self.unit_mut(task).weight = weight;
+                let rq = self.unit(task).rq;
+                self.refresh_max_weight(rq);
+            }
+            let cap = i64::from(view.cap_percent).min(100 * units.len() as i64);
+            self.set_cap(cx, index, cap);
+        }
+    }
+
+    pub(super) fn affinity_changed(&mut self, cx: &Cx<'_>, task: TaskId) {
+        let view = cx.task(task);
+        let (hard, soft) = (view.affinity.and(&self.pool), view.soft_affinity);
+        let unit = self.unit_mut(task);
+        (unit.core.hard, unit.core.soft) = (hard, soft);
+        if hard.contains(unit.core.cpu) {
+            return;
+        }
+        if unit.scheduled {
+            cx.push(Cmd::Displace(task));
+            return;
+        }
+        let cpu = self.place(task);
+        self.settle(cx, task, cpu);
+    }
+
+    /// Puts a unit that does not run on `cpu`, moving it to that run queue.
+    pub(super) fn settle(&mut self, cx: &Cx<'_>, task: TaskId, cpu: CpuId) {
+        let to = self.queue_of[cpu.index()];
+        if to != self.unit(task).rq {
+            self.migrate(cx, task, to);
+        } else {
+            self.unit_mut(task).core.cpu = cpu;
+            cx.push(Cmd::Moved(task, cpu));
+        }
+    }
+
+    /// Moves a unit that does not run to another run queue.
+    pub(super) fn migrate(&mut self, cx: &Cx<'_>, task: TaskId, to: usize) {
+        let from = self.unit(task).rq;
+        let queued = self.unit(task).queued;
+        if queued {
+            self.dequeue(task);
+            self.load_change(cx, from, Some(task), -1);
+        }
+        self.unassign(task);
+        let hard = self.unit(task).core.hard.and(&self.queues[to].active);
+        let cpu = cycle(self.queues[to].pick_bias, &hard).expect("allowed there");
+        self.queues[to].pick_bias = cpu;
+        self.unit_mut(task).core.cpu = cpu;
+        cx.push(Cmd::Moved(task, cpu));
+        self.assign(task, to);
+        if queued {
+            self.load_change(cx, to, Some(task), 1);
+            self.enqueue(cx, task);
+            self.tickle(cx, task);
+        }
+    }
+
+    pub(super) fn resync(&mut self, cx: &Cx<'_>) {
+        for cpu in 0..self.curr.len() {
+            self.curr[cpu] = cx.world.cpus[cpu].current();
+        }
+        for queue in &mut self.queues {
+            queue.list.clear();
+            queue.load = 0;
+            queue.tickled = CpuSet::EMPTY;
+            queue.idle = queue.active.iter().filter(|cpu| self.curr[cpu.index()].is_none()).collect();
+            queue.smt_idle = CpuSet::EMPTY;
+        }
+        for (index, view) in cx.world.tasks.iter().enumerate().filter(|(_, view)| view.alive) {
+            let task = TaskId::from(index);
+            self.create(cx, task);
+            let running = view.on_cpu().is_some();
+            let unit = self.unit_mut(task);
+            (unit.queued, unit.delayed_add, unit.scheduled) = (false, false, running);
+            unit.core.awake = view.runnable() != Runnable::No;
+            let rq = unit.rq;
+            if running {
+                self.queues[rq].load += 1;
+            } else if unit.runnable() {
+                self.wake(cx, task);
+            }
+        }
+    }
+}
+
+impl Queue {
+    fn new(first: CpuId) -> Queue {
+        Queue {
+            list: Vec::new(),
+            units: Vec::new(),
+            active: CpuSet::EMPTY,
+            idle: CpuSet::EMPTY,
+            tickled: CpuSet::EMPTY,
+            smt_idle: CpuSet::EMPTY,
+            pick_bias: first,
+            max_weight: 1,
+            load: 0,
+            avgload: 0,
+            b_avgload: 0,
+            load_last: 0,
+        }
+    }
+}
+
+impl Domain {
+    fn new() -> Domain {
+        Domain { weight: 256, cap: 0, pool: 0, total: 0, next_repl: 0, parked: Vec::new(), units: Vec::new() }
+    }
+}
+
+/// The credit that stands for the idle unit: below every other.
+pub(super) const IDLE_CREDIT: i64 = MIN - 1;
