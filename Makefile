@@ -21,6 +21,10 @@ lint:  ## Formatting and clippy, warnings are errors
 ci:  ## What must hold before a change lands: lint, tidy, licences, tests
 	$(CARGO) xtask ci
 
+oracle:  ## The Linux presets against recorded kernels: runs (median of ten) and replays
+	$(CARGO) xtask oracle oracles/linux/*.jsonl.zst --jitter 10 --share 0.005 --wait 15% --wait-floor 50us --pass 85%
+	$(CARGO) xtask oracle oracles/linux/*.jsonl.zst --replay --pass 97%
+
 bench:  ## Speed of the engine (needs a quiet machine; not part of the tests)
 	$(CARGO) bench --workspace
 

@@ -13,6 +13,8 @@ mod preset;
 mod replay;
 mod report;
 mod simulate;
+#[cfg(test)]
+mod tests;
 mod xen;
 
 use anyhow::{Context, Result, ensure};

@@ -11,7 +11,8 @@ logs of the real Xen schedulers (oracles/xen/: every decision must be identical;
 
 Usage: cargo xtask oracle FILE... [options]
 
-  --replay           feed the recorded wakeups and switches, compare every choice, go on with the recorded one
+  --replay           feed the recorded wakeups and switches, compare every choice, go on with the recorded one;
+                     `uncalled`: reschedules that the model would have turned into a switch, the kernel did not
   --share X          largest difference of a task's share of the CPU (0.005); r20261212 is chaotic: at least 0.012
   --wait P%          largest relative difference of a task's mean wait (15%), beside
   --wait-floor T     this much (50us); judged for tasks with 30 wakeups or more
