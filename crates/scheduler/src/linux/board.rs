@@ -98,6 +98,9 @@ struct Cache {
 pub(super) struct Board {
     rows: Box<[Row]>,
     caches: Box<[Cache]>,
+    /// How many CPUs are idle, and how many have more than one task.
+    idle: AtomicU32,
+    crowded: AtomicU32,
 }
 
 impl Board {
@@ -109,6 +112,8 @@ impl Board {
                 .iter()
                 .map(|&cpus| Cache { idle_core: AtomicBool::new(true), scan: AtomicU32::new(cpus as u32) })
                 .collect(),
+            idle: AtomicU32::new(cpus as u32),
+            crowded: AtomicU32::new(0),
         }
     }
 
@@ -126,6 +131,7 @@ impl Board {
     pub(super) fn publish(&self, cpu: CpuId, now: Ns, facts: &Facts, fair: &Signal, rt: &Signal) -> bool {
         let row = self.row(cpu);
         let was_idle = self.idle(cpu);
+        let was_crowded = self.nr_running(cpu) > 1;
         row.nr_running.store(facts.nr_running, Relaxed);
         row.fair.store(facts.fair, Relaxed);
         row.fair_idle.store(facts.fair_idle, Relaxed);
@@ -136,13 +142,31 @@ impl Board {
         row.rt_overloaded.store(facts.rt_overloaded, Relaxed);
         row.fair_signal.write(fair);
         row.rt_signal.write(rt);
-        let idles = !was_idle && self.idle(cpu);
+        let idle = self.idle(cpu);
+        let idles = !was_idle && idle;
+        count(&self.idle, was_idle, idle);
+        count(&self.crowded, was_crowded, facts.nr_running > 1);
         if idles {
             row.idle_since.store(now.0, Relaxed);
         }
         idles
     }
 
+    /// How many CPUs are idle.
+    #[inline]
+    pub(super) fn idle_cpus(&self) -> u32 {
+        self.idle.load(Relaxed)
+    }
+    /// Whether some CPU has more than one task.
+    #[inline]
+    pub(super) fn any_crowded(&self) -> bool {
+        self.crowded.load(Relaxed) > 0
+    }
+    /// Whether there may be something to balance: a CPU with several tasks, or several busy CPUs.
+    #[inline]
+    pub(super) fn any_work(&self) -> bool {
+        self.any_crowded() || self.rows.len() as u32 > self.idle_cpus() + 1
+    }
     /// Nothing runs and nothing is queued.
     #[inline]
     pub(super) fn idle(&self, cpu: CpuId) -> bool {
@@ -222,6 +246,16 @@ impl Board {
     pub(super) fn set_scan(&self, llc: u32, cpus: u32) {
         self.caches[llc as usize].scan.store(cpus, Relaxed);
     }
+}
+
+/// Counts a CPU in or out.
+#[inline]
+fn count(counter: &AtomicU32, before: bool, after: bool) {
+    match (before, after) {
+        (false, true) => counter.fetch_add(1, Relaxed),
+        (true, false) => counter.fetch_sub(1, Relaxed),
+        _ => 0,
+    };
 }
 
 #[cfg(test)]

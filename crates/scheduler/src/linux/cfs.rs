@@ -316,6 +316,10 @@ impl FairRules for Cfs {
         crate::Standing { behind: rq.queue(entity.queue).min_vruntime - entity.vruntime, to_deadline: None }
     }
 
+    fn eligible(_rq: &Rq, _id: EntityId) -> bool {
+        true
+    }
+
     fn depart(_env: Env<'_>, rq: &mut Rq, id: EntityId) {
         let base = rq.queue(rq.entity(id).queue).min_vruntime;
         make_relative(rq, id, base);

@@ -51,7 +51,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         forced: Option<Option<TaskId>>,
     ) -> Pick {
         let env = self.env(cx);
-        self.locked(cpu, |rq| {
+        let replay = forced.is_some();
+        let pick = self.locked(cpu, |rq| {
             // What is asked for meanwhile is answered by this very choice.
             rq.need_resched = true;
             if !std::mem::take(&mut rq.skip_clock) {
@@ -78,14 +79,41 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             fair::set_hrtick::<F>(env, rq);
             rq.need_resched = false;
             rq.wall = cx.now;
+            if why != Prev::Migrating {
+                rq.push_to = None;
+            }
             for entity in [curr, next] {
                 self.track(rq, entity);
+            }
+            if next != NONE {
+                rq.stamp(next);
             }
             if why == Prev::Exited && curr != NONE {
                 smp::detach(rq, curr);
                 self.homes.clear(TaskId(rq.take(curr).task));
             }
             Pick { task: picked, slice_ns: None, note: 0 }
+        });
+        if pick.task.is_none() && !replay && self.newidle(cx, cpu) {
+            return self.choose_again(cx, cpu);
+        }
+        pick
+    }
+
+    /// The CPU had nothing to run, but found something elsewhere.
+    fn choose_again(&self, cx: &Cx<'_>, cpu: CpuId) -> Pick {
+        let env = self.env(cx);
+        self.locked(cpu, |rq| {
+            rq.need_resched = true;
+            rq.touch::<F>(env, false);
+            let (_, next) = self.choose(env, rq, None);
+            rq.curr = next;
+            rq.need_resched = false;
+            if next != NONE {
+                self.track(rq, next);
+                rq.stamp(next);
+            }
+            Pick { task: rq.curr_task(), slice_ns: None, note: 0 }
         })
     }
 

@@ -335,6 +335,10 @@ impl FairRules for Eevdf {
         }
     }
 
+    fn eligible(rq: &Rq, id: EntityId) -> bool {
+        eligible(rq, id)
+    }
+
     fn depart(_env: Env<'_>, _rq: &mut Rq, _id: EntityId) {
         // What an entity keeps while it is away (lag, relative deadline) belongs to no queue.
     }

@@ -83,6 +83,8 @@ pub(super) trait FairRules: Sized + 'static {
     fn reweight(env: Env<'_>, rq: &mut Rq, entity: EntityId, load: super::weights::Load);
     /// Where a queued entity stands in its queue.
     fn standing(rq: &Rq, entity: EntityId) -> crate::Standing;
+    /// Whether a waiting entity has not had more than its share.
+    fn eligible(rq: &Rq, entity: EntityId) -> bool;
     /// `entity`, not queued, leaves this CPU: its times become independent of it.
     fn depart(env: Env<'_>, rq: &mut Rq, entity: EntityId);
 }

@@ -20,6 +20,7 @@
 // Groups and bandwidth (engineer smp) will use the rest.
 #![allow(dead_code)]
 
+mod balance;
 mod board;
 mod cfs;
 mod decide;
@@ -38,6 +39,7 @@ mod rq;
 mod rt;
 mod rt_period;
 mod smp;
+mod smp_tunables;
 mod tasks;
 #[cfg(test)]
 mod testing;
@@ -47,6 +49,7 @@ mod tunables;
 mod weights;
 
 use crate::{Change, Cx, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, Timer, Wake};
+use balance::Balancer;
 use fair::{Dequeue, Enqueue, FairRules};
 use homes::Homes;
 use rq::{Class, EntityId, NONE, Rq};
@@ -79,6 +82,7 @@ struct Linux<L: Locks, F> {
     rqs: Vec<L::Lock<Rq>>,
     /// Missing on a machine with one CPU, and before `init`.
     smp: OnceLock<Smp>,
+    balancers: Vec<L::Lock<Balancer>>,
     homes: Homes,
     rt_period: L::Lock<RtPeriod>,
     budgets: Vec<RtBudget>,
@@ -91,6 +95,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         Linux {
             rqs: (0..cpus).map(|cpu| L::Lock::new(Rq::new(cpu.into(), &t))).collect(),
             smp: OnceLock::new(),
+            balancers: (0..cpus).map(|_| L::Lock::new(Balancer::default())).collect(),
             homes: Homes::new(),
             rt_period: L::Lock::new(RtPeriod { active: false, next: 0 }),
             budgets: (0..cpus).map(|_| RtBudget::new(t.rt_runtime)).collect(),
@@ -124,6 +129,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 rt::enqueue(env, rq, id, false);
             }
         }
+        rq.stamp(id);
         self.track(rq, id);
     }
 
@@ -171,7 +177,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
             ticks: true,
             wakers: true,
             cpu_timers: 2,
-            global_timers: 1,
+            global_timers: 3,
             ..Needs::default()
         }
     }
@@ -189,6 +195,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
 
     fn wake(&self, cx: &Cx<'_>, task: TaskId, wake: Wake) {
         self.woken(cx, task, wake);
+        self.arm_kick(cx);
     }
 
     fn leave(&self, cx: &Cx<'_>, task: TaskId) {
@@ -222,7 +229,9 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
     }
 
     fn schedule(&self, cx: &Cx<'_>, cpu: CpuId, prev: Option<TaskId>, why: Prev) -> Pick {
-        self.reschedule(cx, cpu, prev, why, None)
+        let pick = self.reschedule(cx, cpu, prev, why, None);
+        self.arm_kick(cx);
+        pick
     }
 
     fn schedule_forced(
@@ -248,6 +257,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
                 Class::Rt => rt::tick(env, rq, rq.curr),
             }
         });
+        self.balance_at_tick(cx, cpu);
     }
 
     fn tick_due(&self, cx: &Cx<'_>, cpu: CpuId) -> u64 {
@@ -259,16 +269,19 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
         if rq.need_resched {
             return 1;
         }
-        match rq.entity(rq.curr).class {
+        let due = match rq.entity(rq.curr).class {
             Class::Fair => fair::tick_due::<F>(env, &rq, rq.curr),
             Class::Rt => rt::tick_due(env, &rq, rq.curr),
-        }
+        };
+        due.min(self.balance_due(cx, &rq))
     }
 
     fn timer(&self, cx: &Cx<'_>, timer: Timer) {
         let Timer::Cpu(cpu, _) = timer else {
             if timer == RT_PERIOD {
                 self.rt_period_ended(cx);
+            } else if timer == balance::KICK {
+                self.kicked(cx);
             }
             return;
         };

@@ -69,7 +69,7 @@ pub(super) fn decay(value: u64, periods: u64) -> u64 {
 }
 
 /// What a signal did since it was looked at last.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Inputs {
     /// Tasks: 1 while runnable. Queues: the sum of the weights.
     pub(super) load: u64,
@@ -208,11 +208,14 @@ impl Signal {
     pub(super) fn zero(now: Ns) -> Signal {
         Signal { pelt: Pelt::zero(now), inputs: Inputs::default() }
     }
-    /// Until `now` the old inputs held; from now on these do.
+    /// Until `now` the old inputs held; from now on these do. Without a change nothing is computed: a tick that
+    /// the driver leaves out must not make a difference, not even in rounding.
     #[inline]
     pub(super) fn set(&mut self, now: Ns, inputs: Inputs) {
-        self.pelt.advance(now, self.inputs);
-        self.inputs = inputs;
+        if inputs != self.inputs {
+            self.pelt.advance(now, self.inputs);
+            self.inputs = inputs;
+        }
     }
     /// Brings the sums up to `now` and gives them.
     #[inline]

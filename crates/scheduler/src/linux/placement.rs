@@ -21,6 +21,7 @@
 use super::board::Board;
 use super::domains::{Domain, Domains, Level, wrap};
 use super::pelt::SCALE;
+use super::smp_tunables::SmpTunables;
 use schedlab_model::{CpuId, CpuSet, Ns};
 
 /// Remembered by each task for placement.
@@ -67,6 +68,7 @@ pub(super) struct Place<'a> {
     pub(super) now: Ns,
     /// Where the task may run, online CPUs only; not empty.
     pub(super) allowed: &'a CpuSet,
+    pub(super) t: &'a SmpTunables,
 }
 
 /// A wakeup that looks for a CPU.
@@ -121,13 +123,13 @@ impl Place<'_> {
     /// The waker's CPU or the last one, before looking for an idle one.
     fn affine(&self, domain: &Domain, wakeup: &Wakeup) -> CpuId {
         let (this, prev) = (wakeup.this, wakeup.prev);
-        if self.board.idle(this) && self.domains.share_cache(this, prev) {
+        if self.t.wa_idle && self.board.idle(this) && self.domains.share_cache(this, prev) {
             return if self.board.idle(prev) { prev } else { this };
         }
-        if wakeup.sync && self.board.nr_running(this) == 1 {
+        if self.t.wa_idle && wakeup.sync && self.board.nr_running(this) == 1 {
             return this;
         }
-        if self.board.idle(prev) {
+        if (self.t.wa_idle && self.board.idle(prev)) || !self.t.wa_weight {
             return prev;
         }
         let mut here = self.board.load(this, self.now);
@@ -139,10 +141,11 @@ impl Place<'_> {
             here -= waker;
         }
         let capacity = |cpu| self.board.capacity(cpu, self.now);
-        let here = (here + wakeup.load) * 100 * capacity(prev);
+        let (ours, theirs) =
+            if self.t.wa_bias { (100, 100 + (domain.imbalance_pct - 100) / 2) } else { (1, 1) };
+        let here = (here + wakeup.load) * ours * capacity(prev);
         let there = self.board.load(prev, self.now).saturating_sub(wakeup.load);
-        let bias = 100 + (domain.imbalance_pct - 100) / 2;
-        let there = there * bias * capacity(this) + u64::from(wakeup.sync);
+        let there = there * theirs * capacity(this) + u64::from(wakeup.sync);
         if here < there { this } else { prev }
     }
 
@@ -174,7 +177,7 @@ impl Place<'_> {
 
     /// Scans the CPUs behind the target's cache, starting after it.
     fn search(&self, target: CpuId, llc: u32, idle_core: bool) -> Option<CpuId> {
-        let mut budget = self.board.scan(llc) + 1;
+        let mut budget = if self.t.sis_util { self.board.scan(llc) + 1 } else { u32::MAX };
         if budget == 1 {
             return None;
         }
@@ -403,6 +406,7 @@ mod tests {
         board: Board,
         domains: Domains,
         allowed: CpuSet,
+        t: SmpTunables,
     }
 
     impl Machine {
@@ -414,10 +418,11 @@ mod tests {
             for (cpu, &count) in tasks.iter().enumerate() {
                 hogs(&board, cpu as u32, count, NOW);
             }
-            Machine { board, domains, allowed: CpuSet::first(topology.cpus()) }
+            let t = SmpTunables::new(&crate::Knobs::default());
+            Machine { board, domains, allowed: CpuSet::first(topology.cpus()), t }
         }
         fn place(&self) -> Place<'_> {
-            Place { board: &self.board, domains: &self.domains, now: NOW, allowed: &self.allowed }
+            Place { board: &self.board, domains: &self.domains, now: NOW, allowed: &self.allowed, t: &self.t }
         }
     }
 

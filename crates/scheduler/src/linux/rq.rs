@@ -88,6 +88,8 @@ pub(super) struct Entity {
     pub(super) pinned: bool,
     /// Several CPUs: load signals of a task.
     pub(super) signal: Signal,
+    /// When it was queued or ran last, as a count on its CPU: balancing takes the smallest first.
+    pub(super) stamp: u64,
     /// Several CPUs: whom it wakes and where it ran.
     pub(super) partners: Partners,
 }
@@ -122,6 +124,7 @@ impl Entity {
             rr_ticks: 0,
             pinned: false,
             signal: Signal::default(),
+            stamp: 0,
             partners: Partners::new(),
         }
     }
@@ -173,6 +176,8 @@ pub(super) struct Queue {
     pub(super) skip: EntityId,
     /// Bandwidth: it may not run until it is refilled.
     pub(super) throttled: bool,
+    /// How many of this queue and those above it are throttled.
+    pub(super) throttle_count: u32,
     /// Several CPUs: load signals of everything in it.
     pub(super) signal: Signal,
 }
@@ -198,6 +203,7 @@ impl Queue {
             last: NONE,
             skip: NONE,
             throttled: false,
+            throttle_count: 0,
             signal: Signal::default(),
         }
     }
@@ -282,6 +288,9 @@ pub(super) struct Rq {
     pub(super) rt_signal: Signal,
     /// Tasks counted in `nr_running` that are `delayed`.
     pub(super) delayed: u32,
+    /// The running task that balancing pushes away, and where to.
+    pub(super) push_to: Option<(u32, CpuId)>,
+    stamps: u64,
     /// The fair server (6.12+).
     pub(super) fair_server: FairServer,
     /// Clock when the CPU became idle or its idle time was counted last, ns.
@@ -310,6 +319,8 @@ impl Rq {
             rt: RtQueue::new(),
             rt_signal: Signal::default(),
             delayed: 0,
+            push_to: None,
+            stamps: 0,
             fair_server: FairServer::new(t.fair_server_runtime, t.fair_server_period),
             idle_since: 0,
         }
@@ -457,6 +468,18 @@ impl Rq {
     #[inline]
     pub(super) fn parent(&self, entity: EntityId) -> EntityId {
         self.queue(self.entity(entity).queue).owner
+    }
+    /// Notes that a task was queued or runs now.
+    #[inline]
+    pub(super) fn stamp(&mut self, id: EntityId) {
+        self.stamps += 1;
+        let stamp = self.stamps;
+        self.entity_mut(id).stamp = stamp;
+    }
+    /// Whether the tasks of a queue may not run for want of bandwidth.
+    #[inline]
+    pub(super) fn is_throttled(&self, queue: QueueId) -> bool {
+        self.queue(queue).throttle_count > 0
     }
     /// Whether an RT task waits here that may run elsewhere.
     pub(super) fn rt_movable(&self) -> bool {

@@ -3,23 +3,36 @@
 
 use super::Linux;
 use super::board::{Board, Facts};
-use super::domains::Domains;
+use super::domains::{Domain, Domains};
 use super::fair::FairRules;
 use super::pelt::{Inputs, Pelt, SCALE, Signal};
 use super::placement::{Place, WakerFacts, Wakeup};
 use super::rq::{Class, EntityId, NONE, ROOT, Rq};
 use crate::{Cx, Lock, Locks, Wake, WakeKind};
 use schedlab_model::{CpuId, CpuSet, TaskId};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Smp {
     pub(super) board: Board,
     pub(super) domains: Domains,
+    /// By CPU: when its next periodic balance is due, ns.
+    pub(super) next_balance: Box<[AtomicU64]>,
+    /// By CPU: how long it is idle on average, ns.
+    pub(super) avg_idle: Box<[AtomicU64]>,
+    /// When a busy CPU's tick may kick an idle one next, ns.
+    pub(super) next_kick: AtomicU64,
+    /// The timer for it is set.
+    pub(super) kick_armed: AtomicBool,
+    /// By domain and group: affinity prevented balance inside the group.
+    pinned: Vec<Vec<AtomicBool>>,
     /// Where `cpumask_any_and_distribute` stopped last.
     distributed: AtomicU32,
 }
+
+/// Longest time that counts as idle, ns: twice the cost that one balance is assumed to have at most.
+const LONGEST_IDLE: u64 = 1_000_000;
 
 impl Smp {
     /// Everything idle.
@@ -33,22 +46,47 @@ impl Smp {
             }
             caches[llc] += 1;
         }
+        let domains = Domains::build(topology, &CpuSet::ALL);
+        let times = |value: u64| (0..topology.cpus()).map(|_| AtomicU64::new(value)).collect();
+        let flags = |d: &Domain| d.groups.iter().map(|_| AtomicBool::new(false)).collect();
         Smp {
             board: Board::new(topology.cpus(), &caches),
-            domains: Domains::build(topology, &CpuSet::ALL),
+            next_balance: times(0),
+            avg_idle: times(LONGEST_IDLE),
+            next_kick: AtomicU64::new(0),
+            kick_armed: AtomicBool::new(false),
+            pinned: domains.all.iter().map(flags).collect(),
+            domains,
             distributed: AtomicU32::new(u32::MAX),
         }
     }
 
     /// Where `task` may run now.
     pub(super) fn allowed(&self, cx: &Cx<'_>, task: TaskId) -> CpuSet {
-        let mut allowed = cx.task(task).affinity.and(&self.domains.online);
+        cx.task(task).affinity.and(&self.online(cx))
+    }
+
+    /// The CPUs that are online now.
+    pub(super) fn online(&self, cx: &Cx<'_>) -> CpuSet {
+        let mut online = self.domains.online;
         for (cpu, view) in cx.world.cpus.iter().enumerate() {
             if !view.online {
-                allowed.remove(cpu.into());
+                online.remove(cpu.into());
             }
         }
-        allowed
+        online
+    }
+
+    /// Whether affinity prevented balance inside a group of a domain.
+    pub(super) fn pinned(&self, domain: usize, group: usize) -> bool {
+        self.pinned[domain][group].load(Relaxed)
+    }
+
+    /// Tells the domain above `level` of `cpu` whether affinity prevents balance in this one.
+    pub(super) fn set_pinned(&self, cpu: CpuId, level: usize, pinned: bool) {
+        if let Some(link) = self.domains.of_cpu[cpu.index()].get(level + 1) {
+            self.pinned[link.domain][link.local].store(pinned, Relaxed);
+        }
     }
 
     /// Any CPU of `set`, another one each time.
@@ -79,7 +117,14 @@ impl Smp {
         let rt_inputs = Inputs { running: facts.rt_runs > 0, ..Inputs::default() };
         rq.queue_mut(ROOT).signal.set(now, inputs);
         rq.rt_signal.set(now, rt_inputs);
+        let was_idle = self.board.idle(rq.cpu);
         let idles = self.board.publish(rq.cpu, now, &facts, &rq.queue(ROOT).signal, &rq.rt_signal);
+        if was_idle && !self.board.idle(rq.cpu) {
+            let idle = now.saturating_sub(self.board.idle_since(rq.cpu)).0;
+            let average = &self.avg_idle[rq.cpu.index()];
+            let old = average.load(Relaxed);
+            average.store(((7 * old + idle) / 8).min(LONGEST_IDLE), Relaxed);
+        }
         if idles && self.domains.has_smt {
             let core = &self.domains.smt[rq.cpu.index()];
             if core.iter().all(|cpu| self.board.idle(cpu)) {
@@ -90,6 +135,11 @@ impl Smp {
 }
 
 impl<L: Locks, F: FairRules> Linux<L, F> {
+    /// Whether `task` may run on `cpu` now.
+    pub(super) fn usable(&self, cx: &Cx<'_>, task: TaskId, cpu: CpuId) -> bool {
+        cx.task(task).affinity.contains(cpu) && cx.cpu(cpu).online
+    }
+
     /// Brings the load signals of a fair task, and of the groups above it, up to date after a change. (The
     /// root's follow when the queue is published.)
     #[inline]
@@ -118,7 +168,13 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         if allowed.is_empty() {
             return from;
         }
-        let place = Place { board: &smp.board, domains: &smp.domains, now: cx.now, allowed: &allowed };
+        let place = Place {
+            board: &smp.board,
+            domains: &smp.domains,
+            now: cx.now,
+            allowed: &allowed,
+            t: &self.t.smp,
+        };
         match wake.kind {
             WakeKind::Migrated => {
                 if allowed.contains(from) {
@@ -169,6 +225,18 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
         Wakeup { this: cx.cpu, prev, load, recent, flips, waker, sync }
     }
+}
+
+/// What a task with average load `load` (on its own queue) weighs at the root.
+pub(super) fn load_at_root(rq: &Rq, id: EntityId, mut load: u64) -> u64 {
+    let mut queue = rq.entity(id).queue;
+    while queue != ROOT {
+        let q = rq.queue(queue);
+        let whole = q.signal.pelt().load_avg(1).max(load).max(1);
+        load = load * rq.entity(q.owner).load.weight() / whole;
+        queue = rq.entity(q.owner).queue;
+    }
+    load
 }
 
 /// A new task starts with full load, and with half of what its CPU has to spare.

@@ -108,13 +108,17 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 fair::wake_delayed::<F>(env, rq, id);
                 self.track(rq, id);
                 self.check_preempt(env, rq, id, false);
+                cx.push(Cmd::TickDue(from));
             }
-            rq.entity(id).on_rq
+            let push_to = rq.push_to.take_if(|(pushed, _)| *pushed == task.0).map(|(_, to)| to);
+            (rq.entity(id).on_rq, push_to)
         });
+        let (queued, push_to) = queued;
         if queued {
             return;
         }
-        let to = self.select(cx, task, from, wake);
+        let to = push_to.filter(|&to| self.usable(cx, task, to));
+        let to = to.unwrap_or_else(|| self.select(cx, task, from, wake));
         let moving = self.locked(from, |rq| {
             if to == from {
                 rq.touch::<F>(env, false);

@@ -1,5 +1,6 @@
 //! Versions as data, and the knobs of a version resolved for one machine.
 
+use super::smp_tunables::{self, SmpTunables};
 use crate::{Knob, KnobKind, Knobs};
 use schedlab_model::Ns;
 
@@ -172,6 +173,7 @@ pub(super) fn knobs(version: &Version) -> Vec<Knob> {
         ]);
     }
     rt_knobs(version, &mut knobs);
+    knobs.extend(smp_tunables::knobs());
     knobs.extend(version.features.iter().map(|&(feature, default)| {
         let (name, doc) = feature.knob();
         Knob { name, kind: KnobKind::Flag, default: if default { "on" } else { "off" }, doc }
@@ -266,6 +268,8 @@ pub(super) struct Tunables {
     pub(super) fair_server_runtime: Ns,
     /// Period of the fair server.
     pub(super) fair_server_period: Ns,
+    /// Balancing, placement, bandwidth and autogroup.
+    pub(super) smp: SmpTunables,
     features: u64,
 }
 
@@ -303,6 +307,7 @@ impl Tunables {
                 knobs.time("fair_server_runtime_ns", Ns::from_ms(50)).min(period)
             },
             fair_server_period: knobs.time("fair_server_period_ns", Ns::from_s(1)),
+            smp: SmpTunables::new(knobs),
             features,
         }
     }

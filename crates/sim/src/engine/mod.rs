@@ -58,6 +58,8 @@ struct Engine<'a, S> {
     /// All costs are zero.
     free: bool,
     wants_ticks: bool,
+    /// The CPU whose tick is being handled.
+    ticking: Option<usize>,
     world: World,
     out: Out,
     slots: Slots,
@@ -74,6 +76,8 @@ struct Engine<'a, S> {
     /// The CPU that armed each global timer last.
     global_armed_on: Vec<u32>,
     batch: Vec<(u64, u32)>,
+    /// Index of the next one to be served.
+    batch_at: usize,
     cmds: Vec<Cmd>,
     resched: VecDeque<u32>,
     starts: VecDeque<u32>,
@@ -136,13 +140,16 @@ impl<S: EventSink> Engine<'_, S> {
     fn drain(&mut self) -> Step {
         let mut batch = std::mem::take(&mut self.batch);
         self.slots.collect(self.now, &mut batch);
-        for &(seq, slot) in &batch {
+        self.batch = batch;
+        self.batch_at = 0;
+        // A tick may put the tick of a higher CPU into what is left of the batch.
+        while let Some(&(seq, slot)) = self.batch.get(self.batch_at) {
+            self.batch_at += 1;
             if self.slots.is_current(seq, slot as usize) {
                 self.fire(self.layout.fires(slot as usize))?;
             }
         }
-        batch.clear();
-        self.batch = batch;
+        self.batch.clear();
         Ok(())
     }
 

@@ -72,8 +72,11 @@ impl<S: EventSink> Engine<'_, S> {
             let at = self.world.tick_edge(CpuId(cpu as u32), next).0;
             self.slots.arm_tick(self.layout.tick(cpu), cpu, at);
         }
+        self.ticking = Some(cpu);
         self.scheduler.tick(&self.cx(cpu), CpuId(cpu as u32));
-        self.after_call(cpu, Cause::Tick)
+        let step = self.after_call(cpu, Cause::Tick);
+        self.ticking = None;
+        step
     }
 
     /// Asks the scheduler which edge of `cpu` matters next.
@@ -84,11 +87,33 @@ impl<S: EventSink> Engine<'_, S> {
         }
         let id = CpuId(cpu as u32);
         let due = self.scheduler.tick_due(&self.cx(cpu), id);
+        if self.ticking.is_some_and(|ticking| ticking < cpu) && self.on_edge(id) {
+            return self.tick_in_this_instant(cpu);
+        }
         let at = if due == u64::MAX { NEVER } else { self.edge_in(id, due.max(1)) };
         if at != self.cpus[cpu].tick_at {
             self.cpus[cpu].tick_at = at;
             self.slots.arm_tick(self.layout.tick(cpu), cpu, at);
         }
+    }
+
+    /// The tick of a lower CPU changed this one's queue in an instant in which this one has an edge too: with
+    /// every tick delivered, that edge would still come.
+    fn tick_in_this_instant(&mut self, cpu: usize) {
+        let slot = self.layout.tick(cpu);
+        let entry = (cpu as u64, slot as u32);
+        let at = self.batch_at + self.batch[self.batch_at..].partition_point(|other| *other < entry);
+        if self.batch.get(at) != Some(&entry) {
+            self.batch.insert(at, entry);
+        }
+        self.slots.disarm(slot);
+        self.cpus[cpu].tick_at = NEVER;
+    }
+
+    /// Whether `cpu` has a tick edge now.
+    fn on_edge(&self, cpu: CpuId) -> bool {
+        let edges = self.world.ticks_until(cpu, Ns(self.now));
+        edges > 0 && self.world.tick_edge(cpu, edges).0 == self.now
     }
 
     /// The time of the `due`-th edge from now, `NEVER` when it is beyond the end of time.

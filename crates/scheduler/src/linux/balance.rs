@@ -1,0 +1,522 @@
+//! Load balancing, the deed: when CPUs look for work elsewhere, and how tasks move.
+//!
+//! Four occasions: a CPU runs out of work (newidle), its periodic balance is due at a tick, a busy CPU's tick
+//! finds that idle CPUs should balance (NOHZ kick), and a task that runs must be pushed off (active balance).
+//! Idle CPUs have no ticks: the kick is a timer of the machine, set to the first tick edge at which a busy CPU
+//! would kick. Tasks are taken under the lock of the source and put under the lock of the target, one after the
+//! other: never two run queues at once.
+//!
+//! | rule | where the real system has it | here | test |
+//! |---|---|---|---|
+//! | interval per domain: doubled while balanced up to twice the span's weight in ms, × 16 when busy, −1 tick | `get_sd_balance_interval`, `load_balance` | modelled | `three_hogs_on_two_cpus_get_two_thirds_each` |
+//! | least recently run first; not running, pinned or throttled ones | `detach_tasks`, `can_migrate_task` | modelled; delayed tasks are never moved | `affinity_is_kept_and_nothing_is_lost` |
+//! | cache hot for 0.5 ms, and buddies, until `cache_nice_tries` failures | `task_hot` | modelled; not between threads of a core | `hot_tasks_stay_at_first` |
+//! | too large a load moves after failures | `shr_bound` | modelled | `three_hogs_on_two_cpus_get_two_thirds_each` |
+//! | 6.14+: tasks that would not be eligible wait for a failure | `task_is_ineligible_on_dst_cpu` | modelled | oracle of 6.18 pending |
+//! | pinned tasks: another CPU of the group, another source, a flag for the domain above | `LBF_*_PINNED` | modelled | `pinned_tasks_do_not_stop_balance` |
+//! | newidle: from near to far, stops at the first pulled task, one task | `sched_balance_newidle` | modelled; its cost is a knob, not measured | `an_idle_cpu_takes_waiting_work` |
+//! | NOHZ: one idle CPU balances for all | `nohz_balancer_kick` | simplified: a timer at tick edges, 1 tick late at most when the reason appears after it was set | `an_idle_cpu_takes_waiting_work` |
+//! | active balance after `cache_nice_tries + 2` failures | `active_load_balance_cpu_stop` | modelled; the stopper task takes no time | `a_hog_leaves_the_cpu_of_a_fifo_hog` |
+//! | RT time lowers the capacity of a CPU | `check_cpu_capacity` | modelled | same |
+//! | NUMA balancing by page faults | `task_numa_*` | omitted | – |
+//! | one NUMA domain balance at a time in the machine | `SD_SERIALIZE` | omitted: balancing takes no time | – |
+
+use super::domains::{Domain, Level, Link};
+use super::fair::{self, Dequeue, FairRules};
+use super::imbalance::{Amount, Ask, Idle};
+use super::rq::{Class, Entity, EntityId, NONE, Rq};
+use super::smp::{self, Smp};
+use super::{Env, Linux};
+use crate::{Cmd, Cx, Lock, Locks, Timer, Wake, WakeKind};
+use schedlab_model::{CpuId, CpuSet, Ns, TaskId, Waker};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Timer slot of the machine: the next tick that kicks an idle CPU.
+pub(super) const KICK: Timer = Timer::Global(1);
+/// With only pinned tasks the interval may grow to this.
+const MAX_PINNED_INTERVAL: u64 = 512;
+/// Longest interval: a tenth of a second for each CPU.
+const LONGEST_PER_CPU: u64 = 100_000_000;
+
+/// One CPU's view of its domains.
+#[derive(Debug, Default)]
+pub(super) struct Balancer {
+    levels: Vec<State>,
+}
+
+/// One CPU's view of one of its domains.
+#[derive(Clone, Copy, Debug)]
+struct State {
+    /// Last periodic balance, ns.
+    last: u64,
+    interval_ms: u64,
+    failed: u32,
+}
+
+/// One attempt to balance one domain.
+#[derive(Clone, Copy)]
+struct Attempt<'a> {
+    domain: &'a Domain,
+    link: Link,
+    to: CpuId,
+    idle: Idle,
+    failed: u32,
+}
+
+/// What came out of looking at one CPU's tasks.
+#[derive(Debug, Default)]
+struct Detached {
+    entities: Vec<Entity>,
+    /// No task may move to the target.
+    all_pinned: bool,
+    /// Some may not.
+    some_pinned: bool,
+    /// Another CPU of the target's group to which one of those may move.
+    instead: Option<CpuId>,
+}
+
+impl<L: Locks, F: FairRules> Linux<L, F> {
+    /// The periodic balance of a busy CPU, at a tick.
+    pub(super) fn balance_at_tick(&self, cx: &Cx<'_>, cpu: CpuId) {
+        let Some(smp) = self.smp.get() else { return };
+        let due = smp.next_balance[cpu.index()].load(Relaxed);
+        if cx.now.0 >= due && !smp.board.idle(cpu) {
+            self.rebalance(cx, smp, cpu);
+        }
+    }
+
+    /// In how many tick edges the periodic balance is due.
+    pub(super) fn balance_due(&self, cx: &Cx<'_>, rq: &Rq) -> u64 {
+        match self.smp.get() {
+            Some(smp) => {
+                let due = Ns(smp.next_balance[rq.cpu.index()].load(Relaxed));
+                let before = cx.world.ticks_until(rq.cpu, due.saturating_sub(Ns(1)));
+                (before + 1).saturating_sub(cx.ticks(rq.cpu)).max(1)
+            }
+            None => u64::MAX,
+        }
+    }
+
+    /// Balances every domain of `cpu` that is due.
+    fn rebalance(&self, cx: &Cx<'_>, smp: &Smp, cpu: CpuId) {
+        let now = cx.now.0;
+        let idle_now = || if smp.board.idle(cpu) { Idle::Yes } else { Idle::No };
+        let mut idle = idle_now();
+        let mut next = now + 60_000_000_000;
+        for level in 0..smp.domains.of_cpu[cpu.index()].len() {
+            let state = self.level(smp, cpu, level);
+            if now >= state.last + self.interval(cx, smp, cpu, level, idle, &state) {
+                if self.balance_level(cx, smp, cpu, level, idle) {
+                    idle = idle_now();
+                }
+                self.balancers[cpu.index()].lock().levels[level].last = now;
+            }
+            let state = self.level(smp, cpu, level);
+            next = next.min(state.last + self.interval(cx, smp, cpu, level, idle, &state));
+        }
+        smp.next_balance[cpu.index()].store(next, Relaxed);
+    }
+
+    fn level(&self, smp: &Smp, cpu: CpuId, level: usize) -> State {
+        let mut balancer = self.balancers[cpu.index()].lock();
+        if balancer.levels.is_empty() {
+            let fresh = |(d, _): (&Domain, Link)| State { last: 0, interval_ms: d.weight, failed: 0 };
+            balancer.levels = smp.domains.chain(cpu).map(fresh).collect();
+        }
+        balancer.levels[level]
+    }
+
+    /// Time between two balances of a domain, in ns.
+    fn interval(&self, cx: &Cx<'_>, smp: &Smp, cpu: CpuId, level: usize, idle: Idle, state: &State) -> u64 {
+        let tick = cx.world.tick_ns.0;
+        let busy = idle != Idle::Yes && !smp.board.only_idle_tasks(cpu);
+        let domain = &smp.domains.all[smp.domains.of_cpu[cpu.index()][level].domain];
+        let factor = if busy { domain.busy_factor } else { 1 };
+        let ticks = (state.interval_ms * factor * 1_000_000).div_ceil(tick) - u64::from(busy);
+        let longest = LONGEST_PER_CPU * smp.board.cpus() as u64 / tick;
+        ticks.clamp(1, longest.max(1)) * tick
+    }
+
+    /// A CPU is about to become idle: looks for a task, near first. Gives whether there is something to run.
+    pub(super) fn newidle(&self, cx: &Cx<'_>, cpu: CpuId) -> bool {
+        let Some(smp) = self.smp.get() else { return false };
+        if !cx.cpu(cpu).online {
+            return false;
+        }
+        let levels = smp.domains.of_cpu[cpu.index()].len();
+        let mut pulled = false;
+        let mut cost = self.t.smp.newidle_cost;
+        let affordable = smp.avg_idle[cpu.index()].load(Relaxed);
+        for level in 0..levels {
+            if !smp.board.any_crowded() || affordable < cost {
+                break;
+            }
+            cost += self.t.smp.newidle_cost;
+            pulled = self.balance_level(cx, smp, cpu, level, Idle::New);
+            if pulled {
+                break;
+            }
+        }
+        let next = (0..levels).map(|level| {
+            let state = self.level(smp, cpu, level);
+            state.last + self.interval(cx, smp, cpu, level, Idle::Yes, &state)
+        });
+        let next = next.min().unwrap_or(u64::MAX);
+        smp.next_balance[cpu.index()].fetch_min(next, Relaxed);
+        pulled
+    }
+
+    /// Tries to balance one domain towards `cpu`. Gives whether tasks moved.
+    fn balance_level(&self, cx: &Cx<'_>, smp: &Smp, cpu: CpuId, level: usize, idle: Idle) -> bool {
+        let link = smp.domains.of_cpu[cpu.index()][level];
+        let domain = &smp.domains.all[link.domain];
+        let failed = self.level(smp, cpu, level).failed;
+        let attempt = Attempt { domain, link, to: cpu, idle, failed };
+        let mut cpus = smp.online(cx).and(&domain.span);
+        let pinned_below = |group: usize| smp.pinned(link.domain, group);
+        loop {
+            let ask = Ask {
+                board: &smp.board,
+                domains: &smp.domains,
+                domain,
+                local: link.local,
+                cpu,
+                idle,
+                now: cx.now,
+                cpus: &cpus,
+                pinned_below: &pinned_below,
+                since_6_6: self.t.version.eevdf,
+            };
+            let found = if ask.is_ours() { ask.busiest() } else { None };
+            let Some((from, amount)) = found else {
+                self.settle_level(smp, cpu, level, idle, false);
+                return false;
+            };
+            let mut moved = 0;
+            let mut all_pinned = false;
+            if smp.board.nr_running(from) > 1 {
+                let some_pinned;
+                (moved, all_pinned, some_pinned) = self.pull(cx, smp, &attempt, from, amount);
+                if some_pinned {
+                    smp.set_pinned(cpu, level, true);
+                }
+            }
+            if moved > 0 {
+                self.succeeded(smp, cpu, level);
+                return true;
+            }
+            if all_pinned {
+                cpus.remove(from);
+                let others = domain.groups[link.local].cpus;
+                if cpus.iter().any(|c| !others.contains(c)) {
+                    continue;
+                }
+                self.settle_level(smp, cpu, level, idle, true);
+                return false;
+            }
+            return self.failed(cx, smp, &attempt, level, from, amount);
+        }
+    }
+
+    /// Tasks moved: shortest interval, no failures.
+    fn succeeded(&self, smp: &Smp, cpu: CpuId, level: usize) {
+        let domain = &smp.domains.all[smp.domains.of_cpu[cpu.index()][level].domain];
+        let mut balancer = self.balancers[cpu.index()].lock();
+        balancer.levels[level].failed = 0;
+        balancer.levels[level].interval_ms = domain.min_interval.0 / 1_000_000;
+    }
+
+    /// Nothing to do here: the interval grows.
+    fn settle_level(&self, smp: &Smp, cpu: CpuId, level: usize, idle: Idle, pinned: bool) {
+        let domain = &smp.domains.all[smp.domains.of_cpu[cpu.index()][level].domain];
+        let mut balancer = self.balancers[cpu.index()].lock();
+        let state = &mut balancer.levels[level];
+        if !pinned {
+            state.failed = 0;
+            smp.set_pinned(cpu, level, false);
+        }
+        let longest = domain.max_interval.0 / 1_000_000;
+        if idle != Idle::New
+            && (state.interval_ms < longest || pinned && state.interval_ms < MAX_PINNED_INTERVAL)
+        {
+            state.interval_ms *= 2;
+        }
+    }
+
+    /// There was too much elsewhere, and nothing moved. Gives whether a running task is on its way instead.
+    fn failed(
+        &self,
+        cx: &Cx<'_>,
+        smp: &Smp,
+        attempt: &Attempt<'_>,
+        level: usize,
+        from: CpuId,
+        amount: Amount,
+    ) -> bool {
+        let failed = {
+            let mut balancer = self.balancers[attempt.to.index()].lock();
+            let state = &mut balancer.levels[level];
+            state.failed += u32::from(attempt.idle != Idle::New);
+            state.interval_ms = attempt.domain.min_interval.0 / 1_000_000;
+            state.failed
+        };
+        let stuck = matches!(amount, Amount::Tasks(_)) && failed > attempt.domain.cache_nice_tries + 2;
+        let (there, here) = (smp.board.capacity(from, cx.now), smp.board.capacity(attempt.to, cx.now));
+        let pressed = attempt.idle != Idle::No
+            && smp.board.fair(from) == 1
+            && there * attempt.domain.imbalance_pct < here * 100;
+        if !(stuck || pressed) {
+            return false;
+        }
+        self.push_running(cx, from, attempt.to, level)
+    }
+
+    /// Active balance: the least recently run task of `from` that may run on `to` goes there, the running one
+    /// included.
+    fn push_running(&self, cx: &Cx<'_>, from: CpuId, to: CpuId, level: usize) -> bool {
+        let env = self.env(cx);
+        let running = self.rqs[from.index()].lock().curr_of(Class::Fair).is_some();
+        if !running {
+            return false;
+        }
+        let moved = self.locked(from, |rq| {
+            rq.touch::<F>(env, false);
+            let movable = |rq: &Rq, id: &EntityId| cx.task(TaskId(rq.entity(*id).task)).affinity.contains(to);
+            if !movable(rq, &rq.curr) || rq.push_to.is_some() {
+                return None;
+            }
+            match candidates(rq).into_iter().find(|id| movable(rq, id)) {
+                Some(id) => Some(self.detach(env, rq, id)),
+                None => {
+                    rq.push_to = Some((rq.entity(rq.curr).task, to));
+                    cx.push(Cmd::Displace(TaskId(rq.entity(rq.curr).task)));
+                    None
+                }
+            }
+        });
+        if let Some(entity) = moved {
+            cx.push(Cmd::TickDue(from));
+            self.attach_all(cx, to, vec![entity], false);
+        }
+        self.balancers[to.index()].lock().levels[level].failed = 0;
+        true
+    }
+
+    /// Moves what may and should move from `from` to the attempt's CPU. Gives how many moved, and whether all
+    /// or some were pinned.
+    fn pull(
+        &self,
+        cx: &Cx<'_>,
+        smp: &Smp,
+        attempt: &Attempt<'_>,
+        from: CpuId,
+        amount: Amount,
+    ) -> (usize, bool, bool) {
+        let env = self.env(cx);
+        let mut left = match amount {
+            Amount::Tasks(n) | Amount::Util(n) | Amount::Load(n) => n as i64,
+        };
+        let (mut total, mut some_pinned) = (0, false);
+        let mut to = attempt.to;
+        let mut group = attempt.domain.groups[attempt.link.local].cpus.and(&smp.online(cx));
+        loop {
+            let target = Attempt { to, ..*attempt };
+            let detached = self.locked(from, |rq| {
+                rq.touch::<F>(env, false);
+                self.detach_some(env, rq, &target, &group, amount, &mut left)
+            });
+            let moved = detached.entities.len();
+            total += moved;
+            some_pinned |= detached.some_pinned;
+            if moved > 0 {
+                cx.push(Cmd::TickDue(from));
+                self.attach_all(cx, to, detached.entities, attempt.idle == Idle::New);
+            }
+            match detached.instead {
+                Some(other) if left > 0 && attempt.idle != Idle::New => {
+                    group.remove(to);
+                    to = other;
+                }
+                _ => return (total, detached.all_pinned && total == 0, some_pinned && left > 0),
+            }
+        }
+    }
+
+    /// Takes tasks off a queue until `left` is used up.
+    fn detach_some(
+        &self,
+        env: Env<'_>,
+        rq: &mut Rq,
+        attempt: &Attempt<'_>,
+        group: &CpuSet,
+        amount: Amount,
+        left: &mut i64,
+    ) -> Detached {
+        let mut out = Detached { all_pinned: true, ..Detached::default() };
+        if rq.nr_running <= 1 {
+            return Detached::default();
+        }
+        let looked = self.t.smp.nr_migrate.min(rq.nr_running);
+        for (seen, id) in candidates(rq).into_iter().enumerate() {
+            let alone = attempt.idle != Idle::No && rq.nr_running <= 1;
+            if alone || seen as u32 >= looked || *left <= 0 {
+                out.all_pinned &= !alone;
+                break;
+            }
+            let affinity = env.cx.task(TaskId(rq.entity(id).task)).affinity;
+            if !affinity.contains(attempt.to) {
+                out.some_pinned = true;
+                out.instead = out.instead.or_else(|| affinity.and(group).lowest());
+                continue;
+            }
+            out.all_pinned = false;
+            if !self.may_leave(rq, id, attempt) {
+                continue;
+            }
+            let costs = self.costs(rq, id, amount);
+            if !matches!(amount, Amount::Tasks(_)) && costs >> attempt.failed.min(63) > *left {
+                continue;
+            }
+            *left -= costs;
+            out.entities.push(self.detach(env, rq, id));
+            if attempt.idle == Idle::New {
+                break;
+            }
+        }
+        out
+    }
+
+    /// How much of the amount a task is.
+    fn costs(&self, rq: &mut Rq, id: EntityId, amount: Amount) -> i64 {
+        let now = rq.wall;
+        let entity = rq.entity_mut(id);
+        let weight = entity.load.weight();
+        let pelt = entity.signal.at(now);
+        let (load, util) = (pelt.load_avg(weight), pelt.util_avg());
+        match amount {
+            Amount::Tasks(_) => 1,
+            Amount::Util(_) => util as i64,
+            Amount::Load(_) => smp::load_at_root(rq, id, load).max(1) as i64,
+        }
+    }
+
+    /// Whether nothing but the amount speaks against moving this waiting task, which may run there.
+    fn may_leave(&self, rq: &Rq, id: EntityId, attempt: &Attempt<'_>) -> bool {
+        let entity = rq.entity(id);
+        if self.t.version.rules >= SHY && attempt.failed == 0 {
+            let busy = self.smp.get().is_some_and(|smp| smp.board.fair(attempt.to) > 0);
+            if busy && !F::eligible(rq, id) {
+                return false;
+            }
+        }
+        if attempt.failed > attempt.domain.cache_nice_tries
+            || entity.idle
+            || attempt.domain.level == Level::Smt
+        {
+            return true;
+        }
+        let queue = rq.queue(entity.queue);
+        let buddy = queue.next == id || queue.last == id;
+        let there = self.smp.get().is_some_and(|smp| smp.board.nr_running(attempt.to) > 0);
+        let hot = rq.clock.saturating_sub(entity.exec_start) < self.t.smp.migration_cost;
+        !(hot || (self.t.smp.cache_hot_buddy && there && buddy))
+    }
+
+    /// Takes a waiting task out of this CPU.
+    pub(super) fn detach(&self, env: Env<'_>, rq: &mut Rq, id: EntityId) -> Entity {
+        self.dequeue(env, rq, id, Dequeue::Save);
+        smp::detach(rq, id);
+        if rq.entity(id).class == Class::Fair {
+            F::depart(env, rq, id);
+        }
+        rq.take(id)
+    }
+
+    /// Puts tasks onto a CPU, the last one first. `quiet`: it chooses afterwards anyway.
+    pub(super) fn attach_all(&self, cx: &Cx<'_>, to: CpuId, entities: Vec<Entity>, quiet: bool) {
+        let env = self.env(cx);
+        let wake = Wake { kind: WakeKind::Migrated, sync: false, waker: Waker::Unknown };
+        let moved: Vec<TaskId> = entities.iter().rev().map(|e| TaskId(e.task)).collect();
+        self.locked(to, |rq| {
+            rq.touch::<F>(env, false);
+            for entity in entities.into_iter().rev() {
+                let id = self.rehome(env, rq, entity);
+                if quiet {
+                    self.enqueue(env, rq, id, fair::Enqueue::Restore);
+                } else {
+                    self.activate(env, rq, id, wake);
+                }
+            }
+        });
+        moved.into_iter().for_each(|task| cx.push(Cmd::Moved(task, to)));
+        cx.push(Cmd::TickDue(to));
+    }
+
+    /// Sets the timer for the next kick, if there is an idle CPU and a reason, and it is not set.
+    pub(super) fn arm_kick(&self, cx: &Cx<'_>) {
+        let Some(smp) = self.smp.get() else { return };
+        if smp.board.idle_cpus() == 0 || !smp.board.any_work() || smp.kick_armed.load(Relaxed) {
+            return;
+        }
+        let from = smp.next_kick.load(Relaxed).max(cx.now.0 + 1);
+        let edge = |cpu: CpuId| {
+            let k = cx.world.ticks_until(cpu, Ns(from - 1)) + 1;
+            cx.world.tick_edge(cpu, k).0
+        };
+        let reasons = smp.domains.online.iter().filter(|&cpu| self.kicks(cx, smp, cpu));
+        let Some(at) = reasons.map(edge).min() else { return };
+        smp.kick_armed.store(true, Relaxed);
+        cx.push(Cmd::Arm(KICK, Ns(at)));
+    }
+
+    /// Whether a tick of this CPU would kick an idle one.
+    fn kicks(&self, cx: &Cx<'_>, smp: &Smp, cpu: CpuId) -> bool {
+        let board = &smp.board;
+        if board.idle(cpu) || !cx.cpu(cpu).online {
+            return false;
+        }
+        let pressed = || board.fair(cpu) > 0 && board.capacity(cpu, cx.now) * 117 < super::pelt::SCALE * 100;
+        let busy = || smp.domains.llc[cpu.index()].iter().filter(|&c| !board.idle(c)).count();
+        board.nr_running(cpu) >= 2 || pressed() || busy() > 1
+    }
+
+    /// The kick: one idle CPU balances for all idle ones, itself last.
+    pub(super) fn kicked(&self, cx: &Cx<'_>) {
+        let Some(smp) = self.smp.get() else { return };
+        smp.kick_armed.store(false, Relaxed);
+        let online = smp.online(cx);
+        let idle = |cpu: &CpuId| smp.board.idle(*cpu);
+        let Some(first) = online.iter().find(|cpu| idle(cpu)) else { return };
+        if !online.iter().any(|cpu| self.kicks(cx, smp, cpu)) {
+            return;
+        }
+        let mut next = u64::MAX;
+        for cpu in super::domains::wrap(&online, first.0 + 1).filter(idle).collect::<Vec<_>>() {
+            if !idle(&first) {
+                break;
+            }
+            if cx.now.0 >= smp.next_balance[cpu.index()].load(Relaxed) {
+                self.rebalance(cx, smp, cpu);
+            }
+            next = next.min(smp.next_balance[cpu.index()].load(Relaxed));
+        }
+        smp.next_kick.store(next, Relaxed);
+        self.arm_kick(cx);
+    }
+}
+
+/// From 6.14 on, tasks that would not be eligible on the target are not moved at once.
+const SHY: u32 = 6018;
+
+/// The waiting fair tasks of a queue that balancing may take, least recently run first.
+fn candidates(rq: &Rq) -> Vec<EntityId> {
+    let takes = |(_, e): &(usize, &Entity)| {
+        e.on_rq && e.task != NONE && e.class == Class::Fair && !e.delayed && !rq.is_throttled(e.queue)
+    };
+    let mut found: Vec<(u64, EntityId)> = (rq.entities.iter().enumerate().filter(takes))
+        .map(|(id, e)| (e.stamp, id as EntityId))
+        .filter(|&(_, id)| id != rq.curr)
+        .collect();
+    found.sort_unstable();
+    found.into_iter().map(|(_, id)| id).collect()
+}

@@ -1,0 +1,191 @@
+//! Linux on several CPUs: placement, load balancing, groups and bandwidth, under the engine.
+
+use proptest::prelude::*;
+use schedlab_model::{
+    Amount, CpuId, CpuSet, Draw, EventKind, Nice, Ns, Op, Policy, Program, SchedEvent, TaskId, TaskSpec,
+    Topology, Workload,
+};
+use schedlab_scheduler::registry;
+use schedlab_sim::{Machine, Outcome, RunOptions, run};
+
+const VERSIONS: [&str; 3] = ["linux-6.1", "linux-6.12", "linux-6.18"];
+
+fn simulate(
+    spec: &str,
+    topology: Topology,
+    tasks: Vec<TaskSpec>,
+    seconds: u64,
+) -> (Outcome, Vec<SchedEvent>) {
+    let workload = Workload { tasks, ..Workload::default() };
+    simulate_workload(spec, topology, &workload, Ns::from_s(seconds))
+}
+
+fn simulate_workload(
+    spec: &str,
+    topology: Topology,
+    workload: &Workload,
+    duration: Ns,
+) -> (Outcome, Vec<SchedEvent>) {
+    let machine = Machine { topology, ..Machine::flat(1) };
+    let scheduler = registry::build(&spec.parse().unwrap(), machine.topology.cpus()).unwrap();
+    let mut events = Vec::new();
+    let outcome = run(&machine, workload, &*scheduler, &RunOptions::for_time(duration), &mut events).unwrap();
+    (outcome, events)
+}
+
+fn hogs(count: usize) -> Vec<TaskSpec> {
+    (0..count).map(|i| TaskSpec::new(format!("hog{i}"), Program::hog())).collect()
+}
+
+fn share(outcome: &Outcome, task: u32) -> f64 {
+    outcome.metrics.share(TaskId(task))
+}
+
+/// Wakes at random and runs for 50 µs, as every real machine's housekeeping does. Without any noise three hogs
+/// fall into step with the balance interval, and one of them keeps 3/4 of a CPU for ever.
+fn noise() -> TaskSpec {
+    let mut program = Program::forever([]);
+    let sleep = program.draw(Draw::Exponential { mean: Ns::from_ms(7) });
+    program.ops = vec![Op::Run(Amount::Fixed(Ns::from_us(50))), Op::Sleep(sleep)];
+    TaskSpec::new("noise", program)
+}
+
+#[test]
+fn three_hogs_on_two_cpus_get_two_thirds_each() {
+    for version in VERSIONS {
+        let mut tasks = hogs(3);
+        tasks.extend([noise(), noise()]);
+        let (outcome, _) = simulate(version, Topology::flat(2), tasks, 30);
+        let shares = [0, 1, 2].map(|task| share(&outcome, task));
+        println!("{version}: {shares:.3?} migrations {}", outcome.metrics.migrations());
+        assert!(shares.iter().all(|s| (s - 2.0 / 3.0).abs() < 0.04), "{version}: {shares:.3?}");
+    }
+}
+
+#[test]
+fn sixteen_hogs_on_eight_cpus_get_half_each() {
+    for version in VERSIONS {
+        let (outcome, _) = simulate(version, Topology::flat(8), hogs(16), 10);
+        let shares: Vec<f64> = (0..16).map(|task| share(&outcome, task)).collect();
+        println!("{version}: {shares:.3?} migrations {}", outcome.metrics.migrations());
+        let all: Vec<TaskId> = (0..16).map(TaskId).collect();
+        assert!(outcome.metrics.jain(&all) > 0.999, "{version}: {shares:?}");
+        assert!(shares.iter().all(|s| (s - 0.5).abs() < 0.03), "{version}: {shares:?}");
+    }
+}
+
+/// Two hogs pinned to CPU 0 with a third one: CPU 1 takes it at once, and nothing ever waits beside an idle CPU.
+#[test]
+fn an_idle_cpu_takes_waiting_work() {
+    for version in VERSIONS {
+        let mut tasks = hogs(3);
+        (tasks[0].affinity, tasks[1].affinity) = (CpuSet::single(CpuId(0)), CpuSet::single(CpuId(0)));
+        // A task that keeps CPU 1 busy at first, so that the third hog must move later.
+        let mut first = TaskSpec::new("first", Program::once([Op::Run(Amount::Fixed(Ns::from_ms(50)))]));
+        first.affinity = CpuSet::single(CpuId(1));
+        tasks.insert(0, first);
+        let (outcome, _) = simulate(version, Topology::flat(2), tasks, 4);
+        let shares = [1, 2, 3].map(|task| share(&outcome, task));
+        println!("{version}: {shares:.3?} {:?}", outcome.metrics.work_conservation);
+        assert!((shares[0] - 0.5).abs() < 0.02 && (shares[1] - 0.5).abs() < 0.02, "{version} {shares:.3?}");
+        assert!(shares[2] > 0.97, "{version} {shares:.3?}");
+        assert_eq!(outcome.metrics.work_conservation.violated_ns, Ns::ZERO, "{version}");
+    }
+}
+
+/// A FIFO hog and a fair hog on one CPU of two: the fair one is pushed to the idle CPU although it never waits
+/// for another fair task.
+#[test]
+fn a_hog_leaves_the_cpu_of_a_fifo_hog() {
+    for version in VERSIONS {
+        let mut tasks = hogs(2);
+        tasks[1].policy = Policy::Fifo(10);
+        tasks[1].affinity = CpuSet::single(CpuId(0));
+        let (outcome, _) = simulate(version, Topology::flat(2), tasks, 4);
+        println!("{version}: {:.3} {:?}", share(&outcome, 0), outcome.metrics.work_conservation);
+        assert!(share(&outcome, 0) > 0.98, "{version} {:.3}", share(&outcome, 0));
+    }
+}
+
+fn mask(bits: u8, cpus: usize) -> CpuSet {
+    let set: CpuSet = (0..cpus).filter(|cpu| bits >> (cpu % 8) & 1 != 0).map(CpuId::from).collect();
+    if set.is_empty() { CpuSet::single(CpuId::from(usize::from(bits) % cpus)) } else { set }
+}
+
+/// A random task: work and sleep in microseconds, affinity bits, nice, policy number.
+fn random_task() -> impl Strategy<Value = (u64, u64, u8, i8, u8)> {
+    (50u64..20_000, 0u64..20_000, any::<u8>(), -10i8..10, 0u8..10)
+}
+
+fn task_of((work, sleep, bits, nice, policy): (u64, u64, u8, i8, u8), cpus: usize) -> TaskSpec {
+    let program =
+        if sleep < 2_000 { Program::hog() } else { Program::closed(Ns::from_us(work), Ns::from_us(sleep)) };
+    let mut task = TaskSpec::new("random", program);
+    task.affinity = if bits >= 128 { CpuSet::ALL } else { mask(bits, cpus) };
+    task.nice = Nice::new(nice).unwrap();
+    task.policy = match policy {
+        0 => Policy::Idle,
+        1 => Policy::Batch,
+        _ => Policy::Other,
+    };
+    task
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Random tasks on random machines: affinity holds on every event (the engine asserts it too), every task
+    /// runs, every tick mode gives the same schedule, and a CPU idles beside a waiting task it could take only
+    /// for as long as balance intervals allow.
+    #[test]
+    fn affinity_is_kept_and_nothing_is_lost(
+        tasks in proptest::collection::vec(random_task(), 1..24),
+        shape in 0usize..4,
+        version in 0usize..3,
+    ) {
+        let topology = [
+            Topology::flat(2), Topology::flat(5), Topology::regular(1, 2, 2, 2), Topology::regular(2, 1, 2, 2),
+        ][shape].clone();
+        let cpus = topology.cpus();
+        let tasks: Vec<TaskSpec> = tasks.into_iter().map(|t| task_of(t, cpus)).collect();
+        let workload = Workload { tasks: tasks.clone(), ..Workload::default() };
+        let (outcome, events) = simulate_workload(VERSIONS[version], topology.clone(), &workload, Ns::from_s(2));
+        for event in &events {
+            if let EventKind::Switch { next: Some(next), .. } = event.kind {
+                prop_assert!(tasks[next.index()].affinity.contains(event.cpu));
+            }
+        }
+        for (i, spec) in tasks.iter().enumerate() {
+            let ran = outcome.metrics.tasks[i].cpu_ns > Ns::ZERO;
+            prop_assert!(ran || spec.policy == Policy::Idle, "task {i} never ran");
+        }
+        let same = same_with_every_tick(VERSIONS[version], topology, &workload, Ns::from_s(2));
+        prop_assert_eq!(same, Ok(()));
+    }
+}
+
+/// Both tick modes; prints where they part.
+fn same_with_every_tick(
+    version: &str,
+    topology: Topology,
+    workload: &Workload,
+    duration: Ns,
+) -> Result<(), String> {
+    let machine = Machine { topology, ..Machine::flat(1) };
+    let traces = [false, true].map(|every_tick| {
+        let scheduler = registry::build(&version.parse().unwrap(), machine.topology.cpus()).unwrap();
+        let mut events: Vec<SchedEvent> = Vec::new();
+        let options = RunOptions { every_tick, ..RunOptions::for_time(duration) };
+        run(&machine, workload, &*scheduler, &options, &mut events).unwrap();
+        events
+    });
+    match traces[0].iter().zip(&traces[1]).position(|(a, b)| a != b) {
+        Some(at) => Err(format!(
+            "{version}: event {at}: {:?} / {:?}",
+            &traces[0][at.saturating_sub(3)..(at + 2).min(traces[0].len())],
+            &traces[1][at.saturating_sub(3)..(at + 2).min(traces[1].len())]
+        )),
+        None if traces[0].len() != traces[1].len() => Err(format!("{version}: different length")),
+        None => Ok(()),
+    }
+}
