@@ -57,7 +57,6 @@ fn three_hogs_on_two_cpus_get_two_thirds_each() {
         tasks.extend([noise(), noise()]);
         let (outcome, _) = simulate(version, Topology::flat(2), tasks, 30);
         let shares = [0, 1, 2].map(|task| share(&outcome, task));
-        println!("{version}: {shares:.3?} migrations {}", outcome.metrics.migrations());
         assert!(shares.iter().all(|s| (s - 2.0 / 3.0).abs() < 0.04), "{version}: {shares:.3?}");
     }
 }
@@ -67,7 +66,6 @@ fn sixteen_hogs_on_eight_cpus_get_half_each() {
     for version in VERSIONS {
         let (outcome, _) = simulate(version, Topology::flat(8), hogs(16), 10);
         let shares: Vec<f64> = (0..16).map(|task| share(&outcome, task)).collect();
-        println!("{version}: {shares:.3?} migrations {}", outcome.metrics.migrations());
         let all: Vec<TaskId> = (0..16).map(TaskId).collect();
         assert!(outcome.metrics.jain(&all) > 0.999, "{version}: {shares:?}");
         assert!(shares.iter().all(|s| (s - 0.5).abs() < 0.03), "{version}: {shares:?}");
@@ -86,7 +84,6 @@ fn an_idle_cpu_takes_waiting_work() {
         tasks.insert(0, first);
         let (outcome, _) = simulate(version, Topology::flat(2), tasks, 4);
         let shares = [1, 2, 3].map(|task| share(&outcome, task));
-        println!("{version}: {shares:.3?} {:?}", outcome.metrics.work_conservation);
         assert!((shares[0] - 0.5).abs() < 0.02 && (shares[1] - 0.5).abs() < 0.02, "{version} {shares:.3?}");
         assert!(shares[2] > 0.97, "{version} {shares:.3?}");
         assert_eq!(outcome.metrics.work_conservation.violated_ns, Ns::ZERO, "{version}");
@@ -102,7 +99,6 @@ fn a_hog_leaves_the_cpu_of_a_fifo_hog() {
         tasks[1].policy = Policy::Fifo(10);
         tasks[1].affinity = CpuSet::single(CpuId(0));
         let (outcome, _) = simulate(version, Topology::flat(2), tasks, 4);
-        println!("{version}: {:.3} {:?}", share(&outcome, 0), outcome.metrics.work_conservation);
         assert!(share(&outcome, 0) > 0.98, "{version} {:.3}", share(&outcome, 0));
     }
 }
