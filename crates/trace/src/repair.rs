@@ -20,7 +20,8 @@ pub struct Repairs {
     pub misordered: u64,
     /// Events that stood twice; the second was dropped.
     pub duplicates: u64,
-    /// Switches whose `prev` is not the task that ran: a switch with state unknown was put in between.
+    /// Switches whose `prev` is not the task that ran: a switch with state unknown was put in between, at the
+    /// last moment at which the other task is proven to have run.
     pub inconsistent_switches: u64,
     /// Wakeups stamped shortly before their task had finished blocking (the waker waits for it); moved
     /// behind the block.
@@ -73,6 +74,7 @@ pub(crate) fn repair(recording: &mut Recording) {
     let mut mender = Mender {
         repairs: std::mem::take(&mut recording.repairs),
         current: vec![None; recording.header.topology.cpus()],
+        last: vec![Ns::ZERO; recording.header.topology.cpus()],
         tasks: vec![TaskState::default(); recording.header.tasks.len()],
         wakes_recorded: recording.header.capabilities.has(crate::Capability::WakeTimes),
         out: Vec::with_capacity(events.len()),
@@ -80,6 +82,9 @@ pub(crate) fn repair(recording: &mut Recording) {
     let events = mender.sorted(events);
     let moved = mender.move_early_wakes(events);
     moved.into_iter().for_each(|event| mender.event(event));
+    if mender.repairs.inconsistent_switches > 0 {
+        mender.out.sort_by_key(|event| event.at);
+    }
     recording.events = mender.out;
     recording.repairs = mender.repairs;
 }
@@ -97,12 +102,16 @@ enum Life {
 #[derive(Clone, Copy, Default)]
 struct TaskState {
     life: Life,
+    /// When it last came to a CPU or left one.
+    moved: Ns,
 }
 
 struct Mender {
     repairs: Repairs,
     /// Who runs on each CPU: unknown, idle or a task.
     current: Vec<Option<Option<TaskId>>>,
+    /// When each CPU's present task was last seen to run there.
+    last: Vec<Ns>,
     tasks: Vec<TaskState>,
     wakes_recorded: bool,
     out: Vec<SchedEvent>,
@@ -188,7 +197,15 @@ impl Mender {
     fn event(&mut self, event: SchedEvent) {
         match event.kind {
             EventKind::Switch { prev, prev_state, next } => self.switch(event, prev, prev_state, next),
-            EventKind::Wake { task, .. } | EventKind::New { task, .. } => {
+            EventKind::Wake { task, waker } => {
+                self.proof(event, waker.task());
+                let task = &mut self.tasks[task.index()];
+                if !matches!(task.life, Life::Running(_)) {
+                    task.life = Life::Runnable;
+                }
+            }
+            EventKind::New { task, parent } => {
+                self.proof(event, parent);
                 let task = &mut self.tasks[task.index()];
                 if !matches!(task.life, Life::Running(_)) {
                     task.life = Life::Runnable;
@@ -201,70 +218,76 @@ impl Mender {
                 self.current[event.cpu.index()] = None;
                 let stays = |life| matches!(life, Life::Running(cpu) if cpu != event.cpu.index());
                 let tasks = self.tasks.iter_mut().filter(|task| !stays(task.life));
-                tasks.for_each(|task| task.life = Life::Unknown);
+                tasks.for_each(|task| *task = TaskState { life: Life::Unknown, moved: event.at });
             }
             _ => {}
         }
         self.out.push(event);
     }
 
+    /// `by` did something on this CPU: it ran there.
+    fn proof(&mut self, event: SchedEvent, by: Option<TaskId>) {
+        let cpu = event.cpu.index();
+        if by.is_some() && self.current[cpu] == Some(by) {
+            self.last[cpu] = event.at;
+        }
+    }
+
     fn switch(&mut self, event: SchedEvent, prev: Option<TaskId>, state: PrevState, next: Option<TaskId>) {
         let cpu = event.cpu.index();
-        self.leave_elsewhere(event, cpu, prev);
+        self.leave_elsewhere(cpu, prev);
         if let Some(ran) = self.current[cpu]
             && ran != prev
         {
-            // A switch from `ran` to `prev` is missing; when it was, is unknown.
+            // A switch from `ran` to `prev` is missing. When it was is unknown; the time goes to `prev`, who
+            // certainly ran at its end.
             self.repairs.inconsistent_switches += 1;
             let state = if ran.is_none() { PrevState::Runnable } else { PrevState::Unknown };
-            self.put_switch(event, cpu, ran, state, prev);
+            self.put_switch(cpu, ran, state, prev);
         }
-        self.leave_elsewhere(event, cpu, next);
+        self.leave_elsewhere(cpu, next);
         if let Some(next) = next
             && self.wakes_recorded
             && self.tasks[next.index()].life == Life::Blocked
         {
             self.repairs.missing_wakes += 1;
         }
-        self.apply(cpu, prev, state, next);
+        self.apply(event.at, cpu, prev, state, next);
     }
 
     /// A task cannot run on two CPUs: before it is seen on `cpu` it left the other one unseen.
-    fn leave_elsewhere(&mut self, event: SchedEvent, cpu: usize, task: Option<TaskId>) {
+    fn leave_elsewhere(&mut self, cpu: usize, task: Option<TaskId>) {
         if let Some(task) = task
             && let Life::Running(other) = self.tasks[task.index()].life
             && other != cpu
             && self.current[other] == Some(Some(task))
         {
             self.repairs.inconsistent_switches += 1;
-            self.put_switch(event, other, Some(task), PrevState::Unknown, None);
+            self.put_switch(other, Some(task), PrevState::Unknown, None);
         }
     }
 
-    fn put_switch(
-        &mut self,
-        event: SchedEvent,
-        cpu: usize,
-        prev: Option<TaskId>,
-        prev_state: PrevState,
-        next: Option<TaskId>,
-    ) {
+    fn put_switch(&mut self, cpu: usize, prev: Option<TaskId>, prev_state: PrevState, next: Option<TaskId>) {
         let kind = EventKind::Switch { prev, prev_state, next };
-        self.out.push(SchedEvent { at: event.at, cpu: cpu.into(), kind });
-        self.apply(cpu, prev, prev_state, next);
+        let moved = next.map_or(Ns::ZERO, |next| self.tasks[next.index()].moved);
+        let at = self.last[cpu].max(moved);
+        self.out.push(SchedEvent { at, cpu: cpu.into(), kind });
+        self.apply(at, cpu, prev, prev_state, next);
     }
 
-    fn apply(&mut self, cpu: usize, prev: Option<TaskId>, state: PrevState, next: Option<TaskId>) {
+    fn apply(&mut self, at: Ns, cpu: usize, prev: Option<TaskId>, state: PrevState, next: Option<TaskId>) {
         if let Some(prev) = prev {
-            self.tasks[prev.index()].life = match state.is_runnable() {
+            let life = match state.is_runnable() {
                 Some(true) => Life::Runnable,
                 Some(false) => Life::Blocked,
                 None => Life::Unknown,
             };
+            self.tasks[prev.index()] = TaskState { life, moved: at };
         }
         if let Some(next) = next {
-            self.tasks[next.index()].life = Life::Running(cpu);
+            self.tasks[next.index()] = TaskState { life: Life::Running(cpu), moved: at };
         }
         self.current[cpu] = Some(next);
+        self.last[cpu] = at;
     }
 }

@@ -17,8 +17,7 @@ impl Durations {
         let histogram = self
             .histogram
             .get_or_insert_with(|| Box::new(Histogram::new(3).expect("3 significant digits are supported")));
-        // An auto-resizing histogram takes every u64 that is below 2^63.
-        histogram.saturating_record(duration.0.min(u64::MAX / 4));
+        histogram.record(duration.0.min(u64::MAX / 4)).expect("it resizes itself for all below 2^62");
         self.sum += u128::from(duration.0);
     }
 
@@ -73,5 +72,27 @@ impl Durations {
         self.histogram
             .iter()
             .flat_map(|h| h.iter_recorded().map(|v| (Ns(v.value_iterated_to()), v.count_at_value().into())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_hold_over_nine_decades() {
+        let mut all = Durations::default();
+        assert_eq!((all.count(), all.p50(), all.max()), (0, Ns(0), Ns(0)));
+        (1..=1_000u64).for_each(|i| all.add(Ns(i * 1_000_000)));
+        all.add(Ns(3));
+        let mut other = Durations::default();
+        other.add(Ns::from_s(1_000));
+        other.merge(&all);
+        assert_eq!(other.count(), 1_002);
+        assert_eq!(other.sum(), Ns(500_500 * 1_000_000 + 3 + 1_000_000_000_000));
+        assert!(other.p50().0.abs_diff(500_000_000) < 1_000_000, "{}", other.p50());
+        assert!(other.p99().0.abs_diff(991_000_000) < 2_000_000, "{}", other.p99());
+        assert!(other.max() >= Ns::from_s(1_000) && other.max() < Ns::from_s(1_001));
+        other.add(Ns(u64::MAX));
     }
 }

@@ -185,6 +185,12 @@ impl Builder<'_> {
             ops.push(Op::Receive(never));
             return Program { ops, repeat_from: Some(at), draws: Vec::new() };
         }
+        // Across the seam it sleeps for as long as it did before its first and after its last activation.
+        let first = line.activations.first().map_or(Ns::ZERO, |a| a.woken);
+        let seam = first + line.slept_last;
+        if seam > Ns::ZERO {
+            ops.push(Op::Sleep(Amount::Fixed(seam)));
+        }
         Program { ops, repeat_from: Some(0), draws: Vec::new() }
     }
 }

@@ -81,7 +81,7 @@ fn sleeps(line: &Line, duration: Ns) -> Outside {
     let first = line.activations.first().map_or(Ns::ZERO, |a| a.woken);
     let life = duration.saturating_sub(first).0.max(1);
     let initial_sleep = line.activations[0].slept.map_or(Ns::ZERO, |(slept, _)| slept);
-    let slept = line.slept.saturating_sub(initial_sleep).0;
+    let slept = (line.slept.saturating_sub(initial_sleep) + line.slept_last).0;
     if u128::from(slept) * 100 < u128::from(life) * u128::from(HUNGRY_PERCENT) && line.activations.len() > 1 {
         return Outside::Relative(Why::Hungry);
     }

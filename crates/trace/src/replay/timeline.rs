@@ -62,6 +62,8 @@ pub(super) struct Line {
     pub(super) absorbed: u64,
     /// Time asleep between the activations.
     pub(super) slept: Ns,
+    /// Time asleep from its last block to the end of the recording.
+    pub(super) slept_last: Ns,
     life: Life,
     exiting: bool,
 }
@@ -132,7 +134,12 @@ pub(super) fn timeline(recording: &Recording) -> Timeline {
     for line in &mut out.lines {
         match line.life {
             Life::Running(_, since) => line.run(since, recording.duration),
-            Life::Blocked(since, _) => line.slept += recording.duration.saturating_sub(since),
+            Life::Blocked(since, _) => line.slept_last = recording.duration.saturating_sub(since),
+            // It was not seen again: it blocked, or it would have run.
+            Life::Limbo(since) => {
+                line.end(End::Blocked(PrevState::Unknown));
+                line.slept_last = recording.duration.saturating_sub(since);
+            }
             _ => {}
         }
     }
