@@ -20,15 +20,17 @@ fn main() {
         println!("{error}");
         std::process::exit(2);
     });
-    let mut options = ReplayOptions::default();
-    options.without_wakes = changes.iter().any(|c| c == "blind");
+    let without_wakes = changes.iter().any(|c| c == "blind");
+    let mut options = ReplayOptions { without_wakes, ..ReplayOptions::default() };
     for change in changes.iter().filter(|c| c.contains(" x")) {
         options.demand.push(change.parse().unwrap());
     }
     let mut replay = replay(&recording, &options).unwrap();
-    let mut costs = Costs::default();
-    costs.idle_decide_ns = replay.report.delays.idle_wake.p50();
-    costs.wakeup_decide_ns = replay.report.delays.preempting_wake.p50();
+    let mut costs = Costs {
+        idle_decide_ns: replay.report.delays.idle_wake.p50(),
+        wakeup_decide_ns: replay.report.delays.preempting_wake.p50(),
+        ..Costs::default()
+    };
     for change in changes {
         if let Some((name, policy)) = change.split_once('=') {
             set_policy(&mut replay.workload, name, policy);
