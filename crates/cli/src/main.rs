@@ -1,2 +1,56 @@
-//! The binary `schedlab`.
-fn main() {}
+//! The binary `schedlab`: arguments, output, exit codes. What the commands do is in `schedlab_lab`.
+//!
+//! Exit codes: 0 done, 1 a stated expectation failed, 2 bad input or not possible here, 3 ran but the result
+//! cannot be trusted.
+#![forbid(unsafe_code)]
+
+mod args;
+mod commands;
+mod output;
+mod progress;
+mod render;
+
+use args::{Args, Command};
+use clap::Parser;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// How a command ended, apart from errors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Done {
+    /// All is well.
+    Well,
+    /// An expectation of a scenario failed.
+    ExpectationFailed,
+    /// The numbers cannot be trusted.
+    Untrusted,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let result = match &args.command {
+        Command::Record(command) => commands::record::run(command),
+        Command::Compare(command) => commands::compare::run(command),
+        Command::List(command) => commands::list::run(command),
+        Command::Import(command) => commands::import::run(command),
+        Command::Doctor(command) => commands::doctor::run(command),
+    };
+    match result {
+        Ok(Done::Well) => ExitCode::SUCCESS,
+        Ok(Done::ExpectationFailed) => ExitCode::from(1),
+        Ok(Done::Untrusted) => ExitCode::from(3),
+        // The reader of a pipe has seen enough: that is no error.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nothing is left to do when standard error is gone too.
+            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
+    })
+}

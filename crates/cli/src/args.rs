@@ -1,0 +1,194 @@
+//! The command line.
+
+use clap::{ArgAction, Parser, Subcommand, ValueEnum};
+use schedlab_host::Backend;
+use schedlab_model::Ns;
+use schedlab_scheduler::SchedulerSpec;
+use std::path::PathBuf;
+
+/// Would another scheduler serve this workload better? Record a real machine, or write a scenario, and compare.
+#[derive(Debug, Parser)]
+#[command(
+    name = "schedlab",
+    version,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  schedlab compare two-hogs                              a scenario of the gallery
+  schedlab record -o redis.slt --for 5s --all            what this machine does now
+  schedlab compare redis.slt --variant 'batch idle: sysbench policy=idle'
+  schedlab doctor                                        what can be recorded here
+
+Exit codes: 0 done, 1 an expectation failed, 2 bad input or not possible here, 3 not to be trusted."
+)]
+pub(crate) struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Record what the scheduler of this machine does
+    Record(Record),
+    /// Play a recording or a scenario under other schedulers and settings
+    Compare(Compare),
+    /// Show the schedulers or the scenarios that there are
+    List(List),
+    /// Turn the text of `perf script` or ftrace into a recording
+    Import(Import),
+    /// Say what this kernel and these permissions allow
+    Doctor(Doctor),
+}
+
+/// `schedlab record`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  schedlab record -o all.slt --for 5s --all               the whole machine for 5 seconds
+  schedlab record -o redis.slt --for 5s -- ./bench.sh     while a command runs, 5 seconds at most
+  schedlab record -o redis.slt --pid 4711                 until process 4711 ends (or Ctrl-C)
+
+The whole machine is recorded in each case: who disturbs a task is as interesting as the task.")]
+pub(crate) struct Record {
+    /// The recording to write (.slt)
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// Stop after this time, such as 5s
+    #[arg(long = "for", value_name = "TIME")]
+    pub(crate) duration: Option<Ns>,
+    /// Record until --for or Ctrl-C
+    #[arg(long, conflicts_with_all = ["pid", "run"])]
+    pub(crate) all: bool,
+    /// Record until this process ends (may be given several times)
+    #[arg(long, value_name = "N", conflicts_with = "run")]
+    pub(crate) pid: Vec<u32>,
+    /// How to record: tracepoints, switches or own-tasks [default: the best that works]
+    #[arg(long, value_name = "BACKEND")]
+    pub(crate) backend: Option<Backend>,
+    /// Run the recorder itself on this CPU only
+    #[arg(long, value_name = "CPU")]
+    pub(crate) recorder_cpu: Option<u32>,
+    /// A line about the recording, kept in its header
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) note: String,
+    /// Print what was recorded as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The command to run and record
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) run: Vec<String>,
+}
+
+/// `schedlab compare`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  schedlab compare redis-batch
+  schedlab compare my.toml --scheduler linux-6.1 --scheduler linux-6.18:base_slice_ns=6ms
+  schedlab compare redis.slt --variant 'batch idle: sysbench policy=idle' \\
+                             --variant 'redis fifo: redis-server policy=fifo:1'
+  schedlab compare redis.slt --variant 'capped: sysbench group=/batch ; /batch cpu.max=50ms/100ms'
+  schedlab compare redis.slt --variant 'twice the work: redis-server demand=x2' --json
+
+A variant is 'NAME: TARGET SETTING... ; TARGET SETTING...'. Targets: a task (name, glob such as 'worker-*', or
+pid of a recording), a control group (/path), a source, or `scheduler` (settings are its knobs). Settings of
+tasks: policy=other|batch|idle|fifo:N|rr:N nice=N cpus=0-3 slice=3ms group=/path demand=x2 off. Of groups:
+cpu.max=50ms/100ms cpu.weight=N cpu.idle=on cpus=0-3. Of sources: rate=x2 clients=N.
+
+A recording is first compared with its own simulation; no change smaller than that error is claimed.")]
+pub(crate) struct Compare {
+    /// A recording (.slt), a scenario (.toml), or the name of a scenario (`schedlab list scenarios`)
+    pub(crate) input: String,
+    /// A scheduler with knobs, such as linux-6.18:base_slice_ns=6ms (may be given several times)
+    #[arg(short, long = "scheduler", value_name = "SCHEDULER")]
+    pub(crate) schedulers: Vec<SchedulerSpec>,
+    /// Something to try: 'NAME: TASK policy=idle' (may be given several times)
+    #[arg(long = "variant", value_name = "VARIANT")]
+    pub(crate) variants: Vec<String>,
+    /// First seed of the random streams
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// How many seeds: more make narrower claims [default: 5 for recordings, else what the scenario says]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) seeds: Option<u32>,
+    /// Simulate this long, such as 2s [default: the whole recording, or what the scenario says]
+    #[arg(long = "for", value_name = "TIME")]
+    pub(crate) duration: Option<Ns>,
+    /// The scheduler that stands for the recorded kernel [default: by the kernel's version]
+    #[arg(long, value_name = "SCHEDULER")]
+    pub(crate) recorded_under: Option<SchedulerSpec>,
+    /// Threads; 0 = one per CPU. The result does not depend on it
+    #[arg(short, long, value_name = "N", default_value_t = 0)]
+    pub(crate) jobs: usize,
+    /// Show every class of tasks, also those that use next to nothing
+    #[arg(long)]
+    pub(crate) all_tasks: bool,
+    /// Show the fitted constants and costs, the knobs, and how the errors are computed
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// Print the result as JSON (docs/result-schema.md)
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// `schedlab list`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  schedlab list schedulers
+  schedlab list schedulers -v          with every knob
+  schedlab list scenarios")]
+pub(crate) struct List {
+    /// What to list
+    pub(crate) what: What,
+    /// Show knobs (schedulers) or the story (scenarios)
+    #[arg(short, long, action = ArgAction::SetTrue)]
+    pub(crate) verbose: bool,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What can be listed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum What {
+    /// Schedulers and their knobs
+    Schedulers,
+    /// The gallery
+    Scenarios,
+}
+
+/// `schedlab import`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  perf sched record -- sleep 5 && perf script | schedlab import - -o mine.slt
+  trace-cmd report | schedlab import - -o mine.slt
+  schedlab import perf.txt -o mine.slt")]
+pub(crate) struct Import {
+    /// The text of `perf script` with sched events, or of ftrace; `-` is standard input
+    pub(crate) input: String,
+    /// The recording to write (.slt)
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// Take the running task for the waker even where the text does not show whether an interrupt woke
+    #[arg(long)]
+    pub(crate) current_is_waker: bool,
+}
+
+/// `schedlab doctor`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  schedlab doctor
+  schedlab doctor --json")]
+pub(crate) struct Doctor {
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

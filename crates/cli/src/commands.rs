@@ -1,0 +1,7 @@
+//! One module for each command.
+
+pub(crate) mod compare;
+pub(crate) mod doctor;
+pub(crate) mod import;
+pub(crate) mod list;
+pub(crate) mod record;

@@ -1,0 +1,56 @@
+//! `schedlab compare`
+
+use crate::args::Compare;
+use crate::progress::Progress;
+use crate::render::{self, Style};
+use crate::{Done, output};
+use anyhow::{Context, bail};
+use schedlab_lab::compare::{Options, RecordedInput, compare_recording, compare_scenario};
+use schedlab_lab::gallery::{self, Found};
+use schedlab_lab::result::Study;
+
+pub(crate) fn run(args: &Compare) -> anyhow::Result<Done> {
+    if let Some(path) = &args.output {
+        output::check(path)?;
+    }
+    let study = study(args)?;
+    let text = if args.json {
+        serde_json::to_string_pretty(&study).context("the result cannot be written as JSON")? + "\n"
+    } else {
+        let style = if args.output.is_some() { Style::plain() } else { Style::of_stdout() };
+        render::study(&study, &style, args.all_tasks, args.explain)
+    };
+    output::write(args.output.as_deref(), &text)?;
+    Ok(if !study.holds() {
+        Done::ExpectationFailed
+    } else if !study.trusted() {
+        Done::Untrusted
+    } else {
+        Done::Well
+    })
+}
+
+fn study(args: &Compare) -> anyhow::Result<Study> {
+    let options = Options {
+        schedulers: args.schedulers.clone(),
+        variants: args.variants.clone(),
+        seed: args.seed,
+        repetitions: args.seeds,
+        duration: args.duration,
+        jobs: args.jobs,
+    };
+    let progress = Progress::new();
+    let report = |done, all| progress.set(done, all);
+    match gallery::find(&args.input)? {
+        Found::Scenario(scenario) => {
+            if args.recorded_under.is_some() {
+                bail!("--recorded-under has a meaning only for recordings, and {} is a scenario", args.input);
+            }
+            Ok(compare_scenario(&scenario, &options, &report)?)
+        }
+        Found::Recording(path) => {
+            let input = RecordedInput::open(&path)?;
+            Ok(compare_recording(&input, args.recorded_under.as_ref(), &options, &report)?)
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! `schedlab list`
+
+use crate::args::{List, What};
+use crate::render::{Style, wrap};
+use crate::{Done, output};
+use schedlab_lab::gallery;
+use schedlab_scheduler::registry;
+use std::fmt::Write as _;
+
+pub(crate) fn run(args: &List) -> anyhow::Result<Done> {
+    let style = Style::of_stdout();
+    let text = match (args.what, args.json) {
+        (What::Schedulers, false) => schedulers(args.verbose, &style),
+        (What::Schedulers, true) => schedulers_json()?,
+        (What::Scenarios, json) => scenarios(args.verbose, json, &style)?,
+    };
+    output::write(None, &text)?;
+    Ok(Done::Well)
+}
+
+fn schedulers(verbose: bool, style: &Style) -> String {
+    let width = registry::all().iter().map(|entry| entry.name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for entry in registry::all() {
+        let name = style.bold(&format!("{:width$}", entry.name));
+        let _ = writeln!(text, "{name}  {}", entry.summary);
+        for knob in if verbose { (entry.knobs)() } else { Vec::new() } {
+            let _ = writeln!(text, "    {} = {}  ({})", style.bold(knob.name), knob.default, knob.kind);
+            let _ = writeln!(text, "{}", wrap(knob.doc, style.width, 8));
+        }
+    }
+    if !verbose {
+        text += "\nKnobs: `schedlab list schedulers -v`. Set one with NAME:KNOB=VALUE, such as \
+                 linux-6.18:base_slice_ns=6ms\n";
+    }
+    text
+}
+
+fn schedulers_json() -> anyhow::Result<String> {
+    let all: Vec<_> = registry::all()
+        .iter()
+        .map(|entry| {
+            let knobs: Vec<_> = (entry.knobs)()
+                .iter()
+                .map(|knob| {
+                    serde_json::json!({ "name": knob.name, "default": knob.default, "allowed": knob.kind.to_string(), "doc": knob.doc })
+                })
+                .collect();
+            serde_json::json!({ "name": entry.name, "summary": entry.summary, "knobs": knobs })
+        })
+        .collect();
+    Ok(serde_json::to_string_pretty(&all)? + "\n")
+}
+
+fn scenarios(verbose: bool, json: bool, style: &Style) -> anyhow::Result<String> {
+    let mut text = String::new();
+    let mut list = Vec::new();
+    let width = gallery::built_in().iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (name, _) in gallery::built_in() {
+        let Some(scenario) = gallery::load(name) else { continue };
+        let scenario = scenario?;
+        let specs: Vec<String> = scenario.schedulers.iter().map(ToString::to_string).collect();
+        let variants: Vec<&str> = scenario.variants.iter().map(|variant| variant.name.as_str()).collect();
+        if json {
+            list.push(serde_json::json!({
+                "name": name, "title": scenario.title, "about": scenario.about, "schedulers": specs,
+                "baseline": scenario.baseline, "variants": variants,
+                "expectations": scenario.expectations.len(),
+            }));
+            continue;
+        }
+        let _ = writeln!(text, "{}  {}", style.bold(&format!("{name:width$}")), scenario.title);
+        if verbose {
+            let _ = writeln!(text, "{}", wrap(&scenario.about, style.width, 4));
+            let _ = writeln!(text, "    schedulers: {}", specs.join(", "));
+            let _ = writeln!(
+                text,
+                "    variants:   {}",
+                [&[scenario.baseline.as_str()][..], &variants].concat().join(", ")
+            );
+            let _ = writeln!(text, "    expects:    {} things\n", scenario.expectations.len());
+        }
+    }
+    if json {
+        return Ok(serde_json::to_string_pretty(&list)? + "\n");
+    }
+    text += "\nRun one with `schedlab compare NAME`; write your own as docs/scenario-format.md says.\n";
+    Ok(text)
+}

@@ -1,0 +1,316 @@
+//! A comparison as text: verdict, self-replay, a table for each class of tasks, expectations.
+
+use super::table::{Cell, Look, Table};
+use super::{Style, wrap};
+use schedlab_lab::measure::Kind;
+use schedlab_lab::metric::{Metric, Stat, Unit};
+use schedlab_lab::result::{InputKind, Row, SelfReplay, Study, Subject};
+use schedlab_lab::stats::{Change, Judgement};
+use schedlab_model::Ns;
+use std::fmt::Write as _;
+
+/// Columns of tasks, the most important first: what does not fit is left out from the end.
+const TASK_COLUMNS: [(Metric, &str); 8] = [
+    (Metric::Share, "CPU share"),
+    (Metric::Latency(Stat::Percentile(50_000)), "latency p50"),
+    (Metric::Latency(Stat::Percentile(99_000)), "latency p99"),
+    (Metric::Response(Stat::Percentile(99_000)), "response p99"),
+    (Metric::Throughput, "done/s"),
+    (Metric::Latency(Stat::Max), "latency max"),
+    (Metric::Switches, "switches/s"),
+    (Metric::Wait(Stat::Percentile(99_000)), "preempted p99"),
+];
+/// Columns of sources and channels.
+const CLIENT_COLUMNS: [(Metric, &str); 6] = [
+    (Metric::Throughput, "requests/s"),
+    (Metric::Response(Stat::Percentile(50_000)), "response p50"),
+    (Metric::Response(Stat::Percentile(95_000)), "p95"),
+    (Metric::Response(Stat::Percentile(99_000)), "p99"),
+    (Metric::Response(Stat::Percentile(99_500)), "p99.5"),
+    (Metric::Response(Stat::Max), "max"),
+];
+/// Classes below this share of one CPU are left out unless somebody asks for all.
+const MAIN_SHARE: f64 = 0.01;
+/// How many classes are shown at most unless somebody asks for all.
+const MAIN_CLASSES: usize = 8;
+
+/// The whole result.
+pub(crate) fn study(study: &Study, style: &Style, all_tasks: bool, explain: bool) -> String {
+    let mut text = head(study, style);
+    let _ = writeln!(text, "{}", style.bold(&wrap(&study.verdict.outcome, style.width, 0)));
+    let _ = writeln!(text, "{}\n", wrap(&study.verdict.certainty, style.width, 0));
+    let (main, hidden) = main_subjects(study, all_tasks);
+    if let Some(replay) = &study.self_replay {
+        text += &self_replay(replay, &main, style);
+    }
+    let mut left_out = Vec::new();
+    for (kind, name) in &main {
+        let (table, missing) = subject(study, *kind, name, style);
+        text += &table;
+        left_out.extend(missing);
+    }
+    text += &footer(study, hidden, left_out, style);
+    text += &expectations(study, style);
+    for note in notes(study) {
+        let _ = writeln!(text, "{}", wrap(&format!("note: {note}"), style.width, 0));
+    }
+    if explain {
+        text += &explanation(study, style);
+    }
+    text
+}
+
+fn head(study: &Study, style: &Style) -> String {
+    let input = &study.input;
+    let title = if input.title.is_empty() { String::new() } else { format!(": {}", input.title) };
+    let cpus = if input.cpus == 1 { "1 CPU".to_owned() } else { format!("{} CPUs", input.cpus) };
+    let seeds = match &study.seeds[..] {
+        [one] => format!("seed {one}"),
+        [first, .., last] => format!("seeds {first}-{last}"),
+        [] => String::new(),
+    };
+    let (duration, hz) = (Ns(study.duration_ns), input.hz);
+    format!(
+        "{}{title}\n{}\n\n",
+        style.bold(&input.name),
+        style.dim(&format!("{cpus}, HZ={hz}, {duration} each, {seeds}"))
+    )
+}
+
+/// The classes to show, in order, and how many are not shown.
+fn main_subjects(study: &Study, all: bool) -> (Vec<(Kind, String)>, usize) {
+    let Some(base) = study.rows.first() else { return (Vec::new(), 0) };
+    let share = |row: &Row, subject: &Subject| {
+        let cell = row.find(subject.kind, &subject.name).and_then(|s| s.cell(Metric::Share));
+        cell.map_or(0.0, |cell| cell.value.median)
+    };
+    let most = |subject: &Subject| study.rows.iter().map(|row| share(row, subject)).fold(0.0, f64::max);
+    let changed = |subject: &Subject| {
+        study.rows.iter().any(|row| row.find(subject.kind, &subject.name).is_some_and(|s| s.changed))
+    };
+    let mut classes: Vec<(&Subject, f64)> =
+        base.subjects.iter().filter(|s| s.kind == Kind::Class).map(|s| (s, most(s))).collect();
+    let total = classes.len();
+    if !all {
+        classes.retain(|(subject, share)| *share >= MAIN_SHARE || changed(subject));
+        if classes.len() > MAIN_CLASSES {
+            classes.sort_by(|a, b| changed(b.0).cmp(&changed(a.0)).then(b.1.total_cmp(&a.1)));
+            classes.truncate(MAIN_CLASSES);
+        }
+    }
+    let hidden = total - classes.len();
+    let clients = base.subjects.iter().filter(|subject| subject.kind != Kind::Class);
+    let shown = clients.chain(classes.into_iter().map(|(subject, _)| subject));
+    (shown.map(|subject| (subject.kind, subject.name.clone())).collect(), hidden)
+}
+
+fn self_replay(replay: &SelfReplay, main: &[(Kind, String)], style: &Style) -> String {
+    let scheduler = replay.scheduler.split(':').next().unwrap_or_default();
+    let title =
+        format!("Self-replay: the recording against its simulation under {scheduler} ({})", replay.why);
+    let mut text = format!("{}\n", style.bold(&wrap(&title, style.width, 0)));
+    let mut rows = Vec::new();
+    for subject in &replay.subjects {
+        if !main.iter().any(|(_, name)| *name == subject.name) {
+            continue;
+        }
+        let mut row = vec![Cell::plain(counted(&subject.name, subject.tasks))];
+        for (metric, _) in TASK_COLUMNS {
+            let cell = subject.cells.iter().find(|cell| cell.metric == metric);
+            row.push(cell.map_or_else(Cell::default, |cell| Cell {
+                value: format!("{} -> {}", metric.show(cell.recorded), metric.show(cell.simulated)),
+                change: error_of(metric, cell.recorded, cell.difference),
+                look: Look::Dim,
+            }));
+        }
+        rows.push(row);
+    }
+    let mut names = vec!["task".to_owned()];
+    names.extend(TASK_COLUMNS.iter().map(|(_, name)| (*name).to_owned()));
+    let (table, _) = Table { head: names, rows, fixed: 1 }.render(style);
+    text += &table;
+    let outside = replay.wakes_by_softirq + replay.wakes_by_hardirq + replay.wakes_unknown;
+    let wakes = format!(
+        "wakeups: {} by tasks, {outside} from outside ({}.{} %: {} by softirqs after interrupts, {} by interrupts \
+         and timers, {} unknown)",
+        replay.wakes_by_tasks,
+        replay.outside_permille / 10,
+        replay.outside_permille % 10,
+        replay.wakes_by_softirq,
+        replay.wakes_by_hardirq,
+        replay.wakes_unknown
+    );
+    let _ = writeln!(text, "{}\n", wrap(&wakes, style.width, 2));
+    text
+}
+
+fn error_of(metric: Metric, recorded: f64, difference: f64) -> String {
+    match metric.unit() {
+        Unit::Share => format!("{:+.1}", difference * 100.0),
+        _ if recorded > 0.0 => format!("{:+.0}%", difference / recorded * 100.0),
+        _ => String::new(),
+    }
+}
+
+fn counted(name: &str, tasks: usize) -> String {
+    if tasks == 1 { name.to_owned() } else { format!("{name} ({tasks} tasks)") }
+}
+
+fn subject(study: &Study, kind: Kind, name: &str, style: &Style) -> (String, Vec<String>) {
+    let columns: &[(Metric, &str)] = if kind == Kind::Class { &TASK_COLUMNS } else { &CLIENT_COLUMNS };
+    let mut tasks = 1;
+    let mut rows = Vec::new();
+    for row in &study.rows {
+        let subject = row.find(kind, name);
+        tasks = subject.map_or(tasks, |subject| subject.tasks);
+        let mut cells = vec![Cell::plain(&row.scheduler), Cell::plain(&row.variant)];
+        for (metric, _) in columns {
+            let cell = subject.and_then(|subject| subject.cell(*metric));
+            cells.push(cell.map_or_else(Cell::default, |cell| {
+                let (change, look) = cell.change.map_or_else(Default::default, |c| shown_change(*metric, &c));
+                Cell { value: metric.show(cell.value.median), change, look }
+            }));
+        }
+        rows.push(cells);
+    }
+    let mut head = vec!["scheduler".to_owned(), "variant".to_owned()];
+    head.extend(columns.iter().map(|(_, name)| (*name).to_owned()));
+    let (table, missing) = Table { head, rows, fixed: 2 }.render(style);
+    let title = match kind {
+        Kind::Source => format!("{name} (source: what its clients see)"),
+        Kind::Channel => format!("{name} (channel: requests that were finished)"),
+        _ => counted(name, tasks),
+    };
+    (format!("{}\n{table}\n", style.bold(&title)), missing)
+}
+
+/// `+12%±3%`, `x35±4`, `-3.0±0.2` (points of CPU share), `~` where it cannot be told.
+fn shown_change(metric: Metric, change: &Change) -> (String, Look) {
+    let look = match change.judgement {
+        Judgement::Better => Look::Good,
+        Judgement::Worse => Look::Bad,
+        Judgement::Different => Look::Plain,
+        Judgement::Same => return ("=".to_owned(), Look::Dim),
+        Judgement::CannotTell => return ("~".to_owned(), Look::Dim),
+    };
+    let text = match (metric.unit(), change.ratio) {
+        (Unit::Share, _) => format!("{:+.1}±{:.1}", change.difference * 100.0, change.error * 100.0),
+        (_, Some(ratio)) => {
+            let base = if ratio == 1.0 { 1.0 } else { change.difference / (ratio - 1.0) };
+            let error = (change.error / base).abs();
+            if ratio >= 10.0 {
+                format!("x{ratio:.0}±{error:.0}")
+            } else {
+                format!("{:+.0}%±{:.0}%", (ratio - 1.0) * 100.0, error * 100.0)
+            }
+        }
+        _ => format!("+{}±{}", metric.show(change.difference), metric.show(change.error)),
+    };
+    (text, look)
+}
+
+fn footer(study: &Study, hidden: usize, mut left_out: Vec<String>, style: &Style) -> String {
+    let mut text = String::new();
+    let judged = |wanted: Judgement| {
+        let cells = study.rows.iter().flat_map(|row| &row.subjects).flat_map(|subject| &subject.cells);
+        cells.filter_map(|cell| cell.change).any(|change| change.judgement == wanted)
+    };
+    let mut legend = Vec::new();
+    if study.rows.len() > 1 {
+        legend.push("changes are against the first row, ± their error; CPU share in points".to_owned());
+    }
+    if judged(Judgement::CannotTell) {
+        legend.push("~ cannot tell: the change is smaller than the error".to_owned());
+    }
+    if judged(Judgement::Same) {
+        legend.push("= the same in every run".to_owned());
+    }
+    if !legend.is_empty() {
+        let _ = writeln!(text, "{}", style.dim(&wrap(&legend.join("; "), style.width, 0)));
+    }
+    left_out.sort();
+    left_out.dedup();
+    if !left_out.is_empty() {
+        let list = format!("no room for: {} (a wider terminal or --json shows them)", left_out.join(", "));
+        let _ = writeln!(text, "{}", style.dim(&wrap(&list, style.width, 0)));
+    }
+    if hidden > 0 {
+        let line =
+            format!("{hidden} classes with less than 1 % of a CPU are not shown (--all-tasks shows them)");
+        let _ = writeln!(text, "{}", style.dim(&line));
+    }
+    text
+}
+
+fn expectations(study: &Study, style: &Style) -> String {
+    let all = study.expectations.len();
+    if study.input.kind != InputKind::Scenario || all == 0 {
+        return String::new();
+    }
+    let failed: Vec<_> = study.expectations.iter().filter(|checked| !checked.holds).collect();
+    let mut text = format!("expectations: {} of {all} hold\n", all - failed.len());
+    for checked in failed {
+        let _ = writeln!(
+            text,
+            "{} line {}: {}: {}, {}, {} gave {}",
+            style.bad("failed"),
+            checked.line,
+            checked.expectation,
+            checked.scheduler,
+            checked.variant,
+            checked.subject,
+            checked.got
+        );
+    }
+    text
+}
+
+fn notes(study: &Study) -> Vec<String> {
+    let mut notes = study.notes.clone();
+    for row in &study.rows {
+        for note in &row.notes {
+            let line = format!("{}, {}: {note}", row.scheduler, row.variant);
+            if !notes.contains(&line) {
+                notes.push(line);
+            }
+        }
+    }
+    notes
+}
+
+fn explanation(study: &Study, style: &Style) -> String {
+    let mut text = format!("\n{}\n", style.bold("How these numbers come about"));
+    let mut say = |line: &str| {
+        let _ = writeln!(text, "{}", wrap(line, style.width, 2));
+    };
+    if let Some(replay) = &study.self_replay {
+        say(&format!("recorded under: kernel {}, simulated as {}", replay.kernel, replay.scheduler));
+    }
+    if study.costs.is_empty() {
+        say("costs of the machine: none (switches, wakeups, ticks and migrations are free)");
+    } else {
+        let fitted =
+            if study.self_replay.is_some() { "fitted to this recording" } else { "from the scenario" };
+        say(&format!("costs of the machine, {fitted}:"));
+        for (name, ns) in &study.costs {
+            let doc =
+                schedlab_sim::Costs::knobs().find(|(known, _)| known == name).map_or("", |(_, doc)| doc);
+            say(&format!("  {name} = {}: {doc}", Ns(*ns)));
+        }
+    }
+    say(&format!(
+        "value: median over {} seeds. Error of a change: half the range of the change over the seeds (each seed \
+         against itself){}.",
+        study.seeds.len(),
+        if study.self_replay.is_some() {
+            ", plus the error of the self-replay of the same metric of the same tasks: for shares in points, else \
+             as a part of the larger of both values"
+        } else {
+            ""
+        }
+    ));
+    for row in &study.rows {
+        say(&format!("event hashes of {}, {}: {}", row.scheduler, row.variant, row.event_hashes.join(" ")));
+    }
+    text
+}

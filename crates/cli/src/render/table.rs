@@ -1,0 +1,150 @@
+//! Tables whose columns fit the terminal.
+
+use super::Style;
+use unicode_width::UnicodeWidthStr;
+
+/// How a cell looks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Look {
+    /// As it is.
+    #[default]
+    Plain,
+    /// Something good.
+    Good,
+    /// Something bad.
+    Bad,
+    /// Less important.
+    Dim,
+}
+
+/// One cell: a value and, behind it, what became of it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Cell {
+    /// The value.
+    pub(crate) value: String,
+    /// The change.
+    pub(crate) change: String,
+    /// How the change looks.
+    pub(crate) look: Look,
+}
+
+impl Cell {
+    /// A cell without a change.
+    pub(crate) fn plain(value: impl Into<String>) -> Cell {
+        Cell { value: value.into(), ..Cell::default() }
+    }
+}
+
+/// A table. The first `fixed` columns are always shown and stand left; of the others as many as fit.
+pub(crate) struct Table {
+    pub(crate) head: Vec<String>,
+    pub(crate) rows: Vec<Vec<Cell>>,
+    pub(crate) fixed: usize,
+}
+
+impl Table {
+    /// The text, indented by two, and the names of the columns for which there was no room.
+    pub(crate) fn render(&self, style: &Style) -> (String, Vec<String>) {
+        let widths: Vec<(usize, usize)> = (0..self.head.len()).map(|column| self.widths(column)).collect();
+        let mut shown = Vec::new();
+        let mut left_out = Vec::new();
+        let mut used = 0;
+        for (column, head) in self.head.iter().enumerate() {
+            let empty = self.rows.iter().all(|row| row[column].value.is_empty());
+            if empty && column >= self.fixed {
+                continue;
+            }
+            let width = 2 + total(widths[column]);
+            if column < self.fixed || used + width <= style.width && left_out.is_empty() {
+                used += width;
+                shown.push(column);
+            } else {
+                left_out.push(head.clone());
+            }
+        }
+        let mut text = String::new();
+        for &column in &shown {
+            text += "  ";
+            text += &pad(&self.head[column], total(widths[column]), column < self.fixed);
+        }
+        let mut text = style.dim(text.trim_end()) + "\n";
+        for row in &self.rows {
+            let mut line = String::new();
+            for &column in &shown {
+                line += "  ";
+                line += &cell(&row[column], widths[column], column < self.fixed, style);
+            }
+            text += line.trim_end();
+            text.push('\n');
+        }
+        (text, left_out)
+    }
+
+    /// Widest value and widest change of a column.
+    fn widths(&self, column: usize) -> (usize, usize) {
+        let cells = || self.rows.iter().map(|row| &row[column]);
+        let value = cells().map(|cell| cell.value.width()).max().unwrap_or(0);
+        let change = cells().map(|cell| cell.change.width()).max().unwrap_or(0);
+        let gap = usize::from(change > 0);
+        (value.max(self.head[column].width().saturating_sub(change + gap)), change)
+    }
+}
+
+fn total((value, change): (usize, usize)) -> usize {
+    value + if change > 0 { change + 1 } else { 0 }
+}
+
+fn pad(text: &str, width: usize, left: bool) -> String {
+    let space = " ".repeat(width.saturating_sub(text.width()));
+    if left { format!("{text}{space}") } else { format!("{space}{text}") }
+}
+
+fn cell(cell: &Cell, widths: (usize, usize), left: bool, style: &Style) -> String {
+    let value = pad(&cell.value, widths.0, left);
+    if widths.1 == 0 {
+        return value;
+    }
+    let change = pad(&cell.change, widths.1, true);
+    let change = match cell.look {
+        Look::Plain => change,
+        Look::Good => style.good(&change),
+        Look::Bad => style.bad(&change),
+        Look::Dim => style.dim(&change),
+    };
+    format!("{value} {change}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let cell =
+            |value: &str, change: &str| Cell { value: value.into(), change: change.into(), look: Look::Good };
+        Table {
+            head: ["task", "share", "p99"].map(String::from).to_vec(),
+            rows: vec![
+                vec![Cell::plain("redis"), cell("35.1%", ""), cell("3.10ms", "")],
+                vec![Cell::plain("x"), cell("5.1%", "-3.0±0.1"), cell("12.0us", "-99%±8%")],
+            ],
+            fixed: 1,
+        }
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let (text, left_out) = table().render(&Style::plain());
+        let expected = "  task            share             p99\n\
+                        \x20 redis  35.1%           3.10ms\n\
+                        \x20 x       5.1% -3.0±0.1  12.0us -99%±8%\n";
+        assert_eq!(text, expected);
+        assert!(left_out.is_empty());
+    }
+
+    #[test]
+    fn a_narrow_terminal_loses_columns_by_name() {
+        let (text, left_out) = table().render(&Style { width: 30, colors: false });
+        assert_eq!(left_out, ["p99"]);
+        assert!(text.lines().all(|line| line.width() <= 30), "{text}");
+    }
+}
