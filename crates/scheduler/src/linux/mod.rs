@@ -23,6 +23,8 @@
 mod balance;
 mod board;
 mod cfs;
+#[cfg(test)]
+mod chaos;
 mod decide;
 mod domains;
 mod eevdf;
