@@ -424,7 +424,9 @@ impl Rq {
         }
         let timer = super::fair_server_timer(self.cpu);
         match wants.timer {
-            Some(Some(at)) => env.cx.push(Cmd::Arm(timer, Ns(at.0 + self.steal))),
+            // A timer is never served in the nanosecond of its expiry; on a machine without costs this is what
+            // keeps the server's start off the tick's edge.
+            Some(Some(at)) => env.cx.push(Cmd::Arm(timer, Ns(at.0 + self.steal + 1))),
             Some(None) => env.cx.push(Cmd::Disarm(timer)),
             None => {}
         }
