@@ -127,9 +127,10 @@ impl Groups {
             return known.id;
         }
         let id = GroupId::from(self.known.len());
-        let autogroup_nice = Some(nice.parse().ok().and_then(Nice::new).unwrap_or_default());
-        let path = path.to_owned();
-        self.known.push(GroupFacts { autogroup_nice, ..bare(id, path, Some(GroupId::ROOT)) });
+        let nice: Nice = nice.parse().ok().and_then(Nice::new).unwrap_or_default();
+        let weight = Some(AUTOGROUP_WEIGHTS[nice.table_index()]);
+        let facts = bare(id, path.to_owned(), Some(GroupId::ROOT));
+        self.known.push(GroupFacts { autogroup_nice: Some(nice), weight, ..facts });
         id
     }
 
@@ -143,6 +144,14 @@ impl Groups {
         }
     }
 }
+
+/// Weight of an autogroup by its nice value, −20 first, in the unit of `cpu.shares`: the kernel gives it the
+/// weight that a task of that nice value has (a step is about 25 %).
+const AUTOGROUP_WEIGHTS: [u32; 40] = [
+    88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904, 3906, 3121,
+    2501, 1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29, 23,
+    18, 15,
+];
 
 fn bare(id: GroupId, path: String, parent: Option<GroupId>) -> GroupFacts {
     GroupFacts {

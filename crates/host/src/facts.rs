@@ -53,7 +53,7 @@ pub struct GroupFacts {
     pub path: String,
     /// The parent; `None` for the root.
     pub parent: Option<GroupId>,
-    /// `cpu.shares`, or `cpu.weight` × 10.24. `None`: not readable, or an autogroup of nice 0 (1024).
+    /// `cpu.shares`, or `cpu.weight` × 10.24; of an autogroup by its nice value. `None`: not readable.
     pub weight: Option<u32>,
     /// `cpu.idle`.
     pub idle: bool,

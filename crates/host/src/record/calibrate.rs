@@ -18,9 +18,10 @@ pub(crate) struct Calibration {
     /// one on kernels up to at least 6.18. Measured with the exit of a thread of our own, which the kernel
     /// reports while it holds nothing. `None`: no such record came.
     pub(crate) own_levels: Option<i64>,
-    /// CPUs on which a switch away from the idle task was seen. There are virtual machines in which the
-    /// idle task of a CPU leaves no trace (seen on a Firecracker guest, 6.18: neither in perf nor in ftrace,
-    /// on CPU 1 but not on CPU 0); and a CPU that never idles proves nothing.
+    /// CPUs on which a switch away from the idle task was seen. There are virtual machines in which whatever
+    /// happens while certain tasks run is not recorded (seen on a Firecracker guest with 6.18, neither by
+    /// perf nor by ftrace: the idle task of CPU 1 and the threads of process 1, from which it was cloned);
+    /// and a CPU that never idles proves nothing.
     pub(crate) idle_seen: CpuSet,
 }
 

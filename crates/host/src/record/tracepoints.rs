@@ -8,12 +8,13 @@
 //! `softirq_entry` tells them apart by its `common_preempt_count`: the inline path enters with one level
 //! still held, the exit of an interrupt with exactly what the interrupted code held, which is none in user
 //! space. What the interrupted code can hold too is settled by the end of an interrupt handler right before
-//! ([`EXIT_WINDOW_NS`], nothing else recorded in between). ksoftirqd and the idle task are always the
+//! ([`EXIT_WINDOW_NS`], nothing else recorded in between, and the same number of levels). ksoftirqd and the idle task are always the
 //! outside. (The recording holds levels of its own, which are measured first.)
 //!
-//! **Idle CPUs that leave no trace.** Where the calibration did not see the idle task, context-switch records
-//! are taken along, and their "in" records tell when a CPU left idle. Wakeups by interrupts that hit such an
-//! idle CPU stay unseen; the capabilities name these CPUs.
+//! **Tasks that leave no trace.** There are machines on which whatever happens while certain tasks run is not
+//! recorded (see [`Calibration`](super::calibrate::Calibration)). When the calibration did not see the idle
+//! task of every CPU, context-switch records are taken along: their "in" records, written by the next task,
+//! tell who began to run. Wakeups from within such a task stay unseen; the capabilities name the idle CPUs.
 
 use super::calibrate::{PREEMPT_LEVELS, calibrate, softirq_threads};
 use super::raw::{Comm, Context, RawEvent, RawKind, Record, Records, u32_at, u64_at};
@@ -23,7 +24,7 @@ use crate::sys::perf::{Target, What};
 use crate::sys::{Event, Ring};
 use crate::tracefs::{Field, PseudoFs, Tracepoint};
 use perf_event_open_sys::bindings as abi;
-use schedlab_model::{CpuId, CpuSet, PrevState};
+use schedlab_model::{CpuSet, PrevState};
 
 /// A softirq that begins this soon after the end of an interrupt handler on the same CPU is taken for that
 /// interrupt's. Between the two stand only a few hundred instructions; 5 us leaves room for a hypervisor.
@@ -62,7 +63,7 @@ enum Layout {
     Exit { tid: Field },
     Attach { tid: Field },
     Softirq { common: Common },
-    IrqExit,
+    IrqExit { common: Common },
 }
 
 /// The events of this machine, ready to be opened on each CPU.
@@ -78,6 +79,8 @@ pub(crate) struct Tracepoints {
     pub(crate) wake_rule: &'static str,
     /// CPUs whose idle task is known to be traced.
     pub(crate) idle_seen: CpuSet,
+    /// Some tasks may leave no trace of their own.
+    take_switches: bool,
 }
 
 impl Tracepoints {
@@ -108,7 +111,7 @@ impl Tracepoints {
         });
         let wake_rule = if softirq.is_some() { "softirq-entry+preempt-count+irq-exit" } else { "none" };
         points.extend(softirq);
-        points.extend(MARKERS.iter().filter_map(|name| named(fs, name, |_| Ok(Layout::IrqExit)).ok()));
+        points.extend(MARKERS.iter().filter_map(|name| named(fs, name, |p| Ok(Layout::IrqExit { common: common(p)? })).ok()));
         Ok(Tracepoints {
             points,
             states: StateBits::parse(&switch.print),
@@ -116,6 +119,7 @@ impl Tracepoints {
             softirq_threads: softirq_threads(),
             wake_rule,
             idle_seen: calibration.idle_seen,
+            take_switches: cpus.iter().any(|cpu| !calibration.idle_seen.contains(cpu)),
         })
     }
 
@@ -134,7 +138,7 @@ impl Tracepoints {
             others.push(event);
         }
         ids.sort_unstable();
-        if !self.idle_seen.contains(CpuId(cpu)) {
+        if self.take_switches {
             let event = Event::open(What::Switches, Target::Cpu(cpu as i32))?;
             event.write_into(&ring)?;
             others.push(event);
@@ -262,7 +266,8 @@ struct Decoder {
     /// perf's id of an event → index in `points`, sorted.
     ids: Vec<(u64, usize)>,
     last_at: u64,
-    last_irq_exit: Option<u64>,
+    /// When the last interrupt handler ended, and how many levels the interrupted code held.
+    last_irq_exit: Option<(u64, i64)>,
     softirq: Softirq,
     /// Who runs, as far as the records tell.
     current: Option<u32>,
@@ -308,25 +313,24 @@ impl Decoder {
                 }
                 kind.map(|kind| RawEvent { at, kind })
             }
-            abi::PERF_RECORD_SWITCH_CPU_WIDE => self.out_of_idle(record),
+            abi::PERF_RECORD_SWITCH_CPU_WIDE => self.unseen_switch(record),
             abi::PERF_RECORD_LOST => self.lost(u64_at(record.body, 8)?),
             _ => None,
         }
     }
 
-    /// A task that begins to run after idle, where the tracepoint did not say so.
-    fn out_of_idle(&mut self, record: Record<'_>) -> Option<RawEvent> {
-        let (out, from) =
-            (u32::from(record.misc) & abi::PERF_RECORD_MISC_SWITCH_OUT, u32_at(record.body, 4)?);
+    /// A task that begins to run where no tracepoint said so: whoever ran before leaves no trace.
+    fn unseen_switch(&mut self, record: Record<'_>) -> Option<RawEvent> {
+        let (out, prev) = (u32::from(record.misc) & abi::PERF_RECORD_MISC_SWITCH_OUT, u32_at(record.body, 4)?);
         let (next, at) = (u32_at(record.body, 12)?, u64_at(record.body, 16)?);
-        if out != 0 || from != 0 || self.current == Some(next) {
+        if out != 0 || self.current == Some(next) {
             return None;
         }
         self.current = Some(next);
         self.last_irq_exit = None;
-        let (none, prev_state) = ([0; 16], PrevState::Runnable);
-        let next_prio = UNKNOWN_PRIO;
-        let kind = RawKind::Switch { prev: 0, prev_comm: none, prev_state, next, next_comm: none, next_prio };
+        let prev_state = if prev == 0 { PrevState::Runnable } else { PrevState::Unknown };
+        let (none, next_prio) = ([0; 16], UNKNOWN_PRIO);
+        let kind = RawKind::Switch { prev, prev_comm: none, prev_state, next, next_comm: none, next_prio };
         Some(RawEvent { at, kind })
     }
 
@@ -357,20 +361,25 @@ impl Decoder {
             Layout::Attach { tid: task } => Some(RawKind::Regroup { tid: tid(*task)? }),
             Layout::Softirq { common } => {
                 let (current, levels) = (tid(common.pid)?, common.preempt_count.number(raw)?);
-                self.softirq = self.origin(at, current, (levels & PREEMPT_LEVELS) - self.points.own_levels);
+                self.softirq = self.origin(at, current, levels & PREEMPT_LEVELS);
                 None
             }
-            Layout::IrqExit => {
-                self.last_irq_exit = Some(at);
+            Layout::IrqExit { common } => {
+                self.last_irq_exit = Some((at, common.preempt_count.number(raw)? & PREEMPT_LEVELS));
                 None
             }
         }
     }
 
     fn origin(&self, at: u64, current: u32, levels: i64) -> Softirq {
-        let right_after_irq = self.last_irq_exit.is_some_and(|exit| at.saturating_sub(exit) < EXIT_WINDOW_NS);
+        // Levels that the interrupted code did not hold were taken by a task on its way into the softirq.
+        let of_irq = |(exit, held): (u64, i64)| at.saturating_sub(exit) < EXIT_WINDOW_NS && held == levels;
         let thread = current == 0 || self.points.softirq_threads.binary_search(&current).is_ok();
-        if thread || levels <= 0 || right_after_irq { Softirq::Outside } else { Softirq::Inline }
+        if thread || levels <= self.points.own_levels || self.last_irq_exit.is_some_and(of_irq) {
+            Softirq::Outside
+        } else {
+            Softirq::Inline
+        }
     }
 
     fn context(&self, common: Common, raw: &[u8]) -> Option<Context> {

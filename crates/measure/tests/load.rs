@@ -1,0 +1,74 @@
+//! The client against a server whose behaviour is known.
+
+use schedlab_measure::{LoadRequest, LoopKind, run};
+use schedlab_model::Ns;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+/// A server that answers `PONG` to each line-ended `PING`, and stalls once for `stall` before reply `at`.
+fn server(stall: Duration, at: usize) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let request = schedlab_measure::command(&[b"PING"]).len();
+        let (mut buffer, mut held, mut served) = ([0; 4096], 0, 0);
+        while let Ok(count) = stream.read(&mut buffer) {
+            if count == 0 {
+                return;
+            }
+            held += count;
+            while held >= request {
+                held -= request;
+                served += 1;
+                if served == at {
+                    std::thread::sleep(stall);
+                }
+                stream.write_all(b"+PONG\r\n").unwrap();
+            }
+        }
+    });
+    address
+}
+
+fn request(address: SocketAddr, kind: LoopKind) -> LoadRequest {
+    let duration = Ns::from_ms(500);
+    LoadRequest { address, kind, connections: 1, duration, warmup: Ns::ZERO, words: vec!["PING".to_owned()] }
+}
+
+#[test]
+fn an_open_loop_sees_the_whole_stall() {
+    let address = server(Duration::from_millis(200), 300);
+    let report = run(&request(address, LoopKind::Open { rate_per_s: 2000.0, seed: 7 })).unwrap();
+    assert_eq!((report.unanswered, report.errors), (0, 0));
+    assert_eq!(report.sent, report.replies);
+    // The requests that were to leave during the stall waited for 100 ms on average: they are about 400 of
+    // 1000. A client that corrects nothing but sends on sees them too, since it sends without waiting.
+    assert!(report.latency.max_ns >= 200_000_000, "{:?}", report.latency);
+    assert!(report.latency.p90_ns >= 100_000_000, "{:?}", report.latency);
+    assert!(report.latency.count > 700, "{:?}", report.latency);
+}
+
+#[test]
+fn a_closed_loop_hides_it() {
+    let address = server(Duration::from_millis(200), 300);
+    let report = run(&request(address, LoopKind::Closed)).unwrap();
+    assert_eq!((report.unanswered, report.errors), (0, 0));
+    assert!(report.latency.max_ns >= 200_000_000);
+    let waited = report.latency.count as f64;
+    assert!(waited > 100.0 && report.latency.p90_ns < 100_000_000, "{:?}", report.latency);
+}
+
+#[test]
+fn a_server_that_speaks_something_else_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.write_all(b"SSH-2.0-OpenSSH\r\n");
+        let _ = stream.read(&mut [0; 100]);
+    });
+    let error = run(&request(address, LoopKind::Closed)).unwrap_err().to_string();
+    assert!(error.contains("RESP") && error.contains("SSH"), "{error}");
+}
