@@ -4,7 +4,7 @@
 # Needs root, two CPUs and Debian's redis-server, sysbench and rt-tests (installed when missing). Everything
 # runs in one session, so that one autogroup holds it all and nice values mean what they say. What is started
 # here is ended here, by process id. No setting of the machine is changed; the session's own autogroup gets
-# nice -20, and an open-loop client SCHED_FIFO 1 for its 3.5 seconds, so that what else runs on the machine
+# nice -20, and an open-loop client SCHED_FIFO 1 for its 5 seconds, so that what else runs on the machine
 # delays them little.
 #
 # The tasks under test are pinned on CPU $SUT (1), the load client and the recorder on CPU $SIDE (0).
@@ -57,10 +57,10 @@ redis() {
     # real-time class could starve the recorder then.
     local request="GET key:1" priority="chrt -f 1" client_is="fifo:1"
     [ "${kind%%:*}" = open ] || { request="BITCOUNT bits"; priority="nice -n -20"; client_is="nice -20"; }
-    start sysbench taskset -c "$SUT" $batch sysbench cpu --threads=1 --time=5 run
+    start sysbench taskset -c "$SUT" $batch sysbench cpu --threads=1 --time=6 run
     sleep 0.3
     start client $priority taskset -c "$SIDE" "$BIN/redload" "127.0.0.1:$PORT" "$kind" "$connections" 500ms \
-        ${SECONDS_RECORDED}s 1 $request
+        $((SECONDS_RECORDED + 1))500ms 1 $request
     local client=${pids[-1]} sysbench=${pids[-2]}
     sleep 0.4
     record "$name" "redis-server ${server:-(other)} and sysbench cpu ${batch:-(other)} on CPU $SUT; client ($client_is): \
@@ -79,7 +79,7 @@ compile_tree() {
     } >"$work/tree/Makefile"
     local i j
     for i in $(seq 24); do
-        for j in $(seq 40); do
+        for j in $(seq 110); do
             echo "int f${i}_$j(int a, int b) { int s = $j; for (int k = a; k < b; k++) s = s * 31 + k % ($j + 1); return s; }"
         done >"$work/tree/f$i.c"
     done
