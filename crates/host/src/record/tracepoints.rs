@@ -111,7 +111,11 @@ impl Tracepoints {
         });
         let wake_rule = if softirq.is_some() { "softirq-entry+preempt-count+irq-exit" } else { "none" };
         points.extend(softirq);
-        points.extend(MARKERS.iter().filter_map(|name| named(fs, name, |p| Ok(Layout::IrqExit { common: common(p)? })).ok()));
+        points.extend(
+            MARKERS
+                .iter()
+                .filter_map(|name| named(fs, name, |p| Ok(Layout::IrqExit { common: common(p)? })).ok()),
+        );
         Ok(Tracepoints {
             points,
             states: StateBits::parse(&switch.print),
@@ -321,7 +325,8 @@ impl Decoder {
 
     /// A task that begins to run where no tracepoint said so: whoever ran before leaves no trace.
     fn unseen_switch(&mut self, record: Record<'_>) -> Option<RawEvent> {
-        let (out, prev) = (u32::from(record.misc) & abi::PERF_RECORD_MISC_SWITCH_OUT, u32_at(record.body, 4)?);
+        let (out, prev) =
+            (u32::from(record.misc) & abi::PERF_RECORD_MISC_SWITCH_OUT, u32_at(record.body, 4)?);
         let (next, at) = (u32_at(record.body, 12)?, u64_at(record.body, 16)?);
         if out != 0 || self.current == Some(next) {
             return None;
