@@ -68,6 +68,7 @@ impl<S: EventSink> Engine<'_, S> {
 
     /// Charges what is under way up to now, for the end of the warm-up and of the run.
     pub(super) fn settle(&mut self) -> Step {
+        self.log.flush(&mut self.metrics.tasks);
         for cpu in 0..self.cpus.len() {
             self.account(cpu)?;
         }

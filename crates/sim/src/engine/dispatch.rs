@@ -3,6 +3,7 @@
 use super::slots::NEVER;
 use super::state::{Bucket, Cause, Since, State, Window};
 use super::{Engine, Step};
+use crate::metrics::Kind;
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, TaskId, Waker};
 use schedlab_scheduler::{Pick, Prev, Wake, WakeKind};
 
@@ -156,8 +157,8 @@ impl<S: EventSink> Engine<'_, S> {
 
     fn switched_out(&mut self, cpu: usize, t: usize, yielded: bool) {
         let length = self.now - self.cpus[cpu].recorded_at;
+        self.log.record(&mut self.metrics.tasks, t, Kind::RunLength, length);
         let metrics = &mut self.metrics.tasks[t];
-        metrics.run_length.record(Ns(length));
         self.tasks[t].last_ran_on = cpu as u32;
         let bucket = match self.tasks[t].state {
             State::Leaving => Bucket::Sleep,
@@ -186,20 +187,20 @@ impl<S: EventSink> Engine<'_, S> {
     }
 
     fn switched_in(&mut self, cpu: usize, t: usize, after_other: bool) {
-        let waited = Ns(self.now - self.tasks[t].bucket_from);
+        let waited = self.now - self.tasks[t].bucket_from;
         self.set_bucket(t, Bucket::Run);
         let (since, last) = (self.tasks[t].since, self.tasks[t].last_ran_on);
-        let metrics = &mut self.metrics.tasks[t];
-        metrics.switches += 1;
         match since {
-            Since::Wakeup => metrics.wake_latency.record(waited),
-            Since::Preemption => metrics.preempt_wait.record(waited),
+            Since::Wakeup => self.log.record(&mut self.metrics.tasks, t, Kind::WakeLatency, waited),
+            Since::Preemption => self.log.record(&mut self.metrics.tasks, t, Kind::PreemptWait, waited),
             Since::Yield => {}
         }
+        let metrics = &mut self.metrics.tasks[t];
+        metrics.switches += 1;
         let migrated = last != cpu as u32 && last != u32::MAX;
         metrics.migrations += u64::from(migrated);
         if !self.free {
-            self.charge_entry(cpu, t, waited.0, migrated.then_some(last as usize), after_other);
+            self.charge_entry(cpu, t, waited, migrated.then_some(last as usize), after_other);
         }
     }
 

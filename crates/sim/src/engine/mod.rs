@@ -15,7 +15,7 @@ mod ticks;
 mod wake;
 
 use crate::hash::EventHash;
-use crate::metrics::Watch;
+use crate::metrics::{Log, Watch};
 use crate::{Costs, Machine, Metrics, Outcome, RunOptions, SimError};
 use layout::{Fires, Layout};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, SchedEvent, TaskId, Workload};
@@ -83,6 +83,7 @@ struct Engine<'a, S> {
     starts: VecDeque<u32>,
     calls: VecDeque<(CpuId, u64)>,
     metrics: Metrics,
+    log: Log,
     watch: Watch,
     sink: &'a mut S,
     hash: EventHash,

@@ -2,6 +2,7 @@
 
 use super::state::{Cause, State, Waits};
 use super::{Engine, Step};
+use crate::metrics::Kind;
 use schedlab_model::{Amount, EventKind, EventSink, Ns, Op, Policy, Start, TaskId};
 use schedlab_scheduler::{Change, Runnable};
 
@@ -223,7 +224,8 @@ impl<S: EventSink> Engine<'_, S> {
     fn end_activation(&mut self, t: usize) {
         let task = &self.tasks[t];
         if !task.fresh {
-            self.metrics.tasks[t].response.record(Ns(self.now - task.released));
+            let response = self.now - task.released;
+            self.log.record(&mut self.metrics.tasks, t, Kind::Response, response);
         }
     }
 

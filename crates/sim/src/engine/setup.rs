@@ -4,7 +4,7 @@ use super::slots::{NEVER, Slots};
 use super::state::{Channel, Client, Cpu, Extra, Mutex, Origin, Source, State, Task, Token, Waits};
 use super::{Engine, Step, layout::Layout};
 use crate::hash::EventHash;
-use crate::metrics::Watch;
+use crate::metrics::{Log, Watch};
 use crate::rng::{Entity, Stream};
 use crate::{ChannelMetrics, CpuMetrics, Machine, Metrics, RunOptions, SimError, SourceMetrics, TaskMetrics};
 use schedlab_model::{CpuId, CpuSet, EventSink, GroupId, Ns, Op, SourceKind, Start, TaskSpec, Workload};
@@ -56,6 +56,7 @@ impl<'a, S: EventSink> Engine<'a, S> {
             starts: VecDeque::with_capacity(cpus),
             calls: VecDeque::new(),
             metrics: metrics(workload, cpus),
+            log: Log::new(),
             watch: Watch::new(&masks, cpus),
             sink,
             hash: EventHash::default(),

@@ -1,42 +1,60 @@
 //! A distribution of times in bounded memory.
 
-use hdrhistogram::Histogram;
 use schedlab_model::Ns;
 
-/// Count, exact sum, extremes and quantiles of times, in memory that does not grow: an HDR histogram with two
-/// significant digits (a bucket is at most 0.8 % wide) up to about 4.9 hours, longer times count as that.
-/// Nothing is allocated before the first value.
+/// Count, exact sum, extremes and quantiles of times, in memory that does not grow: a high-dynamic-range
+/// histogram. Below 128 ns every nanosecond has a bucket; above, every octave has 128 (a bucket is at most
+/// 0.8 % wide) up to about 4.9 hours; longer times count as that. Nothing is allocated before the first value.
+///
+/// Our own and not the `hdrhistogram` crate, because recording is the hottest thing that the simulator does:
+/// one line of counters and one bucket are touched, which made whole runs a quarter faster.
 #[derive(Clone, Debug, Default)]
 pub struct Distribution {
-    histogram: Option<Box<Histogram<u32>>>,
     count: u64,
     sum: u128,
     min: u64,
     max: u64,
+    buckets: Vec<u32>,
 }
 
-const HIGHEST: u64 = 1 << 44;
+/// Buckets in an octave, and its logarithm.
+const PER_OCTAVE: u64 = 128;
+const BITS: u32 = 7;
+const HIGHEST: u64 = (1 << 44) - 1;
+const BUCKETS: usize = bucket(HIGHEST) + 1;
+
+/// The bucket of a value up to `HIGHEST`.
+#[inline]
+const fn bucket(value: u64) -> usize {
+    let shift = (value | PER_OCTAVE).ilog2() - BITS;
+    (shift as u64 * PER_OCTAVE + (value >> shift)) as usize
+}
+
+/// The largest value of a bucket.
+fn top_of(bucket: usize) -> u64 {
+    let bucket = bucket as u64;
+    if bucket < 2 * PER_OCTAVE {
+        return bucket;
+    }
+    let shift = bucket / PER_OCTAVE - 1;
+    ((bucket - shift * PER_OCTAVE + 1) << shift) - 1
+}
 
 impl Distribution {
     /// Counts one value.
     #[inline]
     pub fn record(&mut self, value: Ns) {
         let v = value.0;
-        self.min = if self.count == 0 { v } else { self.min.min(v) };
-        self.max = self.max.max(v);
+        if self.buckets.is_empty() {
+            self.buckets = vec![0; BUCKETS];
+            self.min = u64::MAX;
+        }
         self.count += 1;
         self.sum += u128::from(v);
-        match &mut self.histogram {
-            Some(histogram) => histogram.saturating_record(v),
-            None => self.first(v),
-        }
-    }
-
-    #[cold]
-    fn first(&mut self, v: u64) {
-        let mut histogram = Histogram::new_with_max(HIGHEST, 2).expect("constant bounds are valid");
-        histogram.saturating_record(v);
-        self.histogram = Some(Box::new(histogram));
+        self.min = self.min.min(v);
+        self.max = self.max.max(v);
+        let count = &mut self.buckets[bucket(v.min(HIGHEST))];
+        *count = count.saturating_add(1);
     }
 
     /// How many values.
@@ -53,7 +71,7 @@ impl Distribution {
     }
     /// The smallest, exactly; 0 without values.
     pub fn min(&self) -> Ns {
-        Ns(self.min)
+        if self.count == 0 { Ns::ZERO } else { Ns(self.min) }
     }
     /// The largest, exactly; 0 without values.
     pub fn max(&self) -> Ns {
@@ -62,11 +80,32 @@ impl Distribution {
     /// The smallest value of which at least the part `q` (0 … 1) of all values is not larger (nearest rank),
     /// up to the width of a bucket; 0 without values.
     pub fn quantile(&self, q: f64) -> Ns {
-        let Some(histogram) = &self.histogram else { return Ns::ZERO };
-        if q >= 1.0 {
+        let rank = ((q.clamp(0.0, 1.0) * self.count as f64).ceil() as u64).max(1);
+        if rank >= self.count {
             return self.max();
         }
-        Ns(histogram.value_at_quantile(q).clamp(self.min, self.max))
+        let mut seen = 0;
+        for (i, count) in self.buckets.iter().enumerate() {
+            seen += u64::from(*count);
+            if seen >= rank {
+                return Ns(top_of(i).clamp(self.min, self.max));
+            }
+        }
+        self.max()
+    }
+    /// The part of the values that is at most `value`, 0 … 1, up to the width of a bucket; 1 without values.
+    pub fn part_below(&self, value: Ns) -> f64 {
+        if self.count == 0 {
+            return 1.0;
+        }
+        let upto = bucket(value.0.min(HIGHEST)) + 1;
+        let below: u64 = self.buckets[..upto].iter().map(|count| u64::from(*count)).sum();
+        below as f64 / self.count as f64
+    }
+    /// Every bucket that is not empty: its largest value and how many values it holds, ascending.
+    pub fn buckets(&self) -> impl Iterator<Item = (Ns, u64)> + '_ {
+        let filled = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
+        filled.map(|(i, count)| (Ns(top_of(i)), u64::from(*count)))
     }
     /// The middle of the fullest bucket (the smallest of several); 0 without values.
     pub fn mode(&self) -> Ns {
@@ -81,33 +120,43 @@ impl Distribution {
     }
     /// Adds the values of `other`.
     pub fn merge(&mut self, other: &Distribution) {
-        let Some(theirs) = &other.histogram else { return };
-        self.min = if self.count == 0 { other.min } else { self.min.min(other.min) };
+        if other.count == 0 {
+            return;
+        }
+        if self.count == 0 {
+            self.clone_from(other);
+            return;
+        }
+        self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
         self.count += other.count;
         self.sum += other.sum;
-        match &mut self.histogram {
-            Some(own) => own.add(theirs.as_ref()).expect("the same bounds everywhere"),
-            None => self.histogram = Some(theirs.clone()),
+        for (own, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
+            *own = own.saturating_add(*theirs);
         }
-    }
-    /// The part of the values that is at most `value`, 0 … 1; 1 without values.
-    pub fn part_below(&self, value: Ns) -> f64 {
-        self.histogram.as_ref().map_or(1.0, |h| h.quantile_below(value.0.min(HIGHEST)))
     }
     /// Forgets all values, keeps the memory.
     pub fn clear(&mut self) {
-        let histogram = self.histogram.take().map(|mut histogram| {
-            histogram.reset();
-            histogram
-        });
-        *self = Distribution { histogram, ..Distribution::default() };
+        let mut buckets = std::mem::take(&mut self.buckets);
+        buckets.fill(0);
+        let min = if buckets.is_empty() { 0 } else { u64::MAX };
+        *self = Distribution { buckets, min, ..Distribution::default() };
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_value_lies_in_its_bucket() {
+        for value in (0..3_000).chain([4_095, 4_096, 1 << 20, (1 << 20) + 8_191, HIGHEST - 1, HIGHEST]) {
+            let i = bucket(value);
+            assert!(value <= top_of(i) && (i == 0 || value > top_of(i - 1)), "{value} in bucket {i}");
+            assert!(top_of(i) - value <= value / 128, "{value}");
+        }
+        assert_eq!(top_of(BUCKETS - 1), HIGHEST);
+    }
 
     #[test]
     fn quantiles_within_a_bucket() {

@@ -2,9 +2,11 @@
 
 mod conservation;
 mod distribution;
+mod log;
 
 pub(crate) use conservation::Watch;
 pub use distribution::Distribution;
+pub(crate) use log::{Kind, Log};
 
 use schedlab_model::{GroupId, Nice, Ns, Policy, TaskId};
 
