@@ -42,7 +42,8 @@ fn measure(row: &Row) {
     for _ in 0..repeats() {
         let scheduler = scheduler(row.spec, row.cpus);
         let start = cpu_seconds();
-        let outcome = run(&machine, &row.workload, scheduler.as_ref(), &options, &mut ()).expect("a clean run");
+        let outcome =
+            run(&machine, &row.workload, scheduler.as_ref(), &options, &mut ()).expect("a clean run");
         let spent = cpu_seconds() - start;
         (row.check)(&outcome);
         let count = events(&outcome) + (row.extra)(&outcome);
@@ -96,9 +97,33 @@ fn main() {
         check: free,
     };
     let rows = [
-        Row { name: "W1 edf, 8 CPUs, 100 tasks", spec: "edf", cpus: w1_cpus, workload: w1, seconds: 100, extra: none, check: check_w1 },
-        Row { name: "W2 rr, 8 CPUs, 64 tasks", spec: "rr:slice_ns=4ms", cpus: 8, workload: w2(8, 64), seconds: 200, extra: lone_slices, check: check_w2 },
-        Row { name: "W64 edf, 64 CPUs, 800 tasks", spec: "edf", cpus: w64_cpus, workload: w64, seconds: 10, extra: none, check: free },
+        Row {
+            name: "W1 edf, 8 CPUs, 100 tasks",
+            spec: "edf",
+            cpus: w1_cpus,
+            workload: w1,
+            seconds: 100,
+            extra: none,
+            check: check_w1,
+        },
+        Row {
+            name: "W2 rr, 8 CPUs, 64 tasks",
+            spec: "rr:slice_ns=4ms",
+            cpus: 8,
+            workload: w2(8, 64),
+            seconds: 200,
+            extra: lone_slices,
+            check: check_w2,
+        },
+        Row {
+            name: "W64 edf, 64 CPUs, 800 tasks",
+            spec: "edf",
+            cpus: w64_cpus,
+            workload: w64,
+            seconds: 10,
+            extra: none,
+            check: free,
+        },
         linux("linux-6.18", "linux-6.18, 8 CPUs, 64 tasks"),
         linux("linux-6.12", "linux-6.12, 8 CPUs, 64 tasks"),
         linux("linux-6.1", "linux-6.1, 8 CPUs, 64 tasks"),

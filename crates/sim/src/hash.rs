@@ -2,7 +2,7 @@
 
 use schedlab_model::{CpuId, EventKind, PrevState, SchedEvent, TaskId, Waker};
 
-/// Multiply and fold, one step per word.
+/// Multiply and fold, one step per event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EventHash(u64);
 
@@ -64,14 +64,10 @@ impl EventHash {
             EventKind::Lost { count } => (40, count, 0),
             _ => (63, 0, 0),
         };
-        self.word(event.at.0);
-        self.word(tag << 48 ^ cpu(event.cpu) << 54 ^ a.rotate_left(24) ^ b);
-    }
-
-    #[inline]
-    fn word(&mut self, word: u64) {
-        let wide = u128::from(self.0 ^ word) * 0x9ddf_ea08_eb38_2d69;
-        self.0 = (wide >> 64) as u64 ^ wide as u64;
+        let what = tag << 48 ^ cpu(event.cpu) << 54 ^ a.rotate_left(24) ^ b;
+        let wide = u128::from(self.0 ^ event.at.0 ^ 0x9ddf_ea08_eb38_2d69)
+            * u128::from(what ^ self.0.rotate_left(32) ^ 0xc3a5_c85c_97cb_3127);
+        self.0 = (wide >> 64) as u64 ^ wide as u64 ^ what;
     }
 
     /// The hash so far.

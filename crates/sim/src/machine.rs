@@ -104,6 +104,20 @@ impl Default for RunOptions {
 }
 
 impl RunOptions {
+    /// `longest`: what the event slots of a workload of this size can hold.
+    pub(crate) fn check(&self, longest: Ns) -> Result<(), SimError> {
+        if self.duration > longest {
+            let text =
+                format!("a run of {} is too long; with so many tasks at most {longest} fit", self.duration);
+            return Err(SimError::Machine(text));
+        }
+        if self.warmup > self.duration {
+            let text = format!("a warm-up of {} does not fit into a run of {}", self.warmup, self.duration);
+            return Err(SimError::Machine(text));
+        }
+        Ok(())
+    }
+
     /// Runs for `duration`, seed 1.
     pub fn for_time(duration: Ns) -> RunOptions {
         RunOptions { duration, ..RunOptions::default() }

@@ -1,5 +1,6 @@
 //! Which slot belongs to which entity.
 
+use super::slots::PER_CPU;
 use schedlab_scheduler::Needs;
 
 /// What a slot fires.
@@ -36,7 +37,7 @@ pub(crate) struct Layout {
 impl Layout {
     pub(crate) fn new(cpus: usize, tasks: usize, sources: usize, clients: usize, needs: &Needs) -> Layout {
         let timers_per_cpu = usize::from(needs.cpu_timers);
-        let tasks_at = 4 * cpus;
+        let tasks_at = PER_CPU * cpus;
         let cpu_timers_at = tasks_at + tasks;
         let task_timers_at = cpu_timers_at + timers_per_cpu * cpus;
         let globals_at = task_timers_at + if needs.task_timers { tasks } else { 0 };
@@ -55,24 +56,25 @@ impl Layout {
             warmup_at,
         }
     }
-    pub(crate) fn count(&self) -> usize {
-        self.warmup_at + 1
+    /// All slots but those of the CPUs.
+    pub(crate) fn others(&self) -> usize {
+        self.warmup_at + 1 - self.tasks_at
     }
     #[inline]
     pub(crate) fn work(&self, cpu: usize) -> usize {
-        cpu
+        cpu * PER_CPU
     }
     #[inline]
     pub(crate) fn slice(&self, cpu: usize) -> usize {
-        self.cpus + cpu
+        cpu * PER_CPU + 1
     }
     #[inline]
     pub(crate) fn resched(&self, cpu: usize) -> usize {
-        2 * self.cpus + cpu
+        cpu * PER_CPU + 2
     }
     #[inline]
     pub(crate) fn tick(&self, cpu: usize) -> usize {
-        3 * self.cpus + cpu
+        cpu * PER_CPU + 3
     }
     #[inline]
     pub(crate) fn task(&self, task: usize) -> usize {
@@ -105,12 +107,10 @@ impl Layout {
     }
     #[inline]
     pub(crate) fn fires(&self, slot: usize) -> Fires {
-        if slot < self.cpus {
-            return Fires::Work(slot);
-        }
         if slot < self.tasks_at {
-            let (kind, cpu) = (slot / self.cpus, slot % self.cpus);
+            let (cpu, kind) = (slot / PER_CPU, slot % PER_CPU);
             return match kind {
+                0 => Fires::Work(cpu),
                 1 => Fires::Slice(cpu),
                 2 => Fires::Resched(cpu),
                 _ => Fires::Tick(cpu),

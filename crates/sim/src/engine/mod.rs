@@ -121,8 +121,9 @@ impl<S: EventSink> Engine<'_, S> {
 
     /// Everything that happens now.
     fn instant(&mut self) -> Step {
+        self.drain()?;
         loop {
-            if self.slots.min() == self.now {
+            if self.slots.more() {
                 self.drain()?;
             } else if let Some((cpu, cookie)) = self.calls.pop_front() {
                 self.count_step(None)?;

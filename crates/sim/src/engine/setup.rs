@@ -24,6 +24,8 @@ impl<'a, S: EventSink> Engine<'a, S> {
         let world = world(machine, workload)?;
         let (sources, clients, first_client) = sources(workload, options.seed);
         let layout = Layout::new(cpus, workload.tasks.len(), sources.len(), clients.len(), &needs);
+        let slots = Slots::new(cpus, layout.others());
+        options.check(Ns(slots.latest()))?;
         let masks: Vec<CpuSet> = world.tasks.iter().map(|view| view.affinity).collect();
         let homes = world.tasks.iter().map(|view| view.last_cpu().0);
         let tasks = workload.tasks.iter().zip(homes);
@@ -38,7 +40,7 @@ impl<'a, S: EventSink> Engine<'a, S> {
             free: machine.costs.is_free(),
             wants_ticks: needs.ticks,
             ticking: None,
-            slots: Slots::new(layout.count()),
+            slots,
             layout,
             cpus: (0..cpus).map(|_| Cpu::new()).collect(),
             tasks: tasks.map(|(spec, home)| Task::new(spec.policy.is_realtime(), home)).collect(),

@@ -4,35 +4,80 @@
 /// "Never".
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// All slots. The key is the time; inside an instant the arming sequence decides.
+/// Slots of one CPU; they share a leaf of the tree.
+pub(crate) const PER_CPU: usize = 4;
+
+/// All slots: `PER_CPU` of each CPU, then the others one by one. The key is the time; inside an instant the
+/// arming sequence decides.
 #[derive(Debug)]
 pub(crate) struct Slots {
-    /// `tree[1]` is the root, the leaves start at `leaves`; each node holds the smaller of its children.
+    /// `tree[1]` is the root, the leaves start at `leaves`; each node holds the smaller of its children: the
+    /// time, and below it in `bits` bits the number of the leaf. A leaf is brought up to date when the minimum is asked for, once for all that happened to it.
     tree: Vec<u64>,
-    seq: Vec<u64>,
     leaves: usize,
+    bits: u32,
+    /// The largest time that fits beside the number of a leaf.
+    latest: u64,
+    cpus: usize,
+    at: Vec<u64>,
+    seq: Vec<u64>,
     next_seq: u64,
+    /// Leaves to bring up to date.
+    stale: Vec<u32>,
+    is_stale: Vec<bool>,
+    /// The instant that is being served, and whether something was armed for it meanwhile.
+    now: u64,
+    more: bool,
 }
 
 /// Sequence numbers below this belong to tick slots (the CPU's number), which go before everything else.
 const FIRST_SEQ: u64 = 1 << 16;
 
 impl Slots {
-    pub(crate) fn new(count: usize) -> Slots {
-        let leaves = count.next_power_of_two().max(2);
-        Slots { tree: vec![NEVER; 2 * leaves], seq: vec![0; leaves], leaves, next_seq: FIRST_SEQ }
+    /// Slots of `cpus` CPUs and `others` besides.
+    pub(crate) fn new(cpus: usize, others: usize) -> Slots {
+        let leaves = (cpus + others).next_power_of_two().max(2);
+        let slots = PER_CPU * cpus + others;
+        Slots {
+            tree: vec![NEVER; 2 * leaves],
+            leaves,
+            bits: leaves.ilog2(),
+            latest: (NEVER >> leaves.ilog2()) - 1,
+            cpus,
+            at: vec![NEVER; slots],
+            seq: vec![0; slots],
+            next_seq: FIRST_SEQ,
+            stale: Vec::with_capacity(leaves),
+            is_stale: vec![false; leaves],
+            now: 0,
+            more: true,
+        }
     }
 
     /// The earliest time in any slot.
     #[inline]
-    pub(crate) fn min(&self) -> u64 {
-        self.tree[1]
+    pub(crate) fn min(&mut self) -> u64 {
+        while let Some(leaf) = self.stale.pop() {
+            self.climb(leaf as usize);
+        }
+        self.tree[1] >> self.bits
+    }
+
+    /// Something was armed for the instant being served.
+    #[inline]
+    pub(crate) fn more(&self) -> bool {
+        self.more
+    }
+
+    /// The end of time: later times count as never. 2.4 years with 200 slots.
+    pub(crate) fn latest(&self) -> u64 {
+        self.latest
     }
 
     /// When `slot` fires.
     #[inline]
     pub(crate) fn at(&self, slot: usize) -> u64 {
-        self.tree[self.leaves + slot]
+        self.at[slot]
     }
 
     /// Fires `slot` at `at`, after everything of that instant that was armed before.
@@ -54,40 +99,94 @@ impl Slots {
     #[inline]
     pub(crate) fn disarm(&mut self, slot: usize) {
         self.seq[slot] = NEVER;
-        if self.at(slot) != NEVER {
+        if self.at[slot] != NEVER {
             self.store(slot, NEVER);
         }
     }
 
     #[inline]
     fn store(&mut self, slot: usize, at: u64) {
-        let mut node = self.leaves + slot;
-        self.tree[node] = at;
+        self.at[slot] = at;
+        self.more |= at == self.now;
+        let leaf = if slot < PER_CPU * self.cpus { slot / PER_CPU } else { slot - (PER_CPU - 1) * self.cpus };
+        self.touch(leaf);
+    }
+
+    #[inline]
+    fn touch(&mut self, leaf: usize) {
+        if !self.is_stale[leaf] {
+            self.is_stale[leaf] = true;
+            self.stale.push(leaf as u32);
+        }
+    }
+
+    /// The earliest time of a leaf.
+    #[inline]
+    fn earliest(&self, leaf: usize) -> u64 {
+        if leaf >= self.cpus {
+            return self.at[leaf + (PER_CPU - 1) * self.cpus];
+        }
+        match self.at[leaf * PER_CPU..] {
+            [a, b, c, d, ..] => a.min(b).min(c.min(d)),
+            _ => NEVER,
+        }
+    }
+
+    #[inline]
+    fn climb(&mut self, leaf: usize) {
+        self.is_stale[leaf] = false;
+        let at = self.earliest(leaf);
+        let mut least = if at > self.latest { NEVER } else { at << self.bits | leaf as u64 };
+        let mut node = self.leaves + leaf;
+        let tree = &mut self.tree[..];
+        tree[node] = least;
         while node > 1 {
-            let smaller = self.tree[node].min(self.tree[node ^ 1]);
+            least = least.min(tree[node ^ 1]);
             node >>= 1;
-            if self.tree[node] == smaller {
-                break;
-            }
-            self.tree[node] = smaller;
+            tree[node] = least;
         }
     }
 
     /// Takes out every slot that fires at `at` (which is the minimum), in the order of the instant.
     #[inline]
     pub(crate) fn collect(&mut self, at: u64, into: &mut Vec<(u64, u32)>) {
-        while self.tree[1] == at {
-            let mut node = 1;
-            while node < self.leaves {
-                node *= 2;
-                node += usize::from(self.tree[node] != at);
+        self.now = at;
+        self.more = false;
+        let mut first = self.min();
+        while first == at {
+            let leaf = (self.tree[1] & ((1 << self.bits) - 1)) as usize;
+            // The runner-up is on the way from the winner's leaf to the root.
+            let mut node = self.leaves + leaf;
+            let mut second = NEVER;
+            while node > 1 {
+                second = second.min(self.tree[node ^ 1]);
+                node >>= 1;
             }
-            let slot = node - self.leaves;
-            into.push((self.seq[slot], slot as u32));
-            self.store(slot, NEVER);
+            self.take(leaf, at, into);
+            if second >> self.bits != at {
+                break;
+            }
+            first = self.min();
         }
         if into.len() > 1 {
             into.sort_unstable();
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, leaf: usize, at: u64, into: &mut Vec<(u64, u32)>) {
+        self.touch(leaf);
+        if leaf >= self.cpus {
+            let slot = leaf + (PER_CPU - 1) * self.cpus;
+            self.at[slot] = NEVER;
+            into.push((self.seq[slot], slot as u32));
+            return;
+        }
+        for slot in leaf * PER_CPU..(leaf + 1) * PER_CPU {
+            if self.at[slot] == at {
+                self.at[slot] = NEVER;
+                into.push((self.seq[slot], slot as u32));
+            }
         }
     }
 
@@ -106,8 +205,9 @@ mod tests {
     proptest! {
         /// The tree gives the same order as a plain search over (time, sequence).
         #[test]
-        fn same_order_as_a_search(count in 1usize..40, ops in prop::collection::vec((0usize..40, 0u64..50, 0u8..8), 1..200)) {
-            let mut slots = Slots::new(count);
+        fn same_order_as_a_search(cpus in 0usize..4, more in 1usize..40, ops in prop::collection::vec((0usize..40, 0u64..50, 0u8..8), 1..200)) {
+            let count = PER_CPU * cpus + more;
+            let mut slots = Slots::new(cpus, count - PER_CPU * cpus);
             let mut plain: Vec<Option<(u64, u64)>> = vec![None; count];
             let mut seq = 0;
             for (slot, at, what) in ops {
@@ -126,9 +226,10 @@ mod tests {
             expected.sort_unstable();
             let mut got = Vec::new();
             let mut batch = Vec::new();
-            while slots.min() != NEVER {
+            while slots.min() <= slots.latest() {
                 batch.clear();
-                slots.collect(slots.min(), &mut batch);
+                let at = slots.min();
+                slots.collect(at, &mut batch);
                 got.extend(batch.iter().map(|b| b.1 as usize));
             }
             prop_assert_eq!(got, expected.iter().map(|e| e.2).collect::<Vec<_>>());

@@ -19,7 +19,8 @@ const ROOM: usize = 512;
 /// batch the processor waits for several of them at the same time.
 #[derive(Debug)]
 pub(crate) struct Log {
-    values: Vec<(u32, Kind, u64)>,
+    /// Task times four plus the kind, and the value.
+    values: Vec<(u32, u64)>,
 }
 
 impl Log {
@@ -29,22 +30,22 @@ impl Log {
 
     #[inline]
     pub(crate) fn record(&mut self, tasks: &mut [TaskMetrics], task: usize, kind: Kind, value: u64) {
-        self.values.push((task as u32, kind, value));
         if self.values.len() == ROOM {
             self.flush(tasks);
         }
+        self.values.push(((task as u32) << 2 | kind as u32, value));
     }
 
     /// Everything so far goes into the distributions.
     #[inline(never)]
     pub(crate) fn flush(&mut self, tasks: &mut [TaskMetrics]) {
-        for &(task, kind, value) in &self.values {
-            let task = &mut tasks[task as usize];
-            let distribution = match kind {
-                Kind::WakeLatency => &mut task.wake_latency,
-                Kind::PreemptWait => &mut task.preempt_wait,
-                Kind::Response => &mut task.response,
-                Kind::RunLength => &mut task.run_length,
+        for &(key, value) in &self.values {
+            let task = &mut tasks[(key >> 2) as usize];
+            let distribution = match key & 3 {
+                0 => &mut task.wake_latency,
+                1 => &mut task.preempt_wait,
+                2 => &mut task.response,
+                _ => &mut task.run_length,
             };
             distribution.record(Ns(value));
         }
