@@ -109,14 +109,14 @@ impl Distribution {
     }
     /// The middle of the fullest bucket (the smallest of several); 0 without values.
     pub fn mode(&self) -> Ns {
-        let Some(histogram) = &self.histogram else { return Ns::ZERO };
         let mut fullest = (0, 0);
-        for bucket in histogram.iter_recorded() {
-            if bucket.count_at_value() > fullest.0 {
-                fullest = (bucket.count_at_value(), histogram.median_equivalent(bucket.value_iterated_to()));
+        for (i, count) in self.buckets.iter().enumerate() {
+            if *count > fullest.0 {
+                let low = if i == 0 { 0 } else { top_of(i - 1) + 1 };
+                fullest = (*count, low.midpoint(top_of(i)));
             }
         }
-        Ns(fullest.1.clamp(self.min, self.max))
+        Ns(fullest.1.clamp(self.min().0, self.max))
     }
     /// Adds the values of `other`.
     pub fn merge(&mut self, other: &Distribution) {
