@@ -4,7 +4,9 @@
 //! produces, with the facts of machine, tasks and groups beside them. It knows no file format. This is the
 //! only crate with `unsafe`; all of it is in the private module `sys`.
 
+mod capabilities;
 mod cgroup;
+pub mod doctor;
 mod error;
 mod facts;
 mod machine;
@@ -13,6 +15,7 @@ mod record;
 mod sys;
 mod tracefs;
 
+pub use capabilities::{Capabilities, Caps, probe};
 pub use error::HostError;
 pub use facts::{Backend, FactSource, GroupFacts, MachineFacts, RecordingCapabilities, TaskFacts};
 pub use machine::machine;

@@ -151,6 +151,13 @@ impl Tracepoints {
     }
 }
 
+/// Whether the tracepoints that are needed exist and may be opened.
+pub(crate) fn probe(fs: &PseudoFs) -> Result<(), HostError> {
+    let id = fs.tracepoint("sched/sched_switch")?.id;
+    let opened = Event::open(What::Tracepoint(id), Target::Cpu(0));
+    opened.map(drop).map_err(HostError::io("opening sched_switch on CPU 0"))
+}
+
 fn named(
     fs: &PseudoFs,
     name: &str,
