@@ -64,6 +64,10 @@ struct Chaos<F: FairRules> {
 
 impl<F: FairRules> Chaos<F> {
     fn new(version: Version, cpus: usize, tasks: usize) -> Chaos<F> {
+        Chaos::with_knobs(version, cpus, tasks, &Knobs::default())
+    }
+
+    fn with_knobs(version: Version, cpus: usize, tasks: usize, knobs: &Knobs) -> Chaos<F> {
         let groups = [None, Some(0), Some(1), Some(0)];
         let world = World {
             tasks: (0..tasks)
@@ -82,7 +86,7 @@ impl<F: FairRules> Chaos<F> {
             hz: 250,
             tick_ns: Ns(4_000_000),
         };
-        let linux = Linux::new(version, cpus, &Knobs::default());
+        let linux = Linux::new(version, cpus, knobs);
         let chaos = Chaos {
             linux,
             world,
@@ -244,6 +248,20 @@ impl<F: FairRules> Chaos<F> {
         }
     }
 
+    /// RT priorities, best first: of the running tasks, and of the best runnable ones that there is room for.
+    fn rt_priorities(&self) -> (Vec<u8>, Vec<u8>) {
+        let priority = |t: &TaskView| t.policy.rt_priority();
+        let sorted = |mut list: Vec<u8>| {
+            list.sort_unstable_by(|a, b| b.cmp(a));
+            list.truncate(self.world.cpus.len());
+            list
+        };
+        let real = || self.world.tasks.iter().filter(|t| t.alive && t.policy.is_realtime());
+        let runnable = real().filter(|t| t.runnable() == Runnable::Yes).map(priority).collect();
+        let running = real().filter(|t| t.on_cpu().is_some()).map(priority).collect();
+        (sorted(running), sorted(runnable))
+    }
+
     /// Every runnable task is on exactly one queue, no other is, and all sums are right.
     fn check(&self) {
         for (index, view) in self.world.tasks.iter().enumerate() {
@@ -288,6 +306,32 @@ fn check_counts(rq: &Rq, cpu: usize) {
     }
 }
 
+/// Two FIFO tasks of one priority wake on CPU 0; the second may run only there, so the first one moves.
+#[test]
+fn a_pinned_equal_pushes_the_running_task_away() {
+    let mut chaos: Chaos<Cfs> = Chaos::new(V6_1, 2, 2);
+    for task in 0..2 {
+        chaos.step(Step::Attributes(task, Policy::Fifo(5), 0));
+    }
+    chaos.step(Step::Affinity(1, 0));
+    chaos.step(Step::Wake(0));
+    assert_eq!(chaos.world.cpus[0].current(), Some(TaskId(0)));
+    chaos.step(Step::Wake(1));
+    assert_eq!(chaos.world.cpus[0].current(), Some(TaskId(1)));
+    assert_eq!(chaos.world.cpus[1].current(), Some(TaskId(0)));
+}
+
+/// An RT task does not wait behind another one while a CPU runs only fair tasks.
+#[test]
+fn a_woken_rt_task_goes_where_no_rt_task_runs() {
+    let mut chaos: Chaos<Cfs> = Chaos::new(V6_1, 2, 3);
+    chaos.step(Step::Attributes(0, Policy::Fifo(5), 0));
+    chaos.step(Step::Attributes(1, Policy::Fifo(5), 0));
+    (0..3).for_each(|task| chaos.step(Step::Wake(task)));
+    let running: Vec<_> = chaos.world.cpus.iter().map(|cpu| cpu.current()).collect();
+    assert_eq!(running, [Some(TaskId(0)), Some(TaskId(1))]);
+}
+
 fn no_task_is_lost<F: FairRules>(version: Version, cpus: usize, steps: &[Step]) {
     let mut chaos: Chaos<F> = Chaos::new(version, cpus, 10);
     for &step in steps {
@@ -305,6 +349,28 @@ proptest! {
     #[test]
     fn no_task_is_lost_in_6_1(cpus in 1usize..4, steps in prop::collection::vec(any_step(), 1..120)) {
         no_task_is_lost::<Cfs>(V6_1, cpus, &steps);
+    }
+
+    /// Without pinned tasks and throttling, the best RT tasks of the machine run.
+    #[test]
+    fn the_best_rt_tasks_run(
+        cpus in 1usize..5,
+        priorities in prop::collection::vec(1u8..9, 3..9),
+        steps in prop::collection::vec((0usize..64, any::<bool>()), 1..80),
+    ) {
+        let spec = "linux-6.1:sched_rt_runtime_us=-1".parse().expect("a spec");
+        let knobs = Knobs::check(&spec, &super::knobs_6_1()).expect("a knob");
+        let mut chaos: Chaos<Cfs> = Chaos::with_knobs(V6_1, cpus, priorities.len() + 2, &knobs);
+        for (task, &priority) in priorities.iter().enumerate() {
+            chaos.step(Step::Attributes(task, Policy::Fifo(priority), 0));
+        }
+        for (n, wakes) in steps {
+            chaos.step(if wakes { Step::Wake(n) } else { Step::Block(n) });
+            chaos.step(Step::Wait(100_000));
+            chaos.check();
+            let (running, best) = chaos.rt_priorities();
+            prop_assert_eq!(running, best);
+        }
     }
 
     /// Nobody runs ahead of the leftmost by more than a slice and the two ticks in which its end is noticed.

@@ -50,54 +50,77 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         why: Prev,
         forced: Option<Option<TaskId>>,
     ) -> Pick {
-        let env = self.env(cx);
         let replay = forced.is_some();
+        // An RT task that leaves may make room for better ones than this CPU has; they are fetched without
+        // its lock.
         let pick = self.locked(cpu, |rq| {
-            // What is asked for meanwhile is answered by this very choice.
-            rq.need_resched = true;
-            if !std::mem::take(&mut rq.skip_clock) {
-                rq.touch::<F>(env, false);
-            }
-            fair::clear_hrtick(env, rq);
-            let curr = rq.curr;
-            debug_assert!(
-                prev.is_none() || prev == rq.curr_task(),
-                "the driver and {cpu} disagree on who runs"
-            );
-            if curr != NONE {
-                match why {
-                    Prev::Idle | Prev::Runnable => {}
-                    Prev::Blocked => self.dequeue(env, rq, curr, Dequeue::Sleep),
-                    Prev::Exited => self.dequeue(env, rq, curr, Dequeue::Exit),
-                    Prev::Migrating => self.dequeue(env, rq, curr, Dequeue::Save),
-                }
-            }
-            let forced = forced.map(|task| self.forced(env, rq, task));
-            let (picked, next) = self.choose(env, rq, forced);
-            let picked = (picked != NONE).then(|| TaskId(rq.entity(picked).task));
-            rq.curr = next;
-            fair::set_hrtick::<F>(env, rq);
-            rq.need_resched = false;
-            rq.wall = cx.now;
-            if why != Prev::Migrating {
-                rq.push_to = None;
-            }
-            for entity in [curr, next] {
-                self.track(rq, entity);
-            }
-            if next != NONE {
-                rq.stamp(next);
-            }
-            if why == Prev::Exited && curr != NONE {
-                smp::detach(rq, curr);
-                self.homes.clear(TaskId(rq.take(curr).task));
-            }
-            Pick { task: picked, slice_ns: None, note: 0 }
+            self.begin(cx, rq, prev, why);
+            let fetch = !replay && self.wants_rt(rq, rq.curr, why);
+            (!fetch).then(|| self.finish(cx, rq, why, forced))
+        });
+        let pick = pick.unwrap_or_else(|| {
+            self.pull_rt(cx, cpu);
+            self.locked(cpu, |rq| self.finish(cx, rq, why, None))
         });
         if pick.task.is_none() && !replay && self.newidle(cx, cpu) {
             return self.choose_again(cx, cpu);
         }
+        if !replay && pick.task.is_some_and(|task| cx.task(task).policy.is_realtime()) {
+            self.push_rt(cx, cpu);
+        }
         pick
+    }
+
+    /// First half of `schedule`: the clock, and the running task comes off the queue if it does not go on.
+    fn begin(&self, cx: &Cx<'_>, rq: &mut Rq, prev: Option<TaskId>, why: Prev) {
+        let env = self.env(cx);
+        // What is asked for meanwhile is answered by this very choice.
+        rq.need_resched = true;
+        if !std::mem::take(&mut rq.skip_clock) {
+            rq.touch::<F>(env, false);
+        }
+        fair::clear_hrtick(env, rq);
+        let curr = rq.curr;
+        debug_assert!(
+            prev.is_none() || prev == rq.curr_task(),
+            "the driver and {} disagree on who runs",
+            rq.cpu
+        );
+        if curr != NONE {
+            match why {
+                Prev::Idle | Prev::Runnable => {}
+                Prev::Blocked => self.dequeue(env, rq, curr, Dequeue::Sleep),
+                Prev::Exited => self.dequeue(env, rq, curr, Dequeue::Exit),
+                Prev::Migrating => self.dequeue(env, rq, curr, Dequeue::Save),
+            }
+        }
+    }
+
+    /// Second half: the choice.
+    fn finish(&self, cx: &Cx<'_>, rq: &mut Rq, why: Prev, forced: Option<Option<TaskId>>) -> Pick {
+        let env = self.env(cx);
+        let curr = rq.curr;
+        let forced = forced.map(|task| self.forced(env, rq, task));
+        let (picked, next) = self.choose(env, rq, forced);
+        let picked = (picked != NONE).then(|| TaskId(rq.entity(picked).task));
+        rq.curr = next;
+        fair::set_hrtick::<F>(env, rq);
+        rq.need_resched = false;
+        rq.wall = cx.now;
+        if why != Prev::Migrating {
+            rq.push_to = None;
+        }
+        for entity in [curr, next] {
+            self.track(rq, entity);
+        }
+        if next != NONE {
+            rq.stamp(next);
+        }
+        if why == Prev::Exited && curr != NONE {
+            smp::detach(rq, curr);
+            self.homes.clear(TaskId(rq.take(curr).task));
+        }
+        Pick { task: picked, slice_ns: None, note: 0 }
     }
 
     /// The CPU had nothing to run, but found something elsewhere.

@@ -39,6 +39,7 @@ mod pool;
 mod presets;
 mod rq;
 mod rt;
+mod rt_balance;
 mod rt_period;
 mod smp;
 mod smp_tunables;
@@ -160,8 +161,11 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                     F::wakeup_preempt(env, rq, curr, woken, new);
                 }
                 std::cmp::Ordering::Equal => {
-                    if rq.entity(woken).rt_priority > rq.entity(curr).rt_priority {
+                    let (ours, theirs) = (rq.entity(woken).rt_priority, rq.entity(curr).rt_priority);
+                    if ours > theirs {
                         rq.resched(env);
+                    } else if ours == theirs && self.equal_goes_first(env, rq, curr, woken) {
+                        rt_balance::go_first(env, rq, woken);
                     }
                 }
             }

@@ -183,7 +183,10 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                     smp.any(&allowed).unwrap_or(from)
                 }
             }
-            _ if !cx.task(task).policy.is_fair() => place.nearest(from),
+            _ if !cx.task(task).policy.is_fair() => {
+                let near = place.nearest(from);
+                if near == from { self.select_rt(cx, smp, task, from) } else { near }
+            }
             WakeKind::New => place.fork(from),
             WakeKind::Wake => {
                 let waker = self.waker_facts(cx, task);

@@ -46,7 +46,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     pub(super) fn redescribe(&self, cx: &Cx<'_>, task: TaskId) {
         let Some((cpu, id)) = self.homes.get(task) else { return };
         let env = self.env(cx);
-        self.locked(cpu, |rq| {
+        let less_urgent = self.locked(cpu, |rq| {
             rq.touch::<F>(env, false);
             if rq.entity(id).delayed {
                 fair::dequeue_delayed::<F>(env, rq, id);
@@ -57,7 +57,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             let weight = rq.entity(id).load.weight();
             if class == Class::Rt && rq.entity(id).policy == view.policy {
                 // A nice value means nothing to an RT task, and its group only matters when it is fair again.
-                return;
+                return false;
             }
             let stays = class == class_of(view.policy) && rq.queue(rq.entity(id).queue).group == view.group;
             if queued {
@@ -70,14 +70,15 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             }
             describe::<F>(env, rq, id);
             if !queued {
-                return;
+                return false;
             }
             self.enqueue(env, rq, id, Enqueue::Restore);
             if rq.entity(id).class == Class::Rt && rq.entity(id).rt_priority < priority {
                 rt::requeue(rq, id, true);
             }
             if !running {
-                return self.check_preempt(env, rq, id, false);
+                self.check_preempt(env, rq, id, false);
+                return false;
             }
             if rq.entity(id).class == Class::Fair {
                 fair::set_next::<F>(env, rq, id);
@@ -92,7 +93,12 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             if worse {
                 rq.resched(env);
             }
+            class == Class::Rt && rq.entity(id).rt_priority < priority
         });
+        if less_urgent {
+            self.pull_rt(cx, cpu);
+        }
+        self.push_rt(cx, cpu);
     }
 
     /// A wakeup: choose the CPU, move the task there, enqueue it, ask for preemption.
@@ -137,6 +143,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 self.activate(env, rq, id, wake);
             });
         }
+        self.push_woken(cx, to, task);
     }
 
     /// The second half of a wakeup: on the CPU that was chosen.
@@ -168,7 +175,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     /// Affinity of a task changed, or its CPU goes away.
     pub(super) fn evict(&self, cx: &Cx<'_>, task: TaskId) {
         let Some((cpu, id)) = self.homes.get(task) else { return };
-        if cx.task(task).affinity.contains(cpu) && cx.cpu(cpu).online {
+        let affinity = &cx.task(task).affinity;
+        self.locked(cpu, |rq| rq.entity_mut(id).pinned = affinity.count() == 1);
+        if affinity.contains(cpu) && cx.cpu(cpu).online {
             return;
         }
         let env = self.env(cx);
