@@ -32,6 +32,11 @@ pub struct GroupSpec {
     pub idle: bool,
     /// Linux `cpu.max`.
     pub bandwidth: Option<Bandwidth>,
+    /// Linux autogroup: the group stands for a session (`setsid`), not for a cgroup. A scheduler whose
+    /// `sched_autogroup_enabled` is off treats its tasks as the parent's. Its weight is the session's nice value
+    /// as a weight (`/proc/PID/autogroup`), 1024 by default.
+    #[serde(default)]
+    pub autogroup: bool,
     /// Xen `cap`: per cent of one pCPU, 0 = none.
     pub cap_percent: u32,
     /// The tasks of this group may run only here (cpuset).

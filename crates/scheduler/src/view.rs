@@ -223,6 +223,8 @@ pub struct GroupView {
     pub idle: bool,
     /// Linux `cpu.max`.
     pub bandwidth: Option<Bandwidth>,
+    /// Linux autogroup: a session; it exists only while `sched_autogroup_enabled` is on.
+    pub autogroup: bool,
     /// Xen cap in per cent of one pCPU, 0 = none.
     pub cap_percent: u32,
 }

@@ -2,7 +2,7 @@
 
 use super::fair::{self, Dequeue, Enqueue, FairRules};
 use super::rq::{self, Class, EntityId, NONE, Rq};
-use super::{Env, Linux, rt, smp};
+use super::{Env, Linux, bandwidth, rt, smp};
 use crate::{Cx, Locks, Pick, Prev};
 use schedlab_model::{CpuId, TaskId};
 
@@ -16,6 +16,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     fn choose(&self, env: Env<'_>, rq: &mut Rq, forced: Option<EntityId>) -> (EntityId, EntityId) {
         let prev = rq.curr;
         let mut fair_prev = rq.curr_of(Class::Fair);
+        if let Some(prev) = fair_prev {
+            bandwidth::before_choice::<F>(env, rq, prev);
+        }
         let fair_only = (prev == NONE || fair_prev.is_some()) && rq.nr_running == rq.queue(rq::ROOT).h_nr;
         if prev == NONE {
             rq.count_idle();
@@ -26,7 +29,14 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
         let rt_first = !fair_only && !rq.fair_server.queued() && rt::runnable(rq);
         let picked = if rt_first { rt::pick(rq) } else { None };
-        let picked = picked.or_else(|| fair::pick::<F>(env, rq)).unwrap_or(NONE);
+        let mut picked = picked.or_else(|| fair::pick::<F>(env, rq)).unwrap_or(NONE);
+        while picked != NONE
+            && rq.entity(picked).class == Class::Fair
+            && bandwidth::into_limbo::<F>(env, rq, picked)
+        {
+            self.track(rq, picked);
+            picked = fair::pick::<F>(env, rq).unwrap_or(NONE);
+        }
         let next = forced.unwrap_or(picked);
         let fair_next = (next != NONE && rq.entity(next).class == Class::Fair).then_some(next);
         fair::change::<F>(env, rq, fair_prev, fair_next);

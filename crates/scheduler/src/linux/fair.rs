@@ -2,10 +2,11 @@
 //! queue is the business of [`FairRules`]: CFS or EEVDF.
 
 use super::Env;
+use super::bandwidth;
 use super::rq::{Class, EntityId, NONE, QueueId, ROOT, Rq};
 use super::tunables::Feature;
 use crate::{Cmd, Timer};
-use schedlab_model::{CpuId, Ns};
+use schedlab_model::{CpuId, Ns, TaskId};
 
 /// Timer slot of a CPU: HRTICK.
 pub(super) fn hrtick_timer(cpu: CpuId) -> Timer {
@@ -91,20 +92,29 @@ pub(super) trait FairRules: Sized + 'static {
 
 /// Enqueues a task's entity and the group entities above it that were empty.
 pub(super) fn enqueue<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId, why: Enqueue) {
-    let idle = u32::from(rq.entity(task).idle);
+    let mut idle = u32::from(rq.entity(task).idle);
     let (mut entity, mut why) = (task, why);
     while entity != NONE {
+        let id = rq.entity(entity).queue;
         if !rq.entity(entity).on_rq {
             F::enqueue(env, rq, entity, why);
             why = Enqueue::Wake;
+            if rq.queue(id).nr == 1 {
+                bandwidth::filled::<F>(env, rq, id);
+            }
         } else if rq.entity(entity).delayed {
             F::wake_delayed(env, rq, entity);
         }
-        let queue = rq.entity(entity).queue;
-        let queue = rq.queue_mut(queue);
+        let queue = rq.queue_mut(id);
         queue.h_nr += 1;
         queue.idle_h_nr += idle;
         entity = queue.owner;
+        if queue.throttled && env.t.throttles_queues() {
+            return env.cx.push(Cmd::Throttled(TaskId(rq.entity(task).task)));
+        }
+        if entity != NONE && rq.entity(entity).idle {
+            idle = 1;
+        }
     }
     rq.nr_running += 1;
     if rq.queue(ROOT).h_nr == 1 {
@@ -117,11 +127,14 @@ pub(super) fn enqueue<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId, w
 pub(super) fn dequeue<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId, why: Dequeue) -> bool {
     let was_delayed = rq.entity(task).delayed;
     if !F::dequeue(env, rq, task, why) {
-        rq.delayed += u32::from(!was_delayed);
+        rq.delayed += u32::from(!was_delayed && !bandwidth::keeps_back(env, rq, task));
         return false;
     }
-    rq.delayed -= u32::from(was_delayed);
-    dequeued::<F>(env, rq, task, why, 1);
+    rq.delayed -= u32::from(was_delayed && !bandwidth::keeps_back(env, rq, task));
+    if !dequeued::<F>(env, rq, task, why, 1) {
+        env.cx.push(Cmd::Unthrottled(TaskId(rq.entity(task).task)));
+        return true;
+    }
     rq.nr_running -= 1;
     if rq.queue(ROOT).h_nr == 0 {
         rq.stop_fair_server(env);
@@ -171,7 +184,11 @@ pub(super) fn hrtick_fired<F: FairRules>(env: Env<'_>, rq: &mut Rq) {
 /// A blocked but delayed task is woken where it is.
 pub(super) fn wake_delayed<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId) {
     F::wake_delayed(env, rq, task);
-    rq.delayed -= 1;
+    if bandwidth::keeps_back(env, rq, task) {
+        env.cx.push(Cmd::Throttled(TaskId(rq.entity(task).task)));
+    } else {
+        rq.delayed -= 1;
+    }
 }
 
 /// Takes a delayed entity, of a task or of a group, off its queue.
@@ -184,22 +201,32 @@ pub(super) fn dequeue_delayed<F: FairRules>(env: Env<'_>, rq: &mut Rq, entity: E
 }
 
 /// The entity has left its queue: counts `tasks` tasks less on every level, and dequeues the group entities
-/// above it that became empty.
-fn dequeued<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId, why: Dequeue, tasks: u32) {
-    let idle = u32::from(rq.entity(task).idle) * tasks;
+/// above it that became empty. `false`: a level is throttled, so that those above knew nothing of it.
+fn dequeued<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId, why: Dequeue, tasks: u32) -> bool {
+    let mut idle = u32::from(rq.entity(task).idle) * tasks;
     let mut entity = task;
     let mut leaving = true;
     while entity != NONE {
         if leaving && entity != task {
             leaving = F::dequeue(env, rq, entity, if why == Dequeue::Save { Dequeue::Sleep } else { why });
         }
-        let queue = rq.entity(entity).queue;
-        let queue = rq.queue_mut(queue);
+        let id = rq.entity(entity).queue;
+        let queue = rq.queue_mut(id);
         queue.h_nr -= tasks;
         queue.idle_h_nr -= idle;
         leaving &= queue.nr == 0;
         entity = queue.owner;
+        if queue.throttled && env.t.throttles_queues() {
+            return false;
+        }
+        if leaving && entity != NONE {
+            bandwidth::emptied::<F>(env, rq, id);
+        }
+        if entity != NONE && rq.entity(entity).idle {
+            idle = tasks;
+        }
     }
+    true
 }
 
 /// The running fair task `prev` makes place for `next`; nothing happens to levels that both share, and
@@ -282,6 +309,7 @@ pub(super) fn tick<F: FairRules>(env: Env<'_>, rq: &mut Rq, curr: EntityId) {
         F::tick(env, rq, entity);
         entity = rq.parent(entity);
     }
+    bandwidth::at_tick(env, rq, curr);
 }
 
 /// Charges ticks that were left out, every level.
@@ -302,7 +330,7 @@ pub(super) fn tick_due<F: FairRules>(env: Env<'_>, rq: &Rq, curr: EntityId) -> u
         due = due.min(F::tick_due(env, rq, entity));
         entity = rq.parent(entity);
     }
-    due
+    due.min(bandwidth::tick_due(env, rq, curr))
 }
 
 /// The entities above (or at) `a` and `b` that are in one queue.

@@ -21,6 +21,7 @@
 #![allow(dead_code)]
 
 mod balance;
+mod bandwidth;
 mod board;
 mod cfs;
 #[cfg(test)]
@@ -53,6 +54,7 @@ mod weights;
 
 use crate::{Change, Cx, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, Timer, Wake};
 use balance::Balancer;
+use bandwidth::{PoolTable, Pools};
 use fair::{Dequeue, Enqueue, FairRules};
 use homes::Homes;
 use rq::{Class, EntityId, NONE, Rq};
@@ -72,6 +74,8 @@ struct Env<'a> {
     t: &'a Tunables,
     /// RT run time of each CPU.
     budgets: &'a [RtBudget],
+    /// Run time of groups; missing when no group has a limit.
+    pools: Option<&'a dyn Pools>,
 }
 
 /// Timer slot of a CPU: the fair server.
@@ -86,6 +90,8 @@ struct Linux<L: Locks, F> {
     /// Missing on a machine with one CPU, and before `init`.
     smp: OnceLock<Smp>,
     balancers: Vec<L::Lock<Balancer>>,
+    /// Missing when no group has a bandwidth limit.
+    pools: OnceLock<PoolTable<L>>,
     homes: Homes,
     rt_period: L::Lock<RtPeriod>,
     budgets: Vec<RtBudget>,
@@ -99,6 +105,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             rqs: (0..cpus).map(|cpu| L::Lock::new(Rq::new(cpu.into(), &t))).collect(),
             smp: OnceLock::new(),
             balancers: (0..cpus).map(|_| L::Lock::new(Balancer::default())).collect(),
+            pools: OnceLock::new(),
             homes: Homes::new(),
             rt_period: L::Lock::new(RtPeriod { active: false, next: 0 }),
             budgets: (0..cpus).map(|_| RtBudget::new(t.rt_runtime)).collect(),
@@ -119,7 +126,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     }
 
     fn env<'a>(&'a self, cx: &'a Cx<'a>) -> Env<'a> {
-        Env { cx, t: &self.t, budgets: &self.budgets }
+        let pools = self.pools.get().map(|table| table as &dyn Pools);
+        Env { cx, t: &self.t, budgets: &self.budgets, pools }
     }
 
     /// Puts a runnable task on its class's queue.
@@ -134,6 +142,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
         rq.stamp(id);
         self.track(rq, id);
+        self.share_out(env, rq, id);
     }
 
     /// Takes a task off its class's queue.
@@ -145,11 +154,15 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             Class::Rt => rt::dequeue(env, rq, id),
         }
         self.track(rq, id);
+        self.share_out(env, rq, id);
     }
 
     /// Whether `woken` takes the CPU from the running task; the clock was refreshed by this wakeup, so the
     /// `schedule` that follows will not do it again.
     fn check_preempt(&self, env: Env<'_>, rq: &mut Rq, woken: EntityId, new: bool) {
+        if bandwidth::keeps_back(env, rq, woken) {
+            return;
+        }
         if rq.curr == NONE {
             rq.resched(env);
         } else {
@@ -192,6 +205,9 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
         if self.rqs.len() > 1 {
             self.smp.get_or_init(|| Smp::new(cx));
         }
+        if cx.world.groups.iter().any(|group| group.bandwidth.is_some()) {
+            self.pools.get_or_init(|| PoolTable::new(cx));
+        }
         for (index, task) in cx.world.tasks.iter().enumerate() {
             if task.alive {
                 self.create(cx, index.into(), None);
@@ -208,6 +224,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
         let Some((cpu, id)) = self.homes.get(task) else { return };
         let env = self.env(cx);
         self.locked(cpu, |rq| {
+            bandwidth::out_of_limbo::<F>(env, rq, id);
             if rq.entity(id).on_rq && rq.curr != id {
                 rq.touch::<F>(env, false);
                 self.dequeue(env, rq, id, Dequeue::Exit);
@@ -259,7 +276,10 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
                 return;
             }
             match rq.entity(rq.curr).class {
-                Class::Fair => fair::tick::<F>(env, rq, rq.curr),
+                Class::Fair => {
+                    fair::tick::<F>(env, rq, rq.curr);
+                    self.share_out(env, rq, rq.curr);
+                }
                 Class::Rt => rt::tick(env, rq, rq.curr),
             }
         });
@@ -276,6 +296,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
             return 1;
         }
         let due = match rq.entity(rq.curr).class {
+            Class::Fair if self.shares_change(&rq) => 1,
             Class::Fair => fair::tick_due::<F>(env, &rq, rq.curr),
             Class::Rt => rt::tick_due(env, &rq, rq.curr),
         };
@@ -288,6 +309,8 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
                 self.rt_period_ended(cx);
             } else if timer == balance::KICK {
                 self.kicked(cx);
+            } else if timer == bandwidth::BANDWIDTH {
+                self.bandwidth_due(cx);
             }
             return;
         };
@@ -384,11 +407,12 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
 impl<L: Locks, F: FairRules> Linux<L, F> {
     /// Weight of a group changed.
     fn group_changed(&self, cx: &Cx<'_>, group: GroupId) {
+        self.limit_changed(cx, group);
         let env = self.env(cx);
         for cpu in 0..self.rqs.len() {
             self.locked(cpu.into(), |rq| {
                 rq.touch::<F>(env, false);
-                groups::reweigh::<F>(env, rq, group);
+                self.weight_changed(env, rq, group);
             });
         }
     }

@@ -217,11 +217,19 @@ impl Signal {
             self.inputs = inputs;
         }
     }
+    /// The clock of this signal stood still until `now`.
+    pub(super) fn resume(&mut self, now: Ns) {
+        self.pelt.skip_to(now);
+    }
     /// Brings the sums up to `now` and gives them.
     #[inline]
     pub(super) fn at(&mut self, now: Ns) -> &mut Pelt {
         self.pelt.advance(now, self.inputs);
         &mut self.pelt
+    }
+    /// As it will be at `now`, without changing anything.
+    pub(super) fn peek(&self, now: Ns) -> Pelt {
+        self.pelt.at(now, self.inputs)
     }
     /// As of the last change.
     pub(super) fn pelt(&self) -> &Pelt {

@@ -86,6 +86,8 @@ pub(super) struct Entity {
     pub(super) rr_ticks: u32,
     /// It may run on one CPU only.
     pub(super) pinned: bool,
+    /// Bandwidth, 6.18: it waits in the `limbo` of its queue.
+    pub(super) in_limbo: bool,
     /// Several CPUs: load signals of a task.
     pub(super) signal: Signal,
     /// When it was queued or ran last, as a count on its CPU: balancing takes the smallest first.
@@ -123,6 +125,7 @@ impl Entity {
             rt_priority: 0,
             rr_ticks: 0,
             pinned: false,
+            in_limbo: false,
             signal: Signal::default(),
             stamp: 0,
             partners: Partners::new(),
@@ -176,8 +179,19 @@ pub(super) struct Queue {
     pub(super) skip: EntityId,
     /// Bandwidth: it may not run until it is refilled.
     pub(super) throttled: bool,
+    /// Bandwidth: its run time is limited.
+    pub(super) limited: bool,
+    /// Bandwidth: run time left, ns; overruns are debts.
+    pub(super) runtime: i64,
+    /// Bandwidth: the owner's `sum_exec` up to which `runtime` is charged, ns.
+    pub(super) charged: u64,
+    /// Bandwidth, 6.18: tasks that are throttled one by one.
+    pub(super) limbo: Vec<EntityId>,
     /// How many of this queue and those above it are throttled.
     pub(super) throttle_count: u32,
+    /// Several CPUs: the part of the group's load that this queue has reported, and when.
+    pub(super) reported: u64,
+    pub(super) reported_at: Ns,
     /// Several CPUs: load signals of everything in it.
     pub(super) signal: Signal,
 }
@@ -203,6 +217,12 @@ impl Queue {
             last: NONE,
             skip: NONE,
             throttled: false,
+            limited: false,
+            reported: 0,
+            reported_at: Ns::ZERO,
+            runtime: 0,
+            charged: 0,
+            limbo: Vec::new(),
             throttle_count: 0,
             signal: Signal::default(),
         }

@@ -27,6 +27,8 @@ pub(super) struct Smp {
     pub(super) kick_armed: AtomicBool,
     /// By domain and group: affinity prevented balance inside the group.
     pinned: Vec<Vec<AtomicBool>>,
+    /// By group: the sum of the loads that its queues have reported.
+    pub(super) group_load: Box<[AtomicU64]>,
     /// Where `cpumask_any_and_distribute` stopped last.
     distributed: AtomicU32,
 }
@@ -55,6 +57,7 @@ impl Smp {
             avg_idle: times(LONGEST_IDLE),
             next_kick: AtomicU64::new(0),
             kick_armed: AtomicBool::new(false),
+            group_load: cx.world.groups.iter().map(|_| AtomicU64::new(0)).collect(),
             pinned: domains.all.iter().map(flags).collect(),
             domains,
             distributed: AtomicU32::new(u32::MAX),

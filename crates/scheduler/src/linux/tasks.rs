@@ -3,7 +3,7 @@
 use super::fair::{Dequeue, Enqueue, FairRules};
 use super::rq::{Class, Entity, EntityId, NONE, Rq};
 use super::weights::Load;
-use super::{Env, Linux, fair, groups, rq, rt, smp};
+use super::{Env, Linux, bandwidth, fair, groups, rq, rt, smp};
 use crate::{Cmd, Cx, Locks, Wake, WakeKind};
 use schedlab_model::{CpuId, Policy, TaskId};
 
@@ -48,6 +48,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let env = self.env(cx);
         let less_urgent = self.locked(cpu, |rq| {
             rq.touch::<F>(env, false);
+            bandwidth::out_of_limbo::<F>(env, rq, id);
             if rq.entity(id).delayed {
                 fair::dequeue_delayed::<F>(env, rq, id);
             }
@@ -183,6 +184,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let env = self.env(cx);
         let moving = self.locked(cpu, |rq| {
             rq.touch::<F>(env, false);
+            bandwidth::out_of_limbo::<F>(env, rq, id);
             if rq.entity(id).delayed {
                 fair::dequeue_delayed::<F>(env, rq, id);
             }

@@ -312,6 +312,11 @@ impl Tunables {
         }
     }
 
+    /// Bandwidth takes whole queues off, not task by task (until 6.17).
+    pub(super) const fn throttles_queues(&self) -> bool {
+        self.version.rules < 6018
+    }
+
     /// Whether a feature is on.
     #[inline]
     pub(super) const fn has(&self, feature: Feature) -> bool {

@@ -106,6 +106,7 @@ fn world(machine: &Machine, workload: &Workload) -> Result<World, SimError> {
             weight: group.weight,
             idle: group.idle,
             bandwidth: group.bandwidth,
+            autogroup: group.autogroup,
             cap_percent: group.cap_percent,
         })
         .collect();
