@@ -215,6 +215,7 @@ fn group_info(group: &GroupFacts) -> GroupInfo {
         weight: group.weight,
         idle: group.idle,
         bandwidth: group.bandwidth,
+        autogroup: group.autogroup_nice.is_some(),
         cap_percent: 0,
         cpus: None,
     };

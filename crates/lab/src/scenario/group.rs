@@ -3,7 +3,7 @@
 use super::document::{Item, ScenarioError, Section};
 use schedlab_model::{Bandwidth, CpuSet, GroupId, GroupSpec, Ns};
 
-const KEYS: [&str; 4] = ["name", "cpu", "cpus", "cap"];
+const KEYS: [&str; 5] = ["name", "cpu", "cpus", "cap", "autogroup"];
 const CPU_KEYS: [&str; 5] = ["weight", "shares", "max", "burst", "idle"];
 
 /// The root and the groups of the file, parents first.
@@ -39,6 +39,8 @@ fn group(section: &Section<'_>, before: &[GroupSpec], cpus: usize) -> Result<Gro
         GroupSpec { name: path.to_owned(), parent: Some(GroupId::from(parent)), ..GroupSpec::default() };
     group.cpus = section.optional("cpus", |item| cpu_list(&item, cpus))?;
     group.cap_percent = section.optional("cap", |item| item.integer(0, 51_200))?.unwrap_or(0) as u32;
+    // A session (setsid), which is a group only while the scheduler's sched_autogroup_enabled is on.
+    group.autogroup = section.optional("autogroup", |item| item.flag())?.unwrap_or(false);
     if let Some(item) = section.get("cpu") {
         limits(&item.section("`cpu`", &CPU_KEYS)?, &mut group)?;
     }
