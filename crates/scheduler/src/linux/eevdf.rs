@@ -189,30 +189,24 @@ impl FairRules for Eevdf {
     fn tick_due(env: Env<'_>, rq: &Rq, id: EntityId) -> u64 {
         let entity = rq.entity(id);
         let q = rq.queue(entity.queue);
-        let mut due = u64::MAX;
-        if entity.owns == NONE
-            && let Some(left) = rq.fair_server.left()
-        {
-            due = rq.ticks_to(env, entity.exec_start + left);
-        }
-        if q.nr < 2 {
-            return due;
-        }
-        // The vruntime at which an account asks for a reschedule.
-        let vprot = env.t.version.rules >= VPROT;
-        let mut target = entity.deadline;
-        if vprot {
-            target = target.min(entity.protected_until);
-        } else if entity.protected_until != entity.deadline {
-            // Not eligible beyond the mean of the others.
-            if q.avg_load > 0 {
+        let server = if entity.owns == NONE { rq.fair_server.left() } else { None };
+        // Run time, from the last account on, after which an account matters.
+        let mut run = server.unwrap_or(u64::MAX);
+        if q.nr >= 2 {
+            // The vruntime at which it asks for a reschedule.
+            let mut target = entity.deadline;
+            if env.t.version.rules >= VPROT {
+                target = target.min(entity.protected_until);
+            } else if entity.protected_until != entity.deadline && q.avg_load > 0 {
+                // Not eligible beyond the mean of the others.
                 target = target.min(q.min_vruntime + q.avg_vruntime.div_euclid(q.avg_load) + 1);
             }
+            let gap = (target - entity.vruntime).max(0) as u64;
+            let real = gap.saturating_mul(entity.load.weight()) / 1024;
+            // Virtual time is rounded; a tick too early does no harm.
+            run = run.min(real - (real >> 12));
         }
-        let gap = (target - entity.vruntime).max(0) as u64;
-        let real = (u128::from(gap) * u128::from(entity.load.weight()) / 1024) as u64;
-        // Virtual time is rounded; a tick too early does no harm.
-        due.min(rq.ticks_to(env, entity.exec_start + real.saturating_sub(real >> 12)))
+        if run == u64::MAX { run } else { rq.ticks_to(env, entity.exec_start + run) }
     }
 
     fn wakeup_preempt(env: Env<'_>, rq: &mut Rq, curr: EntityId, woken: EntityId, _new: bool) {
@@ -387,9 +381,9 @@ fn renew(t: &Tunables, entity: &mut Entity) -> bool {
     true
 }
 
-/// `V` of the queue, rounded down. An entity is eligible exactly when its vruntime is not above this.
+/// Sum of `weight * (vruntime - base)` and sum of the weights, over all queued and running entities.
 #[inline]
-fn average(rq: &Rq, queue: QueueId) -> i64 {
+fn sums(rq: &Rq, queue: QueueId) -> (i64, i64) {
     let q = rq.queue(queue);
     let (mut sum, mut load) = (q.avg_vruntime, q.avg_load);
     if q.curr != NONE {
@@ -400,13 +394,29 @@ fn average(rq: &Rq, queue: QueueId) -> i64 {
             load += weight;
         }
     }
-    if load == 0 { q.min_vruntime } else { q.min_vruntime + sum.div_euclid(load) }
+    (sum, load)
+}
+
+/// `V` of the queue, rounded down. An entity is eligible exactly when its vruntime is not above this.
+#[inline]
+fn average(rq: &Rq, queue: QueueId) -> i64 {
+    let (sum, load) = sums(rq, queue);
+    let base = rq.queue(queue).min_vruntime;
+    if load == 0 { base } else { base + sum.div_euclid(load) }
+}
+
+/// Tells for any vruntime whether an entity with it would be eligible, without division.
+#[inline]
+fn eligibility(rq: &Rq, queue: QueueId) -> impl Fn(i64) -> bool + Copy + use<> {
+    let (sum, load) = sums(rq, queue);
+    let base = rq.queue(queue).min_vruntime;
+    move |vruntime| i128::from(sum) >= i128::from(vruntime - base) * i128::from(load)
 }
 
 #[inline]
 fn eligible(rq: &Rq, id: EntityId) -> bool {
     let entity = rq.entity(id);
-    entity.vruntime <= average(rq, entity.queue)
+    eligibility(rq, entity.queue)(entity.vruntime)
 }
 
 /// Adds a queued entity to those that wait.
@@ -502,8 +512,8 @@ fn choose(t: &Tunables, rq: &Rq, queue: QueueId, protect: bool) -> EntityId {
     if q.nr == 1 {
         return curr.or_else(first).expect("the one entity of a queue runs or waits");
     }
-    let mean = average(rq, queue);
-    let curr = curr.filter(|&curr| rq.entity(curr).vruntime <= mean);
+    let eligible = eligibility(rq, queue);
+    let curr = curr.filter(|&curr| eligible(rq.entity(curr).vruntime));
     if let Some(curr) = curr {
         let entity = rq.entity(curr);
         let holds = t.version.rules >= VPROT || t.has(Feature::RUN_TO_PARITY);
@@ -511,7 +521,7 @@ fn choose(t: &Tunables, rq: &Rq, queue: QueueId, protect: bool) -> EntityId {
             return curr;
         }
     }
-    match (q.timeline.first_eligible(mean), curr) {
+    match (q.timeline.first_eligible(eligible), curr) {
         (Some(best), Some(curr)) if rq.entity(curr).deadline < best.deadline => curr,
         (Some(best), _) => best.entity,
         (None, Some(curr)) => curr,

@@ -117,11 +117,13 @@ impl Timeline {
         }
         false
     }
-    /// The entry with the earliest deadline among those with `vruntime <= limit`.
+    /// The entry with the earliest deadline among those whose vruntime is `eligible`, which a smaller one is
+    /// too when a larger one is.
     #[inline]
-    pub(in crate::linux) fn first_eligible(&self, limit: i64) -> Option<Waiting> {
-        let block = self.order.iter().map(|&i| &self.blocks[i as usize]).find(|b| b.min_vruntime <= limit)?;
-        block.entries().iter().find(|e| e.vruntime <= limit).copied()
+    pub(in crate::linux) fn first_eligible(&self, eligible: impl Fn(i64) -> bool + Copy) -> Option<Waiting> {
+        let blocks = self.order.iter().map(|&i| &self.blocks[i as usize]);
+        let block = blocks.into_iter().find(|block| eligible(block.min_vruntime))?;
+        block.entries().iter().find(|e| eligible(e.vruntime)).copied()
     }
     /// The entry with the earliest deadline.
     #[inline]
@@ -214,7 +216,7 @@ mod tests {
                     prop_assert!(timeline.remove(gone.deadline, gone.entity));
                 }
                 let best = list.iter().find(|e| e.vruntime <= limit).copied();
-                prop_assert_eq!(timeline.first_eligible(limit), best);
+                prop_assert_eq!(timeline.first_eligible(|vruntime| vruntime <= limit), best);
                 let slice = list.iter().map(|e| e.slice).min().unwrap_or(u32::MAX);
                 prop_assert_eq!(timeline.min_slice(), slice);
                 prop_assert_eq!(timeline.first(), list.first().copied());
