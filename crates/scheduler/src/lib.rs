@@ -13,6 +13,7 @@ mod api;
 mod cx;
 mod knobs;
 pub mod linux;
+pub mod linux_old;
 mod locks;
 pub mod registry;
 pub mod simple;

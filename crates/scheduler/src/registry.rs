@@ -20,6 +20,30 @@ pub struct Entry {
 pub fn all() -> &'static [Entry] {
     &[
         Entry {
+            name: "linux-2.4",
+            summary: "goodness on one list behind one lock (Linux 2.4)",
+            knobs: crate::linux_old::knobs_2_4,
+            build: crate::linux_old::build_2_4::<crate::CellLocks>,
+        },
+        Entry {
+            name: "linux-2.4-mq",
+            summary: "the 2.4 decision from per-CPU lists (multi-queue patch of 2001)",
+            knobs: crate::linux_old::knobs_mq,
+            build: crate::linux_old::build_mq::<crate::CellLocks>,
+        },
+        Entry {
+            name: "linux-2.4-o1",
+            summary: "the O(1) patch on 2.4 (early 2002): 10 to 300 ms slices",
+            knobs: crate::linux_old::knobs_o1,
+            build: crate::linux_old::build_2_4_o1::<crate::CellLocks>,
+        },
+        Entry {
+            name: "linux-2.6.22",
+            summary: "the last O(1) (2.6.8 to 2.6.22): 5 to 800 ms slices, interactivity",
+            knobs: crate::linux_old::knobs_o1,
+            build: crate::linux_old::build_2_6_22::<crate::CellLocks>,
+        },
+        Entry {
             name: "linux-6.1",
             summary: "CFS with RT throttling (Linux 5.15 to 6.5)",
             knobs: crate::linux::knobs_6_1,

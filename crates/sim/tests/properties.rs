@@ -219,6 +219,26 @@ proptest! {
     }
 
     #[test]
+    fn linux_2_4((machine, workload) in case()) {
+        check("linux-2.4", &machine, &workload);
+        check("linux-2.4-mq", &machine, &workload);
+    }
+
+    #[test]
+    fn linux_o1((machine, workload) in case()) {
+        check("linux-2.4-o1", &machine, &workload);
+        check("linux-2.6.22", &machine, &workload);
+    }
+
+    #[test]
+    fn xen((machine, workload) in case()) {
+        check("xen-credit", &machine, &workload);
+        check("xen-credit:version=4.12", &machine, &workload);
+        check("xen-credit2", &machine, &workload);
+        check("xen-credit2:version=4.22", &machine, &workload);
+    }
+
+    #[test]
     fn linux_6_1((machine, workload) in case()) {
         check("linux-6.1", &machine, &workload);
     }

@@ -1,0 +1,151 @@
+//! Balancing between the run queues: a CPU whose queue is much shorter than the longest one pulls.
+
+use super::super::records::NIL;
+use super::version::Era;
+use super::{O1, Rq};
+use crate::{Cmd, Cx, Lock, Locks, Work};
+use schedlab_model::{CpuId, TaskId};
+
+impl<L: Locks> O1<L> {
+    /// In how many ticks `cpu` should look for work elsewhere.
+    pub(super) fn balance_due(&self, cx: &Cx<'_>, cpu: CpuId, rq: &Rq) -> u64 {
+        if self.balance == "stay" || self.rqs.len() == 1 {
+            return u64::MAX;
+        }
+        let busiest = (0..self.lens.len()).filter(|other| *other != cpu.index()).map(|o| self.lens[o].get());
+        if busiest.max().unwrap_or(0) < 2 {
+            return u64::MAX;
+        }
+        if rq.curr.is_none() {
+            return 1;
+        }
+        rq.next_balance.saturating_sub(cx.now.0).div_ceil(cx.world.tick_ns.0).max(1)
+    }
+
+    pub(super) fn tick_balance(&self, cx: &Cx<'_>, cpu: CpuId, rq: &mut Rq) {
+        if cx.now.0 >= rq.next_balance {
+            // The paper's O(1): at every 25th tick of HZ=100, whatever HZ is.
+            rq.next_balance = cx.now.0 + self.version.busy_balance.0;
+            self.pull(cx, cpu, rq, false);
+        }
+    }
+
+    /// Moves tasks from the longest queue to this one.
+    pub(super) fn pull(&self, cx: &Cx<'_>, cpu: CpuId, rq: &mut Rq, idle: bool) {
+        if self.balance == "stay" {
+            return;
+        }
+        let Some((busiest, length)) = self.busiest(cx, cpu, rq, idle) else { return };
+        let own = rq.nr_running.max(if idle { 0 } else { rq.prev_len[cpu.index()] });
+        rq.prev_len[cpu.index()] = rq.nr_running;
+        let Some(mut count) = self.wanted(own, length, idle) else { return };
+        let Some(mut theirs) = self.rqs[busiest].try_lock() else {
+            cx.did(Work::TryLockMiss, 1);
+            return;
+        };
+        cx.did(Work::RemoteLock, 1);
+        if theirs.nr_running <= rq.nr_running + usize::from(!idle) {
+            return;
+        }
+        for array in [1 - theirs.active, theirs.active] {
+            while count > 0 {
+                let Some(task) = self.movable(cx, cpu, &theirs, array, idle) else { break };
+                let from = CpuId::from(busiest);
+                self.deactivate(cx, from, &mut theirs, task);
+                let to = if self.version.era == Era::Late26 && array != theirs.active {
+                    1 - rq.active
+                } else {
+                    rq.active
+                };
+                self.activate(cx, cpu, rq, task, to);
+                cx.did(Work::Move, 1);
+                cx.push(Cmd::Moved(task, cpu));
+                cx.push(Cmd::TickDue(from));
+                let prio = self.record(cx, task).prio.get();
+                if rq.curr.is_some_and(|curr| prio < self.record(cx, curr).prio.get()) {
+                    cx.push(Cmd::Resched(cpu));
+                }
+                count -= 1;
+            }
+        }
+    }
+
+    /// The longest other queue by the shorter of its length now and last time (now, when idle).
+    fn busiest(&self, cx: &Cx<'_>, cpu: CpuId, rq: &mut Rq, idle: bool) -> Option<(usize, usize)> {
+        let mut best = None;
+        for other in (0..self.lens.len()).filter(|other| *other != cpu.index()) {
+            cx.did(Work::RemoteLine, 1);
+            let now = self.lens[other].get() as usize;
+            let length = if idle { now } else { now.min(rq.prev_len[other]) };
+            rq.prev_len[other] = now;
+            if length > 1 && best.is_none_or(|(_, longest)| length > longest) {
+                best = Some((other, length));
+            }
+        }
+        best
+    }
+
+    /// How many tasks to move, if any.
+    fn wanted(&self, own: usize, length: usize, idle: bool) -> Option<usize> {
+        if idle {
+            return Some(1);
+        }
+        let difference = length.checked_sub(own)?;
+        let enough = match (self.balance, self.version.era) {
+            ("change", _) => difference >= 3,
+            // A quarter of the longest, rounded up.
+            (_, Era::Backport) => difference / 2 >= length.div_ceil(4),
+            (_, Era::Late26) => length * 100 > own * 125,
+        };
+        (enough && difference >= 2).then_some(difference / 2)
+    }
+
+    /// The first task that may go, best priority first, each list from its tail.
+    fn movable(&self, cx: &Cx<'_>, cpu: CpuId, theirs: &Rq, array: usize, idle: bool) -> Option<TaskId> {
+        let mut from = 0;
+        while let Some(prio) = theirs.arrays[array].first_prio(from) {
+            let mut id = theirs.arrays[array].list(prio).tail;
+            while id != NIL {
+                let task = TaskId(id as u32);
+                let record = &self.records(cx)[id as usize];
+                cx.did(Work::Scan, 1);
+                let age = cx.now.0 as i64 - record.last_ran.get();
+                let hot = !idle && record.last_ran.get() > 0 && age <= self.version.cache_hot.0 as i64;
+                let runs = record.running.flag() || theirs.curr == Some(task);
+                if !runs && !hot && cx.task(task).affinity.contains(cpu) {
+                    return Some(task);
+                }
+                id = record.links.prev.get();
+            }
+            from = prio + 1;
+            if from >= super::array::PRIORITIES {
+                break;
+            }
+        }
+        None
+    }
+
+    pub(super) fn affinity_changed(&self, cx: &Cx<'_>, task: TaskId) {
+        let from = CpuId(self.record(cx, task).cpu.get() as u32);
+        let allowed = cx.task(task).affinity;
+        if allowed.contains(from) {
+            return;
+        }
+        let mut rq = self.rqs[from.index()].lock();
+        if rq.curr == Some(task) {
+            return cx.push(Cmd::Displace(task));
+        }
+        let queued = self.record(cx, task).array.get() != NIL;
+        self.deactivate(cx, from, &mut rq, task);
+        drop(rq);
+        let Some(to) = allowed.lowest() else { return };
+        self.record(cx, task).cpu.set(i64::from(to.0));
+        if queued {
+            let mut rq = self.rqs[to.index()].lock();
+            let active = rq.active;
+            self.activate(cx, to, &mut rq, task, active);
+            cx.push(Cmd::Moved(task, to));
+            cx.push(Cmd::Resched(to));
+        }
+    }
+}

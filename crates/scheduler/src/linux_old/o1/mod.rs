@@ -1,0 +1,533 @@
+//! The O(1) scheduler: `linux-2.4-o1` (the patch of early 2002 on 2.4) and `linux-2.6.22` (its last version).
+//!
+//! Each CPU has two priority arrays. A decision takes the head of the best list of the *active* one, found by
+//! a bitmap; a task whose slice ends goes to the *expired* one, unless it is interactive; when nothing is
+//! active the arrays change places. So a decision costs the same with 2 and with 1024 tasks.
+//!
+//! # Example
+//! Two hogs alternate with whole slices: 150 ms under `linux-2.4-o1` at HZ=100, 100 ms under `linux-2.6.22`
+//! (test `o1_two_hogs_alternate_with_whole_slices`).
+//!
+//! # Fidelity
+//! | rule | real system | here | test |
+//! |---|---|---|---|
+//! | arrays, bitmap, swap, slices | `kernel/sched.c` of both | modelled | `version.rs`, `o1_shares_follow_slices` |
+//! | sleep average, bonus, interactive requeue, starvation limit | both | modelled | `o1_a_sleeper_is_interactive` |
+//! | uninterruptible sleep earns less (2.6) | 2.6.0 … 22 | omitted: a workload does not say why it sleeps | |
+//! | interactive credit (2.6.0 only) | 2.6.0 | omitted | |
+//! | wakeup stays on the last CPU; sync wakeups pull (backport), load decides (2.6.22) | both | modelled; SMT idle search omitted | |
+//! | balancing: longest queue by history, 25 % | backport | modelled, one flat level | `o1_hogs_spread_over_the_cpus` |
+//! | balancing by load over sched domains | 2.6.7 … 22 | simplified: one level, load = tasks by weight of slices | `o1_hogs_spread_over_the_cpus` |
+//! | cache-hot tasks stay; active balance by the migration thread | both | modelled; active balance omitted | |
+//! | second lock taken in address order | both | simplified: tried; a miss ends this balance | |
+//! | yield: to the expired array (2.6), behind the next (backport) | both | modelled | `o1_a_yielder_lets_the_other_run` |
+
+mod array;
+mod balance;
+mod estimate;
+mod version;
+
+use super::records::{Links, NIL, Word};
+use crate::{Change, Cmd, Cx, Knob, KnobKind, Knobs, Lock, Locks, Needs, Pick, Prev, Runnable, Scheduler};
+use crate::{Wake, Work};
+use array::Array;
+use schedlab_model::{CpuId, Policy, TaskId};
+use std::sync::OnceLock;
+use version::{Era, Version};
+
+/// The scheduler's record of one task.
+#[derive(Debug, Default)]
+struct Record {
+    links: Links,
+    /// 0, 1: in that array of its run queue; [`NIL`]: in none.
+    array: Word,
+    prio: Word,
+    static_prio: Word,
+    slice: Word,
+    /// The first slice is shared with the parent.
+    first_slice: Word,
+    parent: Word,
+    rt: Word,
+    rr: Word,
+    batch: Word,
+    /// ns.
+    sleep_avg: Word,
+    /// Last wakeup, switch-in or switch-out, ns.
+    timestamp: Word,
+    /// Last time on a CPU, ns.
+    last_ran: Word,
+    /// Credit for waiting on the run queue, in 128ths of the wait; 0 = none is due.
+    wait_credit: Word,
+    cpu: Word,
+    running: Word,
+    alive: Word,
+}
+
+struct Rq {
+    arrays: [Array; 2],
+    active: usize,
+    curr: Option<TaskId>,
+    nr_running: usize,
+    /// Time of the first expiry since the last swap, ns; 0 = none.
+    expired_timestamp: u64,
+    best_expired_prio: i64,
+    ticks_seen: u64,
+    /// Queue lengths of all CPUs as seen last time.
+    prev_len: Vec<usize>,
+    next_balance: u64,
+}
+
+/// The scheduler.
+struct O1<L: Locks> {
+    version: Version,
+    balance: &'static str,
+    rqs: Vec<L::Lock<Rq>>,
+    /// Queue lengths, readable without the locks.
+    lens: Vec<Word>,
+    idle: Vec<Word>,
+    tasks: OnceLock<Box<[Record]>>,
+}
+
+/// The knobs of the O(1) schedulers.
+pub fn knobs_o1() -> Vec<Knob> {
+    vec![Knob {
+        name: "balance",
+        kind: KnobKind::Word(&["default", "stay", "change"]),
+        default: "default",
+        doc: "the paper's affinity variants: default (a queue below about half of the busiest pulls), stay \
+              (balancing never moves a task), change (pulls at a difference of 3)",
+    }]
+}
+
+/// `linux-2.4-o1`.
+pub fn build_2_4_o1<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
+    Box::new(O1::<L>::new(version::V2_4_O1, cpus, knobs))
+}
+
+/// `linux-2.6.22`.
+pub fn build_2_6_22<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
+    Box::new(O1::<L>::new(version::V2_6_22, cpus, knobs))
+}
+
+impl<L: Locks> O1<L> {
+    fn new(version: Version, cpus: usize, knobs: &Knobs) -> Self {
+        let rq = |_| {
+            L::Lock::new(Rq {
+                arrays: [Array::new(), Array::new()],
+                active: 0,
+                curr: None,
+                nr_running: 0,
+                expired_timestamp: 0,
+                best_expired_prio: 140,
+                ticks_seen: 0,
+                prev_len: vec![0; cpus],
+                next_balance: 0,
+            })
+        };
+        O1 {
+            version,
+            balance: knobs.word("balance", "default"),
+            rqs: (0..cpus).map(rq).collect(),
+            lens: (0..cpus).map(|_| Word::new(0)).collect(),
+            idle: (0..cpus).map(|_| Word::new(1)).collect(),
+            tasks: OnceLock::new(),
+        }
+    }
+
+    fn records(&self, cx: &Cx<'_>) -> &[Record] {
+        self.tasks.get_or_init(|| cx.world.tasks.iter().map(|_| Record::default()).collect())
+    }
+
+    fn record<'a>(&'a self, cx: &Cx<'_>, task: TaskId) -> &'a Record {
+        &self.records(cx)[task.index()]
+    }
+
+    fn describe(&self, cx: &Cx<'_>, task: TaskId) {
+        let view = cx.task(task);
+        let record = self.record(cx, task);
+        record.static_prio.set(120 + i64::from(view.nice.get()));
+        record.rt.set(i64::from(view.policy.rt_priority()));
+        record.rr.set(i64::from(matches!(view.policy, Policy::Rr(_))));
+        record.batch.set(i64::from(matches!(view.policy, Policy::Batch | Policy::Idle)));
+        record.prio.set(self.effective_prio(record));
+    }
+
+    fn fresh_slice(&self, cx: &Cx<'_>, record: &Record) -> i64 {
+        self.version.slice(record.static_prio.get(), i64::from(cx.world.hz))
+    }
+
+    fn create(&self, cx: &Cx<'_>, task: TaskId, parent: Option<TaskId>) {
+        let record = self.record(cx, task);
+        let parent = parent.map(|id| (id, self.record(cx, id))).filter(|(_, parent)| parent.alive.flag());
+        record.alive.set(1);
+        record.array.set(NIL);
+        record.parent.set(NIL);
+        record.cpu.set(i64::from(cx.task(task).last_cpu().0));
+        record.timestamp.set(cx.now.0 as i64);
+        self.describe(cx, task);
+        record.slice.set(self.fresh_slice(cx, record));
+        if cx.task(task).old_sleeper {
+            record.sleep_avg.set(0);
+        }
+        let Some((id, parent)) = parent else { return };
+        let cpu = parent.cpu.get() as usize;
+        let mut rq = self.rqs[cpu].lock();
+        self.charge(cx, CpuId::from(cpu), &mut rq);
+        let whole = parent.slice.get();
+        record.slice.set((whole + 1) / 2);
+        parent.slice.set((whole / 2).max(1));
+        record.first_slice.set(1);
+        record.parent.set(i64::from(id.0));
+        record.cpu.set(cpu as i64);
+        record.sleep_avg.set(self.inherited(parent));
+        record.prio.set(self.effective_prio(record));
+    }
+
+    /// Charges tick edges to the running task, short of the end of its slice.
+    fn charge(&self, cx: &Cx<'_>, cpu: CpuId, rq: &mut Rq) {
+        let ticks = cx.ticks(cpu);
+        let new = (ticks - std::mem::replace(&mut rq.ticks_seen, ticks)) as i64;
+        let Some(task) = rq.curr.filter(|_| new > 0) else { return };
+        let record = self.record(cx, task);
+        if !record.rt.flag() {
+            self.charge_run_ticks(cx, record, new);
+        }
+        if !record.rt.flag() || record.rr.flag() {
+            record.slice.set((record.slice.get() - new).max(0));
+        }
+    }
+
+    fn enqueue(&self, cx: &Cx<'_>, rq: &mut Rq, task: TaskId, array: usize) {
+        let records = self.records(cx);
+        let record = &records[task.index()];
+        record.array.set(array as i64);
+        rq.arrays[array].enqueue(|id| &records[id as usize].links, task, record.prio.get(), false);
+    }
+
+    fn dequeue(&self, cx: &Cx<'_>, rq: &mut Rq, task: TaskId) {
+        let records = self.records(cx);
+        let record = &records[task.index()];
+        let array = record.array.get();
+        if array != NIL {
+            rq.arrays[array as usize].dequeue(|id| &records[id as usize].links, task, record.prio.get());
+            record.array.set(NIL);
+        }
+    }
+
+    /// Takes a task into the run queue of `cpu`.
+    fn activate(&self, cx: &Cx<'_>, cpu: CpuId, rq: &mut Rq, task: TaskId, array: usize) {
+        self.record(cx, task).cpu.set(i64::from(cpu.0));
+        self.enqueue(cx, rq, task, array);
+        rq.nr_running += 1;
+        self.publish(cx, cpu, rq);
+    }
+
+    fn deactivate(&self, cx: &Cx<'_>, cpu: CpuId, rq: &mut Rq, task: TaskId) {
+        if self.record(cx, task).array.get() == NIL {
+            return;
+        }
+        self.dequeue(cx, rq, task);
+        rq.nr_running -= 1;
+        self.publish(cx, cpu, rq);
+    }
+
+    /// Tells the others how long the queue is. Idle CPUs look for work only when there is some.
+    fn publish(&self, cx: &Cx<'_>, cpu: CpuId, rq: &Rq) {
+        self.lens[cpu.index()].set(rq.nr_running as i64);
+        if rq.nr_running >= 2 {
+            for other in (0..self.idle.len()).filter(|other| self.idle[*other].flag()) {
+                cx.push(Cmd::TickDue(CpuId::from(other)));
+            }
+        }
+    }
+
+    /// The end of a slice of a normal task: to the expired array, or back when interactive.
+    fn expire(&self, cx: &Cx<'_>, cpu: CpuId, rq: &mut Rq, task: TaskId) {
+        cx.push(Cmd::Resched(cpu));
+        let record = self.record(cx, task);
+        self.dequeue(cx, rq, task);
+        record.prio.set(self.effective_prio(record));
+        record.slice.set(self.fresh_slice(cx, record));
+        record.first_slice.set(0);
+        record.parent.set(NIL);
+        let stays = self.interactive(record) && !self.starving(cx, rq, record);
+        if rq.expired_timestamp == 0 && (self.version.era == Era::Late26 || !stays) {
+            rq.expired_timestamp = cx.now.0.max(1);
+        }
+        let array = if stays { rq.active } else { 1 - rq.active };
+        if !stays {
+            rq.best_expired_prio = rq.best_expired_prio.min(record.static_prio.get());
+        }
+        self.enqueue(cx, rq, task, array);
+    }
+
+    fn tick_busy(&self, cx: &Cx<'_>, cpu: CpuId, rq: &mut Rq, task: TaskId) {
+        let record = self.record(cx, task);
+        if record.array.get() != rq.active as i64 {
+            return cx.push(Cmd::Resched(cpu));
+        }
+        if record.rt.flag() {
+            if record.rr.flag() && record.slice.get() == 0 {
+                record.slice.set(self.fresh_slice(cx, record));
+                self.requeue(cx, rq, task);
+                cx.push(Cmd::Resched(cpu));
+            }
+            return;
+        }
+        if record.slice.get() == 0 {
+            return self.expire(cx, cpu, rq, task);
+        }
+        if self.chop_due(cx, record) == 0 {
+            self.requeue(cx, rq, task);
+            cx.push(Cmd::Resched(cpu));
+        }
+    }
+
+    fn requeue(&self, cx: &Cx<'_>, rq: &mut Rq, task: TaskId) {
+        let array = self.record(cx, task).array.get();
+        self.dequeue(cx, rq, task);
+        self.enqueue(cx, rq, task, array as usize);
+    }
+
+    fn choose(&self, cx: &Cx<'_>, cpu: CpuId, rq: &mut Rq) -> Option<TaskId> {
+        if rq.nr_running == 0 {
+            self.pull(cx, cpu, rq, true);
+        }
+        if rq.nr_running == 0 {
+            rq.expired_timestamp = 0;
+            return None;
+        }
+        if rq.arrays[rq.active].nr == 0 {
+            rq.active = 1 - rq.active;
+            rq.expired_timestamp = 0;
+            rq.best_expired_prio = 140;
+        }
+        let mut task = rq.arrays[rq.active].head()?;
+        cx.did(Work::TreeStep, 1);
+        if self.pay_wait(cx, task) {
+            let record = self.record(cx, task);
+            self.dequeue(cx, rq, task);
+            record.prio.set(self.effective_prio(record));
+            self.enqueue(cx, rq, task, rq.active);
+            task = rq.arrays[rq.active].head()?;
+        }
+        Some(task)
+    }
+
+    fn put_prev(&self, cx: &Cx<'_>, cpu: CpuId, rq: &mut Rq, task: TaskId, why: Prev) {
+        let record = self.record(cx, task);
+        self.charge_run(cx, record);
+        record.timestamp.set(cx.now.0 as i64);
+        record.last_ran.set(cx.now.0 as i64);
+        if !matches!(why, Prev::Runnable | Prev::Idle) {
+            self.deactivate(cx, cpu, rq, task);
+        }
+        if why == Prev::Exited {
+            record.alive.set(0);
+            let parent = record.parent.get();
+            if parent != NIL && record.first_slice.flag() {
+                let parent = &self.records(cx)[parent as usize];
+                let most = self.fresh_slice(cx, parent).max(1);
+                parent.slice.set((parent.slice.get() + record.slice.get()).min(most));
+            }
+        }
+    }
+
+    /// Where a woken task goes.
+    fn select(&self, cx: &Cx<'_>, task: TaskId, sync: bool) -> CpuId {
+        let last = CpuId(self.record(cx, task).cpu.get() as u32);
+        let allowed = cx.task(task).affinity;
+        let last = if allowed.contains(last) { last } else { allowed.lowest().unwrap_or(last) };
+        let this = cx.cpu;
+        if last == this || !allowed.contains(this) {
+            return last;
+        }
+        match self.version.era {
+            Era::Backport if sync => this,
+            Era::Backport => last,
+            Era::Late26 => {
+                // Loads in tasks; the waker leaves when it says so.
+                let here = self.lens[this.index()].get() - i64::from(sync);
+                let there = self.lens[last.index()].get();
+                let near = (here <= there && here + there <= 1) || 112 * here <= 100 * there;
+                if near && here < there { this } else { last }
+            }
+        }
+    }
+}
+
+impl<L: Locks> Scheduler for O1<L> {
+    fn needs(&self) -> Needs {
+        Needs { wakeups: true, ticks: true, ..Needs::default() }
+    }
+
+    fn init(&self, cx: &Cx<'_>) {
+        for (index, view) in cx.world.tasks.iter().enumerate() {
+            if view.alive {
+                self.create(cx, index.into(), None);
+            }
+        }
+    }
+
+    fn wake(&self, cx: &Cx<'_>, task: TaskId, wake: Wake) {
+        if self.record(cx, task).array.get() != NIL {
+            return;
+        }
+        let cpu = self.select(cx, task, wake.sync);
+        let record = self.record(cx, task);
+        let mut rq = self.rqs[cpu.index()].lock();
+        cx.did(Work::Lock, 1);
+        self.charge(cx, cpu, &mut rq);
+        self.credit_sleep(cx, record, wake);
+        record.prio.set(self.effective_prio(record));
+        let batch = self.version.era == Era::Late26 && record.batch.flag() && rq.curr.is_some();
+        let array = if batch { 1 - rq.active } else { rq.active };
+        if record.cpu.get() != i64::from(cpu.0) {
+            cx.push(Cmd::Moved(task, cpu));
+        }
+        self.activate(cx, cpu, &mut rq, task, array);
+        let better = rq.curr.is_none_or(|curr| record.prio.get() < self.record(cx, curr).prio.get());
+        let waits = wake.sync && cpu == cx.cpu && self.version.era == Era::Late26;
+        cx.push(if better && !waits { Cmd::Resched(cpu) } else { Cmd::TickDue(cpu) });
+    }
+
+    fn leave(&self, cx: &Cx<'_>, task: TaskId) {
+        let cpu = CpuId(self.record(cx, task).cpu.get() as u32);
+        self.deactivate(cx, cpu, &mut self.rqs[cpu.index()].lock(), task);
+    }
+
+    fn yielded(&self, cx: &Cx<'_>, task: TaskId) {
+        let cpu = self.record(cx, task).cpu.get() as usize;
+        let mut rq = self.rqs[cpu].lock();
+        let record = self.record(cx, task);
+        if record.array.get() == NIL {
+            return;
+        }
+        if self.version.era == Era::Late26 && !record.rt.flag() {
+            let expired = 1 - rq.active;
+            self.dequeue(cx, &mut rq, task);
+            self.enqueue(cx, &mut rq, task, expired);
+            return;
+        }
+        // Its slice may have ended in this instant: then it stays in the expired array.
+        let array = record.array.get() as usize;
+        let alone = rq.arrays[array].list(record.prio.get() as usize).len == 1;
+        self.dequeue(cx, &mut rq, task);
+        if alone
+            && !record.rt.flag()
+            && let Some(next) = rq.arrays[array].first_prio(record.prio.get() as usize)
+        {
+            record.prio.set(next as i64);
+        }
+        self.enqueue(cx, &mut rq, task, array);
+    }
+
+    fn schedule(&self, cx: &Cx<'_>, cpu: CpuId, prev: Option<TaskId>, why: Prev) -> Pick {
+        let mut rq = self.rqs[cpu.index()].lock();
+        let rq = &mut *rq;
+        cx.did(Work::Lock, 1);
+        self.charge(cx, cpu, rq);
+        if let Some(task) = prev {
+            self.put_prev(cx, cpu, rq, task, why);
+        }
+        let next = self.choose(cx, cpu, rq);
+        rq.curr = next;
+        self.idle[cpu.index()].set(i64::from(next.is_none()));
+        if let Some(task) = next {
+            let record = self.record(cx, task);
+            cx.touch(task, true);
+            record.running.set(1);
+            if next != prev {
+                record.timestamp.set(cx.now.0 as i64);
+            }
+        }
+        Pick { task: next, ..Pick::IDLE }
+    }
+
+    fn saved(&self, cx: &Cx<'_>, _cpu: CpuId, prev: TaskId) {
+        self.record(cx, prev).running.set(0);
+    }
+
+    fn tick(&self, cx: &Cx<'_>, cpu: CpuId) {
+        let mut rq = self.rqs[cpu.index()].lock();
+        cx.did(Work::Lock, 1);
+        self.charge(cx, cpu, &mut rq);
+        match rq.curr {
+            Some(task) => self.tick_busy(cx, cpu, &mut rq, task),
+            None => {
+                self.pull(cx, cpu, &mut rq, true);
+                if rq.nr_running > 0 {
+                    cx.push(Cmd::Resched(cpu));
+                }
+                return;
+            }
+        }
+        self.tick_balance(cx, cpu, &mut rq);
+    }
+
+    fn tick_due(&self, cx: &Cx<'_>, cpu: CpuId) -> u64 {
+        let rq = self.rqs[cpu.index()].lock();
+        let balance = self.balance_due(cx, cpu, &rq);
+        let Some(task) = rq.curr else { return balance };
+        let record = self.record(cx, task);
+        let uncharged = cx.ticks(cpu) - rq.ticks_seen;
+        let runs = match () {
+            () if record.array.get() != rq.active as i64 => 1,
+            () if record.rt.flag() && !record.rr.flag() => u64::MAX,
+            () if record.rt.flag() => record.slice.get() as u64,
+            () => (record.slice.get() as u64).min(self.chop_due(cx, record)),
+        };
+        balance.min(runs.saturating_sub(uncharged).max(1))
+    }
+
+    fn changed(&self, cx: &Cx<'_>, change: Change) {
+        match change {
+            Change::Created { task, parent } => self.create(cx, task, parent),
+            Change::Attributes(task) => {
+                let cpu = CpuId(self.record(cx, task).cpu.get() as u32);
+                let mut rq = self.rqs[cpu.index()].lock();
+                self.charge(cx, cpu, &mut rq);
+                let array = self.record(cx, task).array.get();
+                self.dequeue(cx, &mut rq, task);
+                self.describe(cx, task);
+                if array != NIL {
+                    self.enqueue(cx, &mut rq, task, array as usize);
+                    cx.push(Cmd::Resched(cpu));
+                }
+            }
+            Change::Affinity(task) => self.affinity_changed(cx, task),
+            _ => {}
+        }
+    }
+
+    fn resync(&self, cx: &Cx<'_>) {
+        for (cpu, rq) in self.rqs.iter().enumerate() {
+            let mut rq = rq.lock();
+            rq.arrays = [Array::new(), Array::new()];
+            (rq.nr_running, rq.curr) = (0, cx.world.cpus[cpu].current());
+            rq.ticks_seen = cx.ticks(cpu.into());
+            self.idle[cpu].set(i64::from(rq.curr.is_none()));
+        }
+        for (index, view) in cx.world.tasks.iter().enumerate().filter(|(_, view)| view.alive) {
+            let task = TaskId::from(index);
+            if !self.record(cx, task).alive.flag() {
+                self.create(cx, task, None);
+            }
+            self.record(cx, task).array.set(NIL);
+            if view.runnable() != Runnable::No {
+                let cpu = view.last_cpu();
+                let mut rq = self.rqs[cpu.index()].lock();
+                let active = rq.active;
+                self.activate(cx, cpu, &mut rq, task, active);
+                cx.push(Cmd::Resched(cpu));
+            }
+        }
+    }
+
+    fn explain(&self, _cx: &Cx<'_>, cpu: CpuId) -> String {
+        let rq = self.rqs[cpu.index()].lock();
+        let (active, expired) = (rq.arrays[rq.active].nr, rq.arrays[1 - rq.active].nr);
+        let name = self.version.name;
+        format!("{name} {cpu}: curr {:?}, {active} active, {expired} expired", rq.curr)
+    }
+}

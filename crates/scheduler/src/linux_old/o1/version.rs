@@ -1,0 +1,101 @@
+//! What differs between the versions of the O(1) scheduler.
+
+use schedlab_model::Ns;
+
+/// One version, as data.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Version {
+    pub(super) name: &'static str,
+    /// Slices and the sleep estimate.
+    pub(super) era: Era,
+    /// The longest sleep average, ns.
+    pub(super) max_sleep: u64,
+    /// A busy CPU balances this often.
+    pub(super) busy_balance: Ns,
+    /// A task that ran within this time stays where its cache is.
+    pub(super) cache_hot: Ns,
+}
+
+/// Two generations of rules.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Era {
+    /// January 2002 to 2.5, and the backports to 2.4.
+    Backport,
+    /// 2.6.8 to 2.6.22.
+    Late26,
+}
+
+/// The O(1) patch on 2.4 of early 2002 (rules as in the backport of Red Hat 8).
+pub(super) const V2_4_O1: Version = Version {
+    name: "linux-2.4-o1",
+    era: Era::Backport,
+    max_sleep: 2_000_000_000,
+    busy_balance: Ns::from_ms(250),
+    cache_hot: Ns::from_ms(3),
+};
+
+/// 2.6.22.
+pub(super) const V2_6_22: Version = Version {
+    name: "linux-2.6.22",
+    era: Era::Late26,
+    max_sleep: 1_000_000_000,
+    busy_balance: Ns::from_ms(64),
+    cache_hot: Ns::from_us(2_500),
+};
+
+impl Version {
+    /// Ticks of a fresh slice.
+    pub(super) fn slice(&self, static_prio: i64, hz: i64) -> i64 {
+        match self.era {
+            Era::Backport => {
+                let (min, max) = ((10 * hz / 1000).max(1), 300 * hz / 1000);
+                min + (max - min) * (139 - static_prio) / 39
+            }
+            Era::Late26 => {
+                let unit = if static_prio < 120 { 400 * hz / 1000 } else { 100 * hz / 1000 };
+                (unit * (140 - static_prio) / 20).max((5 * hz / 1000).max(1))
+            }
+        }
+    }
+
+    /// How far the dynamic priority must be above the static one for a task to count as interactive.
+    pub(super) fn delta(&self, nice: i64) -> i64 {
+        match self.era {
+            Era::Backport => nice * 10 / 40 + 2,
+            Era::Late26 => (nice + 20) * 10 / 40 - 5 + 2,
+        }
+    }
+
+    /// 0 … 10: how much a task slept lately.
+    pub(super) fn bonus(&self, sleep_avg: i64) -> i64 {
+        sleep_avg * 10 / self.max_sleep as i64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_of_the_backport() {
+        let ms = |nice: i64| V2_4_O1.slice(120 + nice, 100) * 10;
+        assert_eq!([-20, -10, -5, 0, 5, 10, 15, 19].map(ms), [300, 220, 180, 150, 110, 70, 30, 10]);
+        assert_eq!([0, 5].map(|nice| V2_4_O1.slice(120 + nice, 1000)), [151, 114]);
+    }
+
+    #[test]
+    fn slices_of_2_6_22() {
+        let ms = |nice: i64| V2_6_22.slice(120 + nice, 1000);
+        let want = [800, 600, 500, 420, 100, 95, 75, 50, 25, 5];
+        assert_eq!([-20, -10, -5, -1, 0, 1, 5, 10, 15, 19].map(ms), want);
+    }
+
+    #[test]
+    fn who_is_interactive() {
+        assert_eq!([-20, -10, 0, 10, 19].map(|nice| V2_6_22.delta(nice)), [-3, -1, 2, 4, 6]);
+        assert_eq!(V2_4_O1.delta(-10), 0);
+        // Nice 0 needs a bonus of 7: seven tenths of the longest average.
+        assert_eq!(V2_6_22.bonus(700_000_000), 7);
+        assert_eq!(V2_6_22.bonus(699_999_999), 6);
+    }
+}
