@@ -8,7 +8,7 @@ pub use recorded::{RecordedInput, compare_recording, kernel_scheduler};
 pub use scenario::compare_scenario;
 
 use crate::LabError;
-use crate::measure::{Kind, Measured};
+use crate::measure::{Kind, Measured, SubjectData};
 use crate::metric::{Metric, Stat};
 use crate::result::{Cell, Row, Subject};
 use crate::run::{Plan, Run, with_knobs};
@@ -74,12 +74,21 @@ const METRICS: [Metric; 25] = [
 /// The method's error by class and metric.
 type Errors = BTreeMap<(String, Metric), MethodError>;
 
-/// Makes the rows of the table. The first plan is the baseline.
-fn rows(plans: &[Plan], runs: &[Vec<Run>], classes: &[String], errors: &Errors) -> Vec<Row> {
+/// Makes the rows of the table. The first plan is the baseline. `name(task)` is a name of its own for a task
+/// whose class is changed only in part.
+fn rows(
+    plans: &[Plan],
+    runs: &[Vec<Run>],
+    classes: &[String],
+    name: &dyn Fn(usize) -> String,
+    errors: &Errors,
+) -> Vec<Row> {
     let base = &runs[0];
+    let split = split_classes(plans, classes);
     let row = |(index, (plan, own)): (usize, (&Plan, &Vec<Run>))| {
-        let changed: BTreeSet<&str> = plan.changed.iter().map(|&task| classes[task].as_str()).collect();
-        let subjects = own[0].measured.subjects.iter().map(|subject| {
+        let mut changed: BTreeSet<String> = plan.changed.iter().map(|&task| classes[task].clone()).collect();
+        changed.extend(plan.changed.iter().map(|&task| name(task)));
+        let subjects = subjects(&own[0].measured, plan, &split).map(|subject| {
             let values = |runs: &[Run], metric| values(runs, subject.kind, &subject.name, metric);
             let cell = |&metric: &Metric| {
                 let mine = values(own, metric);
@@ -94,7 +103,7 @@ fn rows(plans: &[Plan], runs: &[Vec<Run>], classes: &[String], errors: &Errors) 
                 kind: subject.kind,
                 name: subject.name.clone(),
                 tasks: subject.tasks,
-                changed: subject.kind == Kind::Class && changed.contains(subject.name.as_str()),
+                changed: matches!(subject.kind, Kind::Class | Kind::Task) && changed.contains(&subject.name),
                 cells: METRICS.iter().filter_map(cell).collect(),
             }
         });
@@ -109,6 +118,52 @@ fn rows(plans: &[Plan], runs: &[Vec<Run>], classes: &[String], errors: &Errors) 
         }
     };
     plans.iter().zip(runs).enumerate().map(row).collect()
+}
+
+/// Classes of which some variant changes a part only: their tasks stand alone in the table.
+fn split_classes<'a>(plans: &[Plan], classes: &'a [String]) -> BTreeSet<&'a str> {
+    let mut split = BTreeSet::new();
+    for plan in plans {
+        let changed: BTreeSet<usize> = plan.changed.iter().copied().collect();
+        let (mut with, mut without) = (BTreeSet::new(), BTreeSet::new());
+        for (task, class) in classes.iter().enumerate() {
+            if changed.contains(&task) { &mut with } else { &mut without }.insert(class.as_str());
+        }
+        split.extend(with.intersection(&without).copied());
+    }
+    split
+}
+
+/// Who stands in the table: every class (or its tasks, where it is split), sources, and channels that no
+/// source feeds (what their clients see says more).
+fn subjects<'a>(
+    measured: &'a Measured,
+    plan: &'a Plan,
+    split: &'a BTreeSet<&str>,
+) -> impl Iterator<Item = &'a SubjectData> {
+    let fed = |name: &str| {
+        let channel = plan.workload.channels.iter().position(|channel| channel.name == name);
+        plan.workload.sources.iter().any(|source| Some(source.into.index()) == channel)
+    };
+    measured.subjects.iter().flat_map(move |subject| match subject.kind {
+        Kind::Channel if fed(&subject.name) => Vec::new(),
+        Kind::Class if split.contains(subject.name.as_str()) => {
+            measured.tasks.iter().filter(|task| task.class == subject.name).collect()
+        }
+        _ => vec![subject],
+    })
+}
+
+/// Refuses two variants of one name.
+fn check_names(variants: &[Variant]) -> Result<(), LabError> {
+    let mut seen = BTreeSet::new();
+    match variants.iter().find(|variant| !seen.insert(variant.name.as_str())) {
+        None => Ok(()),
+        Some(twice) => Err(LabError::Option(format!(
+            "there are two variants `{}`: give each a name of its own, 'NAME: TARGET SETTING...'",
+            twice.name
+        ))),
+    }
 }
 
 /// The value of a metric in every run that has one.

@@ -25,7 +25,7 @@ pub enum Kind {
 pub struct Measured {
     /// One for each class, in order of first appearance, then sources, then channels with finished requests.
     pub subjects: Vec<SubjectData>,
-    /// Single tasks, in order.
+    /// Single tasks, in order; of recordings only those of the classes that were asked for.
     pub tasks: Vec<SubjectData>,
 }
 
@@ -38,6 +38,8 @@ pub struct SubjectData {
     pub name: String,
     /// How many tasks.
     pub tasks: usize,
+    /// The class of a single task.
+    pub class: String,
     window: Ns,
     data: Data,
 }
@@ -56,12 +58,8 @@ impl Measured {
         let window = metrics.elapsed();
         let mut measured = Measured::default();
         for (task, class) in metrics.tasks.iter().zip(classes) {
-            measured.tasks.push(SubjectData::new(
-                Kind::Task,
-                &task.name,
-                window,
-                Data::Sim(Box::new(task.clone())),
-            ));
+            let single = SubjectData::new(Kind::Task, &task.name, window, Data::Sim(Box::new(task.clone())));
+            measured.tasks.push(SubjectData { class: class.clone(), ..single });
             match measured.class(class) {
                 None => {
                     let data = Data::Sim(Box::new(task.clone()));
@@ -86,11 +84,20 @@ impl Measured {
         measured
     }
 
-    /// From the analysis of an event stream, recorded or simulated. `classes` names the class of each task.
-    pub fn of_summary(summary: &Summary, classes: &[String]) -> Measured {
+    /// From the analysis of an event stream, recorded or simulated. `classes` names the class of each task,
+    /// `single(index)` is the name of a task that must be measured by itself too.
+    pub fn of_summary(
+        summary: &Summary,
+        classes: &[String],
+        single: &dyn Fn(usize) -> Option<String>,
+    ) -> Measured {
         let window = summary.window;
         let mut measured = Measured::default();
-        for (task, class) in summary.tasks.iter().zip(classes) {
+        for (index, (task, class)) in summary.tasks.iter().zip(classes).enumerate() {
+            if let Some(name) = single(index) {
+                let single = SubjectData::new(Kind::Task, &name, window, Data::Trace(Box::new(task.clone())));
+                measured.tasks.push(SubjectData { class: class.clone(), ..single });
+            }
             match measured.class(class) {
                 None => {
                     let data = Data::Trace(Box::new(task.clone()));
@@ -132,7 +139,7 @@ fn merge(sum: &mut TaskMetrics, task: &TaskMetrics) {
 
 impl SubjectData {
     fn new(kind: Kind, name: &str, window: Ns, data: Data) -> SubjectData {
-        SubjectData { kind, name: name.to_owned(), tasks: 1, window, data }
+        SubjectData { kind, name: name.to_owned(), tasks: 1, class: String::new(), window, data }
     }
 
     /// The value of a metric: shares as a part of one CPU, times in nanoseconds, the rest per second. `None`

@@ -39,8 +39,9 @@ pub(crate) struct Bench<'a> {
     pub(crate) warmup: Ns,
     /// One run for each.
     pub(crate) seeds: &'a [u64],
-    /// Measure with the analysis of recordings instead of the simulator's own metrics.
-    pub(crate) as_recording: bool,
+    /// Measure with the analysis of recordings instead of the simulator's own metrics; the function names
+    /// the tasks that must be measured by themselves.
+    pub(crate) as_recording: Option<&'a (dyn Fn(usize) -> Option<String> + Sync)>,
     /// Threads; 0 = one per CPU.
     pub(crate) jobs: usize,
     /// Called with (done, all) runs.
@@ -81,7 +82,7 @@ impl Bench<'_> {
         let scheduler = registry::build(&plan.scheduler, cpus)?;
         let options = RunOptions { seed, duration: self.duration, warmup: self.warmup, every_tick: false };
         let mut summary = Summary::new(plan.workload.tasks.len(), cpus, self.warmup);
-        let outcome = if self.as_recording {
+        let outcome = if self.as_recording.is_some() {
             schedlab_sim::run(&machine, &plan.workload, &*scheduler, &options, &mut summary)
         } else {
             schedlab_sim::run(&machine, &plan.workload, &*scheduler, &options, &mut ())
@@ -91,11 +92,12 @@ impl Bench<'_> {
             variant: plan.variant.clone(),
             source: Box::new(source),
         })?;
-        let measured = if self.as_recording {
-            summary.finish(self.duration);
-            Measured::of_summary(&summary, self.classes)
-        } else {
-            Measured::of_metrics(&outcome.metrics, self.classes)
+        let measured = match self.as_recording {
+            Some(single) => {
+                summary.finish(self.duration);
+                Measured::of_summary(&summary, self.classes, single)
+            }
+            None => Measured::of_metrics(&outcome.metrics, self.classes),
         };
         Ok(Run {
             measured,

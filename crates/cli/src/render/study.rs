@@ -89,7 +89,7 @@ fn main_subjects(study: &Study, all: bool) -> (Vec<(Kind, String)>, usize) {
         study.rows.iter().any(|row| row.find(subject.kind, &subject.name).is_some_and(|s| s.changed))
     };
     let mut classes: Vec<(&Subject, f64)> =
-        base.subjects.iter().filter(|s| s.kind == Kind::Class).map(|s| (s, most(s))).collect();
+        base.subjects.iter().filter(|s| is_task(s.kind)).map(|s| (s, most(s))).collect();
     let total = classes.len();
     if !all {
         classes.retain(|(subject, share)| *share >= MAIN_SHARE || changed(subject));
@@ -99,9 +99,13 @@ fn main_subjects(study: &Study, all: bool) -> (Vec<(Kind, String)>, usize) {
         }
     }
     let hidden = total - classes.len();
-    let clients = base.subjects.iter().filter(|subject| subject.kind != Kind::Class);
+    let clients = base.subjects.iter().filter(|subject| !is_task(subject.kind));
     let shown = clients.chain(classes.into_iter().map(|(subject, _)| subject));
     (shown.map(|subject| (subject.kind, subject.name.clone())).collect(), hidden)
+}
+
+fn is_task(kind: Kind) -> bool {
+    matches!(kind, Kind::Class | Kind::Task)
 }
 
 fn self_replay(replay: &SelfReplay, main: &[(Kind, String)], style: &Style) -> String {
@@ -157,7 +161,9 @@ fn counted(name: &str, tasks: usize) -> String {
 }
 
 fn subject(study: &Study, kind: Kind, name: &str, style: &Style) -> (String, Vec<String>) {
-    let columns: &[(Metric, &str)] = if kind == Kind::Class { &TASK_COLUMNS } else { &CLIENT_COLUMNS };
+    let columns: &[(Metric, &str)] = if is_task(kind) { &TASK_COLUMNS } else { &CLIENT_COLUMNS };
+    // With one run of each and no recording there is no error to show.
+    let sure = study.seeds.len() == 1 && study.self_replay.is_none();
     let mut tasks = 1;
     let mut rows = Vec::new();
     for row in &study.rows {
@@ -167,7 +173,8 @@ fn subject(study: &Study, kind: Kind, name: &str, style: &Style) -> (String, Vec
         for (metric, _) in columns {
             let cell = subject.and_then(|subject| subject.cell(*metric));
             cells.push(cell.map_or_else(Cell::default, |cell| {
-                let (change, look) = cell.change.map_or_else(Default::default, |c| shown_change(*metric, &c));
+                let (change, look) =
+                    cell.change.map_or_else(Default::default, |c| shown_change(*metric, &c, sure));
                 Cell { value: metric.show(cell.value.median), change, look }
             }));
         }
@@ -184,8 +191,9 @@ fn subject(study: &Study, kind: Kind, name: &str, style: &Style) -> (String, Vec
     (format!("{}\n{table}\n", style.bold(&title)), missing)
 }
 
-/// `+12%±3%`, `x35±4`, `-3.0±0.2` (points of CPU share), `~` where it cannot be told.
-fn shown_change(metric: Metric, change: &Change) -> (String, Look) {
+/// `+12%±3%`, `x35±4`, `-3.0±0.2` (points of CPU share), `~` where it cannot be told. Without an error bar
+/// when there is no error to speak of (`alone`).
+fn shown_change(metric: Metric, change: &Change, alone: bool) -> (String, Look) {
     let look = match change.judgement {
         Judgement::Better => Look::Good,
         Judgement::Worse => Look::Bad,
@@ -193,20 +201,26 @@ fn shown_change(metric: Metric, change: &Change) -> (String, Look) {
         Judgement::Same => return ("=".to_owned(), Look::Dim),
         Judgement::CannotTell => return ("~".to_owned(), Look::Dim),
     };
-    let text = match (metric.unit(), change.ratio) {
-        (Unit::Share, _) => format!("{:+.1}±{:.1}", change.difference * 100.0, change.error * 100.0),
+    let (value, error) = match (metric.unit(), change.ratio) {
+        (Unit::Share, _) => {
+            (format!("{:+.1}", change.difference * 100.0), format!("{:.1}", change.error * 100.0))
+        }
         (_, Some(ratio)) => {
             let base = if ratio == 1.0 { 1.0 } else { change.difference / (ratio - 1.0) };
             let error = (change.error / base).abs();
             if ratio >= 10.0 {
-                format!("x{ratio:.0}±{error:.0}")
+                (format!("x{ratio:.0}"), format!("{error:.0}"))
             } else {
-                format!("{:+.0}%±{:.0}%", (ratio - 1.0) * 100.0, error * 100.0)
+                (format!("{:+.0}%", (ratio - 1.0) * 100.0), format!("{:.0}%", error * 100.0))
             }
         }
-        _ => format!("+{}±{}", metric.show(change.difference), metric.show(change.error)),
+        _ => (format!("+{}", metric.show(change.difference)), metric.show(change.error)),
     };
-    (text, look)
+    // A change that rounds to nothing is not worth a place.
+    if matches!(value.as_str(), "+0%" | "-0%" | "+0.0" | "-0.0") {
+        return (String::new(), Look::Plain);
+    }
+    (if alone { value } else { format!("{value}±{error}") }, look)
 }
 
 fn footer(study: &Study, hidden: usize, mut left_out: Vec<String>, style: &Style) -> String {

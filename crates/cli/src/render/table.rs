@@ -64,8 +64,10 @@ impl Table {
         }
         let mut text = String::new();
         for &column in &shown {
+            // Over the values, not over their changes.
             text += "  ";
-            text += &pad(&self.head[column], total(widths[column]), column < self.fixed);
+            text += &pad(&self.head[column], widths[column].0, column < self.fixed);
+            text += &" ".repeat(total(widths[column]) - widths[column].0);
         }
         let mut text = style.dim(text.trim_end()) + "\n";
         for row in &self.rows {
@@ -85,8 +87,7 @@ impl Table {
         let cells = || self.rows.iter().map(|row| &row[column]);
         let value = cells().map(|cell| cell.value.width()).max().unwrap_or(0);
         let change = cells().map(|cell| cell.change.width()).max().unwrap_or(0);
-        let gap = usize::from(change > 0);
-        (value.max(self.head[column].width().saturating_sub(change + gap)), change)
+        (value.max(self.head[column].width()), change)
     }
 }
 
@@ -134,7 +135,7 @@ mod tests {
     #[test]
     fn columns_line_up() {
         let (text, left_out) = table().render(&Style::plain());
-        let expected = "  task            share             p99\n\
+        let expected = "  task   share              p99\n\
                         \x20 redis  35.1%           3.10ms\n\
                         \x20 x       5.1% -3.0±0.1  12.0us -99%±8%\n";
         assert_eq!(text, expected);

@@ -1,12 +1,10 @@
 //! Comparing over a recording: first the recording against its own simulation, then the what-ifs.
 
 use super::scenario::costs;
-use super::{
-    Errors, METRICS, Options, Progress, check_knobs_exist, check_schedulers, parse_variants, plan, rows,
-};
-use super::{seeds, values, verdict};
+use super::{Errors, METRICS, Options, Progress, check_knobs_exist, check_names, check_schedulers};
+use super::{parse_variants, plan, rows, seeds, split_classes, values, verdict};
 use crate::LabError;
-use crate::measure::{Kind, Measured};
+use crate::measure::Measured;
 use crate::metric::Metric;
 use crate::result::{Input, InputKind, Replayed, ReplayedCell, SCHEMA, SelfReplay, Study};
 use crate::run::{Bench, Plan, Run, with_knobs};
@@ -37,7 +35,7 @@ pub struct RecordedInput {
     events: usize,
     repairs: schedlab_trace::Repairs,
     replay: Replay,
-    recorded: Measured,
+    summary: Summary,
     classes: Vec<String>,
     pids: Vec<u32>,
 }
@@ -55,7 +53,7 @@ impl RecordedInput {
             path: path.to_owned(),
             events: recording.events.len(),
             repairs: recording.repairs,
-            recorded: Measured::of_summary(&summary, &classes),
+            summary,
             pids: header.tasks.iter().map(|task| task.tid).collect(),
             classes,
             header,
@@ -70,6 +68,11 @@ impl RecordedInput {
             pids: &self.pids,
             cpus: self.replay.topology.cpus(),
         }
+    }
+
+    /// A name for one task among several of its class.
+    fn task_name(&self, task: usize) -> String {
+        format!("{}-{}", self.classes[task], self.pids[task])
     }
 
     fn hz(&self) -> u32 {
@@ -182,6 +185,7 @@ fn machine_settings(recorded: &SchedulerSpec, other: &SchedulerSpec) -> Result<S
 /// The rows to run: the recording as it was first, then every scheduler with every variant.
 fn plans(input: &RecordedInput, recorded: &SchedulerSpec, options: &Options) -> Result<Vec<Plan>, LabError> {
     let variants = parse_variants(&options.variants)?;
+    check_names(&variants)?;
     let subject = input.subject();
     let unchanged = Variant { name: "as recorded".to_owned(), schedulers: Vec::new(), clauses: Vec::new() };
     let baseline = Plan { label: recorded.name.clone(), ..plan(recorded, &unchanged, &subject)? };
@@ -230,18 +234,20 @@ pub fn compare_recording(
     let plans = self::plans(input, &recorded, options)?;
     let duration = self::duration(input, options)?;
     let seeds = seeds(options.seed.unwrap_or(1), options.repetitions.unwrap_or(SEEDS));
+    let split = split_classes(&plans, &input.classes);
+    let single = |task: usize| split.contains(input.classes[task].as_str()).then(|| input.task_name(task));
     let bench = Bench {
         machine: &|seed| input.machine(seed),
         classes: &input.classes,
         duration,
         warmup: Ns::ZERO,
         seeds: &seeds,
-        as_recording: true,
+        as_recording: Some(&single),
         jobs: options.jobs,
         progress,
     };
     let runs = bench.run(&plans)?;
-    let replay = self_replay(input, &recorded, why, &runs[0]);
+    let replay = self_replay(input, &recorded, why, &runs[0], &single);
     let errors = method_errors(&replay);
     let mut study = Study {
         schema: SCHEMA.to_owned(),
@@ -257,7 +263,7 @@ pub fn compare_recording(
         warmup_ns: 0,
         verdict: Default::default(),
         self_replay: Some(replay),
-        rows: rows(&plans, &runs, &input.classes, &errors),
+        rows: rows(&plans, &runs, &input.classes, &|task| input.task_name(task), &errors),
         expectations: Vec::new(),
         notes: notes(input, &left_out),
         costs: costs(&input.costs()),
@@ -302,13 +308,20 @@ fn notes(input: &RecordedInput, left_out: &[String]) -> Vec<String> {
 }
 
 /// Recorded against simulated.
-fn self_replay(input: &RecordedInput, recorded: &SchedulerSpec, why: String, runs: &[Run]) -> SelfReplay {
+fn self_replay(
+    input: &RecordedInput,
+    recorded: &SchedulerSpec,
+    why: String,
+    runs: &[Run],
+    single: &dyn Fn(usize) -> Option<String>,
+) -> SelfReplay {
+    let was = Measured::of_summary(&input.summary, &input.classes, single);
     let mut subjects = Vec::new();
     let mut distrust = Vec::new();
-    for subject in &input.recorded.subjects {
+    for subject in was.subjects.iter().chain(&was.tasks) {
         let mut cells = Vec::new();
         for metric in METRICS {
-            let simulated = Estimate::of(values(runs, Kind::Class, &subject.name, metric));
+            let simulated = Estimate::of(values(runs, subject.kind, &subject.name, metric));
             let (Some(was), Some(is)) = (subject.value(metric), simulated) else { continue };
             let difference = is.median - was;
             if metric == Metric::Share && difference.abs() > TRUSTED_SHARE {

@@ -1,9 +1,7 @@
 //! Comparing over a scenario.
 
-use super::{
-    Errors, Options, Progress, check_knobs_exist, check_schedulers, parse_variants, plan, rows, seeds,
-};
-use super::{values, verdict};
+use super::{Errors, Options, Progress, check_knobs_exist, check_names, check_schedulers};
+use super::{parse_variants, plan, rows, seeds, values, verdict};
 use crate::LabError;
 use crate::measure::Kind;
 use crate::metric::glob;
@@ -30,6 +28,7 @@ pub fn compare_scenario(
     let unchanged = Variant { name: scenario.baseline.clone(), schedulers: Vec::new(), clauses: Vec::new() };
     let variants: Vec<Variant> =
         std::iter::once(unchanged).chain(scenario.variants.iter().cloned()).chain(extra).collect();
+    check_names(&variants)?;
     let mut plans = Vec::new();
     for spec in specs {
         for variant in variants.iter().filter(|variant| variant.is_for(spec)) {
@@ -53,12 +52,18 @@ pub fn compare_scenario(
         duration,
         warmup: scenario.warmup,
         seeds: &seeds,
-        as_recording: false,
+        as_recording: None,
         jobs: options.jobs,
         progress,
     };
     let runs = bench.run(&plans)?;
-    let rows = rows(&plans, &runs, &scenario.classes, &Errors::new());
+    let rows = rows(
+        &plans,
+        &runs,
+        &scenario.classes,
+        &|task| scenario.workload.tasks[task].name.clone(),
+        &Errors::new(),
+    );
     let mut study = Study {
         schema: SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -107,7 +112,8 @@ fn check(scenario: &Scenario, plans: &[Plan], runs: &[Vec<Run>]) -> Vec<Checked>
     let mut checked = Vec::new();
     for expectation in &scenario.expectations {
         for (plan, own) in plans.iter().zip(runs) {
-            if !expectation.covers(&plan.label, &plan.variant) {
+            // What the user adds on the command line was not known to the scenario's author.
+            if !expectation.covers(&plan.label, &plan.variant) || !is_own(scenario, plan) {
                 continue;
             }
             let base = match &expectation.over {
@@ -126,6 +132,14 @@ fn check(scenario: &Scenario, plans: &[Plan], runs: &[Vec<Run>]) -> Vec<Checked>
         }
     }
     checked
+}
+
+/// Whether a row was written by the scenario's author.
+fn is_own(scenario: &Scenario, plan: &Plan) -> bool {
+    let scheduler = scenario.schedulers.iter().any(|spec| spec.to_string() == plan.label);
+    let variant =
+        plan.variant == scenario.baseline || scenario.variants.iter().any(|v| v.name == plan.variant);
+    scheduler && variant
 }
 
 /// Whom an expectation is about: a class by its exact name, else every task that matches.

@@ -64,7 +64,9 @@ fn tellings(study: &Study) -> Vec<Telling<'_>> {
 fn matters(base: &Row, subject: &Subject) -> bool {
     let share =
         |row: &Row| row.find(subject.kind, &subject.name)?.cell(Metric::Share).map(|c| c.value.median);
-    subject.kind != Kind::Class || subject.changed || share(base).is_some_and(|share| share >= 0.01)
+    !matches!(subject.kind, Kind::Class | Kind::Task)
+        || subject.changed
+        || share(base).is_some_and(|share| share >= 0.01)
 }
 
 fn outcome(study: &Study, tellings: &[Telling<'_>]) -> String {
@@ -84,7 +86,10 @@ fn outcome(study: &Study, tellings: &[Telling<'_>]) -> String {
         let base = &study.rows[0];
         return match tellings.iter().max_by(|a, b| a.size.total_cmp(&b.size)) {
             None => {
-                format!("Nothing that was tried differs from {} by more than the error.", name(base, study))
+                format!(
+                    "No change of response, run-queue latency, throughput or CPU share against {} can be told.",
+                    name(base, study)
+                )
             }
             Some(worst) => format!(
                 "Nothing that was tried is better than {}; {} is worse: {}.",
@@ -98,7 +103,9 @@ fn outcome(study: &Study, tellings: &[Telling<'_>]) -> String {
     let of_row = |better: bool| {
         let mut list: Vec<&Telling<'_>> =
             tellings.iter().filter(|t| std::ptr::eq(t.row, row) && t.better == better).collect();
-        list.sort_by(|a, b| b.size.total_cmp(&a.size));
+        // What clients see comes first.
+        let client = |t: &Telling<'_>| t.subject.kind == Kind::Source;
+        list.sort_by(|a, b| client(b).cmp(&client(a)).then(b.size.total_cmp(&a.size)));
         // One number about each class says enough.
         let mut seen = Vec::new();
         list.retain(|t| {
@@ -165,14 +172,15 @@ fn certainty(study: &Study) -> String {
             )
         }
         None if seeds == 1 => {
+            "One run of each, so nothing is known about chance: --seeds 5 gives error bars.".to_owned()
+        }
+        None => {
+            let told = if study.rows.len() < 2 { String::new() } else { format!("{told}; ") };
+            let sure = range_confidence(seeds) * 100.0;
             format!(
-                "One seed, so no error bar from chance: {told}, which is what this model says, not a measurement."
+                "Over {seeds} seeds {told}the range over the seeds contains the median with {sure:.0} % confidence."
             )
         }
-        None => format!(
-            "Over {seeds} seeds {told} ({:.0} % confidence that a range contains the median).",
-            range_confidence(seeds) * 100.0
-        ),
     }
 }
 
