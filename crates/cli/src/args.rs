@@ -91,6 +91,7 @@ Examples:
                              --variant 'redis fifo: redis-server policy=fifo:1'
   schedlab compare redis.slt --variant 'capped: sysbench group=/batch ; /batch cpu.max=50ms/100ms'
   schedlab compare redis.slt --variant 'twice the work: redis-server demand=x2' --json
+  schedlab compare redis.slt --variant 'idle: sysbench policy=idle' --check 'idle=redis-idle.slt'
 
 A variant is 'NAME: TARGET SETTING... ; TARGET SETTING...'. Targets: a task (name, glob such as 'worker-*', or
 pid of a recording), a control group (/path), a source, or `scheduler` (settings are its knobs). Settings of
@@ -119,6 +120,9 @@ pub(crate) struct Compare {
     /// The scheduler that stands for the recorded kernel [default: by the kernel's version]
     #[arg(long, value_name = "SCHEDULER")]
     pub(crate) recorded_under: Option<SchedulerSpec>,
+    /// 'VARIANT=FILE': a recording of what a variant really did; prints predicted against recorded
+    #[arg(long = "check", value_name = "VARIANT=FILE")]
+    pub(crate) checks: Vec<String>,
     /// Threads; 0 = one per CPU. The result does not depend on it
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     pub(crate) jobs: usize,

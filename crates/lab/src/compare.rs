@@ -33,6 +33,8 @@ pub struct Options {
     pub duration: Option<Ns>,
     /// Threads; 0 = one per CPU.
     pub jobs: usize,
+    /// Recordings of what variants really did: (variant, file).
+    pub checks: Vec<(String, std::path::PathBuf)>,
 }
 
 /// Called with (done, all) runs.

@@ -27,6 +27,8 @@ pub struct Study {
     pub verdict: Verdict,
     /// How well the method reproduces the recording; recordings only.
     pub self_replay: Option<SelfReplay>,
+    /// Predictions that were checked against a second recording.
+    pub predictions: Vec<Prediction>,
     /// One for each scheduler and variant; the first is the baseline.
     pub rows: Vec<Row>,
     /// The scenario's expectations and what came of them.
@@ -133,10 +135,27 @@ pub struct SelfReplay {
     pub outside_permille: u64,
     /// Recorded against simulated, class by class.
     pub subjects: Vec<Replayed>,
+    /// What was found in the recording and what had to be assumed, as text.
+    pub assumptions: String,
+    /// Settings of the recorded kernel that the model does not have.
+    pub left_out: Vec<String>,
     /// Whether the error is small enough for the rest to mean something.
     pub trusted: bool,
     /// Why not.
     pub distrust: Vec<String>,
+}
+
+/// A variant that somebody also recorded: what was predicted for it, and what came.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Prediction {
+    /// The variant.
+    pub variant: String,
+    /// The scheduler of the row.
+    pub scheduler: String,
+    /// The recording that shows what came.
+    pub file: String,
+    /// Recorded there against predicted here, class by class.
+    pub subjects: Vec<Replayed>,
 }
 
 /// One class of the self-replay.

@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use schedlab_lab::compare::{Options, RecordedInput, compare_recording, compare_scenario};
 use schedlab_lab::gallery::{self, Found};
 use schedlab_lab::result::Study;
+use std::path::PathBuf;
 
 pub(crate) fn run(args: &Compare) -> anyhow::Result<Done> {
     if let Some(path) = &args.output {
@@ -38,6 +39,7 @@ fn study(args: &Compare) -> anyhow::Result<Study> {
         repetitions: args.seeds,
         duration: args.duration,
         jobs: args.jobs,
+        checks: args.checks.iter().map(|text| check(text)).collect::<anyhow::Result<_>>()?,
     };
     let progress = Progress::new();
     let report = |done, all| progress.set(done, all);
@@ -46,11 +48,24 @@ fn study(args: &Compare) -> anyhow::Result<Study> {
             if args.recorded_under.is_some() {
                 bail!("--recorded-under has a meaning only for recordings, and {} is a scenario", args.input);
             }
+            if !args.checks.is_empty() {
+                bail!("--check has a meaning only for recordings, and {} is a scenario", args.input);
+            }
             Ok(compare_scenario(&scenario, &options, &report)?)
         }
         Found::Recording(path) => {
             let input = RecordedInput::open(&path)?;
             Ok(compare_recording(&input, args.recorded_under.as_ref(), &options, &report)?)
         }
+    }
+}
+
+/// `VARIANT=FILE`; the file's name has no `=`, a variant's name may.
+fn check(text: &str) -> anyhow::Result<(String, PathBuf)> {
+    match text.rsplit_once('=') {
+        Some((variant, file)) if !variant.trim().is_empty() && !file.is_empty() => {
+            Ok((variant.trim().to_owned(), PathBuf::from(file)))
+        }
+        _ => bail!("--check '{text}': write 'VARIANT=FILE', such as 'batch idle=redis-idle.slt'"),
     }
 }

@@ -4,7 +4,7 @@ use super::table::{Cell, Look, Table};
 use super::{Style, wrap};
 use schedlab_lab::measure::Kind;
 use schedlab_lab::metric::{Metric, Stat, Unit};
-use schedlab_lab::result::{InputKind, Row, SelfReplay, Study, Subject};
+use schedlab_lab::result::{InputKind, Prediction, Replayed, Row, SelfReplay, Study, Subject};
 use schedlab_lab::stats::{Change, Judgement};
 use schedlab_model::Ns;
 use std::fmt::Write as _;
@@ -44,10 +44,15 @@ pub(crate) fn study(study: &Study, style: &Style, all_tasks: bool, explain: bool
         text += &self_replay(replay, &main, style);
     }
     let mut left_out = Vec::new();
-    for (kind, name) in &main {
+    // The self-replay has shown the only row of a recording already.
+    let alone = study.rows.len() < 2 && study.self_replay.is_some();
+    for (kind, name) in main.iter().filter(|_| !alone) {
         let (table, missing) = subject(study, *kind, name, style);
         text += &table;
         left_out.extend(missing);
+    }
+    for prediction in &study.predictions {
+        text += &predicted(prediction, &main, style);
     }
     text += &footer(study, hidden, left_out, style);
     text += &expectations(study, style);
@@ -113,8 +118,26 @@ fn self_replay(replay: &SelfReplay, main: &[(Kind, String)], style: &Style) -> S
     let title =
         format!("Self-replay: the recording against its simulation under {scheduler} ({})", replay.why);
     let mut text = format!("{}\n", style.bold(&wrap(&title, style.width, 0)));
+    text += &replayed(&replay.subjects, main, style);
+    let outside = replay.wakes_by_softirq + replay.wakes_by_hardirq + replay.wakes_unknown;
+    let wakes = format!(
+        "wakeups: {} by tasks, {outside} from outside ({}.{} %: {} by softirqs after interrupts, {} by interrupts \
+         and timers, {} unknown)",
+        replay.wakes_by_tasks,
+        replay.outside_permille / 10,
+        replay.outside_permille % 10,
+        replay.wakes_by_softirq,
+        replay.wakes_by_hardirq,
+        replay.wakes_unknown
+    );
+    let _ = writeln!(text, "{}\n", wrap(&wakes, style.width, 2));
+    text
+}
+
+/// Recorded against simulated (or predicted), one line for each class.
+fn replayed(subjects: &[Replayed], main: &[(Kind, String)], style: &Style) -> String {
     let mut rows = Vec::new();
-    for subject in &replay.subjects {
+    for subject in subjects {
         if !main.iter().any(|(_, name)| *name == subject.name) {
             continue;
         }
@@ -131,21 +154,16 @@ fn self_replay(replay: &SelfReplay, main: &[(Kind, String)], style: &Style) -> S
     }
     let mut names = vec!["task".to_owned()];
     names.extend(TASK_COLUMNS.iter().map(|(_, name)| (*name).to_owned()));
-    let (table, _) = Table { head: names, rows, fixed: 1 }.render(style);
-    text += &table;
-    let outside = replay.wakes_by_softirq + replay.wakes_by_hardirq + replay.wakes_unknown;
-    let wakes = format!(
-        "wakeups: {} by tasks, {outside} from outside ({}.{} %: {} by softirqs after interrupts, {} by interrupts \
-         and timers, {} unknown)",
-        replay.wakes_by_tasks,
-        replay.outside_permille / 10,
-        replay.outside_permille % 10,
-        replay.wakes_by_softirq,
-        replay.wakes_by_hardirq,
-        replay.wakes_unknown
+    Table { head: names, rows, fixed: 1 }.render(style).0
+}
+
+fn predicted(prediction: &Prediction, main: &[(Kind, String)], style: &Style) -> String {
+    let title = format!(
+        "Prediction: {} recorded against what was predicted for `{}` under {}",
+        prediction.file, prediction.variant, prediction.scheduler
     );
-    let _ = writeln!(text, "{}\n", wrap(&wakes, style.width, 2));
-    text
+    let table = replayed(&prediction.subjects, main, style);
+    format!("{}\n{table}\n", style.bold(&wrap(&title, style.width, 0)))
 }
 
 fn error_of(metric: Metric, recorded: f64, difference: f64) -> String {
@@ -299,6 +317,13 @@ fn explanation(study: &Study, style: &Style) -> String {
     };
     if let Some(replay) = &study.self_replay {
         say(&format!("recorded under: kernel {}, simulated as {}", replay.kernel, replay.scheduler));
+        replay.assumptions.lines().for_each(&mut say);
+        if !replay.left_out.is_empty() {
+            say(&format!(
+                "settings of the kernel that the model does not have: {}",
+                replay.left_out.join(", ")
+            ));
+        }
     }
     if study.costs.is_empty() {
         say("costs of the machine: none (switches, wakeups, ticks and migrations are free)");

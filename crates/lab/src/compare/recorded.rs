@@ -4,9 +4,9 @@ use super::scenario::costs;
 use super::{Errors, METRICS, Options, Progress, check_knobs_exist, check_names, check_schedulers};
 use super::{parse_variants, plan, rows, seeds, split_classes, values, verdict};
 use crate::LabError;
-use crate::measure::Measured;
+use crate::measure::{Measured, SubjectData};
 use crate::metric::Metric;
-use crate::result::{Input, InputKind, Replayed, ReplayedCell, SCHEMA, SelfReplay, Study};
+use crate::result::{Input, InputKind, Prediction, Replayed, ReplayedCell, SCHEMA, SelfReplay, Study};
 use crate::run::{Bench, Plan, Run, with_knobs};
 use crate::stats::{Estimate, MethodError};
 use crate::variant::{Subject, Variant};
@@ -133,6 +133,15 @@ pub fn kernel_scheduler(release: &str) -> Result<(&'static str, String), String>
     })
 }
 
+/// A setting as the recorder found it, as a knob. debugfs gives the base slice in milliseconds.
+fn knob_of(name: &str, value: &str) -> (String, String) {
+    let value = value.trim();
+    match name {
+        "slice_of_a_new_task_ns" => ("base_slice_ns".to_owned(), value.to_owned()),
+        _ => (name.to_owned(), value.to_owned()),
+    }
+}
+
 /// The recorded scheduler with the knobs that the header brings. Those that the model lacks are given back.
 fn recorded_scheduler(
     header: &Header,
@@ -148,10 +157,10 @@ fn recorded_scheduler(
     let mut knobs: Vec<(String, String)> = Vec::new();
     let mut left_out = Vec::new();
     for (name, value) in &header.knobs {
-        if spec.knobs.iter().any(|(own, _)| own == name) {
+        let pair = knob_of(name, value);
+        if spec.knobs.iter().any(|(own, _)| *own == pair.0) {
             continue;
         }
-        let pair = (name.clone(), value.trim().to_owned());
         match with_knobs(&spec, std::slice::from_ref(&pair)) {
             Ok((_, absent)) if absent.is_empty() => knobs.push(pair),
             _ => left_out.push(format!("{name}={}", value.trim())),
@@ -247,7 +256,8 @@ pub fn compare_recording(
         progress,
     };
     let runs = bench.run(&plans)?;
-    let replay = self_replay(input, &recorded, why, &runs[0], &single);
+    let mut replay = self_replay(input, &recorded, why, &runs[0], &single);
+    replay.left_out = left_out;
     let errors = method_errors(&replay);
     let mut study = Study {
         schema: SCHEMA.to_owned(),
@@ -263,9 +273,10 @@ pub fn compare_recording(
         warmup_ns: 0,
         verdict: Default::default(),
         self_replay: Some(replay),
+        predictions: predictions(&plans, &runs, &options.checks)?,
         rows: rows(&plans, &runs, &input.classes, &|task| input.task_name(task), &errors),
         expectations: Vec::new(),
-        notes: notes(input, &left_out),
+        notes: notes(input),
         costs: costs(&input.costs()),
         seeds,
     };
@@ -281,13 +292,15 @@ fn title(header: &Header) -> String {
     }
 }
 
-fn notes(input: &RecordedInput, left_out: &[String]) -> Vec<String> {
+fn notes(input: &RecordedInput) -> Vec<String> {
     let mut notes = Vec::new();
     if input.replay.hz == 0 {
         notes.push("the recording does not know HZ: 250 is assumed".to_owned());
     }
-    if !left_out.is_empty() {
-        notes.push(format!("settings of the kernel that the model does not have: {}", left_out.join(", ")));
+    if let Some(cpus) = input.header.knobs.get("recorder.idle_wakeups_may_be_missing_on_cpus") {
+        notes.push(format!(
+            "wakeups by interrupts that found CPU {cpus} idle may be missing in the recording"
+        ));
     }
     let unknown = input.header.tasks.iter().filter(|task| !task.known).count();
     if unknown > 0 {
@@ -316,25 +329,15 @@ fn self_replay(
     single: &dyn Fn(usize) -> Option<String>,
 ) -> SelfReplay {
     let was = Measured::of_summary(&input.summary, &input.classes, single);
-    let mut subjects = Vec::new();
+    let subjects = against(&was, runs);
     let mut distrust = Vec::new();
-    for subject in was.subjects.iter().chain(&was.tasks) {
-        let mut cells = Vec::new();
-        for metric in METRICS {
-            let simulated = Estimate::of(values(runs, subject.kind, &subject.name, metric));
-            let (Some(was), Some(is)) = (subject.value(metric), simulated) else { continue };
-            let difference = is.median - was;
-            if metric == Metric::Share && difference.abs() > TRUSTED_SHARE {
-                distrust.push(format!(
-                    "{}: {} of a CPU recorded, {} simulated",
-                    subject.name,
-                    metric.show(was),
-                    metric.show(is.median)
-                ));
+    for subject in &subjects {
+        for cell in subject.cells.iter().filter(|cell| cell.metric == Metric::Share) {
+            if cell.difference.abs() > TRUSTED_SHARE {
+                let (was, is) = (cell.metric.show(cell.recorded), cell.metric.show(cell.simulated));
+                distrust.push(format!("{}: {was} of a CPU recorded, {is} simulated", subject.name));
             }
-            cells.push(ReplayedCell { metric, recorded: was, simulated: is.median, difference });
         }
-        subjects.push(Replayed { name: subject.name.clone(), tasks: subject.tasks, cells });
     }
     let lost = input.repairs.lost + input.repairs.inconsistent_switches;
     if lost as f64 > TRUSTED_LOSS * input.events as f64 {
@@ -351,9 +354,53 @@ fn self_replay(
         wakes_unknown: report.wakes_unknown,
         outside_permille: report.outside_permille(),
         subjects,
+        assumptions: report.to_string(),
+        left_out: Vec::new(),
         trusted: distrust.is_empty(),
         distrust,
     }
+}
+
+/// What was recorded against what the runs of one row gave, class by class.
+fn against(was: &Measured, runs: &[Run]) -> Vec<Replayed> {
+    let subject = |subject: &SubjectData| {
+        let cell = |&metric: &Metric| {
+            let simulated = Estimate::of(values(runs, subject.kind, &subject.name, metric))?.median;
+            let recorded = subject.value(metric)?;
+            Some(ReplayedCell { metric, recorded, simulated, difference: simulated - recorded })
+        };
+        let cells = METRICS.iter().filter_map(cell).collect();
+        Replayed { name: subject.name.clone(), tasks: subject.tasks, cells }
+    };
+    was.subjects.iter().chain(&was.tasks).map(subject).collect()
+}
+
+/// What was predicted for a variant against a recording of it.
+fn predictions(
+    plans: &[Plan],
+    runs: &[Vec<Run>],
+    checks: &[(String, PathBuf)],
+) -> Result<Vec<Prediction>, LabError> {
+    let mut predictions = Vec::new();
+    for (variant, path) in checks {
+        let Some(row) = plans.iter().position(|plan| plan.variant == *variant) else {
+            let mut names: Vec<&str> = plans.iter().map(|plan| plan.variant.as_str()).collect();
+            names.dedup();
+            let names = names.join(", ");
+            let text =
+                format!("--check '{variant}=...': there is no variant `{variant}`; there are: {names}");
+            return Err(LabError::Option(text));
+        };
+        let other = RecordedInput::open(path)?;
+        let was = Measured::of_summary(&other.summary, &other.classes, &|_| None);
+        predictions.push(Prediction {
+            variant: variant.clone(),
+            scheduler: plans[row].label.clone(),
+            file: path.display().to_string(),
+            subjects: against(&was, &runs[row]),
+        });
+    }
+    Ok(predictions)
 }
 
 /// The self-replay error of every class and metric. Where a class has no recorded value (no wakeup was seen,

@@ -79,6 +79,7 @@ pub fn compare_scenario(
         warmup_ns: scenario.warmup.0,
         verdict: Default::default(),
         self_replay: None,
+        predictions: Vec::new(),
         rows,
         expectations: check(scenario, &plans, &runs),
         notes: Vec::new(),

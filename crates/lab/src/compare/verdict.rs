@@ -2,7 +2,7 @@
 
 use crate::measure::Kind;
 use crate::metric::{Metric, Stat};
-use crate::result::{Cell, Row, Study, Subject, Verdict};
+use crate::result::{Cell, Row, SelfReplay, Study, Subject, Verdict};
 use crate::stats::{Judgement, range_confidence};
 
 /// What a user feels first, in this order.
@@ -16,6 +16,9 @@ const FELT: [Metric; 4] = [
 const WORTH: f64 = 0.02;
 /// Times below this are noise to every user, in nanoseconds.
 const FELT_TIME: f64 = 5_000.0;
+
+/// A p99 of fewer activations than this is the story of one or two of them.
+const TAIL: f64 = 200.0;
 
 /// One change that can be told.
 struct Telling<'a> {
@@ -49,7 +52,8 @@ fn tellings(study: &Study) -> Vec<Telling<'_>> {
                 };
                 let base = cell.value.median - change.difference;
                 let tiny = metric.unit() == crate::metric::Unit::Time && change.difference.abs() < FELT_TIME;
-                if (ratio - 1.0).abs() < WORTH || tiny {
+                let thin = metric.unit() == crate::metric::Unit::Time && samples(study, subject) < TAIL;
+                if (ratio - 1.0).abs() < WORTH || tiny || thin {
                     continue;
                 }
                 let size = ratio.max(1e-6).ln().abs();
@@ -60,13 +64,19 @@ fn tellings(study: &Study) -> Vec<Telling<'_>> {
     all
 }
 
+/// How many activations or requests a subject finished in each run.
+fn samples(study: &Study, subject: &Subject) -> f64 {
+    let seconds = (study.duration_ns - study.warmup_ns) as f64 / 1e9;
+    subject.cell(Metric::Throughput).map_or(0.0, |cell| cell.value.median * seconds)
+}
+
 /// Classes that use next to nothing are not what a user asks about.
 fn matters(base: &Row, subject: &Subject) -> bool {
     let share =
         |row: &Row| row.find(subject.kind, &subject.name)?.cell(Metric::Share).map(|c| c.value.median);
     !matches!(subject.kind, Kind::Class | Kind::Task)
         || subject.changed
-        || share(base).is_some_and(|share| share >= 0.01)
+        || share(base).is_some_and(|share| share >= 0.05)
 }
 
 fn outcome(study: &Study, tellings: &[Telling<'_>]) -> String {
@@ -119,7 +129,7 @@ fn outcome(study: &Study, tellings: &[Telling<'_>]) -> String {
     let (gains, losses) = (of_row(true), of_row(false));
     let gain: Vec<String> = gains.iter().take(2).map(|t| describe(t)).collect();
     let cost = match losses.first() {
-        None => "at no cost that can be told".to_owned(),
+        None => "at no cost above 2 %".to_owned(),
         Some(loss) => format!("at the cost of {}", describe(loss)),
     };
     format!("{}: {}, {cost}.", name(row, study), gain.join(" and "))
@@ -166,9 +176,9 @@ fn certainty(study: &Study) -> String {
         ),
         Some(replay) => {
             let (share, latency) = worst(replay);
+            let told = if study.rows.len() < 2 { String::new() } else { format!("; {told}") };
             format!(
-                "The simulation reproduces the recording within {share:.1} points of CPU share and {latency} of \
-                 run-queue latency; {told}."
+                "The simulation reproduces the recording within {share:.1} points of CPU share and {latency}{told}."
             )
         }
         None if seeds == 1 => {
@@ -184,27 +194,32 @@ fn certainty(study: &Study) -> String {
     }
 }
 
-/// The largest error of shares (points) and of run-queue latency (as text) among classes that matter.
-fn worst(replay: &crate::result::SelfReplay) -> (f64, String) {
+/// The largest error of shares (points) among all classes, and of run-queue latency (as text) among those
+/// that use 5 % of a CPU and wake at least 20 times a second.
+fn worst(replay: &SelfReplay) -> (f64, String) {
     let mut share: f64 = 0.0;
-    let mut latency: f64 = 0.0;
+    let mut latency: Option<(f64, String)> = None;
     for subject in &replay.subjects {
-        let main = subject
-            .cells
-            .iter()
-            .any(|cell| cell.metric == Metric::Share && cell.recorded.max(cell.simulated) >= 0.01);
-        for cell in subject.cells.iter().filter(|_| main) {
+        let at_least = |metric: Metric, least: f64| {
+            subject.cells.iter().any(|cell| cell.metric == metric && cell.recorded >= least)
+        };
+        let main = at_least(Metric::Share, 0.05) && at_least(Metric::Throughput, 20.0);
+        for cell in &subject.cells {
             match cell.metric {
                 Metric::Share => share = share.max(cell.difference.abs() * 100.0),
-                Metric::Latency(Stat::Percentile(50_000 | 99_000)) => {
-                    let off = cell.difference.abs();
-                    if off >= FELT_TIME && cell.recorded > 0.0 {
-                        latency = latency.max(off / cell.recorded);
+                Metric::Latency(stat @ Stat::Percentile(50_000 | 99_000)) if main && cell.recorded > 0.0 => {
+                    let off = cell.difference.abs() / cell.recorded;
+                    if latency.as_ref().is_none_or(|(most, _)| off > *most) {
+                        latency = Some((
+                            off,
+                            format!("{:.0} % of run-queue latency ({}, {stat})", off * 100.0, subject.name),
+                        ));
                     }
                 }
                 _ => {}
             }
         }
     }
-    (share, format!("{:.0} %", latency * 100.0))
+    let none = "no class wakes often enough to judge run-queue latency".to_owned();
+    (share, latency.map_or(none, |(_, text)| text))
 }
