@@ -1,23 +1,45 @@
 //! `schedlab doctor`
 
 use crate::args::Doctor;
+use crate::render::{Style, wrap};
 use crate::{Done, output};
+use schedlab_host::doctor::{Fact, Level, facts};
+use schedlab_host::probe;
 use std::fmt::Write as _;
 
 pub(crate) fn run(args: &Doctor) -> anyhow::Result<Done> {
-    let machine = schedlab_host::machine();
+    let found = probe();
+    let facts = facts(&found);
     let text = if args.json {
-        serde_json::to_string_pretty(&machine)? + "\n"
+        let value = serde_json::json!({ "capabilities": found, "facts": facts });
+        serde_json::to_string_pretty(&value)? + "\n"
     } else {
+        let style = Style::of_stdout();
         let mut text = String::new();
-        let _ = writeln!(text, "kernel   {} {}", machine.kernel, machine.version);
-        let _ = writeln!(text, "machine  {} CPUs, {}", machine.online.count(), machine.model);
-        let _ = writeln!(text, "tick     {} a second", machine.hz);
-        for (name, value) in &machine.knobs {
-            let _ = writeln!(text, "         {name} = {value}");
+        for fact in &facts {
+            show(&mut text, fact, &style);
+        }
+        let _ = writeln!(text, "\nsettings of this kernel, as recordings carry them:");
+        for (name, value) in &found.machine.knobs {
+            let _ = writeln!(text, "  {name} = {value}");
         }
         text
     };
     output::write(None, &text)?;
     Ok(Done::Well)
+}
+
+/// A line for the state, below it what follows, and the command that lifts it.
+fn show(text: &mut String, fact: &Fact, style: &Style) {
+    let mark = match fact.level {
+        Level::Good => style.good("good   "),
+        Level::Note => "note   ".to_owned(),
+        Level::Limit => style.bold("limit  "),
+        Level::Missing => style.bad("missing"),
+    };
+    let _ = writeln!(text, "{mark}  {}: {}", fact.what, style.bold(&fact.state));
+    let _ = writeln!(text, "{}", style.dim(&wrap(&fact.consequence, style.width, 9)));
+    if let Some(command) = &fact.lift {
+        let _ = writeln!(text, "         lift: {command}");
+    }
 }
