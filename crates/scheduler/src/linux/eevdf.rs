@@ -29,9 +29,11 @@
 //! | yield forfeits the rest of the request (5.5) | `yield_task_fair` (late 6.12.y) | exact | `yield_forfeits_the_request` |
 //! | buddies (NEXT_BUDDY off, PICK_BUDDY) | `yield_to`, cgroups | omitted | |
 //! | lazy preemption (6.13+, where configured) | waits for the tick | omitted | |
-//! | group entities request the least slice of their members | `cfs_rq_min_slice` | modelled | |
+//! | group entities request the least slice of their members | `cfs_rq_min_slice` | exact | `a_group_requests_the_least_slice_of_its_members` |
 //! | fair server (6.5) | [`super::fair_server`] | exact but for deadline tasks, which the RT class stands in for | G17, G18 |
 
+mod lag;
+mod protection;
 pub(super) mod timeline;
 
 #[cfg(test)]
@@ -42,14 +44,12 @@ use super::fair::{self, Dequeue, Enqueue, FairRules, matching};
 use super::rq::{Entity, EntityId, NONE, QueueId, Rq};
 use super::tunables::{Feature, Tunables};
 use super::weights::Load;
+use lag::{average, depart_from, eligibility, eligible, join, pass_slice_up, place, rebase, save_lag};
+use protection::{VPROT, cancel_protection, is_protected, protection, shrink_protection};
 use schedlab_model::Policy;
-use timeline::Waiting;
 
 /// Rules of EEVDF.
 pub(super) struct Eevdf;
-
-/// From these rules on, protection ends at a vruntime of its own (`vprot`).
-const VPROT: u32 = 6017;
 
 impl FairRules for Eevdf {
     #[inline]
@@ -84,6 +84,7 @@ impl FairRules for Eevdf {
         if !running {
             join(rq, id);
         }
+        pass_slice_up(rq, queue);
     }
 
     fn dequeue(env: Env<'_>, rq: &mut Rq, id: EntityId, why: Dequeue) -> bool {
@@ -114,6 +115,7 @@ impl FairRules for Eevdf {
         account.load.sub(weight);
         account.nr -= 1;
         account.idle_nr -= u32::from(idle);
+        pass_slice_up(rq, queue);
         true
     }
 
@@ -381,128 +383,6 @@ fn renew(t: &Tunables, entity: &mut Entity) -> bool {
     true
 }
 
-/// Sum of `weight * (vruntime - base)` and sum of the weights, over all queued and running entities.
-#[inline]
-fn sums(rq: &Rq, queue: QueueId) -> (i64, i64) {
-    let q = rq.queue(queue);
-    let (mut sum, mut load) = (q.avg_vruntime, q.avg_load);
-    if q.curr != NONE {
-        let curr = rq.entity(q.curr);
-        if curr.on_rq {
-            let weight = curr.load.weight() as i64;
-            sum += weight * (curr.vruntime - q.min_vruntime);
-            load += weight;
-        }
-    }
-    (sum, load)
-}
-
-/// `V` of the queue, rounded down. An entity is eligible exactly when its vruntime is not above this.
-#[inline]
-fn average(rq: &Rq, queue: QueueId) -> i64 {
-    let (sum, load) = sums(rq, queue);
-    let base = rq.queue(queue).min_vruntime;
-    if load == 0 { base } else { base + sum.div_euclid(load) }
-}
-
-/// Tells for any vruntime whether an entity with it would be eligible, without division.
-#[inline]
-fn eligibility(rq: &Rq, queue: QueueId) -> impl Fn(i64) -> bool + Copy + use<> {
-    let (sum, load) = sums(rq, queue);
-    let base = rq.queue(queue).min_vruntime;
-    move |vruntime| i128::from(sum) >= i128::from(vruntime - base) * i128::from(load)
-}
-
-#[inline]
-fn eligible(rq: &Rq, id: EntityId) -> bool {
-    let entity = rq.entity(id);
-    eligibility(rq, entity.queue)(entity.vruntime)
-}
-
-/// Adds a queued entity to those that wait.
-#[inline]
-fn join(rq: &mut Rq, id: EntityId) {
-    let entity = rq.entity(id);
-    let waiting = Waiting {
-        deadline: entity.deadline,
-        vruntime: entity.vruntime,
-        slice: entity.slice.min(u64::from(u32::MAX)) as u32,
-        entity: id,
-    };
-    let (queue, weight, vruntime) = (entity.queue, entity.load.weight() as i64, entity.vruntime);
-    let q = rq.queue_mut(queue);
-    q.timeline.insert(waiting);
-    q.avg_vruntime += weight * (vruntime - q.min_vruntime);
-    q.avg_load += weight;
-}
-
-/// The opposite of [`join`].
-#[inline]
-fn depart_from(rq: &mut Rq, id: EntityId) {
-    let entity = rq.entity(id);
-    let (queue, weight) = (entity.queue, entity.load.weight() as i64);
-    let (vruntime, deadline) = (entity.vruntime, entity.deadline);
-    let q = rq.queue_mut(queue);
-    let found = q.timeline.remove(deadline, id);
-    assert!(found, "a waiting entity stands in its queue's timeline under its deadline");
-    q.avg_vruntime -= weight * (vruntime - q.min_vruntime);
-    q.avg_load -= weight;
-}
-
-/// Moves the base of the sums to the mean of those that wait, so that they stay small. `V` does not change.
-#[inline]
-fn rebase(rq: &mut Rq, queue: QueueId) {
-    let q = rq.queue_mut(queue);
-    if q.avg_load > 0 {
-        let step = q.avg_vruntime.div_euclid(q.avg_load);
-        q.avg_vruntime -= step * q.avg_load;
-        q.min_vruntime += step;
-    }
-}
-
-/// Gives an entity that joins the queue its vruntime and deadline: its lag afterwards is what it was when it left.
-fn place(t: &Tunables, rq: &mut Rq, id: EntityId, why: Enqueue) {
-    let queue = rq.entity(id).queue;
-    let mean = average(rq, queue);
-    let q = rq.queue(queue);
-    let mut others = q.avg_load;
-    if q.curr != NONE && q.curr != id && rq.entity(q.curr).on_rq {
-        others += rq.entity(q.curr).load.weight() as i64;
-    }
-    let alone = q.nr == 0;
-    let entity = rq.entity_mut(id);
-    if !entity.custom_slice {
-        entity.slice = t.base_slice;
-    }
-    let mut request = entity.load.virt(entity.slice) as i64;
-    let mut lag = 0;
-    if t.has(Feature::PLACE_LAG) && !alone && entity.vlag != 0 {
-        // Joining pulls V towards the entity; scaled up like this its lag comes out as it was.
-        let sum = i128::from(entity.vlag) * i128::from(others + entity.load.weight() as i64);
-        lag = (sum / i128::from(others.max(1))) as i64;
-    }
-    entity.vruntime = mean - lag;
-    if entity.rel_deadline && t.has(Feature::PLACE_REL_DEADLINE) {
-        entity.deadline += entity.vruntime;
-        entity.rel_deadline = false;
-        return;
-    }
-    if why == Enqueue::New && t.has(Feature::PLACE_DEADLINE_INITIAL) {
-        request /= 2;
-    }
-    entity.rel_deadline = false;
-    entity.deadline = entity.vruntime + request;
-}
-
-/// Saves what an entity that leaves is owed, within bounds: two requests, or a tick.
-fn save_lag(env: Env<'_>, rq: &mut Rq, id: EntityId) {
-    let mean = average(rq, rq.entity(id).queue);
-    let tick = env.cx.world.tick_ns.0;
-    let entity = rq.entity_mut(id);
-    let limit = entity.load.virt((2 * entity.slice).max(tick)) as i64;
-    entity.vlag = (mean - entity.vruntime).clamp(-limit, limit);
-}
-
 /// The entity that should run: the eligible one with the earliest deadline; on a tie the one that waits. With
 /// `protect`, the running one as long as it is eligible and protected.
 fn choose(t: &Tunables, rq: &Rq, queue: QueueId, protect: bool) -> EntityId {
@@ -527,49 +407,4 @@ fn choose(t: &Tunables, rq: &Rq, queue: QueueId, protect: bool) -> EntityId {
         (None, Some(curr)) => curr,
         (None, None) => first().expect("a queue that is not empty has an eligible entity"),
     }
-}
-
-/// Protection that an entity gets when it is switched in.
-fn protection(t: &Tunables, rq: &Rq, id: EntityId) -> i64 {
-    let entity = rq.entity(id);
-    if t.version.rules < VPROT {
-        return entity.deadline;
-    }
-    let mut slice = if t.has(Feature::RUN_TO_PARITY) {
-        u64::from(rq.queue(entity.queue).timeline.min_slice())
-    } else {
-        t.base_slice_unscaled
-    };
-    slice = slice.min(entity.slice);
-    let mut load = entity.load;
-    if slice == entity.slice {
-        entity.deadline
-    } else {
-        entity.deadline.min(entity.vruntime + load.virt(slice) as i64)
-    }
-}
-
-/// Up to 6.16 protection ends with the request; later at a vruntime.
-#[inline]
-fn is_protected(t: &Tunables, entity: &Entity) -> bool {
-    if t.version.rules >= VPROT {
-        entity.protected_until > entity.vruntime
-    } else {
-        entity.protected_until == entity.deadline
-    }
-}
-
-fn cancel_protection(t: &Tunables, rq: &mut Rq, id: EntityId) {
-    let entity = rq.entity_mut(id);
-    if is_protected(t, entity) {
-        entity.protected_until = if t.version.rules >= VPROT { entity.vruntime } else { entity.deadline + 1 };
-    }
-}
-
-/// 6.17+: a shorter request arrived but does not win yet; it will not wait longer than it asks for.
-fn shrink_protection(rq: &mut Rq, id: EntityId) {
-    let entity = rq.entity(id);
-    let slice = u64::from(rq.queue(entity.queue).timeline.min_slice()).min(entity.slice);
-    let entity = rq.entity_mut(id);
-    entity.protected_until = entity.protected_until.min(entity.vruntime + entity.load.virt(slice) as i64);
 }

@@ -1,11 +1,11 @@
 //! Arithmetic and rules of EEVDF on one queue, without a driver (spec §10.3-6, simulators.md D3.8).
 
 use super::*;
-use crate::linux::rq::ROOT;
+use crate::linux::rq::{Queue, ROOT};
 use crate::linux::tunables::{V6_12, V6_18, Version};
 use crate::{CpuView, Cx, GroupView, Knobs, Out, SchedulerSpec, World};
 use proptest::prelude::*;
-use schedlab_model::{CpuId, Nice, Ns, Topology};
+use schedlab_model::{CpuId, GroupId, Nice, Ns, Topology};
 
 const MS: u64 = 1_000_000;
 
@@ -272,6 +272,28 @@ fn from_6_17_on_the_shortest_request_limits_protection() {
     assert_eq!(bench.choose(), long);
     let until = bench.rq.entity(long).protected_until - bench.rq.entity(long).vruntime;
     assert_eq!(until, MS as i64, "the least slice of the queue, not its own 3 ms");
+}
+
+#[test]
+fn a_group_requests_the_least_slice_of_its_members() {
+    let mut bench = Bench::new(V6_18, "base_slice_ns=3ms");
+    let mut group = Entity::new(NONE, ROOT, 0);
+    group.owns = 1;
+    let group = bench.rq.store(group);
+    bench.rq.queues.push(Queue::new(GroupId(1), group));
+    let members = [3 * MS, 2 * MS, 5 * MS].map(|slice| {
+        let mut member = Entity::new(0, 1, 1);
+        (member.slice, member.custom_slice) = (slice, slice != 3 * MS);
+        bench.rq.store(member)
+    });
+    for (member, least) in members.into_iter().zip([3, 2, 2]) {
+        bench.enqueue(member);
+        assert_eq!(bench.rq.entity(group).slice, least * MS);
+        assert_eq!(u64::from(bench.rq.queue(ROOT).timeline.min_slice()), least * MS);
+    }
+    assert_eq!(bench.rq.entity(group).deadline, 3 * MS as i64, "the request under way stays as it is");
+    bench.with(|env, rq| fair::dequeue::<Eevdf>(env, rq, members[1], Dequeue::Exit));
+    assert_eq!(bench.rq.entity(group).slice, 3 * MS);
 }
 
 #[test]

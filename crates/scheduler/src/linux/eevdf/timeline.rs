@@ -117,6 +117,17 @@ impl Timeline {
         }
         false
     }
+    /// Changes the slice of the entry of `entity`, inserted with this deadline.
+    pub(in crate::linux) fn set_slice(&mut self, deadline: i64, entity: u32, slice: u32) {
+        for &index in &self.order[self.order_of(deadline, false)..] {
+            let block = &mut self.blocks[index as usize];
+            let len = block.len;
+            if let Some(entry) = block.entries[..len].iter_mut().find(|e| e.entity == entity) {
+                entry.slice = slice;
+                return block.summarise();
+            }
+        }
+    }
     /// The entry with the earliest deadline among those whose vruntime is `eligible`, which a smaller one is
     /// too when a larger one is.
     #[inline]
@@ -214,6 +225,10 @@ mod tests {
                 } else {
                     let gone = list.remove(number * 7919 % list.len());
                     prop_assert!(timeline.remove(gone.deadline, gone.entity));
+                    if let Some(other) = list.last_mut() {
+                        other.slice = slice;
+                        timeline.set_slice(other.deadline, other.entity, slice);
+                    }
                 }
                 let best = list.iter().find(|e| e.vruntime <= limit).copied();
                 prop_assert_eq!(timeline.first_eligible(|vruntime| vruntime <= limit), best);

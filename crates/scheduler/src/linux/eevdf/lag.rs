@@ -1,0 +1,154 @@
+//! `V`, eligibility and lag of one queue: joining, leaving, placing.
+
+use super::super::rq::{EntityId, NONE, QueueId, Rq};
+use super::super::tunables::{Feature, Tunables};
+use super::super::{Env, fair::Enqueue};
+use super::timeline::Waiting;
+
+/// Sum of `weight * (vruntime - base)` and sum of the weights, over all queued and running entities.
+#[inline]
+pub(super) fn sums(rq: &Rq, queue: QueueId) -> (i64, i64) {
+    let q = rq.queue(queue);
+    let (mut sum, mut load) = (q.avg_vruntime, q.avg_load);
+    if q.curr != NONE {
+        let curr = rq.entity(q.curr);
+        if curr.on_rq {
+            let weight = curr.load.weight() as i64;
+            sum += weight * (curr.vruntime - q.min_vruntime);
+            load += weight;
+        }
+    }
+    (sum, load)
+}
+
+/// `V` of the queue, rounded down. An entity is eligible exactly when its vruntime is not above this.
+#[inline]
+pub(super) fn average(rq: &Rq, queue: QueueId) -> i64 {
+    let (sum, load) = sums(rq, queue);
+    let base = rq.queue(queue).min_vruntime;
+    if load == 0 { base } else { base + sum.div_euclid(load) }
+}
+
+/// Tells for any vruntime whether an entity with it would be eligible, without division.
+#[inline]
+pub(super) fn eligibility(rq: &Rq, queue: QueueId) -> impl Fn(i64) -> bool + Copy + use<> {
+    let (sum, load) = sums(rq, queue);
+    let base = rq.queue(queue).min_vruntime;
+    move |vruntime| i128::from(sum) >= i128::from(vruntime - base) * i128::from(load)
+}
+
+#[inline]
+pub(super) fn eligible(rq: &Rq, id: EntityId) -> bool {
+    let entity = rq.entity(id);
+    eligibility(rq, entity.queue)(entity.vruntime)
+}
+
+/// Adds a queued entity to those that wait.
+#[inline]
+pub(super) fn join(rq: &mut Rq, id: EntityId) {
+    let entity = rq.entity(id);
+    let waiting = Waiting {
+        deadline: entity.deadline,
+        vruntime: entity.vruntime,
+        slice: entity.slice.min(u64::from(u32::MAX)) as u32,
+        entity: id,
+    };
+    let (queue, weight, vruntime) = (entity.queue, entity.load.weight() as i64, entity.vruntime);
+    let q = rq.queue_mut(queue);
+    q.timeline.insert(waiting);
+    q.avg_vruntime += weight * (vruntime - q.min_vruntime);
+    q.avg_load += weight;
+}
+
+/// The opposite of [`join`].
+#[inline]
+pub(super) fn depart_from(rq: &mut Rq, id: EntityId) {
+    let entity = rq.entity(id);
+    let (queue, weight) = (entity.queue, entity.load.weight() as i64);
+    let (vruntime, deadline) = (entity.vruntime, entity.deadline);
+    let q = rq.queue_mut(queue);
+    let found = q.timeline.remove(deadline, id);
+    assert!(found, "a waiting entity stands in its queue's timeline under its deadline");
+    q.avg_vruntime -= weight * (vruntime - q.min_vruntime);
+    q.avg_load -= weight;
+}
+
+/// Moves the base of the sums to the mean of those that wait, so that they stay small. `V` does not change.
+#[inline]
+pub(super) fn rebase(rq: &mut Rq, queue: QueueId) {
+    let q = rq.queue_mut(queue);
+    if q.avg_load > 0 {
+        let step = q.avg_vruntime.div_euclid(q.avg_load);
+        q.avg_vruntime -= step * q.avg_load;
+        q.min_vruntime += step;
+    }
+}
+
+/// Gives an entity that joins the queue its vruntime and deadline: its lag afterwards is what it was when it left.
+pub(super) fn place(t: &Tunables, rq: &mut Rq, id: EntityId, why: Enqueue) {
+    let queue = rq.entity(id).queue;
+    let mean = average(rq, queue);
+    let q = rq.queue(queue);
+    let mut others = q.avg_load;
+    if q.curr != NONE && q.curr != id && rq.entity(q.curr).on_rq {
+        others += rq.entity(q.curr).load.weight() as i64;
+    }
+    let alone = q.nr == 0;
+    let entity = rq.entity_mut(id);
+    if !entity.custom_slice {
+        entity.slice = t.base_slice;
+    }
+    let mut request = entity.load.virt(entity.slice) as i64;
+    let mut lag = 0;
+    if t.has(Feature::PLACE_LAG) && !alone && entity.vlag != 0 {
+        // Joining pulls V towards the entity; scaled up like this its lag comes out as it was.
+        let sum = i128::from(entity.vlag) * i128::from(others + entity.load.weight() as i64);
+        lag = (sum / i128::from(others.max(1))) as i64;
+    }
+    entity.vruntime = mean - lag;
+    if entity.rel_deadline && t.has(Feature::PLACE_REL_DEADLINE) {
+        entity.deadline += entity.vruntime;
+        entity.rel_deadline = false;
+        return;
+    }
+    if why == Enqueue::New && t.has(Feature::PLACE_DEADLINE_INITIAL) {
+        request /= 2;
+    }
+    entity.rel_deadline = false;
+    entity.deadline = entity.vruntime + request;
+}
+
+/// A group's entity requests the least slice of its members, on every level.
+pub(super) fn pass_slice_up(rq: &mut Rq, mut queue: QueueId) {
+    loop {
+        let q = rq.queue(queue);
+        let (owner, mut least) = (q.owner, u64::from(q.timeline.min_slice()));
+        if owner == NONE {
+            return;
+        }
+        if q.curr != NONE && rq.entity(q.curr).on_rq {
+            least = least.min(rq.entity(q.curr).slice);
+        }
+        let empty = least == u64::from(u32::MAX);
+        let entity = rq.entity_mut(owner);
+        if empty || (entity.custom_slice && entity.slice == least) {
+            return;
+        }
+        (entity.slice, entity.custom_slice) = (least, true);
+        let (deadline, queued) = (entity.deadline, entity.on_rq);
+        queue = entity.queue;
+        let above = rq.queue_mut(queue);
+        if queued && above.curr != owner {
+            above.timeline.set_slice(deadline, owner, least as u32);
+        }
+    }
+}
+
+/// Saves what an entity that leaves is owed, within bounds: two requests, or a tick.
+pub(super) fn save_lag(env: Env<'_>, rq: &mut Rq, id: EntityId) {
+    let mean = average(rq, rq.entity(id).queue);
+    let tick = env.cx.world.tick_ns.0;
+    let entity = rq.entity_mut(id);
+    let limit = entity.load.virt((2 * entity.slice).max(tick)) as i64;
+    entity.vlag = (mean - entity.vruntime).clamp(-limit, limit);
+}

@@ -1,0 +1,52 @@
+//! Protection of the running entity: RUN_TO_PARITY and `vprot`.
+
+use super::super::rq::{Entity, EntityId, Rq};
+use super::super::tunables::{Feature, Tunables};
+
+/// From these rules on, protection ends at a vruntime of its own (`vprot`).
+pub(super) const VPROT: u32 = 6017;
+
+/// Protection that an entity gets when it is switched in.
+pub(super) fn protection(t: &Tunables, rq: &Rq, id: EntityId) -> i64 {
+    let entity = rq.entity(id);
+    if t.version.rules < VPROT {
+        return entity.deadline;
+    }
+    let mut slice = if t.has(Feature::RUN_TO_PARITY) {
+        u64::from(rq.queue(entity.queue).timeline.min_slice())
+    } else {
+        t.base_slice_unscaled
+    };
+    slice = slice.min(entity.slice);
+    let mut load = entity.load;
+    if slice == entity.slice {
+        entity.deadline
+    } else {
+        entity.deadline.min(entity.vruntime + load.virt(slice) as i64)
+    }
+}
+
+/// Up to 6.16 protection ends with the request; later at a vruntime.
+#[inline]
+pub(super) fn is_protected(t: &Tunables, entity: &Entity) -> bool {
+    if t.version.rules >= VPROT {
+        entity.protected_until > entity.vruntime
+    } else {
+        entity.protected_until == entity.deadline
+    }
+}
+
+pub(super) fn cancel_protection(t: &Tunables, rq: &mut Rq, id: EntityId) {
+    let entity = rq.entity_mut(id);
+    if is_protected(t, entity) {
+        entity.protected_until = if t.version.rules >= VPROT { entity.vruntime } else { entity.deadline + 1 };
+    }
+}
+
+/// 6.17+: a shorter request arrived but does not win yet; it will not wait longer than it asks for.
+pub(super) fn shrink_protection(rq: &mut Rq, id: EntityId) {
+    let entity = rq.entity(id);
+    let slice = u64::from(rq.queue(entity.queue).timeline.min_slice()).min(entity.slice);
+    let entity = rq.entity_mut(id);
+    entity.protected_until = entity.protected_until.min(entity.vruntime + entity.load.virt(slice) as i64);
+}
