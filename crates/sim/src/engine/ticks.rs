@@ -124,3 +124,62 @@ impl<S: EventSink> Engine<'_, S> {
         offset.and_then(|ns| ns.checked_add(self.world.cpus[cpu.index()].tick_phase.0)).unwrap_or(NEVER)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use schedlab_model::Topology;
+    use schedlab_scheduler::CpuView;
+
+    fn machine(cost: u64) -> (Machine, World) {
+        let mut machine = Machine::flat(1);
+        (machine.hz, machine.costs.tick_ns) = (1_000_000, Ns(cost));
+        let world = World {
+            tasks: Vec::new(),
+            cpus: vec![CpuView::new(Ns(700))],
+            groups: Vec::new(),
+            topology: Topology::flat(1),
+            hz: machine.hz,
+            tick_ns: machine.tick_ns(),
+        };
+        (machine, world)
+    }
+
+    proptest! {
+        /// Nanosecond by nanosecond: the debt is worked off first, an edge adds to it, then the program runs.
+        #[test]
+        fn closed_forms_agree_with_counting(
+            cost in 0u64..999, from in 0u64..5_000, owed in 0u64..3_000, left in 0u64..4_000, cut in 0u64..9_000,
+        ) {
+            let (machine, world) = machine(cost);
+            let edge = |t: u64| t >= 700 && (t - 700) % 1_000 == 0;
+            let (mut debt, mut work, mut now, mut edges) = (owed, left, from, 0);
+            let end = machine.done_at(&world, 0, from, owed + left);
+            let mut at_cut = None;
+            loop {
+                if now > from && edge(now) {
+                    debt += cost;
+                    edges += 1;
+                }
+                if now == from + cut {
+                    at_cut = Some((edges * cost, debt));
+                }
+                if debt + work == 0 && (at_cut.is_some() || now == end) {
+                    break;
+                }
+                if debt > 0 { debt -= 1 } else { work = work.saturating_sub(1) }
+                prop_assert!(now <= end + cut + 10_000);
+                if debt + work == 0 && now + 1 <= end {
+                    // Done, unless an edge comes at that very moment.
+                    prop_assert!(now + 1 == end || edge(now + 1), "done at {}, closed form {end}", now + 1);
+                }
+                now += 1;
+            }
+            if let Some((added, rest)) = at_cut {
+                let closed = machine.rest_of_debt(&world, 0, from, from + cut, owed);
+                prop_assert_eq!((closed.added, closed.left), (added, rest));
+            }
+        }
+    }
+}
