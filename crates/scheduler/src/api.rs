@@ -1,7 +1,7 @@
 //! The trait and what passes through it.
 
 use crate::Cx;
-use schedlab_model::{CpuId, GroupId, Ns, TaskId, Waker};
+use schedlab_model::{CpuId, GroupId, Ns, Policy, TaskId, Waker};
 
 /// Who runs next. Called by a driver; takes `&self` because several CPUs may be inside at once (native
 /// benchmark), so a scheduler takes its own [`Lock`](crate::Lock)s.
@@ -16,6 +16,11 @@ use schedlab_model::{CpuId, GroupId, Ns, TaskId, Waker};
 pub trait Scheduler {
     /// What the driver must be able to do. A driver that cannot refuses by name.
     fn needs(&self) -> Needs;
+
+    /// Why this scheduler cannot serve tasks of a policy; `None`: it can. A driver refuses such tasks by name.
+    fn refuses(&self, _policy: Policy) -> Option<&'static str> {
+        None
+    }
 
     /// The views are filled, nothing runs yet. Every task of [`World::tasks`](crate::World) that is
     /// `alive` then exists (blocked) and is placed here; later ones come through [`Change::Created`].

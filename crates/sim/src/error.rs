@@ -1,6 +1,6 @@
 //! Why a run is refused or given up.
 
-use schedlab_model::{CpuId, CpuSet, Ns, WorkloadError};
+use schedlab_model::{CpuId, CpuSet, Ns, Policy, WorkloadError};
 
 /// Why a run is refused or given up. Nothing here is a panic: bad input is `Workload`, `Machine` or
 /// `Livelock`; a scheduler that breaks the contract is named with the state of its run queue.
@@ -16,6 +16,16 @@ pub enum SimError {
     /// The scheduler needs something that this driver does not have.
     #[error("the scheduler needs {0}, which the simulator does not have")]
     Needs(String),
+    /// The scheduler cannot serve a task.
+    #[error("task `{task}` has policy {policy}, which this scheduler does not serve: {why}")]
+    Refused {
+        /// Name of the task.
+        task: String,
+        /// Its policy.
+        policy: Policy,
+        /// What the scheduler says.
+        why: &'static str,
+    },
     /// The group's cpuset and the task's mask have no CPU in common.
     #[error(
         "task `{task}` may run on CPUs {affinity}, but its group's `cpus` and the machine leave none of them"

@@ -4,9 +4,9 @@ mod common;
 
 use common::scheduler;
 use schedlab_model::{
-    CpuId, CpuSet, EventKind, Nice, Ns, Policy, Program, SchedEvent, Start, TaskSpec, Workload,
+    Amount, CpuId, CpuSet, EventKind, Nice, Ns, Op, Policy, Program, SchedEvent, Start, TaskSpec, Workload,
 };
-use schedlab_sim::{Costs, Machine, Metrics, RunOptions, TickSkew, run};
+use schedlab_sim::{Costs, Machine, Metrics, RunOptions, SimError, TickSkew, run};
 
 /// A task that slept long before the run.
 fn task(name: &str, nice: i8, policy: Policy, program: Program) -> TaskSpec {
@@ -188,4 +188,32 @@ fn elided_ticks_change_no_event() {
         };
         assert_eq!(hash(false), hash(true), "{spec}");
     }
+}
+
+/// What is not modelled is refused by name, not imitated.
+#[test]
+fn the_deadline_class_is_refused() {
+    let mut workload = hogs(&[0, 0]);
+    let (runtime, period) = (Ns::from_ms(1), Ns::from_ms(10));
+    workload.tasks[1].policy = Policy::Deadline { runtime, deadline: period, period };
+    for spec in ["linux-6.1", "linux-6.12", "linux-6.18"] {
+        let scheduler = scheduler(spec, 1);
+        let refused = run(&Machine::flat(1), &workload, &*scheduler, &RunOptions::default(), &mut ());
+        assert!(matches!(refused, Err(SimError::Refused { .. })), "{spec}: {refused:?}");
+    }
+}
+
+/// A yielding task is passed over if the next one is at most the wakeup granularity (1 ms) to the right. So a
+/// task that yields all the time stops 1 ms before it has caught up with the other, not at the tick after it.
+#[test]
+fn a_yielding_task_lets_the_next_one_run() {
+    let spin = Program::forever([Op::Run(Amount::Fixed(Ns::from_us(100))), Op::Yield]);
+    let mut workload = hogs(&[0]);
+    workload.tasks.push(task("yields", 0, Policy::Other, spin));
+    let options = RunOptions::for_time(Ns::from_s(4));
+    let (metrics, events, _) = simulate("linux-6.1", &Machine::flat(1), &workload, &options);
+    let runs = runs(&events, Ns::from_ms(20));
+    let own: Vec<u64> = runs.iter().filter(|run| run.0 == 1).map(|run| run.1).collect();
+    assert!(own.iter().all(|run| [3_000_000, 5_000_000].contains(run)), "{:?}", &own[..20]);
+    assert!((metrics.share(1.into()) - 0.5).abs() < 0.005, "{}", metrics.share(1.into()));
 }

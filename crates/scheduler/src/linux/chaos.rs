@@ -332,6 +332,27 @@ fn a_woken_rt_task_goes_where_no_rt_task_runs() {
     assert_eq!(running, [Some(TaskId(0)), Some(TaskId(1))]);
 }
 
+/// After lost events the queues are what the views say, and everything goes on.
+#[test]
+fn resync_finds_every_task_again() {
+    let mut chaos: Chaos<Cfs> = Chaos::new(V6_1, 3, 8);
+    chaos.step(Step::Attributes(2, Policy::Fifo(3), 0));
+    for task in 0..6 {
+        chaos.step(Step::Wake(task));
+        chaos.step(Step::Wait(3_000_000));
+    }
+    // Two events that the scheduler does not hear of: one task stops to be runnable, another starts.
+    let waiting = (0..6).find(|&t| chaos.world.tasks[t].on_cpu().is_none()).expect("one waits");
+    chaos.world.tasks[waiting].set_runnable(Runnable::No);
+    chaos.world.tasks[7].set_runnable(Runnable::Yes);
+    chaos.linux.resync(&chaos.cx(0));
+    chaos.settle();
+    chaos.check();
+    chaos.wait(chaos.now + 100_000_000);
+    chaos.check();
+    assert!(chaos.world.tasks[7].entered() > Ns::ZERO, "it ran");
+}
+
 fn no_task_is_lost<F: FairRules>(version: Version, cpus: usize, steps: &[Step]) {
     let mut chaos: Chaos<F> = Chaos::new(version, cpus, 10);
     for &step in steps {

@@ -13,6 +13,21 @@
 //! * [`groups`] makes the queue of a group on a CPU; [`placement`] chooses a CPU at wakeup; [`tasks`] is the
 //!   life of a task on the run queues. [`smp`] holds what the CPUs share.
 //!
+//! # Fidelity of the whole
+//! Each file has its own table: [`cfs`], [`eevdf`], [`fair_server`], [`rt`], [`rt_balance`], [`placement`],
+//! [`balance`], [`groups`], [`pelt`].
+//!
+//! | rule | real place | here | test |
+//! |---|---|---|---|
+//! | class order: stop, deadline, RT, fair, idle | `pick_next_task` | RT, fair, idle; the fair server goes first. SCHED_DEADLINE is refused by name | `the_deadline_class_is_refused` |
+//! | fair class alone when nobody else is runnable: the running task is not put back first | `pick_next_task`, fast path | modelled | oracle replay |
+//! | clock skip | `rq_clock_skip_update` | modelled | oracle replay |
+//! | tick | `scheduler_tick` | modelled; ticks that cannot matter may be left out | `elided_ticks_change_nothing`, `elided_ticks_change_no_event` |
+//! | remote wakeups are queued on the target (TTWU_QUEUE) | `ttwu_queue` | simplified: the waker enqueues | |
+//! | lazy preemption | 6.13+, if configured | omitted (the recorded 6.18 does not use it) | |
+//! | sched_ext, core scheduling, uclamp, capacity of unequal cores | | omitted | |
+//! | events lost | | queues are rebuilt from the views; fair tasks start level | `resync_finds_every_task_again` |
+//!
 //! Clock rule: a call refreshes the run-queue clock, except a `schedule` that follows a wakeup which asked
 //! for it (`skip_clock`). Ticks that the driver left out are charged when the clock is refreshed, one by one
 //! in effect, so that the schedule is the same as with every tick.
@@ -59,7 +74,7 @@ use fair::{Dequeue, Enqueue, FairRules};
 use homes::Homes;
 use rq::{Class, EntityId, NONE, Rq};
 use rt_period::{RT_PERIOD, RtBudget, RtPeriod};
-use schedlab_model::{CpuId, GroupId, TaskId};
+use schedlab_model::{CpuId, GroupId, Policy, TaskId};
 use smp::Smp;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
@@ -199,6 +214,12 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
             global_timers: 3,
             ..Needs::default()
         }
+    }
+
+    fn refuses(&self, policy: Policy) -> Option<&'static str> {
+        matches!(policy, Policy::Deadline { .. }).then_some(
+            "the deadline class of Linux is not modelled; of the schedulers here, `edf` serves deadlines",
+        )
     }
 
     fn init(&self, cx: &Cx<'_>) {

@@ -1,4 +1,24 @@
 //! The RT class: FIFO and RR, and its throttling.
+//!
+//! # Worked example
+//! One FIFO hog and one fair hog, HZ=250, 6.1. RT tasks may use 950 ms of each period of 1 s. At the tick of
+//! 952 ms (the first at which the time used is *more* than 950 ms) RT is throttled and the fair hog runs until
+//! the period ends at 1000 ms. 952 − 950 = 2 ms are carried over, so the next throttling is due after 948 ms;
+//! there the time used is 950 ms to the nanosecond or a little less, so it is 952 again when nothing costs
+//! anything, and from then on 948 and 952 alternate (measured: 947.7 and 951.7). Test: `rt_throttling_alternates`.
+//!
+//! # Fidelity
+//! | rule | real place (6.1, `kernel/sched/rt.c`) | here | test |
+//! |---|---|---|---|
+//! | lists by priority, first in first out; the running task stays in its list | `rt_prio_array` | modelled | `the_best_rt_tasks_run` |
+//! | RR slice in ticks, tail when it is used up and others wait | `task_tick_rt` | modelled | `round_robin_takes_turns_of_100_ms` |
+//! | yield to the tail; a lowered priority to the head | `yield_task_rt`, `__sched_setscheduler` | modelled | `no_task_is_lost_in_6_1` |
+//! | throttling: noticed at ticks and switches, overrun carried over | `sched_rt_runtime_exceeded`, `do_sched_rt_period_timer` | modelled | `rt_throttling_alternates` |
+//! | period grid: from the first RT task after a quiet period | `start_rt_bandwidth` | modelled | `golden_values_of_real_time` |
+//! | RT_RUNTIME_SHARE | `do_balance_runtime` | modelled; a CPU that goes offline does not give back | `rt_time_is_borrowed_from_other_cpus` |
+//! | a wakeup while throttled still asks for `schedule` | `check_preempt_curr` | modelled | oracle replay (`rt_mix`) |
+//! | several CPUs | push and pull | see [`super::rt_balance`] | |
+//! | RT_GROUP_SCHED | `rt_bandwidth` of groups | omitted: RT tasks are not limited by their group | |
 
 use super::Env;
 use super::rq::{Class, EntityId, Rq};

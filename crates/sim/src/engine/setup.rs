@@ -22,6 +22,11 @@ impl<'a, S: EventSink> Engine<'a, S> {
         let needs = scheduler.needs();
         let cpus = machine.topology.cpus();
         let world = world(machine, workload)?;
+        for task in &workload.tasks {
+            if let Some(why) = scheduler.refuses(task.policy) {
+                return Err(SimError::Refused { task: task.name.clone(), policy: task.policy, why });
+            }
+        }
         let (sources, clients, first_client) = sources(workload, options.seed);
         let layout = Layout::new(cpus, workload.tasks.len(), sources.len(), clients.len(), &needs);
         let slots = Slots::new(cpus, layout.others());
