@@ -20,6 +20,7 @@
 
 mod build;
 mod classify;
+mod couple;
 mod timeline;
 
 pub use timeline::MachineDelays;
@@ -133,6 +134,8 @@ pub struct ReplayReport {
     pub closed_loops: Vec<Vec<TaskId>>,
     /// Such circles that are driven from outside (an open loop with replies).
     pub driven_loops: Vec<Vec<TaskId>>,
+    /// Steady producers and their consumers in loops: the consumer's work is fed by the producer's progress.
+    pub links: Vec<(TaskId, TaskId)>,
     /// What the machine added between wakeup and switch where nobody was in the way.
     pub delays: MachineDelays,
     /// Activations recorded per task, by [`TaskId`]: a replay that completes more began again from the start.
@@ -197,17 +200,20 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
         return Err(TraceError::Lacks { analysis: ReplayNeeds::NAME, missing, backend });
     }
     check_demand(recording, &options.demand)?;
-    let timeline = timeline::timeline(recording);
+    let mut timeline = timeline::timeline(recording);
     let classes = classify::classify(&timeline.lines, recording.duration);
     let mut report = count(&timeline);
     for circle in &classes.loops {
         let tasks = circle.tasks.iter().map(|&t| TaskId::from(t)).collect();
         if circle.closed { &mut report.closed_loops } else { &mut report.driven_loops }.push(tasks);
     }
+    let links = if std::env::var_os("NOCOUPLE").is_some() { Vec::new() } else { couple::couple(&mut timeline.lines, &classes.loops) };
+    report.links = links.iter().map(|link| (TaskId::from(link.producer), TaskId::from(link.consumer))).collect();
     let workload = build::Builder {
         header: &recording.header,
         lines: &timeline.lines,
         classes: &classes,
+        links: &links,
         demand: &options.demand,
         duration: recording.duration,
         report: &mut report,

@@ -2,6 +2,7 @@
 
 use super::classify::{Classes, Outside, Why};
 use super::timeline::{Activation, Deed, End, Line, Origin};
+use super::couple::Link;
 use super::{DemandChange, ReplayReport};
 use crate::Header;
 use schedlab_model::{
@@ -16,6 +17,7 @@ pub(super) struct Builder<'a> {
     pub(super) header: &'a Header,
     pub(super) lines: &'a [Line],
     pub(super) classes: &'a Classes,
+    pub(super) links: &'a [Link],
     pub(super) demand: &'a [DemandChange],
     pub(super) duration: Ns,
     pub(super) report: &'a mut ReplayReport,
@@ -29,6 +31,11 @@ impl Builder<'_> {
         // Nobody ever sends here: a task waits on it when its recorded work is done for good.
         let never = ChannelId::from(channels.len());
         channels.push(ChannelSpec { name: "end of the recorded work".to_owned(), ..ChannelSpec::default() });
+        for link in self.links {
+            let name = |task: usize| &self.header.tasks[task].comm;
+            let name = format!("{} works for {}", name(link.producer), name(link.consumer));
+            channels.push(ChannelSpec { name, ..ChannelSpec::default() });
+        }
         let mut sources = Vec::new();
         let mut tasks = Vec::new();
         for index in 0..self.lines.len() {
@@ -70,6 +77,11 @@ impl Builder<'_> {
         task.slice = info.slice;
         task.start = self.start(line);
         (task, arrivals)
+    }
+
+    /// The channel of a link: they come after those of the tasks and the one that nobody feeds.
+    fn link(&self, link: u32) -> ChannelId {
+        ChannelId::from(self.lines.len() + 1 + link as usize)
     }
 
     fn scale(&self, name: &str) -> (u64, u64) {
@@ -146,6 +158,8 @@ impl Builder<'_> {
                     self.report.dependencies += 1;
                     ops.push(Op::Send { channel: ChannelId(task.0), count: 1 });
                 }
+                Deed::Feed(link) => ops.push(Op::Send { channel: self.link(link), count: 1 }),
+                Deed::Await(link) => ops.push(Op::Receive(self.link(link))),
                 Deed::Spawn(task) => {
                     self.report.forks += 1;
                     ops.push(Op::Spawn(task));

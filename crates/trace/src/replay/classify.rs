@@ -122,7 +122,7 @@ fn circles(lines: &[Line]) -> Vec<Vec<usize>> {
             let mut out: Vec<usize> = deeds
                 .filter_map(|(_, deed)| match deed {
                     Deed::Wake(task, _) => Some(task.index()),
-                    Deed::Spawn(_) => None,
+                    _ => None,
                 })
                 .collect();
             out.sort_unstable();

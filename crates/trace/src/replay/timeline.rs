@@ -28,6 +28,19 @@ pub(super) enum Deed {
     Wake(TaskId, u32),
     /// Created a task.
     Spawn(TaskId),
+    /// Got as far as the consumer of this link needs it to be; see `couple`.
+    Feed(u32),
+    /// Cannot go on before the producer of this link got that far.
+    Await(u32),
+}
+
+/// A time on a CPU without a break.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Stretch {
+    pub(super) from: Ns,
+    pub(super) to: Ns,
+    /// CPU time of the task before it, all activations together.
+    pub(super) before: Ns,
 }
 
 /// How an activation ended.
@@ -58,6 +71,12 @@ pub(super) struct Activation {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Line {
     pub(super) activations: Vec<Activation>,
+    /// When it ran, ascending.
+    pub(super) stretches: Vec<Stretch>,
+    /// CPU time in all.
+    pub(super) total: Ns,
+    /// CPU time before each activation.
+    pub(super) starts: Vec<Ns>,
     /// Wakeups that came while it was running or runnable: they released nothing.
     pub(super) absorbed: u64,
     /// Time asleep between the activations.
@@ -151,14 +170,38 @@ impl Line {
         if let Some((slept, _)) = slept {
             self.slept += slept;
         }
+        self.starts.push(self.total);
         let (demand, deeds) = (Ns::ZERO, Vec::new());
         self.activations.push(Activation { origin, woken, slept, demand, deeds, end: End::Cut });
     }
 
     /// Adds CPU time to the open activation.
     fn run(&mut self, since: Ns, until: Ns) {
+        let time = until.saturating_sub(since);
         if let Some(open) = self.open() {
-            open.demand += until.saturating_sub(since);
+            open.demand += time;
+            if time > Ns::ZERO {
+                self.stretches.push(Stretch { from: since, to: until, before: self.total });
+                self.total += time;
+            }
+        }
+    }
+
+    /// CPU time that it had had at `at`.
+    pub(super) fn progress(&self, at: Ns) -> Ns {
+        let next = self.stretches.partition_point(|s| s.from <= at);
+        match next.checked_sub(1).map(|i| self.stretches[i]) {
+            None => Ns::ZERO,
+            Some(s) => s.before + at.min(s.to).saturating_sub(s.from),
+        }
+    }
+
+    /// When it had had this much CPU time.
+    pub(super) fn reached(&self, progress: Ns) -> Ns {
+        let next = self.stretches.partition_point(|s| s.before < progress);
+        match next.checked_sub(1).map(|i| self.stretches[i]) {
+            None => Ns::ZERO,
+            Some(s) => (s.from + progress.saturating_sub(s.before)).min(s.to),
         }
     }
 

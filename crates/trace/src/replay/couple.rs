@@ -1,0 +1,119 @@
+//! Between the second and the third step: what a recording does not show of tasks that work for each other.
+//!
+//! While both sides of a connection are busy, neither blocks, so no wakeup tells that a message passed. With
+//! nothing but the recorded wakeups, a task could run ahead of the one that feeds it, up to its own next
+//! block: a server that a scheduler favours would serve requests that were not sent yet, and the client of a
+//! server that is delayed would go on without replies.
+//!
+//! So the work of a consumer is taken as a flow that its producer feeds: within one activation of the
+//! consumer, a part `f` of its demand needs the part `f` of what the producer did from the beginning of that
+//! activation to its end. Both are cut into portions of about one message (the smaller activations of the
+//! consumer). A portion never needs more of the producer than it had done at that moment of the recording,
+//! so the recorded order itself always remains possible, and nothing can lock up.
+
+use super::classify::Loop;
+use super::timeline::{Deed, End, Line, Origin};
+use schedlab_model::Ns;
+
+/// One producer and one consumer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Link {
+    pub(super) producer: usize,
+    pub(super) consumer: usize,
+}
+
+/// A producer that woke its consumer fewer times than this is not a steady one.
+const STEADY_WAKES: usize = 32;
+/// A producer causes at least this part of the consumer's activations (in per cent).
+const STEADY_PERCENT: usize = 25;
+/// A portion is never smaller than this: shorter ones are noise of the clock and of interrupts.
+const PORTION_MIN: Ns = Ns::from_us(2);
+/// A producer may lag by this many of its own portions before its consumer waits: messages are not all alike.
+const SLACK_PORTIONS: u64 = 1;
+
+/// Finds the links within the loops and adds their deeds to the lines.
+pub(super) fn couple(lines: &mut [Line], loops: &[Loop]) -> Vec<Link> {
+    let mut links = Vec::new();
+    for circle in loops {
+        for &consumer in &circle.tasks {
+            let producers = steady_producers(&lines[consumer]);
+            let inside = producers.into_iter().filter(|p| circle.tasks.contains(p));
+            links.extend(inside.map(|producer| Link { producer, consumer }));
+        }
+    }
+    let mut deeds = Vec::new();
+    for (number, link) in links.iter().enumerate() {
+        flow(lines, *link, number as u32, &mut deeds);
+    }
+    for (task, progress, deed) in deeds {
+        add(&mut lines[task], progress, deed);
+    }
+    for line in lines.iter_mut() {
+        line.activations.iter_mut().for_each(|a| a.deeds.sort_by_key(|(offset, _)| *offset));
+    }
+    links
+}
+
+fn steady_producers(line: &Line) -> Vec<usize> {
+    let mut wakers: Vec<usize> = line
+        .activations
+        .iter()
+        .filter_map(|a| match a.origin {
+            Origin::Task(by) => Some(by.index()),
+            _ => None,
+        })
+        .collect();
+    wakers.sort_unstable();
+    let all = line.activations.len();
+    let runs = wakers.chunk_by(|a, b| a == b);
+    runs.filter(|run| run.len() >= STEADY_WAKES && run.len() * 100 >= all * STEADY_PERCENT)
+        .map(|run| run[0])
+        .collect()
+}
+
+/// About the CPU time of one message: the first quartile of the demands.
+fn portion(line: &Line) -> Ns {
+    let mut demands: Vec<Ns> =
+        line.activations.iter().filter(|a| a.end != End::Cut).map(|a| a.demand).collect();
+    demands.sort_unstable();
+    demands.get(demands.len() / 4).copied().unwrap_or(Ns::MAX).max(PORTION_MIN)
+}
+
+fn flow(lines: &[Line], link: Link, number: u32, out: &mut Vec<(usize, Ns, Deed)>) {
+    let (producer, consumer) = (&lines[link.producer], &lines[link.consumer]);
+    let portion = portion(consumer);
+    let slack = self::portion(producer) * SLACK_PORTIONS;
+    let mut before = Ns::ZERO;
+    let mut fed = Ns::ZERO;
+    for activation in &consumer.activations {
+        let parts = activation.demand.0 / portion.0;
+        let start = producer.progress(activation.woken);
+        let end = producer.progress(consumer.reached(before + activation.demand));
+        let made = end.saturating_sub(start);
+        for part in 1..parts {
+            let own = before + Ns(activation.demand.0 * part / parts);
+            let share = Ns((u128::from(made.0) * u128::from(part) / u128::from(parts)) as u64);
+            let done = producer.progress(consumer.reached(own));
+            let needed = (start + share).min(done).saturating_sub(slack);
+            // What the consumer was woken for, and what an earlier portion needed, is there.
+            if needed > start.max(fed) {
+                fed = needed;
+                out.push((link.producer, needed, Deed::Feed(number)));
+                out.push((link.consumer, own, Deed::Await(number)));
+            }
+        }
+        before += activation.demand;
+    }
+}
+
+/// Adds a deed at this CPU progress of the task.
+fn add(line: &mut Line, progress: Ns, deed: Deed) {
+    let mut before = Ns::ZERO;
+    let at = line.starts.partition_point(|start| *start < progress).saturating_sub(1);
+    if let Some(start) = line.starts.get(at) {
+        before = *start;
+    }
+    if let Some(activation) = line.activations.get_mut(at) {
+        activation.deeds.push((progress.saturating_sub(before).min(activation.demand), deed));
+    }
+}
