@@ -25,6 +25,11 @@ pub enum Op {
     Receive(ChannelId),
     /// Takes every token that is there (at least one; blocks until there is one): an epoll loop.
     ReceiveAll(ChannelId),
+    /// An event loop: takes one token from the first of [`Program::branches`] whose channel has one (blocks
+    /// until any has), and goes on in that branch where it stopped the last time. A branch stops at the next
+    /// `Select` that it meets and begins again after its last operation. What a token makes the task do so
+    /// depends on the channel that it came through, not on the order of tokens.
+    Select,
     /// Puts tokens into the channel, waking its waiters, first come first served. Blocks while a bounded
     /// channel is full.
     Send {
@@ -81,6 +86,20 @@ pub struct Program {
     pub repeat_from: Option<u32>,
     /// The distributions that [`Amount::Draw`] names.
     pub draws: Vec<Draw>,
+    /// What [`Op::Select`] chooses from, first come first served in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub branches: Vec<Branch>,
+}
+
+/// A part of a program that belongs to one channel; see [`Op::Select`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Branch {
+    /// Whose tokens it serves.
+    pub channel: ChannelId,
+    /// Its first operation.
+    pub from: u32,
+    /// The operation after its last one, which must be a `Select`.
+    pub to: u32,
 }
 
 impl Program {
@@ -90,11 +109,11 @@ impl Program {
     }
     /// Repeats `ops` for ever.
     pub fn forever(ops: impl IntoIterator<Item = Op>) -> Program {
-        Program { ops: ops.into_iter().collect(), repeat_from: Some(0), draws: Vec::new() }
+        Program { ops: ops.into_iter().collect(), repeat_from: Some(0), ..Program::default() }
     }
     /// Runs `ops` once, then exits.
     pub fn once(ops: impl IntoIterator<Item = Op>) -> Program {
-        Program { ops: ops.into_iter().collect(), repeat_from: None, draws: Vec::new() }
+        Program { ops: ops.into_iter().collect(), ..Program::default() }
     }
     /// Works for `work`, sleeps for `sleep`, repeats; starts with work.
     pub fn closed(work: Ns, sleep: Ns) -> Program {

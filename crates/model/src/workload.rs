@@ -223,8 +223,18 @@ impl Workload {
         if program.repeat_from.is_some_and(|to| !inside(to)) {
             return Err(missing("a loop that starts beyond the end of its program".to_owned()));
         }
+        for branch in &program.branches {
+            self.check_channel(&task.name, branch.channel)?;
+            let last = branch.to.checked_sub(1).filter(|last| *last >= branch.from);
+            if last.and_then(|last| program.ops.get(last as usize)) != Some(&Op::Select) {
+                return Err(missing("a branch that does not end with a `select`".to_owned()));
+            }
+        }
         for (at, op) in program.ops.iter().enumerate() {
             match *op {
+                Op::Select if program.branches.is_empty() => {
+                    return Err(missing("a `select` without branches".to_owned()));
+                }
                 Op::Run(amount) | Op::Sleep(amount) => self.check_amount(task, amount)?,
                 Op::Serve { channel, per_request } => {
                     self.check_channel(&task.name, channel)?;

@@ -60,7 +60,7 @@ fn program() -> impl Strategy<Value = Program> {
         // Nobody may loop without time.
         ops.push(Op::Run(fixed(20_000)));
         let repeat_from = (!ends).then_some(0);
-        Program { ops, repeat_from, draws: vec![draw] }
+        Program { ops, repeat_from, draws: vec![draw], ..Program::default() }
     })
 }
 

@@ -134,6 +134,8 @@ pub struct ReplayReport {
     pub closed_loops: Vec<Vec<TaskId>>,
     /// Such circles that are driven from outside (an open loop with replies).
     pub driven_loops: Vec<Vec<TaskId>>,
+    /// Tasks that both other tasks and the outside wake: what they do depends on who woke them.
+    pub event_loops: u64,
     /// Steady producers and their consumers in loops: the consumer's work is fed by the producer's progress.
     pub links: Vec<(TaskId, TaskId)>,
     /// What the machine added between wakeup and switch where nobody was in the way.
@@ -174,9 +176,12 @@ impl fmt::Display for ReplayReport {
         )?;
         write!(
             f,
-            "{} closed loops, {} loops driven from outside, {} endless tasks, {} activations cut off at the end",
+            "{} closed loops, {} loops driven from outside, {} event loops, {} flows, {} endless tasks, {} activations \
+             cut off at the end",
             self.closed_loops.len(),
             self.driven_loops.len(),
+            self.event_loops,
+            self.links.len(),
             self.hogs.len(),
             self.cut
         )
@@ -207,8 +212,13 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
         let tasks = circle.tasks.iter().map(|&t| TaskId::from(t)).collect();
         if circle.closed { &mut report.closed_loops } else { &mut report.driven_loops }.push(tasks);
     }
-    let links = if std::env::var_os("NOCOUPLE").is_some() { Vec::new() } else { couple::couple(&mut timeline.lines, &classes.loops) };
-    report.links = links.iter().map(|link| (TaskId::from(link.producer), TaskId::from(link.consumer))).collect();
+    let links = if std::env::var_os("NOCOUPLE").is_some() {
+        Vec::new()
+    } else {
+        couple::couple(&mut timeline.lines, &classes.loops)
+    };
+    report.links =
+        links.iter().map(|link| (TaskId::from(link.producer), TaskId::from(link.consumer))).collect();
     let workload = build::Builder {
         header: &recording.header,
         lines: &timeline.lines,

@@ -43,7 +43,14 @@ impl<S: EventSink> Engine<'_, S> {
         let next = next.or_else(|| program.ops.get(program.repeat_from? as usize));
         matches!(
             next,
-            Some(Op::Receive(_) | Op::ReceiveAll(_) | Op::Sleep(_) | Op::NextPeriod { .. } | Op::Exit) | None
+            Some(
+                Op::Receive(_)
+                    | Op::ReceiveAll(_)
+                    | Op::Select
+                    | Op::Sleep(_)
+                    | Op::NextPeriod { .. }
+                    | Op::Exit
+            ) | None
         )
     }
 
@@ -58,7 +65,7 @@ impl<S: EventSink> Engine<'_, S> {
             count -= 1;
             if !all {
                 self.take(channel, waiter as usize, 1);
-                self.tasks[waiter as usize].pc += 1;
+                self.handed_over(channel, waiter as usize);
             }
             self.wake_from(sender, waiter as usize)?;
         }
@@ -137,6 +144,53 @@ impl<S: EventSink> Engine<'_, S> {
         }
         self.admit(cpu, t, channel, false)?;
         Ok(self.after_own_call(cpu))
+    }
+
+    /// A blocked receiver got its token from `channel`: its operation is done.
+    fn handed_over(&mut self, channel: usize, t: usize) {
+        let program = &self.workload.tasks[t].program;
+        if program.ops.get(self.tasks[t].pc as usize) != Some(&Op::Select) {
+            self.tasks[t].pc += 1;
+            return;
+        }
+        for (b, branch) in program.branches.iter().enumerate() {
+            if branch.channel.index() == channel {
+                self.tasks[t].pc = self.extras[t].cursors[b];
+            } else {
+                self.channels[branch.channel.index()].waiters.retain(|(waiter, _)| *waiter != t as u32);
+            }
+        }
+    }
+
+    /// An event loop takes a token from the first of its channels that has one.
+    pub(super) fn select(&mut self, cpu: usize, t: usize) -> Step<Flow> {
+        let branches = &self.workload.tasks[t].program.branches;
+        let pc = self.tasks[t].pc;
+        if let Some(b) = branches.iter().position(|branch| (branch.from..branch.to).contains(&pc)) {
+            // The branch goes on behind this operation the next time.
+            let next = pc + 1;
+            self.extras[t].cursors[b] = if next == branches[b].to { branches[b].from } else { next };
+        }
+        for (b, branch) in branches.iter().enumerate() {
+            let channel = branch.channel.index();
+            if self.channels[channel].len == 0 && !self.admit(cpu, t, channel, true)? {
+                continue;
+            }
+            self.take(channel, t, 1);
+            let task = &mut self.tasks[t];
+            task.exit_paid = false;
+            task.pc = self.extras[t].cursors[b];
+            task.fresh = false;
+            self.admit(cpu, t, channel, false)?;
+            return Ok(self.after_own_call(cpu));
+        }
+        if self.pay_exit(t) {
+            return Ok(Flow::Cpu);
+        }
+        for branch in branches {
+            self.channels[branch.channel.index()].waiters.push_back((t as u32, false));
+        }
+        Ok(Flow::Block(Waits::Select))
     }
 
     /// Lets blocked senders put in what finds room now, or at least one token when `anyway` (a channel

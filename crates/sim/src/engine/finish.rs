@@ -79,6 +79,10 @@ impl<S: EventSink> Engine<'_, S> {
             .filter_map(|t| {
                 let waits_for = match self.extras[t].waits {
                     Waits::Channel(channel) => WaitsFor::Receive(ChannelId(channel)),
+                    Waits::Select => {
+                        let branches = &self.workload.tasks[t].program.branches;
+                        WaitsFor::Receive(branches.first().map_or(ChannelId(0), |branch| branch.channel))
+                    }
                     Waits::Room(channel) => WaitsFor::Room(ChannelId(channel)),
                     Waits::Lock(lock) => {
                         WaitsFor::Lock(LockId(lock), self.locks[lock as usize].owner.map(TaskId))

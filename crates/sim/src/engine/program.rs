@@ -103,6 +103,7 @@ impl<S: EventSink> Engine<'_, S> {
             }
             Op::Receive(channel) => self.receive(cpu, t, channel.index(), false),
             Op::ReceiveAll(channel) => self.receive(cpu, t, channel.index(), true),
+            Op::Select => self.select(cpu, t),
             Op::Send { channel, count } => self.send(cpu, t, channel.index(), count),
             Op::Done(channel) => {
                 task.pc += 1;

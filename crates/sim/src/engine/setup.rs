@@ -160,6 +160,7 @@ fn extras(workload: &Workload, seed: u64) -> Vec<Extra> {
         Extra {
             stream: Stream::new(seed, Entity::Task, i, spec.program.draws.len()),
             loops: vec![0; if repeats { spec.program.ops.len() } else { 0 }],
+            cursors: spec.program.branches.iter().map(|branch| branch.from).collect(),
             waits: Waits::Nothing,
             serving: false,
             deferred: None,

@@ -51,6 +51,8 @@ pub(crate) enum Waits {
     Nothing,
     Timer,
     Channel(u32),
+    /// For any channel of its program's branches.
+    Select,
     Room(u32),
     Lock(u32),
 }
@@ -142,6 +144,8 @@ pub(crate) struct Extra {
     pub(crate) stream: Stream,
     /// How often each `Repeat` of the program went back; empty when there is none.
     pub(crate) loops: Vec<u32>,
+    /// Where each branch of the program goes on.
+    pub(crate) cursors: Vec<u32>,
     pub(crate) waits: Waits,
     /// A `Serve` has this request's work done when the task comes back.
     pub(crate) serving: bool,

@@ -40,6 +40,8 @@ impl<S: EventSink> Engine<'_, S> {
         record.home = place.0;
         record.state = State::Blocked;
         (record.pc, record.job, record.batch, record.left, record.debt) = (0, 0, 0, 0, 0);
+        let branches = &self.workload.tasks[t].program.branches;
+        self.extras[t].cursors = branches.iter().map(|branch| branch.from).collect();
         self.set_bucket(t, Bucket::Sleep);
         self.emit(cpu, EventKind::New { task, parent });
         self.scheduler.changed(&self.cx(cpu), Change::Created { task, parent });

@@ -1,12 +1,12 @@
 //! Third step: activations → programs, channels and sources.
 
 use super::classify::{Classes, Outside, Why};
-use super::timeline::{Activation, Deed, End, Line, Origin};
 use super::couple::Link;
+use super::timeline::{Activation, Deed, End, Line, Origin};
 use super::{DemandChange, ReplayReport};
 use crate::Header;
 use schedlab_model::{
-    Amount, ChannelId, ChannelSpec, Draw, GroupId, GroupSpec, Ns, Op, PrevState, Program, SourceKind,
+    Amount, Branch, ChannelId, ChannelSpec, Draw, GroupId, GroupSpec, Ns, Op, PrevState, Program, SourceKind,
     SourceSpec, Start, TaskId, TaskSpec, Workload,
 };
 
@@ -39,11 +39,17 @@ impl Builder<'_> {
         let mut sources = Vec::new();
         let mut tasks = Vec::new();
         for index in 0..self.lines.len() {
-            let (task, arrivals) = self.task(index, never);
+            let outside = ChannelId::from(channels.len());
+            let (task, arrivals) = self.task(index, never, outside);
             if !arrivals.is_empty() {
+                let own = task.program.branches.is_empty();
+                let name = format!("outside wakeups of {}", task.name);
+                if !own {
+                    channels.push(ChannelSpec { name: name.clone(), ..ChannelSpec::default() });
+                }
                 sources.push(SourceSpec {
-                    name: format!("outside wakeups of {}", task.name),
-                    into: ChannelId::from(index),
+                    name,
+                    into: if own { ChannelId::from(index) } else { outside },
                     kind: SourceKind::Recorded { at: arrivals },
                     one_way: Draw::Fixed(Ns::ZERO),
                 });
@@ -55,19 +61,34 @@ impl Builder<'_> {
     }
 
     /// One task and the times at which the outside wakes it.
-    fn task(&mut self, index: usize, never: ChannelId) -> (TaskSpec, Vec<Ns>) {
+    fn task(&mut self, index: usize, never: ChannelId, outside: ChannelId) -> (TaskSpec, Vec<Ns>) {
         let line = &self.lines[index];
         let info = &self.header.tasks[index];
-        let mut ops = Vec::new();
-        let mut arrivals = Vec::new();
+        let mut parts = Parts::default();
         let scale = self.scale(&info.comm);
         for (number, activation) in line.activations.iter().enumerate() {
-            if number > 0 {
-                self.waits_for(index, activation, &mut ops, &mut arrivals);
+            match if number == 0 { Wait::None } else { self.waits_for(index, activation) } {
+                Wait::None => {}
+                Wait::Sleep(slept) => parts.ops().push(Op::Sleep(Amount::Fixed(slept))),
+                Wait::Task => parts.begin(Wait::Task),
+                Wait::Outside => {
+                    parts.arrivals.push(activation.woken);
+                    parts.begin(Wait::Outside);
+                }
             }
-            self.work(activation, scale, &mut ops);
+            self.work(activation, scale, parts.ops());
         }
-        let program = self.program(index, ops, never);
+        let own = ChannelId::from(index);
+        let arrivals = std::mem::take(&mut parts.arrivals);
+        let ends = self.ending(index, &parts, never);
+        let program = match ends {
+            // Only a task that goes on for ever and is woken both ways needs to tell the two apart.
+            Ending::Again(_) if parts.has(Wait::Task) && parts.has(Wait::Outside) => {
+                self.report.event_loops += 1;
+                parts.event_loop(own, outside)
+            }
+            ends => parts.in_order(own, ends),
+        };
         let mut task = TaskSpec::new(info.comm.clone(), program);
         task.process = info.pid;
         task.policy = info.policy;
@@ -102,22 +123,16 @@ impl Builder<'_> {
     }
 
     /// What ends the sleep before an activation.
-    fn waits_for(
-        &mut self,
-        index: usize,
-        activation: &Activation,
-        ops: &mut Vec<Op>,
-        arrivals: &mut Vec<Ns>,
-    ) {
+    fn waits_for(&mut self, index: usize, activation: &Activation) -> Wait {
         let report = &mut *self.report;
         match activation.origin {
-            Origin::Task(_) => ops.push(Op::Receive(ChannelId::from(index))),
-            Origin::Initial | Origin::Forked(_) => {}
+            Origin::Task(_) => Wait::Task,
+            Origin::Initial | Origin::Forked(_) => Wait::None,
             Origin::SoftIrq | Origin::HardIrq | Origin::Unknown => {
-                let relative = match (activation.slept, self.classes.outside[index]) {
+                match (activation.slept, self.classes.outside[index]) {
                     (Some((slept, PrevState::DiskSleep)), _) => {
                         report.device_sleeps += 1;
-                        Some(slept)
+                        Wait::Sleep(slept)
                     }
                     (Some((slept, _)), Outside::Relative(why)) => {
                         match why {
@@ -125,16 +140,11 @@ impl Builder<'_> {
                             Why::Hungry => report.hungry_sleeps += 1,
                             Why::ClosedLoop => report.loop_sleeps += 1,
                         }
-                        Some(slept)
+                        Wait::Sleep(slept)
                     }
-                    _ => None,
-                };
-                match relative {
-                    Some(slept) => ops.push(Op::Sleep(Amount::Fixed(slept))),
-                    None => {
+                    _ => {
                         report.absolute_wakes += 1;
-                        arrivals.push(activation.woken);
-                        ops.push(Op::Receive(ChannelId::from(index)));
+                        Wait::Outside
                     }
                 }
             }
@@ -173,38 +183,129 @@ impl Builder<'_> {
     }
 
     /// Decides what comes after the recorded operations.
-    fn program(&mut self, index: usize, mut ops: Vec<Op>, never: ChannelId) -> Program {
+    fn ending(&mut self, index: usize, parts: &Parts, never: ChannelId) -> Ending {
         let line = &self.lines[index];
         let report = &mut *self.report;
-        let Some(last) = line.activations.last() else {
-            return Program::forever([Op::Receive(never)]);
-        };
+        let Some(last) = line.activations.last() else { return Ending::Wait(never) };
         if last.end == End::Exited {
-            return Program { ops, repeat_from: None, draws: Vec::new() };
+            return Ending::Exit;
         }
         let total: Ns = line.activations.iter().map(|a| a.demand).sum();
         if last.end == End::Cut && last.demand * 2 > total {
             // What the recording's end cut off is most of what the task did: it has no end of demand.
             report.hogs.push(TaskId::from(index));
-            let at = ops.len() as u32;
-            ops.push(Op::Run(Amount::Fixed(CHUNK)));
-            return Program { ops, repeat_from: Some(at), draws: Vec::new() };
+            return Ending::Run;
         }
-        let forks = ops.iter().any(|op| matches!(op, Op::Spawn(_)));
-        let takes_time = ops.iter().any(|op| matches!(op, Op::Run(_) | Op::Sleep(_) | Op::Receive(_)));
-        if forks || !takes_time {
+        let mut ops = parts.parts.iter().flat_map(|(_, ops)| ops);
+        if ops.any(|op| matches!(op, Op::Spawn(_))) {
             // A second round would create tasks that are there already.
             report.finite.push(TaskId::from(index));
-            let at = ops.len() as u32;
-            ops.push(Op::Receive(never));
-            return Program { ops, repeat_from: Some(at), draws: Vec::new() };
+            return Ending::Wait(never);
         }
         // Across the seam it sleeps for as long as it did before its first and after its last activation.
         let first = line.activations.first().map_or(Ns::ZERO, |a| a.woken);
         let seam = first + line.slept_last;
-        if seam > Ns::ZERO {
-            ops.push(Op::Sleep(Amount::Fixed(seam)));
+        let waits = parts.parts.iter().any(|(wait, ops)| {
+            *wait != Wait::None || ops.iter().any(|op| matches!(op, Op::Sleep(_) | Op::Run(_)))
+        });
+        if seam > Ns::ZERO || waits { Ending::Again(seam) } else { Ending::Wait(never) }
+    }
+}
+
+/// What ends a sleep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Wait {
+    /// It did not sleep.
+    None,
+    /// A token of another task.
+    Task,
+    /// A token from outside.
+    Outside,
+    /// Nothing but time.
+    Sleep(Ns),
+}
+
+/// What a task does after its recorded work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ending {
+    /// Ends, as it did.
+    Exit,
+    /// Runs for ever.
+    Run,
+    /// Waits for ever.
+    Wait(ChannelId),
+    /// Sleeps for this long and begins again.
+    Again(Ns),
+}
+
+/// The operations of a task, cut where it waits for a token.
+struct Parts {
+    parts: Vec<(Wait, Vec<Op>)>,
+    arrivals: Vec<Ns>,
+}
+
+impl Default for Parts {
+    fn default() -> Parts {
+        Parts { parts: vec![(Wait::None, Vec::new())], arrivals: Vec::new() }
+    }
+}
+
+impl Parts {
+    fn begin(&mut self, wait: Wait) {
+        self.parts.push((wait, Vec::new()));
+    }
+
+    fn ops(&mut self) -> &mut Vec<Op> {
+        &mut self.parts.last_mut().expect("never empty").1
+    }
+
+    fn has(&self, wait: Wait) -> bool {
+        self.parts.iter().any(|(w, _)| *w == wait)
+    }
+
+    /// One channel for all tokens, everything in the recorded order.
+    fn in_order(self, own: ChannelId, ends: Ending) -> Program {
+        let mut ops = Vec::new();
+        for (wait, part) in self.parts {
+            if wait != Wait::None {
+                ops.push(Op::Receive(own));
+            }
+            ops.extend(part);
         }
-        Program { ops, repeat_from: Some(0), draws: Vec::new() }
+        let end = ops.len() as u32;
+        let repeat_from = match ends {
+            Ending::Exit => None,
+            Ending::Run => {
+                ops.push(Op::Run(Amount::Fixed(CHUNK)));
+                Some(end)
+            }
+            Ending::Wait(never) => {
+                ops.push(Op::Receive(never));
+                Some(end)
+            }
+            Ending::Again(seam) => {
+                if seam > Ns::ZERO {
+                    ops.push(Op::Sleep(Amount::Fixed(seam)));
+                }
+                Some(0)
+            }
+        };
+        Program { ops, repeat_from, ..Program::default() }
+    }
+
+    /// Two channels: what other tasks made it do, and what the outside made it do, each in its own order.
+    fn event_loop(self, own: ChannelId, outside: ChannelId) -> Program {
+        let mut ops = Vec::new();
+        let mut branches = Vec::new();
+        for (kind, channel) in [(Wait::None, None), (Wait::Task, Some(own)), (Wait::Outside, Some(outside))] {
+            let from = ops.len() as u32;
+            for (_, part) in self.parts.iter().filter(|(wait, _)| *wait == kind) {
+                ops.extend_from_slice(part);
+                ops.push(Op::Select);
+            }
+            let to = ops.len() as u32;
+            branches.extend(channel.map(|channel| Branch { channel, from, to }));
+        }
+        Program { ops, branches, ..Program::default() }
     }
 }

@@ -68,7 +68,8 @@ fn from_outside(activation: &Activation) -> bool {
     matches!(activation.origin, Origin::HardIrq | Origin::SoftIrq | Origin::Unknown)
 }
 
-fn driven(line: &Line) -> bool {
+/// Whether the outside causes a good part of its activations.
+pub(super) fn driven(line: &Line) -> bool {
     let outside = line.activations.iter().filter(|a| from_outside(a)).count();
     outside * 100 >= line.activations.len() * DRIVEN_PERCENT
 }

@@ -11,7 +11,7 @@
 //! consumer). A portion never needs more of the producer than it had done at that moment of the recording,
 //! so the recorded order itself always remains possible, and nothing can lock up.
 
-use super::classify::Loop;
+use super::classify::{Loop, driven};
 use super::timeline::{Deed, End, Line, Origin};
 use schedlab_model::Ns;
 
@@ -35,7 +35,8 @@ const SLACK_PORTIONS: u64 = 1;
 pub(super) fn couple(lines: &mut [Line], loops: &[Loop]) -> Vec<Link> {
     let mut links = Vec::new();
     for circle in loops {
-        for &consumer in &circle.tasks {
+        // What the outside drives does not wait for those that it drives: an open loop sends without replies.
+        for &consumer in circle.tasks.iter().filter(|task| !driven(&lines[**task])) {
             let producers = steady_producers(&lines[consumer]);
             let inside = producers.into_iter().filter(|p| circle.tasks.contains(p));
             links.extend(inside.map(|producer| Link { producer, consumer }));
