@@ -59,7 +59,8 @@ fn main() {
 fn tids(recording: &Recording, recorded: &Summary, simulated: &Summary, replay: &Replay) {
     let mut rows: Vec<usize> = (0..recording.header.tasks.len()).collect();
     rows.sort_by_key(|&i| std::cmp::Reverse(recorded.tasks[i].run.0.abs_diff(simulated.tasks[i].run.0)));
-    for &i in rows.iter().take(25) {
+    let named = |i: &&usize| recording.header.tasks[**i].comm.starts_with("redload");
+    for &i in rows.iter().take(25).chain(rows.iter().filter(named)) {
         let (info, spec) = (&recording.header.tasks[i], &replay.workload.tasks[i]);
         println!(
             "{i} {} tid {} {:?} nice {} cpus {}: run {} -> {}, activations {} -> {}, start {:?}, {} ops, repeat {:?}",
@@ -76,6 +77,8 @@ fn tids(recording: &Recording, recorded: &Summary, simulated: &Summary, replay: 
             spec.program.ops.len(),
             spec.program.repeat_from
         );
+        let ops = &spec.program.ops;
+        println!("   {:?} ... {:?}", &ops[..ops.len().min(6)], &ops[ops.len().saturating_sub(6)..]);
     }
 }
 

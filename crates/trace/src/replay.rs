@@ -16,7 +16,9 @@
 //!   the switch record and the recorder's own cost are in it.
 //! * A task whose demand was cut off by the end of the recording and was most of what it did has no end of
 //!   demand. All others begin again from their first activation when they run out, so that a closed loop
-//!   that a scheduler lets run faster stays closed; tasks that create others do not.
+//!   that a scheduler lets run faster stays closed; tasks that create others do not. A task of a loop that
+//!   ended in the last fifth of the recording after 100 or more activations is taken for a load generator
+//!   whose time was over: it goes on too.
 
 mod build;
 mod classify;
@@ -128,6 +130,9 @@ pub struct ReplayReport {
     pub cut: u64,
     /// Tasks without end of demand.
     pub hogs: Vec<TaskId>,
+    /// Tasks of loops that ended near the end of the recording, like a load generator whose time is over: they
+    /// are taken to go on.
+    pub stopped_by_clock: Vec<TaskId>,
     /// Tasks that stop when their recorded work is done (they created others).
     pub finite: Vec<TaskId>,
     /// Tasks that wake each other in a circle with nothing else driving them.
@@ -212,11 +217,7 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
         let tasks = circle.tasks.iter().map(|&t| TaskId::from(t)).collect();
         if circle.closed { &mut report.closed_loops } else { &mut report.driven_loops }.push(tasks);
     }
-    let links = if std::env::var_os("NOCOUPLE").is_some() {
-        Vec::new()
-    } else {
-        couple::couple(&mut timeline.lines, &classes.loops)
-    };
+    let links = couple::couple(&mut timeline.lines, &classes.loops);
     report.links =
         links.iter().map(|link| (TaskId::from(link.producer), TaskId::from(link.consumer))).collect();
     let workload = build::Builder {

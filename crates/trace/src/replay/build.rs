@@ -188,6 +188,10 @@ impl Builder<'_> {
         let report = &mut *self.report;
         let Some(last) = line.activations.last() else { return Ending::Wait(never) };
         if last.end == End::Exited {
+            if self.classes.in_loop(index) && line.ended_by_the_clock(self.duration) {
+                report.stopped_by_clock.push(TaskId::from(index));
+                return Ending::Again(Ns::ZERO);
+            }
             return Ending::Exit;
         }
         let total: Ns = line.activations.iter().map(|a| a.demand).sum();

@@ -31,6 +31,13 @@ pub(super) struct Classes {
     pub(super) loops: Vec<Loop>,
 }
 
+impl Classes {
+    /// Whether the task belongs to a circle.
+    pub(super) fn in_loop(&self, task: usize) -> bool {
+        self.loops.iter().any(|circle| circle.tasks.binary_search(&task).is_ok())
+    }
+}
+
 /// Tasks that wake each other in a circle.
 pub(super) struct Loop {
     pub(super) tasks: Vec<usize>,

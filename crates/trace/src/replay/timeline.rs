@@ -187,6 +187,13 @@ impl Line {
         }
     }
 
+    /// Whether it looks like a load generator whose time was over: it worked on and on, and ended in the last
+    /// fifth of the recording.
+    pub(super) fn ended_by_the_clock(&self, duration: Ns) -> bool {
+        let end = self.stretches.last().map_or(Ns::ZERO, |s| s.to);
+        self.activations.len() >= 100 && end * 5 > duration * 4
+    }
+
     /// CPU time that it had had at `at`.
     pub(super) fn progress(&self, at: Ns) -> Ns {
         let next = self.stretches.partition_point(|s| s.from <= at);
