@@ -29,7 +29,7 @@ impl Offsets {
     /// For this family of kernels.
     pub(crate) fn of(eevdf: bool) -> Offsets {
         if eevdf {
-            Offsets { wakeup: 100, blocking: -600, switch: -800, tick: 4_000 }
+            Offsets { wakeup: 100, blocking: -600, switch: -500, tick: 4_000 }
         } else {
             Offsets { wakeup: -400, blocking: -800, switch: -600, tick: 1_000 }
         }
@@ -105,6 +105,9 @@ pub(crate) fn replay(record: &Record, scheduler: &dyn Scheduler, offsets: Offset
         let wakeup = wakeups.peek().map_or(Ns::MAX, |w| shift(w.0, offsets.wakeup));
         let switch = switches.peek().map_or(Ns::MAX, |s| driver.accounted(s));
         let (timer_at, timer) = driver.next_timer();
+        // A tick that leads to a switch is accounted for before it, whatever the 0.1 us of the files say.
+        let ticks_first = switches.peek().is_some_and(|s| s.runnable && driver.next_tick <= s.at);
+        let switch = if ticks_first { switch.max(driver.next_tick) } else { switch };
         let at = wakeup.min(switch).min(driver.next_tick).min(timer_at);
         let event = if at == wakeup {
             Event::Wakeup(&wakeups.next().expect("peeked").1)
