@@ -1,15 +1,31 @@
 //! `cargo xtask docs`: the parts of `docs/` that are made from code. `xtask tidy` fails when they are stale.
 
 use crate::finding::Finding;
+use crate::picture::{self, RUNGS, Series};
 use crate::tree;
 use anyhow::{Context, Result, bail};
+use schedlab_lab::scenario::{self, Scenario};
+use schedlab_lab::variant::{Subject, Variant};
+use schedlab_model::Ns;
+use schedlab_scheduler::SchedulerSpec;
 use schedlab_scheduler::registry::{self, Entry};
+use schedlab_sim::{Machine, RunOptions, TickSkew};
 use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The generated file.
+/// The generated files.
 const SCHEDULERS: &str = "docs/schedulers.md";
+const LADDER: &str = "docs/redis-batch.svg";
+
+/// The lines of the picture: scheduler and variant of `scenarios/redis-batch.toml`, name, colour.
+const LINES: &[(&str, &str, &str, &str)] = &[
+    ("linux-6.1", "shared", "share the CPU, Linux 6.1 (CFS)", "#c0392b"),
+    ("linux-6.18", "shared", "share the CPU, Linux 6.18 (EEVDF)", "#e08e0b"),
+    ("linux-6.18", "redis fifo", "Redis SCHED_FIFO, Linux 6.18", "#7d3c98"),
+    ("linux-6.18", "batch idle", "batch SCHED_IDLE, Linux 6.18", "#1e8449"),
+    ("linux-6.18", "dedicated", "a CPU of its own", "#5d6d7e"),
+];
 
 /// Writes the generated files anew.
 pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
@@ -19,7 +35,8 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
     let root = tree::root();
     std::fs::create_dir_all(root.join("docs"))?;
     std::fs::write(root.join(SCHEDULERS), schedulers(registry::all())).context(SCHEDULERS)?;
-    println!("wrote {SCHEDULERS}");
+    std::fs::write(root.join(LADDER), redis_ladder(&root)?).context(LADDER)?;
+    println!("wrote {SCHEDULERS} and {LADDER}");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -29,6 +46,56 @@ pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) {
     if there != schedulers(registry::all()) {
         findings.push(Finding::new(SCHEDULERS, 0, "is stale: run `cargo xtask docs` and commit the result"));
     }
+}
+
+/// The picture of the README: what the clients of a Redis server see beside a batch job.
+fn redis_ladder(root: &Path) -> Result<String> {
+    let scenario = scenario::load(&root.join("scenarios/redis-batch.toml"))?;
+    let series = LINES
+        .iter()
+        .map(|(scheduler, variant, label, colour)| {
+            let values = response_ladder(&scenario, scheduler, variant)?;
+            Ok(Series { label: (*label).to_owned(), colour, values })
+        })
+        .collect::<Result<Vec<_>>>()?;
+    Ok(picture::ladder(
+        "Redis and a batch job on one CPU",
+        "32 closed-loop clients, 32-CPU machine, HZ=250; simulated: schedlab compare redis-batch",
+        &series,
+    ))
+}
+
+/// The response times that the clients see, at [`RUNGS`].
+fn response_ladder(scenario: &Scenario, scheduler: &str, name: &str) -> Result<Vec<Ns>> {
+    let unchanged = Variant { name: scenario.baseline.clone(), schedulers: Vec::new(), clauses: Vec::new() };
+    let variant = std::iter::once(&unchanged)
+        .chain(&scenario.variants)
+        .find(|variant| variant.name == name)
+        .with_context(|| format!("redis-batch has no variant `{name}`"))?;
+    let applied = variant.apply(&Subject::scenario(scenario))?;
+    let spec = SchedulerSpec { name: scheduler.to_owned(), knobs: applied.knobs };
+    let machine = Machine {
+        topology: scenario.machine.topology.clone(),
+        hz: scenario.machine.hz,
+        ticks: TickSkew::Aligned,
+        costs: scenario.machine.costs,
+    };
+    let options = RunOptions {
+        seed: scenario.seed,
+        duration: scenario.duration,
+        warmup: scenario.warmup,
+        ..RunOptions::default()
+    };
+    let built = registry::build(&spec, machine.topology.cpus())?;
+    let outcome = schedlab_sim::run(&machine, &applied.workload, built.as_ref(), &options, &mut ())?;
+    let response = &outcome.metrics.sources.first().context("redis-batch has no source")?.response;
+    Ok(RUNGS
+        .iter()
+        .map(|rung| match rung {
+            100_000 => response.max(),
+            rung => response.quantile(f64::from(*rung) / 100_000.0),
+        })
+        .collect())
 }
 
 /// Every scheduler with its knobs, as Markdown.
@@ -67,6 +134,14 @@ mod tests {
     use super::*;
     use schedlab_model::Ns;
     use schedlab_scheduler::{Knob, KnobKind};
+
+    #[test]
+    fn the_picture_of_the_readme_is_fresh() {
+        let root = tree::root();
+        let there = std::fs::read_to_string(root.join(LADDER)).unwrap_or_default();
+        let now = redis_ladder(&root).expect("redis-batch runs");
+        assert!(there == now, "{LADDER} is stale: run `cargo xtask docs`, look at it, and commit it");
+    }
 
     #[test]
     fn a_knob_becomes_a_row() {

@@ -7,6 +7,7 @@ mod ci;
 mod docs;
 mod finding;
 mod oracle;
+mod picture;
 mod stress;
 mod tidy;
 mod tree;
@@ -26,7 +27,7 @@ Usage: cargo xtask <chore> [options]
       --seed N      first case (default 1); a failure names the case that repeats it
       --for 10s     how long (default 10s); or --runs N: how many
       --scheduler S only this one
-  docs              write docs/schedulers.md anew from the registry
+  docs              write the generated files of docs/ anew
   oracle FILE...    compare the Linux presets with what real kernels did; `oracle --help` says more
   help              this text
 
