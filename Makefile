@@ -3,10 +3,20 @@ CARGO ?= cargo
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help build test lint ci oracle stress bench doc clean
+.PHONY: help demo build test lint ci oracle stress bench doc clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+RECORDED := recordings/redis-other
+
+demo:  ## No root: a recording of Redis beside a batch job; two predictions, and what really happened
+	$(CARGO) build --release --package schedlab-cli
+	target/release/schedlab compare $(RECORDED)-other-closed8.slt \
+	    --variant 'batch idle: sysbench policy=idle' \
+	    --variant 'redis fifo: redis-server policy=fifo:1' \
+	    --check 'batch idle=$(RECORDED)-idle-closed8.slt' \
+	    --check 'redis fifo=recordings/redis-fifo-other-closed8.slt'
 
 build:  ## Build the program: target/release/schedlab
 	$(CARGO) build --release --package schedlab-cli
