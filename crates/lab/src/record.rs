@@ -219,7 +219,7 @@ fn group_info(group: &GroupFacts) -> GroupInfo {
         cap_percent: 0,
         cpus: None,
     };
-    GroupInfo { spec, autogroup: group.autogroup_nice.is_some() }
+    GroupInfo { spec }
 }
 
 /// `2026-11-21T11:45:03Z` out of nanoseconds since 1970, in the proleptic Gregorian calendar.

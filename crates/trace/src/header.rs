@@ -135,12 +135,9 @@ impl TaskInfo {
 /// One control group of a recording.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct GroupInfo {
-    /// Name, parent, weight, `cpu.max`, cpuset.
+    /// Name, parent, weight, `cpu.max`, cpuset, and whether it is an autogroup.
     #[serde(flatten)]
     pub spec: GroupSpec,
-    /// The group is an autogroup of a session, not a control group.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub autogroup: bool,
 }
 
 /// One thing that a recorder may or may not be able to see.
