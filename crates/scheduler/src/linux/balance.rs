@@ -88,11 +88,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     /// In how many tick edges the periodic balance is due.
     pub(super) fn balance_due(&self, cx: &Cx<'_>, rq: &Rq) -> u64 {
         match self.smp.get() {
-            Some(smp) => {
-                let due = Ns(smp.next_balance[rq.cpu.index()].load(Relaxed));
-                let before = cx.world.ticks_until(rq.cpu, due.saturating_sub(Ns(1)));
-                (before + 1).saturating_sub(cx.ticks(rq.cpu)).max(1)
-            }
+            Some(smp) => rq.ticks_to_wall(self.env(cx), smp.next_balance[rq.cpu.index()].load(Relaxed)),
             None => u64::MAX,
         }
     }

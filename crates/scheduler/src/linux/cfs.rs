@@ -226,8 +226,8 @@ impl FairRules for Cfs {
         if q.nr < 2 {
             return u64::MAX;
         }
-        let ideal = slice(env.t, rq, id);
         let ran = entity.sum_exec - entity.prev_sum_exec;
+        let ideal = slice(env.t, rq, id);
         // `ran > ideal` is true from this time on.
         let mut due = entity.exec_start + (ideal + 1).saturating_sub(ran);
         if let Some(left) = q.leftmost() {
@@ -456,6 +456,13 @@ fn wants_preempt(t: &Tunables, rq: &Rq, from: EntityId, to: EntityId) -> i32 {
 /// Forgets the buddy marks that point to `id`, level by level.
 #[inline]
 fn clear_buddies(rq: &mut Rq, id: EntityId) {
+    let q = rq.queue(rq.entity(id).queue);
+    if q.next == id || q.last == id || q.skip == id {
+        clear_marks(rq, id);
+    }
+}
+
+fn clear_marks(rq: &mut Rq, id: EntityId) {
     let buddies: [fn(&mut Queue) -> &mut EntityId; 3] = [|q| &mut q.next, |q| &mut q.last, |q| &mut q.skip];
     for buddy in buddies {
         let mut entity = id;

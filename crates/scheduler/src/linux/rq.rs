@@ -380,14 +380,26 @@ impl Rq {
     /// How many tick edges from now the first one at or after clock time `at` is, at least 1.
     #[inline]
     pub(super) fn ticks_to(&self, env: Env<'_>, at: u64) -> u64 {
-        let now = env.cx.now.0;
-        let next = if now < self.next_edge {
+        self.ticks_to_wall(env, at.saturating_add(self.steal))
+    }
+    /// The same for a time that includes stolen time.
+    #[inline]
+    pub(super) fn ticks_to_wall(&self, env: Env<'_>, at: u64) -> u64 {
+        let next = if env.cx.now.0 < self.next_edge {
             self.next_edge
         } else {
             env.cx.world.tick_edge(self.cpu, env.cx.ticks(self.cpu) + 1).0
         };
-        let next = next.saturating_sub(self.steal);
-        1 + at.saturating_sub(next).div_ceil(env.cx.world.tick_ns.0)
+        // Mostly it is one of the next ones: no division.
+        let (mut ahead, tick, mut ticks) = (at.saturating_sub(next), env.cx.world.tick_ns.0, 1);
+        while ahead > 0 {
+            if ticks == 4 {
+                return ticks + ahead.div_ceil(tick);
+            }
+            ahead = ahead.saturating_sub(tick);
+            ticks += 1;
+        }
+        ticks
     }
     /// How many tick edges have passed that are not charged yet.
     #[inline]

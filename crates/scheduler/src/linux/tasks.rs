@@ -4,7 +4,7 @@ use super::fair::{Dequeue, Enqueue, FairRules};
 use super::rq::{Class, Entity, EntityId, NONE, Rq};
 use super::weights::Load;
 use super::{Env, Linux, bandwidth, fair, groups, rq, rt, smp};
-use crate::{Cmd, Cx, Locks, Wake, WakeKind};
+use crate::{Cmd, Cx, Lock, Locks, Wake, WakeKind};
 use schedlab_model::{CpuId, Policy, TaskId};
 
 impl<L: Locks, F: FairRules> Linux<L, F> {
@@ -109,18 +109,23 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
         let Some((from, id)) = self.homes.get(task) else { return };
         let env = self.env(cx);
-        let queued = self.locked(from, |rq| {
-            if rq.entity(id).on_rq && rq.entity(id).delayed {
+        // Mostly nothing changes here, so nothing is published.
+        let (queued, delayed, push_to) = {
+            let mut rq = self.rqs[from.index()].lock();
+            let entity = rq.entity(id);
+            let (queued, delayed) = (entity.on_rq, entity.on_rq && entity.delayed);
+            let push_to = rq.push_to.take_if(|(pushed, _)| *pushed == task.0).map(|(_, to)| to);
+            (queued, delayed, push_to)
+        };
+        if delayed {
+            self.locked(from, |rq| {
                 rq.touch::<F>(env, false);
                 fair::wake_delayed::<F>(env, rq, id);
                 self.track(rq, id);
                 self.check_preempt(env, rq, id, false);
                 cx.push(Cmd::TickDue(from));
-            }
-            let push_to = rq.push_to.take_if(|(pushed, _)| *pushed == task.0).map(|(_, to)| to);
-            (rq.entity(id).on_rq, push_to)
-        });
-        let (queued, push_to) = queued;
+            });
+        }
         if queued {
             return;
         }
