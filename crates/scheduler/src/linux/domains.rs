@@ -61,8 +61,6 @@ pub(super) struct Domain {
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub(super) cpus: CpuSet,
-    /// How many CPUs.
-    pub(super) weight: u64,
     /// How many physical cores.
     pub(super) cores: u64,
 }
@@ -170,10 +168,7 @@ impl Domains {
             level,
             span,
             weight,
-            groups: groups
-                .iter()
-                .map(|set| Group { cpus: *set, weight: set.count() as u64, cores: cores(set) })
-                .collect(),
+            groups: groups.iter().map(|set| Group { cpus: *set, cores: cores(set) }).collect(),
             min_interval: Ns::from_ms(weight),
             max_interval: Ns::from_ms(2 * weight),
             busy_factor: 16,
@@ -256,7 +251,7 @@ mod tests {
         assert_eq!(chain[3].min_interval, Ns::from_ms(16));
         assert_eq!(chain[3].max_interval, Ns::from_ms(32));
         assert_eq!(chain[3].imb_numa_nr, 2);
-        assert_eq!((chain[2].groups[0].weight, chain[2].groups[0].cores), (4, 2));
+        assert_eq!((chain[2].groups[0].cpus.count(), chain[2].groups[0].cores), (4, 2));
         assert!(domains.share_cache(CpuId(4), CpuId(7)) && !domains.share_cache(CpuId(3), CpuId(4)));
     }
 

@@ -32,9 +32,6 @@
 //! for it (`skip_clock`). Ticks that the driver left out are charged when the clock is refreshed, one by one
 //! in effect, so that the schedule is the same as with every tick.
 
-// Groups and bandwidth (engineer smp) will use the rest.
-#![allow(dead_code)]
-
 mod balance;
 mod bandwidth;
 mod board;

@@ -50,10 +50,6 @@ impl Pool {
         self.refill_at = None;
         self.slack_at = None;
     }
-    /// Whether there is a limit.
-    pub(super) fn limited(&self) -> bool {
-        self.limit.is_some()
-    }
 
     /// A queue that has `remaining` (0 or less, mostly) wants to fill up to `target`. Gives what it gets.
     pub(super) fn take(&mut self, now: Ns, remaining: i64, target: u64) -> u64 {

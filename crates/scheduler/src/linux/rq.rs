@@ -260,7 +260,7 @@ impl Queue {
         self.waiting.len().checked_sub(2).map(|i| self.waiting[i])
     }
     /// The waiting entities, by descending key.
-    #[inline]
+    #[cfg(test)]
     pub(super) fn waiting(&self) -> &[Waiting] {
         &self.waiting
     }

@@ -47,7 +47,6 @@ pub(super) enum Feature {
     PREEMPT_SHORT,
     DELAY_DEQUEUE,
     DELAY_ZERO,
-    PICK_BUDDY,
 }
 
 impl Feature {
@@ -80,7 +79,6 @@ impl Feature {
             PREEMPT_SHORT => ("features.PREEMPT_SHORT", "a shorter slice breaks the protection"),
             DELAY_DEQUEUE => ("features.DELAY_DEQUEUE", "a task that blocks with negative lag stays queued"),
             DELAY_ZERO => ("features.DELAY_ZERO", "a delayed task leaves with no positive lag"),
-            PICK_BUDDY => ("features.PICK_BUDDY", "an eligible buddy is picked first"),
         }
     }
 }

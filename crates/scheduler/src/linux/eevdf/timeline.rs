@@ -76,7 +76,7 @@ pub(in crate::linux) struct Timeline {
 
 impl Timeline {
     /// No entity waits.
-    #[inline]
+    #[cfg(test)]
     pub(in crate::linux) fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
@@ -147,6 +147,7 @@ impl Timeline {
         self.order.iter().map(|&i| self.blocks[i as usize].min_slice).min().unwrap_or(u32::MAX)
     }
     /// All, by deadline.
+    #[cfg(test)]
     pub(in crate::linux) fn iter(&self) -> impl Iterator<Item = &Waiting> {
         self.order.iter().flat_map(|&i| self.blocks[i as usize].entries())
     }
