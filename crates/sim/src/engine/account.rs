@@ -1,8 +1,8 @@
 //! Whose time it was: per CPU (busy, overhead, idle) and per task (run, wait, throttled, sleep).
 
-use super::state::Bucket;
+use super::state::{Bucket, Task};
 use super::{Engine, Step};
-use crate::metrics::Metrics;
+use crate::TaskMetrics;
 use schedlab_model::{EventSink, Ns};
 
 impl<S: EventSink> Engine<'_, S> {
@@ -38,26 +38,28 @@ impl<S: EventSink> Engine<'_, S> {
         };
         let work = task.left.min(elapsed - spent);
         task.left -= work;
+        task.worked += work;
         let metrics = &mut self.metrics.cpus[cpu];
         metrics.busy_ns += Ns(work);
         metrics.overhead_ns += Ns(elapsed - work);
-        self.metrics.tasks[occupant.index()].work_ns += Ns(work);
         Ok(())
     }
 
-    /// From now on the task's time counts as `bucket`.
+    /// From now on the task's time counts as `bucket`. Gives back how long it counted as the one before.
     #[inline]
-    pub(super) fn set_bucket(&mut self, t: usize, bucket: Bucket) {
+    pub(super) fn set_bucket(&mut self, t: usize, bucket: Bucket) -> u64 {
         let task = &mut self.tasks[t];
-        let old = task.bucket;
-        add(&mut self.metrics, t, old, self.now - task.bucket_from);
-        task.bucket = bucket;
+        let length = self.now - task.bucket_from;
+        let old = std::mem::replace(&mut task.bucket, bucket);
+        task.sums[old as usize] += length;
         task.bucket_from = self.now;
-        if old == Bucket::Wait && bucket != Bucket::Wait {
+        if old == Bucket::Wait {
             self.watch.waits_no_more(t);
-        } else if bucket == Bucket::Wait && old != Bucket::Wait {
+        }
+        if bucket == Bucket::Wait {
             self.watch.waits(t);
         }
+        length
     }
 
     /// Runnable and not running: waits, or is throttled.
@@ -72,10 +74,14 @@ impl<S: EventSink> Engine<'_, S> {
         for cpu in 0..self.cpus.len() {
             self.account(cpu)?;
         }
-        for t in 0..self.tasks.len() {
-            let task = &mut self.tasks[t];
-            add(&mut self.metrics, t, task.bucket, self.now - task.bucket_from);
+        for (task, metrics) in self.tasks.iter_mut().zip(&mut self.metrics.tasks) {
+            task.sums[task.bucket as usize] += self.now - task.bucket_from;
             task.bucket_from = self.now;
+            if task.bucket != Bucket::Out {
+                task.lived += self.now - task.born;
+            }
+            task.born = self.now;
+            into(metrics, task);
         }
         Ok(())
     }
@@ -88,15 +94,19 @@ impl<S: EventSink> Engine<'_, S> {
     }
 }
 
-#[inline]
-fn add(metrics: &mut Metrics, t: usize, bucket: Bucket, ns: u64) {
-    let metrics = &mut metrics.tasks[t];
-    match bucket {
-        Bucket::Out => return,
-        Bucket::Sleep => metrics.sleep_ns += Ns(ns),
-        Bucket::Wait => metrics.wait_ns += Ns(ns),
-        Bucket::Throttled => metrics.throttled_ns += Ns(ns),
-        Bucket::Run => metrics.cpu_ns += Ns(ns),
-    }
-    metrics.lifetime_ns += Ns(ns);
+/// Moves what was counted in the hot record into the metrics.
+fn into(metrics: &mut TaskMetrics, task: &mut Task) {
+    let [sleep, wait, throttled, run, _] = std::mem::take(&mut task.sums);
+    metrics.sleep_ns += Ns(sleep);
+    metrics.wait_ns += Ns(wait);
+    metrics.throttled_ns += Ns(throttled);
+    metrics.cpu_ns += Ns(run);
+    metrics.work_ns += Ns(std::mem::take(&mut task.worked));
+    metrics.lifetime_ns += Ns(std::mem::take(&mut task.lived));
+    let counts = std::mem::take(&mut task.counts);
+    metrics.wakeups += counts.wakeups;
+    metrics.switches += counts.switches;
+    metrics.preemptions += counts.preemptions;
+    metrics.yields += counts.yields;
+    metrics.migrations += counts.migrations;
 }

@@ -9,15 +9,18 @@ use schedlab_scheduler::{Cmd, Timer};
 
 impl<S: EventSink> Engine<'_, S> {
     /// Carries out the commands of a call that ran on `cpu`, then asks for its next tick.
-    #[inline]
+    #[inline(always)]
     pub(super) fn after_call(&mut self, cpu: usize, cause: Cause) -> Step {
         if self.out.has_cmds() {
             self.carry_out(cpu, cause)?;
         }
-        self.ask_tick(cpu);
+        if self.asks_ticks {
+            self.ask_tick(cpu);
+        }
         Ok(())
     }
 
+    #[inline(never)]
     pub(super) fn carry_out(&mut self, cpu: usize, cause: Cause) -> Step {
         let mut cmds = std::mem::take(&mut self.cmds);
         self.out.take_cmds(&mut cmds);
@@ -140,11 +143,16 @@ impl<S: EventSink> Engine<'_, S> {
     }
 
     /// Asks for a decision of `cpu`; `from` = the CPU on which the request was made.
+    #[inline]
     pub(super) fn request(&mut self, cpu: usize, cause: Cause, from: Option<usize>) {
         if self.free {
             self.enqueue(cpu);
-            return;
+        } else {
+            self.request_at_cost(cpu, cause, from);
         }
+    }
+
+    fn request_at_cost(&mut self, cpu: usize, cause: Cause, from: Option<usize>) {
         let c = &mut self.cpus[cpu];
         if c.window.is_some() {
             c.again = true;
@@ -240,7 +248,7 @@ impl<S: EventSink> Engine<'_, S> {
                     .fault(cpu, format!("it picked {task} `{name}`, which is not runnable ({state:?})"));
             }
         }
-        let affinity = self.world.tasks[task.index()].affinity;
+        let affinity = &self.world.tasks[task.index()].affinity;
         if !affinity.contains(CpuId(cpu as u32)) {
             return self
                 .fault(cpu, format!("it picked {task} `{name}`, which may run on CPUs {affinity} only"));

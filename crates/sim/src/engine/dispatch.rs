@@ -59,7 +59,9 @@ impl<S: EventSink> Engine<'_, S> {
             self.check_pick(cpu, next)?;
         }
         self.arm_slice(cpu, pick.slice_ns);
-        self.slots.disarm(self.layout.work(cpu));
+        if next.is_none() || !self.free {
+            self.slots.disarm(self.layout.work(cpu));
+        }
         let now = Ns(self.now);
         let c = &mut self.cpus[cpu];
         c.stopped = false;
@@ -91,8 +93,12 @@ impl<S: EventSink> Engine<'_, S> {
         let window = Window { prev, prev_state, yielded, next };
         let length = self.switch_cost(cpu, prev).max(saved_at.saturating_sub(self.now));
         if length == 0 {
-            self.after_call(cpu, Cause::Other)?;
-            return self.record_switch(cpu, window);
+            if self.out.has_cmds() {
+                self.carry_out(cpu, Cause::Other)?;
+            }
+            self.record_switch(cpu, window)?;
+            self.ask_tick(cpu);
+            return Ok(());
         }
         let c = &mut self.cpus[cpu];
         c.window = Some(window);
@@ -123,7 +129,9 @@ impl<S: EventSink> Engine<'_, S> {
 
     /// The switch is done: the record is written, the old context is saved, the new program starts.
     pub(super) fn record_switch(&mut self, cpu: usize, window: Window) -> Step {
-        self.account(cpu)?;
+        if !self.free {
+            self.account(cpu)?;
+        }
         let Window { prev, prev_state, yielded, next } = window;
         if let Some(task) = next {
             self.move_home(cpu, task, CpuId(cpu as u32));
@@ -156,49 +164,46 @@ impl<S: EventSink> Engine<'_, S> {
     }
 
     fn switched_out(&mut self, cpu: usize, t: usize, yielded: bool) {
-        let length = self.now - self.cpus[cpu].recorded_at;
-        self.log.record(&mut self.metrics.tasks, t, Kind::RunLength, length);
-        let metrics = &mut self.metrics.tasks[t];
-        self.tasks[t].last_ran_on = cpu as u32;
-        let bucket = match self.tasks[t].state {
-            State::Leaving => Bucket::Sleep,
-            State::Dying => Bucket::Out,
+        let task = &mut self.tasks[t];
+        task.last_ran_on = cpu as u32;
+        let bucket = match task.state {
+            State::Leaving => {
+                task.state = State::Blocked;
+                Bucket::Sleep
+            }
+            State::Dying => {
+                task.state = State::Dead;
+                task.lived += self.now - task.born;
+                self.world.tasks[t].alive = false;
+                Bucket::Out
+            }
             // It may have been picked elsewhere while its context was being saved; it waits until then.
             _ => {
-                if yielded {
-                    metrics.yields += 1
-                } else {
-                    metrics.preemptions += 1
-                }
-                self.tasks[t].since = if yielded { Since::Yield } else { Since::Preemption };
-                self.tasks[t].preempted_by = self.cpus[cpu].cause;
-                self.waiting_bucket(t)
+                let counts = &mut task.counts;
+                let count = if yielded { &mut counts.yields } else { &mut counts.preemptions };
+                *count += 1;
+                task.since = if yielded { Since::Yield } else { Since::Preemption };
+                task.preempted_by = self.cpus[cpu].cause;
+                if task.throttled { Bucket::Throttled } else { Bucket::Wait }
             }
         };
         self.set_bucket(t, bucket);
-        match self.tasks[t].state {
-            State::Leaving => self.tasks[t].state = State::Blocked,
-            State::Dying => {
-                self.tasks[t].state = State::Dead;
-                self.world.tasks[t].alive = false;
-            }
-            _ => {}
-        }
+        let length = self.now - self.cpus[cpu].recorded_at;
+        self.log.record(&mut self.metrics.tasks, t, Kind::RunLength, length);
     }
 
     fn switched_in(&mut self, cpu: usize, t: usize, after_other: bool) {
-        let waited = self.now - self.tasks[t].bucket_from;
-        self.set_bucket(t, Bucket::Run);
-        let (since, last) = (self.tasks[t].since, self.tasks[t].last_ran_on);
-        match since {
+        let waited = self.set_bucket(t, Bucket::Run);
+        let task = &mut self.tasks[t];
+        let last = task.last_ran_on;
+        let migrated = last != cpu as u32 && last != u32::MAX;
+        task.counts.switches += 1;
+        task.counts.migrations += u64::from(migrated);
+        match task.since {
             Since::Wakeup => self.log.record(&mut self.metrics.tasks, t, Kind::WakeLatency, waited),
             Since::Preemption => self.log.record(&mut self.metrics.tasks, t, Kind::PreemptWait, waited),
             Since::Yield => {}
         }
-        let metrics = &mut self.metrics.tasks[t];
-        metrics.switches += 1;
-        let migrated = last != cpu as u32 && last != u32::MAX;
-        metrics.migrations += u64::from(migrated);
         if !self.free {
             self.charge_entry(cpu, t, waited, migrated.then_some(last as usize), after_other);
         }
@@ -242,7 +247,9 @@ impl<S: EventSink> Engine<'_, S> {
     fn context_saved(&mut self, cpu: usize, task: TaskId) -> Step {
         let t = task.index();
         self.scheduler.saved(&self.cx(cpu), CpuId(cpu as u32), task);
-        self.after_call(cpu, Cause::Other)?;
+        if self.out.has_cmds() {
+            self.carry_out(cpu, Cause::Other)?;
+        }
         match self.tasks[t].state {
             State::Moving => {
                 self.tasks[t].state = State::Ready;
@@ -260,13 +267,17 @@ impl<S: EventSink> Engine<'_, S> {
 
     /// The current task's program goes on: at once when it needs CPU time, else when the instant is decided.
     fn start_program(&mut self, cpu: usize) {
-        let c = &mut self.cpus[cpu];
+        let c = &self.cpus[cpu];
         let Some(task) = c.current else { return };
         let record = &self.tasks[task.index()];
         if record.left + record.debt + c.debt > 0 {
             self.arm_work(cpu);
-        } else if !c.starting {
-            c.starting = true;
+            return;
+        }
+        // What the task before had to do is not due any more.
+        self.slots.disarm(self.layout.work(cpu));
+        if !self.cpus[cpu].starting {
+            self.cpus[cpu].starting = true;
             self.starts.push_back(cpu as u32);
         }
     }

@@ -58,6 +58,8 @@ struct Engine<'a, S> {
     /// All costs are zero.
     free: bool,
     wants_ticks: bool,
+    /// Ticks are wanted, and those that cannot matter are left out.
+    asks_ticks: bool,
     /// The CPU whose tick is being handled.
     ticking: Option<usize>,
     world: World,

@@ -44,6 +44,7 @@ impl<'a, S: EventSink> Engine<'a, S> {
             costs: machine.costs,
             free: machine.costs.is_free(),
             wants_ticks: needs.ticks,
+            asks_ticks: needs.ticks && !options.every_tick,
             ticking: None,
             slots,
             layout,

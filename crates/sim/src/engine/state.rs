@@ -30,11 +30,10 @@ pub(crate) enum State {
     Dead,
 }
 
-/// What a task's time counts as.
+/// What a task's time counts as; an index into [`Task::sums`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
 pub(crate) enum Bucket {
-    /// It does not exist.
-    Out,
     /// Blocked.
     Sleep,
     /// Waits for a CPU.
@@ -43,6 +42,18 @@ pub(crate) enum Bucket {
     Throttled,
     /// Runs, from switch record to switch record.
     Run,
+    /// It does not exist.
+    Out,
+}
+
+/// What happened to a task since its metrics were brought up to date.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Counts {
+    pub(crate) wakeups: u64,
+    pub(crate) switches: u64,
+    pub(crate) preemptions: u64,
+    pub(crate) yields: u64,
+    pub(crate) migrations: u64,
 }
 
 /// What a blocked task waits for.
@@ -96,6 +107,13 @@ pub(crate) struct Task {
     pub(crate) debt: u64,
     /// Since when its time counts as `bucket`.
     pub(crate) bucket_from: u64,
+    /// Time in each bucket, and program work, since the metrics were brought up to date.
+    pub(crate) sums: [u64; 5],
+    pub(crate) worked: u64,
+    pub(crate) counts: Counts,
+    /// Its lifetime is counted from here, and what was counted before.
+    pub(crate) born: u64,
+    pub(crate) lived: u64,
     /// Release of the present activation.
     pub(crate) released: u64,
     /// When its context is saved, if it was decided off already.
@@ -125,6 +143,11 @@ impl Task {
             left: 0,
             debt: 0,
             bucket_from: 0,
+            sums: [0; 5],
+            worked: 0,
+            counts: Counts::default(),
+            born: 0,
+            lived: 0,
             released: 0,
             saving_until: 0,
             job: 0,

@@ -82,7 +82,8 @@ impl<S: EventSink> Engine<'_, S> {
     /// Asks the scheduler which edge of `cpu` matters next.
     #[inline]
     pub(super) fn ask_tick(&mut self, cpu: usize) {
-        if !self.wants_ticks || self.options.every_tick {
+        // A CPU that is about to decide is asked afterwards.
+        if !self.asks_ticks || (self.cpus[cpu].queued && self.ticking.is_none()) {
             return;
         }
         let id = CpuId(cpu as u32);

@@ -39,6 +39,7 @@ impl<S: EventSink> Engine<'_, S> {
         let record = &mut self.tasks[t];
         record.home = place.0;
         record.state = State::Blocked;
+        record.born = self.now;
         (record.pc, record.job, record.batch, record.left, record.debt) = (0, 0, 0, 0, 0);
         let branches = &self.workload.tasks[t].program.branches;
         self.extras[t].cursors = branches.iter().map(|branch| branch.from).collect();
@@ -66,8 +67,8 @@ impl<S: EventSink> Engine<'_, S> {
                 self.emit(cpu, EventKind::Wake { task, waker });
                 let released = self.release_time(t);
                 self.extras[t].waits = Waits::Nothing;
-                self.metrics.tasks[t].wakeups += 1;
                 let record = &mut self.tasks[t];
+                record.counts.wakeups += 1;
                 record.state = State::Running;
                 record.released = released;
                 record.fresh = true;
@@ -87,8 +88,8 @@ impl<S: EventSink> Engine<'_, S> {
 
     fn make_ready(&mut self, t: usize, released: u64) {
         self.extras[t].waits = Waits::Nothing;
-        self.metrics.tasks[t].wakeups += 1;
         let task = &mut self.tasks[t];
+        task.counts.wakeups += 1;
         task.state = State::Ready;
         task.since = Since::Wakeup;
         task.released = released;
