@@ -421,3 +421,6 @@ pub(crate) fn comm_from(text: &[u8]) -> Comm {
     comm[..length].copy_from_slice(&text[..length]);
     comm
 }
+
+#[cfg(test)]
+mod tests;
