@@ -38,6 +38,7 @@ pub enum Level {
 pub fn facts(found: &Capabilities) -> Vec<Fact> {
     let mut facts = recording(found);
     facts.extend(scheduler(found));
+    facts.extend(realtime(found));
     facts.extend(machine(found));
     facts
 }
@@ -180,20 +181,6 @@ fn scheduler(found: &Capabilities) -> Vec<Fact> {
             None,
         ),
     });
-    if let Some(runtime) = knob("sched_rt_runtime_us") {
-        let period = knob("sched_rt_period_us").unwrap_or("1000000");
-        let limit = runtime != "-1";
-        let lift = limit.then_some("sysctl kernel.sched_rt_runtime_us=-1");
-        let consequence = "up to Linux 6.11 real-time tasks of a CPU are stopped beyond this; later kernels use the \
-                           fair server instead";
-        facts.push(fact(
-            Level::Note,
-            "real-time throttling",
-            format!("{runtime} of {period} us"),
-            consequence,
-            lift,
-        ));
-    }
     if let Some(on) = knob("sched_autogroup_enabled") {
         let state = if on == "1" { "on" } else { "off" };
         let lift = (on == "1").then_some("sysctl kernel.sched_autogroup_enabled=0");
@@ -208,6 +195,26 @@ fn scheduler(found: &Capabilities) -> Vec<Fact> {
         "weights and cpu.max of each task's group are in recordings when there is a CPU controller",
         None,
     ));
+    facts
+}
+
+fn realtime(found: &Capabilities) -> Vec<Fact> {
+    let knob = |name: &str| found.machine.knobs.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
+    let mut facts = Vec::new();
+    if let Some(runtime) = knob("sched_rt_runtime_us") {
+        let period = knob("sched_rt_period_us").unwrap_or("1000000");
+        let limit = runtime != "-1";
+        let lift = limit.then_some("sysctl kernel.sched_rt_runtime_us=-1");
+        let consequence = "up to Linux 6.11 real-time tasks of a CPU are stopped beyond this; later kernels use the \
+                           fair server instead";
+        facts.push(fact(
+            Level::Note,
+            "real-time throttling",
+            format!("{runtime} of {period} us"),
+            consequence,
+            lift,
+        ));
+    }
     if found.rt_group_sched {
         let consequence = "FIFO and RR are refused (EPERM) inside a new control group until cpu.rt_runtime_us is set \
                            there, and then limited hard";

@@ -313,8 +313,6 @@ fn run(
     let only = command.as_ref().filter(|_| own_only).map(|command| vec![command.pid()]);
     tasks.scan(only.as_deref());
     let cpus = machine.topology.cpus();
-    let poll = Duration::from_nanos(request.poll.0.max(1_000_000));
-    let priority = Priority::raise(request.recorder_cpu);
     let cpu_before = clock(ClockId::ThreadCPUTime);
     let monotonic_ns = clock(ClockId::Monotonic);
     sink.start(&RecordStart {
@@ -332,30 +330,12 @@ fn run(
     if let Scope::Command(arguments) = &request.scope {
         match command {
             Some(started) => started.go_on(),
-            // A child inherits nice and affinity, which are the recorder's own now.
-            None => {
-                drop(priority);
-                *command = Some(Command::start(arguments, false)?);
-            }
+            None => *command = Some(Command::start(arguments, false)?),
         }
     }
+    // Only now: the command would have inherited it.
     let _priority = Priority::raise(request.recorder_cpu);
-    let end_at = request.duration.map(|duration| monotonic_ns.saturating_add(duration.0));
-    let mut last_round = monotonic_ns;
-    loop {
-        std::thread::sleep(poll);
-        let now = clock(ClockId::Monotonic);
-        let over = end_at.is_some_and(|end| now >= end)
-            || stop()
-            || command.as_mut().is_some_and(Command::ended)
-            || matches!(&request.scope, Scope::Pids(pids) if !pids.iter().any(|&pid| alive(pid)));
-        if over {
-            break;
-        }
-        merger.round(&mut opened.sources, last_round, sink);
-        sink.flush().map_err(HostError::Sink)?;
-        last_round = now;
-    }
+    drain(request, &mut opened, &mut merger, command, sink, stop)?;
     for (_, source) in &opened.sources {
         source.disable().map_err(HostError::io("ending the recording"))?;
     }
@@ -371,6 +351,34 @@ fn run(
         exit: None,
         command_pid: None,
     })
+}
+
+/// Looks at the rings again and again until the recording is over.
+fn drain(
+    request: &RecordRequest,
+    opened: &mut Opened,
+    merger: &mut Merger,
+    command: &mut Option<Command>,
+    sink: &mut dyn RecordSink,
+    stop: &dyn Fn() -> bool,
+) -> Result<(), HostError> {
+    let poll = Duration::from_nanos(request.poll.0.max(1_000_000));
+    let mut last_round = clock(ClockId::Monotonic);
+    let end_at = request.duration.map(|duration| merger.origin().saturating_add(duration.0));
+    loop {
+        std::thread::sleep(poll);
+        let now = clock(ClockId::Monotonic);
+        let over = end_at.is_some_and(|end| now >= end)
+            || stop()
+            || command.as_mut().is_some_and(Command::ended)
+            || matches!(&request.scope, Scope::Pids(pids) if !pids.iter().any(|&pid| alive(pid)));
+        if over {
+            return Ok(());
+        }
+        merger.round(&mut opened.sources, last_round, sink);
+        sink.flush().map_err(HostError::Sink)?;
+        last_round = now;
+    }
 }
 
 fn clock(id: ClockId) -> u64 {

@@ -7,8 +7,11 @@ use schedlab_host::{
     record,
 };
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, SchedEvent, Waker};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Default)]
 struct Keep {
@@ -44,9 +47,9 @@ impl RecordSink for Keep {
 }
 
 /// The recording, or `None` (said by name) when this machine does not allow it.
-fn recorded(test: &str, request: &RecordRequest) -> Option<(Keep, RecordEnd)> {
+fn recorded(test: &str, request: &RecordRequest, stop: &dyn Fn() -> bool) -> Option<(Keep, RecordEnd)> {
     let mut keep = Keep::default();
-    match record(request, &mut keep, &|| false) {
+    match record(request, &mut keep, stop) {
         Ok(end) => Some((keep, end)),
         Err(error @ (HostError::NoBackend { .. } | HostError::Backend { .. })) => {
             let root = rustix::process::geteuid().is_root();
@@ -108,7 +111,9 @@ fn run_times(events: &[SchedEvent]) -> BTreeMap<u32, (u64, u64)> {
 fn two_spinners_share(test: &str, backend: Backend) {
     let children = spinners();
     let pids: Vec<u32> = children.0.iter().map(Child::id).collect();
-    let Some((keep, end)) = recorded(test, &request(Scope::Pids(pids.clone()), backend)) else { return };
+    let Some((keep, end)) = recorded(test, &request(Scope::Pids(pids.clone()), backend), &|| false) else {
+        return;
+    };
     assert!(end.duration >= Ns::from_ms(1000));
     assert!(keep.events.windows(2).all(|pair| pair[0].at <= pair[1].at), "events are in time order");
     let times = run_times(&keep.events);
@@ -141,33 +146,48 @@ fn switch_records_show_how_two_spinners_share() {
 #[test]
 fn loopback_wakes_name_the_sender() {
     let test = "loopback_wakes_name_the_sender";
-    let me = std::env::current_exe().unwrap();
-    let echo = ["--ignored", "--exact", "echo_pair", "--nocapture"];
-    let arguments = std::iter::once(me.to_string_lossy().into_owned()).chain(echo.map(str::to_owned));
-    let mut wanted = request(Scope::Command(arguments.collect()), Backend::Tracepoints);
+    let ended = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&ended);
+    // The threads begin when the recording does: its first look at the flag lets them go.
+    let (go, wait) = std::sync::mpsc::channel();
+    let echoes = std::thread::spawn(move || {
+        let began = wait.recv().is_ok();
+        if began {
+            echo_pair();
+        }
+        flag.store(true, Ordering::Relaxed);
+    });
+    let go = Cell::new(Some(go));
+    let stop = || {
+        if let Some(go) = go.take() {
+            let _ = go.send(());
+        }
+        ended.load(Ordering::Relaxed)
+    };
+    let mut wanted = request(Scope::All, Backend::Tracepoints);
     wanted.duration = Some(Ns::from_s(20));
-    let Some((keep, end)) = recorded(test, &wanted) else { return };
-    assert!(end.exit.unwrap().success());
+    let kept = recorded(test, &wanted, &stop);
+    drop(go.take());
+    echoes.join().unwrap();
+    let Some((keep, _)) = kept else { return };
     let named =
         |name: &str| keep.tasks.values().find(|task| task.comm == name).expect("both ends were seen").id;
     let (server, client) = (named("echo-server"), named("echo-client"));
-    let count = |waker| {
-        let wake = EventKind::Wake { task: server, waker };
-        keep.events.iter().filter(|event| event.kind == wake).count()
-    };
-    let all = keep
+    let wakers: Vec<Waker> = keep
         .events
         .iter()
-        .filter(|event| matches!(event.kind, EventKind::Wake { task, .. } if task == server))
-        .count();
-    let inline = count(Waker::InlineSoftirq(client));
-    assert!(inline >= 95, "{inline} of {all} wakes of the server name the client");
-    assert!(count(Waker::SoftIrq) <= 5, "{} of {all} wakes look like the outside", count(Waker::SoftIrq));
+        .filter_map(|event| match event.kind {
+            EventKind::Wake { task, waker } if task == server => Some(waker),
+            _ => None,
+        })
+        .collect();
+    let count = |wanted| wakers.iter().filter(|&&waker| waker == wanted).count();
+    let (inline, outside) = (count(Waker::InlineSoftirq(client)), count(Waker::SoftIrq));
+    assert!(inline >= 95, "{inline} of {} wakes of the server name the client", wakers.len());
+    assert!(outside <= 5, "{outside} of {} wakes look like the outside", wakers.len());
 }
 
-/// Not a test: the process that `loopback_wakes_name_the_sender` records.
-#[test]
-#[ignore = "is run by loopback_wakes_name_the_sender"]
+/// A server and a client thread that exchange 100 bytes over loopback, one by one.
 fn echo_pair() {
     use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -200,7 +220,7 @@ fn own_tasks_need_no_privilege() {
     let command = vec!["sh".to_owned(), "-c".to_owned(), script];
     let mut wanted = request(Scope::Command(command), Backend::OwnTasks);
     wanted.duration = Some(Ns::from_s(20));
-    let Some((keep, end)) = recorded("own_tasks_need_no_privilege", &wanted) else { return };
+    let Some((keep, end)) = recorded("own_tasks_need_no_privilege", &wanted, &|| false) else { return };
     assert!(end.exit.unwrap().success());
     let capabilities = &keep.start.as_ref().unwrap().capabilities;
     assert!(!capabilities.system_wide && !capabilities.wakeups);

@@ -40,6 +40,11 @@ impl Merger {
         }
     }
 
+    /// CLOCK_MONOTONIC of event time 0.
+    pub(crate) fn origin(&self) -> u64 {
+        self.origin
+    }
+
     /// Reads every ring and hands out the events up to `horizon` (CLOCK_MONOTONIC nanoseconds): the time at
     /// which the last round began, since every event before it was complete before this round.
     pub(crate) fn round(
