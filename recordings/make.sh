@@ -9,11 +9,13 @@
 #
 # The tasks under test are pinned on CPU $SUT (1), the load client and the recorder on CPU $SIDE (0).
 # QUIET may name a command under which each recording runs, e.g. one that pauses other work meanwhile.
-# OUT is where the files go (default: this folder), BIN where the release binaries are.
+# OUT is where the files go (default: this folder), TARGET a cargo folder with built binaries and examples
+# (default: target/release, built first).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(dirname "$here")
-SUT=${SUT:-1} SIDE=${SIDE:-0} OUT=${OUT:-$here} QUIET=${QUIET:-} BIN=${BIN:-$root/target/release/examples}
+SUT=${SUT:-1} SIDE=${SIDE:-0} OUT=${OUT:-$here} QUIET=${QUIET:-} TARGET=${TARGET:-}
+bin=${TARGET:-$root/target/release}
 PORT=${PORT:-7777} SECONDS_RECORDED=3 RATE=${RATE:-10000} CONNECTIONS=${CONNECTIONS:-16}
 policies="other-other other-idle fifo-other"
 all="two-yes $(for load in open closed closed8; do for p in $policies; do echo "redis-$p-$load"; done; done) hackbench compile"
@@ -41,7 +43,9 @@ need() {
 # record NAME NOTE SECONDS [COMMAND...]
 record() {
     local name=$1 note=$2 seconds=$3; shift 3
-    "$BIN/record" "$OUT/$name.slt" "$SIDE" "$seconds" "$note" "$@" | tee "$work/record"
+    local whom=(--all)
+    [ $# = 0 ] || whom=(-- "$@")
+    "$bin/schedlab" record -o "$OUT/$name.slt" --recorder-cpu "$SIDE" --for "${seconds}s" --note "$note" "${whom[@]}"
 }
 
 # redis NAME SERVER-PREFIX BATCH-PREFIX KIND CONNECTIONS
@@ -59,7 +63,7 @@ redis() {
     [ "${kind%%:*}" = open ] || { request="BITCOUNT bits"; priority="nice -n -20"; client_is="nice -20"; }
     start sysbench taskset -c "$SUT" $batch sysbench cpu --threads=1 --time=6 run
     sleep 0.3
-    start client $priority taskset -c "$SIDE" "$BIN/redload" "127.0.0.1:$PORT" "$kind" "$connections" 500ms \
+    start client $priority taskset -c "$SIDE" "$bin/examples/redload" "127.0.0.1:$PORT" "$kind" "$connections" 500ms \
         $((SECONDS_RECORDED + 1))500ms 1 $request
     local client=${pids[-1]} sysbench=${pids[-2]}
     sleep 0.4
@@ -111,9 +115,9 @@ if [ "${1:-}" = one ]; then one "$2"; exit; fi
 [ "$(id -u)" = 0 ] || { echo "recording the whole machine needs root"; exit 2; }
 need redis-server redis-server; need redis-cli redis-tools; need sysbench sysbench; need hackbench rt-tests
 need gcc gcc; need make make
-(cd "$root" && cargo build --release -q -p schedlab-lab -p schedlab-measure --examples)
+[ -n "$TARGET" ] || (cd "$root" && cargo build --release -q -p schedlab-cli -p schedlab-lab -p schedlab-measure --bins --examples)
 for name in ${*:-$all}; do
     echo "== $name"
     $QUIET setsid -w "$here/make.sh" one "$name"
-    "$BIN/shares" "$OUT/$name.slt"
+    "$bin/examples/shares" "$OUT/$name.slt"
 done
