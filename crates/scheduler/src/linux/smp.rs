@@ -70,14 +70,13 @@ impl Smp {
     }
 
     /// The CPUs that are online now.
+    #[inline]
     pub(super) fn online(&self, cx: &Cx<'_>) -> CpuSet {
-        let mut online = self.domains.online;
-        for (cpu, view) in cx.world.cpus.iter().enumerate() {
-            if !view.online {
-                online.remove(cpu.into());
-            }
+        let all = self.domains.online;
+        if cx.world.cpus.iter().all(|view| view.online) {
+            return all;
         }
-        online
+        all.iter().filter(|&cpu| cx.cpu(cpu).online).collect()
     }
 
     /// Whether affinity prevented balance inside a group of a domain.
