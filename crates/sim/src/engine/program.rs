@@ -88,19 +88,7 @@ impl<S: EventSink> Engine<'_, S> {
                 Ok(Flow::Block(Waits::Timer))
             }
             Op::NextPeriod { period, offset } => self.next_period(cpu, t, period, offset),
-            Op::SleepUntil(at) => {
-                if at.0 <= self.now {
-                    task.pc += 1;
-                    task.exit_paid = false;
-                    return Ok(Flow::Next);
-                }
-                if self.pay_exit(t) {
-                    return Ok(Flow::Cpu);
-                }
-                self.tasks[t].pc += 1;
-                self.sleep_until(t, at.0);
-                Ok(Flow::Block(Waits::Timer))
-            }
+            Op::SleepUntil(at) => Ok(self.sleep_until_time(t, at.0)),
             Op::Receive(channel) => self.receive(cpu, t, channel.index(), false),
             Op::ReceiveAll(channel) => self.receive(cpu, t, channel.index(), true),
             Op::Select => self.select(cpu, t),
@@ -136,6 +124,20 @@ impl<S: EventSink> Engine<'_, S> {
             }
             Op::Exit => Ok(Flow::Exit),
         }
+    }
+
+    fn sleep_until_time(&mut self, t: usize, at: u64) -> Flow {
+        if at <= self.now {
+            self.tasks[t].pc += 1;
+            self.tasks[t].exit_paid = false;
+            return Flow::Next;
+        }
+        if self.pay_exit(t) {
+            return Flow::Cpu;
+        }
+        self.tasks[t].pc += 1;
+        self.sleep_until(t, at);
+        Flow::Block(Waits::Timer)
     }
 
     fn spawn(&mut self, cpu: usize, t: usize, child: TaskId) -> Step<Flow> {
