@@ -289,6 +289,8 @@ pub(super) struct Rq {
     pub(super) need_resched: bool,
     /// Tick edges that are accounted for.
     pub(super) ticks_done: u64,
+    /// The last of them was accounted for in its own instant, as left out; its tick may still come.
+    pub(super) counted_early: bool,
     /// Time of the first tick edge that is not, ns.
     pub(super) next_edge: u64,
     /// Who runs; [`NONE`] = idle.
@@ -329,6 +331,7 @@ impl Rq {
             hrtick: false,
             need_resched: false,
             ticks_done: 0,
+            counted_early: false,
             next_edge: 0,
             curr: NONE,
             nr_running: 0,
@@ -374,6 +377,11 @@ impl Rq {
                 }
             }
         }
+        // Another CPU's tick of the same instant may come here before this CPU's own is handled.
+        self.counted_early = !in_tick
+            && missed > 0
+            && self.curr != NONE
+            && env.cx.world.tick_edge(self.cpu, ticks) == env.cx.now;
         self.ticks_done = ticks;
         self.next_edge = env.cx.world.tick_edge(self.cpu, ticks + 1).0;
     }

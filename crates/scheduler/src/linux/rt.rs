@@ -210,12 +210,19 @@ pub(super) fn period_step(env: Env<'_>, rq: &mut Rq, periods: u64) -> PeriodStep
 /// A tick while `curr` runs: charges it; RR counts its slice down and goes to the tail when it is used up.
 pub(super) fn tick(env: Env<'_>, rq: &mut Rq, curr: EntityId) {
     update_curr(env, rq);
+    let counted =
+        std::mem::take(&mut rq.counted_early) && env.cx.world.tick_edge(rq.cpu, rq.ticks_done) == env.cx.now;
     let entity = rq.entity_mut(curr);
     if !matches!(entity.policy, Policy::Rr(_)) {
         return;
     }
-    entity.rr_ticks = entity.rr_ticks.saturating_sub(1);
-    if entity.rr_ticks > 0 {
+    // An edge that was counted as left out has been taken off already (and, if it was the last one, a new slice
+    // given): what is left to do is what happens at the end of a slice.
+    let ended = if counted { entity.rr_ticks == slice_ticks(env) } else { entity.rr_ticks <= 1 };
+    if !counted {
+        entity.rr_ticks = entity.rr_ticks.saturating_sub(1);
+    }
+    if !ended {
         return;
     }
     entity.rr_ticks = slice_ticks(env);
