@@ -3,11 +3,11 @@
 //! `schedlab compare`.
 #![allow(clippy::print_stdout)]
 
-use schedlab_model::{Ns, Workload};
+use schedlab_model::{Draw, Ns, Workload};
 use schedlab_scheduler::registry;
-use schedlab_sim::{Costs, Machine, RunOptions, TickSkew};
+use schedlab_sim::{Costs, Delays, Machine, RunOptions, TickSkew};
 use schedlab_trace::Recording;
-use schedlab_trace::analysis::{Summary, TaskSummary};
+use schedlab_trace::analysis::{Durations, Summary, TaskSummary};
 use schedlab_trace::replay::{Replay, ReplayOptions, replay};
 
 fn main() {
@@ -95,6 +95,10 @@ fn simulate(replay: &Replay, scheduler: &str, costs: Costs) -> Summary {
         hz: if replay.hz == 0 { 250 } else { replay.hz },
         ticks: TickSkew::Aligned,
         costs,
+        delays: Delays {
+            idle: draw(&replay.report.delays.idle_wake),
+            wakeup: draw(&replay.report.delays.preempting_wake),
+        },
     };
     let scheduler = registry::build(&scheduler.parse().unwrap(), cpus).unwrap();
     let mut summary = Summary::new(replay.workload.tasks.len(), cpus, Ns::ZERO);
@@ -103,6 +107,10 @@ fn simulate(replay: &Replay, scheduler: &str, costs: Costs) -> Summary {
     summary.finish(replay.duration);
     println!("{} events, {} stuck, ended {}", outcome.events, outcome.stuck.len(), outcome.ended);
     summary
+}
+
+fn draw(all: &Durations) -> Option<Draw> {
+    (all.count() > 0).then(|| Draw::Empirical(all.sample(1_000)))
 }
 
 fn table(recording: &Recording, recorded: &Summary, simulated: &Summary) {

@@ -20,7 +20,7 @@ mod rng;
 pub use costs::Costs;
 pub use engine::run;
 pub use error::SimError;
-pub use machine::{Machine, RunOptions, TickSkew};
+pub use machine::{Delays, Machine, RunOptions, TickSkew};
 pub use metrics::{
     ChannelMetrics, CpuMetrics, Distribution, Fairness, Metrics, SourceMetrics, TaskMetrics, WorkConservation,
 };

@@ -1,7 +1,7 @@
 //! What a run needs besides a workload and a scheduler.
 
 use crate::{Costs, SimError};
-use schedlab_model::{MAX_CPUS, Ns, Topology};
+use schedlab_model::{Draw, MAX_CPUS, Ns, Topology};
 
 /// The machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -14,6 +14,18 @@ pub struct Machine {
     pub ticks: TickSkew,
     /// What its own work costs.
     pub costs: Costs,
+    /// Delays that vary from one wakeup to the next.
+    pub delays: Delays,
+}
+
+/// Measured delays of a real machine, drawn anew each time out of a random stream per CPU. Where one is
+/// given, it takes the place of the constant in [`Costs`].
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Delays {
+    /// From a request to the decision on an idle CPU: `idle_decide_ns`.
+    pub idle: Option<Draw>,
+    /// From a wakeup that asks for preemption to the decision: `wakeup_decide_ns`.
+    pub wakeup: Option<Draw>,
 }
 
 /// When the ticks of each CPU come.
@@ -31,7 +43,13 @@ pub enum TickSkew {
 impl Machine {
     /// `cpus` cores below one cache, HZ=250, aligned ticks, no costs.
     pub fn flat(cpus: usize) -> Machine {
-        Machine { topology: Topology::flat(cpus), hz: 250, ticks: TickSkew::Aligned, costs: Costs::default() }
+        Machine {
+            topology: Topology::flat(cpus),
+            hz: 250,
+            ticks: TickSkew::Aligned,
+            costs: Costs::default(),
+            delays: Delays::default(),
+        }
     }
 
     /// Tick period, rounded to the nanosecond.

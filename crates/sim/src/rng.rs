@@ -11,6 +11,8 @@ pub(crate) enum Entity {
     Task,
     /// The gaps, wires and thinking times of a source.
     Source,
+    /// The delays of a CPU.
+    Cpu,
 }
 
 /// The random stream of one entity with the state of its distributions.

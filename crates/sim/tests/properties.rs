@@ -9,7 +9,7 @@ use schedlab_model::{
     Amount, ChannelId, ChannelSpec, CpuId, CpuSet, Draw, LockId, Nice, Ns, Op, Policy, Program, SourceKind,
     SourceSpec, Start, TaskId, TaskSpec, Topology, Workload,
 };
-use schedlab_sim::{Costs, Machine, Outcome, RunOptions, TickSkew, run};
+use schedlab_sim::{Costs, Delays, Machine, Outcome, RunOptions, TickSkew, run};
 
 const CHANNELS: u32 = 3;
 const LOCKS: u32 = 2;
@@ -142,6 +142,7 @@ fn machine() -> impl Strategy<Value = Machine> {
         hz,
         ticks: if aligned { TickSkew::Aligned } else { TickSkew::Staggered },
         costs,
+        delays: Delays::default(),
     })
 }
 

@@ -18,6 +18,7 @@ pub(crate) fn simulate(record: &Record, preset: &Preset, jitter: u32) -> Result<
         hz: record.knobs.hz,
         ticks: TickSkew::At(vec![record.first_tick]),
         costs,
+        ..Machine::flat(1)
     };
     let workload = workload(record, &costs, jitter > 1);
     let mut runs = Vec::new();

@@ -120,7 +120,7 @@ fn read(lines: &[String], version: &str) -> Result<Scenario> {
     let costs = Costs { timer_late_ns: Ns(1), ..Costs::default() };
     Ok(Scenario {
         spec: reader.spec,
-        machine: Machine { topology, hz: 100, ticks: TickSkew::Aligned, costs },
+        machine: Machine { topology, hz: 100, ticks: TickSkew::Aligned, costs, ..Machine::flat(1) },
         workload: reader.workload,
         names: reader.names,
         duration: reader.duration,

@@ -65,7 +65,7 @@ pub(super) fn machine(dice: &mut Dice) -> Machine {
             costs.set(name, Ns(dice.between(0, 30_000)));
         }
     }
-    Machine { topology, hz: *dice.pick(&[100, 250, 300, 1000]), ticks, costs }
+    Machine { topology, hz: *dice.pick(&[100, 250, 300, 1000]), ticks, costs, ..Machine::flat(1) }
 }
 
 /// A workload of 1 to 16 tasks for a machine with `cpus` CPUs.

@@ -10,10 +10,10 @@ use crate::result::{Input, InputKind, Prediction, Replayed, ReplayedCell, SCHEMA
 use crate::run::{Bench, Plan, Run, with_knobs};
 use crate::stats::{Estimate, MethodError};
 use crate::variant::{Subject, Variant};
-use schedlab_model::Ns;
+use schedlab_model::{Draw, Ns};
 use schedlab_scheduler::{SchedulerSpec, registry};
-use schedlab_sim::{Costs, Machine, TickSkew};
-use schedlab_trace::analysis::Summary;
+use schedlab_sim::{Costs, Delays, Machine, TickSkew};
+use schedlab_trace::analysis::{Durations, Summary};
 use schedlab_trace::replay::{Replay, ReplayOptions, replay};
 use schedlab_trace::{Header, Recording};
 use std::collections::BTreeMap;
@@ -79,8 +79,7 @@ impl RecordedInput {
         if self.replay.hz == 0 { 250 } else { self.replay.hz }
     }
 
-    /// Costs of the machine, fitted to the recording: how long a wakeup took to become a switch where nobody
-    /// was in the way.
+    /// For the report: the medians of the delays that every wakeup draws from.
     fn costs(&self) -> Costs {
         let delays = &self.replay.report.delays;
         Costs {
@@ -88,6 +87,14 @@ impl RecordedInput {
             wakeup_decide_ns: delays.preempting_wake.p50(),
             ..Costs::default()
         }
+    }
+
+    /// Costs of the machine, fitted to the recording: how long a wakeup took to become a switch where nobody
+    /// was in the way.
+    fn delays(&self) -> Delays {
+        let delays = &self.replay.report.delays;
+        let draw = |all: &Durations| (all.count() > 0).then(|| Draw::Empirical(all.sample(1_000)));
+        Delays { idle: draw(&delays.idle_wake), wakeup: draw(&delays.preempting_wake) }
     }
 
     /// The machine for a seed: nobody recorded when its ticks came, so each seed places them anew.
@@ -100,7 +107,8 @@ impl RecordedInput {
             topology: self.replay.topology.clone(),
             hz,
             ticks: TickSkew::At((0..cpus).map(at).collect()),
-            costs: self.costs(),
+            costs: Costs::default(),
+            delays: self.delays(),
         }
     }
 }

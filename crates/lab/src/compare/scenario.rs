@@ -11,7 +11,7 @@ use crate::scenario::{Expectation, Scenario, Ticks};
 use crate::stats::Estimate;
 use crate::variant::{Subject, Variant};
 use schedlab_model::Ns;
-use schedlab_sim::{Costs, Machine, TickSkew};
+use schedlab_sim::{Costs, Delays, Machine, TickSkew};
 
 /// Runs a scenario under every scheduler, with every variant and seed, and checks its expectations.
 ///
@@ -105,7 +105,13 @@ fn machine(scenario: &Scenario) -> Machine {
         Ticks::Staggered => TickSkew::Staggered,
         Ticks::At(edges) => TickSkew::At(edges.clone()),
     };
-    Machine { topology: spec.topology.clone(), hz: spec.hz, ticks, costs: spec.costs }
+    Machine {
+        topology: spec.topology.clone(),
+        hz: spec.hz,
+        ticks,
+        costs: spec.costs,
+        delays: Delays::default(),
+    }
 }
 
 /// Every expectation against every row and task that it covers.

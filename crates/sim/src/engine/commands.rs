@@ -163,14 +163,19 @@ impl<S: EventSink> Engine<'_, S> {
         }
         let costs = &self.costs;
         let idle = c.current.is_none();
-        let mut delay = match cause {
-            _ if idle => costs.idle_decide_ns,
-            Cause::Wakeup => costs.wakeup_decide_ns,
-            Cause::Tick => costs.tick_decide_ns,
-            Cause::Block => costs.block_decide_ns,
-            Cause::Other => costs.other_decide_ns,
-        }
-        .0;
+        let (drawn, slot, constant) = match cause {
+            _ if idle => (&self.machine.delays.idle, 0, costs.idle_decide_ns),
+            Cause::Wakeup => (&self.machine.delays.wakeup, 1, costs.wakeup_decide_ns),
+            Cause::Tick => (&None, 0, costs.tick_decide_ns),
+            Cause::Block => (&None, 0, costs.block_decide_ns),
+            Cause::Other => (&None, 0, costs.other_decide_ns),
+        };
+        let mut delay = match drawn {
+            // What is on its way does not become faster by asking again.
+            Some(_) if c.resched_at != NEVER && c.cause == cause => return,
+            Some(draw) => c.stream.draw(draw, slot),
+            None => constant.0,
+        };
         let remote = from.filter(|from| *from != cpu);
         if remote.is_some() {
             delay += costs.ipi_latency_ns.0;

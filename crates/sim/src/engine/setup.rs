@@ -6,7 +6,9 @@ use super::{Engine, Step, layout::Layout};
 use crate::hash::EventHash;
 use crate::metrics::{Log, Watch};
 use crate::rng::{Entity, Stream};
-use crate::{ChannelMetrics, CpuMetrics, Machine, Metrics, RunOptions, SimError, SourceMetrics, TaskMetrics};
+use crate::{
+    ChannelMetrics, CpuMetrics, Delays, Machine, Metrics, RunOptions, SimError, SourceMetrics, TaskMetrics,
+};
 use schedlab_model::{CpuId, CpuSet, EventSink, GroupId, Ns, Op, SourceKind, Start, TaskSpec, Workload};
 use schedlab_scheduler::{CpuView, GroupView, Out, Scheduler, TaskView, World};
 use std::collections::{BinaryHeap, VecDeque};
@@ -42,13 +44,13 @@ impl<'a, S: EventSink> Engine<'a, S> {
             machine,
             options,
             costs: machine.costs,
-            free: machine.costs.is_free(),
+            free: machine.costs.is_free() && machine.delays == Delays::default(),
             wants_ticks: needs.ticks,
             asks_ticks: needs.ticks && !options.every_tick,
             ticking: None,
             slots,
             layout,
-            cpus: (0..cpus).map(|_| Cpu::new()).collect(),
+            cpus: (0..cpus).map(|cpu| Cpu::new(Stream::new(options.seed, Entity::Cpu, cpu, 2))).collect(),
             tasks: tasks.map(|(spec, home)| Task::new(spec.policy.is_realtime(), home)).collect(),
             extras: extras(workload, options.seed),
             channels: channels(workload),

@@ -227,10 +227,12 @@ pub(crate) struct Cpu {
     pub(crate) recorded_at: u64,
     /// When the present tick slot was armed for.
     pub(crate) tick_at: u64,
+    /// For delays that vary.
+    pub(crate) stream: Stream,
 }
 
 impl Cpu {
-    pub(crate) fn new() -> Cpu {
+    pub(crate) fn new(stream: Stream) -> Cpu {
         Cpu {
             current: None,
             occupant: None,
@@ -249,6 +251,7 @@ impl Cpu {
             decided_at: 0,
             recorded_at: 0,
             tick_at: NEVER,
+            stream,
         }
     }
 }

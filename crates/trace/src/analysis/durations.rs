@@ -67,6 +67,15 @@ impl Durations {
         Ns(self.histogram.as_ref().map_or(0, |h| h.max()))
     }
 
+    /// `count` values that are distributed like all: evenly spaced quantiles. Empty when this is.
+    pub fn sample(&self, count: u32) -> Vec<Ns> {
+        if self.count() == 0 {
+            return Vec::new();
+        }
+        let middle = |i: u32| ((2 * u64::from(i) + 1) * 1_000_000 / (2 * u64::from(count))) as u32;
+        (0..count).map(|i| self.quantile(middle(i))).collect()
+    }
+
     /// Lower edge of the bucket and count of each non-empty bucket, ascending.
     pub fn buckets(&self) -> impl Iterator<Item = (Ns, u64)> + '_ {
         self.histogram
