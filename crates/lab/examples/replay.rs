@@ -27,8 +27,8 @@ fn main() {
     }
     let mut replay = replay(&recording, &options).unwrap();
     let mut costs = Costs {
-        idle_decide_ns: replay.report.delays.idle_wake.p50(),
-        wakeup_decide_ns: replay.report.delays.preempting_wake.p50(),
+        idle_decide_ns: replay.report.delays.idle_wakes().p50(),
+        wakeup_decide_ns: replay.report.delays.preempting_wakes().p50(),
         ..Costs::default()
     };
     for change in changes {
@@ -41,12 +41,12 @@ fn main() {
     println!("{}\n{}", recording.repairs, replay.report);
     println!(
         "delays: idle p50 {} p99 {} n {}, preempting p50 {} p99 {} n {}",
-        replay.report.delays.idle_wake.p50(),
-        replay.report.delays.idle_wake.p99(),
-        replay.report.delays.idle_wake.count(),
-        replay.report.delays.preempting_wake.p50(),
-        replay.report.delays.preempting_wake.p99(),
-        replay.report.delays.preempting_wake.count()
+        replay.report.delays.idle_wakes().p50(),
+        replay.report.delays.idle_wakes().p99(),
+        replay.report.delays.idle_wakes().count(),
+        replay.report.delays.preempting_wakes().p50(),
+        replay.report.delays.preempting_wakes().p99(),
+        replay.report.delays.preempting_wakes().count()
     );
     let recorded = Summary::of(&recording).unwrap();
     let simulated = simulate(&replay, scheduler, costs);
@@ -96,8 +96,8 @@ fn simulate(replay: &Replay, scheduler: &str, costs: Costs) -> Summary {
         ticks: TickSkew::Aligned,
         costs,
         delays: Delays {
-            idle: draw(&replay.report.delays.idle_wake),
-            wakeup: draw(&replay.report.delays.preempting_wake),
+            idle: draws(&replay.report.delays.idle_wake),
+            wakeup: draws(&replay.report.delays.preempting_wake),
         },
     };
     let scheduler = registry::build(&scheduler.parse().unwrap(), cpus).unwrap();
@@ -109,8 +109,9 @@ fn simulate(replay: &Replay, scheduler: &str, costs: Costs) -> Summary {
     summary
 }
 
-fn draw(all: &Durations) -> Option<Draw> {
-    (all.count() > 0).then(|| Draw::Empirical(all.sample(1_000)))
+fn draws(cpus: &[Durations]) -> Vec<Option<Draw>> {
+    let draw = |all: &Durations| (all.count() > 0).then(|| Draw::Empirical(all.sample(1_000)));
+    cpus.iter().map(draw).collect()
 }
 
 fn table(recording: &Recording, recorded: &Summary, simulated: &Summary) {

@@ -22,10 +22,11 @@ pub struct Machine {
 /// given, it takes the place of the constant in [`Costs`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Delays {
-    /// From a request to the decision on an idle CPU: `idle_decide_ns`.
-    pub idle: Option<Draw>,
-    /// From a wakeup that asks for preemption to the decision: `wakeup_decide_ns`.
-    pub wakeup: Option<Draw>,
+    /// From a request to the decision on an idle CPU (`idle_decide_ns`), by CPU; a CPU beyond the list has
+    /// the constant.
+    pub idle: Vec<Option<Draw>>,
+    /// From a wakeup that asks for preemption to the decision (`wakeup_decide_ns`), likewise.
+    pub wakeup: Vec<Option<Draw>>,
 }
 
 /// When the ticks of each CPU come.

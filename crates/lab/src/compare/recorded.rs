@@ -83,8 +83,8 @@ impl RecordedInput {
     fn costs(&self) -> Costs {
         let delays = &self.replay.report.delays;
         Costs {
-            idle_decide_ns: delays.idle_wake.p50(),
-            wakeup_decide_ns: delays.preempting_wake.p50(),
+            idle_decide_ns: delays.idle_wakes().p50(),
+            wakeup_decide_ns: delays.preempting_wakes().p50(),
             ..Costs::default()
         }
     }
@@ -94,7 +94,8 @@ impl RecordedInput {
     fn delays(&self) -> Delays {
         let delays = &self.replay.report.delays;
         let draw = |all: &Durations| (all.count() > 0).then(|| Draw::Empirical(all.sample(1_000)));
-        Delays { idle: draw(&delays.idle_wake), wakeup: draw(&delays.preempting_wake) }
+        let draws = |cpus: &[Durations]| cpus.iter().map(draw).collect();
+        Delays { idle: draws(&delays.idle_wake), wakeup: draws(&delays.preempting_wake) }
     }
 
     /// The machine for a seed: nobody recorded when its ticks came, so each seed places them anew.

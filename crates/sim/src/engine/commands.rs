@@ -164,13 +164,13 @@ impl<S: EventSink> Engine<'_, S> {
         let costs = &self.costs;
         let idle = c.current.is_none();
         let (drawn, slot, constant) = match cause {
-            _ if idle => (&self.machine.delays.idle, 0, costs.idle_decide_ns),
-            Cause::Wakeup => (&self.machine.delays.wakeup, 1, costs.wakeup_decide_ns),
-            Cause::Tick => (&None, 0, costs.tick_decide_ns),
-            Cause::Block => (&None, 0, costs.block_decide_ns),
-            Cause::Other => (&None, 0, costs.other_decide_ns),
+            _ if idle => (self.machine.delays.idle.get(cpu), 0, costs.idle_decide_ns),
+            Cause::Wakeup => (self.machine.delays.wakeup.get(cpu), 1, costs.wakeup_decide_ns),
+            Cause::Tick => (None, 0, costs.tick_decide_ns),
+            Cause::Block => (None, 0, costs.block_decide_ns),
+            Cause::Other => (None, 0, costs.other_decide_ns),
         };
-        let mut delay = match drawn {
+        let mut delay = match drawn.and_then(Option::as_ref) {
             // What is on its way does not become faster by asking again.
             Some(_) if c.resched_at != NEVER && c.cause == cause => return,
             Some(draw) => c.stream.draw(draw, slot),

@@ -103,10 +103,27 @@ enum Life {
 /// What the machine itself added between a wakeup and the switch, where no other task was in the way.
 #[derive(Clone, Debug, Default)]
 pub struct MachineDelays {
-    /// Wakeup to switch on a CPU that was idle: interrupt, leaving idle, the switch.
-    pub idle_wake: Durations,
-    /// Wakeup to switch where the wakee took the CPU from a running task within 200 us.
-    pub preempting_wake: Durations,
+    /// Wakeup to switch on a CPU that was idle: interrupt, leaving idle, the switch. By CPU.
+    pub idle_wake: Vec<Durations>,
+    /// Wakeup to switch where the wakee took the CPU from a running task within 200 us. By CPU.
+    pub preempting_wake: Vec<Durations>,
+}
+
+impl MachineDelays {
+    /// The idle wakeups of all CPUs together.
+    pub fn idle_wakes(&self) -> Durations {
+        together(&self.idle_wake)
+    }
+    /// The preempting wakeups of all CPUs together.
+    pub fn preempting_wakes(&self) -> Durations {
+        together(&self.preempting_wake)
+    }
+}
+
+fn together(parts: &[Durations]) -> Durations {
+    let mut all = Durations::default();
+    parts.iter().for_each(|part| all.merge(part));
+    all
 }
 
 /// A wakee that takes a running task's CPU later than this was let on by a tick, not by its wakeup.
@@ -136,7 +153,10 @@ struct CpuState {
 pub(super) fn timeline(recording: &Recording) -> Timeline {
     let mut out = Timeline {
         lines: vec![Line::default(); recording.header.tasks.len()],
-        delays: MachineDelays::default(),
+        delays: MachineDelays {
+            idle_wake: vec![Durations::default(); recording.header.topology.cpus()],
+            preempting_wake: vec![Durations::default(); recording.header.topology.cpus()],
+        },
         waker_not_running: 0,
         cpus: vec![CpuState::default(); recording.header.topology.cpus()],
         softirq_daemon: recording
@@ -318,9 +338,9 @@ impl Timeline {
         let woken = open.woken;
         let wait = self.now.saturating_sub(woken);
         if self.cpus[cpu.index()].idle_since.is_some_and(|idle| idle <= woken) {
-            self.delays.idle_wake.add(wait);
+            self.delays.idle_wake[cpu.index()].add(wait);
         } else if preempted && wait <= PREEMPTED_AT_ONCE {
-            self.delays.preempting_wake.add(wait);
+            self.delays.preempting_wake[cpu.index()].add(wait);
         }
     }
 
