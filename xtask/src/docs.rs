@@ -79,6 +79,7 @@ fn response_ladder(scenario: &Scenario, scheduler: &str, name: &str) -> Result<V
         hz: scenario.machine.hz,
         ticks: TickSkew::Aligned,
         costs: scenario.machine.costs,
+        ..Machine::flat(1)
     };
     let options = RunOptions {
         seed: scenario.seed,
