@@ -165,7 +165,8 @@ fn recorded_scheduler(
     };
     let mut knobs: Vec<(String, String)> = Vec::new();
     let mut left_out = Vec::new();
-    for (name, value) in &header.knobs {
+    // `recorder.…` says how the recording was made, not how the kernel schedules.
+    for (name, value) in header.knobs.iter().filter(|(name, _)| !name.starts_with("recorder.")) {
         let pair = knob_of(name, value);
         if spec.knobs.iter().any(|(own, _)| *own == pair.0) {
             continue;
