@@ -12,7 +12,7 @@
 //! | least recently run first; not running, pinned or throttled ones | `detach_tasks`, `can_migrate_task` | modelled; delayed tasks are never moved | `affinity_is_kept_and_nothing_is_lost` |
 //! | cache hot for 0.5 ms, and buddies, until `cache_nice_tries` failures | `task_hot` | modelled; not between threads of a core | `hot_tasks_stay_at_first` |
 //! | too large a load moves after failures | `shr_bound` | modelled | `three_hogs_on_two_cpus_get_two_thirds_each` |
-//! | 6.14+: tasks that would not be eligible wait for a failure | `task_is_ineligible_on_dst_cpu` | modelled | oracle of 6.18 pending |
+//! | 6.14+: tasks that would not be eligible wait for a failure | `task_is_ineligible_on_dst_cpu` | modelled | no test of its own |
 //! | pinned tasks: another CPU of the group, another source, a flag for the domain above | `LBF_*_PINNED` | modelled | `pinned_tasks_do_not_stop_balance` |
 //! | newidle: from near to far, stops at the first pulled task, one task | `sched_balance_newidle` | modelled; its cost is a knob, not measured | `an_idle_cpu_takes_waiting_work` |
 //! | NOHZ: one idle CPU balances for all | `nohz_balancer_kick` | simplified: a timer at tick edges, 1 tick late at most when the reason appears after it was set | `an_idle_cpu_takes_waiting_work` |

@@ -15,7 +15,7 @@
 //! | distances between nodes: several NUMA levels, overlapping groups | `sched_domains_numa_*` | omitted: all nodes are equally far | – |
 //! | clusters (shared L2) | 5.16+ | omitted | – |
 //! | CPUs of different capacity | `SD_ASYM_*` | omitted | – |
-//! | rebuilt when a CPU comes or goes | `partition_sched_domains` | modelled | `an_offline_cpu_leaves_every_domain` |
+//! | rebuilt when a CPU comes or goes | `partition_sched_domains` | simplified: spans stay as at the start, offline CPUs are passed over | `an_offline_cpu_leaves_every_domain`, `smp_tests` |
 
 use schedlab_model::{CpuId, CpuPlace, CpuSet, Ns, Topology};
 

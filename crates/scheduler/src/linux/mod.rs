@@ -55,6 +55,8 @@ mod rt;
 mod rt_balance;
 mod rt_period;
 mod smp;
+#[cfg(test)]
+mod smp_tests;
 mod smp_tunables;
 mod tasks;
 #[cfg(test)]
