@@ -171,7 +171,10 @@ pub(super) fn knobs(version: &Version) -> Vec<Knob> {
         ]);
     }
     rt_knobs(version, &mut knobs);
-    knobs.extend(smp_tunables::knobs());
+    // CFS only: since EEVDF nothing sets the buddies that it looks at (NEXT_BUDDY is off and not modelled).
+    knobs.extend(
+        smp_tunables::knobs().into_iter().filter(|k| !version.eevdf || k.name != "features.CACHE_HOT_BUDDY"),
+    );
     knobs.extend(version.features.iter().map(|&(feature, default)| {
         let (name, doc) = feature.knob();
         Knob { name, kind: KnobKind::Flag, default: if default { "on" } else { "off" }, doc }
