@@ -210,8 +210,8 @@ pub(super) fn period_step(env: Env<'_>, rq: &mut Rq, periods: u64) -> PeriodStep
 /// A tick while `curr` runs: charges it; RR counts its slice down and goes to the tail when it is used up.
 pub(super) fn tick(env: Env<'_>, rq: &mut Rq, curr: EntityId) {
     update_curr(env, rq);
-    let counted =
-        std::mem::take(&mut rq.counted_early) && env.cx.world.tick_edge(rq.cpu, rq.ticks_done) == env.cx.now;
+    let counted = counted_now(env, rq);
+    rq.counted_early = false;
     let entity = rq.entity_mut(curr);
     if !matches!(entity.policy, Policy::Rr(_)) {
         return;
@@ -233,6 +233,12 @@ pub(super) fn tick(env: Env<'_>, rq: &mut Rq, curr: EntityId) {
     }
 }
 
+/// The edge of this very instant was accounted for as left out.
+#[inline]
+fn counted_now(env: Env<'_>, rq: &Rq) -> bool {
+    rq.counted_early && env.cx.world.tick_edge(rq.cpu, rq.ticks_done) == env.cx.now
+}
+
 /// Accounts for `ticks` edges that were left out, the last one at `last`.
 pub(super) fn charge_ticks(env: Env<'_>, rq: &mut Rq, curr: EntityId, ticks: u64, last: u64) {
     let full = u64::from(slice_ticks(env));
@@ -251,6 +257,15 @@ pub(super) fn charge_ticks(env: Env<'_>, rq: &mut Rq, curr: EntityId, ticks: u64
 pub(super) fn tick_due(env: Env<'_>, rq: &Rq, curr: EntityId) -> u64 {
     let entity = rq.entity(curr);
     let mut due = u64::MAX;
+    let others = rq.rt.list(entity.rt_priority).len() > 1;
+    if matches!(entity.policy, Policy::Rr(_))
+        && others
+        && counted_now(env, rq)
+        && entity.rr_ticks == slice_ticks(env)
+    {
+        // Its slice ended in this instant, and the other came since: the tick that is still to come matters.
+        return 1;
+    }
     if matches!(entity.policy, Policy::Rr(_)) && rq.rt.list(entity.rt_priority).len() > 1 {
         due = u64::from(entity.rr_ticks).saturating_sub(rq.ticks_missed(env)).max(1);
     }
