@@ -75,11 +75,10 @@ fn head(study: &Study, style: &Style) -> String {
         [] => String::new(),
     };
     let (duration, hz) = (Ns(study.duration_ns), input.hz);
-    format!(
-        "{}{title}\n{}\n\n",
-        style.bold(&input.name),
-        style.dim(&format!("{cpus}, HZ={hz}, {duration} each, {seeds}"))
-    )
+    let title = wrap(&format!("{}{title}", input.name), style.width, 0);
+    let title = title.replacen(&input.name, &style.bold(&input.name), 1);
+    let runs = wrap(&format!("{cpus}, HZ={hz}, {duration} each, {seeds}"), style.width, 0);
+    format!("{title}\n{}\n\n", style.dim(&runs))
 }
 
 /// The classes to show, in order, and how many are not shown.

@@ -189,7 +189,8 @@ impl State {
             delayed_add: false,
             yielded: false,
             parked: false,
-            budget: i64::MAX,
+            // A unit that joins a capped domain has to ask for its first quota.
+            budget: if domain.cap == 0 { i64::MAX } else { 0 },
             quota: 0,
             tickled_cpu: None,
             leaving: false,

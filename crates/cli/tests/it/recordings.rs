@@ -1,0 +1,36 @@
+//! Every shipped recording: it replays, the same on one thread and in a batch on two.
+
+use super::{files, schedlab};
+use schedlab_lab::result::Study;
+
+#[test]
+fn every_recording_replays_the_same_on_one_thread_and_two() {
+    for file in files("recordings", "slt") {
+        let path = file.display().to_string();
+        let run = |jobs: &str| schedlab(&["compare", &path, "--json", "--seeds", "2", "--jobs", jobs]);
+        let (one, two) = (run("1"), run("2"));
+        assert!(one.code == 0 || one.code == 3, "{path}: {}", one.stderr);
+        assert!(one.stdout == two.stdout, "{path} depends on the number of threads");
+        let study: Study = serde_json::from_str(&one.stdout).expect(&path);
+        let replay = study.self_replay.expect("a recording is replayed");
+        assert!(replay.trusted, "{path}: {:?}", replay.distrust);
+        assert!(replay.wakes_by_tasks > 0, "{path}: no dependencies found");
+    }
+}
+
+/// A closed loop over loopback is seen as a loop: a server that needs twice the CPU time serves about as many
+/// requests less as its part of the loop says, and not the same number, as it would if clients came by the clock.
+#[test]
+fn a_loop_is_seen_as_a_loop() {
+    let path = "recordings/redis-other-other-closed8.slt";
+    let variant = "double: redis-server demand=x2";
+    let ran = schedlab(&["compare", path, "--json", "--seeds", "1", "--variant", variant]);
+    let study: Study = serde_json::from_str(&ran.stdout).unwrap();
+    let value = |row: usize, metric: &str| {
+        let subjects = &study.rows[row].subjects;
+        let server = subjects.iter().find(|subject| subject.name == "redis-server").expect("recorded");
+        server.cell(metric.parse().unwrap()).expect("measured").value.median
+    };
+    let ratio = value(1, "throughput") / value(0, "throughput");
+    assert!((0.4..0.75).contains(&ratio), "throughput changed to {ratio}");
+}
