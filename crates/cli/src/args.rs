@@ -56,7 +56,7 @@ pub(crate) struct Record {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: PathBuf,
     /// Stop after this time, such as 5s
-    #[arg(long = "for", value_name = "TIME")]
+    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) duration: Option<Ns>,
     /// Record until --for or Ctrl-C
     #[arg(long, conflicts_with_all = ["pid", "run"])]
@@ -115,7 +115,7 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) seeds: Option<u32>,
     /// Simulate this long, such as 2s [default: the whole recording, or what the scenario says]
-    #[arg(long = "for", value_name = "TIME")]
+    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) duration: Option<Ns>,
     /// The scheduler that stands for the recorded kernel [default: by the kernel's version]
     #[arg(long, value_name = "SCHEDULER")]

@@ -58,6 +58,10 @@ fn scenarios() {
 
 #[test]
 fn options_of_compare() {
+    let folder = Folder::new("options");
+    let text =
+        SCENARIO.replace("cpus = 2", "cpus = 1").replace("name = \"yes\"", "name = \"yes\"\ncount = 2");
+    let path = folder.write("yes.toml", format!("warmup = \"50ms\"\n{text}"));
     for (options, part) in [
         (&["--scheduler", "linux6.18"][..], "did you mean `linux-6.18`?"),
         (&["--scheduler", "linux-6.18:base_slice_ns=fast"], "must be a time from"),
@@ -71,11 +75,11 @@ fn options_of_compare() {
         (&["--variant", "x: yes-1 nice=5", "--variant", "x: yes-2 nice=5"], "two variants `x`"),
         (&["--for", "-3s"], "negative"),
         (&["--for", "3"], "a number and a unit"),
-        (&["--for", "500ms"], "longer than the warm-up"),
+        (&["--for", "50ms"], "longer than the warm-up"),
         (&["--seeds", "0"], "1..=1000"),
         (&["--recorded-under", "linux-6.1"], "only for recordings"),
     ] {
-        refused(&schedlab(&[&["compare", "two-hogs"], options].concat()), part);
+        refused(&schedlab(&[&["compare", path.as_str()], options].concat()), part);
     }
 }
 

@@ -44,14 +44,18 @@ fn lists_as_json() {
 
 #[test]
 fn json_has_the_schema_and_the_numbers_of_the_table() {
-    let ran = schedlab(&["compare", "two-hogs", "--json"]);
-    let study: schedlab_lab::result::Study = serde_json::from_str(&ran.stdout).unwrap();
+    let folder = Folder::new("json");
+    let text = "schedulers = [\"linux-6.18\"]\nduration = \"1s\"\n[machine]\ncpus = 1\n[[task]]\nname = \"yes\"\n\
+                program = [\"run 3ms\", \"sleep 6ms\"]\n";
+    let path = folder.write("yes.toml", text);
+    let study = schedlab(&["compare", &path, "--json"]).stdout;
+    let study: schedlab_lab::result::Study = serde_json::from_str(&study).unwrap();
     assert_eq!(study.schema, schedlab_lab::result::SCHEMA);
-    let table = schedlab(&["compare", "two-hogs"]).stdout;
-    let row = &study.rows[0];
-    let yes = row.find(schedlab_lab::measure::Kind::Class, "yes").expect("it runs");
-    let share = yes.cell("share".parse().unwrap()).unwrap();
-    assert!(table.contains(&format!("{:.1}%", share.value.median * 100.0)), "{share:?} in {table}");
+    let yes = study.rows[0].find(schedlab_lab::measure::Kind::Class, "yes").expect("it runs");
+    let share = yes.cell("share".parse().unwrap()).unwrap().value;
+    assert!((share.median - 1.0 / 3.0).abs() < 0.002 && share.low == share.high, "{share:?}");
+    let table = schedlab(&["compare", &path]).stdout;
+    assert!(table.contains(&format!("{:.1}%", share.median * 100.0)), "{share:?} in {table}");
 }
 
 #[test]

@@ -175,7 +175,7 @@ fn certainty(study: &Study) -> String {
             replay.distrust.join("; ")
         ),
         Some(replay) => {
-            let (share, latency) = worst(replay);
+            let (share, latency) = worst(replay, study.duration_ns as f64 / 1e9);
             let told = if study.rows.len() < 2 { String::new() } else { format!("; {told}") };
             format!(
                 "The simulation reproduces the recording within {share:.1} points of CPU share and {latency}{told}."
@@ -195,15 +195,15 @@ fn certainty(study: &Study) -> String {
 }
 
 /// The largest error of shares (points) among all classes, and of run-queue latency (as text) among those
-/// that use 5 % of a CPU and wake at least 20 times a second.
-fn worst(replay: &SelfReplay) -> (f64, String) {
+/// that use 5 % of a CPU and whose p99 is more than the story of one or two activations.
+fn worst(replay: &SelfReplay, seconds: f64) -> (f64, String) {
     let mut share: f64 = 0.0;
     let mut latency: Option<(f64, String)> = None;
     for subject in &replay.subjects {
         let at_least = |metric: Metric, least: f64| {
             subject.cells.iter().any(|cell| cell.metric == metric && cell.recorded >= least)
         };
-        let main = at_least(Metric::Share, 0.05) && at_least(Metric::Throughput, 20.0);
+        let main = at_least(Metric::Share, 0.05) && at_least(Metric::Throughput, TAIL / seconds);
         for cell in &subject.cells {
             match cell.metric {
                 Metric::Share => share = share.max(cell.difference.abs() * 100.0),
