@@ -66,7 +66,7 @@ impl<'a, S: EventSink> Engine<'a, S> {
             starts: VecDeque::with_capacity(cpus),
             calls: VecDeque::new(),
             metrics: metrics(workload, cpus),
-            log: Log::new(),
+            log: Log::new(workload.tasks.len()),
             watch: Watch::new(&masks, cpus),
             sink,
             hash: EventHash::default(),

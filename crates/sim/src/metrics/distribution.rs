@@ -57,6 +57,22 @@ impl Distribution {
         *count = count.saturating_add(1);
     }
 
+    /// Counts several values.
+    #[inline(never)]
+    pub(crate) fn record_all(&mut self, values: &[u32]) {
+        let Some((first, rest)) = values.split_first() else { return };
+        self.record(Ns(u64::from(*first)));
+        for value in rest {
+            let count = &mut self.buckets[bucket(u64::from(*value))];
+            *count = count.saturating_add(1);
+            let value = u64::from(*value);
+            self.sum += u128::from(value);
+            self.min = self.min.min(value);
+            self.max = self.max.max(value);
+        }
+        self.count += rest.len() as u64;
+    }
+
     /// How many values.
     pub fn count(&self) -> u64 {
         self.count

@@ -1,6 +1,6 @@
 //! Values on their way into the distributions of the tasks.
 
-use super::TaskMetrics;
+use super::{Distribution, TaskMetrics};
 use schedlab_model::Ns;
 
 /// Which distribution of a task.
@@ -13,42 +13,57 @@ pub(crate) enum Kind {
     RunLength,
 }
 
-const ROOM: usize = 512;
+/// Values that wait for one distribution: their number, then they themselves. One cache line.
+type Line = [u32; 16];
 
-/// Collects values and records them many at once: each touches memory that has left the caches, and in a
-/// batch the processor waits for several of them at the same time.
+const ROOM: usize = 15;
+
+/// Collects the values of every distribution in a cache line of its own and records fifteen at once: the
+/// counters and buckets of a distribution have mostly left the caches until it is touched again.
 #[derive(Debug)]
 pub(crate) struct Log {
-    /// Task times four plus the kind, and the value.
-    values: Vec<(u32, u64)>,
+    lines: Vec<Line>,
 }
 
 impl Log {
-    pub(crate) fn new() -> Log {
-        Log { values: Vec::with_capacity(ROOM) }
+    pub(crate) fn new(tasks: usize) -> Log {
+        Log { lines: vec![[0; 16]; 4 * tasks] }
     }
 
     #[inline]
     pub(crate) fn record(&mut self, tasks: &mut [TaskMetrics], task: usize, kind: Kind, value: u64) {
-        if self.values.len() == ROOM {
-            self.flush(tasks);
+        let Ok(short) = u32::try_from(value) else {
+            distribution(tasks, task, kind as usize).record(Ns(value));
+            return;
+        };
+        let line = &mut self.lines[4 * task + kind as usize];
+        let count = line[0] as usize + 1;
+        line[count & 15] = short;
+        line[0] = count as u32;
+        if count == ROOM {
+            line[0] = 0;
+            distribution(tasks, task, kind as usize).record_all(&line[1..]);
         }
-        self.values.push(((task as u32) << 2 | kind as u32, value));
     }
 
     /// Everything so far goes into the distributions.
-    #[inline(never)]
     pub(crate) fn flush(&mut self, tasks: &mut [TaskMetrics]) {
-        for &(key, value) in &self.values {
-            let task = &mut tasks[(key >> 2) as usize];
-            let distribution = match key & 3 {
-                0 => &mut task.wake_latency,
-                1 => &mut task.preempt_wait,
-                2 => &mut task.response,
-                _ => &mut task.run_length,
-            };
-            distribution.record(Ns(value));
+        for (i, line) in self.lines.iter_mut().enumerate() {
+            let count = std::mem::take(&mut line[0]) as usize;
+            if count > 0 {
+                distribution(tasks, i / 4, i % 4).record_all(&line[1..=count]);
+            }
         }
-        self.values.clear();
+    }
+}
+
+#[inline]
+fn distribution(tasks: &mut [TaskMetrics], task: usize, kind: usize) -> &mut Distribution {
+    let task = &mut tasks[task];
+    match kind {
+        0 => &mut task.wake_latency,
+        1 => &mut task.preempt_wait,
+        2 => &mut task.response,
+        _ => &mut task.run_length,
     }
 }
