@@ -41,19 +41,7 @@ impl<S: EventSink> Engine<'_, S> {
     fn apply(&mut self, cpu: usize, prev: Option<TaskId>, why: Prev, pick: Pick) -> Step {
         let next = pick.task;
         if prev == next {
-            match why {
-                Prev::Idle => self.watch.set_idle(cpu, true),
-                Prev::Runnable => {
-                    let c = &mut self.cpus[cpu];
-                    c.yielded = false;
-                    if std::mem::take(&mut c.stopped) {
-                        self.start_program(cpu);
-                    }
-                }
-                _ => return self.fault(cpu, format!("it picked {:?}, which has just left ({why:?})", prev)),
-            }
-            self.arm_slice(cpu, pick.slice_ns);
-            return self.after_call(cpu, Cause::Other);
+            return self.stays(cpu, why, pick);
         }
         if let Some(next) = next {
             self.check_pick(cpu, next)?;
@@ -108,6 +96,23 @@ impl<S: EventSink> Engine<'_, S> {
         }
         self.watch.set_idle(cpu, false);
         self.arm_in(self.layout.work(cpu), length);
+        self.after_call(cpu, Cause::Other)
+    }
+
+    /// The decision changed nothing.
+    fn stays(&mut self, cpu: usize, why: Prev, pick: Pick) -> Step {
+        match why {
+            Prev::Idle => self.watch.set_idle(cpu, true),
+            Prev::Runnable => {
+                let c = &mut self.cpus[cpu];
+                c.yielded = false;
+                if std::mem::take(&mut c.stopped) {
+                    self.start_program(cpu);
+                }
+            }
+            _ => return self.fault(cpu, format!("it picked {:?}, which has just left ({why:?})", pick.task)),
+        }
+        self.arm_slice(cpu, pick.slice_ns);
         self.after_call(cpu, Cause::Other)
     }
 
