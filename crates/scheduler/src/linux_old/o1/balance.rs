@@ -9,11 +9,7 @@ use schedlab_model::{CpuId, TaskId};
 impl<L: Locks> O1<L> {
     /// In how many ticks `cpu` should look for work elsewhere.
     pub(super) fn balance_due(&self, cx: &Cx<'_>, cpu: CpuId, rq: &Rq) -> u64 {
-        if self.balance == "stay" || self.rqs.len() == 1 {
-            return u64::MAX;
-        }
-        let busiest = (0..self.lens.len()).filter(|other| *other != cpu.index()).map(|o| self.lens[o].get());
-        if busiest.max().unwrap_or(0) < 2 {
+        if self.balance == "stay" || !self.others_busy(cpu) {
             return u64::MAX;
         }
         if rq.curr.is_none() {
@@ -22,9 +18,13 @@ impl<L: Locks> O1<L> {
         rq.next_balance.saturating_sub(cx.now.0).div_ceil(cx.world.tick_ns.0).max(1)
     }
 
+    /// Whether another CPU has a task to give away.
+    pub(super) fn others_busy(&self, cpu: CpuId) -> bool {
+        self.lens.iter().enumerate().any(|(other, len)| other != cpu.index() && len.get() >= 2)
+    }
+
     pub(super) fn tick_balance(&self, cx: &Cx<'_>, cpu: CpuId, rq: &mut Rq) {
-        if cx.now.0 >= rq.next_balance {
-            // The paper's O(1): at every 25th tick of HZ=100, whatever HZ is.
+        if cx.now.0 >= rq.next_balance && self.others_busy(cpu) {
             rq.next_balance = cx.now.0 + self.version.busy_balance.0;
             self.pull(cx, cpu, rq, false);
         }

@@ -84,7 +84,6 @@ struct O1<L: Locks> {
     rqs: Vec<L::Lock<Rq>>,
     /// Queue lengths, readable without the locks.
     lens: Vec<Word>,
-    idle: Vec<Word>,
     tasks: OnceLock<Box<[Record]>>,
 }
 
@@ -129,7 +128,6 @@ impl<L: Locks> O1<L> {
             balance: knobs.word("balance", "default"),
             rqs: (0..cpus).map(rq).collect(),
             lens: (0..cpus).map(|_| Word::new(0)).collect(),
-            idle: (0..cpus).map(|_| Word::new(1)).collect(),
             tasks: OnceLock::new(),
         }
     }
@@ -231,11 +229,12 @@ impl<L: Locks> O1<L> {
         self.publish(cx, cpu, rq);
     }
 
-    /// Tells the others how long the queue is. Idle CPUs look for work only when there is some.
+    /// Tells the others how long the queue is. They look for work only while somebody has two tasks or more.
     fn publish(&self, cx: &Cx<'_>, cpu: CpuId, rq: &Rq) {
+        let before = self.lens[cpu.index()].get();
         self.lens[cpu.index()].set(rq.nr_running as i64);
-        if rq.nr_running >= 2 {
-            for other in (0..self.idle.len()).filter(|other| self.idle[*other].flag()) {
+        if before < 2 && rq.nr_running >= 2 && self.balance != "stay" {
+            for other in (0..self.lens.len()).filter(|other| *other != cpu.index()) {
                 cx.push(Cmd::TickDue(CpuId::from(other)));
             }
         }
@@ -432,7 +431,6 @@ impl<L: Locks> Scheduler for O1<L> {
         }
         let next = self.choose(cx, cpu, rq);
         rq.curr = next;
-        self.idle[cpu.index()].set(i64::from(next.is_none()));
         if let Some(task) = next {
             let record = self.record(cx, task);
             cx.touch(task, true);
@@ -455,7 +453,9 @@ impl<L: Locks> Scheduler for O1<L> {
         match rq.curr {
             Some(task) => self.tick_busy(cx, cpu, &mut rq, task),
             None => {
-                self.pull(cx, cpu, &mut rq, true);
+                if self.others_busy(cpu) {
+                    self.pull(cx, cpu, &mut rq, true);
+                }
                 if rq.nr_running > 0 {
                     cx.push(Cmd::Resched(cpu));
                 }
@@ -506,7 +506,6 @@ impl<L: Locks> Scheduler for O1<L> {
             rq.arrays = [Array::new(), Array::new()];
             (rq.nr_running, rq.curr) = (0, cx.world.cpus[cpu].current());
             rq.ticks_seen = cx.ticks(cpu.into());
-            self.idle[cpu].set(i64::from(rq.curr.is_none()));
         }
         for (index, view) in cx.world.tasks.iter().enumerate().filter(|(_, view)| view.alive) {
             let task = TaskId::from(index);
