@@ -36,13 +36,7 @@ pub fn compare_scenario(
         }
     }
     check_knobs_exist(&plans, &variants)?;
-    let duration = options.duration.unwrap_or(scenario.duration);
-    if duration <= scenario.warmup {
-        let warmup = scenario.warmup;
-        return Err(LabError::Option(format!(
-            "--for {duration}: must be longer than the warm-up ({warmup})"
-        )));
-    }
+    let duration = duration(scenario, options)?;
     let first = options.seed.unwrap_or(scenario.seed);
     let seeds = seeds(first, options.repetitions.unwrap_or(scenario.repetitions));
     let machine = machine(scenario);
@@ -87,6 +81,16 @@ pub fn compare_scenario(
     };
     study.verdict = verdict::verdict(&study);
     Ok(study)
+}
+
+/// How long each run lasts.
+fn duration(scenario: &Scenario, options: &Options) -> Result<Ns, LabError> {
+    let (duration, warmup) = (options.duration.unwrap_or(scenario.duration), scenario.warmup);
+    if duration <= warmup {
+        let message = format!("--for {duration}: must be longer than the warm-up ({warmup})");
+        return Err(LabError::Option(message));
+    }
+    Ok(duration)
 }
 
 /// The costs that are not zero.
