@@ -41,11 +41,7 @@ impl<S: EventSink> Engine<'_, S> {
     fn apply(&mut self, cpu: usize, prev: Option<TaskId>, why: Prev, pick: Pick) -> Step {
         let next = pick.task;
         if prev == next {
-<<<<<<< HEAD
             return self.stays(cpu, why, pick);
-=======
-            return self.keep(cpu, why, pick);
->>>>>>> 150d66f (Shorter functions (sim dispatch, lab compare_scenario); CONTRIBUTING names the real files)
         }
         if let Some(next) = next {
             self.check_pick(cpu, next)?;
@@ -103,13 +99,8 @@ impl<S: EventSink> Engine<'_, S> {
         self.after_call(cpu, Cause::Other)
     }
 
-<<<<<<< HEAD
     /// The decision changed nothing.
     fn stays(&mut self, cpu: usize, why: Prev, pick: Pick) -> Step {
-=======
-    /// Who ran goes on, or the CPU stays idle.
-    fn keep(&mut self, cpu: usize, why: Prev, pick: Pick) -> Step {
->>>>>>> 150d66f (Shorter functions (sim dispatch, lab compare_scenario); CONTRIBUTING names the real files)
         match why {
             Prev::Idle => self.watch.set_idle(cpu, true),
             Prev::Runnable => {
@@ -119,13 +110,7 @@ impl<S: EventSink> Engine<'_, S> {
                     self.start_program(cpu);
                 }
             }
-<<<<<<< HEAD
             _ => return self.fault(cpu, format!("it picked {:?}, which has just left ({why:?})", pick.task)),
-=======
-            _ => {
-                return self.fault(cpu, format!("it picked {:?}, which has just left ({why:?})", pick.task));
-            }
->>>>>>> 150d66f (Shorter functions (sim dispatch, lab compare_scenario); CONTRIBUTING names the real files)
         }
         self.arm_slice(cpu, pick.slice_ns);
         self.after_call(cpu, Cause::Other)
