@@ -26,6 +26,7 @@
 //! | run time counts from the pick of a *different* entity | `pick_next_task_fair`, `set_next_entity` | modelled | oracle replay |
 //! | `min_vruntime` | `update_min_vruntime` | modelled | `vruntimes_stay_together` |
 //! | placement of sleepers and of new tasks | `place_entity`, `task_fork_fair` | modelled | `a_sleeper_preempts_a_hog_at_once` |
+//! | the debt of a new task without a parent | `task_fork_fair` runs on the forking task's CPU, which that task keeps busy | counted on the queue it comes to as that is: alone there it owes a whole period, so a light task among heavy ones may wait for seconds | `a_light_task_pays_a_whole_period_before_it_runs` |
 //! | a sleep of more than 104 days | `entity_is_long_sleeper` | omitted: no run is that long | |
 //! | wakeup preemption, scaled by the wakee's weight; IDLE and BATCH | `check_preempt_wakeup` | modelled | oracle replay |
 //! | buddies: next, last, skip | `set_next_buddy`, `set_last_buddy`, `yield_task_fair` | modelled | `a_yielding_task_lets_the_next_one_run` |
