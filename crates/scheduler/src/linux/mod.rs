@@ -290,10 +290,10 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
 
     fn tick(&self, cx: &Cx<'_>, cpu: CpuId) {
         let env = self.env(cx);
-        self.locked(cpu, |rq| {
+        let runs = self.locked(cpu, |rq| {
             rq.touch::<F>(env, true);
             if rq.curr == NONE {
-                return;
+                return false;
             }
             match rq.entity(rq.curr).class {
                 Class::Fair => {
@@ -302,8 +302,12 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
                 }
                 Class::Rt => rt::tick(env, rq, rq.curr),
             }
+            true
         });
-        self.balance_at_tick(cx, cpu);
+        // A CPU that has yet to leave its idle task is not asked for its ticks, so they may not matter.
+        if runs {
+            self.balance_at_tick(cx, cpu);
+        }
     }
 
     fn tick_due(&self, cx: &Cx<'_>, cpu: CpuId) -> u64 {

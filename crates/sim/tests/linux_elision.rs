@@ -1,0 +1,57 @@
+//! Cases that `cargo xtask stress` found: leaving ticks out changed the schedule. Each stays here as it was.
+
+use schedlab_model::{Amount, CpuId, CpuSet, Draw, Nice, Ns, Op, Program, Start, TaskId, TaskSpec, Workload};
+use schedlab_scheduler::registry;
+use schedlab_sim::{Machine, RunOptions, TickSkew};
+
+fn fixed(ns: u64) -> Amount {
+    Amount::Fixed(Ns(ns))
+}
+
+/// Tasks that sleep and wake on two CPUs, one of them for microseconds at a time, and one that forks.
+fn restless() -> Workload {
+    let mut busy = Program::once([
+        Op::Run(Amount::Draw(0)),
+        Op::Sleep(fixed(8_000_000)),
+        Op::Repeat { to: 0, times: 20 },
+    ]);
+    busy.draws = vec![Draw::Uniform { low: Ns(2_089_092), high: Ns(4_178_184) }];
+    let mut busy = TaskSpec::new("busy", busy);
+    busy.nice = Nice::new(-6).unwrap();
+    busy.affinity = CpuSet::single(CpuId(0));
+    let mut short = Program::forever([Op::Run(Amount::Draw(0)), Op::Sleep(Amount::Draw(1))]);
+    short.draws = vec![
+        Draw::LogNormal { median: Ns(38_956), sigma_permille: 500 },
+        Draw::LogNormal { median: Ns(2_000), sigma_permille: 500 },
+    ];
+    let mut short = TaskSpec::new("short", short);
+    short.start = Start::AsleepUntil(Ns(3_511_000));
+    let mut child = TaskSpec::new("child", Program::once([Op::Run(fixed(39_725))]));
+    child.start = Start::Spawned;
+    let parent = Program::forever([Op::Spawn(TaskId(2)), Op::Sleep(fixed(400_000))]);
+    let tasks = vec![busy, short, child, TaskSpec::new("parent", parent)];
+    Workload { tasks, ..Workload::default() }
+}
+
+/// Seed 5037: a tick edge fell between a wakeup on an idle CPU and its decision; the periodic balance ran in
+/// it although nobody had asked for that tick.
+#[test]
+fn an_edge_while_a_cpu_leaves_idle_does_not_balance() {
+    let mut machine = Machine::flat(2);
+    machine.hz = 100;
+    machine.ticks = TickSkew::Staggered;
+    machine.costs.idle_decide_ns = Ns(8_578);
+    machine.costs.other_decide_ns = Ns(573);
+    machine.costs.refill_core_ns = Ns(28_502);
+    for scheduler in ["linux-6.1", "linux-6.12", "linux-6.18"] {
+        let run = |every_tick| {
+            let scheduler = registry::build(&scheduler.parse().unwrap(), 2).unwrap();
+            let options =
+                RunOptions { seed: 5037, duration: Ns::from_ms(904), every_tick, ..RunOptions::default() };
+            schedlab_sim::run(&machine, &restless(), &*scheduler, &options, &mut ()).unwrap()
+        };
+        let (some, every) = (run(false), run(true));
+        assert!(some.events > 50_000, "{scheduler}: {} events", some.events);
+        assert_eq!((some.events, some.event_hash), (every.events, every.event_hash), "{scheduler}");
+    }
+}
