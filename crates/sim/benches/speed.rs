@@ -38,7 +38,7 @@ fn job_events(outcome: &Outcome) -> u64 {
 fn measure(row: &Row) {
     let options = RunOptions::for_time(Ns::from_s(row.seconds));
     let machine = Machine::flat(row.cpus);
-    let mut best: Option<(f64, u64)> = None;
+    let (mut best, mut hash): (Option<(f64, u64)>, u64) = (None, 0);
     for _ in 0..repeats() {
         let scheduler = scheduler(row.spec, row.cpus);
         let start = cpu_seconds();
@@ -47,13 +47,14 @@ fn measure(row: &Row) {
         let spent = cpu_seconds() - start;
         (row.check)(&outcome);
         let count = (row.count)(&outcome);
+        hash = outcome.event_hash;
         if best.is_none_or(|(least, _)| spent < least) {
             best = Some((spent, count));
         }
     }
     let Some((spent, count)) = best else { return };
     println!(
-        "{:<34} {:>7.2} M events/s {:>9.0} sim s per CPU s   ({count} events, {} sim s, {spent:.3} CPU s)",
+        "{:<34} {:>7.2} M events/s {:>9.0} sim s per CPU s   ({count} events, {} sim s, {spent:.3} CPU s, hash {hash:016x})",
         row.name,
         count as f64 / spent / 1e6,
         row.seconds as f64 / spent,

@@ -132,6 +132,8 @@ impl Slots {
         }
     }
 
+    /// Every node above holds the smaller of its children before and after; from the first one that does not
+    /// change, nothing above does.
     #[inline]
     fn climb(&mut self, leaf: usize) {
         self.is_stale[leaf] = false;
@@ -139,11 +141,16 @@ impl Slots {
         let mut least = if at > self.latest { NEVER } else { at << self.bits | leaf as u64 };
         let mut node = self.leaves + leaf;
         let tree = &mut self.tree[..];
-        tree[node] = least;
+        let Some(mask) = tree.len().checked_sub(1) else { return };
+        tree[node & mask] = least;
         while node > 1 {
-            least = least.min(tree[node ^ 1]);
+            least = least.min(tree[(node ^ 1) & mask]);
             node >>= 1;
-            tree[node] = least;
+            let parent = &mut tree[node & mask];
+            if *parent == least {
+                break;
+            }
+            *parent = least;
         }
     }
 
@@ -158,8 +165,10 @@ impl Slots {
             // The runner-up is on the way from the winner's leaf to the root.
             let mut node = self.leaves + leaf;
             let mut second = NEVER;
+            let tree = &self.tree[..];
+            let mask = tree.len().saturating_sub(1);
             while node > 1 {
-                second = second.min(self.tree[node ^ 1]);
+                second = second.min(tree[(node ^ 1) & mask]);
                 node >>= 1;
             }
             self.take(leaf, at, into);
@@ -182,10 +191,13 @@ impl Slots {
             into.push((self.seq[slot], slot as u32));
             return;
         }
-        for slot in leaf * PER_CPU..(leaf + 1) * PER_CPU {
-            if self.at[slot] == at {
-                self.at[slot] = NEVER;
-                into.push((self.seq[slot], slot as u32));
+        let first = leaf * PER_CPU;
+        let times = &mut self.at[first..first + PER_CPU];
+        let seqs = &self.seq[first..first + PER_CPU];
+        for (i, (time, seq)) in times.iter_mut().zip(seqs).enumerate() {
+            if *time == at {
+                *time = NEVER;
+                into.push((*seq, (first + i) as u32));
             }
         }
     }
