@@ -33,6 +33,18 @@ pub enum LabError {
         /// What is wrong.
         source: Box<TraceError>,
     },
+    /// A recording without a single event: nothing was recorded, or the file ends before its first block.
+    #[error(
+        "{}: the recording holds no events{}; record again, or copy the whole file",
+        .path.display(),
+        if *.cut_off { ": it is cut off before its first whole block" } else { "" }
+    )]
+    NoEvents {
+        /// The file.
+        path: PathBuf,
+        /// Whether the file ends too early.
+        cut_off: bool,
+    },
     /// A run that could not be finished.
     #[error("{scheduler}, {variant}: {source}")]
     Run {

@@ -126,6 +126,9 @@ fn recordings_cut_off_anywhere() {
             _ => panic!("{ran:?}"),
         }
     }
+    // The header alone is not a recording to compare.
+    let header = folder.write("header.slt", &whole[..3000]);
+    refused(&schedlab(&["compare", &header]), "holds no events: it is cut off before its first whole block");
     let whole = folder.write("whole.slt", &whole);
     assert!(!schedlab(&["compare", &whole, "--seeds", "1"]).stdout.contains("cut off"));
     assert!(opened > 0, "no cut recording could be opened");

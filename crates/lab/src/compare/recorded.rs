@@ -45,6 +45,9 @@ impl RecordedInput {
     pub fn open(path: &Path) -> Result<RecordedInput, LabError> {
         let fail = |source| LabError::Trace { path: path.to_owned(), source: Box::new(source) };
         let recording = Recording::open(path).map_err(fail)?;
+        if recording.events.is_empty() {
+            return Err(LabError::NoEvents { path: path.to_owned(), cut_off: recording.repairs.cut_off });
+        }
         let replay = replay(&recording, &ReplayOptions::default()).map_err(fail)?;
         let summary = Summary::of(&recording).map_err(fail)?;
         let header = recording.header;
