@@ -270,7 +270,7 @@ impl State {
         let first = self.queues[rq].list.first().map(|head| self.unit(*head).credit);
         let credit = self.unit(task).credit;
         if first.map_or(credit, |first| first.max(credit)) <= 0 {
-            self.reset(cx, rq, cpu, task);
+            self.reset(cx, rq, task);
             self.balance(cx, rq, cpu, task);
         }
         let unit = self.unit_mut(task);

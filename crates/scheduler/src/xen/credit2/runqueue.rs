@@ -105,7 +105,7 @@ impl State {
     }
 
     /// Everybody of the queue gets credit anew.
-    pub(super) fn reset(&mut self, cx: &Cx<'_>, rq: usize, _cpu: CpuId, next: TaskId) {
+    pub(super) fn reset(&mut self, cx: &Cx<'_>, rq: usize, next: TaskId) {
         let amount = if self.unit(next).credit == MIN { 2 * INIT } else { INIT };
         let now = now(cx);
         for task in self.queues[rq].units.clone() {

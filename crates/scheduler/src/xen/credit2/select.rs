@@ -104,8 +104,8 @@ impl State {
             }
         }
         let best_credit = best.map_or(IDLE_CREDIT, |task| self.unit(task).credit);
-        for at in 0..self.queues[rq].list.len() {
-            let task = self.queues[rq].list[at];
+        let mut at = 0;
+        while let Some(task) = self.queues[rq].list.get(at).copied() {
             cx.did(Work::Scan, 1);
             if !yielding && self.unit(task).credit <= best_credit {
                 break;
@@ -113,33 +113,7 @@ impl State {
             if self.eligible(rq, cpu, task, best_credit) && (!self.capped(task) || self.grab(cx, task)) {
                 return Some(task);
             }
-            if self.queues[rq].list.get(at) != Some(&task) {
-                // It was parked while it asked for budget; start over on the shorter list.
-                return self.candidate_again(cx, cpu, best, best_credit, yielding);
-            }
-        }
-        best
-    }
-
-    /// Goes on with [`candidate`](Self::candidate) after parking changed the list. The units that were passed
-    /// before are passed again: their tests have no side effects.
-    fn candidate_again(
-        &mut self,
-        cx: &Cx<'_>,
-        cpu: CpuId,
-        best: Option<TaskId>,
-        best_credit: i64,
-        yielding: bool,
-    ) -> Option<TaskId> {
-        let rq = self.queue_of[cpu.index()];
-        let mut at = 0;
-        while let Some(task) = self.queues[rq].list.get(at).copied() {
-            if !yielding && self.unit(task).credit <= best_credit {
-                break;
-            }
-            if self.eligible(rq, cpu, task, best_credit) && (!self.capped(task) || self.grab(cx, task)) {
-                return Some(task);
-            }
+            // A unit that asked for budget in vain was parked: the next one has moved up to its place.
             if self.queues[rq].list.get(at) == Some(&task) {
                 at += 1;
             }
