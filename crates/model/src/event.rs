@@ -82,6 +82,18 @@ pub enum EventKind {
         /// Its group from now on.
         group: GroupId,
     },
+    /// A task entered a system call.
+    SyscallEnter {
+        /// Which task.
+        task: TaskId,
+        /// The call's number on the recorded machine.
+        number: u32,
+    },
+    /// A task came back from its system call.
+    SyscallExit {
+        /// Which task.
+        task: TaskId,
+    },
     /// The recorder lost `count` events of this CPU somewhere before now.
     Lost {
         /// How many.

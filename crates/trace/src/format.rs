@@ -9,7 +9,7 @@ pub(crate) const MAGIC: [u8; 8] = *b"\x89SLT\r\n\x1a\n";
 /// A reader refuses a higher major version.
 pub const FORMAT_MAJOR: u16 = 1;
 /// A reader accepts a higher minor version: unknown fields, records and optional blocks are skipped.
-pub const FORMAT_MINOR: u16 = 0;
+pub const FORMAT_MINOR: u16 = 1;
 /// Magic, major, minor, four bytes of zero.
 pub(crate) const FILE_HEADER: usize = 16;
 /// Bytes of a block's header.
@@ -165,6 +165,8 @@ fn parts(kind: &EventKind) -> (u8, u8, [u32; 3]) {
         EventKind::Steal { ns } => (9, 0, split(ns.0)),
         EventKind::Regroup { task, group } => (10, 0, [task.0, group.0, 0]),
         EventKind::Lost { count } => (11, 0, split(count)),
+        EventKind::SyscallEnter { task, number } => (12, 0, [task.0, number, 0]),
+        EventKind::SyscallExit { task } => (13, 0, [task.0, 0, 0]),
         // `EventKind` is non-exhaustive for other crates' sake; a new kind needs a number here and in the
         // document. Writing it as "unknown" would lose it silently.
         ref other => unreachable!("no record kind for {other:?}"),
@@ -219,6 +221,8 @@ fn decode_event(record: &[u8; RECORD], at: u64) -> Result<Option<SchedEvent>, St
         9 => EventKind::Steal { ns: Ns(joined) },
         10 => EventKind::Regroup { task: must(0)?, group: GroupId(word(1)) },
         11 => EventKind::Lost { count: joined },
+        12 => EventKind::SyscallEnter { task: must(0)?, number: word(1) },
+        13 => EventKind::SyscallExit { task: must(0)? },
         _ => return Ok(None),
     };
     let cpu = CpuId(u32::from(u16::from_le_bytes([record[10], record[11]])));
@@ -236,7 +240,9 @@ pub(crate) fn tasks_of(kind: &EventKind) -> [Option<TaskId>; 2] {
         | EventKind::Migrate { task, .. }
         | EventKind::Throttle { task }
         | EventKind::Unthrottle { task }
-        | EventKind::Regroup { task, .. } => [Some(task), None],
+        | EventKind::Regroup { task, .. }
+        | EventKind::SyscallEnter { task, .. }
+        | EventKind::SyscallExit { task } => [Some(task), None],
         _ => [None, None],
     }
 }

@@ -162,6 +162,8 @@ pub enum Capability {
     Steal,
     /// Every task of the machine (not only one's own).
     AllTasks,
+    /// Which system call a task is in (`SyscallEnter` and `SyscallExit` events).
+    Syscalls,
 }
 
 impl Capability {
@@ -177,6 +179,7 @@ impl Capability {
             Capability::Lifecycle => "lifecycle",
             Capability::Steal => "steal",
             Capability::AllTasks => "all-tasks",
+            Capability::Syscalls => "syscalls",
         }
     }
 }

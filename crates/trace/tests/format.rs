@@ -30,6 +30,8 @@ fn every_kind_of_event_survives() {
         EventKind::Steal { ns: Ns(u64::MAX / 3) },
         EventKind::Regroup { task: t, group: GroupId(0) },
         EventKind::Lost { count: 1 << 40 },
+        EventKind::SyscallEnter { task: t, number: 202 },
+        EventKind::SyscallExit { task: t },
         EventKind::Exit { task: t },
     ];
     let wakers = [Waker::Unknown, Waker::Task(t), Waker::InlineSoftirq(t), Waker::SoftIrq, Waker::HardIrq];

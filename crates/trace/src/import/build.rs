@@ -31,6 +31,7 @@ struct Has {
     migrate: bool,
     fork: bool,
     exit: bool,
+    syscalls: bool,
 }
 
 impl Builder {
@@ -81,11 +82,19 @@ impl Builder {
             }
             "sched_process_exec" => {
                 let tid = line::number(line.fields, " pid=").ok_or_else(|| bad(&line, "`pid=N`"))?;
-                self.simple(&line, Who { comm: line.comm, tid, prio: None }, |task| EventKind::Exec { task });
+                self.simple(&line, Who { tid, ..running(&line) }, |task| EventKind::Exec { task });
             }
             "PERF_RECORD_LOST" => {
                 let count = line.fields.split_whitespace().filter_map(|w| w.parse().ok()).next().unwrap_or(1);
                 self.push(&line, EventKind::Lost { count });
+            }
+            "raw_syscalls:sys_enter" | "sys_enter" => {
+                let number = line::number(line.fields, "NR ").ok_or_else(|| bad(&line, "`NR N (…)`"))?;
+                self.has.syscalls = true;
+                self.simple(&line, running(&line), |task| EventKind::SyscallEnter { task, number });
+            }
+            "raw_syscalls:sys_exit" | "sys_exit" => {
+                self.simple(&line, running(&line), |task| EventKind::SyscallExit { task });
             }
             other => *self.ignored.entry(other.to_owned()).or_default() += 1,
         }
@@ -148,7 +157,7 @@ impl Builder {
     }
 
     fn waker(&mut self, line: &Line) -> Waker {
-        let current = self.task(Who { comm: line.comm, tid: line.tid, prio: None });
+        let current = self.task(running(line));
         match (line.context, current) {
             (Context::HardIrq, _) => Waker::HardIrq,
             (Context::SoftIrq, _) => Waker::SoftIrq,
@@ -162,7 +171,7 @@ impl Builder {
 
     fn new_task(&mut self, line: &Line) -> Result<(), String> {
         let who = subject(line)?;
-        let parent = self.task(Who { comm: line.comm, tid: line.tid, prio: None });
+        let parent = self.task(running(line));
         let known = self.ids.contains_key(&who.tid);
         if let Some(task) = self.task(who)
             && !(known && self.has.fork)
@@ -190,7 +199,7 @@ impl Builder {
         let error = || bad(line, "`comm=C pid=N child_comm=C child_pid=N`");
         let comm = line::between(line.fields, " child_comm=", " child_pid=").ok_or_else(error)?;
         let tid = line::number(line.fields, " child_pid=").ok_or_else(error)?;
-        let parent = self.task(Who { comm: line.comm, tid: line.tid, prio: None });
+        let parent = self.task(running(line));
         // A number that is used again names a new task.
         self.ids.remove(&tid);
         self.simple(line, Who { comm, tid, prio: None }, |task| EventKind::New { task, parent });
@@ -221,6 +230,7 @@ impl Builder {
             with(wakes && self.options.current_is_waker, &[Capability::Waker, Capability::IrqContext]),
             with(self.has.migrate, &[Capability::Migrations]),
             with(self.has.fork && self.has.exit, &[Capability::Lifecycle]),
+            with(self.has.syscalls, &[Capability::Syscalls]),
         ];
         let note = if self.options.current_is_waker {
             "Imported. The task that was running is taken for the waker, interrupts included."
@@ -241,6 +251,11 @@ impl Builder {
         let recording = Recording::from_parts(header, self.events, duration)?;
         Ok(Imported { recording, ignored: self.ignored })
     }
+}
+
+/// The task that was running when the event was written.
+fn running<'a>(line: &Line<'a>) -> Who<'a> {
+    Who { comm: line.comm, tid: line.tid, prio: None }
 }
 
 fn subject<'a>(line: &Line<'a>) -> Result<Who<'a>, String> {
