@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+pub mod agent;
 mod api;
 mod cx;
 mod knobs;

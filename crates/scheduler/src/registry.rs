@@ -73,6 +73,11 @@ pub fn all() -> &'static [Entry] {
             knobs: crate::xen::credit2_knobs,
             build: crate::xen::build_credit2::<crate::CellLocks>,
         },
+        crate::agent::FIFO_PER_CPU,
+        crate::agent::FIFO_CENTRALIZED,
+        crate::agent::SHINJUKU,
+        crate::agent::FILTER,
+        crate::agent::LAYERS,
         crate::simple::EDF,
         crate::simple::RR,
     ]

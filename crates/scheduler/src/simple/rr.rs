@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | a task runs for a slice at most, then goes to the end of its CPU's queue | textbook | modelled | `sim/tests/workloads.rs` (W2: 473,124 slices) |
 //! | a woken task goes to the end; it never preempts | textbook | modelled | the same |
-//! | a task is placed once, when it is created: the allowed CPU with the fewest tasks, the lowest of equals | our choice | modelled | |
+//! | a task is placed when it is created: the allowed CPU with the fewest tasks, the lowest of equals; again only when its affinity excludes that CPU | our choice | modelled | `sim/tests/agent_schedulers.rs` |
 //! | policy, nice, groups | | omitted: everybody is equal | |
 
 use crate::registry::Entry;
@@ -33,12 +33,17 @@ pub const ENTRY: Entry = Entry {
 
 /// With the simulator's locks.
 pub fn round_robin(slice: Ns) -> RoundRobin<CellLocks> {
-    RoundRobin { slice, state: Lock::new(State::default()) }
+    RoundRobin { slice: Some(slice), state: Lock::new(State::default()) }
+}
+
+/// The same without slices: a task runs until it blocks.
+pub fn first_in_first_out() -> RoundRobin<CellLocks> {
+    RoundRobin { slice: None, state: Lock::new(State::default()) }
 }
 
 /// See the module.
 pub struct RoundRobin<L: Locks> {
-    slice: Ns,
+    slice: Option<Ns>,
     state: L::Lock<State>,
 }
 
@@ -61,6 +66,24 @@ impl State {
         }
     }
 
+    /// The affinity of a task changed: it finds another home when it may not run at the old one.
+    fn evict(&mut self, cx: &Cx<'_>, task: TaskId) {
+        let old = self.home[task.index()];
+        if cx.task(task).affinity.contains(old) {
+            return;
+        }
+        self.placed[old.index()] -= 1;
+        self.place(cx, task);
+        let queue = &mut self.queues[old.index()];
+        let before = queue.len();
+        queue.retain(|queued| *queued != task);
+        if queue.len() < before {
+            self.enqueue(cx, task);
+        } else if cx.task(task).on_cpu() == Some(old) {
+            cx.push(Cmd::Displace(task));
+        }
+    }
+
     fn enqueue(&mut self, cx: &Cx<'_>, task: TaskId) {
         let cpu = self.home[task.index()];
         self.queues[cpu.index()].push_back(task);
@@ -72,7 +95,7 @@ impl State {
 
 impl<L: Locks> Scheduler for RoundRobin<L> {
     fn needs(&self) -> Needs {
-        Needs { wakeups: true, exact_slices: true, ..Needs::default() }
+        Needs { wakeups: true, exact_slices: self.slice.is_some(), ..Needs::default() }
     }
 
     fn init(&self, cx: &Cx<'_>) {
@@ -107,14 +130,17 @@ impl<L: Locks> Scheduler for RoundRobin<L> {
             }
         }
         match state.queues[cpu.index()].pop_front() {
-            Some(task) => Pick { slice_ns: Some(self.slice), ..Pick::run(task) },
+            Some(task) => Pick { slice_ns: self.slice, ..Pick::run(task) },
             None => Pick::IDLE,
         }
     }
 
     fn changed(&self, cx: &Cx<'_>, change: Change) {
-        if let Change::Created { task, .. } = change {
-            self.state.lock().place(cx, task);
+        let mut state = self.state.lock();
+        match change {
+            Change::Created { task, .. } => state.place(cx, task),
+            Change::Affinity(task) => state.evict(cx, task),
+            _ => {}
         }
     }
 

@@ -1,0 +1,117 @@
+//! FILTER of SFS: short functions run first in first out and are done within one slice; what is longer falls through the
+//! filter to turns, as under a fair scheduler. Approximates shortest-remaining-time-first without knowing lengths.
+//!
+//! For serverless functions: many short, few long. Worked example (`a_long_function_falls_through_the_filter`): a function
+//! of 100 ms with a slice of 10 ms falls after its first 10 ms, and a 1 ms function that comes later overtakes it.
+//!
+//! | rule | where it is from | state | test |
+//! |---|---|---|---|
+//! | a new activation enters a first-in-first-out level and runs for one slice there | SFS (SC'22) | modelled | `sim/tests/agent_schedulers.rs` |
+//! | whoever used up the slice goes to the second level for the rest of the activation | SFS (demoted from SCHED_FIFO to CFS) | modelled; turns of `fair_slice_ns` in place of CFS | the same |
+//! | slice = number of CPUs x mean time between the last `window` arrivals | SFS | modelled; `slice_ns` sets a fixed one | the same |
+//! | a function that waited longer than `overload` slices goes to the second level at once | SFS, hybrid mode under overload | modelled | |
+//! | a function that blocks keeps its place in the filter | SFS polls for blocked functions | simplified: a wakeup begins a new activation | |
+
+use super::central::{Central, Rules};
+use crate::registry::Entry;
+use crate::{CellLocks, Cx, Knob, KnobKind};
+use schedlab_model::{Ns, TaskId};
+use std::collections::VecDeque;
+
+const FAIR_SLICE: Ns = Ns::from_ms(4);
+/// Before the window is filled.
+const FIRST_SLICE: Ns = Ns::from_ms(100);
+const WINDOW: i64 = 100;
+const OVERLOAD: i64 = 3;
+
+struct Filter {
+    fixed: Option<Ns>,
+    fair: Ns,
+    window: usize,
+    overload: u64,
+    cpus: u64,
+    arrivals: VecDeque<Ns>,
+    adapted: Ns,
+}
+
+impl Filter {
+    fn filter_slice(&self) -> Ns {
+        self.fixed.unwrap_or(self.adapted)
+    }
+}
+
+impl Rules for Filter {
+    fn levels(&self) -> usize {
+        2
+    }
+    fn woken(&mut self, cx: &Cx<'_>, _task: TaskId) -> usize {
+        if self.arrivals.len() > self.window {
+            self.arrivals.pop_front();
+        }
+        self.arrivals.push_back(cx.now);
+        let gaps = self.arrivals.len() as u64 - 1;
+        if let Some(first) = self.arrivals.front().filter(|_| gaps >= self.window as u64) {
+            // No shorter than a microsecond: a burst of one instant must not make the slice vanish.
+            self.adapted =
+                Ns((cx.now.saturating_sub(*first).0 / gaps).saturating_mul(self.cpus)).max(Ns(1_000));
+        }
+        0
+    }
+    fn slice(&self, level: usize) -> Option<Ns> {
+        Some(if level == 0 { self.filter_slice() } else { self.fair })
+    }
+    fn expired(&mut self, _level: usize) -> usize {
+        1
+    }
+    fn begins(&mut self, level: usize, wait: Ns) -> usize {
+        if level == 0 && wait > Ns(self.filter_slice().0.saturating_mul(self.overload)) { 1 } else { level }
+    }
+}
+
+fn knobs() -> Vec<Knob> {
+    vec![
+        Knob {
+            name: "slice_ns",
+            kind: KnobKind::Time(Ns(0), Ns::from_s(100)),
+            default: "0",
+            doc: "slice of the filter; 0 = CPUs x mean time between arrivals, 100 ms before the window is filled",
+        },
+        Knob {
+            name: "fair_slice_ns",
+            kind: KnobKind::Time(Ns(1_000), Ns::from_s(10)),
+            default: "4ms",
+            doc: "turns of those that fell through the filter",
+        },
+        Knob {
+            name: "window",
+            kind: KnobKind::Number(1, 100_000),
+            default: "100",
+            doc: "arrivals over which the time between arrivals is averaged",
+        },
+        Knob {
+            name: "overload",
+            kind: KnobKind::Number(1, 1_000_000),
+            default: "3",
+            doc: "who waited longer than this many slices falls through at once",
+        },
+    ]
+}
+
+/// Its line in the registry.
+pub const ENTRY: Entry = Entry {
+    name: "filter",
+    summary: "short ones first in first out, long ones fall through to turns (SFS of SC'22)",
+    knobs,
+    build: |cpus, knobs| {
+        let slice = knobs.time("slice_ns", Ns::ZERO);
+        Box::new(Central::<CellLocks, _>::new(Filter {
+            fixed: (slice > Ns::ZERO).then_some(slice),
+            fair: knobs.time("fair_slice_ns", FAIR_SLICE),
+            window: knobs.number("window", WINDOW) as usize,
+            overload: knobs.number("overload", OVERLOAD) as u64,
+            cpus: cpus as u64,
+            arrivals: VecDeque::new(),
+            adapted: FIRST_SLICE,
+        }))
+    },
+};

@@ -1,0 +1,26 @@
+//! Schedulers that were written for user-space agents (ghOSt and its relatives). They decide for many CPUs from one
+//! queue, and run anywhere: in the simulated kernel, behind simulated agents, and over real threads.
+//!
+//! Every one of them is a set of [`Rules`](central::Rules) over the shared queue of [`central`]: which level an activation
+//! belongs to, how long it may run there, and where it goes when that time is used up. A new one is one file with its
+//! rules and its `ENTRY`, and one line in the registry.
+
+mod central;
+mod fifo;
+mod filter;
+mod layers;
+mod shinjuku;
+
+pub use fifo::CENTRALIZED as FIFO_CENTRALIZED;
+pub use fifo::PER_CPU as FIFO_PER_CPU;
+pub use filter::ENTRY as FILTER;
+pub use layers::ENTRY as LAYERS;
+pub use shinjuku::ENTRY as SHINJUKU;
+
+use schedlab_model::Policy;
+
+/// Batch work in the eyes of these schedulers: tasks whose owner says so by `SCHED_BATCH` or `SCHED_IDLE`. ghOSt's
+/// Shinjuku reads a shared table that the application must fill; a policy is what every program already can set.
+fn is_batch(policy: Policy) -> bool {
+    matches!(policy, Policy::Batch | Policy::Idle)
+}
