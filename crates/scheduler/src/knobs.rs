@@ -23,12 +23,44 @@ pub struct Knob {
 pub enum KnobKind {
     /// A time from `.0` to `.1`.
     Time(Ns, Ns),
+    /// A time that the real system takes in whole units.
+    Steps(Steps),
     /// A whole number from `.0` to `.1`.
     Number(i64, i64),
     /// `true`/`false`, `1`/`0`, `on`/`off`.
     Flag,
     /// One of these words.
     Word(&'static [&'static str]),
+}
+
+/// The times that a knob of whole units may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Steps {
+    /// Whether 0 (off) is allowed too.
+    pub off: bool,
+    /// Smallest, apart from 0.
+    pub low: Ns,
+    /// Largest.
+    pub high: Ns,
+    /// The unit: a value is a multiple of it.
+    pub step: Ns,
+    /// The knob that it must not exceed, and that knob's default.
+    pub at_most: Option<(&'static str, Ns)>,
+}
+
+impl Steps {
+    fn holds(self, value: Ns) -> bool {
+        let off = self.off && value == Ns::ZERO;
+        off || (self.low..=self.high).contains(&value) && value.0.is_multiple_of(self.step.0.max(1))
+    }
+}
+
+impl fmt::Display for Steps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Steps { off, low, high, step, at_most } = self;
+        write!(f, "{}a time from {low} to {high} in steps of {step}", if *off { "0 (off) or " } else { "" })?;
+        at_most.map_or(Ok(()), |(knob, _)| write!(f, ", at most {knob}"))
+    }
 }
 
 /// A value of a knob.
@@ -127,6 +159,7 @@ impl fmt::Display for KnobKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             KnobKind::Time(low, high) => write!(f, "a time from {low} to {high}, such as \"3ms\""),
+            KnobKind::Steps(steps) => steps.fmt(f),
             KnobKind::Number(low, high) => write!(f, "a whole number from {low} to {high}"),
             KnobKind::Flag => f.write_str("on or off"),
             KnobKind::Word(words) => write!(f, "one of {}", words.join(", ")),
@@ -138,9 +171,12 @@ impl KnobKind {
     fn parse(self, text: &str) -> Option<KnobValue> {
         match self {
             KnobKind::Time(low, high) => {
-                // The kernel's own files hold bare nanoseconds; a bare number here means the same.
-                let value = text.parse().ok().or_else(|| text.parse::<u64>().ok().map(Ns))?;
+                let value = time(text)?;
                 (low <= value && value <= high).then_some(KnobValue::Time(value))
+            }
+            KnobKind::Steps(steps) => {
+                let value = time(text)?;
+                steps.holds(value).then_some(KnobValue::Time(value))
             }
             KnobKind::Number(low, high) => {
                 let value = text.parse().ok()?;
@@ -154,6 +190,11 @@ impl KnobKind {
             KnobKind::Word(words) => words.iter().find(|w| **w == text).map(|w| KnobValue::Word(w)),
         }
     }
+}
+
+/// The kernel's own files hold bare nanoseconds; a bare number here means the same.
+fn time(text: &str) -> Option<Ns> {
+    text.parse().ok().or_else(|| text.parse::<u64>().ok().map(Ns))
 }
 
 /// The knobs that were set, checked against what the scheduler has. Unset ones keep their defaults.
@@ -182,7 +223,25 @@ impl Knobs {
             })?;
             values.insert(knob.name, value);
         }
-        Ok(Knobs { values })
+        let knobs = Knobs { values };
+        knobs.check_limits(has)?;
+        Ok(knobs)
+    }
+    /// A knob that another one limits must not exceed it, whichever of the two was set.
+    fn check_limits(&self, has: &[Knob]) -> Result<(), KnobError> {
+        for knob in has {
+            let KnobKind::Steps(Steps { at_most: Some((limit, default)), .. }) = knob.kind else { continue };
+            let Some(KnobValue::Time(value)) = self.values.get(knob.name) else { continue };
+            let most = self.time(limit, default);
+            if *value > most {
+                return Err(KnobError::Value {
+                    name: knob.name.to_owned(),
+                    value: value.to_string(),
+                    allowed: format!("{}, which is {most}", knob.kind),
+                });
+            }
+        }
+        Ok(())
     }
     /// The time set for `name`, or `default`.
     pub fn time(&self, name: &str, default: Ns) -> Ns {
@@ -260,6 +319,25 @@ mod tests {
             Err(KnobError::UnknownKnob { nearest: Some(n), .. }) if n == "slice"));
         assert!(matches!(check("x:slice=2s"), Err(KnobError::Value { .. })));
         assert!("x:slice".parse::<SchedulerSpec>().is_err());
+    }
+
+    #[test]
+    fn whole_units_and_limits_between_knobs() {
+        let steps = |off, low, high, step, at_most| KnobKind::Steps(Steps { off, low, high, step, at_most });
+        let limit = Some(("tslice", Ns::from_ms(30)));
+        let knob = |name, kind| Knob { name, kind, default: "", doc: "" };
+        let has = [
+            knob("tslice", steps(false, Ns::from_ms(1), Ns::from_s(1), Ns::from_ms(1), None)),
+            knob("ratelimit", steps(true, Ns::from_us(100), Ns::from_ms(500), Ns::from_us(1), limit)),
+        ];
+        let check = |text: &str| Knobs::check(&text.parse().unwrap(), &has);
+        for good in ["x:tslice=5ms", "x:ratelimit=0ns", "x:ratelimit=100us", "x:ratelimit=5ms,tslice=5ms"] {
+            assert!(check(good).is_ok(), "{good}");
+        }
+        for bad in ["x:tslice=2500us", "x:ratelimit=99us", "x:ratelimit=31ms", "x:ratelimit=6ms,tslice=5ms"] {
+            let text = check(bad).unwrap_err().to_string();
+            assert!(text.contains("in steps of"), "{bad}: {text}");
+        }
     }
 
     #[test]

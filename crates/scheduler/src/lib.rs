@@ -23,6 +23,6 @@ pub mod xen;
 
 pub use api::{Change, Cmd, Needs, Pick, Prev, Request, Scheduler, Standing, Timer, Wake, WakeKind};
 pub use cx::{Cx, Out, Work};
-pub use knobs::{Knob, KnobError, KnobKind, KnobValue, Knobs, SchedulerSpec, nearest};
+pub use knobs::{Knob, KnobError, KnobKind, KnobValue, Knobs, SchedulerSpec, Steps, nearest};
 pub use locks::{CellLock, CellLocks, Lock, Locks};
 pub use view::{CpuView, GroupView, Relaxed64, Runnable, TaskView, World};

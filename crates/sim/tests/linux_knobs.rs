@@ -85,6 +85,7 @@ fn other_values(knob: &Knob) -> Vec<String> {
             let fit = |ns: u64| Ns(ns.clamp(low.0, high.0)).0.to_string() + "ns";
             [0, 300_000, 9_000_000, 40_000_000, 500_000_000].map(fit).to_vec()
         }
+        KnobKind::Steps(steps) => vec![steps.low.to_string(), steps.high.to_string()],
         KnobKind::Number(low, high) => {
             [0, 1, 2, 5, 40, 30_000, 300_000].map(|n: i64| n.clamp(low, high).to_string()).to_vec()
         }

@@ -1,7 +1,75 @@
 //! What Credit and Credit2 share: the state of a unit that Xen's core keeps, CPU-set walks, affinity steps.
 
-use crate::{Cx, TaskView};
-use schedlab_model::{CpuId, CpuSet, TaskId};
+use crate::{Cx, Knob, KnobKind, Prev, Steps, TaskView, Wake, WakeKind};
+use schedlab_model::{CpuId, CpuSet, Ns, TaskId, Topology};
+
+/// The rate limit of Credit and Credit2: 0, or 100 us to 500 ms, in microseconds (4.4 to 4.22).
+pub(super) fn ratelimit(at_most: Option<(&'static str, Ns)>) -> Knob {
+    Knob {
+        name: "ratelimit",
+        kind: KnobKind::Steps(Steps {
+            off: true,
+            low: Ns::from_us(100),
+            high: Ns::from_ms(500),
+            step: Ns::from_us(1),
+            at_most,
+        }),
+        default: "1ms",
+        doc: "shortest run before preemption, 0 = off (xl -s -r, boot sched_ratelimit_us)",
+    }
+}
+
+/// Packing instead of spreading, for both schedulers.
+pub(super) const SMT_POWER_SAVINGS: Knob = Knob {
+    name: "sched_smt_power_savings",
+    kind: KnobKind::Flag,
+    default: "off",
+    doc: "pack onto busy cores instead of spreading over idle ones (boot sched_smt_power_savings)",
+};
+
+/// What Xen's core does around either scheduler.
+pub(super) trait Units {
+    /// Makes and places the unit of a task, unless there is one.
+    fn create(&mut self, cx: &Cx<'_>, task: TaskId);
+    /// Whether the unit exists.
+    fn has(&self, task: TaskId) -> bool;
+    /// The core's part of a unit that exists.
+    fn core_mut(&mut self, task: TaskId) -> &mut Core;
+    /// No reason holds the unit back.
+    fn is_runnable(&self, task: TaskId) -> bool;
+    /// The scheduler's own wake, of a runnable unit.
+    fn insert_woken(&mut self, cx: &Cx<'_>, task: TaskId);
+    /// The scheduler's own sleep.
+    fn take_asleep(&mut self, cx: &Cx<'_>, task: TaskId);
+
+    /// Every task that exists at the start.
+    fn create_all(&mut self, cx: &Cx<'_>) {
+        for (index, _) in cx.world.tasks.iter().enumerate().filter(|(_, view)| view.alive) {
+            self.create(cx, index.into());
+        }
+    }
+
+    /// An event, or the end of a migration, makes the unit runnable.
+    fn woken(&mut self, cx: &Cx<'_>, task: TaskId, wake: Wake) {
+        self.create(cx, task);
+        let core = self.core_mut(task);
+        core.awake = true;
+        if wake.kind == WakeKind::Migrated {
+            core.migrating = false;
+        }
+        if self.is_runnable(task) {
+            self.insert_woken(cx, task);
+        }
+    }
+
+    /// A unit that does not run stops being runnable.
+    fn left(&mut self, cx: &Cx<'_>, task: TaskId) {
+        if self.has(task) {
+            self.core_mut(task).awake = false;
+            self.take_asleep(cx, task);
+        }
+    }
+}
 
 /// Xen releases in which a rule changed (spec of the version switches: module docs).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -76,6 +144,15 @@ impl Core {
         soft.into_iter().chain([(Step::Hard, self.hard)])
     }
 
+    /// What became of the unit that ran until this decision.
+    pub(super) fn stopped(&mut self, why: Prev) {
+        match why {
+            Prev::Blocked | Prev::Exited => self.awake = false,
+            Prev::Migrating => self.migrating = true,
+            Prev::Runnable | Prev::Idle => {}
+        }
+    }
+
     pub(super) fn pinned(&self) -> bool {
         self.hard.count() == 1
     }
@@ -99,8 +176,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    pub(super) fn new(cx: &Cx<'_>) -> Places {
-        let topology = &cx.world.topology;
+    pub(super) fn of(topology: &Topology) -> Places {
         let each = || (0..topology.cpus()).map(CpuId::from);
         let node: Vec<u32> = topology.places().iter().map(|place| place.node).collect();
         Places {

@@ -22,9 +22,11 @@ mod account;
 mod placement;
 mod queue;
 
-use super::common::{Core, Places, Release, now, take};
-use crate::{Change, Cmd, Cx, Knob, KnobKind, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, Timer};
-use crate::{Wake, WakeKind};
+use super::common::{Core, Places, Release, SMT_POWER_SAVINGS, Units, now, ratelimit, take};
+use crate::Wake;
+use crate::{
+    Change, Cmd, Cx, Knob, KnobKind, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, Steps, Timer,
+};
 use schedlab_model::{CpuId, CpuSet, GroupId, Ns, TaskId};
 
 const BOOST: i64 = 0;
@@ -129,36 +131,44 @@ pub(super) struct Credit<L: Locks> {
 
 /// The knobs, with Xen's names, bounds and defaults.
 pub(super) fn knobs() -> Vec<Knob> {
-    let time = |name, low, high, default, doc| {
-        let kind = KnobKind::Time(low, high);
+    let time = |name, off, low, high, step, default, doc| {
+        let kind = KnobKind::Steps(Steps { off, low, high, step, at_most: None });
         Knob { name, kind, default, doc }
     };
+    let (us, ms) = (Ns::from_us(1), Ns::from_ms(1));
     vec![
-        time("tslice", Ns::from_ms(1), Ns::from_s(1), "30ms", "time slice and accounting period (xl -t)"),
         time(
-            "ratelimit",
-            Ns::ZERO,
-            Ns::from_ms(500),
-            "1ms",
-            "shortest run before preemption, 0 = off (xl -r)",
+            "tslice",
+            false,
+            ms,
+            Ns::from_s(1),
+            ms,
+            "30ms",
+            "time slice and accounting period (xl -s -t, boot sched_credit_tslice_ms)",
         ),
-        time("migration_delay", Ns::ZERO, Ns::from_ms(100), "0ns", "cache-hot time, 0 = off (xl -m)"),
+        ratelimit(Some(("tslice", Ns::from_ms(30)))),
+        time(
+            "migration_delay",
+            true,
+            us,
+            Ns::from_ms(100),
+            us,
+            "0ns",
+            "cache-hot time, 0 = off (xl -s -m, boot vcpu_migration_delay)",
+        ),
         Knob {
             name: "tickle_one_idle_cpu",
             kind: KnobKind::Flag,
             default: "on",
-            doc: "wake one idle pCPU, not all suitable ones",
+            doc: "wake one idle pCPU, not all suitable ones (boot tickle_one_idle_cpu)",
         },
-        Knob {
-            name: "sched_smt_power_savings",
-            kind: KnobKind::Flag,
-            default: "off",
-            doc: "pack instead of spread over cores",
-        },
+        SMT_POWER_SAVINGS,
         time(
             "load_balance_ratelimit",
-            Ns::ZERO,
+            true,
+            us,
             Ns::from_s(1),
+            us,
             "1ms (0 before 4.18)",
             "shortest time between two steals of a pCPU, 0 = off (boot load-balance-ratelimit, 4.18 and later)",
         ),
@@ -171,7 +181,7 @@ impl<L: Locks> Credit<L> {
         let time = |name, default| knobs.time(name, default).0 as i64;
         let set = Settings {
             release,
-            tslice: (time("tslice", Ns::from_ms(30)) / MS).max(1) * MS,
+            tslice: time("tslice", Ns::from_ms(30)),
             ratelimit: time("ratelimit", Ns::from_ms(1)),
             migrate_delay: time("migration_delay", Ns::ZERO),
             load_balance_ratelimit: time("load_balance_ratelimit", limit),
@@ -222,34 +232,6 @@ impl State {
 
     fn places(&self) -> &Places {
         self.places.as_ref().expect("init came first")
-    }
-
-    /// Makes the unit of a task and places it; it stays blocked.
-    fn create(&mut self, cx: &Cx<'_>, task: TaskId) {
-        if self.units.len() <= task.index() {
-            self.units.resize(task.index() + 1, None);
-        }
-        if self.units[task.index()].is_some() {
-            return;
-        }
-        let view = cx.task(task);
-        self.units[task.index()] = Some(Unit {
-            core: Core::new(view, &self.pool),
-            domain: view.group,
-            alive: true,
-            credit: 0,
-            residual: 0,
-            start: 0,
-            pri: UNDER,
-            last_run: 0,
-            parked: false,
-            yielded: false,
-            placed: false,
-            active: false,
-            queued: false,
-        });
-        let cpu = self.place(cx, task, true);
-        self.assign(cx, task, cpu);
     }
 
     fn assign(&mut self, cx: &Cx<'_>, task: TaskId, cpu: CpuId) {
@@ -348,11 +330,7 @@ impl State {
         let (ratelimit, now) = (self.set.ratelimit, now(cx));
         let unit = self.unit_mut(task);
         unit.last_run = now;
-        match why {
-            Prev::Blocked | Prev::Exited => unit.core.awake = false,
-            Prev::Migrating => unit.core.migrating = true,
-            Prev::Runnable | Prev::Idle => {}
-        }
+        unit.core.stopped(why);
         if why == Prev::Exited {
             unit.alive = false;
         }
@@ -447,6 +425,55 @@ impl State {
     }
 }
 
+impl Units for State {
+    fn create(&mut self, cx: &Cx<'_>, task: TaskId) {
+        if self.units.len() <= task.index() {
+            self.units.resize(task.index() + 1, None);
+        }
+        if self.has(task) {
+            return;
+        }
+        let view = cx.task(task);
+        self.units[task.index()] = Some(Unit {
+            core: Core::new(view, &self.pool),
+            domain: view.group,
+            alive: true,
+            credit: 0,
+            residual: 0,
+            start: 0,
+            pri: UNDER,
+            last_run: 0,
+            parked: false,
+            yielded: false,
+            placed: false,
+            active: false,
+            queued: false,
+        });
+        let cpu = self.place(cx, task, true);
+        self.assign(cx, task, cpu);
+    }
+
+    fn has(&self, task: TaskId) -> bool {
+        self.units.get(task.index()).is_some_and(Option::is_some)
+    }
+
+    fn core_mut(&mut self, task: TaskId) -> &mut Core {
+        &mut self.unit_mut(task).core
+    }
+
+    fn is_runnable(&self, task: TaskId) -> bool {
+        self.unit(task).runnable()
+    }
+
+    fn insert_woken(&mut self, cx: &Cx<'_>, task: TaskId) {
+        self.wake(cx, task);
+    }
+
+    fn take_asleep(&mut self, cx: &Cx<'_>, task: TaskId) {
+        self.sleep(cx, task);
+    }
+}
+
 impl<L: Locks> Scheduler for Credit<L> {
     fn needs(&self) -> Needs {
         Needs { wakeups: true, exact_slices: true, cpu_timers: 1, global_timers: 1, ..Needs::default() }
@@ -454,7 +481,7 @@ impl<L: Locks> Scheduler for Credit<L> {
 
     fn init(&self, cx: &Cx<'_>) {
         let mut state = self.state.lock();
-        let places = Places::new(cx);
+        let places = Places::of(&cx.world.topology);
         state.balance_bias = (0..places.nodes).map(|_| CpuId(0)).collect();
         state.places = Some(places);
         cx.push(Cmd::Arm(ACCOUNTING, Ns(state.set.tslice as u64)));
@@ -462,33 +489,15 @@ impl<L: Locks> Scheduler for Credit<L> {
             cx.push(Cmd::Arm(Timer::Cpu(cpu.into(), TICK_SLOT), Ns(state.set.tick() as u64)));
         }
         state.read_domains(cx);
-        for (index, view) in cx.world.tasks.iter().enumerate() {
-            if view.alive {
-                state.create(cx, index.into());
-            }
-        }
+        state.create_all(cx);
     }
 
     fn wake(&self, cx: &Cx<'_>, task: TaskId, wake: Wake) {
-        let mut state = self.state.lock();
-        state.create(cx, task);
-        let unit = state.unit_mut(task);
-        unit.core.awake = true;
-        if wake.kind == WakeKind::Migrated {
-            unit.core.migrating = false;
-        }
-        if unit.runnable() {
-            state.wake(cx, task);
-        }
+        self.state.lock().woken(cx, task, wake);
     }
 
     fn leave(&self, cx: &Cx<'_>, task: TaskId) {
-        let mut state = self.state.lock();
-        if state.units.get(task.index()).is_none_or(Option::is_none) {
-            return;
-        }
-        state.unit_mut(task).core.awake = false;
-        state.sleep(cx, task);
+        self.state.lock().left(cx, task);
     }
 
     fn yielded(&self, _cx: &Cx<'_>, task: TaskId) {

@@ -28,9 +28,9 @@ mod runqueue;
 mod select;
 mod state;
 
-use super::common::{Places, Release, now};
+use super::common::{Places, Release, SMT_POWER_SAVINGS, Units, now, ratelimit};
+use crate::Wake;
 use crate::{Change, Cmd, Cx, Knob, KnobKind, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, Timer};
-use crate::{Wake, WakeKind};
 use schedlab_model::{CpuId, Ns, TaskId};
 use state::{Settings, State};
 
@@ -62,13 +62,7 @@ pub(super) fn knobs() -> Vec<Knob> {
     let number =
         |name, low, high, default, doc| Knob { name, kind: KnobKind::Number(low, high), default, doc };
     vec![
-        time(
-            "ratelimit",
-            Ns::ZERO,
-            Ns::from_ms(500),
-            "1ms",
-            "shortest run before preemption, 0 = off (xl -r)",
-        ),
+        ratelimit(None),
         time(
             "migrate_resist",
             Ns::ZERO,
@@ -80,9 +74,15 @@ pub(super) fn knobs() -> Vec<Knob> {
             name: "credit2_runqueue",
             kind: KnobKind::Word(ARRANGEMENTS),
             default: "socket",
-            doc: "which pCPUs share a run queue",
+            doc: "which pCPUs share a run queue (boot credit2_runqueue)",
         },
-        number("max_cpus_runqueue", 1, 512, "16 (512 before 4.14)", "most pCPUs of one run queue"),
+        number(
+            "max_cpus_runqueue",
+            1,
+            512,
+            "16 (512 before 4.14)",
+            "most pCPUs of one run queue (boot sched_credit2_max_cpus_runqueue)",
+        ),
         time(
             "cap_period",
             Ns::from_ms(1),
@@ -90,37 +90,59 @@ pub(super) fn knobs() -> Vec<Knob> {
             "10ms",
             "period of caps (boot credit2_cap_period_ms)",
         ),
-        number("load_precision_shift", 1, 30, "18", "bits after the point of load averages"),
-        number("load_window_shift", 11, 50, "30", "log2 of the load window in ns"),
-        number("balance_under", -16, 16, "0", "log2 of the load difference that is balanced with room left"),
-        number("balance_over", -16, 16, "-3", "log2 of the load difference that is balanced when overloaded"),
-        Knob {
-            name: "sched_smt_power_savings",
-            kind: KnobKind::Flag,
-            default: "off",
-            doc: "prefer pCPUs whose siblings are busy",
-        },
+        number(
+            "load_precision_shift",
+            1,
+            30,
+            "18",
+            "bits after the point of load averages (boot credit2_load_precision_shift)",
+        ),
+        number(
+            "load_window_shift",
+            11,
+            50,
+            "30",
+            "log2 of the load window in ns (boot credit2_load_window_shift)",
+        ),
+        number(
+            "balance_under",
+            -16,
+            16,
+            "0",
+            "log2 of the load difference that is balanced with room left (boot credit2_balance_under)",
+        ),
+        number(
+            "balance_over",
+            -16,
+            16,
+            "-3",
+            "log2 of the load difference that is balanced when overloaded (boot credit2_balance_over)",
+        ),
+        SMT_POWER_SAVINGS,
     ]
+}
+
+fn settings(release: Release, knobs: &Knobs) -> Settings {
+    let time = |name, default| knobs.time(name, default).0 as i64;
+    let most = if release == Release::V4_12 { 512 } else { 16 };
+    Settings {
+        release,
+        ratelimit: time("ratelimit", Ns::from_ms(1)),
+        resist: time("migrate_resist", Ns::from_us(500)),
+        runqueue: knobs.word("credit2_runqueue", "socket"),
+        max_cpus: knobs.number("max_cpus_runqueue", most) as usize,
+        cap_period: time("cap_period", Ns::from_ms(10)),
+        precision: knobs.number("load_precision_shift", 18) as u32,
+        window: knobs.number("load_window_shift", 30) as u32,
+        under: knobs.number("balance_under", 0),
+        over: knobs.number("balance_over", -3),
+        pack: knobs.flag("sched_smt_power_savings", false),
+    }
 }
 
 impl<L: Locks> Credit2<L> {
     pub(super) fn new(release: Release, cpus: usize, knobs: &Knobs) -> Self {
-        let time = |name, default| knobs.time(name, default).0 as i64;
-        let most = if release == Release::V4_12 { 512 } else { 16 };
-        let settings = Settings {
-            release,
-            ratelimit: time("ratelimit", Ns::from_ms(1)),
-            resist: time("migrate_resist", Ns::from_us(500)),
-            runqueue: knobs.word("credit2_runqueue", "socket"),
-            max_cpus: knobs.number("max_cpus_runqueue", most) as usize,
-            cap_period: time("cap_period", Ns::from_ms(10)),
-            precision: knobs.number("load_precision_shift", 18) as u32,
-            window: knobs.number("load_window_shift", 30) as u32,
-            under: knobs.number("balance_under", 0),
-            over: knobs.number("balance_over", -3),
-            pack: knobs.flag("sched_smt_power_savings", false),
-        };
-        Credit2 { state: L::Lock::new(State::new(settings, cpus)) }
+        Credit2 { state: L::Lock::new(State::new(settings(release, knobs), cpus)) }
     }
 }
 
@@ -131,34 +153,17 @@ impl<L: Locks> Scheduler for Credit2<L> {
 
     fn init(&self, cx: &Cx<'_>) {
         let mut state = self.state.lock();
-        state.arrange(&Places::new(cx), &cx.world.topology);
-        for (index, view) in cx.world.tasks.iter().enumerate() {
-            if view.alive {
-                state.create(cx, index.into());
-            }
-        }
+        state.arrange(&Places::of(&cx.world.topology), &cx.world.topology);
+        state.create_all(cx);
         state.read_domains(cx);
     }
 
     fn wake(&self, cx: &Cx<'_>, task: TaskId, wake: Wake) {
-        let mut state = self.state.lock();
-        state.create(cx, task);
-        let unit = state.unit_mut(task);
-        unit.core.awake = true;
-        if wake.kind == WakeKind::Migrated {
-            unit.core.migrating = false;
-        }
-        if unit.runnable() {
-            state.wake(cx, task);
-        }
+        self.state.lock().woken(cx, task, wake);
     }
 
     fn leave(&self, cx: &Cx<'_>, task: TaskId) {
-        let mut state = self.state.lock();
-        if state.has(task) {
-            state.unit_mut(task).core.awake = false;
-            state.sleep(cx, task);
-        }
+        self.state.lock().left(cx, task);
     }
 
     fn yielded(&self, _cx: &Cx<'_>, task: TaskId) {
@@ -219,11 +224,7 @@ impl State {
         if let Some(task) = current {
             self.burn(cx, task);
             let unit = self.unit_mut(task);
-            match why {
-                Prev::Blocked | Prev::Exited => unit.core.awake = false,
-                Prev::Migrating => unit.core.migrating = true,
-                Prev::Runnable | Prev::Idle => {}
-            }
+            unit.core.stopped(why);
             if unit.budget <= 0 && self.capped(task) {
                 self.grab(cx, task);
             }

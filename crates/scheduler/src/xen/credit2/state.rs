@@ -1,6 +1,6 @@
 //! Credit2's units, domains and run queues.
 
-use super::super::common::{Core, Places, Release, cycle, now, take};
+use super::super::common::{Core, Places, Release, Units, cycle, now, take};
 use super::{INIT, MIN};
 use crate::{Cmd, Cx, Runnable};
 use schedlab_model::{CpuId, CpuSet, GroupId, TaskId, Topology};
@@ -105,10 +105,6 @@ impl State {
         }
     }
 
-    pub(super) fn has(&self, task: TaskId) -> bool {
-        self.units.get(task.index()).is_some_and(Option::is_some)
-    }
-
     pub(super) fn unit(&self, task: TaskId) -> &Unit {
         self.units[task.index()].as_ref().expect("a unit that was created")
     }
@@ -160,50 +156,6 @@ impl State {
             members < per_queue && (whole_core || matches!(arrangement, "core" | "all"))
         };
         indices().filter(roomy).min_by_key(|at| self.queues[*at].active.count())
-    }
-
-    /// Makes the unit of a task on the run queue with the least load; it stays blocked.
-    pub(super) fn create(&mut self, cx: &Cx<'_>, task: TaskId) {
-        if self.units.len() <= task.index() {
-            self.units.resize(task.index() + 1, None);
-        }
-        if self.has(task) {
-            return;
-        }
-        let view = cx.task(task);
-        while self.domains.len() <= view.group.index() {
-            self.domains.push(Domain::new());
-        }
-        let domain = &mut self.domains[view.group.index()];
-        domain.units.push(task);
-        let core = Core::new(view, &self.pool);
-        self.units[task.index()] = Some(Unit {
-            rq: usize::MAX,
-            weight: domain.weight,
-            domain: view.group,
-            credit: INIT,
-            residual: 0,
-            start: 0,
-            queued: false,
-            scheduled: false,
-            delayed_add: false,
-            yielded: false,
-            parked: false,
-            // A unit that joins a capped domain has to ask for its first quota.
-            budget: if domain.cap == 0 { i64::MAX } else { 0 },
-            quota: 0,
-            tickled_cpu: None,
-            leaving: false,
-            target: None,
-            avgload: 1 << (self.settings.precision - 1),
-            load_last: now(cx) >> 10,
-            core,
-        });
-        let cpu = self.place(task);
-        let unit = self.unit_mut(task);
-        unit.core.cpu = cpu;
-        cx.push(Cmd::Moved(task, cpu));
-        self.assign(task, self.queue_of[cpu.index()]);
     }
 
     pub(super) fn assign(&mut self, task: TaskId, rq: usize) {
@@ -326,6 +278,72 @@ impl State {
     }
 }
 
+impl Units for State {
+    /// Makes the unit of a task on the run queue with the least load; it stays blocked.
+    fn create(&mut self, cx: &Cx<'_>, task: TaskId) {
+        if self.units.len() <= task.index() {
+            self.units.resize(task.index() + 1, None);
+        }
+        if self.has(task) {
+            return;
+        }
+        let view = cx.task(task);
+        while self.domains.len() <= view.group.index() {
+            self.domains.push(Domain::new());
+        }
+        let domain = &mut self.domains[view.group.index()];
+        domain.units.push(task);
+        let core = Core::new(view, &self.pool);
+        self.units[task.index()] = Some(Unit {
+            rq: usize::MAX,
+            weight: domain.weight,
+            domain: view.group,
+            credit: INIT,
+            residual: 0,
+            start: 0,
+            queued: false,
+            scheduled: false,
+            delayed_add: false,
+            yielded: false,
+            parked: false,
+            // A unit that joins a capped domain has to ask for its first quota.
+            budget: if domain.cap == 0 { i64::MAX } else { 0 },
+            quota: 0,
+            tickled_cpu: None,
+            leaving: false,
+            target: None,
+            avgload: 1 << (self.settings.precision - 1),
+            load_last: now(cx) >> 10,
+            core,
+        });
+        let cpu = self.place(task);
+        let unit = self.unit_mut(task);
+        unit.core.cpu = cpu;
+        cx.push(Cmd::Moved(task, cpu));
+        self.assign(task, self.queue_of[cpu.index()]);
+    }
+
+    fn has(&self, task: TaskId) -> bool {
+        self.units.get(task.index()).is_some_and(Option::is_some)
+    }
+
+    fn core_mut(&mut self, task: TaskId) -> &mut Core {
+        &mut self.unit_mut(task).core
+    }
+
+    fn is_runnable(&self, task: TaskId) -> bool {
+        self.unit(task).runnable()
+    }
+
+    fn insert_woken(&mut self, cx: &Cx<'_>, task: TaskId) {
+        self.wake(cx, task);
+    }
+
+    fn take_asleep(&mut self, cx: &Cx<'_>, task: TaskId) {
+        self.sleep(cx, task);
+    }
+}
+
 impl Queue {
     fn new(first: CpuId) -> Queue {
         Queue {
@@ -353,3 +371,40 @@ impl Domain {
 
 /// The credit that stands for the idle unit: below every other.
 pub(super) const IDLE_CREDIT: i64 = MIN - 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Knobs;
+
+    /// The run queues of a machine, as CPU lists.
+    fn queues(topology: &Topology, spec: &str) -> Vec<String> {
+        let spec = format!("xen-credit2:{spec}").parse().unwrap();
+        let knobs = Knobs::check(&spec, &super::super::super::credit2_knobs()).unwrap();
+        let settings = super::super::settings(Release::V4_20, &knobs);
+        let mut state = State::new(settings, topology.cpus());
+        state.arrange(&Places::of(topology), topology);
+        state.queues.iter().map(|queue| queue.active.to_string()).collect()
+    }
+
+    /// Two sockets of four cores of two threads.
+    #[test]
+    fn arrangements_of_run_queues() {
+        let machine = Topology::regular(2, 1, 4, 2);
+        assert_eq!(queues(&machine, ""), ["0-7", "8-15"], "socket is the default");
+        assert_eq!(queues(&machine, "credit2_runqueue=node"), ["0-7", "8-15"]);
+        assert_eq!(queues(&machine, "credit2_runqueue=all"), ["0-15"]);
+        assert_eq!(queues(&machine, "credit2_runqueue=core").len(), 8);
+        assert_eq!(queues(&machine, "credit2_runqueue=cpu").len(), 16);
+    }
+
+    /// At most 16 pCPUs share a queue, evenly, and siblings stay together.
+    #[test]
+    fn the_limit_of_a_run_queue() {
+        let machine = Topology::regular(1, 1, 20, 2);
+        // 3 queues of 13 are planned; a core that would not fit whole opens another one.
+        assert_eq!(queues(&machine, ""), ["0-11", "12-23", "24-35", "36-39"]);
+        assert_eq!(queues(&machine, "max_cpus_runqueue=512"), ["0-39"]);
+        assert_eq!(queues(&Topology::flat(6), "max_cpus_runqueue=2"), ["0-1", "2-3", "4-5"]);
+    }
+}
