@@ -14,6 +14,7 @@ mod error;
 mod hash;
 mod machine;
 mod metrics;
+mod nested;
 mod outcome;
 mod rng;
 
@@ -24,4 +25,5 @@ pub use machine::{Delays, Machine, RunOptions, TickSkew};
 pub use metrics::{
     ChannelMetrics, CpuMetrics, Distribution, Fairness, Metrics, SourceMetrics, TaskMetrics, WorkConservation,
 };
+pub use nested::{Domain, NestedOutcome, run_nested};
 pub use outcome::{Outcome, Stuck, WaitsFor};

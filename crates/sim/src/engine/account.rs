@@ -72,9 +72,11 @@ impl<S: EventSink> Engine<'_, S> {
     pub(super) fn settle(&mut self) -> Step {
         self.log.flush(&mut self.metrics.tasks);
         for cpu in 0..self.cpus.len() {
+            self.count_stolen(cpu);
             self.account(cpu)?;
         }
-        for (task, metrics) in self.tasks.iter_mut().zip(&mut self.metrics.tasks) {
+        let tasks = self.tasks.iter_mut().zip(&mut self.extras);
+        for ((task, extra), metrics) in tasks.zip(&mut self.metrics.tasks) {
             task.sums[task.bucket as usize] += self.now - task.bucket_from;
             task.bucket_from = self.now;
             if task.bucket != Bucket::Out {
@@ -82,6 +84,9 @@ impl<S: EventSink> Engine<'_, S> {
             }
             task.born = self.now;
             into(metrics, task);
+            let stolen = std::mem::take(&mut extra.stolen);
+            metrics.cpu_ns = metrics.cpu_ns.saturating_sub(Ns(stolen));
+            metrics.stolen_ns += Ns(stolen);
         }
         Ok(())
     }

@@ -12,8 +12,15 @@ const BACKLOG_MAX: usize = 1 << 24;
 /// Who puts tokens in: a task on a CPU, or the outside world.
 #[derive(Clone, Copy)]
 pub(super) enum Sender {
-    Task { t: usize, cpu: usize },
+    Task {
+        t: usize,
+        cpu: usize,
+    },
     Outside,
+    /// An interrupt that a CPU serves: an event channel.
+    Interrupt {
+        cpu: usize,
+    },
 }
 
 impl<S: EventSink> Engine<'_, S> {
@@ -26,6 +33,12 @@ impl<S: EventSink> Engine<'_, S> {
     fn wake_from(&mut self, sender: Sender, other: usize) -> Step {
         match sender {
             Sender::Outside => self.wake_from_outside(other, Waker::SoftIrq),
+            Sender::Interrupt { cpu } => {
+                if !self.free {
+                    self.steal(cpu, self.costs.wake_interrupt_ns.0);
+                }
+                self.wake(other, cpu, Waker::SoftIrq, false)
+            }
             Sender::Task { t, cpu } => {
                 if !self.free {
                     self.steal(cpu, self.costs.wake_call_ns.0);
@@ -72,7 +85,7 @@ impl<S: EventSink> Engine<'_, S> {
         let c = &self.channels[channel];
         let room = match (c.capacity, sender) {
             // The outside world does not wait: what comes, comes.
-            (None, _) | (_, Sender::Outside) => count,
+            (None, _) | (_, Sender::Outside | Sender::Interrupt { .. }) => count,
             (Some(capacity), _) => u64::from(capacity).saturating_sub(c.len).min(u64::from(count)) as u32,
         };
         if room > 0 {

@@ -214,6 +214,10 @@ impl<S: EventSink> Engine<'_, S> {
         if ns == 0 {
             return;
         }
+        if self.gate.is_some() && !self.is_on(cpu) {
+            self.cpus[cpu].debt += ns;
+            return;
+        }
         // Accounting cannot fail here: it only brings sums up to now.
         let _ = self.account(cpu);
         let c = &mut self.cpus[cpu];

@@ -10,6 +10,9 @@ use schedlab_scheduler::{Pick, Prev, Wake, WakeKind};
 impl<S: EventSink> Engine<'_, S> {
     /// Calls `schedule` for `cpu` and carries the answer out.
     pub(super) fn decide(&mut self, cpu: usize) -> Step {
+        if self.gate.is_some() && self.is_off(cpu) {
+            return Ok(());
+        }
         let c = &mut self.cpus[cpu];
         c.queued = false;
         if c.window.is_some() {

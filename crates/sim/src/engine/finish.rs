@@ -19,7 +19,7 @@ const ALL_WORK: [Work; Work::COUNT] = [
 ];
 
 impl<S: EventSink> Engine<'_, S> {
-    pub(super) fn finish(mut self) -> Step<Outcome> {
+    pub(crate) fn finish(mut self) -> Step<Outcome> {
         self.settle()?;
         self.metrics.to = Ns(self.now);
         self.check_conservation()?;
@@ -41,16 +41,17 @@ impl<S: EventSink> Engine<'_, S> {
         let mut busy = Ns::ZERO;
         let mut not_idle = Ns::ZERO;
         for (i, cpu) in self.metrics.cpus.iter().enumerate() {
-            let sum = cpu.busy_ns + cpu.overhead_ns + cpu.idle_ns;
+            let sum = cpu.busy_ns + cpu.overhead_ns + cpu.idle_ns + cpu.steal_ns;
             if sum != elapsed {
-                return self.internal(format!("cpu{i}: busy + overhead + idle = {sum}, elapsed {elapsed}"));
+                return self
+                    .internal(format!("cpu{i}: busy + overhead + idle + steal = {sum}, elapsed {elapsed}"));
             }
             busy += cpu.busy_ns;
             not_idle += cpu.busy_ns + cpu.overhead_ns;
         }
         let (mut work, mut ran) = (Ns::ZERO, Ns::ZERO);
         for (i, task) in self.metrics.tasks.iter().enumerate() {
-            let sum = task.cpu_ns + task.wait_ns + task.throttled_ns + task.sleep_ns;
+            let sum = task.cpu_ns + task.stolen_ns + task.wait_ns + task.throttled_ns + task.sleep_ns;
             if sum != task.lifetime_ns {
                 return self
                     .internal(format!("task{i}: parts add up to {sum}, lifetime {}", task.lifetime_ns));

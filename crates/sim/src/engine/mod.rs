@@ -12,6 +12,7 @@ mod slots;
 mod sources;
 mod state;
 mod ticks;
+pub(crate) mod vcpu;
 mod wake;
 
 use crate::hash::EventHash;
@@ -25,7 +26,7 @@ use state::{Channel, Client, Cpu, Extra, Mutex, Source, Task};
 use std::collections::VecDeque;
 
 /// What the parts of the engine return: the error is boxed, it is never on the fast path.
-type Step<T = ()> = Result<T, Box<SimError>>;
+pub(crate) type Step<T = ()> = Result<T, Box<SimError>>;
 
 /// Runs `workload` on `machine` under `scheduler` and hands every event to `sink`.
 ///
@@ -46,7 +47,7 @@ pub fn run<S: EventSink>(
 }
 
 /// The state of a run.
-struct Engine<'a, S> {
+pub(crate) struct Engine<'a, S> {
     now: u64,
     /// Events at this time or later do not happen.
     end: u64,
@@ -91,6 +92,8 @@ struct Engine<'a, S> {
     hash: EventHash,
     events: u64,
     last_event: u64,
+    /// The CPUs of a guest are vCPUs, which do not always run; `None`: a real machine.
+    gate: Option<Box<vcpu::Gate>>,
     /// Steps since time passed last, and how many are too many.
     steps: u64,
     steps_max: u64,
@@ -109,16 +112,21 @@ impl<S: EventSink> Engine<'_, S> {
             if at >= self.end {
                 break;
             }
-            if at > self.now {
-                self.watch.advance(at, &mut self.metrics.work_conservation);
-                self.now = at;
-                self.steps = 0;
-            }
+            self.go_to(at);
             self.instant()?;
         }
-        self.watch.advance(self.end, &mut self.metrics.work_conservation);
-        self.now = self.end;
+        self.go_to(self.end);
         Ok(())
+    }
+
+    /// Time goes on.
+    #[inline]
+    fn go_to(&mut self, at: u64) {
+        if at > self.now {
+            self.watch.advance(at, &mut self.metrics.work_conservation);
+            self.now = at;
+            self.steps = 0;
+        }
     }
 
     /// Everything that happens now.
@@ -129,6 +137,9 @@ impl<S: EventSink> Engine<'_, S> {
                 self.drain()?;
             } else if let Some((cpu, cookie)) = self.calls.pop_front() {
                 self.count_step(None)?;
+                if self.gate.is_some() && self.keep_call(cpu, cookie) {
+                    continue;
+                }
                 self.scheduler.call(&self.cx(cpu.index()), cookie);
                 self.after_call(cpu.index(), state::Cause::Other)?;
             } else if let Some(cpu) = self.resched.pop_front() {
@@ -149,6 +160,9 @@ impl<S: EventSink> Engine<'_, S> {
         // A tick may put the tick of a higher CPU into what is left of the batch.
         while let Some(&(seq, slot)) = self.batch.get(self.batch_at) {
             self.batch_at += 1;
+            if self.gate.is_some() && self.hold(seq, slot) {
+                continue;
+            }
             if self.slots.is_current(seq, slot as usize) {
                 self.fire(self.layout.fires(slot as usize))?;
             }

@@ -14,7 +14,7 @@ use schedlab_scheduler::{CpuView, GroupView, Out, Scheduler, TaskView, World};
 use std::collections::{BinaryHeap, VecDeque};
 
 impl<'a, S: EventSink> Engine<'a, S> {
-    pub(super) fn new(
+    pub(crate) fn new(
         machine: &'a Machine,
         workload: &'a Workload,
         scheduler: &'a dyn Scheduler,
@@ -72,6 +72,7 @@ impl<'a, S: EventSink> Engine<'a, S> {
             hash: EventHash::default(),
             events: 0,
             last_event: 0,
+            gate: None,
             steps: 0,
             steps_max: 1_000_000 + 1_000 * workload.tasks.len() as u64,
             out: Out::new(options.seed),
@@ -80,7 +81,7 @@ impl<'a, S: EventSink> Engine<'a, S> {
     }
 
     /// Lets the scheduler place what exists, and arms what comes first.
-    pub(super) fn start(&mut self) -> Step {
+    pub(crate) fn start(&mut self) -> Step {
         self.scheduler.init(&self.cx(0));
         self.after_call(0, super::state::Cause::Other)?;
         for t in 0..self.tasks.len() {
@@ -166,6 +167,7 @@ fn extras(workload: &Workload, seed: u64) -> Vec<Extra> {
             cursors: spec.program.branches.iter().map(|branch| branch.from).collect(),
             waits: Waits::Nothing,
             serving: false,
+            stolen: 0,
             deferred: None,
         }
     };

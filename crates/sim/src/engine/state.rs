@@ -172,6 +172,8 @@ pub(crate) struct Extra {
     pub(crate) waits: Waits,
     /// A `Serve` has this request's work done when the task comes back.
     pub(crate) serving: bool,
+    /// Time in which it ran according to its guest, but its vCPU did not; not yet in the metrics.
+    pub(crate) stolen: u64,
     /// A wakeup that came while the context was being saved.
     pub(crate) deferred: Option<(u32, Waker, bool)>,
 }

@@ -38,6 +38,8 @@ pub struct TaskMetrics {
     pub cpu_ns: Ns,
     /// The part of the CPU time in which its program advanced.
     pub work_ns: Ns,
+    /// It ran according to its guest, but the hypervisor had taken the vCPU away (nested machines).
+    pub stolen_ns: Ns,
     /// Runnable, allowed to run, not running.
     pub wait_ns: Ns,
     /// Runnable, but throttled.
@@ -67,7 +69,7 @@ pub struct TaskMetrics {
     pub run_length: Distribution,
 }
 
-/// One CPU. The three add up to the measured time.
+/// One CPU. The four times add up to the measured time.
 #[derive(Clone, Debug, Default)]
 pub struct CpuMetrics {
     /// Programs advanced.
@@ -76,6 +78,8 @@ pub struct CpuMetrics {
     pub overhead_ns: Ns,
     /// Idle.
     pub idle_ns: Ns,
+    /// The vCPU was runnable, but did not run (nested machines; 0 on a real CPU).
+    pub steal_ns: Ns,
     /// Context switches, to and from idle included.
     pub switches: u64,
     /// Tick edges that were delivered (others were left out because they could not matter).
