@@ -91,7 +91,7 @@ pub fn run_nested<S: EventSink>(
     for (d, sink) in nothing.iter_mut().enumerate() {
         let (domain, options) = (&domains[d], &options_of[d]);
         let mut guest = Engine::new(&domain.machine, &split.guests[d], domain.scheduler, options, sink)?;
-        guest.into_guest();
+        guest.become_guest();
         guests.push(guest);
     }
     let host = Engine::new(machine, &split.host, scheduler, options, sink)?;

@@ -44,7 +44,7 @@ struct Vcpu {
 /// The guest's end.
 impl<S: EventSink> Engine<'_, S> {
     /// From now on the CPUs are vCPUs; none runs.
-    pub(crate) fn into_guest(&mut self) {
+    pub(crate) fn become_guest(&mut self) {
         self.free = false;
         self.gate = Some(Box::new(Gate { vcpus: vec![Vcpu::default(); self.cpus.len()] }));
     }

@@ -151,8 +151,8 @@ fn links(workload: &Workload, homes: &[Option<usize>], domains: &[Domain<'_>]) -
             (d, cpu)
         }));
     }
-    for channel in 0..workload.channels.len() {
-        let receiver = receivers[channel].flatten();
+    for (channel, receiver) in receivers.into_iter().enumerate() {
+        let receiver = receiver.flatten();
         let sends = |task: &TaskSpec| {
             let hit = |op: &Op| matches!(op, Op::Send { channel: to, .. } if to.index() == channel);
             task.program.ops.iter().any(hit)
