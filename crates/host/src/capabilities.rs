@@ -4,6 +4,7 @@
 use crate::cgroup::Controller;
 use crate::facts::{Backend, MachineFacts};
 use crate::proc::{in_first_pid_namespace, value};
+use crate::record::bpf::probe as probe_bpf;
 use crate::record::calibrate::{Calibration, calibrate};
 use crate::record::tracepoints::probe as probe_tracepoints;
 use crate::sys::Event;
@@ -85,6 +86,8 @@ impl Caps {
     }
 }
 
+const CONTAINED: &str = "inside a PID namespace: run schedlab outside the container";
+
 /// Looks. Takes some milliseconds (a thread sleeps shortly on each CPU).
 pub fn probe() -> Capabilities {
     let machine = crate::machine::machine();
@@ -105,15 +108,21 @@ pub fn probe() -> Capabilities {
     let first_pid_namespace = in_first_pid_namespace();
     let tracepoints = match tracepoints {
         Ok(()) if !first_pid_namespace => {
-            Err("inside a PID namespace: run schedlab outside the container".to_owned())
+            Err(CONTAINED.to_owned())
         }
         other => other,
+    };
+    let bpf = if first_pid_namespace {
+        probe_bpf(&machine.online).map_err(|error| error.to_string())
+    } else {
+        Err(CONTAINED.to_owned())
     };
     let setting = |file: &str| debugfs.as_ref().ok()?.read(file).ok()?.trim().parse().ok().map(Ns);
     let fair_server = setting("sched/fair_server/cpu0/runtime").zip(setting("sched/fair_server/cpu0/period"));
     let controller = Controller::find();
     Capabilities {
         backends: vec![
+            (Backend::Bpf, bpf),
             (Backend::Tracepoints, tracepoints),
             (Backend::Switches, switches(Target::Cpu(0))),
             (Backend::OwnTasks, switches(Target::Tree { pid: own, cpu: 0 })),

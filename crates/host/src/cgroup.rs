@@ -1,5 +1,6 @@
 //! Which group a thread's CPU time is counted in: a control group (v1 or v2), else its autogroup.
 
+use crate::HostError;
 use crate::facts::GroupFacts;
 use schedlab_model::{Bandwidth, GroupId, Nice, Ns};
 use std::fs;
@@ -19,20 +20,9 @@ pub(crate) enum Controller {
 impl Controller {
     /// Reads /proc/self/mounts.
     pub(crate) fn find() -> Controller {
-        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-        let mut unified = None;
-        for line in mounts.lines() {
-            let mut words = line.split(' ');
-            let (Some(_), Some(at), Some(kind), Some(options)) =
-                (words.next(), words.next(), words.next(), words.next())
-            else {
-                continue;
-            };
-            match kind {
-                "cgroup" if options.split(',').any(|o| o == "cpu") => return Controller::V1(at.into()),
-                "cgroup2" => unified = Some(PathBuf::from(at)),
-                _ => {}
-            }
+        let (v1, unified) = roots(&fs::read_to_string("/proc/self/mounts").unwrap_or_default());
+        if let Some(root) = v1 {
+            return Controller::V1(root);
         }
         let has_cpu = |root: &PathBuf| {
             let controllers = fs::read_to_string(root.join("cgroup.controllers"));
@@ -40,6 +30,82 @@ impl Controller {
         };
         unified.filter(has_cpu).map_or(Controller::Absent, Controller::V2)
     }
+}
+
+/// Which hierarchy a group stands in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Hierarchy {
+    /// That of cgroup v1 in which CPU time is counted.
+    Cpu,
+    /// cgroup v2.
+    Unified,
+}
+
+/// A control group that was asked for by its path.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct FoundGroup {
+    pub(crate) hierarchy: Hierarchy,
+    /// The kernel's number of it.
+    pub(crate) id: u64,
+    /// Its path inside the hierarchy, `/` for the root.
+    path: String,
+}
+
+impl FoundGroup {
+    /// The path by which [`Groups`] knows it.
+    pub(crate) fn path_of_cpu_controller(self) -> Result<String, HostError> {
+        let counted = match Controller::find() {
+            Controller::V1(_) => Hierarchy::Cpu,
+            _ => Hierarchy::Unified,
+        };
+        if self.hierarchy == counted {
+            return Ok(self.path);
+        }
+        let detail = "it is not in the hierarchy of the CPU controller; only the backend `bpf` can choose by it";
+        Err(HostError::NoGroup { path: self.path, detail: detail.to_owned() })
+    }
+}
+
+/// The group at `path`: a directory of a cgroup file system, or a path inside the CPU controller's hierarchy or,
+/// failing that, cgroup v2.
+pub(crate) fn find_group(path: &str) -> Result<FoundGroup, HostError> {
+    let (v1, v2) = roots(&fs::read_to_string("/proc/self/mounts").unwrap_or_default());
+    let roots = [(v1, Hierarchy::Cpu), (v2, Hierarchy::Unified)];
+    let roots = roots.iter().filter_map(|(root, hierarchy)| Some((root.as_ref()?, *hierarchy)));
+    let relative = path.trim_matches('/');
+    for (root, hierarchy) in roots.clone() {
+        let inside = Path::new(path).strip_prefix(root).ok().map(|rest| rest.to_string_lossy().into_owned());
+        for rest in inside.iter().map(String::as_str).chain([relative]) {
+            let directory = root.join(rest);
+            if directory.join("cgroup.procs").exists()
+                && let Ok(metadata) = fs::metadata(&directory)
+            {
+                let id = std::os::unix::fs::MetadataExt::ino(&metadata);
+                return Ok(FoundGroup { hierarchy, id, path: format!("/{}", rest.trim_end_matches('/')) });
+            }
+        }
+    }
+    let known: Vec<String> = roots.map(|(root, _)| root.display().to_string()).collect();
+    let detail = if known.is_empty() {
+        "no cgroup file system with a CPU controller is mounted here".to_owned()
+    } else {
+        format!("there is no such directory below {}", known.join(" or "))
+    };
+    Err(HostError::NoGroup { path: path.to_owned(), detail })
+}
+
+/// Where the CPU controller of cgroup v1 and where cgroup v2 are mounted.
+fn roots(mounts: &str) -> (Option<PathBuf>, Option<PathBuf>) {
+    let (mut v1, mut v2) = (None, None);
+    for line in mounts.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            [_, at, "cgroup", options, ..] if options.split(',').any(|o| o == "cpu") => v1 = Some(at.into()),
+            [_, at, "cgroup2", ..] => v2 = Some(at.into()),
+            _ => {}
+        }
+    }
+    (v1, v2)
 }
 
 /// The groups met so far, in the order in which they were met. The first is the root.
@@ -70,6 +136,11 @@ impl Groups {
     pub(crate) fn fresh(&mut self) -> &[GroupFacts] {
         let from = std::mem::replace(&mut self.told, self.known.len());
         &self.known[from..]
+    }
+
+    /// The path of a group.
+    pub(crate) fn path(&self, id: GroupId) -> &str {
+        &self.known[id.index()].path
     }
 
     /// The group of a thread; the root when nothing can be read.

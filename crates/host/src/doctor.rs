@@ -50,16 +50,21 @@ fn fact(level: Level, what: &str, state: impl Into<String>, consequence: &str, l
 
 /// Gives the program itself the rights that recording needs.
 const SETCAP: &str =
-    "setcap cap_perfmon,cap_sys_admin,cap_sys_nice,cap_ipc_lock+ep \"$(command -v schedlab)\"";
+    "setcap cap_bpf,cap_perfmon,cap_sys_admin,cap_sys_nice,cap_ipc_lock+ep \"$(command -v schedlab)\"";
 
 fn recording(found: &Capabilities) -> Vec<Fact> {
     let mut facts = Vec::new();
     for (backend, works) in &found.backends {
         let (good, bad) = match backend {
+            Backend::Bpf => (
+                "recordings hold switches, wakeups with their wakers, migrations and task lifetimes; about 0.3 us a \
+                 switch on the recorded CPU; tasks can be chosen in the kernel (--pid, --cgroup)",
+                "recording costs more; with tracepoints nothing else is lost",
+            ),
             Backend::Tracepoints => (
-                "recordings hold switches, wakeups with their wakers, migrations and task lifetimes; about 1.2 us a \
-                 switch on the recorded CPU",
-                "recordings cannot say when or by whom a task was woken: no run-queue latency after wakeups, no replay",
+                "the fallback that sees as much as BPF; about 1.2 us a switch on the recorded CPU",
+                "without BPF either, recordings cannot say when or by whom a task was woken: no run-queue latency after \
+                 wakeups, no replay",
             ),
             Backend::Switches => (
                 "the fallback sees who ran where and for how long, on the whole machine",

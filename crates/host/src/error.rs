@@ -32,6 +32,14 @@ pub enum HostError {
         /// The number.
         pid: u32,
     },
+    /// A control group that does not exist, or that this way of recording cannot choose by.
+    #[error("control group {path}: {detail}. Give a directory of a cgroup file system, or a path such as /batch")]
+    NoGroup {
+        /// As it was given.
+        path: String,
+        /// What is wrong.
+        detail: String,
+    },
     /// The command could not be started.
     #[error("cannot start `{program}`: {source}")]
     Spawn {

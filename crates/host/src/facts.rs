@@ -123,24 +123,47 @@ pub struct RecordingCapabilities {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Backend {
+    /// BPF programs on the scheduler's tracepoints: everything, at the lowest cost.
+    Bpf,
     /// perf tracepoints: everything.
     Tracepoints,
     /// perf context-switch records of the whole machine: no wakeups.
     Switches,
     /// perf context-switch records of one command's own tasks; needs no privilege.
+    #[serde(rename = "own")]
     OwnTasks,
 }
 
 impl Backend {
     /// All, best first.
-    pub const ALL: [Backend; 3] = [Backend::Tracepoints, Backend::Switches, Backend::OwnTasks];
+    pub const ALL: [Backend; 4] =
+        [Backend::Bpf, Backend::Tracepoints, Backend::Switches, Backend::OwnTasks];
 
     /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
+            Backend::Bpf => "bpf",
             Backend::Tracepoints => "tracepoints",
             Backend::Switches => "switches",
-            Backend::OwnTasks => "own-tasks",
+            Backend::OwnTasks => "own",
+        }
+    }
+
+    /// What it sees, and what can be done with it.
+    pub const fn sees(self) -> &'static str {
+        match self {
+            Backend::Bpf | Backend::Tracepoints => {
+                "sees switches, wakeups with their wakers, migrations and task lifetimes: every analysis and replay work"
+            }
+            Backend::Switches => {
+                "sees who ran where, and whether it was preempted; not when or by whom a task was woken: run times, \
+                 slices and waits after preemption work, waits after wakeups, wakers and replay do not"
+            }
+            Backend::OwnTasks => {
+                "sees the command's own tasks only, and of these who ran where and whether it was preempted, not when \
+                 or by whom it was woken: their run times, slices and waits after preemption work, nothing about \
+                 other tasks, waits after wakeups or replay"
+            }
         }
     }
 }
@@ -149,8 +172,10 @@ impl std::str::FromStr for Backend {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Backend, String> {
+        // `own-tasks` is what version 0.1 called it.
+        let text = if text == "own-tasks" { "own" } else { text };
         Backend::ALL.into_iter().find(|b| b.name() == text).ok_or_else(|| {
-            format!("unknown backend `{text}`: use tracepoints, switches or own-tasks (default: the best that works)")
+            format!("unknown backend `{text}`: use bpf, tracepoints, switches or own (default: the best that works)")
         })
     }
 }

@@ -19,5 +19,5 @@ pub use capabilities::{Capabilities, Caps, probe};
 pub use error::HostError;
 pub use facts::{Backend, FactSource, GroupFacts, MachineFacts, RecordingCapabilities, TaskFacts};
 pub use machine::machine;
-pub use record::{RecordEnd, RecordRequest, RecordSink, RecordStart, Scope, record};
+pub use record::{RecordEnd, RecordRequest, RecordSink, RecordStart, Scope, Whom, record};
 pub use sys::signal::StopSignal;

@@ -5,29 +5,43 @@
 //! is handed out when every ring has been read at a later time than the event's, so that nothing older can
 //! still come. Lost records become [`EventKind::Lost`].
 
+pub(crate) mod bpf;
 pub(crate) mod calibrate;
 pub(crate) mod child;
 mod merge;
+mod open;
 pub(crate) mod raw;
 pub(crate) mod switches;
 pub(crate) mod tasks;
 pub(crate) mod tracepoints;
 
 use crate::facts::{Backend, GroupFacts, MachineFacts, RecordingCapabilities, TaskFacts};
-use crate::sys::perf::Target;
 use crate::{HostError, proc};
 use child::Command;
 use merge::Merger;
 use rustix::time::{ClockId, clock_gettime};
+use open::Opened;
 use schedlab_model::{CpuId, CpuSet, EventSink, Ns};
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
-use switches::SwitchRecorder;
 use tasks::Tasks;
-use tracepoints::Tracepoints;
 
-/// What to record.
+/// Whose events are kept. Everybody else is one stand-in on each CPU (`others/0`): that it ran stays known,
+/// and who it was does not. Tier 1 leaves the others out in the kernel.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Whom {
+    /// Everybody.
+    #[default]
+    All,
+    /// These processes, and the children that they create during the recording.
+    Processes(Vec<u32>),
+    /// The tasks of this control group and of those below it: a directory of a cgroup file system, or a path
+    /// such as `/batch` in the hierarchy of the CPU controller.
+    Group(String),
+}
+
+/// When to record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// The whole machine.
@@ -42,8 +56,10 @@ pub enum Scope {
 /// A recording to be made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecordRequest {
-    /// Whom.
+    /// When.
     pub scope: Scope,
+    /// Whom.
+    pub whom: Whom,
     /// For how long at most; `None`: until the scope ends or `stop` says so.
     pub duration: Option<Ns>,
     /// One way to record; `None`: the best that works.
@@ -61,6 +77,7 @@ impl RecordRequest {
     pub fn new(scope: Scope) -> RecordRequest {
         RecordRequest {
             scope,
+            whom: Whom::All,
             duration: None,
             backend: None,
             ring_bytes: 8 << 20,
@@ -125,8 +142,8 @@ pub trait RecordSink: EventSink {
 
 /// The ring of one CPU, whatever fills it.
 pub(crate) trait CpuSource {
-    fn enable(&self) -> io::Result<()>;
-    fn disable(&self) -> io::Result<()>;
+    fn enable(&mut self) -> io::Result<()>;
+    fn disable(&mut self) -> io::Result<()>;
     /// Appends everything that is there, in time order.
     fn drain(&mut self, out: &mut VecDeque<raw::RawEvent>);
     fn ring_bytes(&self) -> usize;
@@ -148,7 +165,7 @@ pub fn record(
         return Err(HostError::NoProcess { pid });
     }
     let machine = crate::machine::machine();
-    let (opened, mut command) = open(request, &machine)?;
+    let (opened, mut command) = open::open(request, &machine)?;
     let result = run(request, machine, opened, &mut command, sink, stop);
     match (result, command) {
         (Ok(end), Some(command)) => {
@@ -166,121 +183,38 @@ fn alive(pid: u32) -> bool {
     std::fs::metadata(format!("/proc/{pid}")).is_ok()
 }
 
-struct Opened {
-    capabilities: RecordingCapabilities,
-    sources: Vec<(CpuId, Box<dyn CpuSource>)>,
-}
-
-/// Opens the best backend that works, and with it the command when it must exist first.
-fn open(request: &RecordRequest, machine: &MachineFacts) -> Result<(Opened, Option<Command>), HostError> {
-    let mut reasons = Vec::new();
-    for backend in Backend::ALL {
-        if request.backend.is_some_and(|wanted| wanted != backend) {
-            continue;
-        }
-        match open_one(backend, request, machine) {
-            Ok(opened) => return Ok(opened),
-            Err(HostError::Spawn { program, source }) => return Err(HostError::Spawn { program, source }),
-            Err(error) => reasons.push((backend, error.to_string())),
-        }
-    }
-    if let Some(backend) = request.backend {
-        let reason = reasons.pop().map_or_else(String::new, |(_, reason)| reason);
-        return Err(HostError::Backend { backend: backend.name(), reason });
-    }
-    let scope = match request.scope {
-        Scope::Command(_) => "a command",
-        _ => "other processes",
+/// Where the recorder's own thread runs: where it was asked to, else away from the CPUs to which the recorded
+/// processes are bound, when that leaves any.
+fn recorder_cpus(request: &RecordRequest, online: &CpuSet) -> CpuSet {
+    let (Some(pids), None) = (measured(request), request.recorder_cpu) else {
+        return request.recorder_cpu.into_iter().collect();
     };
-    let reasons: Vec<String> =
-        reasons.into_iter().map(|(b, reason)| format!("{}: {reason}", b.name())).collect();
-    Err(HostError::NoBackend { scope, reasons: reasons.join("; ") })
+    let used: Vec<CpuSet> = pids.iter().filter_map(|&pid| proc::affinity(pid)).collect();
+    online.iter().filter(|&cpu| !used.iter().any(|set| set.contains(cpu))).collect()
 }
 
-fn open_one(
-    backend: Backend,
-    request: &RecordRequest,
-    machine: &MachineFacts,
-) -> Result<(Opened, Option<Command>), HostError> {
-    let bytes = request.ring_bytes;
-    let cpus: Vec<CpuId> = machine.online.iter().collect();
-    let failed = |cpu: &CpuId| HostError::io(format!("opening perf events on {cpu}"));
-    let mut sources: Vec<(CpuId, Box<dyn CpuSource>)> = Vec::new();
-    let mut rule = "none";
-    let mut idle_unproven = CpuSet::EMPTY;
-    let mut command = None;
-    match backend {
-        Backend::Tracepoints => {
-            if !proc::in_first_pid_namespace() {
-                let what = "reading tracepoints inside a PID namespace".to_owned();
-                let source = io::Error::other("their process numbers would not be those seen here");
-                return Err(HostError::Io { what, source });
-            }
-            let fs = crate::tracefs::PseudoFs::tracefs().map_err(HostError::io("opening tracefs"))?;
-            let points = Tracepoints::read(&fs, &machine.online)?;
-            rule = points.wake_rule;
-            idle_unproven = machine.online.iter().filter(|cpu| !points.idle_seen.contains(*cpu)).collect();
-            for cpu in &cpus {
-                sources.push((*cpu, Box::new(points.open(cpu.0, bytes).map_err(failed(cpu))?)));
-            }
-        }
-        Backend::Switches => {
-            for cpu in &cpus {
-                let target = Target::Cpu(cpu.0 as i32);
-                sources.push((*cpu, Box::new(SwitchRecorder::open(target, bytes).map_err(failed(cpu))?)));
-            }
-        }
-        Backend::OwnTasks => {
-            let Scope::Command(arguments) = &request.scope else {
-                let source =
-                    io::Error::other("it sees only the tasks of a command that schedlab starts itself");
-                return Err(HostError::Io { what: "recording own tasks".to_owned(), source });
-            };
-            let started = Command::start(arguments, true)?;
-            for cpu in &cpus {
-                let target = Target::Tree { pid: started.pid() as i32, cpu: cpu.0 as i32 };
-                match SwitchRecorder::open(target, bytes) {
-                    Ok(source) => sources.push((*cpu, Box::new(source))),
-                    Err(error) => {
-                        started.end();
-                        return Err(failed(cpu)(error));
-                    }
-                }
-            }
-            command = Some(started);
-        }
+fn measured(request: &RecordRequest) -> Option<&[u32]> {
+    match (&request.whom, &request.scope) {
+        (Whom::Processes(pids), _) | (_, Scope::Pids(pids)) => Some(pids),
+        _ => None,
     }
-    let everything = backend == Backend::Tracepoints;
-    let capabilities = RecordingCapabilities {
-        backend,
-        system_wide: backend != Backend::OwnTasks,
-        wakeups: everything,
-        wakers: everything,
-        softirq_rule: rule.to_owned(),
-        idle_unproven,
-        prev_state: everything,
-        migrations: everything,
-        regroups: everything,
-        steal_grain: Some(proc::STEAL_GRAIN),
-    };
-    Ok((Opened { capabilities, sources }, command))
 }
 
-/// The recorder's thread runs here at nice −20 (where allowed) and, when asked, on one CPU; put back on drop.
+/// The recorder's thread runs here at nice −20 (where allowed) and, when asked, on some CPUs; put back on drop.
 struct Priority {
     nice: Option<i32>,
     affinity: Option<rustix::thread::CpuSet>,
 }
 
 impl Priority {
-    fn raise(cpu: Option<CpuId>) -> Priority {
+    fn raise(cpus: &CpuSet) -> Priority {
         let own = Some(rustix::thread::gettid());
         let nice = rustix::process::getpriority_process(own).ok();
         let nice = nice.filter(|_| rustix::process::setpriority_process(own, -20).is_ok());
-        let affinity = cpu.and_then(|cpu| {
+        let affinity = (!cpus.is_empty()).then_some(cpus).and_then(|cpus| {
             let before = rustix::thread::sched_getaffinity(None).ok()?;
             let mut only = rustix::thread::CpuSet::new();
-            only.set(cpu.index());
+            cpus.iter().for_each(|cpu| only.set(cpu.index()));
             rustix::thread::sched_setaffinity(None, &only).ok()?;
             Some(before)
         });
@@ -307,12 +241,17 @@ fn run(
     sink: &mut dyn RecordSink,
     stop: &dyn Fn() -> bool,
 ) -> Result<RecordEnd, HostError> {
-    let own_only = !opened.capabilities.system_wide;
-    let mut tasks =
-        Tasks::new(proc::in_first_pid_namespace() || opened.capabilities.backend != Backend::Tracepoints);
+    let own_only = opened.capabilities.backend == Backend::OwnTasks;
+    // The numbers in perf's own records are those of the reader's PID namespace.
+    let translated = matches!(opened.capabilities.backend, Backend::Switches | Backend::OwnTasks);
+    let mut tasks = Tasks::new(proc::in_first_pid_namespace() || translated);
+    if opened.filter_here {
+        tasks.keep_only(&request.whom)?;
+    }
     let only = command.as_ref().filter(|_| own_only).map(|command| vec![command.pid()]);
     tasks.scan(only.as_deref());
     let cpus = machine.topology.cpus();
+    let online = machine.online;
     let cpu_before = clock(ClockId::ThreadCPUTime);
     let monotonic_ns = clock(ClockId::Monotonic);
     sink.start(&RecordStart {
@@ -323,8 +262,9 @@ fn run(
         ring_bytes: opened.sources.iter().map(|(_, source)| source.ring_bytes()).min().unwrap_or(0),
     })
     .map_err(HostError::Sink)?;
-    let mut merger = Merger::new(monotonic_ns, cpus, tasks, own_only);
-    for (_, source) in &opened.sources {
+    let stand_ins = !opened.capabilities.system_wide;
+    let mut merger = Merger::new(monotonic_ns, cpus, tasks, stand_ins);
+    for (_, source) in &mut opened.sources {
         source.enable().map_err(HostError::io("starting the recording"))?;
     }
     if let Scope::Command(arguments) = &request.scope {
@@ -334,9 +274,9 @@ fn run(
         }
     }
     // Only now: the command would have inherited it.
-    let _priority = Priority::raise(request.recorder_cpu);
+    let _priority = Priority::raise(&recorder_cpus(request, &online));
     drain(request, &mut opened, &mut merger, command, sink, stop)?;
-    for (_, source) in &opened.sources {
+    for (_, source) in &mut opened.sources {
         source.disable().map_err(HostError::io("ending the recording"))?;
     }
     let ended = clock(ClockId::Monotonic);

@@ -3,6 +3,8 @@
 
 pub(crate) mod perf;
 pub(crate) mod sched;
+pub(crate) mod shared;
 pub(crate) mod signal;
 
 pub(crate) use perf::{Event, Ring};
+pub(crate) use shared::Shared;

@@ -1,6 +1,7 @@
 //! The k-way merge of the rings, and the way from raw events to [`SchedEvent`]s.
 
 use super::raw::{Comm, Context, RawEvent, RawKind};
+use super::bpf::OUTSIDE;
 use super::switches::UNKNOWN_PRIO;
 use super::tasks::{Hint, Tasks};
 use super::{CpuSource, RecordSink};
@@ -12,7 +13,7 @@ pub(crate) struct Merger {
     origin: u64,
     queues: Vec<VecDeque<RawEvent>>,
     tasks: Tasks,
-    /// Own-tasks recording: who stands for the unseen, per CPU.
+    /// Who stands for those that are not recorded, per CPU, where not everybody is.
     stand_ins: Vec<Option<TaskId>>,
     /// Own-tasks recording: who runs. (A task that exits leaves no "out" record.)
     running: Vec<Option<TaskId>>,
@@ -24,8 +25,8 @@ pub(crate) struct Merger {
 }
 
 impl Merger {
-    pub(crate) fn new(origin: u64, cpus: usize, mut tasks: Tasks, own_only: bool) -> Merger {
-        let stand_ins: Vec<_> = (0..cpus).map(|cpu| own_only.then(|| tasks.stand_in(cpu as u32))).collect();
+    pub(crate) fn new(origin: u64, cpus: usize, mut tasks: Tasks, stand_ins: bool) -> Merger {
+        let stand_ins: Vec<_> = (0..cpus).map(|cpu| stand_ins.then(|| tasks.stand_in(cpu as u32))).collect();
         Merger {
             origin,
             queues: vec![VecDeque::new(); cpus],
@@ -75,7 +76,7 @@ impl Merger {
 
     fn hand_out(&mut self, cpu: CpuId, event: RawEvent, sink: &mut dyn RecordSink) {
         let at = Ns(event.at.saturating_sub(self.origin)).max(self.last);
-        let Some(kind) = self.translate(cpu, event.kind) else { return };
+        let Some(kind) = self.translate(cpu, event.kind).and_then(|kind| self.wanted(cpu, kind)) else { return };
         self.emit(SchedEvent { at, cpu, kind }, sink);
     }
 
@@ -102,6 +103,32 @@ impl Merger {
         self.steal = now;
     }
 
+    /// What is left of an event when only some tasks are kept: as `on_switch` and the others of
+    /// `bpf/sched.bpf.c` do it in the kernel.
+    fn wanted(&self, cpu: CpuId, kind: EventKind) -> Option<EventKind> {
+        if !self.tasks.filters() {
+            return Some(kind);
+        }
+        let stand_in = self.stand_ins[cpu.index()];
+        let known = |task: Option<TaskId>| match task {
+            Some(task) if !self.tasks.kept(task) => stand_in,
+            other => other,
+        };
+        match kind {
+            EventKind::Switch { prev, prev_state, next } => {
+                let (prev, next) = (known(prev), known(next));
+                (prev != next).then_some(EventKind::Switch { prev, prev_state, next })
+            }
+            EventKind::Wake { task, .. }
+            | EventKind::New { task, .. }
+            | EventKind::Exec { task }
+            | EventKind::Exit { task }
+            | EventKind::Migrate { task, .. }
+            | EventKind::Regroup { task, .. } => self.tasks.kept(task).then_some(kind),
+            _ => Some(kind),
+        }
+    }
+
     fn task(&mut self, tid: u32, comm: &Comm) -> Option<TaskId> {
         let id = self.tasks.of(tid, Hint { comm: *comm, ..Hint::default() })?;
         self.tasks.named(id, comm);
@@ -113,9 +140,14 @@ impl Merger {
         Some(match kind {
             RawKind::Switch { prev, prev_comm, prev_state, next, next_comm, next_prio } => {
                 let priority = (next_prio != UNKNOWN_PRIO).then_some(next_prio);
-                let prev = self.task(prev, &prev_comm);
-                let next = self.tasks.of(next, Hint { comm: next_comm, priority, parent: None });
-                if let Some(next) = next {
+                let stand_in = self.stand_ins[cpu.index()];
+                let prev = if prev == OUTSIDE { stand_in } else { self.task(prev, &prev_comm) };
+                let next = if next == OUTSIDE {
+                    stand_in
+                } else {
+                    self.tasks.of(next, Hint { comm: next_comm, priority, parent: None })
+                };
+                if let Some(next) = next.filter(|_| next != stand_in) {
                     self.tasks.named(next, &next_comm);
                 }
                 let prev_state = if prev.is_none() { PrevState::Runnable } else { prev_state };

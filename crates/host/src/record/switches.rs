@@ -27,11 +27,11 @@ impl SwitchRecorder {
 }
 
 impl super::CpuSource for SwitchRecorder {
-    fn enable(&self) -> std::io::Result<()> {
+    fn enable(&mut self) -> std::io::Result<()> {
         self.ring.event.enable()
     }
 
-    fn disable(&self) -> std::io::Result<()> {
+    fn disable(&mut self) -> std::io::Result<()> {
         self.ring.event.disable()
     }
 

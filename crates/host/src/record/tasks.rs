@@ -1,7 +1,9 @@
 //! From thread ids to [`TaskId`]s, with the facts of each task.
 
+use super::Whom;
 use super::raw::{Comm, comm_text};
-use crate::cgroup::Groups;
+use crate::HostError;
+use crate::cgroup::{Groups, find_group};
 use crate::facts::{FactSource, TaskFacts};
 use crate::proc;
 use schedlab_model::{CpuSet, GroupId, Nice, Policy, TaskId};
@@ -17,12 +19,22 @@ pub(crate) struct Tasks {
     all: Vec<Known>,
     /// Tasks whose facts the sink has not seen in this form, in the order of their change.
     dirty: Vec<TaskId>,
+    keep: Keep,
+}
+
+/// Whose events are kept, where the kernel's side does not choose.
+enum Keep {
+    All,
+    /// Sorted.
+    Processes(Vec<u32>),
+    Below(String),
 }
 
 struct Known {
     facts: TaskFacts,
     comm: Comm,
     dirty: bool,
+    kept: bool,
 }
 
 /// What an event says about a thread that is met for the first time.
@@ -42,6 +54,44 @@ impl Tasks {
             by_tid: HashMap::new(),
             all: Vec::new(),
             dirty: Vec::new(),
+            keep: Keep::All,
+        }
+    }
+
+    /// Keeps only these from now on.
+    pub(crate) fn keep_only(&mut self, whom: &Whom) -> Result<(), HostError> {
+        self.keep = match whom {
+            Whom::All => Keep::All,
+            Whom::Processes(list) => {
+                let mut list = list.clone();
+                list.sort_unstable();
+                Keep::Processes(list)
+            }
+            Whom::Group(path) => Keep::Below(find_group(path)?.path_of_cpu_controller()?),
+        };
+        Ok(())
+    }
+
+    /// Whether anybody is left out.
+    pub(crate) fn filters(&self) -> bool {
+        !matches!(self.keep, Keep::All)
+    }
+
+    /// Whether this task's events are kept.
+    pub(crate) fn kept(&self, id: TaskId) -> bool {
+        self.all[id.index()].kept
+    }
+
+    fn is_kept(&self, facts: &TaskFacts, parent: Option<TaskId>) -> bool {
+        match &self.keep {
+            Keep::All => true,
+            Keep::Processes(list) => {
+                list.binary_search(&facts.process).is_ok() || parent.is_some_and(|parent| self.kept(parent))
+            }
+            Keep::Below(path) => {
+                let below = self.groups.path(facts.group).strip_prefix(path.trim_end_matches('/'));
+                below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            }
         }
     }
 
@@ -88,6 +138,9 @@ impl Tasks {
             return None;
         }
         self.all[id.index()].facts.group = group;
+        if matches!(self.keep, Keep::Below(_)) {
+            self.all[id.index()].kept = self.is_kept(&self.all[id.index()].facts, None);
+        }
         self.touch(id);
         Some(group)
     }
@@ -98,7 +151,7 @@ impl Tasks {
         let mut facts = bare(id, 0);
         facts.comm = format!("others/{cpu}");
         facts.stand_in = true;
-        self.push(facts)
+        self.push(facts, true)
     }
 
     /// Facts that are new or have changed since the last call, each task once.
@@ -131,15 +184,16 @@ impl Tasks {
             facts.comm = comm_text(&hint.comm);
         }
         self.by_tid.insert(tid, id);
-        self.push(facts)
+        let kept = self.is_kept(&facts, hint.parent);
+        self.push(facts, kept)
     }
 
-    fn push(&mut self, facts: TaskFacts) -> TaskId {
+    fn push(&mut self, facts: TaskFacts, kept: bool) -> TaskId {
         let id = facts.id;
         let mut comm = [0; 16];
         let length = facts.comm.len().min(15);
         comm[..length].copy_from_slice(&facts.comm.as_bytes()[..length]);
-        self.all.push(Known { facts, comm, dirty: true });
+        self.all.push(Known { facts, comm, dirty: true, kept });
         self.dirty.push(id);
         id
     }

@@ -243,13 +243,13 @@ pub(crate) struct CpuRecorder {
 }
 
 impl super::CpuSource for CpuRecorder {
-    fn enable(&self) -> std::io::Result<()> {
+    fn enable(&mut self) -> std::io::Result<()> {
         // Markers first: the first wakeup should find its context known.
         self.others.iter().rev().try_for_each(Event::enable)?;
         self.ring.event.enable()
     }
 
-    fn disable(&self) -> std::io::Result<()> {
+    fn disable(&mut self) -> std::io::Result<()> {
         self.ring.event.disable()?;
         self.others.iter().try_for_each(Event::disable)
     }

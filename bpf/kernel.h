@@ -1,0 +1,64 @@
+/* The few types of the kernel that sched.bpf.c looks into, written by hand. Offsets here mean nothing: the
+ * loader puts those of the running kernel in their place (CO-RE), by the names of structures and fields. */
+#ifndef SCHEDLAB_KERNEL_H
+#define SCHEDLAB_KERNEL_H
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed char __s8;
+typedef short __s16;
+typedef int __s32;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef _Bool bool;
+
+enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2 };
+enum { BPF_F_MMAPABLE = 1 << 10 };
+enum { BPF_ANY = 0 };
+
+#define LAYOUT __attribute__((preserve_access_index))
+
+struct kernfs_node {
+    __u64 id;
+} LAYOUT;
+
+struct cgroup;
+
+struct cgroup_subsys_state {
+    struct cgroup *cgroup;
+    struct cgroup_subsys_state *parent;
+} LAYOUT;
+
+struct cgroup {
+    struct cgroup_subsys_state self;
+    struct kernfs_node *kn;
+} LAYOUT;
+
+struct css_set {
+    struct cgroup *dfl_cgrp;
+} LAYOUT;
+
+struct task_group {
+    struct cgroup_subsys_state css;
+} LAYOUT;
+
+struct thread_info {
+    __u32 cpu;
+} LAYOUT;
+
+struct task_struct {
+    struct thread_info thread_info;
+    int pid;
+    int tgid;
+    int prio;
+    int exit_state;
+    char comm[16];
+    struct css_set *cgroups;
+    struct task_group *sched_task_group;
+} LAYOUT;
+
+#endif

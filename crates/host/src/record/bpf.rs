@@ -1,0 +1,291 @@
+//! Tier 1: BPF programs on the scheduler's tracepoints. The object is built from `bpf/sched.bpf.c` and carried
+//! in the binary; it is fitted to the running kernel when it is loaded (CO-RE), which needs the kernel's type
+//! information (`/sys/kernel/btf/vmlinux`) and Linux 5.18.
+//!
+//! Each CPU has a ring in one array that user space maps: a record costs one store of 32 bytes and no lock, no
+//! reservation and no wakeup. What that costs against other ways: `benches/recorder_cost.py`.
+
+mod decode;
+
+use super::raw::RawEvent;
+use crate::HostError;
+use crate::sys::Shared;
+use aya::maps::{HashMap, Map, MapData};
+use aya::programs::tp_btf::BtfTracePointLinkId;
+use aya::programs::{BtfTracePoint, ProgramError};
+use aya::{Btf, Ebpf, EbpfLoader};
+pub(crate) use decode::OUTSIDE;
+use decode::{Decoder, RECORD, SEQUENCE};
+use schedlab_model::CpuSet;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+/// Aligned, because the loader looks at its headers in place.
+#[repr(C, align(8))]
+struct Aligned<T: ?Sized>(T);
+
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../bpf/sched.bpf.o")));
+
+/// How softirq wakeups are attributed; goes into the header.
+pub(crate) const WAKE_RULE: &str = "softirq-raise-context";
+
+/// Bytes of `struct control`, and where its parts stand.
+const CONTROL: usize = 128;
+const HEAD: usize = 0;
+const LOST: usize = 8;
+const TAIL: usize = 64;
+
+/// Memory of all rings together.
+const ALL_RINGS: usize = 1 << 30;
+
+/// Each program and its tracepoint: programs that end a context first, so that none can be entered unseen.
+/// Those that the kernel does not have are left out, unless they are needed.
+const PROGRAMS: [(&str, &str, bool); 27] = [
+    ("irq_handler_exit", "irq_handler_exit", false),
+    ("local_timer_exit", "local_timer_exit", false),
+    ("reschedule_exit", "reschedule_exit", false),
+    ("call_function_exit", "call_function_exit", false),
+    ("call_function_single_exit", "call_function_single_exit", false),
+    ("x86_platform_ipi_exit", "x86_platform_ipi_exit", false),
+    ("irq_work_exit", "irq_work_exit", false),
+    ("ipi_exit", "ipi_exit", false),
+    ("softirq_exit", "softirq_exit", true),
+    ("irq_handler_entry", "irq_handler_entry", false),
+    ("local_timer_entry", "local_timer_entry", false),
+    ("reschedule_entry", "reschedule_entry", false),
+    ("call_function_entry", "call_function_entry", false),
+    ("call_function_single_entry", "call_function_single_entry", false),
+    ("x86_platform_ipi_entry", "x86_platform_ipi_entry", false),
+    ("irq_work_entry", "irq_work_entry", false),
+    ("ipi_entry", "ipi_entry", false),
+    ("softirq_entry", "softirq_entry", true),
+    ("softirq_raise", "softirq_raise", true),
+    ("on_attach", "cgroup_attach_task", false),
+    ("on_rename", "task_rename", true),
+    ("on_exec", "sched_process_exec", true),
+    ("on_exit", "sched_process_exit", true),
+    ("on_migrate", "sched_migrate_task", true),
+    ("on_new", "sched_wakeup_new", true),
+    ("on_waking", "sched_waking", true),
+    ("on_switch", "sched_switch", true),
+];
+
+/// Whom the kernel's side records.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Only {
+    /// Everybody.
+    All,
+    /// These processes and the children that they create from now on.
+    Processes(Vec<u32>),
+    /// The tasks of this control group of the CPU controller (cgroup v1) and of those below it.
+    CpuGroup(u64),
+    /// The tasks of this control group (cgroup v2) and of those below it.
+    UnifiedGroup(u64),
+}
+
+impl Only {
+    fn number(&self) -> u32 {
+        match self {
+            Only::All => 0,
+            Only::Processes(_) => 1,
+            Only::CpuGroup(_) => 2,
+            Only::UnifiedGroup(_) => 3,
+        }
+    }
+}
+
+fn failed(what: &str) -> impl FnOnce(&dyn std::error::Error) -> HostError {
+    let what = what.to_owned();
+    move |error| {
+        let mut text = error.to_string();
+        let mut cause = error.source();
+        while let Some(inner) = cause {
+            let more = inner.to_string();
+            if !text.contains(&more) {
+                text = format!("{text}: {more}");
+            }
+            cause = inner.source();
+        }
+        // The verifier's log follows the first line and is of no use to a user.
+        let text = text.lines().next().unwrap_or_default().to_owned();
+        HostError::Io { what, source: std::io::Error::other(text) }
+    }
+}
+
+/// The programs in the kernel.
+struct Loaded {
+    ebpf: Ebpf,
+    links: Vec<(&'static str, BtfTracePointLinkId)>,
+}
+
+impl Loaded {
+    fn load(cpus: u32, slots: u32, only: &Only) -> Result<Loaded, HostError> {
+        let btf = Btf::from_sys_fs().map_err(|e| failed("reading the kernel's types (BTF)")(&e))?;
+        let group: u64 = match only {
+            Only::CpuGroup(id) | Only::UnifiedGroup(id) => *id,
+            _ => 0,
+        };
+        let filter = only.number();
+        let mut loader = EbpfLoader::new();
+        loader
+            .btf(Some(&btf))
+            .map_max_entries("rings", cpus * slots)
+            .map_max_entries("controls", cpus)
+            .override_global("slots", &slots, true)
+            .override_global("cpus", &cpus, true)
+            .override_global("filter", &filter, true)
+            .override_global("group_id", &group, true);
+        let ebpf = loader.load(&OBJECT.0).map_err(|e| failed("loading BPF programs")(&e))?;
+        let mut loaded = Loaded { ebpf, links: Vec::new() };
+        if let Only::Processes(list) = only {
+            loaded.fill("processes", list)?;
+        }
+        loaded.fill("softirq_threads", &super::calibrate::softirq_threads())?;
+        for (name, tracepoint, needed) in PROGRAMS {
+            match loaded.program(name)?.load(tracepoint, &btf) {
+                Ok(()) => {}
+                Err(ProgramError::Btf(_)) if !needed => {}
+                Err(error) => return Err(failed(&format!("loading the BPF program on {tracepoint}"))(&error)),
+            }
+        }
+        Ok(loaded)
+    }
+
+    fn program(&mut self, name: &str) -> Result<&mut BtfTracePoint, HostError> {
+        let missing = || HostError::Form { what: "the BPF object".to_owned(), detail: format!("no program {name}") };
+        let program = self.ebpf.program_mut(name).ok_or_else(missing)?;
+        program.try_into().map_err(|_| missing())
+    }
+
+    fn fill(&mut self, map: &str, keys: &[u32]) -> Result<(), HostError> {
+        let full = |e: &dyn std::error::Error| failed(&format!("filling the BPF map {map}"))(e);
+        let Some(found) = self.ebpf.map_mut(map) else { return Ok(()) };
+        let mut found: HashMap<&mut MapData, u32, u8> = HashMap::try_from(found).map_err(|e| full(&e))?;
+        keys.iter().try_for_each(|key| found.insert(key, 1, 0)).map_err(|e| full(&e))
+    }
+
+    fn shared(&self, map: &str, bytes: usize) -> Result<Shared, HostError> {
+        let Some(Map::Array(data)) = self.ebpf.map(map) else {
+            return Err(HostError::Form { what: "the BPF object".to_owned(), detail: format!("no array {map}") });
+        };
+        Shared::map(data.fd().as_fd(), bytes).map_err(HostError::io(format!("mapping the BPF array {map}")))
+    }
+
+    fn attach(&mut self) -> std::io::Result<()> {
+        if !self.links.is_empty() {
+            return Ok(());
+        }
+        for (name, tracepoint, needed) in PROGRAMS {
+            let program = self.program(name).map_err(std::io::Error::other)?;
+            match program.attach() {
+                Ok(link) => self.links.push((name, link)),
+                Err(ProgramError::NotLoaded) if !needed => {}
+                Err(error) => return Err(std::io::Error::other(format!("attaching to {tracepoint}: {error}"))),
+            }
+        }
+        Ok(())
+    }
+
+    fn detach(&mut self) {
+        for (name, link) in std::mem::take(&mut self.links).into_iter().rev() {
+            if let Ok(program) = self.program(name) {
+                // A link that is gone already records nothing either.
+                let _ = program.detach(link);
+            }
+        }
+    }
+}
+
+/// The ring of one CPU.
+pub(crate) struct BpfRing {
+    loaded: Rc<RefCell<Loaded>>,
+    rings: Rc<Shared>,
+    controls: Rc<Shared>,
+    cpu: usize,
+    slots: usize,
+    tail: u64,
+    lost: u64,
+    /// How far the head was at the look before.
+    seen: u64,
+    stopped: bool,
+    decoder: Decoder,
+}
+
+/// Loads the programs and opens a ring for each CPU of `cpus`, in their order.
+pub(crate) fn open(cpus: &CpuSet, ring_bytes: usize, only: &Only) -> Result<Vec<BpfRing>, HostError> {
+    let count = cpus.iter().last().map_or(1, |last| last.index() + 1);
+    let bytes = ring_bytes.clamp(64 << 10, ALL_RINGS / count);
+    // The largest power of two that fits.
+    let slots = 1usize << (bytes / RECORD).ilog2();
+    let loaded = Loaded::load(count as u32, slots as u32, only)?;
+    let rings = Rc::new(loaded.shared("rings", count * slots * RECORD)?);
+    let controls = Rc::new(loaded.shared("controls", count * CONTROL)?);
+    let loaded = Rc::new(RefCell::new(loaded));
+    let ring = |cpu: usize| BpfRing {
+        loaded: Rc::clone(&loaded),
+        rings: Rc::clone(&rings),
+        controls: Rc::clone(&controls),
+        cpu,
+        slots,
+        tail: 0,
+        lost: 0,
+        seen: 0,
+        stopped: false,
+        decoder: Decoder::default(),
+    };
+    Ok(cpus.iter().map(|cpu| ring(cpu.index())).collect())
+}
+
+/// Whether the programs can be loaded here (they are unloaded again).
+pub(crate) fn probe(cpus: &CpuSet) -> Result<(), HostError> {
+    open(cpus, 0, &Only::All).map(drop)
+}
+
+impl BpfRing {
+    fn control(&self, part: usize) -> &std::sync::atomic::AtomicU64 {
+        self.controls.long(self.cpu * CONTROL + part)
+    }
+}
+
+impl super::CpuSource for BpfRing {
+    fn enable(&mut self) -> std::io::Result<()> {
+        self.stopped = false;
+        self.loaded.borrow_mut().attach()
+    }
+
+    fn disable(&mut self) -> std::io::Result<()> {
+        self.loaded.borrow_mut().detach();
+        self.stopped = true;
+        Ok(())
+    }
+
+    fn drain(&mut self, out: &mut VecDeque<RawEvent>) {
+        let head = self.control(HEAD).load(Ordering::Acquire);
+        // x86 shows the stores of another CPU in their order. Elsewhere a record counts when the look before
+        // saw the head beyond it: a poll's time is enough for any store to arrive.
+        let end = if cfg!(target_arch = "x86_64") || self.stopped { head } else { self.seen };
+        self.seen = head;
+        while self.tail != end {
+            let slot = self.tail as usize & (self.slots - 1);
+            let offset = (self.cpu * self.slots + slot) * RECORD;
+            if self.rings.word(offset + SEQUENCE).load(Ordering::Acquire) != (self.tail as u32).wrapping_add(1) {
+                break;
+            }
+            out.extend(self.decoder.record(self.rings.four(offset)));
+            self.tail += 1;
+        }
+        self.control(TAIL).store(self.tail, Ordering::Release);
+        let lost = self.control(LOST).load(Ordering::Relaxed);
+        if lost != self.lost {
+            out.push_back(self.decoder.lost(lost - self.lost));
+            self.lost = lost;
+        }
+    }
+
+    fn ring_bytes(&self) -> usize {
+        self.slots * RECORD
+    }
+}

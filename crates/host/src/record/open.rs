@@ -1,0 +1,166 @@
+//! Opens the best way to record that works, or the one that was asked for.
+
+use super::bpf::{self, Only};
+use super::child::Command;
+use super::switches::SwitchRecorder;
+use super::tracepoints::Tracepoints;
+use super::{CpuSource, RecordRequest, Scope, Whom};
+use crate::cgroup::{Hierarchy, find_group};
+use crate::facts::{Backend, MachineFacts, RecordingCapabilities};
+use crate::sys::perf::Target;
+use crate::{HostError, proc};
+use schedlab_model::{CpuId, CpuSet};
+use std::io;
+
+/// What is open, and what it can know.
+pub(super) struct Opened {
+    pub(super) capabilities: RecordingCapabilities,
+    pub(super) sources: Vec<(CpuId, Box<dyn CpuSource>)>,
+    /// The kernel's side does not leave out whom the request leaves out.
+    pub(super) filter_here: bool,
+}
+
+/// What one backend gives.
+struct Sources {
+    list: Vec<(CpuId, Box<dyn CpuSource>)>,
+    wake_rule: &'static str,
+    idle_unproven: CpuSet,
+    command: Option<Command>,
+}
+
+impl Sources {
+    fn of(list: Vec<(CpuId, Box<dyn CpuSource>)>) -> Sources {
+        Sources { list, wake_rule: "none", idle_unproven: CpuSet::EMPTY, command: None }
+    }
+}
+
+/// Opens the best backend that works, and with it the command when it must exist first.
+pub(super) fn open(
+    request: &RecordRequest,
+    machine: &MachineFacts,
+) -> Result<(Opened, Option<Command>), HostError> {
+    let mut reasons = Vec::new();
+    for backend in Backend::ALL {
+        if request.backend.is_some_and(|wanted| wanted != backend) {
+            continue;
+        }
+        match open_one(backend, request, machine) {
+            Ok(opened) => return Ok(opened),
+            Err(error @ (HostError::Spawn { .. } | HostError::NoGroup { .. })) => return Err(error),
+            Err(error) => reasons.push((backend, error.to_string())),
+        }
+    }
+    if let Some(backend) = request.backend {
+        let reason = reasons.pop().map_or_else(String::new, |(_, reason)| reason);
+        return Err(HostError::Backend { backend: backend.name(), reason });
+    }
+    let scope = match request.scope {
+        Scope::Command(_) => "a command",
+        _ => "other processes",
+    };
+    let reasons: Vec<String> =
+        reasons.into_iter().map(|(b, reason)| format!("{}: {reason}", b.name())).collect();
+    Err(HostError::NoBackend { scope, reasons: reasons.join("; ") })
+}
+
+fn open_one(
+    backend: Backend,
+    request: &RecordRequest,
+    machine: &MachineFacts,
+) -> Result<(Opened, Option<Command>), HostError> {
+    let sources = match backend {
+        Backend::Bpf => open_bpf(request, machine)?,
+        Backend::Tracepoints => open_tracepoints(request, machine)?,
+        Backend::Switches => open_switches(request, machine)?,
+        Backend::OwnTasks => open_own(request, machine)?,
+    };
+    let everything = matches!(backend, Backend::Bpf | Backend::Tracepoints);
+    let capabilities = RecordingCapabilities {
+        backend,
+        system_wide: backend != Backend::OwnTasks && request.whom == Whom::All,
+        wakeups: everything,
+        wakers: everything,
+        softirq_rule: sources.wake_rule.to_owned(),
+        idle_unproven: sources.idle_unproven,
+        prev_state: everything,
+        migrations: everything,
+        regroups: everything,
+        steal_grain: Some(proc::STEAL_GRAIN),
+    };
+    let filter_here = request.whom != Whom::All && matches!(backend, Backend::Tracepoints | Backend::Switches);
+    Ok((Opened { capabilities, sources: sources.list, filter_here }, sources.command))
+}
+
+fn failed(cpu: CpuId) -> impl FnOnce(io::Error) -> HostError {
+    HostError::io(format!("opening perf events on {cpu}"))
+}
+
+fn only_in_first_namespace(what: &str) -> Result<(), HostError> {
+    if proc::in_first_pid_namespace() {
+        return Ok(());
+    }
+    let source = io::Error::other("their process numbers would not be those seen here");
+    Err(HostError::Io { what: format!("{what} inside a PID namespace"), source })
+}
+
+fn open_bpf(request: &RecordRequest, machine: &MachineFacts) -> Result<Sources, HostError> {
+    only_in_first_namespace("running BPF programs")?;
+    let only = match &request.whom {
+        Whom::All => Only::All,
+        Whom::Processes(list) => Only::Processes(list.clone()),
+        Whom::Group(path) => {
+            let group = find_group(path)?;
+            match group.hierarchy {
+                Hierarchy::Cpu => Only::CpuGroup(group.id),
+                Hierarchy::Unified => Only::UnifiedGroup(group.id),
+            }
+        }
+    };
+    let rings = bpf::open(&machine.online, request.ring_bytes, &only)?;
+    let boxed = |ring| -> Box<dyn CpuSource> { Box::new(ring) };
+    let list = machine.online.iter().zip(rings.into_iter().map(boxed)).collect();
+    Ok(Sources { wake_rule: bpf::WAKE_RULE, ..Sources::of(list) })
+}
+
+fn open_tracepoints(request: &RecordRequest, machine: &MachineFacts) -> Result<Sources, HostError> {
+    only_in_first_namespace("reading tracepoints")?;
+    let fs = crate::tracefs::PseudoFs::tracefs().map_err(HostError::io("opening tracefs"))?;
+    let points = Tracepoints::read(&fs, &machine.online)?;
+    let mut list: Vec<(CpuId, Box<dyn CpuSource>)> = Vec::new();
+    for cpu in machine.online.iter() {
+        list.push((cpu, Box::new(points.open(cpu.0, request.ring_bytes).map_err(failed(cpu))?)));
+    }
+    let idle_unproven = machine.online.iter().filter(|cpu| !points.idle_seen.contains(*cpu)).collect();
+    Ok(Sources { wake_rule: points.wake_rule, idle_unproven, ..Sources::of(list) })
+}
+
+fn open_switches(request: &RecordRequest, machine: &MachineFacts) -> Result<Sources, HostError> {
+    let mut list: Vec<(CpuId, Box<dyn CpuSource>)> = Vec::new();
+    for cpu in machine.online.iter() {
+        let target = Target::Cpu(cpu.0 as i32);
+        list.push((cpu, Box::new(SwitchRecorder::open(target, request.ring_bytes).map_err(failed(cpu))?)));
+    }
+    Ok(Sources::of(list))
+}
+
+fn open_own(request: &RecordRequest, machine: &MachineFacts) -> Result<Sources, HostError> {
+    let Scope::Command(arguments) = &request.scope else {
+        let source = io::Error::other(
+            "it sees only the tasks of a command that schedlab starts itself: schedlab record -o FILE -- COMMAND",
+        );
+        return Err(HostError::Io { what: "recording own tasks".to_owned(), source });
+    };
+    let started = Command::start(arguments, true)?;
+    let mut list: Vec<(CpuId, Box<dyn CpuSource>)> = Vec::new();
+    for cpu in machine.online.iter() {
+        let target = Target::Tree { pid: started.pid() as i32, cpu: cpu.0 as i32 };
+        match SwitchRecorder::open(target, request.ring_bytes) {
+            Ok(source) => list.push((cpu, Box::new(source))),
+            Err(error) => {
+                started.end();
+                return Err(failed(cpu)(error));
+            }
+        }
+    }
+    Ok(Sources { command: Some(started), ..Sources::of(list) })
+}
