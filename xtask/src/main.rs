@@ -1,8 +1,9 @@
-//! Chores of the workspace: `cargo xtask tidy|ci|stress|docs|oracle`. A thin dispatcher; each chore is a
+//! Chores of the workspace: `cargo xtask tidy|ci|bpf|stress|docs|oracle`. A thin dispatcher; each chore is a
 //! module of its own.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a command-line tool
 
+mod bpf;
 mod ci;
 mod docs;
 mod finding;
@@ -27,6 +28,8 @@ Usage: cargo xtask <chore> [options]
       --seed N      first case (default 1); a failure names the case that repeats it
       --for 10s     how long (default 10s); or --runs N: how many
       --scheduler S only this one
+  bpf               build the BPF object and compare it with the one in bpf/ (needs clang, llvm and libbpf-dev)
+      --write       replace it
   docs              write the generated files of docs/ anew
   oracle FILE...    compare the Linux presets with what real kernels did; `oracle --help` says more
   help              this text
@@ -49,6 +52,7 @@ fn run(args: &[String]) -> Result<ExitCode> {
     let (chore, rest) = args.split_first().map_or(("help", args), |(first, rest)| (first.as_str(), rest));
     match chore {
         "tidy" => tidy::command(rest),
+        "bpf" => bpf::command(rest),
         "ci" => ci::command(rest),
         "oracle" => oracle::command(rest),
         "docs" => docs::command(rest),

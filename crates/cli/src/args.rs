@@ -48,9 +48,14 @@ pub(crate) enum Command {
 Examples:
   schedlab record -o all.slt --for 5s --all               the whole machine for 5 seconds
   schedlab record -o redis.slt --for 5s -- ./bench.sh     while a command runs, 5 seconds at most
-  schedlab record -o redis.slt --pid 4711                 until process 4711 ends (or Ctrl-C)
+  schedlab record -o redis.slt --pid 4711                 process 4711 and its children alone, until it ends
+  schedlab record -o redis.slt --pid 4711 --all           the whole machine, until process 4711 ends
+  schedlab record -o batch.slt --cgroup /batch --for 1m   the tasks of a control group alone
+  schedlab record -o long.slt --all --max-size 2G         until the file has 2 GiB (or Ctrl-C)
 
-The whole machine is recorded in each case: who disturbs a task is as interesting as the task.")]
+Record the whole machine where you can: who disturbs a task is as interesting as the task. With --pid or --cgroup
+alone the others are left out in the kernel (backend bpf), and stand in the file as one task `others/N` on each
+CPU.")]
 pub(crate) struct Record {
     /// The recording to write (.slt)
     #[arg(short, long, value_name = "FILE")]
@@ -58,13 +63,19 @@ pub(crate) struct Record {
     /// Stop after this time, such as 5s
     #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) duration: Option<Ns>,
-    /// Record until --for or Ctrl-C
-    #[arg(long, conflicts_with_all = ["pid", "run"])]
+    /// Record every task of the machine, until --for or Ctrl-C
+    #[arg(long, conflicts_with_all = ["cgroup", "run"])]
     pub(crate) all: bool,
-    /// Record until this process ends (may be given several times)
+    /// Record this process and its children until it ends (may be given several times); with --all, everybody
     #[arg(long, value_name = "N", conflicts_with = "run")]
     pub(crate) pid: Vec<u32>,
-    /// How to record: tracepoints, switches or own-tasks [default: the best that works]
+    /// Record the tasks of this control group: its directory, or its path such as /batch
+    #[arg(long, value_name = "PATH", conflicts_with = "pid")]
+    pub(crate) cgroup: Option<String>,
+    /// End before the file would be larger than this, such as 500M
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) max_size: Option<String>,
+    /// How to record: bpf, tracepoints, switches or own [default: the best that works]
     #[arg(long, value_name = "BACKEND")]
     pub(crate) backend: Option<Backend>,
     /// Run the recorder itself on this CPU only

@@ -1,6 +1,7 @@
 //! A progress bar on standard error, for what takes longer than a second.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use schedlab_lab::record::Progress as RecordProgress;
 use std::io::IsTerminal;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -37,5 +38,44 @@ impl Drop for Progress {
         if let Some(bar) = self.bar.get() {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// The line that shows how a recording goes: on standard error, on a terminal only, a few times a second.
+pub(crate) struct Recording {
+    line: ProgressBar,
+    start: Instant,
+    shown: Option<Instant>,
+}
+
+impl Recording {
+    pub(crate) fn new() -> Recording {
+        let wanted = std::io::stderr().is_terminal();
+        let target = if wanted { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let line = ProgressBar::with_draw_target(None, target);
+        line.set_style(
+            ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar()),
+        );
+        Recording { line, start: Instant::now(), shown: None }
+    }
+
+    pub(crate) fn set(&mut self, so_far: &RecordProgress) {
+        let due = self.shown.unwrap_or(self.start).elapsed() >= Duration::from_millis(250);
+        if due && self.start.elapsed() >= Duration::from_secs(1) && !self.line.is_hidden() {
+            self.shown = Some(Instant::now());
+            self.line.set_message(format!(
+                "{} s, {} events, {} KiB, {} lost (Ctrl-C ends it)",
+                self.start.elapsed().as_secs(),
+                so_far.events,
+                so_far.file_bytes / 1024,
+                so_far.lost
+            ));
+        }
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        self.line.finish_and_clear();
     }
 }

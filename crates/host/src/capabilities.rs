@@ -107,9 +107,7 @@ pub fn probe() -> Capabilities {
     let switches = |target| Event::open(What::Switches, target).map(drop).map_err(|error| error.to_string());
     let first_pid_namespace = in_first_pid_namespace();
     let tracepoints = match tracepoints {
-        Ok(()) if !first_pid_namespace => {
-            Err(CONTAINED.to_owned())
-        }
+        Ok(()) if !first_pid_namespace => Err(CONTAINED.to_owned()),
         other => other,
     };
     let bpf = if first_pid_namespace {

@@ -339,7 +339,7 @@ mod tests {
         let tracepoints = find(&facts, "recording by tracepoints");
         assert_eq!(tracepoints.level, Level::Missing);
         assert!(tracepoints.lift.as_deref().unwrap().contains("cap_perfmon"));
-        assert_eq!(find(&facts, "recording by own-tasks").level, Level::Good);
+        assert_eq!(find(&facts, "recording by own").level, Level::Good);
         let paranoid = find(&facts, "kernel.perf_event_paranoid");
         assert_eq!(paranoid.lift.as_deref(), Some("sysctl kernel.perf_event_paranoid=-1"));
         assert_eq!(find(&facts, "real-time policies").level, Level::Limit);
@@ -348,7 +348,7 @@ mod tests {
     #[test]
     fn blind_idle_cpus_are_named() {
         let mut found = crate::probe();
-        found.backends[0].1 = Ok(());
+        found.backends = vec![(Backend::Tracepoints, Ok(()))];
         found.machine.online = "0-2".parse().unwrap();
         found.idle_traced = "0".parse().unwrap();
         let facts_then = facts(&found);

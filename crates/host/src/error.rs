@@ -33,7 +33,9 @@ pub enum HostError {
         pid: u32,
     },
     /// A control group that does not exist, or that this way of recording cannot choose by.
-    #[error("control group {path}: {detail}. Give a directory of a cgroup file system, or a path such as /batch")]
+    #[error(
+        "control group {path}: {detail}. Give a directory of a cgroup file system, or a path such as /batch"
+    )]
     NoGroup {
         /// As it was given.
         path: String,

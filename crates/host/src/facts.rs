@@ -136,8 +136,7 @@ pub enum Backend {
 
 impl Backend {
     /// All, best first.
-    pub const ALL: [Backend; 4] =
-        [Backend::Bpf, Backend::Tracepoints, Backend::Switches, Backend::OwnTasks];
+    pub const ALL: [Backend; 4] = [Backend::Bpf, Backend::Tracepoints, Backend::Switches, Backend::OwnTasks];
 
     /// The name on the command line.
     pub const fn name(self) -> &'static str {
@@ -149,20 +148,31 @@ impl Backend {
         }
     }
 
-    /// What it sees, and what can be done with it.
+    /// What it sees of the tasks that it records.
     pub const fn sees(self) -> &'static str {
         match self {
             Backend::Bpf | Backend::Tracepoints => {
-                "sees switches, wakeups with their wakers, migrations and task lifetimes: every analysis and replay work"
+                "switches, wakeups with their wakers, migrations, groups, starts and ends"
             }
-            Backend::Switches => {
-                "sees who ran where, and whether it was preempted; not when or by whom a task was woken: run times, \
-                 slices and waits after preemption work, waits after wakeups, wakers and replay do not"
+            Backend::Switches | Backend::OwnTasks => {
+                "who ran where and whether it was preempted, starts and ends; not when or by whom it was woken"
             }
-            Backend::OwnTasks => {
-                "sees the command's own tasks only, and of these who ran where and whether it was preempted, not when \
-                 or by whom it was woken: their run times, slices and waits after preemption work, nothing about \
-                 other tasks, waits after wakeups or replay"
+        }
+    }
+
+    /// What works with its recordings; `everybody`: all tasks of the machine are in them.
+    pub const fn works(self, everybody: bool) -> &'static str {
+        match (self, everybody) {
+            (Backend::Bpf | Backend::Tracepoints, true) => "every analysis and replay work",
+            (Backend::Bpf | Backend::Tracepoints, false) => {
+                "latencies, slices and states work; who ran instead, and replay, do not"
+            }
+            (Backend::Switches, true) => {
+                "run times, slices and waits after a preemption work; waits after a wakeup, wakers and replay do not"
+            }
+            (Backend::Switches | Backend::OwnTasks, _) => {
+                "run times, slices and waits after a preemption work; waits after a wakeup, wakers, who ran \
+                 instead, and replay do not"
             }
         }
     }

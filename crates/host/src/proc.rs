@@ -127,6 +127,18 @@ pub(crate) fn steal() -> Vec<(CpuId, u64)> {
     steal_from(&text)
 }
 
+/// Time in which the CPUs were neither idle nor stolen so far, all together, in nanoseconds (grain 10 ms a CPU).
+pub(crate) fn busy() -> u64 {
+    busy_from(&fs::read_to_string("/proc/stat").unwrap_or_default())
+}
+
+fn busy_from(text: &str) -> u64 {
+    let words = text.lines().next().unwrap_or_default().split_whitespace().skip(1).take(7);
+    // user nice system idle iowait irq softirq
+    let ticks = words.enumerate().filter(|(column, _)| !matches!(column, 3 | 4));
+    ticks.filter_map(|(_, word)| word.parse::<u64>().ok()).sum::<u64>() * STEAL_GRAIN.0
+}
+
 /// USER_HZ is 100 on every architecture of ours.
 pub(crate) const STEAL_GRAIN: Ns = Ns(10_000_000);
 
@@ -153,6 +165,12 @@ mod tests {
         let text =
             "cpu  1 2 3 4 5 6 7 30 0 0\ncpu0 1 2 3 4 5 6 7 10 0 0\ncpu1 1 2 3 4 5 6 7 20 0 0\nintr 5\n";
         assert_eq!(steal_from(text), [(CpuId(0), 100_000_000), (CpuId(1), 200_000_000)]);
+    }
+
+    #[test]
+    fn busy_is_what_is_neither_idle_nor_stolen() {
+        assert_eq!(busy_from("cpu  1 2 4 100 200 8 16 400 0 0\ncpu0 7\n"), 31 * 10_000_000);
+        assert_eq!(busy_from(""), 0);
     }
 
     #[test]

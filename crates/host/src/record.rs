@@ -19,8 +19,8 @@ use crate::facts::{Backend, GroupFacts, MachineFacts, RecordingCapabilities, Tas
 use crate::{HostError, proc};
 use child::Command;
 use merge::Merger;
-use rustix::time::{ClockId, clock_gettime};
 use open::Opened;
+use rustix::time::{ClockId, clock_gettime};
 use schedlab_model::{CpuId, CpuSet, EventSink, Ns};
 use std::collections::VecDeque;
 use std::io;
@@ -115,6 +115,9 @@ pub struct RecordEnd {
     pub recorder_cpu: Ns,
     /// Time stolen by a hypervisor, all CPUs together.
     pub stolen: Ns,
+    /// Time in which the CPUs were neither idle nor stolen, all together (`/proc/stat`, grain 10 ms a CPU).
+    /// What is not in the events of it is foreign: tasks that were not recorded, and interrupts.
+    pub busy: Ns,
     /// How the command ended.
     pub exit: Option<std::process::ExitStatus>,
     /// The process id of the command.
@@ -253,6 +256,7 @@ fn run(
     let cpus = machine.topology.cpus();
     let online = machine.online;
     let cpu_before = clock(ClockId::ThreadCPUTime);
+    let busy_before = proc::busy();
     let monotonic_ns = clock(ClockId::Monotonic);
     sink.start(&RecordStart {
         machine,
@@ -288,6 +292,7 @@ fn run(
         lost: merger.lost,
         recorder_cpu: Ns(clock(ClockId::ThreadCPUTime).saturating_sub(cpu_before)),
         stolen: merger.stolen,
+        busy: Ns(proc::busy().saturating_sub(busy_before)),
         exit: None,
         command_pid: None,
     })

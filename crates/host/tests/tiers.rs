@@ -3,7 +3,8 @@
 #![allow(clippy::print_stderr)]
 
 use schedlab_host::{
-    Backend, GroupFacts, HostError, RecordEnd, RecordRequest, RecordSink, RecordStart, Scope, TaskFacts, record,
+    Backend, GroupFacts, HostError, RecordEnd, RecordRequest, RecordSink, RecordStart, Scope, TaskFacts,
+    record,
 };
 use schedlab_model::{EventKind, EventSink, PrevState, SchedEvent, TaskId, Waker};
 use std::collections::BTreeMap;
@@ -235,7 +236,8 @@ fn three_tiers_see_the_same_run() {
         assert_eq!(end.lost, 0);
         seen.push(of);
     }
-    let steps = |seen: &Seen| seen.switches(&ours, from, to).into_iter().map(|(step, _)| step).collect::<Vec<_>>();
+    let steps =
+        |seen: &Seen| seen.switches(&ours, from, to).into_iter().map(|(step, _)| step).collect::<Vec<_>>();
     let bpf = steps(&seen[0]);
     eprintln!("{} switches of {ours:?} in {} us", bpf.len(), (to - from) / 1000);
     assert!(bpf.len() > ECHOES, "each echo is two switches at least: {}", bpf.len());
@@ -261,8 +263,6 @@ fn three_tiers_see_the_same_run() {
         let timer = by.get("HardIrq").copied().unwrap_or(0);
         assert!(timer * 10 >= by.values().sum::<u32>() * 9, "{by:?}");
     }
-
-
 }
 
 /// Waits by tier: BPF, tracepoints, context switches (which know only those after a preemption).
@@ -278,12 +278,63 @@ fn compare_waits(waits: &[Vec<((u32, bool), u64)>]) {
         for &tid in &tids {
             for &woken in kinds {
                 let (ours, theirs) = (only(&waits[0], tid, woken), only(&waits[tier], tid, woken));
-                assert!(ours.len().abs_diff(theirs.len()) <= 1, "{what}: {} and {}", ours.len(), theirs.len());
+                assert!(
+                    ours.len().abs_diff(theirs.len()) <= 1,
+                    "{what}: {} and {}",
+                    ours.len(),
+                    theirs.len()
+                );
                 apart.extend(ours.iter().zip(&theirs).map(|(a, b)| a.abs_diff(*b)));
             }
         }
         // The rest is a hypervisor or an interrupt between the two recorders' looks at the clock.
         let near = within_5_us(what, apart);
         assert!(near >= 95, "{what}: only {near} % within 5 us of bpf");
+    }
+}
+
+/// Timer wakeups on each CPU in turn, which hit it idle when nothing else runs there.
+#[test]
+fn bpf_sees_sleepers_on_every_cpu() {
+    let test = "bpf_sees_sleepers_on_every_cpu";
+    const SLEEPS: usize = 50;
+    let over = AtomicBool::new(false);
+    let mut seen = Seen::default();
+    let mut tids = Vec::new();
+    let request = RecordRequest { backend: Some(Backend::Bpf), ..RecordRequest::new(Scope::All) };
+    let end = std::thread::scope(|scope| {
+        let recorder = scope.spawn(|| record(&request, &mut seen, &|| over.load(Ordering::Relaxed)));
+        std::thread::sleep(Duration::from_millis(500));
+        for cpu in schedlab_host::machine().online.iter() {
+            let sleeper = scope.spawn(move || {
+                let mut only = rustix::thread::CpuSet::new();
+                only.set(cpu.index());
+                rustix::thread::sched_setaffinity(None, &only).unwrap();
+                (0..SLEEPS).for_each(|_| std::thread::sleep(Duration::from_micros(500)));
+                gettid()
+            });
+            tids.push((cpu, sleeper.join().unwrap()));
+        }
+        over.store(true, Ordering::Relaxed);
+        recorder.join().unwrap()
+    });
+    if may(test, end).is_none() {
+        return;
+    }
+    for (cpu, tid) in tids {
+        let by = seen.wakers(tid, 0, u64::MAX);
+        let begun = seen
+            .switches(&[tid], 0, u64::MAX)
+            .iter()
+            .filter(|((on, _, next), _)| (*on, *next) == (cpu.0, tid))
+            .count();
+        let from_idle = seen
+            .switches(&[tid], 0, u64::MAX)
+            .iter()
+            .filter(|((_, prev, next), _)| (*prev, *next) == (0, tid))
+            .count();
+        eprintln!("{cpu}: woken by {by:?}, begun {begun} times, {from_idle} from idle");
+        assert!(begun >= SLEEPS, "{cpu}: {begun}");
+        assert!(by.get("HardIrq").copied().unwrap_or(0) as usize >= SLEEPS * 9 / 10, "{cpu}: {by:?}");
     }
 }

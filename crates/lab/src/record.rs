@@ -4,12 +4,13 @@ use schedlab_host::{
     Backend, FactSource, GroupFacts, HostError, MachineFacts, RecordEnd, RecordRequest, RecordSink,
     RecordStart, RecordingCapabilities, Scope, TaskFacts,
 };
-use schedlab_model::{EventSink, GroupSpec, Ns, SchedEvent};
-use schedlab_trace::{Capabilities, Capability, GroupInfo, Header, TaskInfo, TraceError, Writer};
+use schedlab_model::{EventKind, EventSink, GroupSpec, Ns, SchedEvent};
+use schedlab_trace::{Capabilities, Capability, CpuTime, GroupInfo, Header, TaskInfo, TraceError, Writer};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Blocks are written at least this often, so that a recorder that is killed loses no more.
 const BLOCK_EVERY: Ns = Ns(500_000_000);
@@ -37,60 +38,112 @@ pub struct Recorded {
     pub end: RecordEnd,
     /// How it was recorded.
     pub backend: Backend,
+    /// Every task of the machine is in it.
+    pub system_wide: bool,
     /// Threads in the task table.
     pub tasks: usize,
     /// Size of the file in bytes.
     pub file_bytes: u64,
+    /// It ended because the file had its greatest allowed size.
+    pub full: bool,
 }
 
-/// Records into `path`. An existing file is replaced once the recording can begin. `note` goes into the
-/// header. `stop` is asked every 20 ms; see [`schedlab_host::StopSignal`] for Ctrl-C.
+/// What to record, and into which file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// Whom, how and for how long.
+    pub request: RecordRequest,
+    /// The file. An existing one is replaced once the recording can begin.
+    pub output: PathBuf,
+    /// A line for the header.
+    pub note: String,
+    /// The recording ends before the file would be longer than this many bytes. At least [`SMALLEST_FILE`].
+    pub max_bytes: Option<u64>,
+}
+
+/// No recording fits into less: header, first tasks, index and end mark.
+pub const SMALLEST_FILE: u64 = 256 << 10;
+
+/// How a recording stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// Time of the last event.
+    pub at: Ns,
+    /// Events so far.
+    pub events: u64,
+    /// Events lost so far.
+    pub lost: u64,
+    /// Bytes written so far.
+    pub file_bytes: u64,
+}
+
+/// Hears how a recording goes. Called from the recorder's thread: be short.
+pub trait Watch {
+    /// It begins.
+    fn started(&mut self, _: &RecordStart) {}
+    /// Every 20 ms.
+    fn progress(&mut self, _: &Progress) {}
+}
+
+impl Watch for () {}
+
+/// Records. `stop` is asked every 20 ms; see [`schedlab_host::StopSignal`] for Ctrl-C.
 ///
 /// # Errors
 /// As [`RecordError`] says. A recording that was begun and then failed leaves a file that opens up to its
 /// last block.
-pub fn record(
-    request: &RecordRequest,
-    path: &Path,
-    note: &str,
-    stop: &dyn Fn() -> bool,
-) -> Result<Recorded, RecordError> {
-    let output = |source| RecordError::Output { path: path.to_owned(), source };
-    let command = match &request.scope {
+pub fn record(plan: &Plan, watch: &mut dyn Watch, stop: &dyn Fn() -> bool) -> Result<Recorded, RecordError> {
+    let output = |source| RecordError::Output { path: plan.output.clone(), source };
+    let command = match &plan.request.scope {
         Scope::Command(arguments) => arguments.clone(),
         _ => Vec::new(),
     };
+    let full = Cell::new(false);
     let mut sink = FileSink {
-        path,
-        header: Header { command, note: note.to_owned(), ..Header::default() },
+        plan,
+        watch,
+        header: Header { command, note: plan.note.clone(), ..Header::default() },
         writer: None,
         error: None,
         tasks: 0,
-        last: Ns::ZERO,
+        so_far: Progress::default(),
         written: Ns::ZERO,
-        backend: Backend::Tracepoints,
+        full: &full,
+        backend: Backend::Bpf,
+        system_wide: false,
     };
-    let result = schedlab_host::record(request, &mut sink, stop);
+    let result = schedlab_host::record(&plan.request, &mut sink, &|| full.get() || stop());
     if let Some(error) = sink.error.take() {
         return Err(output(error));
     }
     let end = result?;
-    if let Some(writer) = sink.writer.take() {
+    if let Some(mut writer) = sink.writer.take() {
+        writer.set_cpu_time(CpuTime { busy: end.busy, stolen: end.stolen, recorder: end.recorder_cpu });
         writer.finish(end.duration).map_err(output)?;
     }
-    let file_bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-    Ok(Recorded { end, backend: sink.backend, tasks: sink.tasks, file_bytes })
+    let file_bytes = std::fs::metadata(&plan.output).map_or(0, |metadata| metadata.len());
+    Ok(Recorded {
+        end,
+        backend: sink.backend,
+        system_wide: sink.system_wide,
+        tasks: sink.tasks,
+        file_bytes,
+        full: full.get(),
+    })
 }
 
 struct FileSink<'a> {
-    path: &'a Path,
+    plan: &'a Plan,
+    watch: &'a mut dyn Watch,
     header: Header,
     writer: Option<Writer<BufWriter<File>>>,
     error: Option<TraceError>,
     tasks: usize,
-    last: Ns,
+    so_far: Progress,
     written: Ns,
+    full: &'a Cell<bool>,
     backend: Backend,
+    system_wide: bool,
 }
 
 impl FileSink<'_> {
@@ -106,7 +159,11 @@ impl FileSink<'_> {
 
 impl EventSink for FileSink<'_> {
     fn event(&mut self, event: &SchedEvent) {
-        self.last = event.at;
+        self.so_far.at = event.at;
+        self.so_far.events += 1;
+        if let EventKind::Lost { count } = event.kind {
+            self.so_far.lost += count;
+        }
         if let Some(writer) = &mut self.writer {
             writer.event(event);
         }
@@ -116,11 +173,18 @@ impl EventSink for FileSink<'_> {
 impl RecordSink for FileSink<'_> {
     fn start(&mut self, start: &RecordStart) -> io::Result<()> {
         self.backend = start.capabilities.backend;
+        self.system_wide = start.capabilities.system_wide;
         describe(&mut self.header, start);
-        let created = File::create(self.path)
-            .map_err(|source| TraceError::File { path: self.path.to_owned(), source })
+        let path = &self.plan.output;
+        let created = File::create(path)
+            .map_err(|source| TraceError::File { path: path.clone(), source })
             .and_then(|file| Writer::new(BufWriter::new(file), &self.header));
-        self.writer = Some(self.keep(created)?);
+        let mut writer = self.keep(created)?;
+        if let Some(bytes) = self.plan.max_bytes {
+            writer.limit(bytes);
+        }
+        self.writer = Some(writer);
+        self.watch.started(start);
         Ok(())
     }
 
@@ -141,18 +205,26 @@ impl RecordSink for FileSink<'_> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if self.last.saturating_sub(self.written) < BLOCK_EVERY {
-            return Ok(());
+        if self.so_far.at.saturating_sub(self.written) >= BLOCK_EVERY {
+            self.written = self.so_far.at;
+            let flushed = self.writer.as_mut().map_or(Ok(()), Writer::flush);
+            self.keep(flushed)?;
         }
-        self.written = self.last;
-        let flushed = self.writer.as_mut().map_or(Ok(()), Writer::flush);
-        self.keep(flushed)
+        if let Some(writer) = &self.writer {
+            self.full.set(writer.is_full());
+            self.so_far.file_bytes = writer.bytes_written();
+        }
+        self.watch.progress(&self.so_far);
+        Ok(())
     }
 }
 
 fn describe(header: &mut Header, start: &RecordStart) {
     let MachineFacts { kernel, version, arch, model, hz, topology, boot_id, knobs, .. } = &start.machine;
-    header.backend = format!("perf {}", start.capabilities.backend.name());
+    header.backend = match start.capabilities.backend {
+        Backend::Bpf => "bpf".to_owned(),
+        other => format!("perf {}", other.name()),
+    };
     header.kernel.clone_from(kernel);
     header.kernel_build = format!("{version} {arch}");
     header.machine =
@@ -250,6 +322,11 @@ fn iso8601(unix_ns: u64) -> String {
 mod tests {
     use super::*;
     use schedlab_trace::Recording;
+    use std::path::Path;
+
+    fn plan(request: RecordRequest, output: &Path) -> Plan {
+        Plan { request, output: output.to_owned(), note: "a test".to_owned(), max_bytes: None }
+    }
 
     #[test]
     fn dates() {
@@ -264,7 +341,7 @@ mod tests {
         let command = vec!["touch".to_owned(), marker.to_string_lossy().into_owned()];
         let request =
             RecordRequest { backend: Some(Backend::Switches), ..RecordRequest::new(Scope::Command(command)) };
-        let result = record(&request, Path::new("/no/such/directory/x.slt"), "", &|| false);
+        let result = record(&plan(request, Path::new("/no/such/directory/x.slt")), &mut (), &|| false);
         match result {
             Err(RecordError::Output { .. }) => assert!(!marker.exists(), "the command ran"),
             // Not allowed to record on this machine.
@@ -280,7 +357,7 @@ mod tests {
         let command = ["sh", "-c", "sleep 0.05; sleep 0.05"].map(str::to_owned).to_vec();
         let request =
             RecordRequest { backend: Some(Backend::OwnTasks), ..RecordRequest::new(Scope::Command(command)) };
-        match record(&request, &path, "a test", &|| false) {
+        match record(&plan(request, &path), &mut (), &|| false) {
             Ok(recorded) => {
                 let recording = Recording::open(&path).unwrap();
                 assert_eq!(recording.events.len() as u64, recorded.end.events, "{}", recording.repairs);

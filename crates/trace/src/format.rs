@@ -9,7 +9,7 @@ pub(crate) const MAGIC: [u8; 8] = *b"\x89SLT\r\n\x1a\n";
 /// A reader refuses a higher major version.
 pub const FORMAT_MAJOR: u16 = 1;
 /// A reader accepts a higher minor version: unknown fields, records and optional blocks are skipped.
-pub const FORMAT_MINOR: u16 = 1;
+pub const FORMAT_MINOR: u16 = 2;
 /// Magic, major, minor, four bytes of zero.
 pub(crate) const FILE_HEADER: usize = 16;
 /// Bytes of a block's header.
@@ -33,6 +33,8 @@ pub(crate) mod kind {
     pub(crate) const TABLES: u32 = 3;
     /// The [`Totals`](crate::Totals) as JSON; always the last block.
     pub(crate) const END: u32 = 4;
+    /// Where the blocks before it stand, and which times they hold. A reader may do without.
+    pub(crate) const INDEX: u32 = super::OPTIONAL | 5;
 }
 
 /// The header of one block.

@@ -221,4 +221,24 @@ pub struct Totals {
     pub events: u64,
     /// Events that the recorder lost (also in the stream as `Lost`).
     pub lost: u64,
+    /// Where the CPU time of the machine went meanwhile, where it was measured (format 1.2).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_time: Option<CpuTime>,
+    /// Where the block index stands in the file (format 1.2).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index: Option<u64>,
+}
+
+/// Where the CPU time of all CPUs together went while a recording was made, by the kernel's own counters
+/// (`/proc/stat`; grain 10 ms a CPU). What is busy beyond the run times in the events is foreign: tasks that were
+/// not recorded, and interrupts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CpuTime {
+    /// Neither idle nor stolen.
+    pub busy: Ns,
+    /// Taken by a hypervisor.
+    pub stolen: Ns,
+    /// Used by the recorder itself (by its own clock; it is part of `busy`).
+    pub recorder: Ns,
 }

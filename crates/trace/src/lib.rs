@@ -11,6 +11,7 @@ mod error;
 mod format;
 mod header;
 pub mod import;
+mod index;
 mod reader;
 mod repair;
 pub mod replay;
@@ -18,7 +19,8 @@ mod writer;
 
 pub use error::TraceError;
 pub use format::{FORMAT_MAJOR, FORMAT_MINOR};
-pub use header::{Capabilities, Capability, GroupInfo, Header, TaskInfo, Totals};
+pub use header::{Capabilities, Capability, CpuTime, GroupInfo, Header, TaskInfo, Totals};
+pub use index::{Index, IndexEntry};
 pub use reader::{ReadLimits, Recording};
 pub use repair::Repairs;
 pub use writer::{Writer, save};

@@ -199,6 +199,7 @@ impl<R: Read> Reader<R> {
             }
             kind::END => return self.json(&raw, start).map(Some),
             kind::HEADER => return Err(self.damaged(start, "it is a second header")),
+            kind::INDEX => {}
             optional if optional & OPTIONAL != 0 => recording.repairs.skipped_blocks += 1,
             unknown => {
                 let what = format!("its kind {unknown} is not known and may not be skipped");

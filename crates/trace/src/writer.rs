@@ -1,7 +1,8 @@
 //! Writes recordings.
 
 use crate::format::{self, BlockHeader, kind};
-use crate::{GroupInfo, Header, Recording, TaskInfo, Totals, TraceError};
+use crate::index::{self, IndexEntry};
+use crate::{CpuTime, GroupInfo, Header, Recording, TaskInfo, Totals, TraceError};
 use schedlab_model::{EventKind, EventSink, GroupId, Ns, SchedEvent, TaskId};
 use serde::{Deserialize, Serialize};
 use std::io::Write;
@@ -33,6 +34,12 @@ pub struct Writer<W: Write> {
     known_groups: usize,
     totals: Totals,
     error: Option<TraceError>,
+    /// Bytes written so far.
+    offset: u64,
+    index: Vec<IndexEntry>,
+    /// The file may not become longer than this.
+    limit: u64,
+    full: bool,
 }
 
 impl<W: Write> Writer<W> {
@@ -52,6 +59,10 @@ impl<W: Write> Writer<W> {
             known_groups: header.groups.len(),
             totals: Totals::default(),
             error: None,
+            offset: 0,
+            index: Vec::new(),
+            limit: u64::MAX,
+            full: false,
         };
         let mut start = [0; format::FILE_HEADER];
         start[..8].copy_from_slice(&format::MAGIC);
@@ -61,6 +72,27 @@ impl<W: Write> Writer<W> {
         let json = serde_json::to_vec(header).map_err(|e| TraceError::Header { what: e.to_string() })?;
         writer.block(BlockHeader { kind: kind::HEADER, ..BlockHeader::default() }, &json)?;
         Ok(writer)
+    }
+
+    /// Keeps the file at or below `bytes`, its end mark and index included: the block that would not fit and
+    /// everything after it are left out, and [`Writer::is_full`] says so.
+    pub fn limit(&mut self, bytes: u64) {
+        self.limit = bytes;
+    }
+
+    /// Notes in the end mark where the machine's CPU time went.
+    pub fn set_cpu_time(&mut self, cpu_time: CpuTime) {
+        self.totals.cpu_time = Some(cpu_time);
+    }
+
+    /// Whether the limit was reached: the recording ends with the last block that fits.
+    pub fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// Bytes written so far.
+    pub fn bytes_written(&self) -> u64 {
+        self.offset
     }
 
     /// Adds a task that the header did not know; the id for its events.
@@ -97,7 +129,12 @@ impl<W: Write> Writer<W> {
     /// if it is shorter than that).
     pub fn finish(mut self, duration: Ns) -> Result<W, TraceError> {
         self.flush()?;
-        self.totals.duration = self.totals.duration.max(duration);
+        if !self.full {
+            self.totals.duration = self.totals.duration.max(duration);
+        }
+        self.totals.index = Some(self.offset);
+        let index = index::encode(&self.index);
+        self.block(BlockHeader { kind: kind::INDEX, ..BlockHeader::default() }, &index)?;
         let json =
             serde_json::to_vec(&self.totals).map_err(|e| TraceError::Header { what: e.to_string() })?;
         self.block(BlockHeader { kind: kind::END, ..BlockHeader::default() }, &json)?;
@@ -106,6 +143,9 @@ impl<W: Write> Writer<W> {
     }
 
     fn write_pending(&mut self) -> Result<(), TraceError> {
+        if self.full {
+            return Ok(());
+        }
         if !self.tables.tasks.is_empty() || !self.tables.groups.is_empty() {
             let tables = std::mem::take(&mut self.tables);
             let json = serde_json::to_vec(&tables).map_err(|e| TraceError::Header { what: e.to_string() })?;
@@ -118,8 +158,24 @@ impl<W: Write> Writer<W> {
         let (first, last) = times.fold((u64::MAX, 0), |(low, high), at| (low.min(at), high.max(at)));
         let raw = format::encode_events(&self.pending, first);
         let records = self.pending.len() as u32;
+        let header = BlockHeader { kind: kind::EVENTS, records, first, last, ..BlockHeader::default() };
+        self.block(header, &raw)?;
+        if !self.full {
+            self.count_pending(Ns(last));
+        }
         self.pending.clear();
-        self.block(BlockHeader { kind: kind::EVENTS, records, first, last, ..BlockHeader::default() }, &raw)
+        Ok(())
+    }
+
+    /// The totals are those of the events that are in the file.
+    fn count_pending(&mut self, last: Ns) {
+        self.totals.events += self.pending.len() as u64;
+        self.totals.duration = self.totals.duration.max(last);
+        for event in &self.pending {
+            if let EventKind::Lost { count } = event.kind {
+                self.totals.lost = self.totals.lost.saturating_add(count);
+            }
+        }
     }
 
     fn block(&mut self, header: BlockHeader, raw: &[u8]) -> Result<(), TraceError> {
@@ -131,11 +187,25 @@ impl<W: Write> Writer<W> {
             crc: crc32fast::hash(&stored),
             ..header
         };
+        let data = matches!(header.kind, kind::EVENTS | kind::TABLES);
+        if data && self.offset + stored.len() as u64 + self.room_at_the_end() > self.limit {
+            self.full = true;
+            return Ok(());
+        }
+        let BlockHeader { kind, records, first, last, .. } = header;
+        self.index.push(IndexEntry { offset: self.offset, kind, records, first: Ns(first), last: Ns(last) });
         self.bytes(&header.encode())?;
         self.bytes(&stored)
     }
 
+    /// An upper bound of what index and end mark will take, with this block in the index.
+    fn room_at_the_end(&self) -> u64 {
+        const END: u64 = 1024;
+        (self.index.len() as u64 + 1) * index::ENTRY as u64 + 2 * format::BLOCK_HEADER as u64 + END
+    }
+
     fn bytes(&mut self, bytes: &[u8]) -> Result<(), TraceError> {
+        self.offset += bytes.len() as u64;
         self.out.write_all(bytes).map_err(|source| TraceError::Io { doing: "write", source })
     }
 }
@@ -143,15 +213,13 @@ impl<W: Write> Writer<W> {
 impl<W: Write> EventSink for Writer<W> {
     /// Events that name a task which was never added get a task without a name: an event is never dropped.
     fn event(&mut self, event: &SchedEvent) {
+        if self.full {
+            return;
+        }
         for task in format::tasks_of(&event.kind).into_iter().flatten() {
             while task.index() >= self.known_tasks {
                 self.add_task(TaskInfo::unknown(0, 0, "?"));
             }
-        }
-        self.totals.events += 1;
-        self.totals.duration = self.totals.duration.max(event.at);
-        if let EventKind::Lost { count } = event.kind {
-            self.totals.lost = self.totals.lost.saturating_add(count);
         }
         self.pending.push(*event);
         if self.pending.len() == BLOCK_EVENTS

@@ -1,24 +1,86 @@
 //! `schedlab record`
 
 use crate::args::Record;
+use crate::progress::Recording;
 use crate::{Done, output};
 use anyhow::{anyhow, bail};
-use schedlab_host::{RecordRequest, Scope, StopSignal};
-use schedlab_lab::record::{Recorded, record};
+use schedlab_host::{Backend, RecordRequest, RecordStart, RecordingCapabilities, Scope, StopSignal, Whom};
+use schedlab_lab::record::{Plan, Progress, Recorded, SMALLEST_FILE, Watch, record};
 use schedlab_model::{CpuId, Ns};
+use std::io::Write;
 
 /// More lost events than this part of all, and the recording is not to be trusted (per thousand).
 const LOST_PERMILLE: u64 = 10;
 
 pub(crate) fn run(args: &Record) -> anyhow::Result<Done> {
-    let request = request(args)?;
+    let plan = plan(args)?;
     output::check(&args.output)?;
     let signal = StopSignal::install().map_err(|error| anyhow!("cannot catch Ctrl-C: {error}"))?;
-    let recorded = record(&request, &args.output, &args.note, &|| signal.requested())?;
+    let mut live = Live { json: args.json, line: Recording::new() };
+    let recorded = record(&plan, &mut live, &|| signal.requested())?;
+    drop(live);
     let text = if args.json { json(args, &recorded)? } else { text(args, &recorded) };
     output::write(None, &text)?;
     let bad = recorded.end.lost * 1000 > recorded.end.events * LOST_PERMILLE;
     Ok(if bad { Done::Untrusted } else { Done::Well })
+}
+
+/// Says first what the recorder sees, then how it goes.
+struct Live {
+    json: bool,
+    line: Recording,
+}
+
+impl Watch for Live {
+    fn started(&mut self, start: &RecordStart) {
+        let text = first_line(&start.capabilities);
+        // A recording is worth more than its first line: a closed pipe does not end it.
+        let _ = if self.json {
+            std::io::stderr().write_all(text.as_bytes())
+        } else {
+            output::write(None, &text).map_err(std::io::Error::other)
+        };
+    }
+
+    fn progress(&mut self, so_far: &Progress) {
+        self.line.set(so_far);
+    }
+}
+
+/// What this way of recording sees and what works with it.
+fn first_line(found: &RecordingCapabilities) -> String {
+    let whom = match (found.backend, found.system_wide) {
+        (Backend::OwnTasks, _) => "the command's own tasks",
+        (_, true) => "every task of the machine",
+        (_, false) => "the chosen tasks (all others are one task `others/N` on each CPU)",
+    };
+    let (name, sees, works) =
+        (found.backend.name(), found.backend.sees(), found.backend.works(found.system_wide));
+    format!("recording by {name}, {whom}: {sees}. With it {works}.\n")
+}
+
+fn plan(args: &Record) -> anyhow::Result<Plan> {
+    let max_bytes = args.max_size.as_deref().map(bytes).transpose()?;
+    if let Some(bytes) = max_bytes.filter(|&bytes| bytes < SMALLEST_FILE) {
+        bail!("--max-size {bytes}: a recording needs at least {} KiB", SMALLEST_FILE / 1024);
+    }
+    Ok(Plan { request: request(args)?, output: args.output.clone(), note: args.note.clone(), max_bytes })
+}
+
+/// "500M" → 524,288,000.
+fn bytes(text: &str) -> anyhow::Result<u64> {
+    let number = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let shift = match text[number.len()..].to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b') {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => 99,
+    };
+    let value =
+        number.parse::<u64>().ok().filter(|_| shift < 99).and_then(|n| n.checked_mul(1 << (shift % 64)));
+    value.ok_or_else(|| anyhow!("--max-size {text}: give bytes with K, M, G or T, such as 500M"))
 }
 
 fn request(args: &Record) -> anyhow::Result<RecordRequest> {
@@ -26,11 +88,11 @@ fn request(args: &Record) -> anyhow::Result<RecordRequest> {
         Scope::Command(args.run.clone())
     } else if !args.pid.is_empty() {
         Scope::Pids(args.pid.clone())
-    } else if args.all {
+    } else if args.all || args.cgroup.is_some() {
         Scope::All
     } else {
         bail!(
-            "what shall be recorded? Give --all (the whole machine), --pid N, or a command after `--`, such as \
+            "what shall be recorded? Give --all (the whole machine), --pid N, --cgroup PATH, or a command after `--`, such as \
              schedlab record -o x.slt --for 5s -- ./bench.sh"
         );
     };
@@ -40,6 +102,12 @@ fn request(args: &Record) -> anyhow::Result<RecordRequest> {
     let mut request = RecordRequest::new(scope);
     request.duration = args.duration;
     request.backend = args.backend;
+    request.whom = match &args.cgroup {
+        _ if args.all => Whom::All,
+        Some(path) => Whom::Group(path.clone()),
+        None if !args.pid.is_empty() => Whom::Processes(args.pid.clone()),
+        None => Whom::All,
+    };
     if let Some(cpu) = args.recorder_cpu {
         let cpus = schedlab_host::machine().online;
         if cpu as usize >= schedlab_model::MAX_CPUS || !cpus.contains(CpuId(cpu)) {
@@ -65,6 +133,9 @@ fn text(args: &Record, recorded: &Recorded) -> String {
     if end.stolen > Ns::ZERO {
         text += &format!("the hypervisor took {} away meanwhile\n", end.stolen);
     }
+    if recorded.full {
+        text += "it ended early: the file has the size that --max-size allows\n";
+    }
     if end.lost > 0 {
         text += &format!(
             "{} events were lost: record for a shorter time, or put the recorder on a quiet CPU with \
@@ -76,7 +147,8 @@ fn text(args: &Record, recorded: &Recorded) -> String {
         Some(status) if !status.success() => text += &format!("the command ended with {status}\n"),
         _ => {}
     }
-    text + &format!("next: schedlab compare {path}\n")
+    let replays = recorded.system_wide && matches!(recorded.backend, Backend::Bpf | Backend::Tracepoints);
+    text + &if replays { format!("next: schedlab compare {path}\n") } else { String::new() }
 }
 
 fn json(args: &Record, recorded: &Recorded) -> anyhow::Result<String> {
@@ -91,6 +163,8 @@ fn json(args: &Record, recorded: &Recorded) -> anyhow::Result<String> {
         "backend": recorded.backend.name(),
         "recorder_cpu_ns": end.recorder_cpu.0,
         "stolen_ns": end.stolen.0,
+        "busy_ns": end.busy.0,
+        "full": recorded.full,
         "command_exit": end.exit.and_then(|status| status.code()),
     });
     Ok(serde_json::to_string_pretty(&value)? + "\n")

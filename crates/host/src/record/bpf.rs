@@ -27,7 +27,8 @@ use std::sync::atomic::Ordering;
 #[repr(C, align(8))]
 struct Aligned<T: ?Sized>(T);
 
-static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../bpf/sched.bpf.o")));
+static OBJECT: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../bpf/sched.bpf.o")));
 
 /// How softirq wakeups are attributed; goes into the header.
 pub(crate) const WAKE_RULE: &str = "softirq-raise-context";
@@ -148,14 +149,17 @@ impl Loaded {
             match loaded.program(name)?.load(tracepoint, &btf) {
                 Ok(()) => {}
                 Err(ProgramError::Btf(_)) if !needed => {}
-                Err(error) => return Err(failed(&format!("loading the BPF program on {tracepoint}"))(&error)),
+                Err(error) => {
+                    return Err(failed(&format!("loading the BPF program on {tracepoint}"))(&error));
+                }
             }
         }
         Ok(loaded)
     }
 
     fn program(&mut self, name: &str) -> Result<&mut BtfTracePoint, HostError> {
-        let missing = || HostError::Form { what: "the BPF object".to_owned(), detail: format!("no program {name}") };
+        let missing =
+            || HostError::Form { what: "the BPF object".to_owned(), detail: format!("no program {name}") };
         let program = self.ebpf.program_mut(name).ok_or_else(missing)?;
         program.try_into().map_err(|_| missing())
     }
@@ -169,7 +173,10 @@ impl Loaded {
 
     fn shared(&self, map: &str, bytes: usize) -> Result<Shared, HostError> {
         let Some(Map::Array(data)) = self.ebpf.map(map) else {
-            return Err(HostError::Form { what: "the BPF object".to_owned(), detail: format!("no array {map}") });
+            return Err(HostError::Form {
+                what: "the BPF object".to_owned(),
+                detail: format!("no array {map}"),
+            });
         };
         Shared::map(data.fd().as_fd(), bytes).map_err(HostError::io(format!("mapping the BPF array {map}")))
     }
@@ -183,7 +190,9 @@ impl Loaded {
             match program.attach() {
                 Ok(link) => self.links.push((name, link)),
                 Err(ProgramError::NotLoaded) if !needed => {}
-                Err(error) => return Err(std::io::Error::other(format!("attaching to {tracepoint}: {error}"))),
+                Err(error) => {
+                    return Err(std::io::Error::other(format!("attaching to {tracepoint}: {error}")));
+                }
             }
         }
         Ok(())
@@ -271,7 +280,9 @@ impl super::CpuSource for BpfRing {
         while self.tail != end {
             let slot = self.tail as usize & (self.slots - 1);
             let offset = (self.cpu * self.slots + slot) * RECORD;
-            if self.rings.word(offset + SEQUENCE).load(Ordering::Acquire) != (self.tail as u32).wrapping_add(1) {
+            if self.rings.word(offset + SEQUENCE).load(Ordering::Acquire)
+                != (self.tail as u32).wrapping_add(1)
+            {
                 break;
             }
             out.extend(self.decoder.record(self.rings.four(offset)));

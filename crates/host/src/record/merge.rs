@@ -1,7 +1,7 @@
 //! The k-way merge of the rings, and the way from raw events to [`SchedEvent`]s.
 
-use super::raw::{Comm, Context, RawEvent, RawKind};
 use super::bpf::OUTSIDE;
+use super::raw::{Comm, Context, RawEvent, RawKind};
 use super::switches::UNKNOWN_PRIO;
 use super::tasks::{Hint, Tasks};
 use super::{CpuSource, RecordSink};
@@ -76,7 +76,9 @@ impl Merger {
 
     fn hand_out(&mut self, cpu: CpuId, event: RawEvent, sink: &mut dyn RecordSink) {
         let at = Ns(event.at.saturating_sub(self.origin)).max(self.last);
-        let Some(kind) = self.translate(cpu, event.kind).and_then(|kind| self.wanted(cpu, kind)) else { return };
+        let Some(kind) = self.translate(cpu, event.kind).and_then(|kind| self.wanted(cpu, kind)) else {
+            return;
+        };
         self.emit(SchedEvent { at, cpu, kind }, sink);
     }
 

@@ -87,7 +87,8 @@ fn open_one(
         regroups: everything,
         steal_grain: Some(proc::STEAL_GRAIN),
     };
-    let filter_here = request.whom != Whom::All && matches!(backend, Backend::Tracepoints | Backend::Switches);
+    let filter_here =
+        request.whom != Whom::All && matches!(backend, Backend::Tracepoints | Backend::Switches);
     Ok((Opened { capabilities, sources: sources.list, filter_here }, sources.command))
 }
 

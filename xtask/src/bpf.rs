@@ -1,0 +1,134 @@
+//! `cargo xtask bpf`: builds the BPF object from its source and compares it with the one that is checked in.
+
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+const SOURCE: &str = "bpf/sched.bpf.c";
+const OBJECT: &str = "bpf/sched.bpf.o";
+
+/// Builds, compares, and with `--write` replaces the object.
+pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
+    let write = match args {
+        [] => false,
+        [one] if one == "--write" => true,
+        _ => bail!("bpf takes only --write"),
+    };
+    let root = crate::tree::root();
+    let built = build(&root)?;
+    let path = root.join(OBJECT);
+    let kept = std::fs::read(&path).unwrap_or_default();
+    let code = |bytes: &[u8]| sections(bytes).context("it is no ELF object");
+    if kept == built {
+        println!("{OBJECT} is what {SOURCE} gives, byte for byte ({} bytes)", built.len());
+        return Ok(ExitCode::SUCCESS);
+    }
+    if write {
+        std::fs::write(&path, &built).with_context(|| format!("writing {OBJECT}"))?;
+        println!("{OBJECT} written: {} bytes, {} before", built.len(), kept.len());
+        return Ok(ExitCode::SUCCESS);
+    }
+    // Another version of clang may order its type information differently; what the kernel runs must be equal.
+    if !kept.is_empty() && code(&kept)? == code(&built)? {
+        println!(
+            "{OBJECT} has the same programs and maps as {SOURCE} gives; its type information differs ({})",
+            version()
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!(
+        "{OBJECT} is not what {SOURCE} gives with {}: run `cargo xtask bpf --write` and check it in (it was built \
+         with Debian clang 14.0.6)",
+        version()
+    );
+    Ok(ExitCode::FAILURE)
+}
+
+fn version() -> String {
+    let out = Command::new("clang").arg("--version").output();
+    let text = out.map(|out| String::from_utf8_lossy(&out.stdout).into_owned()).unwrap_or_default();
+    text.lines().next().unwrap_or("clang").to_owned()
+}
+
+fn build(root: &Path) -> Result<Vec<u8>> {
+    let folder = std::env::temp_dir().join(format!("schedlab-bpf-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let (whole, stripped) = (folder.join("whole.o"), folder.join("stripped.o"));
+    let target =
+        ["-target", "bpf", "-mcpu=v3", "-g", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"];
+    let mut clang = Command::new("clang");
+    // Relative names, so that the debug information does not depend on where the tree lies.
+    clang.current_dir(root).args(target).args(["-c", SOURCE, "-o"]).arg(&whole);
+    run(&mut clang, "clang", "apt-get install clang libbpf-dev")?;
+    let mut strip = Command::new("llvm-strip");
+    strip.arg("-g").arg(&whole).arg("-o").arg(&stripped);
+    run(&mut strip, "llvm-strip", "apt-get install llvm")?;
+    let bytes = std::fs::read(&stripped)?;
+    let _ = std::fs::remove_dir_all(&folder);
+    Ok(bytes)
+}
+
+fn run(command: &mut Command, name: &str, how: &str) -> Result<()> {
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => bail!("{name} failed ({status}); the BPF programs need <bpf/bpf_helpers.h> ({how})"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            bail!("{name} is missing: it builds the BPF object ({how}). Nothing else of schedlab needs it")
+        }
+        Err(error) => Err(error).context(name.to_owned()),
+    }
+}
+
+/// Name and content of the sections that the kernel runs or that describe maps (little-endian ELF of 64 bits).
+fn sections(elf: &[u8]) -> Option<Vec<(String, Vec<u8>)>> {
+    let number = |at: usize, bytes: usize| {
+        let part = elf.get(at..at + bytes)?;
+        Some(part.iter().rev().fold(0usize, |sum, &byte| sum << 8 | usize::from(byte)))
+    };
+    if elf.get(..4)? != b"\x7fELF" {
+        return None;
+    }
+    let (table, size, count, names) = (number(40, 8)?, number(58, 2)?, number(60, 2)?, number(62, 2)?);
+    let header = |index: usize| {
+        let at = table + index * size;
+        Some((number(at, 4)?, number(at + 24, 8)?, number(at + 32, 8)?))
+    };
+    let (_, strings, _) = header(names)?;
+    let mut found = Vec::new();
+    for index in 1..count {
+        let (name, offset, length) = header(index)?;
+        let name = elf.get(strings + name..)?.split(|&byte| byte == 0).next()?;
+        let name = String::from_utf8_lossy(name).into_owned();
+        if name.starts_with("tp_btf/") || [".maps", ".rodata", "license"].contains(&name.as_str()) {
+            found.push((name, elf.get(offset..offset + length).unwrap_or_default().to_vec()));
+        }
+    }
+    found.sort();
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With clang: the object is what the source gives. Without: said by name; in CI it must be there.
+    #[test]
+    #[allow(clippy::print_stderr)]
+    fn the_object_is_that_of_the_source() {
+        let root = crate::tree::root();
+        let kept = std::fs::read(root.join(OBJECT)).unwrap();
+        assert!(
+            sections(&kept)
+                .unwrap()
+                .iter()
+                .any(|(name, code)| name == "tp_btf/sched_switch" && code.len() > 100)
+        );
+        match build(&root) {
+            Ok(built) => assert_eq!(sections(&kept), sections(&built), "run `cargo xtask bpf --write`"),
+            Err(error) => {
+                assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "{error}");
+                eprintln!("SKIPPED the_object_is_that_of_the_source: {error}");
+            }
+        }
+    }
+}
