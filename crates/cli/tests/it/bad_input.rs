@@ -197,7 +197,10 @@ fn record_says_what_it_needs() {
         &schedlab(&["record", "-o", &out, "--all", "--recorder-cpu", "9999"]),
         "this machine has the CPUs",
     );
-    refused(&schedlab(&["record", "-o", &out, "--all", "--backend", "magic"]), "use bpf, tracepoints, switches");
+    refused(
+        &schedlab(&["record", "-o", &out, "--all", "--backend", "magic"]),
+        "use bpf, tracepoints, switches",
+    );
     refused(&schedlab(&["record", "-o", &out, "--for", "1s", "--pid", "4194304"]), "no process 4194304");
     assert!(folder.names().is_empty(), "{:?}", folder.names());
 }
