@@ -36,8 +36,10 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Show the schedulers or the scenarios that there are
     List(List),
-    /// Turn the text of `perf script` or ftrace into a recording
+    /// Turn a Perfetto trace, or the text of `perf script` or ftrace, into a recording
     Import(Import),
+    /// Write a recording for other tools: Perfetto, ftrace, perf script, CSV
+    Export(crate::commands::export::Export),
     /// Say what this kernel and these permissions allow
     Doctor(Doctor),
 }
@@ -184,9 +186,12 @@ pub(crate) enum What {
 Examples:
   perf sched record -- sleep 5 && perf script | schedlab import - -o mine.slt
   trace-cmd report | schedlab import - -o mine.slt
-  schedlab import perf.txt -o mine.slt")]
+  schedlab import perf.txt -o mine.slt
+  schedlab import trace.pftrace -o mine.slt              a Perfetto trace with sched events
+
+Lossy or misordered input is repaired; the last line says how much was.")]
 pub(crate) struct Import {
-    /// The text of `perf script` with sched events, or of ftrace; `-` is standard input
+    /// A Perfetto trace, or the text of `perf script` or of ftrace, with sched events; `-` is standard input
     pub(crate) input: String,
     /// The recording to write (.slt)
     #[arg(short, long, value_name = "FILE")]

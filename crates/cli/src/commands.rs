@@ -2,6 +2,7 @@
 
 pub(crate) mod compare;
 pub(crate) mod doctor;
+pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod record;

@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         Command::Compare(command) => commands::compare::run(command),
         Command::List(command) => commands::list::run(command),
         Command::Import(command) => commands::import::run(command),
+        Command::Export(command) => commands::export::run(command),
         Command::Doctor(command) => commands::doctor::run(command),
     };
     match result {

@@ -7,7 +7,7 @@ mod durations;
 mod summary;
 
 pub use durations::Durations;
-pub use summary::{CpuSummary, Summary, TaskSummary};
+pub use summary::{CpuSummary, Summary, TaskSummary, Wait};
 
 use crate::{Capability, Header, TraceError};
 

@@ -8,6 +8,7 @@
 
 pub mod analysis;
 mod error;
+pub mod export;
 mod format;
 mod header;
 pub mod import;

@@ -61,6 +61,23 @@ impl TaskSummary {
     }
 }
 
+/// One wait for the CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wait {
+    /// Who waited.
+    pub task: TaskId,
+    /// The CPU on which it ended.
+    pub cpu: CpuId,
+    /// When it became runnable.
+    pub began: Ns,
+    /// When it ran.
+    pub ended: Ns,
+    /// `ended - began` without throttled time.
+    pub wait: Ns,
+    /// After a preemption or yield (`false`: after a wakeup).
+    pub preempted: bool,
+}
+
 /// What one CPU did within the window.
 #[derive(Clone, Debug, Default)]
 pub struct CpuSummary {
@@ -127,6 +144,8 @@ pub struct Summary {
     fresh: Vec<bool>,
     from: Ns,
     now: Ns,
+    /// Every wait, where somebody wants them.
+    waits: Option<Vec<Wait>>,
 }
 
 impl Analysis for Summary {
@@ -146,10 +165,33 @@ impl Summary {
             fresh: Vec::new(),
             from,
             now: Ns::ZERO,
+            waits: None,
         };
         summary.grow_tasks(tasks);
         summary.grow_cpus(cpus);
         summary
+    }
+
+    /// Keeps every single wait (56 bytes each) for [`waits`](Summary::waits).
+    #[must_use]
+    pub fn keep_waits(mut self) -> Summary {
+        self.waits = Some(Vec::new());
+        self
+    }
+
+    /// Every wait that ended in the window, in the order of their ends; empty without
+    /// [`keep_waits`](Summary::keep_waits).
+    pub fn waits(&self) -> &[Wait] {
+        self.waits.as_deref().unwrap_or_default()
+    }
+
+    /// Ends a window at `end` and begins the next one there: what every task got since the last cut. What began in
+    /// a window and ends in a later one (a wait, an activation) counts where it ends; CPU time is divided.
+    pub fn cut(&mut self, end: Ns) -> Vec<TaskSummary> {
+        self.finish(end);
+        self.from = self.now;
+        let fresh = vec![TaskSummary::default(); self.tasks.len()];
+        std::mem::replace(&mut self.tasks, fresh)
     }
 
     /// The summary of a whole recording; refuses when it cannot tell preemption from blocking.
@@ -290,7 +332,7 @@ impl Summary {
         track.excused = Ns::ZERO;
     }
 
-    fn start(&mut self, task: TaskId) {
+    fn start(&mut self, task: TaskId, cpu: CpuId) {
         let (clip, now, counts) = (self.clip(), self.now, self.counts());
         let index = task.index();
         let (track, sums) = (&mut self.tracks[index], &mut self.tasks[index]);
@@ -299,6 +341,9 @@ impl Summary {
                 let wait = now.saturating_sub(since).saturating_sub(track.excused);
                 let latencies = if preempted { &mut sums.preempt_wait } else { &mut sums.wake_latency };
                 latencies.add(wait);
+                if let Some(waits) = &mut self.waits {
+                    waits.push(Wait { task, cpu, began: since, ended: now, wait, preempted });
+                }
             }
             State::Blocked { since } => {
                 sums.unknown_wakes += u64::from(counts);
@@ -416,7 +461,7 @@ impl EventSink for Summary {
                     self.stop(prev, prev_state);
                 }
                 if let Some(next) = next {
-                    self.start(next);
+                    self.start(next, event.cpu);
                 }
             }
             EventKind::Wake { task, .. } | EventKind::New { task, .. } => self.woke(task),

@@ -2,6 +2,7 @@
 
 use super::line::{self, Context, Line, Who};
 use super::{ImportOptions, Imported};
+use crate::export::MARK;
 use crate::{Capabilities, Capability, Header, Recording, TaskInfo, TraceError};
 use schedlab_model::{CpuId, EventKind, Nice, Ns, Policy, SchedEvent, TaskId, Topology, Waker};
 use std::collections::BTreeMap;
@@ -21,6 +22,19 @@ pub(super) struct Builder {
     last: Ns,
     cpus: u32,
     has: Has,
+    /// What schedlab itself wrote into the text about its recording.
+    marks: Marks,
+    /// Process and name of threads, from a process list.
+    processes: BTreeMap<u32, (u32, String)>,
+}
+
+/// The contents of `schedlab:` marks (`export/rows.rs` writes them).
+#[derive(Default)]
+struct Marks {
+    hz: Option<u32>,
+    sees: Option<Capabilities>,
+    /// CPUs whose next softirq wakeup was found to be a task's own doing.
+    inline: std::collections::BTreeSet<u32>,
 }
 
 #[derive(Default)]
@@ -47,6 +61,8 @@ impl Builder {
             last: Ns::ZERO,
             cpus: 0,
             has: Has::default(),
+            marks: Marks::default(),
+            processes: BTreeMap::new(),
         }
     }
 
@@ -56,47 +72,87 @@ impl Builder {
             self.events.push(SchedEvent { at: self.last, cpu: CpuId(cpu), kind: EventKind::Lost { count } });
             return Ok(());
         }
-        let Some(line) = line::split(text)? else { return Ok(()) };
+        match line::split(text)? {
+            Some(line) => self.event(&line),
+            None => Ok(()),
+        }
+    }
+
+    /// One event, from a line of text or from a trace that was decoded into the same shape.
+    pub(super) fn event(&mut self, line: &Line) -> Result<(), String> {
         self.first = Some(self.first.map_or(line.at, |first| first.min(line.at)));
         self.last = self.last.max(line.at);
         self.cpus = self.cpus.max(line.cpu + 1);
         self.has.flags |= line.context != Context::NotShown;
         match line.event {
-            "sched_switch" => self.switch(&line)?,
+            "sched_switch" => self.switch(line)?,
             "sched_waking" => {
                 self.has.waking = true;
-                let event = self.wake(&line)?;
+                let event = self.wake(line)?;
                 self.events.push(event);
             }
             "sched_wakeup" => {
-                let event = self.wake(&line)?;
+                let event = self.wake(line)?;
                 self.wakeups.push(event);
             }
-            "sched_wakeup_new" => self.new_task(&line)?,
-            "sched_migrate_task" => self.migrate(&line)?,
-            "sched_process_fork" => self.fork(&line)?,
+            "sched_wakeup_new" => self.new_task(line)?,
+            "sched_migrate_task" => self.migrate(line)?,
+            "sched_process_fork" => self.fork(line)?,
             "sched_process_exit" => {
                 self.has.exit = true;
-                let who = subject(&line)?;
-                self.simple(&line, who, |task| EventKind::Exit { task });
+                let who = subject(line)?;
+                self.simple(line, who, |task| EventKind::Exit { task });
             }
             "sched_process_exec" => {
-                let tid = line::number(line.fields, " pid=").ok_or_else(|| bad(&line, "`pid=N`"))?;
-                self.simple(&line, Who { tid, ..running(&line) }, |task| EventKind::Exec { task });
+                let tid = line::number(line.fields, " pid=").ok_or_else(|| bad(line, "`pid=N`"))?;
+                self.simple(line, Who { tid, ..running(line) }, |task| EventKind::Exec { task });
             }
             "PERF_RECORD_LOST" => {
                 let count = line.fields.split_whitespace().filter_map(|w| w.parse().ok()).next().unwrap_or(1);
-                self.push(&line, EventKind::Lost { count });
+                self.push(line, EventKind::Lost { count });
             }
             "raw_syscalls:sys_enter" | "sys_enter" => {
-                let number = line::number(line.fields, "NR ").ok_or_else(|| bad(&line, "`NR N (…)`"))?;
+                let number = line::number(line.fields, "NR ").ok_or_else(|| bad(line, "`NR N (…)`"))?;
                 self.has.syscalls = true;
-                self.simple(&line, running(&line), |task| EventKind::SyscallEnter { task, number });
+                self.simple(line, running(line), |task| EventKind::SyscallEnter { task, number });
             }
             "raw_syscalls:sys_exit" | "sys_exit" => {
-                self.simple(&line, running(&line), |task| EventKind::SyscallExit { task });
+                self.simple(line, running(line), |task| EventKind::SyscallExit { task });
             }
+            "tracing_mark_write" | "print" if line.fields.starts_with(MARK) => self.mark(line)?,
             other => *self.ignored.entry(other.to_owned()).or_default() += 1,
+        }
+        Ok(())
+    }
+
+    /// A mark of schedlab's own. Unknown ones come from a later version and are counted as left out.
+    fn mark(&mut self, line: &Line) -> Result<(), String> {
+        let (name, rest) =
+            line.fields[MARK.len()..].split_once(' ').unwrap_or((&line.fields[MARK.len()..], ""));
+        let value = |key: &str| rest.split(' ').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='));
+        let number = |key: &str| {
+            let number = value(key).and_then(|text| text.parse::<u64>().ok());
+            number.ok_or_else(|| bad(line, &format!("`{MARK}{name} {key}=N`")))
+        };
+        let tid = || number("pid").map(|tid| Who { comm: "", tid: tid as u32, prio: None });
+        match name {
+            "begin" => {
+                let cpus = number("cpus")?;
+                if cpus > schedlab_model::MAX_CPUS as u64 {
+                    return Err(format!("{cpus} CPUs are more than {}", schedlab_model::MAX_CPUS));
+                }
+                self.cpus = self.cpus.max(cpus as u32);
+                self.marks.hz = Some(number("hz")? as u32);
+                let sees = value("sees").unwrap_or_default().split(',').filter(|name| !name.is_empty());
+                self.marks.sees = Some(Capabilities(sees.map(str::to_owned).collect()));
+            }
+            "end" => {}
+            "inline-softirq" => drop(self.marks.inline.insert(line.cpu)),
+            "throttle" => self.simple(line, tid()?, |task| EventKind::Throttle { task }),
+            "unthrottle" => self.simple(line, tid()?, |task| EventKind::Unthrottle { task }),
+            "steal" => self.push(line, EventKind::Steal { ns: Ns(number("ns")?) }),
+            "lost" => self.push(line, EventKind::Lost { count: number("count")? }),
+            other => *self.ignored.entry(format!("{MARK}{other}")).or_default() += 1,
         }
         Ok(())
     }
@@ -137,6 +193,11 @@ impl Builder {
         id
     }
 
+    /// What a process list says about a thread; used for threads that events name, whatever their order.
+    pub(super) fn describe(&mut self, tid: u32, pid: u32, comm: &str) {
+        self.processes.insert(tid, (pid, comm.chars().take(COMM_MAX).collect()));
+    }
+
     fn switch(&mut self, line: &Line) -> Result<(), String> {
         self.has.switch = true;
         let (prev, prev_state, next) = line::switch(line.fields)?;
@@ -159,6 +220,9 @@ impl Builder {
     fn waker(&mut self, line: &Line) -> Waker {
         let current = self.task(running(line));
         match (line.context, current) {
+            (Context::SoftIrq, Some(task)) if self.marks.inline.remove(&line.cpu) => {
+                Waker::InlineSoftirq(task)
+            }
             (Context::HardIrq, _) => Waker::HardIrq,
             (Context::SoftIrq, _) => Waker::SoftIrq,
             // Nothing but interrupts wakes anybody while a CPU idles.
@@ -206,13 +270,20 @@ impl Builder {
         Ok(())
     }
 
-    pub(super) fn finish(mut self) -> Result<Imported, TraceError> {
+    /// The recording. `backend` and `clock` describe where it comes from.
+    pub(super) fn finish(mut self, backend: &str, clock: &str) -> Result<Imported, TraceError> {
         if !self.has.switch {
-            return Err(TraceError::Option(
-                "the text has no sched_switch events: record with `perf record -a -e sched:sched_switch,\
-                 sched:sched_waking -- COMMAND` and pass the output of `perf script`"
-                    .to_owned(),
-            ));
+            return Err(TraceError::Option(format!(
+                "the {} has no sched_switch events: {}",
+                if backend == "perfetto" { "trace" } else { "text" },
+                if backend == "perfetto" {
+                    "record with the data source linux.ftrace and ftrace_events sched/sched_switch, \
+                     sched/sched_waking"
+                } else {
+                    "record with `perf record -a -e sched:sched_switch,sched:sched_waking -- COMMAND` and pass the \
+                     output of `perf script`"
+                }
+            )));
         }
         if !self.has.waking {
             self.events.append(&mut self.wakeups);
@@ -220,6 +291,14 @@ impl Builder {
         let first = self.first.unwrap_or_default();
         for event in &mut self.events {
             event.at = event.at.saturating_sub(first);
+        }
+        for task in &mut self.tasks {
+            if let Some((pid, comm)) = self.processes.get(&task.tid) {
+                task.pid = *pid;
+                if task.comm == "?" {
+                    task.comm.clone_from(comm);
+                }
+            }
         }
         let wakes = self.events.iter().any(|e| matches!(e.kind, EventKind::Wake { .. }));
         let with = |there: bool, list: &[Capability]| if there { list.to_vec() } else { Vec::new() };
@@ -232,17 +311,24 @@ impl Builder {
             with(self.has.fork && self.has.exit, &[Capability::Lifecycle]),
             with(self.has.syscalls, &[Capability::Syscalls]),
         ];
+        let mut capabilities = Capabilities::of(capabilities.into_iter().flatten());
+        if let Some(mut sees) = self.marks.sees.take() {
+            // Perfetto traces do not carry system calls.
+            sees.0.retain(|name| self.has.syscalls || name != Capability::Syscalls.name());
+            capabilities = sees;
+        }
         let note = if self.options.current_is_waker {
             "Imported. The task that was running is taken for the waker, interrupts included."
         } else {
             "Imported."
         };
         let header = Header {
-            backend: "perf-script".to_owned(),
+            backend: backend.to_owned(),
+            hz: self.marks.hz.unwrap_or(0),
             topology: Topology::flat(self.cpus.max(1) as usize),
-            clock: "as recorded by perf".to_owned(),
+            clock: clock.to_owned(),
             clock_start_ns: first.0,
-            capabilities: Capabilities::of(capabilities.into_iter().flatten()),
+            capabilities,
             note: note.to_owned(),
             tasks: self.tasks,
             ..Header::default()

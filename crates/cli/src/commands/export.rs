@@ -1,0 +1,106 @@
+//! `schedlab export`
+
+use crate::{Done, output};
+use anyhow::{Context, bail};
+use schedlab_trace::export::{self, Exported};
+use schedlab_trace::{Recording, TraceError};
+use std::path::{Path, PathBuf};
+
+/// `schedlab export`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  schedlab export a.slt --perfetto a.pftrace      open it in https://ui.perfetto.dev
+  schedlab export a.slt --csv tables              tables/events.csv, tasks.csv, waits.csv
+  schedlab export a.slt --ftrace a.txt --perf-script a.perf.txt
+
+Files are written whole or not at all. docs/exchange-formats.md says what each format carries.")]
+pub(crate) struct Export {
+    /// The recording (.slt)
+    input: PathBuf,
+    /// Write a Perfetto trace (protobuf)
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
+    /// Write the text of ftrace
+    #[arg(long, value_name = "FILE")]
+    ftrace: Option<PathBuf>,
+    /// Write what `perf script` would print
+    #[arg(long, value_name = "FILE")]
+    perf_script: Option<PathBuf>,
+    /// Write events.csv, tasks.csv and waits.csv into this folder
+    #[arg(long, value_name = "DIR")]
+    csv: Option<PathBuf>,
+    /// Print what was written as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+type Write = fn(&Recording, &mut dyn std::io::Write) -> std::io::Result<Exported>;
+
+pub(crate) fn run(args: &Export) -> anyhow::Result<Done> {
+    let files: [(&str, &Option<PathBuf>, Write); 3] = [
+        ("perfetto", &args.perfetto, export::perfetto),
+        ("ftrace", &args.ftrace, export::ftrace),
+        ("perf-script", &args.perf_script, export::perf_script),
+    ];
+    if files.iter().all(|(_, path, _)| path.is_none()) && args.csv.is_none() {
+        bail!("say what to write: --perfetto FILE, --ftrace FILE, --perf-script FILE or --csv DIR");
+    }
+    for path in files.iter().filter_map(|(_, path, _)| path.as_deref()) {
+        output::check(path)?;
+    }
+    let recording = Recording::open(&args.input).with_context(|| args.input.display().to_string())?;
+    let mut made: Vec<(&str, &Path, Exported)> = Vec::new();
+    for (format, path, write) in files {
+        if let Some(path) = path {
+            let exported: Result<_, TraceError> = export::whole_file(path, |out| write(&recording, out));
+            made.push((format, path, exported?));
+        }
+    }
+    if let Some(folder) = &args.csv {
+        made.push(("csv", folder, export::csv(&recording, folder)?));
+    }
+    let text = if args.json { json(&recording, &made)? } else { words(&recording, &made) };
+    output::write(None, &text)?;
+    Ok(Done::Well)
+}
+
+fn words(recording: &Recording, made: &[(&str, &Path, Exported)]) -> String {
+    let mut text = String::new();
+    for (format, path, exported) in made {
+        let Exported { switches, wakes, .. } = exported;
+        text += &format!("{} ({format}): {switches} switches, {wakes} wakeups\n", path.display());
+        for (what, count) in &exported.left_out {
+            text += &format!("  left out, because the format cannot say it: {count} {what}\n");
+        }
+        for note in &exported.notes {
+            text += &format!("  {note}\n");
+        }
+    }
+    if !recording.repairs.is_clean() {
+        text += &format!("the recording was repaired when it was read: {}\n", recording.repairs);
+    }
+    text
+}
+
+fn json(recording: &Recording, made: &[(&str, &Path, Exported)]) -> anyhow::Result<String> {
+    let files: Vec<serde_json::Value> = made
+        .iter()
+        .map(|(format, path, exported)| {
+            serde_json::json!({
+                "format": format,
+                "path": path.display().to_string(),
+                "switches": exported.switches,
+                "wakeups": exported.wakes,
+                "left_out": exported.left_out,
+                "notes": exported.notes,
+            })
+        })
+        .collect();
+    let whole = serde_json::json!({
+        "schema": "schedlab-export/1",
+        "files": files,
+        "repairs": recording.repairs,
+    });
+    Ok(serde_json::to_string_pretty(&whole)? + "\n")
+}

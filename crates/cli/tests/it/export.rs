@@ -1,0 +1,99 @@
+//! `schedlab export` and `schedlab import`.
+
+use super::{Folder, root, schedlab};
+use std::process::Command;
+
+fn number(text: &str, before: &str, after: &str) -> u64 {
+    let rest = text.split(before).nth(1).unwrap_or_else(|| panic!("no `{before}` in {text}"));
+    rest.split(after).next().unwrap().trim().parse().unwrap_or_else(|_| panic!("no number in {text}"))
+}
+
+/// Google's own schema reads the trace and finds as many switches as the recording has. Skipped by name without
+/// the package `perfetto` of PyPI; `SCHEDLAB_PYTHON` names a Python that has it.
+#[test]
+fn perfetto_export_parses_with_the_published_schema() {
+    let python = std::env::var("SCHEDLAB_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let probe = Command::new(&python)
+        .args(["-c", "import perfetto.protos.perfetto.trace.perfetto_trace_pb2"])
+        .output();
+    if !probe.is_ok_and(|output| output.status.success()) {
+        assert!(std::env::var_os("CI").is_none(), "CI installs perfetto, but `{python}` does not have it");
+        eprintln!("skipped: perfetto_export_parses_with_the_published_schema (pip install perfetto)");
+        return;
+    }
+    let folder = Folder::new("perfetto");
+    let trace = folder.0.join("a.pftrace").display().to_string();
+    for (recording, threads) in [("recordings/hackbench.slt", 1), ("recordings/two-yes.slt", 1)] {
+        let ran = schedlab(&["export", recording, "--perfetto", &trace]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let script = root().join("crates/cli/tests/perfetto_schema.py");
+        let output = Command::new(&python).arg(script).arg(&trace).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let switches = number(&ran.stdout, "(perfetto): ", " switches");
+        assert_eq!(number(&text, "switches=", " "), switches);
+        assert_eq!(number(&text, "wakings=", " "), number(&ran.stdout, "switches, ", " wakeups"));
+        assert_eq!(number(&text, "disorder=", " "), 0, "{text}");
+        assert!(
+            number(&text, "threads=", " ") >= threads && number(&text, "chained=", "\n") + 8 >= switches,
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn what_goes_out_comes_in_again() {
+    let folder = Folder::new("round-trip");
+    let path = |name: &str| folder.0.join(name).display().to_string();
+    let (trace, text, perf, tables) = (path("a.pftrace"), path("a.txt"), path("a.perf"), path("tables"));
+    let input = "recordings/hackbench.slt";
+    let ran = schedlab(&[
+        "export",
+        input,
+        "--perfetto",
+        &trace,
+        "--ftrace",
+        &text,
+        "--perf-script",
+        &perf,
+        "--csv",
+        &tables,
+        "--json",
+    ]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stdout.contains("\"schema\": \"schedlab-export/1\""), "{ran:?}");
+    let mut said = Vec::new();
+    for from in [&trace, &text, &perf] {
+        let out = path("back.slt");
+        let ran = schedlab(&["import", from, "-o", &out]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert!(ran.stdout.contains("repairs: "), "{ran:?}");
+        said.push(number(&ran.stdout, "back.slt: ", " events"));
+    }
+    assert_eq!(said[0], said[1]);
+    let waits = std::fs::read_to_string(format!("{tables}/waits.csv")).unwrap();
+    assert!(
+        waits.starts_with("began_ns,ended_ns,wait_ns,cpu,task,tid,comm,why\n")
+            && waits.lines().count() > 1000
+    );
+    let mut names: Vec<_> =
+        std::fs::read_dir(&tables).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    assert_eq!(names, ["events.csv", "tasks.csv", "waits.csv"]);
+}
+
+#[test]
+fn an_export_that_cannot_be_written_leaves_nothing() {
+    let folder = Folder::new("export-fails");
+    let ran = schedlab(&["export", "recordings/two-yes.slt", "--perfetto", "/proc/none/a.pftrace"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    let ran = schedlab(&["export", "recordings/two-yes.slt"]);
+    assert!(ran.code == 2 && ran.stderr.contains("--perfetto FILE"), "{ran:?}");
+    let broken = folder.write("broken.pftrace", b"\x0a\xff\x01\x00\x02");
+    let ran = schedlab(&["import", &broken, "-o", &folder.0.join("x.slt").display().to_string()]);
+    assert!(ran.code == 2 && ran.stderr.contains("damaged at byte 0"), "{ran:?}");
+    let file = folder.write("file", "x");
+    let ran = schedlab(&["export", "recordings/two-yes.slt", "--csv", &file]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert_eq!(folder.names(), ["broken.pftrace", "file"]);
+}

@@ -1,0 +1,61 @@
+//! Recordings for other tools: ftrace and `perf script` text, Perfetto, CSV.
+//!
+//! All of them are written from one walk over the events ([`rows`]), in which each event gets what Linux's trace
+//! formats carry beside it: the task that was running and the interrupt context. What a format cannot say is
+//! counted in [`Exported::left_out`]. `docs/exchange-formats.md` lists what survives a round trip.
+
+mod csv;
+pub(crate) mod perfetto;
+pub(crate) mod proto;
+mod rows;
+mod text;
+
+pub(crate) use rows::MARK;
+
+pub use csv::csv;
+pub use perfetto::perfetto;
+pub use text::{ftrace, perf_script};
+
+use crate::TraceError;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+/// What was written.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Exported {
+    /// Context switches.
+    pub switches: u64,
+    /// Wakeups.
+    pub wakes: u64,
+    /// Events that the format cannot express, by name.
+    pub left_out: BTreeMap<&'static str, u64>,
+    /// What was written in a poorer form, as sentences.
+    pub notes: Vec<String>,
+}
+
+/// Writes a file that appears whole or not at all: beside `path` first, then renamed over it.
+///
+/// # Errors
+/// What the system says, with the path.
+pub fn whole_file(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> std::io::Result<Exported>,
+) -> Result<Exported, TraceError> {
+    let error = |source| TraceError::File { path: path.to_owned(), source };
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.part", std::process::id()));
+    let part = path.with_file_name(name);
+    let written = std::fs::File::create(&part).and_then(|file| {
+        let mut out = std::io::BufWriter::with_capacity(1 << 18, file);
+        let exported = write(&mut out)?;
+        out.flush()?;
+        Ok(exported)
+    });
+    let moved = written.and_then(|exported| std::fs::rename(&part, path).map(|()| exported));
+    if moved.is_err() {
+        // Best effort: the error that matters is the first.
+        let _ = std::fs::remove_file(&part);
+    }
+    moved.map_err(error)
+}
