@@ -11,6 +11,7 @@ fn number(text: &str, before: &str, after: &str) -> u64 {
 /// Google's own schema reads the trace and finds as many switches as the recording has. Skipped by name without
 /// the package `perfetto` of PyPI; `SCHEDLAB_PYTHON` names a Python that has it.
 #[test]
+#[allow(clippy::print_stderr)] // a test that is skipped says its name
 fn perfetto_export_parses_with_the_published_schema() {
     let python = std::env::var("SCHEDLAB_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let probe = Command::new(&python)
