@@ -13,6 +13,7 @@ mod machine;
 mod proc;
 mod record;
 mod sys;
+pub mod threads;
 mod tracefs;
 
 pub use capabilities::{Capabilities, Caps, probe};

@@ -71,7 +71,7 @@ pub(crate) fn task(
     })
 }
 
-fn policy(attributes: &sched::Attributes) -> Policy {
+pub(crate) fn policy(attributes: &sched::Attributes) -> Policy {
     let priority = attributes.priority.clamp(1, 99) as u8;
     match attributes.policy {
         1 => Policy::Fifo(priority),
@@ -95,7 +95,7 @@ pub(crate) fn affinity(tid: u32) -> Option<CpuSet> {
 }
 
 /// Process id, and whether it is a kernel thread (PF_KTHREAD in `/proc/TID/stat`).
-fn identity(tid: u32) -> (u32, bool) {
+pub(crate) fn identity(tid: u32) -> (u32, bool) {
     const PF_KTHREAD: u32 = 0x0020_0000;
     let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
     let process = value(&status, "Tgid:").and_then(|text| text.parse().ok()).unwrap_or(0);

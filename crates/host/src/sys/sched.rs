@@ -8,10 +8,11 @@ use std::process::{Child, Command};
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Attributes {
-    size: u32,
+    pub(crate) size: u32,
     /// `SCHED_OTHER` 0, `FIFO` 1, `RR` 2, `BATCH` 3, `IDLE` 5, `DEADLINE` 6, `EXT` 7.
     pub(crate) policy: u32,
-    flags: u64,
+    /// `SCHED_FLAG_RESET_ON_FORK` 1 and others.
+    pub(crate) flags: u64,
     /// Nice value (fair policies).
     pub(crate) nice: i32,
     /// Real-time priority 1 … 99 (FIFO, RR).
@@ -22,8 +23,8 @@ pub(crate) struct Attributes {
     pub(crate) deadline: u64,
     /// Nanoseconds.
     pub(crate) period: u64,
-    util_min: u32,
-    util_max: u32,
+    pub(crate) util_min: u32,
+    pub(crate) util_max: u32,
 }
 
 /// Attributes of thread `tid` (0: the calling thread).
@@ -34,6 +35,16 @@ pub(crate) fn attributes(tid: u32) -> io::Result<Attributes> {
     let result =
         unsafe { libc::syscall(libc::SYS_sched_getattr, tid as libc::pid_t, &raw mut attributes, size, 0) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(attributes) }
+}
+
+/// Sets the attributes of thread `tid` (0: the calling thread).
+pub(crate) fn set_attributes(tid: u32, mut attributes: Attributes) -> io::Result<()> {
+    // The first version of the structure: clamps of utilisation are none of our business.
+    attributes.size = 48;
+    // SAFETY: the kernel reads `size` bytes, which the structure has.
+    let result =
+        unsafe { libc::syscall(libc::SYS_sched_setattr, tid as libc::pid_t, &raw const attributes, 0) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Starts `command` in a process group of its own. With `stopped` it stops itself before its first

@@ -1,0 +1,232 @@
+//! Scheduling attributes of other people's threads: read whole, set, and told apart from a later thread of the same
+//! number.
+
+use crate::proc;
+use crate::sys::sched::{self, Attributes};
+use rustix::process::Pid;
+use schedlab_model::{CpuId, CpuSet, Nice, Ns, Policy};
+use serde::{Deserialize, Serialize};
+use std::{fs, io};
+
+const RESET_ON_FORK: u64 = 1;
+
+/// Which thread: numbers are used again, so its start time belongs to its name.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Identity {
+    /// Thread id.
+    pub tid: u32,
+    /// Process id (thread group).
+    pub process: u32,
+    /// The process's parent.
+    pub parent: u32,
+    /// When it started, in clock ticks since boot (field 22 of `/proc/TID/stat`).
+    pub started: u64,
+    /// A thread of the kernel.
+    pub kernel: bool,
+    /// Its name (`comm`).
+    pub comm: String,
+}
+
+/// How a thread is scheduled: all that schedlab ever changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Scheduling {
+    /// Policy with its parameters.
+    pub policy: Policy,
+    /// Nice value; real-time threads have one too, it counts when they return to a fair policy.
+    pub nice: Nice,
+    /// Custom slice of a fair policy (Linux 6.12 and later); `None`: the kernel's default.
+    pub slice: Option<Ns>,
+    /// Children begin as `SCHED_OTHER` with nice 0.
+    pub reset_on_fork: bool,
+}
+
+/// Reads who thread `tid` is. `None`: there is none.
+pub fn identity(tid: u32) -> Option<Identity> {
+    let stat = fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
+    let (process, kernel) = proc::identity(tid);
+    let (name, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace();
+    let parent = fields.nth(1)?.parse().ok()?;
+    let started = fields.nth(17)?.parse().ok()?;
+    let comm = name.split_once('(').map_or_else(String::new, |(_, comm)| comm.to_owned());
+    Some(Identity { tid, process, parent, started, kernel, comm })
+}
+
+impl Identity {
+    /// Whether it still lives. A thread that is dead but not reaped counts as gone.
+    pub fn lives(&self) -> bool {
+        self.is_same() && !is_zombie(self.tid)
+    }
+
+    fn is_same(&self) -> bool {
+        identity(self.tid).is_some_and(|now| now.started == self.started && now.process == self.process)
+    }
+}
+
+fn is_zombie(tid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{tid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
+    matches!(state, None | Some("Z" | "X"))
+}
+
+/// The threads of process `pid`, ascending; empty when it is gone.
+pub fn of_process(pid: u32) -> Vec<u32> {
+    proc::threads(Some(&[pid])).into_iter().map(|(_, tid)| tid).collect()
+}
+
+/// Every process of this machine that can be seen, ascending.
+pub fn processes() -> Vec<u32> {
+    proc::processes()
+}
+
+/// How thread `tid` is scheduled (0: the calling thread).
+///
+/// # Errors
+/// `ESRCH` when it is gone, `EPERM` where a security module forbids the question.
+pub fn scheduling(tid: u32) -> io::Result<Scheduling> {
+    let raw = sched::attributes(tid)?;
+    let policy = proc::policy(&raw);
+    // sched_getattr gives no nice value for real-time threads.
+    let nice = match policy.is_fair() {
+        true => raw.nice,
+        false => rustix::process::getpriority_process(Pid::from_raw(tid as i32))?,
+    };
+    let default = proc::default_slice();
+    let slice =
+        (policy.is_fair() && raw.runtime > 0 && default.is_some_and(|default| default != raw.runtime))
+            .then_some(Ns(raw.runtime));
+    Ok(Scheduling {
+        policy,
+        nice: i8::try_from(nice).ok().and_then(Nice::new).unwrap_or_default(),
+        slice,
+        reset_on_fork: raw.flags & RESET_ON_FORK != 0,
+    })
+}
+
+/// Makes thread `tid` scheduled as `wanted` (0: the calling thread). One system call, for a thread that gets a
+/// real-time or deadline policy two (its nice value goes first).
+///
+/// # Errors
+/// `ESRCH`: gone. `EPERM`: no CAP_SYS_NICE, or a control group without real-time budget (CONFIG_RT_GROUP_SCHED).
+/// `EBUSY`: no bandwidth left for a deadline task. `EINVAL`: the kernel does not know the parameters.
+pub fn set_scheduling(tid: u32, wanted: &Scheduling) -> io::Result<()> {
+    let mut raw =
+        Attributes { flags: u64::from(wanted.reset_on_fork) * RESET_ON_FORK, ..Attributes::default() };
+    raw.nice = i32::from(wanted.nice.get());
+    match wanted.policy {
+        Policy::Other => raw.policy = 0,
+        Policy::Batch => raw.policy = 3,
+        Policy::Idle => raw.policy = 5,
+        Policy::Fifo(priority) => (raw.policy, raw.priority) = (1, u32::from(priority)),
+        Policy::Rr(priority) => (raw.policy, raw.priority) = (2, u32::from(priority)),
+        Policy::Deadline { runtime, deadline, period } => {
+            raw.policy = 6;
+            (raw.runtime, raw.deadline, raw.period) = (runtime.0, deadline.0, period.0);
+        }
+    }
+    if wanted.policy.is_fair() {
+        raw.runtime = wanted.slice.map_or(0, |slice| slice.0);
+    } else {
+        let pid = Pid::from_raw(tid as i32);
+        // An unchanged value needs no permission, and asking for less than one has can need it.
+        if rustix::process::getpriority_process(pid).is_ok_and(|nice| nice != raw.nice) {
+            rustix::process::setpriority_process(pid, raw.nice)?;
+        }
+    }
+    sched::set_attributes(tid, raw)
+}
+
+/// Where thread `tid` may run.
+///
+/// # Errors
+/// `ESRCH`: gone.
+pub fn affinity(tid: u32) -> io::Result<CpuSet> {
+    proc::affinity(tid).ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))
+}
+
+/// Sets where thread `tid` may run (0: the calling thread).
+///
+/// # Errors
+/// `ESRCH`: gone. `EINVAL`: none of the CPUs is online and in its cpuset. `EPERM`: somebody else's thread.
+pub fn set_affinity(tid: u32, cpus: &CpuSet) -> io::Result<()> {
+    let mut mask = rustix::thread::CpuSet::new();
+    for cpu in 0..rustix::thread::CpuSet::MAX_CPU {
+        if cpus.contains(CpuId::from(cpu)) {
+            mask.set(cpu);
+        }
+    }
+    Ok(rustix::thread::sched_setaffinity(Pid::from_raw(tid as i32), &mask)?)
+}
+
+/// A word that changes with every boot: what was noted before says nothing about the threads of now.
+pub fn boot_id() -> String {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command};
+
+    struct Sleeper(Child);
+
+    impl Sleeper {
+        fn start() -> Sleeper {
+            Sleeper(Command::new("sleep").arg("60").spawn().expect("sleep(1)"))
+        }
+        fn tid(&self) -> u32 {
+            self.0.id()
+        }
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn a_thread_is_known_by_its_start() {
+        let mut sleeper = Sleeper::start();
+        let identity = identity(sleeper.tid()).expect("it lives");
+        assert_eq!((identity.process, identity.parent), (sleeper.tid(), std::process::id()));
+        assert!(identity.lives());
+        assert!(!Identity { started: identity.started + 1, ..identity.clone() }.lives());
+        sleeper.0.kill().expect("our child");
+        // Not reaped yet: dead all the same.
+        while !is_zombie(sleeper.tid()) {
+            std::thread::yield_now();
+        }
+        assert!(!identity.lives());
+    }
+
+    #[test]
+    fn what_is_set_is_read_back() {
+        let sleeper = Sleeper::start();
+        let before = scheduling(sleeper.tid()).expect("readable");
+        for policy in ["batch", "idle", "other"] {
+            let wanted = Scheduling {
+                policy: policy.parse().unwrap(),
+                nice: Nice::new(7).unwrap(),
+                slice: None,
+                reset_on_fork: true,
+            };
+            set_scheduling(sleeper.tid(), &wanted).expect("our own child");
+            assert_eq!(scheduling(sleeper.tid()).unwrap(), wanted);
+        }
+        assert_ne!(scheduling(sleeper.tid()).unwrap(), before);
+        let only = CpuSet::single(affinity(sleeper.tid()).unwrap().iter().next().unwrap());
+        set_affinity(sleeper.tid(), &only).unwrap();
+        assert_eq!(affinity(sleeper.tid()).unwrap(), only);
+    }
+
+    #[test]
+    fn a_missing_thread_is_an_error() {
+        // Larger than any pid (the limit is 2^22).
+        assert!(identity(1 << 23).is_none());
+        assert_eq!(scheduling(1 << 23).unwrap_err().raw_os_error(), Some(libc::ESRCH));
+        assert_eq!(affinity(1 << 23).unwrap_err().raw_os_error(), Some(libc::ESRCH));
+    }
+}

@@ -1,0 +1,94 @@
+//! Why a change of running threads was refused.
+
+use std::io;
+use std::path::PathBuf;
+
+/// What went wrong. Nothing is changed when an operation that returns this fails, unless it says so.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LiveError {
+    /// No such thread.
+    #[error("there is no thread {tid}: give the number of a running one (`ps -eL` lists them)")]
+    NoThread {
+        /// Its number.
+        tid: u32,
+    },
+    /// A thread of the kernel.
+    #[error("thread {tid} ({comm}) belongs to the kernel, which needs it as it is: name a process of yours")]
+    KernelThread {
+        /// Its number.
+        tid: u32,
+        /// Its name.
+        comm: String,
+    },
+    /// The kernel refused a change.
+    #[error("cannot change {what} of thread {tid} ({comm}): {source}. {advice}")]
+    Refused {
+        /// Policy or affinity.
+        what: &'static str,
+        /// Its number.
+        tid: u32,
+        /// Its name.
+        comm: String,
+        /// What the kernel answered.
+        source: io::Error,
+        /// What may be the matter.
+        advice: &'static str,
+    },
+    /// A file of a control group could not be read or written.
+    #[error(
+        "{path}: {source}. Only files of control groups below /sys/fs/cgroup can be changed, and most need root"
+    )]
+    Group {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The folder for journals is not to be trusted.
+    #[error(
+        "{path} {fault}: journals must be in a folder that only you can write. Remove it, or set SCHEDLAB_RUN_DIR"
+    )]
+    Room {
+        /// Which folder.
+        path: PathBuf,
+        /// What is wrong.
+        fault: &'static str,
+    },
+    /// A journal that this version cannot read.
+    #[error(
+        "{path}, line {line}: {fault}. It was written by another version of schedlab, or by something else"
+    )]
+    Journal {
+        /// Which journal.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong.
+        fault: String,
+    },
+    /// The guardian could not be started; nothing was changed.
+    #[error("the guardian did not start ({reason}), so nothing was changed")]
+    Guardian {
+        /// Why.
+        reason: String,
+    },
+    /// The guardian is gone; everything was put back.
+    #[error("the guardian died: everything was put back, and nothing more is changed without one")]
+    Unguarded,
+    /// A file operation failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// What the system answered.
+        source: io::Error,
+    },
+}
+
+impl LiveError {
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> LiveError {
+        let what = what.into();
+        move |source| LiveError::Io { what, source }
+    }
+}

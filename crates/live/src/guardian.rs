@@ -1,0 +1,216 @@
+//! The guardian: a process of its own that puts everything back when the owner of a journal dies or falls silent.
+//!
+//! It is this very program, started anew with a hidden command, in a session of its own, so that neither Ctrl-C nor the
+//! end of a terminal reaches it. The owner sends a byte now and then through a pipe. The end of the pipe is the end of the
+//! owner, whatever killed it.
+
+use crate::journal::Record;
+use crate::restore::{Report, restore};
+use crate::{LiveError, journal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process};
+use schedlab_host::threads::{self, Scheduling};
+use schedlab_model::Policy;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+/// The word that makes the program a guardian.
+pub const COMMAND: &str = "guardian";
+/// "I live."
+const BEAT: u8 = b'b';
+/// "All is put back; go."
+const QUIT: u8 = b'q';
+/// What the guardian says when it watches.
+const READY: &[u8] = b"ready\n";
+
+/// What a guardian is told.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    /// The journal of its owner.
+    pub journal: PathBuf,
+    /// An owner that is silent for longer is killed; `None`: only its end counts.
+    pub silence: Option<Duration>,
+    /// The guardian's own SCHED_FIFO priority; `None`: it stays as it is.
+    pub priority: Option<u8>,
+}
+
+impl Watch {
+    /// Reads what [`Watch::arguments`] wrote, without the command itself.
+    ///
+    /// # Errors
+    /// When something else stands there: the command is not for people.
+    pub fn parse(arguments: &[String]) -> Result<Watch, LiveError> {
+        let mut watch = Watch { journal: PathBuf::new(), silence: None, priority: None };
+        let odd = |text: &str| LiveError::Guardian {
+            reason: format!("`{text}` is not what schedlab tells a guardian"),
+        };
+        for pair in arguments.chunks(2) {
+            let [name, value] = pair else { return Err(odd(&pair.concat())) };
+            match name.as_str() {
+                "--journal" => watch.journal = PathBuf::from(value),
+                "--silence" => {
+                    let ms =
+                        value.strip_suffix("ms").and_then(|ms| ms.parse().ok()).ok_or_else(|| odd(value))?;
+                    watch.silence = Some(Duration::from_millis(ms));
+                }
+                "--priority" => {
+                    let priority = value.parse().ok().filter(|p| (1..=99).contains(p));
+                    watch.priority = Some(priority.ok_or_else(|| odd(value))?);
+                }
+                _ => return Err(odd(name)),
+            }
+        }
+        if watch.journal.as_os_str().is_empty() { Err(odd("nothing")) } else { Ok(watch) }
+    }
+
+    /// The arguments after the program's name that start it.
+    pub fn arguments(&self) -> Vec<String> {
+        let mut all = vec![COMMAND.to_owned(), "--journal".to_owned(), self.journal.display().to_string()];
+        if let Some(silence) = self.silence {
+            all.extend(["--silence".to_owned(), format!("{}ms", silence.as_millis())]);
+        }
+        if let Some(priority) = self.priority {
+            all.extend(["--priority".to_owned(), priority.to_string()]);
+        }
+        all
+    }
+}
+
+/// How a guardian's watch ended.
+#[derive(Debug)]
+pub enum WatchEnd {
+    /// The owner said goodbye.
+    Dismissed,
+    /// The owner died or was silent; this was put back.
+    Restored(Report),
+}
+
+/// The body of the guardian's process. Its standard input is the pipe from the owner.
+///
+/// # Errors
+/// When the journal cannot be read. The priority is a wish: without the permission it watches all the same.
+pub fn watch(watch: &Watch) -> Result<WatchEnd, LiveError> {
+    // It already leads a session when somebody starts it by hand: fine.
+    let _ = rustix::process::setsid();
+    if let Some(priority) = watch.priority {
+        let urgent = threads::scheduling(0).map(|now| Scheduling { policy: Policy::Fifo(priority), ..now });
+        let _ = urgent.and_then(|urgent| threads::set_scheduling(0, &urgent));
+    }
+    // Out of memory kills others first; needs root.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
+    let record = Record::read(&watch.journal)?;
+    let mut out = std::io::stdout();
+    // An owner that is dead already does not read; the pipe's end says the rest.
+    let _ = out.write_all(READY).and_then(|()| out.flush());
+    match listen(watch.silence) {
+        Heard::Quit => return Ok(WatchEnd::Dismissed),
+        Heard::End => {}
+        Heard::Silence => stop_owner(record.as_ref()),
+    }
+    restore(&watch.journal).map(WatchEnd::Restored)
+}
+
+enum Heard {
+    Quit,
+    End,
+    Silence,
+}
+
+fn listen(silence: Option<Duration>) -> Heard {
+    let mut input = std::io::stdin();
+    let timeout = silence.map(|silence| Timespec {
+        tv_sec: i64::try_from(silence.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(silence.subsec_nanos()),
+    });
+    loop {
+        let ready = {
+            let mut fds = [PollFd::new(&input, PollFlags::IN)];
+            poll(&mut fds, timeout.as_ref())
+        };
+        match ready {
+            Ok(0) => return Heard::Silence,
+            Err(error) if error != rustix::io::Errno::INTR => return Heard::End,
+            Err(_) => continue,
+            Ok(_) => {}
+        }
+        let mut bytes = [0; 64];
+        match input.read(&mut bytes) {
+            Ok(0) => return Heard::End,
+            Ok(count) if bytes[..count].contains(&QUIT) => return Heard::Quit,
+            Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Heard::End,
+            _ => {}
+        }
+    }
+}
+
+/// A silent owner may wake up and go on changing: it must be gone first.
+fn stop_owner(record: Option<&journal::Record>) {
+    let Some(owner) = record.map(|record| &record.head.owner) else { return };
+    if let Some(pid) = Pid::from_raw(owner.tid as i32).filter(|_| owner.lives()) {
+        let _ = kill_process(pid, Signal::KILL);
+        while owner.lives() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// The owner's end of a guardian.
+#[derive(Debug)]
+pub struct Guardian {
+    child: Child,
+    pipe: Option<ChildStdin>,
+}
+
+impl Guardian {
+    /// Starts one and waits until it watches.
+    ///
+    /// # Errors
+    /// When the program cannot be started or does not say that it watches.
+    pub fn start(program: &Path, watch: &Watch) -> Result<Guardian, LiveError> {
+        let refused = |reason: String| LiveError::Guardian { reason };
+        let child = Command::new(program)
+            .args(watch.arguments())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        let mut child = child.map_err(|error| refused(format!("{}: {error}", program.display())))?;
+        let pipe = child.stdin.take();
+        let mut answer = Vec::new();
+        let mut byte = [0];
+        let mut out = child.stdout.take();
+        while answer.len() < READY.len()
+            && out.as_mut().is_some_and(|out| out.read(&mut byte).is_ok_and(|n| n == 1))
+        {
+            answer.push(byte[0]);
+        }
+        if answer != READY {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(refused("it ended before it watched".to_owned()));
+        }
+        Ok(Guardian { child, pipe })
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Tells it that the owner lives. False: it is gone.
+    #[must_use]
+    pub fn beat(&mut self) -> bool {
+        self.pipe.as_mut().is_some_and(|pipe| pipe.write_all(&[BEAT]).is_ok())
+            && matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Sends it home: everything is put back already.
+    pub fn dismiss(mut self) {
+        if let Some(mut pipe) = self.pipe.take() {
+            let _ = pipe.write_all(&[QUIT]);
+        }
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,191 @@
+//! What was before: a file of JSON lines, synced before each change that it describes.
+//!
+//! The first line is the [`Head`]; every other line is an [`Entry`], of something that is about to be changed. A last
+//! line that is cut off describes a change that was never made. The file goes when everything is put back.
+
+use crate::{LiveError, Room};
+use schedlab_host::threads::{self, Identity, Scheduling};
+use schedlab_model::CpuSet;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Version of the lines.
+pub const VERSION: u32 = 1;
+
+/// The first line.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Head {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The boot in which it was written: after another one there is nothing to put back.
+    pub boot: String,
+    /// The process that makes the changes.
+    pub owner: Identity,
+    /// What for, in words.
+    pub purpose: String,
+}
+
+/// What a changed thread may look like while it is managed. Anything else was done by somebody else, and is left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Setting {
+    /// Just so.
+    To(Scheduling),
+    /// SCHED_FIFO with a priority from `.0` to `.1`.
+    FifoBand(u8, u8),
+}
+
+impl Setting {
+    /// Whether `now` is what we made of the thread.
+    pub fn covers(&self, now: &Scheduling) -> bool {
+        match (self, now.policy) {
+            (Setting::To(set), _) => set == now,
+            (Setting::FifoBand(low, high), schedlab_model::Policy::Fifo(priority)) => {
+                (*low..=*high).contains(&priority)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Something that is about to be changed. Several entries may speak of one thing; the first says what was before, the
+/// last what it looks like now.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "kebab-case")]
+pub enum Entry {
+    /// Policy, nice value or slice of a thread.
+    Scheduling {
+        /// Which thread.
+        thread: Identity,
+        /// Before.
+        before: Scheduling,
+        /// What it is set to.
+        set: Setting,
+    },
+    /// Affinity of a thread.
+    Affinity {
+        /// Which thread.
+        thread: Identity,
+        /// Before.
+        before: CpuSet,
+        /// What it is set to.
+        set: CpuSet,
+    },
+    /// A file of a control group.
+    File {
+        /// Its path, below `/sys/fs/cgroup`.
+        path: PathBuf,
+        /// Its content before.
+        before: String,
+        /// What is written to it.
+        set: String,
+    },
+    /// Whole processes whose threads, present and future, are managed: threads of theirs that no entry names began
+    /// their life with the attributes of the thread that made them.
+    Process {
+        /// The first thread of the process.
+        thread: Identity,
+        /// What its new threads get back.
+        before: Scheduling,
+        /// Where they may run.
+        affinity: CpuSet,
+        /// What they may look like while they are managed.
+        set: Setting,
+        /// Where they are confined to; `None`: they are not.
+        confined: Option<CpuSet>,
+    },
+}
+
+/// A journal that is being written.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+}
+
+impl Journal {
+    /// Begins one, for this process.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn create(room: &Room, purpose: &str) -> Result<Journal, LiveError> {
+        let pid = std::process::id();
+        let owner = threads::identity(pid).ok_or(LiveError::NoThread { tid: pid })?;
+        // One process may keep several things apart.
+        let taken =
+            |number: &u32| room.path().join(format!("{pid}-{}-{number}.journal", owner.started)).exists();
+        let number = (0..).find(|number| !taken(number)).unwrap_or(0);
+        let path = room.path().join(format!("{pid}-{}-{number}.journal", owner.started));
+        let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
+        let file = file.map_err(LiveError::io(path.display().to_string()))?;
+        let mut journal = Journal { path, file };
+        let head = Head { version: VERSION, boot: threads::boot_id(), owner, purpose: purpose.to_owned() };
+        journal.line(&head)?;
+        Ok(journal)
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes down what is about to be changed; returns when it is on the disk.
+    ///
+    /// # Errors
+    /// When it could not be written: then nothing may be changed.
+    pub fn note(&mut self, entry: &Entry) -> Result<(), LiveError> {
+        self.line(entry)
+    }
+
+    fn line(&mut self, value: &impl Serialize) -> Result<(), LiveError> {
+        let failed = || LiveError::io(self.path.display().to_string());
+        let mut text = serde_json::to_string(value).map_err(|error| failed()(error.into()))?;
+        text.push('\n');
+        self.file.write_all(text.as_bytes()).map_err(failed())?;
+        self.file.sync_data().map_err(failed())
+    }
+}
+
+/// A journal that was read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Its first line.
+    pub head: Head,
+    /// The others.
+    pub entries: Vec<Entry>,
+}
+
+impl Record {
+    /// Reads a journal. `None`: it is empty or its first line is cut off, so nothing was changed under it.
+    ///
+    /// # Errors
+    /// When it cannot be read, or a line that is not the last one makes no sense.
+    pub fn read(path: &Path) -> Result<Option<Record>, LiveError> {
+        let text = fs::read(path).map_err(LiveError::io(path.display().to_string()))?;
+        Record::parse(path, &String::from_utf8_lossy(&text))
+    }
+
+    /// As [`Record::read`], from its text.
+    ///
+    /// # Errors
+    /// When a whole line makes no sense.
+    pub fn parse(path: &Path, text: &str) -> Result<Option<Record>, LiveError> {
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let mut lines = whole.lines().enumerate();
+        let bad =
+            |line: usize, fault: String| LiveError::Journal { path: path.to_owned(), line: line + 1, fault };
+        let Some((_, first)) = lines.next() else { return Ok(None) };
+        let head: Head = serde_json::from_str(first).map_err(|error| bad(0, error.to_string()))?;
+        if head.version != VERSION {
+            return Err(bad(0, format!("its version is {}, this program knows {VERSION}", head.version)));
+        }
+        let entries = lines
+            .map(|(line, text)| serde_json::from_str(text).map_err(|error| bad(line, error.to_string())))
+            .collect::<Result<_, _>>()?;
+        Ok(Some(Record { path: path.to_owned(), head, entries }))
+    }
+}

@@ -1,0 +1,200 @@
+//! The one way to change a thread.
+
+use crate::guardian::{Guardian, Watch};
+use crate::journal::{Entry, Journal, Setting};
+use crate::restore::{self, Report};
+use crate::{LiveError, Room};
+use schedlab_host::threads::{self, Identity, Scheduling};
+use schedlab_model::CpuSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, io};
+
+/// How changes are kept.
+#[derive(Clone, Debug)]
+pub struct KeeperOptions {
+    /// Where the journal goes.
+    pub room: Room,
+    /// What the changes are for; `schedlab status` prints it.
+    pub purpose: String,
+    /// The program that becomes the guardian: `schedlab` itself.
+    pub program: PathBuf,
+    /// See [`Watch::silence`].
+    pub silence: Option<Duration>,
+    /// See [`Watch::priority`].
+    pub priority: Option<u8>,
+}
+
+/// Changes threads and control groups, and puts everything back: at [`Keeper::finish`], when it is dropped, and through
+/// the guardian when this process dies.
+#[derive(Debug)]
+pub struct Keeper {
+    journal: Option<Journal>,
+    guardian: Option<Guardian>,
+}
+
+impl Keeper {
+    /// Begins a journal and starts its guardian. Nothing is changed yet.
+    ///
+    /// # Errors
+    /// When either cannot be done.
+    pub fn start(options: &KeeperOptions) -> Result<Keeper, LiveError> {
+        let journal = Journal::create(&options.room, &options.purpose)?;
+        let watch = Watch {
+            journal: journal.path().to_owned(),
+            silence: options.silence,
+            priority: options.priority,
+        };
+        match Guardian::start(&options.program, &watch) {
+            Ok(guardian) => Ok(Keeper { journal: Some(journal), guardian: Some(guardian) }),
+            Err(error) => {
+                let _ = fs::remove_file(journal.path());
+                Err(error)
+            }
+        }
+    }
+
+    /// The journal's path, while something is kept.
+    pub fn journal(&self) -> Option<&Path> {
+        self.journal.as_ref().map(Journal::path)
+    }
+
+    /// The guardian's process id.
+    pub fn guardian(&self) -> Option<u32> {
+        self.guardian.as_ref().map(Guardian::pid)
+    }
+
+    /// Who `tid` is, if schedlab may change it.
+    ///
+    /// # Errors
+    /// When it does not exist or belongs to the kernel.
+    pub fn target(tid: u32) -> Result<Identity, LiveError> {
+        let thread = threads::identity(tid).ok_or(LiveError::NoThread { tid })?;
+        if thread.kernel { Err(LiveError::KernelThread { tid, comm: thread.comm }) } else { Ok(thread) }
+    }
+
+    /// Sets policy, nice value and slice of a thread.
+    ///
+    /// # Errors
+    /// When the thread is gone, the kernel refuses, or the journal cannot be written.
+    pub fn schedule(&mut self, thread: &Identity, wanted: &Scheduling) -> Result<(), LiveError> {
+        self.declare(thread, Setting::To(*wanted))?;
+        self.apply(thread, wanted)
+    }
+
+    /// Writes down that the scheduling of a thread will be changed within `set`, for [`Keeper::apply`].
+    ///
+    /// # Errors
+    /// When the thread is gone, or the journal cannot be written.
+    pub fn declare(&mut self, thread: &Identity, set: Setting) -> Result<(), LiveError> {
+        let before = threads::scheduling(thread.tid).map_err(|error| refused("the policy", thread, error))?;
+        self.note(&Entry::Scheduling { thread: thread.clone(), before, set })
+    }
+
+    /// Sets what was declared before. Takes no file operation: fit for an agent's loop.
+    ///
+    /// # Errors
+    /// When the thread is gone or the kernel refuses.
+    pub fn apply(&self, thread: &Identity, wanted: &Scheduling) -> Result<(), LiveError> {
+        threads::set_scheduling(thread.tid, wanted).map_err(|error| refused("the policy", thread, error))
+    }
+
+    /// Sets where a thread may run.
+    ///
+    /// # Errors
+    /// When the thread is gone, none of the CPUs can be used, or the journal cannot be written.
+    pub fn confine(&mut self, thread: &Identity, cpus: &CpuSet) -> Result<(), LiveError> {
+        let before = threads::affinity(thread.tid).map_err(|error| refused("the affinity", thread, error))?;
+        self.note(&Entry::Affinity { thread: thread.clone(), before, set: *cpus })?;
+        threads::set_affinity(thread.tid, cpus).map_err(|error| refused("the affinity", thread, error))
+    }
+
+    /// Writes down that threads which a process makes from now on are ours too: they get back what its first thread has now.
+    ///
+    /// # Errors
+    /// When the process is gone, or the journal cannot be written.
+    pub fn adopt_process(
+        &mut self,
+        thread: &Identity,
+        set: Setting,
+        confined: Option<CpuSet>,
+    ) -> Result<(), LiveError> {
+        let before = threads::scheduling(thread.tid).map_err(|error| refused("the policy", thread, error))?;
+        let affinity =
+            threads::affinity(thread.tid).map_err(|error| refused("the affinity", thread, error))?;
+        self.note(&Entry::Process { thread: thread.clone(), before, affinity, set, confined })
+    }
+
+    /// Writes to a file of a control group.
+    ///
+    /// # Errors
+    /// When it is not such a file, cannot be written, or the journal cannot.
+    pub fn write_group(&mut self, path: &Path, content: &str) -> Result<(), LiveError> {
+        let failed = |source| LiveError::Group { path: path.to_owned(), source };
+        if !restore::is_group_file(path) {
+            return Err(failed(io::Error::from(io::ErrorKind::InvalidInput)));
+        }
+        let before = fs::read_to_string(path).map_err(failed)?;
+        self.note(&Entry::File { path: path.to_owned(), before, set: content.to_owned() })?;
+        fs::write(path, content).map_err(failed)
+    }
+
+    /// Tells the guardian that this process lives. Call it more often than the silence that was agreed.
+    ///
+    /// # Errors
+    /// When the guardian is gone: everything is put back then.
+    pub fn beat(&mut self) -> Result<(), LiveError> {
+        if self.guardian.as_mut().is_some_and(Guardian::beat) {
+            return Ok(());
+        }
+        self.put_back()?;
+        Err(LiveError::Unguarded)
+    }
+
+    /// Puts everything back and ends the guardian.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub fn finish(mut self) -> Result<Report, LiveError> {
+        self.put_back()
+    }
+
+    fn note(&mut self, entry: &Entry) -> Result<(), LiveError> {
+        self.journal.as_mut().ok_or(LiveError::Unguarded)?.note(entry)
+    }
+
+    fn put_back(&mut self) -> Result<Report, LiveError> {
+        let report =
+            self.journal.take().map_or_else(|| Ok(Report::default()), |j| restore::restore(j.path()));
+        if let Some(guardian) = self.guardian.take() {
+            guardian.dismiss();
+        }
+        report
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // The journal stays when this fails; `schedlab restore` reads it.
+        let _ = self.put_back();
+    }
+}
+
+fn refused(what: &'static str, thread: &Identity, source: io::Error) -> LiveError {
+    if !thread.lives() {
+        return LiveError::NoThread { tid: thread.tid };
+    }
+    let advice = match source.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "Changing another user's thread, or raising a priority, needs root or CAP_SYS_NICE. A real-time policy can be \
+             refused to root as well: where the kernel has CONFIG_RT_GROUP_SCHED, the control group of the thread needs a \
+             budget in cpu.rt_runtime_us; `schedlab doctor` looks"
+        }
+        io::ErrorKind::InvalidInput => {
+            "The kernel does not allow these parameters: the CPUs must be online and in the cpuset of the thread"
+        }
+        io::ErrorKind::ResourceBusy => "There is no real-time bandwidth left for it on these CPUs",
+        _ => "Nothing was changed",
+    };
+    LiveError::Refused { what, tid: thread.tid, comm: thread.comm.clone(), source, advice }
+}

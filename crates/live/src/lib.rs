@@ -1,0 +1,24 @@
+//! Changes to other people's running threads, with a guaranteed way back.
+//!
+//! The principal type is the [`Keeper`]: whoever wants to change how a thread is scheduled asks it. It writes down what
+//! was before ([`journal`]), only then makes the change, and has a [`guardian`] beside it, a process of its own that puts
+//! everything back when the keeper's process dies or hangs. When both are gone, [`restore`] does the same from the journal.
+//!
+//! ```text
+//!   keeper ──entry, synced──► journal ◄──reads── guardian ──(owner dead or silent)──► restore
+//!      │                                            ▲
+//!      └── then the change      heartbeats ─────────┘
+//! ```
+#![forbid(unsafe_code)]
+
+mod error;
+pub mod guardian;
+pub mod journal;
+mod keeper;
+pub mod restore;
+mod room;
+pub mod status;
+
+pub use error::LiveError;
+pub use keeper::{Keeper, KeeperOptions};
+pub use room::Room;

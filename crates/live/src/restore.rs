@@ -1,0 +1,282 @@
+//! Puts back what a journal says, as far as it is still ours.
+//!
+//! Restoring twice does no harm. A thread whose number was given to another one meanwhile is left alone, and so is one
+//! that somebody else changed after us.
+
+use crate::LiveError;
+use crate::journal::{Entry, Record, Setting};
+use schedlab_host::threads::{self, Identity, Scheduling};
+use schedlab_model::CpuSet;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+use std::{fs, io};
+
+/// What became of one thing.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It was changed, and is as before now.
+    Restored,
+    /// It already was as before.
+    AsBefore,
+    /// The thread or file does not exist any more.
+    Gone,
+    /// Somebody else changed it meanwhile; left as it is.
+    ChangedByOthers,
+    /// It could not be put back.
+    Failed(String),
+}
+
+/// One thing that was changed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Item {
+    /// What, in words: `policy of thread 17 (redis-server)`.
+    pub what: String,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// What became of everything.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Report {
+    /// One by one.
+    pub items: Vec<Item>,
+}
+
+impl Report {
+    /// Whether nothing failed.
+    pub fn complete(&self) -> bool {
+        !self.items.iter().any(|item| matches!(item.outcome, Outcome::Failed(_)))
+    }
+    /// How many things came out so.
+    pub fn count(&self, outcome: &Outcome) -> usize {
+        self.items.iter().filter(|item| item.outcome == *outcome).count()
+    }
+    fn add(&mut self, what: String, outcome: Outcome) {
+        self.items.push(Item { what, outcome });
+    }
+}
+
+/// Reads the journal, puts everything back and removes it. While another process does the same, waits for it.
+///
+/// # Errors
+/// When the journal cannot be read. What could not be put back is in the report; the journal stays then.
+pub fn restore(path: &Path) -> Result<Report, LiveError> {
+    let lock = match fs::File::open(path) {
+        Ok(file) => file,
+        // Somebody else was faster.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Report::default()),
+        Err(error) => return Err(LiveError::io(path.display().to_string())(error)),
+    };
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive)
+        .map_err(|error| LiveError::io(path.display().to_string())(error.into()))?;
+    let report = match Record::read(path) {
+        Ok(Some(record)) => put_back(&record),
+        Ok(None) => Report::default(),
+        Err(LiveError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Report::default(),
+        Err(error) => return Err(error),
+    };
+    if report.complete() {
+        // It may be gone already.
+        let _ = fs::remove_file(path);
+    }
+    Ok(report)
+}
+
+/// As [`restore`] without touching the journal.
+pub fn put_back(record: &Record) -> Report {
+    let mut report = Report::default();
+    if record.head.boot != threads::boot_id() {
+        return report;
+    }
+    let changes = Changes::of(&record.entries);
+    // The policies first: a thread in a real-time class must not keep it a moment longer than needed.
+    for (thread, change) in &changes.scheduling {
+        report.add(named("policy", thread), give_scheduling(thread, change));
+    }
+    for process in &changes.processes {
+        process.put_back(&changes, &mut report);
+    }
+    for (thread, change) in &changes.affinity {
+        report.add(named("affinity", thread), give_affinity(thread, change));
+    }
+    for (path, change) in &changes.files {
+        report.add(path.display().to_string(), give_content(path, change));
+    }
+    report
+}
+
+/// What was before, and everything that it was set to.
+struct Change<B, S> {
+    before: B,
+    set: Vec<S>,
+}
+
+#[derive(Default)]
+struct Changes {
+    scheduling: BTreeMap<Identity, Change<Scheduling, Setting>>,
+    affinity: BTreeMap<Identity, Change<CpuSet, CpuSet>>,
+    files: BTreeMap<PathBuf, Change<String, String>>,
+    processes: Vec<Process>,
+}
+
+fn put<K: Ord, B, S>(map: &mut BTreeMap<K, Change<B, S>>, key: K, before: B, set: S) {
+    map.entry(key).or_insert(Change { before, set: Vec::new() }).set.push(set);
+}
+
+impl Changes {
+    fn of(entries: &[Entry]) -> Changes {
+        let mut changes = Changes::default();
+        for entry in entries.iter().cloned() {
+            match entry {
+                Entry::Scheduling { thread, before, set } => {
+                    put(&mut changes.scheduling, thread, before, set)
+                }
+                Entry::Affinity { thread, before, set } => put(&mut changes.affinity, thread, before, set),
+                Entry::File { path, before, set } => put(&mut changes.files, path, before, set),
+                Entry::Process { thread, before, affinity, set, confined } => {
+                    changes.processes.push(Process { thread, before, affinity, set, confined });
+                }
+            }
+        }
+        changes
+    }
+}
+
+/// See [`Entry::Process`].
+struct Process {
+    thread: Identity,
+    before: Scheduling,
+    affinity: CpuSet,
+    set: Setting,
+    confined: Option<CpuSet>,
+}
+
+/// Threads that are made while we go through them are found in the next round.
+const ROUNDS: usize = 20;
+
+impl Process {
+    fn put_back(&self, changes: &Changes, report: &mut Report) {
+        for _ in 0..ROUNDS {
+            let before = report.count(&Outcome::Restored);
+            for pid in family(&self.thread) {
+                for tid in threads::of_process(pid) {
+                    self.thread_back(tid, changes, report);
+                }
+            }
+            if report.count(&Outcome::Restored) == before {
+                break;
+            }
+        }
+    }
+
+    fn thread_back(&self, tid: u32, changes: &Changes, report: &mut Report) {
+        let Some(thread) = threads::identity(tid) else { return };
+        if !changes.scheduling.contains_key(&thread)
+            && threads::scheduling(tid).is_ok_and(|now| self.set.covers(&now))
+        {
+            let change = Change { before: self.before, set: vec![self.set] };
+            report.add(named("policy", &thread), give_scheduling(&thread, &change));
+        }
+        let Some(confined) = self.confined.filter(|confined| *confined != self.affinity) else { return };
+        if !changes.affinity.contains_key(&thread) && threads::affinity(tid).is_ok_and(|now| now == confined)
+        {
+            let change = Change { before: self.affinity, set: vec![confined] };
+            report.add(named("affinity", &thread), give_affinity(&thread, &change));
+        }
+    }
+}
+
+/// The process of `thread` and those that descend from it, as far as their parents still live.
+fn family(thread: &Identity) -> Vec<u32> {
+    let mut members = Vec::new();
+    if thread.lives() || !threads::of_process(thread.process).is_empty() && thread.process == thread.tid {
+        members.push(thread.process);
+    }
+    // Processes come in ascending order, but numbers wrap: go on until no new member is found.
+    let all: Vec<Identity> = threads::processes().into_iter().filter_map(threads::identity).collect();
+    loop {
+        let is_new = |one: &&Identity| {
+            (members.contains(&one.parent) || one.parent == thread.process && one.started >= thread.started)
+                && !members.contains(&one.process)
+        };
+        let new: Vec<u32> = all.iter().filter(is_new).map(|one| one.process).collect();
+        if new.is_empty() {
+            return members;
+        }
+        members.extend(new);
+    }
+}
+
+fn named(what: &str, thread: &Identity) -> String {
+    format!("{what} of thread {} ({})", thread.tid, thread.comm)
+}
+
+/// What an error of a system call about a thread means: it may have died in the middle.
+fn failed(thread: &Identity, error: &io::Error) -> Outcome {
+    if thread.lives() { Outcome::Failed(error.to_string()) } else { Outcome::Gone }
+}
+
+fn give_scheduling(thread: &Identity, change: &Change<Scheduling, Setting>) -> Outcome {
+    if !thread.lives() {
+        return Outcome::Gone;
+    }
+    let now = match threads::scheduling(thread.tid) {
+        Ok(now) => now,
+        Err(error) => return failed(thread, &error),
+    };
+    if now == change.before {
+        Outcome::AsBefore
+    } else if !change.set.iter().any(|set| set.covers(&now)) {
+        Outcome::ChangedByOthers
+    } else {
+        match threads::set_scheduling(thread.tid, &change.before) {
+            Ok(()) => Outcome::Restored,
+            Err(error) => failed(thread, &error),
+        }
+    }
+}
+
+fn give_affinity(thread: &Identity, change: &Change<CpuSet, CpuSet>) -> Outcome {
+    if !thread.lives() {
+        return Outcome::Gone;
+    }
+    match threads::affinity(thread.tid) {
+        Ok(now) if now == change.before => Outcome::AsBefore,
+        Ok(now) if !change.set.contains(&now) => Outcome::ChangedByOthers,
+        Ok(_) => match threads::set_affinity(thread.tid, &change.before) {
+            Ok(()) => Outcome::Restored,
+            Err(error) => failed(thread, &error),
+        },
+        Err(error) => failed(thread, &error),
+    }
+}
+
+/// Whether a path is one that we write: below the mount points of control groups, without a way out.
+pub(crate) fn is_group_file(path: &Path) -> bool {
+    path.starts_with("/sys/fs/cgroup") && path.components().all(|part| !matches!(part, Component::ParentDir))
+}
+
+fn give_content(path: &Path, change: &Change<String, String>) -> Outcome {
+    if !is_group_file(path) {
+        return Outcome::Failed("not a file of a control group".to_owned());
+    }
+    let now = match fs::read_to_string(path) {
+        Ok(now) => now,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Outcome::Gone,
+        Err(error) => return Outcome::Failed(error.to_string()),
+    };
+    let now = now.trim();
+    if now == change.before.trim() {
+        Outcome::AsBefore
+    } else if !change.set.iter().any(|set| set.trim() == now) {
+        Outcome::ChangedByOthers
+    } else {
+        match fs::write(path, &change.before) {
+            Ok(()) => Outcome::Restored,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Outcome::Gone,
+            Err(error) => Outcome::Failed(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! Whatever dies, everything is put back. This program is the tests, and also the keeper and the guardian that they kill.
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use rustix::process::{Pid, Signal, kill_process};
+use schedlab_host::threads::{self, Scheduling};
+use schedlab_live::guardian::{self, Watch};
+use schedlab_live::journal::{Entry, Journal, Record, Setting};
+use schedlab_live::restore::{Outcome, restore};
+use schedlab_live::status::status;
+use schedlab_live::{Keeper, KeeperOptions, LiveError, Room};
+use schedlab_model::{CpuSet, Nice, Policy};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::time::Duration;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    match arguments.get(1).map(String::as_str) {
+        Some(guardian::COMMAND) => {
+            let watch = Watch::parse(&arguments[2..]).expect("our own arguments");
+            guardian::watch(&watch).map_or(ExitCode::FAILURE, |_| ExitCode::SUCCESS)
+        }
+        Some("keep") => keep(&arguments[2..]),
+        _ => {
+            let tests: [(&str, fn() -> Result<(), Failed>); 11] = [
+                ("a_finished_keeper_leaves_nothing", finished),
+                ("a_killed_keeper_is_cleaned_up_after", killed_keeper),
+                ("a_silent_keeper_is_killed_and_cleaned_up_after", silent_keeper),
+                ("a_keeper_without_guardian_puts_back", killed_guardian),
+                ("restore_works_when_both_are_dead", both_killed),
+                ("a_later_thread_of_the_same_number_is_left_alone", number_used_again),
+                ("what_others_changed_is_left_alone", changed_by_others),
+                ("children_of_a_managed_process_are_put_back", children),
+                ("a_cut_off_line_is_a_change_that_was_not_made", cut_off),
+                ("another_boot_has_nothing_to_put_back", other_boot),
+                ("kernel_threads_and_foreign_files_are_refused", refused),
+            ];
+            let trials = tests.into_iter().map(|(name, test)| Trial::test(name, test)).collect();
+            libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+        }
+    }
+}
+
+/// `keep ROOM PID SILENCE_MS`: makes PID a SCHED_IDLE task on one CPU, says so, and then obeys: `beat`, `finish`.
+fn keep(arguments: &[String]) -> ExitCode {
+    let [room, pid, silence] = arguments else { return ExitCode::FAILURE };
+    let options = KeeperOptions {
+        room: Room::at(Path::new(room)).expect("a room"),
+        purpose: "a test".to_owned(),
+        program: std::env::current_exe().expect("this program"),
+        silence: silence.parse().ok().map(Duration::from_millis),
+        priority: None,
+    };
+    let mut keeper = Keeper::start(&options).expect("a keeper");
+    let thread = Keeper::target(pid.parse().expect("a number")).expect("it lives");
+    let now = threads::scheduling(thread.tid).expect("readable");
+    keeper.adopt_process(&thread, Setting::To(idle(&now)), Some(one_cpu(thread.tid))).expect("noted");
+    keeper.schedule(&thread, &idle(&now)).expect("allowed");
+    keeper.confine(&thread, &one_cpu(thread.tid)).expect("allowed");
+    println!("guardian {}", keeper.guardian().expect("it has one"));
+    for line in std::io::stdin().lines().map_while(Result::ok) {
+        match line.as_str() {
+            "beat" => {
+                println!("{}", keeper.beat().map_or_else(|error| error.to_string(), |()| "ok".to_owned()))
+            }
+            "finish" => {
+                let report = keeper.finish().expect("a readable journal");
+                println!("{}", report.count(&Outcome::Restored));
+                return ExitCode::SUCCESS;
+            }
+            _ => {}
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn idle(now: &Scheduling) -> Scheduling {
+    Scheduling { policy: Policy::Idle, ..*now }
+}
+
+/// The last CPU where it may run.
+fn one_cpu(tid: u32) -> CpuSet {
+    CpuSet::single(threads::affinity(tid).expect("it lives").iter().last().expect("a CPU"))
+}
+
+/// A thread that waits for the end of the test.
+struct Target(Child);
+
+impl Target {
+    fn start() -> Target {
+        Target(Command::new("sleep").arg("600").spawn().expect("sleep(1)"))
+    }
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+    fn state(&self) -> (Scheduling, CpuSet) {
+        (threads::scheduling(self.pid()).expect("it lives"), threads::affinity(self.pid()).expect("it lives"))
+    }
+    fn waits_until(&self, state: (Scheduling, CpuSet)) {
+        wait("it is put back", || self.state() == state);
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Until `done`; a hang is ended by the test runner's patience only, so that a slow machine fails no test.
+fn wait(_what: &str, done: impl Fn() -> bool) {
+    while !done() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("schedlab-live-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Folder(path)
+    }
+    fn room(&self) -> Room {
+        Room::at(&self.0).expect("a room")
+    }
+    fn journals(&self) -> Vec<PathBuf> {
+        self.room().journals().expect("readable")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A keeper in a process of its own.
+struct Kept {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<std::process::ChildStdout>,
+    guardian: u32,
+}
+
+impl Kept {
+    fn start(folder: &Folder, target: u32, silence: &str) -> Kept {
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .args(["keep", &folder.0.display().to_string(), &target.to_string(), silence])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this program");
+        let input = child.stdin.take().expect("piped");
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        let mut kept = Kept { child, input, output, guardian: 0 };
+        kept.guardian = kept.hear().trim_start_matches("guardian ").parse().expect("a number");
+        kept
+    }
+    fn hear(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("text");
+        line.trim().to_owned()
+    }
+    fn say(&mut self, line: &str) -> String {
+        writeln!(self.input, "{line}").expect("it listens");
+        self.hear()
+    }
+    fn kill(&mut self) {
+        self.child.kill().expect("our child");
+        self.child.wait().expect("our child");
+    }
+    fn kill_guardian(&self) {
+        let pid = Pid::from_raw(self.guardian as i32).expect("not 0");
+        kill_process(pid, Signal::KILL).expect("it lives");
+        let gone = || threads::identity(self.guardian).is_none_or(|identity| !identity.lives());
+        wait("the guardian dies", gone);
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A target that a keeper holds; what it was before.
+fn held(folder: &Folder, silence: &str) -> (Target, (Scheduling, CpuSet), Kept) {
+    let target = Target::start();
+    let before = target.state();
+    let kept = Kept::start(folder, target.pid(), silence);
+    assert_eq!(target.state(), (idle(&before.0), one_cpu(target.pid())));
+    (target, before, kept)
+}
+
+fn finished() -> Result<(), Failed> {
+    let folder = Folder::new("finished");
+    let (target, before, mut kept) = held(&folder, "none");
+    let known = status(&folder.room())?;
+    assert!(known.len() == 1 && known[0].owner_lives && known[0].threads.len() == 1, "{known:?}");
+    assert_eq!(known[0].threads[0].before, Some(before.0));
+    let changed = if one_cpu(target.pid()) == before.1 { "1" } else { "2" };
+    assert_eq!(kept.say("finish"), changed);
+    assert_eq!((target.state(), folder.journals().len()), (before, 0));
+    wait("the guardian goes", || threads::identity(kept.guardian).is_none());
+    Ok(())
+}
+
+fn killed_keeper() -> Result<(), Failed> {
+    let folder = Folder::new("killed");
+    let (target, before, mut kept) = held(&folder, "none");
+    kept.kill();
+    target.waits_until(before);
+    wait("the journal goes", || folder.journals().is_empty());
+    Ok(())
+}
+
+fn silent_keeper() -> Result<(), Failed> {
+    let folder = Folder::new("silent");
+    let (target, before, mut kept) = held(&folder, "200");
+    // It says nothing for longer than 200 ms.
+    target.waits_until(before);
+    assert!(!kept.child.wait()?.success(), "a silent keeper is killed");
+    Ok(())
+}
+
+fn killed_guardian() -> Result<(), Failed> {
+    let folder = Folder::new("unguarded");
+    let (target, before, mut kept) = held(&folder, "none");
+    assert_eq!(kept.say("beat"), "ok");
+    kept.kill_guardian();
+    assert!(kept.say("beat").contains("guardian died"));
+    assert_eq!((target.state(), folder.journals().len()), (before, 0));
+    Ok(())
+}
+
+fn both_killed() -> Result<(), Failed> {
+    let folder = Folder::new("both");
+    let (target, before, mut kept) = held(&folder, "none");
+    kept.kill_guardian();
+    kept.kill();
+    assert_ne!(target.state().0, before.0);
+    let journals = folder.journals();
+    assert!(!status(&folder.room())?[0].owner_lives);
+    let report = restore(&journals[0])?;
+    assert!(report.complete() && report.count(&Outcome::Restored) > 0, "{report:?}");
+    assert_eq!((target.state(), folder.journals().len()), (before, 0));
+    assert!(restore(&journals[0])?.items.is_empty(), "twice does no harm");
+    Ok(())
+}
+
+/// A journal with one entry about `target`, which looks as if it had been changed to SCHED_IDLE.
+fn journal_of(folder: &Folder, edit: impl Fn(&mut Entry), target: &Target) -> PathBuf {
+    let mut journal = Journal::create(&folder.room(), "a test").expect("writable");
+    let thread = threads::identity(target.pid()).expect("it lives");
+    let before = target.state().0;
+    let mut entry = Entry::Scheduling { thread, before, set: Setting::To(idle(&before)) };
+    edit(&mut entry);
+    journal.note(&entry).expect("writable");
+    threads::set_scheduling(target.pid(), &idle(&before)).expect("our child");
+    journal.path().to_owned()
+}
+
+fn outcome_of(path: &Path) -> Outcome {
+    restore(path).expect("readable").items.first().expect("one item").outcome.clone()
+}
+
+fn number_used_again() -> Result<(), Failed> {
+    let (folder, target) = (Folder::new("again"), Target::start());
+    let path = journal_of(
+        &folder,
+        |entry| match entry {
+            Entry::Scheduling { thread, .. } => thread.started -= 1,
+            _ => unreachable!("see journal_of"),
+        },
+        &target,
+    );
+    assert_eq!(outcome_of(&path), Outcome::Gone);
+    assert_eq!(target.state().0.policy, Policy::Idle);
+    Ok(())
+}
+
+fn changed_by_others() -> Result<(), Failed> {
+    let (folder, target) = (Folder::new("others"), Target::start());
+    let path = journal_of(&folder, |_| {}, &target);
+    let theirs = Scheduling { policy: Policy::Batch, nice: Nice::new(3).expect("valid"), ..target.state().0 };
+    threads::set_scheduling(target.pid(), &theirs)?;
+    assert_eq!(outcome_of(&path), Outcome::ChangedByOthers);
+    assert_eq!(target.state().0, theirs);
+    Ok(())
+}
+
+/// A shell whose child began its life with what the keeper made of the shell.
+fn children() -> Result<(), Failed> {
+    let folder = Folder::new("children");
+    let mut shell = Command::new("/bin/sh")
+        .args(["-c", "read go; sleep 600 & echo $!; wait"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let before = threads::scheduling(shell.id())?;
+    let affinity = threads::affinity(shell.id())?;
+    let mut kept = Kept::start(&folder, shell.id(), "none");
+    writeln!(shell.stdin.as_mut().expect("piped"), "go")?;
+    let mut line = String::new();
+    BufReader::new(shell.stdout.take().expect("piped")).read_line(&mut line)?;
+    let child: u32 = line.trim().parse()?;
+    assert_eq!(threads::scheduling(child)?.policy, Policy::Idle);
+    kept.say("finish");
+    let after = (threads::scheduling(child)?, threads::affinity(child)?);
+    for pid in [child, shell.id()] {
+        kill_process(Pid::from_raw(pid as i32).expect("not 0"), Signal::KILL)?;
+    }
+    shell.wait()?;
+    assert_eq!(after, (before, affinity));
+    Ok(())
+}
+
+fn cut_off() -> Result<(), Failed> {
+    let (folder, target) = (Folder::new("cut"), Target::start());
+    let path = journal_of(&folder, |_| {}, &target);
+    let text = std::fs::read_to_string(&path)?;
+    let head = text.find('\n').expect("two lines") + 1;
+    for end in 0..text.len() {
+        let record = Record::parse(&path, &text[..end])?;
+        assert_eq!(record.is_some(), end >= head, "{end}");
+        assert!(record.is_none_or(|record| record.entries.is_empty()), "{end}");
+    }
+    assert_eq!(Record::parse(&path, &text)?.expect("a head").entries.len(), 1);
+    let broken = Record::parse(&path, &text.replace("\"scheduling\"", "\"lottery\""));
+    assert!(matches!(broken, Err(LiveError::Journal { line: 2, .. })), "{broken:?}");
+    Ok(())
+}
+
+fn other_boot() -> Result<(), Failed> {
+    let (folder, target) = (Folder::new("boot"), Target::start());
+    let path = journal_of(&folder, |_| {}, &target);
+    let text = std::fs::read_to_string(&path)?.replace(&threads::boot_id(), "another");
+    std::fs::write(&path, text)?;
+    assert!(status(&folder.room())?[0].stale);
+    assert!(restore(&path)?.items.is_empty());
+    assert_eq!((target.state().0.policy, path.exists()), (Policy::Idle, false));
+    Ok(())
+}
+
+fn refused() -> Result<(), Failed> {
+    let kernel = threads::processes().into_iter().filter_map(threads::identity).find(|thread| thread.kernel);
+    if let Some(kernel) = kernel {
+        assert!(matches!(Keeper::target(kernel.tid), Err(LiveError::KernelThread { .. })));
+    }
+    assert!(matches!(Keeper::target(1 << 23), Err(LiveError::NoThread { .. })));
+    let folder = Folder::new("refused");
+    let mut keeper = Keeper::start(&KeeperOptions {
+        room: folder.room(),
+        purpose: "a test".to_owned(),
+        program: std::env::current_exe()?,
+        silence: None,
+        priority: None,
+    })?;
+    for path in ["/etc/passwd", "/sys/fs/cgroup/../../../etc/passwd"] {
+        assert!(matches!(keeper.write_group(Path::new(path), "x"), Err(LiveError::Group { .. })), "{path}");
+    }
+    keeper.finish()?;
+    let missing = Keeper::start(&KeeperOptions {
+        room: folder.room(),
+        purpose: "a test".to_owned(),
+        program: PathBuf::from("/bin/false"),
+        silence: None,
+        priority: None,
+    });
+    assert!(matches!(missing, Err(LiveError::Guardian { .. })) && folder.journals().is_empty());
+    Ok(())
+}
