@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::commands;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use schedlab_host::Backend;
 use schedlab_model::Ns;
@@ -42,6 +43,15 @@ pub(crate) enum Command {
     Export(crate::commands::export::Export),
     /// Say what this kernel and these permissions allow
     Doctor(Doctor),
+    /// Show which running threads schedlab manages now
+    Status(commands::status::Status),
+    /// Give back everything that schedlab manages
+    Detach(commands::restore::Detach),
+    /// Give back what a crashed schedlab left behind
+    Restore(commands::restore::Restore),
+    /// (Watches over a process that changes threads; schedlab starts it itself)
+    #[command(hide = true)]
+    Guardian(commands::guardian::Guardian),
 }
 
 /// `schedlab record`

@@ -3,6 +3,9 @@
 pub(crate) mod compare;
 pub(crate) mod doctor;
 pub(crate) mod export;
+pub(crate) mod guardian;
 pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod record;
+pub(crate) mod restore;
+pub(crate) mod status;

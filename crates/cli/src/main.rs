@@ -35,6 +35,10 @@ fn main() -> ExitCode {
         Command::Import(command) => commands::import::run(command),
         Command::Export(command) => commands::export::run(command),
         Command::Doctor(command) => commands::doctor::run(command),
+        Command::Status(command) => commands::status::run(command),
+        Command::Detach(command) => commands::restore::detach(command),
+        Command::Restore(command) => commands::restore::restore(command),
+        Command::Guardian(command) => commands::guardian::run(command),
     };
     match result {
         Ok(Done::Well) => ExitCode::SUCCESS,

@@ -109,11 +109,15 @@ impl Drop for Target {
     }
 }
 
-/// Until `done`; a hang is ended by the test runner's patience only, so that a slow machine fails no test.
-fn wait(_what: &str, done: impl Fn() -> bool) {
-    while !done() {
+/// Until `done`. A minute is no measure of speed: only a program that hangs takes that long.
+fn wait(what: &str, done: impl Fn() -> bool) {
+    for _ in 0..30_000 {
+        if done() {
+            return;
+        }
         std::thread::sleep(Duration::from_millis(2));
     }
+    panic!("this never happened: {what}");
 }
 
 struct Folder(PathBuf);

@@ -1,0 +1,102 @@
+//! `schedlab detach` and `schedlab restore`: everything is given back.
+
+use super::status::SCHEMA;
+use crate::render::Style;
+use crate::{Done, output};
+use schedlab_live::Room;
+use schedlab_live::detach::{Detached, Whose, detach as give_back};
+use schedlab_live::restore::{Outcome, Report};
+use std::fmt::Write as _;
+
+/// `schedlab detach`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  schedlab detach                  whatever schedlab manages is as before
+
+An owner that does not give back within two seconds is killed, and everything is put back from its journal.")]
+pub(crate) struct Detach {
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// `schedlab restore`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  schedlab restore                 after a crash of schedlab and of its guardian: policies, affinities, groups as before
+
+What a living schedlab manages is left alone (`schedlab detach` ends that). Doing it twice does no harm. Threads that
+ended, and what others changed meanwhile, are left as they are.")]
+pub(crate) struct Restore {
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn detach(args: &Detach) -> anyhow::Result<Done> {
+    run(Whose::All, args.json)
+}
+
+pub(crate) fn restore(args: &Restore) -> anyhow::Result<Done> {
+    run(Whose::Dead, args.json)
+}
+
+fn run(whose: Whose, json: bool) -> anyhow::Result<Done> {
+    let done = give_back(&Room::standard()?, whose)?;
+    let text = if json { as_json(&done)? } else { as_text(&done, &Style::of_stdout()) };
+    output::write(None, &text)?;
+    let complete = done.iter().all(|one| match one {
+        Detached::ByOwner { .. } => true,
+        Detached::ByUs { report, .. } => report.complete(),
+    });
+    Ok(if complete { Done::Well } else { Done::Untrusted })
+}
+
+fn as_json(done: &[Detached]) -> anyhow::Result<String> {
+    let nothing = Report::default();
+    let one = |one: &Detached| {
+        let (owner, by, report) = match one {
+            Detached::ByOwner { owner } => (owner, "owner", &nothing),
+            Detached::ByUs { owner, report, .. } => (owner, "schedlab", report),
+        };
+        serde_json::json!({ "owner": owner, "by": by, "items": report.items })
+    };
+    let all: Vec<_> = done.iter().map(one).collect();
+    Ok(serde_json::to_string_pretty(&serde_json::json!({ "schema": SCHEMA, "given_back": all }))? + "\n")
+}
+
+fn as_text(done: &[Detached], style: &Style) -> String {
+    let mut text = String::new();
+    for one in done {
+        match one {
+            Detached::ByOwner { owner } => {
+                let _ = writeln!(text, "process {owner} gave everything back");
+            }
+            Detached::ByUs { owner, report, journal } => {
+                let _ = writeln!(text, "left behind by process {owner} (dead now):");
+                for item in &report.items {
+                    let _ = writeln!(text, "  {}: {}", item.what, words(&item.outcome, style));
+                }
+                if report.items.is_empty() {
+                    let _ = writeln!(text, "  nothing was changed");
+                }
+                if !report.complete() {
+                    let _ = writeln!(text, "  the journal stays: {}", journal.display());
+                }
+            }
+        }
+    }
+    if text.is_empty() { "there is nothing to give back\n".to_owned() } else { text }
+}
+
+fn words(outcome: &Outcome, style: &Style) -> String {
+    match outcome {
+        Outcome::Restored => style.good("as before again"),
+        Outcome::AsBefore => "was as before".to_owned(),
+        Outcome::Gone => "gone".to_owned(),
+        Outcome::ChangedByOthers => "changed by somebody else meanwhile; left as it is".to_owned(),
+        Outcome::Failed(reason) => style.bad(&format!("cannot be put back: {reason}")),
+    }
+}

@@ -1,0 +1,71 @@
+//! `schedlab status`: what is managed now.
+
+use crate::render::Style;
+use crate::{Done, output};
+use schedlab_live::Room;
+use schedlab_live::status::{Managed, ManagedThread, status};
+use std::fmt::Write as _;
+
+/// Version of the JSON: docs/live-schema.md.
+pub(super) const SCHEMA: u32 = 1;
+
+/// `schedlab status`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  schedlab status                  who manages which threads, what they were before and what they are now
+  schedlab status --json | jq '.managed[].threads[].tid'
+
+Journals of what was before lie in /run/schedlab (root) or $XDG_RUNTIME_DIR/schedlab; SCHEDLAB_RUN_DIR names another folder.")]
+pub(crate) struct Status {
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Status) -> anyhow::Result<Done> {
+    let managed = status(&Room::standard()?)?;
+    let text = if args.json {
+        serde_json::to_string_pretty(&serde_json::json!({ "schema": SCHEMA, "managed": managed }))? + "\n"
+    } else {
+        let style = Style::of_stdout();
+        let mut text = String::new();
+        managed.iter().for_each(|one| show(&mut text, one, &style));
+        if text.is_empty() { "nothing is managed\n".to_owned() } else { text }
+    };
+    output::write(None, &text)?;
+    Ok(Done::Well)
+}
+
+fn show(text: &mut String, managed: &Managed, style: &Style) {
+    let state = if managed.stale {
+        style.dim("from an earlier boot: `schedlab restore` removes the file")
+    } else if managed.owner_lives {
+        style.good("lives; `schedlab detach` ends it")
+    } else {
+        style.bad("is dead: `schedlab restore` puts back what it left")
+    };
+    let _ = writeln!(text, "{} (process {} {state})", style.bold(&managed.purpose), managed.owner);
+    for thread in &managed.threads {
+        let _ = writeln!(text, "  {:>7}  {:<16} {}", thread.tid, thread.comm, change(thread));
+    }
+    for file in &managed.files {
+        let _ = writeln!(text, "  {}", file.display());
+    }
+}
+
+/// `other -> fifo:3, CPUs 0-1 -> 0`
+fn change(thread: &ManagedThread) -> String {
+    let mut parts = Vec::new();
+    if let (Some(before), Some(now)) = (&thread.before, &thread.now) {
+        let mut part = format!("{} -> {}", before.policy, now.policy);
+        if before.nice != now.nice {
+            let _ = write!(part, ", nice {} -> {}", before.nice, now.nice);
+        }
+        parts.push(part);
+    }
+    if let (Some(before), Some(now)) = (&thread.affinity_before, &thread.affinity_now) {
+        parts.push(format!("CPUs {before} -> {now}"));
+    }
+    parts.join(", ")
+}
