@@ -1,5 +1,7 @@
 //! Whatever dies, everything is put back. This program is the tests, and also the keeper and the guardian that they kill.
 
+#![expect(clippy::print_stdout, reason = "the keeper under test speaks to its test")]
+
 use libtest_mimic::{Arguments, Failed, Trial};
 use rustix::process::{Pid, Signal, kill_process};
 use schedlab_host::threads::{self, Scheduling};
@@ -14,6 +16,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::time::Duration;
 
+type Test = fn() -> Result<(), Failed>;
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     match arguments.get(1).map(String::as_str) {
@@ -23,7 +27,7 @@ fn main() -> ExitCode {
         }
         Some("keep") => keep(&arguments[2..]),
         _ => {
-            let tests: [(&str, fn() -> Result<(), Failed>); 11] = [
+            let tests: [(&str, Test); 11] = [
                 ("a_finished_keeper_leaves_nothing", finished),
                 ("a_killed_keeper_is_cleaned_up_after", killed_keeper),
                 ("a_silent_keeper_is_killed_and_cleaned_up_after", silent_keeper),
