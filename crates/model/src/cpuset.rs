@@ -7,7 +7,8 @@ use std::str::FromStr;
 
 /// The largest machine that schedlab models.
 pub const MAX_CPUS: usize = 512;
-const WORDS: usize = MAX_CPUS / 64;
+/// Words of a [`CpuSet`].
+pub const WORDS: usize = MAX_CPUS / 64;
 
 /// A set of CPUs 0 … [`MAX_CPUS`]` - 1`. Written as the kernel writes cpulists: `0-3,8`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -61,7 +62,37 @@ impl CpuSet {
         words.iter_mut().zip(&other.words).for_each(|(a, b)| *a |= b);
         CpuSet { words }
     }
+    /// The set with these bits: CPU `c` is bit `c % 64` of word `c / 64`.
+    #[inline]
+    pub const fn from_words(words: [u64; WORDS]) -> CpuSet {
+        CpuSet { words }
+    }
+    /// The first CPU at or above `from`, else the lowest one.
+    #[inline]
+    pub fn next_from(&self, from: u32) -> Option<CpuId> {
+        let start = from as usize / 64;
+        if start < WORDS {
+            let above = self.words[start] & (u64::MAX << (from % 64));
+            if above != 0 {
+                return Some(CpuId(start as u32 * 64 + above.trailing_zeros()));
+            }
+            let next = (start + 1..WORDS).find(|&w| self.words[w] != 0);
+            if let Some(w) = next {
+                return Some(CpuId(w as u32 * 64 + self.words[w].trailing_zeros()));
+            }
+        }
+        self.lowest()
+    }
+    /// How many CPUs below `cpu` are in the set.
+    #[inline]
+    pub fn count_below(&self, cpu: u32) -> usize {
+        let word = (cpu as usize / 64).min(WORDS);
+        let whole: u32 = self.words[..word].iter().map(|w| w.count_ones()).sum();
+        let part = self.words.get(word).map_or(0, |w| (w & !(u64::MAX << (cpu % 64))).count_ones());
+        (whole + part) as usize
+    }
     /// How many CPUs.
+    #[inline]
     pub fn count(&self) -> usize {
         self.words.iter().map(|w| w.count_ones() as usize).sum()
     }
@@ -71,8 +102,10 @@ impl CpuSet {
         self.words.iter().all(|&w| w == 0)
     }
     /// The lowest CPU.
+    #[inline]
     pub fn lowest(&self) -> Option<CpuId> {
-        self.iter().next()
+        let word = self.words.iter().position(|&w| w != 0)?;
+        Some(CpuId(word as u32 * 64 + self.words[word].trailing_zeros()))
     }
     /// The CPUs in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = CpuId> + use<> {
@@ -183,6 +216,19 @@ mod tests {
             assert_eq!(text.parse::<CpuSet>().unwrap().to_string(), text);
         }
         assert_eq!("all".parse::<CpuSet>().unwrap(), CpuSet::ALL);
+    }
+
+    #[test]
+    fn positions_agree_with_the_iterator() {
+        for text in ["0", "3,64,130-140,511", "5-70", "511", ""] {
+            let set = if text.is_empty() { CpuSet::EMPTY } else { text.parse::<CpuSet>().unwrap() };
+            assert_eq!(set.lowest(), set.iter().next());
+            for from in [0, 1, 3, 4, 63, 64, 65, 131, 300, 511, 512, 600] {
+                let next = set.iter().find(|cpu| cpu.0 >= from).or_else(|| set.lowest());
+                assert_eq!(set.next_from(from), next, "{text} from {from}");
+                assert_eq!(set.count_below(from), set.iter().filter(|cpu| cpu.0 < from).count());
+            }
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod time;
 mod topology;
 mod workload;
 
-pub use cpuset::{CpuSet, CpuSetError, MAX_CPUS};
+pub use cpuset::{CpuSet, CpuSetError, MAX_CPUS, WORDS};
 pub use event::{EventKind, EventSink, PrevState, SchedEvent, Waker};
 pub use ids::{ChannelId, CpuId, GroupId, LockId, SourceId, TaskId};
 pub use policy::{Nice, Policy, PolicyError};

@@ -85,12 +85,10 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
     }
 
-    /// In how many tick edges the periodic balance is due.
-    pub(super) fn balance_due(&self, cx: &Cx<'_>, rq: &Rq) -> u64 {
-        match self.smp.get() {
-            Some(smp) => rq.ticks_to_wall(self.env(cx), smp.next_balance[rq.cpu.index()].load(Relaxed)),
-            None => u64::MAX,
-        }
+    /// When the periodic balance is due, ns; `u64::MAX` = never.
+    #[inline]
+    pub(super) fn balance_at(&self, cpu: CpuId) -> u64 {
+        self.smp.get().map_or(u64::MAX, |smp| smp.next_balance[cpu.index()].load(Relaxed))
     }
 
     /// Balances every domain of `cpu` that is due.
@@ -168,7 +166,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let domain = &smp.domains.all[link.domain];
         let failed = self.level(smp, cpu, level).failed;
         let attempt = Attempt { domain, link, to: cpu, idle, failed };
-        let mut cpus = smp.online(cx).and(&domain.span);
+        let mut cpus = smp.online().and(&domain.span);
         let pinned_below = |group: usize| smp.pinned(link.domain, group);
         loop {
             let ask = Ask {
@@ -270,7 +268,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     /// Active balance: the least recently run task of `from` that may run on `to` goes there, the running one
     /// included.
     fn push_running(&self, cx: &Cx<'_>, from: CpuId, to: CpuId, level: usize) -> bool {
-        let env = self.env(cx);
+        let env = &self.env(cx);
         let running = self.rqs[from.index()].lock().curr_of(Class::Fair).is_some();
         if !running {
             return false;
@@ -308,13 +306,13 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         from: CpuId,
         amount: Amount,
     ) -> (usize, bool, bool) {
-        let env = self.env(cx);
+        let env = &self.env(cx);
         let mut left = match amount {
             Amount::Tasks(n) | Amount::Util(n) | Amount::Load(n) => n as i64,
         };
         let (mut total, mut some_pinned) = (0, false);
         let mut to = attempt.to;
-        let mut group = attempt.domain.groups[attempt.link.local].cpus.and(&smp.online(cx));
+        let mut group = attempt.domain.groups[attempt.link.local].cpus.and(&smp.online());
         loop {
             let target = Attempt { to, ..*attempt };
             let detached = self.locked(from, |rq| {
@@ -430,7 +428,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// Puts tasks onto a CPU, the last one first. `quiet`: it chooses afterwards anyway.
     pub(super) fn attach_all(&self, cx: &Cx<'_>, to: CpuId, entities: Vec<Entity>, quiet: bool) {
-        let env = self.env(cx);
+        let env = &self.env(cx);
         let wake = Wake { kind: WakeKind::Migrated, sync: false, waker: Waker::Unknown };
         let moved: Vec<TaskId> = entities.iter().rev().map(|e| TaskId(e.task)).collect();
         self.locked(to, |rq| {
@@ -472,7 +470,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             return false;
         }
         let pressed = || board.fair(cpu) > 0 && board.capacity(cpu, cx.now) * 117 < super::pelt::SCALE * 100;
-        let busy = || smp.domains.llc[cpu.index()].iter().filter(|&c| !board.idle(c)).count();
+        let llc = &smp.domains.llc[cpu.index()];
+        let busy = || llc.count() - llc.and(&board.idle_set()).count();
         board.nr_running(cpu) >= 2 || pressed() || busy() > 1
     }
 
@@ -480,7 +479,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     pub(super) fn kicked(&self, cx: &Cx<'_>) {
         let Some(smp) = self.smp.get() else { return };
         smp.kick_armed.store(false, Relaxed);
-        let online = smp.online(cx);
+        let online = smp.online();
         let idle = |cpu: &CpuId| smp.board.idle(*cpu);
         let Some(first) = online.iter().find(|cpu| idle(cpu)) else { return };
         if !online.iter().any(|cpu| self.kicks(cx, smp, cpu)) {

@@ -125,16 +125,13 @@ pub(super) fn at_tick(env: Env<'_>, rq: &mut Rq, curr: EntityId) {
     }
 }
 
-/// In how many ticks a queue of the running `curr` may have used up its run time.
-pub(super) fn tick_due(env: Env<'_>, rq: &Rq, curr: EntityId) -> u64 {
-    if env.pools.is_none() {
-        return u64::MAX;
-    }
+/// When a queue of the running `curr` may have used up its run time, on the run queue's clock in ns.
+pub(super) fn tick_at(rq: &Rq, curr: EntityId) -> u64 {
     let due = |queue: QueueId| {
         let q = rq.queue(queue);
         let owner = rq.entity(q.owner);
         let left = q.runtime - (owner.sum_exec - q.charged) as i64;
-        rq.ticks_to(env, owner.exec_start + left.max(0) as u64)
+        owner.exec_start + left.max(0) as u64
     };
     path(rq, curr).into_iter().filter(|&queue| counts(rq, queue)).map(due).min().unwrap_or(u64::MAX)
 }
@@ -378,7 +375,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// Pays debts in the order in which the queues were throttled, as long as there is something to pay with.
     fn pay(&self, cx: &Cx<'_>, group: GroupId, lock: &L::Lock<Pool>) {
-        let env = self.env(cx);
+        let env = &self.env(cx);
         let waiting = lock.lock().waiting().to_vec();
         for cpu in waiting {
             if !lock.lock().has_runtime() {
@@ -406,7 +403,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         if let Some(lock) = table.pools.get(group.index()) {
             lock.lock().set(view.bandwidth);
         }
-        let env = self.env(cx);
+        let env = &self.env(cx);
         for cpu in 0..self.rqs.len() {
             self.locked(cpu.into(), |rq| {
                 rq.touch::<F>(env, false);

@@ -13,7 +13,7 @@
 //! | an LLC remembers whether it has an idle core, and how far to scan | `sched_domain_shared` | modelled | `placement` |
 
 use super::pelt::{Inputs, Pelt, SCALE, Signal};
-use schedlab_model::{CpuId, Ns};
+use schedlab_model::{CpuId, CpuSet, Ns, WORDS};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// What is published about one CPU.
@@ -37,20 +37,108 @@ pub(super) struct Facts {
     pub(super) rt_overloaded: bool,
 }
 
+impl Facts {
+    /// In two words: tasks and fair tasks; the rest.
+    #[inline]
+    fn packed(&self) -> [u64; 2] {
+        let flags =
+            u64::from(self.busy) | u64::from(self.rt_pinned) << 1 | u64::from(self.rt_overloaded) << 2;
+        [
+            u64::from(self.nr_running) << 32 | u64::from(self.fair),
+            u64::from(self.fair_idle) << 32
+                | u64::from(self.rt_best) << 16
+                | u64::from(self.rt_runs) << 8
+                | flags,
+        ]
+    }
+    /// The opposite of [`packed`](Self::packed).
+    #[inline]
+    fn unpacked([counts, rest]: [u64; 2]) -> Facts {
+        Facts {
+            nr_running: (counts >> 32) as u32,
+            fair: counts as u32,
+            fair_idle: (rest >> 32) as u32,
+            busy: rest & 1 != 0,
+            rt_runs: (rest >> 8) as u8,
+            rt_pinned: rest & 2 != 0,
+            rt_best: (rest >> 16) as u8,
+            rt_overloaded: rest & 4 != 0,
+        }
+    }
+    /// Nothing runs and nothing is queued.
+    #[inline]
+    fn idle(&self) -> bool {
+        self.nr_running == 0 && !self.busy
+    }
+    /// It has tasks, all of them SCHED_IDLE.
+    #[inline]
+    fn only_idle_tasks(&self) -> bool {
+        self.nr_running > 0 && self.nr_running == self.fair_idle
+    }
+}
+
 /// One CPU's row.
 #[derive(Debug, Default)]
 struct Row {
-    nr_running: AtomicU32,
-    fair: AtomicU32,
-    fair_idle: AtomicU32,
-    rt_best: AtomicU32,
-    busy: AtomicBool,
-    rt_runs: AtomicU32,
-    rt_pinned: AtomicBool,
-    rt_overloaded: AtomicBool,
+    /// [`Facts::packed`].
+    facts: [AtomicU64; 2],
     fair_signal: Published,
     rt_signal: Published,
     idle_since: AtomicU64,
+}
+
+/// What a publication showed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Turn {
+    /// The CPU was idle before and after, or at neither time.
+    None,
+    /// It is idle now.
+    Idles,
+    /// It is not idle any more.
+    Works,
+}
+
+/// A set of CPUs that may be read while one of them is put in or taken out, with its size.
+#[derive(Debug)]
+pub(super) struct SharedSet {
+    words: [AtomicU64; WORDS],
+    count: AtomicU32,
+}
+
+impl SharedSet {
+    /// The first `count` CPUs.
+    pub(super) fn first(count: usize) -> SharedSet {
+        let set = SharedSet { words: [const { AtomicU64::new(0) }; WORDS], count: AtomicU32::new(0) };
+        (0..count).for_each(|cpu| set.change(cpu.into(), false, true));
+        set
+    }
+    #[inline]
+    fn change(&self, cpu: CpuId, before: bool, after: bool) {
+        if before == after {
+            return;
+        }
+        let (word, bit) = (&self.words[cpu.index() / 64 % WORDS], 1 << (cpu.0 % 64));
+        if after {
+            word.fetch_or(bit, Relaxed);
+            self.count.fetch_add(1, Relaxed);
+        } else {
+            word.fetch_and(!bit, Relaxed);
+            self.count.fetch_sub(1, Relaxed);
+        }
+    }
+    /// Puts a CPU in or takes it out.
+    pub(super) fn set(&self, cpu: CpuId, member: bool) {
+        self.change(cpu, self.get().contains(cpu), member);
+    }
+    /// The set at this moment.
+    #[inline]
+    pub(super) fn get(&self) -> CpuSet {
+        CpuSet::from_words(std::array::from_fn(|word| self.words[word].load(Relaxed)))
+    }
+    #[inline]
+    fn count(&self) -> u32 {
+        self.count.load(Relaxed)
+    }
 }
 
 /// A published [`Signal`].
@@ -98,9 +186,12 @@ struct Cache {
 pub(super) struct Board {
     rows: Box<[Row]>,
     caches: Box<[Cache]>,
-    /// How many CPUs are idle, and how many have more than one task.
-    idle: AtomicU32,
-    crowded: AtomicU32,
+    /// CPUs that are idle.
+    idle: SharedSet,
+    /// CPUs on which a wakee would run at once.
+    takers: SharedSet,
+    /// CPUs that have more than one task.
+    crowded: SharedSet,
 }
 
 impl Board {
@@ -112,8 +203,9 @@ impl Board {
                 .iter()
                 .map(|&cpus| Cache { idle_core: AtomicBool::new(true), scan: AtomicU32::new(cpus as u32) })
                 .collect(),
-            idle: AtomicU32::new(cpus as u32),
-            crowded: AtomicU32::new(0),
+            idle: SharedSet::first(cpus),
+            takers: SharedSet::first(cpus),
+            crowded: SharedSet::first(0),
         }
     }
 
@@ -127,40 +219,72 @@ impl Board {
         self.rows.len()
     }
 
-    /// Publishes `cpu`'s state and signals as of `now`. Gives whether it has just become idle.
-    pub(super) fn publish(&self, cpu: CpuId, now: Ns, facts: &Facts, fair: &Signal, rt: &Signal) -> bool {
+    #[inline]
+    fn facts(&self, cpu: CpuId) -> Facts {
         let row = self.row(cpu);
-        let was_idle = self.idle(cpu);
-        let was_crowded = self.nr_running(cpu) > 1;
-        row.nr_running.store(facts.nr_running, Relaxed);
-        row.fair.store(facts.fair, Relaxed);
-        row.fair_idle.store(facts.fair_idle, Relaxed);
-        row.rt_best.store(u32::from(facts.rt_best), Relaxed);
-        row.busy.store(facts.busy, Relaxed);
-        row.rt_runs.store(u32::from(facts.rt_runs), Relaxed);
-        row.rt_pinned.store(facts.rt_pinned, Relaxed);
-        row.rt_overloaded.store(facts.rt_overloaded, Relaxed);
-        row.fair_signal.write(fair);
-        row.rt_signal.write(rt);
-        let idle = self.idle(cpu);
-        let idles = !was_idle && idle;
-        count(&self.idle, was_idle, idle);
-        count(&self.crowded, was_crowded, facts.nr_running > 1);
-        if idles {
-            row.idle_since.store(now.0, Relaxed);
+        Facts::unpacked([row.facts[0].load(Relaxed), row.facts[1].load(Relaxed)])
+    }
+
+    /// Publishes `cpu`'s state as of `now`. Gives whether it became idle or busy by that.
+    #[inline]
+    pub(super) fn publish(&self, cpu: CpuId, now: Ns, facts: &Facts) -> Turn {
+        let row = self.row(cpu);
+        let new = facts.packed();
+        let old = [row.facts[0].load(Relaxed), row.facts[1].load(Relaxed)];
+        if old == new { Turn::None } else { self.publish_change(cpu, now, facts, &Facts::unpacked(old)) }
+    }
+    fn publish_change(&self, cpu: CpuId, now: Ns, facts: &Facts, old: &Facts) -> Turn {
+        let row = self.row(cpu);
+        let new = facts.packed();
+        row.facts[0].store(new[0], Relaxed);
+        row.facts[1].store(new[1], Relaxed);
+        let takes = |facts: &Facts| facts.idle() || facts.only_idle_tasks();
+        self.idle.change(cpu, old.idle(), facts.idle());
+        self.takers.change(cpu, takes(old), takes(facts));
+        self.crowded.change(cpu, old.nr_running > 1, facts.nr_running > 1);
+        match (old.idle(), facts.idle()) {
+            (false, true) => {
+                row.idle_since.store(now.0, Relaxed);
+                Turn::Idles
+            }
+            (true, false) => Turn::Works,
+            _ => Turn::None,
         }
-        idles
+    }
+    /// Publishes the load signals of `cpu`'s fair class.
+    #[inline]
+    pub(super) fn publish_fair(&self, cpu: CpuId, signal: &Signal) {
+        self.row(cpu).fair_signal.write(signal);
+    }
+    /// Publishes the use of `cpu` by its RT class.
+    pub(super) fn publish_rt(&self, cpu: CpuId, signal: &Signal) {
+        self.row(cpu).rt_signal.write(signal);
     }
 
     /// How many CPUs are idle.
     #[inline]
     pub(super) fn idle_cpus(&self) -> u32 {
-        self.idle.load(Relaxed)
+        self.idle.count()
+    }
+    /// The idle CPUs.
+    #[inline]
+    pub(super) fn idle_set(&self) -> CpuSet {
+        self.idle.get()
+    }
+    /// How many CPUs there are on which a wakee would run at once.
+    #[inline]
+    pub(super) fn takers(&self) -> u32 {
+        self.takers.count()
+    }
+    /// The CPUs on which a wakee would run at once.
+    #[inline]
+    pub(super) fn taker_set(&self) -> CpuSet {
+        self.takers.get()
     }
     /// Whether some CPU has more than one task.
     #[inline]
     pub(super) fn any_crowded(&self) -> bool {
-        self.crowded.load(Relaxed) > 0
+        self.crowded.count() > 0
     }
     /// Whether there may be something to balance: a CPU with several tasks, or several busy CPUs.
     #[inline]
@@ -170,46 +294,44 @@ impl Board {
     /// Nothing runs and nothing is queued.
     #[inline]
     pub(super) fn idle(&self, cpu: CpuId) -> bool {
-        let row = self.row(cpu);
-        row.nr_running.load(Relaxed) == 0 && !row.busy.load(Relaxed)
+        self.facts(cpu).idle()
     }
     /// It has tasks, all of them SCHED_IDLE.
     #[inline]
     pub(super) fn only_idle_tasks(&self, cpu: CpuId) -> bool {
-        let row = self.row(cpu);
-        let nr = row.nr_running.load(Relaxed);
-        nr > 0 && nr == row.fair_idle.load(Relaxed)
+        self.facts(cpu).only_idle_tasks()
     }
     /// A wakee would run there at once.
     #[inline]
     pub(super) fn takes_wakee(&self, cpu: CpuId) -> bool {
-        self.idle(cpu) || self.only_idle_tasks(cpu)
+        let facts = self.facts(cpu);
+        facts.idle() || facts.only_idle_tasks()
     }
     /// Tasks of all classes.
     #[inline]
     pub(super) fn nr_running(&self, cpu: CpuId) -> u64 {
-        u64::from(self.row(cpu).nr_running.load(Relaxed))
+        self.row(cpu).facts[0].load(Relaxed) >> 32
     }
     /// Fair tasks.
     #[inline]
     pub(super) fn fair(&self, cpu: CpuId) -> u64 {
-        u64::from(self.row(cpu).fair.load(Relaxed))
+        u64::from(self.row(cpu).facts[0].load(Relaxed) as u32)
     }
     /// Best RT priority there, 0 = none.
     #[inline]
     pub(super) fn rt_best(&self, cpu: CpuId) -> u8 {
-        self.row(cpu).rt_best.load(Relaxed) as u8
+        self.facts(cpu).rt_best
     }
     /// RT priority of the running task (0 = not RT), and whether it may run there only.
     #[inline]
     pub(super) fn rt_runs(&self, cpu: CpuId) -> (u8, bool) {
-        let row = self.row(cpu);
-        (row.rt_runs.load(Relaxed) as u8, row.rt_pinned.load(Relaxed))
+        let facts = self.facts(cpu);
+        (facts.rt_runs, facts.rt_pinned)
     }
     /// Whether RT tasks wait there that could run elsewhere.
     #[inline]
     pub(super) fn rt_overloaded(&self, cpu: CpuId) -> bool {
-        self.row(cpu).rt_overloaded.load(Relaxed)
+        self.facts(cpu).rt_overloaded
     }
     /// When it became idle last.
     #[inline]
@@ -248,16 +370,6 @@ impl Board {
     }
 }
 
-/// Counts a CPU in or out.
-#[inline]
-fn count(counter: &AtomicU32, before: bool, after: bool) {
-    match (before, after) {
-        (false, true) => counter.fetch_add(1, Relaxed),
-        (true, false) => counter.fetch_sub(1, Relaxed),
-        _ => 0,
-    };
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -274,7 +386,8 @@ pub(super) mod tests {
         let on = fair > 0;
         let facts = Facts { nr_running: fair, fair, busy: on, ..Facts::default() };
         let signal = signal(1024 * u64::from(fair), u64::from(fair), on, now);
-        board.publish(CpuId(cpu), now, &facts, &signal, &Signal::default());
+        board.publish(CpuId(cpu), now, &facts);
+        board.publish_fair(CpuId(cpu), &signal);
     }
 
     #[test]
@@ -283,19 +396,18 @@ pub(super) mod tests {
         assert!(board.idle(CpuId(0)) && board.takes_wakee(CpuId(0)));
         hogs(&board, 0, 1, Ns(5));
         assert!(!board.idle(CpuId(0)));
-        let (none, off) = (Facts::default(), Signal::default());
-        assert!(board.publish(CpuId(0), Ns(9), &none, &off, &off));
+        assert_eq!(board.publish(CpuId(0), Ns(9), &Facts::default()), Turn::Idles);
         assert_eq!(board.idle_since(CpuId(0)), Ns(9));
     }
 
     #[test]
     fn only_idle_tasks_count_as_idle() {
-        let (board, off) = (Board::new(1, &[1]), Signal::default());
+        let board = Board::new(1, &[1]);
         let mut facts = Facts { nr_running: 2, fair: 2, fair_idle: 2, busy: true, ..Facts::default() };
-        board.publish(CpuId(0), Ns(0), &facts, &off, &off);
+        board.publish(CpuId(0), Ns(0), &facts);
         assert!(board.only_idle_tasks(CpuId(0)) && !board.idle(CpuId(0)));
         facts.nr_running = 3;
-        board.publish(CpuId(0), Ns(0), &facts, &off, &off);
+        board.publish(CpuId(0), Ns(0), &facts);
         assert!(!board.takes_wakee(CpuId(0)));
     }
 
@@ -304,7 +416,8 @@ pub(super) mod tests {
         let board = Board::new(1, &[1]);
         let facts = Facts { nr_running: 1, fair: 1, busy: true, ..Facts::default() };
         let on = signal(1024, 1, true, Ns(0));
-        board.publish(CpuId(0), Ns(0), &facts, &on, &Signal::default());
+        board.publish(CpuId(0), Ns(0), &facts);
+        board.publish_fair(CpuId(0), &on);
         assert_eq!(board.load(CpuId(0), Ns(0)), 0);
         let half = board.signals(CpuId(0), Ns(32 * 1024 * 1024)).util_avg();
         assert!((490..=530).contains(&half), "{half}");
@@ -316,7 +429,8 @@ pub(super) mod tests {
         assert_eq!(board.capacity(CpuId(0), Ns(0)), 1024);
         let facts = Facts { nr_running: 1, busy: true, rt_runs: 5, rt_best: 5, ..Facts::default() };
         let rt = signal(0, 0, true, Ns(0));
-        board.publish(CpuId(0), Ns(0), &facts, &Signal::default(), &rt);
+        board.publish(CpuId(0), Ns(0), &facts);
+        board.publish_rt(CpuId(0), &rt);
         assert!(board.capacity(CpuId(0), Ns::from_s(2)) <= 8);
         assert_eq!(board.rt_runs(CpuId(0)), (5, false));
     }

@@ -221,7 +221,7 @@ impl FairRules for Cfs {
         }
     }
 
-    fn tick_due(env: Env<'_>, rq: &Rq, id: EntityId) -> u64 {
+    fn tick_at(env: Env<'_>, rq: &Rq, id: EntityId) -> u64 {
         let entity = rq.entity(id);
         let q = rq.queue(entity.queue);
         if q.nr < 2 {
@@ -238,7 +238,7 @@ impl FairRules for Cfs {
             let real = (u128::from(short) * u128::from(entity.load.weight()) / 1024) as u64;
             due = due.min(entity.exec_start + granularity.max(real.saturating_sub(real >> 12)));
         }
-        rq.ticks_to(env, due)
+        due
     }
 
     fn wakeup_preempt(env: Env<'_>, rq: &mut Rq, curr: EntityId, woken: EntityId, new: bool) {

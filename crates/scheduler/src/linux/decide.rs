@@ -3,7 +3,7 @@
 use super::fair::{self, Dequeue, Enqueue, FairRules};
 use super::rq::{self, Class, EntityId, NONE, Rq};
 use super::{Env, Linux, bandwidth, rt, smp};
-use crate::{Cx, Locks, Pick, Prev};
+use crate::{Cx, Lock, Locks, Pick, Prev};
 use schedlab_model::{CpuId, TaskId};
 
 impl<L: Locks, F: FairRules> Linux<L, F> {
@@ -61,6 +61,19 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         forced: Option<Option<TaskId>>,
     ) -> Pick {
         let replay = forced.is_some();
+        if !replay && matches!(why, Prev::Idle | Prev::Runnable | Prev::Blocked) {
+            let env = &self.env(cx);
+            let mut rq = self.rqs[cpu.index()].lock();
+            if self.is_plain(env, &rq) {
+                let pick = self.reschedule_plain(env, &mut rq, why);
+                drop(rq);
+                return if pick.task.is_none() && self.newidle(cx, cpu) {
+                    self.choose_again(cx, cpu)
+                } else {
+                    pick
+                };
+            }
+        }
         // An RT task that leaves may make room for better ones than this CPU has; they are fetched without
         // its lock.
         let pick = self.locked(cpu, |rq| {
@@ -83,7 +96,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// First half of `schedule`: the clock, and the running task comes off the queue if it does not go on.
     fn begin(&self, cx: &Cx<'_>, rq: &mut Rq, prev: Option<TaskId>, why: Prev) {
-        let env = self.env(cx);
+        let env = &self.env(cx);
         // What is asked for meanwhile is answered by this very choice.
         rq.need_resched = true;
         if !std::mem::take(&mut rq.skip_clock) {
@@ -108,7 +121,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// Second half: the choice.
     fn finish(&self, cx: &Cx<'_>, rq: &mut Rq, why: Prev, forced: Option<Option<TaskId>>) -> Pick {
-        let env = self.env(cx);
+        let env = &self.env(cx);
         let curr = rq.curr;
         let forced = forced.map(|task| self.forced(env, rq, task));
         let (picked, next) = self.choose(env, rq, forced);
@@ -120,9 +133,11 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         if why != Prev::Migrating {
             rq.push_to = None;
         }
-        for entity in [curr, next] {
-            self.track(rq, entity);
+        // Off the root queue its signals were brought up to date when it was dequeued.
+        if curr != next && curr != NONE && (rq.entity(curr).on_rq || rq.entity(curr).queue != rq::ROOT) {
+            self.track(rq, curr);
         }
+        self.track(rq, next);
         if next != NONE {
             rq.stamp(next);
         }
@@ -135,7 +150,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// The CPU had nothing to run, but found something elsewhere.
     fn choose_again(&self, cx: &Cx<'_>, cpu: CpuId) -> Pick {
-        let env = self.env(cx);
+        let env = &self.env(cx);
         self.locked(cpu, |rq| {
             rq.need_resched = true;
             rq.touch::<F>(env, false);

@@ -65,6 +65,7 @@ impl FairRules for Eevdf {
         }
     }
 
+    #[inline]
     fn enqueue(env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueue) {
         let queue = rq.entity(id).queue;
         let running = rq.queue(queue).curr == id;
@@ -87,6 +88,7 @@ impl FairRules for Eevdf {
         pass_slice_up(rq, queue);
     }
 
+    #[inline]
     fn dequeue(env: Env<'_>, rq: &mut Rq, id: EntityId, why: Dequeue) -> bool {
         let queue = rq.entity(id).queue;
         Eevdf::update_curr(env, rq, queue);
@@ -119,6 +121,7 @@ impl FairRules for Eevdf {
         true
     }
 
+    #[inline]
     fn wake_delayed(env: Env<'_>, rq: &mut Rq, id: EntityId) {
         // The running entity is not charged first: V is that of the last account.
         if env.t.has(Feature::DELAY_ZERO) {
@@ -188,7 +191,8 @@ impl FairRules for Eevdf {
         Eevdf::update_curr(env, rq, queue);
     }
 
-    fn tick_due(env: Env<'_>, rq: &Rq, id: EntityId) -> u64 {
+    #[inline]
+    fn tick_at(env: Env<'_>, rq: &Rq, id: EntityId) -> u64 {
         let entity = rq.entity(id);
         let q = rq.queue(entity.queue);
         let server = if entity.owns == NONE { rq.fair_server.left() } else { None };
@@ -208,9 +212,10 @@ impl FairRules for Eevdf {
             // Virtual time is rounded; a tick too early does no harm.
             run = run.min(real - (real >> 12));
         }
-        if run == u64::MAX { run } else { rq.ticks_to(env, entity.exec_start + run) }
+        entity.exec_start.saturating_add(run)
     }
 
+    #[inline]
     fn wakeup_preempt(env: Env<'_>, rq: &mut Rq, curr: EntityId, woken: EntityId, _new: bool) {
         if curr == woken || rq.need_resched || !env.t.has(Feature::WAKEUP_PREEMPTION) {
             return;
@@ -342,17 +347,19 @@ impl FairRules for Eevdf {
 
 /// Charges the running entity of `queue` up to `now`; asks for a reschedule when its request is fulfilled, or
 /// when it runs unprotected and should not.
-#[inline]
+#[inline(always)]
 fn charge(env: Env<'_>, rq: &mut Rq, queue: QueueId, now: u64) {
     let curr = rq.queue(queue).curr;
-    if curr == NONE {
-        return;
+    // Mostly it was charged a moment ago.
+    if curr != NONE && now > rq.entity(curr).exec_start {
+        charge_running(env, rq, queue, curr, now);
     }
+}
+
+#[inline]
+fn charge_running(env: Env<'_>, rq: &mut Rq, queue: QueueId, curr: EntityId, now: u64) {
     let entity = rq.entity_mut(curr);
-    let delta = now.saturating_sub(entity.exec_start);
-    if delta == 0 {
-        return;
-    }
+    let delta = now - entity.exec_start;
     entity.exec_start = now;
     entity.sum_exec += delta;
     entity.vruntime += entity.load.virt(delta) as i64;
@@ -385,6 +392,7 @@ fn renew(t: &Tunables, entity: &mut Entity) -> bool {
 
 /// The entity that should run: the eligible one with the earliest deadline; on a tie the one that waits. With
 /// `protect`, the running one as long as it is eligible and protected.
+#[inline]
 fn choose(t: &Tunables, rq: &Rq, queue: QueueId, protect: bool) -> EntityId {
     let q = rq.queue(queue);
     let curr = (q.curr != NONE && rq.entity(q.curr).on_rq).then_some(q.curr);

@@ -69,8 +69,9 @@ pub(super) trait FairRules: Sized + 'static {
     fn put_prev(env: Env<'_>, rq: &mut Rq, entity: EntityId);
     /// A tick while `entity` runs: charges it, then checks its slice.
     fn tick(env: Env<'_>, rq: &mut Rq, entity: EntityId);
-    /// In how many tick edges `tick` of the running `entity` could matter; see `Scheduler::tick_due`.
-    fn tick_due(env: Env<'_>, rq: &Rq, entity: EntityId) -> u64;
+    /// The run-queue time from which on a `tick` of the running `entity` could matter, ns; `u64::MAX` = never. Too
+    /// early is slow, too late is wrong.
+    fn tick_at(env: Env<'_>, rq: &Rq, entity: EntityId) -> u64;
     /// The task of `woken` became runnable while the fair task of `curr` runs: asks for a reschedule if it
     /// should preempt. `new`: it was just created.
     fn wakeup_preempt(env: Env<'_>, rq: &mut Rq, curr: EntityId, woken: EntityId, new: bool);
@@ -323,17 +324,19 @@ pub(super) fn charge_ticks<F: FairRules>(env: Env<'_>, rq: &mut Rq, first_edge: 
     }
 }
 
-/// In how many ticks a tick could matter to the running fair task.
-pub(super) fn tick_due<F: FairRules>(env: Env<'_>, rq: &Rq, curr: EntityId) -> u64 {
-    let (mut entity, mut due) = (curr, u64::MAX);
+/// The run-queue time from which on a tick could matter to the running fair task, ns; `u64::MAX` = never.
+#[inline]
+pub(super) fn tick_at<F: FairRules>(env: Env<'_>, rq: &Rq, curr: EntityId) -> u64 {
+    let (mut entity, mut at) = (curr, u64::MAX);
     while entity != NONE {
-        due = due.min(F::tick_due(env, rq, entity));
+        at = at.min(F::tick_at(env, rq, entity));
         entity = rq.parent(entity);
     }
-    due.min(bandwidth::tick_due(env, rq, curr))
+    if env.pools.is_some() { at.min(bandwidth::tick_at(rq, curr)) } else { at }
 }
 
 /// The entities above (or at) `a` and `b` that are in one queue.
+#[inline]
 pub(super) fn matching(rq: &Rq, mut a: EntityId, mut b: EntityId) -> (EntityId, EntityId) {
     while rq.entity(a).queue != rq.entity(b).queue {
         let (from, to) = (rq.entity(a).depth, rq.entity(b).depth);

@@ -103,15 +103,22 @@ impl FairServer {
         self.wants(before, false)
     }
     /// A fair task ran for `delta` until `now`, under the server or beside it.
+    #[cfg(test)]
     pub(super) fn charge(&mut self, delta: u64, now: u64) -> Wants {
+        if self.spend(delta) { self.overdrawn(now) } else { Wants::default() }
+    }
+    /// The first half of it: gives whether the budget is used up, which [`overdrawn`](Self::overdrawn) must hear.
+    #[inline]
+    pub(super) fn spend(&mut self, delta: u64) -> bool {
         if !self.active {
-            return Wants::default();
+            return false;
         }
-        let (before, now) = (self.timer, now as i64);
         self.left -= delta as i64;
-        if self.left > 0 {
-            return Wants::default();
-        }
+        self.left <= 0
+    }
+    /// The second half: the budget is used up at `now`.
+    pub(super) fn overdrawn(&mut self, now: u64) -> Wants {
+        let (before, now) = (self.timer, now as i64);
         self.timer = None;
         if self.throttled {
             // Fair tasks had their share without help.
@@ -133,7 +140,7 @@ impl FairServer {
         if !self.active || self.left > 0 || !self.throttled || self.deferred {
             return Wants::default();
         }
-        self.charge(0, now)
+        self.overdrawn(now)
     }
     /// The CPU was idle for `delta`: that counts as served.
     pub(super) fn idle(&mut self, delta: u64) {

@@ -68,10 +68,13 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     /// Gives the groups above a fair task their part of the group's weight, from near to far.
     #[inline]
     pub(super) fn share_out(&self, env: Env<'_>, rq: &mut Rq, id: EntityId) {
-        let mut queue = rq.entity(id).queue;
-        if queue == ROOT || rq.entity(id).class != Class::Fair {
-            return;
+        if rq.entity(id).queue != ROOT && rq.entity(id).class == Class::Fair {
+            self.share_out_above(env, rq, id);
         }
+    }
+
+    fn share_out_above(&self, env: Env<'_>, rq: &mut Rq, id: EntityId) {
+        let mut queue = rq.entity(id).queue;
         while queue != ROOT {
             if !rq.queue(queue).throttled {
                 self.reweigh(env, rq, queue);

@@ -48,6 +48,7 @@ mod homes;
 mod imbalance;
 mod pelt;
 mod placement;
+mod plain;
 mod pool;
 mod presets;
 mod rq;
@@ -82,8 +83,11 @@ use tunables::{Tunables, Version};
 pub use presets::{build_6_1, build_6_12, build_6_18, knobs_6_1, knobs_6_12, knobs_6_18};
 
 /// What every function of this family needs besides its run queue.
+type Env<'a> = &'a Surroundings<'a>;
+
+/// See [`Env`].
 #[derive(Clone, Copy)]
-struct Env<'a> {
+struct Surroundings<'a> {
     cx: &'a Cx<'a>,
     t: &'a Tunables,
     /// RT run time of each CPU.
@@ -109,6 +113,8 @@ struct Linux<L: Locks, F> {
     homes: Homes,
     rt_period: L::Lock<RtPeriod>,
     budgets: Vec<RtBudget>,
+    /// The common case has a path of its own; off in the test that compares.
+    plain: bool,
     rules: PhantomData<F>,
 }
 
@@ -123,6 +129,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             homes: Homes::new(),
             rt_period: L::Lock::new(RtPeriod { active: false, next: 0 }),
             budgets: (0..cpus).map(|_| RtBudget::new(t.rt_runtime)).collect(),
+            plain: true,
             rules: PhantomData,
             t,
         }
@@ -133,15 +140,22 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     fn locked<R>(&self, cpu: CpuId, f: impl FnOnce(&mut Rq) -> R) -> R {
         let mut rq = self.rqs[cpu.index()].lock();
         let result = f(&mut rq);
-        if let Some(smp) = self.smp.get() {
-            smp.publish(&mut rq);
-        }
+        self.publish(&mut rq);
         result
     }
 
-    fn env<'a>(&'a self, cx: &'a Cx<'a>) -> Env<'a> {
+    /// Publishes the state of a locked run queue.
+    #[inline]
+    fn publish(&self, rq: &mut Rq) {
+        if let Some(smp) = self.smp.get() {
+            smp.publish(rq);
+        }
+    }
+
+    #[inline]
+    fn env<'a>(&'a self, cx: &'a Cx<'a>) -> Surroundings<'a> {
         let pools = self.pools.get().map(|table| table as &dyn Pools);
-        Env { cx, t: &self.t, budgets: &self.budgets, pools }
+        Surroundings { cx, t: &self.t, budgets: &self.budgets, pools }
     }
 
     /// Puts a runnable task on its class's queue.
@@ -242,7 +256,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
 
     fn leave(&self, cx: &Cx<'_>, task: TaskId) {
         let Some((cpu, id)) = self.homes.get(task) else { return };
-        let env = self.env(cx);
+        let env = &self.env(cx);
         self.locked(cpu, |rq| {
             bandwidth::out_of_limbo::<F>(env, rq, id);
             if rq.entity(id).on_rq && rq.curr != id {
@@ -258,7 +272,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
 
     fn yielded(&self, cx: &Cx<'_>, task: TaskId) {
         let Some((cpu, id)) = self.homes.get(task) else { return };
-        let env = self.env(cx);
+        let env = &self.env(cx);
         self.locked(cpu, |rq| {
             if rq.curr != id {
                 return;
@@ -289,7 +303,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
     }
 
     fn tick(&self, cx: &Cx<'_>, cpu: CpuId) {
-        let env = self.env(cx);
+        let env = &self.env(cx);
         let runs = self.locked(cpu, |rq| {
             rq.touch::<F>(env, true);
             if rq.curr == NONE {
@@ -311,7 +325,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
     }
 
     fn tick_due(&self, cx: &Cx<'_>, cpu: CpuId) -> u64 {
-        let env = self.env(cx);
+        let env = &self.env(cx);
         let rq = self.rqs[cpu.index()].lock();
         if rq.curr == NONE {
             return u64::MAX;
@@ -319,12 +333,16 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
         if rq.need_resched {
             return 1;
         }
-        let due = match rq.entity(rq.curr).class {
+        let balance = self.balance_at(cpu);
+        match rq.entity(rq.curr).class {
             Class::Fair if self.shares_change(&rq) => 1,
-            Class::Fair => fair::tick_due::<F>(env, &rq, rq.curr),
-            Class::Rt => rt::tick_due(env, &rq, rq.curr),
-        };
-        due.min(self.balance_due(cx, &rq))
+            Class::Fair => {
+                let at = rq.to_wall(fair::tick_at::<F>(env, &rq, rq.curr)).min(balance);
+                if at == u64::MAX { at } else { rq.ticks_to_wall(env, at) }
+            }
+            Class::Rt if balance == u64::MAX => rt::tick_due(env, &rq, rq.curr),
+            Class::Rt => rt::tick_due(env, &rq, rq.curr).min(rq.ticks_to_wall(env, balance)),
+        }
     }
 
     fn timer(&self, cx: &Cx<'_>, timer: Timer) {
@@ -338,7 +356,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
             }
             return;
         };
-        let env = self.env(cx);
+        let env = &self.env(cx);
         self.locked(cpu, |rq| {
             rq.touch::<F>(env, false);
             if timer == fair_server_timer(cpu) {
@@ -355,8 +373,10 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
             Change::Affinity(task) => self.evict(cx, task),
             Change::Attributes(task) | Change::Regrouped { task, .. } => self.redescribe(cx, task),
             Change::Group(group) => self.group_changed(cx, group),
-            Change::Released(_) | Change::Online(_, true) => {}
+            Change::Released(_) => {}
+            Change::Online(cpu, true) => self.set_online(cpu, true),
             Change::Online(cpu, false) => {
+                self.set_online(cpu, false);
                 let tasks = self.locked(cpu, |rq| {
                     rq.entities.iter().filter(|e| e.on_rq && e.task != NONE).map(|e| TaskId(e.task)).collect()
                 });
@@ -367,11 +387,14 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
     }
 
     fn resync(&self, cx: &Cx<'_>) {
-        let env = self.env(cx);
+        let env = &self.env(cx);
         for (cpu, lock) in self.rqs.iter().enumerate() {
             *lock.lock() = Rq::new(cpu.into(), &self.t);
         }
         *self.rt_period.lock() = RtPeriod { active: false, next: 0 };
+        for (cpu, view) in cx.world.cpus.iter().enumerate() {
+            self.set_online(cpu.into(), view.online);
+        }
         for (index, view) in cx.world.tasks.iter().enumerate() {
             let task = TaskId::from(index);
             self.homes.clear(task);
@@ -429,10 +452,17 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
 }
 
 impl<L: Locks, F: FairRules> Linux<L, F> {
+    /// A CPU came or went.
+    fn set_online(&self, cpu: CpuId, online: bool) {
+        if let Some(smp) = self.smp.get() {
+            smp.set_online(cpu, online);
+        }
+    }
+
     /// Weight of a group changed.
     fn group_changed(&self, cx: &Cx<'_>, group: GroupId) {
         self.limit_changed(cx, group);
-        let env = self.env(cx);
+        let env = &self.env(cx);
         for cpu in 0..self.rqs.len() {
             self.locked(cpu.into(), |rq| {
                 rq.touch::<F>(env, false);

@@ -49,9 +49,26 @@ const fn factors() -> [u64; HALF_LIFE as usize] {
     table
 }
 
+/// By number of whole periods: what a signal gains that was on in all of them but the first and the last.
+const WHOLE: [u64; HALF_LIFE as usize] = {
+    let mut table = [0; HALF_LIFE as usize];
+    let mut periods = 1;
+    while periods < HALF_LIFE {
+        table[periods as usize] = MAX_SUM - decay(MAX_SUM, periods) - 1024;
+        periods += 1;
+    }
+    table
+};
+
+/// `value · factor / 2^32`, rounded down.
+#[inline]
+const fn scaled(value: u64, factor: u64) -> u64 {
+    ((value as u128 * factor as u128) >> 32) as u64
+}
+
 /// `value · y^periods`, rounded down.
 #[inline]
-pub(super) fn decay(value: u64, periods: u64) -> u64 {
+pub(super) const fn decay(value: u64, periods: u64) -> u64 {
     if periods == 0 {
         return value;
     }
@@ -59,13 +76,7 @@ pub(super) fn decay(value: u64, periods: u64) -> u64 {
     if halvings > 63 {
         return 0;
     }
-    let value = value >> halvings;
-    let factor = FACTORS[(periods % HALF_LIFE) as usize];
-    if value <= u64::from(u32::MAX) {
-        (value * factor) >> 32
-    } else {
-        ((u128::from(value) * u128::from(factor)) >> 32) as u64
-    }
+    scaled(value >> halvings, FACTORS[(periods % HALF_LIFE) as usize])
 }
 
 /// What a signal did since it was looked at last.
@@ -106,22 +117,35 @@ impl Pelt {
         }
         self.at_ns += units << UNIT_SHIFT;
         let total = units + self.part;
-        let periods = total >> 10;
-        let gained = if periods == 0 {
-            units
-        } else {
-            self.load = decay(self.load, periods);
-            self.runnable = decay(self.runnable, periods);
-            self.util = decay(self.util, periods);
-            let first = 1024 - self.part;
-            self.part = 0;
-            let whole = MAX_SUM - decay(MAX_SUM, periods) - 1024;
-            decay(first, periods) + whole + (total & 1023)
-        };
+        let gained = if total < 1024 { units } else { self.cross(total) };
         self.part = total & 1023;
         self.load += inputs.load * gained;
         self.runnable += (inputs.runnable * gained) << 10;
-        self.util += if inputs.running { gained << 10 } else { 0 };
+        self.util += (gained << 10) * u64::from(inputs.running);
+    }
+
+    /// Periods end: the sums decay. Gives the largest possible gain of the `total` units since the period began,
+    /// without those that were counted before.
+    #[inline]
+    fn cross(&mut self, total: u64) -> u64 {
+        let (periods, first) = (total >> 10, 1024 - self.part);
+        if periods >= HALF_LIFE {
+            return self.cross_many(periods, first) + (total & 1023);
+        }
+        let n = (periods % HALF_LIFE) as usize;
+        let factor = FACTORS[n];
+        self.load = scaled(self.load, factor);
+        self.runnable = scaled(self.runnable, factor);
+        self.util = scaled(self.util, factor);
+        scaled(first, factor) + WHOLE[n] + (total & 1023)
+    }
+
+    #[cold]
+    fn cross_many(&mut self, periods: u64, first: u64) -> u64 {
+        self.load = decay(self.load, periods);
+        self.runnable = decay(self.runnable, periods);
+        self.util = decay(self.util, periods);
+        decay(first, periods) + MAX_SUM - decay(MAX_SUM, periods) - 1024
     }
 
     /// Time up to `now` passed unseen (the clock of a throttled queue stood still).
@@ -201,12 +225,14 @@ impl Pelt {
 pub(super) struct Signal {
     pelt: Pelt,
     inputs: Inputs,
+    /// It is not what was published last.
+    moved: bool,
 }
 
 impl Signal {
     /// Off and empty, at `now`.
     pub(super) fn zero(now: Ns) -> Signal {
-        Signal { pelt: Pelt::zero(now), inputs: Inputs::default() }
+        Signal { pelt: Pelt::zero(now), inputs: Inputs::default(), moved: true }
     }
     /// Until `now` the old inputs held; from now on these do. Without a change nothing is computed: a tick that
     /// the driver leaves out must not make a difference, not even in rounding.
@@ -215,27 +241,38 @@ impl Signal {
         if inputs != self.inputs {
             self.pelt.advance(now, self.inputs);
             self.inputs = inputs;
+            self.moved = true;
         }
+    }
+    /// Whether it has changed since this was asked last.
+    #[inline]
+    pub(super) fn take_moved(&mut self) -> bool {
+        std::mem::take(&mut self.moved)
     }
     /// The clock of this signal stood still until `now`.
     pub(super) fn resume(&mut self, now: Ns) {
         self.pelt.skip_to(now);
+        self.moved = true;
     }
     /// Brings the sums up to `now` and gives them.
     #[inline]
     pub(super) fn at(&mut self, now: Ns) -> &mut Pelt {
         self.pelt.advance(now, self.inputs);
+        self.moved = true;
         &mut self.pelt
     }
     /// As it will be at `now`, without changing anything.
+    #[inline]
     pub(super) fn peek(&self, now: Ns) -> Pelt {
         self.pelt.at(now, self.inputs)
     }
     /// As of the last change.
+    #[inline]
     pub(super) fn pelt(&self) -> &Pelt {
         &self.pelt
     }
     /// What is on.
+    #[inline]
     pub(super) fn inputs(&self) -> Inputs {
         self.inputs
     }

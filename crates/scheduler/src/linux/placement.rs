@@ -175,36 +175,36 @@ impl Place<'_> {
         self.search(target, llc, idle_core).unwrap_or(target)
     }
 
-    /// Scans the CPUs behind the target's cache, starting after it.
+    /// An idle CPU behind the target's cache, the next one after the target, as far as the search may go.
     fn search(&self, target: CpuId, llc: u32, idle_core: bool) -> Option<CpuId> {
-        let mut budget = if self.t.sis_util { self.board.scan(llc) + 1 } else { u32::MAX };
-        if budget == 1 {
+        let limit = if self.t.sis_util { self.board.scan(llc) as usize } else { usize::MAX };
+        if limit == 0 {
             return None;
         }
-        let mut left = self.domains.llc[target.index()].and(self.allowed);
+        let near = self.domains.llc[target.index()].and(self.allowed);
+        if idle_core {
+            return self.search_core(target, llc, near);
+        }
+        let cpu = near.and(&self.board.taker_set()).next_from(target.0 + 1)?;
+        // How many CPUs a scan would have looked at.
+        let (start, end) = (near.count_below(target.0 + 1), near.count_below(cpu.0 + 1));
+        let looked = if end > start { end - start } else { near.count() - start + end };
+        (looked <= limit).then_some(cpu)
+    }
+
+    /// The next idle core after the target, else an idle thread.
+    fn search_core(&self, target: CpuId, llc: u32, mut left: CpuSet) -> Option<CpuId> {
         let mut fallback = None;
         for cpu in wrap(&left, target.0 + 1) {
             if !left.contains(cpu) {
                 continue;
             }
-            if idle_core {
-                if self.whole_core(cpu, &mut fallback) {
-                    return Some(cpu);
-                }
-                self.domains.smt[cpu.index()].iter().for_each(|thread| left.remove(thread));
-            } else {
-                budget -= 1;
-                if budget == 0 {
-                    return None;
-                }
-                if self.board.takes_wakee(cpu) {
-                    return Some(cpu);
-                }
+            if self.whole_core(cpu, &mut fallback) {
+                return Some(cpu);
             }
+            self.domains.smt[cpu.index()].iter().for_each(|thread| left.remove(thread));
         }
-        if idle_core {
-            self.board.set_idle_core(llc, false);
-        }
+        self.board.set_idle_core(llc, false);
         fallback
     }
 

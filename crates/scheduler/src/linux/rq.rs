@@ -224,7 +224,7 @@ impl Queue {
             charged: 0,
             limbo: Vec::new(),
             throttle_count: 0,
-            signal: Signal::default(),
+            signal: Signal::zero(Ns::ZERO),
         }
     }
     /// Adds a waiting entity, to the right of those with the same key.
@@ -340,7 +340,7 @@ impl Rq {
             queues: vec![Queue::new(GroupId::ROOT, NONE)],
             queue_of_group: vec![ROOT],
             rt: RtQueue::new(),
-            rt_signal: Signal::default(),
+            rt_signal: Signal::zero(Ns::ZERO),
             delayed: 0,
             push_to: None,
             stamps: 0,
@@ -385,10 +385,15 @@ impl Rq {
         self.ticks_done = ticks;
         self.next_edge = env.cx.world.tick_edge(self.cpu, ticks + 1).0;
     }
+    /// The time, stolen time included, of a time of the run-queue clock.
+    #[inline]
+    pub(super) fn to_wall(&self, at: u64) -> u64 {
+        at.saturating_add(self.steal)
+    }
     /// How many tick edges from now the first one at or after clock time `at` is, at least 1.
     #[inline]
     pub(super) fn ticks_to(&self, env: Env<'_>, at: u64) -> u64 {
-        self.ticks_to_wall(env, at.saturating_add(self.steal))
+        self.ticks_to_wall(env, self.to_wall(at))
     }
     /// The same for a time that includes stolen time.
     #[inline]
@@ -436,8 +441,10 @@ impl Rq {
     /// A fair task ran for `delta` until `now`.
     #[inline]
     pub(super) fn charge_fair_server(&mut self, env: Env<'_>, delta: u64, now: u64) {
-        let wants = self.fair_server.charge(delta, now);
-        self.carry_out(env, wants);
+        if self.fair_server.spend(delta) {
+            let wants = self.fair_server.overdrawn(now);
+            self.carry_out(env, wants);
+        }
     }
     /// A fair task gave way to an RT one.
     pub(super) fn fair_gave_way(&mut self, env: Env<'_>) {
@@ -457,7 +464,6 @@ impl Rq {
         }
         self.idle_since = self.clock;
     }
-    #[inline]
     fn carry_out(&mut self, env: Env<'_>, wants: Wants) {
         if wants.resched {
             self.resched(env);

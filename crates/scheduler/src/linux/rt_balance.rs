@@ -80,7 +80,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     /// Takes from each overloaded CPU its best waiting RT task, if that is better than what `cpu` has.
     pub(super) fn pull_rt(&self, cx: &Cx<'_>, cpu: CpuId) {
         let Some(smp) = self.smp.get() else { return };
-        let env = self.env(cx);
+        let env = &self.env(cx);
         for from in smp.domains.online.iter().filter(|&from| from != cpu) {
             if !smp.board.rt_overloaded(from) {
                 continue;
@@ -105,7 +105,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     /// Moves waiting RT tasks of `cpu`, best first, to CPUs that run something less urgent.
     pub(super) fn push_rt(&self, cx: &Cx<'_>, cpu: CpuId) {
         let Some(smp) = self.smp.get() else { return };
-        let env = self.env(cx);
+        let env = &self.env(cx);
         while smp.board.rt_overloaded(cpu) {
             let pushed = self.locked(cpu, |rq| {
                 let id = waiting(rq, |id| !rq.entity(id).pinned)?;

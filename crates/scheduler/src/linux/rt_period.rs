@@ -71,7 +71,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// The RT period timer fired.
     pub(super) fn rt_period_ended(&self, cx: &Cx<'_>) {
-        let env = self.env(cx);
+        let env = &self.env(cx);
         let periods = {
             let period = self.rt_period.lock();
             if !period.active || cx.now.0 < period.next {

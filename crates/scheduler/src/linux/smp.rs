@@ -2,7 +2,7 @@
 //! with one CPU has none of it.
 
 use super::Linux;
-use super::board::{Board, Facts};
+use super::board::{Board, Facts, SharedSet, Turn};
 use super::domains::{Domain, Domains};
 use super::fair::FairRules;
 use super::pelt::{Inputs, Pelt, SCALE, Signal};
@@ -31,6 +31,8 @@ pub(super) struct Smp {
     pub(super) group_load: Box<[AtomicU64]>,
     /// Where `cpumask_any_and_distribute` stopped last.
     distributed: AtomicU32,
+    /// The CPUs that are online.
+    online: SharedSet,
 }
 
 /// Longest time that counts as idle, ns: twice the cost that one balance is assumed to have at most.
@@ -51,7 +53,12 @@ impl Smp {
         let domains = Domains::build(topology, &CpuSet::ALL);
         let times = |value: u64| (0..topology.cpus()).map(|_| AtomicU64::new(value)).collect();
         let flags = |d: &Domain| d.groups.iter().map(|_| AtomicBool::new(false)).collect();
+        let online = SharedSet::first(0);
+        for cpu in domains.online.iter() {
+            online.set(cpu, cx.cpu(cpu).online);
+        }
         Smp {
+            online,
             board: Board::new(topology.cpus(), &caches),
             next_balance: times(0),
             avg_idle: times(LONGEST_IDLE),
@@ -65,18 +72,20 @@ impl Smp {
     }
 
     /// Where `task` may run now.
+    #[inline]
     pub(super) fn allowed(&self, cx: &Cx<'_>, task: TaskId) -> CpuSet {
-        cx.task(task).affinity.and(&self.online(cx))
+        cx.task(task).affinity.and(&self.online())
     }
 
     /// The CPUs that are online now.
     #[inline]
-    pub(super) fn online(&self, cx: &Cx<'_>) -> CpuSet {
-        let all = self.domains.online;
-        if cx.world.cpus.iter().all(|view| view.online) {
-            return all;
-        }
-        all.iter().filter(|&cpu| cx.cpu(cpu).online).collect()
+    pub(super) fn online(&self) -> CpuSet {
+        self.online.get()
+    }
+
+    /// A CPU came or went.
+    pub(super) fn set_online(&self, cpu: CpuId, online: bool) {
+        self.online.set(cpu, online);
     }
 
     /// Whether affinity prevented balance inside a group of a domain.
@@ -100,38 +109,60 @@ impl Smp {
     }
 
     /// Publishes the state of `rq`, whose lock the caller holds.
+    #[inline]
     pub(super) fn publish(&self, rq: &mut Rq) {
-        let (now, running) = (rq.wall, rq.curr);
-        let rt_curr = rq.curr_of(Class::Rt).map(|id| rq.entity(id));
-        let root = rq.queue(ROOT);
-        let facts = Facts {
-            nr_running: rq.nr_running.saturating_sub(rq.delayed),
-            fair: root.h_nr.saturating_sub(rq.delayed),
-            fair_idle: root.idle_h_nr,
-            busy: running != NONE,
-            rt_runs: rt_curr.map_or(0, |e| e.rt_priority),
-            rt_pinned: rt_curr.is_some_and(|e| e.pinned),
-            rt_best: if rq.rt.throttled { 0 } else { rq.rt.best() },
-            rt_overloaded: rq.rt.nr > 1 && rq.rt_movable(),
+        let (cpu, now) = (rq.cpu, rq.wall);
+        let delayed = rq.delayed;
+        let mut facts = Facts {
+            nr_running: rq.nr_running.saturating_sub(delayed),
+            busy: rq.curr != NONE,
+            ..Facts::default()
         };
-        let inputs =
-            Inputs { load: root.load.weight(), runnable: u64::from(facts.fair), running: root.curr != NONE };
-        let rt_inputs = Inputs { running: facts.rt_runs > 0, ..Inputs::default() };
-        rq.queue_mut(ROOT).signal.set(now, inputs);
-        rq.rt_signal.set(now, rt_inputs);
-        let was_idle = self.board.idle(rq.cpu);
-        let idles = self.board.publish(rq.cpu, now, &facts, &rq.queue(ROOT).signal, &rq.rt_signal);
-        if was_idle && !self.board.idle(rq.cpu) {
-            let idle = now.saturating_sub(self.board.idle_since(rq.cpu)).0;
-            let average = &self.avg_idle[rq.cpu.index()];
-            let old = average.load(Relaxed);
-            average.store(((7 * old + idle) / 8).min(LONGEST_IDLE), Relaxed);
+        let root = rq.queue_mut(ROOT);
+        facts.fair = root.h_nr.saturating_sub(delayed);
+        facts.fair_idle = root.idle_h_nr;
+        let running = root.curr != NONE;
+        let inputs = Inputs { load: root.load.weight(), runnable: u64::from(facts.fair), running };
+        root.signal.set(now, inputs);
+        if root.signal.take_moved() {
+            self.board.publish_fair(cpu, &root.signal);
         }
-        if idles && self.domains.has_smt {
-            let core = &self.domains.smt[rq.cpu.index()];
-            if core.iter().all(|cpu| self.board.idle(cpu)) {
-                self.board.set_idle_core(self.domains.llc_id[rq.cpu.index()], true);
+        if rq.rt.nr > 0 || rq.rt_signal.inputs().running || rq.curr_of(Class::Rt).is_some() {
+            self.publish_rt(rq, &mut facts);
+        }
+        match self.board.publish(cpu, now, &facts) {
+            Turn::None => {}
+            Turn::Idles => self.idles(cpu),
+            Turn::Works => {
+                let idle = now.saturating_sub(self.board.idle_since(cpu)).0;
+                let average = &self.avg_idle[cpu.index()];
+                let old = average.load(Relaxed);
+                average.store(((7 * old + idle) / 8).min(LONGEST_IDLE), Relaxed);
             }
+        }
+    }
+
+    /// The part of the RT class.
+    fn publish_rt(&self, rq: &mut Rq, facts: &mut Facts) {
+        let curr = rq.curr_of(Class::Rt).map(|id| rq.entity(id));
+        facts.rt_runs = curr.map_or(0, |e| e.rt_priority);
+        facts.rt_pinned = curr.is_some_and(|e| e.pinned);
+        facts.rt_best = if rq.rt.throttled { 0 } else { rq.rt.best() };
+        facts.rt_overloaded = rq.rt.nr > 1 && rq.rt_movable();
+        rq.rt_signal.set(rq.wall, Inputs { running: facts.rt_runs > 0, ..Inputs::default() });
+        if rq.rt_signal.take_moved() {
+            self.board.publish_rt(rq.cpu, &rq.rt_signal);
+        }
+    }
+
+    /// `cpu` has become idle: so may have its core.
+    fn idles(&self, cpu: CpuId) {
+        if !self.domains.has_smt {
+            return;
+        }
+        let core = &self.domains.smt[cpu.index()];
+        if core.iter().all(|cpu| self.board.idle(cpu)) {
+            self.board.set_idle_core(self.domains.llc_id[cpu.index()], true);
         }
     }
 }
@@ -146,26 +177,32 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     /// root's follow when the queue is published.)
     #[inline]
     pub(super) fn track(&self, rq: &mut Rq, id: EntityId) {
-        if id == NONE || self.rqs.len() == 1 || rq.entity(id).class != Class::Fair {
+        if id == NONE || self.rqs.len() == 1 {
             return;
         }
         let (now, running) = (rq.wall, rq.curr == id);
         let entity = rq.entity_mut(id);
-        let on = u64::from(entity.on_rq && !entity.delayed);
-        entity.signal.set(now, Inputs { load: on, runnable: on, running: on == 1 && running });
-        let mut queue = entity.queue;
-        while queue != ROOT {
-            let q = rq.queue_mut(queue);
-            let (load, runnable) = (q.load.weight(), u64::from(q.h_nr));
-            q.signal.set(now, Inputs { load, runnable, running: q.curr != NONE });
-            let owner = q.owner;
-            queue = rq.entity(owner).queue;
+        if entity.class != Class::Fair {
+            return;
+        }
+        let on = entity.on_rq && !entity.delayed;
+        let runnable = u64::from(on);
+        entity.signal.set(now, Inputs { load: runnable, runnable, running: on && running });
+        if entity.queue != ROOT {
+            track_groups(rq, id);
         }
     }
 
     /// The CPU on which `task`, last on `from`, is queued.
     pub(super) fn select(&self, cx: &Cx<'_>, task: TaskId, from: CpuId, wake: Wake) -> CpuId {
         let Some(smp) = self.smp.get() else { return from };
+        // Woken at home while every CPU is busy: there is nothing to choose from.
+        let at_home = wake.kind == WakeKind::Wake && cx.cpu == from && smp.board.takers() == 0;
+        if at_home && !smp.domains.has_smt && self.usable(cx, task, from) && cx.task(task).policy.is_fair() {
+            self.waker_facts(cx, task, false);
+            self.wakeup(cx, task, from, None, wake.sync);
+            return from;
+        }
         let allowed = smp.allowed(cx, task);
         if allowed.is_empty() {
             return from;
@@ -191,15 +228,17 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             }
             WakeKind::New => place.fork(from),
             WakeKind::Wake => {
-                let waker = self.waker_facts(cx, task);
+                let waker = self.waker_facts(cx, task, wake.sync);
                 let wakeup = self.wakeup(cx, task, from, waker, wake.sync);
                 place.wake(&wakeup)
             }
         }
     }
 
-    /// Notes on the running task of this CPU that it wakes `task`.
-    fn waker_facts(&self, cx: &Cx<'_>, task: TaskId) -> Option<WakerFacts> {
+    /// Notes on the running task of this CPU that it wakes `task`. Its load is given when it is about to block
+    /// (`sync`); otherwise nobody asks.
+    #[inline]
+    fn waker_facts(&self, cx: &Cx<'_>, task: TaskId, sync: bool) -> Option<WakerFacts> {
         let mut rq = self.rqs[cx.cpu.index()].lock();
         let id = rq.curr;
         if id == NONE {
@@ -208,9 +247,11 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let entity = rq.entity_mut(id);
         let flips = entity.partners.woke(task.0, cx.now);
         let weight = entity.load.weight();
-        Some(WakerFacts { flips, load: entity.signal.at(cx.now).load_avg(weight) })
+        let pelt = entity.signal.at(cx.now);
+        Some(WakerFacts { flips, load: if sync { pelt.load_avg(weight) } else { 0 } })
     }
 
+    #[inline]
     fn wakeup(
         &self,
         cx: &Cx<'_>,
@@ -224,11 +265,26 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         if let Some((_, id)) = self.homes.get(task).filter(|(cpu, _)| *cpu == prev) {
             let entity = rq.entity_mut(id);
             let weight = entity.load.weight();
-            load = entity.signal.at(cx.now).load_avg(weight);
+            let pelt = entity.signal.at(cx.now);
+            // On its own CPU its load is compared with nothing.
+            load = if prev == cx.cpu { 0 } else { pelt.load_avg(weight) };
             flips = entity.partners.flips();
             recent = std::mem::replace(&mut entity.partners.recent_cpu, prev.0);
         }
         Wakeup { this: cx.cpu, prev, load, recent, flips, waker, sync }
+    }
+}
+
+/// Brings the load signals of the groups above a task up to date.
+fn track_groups(rq: &mut Rq, id: EntityId) {
+    let now = rq.wall;
+    let mut queue = rq.entity(id).queue;
+    while queue != ROOT {
+        let q = rq.queue_mut(queue);
+        let (load, runnable) = (q.load.weight(), u64::from(q.h_nr));
+        q.signal.set(now, Inputs { load, runnable, running: q.curr != NONE });
+        let owner = q.owner;
+        queue = rq.entity(owner).queue;
     }
 }
 

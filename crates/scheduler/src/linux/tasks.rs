@@ -21,7 +21,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         };
         let parent = parent.and_then(|p| self.homes.get(p));
         let cpu = parent.map_or_else(fallback, |(cpu, _)| cpu);
-        let env = self.env(cx);
+        let env = &self.env(cx);
         self.locked(cpu, |rq| {
             rq.touch::<F>(env, false);
             let id = rq.store(Entity::new(task.0, rq::ROOT, 0));
@@ -45,7 +45,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     /// Policy, nice value or group of a task changed: off the queue, new description, on again.
     pub(super) fn redescribe(&self, cx: &Cx<'_>, task: TaskId) {
         let Some((cpu, id)) = self.homes.get(task) else { return };
-        let env = self.env(cx);
+        let env = &self.env(cx);
         let less_urgent = self.locked(cpu, |rq| {
             rq.touch::<F>(env, false);
             bandwidth::out_of_limbo::<F>(env, rq, id);
@@ -104,31 +104,26 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// A wakeup: choose the CPU, move the task there, enqueue it, ask for preemption.
     pub(super) fn woken(&self, cx: &Cx<'_>, task: TaskId, wake: Wake) {
-        if self.homes.get(task).is_none() {
+        let home = self.homes.get(task).or_else(|| {
             self.create(cx, task, None);
-        }
-        let Some((from, id)) = self.homes.get(task) else { return };
-        let env = self.env(cx);
-        // Mostly nothing changes here, so nothing is published.
-        let (queued, delayed, push_to) = {
-            let mut rq = self.rqs[from.index()].lock();
-            let entity = rq.entity(id);
-            let (queued, delayed) = (entity.on_rq, entity.on_rq && entity.delayed);
+            self.homes.get(task)
+        });
+        let Some((from, id)) = home else { return };
+        let env = &self.env(cx);
+        let push_to = {
+            let mut guard = self.rqs[from.index()].lock();
+            let rq = &mut *guard;
             let push_to = rq.push_to.take_if(|(pushed, _)| *pushed == task.0).map(|(_, to)| to);
-            (queued, delayed, push_to)
+            let entity = rq.entity(id);
+            if entity.on_rq {
+                if entity.delayed {
+                    self.wake_delayed(env, rq, id);
+                }
+                return;
+            }
+            // Nothing has changed, so nothing is published.
+            push_to
         };
-        if delayed {
-            self.locked(from, |rq| {
-                rq.touch::<F>(env, false);
-                fair::wake_delayed::<F>(env, rq, id);
-                self.track(rq, id);
-                self.check_preempt(env, rq, id, false);
-                cx.push(Cmd::TickDue(from));
-            });
-        }
-        if queued {
-            return;
-        }
         let to = push_to.filter(|&to| self.usable(cx, task, to));
         let to = to.unwrap_or_else(|| self.select(cx, task, from, wake));
         let moving = self.locked(from, |rq| {
@@ -152,6 +147,23 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         self.push_woken(cx, to, task);
     }
 
+    /// Wakes a task that is still queued.
+    #[inline]
+    fn wake_delayed(&self, env: Env<'_>, rq: &mut Rq, id: EntityId) {
+        if self.is_plain(env, rq) {
+            self.wake_delayed_plain(env, rq, id);
+            return self.publish(rq);
+        }
+        rq.touch::<F>(env, false);
+        fair::wake_delayed::<F>(env, rq, id);
+        self.track(rq, id);
+        self.check_preempt(env, rq, id, false);
+        if rq.cpu != env.cx.cpu {
+            env.cx.push(Cmd::TickDue(rq.cpu));
+        }
+        self.publish(rq);
+    }
+
     /// The second half of a wakeup: on the CPU that was chosen.
     pub(super) fn activate(&self, env: Env<'_>, rq: &mut Rq, id: EntityId, wake: Wake) {
         let why = match wake.kind {
@@ -159,6 +171,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             WakeKind::Wake => Enqueue::Wake,
             WakeKind::Migrated => Enqueue::Restore,
         };
+        if self.is_plain(env, rq) && rq.entity(id).class == Class::Fair {
+            return self.activate_plain(env, rq, id, why);
+        }
         self.enqueue(env, rq, id, why);
         self.check_preempt(env, rq, id, wake.kind == WakeKind::New);
         if rq.cpu != env.cx.cpu && !rq.need_resched {
@@ -186,7 +201,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         if affinity.contains(cpu) && cx.cpu(cpu).online {
             return;
         }
-        let env = self.env(cx);
+        let env = &self.env(cx);
         let moving = self.locked(cpu, |rq| {
             rq.touch::<F>(env, false);
             bandwidth::out_of_limbo::<F>(env, rq, id);

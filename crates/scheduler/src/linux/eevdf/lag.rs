@@ -73,11 +73,15 @@ pub(super) fn depart_from(rq: &mut Rq, id: EntityId) {
     q.avg_load -= weight;
 }
 
-/// Moves the base of the sums to the mean of those that wait, so that they stay small. `V` does not change.
+/// Beyond this the sums get a new base: far from overflow for the largest weight (2^18), and seconds of virtual
+/// time from one time to the next.
+const LARGE_SUM: u64 = 1 << 44;
+
+/// Moves the base of the sums to the mean of those that wait when they are large. `V` does not change.
 #[inline]
 pub(super) fn rebase(rq: &mut Rq, queue: QueueId) {
     let q = rq.queue_mut(queue);
-    if q.avg_load > 0 {
+    if q.avg_vruntime.unsigned_abs() > LARGE_SUM && q.avg_load > 0 {
         let step = q.avg_vruntime.div_euclid(q.avg_load);
         q.avg_vruntime -= step * q.avg_load;
         q.min_vruntime += step;
@@ -85,6 +89,7 @@ pub(super) fn rebase(rq: &mut Rq, queue: QueueId) {
 }
 
 /// Gives an entity that joins the queue its vruntime and deadline: its lag afterwards is what it was when it left.
+#[inline]
 pub(super) fn place(t: &Tunables, rq: &mut Rq, id: EntityId, why: Enqueue) {
     let queue = rq.entity(id).queue;
     let mean = average(rq, queue);
@@ -102,8 +107,11 @@ pub(super) fn place(t: &Tunables, rq: &mut Rq, id: EntityId, why: Enqueue) {
     let mut lag = 0;
     if t.has(Feature::PLACE_LAG) && !alone && entity.vlag != 0 {
         // Joining pulls V towards the entity; scaled up like this its lag comes out as it was.
-        let sum = i128::from(entity.vlag) * i128::from(others + entity.load.weight() as i64);
-        lag = (sum / i128::from(others.max(1))) as i64;
+        let all = others + entity.load.weight() as i64;
+        lag = match entity.vlag.checked_mul(all) {
+            Some(sum) => sum / others.max(1),
+            None => (i128::from(entity.vlag) * i128::from(all) / i128::from(others.max(1))) as i64,
+        };
     }
     entity.vruntime = mean - lag;
     if entity.rel_deadline && t.has(Feature::PLACE_REL_DEADLINE) {
@@ -119,7 +127,14 @@ pub(super) fn place(t: &Tunables, rq: &mut Rq, id: EntityId, why: Enqueue) {
 }
 
 /// A group's entity requests the least slice of its members, on every level.
-pub(super) fn pass_slice_up(rq: &mut Rq, mut queue: QueueId) {
+#[inline]
+pub(super) fn pass_slice_up(rq: &mut Rq, queue: QueueId) {
+    if rq.queue(queue).owner != NONE {
+        pass_slice_above(rq, queue);
+    }
+}
+
+fn pass_slice_above(rq: &mut Rq, mut queue: QueueId) {
     loop {
         let q = rq.queue(queue);
         let (owner, mut least) = (q.owner, u64::from(q.timeline.min_slice()));
@@ -145,6 +160,7 @@ pub(super) fn pass_slice_up(rq: &mut Rq, mut queue: QueueId) {
 }
 
 /// Saves what an entity that leaves is owed, within bounds: two requests, or a tick.
+#[inline]
 pub(super) fn save_lag(env: Env<'_>, rq: &mut Rq, id: EntityId) {
     let mean = average(rq, rq.entity(id).queue);
     let tick = env.cx.world.tick_ns.0;

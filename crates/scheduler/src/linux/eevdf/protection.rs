@@ -7,6 +7,7 @@ use super::super::tunables::{Feature, Tunables};
 pub(super) const VPROT: u32 = 6017;
 
 /// Protection that an entity gets when it is switched in.
+#[inline]
 pub(super) fn protection(t: &Tunables, rq: &Rq, id: EntityId) -> i64 {
     let entity = rq.entity(id);
     if t.version.rules < VPROT {

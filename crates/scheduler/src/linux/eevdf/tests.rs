@@ -35,7 +35,7 @@ impl Bench {
     /// Calls `f` with the environment of now.
     fn with<R>(&mut self, f: impl FnOnce(Env<'_>, &mut Rq) -> R) -> R {
         let cx = Cx { now: Ns(self.rq.clock), cpu: CpuId(0), world: &self.world, out: &self.out };
-        f(Env { cx: &cx, t: &self.t, budgets: &[], pools: None }, &mut self.rq)
+        f(&crate::linux::Surroundings { cx: &cx, t: &self.t, budgets: &[], pools: None }, &mut self.rq)
     }
     fn task(&mut self, load: Load) -> EntityId {
         let mut entity = Entity::new(0, ROOT, 0);

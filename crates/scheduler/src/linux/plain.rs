@@ -1,0 +1,159 @@
+//! The common case in one piece: a CPU that has fair tasks of the root group only, without groups, bandwidth
+//! limits, RT tasks or HRTICK.
+//!
+//! Nothing is decided here that [`decide`](super::decide) and [`fair`] would decide otherwise: the walk over
+//! classes and levels is left out because there is one of each. `plain_and_general_paths_agree` shows it.
+
+use super::fair::{Dequeue, Enqueue, FairRules};
+use super::rq::{EntityId, NONE, ROOT, Rq};
+use super::tunables::Feature;
+use super::{Env, Linux};
+use crate::{Cmd, Locks, Pick, Prev};
+use schedlab_model::TaskId;
+
+impl<L: Locks, F: FairRules> Linux<L, F> {
+    /// Whether `rq` is in the common case.
+    #[inline(always)]
+    pub(super) fn is_plain(&self, env: Env<'_>, rq: &Rq) -> bool {
+        rq.queues.len() == 1
+            && rq.rt.nr == 0
+            && env.pools.is_none()
+            && !env.t.has(Feature::HRTICK)
+            && self.plain
+    }
+
+    /// `schedule` of a task that goes on, waits or sleeps (`why` is not another reason).
+    #[inline]
+    pub(super) fn reschedule_plain(&self, env: Env<'_>, rq: &mut Rq, why: Prev) -> Pick {
+        rq.need_resched = true;
+        if !std::mem::take(&mut rq.skip_clock) {
+            rq.touch::<F>(env, false);
+        }
+        let prev = rq.curr;
+        if prev == NONE {
+            rq.count_idle();
+        } else if why == Prev::Blocked {
+            self.sleep_plain(env, rq, prev);
+        }
+        let next = pick_plain::<F>(env, rq);
+        if prev != next {
+            if prev != NONE {
+                F::put_prev(env, rq, prev);
+            }
+            if next == NONE {
+                rq.idle_since = rq.clock;
+            } else {
+                F::set_next(env, rq, next);
+            }
+            rq.curr = next;
+            if prev != NONE && rq.entity(prev).on_rq {
+                self.track(rq, prev);
+            }
+        }
+        rq.need_resched = false;
+        rq.wall = env.cx.now;
+        rq.push_to = None;
+        let task = if next == NONE {
+            None
+        } else {
+            self.track(rq, next);
+            rq.stamp(next);
+            Some(TaskId(rq.entity(next).task))
+        };
+        self.publish(rq);
+        Pick { task, slice_ns: None, note: 0 }
+    }
+
+    /// The running task blocks.
+    #[inline(always)]
+    fn sleep_plain(&self, env: Env<'_>, rq: &mut Rq, id: EntityId) {
+        if F::dequeue(env, rq, id, Dequeue::Sleep) {
+            left_plain(env, rq, id);
+        } else {
+            rq.delayed += 1;
+        }
+        self.track(rq, id);
+    }
+
+    /// The second half of a wakeup.
+    #[inline]
+    pub(super) fn activate_plain(&self, env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueue) {
+        let entity = rq.entity_mut(id);
+        entity.fresh = false;
+        let idle = u32::from(entity.idle);
+        F::enqueue(env, rq, id, why);
+        let root = rq.queue_mut(ROOT);
+        root.h_nr += 1;
+        root.idle_h_nr += idle;
+        let first = root.h_nr == 1;
+        rq.nr_running += 1;
+        if first {
+            rq.start_fair_server(env);
+        }
+        rq.stamp(id);
+        self.track(rq, id);
+        self.preempt_plain(env, rq, id, why == Enqueue::New);
+        if rq.cpu != env.cx.cpu && !rq.need_resched {
+            env.cx.push(Cmd::TickDue(rq.cpu));
+        }
+    }
+
+    /// A blocked but delayed task is woken where it is.
+    #[inline]
+    pub(super) fn wake_delayed_plain(&self, env: Env<'_>, rq: &mut Rq, id: EntityId) {
+        rq.touch::<F>(env, false);
+        F::wake_delayed(env, rq, id);
+        rq.delayed -= 1;
+        self.track(rq, id);
+        self.preempt_plain(env, rq, id, false);
+        if rq.cpu != env.cx.cpu {
+            env.cx.push(Cmd::TickDue(rq.cpu));
+        }
+    }
+
+    /// Whether `woken` takes the CPU from the running task.
+    #[inline(always)]
+    fn preempt_plain(&self, env: Env<'_>, rq: &mut Rq, woken: EntityId, new: bool) {
+        let curr = rq.curr;
+        if curr == NONE {
+            rq.resched(env);
+        } else {
+            F::wakeup_preempt(env, rq, curr, woken, new);
+        }
+        if rq.need_resched && (curr == NONE || rq.entity(curr).on_rq) {
+            rq.skip_clock = true;
+        }
+    }
+}
+
+/// A task has left the root queue.
+#[inline(always)]
+fn left_plain(env: Env<'_>, rq: &mut Rq, id: EntityId) {
+    let idle = u32::from(rq.entity(id).idle);
+    let root = rq.queue_mut(ROOT);
+    root.h_nr -= 1;
+    root.idle_h_nr -= idle;
+    let last = root.h_nr == 0;
+    rq.nr_running -= 1;
+    if last {
+        rq.stop_fair_server(env);
+    }
+}
+
+/// The task to run, or [`NONE`].
+#[inline(always)]
+fn pick_plain<F: FairRules>(env: Env<'_>, rq: &mut Rq) -> EntityId {
+    loop {
+        let root = rq.queue(ROOT);
+        if root.nr == 0 {
+            return NONE;
+        }
+        let curr = root.curr;
+        if curr != NONE && rq.entity(curr).on_rq {
+            F::update_curr(env, rq, ROOT);
+        }
+        if let Some(picked) = F::pick(env, rq, ROOT) {
+            return picked;
+        }
+    }
+}
