@@ -77,6 +77,21 @@ impl Facts {
     }
 }
 
+/// Kinds of CPUs of which the board keeps sets: [`Facts::idle`], where a wakee would run at once, and where more
+/// than one task is.
+const IDLE: u8 = 1;
+const TAKES: u8 = 2;
+const CROWDED: u8 = 4;
+
+/// The kind of packed facts.
+#[inline]
+fn kind([counts, rest]: [u64; 2]) -> u8 {
+    match counts >> 32 {
+        0 => (IDLE | TAKES) * u8::from(rest & 1 == 0),
+        nr => TAKES * u8::from(nr == rest >> 32) | CROWDED * u8::from(nr > 1),
+    }
+}
+
 /// One CPU's row.
 #[derive(Debug, Default)]
 struct Row {
@@ -144,7 +159,7 @@ impl SharedSet {
 /// A published [`Signal`].
 #[derive(Debug, Default)]
 struct Published {
-    sums: [AtomicU64; 5],
+    sums: [AtomicU64; 4],
     load: AtomicU64,
     runnable: AtomicU64,
     running: AtomicBool,
@@ -229,22 +244,20 @@ impl Board {
     #[inline]
     pub(super) fn publish(&self, cpu: CpuId, now: Ns, facts: &Facts) -> Turn {
         let row = self.row(cpu);
-        let new = facts.packed();
-        let old = [row.facts[0].load(Relaxed), row.facts[1].load(Relaxed)];
-        if old == new { Turn::None } else { self.publish_change(cpu, now, facts, &Facts::unpacked(old)) }
-    }
-    fn publish_change(&self, cpu: CpuId, now: Ns, facts: &Facts, old: &Facts) -> Turn {
-        let row = self.row(cpu);
-        let new = facts.packed();
+        let (old, new) = ([row.facts[0].load(Relaxed), row.facts[1].load(Relaxed)], facts.packed());
         row.facts[0].store(new[0], Relaxed);
         row.facts[1].store(new[1], Relaxed);
-        let takes = |facts: &Facts| facts.idle() || facts.only_idle_tasks();
-        self.idle.change(cpu, old.idle(), facts.idle());
-        self.takers.change(cpu, takes(old), takes(facts));
-        self.crowded.change(cpu, old.nr_running > 1, facts.nr_running > 1);
-        match (old.idle(), facts.idle()) {
+        let (before, after) = (kind(old), kind(new));
+        if before == after { Turn::None } else { self.turn(cpu, now, before, after) }
+    }
+    /// A CPU is of another kind now.
+    fn turn(&self, cpu: CpuId, now: Ns, before: u8, after: u8) -> Turn {
+        self.idle.change(cpu, before & IDLE != 0, after & IDLE != 0);
+        self.takers.change(cpu, before & TAKES != 0, after & TAKES != 0);
+        self.crowded.change(cpu, before & CROWDED != 0, after & CROWDED != 0);
+        match (before & IDLE != 0, after & IDLE != 0) {
             (false, true) => {
-                row.idle_since.store(now.0, Relaxed);
+                self.row(cpu).idle_since.store(now.0, Relaxed);
                 Turn::Idles
             }
             (true, false) => Turn::Works,

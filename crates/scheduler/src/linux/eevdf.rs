@@ -33,6 +33,7 @@
 //! | fair server (6.5) | [`super::fair_server`] | exact but for deadline tasks, which the RT class stands in for | G17, G18 |
 
 mod lag;
+mod plain;
 mod protection;
 pub(super) mod timeline;
 
@@ -325,6 +326,25 @@ impl FairRules for Eevdf {
             if !running {
                 join(rq, id);
             }
+        }
+    }
+
+    #[inline(always)]
+    fn block_plain(env: Env<'_>, rq: &mut Rq, curr: EntityId) -> EntityId {
+        plain::block(env, rq, curr)
+    }
+
+    #[inline(always)]
+    fn enqueue_plain(env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueue) {
+        plain::enqueue(env, rq, id, why);
+    }
+
+    #[inline(always)]
+    fn preempt_plain(env: Env<'_>, rq: &mut Rq, curr: EntityId, woken: EntityId, new: bool) {
+        if plain::knows(env.t) {
+            plain::preempt(env, rq, curr, woken);
+        } else {
+            Eevdf::wakeup_preempt(env, rq, curr, woken, new);
         }
     }
 

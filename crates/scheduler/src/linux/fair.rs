@@ -83,6 +83,22 @@ pub(super) trait FairRules: Sized + 'static {
     fn slice_left(env: Env<'_>, rq: &Rq, entity: EntityId) -> i64;
     /// The weight of `entity`, queued or not, becomes `load`.
     fn reweight(env: Env<'_>, rq: &mut Rq, entity: EntityId, load: super::weights::Load);
+    /// As `dequeue`, `pick`, `put_prev` and `set_next` when the running task `curr` of a [`plain`](super::plain) CPU
+    /// blocks, the counts of [`dequeue`] included. Gives who runs next, or [`NONE`].
+    #[inline(always)]
+    fn block_plain(env: Env<'_>, rq: &mut Rq, curr: EntityId) -> EntityId {
+        super::plain::block_by_steps::<Self>(env, rq, curr)
+    }
+    /// As `enqueue` of a task that does not run, on a plain CPU.
+    #[inline(always)]
+    fn enqueue_plain(env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueue) {
+        Self::enqueue(env, rq, id, why);
+    }
+    /// As `wakeup_preempt` on a plain CPU.
+    #[inline(always)]
+    fn preempt_plain(env: Env<'_>, rq: &mut Rq, curr: EntityId, woken: EntityId, new: bool) {
+        Self::wakeup_preempt(env, rq, curr, woken, new);
+    }
     /// Where a queued entity stands in its queue.
     fn standing(rq: &Rq, entity: EntityId) -> crate::Standing;
     /// Whether a waiting entity has not had more than its share.

@@ -334,6 +334,10 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
             return 1;
         }
         let balance = self.balance_at(cpu);
+        if self.is_plain(env, &rq) {
+            let at = rq.to_wall(F::tick_at(env, &rq, rq.curr)).min(balance);
+            return if at == u64::MAX { at } else { rq.ticks_to_wall(env, at) };
+        }
         match rq.entity(rq.curr).class {
             Class::Fair if self.shares_change(&rq) => 1,
             Class::Fair => {

@@ -30,25 +30,17 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             rq.touch::<F>(env, false);
         }
         let prev = rq.curr;
-        if prev == NONE {
-            rq.count_idle();
-        } else if why == Prev::Blocked {
-            self.sleep_plain(env, rq, prev);
+        let next = if why == Prev::Blocked && prev != NONE {
+            F::block_plain(env, rq, prev)
+        } else {
+            change_plain::<F>(env, rq)
+        };
+        if next == NONE {
+            rq.idle_since = rq.clock;
         }
-        let next = pick_plain::<F>(env, rq);
         if prev != next {
-            if prev != NONE {
-                F::put_prev(env, rq, prev);
-            }
-            if next == NONE {
-                rq.idle_since = rq.clock;
-            } else {
-                F::set_next(env, rq, next);
-            }
             rq.curr = next;
-            if prev != NONE && rq.entity(prev).on_rq {
-                self.track(rq, prev);
-            }
+            self.track(rq, prev);
         }
         rq.need_resched = false;
         rq.wall = env.cx.now;
@@ -64,24 +56,13 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         Pick { task, slice_ns: None, note: 0 }
     }
 
-    /// The running task blocks.
-    #[inline(always)]
-    fn sleep_plain(&self, env: Env<'_>, rq: &mut Rq, id: EntityId) {
-        if F::dequeue(env, rq, id, Dequeue::Sleep) {
-            left_plain(env, rq, id);
-        } else {
-            rq.delayed += 1;
-        }
-        self.track(rq, id);
-    }
-
     /// The second half of a wakeup.
     #[inline]
     pub(super) fn activate_plain(&self, env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueue) {
         let entity = rq.entity_mut(id);
         entity.fresh = false;
         let idle = u32::from(entity.idle);
-        F::enqueue(env, rq, id, why);
+        F::enqueue_plain(env, rq, id, why);
         let root = rq.queue_mut(ROOT);
         root.h_nr += 1;
         root.idle_h_nr += idle;
@@ -118,12 +99,50 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         if curr == NONE {
             rq.resched(env);
         } else {
-            F::wakeup_preempt(env, rq, curr, woken, new);
+            F::preempt_plain(env, rq, curr, woken, new);
         }
         if rq.need_resched && (curr == NONE || rq.entity(curr).on_rq) {
             rq.skip_clock = true;
         }
     }
+}
+
+/// The running task goes on or gives way, or the CPU was idle.
+#[inline]
+fn change_plain<F: FairRules>(env: Env<'_>, rq: &mut Rq) -> EntityId {
+    let prev = rq.curr;
+    if prev == NONE {
+        rq.count_idle();
+    }
+    let next = pick_plain::<F>(env, rq);
+    if prev != next {
+        if prev != NONE {
+            F::put_prev(env, rq, prev);
+        }
+        if next != NONE {
+            F::set_next(env, rq, next);
+        }
+    }
+    next
+}
+
+/// [`FairRules::block_plain`] by the general steps.
+#[inline]
+pub(super) fn block_by_steps<F: FairRules>(env: Env<'_>, rq: &mut Rq, curr: EntityId) -> EntityId {
+    if F::dequeue(env, rq, curr, Dequeue::Sleep) {
+        left_plain(env, rq, curr);
+    } else {
+        rq.delayed += 1;
+    }
+    let next = pick_plain::<F>(env, rq);
+    if next == curr {
+        return next;
+    }
+    F::put_prev(env, rq, curr);
+    if next != NONE {
+        F::set_next(env, rq, next);
+    }
+    next
 }
 
 /// A task has left the root queue.
@@ -142,7 +161,7 @@ fn left_plain(env: Env<'_>, rq: &mut Rq, id: EntityId) {
 
 /// The task to run, or [`NONE`].
 #[inline(always)]
-fn pick_plain<F: FairRules>(env: Env<'_>, rq: &mut Rq) -> EntityId {
+pub(super) fn pick_plain<F: FairRules>(env: Env<'_>, rq: &mut Rq) -> EntityId {
     loop {
         let root = rq.queue(ROOT);
         if root.nr == 0 {

@@ -403,16 +403,13 @@ impl Rq {
         } else {
             env.cx.world.tick_edge(self.cpu, env.cx.ticks(self.cpu) + 1).0
         };
-        // Mostly it is one of the next ones: no division.
-        let (mut ahead, tick, mut ticks) = (at.saturating_sub(next), env.cx.world.tick_ns.0, 1);
-        while ahead > 0 {
-            if ticks == 4 {
-                return ticks + ahead.div_ceil(tick);
-            }
-            ahead = ahead.saturating_sub(tick);
-            ticks += 1;
+        let (ahead, tick) = (at.saturating_sub(next), env.cx.world.tick_ns.0);
+        // Mostly it is one of the next two: no division.
+        match ahead {
+            0 => 1,
+            ahead if ahead <= tick => 2,
+            ahead => 1 + ahead.div_ceil(tick),
         }
-        ticks
     }
     /// How many tick edges have passed that are not charged yet.
     #[inline]
@@ -511,6 +508,11 @@ impl Rq {
     #[inline]
     pub(super) fn queue_mut(&mut self, id: QueueId) -> &mut Queue {
         &mut self.queues[id as usize]
+    }
+    /// The entities, and the root queue.
+    #[inline(always)]
+    pub(super) fn root(&mut self) -> (&mut [Entity], &mut Queue) {
+        (&mut self.entities, &mut self.queues[ROOT as usize])
     }
     /// The group entity above `entity`, or [`NONE`] at the root.
     #[inline]

@@ -247,8 +247,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let entity = rq.entity_mut(id);
         let flips = entity.partners.woke(task.0, cx.now);
         let weight = entity.load.weight();
-        let pelt = entity.signal.at(cx.now);
-        Some(WakerFacts { flips, load: if sync { pelt.load_avg(weight) } else { 0 } })
+        let load = if sync { entity.signal.peek(cx.now).load_avg(weight) } else { 0 };
+        Some(WakerFacts { flips, load })
     }
 
     #[inline]
@@ -265,9 +265,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         if let Some((_, id)) = self.homes.get(task).filter(|(cpu, _)| *cpu == prev) {
             let entity = rq.entity_mut(id);
             let weight = entity.load.weight();
-            let pelt = entity.signal.at(cx.now);
             // On its own CPU its load is compared with nothing.
-            load = if prev == cx.cpu { 0 } else { pelt.load_avg(weight) };
+            load = if prev == cx.cpu { 0 } else { entity.signal.peek(cx.now).load_avg(weight) };
             flips = entity.partners.flips();
             recent = std::mem::replace(&mut entity.partners.recent_cpu, prev.0);
         }

@@ -1,6 +1,6 @@
 //! `V`, eligibility and lag of one queue: joining, leaving, placing.
 
-use super::super::rq::{EntityId, NONE, QueueId, Rq};
+use super::super::rq::{Entity, EntityId, NONE, QueueId, Rq};
 use super::super::tunables::{Feature, Tunables};
 use super::super::{Env, fair::Enqueue};
 use super::timeline::Waiting;
@@ -99,7 +99,12 @@ pub(super) fn place(t: &Tunables, rq: &mut Rq, id: EntityId, why: Enqueue) {
         others += rq.entity(q.curr).load.weight() as i64;
     }
     let alone = q.nr == 0;
-    let entity = rq.entity_mut(id);
+    position(t, rq.entity_mut(id), why, mean, others, alone);
+}
+
+/// The same when the mean, the weight of the others, and whether there are none, are known.
+#[inline]
+pub(super) fn position(t: &Tunables, entity: &mut Entity, why: Enqueue, mean: i64, others: i64, alone: bool) {
     if !entity.custom_slice {
         entity.slice = t.base_slice;
     }
@@ -163,8 +168,14 @@ fn pass_slice_above(rq: &mut Rq, mut queue: QueueId) {
 #[inline]
 pub(super) fn save_lag(env: Env<'_>, rq: &mut Rq, id: EntityId) {
     let mean = average(rq, rq.entity(id).queue);
-    let tick = env.cx.world.tick_ns.0;
     let entity = rq.entity_mut(id);
+    entity.vlag = clamped_lag(env, entity, mean);
+}
+
+/// What an entity is owed when the mean is `mean`, within the same bounds.
+#[inline]
+pub(super) fn clamped_lag(env: Env<'_>, entity: &mut Entity, mean: i64) -> i64 {
+    let tick = env.cx.world.tick_ns.0;
     let limit = entity.load.virt((2 * entity.slice).max(tick)) as i64;
-    entity.vlag = (mean - entity.vruntime).clamp(-limit, limit);
+    (mean - entity.vruntime).clamp(-limit, limit)
 }

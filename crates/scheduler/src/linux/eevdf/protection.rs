@@ -1,6 +1,6 @@
 //! Protection of the running entity: RUN_TO_PARITY and `vprot`.
 
-use super::super::rq::{Entity, EntityId, Rq};
+use super::super::rq::{Entity, EntityId, Queue, Rq};
 use super::super::tunables::{Feature, Tunables};
 
 /// From these rules on, protection ends at a vruntime of its own (`vprot`).
@@ -10,11 +10,17 @@ pub(super) const VPROT: u32 = 6017;
 #[inline]
 pub(super) fn protection(t: &Tunables, rq: &Rq, id: EntityId) -> i64 {
     let entity = rq.entity(id);
+    protection_of(t, rq.queue(entity.queue), entity)
+}
+
+/// The same for an entity of `queue`.
+#[inline]
+pub(super) fn protection_of(t: &Tunables, queue: &Queue, entity: &Entity) -> i64 {
     if t.version.rules < VPROT {
         return entity.deadline;
     }
     let mut slice = if t.has(Feature::RUN_TO_PARITY) {
-        u64::from(rq.queue(entity.queue).timeline.min_slice())
+        u64::from(queue.timeline.min_slice())
     } else {
         t.base_slice_unscaled
     };

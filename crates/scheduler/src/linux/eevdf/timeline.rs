@@ -92,6 +92,13 @@ impl Block {
     }
 }
 
+/// Where an entry stands until the next change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::linux) struct Place {
+    block: usize,
+    index: usize,
+}
+
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(in crate::linux) struct Timeline {
@@ -175,6 +182,30 @@ impl Timeline {
         match self.blocks.as_slice() {
             [block] => within(block),
             blocks => blocks.iter().filter(|block| eligible(block.least_vruntime)).find_map(within),
+        }
+    }
+    /// As [`first_eligible`](Self::first_eligible), with its place.
+    #[inline(always)]
+    pub(in crate::linux) fn find(&self, eligible: impl Fn(i64) -> bool + Copy) -> Option<(Place, Waiting)> {
+        for (block, entries) in self.blocks.iter().enumerate() {
+            if block > 0 && !eligible(entries.least_vruntime) {
+                continue;
+            }
+            for (index, entry) in entries.entries().iter().enumerate() {
+                if eligible(entry.vruntime) {
+                    return Some((Place { block, index }, *entry));
+                }
+            }
+        }
+        None
+    }
+    /// Takes the entry at a place that was just found out.
+    #[inline]
+    pub(in crate::linux) fn take(&mut self, place: Place) {
+        let block = &mut self.blocks[place.block];
+        block.remove(place.index);
+        if block.len == 0 && self.blocks.len() > 1 {
+            self.blocks.remove(place.block);
         }
     }
     /// The entry with the earliest deadline.
@@ -262,6 +293,12 @@ mod tests {
                 }
                 let best = list.iter().find(|e| e.vruntime <= limit).copied();
                 prop_assert_eq!(timeline.first_eligible(|vruntime| vruntime <= limit), best);
+                let found = timeline.find(|vruntime| vruntime <= limit);
+                prop_assert_eq!(found.map(|(_, entry)| entry), best);
+                if let (Some((place, gone)), 0) = (found, number % 5) {
+                    timeline.take(place);
+                    list.retain(|e| e.entity != gone.entity);
+                }
                 let slice = list.iter().map(|e| e.slice).min().unwrap_or(u32::MAX);
                 prop_assert_eq!(timeline.min_slice(), slice);
                 prop_assert_eq!(timeline.first(), list.first().copied());

@@ -1,0 +1,186 @@
+//! EEVDF on the root queue in the common case (see [`super::super::plain`]): sleeping and waking with each sum
+//! worked out once. The rules are those of the parent module, which is asked whenever something is unusual.
+
+use super::super::rq::{Entity, EntityId, NONE, Queue, ROOT, Rq};
+use super::super::tunables::{Feature, Tunables};
+use super::super::{Env, fair::Enqueue};
+use super::lag::{clamped_lag, position, rebase};
+use super::protection::{VPROT, cancel_protection, is_protected, protection_of, shrink_protection};
+use super::timeline::Waiting;
+use super::{Eevdf, FairRules, charge};
+use schedlab_model::Policy;
+
+/// Sums over the queue as [`super::lag::sums`] gives them, and their base.
+#[derive(Clone, Copy)]
+struct Sums {
+    base: i64,
+    sum: i64,
+    load: i64,
+}
+
+impl Sums {
+    /// Of those that wait, and of `running` if it is queued.
+    #[inline(always)]
+    fn of(q: &Queue, running: Option<&Entity>) -> Sums {
+        let sums = Sums { base: q.min_vruntime, sum: q.avg_vruntime, load: q.avg_load };
+        match running {
+            Some(entity) if entity.on_rq => sums.with(entity),
+            _ => sums,
+        }
+    }
+    #[inline(always)]
+    fn with(self, entity: &Entity) -> Sums {
+        let weight = entity.load.weight() as i64;
+        Sums { sum: self.sum + weight * (entity.vruntime - self.base), load: self.load + weight, ..self }
+    }
+    #[inline(always)]
+    fn mean(self) -> i64 {
+        if self.load == 0 { self.base } else { self.base + self.sum.div_euclid(self.load) }
+    }
+    #[inline(always)]
+    fn eligible(self, vruntime: i64) -> bool {
+        i128::from(self.sum) >= i128::from(vruntime - self.base) * i128::from(self.load)
+    }
+}
+
+/// The running task `curr` blocks; switches the queue over to who runs next, and gives that or [`NONE`].
+#[inline]
+pub(super) fn block(env: Env<'_>, rq: &mut Rq, curr: EntityId) -> EntityId {
+    let clock = rq.clock;
+    charge(env, rq, ROOT, clock);
+    let (entities, q) = rq.root();
+    let entity = &mut entities[curr as usize];
+    let mut sums = Sums::of(q, Some(entity));
+    if env.t.has(Feature::DELAY_DEQUEUE) && !sums.eligible(entity.vruntime) {
+        entity.delayed = true;
+        rq.delayed += 1;
+    } else {
+        entity.vlag = clamped_lag(env, entity, sums.mean());
+        entity.on_rq = false;
+        let (weight, idle) = (entity.load.weight(), u32::from(entity.idle));
+        q.load.sub(weight);
+        q.nr -= 1;
+        q.h_nr -= 1;
+        q.idle_nr -= idle;
+        q.idle_h_nr -= idle;
+        sums = Sums::of(q, None);
+        rq.nr_running -= 1;
+    }
+    let (entities, q) = rq.root();
+    if q.nr == 0 {
+        q.curr = NONE;
+        rq.stop_fair_server(env);
+        return NONE;
+    }
+    let found = q.timeline.find(|vruntime| sums.eligible(vruntime));
+    let Some((place, best)) = found.filter(|(_, best)| !entities[best.entity as usize].delayed) else {
+        return block_unusual(env, rq, curr);
+    };
+    q.timeline.take(place);
+    let next = best.entity;
+    let entity = &entities[next as usize];
+    let weight = entity.load.weight() as i64;
+    q.avg_vruntime -= weight * (entity.vruntime - q.min_vruntime);
+    q.avg_load -= weight;
+    let prev = &entities[curr as usize];
+    if prev.on_rq {
+        join_root(q, prev, curr);
+    }
+    q.curr = next;
+    let until = protection_of(env.t, q, &entities[next as usize]);
+    let entity = &mut entities[next as usize];
+    entity.protected_until = until;
+    entity.exec_start = clock;
+    entity.prev_sum_exec = entity.sum_exec;
+    rebase(rq, ROOT);
+    next
+}
+
+/// The rest of [`block`] when a delayed entity is the best, or none is eligible.
+#[inline(never)]
+fn block_unusual(env: Env<'_>, rq: &mut Rq, curr: EntityId) -> EntityId {
+    let next = super::super::plain::pick_plain::<Eevdf>(env, rq);
+    Eevdf::put_prev(env, rq, curr);
+    if next != NONE {
+        Eevdf::set_next(env, rq, next);
+    }
+    next
+}
+
+/// Adds a queued entity to those that wait in the root queue.
+#[inline(always)]
+fn join_root(q: &mut Queue, entity: &Entity, id: EntityId) {
+    q.timeline.insert(Waiting {
+        deadline: entity.deadline,
+        vruntime: entity.vruntime,
+        slice: entity.slice.min(u64::from(u32::MAX)) as u32,
+        entity: id,
+    });
+    let weight = entity.load.weight() as i64;
+    q.avg_vruntime += weight * (entity.vruntime - q.min_vruntime);
+    q.avg_load += weight;
+}
+
+/// Puts a task that does not run onto the root queue, without counting it in `h_nr`.
+#[inline]
+pub(super) fn enqueue(env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueue) {
+    let clock = rq.clock;
+    charge(env, rq, ROOT, clock);
+    let (entities, q) = rq.root();
+    let running = if q.curr == NONE { None } else { Some(&entities[q.curr as usize]) };
+    let sums = Sums::of(q, running);
+    let (mean, alone) = (sums.mean(), q.nr == 0);
+    let entity = &mut entities[id as usize];
+    position(env.t, entity, why, mean, sums.load, alone);
+    entity.on_rq = true;
+    let (weight, idle) = (entity.load.weight(), u32::from(entity.idle));
+    q.load.add(weight);
+    q.nr += 1;
+    q.idle_nr += idle;
+    join_root(q, &entities[id as usize], id);
+}
+
+/// `woken` became runnable while `curr` runs: asks for a reschedule if it should preempt (rules of 6.17+).
+#[inline]
+pub(super) fn preempt(env: Env<'_>, rq: &mut Rq, curr: EntityId, woken: EntityId) {
+    if curr == woken || rq.need_resched || !env.t.has(Feature::WAKEUP_PREEMPTION) {
+        return;
+    }
+    let (se, pse) = (rq.entity(curr), rq.entity(woken));
+    if se.idle != pse.idle || pse.policy != Policy::Other {
+        if se.idle && !pse.idle {
+            cancel_protection(env.t, rq, curr);
+            rq.resched(env);
+        }
+        return;
+    }
+    let clock = rq.clock;
+    charge(env, rq, ROOT, clock);
+    let (entities, q) = rq.root();
+    let (se, pse) = (&entities[curr as usize], &entities[woken as usize]);
+    let shorter = env.t.has(Feature::PREEMPT_SHORT) && pse.slice < se.slice;
+    let sums = Sums::of(q, Some(se));
+    let rival = se.on_rq && sums.eligible(se.vruntime);
+    let wins = if rival && !shorter && is_protected(env.t, se) {
+        false
+    } else {
+        match q.timeline.find(|vruntime| sums.eligible(vruntime)) {
+            Some((_, best)) => best.entity == woken && !(rival && se.deadline < best.deadline),
+            None => !rival && q.timeline.first().is_some_and(|first| first.entity == woken),
+        }
+    };
+    if wins {
+        if shorter {
+            cancel_protection(env.t, rq, curr);
+        }
+        rq.resched(env);
+    } else if shorter && env.t.has(Feature::RUN_TO_PARITY) {
+        shrink_protection(rq, curr);
+    }
+}
+
+/// Whether [`preempt`] knows these rules.
+#[inline(always)]
+pub(super) fn knows(t: &Tunables) -> bool {
+    t.version.rules >= VPROT
+}
