@@ -68,7 +68,17 @@ impl<F: FairRules> Chaos<F> {
     }
 
     fn with_knobs(version: Version, cpus: usize, tasks: usize, knobs: &Knobs) -> Chaos<F> {
-        let groups = [None, Some(0), Some(1), Some(0)];
+        Chaos::with_groups(version, cpus, tasks, knobs, &[None, Some(0), Some(1), Some(0)])
+    }
+
+    /// `groups`: the parent of each.
+    fn with_groups(
+        version: Version,
+        cpus: usize,
+        tasks: usize,
+        knobs: &Knobs,
+        groups: &[Option<u32>],
+    ) -> Chaos<F> {
         let world = World {
             tasks: (0..tasks)
                 .map(|i| {
@@ -80,8 +90,9 @@ impl<F: FairRules> Chaos<F> {
                 .collect(),
             cpus: (0..cpus).map(|_| CpuView::new(Ns(4_000_000))).collect(),
             groups: groups
+                .iter()
                 .map(|parent| GroupView { parent: parent.map(GroupId), ..GroupView::default() })
-                .to_vec(),
+                .collect(),
             topology: Topology::flat(cpus),
             hz: 250,
             tick_ns: Ns(4_000_000),
@@ -364,8 +375,49 @@ fn no_task_is_lost<F: FairRules>(version: Version, cpus: usize, steps: &[Step]) 
     chaos.check();
 }
 
+/// Two schedulers that hear the same, one of them without the path for the common case.
+fn plain_and_general_paths_agree<F: FairRules>(version: Version, cpus: usize, steps: &[Step]) {
+    let make = |plain| {
+        let mut chaos: Chaos<F> = Chaos::with_groups(version, cpus, 10, &Knobs::default(), &[None]);
+        chaos.linux.plain = plain;
+        chaos
+    };
+    let (mut plain, mut general) = (make(true), make(false));
+    for &step in steps {
+        if matches!(step, Step::Group(..) | Step::Shares(..)) {
+            continue;
+        }
+        plain.step(step);
+        general.step(step);
+        for cpu in 0..cpus {
+            let states = [&plain, &general].map(|chaos| {
+                let at = CpuId::from(cpu);
+                let signals = chaos.linux.smp.get().map(|smp| smp.board.signals(at, Ns(chaos.now)));
+                let due = chaos.linux.tick_due(&chaos.cx(cpu), at);
+                (chaos.linux.explain(&chaos.cx(cpu), at), signals, due, chaos.timers.clone())
+            });
+            assert_eq!(states[0], states[1], "CPU {cpu} after {step:?}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn plain_and_general_paths_agree_in_6_1(cpus in 1usize..4, steps in prop::collection::vec(any_step(), 1..160)) {
+        plain_and_general_paths_agree::<Cfs>(V6_1, cpus, &steps);
+    }
+
+    #[test]
+    fn plain_and_general_paths_agree_in_6_12(cpus in 1usize..4, steps in prop::collection::vec(any_step(), 1..160)) {
+        plain_and_general_paths_agree::<Eevdf>(V6_12, cpus, &steps);
+    }
+
+    #[test]
+    fn plain_and_general_paths_agree_in_6_18(cpus in 1usize..4, steps in prop::collection::vec(any_step(), 1..160)) {
+        plain_and_general_paths_agree::<Eevdf>(V6_18, cpus, &steps);
+    }
 
     #[test]
     fn no_task_is_lost_in_6_1(cpus in 1usize..4, steps in prop::collection::vec(any_step(), 1..120)) {

@@ -8,7 +8,8 @@
 //! * [`rq::Rq`] is everything that one CPU's lock guards: clock, entities (tasks and group shares), the fair
 //!   queues, the RT lists. An entity lives in the store of the CPU on which its task is (or was last);
 //!   [`homes::Homes`] says where. [`board::Board`] is what others may read without the lock.
-//! * [`decide`] takes the running task off and chooses, class by class.
+//! * [`decide`] takes the running task off and chooses, class by class; [`plain`] does the same in one piece for
+//!   a CPU that has fair tasks of the root group only.
 //! * [`fair`] walks the group hierarchy and calls the rules for each level; [`rt`] is the RT class.
 //! * [`groups`] makes the queue of a group on a CPU; [`placement`] chooses a CPU at wakeup; [`tasks`] is the
 //!   life of a task on the run queues. [`smp`] holds what the CPUs share.
