@@ -87,8 +87,8 @@ const CROWDED: u8 = 4;
 #[inline]
 fn kind([counts, rest]: [u64; 2]) -> u8 {
     match counts >> 32 {
-        0 => (IDLE | TAKES) * u8::from(rest & 1 == 0),
-        nr => TAKES * u8::from(nr == rest >> 32) | CROWDED * u8::from(nr > 1),
+        0 => if rest & 1 == 0 { IDLE | TAKES } else { 0 },
+        nr => (TAKES * u8::from(nr == rest >> 32)) | (CROWDED * u8::from(nr > 1)),
     }
 }
 
