@@ -87,7 +87,13 @@ const CROWDED: u8 = 4;
 #[inline]
 fn kind([counts, rest]: [u64; 2]) -> u8 {
     match counts >> 32 {
-        0 => if rest & 1 == 0 { IDLE | TAKES } else { 0 },
+        0 => {
+            if rest & 1 == 0 {
+                IDLE | TAKES
+            } else {
+                0
+            }
+        }
         nr => (TAKES * u8::from(nr == rest >> 32)) | (CROWDED * u8::from(nr > 1)),
     }
 }
