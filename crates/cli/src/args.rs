@@ -18,6 +18,7 @@ Examples:
   schedlab compare two-hogs                              a scenario of the gallery
   schedlab record -o redis.slt --for 5s --all            what this machine does now
   schedlab compare redis.slt --variant 'batch idle: sysbench policy=idle'
+  schedlab show redis.slt --worst 10                     who waited longest, and why
   schedlab doctor                                        what can be recorded here
 
 Exit codes: 0 done, 1 an expectation failed, 2 bad input or not possible here, 3 not to be trusted."
@@ -37,6 +38,8 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Show the schedulers or the scenarios that there are
     List(List),
+    /// Analyse a recording, or the events of a simulated scenario
+    Show(crate::commands::show::Show),
     /// Turn a Perfetto trace, or the text of `perf script` or ftrace, into a recording
     Import(Import),
     /// Write a recording for other tools: Perfetto, ftrace, perf script, CSV

@@ -9,3 +9,4 @@ pub(crate) mod list;
 pub(crate) mod record;
 pub(crate) mod restore;
 pub(crate) mod status;
+pub(crate) mod show;

@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         Command::Record(command) => commands::record::run(command),
         Command::Compare(command) => commands::compare::run(command),
         Command::List(command) => commands::list::run(command),
+        Command::Show(command) => commands::show::run(command),
         Command::Import(command) => commands::import::run(command),
         Command::Export(command) => commands::export::run(command),
         Command::Doctor(command) => commands::doctor::run(command),

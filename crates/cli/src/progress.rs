@@ -33,6 +33,32 @@ impl Progress {
     }
 }
 
+/// A line on standard error while something that cannot say how far it is takes long: on a terminal only.
+pub(crate) struct Working(Option<ProgressBar>);
+
+impl Working {
+    /// Shows `what` if it is `long`.
+    pub(crate) fn new(what: String, long: bool) -> Working {
+        let bar = (long && std::io::stderr().is_terminal()).then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+            bar.set_message(what);
+            bar.enable_steady_tick(Duration::from_millis(200));
+            bar
+        });
+        Working(bar)
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}
+
 impl Drop for Progress {
     fn drop(&mut self) {
         if let Some(bar) = self.bar.get() {

@@ -6,6 +6,7 @@ mod verdict;
 
 pub use recorded::{RecordedInput, compare_recording, kernel_scheduler};
 pub use scenario::compare_scenario;
+pub(crate) use scenario::machine;
 
 use crate::LabError;
 use crate::measure::{Kind, Measured, SubjectData};

@@ -15,6 +15,7 @@ pub mod record;
 pub mod result;
 mod run;
 pub mod scenario;
+pub mod show;
 pub mod stats;
 pub mod variant;
 

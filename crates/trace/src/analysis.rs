@@ -1,12 +1,33 @@
 //! Analyses of events. The same code reads recorded and simulated events, so a difference between the two is
 //! never a difference of method.
 //!
-//! One file per analysis. Each is an [`EventSink`](schedlab_model::EventSink) and declares what it needs.
+//! One file per analysis. Each is an [`EventSink`](schedlab_model::EventSink), declares what it needs, and has a
+//! typed result; `show` makes tables of it. [`show::ALL`] is the list. [`follow`] decides what a wait is.
 
+pub mod blame;
+pub mod conservation;
 mod durations;
+pub mod follow;
+pub mod latency;
+pub mod migrations;
+mod occupancy;
+pub mod runqueue;
+mod scope;
+pub mod show;
+pub mod slices;
+pub mod states;
+pub mod stream;
 mod summary;
+pub mod syscalls;
+mod tasks;
+pub mod throttle;
+pub mod timehist;
+pub mod wakes;
+pub mod worst;
 
 pub use durations::Durations;
+pub use occupancy::Occupancy;
+pub use scope::{By, Keys, Label, Scope};
 pub use summary::{CpuSummary, Summary, TaskSummary, Wait};
 
 use crate::{Capability, Header, TraceError};
@@ -20,10 +41,14 @@ pub trait Analysis {
 
     /// An error that names what `header` lacks, if anything.
     fn check(header: &Header) -> Result<(), TraceError> {
-        let missing = header.capabilities.missing(Self::NEEDS);
-        if missing.is_empty() {
-            return Ok(());
-        }
-        Err(TraceError::Lacks { analysis: Self::NAME, missing, backend: header.backend.clone() })
+        check(Self::NAME, Self::NEEDS, header)
     }
+}
+
+fn check(analysis: &'static str, needs: &[Capability], header: &Header) -> Result<(), TraceError> {
+    let missing = header.capabilities.missing(needs);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(TraceError::Lacks { analysis, missing, backend: header.backend.clone() })
 }

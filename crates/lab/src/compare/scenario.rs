@@ -102,7 +102,8 @@ pub(super) fn costs(costs: &Costs) -> Vec<(String, u64)> {
         .collect()
 }
 
-fn machine(scenario: &Scenario) -> Machine {
+/// The machine of a scenario, for the simulator.
+pub(crate) fn machine(scenario: &Scenario) -> Machine {
     let spec = &scenario.machine;
     let ticks = match &spec.ticks {
         Ticks::Aligned => TickSkew::Aligned,

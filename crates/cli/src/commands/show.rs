@@ -1,0 +1,194 @@
+//! `schedlab show`
+
+use crate::Done;
+use crate::progress::Working;
+use crate::render::Style;
+use crate::render::show::{Json, Text, overview};
+use anyhow::anyhow;
+use clap::{Arg, ArgAction, ArgMatches, Command, ValueEnum};
+use schedlab_lab::gallery::{self, Found};
+use schedlab_lab::show::{ShowOptions, open, scope};
+use schedlab_model::Ns;
+use schedlab_scheduler::SchedulerSpec;
+use schedlab_trace::Recording;
+use schedlab_trace::analysis::show::{ALL, Entry};
+use schedlab_trace::analysis::{By, Scope};
+use std::io::Write;
+
+/// `schedlab show`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  schedlab show incident.slt                              an overview
+  schedlab show incident.slt --worst 10                   the ten longest waits, and why
+  schedlab show a.slt --latency --task 'redis*'           run-queue latency of some tasks
+  schedlab show a.slt --timehist --from 2s --to 2.1s      every time on a CPU, as perf sched timehist
+  schedlab show a.slt --blame --by cgroup --json          who delays whom, for a program
+  schedlab show two-hogs --slices --scheduler linux-6.1   of a simulated scenario
+
+Several analyses may be asked for at once. An analysis that needs more than the recording has refuses by name.")]
+pub(crate) struct Show {
+    /// A recording (.slt), a scenario (.toml), or the name of a scenario
+    pub(crate) input: String,
+    #[command(flatten)]
+    pub(crate) analyses: Analyses,
+    /// Only these tasks: a name, a glob such as 'redis*', a thread's or process' id
+    #[arg(long, value_name = "NAME|PID")]
+    pub(crate) task: Option<String>,
+    /// Only tasks of this control group and those below it
+    #[arg(long, value_name = "PATH")]
+    pub(crate) cgroup: Option<String>,
+    /// Only what happens on this CPU
+    #[arg(long, value_name = "N")]
+    pub(crate) cpu: Option<u32>,
+    /// Start of the window, since the start of the recording, such as 2s
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) from: Option<Ns>,
+    /// End of the window
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) to: Option<Ns>,
+    /// How tasks are taken together [default: by name, listings by thread]
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) by: Option<Together>,
+    /// Rows at most where the largest are shown
+    #[arg(long, value_name = "N")]
+    pub(crate) top: Option<usize>,
+    /// Times of the recording's clock (as perf prints them) instead of since its start
+    #[arg(long)]
+    pub(crate) absolute: bool,
+    /// The scheduler of a simulated scenario [default: its first]
+    #[arg(short, long, value_name = "SCHEDULER")]
+    pub(crate) scheduler: Option<SchedulerSpec>,
+    /// Print as JSON (docs/show-schema.md)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How tasks are taken together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Together {
+    /// Each thread by itself
+    Thread,
+    /// All threads of a name
+    Name,
+    /// All threads of a control group
+    Cgroup,
+}
+
+/// The analyses that were asked for, in the order of the list. Their options come from the list, so that a new
+/// analysis needs no line here.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Analyses(Vec<(usize, Option<usize>)>);
+
+impl clap::Args for Analyses {
+    fn augment_args(command: Command) -> Command {
+        ALL.iter().fold(command, |command, entry| {
+            let arg = Arg::new(entry.name).long(entry.name).help(entry.about).help_heading("Analyses");
+            command.arg(match entry.takes {
+                Some(value) => {
+                    arg.value_name(value).value_parser(clap::value_parser!(u32).range(1..=100_000))
+                }
+                None => arg.action(ArgAction::SetTrue),
+            })
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Analyses::augment_args(command)
+    }
+}
+
+impl clap::FromArgMatches for Analyses {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Analyses, clap::Error> {
+        let mut chosen = Analyses::default();
+        chosen.update_from_arg_matches(matches)?;
+        Ok(chosen)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        for (index, entry) in ALL.iter().enumerate() {
+            match entry.takes {
+                Some(_) => {
+                    if let Some(&number) = matches.get_one::<u32>(entry.name) {
+                        self.0.push((index, Some(number as usize)));
+                    }
+                }
+                None if matches.get_flag(entry.name) => self.0.push((index, None)),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Files above this many bytes take long enough to say so.
+const LARGE: u64 = 8 << 20;
+
+pub(crate) fn run(args: &Show) -> anyhow::Result<Done> {
+    let found = gallery::find(&args.input)?;
+    let large = match &found {
+        Found::Recording(path) => std::fs::metadata(path).is_ok_and(|data| data.len() > LARGE),
+        Found::Scenario(_) => true,
+    };
+    let working = Working::new(format!("reading {}", args.input), large);
+    let recording = open(found, args.scheduler.as_ref())?;
+    drop(working);
+    let options = ShowOptions {
+        task: args.task.clone(),
+        cgroup: args.cgroup.clone(),
+        cpu: args.cpu,
+        from: args.from,
+        to: args.to,
+        top: args.top,
+        by: args.by.map(|by| match by {
+            Together::Thread => By::Thread,
+            Together::Name => By::Name,
+            Together::Cgroup => By::Cgroup,
+        }),
+    };
+    let scope = scope(&recording, &options)?;
+    let chosen: Vec<(&Entry, Scope)> = match args.analyses.0.is_empty() {
+        true => overview_of(&recording, &scope),
+        false => {
+            let with = |top: Option<usize>| Scope { top: top.or(scope.top), ..scope.clone() };
+            args.analyses.0.iter().map(|&(index, top)| (&ALL[index], with(top))).collect()
+        }
+    };
+    for (entry, _) in &chosen {
+        entry.check(&recording.header).map_err(|error| anyhow!("{}: {error}", args.input))?;
+    }
+    let working = Working::new(format!("analysing {} events", recording.events.len()), large);
+    let stdout = std::io::BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
+    let clock = if args.absolute { recording.header.clock_start_ns } else { 0 };
+    if args.json {
+        let mut json = Json::new(stdout, &args.input, &recording, &scope, clock)?;
+        for (entry, scope) in &chosen {
+            json.analysis(entry.name)?;
+            entry.run(&recording, scope, &mut json)?;
+        }
+        drop(working);
+        json.finish()?.flush()?;
+    } else {
+        let mut text = Text::new(stdout, &recording, Style::of_stdout(), clock);
+        if args.analyses.0.is_empty() {
+            text.line(&overview(&args.input, &recording, &Style::of_stdout()))?;
+        }
+        for (entry, scope) in &chosen {
+            entry.run(&recording, scope, &mut text)?;
+        }
+        text.note_repairs(&recording)?;
+        drop(working);
+        text.finish()?.flush()?;
+    }
+    Ok(Done::Well)
+}
+
+/// What is shown when nobody says what.
+fn overview_of(recording: &Recording, scope: &Scope) -> Vec<(&'static Entry, Scope)> {
+    let wanted = ALL.iter().filter(|entry| ["tasks", "worst"].contains(&entry.name));
+    let possible = wanted.filter(|entry| entry.check(&recording.header).is_ok());
+    let mut chosen: Vec<_> =
+        possible.map(|entry| (entry, Scope { top: scope.top.or(Some(3)), ..scope.clone() })).collect();
+    chosen.reverse();
+    chosen
+}

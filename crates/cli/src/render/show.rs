@@ -1,0 +1,365 @@
+//! What analyses answer, as text and as JSON. Rows of listings are written as they come.
+
+use super::table::{Cell as Field, Table as Grid};
+use super::{Style, wrap};
+use schedlab_model::{Ns, TaskId};
+use schedlab_trace::analysis::show::{Cell, Column, Layout, Output, Table};
+use schedlab_trace::{Header, Recording};
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use unicode_width::UnicodeWidthStr;
+
+mod json;
+
+pub(crate) use json::Json;
+
+/// `redis-server[4711]`; with the process id for a thread that is not the first: `redis-server[4712/4711]`.
+fn task_names(header: &Header) -> Vec<String> {
+    let name = |task: &schedlab_trace::TaskInfo| match task.tid == task.pid {
+        true => format!("{}[{}]", task.comm, task.tid),
+        false => format!("{}[{}/{}]", task.comm, task.tid, task.pid),
+    };
+    header.tasks.iter().map(name).collect()
+}
+
+/// Widths of a listing's columns, as `perf sched timehist` has them.
+const WIDTH_AT: usize = 15;
+const WIDTH_TASK: usize = 30;
+const WIDTH_TIME: usize = 9;
+const WIDTH_TEXT: usize = 21;
+
+/// For people.
+pub(crate) struct Text<W> {
+    out: W,
+    style: Style,
+    names: Vec<String>,
+    /// Added to moments.
+    clock: u64,
+    table: Option<Table>,
+    rows: Vec<Vec<Field>>,
+    /// How many leading columns are names.
+    fixed: usize,
+    count: u64,
+    line: String,
+    left_out: Vec<String>,
+}
+
+impl<W: Write> Text<W> {
+    pub(crate) fn new(out: W, recording: &Recording, style: Style, clock: u64) -> Text<W> {
+        Text {
+            out,
+            style,
+            names: task_names(&recording.header),
+            clock,
+            table: None,
+            rows: Vec::new(),
+            fixed: 0,
+            count: 0,
+            line: String::new(),
+            left_out: Vec::new(),
+        }
+    }
+
+    /// Any text, before or between tables.
+    pub(crate) fn line(&mut self, text: &str) -> io::Result<()> {
+        self.end_table()?;
+        writeln!(self.out, "{text}")
+    }
+
+    /// What had to be mended in the recording concerns every number.
+    pub(crate) fn note_repairs(&mut self, recording: &Recording) -> io::Result<()> {
+        let repairs = &recording.repairs;
+        if repairs.is_clean() {
+            return Ok(());
+        }
+        self.note(&format!("repairs of this recording of {} events: {repairs}", recording.events.len()))
+    }
+
+    pub(crate) fn finish(mut self) -> io::Result<W> {
+        self.end_table()?;
+        Ok(self.out)
+    }
+
+    fn end_table(&mut self) -> io::Result<()> {
+        let Some(table) = self.table.take() else { return Ok(()) };
+        match table.layout {
+            Layout::Table if self.rows.is_empty() => writeln!(self.out, "{}", self.style.dim("  (none)"))?,
+            Layout::Table => {
+                let head = table.columns.iter().map(|column| column.title.to_owned()).collect();
+                let rows = std::mem::take(&mut self.rows);
+                let (text, left_out) = Grid { head, rows, fixed: self.fixed }.render(&self.style);
+                self.left_out = left_out;
+                self.out.write_all(text.as_bytes())?;
+                if !self.left_out.is_empty() {
+                    let list = format!(
+                        "no room for: {} (a wider terminal or --json shows them)",
+                        self.left_out.join(", ")
+                    );
+                    writeln!(self.out, "{}", self.style.dim(&wrap(&list, self.style.width, 2)))?;
+                }
+            }
+            Layout::Listing | Layout::Paragraphs if self.count == 0 => {
+                writeln!(self.out, "{}", self.style.dim("  (none)"))?;
+            }
+            _ => {}
+        }
+        match table.layout {
+            Layout::Data => Ok(()),
+            _ => writeln!(self.out),
+        }
+    }
+
+    /// A cell of a table or paragraph.
+    fn words(&self, cell: &Cell<'_>, exact: bool) -> String {
+        match *cell {
+            Cell::None => String::new(),
+            Cell::Text(text) => text.to_owned(),
+            Cell::Task(task) => self.names[task.index()].clone(),
+            Cell::Cpu(cpu) => cpu.to_string(),
+            Cell::Count(count) => count.to_string(),
+            Cell::At(at) => {
+                let mut text = String::new();
+                seconds(&mut text, at.0 + self.clock);
+                text + "s"
+            }
+            Cell::Time(time) if exact => milliseconds(time) + " ms",
+            Cell::Time(time) => time.to_string(),
+            Cell::Share(share) => format!("{}.{:02}%", share / 10_000, share % 10_000 / 100),
+            Cell::Milli(milli) => format!("{}.{:03}", milli / 1_000, milli % 1_000),
+        }
+    }
+
+    /// A row of a listing, in columns of fixed width.
+    fn listed(&mut self, columns: &[Column], cells: &[Cell<'_>]) -> io::Result<()> {
+        let line = &mut self.line;
+        line.clear();
+        for (column, cell) in columns.iter().zip(cells) {
+            if !line.is_empty() {
+                line.push_str("  ");
+            }
+            let start = line.len();
+            match *cell {
+                Cell::At(at) => {
+                    seconds(line, at.0 + self.clock);
+                    right(line, start, WIDTH_AT);
+                }
+                Cell::Cpu(cpu) => {
+                    line.push('[');
+                    digits(line, cpu.0.into(), 4);
+                    line.push(']');
+                }
+                Cell::Task(task) => name(line, &self.names, task),
+                Cell::Time(time) => {
+                    fixed_point(line, (time.0 + 500) / 1_000);
+                    right(line, start, WIDTH_TIME);
+                }
+                Cell::Text(text) => line.push_str(text),
+                Cell::Count(count) => digits(line, count, 1),
+                _ => {}
+            }
+            let width = width(column);
+            let shown = match *cell {
+                Cell::Text(_) | Cell::Task(_) => line[start..].width(),
+                _ => line.len() - start,
+            };
+            line.extend(std::iter::repeat_n(' ', width.saturating_sub(shown)));
+        }
+        line.truncate(line.trim_end().len());
+        line.push('\n');
+        self.out.write_all(line.as_bytes())
+    }
+
+    fn listing_head(&mut self, columns: &[Column]) -> io::Result<()> {
+        let mut lines = [String::new(), String::new(), String::new()];
+        for (i, column) in columns.iter().enumerate() {
+            let (width, title) = (width(column), column.title);
+            let (title, second) =
+                title.split_once(" [").map_or((title, String::new()), |(t, s)| (t, format!("[{s}")));
+            let unit = match column.key {
+                "at_ns" => "(sec)",
+                key if key.ends_with("_ns") => "(msec)",
+                _ => &second,
+            };
+            let gap = if i == 0 { "" } else { "  " };
+            let number = column.key.ends_with("_ns");
+            for (line, text) in lines.iter_mut().zip([title, unit, &"-".repeat(width)]) {
+                line.push_str(gap);
+                let _ = if number { write!(line, "{text:>width$}") } else { write!(line, "{text:width$}") };
+            }
+        }
+        for line in lines {
+            writeln!(self.out, "{}", self.style.dim(line.trim_end()))?;
+        }
+        Ok(())
+    }
+
+    fn paragraph(&mut self, columns: &[Column], cells: &[Cell<'_>]) -> io::Result<()> {
+        let mut facts = Vec::new();
+        let mut sentences = Vec::new();
+        for (column, cell) in columns.iter().zip(cells) {
+            match cell {
+                Cell::None => {}
+                Cell::Count(count) if column.title.is_empty() => facts.push(format!("{count}.")),
+                Cell::Task(task) if facts.len() < 2 => facts.push(self.style.bold(&self.names[task.index()])),
+                Cell::Text(text) if text.contains(' ') => sentences.push(format!("{}: {text}", column.title)),
+                cell => facts.push(format!("{} {}", column.title, self.words(cell, true))),
+            }
+        }
+        writeln!(self.out, "{}", facts.join(" "))?;
+        for sentence in sentences {
+            writeln!(self.out, "{}", wrap(&sentence, self.style.width, 4))?;
+        }
+        Ok(())
+    }
+}
+
+impl<W: Write> Output for Text<W> {
+    fn table(&mut self, table: &Table) -> io::Result<()> {
+        self.end_table()?;
+        self.table = Some(*table);
+        (self.count, self.fixed) = (0, 0);
+        self.rows.clear();
+        if table.layout != Layout::Data {
+            writeln!(self.out, "{}", self.style.bold(table.title))?;
+        }
+        match table.layout {
+            Layout::Listing => self.listing_head(table.columns),
+            _ => Ok(()),
+        }
+    }
+
+    fn row(&mut self, cells: &[Cell<'_>]) -> io::Result<()> {
+        let Some(table) = self.table else { return Ok(()) };
+        self.count += 1;
+        match table.layout {
+            Layout::Data => Ok(()),
+            Layout::Listing => self.listed(table.columns, cells),
+            Layout::Paragraphs => self.paragraph(table.columns, cells),
+            Layout::Table => {
+                if self.count == 1 {
+                    let named = |cell: &&Cell<'_>| matches!(cell, Cell::Text(_) | Cell::Task(_));
+                    self.fixed = cells.iter().take_while(named).count().max(1);
+                }
+                let row = cells.iter().map(|cell| Field::plain(self.words(cell, false))).collect();
+                self.rows.push(row);
+                Ok(())
+            }
+        }
+    }
+
+    fn note(&mut self, text: &str) -> io::Result<()> {
+        self.end_table()?;
+        let note = wrap(&format!("note: {text}"), self.style.width, 0);
+        writeln!(self.out, "{}\n", self.style.dim(&note))
+    }
+}
+
+fn width(column: &Column) -> usize {
+    match column.key {
+        "at_ns" => WIDTH_AT,
+        "cpu" => 6,
+        "task" => WIDTH_TASK,
+        "what" => 11,
+        "state" => 5,
+        key if key.ends_with("_ns") => WIDTH_TIME,
+        _ => WIDTH_TEXT,
+    }
+}
+
+/// `12.345678`, rounded down to microseconds.
+fn seconds(line: &mut String, ns: u64) {
+    digits(line, ns / 1_000_000_000, 1);
+    line.push('.');
+    digits(line, ns / 1_000 % 1_000_000, 6);
+}
+
+/// Thousandths as `1.234`.
+fn fixed_point(line: &mut String, thousandths: u64) {
+    digits(line, thousandths / 1_000, 1);
+    line.push('.');
+    digits(line, thousandths % 1_000, 3);
+}
+
+/// Milliseconds with three decimals.
+fn milliseconds(time: Ns) -> String {
+    let mut text = String::new();
+    fixed_point(&mut text, (time.0 + 500) / 1_000);
+    text
+}
+
+/// At least `least` digits. Listings have millions of rows: this is several times faster than `format!`.
+fn digits(line: &mut String, mut number: u64, least: usize) {
+    let mut bytes = [b'0'; 20];
+    let mut at = bytes.len();
+    while number > 0 || at > bytes.len() - least {
+        at -= 1;
+        bytes[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    line.extend(bytes[at..].iter().map(|&byte| char::from(byte)));
+}
+
+/// Moves what was written since `start` to the right edge of a column.
+fn right(line: &mut String, start: usize, width: usize) {
+    const BLANKS: &str = "                              ";
+    let missing = width.saturating_sub(line.len() - start).min(BLANKS.len());
+    line.insert_str(start, &BLANKS[..missing]);
+}
+
+fn name(line: &mut String, names: &[String], task: TaskId) {
+    line.push_str(&names[task.index()]);
+}
+
+/// The first lines of `schedlab show FILE`.
+pub(crate) fn overview(input: &str, recording: &Recording, style: &Style) -> String {
+    let header = &recording.header;
+    let mut text = format!("{}\n", style.bold(input));
+    let mut say = |what: &str, value: String| {
+        if !value.is_empty() {
+            text += &wrap(&format!("{what}: {value}"), style.width, 2);
+            text.push('\n');
+        }
+    };
+    say("what", header.note.clone());
+    say("recorded by", format!("{} ({})", header.backend, header.program));
+    say("machine", header.machine.clone());
+    say("kernel", header.kernel.clone());
+    say("command", header.command.join(" "));
+    say("date", header.date.clone());
+    let (cpus, tasks, groups) = (header.topology.cpus(), header.tasks.len(), header.groups.len());
+    say(
+        "holds",
+        format!(
+            "{} in {} events of {tasks} tasks in {groups} control groups on {cpus} CPUs",
+            recording.duration,
+            recording.events.len()
+        ),
+    );
+    let sees: Vec<&str> = header.capabilities.0.iter().map(String::as_str).collect();
+    say("sees", sees.join(", "));
+    let possible = schedlab_trace::analysis::show::ALL.iter().filter(|entry| entry.check(header).is_ok());
+    let names: Vec<String> = possible.map(|entry| format!("--{}", entry.name)).collect();
+    say("can be asked", names.join(" "));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_format_does() {
+        for number in [0, 1, 9, 10, 999, 1_000, 12_345_678_901, u64::MAX] {
+            let mut text = String::new();
+            digits(&mut text, number, 1);
+            assert_eq!(text, format!("{number}"));
+            text.clear();
+            digits(&mut text, number, 4);
+            assert_eq!(text, format!("{number:04}"));
+            text.clear();
+            seconds(&mut text, number);
+            assert_eq!(text, format!("{}.{:06}", number / 1_000_000_000, number % 1_000_000_000 / 1_000));
+        }
+        assert_eq!(milliseconds(Ns(15_249_500)), "15.250");
+    }
+}

@@ -1,0 +1,130 @@
+//! `schedlab show --json`, as docs/show-schema.md says. Written as it comes: a listing may be larger than memory.
+
+use schedlab_trace::analysis::Scope;
+use schedlab_trace::analysis::show::{Cell, Column, Output, Table};
+use schedlab_trace::{Recording, TaskInfo};
+use serde_json::{Value, json};
+use std::io::{self, Write};
+
+/// Grows when a field changes its meaning or goes away.
+const SCHEMA: &str = "schedlab-show/1";
+
+/// For programs.
+pub(crate) struct Json<'a, W> {
+    out: W,
+    tasks: &'a [TaskInfo],
+    clock: u64,
+    columns: &'static [Column],
+    analyses: usize,
+    tables: usize,
+    rows: usize,
+    notes: Vec<String>,
+}
+
+impl<'a, W: Write> Json<'a, W> {
+    pub(crate) fn new(
+        mut out: W,
+        input: &str,
+        recording: &'a Recording,
+        scope: &Scope,
+        clock: u64,
+    ) -> io::Result<Json<'a, W>> {
+        let header = &recording.header;
+        let about = json!({
+            "backend": header.backend,
+            "kernel": header.kernel,
+            "machine": header.machine,
+            "note": header.note,
+            "cpus": header.topology.cpus(),
+            "tasks": header.tasks.len(),
+            "events": recording.events.len(),
+            "duration_ns": recording.duration.0,
+            "clock": header.clock,
+            "clock_start_ns": header.clock_start_ns,
+            "capabilities": header.capabilities,
+            "repairs": recording.repairs,
+        });
+        let window = json!({ "from_ns": scope.from.0 + clock, "to_ns": scope.end(recording).0 + clock });
+        write!(
+            out,
+            "{{\"schema\":\"{SCHEMA}\",\"version\":{},\"input\":{},\"recording\":{about},\"window\":{window},\
+             \"analyses\":[",
+            Value::from(env!("CARGO_PKG_VERSION")),
+            Value::from(input),
+        )?;
+        let (tasks, columns) = (&header.tasks[..], &[][..]);
+        Ok(Json { out, tasks, clock, columns, analyses: 0, tables: 0, rows: 0, notes: Vec::new() })
+    }
+
+    /// An analysis begins.
+    pub(crate) fn analysis(&mut self, name: &str) -> io::Result<()> {
+        self.end_analysis()?;
+        let comma = if self.analyses > 0 { "," } else { "" };
+        self.analyses += 1;
+        self.tables = 0;
+        write!(self.out, "{comma}\n{{\"name\":{},\"tables\":{{", Value::from(name))
+    }
+
+    pub(crate) fn finish(mut self) -> io::Result<W> {
+        self.end_analysis()?;
+        self.out.write_all(b"\n]}\n")?;
+        Ok(self.out)
+    }
+
+    fn end_table(&mut self) -> io::Result<()> {
+        if self.tables > 0 { self.out.write_all(b"]") } else { Ok(()) }
+    }
+
+    fn end_analysis(&mut self) -> io::Result<()> {
+        if self.analyses == 0 {
+            return Ok(());
+        }
+        self.end_table()?;
+        let notes = std::mem::take(&mut self.notes);
+        write!(self.out, "}},\"notes\":{}}}", Value::from(notes))
+    }
+
+    fn value(&self, cell: &Cell<'_>) -> Value {
+        match *cell {
+            Cell::None => Value::Null,
+            Cell::Text(text) => Value::from(text),
+            Cell::Task(task) => {
+                let info = &self.tasks[task.index()];
+                json!({ "name": info.comm, "tid": info.tid, "pid": info.pid })
+            }
+            Cell::Cpu(cpu) => Value::from(cpu.0),
+            Cell::Count(count) => Value::from(count),
+            Cell::At(at) => Value::from(at.0 + self.clock),
+            Cell::Time(time) => Value::from(time.0),
+            Cell::Share(share) => Value::from(share as f64 / 1e6),
+            Cell::Milli(milli) => Value::from(milli as f64 / 1e3),
+        }
+    }
+}
+
+impl<W: Write> Output for Json<'_, W> {
+    fn table(&mut self, table: &Table) -> io::Result<()> {
+        self.end_table()?;
+        let comma = if self.tables > 0 { "," } else { "" };
+        self.tables += 1;
+        self.rows = 0;
+        self.columns = table.columns;
+        write!(self.out, "{comma}\n {}:[", Value::from(table.key))
+    }
+
+    fn row(&mut self, cells: &[Cell<'_>]) -> io::Result<()> {
+        let comma = if self.rows > 0 { "," } else { "" };
+        self.rows += 1;
+        write!(self.out, "{comma}\n  {{")?;
+        for (i, (column, cell)) in self.columns.iter().zip(cells).enumerate() {
+            let comma = if i > 0 { "," } else { "" };
+            write!(self.out, "{comma}\"{}\":{}", column.key, self.value(cell))?;
+        }
+        self.out.write_all(b"}")
+    }
+
+    fn note(&mut self, text: &str) -> io::Result<()> {
+        self.notes.push(text.to_owned());
+        Ok(())
+    }
+}

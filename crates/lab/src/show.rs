@@ -1,0 +1,172 @@
+//! `schedlab show`: analyses of a recording, or of a simulated scenario, over the part that somebody asked for.
+
+use crate::LabError;
+use crate::gallery::Found;
+use crate::metric::glob;
+use crate::scenario::Scenario;
+use schedlab_model::{CpuId, Ns};
+use schedlab_scheduler::{SchedulerSpec, registry};
+use schedlab_sim::RunOptions;
+use schedlab_trace::analysis::{By, Scope};
+use schedlab_trace::{Capabilities, GroupInfo, Header, Recording, TaskInfo};
+use std::path::Path;
+
+/// Which part of a recording is shown.
+#[derive(Clone, Debug, Default)]
+pub struct ShowOptions {
+    /// A name, a glob, or a number (thread id, or process id for all its threads).
+    pub task: Option<String>,
+    /// Path of a control group; its children belong to it.
+    pub cgroup: Option<String>,
+    /// A CPU.
+    pub cpu: Option<u32>,
+    /// Start of the window.
+    pub from: Option<Ns>,
+    /// End of the window.
+    pub to: Option<Ns>,
+    /// Rows at most, where an analysis shows the largest.
+    pub top: Option<usize>,
+    /// How tasks are taken together.
+    pub by: Option<By>,
+}
+
+/// What is to be shown: a recording, or the events of a simulated scenario.
+pub fn open(found: Found, scheduler: Option<&SchedulerSpec>) -> Result<Recording, LabError> {
+    match (found, scheduler) {
+        (Found::Recording(path), None) => recording(&path),
+        (Found::Recording(path), Some(_)) => Err(LabError::Option(format!(
+            "--scheduler has a meaning only for scenarios, and {} is a recording (`schedlab compare` plays it under \
+             other schedulers)",
+            path.display()
+        ))),
+        (Found::Scenario(scenario), scheduler) => simulated(&scenario, scheduler),
+    }
+}
+
+fn recording(path: &Path) -> Result<Recording, LabError> {
+    let recording = Recording::open(path)
+        .map_err(|source| LabError::Trace { path: path.to_owned(), source: Box::new(source) })?;
+    if recording.events.is_empty() {
+        return Err(LabError::NoEvents { path: path.to_owned(), cut_off: recording.repairs.cut_off });
+    }
+    Ok(recording)
+}
+
+/// The events of a scenario's first seed under one scheduler, as a recording.
+fn simulated(scenario: &Scenario, scheduler: Option<&SchedulerSpec>) -> Result<Recording, LabError> {
+    let spec = scheduler.or(scenario.schedulers.first());
+    let spec =
+        spec.ok_or_else(|| LabError::Option("the scenario names no scheduler: use --scheduler".to_owned()))?;
+    let machine = crate::compare::machine(scenario);
+    let cpus = machine.topology.cpus();
+    let built = registry::build(spec, cpus)?;
+    let workload = &scenario.workload;
+    let mut options = RunOptions::for_time(scenario.duration);
+    options.seed = scenario.seed;
+    let mut events = Vec::new();
+    schedlab_sim::run(&machine, workload, &*built, &options, &mut events).map_err(|source| {
+        LabError::Run {
+            scheduler: spec.to_string(),
+            variant: scenario.baseline.clone(),
+            source: Box::new(source),
+        }
+    })?;
+    let info = |(index, task): (usize, &schedlab_model::TaskSpec)| TaskInfo {
+        policy: task.policy,
+        nice: task.nice,
+        affinity: task.affinity,
+        group: task.group,
+        known: true,
+        ..TaskInfo::unknown(index as u32 + 1, index as u32 + 1, task.name.clone())
+    };
+    let header = Header {
+        backend: "simulator".to_owned(),
+        kernel: spec.to_string(),
+        hz: machine.hz,
+        topology: machine.topology.clone(),
+        capabilities: Capabilities::simulator(),
+        note: format!("simulated: {}, seed {}", scenario.title, options.seed),
+        tasks: workload.tasks.iter().enumerate().map(info).collect(),
+        groups: workload.groups.iter().map(|spec| GroupInfo { spec: spec.clone() }).collect(),
+        ..Header::default()
+    };
+    let source = |source| LabError::Trace { path: scenario.name.clone().into(), source: Box::new(source) };
+    Recording::from_parts(header, events, scenario.duration).map_err(source)
+}
+
+/// The scope that `options` describe, or which of them does not fit this recording.
+pub fn scope(recording: &Recording, options: &ShowOptions) -> Result<Scope, LabError> {
+    let header = &recording.header;
+    let from = options.from.unwrap_or(Ns::ZERO);
+    if from >= recording.duration && from > Ns::ZERO {
+        let length = recording.duration;
+        return Err(LabError::Option(format!("--from {from}: the recording is {length} long")));
+    }
+    if let Some(to) = options.to.filter(|&to| to <= from) {
+        return Err(LabError::Option(format!("--to {to} must be later than --from {from}")));
+    }
+    let cpus = header.topology.cpus();
+    if let Some(cpu) = options.cpu.filter(|&cpu| cpu as usize >= cpus) {
+        let last = cpus - 1;
+        return Err(LabError::Option(format!("--cpu {cpu}: the recording has the CPUs 0 to {last}")));
+    }
+    Ok(Scope {
+        from,
+        to: options.to.unwrap_or(Ns::MAX),
+        tasks: tasks(header, options)?,
+        cpu: options.cpu.map(CpuId),
+        top: options.top,
+        by: options.by,
+    })
+}
+
+/// The tasks that --task and --cgroup select.
+fn tasks(header: &Header, options: &ShowOptions) -> Result<Option<Vec<bool>>, LabError> {
+    let mut selected: Option<Vec<bool>> = None;
+    let mut narrow = |wanted: &dyn Fn(&TaskInfo) -> bool| {
+        let now = header.tasks.iter().map(wanted);
+        let both = match selected.take() {
+            None => now.collect::<Vec<bool>>(),
+            Some(before) => before.iter().zip(now).map(|(a, b)| *a && b).collect(),
+        };
+        let any = both.contains(&true);
+        selected = Some(both);
+        any
+    };
+    if let Some(text) = &options.task {
+        let number: Option<u32> = text.parse().ok();
+        let named = |task: &TaskInfo| {
+            number.is_some_and(|n| n == task.tid || n == task.pid) || glob(text, &task.comm)
+        };
+        if !narrow(&named) {
+            return Err(LabError::Option(format!(
+                "--task {text}: no such task; use a name, a glob such as 'redis*', or a pid. There are: {}",
+                list(header.tasks.iter().map(|task| task.comm.as_str()))
+            )));
+        }
+    }
+    if let Some(path) = &options.cgroup {
+        let below = format!("{}/", path.trim_end_matches('/'));
+        let inside: Vec<bool> = header
+            .groups
+            .iter()
+            .map(|group| group.spec.name == *path || group.spec.name.starts_with(&below))
+            .collect();
+        if !narrow(&|task| inside.get(task.group.index()).copied().unwrap_or(false)) {
+            return Err(LabError::Option(format!(
+                "--cgroup {path}: no task{} is in it; the recording has: {}",
+                if options.task.is_some() { " that --task names" } else { "" },
+                list(header.groups.iter().map(|group| group.spec.name.as_str()))
+            )));
+        }
+    }
+    Ok(selected)
+}
+
+/// Some of the names, each once.
+fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let all: std::collections::BTreeSet<&str> = names.collect();
+    let more = if all.len() > 12 { format!(", and {} more", all.len() - 12) } else { String::new() };
+    let first: Vec<&str> = all.into_iter().take(12).collect();
+    if first.is_empty() { "none".to_owned() } else { first.join(", ") + &more }
+}

@@ -1,0 +1,73 @@
+//! Who was on each CPU when: a short memory, as long as somebody waits.
+
+use super::follow::{Follower, Occupant};
+use schedlab_model::{CpuId, Ns};
+use std::collections::VecDeque;
+
+/// Switches that are kept before the older ones are looked through.
+const KEEP: usize = 1 << 16;
+
+/// The recent past of every CPU.
+#[derive(Clone, Debug, Default)]
+pub struct Occupancy {
+    /// By CPU: since when, and who.
+    cpus: Vec<VecDeque<(Ns, Occupant)>>,
+    noted: usize,
+}
+
+impl Occupancy {
+    /// From `at` on `who` is on `cpu`.
+    pub fn note(&mut self, cpu: CpuId, at: Ns, who: Occupant) {
+        if cpu.index() >= self.cpus.len() {
+            self.cpus.resize(cpu.index() + 1, VecDeque::new());
+        }
+        self.cpus[cpu.index()].push_back((at, who));
+        self.noted += 1;
+    }
+
+    /// Calls `each` for everybody who was on `cpu` in `from .. to`, in order, with the length of his part. The
+    /// parts add up to `to - from`.
+    pub fn over(&self, cpu: CpuId, from: Ns, to: Ns, mut each: impl FnMut(Occupant, Ns)) {
+        let empty = VecDeque::new();
+        let log = self.cpus.get(cpu.index()).unwrap_or(&empty);
+        let first = log.partition_point(|&(at, _)| at <= from);
+        let mut who = if first > 0 { log[first - 1].1 } else { Occupant::Unknown };
+        let mut since = from;
+        for &(at, next) in log.range(first..) {
+            if at >= to {
+                break;
+            }
+            if at > since {
+                each(who, at - since);
+            }
+            (who, since) = (next, at);
+        }
+        if to > since {
+            each(who, to - since);
+        }
+    }
+
+    /// How long `cpu` was idle in `from .. to`.
+    pub fn idle(&self, cpu: CpuId, from: Ns, to: Ns) -> Ns {
+        let mut idle = Ns::ZERO;
+        self.over(cpu, from, to, |who, part| {
+            if who == Occupant::Idle {
+                idle += part;
+            }
+        });
+        idle
+    }
+
+    /// Forgets what lies before the oldest wait, from time to time.
+    pub fn tidy(&mut self, follower: &Follower) {
+        if self.noted < KEEP {
+            return;
+        }
+        self.noted = 0;
+        let oldest = follower.waiting().map(|(_, since)| since).min().unwrap_or(follower.now());
+        for log in &mut self.cpus {
+            let keep = log.partition_point(|&(at, _)| at <= oldest).saturating_sub(1);
+            log.drain(..keep);
+        }
+    }
+}

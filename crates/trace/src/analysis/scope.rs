@@ -1,0 +1,150 @@
+//! What of a recording is looked at, and how tasks are taken together.
+
+use crate::{Header, Recording};
+use schedlab_model::{CpuId, EventSink, GroupId, Ns, SchedEvent, TaskId};
+use std::collections::BTreeMap;
+
+/// How tasks are taken together in a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum By {
+    /// Each thread by itself.
+    Thread,
+    /// All threads of one name.
+    Name,
+    /// All threads of one control group.
+    Cgroup,
+}
+
+/// The part of a recording that is looked at. States are followed through all of it, so that a wait which began
+/// before the window has its full length; what is *counted* lies in the window: intervals that end in it
+/// (waits, slices), and the part of a time that lies in it (sums by state).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Scope {
+    /// Start of the window, since the start of the recording.
+    pub from: Ns,
+    /// Its end; [`Ns::MAX`] is the end of the recording.
+    pub to: Ns,
+    /// By [`TaskId`]: the tasks that are shown; `None` shows all.
+    pub tasks: Option<Vec<bool>>,
+    /// Only what happens on this CPU.
+    pub cpu: Option<CpuId>,
+    /// How many rows where an analysis shows the largest ones only; `None` is its own choice.
+    pub top: Option<usize>,
+    /// How tasks are taken together; `None` is the analysis' own choice.
+    pub by: Option<By>,
+}
+
+impl Default for Scope {
+    fn default() -> Scope {
+        Scope { from: Ns::ZERO, to: Ns::MAX, tasks: None, cpu: None, top: None, by: None }
+    }
+}
+
+impl Scope {
+    /// Whether `task` is shown.
+    #[inline]
+    pub fn task(&self, task: TaskId) -> bool {
+        self.tasks.as_ref().is_none_or(|tasks| tasks.get(task.index()).copied().unwrap_or(false))
+    }
+
+    /// Whether `cpu` is shown.
+    #[inline]
+    pub fn on(&self, cpu: CpuId) -> bool {
+        self.cpu.is_none_or(|only| only == cpu)
+    }
+
+    /// Whether something that ends at `at` counts.
+    #[inline]
+    pub fn at(&self, at: Ns) -> bool {
+        self.from <= at && at <= self.to
+    }
+
+    /// The part of `from .. to` in the window.
+    #[inline]
+    pub fn clip(&self, from: Ns, to: Ns) -> Ns {
+        to.min(self.to).saturating_sub(from.max(self.from))
+    }
+
+    /// The end of the window in `recording`.
+    pub fn end(&self, recording: &Recording) -> Ns {
+        self.to.min(recording.duration)
+    }
+
+    /// The length of the window in `recording`.
+    pub fn length(&self, recording: &Recording) -> Ns {
+        self.end(recording).saturating_sub(self.from)
+    }
+
+    /// The events up to the end of the window.
+    pub fn events<'a>(&self, recording: &'a Recording) -> &'a [SchedEvent] {
+        let end = recording.events.partition_point(|event| event.at <= self.to);
+        &recording.events[..end]
+    }
+
+    /// Gives `sink` the events up to the end of the window.
+    pub fn feed(&self, recording: &Recording, sink: &mut impl EventSink) {
+        self.events(recording).iter().for_each(|event| sink.event(event));
+    }
+}
+
+/// A line of a table: a thread, or several together.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Label {
+    /// One thread.
+    Task(TaskId),
+    /// Several: their name, or the path of their control group.
+    Name(String),
+}
+
+/// The lines of a table, by task.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    /// By [`TaskId`]: its line.
+    lines: Vec<usize>,
+    /// What stands at the head of each line.
+    pub labels: Vec<Label>,
+}
+
+impl Keys {
+    /// Takes the tasks of `header` together.
+    pub fn new(header: &Header, by: By) -> Keys {
+        let name = |group: GroupId| {
+            header.groups.get(group.index()).map_or("/", |info| info.spec.name.as_str()).to_owned()
+        };
+        let label = |(index, task): (usize, &crate::TaskInfo)| match by {
+            By::Thread => Label::Task(TaskId::from(index)),
+            By::Name => Label::Name(task.comm.clone()),
+            By::Cgroup => Label::Name(name(task.group)),
+        };
+        let mut known: BTreeMap<String, usize> = BTreeMap::new();
+        let mut keys = Keys { lines: Vec::new(), labels: Vec::new() };
+        for label in header.tasks.iter().enumerate().map(label) {
+            let next = keys.labels.len();
+            let line = match &label {
+                Label::Task(_) => next,
+                Label::Name(name) => *known.entry(name.clone()).or_insert(next),
+            };
+            if line == next {
+                keys.labels.push(label);
+            }
+            keys.lines.push(line);
+        }
+        keys
+    }
+
+    /// The line of a task, which must be in the header's table.
+    #[inline]
+    pub fn line(&self, task: TaskId) -> usize {
+        self.lines[task.index()]
+    }
+
+    /// How many lines there are.
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Whether there are no tasks.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+}

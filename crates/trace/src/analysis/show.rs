@@ -1,0 +1,176 @@
+//! The list of analyses that `schedlab show` offers, and the plain tables in which they answer.
+//!
+//! An analysis is one file beside this one, with one line in [`ALL`]. It never prints: it gives an [`Output`]
+//! typed cells, of which the terminal, JSON and a page make what suits them.
+
+use super::follow::Occupant;
+use super::{Analysis, Scope, scope};
+use crate::{Capability, Header, Recording, TraceError};
+use schedlab_model::{CpuId, Ns, TaskId};
+use std::io;
+
+/// One analysis on offer.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// Its option on the command line, and its name in JSON.
+    pub name: &'static str,
+    /// What it shows, in one line.
+    pub about: &'static str,
+    /// What it is called in messages.
+    pub title: &'static str,
+    /// What it must be able to see; without these it refuses by name.
+    pub needs: &'static [Capability],
+    /// A number that its option takes, which becomes [`Scope::top`].
+    pub takes: Option<&'static str>,
+    run: fn(&Recording, &Scope, &mut dyn Output) -> io::Result<()>,
+}
+
+impl Entry {
+    /// The entry of analysis `A`.
+    pub(crate) const fn of<A: Analysis>(
+        name: &'static str,
+        about: &'static str,
+        run: fn(&Recording, &Scope, &mut dyn Output) -> io::Result<()>,
+    ) -> Entry {
+        Entry { name, about, title: A::NAME, needs: A::NEEDS, takes: None, run }
+    }
+
+    /// The same entry, with an option that takes a number.
+    pub(crate) const fn taking(self, number: &'static str) -> Entry {
+        Entry { takes: Some(number), ..self }
+    }
+
+    /// An error that names what the recording lacks for this analysis, if anything.
+    pub fn check(&self, header: &Header) -> Result<(), TraceError> {
+        super::check(self.title, self.needs, header)
+    }
+
+    /// Runs the analysis over `recording`, which must have passed [`check`](Entry::check). The only error is that
+    /// of `out`.
+    pub fn run(&self, recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {
+        (self.run)(recording, scope, out)
+    }
+}
+
+/// Every analysis, in the order of the help.
+pub const ALL: &[Entry] = &[
+    super::worst::ENTRY,
+    super::latency::ENTRY,
+    super::timehist::ENTRY,
+    super::slices::ENTRY,
+    super::blame::ENTRY,
+    super::tasks::ENTRY,
+    super::throttle::ENTRY,
+    super::states::ENTRY,
+    super::runqueue::ENTRY,
+    super::conservation::ENTRY,
+    super::wakes::ENTRY,
+    super::migrations::ENTRY,
+    super::stream::ENTRY,
+    super::syscalls::ENTRY,
+];
+
+/// How a table is meant to be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Layout {
+    /// Some rows with columns as wide as needed.
+    Table,
+    /// Rows without end, to be printed as they come; columns have fixed widths.
+    Listing,
+    /// Each row is a paragraph.
+    Paragraphs,
+    /// For programs: a terminal shows the same elsewhere.
+    Data,
+}
+
+/// A table before its rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Table {
+    /// Its name in JSON.
+    pub key: &'static str,
+    /// Its headline.
+    pub title: &'static str,
+    /// Its columns.
+    pub columns: &'static [Column],
+    /// How it is read.
+    pub layout: Layout,
+}
+
+/// A column of a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Column {
+    /// Its name in JSON; names of times end in `_ns`.
+    pub key: &'static str,
+    /// Its headline.
+    pub title: &'static str,
+}
+
+/// A column.
+pub(crate) const fn column(key: &'static str, title: &'static str) -> Column {
+    Column { key, title }
+}
+
+/// One value of a row.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Cell<'a> {
+    /// Nothing is known, or there is nothing to say.
+    None,
+    /// A word or a sentence.
+    Text(&'a str),
+    /// A task.
+    Task(TaskId),
+    /// A CPU.
+    Cpu(CpuId),
+    /// A number of things.
+    Count(u64),
+    /// A moment, since the start of the recording.
+    At(Ns),
+    /// A length of time.
+    Time(Ns),
+    /// A part, in millionths.
+    Share(u64),
+    /// A mean of counts, in thousandths.
+    Milli(u64),
+}
+
+impl<'a> Cell<'a> {
+    /// The head of a line.
+    pub fn label(label: &'a scope::Label) -> Cell<'a> {
+        match label {
+            scope::Label::Task(task) => Cell::Task(*task),
+            scope::Label::Name(name) => Cell::Text(name),
+        }
+    }
+
+    /// `part` of `whole`, nothing when there is no whole.
+    pub fn part(part: Ns, whole: Ns) -> Cell<'static> {
+        match whole.0 {
+            0 => Cell::None,
+            whole => Cell::Share((u128::from(part.0) * 1_000_000 / u128::from(whole)) as u64),
+        }
+    }
+
+    /// Who was on a CPU.
+    pub fn occupant(who: Occupant) -> Cell<'static> {
+        match who {
+            Occupant::Task(task) => Cell::Task(task),
+            Occupant::Idle => Cell::Text("<idle>"),
+            Occupant::Unknown => Cell::Text("<unknown>"),
+        }
+    }
+
+    /// A moment or a length that may not exist.
+    pub fn maybe<T>(value: Option<T>, cell: impl FnOnce(T) -> Cell<'a>) -> Cell<'a> {
+        value.map_or(Cell::None, cell)
+    }
+}
+
+/// Takes the answers of an analysis.
+pub trait Output {
+    /// A table begins; the rows that follow belong to it.
+    fn table(&mut self, table: &Table) -> io::Result<()>;
+    /// A row of the last table, with a cell for each column.
+    fn row(&mut self, cells: &[Cell<'_>]) -> io::Result<()>;
+    /// Something that a reader must know about the numbers.
+    fn note(&mut self, text: &str) -> io::Result<()>;
+}

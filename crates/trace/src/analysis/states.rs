@@ -1,0 +1,95 @@
+//! Where the time of each task went: a sum for each thread state. The sums of a task add up to its lifetime.
+
+use super::follow::{Followed, Listener, Span, ThreadState};
+use super::show::{Cell, Column, Entry, Layout, Output, Table, column};
+use super::{Analysis, By, Keys, Scope};
+use crate::{Capability, Header, Recording};
+use schedlab_model::Ns;
+use std::io;
+
+/// The list's entry.
+pub(crate) const ENTRY: Entry =
+    Entry::of::<States>("states", "Where the time of each task went, by thread state", show);
+
+/// How many states there are.
+const STATES: usize = ThreadState::ALL.len();
+
+/// Time by thread state, for each line of [`Keys`].
+#[derive(Clone, Debug)]
+pub struct States {
+    scope: Scope,
+    /// Who stands in which line.
+    pub keys: Keys,
+    /// By line, in the order of [`ThreadState::ALL`].
+    pub times: Vec<[Ns; STATES]>,
+}
+
+impl Analysis for States {
+    const NAME: &'static str = "thread states";
+    const NEEDS: &'static [Capability] = &[Capability::Preempted];
+}
+
+impl States {
+    /// For the tasks of `header`.
+    pub fn new(header: &Header, scope: &Scope, by: By) -> States {
+        let keys = Keys::new(header, by);
+        let times = vec![[Ns::ZERO; STATES]; keys.len()];
+        States { scope: scope.clone(), keys, times }
+    }
+
+    /// The time of one line in one state.
+    pub fn time(&self, line: usize, state: ThreadState) -> Ns {
+        self.times[line][state as usize]
+    }
+
+    /// The lifetime of a line in the window: of several tasks, the sum.
+    pub fn lifetime(&self, line: usize) -> Ns {
+        self.times[line].iter().copied().sum()
+    }
+}
+
+impl Listener for States {
+    fn span(&mut self, span: &Span) {
+        if self.scope.task(span.task) && self.scope.on(span.cpu) {
+            let line = self.keys.line(span.task);
+            self.times[line][span.state as usize] += self.scope.clip(span.from, span.to);
+        }
+    }
+}
+
+const COLUMNS: &[Column] = &[
+    column("task", "task"),
+    column("lifetime_ns", "lifetime"),
+    column("running_ns", ThreadState::Running.words()),
+    column("runnable_ns", ThreadState::Runnable.words()),
+    column("preempted_ns", ThreadState::Preempted.words()),
+    column("throttled_ns", ThreadState::Throttled.words()),
+    column("sleeping_ns", ThreadState::Sleeping.words()),
+    column("disk_sleep_ns", ThreadState::DiskSleep.words()),
+    column("stopped_ns", ThreadState::Stopped.words()),
+    column("blocked_ns", ThreadState::Blocked.words()),
+    column("unknown_ns", ThreadState::Unknown.words()),
+];
+
+fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {
+    let states = States::new(&recording.header, scope, scope.by.unwrap_or(By::Name));
+    let states = Followed::over(recording, scope, states);
+    out.table(&Table {
+        key: "states",
+        title: "Time by thread state",
+        columns: COLUMNS,
+        layout: Layout::Table,
+    })?;
+    let mut order: Vec<usize> = (0..states.keys.len()).filter(|&l| states.lifetime(l) > Ns::ZERO).collect();
+    order.sort_by_key(|&line| std::cmp::Reverse(states.time(line, ThreadState::Running)));
+    for line in order {
+        let mut row = vec![Cell::label(&states.keys.labels[line]), Cell::Time(states.lifetime(line))];
+        let alive = ThreadState::ALL.iter().filter(|state| **state != ThreadState::Dead);
+        row.extend(alive.map(|&state| match states.time(line, state) {
+            Ns::ZERO => Cell::None,
+            time => Cell::Time(time),
+        }));
+        out.row(&row)?;
+    }
+    out.note("`Unknown` is the time before a task's first event, or after lost ones; stolen time counts as Running")
+}

@@ -1,0 +1,95 @@
+//! The [`Summary`] as a table.
+
+use super::show::{Cell, Column, Entry, Layout, Output, Table, column};
+use super::{By, Keys, Scope, Summary, TaskSummary};
+use crate::Recording;
+use schedlab_model::{CpuId, EventSink, Ns, TaskId};
+use std::io;
+
+/// The list's entry.
+pub(crate) const ENTRY: Entry =
+    Entry::of::<Summary>("tasks", "CPU time, waits, responses and switches of every task", show);
+
+const COLUMNS: &[Column] = &[
+    column("task", "task"),
+    column("threads", "threads"),
+    column("run_ns", "run"),
+    column("share", "CPU share"),
+    column("switches", "switches"),
+    column("latency_p50_ns", "latency p50"),
+    column("latency_p99_ns", "latency p99"),
+    column("latency_max_ns", "max"),
+    column("preemptions", "preempted"),
+    column("preempt_wait_max_ns", "max"),
+    column("activations", "activations"),
+    column("response_p99_ns", "response p99"),
+    column("migrations", "migrations"),
+    column("throttled_ns", "throttled"),
+    column("slept_ns", "slept"),
+    column("wakeups", "wakeups"),
+    column("unknown_wakes", "unknown wakeups"),
+];
+
+const CPUS: &[Column] = &[
+    column("cpu", "CPU"),
+    column("busy", "busy"),
+    column("idle", "idle"),
+    column("unknown", "unknown"),
+    column("stolen_ns", "stolen"),
+    column("switches", "switches"),
+];
+
+fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {
+    let header = &recording.header;
+    let mut summary = Summary::new(header.tasks.len(), header.topology.cpus(), scope.from);
+    scope.events(recording).iter().for_each(|event| summary.event(event));
+    summary.finish(scope.end(recording));
+    let keys = Keys::new(header, scope.by.unwrap_or(By::Name));
+    let mut lines = vec![(0, TaskSummary::default()); keys.len()];
+    for (index, task) in summary.tasks.iter().enumerate().filter(|(i, _)| scope.task(TaskId::from(*i))) {
+        let (threads, line) = &mut lines[keys.line(TaskId::from(index))];
+        *threads += 1;
+        line.merge(task);
+    }
+    let mut order: Vec<usize> = (0..lines.len()).filter(|&line| lines[line].1.switches > 0).collect();
+    order.sort_by_key(|&line| std::cmp::Reverse(lines[line].1.run));
+    let title = "What every task got";
+    out.table(&Table { key: "tasks", title, columns: COLUMNS, layout: Layout::Table })?;
+    for line in order {
+        let (threads, task) = &lines[line];
+        let some = |count: u64, cell| if count > 0 { cell } else { Cell::None };
+        let (latency, wait) = (&task.wake_latency, &task.preempt_wait);
+        out.row(&[
+            Cell::label(&keys.labels[line]),
+            Cell::Count(*threads),
+            Cell::Time(task.run),
+            Cell::part(task.run, summary.window),
+            Cell::Count(task.switches),
+            some(latency.count(), Cell::Time(latency.p50())),
+            some(latency.count(), Cell::Time(latency.p99())),
+            some(latency.count(), Cell::Time(latency.max())),
+            Cell::Count(task.preemptions),
+            some(wait.count(), Cell::Time(wait.max())),
+            Cell::Count(task.activations),
+            some(task.activations, Cell::Time(task.response.p99())),
+            Cell::Count(task.migrations),
+            some(task.throttled.0, Cell::Time(task.throttled)),
+            Cell::Time(task.slept),
+            Cell::Count(task.wakeups),
+            Cell::Count(task.unknown_wakes),
+        ])?;
+    }
+    out.table(&Table { key: "cpus", title: "What every CPU did", columns: CPUS, layout: Layout::Table })?;
+    for (index, cpu) in summary.cpus.iter().enumerate().filter(|(i, _)| scope.on(CpuId::from(*i))) {
+        let part = |time: Ns| Cell::part(time, summary.window);
+        out.row(&[
+            Cell::Cpu(CpuId::from(index)),
+            part(cpu.busy),
+            part(cpu.idle),
+            part(cpu.unknown),
+            Cell::Time(cpu.stolen),
+            Cell::Count(cpu.switches),
+        ])?;
+    }
+    Ok(())
+}
