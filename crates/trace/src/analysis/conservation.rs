@@ -156,11 +156,6 @@ impl Conservation {
             self.longest.truncate(self.top);
         }
     }
-
-    /// The end of the window.
-    fn ended(&mut self) {
-        self.close();
-    }
 }
 
 impl Listener for Conservation {
@@ -170,6 +165,11 @@ impl Listener for Conservation {
 
     fn occupied(&mut self, cpu: CpuId, _at: Ns, who: Occupant) {
         if who == Occupant::Idle { self.idle.insert(cpu) } else { self.idle.remove(cpu) }
+    }
+
+    fn finished(&mut self, follower: &Follower) {
+        self.pass(follower, follower.now());
+        self.close();
     }
 
     fn span(&mut self, span: &Span) {
@@ -236,8 +236,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
     let header = &recording.header;
     let (allowed, unknown) = allowed(recording);
     let listener = Conservation::new(header, scope, allowed, scope.top.unwrap_or(10));
-    let mut found = Followed::over(recording, scope, listener);
-    found.ended();
+    let found = Followed::over(recording, scope, listener);
     let title = "A CPU idled while a task that may run there waited elsewhere";
     out.table(&Table { key: "violations", title, columns: SUMMARY, layout: Layout::Table })?;
     let lengths = &found.lengths;

@@ -210,6 +210,8 @@ pub trait Listener {
     fn before(&mut self, _follower: &Follower, _event: &SchedEvent) {}
     /// An event, after it had its effect.
     fn after(&mut self, _follower: &Follower, _event: &SchedEvent) {}
+    /// The stream ended; the last spans were reported.
+    fn finished(&mut self, _follower: &Follower) {}
 }
 
 /// A listener with the follower to which it listens: an [`EventSink`].
@@ -229,6 +231,7 @@ impl<L: Listener> Followed<L> {
     /// The end of the stream: closes what is open.
     pub fn finish(mut self, end: Ns) -> L {
         self.follower.finish(end, &mut self.listener);
+        self.listener.finished(&self.follower);
         self.listener
     }
 

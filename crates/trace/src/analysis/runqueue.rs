@@ -70,12 +70,8 @@ impl RunQueue {
 
     fn change(&mut self, cpu: CpuId, at: Ns, to: impl FnOnce(u64) -> u64) {
         self.pass(cpu.index(), at);
-        let inside = self.scope.at(at);
         let queue = &mut self.cpus[cpu.index()];
         queue.now = to(queue.now);
-        if inside && queue.now > queue.most.0 {
-            queue.most = (queue.now, at);
-        }
     }
 
     /// Time goes on to `at`.
@@ -87,6 +83,10 @@ impl RunQueue {
             return;
         }
         queue.since = end;
+        // What lasted no time was never seen by anybody.
+        if queue.now > queue.most.0 {
+            queue.most = (queue.now, since);
+        }
         let length = queue.now as usize;
         if queue.times.len() <= length {
             queue.times.resize(length + 1, Ns::ZERO);
@@ -102,10 +102,6 @@ impl RunQueue {
             since = edge;
         }
     }
-
-    fn ended(&mut self, end: Ns) {
-        (0..self.cpus.len()).for_each(|cpu| self.pass(cpu, end));
-    }
 }
 
 impl Listener for RunQueue {
@@ -120,6 +116,10 @@ impl Listener for RunQueue {
             let waits = follower.state(task).0.queued();
             self.place(task, follower.now(), waits.then(|| follower.cpu_of(task)));
         }
+    }
+
+    fn finished(&mut self, follower: &Follower) {
+        (0..self.cpus.len()).for_each(|cpu| self.pass(cpu, follower.now()));
     }
 }
 
@@ -143,8 +143,7 @@ const PICTURE: u64 = 40;
 
 fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {
     let scope = Scope { to: scope.end(recording), ..scope.clone() };
-    let mut queues = Followed::over(recording, &scope, RunQueue::new(&recording.header, &scope, PICTURE));
-    queues.ended(scope.to);
+    let queues = Followed::over(recording, &scope, RunQueue::new(&recording.header, &scope, PICTURE));
     let title = "Run-queue length: tasks that waited, besides the one that ran";
     out.table(&Table { key: "runqueue", title, columns: COLUMNS, layout: Layout::Table })?;
     let shown = || queues.cpus.iter().enumerate().filter(|(cpu, _)| scope.on(CpuId::from(*cpu)));

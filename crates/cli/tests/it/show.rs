@@ -1,0 +1,154 @@
+//! `schedlab show`, as a user meets it.
+
+use super::{Folder, files, schedlab};
+use schedlab_trace::analysis::show::ALL;
+
+/// Two tasks on one CPU, with a system call; worked out by hand below.
+const PERF: &str = "\
+ hog 10/10 [000] 100.000000000: sched:sched_switch: prev_comm=idle prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=hog next_pid=10 next_prio=120
+ srv 11/11 [000] 100.000500000: raw_syscalls:sys_enter: NR 202 (0, 0, 0)
+ <idle> 0/0 [000] 100.001000000: sched:sched_waking: comm=srv pid=11 prio=120 target_cpu=000
+ hog 10/10 [000] 100.016234000: sched:sched_switch: prev_comm=hog prev_pid=10 prev_prio=120 prev_state=R ==> next_comm=srv next_pid=11 next_prio=120
+ srv 11/11 [000] 100.016300000: raw_syscalls:sys_exit: NR 202 = 0
+ srv 11/11 [000] 100.016400000: raw_syscalls:sys_enter: NR 7 (0, 0, 0)
+ srv 11/11 [000] 100.016734000: sched:sched_switch: prev_comm=srv prev_pid=11 prev_prio=120 prev_state=S ==> next_comm=hog next_pid=10 next_prio=120
+ hog 10/10 [000] 100.017000000: sched:sched_waking: comm=srv pid=11 prio=120 target_cpu=000
+ hog 10/10 [000] 100.018000000: sched:sched_switch: prev_comm=hog prev_pid=10 prev_prio=120 prev_state=R ==> next_comm=srv next_pid=11 next_prio=120
+ srv 11/11 [000] 100.018500000: sched:sched_switch: prev_comm=srv prev_pid=11 prev_prio=120 prev_state=D ==> next_comm=hog next_pid=10 next_prio=120
+";
+
+/// The recording of [`PERF`].
+fn imported(folder: &Folder) -> String {
+    let text = folder.write("perf.txt", PERF);
+    let file = folder.0.join("a.slt").display().to_string();
+    let ran = schedlab(&["import", &text, "-o", &file]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    file
+}
+
+fn json(arguments: &[&str]) -> serde_json::Value {
+    let ran = schedlab(arguments);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
+#[test]
+fn the_worst_wait_is_named_with_its_culprit() {
+    let folder = Folder::new("show-worst");
+    let file = imported(&folder);
+    let ran = schedlab(&["show", &file, "--worst", "1"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(
+        ran.stdout.contains("1. srv[11] waited 15.234 ms from 0.001000s until 0.016234s"),
+        "{}",
+        ran.stdout
+    );
+    assert!(ran.stdout.contains("hog[10] 15.2ms (100.0 %)"), "{}", ran.stdout);
+    assert!(!ran.stdout.contains("2. "), "{}", ran.stdout);
+    let value = json(&["show", &file, "--worst", "2", "--json"]);
+    let worst = &value["analyses"][0]["tables"]["worst"];
+    assert_eq!((&worst[0]["waited_ns"], &worst[1]["waited_ns"]), (&15_234_000.into(), &1_000_000.into()));
+    assert_eq!(value["analyses"][0]["tables"]["meanwhile"][0]["who"]["tid"], 10);
+}
+
+#[test]
+fn timehist_prints_the_columns_of_perf() {
+    let folder = Folder::new("show-timehist");
+    let file = imported(&folder);
+    let ran = schedlab(&["show", &file, "--timehist", "--absolute"]);
+    let rows: Vec<Vec<&str>> =
+        ran.stdout.lines().skip(4).map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["100.000000", "[0000]", "<idle>", "0.000", "0.000", "0.000"], "{}", ran.stdout);
+    assert_eq!(rows[1], ["100.016234", "[0000]", "hog[10]", "0.000", "0.000", "16.234", "R"]);
+    assert_eq!(rows[2], ["100.016734", "[0000]", "srv[11]", "0.000", "15.234", "0.500", "S"]);
+    assert_eq!(rows[4], ["100.018500", "[0000]", "srv[11]", "1.266", "1.000", "0.500", "D"]);
+    let part = schedlab(&["show", &file, "--timehist", "--task", "srv", "--from", "17ms"]);
+    assert_eq!(part.stdout.matches("srv[11]").count(), 1, "{}", part.stdout);
+    assert!(!part.stdout.contains("hog"), "{}", part.stdout);
+}
+
+#[test]
+fn a_recording_with_system_calls_says_in_which_one_tasks_blocked() {
+    let folder = Folder::new("show-syscalls");
+    let file = imported(&folder);
+    let value = json(&["show", &file, "--syscalls", "--stream", "--json"]);
+    let calls =
+        &value["analyses"].as_array().unwrap().iter().find(|a| a["name"] == "syscalls").unwrap()["tables"];
+    assert_eq!(calls["syscalls"][0]["syscall"], "poll");
+    assert_eq!(calls["syscalls"][0]["time_ns"], 266_000);
+    let stream = schedlab(&["show", &file, "--stream"]).stdout;
+    let line = stream.lines().find(|line| line.contains("srv[11]") && line.contains("descheduled")).unwrap();
+    assert!(line.contains("0.500") && line.contains("Sleeping") && line.ends_with("poll"), "{line}");
+    // Without them it refuses, and says what is missing.
+    let ran = schedlab(&["show", "recordings/two-yes.slt", "--syscalls"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("blocking system calls needs syscalls"), "{}", ran.stderr);
+}
+
+#[test]
+fn every_analysis_answers_for_every_recording_and_for_scenarios() {
+    let mut inputs: Vec<String> =
+        files("recordings", "slt").iter().map(|path| path.display().to_string()).collect();
+    inputs.push("two-hogs".to_owned());
+    for input in inputs {
+        let mut arguments = vec!["show".to_owned(), input.clone(), "--json".to_owned()];
+        // Listings of every file would take long: their rows are tested elsewhere.
+        let wanted = ALL.iter().filter(|e| !["syscalls", "timehist", "stream"].contains(&e.name));
+        for entry in wanted {
+            arguments.push(format!("--{}", entry.name));
+            arguments.extend(entry.takes.map(|_| "3".to_owned()));
+        }
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let value = json(&arguments);
+        assert_eq!(value["schema"], "schedlab-show/1");
+        assert_eq!(value["analyses"].as_array().unwrap().len(), ALL.len() - 3, "{input}");
+        consistent(&value, &input);
+    }
+}
+
+/// Two analyses that count the same thing must agree.
+fn consistent(value: &serde_json::Value, input: &str) {
+    let table = |analysis: &str, table: &str| {
+        let found = value["analyses"].as_array().unwrap().iter().find(|a| a["name"] == analysis).unwrap();
+        found["tables"][table].as_array().unwrap().clone()
+    };
+    let sum = |rows: &[serde_json::Value], keys: &[&str]| -> u64 {
+        rows.iter().flat_map(|row| keys.iter().map(|key| row[*key].as_u64().unwrap_or(0))).sum()
+    };
+    let waited = sum(&table("states", "states"), &["runnable_ns", "preempted_ns", "throttled_ns"]);
+    let blamed: u64 = table("blame", "antagonists").iter().map(|row| row["time_ns"].as_u64().unwrap()).sum();
+    assert!(blamed <= waited, "{input}: {blamed} of {waited}");
+    let run = |analysis: &str, name: &str| sum(&table(analysis, name), &["run_ns", "running_ns"]);
+    let (states, latency) = (run("states", "states"), run("latency", "tasks"));
+    assert_eq!(states, latency, "{input}: CPU time of two analyses");
+}
+
+#[test]
+fn mistakes_are_answered() {
+    for (arguments, expected) in [
+        (&["--task", "nobody"][..], "--task nobody: no such task"),
+        (&["--cgroup", "/nowhere"], "--cgroup /nowhere: no task"),
+        (&["--cpu", "99"], "the recording has the CPUs 0 to 1"),
+        (&["--from", "1h"], "--from"),
+        (&["--from", "100s"], "the recording is"),
+        (&["--from", "2s", "--to", "1s"], "--to 1.00s must be later"),
+        (&["--worst", "0"], "--worst"),
+        (&["--worst", "x"], "--worst"),
+        (&["--scheduler", "linux-6.18"], "--scheduler has a meaning only for scenarios"),
+    ] {
+        let all: Vec<&str> = ["show", "recordings/two-yes.slt"].iter().chain(arguments).copied().collect();
+        let ran = schedlab(&all);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.stderr.contains(expected), "{expected}: {}", ran.stderr);
+    }
+    assert_eq!(schedlab(&["show", "nofile.slt"]).code, 2);
+}
+
+#[test]
+fn without_an_option_there_is_an_overview() {
+    let ran = schedlab(&["show", "recordings/two-yes.slt"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    for expected in ["recorded by: perf", "can be asked: --worst", "What every task got", "Longest waits"] {
+        assert!(ran.stdout.contains(expected), "{expected}: {}", ran.stdout);
+    }
+}

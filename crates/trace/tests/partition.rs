@@ -1,0 +1,149 @@
+//! What must add up, on random streams: states to lifetimes, blame to waits, parts of a wait to the wait.
+
+mod common;
+
+use common::{header, switch, wake};
+use proptest::prelude::*;
+use schedlab_model::{CpuId, EventKind, Ns, PrevState, SchedEvent, TaskId, Waker};
+use schedlab_trace::analysis::blame::Blame;
+use schedlab_trace::analysis::follow::{Followed, ThreadState};
+use schedlab_trace::analysis::latency::Latency;
+use schedlab_trace::analysis::show::{ALL, Cell, Output, Table};
+use schedlab_trace::analysis::states::States;
+use schedlab_trace::analysis::worst::Worst;
+use schedlab_trace::analysis::{By, Scope};
+use schedlab_trace::{Recording, TraceError};
+
+const CPUS: usize = 3;
+const TASKS: usize = 6;
+
+/// Any events at all: repair makes a possible history of them.
+fn events() -> impl Strategy<Value = Vec<SchedEvent>> {
+    let task = || 0..TASKS as u32;
+    let who = || proptest::option::weighted(0.8, 0..TASKS as u32);
+    let state = prop_oneof![
+        3 => Just(PrevState::Runnable), 3 => Just(PrevState::Sleeping), 1 => Just(PrevState::DiskSleep),
+        1 => Just(PrevState::Unknown), 1 => Just(PrevState::Blocked),
+    ];
+    let kind = prop_oneof![
+        8 => (who(), state, who()).prop_map(|(prev, prev_state, next)| {
+            switch(0, 0, prev, prev_state, next.filter(|next| Some(*next) != prev)).kind
+        }),
+        6 => task().prop_map(|task| wake(0, 0, task, Waker::HardIrq).kind),
+        2 => (task(), 0..CPUS as u32).prop_map(|(task, to)| {
+            EventKind::Migrate { task: TaskId(task), from: CpuId(0), to: CpuId(to) }
+        }),
+        1 => task().prop_map(|task| EventKind::Throttle { task: TaskId(task) }),
+        1 => task().prop_map(|task| EventKind::Unthrottle { task: TaskId(task) }),
+        1 => task().prop_map(|task| EventKind::New { task: TaskId(task), parent: None }),
+        1 => Just(EventKind::Lost { count: 3 }),
+    ];
+    let event = (0..50u64, 0..CPUS as u32, kind);
+    proptest::collection::vec(event, 0..120).prop_map(|list| {
+        let mut at = 0;
+        let timed = |(gap, cpu, kind)| {
+            at += gap;
+            SchedEvent { at: Ns(at), cpu: CpuId(cpu), kind }
+        };
+        list.into_iter().map(timed).collect()
+    })
+}
+
+fn recording(events: Vec<SchedEvent>) -> Result<Recording, TraceError> {
+    let mut header = header(CPUS, TASKS);
+    header.tasks.iter_mut().for_each(|task| task.known = true);
+    let end = events.last().map_or(0, |event| event.at.0) + 10;
+    Recording::from_parts(header, events, Ns(end))
+}
+
+/// Throws rows away, but looks at them.
+struct Nothing(usize);
+
+impl Output for Nothing {
+    fn table(&mut self, table: &Table) -> std::io::Result<()> {
+        self.0 = table.columns.len();
+        Ok(())
+    }
+    fn row(&mut self, cells: &[Cell<'_>]) -> std::io::Result<()> {
+        assert_eq!(cells.len(), self.0, "a cell for each column");
+        Ok(())
+    }
+    fn note(&mut self, _: &str) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn all_adds_up(events in events(), from in 0..3_000u64, length in 1..3_000u64) {
+        let file = recording(events).unwrap();
+        let window = Scope { from: Ns(from), to: Ns(from + length), ..Scope::default() };
+        for scope in [Scope::default(), window] {
+            let states = Followed::over(&file, &scope, States::new(&file.header, &scope, By::Thread));
+            let blame = Followed::over(&file, &scope, Blame::new(&file.header, &scope, By::Thread));
+            for task in 0..TASKS {
+                let time = |state| states.time(task, state);
+                let waited = time(ThreadState::Runnable) + time(ThreadState::Preempted) + time(ThreadState::Throttled);
+                prop_assert_eq!(blame.waited(task), waited);
+                prop_assert!(states.lifetime(task) <= scope.length(&file));
+            }
+            // Of all CPUs together nobody runs longer than there is time.
+            let run: Ns = (0..TASKS).map(|task| states.time(task, ThreadState::Running)).sum();
+            prop_assert!(run.0 <= scope.length(&file).0 * CPUS as u64);
+        }
+    }
+
+    #[test]
+    fn a_life_without_birth_fills_the_recording(events in events()) {
+        let mut events = events;
+        events.retain(|event| !matches!(event.kind, EventKind::New { .. }));
+        let file = recording(events).unwrap();
+        let scope = Scope::default();
+        let states = Followed::over(&file, &scope, States::new(&file.header, &scope, By::Thread));
+        for task in 0..TASKS {
+            let life = states.lifetime(task);
+            prop_assert!(life == Ns::ZERO || life == file.duration, "{life} of {}", file.duration);
+        }
+    }
+
+    #[test]
+    fn the_parts_of_every_wait_add_up(events in events()) {
+        let file = recording(events).unwrap();
+        let scope = Scope::default();
+        let worst = Followed::over(&file, &scope, Worst::new(&file.header, &scope, usize::MAX));
+        for case in &worst.cases {
+            let parts: Ns = case.meanwhile.iter().map(|(_, time)| *time).sum();
+            prop_assert_eq!(parts + case.throttled, case.length());
+        }
+        let latency = Followed::over(&file, &scope, Latency::new(&file.header, &scope, By::Thread));
+        let counted: Ns =
+            latency.lines.iter().map(|line| line.wake.lengths.sum() + line.preempt.lengths.sum()).sum();
+        let total: Ns = worst.cases.iter().map(|case| case.length() - case.throttled).sum();
+        prop_assert_eq!(counted, total);
+    }
+
+    #[test]
+    fn every_analysis_takes_any_stream(events in events(), from in 0..3_000u64) {
+        let file = recording(events).unwrap();
+        let later = Scope { from: Ns(from), to: Ns(from + 500), top: Some(2), ..Scope::default() };
+        let some = Scope { tasks: Some(vec![true, false]), cpu: Some(CpuId(1)), by: Some(By::Cgroup), ..Scope::default() };
+        for scope in [Scope::default(), later, some] {
+            for entry in ALL {
+                entry.run(&file, &scope, &mut Nothing(0)).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn analyses_refuse_by_name() {
+    let mut blind = header(1, 1);
+    blind.capabilities.0.clear();
+    for entry in ALL {
+        let error = entry.check(&blind).unwrap_err().to_string();
+        assert!(error.starts_with(entry.title), "{error}");
+        assert!(entry.needs.iter().all(|need| error.contains(need.name())), "{error}");
+    }
+}
