@@ -46,7 +46,7 @@ const fn p(thousandths: u32) -> Stat {
 }
 
 /// Every metric of a result.
-const METRICS: [Metric; 25] = [
+const METRICS: [Metric; 29] = [
     Metric::Share,
     Metric::Throughput,
     Metric::Latency(p(50_000)),
@@ -72,6 +72,10 @@ const METRICS: [Metric; 25] = [
     Metric::Switches,
     Metric::Preemptions,
     Metric::Migrations,
+    Metric::Utilisation,
+    Metric::IdleWaiting,
+    Metric::IdleCapped,
+    Metric::IdleLongest,
 ];
 
 /// The method's error by class and metric.
@@ -199,14 +203,43 @@ fn plan(
         .workload
         .check(subject.cpus)
         .map_err(|error| LabError::Option(format!("--variant '{}': {error}", variant.name)))?;
+    check_caps(&full, variant, &applied)?;
     Ok(Plan {
         label: scheduler.to_string(),
         scheduler: full,
         variant: variant.name.clone(),
         workload: applied.workload,
+        vms: applied.vms,
         changed: applied.tasks.into_iter().collect(),
         notes,
     })
+}
+
+/// Credit2 refuses a cap of more than all vCPUs of the domain.
+fn check_caps(
+    scheduler: &SchedulerSpec,
+    variant: &Variant,
+    applied: &variant::Applied,
+) -> Result<(), LabError> {
+    if scheduler.name != "xen-credit2" {
+        return Ok(());
+    }
+    for (index, group) in applied.workload.groups.iter().enumerate() {
+        let vm = applied.vms.iter().find(|vm| vm.group.index() == index);
+        let tasks = applied.workload.tasks.iter().filter(|task| task.group.index() == index).count();
+        let vcpus = vm.map_or(tasks, |vm| vm.vcpus);
+        if vcpus > 0 && group.cap_percent as usize > 100 * vcpus {
+            return Err(LabError::Option(format!(
+                "{scheduler}, {}: group `{}` has cap {}, but xl sched-credit2 takes at most 100 for each of its \
+                 vCPUs, here {}",
+                variant.name,
+                group.name,
+                group.cap_percent,
+                100 * vcpus
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses schedulers and knobs that do not exist.

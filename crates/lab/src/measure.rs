@@ -2,7 +2,9 @@
 
 use crate::metric::{Metric, Stat};
 use schedlab_model::Ns;
-use schedlab_sim::{ChannelMetrics, Distribution, Metrics, SourceMetrics, TaskMetrics};
+use schedlab_sim::{
+    ChannelMetrics, CpuMetrics, Distribution, Metrics, SourceMetrics, TaskMetrics, WorkConservation,
+};
 use schedlab_trace::analysis::{Durations, Summary, TaskSummary};
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +20,8 @@ pub enum Kind {
     Source,
     /// A channel: requests that were finished, whoever sent them.
     Channel,
+    /// All CPUs together.
+    Machine,
 }
 
 /// The measurements of one run.
@@ -50,7 +54,18 @@ enum Data {
     Trace(Box<TaskSummary>),
     Source(Box<SourceMetrics>),
     Channel(Box<ChannelMetrics>),
+    Machine(Box<MachineMetrics>),
 }
+
+/// All CPUs together.
+#[derive(Clone, Debug)]
+struct MachineMetrics {
+    cpus: Vec<CpuMetrics>,
+    conservation: WorkConservation,
+}
+
+/// What the one [`Kind::Machine`] subject is called.
+pub const MACHINE: &str = "machine";
 
 impl Measured {
     /// From the simulator's own metrics. `classes` names the class of each task.
@@ -81,6 +96,9 @@ impl Measured {
             let data = Data::Channel(Box::new(channel.clone()));
             measured.subjects.push(SubjectData::new(Kind::Channel, &channel.name, window, data));
         }
+        let (cpus, conservation) = (metrics.cpus.clone(), metrics.work_conservation);
+        let data = Data::Machine(Box::new(MachineMetrics { cpus, conservation }));
+        measured.subjects.push(SubjectData::new(Kind::Machine, MACHINE, window, data));
         measured
     }
 
@@ -176,11 +194,28 @@ impl SubjectData {
                 Metric::Throughput => rate(source.completed),
                 _ => None,
             },
+            Data::Machine(machine) => machine.value(metric, self.window),
             Data::Channel(channel) => match metric {
                 Metric::Response(stat) => of_distribution(&channel.response, stat),
                 Metric::Throughput => rate(channel.done),
                 _ => None,
             },
+        }
+    }
+}
+
+impl MachineMetrics {
+    fn value(&self, metric: Metric, window: Ns) -> Option<f64> {
+        let all = (window.0 * self.cpus.len() as u64).max(1) as f64;
+        let idle: Ns = self.cpus.iter().map(|cpu| cpu.idle_ns).sum();
+        let switches: u64 = self.cpus.iter().map(|cpu| cpu.switches).sum();
+        match metric {
+            Metric::Utilisation => Some(1.0 - idle.0 as f64 / all),
+            Metric::IdleWaiting => Some(self.conservation.idle_ns.0 as f64 / all),
+            Metric::IdleCapped => Some(self.conservation.capped_idle_ns.0 as f64 / all),
+            Metric::IdleLongest => Some(self.conservation.longest_ns.0 as f64),
+            Metric::Switches => (window > Ns::ZERO).then(|| switches as f64 * 1e9 / window.0 as f64),
+            _ => None,
         }
     }
 }

@@ -27,6 +27,14 @@ pub enum Metric {
     Preemptions,
     /// Moves to another CPU, a second.
     Migrations,
+    /// The machine: part of all CPU time in which CPUs are not idle.
+    Utilisation,
+    /// The machine: part of all CPU time that is idle while somebody waits who may run there.
+    IdleWaiting,
+    /// The machine: part of all CPU time that is idle while a cap (or bandwidth limit) keeps work from it.
+    IdleCapped,
+    /// The machine: the longest uninterrupted time in which a CPU idles while somebody waits who may run there.
+    IdleLongest,
 }
 
 /// Which number of a distribution.
@@ -59,7 +67,8 @@ impl Metric {
     /// In what it is counted.
     pub const fn unit(self) -> Unit {
         match self {
-            Metric::Share => Unit::Share,
+            Metric::Share | Metric::Utilisation | Metric::IdleWaiting | Metric::IdleCapped => Unit::Share,
+            Metric::IdleLongest => Unit::Time,
             Metric::Latency(_) | Metric::Wait(_) | Metric::Response(_) | Metric::Run(_) => Unit::Time,
             _ => Unit::PerSecond,
         }
@@ -69,9 +78,16 @@ impl Metric {
     pub const fn smaller_is_better(self) -> Option<bool> {
         match self {
             Metric::Latency(_) | Metric::Wait(_) | Metric::Response(_) => Some(true),
+            Metric::IdleWaiting | Metric::IdleCapped | Metric::IdleLongest => Some(true),
             Metric::Share | Metric::Throughput => Some(false),
             _ => None,
         }
+    }
+
+    /// Whether it is about the machine as a whole.
+    pub const fn is_of_machine(self) -> bool {
+        use Metric::{IdleCapped, IdleLongest, IdleWaiting, Utilisation};
+        matches!(self, Utilisation | IdleWaiting | IdleCapped | IdleLongest)
     }
 
     /// `value` of this metric as people write it: `49.8%`, `1.20ms`, `2830/s`.
@@ -90,8 +106,8 @@ impl Metric {
 pub enum MetricError {
     /// No such name.
     #[error(
-        "unknown metric `{0}`{hint}: use share, throughput, switches, preemptions, migrations, or one of \
-         latency, wait, response, run followed by p50, p99, p99.9, mean, min, max or mode, such as \"latency p99\"",
+        "unknown metric `{0}`{hint}: use share, throughput, switches, preemptions, migrations, \
+         for the machine utilisation, idle-waiting, idle-capped, idle-longest, or one of latency, wait, response, run followed by p50, p99, p99.9, mean, min, max or mode, such as \"latency p99\"",
         hint = .1.as_ref().map(|n| format!(" (did you mean `{n}`?)")).unwrap_or_default()
     )]
     Unknown(String, Option<String>),
@@ -112,6 +128,10 @@ impl FromStr for Metric {
             "switches" => Ok(Metric::Switches),
             "preemptions" => Ok(Metric::Preemptions),
             "migrations" => Ok(Metric::Migrations),
+            "utilisation" => Ok(Metric::Utilisation),
+            "idle-waiting" => Ok(Metric::IdleWaiting),
+            "idle-capped" => Ok(Metric::IdleCapped),
+            "idle-longest" => Ok(Metric::IdleLongest),
             "latency" => Ok(Metric::Latency(stat()?)),
             "wait" => Ok(Metric::Wait(stat()?)),
             "response" => Ok(Metric::Response(stat()?)),
@@ -123,6 +143,10 @@ impl FromStr for Metric {
                     "switches",
                     "preemptions",
                     "migrations",
+                    "utilisation",
+                    "idle-waiting",
+                    "idle-capped",
+                    "idle-longest",
                     "latency",
                     "wait",
                     "response",
@@ -172,6 +196,10 @@ impl fmt::Display for Metric {
             Metric::Switches => f.write_str("switches"),
             Metric::Preemptions => f.write_str("preemptions"),
             Metric::Migrations => f.write_str("migrations"),
+            Metric::Utilisation => f.write_str("utilisation"),
+            Metric::IdleWaiting => f.write_str("idle-waiting"),
+            Metric::IdleCapped => f.write_str("idle-capped"),
+            Metric::IdleLongest => f.write_str("idle-longest"),
             Metric::Latency(stat) => write!(f, "latency {stat}"),
             Metric::Wait(stat) => write!(f, "wait {stat}"),
             Metric::Response(stat) => write!(f, "response {stat}"),
@@ -221,7 +249,9 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        for text in ["share", "latency p99.5", "wait max", "response mean", "run mode", "migrations"] {
+        for text in
+            ["share", "latency p99.5", "wait max", "response mean", "run mode", "migrations", "idle-capped"]
+        {
             assert_eq!(text.parse::<Metric>().unwrap().to_string(), text);
         }
     }

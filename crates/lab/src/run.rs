@@ -1,12 +1,15 @@
 //! Running rows: every scheduler × variant × seed, on as many threads as asked for. The result does not
 //! depend on the number of threads.
 
+mod nested;
+
 use crate::LabError;
 use crate::measure::Measured;
+use crate::scenario::VmSpec;
 use rayon::prelude::*;
-use schedlab_model::{Ns, Workload};
-use schedlab_scheduler::{KnobError, Knobs, SchedulerSpec, registry};
-use schedlab_sim::{Machine, Outcome, RunOptions, WaitsFor};
+use schedlab_model::{EventSink, Ns, Workload};
+use schedlab_scheduler::{KnobError, Knobs, Scheduler, SchedulerSpec, registry};
+use schedlab_sim::{Machine, Outcome, RunOptions, SimError, WaitsFor};
 use schedlab_trace::analysis::Summary;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -21,6 +24,8 @@ pub(crate) struct Plan {
     pub(crate) variant: String,
     /// What runs.
     pub(crate) workload: Workload,
+    /// Domains with kernels of their own.
+    pub(crate) vms: Vec<VmSpec>,
     /// Which tasks the variant changes.
     pub(crate) changed: Vec<usize>,
     /// What a reader must know.
@@ -56,6 +61,33 @@ pub(crate) struct Run {
     pub(crate) notes: Vec<String>,
 }
 
+impl Plan {
+    fn run<S: EventSink>(
+        &self,
+        machine: &Machine,
+        scheduler: &dyn Scheduler,
+        options: &RunOptions,
+        sink: &mut S,
+    ) -> Result<Outcome, LabError> {
+        if !self.vms.is_empty() {
+            return nested::run(self, machine, scheduler, options, sink);
+        }
+        schedlab_sim::run(machine, &self.workload, scheduler, options, sink)
+            .map_err(|source| self.failed(source))
+    }
+
+    fn failed(&self, source: SimError) -> LabError {
+        let (scheduler, variant) = (self.label.clone(), self.variant.clone());
+        LabError::Run { scheduler, variant, source: Box::new(source) }
+    }
+
+    /// The classes of the tasks, then those of the vCPUs.
+    fn classes(&self, of_tasks: &[String]) -> Vec<String> {
+        let vcpus = self.vms.iter().flat_map(|vm| (0..vm.vcpus).map(|_| vm.class()));
+        of_tasks.iter().cloned().chain(vcpus).collect()
+    }
+}
+
 impl Bench<'_> {
     /// Runs every plan with every seed; the outer order is that of the plans, the inner that of the seeds.
     pub(crate) fn run(&self, plans: &[Plan]) -> Result<Vec<Vec<Run>>, LabError> {
@@ -83,21 +115,16 @@ impl Bench<'_> {
         let options = RunOptions { seed, duration: self.duration, warmup: self.warmup, every_tick: false };
         let mut summary = Summary::new(plan.workload.tasks.len(), cpus, self.warmup);
         let outcome = if self.as_recording.is_some() {
-            schedlab_sim::run(&machine, &plan.workload, &*scheduler, &options, &mut summary)
+            plan.run(&machine, &*scheduler, &options, &mut summary)
         } else {
-            schedlab_sim::run(&machine, &plan.workload, &*scheduler, &options, &mut ())
-        };
-        let outcome = outcome.map_err(|source| LabError::Run {
-            scheduler: plan.label.clone(),
-            variant: plan.variant.clone(),
-            source: Box::new(source),
-        })?;
+            plan.run(&machine, &*scheduler, &options, &mut ())
+        }?;
         let measured = match self.as_recording {
             Some(single) => {
                 summary.finish(self.duration);
                 Measured::of_summary(&summary, self.classes, single)
             }
-            None => Measured::of_metrics(&outcome.metrics, self.classes),
+            None => Measured::of_metrics(&outcome.metrics, &plan.classes(self.classes)),
         };
         Ok(Run {
             measured,

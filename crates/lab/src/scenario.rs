@@ -12,6 +12,7 @@ mod machine;
 mod source;
 mod step;
 mod task;
+mod vm;
 mod waits;
 
 pub use document::ScenarioError;
@@ -20,6 +21,7 @@ pub(crate) use draw::scaled;
 pub use expect::{Bound, Expectation, PLAIN_TOLERANCE};
 pub(crate) use group::{absent_cpu, bandwidth, shares_of_weight};
 pub use machine::{MachineSpec, Ticks};
+pub use vm::VmSpec;
 
 use crate::metric::Metric;
 use crate::variant::{Subject, Variant};
@@ -30,7 +32,7 @@ use std::path::Path;
 use step::Names;
 use toml::de::DeTable;
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "title",
     "about",
     "machine",
@@ -47,6 +49,7 @@ const KEYS: [&str; 16] = [
     "variant",
     "expect",
     "baseline",
+    "baseline_set",
 ];
 /// The largest scenario file that is read.
 const MAX_BYTES: u64 = 4 << 20;
@@ -70,12 +73,16 @@ pub struct Scenario {
     pub schedulers: Vec<SchedulerSpec>,
     /// Tasks, groups, channels, sources.
     pub workload: Workload,
+    /// Domains with kernels of their own.
+    pub vms: Vec<VmSpec>,
     /// The class of each task: its name in the file, which copies share.
     pub classes: Vec<String>,
     /// What is tried beside the workload as it stands.
     pub variants: Vec<Variant>,
-    /// Name of the unchanged workload in tables.
+    /// Name of the workload without a variant in tables.
     pub baseline: String,
+    /// What the baseline leaves out of (or changes in) the tasks of the file; variants begin with all of them.
+    pub baseline_set: Option<Variant>,
     /// How long each run lasts (virtual time).
     pub duration: Ns,
     /// What happens before this is not counted.
@@ -134,6 +141,7 @@ impl Reader<'_> {
         let cpus = machine.topology.cpus();
         let mut names = Names::default();
         let groups = group::read(root, cpus)?;
+        let vms = vm::read(root, &groups, cpus)?;
         let channels = source::read_channels(root, &mut names)?;
         source::read_locks(root, &mut names)?;
         let tasks = task::read(root, &groups, &mut names, cpus)?;
@@ -161,9 +169,11 @@ impl Reader<'_> {
             about: text("about")?.unwrap_or_default(),
             machine,
             schedulers: self.schedulers()?,
+            vms,
             classes: tasks.classes,
             variants: Vec::new(),
             baseline: text("baseline")?.unwrap_or_else(|| "as it is".to_owned()),
+            baseline_set: None,
             duration,
             warmup: self.warmup(duration)?,
             seed: root.optional("seed", |item| item.integer(0, i64::MAX))?.unwrap_or(1) as u64,
@@ -171,6 +181,7 @@ impl Reader<'_> {
             workload,
             expectations: Vec::new(),
         };
+        scenario.baseline_set = self.baseline_set(&scenario)?;
         scenario.variants = self.variants(&scenario)?;
         scenario.expectations = self.expectations(&scenario)?;
         Ok(scenario)
@@ -220,6 +231,16 @@ impl Reader<'_> {
         Ok(warmup)
     }
 
+    fn baseline_set(&self, scenario: &Scenario) -> Result<Option<Variant>, ScenarioError> {
+        self.root.optional("baseline_set", |set| {
+            let variant = Variant::parse_named(&scenario.baseline, set.text()?);
+            let variant = variant.map_err(|error| set.error(error.to_string()))?;
+            let applied = variant.apply(&Subject::scenario(scenario));
+            applied.map_err(|error| set.error(error.to_string()))?;
+            Ok(variant)
+        })
+    }
+
     fn variants(&self, scenario: &Scenario) -> Result<Vec<Variant>, ScenarioError> {
         let keys = ["name", "set", "schedulers", "about"];
         let mut variants: Vec<Variant> = Vec::new();
@@ -244,7 +265,18 @@ impl Reader<'_> {
     }
 
     fn expectations(&self, scenario: &Scenario) -> Result<Vec<Expectation>, ScenarioError> {
-        let keys = ["metric", "task", "source", "channel", "scheduler", "variant", "over", "is", "because"];
+        let keys = [
+            "metric",
+            "task",
+            "source",
+            "channel",
+            "machine",
+            "scheduler",
+            "variant",
+            "over",
+            "is",
+            "because",
+        ];
         let sections = self.root.sections("expect", "[[expect]]", &keys)?;
         sections.iter().map(|section| self.expectation(section, scenario)).collect()
     }
@@ -257,9 +289,11 @@ impl Reader<'_> {
         let variants: Vec<&str> = std::iter::once(scenario.baseline.as_str())
             .chain(scenario.variants.iter().map(|variant| variant.name.as_str()))
             .collect();
+        let vcpus = scenario.vcpu_names();
         let tasks: Vec<&str> = scenario
             .classes
             .iter()
+            .chain(&vcpus)
             .map(String::as_str)
             .chain(scenario.workload.tasks.iter().map(|task| task.name.as_str()))
             .collect();
@@ -269,11 +303,19 @@ impl Reader<'_> {
         let channels: Vec<&str> = scenario.workload.channels.iter().map(|c| c.name.as_str()).collect();
         let (task, source) = (known("task", &tasks)?, known("source", &sources)?);
         let channel = known("channel", &channels)?;
-        if [&task, &source, &channel].into_iter().flatten().count() != 1 {
-            return Err(section
-                .error("[[expect]] needs `task`, `source` or `channel` (one of them): about whom is it?"));
+        let machine = section.optional("machine", |item| item.flag())?.unwrap_or(false);
+        if [&task, &source, &channel].into_iter().flatten().count() + usize::from(machine) != 1 {
+            return Err(section.error(
+                "[[expect]] needs `task`, `source`, `channel` or machine = true (one of them): about whom is it?",
+            ));
         }
-        if task.is_none() && !matches!(metric, Metric::Throughput | Metric::Response(_)) {
+        if machine != metric.is_of_machine() && !(machine && metric == Metric::Switches) {
+            return Err(section.error(
+                "utilisation, idle-waiting, idle-capped and idle-longest are metrics of machine = true, which has \
+                 only them and switches",
+            ));
+        }
+        if task.is_none() && !machine && !matches!(metric, Metric::Throughput | Metric::Response(_)) {
             return Err(section.error("a source or a channel has only the metrics throughput and response"));
         }
         let over = known("over", &variants)?;
@@ -282,6 +324,7 @@ impl Reader<'_> {
             task,
             source,
             channel,
+            machine,
             scheduler: known("scheduler", &specs)?,
             variant: known("variant", &variants)?,
             bound: expect::parse_bound(is.text()?, metric, over.is_some()).map_err(|e| is.error(e))?,
@@ -290,6 +333,13 @@ impl Reader<'_> {
             because: text("because")?,
             line: self.source.line(section.span.start),
         })
+    }
+}
+
+impl Scenario {
+    /// The classes of vCPUs, and the vCPUs.
+    pub(crate) fn vcpu_names(&self) -> Vec<String> {
+        self.vms.iter().flat_map(|vm| std::iter::once(vm.class()).chain(vm.vcpu_names())).collect()
     }
 }
 

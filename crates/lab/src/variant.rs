@@ -16,7 +16,7 @@ pub use apply::{Applied, Subject};
 
 use crate::scenario::{bandwidth, scaled, shares_of_weight};
 use schedlab_model::{Bandwidth, CpuSet, Nice, Ns, Policy};
-use schedlab_scheduler::nearest;
+use schedlab_scheduler::{SchedulerSpec, nearest};
 
 /// One thing to try.
 #[derive(Clone, PartialEq, Debug)]
@@ -61,6 +61,12 @@ pub enum Setting {
     Shares(u32),
     /// `cpu.idle=on`
     GroupIdle(bool),
+    /// `cap=200`: per cent of one pCPU (Xen), 0 = none.
+    Cap(u32),
+    /// `weight=512`: Xen's.
+    Weight(u32),
+    /// `guest=linux-6.1`: another scheduler in the domain; `none`: its tasks are vCPUs themselves.
+    Guest(Option<SchedulerSpec>),
     /// `rate=x2`: requests of an open source come that much faster, in thousandths.
     Rate(u64),
     /// `clients=64`
@@ -111,7 +117,8 @@ pub enum VariantError {
 
 const TASK_KEYS: [&str; 7] = ["policy", "nice", "cpus", "slice", "group", "demand", "off"];
 const SOURCE_KEYS: [&str; 2] = ["rate", "clients"];
-const GROUP_KEYS: [&str; 5] = ["cpu.max", "cpu.weight", "cpu.shares", "cpu.idle", "cpus"];
+const GROUP_KEYS: [&str; 8] =
+    ["cpu.max", "cpu.weight", "cpu.shares", "cpu.idle", "cpus", "cap", "weight", "guest"];
 
 impl Variant {
     /// Reads `NAME: TARGET SETTING... ; TARGET SETTING...`. Without `NAME:` the text is its own name.
@@ -214,6 +221,14 @@ fn value_of(key: &str, value: &str) -> Result<Setting, String> {
         "cpu.max" => Ok(Setting::Max(bandwidth(value)?)),
         "cpu.weight" => Ok(Setting::Shares(shares_of_weight(number(1, 10_000)?))),
         "cpu.shares" => Ok(Setting::Shares(number(2, 262_144)? as u32)),
+        "cap" => Ok(Setting::Cap(number(0, 51_200)? as u32)),
+        "weight" => Ok(Setting::Weight(number(1, 65_535)? as u32)),
+        "guest" if value == "none" => Ok(Setting::Guest(None)),
+        "guest" => {
+            let spec = read::<SchedulerSpec>(value)?;
+            crate::scenario::check_scheduler(&spec)?;
+            Ok(Setting::Guest(Some(spec)))
+        }
         "cpu.idle" => match value {
             "on" | "1" | "true" => Ok(Setting::GroupIdle(true)),
             "off" | "0" | "false" => Ok(Setting::GroupIdle(false)),

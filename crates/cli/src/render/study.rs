@@ -2,7 +2,7 @@
 
 use super::table::{Cell, Look, Table};
 use super::{Style, wrap};
-use schedlab_lab::measure::Kind;
+use schedlab_lab::measure::{Kind, MACHINE};
 use schedlab_lab::metric::{Metric, Stat, Unit};
 use schedlab_lab::result::{InputKind, Prediction, Replayed, Row, SelfReplay, Study, Subject};
 use schedlab_lab::stats::{Change, Judgement};
@@ -28,6 +28,14 @@ const CLIENT_COLUMNS: [(Metric, &str); 6] = [
     (Metric::Response(Stat::Percentile(99_000)), "p99"),
     (Metric::Response(Stat::Percentile(99_500)), "p99.5"),
     (Metric::Response(Stat::Max), "max"),
+];
+/// Columns of the machine as a whole.
+const MACHINE_COLUMNS: [(Metric, &str); 5] = [
+    (Metric::Utilisation, "busy"),
+    (Metric::Switches, "switches/s"),
+    (Metric::IdleWaiting, "idle, work waits"),
+    (Metric::IdleCapped, "idle, work capped"),
+    (Metric::IdleLongest, "idle longest"),
 ];
 /// Classes below this share of one CPU are left out unless somebody asks for all.
 const MAIN_SHARE: f64 = 0.01;
@@ -103,7 +111,10 @@ fn main_subjects(study: &Study, all: bool) -> (Vec<(Kind, String)>, usize) {
         }
     }
     let hidden = total - classes.len();
-    let clients = base.subjects.iter().filter(|subject| !is_task(subject.kind));
+    // The machine as a whole is the subject of some scenarios only.
+    let of_machine = all || study.expectations.iter().any(|checked| checked.subject == MACHINE);
+    let shown = |subject: &&Subject| !is_task(subject.kind) && (of_machine || subject.kind != Kind::Machine);
+    let clients = base.subjects.iter().filter(shown);
     let shown = clients.chain(classes.into_iter().map(|(subject, _)| subject));
     (shown.map(|subject| (subject.kind, subject.name.clone())).collect(), hidden)
 }
@@ -178,7 +189,11 @@ fn counted(name: &str, tasks: usize) -> String {
 }
 
 fn subject(study: &Study, kind: Kind, name: &str, style: &Style) -> (String, Vec<String>) {
-    let columns: &[(Metric, &str)] = if is_task(kind) { &TASK_COLUMNS } else { &CLIENT_COLUMNS };
+    let columns: &[(Metric, &str)] = match kind {
+        Kind::Class | Kind::Task => &TASK_COLUMNS,
+        Kind::Source | Kind::Channel => &CLIENT_COLUMNS,
+        Kind::Machine => &MACHINE_COLUMNS,
+    };
     // With one run of each and no recording there is no error to show.
     let sure = study.seeds.len() == 1 && study.self_replay.is_none();
     let mut tasks = 1;
@@ -203,6 +218,7 @@ fn subject(study: &Study, kind: Kind, name: &str, style: &Style) -> (String, Vec
     let title = match kind {
         Kind::Source => format!("{name} (source: what its clients see)"),
         Kind::Channel => format!("{name} (channel: requests that were finished)"),
+        Kind::Machine => "the machine".to_owned(),
         _ => counted(name, tasks),
     };
     (format!("{}\n{table}\n", style.bold(&title)), missing)

@@ -70,6 +70,7 @@ impl RecordedInput {
             classes: &self.classes,
             pids: &self.pids,
             cpus: self.replay.topology.cpus(),
+            vms: &[],
         }
     }
 

@@ -3,7 +3,7 @@
 use super::{Errors, Options, Progress, check_knobs_exist, check_names, check_schedulers};
 use super::{parse_variants, plan, rows, seeds, values, verdict};
 use crate::LabError;
-use crate::measure::Kind;
+use crate::measure::{Kind, MACHINE};
 use crate::metric::glob;
 use crate::result::{Checked, Input, InputKind, SCHEMA, Study};
 use crate::run::{Bench, Plan, Run};
@@ -25,7 +25,11 @@ pub fn compare_scenario(
     let extra = parse_variants(&options.variants)?;
     let specs = if options.schedulers.is_empty() { &scenario.schedulers } else { &options.schedulers };
     let subject = Subject::scenario(scenario);
-    let unchanged = Variant { name: scenario.baseline.clone(), schedulers: Vec::new(), clauses: Vec::new() };
+    let unchanged = scenario.baseline_set.clone().unwrap_or_else(|| Variant {
+        name: scenario.baseline.clone(),
+        schedulers: Vec::new(),
+        clauses: Vec::new(),
+    });
     let variants: Vec<Variant> =
         std::iter::once(unchanged).chain(scenario.variants.iter().cloned()).chain(extra).collect();
     check_names(&variants)?;
@@ -170,12 +174,17 @@ fn subjects(expectation: &Expectation, scenario: &Scenario, run: &Run) -> Vec<(K
             some => some,
         };
     }
+    if expectation.machine {
+        return vec![(Kind::Machine, MACHINE.to_owned())];
+    }
     let pattern = expectation.task.as_deref().unwrap_or("*");
-    if scenario.classes.iter().any(|class| class == pattern) {
+    let class_of_vcpus = scenario.vms.iter().any(|vm| vm.class() == pattern);
+    if class_of_vcpus || scenario.classes.iter().any(|class| class == pattern) {
         return vec![(Kind::Class, pattern.to_owned())];
     }
     let tasks = scenario.workload.tasks.iter().filter(|task| glob(pattern, &task.name));
-    tasks.map(|task| (Kind::Task, task.name.clone())).collect()
+    let vcpus = scenario.vms.iter().flat_map(|vm| vm.vcpu_names()).filter(|name| glob(pattern, name));
+    tasks.map(|task| task.name.clone()).chain(vcpus).map(|name| (Kind::Task, name)).collect()
 }
 
 fn one(

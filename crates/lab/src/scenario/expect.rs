@@ -17,6 +17,9 @@ pub struct Expectation {
     pub source: Option<String>,
     /// Channel name (or glob): requests that were finished with `done` or `serve`.
     pub channel: Option<String>,
+    /// About all CPUs together.
+    #[serde(default)]
+    pub machine: bool,
     /// Scheduler as written in the table, or a glob; `None` = every one.
     pub scheduler: Option<String>,
     /// Variant, or a glob; `None` = every one.
@@ -44,7 +47,7 @@ impl Expectation {
 impl fmt::Display for Expectation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of = [&self.task, &self.source, &self.channel].into_iter().flatten().next();
-        let of = of.map_or("nobody", String::as_str);
+        let of = of.map_or("the machine", String::as_str);
         write!(f, "{} of {of}", self.metric)?;
         if let Some(over) = &self.over {
             write!(f, " over {over}")?;

@@ -3,7 +3,7 @@
 use super::document::{Item, ScenarioError, Section};
 use schedlab_model::{Bandwidth, CpuSet, GroupId, GroupSpec, Ns};
 
-const KEYS: [&str; 5] = ["name", "cpu", "cpus", "cap", "autogroup"];
+pub(super) const KEYS: [&str; 7] = ["name", "cpu", "cpus", "cap", "weight", "autogroup", "vm"];
 const CPU_KEYS: [&str; 5] = ["weight", "shares", "max", "burst", "idle"];
 
 /// The root and the groups of the file, parents first.
@@ -43,6 +43,12 @@ fn group(section: &Section<'_>, before: &[GroupSpec], cpus: usize) -> Result<Gro
     group.autogroup = section.optional("autogroup", |item| item.flag())?.unwrap_or(false);
     if let Some(item) = section.get("cpu") {
         limits(&item.section("`cpu`", &CPU_KEYS)?, &mut group)?;
+    }
+    if let Some(item) = section.get("weight") {
+        if group.weight.is_some() {
+            return Err(item.error("give `weight` (Xen) or cpu.weight and cpu.shares (Linux), not both"));
+        }
+        group.weight = Some(item.integer(1, 65_535)? as u32);
     }
     Ok(group)
 }

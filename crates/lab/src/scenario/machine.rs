@@ -38,6 +38,12 @@ pub(super) fn read(root: &Section<'_>) -> Result<MachineSpec, ScenarioError> {
     let topology = topology(&section)?;
     let hz = section.optional("hz", |item| item.integer(10, 10_000))?.unwrap_or(250) as u32;
     let ticks = section.optional("ticks", |item| ticks(&item, topology.cpus()))?.unwrap_or(Ticks::Aligned);
+    let costs = costs(&section)?;
+    Ok(MachineSpec { topology, hz, ticks, costs })
+}
+
+/// The named costs of a section with `cost = {...}`.
+pub(super) fn costs(section: &Section<'_>) -> Result<Costs, ScenarioError> {
     let mut costs = Costs::default();
     if let Some(item) = section.get("cost") {
         for value in item.entries()? {
@@ -52,7 +58,7 @@ pub(super) fn read(root: &Section<'_>) -> Result<MachineSpec, ScenarioError> {
             }
         }
     }
-    Ok(MachineSpec { topology, hz, ticks, costs })
+    Ok(costs)
 }
 
 fn unknown_cost(name: &str) -> String {

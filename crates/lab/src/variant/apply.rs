@@ -2,7 +2,7 @@
 
 use super::{Clause, Setting, Variant, VariantError};
 use crate::metric::glob;
-use crate::scenario::{Scenario, absent_cpu};
+use crate::scenario::{Scenario, VmSpec, absent_cpu};
 use schedlab_model::{
     Amount, CpuSet, Draw, GroupId, GroupSpec, Ns, Op, Program, SourceKind, Start, Workload,
 };
@@ -20,6 +20,8 @@ pub struct Subject<'a> {
     pub pids: &'a [u32],
     /// CPUs of the machine.
     pub cpus: usize,
+    /// Domains with kernels of their own; none in recordings.
+    pub vms: &'a [VmSpec],
 }
 
 /// A workload with the changes of one variant.
@@ -31,6 +33,8 @@ pub struct Applied {
     pub tasks: BTreeSet<usize>,
     /// Knobs to set on the scheduler.
     pub knobs: Vec<(String, String)>,
+    /// The domains that still have a kernel of their own.
+    pub vms: Vec<VmSpec>,
 }
 
 impl<'a> Subject<'a> {
@@ -41,6 +45,7 @@ impl<'a> Subject<'a> {
             classes: &scenario.classes,
             pids: &[],
             cpus: scenario.machine.topology.cpus(),
+            vms: &scenario.vms,
         }
     }
 
@@ -75,8 +80,12 @@ impl<'a> Subject<'a> {
 impl Variant {
     /// The workload of `subject` with this variant's changes.
     pub fn apply(&self, subject: &Subject<'_>) -> Result<Applied, VariantError> {
-        let mut applied =
-            Applied { workload: subject.workload.clone(), tasks: BTreeSet::new(), knobs: Vec::new() };
+        let mut applied = Applied {
+            workload: subject.workload.clone(),
+            tasks: BTreeSet::new(),
+            knobs: Vec::new(),
+            vms: subject.vms.to_vec(),
+        };
         // Groups are made first, so that `/batch cpu.max=...` may stand before `task group=/batch`.
         for setting in self.clauses.iter().flat_map(|clause| &clause.settings) {
             if let Setting::Group(path) = setting {
@@ -111,7 +120,12 @@ impl Applied {
         if clause.target.starts_with('/') {
             let group = self.workload.groups.iter_mut().find(|group| group.name == clause.target);
             let group = group.ok_or_else(|| subject.unknown(&clause.target))?;
-            clause.settings.iter().for_each(|setting| change_group(group, setting));
+            for setting in &clause.settings {
+                match setting {
+                    Setting::Guest(guest) => change_guest(&mut self.vms, &clause.target, guest.as_ref())?,
+                    _ => change_group(group, setting),
+                }
+            }
             return Ok(());
         }
         let tasks = subject.tasks(&clause.target);
@@ -217,11 +231,31 @@ fn make_group(workload: &mut Workload, path: &str) {
     }
 }
 
+/// Another kernel for a domain, or none.
+fn change_guest(
+    vms: &mut Vec<VmSpec>,
+    path: &str,
+    guest: Option<&SchedulerSpec>,
+) -> Result<(), VariantError> {
+    let Some(at) = vms.iter().position(|vm| vm.name == path.trim_start_matches('/')) else {
+        return Err(VariantError::Value(format!(
+            "group `{path}` has no `vm`, so there is no guest to change"
+        )));
+    };
+    match guest {
+        Some(spec) => vms[at].guest = spec.clone(),
+        None => drop(vms.remove(at)),
+    }
+    Ok(())
+}
+
 fn change_group(group: &mut GroupSpec, setting: &Setting) {
     match setting {
         Setting::Max(bandwidth) => group.bandwidth = *bandwidth,
         Setting::Shares(shares) => group.weight = Some(*shares),
         Setting::GroupIdle(idle) => group.idle = *idle,
+        Setting::Cap(cap) => group.cap_percent = *cap,
+        Setting::Weight(weight) => group.weight = Some(*weight),
         Setting::Cpus(cpus) => group.cpus = Some(*cpus),
         _ => unreachable!("the grammar allows only group settings here"),
     }
@@ -283,7 +317,7 @@ mod tests {
     use schedlab_model::{Policy, TaskSpec};
 
     fn subject(workload: &Workload, classes: &[String], text: &str) -> Result<Applied, VariantError> {
-        let subject = Subject { workload, classes, pids: &[100, 200], cpus: 2 };
+        let subject = Subject { workload, classes, pids: &[100, 200], cpus: 2, vms: &[] };
         Variant::parse(text).unwrap().apply(&subject)
     }
 

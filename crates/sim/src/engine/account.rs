@@ -59,6 +59,9 @@ impl<S: EventSink> Engine<'_, S> {
         if bucket == Bucket::Wait {
             self.watch.waits(t);
         }
+        if (old == Bucket::Throttled) != (bucket == Bucket::Throttled) {
+            self.watch.throttle(bucket == Bucket::Throttled);
+        }
         length
     }
 

@@ -18,10 +18,14 @@ pub(crate) struct Watch {
     class_of: Vec<u32>,
     classes_of_cpu: Vec<Vec<u32>>,
     idle: Vec<bool>,
+    idle_cpus: u32,
+    /// Runnable tasks that are throttled.
+    throttled: u32,
     /// Classes with both a waiting task and an idle CPU.
     violating: u32,
     since: u64,
     in_spell: bool,
+    spell: u64,
 }
 
 impl Watch {
@@ -45,9 +49,12 @@ impl Watch {
             class_of,
             classes_of_cpu,
             idle: vec![true; cpus],
+            idle_cpus: cpus as u32,
+            throttled: 0,
             violating: 0,
             since: 0,
             in_spell: false,
+            spell: 0,
         }
     }
 
@@ -78,6 +85,7 @@ impl Watch {
             return;
         }
         self.idle[cpu] = idle;
+        self.idle_cpus = if idle { self.idle_cpus + 1 } else { self.idle_cpus - 1 };
         for &class in &self.classes_of_cpu[cpu] {
             let class = &mut self.classes[class as usize];
             let before = class.idle > 0;
@@ -92,15 +100,38 @@ impl Watch {
     #[inline]
     pub(crate) fn advance(&mut self, now: u64, into: &mut WorkConservation) {
         if self.violating > 0 {
-            into.violated_ns += Ns(now - self.since);
+            let length = now - self.since;
+            into.violated_ns += Ns(length);
+            into.idle_ns += Ns(length * self.idle_for_waiters());
             if !self.in_spell {
                 into.violations += 1;
-                self.in_spell = true;
+                (self.in_spell, self.spell) = (true, 0);
             }
+            self.spell += length;
+            into.longest_ns = into.longest_ns.max(Ns(self.spell));
         } else {
             self.in_spell = false;
         }
+        if self.throttled > 0 {
+            let idle = u64::from(self.idle_cpus.min(self.throttled));
+            into.capped_idle_ns += Ns((now - self.since) * idle);
+        }
         self.since = now;
+    }
+
+    /// A runnable task is throttled (`true`), or no longer.
+    pub(crate) fn throttle(&mut self, throttled: bool) {
+        self.throttled = if throttled { self.throttled + 1 } else { self.throttled - 1 };
+    }
+
+    /// Idle CPUs on which one of the waiting tasks may run.
+    fn idle_for_waiters(&self) -> u64 {
+        if let [all] = &self.classes[..] {
+            return u64::from(all.idle);
+        }
+        let waits = |class: &u32| self.classes[*class as usize].waiting > 0;
+        let useful = |cpu: &usize| self.idle[*cpu] && self.classes_of_cpu[*cpu].iter().any(waits);
+        (0..self.idle.len()).filter(useful).count() as u64
     }
 }
 
@@ -120,7 +151,10 @@ mod tests {
         watch.waits(1); // CPU 1 is idle
         watch.advance(15, &mut seen);
         watch.advance(20, &mut seen);
-        assert_eq!(seen, WorkConservation { violations: 1, violated_ns: Ns(10) });
+        let (violated_ns, longest_ns, idle_ns) = (Ns(10), Ns(10), Ns(10));
+        let want = WorkConservation { violations: 1, violated_ns, longest_ns, idle_ns, ..seen };
+        assert_eq!(seen, want);
+        assert_eq!(seen.capped_idle_ns, Ns(0));
         watch.set_idle(1, false);
         watch.advance(30, &mut seen);
         assert_eq!(seen.violated_ns, Ns(10));

@@ -119,6 +119,13 @@ pub struct WorkConservation {
     pub violations: u64,
     /// Their length in all.
     pub violated_ns: Ns,
+    /// The longest.
+    pub longest_ns: Ns,
+    /// CPU time that was idle meanwhile, on CPUs where one of those who waited may run.
+    pub idle_ns: Ns,
+    /// CPU time that was idle while throttled tasks (a cap, a bandwidth limit) would have run: of each instant
+    /// no more CPUs count than tasks were throttled.
+    pub capped_idle_ns: Ns,
 }
 
 /// How evenly tasks of one weight were served.

@@ -1,0 +1,85 @@
+//! `vm = {...}` of a `[[group]]`: a domain with a kernel of its own, whose tasks run on vCPUs.
+
+use super::document::{ScenarioError, Section};
+use super::group::cpu_list;
+use super::machine::costs;
+use schedlab_model::{CpuSet, GroupId, GroupSpec, Topology};
+use schedlab_scheduler::SchedulerSpec;
+use schedlab_sim::{Costs, Delays, Machine, TickSkew};
+
+/// A domain with a kernel of its own.
+#[derive(Clone, PartialEq, Debug)]
+pub struct VmSpec {
+    /// Name: the group's path without the leading `/`.
+    pub name: String,
+    /// The group: weight, cap, hard affinity, and whose tasks are inside.
+    pub group: GroupId,
+    /// Number of vCPUs.
+    pub vcpus: usize,
+    /// The scheduler of the guest.
+    pub guest: SchedulerSpec,
+    /// Its tick frequency in hertz.
+    pub hz: u32,
+    /// What its kernel's own work costs, beside the hypervisor's.
+    pub costs: Costs,
+    /// Where its vCPUs prefer to run.
+    pub prefer: CpuSet,
+}
+
+const KEYS: [&str; 5] = ["vcpus", "guest", "hz", "prefer", "cost"];
+/// What Xen allows a PV guest.
+const MAX_VCPUS: i64 = 512;
+
+/// The domains among the groups, in their order.
+pub(super) fn read(
+    root: &Section<'_>,
+    groups: &[GroupSpec],
+    cpus: usize,
+) -> Result<Vec<VmSpec>, ScenarioError> {
+    let mut vms = Vec::new();
+    for (index, section) in root.sections("group", "[[group]]", &super::group::KEYS)?.iter().enumerate() {
+        let Some(item) = section.get("vm") else { continue };
+        let vm = item.section("`vm`", &KEYS)?;
+        // The root comes before the groups of the file.
+        let group = &groups[index + 1];
+        if group.parent != Some(GroupId::ROOT) {
+            return Err(item.error(format!("a domain is a group below the root, not `{}`", group.name)));
+        }
+        let guest = vm.need("guest", "guest = \"linux-6.18\" (without a kernel, leave `vm` out)")?;
+        let spec: SchedulerSpec = guest.parse()?;
+        super::check_scheduler(&spec).map_err(|message| guest.error(message))?;
+        vms.push(VmSpec {
+            name: group.name.trim_start_matches('/').to_owned(),
+            group: GroupId::from(index + 1),
+            vcpus: vm.need("vcpus", "vcpus = 2")?.integer(1, MAX_VCPUS)? as usize,
+            guest: spec,
+            hz: vm.optional("hz", |item| item.integer(10, 10_000))?.unwrap_or(250) as u32,
+            costs: costs(&vm)?,
+            prefer: vm.optional("prefer", |item| cpu_list(&item, cpus))?.unwrap_or(CpuSet::ALL),
+        });
+    }
+    Ok(vms)
+}
+
+impl VmSpec {
+    /// What the guest takes for its machine.
+    pub(crate) fn machine(&self) -> Machine {
+        Machine {
+            topology: Topology::flat(self.vcpus),
+            hz: self.hz,
+            ticks: TickSkew::Aligned,
+            costs: self.costs,
+            delays: Delays::default(),
+        }
+    }
+
+    /// The class of its vCPUs in tables and expectations.
+    pub fn class(&self) -> String {
+        format!("{}:vcpu", self.name)
+    }
+
+    /// The names of its vCPUs.
+    pub fn vcpu_names(&self) -> impl Iterator<Item = String> + '_ {
+        (0..self.vcpus).map(|cpu| format!("{}:vcpu{cpu}", self.name))
+    }
+}
