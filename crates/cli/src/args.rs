@@ -122,7 +122,7 @@ Examples:
 A variant is 'NAME: TARGET SETTING... ; TARGET SETTING...'. Targets: a task (name, glob such as 'worker-*', or
 pid of a recording), a control group (/path), a source, or `scheduler` (settings are its knobs). Settings of
 tasks: policy=other|batch|idle|fifo:N|rr:N nice=N cpus=0-3 slice=3ms group=/path demand=x2 off. Of groups:
-cpu.max=50ms/100ms cpu.weight=N cpu.idle=on cpus=0-3. Of sources: rate=x2 clients=N.
+cpu.max=50ms/100ms cpu.weight=N cpu.idle=on cpus=0-3, on Xen cap=N weight=N guest=SCHEDULER|none. Of sources: rate=x2 clients=N.
 
 A recording is first compared with its own simulation; no change smaller than that error is claimed.")]
 pub(crate) struct Compare {
