@@ -67,6 +67,8 @@ Examples:
   schedlab record -o redis.slt --pid 4711 --all           the whole machine, until process 4711 ends
   schedlab record -o batch.slt --cgroup /batch --for 1m   the tasks of a control group alone
   schedlab record -o long.slt --all --max-size 2G         until the file has 2 GiB (or Ctrl-C)
+  schedlab record --ring 30s --until 'redis-server wait > 10ms' -o incident.slt
+                                                          the 30 seconds before redis waits for so long
 
 Record the whole machine where you can: who disturbs a task is as interesting as the task. With --pid or --cgroup
 alone the others are left out in the kernel (backend bpf), and stand in the file as one task `others/N` on each
@@ -87,7 +89,16 @@ pub(crate) struct Record {
     /// Record the tasks of this control group: its directory, or its path such as /batch
     #[arg(long, value_name = "PATH", conflicts_with = "pid")]
     pub(crate) cgroup: Option<String>,
-    /// End before the file would be larger than this, such as 500M
+    /// Flight recorder: keep only the last of it in memory, such as 30s, and write that at the end
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) ring: Option<Ns>,
+    /// End at this event: '[TASK] wait|run|block > TIME', such as 'redis-server wait > 10ms' or 'ran > 50ms'
+    #[arg(long, value_name = "EVENT")]
+    pub(crate) until: Vec<String>,
+    /// Go on for this long after the event
+    #[arg(long, value_name = "TIME", requires = "until", allow_hyphen_values = true)]
+    pub(crate) after: Option<Ns>,
+    /// End before the file would be larger than this, such as 500M; with --ring: memory for events [256M]
     #[arg(long, value_name = "SIZE")]
     pub(crate) max_size: Option<String>,
     /// How to record: bpf, tracepoints, switches or own [default: the best that works]

@@ -1,5 +1,9 @@
 //! `schedlab record`: joins the recorder (`host`) with the file format (`trace`).
 
+mod flight;
+mod until;
+
+use flight::Flight;
 use schedlab_host::{
     Backend, FactSource, GroupFacts, HostError, MachineFacts, RecordEnd, RecordRequest, RecordSink,
     RecordStart, RecordingCapabilities, Scope, TaskFacts,
@@ -11,6 +15,9 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::PathBuf;
+use until::Watcher;
+
+pub use until::{Caught, Condition, Measure, Until, UntilError};
 
 /// Blocks are written at least this often, so that a recorder that is killed loses no more.
 const BLOCK_EVERY: Ns = Ns(500_000_000);
@@ -21,6 +28,17 @@ pub enum RecordError {
     /// The machine does not allow it, or the command is wrong.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// The event to wait for cannot be seen in this way.
+    #[error(
+        "`{condition}` needs the time of wakeups, which the backend {backend} does not see. Use `wait` or `run`, or \
+         a backend that sees them (`schedlab doctor` says what bpf and tracepoints lack here)"
+    )]
+    Unseen {
+        /// What was asked for.
+        condition: String,
+        /// How it would be recorded.
+        backend: &'static str,
+    },
     /// The file cannot be written.
     #[error("cannot write {path}: {source}. Choose another file with `-o FILE`")]
     Output {
@@ -46,6 +64,10 @@ pub struct Recorded {
     pub file_bytes: u64,
     /// It ended because the file had its greatest allowed size.
     pub full: bool,
+    /// The event that was waited for, when it came.
+    pub caught: Option<Caught>,
+    /// Of a flight recorder: how much of the last is in the file.
+    pub kept: Option<Kept>,
 }
 
 /// What to record, and into which file.
@@ -59,10 +81,27 @@ pub struct Plan {
     pub note: String,
     /// The recording ends before the file would be longer than this many bytes. At least [`SMALLEST_FILE`].
     pub max_bytes: Option<u64>,
+    /// Keep only the last of it, in memory, and write that when the recording ends.
+    pub ring: Option<Ns>,
+    /// End at this event.
+    pub until: Option<Until>,
+    /// Go on for so long after the event.
+    pub after: Ns,
 }
 
 /// No recording fits into less: header, first tasks, index and end mark.
 pub const SMALLEST_FILE: u64 = 256 << 10;
+
+/// What a flight recorder kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Kept {
+    /// Length of the recording in the file.
+    pub duration: Ns,
+    /// Events in the file.
+    pub events: u64,
+    /// Memory did not suffice for all that was asked for.
+    pub short: bool,
+}
 
 /// How a recording stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -73,7 +112,7 @@ pub struct Progress {
     pub events: u64,
     /// Events lost so far.
     pub lost: u64,
-    /// Bytes written so far.
+    /// Bytes written so far; of a flight recorder, bytes in memory.
     pub file_bytes: u64,
 }
 
@@ -98,38 +137,36 @@ pub fn record(plan: &Plan, watch: &mut dyn Watch, stop: &dyn Fn() -> bool) -> Re
         Scope::Command(arguments) => arguments.clone(),
         _ => Vec::new(),
     };
-    let full = Cell::new(false);
+    let over = Cell::new(false);
     let mut sink = FileSink {
         plan,
         watch,
         header: Header { command, note: plan.note.clone(), ..Header::default() },
         writer: None,
+        flight: plan
+            .ring
+            .map(|keep| Flight::new(keep, plan.max_bytes.map_or(flight::MEMORY, |n| n as usize))),
+        watcher: plan.until.as_ref().map(|until| Watcher::new(until, std::process::id())),
         error: None,
         tasks: 0,
         so_far: Progress::default(),
         written: Ns::ZERO,
-        full: &full,
-        backend: Backend::Bpf,
-        system_wide: false,
+        over: &over,
+        started: None,
     };
-    let result = schedlab_host::record(&plan.request, &mut sink, &|| full.get() || stop());
-    if let Some(error) = sink.error.take() {
-        return Err(output(error));
+    let result = schedlab_host::record(&plan.request, &mut sink, &|| over.get() || stop());
+    match sink.error.take() {
+        Some(Failed::Trace(error)) => return Err(output(error)),
+        Some(Failed::Unseen(condition, backend)) => return Err(RecordError::Unseen { condition, backend }),
+        None => {}
     }
-    let end = result?;
-    if let Some(mut writer) = sink.writer.take() {
-        writer.set_cpu_time(CpuTime { busy: end.busy, stolen: end.stolen, recorder: end.recorder_cpu });
-        writer.finish(end.duration).map_err(output)?;
-    }
-    let file_bytes = std::fs::metadata(&plan.output).map_or(0, |metadata| metadata.len());
-    Ok(Recorded {
-        end,
-        backend: sink.backend,
-        system_wide: sink.system_wide,
-        tasks: sink.tasks,
-        file_bytes,
-        full: full.get(),
-    })
+    sink.finish(result?).map_err(output)
+}
+
+/// Why the sink stopped the recorder.
+enum Failed {
+    Trace(TraceError),
+    Unseen(String, &'static str),
 }
 
 struct FileSink<'a> {
@@ -137,13 +174,15 @@ struct FileSink<'a> {
     watch: &'a mut dyn Watch,
     header: Header,
     writer: Option<Writer<BufWriter<File>>>,
-    error: Option<TraceError>,
+    flight: Option<Flight>,
+    watcher: Option<Watcher>,
+    error: Option<Failed>,
     tasks: usize,
     so_far: Progress,
     written: Ns,
-    full: &'a Cell<bool>,
-    backend: Backend,
-    system_wide: bool,
+    /// The recording shall end.
+    over: &'a Cell<bool>,
+    started: Option<RecordingCapabilities>,
 }
 
 impl FileSink<'_> {
@@ -151,9 +190,42 @@ impl FileSink<'_> {
     fn keep<T>(&mut self, result: Result<T, TraceError>) -> io::Result<T> {
         result.map_err(|error| {
             let text = io::Error::other(error.to_string());
-            self.error.get_or_insert(error);
+            self.error.get_or_insert(Failed::Trace(error));
             text
         })
+    }
+
+    /// Writes the file, or its end.
+    fn finish(self, end: RecordEnd) -> Result<Recorded, TraceError> {
+        let path = &self.plan.output;
+        let cpu_time = CpuTime { busy: end.busy, stolen: end.stolen, recorder: end.recorder_cpu };
+        let mut caught = self.watcher.and_then(|watcher| watcher.caught().cloned());
+        let (mut tasks, mut full, mut kept) = (self.tasks, false, None);
+        if let Some(flight) = self.flight {
+            let written = flight.write(path, self.header, end.duration, cpu_time, caught.as_mut())?;
+            let flight::Written { duration, events, short, .. } = written;
+            tasks = written.tasks;
+            kept = Some(Kept { duration, events, short });
+        } else if let Some(mut writer) = self.writer {
+            full = writer.is_full();
+            writer.set_cpu_time(cpu_time);
+            writer.finish(end.duration)?;
+        }
+        let file_bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+        let (backend, system_wide) =
+            self.started.map_or((Backend::Bpf, false), |found| (found.backend, found.system_wide));
+        Ok(Recorded { end, backend, system_wide, tasks, file_bytes, full, caught, kept })
+    }
+
+    /// Whether the event came, and the time after it is over.
+    fn look(&mut self) -> bool {
+        let Some(watcher) = &mut self.watcher else { return false };
+        watcher.look(self.so_far.at);
+        let until = watcher.caught().map(|caught| {
+            let end = caught.from.saturating_add(caught.length.unwrap_or(Ns::ZERO));
+            end.saturating_add(self.plan.after)
+        });
+        until.is_some_and(|until| self.so_far.at >= until)
     }
 }
 
@@ -164,7 +236,14 @@ impl EventSink for FileSink<'_> {
         if let EventKind::Lost { count } = event.kind {
             self.so_far.lost += count;
         }
-        if let Some(writer) = &mut self.writer {
+        if let Some(watcher) = &mut self.watcher {
+            watcher.event(event);
+        }
+        if let Some(flight) = &mut self.flight {
+            let packed = flight.event(event);
+            // Reported by the next `flush`.
+            let _ = self.keep(packed);
+        } else if let Some(writer) = &mut self.writer {
             writer.event(event);
         }
     }
@@ -172,48 +251,80 @@ impl EventSink for FileSink<'_> {
 
 impl RecordSink for FileSink<'_> {
     fn start(&mut self, start: &RecordStart) -> io::Result<()> {
-        self.backend = start.capabilities.backend;
-        self.system_wide = start.capabilities.system_wide;
+        self.started = Some(start.capabilities.clone());
         describe(&mut self.header, start);
-        let path = &self.plan.output;
-        let created = File::create(path)
-            .map_err(|source| TraceError::File { path: path.clone(), source })
-            .and_then(|file| Writer::new(BufWriter::new(file), &self.header));
-        let mut writer = self.keep(created)?;
-        if let Some(bytes) = self.plan.max_bytes {
-            writer.limit(bytes);
+        let unseen = self.plan.until.as_ref().and_then(Watcher::needs_wakeups);
+        if let Some(condition) = unseen.filter(|_| !start.capabilities.wakeups) {
+            let backend = start.capabilities.backend.name();
+            self.error = Some(Failed::Unseen(condition.to_string(), backend));
+            return Err(io::Error::other("the event cannot be seen"));
         }
-        self.writer = Some(writer);
+        if self.flight.is_none() {
+            let path = &self.plan.output;
+            let created = File::create(path)
+                .map_err(|source| TraceError::File { path: path.clone(), source })
+                .and_then(|file| Writer::new(BufWriter::new(file), &self.header));
+            let mut writer = self.keep(created)?;
+            if let Some(bytes) = self.plan.max_bytes {
+                writer.limit(bytes);
+            }
+            // From here on a killed recorder leaves a file that opens.
+            let flushed = writer.flush();
+            self.keep(flushed)?;
+            self.writer = Some(writer);
+        }
         self.watch.started(start);
         Ok(())
     }
 
     fn group(&mut self, group: &GroupFacts) {
-        if let Some(writer) = &mut self.writer {
-            writer.add_group(group_info(group));
+        let info = group_info(group);
+        if let Some(flight) = &mut self.flight {
+            flight.group(info);
+        } else if let Some(writer) = &mut self.writer {
+            writer.add_group(info);
         }
     }
 
     fn task(&mut self, task: &TaskFacts) {
-        let Some(writer) = &mut self.writer else { return };
-        if task.id.index() < self.tasks {
-            writer.update_task(task.id, task_info(task));
-        } else {
-            self.tasks += 1;
-            writer.add_task(task_info(task));
+        let info = task_info(task);
+        if let Some(watcher) = &mut self.watcher {
+            watcher.task(task.id, &info, task.stand_in);
+        }
+        let new = task.id.index() >= self.tasks;
+        self.tasks += usize::from(new);
+        if let Some(flight) = &mut self.flight {
+            flight.task(task.id, info);
+        } else if let Some(writer) = &mut self.writer {
+            if new {
+                writer.add_task(info);
+            } else {
+                writer.update_task(task.id, info);
+            }
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        if self.error.is_some() {
+            return Err(io::Error::other("the recording cannot be kept"));
+        }
         if self.so_far.at.saturating_sub(self.written) >= BLOCK_EVERY {
             self.written = self.so_far.at;
-            let flushed = self.writer.as_mut().map_or(Ok(()), Writer::flush);
-            self.keep(flushed)?;
+            let done = match (&mut self.flight, &mut self.writer) {
+                (Some(flight), _) => flight.pack(),
+                (None, Some(writer)) => writer.flush(),
+                (None, None) => Ok(()),
+            };
+            self.keep(done)?;
         }
-        if let Some(writer) = &self.writer {
-            self.full.set(writer.is_full());
-            self.so_far.file_bytes = writer.bytes_written();
-        }
+        let full = self.writer.as_ref().is_some_and(Writer::is_full);
+        let met = self.look();
+        self.over.set(full || met);
+        self.so_far.file_bytes = match (&self.flight, &self.writer) {
+            (Some(flight), _) => flight.bytes() as u64,
+            (None, Some(writer)) => writer.bytes_written(),
+            (None, None) => 0,
+        };
         self.watch.progress(&self.so_far);
         Ok(())
     }
@@ -325,7 +436,15 @@ mod tests {
     use std::path::Path;
 
     fn plan(request: RecordRequest, output: &Path) -> Plan {
-        Plan { request, output: output.to_owned(), note: "a test".to_owned(), max_bytes: None }
+        Plan {
+            request,
+            output: output.to_owned(),
+            note: "a test".to_owned(),
+            max_bytes: None,
+            ring: None,
+            until: None,
+            after: Ns::ZERO,
+        }
     }
 
     #[test]

@@ -248,3 +248,29 @@ pub(crate) fn tasks_of(kind: &EventKind) -> [Option<TaskId>; 2] {
         _ => [None, None],
     }
 }
+
+/// Calls `change` with every task that an event names.
+pub(crate) fn each_task(kind: &mut EventKind, change: &mut dyn FnMut(&mut TaskId)) {
+    match kind {
+        EventKind::Switch { prev, next, .. } => prev.iter_mut().chain(next).for_each(change),
+        EventKind::Wake { task, waker } => {
+            change(task);
+            if let Waker::Task(by) | Waker::InlineSoftirq(by) = waker {
+                change(by);
+            }
+        }
+        EventKind::New { task, parent } => {
+            change(task);
+            parent.iter_mut().for_each(change);
+        }
+        EventKind::Exec { task }
+        | EventKind::Exit { task }
+        | EventKind::Migrate { task, .. }
+        | EventKind::Throttle { task }
+        | EventKind::Unthrottle { task }
+        | EventKind::Regroup { task, .. }
+        | EventKind::SyscallEnter { task, .. }
+        | EventKind::SyscallExit { task } => change(task),
+        _ => {}
+    }
+}

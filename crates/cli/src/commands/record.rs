@@ -5,7 +5,7 @@ use crate::progress::Recording;
 use crate::{Done, output};
 use anyhow::{anyhow, bail};
 use schedlab_host::{Backend, RecordRequest, RecordStart, RecordingCapabilities, Scope, StopSignal, Whom};
-use schedlab_lab::record::{Plan, Progress, Recorded, SMALLEST_FILE, Watch, record};
+use schedlab_lab::record::{Plan, Progress, Recorded, SMALLEST_FILE, Until, Watch, record};
 use schedlab_model::{CpuId, Ns};
 use std::io::Write;
 
@@ -64,7 +64,21 @@ fn plan(args: &Record) -> anyhow::Result<Plan> {
     if let Some(bytes) = max_bytes.filter(|&bytes| bytes < SMALLEST_FILE) {
         bail!("--max-size {bytes}: a recording needs at least {} KiB", SMALLEST_FILE / 1024);
     }
-    Ok(Plan { request: request(args)?, output: args.output.clone(), note: args.note.clone(), max_bytes })
+    if args.ring == Some(Ns::ZERO) {
+        bail!("--ring 0: must be longer than 0, such as --ring 30s");
+    }
+    let until =
+        args.until.iter().map(|text| Ok(text.parse::<Until>()?.0)).collect::<anyhow::Result<Vec<_>>>()?;
+    let until = (!until.is_empty()).then(|| Until(until.concat()));
+    Ok(Plan {
+        request: request(args)?,
+        output: args.output.clone(),
+        note: args.note.clone(),
+        max_bytes,
+        ring: args.ring,
+        until,
+        after: args.after.unwrap_or(Ns::ZERO),
+    })
 }
 
 /// "500M" → 524,288,000.
@@ -88,7 +102,8 @@ fn request(args: &Record) -> anyhow::Result<RecordRequest> {
         Scope::Command(args.run.clone())
     } else if !args.pid.is_empty() {
         Scope::Pids(args.pid.clone())
-    } else if args.all || args.cgroup.is_some() {
+    } else if args.all || args.cgroup.is_some() || args.ring.is_some() || !args.until.is_empty() {
+        // A flight recorder keeps everybody when nobody is named.
         Scope::All
     } else {
         bail!(
@@ -133,6 +148,26 @@ fn text(args: &Record, recorded: &Recorded) -> String {
     if end.stolen > Ns::ZERO {
         text += &format!("the hypervisor took {} away meanwhile\n", end.stolen);
     }
+    if let Some(kept) = recorded.kept {
+        text = format!(
+            "{path}: the last {} ({} events of {} threads), {} KiB, of {} recorded by {}; the recorder used {} of CPU\n",
+            kept.duration,
+            kept.events,
+            recorded.tasks,
+            recorded.file_bytes.div_ceil(1024),
+            end.duration,
+            recorded.backend.name(),
+            end.recorder_cpu
+        );
+        if kept.short {
+            text += "memory did not suffice for more: give more with --max-size\n";
+        }
+    }
+    match &recorded.caught {
+        Some(caught) => text += &format!("caught: {caught}\n"),
+        None if !args.until.is_empty() => text += "the event of --until did not come\n",
+        None => {}
+    }
     if recorded.full {
         text += "it ended early: the file has the size that --max-size allows\n";
     }
@@ -165,6 +200,15 @@ fn json(args: &Record, recorded: &Recorded) -> anyhow::Result<String> {
         "stolen_ns": end.stolen.0,
         "busy_ns": end.busy.0,
         "full": recorded.full,
+        "kept_ns": recorded.kept.map(|kept| kept.duration.0),
+        "kept_events": recorded.kept.map(|kept| kept.events),
+        "caught": recorded.caught.as_ref().map(|caught| serde_json::json!({
+            "condition": caught.condition.to_string(),
+            "task": caught.task.0,
+            "tid": caught.task.1,
+            "from_ns": caught.from.0,
+            "length_ns": caught.length.map(|length| length.0),
+        })),
         "command_exit": end.exit.and_then(|status| status.code()),
     });
     Ok(serde_json::to_string_pretty(&value)? + "\n")

@@ -70,8 +70,9 @@ const PROGRAMS: [(&str, &str, bool); 27] = [
     ("on_exit", "sched_process_exit", true),
     ("on_migrate", "sched_migrate_task", true),
     ("on_new", "sched_wakeup_new", true),
-    ("on_waking", "sched_waking", true),
+    // Before wakeups: a wakeup whose switch went unseen would look like a long wait.
     ("on_switch", "sched_switch", true),
+    ("on_waking", "sched_waking", true),
 ];
 
 /// Whom the kernel's side records.

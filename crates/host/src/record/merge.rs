@@ -61,6 +61,7 @@ impl Merger {
             self.hand_out(cpu, event, sink);
         }
         self.report_steal(sink);
+        self.tasks.forget(self.last);
     }
 
     /// The oldest event of all rings, when it is not later than `horizon`. Few CPUs have events at a time,
@@ -165,7 +166,11 @@ impl Merger {
                 EventKind::New { task, parent }
             }
             RawKind::Exec { tid } => EventKind::Exec { task: self.task(tid, &NONE)? },
-            RawKind::Exit { tid } => EventKind::Exit { task: self.task(tid, &NONE)? },
+            RawKind::Exit { tid } => {
+                let task = self.task(tid, &NONE)?;
+                self.tasks.ended(task, self.last);
+                EventKind::Exit { task }
+            }
             RawKind::Migrate { tid, from, to } => {
                 EventKind::Migrate { task: self.task(tid, &NONE)?, from: CpuId(from), to: CpuId(to) }
             }

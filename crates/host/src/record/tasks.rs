@@ -6,8 +6,8 @@ use crate::HostError;
 use crate::cgroup::{Groups, find_group};
 use crate::facts::{FactSource, TaskFacts};
 use crate::proc;
-use schedlab_model::{CpuSet, GroupId, Nice, Policy, TaskId};
-use std::collections::HashMap;
+use schedlab_model::{CpuSet, GroupId, Nice, Ns, Policy, TaskId};
+use std::collections::{HashMap, VecDeque};
 
 /// Every task met so far.
 pub(crate) struct Tasks {
@@ -16,7 +16,11 @@ pub(crate) struct Tasks {
     /// /proc speaks of the same thread ids as the events.
     ask: bool,
     by_tid: HashMap<u32, TaskId>,
-    all: Vec<Known>,
+    /// Those that live, and those that ended a moment ago.
+    all: HashMap<TaskId, Known>,
+    next: u32,
+    /// Tasks that ended (or whose thread id another one has now), and when that was learnt.
+    ended: VecDeque<(TaskId, Ns)>,
     /// Tasks whose facts the sink has not seen in this form, in the order of their change.
     dirty: Vec<TaskId>,
     keep: Keep,
@@ -52,7 +56,9 @@ impl Tasks {
             default_slice: proc::default_slice(),
             ask,
             by_tid: HashMap::new(),
-            all: Vec::new(),
+            all: HashMap::new(),
+            next: 0,
+            ended: VecDeque::new(),
             dirty: Vec::new(),
             keep: Keep::All,
         }
@@ -79,7 +85,7 @@ impl Tasks {
 
     /// Whether this task's events are kept.
     pub(crate) fn kept(&self, id: TaskId) -> bool {
-        self.all[id.index()].kept
+        self.all.get(&id).is_some_and(|known| known.kept)
     }
 
     fn is_kept(&self, facts: &TaskFacts, parent: Option<TaskId>) -> bool {
@@ -122,8 +128,11 @@ impl Tasks {
 
     /// Notes the name that an event carries (all zero: it carries none).
     pub(crate) fn named(&mut self, id: TaskId, comm: &Comm) {
-        let known = &mut self.all[id.index()];
-        if comm[0] != 0 && known.comm != *comm {
+        if comm[0] == 0 {
+            return;
+        }
+        let Some(known) = self.all.get_mut(&id) else { return };
+        if known.comm != *comm {
             known.comm = *comm;
             known.facts.comm = comm_text(comm);
             self.touch(id);
@@ -132,22 +141,22 @@ impl Tasks {
 
     /// Reads the group again; `Some` when it has changed.
     pub(crate) fn regroup(&mut self, id: TaskId) -> Option<GroupId> {
-        let facts = &self.all[id.index()].facts;
+        let facts = &self.all.get(&id)?.facts;
         let group = if self.ask { self.groups.of_thread(facts.tid) } else { facts.group };
         if group == facts.group {
             return None;
         }
-        self.all[id.index()].facts.group = group;
-        if matches!(self.keep, Keep::Below(_)) {
-            self.all[id.index()].kept = self.is_kept(&self.all[id.index()].facts, None);
-        }
+        let facts = TaskFacts { group, ..facts.clone() };
+        let kept = self.is_kept(&facts, None) || matches!(self.keep, Keep::Processes(_)) && self.kept(id);
+        let known = self.all.get_mut(&id)?;
+        (known.facts, known.kept) = (facts, kept);
         self.touch(id);
         Some(group)
     }
 
     /// Stands for all tasks that an own-tasks recording cannot see on CPU `cpu`.
     pub(crate) fn stand_in(&mut self, cpu: u32) -> TaskId {
-        let id = TaskId::from(self.all.len());
+        let id = TaskId(self.next);
         let mut facts = bare(id, 0);
         facts.comm = format!("others/{cpu}");
         facts.stand_in = true;
@@ -158,10 +167,10 @@ impl Tasks {
     pub(crate) fn fresh(&mut self) -> Vec<TaskFacts> {
         let ids = std::mem::take(&mut self.dirty);
         ids.into_iter()
-            .map(|id| {
-                let known = &mut self.all[id.index()];
+            .filter_map(|id| {
+                let known = self.all.get_mut(&id)?;
                 known.dirty = false;
-                known.facts.clone()
+                Some(known.facts.clone())
             })
             .collect()
     }
@@ -176,14 +185,37 @@ impl Tasks {
         !self.dirty.is_empty()
     }
 
+    /// Notes that a task ended at `at`, which is the time of the recording.
+    pub(crate) fn ended(&mut self, id: TaskId, at: Ns) {
+        self.ended.push_back((id, at));
+    }
+
+    /// Forgets the tasks that ended more than [`AFTER_THE_END`] before `now`: a long recording meets any number.
+    pub(crate) fn forget(&mut self, now: Ns) {
+        while let Some(&(id, at)) = self.ended.front() {
+            if at.saturating_add(AFTER_THE_END) > now {
+                break;
+            }
+            self.ended.pop_front();
+            if let Some(known) = self.all.remove(&id)
+                && self.by_tid.get(&known.facts.tid) == Some(&id)
+            {
+                self.by_tid.remove(&known.facts.tid);
+            }
+        }
+    }
+
     fn add(&mut self, tid: u32, hint: Hint) -> TaskId {
-        let id = TaskId::from(self.all.len());
+        let id = TaskId(self.next);
         let asked = self.ask.then(|| proc::task(id, tid, &mut self.groups, self.default_slice)).flatten();
         let mut facts = asked.unwrap_or_else(|| self.guess(id, tid, hint));
         if hint.comm[0] != 0 {
             facts.comm = comm_text(&hint.comm);
         }
-        self.by_tid.insert(tid, id);
+        if let Some(before) = self.by_tid.insert(tid, id) {
+            // Its end was not seen; no later event can mean it.
+            self.ended.push_back((before, Ns::ZERO));
+        }
         let kept = self.is_kept(&facts, hint.parent);
         self.push(facts, kept)
     }
@@ -193,14 +225,14 @@ impl Tasks {
         let mut comm = [0; 16];
         let length = facts.comm.len().min(15);
         comm[..length].copy_from_slice(&facts.comm.as_bytes()[..length]);
-        self.all.push(Known { facts, comm, dirty: true, kept });
+        self.all.insert(id, Known { facts, comm, dirty: true, kept });
+        self.next += 1;
         self.dirty.push(id);
         id
     }
 
     fn touch(&mut self, id: TaskId) {
-        let known = &mut self.all[id.index()];
-        if !known.dirty {
+        if let Some(known) = self.all.get_mut(&id).filter(|known| !known.dirty) {
             known.dirty = true;
             self.dirty.push(id);
         }
@@ -208,14 +240,16 @@ impl Tasks {
 
     /// For a thread that is gone already: what its parent had, else what its priority tells.
     fn guess(&self, id: TaskId, tid: u32, hint: Hint) -> TaskFacts {
-        if let Some(parent) = hint.parent {
-            let parent = &self.all[parent.index()].facts;
-            return TaskFacts { id, tid, process: tid, from: FactSource::Parent, ..parent.clone() };
+        if let Some(parent) = hint.parent.and_then(|parent| self.all.get(&parent)) {
+            return TaskFacts { id, tid, process: tid, from: FactSource::Parent, ..parent.facts.clone() };
         }
         let (policy, nice) = hint.priority.map_or((Policy::Other, Nice::ZERO), proc::from_kernel_priority);
         TaskFacts { policy, nice, ..bare(id, tid) }
     }
 }
+
+/// A task's last switch follows its end, and other CPUs' rings may lag.
+const AFTER_THE_END: Ns = Ns(2_000_000_000);
 
 fn bare(id: TaskId, tid: u32) -> TaskFacts {
     TaskFacts {
@@ -253,6 +287,23 @@ mod tests {
         tasks.named(second, b"cc1\0\0\0\0\0\0\0\0\0\0\0\0\0");
         assert_eq!(tasks.fresh()[0].comm, "cc1");
         assert!(!tasks.has_fresh());
+    }
+
+    #[test]
+    fn tasks_that_ended_are_forgotten() {
+        let mut tasks = Tasks::new(false);
+        let lives = tasks.of(1, Hint::default()).unwrap();
+        for number in 0..10_000 {
+            let at = Ns::from_ms(number);
+            // Few thread ids, used again and again.
+            let id = tasks.created(100 + number as u32 % 5000, Hint::default());
+            tasks.ended(id, at);
+            tasks.forget(at);
+        }
+        assert!(tasks.all.len() <= 2002 && tasks.by_tid.len() <= 2002, "{} tasks", tasks.all.len());
+        assert_eq!(tasks.of(1, Hint::default()), Some(lives));
+        tasks.fresh();
+        assert_eq!(tasks.created(7, Hint::default()), TaskId(10_001), "numbers are never used again");
     }
 
     #[test]

@@ -244,14 +244,15 @@ pub(crate) struct CpuRecorder {
 
 impl super::CpuSource for CpuRecorder {
     fn enable(&mut self) -> std::io::Result<()> {
-        // Markers first: the first wakeup should find its context known.
-        self.others.iter().rev().try_for_each(Event::enable)?;
-        self.ring.event.enable()
+        // Switches first: a wakeup whose switch went unseen would look like a long wait. Wakeups last: the first
+        // should find its context known.
+        self.ring.event.enable()?;
+        self.others.iter().rev().try_for_each(Event::enable)
     }
 
     fn disable(&mut self) -> std::io::Result<()> {
-        self.ring.event.disable()?;
-        self.others.iter().try_for_each(Event::disable)
+        self.others.iter().try_for_each(Event::disable)?;
+        self.ring.event.disable()
     }
 
     fn drain(&mut self, out: &mut std::collections::VecDeque<RawEvent>) {

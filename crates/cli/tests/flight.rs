@@ -1,0 +1,141 @@
+//! The flight recorder on the built binary: a real-time hog of 15 ms, planted on threads of this test, is caught.
+//! Machines that do not allow the recording or the policy skip by name; with `CI=true` that is a failure.
+#![allow(clippy::print_stderr)]
+
+use schedlab_model::{EventKind, Ns};
+use schedlab_trace::Recording;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+const HOG: Duration = Duration::from_millis(15);
+
+fn skip(why: &str) {
+    assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "it must work here: {why}");
+    eprintln!("SKIPPED a_planted_hog_is_caught: {why}");
+}
+
+fn now() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Bound to CPU 0, under `name`; its thread id.
+fn become_thread(name: &str) -> u32 {
+    let mut only = rustix::thread::CpuSet::new();
+    only.set(0);
+    rustix::thread::sched_setaffinity(None, &only).unwrap();
+    rustix::thread::set_name(std::ffi::CString::new(name).unwrap().as_c_str()).unwrap();
+    rustix::thread::gettid().as_raw_nonzero().get() as u32
+}
+
+/// Tells the victim to end, also when the test fails.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Makes one thread of ours real-time, for the little while that it lives.
+fn make_fifo(tid: &AtomicU64, priority: &str) -> bool {
+    while tid.load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    let tid = tid.load(Ordering::SeqCst).to_string();
+    let mut chrt = Command::new("chrt");
+    chrt.args(["--fifo", "-p", priority, &tid]).stderr(Stdio::null());
+    chrt.status().is_ok_and(|status| status.success())
+}
+
+/// Sleeps a millisecond again and again, until it is told to end. It is real-time too, below the hog: whatever else
+/// this machine does, only the hog makes it wait.
+fn victim(tid: &AtomicU64, over: &AtomicBool) {
+    tid.store(u64::from(become_thread("sl-victim")), Ordering::SeqCst);
+    while !over.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Waits for its order, takes CPU 0 for 15 ms, and ends. When it began and ended to spin.
+fn hog(tid: &AtomicU64, order: &AtomicBool) -> (u64, u64) {
+    tid.store(u64::from(become_thread("sl-hog")), Ordering::SeqCst);
+    while !order.load(Ordering::SeqCst) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let begin = now();
+    while now() - begin < HOG.as_nanos() as u64 {
+        std::hint::spin_loop();
+    }
+    let end = now();
+    // Off the CPU at once: ending a thread takes its time.
+    std::thread::sleep(Duration::from_millis(50));
+    (begin, end)
+}
+
+#[test]
+fn a_planted_hog_is_caught() {
+    let path = std::env::temp_dir().join(format!("schedlab-incident-{}.slt", std::process::id()));
+    let (over, order) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (tid, victim_tid) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (mut spun, mut out) = ((0, 0), None);
+    std::thread::scope(|scope| {
+        let _end = End(&over);
+        scope.spawn(|| victim(&victim_tid, &over));
+        let mut fifo = make_fifo(&victim_tid, "1");
+        let spinner = scope.spawn(|| hog(&tid, &order));
+        let recorder = Command::new(env!("CARGO_BIN_EXE_schedlab"))
+            .args(["record", "--ring", "3s", "--until", "sl-victim wait > 10ms", "--for", "20s", "--json"])
+            .args(["--backend", "bpf", "-o"])
+            .arg(&path)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // It says first what it sees, and is ready then.
+        std::thread::sleep(Duration::from_millis(1500));
+        fifo &= make_fifo(&tid, "2");
+        order.store(true, Ordering::SeqCst);
+        spun = spinner.join().unwrap();
+        let done = recorder.wait_with_output().unwrap();
+        out = fifo.then_some(done);
+    });
+    let Some(out) = out else { return skip("chrt --fifo is not allowed") };
+    if out.status.code() == Some(2) {
+        return skip(&String::from_utf8_lossy(&out.stderr));
+    }
+    let told: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(told["caught"]["task"], "sl-victim", "{told}");
+    assert_eq!(told["caught"]["condition"], "sl-victim waited > 10.0ms");
+    check(&Recording::open(&path).unwrap(), &told, spun, tid.into_inner() as u32);
+    std::fs::remove_file(path).unwrap();
+}
+
+/// The recording holds the whole wait, and who ran meanwhile.
+fn check(recording: &Recording, told: &serde_json::Value, spun: (u64, u64), hog: u32) {
+    assert!(recording.duration <= Ns::from_ms(3000));
+    let (from, length) =
+        (told["caught"]["from_ns"].as_u64().unwrap(), told["caught"]["length_ns"].as_u64().unwrap());
+    let clock = recording.header.clock_start_ns;
+    let mut ran = 0;
+    let mut since = None;
+    for event in recording.events.iter().filter(|event| event.cpu.0 == 0) {
+        let EventKind::Switch { prev, next, .. } = event.kind else { continue };
+        let is_hog =
+            |task: Option<schedlab_model::TaskId>| task.is_some_and(|task| recording.task(task).tid == hog);
+        if let Some(begin) = since.take().filter(|_| is_hog(prev)) {
+            let (begin, end) = (from.max(begin), (from + length).min(event.at.0));
+            ran += end.saturating_sub(begin);
+        }
+        since = is_hog(next).then_some(event.at.0);
+    }
+    eprintln!(
+        "the victim waited {length} ns, {ran} ns of them for the hog, which spun {} ns",
+        spun.1 - spun.0
+    );
+    // From the victim's wakeup, when the hog already spun, to the hog's end: all of it was the hog's doing.
+    let expected = spun.1 - (clock + from).max(spun.0);
+    assert!(ran.abs_diff(expected) < 100_000, "{ran} and {expected}");
+    assert!(ran <= length && length >= 10_000_000);
+}
