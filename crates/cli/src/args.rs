@@ -42,6 +42,8 @@ pub(crate) enum Command {
     Show(crate::commands::show::Show),
     /// Turn a Perfetto trace, or the text of `perf script` or ftrace, into a recording
     Import(Import),
+    /// Compare two recordings, or two results, task by task and cgroup by cgroup
+    Diff(crate::commands::diff::Diff),
     /// Write a recording for other tools: Perfetto, ftrace, perf script, CSV
     Export(crate::commands::export::Export),
     /// Say what this kernel and these permissions allow

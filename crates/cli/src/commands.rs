@@ -1,6 +1,7 @@
 //! One module for each command.
 
 pub(crate) mod compare;
+pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod guardian;

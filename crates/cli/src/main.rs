@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         Command::List(command) => commands::list::run(command),
         Command::Show(command) => commands::show::run(command),
         Command::Import(command) => commands::import::run(command),
+        Command::Diff(command) => commands::diff::run(command),
         Command::Export(command) => commands::export::run(command),
         Command::Doctor(command) => commands::doctor::run(command),
         Command::Status(command) => commands::status::run(command),

@@ -1,9 +1,11 @@
 //! Results for people: as wide as the terminal, colours only on one.
 
+mod diff;
 pub(crate) mod show;
 mod study;
 mod table;
 
+pub(crate) use diff::diff;
 pub(crate) use study::study;
 
 use std::io::IsTerminal;

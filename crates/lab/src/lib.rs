@@ -7,8 +7,10 @@
 #![forbid(unsafe_code)]
 
 pub mod compare;
+pub mod diff;
 mod error;
 pub mod gallery;
+pub mod gate;
 pub mod measure;
 pub mod metric;
 pub mod record;

@@ -1,0 +1,73 @@
+//! `schedlab diff`
+
+use crate::render::{self, Style};
+use crate::{Done, output};
+use anyhow::Context;
+use schedlab_lab::diff::{DiffOptions, diff};
+use schedlab_lab::gate::Gate;
+use std::path::PathBuf;
+
+/// `schedlab diff`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  schedlab diff before.slt after.slt
+  schedlab diff before.slt after.slt --fail-if 'redis-server latency p99 > +20%'
+  schedlab diff before.slt after.slt --fail-if 'redis-server wait p99 > 1ms' --fail-if '/batch share < 50%'
+  schedlab diff old.json new.json                 two results of `schedlab compare --json`
+
+A gate is 'SUBJECT METRIC OP VALUE'. SUBJECT: a task name, a glob, or a cgroup path. METRIC: share, switches,
+migrations, or latency, wait, response with p50, p90, p99, p99.9 or max. OP: > >= < <=. A VALUE with a sign is the
+change (+20%, -1ms), one without is the value itself (1ms, 50%, 300/s).
+
+Exit codes: 0 no gate failed, 1 a gate failed, 3 the data cannot carry a gate.")]
+pub(crate) struct Diff {
+    /// A recording (.slt), or a result of `compare --json` (.json)
+    before: PathBuf,
+    /// The same kind of file, made later
+    after: PathBuf,
+    /// Fail (exit 1) when this holds: 'redis-server latency p99 > +20%' (may be given several times)
+    #[arg(long = "fail-if", value_name = "EXPR")]
+    fail_if: Vec<String>,
+    /// Call changes below this many per cent equal
+    #[arg(long, value_name = "PERCENT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=100))]
+    least: u32,
+    /// Seed of the intervals
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Show also what did not change
+    #[arg(long)]
+    all: bool,
+    /// Print the result as JSON (docs/exchange-formats.md)
+    #[arg(long)]
+    json: bool,
+    /// Write to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &Diff) -> anyhow::Result<Done> {
+    if let Some(path) = &args.output {
+        output::check(path)?;
+    }
+    let gate = |text: &String| Gate::parse(text).with_context(|| "--fail-if".to_owned());
+    let options = DiffOptions {
+        least: f64::from(args.least) / 100.0,
+        seed: args.seed,
+        gates: args.fail_if.iter().map(gate).collect::<anyhow::Result<_>>()?,
+        ..DiffOptions::default()
+    };
+    let found = diff(&args.before, &args.after, &options)?;
+    let text = if args.json {
+        serde_json::to_string_pretty(&found).context("the result cannot be written as JSON")? + "\n"
+    } else {
+        let style = if args.output.is_some() { Style::plain() } else { Style::of_stdout() };
+        render::diff(&found, &style, args.all)
+    };
+    output::write(args.output.as_deref(), &text)?;
+    Ok(match (found.failed(), found.cannot_say()) {
+        (true, _) => Done::ExpectationFailed,
+        (false, true) => Done::Untrusted,
+        _ => Done::Well,
+    })
+}

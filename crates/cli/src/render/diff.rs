@@ -1,0 +1,88 @@
+//! A diff for people: the verdict, the gates, then what changed.
+
+use super::table::{Cell, Look, Table};
+use super::{Style, wrap};
+use schedlab_lab::diff::{self, Diff};
+use schedlab_lab::gate::Outcome;
+use schedlab_lab::stats::Judgement;
+
+/// The text.
+pub(crate) fn diff(diff: &Diff, style: &Style, all: bool) -> String {
+    let mut text = style.bold(&wrap(&diff.verdict.outcome, style.width, 0)) + "\n";
+    text += &(wrap(&diff.verdict.certainty, style.width, 0) + "\n");
+    for gated in &diff.gates {
+        let what = match gated.outcome {
+            Outcome::Met => style.bad("FAILED"),
+            Outcome::Not => style.good("passed"),
+            Outcome::CannotSay => style.bad("CANNOT SAY"),
+        };
+        text += &format!("\n{what}  --fail-if '{}'  {}: {}", gated.gate, gated.subject, gated.got);
+    }
+    if !diff.gates.is_empty() {
+        text.push('\n');
+    }
+    let (table, cells) = table(diff, all);
+    if !table.rows.is_empty() {
+        text += &format!("\n{}", table.render(style).0);
+    }
+    let hidden = diff.subjects.iter().map(|subject| subject.cells.len()).sum::<usize>() - cells;
+    if hidden > 0 {
+        text += &style
+            .dim(&format!("\n{hidden} numbers did not change by more than chance (--all shows them)\n"));
+    }
+    for (names, what) in [(&diff.gone, "only before"), (&diff.new, "only after")] {
+        if !names.is_empty() {
+            text += &format!("{}\n", wrap(&format!("{what}: {}", names.join(", ")), style.width, 0));
+        }
+    }
+    for note in &diff.notes {
+        text += &format!("{}\n", wrap(note, style.width, 0));
+    }
+    text
+}
+
+fn table(diff: &Diff, all: bool) -> (Table, usize) {
+    let head = ["who", "tasks", "number", "before", "after", "change", "interval"].map(String::from).to_vec();
+    let mut rows = Vec::new();
+    for subject in &diff.subjects {
+        for cell in &subject.cells {
+            if all || !matches!(cell.judgement, Judgement::Same | Judgement::CannotTell) {
+                rows.push(row(subject, cell));
+            }
+        }
+    }
+    let cells = rows.len();
+    (Table { head, rows, fixed: 1 }, cells)
+}
+
+fn row(subject: &diff::Subject, cell: &diff::Cell) -> Vec<Cell> {
+    let [a, b] = subject.tasks;
+    let tasks = if a == b { a.to_string() } else { format!("{a} -> {b}") };
+    let percent = (cell.after / cell.before - 1.0) * 100.0;
+    let look = match cell.judgement {
+        Judgement::Better => Look::Good,
+        Judgement::Worse => Look::Bad,
+        Judgement::Different => Look::Plain,
+        _ => Look::Dim,
+    };
+    let signed = |value: f64| {
+        let shown = cell.metric.show(value.abs());
+        format!("{}{shown}", if value < 0.0 { "-" } else { "+" })
+    };
+    let interval = match (&cell.lacks, cell.interval) {
+        (Some(lacks), _) => lacks.clone(),
+        (None, Some([low, high])) => format!("{} .. {}", signed(low), signed(high)),
+        _ => String::new(),
+    };
+    let change = if percent.is_finite() { format!("{percent:+.1}%") } else { String::new() };
+    let changed = Cell { value: String::new(), change, look };
+    vec![
+        Cell::plain(subject.name.clone()),
+        Cell::plain(tasks),
+        Cell::plain(cell.metric.to_string()),
+        Cell::plain(cell.metric.show(cell.before)),
+        Cell::plain(cell.metric.show(cell.after)),
+        changed,
+        Cell::plain(interval),
+    ]
+}
