@@ -75,7 +75,7 @@ fn row(subject: &diff::Subject, cell: &diff::Cell) -> Vec<Cell> {
         _ => String::new(),
     };
     let change = if percent.is_finite() { format!("{percent:+.1}%") } else { String::new() };
-    let changed = Cell { value: String::new(), change, look };
+    let changed = Cell { value: " ".to_owned(), change, look };
     vec![
         Cell::plain(subject.name.clone()),
         Cell::plain(tasks),
