@@ -109,21 +109,30 @@ pub(crate) fn encode_events(events: &[SchedEvent], first: u64) -> Vec<u8> {
 /// The events of a block. Records of an unknown kind are left out and counted.
 pub(crate) fn decode_events(bytes: &[u8], first: u64, out: &mut Vec<SchedEvent>) -> Result<u64, String> {
     let rows = bytes.len() / RECORD;
+    let words: [Vec<u32>; RECORD / 4] = std::array::from_fn(|word| gather(bytes, rows, word * 4));
+    let [low, high, head, a, b, c] = &words;
     let mut before = first;
     let mut skipped = 0;
-    for row in 0..rows {
-        let mut record = [0; RECORD];
-        for (column, byte) in record.iter_mut().enumerate() {
-            *byte = bytes[column * rows + row];
-        }
-        let at = before.wrapping_add(u64::from_le_bytes(record[..8].try_into().expect("8 bytes")));
+    out.reserve(rows);
+    for (row, ((((low, high), head), a), (b, c))) in
+        low.iter().zip(high).zip(head).zip(a).zip(b.iter().zip(c)).enumerate()
+    {
+        let at = before.wrapping_add(u64::from(*low) | u64::from(*high) << 32);
         before = at;
-        match decode_event(&record, at).map_err(|what| format!("record {row}: {what}"))? {
+        match decode_event(*head, [*a, *b, *c], at).map_err(|what| format!("record {row}: {what}"))? {
             Some(event) => out.push(event),
             None => skipped += 1,
         }
     }
     Ok(skipped)
+}
+
+/// The 32-bit words whose bytes stand in four columns from `column` on. Word by word the compiler can use wide
+/// registers; gathering whole records took three times as long.
+fn gather(bytes: &[u8], rows: usize, column: usize) -> Vec<u32> {
+    let of = |i: usize| &bytes[(column + i) * rows..(column + i + 1) * rows];
+    let pairs = of(0).iter().zip(of(1)).zip(of(2).iter().zip(of(3)));
+    pairs.map(|((a, b), (c, d))| u32::from_le_bytes([*a, *b, *c, *d])).collect()
 }
 
 fn encode_event(event: &SchedEvent, before: u64) -> [u8; RECORD] {
@@ -190,14 +199,15 @@ fn state_code(state: PrevState) -> u8 {
     STATES.iter().position(|&s| s == state).unwrap_or(0) as u8
 }
 
-/// The event, `None` for a kind that this version does not know.
-fn decode_event(record: &[u8; RECORD], at: u64) -> Result<Option<SchedEvent>, String> {
-    let word = |i: usize| u32::from_le_bytes(record[12 + i * 4..16 + i * 4].try_into().expect("4 bytes"));
+/// The event, `None` for a kind that this version does not know. `head` is kind, detail and CPU.
+#[inline]
+fn decode_event(head: u32, words: [u32; 3], at: u64) -> Result<Option<SchedEvent>, String> {
+    let [kind, detail, low, high] = head.to_le_bytes();
+    let word = |i: usize| words[i];
     let task = |i: usize| (word(i) != NOBODY).then_some(TaskId(word(i)));
     let must = |i: usize| task(i).ok_or_else(|| "an event without its task".to_owned());
     let joined = u64::from(word(0)) | u64::from(word(1)) << 32;
-    let detail = record[9];
-    let kind = match record[8] {
+    let kind = match kind {
         1 => {
             let state = STATES.get(detail as usize);
             let prev_state = *state.ok_or_else(|| format!("unknown task state {detail}"))?;
@@ -227,7 +237,7 @@ fn decode_event(record: &[u8; RECORD], at: u64) -> Result<Option<SchedEvent>, St
         13 => EventKind::SyscallExit { task: must(0)? },
         _ => return Ok(None),
     };
-    let cpu = CpuId(u32::from(u16::from_le_bytes([record[10], record[11]])));
+    let cpu = CpuId(u32::from(u16::from_le_bytes([low, high])));
     Ok(Some(SchedEvent { at: Ns(at), cpu, kind }))
 }
 
