@@ -1,0 +1,102 @@
+//! No bytes make an import panic: exports of a recording, cut off, with flipped bits, and with pieces moved. Drawn from
+//! a fixed seed; `SCHEDLAB_FUZZ_RUNS` asks for more than the usual number of inputs.
+
+mod common;
+
+use common::{header, ping_pong};
+use schedlab_model::Ns;
+use schedlab_trace::import::{ImportOptions, any, perf_script, perfetto};
+use schedlab_trace::{Recording, analysis::Summary, export, replay};
+
+fn inputs() -> Vec<Vec<u8>> {
+    let recording = Recording::from_parts(header(2, 2), ping_pong(6), Ns(200_000)).unwrap();
+    let mut all = Vec::new();
+    for write in [export::ftrace, export::perf_script, export::perfetto] {
+        let mut bytes = Vec::new();
+        write(&recording, &mut bytes).unwrap();
+        all.push(bytes);
+    }
+    all.push(compact());
+    all
+}
+
+/// A trace in the compact form, by hand: two names, three switches and a waking on CPU 0.
+fn compact() -> Vec<u8> {
+    let bytes = |field: u8, content: &[u8]| [&[field << 3 | 2, content.len() as u8], content].concat();
+    let mut columns = [bytes(5, b"aa"), bytes(5, b"swapper")].concat();
+    for (field, values) in
+        [(1, [100u8, 10, 10]), (2, [0, 1, 0]), (3, [7, 0, 7]), (4, [120, 120, 120]), (6, [0, 1, 0])]
+    {
+        columns.extend(bytes(field, &values.map(|v| v & 0x7f)));
+    }
+    for (field, value) in [(7, 115u8), (8, 7), (9, 0), (10, 120), (11, 0), (12, 8)] {
+        columns.extend(bytes(field, &[value & 0x7f]));
+    }
+    let bundle = [vec![0x08, 0], bytes(4, &columns)].concat();
+    bytes(1, &bytes(1, &bundle))
+}
+
+#[test]
+fn compact_switches_name_who_ran_before() {
+    use schedlab_model::{EventKind, PrevState, TaskId, Waker};
+    let back = any(&compact()[..], ImportOptions::default()).unwrap().recording;
+    let kinds: Vec<EventKind> = back.events.iter().map(|event| event.kind).collect();
+    let (aa, switch) =
+        (Some(TaskId(0)), |prev, prev_state, next| EventKind::Switch { prev, prev_state, next });
+    assert_eq!(
+        kinds,
+        [
+            EventKind::Lost { count: 1 },
+            switch(None, PrevState::Runnable, aa),
+            switch(aa, PrevState::Sleeping, None),
+            EventKind::Wake { task: TaskId(0), waker: Waker::HardIrq },
+            switch(None, PrevState::Runnable, aa),
+        ]
+    );
+    assert_eq!((back.duration, back.header.tasks[0].comm.as_str()), (Ns(20), "aa"));
+}
+
+#[test]
+fn damaged_imports_never_panic() {
+    let runs: u64 = std::env::var("SCHEDLAB_FUZZ_RUNS").ok().and_then(|n| n.parse().ok()).unwrap_or(3_000);
+    let inputs = inputs();
+    let mut state = 0x5eed_u64;
+    let mut draw = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below.max(1)
+    };
+    for run in 0..runs {
+        let mut bytes = inputs[run as usize % inputs.len()].clone();
+        for _ in 0..1 + draw(6) {
+            let at = draw(bytes.len());
+            match draw(6) {
+                0 => bytes.truncate(at),
+                1 => bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << (run % 8)),
+                2 => bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte = 0xff),
+                3 => {
+                    let end = (at + draw(40)).min(bytes.len());
+                    bytes.drain(at..end);
+                }
+                4 => {
+                    let end = (at + draw(40)).min(bytes.len());
+                    let piece = bytes[at..end].to_vec();
+                    let to = draw(bytes.len());
+                    bytes.splice(to..to, piece);
+                }
+                _ => bytes.insert(at, draw(256) as u8),
+            }
+        }
+        let options = ImportOptions { current_is_waker: run % 2 == 0 };
+        for imported in
+            [any(&bytes[..], options), perf_script(&bytes[..], options), perfetto(&bytes, options)]
+        {
+            let Ok(imported) = imported else { continue };
+            let _ = Summary::of(&imported.recording);
+            let options = replay::ReplayOptions { without_wakes: true, ..Default::default() };
+            let _ = replay::replay(&imported.recording, &options);
+            let mut out = Vec::new();
+            export::ftrace(&imported.recording, &mut out).unwrap();
+            export::perfetto(&imported.recording, &mut out).unwrap();
+        }
+    }
+}
