@@ -56,6 +56,13 @@ impl CpuSet {
         words.iter_mut().zip(&other.words).for_each(|(a, b)| *a &= b);
         CpuSet { words }
     }
+    /// The CPUs of this set that are not in the other.
+    #[inline]
+    pub fn without(&self, other: &CpuSet) -> CpuSet {
+        let mut words = self.words;
+        words.iter_mut().zip(&other.words).for_each(|(a, b)| *a &= !b);
+        CpuSet { words }
+    }
     /// The CPUs that are in either.
     pub fn or(&self, other: &CpuSet) -> CpuSet {
         let mut words = self.words;
@@ -227,6 +234,8 @@ mod tests {
                 let next = set.iter().find(|cpu| cpu.0 >= from).or_else(|| set.lowest());
                 assert_eq!(set.next_from(from), next, "{text} from {from}");
                 assert_eq!(set.count_below(from), set.iter().filter(|cpu| cpu.0 < from).count());
+                let rest = set.without(&CpuSet::single(CpuId(64))).without(&CpuSet::first(4));
+                assert!(rest.iter().eq(set.iter().filter(|cpu| cpu.0 >= 4 && cpu.0 != 64)));
             }
         }
     }

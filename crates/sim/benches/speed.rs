@@ -91,15 +91,16 @@ fn main() {
     let free = |_: &Outcome| {};
     let (w1_cpus, w1) = periodic_set(W1);
     let (w64_cpus, w64) = periodic_set(W64);
-    let linux = |spec, name| Row {
+    let sized = |spec, name, cpus: usize, seconds| Row {
         name,
         spec,
-        cpus: 8,
-        workload: run_sleep(64),
-        seconds: 20,
+        cpus,
+        workload: run_sleep(cpus as u32 * 8),
+        seconds,
         count: trace_events,
         check: free,
     };
+    let linux = |spec, name| sized(spec, name, 8, 20);
     let rows = [
         Row {
             name: "W1 edf, 8 CPUs, 100 tasks",
@@ -131,6 +132,11 @@ fn main() {
         linux("linux-6.18", "linux-6.18, 8 CPUs, 64 tasks"),
         linux("linux-6.12", "linux-6.12, 8 CPUs, 64 tasks"),
         linux("linux-6.1", "linux-6.1, 8 CPUs, 64 tasks"),
+        linux("linux-2.6.22", "linux-2.6.22, 8 CPUs, 64 tasks"),
+        linux("xen-credit2", "xen-credit2, 8 CPUs, 64 tasks"),
+        sized("linux-6.18", "linux-6.18, 64 CPUs, 512 tasks", 64, 3),
+        sized("linux-6.18", "linux-6.18, 512 CPUs, 4096 tasks", 512, 1),
+        sized("linux-2.6.22", "linux-2.6.22, 512 CPUs, 4096 tasks", 512, 1),
     ];
     let wanted = |row: &&Row| filter.is_empty() || filter.iter().any(|part| row.name.contains(part.as_str()));
     rows.iter().filter(wanted).for_each(measure);

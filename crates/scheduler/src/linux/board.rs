@@ -182,6 +182,11 @@ impl Published {
         self.runnable.store(inputs.runnable, Relaxed);
         self.running.store(inputs.running, Relaxed);
     }
+    /// It has never been on, or so long ago that nothing is left.
+    #[inline]
+    fn is_zero(&self) -> bool {
+        !self.running.load(Relaxed) && self.sums[1..].iter().all(|sum| sum.load(Relaxed) == 0)
+    }
     fn at(&self, now: Ns) -> Pelt {
         let pelt = Pelt::from_parts(std::array::from_fn(|i| self.sums[i].load(Relaxed)));
         let inputs = Inputs {
@@ -367,7 +372,11 @@ impl Board {
     }
     /// What the RT class leaves of the CPU, 1 … 1024.
     pub(super) fn capacity(&self, cpu: CpuId, now: Ns) -> u64 {
-        let used = self.row(cpu).rt_signal.at(now).util_avg();
+        let signal = &self.row(cpu).rt_signal;
+        if signal.is_zero() {
+            return SCALE;
+        }
+        let used = signal.at(now).util_avg();
         SCALE.saturating_sub(used).max(1)
     }
 

@@ -192,7 +192,7 @@ impl FairRules for Eevdf {
         Eevdf::update_curr(env, rq, queue);
     }
 
-    #[inline]
+    #[inline(always)]
     fn tick_at(env: Env<'_>, rq: &Rq, id: EntityId) -> u64 {
         let entity = rq.entity(id);
         let q = rq.queue(entity.queue);

@@ -177,6 +177,7 @@ impl Pelt {
     #[inline]
     fn average(&self, sum: u64, times: u64) -> u64 {
         match sum.checked_mul(times) {
+            Some(0) => 0,
             Some(sum) => sum / self.largest(),
             None => (u128::from(sum) * u128::from(times) / u128::from(self.largest())) as u64,
         }

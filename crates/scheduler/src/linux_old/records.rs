@@ -20,6 +20,11 @@ impl Word {
     pub(super) fn set(&self, value: i64) {
         self.0.store(value, Relaxed);
     }
+    /// Adds, whoever else does at the same time.
+    #[inline]
+    pub(super) fn add(&self, value: i64) {
+        self.0.fetch_add(value, Relaxed);
+    }
     #[inline]
     pub(super) fn flag(&self) -> bool {
         self.get() != 0

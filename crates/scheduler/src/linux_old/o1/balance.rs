@@ -15,12 +15,15 @@ impl<L: Locks> O1<L> {
         if rq.curr.is_none() {
             return 1;
         }
-        rq.next_balance.saturating_sub(cx.now.0).div_ceil(cx.world.tick_ns.0).max(1)
+        match rq.next_balance.saturating_sub(cx.now.0) {
+            0 => 1,
+            left => left.div_ceil(cx.world.tick_ns.0),
+        }
     }
 
     /// Whether another CPU has a task to give away.
     pub(super) fn others_busy(&self, cpu: CpuId) -> bool {
-        self.lens.iter().enumerate().any(|(other, len)| other != cpu.index() && len.get() >= 2)
+        self.crowded.get() > i64::from(self.lens[cpu.index()].get() >= 2)
     }
 
     pub(super) fn tick_balance(&self, cx: &Cx<'_>, cpu: CpuId, rq: &mut Rq) {

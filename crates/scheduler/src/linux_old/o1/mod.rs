@@ -84,6 +84,8 @@ struct O1<L: Locks> {
     rqs: Vec<L::Lock<Rq>>,
     /// Queue lengths, readable without the locks.
     lens: Vec<Word>,
+    /// How many of them are 2 or more.
+    crowded: Word,
     tasks: OnceLock<Box<[Record]>>,
 }
 
@@ -128,6 +130,7 @@ impl<L: Locks> O1<L> {
             balance: knobs.word("balance", "default"),
             rqs: (0..cpus).map(rq).collect(),
             lens: (0..cpus).map(|_| Word::new(0)).collect(),
+            crowded: Word::new(0),
             tasks: OnceLock::new(),
         }
     }
@@ -233,8 +236,23 @@ impl<L: Locks> O1<L> {
     fn publish(&self, cx: &Cx<'_>, cpu: CpuId, rq: &Rq) {
         let before = self.lens[cpu.index()].get();
         self.lens[cpu.index()].set(rq.nr_running as i64);
-        if before < 2 && rq.nr_running >= 2 && self.balance != "stay" {
-            for other in (0..self.lens.len()).filter(|other| *other != cpu.index()) {
+        match (before >= 2, rq.nr_running >= 2) {
+            (false, true) => self.crowds(cx, cpu),
+            (true, false) => self.crowded.add(-1),
+            _ => {}
+        }
+    }
+
+    /// `cpu` has two tasks or more now. That is news for CPUs that knew of no other one: for all when it is the
+    /// first, for the first when it is the second.
+    fn crowds(&self, cx: &Cx<'_>, cpu: CpuId) {
+        let before = self.crowded.get();
+        self.crowded.add(1);
+        if before > 1 || self.balance == "stay" {
+            return;
+        }
+        for other in (0..self.lens.len()).filter(|other| *other != cpu.index()) {
+            if before == 0 || self.lens[other].get() >= 2 {
                 cx.push(Cmd::TickDue(CpuId::from(other)));
             }
         }
@@ -387,7 +405,11 @@ impl<L: Locks> Scheduler for O1<L> {
         self.activate(cx, cpu, &mut rq, task, array);
         let better = rq.curr.is_none_or(|curr| record.prio.get() < self.record(cx, curr).prio.get());
         let waits = wake.sync && cpu == cx.cpu && self.version.era == Era::Late26;
-        cx.push(if better && !waits { Cmd::Resched(cpu) } else { Cmd::TickDue(cpu) });
+        if better && !waits {
+            cx.push(Cmd::Resched(cpu));
+        } else if cpu != cx.cpu {
+            cx.push(Cmd::TickDue(cpu));
+        }
     }
 
     fn leave(&self, cx: &Cx<'_>, task: TaskId) {
@@ -504,6 +526,8 @@ impl<L: Locks> Scheduler for O1<L> {
         for (cpu, rq) in self.rqs.iter().enumerate() {
             let mut rq = rq.lock();
             rq.arrays = [Array::new(), Array::new()];
+            self.lens[cpu].set(0);
+            self.crowded.set(0);
             (rq.nr_running, rq.curr) = (0, cx.world.cpus[cpu].current());
             rq.ticks_seen = cx.ticks(cpu.into());
         }

@@ -16,9 +16,18 @@ impl State {
         let delta = now - unit.start;
         if delta > 0 {
             // The heaviest unit of the queue burns 1 credit a nanosecond; the product may need 80 bits.
-            let total = i128::from(delta) * i128::from(max_weight) + i128::from(unit.residual);
-            unit.residual = (total % i128::from(unit.weight)) as i64;
-            let charge = (total / i128::from(unit.weight)).min(1 << 60) as i64;
+            let short = delta.checked_mul(max_weight).and_then(|total| total.checked_add(unit.residual));
+            let charge = match short {
+                Some(total) => {
+                    unit.residual = total % unit.weight;
+                    (total / unit.weight).min(1 << 60)
+                }
+                None => {
+                    let total = i128::from(delta) * i128::from(max_weight) + i128::from(unit.residual);
+                    unit.residual = (total % i128::from(unit.weight)) as i64;
+                    (total / i128::from(unit.weight)).min(1 << 60) as i64
+                }
+            };
             unit.credit = (unit.credit - charge).max(MIN);
             if capped {
                 unit.budget -= delta;
@@ -133,9 +142,12 @@ impl State {
         }
         let first = self.queues[rq].list.first().map_or(0, |head| self.unit(*head).credit);
         let want = unit.credit - first.max(inflight).max(0);
-        let max_weight = i128::from(self.queues[rq].max_weight);
-        let mut time =
-            if want > 0 { (i128::from(want) * i128::from(unit.weight) / max_weight) as i64 } else { 0 };
+        let max_weight = self.queues[rq].max_weight;
+        let mut time = match want.max(0).checked_mul(unit.weight) {
+            Some(0) => 0,
+            Some(product) => product / max_weight,
+            None => (i128::from(want) * i128::from(unit.weight) / i128::from(max_weight)) as i64,
+        };
         if self.capped(task) {
             time = time.min(unit.budget);
         }

@@ -23,6 +23,9 @@ impl State {
         let unit = self.unit(new);
         let home = unit.core.cpu;
         let queue = &self.queues[unit.rq];
+        if queue.idle.is_empty() {
+            return None;
+        }
         let free = minus(&queue.idle, &queue.tickled);
         if unit.core.pinned() && free.contains(home) {
             return Some(home);
