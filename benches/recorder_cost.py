@@ -39,7 +39,7 @@ def start(way, args, folder):
                    "--recorder-cpu", str(args.recorder_cpu)]
     recorder = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                 preexec_fn=lambda: os.sched_setaffinity(0, {args.recorder_cpu}))
-    time.sleep(1.5)
+    time.sleep(1.0)
     if recorder.poll() is not None:
         sys.exit(f"{' '.join(command)} ended at once: {recorder.stdout.read().decode()}")
     return recorder
