@@ -49,6 +49,11 @@ impl CpuSet {
     pub fn contains(&self, cpu: CpuId) -> bool {
         cpu.index() < MAX_CPUS && self.words[cpu.index() / 64] & (1 << (cpu.0 % 64)) != 0
     }
+    /// CPUs 0 … 63 as bits.
+    #[inline]
+    pub fn first_word(&self) -> u64 {
+        self.words[0]
+    }
     /// The CPUs that are in both.
     #[inline]
     pub fn and(&self, other: &CpuSet) -> CpuSet {

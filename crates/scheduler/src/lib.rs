@@ -19,6 +19,7 @@ mod locks;
 pub mod registry;
 pub mod simple;
 mod view;
+mod winner;
 pub mod xen;
 
 pub use api::{Change, Cmd, Needs, Pick, Prev, Request, Scheduler, Standing, Timer, Wake, WakeKind};
@@ -26,3 +27,4 @@ pub use cx::{Cx, Out, Work};
 pub use knobs::{Knob, KnobError, KnobKind, KnobValue, Knobs, SchedulerSpec, Steps, nearest};
 pub use locks::{CellLock, CellLocks, Lock, Locks};
 pub use view::{CpuView, GroupView, Relaxed64, Runnable, TaskView, World};
+pub use winner::Winner;

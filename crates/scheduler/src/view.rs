@@ -56,34 +56,35 @@ pub enum Runnable {
     Unknown,
 }
 
-/// What can be seen of one task.
+/// What can be seen of one task. What changes at every switch and wakeup shares the first cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct TaskView {
+    /// When the present activation was due: arrival of the job of a periodic task, else the wakeup.
+    pub released: Relaxed64,
+    ran: Relaxed64,
+    entered: Relaxed64,
+    on_cpu: AtomicU32,
+    last_cpu: AtomicU32,
+    runnable: AtomicU8,
     /// It exists (created, not exited).
     pub alive: bool,
     /// It existed and slept long before time 0 (as against: created at or after time 0).
     pub old_sleeper: bool,
-    /// Policy.
-    pub policy: Policy,
     /// Nice value.
     pub nice: Nice,
     /// Its group.
     pub group: GroupId,
-    /// Address space.
-    pub process: u32,
-    /// Custom slice request.
-    pub slice: Option<Ns>,
+    /// Policy.
+    pub policy: Policy,
     /// Hard affinity (already cut to the machine and to the group's cpuset).
     pub affinity: CpuSet,
     /// Soft affinity.
     pub soft_affinity: CpuSet,
-    /// When the present activation was due: arrival of the job of a periodic task, else the wakeup.
-    pub released: Relaxed64,
-    runnable: AtomicU8,
-    on_cpu: AtomicU32,
-    last_cpu: AtomicU32,
-    ran: Relaxed64,
-    entered: Relaxed64,
+    /// Address space.
+    pub process: u32,
+    /// Custom slice request.
+    pub slice: Option<Ns>,
 }
 
 /// A `u64` of nanoseconds that may be read while another thread writes it.

@@ -58,6 +58,11 @@ impl Machine {
         Ns((1_000_000_000 + u64::from(self.hz) / 2) / u64::from(self.hz.max(1)))
     }
 
+    /// Nothing that it does takes time.
+    pub(crate) fn is_free(&self) -> bool {
+        self.costs.is_free() && self.delays == Delays::default()
+    }
+
     /// The first tick edge of every CPU.
     pub(crate) fn phases(&self) -> Vec<Ns> {
         let (cpus, period) = (self.topology.cpus(), self.tick_ns());

@@ -113,8 +113,8 @@ enum Sleep {
 
 /// All engines of a run.
 struct Nest<'a, S> {
-    host: Engine<'a, S>,
-    guests: Vec<Engine<'a, ()>>,
+    host: Engine<'a, S, false>,
+    guests: Vec<Engine<'a, (), false>>,
     split: &'a Split,
     sleeps: Vec<Sleep>,
     end: u64,

@@ -2,7 +2,7 @@
 
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
-use schedlab_model::{Amount, Draw, Ns};
+use schedlab_model::{Draw, Ns};
 
 /// What a stream belongs to. Part of the seed, so that adding a task does not shift the source's stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,15 +42,6 @@ impl Stream {
         let c = mix(b.wrapping_add((index as u64 + 1).wrapping_mul(GOLDEN)));
         let state = (u128::from(c) << 64) | u128::from(mix(c ^ b));
         Stream { pcg: Pcg64Mcg::new(state), splitmix: index as u64, cursors: vec![0; draws] }
-    }
-
-    /// The length that `amount` stands for; `draws` are the entity's distributions.
-    #[inline]
-    pub(crate) fn amount(&mut self, amount: Amount, draws: &[Draw]) -> u64 {
-        match amount {
-            Amount::Fixed(ns) => ns.0,
-            Amount::Draw(index) => self.draw(&draws[index as usize], index as usize),
-        }
     }
 
     /// One draw from `draw`, which is distribution number `slot` of the entity.

@@ -9,7 +9,9 @@
 //! | admission test, CBS throttling | Linux SCHED_DEADLINE | omitted | |
 
 use crate::registry::Entry;
-use crate::{CellLocks, Change, Cmd, Cx, Knob, KnobKind, Lock, Locks, Needs, Pick, Prev, Scheduler, Wake};
+use crate::{
+    CellLocks, Change, Cmd, Cx, Knob, KnobKind, Lock, Locks, Needs, Pick, Prev, Scheduler, Wake, Winner,
+};
 use schedlab_model::{CpuId, Policy, TaskId};
 
 /// Its line in the registry.
@@ -31,7 +33,7 @@ fn knobs() -> Vec<Knob> {
 
 /// With the simulator's locks. `ties_by_id`: see the knob `ties`.
 pub fn edf(ties_by_id: bool) -> GlobalEdf<CellLocks> {
-    GlobalEdf { ties_by_id, state: Lock::new(State::default()) }
+    GlobalEdf { ties_by_id, state: Lock::new(State::new(0, 0)) }
 }
 
 /// Later than every deadline: not ready, or an idle CPU.
@@ -49,61 +51,66 @@ pub struct GlobalEdf<L: Locks> {
 type Urgency = (u64, u32);
 const IDLE: Urgency = (NEVER, u32::MAX);
 
-#[derive(Default)]
+/// Urgency as one number, for the tree of ready jobs.
+#[inline]
+fn pack((key, task): Urgency) -> u128 {
+    u128::from(key) << 32 | u128::from(task)
+}
+
+#[inline]
+fn unpack(packed: u128) -> Urgency {
+    ((packed >> 32) as u64, packed as u32)
+}
+
+/// What is known of a task.
+#[derive(Clone, Copy)]
+struct Job {
+    /// Deadline of its present job.
+    key: u64,
+    /// It may run on every CPU.
+    anywhere: bool,
+}
+
 struct State {
-    ready: ReadySet,
-    /// Deadline of every task's present job.
-    keys: Vec<u64>,
+    /// Urgency of every ready task.
+    ready: Winner<u128>,
+    jobs: Vec<Job>,
     /// What every CPU runs, or will run after the requested decision.
     cpus: Vec<Urgency>,
+    /// The same the other way round: the least urgent wins, of equals the CPU with the smallest number.
+    lazy: Winner<u128>,
     arrivals: u64,
 }
 
-/// The keys of all tasks, `NEVER` when not ready, under a winner tree. Equal keys: the smaller task number.
-#[derive(Default)]
-struct ReadySet {
-    tree: Vec<u64>,
-    leaves: usize,
-}
-
-impl ReadySet {
-    fn new(tasks: usize) -> ReadySet {
-        let leaves = tasks.next_power_of_two().max(2);
-        ReadySet { tree: vec![NEVER; 2 * leaves], leaves }
-    }
-    #[inline]
-    fn set(&mut self, task: usize, key: u64) {
-        let mut node = self.leaves + task;
-        self.tree[node] = key;
-        while node > 1 {
-            let smaller = self.tree[node].min(self.tree[node ^ 1]);
-            node >>= 1;
-            if self.tree[node] == smaller {
-                break;
-            }
-            self.tree[node] = smaller;
-        }
-    }
-    #[inline]
-    fn first(&self) -> Option<Urgency> {
-        let key = self.tree[1];
-        if key == NEVER {
-            return None;
-        }
-        let mut node = 1;
-        while node < self.leaves {
-            node *= 2;
-            node += usize::from(self.tree[node] != key);
-        }
-        Some((key, (node - self.leaves) as u32))
-    }
-    fn iter(&self) -> impl Iterator<Item = Urgency> {
-        let keys = self.tree[self.leaves..].iter().enumerate();
-        keys.filter(|(_, key)| **key != NEVER).map(|(task, key)| (*key, task as u32))
-    }
-}
-
 impl State {
+    fn new(tasks: usize, cpus: usize) -> State {
+        let mut state = State {
+            ready: Winner::new(tasks, u128::MAX),
+            jobs: vec![Job { key: NEVER, anywhere: false }; tasks],
+            cpus: vec![IDLE; cpus],
+            lazy: Winner::new(cpus, u128::MAX),
+            arrivals: 0,
+        };
+        (0..cpus).for_each(|cpu| state.set_cpu(cpu, IDLE));
+        state
+    }
+
+    #[inline]
+    fn set_cpu(&mut self, cpu: usize, urgency: Urgency) {
+        self.cpus[cpu] = urgency;
+        self.lazy.set(cpu, (!pack(urgency) << 32 >> 16) | cpu as u128);
+    }
+
+    /// The ready tasks with their urgency.
+    fn ready(&self) -> impl Iterator<Item = Urgency> {
+        self.ready.keys().iter().filter(|key| **key != u128::MAX).map(|key| unpack(*key))
+    }
+
+    fn set_affinity(&mut self, cx: &Cx<'_>, task: TaskId) {
+        let all = cx.world.all_cpus();
+        self.jobs[task.index()].anywhere = cx.task(task).affinity.and(&all) == all;
+    }
+
     fn key(&mut self, cx: &Cx<'_>, task: TaskId) -> u64 {
         let view = cx.task(task);
         let key = match view.policy {
@@ -115,32 +122,46 @@ impl State {
                 BACKGROUND + self.arrivals
             }
         };
-        self.keys[task.index()] = key;
+        self.jobs[task.index()].key = key;
         key
+    }
+
+    #[inline]
+    fn may_run(&self, cx: &Cx<'_>, task: u32, cpu: CpuId) -> bool {
+        self.jobs[task as usize].anywhere || cx.task(TaskId(task)).affinity.contains(cpu)
     }
 
     /// The most urgent ready job that may run on `cpu`.
     #[inline]
     fn best(&self, cx: &Cx<'_>, cpu: CpuId) -> Option<Urgency> {
-        let first = self.ready.first()?;
-        let allowed = |job: &Urgency| cx.task(TaskId(job.1)).affinity.contains(cpu);
-        if allowed(&first) { Some(first) } else { self.ready.iter().filter(allowed).min() }
+        let first = self.ready.top();
+        if first == u128::MAX {
+            return None;
+        }
+        let first = unpack(first);
+        let allowed = |job: &Urgency| self.may_run(cx, job.1, cpu);
+        if allowed(&first) { Some(first) } else { self.ready().filter(allowed).min() }
     }
 
     /// The CPU for a job that became ready: idle, the last one first, or the one with the least urgent job.
+    #[inline]
     fn place(&self, cx: &Cx<'_>, task: TaskId, beats: impl Fn(Urgency) -> bool) -> Option<CpuId> {
-        let view = cx.task(task);
-        let last = view.last_cpu();
-        if self.cpus[last.index()] == IDLE && view.affinity.contains(last) {
+        let last = cx.task(task).last_cpu();
+        if self.cpus[last.index()] == IDLE && self.may_run(cx, task.0, last) {
             return Some(last);
         }
-        let mut worst: Option<(usize, Urgency)> = None;
-        for (cpu, urgency) in self.cpus.iter().enumerate() {
-            if worst.is_none_or(|(_, w)| *urgency > w) && view.affinity.contains(cpu.into()) {
-                worst = Some((cpu, *urgency));
-            }
-        }
-        worst.filter(|(_, w)| beats(*w)).map(|(cpu, _)| cpu.into())
+        let cpu = if self.jobs[task.index()].anywhere {
+            (self.lazy.top() & 0xffff) as usize
+        } else {
+            self.least_urgent(cx, task)?
+        };
+        beats(self.cpus[cpu]).then(|| cpu.into())
+    }
+
+    /// Of the CPUs on which the task may run.
+    fn least_urgent(&self, cx: &Cx<'_>, task: TaskId) -> Option<usize> {
+        let allowed = (0..self.cpus.len()).filter(|cpu| self.may_run(cx, task.0, (*cpu).into()));
+        allowed.min_by_key(|cpu| self.lazy.get(*cpu))
     }
 
     /// Whether CPUs whose task left in this very instant, and which decide after this one, will take every
@@ -150,14 +171,14 @@ impl State {
             view.current().is_some_and(|task| cx.task(task).runnable() == crate::Runnable::No)
         };
         let free = cx.world.cpus.iter().filter(leaving).count();
-        free > 0 && self.ready.iter().filter(|job| beats(*job)).count() <= free
+        free > 0 && self.ready().filter(|job| beats(*job)).count() <= free
     }
 
     fn enqueue(&mut self, cx: &Cx<'_>, task: TaskId, beats: impl Fn(Urgency, Urgency) -> bool) {
         let key = self.key(cx, task);
-        self.ready.set(task.index(), key);
+        self.ready.set(task.index(), pack((key, task.0)));
         if let Some(cpu) = self.place(cx, task, |running| beats((key, task.0), running)) {
-            self.cpus[cpu.index()] = (key, task.0);
+            self.set_cpu(cpu.index(), (key, task.0));
             cx.push(Cmd::Resched(cpu));
         }
     }
@@ -177,11 +198,9 @@ impl<L: Locks> Scheduler for GlobalEdf<L> {
     }
 
     fn init(&self, cx: &Cx<'_>) {
-        let mut state = self.state.lock();
-        state.ready = ReadySet::new(cx.world.tasks.len());
-        state.keys = vec![NEVER; cx.world.tasks.len()];
-        state.cpus = vec![IDLE; cx.world.cpus.len()];
-        state.arrivals = 0;
+        let mut state = State::new(cx.world.tasks.len(), cx.world.cpus.len());
+        (0..cx.world.tasks.len()).for_each(|task| state.set_affinity(cx, task.into()));
+        *self.state.lock() = state;
     }
 
     fn wake(&self, cx: &Cx<'_>, task: TaskId, _wake: Wake) {
@@ -189,7 +208,7 @@ impl<L: Locks> Scheduler for GlobalEdf<L> {
     }
 
     fn leave(&self, _cx: &Cx<'_>, task: TaskId) {
-        self.state.lock().ready.set(task.index(), NEVER);
+        self.state.lock().ready.set(task.index(), u128::MAX);
     }
 
     fn yielded(&self, cx: &Cx<'_>, task: TaskId) {
@@ -200,23 +219,23 @@ impl<L: Locks> Scheduler for GlobalEdf<L> {
 
     fn schedule(&self, cx: &Cx<'_>, cpu: CpuId, prev: Option<TaskId>, why: Prev) -> Pick {
         let mut state = self.state.lock();
-        let stays = prev.filter(|_| why == Prev::Runnable).map(|task| (state.keys[task.index()], task.0));
+        let stays = prev.filter(|_| why == Prev::Runnable).map(|task| (state.jobs[task.index()].key, task.0));
         let best = state.best(cx, cpu);
         let next = match (stays, best) {
             (Some(own), Some(other))
                 if self.beats(other, own) && !state.others_take(cx, |job| self.beats(job, own)) =>
             {
-                state.ready.set(own.1 as usize, own.0);
+                state.ready.set(own.1 as usize, pack(own));
                 Some(other)
             }
             (Some(own), _) => Some(own),
             (None, other) => other,
         };
-        state.cpus[cpu.index()] = next.unwrap_or(IDLE);
+        state.set_cpu(cpu.index(), next.unwrap_or(IDLE));
         match next {
             Some((_, task)) => {
                 if next != stays {
-                    state.ready.set(task as usize, NEVER);
+                    state.ready.set(task as usize, u128::MAX);
                 }
                 Pick::run(TaskId(task))
             }
@@ -225,12 +244,15 @@ impl<L: Locks> Scheduler for GlobalEdf<L> {
     }
 
     fn changed(&self, cx: &Cx<'_>, change: Change) {
+        if let Change::Affinity(task) = change {
+            self.state.lock().set_affinity(cx, task);
+        }
         if let Change::Released(task) = change
             && let Some(cpu) = cx.task(task).on_cpu()
         {
             let mut state = self.state.lock();
             let key = state.key(cx, task);
-            state.cpus[cpu.index()] = (key, task.0);
+            state.set_cpu(cpu.index(), (key, task.0));
             if state.best(cx, cpu).is_some_and(|other| self.beats(other, (key, task.0))) {
                 cx.push(Cmd::Resched(cpu));
             }
@@ -243,7 +265,10 @@ impl<L: Locks> Scheduler for GlobalEdf<L> {
         for (i, view) in cx.world.tasks.iter().enumerate() {
             if view.alive && view.runnable() != crate::Runnable::No {
                 match view.on_cpu() {
-                    Some(cpu) => state.cpus[cpu.index()] = (state.key(cx, i.into()), i as u32),
+                    Some(cpu) => {
+                        let key = state.key(cx, i.into());
+                        state.set_cpu(cpu.index(), (key, i as u32));
+                    }
                     None => state.enqueue(cx, i.into(), |job, running| self.beats(job, running)),
                 }
             }
@@ -255,7 +280,7 @@ impl<L: Locks> Scheduler for GlobalEdf<L> {
             Some(state) => format!(
                 "runs {:?}, ready {:?}",
                 state.cpus.get(cpu.index()),
-                state.ready.iter().collect::<Vec<_>>()
+                state.ready().collect::<Vec<_>>()
             ),
             None => "locked".to_owned(),
         }

@@ -3,80 +3,85 @@
 use super::state::{Bucket, Task};
 use super::{Engine, Step};
 use crate::TaskMetrics;
+use crate::metrics::Watch;
 use schedlab_model::{EventSink, Ns};
 
-impl<S: EventSink> Engine<'_, S> {
-    /// Brings `cpu`'s account up to now: kernel work first, then the occupant's program.
+impl Task<'_> {
+    /// From `now` on the task's time counts as `bucket`. Gives back how long it counted as the one before.
     #[inline]
-    pub(super) fn account(&mut self, cpu: usize) -> Step {
-        let c = &mut self.cpus[cpu];
-        let elapsed = self.now - c.accounted;
-        if elapsed == 0 {
-            return Ok(());
-        }
-        let Some(occupant) = c.occupant else {
-            c.accounted = self.now;
-            let overhead = c.debt.min(elapsed);
-            c.debt -= overhead;
-            let metrics = &mut self.metrics.cpus[cpu];
-            metrics.overhead_ns += Ns(overhead);
-            metrics.idle_ns += Ns(elapsed - overhead);
-            return Ok(());
-        };
-        let task = &mut self.tasks[occupant.index()];
-        let spent = if self.free {
-            c.accounted = self.now;
-            0
-        } else {
-            let owed = c.debt + task.debt;
-            let rest = self.machine.rest_of_debt(&self.world, cpu, c.accounted, self.now, owed);
-            c.accounted = self.now;
-            let spent = owed + rest.added - rest.left;
-            task.debt = task.debt.min(rest.left);
-            c.debt = rest.left - task.debt;
-            spent
-        };
-        let work = task.left.min(elapsed - spent);
-        task.left -= work;
-        task.worked += work;
-        let metrics = &mut self.metrics.cpus[cpu];
-        metrics.busy_ns += Ns(work);
-        metrics.overhead_ns += Ns(elapsed - work);
-        Ok(())
-    }
-
-    /// From now on the task's time counts as `bucket`. Gives back how long it counted as the one before.
-    #[inline]
-    pub(super) fn set_bucket(&mut self, t: usize, bucket: Bucket) -> u64 {
-        let task = &mut self.tasks[t];
-        let length = self.now - task.bucket_from;
-        let old = std::mem::replace(&mut task.bucket, bucket);
-        task.sums[old as usize] += length;
-        task.bucket_from = self.now;
+    pub(super) fn set_bucket(&mut self, t: usize, bucket: Bucket, now: u64, watch: &mut Watch) -> u64 {
+        let length = now - self.bucket_from;
+        let old = std::mem::replace(&mut self.bucket, bucket);
+        self.sums[old as usize] += length;
+        self.bucket_from = now;
         if old == Bucket::Wait {
-            self.watch.waits_no_more(t);
+            watch.waits_no_more(t);
         }
         if bucket == Bucket::Wait {
-            self.watch.waits(t);
+            watch.waits(t);
         }
         if (old == Bucket::Throttled) != (bucket == Bucket::Throttled) {
-            self.watch.throttle(bucket == Bucket::Throttled);
+            watch.throttle(bucket == Bucket::Throttled);
         }
         length
     }
 
     /// Runnable and not running: waits, or is throttled.
     #[inline]
-    pub(super) fn waiting_bucket(&self, t: usize) -> Bucket {
-        if self.tasks[t].throttled { Bucket::Throttled } else { Bucket::Wait }
+    pub(super) fn waiting_bucket(&self) -> Bucket {
+        if self.throttled { Bucket::Throttled } else { Bucket::Wait }
+    }
+}
+
+impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
+    /// Brings `cpu`'s account up to now: kernel work first, then the occupant's program.
+    #[inline]
+    pub(super) fn account(&mut self, cpu: usize) {
+        let now = self.now;
+        let c = &mut self.cpus[cpu];
+        let elapsed = now - c.accounted;
+        if elapsed == 0 {
+            return;
+        }
+        let Some(occupant) = c.occupant else {
+            c.accounted = now;
+            let overhead = c.debt.min(elapsed);
+            c.debt -= overhead;
+            c.counted.overhead_ns += Ns(overhead);
+            c.counted.idle_ns += Ns(elapsed - overhead);
+            return;
+        };
+        let task = &mut self.tasks[occupant.index()];
+        let from = std::mem::replace(&mut c.accounted, now);
+        let spent = if FREE {
+            0
+        } else {
+            let owed = c.debt + task.debt;
+            let rest = self.machine.rest_of_debt(&self.world, cpu, from, now, owed);
+            task.debt = task.debt.min(rest.left);
+            c.debt = rest.left - task.debt;
+            owed + rest.added - rest.left
+        };
+        let work = task.left.min(elapsed - spent);
+        task.left -= work;
+        task.worked += work;
+        c.counted.busy_ns += Ns(work);
+        c.counted.overhead_ns += Ns(elapsed - work);
+    }
+
+    /// See [`Task::set_bucket`].
+    #[inline]
+    pub(super) fn set_bucket(&mut self, t: usize, bucket: Bucket) -> u64 {
+        self.tasks[t].set_bucket(t, bucket, self.now, &mut self.watch)
     }
 
     /// Charges what is under way up to now, for the end of the warm-up and of the run.
-    pub(super) fn settle(&mut self) -> Step {
+    pub(super) fn settle(&mut self) {
         self.log.flush(&mut self.metrics.tasks);
         for cpu in 0..self.cpus.len() {
             self.count_stolen(cpu);
-            self.account(cpu)?;
+            self.account(cpu);
+            self.metrics.cpus[cpu].add(std::mem::take(&mut self.cpus[cpu].counted));
         }
         let tasks = self.tasks.iter_mut().zip(&mut self.extras);
         for ((task, extra), metrics) in tasks.zip(&mut self.metrics.tasks) {
@@ -91,19 +96,18 @@ impl<S: EventSink> Engine<'_, S> {
             metrics.cpu_ns = metrics.cpu_ns.saturating_sub(Ns(stolen));
             metrics.stolen_ns += Ns(stolen);
         }
-        Ok(())
     }
 
     /// The warm-up is over.
     pub(super) fn restart_metrics(&mut self) -> Step {
-        self.settle()?;
+        self.settle();
         self.metrics.restart(Ns(self.now));
         Ok(())
     }
 }
 
 /// Moves what was counted in the hot record into the metrics.
-fn into(metrics: &mut TaskMetrics, task: &mut Task) {
+fn into(metrics: &mut TaskMetrics, task: &mut Task<'_>) {
     let [sleep, wait, throttled, run, _] = std::mem::take(&mut task.sums);
     metrics.sleep_ns += Ns(sleep);
     metrics.wait_ns += Ns(wait);
@@ -111,10 +115,9 @@ fn into(metrics: &mut TaskMetrics, task: &mut Task) {
     metrics.cpu_ns += Ns(run);
     metrics.work_ns += Ns(std::mem::take(&mut task.worked));
     metrics.lifetime_ns += Ns(std::mem::take(&mut task.lived));
-    let counts = std::mem::take(&mut task.counts);
-    metrics.wakeups += counts.wakeups;
-    metrics.switches += counts.switches;
-    metrics.preemptions += counts.preemptions;
-    metrics.yields += counts.yields;
-    metrics.migrations += counts.migrations;
+    metrics.wakeups += std::mem::take(&mut task.wakeups);
+    metrics.switches += std::mem::take(&mut task.switches);
+    metrics.preemptions += std::mem::take(&mut task.preemptions);
+    metrics.yields += std::mem::take(&mut task.yields);
+    metrics.migrations += std::mem::take(&mut task.migrations);
 }

@@ -23,7 +23,7 @@ pub(super) enum Sender {
     },
 }
 
-impl<S: EventSink> Engine<'_, S> {
+impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// Task `t`, which runs on `cpu`, wakes `other` by an operation of its own.
     pub(super) fn wake_by(&mut self, cpu: usize, t: usize, other: usize) -> Step<Flow> {
         self.wake_from(Sender::Task { t, cpu }, other)?;
@@ -34,13 +34,13 @@ impl<S: EventSink> Engine<'_, S> {
         match sender {
             Sender::Outside => self.wake_from_outside(other, Waker::SoftIrq),
             Sender::Interrupt { cpu } => {
-                if !self.free {
+                if !FREE {
                     self.steal(cpu, self.costs.wake_interrupt_ns.0);
                 }
                 self.wake(other, cpu, Waker::SoftIrq, false)
             }
             Sender::Task { t, cpu } => {
-                if !self.free {
+                if !FREE {
                     self.steal(cpu, self.costs.wake_call_ns.0);
                 }
                 let sync = self.is_about_to_block(t);
@@ -51,7 +51,7 @@ impl<S: EventSink> Engine<'_, S> {
 
     /// Whether the operation after the present one of `t` usually blocks (`WF_SYNC`).
     fn is_about_to_block(&self, t: usize) -> bool {
-        let program = &self.workload.tasks[t].program;
+        let program = self.tasks[t].program;
         let next = program.ops.get(self.tasks[t].pc as usize);
         let next = next.or_else(|| program.ops.get(program.repeat_from? as usize));
         matches!(
@@ -161,7 +161,7 @@ impl<S: EventSink> Engine<'_, S> {
 
     /// A blocked receiver got its token from `channel`: its operation is done.
     fn handed_over(&mut self, channel: usize, t: usize) {
-        let program = &self.workload.tasks[t].program;
+        let program = self.tasks[t].program;
         if program.ops.get(self.tasks[t].pc as usize) != Some(&Op::Select) {
             self.tasks[t].pc += 1;
             return;
@@ -177,7 +177,8 @@ impl<S: EventSink> Engine<'_, S> {
 
     /// An event loop takes a token from the first of its channels that has one.
     pub(super) fn select(&mut self, cpu: usize, t: usize) -> Step<Flow> {
-        let branches = &self.workload.tasks[t].program.branches;
+        let program = self.tasks[t].program;
+        let branches = &program.branches;
         let pc = self.tasks[t].pc;
         if let Some(b) = branches.iter().position(|branch| (branch.from..branch.to).contains(&pc)) {
             // The branch goes on behind this operation the next time.

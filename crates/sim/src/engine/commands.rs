@@ -2,12 +2,13 @@
 
 use super::layout::Fires;
 use super::slots::NEVER;
+use super::slots::OfCpu;
 use super::state::{Bucket, Cause, State};
 use super::{Engine, Step};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, TaskId};
 use schedlab_scheduler::{Cmd, Timer};
 
-impl<S: EventSink> Engine<'_, S> {
+impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// Carries out the commands of a call that ran on `cpu`, then asks for its next tick.
     #[inline(always)]
     pub(super) fn after_call(&mut self, cpu: usize, cause: Cause) -> Step {
@@ -58,7 +59,7 @@ impl<S: EventSink> Engine<'_, S> {
             Cmd::Displace(task) => self.displace(cpu, task)?,
             Cmd::Call(target, cookie) => {
                 self.check_cpu(cpu, target)?;
-                self.calls.push_back((target, cookie));
+                self.calls.push((target, cookie));
             }
             Cmd::Throttled(task) => self.throttle(cpu, task, true)?,
             Cmd::Unthrottled(task) => self.throttle(cpu, task, false)?,
@@ -126,7 +127,7 @@ impl<S: EventSink> Engine<'_, S> {
         }
         self.tasks[t].throttled = throttled;
         if matches!(self.tasks[t].bucket, Bucket::Wait | Bucket::Throttled) {
-            let bucket = self.waiting_bucket(t);
+            let bucket = self.tasks[t].waiting_bucket();
             self.set_bucket(t, bucket);
         }
         self.emit(cpu, if throttled { EventKind::Throttle { task } } else { EventKind::Unthrottle { task } });
@@ -134,6 +135,7 @@ impl<S: EventSink> Engine<'_, S> {
     }
 
     /// Notes in the event stream that the task belongs to the run queue of `to` from now on.
+    #[inline]
     pub(super) fn move_home(&mut self, cpu: usize, task: TaskId, to: CpuId) {
         let home = &mut self.tasks[task.index()].home;
         if *home != to.0 {
@@ -145,7 +147,7 @@ impl<S: EventSink> Engine<'_, S> {
     /// Asks for a decision of `cpu`; `from` = the CPU on which the request was made.
     #[inline]
     pub(super) fn request(&mut self, cpu: usize, cause: Cause, from: Option<usize>) {
-        if self.free {
+        if FREE {
             self.enqueue(cpu);
         } else {
             self.request_at_cost(cpu, cause, from);
@@ -173,7 +175,7 @@ impl<S: EventSink> Engine<'_, S> {
         let mut delay = match drawn.and_then(Option::as_ref) {
             // What is on its way does not become faster by asking again.
             Some(_) if c.resched_at != NEVER && c.cause == cause => return,
-            Some(draw) => c.stream.draw(draw, slot),
+            Some(draw) => self.streams[cpu].draw(draw, slot),
             None => constant.0,
         };
         let remote = from.filter(|from| *from != cpu);
@@ -189,7 +191,7 @@ impl<S: EventSink> Engine<'_, S> {
             } else {
                 c.resched_at = at;
                 self.watch.set_idle(cpu, false);
-                self.slots.arm(self.layout.resched(cpu), at);
+                self.slots.arm_cpu(cpu, OfCpu::Resched, at);
             }
         } else if cause == Cause::Block {
             c.cause = cause;
@@ -205,7 +207,7 @@ impl<S: EventSink> Engine<'_, S> {
         let c = &mut self.cpus[cpu];
         if !c.queued {
             c.queued = true;
-            self.resched.push_back(cpu as u32);
+            self.resched.push(cpu as u32);
         }
     }
 
@@ -214,15 +216,14 @@ impl<S: EventSink> Engine<'_, S> {
         if ns == 0 {
             return;
         }
-        if self.gate.is_some() && !self.is_on(cpu) {
+        if !FREE && self.gate.is_some() && !self.is_on(cpu) {
             self.cpus[cpu].debt += ns;
             return;
         }
-        // Accounting cannot fail here: it only brings sums up to now.
-        let _ = self.account(cpu);
+        self.account(cpu);
         let c = &mut self.cpus[cpu];
         c.debt += ns;
-        if c.window.is_none() && self.slots.at(self.layout.work(cpu)) != NEVER {
+        if c.window.is_none() && self.slots.cpu_at(cpu, OfCpu::Work).is_some() {
             self.arm_work(cpu);
         }
     }
@@ -241,10 +242,26 @@ impl<S: EventSink> Engine<'_, S> {
     }
 
     /// Whether the scheduler may run this task on `cpu` now.
+    #[inline]
     pub(super) fn check_pick(&self, cpu: usize, task: TaskId) -> Step {
         let Some(record) = self.tasks.get(task.index()) else {
             return self.fault(cpu, format!("it picked {task}, which does not exist"));
         };
+        let allowed = match cpu {
+            0..64 => record.allowed >> cpu & 1 != 0,
+            _ => self.world.tasks[task.index()].affinity.contains(CpuId(cpu as u32)),
+        };
+        if record.state == State::Ready && !record.throttled && allowed {
+            return Ok(());
+        }
+        self.wrong_pick(cpu, task)
+    }
+
+    /// Says what is wrong with a pick.
+    #[cold]
+    #[inline(never)]
+    fn wrong_pick(&self, cpu: usize, task: TaskId) -> Step {
+        let record = &self.tasks[task.index()];
         let name = &self.workload.tasks[task.index()].name;
         match record.state {
             State::Ready => {}
@@ -262,24 +279,22 @@ impl<S: EventSink> Engine<'_, S> {
             return self
                 .fault(cpu, format!("it picked {task} `{name}`, which may run on CPUs {affinity} only"));
         }
-        if record.throttled {
-            return self.fault(cpu, format!("it picked {task} `{name}`, which it throttled"));
-        }
-        Ok(())
+        self.fault(cpu, format!("it picked {task} `{name}`, which it throttled"))
     }
 
     /// When a decision asked for a slice: the CPU decides again after it.
+    #[inline]
     pub(super) fn arm_slice(&mut self, cpu: usize, slice: Option<Ns>) {
         let c = &mut self.cpus[cpu];
         match slice {
             Some(ns) => {
                 c.slice_armed = true;
                 let late = self.costs.timer_late_ns.0;
-                self.arm_in(self.layout.slice(cpu), ns.0.saturating_add(late));
+                self.arm_in(cpu, OfCpu::Slice, ns.0.saturating_add(late));
             }
             None if c.slice_armed => {
                 c.slice_armed = false;
-                self.slots.disarm(self.layout.slice(cpu));
+                self.slots.disarm_cpu(cpu, OfCpu::Slice);
             }
             None => {}
         }

@@ -1,33 +1,29 @@
 //! From a reschedule request to the program of the next task.
 
 use super::slots::NEVER;
+use super::slots::OfCpu;
 use super::state::{Bucket, Cause, Since, State, Window};
 use super::{Engine, Step};
 use crate::metrics::Kind;
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, TaskId, Waker};
 use schedlab_scheduler::{Pick, Prev, Wake, WakeKind};
 
-impl<S: EventSink> Engine<'_, S> {
+impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// Calls `schedule` for `cpu` and carries the answer out.
     pub(super) fn decide(&mut self, cpu: usize) -> Step {
-        if self.gate.is_some() && self.is_off(cpu) {
+        if !FREE && self.gate.is_some() && self.is_off(cpu) {
             return Ok(());
         }
         let c = &mut self.cpus[cpu];
         c.queued = false;
-        if c.window.is_some() {
-            c.again = true;
+        if !FREE && self.not_yet(cpu) {
             return Ok(());
         }
-        if c.resched_at != NEVER {
-            c.resched_at = NEVER;
-            self.slots.disarm(self.layout.resched(cpu));
-        }
-        self.count_step(self.cpus[cpu].current.map(TaskId::index))?;
-        self.account(cpu)?;
         let c = &mut self.cpus[cpu];
         let prev = c.current;
         let displace = std::mem::take(&mut c.displace);
+        self.count_step(prev.map(TaskId::index))?;
+        self.account(cpu);
         let why = match prev {
             None => Prev::Idle,
             Some(task) => match self.tasks[task.index()].state {
@@ -38,28 +34,43 @@ impl<S: EventSink> Engine<'_, S> {
             },
         };
         let pick = self.scheduler.schedule(&self.cx(cpu), CpuId(cpu as u32), prev, why);
+        if prev == pick.task {
+            return self.stays(cpu, why, pick);
+        }
         self.apply(cpu, prev, why, pick)
     }
 
+    /// Inside a switch the decision has to wait; else no other request is under way any more.
+    fn not_yet(&mut self, cpu: usize) -> bool {
+        let c = &mut self.cpus[cpu];
+        if c.window.is_some() {
+            c.again = true;
+            return true;
+        }
+        if c.resched_at != NEVER {
+            c.resched_at = NEVER;
+            self.slots.disarm_cpu(cpu, OfCpu::Resched);
+        }
+        false
+    }
+
+    /// Another task (or none) runs from now on.
+    #[inline]
     fn apply(&mut self, cpu: usize, prev: Option<TaskId>, why: Prev, pick: Pick) -> Step {
         let next = pick.task;
-        if prev == next {
-            return self.stays(cpu, why, pick);
-        }
         if let Some(next) = next {
             self.check_pick(cpu, next)?;
         }
         self.arm_slice(cpu, pick.slice_ns);
-        if next.is_none() || !self.free {
-            self.slots.disarm(self.layout.work(cpu));
+        if next.is_none() || !FREE {
+            self.slots.disarm_cpu(cpu, OfCpu::Work);
         }
-        let now = Ns(self.now);
+        let now = self.now;
         let c = &mut self.cpus[cpu];
         c.stopped = false;
         c.starting = false;
         let yielded = std::mem::take(&mut c.yielded);
-        let ran = self.now - c.decided_at;
-        c.decided_at = self.now;
+        let ran = now - std::mem::replace(&mut c.decided_at, now);
         c.current = next;
         self.world.cpus[cpu].set_current(next);
         let mut prev_state = PrevState::Runnable;
@@ -71,7 +82,7 @@ impl<S: EventSink> Engine<'_, S> {
                 Prev::Migrating => (State::Moving, PrevState::Runnable),
                 _ => (State::Ready, PrevState::Runnable),
             };
-            self.world.tasks[task.index()].switched_out(now, Ns(ran));
+            self.world.tasks[task.index()].switched_out(Ns(now), Ns(ran));
         }
         let mut saved_at = 0;
         if let Some(task) = next {
@@ -79,26 +90,33 @@ impl<S: EventSink> Engine<'_, S> {
             record.state = State::Running;
             record.cpu = cpu as u32;
             saved_at = record.saving_until;
-            self.world.tasks[task.index()].switched_in(CpuId(cpu as u32), now);
+            self.world.tasks[task.index()].switched_in(CpuId(cpu as u32), Ns(now));
         }
         let window = Window { prev, prev_state, yielded, next };
-        let length = self.switch_cost(cpu, prev).max(saved_at.saturating_sub(self.now));
-        if length == 0 {
-            if self.out.has_cmds() {
-                self.carry_out(cpu, Cause::Other)?;
+        if !FREE {
+            let length = self.switch_cost(cpu, prev).max(saved_at.saturating_sub(now));
+            if length > 0 {
+                return self.open_window(cpu, window, length);
             }
-            self.record_switch(cpu, window)?;
-            self.ask_tick(cpu);
-            return Ok(());
+        }
+        if self.out.has_cmds() {
+            self.carry_out(cpu, Cause::Other)?;
+        }
+        self.record_switch(cpu, window)?;
+        self.ask_tick(cpu);
+        Ok(())
+    }
+
+    /// The switch takes `length`.
+    fn open_window(&mut self, cpu: usize, window: Window, length: u64) -> Step {
+        if let Some(task) = window.prev {
+            self.tasks[task.index()].saving_until = self.now + length;
         }
         let c = &mut self.cpus[cpu];
         c.window = Some(window);
         c.debt += length;
-        if let Some(task) = prev {
-            self.tasks[task.index()].saving_until = self.now + length;
-        }
         self.watch.set_idle(cpu, false);
-        self.arm_in(self.layout.work(cpu), length);
+        self.arm_in(cpu, OfCpu::Work, length);
         self.after_call(cpu, Cause::Other)
     }
 
@@ -121,7 +139,7 @@ impl<S: EventSink> Engine<'_, S> {
 
     /// From the decision to the switch record.
     fn switch_cost(&self, cpu: usize, prev: Option<TaskId>) -> u64 {
-        if self.free {
+        if FREE {
             return 0;
         }
         let costs = &self.costs;
@@ -136,33 +154,33 @@ impl<S: EventSink> Engine<'_, S> {
     }
 
     /// The switch is done: the record is written, the old context is saved, the new program starts.
+    #[inline]
     pub(super) fn record_switch(&mut self, cpu: usize, window: Window) -> Step {
-        if !self.free {
-            self.account(cpu)?;
+        if !FREE {
+            self.account(cpu);
         }
         let Window { prev, prev_state, yielded, next } = window;
         if let Some(task) = next {
             self.move_home(cpu, task, CpuId(cpu as u32));
         }
         self.emit(cpu, EventKind::Switch { prev, prev_state, next });
-        self.metrics.cpus[cpu].switches += 1;
-        if let Some(task) = prev {
-            self.switched_out(cpu, task.index(), yielded);
-        }
         let c = &mut self.cpus[cpu];
+        c.counted.switches += 1;
         c.occupant = next;
-        c.recorded_at = self.now;
-        match next {
-            Some(task) => {
-                self.switched_in(cpu, task.index(), prev.is_some());
-                self.watch.set_idle(cpu, false);
-            }
-            None => self.watch.set_idle(cpu, true),
+        let ran = self.now - std::mem::replace(&mut c.recorded_at, self.now);
+        let cause = c.cause;
+        if let Some(task) = prev {
+            self.switched_out(cpu, task.index(), yielded, cause);
+            self.log.record(&mut self.metrics.tasks, task.index(), Kind::RunLength, ran);
         }
+        if let Some(task) = next {
+            self.switched_in(cpu, task.index(), prev.is_some());
+        }
+        self.watch.set_idle(cpu, next.is_none());
         if let Some(task) = prev {
             self.context_saved(cpu, task)?;
         }
-        if std::mem::take(&mut self.cpus[cpu].again) {
+        if !FREE && std::mem::take(&mut self.cpus[cpu].again) {
             self.request(cpu, Cause::Other, Some(cpu));
         }
         if next.is_some() {
@@ -171,7 +189,8 @@ impl<S: EventSink> Engine<'_, S> {
         Ok(())
     }
 
-    fn switched_out(&mut self, cpu: usize, t: usize, yielded: bool) {
+    #[inline]
+    fn switched_out(&mut self, cpu: usize, t: usize, yielded: bool, cause: Cause) {
         let task = &mut self.tasks[t];
         task.last_ran_on = cpu as u32;
         let bucket = match task.state {
@@ -187,32 +206,33 @@ impl<S: EventSink> Engine<'_, S> {
             }
             // It may have been picked elsewhere while its context was being saved; it waits until then.
             _ => {
-                let counts = &mut task.counts;
-                let count = if yielded { &mut counts.yields } else { &mut counts.preemptions };
+                let count = if yielded { &mut task.yields } else { &mut task.preemptions };
                 *count += 1;
                 task.since = if yielded { Since::Yield } else { Since::Preemption };
-                task.preempted_by = self.cpus[cpu].cause;
-                if task.throttled { Bucket::Throttled } else { Bucket::Wait }
+                task.preempted_by = cause;
+                task.waiting_bucket()
             }
         };
-        self.set_bucket(t, bucket);
-        let length = self.now - self.cpus[cpu].recorded_at;
-        self.log.record(&mut self.metrics.tasks, t, Kind::RunLength, length);
+        task.set_bucket(t, bucket, self.now, &mut self.watch);
     }
 
+    #[inline]
     fn switched_in(&mut self, cpu: usize, t: usize, after_other: bool) {
-        let waited = self.set_bucket(t, Bucket::Run);
         let task = &mut self.tasks[t];
+        let waited = task.set_bucket(t, Bucket::Run, self.now, &mut self.watch);
         let last = task.last_ran_on;
         let migrated = last != cpu as u32 && last != u32::MAX;
-        task.counts.switches += 1;
-        task.counts.migrations += u64::from(migrated);
-        match task.since {
-            Since::Wakeup => self.log.record(&mut self.metrics.tasks, t, Kind::WakeLatency, waited),
-            Since::Preemption => self.log.record(&mut self.metrics.tasks, t, Kind::PreemptWait, waited),
-            Since::Yield => {}
+        task.switches += 1;
+        task.migrations += u64::from(migrated);
+        let kind = match task.since {
+            Since::Wakeup => Some(Kind::WakeLatency),
+            Since::Preemption => Some(Kind::PreemptWait),
+            Since::Yield => None,
+        };
+        if let Some(kind) = kind {
+            self.log.record(&mut self.metrics.tasks, t, kind, waited);
         }
-        if !self.free {
+        if !FREE {
             self.charge_entry(cpu, t, waited, migrated.then_some(last as usize), after_other);
         }
     }
@@ -253,59 +273,68 @@ impl<S: EventSink> Engine<'_, S> {
     }
 
     fn context_saved(&mut self, cpu: usize, task: TaskId) -> Step {
-        let t = task.index();
         self.scheduler.saved(&self.cx(cpu), CpuId(cpu as u32), task);
         if self.out.has_cmds() {
             self.carry_out(cpu, Cause::Other)?;
         }
-        match self.tasks[t].state {
-            State::Moving => {
-                self.tasks[t].state = State::Ready;
-                let wake = Wake { kind: WakeKind::Migrated, sync: false, waker: Waker::Unknown };
-                self.scheduler.wake(&self.cx(cpu), task, wake);
-                self.after_call(cpu, Cause::Wakeup)
-            }
-            State::Blocked if !self.free => match self.extras[t].deferred.take() {
-                Some((on, waker, sync)) => self.wake(t, on as usize, waker, sync),
+        match self.tasks[task.index()].state {
+            State::Moving => self.moved_off(cpu, task),
+            State::Blocked if !FREE => match self.extras[task.index()].deferred.take() {
+                Some((on, waker, sync)) => self.wake(task.index(), on as usize, waker, sync),
                 None => Ok(()),
             },
             _ => Ok(()),
         }
     }
 
+    /// A displaced task looks for another CPU.
+    #[cold]
+    fn moved_off(&mut self, cpu: usize, task: TaskId) -> Step {
+        self.tasks[task.index()].state = State::Ready;
+        let wake = Wake { kind: WakeKind::Migrated, sync: false, waker: Waker::Unknown };
+        self.scheduler.wake(&self.cx(cpu), task, wake);
+        self.after_call(cpu, Cause::Wakeup)
+    }
+
     /// The current task's program goes on: at once when it needs CPU time, else when the instant is decided.
+    #[inline]
     fn start_program(&mut self, cpu: usize) {
-        let c = &self.cpus[cpu];
+        let c = &mut self.cpus[cpu];
         let Some(task) = c.current else { return };
         let record = &self.tasks[task.index()];
         if record.left + record.debt + c.debt > 0 {
             self.arm_work(cpu);
             return;
         }
+        let starting = std::mem::replace(&mut c.starting, true);
         // What the task before had to do is not due any more.
-        self.slots.disarm(self.layout.work(cpu));
-        if !self.cpus[cpu].starting {
-            self.cpus[cpu].starting = true;
-            self.starts.push_back(cpu as u32);
+        self.slots.disarm_cpu(cpu, OfCpu::Work);
+        if !starting {
+            self.starts.push(cpu as u32);
         }
     }
 
     /// Arms the end of what the occupant has to do.
+    #[inline]
     pub(super) fn arm_work(&mut self, cpu: usize) {
         let c = &self.cpus[cpu];
         let Some(task) = c.occupant else { return };
         let task = &self.tasks[task.index()];
-        let need = c.debt + task.debt + task.left;
-        let at = self.machine.done_at(&self.world, cpu, self.now, need);
-        self.slots.arm(self.layout.work(cpu), at);
+        let at = if FREE {
+            self.now.saturating_add(task.left)
+        } else {
+            let need = c.debt + task.debt + task.left;
+            self.machine.done_at(&self.world, cpu, self.now, need)
+        };
+        self.slots.arm_cpu(cpu, OfCpu::Work, at);
     }
 
     /// What a CPU worked at is finished: a switch, or an operation of the occupant.
     pub(super) fn work_done(&mut self, cpu: usize) -> Step {
-        if let Some(window) = self.cpus[cpu].window.take() {
+        if !FREE && let Some(window) = self.cpus[cpu].window.take() {
             return self.record_switch(cpu, window);
         }
-        self.account(cpu)?;
+        self.account(cpu);
         let Some(task) = self.cpus[cpu].current else {
             return self.internal(format!("work on idle cpu{cpu}"));
         };

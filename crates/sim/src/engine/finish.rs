@@ -1,6 +1,5 @@
 //! The end of a run: last accounts, invariants, and who waits for ever.
 
-use super::slots::NEVER;
 use super::state::{State, Waits};
 use super::{Engine, Step};
 use crate::{Outcome, Stuck, WaitsFor};
@@ -18,18 +17,18 @@ const ALL_WORK: [Work; Work::COUNT] = [
     Work::Move,
 ];
 
-impl<S: EventSink> Engine<'_, S> {
+impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     pub(crate) fn finish(mut self) -> Step<Outcome> {
-        self.settle()?;
+        self.settle();
         self.metrics.to = Ns(self.now);
         self.check_conservation()?;
         let over = self.is_over();
         let stuck = if over { self.stuck() } else { Vec::new() };
         Ok(Outcome {
             metrics: self.metrics,
-            event_hash: self.hash.finish(),
-            events: self.events,
-            ended: Ns(if over { self.last_event } else { self.now }),
+            event_hash: self.journal.hash.finish(),
+            events: self.journal.events,
+            ended: Ns(if over { self.journal.last } else { self.now }),
             stuck,
             work: ALL_WORK.map(|work| self.out.work(work)),
         })
@@ -69,7 +68,7 @@ impl<S: EventSink> Engine<'_, S> {
     /// Nobody is runnable and nothing is pending.
     fn is_over(&self) -> bool {
         let alive = |state| !matches!(state, State::Blocked | State::Absent | State::Dead);
-        let pending = self.layout.outside().any(|slot| self.slots.at(slot) != NEVER);
+        let pending = self.layout.outside().any(|slot| self.slots.is_armed(slot));
         !pending && !self.tasks.iter().any(|task| alive(task.state))
     }
 
@@ -78,7 +77,7 @@ impl<S: EventSink> Engine<'_, S> {
         let blocked = (0..self.tasks.len()).filter(|&t| self.tasks[t].state == State::Blocked);
         blocked
             .filter_map(|t| {
-                let waits_for = match self.extras[t].waits {
+                let waits_for = match self.tasks[t].waits {
                     Waits::Channel(channel) => WaitsFor::Receive(ChannelId(channel)),
                     Waits::Select => {
                         let branches = &self.workload.tasks[t].program.branches;

@@ -61,18 +61,6 @@ impl Layout {
         self.warmup_at + 1 - self.tasks_at
     }
     #[inline]
-    pub(crate) fn work(&self, cpu: usize) -> usize {
-        cpu * PER_CPU
-    }
-    #[inline]
-    pub(crate) fn slice(&self, cpu: usize) -> usize {
-        cpu * PER_CPU + 1
-    }
-    #[inline]
-    pub(crate) fn resched(&self, cpu: usize) -> usize {
-        cpu * PER_CPU + 2
-    }
-    #[inline]
     pub(crate) fn tick(&self, cpu: usize) -> usize {
         cpu * PER_CPU + 3
     }

@@ -5,6 +5,7 @@ mod channels;
 mod commands;
 mod dispatch;
 mod finish;
+mod journal;
 mod layout;
 mod program;
 mod setup;
@@ -15,15 +16,16 @@ mod ticks;
 pub(crate) mod vcpu;
 mod wake;
 
-use crate::hash::EventHash;
 use crate::metrics::{Log, Watch};
+use crate::rng::Stream;
 use crate::{Costs, Machine, Metrics, Outcome, RunOptions, SimError};
+use journal::Journal;
 use layout::{Fires, Layout};
-use schedlab_model::{CpuId, EventKind, EventSink, Ns, SchedEvent, TaskId, Workload};
+use schedlab_model::{CpuId, EventKind, EventSink, Ns, TaskId, Workload};
 use schedlab_scheduler::{Cmd, Cx, Out, Scheduler, World};
-use slots::{NEVER, Slots};
-use state::{Channel, Client, Cpu, Extra, Mutex, Source, Task};
-use std::collections::VecDeque;
+use slots::NEVER;
+use slots::{OfCpu, Slots};
+use state::{Channel, Client, Cpu, Extra, Fifo, Mutex, Source, Task};
 
 /// What the parts of the engine return: the error is boxed, it is never on the fast path.
 pub(crate) type Step<T = ()> = Result<T, Box<SimError>>;
@@ -42,12 +44,16 @@ pub fn run<S: EventSink>(
 ) -> Result<Outcome, SimError> {
     machine.check()?;
     workload.check(machine.topology.cpus())?;
-    let mut engine = Engine::new(machine, workload, scheduler, options, sink)?;
-    engine.start().and_then(|()| engine.drive()).and_then(|()| engine.finish()).map_err(|error| *error)
+    if machine.is_free() {
+        Engine::<S, true>::new(machine, workload, scheduler, options, sink)?.run()
+    } else {
+        Engine::<S, false>::new(machine, workload, scheduler, options, sink)?.run()
+    }
 }
 
-/// The state of a run.
-pub(crate) struct Engine<'a, S> {
+/// The state of a run. `FREE`: all costs and delays of the machine are zero, so a decision takes effect in the
+/// instant in which it is asked for; what only prices need is then left out when this is compiled.
+pub(crate) struct Engine<'a, S, const FREE: bool> {
     now: u64,
     /// Events at this time or later do not happen.
     end: u64,
@@ -56,8 +62,6 @@ pub(crate) struct Engine<'a, S> {
     machine: &'a Machine,
     options: &'a RunOptions,
     costs: Costs,
-    /// All costs are zero.
-    free: bool,
     wants_ticks: bool,
     /// Ticks are wanted, and those that cannot matter are left out.
     asks_ticks: bool,
@@ -68,7 +72,9 @@ pub(crate) struct Engine<'a, S> {
     slots: Slots,
     layout: Layout,
     cpus: Vec<Cpu>,
-    tasks: Vec<Task>,
+    /// Streams of the CPUs, for delays that vary.
+    streams: Vec<Stream>,
+    tasks: Vec<Task<'a>>,
     extras: Vec<Extra>,
     channels: Vec<Channel>,
     locks: Vec<Mutex>,
@@ -82,16 +88,13 @@ pub(crate) struct Engine<'a, S> {
     /// Index of the next one to be served.
     batch_at: usize,
     cmds: Vec<Cmd>,
-    resched: VecDeque<u32>,
-    starts: VecDeque<u32>,
-    calls: VecDeque<(CpuId, u64)>,
+    resched: Fifo<u32>,
+    starts: Fifo<u32>,
+    calls: Fifo<(CpuId, u64)>,
     metrics: Metrics,
     log: Log,
     watch: Watch,
-    sink: &'a mut S,
-    hash: EventHash,
-    events: u64,
-    last_event: u64,
+    journal: Journal<'a, S>,
     /// The CPUs of a guest are vCPUs, which do not always run; `None`: a real machine.
     gate: Option<Box<vcpu::Gate>>,
     /// Steps since time passed last, and how many are too many.
@@ -99,11 +102,15 @@ pub(crate) struct Engine<'a, S> {
     steps_max: u64,
 }
 
-impl<S: EventSink> Engine<'_, S> {
+impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// The context of a call on `cpu`.
     #[inline]
     fn cx(&self, cpu: usize) -> Cx<'_> {
         Cx { now: Ns(self.now), cpu: CpuId(cpu as u32), world: &self.world, out: &self.out }
+    }
+
+    fn run(mut self) -> Result<Outcome, SimError> {
+        self.start().and_then(|()| self.drive()).and_then(|()| self.finish()).map_err(|error| *error)
     }
 
     fn drive(&mut self) -> Step {
@@ -135,16 +142,16 @@ impl<S: EventSink> Engine<'_, S> {
         loop {
             if self.slots.more() {
                 self.drain()?;
-            } else if let Some((cpu, cookie)) = self.calls.pop_front() {
+            } else if let Some((cpu, cookie)) = self.calls.pop() {
                 self.count_step(None)?;
-                if self.gate.is_some() && self.keep_call(cpu, cookie) {
+                if !FREE && self.gate.is_some() && self.keep_call(cpu, cookie) {
                     continue;
                 }
                 self.scheduler.call(&self.cx(cpu.index()), cookie);
                 self.after_call(cpu.index(), state::Cause::Other)?;
-            } else if let Some(cpu) = self.resched.pop_front() {
+            } else if let Some(cpu) = self.resched.pop() {
                 self.decide(cpu as usize)?;
-            } else if let Some(cpu) = self.starts.pop_front() {
+            } else if let Some(cpu) = self.starts.pop() {
                 self.go_on(cpu as usize)?;
             } else {
                 return Ok(());
@@ -153,25 +160,34 @@ impl<S: EventSink> Engine<'_, S> {
     }
 
     fn drain(&mut self) -> Step {
-        let mut batch = std::mem::take(&mut self.batch);
-        self.slots.collect(self.now, &mut batch);
-        self.batch = batch;
-        self.batch_at = 0;
+        let Some(first) = self.slots.begin(self.now) else { return Ok(()) };
+        if self.slots.has_another() || (!FREE && self.gate.is_some()) {
+            self.slots.collect(first, &mut self.batch);
+        } else {
+            self.fire(first)?;
+        }
+        if self.batch.is_empty() { Ok(()) } else { self.drain_batch() }
+    }
+
+    /// Serves what fires together, in order.
+    fn drain_batch(&mut self) -> Step {
         // A tick may put the tick of a higher CPU into what is left of the batch.
         while let Some(&(seq, slot)) = self.batch.get(self.batch_at) {
             self.batch_at += 1;
-            if self.gate.is_some() && self.hold(seq, slot) {
+            if !FREE && self.gate.is_some() && self.hold(seq, slot) {
                 continue;
             }
             if self.slots.is_current(seq, slot as usize) {
-                self.fire(self.layout.fires(slot as usize))?;
+                self.fire(slot as usize)?;
             }
         }
         self.batch.clear();
+        self.batch_at = 0;
         Ok(())
     }
 
-    fn fire(&mut self, what: Fires) -> Step {
+    fn fire(&mut self, slot: usize) -> Step {
+        let what = self.layout.fires(slot);
         match what {
             Fires::Work(cpu) => self.work_done(cpu),
             Fires::Slice(cpu) => {
@@ -227,16 +243,12 @@ impl<S: EventSink> Engine<'_, S> {
 
     #[inline]
     fn emit(&mut self, cpu: usize, kind: EventKind) {
-        let event = SchedEvent { at: Ns(self.now), cpu: CpuId(cpu as u32), kind };
-        self.hash.add(&event);
-        self.events += 1;
-        self.last_event = self.now;
-        self.sink.event(&event);
+        self.journal.note(self.now, cpu, kind);
     }
 
     #[inline]
-    fn arm_in(&mut self, slot: usize, delay: u64) {
-        self.slots.arm(slot, self.now.saturating_add(delay));
+    fn arm_in(&mut self, cpu: usize, which: OfCpu, delay: u64) {
+        self.slots.arm_cpu(cpu, which, self.now.saturating_add(delay));
     }
 
     fn name(&self, task: TaskId) -> &str {

@@ -1,9 +1,9 @@
 //! What a program does while its task runs.
 
-use super::state::{Cause, State, Waits};
+use super::state::{Cause, Extra, State, Task, Waits};
 use super::{Engine, Step};
 use crate::metrics::Kind;
-use schedlab_model::{Amount, EventKind, EventSink, Ns, Op, Policy, Start, TaskId};
+use schedlab_model::{Amount, EventKind, EventSink, Ns, Op, Policy, Program, Start, TaskId};
 use schedlab_scheduler::{Change, Runnable};
 
 /// What the program does after an operation.
@@ -21,7 +21,29 @@ pub(super) enum Flow {
     Exit,
 }
 
-impl<S: EventSink> Engine<'_, S> {
+/// The length of an operation.
+#[inline]
+fn length(extra: &mut Extra, program: &Program, amount: Amount) -> u64 {
+    match amount {
+        Amount::Fixed(ns) => ns.0,
+        Amount::Draw(index) => extra.stream.draw(&program.draws[index as usize], index as usize),
+    }
+}
+
+impl Task<'_> {
+    /// When the activation that begins with a wakeup at `now` was due.
+    #[inline]
+    pub(super) fn release_time(&self, now: u64) -> u64 {
+        match self.ops.get(self.pc as usize) {
+            Some(Op::NextPeriod { period, offset }) if self.waits == Waits::Timer => {
+                self.job.saturating_mul(period.0).saturating_add(offset.0).min(now)
+            }
+            _ => now,
+        }
+    }
+}
+
+impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// The program of `t`, which runs on `cpu` and owes nothing, goes on until it needs time or leaves.
     pub(super) fn advance(&mut self, cpu: usize, t: usize) -> Step {
         loop {
@@ -55,24 +77,25 @@ impl<S: EventSink> Engine<'_, S> {
 
     fn block(&mut self, cpu: usize, t: usize, waits: Waits) -> Step {
         self.end_activation(t);
-        self.tasks[t].state = State::Blocking;
+        let task = &mut self.tasks[t];
+        task.state = State::Blocking;
+        task.waits = waits;
         self.world.tasks[t].set_runnable(Runnable::No);
-        self.extras[t].waits = waits;
         self.request(cpu, Cause::Block, Some(cpu));
         Ok(())
     }
 
     fn step(&mut self, cpu: usize, t: usize) -> Step<Flow> {
-        let program = &self.workload.tasks[t].program;
         let task = &mut self.tasks[t];
-        let Some(op) = program.ops.get(task.pc as usize) else {
+        let program = task.program;
+        let Some(op) = task.ops.get(task.pc as usize) else {
             let Some(to) = program.repeat_from else { return Ok(Flow::Exit) };
             task.pc = to;
             return Ok(Flow::Next);
         };
         match *op {
             Op::Run(amount) => {
-                task.left = self.extras[t].stream.amount(amount, &program.draws);
+                task.left = length(&mut self.extras[t], program, amount);
                 task.pc += 1;
                 task.fresh = false;
                 Ok(if task.left > 0 { Flow::Cpu } else { Flow::Next })
@@ -81,7 +104,7 @@ impl<S: EventSink> Engine<'_, S> {
                 if self.pay_exit(t) {
                     return Ok(Flow::Cpu);
                 }
-                let length = self.extras[t].stream.amount(amount, &program.draws);
+                let length = length(&mut self.extras[t], program, amount);
                 self.tasks[t].pc += 1;
                 // A sleep of 0 still goes through the timer: it blocks, and its timer fires at once.
                 self.sleep_until(t, self.now.saturating_add(length));
@@ -143,7 +166,7 @@ impl<S: EventSink> Engine<'_, S> {
     fn spawn(&mut self, cpu: usize, t: usize, child: TaskId) -> Step<Flow> {
         let spawned = self.workload.tasks[child.index()].start == Start::Spawned;
         if spawned && matches!(self.tasks[child.index()].state, State::Absent | State::Dead) {
-            if !self.free {
+            if !FREE {
                 self.steal(cpu, self.costs.wake_call_ns.0);
             }
             self.create(child.index(), Some(t.into()), cpu)?;
@@ -158,7 +181,7 @@ impl<S: EventSink> Engine<'_, S> {
 
     /// Charges the way into a blocking call once; true = it has to be worked off first.
     pub(super) fn pay_exit(&mut self, t: usize) -> bool {
-        if self.free {
+        if FREE {
             return false;
         }
         let task = &mut self.tasks[t];
@@ -173,12 +196,16 @@ impl<S: EventSink> Engine<'_, S> {
     }
 
     fn sleep_until(&mut self, t: usize, at: u64) {
+        let late = if FREE { 0 } else { self.timer_late(t) };
+        self.slots.arm(self.layout.task(t), at.saturating_add(late));
+    }
+
+    fn timer_late(&self, t: usize) -> u64 {
         let slack = match self.workload.tasks[t].policy {
             Policy::Other | Policy::Batch | Policy::Idle => self.costs.timer_slack_ns.0,
             _ => 0,
         };
-        let late = slack + self.costs.timer_to_wake_ns.0;
-        self.slots.arm(self.layout.task(t), at.saturating_add(late));
+        slack + self.costs.timer_to_wake_ns.0
     }
 
     fn next_period(&mut self, cpu: usize, t: usize, period: Ns, offset: Ns) -> Step<Flow> {
@@ -212,17 +239,6 @@ impl<S: EventSink> Engine<'_, S> {
         Ok(if self.tasks[t].debt > 0 { Flow::Cpu } else { Flow::Next })
     }
 
-    /// When the activation that begins with this wakeup was due.
-    pub(super) fn release_time(&self, t: usize) -> u64 {
-        let task = &self.tasks[t];
-        match self.workload.tasks[t].program.ops.get(task.pc as usize) {
-            Some(Op::NextPeriod { period, offset }) if self.extras[t].waits == Waits::Timer => {
-                task.job.saturating_mul(period.0).saturating_add(offset.0).min(self.now)
-            }
-            _ => self.now,
-        }
-    }
-
     /// The activation ends: its response time is known. One in which nothing was done does not count.
     fn end_activation(&mut self, t: usize) {
         let task = &self.tasks[t];
@@ -244,8 +260,7 @@ impl<S: EventSink> Engine<'_, S> {
             return Ok(Flow::Next);
         }
         self.extras[t].serving = true;
-        let draws = &self.workload.tasks[t].program.draws;
-        task.left = self.extras[t].stream.amount(per_request, draws);
+        task.left = length(&mut self.extras[t], task.program, per_request);
         Ok(if task.left > 0 { Flow::Cpu } else { Flow::Next })
     }
 

@@ -1,26 +1,25 @@
 //! From the description of a machine and a workload to the state of a run.
 
-use super::slots::{NEVER, Slots};
-use super::state::{Channel, Client, Cpu, Extra, Mutex, Origin, Source, State, Task, Token, Waits};
+use super::journal::Journal;
+use super::slots::NEVER;
+use super::slots::Slots;
+use super::state::{Channel, Client, Cpu, Extra, Fifo, Mutex, Origin, Source, State, Task, Token, Waits};
 use super::{Engine, Step, layout::Layout};
-use crate::hash::EventHash;
 use crate::metrics::{Log, Watch};
 use crate::rng::{Entity, Stream};
-use crate::{
-    ChannelMetrics, CpuMetrics, Delays, Machine, Metrics, RunOptions, SimError, SourceMetrics, TaskMetrics,
-};
+use crate::{ChannelMetrics, CpuMetrics, Machine, Metrics, RunOptions, SimError, SourceMetrics, TaskMetrics};
 use schedlab_model::{CpuId, CpuSet, EventSink, GroupId, Ns, Op, SourceKind, Start, TaskSpec, Workload};
 use schedlab_scheduler::{CpuView, GroupView, Out, Scheduler, TaskView, World};
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 
-impl<'a, S: EventSink> Engine<'a, S> {
+impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
     pub(crate) fn new(
         machine: &'a Machine,
         workload: &'a Workload,
         scheduler: &'a dyn Scheduler,
         options: &'a RunOptions,
         sink: &'a mut S,
-    ) -> Result<Engine<'a, S>, SimError> {
+    ) -> Result<Self, SimError> {
         let needs = scheduler.needs();
         let cpus = machine.topology.cpus();
         let world = world(machine, workload)?;
@@ -34,8 +33,12 @@ impl<'a, S: EventSink> Engine<'a, S> {
         let slots = Slots::new(cpus, layout.others());
         options.check(Ns(slots.latest()))?;
         let masks: Vec<CpuSet> = world.tasks.iter().map(|view| view.affinity).collect();
-        let homes = world.tasks.iter().map(|view| view.last_cpu().0);
-        let tasks = workload.tasks.iter().zip(homes);
+        let tasks = workload
+            .tasks
+            .iter()
+            .zip(&world.tasks)
+            .map(|(spec, view)| Task::new(&spec.program, spec.policy.is_realtime(), view))
+            .collect();
         Ok(Engine {
             now: 0,
             end: options.duration.0,
@@ -44,14 +47,14 @@ impl<'a, S: EventSink> Engine<'a, S> {
             machine,
             options,
             costs: machine.costs,
-            free: machine.costs.is_free() && machine.delays == Delays::default(),
             wants_ticks: needs.ticks,
             asks_ticks: needs.ticks && !options.every_tick,
             ticking: None,
             slots,
             layout,
-            cpus: (0..cpus).map(|cpu| Cpu::new(Stream::new(options.seed, Entity::Cpu, cpu, 2))).collect(),
-            tasks: tasks.map(|(spec, home)| Task::new(spec.policy.is_realtime(), home)).collect(),
+            cpus: (0..cpus).map(|_| Cpu::new()).collect(),
+            streams: (0..cpus).map(|cpu| Stream::new(options.seed, Entity::Cpu, cpu, 2)).collect(),
+            tasks,
             extras: extras(workload, options.seed),
             channels: channels(workload),
             locks: (0..workload.locks).map(|_| Mutex::default()).collect(),
@@ -62,16 +65,13 @@ impl<'a, S: EventSink> Engine<'a, S> {
             batch: Vec::new(),
             batch_at: 0,
             cmds: Vec::new(),
-            resched: VecDeque::with_capacity(cpus),
-            starts: VecDeque::with_capacity(cpus),
-            calls: VecDeque::new(),
+            resched: Fifo::new(cpus),
+            starts: Fifo::new(cpus),
+            calls: Fifo::new(cpus),
             metrics: metrics(workload, cpus),
             log: Log::new(workload.tasks.len()),
             watch: Watch::new(&masks, cpus),
-            sink,
-            hash: EventHash::default(),
-            events: 0,
-            last_event: 0,
+            journal: Journal::new(sink),
             gate: None,
             steps: 0,
             steps_max: 1_000_000 + 1_000 * workload.tasks.len() as u64,
@@ -90,7 +90,7 @@ impl<'a, S: EventSink> Engine<'a, S> {
                 Start::AsleepUntil(at) => {
                     let task = &mut self.tasks[t];
                     (task.state, task.bucket) = (State::Blocked, super::state::Bucket::Sleep);
-                    self.extras[t].waits = Waits::Timer;
+                    task.waits = Waits::Timer;
                     self.slots.arm(self.layout.task(t), at.0);
                 }
                 Start::Spawned => {}
@@ -165,7 +165,6 @@ fn extras(workload: &Workload, seed: u64) -> Vec<Extra> {
             stream: Stream::new(seed, Entity::Task, i, spec.program.draws.len()),
             loops: vec![0; if repeats { spec.program.ops.len() } else { 0 }],
             cursors: spec.program.branches.iter().map(|branch| branch.from).collect(),
-            waits: Waits::Nothing,
             serving: false,
             stolen: 0,
             deferred: None,

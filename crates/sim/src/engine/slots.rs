@@ -1,66 +1,106 @@
-//! One next-event slot per entity under a winner tree: moving or cancelling an event is one store and a
+//! One next-event slot per entity under winner trees: moving or cancelling an event is one store and a
 //! climb; nothing is queued, nothing is left behind, memory never grows.
+//!
+//! Two trees: the CPUs', which is small and changes at nearly every event, and that of everything else (tasks,
+//! timers, sources), where a change is rare and the climb long. The smaller of their roots comes next.
 
-/// "Never".
+use schedlab_scheduler::Winner;
+
+/// "Never": larger than every other key.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// Slots of one CPU; they share a leaf of the tree.
+/// Slots of one CPU; they share a leaf of the CPUs' tree.
 pub(crate) const PER_CPU: usize = 4;
 
-/// All slots: `PER_CPU` of each CPU, then the others one by one. The key is the time; inside an instant the
-/// arming sequence decides.
-#[derive(Debug)]
-pub(crate) struct Slots {
-    /// `tree[1]` is the root, the leaves start at `leaves`; each node holds the smaller of its children: the
-    /// time, and below it in `bits` bits the number of the leaf. A leaf is brought up to date when the minimum is asked for, once for all that happened to it.
-    tree: Vec<u64>,
-    leaves: usize,
-    bits: u32,
-    /// The largest time that fits beside the number of a leaf.
-    latest: u64,
-    cpus: usize,
-    at: Vec<u64>,
-    seq: Vec<u64>,
-    next_seq: u64,
-    /// Leaves to bring up to date.
-    stale: Vec<u32>,
-    is_stale: Vec<bool>,
-    /// The instant that is being served, and whether something was armed for it meanwhile.
-    now: u64,
-    more: bool,
+/// Which slot of a CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum OfCpu {
+    /// Its work, or its switch, is finished.
+    Work,
+    Slice,
+    Resched,
+    Tick,
 }
 
 /// Sequence numbers below this belong to tick slots (the CPU's number), which go before everything else.
 const FIRST_SEQ: u64 = 1 << 16;
 
+/// No leaf.
+const NONE: usize = usize::MAX;
+
+/// The slots of one CPU: the key of each, and its place in the order of an instant. One cache line.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct Line {
+    key: [u64; PER_CPU],
+    seq: [u64; PER_CPU],
+}
+
+impl Line {
+    #[inline]
+    fn earliest(&self) -> u64 {
+        let [a, b, c, d] = self.key;
+        a.min(b).min(c.min(d))
+    }
+}
+
+/// All slots: `PER_CPU` of each CPU, then the others one by one, numbered in this order. A key is the time, and
+/// in `bits` bits below it the number of the slot; inside an instant the arming sequence decides.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    lines: Vec<Line>,
+    /// Arming sequence of the others.
+    seqs: Vec<u64>,
+    cpus: Winner<u64>,
+    others: Winner<u64>,
+    /// Number of the first of the others.
+    first_other: usize,
+    bits: u32,
+    /// The CPU whose slots changed since its leaf was brought up to date; most changes follow others of the
+    /// same CPU.
+    open: usize,
+    next_seq: u64,
+    /// The instant that is being served, and whether something was armed for it meanwhile.
+    now: u64,
+    more: bool,
+}
+
 impl Slots {
     /// Slots of `cpus` CPUs and `others` besides.
     pub(crate) fn new(cpus: usize, others: usize) -> Slots {
-        let leaves = (cpus + others).next_power_of_two().max(2);
-        let slots = PER_CPU * cpus + others;
         Slots {
-            tree: vec![NEVER; 2 * leaves],
-            leaves,
-            bits: leaves.ilog2(),
-            latest: (NEVER >> leaves.ilog2()) - 1,
-            cpus,
-            at: vec![NEVER; slots],
-            seq: vec![0; slots],
+            lines: vec![Line { key: [NEVER; PER_CPU], seq: [0; PER_CPU] }; cpus],
+            seqs: vec![0; others],
+            cpus: Winner::new(cpus, NEVER),
+            others: Winner::new(others, NEVER),
+            first_other: PER_CPU * cpus,
+            bits: (PER_CPU * cpus + others).next_power_of_two().ilog2(),
+            open: NONE,
             next_seq: FIRST_SEQ,
-            stale: Vec::with_capacity(leaves),
-            is_stale: vec![false; leaves],
             now: 0,
             more: true,
         }
     }
 
-    /// The earliest time in any slot.
+    /// The earliest time in any slot; beyond [`latest`](Self::latest) when there is none.
     #[inline]
     pub(crate) fn min(&mut self) -> u64 {
-        while let Some(leaf) = self.stale.pop() {
-            self.climb(leaf as usize);
+        self.close();
+        self.top() >> self.bits
+    }
+
+    #[inline]
+    fn top(&self) -> u64 {
+        self.cpus.top().min(self.others.top())
+    }
+
+    #[inline]
+    fn close(&mut self) {
+        if let Some(line) = self.lines.get(self.open) {
+            self.cpus.set(self.open, line.earliest());
+            self.open = NONE;
         }
-        self.tree[1] >> self.bits
     }
 
     /// Something was armed for the instant being served.
@@ -69,143 +109,132 @@ impl Slots {
         self.more
     }
 
-    /// The end of time: later times count as never. 2.4 years with 200 slots.
+    /// The end of time: later times count as never. 2.2 years with 200 slots.
     pub(crate) fn latest(&self) -> u64 {
-        self.latest
+        (NEVER >> self.bits) - 1
     }
 
-    /// When `slot` fires.
+    /// Whether a slot of no CPU is armed.
+    pub(crate) fn is_armed(&self, slot: usize) -> bool {
+        self.others.get(slot - self.first_other) != NEVER
+    }
+
+    /// When a slot of a CPU fires.
     #[inline]
-    pub(crate) fn at(&self, slot: usize) -> u64 {
-        self.at[slot]
+    pub(crate) fn cpu_at(&self, cpu: usize, which: OfCpu) -> Option<u64> {
+        let key = self.lines[cpu].key[which as usize];
+        (key != NEVER).then(|| key >> self.bits)
     }
 
-    /// Fires `slot` at `at`, after everything of that instant that was armed before.
+    #[inline]
+    fn key(&self, slot: usize, at: u64) -> u64 {
+        if at >= NEVER >> self.bits { NEVER } else { at << self.bits | slot as u64 }
+    }
+
+    /// Fires a slot of no CPU at `at`, after everything of that instant that was armed before.
     #[inline]
     pub(crate) fn arm(&mut self, slot: usize, at: u64) {
-        self.seq[slot] = self.next_seq;
+        let other = slot - self.first_other;
+        self.seqs[other] = self.next_seq;
         self.next_seq += 1;
-        self.store(slot, at);
+        self.more |= at == self.now;
+        self.others.set(other, self.key(slot, at));
     }
 
-    /// Fires the tick slot of CPU number `cpu` at `at`, before everything else of that instant.
-    #[inline]
-    pub(crate) fn arm_tick(&mut self, slot: usize, cpu: usize, at: u64) {
-        self.seq[slot] = cpu as u64;
-        self.store(slot, at);
-    }
-
-    /// Does not fire `slot`, not even when it was collected already.
+    /// Does not fire a slot of no CPU, not even when it was collected already.
     #[inline]
     pub(crate) fn disarm(&mut self, slot: usize) {
-        self.seq[slot] = NEVER;
-        if self.at[slot] != NEVER {
-            self.store(slot, NEVER);
-        }
+        let other = slot - self.first_other;
+        self.seqs[other] = NEVER;
+        self.others.set(other, NEVER);
     }
 
+    /// As [`arm`](Self::arm), for a slot of a CPU.
     #[inline]
-    fn store(&mut self, slot: usize, at: u64) {
-        self.at[slot] = at;
+    pub(crate) fn arm_cpu(&mut self, cpu: usize, which: OfCpu, at: u64) {
+        let seq = self.next_seq;
+        self.next_seq += 1;
         self.more |= at == self.now;
-        let leaf = if slot < PER_CPU * self.cpus { slot / PER_CPU } else { slot - (PER_CPU - 1) * self.cpus };
-        self.touch(leaf);
+        self.store(cpu, which, self.key(PER_CPU * cpu + which as usize, at), seq);
+    }
+
+    /// Fires the tick of `cpu` at `at`, before everything else of that instant.
+    #[inline]
+    pub(crate) fn arm_tick(&mut self, cpu: usize, at: u64) {
+        self.more |= at == self.now;
+        let which = OfCpu::Tick;
+        self.store(cpu, which, self.key(PER_CPU * cpu + which as usize, at), cpu as u64);
+    }
+
+    /// As [`disarm`](Self::disarm), for a slot of a CPU.
+    #[inline]
+    pub(crate) fn disarm_cpu(&mut self, cpu: usize, which: OfCpu) {
+        self.store(cpu, which, NEVER, NEVER);
     }
 
     #[inline]
-    fn touch(&mut self, leaf: usize) {
-        if !self.is_stale[leaf] {
-            self.is_stale[leaf] = true;
-            self.stale.push(leaf as u32);
+    fn store(&mut self, cpu: usize, which: OfCpu, key: u64, seq: u64) {
+        let line = &mut self.lines[cpu];
+        line.key[which as usize] = key;
+        line.seq[which as usize] = seq;
+        if self.open != cpu {
+            self.close();
+            self.open = cpu;
         }
     }
 
-    /// The earliest time of a leaf.
+    /// Begins to serve the instant `at`, and takes out a slot that fires then.
     #[inline]
-    fn earliest(&self, leaf: usize) -> u64 {
-        if leaf >= self.cpus {
-            return self.at[leaf + (PER_CPU - 1) * self.cpus];
-        }
-        match self.at[leaf * PER_CPU..] {
-            [a, b, c, d, ..] => a.min(b).min(c.min(d)),
-            _ => NEVER,
-        }
-    }
-
-    /// Every node above holds the smaller of its children before and after; from the first one that does not
-    /// change, nothing above does.
-    #[inline]
-    fn climb(&mut self, leaf: usize) {
-        self.is_stale[leaf] = false;
-        let at = self.earliest(leaf);
-        let mut least = if at > self.latest { NEVER } else { at << self.bits | leaf as u64 };
-        let mut node = self.leaves + leaf;
-        let tree = &mut self.tree[..];
-        let Some(mask) = tree.len().checked_sub(1) else { return };
-        tree[node & mask] = least;
-        while node > 1 {
-            least = least.min(tree[(node ^ 1) & mask]);
-            node >>= 1;
-            let parent = &mut tree[node & mask];
-            if *parent == least {
-                break;
-            }
-            *parent = least;
-        }
-    }
-
-    /// Takes out every slot that fires at `at` (which is the minimum), in the order of the instant.
-    #[inline]
-    pub(crate) fn collect(&mut self, at: u64, into: &mut Vec<(u64, u32)>) {
+    pub(crate) fn begin(&mut self, at: u64) -> Option<usize> {
         self.now = at;
         self.more = false;
-        let mut first = self.min();
-        while first == at {
-            let leaf = (self.tree[1] & ((1 << self.bits) - 1)) as usize;
-            // The runner-up is on the way from the winner's leaf to the root.
-            let mut node = self.leaves + leaf;
-            let mut second = NEVER;
-            let tree = &self.tree[..];
-            let mask = tree.len().saturating_sub(1);
-            while node > 1 {
-                second = second.min(tree[(node ^ 1) & mask]);
-                node >>= 1;
-            }
-            self.take(leaf, at, into);
-            if second >> self.bits != at {
-                break;
-            }
-            first = self.min();
+        self.close();
+        self.has_another().then(|| self.take())
+    }
+
+    /// Whether yet another slot fires in the present instant.
+    #[inline]
+    pub(crate) fn has_another(&self) -> bool {
+        self.top() >> self.bits == self.now
+    }
+
+    /// Takes out every slot of the instant after the first, which `begin` took, and gives back all in order.
+    pub(crate) fn collect(&mut self, first: usize, into: &mut Vec<(u64, u32)>) {
+        into.push((self.seq(first), first as u32));
+        while self.has_another() {
+            let slot = self.take();
+            into.push((self.seq(slot), slot as u32));
         }
-        if into.len() > 1 {
-            into.sort_unstable();
+        into.sort_unstable();
+    }
+
+    /// Takes out the winner.
+    #[inline]
+    fn take(&mut self) -> usize {
+        let slot = (self.top() & ((1 << self.bits) - 1)) as usize;
+        match slot.checked_sub(self.first_other) {
+            Some(other) => self.others.set(other, NEVER),
+            None => {
+                let line = &mut self.lines[slot / PER_CPU];
+                line.key[slot % PER_CPU] = NEVER;
+                self.cpus.set(slot / PER_CPU, line.earliest());
+            }
         }
+        slot
     }
 
     #[inline]
-    fn take(&mut self, leaf: usize, at: u64, into: &mut Vec<(u64, u32)>) {
-        self.touch(leaf);
-        if leaf >= self.cpus {
-            let slot = leaf + (PER_CPU - 1) * self.cpus;
-            self.at[slot] = NEVER;
-            into.push((self.seq[slot], slot as u32));
-            return;
-        }
-        let first = leaf * PER_CPU;
-        let times = &mut self.at[first..first + PER_CPU];
-        let seqs = &self.seq[first..first + PER_CPU];
-        for (i, (time, seq)) in times.iter_mut().zip(seqs).enumerate() {
-            if *time == at {
-                *time = NEVER;
-                into.push((*seq, (first + i) as u32));
-            }
+    fn seq(&self, slot: usize) -> u64 {
+        match slot.checked_sub(self.first_other) {
+            Some(other) => self.seqs[other],
+            None => self.lines[slot / PER_CPU].seq[slot % PER_CPU],
         }
     }
 
     /// Whether a collected slot is still to be served: it was not armed again or disarmed since.
     #[inline]
     pub(crate) fn is_current(&self, seq: u64, slot: usize) -> bool {
-        seq < FIRST_SEQ || self.seq[slot] == seq
+        seq < FIRST_SEQ || self.seq(slot) == seq
     }
 }
 
@@ -213,6 +242,8 @@ impl Slots {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    const WHICH: [OfCpu; PER_CPU] = [OfCpu::Work, OfCpu::Slice, OfCpu::Resched, OfCpu::Tick];
 
     proptest! {
         /// The tree gives the same order as a plain search over (time, sequence).
@@ -224,14 +255,15 @@ mod tests {
             let mut seq = 0;
             for (slot, at, what) in ops {
                 let slot = slot % count;
-                if what == 0 {
-                    slots.disarm(slot);
-                    plain[slot] = None;
-                } else {
-                    slots.arm(slot, at);
-                    seq += 1;
-                    plain[slot] = Some((at, seq));
+                let of_cpu = (slot < PER_CPU * cpus).then(|| (slot / PER_CPU, WHICH[slot % PER_CPU]));
+                match of_cpu {
+                    Some((cpu, which)) if what == 0 => slots.disarm_cpu(cpu, which),
+                    Some((cpu, which)) => slots.arm_cpu(cpu, which, at),
+                    None if what == 0 => slots.disarm(slot),
+                    None => slots.arm(slot, at),
                 }
+                seq += 1;
+                plain[slot] = (what != 0).then_some((at, seq));
             }
             let mut expected: Vec<(u64, u64, usize)> =
                 plain.iter().enumerate().filter_map(|(i, p)| p.map(|(at, seq)| (at, seq, i))).collect();
@@ -241,7 +273,8 @@ mod tests {
             while slots.min() <= slots.latest() {
                 batch.clear();
                 let at = slots.min();
-                slots.collect(at, &mut batch);
+                let first = slots.begin(at).expect("a slot fires at the minimum");
+                slots.collect(first, &mut batch);
                 got.extend(batch.iter().map(|b| b.1 as usize));
             }
             prop_assert_eq!(got, expected.iter().map(|e| e.2).collect::<Vec<_>>());

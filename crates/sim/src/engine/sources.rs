@@ -7,7 +7,7 @@ use super::{Engine, Step};
 use schedlab_model::{Draw, EventSink, Ns, SourceKind};
 use std::cmp::Reverse;
 
-impl<S: EventSink> Engine<'_, S> {
+impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     pub(super) fn start_source(&mut self, s: usize) {
         match &self.workload.sources[s].kind {
             SourceKind::Open { interarrival, start } => {

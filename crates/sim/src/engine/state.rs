@@ -1,8 +1,10 @@
 //! The engine's own records of CPUs, tasks, channels and sources.
 
 use super::slots::NEVER;
+use crate::CpuMetrics;
 use crate::rng::Stream;
-use schedlab_model::{PrevState, TaskId, Waker};
+use schedlab_model::{Op, PrevState, Program, TaskId, Waker};
+use schedlab_scheduler::TaskView;
 use std::collections::VecDeque;
 
 /// Where a task is in its life.
@@ -46,16 +48,6 @@ pub(crate) enum Bucket {
     Out,
 }
 
-/// What happened to a task since its metrics were brought up to date.
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Counts {
-    pub(crate) wakeups: u64,
-    pub(crate) switches: u64,
-    pub(crate) preemptions: u64,
-    pub(crate) yields: u64,
-    pub(crate) migrations: u64,
-}
-
 /// What a blocked task waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Waits {
@@ -76,23 +68,23 @@ pub(crate) enum Since {
     Yield,
 }
 
-/// The hot part of a task.
+/// The hot part of a task. The order of the fields is that of their use: a switch touches the first two cache
+/// lines, a wakeup and a block the third. What is in the way here costs more than what is computed.
 #[derive(Debug)]
-pub(crate) struct Task {
+#[repr(C, align(64))]
+pub(crate) struct Task<'a> {
     pub(crate) state: State,
     pub(crate) bucket: Bucket,
     pub(crate) since: Since,
     pub(crate) throttled: bool,
-    /// The cost of the blocking call has been paid; the operation is tried again.
-    pub(crate) exit_paid: bool,
     /// Nothing was done yet in this activation.
     pub(crate) fresh: bool,
     /// Its next switch-in starts an activation.
     pub(crate) entering: bool,
+    /// The cost of the blocking call has been paid; the operation is tried again.
+    pub(crate) exit_paid: bool,
     /// Why it was switched out last while runnable.
     pub(crate) preempted_by: Cause,
-    /// Real-time policy (for the costs of an activation).
-    pub(crate) realtime: bool,
     /// The CPU on which it is current.
     pub(crate) cpu: u32,
     /// The CPU of its run queue, for the event stream.
@@ -101,57 +93,81 @@ pub(crate) struct Task {
     pub(crate) last_ran_on: u32,
     /// Next operation.
     pub(crate) pc: u32,
+    /// Of the first 64 CPUs, those on which it may run.
+    pub(crate) allowed: u64,
     /// CPU time that the present operation still needs.
     pub(crate) left: u64,
     /// Kernel work before that.
     pub(crate) debt: u64,
     /// Since when its time counts as `bucket`.
     pub(crate) bucket_from: u64,
-    /// Time in each bucket, and program work, since the metrics were brought up to date.
-    pub(crate) sums: [u64; 5],
+    /// Program work since the metrics were brought up to date.
     pub(crate) worked: u64,
-    pub(crate) counts: Counts,
+    // Second line.
+    /// Time in each bucket since the metrics were brought up to date.
+    pub(crate) sums: [u64; 5],
+    pub(crate) switches: u64,
+    pub(crate) preemptions: u64,
+    pub(crate) migrations: u64,
+    // Third line.
+    pub(crate) program: &'a Program,
+    pub(crate) ops: &'a [Op],
+    /// What it waits for while blocked.
+    pub(crate) waits: Waits,
+    /// Release of the present activation.
+    pub(crate) released: u64,
+    /// Next job of `NextPeriod`.
+    pub(crate) job: u64,
+    pub(crate) wakeups: u64,
+    pub(crate) yields: u64,
+    // Rarely used.
     /// Its lifetime is counted from here, and what was counted before.
     pub(crate) born: u64,
     pub(crate) lived: u64,
-    /// Release of the present activation.
-    pub(crate) released: u64,
     /// When its context is saved, if it was decided off already.
     pub(crate) saving_until: u64,
-    /// Next job of `NextPeriod`.
-    pub(crate) job: u64,
     /// Requests left to serve of the last `ReceiveAll`.
     pub(crate) batch: u64,
+    /// Real-time policy (for the costs of an activation).
+    pub(crate) realtime: bool,
 }
 
-impl Task {
-    pub(crate) fn new(realtime: bool, home: u32) -> Task {
+impl<'a> Task<'a> {
+    pub(crate) fn new(program: &'a Program, realtime: bool, view: &TaskView) -> Task<'a> {
         Task {
             state: State::Absent,
             bucket: Bucket::Out,
             since: Since::Wakeup,
             throttled: false,
-            exit_paid: false,
             fresh: true,
             entering: true,
+            exit_paid: false,
             preempted_by: Cause::Other,
-            realtime,
             cpu: 0,
-            home,
+            home: view.last_cpu().0,
             last_ran_on: u32::MAX,
             pc: 0,
+            allowed: view.affinity.first_word(),
             left: 0,
             debt: 0,
             bucket_from: 0,
-            sums: [0; 5],
             worked: 0,
-            counts: Counts::default(),
+            sums: [0; 5],
+            switches: 0,
+            preemptions: 0,
+            migrations: 0,
+            program,
+            ops: &program.ops,
+            waits: Waits::Nothing,
+            released: 0,
+            job: 0,
+            wakeups: 0,
+            yields: 0,
             born: 0,
             lived: 0,
-            released: 0,
             saving_until: 0,
-            job: 0,
             batch: 0,
+            realtime,
         }
     }
     /// Whether it is its CPU's current task.
@@ -169,7 +185,6 @@ pub(crate) struct Extra {
     pub(crate) loops: Vec<u32>,
     /// Where each branch of the program goes on.
     pub(crate) cursors: Vec<u32>,
-    pub(crate) waits: Waits,
     /// A `Serve` has this request's work done when the task comes back.
     pub(crate) serving: bool,
     /// Time in which it ran according to its guest, but its vCPU did not; not yet in the metrics.
@@ -196,20 +211,16 @@ pub(crate) struct Window {
     pub(crate) next: Option<TaskId>,
 }
 
-/// One CPU.
+/// One CPU; the fields that every switch touches come first.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Cpu {
     /// Who was decided to run.
     pub(crate) current: Option<TaskId>,
     /// Who runs according to the last switch record.
     pub(crate) occupant: Option<TaskId>,
-    pub(crate) window: Option<Window>,
     /// In the queue of reschedule requests.
     pub(crate) queued: bool,
-    /// A request that is under way arrives then.
-    pub(crate) resched_at: u64,
-    /// A request came inside a window.
-    pub(crate) again: bool,
     pub(crate) cause: Cause,
     /// The current task is to be displaced.
     pub(crate) displace: bool,
@@ -219,6 +230,8 @@ pub(crate) struct Cpu {
     /// In the queue of programs to go on.
     pub(crate) starting: bool,
     pub(crate) slice_armed: bool,
+    /// A request came inside a window.
+    pub(crate) again: bool,
     /// Accounted up to here.
     pub(crate) accounted: u64,
     /// Kernel work that goes before the task.
@@ -229,12 +242,15 @@ pub(crate) struct Cpu {
     pub(crate) recorded_at: u64,
     /// When the present tick slot was armed for.
     pub(crate) tick_at: u64,
-    /// For delays that vary.
-    pub(crate) stream: Stream,
+    /// What was counted since the metrics were brought up to date.
+    pub(crate) counted: CpuMetrics,
+    /// A request that is under way arrives then.
+    pub(crate) resched_at: u64,
+    pub(crate) window: Option<Window>,
 }
 
 impl Cpu {
-    pub(crate) fn new(stream: Stream) -> Cpu {
+    pub(crate) fn new() -> Cpu {
         Cpu {
             current: None,
             occupant: None,
@@ -253,8 +269,39 @@ impl Cpu {
             decided_at: 0,
             recorded_at: 0,
             tick_at: NEVER,
-            stream,
+            counted: CpuMetrics::default(),
         }
+    }
+}
+
+/// First in, first out. The room is used again from the start whenever it is empty.
+#[derive(Debug)]
+pub(crate) struct Fifo<T> {
+    items: Vec<T>,
+    /// Index of the first one.
+    at: usize,
+}
+
+impl<T: Copy> Fifo<T> {
+    pub(crate) fn new(room: usize) -> Fifo<T> {
+        Fifo { items: Vec::with_capacity(room), at: 0 }
+    }
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+    #[inline]
+    pub(crate) fn push(&mut self, item: T) {
+        self.items.push(item);
+    }
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        let item = *self.items.get(self.at)?;
+        self.at += 1;
+        if self.at == self.items.len() {
+            self.items.clear();
+            self.at = 0;
+        }
+        Some(item)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tick edges: which are delivered, and what the others cost, in closed form.
 
 use super::slots::NEVER;
+use super::slots::OfCpu;
 use super::state::Cause;
 use super::{Engine, Step};
 use crate::Machine;
@@ -52,12 +53,12 @@ impl Machine {
     }
 }
 
-impl<S: EventSink> Engine<'_, S> {
+impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// Arms the first edge.
     pub(super) fn start_ticks(&mut self, cpu: usize) {
         if self.wants_ticks && self.options.every_tick {
             let at = self.world.cpus[cpu].tick_phase.0;
-            self.slots.arm_tick(self.layout.tick(cpu), cpu, at);
+            self.slots.arm_tick(cpu, at);
         } else {
             self.ask_tick(cpu);
         }
@@ -65,12 +66,13 @@ impl<S: EventSink> Engine<'_, S> {
 
     /// An edge that matters, or that is delivered all the same.
     pub(super) fn tick(&mut self, cpu: usize) -> Step {
-        self.metrics.cpus[cpu].ticks_delivered += 1;
-        self.cpus[cpu].tick_at = NEVER;
+        let c = &mut self.cpus[cpu];
+        c.counted.ticks_delivered += 1;
+        c.tick_at = NEVER;
         if self.options.every_tick {
             let next = self.world.ticks_until(CpuId(cpu as u32), Ns(self.now)) + 1;
             let at = self.world.tick_edge(CpuId(cpu as u32), next).0;
-            self.slots.arm_tick(self.layout.tick(cpu), cpu, at);
+            self.slots.arm_tick(cpu, at);
         }
         self.ticking = Some(cpu);
         self.scheduler.tick(&self.cx(cpu), CpuId(cpu as u32));
@@ -94,20 +96,19 @@ impl<S: EventSink> Engine<'_, S> {
         let at = if due == u64::MAX { NEVER } else { self.edge_in(id, due.max(1)) };
         if at != self.cpus[cpu].tick_at {
             self.cpus[cpu].tick_at = at;
-            self.slots.arm_tick(self.layout.tick(cpu), cpu, at);
+            self.slots.arm_tick(cpu, at);
         }
     }
 
     /// The tick of a lower CPU changed this one's queue in an instant in which this one has an edge too: with
     /// every tick delivered, that edge would still come.
     fn tick_in_this_instant(&mut self, cpu: usize) {
-        let slot = self.layout.tick(cpu);
-        let entry = (cpu as u64, slot as u32);
+        let entry = (cpu as u64, self.layout.tick(cpu) as u32);
         let at = self.batch_at + self.batch[self.batch_at..].partition_point(|other| *other < entry);
         if self.batch.get(at) != Some(&entry) {
             self.batch.insert(at, entry);
         }
-        self.slots.disarm(slot);
+        self.slots.disarm_cpu(cpu, OfCpu::Tick);
         self.cpus[cpu].tick_at = NEVER;
     }
 

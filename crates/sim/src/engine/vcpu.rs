@@ -5,6 +5,7 @@
 use super::channels::Sender;
 use super::layout::Fires;
 use super::slots::NEVER;
+use super::slots::OfCpu;
 use super::state::{Origin, State, Token};
 use super::{Engine, Step, setup::interrupt_cpu};
 use schedlab_model::{Amount, CpuId, EventSink, Ns, Op, Program, TaskId};
@@ -42,10 +43,9 @@ struct Vcpu {
 }
 
 /// The guest's end.
-impl<S: EventSink> Engine<'_, S> {
+impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// From now on the CPUs are vCPUs; none runs.
     pub(crate) fn become_guest(&mut self) {
-        self.free = false;
         self.gate = Some(Box::new(Gate { vcpus: vec![Vcpu::default(); self.cpus.len()] }));
     }
 
@@ -96,7 +96,7 @@ impl<S: EventSink> Engine<'_, S> {
     /// The vCPU runs from now on; first it owes `debt` of the hypervisor's work. What waited happens now.
     pub(crate) fn power_on(&mut self, cpu: usize, debt: u64) -> Step {
         self.count_stolen(cpu);
-        self.account(cpu)?;
+        self.account(cpu);
         let Some(vcpu) = self.vcpu(cpu) else { return Ok(()) };
         (vcpu.on, vcpu.runnable, vcpu.wanted) = (true, true, false);
         let rest = vcpu.rest.take();
@@ -106,35 +106,33 @@ impl<S: EventSink> Engine<'_, S> {
         let c = &mut self.cpus[cpu];
         c.debt += debt;
         match rest {
-            Some(rest) if c.window.is_some() => self.arm_in(self.layout.work(cpu), rest + debt),
+            Some(rest) if c.window.is_some() => self.arm_in(cpu, OfCpu::Work, rest + debt),
             Some(_) => self.arm_work(cpu),
             None => {}
         }
-        self.calls.extend(calls.into_iter().map(|cookie| (CpuId(cpu as u32), cookie)));
+        calls.into_iter().for_each(|cookie| self.calls.push((CpuId(cpu as u32), cookie)));
         for (seq, slot) in held {
             let what = self.layout.fires(slot as usize);
             // A tick that was armed anew for a later edge is not due any more.
-            let moved = matches!(what, Fires::Tick(_)) && self.slots.at(slot as usize) != NEVER;
+            let moved = matches!(what, Fires::Tick(_)) && self.slots.cpu_at(cpu, OfCpu::Tick).is_some();
             if !moved && self.slots.is_current(seq, slot as usize) && !self.hold(seq, slot) {
-                self.fire(what)?;
+                self.fire(slot as usize)?;
             }
         }
         for (channel, count) in notices {
             self.notify(cpu, channel, count)?;
         }
         if self.cpus[cpu].queued {
-            self.resched.push_back(cpu as u32);
+            self.resched.push(cpu as u32);
         }
         Ok(())
     }
 
     /// The vCPU does not run any more: the hypervisor took it away (`stolen`), or it has nothing to do.
     pub(crate) fn power_off(&mut self, cpu: usize, stolen: bool) -> Step {
-        self.account(cpu)?;
-        let slot = self.layout.work(cpu);
-        let at = self.slots.at(slot);
-        let rest = (at != NEVER).then(|| at - self.now);
-        self.slots.disarm(slot);
+        self.account(cpu);
+        let rest = self.slots.cpu_at(cpu, OfCpu::Work).map(|at| at - self.now);
+        self.slots.disarm_cpu(cpu, OfCpu::Work);
         if let Some(vcpu) = self.vcpu(cpu) {
             (vcpu.on, vcpu.runnable, vcpu.rest) = (false, stolen, rest);
         }
@@ -143,7 +141,7 @@ impl<S: EventSink> Engine<'_, S> {
 
     /// A vCPU that slept is runnable from now on: until it runs, its time is stolen.
     pub(crate) fn begin_steal(&mut self, cpu: usize) -> Step {
-        self.account(cpu)?;
+        self.account(cpu);
         if let Some(vcpu) = self.vcpu(cpu) {
             vcpu.runnable = true;
         }
@@ -196,7 +194,7 @@ impl<S: EventSink> Engine<'_, S> {
 }
 
 /// What both ends need.
-impl<S: EventSink> Engine<'_, S> {
+impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// The next thing happens then.
     pub(crate) fn next_at(&mut self) -> u64 {
         self.slots.min()
@@ -232,7 +230,7 @@ impl<S: EventSink> Engine<'_, S> {
 }
 
 /// The hypervisor's end.
-impl<S: EventSink> Engine<'_, S> {
+impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// The pCPU on which the vCPU `task` executes, and what the hypervisor does there first; `None`: it does not.
     pub(crate) fn executes(&self, task: TaskId) -> Option<(usize, u64)> {
         let record = &self.tasks[task.index()];
@@ -244,7 +242,7 @@ impl<S: EventSink> Engine<'_, S> {
 
     /// The guest of the vCPU has nothing to do after `rest`: the vCPU blocks.
     pub(crate) fn put_to_sleep(&mut self, cpu: usize, task: TaskId, rest: u64) -> Step {
-        self.account(cpu)?;
+        self.account(cpu);
         self.tasks[task.index()].left = rest;
         self.arm_work(cpu);
         Ok(())

@@ -5,7 +5,7 @@ use super::{Engine, Step, setup::interrupt_cpu};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, TaskId, Waker};
 use schedlab_scheduler::{Change, Runnable, Wake, WakeKind};
 
-impl<S: EventSink> Engine<'_, S> {
+impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// A task's own timer: its start, or the end of a sleep.
     pub(super) fn task_timer(&mut self, t: usize) -> Step {
         if self.tasks[t].state == State::Absent {
@@ -19,10 +19,12 @@ impl<S: EventSink> Engine<'_, S> {
     pub(super) fn wake_from_outside(&mut self, t: usize, waker: Waker) -> Step {
         let cpu = self.tasks[t].home as usize;
         self.wake(t, cpu, waker, false)?;
-        let c = &self.cpus[cpu];
-        let switches = c.queued || c.window.is_some() || c.resched_at != super::slots::NEVER;
-        if !self.free && !switches {
-            self.steal(cpu, self.costs.wake_interrupt_ns.0);
+        if !FREE {
+            let c = &self.cpus[cpu];
+            let switches = c.queued || c.window.is_some() || c.resched_at != super::slots::NEVER;
+            if !switches {
+                self.steal(cpu, self.costs.wake_interrupt_ns.0);
+            }
         }
         Ok(())
     }
@@ -41,7 +43,7 @@ impl<S: EventSink> Engine<'_, S> {
         record.state = State::Blocked;
         record.born = self.now;
         (record.pc, record.job, record.batch, record.left, record.debt) = (0, 0, 0, 0, 0);
-        let branches = &self.workload.tasks[t].program.branches;
+        let branches = &record.program.branches;
         self.extras[t].cursors = branches.iter().map(|branch| branch.from).collect();
         self.set_bucket(t, Bucket::Sleep);
         self.emit(cpu, EventKind::New { task, parent });
@@ -58,17 +60,17 @@ impl<S: EventSink> Engine<'_, S> {
         match self.tasks[t].state {
             State::Blocked => {
                 self.emit(cpu, EventKind::Wake { task, waker });
-                let released = self.release_time(t);
+                let released = self.tasks[t].release_time(self.now);
                 self.make_ready(t, released);
                 self.call_wake(t, cpu, Wake { kind: WakeKind::Wake, sync, waker })
             }
             // It has not left its CPU yet: the decision that is under way finds it runnable.
             State::Blocking => {
                 self.emit(cpu, EventKind::Wake { task, waker });
-                let released = self.release_time(t);
-                self.extras[t].waits = Waits::Nothing;
+                let released = self.tasks[t].release_time(self.now);
+                self.tasks[t].waits = Waits::Nothing;
                 let record = &mut self.tasks[t];
-                record.counts.wakeups += 1;
+                record.wakeups += 1;
                 record.state = State::Running;
                 record.released = released;
                 record.fresh = true;
@@ -86,22 +88,23 @@ impl<S: EventSink> Engine<'_, S> {
         }
     }
 
+    #[inline]
     fn make_ready(&mut self, t: usize, released: u64) {
-        self.extras[t].waits = Waits::Nothing;
         let task = &mut self.tasks[t];
-        task.counts.wakeups += 1;
+        task.waits = Waits::Nothing;
+        task.wakeups += 1;
         task.state = State::Ready;
         task.since = Since::Wakeup;
         task.released = released;
         task.fresh = true;
         task.entering = true;
+        task.set_bucket(t, task.waiting_bucket(), self.now, &mut self.watch);
         let view = &self.world.tasks[t];
         view.released.set(Ns(released));
         view.set_runnable(Runnable::Yes);
-        let bucket = self.waiting_bucket(t);
-        self.set_bucket(t, bucket);
     }
 
+    #[inline]
     fn call_wake(&mut self, t: usize, cpu: usize, wake: Wake) -> Step {
         self.scheduler.wake(&self.cx(cpu), t.into(), wake);
         self.after_call(cpu, Cause::Wakeup)

@@ -143,6 +143,17 @@ pub struct Fairness {
     pub jain: f64,
 }
 
+impl CpuMetrics {
+    /// Adds what was counted since.
+    pub(crate) fn add(&mut self, counted: CpuMetrics) {
+        self.busy_ns += counted.busy_ns;
+        self.overhead_ns += counted.overhead_ns;
+        self.idle_ns += counted.idle_ns;
+        self.switches += counted.switches;
+        self.ticks_delivered += counted.ticks_delivered;
+    }
+}
+
 impl Metrics {
     /// Length of the measured time.
     pub fn elapsed(&self) -> Ns {

@@ -8,8 +8,8 @@ use crate::rng::mix;
 use schedlab_model::EventSink;
 
 pub(super) fn merge<S: EventSink>(
-    host: Engine<'_, S>,
-    guests: Vec<Engine<'_, ()>>,
+    host: Engine<'_, S, false>,
+    guests: Vec<Engine<'_, (), false>>,
     split: &Split,
 ) -> Step<NestedOutcome> {
     let mut outcome = host.finish()?;
