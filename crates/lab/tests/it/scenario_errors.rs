@@ -105,7 +105,16 @@ fn expectations_and_variants_are_checked() {
     for (text, part) in [
         (expect("metric = \"shar\"\ntask = \"yes\"\nis = \"1\""), "did you mean `share`"),
         (expect("metric = \"share\"\ntask = \"yess\"\nis = \"1\""), "did you mean `yes`"),
-        (expect("metric = \"share\"\nis = \"1\""), "needs `task`, `source` or `channel`"),
+        (expect("metric = \"share\"\nis = \"1\""), "needs `task`, `source`, `channel` or machine = true"),
+        (expect("metric = \"idle-capped\"\ntask = \"yes\"\nis = \"0\""), "metrics of machine = true"),
+        (expect("metric = \"share\"\nmachine = true\nis = \"1\""), "metrics of machine = true"),
+        (format!("{GOOD}[[group]]\nname = \"/vm\"\nvm = {{ vcpus = 0, guest = \"rr\" }}\n"), "from 1 to 512"),
+        (
+            format!("{GOOD}[[group]]\nname = \"/vm\"\nvm = {{ vcpus = 1, guest = \"linux-9\" }}\n"),
+            "unknown scheduler",
+        ),
+        (format!("{GOOD}[[group]]\nname = \"/vm\"\nweight = 70000\n"), "from 1 to 65535"),
+        (format!("{GOOD}[[variant]]\nname = \"v\"\nset = \"/vm guest=none\"\n"), "no task, group or source"),
         (expect("metric = \"latency p99\"\ntask = \"yes\"\nis = \"1\""), "unit"),
         (
             expect("metric = \"share\"\ntask = \"yes\"\nvariant = \"x\"\nis = \"1\""),
