@@ -1,5 +1,6 @@
 //! `schedlab compare`: schedulers × variants over a scenario or a recording.
 
+mod features;
 mod recorded;
 mod scenario;
 mod verdict;

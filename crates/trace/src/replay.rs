@@ -23,8 +23,10 @@
 mod build;
 mod classify;
 mod couple;
+mod ticks;
 mod timeline;
 
+pub use ticks::TickFit;
 pub use timeline::MachineDelays;
 
 use crate::analysis::Analysis;
@@ -145,6 +147,8 @@ pub struct ReplayReport {
     pub links: Vec<(TaskId, TaskId)>,
     /// What the machine added between wakeup and switch where nobody was in the way.
     pub delays: MachineDelays,
+    /// When the ticks of each CPU came, fitted to the tasks that lost their CPU; `None` where nothing shows it.
+    pub ticks: Vec<Option<TickFit>>,
     /// Activations recorded per task, by [`TaskId`]: a replay that completes more began again from the start.
     pub recorded: Vec<u64>,
 }
@@ -157,7 +161,7 @@ impl ReplayReport {
     }
 }
 
-/// Three lines for people.
+/// Some lines for people.
 impl fmt::Display for ReplayReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let part = self.outside_permille();
@@ -189,7 +193,20 @@ impl fmt::Display for ReplayReport {
             self.links.len(),
             self.hogs.len(),
             self.cut
-        )
+        )?;
+        for (cpu, fit) in self.ticks.iter().enumerate() {
+            match fit {
+                None => write!(f, "\nticks of CPU {cpu}: unknown, placed anew for each seed")?,
+                Some(TickFit { first, switches: 0, .. }) => {
+                    write!(f, "\nticks of CPU {cpu}: from {first}, as on another CPU")?;
+                }
+                Some(TickFit { first, switches, of }) => write!(
+                    f,
+                    "\nticks of CPU {cpu}: from {first}, fitted to {switches} of {of} times that a task lost it"
+                )?,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -231,6 +248,7 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     }
     .build();
     report.delays = timeline.delays;
+    report.ticks = ticks::fit(recording);
     Ok(Replay {
         workload,
         topology: recording.header.topology.clone(),

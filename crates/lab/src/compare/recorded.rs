@@ -1,5 +1,6 @@
 //! Comparing over a recording: first the recording against its own simulation, then the what-ifs.
 
+use super::features;
 use super::scenario::costs;
 use super::{Errors, METRICS, Options, Progress, check_knobs_exist, check_names, check_schedulers};
 use super::{parse_variants, plan, rows, seeds, split_classes, values, verdict};
@@ -102,12 +103,15 @@ impl RecordedInput {
         Delays { idle: draws(&delays.idle_wake), wakeup: draws(&delays.preempting_wake) }
     }
 
-    /// The machine for a seed: nobody recorded when its ticks came, so each seed places them anew.
+    /// The machine for a seed. Ticks come when the recording shows that they came; where it does not, each seed
+    /// places them anew.
     fn machine(&self, seed: u64) -> Machine {
         let hz = self.hz();
         let period = 1_000_000_000 / u64::from(hz);
         let cpus = self.replay.topology.cpus() as u64;
-        let at = |cpu: u64| Ns(1 + splitmix(seed.wrapping_mul(0x1_0000_0001) ^ cpu) % period);
+        let random = |cpu: u64| Ns(1 + splitmix(seed.wrapping_mul(0x1_0000_0001) ^ cpu) % period);
+        let fitted = |cpu: u64| self.replay.report.ticks.get(cpu as usize).copied().flatten();
+        let at = |cpu: u64| fitted(cpu).map_or_else(|| random(cpu), |fit| fit.first);
         Machine {
             topology: self.replay.topology.clone(),
             hz,
@@ -170,7 +174,11 @@ fn recorded_scheduler(
     let mut knobs: Vec<(String, String)> = Vec::new();
     let mut left_out = Vec::new();
     // `recorder.…` says how the recording was made, not how the kernel schedules.
-    for (name, value) in header.knobs.iter().filter(|(name, _)| !name.starts_with("recorder.")) {
+    let features = features::of_mask(&header.kernel, header.knobs.get(features::MASK).map_or("", |text| text));
+    let read = header.knobs.iter().filter(|(name, _)| !name.starts_with("recorder."));
+    let decoded = !features.is_empty();
+    let read = read.filter(|(name, _)| !decoded || *name != features::MASK);
+    for (name, value) in read.map(|(name, value)| (name.as_str(), value.as_str())).chain(features) {
         let pair = knob_of(name, value);
         if spec.knobs.iter().any(|(own, _)| *own == pair.0) {
             continue;

@@ -26,6 +26,7 @@ use super::fair::{self, Dequeue, FairRules};
 use super::imbalance::{Amount, Ask, Idle};
 use super::rq::{Class, Entity, EntityId, NONE, Rq};
 use super::smp::{self, Smp};
+use super::tries::Tries;
 use super::{Env, Linux};
 use crate::{Cmd, Cx, Lock, Locks, Timer, Wake, WakeKind};
 use schedlab_model::{CpuId, CpuSet, Ns, TaskId, Waker};
@@ -51,6 +52,7 @@ struct State {
     last: u64,
     interval_ms: u64,
     failed: u32,
+    tries: Tries,
 }
 
 /// One attempt to balance one domain.
@@ -114,7 +116,12 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     fn level(&self, smp: &Smp, cpu: CpuId, level: usize) -> State {
         let mut balancer = self.balancers[cpu.index()].lock();
         if balancer.levels.is_empty() {
-            let fresh = |(d, _): (&Domain, Link)| State { last: 0, interval_ms: d.weight, failed: 0 };
+            let fresh = |(d, _): (&Domain, Link)| State {
+                last: 0,
+                interval_ms: d.weight,
+                failed: 0,
+                tries: Tries::default(),
+            };
             balancer.levels = smp.domains.chain(cpu).map(fresh).collect();
         }
         balancer.levels[level]
@@ -145,8 +152,14 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             if !smp.board.any_crowded() || affordable < cost {
                 break;
             }
+            if self.t.smp.ni_random && self.dice_against(cx, smp, cpu, level) {
+                continue;
+            }
             cost += self.t.smp.newidle_cost;
             pulled = self.balance_level(cx, smp, cpu, level, Idle::New);
+            if self.t.smp.ni_random {
+                self.balancers[cpu.index()].lock().levels[level].tries.add(pulled);
+            }
             if pulled {
                 break;
             }
@@ -158,6 +171,15 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let next = next.min().unwrap_or(u64::MAX);
         smp.next_balance[cpu.index()].fetch_min(next, Relaxed);
         pulled
+    }
+
+    /// NI_RANDOM: a CPU that found nothing the last times rarely looks again.
+    fn dice_against(&self, cx: &Cx<'_>, smp: &Smp, cpu: CpuId, level: usize) -> bool {
+        let against = !self.level(smp, cpu, level).tries.dice(cx.rand());
+        if against {
+            self.balancers[cpu.index()].lock().levels[level].tries.add(false);
+        }
+        against
     }
 
     /// Tries to balance one domain towards `cpu`. Gives whether tasks moved.

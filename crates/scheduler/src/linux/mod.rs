@@ -65,6 +65,7 @@ mod tasks;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod tries;
 mod tunables;
 mod weights;
 

@@ -21,6 +21,7 @@ pub(super) struct SmpTunables {
     pub(super) wa_weight: bool,
     pub(super) wa_bias: bool,
     pub(super) cache_hot_buddy: bool,
+    pub(super) ni_random: bool,
 }
 
 const FEATURES: [(&str, &str); 5] = [
@@ -70,6 +71,13 @@ pub(super) fn knobs() -> Vec<Knob> {
         },
     ];
     knobs.extend(FEATURES.map(|(name, doc)| Knob { name, kind: KnobKind::Flag, default: "on", doc }));
+    knobs.push(Knob {
+        name: "features.NI_RANDOM",
+        kind: KnobKind::Flag,
+        default: "off",
+        doc: "a CPU that becomes idle looks for work as often, by dice, as it found some before (in later 6.12.y and \
+              6.18.y, not in 6.12.0 and 6.18.0)",
+    });
     knobs
 }
 
@@ -88,6 +96,7 @@ impl SmpTunables {
             wa_weight: on("features.WA_WEIGHT"),
             wa_bias: on("features.WA_BIAS"),
             cache_hot_buddy: on("features.CACHE_HOT_BUDDY"),
+            ni_random: knobs.flag("features.NI_RANDOM", false),
         }
     }
 }

@@ -1,0 +1,68 @@
+//! NI_RANDOM: how often a CPU that becomes idle looks for work in a domain.
+//!
+//! | rule | where the real system has it | here | test |
+//! |---|---|---|---|
+//! | looks with a chance of (successes of the last 1024 looks + 2) in 1024, half at first | `sched_balance_newidle`, `update_newidle_stats` in later 6.12.y and 6.18.y | exact but for the dice | `one_that_never_finds_anything_stops_looking` |
+//!
+//! The tracer's own machine (6.18.44) has it: `sched_features` in the headers of `recordings/` shows the bit. It
+//! matters to replays because a look takes the other run queue's lock and brings its clock up to date between a
+//! wakeup and its switch: who pays for those microseconds changes.
+
+/// Successes of one domain of one CPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tries {
+    looked: u32,
+    found: u32,
+    /// Successes in 1024 looks, as of the last 1024.
+    ratio: u32,
+}
+
+impl Default for Tries {
+    fn default() -> Tries {
+        Tries { looked: 512, found: 256, ratio: 512 }
+    }
+}
+
+impl Tries {
+    /// Whether to look this time.
+    pub(super) fn dice(&self, random: u64) -> bool {
+        random % 1024 <= u64::from(self.ratio) + 1
+    }
+
+    /// Notes a look, or one that the dice were against.
+    pub(super) fn add(&mut self, found: bool) {
+        self.looked += 1;
+        self.found += u32::from(found);
+        if self.looked >= 1024 {
+            self.ratio = self.found;
+            self.looked /= 2;
+            self.found /= 2;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chance(tries: &Tries) -> usize {
+        (0..1024).filter(|&random| tries.dice(random)).count()
+    }
+
+    #[test]
+    fn one_that_never_finds_anything_stops_looking() {
+        let mut tries = Tries::default();
+        assert_eq!(chance(&tries), 514);
+        (0..512).for_each(|_| tries.add(false));
+        assert_eq!(chance(&tries), 258);
+        (0..10_000).for_each(|_| tries.add(false));
+        assert_eq!(chance(&tries), 2);
+    }
+
+    #[test]
+    fn one_that_always_does_goes_on() {
+        let mut tries = Tries::default();
+        (0..20_000).for_each(|_| tries.add(true));
+        assert_eq!(chance(&tries), 1024);
+    }
+}
