@@ -56,7 +56,8 @@ const MODELLED: [&str; 14] = [
 /// The modelled features by the name of their knob, on or off; nothing for a kernel whose bits are not known here.
 pub(super) fn of_mask(kernel: &str, mask: &str) -> Vec<(&'static str, &'static str)> {
     let known = kernel.starts_with("6.17.") || kernel.starts_with("6.18.");
-    let Some(mask) = mask.trim().parse::<u64>().ok().filter(|mask| known && *mask < 1 << LINUX_6_18.len()) else {
+    let Some(mask) = mask.trim().parse::<u64>().ok().filter(|mask| known && *mask < 1 << LINUX_6_18.len())
+    else {
         return Vec::new();
     };
     let on = |knob: &&str| {
@@ -73,7 +74,8 @@ mod tests {
     #[test]
     fn the_number_of_the_shipped_recordings() {
         let features = of_mask("6.18.44", "99674079");
-        let off: Vec<&str> = features.iter().filter(|(_, value)| *value == "off").map(|(name, _)| *name).collect();
+        let off: Vec<&str> =
+            features.iter().filter(|(_, value)| *value == "off").map(|(name, _)| *name).collect();
         assert_eq!(off, ["features.HRTICK"]);
         assert!(features.contains(&("features.NI_RANDOM", "on")));
         assert!(of_mask("6.18.2", "32565215").contains(&("features.NI_RANDOM", "off")));
@@ -81,7 +83,9 @@ mod tests {
 
     #[test]
     fn unknown_kernels_and_numbers_say_nothing() {
-        for (kernel, mask) in [("6.12.95", "99674079"), ("6.18.44", ""), ("6.18.44", "x"), ("6.18.44", "999999999999")] {
+        for (kernel, mask) in
+            [("6.12.95", "99674079"), ("6.18.44", ""), ("6.18.44", "x"), ("6.18.44", "999999999999")]
+        {
             assert!(of_mask(kernel, mask).is_empty(), "{kernel} {mask}");
         }
     }

@@ -174,7 +174,8 @@ fn recorded_scheduler(
     let mut knobs: Vec<(String, String)> = Vec::new();
     let mut left_out = Vec::new();
     // `recorder.…` says how the recording was made, not how the kernel schedules.
-    let features = features::of_mask(&header.kernel, header.knobs.get(features::MASK).map_or("", |text| text));
+    let features =
+        features::of_mask(&header.kernel, header.knobs.get(features::MASK).map_or("", |text| text));
     let read = header.knobs.iter().filter(|(name, _)| !name.starts_with("recorder."));
     let decoded = !features.is_empty();
     let read = read.filter(|(name, _)| !decoded || *name != features::MASK);

@@ -56,8 +56,8 @@ fn lost_cpus(recording: &Recording) -> Vec<Vec<u64>> {
             EventKind::New { task, .. } => woken[task.index()] = Some(event.at),
             EventKind::Switch { prev: Some(_), prev_state, next: Some(next) } => {
                 let lost = matches!(prev_state, PrevState::Runnable | PrevState::RunnableInKernel);
-                let recent = woken[next.index()]
-                    .is_some_and(|at: Ns| event.at.saturating_sub(at) < LONG_AFTER_WAKEUP);
+                let recent =
+                    woken[next.index()].is_some_and(|at: Ns| event.at.saturating_sub(at) < LONG_AFTER_WAKEUP);
                 if lost && !recent {
                     times[event.cpu.index()].push(event.at.0);
                 }
