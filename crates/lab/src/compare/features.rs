@@ -64,7 +64,7 @@ pub(super) fn of_mask(kernel: &str, mask: &str) -> Vec<(&'static str, &'static s
         let bit = LINUX_6_18.iter().position(|name| knob.strip_prefix("features.") == Some(name));
         bit.is_some_and(|bit| mask >> bit & 1 != 0)
     };
-    MODELLED.iter().map(|knob| (*knob, if on(&knob) { "on" } else { "off" })).collect()
+    MODELLED.iter().map(|knob| (*knob, if on(knob) { "on" } else { "off" })).collect()
 }
 
 #[cfg(test)]
