@@ -130,6 +130,7 @@ Examples:
                              --variant 'redis fifo: redis-server policy=fifo:1'
   schedlab compare redis.slt --variant 'capped: sysbench group=/batch ; /batch cpu.max=50ms/100ms'
   schedlab compare redis.slt --variant 'twice the work: redis-server demand=x2' --json
+  schedlab compare redis.slt --variant 'idle: sysbench policy=idle' --report out.html
   schedlab compare redis.slt --variant 'idle: sysbench policy=idle' --check 'idle=redis-idle.slt'
 
 A variant is 'NAME: TARGET SETTING... ; TARGET SETTING...'. Targets: a task (name, glob such as 'worker-*', or
@@ -171,6 +172,9 @@ pub(crate) struct Compare {
     /// Show the fitted constants and costs, the knobs, and how the errors are computed
     #[arg(long)]
     pub(crate) explain: bool,
+    /// Write a page to this file too: one HTML file with charts that needs nothing else
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
     /// Print the result as JSON (docs/result-schema.md)
     #[arg(long)]
     pub(crate) json: bool,

@@ -6,6 +6,7 @@
 
 mod args;
 mod commands;
+mod origin;
 mod output;
 mod progress;
 mod render;

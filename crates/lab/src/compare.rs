@@ -1,10 +1,13 @@
 //! `schedlab compare`: schedulers × variants over a scenario or a recording.
 
+mod detail;
 mod features;
 mod recorded;
 mod scenario;
 mod verdict;
 
+pub use detail::Detail;
+pub(crate) use detail::name as page_name;
 pub use recorded::{RecordedInput, compare_recording, kernel_scheduler};
 pub use scenario::compare_scenario;
 pub(crate) use scenario::machine;
@@ -37,6 +40,8 @@ pub struct Options {
     pub jobs: usize,
     /// Recordings of what variants really did: (variant, file).
     pub checks: Vec<(String, std::path::PathBuf)>,
+    /// Keep distributions and schedules for a page ([`Study::detail`](crate::result::Study::detail)).
+    pub detail: bool,
 }
 
 /// Called with (done, all) runs.

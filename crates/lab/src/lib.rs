@@ -13,6 +13,7 @@ pub mod gallery;
 pub mod gate;
 pub mod measure;
 pub mod metric;
+pub mod page;
 pub mod record;
 pub mod result;
 mod run;
@@ -20,5 +21,6 @@ pub mod scenario;
 pub mod show;
 pub mod stats;
 pub mod variant;
+pub mod view;
 
 pub use error::LabError;

@@ -220,6 +220,40 @@ impl MachineMetrics {
     }
 }
 
+/// A distribution that a subject may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Quantity {
+    /// Wakeup to running.
+    Latency,
+    /// Preempted to running again.
+    Wait,
+    /// Wakeup (or arrival) to the end of the activation (or request).
+    Response,
+    /// Uninterrupted time on a CPU.
+    Run,
+}
+
+impl SubjectData {
+    /// The non-empty buckets of a distribution: largest value and count, ascending.
+    pub fn buckets(&self, quantity: Quantity) -> Vec<(Ns, u64)> {
+        let sim = |values: &Distribution| values.buckets().collect();
+        let trace = |values: &Durations| values.buckets().collect();
+        match (&self.data, quantity) {
+            (Data::Sim(task), Quantity::Latency) => sim(&task.wake_latency),
+            (Data::Sim(task), Quantity::Wait) => sim(&task.preempt_wait),
+            (Data::Sim(task), Quantity::Response) => sim(&task.response),
+            (Data::Sim(task), Quantity::Run) => sim(&task.run_length),
+            (Data::Trace(task), Quantity::Latency) => trace(&task.wake_latency),
+            (Data::Trace(task), Quantity::Wait) => trace(&task.preempt_wait),
+            (Data::Trace(task), Quantity::Response) => trace(&task.response),
+            (Data::Trace(task), Quantity::Run) => trace(&task.run_length),
+            (Data::Source(source), Quantity::Response) => sim(&source.response),
+            (Data::Channel(channel), Quantity::Response) => sim(&channel.response),
+            _ => Vec::new(),
+        }
+    }
+}
+
 fn of_distribution(values: &Distribution, stat: Stat) -> Option<f64> {
     let ns = match stat {
         _ if values.count() == 0 => return None,

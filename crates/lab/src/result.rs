@@ -37,6 +37,9 @@ pub struct Study {
     pub notes: Vec<String>,
     /// Named constants of the machine model in use, in nanoseconds; only those that are not zero.
     pub costs: Vec<(String, u64)>,
+    /// Distributions and schedules behind the numbers, when they were asked for; not part of the JSON.
+    #[serde(skip)]
+    pub detail: Option<Box<crate::compare::Detail>>,
 }
 
 /// What was compared.

@@ -8,6 +8,7 @@ use crate::measure::Measured;
 use crate::scenario::VmSpec;
 use rayon::prelude::*;
 use schedlab_model::{EventSink, Ns, Workload};
+use schedlab_report::LaneRecorder;
 use schedlab_scheduler::{KnobError, Knobs, Scheduler, SchedulerSpec, registry};
 use schedlab_sim::{Machine, Outcome, RunOptions, SimError, WaitsFor};
 use schedlab_trace::analysis::Summary;
@@ -44,6 +45,8 @@ pub(crate) struct Bench<'a> {
     pub(crate) warmup: Ns,
     /// One run for each.
     pub(crate) seeds: &'a [u64],
+    /// Keep so many events of the schedule of each plan's first seed.
+    pub(crate) lanes: Option<u64>,
     /// Measure with the analysis of recordings instead of the simulator's own metrics; the function names
     /// the tasks that must be measured by themselves.
     pub(crate) as_recording: Option<&'a (dyn Fn(usize) -> Option<String> + Sync)>,
@@ -59,6 +62,8 @@ pub(crate) struct Run {
     pub(crate) measured: Measured,
     pub(crate) event_hash: u64,
     pub(crate) notes: Vec<String>,
+    /// The schedule, where it was asked for.
+    pub(crate) lanes: Option<LaneRecorder>,
 }
 
 impl Plan {
@@ -114,10 +119,15 @@ impl Bench<'_> {
         let scheduler = registry::build(&plan.scheduler, cpus)?;
         let options = RunOptions { seed, duration: self.duration, warmup: self.warmup, every_tick: false };
         let mut summary = Summary::new(plan.workload.tasks.len(), cpus, self.warmup);
-        let outcome = if self.as_recording.is_some() {
-            plan.run(&machine, &*scheduler, &options, &mut summary)
-        } else {
-            plan.run(&machine, &*scheduler, &options, &mut ())
+        let first = self.seeds.first() == Some(&seed);
+        // Lanes are those of the machine's own CPUs; guests have a clock of their own.
+        let wanted = self.lanes.filter(|_| first && plan.vms.is_empty());
+        let mut lanes = wanted.map(|limit| LaneRecorder::new(cpus, Ns::ZERO, limit));
+        let outcome = match (self.as_recording.is_some(), &mut lanes) {
+            (true, Some(lanes)) => plan.run(&machine, &*scheduler, &options, &mut (&mut summary, lanes)),
+            (true, None) => plan.run(&machine, &*scheduler, &options, &mut summary),
+            (false, Some(lanes)) => plan.run(&machine, &*scheduler, &options, lanes),
+            (false, None) => plan.run(&machine, &*scheduler, &options, &mut ()),
         }?;
         let measured = match self.as_recording {
             Some(single) => {
@@ -130,6 +140,7 @@ impl Bench<'_> {
             measured,
             event_hash: outcome.event_hash,
             notes: stuck(&outcome, &plan.workload, self.duration),
+            lanes,
         })
     }
 }

@@ -1,17 +1,25 @@
 //! `schedlab compare`
 
 use crate::args::Compare;
+use crate::origin::origin;
 use crate::progress::Progress;
 use crate::render::{self, Style};
 use crate::{Done, output};
 use anyhow::{Context, bail};
 use schedlab_lab::compare::{Options, RecordedInput, compare_recording, compare_scenario};
 use schedlab_lab::gallery::{self, Found};
+use schedlab_lab::page;
 use schedlab_lab::result::Study;
 use std::path::PathBuf;
 
 pub(crate) fn run(args: &Compare) -> anyhow::Result<Done> {
     if let Some(path) = &args.output {
+        output::check(path)?;
+    }
+    if let Some(path) = &args.report {
+        if args.output.as_ref() == Some(path) {
+            bail!("--report and -o both write {}: give each a file of its own", path.display());
+        }
         output::check(path)?;
     }
     let study = study(args)?;
@@ -21,6 +29,9 @@ pub(crate) fn run(args: &Compare) -> anyhow::Result<Done> {
         let style = if args.output.is_some() { Style::plain() } else { Style::of_stdout() };
         render::study(&study, &style, args.all_tasks, args.explain)
     };
+    if let Some(path) = &args.report {
+        output::write(Some(path), &page(args, &study)?)?;
+    }
     output::write(args.output.as_deref(), &text)?;
     Ok(if !study.holds() {
         Done::ExpectationFailed
@@ -39,6 +50,7 @@ fn study(args: &Compare) -> anyhow::Result<Study> {
         repetitions: args.seeds,
         duration: args.duration,
         jobs: args.jobs,
+        detail: args.report.is_some(),
         checks: args.checks.iter().map(|text| check(text)).collect::<anyhow::Result<_>>()?,
     };
     let progress = Progress::new();
@@ -58,6 +70,14 @@ fn study(args: &Compare) -> anyhow::Result<Study> {
             Ok(compare_recording(&input, args.recorded_under.as_ref(), &options, &report)?)
         }
     }
+}
+
+fn page(args: &Compare, study: &Study) -> anyhow::Result<String> {
+    let recording = match gallery::find(&args.input)? {
+        Found::Scenario(_) => None,
+        Found::Recording(path) => Some(path),
+    };
+    Ok(page::of_study(study, &origin(recording.as_deref())?).render()?)
 }
 
 /// `VARIANT=FILE`; the file's name has no `=`, a variant's name may.

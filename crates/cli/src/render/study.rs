@@ -2,45 +2,13 @@
 
 use super::table::{Cell, Look, Table};
 use super::{Style, wrap};
-use schedlab_lab::measure::{Kind, MACHINE};
-use schedlab_lab::metric::{Metric, Stat, Unit};
-use schedlab_lab::result::{InputKind, Prediction, Replayed, Row, SelfReplay, Study, Subject};
+use schedlab_lab::measure::Kind;
+use schedlab_lab::metric::{Metric, Unit};
+use schedlab_lab::result::{InputKind, Prediction, Replayed, SelfReplay, Study};
 use schedlab_lab::stats::{Change, Judgement};
+use schedlab_lab::view::{self, CLIENT_COLUMNS, MACHINE_COLUMNS, TASK_COLUMNS, main_subjects};
 use schedlab_model::Ns;
 use std::fmt::Write as _;
-
-/// Columns of tasks, the most important first: what does not fit is left out from the end.
-const TASK_COLUMNS: [(Metric, &str); 8] = [
-    (Metric::Share, "CPU share"),
-    (Metric::Latency(Stat::Percentile(50_000)), "latency p50"),
-    (Metric::Latency(Stat::Percentile(99_000)), "latency p99"),
-    (Metric::Response(Stat::Percentile(99_000)), "response p99"),
-    (Metric::Throughput, "done/s"),
-    (Metric::Latency(Stat::Max), "latency max"),
-    (Metric::Switches, "switches/s"),
-    (Metric::Wait(Stat::Percentile(99_000)), "preempted p99"),
-];
-/// Columns of sources and channels.
-const CLIENT_COLUMNS: [(Metric, &str); 6] = [
-    (Metric::Throughput, "requests/s"),
-    (Metric::Response(Stat::Percentile(50_000)), "response p50"),
-    (Metric::Response(Stat::Percentile(95_000)), "p95"),
-    (Metric::Response(Stat::Percentile(99_000)), "p99"),
-    (Metric::Response(Stat::Percentile(99_500)), "p99.5"),
-    (Metric::Response(Stat::Max), "max"),
-];
-/// Columns of the machine as a whole.
-const MACHINE_COLUMNS: [(Metric, &str); 5] = [
-    (Metric::Utilisation, "busy"),
-    (Metric::Switches, "switches/s"),
-    (Metric::IdleWaiting, "idle, work waits"),
-    (Metric::IdleCapped, "idle, work capped"),
-    (Metric::IdleLongest, "idle longest"),
-];
-/// Classes below this share of one CPU are left out unless somebody asks for all.
-const MAIN_SHARE: f64 = 0.01;
-/// How many classes are shown at most unless somebody asks for all.
-const MAIN_CLASSES: usize = 8;
 
 /// The whole result.
 pub(crate) fn study(study: &Study, style: &Style, all_tasks: bool, explain: bool) -> String {
@@ -87,40 +55,6 @@ fn head(study: &Study, style: &Style) -> String {
     let title = title.replacen(&input.name, &style.bold(&input.name), 1);
     let runs = wrap(&format!("{cpus}, HZ={hz}, {duration} each, {seeds}"), style.width, 0);
     format!("{title}\n{}\n\n", style.dim(&runs))
-}
-
-/// The classes to show, in order, and how many are not shown.
-fn main_subjects(study: &Study, all: bool) -> (Vec<(Kind, String)>, usize) {
-    let Some(base) = study.rows.first() else { return (Vec::new(), 0) };
-    let share = |row: &Row, subject: &Subject| {
-        let cell = row.find(subject.kind, &subject.name).and_then(|s| s.cell(Metric::Share));
-        cell.map_or(0.0, |cell| cell.value.median)
-    };
-    let most = |subject: &Subject| study.rows.iter().map(|row| share(row, subject)).fold(0.0, f64::max);
-    let changed = |subject: &Subject| {
-        study.rows.iter().any(|row| row.find(subject.kind, &subject.name).is_some_and(|s| s.changed))
-    };
-    let mut classes: Vec<(&Subject, f64)> =
-        base.subjects.iter().filter(|s| is_task(s.kind)).map(|s| (s, most(s))).collect();
-    let total = classes.len();
-    if !all {
-        classes.retain(|(subject, share)| *share >= MAIN_SHARE || changed(subject));
-        if classes.len() > MAIN_CLASSES {
-            classes.sort_by(|a, b| changed(b.0).cmp(&changed(a.0)).then(b.1.total_cmp(&a.1)));
-            classes.truncate(MAIN_CLASSES);
-        }
-    }
-    let hidden = total - classes.len();
-    // The machine as a whole is the subject of some scenarios only.
-    let of_machine = all || study.expectations.iter().any(|checked| checked.subject == MACHINE);
-    let shown = |subject: &&Subject| !is_task(subject.kind) && (of_machine || subject.kind != Kind::Machine);
-    let clients = base.subjects.iter().filter(shown);
-    let shown = clients.chain(classes.into_iter().map(|(subject, _)| subject));
-    (shown.map(|subject| (subject.kind, subject.name.clone())).collect(), hidden)
-}
-
-fn is_task(kind: Kind) -> bool {
-    matches!(kind, Kind::Class | Kind::Task)
 }
 
 fn self_replay(replay: &SelfReplay, main: &[(Kind, String)], style: &Style) -> String {
@@ -224,36 +158,15 @@ fn subject(study: &Study, kind: Kind, name: &str, style: &Style) -> (String, Vec
     (format!("{}\n{table}\n", style.bold(&title)), missing)
 }
 
-/// `+12%±3%`, `x35±4`, `-3.0±0.2` (points of CPU share), `~` where it cannot be told. Without an error bar
-/// when there is no error to speak of (`alone`).
+/// How a change looks; see [`view::change`] for the text.
 fn shown_change(metric: Metric, change: &Change, alone: bool) -> (String, Look) {
     let look = match change.judgement {
         Judgement::Better => Look::Good,
         Judgement::Worse => Look::Bad,
         Judgement::Different => Look::Plain,
-        Judgement::Same => return ("=".to_owned(), Look::Dim),
-        Judgement::CannotTell => return ("~".to_owned(), Look::Dim),
+        Judgement::Same | Judgement::CannotTell => Look::Dim,
     };
-    let (value, error) = match (metric.unit(), change.ratio) {
-        (Unit::Share, _) => {
-            (format!("{:+.1}", change.difference * 100.0), format!("{:.1}", change.error * 100.0))
-        }
-        (_, Some(ratio)) => {
-            let base = if ratio == 1.0 { 1.0 } else { change.difference / (ratio - 1.0) };
-            let error = (change.error / base).abs();
-            if ratio >= 10.0 {
-                (format!("x{ratio:.0}"), format!("{error:.0}"))
-            } else {
-                (format!("{:+.0}%", (ratio - 1.0) * 100.0), format!("{:.0}%", error * 100.0))
-            }
-        }
-        _ => (format!("+{}", metric.show(change.difference)), metric.show(change.error)),
-    };
-    // A change that rounds to nothing is not worth a place.
-    if matches!(value.as_str(), "+0%" | "-0%" | "+0.0" | "-0.0") {
-        return (String::new(), Look::Plain);
-    }
-    (if alone { value } else { format!("{value}±{error}") }, look)
+    (view::change(metric, change, alone), look)
 }
 
 fn footer(study: &Study, hidden: usize, mut left_out: Vec<String>, style: &Style) -> String {

@@ -5,6 +5,7 @@ mod export;
 mod gallery;
 mod output;
 mod recordings;
+mod report;
 mod show;
 mod way_back;
 

@@ -2,8 +2,8 @@
 
 use super::features;
 use super::scenario::costs;
-use super::{Errors, METRICS, Options, Progress, check_knobs_exist, check_names, check_schedulers};
-use super::{parse_variants, plan, rows, seeds, split_classes, values, verdict};
+use super::{Detail, Errors, METRICS, Options, Progress, check_knobs_exist, check_names, check_schedulers};
+use super::{detail, parse_variants, plan, rows, seeds, split_classes, values, verdict};
 use crate::LabError;
 use crate::measure::{Measured, SubjectData};
 use crate::metric::Metric;
@@ -274,6 +274,7 @@ pub fn compare_recording(
         duration,
         warmup: Ns::ZERO,
         seeds: &seeds,
+        lanes: options.detail.then(|| detail::lane_events(plans.len())),
         as_recording: Some(&single),
         jobs: options.jobs,
         progress,
@@ -295,6 +296,7 @@ pub fn compare_recording(
         duration_ns: duration.0,
         warmup_ns: 0,
         verdict: Default::default(),
+        detail: None,
         self_replay: Some(replay),
         predictions: predictions(&plans, &runs, &options.checks)?,
         rows: rows(&plans, &runs, &input.classes, &|task| input.task_name(task), &errors),
@@ -304,6 +306,13 @@ pub fn compare_recording(
         seeds,
     };
     study.verdict = verdict::verdict(&study);
+    if options.detail {
+        let tasks = (0..input.classes.len()).map(|task| (input.task_name(task), input.classes[task].clone()));
+        let was = Measured::of_summary(&input.summary, &input.classes, &single);
+        let mut detail = Detail::of(&study, &runs, tasks.collect(), Some(&was));
+        detail.recorded(&input.path, plans.len())?;
+        study.detail = Some(Box::new(detail));
+    }
     Ok(study)
 }
 

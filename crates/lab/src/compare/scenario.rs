@@ -1,7 +1,7 @@
 //! Comparing over a scenario.
 
-use super::{Errors, Options, Progress, check_knobs_exist, check_names, check_schedulers};
-use super::{parse_variants, plan, rows, seeds, values, verdict};
+use super::{Detail, Errors, Options, Progress, check_knobs_exist, check_names, check_schedulers};
+use super::{detail, parse_variants, plan, rows, seeds, values, verdict};
 use crate::LabError;
 use crate::measure::{Kind, MACHINE};
 use crate::metric::glob;
@@ -50,18 +50,14 @@ pub fn compare_scenario(
         duration,
         warmup: scenario.warmup,
         seeds: &seeds,
+        lanes: options.detail.then(|| detail::lane_events(plans.len())),
         as_recording: None,
         jobs: options.jobs,
         progress,
     };
     let runs = bench.run(&plans)?;
-    let rows = rows(
-        &plans,
-        &runs,
-        &scenario.classes,
-        &|task| scenario.workload.tasks[task].name.clone(),
-        &Errors::new(),
-    );
+    let name = |task: usize| scenario.workload.tasks[task].name.clone();
+    let rows = rows(&plans, &runs, &scenario.classes, &name, &Errors::new());
     let mut study = Study {
         schema: SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -76,6 +72,7 @@ pub fn compare_scenario(
         duration_ns: duration.0,
         warmup_ns: scenario.warmup.0,
         verdict: Default::default(),
+        detail: None,
         self_replay: None,
         predictions: Vec::new(),
         rows,
@@ -84,7 +81,16 @@ pub fn compare_scenario(
         costs: costs(&machine.costs),
     };
     study.verdict = verdict::verdict(&study);
+    if options.detail {
+        study.detail = Some(Box::new(Detail::of(&study, &runs, tasks(scenario), None)));
+    }
     Ok(study)
+}
+
+/// Name and class of each task.
+fn tasks(scenario: &Scenario) -> Vec<(String, String)> {
+    let tasks = scenario.workload.tasks.iter().zip(&scenario.classes);
+    tasks.map(|(task, class)| (task.name.clone(), class.clone())).collect()
 }
 
 /// How long each run lasts.

@@ -4,6 +4,7 @@ use crate::measure::Kind;
 use crate::metric::{Metric, Stat};
 use crate::result::{Cell, Row, SelfReplay, Study, Subject, Verdict};
 use crate::stats::{Judgement, range_confidence};
+use crate::view::row_name;
 
 /// What a user feels first, in this order.
 const FELT: [Metric; 4] = [
@@ -98,13 +99,13 @@ fn outcome(study: &Study, tellings: &[Telling<'_>]) -> String {
             None => {
                 format!(
                     "No change of response, run-queue latency, throughput or CPU share against {} can be told.",
-                    name(base, study)
+                    row_name(base, study)
                 )
             }
             Some(worst) => format!(
                 "Nothing that was tried is better than {}; {} is worse: {}.",
-                name(base, study),
-                name(worst.row, study),
+                row_name(base, study),
+                row_name(worst.row, study),
                 describe(worst)
             ),
         };
@@ -132,17 +133,7 @@ fn outcome(study: &Study, tellings: &[Telling<'_>]) -> String {
         None => "at no cost above 2 %".to_owned(),
         Some(loss) => format!("at the cost of {}", describe(loss)),
     };
-    format!("{}: {}, {cost}.", name(row, study), gain.join(" and "))
-}
-
-fn name(row: &Row, study: &Study) -> String {
-    let schedulers = study.rows.iter().any(|other| other.scheduler != row.scheduler);
-    let variants = study.rows.iter().any(|other| other.variant != row.variant);
-    match (schedulers, variants) {
-        (true, true) => format!("{}, {}", row.scheduler, row.variant),
-        (true, false) => row.scheduler.clone(),
-        _ => row.variant.clone(),
-    }
+    format!("{}: {}, {cost}.", row_name(row, study), gain.join(" and "))
 }
 
 fn describe(t: &Telling<'_>) -> String {

@@ -1,0 +1,47 @@
+//! Where a result comes from: what a page says about this run of the program.
+
+use anyhow::Context;
+use schedlab_lab::page::Origin;
+use schedlab_trace::Recording;
+use std::path::Path;
+
+/// This command, this program, this machine, and the recording if there is one.
+pub(crate) fn origin(recording: Option<&Path>) -> anyhow::Result<Origin> {
+    let machine = schedlab_host::machine();
+    let virtual_machine = if machine.virtual_machine { ", virtual machine" } else { "" };
+    let recording = match recording {
+        None => None,
+        Some(path) => {
+            let bytes = std::fs::metadata(path).with_context(|| path.display().to_string())?.len();
+            Some((Recording::open(path)?.header, bytes))
+        }
+    };
+    Ok(Origin {
+        command: command(std::env::args()),
+        commit: env!("SCHEDLAB_COMMIT").to_owned(),
+        made_on: format!("{}{virtual_machine}, Linux {} {}", machine.model, machine.kernel, machine.arch),
+        recording,
+    })
+}
+
+/// The command as one would type it: quoted where a shell needs it, the program by its name.
+fn command(arguments: impl Iterator<Item = String>) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    let quoted = |text: String| match !text.is_empty() && text.chars().all(plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    };
+    std::iter::once("schedlab".to_owned()).chain(arguments.skip(1).map(quoted)).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::command;
+
+    #[test]
+    fn a_command_can_be_typed_again() {
+        let arguments = ["/usr/bin/schedlab", "compare", "a b.slt", "--variant", "it's: x nice=1"];
+        let text = command(arguments.into_iter().map(str::to_owned));
+        assert_eq!(text, r"schedlab compare 'a b.slt' --variant 'it'\''s: x nice=1'");
+    }
+}

@@ -1,0 +1,45 @@
+//! `compare --report`: one HTML file with the verdict first and all its provenance.
+
+use super::schedlab;
+
+fn page(name: &str, arguments: &[&str]) -> String {
+    let file = std::env::temp_dir().join(format!("schedlab-report-{}-{name}.html", std::process::id()));
+    let path = file.to_str().unwrap();
+    let ran = schedlab(&[arguments, &["--report", path]].concat());
+    assert!(matches!(ran.code, 0 | 1 | 3), "{ran:?}");
+    let html = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    html
+}
+
+#[test]
+fn of_a_recording() {
+    let arguments =
+        ["compare", "recordings/two-yes.slt", "--seeds", "2", "--variant", "one idle: yes policy=idle"];
+    let html = page("recording", &arguments);
+    let order = ["What changes", "Distributions", "Who ran when", "Where the numbers come from"];
+    let places: Vec<usize> = order.iter().map(|text| html.find(&format!("-h\">{text}")).unwrap()).collect();
+    assert!(html.find("class=\"outcome\"").unwrap() < places[0], "the verdict stands first");
+    assert!(places.is_sorted(), "{places:?}");
+    for fact in ["one idle: yes policy=idle", "recorded by", "CLOCK_MONOTONIC", "6.18.44", "seeds"] {
+        assert!(html.contains(fact), "{fact}");
+    }
+    assert!(html.len() < 2_000_000, "{} bytes", html.len());
+    assert_eq!(html.matches("\"data\":\"").count(), 3, "lanes of the recording and of two rows");
+}
+
+#[test]
+fn of_a_scenario() {
+    let html = page("scenario", &["compare", "two-hogs", "--seeds", "1"]);
+    assert!(html.contains("expectations hold") && html.contains("scenario"));
+    assert!(!html.contains("Recorded, then simulated"));
+}
+
+#[test]
+fn an_unwritable_page_is_refused_before_the_work() {
+    let ran = schedlab(&["compare", "two-hogs", "--report", "/no/such/folder/x.html"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("cannot be written"), "{}", ran.stderr);
+    let ran = schedlab(&["compare", "two-hogs", "--report", "/tmp/x.html", "-o", "/tmp/x.html"]);
+    assert_eq!(ran.code, 2);
+}

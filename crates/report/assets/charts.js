@@ -1,0 +1,146 @@
+"use strict";
+// Shared helpers and the two kinds of uPlot charts. Text reaches the page by textContent only.
+const Lab = {
+  css(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); },
+  el(tag, props, ...children) {
+    const e = document.createElement(tag);
+    for (const [k, v] of Object.entries(props || {})) {
+      if (k in e && k !== "list") e[k] = v; else e.setAttribute(k, v);
+    }
+    e.append(...children);
+    return e;
+  },
+  time(ns) {
+    const neg = ns < 0 ? "−" : ""; ns = Math.abs(ns);
+    const put = (v, u) => neg + v.toFixed(v >= 100 || u === "ns" ? 0 : v >= 10 ? 1 : 2) + "\u00a0" + u;
+    return ns < 1e3 ? put(Math.round(ns), "ns") : ns < 1e6 ? put(ns / 1e3, "µs") : ns < 1e9 ? put(ns / 1e6, "ms") : put(ns / 1e9, "s");
+  },
+  // A time on an axis: no needless digits.
+  tick(ns) {
+    const [d, u] = ns < 1e3 ? [1, "ns"] : ns < 1e6 ? [1e3, "µs"] : ns < 1e9 ? [1e6, "ms"] : [1e9, "s"];
+    return +(ns / d).toPrecision(6) + "\u00a0" + u;
+  },
+  dash: [[2, 3], [], [], [8, 4], [], [8, 4], [], [8, 4], []],
+  color(style) { return Lab.css("--v" + (style < 9 ? style : 2 + (style - 2) % 7)); },
+  redraw: [],
+};
+
+Lab.axis = (more) => Object.assign({
+  stroke: Lab.css("--soft"), font: "12px " + Lab.css("--sans"), labelFont: "12px " + Lab.css("--sans"), labelSize: 22, labelGap: 2,
+  grid: { stroke: Lab.css("--hair"), width: 1 }, ticks: { show: false }, gap: 6,
+}, more);
+
+Lab.chart = (figure, make) => {
+  const box = figure.querySelector(".plot");
+  let plot = null, size = () => ({ width: Math.max(220, box.clientWidth), height: box.clientHeight });
+  const build = () => {
+    if (plot) plot.destroy();
+    box.replaceChildren();
+    const made = make(box);
+    plot = made && new uPlot(Object.assign(size(), made.opts), made.data, box);
+  };
+  build();
+  Lab.redraw.push(build);
+  new ResizeObserver(() => plot && plot.width !== size().width && plot.setSize(size())).observe(box);
+  return build;
+};
+
+// A tooltip that follows the pointer over a uPlot chart.
+Lab.tip = (lines) => {
+  let tip;
+  return { hooks: {
+    init: (u) => { tip = Lab.el("div", { className: "tip" }); u.over.append(tip); },
+    setCursor: (u) => {
+      const { left, idx } = u.cursor;
+      if (idx == null || left < 0) { tip.style.display = "none"; return; }
+      const [head, rows] = lines(u, idx);
+      tip.replaceChildren(Lab.el("b", {}, head), ...rows.map((row) => Lab.el("div", {}, row)));
+      tip.style.display = "block";
+      const right = left > u.over.clientWidth / 2;
+      tip.style.left = (right ? left - tip.offsetWidth - 12 : left + 12) + "px";
+      tip.style.top = "8px";
+    },
+  } };
+};
+
+Lab.cdf = (figure) => {
+  const measures = JSON.parse(figure.querySelector("script").textContent);
+  let chosen = 0;
+  const percentile = (longer) => {
+    const p = 100 * (1 - longer);
+    return "p" + (p >= 99.999 ? p.toFixed(4) : p >= 99.9 ? p.toFixed(3) : p >= 99 ? p.toFixed(2) : p.toFixed(1));
+  };
+  // Whole decades, and 2 and 5 between them where there is room.
+  const decades = (low, high, width) => {
+    const marks = Math.log10(high / low) * 3 * 64 < width - 60 ? [1, 2, 5] : [1], found = [];
+    for (let d = Math.pow(10, Math.floor(Math.log10(low))); d <= high; d *= 10) {
+      marks.forEach((m) => { const v = Math.round(d * m); if (v >= low && v <= high) found.push(v); });
+    }
+    return found;
+  };
+  const build = Lab.chart(figure, () => {
+    const curves = measures[chosen].curves;
+    const xs = [...new Set(curves.flatMap((c) => c.ns.map((ns) => Math.max(1, ns))))].sort((a, b) => a - b);
+    if (!xs.length) return null;
+    // Left of where the first curve begins to fall there is nothing to see.
+    const lowest = Math.min(...curves.map((c) => Math.max(1, c.ns[Math.max(0, c.longer.findIndex((v) => v < 0.985))])));
+    const highest = Math.max(...curves.map((c) => c.ladder.max));
+    const floor = Math.pow(10, Math.floor(Math.log10(1 / Math.max(...curves.map((c) => c.count)))));
+    // Every curve is a staircase: its value at any time is that of the last step before.
+    const all = curves.map((c) => {
+      let at = -1;
+      return xs.map((x) => {
+        while (at + 1 < c.ns.length && Math.max(1, c.ns[at + 1]) <= x) at++;
+        return at < 0 ? 1 : c.longer[at] > 0 ? c.longer[at] : null;
+      });
+    });
+    const rungs = [1, 0.5, 0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6].filter((v) => v >= floor * 0.99);
+    const low = Math.max(lowest * 0.5, highest / 1e7);
+    return {
+      data: [xs, ...all],
+      opts: {
+        scales: { x: { time: false, distr: 3, range: [low, Math.max(highest * 1.15, low * 10)] }, y: { distr: 3, range: [floor, 1] } },
+        axes: [
+          Lab.axis({ label: measures[chosen].name, size: 30, splits: (u) => decades(u.scales.x.min, u.scales.x.max, u.width), filter: (u, v) => v, values: (_, v) => v.map(Lab.tick) }),
+          Lab.axis({ label: "percentile", size: 58, splits: () => rungs, filter: (u, v) => v,
+            values: (_, v) => v.map((y) => (y === 1 ? "" : "p" + +(100 - y * 100).toFixed(4))) }),
+        ],
+        legend: { show: false },
+        cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
+        plugins: [Lab.tip((u, i) => ["took longer than " + Lab.time(u.data[0][i]), curves.map((c, k) => {
+          const v = u.data[k + 1][i];
+          return c.name + ": " + (v == null ? "none" : +(v * 100).toPrecision(2) + " % (" + percentile(v) + ")");
+        })])],
+        series: [{}, ...curves.map((c) => ({ label: c.name, stroke: Lab.color(c.style), width: c.style === 0 ? 2.5 : 2, dash: Lab.dash[c.style % 9],
+          points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }) }))],
+      },
+    };
+  });
+  const buttons = figure.querySelectorAll(".choices button");
+  buttons.forEach((b) => b.addEventListener("click", () => {
+    chosen = +b.dataset.measure;
+    buttons.forEach((o) => o.setAttribute("aria-pressed", o === b));
+    figure.querySelectorAll(".behind").forEach((t) => { t.hidden = +t.dataset.measure !== chosen; });
+    build();
+  }));
+};
+
+Lab.series = (figure) => {
+  const s = JSON.parse(figure.querySelector("script").textContent);
+  Lab.chart(figure, () => {
+    const n = Math.max(0, ...s.traces.map((t) => t.values.length));
+    if (!n) return null;
+    const xs = Array.from({ length: n }, (_, i) => s.from_ns + i * s.step_ns);
+    return {
+      data: [xs, ...s.traces.map((t) => xs.map((_, i) => t.values[i] ?? null))],
+      opts: {
+        scales: { x: { time: false }, y: { range: (u, lo, hi) => [0, Math.max(hi * 1.08, 1)] } },
+        axes: [Lab.axis({ label: "time", size: 30, values: (_, v) => v.map(Lab.tick) }), Lab.axis({ label: s.unit, size: 56 })],
+        legend: { show: false },
+        cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
+        plugins: [Lab.tip((u, i) => ["at " + Lab.time(u.data[0][i]), s.traces.map((t, k) => t.name + ": " + (u.data[k + 1][i] == null ? "–" : u.data[k + 1][i].toFixed(2)))])],
+        series: [{}, ...s.traces.map((t) => ({ label: t.name, stroke: Lab.color(t.style), width: 1.5, dash: Lab.dash[t.style % 9], points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }) }))],
+      },
+    };
+  });
+};

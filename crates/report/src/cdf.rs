@@ -1,0 +1,164 @@
+//! Distributions of times, shown as complementary CDFs on two logarithmic axes: how large a part took longer.
+
+use schedlab_model::Ns;
+use serde::Serialize;
+
+/// Points of one curve at most: more than a screen shows.
+const POINTS: usize = 240;
+
+/// The distributions of one subject.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Cdf {
+    /// Whom it is about.
+    pub title: String,
+    /// Run-queue latency, response time, …; a reader chooses one at a time.
+    pub measures: Vec<Measure>,
+}
+
+/// One quantity, a curve for each run.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Measure {
+    /// Its name.
+    pub name: String,
+    /// What exactly is counted: from when to when.
+    pub about: String,
+    /// One for each run that has values.
+    pub curves: Vec<Curve>,
+}
+
+/// One distribution.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Curve {
+    /// Name of the run.
+    pub name: String,
+    /// Colour and dashes: 0 is the recording, 1 the baseline, 2 the first other run, …
+    pub style: usize,
+    /// How many values.
+    pub count: u64,
+    /// Percentiles and extremes.
+    pub ladder: Ladder,
+    /// Upper edges of buckets, nanoseconds, ascending.
+    pub ns: Vec<u64>,
+    /// Which part is longer than that edge, 0 … 1, descending; the last is 0.
+    pub longer: Vec<f64>,
+}
+
+/// The usual rungs, nearest rank, nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Ladder {
+    /// Half take no longer.
+    pub p50: Ns,
+    /// 90 %.
+    pub p90: Ns,
+    /// 99 %.
+    pub p99: Ns,
+    /// 99.9 %; `None` below 1000 values, where it is the longest or none at all.
+    pub p999: Option<Ns>,
+    /// 99.99 %; `None` below 10 000 values.
+    pub p9999: Option<Ns>,
+    /// The longest.
+    pub max: Ns,
+}
+
+impl Curve {
+    /// Out of the non-empty buckets of a histogram, ascending: largest value of the bucket and count. `None`
+    /// without values.
+    pub fn of_buckets(name: &str, style: usize, buckets: &[(Ns, u64)]) -> Option<Curve> {
+        let count: u64 = buckets.iter().map(|(_, count)| count).sum();
+        if count == 0 {
+            return None;
+        }
+        let mut seen = 0;
+        let mut all = Vec::with_capacity(buckets.len());
+        for (ns, here) in buckets.iter().filter(|(_, count)| *count > 0) {
+            seen += here;
+            all.push((ns.0, seen));
+        }
+        let at = |per_10000: u64| {
+            let rank = (u128::from(count) * u128::from(per_10000)).div_ceil(10_000) as u64;
+            Ns(all.iter().find(|(_, seen)| *seen >= rank).map_or(0, |(ns, _)| *ns))
+        };
+        let ladder = Ladder {
+            p50: at(5_000),
+            p90: at(9_000),
+            p99: at(9_900),
+            p999: (count >= 1_000).then(|| at(9_990)),
+            p9999: (count >= 10_000).then(|| at(9_999)),
+            max: Ns(all.last().map_or(0, |(ns, _)| *ns)),
+        };
+        let kept = thin(&all, count);
+        let longer = kept.iter().map(|(_, seen)| round((count - seen) as f64 / count as f64)).collect();
+        let ns = kept.iter().map(|(ns, _)| *ns).collect();
+        Some(Curve { name: name.to_owned(), style, count, ladder, ns, longer })
+    }
+}
+
+/// Five digits are more than a screen shows.
+fn round(part: f64) -> f64 {
+    if part == 0.0 {
+        return 0.0;
+    }
+    let scale = 10f64.powi(4 - part.log10().floor() as i32);
+    (part * scale).round() / scale
+}
+
+/// Keeps a point wherever the curve moved visibly on either axis; first and last always stay.
+fn thin(all: &[(u64, u64)], count: u64) -> Vec<(u64, u64)> {
+    if all.len() <= POINTS {
+        return all.to_vec();
+    }
+    let place = |(ns, seen): (u64, u64)| {
+        let left = (count - seen).max(1) as f64 / count as f64;
+        ((ns.max(1) as f64).ln(), left.ln())
+    };
+    let (first, last) = (place(all[0]), place(all[all.len() - 1]));
+    let (wide, high) = ((last.0 - first.0).abs().max(1e-9), (last.1 - first.1).abs().max(1e-9));
+    // A step of either axis costs its part of the axis; both axes together are 2 long.
+    let step = 2.0 / (POINTS - 2) as f64;
+    let (mut kept, mut from) = (vec![all[0]], first);
+    for point in &all[1..all.len() - 1] {
+        let here = place(*point);
+        if (here.0 - from.0).abs() / wide + (here.1 - from.1).abs() / high >= step {
+            kept.push(*point);
+            from = here;
+        }
+    }
+    kept.push(all[all.len() - 1]);
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_ladder_of_known_values() {
+        let buckets: Vec<(Ns, u64)> = (1..=1000).map(|us| (Ns::from_us(us), 1)).collect();
+        let curve = Curve::of_buckets("x", 1, &buckets).unwrap();
+        assert_eq!(curve.count, 1000);
+        assert_eq!(curve.ladder.p50, Ns::from_us(500));
+        assert_eq!(curve.ladder.p99, Ns::from_us(990));
+        assert_eq!(curve.ladder.p999, Some(Ns::from_us(999)));
+        assert_eq!(curve.ladder.p9999, None);
+        assert_eq!(curve.ladder.max, Ns::from_us(1000));
+        assert_eq!(curve.longer.last(), Some(&0.0));
+        assert!(Curve::of_buckets("x", 1, &[]).is_none());
+    }
+
+    proptest! {
+        /// Whatever the values: few points, both axes monotonic, the ends exact.
+        #[test]
+        fn a_thinned_curve_is_a_curve(mut values in proptest::collection::vec((0u64..1 << 40, 1u64..1000), 1..4000)) {
+            values.sort_unstable();
+            values.dedup_by_key(|(ns, _)| *ns);
+            let buckets: Vec<(Ns, u64)> = values.iter().map(|(ns, count)| (Ns(*ns), *count)).collect();
+            let curve = Curve::of_buckets("x", 1, &buckets).unwrap();
+            prop_assert!(curve.ns.len() <= POINTS + 1);
+            prop_assert!(curve.ns.windows(2).all(|pair| pair[0] < pair[1]));
+            prop_assert!(curve.longer.windows(2).all(|pair| pair[0] >= pair[1]));
+            prop_assert_eq!(curve.ns[0], values[0].0);
+            prop_assert_eq!(*curve.ns.last().unwrap(), curve.ladder.max.0);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! From a page to HTML.
+
+use crate::embed::json;
+use crate::{Cdf, Cell, Column, Curve, Lanes, Matrix, Page, Part, Series, Table};
+use minijinja::value::Serde;
+use minijinja::{Environment, Value, context};
+use schedlab_model::Ns;
+use std::hash::{Hash, Hasher};
+
+const PAGE: &str = include_str!("../assets/page.html");
+const STYLE: &str = concat!(include_str!("../assets/uPlot.min.css"), include_str!("../assets/page.css"));
+const SCRIPTS: [&str; 4] = [
+    include_str!("../assets/uPlot.iife.min.js"),
+    include_str!("../assets/charts.js"),
+    include_str!("../assets/lanes.js"),
+    include_str!("../assets/page.js"),
+];
+const LICENCE: &str = include_str!("../assets/uPlot-LICENSE");
+
+/// Why there is no page.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// A template failed: a fault of schedlab.
+    #[error("the page cannot be written: {0}")]
+    Template(#[from] minijinja::Error),
+    /// Data that JSON cannot hold: a fault of schedlab.
+    #[error("the data of the page cannot be written: {0}")]
+    Data(#[from] serde_json::Error),
+}
+
+impl Page {
+    /// The whole page as HTML.
+    ///
+    /// # Errors
+    /// [`ReportError`]; none is known.
+    pub fn render(&self) -> Result<String, ReportError> {
+        let mut environment = Environment::new();
+        environment.add_template("page.html", PAGE)?;
+        let mut sections = Vec::new();
+        for (index, section) in self.sections.iter().enumerate() {
+            let mut parts = Vec::new();
+            for (number, part) in section.parts.iter().enumerate() {
+                parts.push(self::part(part, &format!("p{index}-{number}"))?);
+            }
+            let id = format!("s{index}");
+            sections
+                .push(context! { id, title => section.title.as_str(), lead => section.lead.as_str(), parts });
+        }
+        let verdict = self.verdict.as_ref().map(|(outcome, certainty, tone)| {
+            context! { outcome => outcome.as_str(), certainty => certainty.as_str(), tone => tone.class() }
+        });
+        let nonce = nonce(&sections, &self.title);
+        let whole = context! {
+            nonce,
+            title => self.title.as_str(),
+            subtitle => self.subtitle.as_str(),
+            verdict,
+            sections,
+            footer => self.footer.as_str(),
+            licence => LICENCE,
+            style => Value::from_safe_string(STYLE.to_owned()),
+            scripts => SCRIPTS.map(|script| Value::from_safe_string(script.to_owned())),
+        };
+        Ok(environment.get_template("page.html")?.render(whole)?)
+    }
+}
+
+/// A word that only the page's own scripts and styles carry: markup that came in with data cannot know it, since
+/// it depends on all the data. The same page has the same word.
+fn nonce(sections: &[Value], title: &str) -> String {
+    let mut hash = std::hash::DefaultHasher::new();
+    for section in sections {
+        section.to_string().hash(&mut hash);
+    }
+    title.hash(&mut hash);
+    format!("{:016x}", hash.finish())
+}
+
+fn part(part: &Part, id: &str) -> Result<Value, ReportError> {
+    Ok(match part {
+        Part::Text(text) => context! { kind => "text", id, text => text.as_str() },
+        Part::List(items) => context! { kind => "list", id, items => serde(items) },
+        Part::Facts(facts) => context! { kind => "facts", id, facts => serde(&facts.0) },
+        Part::Table(table) => context! { kind => "table", id, table => self::table(table) },
+        Part::Cdf(cdf) => self::cdf(cdf, id)?,
+        Part::Lanes(lanes) => self::lanes(lanes, id)?,
+        Part::Matrix(matrix) => self::matrix(matrix, id),
+        Part::Series(series) => self::series(series, id)?,
+    })
+}
+
+fn table(table: &Table) -> Value {
+    context! {
+        caption => table.caption.as_str(),
+        columns => serde(&table.columns),
+        rows => serde(&table.rows),
+        fold => table.fold.as_deref(),
+    }
+}
+
+fn serde(value: &impl serde::Serialize) -> Value {
+    Value::from(Serde(value))
+}
+
+fn data(value: &impl serde::Serialize) -> Result<Value, ReportError> {
+    Ok(Value::from_safe_string(json(value)?))
+}
+
+fn cdf(cdf: &Cdf, id: &str) -> Result<Value, ReportError> {
+    let ladder = |measure: &crate::Measure| {
+        let row = |curve: &Curve| {
+            let l = &curve.ladder;
+            let time = |ns: Ns| Cell::number(time(ns), ns.0 as f64);
+            let rung = |ns: Option<Ns>| ns.map_or_else(|| Cell::text("–"), time);
+            let name = Cell::head(&curve.name).swatch(curve.style);
+            let count = Cell::number(grouped(curve.count), curve.count as f64);
+            vec![name, time(l.p50), time(l.p90), time(l.p99), rung(l.p999), rung(l.p9999), time(l.max), count]
+        };
+        let heads = ["p50", "p90", "p99", "p99.9", "p99.99", "max", "count"];
+        let heads = std::iter::once(Column::text("run")).chain(heads.map(Column::number)).collect();
+        table(&Table {
+            caption: format!("{}: {}. {}", cdf.title, measure.name, measure.about),
+            columns: heads,
+            rows: measure.curves.iter().map(row).collect(),
+            fold: None,
+        })
+    };
+    let measures: Vec<Value> = cdf
+        .measures
+        .iter()
+        .map(|measure| context! { name => measure.name.as_str(), about => measure.about.as_str(), ladder => ladder(measure) })
+        .collect();
+    Ok(context! { kind => "cdf", id, title => cdf.title.as_str(), measures, data => data(&cdf.measures)? })
+}
+
+fn lanes(lanes: &Lanes, id: &str) -> Result<Value, ReportError> {
+    let cut = |run: &crate::LaneRun| {
+        let (from, to, whole) = (time(run.from_ns), time(run.to_ns), time(run.whole_ns));
+        (run.to_ns < run.whole_ns || run.from_ns > Ns::ZERO).then(|| {
+            format!(
+                "{}: shown is {from} to {to} of {whole}; the rest would make the page too large.",
+                run.name
+            )
+        })
+    };
+    let notes: Vec<String> = lanes.runs.iter().filter_map(cut).collect();
+    let names = lanes.runs.iter().map(|run| run.name.as_str()).collect::<Vec<_>>().join(", ");
+    #[derive(serde::Serialize)]
+    struct Data<'a> {
+        tasks: Vec<(&'a str, &'a str)>,
+        runs: &'a [crate::LaneRun],
+    }
+    let tasks = lanes.tasks.iter().map(|task| (task.name.as_str(), task.class.as_str())).collect();
+    let data = data(&Data { tasks, runs: &lanes.runs })?;
+    Ok(context! { kind => "lanes", id, notes, names, data })
+}
+
+fn matrix(matrix: &Matrix, id: &str) -> Value {
+    let rows: Vec<Value> = matrix
+        .rows
+        .iter()
+        .zip(&matrix.times)
+        .map(|(name, times)| {
+            let total: Ns = times.iter().copied().sum();
+            let cells: Vec<Value> = times
+                .iter()
+                .map(|ns| context! { text => if *ns == Ns::ZERO { String::new() } else { time(*ns) }, shade => matrix.shade(*ns) })
+                .collect();
+            context! { name => name.as_str(), cells, total => time(total) }
+        })
+        .collect();
+    context! {
+        kind => "matrix", id, caption => matrix.caption.as_str(), columns => serde(&matrix.columns),
+        rows_are => matrix.rows_are.as_str(), columns_are => matrix.columns_are.as_str(), rows,
+    }
+}
+
+fn series(series: &Series, id: &str) -> Result<Value, ReportError> {
+    let row = |trace: &crate::Trace| {
+        let mut sorted = trace.values.clone();
+        sorted.sort_by(f64::total_cmp);
+        let at = |part: f64| {
+            sorted.get(((sorted.len().max(1) - 1) as f64 * part) as usize).copied().unwrap_or(0.0)
+        };
+        let mean = sorted.iter().sum::<f64>() / sorted.len().max(1) as f64;
+        let number = |value: f64| Cell::number(format!("{value:.2}"), value);
+        let name = Cell::head(&trace.name).swatch(trace.style);
+        vec![name, number(mean), number(at(0.5)), number(at(0.99)), number(at(1.0))]
+    };
+    let heads = ["mean", "median", "p99", "max"].map(Column::number);
+    let table = table(&Table {
+        caption: format!("{}, {}; {}", series.title, series.unit, series.about),
+        columns: std::iter::once(Column::text("run")).chain(heads).collect(),
+        rows: series.traces.iter().map(row).collect(),
+        fold: None,
+    });
+    Ok(context! {
+        kind => "series", id, title => series.title.as_str(), unit => series.unit.as_str(), about => series.about.as_str(), table,
+        data => data(series)?,
+    })
+}
+
+/// A time with a space that does not break before its unit.
+fn time(ns: Ns) -> String {
+    let text = ns.to_string();
+    match text.find(|c: char| c.is_alphabetic()) {
+        Some(at) => format!("{}\u{a0}{}", &text[..at], &text[at..].replace("us", "µs")),
+        None => text,
+    }
+}
+
+/// Thousands set apart.
+fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push('\u{202f}');
+        }
+        text.push(digit);
+    }
+    text
+}
