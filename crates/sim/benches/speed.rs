@@ -8,16 +8,11 @@
 
 #[path = "../tests/common/mod.rs"]
 mod common;
+mod cpu;
 
 use common::{W1, W64, periodic_set, run_sleep, scheduler, w2};
 use schedlab_model::{Ns, Workload};
 use schedlab_sim::{Machine, Outcome, RunOptions, run};
-
-fn cpu_seconds() -> f64 {
-    let text = std::fs::read_to_string("/proc/self/schedstat").expect("Linux with schedstats");
-    let ns: u64 = text.split_whitespace().next().and_then(|field| field.parse().ok()).expect("a number");
-    ns as f64 / 1e9
-}
 
 struct Row {
     name: &'static str,
@@ -39,12 +34,12 @@ fn measure(row: &Row) {
     let options = RunOptions::for_time(Ns::from_s(row.seconds));
     let machine = Machine::flat(row.cpus);
     let (mut best, mut hash): (Option<(f64, u64)>, u64) = (None, 0);
-    for _ in 0..repeats() {
+    for _ in 0..cpu::repeats() {
         let scheduler = scheduler(row.spec, row.cpus);
-        let start = cpu_seconds();
+        let start = cpu::seconds();
         let outcome =
             run(&machine, &row.workload, scheduler.as_ref(), &options, &mut ()).expect("a clean run");
-        let spent = cpu_seconds() - start;
+        let spent = cpu::seconds() - start;
         (row.check)(&outcome);
         let count = (row.count)(&outcome);
         hash = outcome.event_hash;
@@ -140,8 +135,4 @@ fn main() {
     ];
     let wanted = |row: &&Row| filter.is_empty() || filter.iter().any(|part| row.name.contains(part.as_str()));
     rows.iter().filter(wanted).for_each(measure);
-}
-
-fn repeats() -> u32 {
-    std::env::var("RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(3)
 }

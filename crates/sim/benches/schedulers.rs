@@ -1,0 +1,45 @@
+//! `cargo bench -p schedlab-sim --bench schedulers [-- NAME ...]`: what an event costs under every scheduler, as the
+//! table of the README.
+//!
+//! Eight run/sleep tasks a CPU on a flat, free machine, metrics on; an event is one of the stream (switch, wakeup,
+//! migration). Nanoseconds of CPU time per event, the best of three runs (or `RUNS`). The last column is what issue 4
+//! limits to 2.5 for schedulers with a queue for each CPU.
+#![allow(clippy::print_stdout)]
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+mod cpu;
+
+use common::{run_sleep, scheduler};
+use schedlab_model::Ns;
+use schedlab_sim::{Machine, RunOptions, run};
+
+/// CPUs, and simulated time that keeps one run below a second under most schedulers.
+const SIZES: [(usize, Ns); 3] = [(8, Ns::from_s(10)), (64, Ns::from_ms(1_250)), (512, Ns::from_ms(150))];
+
+/// Nanoseconds per event.
+fn cost(name: &str, cpus: usize, duration: Ns) -> f64 {
+    let workload = run_sleep(8 * cpus as u32);
+    let (machine, options) = (Machine::flat(cpus), RunOptions::for_time(duration));
+    let once = || {
+        let scheduler = scheduler(name, cpus);
+        let start = cpu::seconds();
+        let outcome = run(&machine, &workload, scheduler.as_ref(), &options, &mut ()).expect("a clean run");
+        (cpu::seconds() - start) * 1e9 / outcome.events as f64
+    };
+    (0..cpu::repeats()).map(|_| once()).fold(f64::INFINITY, f64::min)
+}
+
+fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    println!("| scheduler | 8 CPUs, M events/s | 8 CPUs, ns/event | 64 CPUs | 512 CPUs | 512 : 8 |");
+    println!("|---|---:|---:|---:|---:|---:|");
+    for entry in schedlab_scheduler::registry::all() {
+        if !wanted.is_empty() && !wanted.iter().any(|name| name == entry.name) {
+            continue;
+        }
+        let [small, middle, large] = SIZES.map(|(cpus, duration)| cost(entry.name, cpus, duration));
+        let (rate, growth) = (1e3 / small, large / small);
+        println!("| {} | {rate:.1} | {small:.0} | {middle:.0} | {large:.0} | {growth:.1} |", entry.name);
+    }
+}
