@@ -8,6 +8,8 @@
 //! * A wakeup by a task, or by a softirq inside its system call, becomes a `Send` at the same CPU progress
 //!   of the waker, and the sleep that it ended a `Receive`. One channel per task: tokens count wakeups.
 //! * A wakeup of a task that is running or runnable released nothing, so it is no token.
+//! * In loops that the outside drives, a task that always sends when its peer sleeps is taken to send when the peer
+//!   is awake too, although no wakeup shows it; see `messages`.
 //! * A sleep that an interrupt, ksoftirqd or somebody unknown ended is either absolute (the wakeup comes at
 //!   its recorded time) or relative (the sleep keeps its length); see `classify`. Sleeps in state `D` are a
 //!   device's service time: relative.
@@ -23,6 +25,7 @@
 mod build;
 mod classify;
 mod couple;
+mod messages;
 mod ticks;
 mod timeline;
 
@@ -145,6 +148,11 @@ pub struct ReplayReport {
     pub event_loops: u64,
     /// Steady producers and their consumers in loops: the consumer's work is fed by the producer's progress.
     pub links: Vec<(TaskId, TaskId)>,
+    /// Messages to tasks that were awake, which no wakeup shows: taken from what their senders do otherwise.
+    pub unseen_messages: u64,
+    /// Tasks that handle several messages in one activation, with the CPU time of the activation itself and of
+    /// each message more, both fitted.
+    pub entries: Vec<(TaskId, Ns, Ns)>,
     /// What the machine added between wakeup and switch where nobody was in the way.
     pub delays: MachineDelays,
     /// When the ticks of each CPU came, fitted to the tasks that lost their CPU; `None` where nothing shows it.
@@ -194,6 +202,16 @@ impl fmt::Display for ReplayReport {
             self.hogs.len(),
             self.cut
         )?;
+        if self.unseen_messages > 0 {
+            write!(
+                f,
+                "\n{} messages to tasks that were awake, of which the recording shows nothing, are assumed because their senders always send",
+                self.unseen_messages
+            )?;
+        }
+        for (task, entry, each) in &self.entries {
+            write!(f, "\n{task}: {entry} for an activation and {each} for each message in it (fitted)")?;
+        }
         for (cpu, fit) in self.ticks.iter().enumerate() {
             match fit {
                 None => write!(f, "\nticks of CPU {cpu}: unknown, placed anew for each seed")?,
@@ -237,11 +255,15 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     let links = couple::couple(&mut timeline.lines, &classes.loops);
     report.links =
         links.iter().map(|link| (TaskId::from(link.producer), TaskId::from(link.consumer))).collect();
+    let messages = messages::find(&mut timeline.lines, &classes.loops);
+    report.unseen_messages = messages.unseen;
+    report.entries = messages.entries();
     let workload = build::Builder {
         header: &recording.header,
         lines: &timeline.lines,
         classes: &classes,
         links: &links,
+        messages: &messages,
         demand: &options.demand,
         duration: recording.duration,
         report: &mut report,

@@ -44,7 +44,9 @@ pub fn run<S: EventSink>(
 ) -> Result<Outcome, SimError> {
     machine.check()?;
     workload.check(machine.topology.cpus())?;
-    if machine.is_free() {
+    // What an activation costs beside its program is a debt as costs are.
+    let no_debts = workload.tasks.iter().all(|task| task.entry == schedlab_model::Ns::ZERO);
+    if machine.is_free() && no_debts {
         Engine::<S, true>::new(machine, workload, scheduler, options, sink)?.run()
     } else {
         Engine::<S, false>::new(machine, workload, scheduler, options, sink)?.run()

@@ -2,6 +2,7 @@
 
 use super::classify::{Classes, Outside, Why};
 use super::couple::Link;
+use super::messages::Messages;
 use super::timeline::{Activation, Deed, End, Line, Origin};
 use super::{DemandChange, ReplayReport};
 use crate::Header;
@@ -18,6 +19,7 @@ pub(super) struct Builder<'a> {
     pub(super) lines: &'a [Line],
     pub(super) classes: &'a Classes,
     pub(super) links: &'a [Link],
+    pub(super) messages: &'a Messages,
     pub(super) demand: &'a [DemandChange],
     pub(super) duration: Ns,
     pub(super) report: &'a mut ReplayReport,
@@ -76,7 +78,14 @@ impl Builder<'_> {
                     parts.begin(Wait::Outside);
                 }
             }
-            self.work(activation, scale, parts.ops());
+            let messages = self.messages.of(index, number);
+            let received = parts.parts.len() > 1 && parts.ops().is_empty();
+            for part in messages.split(activation, received) {
+                if part.more {
+                    parts.begin(Wait::Task);
+                }
+                self.work(&part.activation, scale, parts.ops());
+            }
         }
         let own = ChannelId::from(index);
         let arrivals = std::mem::take(&mut parts.arrivals);
@@ -97,6 +106,7 @@ impl Builder<'_> {
         task.group = if self.header.groups.is_empty() { GroupId::ROOT } else { info.group };
         task.slice = info.slice;
         task.start = self.start(line);
+        task.entry = Ns(scaled(self.messages.entry(index), scale));
         (task, arrivals)
     }
 
@@ -153,7 +163,7 @@ impl Builder<'_> {
 
     /// The CPU time of an activation with its deeds in between.
     fn work(&mut self, activation: &Activation, (top, bottom): (u64, u64), ops: &mut Vec<Op>) {
-        let scaled = |ns: Ns| Ns((u128::from(ns.0) * u128::from(top) / u128::from(bottom)) as u64);
+        let scaled = |ns: Ns| Ns(scaled(ns, (top, bottom)));
         let mut done = Ns::ZERO;
         for &(progress, deed) in &activation.deeds {
             let progress = scaled(progress);
@@ -168,6 +178,7 @@ impl Builder<'_> {
                     self.report.dependencies += 1;
                     ops.push(Op::Send { channel: ChannelId(task.0), count: 1 });
                 }
+                Deed::Tell(task) => ops.push(Op::Send { channel: ChannelId(task.0), count: 1 }),
                 Deed::Feed(link) => ops.push(Op::Send { channel: self.link(link), count: 1 }),
                 Deed::Await(link) => ops.push(Op::Receive(self.link(link))),
                 Deed::Spawn(task) => {
@@ -214,6 +225,10 @@ impl Builder<'_> {
         });
         if seam > Ns::ZERO || waits { Ending::Again(seam) } else { Ending::Wait(never) }
     }
+}
+
+fn scaled(ns: Ns, (top, bottom): (u64, u64)) -> u64 {
+    (u128::from(ns.0) * u128::from(top) / u128::from(bottom)) as u64
 }
 
 /// What ends a sleep.

@@ -26,6 +26,8 @@ pub(super) enum Origin {
 pub(super) enum Deed {
     /// Woke activation `.1` of task `.0`.
     Wake(TaskId, u32),
+    /// Sent something to a task that was awake, so that nobody saw it; see `messages`.
+    Tell(TaskId),
     /// Created a task.
     Spawn(TaskId),
     /// Got as far as the consumer of this link needs it to be; see `couple`.
