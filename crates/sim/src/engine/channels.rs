@@ -161,7 +161,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// A blocked receiver got its token from `channel`: its operation is done.
     fn handed_over(&mut self, channel: usize, t: usize) {
-        self.tasks[t].debt += self.workload.tasks[t].entry.0;
+        if !FREE {
+            self.tasks[t].debt += self.workload.tasks[t].entry.0;
+        }
         let program = self.tasks[t].program;
         if program.ops.get(self.tasks[t].pc as usize) != Some(&Op::Select) {
             self.tasks[t].pc += 1;
