@@ -73,7 +73,7 @@ impl Batch {
     pub(super) fn split(self, whole: &Activation, received: bool) -> Vec<Part> {
         let entry = if received { self.entry.min(whole.demand) } else { Ns::ZERO };
         let mut rest = whole.clone();
-        rest.demand = rest.demand - entry;
+        rest.demand -= entry;
         rest.deeds.iter_mut().for_each(|(at, _)| *at = at.saturating_sub(entry));
         let mut parts = Vec::new();
         for left in (0..self.count).rev() {
