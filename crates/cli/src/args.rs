@@ -48,6 +48,8 @@ pub(crate) enum Command {
     Export(crate::commands::export::Export),
     /// Say what this kernel and these permissions allow
     Doctor(Doctor),
+    /// Load this machine: senders and receivers as hackbench has them, CPU hogs, memory streams
+    Stress(commands::stress::Stress),
     /// Show which running threads schedlab manages now
     Status(commands::status::Status),
     /// Give back everything that schedlab manages

@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Command::Diff(command) => commands::diff::run(command),
         Command::Export(command) => commands::export::run(command),
         Command::Doctor(command) => commands::doctor::run(command),
+        Command::Stress(command) => commands::stress::run(command),
         Command::Status(command) => commands::status::run(command),
         Command::Detach(command) => commands::restore::detach(command),
         Command::Restore(command) => commands::restore::restore(command),

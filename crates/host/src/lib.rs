@@ -21,4 +21,5 @@ pub use error::HostError;
 pub use facts::{Backend, FactSource, GroupFacts, MachineFacts, RecordingCapabilities, TaskFacts};
 pub use machine::machine;
 pub use record::{RecordEnd, RecordRequest, RecordSink, RecordStart, Scope, Whom, record};
+pub use sys::fork::Worker;
 pub use sys::signal::StopSignal;

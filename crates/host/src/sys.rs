@@ -1,6 +1,7 @@
 //! The system calls that need `unsafe`, each behind a safe function. Nothing outside this module uses it.
 #![allow(unsafe_code)]
 
+pub(crate) mod fork;
 pub(crate) mod perf;
 pub(crate) mod sched;
 pub(crate) mod shared;

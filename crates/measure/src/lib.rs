@@ -4,6 +4,7 @@
 mod ladder;
 mod load;
 mod resp;
+pub mod stress;
 
 pub use ladder::Ladder;
 pub use load::{LoadError, LoadReport, LoadRequest, LoopKind, run};

@@ -82,7 +82,7 @@ fn plan(args: &Record) -> anyhow::Result<Plan> {
 }
 
 /// "500M" → 524,288,000.
-fn bytes(text: &str) -> anyhow::Result<u64> {
+pub(super) fn bytes(text: &str) -> anyhow::Result<u64> {
     let number = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let shift = match text[number.len()..].to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b') {
         "" => 0,

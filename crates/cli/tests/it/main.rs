@@ -7,6 +7,7 @@ mod output;
 mod recordings;
 mod report;
 mod show;
+mod stress;
 mod way_back;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,158 @@
+//! `schedlab stress`
+
+use crate::progress::Working;
+use crate::{Done, output};
+use anyhow::anyhow;
+use schedlab_host::StopSignal;
+use schedlab_measure::stress::{
+    GroupsRequest, HogReport, HogsRequest, Round, Transport, Workers, run_groups, run_hogs,
+};
+use schedlab_model::Ns;
+use serde_json::json;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+/// `schedlab stress`
+#[derive(Debug, clap::Args)]
+#[command(
+    group(clap::ArgGroup::new("load").required(true).multiple(true).args(["groups", "hogs", "memory"])),
+    after_help = "\
+Examples:
+  schedlab stress --groups 10 --messages 100              hackbench's load: the same work as hackbench -g 10 -l 100
+  schedlab stress --groups 4 --pipe --thread --json       as hackbench -g 4 -p -T
+  schedlab stress --groups 2 --fds 20 --for 30s           one round after the other, for 30 seconds
+  schedlab stress --hogs 2 --for 10s                      two threads that take what they get
+  schedlab stress --memory 64M                            stream through 64 MiB until Ctrl-C
+
+Ctrl-C ends the load at once and leaves no process behind."
+)]
+pub(crate) struct Stress {
+    /// Groups of senders and receivers
+    #[arg(short, long, value_name = "N", conflicts_with_all = ["hogs", "memory"])]
+    groups: Option<usize>,
+    /// Messages from each sender to each receiver
+    #[arg(short = 'l', long, value_name = "N", default_value_t = 100, requires = "groups")]
+    messages: u64,
+    /// Bytes of a message
+    #[arg(short, long, value_name = "BYTES", default_value_t = 100, requires = "groups")]
+    size: usize,
+    /// Senders, and as many receivers, in each group
+    #[arg(short, long, value_name = "N", default_value_t = 20, requires = "groups")]
+    fds: usize,
+    /// Messages go through pipes
+    #[arg(short, long, requires = "groups", conflicts_with = "socket")]
+    pipe: bool,
+    /// Messages go through sockets of the Unix family [default]
+    #[arg(long, requires = "groups")]
+    socket: bool,
+    /// Senders and receivers are threads
+    #[arg(short = 'T', long, requires = "groups", conflicts_with = "process")]
+    thread: bool,
+    /// Senders and receivers are processes [default]
+    #[arg(short = 'P', long, requires = "groups")]
+    process: bool,
+    /// Threads that only compute
+    #[arg(long, value_name = "N")]
+    hogs: Option<usize>,
+    /// A thread that streams through this much memory, such as 64M
+    #[arg(long, value_name = "SIZE", value_parser = memory_size)]
+    memory: Option<usize>,
+    /// End after this time, such as 10s; groups send round after round until then
+    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
+    duration: Option<Ns>,
+    /// Print as JSON (docs/measuring.md)
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Stress) -> anyhow::Result<Done> {
+    let signal = StopSignal::install()?;
+    let text = match args.groups {
+        Some(groups) => send(args, groups, &signal)?,
+        None => hogs(args, &signal)?,
+    };
+    output::write(None, &text)?;
+    Ok(Done::Well)
+}
+
+fn send(args: &Stress, groups: usize, signal: &StopSignal) -> anyhow::Result<String> {
+    let request = GroupsRequest {
+        groups,
+        fds: args.fds,
+        messages: args.messages,
+        size: args.size,
+        transport: if args.pipe { Transport::Pipe } else { Transport::Socket },
+        workers: if args.thread { Workers::Thread } else { Workers::Process },
+    };
+    let start = Instant::now();
+    let over = || args.duration.is_some_and(|wanted| start.elapsed() >= Duration::from_nanos(wanted.0));
+    let mut rounds = Vec::new();
+    // Processes are forked from here, which no second thread may watch: no progress line.
+    let interrupted = loop {
+        match run_groups(&request, &|| signal.requested() || over())? {
+            Round::Done(time) => rounds.push(time),
+            Round::Stopped => break signal.requested(),
+        }
+        if args.duration.is_none() || over() {
+            break false;
+        }
+    };
+    if args.json {
+        let value = json!({
+            "schema": "schedlab-stress/1", "load": "groups", "request": request, "tasks": request.tasks(),
+            "messages_per_round": request.total_messages(), "rounds_ns": rounds, "interrupted": interrupted,
+        });
+        return Ok(serde_json::to_string_pretty(&value)? + "\n");
+    }
+    let mut text = format!(
+        "{} tasks in {groups} groups, {} messages of {} bytes a round\n",
+        request.tasks(),
+        request.total_messages(),
+        request.size
+    );
+    for time in &rounds {
+        let _ = writeln!(text, "Time: {:.3}", time.0 as f64 / 1e9);
+    }
+    if rounds.is_empty() {
+        text += "stopped before the first round was over\n";
+    }
+    Ok(text)
+}
+
+fn hogs(args: &Stress, signal: &StopSignal) -> anyhow::Result<String> {
+    let request = HogsRequest {
+        hogs: args.hogs.unwrap_or(0),
+        memory_bytes: args.memory.unwrap_or(0),
+        duration: args.duration,
+    };
+    let working = Working::new("load is on, Ctrl-C ends it".to_owned(), true);
+    let start = Instant::now();
+    let reports = run_hogs(&request, &|| signal.requested())?;
+    let elapsed = start.elapsed();
+    drop(working);
+    if args.json {
+        let value = json!({
+            "schema": "schedlab-stress/1", "load": "hogs", "request": request, "elapsed_ns": elapsed.as_nanos() as u64,
+            "threads": reports, "interrupted": signal.requested(),
+        });
+        return Ok(serde_json::to_string_pretty(&value)? + "\n");
+    }
+    let mut text = String::new();
+    for HogReport { kind, cpu_ns, share, bytes } in &reports {
+        let _ = write!(text, "{kind:6}  CPU {:8.3} s  {:5.1} %", cpu_ns.0 as f64 / 1e9, share * 100.0);
+        if *bytes > 0 {
+            let _ = write!(text, "  {:.2} GB/s", *bytes as f64 / elapsed.as_nanos().max(1) as f64);
+        }
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+/// Bytes of memory, not more than 64 GiB: this is a load, not a test of the machine's limits.
+fn memory_size(text: &str) -> anyhow::Result<usize> {
+    let bytes = super::record::bytes(text).map_err(|_| anyhow!("give bytes with K, M or G, such as 64M"))?;
+    if !(4096..=1 << 36).contains(&bytes) {
+        return Err(anyhow!("from 4K to 64G"));
+    }
+    Ok(usize::try_from(bytes)?)
+}
