@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Record(Record),
     /// Play a recording or a scenario under other schedulers and settings
     Compare(Compare),
+    /// Evaluate schedulers in the simulator: the cost of a decision against threads and CPUs
+    Bench(commands::bench::Bench),
     /// Show the schedulers or the scenarios that there are
     List(List),
     /// Analyse a recording, or the events of a simulated scenario

@@ -1,5 +1,6 @@
 //! One module for each command.
 
+pub(crate) mod bench;
 pub(crate) mod compare;
 pub(crate) mod diff;
 pub(crate) mod doctor;

@@ -32,6 +32,7 @@ fn main() -> ExitCode {
     let result = match &args.command {
         Command::Record(command) => commands::record::run(command),
         Command::Compare(command) => commands::compare::run(command),
+        Command::Bench(command) => commands::bench::run(command),
         Command::List(command) => commands::list::run(command),
         Command::Show(command) => commands::show::run(command),
         Command::Import(command) => commands::import::run(command),

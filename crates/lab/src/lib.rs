@@ -19,6 +19,7 @@ pub mod result;
 mod run;
 pub mod scenario;
 pub mod show;
+pub mod smp;
 pub mod stats;
 pub mod variant;
 pub mod view;

@@ -260,4 +260,6 @@ pub struct Needs {
     pub task_timers: bool,
     /// Number of [`Timer::Global`] slots.
     pub global_timers: u8,
+    /// One lock guards the decisions of all CPUs; [`Work::Lock`](crate::Work::Lock) counts its holds.
+    pub one_lock: bool,
 }

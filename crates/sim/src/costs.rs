@@ -16,6 +16,8 @@ macro_rules! costs {
         #[serde(default, deny_unknown_fields)]
         pub struct Costs {
             $($(#[doc = $doc])+ pub $name: Ns,)+
+            /// How many lines of task records a CPU finds in its cache again (a count; comes with the presets).
+            pub hot_lines: u32,
         }
 
         impl Costs {
@@ -114,6 +116,24 @@ costs! {
     refill_wait_ns,
     /// See `refill_wait_ns`.
     refill_wait_after_ns,
+    /// Fixed part of a call of the scheduler's decision, switch included, with a warm cache.
+    decision_ns,
+    /// The same after a task that filled the cache with its own data (see `stream_after_ns`).
+    decision_cold_ns,
+    /// Added to `decision_cold_ns`, times the square root of the number of CPUs that stream memory.
+    decision_bus_ns,
+    /// Looking at one task of a run queue whose record is in the cache.
+    scan_hot_ns,
+    /// Looking at one task whose record is not in the cache, or at a line of another CPU.
+    line_ns,
+    /// Takes the place of `line_ns` while CPUs stream memory, times the square root of their number.
+    line_bus_ns,
+    /// A task that ran this long has filled the cache of its CPU, and its CPU counts as one that streams; 0 = never.
+    stream_after_ns,
+    /// How long a wakeup (or the second look for a CPU after a switch) holds a run-queue lock, apart from lines.
+    wake_hold_ns,
+    /// Handing over a lock that is shared by all CPUs, for each CPU that waits for it.
+    handoff_ns,
 }
 
 impl Costs {
@@ -208,6 +228,65 @@ impl Costs {
         }
     }
 
+    /// The paper's machine: 8-way Pentium III Xeon, 700 MHz, Linux 2.4 (specs/linux-schedulers.md §8.3).
+    ///
+    /// **Fitted** to the six numbers of the paper's Table 1: `line_bus_ns` (518 ns with an assumed square-root law),
+    /// `decision_cold_ns` and `decision_bus_ns` (10 us and 4.1 such lines). Fitted to Molnar's and IBM's figures
+    /// for 2 and 8 CPUs: `handoff_ns` (0.4 and 2.7 us). Measured by others: `scan_hot_ns` 14-33 ns, `line_ns`
+    /// 200-400 ns without streaming, `hot_lines` 128-256. `stream_after_ns`: 2 MB at the 350 MB/s that the
+    /// kernel assumes for its cache flush time. Chosen, no source: `wake_hold_ns`.
+    pub fn p3_xeon_700() -> Costs {
+        Costs {
+            tick_ns: Ns(5_000),
+            ipi_send_ns: Ns(300),
+            ipi_latency_ns: Ns(2_000),
+            decision_ns: Ns(1_300),
+            decision_cold_ns: Ns(10_000),
+            decision_bus_ns: Ns(2_124),
+            scan_hot_ns: Ns(20),
+            line_ns: Ns(300),
+            line_bus_ns: Ns(518),
+            stream_after_ns: Ns(6_000_000),
+            wake_hold_ns: Ns(1_000),
+            handoff_ns: Ns(386),
+            hot_lines: 160,
+            ..Costs::default()
+        }
+    }
+
+    /// A machine of today, bare: the column "modern" of the same table, middle of each range. Nothing is fitted;
+    /// `stream_after_ns` (32 MB at 20 GB/s) and `wake_hold_ns` are chosen without a source.
+    pub fn modern() -> Costs {
+        Costs {
+            tick_ns: Ns(750),
+            ipi_send_ns: Ns(100),
+            ipi_latency_ns: Ns(1_500),
+            decision_ns: Ns(600),
+            decision_cold_ns: Ns(2_000),
+            scan_hot_ns: Ns(3),
+            line_ns: Ns(100),
+            stream_after_ns: Ns(1_600_000),
+            wake_hold_ns: Ns(100),
+            handoff_ns: Ns(100),
+            hot_lines: 4_096,
+            ..Costs::default()
+        }
+    }
+
+    /// Whether the work that schedulers count has a price.
+    pub fn prices_work(&self) -> bool {
+        [
+            self.decision_ns,
+            self.decision_cold_ns,
+            self.scan_hot_ns,
+            self.line_ns,
+            self.line_bus_ns,
+            self.wake_hold_ns,
+        ]
+        .iter()
+        .any(|price| *price > Ns::ZERO)
+    }
+
     /// The presets by name.
     pub fn preset(name: &str) -> Option<Costs> {
         match name {
@@ -215,12 +294,14 @@ impl Costs {
             "oracle-6.1" => Some(Costs::oracle_6_1()),
             "oracle-6.12" => Some(Costs::oracle_6_12()),
             "modern-vm" => Some(Costs::modern_vm()),
+            "p3-xeon-700" => Some(Costs::p3_xeon_700()),
+            "modern" => Some(Costs::modern()),
             _ => None,
         }
     }
 
     /// The names that [`Costs::preset`] knows.
-    pub const PRESETS: &[&str] = &["free", "oracle-6.1", "oracle-6.12", "modern-vm"];
+    pub const PRESETS: &[&str] = &["free", "oracle-6.1", "oracle-6.12", "modern-vm", "p3-xeon-700", "modern"];
 }
 
 #[cfg(test)]

@@ -23,7 +23,8 @@ pub use engine::run;
 pub use error::SimError;
 pub use machine::{Delays, Machine, RunOptions, TickSkew};
 pub use metrics::{
-    ChannelMetrics, CpuMetrics, Distribution, Fairness, Metrics, SourceMetrics, TaskMetrics, WorkConservation,
+    ChannelMetrics, CpuMetrics, DecisionMetrics, Distribution, Fairness, Metrics, SourceMetrics, TaskMetrics,
+    WorkConservation,
 };
 pub use nested::{Domain, NestedOutcome, run_nested};
 pub use outcome::{Outcome, Stuck, WaitsFor};

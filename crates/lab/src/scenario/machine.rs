@@ -30,7 +30,7 @@ pub enum Ticks {
     At(Vec<Ns>),
 }
 
-const KEYS: [&str; 8] = ["cpus", "sockets", "llcs", "cores", "threads", "hz", "ticks", "cost"];
+const KEYS: [&str; 9] = ["cpus", "sockets", "llcs", "cores", "threads", "hz", "ticks", "cost", "costs"];
 
 pub(super) fn read(root: &Section<'_>) -> Result<MachineSpec, ScenarioError> {
     let example = "a [machine] section with cpus = 4 and hz = 250";
@@ -42,9 +42,9 @@ pub(super) fn read(root: &Section<'_>) -> Result<MachineSpec, ScenarioError> {
     Ok(MachineSpec { topology, hz, ticks, costs })
 }
 
-/// The named costs of a section with `cost = {...}`.
+/// The costs of a section: the preset of `costs = "NAME"`, and single ones of `cost = {...}` over it.
 pub(super) fn costs(section: &Section<'_>) -> Result<Costs, ScenarioError> {
-    let mut costs = Costs::default();
+    let mut costs = section.optional("costs", |item| preset(&item))?.unwrap_or_default();
     if let Some(item) = section.get("cost") {
         for value in item.entries()? {
             let time = value.time()?;
@@ -59,6 +59,15 @@ pub(super) fn costs(section: &Section<'_>) -> Result<Costs, ScenarioError> {
         }
     }
     Ok(costs)
+}
+
+fn preset(item: &Item<'_>) -> Result<Costs, ScenarioError> {
+    let name = item.text()?;
+    Costs::preset(name).ok_or_else(|| {
+        let hint = nearest(name, Costs::PRESETS.iter().copied())
+            .map_or(String::new(), |right| format!(": did you mean \"{right}\"?"));
+        item.error(format!("no cost preset \"{name}\"{hint} There are: {}", Costs::PRESETS.join(", ")))
+    })
 }
 
 fn unknown_cost(name: &str) -> String {

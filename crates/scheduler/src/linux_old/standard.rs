@@ -290,7 +290,7 @@ impl State {
 
 impl<L: Locks> Scheduler for Standard<L> {
     fn needs(&self) -> Needs {
-        Needs { wakeups: true, ticks: true, ..Needs::default() }
+        Needs { wakeups: true, ticks: true, one_lock: true, ..Needs::default() }
     }
 
     fn init(&self, cx: &Cx<'_>) {

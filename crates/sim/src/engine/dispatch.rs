@@ -34,10 +34,15 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             },
         };
         let pick = self.scheduler.schedule(&self.cx(cpu), CpuId(cpu as u32), prev, why);
+        let price = if !FREE && self.prices.is_some() { self.price_decision(cpu) } else { 0 };
         if prev == pick.task {
-            return self.stays(cpu, why, pick);
+            self.stays(cpu, why, pick)?;
+            if !FREE {
+                self.steal(cpu, price);
+            }
+            return Ok(());
         }
-        self.apply(cpu, prev, why, pick)
+        self.apply(cpu, prev, why, pick, price)
     }
 
     /// Inside a switch the decision has to wait; else no other request is under way any more.
@@ -56,7 +61,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// Another task (or none) runs from now on.
     #[inline]
-    fn apply(&mut self, cpu: usize, prev: Option<TaskId>, why: Prev, pick: Pick) -> Step {
+    fn apply(&mut self, cpu: usize, prev: Option<TaskId>, why: Prev, pick: Pick, price: u64) -> Step {
         let next = pick.task;
         if let Some(next) = next {
             self.check_pick(cpu, next)?;
@@ -94,7 +99,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
         let window = Window { prev, prev_state, yielded, next };
         if !FREE {
-            let length = self.switch_cost(cpu, prev).max(saved_at.saturating_sub(now));
+            let length = (self.switch_cost(cpu, prev) + price).max(saved_at.saturating_sub(now));
             if length > 0 {
                 return self.open_window(cpu, window, length);
             }
@@ -274,6 +279,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     fn context_saved(&mut self, cpu: usize, task: TaskId) -> Step {
         self.scheduler.saved(&self.cx(cpu), CpuId(cpu as u32), task);
+        if !FREE && self.prices.is_some() {
+            self.price_call(cpu, true);
+        }
         if self.out.has_cmds() {
             self.carry_out(cpu, Cause::Other)?;
         }

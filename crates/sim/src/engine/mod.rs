@@ -7,6 +7,7 @@ mod dispatch;
 mod finish;
 mod journal;
 mod layout;
+mod prices;
 mod program;
 mod setup;
 mod slots;
@@ -99,6 +100,8 @@ pub(crate) struct Engine<'a, S, const FREE: bool> {
     journal: Journal<'a, S>,
     /// The CPUs of a guest are vCPUs, which do not always run; `None`: a real machine.
     gate: Option<Box<vcpu::Gate>>,
+    /// The scheduler's work has a price.
+    prices: Option<Box<prices::Prices>>,
     /// Steps since time passed last, and how many are too many.
     steps: u64,
     steps_max: u64,

@@ -1,6 +1,7 @@
 //! From the description of a machine and a workload to the state of a run.
 
 use super::journal::Journal;
+use super::prices::Prices;
 use super::slots::NEVER;
 use super::slots::Slots;
 use super::state::{Channel, Client, Cpu, Extra, Fifo, Mutex, Origin, Source, State, Task, Token, Waits};
@@ -39,6 +40,9 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
             .zip(&world.tasks)
             .map(|(spec, view)| Task::new(&spec.program, spec.policy.is_realtime(), view))
             .collect();
+        let prices = Prices::new(&machine.costs, cpus, workload.tasks.len(), needs.one_lock).map(Box::new);
+        let out = Out::new(options.seed);
+        let out = if prices.is_some() { out.with_touches() } else { out };
         Ok(Engine {
             now: 0,
             end: options.duration.0,
@@ -73,9 +77,10 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
             watch: Watch::new(&masks, cpus),
             journal: Journal::new(sink),
             gate: None,
+            prices,
             steps: 0,
             steps_max: 1_000_000 + 1_000 * workload.tasks.len() as u64,
-            out: Out::new(options.seed),
+            out,
             world,
         })
     }

@@ -76,6 +76,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
         self.ticking = Some(cpu);
         self.scheduler.tick(&self.cx(cpu), CpuId(cpu as u32));
+        if !FREE && self.prices.is_some() {
+            self.price_call(cpu, false);
+        }
         let step = self.after_call(cpu, Cause::Tick);
         self.ticking = None;
         step

@@ -107,6 +107,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     #[inline]
     fn call_wake(&mut self, t: usize, cpu: usize, wake: Wake) -> Step {
         self.scheduler.wake(&self.cx(cpu), t.into(), wake);
+        if !FREE && self.prices.is_some() {
+            self.price_call(cpu, false);
+        }
         self.after_call(cpu, Cause::Wakeup)
     }
 }

@@ -27,6 +27,31 @@ pub struct Metrics {
     pub channels: Vec<ChannelMetrics>,
     /// Idle CPUs while somebody waits.
     pub work_conservation: WorkConservation,
+    /// What the scheduler's decisions cost; all 0 where work has no price.
+    pub decisions: DecisionMetrics,
+}
+
+/// What decisions cost, where the machine's costs price them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DecisionMetrics {
+    /// Calls of the decision.
+    pub calls: u64,
+    /// Time from entry to return, the wait for the lock and the end of the switch included.
+    pub cost_ns: Ns,
+    /// The part of it in which the shared lock was waited for.
+    pub wait_ns: Ns,
+    /// Entries of run queues that were looked at.
+    pub scanned: u64,
+    /// Of those, how many were not in the CPU's cache.
+    pub missed: u64,
+    /// Holds of the shared lock, wakeups included.
+    pub locks: u64,
+    /// How many of those had to wait.
+    pub contended: u64,
+    /// How long the shared lock was held, hand-offs included.
+    pub held_ns: Ns,
+    /// Waits for the shared lock, wakeups included.
+    pub spun_ns: Ns,
 }
 
 /// One task.
@@ -230,5 +255,6 @@ impl Metrics {
             channel.response.clear();
         }
         self.work_conservation = WorkConservation::default();
+        self.decisions = DecisionMetrics::default();
     }
 }
