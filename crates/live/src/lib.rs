@@ -11,6 +11,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod desk;
 pub mod detach;
 mod error;
 pub mod guardian;
