@@ -52,6 +52,12 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Load this machine: senders and receivers as hackbench has them, CPU hogs, memory streams
     Stress(commands::stress::Stress),
+    /// Run a command under a scheduler of ours, on real CPUs
+    Run(commands::run::Run),
+    /// Take running processes under a scheduler of ours
+    Attach(commands::run::Attach),
+    /// Check that the log of a live run gives the same decisions again
+    Verify(commands::run::Verify),
     /// Show which running threads schedlab manages now
     Status(commands::status::Status),
     /// Give back everything that schedlab manages

@@ -10,6 +10,7 @@ pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod record;
 pub(crate) mod restore;
+pub(crate) mod run;
 pub(crate) mod show;
 pub(crate) mod status;
 pub(crate) mod stress;

@@ -74,6 +74,14 @@ pub fn of_process(pid: u32) -> Vec<u32> {
     proc::threads(Some(&[pid])).into_iter().map(|(_, tid)| tid).collect()
 }
 
+/// The living children of process `pid`, of all its threads (needs CONFIG_PROC_CHILDREN, which distributions set; empty
+/// without).
+pub fn children(pid: u32) -> Vec<u32> {
+    let of = |tid: u32| fs::read_to_string(format!("/proc/{pid}/task/{tid}/children")).unwrap_or_default();
+    let texts: Vec<String> = of_process(pid).into_iter().map(of).collect();
+    texts.iter().flat_map(|text| text.split_whitespace()).filter_map(|number| number.parse().ok()).collect()
+}
+
 /// Every process of this machine that can be seen, ascending.
 pub fn processes() -> Vec<u32> {
     proc::processes()

@@ -42,6 +42,13 @@ pub enum What {
         /// Which task.
         task: u32,
     },
+    /// The scheduler shall take its policy for another one.
+    Policy {
+        /// Which task.
+        task: u32,
+        /// What it is taken for now.
+        policy: Policy,
+    },
     /// Its affinity changed.
     Affinity {
         /// Which task.
@@ -228,7 +235,12 @@ impl Desk {
                 self.join(now, *task, *policy, *nice, *affinity, *process);
             }
             What::Wake { task } => self.wake(now, *task),
-            What::Affinity { task, affinity } => self.affinity(now, *task, *affinity),
+            What::Policy { task, policy } => {
+                self.change(now, *task, Change::Attributes, |view| view.policy = *policy)
+            }
+            What::Affinity { task, affinity } => {
+                self.change(now, *task, Change::Affinity, |view| view.affinity = *affinity);
+            }
             What::Leave { task } => self.leave(now, *task),
             What::Decide { cpu, prev } => answer.decision = self.decide(now, *cpu, *prev),
             What::Tick { cpu } => self.call(now, *cpu, |scheduler, cx| scheduler.tick(cx, cx.cpu)),
@@ -269,10 +281,10 @@ impl Desk {
         self.call(now, cpu, |scheduler, cx| scheduler.wake(cx, TaskId(task), wake));
     }
 
-    fn affinity(&mut self, now: Ns, task: u32, affinity: CpuSet) {
+    fn change(&mut self, now: Ns, task: u32, what: fn(TaskId) -> Change, set: impl FnOnce(&mut TaskView)) {
         let Some(view) = self.world.tasks.get_mut(task as usize).filter(|view| view.alive) else { return };
-        view.affinity = affinity;
-        self.call(now, 0, |scheduler, cx| scheduler.changed(cx, Change::Affinity(TaskId(task))));
+        set(view);
+        self.call(now, 0, |scheduler, cx| scheduler.changed(cx, what(TaskId(task))));
     }
 
     fn leave(&mut self, now: Ns, task: u32) {

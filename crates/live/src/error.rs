@@ -76,6 +76,43 @@ pub enum LiveError {
     /// The guardian is gone; everything was put back.
     #[error("the guardian died: everything was put back, and nothing more is changed without one")]
     Unguarded,
+    /// The scheduler or one of its knobs is unknown.
+    #[error(transparent)]
+    Scheduler(#[from] schedlab_scheduler::KnobError),
+    /// The driver cannot give the scheduler what it needs.
+    #[error(
+        "{scheduler} cannot run live: it needs {what}, which the kernel does not tell. `schedlab list schedulers --live` shows which can"
+    )]
+    Needs {
+        /// The scheduler.
+        scheduler: String,
+        /// What it needs.
+        what: &'static str,
+    },
+    /// Without wakeups nothing can be scheduled.
+    #[error(
+        "live scheduling needs the kernel's wakeup events, and they cannot be had here: {reason}. Run as root; `schedlab doctor` shows each limit"
+    )]
+    NoEvents {
+        /// Why.
+        reason: String,
+    },
+    /// A CPU that cannot be managed.
+    #[error("CPU {cpu} cannot be managed: this process may use CPUs {allowed}")]
+    Cpu {
+        /// Its number.
+        cpu: u32,
+        /// Those that can.
+        allowed: String,
+    },
+    /// Everything would be below the managed threads.
+    #[error(
+        "one CPU must stay unmanaged, for the rest of the system, and this machine (or this process) has only one"
+    )]
+    OneCpu,
+    /// The agent ended before its time.
+    #[error("the agent died; everything was put back")]
+    AgentDied,
     /// A file operation failed.
     #[error("{what}: {source}")]
     Io {

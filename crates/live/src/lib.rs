@@ -13,6 +13,7 @@
 
 pub mod desk;
 pub mod detach;
+pub mod elevation;
 mod error;
 pub mod guardian;
 pub mod journal;
@@ -20,6 +21,7 @@ mod keeper;
 pub mod restore;
 mod room;
 pub mod status;
+pub mod verify;
 
 pub use error::LiveError;
 pub use keeper::{Keeper, KeeperOptions};

@@ -7,14 +7,18 @@ use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
 /// A started command, in a process group of its own.
-pub(crate) struct Command {
+#[derive(Debug)]
+pub struct Command {
     child: Child,
     status: Option<ExitStatus>,
 }
 
 impl Command {
     /// Starts `arguments`; with `stopped` it waits before its first step until [`Command::go_on`].
-    pub(crate) fn start(arguments: &[String], stopped: bool) -> Result<Command, HostError> {
+    ///
+    /// # Errors
+    /// When the program does not exist or may not be started.
+    pub fn start(arguments: &[String], stopped: bool) -> Result<Command, HostError> {
         let program = arguments.first().cloned().unwrap_or_default();
         let failed = |source| HostError::Spawn { program: program.clone(), source };
         let mut command = std::process::Command::new(&program);
@@ -28,16 +32,18 @@ impl Command {
         Ok(command)
     }
 
-    pub(crate) fn pid(&self) -> u32 {
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub(crate) fn go_on(&self) {
+    /// Lets it begin, when it was started stopped.
+    pub fn go_on(&self) {
         self.signal(Signal::CONT);
     }
 
     /// Whether it has ended by itself.
-    pub(crate) fn ended(&mut self) -> bool {
+    pub fn ended(&mut self) -> bool {
         if self.status.is_none() {
             self.status = self.child.try_wait().ok().flatten();
         }
@@ -45,7 +51,7 @@ impl Command {
     }
 
     /// Ends it, when it still runs, with all processes of its group: SIGTERM, and SIGKILL after two seconds.
-    pub(crate) fn end(mut self) -> Option<ExitStatus> {
+    pub fn end(mut self) -> Option<ExitStatus> {
         if !self.ended() {
             self.signal(Signal::TERM);
             self.signal(Signal::CONT);

@@ -3,9 +3,10 @@
 
 use perf_event_open_sys as abi;
 use perf_event_open_sys::bindings as b;
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -78,7 +79,18 @@ fn attributes(what: What, target: Target) -> b::perf_event_attr {
 impl Event {
     /// Opens an event. The error says what the kernel answered (`EACCES`, `EPERM`: not allowed).
     pub(crate) fn open(what: What, target: Target) -> io::Result<Event> {
+        Event::open_with(attributes(what, target), target)
+    }
+
+    /// As [`open`](Self::open), but every record wakes who polls the ring.
+    pub(crate) fn open_waking(what: What, target: Target) -> io::Result<Event> {
         let mut attr = attributes(what, target);
+        attr.set_watermark(0);
+        attr.__bindgen_anon_2.wakeup_events = 1;
+        Event::open_with(attr, target)
+    }
+
+    fn open_with(mut attr: b::perf_event_attr, target: Target) -> io::Result<Event> {
         let (pid, cpu) = match target {
             Target::Cpu(cpu) => (-1, cpu),
             Target::Tree { pid, cpu } => (pid, cpu),
@@ -92,6 +104,12 @@ impl Event {
         }
         // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
         Ok(Event { file: unsafe { File::from_raw_fd(fd) } })
+    }
+
+    /// Takes only records that match, in the kernel: `pid == 4 || pid == 5`.
+    pub(crate) fn filter(&self, expression: &CStr) -> io::Result<()> {
+        // SAFETY: the descriptor is an open perf event; the kernel only reads the text, up to its end mark.
+        check(unsafe { abi::ioctls::SET_FILTER(self.file.as_raw_fd(), expression.as_ptr().cast_mut()) })
     }
 
     /// Starts recording.
@@ -172,6 +190,11 @@ impl Ring {
             return Err(io::Error::last_os_error());
         }
         NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mmap returned address 0"))
+    }
+
+    /// For `poll`.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.event.file.as_fd()
     }
 
     /// Bytes of the data area.

@@ -1,0 +1,242 @@
+//! `schedlab run`, `attach` and `verify`: real threads under a scheduler of ours.
+
+use crate::render::Style;
+use crate::{Done, output};
+use anyhow::{Context, anyhow, bail};
+use schedlab_host::{OwnCommand, StopSignal};
+use schedlab_live::elevation::{ElevationOptions, ElevationReport, LogLine, manage};
+use schedlab_live::verify::verify as check;
+use schedlab_live::{Room, verify};
+use schedlab_model::{CpuId, CpuSet, Ns, Policy};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Steps that a log holds: some minutes of a busy server.
+const LOG_STEPS: usize = 200_000;
+/// Threads that can be managed in one run.
+const CAPACITY: usize = 2_048;
+
+/// What `run` and `attach` have in common.
+#[derive(Debug, clap::Args)]
+pub(crate) struct How {
+    /// The scheduler, such as shinjuku:quantum=200us (`schedlab list schedulers --live` shows which can)
+    #[arg(long, value_name = "SCHEDULER")]
+    scheduler: String,
+    /// The CPU to manage; one CPU of the machine must stay unmanaged
+    #[arg(long, value_name = "CPU", default_value = "0")]
+    cpus: String,
+    /// What threads of this name are taken for, such as sysbench=batch (repeatable); others are what they are
+    #[arg(long = "task", value_name = "NAME=POLICY")]
+    tasks: Vec<String>,
+    /// A runnable thread that waits longer than this is given back to the kernel
+    #[arg(long, value_name = "TIME", default_value = "100ms")]
+    starve_after: Ns,
+    /// Write every step and decision, for `schedlab verify`
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// End after this time
+    #[arg(long = "for", value_name = "TIME")]
+    duration: Option<Ns>,
+    /// Print the result as JSON (docs/live-schema.md)
+    #[arg(long)]
+    json: bool,
+}
+
+/// `schedlab run`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  schedlab run --scheduler shinjuku:quantum=200us --cpus 0 -- ./my-server
+  schedlab run --scheduler rr:slice_ns=20ms --for 5s -- sh -c 'yes >/dev/null & yes >/dev/null & wait'
+  schedlab run --scheduler layers --task sysbench=batch --log run.calls -- ./both.sh && schedlab verify run.calls
+
+Needs root. The threads get SCHED_FIFO priorities 1 to 3 while they are managed; a guardian process gives everything back
+within 100 ms when schedlab dies, `schedlab restore` when the guardian dies too.")]
+pub(crate) struct Run {
+    #[command(flatten)]
+    how: How,
+    /// The command to run
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// `schedlab attach`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  schedlab attach --scheduler layers --pid 957,1201 --task sysbench=batch --cpus 0      until Ctrl-C
+  schedlab attach --scheduler fifo-centralized --pid 957 --for 10s --json
+
+All threads of the processes are taken, and those that they make. `schedlab detach` from elsewhere ends it, too.")]
+pub(crate) struct Attach {
+    #[command(flatten)]
+    how: How,
+    /// The processes
+    #[arg(long = "pid", value_name = "PID", required = true, value_delimiter = ',')]
+    pids: Vec<u32>,
+}
+
+/// `schedlab verify`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  schedlab verify run.calls        plays the log of a live run into the scheduler again: every decision must be the same")]
+pub(crate) struct Verify {
+    /// The log that `run --log` wrote
+    file: PathBuf,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl How {
+    fn options(&self) -> anyhow::Result<ElevationOptions> {
+        let cpus: CpuSet = self.cpus.parse().map_err(|error| anyhow!("--cpus {}: {error}", self.cpus))?;
+        let mut chosen = cpus.iter();
+        let (Some(cpu), None) = (chosen.next(), chosen.next()) else {
+            bail!("--cpus {}: this version manages one CPU; name one, such as --cpus 0", self.cpus);
+        };
+        if let Some(path) = &self.log {
+            output::check(path)?;
+        }
+        Ok(ElevationOptions {
+            scheduler: self.scheduler.clone(),
+            cpu: CpuId(cpu.0),
+            starve_after: self.starve_after,
+            declared: self.tasks.iter().map(|text| declared(text)).collect::<anyhow::Result<_>>()?,
+            capacity: CAPACITY,
+            room: Room::standard()?,
+            program: std::env::current_exe().context("finding the program that becomes the guardian")?,
+            log_steps: if self.log.is_some() { LOG_STEPS } else { 0 },
+        })
+    }
+
+    /// Whether the time is up or a signal has come.
+    fn done(&self) -> anyhow::Result<impl FnMut() -> bool + use<>> {
+        let signal = StopSignal::install().context("taking over Ctrl-C")?;
+        let (start, limit) = (Instant::now(), self.duration.map(|time| Duration::from_nanos(time.0)));
+        Ok(move || signal.requested() || limit.is_some_and(|limit| start.elapsed() >= limit))
+    }
+
+    fn finish(&self, report: &ElevationReport) -> anyhow::Result<Done> {
+        if let Some(path) = &self.log {
+            output::write(Some(path), &log_text(report)?)?;
+        }
+        let text = if self.json { as_json(report)? } else { as_text(report, &Style::of_stdout()) };
+        output::write(None, &text)?;
+        Ok(if report.restored.complete() { Done::Well } else { Done::Untrusted })
+    }
+}
+
+fn declared(text: &str) -> anyhow::Result<(String, Policy)> {
+    let (name, policy) = text.split_once('=').ok_or_else(|| {
+        anyhow!("--task {text}: write NAME=POLICY, such as sysbench=batch (NAME as `ps -eLo comm` shows it)")
+    })?;
+    let policy = policy.parse().map_err(|error| anyhow!("--task {text}: {error}"))?;
+    Ok((name.to_owned(), policy))
+}
+
+pub(crate) fn run(args: &Run) -> anyhow::Result<Done> {
+    let options = args.how.options()?;
+    let mut done = args.how.done()?;
+    let mut command = OwnCommand::start(&args.command, true)?;
+    let pid = command.pid();
+    let result = manage(&options, &[pid], || command.go_on(), &mut done);
+    let ended = command.ended();
+    if !ended {
+        command.end();
+    }
+    args.how.finish(&result?)
+}
+
+pub(crate) fn attach(args: &Attach) -> anyhow::Result<Done> {
+    let options = args.how.options()?;
+    let report = manage(&options, &args.pids, || {}, args.how.done()?)?;
+    args.how.finish(&report)
+}
+
+fn log_text(report: &ElevationReport) -> anyhow::Result<String> {
+    let mut text = serde_json::to_string(&report.desk)? + "\n";
+    for line in &report.log {
+        text += &serde_json::to_string::<LogLine>(line)?;
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+fn as_json(report: &ElevationReport) -> anyhow::Result<String> {
+    let value = serde_json::json!({
+        "schema": super::status::SCHEMA,
+        "scheduler": report.desk.scheduler,
+        "elapsed_ns": report.elapsed.0,
+        "counts": report.counts,
+        "threads": report.threads,
+        "items_given_back": report.restored.items,
+    });
+    Ok(serde_json::to_string_pretty(&value)? + "\n")
+}
+
+fn as_text(report: &ElevationReport, style: &Style) -> String {
+    let counts = &report.counts;
+    let elapsed = report.elapsed.0.max(1) as f64;
+    let percent = |ns: u64| 100.0 * ns as f64 / elapsed;
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "{} for {}: {} decisions, {} switches, {} wakeups ({} more found by looking)",
+        style.bold(&report.desk.scheduler),
+        report.elapsed,
+        counts.decisions,
+        counts.switches,
+        counts.wakeups,
+        counts.wakeups_found
+    );
+    let _ = writeln!(
+        text,
+        "agent and sentinel used {:.1} % of the CPU; given away {} times; stale {}, released after waiting too long {}, \
+         changed by others {}, no room for {}",
+        percent(counts.agent_cpu_ns),
+        counts.gifts,
+        counts.stale,
+        counts.starved,
+        counts.changed_by_others,
+        counts.refused
+    );
+    if counts.unlogged > 0 {
+        let _ = writeln!(text, "the log was full: {} steps are not in it", counts.unlogged);
+    }
+    for thread in &report.threads {
+        let _ = writeln!(
+            text,
+            "  {:>7}  {:<16} chosen {:5.1} %",
+            thread.tid,
+            thread.comm,
+            percent(thread.chosen_ns)
+        );
+    }
+    text
+}
+
+pub(crate) fn verify(args: &Verify) -> anyhow::Result<Done> {
+    let text = std::fs::read_to_string(&args.file).with_context(|| args.file.display().to_string())?;
+    let verdict = check(&text).with_context(|| args.file.display().to_string())?;
+    let out =
+        if args.json { serde_json::to_string_pretty(&verdict)? + "\n" } else { words(&args.file, &verdict) };
+    output::write(None, &out)?;
+    Ok(if verdict.differs.is_none() { Done::Well } else { Done::ExpectationFailed })
+}
+
+fn words(file: &Path, verdict: &verify::Verdict) -> String {
+    let head = format!(
+        "{}: {} steps, {} decisions of {}",
+        file.display(),
+        verdict.steps,
+        verdict.decisions,
+        verdict.scheduler
+    );
+    match &verdict.differs {
+        None => format!("{head}: all the same\n"),
+        Some(first) => format!("{head}: the first that differs is in line {}: {}\n", first.line, first.what),
+    }
+}

@@ -1,0 +1,149 @@
+//! Runs real threads under a scheduler of ours, on a stock kernel, by SCHED_FIFO priorities.
+//!
+//! The kernel always runs the thread of the highest real-time priority. So the one that the scheduler chose is raised above
+//! the others, and everything below it waits (specification: the priority elevation trick, Yasukata and Ishiguro 2024):
+//!
+//! | priority | who |
+//! |---|---|
+//! | 5 | the [guardian](crate::guardian): sleeps |
+//! | 4 | the [agent](agent) on the managed CPU, and the steward elsewhere: sleep, decide, sleep |
+//! | 3 | the thread that runs |
+//! | 2 | the [sentinel](sentinel): gets the CPU at the moment when the running thread blocks, and says so |
+//! | 1 | managed threads that wait their turn, or sleep |
+//!
+//! Everything else of the system is below: that is why one CPU must stay unmanaged, and why the agent gives the CPU away
+//! for [`DUTY_GIFT`] of every [`DUTY_PERIOD`], so that the kernel's own throttling never strikes.
+//!
+//! | rule | where it is from | state |
+//! |---|---|---|
+//! | raise the next before lowering the previous | specs/delegation.md E.2 | done |
+//! | wakeups from tracepoints; blocks from the sentinel | E.2, E.3 | done |
+//! | `sched_yield` | E.4, 2 | not seen: the yielding thread goes on |
+//! | several managed CPUs, migration between them | E.2 | not yet: one CPU |
+//! | a waiting thread that is not served within `starve_after` | E.4, 5 | released to what it was before |
+//! | threads that others changed meanwhile | E.4 | left alone from then on |
+
+mod agent;
+mod sentinel;
+mod steward;
+mod threads;
+
+pub use steward::manage;
+
+use crate::desk::{Decision, DeskOptions, Step};
+use schedlab_model::{CpuId, Ns, Policy};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Priority of the guardian.
+pub const GUARDIAN: u8 = 5;
+/// Priority of the agent.
+pub const AGENT: u8 = 4;
+/// Priority of the thread that runs.
+pub const RUNNING: u8 = 3;
+/// Priority of the sentinel.
+pub const SENTINEL: u8 = 2;
+/// Priority of threads that wait.
+pub const PARKED: u8 = 1;
+
+/// How often the CPU is given away. A tenth of the kernel's own period (`sched_rt_period_us`, 1 s).
+pub const DUTY_PERIOD: Ns = Ns::from_ms(100);
+/// For how long, unless it was idle that long anyway: a little more than the 5 % that the kernel keeps for others.
+pub const DUTY_GIFT: Ns = Ns::from_ms(6);
+/// How long the agent sleeps at most; how often it looks for what events did not tell.
+pub const HEARTBEAT: Duration = Duration::from_millis(10);
+/// An agent that is silent for longer is ended by the guardian.
+pub const SILENCE: Duration = Duration::from_millis(100);
+
+/// What a scheduler needs and this driver cannot give; `None`: it can run live.
+pub fn missing(needs: schedlab_scheduler::Needs) -> Option<&'static str> {
+    // Wakeups, ticks, exact slices and timers are given. Wakers are not: the events name the woken thread only.
+    needs.wakers.then_some("to know who woke a task")
+}
+
+/// What to run how.
+#[derive(Clone, Debug)]
+pub struct ElevationOptions {
+    /// The scheduler with its knobs.
+    pub scheduler: String,
+    /// The CPU that is managed.
+    pub cpu: CpuId,
+    /// A runnable thread that waits longer is released.
+    pub starve_after: Ns,
+    /// What threads with these names are taken for: `("sysbench", idle)`. Others are what they were before.
+    pub declared: Vec<(String, Policy)>,
+    /// Threads that can be managed over the whole run; more stay as they are, and are counted.
+    pub capacity: usize,
+    /// Where the journal goes.
+    pub room: crate::Room,
+    /// The program that becomes the guardian.
+    pub program: PathBuf,
+    /// How many steps are kept for the log.
+    pub log_steps: usize,
+}
+
+/// One line of a log: what happened, and what was decided.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LogLine {
+    /// What happened.
+    pub step: Step,
+    /// For a `Decide`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Decision>,
+}
+
+/// What the agent did.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Counts {
+    /// Times a CPU was asked to decide.
+    pub decisions: u64,
+    /// Decisions that put another thread on the CPU.
+    pub switches: u64,
+    /// Wakeups that events told of.
+    pub wakeups: u64,
+    /// Wakeups that events did not tell of, found by looking.
+    pub wakeups_found: u64,
+    /// The chosen thread had blocked, ended or been changed in the moment of the decision.
+    pub stale: u64,
+    /// Threads that were given back because they waited too long.
+    pub starved: u64,
+    /// Threads that were left alone because somebody else changed them.
+    pub changed_by_others: u64,
+    /// Threads that found no room at the desk.
+    pub refused: u64,
+    /// Times that the CPU was given away.
+    pub gifts: u64,
+    /// CPU time of agent and sentinel.
+    pub agent_cpu_ns: u64,
+    /// Steps that the log had no room for.
+    pub unlogged: u64,
+}
+
+/// One thread after the run.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct ThreadReport {
+    /// Thread id.
+    pub tid: u32,
+    /// Its name when it was seen last.
+    pub comm: String,
+    /// For how long it was the chosen one.
+    pub chosen_ns: u64,
+}
+
+/// How a run under management was.
+#[derive(Clone, Debug)]
+pub struct ElevationReport {
+    /// How long it was.
+    pub elapsed: Ns,
+    /// What the agent did.
+    pub counts: Counts,
+    /// The threads, in the order in which they joined.
+    pub threads: Vec<ThreadReport>,
+    /// The desk, for the log's first line.
+    pub desk: DeskOptions,
+    /// The log.
+    pub log: Vec<LogLine>,
+    /// What was put back at the end.
+    pub restored: crate::restore::Report,
+}

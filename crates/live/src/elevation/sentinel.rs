@@ -1,0 +1,123 @@
+//! The thread below the running one: when it gets the CPU, the running one has blocked.
+
+use super::SENTINEL;
+use crate::LiveError;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::{read, write};
+use schedlab_host::threads::{self, Scheduling};
+use schedlab_model::{CpuSet, Policy};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+/// The agent's end.
+pub(super) struct Sentinel {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    /// It waits for the CPU and has not said anything.
+    armed: bool,
+}
+
+struct Shared {
+    /// Written by the agent: get ready.
+    arm: OwnedFd,
+    /// Written by the sentinel: the CPU is free.
+    free: OwnedFd,
+    stop: AtomicBool,
+    cpu_ns: AtomicU64,
+}
+
+/// Makes the calling thread one of FIFO `priority` on these CPUs.
+pub(super) fn become_fifo(priority: u8, cpus: &CpuSet) -> std::io::Result<()> {
+    threads::set_affinity(0, cpus)?;
+    let now = threads::scheduling(0)?;
+    threads::set_scheduling(0, &Scheduling { policy: Policy::Fifo(priority), reset_on_fork: true, ..now })
+}
+
+/// CPU time of the calling thread.
+pub(super) fn cpu_time() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+impl Sentinel {
+    /// Starts one on `cpus`. It sleeps until it is armed.
+    pub(super) fn start(cpus: CpuSet) -> Result<Sentinel, LiveError> {
+        let fd = |flags| eventfd(0, flags).map_err(|error| LiveError::io("eventfd")(error.into()));
+        let shared = Arc::new(Shared {
+            arm: fd(EventfdFlags::CLOEXEC)?,
+            free: fd(EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            stop: AtomicBool::new(false),
+            cpu_ns: AtomicU64::new(0),
+        });
+        let (ready, started) = std::sync::mpsc::channel();
+        let theirs = shared.clone();
+        let thread = std::thread::Builder::new().name("sched-sentinel".to_owned()).spawn(move || {
+            let prepared = become_fifo(SENTINEL, &cpus);
+            let go = prepared.is_ok();
+            // The other end waits for it.
+            let _ = ready.send(prepared);
+            while go && theirs.wait() {
+                theirs.say();
+            }
+            theirs.cpu_ns.store(cpu_time(), Ordering::Relaxed);
+        });
+        let thread = thread.map_err(LiveError::io("starting the sentinel"))?;
+        let sentinel = Sentinel { shared, thread: Some(thread), armed: false };
+        let prepared = started.recv().unwrap_or_else(|_| Err(std::io::Error::other("it ended")));
+        prepared.map_err(LiveError::io("giving the sentinel a real-time priority"))?;
+        Ok(sentinel)
+    }
+
+    /// From now on, the moment in which nothing of a higher priority wants the CPU will be told.
+    pub(super) fn arm(&mut self) {
+        if !self.armed {
+            self.armed = write(&self.shared.arm, &1_u64.to_ne_bytes()).is_ok();
+        }
+    }
+
+    /// Readable when the sentinel had the CPU.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.shared.free.as_fd()
+    }
+
+    /// Whether it had the CPU since it was armed.
+    pub(super) fn fired(&mut self) -> bool {
+        let fired = read(&self.shared.free, &mut [0; 8]).is_ok();
+        self.armed &= !fired;
+        fired
+    }
+
+    /// Ends it; its CPU time.
+    pub(super) fn end(mut self) -> u64 {
+        self.stop();
+        self.shared.cpu_ns.load(Ordering::Relaxed)
+    }
+
+    fn stop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        let _ = write(&self.shared.arm, &1_u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    /// Until it is armed; false: it shall end.
+    fn wait(&self) -> bool {
+        let armed = read(&self.arm, &mut [0; 8]);
+        (armed.is_ok() || armed == Err(rustix::io::Errno::INTR)) && !self.stop.load(Ordering::Relaxed)
+    }
+
+    fn say(&self) {
+        let _ = write(&self.free, &1_u64.to_ne_bytes());
+    }
+}
