@@ -17,6 +17,8 @@ use std::os::fd::BorrowedFd;
 
 /// More threads than this make filters so long that the kernel's walk through them costs more than a record.
 const FILTERED_THREADS: usize = 48;
+/// Calls of [`Follower::add`] that are filtered by thread.
+const BATCHES: usize = 24;
 const RING_BYTES: usize = 64 << 10;
 
 /// What happened to a followed thread.
@@ -65,11 +67,13 @@ pub struct Follower {
     rings: Vec<CpuRing>,
     bytes: Vec<u8>,
     found: Vec<(u64, Followed)>,
+    batches: usize,
 }
 
 struct CpuRing {
+    cpu: u32,
     ring: Ring,
-    others: Vec<Event>,
+    events: Vec<Event>,
     /// Which point a record belongs to, by the event's number.
     ids: Vec<(u64, usize)>,
 }
@@ -100,17 +104,35 @@ impl Follower {
             .map(|cpu| CpuRing::open(&points, cpu.0))
             .collect::<Result<_, _>>()
             .map_err(HostError::io("opening tracepoints for live scheduling"))?;
-        Ok(Follower { points, rings, bytes: Vec::with_capacity(RING_BYTES), found: Vec::with_capacity(1024) })
+        Ok(Follower {
+            points,
+            rings,
+            bytes: Vec::with_capacity(RING_BYTES),
+            found: Vec::with_capacity(1024),
+            batches: 0,
+        })
     }
 
-    /// From now on, exactly these threads are followed. What is in the rings already stays there.
+    /// From now on, these threads are followed too. A tracepoint's filter can be set only once, so every call opens the
+    /// tracepoints anew; after [`BATCHES`] calls everything is followed except the threads in `own`, which are the
+    /// caller's: an event for each of its own wakeups would wake it for ever.
     ///
     /// # Errors
-    /// When the kernel refuses a filter.
-    pub fn follow(&mut self, threads: &BTreeSet<u32>) -> Result<(), HostError> {
-        let filters: Vec<CString> = self.points.iter().map(|point| filter(point.name, threads)).collect();
-        for ring in &self.rings {
-            ring.apply(&filters).map_err(HostError::io("filtering tracepoints by thread"))?;
+    /// When the kernel refuses another event or the filter.
+    pub fn add(&mut self, threads: &BTreeSet<u32>, own: &BTreeSet<u32>) -> Result<(), HostError> {
+        if threads.is_empty() || self.batches > BATCHES {
+            return Ok(());
+        }
+        self.batches += 1;
+        let all = self.batches > BATCHES || threads.len() > FILTERED_THREADS;
+        let filter = |point: &Point| if all { but(point.name, own) } else { only(point.name, threads) };
+        let filters: Vec<CString> = self.points.iter().map(filter).collect();
+        for ring in &mut self.rings {
+            ring.add(&self.points, &filters, all)
+                .map_err(HostError::io("following threads by tracepoints"))?;
+        }
+        if all {
+            self.batches = BATCHES + 1;
         }
         Ok(())
     }
@@ -150,25 +172,26 @@ impl Follower {
 }
 
 impl CpuRing {
+    /// The ring of an event that records nothing itself.
     fn open(points: &[Point], cpu: u32) -> std::io::Result<CpuRing> {
-        let target = Target::Cpu(cpu as i32);
-        let (first, rest) = points.split_first().expect("there are three");
-        let ring = Ring::map(Event::open_waking(What::Tracepoint(first.id), target)?, RING_BYTES)?;
-        let mut ids = vec![(ring.event.id()?, 0)];
-        let mut others = Vec::new();
-        for (index, point) in rest.iter().enumerate() {
-            let event = Event::open_waking(What::Tracepoint(point.id), target)?;
-            event.write_into(&ring)?;
-            ids.push((event.id()?, index + 1));
-            others.push(event);
-        }
-        Ok(CpuRing { ring, others, ids })
+        let first = points.first().expect("there are three");
+        let owner = Event::open_waking(What::Tracepoint(first.id), Target::Cpu(cpu as i32))?;
+        Ok(CpuRing { cpu, ring: Ring::map(owner, RING_BYTES)?, events: Vec::new(), ids: Vec::new() })
     }
 
-    fn apply(&self, filters: &[CString]) -> std::io::Result<()> {
-        for (event, filter) in std::iter::once(&self.ring.event).chain(&self.others).zip(filters) {
+    fn add(&mut self, points: &[Point], filters: &[CString], all: bool) -> std::io::Result<()> {
+        let earlier = self.events.len();
+        for (index, (point, filter)) in points.iter().zip(filters).enumerate() {
+            let event = Event::open_waking(What::Tracepoint(point.id), Target::Cpu(self.cpu as i32))?;
+            event.write_into(&self.ring)?;
             event.filter(filter)?;
+            self.ids.push((event.id()?, index));
             event.enable()?;
+            self.events.push(event);
+        }
+        if all {
+            // They are within the new ones. Closing them would take the kernel long.
+            self.events[..earlier].iter().try_for_each(Event::disable)?;
         }
         Ok(())
     }
@@ -191,29 +214,57 @@ impl CpuRing {
     }
 }
 
-fn filter(field: &str, threads: &BTreeSet<u32>) -> CString {
-    let mut text = String::new();
-    if threads.len() <= FILTERED_THREADS {
-        for tid in threads {
-            let _ = write!(text, "{}{field} == {tid}", if text.is_empty() { "" } else { " || " });
-        }
-    }
-    if text.is_empty() {
-        // No thread has number -1; and with too many to name, everything but the idle task.
-        let _ = write!(text, "{field} {}", if threads.is_empty() { "== -1" } else { "!= 0" });
-    }
-    CString::new(text).unwrap_or_default()
+fn only(field: &str, threads: &BTreeSet<u32>) -> CString {
+    joined(threads.iter().map(|tid| format!("{field} == {tid}")), " || ")
+}
+
+fn but(field: &str, own: &BTreeSet<u32>) -> CString {
+    joined(std::iter::once(&0).chain(own).map(|tid| format!("{field} != {tid}")), " && ")
+}
+
+fn joined(parts: impl Iterator<Item = String>, by: &str) -> CString {
+    CString::new(parts.collect::<Vec<_>>().join(by)).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::{Command, Stdio};
 
     #[test]
-    fn filters_name_few_threads_and_pass_many() {
-        let text = |threads: &[u32]| filter("pid", &threads.iter().copied().collect()).into_string().unwrap();
-        assert_eq!(text(&[]), "pid == -1");
-        assert_eq!(text(&[7, 9]), "pid == 7 || pid == 9");
-        assert_eq!(text(&(1..100).collect::<Vec<_>>()), "pid != 0");
+    fn filters_name_who_is_followed_or_who_is_not() {
+        let set = BTreeSet::from([7, 9]);
+        assert_eq!(only("pid", &set).to_str(), Ok("pid == 7 || pid == 9"));
+        assert_eq!(but("pid", &set).to_str(), Ok("pid != 0 && pid != 7 && pid != 9"));
+    }
+
+    /// Wakeups of children of ours that were added one after the other, and the end of each.
+    #[test]
+    fn threads_that_are_added_later_are_followed_too() {
+        let Ok(mut follower) = Follower::open(&crate::proc::affinity(0).expect("we live")) else {
+            assert!(std::env::var_os("CI").is_none(), "CI may record other people's threads");
+            return;
+        };
+        let mut children: Vec<_> = (0..3)
+            .map(|_| {
+                let child =
+                    Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat(1)");
+                follower.add(&BTreeSet::from([child.id()]), &BTreeSet::new()).expect("allowed");
+                child
+            })
+            .collect();
+        let mut seen = BTreeSet::new();
+        for child in &mut children {
+            // The end of its input wakes it, and it ends.
+            drop(child.stdin.take());
+            child.wait().expect("our child");
+        }
+        follower.read(|event| {
+            if let Followed::Exited { tid } = event {
+                seen.insert(tid);
+            }
+        });
+        // (Threads of process 1 and idle CPUs of some machines leave no trace: the exits are by the children themselves.)
+        assert_eq!(seen, children.iter().map(std::process::Child::id).collect());
     }
 }

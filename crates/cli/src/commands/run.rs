@@ -8,6 +8,7 @@ use schedlab_live::elevation::{ElevationOptions, ElevationReport, LogLine, manag
 use schedlab_live::verify::verify as check;
 use schedlab_live::{Room, verify};
 use schedlab_model::{CpuId, CpuSet, Ns, Policy};
+use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -140,13 +141,11 @@ fn declared(text: &str) -> anyhow::Result<(String, Policy)> {
 pub(crate) fn run(args: &Run) -> anyhow::Result<Done> {
     let options = args.how.options()?;
     let mut done = args.how.done()?;
-    let mut command = OwnCommand::start(&args.command, true)?;
-    let pid = command.pid();
-    let result = manage(&options, &[pid], || command.go_on(), &mut done);
-    let ended = command.ended();
-    if !ended {
-        command.end();
-    }
+    let command = RefCell::new(OwnCommand::start(&args.command, true)?);
+    let pid = command.borrow().pid();
+    let result =
+        manage(&options, &[pid], || command.borrow().go_on(), || done() || command.borrow_mut().ended());
+    command.into_inner().end();
     args.how.finish(&result?)
 }
 

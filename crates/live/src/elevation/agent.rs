@@ -38,13 +38,15 @@ pub(super) struct Shared {
     pub(super) stop: AtomicBool,
     /// Time of the last heartbeat, ns.
     pub(super) beat: AtomicU64,
-    /// Managed threads that live.
-    pub(super) living: AtomicU64,
 }
 
 pub(super) struct Agent {
     pub(super) desk: Desk,
     pub(super) follower: Follower,
+    /// Threads that it was told of.
+    pub(super) followed: BTreeSet<u32>,
+    /// The threads of this process: never followed.
+    pub(super) own: BTreeSet<u32>,
     pub(super) sentinel: Sentinel,
     pub(super) shared: std::sync::Arc<Shared>,
     pub(super) orders: Receiver<Order>,
@@ -177,15 +179,11 @@ impl Agent {
             }
         }
         if changed {
-            self.follow();
+            let tids = self.work.by_tid.keys().filter(|tid| !self.followed.contains(tid)).copied().collect();
+            // Where it is refused, wakeups are found by looking.
+            let _ = self.follower.add(&tids, &self.own);
+            self.followed.extend(tids);
         }
-    }
-
-    fn follow(&mut self) {
-        let tids: BTreeSet<u32> = self.work.by_tid.keys().copied().collect();
-        self.shared.living.store(tids.len() as u64, Ordering::Relaxed);
-        // A filter that is refused leaves the old one: wakeups are then found by looking.
-        let _ = self.follower.follow(&tids);
     }
 
     fn join(&mut self, thread: Thread) {
@@ -229,7 +227,6 @@ impl Agent {
             let now = self.now();
             self.step(now, What::Leave { task });
         }
-        self.follow();
     }
 
     fn release(&mut self, task: u32) {

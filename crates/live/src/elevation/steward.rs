@@ -122,7 +122,6 @@ impl<'a> Steward<'a> {
             bell: bell.map_err(|error| LiveError::io("eventfd")(error.into()))?,
             stop: AtomicBool::new(false),
             beat: AtomicU64::new(monotonic().0),
-            living: AtomicU64::new(0),
         });
         let (orders, inbox) = channel();
         let (births, born) = channel();
@@ -303,6 +302,8 @@ impl Parts {
         Ok(Agent {
             desk,
             follower: self.follower,
+            followed: BTreeSet::new(),
+            own: host::of_process(std::process::id()).into_iter().collect(),
             sentinel,
             shared: self.shared,
             orders: self.inbox,
