@@ -206,6 +206,9 @@ pub(crate) struct List {
     /// Show knobs (schedulers) or the story (scenarios)
     #[arg(short, long, action = ArgAction::SetTrue)]
     pub(crate) verbose: bool,
+    /// Schedulers: which of them can run real threads (`schedlab run`), and what they need
+    #[arg(long)]
+    pub(crate) live: bool,
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,

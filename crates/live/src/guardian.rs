@@ -11,7 +11,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use schedlab_host::threads::{self, Scheduling};
 use schedlab_model::Policy;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
@@ -20,6 +21,8 @@ use std::time::Duration;
 pub const COMMAND: &str = "guardian";
 /// "I live."
 const BEAT: u8 = b'b';
+/// "I put everything back now, which may take a while; only my end counts."
+const LAST: u8 = b'l';
 /// "All is put back; go."
 const QUIT: u8 = b'q';
 /// What the guardian says when it watches.
@@ -101,7 +104,7 @@ pub fn watch(watch: &Watch) -> Result<WatchEnd, LiveError> {
     // Out of memory kills others first; needs root.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
     let record = Record::read(&watch.journal)?;
-    let mut out = std::io::stdout();
+    let mut out = io::stdout();
     // An owner that is dead already does not read; the pipe's end says the rest.
     let _ = out.write_all(READY).and_then(|()| out.flush());
     match listen(watch.silence) {
@@ -119,8 +122,8 @@ enum Heard {
 }
 
 fn listen(silence: Option<Duration>) -> Heard {
-    let mut input = std::io::stdin();
-    let timeout = silence.map(|silence| Timespec {
+    let mut input = io::stdin();
+    let mut timeout = silence.map(|silence| Timespec {
         tv_sec: i64::try_from(silence.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(silence.subsec_nanos()),
     });
@@ -139,7 +142,8 @@ fn listen(silence: Option<Duration>) -> Heard {
         match input.read(&mut bytes) {
             Ok(0) => return Heard::End,
             Ok(count) if bytes[..count].contains(&QUIT) => return Heard::Quit,
-            Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Heard::End,
+            Ok(count) if bytes[..count].contains(&LAST) => timeout = None,
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Heard::End,
             _ => {}
         }
     }
@@ -154,6 +158,12 @@ fn stop_owner(record: Option<&journal::Record>) {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
+}
+
+/// A heartbeat through an end that [`Guardian::heart`] gave. False: the guardian is gone.
+#[must_use]
+pub fn beat_through(heart: &OwnedFd) -> bool {
+    rustix::io::write(heart, &[BEAT]).is_ok()
 }
 
 /// The owner's end of a guardian.
@@ -199,11 +209,30 @@ impl Guardian {
         self.child.id()
     }
 
+    /// Another end of the pipe, for the thread whose silence matters: [`beat_through`] writes to it.
+    ///
+    /// # Errors
+    /// When no descriptor is left.
+    pub fn heart(&self) -> io::Result<OwnedFd> {
+        match &self.pipe {
+            Some(pipe) => pipe.as_fd().try_clone_to_owned(),
+            None => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
+        }
+    }
+
     /// Tells it that the owner lives. False: it is gone.
     #[must_use]
     pub fn beat(&mut self) -> bool {
         self.pipe.as_mut().is_some_and(|pipe| pipe.write_all(&[BEAT]).is_ok())
             && matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Tells it that everything is about to be put back: silence does not count any more, only the end of the owner.
+    pub fn ease(&mut self) {
+        if let Some(pipe) = &mut self.pipe {
+            // A guardian that is gone needs no word.
+            let _ = pipe.write_all(&[LAST]);
+        }
     }
 
     /// Sends it home: everything is put back already.

@@ -6,6 +6,7 @@ use crate::restore::{self, Report};
 use crate::{LiveError, Room};
 use schedlab_host::threads::{self, Identity, Scheduling};
 use schedlab_model::CpuSet;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
@@ -139,6 +140,15 @@ impl Keeper {
         fs::write(path, content).map_err(failed)
     }
 
+    /// For the thread whose silence matters; see [`crate::guardian::beat_through`].
+    ///
+    /// # Errors
+    /// When the guardian is gone.
+    pub fn heart(&self) -> Result<OwnedFd, LiveError> {
+        let guardian = self.guardian.as_ref().ok_or(LiveError::Unguarded)?;
+        guardian.heart().map_err(LiveError::io("the pipe to the guardian"))
+    }
+
     /// Tells the guardian that this process lives. Call it more often than the silence that was agreed.
     ///
     /// # Errors
@@ -164,6 +174,7 @@ impl Keeper {
     }
 
     fn put_back(&mut self) -> Result<Report, LiveError> {
+        self.guardian.iter_mut().for_each(Guardian::ease);
         let report =
             self.journal.take().map_or_else(|| Ok(Report::default()), |j| restore::restore(j.path()));
         if let Some(guardian) = self.guardian.take() {

@@ -4,12 +4,13 @@ use crate::args::{List, What};
 use crate::render::{Style, wrap};
 use crate::{Done, output};
 use schedlab_lab::gallery;
-use schedlab_scheduler::registry;
+use schedlab_scheduler::{Knobs, registry};
 use std::fmt::Write as _;
 
 pub(crate) fn run(args: &List) -> anyhow::Result<Done> {
     let style = Style::of_stdout();
     let text = match (args.what, args.json) {
+        (What::Schedulers, _) if args.live => live(args.json, &style)?,
         (What::Schedulers, false) => schedulers(args.verbose, &style),
         (What::Schedulers, true) => schedulers_json()?,
         (What::Scenarios, json) => scenarios(args.verbose, json, &style)?,
@@ -34,6 +35,42 @@ fn schedulers(verbose: bool, style: &Style) -> String {
                  linux-6.18:base_slice_ns=6ms\n";
     }
     text
+}
+
+/// Which schedulers `run` and `attach` can drive over real threads.
+fn live(json: bool, style: &Style) -> anyhow::Result<String> {
+    let mut text = String::new();
+    let mut list = Vec::new();
+    for entry in registry::all() {
+        let scheduler = (entry.build)(1, &Knobs::default());
+        let needs = scheduler.needs();
+        let missing = schedlab_live::elevation::missing(needs);
+        if json {
+            list.push(serde_json::json!({
+                "name": entry.name, "live": missing.is_none(), "missing": missing,
+                "needs": { "wakeups": needs.wakeups, "ticks": needs.ticks, "wakers": needs.wakers,
+                           "exact_slices": needs.exact_slices },
+            }));
+            continue;
+        }
+        let verdict = match missing {
+            None => style.good("runs"),
+            Some(what) => format!("{}: {what}", style.bad("no")),
+        };
+        let words = [
+            ("wakeups", needs.wakeups),
+            ("ticks", needs.ticks),
+            ("wakers", needs.wakers),
+            ("exact slices", needs.exact_slices),
+        ];
+        let needed: Vec<&str> = words.iter().filter(|(_, is)| *is).map(|(word, _)| *word).collect();
+        let _ = writeln!(text, "{:18}  needs {:32}  {verdict}", entry.name, needed.join(", "));
+    }
+    if json {
+        return Ok(serde_json::to_string_pretty(&list)? + "\n");
+    }
+    text += "\n`schedlab run --scheduler NAME -- COMMAND` and `attach`. Yields are not seen; groups and caps are not applied.\n";
+    Ok(text)
 }
 
 fn schedulers_json() -> anyhow::Result<String> {

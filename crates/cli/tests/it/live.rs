@@ -79,8 +79,20 @@ fn two_hogs_take_turns_of_the_asked_length() {
     let Some(_turn) = turn("two_hogs_take_turns_of_the_asked_length") else { return };
     let folder = Folder::new("live-rr");
     let log = folder.0.join("run.calls").display().to_string();
-    let arguments =
-        ["run", "--scheduler", "rr:slice_ns=20ms", "--for", "1s", "--log", &log, "--json", "--", "sh", "-c", TWO_HOGS];
+    let arguments = [
+        "run",
+        "--scheduler",
+        "rr:slice_ns=20ms",
+        "--for",
+        "1s",
+        "--log",
+        &log,
+        "--json",
+        "--",
+        "sh",
+        "-c",
+        TWO_HOGS,
+    ];
     let run = schedlab(&folder, &arguments);
     assert_eq!(run.code, 0, "{run:?}");
     let result: Value = serde_json::from_str(&run.stdout).expect("JSON");
@@ -105,7 +117,19 @@ fn a_log_that_was_edited_is_caught() {
     let path = log.display().to_string();
     let run = schedlab(
         &folder,
-        &["run", "--scheduler", "fifo-centralized", "--for", "300ms", "--log", &path, "--", "sh", "-c", TWO_HOGS],
+        &[
+            "run",
+            "--scheduler",
+            "fifo-centralized",
+            "--for",
+            "300ms",
+            "--log",
+            &path,
+            "--",
+            "sh",
+            "-c",
+            TWO_HOGS,
+        ],
     );
     assert_eq!(run.code, 0, "{run:?}");
     let text = std::fs::read_to_string(&log).expect("it was written");
@@ -167,7 +191,10 @@ fn threads_and_children_that_come_and_go_are_taken_and_given_back() {
     let run = schedlab(&folder, &arguments);
     assert_eq!(run.code, 0, "{run:?}");
     let result: Value = serde_json::from_str(&run.stdout).expect("JSON");
-    assert!(result["elapsed_ns"].as_u64().is_some_and(|ns| ns < 19_000_000_000), "it ends with its command: {result}");
+    assert!(
+        result["elapsed_ns"].as_u64().is_some_and(|ns| ns < 19_000_000_000),
+        "it ends with its command: {result}"
+    );
     assert_eq!(schedlab(&folder, &["status"]).stdout, "nothing is managed\n");
 }
 
@@ -189,7 +216,9 @@ fn what_cannot_be_run_is_refused_by_name() {
         assert!(refused.code == 2 && refused.stderr.contains(word), "{arguments:?}: {refused:?}");
     }
     // Kernel threads: number 2 is kthreadd, where process numbers begin with the machine's.
-    if state(2).is_some() && std::fs::read_to_string("/proc/2/comm").is_ok_and(|comm| comm.trim() == "kthreadd") {
+    if state(2).is_some()
+        && std::fs::read_to_string("/proc/2/comm").is_ok_and(|comm| comm.trim() == "kthreadd")
+    {
         let refused = schedlab(&folder, &["attach", "--scheduler", "rr", "--pid", "2"]);
         assert!(refused.code == 2 && refused.stderr.contains("belongs to the kernel"), "{refused:?}");
     }

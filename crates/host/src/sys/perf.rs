@@ -126,8 +126,14 @@ impl Event {
 
     /// Makes this event write into `ring` instead of a ring of its own. Both must be of one CPU.
     pub(crate) fn write_into(&self, ring: &Ring) -> io::Result<()> {
-        // SAFETY: both descriptors are open perf events; this request takes the other descriptor by value.
-        check(unsafe { abi::ioctls::SET_OUTPUT(self.file.as_raw_fd(), ring.event.file.as_raw_fd()) })
+        self.write_into_fd(&ring.event.file)
+    }
+
+    /// As [`write_into`](Self::write_into), by a descriptor of the event that owns the ring.
+    pub(crate) fn write_into_fd(&self, ring: &impl AsRawFd) -> io::Result<()> {
+        // SAFETY: both descriptors are open files; this request takes the other descriptor by value, and the kernel
+        // refuses one that is no perf event.
+        check(unsafe { abi::ioctls::SET_OUTPUT(self.file.as_raw_fd(), ring.as_raw_fd()) })
     }
 
     /// The number that this event's records carry (`PERF_SAMPLE_IDENTIFIER`).

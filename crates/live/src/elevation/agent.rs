@@ -7,13 +7,14 @@ use super::sentinel::{Sentinel, cpu_time};
 use super::threads::{State, Thread};
 use super::{Counts, DUTY_GIFT, DUTY_PERIOD, HEARTBEAT, LogLine};
 use crate::desk::{Answer, Decision, Desk, Fate, Slot, Step, What};
+use crate::guardian::beat_through;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use schedlab_host::follow::{Followed, Follower};
+use schedlab_host::follow::{Batch, Followed, Follower};
 use schedlab_host::threads as host;
 use schedlab_model::Ns;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 
 /// Descriptors that are waited for at once: the bell, the sentinel, and a ring for each CPU.
@@ -27,8 +28,10 @@ const SUSPICIONS: u32 = 20;
 pub(super) enum Order {
     /// A thread that is journalled, pinned and parked.
     Join(Box<Thread>),
-    /// Give a process back.
-    Release(u32),
+    /// The agent's own line to the guardian.
+    Heart(OwnedFd),
+    /// More threads are followed.
+    Follow(Batch),
 }
 
 /// What agent and steward share.
@@ -36,17 +39,15 @@ pub(super) struct Shared {
     /// Written by the steward after an order, and to end.
     pub(super) bell: OwnedFd,
     pub(super) stop: AtomicBool,
-    /// Time of the last heartbeat, ns.
-    pub(super) beat: AtomicU64,
+    /// The guardian is gone.
+    pub(super) unguarded: AtomicBool,
 }
 
 pub(super) struct Agent {
     pub(super) desk: Desk,
     pub(super) follower: Follower,
-    /// Threads that it was told of.
-    pub(super) followed: BTreeSet<u32>,
-    /// The threads of this process: never followed.
-    pub(super) own: BTreeSet<u32>,
+    pub(super) heart: Option<OwnedFd>,
+    pub(super) beaten: Ns,
     pub(super) sentinel: Sentinel,
     pub(super) shared: std::sync::Arc<Shared>,
     pub(super) orders: Receiver<Order>,
@@ -98,7 +99,7 @@ impl Agent {
         }
         while !self.shared.stop.load(Ordering::Relaxed) {
             self.sleep();
-            self.shared.beat.store(monotonic().0, Ordering::Relaxed);
+            self.beat();
             let _ = rustix::io::read(&self.shared.bell, &mut [0; 8]);
             self.take_orders();
             self.look_at_running();
@@ -164,25 +165,24 @@ impl Agent {
     }
 
     fn take_orders(&mut self) {
-        let mut changed = false;
         while let Ok(order) = self.orders.try_recv() {
-            changed = true;
             match order {
                 Order::Join(thread) => self.join(*thread),
-                Order::Release(process) => {
-                    for task in 0..self.work.threads.len() {
-                        if self.work.threads[task].identity.process == process {
-                            self.release(task as u32);
-                        }
-                    }
-                }
+                Order::Heart(heart) => self.heart = Some(heart),
+                Order::Follow(batch) => self.follower.take(batch),
             }
         }
-        if changed {
-            let tids = self.work.by_tid.keys().filter(|tid| !self.followed.contains(tid)).copied().collect();
-            // Where it is refused, wakeups are found by looking.
-            let _ = self.follower.add(&tids, &self.own);
-            self.followed.extend(tids);
+    }
+
+    /// The guardian's silence is the agent's: whatever the steward waits for, and whatever hangs here, it sees.
+    fn beat(&mut self) {
+        let now = monotonic();
+        if now.saturating_sub(self.beaten) >= Ns(HEARTBEAT.as_nanos() as u64 / 2) {
+            self.beaten = now;
+            if self.heart.as_ref().is_some_and(|heart| !beat_through(heart)) {
+                self.shared.unguarded.store(true, Ordering::Relaxed);
+                self.shared.stop.store(true, Ordering::Relaxed);
+            }
         }
     }
 

@@ -12,17 +12,14 @@ use crate::desk::{Desk, DeskOptions};
 use crate::journal::Setting;
 use crate::{Keeper, KeeperOptions, LiveError};
 use rustix::event::{EventfdFlags, eventfd};
-use schedlab_host::follow::Follower;
+use schedlab_host::follow::{Adder, Follower};
 use schedlab_host::threads::{self as host, Identity};
 use schedlab_model::{CpuSet, Ns, Policy};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-
-/// An agent whose last heartbeat is older than this hangs: the guardian gets no more beats.
-const OVERDUE: Ns = Ns(5 * HEARTBEAT.as_nanos() as u64);
 
 /// Runs the threads of `processes`, and those that they make, under the scheduler of `options` until `done` says so or
 /// all are gone; then everything is as before. `begin` is called once, when all are managed.
@@ -58,6 +55,9 @@ struct Steward<'a> {
     start: Ns,
     taken: BTreeSet<Identity>,
     processes: BTreeSet<u32>,
+    adder: Adder,
+    /// The threads of this process: never followed.
+    own: BTreeSet<u32>,
 }
 
 /// The agent's thread: whatever happens here, it ends with this value.
@@ -116,12 +116,14 @@ impl<'a> Steward<'a> {
         };
         check_scheduler(&desk)?;
         let follower = Follower::open(&host::affinity(0).map_or(others, |all| all.or(&managed)));
-        let follower = follower.map_err(|error| LiveError::NoEvents { reason: error.to_string() })?;
+        let no_events = |error: schedlab_host::HostError| LiveError::NoEvents { reason: error.to_string() };
+        let follower = follower.map_err(no_events)?;
+        let adder = follower.adder().map_err(no_events)?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let shared = Arc::new(Shared {
             bell: bell.map_err(|error| LiveError::io("eventfd")(error.into()))?,
             stop: AtomicBool::new(false),
-            beat: AtomicU64::new(monotonic().0),
+            unguarded: AtomicBool::new(false),
         });
         let (orders, inbox) = channel();
         let (births, born) = channel();
@@ -139,8 +141,23 @@ impl<'a> Steward<'a> {
         })?;
         // The steward must get its CPU in time to tell the guardian that all is well.
         become_fifo(AGENT, &others).map_err(LiveError::io("giving the steward a real-time priority"))?;
+        let _ = orders.send(Order::Heart(keeper.heart()?));
+        let own = host::of_process(std::process::id()).into_iter().collect();
         let (taken, processes) = (BTreeSet::new(), BTreeSet::new());
-        Ok(Steward { options, desk, keeper, shared, orders, born, agent, start, taken, processes })
+        Ok(Steward {
+            options,
+            desk,
+            keeper,
+            shared,
+            orders,
+            born,
+            agent,
+            start,
+            taken,
+            processes,
+            adder,
+            own,
+        })
     }
 
     /// Takes on every thread that a process has, and writes down that those to come are ours.
@@ -200,9 +217,12 @@ impl<'a> Steward<'a> {
             Err(LiveError::NoThread { .. }) => return Ok(false),
             other => other?,
         }
+        // Where the kernel refuses to follow one more, its wakeups are found by looking.
+        if let Ok(Some(batch)) = self.adder.add(&BTreeSet::from([tid]), &self.own) {
+            let _ = self.orders.send(Order::Follow(batch));
+        }
         let _ = self.orders.send(Order::Join(Box::new(thread)));
         self.shared.ring();
-        self.keeper.beat()?;
         Ok(true)
     }
 
@@ -222,13 +242,11 @@ impl<'a> Steward<'a> {
                 self.take_family_member(identity.process)?;
             }
         }
-        let beat = Ns(self.shared.beat.load(Ordering::Relaxed));
-        let silent = monotonic().saturating_sub(beat) > OVERDUE;
+        if self.shared.unguarded.load(Ordering::Relaxed) {
+            return Err(LiveError::Unguarded);
+        }
         if self.agent.is_dead() {
             return Ok(false);
-        }
-        if !silent {
-            self.keeper.beat()?;
         }
         Ok(self.processes.iter().any(|process| !host::of_process(*process).is_empty()))
     }
@@ -302,8 +320,8 @@ impl Parts {
         Ok(Agent {
             desk,
             follower: self.follower,
-            followed: BTreeSet::new(),
-            own: host::of_process(std::process::id()).into_iter().collect(),
+            heart: None,
+            beaten: Ns::ZERO,
             sentinel,
             shared: self.shared,
             orders: self.inbox,
