@@ -3,6 +3,7 @@
 mod bad_input;
 mod export;
 mod gallery;
+mod latency;
 mod output;
 mod recordings;
 mod report;
