@@ -111,7 +111,7 @@ pub fn gates(texts: &[String]) -> Result<Vec<Gate>, String> {
 pub fn judge(report: LatencyReport, gates: &[Gate]) -> LatencyResult {
     let all = report.all();
     let mut named: Vec<(String, &Samples)> =
-        report.threads.iter().map(|thread| (format!("cpu{}", thread.cpu), &thread.latency)).collect();
+        report.threads.iter().map(|thread| (thread.cpu.to_string(), &thread.latency)).collect();
     named.push(("all".to_owned(), &all));
     let judged = gates.iter().flat_map(|gate| judged(gate, &named)).collect();
     let rows = named.iter().map(|(name, samples)| Row::of(name.clone(), samples)).collect();
@@ -179,7 +179,7 @@ fn verdict(report: &LatencyReport, all: &Samples) -> Vec<String> {
     };
     let highest = RUNGS.iter().rev().find(|(_, q)| all.count() >= Samples::needed(*q)).unwrap_or(&RUNGS[0]);
     let mut said = vec![format!(
-        "Half of {} wakeups were at most {} late; {} of them at most {}; the worst, on CPU {}, was {} late.",
+        "Half of {} wakeups were at most {} late; {} of them at most {}; the worst, on {}, was {} late.",
         all.count(),
         Ns(all.quantile(0.5)),
         highest.0,

@@ -165,7 +165,7 @@ impl LatencyRequest {
         let fail = |text: String| Err(LatencyError::Request(text));
         let allowed = affinity(0).unwrap_or(CpuSet::ALL);
         if let Some(cpu) = self.cpus.iter().find(|cpu| !allowed.contains(**cpu)) {
-            return fail(format!("CPU {cpu} is not one that this process may use: they are {allowed}"));
+            return fail(format!("CPU {} is not one that this process may use: they are {allowed}", cpu.0));
         }
         if self.cpus.is_empty() || self.cpus.len() > MOST_THREADS {
             return fail(format!("{} threads: 1 to {MOST_THREADS} can be measured", self.cpus.len()));
