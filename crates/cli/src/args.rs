@@ -48,6 +48,8 @@ pub(crate) enum Command {
     Diff(crate::commands::diff::Diff),
     /// Write a recording for other tools: Perfetto, ftrace, perf script, CSV
     Export(crate::commands::export::Export),
+    /// Measure how late threads wake on this machine: the ladder up to the maximum, and a verdict
+    Latency(commands::latency::Latency),
     /// Say what this kernel and these permissions allow
     Doctor(Doctor),
     /// Load this machine: senders and receivers as hackbench has them, CPU hogs, memory streams

@@ -7,6 +7,7 @@ pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod guardian;
 pub(crate) mod import;
+pub(crate) mod latency;
 pub(crate) mod list;
 pub(crate) mod record;
 pub(crate) mod restore;

@@ -76,13 +76,7 @@ pub(crate) struct Recording {
 
 impl Recording {
     pub(crate) fn new() -> Recording {
-        let wanted = std::io::stderr().is_terminal();
-        let target = if wanted { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let line = ProgressBar::with_draw_target(None, target);
-        line.set_style(
-            ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar()),
-        );
-        Recording { line, start: Instant::now(), shown: None }
+        Recording { line: message_line(), start: Instant::now(), shown: None }
     }
 
     pub(crate) fn set(&mut self, so_far: &RecordProgress) {
@@ -101,6 +95,41 @@ impl Recording {
 }
 
 impl Drop for Recording {
+    fn drop(&mut self) {
+        self.line.finish_and_clear();
+    }
+}
+
+/// A message that is written over; hidden when standard error is no terminal.
+fn message_line() -> ProgressBar {
+    let wanted = std::io::stderr().is_terminal();
+    let target = if wanted { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let line = ProgressBar::with_draw_target(None, target);
+    line.set_style(ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar()));
+    line
+}
+
+/// Lines on standard error that are written over a few times a second: on a terminal only.
+pub(crate) struct Lines {
+    line: ProgressBar,
+    shown: Option<Instant>,
+}
+
+impl Lines {
+    pub(crate) fn new() -> Lines {
+        Lines { line: message_line(), shown: None }
+    }
+
+    /// Shows what `text` says, if it is time.
+    pub(crate) fn set(&mut self, text: impl FnOnce() -> String) {
+        if !self.line.is_hidden() && self.shown.is_none_or(|at| at.elapsed() >= Duration::from_millis(250)) {
+            self.shown = Some(Instant::now());
+            self.line.set_message(text());
+        }
+    }
+}
+
+impl Drop for Lines {
     fn drop(&mut self) {
         self.line.finish_and_clear();
     }

@@ -1,11 +1,13 @@
 //! Results for people: as wide as the terminal, colours only on one.
 
 mod diff;
+mod latency;
 pub(crate) mod show;
 mod study;
 mod table;
 
 pub(crate) use diff::diff;
+pub(crate) use latency::latency;
 pub(crate) use study::study;
 
 use std::io::IsTerminal;

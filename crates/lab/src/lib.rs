@@ -11,6 +11,7 @@ pub mod diff;
 mod error;
 pub mod gallery;
 pub mod gate;
+pub mod latency;
 pub mod measure;
 pub mod metric;
 pub mod page;

@@ -1,11 +1,17 @@
-//! Measuring real servers: a load client that says what it saw and whether it can be trusted.
+//! Measuring real machines and servers: wakeup latency, and a load client that says what it saw and whether it can
+//! be trusted.
 #![forbid(unsafe_code)]
 
 mod ladder;
+mod latency;
 mod load;
 mod resp;
 pub mod stress;
 
 pub use ladder::Ladder;
+pub use latency::{
+    CpuUse, LONGEST, LatencyError, LatencyLine, LatencyReport, LatencyRequest, MOST_THREADS, SHORTEST,
+    Samples, ThreadReport, Wake, latency,
+};
 pub use load::{LoadError, LoadReport, LoadRequest, LoopKind, run};
 pub use resp::{Replies, RespError, command};

@@ -4,6 +4,7 @@ mod bad_input;
 mod export;
 mod gallery;
 mod live;
+mod latency;
 mod output;
 mod recordings;
 mod report;

@@ -1,0 +1,82 @@
+//! The ladder of a latency measurement.
+
+use super::table::{Cell, Table};
+use super::{Style, wrap};
+use schedlab_lab::gate::Outcome;
+use schedlab_lab::latency::{LatencyResult, RUNGS, Row};
+use schedlab_model::Ns;
+
+/// The result as text.
+pub(crate) fn latency(result: &LatencyResult, style: &Style) -> String {
+    let (report, request) = (&result.report, &result.report.request);
+    let mut text = style.bold("Wakeup latency") + &format!(" on {}\n", result.kernel);
+    let slack = match (request.policy.is_fair(), report.slack) {
+        (true, slack) => format!("timer slack {slack}"),
+        (false, _) => "no timer slack (real-time)".to_owned(),
+    };
+    let dma = match request.dma_latency_us {
+        None => "idle states as they are".to_owned(),
+        Some(us) => format!("/dev/cpu_dma_latency held at {us} us"),
+    };
+    let wake = format!("{:?}", request.wake).to_lowercase();
+    let memory = if request.lock { "memory locked" } else { "memory not locked" };
+    text += &format!(
+        "  policy {}, woken by {wake}, {slack}, {dma}, {memory}, {}\n\n",
+        request.policy, report.elapsed
+    );
+    let mut head: Vec<String> = ["", "interval", "samples", "min", "mean"].map(String::from).to_vec();
+    head.extend(RUNGS.iter().map(|(name, _)| (*name).to_owned()));
+    head.extend(["max", "missed", "steal", "foreign", "interrupts"].map(String::from));
+    let rows = result.rows.iter().enumerate().map(|(index, row)| cells(result, index, row)).collect();
+    let (table, left_out) = Table { head, rows, fixed: 1 }.render(style);
+    text += &table;
+    if !left_out.is_empty() {
+        text += &format!("  (no room for: {})\n", left_out.join(", "));
+    }
+    text.push('\n');
+    for line in &result.verdict {
+        text += &(wrap(line, style.width, 2) + "\n");
+    }
+    for line in &result.doubts {
+        text += &(style.dim(&wrap(&format!("note: {line}"), style.width, 2)) + "\n");
+    }
+    for gate in &result.gates {
+        let value = gate.value_ns.map_or("nothing".to_owned(), |ns| Ns(ns).to_string());
+        let line = format!("{} ({}): {value}", gate.gate, gate.subject);
+        text += &match gate.outcome {
+            Outcome::Met => style.bad(&format!("  FAILED {line}")),
+            Outcome::Not => style.good(&format!("  passed {line}")),
+            Outcome::CannotSay => {
+                format!("  CANNOT SAY {line}: {}", gate.lacks.as_deref().unwrap_or_default())
+            }
+        };
+        text.push('\n');
+    }
+    text
+}
+
+fn cells(result: &LatencyResult, index: usize, row: &Row) -> Vec<Cell> {
+    let report = &result.report;
+    let time = |ns: u64| Cell::plain(Ns(ns).to_string());
+    let thread = report.threads.get(index);
+    let mut cells = vec![
+        Cell::plain(&row.name),
+        Cell::plain(thread.map_or(String::new(), |thread| thread.interval.to_string())),
+        Cell::plain(row.count.to_string()),
+        time(row.min_ns),
+        time(row.mean_ns),
+    ];
+    cells.extend(row.rungs_ns.iter().map(|rung| rung.map_or(Cell::default(), time)));
+    cells.push(time(row.max_ns));
+    let missed: u64 = match thread {
+        Some(thread) => thread.missed,
+        None => report.threads.iter().map(|thread| thread.missed).sum(),
+    };
+    cells.push(Cell::plain(missed.to_string()));
+    let cpu = thread.and_then(|thread| report.cpus.iter().find(|cpu| cpu.cpu == thread.cpu.0));
+    let part = |ns: u64| format!("{:.1} %", ns as f64 * 100.0 / report.elapsed.0.max(1) as f64);
+    cells.push(Cell::plain(cpu.map_or(String::new(), |cpu| part(cpu.steal_ns))));
+    cells.push(Cell::plain(cpu.map_or(String::new(), |cpu| part(cpu.foreign_ns))));
+    cells.push(Cell::plain(cpu.map_or(String::new(), |cpu| cpu.interrupts.to_string())));
+    cells
+}

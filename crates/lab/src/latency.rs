@@ -1,0 +1,305 @@
+//! What a latency measurement means: the ladder with what its rungs need, a verdict in words, gates.
+//! `docs/latency-schema.md` describes the JSON.
+
+use crate::gate::{Bound, Evidence, Gate, Outcome};
+use crate::metric::{Metric, Stat};
+use schedlab_measure::{LatencyReport, Samples};
+use schedlab_model::Ns;
+use serde::Serialize;
+
+/// Version of the JSON.
+pub const SCHEMA: &str = "schedlab-latency/1";
+
+/// The rungs that are shown, as parts of all samples.
+pub const RUNGS: [(&str, f64); 5] =
+    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999)];
+
+/// Foreign CPU or steal above this part of the time is a doubt (a choice, not a measurement).
+const DISTURBED: f64 = 0.05;
+
+/// A measurement with what it means.
+#[derive(Debug, Serialize)]
+pub struct LatencyResult {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// The kernel's release and version, as `uname -rv`.
+    pub kernel: String,
+    /// What was measured.
+    #[serde(flatten)]
+    pub report: LatencyReport,
+    /// One for each thread, then one for all together.
+    pub rows: Vec<Row>,
+    /// In words.
+    pub verdict: Vec<String>,
+    /// What one must know to believe it.
+    pub doubts: Vec<String>,
+    /// What became of the conditions.
+    pub gates: Vec<Judged>,
+}
+
+/// A line of the ladder, nanoseconds.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Row {
+    /// `cpu0`, or `all`.
+    pub name: String,
+    /// Samples.
+    pub count: u64,
+    /// Smallest.
+    pub min_ns: u64,
+    /// Mean.
+    pub mean_ns: u64,
+    /// For [`RUNGS`]; `None`: fewer than ten samples lie beyond.
+    pub rungs_ns: Vec<Option<u64>>,
+    /// Largest.
+    pub max_ns: u64,
+}
+
+/// What became of a condition.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Judged {
+    /// The condition as it was written.
+    pub gate: String,
+    /// About whom.
+    pub subject: String,
+    /// The value, nanoseconds.
+    pub value_ns: Option<u64>,
+    /// Met means: failed.
+    pub outcome: Outcome,
+    /// Why nothing can be said.
+    pub lacks: Option<String>,
+}
+
+impl Row {
+    fn of(name: String, samples: &Samples) -> Row {
+        let rung =
+            |&(_, q): &(&str, f64)| (samples.count() >= Samples::needed(q)).then(|| samples.quantile(q));
+        Row {
+            name,
+            count: samples.count(),
+            min_ns: samples.min(),
+            mean_ns: samples.mean(),
+            rungs_ns: RUNGS.iter().map(rung).collect(),
+            max_ns: samples.max(),
+        }
+    }
+}
+
+/// Reads the conditions of `--fail-if`.
+///
+/// # Errors
+/// A text that is no condition, or one that is not about latency as measured here.
+pub fn gates(texts: &[String]) -> Result<Vec<Gate>, String> {
+    let gate = |text: &String| {
+        let gate = Gate::parse_with(text, Some("latency")).map_err(|error| error.to_string())?;
+        match (gate.metric, gate.bound) {
+            (Metric::Latency(Stat::Mode), _) => {
+                Err(format!("'{text}': the most frequent value is not measured; take p50, p99.9 or max"))
+            }
+            (Metric::Latency(_), Bound::Value(_)) => Ok(gate),
+            (Metric::Latency(_), _) => Err(format!(
+                "'{text}': there is nothing before to compare with; write a time, as in 'p99.9 > 200us'"
+            )),
+            _ => Err(format!(
+                "'{text}': only latency is measured here; write 'p99.9 > 200us' or 'cpu1 max > 1ms'"
+            )),
+        }
+    };
+    texts.iter().map(gate).collect()
+}
+
+/// What `report` means.
+pub fn judge(report: LatencyReport, gates: &[Gate]) -> LatencyResult {
+    let all = report.all();
+    let mut named: Vec<(String, &Samples)> =
+        report.threads.iter().map(|thread| (thread.cpu.to_string(), &thread.latency)).collect();
+    named.push(("all".to_owned(), &all));
+    let judged = gates.iter().flat_map(|gate| judged(gate, &named)).collect();
+    let rows = named.iter().map(|(name, samples)| Row::of(name.clone(), samples)).collect();
+    let (verdict, doubts) = (verdict(&report, &all), doubts(&report, &all));
+    let kernel = rustix_uname();
+    LatencyResult { schema: SCHEMA, kernel, rows, verdict, doubts, gates: judged, report }
+}
+
+fn rustix_uname() -> String {
+    let read = |name| std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+    format!("{} {}", read("osrelease").trim(), read("version").trim())
+}
+
+fn judged(gate: &Gate, named: &[(String, &Samples)]) -> Vec<Judged> {
+    let chosen = named.iter().filter(|(name, _)| match gate.subject {
+        None => name == "all",
+        Some(_) => gate.covers(name),
+    });
+    let mut found: Vec<Judged> = chosen.map(|(name, samples)| one(gate, name, samples)).collect();
+    if found.is_empty() {
+        let lacks = Some("no such thread: they are called cpu0, cpu1, ..., and all".to_owned());
+        let subject = gate.subject.clone().unwrap_or_default();
+        found.push(Judged {
+            gate: gate.to_string(),
+            subject,
+            value_ns: None,
+            outcome: Outcome::CannotSay,
+            lacks,
+        });
+    }
+    found
+}
+
+fn one(gate: &Gate, name: &str, samples: &Samples) -> Judged {
+    let Metric::Latency(stat) = gate.metric else { unreachable!("gates() takes latency alone") };
+    let value = match stat {
+        Stat::Min => samples.min(),
+        Stat::Mean | Stat::Mode => samples.mean(),
+        Stat::Percentile(thousandths) => samples.quantile(f64::from(thousandths) / 100_000.0),
+        Stat::Max => samples.max(),
+    };
+    let needed = match stat {
+        Stat::Percentile(thousandths) => Samples::needed(f64::from(thousandths) / 100_000.0),
+        _ => 1,
+    };
+    let bound = if let Bound::Value(ns) = gate.bound { ns as u64 } else { 0 };
+    // Ten samples beyond the bound decide, however few there are in all.
+    let few = samples.count() < needed && (samples.above(bound) < 10 || samples.count() == 0);
+    let lacks = few.then(|| {
+        format!(
+            "{needed} samples are needed, there are {}: measure longer or at a shorter interval",
+            samples.count()
+        )
+    });
+    let after = (samples.count() > 0).then_some(value as f64);
+    let outcome = gate.judge(&Evidence { after, lacks: lacks.as_deref(), ..Evidence::default() });
+    let value_ns = after.map(|_| value);
+    Judged { gate: gate.to_string(), subject: name.to_owned(), value_ns, outcome, lacks }
+}
+
+fn verdict(report: &LatencyReport, all: &Samples) -> Vec<String> {
+    let worst = report.threads.iter().max_by_key(|thread| thread.latency.max());
+    let Some(worst) = worst.filter(|_| all.count() > 0) else {
+        return vec!["Nothing was measured: it ended before the first expiry.".to_owned()];
+    };
+    let highest = RUNGS.iter().rev().find(|(_, q)| all.count() >= Samples::needed(*q)).unwrap_or(&RUNGS[0]);
+    let mut said = vec![format!(
+        "Half of {} wakeups were at most {} late; {} of them at most {}; the worst, on {}, was {} late.",
+        all.count(),
+        Ns(all.quantile(0.5)),
+        highest.0,
+        Ns(all.quantile(highest.1)),
+        worst.cpu,
+        Ns(all.max())
+    )];
+    let share = |limit: Ns| all.above(limit.0) as f64 / all.count() as f64;
+    let words = match all.max() {
+        0..100_000 => {
+            "No wakeup was 100 us late: good enough for control loops of a millisecond, on this evidence."
+                .to_owned()
+        }
+        100_000..1_000_000 => {
+            "All stayed below 1 ms: a loop of some milliseconds holds, one of 100 us does not.".to_owned()
+        }
+        _ => format!(
+            "1 ms was exceeded by {:.3} % of the wakeups: a period of 1 ms cannot be promised with this policy here.",
+            share(Ns::from_ms(1)) * 100.0
+        ),
+    };
+    said.push(words);
+    said.push(format!(
+        "A maximum grows with the length of a run: this one is of {}; compare it only with equally long ones.",
+        report.elapsed
+    ));
+    said
+}
+
+fn doubts(report: &LatencyReport, all: &Samples) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if report.stopped {
+        doubts.push("ended early, by a signal".to_owned());
+    }
+    if report.slack.0 >= 10_000
+        && !report.request.wake.has_waker()
+        && report.request.wake != schedlab_measure::Wake::Timerfd
+    {
+        doubts.push(format!(
+            "{} of it may be timer slack, which real-time threads do not have: --slack 1ns takes it out",
+            report.slack
+        ));
+    }
+    let missed: u64 = report.threads.iter().map(|thread| thread.missed).sum();
+    if missed > 0 {
+        let uncorrected = report.threads.iter().map(|t| t.uncorrected.count()).sum::<u64>();
+        doubts.push(format!(
+            "{missed} expiries passed while a thread was still late; they count (cyclictest drops them: it would have {uncorrected} samples)"
+        ));
+    }
+    let withheld: u64 = report.threads.iter().map(|thread| thread.withheld).sum();
+    if withheld > 0 {
+        doubts.push(format!(
+            "wakers were late themselves and left out {withheld} expiries, which are in no sample"
+        ));
+    }
+    let time = report.elapsed.0.max(1) as f64;
+    for cpu in &report.cpus {
+        for (what, ns) in
+            [("was stolen by the hypervisor", cpu.steal_ns), ("went to other programs", cpu.foreign_ns)]
+        {
+            let part = ns as f64 / time;
+            if part > DISTURBED {
+                doubts.push(format!("{:.0} % of CPU {} {what}", part * 100.0, cpu.cpu));
+            }
+        }
+    }
+    let highest = RUNGS.iter().find(|(_, q)| all.count() < Samples::needed(*q));
+    if let Some((name, q)) = highest {
+        doubts.push(format!("{name} needs {} samples and is left out: measure longer", Samples::needed(*q)));
+    }
+    doubts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(values: impl Iterator<Item = u64>) -> Samples {
+        let mut samples = Samples::default();
+        values.for_each(|us| samples.add(us * 1000));
+        samples
+    }
+
+    fn outcome(gate: &str, samples: &Samples) -> Outcome {
+        let gate = &gates(&[gate.to_owned()]).unwrap()[0];
+        judged(gate, &[("cpu0".to_owned(), samples), ("all".to_owned(), samples)])[0].outcome
+    }
+
+    #[test]
+    fn gates_know_what_the_samples_carry() {
+        let many = samples(1..=10_000);
+        assert_eq!(outcome("p99.9 > 5ms", &many), Outcome::Met);
+        assert_eq!(outcome("p99.9 > 9.995ms", &many), Outcome::Not);
+        assert_eq!(outcome("p99.99 > 50ms", &many), Outcome::CannotSay);
+        // A hundred samples are too few for p99.9, but all of them are above the bound.
+        assert_eq!(outcome("p99.9 > 1us", &samples(10..110)), Outcome::Met);
+        assert_eq!(outcome("p99.9 > 1ms", &samples(10..110)), Outcome::CannotSay);
+        assert_eq!(outcome("cpu0 max > 1ms", &samples(10..110)), Outcome::Not);
+        assert_eq!(outcome("cpu7 max > 1ms", &many), Outcome::CannotSay);
+        assert_eq!(outcome("max > 1ms", &samples(0..0)), Outcome::CannotSay);
+    }
+
+    #[test]
+    fn gates_about_other_things_are_refused() {
+        for (text, expected) in
+            [("share > 50%", "only latency"), ("p99 > +20%", "nothing before"), ("p99 > 20", "not a time")]
+        {
+            let error = gates(&[text.to_owned()]).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn rungs_without_enough_samples_are_empty() {
+        let row = Row::of("all".to_owned(), &samples(1..=1000));
+        assert_eq!(
+            row.rungs_ns.iter().map(Option::is_some).collect::<Vec<_>>(),
+            [true, true, true, false, false]
+        );
+        assert_eq!((row.count, row.max_ns, row.mean_ns), (1000, 1_000_000, 500_500));
+    }
+}
