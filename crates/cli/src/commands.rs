@@ -11,3 +11,4 @@ pub(crate) mod record;
 pub(crate) mod restore;
 pub(crate) mod show;
 pub(crate) mod status;
+pub(crate) mod watch;

@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         Command::Import(command) => commands::import::run(command),
         Command::Diff(command) => commands::diff::run(command),
         Command::Export(command) => commands::export::run(command),
+        Command::Watch(command) => commands::watch::run(command),
         Command::Doctor(command) => commands::doctor::run(command),
         Command::Status(command) => commands::status::run(command),
         Command::Detach(command) => commands::restore::detach(command),

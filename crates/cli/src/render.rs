@@ -4,6 +4,7 @@ mod diff;
 pub(crate) mod show;
 mod study;
 mod table;
+pub(crate) mod watch;
 
 pub(crate) use diff::diff;
 pub(crate) use study::study;

@@ -22,5 +22,6 @@ pub mod show;
 pub mod stats;
 pub mod variant;
 pub mod view;
+pub mod watch;
 
 pub use error::LabError;

@@ -7,6 +7,7 @@ mod output;
 mod recordings;
 mod report;
 mod show;
+mod watch;
 mod way_back;
 
 use std::path::{Path, PathBuf};
