@@ -131,8 +131,7 @@ pub fn replayed(recording: &Recording, focus: &Focus) -> State {
     watcher.followed.listener.header = recording.header.clone();
     recording.events.iter().for_each(|event| watcher.event(event));
     watcher.give();
-    let state = shared.lock().clone();
-    state
+    shared.lock().clone()
 }
 
 struct Watcher {

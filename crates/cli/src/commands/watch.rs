@@ -49,7 +49,8 @@ const LOOK: Duration = Duration::from_millis(50);
 type Recorder = JoinHandle<Result<RecordEnd, HostError>>;
 
 pub(crate) fn run(args: &Watch) -> anyhow::Result<Done> {
-    if !args.json && !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
+    let terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    if !args.json && !terminal {
         bail!(
             "watch draws on a terminal, and this is none: run it in one (ssh -t HOST schedlab watch), or use --json"
         );
