@@ -44,6 +44,8 @@ pub(crate) enum Command {
     Show(crate::commands::show::Show),
     /// Turn a Perfetto trace, or the text of `perf script` or ftrace, into a recording
     Import(Import),
+    /// Watch the scheduler live: latencies, the worst waits, who delays whom
+    Watch(crate::commands::watch::Watch),
     /// Compare two recordings, or two results, task by task and cgroup by cgroup
     Diff(crate::commands::diff::Diff),
     /// Write a recording for other tools: Perfetto, ftrace, perf script, CSV

@@ -15,3 +15,4 @@ pub(crate) mod run;
 pub(crate) mod show;
 pub(crate) mod status;
 pub(crate) mod stress;
+pub(crate) mod watch;

@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         Command::Diff(command) => commands::diff::run(command),
         Command::Export(command) => commands::export::run(command),
         Command::Latency(command) => commands::latency::run(command),
+        Command::Watch(command) => commands::watch::run(command),
         Command::Doctor(command) => commands::doctor::run(command),
         Command::Stress(command) => commands::stress::run(command),
         Command::Run(command) => commands::run::run(command),

@@ -5,6 +5,7 @@ mod latency;
 pub(crate) mod show;
 mod study;
 mod table;
+pub(crate) mod watch;
 
 pub(crate) use diff::diff;
 pub(crate) use latency::latency;

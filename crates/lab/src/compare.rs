@@ -1,7 +1,9 @@
 //! `schedlab compare`: schedulers × variants over a scenario or a recording.
 
-mod detail;
+pub(crate) mod delays;
+pub(crate) mod detail;
 mod features;
+pub(crate) mod observe;
 mod recorded;
 mod scenario;
 mod verdict;

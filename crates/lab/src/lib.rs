@@ -24,5 +24,6 @@ pub mod smp;
 pub mod stats;
 pub mod variant;
 pub mod view;
+pub mod watch;
 
 pub use error::LabError;

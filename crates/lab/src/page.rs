@@ -2,8 +2,10 @@
 //! trust it, and where every number comes from.
 
 mod provenance;
+mod recording;
 
 pub use provenance::Origin;
+pub use recording::of_recording;
 
 use crate::compare::{Detail, page_name};
 use crate::measure::Kind;
@@ -31,6 +33,7 @@ pub fn of_study(study: &Study, origin: &Origin) -> Page {
     if let Some(detail) = &study.detail {
         distributions(&mut page, detail);
         schedules(&mut page, study, detail);
+        delays(&mut page, study, detail);
     }
     page.push(trust(study, &main));
     page.push(provenance::section(study, origin));
@@ -57,7 +60,7 @@ fn subtitle(study: &Study) -> String {
 }
 
 /// A number does not leave its unit.
-fn spaced(text: String) -> String {
+pub(crate) fn spaced(text: String) -> String {
     match text.find(|c: char| c.is_alphabetic() || c == '%') {
         Some(at) if at > 0 && text[..at].ends_with(|c: char| c.is_ascii_digit()) => {
             format!("{}\u{a0}{}", &text[..at], text[at..].replace("us", "µs"))
@@ -203,6 +206,21 @@ fn schedules(page: &mut Page, study: &Study, detail: &Detail) {
     );
     let mut section = Section::new("Who ran when").lead(lead);
     section.push(detail.lanes.clone());
+    page.push(section);
+}
+
+fn delays(page: &mut Page, study: &Study, detail: &Detail) {
+    let seed = study.seeds.first().copied().unwrap_or_default();
+    let mut section = Section::new("Who delayed whom").lead(format!(
+        "Every nanosecond for which somebody was ready to run and did not is laid to whoever ran there meanwhile. \
+         Simulated runs are those of seed {seed}."
+    ));
+    detail.blame.iter().for_each(|matrix| section.push(matrix.clone()));
+    detail.worst.iter().for_each(|table| section.push(table.clone()));
+    page.push(section);
+    let mut section = Section::new("Run-queue length")
+        .lead("How many tasks were ready to run and did not, over time. Zero means that nobody had to wait.");
+    detail.queue.iter().for_each(|queue| section.push(queue.clone()));
     page.push(section);
 }
 

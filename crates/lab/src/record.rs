@@ -375,7 +375,7 @@ fn capabilities(of: &RecordingCapabilities) -> Capabilities {
     Capabilities::of(all.into_iter().filter(|&(_, has)| has).map(|(capability, _)| capability))
 }
 
-fn task_info(task: &TaskFacts) -> TaskInfo {
+pub(crate) fn task_info(task: &TaskFacts) -> TaskInfo {
     TaskInfo {
         tid: task.tid,
         pid: task.process,
@@ -391,7 +391,7 @@ fn task_info(task: &TaskFacts) -> TaskInfo {
     }
 }
 
-fn group_info(group: &GroupFacts) -> GroupInfo {
+pub(crate) fn group_info(group: &GroupFacts) -> GroupInfo {
     let spec = GroupSpec {
         name: group.path.clone(),
         parent: group.parent,

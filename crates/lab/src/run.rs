@@ -4,11 +4,11 @@
 mod nested;
 
 use crate::LabError;
+use crate::compare::observe::{Keep, Observer};
 use crate::measure::Measured;
 use crate::scenario::VmSpec;
 use rayon::prelude::*;
 use schedlab_model::{EventSink, Ns, Workload};
-use schedlab_report::LaneRecorder;
 use schedlab_scheduler::{KnobError, Knobs, Scheduler, SchedulerSpec, registry};
 use schedlab_sim::{Machine, Outcome, RunOptions, SimError, WaitsFor};
 use schedlab_trace::analysis::Summary;
@@ -45,8 +45,8 @@ pub(crate) struct Bench<'a> {
     pub(crate) warmup: Ns,
     /// One run for each.
     pub(crate) seeds: &'a [u64],
-    /// Keep so many events of the schedule of each plan's first seed.
-    pub(crate) lanes: Option<u64>,
+    /// Observe each plan's first seed.
+    pub(crate) keep: Option<&'a Keep>,
     /// Measure with the analysis of recordings instead of the simulator's own metrics; the function names
     /// the tasks that must be measured by themselves.
     pub(crate) as_recording: Option<&'a (dyn Fn(usize) -> Option<String> + Sync)>,
@@ -62,8 +62,8 @@ pub(crate) struct Run {
     pub(crate) measured: Measured,
     pub(crate) event_hash: u64,
     pub(crate) notes: Vec<String>,
-    /// The schedule, where it was asked for.
-    pub(crate) lanes: Option<LaneRecorder>,
+    /// What was observed, where that was asked for.
+    pub(crate) observed: Option<Box<Observer>>,
 }
 
 impl Plan {
@@ -120,13 +120,15 @@ impl Bench<'_> {
         let options = RunOptions { seed, duration: self.duration, warmup: self.warmup, every_tick: false };
         let mut summary = Summary::new(plan.workload.tasks.len(), cpus, self.warmup);
         let first = self.seeds.first() == Some(&seed);
-        // Lanes are those of the machine's own CPUs; guests have a clock of their own.
-        let wanted = self.lanes.filter(|_| first && plan.vms.is_empty());
-        let mut lanes = wanted.map(|limit| LaneRecorder::new(cpus, Ns::ZERO, limit));
-        let outcome = match (self.as_recording.is_some(), &mut lanes) {
-            (true, Some(lanes)) => plan.run(&machine, &*scheduler, &options, &mut (&mut summary, lanes)),
+        // The tasks of guests are not in the header: nested machines are not observed.
+        let wanted = self.keep.filter(|_| first && plan.vms.is_empty());
+        let mut observed = wanted.map(|keep| Box::new(Observer::new(keep)));
+        let outcome = match (self.as_recording.is_some(), observed.as_deref_mut()) {
+            (true, Some(observer)) => {
+                plan.run(&machine, &*scheduler, &options, &mut (&mut summary, observer))
+            }
             (true, None) => plan.run(&machine, &*scheduler, &options, &mut summary),
-            (false, Some(lanes)) => plan.run(&machine, &*scheduler, &options, lanes),
+            (false, Some(observer)) => plan.run(&machine, &*scheduler, &options, observer),
             (false, None) => plan.run(&machine, &*scheduler, &options, &mut ()),
         }?;
         let measured = match self.as_recording {
@@ -140,7 +142,7 @@ impl Bench<'_> {
             measured,
             event_hash: outcome.event_hash,
             notes: stuck(&outcome, &plan.workload, self.duration),
-            lanes,
+            observed,
         })
     }
 }

@@ -71,6 +71,18 @@ fn simulated(scenario: &Scenario, scheduler: Option<&SchedulerSpec>) -> Result<R
             source: Box::new(source),
         }
     })?;
+    let header = Header {
+        kernel: spec.to_string(),
+        note: format!("simulated: {}, seed {}", scenario.title, options.seed),
+        ..header(scenario, &machine)
+    };
+    let source = |source| LabError::Trace { path: scenario.name.clone().into(), source: Box::new(source) };
+    Recording::from_parts(header, events, scenario.duration).map_err(source)
+}
+
+/// What is known of every simulation of a scenario: machine, tasks, groups.
+pub(crate) fn header(scenario: &Scenario, machine: &schedlab_sim::Machine) -> Header {
+    let workload = &scenario.workload;
     let info = |(index, task): (usize, &schedlab_model::TaskSpec)| TaskInfo {
         policy: task.policy,
         nice: task.nice,
@@ -79,19 +91,15 @@ fn simulated(scenario: &Scenario, scheduler: Option<&SchedulerSpec>) -> Result<R
         known: true,
         ..TaskInfo::unknown(index as u32 + 1, index as u32 + 1, task.name.clone())
     };
-    let header = Header {
+    Header {
         backend: "simulator".to_owned(),
-        kernel: spec.to_string(),
         hz: machine.hz,
         topology: machine.topology.clone(),
         capabilities: Capabilities::simulator(),
-        note: format!("simulated: {}, seed {}", scenario.title, options.seed),
         tasks: workload.tasks.iter().enumerate().map(info).collect(),
         groups: workload.groups.iter().map(|spec| GroupInfo { spec: spec.clone() }).collect(),
         ..Header::default()
-    };
-    let source = |source| LabError::Trace { path: scenario.name.clone().into(), source: Box::new(source) };
-    Recording::from_parts(header, events, scenario.duration).map_err(source)
+    }
 }
 
 /// The scope that `options` describe, or which of them does not fit this recording.

@@ -83,7 +83,7 @@ Lab.cdf = (figure) => {
     const xs = [...new Set(curves.flatMap((c) => c.ns.map((ns) => Math.max(1, ns))))].sort((a, b) => a - b);
     if (!xs.length) return null;
     // Left of where the first curve begins to fall there is nothing to see.
-    const lowest = Math.min(...curves.map((c) => Math.max(1, c.ns[Math.max(0, c.longer.findIndex((v) => v < 0.985))])));
+    const lowest = Math.min(...curves.map((c) => Math.max(1, c.ns[Math.max(0, c.longer.findIndex((v) => v < 0.93))])));
     const highest = Math.max(...curves.map((c) => c.ladder.max));
     const floor = Math.pow(10, Math.floor(Math.log10(1 / Math.max(...curves.map((c) => c.count)))));
     // Every curve is a staircase: its value at any time is that of the last step before.

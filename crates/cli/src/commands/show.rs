@@ -1,9 +1,10 @@
 //! `schedlab show`
 
-use crate::Done;
+use crate::origin::origin;
 use crate::progress::Working;
 use crate::render::Style;
 use crate::render::show::{Json, Text, overview};
+use crate::{Done, output};
 use anyhow::anyhow;
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueEnum};
 use schedlab_lab::gallery::{self, Found};
@@ -24,6 +25,7 @@ Examples:
   schedlab show a.slt --latency --task 'redis*'           run-queue latency of some tasks
   schedlab show a.slt --timehist --from 2s --to 2.1s      every time on a CPU, as perf sched timehist
   schedlab show a.slt --blame --by cgroup --json          who delays whom, for a program
+  schedlab show incident.slt --report incident.html       a page with charts
   schedlab show two-hogs --slices --scheduler linux-6.1   of a simulated scenario
 
 Several analyses may be asked for at once. An analysis that needs more than the recording has refuses by name.")]
@@ -59,6 +61,9 @@ pub(crate) struct Show {
     /// The scheduler of a simulated scenario [default: its first]
     #[arg(short, long, value_name = "SCHEDULER")]
     pub(crate) scheduler: Option<SchedulerSpec>,
+    /// Write a page to this file instead: one HTML file with charts that needs nothing else
+    #[arg(long, value_name = "FILE.html", conflicts_with = "json")]
+    pub(crate) report: Option<std::path::PathBuf>,
     /// Print as JSON (docs/show-schema.md)
     #[arg(long)]
     pub(crate) json: bool,
@@ -147,6 +152,12 @@ pub(crate) fn run(args: &Show) -> anyhow::Result<Done> {
         }),
     };
     let scope = scope(&recording, &options)?;
+    if let Some(path) = &args.report {
+        output::check(path)?;
+        let page = schedlab_lab::page::of_recording(&recording, &args.input, &scope, &origin(None)?)?;
+        output::write(Some(path), &page.render()?)?;
+        return Ok(Done::Well);
+    }
     let chosen: Vec<(&Entry, Scope)> = match args.analyses.0.is_empty() {
         true => overview_of(&recording, &scope),
         false => {

@@ -10,6 +10,7 @@ mod recordings;
 mod report;
 mod show;
 mod stress;
+mod watch;
 mod way_back;
 
 use std::path::{Path, PathBuf};

@@ -1,18 +1,23 @@
 //! What a page shows and a table does not: distributions and schedules.
 
+use super::delays;
+pub(super) use super::observe::Keep;
+use super::observe::{Findings, Observer};
 use crate::LabError;
 use crate::measure::{Kind, Measured, Quantity, SubjectData};
 use crate::result::Study;
 use crate::run::Run;
 use crate::view::{by_importance, row_name};
 use schedlab_model::{EventSink, Ns};
-use schedlab_report::{Cdf, Curve, LaneRecorder, LaneTask, Lanes, Measure};
-use schedlab_trace::Recording;
+use schedlab_report::{Cdf, Curve, LaneRun, LaneTask, Lanes, Matrix, Measure, Series, Table};
+use schedlab_trace::analysis::Analysis;
+use schedlab_trace::analysis::runqueue::RunQueue;
+use schedlab_trace::{Header, Recording};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Events of all schedules of a page together: about 4 bytes each in the file.
-const EVENTS: u64 = 600_000;
+pub(crate) const EVENTS: u64 = 600_000;
 /// A schedule of fewer events than this shows too little.
 const LEAST: u64 = 20_000;
 /// Colour and dashes of the recording; rows follow.
@@ -25,15 +30,25 @@ pub struct Detail {
     pub distributions: Vec<Cdf>,
     /// The recording, and each row with its first seed.
     pub lanes: Lanes,
+    /// Who delayed whom, run by run.
+    pub blame: Vec<Matrix>,
+    /// Run-queue length of all runs.
+    pub queue: Option<Series>,
+    /// The longest waits, run by run.
+    pub worst: Vec<Table>,
 }
 
-/// Events kept of each row, when there are so many rows (and perhaps a recording).
-pub(super) fn lane_events(rows: usize) -> u64 {
-    (EVENTS / (rows as u64 + 1)).max(LEAST)
+/// How runs are observed when there are so many (the recording not counted). `classes` by task.
+pub(super) fn keep(header: &Header, classes: &[String], duration: Ns, rows: usize) -> Keep {
+    let mut header = header.clone();
+    for (task, class) in header.tasks.iter_mut().zip(classes) {
+        task.comm.clone_from(class);
+    }
+    Keep { header, from: Ns::ZERO, duration, events: (EVENTS / (rows as u64 + 1)).max(LEAST) }
 }
 
 /// Each quantity with its name and meaning.
-const QUANTITIES: [(Quantity, &str, &str); 4] = [
+pub(crate) const QUANTITIES: [(Quantity, &str, &str); 4] = [
     (Quantity::Latency, "Run-queue latency", "From the wakeup to running."),
     (
         Quantity::Response,
@@ -71,27 +86,58 @@ impl Detail {
             Cdf { title: subject.clone(), measures: measures.collect() }
         };
         let distributions = by_importance(study).0.into_iter().map(distribution);
-        let lane = |(index, own): (usize, &Vec<Run>)| {
-            let lanes = own.first()?.lanes.clone()?;
-            Some(lanes.finish(&names[index], index + 1, Ns(study.duration_ns)))
-        };
         Detail {
             distributions: distributions.filter(|cdf| !cdf.measures.is_empty()).collect(),
             lanes: Lanes {
                 tasks: tasks.into_iter().map(|(name, class)| LaneTask { name, class }).collect(),
-                runs: runs.iter().enumerate().filter_map(lane).collect(),
+                runs: Vec::new(),
             },
+            ..Detail::default()
         }
     }
 
-    /// Puts the recording itself before the rows.
-    pub(super) fn recorded(&mut self, path: &Path, rows: usize) -> Result<(), LabError> {
-        let fail = |source| LabError::Trace { path: path.to_owned(), source: Box::new(source) };
-        let recording = Recording::open(path).map_err(fail)?;
-        let cpus = recording.header.topology.cpus();
-        let mut lanes = LaneRecorder::new(cpus, Ns::ZERO, lane_events(rows));
-        recording.events.iter().for_each(|event| lanes.event(event));
-        self.lanes.runs.insert(0, lanes.finish("recorded", RECORDED, recording.duration));
+    /// Adds what was observed: of the recording (its file), then of each row.
+    pub(super) fn observed(
+        &mut self,
+        study: &Study,
+        runs: &[Vec<Run>],
+        keep: &Keep,
+        recorded: Option<&Path>,
+    ) -> Result<(), LabError> {
+        let mut all: Vec<(String, usize, Findings)> = Vec::new();
+        let mut add = |name: String, style: usize, observer: Observer, lanes: &mut Vec<LaneRun>| {
+            let (recorder, findings) = observer.finish();
+            lanes.push(recorder.finish(&name, style, keep.duration));
+            // What a recorder could not see is not laid to anybody.
+            if style != RECORDED || RunQueue::check(&keep.header).is_ok() {
+                all.push((name, style, findings));
+            }
+        };
+        if let Some(path) = recorded {
+            let fail = |source| LabError::Trace { path: path.to_owned(), source: Box::new(source) };
+            let mut observer = Observer::new(keep);
+            let recording = Recording::open(path).map_err(fail)?;
+            let within = recording.events.iter().take_while(|event| event.at <= keep.duration);
+            within.for_each(|event| observer.event(event));
+            add("recorded".to_owned(), RECORDED, observer, &mut self.lanes.runs);
+        }
+        for (index, (row, own)) in study.rows.iter().zip(runs).enumerate() {
+            if let Some(observer) = own.first().and_then(|run| run.observed.clone()) {
+                add(name(study, row), index + 1, *observer, &mut self.lanes.runs);
+            }
+        }
+        self.blame = all.iter().filter_map(|(name, _, findings)| delays::matrix(name, findings)).collect();
+        let named = |header: &Header| {
+            let mut header = header.clone();
+            for (info, task) in header.tasks.iter_mut().zip(&self.lanes.tasks) {
+                info.comm.clone_from(&task.name);
+            }
+            header
+        };
+        let header = named(&keep.header);
+        self.worst = all.iter().map(|(name, _, findings)| delays::worst(name, findings, &header)).collect();
+        self.worst.retain(|table| !table.rows.is_empty());
+        self.queue = delays::queue(&all);
         Ok(())
     }
 }

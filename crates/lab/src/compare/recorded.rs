@@ -268,13 +268,14 @@ pub fn compare_recording(
     let seeds = seeds(options.seed.unwrap_or(1), options.repetitions.unwrap_or(SEEDS));
     let split = split_classes(&plans, &input.classes);
     let single = |task: usize| split.contains(input.classes[task].as_str()).then(|| input.task_name(task));
+    let keep = options.detail.then(|| detail::keep(&input.header, &input.classes, duration, plans.len()));
     let bench = Bench {
         machine: &|seed| input.machine(seed),
         classes: &input.classes,
         duration,
         warmup: Ns::ZERO,
         seeds: &seeds,
-        lanes: options.detail.then(|| detail::lane_events(plans.len())),
+        keep: keep.as_ref(),
         as_recording: Some(&single),
         jobs: options.jobs,
         progress,
@@ -306,11 +307,11 @@ pub fn compare_recording(
         seeds,
     };
     study.verdict = verdict::verdict(&study);
-    if options.detail {
+    if let Some(keep) = &keep {
         let tasks = (0..input.classes.len()).map(|task| (input.task_name(task), input.classes[task].clone()));
         let was = Measured::of_summary(&input.summary, &input.classes, &single);
         let mut detail = Detail::of(&study, &runs, tasks.collect(), Some(&was));
-        detail.recorded(&input.path, plans.len())?;
+        detail.observed(&study, &runs, keep, Some(&input.path))?;
         study.detail = Some(Box::new(detail));
     }
     Ok(study)

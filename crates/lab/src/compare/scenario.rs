@@ -44,13 +44,14 @@ pub fn compare_scenario(
     let first = options.seed.unwrap_or(scenario.seed);
     let seeds = seeds(first, options.repetitions.unwrap_or(scenario.repetitions));
     let machine = machine(scenario);
+    let keep = options.detail.then(|| keep(scenario, &machine, duration, plans.len()));
     let bench = Bench {
         machine: &|_| machine.clone(),
         classes: &scenario.classes,
         duration,
         warmup: scenario.warmup,
         seeds: &seeds,
-        lanes: options.detail.then(|| detail::lane_events(plans.len())),
+        keep: keep.as_ref(),
         as_recording: None,
         jobs: options.jobs,
         progress,
@@ -81,10 +82,17 @@ pub fn compare_scenario(
         costs: costs(&machine.costs),
     };
     study.verdict = verdict::verdict(&study);
-    if options.detail {
-        study.detail = Some(Box::new(Detail::of(&study, &runs, tasks(scenario), None)));
+    if let Some(keep) = &keep {
+        let mut detail = Detail::of(&study, &runs, tasks(scenario), None);
+        detail.observed(&study, &runs, keep, None)?;
+        study.detail = Some(Box::new(detail));
     }
     Ok(study)
+}
+
+/// How the runs of a scenario are observed.
+fn keep(scenario: &Scenario, machine: &Machine, duration: Ns, rows: usize) -> detail::Keep {
+    detail::keep(&crate::show::header(scenario, machine), &scenario.classes, duration, rows)
 }
 
 /// Name and class of each task.

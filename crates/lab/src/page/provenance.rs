@@ -40,19 +40,7 @@ fn facts(study: &Study, origin: &Origin) -> Facts {
         InputKind::Recording => "recording",
     };
     facts.add(kind, &study.input.name);
-    if let Some((header, bytes)) = &origin.recording {
-        facts.add("size", format!("{bytes} bytes"));
-        facts.add("recorded", &header.date);
-        facts.add("recorded by", format!("{}, {}", header.program, header.backend));
-        facts.add("recorded command", header.command.join(" "));
-        facts.add("kernel", format!("{} {}", header.kernel, header.kernel_build));
-        facts.add("machine", &header.machine);
-        facts.add("clock", &header.clock);
-        facts.add("boot", &header.boot_id);
-        let cost = header.recorder_ns_per_switch;
-        facts.add("recorder's cost", cost.map_or(String::new(), |ns| format!("{} a switch", Ns(ns))));
-        facts.add("seen", header.capabilities.0.iter().cloned().collect::<Vec<_>>().join(", "));
-    }
+    recording(&mut facts, origin);
     if let Some(replay) = &study.self_replay {
         facts.add("simulated as", &replay.scheduler);
         facts.add("kernel settings without a model", replay.left_out.join(", "));
@@ -67,6 +55,23 @@ fn facts(study: &Study, origin: &Origin) -> Facts {
         if warmup > Ns::ZERO { warmup.to_string() } else { String::new() },
     );
     facts
+}
+
+/// What the header of a recording says about itself.
+pub(super) fn recording(facts: &mut Facts, origin: &Origin) {
+    if let Some((header, bytes)) = &origin.recording {
+        facts.add("size", format!("{bytes} bytes"));
+        facts.add("recorded", &header.date);
+        facts.add("recorded by", format!("{}, {}", header.program, header.backend));
+        facts.add("recorded command", header.command.join(" "));
+        facts.add("kernel", format!("{} {}", header.kernel, header.kernel_build));
+        facts.add("machine", &header.machine);
+        facts.add("clock", &header.clock);
+        facts.add("boot", &header.boot_id);
+        let cost = header.recorder_ns_per_switch;
+        facts.add("recorder's cost", cost.map_or(String::new(), |ns| format!("{} a switch", Ns(ns))));
+        facts.add("seen", header.capabilities.0.iter().cloned().collect::<Vec<_>>().join(", "));
+    }
 }
 
 fn method(study: &Study) -> schedlab_report::Part {

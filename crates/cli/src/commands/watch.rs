@@ -1,0 +1,208 @@
+//! `schedlab watch`
+
+use crate::render::watch::{View, draw, summary};
+use crate::{Done, output};
+use anyhow::{Context, anyhow, bail};
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use schedlab_host::{HostError, RecordEnd, RecordRequest, Scope, StopSignal};
+use schedlab_lab::watch::{Focus, Shared, State, watch};
+use schedlab_model::Ns;
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::{Duration, Instant};
+
+/// `schedlab watch`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  schedlab watch                            the whole machine, until q
+  schedlab watch --pid 4711                 waits of one process, until it ends; anybody may be the culprit
+  schedlab watch --cgroup /batch --for 1m   waits of a control group, for a minute
+  schedlab watch --json --for 10s           a line of JSON every second, for programs (docs/watch-schema.md)
+
+Keys: ? help, q quit, p pause, s sort, r reset. Works over ssh in 80x24.")]
+pub(crate) struct Watch {
+    /// Show the waits of this process only (may be given several times)
+    #[arg(long, value_name = "N", conflicts_with = "cgroup")]
+    pid: Vec<u32>,
+    /// Show the waits of this control group and those below it only
+    #[arg(long, value_name = "PATH")]
+    cgroup: Option<String>,
+    /// Stop after this time, such as 30s
+    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
+    duration: Option<Ns>,
+    /// How to record: bpf, tracepoints or switches [default: the best that works]
+    #[arg(long, value_name = "BACKEND")]
+    backend: Option<schedlab_host::Backend>,
+    /// Print a line of JSON every second instead of drawing
+    #[arg(long)]
+    json: bool,
+}
+
+/// How often the screen is drawn.
+const FRAME: Duration = Duration::from_millis(250);
+/// How often keys and signals are looked at while nothing happens.
+const LOOK: Duration = Duration::from_millis(50);
+
+type Recorder = JoinHandle<Result<RecordEnd, HostError>>;
+
+pub(crate) fn run(args: &Watch) -> anyhow::Result<Done> {
+    let terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    if !args.json && !terminal {
+        bail!(
+            "watch draws on a terminal, and this is none: run it in one (ssh -t HOST schedlab watch), or use --json"
+        );
+    }
+    if args.duration == Some(Ns::ZERO) {
+        bail!("--for 0: must be longer than 0, such as --for 30s");
+    }
+    let signal = StopSignal::install().map_err(|error| anyhow!("signals cannot be caught: {error}"))?;
+    let (shared, stop) = (Shared::default(), Arc::new(AtomicBool::new(false)));
+    let recorder = start(args, &shared, &stop);
+    let ready = || shared.lock().start.is_some();
+    while !ready() && !recorder.is_finished() && !signal.requested() {
+        sleep(LOOK);
+    }
+    // A recorder that could not begin says why before the terminal is touched.
+    let shown = if !ready() || recorder.is_finished() {
+        Ok(())
+    } else if args.json {
+        lines(&shared, &recorder, &signal)
+    } else {
+        screen(&shared, &recorder, &signal)
+    };
+    stop.store(true, Ordering::Relaxed);
+    let end = recorder.join().map_err(|_| anyhow!("the recorder failed; this is a fault of schedlab"))??;
+    shown?;
+    let mut state = shared.lock().clone();
+    state.now = state.now.max(end.duration);
+    let text = if args.json { json(&state)? } else { summary(&state) };
+    output::write(None, &text)?;
+    Ok(if state.lost * 100 > state.events { Done::Untrusted } else { Done::Well })
+}
+
+fn start(args: &Watch, shared: &Shared, stop: &Arc<AtomicBool>) -> Recorder {
+    let scope = if args.pid.is_empty() { Scope::All } else { Scope::Pids(args.pid.clone()) };
+    let focus = match &args.cgroup {
+        Some(path) => Focus::Group(path.clone()),
+        None if args.pid.is_empty() => Focus::All,
+        None => Focus::Processes(args.pid.clone()),
+    };
+    let request =
+        RecordRequest { duration: args.duration, backend: args.backend, ..RecordRequest::new(scope) };
+    let (shared, stop) = (shared.clone(), Arc::clone(stop));
+    spawn(move || watch(&request, &focus, &shared, &|| stop.load(Ordering::Relaxed)))
+}
+
+/// Lines of JSON until the recorder ends, a signal comes, or nobody reads.
+fn lines(shared: &Shared, recorder: &Recorder, signal: &StopSignal) -> anyhow::Result<()> {
+    let mut next = Instant::now() + Duration::from_secs(1);
+    while !recorder.is_finished() && !signal.requested() {
+        if Instant::now() >= next {
+            next += Duration::from_secs(1);
+            let text = json(&shared.lock().clone())?;
+            let mut out = std::io::stdout().lock();
+            out.write_all(text.as_bytes())?;
+            out.flush()?;
+        }
+        sleep(LOOK);
+    }
+    Ok(())
+}
+
+fn json(state: &State) -> anyhow::Result<String> {
+    let task = |(name, line): (&String, &schedlab_lab::watch::Line)| {
+        let waits = &line.waits;
+        serde_json::json!({
+            "task": name, "cpu_ns": line.run.0, "waits": waits.count(), "p50_ns": waits.p50().0,
+            "p99_ns": waits.p99().0, "max_ns": waits.max().0, "waited_ns": waits.sum().0,
+        })
+    };
+    let worst = |worst: &schedlab_lab::watch::Worst| {
+        serde_json::json!({
+            "task": worst.task.0, "tid": worst.task.1, "from_ns": worst.from.0, "length_ns": worst.length.0,
+            "cpu": worst.cpu.0, "culprit": worst.culprit.0, "culprit_ns": worst.culprit.1.0, "held": worst.held,
+        })
+    };
+    let delay = |((waited, ran), time): (&(String, String), &Ns)| serde_json::json!({ "waited": waited, "ran": ran, "time_ns": time.0 });
+    let limit = |((task, limit), (times, time)): (&(String, String), &(u64, Ns))| serde_json::json!({ "task": task, "limit": limit, "times": times, "time_ns": time.0 });
+    let value = serde_json::json!({
+        "schema": "schedlab-watch/1",
+        "at_ns": state.now.0,
+        "window_ns": state.window().0,
+        "backend": state.start.as_ref().map(|start| start.capabilities.backend.name()),
+        "events": state.events,
+        "lost": state.lost,
+        "own_cpu_ns": state.own.0,
+        "tasks": state.lines.iter().map(task).collect::<Vec<_>>(),
+        "worst": state.worst.iter().map(worst).collect::<Vec<_>>(),
+        "delays": state.delays.iter().map(delay).collect::<Vec<_>>(),
+        "throttled": state.throttled.iter().map(limit).collect::<Vec<_>>(),
+    });
+    Ok(serde_json::to_string(&value)? + "\n")
+}
+
+/// The screen until somebody has seen enough. The terminal comes back whole whatever happens: on every return by
+/// `Restore`, after a panic by ratatui's hook.
+fn screen(shared: &Shared, recorder: &Recorder, signal: &StopSignal) -> anyhow::Result<()> {
+    let mut terminal = ratatui::try_init().context("the terminal cannot be used")?;
+    let _restore = Restore;
+    let mut view = View { colors: std::env::var_os("NO_COLOR").is_none(), ..View::default() };
+    let mut state = shared.lock().clone();
+    let mut next = Instant::now();
+    while !recorder.is_finished() && !signal.requested() {
+        if Instant::now() >= next {
+            next = Instant::now() + FRAME;
+            if !view.paused {
+                state = shared.lock().clone();
+            }
+            terminal.draw(|frame| draw(frame, &state, view)).context("the terminal is gone")?;
+        }
+        if !event::poll(LOOK).context("the terminal is gone")? {
+            continue;
+        }
+        if let Event::Key(key) = event::read().context("the terminal is gone")? {
+            if quits(key) {
+                return Ok(());
+            }
+            press(key, &mut view, shared);
+        }
+        // What a key or a new size changed is seen at once.
+        next = Instant::now();
+    }
+    Ok(())
+}
+
+struct Restore;
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        // A terminal that is gone cannot be restored, and need not be.
+        let _ = ratatui::try_restore();
+    }
+}
+
+fn quits(key: KeyEvent) -> bool {
+    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    key.kind != KeyEventKind::Release
+        && match key.code {
+            KeyCode::Char('c') => control,
+            KeyCode::Char('q' | 'Q') | KeyCode::Esc => true,
+            _ => false,
+        }
+}
+
+fn press(key: KeyEvent, view: &mut View, shared: &Shared) {
+    if key.kind == KeyEventKind::Release {
+        return;
+    }
+    match key.code {
+        KeyCode::Char('?' | 'h') => view.help = !view.help,
+        KeyCode::Char('p' | ' ') => view.paused = !view.paused,
+        KeyCode::Char('s') => view.sort = view.sort.next(),
+        KeyCode::Char('r') => shared.lock().reset(),
+        _ => {}
+    }
+}

@@ -1,0 +1,379 @@
+//! The live view: one screen that is whole at 80 × 24 and grows with the terminal.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line as Text, Span};
+use ratatui::widgets::{Block, Borders, Cell, Clear, Paragraph, Row, Table};
+use schedlab_lab::watch::{Line, State};
+use schedlab_model::Ns;
+
+/// By what the tasks are sorted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Sort {
+    /// 99 of 100 waits are shorter.
+    #[default]
+    P99,
+    /// The longest wait.
+    Max,
+    /// All waiting together.
+    Waited,
+    /// CPU time.
+    Cpu,
+}
+
+impl Sort {
+    /// The next in turn.
+    pub(crate) const fn next(self) -> Sort {
+        match self {
+            Sort::P99 => Sort::Max,
+            Sort::Max => Sort::Waited,
+            Sort::Waited => Sort::Cpu,
+            Sort::Cpu => Sort::P99,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Sort::P99 => "p99",
+            Sort::Max => "max",
+            Sort::Waited => "waited",
+            Sort::Cpu => "CPU",
+        }
+    }
+
+    fn key(self, line: &Line) -> u64 {
+        match self {
+            Sort::P99 => line.waits.p99().0,
+            Sort::Max => line.waits.max().0,
+            Sort::Waited => line.waits.sum().0,
+            Sort::Cpu => line.run.0,
+        }
+    }
+}
+
+/// How the screen stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct View {
+    /// Order of tasks.
+    pub(crate) sort: Sort,
+    /// The display stands still; the recorder goes on.
+    pub(crate) paused: bool,
+    /// Keys are explained.
+    pub(crate) help: bool,
+    /// With colours.
+    pub(crate) colors: bool,
+}
+
+/// Decades of the histograms: 1 µs to 1 s, three columns each.
+const DECADES: u32 = 6;
+/// Columns of a histogram; the last holds all above.
+const BINS: usize = DECADES as usize * 3 + 1;
+
+/// Draws everything.
+pub(crate) fn draw(frame: &mut Frame<'_>, state: &State, view: View) {
+    let area = frame.area();
+    let lower = if area.height >= 20 { 6 + area.height.saturating_sub(24) / 4 } else { 4 };
+    let [head, tasks, worst, below, foot] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Min(4),
+        Constraint::Length(lower),
+        Constraint::Length(lower),
+        Constraint::Length(1),
+    ])
+    .areas(area);
+    let [delays, limits] =
+        Layout::horizontal([Constraint::Percentage(58), Constraint::Percentage(42)]).areas(below);
+    frame.render_widget(header(state, view), head);
+    self::tasks(frame, tasks, state, view);
+    self::worst(frame, worst, state);
+    self::delays(frame, delays, state);
+    self::limits(frame, limits, state);
+    frame.render_widget(footer(view), foot);
+    if view.help {
+        help(frame, area);
+    }
+}
+
+fn colored(view: View, color: Color) -> Style {
+    if view.colors { Style::new().fg(color) } else { Style::new().add_modifier(Modifier::BOLD) }
+}
+
+fn header(state: &State, view: View) -> Paragraph<'static> {
+    let backend = state.start.as_ref().map_or("starting", |start| start.capabilities.backend.name());
+    let lost = match state.lost {
+        0 => Span::raw("lost 0"),
+        lost => Span::styled(format!("LOST {lost}"), colored(view, Color::Red)),
+    };
+    let own = state.part(state.own) * 100.0;
+    let mut spans = vec![
+        Span::styled("schedlab watch", Style::new().add_modifier(Modifier::BOLD)),
+        Span::raw(format!("  {backend}  {}  {} events  ", seconds(state.now), short(state.events))),
+        lost,
+        Span::raw(format!("  own cost {own:.1}% CPU")),
+    ];
+    if view.paused {
+        spans.push(Span::styled("  PAUSED", colored(view, Color::Yellow)));
+    }
+    Paragraph::new(Text::from(spans))
+}
+
+fn footer(view: View) -> Paragraph<'static> {
+    let text = format!("? help   q quit   p pause   s sort ({})   r reset", view.sort.name());
+    Paragraph::new(text).style(Style::new().add_modifier(Modifier::DIM))
+}
+
+fn block(title: &'static str) -> Block<'static> {
+    let block = Block::new()
+        .borders(Borders::TOP)
+        .title(Span::styled(title, Style::new().add_modifier(Modifier::BOLD)));
+    block.border_style(Style::new().add_modifier(Modifier::DIM))
+}
+
+/// The `count` largest lines.
+fn largest(state: &State, sort: Sort, count: usize) -> Vec<(&String, &Line)> {
+    let mut all: Vec<(&String, &Line)> =
+        state.lines.iter().filter(|(_, line)| line.waits.count() > 0).collect();
+    all.sort_by(|a, b| sort.key(b.1).cmp(&sort.key(a.1)).then(a.0.cmp(b.0)));
+    all.truncate(count);
+    all
+}
+
+fn tasks(frame: &mut Frame<'_>, area: Rect, state: &State, view: View) {
+    let rows = largest(state, view.sort, area.height.saturating_sub(2) as usize);
+    let row = |(name, line): &(&String, &Line)| {
+        let right = |text: String| Cell::from(Text::from(text).right_aligned());
+        let time = |ns: Ns| right(ns.to_string());
+        Row::new([
+            Cell::from((*name).clone()),
+            right(format!("{:.1}", state.part(line.run) * 100.0)),
+            right(short(line.waits.count())),
+            time(line.waits.p50()),
+            time(line.waits.p99()),
+            time(line.waits.max()),
+            Cell::from(histogram(line)),
+        ])
+    };
+    let widths = [
+        Constraint::Min(15),
+        Constraint::Length(6),
+        Constraint::Length(6),
+        Constraint::Length(7),
+        Constraint::Length(7),
+        Constraint::Length(7),
+        Constraint::Length(BINS as u16),
+    ];
+    let right = |text: &'static str| Cell::from(Text::from(text).right_aligned());
+    // The marks of the scale stand over the column in which their decade begins.
+    let head = Row::new([
+        Cell::from("task"),
+        right("CPU%"),
+        right("waits"),
+        right("p50"),
+        right("p99"),
+        right("max"),
+        Cell::from("1us      1ms     1s"),
+    ]);
+    let table = Table::new(rows.iter().map(row), widths)
+        .header(head.style(Style::new().add_modifier(Modifier::DIM)))
+        .block(block("Run-queue latency by task (wakeup or preemption to running) "));
+    frame.render_widget(table, area);
+}
+
+/// Bars of a histogram over logarithmic bins; the height is the root of the part, so that tails stay visible.
+fn histogram(line: &Line) -> String {
+    let mut bins = [0u64; BINS];
+    for (edge, count) in line.waits.buckets() {
+        let decade = ((edge.0.max(1) as f64 / 1_000.0).log10() * 3.0).floor();
+        bins[(decade.max(0.0) as usize).min(BINS - 1)] += count;
+    }
+    let most = bins.iter().copied().max().unwrap_or(0).max(1);
+    let bar = |count: &u64| match count {
+        0 => ' ',
+        count => {
+            let height = ((*count as f64 / most as f64).sqrt() * 8.0).ceil() as usize;
+            ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'][height.clamp(1, 8) - 1]
+        }
+    };
+    bins.iter().map(bar).collect()
+}
+
+fn worst(frame: &mut Frame<'_>, area: Rect, state: &State) {
+    let row = |worst: &schedlab_lab::watch::Worst| {
+        let why = match &worst.held {
+            Some(limit) => format!("held back by {limit}"),
+            None => format!("{} ran {}", worst.culprit.0, worst.culprit.1),
+        };
+        Row::new([
+            Cell::from(Text::from(worst.length.to_string()).right_aligned()),
+            Cell::from(format!("{} {}", worst.task.0, worst.task.1)),
+            Cell::from(format!("CPU {}", worst.cpu.0)),
+            Cell::from(Text::from(seconds(worst.from)).right_aligned()),
+            Cell::from(why),
+        ])
+    };
+    let rows = state.worst.iter().take(area.height.saturating_sub(1) as usize).map(row);
+    let widths = [
+        Constraint::Length(7),
+        Constraint::Length(23),
+        Constraint::Length(7),
+        Constraint::Length(8),
+        Constraint::Min(20),
+    ];
+    frame.render_widget(Table::new(rows, widths).block(block("Worst waits, and who ran meanwhile ")), area);
+}
+
+fn delays(frame: &mut Frame<'_>, area: Rect, state: &State) {
+    let mut pairs: Vec<_> = state.delays.iter().collect();
+    pairs.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+    let row = |((waiter, culprit), time): (&(String, String), &Ns)| {
+        Row::new([
+            Cell::from(Text::from(time.to_string()).right_aligned()),
+            Cell::from(culprit.clone()),
+            Cell::from("delayed"),
+            Cell::from(waiter.clone()),
+        ])
+    };
+    let rows = pairs.into_iter().take(area.height.saturating_sub(1) as usize).map(row);
+    let widths = [Constraint::Length(7), Constraint::Min(8), Constraint::Length(7), Constraint::Min(8)];
+    frame.render_widget(Table::new(rows, widths).block(block("Who delays whom ")), area);
+}
+
+fn limits(frame: &mut Frame<'_>, area: Rect, state: &State) {
+    let mut all: Vec<_> = state.throttled.iter().collect();
+    all.sort_by(|a, b| b.1.1.cmp(&a.1.1).then(a.0.cmp(b.0)));
+    let line = |((task, limit), (times, time)): (&(String, String), &(u64, Ns))| {
+        Text::from(format!("{task}: {time} in {times}, {limit}"))
+    };
+    let mut lines: Vec<Text<'_>> =
+        all.into_iter().take(area.height.saturating_sub(1) as usize).map(line).collect();
+    if lines.is_empty() {
+        lines.push(Text::from("none seen").style(Style::new().add_modifier(Modifier::DIM)));
+    }
+    frame.render_widget(Paragraph::new(lines).block(block("Throttled by limits ")), area);
+}
+
+fn help(frame: &mut Frame<'_>, area: Rect) {
+    let text = [
+        "q, Esc, Ctrl-C  quit (a summary stays on the terminal)",
+        "p, Space        pause the display; the recorder goes on",
+        "s               sort tasks: p99, max, waited, CPU",
+        "r               reset: count from now on",
+        "?, h            this help",
+        "",
+        "A wait counts when it ends: from the wakeup (or the loss of the",
+        "CPU) to running. Bars: how waits are distributed, 1 us to 1 s,",
+        "three columns a decade, height by the square root.",
+        "Own cost: CPU time of this program, as the recorder sees it.",
+    ];
+    let (width, height) = (68.min(area.width), (text.len() as u16 + 2).min(area.height));
+    let place = Rect::new((area.width - width) / 2, (area.height - height) / 2, width, height);
+    frame.render_widget(Clear, place);
+    let lines: Vec<Text<'_>> = text.into_iter().map(Text::from).collect();
+    frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(" Keys ")), place);
+}
+
+fn seconds(at: Ns) -> String {
+    format!("{:.1}s", at.0 as f64 / 1e9)
+}
+
+/// 1234567 → 1.2M.
+fn short(count: u64) -> String {
+    match count {
+        0..10_000 => count.to_string(),
+        10_000..1_000_000 => format!("{}k", count / 1_000),
+        _ => format!("{:.1}M", count as f64 / 1e6),
+    }
+}
+
+/// What stays on the terminal at the end.
+pub(crate) fn summary(state: &State) -> String {
+    let mut text = format!(
+        "watched {} from {}: {} events, {} lost, own cost {:.1}% of a CPU\n",
+        seconds(state.window()),
+        seconds(state.since),
+        state.events,
+        state.lost,
+        state.part(state.own) * 100.0
+    );
+    for (name, line) in largest(state, Sort::P99, 5) {
+        let waits = &line.waits;
+        text += &format!(
+            "{name}: {} waits, p50 {}, p99 {}, max {}\n",
+            waits.count(),
+            waits.p50(),
+            waits.p99(),
+            waits.max()
+        );
+    }
+    for worst in state.worst.iter().take(3) {
+        let (task, tid) = &worst.task;
+        let (culprit, time) = &worst.culprit;
+        text +=
+            &format!("waited {}: {task} {tid} on CPU {}; {culprit} ran {time}\n", worst.length, worst.cpu.0);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use schedlab_lab::watch::{Focus, replayed};
+    use schedlab_trace::Recording;
+
+    fn screen(width: u16, height: u16, state: &State, view: View) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| draw(frame, state, view)).unwrap();
+        let buffer = terminal.backend().buffer();
+        let line = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+        (0..height).map(|y| line(y).trim_end().to_owned()).collect()
+    }
+
+    fn recorded() -> State {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recordings/redis-other-other-closed8.slt");
+        replayed(&Recording::open(path).unwrap(), &Focus::All)
+    }
+
+    #[test]
+    fn everything_is_on_a_screen_of_80_by_24() {
+        let lines = screen(80, 24, &recorded(), View::default());
+        let text = lines.join("\n");
+        for part in [
+            "lost 0",
+            "own cost",
+            "Run-queue latency",
+            "Worst waits",
+            "Who delays whom",
+            "Throttled",
+            "? help",
+        ] {
+            assert!(text.contains(part), "{part} is missing:\n{text}");
+        }
+        assert!(lines[23].contains("q quit"), "{text}");
+        assert!(text.contains("sysbench") && text.contains("delayed"), "{text}");
+        assert!(text.contains('█'), "no histogram:\n{text}");
+    }
+
+    #[test]
+    fn any_size_is_drawn_without_a_panic() {
+        let state = recorded();
+        for (width, height) in [(1, 1), (10, 3), (40, 10), (80, 24), (300, 100)] {
+            for help in [false, true] {
+                screen(width, height, &state, View { help, ..View::default() });
+            }
+        }
+    }
+
+    #[test]
+    fn pause_sort_and_loss_are_visible() {
+        let mut state = recorded();
+        state.lost = 12;
+        let view = View { paused: true, sort: Sort::Cpu, help: false, colors: false };
+        let text = screen(100, 30, &state, view).join("\n");
+        assert!(text.contains("LOST 12") && text.contains("PAUSED") && text.contains("sort (CPU)"), "{text}");
+        let first = largest(&state, Sort::Cpu, 1)[0].0;
+        assert!(["redis-server", "sysbench"].contains(&first.as_str()), "{first}");
+    }
+}

@@ -1,0 +1,117 @@
+//! What a page needs of one run besides numbers: its schedule, who delayed whom, run-queue length, longest waits.
+
+use schedlab_model::{CpuId, EventSink, Ns, SchedEvent, TaskId};
+use schedlab_report::LaneRecorder;
+use schedlab_trace::Header;
+use schedlab_trace::analysis::blame::Blame;
+use schedlab_trace::analysis::follow::{Followed, Follower, Listener, Occupant, Span, Wait};
+use schedlab_trace::analysis::runqueue::RunQueue;
+use schedlab_trace::analysis::worst::Worst;
+use schedlab_trace::analysis::{By, Scope};
+
+/// Points of run-queue length over time.
+const STEPS: u64 = 400;
+/// Longest waits kept of each run.
+const WORST: usize = 10;
+
+/// How a run is observed.
+#[derive(Clone, Debug)]
+pub(crate) struct Keep {
+    /// Machine and tasks; the names are those of classes.
+    pub(crate) header: Header,
+    /// Events of the schedule that are kept.
+    pub(crate) events: u64,
+    /// Observed from here.
+    pub(crate) from: Ns,
+    /// To here.
+    pub(crate) duration: Ns,
+}
+
+/// Observes one run.
+#[derive(Clone, Debug)]
+pub(crate) struct Observer {
+    pub(crate) lanes: LaneRecorder,
+    followed: Followed<Findings>,
+    duration: Ns,
+}
+
+/// What was found in one run.
+#[derive(Clone, Debug)]
+pub(crate) struct Findings {
+    /// Who delayed whom, by class.
+    pub(crate) blame: Blame,
+    /// Tasks that waited.
+    pub(crate) queue: RunQueue,
+    /// The longest waits.
+    pub(crate) worst: Worst,
+    /// Where the window begins.
+    pub(crate) from: Ns,
+}
+
+impl Observer {
+    pub(crate) fn new(keep: &Keep) -> Observer {
+        let scope = Scope { from: keep.from, to: keep.duration, ..Scope::default() };
+        let findings = Findings {
+            blame: Blame::new(&keep.header, &scope, By::Name),
+            queue: RunQueue::new(&keep.header, &scope, STEPS),
+            worst: Worst::new(&keep.header, &scope, WORST),
+            from: keep.from,
+        };
+        let cpus = keep.header.topology.cpus();
+        Observer {
+            lanes: LaneRecorder::new(cpus, keep.from, keep.events),
+            followed: Followed::new(keep.header.tasks.len(), cpus, findings),
+            duration: keep.duration,
+        }
+    }
+
+    pub(crate) fn finish(self) -> (LaneRecorder, Findings) {
+        (self.lanes, self.followed.finish(self.duration))
+    }
+}
+
+impl EventSink for Observer {
+    fn event(&mut self, event: &SchedEvent) {
+        self.lanes.event(event);
+        self.followed.event(event);
+    }
+}
+
+/// All three hear the same.
+impl Listener for Findings {
+    fn span(&mut self, span: &Span) {
+        self.blame.span(span);
+        self.queue.span(span);
+        self.worst.span(span);
+    }
+    fn wait(&mut self, wait: &Wait<'_>) {
+        self.blame.wait(wait);
+        self.queue.wait(wait);
+        self.worst.wait(wait);
+    }
+    fn occupied(&mut self, cpu: CpuId, at: Ns, who: Occupant) {
+        self.blame.occupied(cpu, at, who);
+        self.queue.occupied(cpu, at, who);
+        self.worst.occupied(cpu, at, who);
+    }
+    fn unknown_wake(&mut self, task: TaskId, at: Ns) {
+        self.blame.unknown_wake(task, at);
+        self.queue.unknown_wake(task, at);
+        self.worst.unknown_wake(task, at);
+    }
+    fn before(&mut self, follower: &Follower, event: &SchedEvent) {
+        self.blame.before(follower, event);
+        self.queue.before(follower, event);
+        self.worst.before(follower, event);
+    }
+    fn after(&mut self, follower: &Follower, event: &SchedEvent) {
+        self.blame.after(follower, event);
+        self.queue.after(follower, event);
+        self.worst.after(follower, event);
+    }
+    fn finished(&mut self, follower: &Follower) {
+        self.blame.finished(follower);
+        self.queue.finished(follower);
+        self.worst.finished(follower);
+    }
+}

@@ -1,0 +1,382 @@
+//! `schedlab watch`: what the scheduler does now. The recorder's events go through the same analysis of waits as
+//! a recording ([`follow`](schedlab_trace::analysis::follow)) and are summed up; none is kept.
+
+use crate::record::{group_info, task_info};
+use schedlab_host::{GroupFacts, HostError, RecordEnd, RecordRequest, RecordSink, RecordStart, TaskFacts};
+use schedlab_model::{CpuId, EventKind, EventSink, Ns, SchedEvent, TaskId};
+use schedlab_trace::analysis::follow::{Followed, Follower, Listener, Occupant, Span, ThreadState, Wait};
+use schedlab_trace::analysis::{Durations, Occupancy, throttle};
+use schedlab_trace::{Header, Recording};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Longest waits kept.
+const WORST: usize = 20;
+/// Names kept apart; what comes after them counts as `(others)`, so that memory stays flat.
+const NAMES: usize = 2_000;
+/// Where names beyond [`NAMES`] go.
+const OTHERS: &str = "(others)";
+
+/// Whose waits are shown. Who ran meanwhile may be anybody.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Focus {
+    /// Everybody's.
+    #[default]
+    All,
+    /// The threads of these processes.
+    Processes(Vec<u32>),
+    /// The tasks of this control group and of those below it.
+    Group(String),
+}
+
+/// One line: all threads of a name.
+#[derive(Clone, Debug, Default)]
+pub struct Line {
+    /// Waits for the CPU, from a wakeup or a preemption to running; throttled time included.
+    pub waits: Durations,
+    /// CPU time.
+    pub run: Ns,
+}
+
+/// One long wait.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Worst {
+    /// Name and thread id.
+    pub task: (String, u32),
+    /// When it began, since the start.
+    pub from: Ns,
+    /// How long it was.
+    pub length: Ns,
+    /// Where it ended.
+    pub cpu: CpuId,
+    /// Who ran longest meanwhile, and for how long.
+    pub culprit: (String, Ns),
+    /// The limit that held it back, if one did.
+    pub held: Option<String>,
+}
+
+/// Everything that is shown.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    /// What the recorder says about itself; `None` until it runs.
+    pub start: Option<RecordStart>,
+    /// Time of the last event, since the start.
+    pub now: Ns,
+    /// Since when is counted: the start, or the last reset.
+    pub since: Ns,
+    /// Events since the start.
+    pub events: u64,
+    /// Events that the kernel had no room for.
+    pub lost: u64,
+    /// By name.
+    pub lines: BTreeMap<String, Line>,
+    /// Longest first.
+    pub worst: Vec<Worst>,
+    /// (who waited, who ran meanwhile): how long.
+    pub delays: BTreeMap<(String, String), Ns>,
+    /// (task, limit): how often and how long.
+    pub throttled: BTreeMap<(String, String), (u64, Ns)>,
+    /// CPU time of this program itself, recorder and display.
+    pub own: Ns,
+}
+
+impl State {
+    /// Forgets what was counted.
+    pub fn reset(&mut self) {
+        let (start, now) = (self.start.take(), self.now);
+        *self = State { start, now, since: now, events: self.events, lost: self.lost, ..State::default() };
+    }
+
+    /// Time over which was counted.
+    pub fn window(&self) -> Ns {
+        self.now.saturating_sub(self.since)
+    }
+
+    /// A part of the window, in CPUs.
+    pub fn part(&self, time: Ns) -> f64 {
+        time.0 as f64 / self.window().0.max(1) as f64
+    }
+}
+
+/// Shared between the recorder's thread and whoever shows it.
+#[derive(Clone, Debug, Default)]
+pub struct Shared(Arc<Mutex<State>>);
+
+impl Shared {
+    /// The state, for as long as the guard lives: be short, the recorder waits.
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Watches until the time is over, the scope ends, or `stop` says so. `shared` is renewed every 20 ms.
+///
+/// # Errors
+/// As for [`schedlab_host::record`].
+pub fn watch(
+    request: &RecordRequest,
+    focus: &Focus,
+    shared: &Shared,
+    stop: &dyn Fn() -> bool,
+) -> Result<RecordEnd, HostError> {
+    let mut sink = Watcher::new(focus.clone(), shared.clone());
+    schedlab_host::record(request, &mut sink, stop)
+}
+
+/// Follows a finished recording in the same way: what `watch` would have shown at its end.
+pub fn replayed(recording: &Recording, focus: &Focus) -> State {
+    let shared = Shared::default();
+    let mut watcher = Watcher::new(focus.clone(), shared.clone());
+    watcher.followed.listener.header = recording.header.clone();
+    recording.events.iter().for_each(|event| watcher.event(event));
+    watcher.give();
+    shared.lock().clone()
+}
+
+struct Watcher {
+    followed: Followed<Sums>,
+    shared: Shared,
+    start: Option<RecordStart>,
+}
+
+/// What came since the last look, to be added to the shared state in one go.
+struct Sums {
+    header: Header,
+    focus: Focus,
+    occupancy: Occupancy,
+    state: State,
+    own: u32,
+}
+
+impl Watcher {
+    fn new(focus: Focus, shared: Shared) -> Watcher {
+        let sums = Sums {
+            header: Header::default(),
+            focus,
+            occupancy: Occupancy::default(),
+            state: State::default(),
+            own: std::process::id(),
+        };
+        Watcher { followed: Followed::new(0, 0, sums), shared, start: None }
+    }
+
+    /// Adds what is new to the shared state.
+    fn give(&mut self) {
+        let new = std::mem::take(&mut self.followed.listener.state);
+        let (now, events) = (new.now, new.events);
+        let mut all = self.shared.lock();
+        all.start = self.start.clone().or(all.start.take());
+        all.now = all.now.max(now);
+        all.events += events;
+        all.lost += new.lost;
+        all.own += new.own;
+        for (name, line) in new.lines {
+            let full = all.lines.len() >= NAMES && !all.lines.contains_key(&name);
+            let known = all.lines.entry(if full { OTHERS.to_owned() } else { name }).or_default();
+            known.waits.merge(&line.waits);
+            known.run += line.run;
+        }
+        for (pair, time) in new.delays {
+            let full = all.delays.len() >= NAMES && !all.delays.contains_key(&pair);
+            let pair = if full { (OTHERS.to_owned(), OTHERS.to_owned()) } else { pair };
+            *all.delays.entry(pair).or_default() += time;
+        }
+        for (pair, (times, time)) in new.throttled {
+            let full = all.throttled.len() >= NAMES && !all.throttled.contains_key(&pair);
+            let sum = all
+                .throttled
+                .entry(if full { (OTHERS.to_owned(), String::new()) } else { pair })
+                .or_default();
+            sum.0 += times;
+            sum.1 += time;
+        }
+        all.worst.extend(new.worst);
+        all.worst.sort_by(|a, b| b.length.cmp(&a.length).then(a.from.cmp(&b.from)));
+        all.worst.truncate(WORST);
+    }
+}
+
+impl EventSink for Watcher {
+    fn event(&mut self, event: &SchedEvent) {
+        let sums = &mut self.followed.listener.state;
+        sums.events += 1;
+        sums.now = event.at;
+        if let EventKind::Lost { count } = event.kind {
+            sums.lost += count;
+        }
+        self.followed.event(event);
+    }
+}
+
+impl RecordSink for Watcher {
+    fn start(&mut self, start: &RecordStart) -> io::Result<()> {
+        self.followed.listener.header.topology = start.machine.topology.clone();
+        self.start = Some(start.clone());
+        self.give();
+        Ok(())
+    }
+
+    fn group(&mut self, group: &GroupFacts) {
+        let groups = &mut self.followed.listener.header.groups;
+        let (at, info) = (group.id.index(), group_info(group));
+        if at < groups.len() { groups[at] = info } else { groups.push(info) }
+    }
+
+    fn task(&mut self, task: &TaskFacts) {
+        let tasks = &mut self.followed.listener.header.tasks;
+        let (at, info) = (task.id.index(), task_info(task));
+        if at < tasks.len() { tasks[at] = info } else { tasks.push(info) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.give();
+        Ok(())
+    }
+}
+
+impl Sums {
+    fn name(&self, task: TaskId) -> String {
+        self.header.tasks.get(task.index()).map_or_else(|| "?".to_owned(), |task| task.comm.clone())
+    }
+
+    fn shows(&self, task: TaskId) -> bool {
+        let Some(info) = self.header.tasks.get(task.index()) else { return false };
+        match &self.focus {
+            Focus::All => true,
+            Focus::Processes(pids) => pids.contains(&info.pid) || pids.contains(&info.tid),
+            Focus::Group(path) => self.header.groups.get(info.group.index()).is_some_and(|group| {
+                let name = &group.spec.name;
+                name == path
+                    || name.strip_prefix(path.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'))
+            }),
+        }
+    }
+}
+
+impl Listener for Sums {
+    fn occupied(&mut self, cpu: CpuId, at: Ns, who: Occupant) {
+        self.occupancy.note(cpu, at, who);
+    }
+
+    fn span(&mut self, span: &Span) {
+        if span.state != ThreadState::Running {
+            return;
+        }
+        if self.header.tasks.get(span.task.index()).is_some_and(|task| task.pid == self.own) {
+            self.state.own += span.length();
+        }
+        if self.shows(span.task) {
+            let name = self.name(span.task);
+            self.state.lines.entry(name).or_default().run += span.length();
+        }
+    }
+
+    fn wait(&mut self, wait: &Wait<'_>) {
+        if !self.shows(wait.task) {
+            return;
+        }
+        let (name, length) = (self.name(wait.task), wait.total());
+        let mut meanwhile: BTreeMap<Occupant, Ns> = BTreeMap::new();
+        wait.each_part(|part, end| {
+            if !part.throttled {
+                self.occupancy.over(part.cpu, part.since, end, |who, time| {
+                    *meanwhile.entry(who).or_default() += time;
+                });
+            }
+        });
+        let named = |(occupant, time): (Occupant, Ns)| match occupant {
+            Occupant::Task(task) => (self.name(task), time),
+            Occupant::Idle => ("(idle)".to_owned(), time),
+            Occupant::Unknown => ("(unknown)".to_owned(), time),
+        };
+        let meanwhile: Vec<(String, Ns)> = meanwhile.into_iter().map(named).collect();
+        let held = throttle::held(&self.header, &self.occupancy, wait)
+            .map(|(limit, time)| (limit.words(&self.header), time));
+        let long =
+            self.state.worst.len() < WORST || self.state.worst.iter().any(|other| other.length < length);
+        if long {
+            let most = meanwhile.iter().max_by_key(|(_, time)| *time).cloned();
+            let worst = Worst {
+                task: (name.clone(), self.header.tasks[wait.task.index()].tid),
+                from: wait.from,
+                length,
+                cpu: wait.cpu,
+                culprit: most.unwrap_or_else(|| ("(limit)".to_owned(), wait.throttled)),
+                held: held.as_ref().map(|(words, _)| words.clone()),
+            };
+            self.state.worst.push(worst);
+            self.state.worst.sort_by_key(|worst| std::cmp::Reverse(worst.length));
+            self.state.worst.truncate(WORST);
+        }
+        for (culprit, time) in meanwhile {
+            *self.state.delays.entry((name.clone(), culprit)).or_default() += time;
+        }
+        if let Some((words, time)) = held {
+            let sum = self.state.throttled.entry((name.clone(), words)).or_default();
+            sum.0 += 1;
+            sum.1 += time;
+        }
+        self.state.lines.entry(name).or_default().waits.add(length);
+    }
+
+    fn after(&mut self, follower: &Follower, _event: &SchedEvent) {
+        self.occupancy.tidy(follower);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schedlab_model::{PrevState, Waker};
+    use schedlab_trace::TaskInfo;
+
+    fn recording() -> Recording {
+        let tasks = vec![TaskInfo::unknown(11, 11, "hog"), TaskInfo::unknown(22, 22, "server")];
+        let (hog, server) = (TaskId(0), TaskId(1));
+        let switch = |at: u64, prev, prev_state, next| SchedEvent {
+            at: Ns::from_us(at),
+            cpu: CpuId(0),
+            kind: EventKind::Switch { prev, prev_state, next },
+        };
+        let kind = EventKind::Wake { task: server, waker: Waker::HardIrq };
+        let events = vec![
+            switch(0, None, PrevState::Runnable, Some(hog)),
+            SchedEvent { at: Ns::from_us(100), cpu: CpuId(0), kind },
+            switch(4_100, Some(hog), PrevState::Runnable, Some(server)),
+            switch(4_200, Some(server), PrevState::Sleeping, Some(hog)),
+            switch(5_000, Some(hog), PrevState::Sleeping, None),
+            SchedEvent { at: Ns::from_us(6_000), cpu: CpuId(0), kind: EventKind::Lost { count: 7 } },
+        ];
+        let header = Header { tasks, ..Header::default() };
+        Recording::from_parts(header, events, Ns::from_ms(6)).unwrap()
+    }
+
+    #[test]
+    fn a_wait_its_culprit_and_what_was_lost() {
+        let state = replayed(&recording(), &Focus::All);
+        assert_eq!(state.worst[0].task, ("server".to_owned(), 22));
+        assert_eq!(state.worst[0].length, Ns::from_ms(4));
+        assert_eq!(state.worst[0].culprit, ("hog".to_owned(), Ns::from_ms(4)));
+        assert_eq!(state.delays[&("server".to_owned(), "hog".to_owned())], Ns::from_ms(4));
+        assert_eq!(state.lines["server"].waits.count(), 1);
+        assert_eq!(state.lines["hog"].run, Ns::from_us(4_100 + 800));
+        assert_eq!(state.lost, 7);
+    }
+
+    #[test]
+    fn a_focus_narrows_who_waits_and_not_who_ran() {
+        let state = replayed(&recording(), &Focus::Processes(vec![22]));
+        assert_eq!(state.lines.keys().collect::<Vec<_>>(), ["server"]);
+        assert_eq!(state.worst[0].culprit.0, "hog");
+        assert!(replayed(&recording(), &Focus::Processes(vec![1])).worst.is_empty());
+    }
+
+    #[test]
+    fn a_reset_forgets_sums_and_keeps_the_clock() {
+        let mut state = replayed(&recording(), &Focus::All);
+        state.reset();
+        assert!(state.lines.is_empty() && state.worst.is_empty());
+        assert_eq!((state.window(), state.lost), (Ns::ZERO, 7));
+    }
+}
