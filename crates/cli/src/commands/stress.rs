@@ -30,26 +30,27 @@ pub(crate) struct Stress {
     /// Groups of senders and receivers
     #[arg(short, long, value_name = "N", conflicts_with_all = ["hogs", "memory"])]
     groups: Option<usize>,
+    // `requires` alone lets `--hogs 1 --messages 5` pass: clap waives it because --hogs excludes --groups.
     /// Messages from each sender to each receiver
-    #[arg(short = 'l', long, value_name = "N", default_value_t = 100, requires = "groups")]
+    #[arg(short = 'l', long, value_name = "N", default_value_t = 100, requires = "groups", conflicts_with_all = ["hogs", "memory"])]
     messages: u64,
     /// Bytes of a message
-    #[arg(short, long, value_name = "BYTES", default_value_t = 100, requires = "groups")]
+    #[arg(short, long, value_name = "BYTES", default_value_t = 100, requires = "groups", conflicts_with_all = ["hogs", "memory"])]
     size: usize,
     /// Senders, and as many receivers, in each group
-    #[arg(short, long, value_name = "N", default_value_t = 20, requires = "groups")]
+    #[arg(short, long, value_name = "N", default_value_t = 20, requires = "groups", conflicts_with_all = ["hogs", "memory"])]
     fds: usize,
     /// Messages go through pipes
-    #[arg(short, long, requires = "groups", conflicts_with = "socket")]
+    #[arg(short, long, requires = "groups", conflicts_with_all = ["socket", "hogs", "memory"])]
     pipe: bool,
     /// Messages go through sockets of the Unix family [default]
-    #[arg(long, requires = "groups")]
+    #[arg(long, requires = "groups", conflicts_with_all = ["hogs", "memory"])]
     socket: bool,
     /// Senders and receivers are threads
-    #[arg(short = 'T', long, requires = "groups", conflicts_with = "process")]
+    #[arg(short = 'T', long, requires = "groups", conflicts_with_all = ["process", "hogs", "memory"])]
     thread: bool,
     /// Senders and receivers are processes [default]
-    #[arg(short = 'P', long, requires = "groups")]
+    #[arg(short = 'P', long, requires = "groups", conflicts_with_all = ["hogs", "memory"])]
     process: bool,
     /// Threads that only compute
     #[arg(long, value_name = "N")]
