@@ -52,6 +52,8 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Load this machine: senders and receivers as hackbench has them, CPU hogs, memory streams
     Stress(commands::stress::Stress),
+    /// Find the mildest setting under which a server beside batch work meets its goal
+    Colocate(commands::colocate::Colocate),
     /// Show which running threads schedlab manages now
     Status(commands::status::Status),
     /// Give back everything that schedlab manages

@@ -40,6 +40,7 @@ fn main() -> ExitCode {
         Command::Export(command) => commands::export::run(command),
         Command::Doctor(command) => commands::doctor::run(command),
         Command::Stress(command) => commands::stress::run(command),
+        Command::Colocate(command) => commands::colocate::run(command),
         Command::Status(command) => commands::status::run(command),
         Command::Detach(command) => commands::restore::detach(command),
         Command::Restore(command) => commands::restore::restore(command),

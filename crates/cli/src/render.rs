@@ -1,5 +1,6 @@
 //! Results for people: as wide as the terminal, colours only on one.
 
+pub(crate) mod colocate;
 mod diff;
 pub(crate) mod show;
 mod study;

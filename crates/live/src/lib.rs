@@ -18,6 +18,7 @@ pub mod journal;
 mod keeper;
 pub mod restore;
 mod room;
+pub mod soft;
 pub mod status;
 
 pub use error::LiveError;
