@@ -62,6 +62,8 @@ pub(crate) enum Command {
     Attach(commands::run::Attach),
     /// Check that the log of a live run gives the same decisions again
     Verify(commands::run::Verify),
+    /// Find the mildest setting under which a server beside batch work meets its goal
+    Colocate(commands::colocate::Colocate),
     /// Show which running threads schedlab manages now
     Status(commands::status::Status),
     /// Give back everything that schedlab manages

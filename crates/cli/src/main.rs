@@ -45,6 +45,7 @@ fn main() -> ExitCode {
         Command::Run(command) => commands::run::run(command),
         Command::Attach(command) => commands::run::attach(command),
         Command::Verify(command) => commands::run::verify(command),
+        Command::Colocate(command) => commands::colocate::run(command),
         Command::Status(command) => commands::status::run(command),
         Command::Detach(command) => commands::restore::detach(command),
         Command::Restore(command) => commands::restore::restore(command),

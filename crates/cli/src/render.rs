@@ -1,5 +1,6 @@
 //! Results for people: as wide as the terminal, colours only on one.
 
+pub(crate) mod colocate;
 mod diff;
 mod latency;
 pub(crate) mod show;

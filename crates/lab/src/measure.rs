@@ -156,6 +156,11 @@ fn merge(sum: &mut TaskMetrics, task: &TaskMetrics) {
 }
 
 impl SubjectData {
+    /// Of tasks that somebody took together.
+    pub(crate) fn of_tasks(name: &str, window: Ns, sum: TaskSummary) -> SubjectData {
+        SubjectData::new(Kind::Class, name, window, Data::Trace(Box::new(sum)))
+    }
+
     fn new(kind: Kind, name: &str, window: Ns, data: Data) -> SubjectData {
         SubjectData { kind, name: name.to_owned(), tasks: 1, class: String::new(), window, data }
     }

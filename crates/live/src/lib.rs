@@ -20,6 +20,7 @@ pub mod journal;
 mod keeper;
 pub mod restore;
 mod room;
+pub mod soft;
 pub mod status;
 pub mod verify;
 

@@ -189,7 +189,7 @@ impl Process {
 }
 
 /// The process of `thread` and those that descend from it, as far as their parents still live.
-fn family(thread: &Identity) -> Vec<u32> {
+pub fn family(thread: &Identity) -> Vec<u32> {
     let mut members = Vec::new();
     if thread.lives() || !threads::of_process(thread.process).is_empty() && thread.process == thread.tid {
         members.push(thread.process);

@@ -1,0 +1,169 @@
+//! `schedlab colocate`
+
+use crate::render::{Style, colocate as show};
+use crate::{Done, output};
+use anyhow::{anyhow, bail};
+use schedlab_host::StopSignal;
+use schedlab_lab::colocate::{FIGURES, Goal, Intent, Plan, Round, Watch, Who, colocate, intentions};
+use schedlab_lab::gate::{Gate, Outcome};
+use schedlab_live::Room;
+use schedlab_live::soft::Soft;
+use schedlab_model::{CpuSet, Ns};
+use std::io::{IsTerminal as _, Write as _};
+
+/// Version of the JSON: docs/live-schema.md.
+const SCHEMA: u32 = 1;
+
+/// `schedlab colocate`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  schedlab colocate --serve 'redis-server --port 7777' --batch 'sysbench cpu run' --cpus 0 \\
+                    --load 'redis-benchmark -p 7777 -l -q' --goal 'redis-server latency p99 < 1ms'
+  schedlab colocate --serve-pid 957 --batch-pid 1201 --goal 'p99 < 500us' --keep-for 1h
+  schedlab colocate --serve-pid 957 --batch-cgroup /batch --goal 'p99 < 1ms' --dry-run
+
+A goal is met when its condition is true: 'latency p99 < 1ms' wants less than 1 ms. (A gate of `diff --fail-if` is
+written in the same way and fails when it is true.) SUBJECT is a thread's name or glob, `server` or `batch`; without
+one it is the server, and a percentile alone is one of `latency`, the time from the wakeup to running.
+
+Order: the host's default, idle, group-idle, group-weight, batch, nice, group-max, fifo. The first that meets every
+goal is confirmed. Whatever happens, all is as before at the end, also after kill -9 (`schedlab restore` when the
+guardian was killed too). Exit codes: 0 met, 1 no actuator meets the goal, 3 too little was seen to say.")]
+pub(crate) struct Colocate {
+    /// Start this server (`/bin/sh` reads it); it is ended afterwards
+    #[arg(long, value_name = "COMMAND", required_unless_present = "serve_pid", conflicts_with = "serve_pid")]
+    serve: Option<String>,
+    /// The server runs already: this process and its children (may be given several times)
+    #[arg(long, value_name = "N")]
+    serve_pid: Vec<u32>,
+    /// Start this batch work, and again whenever it ends; it is ended afterwards
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["batch_pid", "batch_cgroup"],
+          required_unless_present_any = ["batch_pid", "batch_cgroup"])]
+    batch: Option<String>,
+    /// The batch work runs already: this process and its children (may be given several times)
+    #[arg(long, value_name = "N", conflicts_with = "batch_cgroup")]
+    batch_pid: Vec<u32>,
+    /// The batch work is all of this control group: its folder, or its path such as /batch
+    #[arg(long, value_name = "PATH")]
+    batch_cgroup: Option<String>,
+    /// Start this client, which keeps the server busy, and again whenever it ends; it is not changed
+    #[arg(long, value_name = "COMMAND")]
+    load: Option<String>,
+    /// Keep both parties on these CPUs meanwhile, such as 0 or 0-3 [default: where they may run]
+    #[arg(long, value_name = "CPUS")]
+    cpus: Option<CpuSet>,
+    /// What shall be: '[SUBJECT] METRIC < VALUE' (may be given several times; all must be met)
+    #[arg(long = "goal", value_name = "GOAL", required_unless_present = "dry_run")]
+    goals: Vec<String>,
+    /// Length of a round
+    #[arg(long, value_name = "TIME", default_value = "2s")]
+    round: Ns,
+    /// Interleaved rounds with and without the chosen actuator
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=100))]
+    rounds: u8,
+    /// Try only these actuators, such as idle,nice
+    #[arg(long = "try", value_name = "NAMES", value_delimiter = ',')]
+    only: Vec<Soft>,
+    /// Keep the chosen actuator for so long and watch it; then everything is put back
+    #[arg(long, value_name = "TIME")]
+    keep_for: Option<Ns>,
+    /// Say what would be changed; start nothing and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Colocate) -> anyhow::Result<Done> {
+    let plan = plan(args)?;
+    if args.dry_run {
+        let intents = intentions(&plan)?;
+        let text = if args.json { dry_json(&intents)? } else { show::intents(&plan, &intents) };
+        output::write(None, &text)?;
+        return Ok(Done::Well);
+    }
+    let signal = StopSignal::install().map_err(|error| anyhow!("cannot catch Ctrl-C: {error}"))?;
+    let mut live = Live { quiet: !std::io::stderr().is_terminal(), kept: 0 };
+    let found = colocate(&plan, &mut live, &|| signal.requested())?;
+    let text = if args.json {
+        let mut value = serde_json::to_value(&found)?;
+        value["schema"] = SCHEMA.into();
+        value["figures"] = FIGURES.map(|(side, metric)| show::name(side, metric)).to_vec().into();
+        serde_json::to_string_pretty(&value)? + "\n"
+    } else {
+        show::answer(&plan, &found, &Style::of_stdout())
+    };
+    output::write(None, &text)?;
+    Ok(match (found.outcome, found.kept_outcome) {
+        (_, Some(Outcome::Not)) | (Outcome::Not, _) => Done::ExpectationFailed,
+        (Outcome::CannotSay, _) | (_, Some(Outcome::CannotSay)) => Done::Untrusted,
+        _ => Done::Well,
+    })
+}
+
+/// Progress on standard error, on a terminal; a regression everywhere.
+struct Live {
+    quiet: bool,
+    kept: usize,
+}
+
+impl Watch for Live {
+    fn round(&mut self, what: &str, how: Soft) {
+        if !self.quiet {
+            let _ = writeln!(std::io::stderr(), "{what}: {how}");
+        }
+    }
+
+    fn kept(&mut self, _: &Round, met: Outcome) {
+        self.kept += 1;
+        if met == Outcome::Not {
+            let _ = writeln!(
+                std::io::stderr(),
+                "regression: the goal was missed in round {} of keeping",
+                self.kept
+            );
+        }
+    }
+}
+
+fn plan(args: &Colocate) -> anyhow::Result<Plan> {
+    let goals = args.goals.iter().map(|text| {
+        let gate = Gate::parse_with(text, Some("latency")).map_err(|error| anyhow!("--goal {error}"))?;
+        if gate.metric.is_of_machine() {
+            bail!(
+                "--goal '{text}': `{}` is about the machine; a goal is about the server or the batch work",
+                gate.metric
+            );
+        }
+        Ok(Goal(gate))
+    });
+    let goals = goals.collect::<anyhow::Result<Vec<_>>>()?;
+    if args.round < Ns::from_ms(100) {
+        bail!("--round {}: give at least 100ms", args.round);
+    }
+    let party = |command: &Option<String>, pids: &[u32], group: &Option<String>| match (command, group) {
+        (Some(command), _) => Who::Command(command.clone()),
+        (_, Some(group)) => Who::Group(group.clone()),
+        _ => Who::Pids(pids.to_vec()),
+    };
+    Ok(Plan {
+        serve: party(&args.serve, &args.serve_pid, &None),
+        batch: party(&args.batch, &args.batch_pid, &args.batch_cgroup),
+        load: args.load.clone(),
+        cpus: args.cpus,
+        goals,
+        round: args.round,
+        rounds: usize::from(args.rounds),
+        only: args.only.clone(),
+        keep_for: args.keep_for,
+        room: Room::standard()?,
+        program: std::env::current_exe()?,
+    })
+}
+
+fn dry_json(intents: &[Intent]) -> anyhow::Result<String> {
+    let value = serde_json::json!({ "schema": SCHEMA, "dry_run": true, "would_try": intents });
+    Ok(serde_json::to_string_pretty(&value)? + "\n")
+}

@@ -1,0 +1,134 @@
+//! The answer of `schedlab colocate`.
+
+use super::Style;
+use super::table::{Cell, Table};
+use schedlab_lab::colocate::{Colocation, FIGURES, Intent, Plan, Round, Side, advice};
+use schedlab_lab::gate::Outcome;
+use schedlab_lab::metric::Metric;
+use schedlab_lab::stats::{Estimate, range_confidence};
+use schedlab_live::soft::Soft;
+use std::fmt::Write as _;
+
+/// What would be done.
+pub(crate) fn intents(plan: &Plan, intents: &[Intent]) -> String {
+    let mut text =
+        "nothing is changed; this would be tried, in this order, until the goal is met:\n".to_owned();
+    if let Some(cpus) = plan.cpus {
+        let _ = writeln!(text, "  throughout: both parties on the CPUs {cpus} only");
+    }
+    for intent in intents {
+        let what = intent
+            .skipped
+            .as_ref()
+            .map_or_else(|| advice(intent.actuator).what.to_owned(), |why| format!("not tried: {why}"));
+        let _ = writeln!(text, "  {:<13} {what}", intent.actuator.name());
+        for change in &intent.changes {
+            let _ = writeln!(text, "    {change}");
+        }
+    }
+    text
+}
+
+/// What a row is called.
+pub(crate) fn name(side: Side, metric: Metric) -> String {
+    let side = if side == Side::Server { "server" } else { "batch" };
+    format!("{side} {metric}")
+}
+
+/// All that was found.
+pub(crate) fn answer(plan: &Plan, found: &Colocation, style: &Style) -> String {
+    let mut text = String::new();
+    tried(&mut text, plan, found, style);
+    let _ = match (found.chosen, found.outcome) {
+        (Some(Soft::Default), _) => {
+            writeln!(text, "\n{}: the goal is met as the host is", style.good("nothing needs to be changed"))
+        }
+        (Some(how), _) => writeln!(text, "\n{}: {}", style.good(how.name()), advice(how).what),
+        (None, Outcome::CannotSay) => {
+            let lacks =
+                found.before.iter().chain(&found.after).flat_map(|round| round.lacks.iter().flatten());
+            let why = lacks.map(String::as_str).next().unwrap_or("the metric was not seen");
+            writeln!(
+                text,
+                "\n{}: {why} in a round. Send the server load (--load), or give longer rounds (--round)",
+                style.bad("cannot say")
+            )
+        }
+        (None, _) => writeln!(text, "\n{}: none of these actuators meets the goal", style.bad("not met")),
+    };
+    table(&mut text, plan, found, style);
+    if let Some(advice) = &found.advice {
+        let _ = writeln!(text, "\nwhat bites: {}", advice.bites);
+        let _ = writeln!(text, "\nthe same without schedlab:\n{}", advice.shell);
+        let _ = writeln!(text, "systemd:\n{}\nKubernetes: {}", advice.systemd, advice.kubernetes);
+    }
+    if let Some(outcome) = found.kept_outcome {
+        let word = if outcome == Outcome::Met { style.good("met") } else { style.bad("not met") };
+        let _ = writeln!(
+            text,
+            "\nkept for {} rounds: the goal was {word} in the median of them",
+            found.kept.len()
+        );
+    }
+    if found.batch_restarts > 0 {
+        let _ = writeln!(text, "the batch work ended {} times and was started again", found.batch_restarts);
+    }
+    text + "everything is as before\n"
+}
+
+/// One line for each actuator.
+fn tried(text: &mut String, plan: &Plan, found: &Colocation, style: &Style) {
+    let goals = found.goals.join(" and ");
+    let _ =
+        writeln!(text, "goal: {goals} (met when true), on the CPUs {}, rounds of {}", found.cpus, plan.round);
+    for one in &found.tried {
+        let values = one.round.iter().flat_map(|round| round.goals.iter().zip(&plan.goals));
+        let values: Vec<String> = values
+            .map(|(value, goal)| value.map_or("?".to_owned(), |value| goal.0.metric.show(value)))
+            .collect();
+        let outcome = match (&one.skipped, one.outcome) {
+            (Some(why), _) => style.dim(&format!("not tried: {why}")),
+            (None, Some(Outcome::Met)) => format!("{} {}", values.join(", "), style.good("met")),
+            (None, Some(Outcome::Not)) => format!("{} {}", values.join(", "), style.bad("missed")),
+            _ => format!("{} cannot say", values.join(", ")),
+        };
+        let _ = writeln!(text, "  {:<13} {outcome}", one.actuator.name());
+    }
+}
+
+/// Before and after, with the range over the rounds.
+fn table(text: &mut String, plan: &Plan, found: &Colocation, style: &Style) {
+    if found.before.is_empty() || found.after.is_empty() {
+        return;
+    }
+    let mut rows = Vec::new();
+    let mut row = |name: String, show: &dyn Fn(f64) -> String, of: &dyn Fn(&Round) -> Option<f64>| {
+        let cell = |rounds: &[Round]| {
+            let range = Estimate::of(rounds.iter().filter_map(of).collect());
+            let range = range.map(|e| format!("{} ({} .. {})", show(e.median), show(e.low), show(e.high)));
+            Cell::plain(range.unwrap_or_else(|| "-".to_owned()))
+        };
+        rows.push(vec![Cell::plain(name), cell(&found.before), cell(&found.after)]);
+    };
+    for (index, goal) in plan.goals.iter().enumerate() {
+        let show = |value| goal.0.metric.show(value);
+        row(format!("goal {goal}", goal = goal.0), &show, &|round| round.goals.get(index).copied().flatten());
+    }
+    for (index, (side, metric)) in FIGURES.into_iter().enumerate() {
+        row(name(side, metric), &|value| metric.show(value), &|round| {
+            round.figures.get(index).copied().flatten()
+        });
+    }
+    row("batch of what the server leaves".to_owned(), &|v| Metric::Share.show(v), &|round| {
+        round.batch_of_left
+    });
+    let how = found.tried.last().map_or(Soft::Default, |last| last.actuator);
+    let head = ["", "default", found.chosen.unwrap_or(how).name()].map(str::to_owned).to_vec();
+    let rounds = found.before.len();
+    let sure = range_confidence(rounds) * 100.0;
+    let _ = writeln!(
+        text,
+        "\nmedian (range) over {rounds} interleaved rounds; the range holds the true median with {sure:.0} %"
+    );
+    text.push_str(&Table { head, rows, fixed: 3 }.render(style).0);
+}

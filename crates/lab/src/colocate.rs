@@ -1,0 +1,345 @@
+//! `schedlab colocate`: the mildest setting of the stock kernel under which a server beside batch work meets its goal.
+//!
+//! It records the host as it is, then under one actuator after the other, the mildest first. The first that meets the
+//! goal is confirmed in interleaved rounds, with and without it. Every round begins and ends with the host's default:
+//! each has a [`Keeper`] of its own. A second one confines both parties to the managed CPUs throughout.
+
+mod advice;
+mod party;
+mod round;
+mod trial;
+
+pub use advice::{Advice, advice};
+pub use party::Who;
+pub use round::{FIGURES, Round, Side};
+
+use crate::gate::{Evidence, Gate, Outcome};
+use crate::record::RecordError;
+use crate::stats::Estimate;
+use schedlab_live::soft::{self, LADDER, Soft};
+use schedlab_live::{LiveError, Room};
+use schedlab_model::{CpuSet, Ns};
+use serde::Serialize;
+use std::path::PathBuf;
+use trial::Trial;
+
+/// Why there is no answer. Nothing is left changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ColocateError {
+    /// A thread or group cannot be changed.
+    #[error(transparent)]
+    Live(#[from] LiveError),
+    /// Nothing can be recorded.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// Something that was given does not fit.
+    #[error("{0}")]
+    Input(String),
+    /// The user ended it.
+    #[error("ended before there was an answer; everything is as before")]
+    Interrupted,
+}
+
+/// Something that shall be: a [`Gate`] read the other way round. A gate fails a build when its condition is true; a goal
+/// is met when its condition is true.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Goal(pub Gate);
+
+/// What to try.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Who has the goal.
+    pub serve: Who,
+    /// Who takes the rest.
+    pub batch: Who,
+    /// A client that keeps the server busy meanwhile; it is not changed.
+    pub load: Option<String>,
+    /// Both parties run on these CPUs only; `None`: where they may run anyway.
+    pub cpus: Option<CpuSet>,
+    /// All of them must be met.
+    pub goals: Vec<Goal>,
+    /// Length of a round.
+    pub round: Ns,
+    /// Rounds with and without the chosen one.
+    pub rounds: usize,
+    /// Only these actuators; empty: all.
+    pub only: Vec<Soft>,
+    /// Keep the chosen one for so long, and watch.
+    pub keep_for: Option<Ns>,
+    /// Where journals go.
+    pub room: Room,
+    /// The program that becomes the guardian.
+    pub program: PathBuf,
+}
+
+/// Hears how it goes.
+pub trait Watch {
+    /// A round begins; `what` it is for.
+    fn round(&mut self, _what: &str, _how: Soft) {}
+    /// While kept: a round has ended; whether the goal was met.
+    fn kept(&mut self, _round: &Round, _met: Outcome) {}
+}
+
+impl Watch for () {}
+
+/// What came of one actuator in its first round.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Tried {
+    /// Which.
+    pub actuator: Soft,
+    /// Threads and files that it changed.
+    pub changed: usize,
+    /// Whether the goals were met.
+    pub outcome: Option<Outcome>,
+    /// What was measured.
+    pub round: Option<Round>,
+    /// Why it was not tried.
+    pub skipped: Option<String>,
+}
+
+/// The answer.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Colocation {
+    /// The goals as they were given.
+    pub goals: Vec<String>,
+    /// The managed CPUs.
+    pub cpus: CpuSet,
+    /// Every actuator, in the order of the trial.
+    pub tried: Vec<Tried>,
+    /// The mildest that meets the goals.
+    pub chosen: Option<Soft>,
+    /// Over the confirming rounds of the last candidate.
+    pub outcome: Outcome,
+    /// The interleaved rounds under the host's default.
+    pub before: Vec<Round>,
+    /// Those under the chosen one; of the last candidate when none was chosen.
+    pub after: Vec<Round>,
+    /// Rounds while it was kept.
+    pub kept: Vec<Round>,
+    /// Whether the goals were met while it was kept; nothing when it was not.
+    pub kept_outcome: Option<Outcome>,
+    /// How often the batch work ended and was started again.
+    pub batch_restarts: usize,
+    /// Setting for other tools.
+    pub advice: Option<Advice>,
+}
+
+/// One step of a dry run.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Intent {
+    /// Which actuator.
+    pub actuator: Soft,
+    /// What it would change: a thread with its policy, a file with its content.
+    pub changes: Vec<String>,
+    /// Why it would not be tried.
+    pub skipped: Option<String>,
+}
+
+/// Tries, confirms, keeps; afterwards everything is as before. `stop` is asked every 20 ms.
+///
+/// # Errors
+/// See [`ColocateError`].
+pub fn colocate(
+    plan: &Plan,
+    watch: &mut dyn Watch,
+    stop: &dyn Fn() -> bool,
+) -> Result<Colocation, ColocateError> {
+    let mut trial = Trial::start(plan, stop)?;
+    let mut found = Colocation {
+        goals: plan.goals.iter().map(|goal| goal.0.to_string()).collect(),
+        cpus: trial.cpus,
+        tried: Vec::new(),
+        chosen: None,
+        outcome: Outcome::Not,
+        before: Vec::new(),
+        after: Vec::new(),
+        kept: Vec::new(),
+        kept_outcome: None,
+        batch_restarts: 0,
+        advice: None,
+    };
+    for how in LADDER {
+        let tried = attempt(&mut trial, plan, how, &found, watch)?;
+        let candidate = tried.outcome == Some(Outcome::Met);
+        if how == Soft::Default && tried.outcome == Some(Outcome::CannotSay) {
+            found.outcome = Outcome::CannotSay;
+            found.before.extend(tried.round.clone());
+            found.tried.push(tried);
+            break;
+        }
+        found.tried.push(tried);
+        if candidate && confirm(&mut trial, plan, how, &mut found, watch)? {
+            found.chosen = Some(how);
+            found.advice = (how != Soft::Default).then(|| advice(how));
+            break;
+        }
+    }
+    if let (Some(how), Some(time)) = (found.chosen, plan.keep_for) {
+        found.kept = trial.keep(how, time, &mut |round| {
+            let met = judge(&plan.goals, std::slice::from_ref(round), &found.before);
+            watch.kept(round, met);
+        })?;
+        found.kept_outcome = Some(judge(&plan.goals, &found.kept, &found.before));
+    }
+    found.batch_restarts = trial.batch_restarts();
+    trial.finish()?;
+    Ok(found)
+}
+
+/// One round under `how`.
+fn attempt(
+    trial: &mut Trial<'_>,
+    plan: &Plan,
+    how: Soft,
+    found: &Colocation,
+    watch: &mut dyn Watch,
+) -> Result<Tried, ColocateError> {
+    let mut tried = Tried { actuator: how, changed: 0, outcome: None, round: None, skipped: None };
+    tried.skipped = unfit(plan, how);
+    if tried.skipped.is_some() {
+        return Ok(tried);
+    }
+    watch.round("trying", how);
+    match trial.round(how) {
+        Ok((changed, round)) => {
+            // The first round is the only "before" that there is yet.
+            let before = found.tried.first().and_then(|first| first.round.clone());
+            let before = before.unwrap_or_else(|| round.clone());
+            tried.outcome = Some(judge(&plan.goals, std::slice::from_ref(&round), &[before]));
+            tried.changed = changed;
+            tried.round = Some(round);
+        }
+        // What the kernel refuses here may still be followed by something that it allows.
+        Err(ColocateError::Live(error @ (LiveError::Refused { .. } | LiveError::Group { .. })))
+            if how != Soft::Default =>
+        {
+            tried.skipped = Some(error.to_string());
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(tried)
+}
+
+/// Interleaved rounds of the default and `how`; whether the goals are met over them.
+fn confirm(
+    trial: &mut Trial<'_>,
+    plan: &Plan,
+    how: Soft,
+    found: &mut Colocation,
+    watch: &mut dyn Watch,
+) -> Result<bool, ColocateError> {
+    (found.before, found.after) = (Vec::new(), Vec::new());
+    for _ in 0..plan.rounds {
+        watch.round("confirming", Soft::Default);
+        found.before.push(trial.round(Soft::Default)?.1);
+        if how != Soft::Default {
+            watch.round("confirming", how);
+            found.after.push(trial.round(how)?.1);
+        }
+    }
+    if how == Soft::Default {
+        found.after.clone_from(&found.before);
+    }
+    found.outcome = judge(&plan.goals, &found.after, &found.before);
+    Ok(found.outcome == Outcome::Met)
+}
+
+/// Why it need not be tried.
+fn unfit(plan: &Plan, how: Soft) -> Option<String> {
+    if how != Soft::Default && !plan.only.is_empty() && !plan.only.contains(&how) {
+        return Some("--try does not name it".to_owned());
+    }
+    let group = matches!(plan.batch, Who::Group(_));
+    (how.of_group() && !group).then(|| "needs --batch-cgroup".to_owned())
+}
+
+/// Whether the medians of the goals' values over these rounds meet all goals.
+pub fn judge(goals: &[Goal], rounds: &[Round], before: &[Round]) -> Outcome {
+    let mut all = Outcome::Met;
+    for (index, goal) in goals.iter().enumerate() {
+        let median = |rounds: &[Round]| {
+            let values = rounds.iter().filter_map(|round| round.goals.get(index).copied().flatten());
+            Estimate::of(values.collect()).map(|estimate| estimate.median)
+        };
+        let lacks = rounds.iter().find_map(|round| round.evidence(index, None).lacks);
+        let evidence = Evidence { before: median(before), after: median(rounds), told_apart: true, lacks };
+        match goal.0.judge(&evidence) {
+            Outcome::Met => {}
+            Outcome::Not => return Outcome::Not,
+            Outcome::CannotSay => all = Outcome::CannotSay,
+        }
+    }
+    all
+}
+
+/// What would be changed. Starts nothing and changes nothing.
+///
+/// # Errors
+/// When a process or group that was named does not exist.
+pub fn intentions(plan: &Plan) -> Result<Vec<Intent>, ColocateError> {
+    let side = |who: &Who| match who {
+        Who::Command(_) => Ok(soft::Side::default()),
+        _ => party::Party::new(who).map(|party| party.side.clone()),
+    };
+    let (server, batch) = (side(&plan.serve)?, side(&plan.batch)?);
+    let cpus = plan.cpus.map_or(1, |cpus| cpus.count());
+    let one = |how: Soft| {
+        let (who, side) = if how == Soft::Fifo { (&plan.serve, &server) } else { (&plan.batch, &batch) };
+        let mut changes = Vec::new();
+        if let Who::Command(command) = who
+            && !matches!(how, Soft::Default)
+        {
+            changes.push(format!("every thread of `{command}`: {}", advice(how).what));
+        }
+        for thread in side.threads() {
+            let Ok(now) = schedlab_host::threads::scheduling(thread.tid) else { continue };
+            if let Some(wanted) = how.of_thread(&now).filter(|wanted| *wanted != now) {
+                let (tid, comm) = (thread.tid, &thread.comm);
+                let (was, will) = (now.policy, wanted.policy);
+                changes.push(format!(
+                    "thread {tid} ({comm}): {was} nice {} -> {will} nice {}",
+                    now.nice.get(),
+                    wanted.nice.get()
+                ));
+            }
+        }
+        let files = batch.group.as_ref().map(|group| how.files(group, cpus)).unwrap_or_default();
+        changes.extend(files.iter().map(|(path, content)| format!("{}: {content}", path.display())));
+        let skipped = unfit(plan, how);
+        let changes = if skipped.is_some() { Vec::new() } else { changes };
+        Intent { actuator: how, changes, skipped }
+    };
+    Ok(LADDER.into_iter().filter(|how| *how != Soft::Default).map(one).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn goal(text: &str) -> Vec<Goal> {
+        vec![Goal(Gate::parse_with(text, Some("latency")).unwrap())]
+    }
+
+    fn rounds(values: &[f64]) -> Vec<Round> {
+        let round = |value: &f64| Round { goals: vec![Some(*value)], lacks: vec![None], ..Round::default() };
+        values.iter().map(round).collect()
+    }
+
+    #[test]
+    fn a_goal_is_met_when_its_condition_is_true() {
+        let goals = goal("p99 < 1ms");
+        assert_eq!(judge(&goals, &rounds(&[2e5, 3e5, 9e6]), &[]), Outcome::Met);
+        assert_eq!(judge(&goals, &rounds(&[2e5, 3e6, 9e6]), &[]), Outcome::Not);
+        let half = goal("p99 < -50%");
+        assert_eq!(judge(&half, &rounds(&[4e5]), &rounds(&[1e6])), Outcome::Met);
+        assert_eq!(judge(&half, &rounds(&[6e5]), &rounds(&[1e6])), Outcome::Not);
+        assert_eq!(judge(&half, &rounds(&[6e5]), &[]), Outcome::CannotSay);
+    }
+
+    #[test]
+    fn too_few_values_cannot_say() {
+        let few = Round { goals: vec![Some(1.0)], lacks: vec![Some("few".to_owned())], ..Round::default() };
+        assert_eq!(judge(&goal("p99 < 1ms"), &[few], &[]), Outcome::CannotSay);
+    }
+}

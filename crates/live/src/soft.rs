@@ -1,0 +1,262 @@
+//! Soft actuators: settings of the stock kernel that help a server beside batch work, from mild to strong. Each is made
+//! through the [`Keeper`] and taken back by its end.
+
+use crate::journal::Setting;
+use crate::{Keeper, LiveError, restore};
+use schedlab_host::threads::{self, Identity, Scheduling};
+use schedlab_model::{CpuSet, Nice, Policy};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// One setting, in the order in which they are tried.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Soft {
+    /// As the host has it.
+    Default,
+    /// SCHED_IDLE for every thread of the batch work.
+    Idle,
+    /// `cpu.idle` = 1 for its control group.
+    GroupIdle,
+    /// `cpu.weight` = 1 for its control group.
+    GroupWeight,
+    /// SCHED_BATCH for its threads.
+    Batch,
+    /// Nice 19 for its threads.
+    Nice,
+    /// `cpu.max` for its control group: half of each managed CPU.
+    GroupMax,
+    /// SCHED_FIFO, priority 1, for the threads of the server.
+    Fifo,
+}
+
+/// All, the mildest first.
+pub const LADDER: [Soft; 8] = [
+    Soft::Default,
+    Soft::Idle,
+    Soft::GroupIdle,
+    Soft::GroupWeight,
+    Soft::Batch,
+    Soft::Nice,
+    Soft::GroupMax,
+    Soft::Fifo,
+];
+
+/// Period of the limit of [`Soft::GroupMax`] in µs: shorter than the kernel's 100 ms, so that no burst is long.
+const MAX_PERIOD_US: usize = 10_000;
+/// New threads are looked for at most so many times.
+const ROUNDS: usize = 20;
+
+impl Soft {
+    /// Its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Soft::Default => "default",
+            Soft::Idle => "idle",
+            Soft::GroupIdle => "group-idle",
+            Soft::GroupWeight => "group-weight",
+            Soft::Batch => "batch",
+            Soft::Nice => "nice",
+            Soft::GroupMax => "group-max",
+            Soft::Fifo => "fifo",
+        }
+    }
+
+    /// Whether it writes to files of a control group.
+    pub const fn of_group(self) -> bool {
+        matches!(self, Soft::GroupIdle | Soft::GroupWeight | Soft::GroupMax)
+    }
+
+    /// What it makes of a thread; `None`: nothing.
+    pub fn of_thread(self, now: &Scheduling) -> Option<Scheduling> {
+        let now = *now;
+        match self {
+            Soft::Idle => Some(Scheduling { policy: Policy::Idle, slice: None, ..now }),
+            Soft::Batch => Some(Scheduling { policy: Policy::Batch, ..now }),
+            Soft::Nice => Some(Scheduling { nice: Nice::new(19).unwrap_or(now.nice), ..now }),
+            Soft::Fifo => Some(Scheduling { policy: Policy::Fifo(1), slice: None, ..now }),
+            _ => None,
+        }
+    }
+
+    /// The files of `group` that it writes and what, for `cpus` managed CPUs. Version 1 of the control groups has
+    /// other names: `cpu.shares`, of which 2 is the least, and a quota in two files.
+    pub fn files(self, group: &Path, cpus: usize) -> Vec<(PathBuf, String)> {
+        let first = group.join("cpu.shares").exists();
+        let quota = cpus * MAX_PERIOD_US / 2;
+        let all = match self {
+            Soft::GroupIdle => vec![("cpu.idle", "1".to_owned())],
+            Soft::GroupWeight if first => vec![("cpu.shares", "2".to_owned())],
+            Soft::GroupWeight => vec![("cpu.weight", "1".to_owned())],
+            Soft::GroupMax if first => vec![
+                ("cpu.cfs_period_us", MAX_PERIOD_US.to_string()),
+                ("cpu.cfs_quota_us", quota.to_string()),
+            ],
+            Soft::GroupMax => vec![("cpu.max", format!("{quota} {MAX_PERIOD_US}"))],
+            _ => Vec::new(),
+        };
+        all.into_iter().map(|(file, content)| (group.join(file), content)).collect()
+    }
+}
+
+impl fmt::Display for Soft {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Soft {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Soft, String> {
+        let known = || LADDER.map(Soft::name).join(", ");
+        LADDER.into_iter().find(|one| one.name() == text).ok_or_else(|| {
+            format!("there is no actuator `{text}`: the ones that can be tried are {}", known())
+        })
+    }
+}
+
+/// The threads that are one party: whole processes with their descendants, and control groups.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Side {
+    /// First threads of processes.
+    pub processes: Vec<Identity>,
+    /// The folder of a control group, below `/sys/fs/cgroup`.
+    pub group: Option<PathBuf>,
+}
+
+impl Side {
+    /// Its processes now, ascending.
+    pub fn pids(&self) -> Vec<u32> {
+        let mut pids: Vec<u32> = self.processes.iter().flat_map(restore::family).collect();
+        if let Some(group) = &self.group {
+            members(group, &mut pids);
+        }
+        pids.sort_unstable();
+        pids.dedup();
+        pids
+    }
+
+    /// Its threads now that are not the kernel's.
+    pub fn threads(&self) -> Vec<Identity> {
+        let tids = self.pids().into_iter().flat_map(threads::of_process);
+        tids.filter_map(threads::identity).filter(|thread| !thread.kernel).collect()
+    }
+
+    /// The first threads of its processes: what threads to come get back belongs to them.
+    fn roots(&self) -> Vec<Identity> {
+        let mut roots = self.processes.clone();
+        if let Some(group) = &self.group {
+            let mut pids = Vec::new();
+            members(group, &mut pids);
+            roots.extend(pids.into_iter().filter_map(threads::identity).filter(|thread| !thread.kernel));
+        }
+        roots.retain(Identity::lives);
+        roots
+    }
+}
+
+/// Processes of a control group and those below it.
+fn members(group: &Path, pids: &mut Vec<u32>) {
+    let text = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    pids.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()).filter(|pid| *pid > 0));
+    for entry in std::fs::read_dir(group).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            members(&entry.path(), pids);
+        }
+    }
+}
+
+/// Makes the setting; how many threads and files were changed.
+///
+/// # Errors
+/// When the kernel refuses. What was changed until then goes back with the keeper.
+pub fn apply(
+    keeper: &mut Keeper,
+    how: Soft,
+    server: &Side,
+    batch: &Side,
+    cpus: usize,
+) -> Result<usize, LiveError> {
+    if how.of_group() {
+        let files = batch.group.as_ref().map(|group| how.files(group, cpus)).unwrap_or_default();
+        for (path, content) in &files {
+            keeper.write_group(path, content)?;
+        }
+        return Ok(files.len());
+    }
+    let side = if how == Soft::Fifo { server } else { batch };
+    for root in side.roots() {
+        let Ok(now) = threads::scheduling(root.tid) else { continue };
+        if let Some(wanted) = how.of_thread(&now) {
+            gone_is_fine(keeper.adopt_process(&root, Setting::To(wanted), None))?;
+        }
+    }
+    every(side, |thread| {
+        let Ok(now) = threads::scheduling(thread.tid) else { return Ok(false) };
+        match how.of_thread(&now) {
+            Some(wanted) if wanted != now => keeper.schedule(thread, &wanted).map(|()| true),
+            _ => Ok(false),
+        }
+    })
+}
+
+/// Confines both parties to `cpus`; how many threads were changed.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn confine(keeper: &mut Keeper, side: &Side, cpus: &CpuSet) -> Result<usize, LiveError> {
+    for root in side.roots() {
+        let Ok(now) = threads::scheduling(root.tid) else { continue };
+        gone_is_fine(keeper.adopt_process(&root, Setting::To(now), Some(*cpus)))?;
+    }
+    every(side, |thread| match threads::affinity(thread.tid) {
+        Ok(now) if now != *cpus => keeper.confine(thread, cpus).map(|()| true),
+        _ => Ok(false),
+    })
+}
+
+/// Until no thread is left to change: those that are made meanwhile may have missed it.
+fn every(
+    side: &Side,
+    mut change: impl FnMut(&Identity) -> Result<bool, LiveError>,
+) -> Result<usize, LiveError> {
+    let mut changed = 0;
+    for _ in 0..ROUNDS {
+        let before = changed;
+        for thread in side.threads() {
+            match change(&thread) {
+                Ok(done) => changed += usize::from(done),
+                Err(LiveError::NoThread { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if changed == before {
+            break;
+        }
+    }
+    Ok(changed)
+}
+
+fn gone_is_fine(result: Result<(), LiveError>) -> Result<(), LiveError> {
+    match result {
+        Err(LiveError::NoThread { .. }) => Ok(()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ladder_is_in_order_and_its_names_are_read_back() {
+        assert!(LADDER.is_sorted());
+        for one in LADDER {
+            assert_eq!(one.name().parse(), Ok(one));
+        }
+        assert!("lottery".parse::<Soft>().unwrap_err().contains("group-idle"));
+    }
+}
