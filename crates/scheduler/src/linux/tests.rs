@@ -157,7 +157,9 @@ fn slices_of_7_2_end_by_hrtick() {
     driver.run(1_000 * MS);
     for task in 0..3 {
         let runs = driver.run_lengths(task, 10 * MS);
-        assert!(runs.len() > 300 && runs.iter().all(|run| run.abs_diff(701_000) < 10), "{:?}", &runs[..20]);
+        // A tick in the last microsecond finds the request served and is first.
+        let odd: Vec<_> = runs.iter().filter(|&&run| !(699_990..=701_010).contains(&run)).collect();
+        assert!(runs.len() > 400 && odd.is_empty(), "{} runs, odd ones: {odd:?}", runs.len());
     }
 }
 
