@@ -61,6 +61,7 @@ pub fn all() -> &'static [Entry] {
             knobs: crate::linux::knobs_6_18,
             build: crate::linux::build_6_18::<crate::CellLocks>,
         },
+        crate::linux::LINUX_7_2,
         Entry {
             name: "xen-credit",
             summary: "Xen's Credit (4.12 to 4.22): 30 ms slices, BOOST, weights, caps",

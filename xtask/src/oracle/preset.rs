@@ -27,9 +27,10 @@ impl Preset {
             (5, 15..) | (6, 0..=5) => "linux-6.1",
             (6, 12..=16) => "linux-6.12",
             (6, 17..=18) => "linux-6.18",
+            (7, 2) => "linux-7.2",
             _ => bail!(
-                "no preset for kernel {major}.{minor}: there are 6.1 (for 5.15 to 6.5), 6.12 (to 6.16) and 6.18; \
-                 --scheduler chooses one"
+                "no preset for kernel {major}.{minor}: there are 6.1 (for 5.15 to 6.5), 6.12 (to 6.16), 6.18 and \
+                 7.2; --scheduler chooses one"
             ),
         };
         let knobs = (registry::find(name)?.knobs)();

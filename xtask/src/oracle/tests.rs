@@ -39,6 +39,13 @@ fn runs_stay_as_near_to_the_kernels_as_they_were() {
     }
 }
 
+/// 85 % (39) is the aim; what is missing are ties and wakeups that fall in step with the tick.
+#[test]
+fn runs_of_7_2_stay_as_near_as_they_were() {
+    let (shares, both) = inside("7.2.13.jsonl.zst");
+    assert!(shares >= 45 && both >= 38, "shares {shares}, shares and waits {both} of 45");
+}
+
 #[test]
 fn replayed_choices_stay_as_equal_as_they_were() {
     for (file, least) in

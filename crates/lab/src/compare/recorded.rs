@@ -142,7 +142,8 @@ pub fn kernel_scheduler(release: &str) -> Result<(&'static str, String), String>
     let why = |text: &str| format!("kernel {major}.{minor}: {text}");
     Ok(match (major, minor) {
         (6, 17..) => ("linux-6.18", why("EEVDF with the slice protection of 6.17 and later")),
-        (7.., _) => ("linux-6.18", why("newer than every model here; linux-6.18 is the nearest")),
+        (7, 2) => ("linux-7.2", why("EEVDF with HRTICK")),
+        (7.., _) => ("linux-7.2", why("not modelled by itself; linux-7.2 is the nearest")),
         (6, 12..) => ("linux-6.12", why("EEVDF with delayed dequeue")),
         (6, 6..) => ("linux-6.12", why("early EEVDF; linux-6.12 is the nearest model")),
         (6, _) | (5, 15..) => ("linux-6.1", why("CFS")),
@@ -471,7 +472,7 @@ mod tests {
             ("6.8.0-31", "linux-6.12"),
             ("6.12.95", "linux-6.12"),
             ("6.18.44+", "linux-6.18"),
-            ("7.2.13", "linux-6.18"),
+            ("7.2.13", "linux-7.2"),
             ("5.4.0", "linux-6.1"),
         ] {
             assert_eq!(kernel_scheduler(release).unwrap().0, scheduler, "{release}");

@@ -102,7 +102,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         if !std::mem::take(&mut rq.skip_clock) {
             rq.touch::<F>(env, false);
         }
-        fair::clear_hrtick(env, rq);
+        if !self.t.hrtick_at_switch() {
+            fair::clear_hrtick(env, rq);
+        }
         let curr = rq.curr;
         debug_assert!(
             prev.is_none() || prev == rq.curr_task(),
@@ -127,7 +129,12 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let (picked, next) = self.choose(env, rq, forced);
         let picked = (picked != NONE).then(|| TaskId(rq.entity(picked).task));
         rq.curr = next;
-        fair::set_hrtick::<F>(env, rq);
+        if !self.t.hrtick_at_switch() {
+            fair::set_hrtick::<F>(env, rq);
+        } else if next != curr {
+            fair::clear_hrtick(env, rq);
+            fair::set_hrtick::<F>(env, rq);
+        }
         rq.need_resched = false;
         rq.wall = cx.now;
         if why != Prev::Migrating {

@@ -124,7 +124,11 @@ impl FairRules for Eevdf {
 
     #[inline]
     fn wake_delayed(env: Env<'_>, rq: &mut Rq, id: EntityId) {
-        // The running entity is not charged first: V is that of the last account.
+        // Up to 6.18 the running entity is not charged first: V is that of the last account.
+        if env.t.charges_at_delayed_wake() {
+            let queue = rq.entity(id).queue;
+            Eevdf::update_curr(env, rq, queue);
+        }
         if env.t.has(Feature::DELAY_ZERO) {
             save_lag(env, rq, id);
             if rq.entity(id).vlag > 0 {

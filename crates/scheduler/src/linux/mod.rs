@@ -82,6 +82,7 @@ use std::marker::PhantomData;
 use std::sync::OnceLock;
 use tunables::{Tunables, Version};
 
+pub(crate) use presets::LINUX_7_2;
 pub use presets::{build_6_1, build_6_12, build_6_18, knobs_6_1, knobs_6_12, knobs_6_18};
 
 /// What every function of this family needs besides its run queue.

@@ -1,7 +1,8 @@
 //! The versions that can be asked for by name.
 
 use super::{Linux, cfs, eevdf, tunables};
-use crate::{Knob, Knobs, Locks, Scheduler};
+use crate::registry::Entry;
+use crate::{CellLocks, Knob, Knobs, Locks, Scheduler};
 
 /// The knobs of `linux-6.1`.
 pub fn knobs_6_1() -> Vec<Knob> {
@@ -32,3 +33,11 @@ pub fn knobs_6_18() -> Vec<Knob> {
 pub fn build_6_18<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
     Box::new(Linux::<L, eevdf::Eevdf>::new(tunables::V6_18, cpus, knobs))
 }
+
+/// `linux-7.2`: as `linux-6.18`, but slices end by a timer of their own (HRTICK).
+pub(crate) const LINUX_7_2: Entry = Entry {
+    name: "linux-7.2",
+    summary: "EEVDF whose slices end by a timer (HRTICK) instead of at a tick (Linux 7.2)",
+    knobs: || tunables::knobs(&tunables::V7_2),
+    build: |cpus, knobs| Box::new(Linux::<CellLocks, eevdf::Eevdf>::new(tunables::V7_2, cpus, knobs)),
+};
