@@ -136,7 +136,7 @@ fn cdf(cdf: &Cdf, id: &str) -> Result<Value, ReportError> {
 fn lanes(lanes: &Lanes, id: &str) -> Result<Value, ReportError> {
     let cut = |run: &crate::LaneRun| {
         let (from, to, whole) = (time(run.from_ns), time(run.to_ns), time(run.whole_ns));
-        (run.to_ns < run.whole_ns || run.from_ns > Ns::ZERO).then(|| {
+        (run.to_ns < run.whole_ns).then(|| {
             format!(
                 "{}: shown is {from} to {to} of {whole}; the rest would make the page too large.",
                 run.name

@@ -5,7 +5,7 @@ use crate::progress::Working;
 use crate::render::Style;
 use crate::render::show::{Json, Text, overview};
 use crate::{Done, output};
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueEnum};
 use schedlab_lab::gallery::{self, Found};
 use schedlab_lab::show::{ShowOptions, open, scope};
@@ -62,7 +62,8 @@ pub(crate) struct Show {
     #[arg(short, long, value_name = "SCHEDULER")]
     pub(crate) scheduler: Option<SchedulerSpec>,
     /// Write a page to this file instead: one HTML file with charts that needs nothing else
-    #[arg(long, value_name = "FILE.html", conflicts_with = "json")]
+    #[arg(long, value_name = "FILE.html")]
+    #[arg(conflicts_with_all = ["json", "task", "cgroup", "cpu", "by", "top", "absolute"])]
     pub(crate) report: Option<std::path::PathBuf>,
     /// Print as JSON (docs/show-schema.md)
     #[arg(long)]
@@ -153,6 +154,9 @@ pub(crate) fn run(args: &Show) -> anyhow::Result<Done> {
     };
     let scope = scope(&recording, &options)?;
     if let Some(path) = &args.report {
+        if !args.analyses.0.is_empty() {
+            bail!("--report always holds the same sections: leave out the analyses, or leave out --report");
+        }
         output::check(path)?;
         let page = schedlab_lab::page::of_recording(&recording, &args.input, &scope, &origin(None)?)?;
         output::write(Some(path), &page.render()?)?;

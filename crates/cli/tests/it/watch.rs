@@ -50,6 +50,8 @@ fn the_terminal_comes_back_whole_after_a_signal() {
         pid.display()
     );
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        // Nothing of the round before.
+        let _ = (std::fs::remove_file(&typescript), std::fs::remove_file(&pid));
         let child = Command::new("script")
             .args(["-qefc", &inner])
             .arg(&typescript)

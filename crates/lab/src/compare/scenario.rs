@@ -22,24 +22,7 @@ pub fn compare_scenario(
     progress: Progress<'_>,
 ) -> Result<Study, LabError> {
     check_schedulers(&options.schedulers)?;
-    let extra = parse_variants(&options.variants)?;
-    let specs = if options.schedulers.is_empty() { &scenario.schedulers } else { &options.schedulers };
-    let subject = Subject::scenario(scenario);
-    let unchanged = scenario.baseline_set.clone().unwrap_or_else(|| Variant {
-        name: scenario.baseline.clone(),
-        schedulers: Vec::new(),
-        clauses: Vec::new(),
-    });
-    let variants: Vec<Variant> =
-        std::iter::once(unchanged).chain(scenario.variants.iter().cloned()).chain(extra).collect();
-    check_names(&variants)?;
-    let mut plans = Vec::new();
-    for spec in specs {
-        for variant in variants.iter().filter(|variant| variant.is_for(spec)) {
-            plans.push(plan(spec, variant, &subject)?);
-        }
-    }
-    check_knobs_exist(&plans, &variants)?;
+    let plans = plans(scenario, options)?;
     let duration = duration(scenario, options)?;
     let first = options.seed.unwrap_or(scenario.seed);
     let seeds = seeds(first, options.repetitions.unwrap_or(scenario.repetitions));
@@ -88,6 +71,29 @@ pub fn compare_scenario(
         study.detail = Some(Box::new(detail));
     }
     Ok(study)
+}
+
+/// The rows to run: every scheduler with every variant that is for it.
+fn plans(scenario: &Scenario, options: &Options) -> Result<Vec<Plan>, LabError> {
+    let extra = parse_variants(&options.variants)?;
+    let specs = if options.schedulers.is_empty() { &scenario.schedulers } else { &options.schedulers };
+    let subject = Subject::scenario(scenario);
+    let unchanged = scenario.baseline_set.clone().unwrap_or_else(|| Variant {
+        name: scenario.baseline.clone(),
+        schedulers: Vec::new(),
+        clauses: Vec::new(),
+    });
+    let variants: Vec<Variant> =
+        std::iter::once(unchanged).chain(scenario.variants.iter().cloned()).chain(extra).collect();
+    check_names(&variants)?;
+    let mut plans = Vec::new();
+    for spec in specs {
+        for variant in variants.iter().filter(|variant| variant.is_for(spec)) {
+            plans.push(plan(spec, variant, &subject)?);
+        }
+    }
+    check_knobs_exist(&plans, &variants)?;
+    Ok(plans)
 }
 
 /// How the runs of a scenario are observed.

@@ -7,10 +7,11 @@ use crate::compare::detail::{EVENTS, QUANTITIES};
 use crate::compare::observe::{Keep, Observer};
 use crate::measure::{Kind, Measured};
 use crate::metric::Metric;
-use schedlab_model::EventSink;
+use schedlab_model::{EventSink, Ns};
 use schedlab_report::{Cdf, Cell, Column, Curve, Facts, LaneTask, Lanes, Measure, Page, Section, Table};
 use schedlab_trace::Recording;
 use schedlab_trace::analysis::runqueue::RunQueue;
+use schedlab_trace::analysis::worst::Case;
 use schedlab_trace::analysis::{Analysis, Scope, Summary};
 
 /// Classes with distributions and in the table.
@@ -46,22 +47,7 @@ pub fn of_recording(
 
     let mut page = Page::new(if header.note.is_empty() { name } else { &header.note });
     page.subtitle(format!("{name} · {} CPUs · {}", header.topology.cpus(), spaced((to - from).to_string())));
-    let worst = findings.worst.cases.first().filter(|_| knows);
-    let outcome = match worst {
-        None => "Nobody was seen waiting for a CPU.".to_owned(),
-        Some(case) => {
-            let task = header.tasks.get(case.task.index()).map_or("?", |task| task.comm.as_str());
-            format!("The longest wait for a CPU was {}, of {task}.", spaced(case.length().to_string()))
-        }
-    };
-    let repairs = &recording.repairs;
-    let certainty = format!(
-        "{} events in {}; {} were lost, and what had to be mended: {repairs}.",
-        recording.events.len(),
-        spaced(recording.duration.to_string()),
-        repairs.lost
-    );
-    page.verdict(outcome, certainty);
+    verdict(&mut page, recording, findings.worst.cases.first().filter(|_| knows));
     tasks(&mut page, &measured);
     let task = |task: &schedlab_trace::TaskInfo| LaneTask {
         name: format!("{}-{}", task.comm, task.tid),
@@ -88,6 +74,31 @@ pub fn of_recording(
             .for_each(|queue| section.push(queue));
         page.push(section);
     }
+    page.push(origin_of(recording, name, (from, to), origin));
+    Ok(page)
+}
+
+fn verdict(page: &mut Page, recording: &Recording, worst: Option<&Case>) {
+    let header = &recording.header;
+    let outcome = match worst {
+        None => "Nobody was seen waiting for a CPU.".to_owned(),
+        Some(case) => {
+            let task = header.tasks.get(case.task.index()).map_or("?", |task| task.comm.as_str());
+            format!("The longest wait for a CPU was {}, of {task}.", spaced(case.length().to_string()))
+        }
+    };
+    let repairs = &recording.repairs;
+    let certainty = format!(
+        "{} events in {}; {} were lost, and what had to be mended: {repairs}.",
+        recording.events.len(),
+        spaced(recording.duration.to_string()),
+        repairs.lost
+    );
+    page.verdict(outcome, certainty);
+}
+
+fn origin_of(recording: &Recording, name: &str, (from, to): (Ns, Ns), origin: &Origin) -> Section {
+    let header = &recording.header;
     let mut facts = Facts::default();
     facts.add("command", &origin.command);
     facts.add("program", format!("schedlab {}, commit {}", env!("CARGO_PKG_VERSION"), origin.commit));
@@ -99,8 +110,7 @@ pub fn of_recording(
     provenance::recording(&mut facts, &origin);
     let mut section = Section::new("Where the numbers come from");
     section.push(facts);
-    page.push(section);
-    Ok(page)
+    section
 }
 
 fn tasks(page: &mut Page, measured: &Measured) {
