@@ -17,6 +17,9 @@ pub const RUNGS: [(&str, f64); 5] =
 /// Foreign CPU or steal above this part of the time is a doubt (a choice, not a measurement).
 const DISTURBED: f64 = 0.05;
 
+/// Shorter runs are too short for counters that move by clock ticks of 10 ms.
+const TICKS_COUNT_FROM: Ns = Ns::from_ms(200);
+
 /// A measurement with what it means.
 #[derive(Debug, Serialize)]
 pub struct LatencyResult {
@@ -242,8 +245,8 @@ fn doubts(report: &LatencyReport, all: &Samples) -> Vec<String> {
             [("was stolen by the hypervisor", cpu.steal_ns), ("went to other programs", cpu.foreign_ns)]
         {
             let part = ns as f64 / time;
-            if part > DISTURBED {
-                doubts.push(format!("{:.0} % of CPU {} {what}", part * 100.0, cpu.cpu));
+            if part > DISTURBED && report.elapsed >= TICKS_COUNT_FROM {
+                doubts.push(format!("{:.0} % of CPU {} {what}", part.min(1.0) * 100.0, cpu.cpu));
             }
         }
     }

@@ -57,7 +57,7 @@ pub(crate) struct Latency {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     slack: Option<Ns>,
     /// Hold /dev/cpu_dma_latency at this many microseconds (0: no idle states) [default: leave it alone]
-    #[arg(long, value_name = "US", value_parser = clap::value_parser!(i32).range(0..))]
+    #[arg(long, value_name = "US", allow_hyphen_values = true, value_parser = clap::value_parser!(i32).range(0..))]
     dma_latency: Option<i32>,
     /// Do not lock memory
     #[arg(long)]
