@@ -23,5 +23,5 @@ pub use facts::{Backend, FactSource, GroupFacts, MachineFacts, RecordingCapabili
 pub use machine::machine;
 pub use record::child::Command as OwnCommand;
 pub use record::{RecordEnd, RecordRequest, RecordSink, RecordStart, Scope, Whom, record};
-pub use sys::fork::Worker;
+pub use sys::fork::{Worker, die_with_us};
 pub use sys::signal::StopSignal;

@@ -1,6 +1,7 @@
 //! Child processes that run a closure of this program: what a benchmark of processes needs.
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use std::os::unix::process::CommandExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::{fs, io};
 
@@ -55,6 +56,22 @@ impl Worker {
         };
         self.reaped = true;
         Ok(status.is_some_and(|(_, status)| status.exit_status() == Some(0)))
+    }
+}
+
+/// Lets the kernel kill (SIGKILL) the program that `command` starts when the thread that starts it dies, however that dies.
+/// What the program starts itself is not reached: give it a process group, and end that, for the usual end.
+pub fn die_with_us(command: &mut std::process::Command) {
+    let parent = rustix::process::getpid();
+    let bind = move || {
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The parent may have died before the line above.
+        let orphan = rustix::process::getppid() != Some(parent);
+        if orphan { Err(io::ErrorKind::NotConnected.into()) } else { Ok(()) }
+    };
+    // SAFETY: two system calls and a comparison; nothing is allocated and no lock is taken.
+    unsafe {
+        command.pre_exec(bind);
     }
 }
 

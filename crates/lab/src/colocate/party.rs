@@ -1,7 +1,7 @@
 //! The server, the batch work and the load: given by command, by process or by control group.
 
 use super::ColocateError;
-use schedlab_host::threads;
+use schedlab_host::{die_with_us, threads};
 use schedlab_live::Keeper;
 use schedlab_live::soft::Side;
 use std::os::fd::AsFd;
@@ -62,13 +62,11 @@ impl Party {
         let line = if plain { format!("exec {command}") } else { command.clone() };
         // Its output goes to standard error: standard output is the report.
         let error = std::io::stderr().as_fd().try_clone_to_owned().map_err(failed)?;
-        let child = Command::new("/bin/sh")
-            .args(["-c", &line])
-            .stdin(Stdio::null())
-            .stdout(Stdio::from(error))
-            .process_group(0)
-            .spawn()
-            .map_err(failed)?;
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", &line]).stdin(Stdio::null()).stdout(Stdio::from(error)).process_group(0);
+        // Nobody is left to end it when we are killed.
+        die_with_us(&mut shell);
+        let child = shell.spawn().map_err(failed)?;
         self.side.processes.extend(threads::identity(child.id()));
         self.child = Some(child);
         Ok(())
