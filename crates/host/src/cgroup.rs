@@ -217,6 +217,17 @@ impl Groups {
     }
 }
 
+/// The folders of the control groups in which the CPU time of thread `tid` is counted, the innermost first, without the
+/// root: any of them may limit it. Empty when there are none.
+pub fn cpu_groups_of(tid: u32) -> Vec<PathBuf> {
+    let groups = Groups::new();
+    let (Controller::V1(root) | Controller::V2(root)) = &groups.controller else { return Vec::new() };
+    let membership = fs::read_to_string(format!("/proc/{tid}/cgroup")).unwrap_or_default();
+    let folder = root.join(groups.cpu_path(&membership).trim_start_matches('/'));
+    let below_root = |folder: &&Path| folder.starts_with(root) && *folder != root.as_path();
+    folder.ancestors().take_while(below_root).map(Path::to_owned).collect()
+}
+
 /// Weight of an autogroup by its nice value, −20 first, in the unit of `cpu.shares`: the kernel gives it the
 /// weight that a task of that nice value has (a step is about 25 %).
 const AUTOGROUP_WEIGHTS: [u32; 40] = [

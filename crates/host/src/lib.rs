@@ -18,6 +18,7 @@ pub mod threads;
 mod tracefs;
 
 pub use capabilities::{Capabilities, Caps, probe};
+pub use cgroup::cpu_groups_of;
 pub use error::HostError;
 pub use facts::{Backend, FactSource, GroupFacts, MachineFacts, RecordingCapabilities, TaskFacts};
 pub use machine::machine;

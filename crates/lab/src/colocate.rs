@@ -5,17 +5,23 @@
 //! each has a [`Keeper`] of its own. A second one confines both parties to the managed CPUs throughout.
 
 mod advice;
+mod blame;
+mod client;
+mod elevate;
 mod party;
 mod round;
 mod trial;
 
 pub use advice::{Advice, advice};
+pub use blame::{Blamed, over as blame_over};
+pub use client::{Client, Seen};
 pub use party::Who;
 pub use round::{FIGURES, Round, Side};
 
 use crate::gate::{Evidence, Gate, Outcome};
 use crate::record::RecordError;
 use crate::stats::Estimate;
+use schedlab_live::restore::{Outcome as Put, Report};
 use schedlab_live::soft::{self, LADDER, Soft};
 use schedlab_live::{LiveError, Room};
 use schedlab_model::{CpuSet, Ns};
@@ -36,6 +42,9 @@ pub enum ColocateError {
     /// Something that was given does not fit.
     #[error("{0}")]
     Input(String),
+    /// One actuator cannot be tried; the others can.
+    #[error("cannot be tried: {0}")]
+    Skip(String),
     /// The user ended it.
     #[error("ended before there was an answer; everything is as before")]
     Interrupted,
@@ -55,6 +64,8 @@ pub struct Plan {
     pub batch: Who,
     /// A client that keeps the server busy meanwhile; it is not changed.
     pub load: Option<String>,
+    /// Our own client, which measures as well.
+    pub client: Option<Client>,
     /// Both parties run on these CPUs only; `None`: where they may run anyway.
     pub cpus: Option<CpuSet>,
     /// All of them must be met.
@@ -123,6 +134,29 @@ pub struct Colocation {
     pub batch_restarts: usize,
     /// Setting for other tools.
     pub advice: Option<Advice>,
+    /// What is not as before, and why.
+    pub given_back: GivenBack,
+}
+
+/// What is not as it was before the trial. Empty: all is.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct GivenBack {
+    /// Somebody else changed it meanwhile; left as they wanted it.
+    pub changed_by_others: Vec<String>,
+    /// It could not be put back; `schedlab restore` tries again.
+    pub failed: Vec<String>,
+}
+
+impl GivenBack {
+    fn add(&mut self, report: &Report) {
+        for item in &report.items {
+            match &item.outcome {
+                Put::ChangedByOthers => self.changed_by_others.push(item.what.clone()),
+                Put::Failed(why) => self.failed.push(format!("{}: {why}", item.what)),
+                Put::Restored | Put::AsBefore | Put::Gone => {}
+            }
+        }
+    }
 }
 
 /// One step of a dry run.
@@ -158,6 +192,7 @@ pub fn colocate(
         kept_outcome: None,
         batch_restarts: 0,
         advice: None,
+        given_back: GivenBack::default(),
     };
     for how in LADDER {
         let tried = attempt(&mut trial, plan, how, &found, watch)?;
@@ -183,7 +218,7 @@ pub fn colocate(
         found.kept_outcome = Some(judge(&plan.goals, &found.kept, &found.before));
     }
     found.batch_restarts = trial.batch_restarts();
-    trial.finish()?;
+    found.given_back = trial.finish()?;
     Ok(found)
 }
 
@@ -196,7 +231,7 @@ fn attempt(
     watch: &mut dyn Watch,
 ) -> Result<Tried, ColocateError> {
     let mut tried = Tried { actuator: how, changed: 0, outcome: None, round: None, skipped: None };
-    tried.skipped = unfit(plan, how);
+    tried.skipped = unfit(plan, how).or_else(|| trial.void(how).map(str::to_owned));
     if tried.skipped.is_some() {
         return Ok(tried);
     }
@@ -216,6 +251,7 @@ fn attempt(
         {
             tried.skipped = Some(error.to_string());
         }
+        Err(ColocateError::Skip(why)) => tried.skipped = Some(why),
         Err(error) => return Err(error),
     }
     Ok(tried)
@@ -254,6 +290,17 @@ fn unfit(plan: &Plan, how: Soft) -> Option<String> {
     (how.of_group() && !group).then(|| "needs --batch-cgroup".to_owned())
 }
 
+/// Why it would change nothing.
+fn void(how: Soft, server: &soft::Side, cpus: &CpuSet) -> Option<&'static str> {
+    match how {
+        Soft::QuotaOff => {
+            server.limits().is_empty().then_some("no control group of the server has a cpu.max")
+        }
+        Soft::Apart => how.batch_cpus(cpus).is_none().then_some("needs two managed CPUs or more"),
+        _ => None,
+    }
+}
+
 /// Whether the medians of the goals' values over these rounds meet all goals.
 pub fn judge(goals: &[Goal], rounds: &[Round], before: &[Round]) -> Outcome {
     let mut all = Outcome::Met;
@@ -283,9 +330,10 @@ pub fn intentions(plan: &Plan) -> Result<Vec<Intent>, ColocateError> {
         _ => party::Party::new(who).map(|party| party.side.clone()),
     };
     let (server, batch) = (side(&plan.serve)?, side(&plan.batch)?);
-    let cpus = plan.cpus.map_or(1, |cpus| cpus.count());
+    let online = schedlab_host::machine().online;
+    let cpus = plan.cpus.unwrap_or_else(|| server.cpus(&online));
     let one = |how: Soft| {
-        let (who, side) = if how == Soft::Fifo { (&plan.serve, &server) } else { (&plan.batch, &batch) };
+        let (who, side) = if how.of_server() { (&plan.serve, &server) } else { (&plan.batch, &batch) };
         let mut changes = Vec::new();
         if let Who::Command(command) = who
             && !matches!(how, Soft::Default)
@@ -304,9 +352,21 @@ pub fn intentions(plan: &Plan) -> Result<Vec<Intent>, ColocateError> {
                 ));
             }
         }
-        let files = batch.group.as_ref().map(|group| how.files(group, cpus)).unwrap_or_default();
+        if let Some(cpus) = how.batch_cpus(&cpus) {
+            changes.extend(
+                side.threads()
+                    .iter()
+                    .map(|thread| format!("thread {} ({}): CPUs {cpus}", thread.tid, thread.comm)),
+            );
+        }
+        let mut files = batch.group.as_ref().map(|group| how.files(group, cpus.count())).unwrap_or_default();
+        if how == Soft::QuotaOff {
+            files.extend(server.limits());
+        }
         changes.extend(files.iter().map(|(path, content)| format!("{}: {content}", path.display())));
-        let skipped = unfit(plan, how);
+        let unfit = unfit(plan, how).or_else(|| void(how, &server, &cpus).map(str::to_owned));
+        let agent = || (how == Soft::Elevation).then(|| elevate::unfit(&cpus, &online)).flatten();
+        let skipped = unfit.or_else(agent);
         let changes = if skipped.is_some() { Vec::new() } else { changes };
         Intent { actuator: how, changes, skipped }
     };

@@ -4,8 +4,9 @@
 use crate::journal::Setting;
 use crate::{Keeper, LiveError, restore};
 use schedlab_host::threads::{self, Identity, Scheduling};
-use schedlab_model::{CpuSet, Nice, Policy};
+use schedlab_model::{CpuSet, Nice, Ns, Policy};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -20,29 +21,45 @@ pub enum Soft {
     Idle,
     /// `cpu.idle` = 1 for its control group.
     GroupIdle,
+    /// No `cpu.max` for the control groups of the server (those that have one).
+    QuotaOff,
     /// `cpu.weight` = 1 for its control group.
     GroupWeight,
     /// SCHED_BATCH for its threads.
     Batch,
     /// Nice 19 for its threads.
     Nice,
+    /// A slice of [`SERVER_SLICE`] for the threads of the server, which gives them early deadlines (Linux 6.12).
+    Slice,
+    /// The threads of the batch work keep to the last half of the managed CPUs.
+    Apart,
     /// `cpu.max` for its control group: half of each managed CPU.
     GroupMax,
     /// SCHED_FIFO, priority 1, for the threads of the server.
     Fifo,
+    /// No setting of the kernel's: both run under our scheduler `layers` ([`crate::elevation`]), which [`apply`] leaves
+    /// to the caller.
+    Elevation,
 }
 
 /// All, the mildest first.
-pub const LADDER: [Soft; 8] = [
+pub const LADDER: [Soft; 12] = [
     Soft::Default,
     Soft::Idle,
     Soft::GroupIdle,
+    Soft::QuotaOff,
     Soft::GroupWeight,
     Soft::Batch,
     Soft::Nice,
+    Soft::Slice,
+    Soft::Apart,
     Soft::GroupMax,
     Soft::Fifo,
+    Soft::Elevation,
 ];
+
+/// The least that the kernel takes.
+pub const SERVER_SLICE: Ns = Ns::from_us(100);
 
 /// Period of the limit of [`Soft::GroupMax`] in µs: shorter than the kernel's 100 ms, so that no burst is long.
 const MAX_PERIOD_US: usize = 10_000;
@@ -59,14 +76,31 @@ impl Soft {
             Soft::GroupWeight => "group-weight",
             Soft::Batch => "batch",
             Soft::Nice => "nice",
+            Soft::QuotaOff => "quota-off",
+            Soft::Slice => "slice",
+            Soft::Apart => "apart",
+            Soft::Elevation => "elevation",
             Soft::GroupMax => "group-max",
             Soft::Fifo => "fifo",
         }
     }
 
-    /// Whether it writes to files of a control group.
+    /// Whether it writes to files of the control group of the batch work.
     pub const fn of_group(self) -> bool {
         matches!(self, Soft::GroupIdle | Soft::GroupWeight | Soft::GroupMax)
+    }
+
+    /// Whether it changes the server instead of the batch work.
+    pub const fn of_server(self) -> bool {
+        matches!(self, Soft::QuotaOff | Soft::Slice | Soft::Fifo)
+    }
+
+    /// The CPUs on which it keeps the batch work, of the managed ones.
+    pub fn batch_cpus(self, managed: &CpuSet) -> Option<CpuSet> {
+        let half = managed.count() / 2;
+        let last = managed.iter().skip(managed.count() - half);
+        (self == Soft::Apart && half > 0)
+            .then(|| last.fold(CpuSet::EMPTY, |all, cpu| all.or(&CpuSet::single(cpu))))
     }
 
     /// What it makes of a thread; `None`: nothing.
@@ -76,6 +110,9 @@ impl Soft {
             Soft::Idle => Some(Scheduling { policy: Policy::Idle, slice: None, ..now }),
             Soft::Batch => Some(Scheduling { policy: Policy::Batch, ..now }),
             Soft::Nice => Some(Scheduling { nice: Nice::new(19).unwrap_or(now.nice), ..now }),
+            Soft::Slice if now.policy.is_fair() && now.policy != Policy::Idle => {
+                Some(Scheduling { slice: Some(SERVER_SLICE), ..now })
+            }
             Soft::Fifo => Some(Scheduling { policy: Policy::Fifo(1), slice: None, ..now }),
             _ => None,
         }
@@ -145,6 +182,20 @@ impl Side {
         tids.filter_map(threads::identity).filter(|thread| !thread.kernel).collect()
     }
 
+    /// Where its threads may run, of those `online`; all of these when it has none yet.
+    pub fn cpus(&self, online: &CpuSet) -> CpuSet {
+        let of_threads = self.threads().into_iter().filter_map(|thread| threads::affinity(thread.tid).ok());
+        let all = of_threads.fold(CpuSet::EMPTY, |all, one| all.or(&one)).and(online);
+        if all.is_empty() { *online } else { all }
+    }
+
+    /// The files that limit it, with the content that lifts the limit.
+    pub fn limits(&self) -> Vec<(PathBuf, String)> {
+        let mut folders: BTreeSet<PathBuf> = self.group.iter().cloned().collect();
+        folders.extend(self.pids().into_iter().flat_map(schedlab_host::cpu_groups_of));
+        folders.iter().filter_map(|folder| limit(folder)).collect()
+    }
+
     /// The first threads of its processes: what threads to come get back belongs to them.
     fn roots(&self) -> Vec<Identity> {
         let mut roots = self.processes.clone();
@@ -169,6 +220,17 @@ fn members(group: &Path, pids: &mut Vec<u32>) {
     }
 }
 
+/// The file by which a group is limited, and what lifts that; `None`: it is not.
+fn limit(folder: &Path) -> Option<(PathBuf, String)> {
+    let read = |file: &str| std::fs::read_to_string(folder.join(file)).ok();
+    if let Some(text) = read("cpu.max") {
+        let period = text.strip_prefix("max").is_none().then(|| text.split_whitespace().nth(1))??;
+        return Some((folder.join("cpu.max"), format!("max {period}")));
+    }
+    let quota: i64 = read("cpu.cfs_quota_us")?.trim().parse().ok()?;
+    (quota > 0).then(|| (folder.join("cpu.cfs_quota_us"), "-1".to_owned()))
+}
+
 /// Makes the setting; how many threads and files were changed.
 ///
 /// # Errors
@@ -178,16 +240,23 @@ pub fn apply(
     how: Soft,
     server: &Side,
     batch: &Side,
-    cpus: usize,
+    cpus: &CpuSet,
 ) -> Result<usize, LiveError> {
-    if how.of_group() {
-        let files = batch.group.as_ref().map(|group| how.files(group, cpus)).unwrap_or_default();
-        for (path, content) in &files {
-            keeper.write_group(path, content)?;
-        }
+    let files = match (&batch.group, how) {
+        (_, Soft::QuotaOff) => server.limits(),
+        (Some(group), _) => how.files(group, cpus.count()),
+        (None, _) => Vec::new(),
+    };
+    for (path, content) in &files {
+        keeper.write_group(path, content)?;
+    }
+    if how.of_group() || how == Soft::QuotaOff {
         return Ok(files.len());
     }
-    let side = if how == Soft::Fifo { server } else { batch };
+    if let Some(some) = how.batch_cpus(cpus) {
+        return confine(keeper, batch, &some);
+    }
+    let side = if how.of_server() { server } else { batch };
     for root in side.roots() {
         let Ok(now) = threads::scheduling(root.tid) else { continue };
         if let Some(wanted) = how.of_thread(&now) {
@@ -258,5 +327,31 @@ mod tests {
             assert_eq!(one.name().parse(), Ok(one));
         }
         assert!("lottery".parse::<Soft>().unwrap_err().contains("group-idle"));
+    }
+
+    #[test]
+    fn apart_leaves_the_server_at_least_half() {
+        let cpus = |text: &str| text.parse::<CpuSet>().unwrap();
+        assert_eq!(Soft::Apart.batch_cpus(&cpus("2")), None);
+        assert_eq!(Soft::Apart.batch_cpus(&cpus("0-1")), Some(cpus("1")));
+        assert_eq!(Soft::Apart.batch_cpus(&cpus("0-4")), Some(cpus("3-4")));
+        assert_eq!(Soft::Idle.batch_cpus(&cpus("0-4")), None);
+    }
+
+    #[test]
+    fn a_limit_is_found_in_both_versions_of_control_groups() {
+        let folder = std::env::temp_dir().join(format!("schedlab-limit-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let write = |file: &str, text: &str| std::fs::write(folder.join(file), text).unwrap();
+        assert_eq!(limit(&folder), None);
+        write("cpu.cfs_quota_us", "-1\n");
+        assert_eq!(limit(&folder), None);
+        write("cpu.cfs_quota_us", "5000\n");
+        assert_eq!(limit(&folder), Some((folder.join("cpu.cfs_quota_us"), "-1".to_owned())));
+        write("cpu.max", "max 100000\n");
+        assert_eq!(limit(&folder), None);
+        write("cpu.max", "50000 100000\n");
+        assert_eq!(limit(&folder), Some((folder.join("cpu.max"), "max 100000".to_owned())));
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

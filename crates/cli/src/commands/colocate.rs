@@ -4,12 +4,13 @@ use crate::render::{Style, colocate as show};
 use crate::{Done, output};
 use anyhow::{anyhow, bail};
 use schedlab_host::StopSignal;
-use schedlab_lab::colocate::{FIGURES, Goal, Intent, Plan, Round, Watch, Who, colocate, intentions};
+use schedlab_lab::colocate::{Client, FIGURES, Goal, Intent, Plan, Round, Watch, Who, colocate, intentions};
 use schedlab_lab::gate::{Gate, Outcome};
 use schedlab_live::Room;
 use schedlab_live::soft::Soft;
 use schedlab_model::{CpuSet, Ns};
 use std::io::{IsTerminal as _, Write as _};
+use std::net::SocketAddr;
 
 /// Version of the JSON: docs/live-schema.md.
 const SCHEMA: u32 = 1;
@@ -22,13 +23,17 @@ Examples:
                     --load 'redis-benchmark -p 7777 -l -q' --goal 'redis-server latency p99 < 1ms'
   schedlab colocate --serve-pid 957 --batch-pid 1201 --goal 'p99 < 500us' --keep-for 1h
   schedlab colocate --serve-pid 957 --batch-cgroup /batch --goal 'p99 < 1ms' --dry-run
+  schedlab colocate --serve-pid 957 --batch-pid 1201 --cpus 0 --client 127.0.0.1:6379 --client-rate 4000 \\
+                    --goal 'client response p99 < 1ms'
 
 A goal is met when its condition is true: 'latency p99 < 1ms' wants less than 1 ms. (A gate of `diff --fail-if` is
 written in the same way and fails when it is true.) SUBJECT is a thread's name or glob, `server` or `batch`; without
-one it is the server, and a percentile alone is one of `latency`, the time from the wakeup to running.
+one it is the server, and a percentile alone is one of `latency`, the time from the wakeup to running. `client` is
+schedlab's own client (--client, Redis's protocol): it sends at the times of a Poisson process, whatever the server does,
+and measures from the intended time, so that no stall is hidden.
 
-Order: the host's default, idle, group-idle, group-weight, batch, nice, group-max, fifo. The first that meets every
-goal is confirmed. Whatever happens, all is as before at the end, also after kill -9 (`schedlab restore` when the
+Order: the host's default, idle, group-idle, quota-off, group-weight, batch, nice, slice, apart, group-max, fifo, elevation.
+The first that meets every goal is confirmed. Whatever happens, all is as before at the end, also after kill -9 (`schedlab restore` when the
 guardian was killed too). Exit codes: 0 met, 1 no actuator meets the goal, 3 too little was seen to say.")]
 pub(crate) struct Colocate {
     /// Start this server (`/bin/sh` reads it); it is ended afterwards
@@ -50,6 +55,18 @@ pub(crate) struct Colocate {
     /// Start this client, which keeps the server busy, and again whenever it ends; it is not changed
     #[arg(long, value_name = "COMMAND")]
     load: Option<String>,
+    /// Measure with schedlab's own client at this address, IP:PORT (Redis's protocol)
+    #[arg(long, value_name = "ADDRESS")]
+    client: Option<SocketAddr>,
+    /// Requests a second of that client
+    #[arg(long, value_name = "RATE", default_value_t = 1000.0, requires = "client")]
+    client_rate: f64,
+    /// Its connections
+    #[arg(long, value_name = "N", default_value_t = 8, requires = "client", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    client_connections: u16,
+    /// Its request
+    #[arg(long, value_name = "WORDS", default_value = "PING", requires = "client")]
+    client_request: String,
     /// Keep both parties on these CPUs meanwhile, such as 0 or 0-3 [default: where they may run]
     #[arg(long, value_name = "CPUS")]
     cpus: Option<CpuSet>,
@@ -96,6 +113,9 @@ pub(crate) fn run(args: &Colocate) -> anyhow::Result<Done> {
         show::answer(&plan, &found, &Style::of_stdout())
     };
     output::write(None, &text)?;
+    if !found.given_back.failed.is_empty() {
+        return Ok(Done::Untrusted);
+    }
     Ok(match (found.outcome, found.kept_outcome) {
         (_, Some(Outcome::Not)) | (Outcome::Not, _) => Done::ExpectationFailed,
         (Outcome::CannotSay, _) | (_, Some(Outcome::CannotSay)) => Done::Untrusted,
@@ -137,9 +157,15 @@ fn plan(args: &Colocate) -> anyhow::Result<Plan> {
                 gate.metric
             );
         }
+        if gate.subject.as_deref() == Some("client") && args.client.is_none() {
+            bail!("--goal '{text}': `client` is schedlab's own client; say where it connects to with --client IP:PORT");
+        }
         Ok(Goal(gate))
     });
     let goals = goals.collect::<anyhow::Result<Vec<_>>>()?;
+    if !(args.client_rate > 0.0 && args.client_rate <= 1e6) || args.client_request.trim().is_empty() {
+        bail!("--client-rate must be above 0 and at most 1000000 a second, and --client-request have a word");
+    }
     if args.round < Ns::from_ms(100) {
         bail!("--round {}: give at least 100ms", args.round);
     }
@@ -152,6 +178,12 @@ fn plan(args: &Colocate) -> anyhow::Result<Plan> {
         serve: party(&args.serve, &args.serve_pid, &None),
         batch: party(&args.batch, &args.batch_pid, &args.batch_cgroup),
         load: args.load.clone(),
+        client: args.client.map(|address| Client {
+            address,
+            rate_per_s: args.client_rate,
+            connections: usize::from(args.client_connections),
+            words: args.client_request.split_whitespace().map(str::to_owned).collect(),
+        }),
         cpus: args.cpus,
         goals,
         round: args.round,

@@ -2,11 +2,14 @@
 
 use super::Style;
 use super::table::{Cell, Table};
-use schedlab_lab::colocate::{Colocation, FIGURES, Intent, Plan, Round, Side, advice};
+use schedlab_lab::colocate::{
+    Blamed, Colocation, FIGURES, GivenBack, Intent, Plan, Round, Side, advice, blame_over,
+};
 use schedlab_lab::gate::Outcome;
 use schedlab_lab::metric::Metric;
 use schedlab_lab::stats::{Estimate, range_confidence};
 use schedlab_live::soft::Soft;
+use schedlab_model::Ns;
 use std::fmt::Write as _;
 
 /// What would be done.
@@ -73,7 +76,26 @@ pub(crate) fn answer(plan: &Plan, found: &Colocation, style: &Style) -> String {
     if found.batch_restarts > 0 {
         let _ = writeln!(text, "the batch work ended {} times and was started again", found.batch_restarts);
     }
-    text + "everything is as before\n"
+    as_before(&mut text, found, style);
+    text
+}
+
+/// Whether all is as it was.
+fn as_before(text: &mut String, found: &Colocation, style: &Style) {
+    for what in &found.given_back.changed_by_others {
+        let _ = writeln!(text, "{what}: somebody else changed it meanwhile; left as they wanted it");
+    }
+    for what in &found.given_back.failed {
+        let _ = writeln!(text, "{}: {what}. `schedlab restore` tries again", style.bad("not put back"));
+    }
+    if found.given_back == GivenBack::default() {
+        text.push_str("everything is as before\n");
+    }
+}
+
+/// `sysbench 120ms/s`: waiting time of the server for each second.
+fn blamed(all: &[Blamed]) -> impl Iterator<Item = String> {
+    all.iter().map(|one| format!("{} {}/s", one.who, Ns(one.ns_per_s.round() as u64)))
 }
 
 /// One line for each actuator.
@@ -92,6 +114,9 @@ fn tried(text: &mut String, plan: &Plan, found: &Colocation, style: &Style) {
             (None, Some(Outcome::Not)) => format!("{} {}", values.join(", "), style.bad("missed")),
             _ => format!("{} cannot say", values.join(", ")),
         };
+        let worst = one.round.iter().flat_map(|round| blamed(&round.blame));
+        let worst = worst.take(2).collect::<Vec<_>>().join(", ");
+        let outcome = if worst.is_empty() { outcome } else { format!("{outcome}; it waited for {worst}") };
         let _ = writeln!(text, "  {:<13} {outcome}", one.actuator.name());
     }
 }
@@ -122,8 +147,15 @@ fn table(text: &mut String, plan: &Plan, found: &Colocation, style: &Style) {
     row("batch of what the server leaves".to_owned(), &|v| Metric::Share.show(v), &|round| {
         round.batch_of_left
     });
+    if plan.client.is_some() {
+        for metric in ["response p50", "response p99", "response p99.9", "response max", "throughput"] {
+            let Ok(metric) = metric.parse::<Metric>() else { continue };
+            row(format!("client {metric}"), &|value| metric.show(value), &|round| round.of_client(metric));
+        }
+    }
     let how = found.tried.last().map_or(Soft::Default, |last| last.actuator);
-    let head = ["", "default", found.chosen.unwrap_or(how).name()].map(str::to_owned).to_vec();
+    let how = found.chosen.unwrap_or(how);
+    let head = ["", "default", how.name()].map(str::to_owned).to_vec();
     let rounds = found.before.len();
     let sure = range_confidence(rounds) * 100.0;
     let _ = writeln!(
@@ -131,4 +163,14 @@ fn table(text: &mut String, plan: &Plan, found: &Colocation, style: &Style) {
         "\nmedian (range) over {rounds} interleaved rounds; the range holds the true median with {sure:.0} %"
     );
     text.push_str(&Table { head, rows, fixed: 3 }.render(style).0);
+    for (what, rounds) in [("default", &found.before), (how.name(), &found.after)] {
+        let worst = blame_over(rounds.iter().map(|round| round.blame.as_slice()));
+        let worst = blamed(&worst).collect::<Vec<_>>().join(", ");
+        let worst = if worst.is_empty() { "nobody" } else { &worst };
+        let _ = writeln!(text, "the server waited for ({what}): {worst}");
+    }
+    let doubts = found.before.iter().chain(&found.after).flat_map(|round| round.client.iter());
+    if let Some(doubt) = doubts.flat_map(|seen| &seen.doubts).next() {
+        let _ = writeln!(text, "{}: {doubt}", style.bad("doubt about the client"));
+    }
 }

@@ -1,5 +1,6 @@
 //! `colocate` on a small server and a spinner of our own.
 
+use crate::live::turn;
 use crate::{Folder, Ran, ran, root};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -7,14 +8,28 @@ use std::time::Duration;
 /// Sleeps 2 ms, then works for a moment: what a server does.
 const SERVER: &str = "import time\nwhile True:\n  time.sleep(0.002)\n  for _ in range(5000): pass";
 const SPINNER: &str = "while True: pass";
+/// Answers every request of Redis's protocol; prints its port.
+const REDIS: &str = "
+import socket, sys, threading
+listener = socket.create_server(('127.0.0.1', 0))
+open(sys.argv[1], 'w').write(str(listener.getsockname()[1]))
+def serve(peer):
+  while True:
+    asked = peer.recv(65536)
+    if not asked: return
+    peer.sendall(b'+PONG\\r\\n' * asked.count(b'PING'))
+while True: threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()";
 
 /// A child on CPU 0 that goes away.
 struct Pinned(Child);
 
 impl Pinned {
     fn python(program: &str) -> Pinned {
+        Pinned::start(&["python3", "-c", program])
+    }
+    fn start(program: &[&str]) -> Pinned {
         let mut command = Command::new("taskset");
-        command.args(["-c", "0", "python3", "-c", program]).stdin(Stdio::null());
+        command.args(["-c", "0"]).args(program).stdin(Stdio::null());
         Pinned(command.spawn().expect("taskset(1) of util-linux"))
     }
     fn pid(&self) -> String {
@@ -41,44 +56,27 @@ fn command(folder: &Folder, arguments: &[&str]) -> Command {
     command
 }
 
-/// Whether wakeups can be recorded here; with `CI` set they must.
-fn can_record(test: &str) -> bool {
-    let doctor = crate::schedlab(&["record", "-o", "/dev/null", "--all", "--for", "10ms"]);
-    let can = rustix::process::geteuid().is_root() && doctor.code != 2;
-    assert!(can || std::env::var_os("CI").is_none(), "{test} needs root and a recorder: {doctor:?}");
-    can
+/// Short rounds for this server and this batch work on CPU 0.
+fn trial(folder: &Folder, server: &Pinned, batch: &Pinned, more: &[&str]) -> Command {
+    let mut command =
+        command(folder, &["--serve-pid", &server.pid(), "--batch-pid", &batch.pid(), "--cpus", "0"]);
+    command.args(["--round", "1s", "--rounds", "1"]).args(more);
+    command
 }
 
 #[test]
 fn the_goal_is_reached_and_all_is_as_before() {
-    if !can_record("the_goal_is_reached_and_all_is_as_before") {
-        return;
-    }
+    let Some(_turn) = turn("the_goal_is_reached_and_all_is_as_before") else { return };
     let folder = Folder::new("colocate");
     let (server, batch) = (Pinned::python(SERVER), Pinned::python(SPINNER));
-    let ran: Ran = ran(&mut command(
-        &folder,
-        &[
-            "--serve-pid",
-            &server.pid(),
-            "--batch-pid",
-            &batch.pid(),
-            "--cpus",
-            "0",
-            "--round",
-            "1s",
-            "--rounds",
-            "1",
-            "--goal",
-            "server share > 0%",
-            "--goal",
-            "batch share < 99.9%",
-            "--json",
-        ],
-    ));
+    let goals = ["--goal", "server share > 0%", "--goal", "batch share < 99.9%", "--json"];
+    let ran: Ran = ran(&mut trial(&folder, &server, &batch, &goals));
     let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
     assert_eq!((ran.code, value["outcome"].as_str()), (0, Some("met")), "{ran:?}");
     assert_eq!(value["chosen"], "default", "it meets them already: {ran:?}");
+    let blamed = value["before"][0]["blame"].as_array().expect("who it waited for");
+    assert!(blamed.iter().all(|one| one["ns_per_s"].as_f64() > Some(0.0)), "{ran:?}");
+    assert_eq!(value["given_back"], serde_json::json!({ "changed_by_others": [], "failed": [] }));
     let before = (server.policy(), batch.policy());
     assert_eq!(before, ("SCHED_OTHER".to_owned(), "SCHED_OTHER".to_owned()));
     assert!(folder.names().is_empty(), "{:?}", folder.names());
@@ -87,62 +85,75 @@ fn the_goal_is_reached_and_all_is_as_before() {
 /// Only what SCHED_IDLE does tells the two rounds apart: a spinner that has no equal share any more.
 #[test]
 fn sched_idle_is_found_when_the_default_misses_the_goal() {
-    if !can_record("sched_idle_is_found_when_the_default_misses_the_goal") {
-        return;
-    }
+    let Some(_turn) = turn("sched_idle_is_found_when_the_default_misses_the_goal") else { return };
     let folder = Folder::new("colocate-idle");
     let (server, batch) = (Pinned::python(SPINNER), Pinned::python(SPINNER));
-    let ran: Ran = ran(&mut command(
-        &folder,
-        &[
-            "--serve-pid",
-            &server.pid(),
-            "--batch-pid",
-            &batch.pid(),
-            "--cpus",
-            "0",
-            "--round",
-            "1s",
-            "--rounds",
-            "1",
-            "--goal",
-            "batch share < -60%",
-        ],
-    ));
+    let ran: Ran = ran(&mut trial(&folder, &server, &batch, &["--goal", "batch share < -60%"]));
     assert!(ran.code == 0 && ran.stdout.contains("idle: the batch threads run under SCHED_IDLE"), "{ran:?}");
     assert!(ran.stdout.contains("CPUSchedulingPolicy=idle"), "{ran:?}");
     assert_eq!(batch.policy(), "SCHED_OTHER");
     assert!(folder.names().is_empty(), "{:?}", folder.names());
 }
 
+/// The last rung: our own scheduler in a process of its own, which gives everybody back.
+#[test]
+fn elevation_keeps_the_batch_from_a_server_that_does_not_sleep() {
+    let Some(_turn) = turn("elevation_keeps_the_batch_from_a_server_that_does_not_sleep") else { return };
+    let folder = Folder::new("colocate-elevation");
+    let (server, batch) = (Pinned::python(SPINNER), Pinned::start(&["sh", "-c", "while :; do :; done"]));
+    // Never met: what is asked for is the round under the agent.
+    let more = ["--try", "elevation", "--goal", "batch share < 0%", "--json"];
+    let ran: Ran = ran(&mut trial(&folder, &server, &batch, &more));
+    let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
+    let last = value["tried"].as_array().and_then(|all| all.last()).expect("the last rung");
+    let share = |figure: usize| last["round"]["figures"][figure].as_f64().unwrap_or(-1.0);
+    assert_eq!((ran.code, last["actuator"].as_str()), (1, Some("elevation")), "{ran:?}");
+    assert!(share(4) > 0.5 && (0.0..0.3).contains(&share(5)), "server and batch: {ran:?}");
+    assert_eq!((server.policy(), batch.policy()), ("SCHED_OTHER".to_owned(), "SCHED_OTHER".to_owned()));
+    assert!(folder.names().is_empty(), "{:?}", folder.names());
+}
+
+/// Names tell the two parties apart there: where they cannot, the rung is left out and the reason is given.
+#[test]
+fn elevation_is_not_tried_on_threads_of_one_name() {
+    let Some(_turn) = turn("elevation_is_not_tried_on_threads_of_one_name") else { return };
+    let folder = Folder::new("colocate-names");
+    let (server, batch) = (Pinned::python(SPINNER), Pinned::python(SPINNER));
+    let more = ["--try", "elevation", "--goal", "batch share < -99%"];
+    let ran: Ran = ran(&mut trial(&folder, &server, &batch, &more));
+    assert!(ran.code == 1 && ran.stdout.contains("both parties are named `python3`"), "{ran:?}");
+}
+
+#[test]
+fn our_own_client_sees_the_server() {
+    let Some(_turn) = turn("our_own_client_sees_the_server") else { return };
+    let folder = Folder::new("colocate-client");
+    let port = folder.0.join("port");
+    let server = Pinned::start(&["python3", "-c", REDIS, &port.to_string_lossy()]);
+    let batch = Pinned::python(SPINNER);
+    let listens = || std::fs::read_to_string(&port).unwrap_or_default();
+    wait("the server listens", || !listens().is_empty());
+    let address = format!("127.0.0.1:{}", listens());
+    let goal = ["--goal", "client throughput > 1/s", "--goal", "client response p50 < 100s", "--json"];
+    let more = [&["--client", address.as_str(), "--client-rate", "200"][..], &goal].concat();
+    let ran: Ran = ran(&mut trial(&folder, &server, &batch, &more));
+    let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
+    assert_eq!((ran.code, value["outcome"].as_str()), (0, Some("met")), "{ran:?}");
+    let count = value["before"][0]["client"]["response"]["count"].as_u64();
+    assert!(count > Some(50), "about 200 requests of one second: {ran:?}");
+}
+
 #[test]
 fn kill_9_leaves_all_as_before() {
-    if !can_record("kill_9_leaves_all_as_before") {
-        return;
-    }
+    let Some(_turn) = turn("kill_9_leaves_all_as_before") else { return };
     let folder = Folder::new("colocate-kill");
     let (server, batch) = (Pinned::python(SERVER), Pinned::python(SPINNER));
-    let mut child = command(
-        &folder,
-        &[
-            "--serve-pid",
-            &server.pid(),
-            "--batch-pid",
-            &batch.pid(),
-            "--round",
-            "5s",
-            "--rounds",
-            "3",
-            "--try",
-            "idle",
-            "--goal",
-            "batch share < -60%",
-        ],
-    )
-    .stdout(Stdio::null())
-    .stderr(Stdio::null())
-    .spawn()
-    .expect("schedlab");
+    let more = ["--try", "idle", "--goal", "batch share < -60%", "--keep-for", "60s"];
+    let mut child = trial(&folder, &server, &batch, &more)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("schedlab");
     wait("the batch is SCHED_IDLE", || batch.policy() == "SCHED_IDLE");
     child.kill().expect("our child");
     child.wait().expect("our child");
@@ -189,6 +200,11 @@ fn bad_input_is_refused() {
         (&["--serve", "true", "--batch", "true", "--goal", "p99 1ms"][..], "--goal"),
         (&["--serve", "true", "--batch", "true", "--goal", "utilisation > 1%"], "about the machine"),
         (&["--serve", "true", "--batch", "true"], "--goal"),
+        (&["--serve", "true", "--batch", "true", "--goal", "client response p99 < 1ms"], "--client IP:PORT"),
+        (
+            &["--serve", "sleep 9", "--batch", "sleep 9", "--client", "127.0.0.1:1", "--goal", "p99 < 1ms"],
+            "Does the server listen there?",
+        ),
         (&["--serve-pid", "8388608", "--batch", "true", "--goal", "p99 < 1ms"], "no thread 8388608"),
         (&["--serve", "true", "--batch", "true", "--goal", "p99 < 1ms", "--try", "lottery"], "group-idle"),
         (&["--serve", "sleep 9", "--batch-cgroup", "/no/such", "--goal", "p99 < 1ms"], "no control group"),

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard};
 static ONE: Mutex<()> = Mutex::new(());
 
 /// `None`: it cannot run here, and says so. In CI that is a failure.
-fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
+pub(crate) fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
     let two_cpus = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
     if rustix::process::geteuid().is_root() && two_cpus {
         return Some(ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner));

@@ -40,6 +40,13 @@ pub const fn advice(how: Soft) -> Advice {
             kubernetes: "no field: QoS BestEffort is nearest (cpu.weight 1); a node agent can write cpu.idle",
             shell: "echo 1 > /sys/fs/cgroup/BATCH/cpu.idle",
         },
+        Soft::QuotaOff => Advice {
+            what: "no cpu.max for the control groups of the server",
+            bites: "The server may use whole CPUs then; what the limit protected is protected by weights only.",
+            systemd: "# /etc/systemd/system/SERVER.service.d/schedlab.conf\n[Service]\nCPUQuota=",
+            kubernetes: "no resources.limits.cpu for the server's container (keep its request)",
+            shell: "echo max > /sys/fs/cgroup/SERVER/cpu.max",
+        },
         Soft::GroupWeight => Advice {
             what: "the least weight for the control group of the batch (cpu.weight 1, cpu.shares 2)",
             bites: "A wakeup still waits until the current slice of the batch ends; only the share changes.",
@@ -60,6 +67,30 @@ pub const fn advice(how: Soft) -> Advice {
             systemd: "# /etc/systemd/system/BATCH.service.d/schedlab.conf\n[Service]\nNice=19",
             kubernetes: "no field sets a nice value: command: [\"nice\", \"-n\", \"19\", ...]",
             shell: "nice -n 19 COMMAND\nrenice -n 19 -p BATCH_PID",
+        },
+        Soft::Slice => Advice {
+            what: "the server's threads ask for slices of 0.1 ms: earlier deadlines, the same share",
+            bites: "Needs Linux 6.12. A server that uses more than its share still waits for its turn; it is switched more \
+                    often, which costs both of them.",
+            systemd: "# no directive: ExecStartPost=+/usr/bin/chrt --other --sched-runtime 100000 --all-tasks --pid 0 $MAINPID",
+            kubernetes: "no field: command: [\"chrt\", \"--other\", \"--sched-runtime\", \"100000\", \"0\", ...] (util-linux 2.42)",
+            shell: "chrt --other --sched-runtime 100000 0 COMMAND   # util-linux 2.42; schedtool and older chrt cannot",
+        },
+        Soft::Apart => Advice {
+            what: "the batch threads keep to the last half of the managed CPUs",
+            bites: "The batch cannot use what the server leaves on the other half: this wastes CPU time.",
+            systemd: "# /etc/systemd/system/BATCH.service.d/schedlab.conf\n[Service]\nAllowedCPUs=LAST_HALF",
+            kubernetes: "kubelet --cpu-manager-policy=static, and whole CPUs as requests = limits for the server",
+            shell: "taskset --all-tasks --cpu-list --pid LAST_HALF BATCH_PID",
+        },
+        Soft::Elevation => Advice {
+            what: "both run under schedlab's own scheduler `layers`: batch runs only when the server does not want to",
+            bites: "An agent of schedlab's must run as root, and takes a CPU time of its own (`schedlab top`); 6 ms of each 100 ms \
+                    belong to the kernel's own scheduling, and a second CPU must stay unmanaged.",
+            systemd: "# a unit of its own: ExecStart=/usr/bin/schedlab attach --scheduler layers --cpus CPU --pid SERVER_PID,BATCH_PID \
+                      --task BATCH=batch",
+            kubernetes: "a privileged agent on the node (DaemonSet with hostPID)",
+            shell: "schedlab attach --scheduler layers --cpus CPU --pid SERVER_PID,BATCH_PID --task BATCH=batch",
         },
         Soft::GroupMax => Advice {
             what: "the batch gets half of each managed CPU at most, in periods of 10 ms",

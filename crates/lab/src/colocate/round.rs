@@ -1,5 +1,7 @@
 //! What one round measured.
 
+use super::blame::{Blamed, blame};
+use super::client::Seen;
 use super::{ColocateError, Goal};
 use crate::gate::Evidence;
 use crate::measure::SubjectData;
@@ -41,6 +43,10 @@ pub struct Round {
     pub figures: Vec<Option<f64>>,
     /// The part that the batch work got of the CPU time that the server left.
     pub batch_of_left: Option<f64>,
+    /// Who the server waited for.
+    pub blame: Vec<Blamed>,
+    /// What our own client saw.
+    pub client: Option<Seen>,
     /// Wakeups of the server whose wait was seen.
     pub wakeups: u64,
     /// Events that were lost.
@@ -58,6 +64,7 @@ impl Round {
     pub(super) fn of(
         recording: &Recording,
         parties: &Parties,
+        client: Option<Seen>,
         goals: &[Goal],
         cpus: usize,
     ) -> Result<Round, ColocateError> {
@@ -78,9 +85,15 @@ impl Round {
             batch_of_left: (left > 0).then(|| of_batch.run.0 as f64 / left as f64),
             wakeups: of_server.wake_latency.count(),
             lost: lost(recording),
+            blame: blame(recording, &server),
             ..Round::default()
         };
         for goal in goals {
+            if let (Some("client"), Some(seen)) = (goal.0.subject.as_deref(), &client) {
+                round.goals.push(seen.value(goal.0.metric));
+                round.lacks.push(seen.lacks(goal.0.metric));
+                continue;
+            }
             let chosen = |index: usize| match goal.0.subject.as_deref() {
                 None | Some("server") => server[index],
                 Some("batch") => batch[index],
@@ -103,7 +116,13 @@ impl Round {
         let subjects = [of_server, of_batch].map(|sum| SubjectData::of_tasks("", window, sum));
         let value = |(side, metric): (Side, Metric)| subjects[usize::from(side == Side::Batch)].value(metric);
         round.figures = FIGURES.map(value).to_vec();
+        round.client = client;
         Ok(round)
+    }
+
+    /// What our own client says of `metric`.
+    pub fn of_client(&self, metric: Metric) -> Option<f64> {
+        self.client.as_ref().and_then(|seen| seen.value(metric))
     }
 
     /// The evidence about a goal.

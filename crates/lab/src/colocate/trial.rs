@@ -1,12 +1,13 @@
 //! Rounds: an actuator is set, everybody is recorded, the actuator is taken back.
 
+use super::elevate::{self, Elevated};
 use super::party::{Party, Who};
 use super::round::{Parties, Round};
-use super::{ColocateError, Plan};
+use super::{ColocateError, GivenBack, Plan};
 use crate::record::{self, record};
 use schedlab_host::{RecordRequest, Scope, threads};
 use schedlab_live::soft::{self, Soft};
-use schedlab_live::{Keeper, KeeperOptions, LiveError};
+use schedlab_live::{Keeper, KeeperOptions};
 use schedlab_model::{CpuSet, Ns};
 use schedlab_trace::Recording;
 use std::cell::{Cell, RefCell};
@@ -32,6 +33,17 @@ pub(super) struct Trial<'a> {
     batch: Party,
     load: Option<Party>,
     pub(super) cpus: CpuSet,
+    given_back: GivenBack,
+    /// Rounds so far: the client's seed.
+    rounds: u64,
+}
+
+/// What holds an actuator.
+#[derive(Default)]
+struct Held {
+    keeper: Option<Keeper>,
+    elevated: Option<Elevated>,
+    changed: usize,
 }
 
 impl<'a> Trial<'a> {
@@ -46,45 +58,50 @@ impl<'a> Trial<'a> {
                 )));
             }
             Some(cpus) => cpus,
-            None => server
-                .side
-                .threads()
-                .iter()
-                .filter_map(|thread| threads::affinity(thread.tid).ok())
-                .fold(CpuSet::EMPTY, |all, one| all.or(&one))
-                .and(&online),
+            None => server.side.cpus(&online),
         };
-        let mut trial = Trial { plan, stop, confined: None, server, batch, load: None, cpus };
+        let mut trial = Trial {
+            plan,
+            stop,
+            confined: None,
+            server,
+            batch,
+            load: None,
+            cpus,
+            given_back: GivenBack::default(),
+            rounds: 0,
+        };
         if plan.cpus.is_some() {
-            let mut keeper = trial.keeper("the CPUs of both parties")?;
+            let mut keeper = trial.keeper("the CPUs of both parties", None)?;
             soft::confine(&mut keeper, &trial.server.side, &cpus)?;
             soft::confine(&mut keeper, &trial.batch.side, &cpus)?;
             trial.confined = Some(keeper);
         }
         trial.load = plan.load.clone().map(|line| Party::new(&Who::Command(line))).transpose()?;
         std::thread::sleep(COME_UP);
+        if let Some(client) = &plan.client {
+            client.wait(stop)?;
+        }
         Ok(trial)
     }
 
-    fn keeper(&self, what: &str) -> Result<Keeper, ColocateError> {
+    fn keeper(&self, what: &str, priority: Option<u8>) -> Result<Keeper, ColocateError> {
         let options = KeeperOptions {
             room: self.plan.room.clone(),
             purpose: format!("colocate: {what}"),
             program: self.plan.program.clone(),
             silence: Some(SILENCE),
-            priority: Some(GUARDIAN_PRIORITY),
+            priority,
         };
         Ok(Keeper::start(&options)?)
     }
 
     /// One round under `how`: how much was changed, and what was measured.
     pub(super) fn round(&mut self, how: Soft) -> Result<(usize, Round), ColocateError> {
-        let mut keeper = self.set(how)?;
-        let changed = keeper.1;
-        let result = self.measure(how, &mut keeper.0);
-        if let Some(keeper) = keeper.0 {
-            keeper.finish()?;
-        }
+        let mut held = self.set(how)?;
+        let changed = held.changed;
+        let result = self.measure(how, &mut held);
+        self.release(held)?;
         Ok((changed, result?.1))
     }
 
@@ -95,12 +112,12 @@ impl<'a> Trial<'a> {
         time: Ns,
         each: &mut dyn FnMut(&Round),
     ) -> Result<Vec<Round>, ColocateError> {
-        let (mut keeper, _) = self.set(how)?;
-        let (mut rounds, mut held) = (Vec::new(), Ns::ZERO);
-        while held < time && !(self.stop)() {
-            match self.measure(how, &mut keeper) {
+        let mut held = self.set(how)?;
+        let (mut rounds, mut passed) = (Vec::new(), Ns::ZERO);
+        while passed < time && !(self.stop)() {
+            match self.measure(how, &mut held) {
                 Ok((length, round)) => {
-                    held = held.saturating_add(length);
+                    passed = passed.saturating_add(length);
                     each(&round);
                     rounds.push(round);
                 }
@@ -109,27 +126,53 @@ impl<'a> Trial<'a> {
                 Err(error) => return Err(error),
             }
         }
-        if let Some(keeper) = keeper {
-            keeper.finish()?;
-        }
+        self.release(held)?;
         Ok(rounds)
     }
 
-    fn set(&self, how: Soft) -> Result<(Option<Keeper>, usize), ColocateError> {
-        if how == Soft::Default {
-            return Ok((None, 0));
+    fn set(&self, how: Soft) -> Result<Held, ColocateError> {
+        let (server, batch) = (&self.server.side, &self.batch.side);
+        let mut held = Held::default();
+        match how {
+            Soft::Default => {}
+            Soft::Elevation => {
+                if let Some(why) = elevate::unfit(&self.cpus, &schedlab_host::machine().online) {
+                    return Err(ColocateError::Skip(why));
+                }
+                let (program, room) = (&self.plan.program, &self.plan.room);
+                held.elevated = Some(Elevated::start(program, room, &self.cpus, server, batch)?);
+                held.changed = server.threads().len() + batch.threads().len();
+            }
+            _ => {
+                let priority = (how == Soft::Fifo).then_some(GUARDIAN_PRIORITY);
+                let mut keeper = self.keeper(how.name(), priority)?;
+                held.changed = soft::apply(&mut keeper, how, server, batch, &self.cpus)?;
+                held.keeper = Some(keeper);
+                if how == Soft::Slice && !has_slice(server) {
+                    return Err(ColocateError::Skip(
+                        "this kernel has no custom slices: Linux 6.12 has".to_owned(),
+                    ));
+                }
+            }
         }
-        let mut keeper = self.keeper(how.name())?;
-        let changed = soft::apply(&mut keeper, how, &self.server.side, &self.batch.side, self.cpus.count())?;
-        Ok((Some(keeper), changed))
+        Ok(held)
     }
 
-    fn measure(&mut self, how: Soft, keeper: &mut Option<Keeper>) -> Result<(Ns, Round), ColocateError> {
+    fn release(&mut self, held: Held) -> Result<(), ColocateError> {
+        let elevated = held.elevated.map_or(Ok(()), Elevated::end);
+        if let Some(keeper) = held.keeper {
+            self.given_back.add(&keeper.finish()?);
+        }
+        elevated
+    }
+
+    fn measure(&mut self, how: Soft, held: &mut Held) -> Result<(Ns, Round), ColocateError> {
         let file = Recorded(self.plan.room.path().join(format!("colocate-{}.slt", std::process::id())));
         let mut request = RecordRequest::new(Scope::All);
         request.duration = Some(self.plan.round);
-        // The recorder itself should not disturb whom it measures.
-        request.recorder_cpu = schedlab_host::machine().online.without(&self.cpus).lowest();
+        // Recorder and client should not disturb whom they measure.
+        let aside = schedlab_host::machine().online.without(&self.cpus);
+        request.recorder_cpu = aside.lowest();
         let plan = record::Plan {
             request,
             output: file.0.clone(),
@@ -145,11 +188,16 @@ impl<'a> Trial<'a> {
             batch: self.batch.side.pids().into_iter().collect(),
         };
         let stop = self.stop;
+        self.rounds += 1;
+        let (length, seed) = (self.plan.round, self.rounds);
+        let client = self.plan.client.clone();
+        let aside = (!aside.is_empty()).then_some(aside);
+        let client = client.map(|client| std::thread::spawn(move || client.round(length, aside, seed)));
         {
-            let tending = RefCell::new((&mut *self, &mut *keeper, &mut seen.batch));
+            let tending = RefCell::new((&mut *self, &mut *held, &mut seen.batch));
             record(&plan, &mut (), &|| {
-                let (trial, keeper, batch) = &mut *tending.borrow_mut();
-                if let Err(error) = trial.tend(how, keeper, batch) {
+                let (trial, held, batch) = &mut *tending.borrow_mut();
+                if let Err(error) = trial.tend(how, held, batch) {
                     failed.set(Some(error));
                     return true;
                 }
@@ -157,6 +205,8 @@ impl<'a> Trial<'a> {
                 stopped.get()
             })?;
         }
+        // It ends with its round, or when the server does.
+        let client = client.map(|thread| thread.join().unwrap_or(Err(ColocateError::Interrupted)));
         if let Some(error) = failed.take() {
             return Err(error);
         }
@@ -167,18 +217,17 @@ impl<'a> Trial<'a> {
         seen.batch.extend(self.batch.side.pids());
         let recording = Recording::open(&file.0)
             .map_err(|error| ColocateError::Input(format!("the round cannot be read back: {error}")))?;
-        let round = Round::of(&recording, &seen, &self.plan.goals, self.cpus.count())?;
+        let client = client.transpose()?;
+        let round = Round::of(&recording, &seen, client, &self.plan.goals, self.cpus.count())?;
         Ok((recording.duration.max(Ns(1)), round))
     }
 
     /// Every 20 ms: the guardians know that we live, the server lives, batch work and load that ended begin again.
-    fn tend(
-        &mut self,
-        how: Soft,
-        keeper: &mut Option<Keeper>,
-        batch: &mut BTreeSet<u32>,
-    ) -> Result<(), ColocateError> {
-        for keeper in [keeper.as_mut(), self.confined.as_mut()].into_iter().flatten() {
+    fn tend(&mut self, how: Soft, held: &mut Held, batch: &mut BTreeSet<u32>) -> Result<(), ColocateError> {
+        if held.elevated.as_mut().is_some_and(|agent| !agent.works()) {
+            return Err(ColocateError::Input("the agent has ended; see `schedlab status`".to_owned()));
+        }
+        for keeper in [held.keeper.as_mut(), self.confined.as_mut()].into_iter().flatten() {
             keeper.beat()?;
         }
         if let Some(status) = self.server.ended() {
@@ -196,22 +245,37 @@ impl<'a> Trial<'a> {
             if let Some(confined) = &mut self.confined {
                 soft::confine(confined, &self.batch.side, &self.cpus)?;
             }
-            if let Some(keeper) = keeper {
-                soft::apply(keeper, how, &self.server.side, &self.batch.side, self.cpus.count())?;
+            if let Some(keeper) = &mut held.keeper {
+                soft::apply(keeper, how, &self.server.side, &self.batch.side, &self.cpus)?;
             }
             batch.extend(self.batch.side.pids());
         }
         Ok(())
     }
 
+    /// Why `how` would change nothing.
+    pub(super) fn void(&self, how: Soft) -> Option<&'static str> {
+        super::void(how, &self.server.side, &self.cpus)
+    }
+
     pub(super) fn batch_restarts(&self) -> usize {
         self.batch.restarts
     }
 
-    /// Everything back, with the errors that a drop would swallow.
-    pub(super) fn finish(mut self) -> Result<(), LiveError> {
-        self.confined.take().map_or(Ok(()), |keeper| keeper.finish().map(drop))
+    /// Everything back, and what could not be.
+    pub(super) fn finish(mut self) -> Result<GivenBack, ColocateError> {
+        let mut given_back = std::mem::take(&mut self.given_back);
+        if let Some(keeper) = self.confined.take() {
+            given_back.add(&keeper.finish()?);
+        }
+        Ok(given_back)
     }
+}
+
+/// Whether a thread has the slice: older kernels take the value and forget it.
+fn has_slice(server: &soft::Side) -> bool {
+    let has = |tid| threads::scheduling(tid).is_ok_and(|now| now.slice == Some(soft::SERVER_SLICE));
+    server.threads().into_iter().any(|thread| has(thread.tid))
 }
 
 /// A file that goes.

@@ -1,0 +1,150 @@
+//! Our own client beside a trial: open loop, so that a stall of the server is seen by every request that it hits.
+
+use super::ColocateError;
+use crate::metric::{Metric, Stat};
+use schedlab_host::threads::{self, Scheduling};
+use schedlab_measure::{Ladder, LoadReport, LoadRequest, LoopKind, run};
+use schedlab_model::{CpuSet, Ns, Policy};
+use serde::Serialize;
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// Whom to ask what, how often.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Client {
+    /// The server's address. It speaks Redis's protocol (RESP).
+    pub address: SocketAddr,
+    /// Requests a second, at the times of a Poisson process.
+    pub rate_per_s: f64,
+    /// Connections, used in turn.
+    pub connections: usize,
+    /// The words of a request, such as `["PING"]`.
+    pub words: Vec<String>,
+}
+
+/// What the client saw in one round.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Seen {
+    /// From the intended send time to the reply.
+    pub response: Ladder,
+    /// Replies a second.
+    pub throughput_per_s: f64,
+    /// Why it should not be trusted.
+    pub doubts: Vec<String>,
+}
+
+/// A server that was just started gets so long to listen.
+const LISTENS: Duration = Duration::from_secs(5);
+
+impl Client {
+    /// Waits until somebody listens at the address.
+    pub(super) fn wait(&self, stop: &dyn Fn() -> bool) -> Result<(), ColocateError> {
+        let begun = Instant::now();
+        loop {
+            let error = match TcpStream::connect_timeout(&self.address, LISTENS) {
+                Ok(_) => return Ok(()),
+                Err(error) => error,
+            };
+            if stop() {
+                return Err(ColocateError::Interrupted);
+            }
+            if begun.elapsed() > LISTENS {
+                return Err(ColocateError::Input(format!(
+                    "--client {}: {error}. Does the server listen there?",
+                    self.address
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// One round of `length`, on `cpus` (where that is allowed). The same `seed` sends at the same times.
+    pub(super) fn round(&self, length: Ns, cpus: Option<CpuSet>, seed: u64) -> Result<Seen, ColocateError> {
+        if let Some(cpus) = cpus {
+            // A client beside the server is still a client: its own doubts say when it was too slow.
+            let _ = threads::set_affinity(0, &cpus);
+        }
+        // What else runs on its CPU would look like the server's delay. It sleeps between replies, and the thread ends with
+        // the round; where the kernel refuses, its lag and its doubts tell.
+        if let Ok(now) = threads::scheduling(0) {
+            let _ = threads::set_scheduling(0, &Scheduling { policy: Policy::Fifo(1), ..now });
+        }
+        let request = LoadRequest {
+            address: self.address,
+            kind: LoopKind::Open { rate_per_s: self.rate_per_s, seed },
+            connections: self.connections,
+            duration: length,
+            warmup: Ns::ZERO,
+            words: self.words.clone(),
+        };
+        let failed = |error| ColocateError::Input(format!("--client {}: {error}", self.address));
+        let LoadReport { latency, throughput_per_s, doubts, .. } = run(&request).map_err(failed)?;
+        Ok(Seen { response: latency, throughput_per_s, doubts })
+    }
+}
+
+impl Seen {
+    /// What it says of `metric`; `None`: a client does not know that.
+    pub(super) fn value(&self, metric: Metric) -> Option<f64> {
+        let ladder = &self.response;
+        let stat = match metric {
+            Metric::Throughput => return Some(self.throughput_per_s),
+            Metric::Response(_) if ladder.count == 0 => return None,
+            Metric::Response(stat) => stat,
+            _ => return None,
+        };
+        let ns = match stat {
+            Stat::Mean => ladder.mean_ns,
+            Stat::Max => ladder.max_ns,
+            Stat::Percentile(50_000) => ladder.p50_ns,
+            Stat::Percentile(90_000) => ladder.p90_ns,
+            Stat::Percentile(95_000) => ladder.p95_ns,
+            Stat::Percentile(99_000) => ladder.p99_ns,
+            Stat::Percentile(99_500) => ladder.p99_5_ns,
+            Stat::Percentile(99_900) => ladder.p99_9_ns,
+            Stat::Percentile(99_990) => ladder.p99_99_ns,
+            _ => return None,
+        };
+        Some(ns as f64)
+    }
+
+    /// Why its number says nothing.
+    pub(super) fn lacks(&self, metric: Metric) -> Option<String> {
+        if self.value(metric).is_none() {
+            return Some(
+                "a client knows its throughput and `response` with p50, p90, p95, p99, p99.5, p99.9, p99.99, \
+                 mean and max"
+                    .to_owned(),
+            );
+        }
+        let needed = match metric {
+            Metric::Response(Stat::Percentile(thousandths)) => {
+                u64::from(100_000_u32.div_ceil(100_000 - thousandths))
+            }
+            _ => 10,
+        };
+        let count = self.response.count;
+        (count < needed).then(|| format!("{count} replies came and {needed} are needed"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(count: u64) -> Seen {
+        let response = Ladder { count, p99_ns: 700, max_ns: 900, ..Ladder::default() };
+        Seen { response, throughput_per_s: 50.0, doubts: Vec::new() }
+    }
+
+    #[test]
+    fn a_client_knows_its_responses_and_its_throughput() {
+        let metric = |text: &str| text.parse::<Metric>().unwrap();
+        assert_eq!(seen(100).value(metric("response p99")), Some(700.0));
+        assert_eq!(seen(100).value(metric("throughput")), Some(50.0));
+        assert_eq!(seen(100).lacks(metric("response p99")), None);
+        assert!(seen(99).lacks(metric("response p99")).unwrap().contains("100 are needed"));
+        assert_eq!(seen(0).value(metric("response p99")), None);
+        assert!(seen(100).lacks(metric("latency p99")).unwrap().contains("response"));
+    }
+}

@@ -1,0 +1,138 @@
+//! The last rung: both parties under our own `layers` on one CPU, by `schedlab attach`. In a process of its own, because
+//! its threads are real-time and its memory is locked.
+
+use super::ColocateError;
+use schedlab_host::{die_with_us, threads};
+use schedlab_live::Room;
+use schedlab_live::soft::Side;
+use schedlab_model::{CpuSet, Policy};
+use std::collections::BTreeSet;
+use std::io::Read as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long it has to take everybody on, and to give everybody back.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A running `schedlab attach`.
+#[derive(Debug)]
+pub(super) struct Elevated(Child);
+
+/// Why it cannot be tried with these CPUs; the agent must have another CPU to be ended from.
+pub(super) fn unfit(cpus: &CpuSet, online: &CpuSet) -> Option<String> {
+    if cpus.count() != 1 {
+        return Some("manages one CPU: give one with --cpus".to_owned());
+    }
+    online.without(cpus).is_empty().then(|| "one CPU must stay unmanaged, and there is one only".to_owned())
+}
+
+/// The names of the batch threads. `attach` tells batch from server by name.
+fn names(server: &Side, batch: &Side) -> Result<BTreeSet<String>, String> {
+    let of = |side: &Side| side.threads().into_iter().map(|thread| thread.comm).collect::<BTreeSet<_>>();
+    let (server, batch) = (of(server), of(batch));
+    match server.intersection(&batch).next() {
+        Some(both) => Err(format!("threads of both parties are named `{both}`, and `layers` goes by names")),
+        None => Ok(batch),
+    }
+}
+
+impl Elevated {
+    /// Starts it and waits until the server is taken on.
+    pub(super) fn start(
+        program: &Path,
+        room: &Room,
+        cpus: &CpuSet,
+        server: &Side,
+        batch: &Side,
+    ) -> Result<Elevated, ColocateError> {
+        let names = names(server, batch).map_err(ColocateError::Skip)?;
+        let pids: Vec<String> = server.pids().iter().chain(&batch.pids()).map(u32::to_string).collect();
+        let mut command = Command::new(program);
+        command.args(["attach", "--json", "--scheduler", "layers", "--cpus", &cpus.to_string()]);
+        command.args(["--pid", &pids.join(",")]);
+        names.iter().for_each(|name| {
+            command.args(["--task", &format!("{name}=batch")]);
+        });
+        command.env("SCHEDLAB_RUN_DIR", room.path());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        die_with_us(&mut command);
+        let failed = |error: std::io::Error| ColocateError::Input(format!("starting the agent: {error}"));
+        let mut elevated = Elevated(command.spawn().map_err(failed)?);
+        let begun = Instant::now();
+        while !taken(server) {
+            if let Some(status) = elevated.0.try_wait().map_err(failed)? {
+                return Err(ColocateError::Skip(elevated.words(&status.to_string())));
+            }
+            if begun.elapsed() > PATIENCE {
+                elevated.end()?;
+                return Err(ColocateError::Skip("the agent did not take the threads on".to_owned()));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(elevated)
+    }
+
+    /// What it said before it ended.
+    fn words(&mut self, status: &str) -> String {
+        let mut text = String::new();
+        if let Some(error) = &mut self.0.stderr {
+            let _ = error.read_to_string(&mut text);
+        }
+        let first = text.lines().next().unwrap_or(status);
+        first.trim_start_matches("schedlab: ").to_owned()
+    }
+
+    /// Whether the agent works.
+    pub(super) fn works(&mut self) -> bool {
+        matches!(self.0.try_wait(), Ok(None))
+    }
+
+    /// Ends it; everybody is as before then.
+    pub(super) fn end(mut self) -> Result<(), ColocateError> {
+        let failed = |error: std::io::Error| ColocateError::Input(format!("ending the agent: {error}"));
+        signal(&self.0, rustix::process::Signal::INT);
+        let asked = Instant::now();
+        loop {
+            match self.0.try_wait().map_err(failed)? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => {
+                    return Err(ColocateError::Input(format!(
+                        "the agent: {}",
+                        self.words(&status.to_string())
+                    )));
+                }
+                None if asked.elapsed() > PATIENCE => {
+                    return Err(ColocateError::Input(
+                        "the agent does not end: see `schedlab status`".to_owned(),
+                    ));
+                }
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+}
+
+impl Drop for Elevated {
+    /// When something else failed: its guardian gives everybody back.
+    fn drop(&mut self) {
+        if self.works() {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+}
+
+fn signal(child: &Child, signal: rustix::process::Signal) {
+    if let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32) {
+        // It may just have ended.
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
+
+/// Whether a thread of the server is in the band.
+fn taken(server: &Side) -> bool {
+    let mut threads = server.threads().into_iter();
+    threads
+        .any(|thread| threads::scheduling(thread.tid).is_ok_and(|now| matches!(now.policy, Policy::Fifo(_))))
+}
