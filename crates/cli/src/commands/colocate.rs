@@ -61,6 +61,9 @@ pub(crate) struct Colocate {
     /// Requests a second of that client
     #[arg(long, value_name = "RATE", default_value_t = 1000.0, requires = "client")]
     client_rate: f64,
+    /// Closed loop instead: each connection sends when its reply has come. Hides stalls; shows throughput
+    #[arg(long, requires = "client", conflicts_with = "client_rate")]
+    client_closed: bool,
     /// Its connections
     #[arg(long, value_name = "N", default_value_t = 8, requires = "client", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     client_connections: u16,
@@ -180,7 +183,7 @@ fn plan(args: &Colocate) -> anyhow::Result<Plan> {
         load: args.load.clone(),
         client: args.client.map(|address| Client {
             address,
-            rate_per_s: args.client_rate,
+            rate_per_s: (!args.client_closed).then_some(args.client_rate),
             connections: usize::from(args.client_connections),
             words: args.client_request.split_whitespace().map(str::to_owned).collect(),
         }),

@@ -1,4 +1,4 @@
-//! Our own client beside a trial: open loop, so that a stall of the server is seen by every request that it hits.
+//! Our own client beside a trial. In an open loop a stall of the server is seen by every request that it hits.
 
 use super::ColocateError;
 use crate::metric::{Metric, Stat};
@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 pub struct Client {
     /// The server's address. It speaks Redis's protocol (RESP).
     pub address: SocketAddr,
-    /// Requests a second, at the times of a Poisson process.
-    pub rate_per_s: f64,
-    /// Connections, used in turn.
+    /// Requests a second, at the times of a Poisson process; `None`: closed loop, each connection waits for its reply.
+    pub rate_per_s: Option<f64>,
+    /// Connections; in an open loop used in turn.
     pub connections: usize,
     /// The words of a request, such as `["PING"]`.
     pub words: Vec<String>,
@@ -25,7 +25,7 @@ pub struct Client {
 /// What the client saw in one round.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Seen {
-    /// From the intended send time to the reply.
+    /// To the reply: from the intended send time, in a closed loop from the send.
     pub response: Ladder,
     /// Replies a second.
     pub throughput_per_s: f64,
@@ -71,7 +71,7 @@ impl Client {
         }
         let request = LoadRequest {
             address: self.address,
-            kind: LoopKind::Open { rate_per_s: self.rate_per_s, seed },
+            kind: self.rate_per_s.map_or(LoopKind::Closed, |rate_per_s| LoopKind::Open { rate_per_s, seed }),
             connections: self.connections,
             duration: length,
             warmup: Ns::ZERO,

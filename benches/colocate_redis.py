@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""Redis beside sysbench on one CPU, under six ways to schedule them: what `colocate` finds, beside what one would do by hand.
+
+    benches/colocate_redis.py [open|closed] [rounds]        (root; redis-server, sysbench; builds what it needs)
+
+Rows, in random order in each round: dedicated (Redis beside a SCHED_IDLE spinner, so that the CPU does not sleep), default,
+SCHED_IDLE for sysbench by hand, SCHED_FIFO for Redis by hand, the setting that `schedlab colocate` chose, and
+`schedlab attach --scheduler layers`. The client is ours (crates/measure): open loop at a quarter of what Redis can, from the
+intended send time; or closed loop. It runs on the other CPU, with SCHED_FIFO 1. Medians over the rounds, with the range.
+"""
+import json, os, random, signal, statistics, subprocess, sys, time
+
+CPU, SIDE, PORT, SECONDS = "0", "1", "7791", 2
+LOOP = sys.argv[1] if len(sys.argv) > 1 else "open"
+ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 10
+RATE = 4000
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+LAB = os.path.join(ROOT, "target/release/schedlab")
+LOAD = os.path.join(ROOT, "target/release/examples/redload")
+GOAL = "client response p99 < 1ms"
+QUIET = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def build():
+    subprocess.run(["cargo", "build", "-q", "--release", "-p", "schedlab-cli"], cwd=ROOT, check=True)
+    subprocess.run(["cargo", "build", "-q", "--release", "-p", "schedlab-measure", "--example", "redload"], cwd=ROOT, check=True)
+
+
+def pinned(*command):
+    return subprocess.Popen(["taskset", "-c", CPU, *command], stdin=subprocess.DEVNULL, **QUIET)
+
+
+def batch():
+    return pinned("sysbench", "cpu", "--time=0", "run")
+
+
+def spinner():
+    return pinned("chrt", "--idle", "0", "sh", "-c", "while :; do :; done")
+
+
+def cpu_seconds(process):
+    """All its threads, children not counted."""
+    fields = open(f"/proc/{process.pid}/stat").read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def chrt(process, *policy):
+    subprocess.run(["chrt", *policy[:1], "--all-tasks", "--pid", *policy[1:], str(process.pid)], check=True, **QUIET)
+
+
+def loaded(server, beside):
+    """One measurement: what the client saw, and the CPU time of both parties for each second."""
+    before = cpu_seconds(server), cpu_seconds(beside), time.monotonic()
+    kind = f"open:{RATE}" if LOOP == "open" else "closed"
+    seed = str(random.randrange(1 << 30))
+    command = ["chrt", "--fifo", "1", "taskset", "-c", SIDE, LOAD, f"127.0.0.1:{PORT}", kind, "8", "200ms", f"{SECONDS}s", seed, "PING"]
+    report = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    took = time.monotonic() - before[2]
+    used = (cpu_seconds(server) - before[0]) / took, (cpu_seconds(beside) - before[1]) / took
+    ladder = report["latency"]
+    row = {name: ladder[f"{name}_ns"] / 1e6 for name in ("p50", "p99", "p99_9", "max")}
+    row.update(throughput=report["throughput_per_s"], batch=used[1], of_left=used[1] / max(1e-9, 1 - used[0]))
+    return row
+
+
+def with_batch(server, act):
+    work = batch()
+    time.sleep(0.3)
+    try:
+        return act(work)
+    finally:
+        work.kill()
+        work.wait()
+
+
+def dedicated(server):
+    idle = spinner()
+    time.sleep(0.2)
+    try:
+        return loaded(server, idle)
+    finally:
+        idle.kill()
+        idle.wait()
+
+
+def by_hand_idle(server):
+    def act(work):
+        chrt(work, "--idle", "0")
+        return loaded(server, work)
+    return with_batch(server, act)
+
+
+def by_hand_fifo(server):
+    def act(work):
+        chrt(server, "--fifo", "1")
+        try:
+            return loaded(server, work)
+        finally:
+            chrt(server, "--other", "0")
+    return with_batch(server, act)
+
+
+def layers(server):
+    def act(work):
+        agent = subprocess.Popen([LAB, "attach", "--scheduler", "layers", "--cpus", CPU, "--pid", f"{server.pid},{work.pid}",
+                                  "--task", "sysbench=batch"], **QUIET)
+        time.sleep(0.5)
+        try:
+            return loaded(server, work)
+        finally:
+            agent.send_signal(signal.SIGINT)
+            assert agent.wait() == 0, "schedlab attach failed"
+    return with_batch(server, act)
+
+
+def colocate(server, more):
+    """`colocate` as a user runs it: it looks for the mildest setting itself, or keeps one for as long as we measure."""
+    command = [LAB, "colocate", "--json", "--serve-pid", str(server.pid), "--cpus", CPU, "--goal", GOAL,
+               "--client", f"127.0.0.1:{PORT}", *(["--client-rate", str(RATE)] if LOOP == "open" else ["--client-closed"])]
+    return subprocess.run(command + more, capture_output=True, text=True)
+
+
+def choose(server):
+    def act(work):
+        ran = colocate(server, ["--batch-pid", str(work.pid), "--round", "1s", "--rounds", "3"])
+        assert ran.returncode in (0, 1, 3), ran.stderr
+        found = json.loads(ran.stdout)
+        for tried in found["tried"]:
+            if tried["round"]:
+                print(f"  colocate tried {tried['actuator']:<10} {tried['round']['goals'][0] / 1e6:8.3f} ms {tried['outcome']}")
+        print(f"  colocate chose {found['chosen']} for '{GOAL}'")
+        return found["chosen"]
+    return with_batch(server, act)
+
+
+def chosen(name):
+    """What that setting gives while `colocate` keeps it, seen by its own client (the same code as ours)."""
+    def act(server, work):
+        ran = colocate(server, ["--batch-pid", str(work.pid), "--try", name, "--round", f"{SECONDS}s", "--rounds", "1",
+                                "--keep-for", f"{SECONDS}s"])
+        found = json.loads(ran.stdout)
+        if not found["kept"]:
+            return None    # the goal was missed in the confirming round: colocate keeps nothing then
+        kept = found["kept"][0]
+        row = {key: kept["client"]["response"][f"{key}_ns"] / 1e6 for key in ("p50", "p99", "p99_9", "max")}
+        row.update(throughput=kept["client"]["throughput_per_s"], batch=kept["figures"][5], of_left=kept["batch_of_left"])
+        return row
+    return lambda server: with_batch(server, lambda work: act(server, work))
+
+
+def main():
+    build()
+    server = pinned("redis-server", "--port", PORT, "--save", "", "--appendonly", "no")
+    time.sleep(0.5)
+    try:
+        name = choose(server)
+        rows = {"dedicated": dedicated, "default": lambda s: with_batch(s, lambda w: loaded(s, w)), "SCHED_IDLE by hand": by_hand_idle,
+                "FIFO by hand": by_hand_fifo, "layers": layers}
+        if name not in (None, "default"):
+            rows[f"colocate ({name})"] = chosen(name)
+        seen = {row: [] for row in rows}
+        for _ in range(ROUNDS):
+            for row in random.sample(list(rows), len(rows)):
+                value = rows[row](server)
+                if value:
+                    seen[row].append(value)
+    finally:
+        server.kill()
+        server.wait()
+    print(f"Redis and sysbench on CPU {CPU}, {LOOP} loop, {ROUNDS} interleaved rounds of {SECONDS} s; ms; median (range)")
+    names = ["p50", "p99", "p99_9", "max", "throughput", "batch", "of_left"]
+    print("".join(f"{name:>24}" for name in ["", *names]))
+    for row, values in seen.items():
+        if not values:
+            print(f"{row:>24}  (never kept: the goal was missed)")
+            continue
+        cells = []
+        for name in names:
+            all_ = [value[name] for value in values]
+            cells.append(f"{statistics.median(all_):.3g} ({min(all_):.3g}..{max(all_):.3g})")
+        print(f"{row:>24}" + "".join(f"{cell:>24}" for cell in cells))
+
+
+main()
