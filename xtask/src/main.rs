@@ -1,4 +1,4 @@
-//! Chores of the workspace: `cargo xtask tidy|ci|bpf|stress|docs|oracle`. A thin dispatcher; each chore is a
+//! Chores of the workspace: `cargo xtask tidy|ci|bpf|stress|fuzz|docs|oracle`. A thin dispatcher; each chore is a
 //! module of its own.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a command-line tool
@@ -7,6 +7,7 @@ mod bpf;
 mod ci;
 mod docs;
 mod finding;
+mod fuzz;
 mod oracle;
 mod picture;
 mod stress;
@@ -28,6 +29,11 @@ Usage: cargo xtask <chore> [options]
       --seed N      first case (default 1); a failure names the case that repeats it
       --for 10s     how long (default 10s); or --runs N: how many
       --scheduler S only this one
+  fuzz              changed inputs for every parser, on a stable compiler; what crashes or hangs is kept in target/fuzz
+      --for 60s     how long (default 60s)
+      --target T    only this parser (may be given several times; default all)
+      --seed N      other changes
+      --input T FILE  try one input
   bpf               build the BPF object and compare it with the one in bpf/ (needs clang, llvm and libbpf-dev)
       --write       replace it
   docs              write the generated files of docs/ anew
@@ -57,6 +63,7 @@ fn run(args: &[String]) -> Result<ExitCode> {
         "oracle" => oracle::command(rest),
         "docs" => docs::command(rest),
         "stress" => stress::command(rest),
+        "fuzz" => fuzz::command(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(ExitCode::SUCCESS)

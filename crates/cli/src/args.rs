@@ -148,13 +148,21 @@ Examples:
   schedlab compare redis.slt --variant 'twice the work: redis-server demand=x2' --json
   schedlab compare redis.slt --variant 'idle: sysbench policy=idle' --report out.html
   schedlab compare redis.slt --variant 'idle: sysbench policy=idle' --check 'idle=redis-idle.slt'
+  schedlab compare redis.slt --variant 'idle: sysbench policy=idle' --fail-if 'redis-server latency p99 > 1ms' \\
+                             --fail-if 'idle: sysbench throughput < -10%'
 
 A variant is 'NAME: TARGET SETTING... ; TARGET SETTING...'. Targets: a task (name, glob such as 'worker-*', or
 pid of a recording), a control group (/path), a source, or `scheduler` (settings are its knobs). Settings of
 tasks: policy=other|batch|idle|fifo:N|rr:N nice=N cpus=0-3 slice=3ms group=/path demand=x2 off. Of groups:
 cpu.max=50ms/100ms cpu.weight=N cpu.idle=on cpus=0-3, on Xen cap=N weight=N guest=SCHEDULER|none. Of sources: rate=x2 clients=N.
 
-A recording is first compared with its own simulation; no change smaller than that error is claimed.")]
+A gate (--fail-if) is '[ROW: ]SUBJECT METRIC OP VALUE[ against ROW]'; ROW: a variant or scheduler [every row but the
+first]. A VALUE with a sign is the change against the first row (+20%, -1ms), or against the ROW named at the end.
+
+A recording is first compared with its own simulation; no change smaller than that error is claimed.
+
+Exit codes: 0 done, 1 an expectation or a gate failed, 3 the simulation does not reproduce the recording, or the data
+cannot carry a gate.")]
 pub(crate) struct Compare {
     /// A recording (.slt), a scenario (.toml), or the name of a scenario (`schedlab list scenarios`)
     pub(crate) input: String,
@@ -179,6 +187,9 @@ pub(crate) struct Compare {
     /// 'VARIANT=FILE': a recording of what a variant really did; prints predicted against recorded
     #[arg(long = "check", value_name = "VARIANT=FILE")]
     pub(crate) checks: Vec<String>,
+    /// Fail (exit 1) when this holds: 'redis-server latency p99 > 1ms' (may be given several times)
+    #[arg(long = "fail-if", value_name = "EXPR")]
+    pub(crate) fail_if: Vec<String>,
     /// Threads; 0 = one per CPU. The result does not depend on it
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     pub(crate) jobs: usize,

@@ -3,12 +3,14 @@
 pub(crate) mod delays;
 pub(crate) mod detail;
 mod features;
+mod gates;
 pub(crate) mod observe;
 mod recorded;
 mod scenario;
 mod verdict;
 
 pub use detail::Detail;
+pub use gates::RowGate;
 pub(crate) use detail::name as page_name;
 pub use recorded::{RecordedInput, compare_recording, kernel_scheduler};
 pub use scenario::compare_scenario;
@@ -42,6 +44,8 @@ pub struct Options {
     pub jobs: usize,
     /// Recordings of what variants really did: (variant, file).
     pub checks: Vec<(String, std::path::PathBuf)>,
+    /// Conditions that must not be met.
+    pub gates: Vec<RowGate>,
     /// Keep distributions and schedules for a page ([`Study::detail`](crate::result::Study::detail)).
     pub detail: bool,
 }

@@ -10,6 +10,8 @@ mod recording;
 pub mod study;
 mod verdict;
 
+pub(crate) use bootstrap::lacks as few_samples;
+
 use crate::LabError;
 use crate::gate::{Evidence, Gate, Outcome};
 use crate::metric::Metric;

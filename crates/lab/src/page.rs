@@ -8,6 +8,7 @@ pub use provenance::Origin;
 pub use recording::of_recording;
 
 use crate::compare::{Detail, page_name};
+use crate::gate::Outcome;
 use crate::measure::Kind;
 use crate::metric::{Metric, Unit};
 use crate::result::{Prediction, Replayed, Row, Study};
@@ -250,6 +251,9 @@ fn trust(study: &Study, main: &[(Kind, String)]) -> Section {
     if !study.expectations.is_empty() {
         section.push(expectations(study));
     }
+    if !study.gates.is_empty() {
+        section.push(gates(study));
+    }
     let mut notes = study.notes.clone();
     for row in &study.rows {
         notes.extend(row.notes.iter().map(|note| format!("{}: {note}", page_name(study, row))));
@@ -289,6 +293,28 @@ fn replayed(subjects: &[Replayed], main: &[(Kind, String)], caption: &str, other
         caption: caption.to_owned(),
         columns: std::iter::once(Column::text("tasks")).chain(heads).collect(),
         rows: shown.map(row).collect(),
+        fold: None,
+    }
+}
+
+fn gates(study: &Study) -> Table {
+    let row = |gated: &crate::result::Gated| {
+        let (word, tone) = match gated.outcome {
+            Outcome::Met => ("failed", Tone::Bad),
+            Outcome::Not => ("passed", Tone::Good),
+            Outcome::CannotSay => ("cannot say", Tone::Dim),
+        };
+        vec![
+            Cell::head(&gated.gate),
+            Cell::text(format!("{}, {}", gated.scheduler, gated.variant)),
+            Cell::text(&gated.subject),
+            Cell::text(&gated.got).note(word, tone),
+        ]
+    };
+    Table {
+        caption: "Conditions that must not be met (--fail-if)".to_owned(),
+        columns: ["gate", "run", "about", "came out"].map(Column::text).to_vec(),
+        rows: study.gates.iter().map(row).collect(),
         fold: None,
     }
 }

@@ -1,5 +1,6 @@
 //! The result of a comparison, as one versioned type. `docs/result-schema.md` describes every field.
 
+use crate::gate::Outcome;
 use crate::measure::Kind;
 use crate::metric::Metric;
 use crate::stats::{Change, Estimate};
@@ -33,6 +34,9 @@ pub struct Study {
     pub rows: Vec<Row>,
     /// The scenario's expectations and what came of them.
     pub expectations: Vec<Checked>,
+    /// What came of `--fail-if`, one entry for each row and subject that a gate covers.
+    #[serde(default)]
+    pub gates: Vec<Gated>,
     /// What a reader must know to judge the numbers.
     pub notes: Vec<String>,
     /// Named constants of the machine model in use, in nanoseconds; only those that are not zero.
@@ -204,7 +208,34 @@ pub struct Checked {
     pub holds: bool,
 }
 
+/// A gate, and one row and subject that it is about.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Gated {
+    /// As given.
+    pub gate: String,
+    /// Scheduler of the row.
+    pub scheduler: String,
+    /// Variant of the row.
+    pub variant: String,
+    /// Whom it is about.
+    pub subject: String,
+    /// Whether it failed: the condition is met.
+    pub outcome: Outcome,
+    /// What was found, in words.
+    pub got: String,
+}
+
 impl Study {
+    /// Whether a gate failed.
+    pub fn failed(&self) -> bool {
+        self.gates.iter().any(|gated| gated.outcome == Outcome::Met)
+    }
+
+    /// Whether a gate could not be judged.
+    pub fn cannot_say(&self) -> bool {
+        self.gates.iter().any(|gated| gated.outcome == Outcome::CannotSay)
+    }
+
     /// Whether every expectation holds.
     pub fn holds(&self) -> bool {
         self.expectations.iter().all(|checked| checked.holds)

@@ -80,6 +80,11 @@ impl MethodError {
         MethodError { absolute, relative: if larger > 0.0 { absolute / larger } else { 0.0 } }
     }
 
+    /// The error to expect of a value of this size.
+    pub fn of_value(self, metric: Metric, value: f64) -> f64 {
+        self.of_difference(metric, value, value)
+    }
+
     /// The error to expect of a difference between two values of this size: for shares the points by which
     /// the self-replay was off; for times and rates the same part of the larger of the two, and never less
     /// than the self-replay's own absolute error of the baseline.

@@ -160,8 +160,17 @@ fn clause(text: &str) -> Result<Clause, VariantError> {
         rest.split_whitespace().map(|part| setting(target, part)).collect::<Result<Vec<_>, _>>()?;
     match settings.is_empty() {
         true => Err(VariantError::Empty(text.to_owned())),
-        false => Ok(Clause { target: target.to_owned(), settings }),
+        false => Ok(Clause { target: without_slashes(target), settings }),
     }
+}
+
+/// `/a//b/` is the group `/a/b`.
+fn without_slashes(target: &str) -> String {
+    if !target.starts_with('/') {
+        return target.to_owned();
+    }
+    let parts: Vec<&str> = target.split('/').filter(|part| !part.is_empty()).collect();
+    format!("/{}", parts.join("/"))
 }
 
 fn setting(target: &str, text: &str) -> Result<Setting, VariantError> {
@@ -212,7 +221,7 @@ fn value_of(key: &str, value: &str) -> Result<Setting, String> {
                 false => Err("must be from 100us to 100ms".to_owned()),
             }
         }
-        "group" if value.starts_with('/') => Ok(Setting::Group(value.to_owned())),
+        "group" if value.starts_with('/') => Ok(Setting::Group(without_slashes(value))),
         "group" => Err("a group is a path, such as /batch".to_owned()),
         "demand" => Ok(Setting::Demand(factor(value)?)),
         "off" => Ok(Setting::Off),

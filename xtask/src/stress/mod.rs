@@ -5,7 +5,7 @@
 mod random;
 
 use anyhow::{Context, Result, bail};
-use random::Dice;
+pub(crate) use random::Dice;
 use schedlab_model::Ns;
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_sim::{Machine, RunOptions, SimError};
@@ -85,8 +85,7 @@ fn parse(args: &[String]) -> Result<Options> {
                 options.time = Duration::MAX;
             }
             "--for" => {
-                let time: Ns = value.parse().context("--for: a time such as 10s")?;
-                options.time = Duration::from_nanos(time.0);
+                options.time = time(value)?;
             }
             "--scheduler" => {
                 registry::find(value)?;
@@ -98,6 +97,15 @@ fn parse(args: &[String]) -> Result<Options> {
         }
     }
     Ok(options)
+}
+
+/// The value of `--for`.
+pub(crate) fn time(value: &str) -> Result<Duration> {
+    if let Some(hours) = value.strip_suffix('h').and_then(|hours| hours.parse::<u32>().ok()) {
+        return Ok(Duration::from_secs(3_600 * u64::from(hours)));
+    }
+    let time: Ns = value.parse().context("--for: a time such as 10s, 5m or 1h")?;
+    Ok(Duration::from_nanos(time.0))
 }
 
 fn case(seed: u64, scheduler: Option<&str>) -> Case {

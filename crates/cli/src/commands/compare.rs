@@ -5,8 +5,8 @@ use crate::origin::origin;
 use crate::progress::Progress;
 use crate::render::{self, Style};
 use crate::{Done, output};
-use anyhow::{Context, bail};
-use schedlab_lab::compare::{Options, RecordedInput, compare_recording, compare_scenario};
+use anyhow::{Context, anyhow, bail};
+use schedlab_lab::compare::{Options, RecordedInput, RowGate, compare_recording, compare_scenario};
 use schedlab_lab::gallery::{self, Found};
 use schedlab_lab::page;
 use schedlab_lab::result::Study;
@@ -33,9 +33,9 @@ pub(crate) fn run(args: &Compare) -> anyhow::Result<Done> {
         output::write(Some(path), &page(args, &study)?)?;
     }
     output::write(args.output.as_deref(), &text)?;
-    Ok(if !study.holds() {
+    Ok(if !study.holds() || study.failed() {
         Done::ExpectationFailed
-    } else if !study.trusted() {
+    } else if !study.trusted() || study.cannot_say() {
         Done::Untrusted
     } else {
         Done::Well
@@ -51,6 +51,7 @@ fn study(args: &Compare) -> anyhow::Result<Study> {
         duration: args.duration,
         jobs: args.jobs,
         detail: args.report.is_some(),
+        gates: args.fail_if.iter().map(|text| gate(text)).collect::<anyhow::Result<_>>()?,
         checks: args.checks.iter().map(|text| check(text)).collect::<anyhow::Result<_>>()?,
     };
     let progress = Progress::new();
@@ -78,6 +79,10 @@ fn page(args: &Compare, study: &Study) -> anyhow::Result<String> {
         Found::Recording(path) => Some(path),
     };
     Ok(page::of_study(study, &origin(recording.as_deref())?).render()?)
+}
+
+fn gate(text: &str) -> anyhow::Result<RowGate> {
+    RowGate::parse(text).map_err(|error| anyhow!("--fail-if {error}"))
 }
 
 /// `VARIANT=FILE`; the file's name has no `=`, a variant's name may.

@@ -6,16 +6,21 @@ use schedlab_lab::diff::{self, Diff};
 use schedlab_lab::gate::Outcome;
 use schedlab_lab::stats::Judgement;
 
+/// What came of a gate, in a word.
+pub(super) fn gate_outcome(outcome: Outcome, style: &Style) -> String {
+    match outcome {
+        Outcome::Met => style.bad("FAILED"),
+        Outcome::Not => style.good("passed"),
+        Outcome::CannotSay => style.bad("CANNOT SAY"),
+    }
+}
+
 /// The text.
 pub(crate) fn diff(diff: &Diff, style: &Style, all: bool) -> String {
     let mut text = style.bold(&wrap(&diff.verdict.outcome, style.width, 0)) + "\n";
     text += &(wrap(&diff.verdict.certainty, style.width, 0) + "\n");
     for gated in &diff.gates {
-        let what = match gated.outcome {
-            Outcome::Met => style.bad("FAILED"),
-            Outcome::Not => style.good("passed"),
-            Outcome::CannotSay => style.bad("CANNOT SAY"),
-        };
+        let what = gate_outcome(gated.outcome, style);
         text += &format!("\n{what}  --fail-if '{}'  {}: {}", gated.gate, gated.subject, gated.got);
     }
     if !diff.gates.is_empty() {

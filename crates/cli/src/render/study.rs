@@ -1,5 +1,6 @@
 //! A comparison as text: verdict, self-replay, a table for each class of tasks, expectations.
 
+use super::diff::gate_outcome;
 use super::table::{Cell, Look, Table};
 use super::{Style, wrap};
 use schedlab_lab::measure::Kind;
@@ -32,6 +33,11 @@ pub(crate) fn study(study: &Study, style: &Style, all_tasks: bool, explain: bool
     }
     text += &footer(study, hidden, left_out, style);
     text += &expectations(study, style);
+    for gated in &study.gates {
+        let (what, row) = (gate_outcome(gated.outcome, style), format!("{}, {}", gated.scheduler, gated.variant));
+        let line = format!("--fail-if '{}': {row}, {}: {}", gated.gate, gated.subject, gated.got);
+        let _ = writeln!(text, "{what}  {}", wrap(&line, style.width, 2).trim_start());
+    }
     for note in notes(study) {
         let _ = writeln!(text, "{}", wrap(&format!("note: {note}"), style.width, 0));
     }

@@ -4,6 +4,7 @@ mod bad_input;
 mod colocate;
 mod export;
 mod gallery;
+mod gates;
 mod latency;
 mod live;
 mod output;

@@ -1,6 +1,6 @@
 //! Comparing over a recording: first the recording against its own simulation, then the what-ifs.
 
-use super::features;
+use super::{features, gates};
 use super::scenario::costs;
 use super::{Detail, Errors, METRICS, Options, Progress, check_knobs_exist, check_names, check_schedulers};
 use super::{detail, parse_variants, plan, rows, seeds, split_classes, values, verdict};
@@ -265,6 +265,7 @@ pub fn compare_recording(
     check_schedulers(recorded_under.map(std::slice::from_ref).unwrap_or_default())?;
     let (recorded, why, left_out) = recorded_scheduler(&input.header, recorded_under)?;
     let plans = self::plans(input, &recorded, options)?;
+    gates::check(&options.gates, &plans, &input.classes)?;
     let duration = self::duration(input, options)?;
     let seeds = seeds(options.seed.unwrap_or(1), options.repetitions.unwrap_or(SEEDS));
     let split = split_classes(&plans, &input.classes);
@@ -303,10 +304,12 @@ pub fn compare_recording(
         predictions: predictions(&plans, &runs, &options.checks)?,
         rows: rows(&plans, &runs, &input.classes, &|task| input.task_name(task), &errors),
         expectations: Vec::new(),
+        gates: Vec::new(),
         notes: notes(input),
         costs: costs(&input.costs()),
         seeds,
     };
+    study.gates = gates::judge(&options.gates, &plans, &runs, &errors, &study);
     study.verdict = verdict::verdict(&study);
     if let Some(keep) = &keep {
         let tasks = (0..input.classes.len()).map(|task| (input.task_name(task), input.classes[task].clone()));

@@ -1,7 +1,7 @@
 //! Comparing over a scenario.
 
 use super::{Detail, Errors, Options, Progress, check_knobs_exist, check_names, check_schedulers};
-use super::{detail, parse_variants, plan, rows, seeds, values, verdict};
+use super::{detail, gates, parse_variants, plan, rows, seeds, values, verdict};
 use crate::LabError;
 use crate::measure::{Kind, MACHINE};
 use crate::metric::glob;
@@ -23,6 +23,7 @@ pub fn compare_scenario(
 ) -> Result<Study, LabError> {
     check_schedulers(&options.schedulers)?;
     let plans = plans(scenario, options)?;
+    gates::check(&options.gates, &plans, &scenario.classes)?;
     let duration = duration(scenario, options)?;
     let first = options.seed.unwrap_or(scenario.seed);
     let seeds = seeds(first, options.repetitions.unwrap_or(scenario.repetitions));
@@ -61,9 +62,11 @@ pub fn compare_scenario(
         predictions: Vec::new(),
         rows,
         expectations: check(scenario, &plans, &runs),
+        gates: Vec::new(),
         notes: Vec::new(),
         costs: costs(&machine.costs),
     };
+    study.gates = gates::judge(&options.gates, &plans, &runs, &Errors::new(), &study);
     study.verdict = verdict::verdict(&study);
     if let Some(keep) = &keep {
         let mut detail = Detail::of(&study, &runs, tasks(scenario), None);

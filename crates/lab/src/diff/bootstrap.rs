@@ -86,13 +86,13 @@ impl Windowed {
 }
 
 /// Why a percentile of so many samples says nothing.
-pub(super) fn lacks(stat: Stat, samples: [u64; 2]) -> Option<String> {
+pub(crate) fn lacks(stat: Stat, samples: [u64; 2]) -> Option<String> {
     let fewest = samples[0].min(samples[1]) as f64;
     match stat {
         Stat::Max => Some("a maximum is one sample: it has no interval".to_owned()),
         Stat::Percentile(thousandths) => {
             let part = f64::from(thousandths) / 100_000.0;
-            let needed = (BEYOND / (1.0 - part).min(part).max(1e-9)).ceil();
+            let needed = (BEYOND / (1.0 - part).min(part).max(1e-9) - 1e-6).ceil();
             (fewest < needed).then(|| format!("{stat} needs {needed} samples, {fewest} were recorded"))
         }
         _ => None,

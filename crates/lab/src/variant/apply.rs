@@ -150,8 +150,8 @@ impl Applied {
 
     fn change_task(&mut self, index: usize, setting: &Setting) {
         let group = match setting {
-            Setting::Group(path) => self.workload.groups.iter().position(|group| group.name == *path),
-            _ => None,
+            Setting::Group(path) => make_group(&mut self.workload, path),
+            _ => GroupId::ROOT,
         };
         let task = &mut self.workload.tasks[index];
         match setting {
@@ -159,7 +159,7 @@ impl Applied {
             Setting::Nice(nice) => task.nice = *nice,
             Setting::Cpus(cpus) => task.affinity = *cpus,
             Setting::Slice(slice) => task.slice = Some(*slice),
-            Setting::Group(_) => task.group = GroupId::from(group.expect("made before")),
+            Setting::Group(_) => task.group = group,
             Setting::Demand(permille) => scale_program(&mut task.program, *permille),
             Setting::Off => {
                 task.program = Program::once([Op::Exit]);
@@ -211,8 +211,8 @@ fn check_cpus(clause: &Clause, cpus: usize) -> Result<(), VariantError> {
     Ok(())
 }
 
-/// Makes the group and its parents.
-fn make_group(workload: &mut Workload, path: &str) {
+/// The group; it and its parents are made where they do not exist.
+fn make_group(workload: &mut Workload, path: &str) -> GroupId {
     if workload.groups.is_empty() {
         workload.groups.push(GroupSpec { name: "/".to_owned(), ..GroupSpec::default() });
     }
@@ -229,6 +229,7 @@ fn make_group(workload: &mut Workload, path: &str) {
             }
         };
     }
+    parent
 }
 
 /// Another kernel for a domain, or none.
@@ -349,6 +350,16 @@ mod tests {
         assert_eq!(applied.workload.tasks[1].group, GroupId(2));
         assert_eq!(applied.workload.groups[2].bandwidth.unwrap().quota, Ns::from_ms(10));
         assert_eq!(applied.workload.check(2), Ok(()));
+    }
+
+    #[test]
+    fn slashes_too_many_name_the_same_group() {
+        let (workload, classes) = two();
+        let applied = subject(&workload, &classes, "a: /b//c/ cpu.weight=20 ; sysbench group=/b/c/").unwrap();
+        let group = applied.workload.tasks[1].group;
+        assert_eq!(applied.workload.groups[group.index()].name, "/b/c");
+        assert_eq!(applied.workload.groups[group.index()].weight, Some(205));
+        assert_eq!(subject(&workload, &classes, "a: sysbench group=/").unwrap().workload.tasks[1].group, GroupId::ROOT);
     }
 
     #[test]

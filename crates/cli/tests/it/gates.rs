@@ -1,0 +1,69 @@
+//! `compare --fail-if`: exit codes, rows, and refusals before anything runs.
+
+use super::schedlab;
+
+const RECORDING: &str = "recordings/redis-other-other-closed.slt";
+const SHORT: [&str; 4] = ["--seeds", "2", "--for", "500ms"];
+
+fn compare(gates: &[&str]) -> super::Ran {
+    let variant = ["--variant", "idle: sysbench policy=idle", "--variant", "same: sysbench nice=0"];
+    let mut arguments = vec!["compare", RECORDING];
+    arguments.extend(SHORT.into_iter().chain(variant));
+    gates.iter().for_each(|gate| arguments.extend(["--fail-if", gate]));
+    schedlab(&arguments)
+}
+
+#[test]
+fn a_gate_that_is_met_fails() {
+    let ran = compare(&["idle: sysbench share < -20%", "sysbench share > 2"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stdout.contains("FAILED  --fail-if 'idle: sysbench share < -20%'"), "{ran:?}");
+    // Two rows beside the first.
+    assert_eq!(ran.stdout.matches("passed  --fail-if 'sysbench share > 2'").count(), 2, "{ran:?}");
+}
+
+#[test]
+fn gates_that_are_not_met_pass() {
+    let gates = ["sysbench share > +20%", "idle: sysbench share > 1.2x against same", "as recorded: sysbench share > 2"];
+    let ran = compare(&gates);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(ran.stdout.matches("passed  --fail-if").count(), 4, "{ran:?}");
+}
+
+#[test]
+fn what_the_data_cannot_carry_is_neither() {
+    let ran = compare(&["redis-server latency p99.99 > 1ms"]);
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(ran.stdout.contains("p99.99 needs 100000 samples"), "{ran:?}");
+    let ran = compare(&["idle: sysbench response p99 > 1ms", "sysbench share < 1%"]);
+    assert_eq!(ran.code, 3, "a subject without that number: {ran:?}");
+}
+
+#[test]
+fn gates_stand_in_the_json() {
+    let mut arguments = vec!["compare", RECORDING, "--json", "--variant", "idle: sysbench policy=idle"];
+    arguments.extend(SHORT);
+    arguments.extend(["--fail-if", "sysbench share < -20%"]);
+    let ran = schedlab(&arguments);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let value: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let gate = &value["gates"][0];
+    assert_eq!((gate["outcome"].as_str(), gate["variant"].as_str()), (Some("met"), Some("idle")), "{gate}");
+}
+
+#[test]
+fn gates_about_nobody_are_refused_at_once() {
+    for (gate, part) in [
+        ("sysbnch share < 50%", "did you mean `sysbench`?"),
+        ("ide: sysbench share < 50%", "no variant or scheduler `ide`; there are: as recorded, idle"),
+        ("sysbench share < -5% against nothing", "no variant or scheduler `nothing`"),
+        ("sysbench share < 50% against idle", "`against` needs a change"),
+        ("sysbench latency > 1ms", "which number"),
+    ] {
+        let ran = compare(&[gate]);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.stdout.is_empty() && ran.stderr.contains(part), "wanted {part}: {ran:?}");
+    }
+    let ran = schedlab(&["compare", "recordings/two-yes.slt", "--fail-if", "yes share > +5%"]);
+    assert!(ran.code == 2 && ran.stderr.contains("it is about no row"), "{ran:?}");
+}

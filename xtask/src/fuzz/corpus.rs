@@ -1,0 +1,153 @@
+//! Where the inputs start: the files of `fuzz/corpus`, the gallery, and small recordings made here.
+
+use anyhow::{Context, Result};
+use schedlab_lab::gate::Gate;
+use schedlab_model::{
+    Bandwidth, CpuId, EventKind, GroupId, GroupSpec, Ns, PrevState, SchedEvent, TaskId, Topology, Waker,
+};
+use schedlab_trace::{Capabilities, GroupInfo, Header, Recording, TaskInfo, Writer, export};
+use std::path::Path;
+
+/// Inputs of other targets' corpora are of no use; these are those of one.
+pub(super) fn of(target: &str) -> Result<Vec<Vec<u8>>> {
+    let mut all = files(&format!("fuzz/corpus/{}", target.replace('-', "_")))?;
+    match target {
+        "recording" => all.extend([recorded(2), recorded(9)]),
+        "perf-script" => {
+            all.push(exported(export::perf_script)?);
+            all.push(exported(export::ftrace)?);
+        }
+        "perfetto" => all.push(exported(export::perfetto)?),
+        "scenario" => all.extend(files("scenarios")?),
+        "variant" => all.extend(lines(VARIANTS)),
+        "scheduler" => all.extend(lines(SCHEDULERS)),
+        "expression" => {
+            let gates = lines(EXPRESSIONS);
+            debug_assert!(Gate::parse(&String::from_utf8_lossy(&gates[0])).is_ok());
+            all.extend(gates);
+        }
+        _ => {}
+    }
+    if all.is_empty() {
+        all.push(Vec::new());
+    }
+    Ok(all)
+}
+
+const VARIANTS: &str = "batch idle: sysbench policy=idle
+capped: sysbench group=/batch ; /batch cpu.max=50ms/100ms
+all: redis-server policy=fifo:1 nice=-5 cpus=0-3 slice=3ms ; worker-* demand=x2 off
+knobs: scheduler base_slice_ns=6ms ; /batch cpu.weight=20 cpu.idle=on
+xen: /batch cap=200 weight=512 guest=linux-6.18 ; 10 policy=deadline:1ms/10ms/10ms";
+const SCHEDULERS: &str = "linux-6.18:base_slice_ns=6ms
+linux-2.6.22
+xen-credit:tslice_ms=5ms,ratelimit_us=0
+shinjuku:quantum=200us
+rr:slice_ns=20ms";
+const EXPRESSIONS: &str = "redis-server latency p99 > +20%
+batch idle: 'Web Content' response p99.9 >= 1ms against as recorded
+/batch share < 50%
+a switches <= 300/s
+p99 > 200us
+redis-server wait > 10ms
+ran > 50ms
+redis-server x2
+cc1 x0.5
+1.5ms
+0-3,7,9-11
+fifo:99
+deadline:1ms/10ms/10ms";
+
+fn lines(text: &str) -> Vec<Vec<u8>> {
+    text.lines().map(|line| line.as_bytes().to_vec()).collect()
+}
+
+fn files(folder: &str) -> Result<Vec<Vec<u8>>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder);
+    let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(Vec::new()) };
+    let mut paths: Vec<_> = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
+    paths.retain(|path| path.is_file());
+    paths.sort();
+    let read = |path| std::fs::read(&path).with_context(|| format!("{}: cannot be read", Path::new(&path).display()));
+    paths.into_iter().map(read).collect()
+}
+
+fn at(at: u64, cpu: u32, kind: EventKind) -> SchedEvent {
+    SchedEvent { at: Ns(at), cpu: CpuId(cpu), kind }
+}
+
+/// Two tasks that wake each other, a third that is created, throttled, moved and ends; calls, steal and loss.
+fn events(rounds: u64) -> Vec<SchedEvent> {
+    let task = TaskId;
+    let switch = |prev: Option<u32>, prev_state, next: Option<u32>| EventKind::Switch {
+        prev: prev.map(task),
+        prev_state,
+        next: next.map(task),
+    };
+    let mut out = vec![at(0, 0, switch(None, PrevState::Runnable, Some(0)))];
+    for round in 0..rounds {
+        let t = 1_000 + round * 100_000;
+        out.extend([
+            at(t, 0, EventKind::SyscallEnter { task: task(0), number: 1 }),
+            at(t + 10, 0, EventKind::Wake { task: task(1), waker: Waker::Task(task(0)) }),
+            at(t + 20, 0, EventKind::SyscallExit { task: task(0) }),
+            at(t + 1_000, 0, switch(Some(0), PrevState::Sleeping, Some(1))),
+            at(t + 1_500, 1, EventKind::New { task: task(2), parent: Some(task(1)) }),
+            at(t + 1_600, 1, switch(None, PrevState::Runnable, Some(2))),
+            at(t + 2_000, 0, EventKind::Wake { task: task(0), waker: Waker::InlineSoftirq(task(1)) }),
+            at(t + 3_000, 0, switch(Some(1), PrevState::RunnableInKernel, Some(0))),
+            at(t + 3_500, 1, switch(Some(2), PrevState::Runnable, None)),
+            at(t + 3_600, 1, EventKind::Throttle { task: task(2) }),
+            at(t + 4_000, 1, EventKind::Steal { ns: Ns(300) }),
+            at(t + 5_000, 0, switch(Some(0), PrevState::DiskSleep, Some(1))),
+            at(t + 6_000, 1, EventKind::Unthrottle { task: task(2) }),
+            at(t + 6_100, 1, EventKind::Migrate { task: task(2), from: CpuId(1), to: CpuId(0) }),
+            at(t + 7_000, 0, switch(Some(1), PrevState::Blocked, Some(2))),
+            at(t + 8_000, 0, EventKind::Regroup { task: task(2), group: GroupId(1) }),
+            at(t + 8_500, 1, EventKind::Lost { count: 3 }),
+            at(t + 9_000, 0, EventKind::Exit { task: task(2) }),
+            at(t + 9_100, 0, switch(Some(2), PrevState::Dead, None)),
+            at(t + 20_000, 1, EventKind::Wake { task: task(1), waker: Waker::HardIrq }),
+            at(t + 21_000, 1, switch(None, PrevState::Runnable, Some(1))),
+            at(t + 25_000, 1, switch(Some(1), PrevState::Sleeping, None)),
+            at(t + 40_000, 0, EventKind::Wake { task: task(0), waker: Waker::SoftIrq }),
+            at(t + 41_000, 0, switch(None, PrevState::Runnable, Some(0))),
+        ]);
+    }
+    out
+}
+
+fn header() -> Header {
+    let group = |name: &str, parent| GroupSpec { name: name.to_owned(), parent, ..GroupSpec::default() };
+    let mut limited = group("/batch", Some(GroupId::ROOT));
+    limited.bandwidth = Some(Bandwidth { quota: Ns::from_ms(5), period: Ns::from_ms(10), burst: Ns::ZERO });
+    Header {
+        backend: "fuzz".to_owned(),
+        kernel: "6.18.44".to_owned(),
+        hz: 250,
+        topology: Topology::flat(2),
+        capabilities: Capabilities::simulator(),
+        tasks: (0..3_u32).map(|i| TaskInfo::unknown(100 + i, 100 + i, format!("t{i}"))).collect(),
+        groups: vec![
+            GroupInfo { spec: group("/", None), ..GroupInfo::default() },
+            GroupInfo { spec: limited, ..GroupInfo::default() },
+        ],
+        ..Header::default()
+    }
+}
+
+fn recorded(rounds: u64) -> Vec<u8> {
+    use schedlab_model::EventSink;
+    let mut writer = Writer::new(Vec::new(), &header()).expect("memory can be written");
+    events(rounds).iter().for_each(|event| writer.event(event));
+    writer.finish(Ns(rounds * 100_000 + 50_000)).expect("memory can be written")
+}
+
+type Export = fn(&Recording, &mut dyn std::io::Write) -> std::io::Result<export::Exported>;
+
+fn exported(write: Export) -> Result<Vec<u8>> {
+    let recording = Recording::from_parts(header(), events(4), Ns(500_000))?;
+    let mut out = Vec::new();
+    write(&recording, &mut out)?;
+    Ok(out)
+}

@@ -1,0 +1,174 @@
+//! `cargo xtask fuzz`: a mutation fuzzer over every parser, on a stable compiler. It knows the structure of its inputs
+//! (blocks and checksums of recordings, JSON, lines of text, protocol buffers) and keeps inputs whose answer is of a new
+//! kind (another message, another size), which stands in for coverage.
+//!
+//! The parent starts one worker process at a time, so that what kills a process (an overflow of the stack, no memory, a
+//! loop without end) is found too. Each input is written down before it is tried.
+
+mod corpus;
+mod mutate;
+mod slt;
+mod targets;
+mod worker;
+
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+/// An input that takes longer than this hangs.
+const HANG: Duration = Duration::from_secs(60);
+/// Turns of one target before the next one has its turn.
+const TURN: Duration = Duration::from_secs(20);
+/// Address space of a worker, in KiB.
+const MEMORY_KIB: u64 = 6 << 20;
+
+/// What the command line asks for.
+struct Options {
+    time: Duration,
+    seed: u64,
+    targets: Vec<&'static targets::Target>,
+    folder: PathBuf,
+}
+
+/// Runs the fuzzer until the time is over.
+pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
+    if let [first, rest @ ..] = args {
+        match first.as_str() {
+            "--worker" => return worker::run(rest),
+            "--input" => return worker::one(rest),
+            _ => {}
+        }
+    }
+    let options = parse(args)?;
+    std::fs::create_dir_all(&options.folder)
+        .with_context(|| format!("{}: cannot be made", options.folder.display()))?;
+    let (begin, mut tally, mut seed) = (Instant::now(), Tally::default(), options.seed);
+    'all: loop {
+        for target in &options.targets {
+            let Some(left) = options.time.checked_sub(begin.elapsed()).filter(|left| !left.is_zero()) else {
+                break 'all;
+            };
+            seed += 1;
+            let turn = TURN.min(left);
+            turn_of(&options, target, seed, turn, &mut tally)?;
+        }
+    }
+    let found = found(&options)?;
+    for (name, runs) in &tally.runs {
+        println!("fuzz: {name}: {runs} inputs");
+    }
+    println!(
+        "fuzz: {} s, {} inputs, {} inputs that crash or hang",
+        begin.elapsed().as_secs(),
+        tally.runs.values().sum::<u64>(),
+        found.len()
+    );
+    for file in &found {
+        println!("  {}", file.display());
+    }
+    Ok(if found.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+#[derive(Default)]
+struct Tally {
+    runs: BTreeMap<&'static str, u64>,
+}
+
+fn parse(args: &[String]) -> Result<Options> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/fuzz");
+    let mut options = Options { time: Duration::from_secs(60), seed: 1, targets: Vec::new(), folder };
+    let mut args = args.iter();
+    while let Some(name) = args.next() {
+        let value = args.next().with_context(|| format!("{name} needs a value"))?;
+        match name.as_str() {
+            "--for" => options.time = crate::stress::time(value)?,
+            "--seed" => options.seed = value.parse().with_context(|| format!("--seed {value}: not a number"))?,
+            "--target" => options.targets.push(targets::find(value)?),
+            "--folder" => options.folder = PathBuf::from(value),
+            _ => bail!("fuzz has no option {name}: it has --for, --seed, --target, --folder and --input"),
+        }
+    }
+    if options.targets.is_empty() {
+        options.targets = targets::ALL.iter().collect();
+    }
+    Ok(options)
+}
+
+/// One worker's turn. A worker that dies leaves the input behind that it died of.
+fn turn_of(
+    options: &Options,
+    target: &'static targets::Target,
+    seed: u64,
+    turn: Duration,
+    tally: &mut Tally,
+) -> Result<()> {
+    let current = options.folder.join(format!("{}.current", target.name));
+    let mut child = start(options, target, seed, turn)?;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break Some(status);
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        let idle = std::fs::metadata(&current).and_then(|meta| meta.modified()).ok();
+        if idle.is_some_and(|at| SystemTime::now().duration_since(at).is_ok_and(|idle| idle > HANG)) {
+            child.kill()?;
+            child.wait()?;
+            break None;
+        }
+    };
+    let count = std::fs::read_to_string(options.folder.join(format!("{}.count", target.name)));
+    let count: u64 = count.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    *tally.runs.entry(target.name).or_default() += count;
+    let died = match status {
+        Some(status) if status.success() => return Ok(()),
+        Some(status) => format!("{status}"),
+        None => format!("no answer for {} s", HANG.as_secs()),
+    };
+    let kept = options.folder.join(format!("{}-died-{seed}", target.name));
+    std::fs::write(&kept, noted(&current)?).with_context(|| format!("{}: cannot be kept", kept.display()))?;
+    println!("fuzz: {}: the worker died ({died}) of {}", target.name, kept.display());
+    Ok(())
+}
+
+/// The input that a worker tried last.
+fn noted(current: &Path) -> Result<Vec<u8>> {
+    let bytes = std::fs::read(current).with_context(|| format!("{}: cannot be read", current.display()))?;
+    let (length, input) = bytes.split_at_checked(8).context("the worker died before its first input")?;
+    let length = u64::from_le_bytes(length.try_into()?) as usize;
+    Ok(input[..length.min(input.len())].to_vec())
+}
+
+fn start(
+    options: &Options,
+    target: &'static targets::Target,
+    seed: u64,
+    turn: Duration,
+) -> Result<Child> {
+    let program = std::env::current_exe().context("where is this program?")?;
+    let folder = options.folder.to_str().context("the folder's name is not text")?;
+    let script = format!("ulimit -v {MEMORY_KIB}; exec \"$0\" \"$@\"");
+    let (seed, turn) = (seed.to_string(), turn.as_millis().to_string());
+    Command::new("sh")
+        .args(["-c", &script])
+        .arg(program)
+        .args(["fuzz", "--worker", target.name, &seed, &turn, folder])
+        .stdin(Stdio::null())
+        .spawn()
+        .context("cannot start a worker")
+}
+
+/// Every input that was kept because something went wrong with it.
+fn found(options: &Options) -> Result<Vec<PathBuf>> {
+    let bad = |name: &str| name.contains("-died-") || name.contains("-panic-");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(&options.folder)? {
+        let path = entry?.path();
+        if path.file_name().and_then(|name| name.to_str()).is_some_and(bad) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}

@@ -1,0 +1,222 @@
+//! What is fuzzed: each parser with what a program does with what it accepted. A target answers with a line; it must
+//! never panic, hang, or take memory without bound.
+
+use super::mutate::Shape;
+use anyhow::{Result, bail};
+use schedlab_lab::compare::RowGate;
+use schedlab_lab::gate::Gate;
+use schedlab_lab::record::Until;
+use schedlab_lab::variant::{Subject, Variant};
+use schedlab_model::{CpuSet, GroupSpec, Ns, Policy, Program, TaskSpec, Workload};
+use schedlab_scheduler::{SchedulerSpec, registry};
+use schedlab_trace::analysis::show::{self, Cell, Output, Table};
+use schedlab_trace::analysis::{Scope, Summary};
+use schedlab_trace::import::{ImportOptions, any, perf_script, perfetto};
+use schedlab_trace::replay::{DemandChange, ReplayOptions, replay};
+use schedlab_trace::{ReadLimits, Recording, export};
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
+
+/// One parser.
+pub(super) struct Target {
+    /// Its name on the command line.
+    pub(super) name: &'static str,
+    /// What its inputs are made of.
+    pub(super) shape: Shape,
+    /// Tries an input; the answer in a line.
+    pub(super) run: fn(&[u8]) -> String,
+}
+
+const SCENARIO: &[&str] = &[
+    "[[task]]", "[[group]]", "[[source]]", "[machine]", "[[variant]]", "[[expect]]", "program", "hog", "policy",
+    "fifo:1", "deadline", "cpus", "\"1ms\"", "[]", "{}", "=", "affinity", "count", "run", "sleep", "send", "receive",
+];
+const TRACE: &[&str] = &[
+    "sched_switch:", "sched_waking:", "sched_wakeup_new:", "sched_process_exit:", "prev_pid=", "next_pid=", "==>",
+    "prev_state=R+", "[001]", "[999]", "comm=", "pid=", "target_cpu=", "<idle>-0", "irq_handler_entry:", "LOST",
+];
+const EXPRESSION: &[&str] = &[
+    "policy=", "idle", "fifo:", "nice=", "cpus=", "0-3", "cpu.max=", "50ms/100ms", "max", "demand=x", "off", ";", ":",
+    "latency", "p99", "p99.9", "wait", "share", ">", "<=", "+20%", "1.5x", "against", "group=/a", "slice=", "*", "rate=",
+    "linux-6.18", "xen-credit", "base_slice_ns=", ",", "/", "ns", "us", "300/s", "run", "ran",
+];
+
+/// Every target.
+pub(super) const ALL: &[Target] = &[
+    Target { name: "recording", shape: Shape::Recording, run: recording },
+    Target { name: "perf-script", shape: Shape::Text(TRACE), run: text_import },
+    Target { name: "perfetto", shape: Shape::Proto, run: perfetto_import },
+    Target { name: "scenario", shape: Shape::Text(SCENARIO), run: scenario },
+    Target { name: "variant", shape: Shape::Text(EXPRESSION), run: variant },
+    Target { name: "scheduler", shape: Shape::Text(EXPRESSION), run: scheduler },
+    Target { name: "expression", shape: Shape::Text(EXPRESSION), run: expression },
+    Target { name: "journal", shape: Shape::JsonLines, run: journal },
+    Target { name: "result", shape: Shape::Json, run: result },
+    Target { name: "latency", shape: Shape::Json, run: latency },
+    Target { name: "calls", shape: Shape::JsonLines, run: calls },
+];
+
+/// Their names.
+pub(super) fn names() -> String {
+    ALL.iter().map(|target| target.name).collect::<Vec<_>>().join(", ")
+}
+
+/// The target of this name.
+pub(super) fn find(name: &str) -> Result<&'static Target> {
+    match ALL.iter().find(|target| target.name == name) {
+        Some(target) => Ok(target),
+        None => bail!("there is no target `{name}`: there are {}", names()),
+    }
+}
+
+/// How an answer begins that a parser gives to what it does not take.
+pub(super) const REFUSED: &str = "refused";
+
+fn said<T>(what: Result<T, impl Display>, ok: impl FnOnce(T) -> String) -> String {
+    match what {
+        Ok(value) => ok(value),
+        Err(error) => format!("{REFUSED}: {error}"),
+    }
+}
+
+/// An analysis writes here.
+#[derive(Default)]
+struct Sink {
+    rows: u64,
+}
+
+impl Output for Sink {
+    fn table(&mut self, _: &Table) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, cells: &[Cell<'_>]) -> io::Result<()> {
+        self.rows += 1;
+        // What is printed is formatted.
+        std::hint::black_box(format!("{cells:?}"));
+        Ok(())
+    }
+
+    fn note(&mut self, _: &str) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Everything that a program does with a recording.
+fn used(recording: &Recording) -> String {
+    let _ = Summary::of(recording);
+    let mut answer = format!("{:.0}", (recording.events.len() as f64).log2());
+    let scope = Scope::default();
+    for entry in show::ALL.iter().filter(|entry| entry.check(&recording.header).is_ok()) {
+        let mut sink = Sink::default();
+        let _ = entry.run(recording, &scope, &mut sink);
+        answer += if sink.rows > 0 { "x" } else { "-" };
+    }
+    for without_wakes in [false, true] {
+        answer += &said(replay(recording, &ReplayOptions { without_wakes, ..ReplayOptions::default() }), |replay| {
+            let mut kind = format!("{:.0}", (replay.workload.channels.len() as f64).log2());
+            for task in replay.workload.tasks.iter().take(4) {
+                kind += if task.program.ops.len() > 3 { "+" } else { "." };
+            }
+            kind
+        });
+    }
+    let mut out = io::sink();
+    let _ = export::ftrace(recording, &mut out);
+    let _ = export::perf_script(recording, &mut out);
+    let _ = export::perfetto(recording, &mut out);
+    answer
+}
+
+fn recording(input: &[u8]) -> String {
+    let limits = ReadLimits { events: 200_000, block_bytes: 4 << 20, tasks: 5_000 };
+    said(Recording::read_limited(input, limits), |recording| used(&recording))
+}
+
+fn text_import(input: &[u8]) -> String {
+    let options = |current_is_waker| ImportOptions { current_is_waker };
+    let one = said(perf_script(input, options(false)), |imported| used(&imported.recording));
+    one + &said(any(input, options(true)), |imported| used(&imported.recording))
+}
+
+fn perfetto_import(input: &[u8]) -> String {
+    said(perfetto(input, ImportOptions::default()), |imported| used(&imported.recording))
+}
+
+fn text(input: &[u8]) -> &str {
+    match std::str::from_utf8(input) {
+        Ok(text) => text,
+        Err(error) => std::str::from_utf8(&input[..error.valid_up_to()]).unwrap_or_default(),
+    }
+}
+
+fn scenario(input: &[u8]) -> String {
+    said(schedlab_lab::scenario::parse("fuzz", "fuzz.toml", text(input)), |scenario| {
+        let checked = scenario.workload.check(scenario.machine.topology.cpus());
+        format!("{} {checked:?}", scenario.variants.len())
+    })
+}
+
+fn variant(input: &[u8]) -> String {
+    let hog = |name: &str| TaskSpec::new(name, Program::hog());
+    let group = |name: &str, parent| GroupSpec { name: name.to_owned(), parent, ..GroupSpec::default() };
+    let root = schedlab_model::GroupId::ROOT;
+    let workload = Workload {
+        tasks: vec![hog("redis-server"), hog("sysbench"), hog("worker-1")],
+        groups: vec![group("/", None), group("/batch", Some(root))],
+        ..Workload::default()
+    };
+    let classes: Vec<String> = workload.tasks.iter().map(|task| task.name.clone()).collect();
+    let subject = Subject { workload: &workload, classes: &classes, pids: &[10, 20, 30], cpus: 4, vms: &[] };
+    said(Variant::parse(text(input)), |variant| {
+        said(variant.apply(&subject), |applied| format!("{:?}", applied.workload.check(4).is_ok()))
+    })
+}
+
+fn scheduler(input: &[u8]) -> String {
+    said(text(input).parse::<SchedulerSpec>(), |spec| {
+        said(registry::build(&spec, 4), |_| spec.name.clone())
+    })
+}
+
+fn expression(input: &[u8]) -> String {
+    let all = text(input);
+    let mut answer = String::new();
+    for line in all.lines().take(8) {
+        answer += &said(Gate::parse(line), |gate| format!("{:?}", gate.op));
+        answer += &said(Gate::parse_with(line, Some("latency")), |gate| format!("{:?}", gate.metric));
+        answer += &said(RowGate::parse(line), |gate| format!("{}", gate.row.is_some()));
+        answer += &said(line.parse::<Until>(), |_| "until".to_owned());
+        answer += &said(line.parse::<DemandChange>(), |_| "demand".to_owned());
+        answer += &said(line.parse::<Ns>(), |ns| format!("{ns}").len().to_string());
+        answer += &said(line.parse::<CpuSet>(), |set| format!("{set}").len().to_string());
+        answer += &said(line.parse::<Policy>(), |policy| policy.to_string());
+        answer += &said(line.parse::<schedlab_live::soft::Soft>(), |soft| soft.to_string());
+    }
+    answer
+}
+
+fn journal(input: &[u8]) -> String {
+    let text = String::from_utf8_lossy(input);
+    said(schedlab_live::journal::Record::parse(Path::new("fuzz.journal"), &text), |record| {
+        record.map_or_else(|| "none".to_owned(), |record| format!("{}", record.entries.len().min(5)))
+    })
+}
+
+fn result(input: &[u8]) -> String {
+    said(schedlab_lab::diff::study::parse(input), |study| {
+        format!("{} {} {}", study.holds(), study.trusted(), study.rows.len().min(3))
+    })
+}
+
+fn latency(input: &[u8]) -> String {
+    said(serde_json::from_slice::<schedlab_measure::LatencyReport>(input), |_| "report".to_owned())
+}
+
+fn calls(input: &[u8]) -> String {
+    let text = String::from_utf8_lossy(input);
+    said(schedlab_live::verify::verify(&text), |verdict| {
+        format!("{} {}", verdict.differs.is_some(), verdict.decisions.min(3))
+    })
+}
