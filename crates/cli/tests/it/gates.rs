@@ -34,7 +34,7 @@ fn gates_that_are_not_met_pass() {
 fn what_the_data_cannot_carry_is_neither() {
     let ran = compare(&["redis-server latency p99.99 > 1ms"]);
     assert_eq!(ran.code, 3, "{ran:?}");
-    assert!(ran.stdout.contains("p99.99 needs 100000 samples"), "{ran:?}");
+    assert!(ran.stdout.contains("p99.99 needs 100000"), "{ran:?}");
     let ran = compare(&["idle: sysbench response p99 > 1ms", "sysbench share < 1%"]);
     assert_eq!(ran.code, 3, "a subject without that number: {ran:?}");
 }

@@ -1,0 +1,384 @@
+#!/usr/bin/env python3
+"""Prediction pairs: a workload is recorded under setting A, what it would do under setting B is predicted from that, and B
+is recorded too.
+
+usage: benches/pairs.py record WORKLOAD... [--folder target/pairs] [--seconds 3] [--only CHANGE...]
+       benches/pairs.py table [WORKLOAD...] [--folder target/pairs] [--json FILE]
+
+WORKLOAD: redis (one connection) beside sysbench; nginx under wrk beside a parallel compile; postgres under pgbench beside
+stress. Server and batch share one CPU, client and recorder have the other; each change is recorded for itself, and the
+first setting twice: what two recordings of one setting differ by is the floor of every error. Control groups are of the
+CPU controller (cgroup v1, as on this kernel). Needs root, two CPUs, redis-server, sysbench, nginx, wrk, gcc, make,
+postgresql, stress, and `cargo build -p schedlab-cli -p schedlab-measure --bins --examples`.
+
+`table` prints for each pair the throughput (activations finished a second) and the share of server and batch, and the
+p99 of the server's response (wakeup to blocking again), recorded and predicted, and the medians of the errors. Exit code 1: the medians
+are above 10 % (throughput) or 25 % (p99).
+"""
+import argparse, glob, json, os, shutil, signal, statistics, subprocess, sys, tempfile, time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SUT, SIDE = 1, 0
+GROUPS = "/sys/fs/cgroup/cpu"
+TOP = "schedlab-pairs"
+# How B differs from A: the recording it starts from, and the same as a variant. {batch}, {server}: a clause for each.
+CHANGES = {
+    "same": ("base", None),
+    "batch": ("base", "{batch} policy=batch"),
+    "nice": ("base", "{batch} nice=10"),
+    "idle": ("base", "{batch} policy=idle"),
+    "fifo": ("base", "{server} policy=fifo:1"),
+    "affinity": ("base", "{batch} cpus=0"),
+    "second": ("second", "{second} off"),
+    "weight": ("groups", "/schedlab-pairs/batch cpu.weight=25"),
+    "max": ("groups", "/schedlab-pairs/batch cpu.max=20ms/100ms"),
+    "unlimited": ("max", "/schedlab-pairs/batch cpu.max=max"),
+}
+# The recording that shows what came of a change, where it is not the change's own.
+CAME = {"same": "base-again", "second": "base", "unlimited": "groups"}
+SETTINGS = ["base", "batch", "nice", "idle", "fifo", "affinity", "second", "groups", "weight", "max", "base-again"]
+
+
+class Bed:
+    """What is started here is ended here."""
+
+    def __init__(self, folder):
+        self.work, self.folder, self.running, self.made = tempfile.mkdtemp(), folder, [], []
+        os.chmod(self.work, 0o755)
+
+    def group(self, name):
+        path = os.path.join(GROUPS, TOP, name).rstrip("/")
+        if not os.path.isdir(path):
+            os.makedirs(path)
+            self.made.append(path)
+        return path
+
+    def start(self, command, group="", cpu=SUT, prefix=(), log=None, **more):
+        tasks = os.path.join(self.group(group), "tasks")
+
+        def child():
+            os.setsid()
+            with open(tasks, "w") as file:
+                file.write("0")
+            os.sched_setaffinity(0, {cpu})
+        out = open(os.path.join(self.work, log), "w") if log else subprocess.DEVNULL
+        run = subprocess.Popen([*prefix, *command], preexec_fn=child, stdout=out, stderr=subprocess.STDOUT, **more)
+        self.running.append(run)
+        return run
+
+    def end(self):
+        for run in reversed(self.running):
+            try:
+                os.killpg(run.pid, signal.SIGTERM if run.poll() is None else signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        deadline = time.time() + 4
+        for run in self.running:
+            try:
+                run.wait(max(0.1, deadline - time.time()))
+            except subprocess.TimeoutExpired:
+                os.killpg(run.pid, signal.SIGKILL)
+                run.wait()
+        for path in sorted(glob.glob(os.path.join(GROUPS, TOP, "**"), recursive=True), key=len, reverse=True):
+            if os.path.isdir(path):
+                for _ in range(40):
+                    try:
+                        os.rmdir(path)
+                        break
+                    except OSError:
+                        time.sleep(0.05)
+        shutil.rmtree(self.work, ignore_errors=True)
+
+
+def until(what, ready):
+    for _ in range(100):
+        if ready():
+            return
+        time.sleep(0.05)
+    sys.exit(f"{what} did not begin within 5 s")
+
+
+def quietly(*command, **more):
+    return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **more).returncode == 0
+
+
+class Redis:
+    server, batch, client = ["redis-server"], ["sysbench"], "redload"
+
+    def serve(self, bed, group, prefix, second):
+        port = 7790 + second
+        run = bed.start(["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
+                         "--io-threads", "1", "--daemonize", "no"], group, prefix=prefix)
+        until("redis", lambda: quietly("redis-cli", "-p", str(port), "ping"))
+        subprocess.run(["redis-cli", "-p", str(port), "-x", "set", "bits"], input=os.urandom(131072),
+                       stdout=subprocess.DEVNULL, check=True)
+        return [run.pid]
+
+    def load(self, bed, seconds, second):
+        run = bed.start([f"{ROOT}/target/debug/examples/redload", f"127.0.0.1:{7790 + second}", "closed", "1", "200ms",
+                         f"{seconds}s", "1", "BITCOUNT", "bits"], "client", cpu=SIDE)
+        return [run.pid]
+
+    def work(self, bed, group, prefix, seconds, cpu):
+        bed.start(["sysbench", "cpu", "--threads=1", f"--time={seconds}", "run"], group, cpu, prefix)
+
+
+class Nginx:
+    server, batch, client = ["nginx"], ["make", "sh", "cc1", "gcc", "as", "cc", "bash"], "wrk"
+
+    def serve(self, bed, group, prefix, second):
+        home = os.path.join(bed.work, f"nginx{second}")
+        os.makedirs(home)
+        with open(f"{home}/index.html", "w") as page:
+            page.write("x" * 16384)
+        with open(f"{home}/conf", "w") as conf:
+            conf.write(f"""daemon off; master_process off; pid {home}/pid; error_log /dev/null;
+events {{}} http {{ access_log off; gzip on; gzip_comp_level 5; gzip_types *; client_body_temp_path {home}; proxy_temp_path {home};
+fastcgi_temp_path {home}; uwsgi_temp_path {home}; scgi_temp_path {home};
+server {{ listen 127.0.0.1:{7794 + second}; root {home}; }} }}""")
+        run = bed.start(["nginx", "-p", home, "-c", f"{home}/conf"], group, prefix=prefix)
+        until("nginx", lambda: quietly("sh", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{7794 + second}", executable="/bin/bash")
+              or quietly("bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{7794 + second}"))
+        return [run.pid]
+
+    def load(self, bed, seconds, second):
+        run = bed.start(["wrk", "-t1", "-c4", f"-d{seconds}s", "-H", "Accept-Encoding: gzip",
+                         f"http://127.0.0.1:{7794 + second}/index.html"], "client", cpu=SIDE, log=f"wrk{second}")
+        time.sleep(0.2)
+        children = [int(task) for task in os.listdir(f"/proc/{run.pid}/task")]
+        return children
+
+    def work(self, bed, group, prefix, seconds, cpu):
+        tree = os.path.join(bed.work, "tree")
+        os.makedirs(tree)
+        objects = " ".join(f"f{i}.o" for i in range(12))
+        with open(f"{tree}/Makefile", "w") as make:
+            make.write(f"CFLAGS = -O1\nall: {objects}\n")
+        for i in range(12):
+            with open(f"{tree}/f{i}.c", "w") as file:
+                for j in range(60):
+                    file.write(f"int f{i}_{j}(int a, int b) {{ int s = {j}; for (int k = a; k < b; k++) s = s * 31 + k % "
+                               f"{j + 1}; return s; }}\n")
+        script = "while :; do make -s -j2; rm -f *.o; done"
+        bed.start(["bash", "-c", script], group, cpu, prefix, cwd=tree)
+
+
+class Postgres:
+    server, batch, client = ["postgres"], ["stress"], "pgbench"
+    bin = (sorted(glob.glob("/usr/lib/postgresql/*/bin")) or ["/usr/bin"])[-1]
+
+    def serve(self, bed, group, prefix, second):
+        port, home = 7797 + second, os.path.join(bed.work, f"pg{second}")
+        os.makedirs(home)
+        shutil.chown(home, "postgres", "postgres")
+        as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+        subprocess.run([*as_user, f"{self.bin}/initdb", "-D", f"{home}/data", "-A", "trust", "-N"], check=True,
+                       stdout=subprocess.DEVNULL)
+        # Real-time policies are given by root, and the server refuses to run as root.
+        bed.start([*as_user, f"{self.bin}/postgres", "-D", f"{home}/data", "-p", str(port), "-k", home, "-F"], group,
+                  prefix=prefix, log=f"pg{second}")
+        until("postgres", lambda: quietly("psql", "-h", home, "-p", str(port), "-U", "postgres", "-c", "select 1"))
+        subprocess.run(["pgbench", "-i", "-q", "-s", "2", "-h", home, "-p", str(port), "-U", "postgres", "postgres"], check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.home = getattr(self, "home", {}) | {second: home}
+        return []
+
+    def load(self, bed, seconds, second):
+        name = f"pairs{second}"
+        run = bed.start(["pgbench", "-S", "-c", "4", "-j", "1", "-T", str(seconds), "-h", self.home[second], "-p",
+                         str(7797 + second), "-U", "postgres", "postgres"], "client", cpu=SIDE,
+                        env=os.environ | {"PGAPPNAME": name}, log=f"pgbench{second}")
+        time.sleep(0.3)
+        asked = subprocess.run(["psql", "-h", self.home[second], "-p", str(7797 + second), "-U", "postgres", "-Atc",
+                                f"select pid from pg_stat_activity where application_name = '{name}'"],
+                               capture_output=True, text=True)
+        return [run.pid, *map(int, asked.stdout.split())]
+
+    def work(self, bed, group, prefix, seconds, cpu):
+        bed.start(["stress", "-c", "1", "-t", str(seconds)], group, cpu, prefix)
+
+
+WORKLOADS = {"redis": Redis, "nginx": Nginx, "postgres": Postgres}
+
+
+def record(name, setting, args):
+    """Records one setting of one workload into FOLDER/NAME-SETTING.slt."""
+    workload, bed = WORKLOADS[name](), Bed(args.folder)
+    separate = setting in ("groups", "weight", "max")
+    server, batch = ("server", "batch") if separate else ("all", "all")
+    try:
+        # The client must not be what everything waits for.
+        with open(os.path.join(bed.group("client"), "cpu.shares"), "w") as file:
+            file.write("65536")
+        with open(os.path.join(bed.group(""), "cpu.shares"), "w") as file:
+            file.write("65536")
+        bed.group(server), bed.group(batch)
+        if setting == "weight":
+            with open(os.path.join(bed.group(batch), "cpu.shares"), "w") as file:
+                file.write("256")
+        if setting == "max":
+            with open(os.path.join(bed.group(batch), "cpu.cfs_period_us"), "w") as file:
+                file.write("100000")
+            with open(os.path.join(bed.group(batch), "cpu.cfs_quota_us"), "w") as file:
+                file.write("20000")
+        of_server = ["chrt", "-f", "1"] if setting == "fifo" else []
+        of_batch = {"batch": ["chrt", "-b", "0"], "nice": ["nice", "-n", "10"], "idle": ["chrt", "-i", "0"]}.get(setting, [])
+        long = args.seconds + 3
+        workload.serve(bed, server, of_server, 0)
+        second = workload.serve(bed, server, of_server, 1) if setting == "second" else []
+        workload.work(bed, batch, of_batch, long + 2, SIDE if setting == "affinity" else SUT)
+        workload.load(bed, long, 0)
+        if setting == "second":
+            second += workload.load(bed, long, 1)
+        time.sleep(0.5)
+        file = f"{args.folder}/{name}-{setting}.slt"
+        subprocess.run([args.schedlab, "record", "-o", file, "--all", "--for", f"{args.seconds}s", "--recorder-cpu", str(SIDE),
+                        "--note", f"{name}, {setting}"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        with open(f"{args.folder}/{name}-{setting}.json", "w") as out:
+            json.dump({"second": second}, out)
+    finally:
+        bed.end()
+    print(f"{name} {setting}: recorded", flush=True)
+
+
+def names_in(file, args):
+    """The names of the tasks of a recording that ran."""
+    out = subprocess.run([args.schedlab, "show", file, "--tasks", "--json"], capture_output=True, text=True, check=True)
+    found = set()
+
+    def walk(value):
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                if key in ("task", "name", "comm") and isinstance(inner, str):
+                    found.add(inner)
+                walk(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                walk(inner)
+    walk(json.loads(out.stdout))
+    return found
+
+
+def variant(name, change, args):
+    """The change as an argument of --variant."""
+    start, text = CHANGES[change]
+    if text is None:
+        return None
+    workload, file = WORKLOADS[name], f"{args.folder}/{name}-{start}.slt"
+    there = names_in(file, args)
+
+    def clauses(names, setting):
+        known = [n for n in names if any(t == n or t.startswith(n + ":") or t.split(" ")[0] == n for t in there)] or names[:1]
+        return " ; ".join(f"{n} {setting}" for n in known)
+    if "{second}" in text:
+        with open(f"{args.folder}/{name}-{start}.json") as side:
+            return "b: " + clauses([str(pid) for pid in json.load(side)["second"]], "off").replace("known", "")
+    for key, names in (("{batch}", workload.batch), ("{server}", workload.server)):
+        if text.startswith(key):
+            return "b: " + clauses(names, text[len(key) + 1:])
+    return "b: " + text
+
+
+def cell(subjects, name, metric, what):
+    for subject in subjects:
+        if subject["name"] == name:
+            for one in subject["cells"]:
+                if one["metric"] == metric:
+                    return one[what]
+    return None
+
+
+def pair(name, change, args):
+    start, _ = CHANGES[change]
+    came = f"{args.folder}/{name}-{CAME.get(change, change)}.slt"
+    command = [args.schedlab, "compare", f"{args.folder}/{name}-{start}.slt", "--json", "--seeds", str(args.seeds)]
+    text = variant(name, change, args)
+    command += ["--variant", text, "--check", f"b={came}"] if text else ["--check", f"as recorded={came}"]
+    run = subprocess.run(command, capture_output=True, text=True)
+    if run.returncode not in (0, 3):
+        return {"workload": name, "change": change, "failed": run.stderr.strip()}
+    study = json.loads(run.stdout)
+    subjects, own = study["predictions"][0]["subjects"], study["self_replay"]["subjects"]
+    workload = WORKLOADS[name]
+    found = {"workload": name, "change": change, "trusted": study["self_replay"]["trusted"]}
+    for key, who, metric in (("throughput", workload.server[0], "throughput"), ("client", workload.client, "throughput"),
+                             ("share", workload.server[0], "share"), ("p99", workload.server[0], "response p99"),
+                             ("latency", workload.server[0], "latency p99"), ("batch", workload.batch[0], "share")):
+        recorded, predicted = (cell(subjects, who, metric, what) for what in ("recorded", "simulated"))
+        before = cell(own, who, metric, "recorded")
+        found[key] = {"before": before, "recorded": recorded, "predicted": predicted}
+        if recorded and predicted is not None:
+            found[key]["error"] = predicted / recorded - 1
+    return found
+
+
+def shown(value, key):
+    if value is None:
+        return "-"
+    if key in ("p99", "latency"):
+        return f"{value / 1e6:.2f}ms" if value >= 1e6 else f"{value / 1e3:.0f}us"
+    return f"{value * 100:.1f}%" if key in ("share", "batch") else f"{value:.0f}"
+
+
+def table(args):
+    rows = []
+    print(f"{'workload':9} {'change':9} " + " ".join(f"{what:>30}" for what in
+          ("server done/s", "server share", "batch share", "response p99", "latency p99")))
+    print(" " * 20 + "(before: recorded / predicted, error)")
+    for name in args.workloads:
+        for change in CHANGES:
+            if not os.path.exists(f"{args.folder}/{name}-{CAME.get(change, change)}.slt"):
+                continue
+            found = pair(name, change, args)
+            rows.append(found)
+            if "failed" in found:
+                print(f"{name:9} {change:9} FAILED: {found['failed']}")
+                continue
+            cells = []
+            for key in ("throughput", "share", "batch", "p99", "latency"):
+                of = found[key]
+                error = f"{of['error'] * 100:+.0f}%" if "error" in of else ""
+                cells.append(f"{shown(of['before'], key)}: {shown(of['recorded'], key)}/{shown(of['predicted'], key)} {error:>5}")
+            print(f"{name:9} {change:9} " + " ".join(f"{text:>30}" for text in cells) + ("" if found["trusted"] else "  untrusted"),
+                  flush=True)
+    failed = False
+    for key, aim in (("throughput", 0.10), ("client", 0.10), ("share", None), ("p99", 0.25), ("latency", None)):
+        of = lambda changes: [abs(row[key]["error"]) for row in rows if key in row and "error" in row[key] and changes(row["change"])]
+        errors, floor = of(lambda c: c != "same"), of(lambda c: c == "same")
+        if not errors:
+            continue
+        median = statistics.median(errors)
+        text = f"median error of {key}: {median * 100:.1f} % over {len(errors)} pairs, largest {max(errors) * 100:.0f} %"
+        text += f"; of the same setting again: {statistics.median(floor) * 100:.1f} %" if floor else ""
+        print(text + (f" (aimed at: {aim * 100:.0f} %)" if aim else ""))
+        failed |= key in ("throughput", "p99") and aim is not None and median > aim
+    if args.json:
+        with open(args.json, "w") as out:
+            json.dump(rows, out, indent=1)
+    return 1 if failed or any("failed" in row for row in rows) else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["record", "table"])
+    parser.add_argument("workloads", nargs="*", choices=[*WORKLOADS, []], default=[])
+    parser.add_argument("--folder", default=f"{ROOT}/target/pairs")
+    parser.add_argument("--schedlab", default=f"{ROOT}/target/debug/schedlab")
+    parser.add_argument("--seconds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--only", nargs="*", choices=SETTINGS, default=SETTINGS)
+    parser.add_argument("--json")
+    args = parser.parse_args()
+    args.workloads = args.workloads or list(WORKLOADS)
+    os.makedirs(args.folder, exist_ok=True)
+    if args.what == "table":
+        return table(args)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    for name in args.workloads:
+        for setting in args.only:
+            record(name, setting, args)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
