@@ -10,8 +10,8 @@ mod scenario;
 mod verdict;
 
 pub use detail::Detail;
-pub use gates::RowGate;
 pub(crate) use detail::name as page_name;
+pub use gates::RowGate;
 pub use recorded::{RecordedInput, compare_recording, kernel_scheduler};
 pub use scenario::compare_scenario;
 pub(crate) use scenario::machine;

@@ -68,7 +68,9 @@ fn files(folder: &str) -> Result<Vec<Vec<u8>>> {
     let mut paths: Vec<_> = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
     paths.retain(|path| path.is_file());
     paths.sort();
-    let read = |path| std::fs::read(&path).with_context(|| format!("{}: cannot be read", Path::new(&path).display()));
+    let read = |path| {
+        std::fs::read(&path).with_context(|| format!("{}: cannot be read", Path::new(&path).display()))
+    };
     paths.into_iter().map(read).collect()
 }
 

@@ -84,7 +84,9 @@ fn parse(args: &[String]) -> Result<Options> {
         let value = args.next().with_context(|| format!("{name} needs a value"))?;
         match name.as_str() {
             "--for" => options.time = crate::stress::time(value)?,
-            "--seed" => options.seed = value.parse().with_context(|| format!("--seed {value}: not a number"))?,
+            "--seed" => {
+                options.seed = value.parse().with_context(|| format!("--seed {value}: not a number"))?
+            }
             "--target" => options.targets.push(targets::find(value)?),
             "--folder" => options.folder = PathBuf::from(value),
             _ => bail!("fuzz has no option {name}: it has --for, --seed, --target, --folder and --input"),
@@ -140,12 +142,7 @@ fn noted(current: &Path) -> Result<Vec<u8>> {
     Ok(input[..length.min(input.len())].to_vec())
 }
 
-fn start(
-    options: &Options,
-    target: &'static targets::Target,
-    seed: u64,
-    turn: Duration,
-) -> Result<Child> {
+fn start(options: &Options, target: &'static targets::Target, seed: u64, turn: Duration) -> Result<Child> {
     let program = std::env::current_exe().context("where is this program?")?;
     let folder = options.folder.to_str().context("the folder's name is not text")?;
     let script = format!("ulimit -v {MEMORY_KIB}; exec \"$0\" \"$@\"");

@@ -21,15 +21,39 @@ pub(super) enum Shape {
 
 /// Numbers at the ends of what types hold.
 const NUMBERS: [&str; 22] = [
-    "0", "1", "2", "-1", "7", "63", "64", "255", "1024", "65535", "65536", "2147483647", "2147483648",
-    "4294967295", "4294967296", "9223372036854775807", "9223372036854775808", "18446744073709551615",
-    "18446744073709551616", "0.000001", "1e308", "NaN",
+    "0",
+    "1",
+    "2",
+    "-1",
+    "7",
+    "63",
+    "64",
+    "255",
+    "1024",
+    "65535",
+    "65536",
+    "2147483647",
+    "2147483648",
+    "4294967295",
+    "4294967296",
+    "9223372036854775807",
+    "9223372036854775808",
+    "18446744073709551615",
+    "18446744073709551616",
+    "0.000001",
+    "1e308",
+    "NaN",
 ];
+
+/// Longest input.
+const LONGEST: usize = 1 << 18;
 
 /// A new input from those in the pool.
 pub(super) fn mutate(shape: Shape, dice: &mut Dice, pool: &[Vec<u8>]) -> Vec<u8> {
     let mut input = dice.pick(pool).clone();
     for _ in 0..1 + dice.below(4) {
+        // What repeats itself again and again would fill the memory of the fuzzer.
+        input.truncate(LONGEST);
         let other = dice.pick(pool).clone();
         input = match shape {
             // Now and then plain bytes, so that nothing is taken for granted.
@@ -191,7 +215,7 @@ fn other(dice: &mut Dice, value: &mut Value) {
         (0, _) => *value = Value::Null,
         (1, _) => *value = number(dice),
         (2 | 3, Value::Number(_)) => *value = number(dice),
-        (2, Value::String(text)) => *text = text.repeat(2 + dice.below(40)),
+        (2, Value::String(text)) if text.len() < LONGEST / 64 => *text = text.repeat(2 + dice.below(40)),
         (3, Value::String(text)) => text.extend(['\0', '\u{e9}', '"', '/']),
         (2, Value::Array(all)) if !all.is_empty() => {
             let again = dice.pick(all).clone();
@@ -292,7 +316,10 @@ fn proto(dice: &mut Dice, input: &[u8], depth: usize) -> Option<Vec<u8>> {
         }
         (None, _) if key & 7 == 0 => {
             put_varint(&mut out, key);
-            put_varint(&mut out, *dice.pick(&[0, 1, 127, 1 << 31, 1 << 32, (1 << 63) - 1, 1 << 63, u64::MAX]));
+            put_varint(
+                &mut out,
+                *dice.pick(&[0, 1, 127, 1 << 31, 1 << 32, (1 << 63) - 1, 1 << 63, u64::MAX]),
+            );
         }
         _ => out.extend(bytes(dice, field.to_vec(), &[])),
     }

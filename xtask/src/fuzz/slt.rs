@@ -88,9 +88,11 @@ fn records(dice: &mut Dice, raw: &mut [u8]) {
     }
     for _ in 0..1 + dice.below(4) {
         let row = dice.below(rows);
-        let (column, width) = *dice.pick(&[(0, 8), (4, 4), (8, 1), (9, 1), (10, 2), (12, 4), (16, 4), (20, 4)]);
+        let (column, width) =
+            *dice.pick(&[(0, 8), (4, 4), (8, 1), (9, 1), (10, 2), (12, 4), (16, 4), (20, 4)]);
         let small = dice.next() % 20;
-        let value = *dice.pick(&[small, small, small, 0, u64::from(u32::MAX), u64::MAX, 1 << 40, u64::MAX - 5]);
+        let value =
+            *dice.pick(&[small, small, small, 0, u64::from(u32::MAX), u64::MAX, 1 << 40, u64::MAX - 5]);
         for (i, byte) in value.to_le_bytes().iter().take(width).enumerate() {
             raw[(column + i) * rows + row] = *byte;
         }

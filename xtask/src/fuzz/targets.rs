@@ -29,17 +29,85 @@ pub(super) struct Target {
 }
 
 const SCENARIO: &[&str] = &[
-    "[[task]]", "[[group]]", "[[source]]", "[machine]", "[[variant]]", "[[expect]]", "program", "hog", "policy",
-    "fifo:1", "deadline", "cpus", "\"1ms\"", "[]", "{}", "=", "affinity", "count", "run", "sleep", "send", "receive",
+    "[[task]]",
+    "[[group]]",
+    "[[source]]",
+    "[machine]",
+    "[[variant]]",
+    "[[expect]]",
+    "program",
+    "hog",
+    "policy",
+    "fifo:1",
+    "deadline",
+    "cpus",
+    "\"1ms\"",
+    "[]",
+    "{}",
+    "=",
+    "affinity",
+    "count",
+    "run",
+    "sleep",
+    "send",
+    "receive",
 ];
 const TRACE: &[&str] = &[
-    "sched_switch:", "sched_waking:", "sched_wakeup_new:", "sched_process_exit:", "prev_pid=", "next_pid=", "==>",
-    "prev_state=R+", "[001]", "[999]", "comm=", "pid=", "target_cpu=", "<idle>-0", "irq_handler_entry:", "LOST",
+    "sched_switch:",
+    "sched_waking:",
+    "sched_wakeup_new:",
+    "sched_process_exit:",
+    "prev_pid=",
+    "next_pid=",
+    "==>",
+    "prev_state=R+",
+    "[001]",
+    "[999]",
+    "comm=",
+    "pid=",
+    "target_cpu=",
+    "<idle>-0",
+    "irq_handler_entry:",
+    "LOST",
 ];
 const EXPRESSION: &[&str] = &[
-    "policy=", "idle", "fifo:", "nice=", "cpus=", "0-3", "cpu.max=", "50ms/100ms", "max", "demand=x", "off", ";", ":",
-    "latency", "p99", "p99.9", "wait", "share", ">", "<=", "+20%", "1.5x", "against", "group=/a", "slice=", "*", "rate=",
-    "linux-6.18", "xen-credit", "base_slice_ns=", ",", "/", "ns", "us", "300/s", "run", "ran",
+    "policy=",
+    "idle",
+    "fifo:",
+    "nice=",
+    "cpus=",
+    "0-3",
+    "cpu.max=",
+    "50ms/100ms",
+    "max",
+    "demand=x",
+    "off",
+    ";",
+    ":",
+    "latency",
+    "p99",
+    "p99.9",
+    "wait",
+    "share",
+    ">",
+    "<=",
+    "+20%",
+    "1.5x",
+    "against",
+    "group=/a",
+    "slice=",
+    "*",
+    "rate=",
+    "linux-6.18",
+    "xen-credit",
+    "base_slice_ns=",
+    ",",
+    "/",
+    "ns",
+    "us",
+    "300/s",
+    "run",
+    "ran",
 ];
 
 /// Every target.
@@ -114,13 +182,16 @@ fn used(recording: &Recording) -> String {
         answer += if sink.rows > 0 { "x" } else { "-" };
     }
     for without_wakes in [false, true] {
-        answer += &said(replay(recording, &ReplayOptions { without_wakes, ..ReplayOptions::default() }), |replay| {
-            let mut kind = format!("{:.0}", (replay.workload.channels.len() as f64).log2());
-            for task in replay.workload.tasks.iter().take(4) {
-                kind += if task.program.ops.len() > 3 { "+" } else { "." };
-            }
-            kind
-        });
+        answer += &said(
+            replay(recording, &ReplayOptions { without_wakes, ..ReplayOptions::default() }),
+            |replay| {
+                let mut kind = format!("{:.0}", (replay.workload.channels.len() as f64).log2());
+                for task in replay.workload.tasks.iter().take(4) {
+                    kind += if task.program.ops.len() > 3 { "+" } else { "." };
+                }
+                kind
+            },
+        );
     }
     let mut out = io::sink();
     let _ = export::ftrace(recording, &mut out);
@@ -175,9 +246,7 @@ fn variant(input: &[u8]) -> String {
 }
 
 fn scheduler(input: &[u8]) -> String {
-    said(text(input).parse::<SchedulerSpec>(), |spec| {
-        said(registry::build(&spec, 4), |_| spec.name.clone())
-    })
+    said(text(input).parse::<SchedulerSpec>(), |spec| said(registry::build(&spec, 4), |_| spec.name.clone()))
 }
 
 fn expression(input: &[u8]) -> String {

@@ -34,7 +34,8 @@ pub(crate) fn study(study: &Study, style: &Style, all_tasks: bool, explain: bool
     text += &footer(study, hidden, left_out, style);
     text += &expectations(study, style);
     for gated in &study.gates {
-        let (what, row) = (gate_outcome(gated.outcome, style), format!("{}, {}", gated.scheduler, gated.variant));
+        let (what, row) =
+            (gate_outcome(gated.outcome, style), format!("{}, {}", gated.scheduler, gated.variant));
         let line = format!("--fail-if '{}': {row}, {}: {}", gated.gate, gated.subject, gated.got);
         let _ = writeln!(text, "{what}  {}", wrap(&line, style.width, 2).trim_start());
     }

@@ -24,7 +24,11 @@ fn a_gate_that_is_met_fails() {
 
 #[test]
 fn gates_that_are_not_met_pass() {
-    let gates = ["sysbench share > +20%", "idle: sysbench share > 1.2x against same", "as recorded: sysbench share > 2"];
+    let gates = [
+        "sysbench share > +20%",
+        "idle: sysbench share > 1.2x against same",
+        "as recorded: sysbench share > 2",
+    ];
     let ran = compare(&gates);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert_eq!(ran.stdout.matches("passed  --fail-if").count(), 4, "{ran:?}");

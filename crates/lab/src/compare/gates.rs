@@ -198,9 +198,8 @@ impl Asked<'_> {
             let theirs = of(self.base);
             let against = (theirs.len() == mine.len()).then(|| change(metric, &theirs, &mine, method));
             let told = against.flatten();
-            let apart = told.is_some_and(|change| {
-                !matches!(change.judgement, Judgement::CannotTell | Judgement::Same)
-            });
+            let apart = told
+                .is_some_and(|change| !matches!(change.judgement, Judgement::CannotTell | Judgement::Same));
             (Estimate::of(theirs), told.map_or(0.0, |change| change.error), apart)
         } else {
             (None, (now.high - now.low) / 2.0 + method.of_value(metric, now.median), true)

@@ -1,9 +1,9 @@
 //! Comparing over a recording: first the recording against its own simulation, then the what-ifs.
 
-use super::{features, gates};
 use super::scenario::costs;
 use super::{Detail, Errors, METRICS, Options, Progress, check_knobs_exist, check_names, check_schedulers};
 use super::{detail, parse_variants, plan, rows, seeds, split_classes, values, verdict};
+use super::{features, gates};
 use crate::LabError;
 use crate::measure::{Measured, SubjectData};
 use crate::metric::Metric;

@@ -359,7 +359,10 @@ mod tests {
         let group = applied.workload.tasks[1].group;
         assert_eq!(applied.workload.groups[group.index()].name, "/b/c");
         assert_eq!(applied.workload.groups[group.index()].weight, Some(205));
-        assert_eq!(subject(&workload, &classes, "a: sysbench group=/").unwrap().workload.tasks[1].group, GroupId::ROOT);
+        assert_eq!(
+            subject(&workload, &classes, "a: sysbench group=/").unwrap().workload.tasks[1].group,
+            GroupId::ROOT
+        );
     }
 
     #[test]
