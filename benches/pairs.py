@@ -6,8 +6,8 @@ usage: benches/pairs.py record WORKLOAD... [--folder target/pairs] [--seconds 3]
        benches/pairs.py table [WORKLOAD...] [--folder target/pairs] [--json FILE]
 
 WORKLOAD: redis (one connection) beside sysbench; nginx under wrk beside a parallel compile; postgres under pgbench beside
-stress. Server and batch share one CPU, client and recorder have the other; each change is recorded for itself, and the
-first setting twice: what two recordings of one setting differ by is the floor of every error. Control groups are of the
+stress. Server and batch share one CPU, client and recorder have the other. A and B are recorded one right after the other;
+the pair `same` changes nothing: what two recordings of one setting differ by is the floor of every error. Control groups are of the
 CPU controller (cgroup v1, as on this kernel). Needs root, two CPUs, redis-server, sysbench, nginx, wrk, gcc, make,
 postgresql, stress, and `cargo build -p schedlab-cli -p schedlab-measure --bins --examples`.
 
@@ -21,6 +21,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SUT, SIDE = 1, 0
 GROUPS = "/sys/fs/cgroup/cpu"
 TOP = "schedlab-pairs"
+FILLER = "../schedlab-pairs-filler"
 # How B differs from A: the recording it starts from, and the same as a variant. {batch}, {server}: a clause for each.
 CHANGES = {
     "same": ("base", None),
@@ -34,9 +35,8 @@ CHANGES = {
     "max": ("groups", "/schedlab-pairs/batch cpu.max=20ms/100ms"),
     "unlimited": ("max", "/schedlab-pairs/batch cpu.max=max"),
 }
-# The recording that shows what came of a change, where it is not the change's own.
-CAME = {"same": "base-again", "second": "base", "unlimited": "groups"}
-SETTINGS = ["base", "batch", "nice", "idle", "fifo", "affinity", "second", "groups", "weight", "max", "base-again"]
+# The setting that shows what came of a change, where it is not named like the change.
+CAME = {"same": "base", "second": "base", "unlimited": "groups"}
 
 
 class Bed:
@@ -47,7 +47,7 @@ class Bed:
         os.chmod(self.work, 0o755)
 
     def group(self, name):
-        path = os.path.join(GROUPS, TOP, name).rstrip("/")
+        path = os.path.normpath(os.path.join(GROUPS, TOP, name))
         if not os.path.isdir(path):
             os.makedirs(path)
             self.made.append(path)
@@ -79,7 +79,7 @@ class Bed:
             except subprocess.TimeoutExpired:
                 os.killpg(run.pid, signal.SIGKILL)
                 run.wait()
-        for path in sorted(glob.glob(os.path.join(GROUPS, TOP, "**"), recursive=True), key=len, reverse=True):
+        for path in sorted(glob.glob(os.path.join(GROUPS, f"{TOP}*", "**"), recursive=True), key=len, reverse=True):
             if os.path.isdir(path):
                 for _ in range(40):
                     try:
@@ -213,8 +213,8 @@ class Postgres:
 WORKLOADS = {"redis": Redis, "nginx": Nginx, "postgres": Postgres}
 
 
-def record(name, setting, args):
-    """Records one setting of one workload into FOLDER/NAME-SETTING.slt."""
+def record(name, setting, stem, args):
+    """Records one setting of one workload into STEM.slt."""
     workload, bed = WORKLOADS[name](), Bed(args.folder)
     separate = setting in ("groups", "weight", "max")
     server, batch = ("server", "batch") if separate else ("all", "all")
@@ -225,6 +225,14 @@ def record(name, setting, args):
         with open(os.path.join(bed.group(""), "cpu.shares"), "w") as file:
             file.write("65536")
         bed.group(server), bed.group(batch)
+        # Waking a halted virtual CPU costs what the host makes of it, some 10 to 50 us, now on one side of a pair and
+        # now on the other. So no CPU halts: something of least weight always runs.
+        with open(os.path.join(bed.group(FILLER), "cpu.shares"), "w") as file:
+            file.write("2")
+        with open(os.path.join(bed.group(FILLER), "cpu.idle"), "w") as file:
+            file.write("1")
+        for cpu in (SUT, SIDE):
+            bed.start(["yes"], FILLER, cpu)
         if setting == "weight":
             with open(os.path.join(bed.group(batch), "cpu.shares"), "w") as file:
                 file.write("256")
@@ -233,6 +241,11 @@ def record(name, setting, args):
                 file.write("100000")
             with open(os.path.join(bed.group(batch), "cpu.cfs_quota_us"), "w") as file:
                 file.write("20000")
+        # With RT_GROUP_SCHED a group has no real-time runtime of its own accord; it goes with the group.
+        if setting == "fifo" and os.path.exists(f"{GROUPS}/cpu.rt_runtime_us"):
+            for group, us in (("", 900_000), (server, 850_000)):
+                with open(os.path.join(bed.group(group), "cpu.rt_runtime_us"), "w") as file:
+                    file.write(str(us))
         of_server = ["chrt", "-f", "1"] if setting == "fifo" else []
         of_batch = {"batch": ["chrt", "-b", "0"], "nice": ["nice", "-n", "10"], "idle": ["chrt", "-i", "0"]}.get(setting, [])
         long = args.seconds + 3
@@ -243,14 +256,12 @@ def record(name, setting, args):
         if setting == "second":
             second += workload.load(bed, long, 1)
         time.sleep(0.5)
-        file = f"{args.folder}/{name}-{setting}.slt"
-        subprocess.run([args.schedlab, "record", "-o", file, "--all", "--for", f"{args.seconds}s", "--recorder-cpu", str(SIDE),
+        subprocess.run([args.schedlab, "record", "-o", f"{stem}.slt", "--all", "--for", f"{args.seconds}s", "--recorder-cpu", str(SIDE),
                         "--note", f"{name}, {setting}"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        with open(f"{args.folder}/{name}-{setting}.json", "w") as out:
+        with open(f"{stem}.json", "w") as out:
             json.dump({"second": second}, out)
     finally:
         bed.end()
-    print(f"{name} {setting}: recorded", flush=True)
 
 
 def names_in(file, args):
@@ -273,18 +284,18 @@ def names_in(file, args):
 
 def variant(name, change, args):
     """The change as an argument of --variant."""
-    start, text = CHANGES[change]
+    _, text = CHANGES[change]
     if text is None:
         return None
-    workload, file = WORKLOADS[name], f"{args.folder}/{name}-{start}.slt"
+    workload, file = WORKLOADS[name], f"{args.folder}/{name}-{change}-a.slt"
     there = names_in(file, args)
 
     def clauses(names, setting):
         known = [n for n in names if any(t == n or t.startswith(n + ":") or t.split(" ")[0] == n for t in there)] or names[:1]
         return " ; ".join(f"{n} {setting}" for n in known)
     if "{second}" in text:
-        with open(f"{args.folder}/{name}-{start}.json") as side:
-            return "b: " + clauses([str(pid) for pid in json.load(side)["second"]], "off").replace("known", "")
+        with open(f"{args.folder}/{name}-{change}-a.json") as side:
+            return "b: " + clauses([str(pid) for pid in json.load(side)["second"]], "off")
     for key, names in (("{batch}", workload.batch), ("{server}", workload.server)):
         if text.startswith(key):
             return "b: " + clauses(names, text[len(key) + 1:])
@@ -301,9 +312,8 @@ def cell(subjects, name, metric, what):
 
 
 def pair(name, change, args):
-    start, _ = CHANGES[change]
-    came = f"{args.folder}/{name}-{CAME.get(change, change)}.slt"
-    command = [args.schedlab, "compare", f"{args.folder}/{name}-{start}.slt", "--json", "--seeds", str(args.seeds)]
+    came = f"{args.folder}/{name}-{change}-b.slt"
+    command = [args.schedlab, "compare", f"{args.folder}/{name}-{change}-a.slt", "--json", "--seeds", str(args.seeds)]
     text = variant(name, change, args)
     command += ["--variant", text, "--check", f"b={came}"] if text else ["--check", f"as recorded={came}"]
     run = subprocess.run(command, capture_output=True, text=True)
@@ -339,8 +349,7 @@ def table(args):
     print(" " * 20 + "(before: recorded / predicted, error)")
     for name in args.workloads:
         for change in CHANGES:
-            needed = (CHANGES[change][0], CAME.get(change, change))
-            if not all(os.path.exists(f"{args.folder}/{name}-{setting}.slt") for setting in needed):
+            if not os.path.exists(f"{args.folder}/{name}-{change}-b.slt"):
                 continue
             found = pair(name, change, args)
             rows.append(found)
@@ -379,7 +388,7 @@ def main():
     parser.add_argument("--schedlab", default=f"{ROOT}/target/debug/schedlab")
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--only", nargs="*", choices=SETTINGS, default=SETTINGS)
+    parser.add_argument("--only", nargs="*", choices=list(CHANGES), default=list(CHANGES))
     parser.add_argument("--json")
     args = parser.parse_args()
     args.workloads = args.workloads or list(WORKLOADS)
@@ -388,8 +397,11 @@ def main():
         return table(args)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     for name in args.workloads:
-        for setting in args.only:
-            record(name, setting, args)
+        for change in args.only:
+            # One right after the other: what else the machine does changes slowly.
+            for side, setting in (("a", CHANGES[change][0]), ("b", CAME.get(change, change))):
+                record(name, setting, f"{args.folder}/{name}-{change}-{side}", args)
+            print(f"{name} {change}: recorded", flush=True)
     return 0
 
 

@@ -131,8 +131,8 @@ fn header() -> Header {
         capabilities: Capabilities::simulator(),
         tasks: (0..3_u32).map(|i| TaskInfo::unknown(100 + i, 100 + i, format!("t{i}"))).collect(),
         groups: vec![
-            GroupInfo { spec: group("/", None), ..GroupInfo::default() },
-            GroupInfo { spec: limited, ..GroupInfo::default() },
+            GroupInfo { spec: group("/", None) },
+            GroupInfo { spec: limited },
         ],
         ..Header::default()
     }
