@@ -130,10 +130,7 @@ fn header() -> Header {
         topology: Topology::flat(2),
         capabilities: Capabilities::simulator(),
         tasks: (0..3_u32).map(|i| TaskInfo::unknown(100 + i, 100 + i, format!("t{i}"))).collect(),
-        groups: vec![
-            GroupInfo { spec: group("/", None) },
-            GroupInfo { spec: limited },
-        ],
+        groups: vec![GroupInfo { spec: group("/", None) }, GroupInfo { spec: limited }],
         ..Header::default()
     }
 }
