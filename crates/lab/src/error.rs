@@ -33,6 +33,9 @@ pub enum LabError {
         /// What is wrong.
         source: Box<TraceError>,
     },
+    /// A file that cannot be opened; the message has its name.
+    #[error(transparent)]
+    File(Box<TraceError>),
     /// A recording without a single event: nothing was recorded, or the file ends before its first block.
     #[error(
         "{}: the recording holds no events{}; record again, or copy the whole file",
@@ -72,4 +75,15 @@ pub enum LabError {
         /// What the system said.
         source: std::io::Error,
     },
+}
+
+impl LabError {
+    /// What is wrong with the recording at `path`. An error of the file itself has the path in it already.
+    pub(crate) fn trace(path: impl Into<PathBuf>, source: TraceError) -> LabError {
+        let source = Box::new(source);
+        match *source {
+            TraceError::File { .. } => LabError::File(source),
+            _ => LabError::Trace { path: path.into(), source },
+        }
+    }
 }

@@ -45,7 +45,7 @@ pub fn open(found: Found, scheduler: Option<&SchedulerSpec>) -> Result<Recording
 
 fn recording(path: &Path) -> Result<Recording, LabError> {
     let recording = Recording::open(path)
-        .map_err(|source| LabError::Trace { path: path.to_owned(), source: Box::new(source) })?;
+        .map_err(|source| LabError::trace(path, source))?;
     if recording.events.is_empty() {
         return Err(LabError::NoEvents { path: path.to_owned(), cut_off: recording.repairs.cut_off });
     }
@@ -76,7 +76,7 @@ fn simulated(scenario: &Scenario, scheduler: Option<&SchedulerSpec>) -> Result<R
         note: format!("simulated: {}, seed {}", scenario.title, options.seed),
         ..header(scenario, &machine)
     };
-    let source = |source| LabError::Trace { path: scenario.name.clone().into(), source: Box::new(source) };
+    let source = |source| LabError::trace(&scenario.name, source);
     Recording::from_parts(header, events, scenario.duration).map_err(source)
 }
 

@@ -1,7 +1,7 @@
 //! `schedlab export`
 
 use crate::{Done, output};
-use anyhow::{Context, bail};
+use anyhow::bail;
 use schedlab_trace::export::{self, Exported};
 use schedlab_trace::{Recording, TraceError};
 use std::path::{Path, PathBuf};
@@ -49,7 +49,11 @@ pub(crate) fn run(args: &Export) -> anyhow::Result<Done> {
     for path in files.iter().filter_map(|(_, path, _)| path.as_deref()) {
         output::check(path)?;
     }
-    let recording = Recording::open(&args.input).with_context(|| args.input.display().to_string())?;
+    let recording = Recording::open(&args.input).map_err(|error| match error {
+        // This one names the file itself.
+        TraceError::File { .. } => error.into(),
+        _ => anyhow::Error::from(error).context(args.input.display().to_string()),
+    })?;
     let mut made: Vec<(&str, &Path, Exported)> = Vec::new();
     for (format, path, write) in files {
         if let Some(path) = path {

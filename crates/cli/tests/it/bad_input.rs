@@ -87,6 +87,11 @@ fn options_of_compare() {
 fn inputs_that_are_not_there() {
     refused(&schedlab(&["compare", "two-hgos"]), "did you mean the scenario `two-hogs`?");
     refused(&schedlab(&["compare", "no/such/file.slt"]), "no such file");
+    for command in [&["diff", "gone.slt", "gone.slt"][..], &["export", "gone.slt", "--csv", "nowhere"]] {
+        let ran = schedlab(command);
+        refused(&ran, "gone.slt: No such file");
+        assert_eq!(ran.stderr.matches("gone.slt").count(), 1, "named once: {ran:?}");
+    }
     refused(&schedlab(&["compare", "scenarios"]), "is a directory");
     refused(&schedlab(&["import", "no/such/file", "-o", "/dev/null/x.slt"]), "cannot be written");
 }

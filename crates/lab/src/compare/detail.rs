@@ -114,7 +114,7 @@ impl Detail {
             }
         };
         if let Some(path) = recorded {
-            let fail = |source| LabError::Trace { path: path.to_owned(), source: Box::new(source) };
+            let fail = |source| LabError::trace(path, source);
             let mut observer = Observer::new(keep);
             let recording = Recording::open(path).map_err(fail)?;
             let within = recording.events.iter().take_while(|event| event.at <= keep.duration);

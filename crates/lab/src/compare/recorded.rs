@@ -44,7 +44,7 @@ pub struct RecordedInput {
 impl RecordedInput {
     /// Reads and converts a recording.
     pub fn open(path: &Path) -> Result<RecordedInput, LabError> {
-        let fail = |source| LabError::Trace { path: path.to_owned(), source: Box::new(source) };
+        let fail = |source| LabError::trace(path, source);
         let recording = Recording::open(path).map_err(fail)?;
         if recording.events.is_empty() {
             return Err(LabError::NoEvents { path: path.to_owned(), cut_off: recording.repairs.cut_off });

@@ -49,7 +49,7 @@ fn class(task: &TaskInfo) -> String {
 }
 
 fn cut(path: &Path, options: &DiffOptions, seed: u64) -> Result<Cut, LabError> {
-    let trace = |source| LabError::Trace { path: path.to_owned(), source: Box::new(source) };
+    let trace = |source| LabError::trace(path, source);
     let recording = Recording::open(path).map_err(trace)?;
     Summary::check(&recording.header).map_err(trace)?;
     if recording.events.is_empty() {

@@ -28,7 +28,7 @@ pub fn of_recording(
     scope: &Scope,
     origin: &Origin,
 ) -> Result<Page, LabError> {
-    let fail = |source| LabError::Trace { path: name.into(), source: Box::new(source) };
+    let fail = |source| LabError::trace(name, source);
     let header = &recording.header;
     let (from, to) = (scope.from, scope.to.min(recording.duration));
     Summary::check(header).map_err(fail)?;
