@@ -44,8 +44,7 @@ pub fn open(found: Found, scheduler: Option<&SchedulerSpec>) -> Result<Recording
 }
 
 fn recording(path: &Path) -> Result<Recording, LabError> {
-    let recording = Recording::open(path)
-        .map_err(|source| LabError::trace(path, source))?;
+    let recording = Recording::open(path).map_err(|source| LabError::trace(path, source))?;
     if recording.events.is_empty() {
         return Err(LabError::NoEvents { path: path.to_owned(), cut_off: recording.repairs.cut_off });
     }
