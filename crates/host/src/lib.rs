@@ -11,6 +11,7 @@ mod error;
 mod facts;
 pub mod follow;
 mod machine;
+pub mod marks;
 mod proc;
 mod record;
 mod sys;

@@ -5,11 +5,13 @@
 //! wakeup, as cyclictest counts) stand beside. `specs/measuring.md` §4 and §6 say why.
 
 mod account;
+mod budget;
 mod samples;
 mod wake;
 mod worker;
 
 pub use account::CpuUse;
+pub use budget::{Budget, BudgetPart, Cause};
 pub use samples::Samples;
 pub use wake::Wake;
 
@@ -36,6 +38,10 @@ pub const LONGEST: Ns = Ns::from_s(1);
 pub const MOST_THREADS: usize = 256;
 /// From everybody being ready to the beginning of the grid.
 const LEAD: u64 = 5_000_000;
+/// What to do when the kernel takes no deadline thread.
+const DEADLINE_REMEDY: &str = "such a thread must be allowed on every CPU of its root domain (leave --cpus out, or name them \
+    all; a cpuset of its own makes a smaller domain), needs CAP_SYS_NICE, and all of them together must leave bandwidth \
+    (EBUSY: a shorter runtime, a longer period)";
 /// How often the main thread looks.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -44,7 +50,8 @@ const LOOK: Duration = Duration::from_millis(50);
 pub struct LatencyRequest {
     /// The CPU of each measuring thread; a thread stays on its CPU.
     pub cpus: Vec<CpuId>,
-    /// How the threads (and their wakers) are scheduled. SCHED_DEADLINE is refused: such a thread cannot be pinned.
+    /// How the threads (and their wakers) are scheduled. With SCHED_DEADLINE a thread may run on all of `cpus`, which
+    /// must then be a whole root domain.
     pub policy: Policy,
     /// What wakes them.
     pub wake: Wake,
@@ -62,6 +69,12 @@ pub struct LatencyRequest {
     pub dma_latency_us: Option<i32>,
     /// Lock all memory, so that no page fault is measured.
     pub lock: bool,
+    /// All threads expire on one grid. `false`: their grids begin apart, so that they do not meet in each expiry.
+    #[serde(default)]
+    pub aligned: bool,
+    /// End everybody at the first wakeup that is later than this.
+    #[serde(default)]
+    pub break_above: Option<Ns>,
 }
 
 /// Why latency cannot be measured.
@@ -111,6 +124,21 @@ pub struct ThreadReport {
     pub cpu_ns: u64,
 }
 
+/// The wakeup that ended a run with [`LatencyRequest::break_above`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Broke {
+    /// Number of the thread.
+    pub thread: u32,
+    /// Its thread id.
+    pub tid: u32,
+    /// Where it runs.
+    pub cpu: CpuId,
+    /// When it should have run, CLOCK_MONOTONIC nanoseconds.
+    pub due_ns: u64,
+    /// When it did.
+    pub ran_ns: u64,
+}
+
 /// What a run gave.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LatencyReport {
@@ -122,6 +150,9 @@ pub struct LatencyReport {
     pub stopped: bool,
     /// Timer slack in force; 0 for real-time threads, where the kernel ignores it.
     pub slack: Ns,
+    /// The wakeup that ended it, if one did.
+    #[serde(default)]
+    pub broke: Option<Broke>,
     /// One for each thread.
     pub threads: Vec<ThreadReport>,
     /// What else the CPUs did.
@@ -184,12 +215,6 @@ impl LatencyRequest {
         if self.duration.is_some_and(|duration| duration < longest) || self.loops == Some(0) {
             return fail(format!("no expiry at all: measure for {longest} or longer, or for a loop or more"));
         }
-        if matches!(self.policy, Policy::Deadline { .. }) {
-            return fail(
-                "deadline: such a thread cannot be kept on one CPU; take other, batch, idle, fifo:N or rr:N"
-                    .to_owned(),
-            );
-        }
         Ok(())
     }
 }
@@ -245,12 +270,13 @@ pub fn latency(
     let mut stopped = false;
     let measured = thread::scope(|scope| {
         let crew = Crew::start(scope, &jobs)?;
-        let begun = crew.go()?;
+        let begun = crew.go(request.policy)?;
         while !crew.finished() {
             thread::sleep(LOOK);
             progress(&lines(&jobs));
             stopped |= stop();
-            stopping.store(stopped, Ordering::Relaxed);
+            // A thread may have ended everybody already.
+            stopping.fetch_or(stopped, Ordering::Relaxed);
         }
         crew.join().map(|(threads, wakers)| (begun, threads, wakers))
     });
@@ -271,6 +297,7 @@ pub fn latency(
         elapsed,
         stopped,
         slack,
+        broke: broke(&jobs),
         threads,
         cpus: before.until(&after, &own),
     })
@@ -282,6 +309,17 @@ fn hold_dma_latency(us: i32) -> Result<fs::File, LatencyError> {
     opened
         .and_then(|mut file| file.write_all(&us.to_ne_bytes()).map(|()| file))
         .map_err(|error| system("/dev/cpu_dma_latency", error, "be root, or leave --dma-latency out"))
+}
+
+/// The wakeup that ended everybody.
+fn broke(jobs: &[Job<'_>]) -> Option<Broke> {
+    jobs.iter().find_map(|job| {
+        let get = |value: &std::sync::atomic::AtomicU64| value.load(Ordering::Relaxed);
+        let (ran_ns, late) = (get(&job.live.broke_at), get(&job.live.broke_late));
+        let tid = job.live.tid.load(Ordering::Relaxed);
+        let (thread, due_ns) = (job.index as u32, ran_ns.saturating_sub(late));
+        (ran_ns > 0).then_some(Broke { thread, tid, cpu: job.cpu, due_ns, ran_ns })
+    })
 }
 
 fn lines(jobs: &[Job<'_>]) -> Vec<LatencyLine> {
@@ -356,10 +394,13 @@ impl<'scope> Crew<'scope> {
     }
 
     /// Begins when all are ready; gives when. After an error nobody begins: the senders are dropped.
-    fn go(&self) -> Result<u64, LatencyError> {
+    fn go(&self, policy: Policy) -> Result<u64, LatencyError> {
         for _ in &self.begin {
             let told = self.ready.recv().unwrap_or_else(|_| Err(io::Error::other("a thread ended early")));
             told.map_err(|error| {
+                if let Policy::Deadline { .. } = policy {
+                    return system("SCHED_DEADLINE for a measuring thread", error, DEADLINE_REMEDY);
+                }
                 system(
                     "policy or CPU of a measuring thread",
                     error,

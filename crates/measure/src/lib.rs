@@ -10,8 +10,8 @@ pub mod stress;
 
 pub use ladder::Ladder;
 pub use latency::{
-    CpuUse, LONGEST, LatencyError, LatencyLine, LatencyReport, LatencyRequest, MOST_THREADS, SHORTEST,
-    Samples, ThreadReport, Wake, latency,
+    Broke, Budget, BudgetPart, Cause, CpuUse, LONGEST, LatencyError, LatencyLine, LatencyReport,
+    LatencyRequest, MOST_THREADS, SHORTEST, Samples, ThreadReport, Wake, latency,
 };
 pub use load::{LoadError, LoadReport, LoadRequest, LoopKind, run};
 pub use resp::{Replies, RespError, command};

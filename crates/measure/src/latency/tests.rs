@@ -14,6 +14,8 @@ fn request(wake: Wake) -> LatencyRequest {
         slack: Some(Ns(1)),
         dma_latency_us: None,
         lock: false,
+        aligned: false,
+        break_above: None,
     }
 }
 
@@ -58,9 +60,48 @@ fn what_makes_no_sense_is_refused() {
         (LatencyRequest { distance: Ns::MAX, ..base.clone() }, "--distance"),
         (LatencyRequest { loops: None, duration: None, ..base.clone() }, "must end"),
         (LatencyRequest { loops: Some(0), ..base.clone() }, "no expiry"),
-        (LatencyRequest { policy: "deadline:1ms/2ms/2ms".parse().unwrap(), ..base.clone() }, "deadline"),
     ] {
         let error = request.check().unwrap_err().to_string();
         assert!(error.contains(expected), "{expected}: {error}");
+    }
+}
+
+#[test]
+fn the_first_worse_one_ends_everybody() {
+    // Every wakeup is later than a nanosecond.
+    let endless = LatencyRequest {
+        break_above: Some(Ns(1)),
+        duration: Some(Ns::from_s(3000)),
+        loops: None,
+        ..request(Wake::Clock)
+    };
+    for wake in [Wake::Clock, Wake::Pipe] {
+        let report = latency(&LatencyRequest { wake, ..endless.clone() }, &mut |_| {}, &|| false).unwrap();
+        let broke = report.broke.expect("one broke it");
+        assert!(!report.stopped && broke.ran_ns > broke.due_ns, "{broke:?}");
+        let thread = &report.threads[broke.thread as usize];
+        assert_eq!((thread.tid, thread.cpu), (broke.tid, broke.cpu));
+        assert!(thread.uncorrected.max() >= broke.ran_ns - broke.due_ns);
+    }
+    assert!(latency(&request(Wake::Clock), &mut |_| {}, &|| false).unwrap().broke.is_none());
+}
+
+#[test]
+fn deadline_threads_need_their_whole_root_domain() {
+    let policy: Policy = "deadline:100us/1ms/1ms".parse().unwrap();
+    let all: Vec<CpuId> = affinity(0).unwrap().iter().collect();
+    let on = |cpus: Vec<CpuId>| LatencyRequest { policy, cpus, ..request(Wake::Clock) };
+    let whole = latency(&on(all.clone()), &mut |_| {}, &|| false);
+    match whole {
+        Ok(report) => {
+            assert_eq!(report.all().count(), 20 * all.len() as u64);
+            assert_eq!(report.slack, Ns::ZERO);
+        }
+        // An ordinary user, or a cpuset: refused by name.
+        Err(error) => assert!(error.to_string().contains("SCHED_DEADLINE"), "{error}"),
+    }
+    if all.len() > 1 {
+        let error = latency(&on(vec![all[0]]), &mut |_| {}, &|| false).unwrap_err().to_string();
+        assert!(error.contains("SCHED_DEADLINE") && error.contains("root domain"), "{error}");
     }
 }

@@ -21,6 +21,9 @@ pub(super) struct Live {
     pub(super) last: AtomicU64,
     pub(super) max: AtomicU64,
     pub(super) sum: AtomicU64,
+    /// When the first sample above `break_above` was read off the clock; 0: none was.
+    pub(super) broke_at: AtomicU64,
+    pub(super) broke_late: AtomicU64,
 }
 
 /// One measuring thread's part of a request.
@@ -35,7 +38,11 @@ pub(super) struct Job<'a> {
 
 /// Makes the calling thread what was asked for.
 pub(super) fn prepare(request: &LatencyRequest, cpu: CpuId, slack: Option<Ns>) -> io::Result<()> {
-    set_affinity(0, &CpuSet::single(cpu))?;
+    match request.policy {
+        // The kernel wants such a thread to be allowed on every CPU of its root domain.
+        Policy::Deadline { .. } => set_affinity(0, &request.cpus.iter().copied().collect())?,
+        _ => set_affinity(0, &CpuSet::single(cpu))?,
+    }
     if let Some(slack) = slack {
         // Zero would mean the default: 1 ns is the least.
         set_current_timer_slack(NonZeroU64::new(slack.0.max(1)))?;
@@ -99,12 +106,15 @@ impl Job<'_> {
         let (cpu_before, preempted_before) = (own_cpu(), preempted());
         match mailbox {
             None => self.by_timer(base, &mut tally)?,
-            Some(mailbox) => by_mail(mailbox, &mut tally)?,
+            Some(mailbox) => self.by_mail(mailbox, &mut tally)?,
         }
         Ok(ThreadReport {
             thread: self.index as u32,
             tid: gettid().as_raw_nonzero().get() as u32,
-            cpu: self.cpu,
+            cpu: match self.request.policy {
+                Policy::Deadline { .. } => CpuId::from(sched_getcpu()),
+                _ => self.cpu,
+            },
             interval: self.interval,
             missed: tally.latency.count() - tally.wakes,
             wakes: tally.wakes,
@@ -121,20 +131,61 @@ impl Job<'_> {
         let mut grid = self.grid(base);
         let timer = Timer::start(self.request.wake, grid.next, self.interval)?;
         while grid.open() && !self.stop.load(Ordering::Relaxed) {
-            timer.wait(grid.next)?;
-            let now = now();
+            let now = timer.wait(grid.next)?;
             // A signal came first.
             let Some(late) = now.checked_sub(grid.next) else { continue };
             tally.woken(late);
+            self.worse(now, late);
             grid.expired(now, |late| tally.latency.add(late));
         }
         Ok(())
     }
 
+    /// Ends the run at the first wakeup that is later than the request's `break_above`.
+    fn worse(&self, now: u64, late: u64) {
+        if self.request.break_above.is_some_and(|limit| late > limit.0)
+            && !self.stop.swap(true, Ordering::Relaxed)
+        {
+            let live = self.live;
+            live.broke_at.store(now, Ordering::Relaxed);
+            live.broke_late.store(late, Ordering::Relaxed);
+        }
+    }
+
+    /// Where the grid of this thread begins. Threads on one grid would expire in the same instants and meet each other
+    /// in interrupts and idle exits; the golden section keeps any number of them apart, whatever their intervals.
+    fn begin(&self, base: u64) -> u64 {
+        const GOLDEN: u64 = 618_034;
+        let part = self.index as u64 * GOLDEN % 1_000_000;
+        if self.request.aligned { base } else { base + self.request.interval.0 * part / 1_000_000 }
+    }
+
     fn grid(&self, base: u64) -> Grid {
+        let base = self.begin(base);
         let last = self.request.duration.map_or(u64::MAX, |duration| base.saturating_add(duration.0));
         let left = self.request.loops.unwrap_or(u64::MAX);
         Grid { next: base + self.interval.0, interval: self.interval.0, last, left }
+    }
+
+    fn by_mail(&self, mailbox: &Mailbox, tally: &mut Tally<'_>) -> io::Result<()> {
+        loop {
+            let mut oldest = None;
+            let mut at = 0;
+            let open = mailbox.receive(&mut |sent, woken| {
+                at = woken;
+                // What was sent after the thread woke found it awake.
+                let late = woken.saturating_sub(sent);
+                oldest.get_or_insert(late);
+                tally.latency.add(late);
+            })?;
+            if let Some(late) = oldest {
+                tally.woken(late);
+                self.worse(at, late);
+            }
+            if !open {
+                return Ok(());
+            }
+        }
     }
 
     /// The waker: sends on the grid until the end. Gives how many expiries it did not send (late itself, or the
@@ -161,24 +212,6 @@ impl Job<'_> {
         // The reader must end also after an error here.
         mailbox.close()?;
         sent.map(|()| (withheld, own_cpu() - cpu_before))
-    }
-}
-
-fn by_mail(mailbox: &Mailbox, tally: &mut Tally<'_>) -> io::Result<()> {
-    loop {
-        let mut oldest = None;
-        let open = mailbox.receive(&mut |sent, woken| {
-            // What was sent after the thread woke found it awake.
-            let late = woken.saturating_sub(sent);
-            oldest.get_or_insert(late);
-            tally.latency.add(late);
-        })?;
-        if let Some(late) = oldest {
-            tally.woken(late);
-        }
-        if !open {
-            return Ok(());
-        }
     }
 }
 
