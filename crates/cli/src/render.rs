@@ -3,6 +3,7 @@
 pub(crate) mod colocate;
 mod diff;
 mod latency;
+mod matrix;
 pub(crate) mod show;
 mod study;
 mod table;
@@ -10,6 +11,7 @@ pub(crate) mod watch;
 
 pub(crate) use diff::diff;
 pub(crate) use latency::latency;
+pub(crate) use matrix::matrix;
 pub(crate) use study::study;
 
 use std::io::IsTerminal;

@@ -1,9 +1,24 @@
 //! What a latency measurement means: the ladder with what its rungs need, a verdict in words, gates.
 //! `docs/latency-schema.md` describes the JSON.
 
+pub mod article;
+mod findings;
+mod matrix;
+mod merge;
+mod page;
+
+pub use findings::{Finding, Truth};
+pub use matrix::{
+    Cell, Load, Matrix, MatrixError, MatrixProgress, MatrixRequest, MatrixRow, Round,
+    SCHEMA as MATRIX_SCHEMA, System, matrix,
+};
+pub use merge::{Difference, MergeError, Source, differences, merge, parse};
+pub use page::of_matrix;
+
 use crate::gate::{Bound, Evidence, Gate, Outcome};
 use crate::metric::{Metric, Stat};
-use schedlab_measure::{LatencyReport, Samples};
+use schedlab_host::marks::Tracer;
+use schedlab_measure::{Budget, LatencyError, LatencyLine, LatencyReport, LatencyRequest, Samples, latency};
 use schedlab_model::Ns;
 use serde::Serialize;
 
@@ -38,6 +53,47 @@ pub struct LatencyResult {
     pub doubts: Vec<String>,
     /// What became of the conditions.
     pub gates: Vec<Judged>,
+    /// Of the wakeup that ended the run: where its time went. `None`: none ended it, or this machine cannot say.
+    pub blame: Option<Budget>,
+}
+
+/// How long back the ring of `--break` goes, nanoseconds. What is later than this is in part unknown.
+const RING_NS: u64 = 5_000_000_000;
+
+/// A measurement, and who is to blame for the wakeup that ended it.
+#[derive(Debug)]
+pub struct Measured {
+    /// What was measured.
+    pub report: LatencyReport,
+    /// Where the time went, or why that is not known; `None`: no wakeup ended the run.
+    pub blame: Option<Result<Budget, String>>,
+}
+
+/// Measures as [`latency`](schedlab_measure::latency) does; when the request has a `break_above`, interrupts, softirqs and
+/// switches of all CPUs are recorded meanwhile in a ring.
+///
+/// # Errors
+/// As for [`latency`](schedlab_measure::latency). That nothing can be recorded is no error.
+pub fn measure(
+    request: &LatencyRequest,
+    progress: &mut dyn FnMut(&[LatencyLine]),
+    stop: &dyn Fn() -> bool,
+) -> Result<Measured, LatencyError> {
+    let online = schedlab_host::machine().online;
+    let mut tracer = match request.break_above {
+        None => Err(String::new()),
+        Some(_) => Tracer::start(&online, RING_NS).map_err(|error| error.to_string()),
+    };
+    let mut both = |lines: &[LatencyLine]| {
+        if let Ok(tracer) = &mut tracer {
+            tracer.drain();
+        }
+        progress(lines);
+    };
+    let report = latency(request, &mut both, stop)?;
+    let budget = |tracer: Tracer, broke| Budget::of(broke, request.policy, report.slack, &tracer.finish());
+    let blame = report.broke.as_ref().map(|broke| tracer.map(|tracer| budget(tracer, broke)));
+    Ok(Measured { report, blame })
 }
 
 /// A line of the ladder, nanoseconds.
@@ -110,20 +166,32 @@ pub fn gates(texts: &[String]) -> Result<Vec<Gate>, String> {
     texts.iter().map(gate).collect()
 }
 
-/// What `report` means.
-pub fn judge(report: LatencyReport, gates: &[Gate]) -> LatencyResult {
+/// What was measured, and what it means.
+pub fn judge(measured: Measured, gates: &[Gate]) -> LatencyResult {
+    let Measured { report, blame } = measured;
     let all = report.all();
     let mut named: Vec<(String, &Samples)> =
         report.threads.iter().map(|thread| (thread.cpu.to_string(), &thread.latency)).collect();
     named.push(("all".to_owned(), &all));
     let judged = gates.iter().flat_map(|gate| judged(gate, &named)).collect();
     let rows = named.iter().map(|(name, samples)| Row::of(name.clone(), samples)).collect();
-    let (verdict, doubts) = (verdict(&report, &all), doubts(&report, &all));
-    let kernel = rustix_uname();
-    LatencyResult { schema: SCHEMA, kernel, rows, verdict, doubts, gates: judged, report }
+    let (mut verdict, mut doubts) = (verdict(&report, &all), doubts(&report, &all));
+    let blame = match blame {
+        None => None,
+        Some(Ok(budget)) => {
+            verdict.insert(0, budget.blame());
+            Some(budget)
+        }
+        Some(Err(why)) => {
+            doubts.push(format!("who is to blame is not known, since nothing could be recorded: {why}"));
+            None
+        }
+    };
+    LatencyResult { schema: SCHEMA, kernel: kernel(), rows, verdict, doubts, gates: judged, report, blame }
 }
 
-fn rustix_uname() -> String {
+/// Release and version of the running kernel, as `uname -rv`.
+pub fn kernel() -> String {
     let read = |name| std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
     format!("{} {}", read("osrelease").trim(), read("version").trim())
 }

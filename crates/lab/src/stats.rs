@@ -34,6 +34,40 @@ pub fn range_confidence(seeds: usize) -> f64 {
     1.0 - 2.0_f64.powi(1 - seeds.min(1000) as i32)
 }
 
+/// A median with an interval that holds the true one.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Interval {
+    /// Median of the values.
+    pub median: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// How sure the interval is to hold the true median, whatever the distribution, 0 … 1.
+    pub confidence: f64,
+}
+
+/// The median and the narrowest pair of order statistics that holds the true one with 95 %; the range of all where they
+/// are too few for that. `None` without values. Rule: the number of values below the true median is binomial with 1/2
+/// (David and Nagaraja, Order Statistics, 3rd edition, 7.1).
+pub fn median_interval(mut values: Vec<f64>) -> Option<Interval> {
+    values.sort_by(f64::total_cmp);
+    let n = values.len();
+    let median = Estimate::of(values.clone())?.median;
+    // `missed` is the probability that the true median lies beyond the pair, both sides together.
+    let (mut cut, mut missed, mut term) = (0, 2.0 * 0.5f64.powi(n as i32), 0.5f64.powi(n as i32));
+    // Beyond a thousand values the probabilities are smaller than numbers can be: the whole range, which is safe.
+    for k in 1..if n > 1000 { 0 } else { n / 2 } {
+        term *= (n - k + 1) as f64 / k as f64;
+        if missed + 2.0 * term > 0.05 {
+            break;
+        }
+        missed += 2.0 * term;
+        cut = k;
+    }
+    Some(Interval { median, low: values[cut], high: values[n - 1 - cut], confidence: 1.0 - missed.min(1.0) })
+}
+
 /// What a change is, seen by a user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -152,6 +186,21 @@ mod tests {
         let change = change(Metric::Share, &[0.2], &[0.4], MethodError::between(0.2, 0.21)).unwrap();
         assert_eq!(change.judgement, Judgement::Better);
         assert!((change.error - 0.01).abs() < 1e-12);
+    }
+
+    #[test]
+    fn intervals_of_the_median_are_those_of_the_tables() {
+        let of = |n: u32| median_interval((1..=n).rev().map(f64::from).collect()).unwrap();
+        // Pairs and confidences of printed tables for 95 %.
+        for (n, low, high, confidence) in
+            [(5, 1.0, 5.0, 0.9375), (6, 1.0, 6.0, 0.96875), (10, 2.0, 9.0, 0.9785), (20, 6.0, 15.0, 0.9586)]
+        {
+            let found = of(n);
+            assert_eq!((found.low, found.high), (low, high), "{n}");
+            assert!((found.confidence - confidence).abs() < 1e-4, "{n}: {}", found.confidence);
+        }
+        assert_eq!((of(1).median, of(1).confidence), (1.0, 0.0));
+        assert!(median_interval(Vec::new()).is_none());
     }
 
     #[test]

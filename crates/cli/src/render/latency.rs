@@ -4,6 +4,7 @@ use super::table::{Cell, Table};
 use super::{Style, wrap};
 use schedlab_lab::gate::Outcome;
 use schedlab_lab::latency::{LatencyResult, RUNGS, Row};
+use schedlab_measure::Budget;
 use schedlab_model::Ns;
 
 /// The result as text.
@@ -34,6 +35,9 @@ pub(crate) fn latency(result: &LatencyResult, style: &Style) -> String {
         text += &format!("  (no room for: {})\n", left_out.join(", "));
     }
     text.push('\n');
+    if let Some(budget) = &result.blame {
+        text += &blame(budget, style);
+    }
     for line in &result.verdict {
         text += &(wrap(line, style.width, 2) + "\n");
     }
@@ -53,6 +57,29 @@ pub(crate) fn latency(result: &LatencyResult, style: &Style) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Where the time of the wakeup that ended it went, part by part.
+fn blame(budget: &Budget, style: &Style) -> String {
+    let woken = match budget.woken_after_ns {
+        Some(ns) => format!("woken {} after its time", Ns(ns)),
+        None => "its wakeup was not seen".to_owned(),
+    };
+    let mut text = style.bold("Stopped")
+        + &format!(" at a wakeup {} late on CPU {} ({woken})\n", Ns(budget.total_ns), budget.cpu.0);
+    for part in &budget.parts {
+        let share = format!("{:5.1} %", budget.share(part) * 100.0);
+        let line =
+            format!("  {share} {:>9}  {} {}", Ns(part.ns).to_string(), part.cause.words(), part.called());
+        text += line.trim_end();
+        text.push('\n');
+    }
+    let total: u64 = budget.parts.iter().map(|part| part.ns).sum();
+    text + &format!(
+        "  {:5.1} % {:>9}  in all\n\n",
+        total as f64 * 100.0 / budget.total_ns.max(1) as f64,
+        Ns(total).to_string()
+    )
 }
 
 fn cells(result: &LatencyResult, index: usize, row: &Row) -> Vec<Cell> {

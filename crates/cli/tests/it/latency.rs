@@ -55,6 +55,136 @@ fn conditions_decide_the_exit_code() {
     );
 }
 
+/// A run of one thread, as JSON, in a file that goes with the value.
+struct File(std::path::PathBuf);
+
+impl File {
+    fn named(name: &str) -> File {
+        File(std::env::temp_dir().join(format!("schedlab-latency-{}-{name}", std::process::id())))
+    }
+    fn text(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+    fn measured(name: &str) -> File {
+        let file = File::named(name);
+        let ran = schedlab(&[
+            "latency",
+            "--loops",
+            "40",
+            "--threads",
+            "1",
+            "--no-lock",
+            "--json",
+            "-o",
+            file.text(),
+        ]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        file
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn results_of_several_machines_are_one_table_and_one_page() {
+    let (first, second, page, whole) =
+        (File::measured("a.json"), File::measured("b.json"), File::named("m.html"), File::named("m.json"));
+    let (a, b) = (format!("old={}", first.text()), format!("new={}", second.text()));
+    let ran = schedlab(&["latency", "merge", &a, &b, "--report", page.text()]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    for expected in
+        ["old: ", "new: ", "Against old, over pairs of rounds", "as it was, other, new: p99 ratio"]
+    {
+        assert!(ran.stdout.contains(expected), "{expected}: {}", ran.stdout);
+    }
+    let html = std::fs::read_to_string(&page.0).unwrap();
+    assert!(html.contains("Wakeup latency, side by side") && html.contains("Ratio to old"));
+    // What was merged can be merged again; two files of one name are two rounds.
+    let ran = schedlab(&["latency", "merge", &a, &b, &b, "--json", "-o", whole.text()]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let ran = schedlab(&["latency", "merge", whole.text(), "--json"]);
+    let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(value["schema"], "schedlab-latency-matrix/1");
+    assert_eq!(value["systems"].as_array().unwrap().len(), 2);
+    let rounds: Vec<usize> =
+        value["cells"].as_array().unwrap().iter().map(|c| c["rounds"].as_array().unwrap().len()).collect();
+    assert_eq!(rounds, [1, 2]);
+    // Nobody knows what ran beside these: nothing to check.
+    assert_eq!(value["findings"].as_array().unwrap().len(), 0);
+    assert_eq!(value["article"].as_array().unwrap().len(), 8);
+}
+
+#[test]
+fn what_cannot_be_merged_is_answered() {
+    let (good, bad) = (File::measured("c.json"), File::named("d.json"));
+    for (text, expected) in [
+        ("{\"schema\": \"schedlab-latency/7\"}", "reads schedlab-latency/1"),
+        ("not JSON", "no JSON"),
+        ("{\"schema\": \"schedlab-stress/1\"}", "cyclictest"),
+    ] {
+        std::fs::write(&bad.0, text).unwrap();
+        let ran = schedlab(&["latency", "merge", good.text(), bad.text()]);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.stderr.contains(expected) && ran.stderr.contains(bad.text()), "{}", ran.stderr);
+    }
+    for (arguments, expected) in
+        [(&["/nowhere/x.json"][..], "/nowhere/x.json"), (&["=x.json"], "a name"), (&[], "FILE")]
+    {
+        let ran = schedlab(&[&["latency", "merge"], arguments].concat());
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.stderr.contains(expected), "{expected}: {}", ran.stderr);
+    }
+}
+
+/// The smallest table that there is: real threads, a real load.
+#[test]
+fn a_matrix_has_its_four_rows_beside_the_articles() {
+    let page = File::named("rt.html");
+    let arguments = [
+        "latency",
+        "--matrix",
+        "--rounds",
+        "1",
+        "--for",
+        "60ms",
+        "--groups",
+        "1",
+        "--no-lock",
+        "--json",
+        "--report",
+        page.text(),
+    ];
+    let ran = schedlab(&arguments);
+    if ran.code == 2 && ran.stderr.contains("CAP_SYS_NICE") {
+        assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "CI runs as root");
+        return;
+    }
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let rows: Vec<String> = value["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| format!("{} {} {}", row["load"], row["policy"], row["article_max_ns"]).replace('"', ""))
+        .collect();
+    let article = ["9.60ms", "369us", "101ms", "446us"];
+    assert_eq!(rows.len(), 4, "{rows:?}");
+    for (row, start) in rows.iter().zip(["idle other", "idle fifo:49", "loaded other", "loaded fifo:49"]) {
+        assert!(row.starts_with(start), "{rows:?}");
+    }
+    assert_eq!(value["findings"].as_array().unwrap().len(), 4);
+    let realtime = value["systems"][0]["realtime"] == true;
+    assert!(realtime || rows.iter().zip(article).all(|(row, max)| row.ends_with(max)), "{rows:?}");
+    for cell in value["cells"].as_array().unwrap() {
+        assert!(cell["rounds"][0]["samples"]["count"].as_u64().unwrap() >= 30, "{cell}");
+    }
+    assert!(std::fs::read_to_string(&page.0).unwrap().contains("The table"));
+}
+
 #[test]
 fn mistakes_are_answered() {
     for (arguments, expected) in [
@@ -67,7 +197,10 @@ fn mistakes_are_answered() {
         (&["--cpus", "255"], "CPU 255 is not one"),
         (&["--threads", "0"], "--threads"),
         (&["--policy", "fifo:100"], "--policy"),
-        (&["--policy", "deadline:1ms/2ms/2ms"], "one CPU"),
+        (&["--matrix", "--policy", "other"], "--policy"),
+        (&["--rounds", "3"], "--matrix"),
+        (&["--break", "later"], "--break"),
+        (&["--matrix", "--report", "/tmp/x.html", "-o", "/tmp/x.html"], "a file of its own"),
         (&["--wake", "smoke"], "timerfd"),
         (&["--dma-latency", "-1"], "--dma-latency"),
         (&["--fail-if", "p99"], "--fail-if"),

@@ -6,6 +6,7 @@ mod export;
 mod gallery;
 mod gates;
 mod latency;
+mod latency_stall;
 mod live;
 mod output;
 mod recordings;

@@ -38,10 +38,18 @@ impl Default for Samples {
 impl Samples {
     /// Adds a time in nanoseconds.
     pub fn add(&mut self, ns: u64) {
-        self.histogram.saturating_record(ns);
+        self.add_many(ns, 1);
+    }
+
+    /// Adds a time `times` times.
+    pub fn add_many(&mut self, ns: u64, times: u64) {
+        if times == 0 {
+            return;
+        }
+        self.histogram.saturating_record_n(ns, times);
         self.min = self.min.min(ns);
         self.max = self.max.max(ns);
-        self.sum = self.sum.saturating_add(ns);
+        self.sum = self.sum.saturating_add(ns.saturating_mul(times));
     }
 
     /// Adds the samples of another run.
@@ -84,6 +92,14 @@ impl Samples {
             .filter(|v| v.value_iterated_to() > limit)
             .map(|v| v.count_at_value())
             .sum()
+    }
+
+    /// Buckets that are not empty, ascending: largest value in nanoseconds (of the last bucket the exact one), and count.
+    pub fn buckets(&self) -> Vec<(u64, u64)> {
+        self.histogram
+            .iter_recorded()
+            .map(|v| (v.value_iterated_to().min(self.max), v.count_at_value()))
+            .collect()
     }
 
     /// The usual rungs, with the exact largest.

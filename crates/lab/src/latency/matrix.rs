@@ -1,0 +1,426 @@
+//! `latency --matrix`: {idle, loaded} x {other, fifo:49}, interleaved; and results of several systems side by side.
+
+use super::findings::{self, Finding};
+use crate::stats::{Interval, median_interval};
+use schedlab_measure::stress::{GroupsRequest, StressError, Transport, Workers, run_groups};
+use schedlab_measure::{LatencyError, LatencyLine, LatencyReport, LatencyRequest, Samples, Wake, latency};
+use schedlab_model::{CpuId, Ns, Policy};
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Version of the JSON.
+pub const SCHEMA: &str = "schedlab-latency-matrix/1";
+
+/// After the start of a load, and after its end.
+const SETTLE: Duration = Duration::from_millis(1000);
+
+/// What ran beside the measuring threads.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Load {
+    /// Nothing of ours.
+    Idle,
+    /// Groups of senders and receivers, as hackbench.
+    Loaded,
+    /// The file does not say.
+    Unstated,
+}
+
+impl Load {
+    /// In words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Load::Idle => "idle",
+            Load::Loaded => "loaded",
+            Load::Unstated => "as it was",
+        }
+    }
+}
+
+/// A table to be measured.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct MatrixRequest {
+    /// One measuring thread on each.
+    pub cpus: Vec<CpuId>,
+    /// Interval of the first thread.
+    pub interval: Ns,
+    /// How much longer that of each further one is.
+    pub distance: Ns,
+    /// How long each row is measured in each round.
+    pub each: Ns,
+    /// How often every row is measured.
+    pub rounds: u32,
+    /// Policies; the article's are other and fifo:49.
+    pub policies: Vec<Policy>,
+    /// Groups of the load: 20 senders and 20 receivers each, threads, socket pairs, 100 bytes.
+    pub groups: usize,
+    /// Timer slack; `None`: as inherited.
+    pub slack: Option<Ns>,
+    /// `/dev/cpu_dma_latency`; `None`: left alone.
+    pub dma_latency_us: Option<i32>,
+    /// Whether memory is locked.
+    pub lock: bool,
+    /// Of the order of rows in a round.
+    pub seed: u64,
+}
+
+/// A machine with its kernel.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct System {
+    /// What it is called here.
+    pub name: String,
+    /// `uname -rv`.
+    pub kernel: String,
+    /// Whether that kernel is PREEMPT_RT.
+    pub realtime: bool,
+    /// Whether a hypervisor is below; `None`: the file does not say.
+    pub virtual_machine: Option<bool>,
+    /// What measured.
+    pub tool: String,
+}
+
+/// One of several equal runs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Round {
+    /// How long.
+    pub elapsed: Ns,
+    /// Every expiry (of cyclictest: every wakeup).
+    pub samples: Samples,
+    /// One sample for each wakeup, as cyclictest counts; `None`: `samples` are those.
+    #[serde(default)]
+    pub uncorrected: Option<Samples>,
+    /// Expiries that passed while a thread was still late.
+    pub missed: u64,
+    /// The part of the CPUs' time that the hypervisor took, 0 … 1.
+    pub steal: f64,
+}
+
+/// A row: one load, one policy, on one system.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Cell {
+    /// [`System::name`].
+    pub system: String,
+    /// What else ran.
+    pub load: Load,
+    /// Policy of the measuring threads.
+    pub policy: Policy,
+    /// In the order in which they were measured.
+    pub rounds: Vec<Round>,
+}
+
+/// A result: one system or several.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Matrix {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What was asked for; `None` in a merged result.
+    pub request: Option<MatrixRequest>,
+    /// In the order in which they are shown; the first is what others are compared with.
+    pub systems: Vec<System>,
+    /// All rows.
+    pub cells: Vec<Cell>,
+    /// Ended early.
+    pub stopped: bool,
+}
+
+/// What a row comes to, nanoseconds.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct MatrixRow {
+    /// Whose.
+    pub system: String,
+    /// What else ran.
+    pub load: Load,
+    /// Policy.
+    pub policy: Policy,
+    /// Samples of all rounds.
+    pub count: u64,
+    /// Rounds.
+    pub rounds: usize,
+    /// Arithmetic mean, over the rounds.
+    pub mean_ns: Interval,
+    /// Half were no later, over the rounds.
+    pub p50_ns: Interval,
+    /// 99 %, over the rounds.
+    pub p99_ns: Interval,
+    /// 99.9 % of all rounds together; `None`: too few samples.
+    pub p999_ns: Option<u64>,
+    /// Largest of a round, over the rounds.
+    pub max_ns: Interval,
+    /// Largest of all.
+    pub worst_ns: u64,
+    /// The article's maximum for the kind of kernel, load and policy.
+    pub article_max_ns: Option<Ns>,
+}
+
+/// Why there is no table.
+#[derive(Debug, thiserror::Error)]
+pub enum MatrixError {
+    /// The request makes no sense.
+    #[error("{0}")]
+    Request(String),
+    /// Measuring failed.
+    #[error(transparent)]
+    Latency(#[from] LatencyError),
+    /// The load failed.
+    #[error("the load: {0}")]
+    Load(#[from] StressError),
+}
+
+impl Cell {
+    /// The samples of all rounds.
+    pub fn all(&self) -> Samples {
+        let mut all = Samples::default();
+        self.rounds.iter().for_each(|round| all.merge(&round.samples));
+        all
+    }
+
+    /// Whether the policy is real-time.
+    pub fn fifo(&self) -> bool {
+        matches!(self.policy, Policy::Fifo(_) | Policy::Rr(_))
+    }
+
+    fn over_rounds(&self, value: impl Fn(&Samples) -> u64) -> Interval {
+        let values = self.rounds.iter().filter(|round| round.samples.count() > 0);
+        median_interval(values.map(|round| value(&round.samples) as f64).collect()).unwrap_or_default()
+    }
+}
+
+impl Matrix {
+    /// The system called so.
+    pub fn system(&self, name: &str) -> Option<&System> {
+        self.systems.iter().find(|system| system.name == name)
+    }
+
+    /// What every row comes to.
+    pub fn rows(&self) -> Vec<MatrixRow> {
+        let row = |cell: &Cell| {
+            let all = cell.all();
+            let realtime = self.system(&cell.system).is_some_and(|system| system.realtime);
+            let comparable = cell.fifo() || cell.policy == Policy::Other;
+            MatrixRow {
+                system: cell.system.clone(),
+                load: cell.load,
+                policy: cell.policy,
+                count: all.count(),
+                rounds: cell.rounds.len(),
+                mean_ns: cell.over_rounds(Samples::mean),
+                p50_ns: cell.over_rounds(|samples| samples.quantile(0.5)),
+                p99_ns: cell.over_rounds(|samples| samples.quantile(0.99)),
+                p999_ns: (all.count() >= Samples::needed(0.999)).then(|| all.quantile(0.999)),
+                max_ns: cell.over_rounds(Samples::max),
+                worst_ns: all.max(),
+                article_max_ns: super::article::max(realtime, cell.load, cell.fifo()).filter(|_| comparable),
+            }
+        };
+        self.cells.iter().map(row).collect()
+    }
+
+    /// The article's findings, checked.
+    pub fn findings(&self) -> Vec<Finding> {
+        findings::check(self)
+    }
+
+    /// What one must know to believe it.
+    pub fn doubts(&self) -> Vec<String> {
+        let mut doubts = Vec::new();
+        if self.stopped {
+            doubts.push("ended early, by a signal: rows may lack rounds".to_owned());
+        }
+        for system in &self.systems {
+            if system.virtual_machine == Some(true) {
+                doubts.push(format!(
+                    "{}: a virtual machine. Its largest values may be the hypervisor's, and no measurement from inside can tell",
+                    system.name
+                ));
+            }
+        }
+        for cell in &self.cells {
+            let name = format!("{}, {}, {}", cell.system, cell.load.words(), cell.policy);
+            let steal = cell.rounds.iter().map(|round| round.steal).fold(0.0, f64::max);
+            if steal > 0.05 {
+                doubts
+                    .push(format!("{name}: {:.0} % of a round was stolen by the hypervisor", steal * 100.0));
+            }
+            let missed: u64 = cell.rounds.iter().map(|round| round.missed).sum();
+            if missed > 0 {
+                doubts.push(format!(
+                    "{name}: {missed} expiries passed while a thread was still late; they count here, and do not in cyclictest"
+                ));
+            }
+            if cell.rounds.len() < 5 {
+                doubts.push(format!("{name}: {} rounds; an interval wants five", cell.rounds.len()));
+            }
+        }
+        doubts
+    }
+}
+
+/// Is told runs done, all runs, what is measured now, and the threads' lines.
+pub type MatrixProgress<'a> = dyn FnMut(usize, usize, &str, &[LatencyLine]) + 'a;
+
+/// Measures the table.
+///
+/// # Errors
+/// A request that makes no sense here; a system that refuses.
+pub fn matrix(
+    request: &MatrixRequest,
+    system: System,
+    progress: &mut MatrixProgress<'_>,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Matrix, MatrixError> {
+    if !(1..=1000).contains(&request.rounds) || request.policies.is_empty() {
+        return Err(MatrixError::Request(format!(
+            "{} rounds: 1 to 1000 are possible, and 5 give an interval",
+            request.rounds
+        )));
+    }
+    let plan: Vec<(Load, Policy)> = [Load::Idle, Load::Loaded]
+        .into_iter()
+        .flat_map(|load| request.policies.iter().map(move |policy| (load, *policy)))
+        .collect();
+    for (_, policy) in &plan {
+        run(request, *policy).check()?;
+    }
+    let cell = |&(load, policy): &(Load, Policy)| Cell {
+        system: system.name.clone(),
+        load,
+        policy,
+        rounds: Vec::new(),
+    };
+    let mut cells: Vec<Cell> = plan.iter().map(cell).collect();
+    let (mut random, all) = (request.seed, plan.len() * request.rounds as usize);
+    let (mut done, mut stopped) = (0, false);
+    for _ in 0..request.rounds {
+        for index in shuffled(plan.len(), &mut random) {
+            stopped |= stop();
+            if stopped {
+                break;
+            }
+            let (load, policy) = plan[index];
+            let what = format!("{}, {policy}", load.words());
+            let one = run(request, policy);
+            let report = match load {
+                Load::Loaded => {
+                    under_load(request, &one, &mut |lines| progress(done, all, &what, lines), stop)?
+                }
+                _ => latency(&one, &mut |lines| progress(done, all, &what, lines), stop)?,
+            };
+            stopped |= report.stopped;
+            if !report.stopped {
+                cells[index].rounds.push(Round::of(&report));
+            }
+            done += 1;
+        }
+    }
+    let schema = SCHEMA.to_owned();
+    Ok(Matrix { schema, request: Some(request.clone()), systems: vec![system], cells, stopped })
+}
+
+impl Round {
+    /// What cyclictest would have counted.
+    pub fn by_wakeup(&self) -> &Samples {
+        self.uncorrected.as_ref().unwrap_or(&self.samples)
+    }
+
+    /// What is kept of a report.
+    pub fn of(report: &LatencyReport) -> Round {
+        let cpus = report.cpus.len().max(1) as u64;
+        let stolen: u64 = report.cpus.iter().map(|cpu| cpu.steal_ns).sum();
+        let mut uncorrected = Samples::default();
+        report.threads.iter().for_each(|thread| uncorrected.merge(&thread.uncorrected));
+        Round {
+            elapsed: report.elapsed,
+            samples: report.all(),
+            uncorrected: Some(uncorrected),
+            missed: report.threads.iter().map(|thread| thread.missed).sum(),
+            steal: stolen as f64 / (report.elapsed.0.max(1) * cpus) as f64,
+        }
+    }
+}
+
+fn run(request: &MatrixRequest, policy: Policy) -> LatencyRequest {
+    LatencyRequest {
+        cpus: request.cpus.clone(),
+        policy,
+        wake: Wake::Clock,
+        interval: request.interval,
+        distance: request.distance,
+        duration: Some(request.each),
+        loops: None,
+        slack: request.slack,
+        dma_latency_us: request.dma_latency_us,
+        lock: request.lock,
+        aligned: false,
+        break_above: None,
+    }
+}
+
+/// Measures while groups of threads send to each other; they are gone afterwards, whatever happens.
+fn under_load(
+    request: &MatrixRequest,
+    one: &LatencyRequest,
+    progress: &mut dyn FnMut(&[LatencyLine]),
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<LatencyReport, MatrixError> {
+    // Threads, since a process that measures has several and cannot fork.
+    let groups = GroupsRequest {
+        groups: request.groups,
+        fds: 20,
+        messages: 1_000_000_000,
+        size: 100,
+        transport: Transport::Socket,
+        workers: Workers::Thread,
+    };
+    let enough = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let load = scope.spawn(|| run_groups(&groups, &|| enough.load(Ordering::Relaxed) || stop()));
+        thread::sleep(SETTLE);
+        let early = load.is_finished();
+        let report = match early {
+            true => None,
+            false => Some(latency(one, progress, stop)),
+        };
+        let gone = report.is_some() && load.is_finished();
+        enough.store(true, Ordering::Relaxed);
+        let ended =
+            load.join().unwrap_or_else(|_| Err(StressError::Request("its thread panicked".to_owned())));
+        thread::sleep(SETTLE / 4);
+        ended?;
+        let ended_early = || MatrixError::Request("the load ended by itself: measure again".to_owned());
+        let report = report.ok_or_else(ended_early)??;
+        if gone && !report.stopped { Err(ended_early()) } else { Ok(report) }
+    })
+}
+
+/// 0 … n−1 in a random order (Fisher and Yates; SplitMix64).
+fn shuffled(n: usize, random: &mut u64) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..n).collect();
+    for last in (1..n).rev() {
+        *random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = *random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        order.swap(last, ((z ^ (z >> 31)) % (last as u64 + 1)) as usize);
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_round_has_every_row_once_in_changing_order() {
+        let mut random = 1;
+        let orders: Vec<Vec<usize>> = (0..50).map(|_| shuffled(4, &mut random)).collect();
+        for order in &orders {
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, [0, 1, 2, 3]);
+        }
+        // Each row is first sometimes.
+        assert!((0..4).all(|row| orders.iter().any(|order| order[0] == row)));
+    }
+}

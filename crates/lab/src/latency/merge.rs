@@ -1,0 +1,379 @@
+//! `latency merge`: results of several machines or kernels, side by side. Reads what `latency --json`, `latency --matrix
+//! --json` and `latency merge --json` write, and what `cyclictest --json` writes.
+
+use super::matrix::{Cell, Load, Matrix, Round, SCHEMA, System};
+use crate::stats::{Interval, median_interval};
+use schedlab_measure::{LatencyReport, Samples};
+use schedlab_model::{Ns, Policy};
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Largest file that is read, bytes: a hundred times the largest that was seen.
+const MOST: u64 = 256 << 20;
+
+/// A file with its name in the table, if it was given one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Source {
+    /// Results of one name belong to one system; more files are more rounds.
+    pub name: Option<String>,
+    /// Where.
+    pub path: PathBuf,
+}
+
+/// Why files cannot be merged.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {what}", path = path.display())]
+pub struct MergeError {
+    /// Which file.
+    pub path: PathBuf,
+    /// What is wrong, what would be right.
+    pub what: String,
+}
+
+/// A row of one system beside the same row of the first.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Difference {
+    /// Whose.
+    pub system: String,
+    /// Compared with whom.
+    pub base: String,
+    /// What else ran.
+    pub load: Load,
+    /// Policy.
+    pub policy: Policy,
+    /// `p50`, `p99` or `max`.
+    pub rung: &'static str,
+    /// This divided by the first, over pairs of rounds.
+    pub ratio: Interval,
+    /// This minus the first, over pairs of rounds, nanoseconds.
+    pub difference_ns: Interval,
+}
+
+impl Difference {
+    /// Whether the interval of the difference does not contain 0 and is sure enough (five rounds or more).
+    pub fn told(&self) -> bool {
+        let of = &self.difference_ns;
+        of.confidence > 0.9 && (of.low > 0.0 || of.high < 0.0)
+    }
+}
+
+/// Reads all `sources` into one result, in their order.
+///
+/// # Errors
+/// A file that cannot be read or is none of the kinds that are known; one name for two kernels; two names for one.
+pub fn merge(sources: &[Source]) -> Result<Matrix, MergeError> {
+    let mut whole = Matrix {
+        schema: SCHEMA.to_owned(),
+        request: None,
+        systems: Vec::new(),
+        cells: Vec::new(),
+        stopped: false,
+    };
+    for source in sources {
+        let fail = |what: String| MergeError { path: source.path.clone(), what };
+        let mut one = read(&source.path).map_err(fail)?;
+        if let Some(name) = &source.name {
+            rename(&mut one, name).map_err(fail)?;
+        }
+        whole.stopped |= one.stopped;
+        for system in one.systems {
+            match whole.system(&system.name) {
+                None => whole.systems.push(system),
+                Some(known) if *known == system => {}
+                Some(known) => {
+                    return Err(fail(format!(
+                        "'{}' is already the name of {} ({}), and this is {} ({}): give each a name, as in standard=a.json rt=b.json",
+                        known.name, known.kernel, known.tool, system.kernel, system.tool
+                    )));
+                }
+            }
+        }
+        for cell in one.cells {
+            let same =
+                |c: &&mut Cell| (&c.system, c.load, c.policy) == (&cell.system, cell.load, cell.policy);
+            match whole.cells.iter_mut().find(same) {
+                Some(known) => known.rounds.extend(cell.rounds),
+                None => whole.cells.push(cell),
+            }
+        }
+    }
+    Ok(whole)
+}
+
+/// Name, and how to read it off.
+type Rung = (&'static str, fn(&Samples) -> u64);
+
+/// Every row of every further system against the first's, where both have it. Where one is cyclictest's, both are counted by
+/// wakeups, as it does.
+pub fn differences(matrix: &Matrix) -> Vec<Difference> {
+    let Some(base) = matrix.systems.first() else { return Vec::new() };
+    let of_base = |cell: &Cell| {
+        matrix.cells.iter().find(|c| c.system == base.name && (c.load, c.policy) == (cell.load, cell.policy))
+    };
+    let rungs: [Rung; 3] =
+        [("p50", |s| s.quantile(0.5)), ("p99", |s| s.quantile(0.99)), ("max", Samples::max)];
+    let mut found = Vec::new();
+    for cell in matrix.cells.iter().filter(|cell| cell.system != base.name) {
+        let Some(first) = of_base(cell) else { continue };
+        let by_cyclictest = [&base.name, &cell.system]
+            .into_iter()
+            .any(|name| matrix.system(name).is_some_and(|system| system.tool.starts_with("cyclictest")));
+        let counted =
+            |round| -> &Samples { if by_cyclictest { Round::by_wakeup(round) } else { &round.samples } };
+        for (rung, value) in rungs {
+            let pairs = cell.rounds.iter().zip(&first.rounds);
+            let pairs = pairs.map(|(own, other)| (value(counted(own)) as f64, value(counted(other)) as f64));
+            let pairs: Vec<(f64, f64)> = pairs.filter(|(_, other)| *other > 0.0).collect();
+            let ratio = median_interval(pairs.iter().map(|(own, other)| own / other).collect());
+            let difference = median_interval(pairs.iter().map(|(own, other)| own - other).collect());
+            let (Some(ratio), Some(difference_ns)) = (ratio, difference) else { continue };
+            found.push(Difference {
+                system: cell.system.clone(),
+                base: base.name.clone(),
+                load: cell.load,
+                policy: cell.policy,
+                rung,
+                ratio,
+                difference_ns,
+            });
+        }
+    }
+    found
+}
+
+fn rename(matrix: &mut Matrix, name: &str) -> Result<(), String> {
+    if let [_, second, ..] = &matrix.systems[..] {
+        return Err(format!(
+            "it has several systems ('{}' is one): one name is not enough for it",
+            second.name
+        ));
+    }
+    matrix.systems.iter_mut().for_each(|system| name.clone_into(&mut system.name));
+    matrix.cells.iter_mut().for_each(|cell| name.clone_into(&mut cell.system));
+    Ok(())
+}
+
+const KINDS: &str =
+    "what `schedlab latency --json`, `schedlab latency --matrix --json` or `cyclictest --json=FILE` writes";
+
+fn read(path: &Path) -> Result<Matrix, String> {
+    let size = std::fs::metadata(path).map_err(|error| format!("{error}; give {KINDS}"))?.len();
+    if size > MOST {
+        return Err(format!("{size} bytes: a result has {MOST} at most"));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{error}; give {KINDS}"))?;
+    parse(&text)
+}
+
+/// Reads the text of one file.
+///
+/// # Errors
+/// In words: what is wrong, what is allowed.
+pub fn parse(text: &str) -> Result<Matrix, String> {
+    let value: Value =
+        serde_json::from_str(text).map_err(|error| format!("no JSON ({error}); give {KINDS}"))?;
+    let schema = value.get("schema").and_then(Value::as_str);
+    match schema {
+        Some(SCHEMA) => matrix(value),
+        Some(super::SCHEMA) => single(value),
+        Some(other) => Err(unknown(other)),
+        None if value.get("rt_test_version:").is_some() && value.get("thread").is_some() => {
+            cyclictest(&value)
+        }
+        None => Err(format!("JSON, but no result of a latency measurement; give {KINDS}")),
+    }
+}
+
+fn unknown(schema: &str) -> String {
+    let newer = [SCHEMA, super::SCHEMA].into_iter().find(|known| {
+        let family = |name: &str| name.rsplit_once('/').map(|(family, _)| family.to_owned());
+        family(known) == family(schema)
+    });
+    match newer {
+        Some(known) => format!(
+            "its schema is {schema}, this schedlab reads {known}: measure again, or merge with the schedlab that wrote it"
+        ),
+        None => format!("its schema is {schema}, which is no latency measurement; give {KINDS}"),
+    }
+}
+
+fn matrix(value: Value) -> Result<Matrix, String> {
+    let matrix: Matrix = serde_json::from_value(value).map_err(|error| format!("damaged: {error}"))?;
+    if let Some(cell) = matrix.cells.iter().find(|cell| matrix.system(&cell.system).is_none()) {
+        return Err(format!("damaged: a row is of '{}', which is none of its systems", cell.system));
+    }
+    Ok(matrix)
+}
+
+/// A kernel says PREEMPT_RT in its version.
+pub(super) fn is_realtime(kernel: &str) -> bool {
+    kernel.split_whitespace().any(|word| word == "PREEMPT_RT")
+}
+
+fn one_row(system: System, policy: Policy, round: Round, stopped: bool) -> Matrix {
+    let cell = Cell { system: system.name.clone(), load: Load::Unstated, policy, rounds: vec![round] };
+    Matrix { schema: SCHEMA.to_owned(), request: None, systems: vec![system], cells: vec![cell], stopped }
+}
+
+fn single(value: Value) -> Result<Matrix, String> {
+    let kernel = value.get("kernel").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let report: LatencyReport = serde_json::from_value(value).map_err(|error| format!("damaged: {error}"))?;
+    let name = kernel.split_whitespace().next().unwrap_or("unknown").to_owned();
+    let realtime = is_realtime(&kernel);
+    let system =
+        System { name, kernel, realtime, virtual_machine: None, tool: "schedlab latency".to_owned() };
+    Ok(one_row(system, report.request.policy, Round::of(&report), report.stopped))
+}
+
+fn cyclictest(value: &Value) -> Result<Matrix, String> {
+    let text = |path: &str| value.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    let command = text("/cmdline:");
+    let kernel = format!("{} {}", text("/sysinfo/release"), text("/sysinfo/version"));
+    let unit = if value.get("resolution_in_ns").and_then(Value::as_u64) == Some(1) { 1 } else { 1000 };
+    let mut samples = Samples::default();
+    let threads = value.get("thread").and_then(Value::as_object).ok_or("damaged: `thread` is no object")?;
+    for (number, thread) in threads {
+        let damaged = |what: &str| format!("damaged: thread {number}: {what}");
+        let get = |key: &str| thread.get(key).and_then(Value::as_u64);
+        let histogram = thread.get("histogram").and_then(Value::as_object);
+        let histogram = histogram.ok_or_else(|| damaged("no histogram; give cyclictest -h 10000 or more"))?;
+        let mut buckets = BTreeMap::new();
+        for (time, count) in histogram {
+            let time: u64 = time.parse().map_err(|_| damaged("a time that is no number"))?;
+            buckets.insert(time, count.as_u64().ok_or_else(|| damaged("a count that is no number"))?);
+        }
+        let cycles = get("cycles").ok_or_else(|| damaged("no `cycles`"))?;
+        let inside = buckets.values().fold(0u64, |sum, count| sum.saturating_add(*count));
+        // What lies beyond the histogram is only counted; all that is known is that none is above the maximum.
+        let beyond = cycles.saturating_sub(inside);
+        if beyond > 0 {
+            let most = get("max").ok_or_else(|| damaged("no `max`"))?;
+            *buckets.entry(most).or_default() += beyond;
+        }
+        // Whole units are cut off, not rounded: half a unit is added. In nanoseconds that is nothing.
+        buckets.iter().for_each(|(time, count)| {
+            samples.add_many(time.saturating_mul(unit).saturating_add(unit / 2), *count)
+        });
+    }
+    let realtime =
+        value.pointer("/sysinfo/realtime").and_then(Value::as_u64) == Some(1) || is_realtime(&kernel);
+    let name = text("/sysinfo/release").to_owned();
+    let tool = format!("cyclictest {}", text("/rt_test_version:"));
+    let system = System { name, kernel, realtime, virtual_machine: None, tool };
+    let round = Round { elapsed: Ns::ZERO, samples, uncorrected: None, missed: 0, steal: 0.0 };
+    Ok(one_row(system, policy(command)?, round, false))
+}
+
+/// The policy that a command line of cyclictest asks for.
+fn policy(command: &str) -> Result<Policy, String> {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let value = |short: &str, long: &str| {
+        words.iter().enumerate().find_map(|(index, word)| {
+            let behind = word.strip_prefix(long).map(|rest| rest.trim_start_matches('='));
+            let behind = behind.or_else(|| word.strip_prefix(short).filter(|_| !word.starts_with("--")))?;
+            if behind.is_empty() { words.get(index + 1).copied() } else { Some(behind) }
+        })
+    };
+    let priority = value("-p", "--priority");
+    let usual = if priority.is_some_and(|p| p != "0") { "fifo" } else { "other" };
+    let name = match value("\0", "--policy") {
+        Some("normal") => "other",
+        Some(name) => name,
+        None => usual,
+    };
+    let text = match name {
+        "fifo" | "rr" => format!("{name}:{}", priority.unwrap_or("1")),
+        other => other.to_owned(),
+    };
+    text.parse().map_err(|error| format!("its command `{command}` has no policy that is known: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CYCLICTEST: &str = r##"{"file_version": 1, "cmdline:": "cyclictest -q -t1 -p49 --policy=fifo -h3", "rt_test_version:": "2.40",
+        "return_code": 0, "sysinfo": {"release": "6.1.0-rt", "version": "#1 SMP PREEMPT_RT Debian", "realtime": 1},
+        "num_threads": 1, "resolution_in_ns": 0,
+        "thread": {"0": {"histogram": {"1": 3, "2": 5}, "cycles": 10, "min": 1, "max": 40, "avg": 3.0, "cpu": 0}}}"##;
+
+    #[test]
+    fn cyclictests_own_results_are_read() {
+        let matrix = parse(CYCLICTEST).unwrap();
+        assert!(matrix.systems[0].realtime && matrix.systems[0].name == "6.1.0-rt");
+        let cell = &matrix.cells[0];
+        assert_eq!((cell.policy, cell.load), (Policy::Fifo(49), Load::Unstated));
+        let samples = cell.all();
+        // Two of ten lie beyond the histogram: they are at most the maximum.
+        assert_eq!((samples.count(), samples.max(), samples.min()), (10, 40_500, 1_500));
+        assert_eq!(samples.above(2_600), 2);
+    }
+
+    #[test]
+    fn policies_of_command_lines() {
+        for (command, expected) in [
+            ("cyclictest -p 80 -i 1000", "fifo:80"),
+            ("cyclictest -q", "other"),
+            ("cyclictest --policy=rr -p5", "rr:5"),
+            ("cyclictest --policy normal", "other"),
+            ("cyclictest --policy=other -p 0", "other"),
+            ("cyclictest -S -p99", "fifo:99"),
+            ("cyclictest --priority=12", "fifo:12"),
+        ] {
+            assert_eq!(policy(command).unwrap().to_string(), expected, "{command}");
+        }
+        assert!(policy("cyclictest --policy=best").is_err());
+    }
+
+    #[test]
+    fn what_is_no_result_is_refused_with_a_remedy() {
+        for (text, expected) in [
+            ("", "no JSON"),
+            ("{}", "cyclictest"),
+            ("[1]", "schedlab latency --json"),
+            (r#"{"schema": "schedlab-latency/2"}"#, "reads schedlab-latency/1"),
+            (r#"{"schema": "schedlab-latency-matrix/9"}"#, "reads schedlab-latency-matrix/1"),
+            (r#"{"schema": "schedlab-stress/1"}"#, "no latency measurement"),
+            (r#"{"schema": "schedlab-latency/1"}"#, "damaged"),
+            (r#"{"schema": "schedlab-latency-matrix/1", "systems": [], "cells": 3}"#, "damaged"),
+            (r#"{"rt_test_version:": "2", "thread": {"0": {}}}"#, "no histogram"),
+            (r#"{"rt_test_version:": "2", "thread": {"0": {"histogram": {"x": 1}}}}"#, "no number"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_shift_is_told_and_noise_is_not() {
+        let cell = |system: &str, shift: u64| {
+            let round = |n: u64| {
+                let mut samples = Samples::default();
+                (0..1000).for_each(|i| samples.add(10_000 + n * 500 + i * 10 + shift));
+                Round { elapsed: Ns::from_s(1), samples, uncorrected: None, missed: 0, steal: 0.0 }
+            };
+            let rounds = (0..6).map(round).collect();
+            Cell { system: system.to_owned(), load: Load::Idle, policy: Policy::Other, rounds }
+        };
+        let system = |name: &str| System {
+            name: name.to_owned(),
+            kernel: String::new(),
+            realtime: false,
+            virtual_machine: None,
+            tool: String::new(),
+        };
+        let matrix = |shift| Matrix {
+            schema: SCHEMA.to_owned(),
+            request: None,
+            systems: vec![system("a"), system("b")],
+            cells: vec![cell("a", 0), cell("b", shift)],
+            stopped: false,
+        };
+        let same = differences(&matrix(0));
+        assert!(same.len() == 3 && same.iter().all(|d| !d.told() && d.ratio.median == 1.0));
+        let other = differences(&matrix(5_000));
+        assert!(other.iter().all(Difference::told), "{other:?}");
+    }
+}
