@@ -36,6 +36,7 @@ fn matrix() -> Matrix {
                 uncorrected: None,
                 missed: 0,
                 steal: 0.0,
+                foreign: None,
             };
             cells.push(Cell {
                 system: name.to_owned(),

@@ -95,6 +95,9 @@ pub struct Round {
     pub missed: u64,
     /// The part of the CPUs' time that the hypervisor took, 0 … 1.
     pub steal: f64,
+    /// The part that went to others: neither measuring threads nor a load of ours, 0 … 1. `None`: not known.
+    #[serde(default)]
+    pub foreign: Option<f64>,
 }
 
 /// A row: one load, one policy, on one system.
@@ -181,6 +184,13 @@ impl Cell {
         matches!(self.policy, Policy::Fifo(_) | Policy::Rr(_))
     }
 
+    /// An idle row beside which others ran: the part of the CPUs that they had, when that was more than 5 % (a choice).
+    pub fn disturbed(&self) -> Option<f64> {
+        let known: Vec<f64> = self.rounds.iter().filter_map(|round| round.foreign).collect();
+        let mean = known.iter().sum::<f64>() / known.len().max(1) as f64;
+        (self.load == Load::Idle && mean > 0.05).then_some(mean)
+    }
+
     fn over_rounds(&self, value: impl Fn(&Samples) -> u64) -> Interval {
         let values = self.rounds.iter().filter(|round| round.samples.count() > 0);
         median_interval(values.map(|round| value(&round.samples) as f64).collect()).unwrap_or_default()
@@ -242,6 +252,9 @@ impl Matrix {
             if steal > 0.05 {
                 doubts
                     .push(format!("{name}: {:.0} % of a round was stolen by the hypervisor", steal * 100.0));
+            }
+            if let Some(part) = cell.disturbed() {
+                doubts.push(format!("{name}: {:.0} % of the CPUs went to other programs", part * 100.0));
             }
             let missed: u64 = cell.rounds.iter().map(|round| round.missed).sum();
             if missed > 0 {
@@ -309,7 +322,10 @@ pub fn matrix(
             };
             stopped |= report.stopped;
             if !report.stopped {
-                cells[index].rounds.push(Round::of(&report));
+                let mut round = Round::of(&report);
+                // Beside a load of ours the rest cannot be told from it.
+                round.foreign = round.foreign.filter(|_| load == Load::Idle);
+                cells[index].rounds.push(round);
             }
             done += 1;
         }
@@ -327,6 +343,7 @@ impl Round {
     /// What is kept of a report.
     pub fn of(report: &LatencyReport) -> Round {
         let cpus = report.cpus.len().max(1) as u64;
+        let foreign: u64 = report.cpus.iter().map(|cpu| cpu.foreign_ns).sum();
         let stolen: u64 = report.cpus.iter().map(|cpu| cpu.steal_ns).sum();
         let mut uncorrected = Samples::default();
         report.threads.iter().for_each(|thread| uncorrected.merge(&thread.uncorrected));
@@ -336,6 +353,7 @@ impl Round {
             uncorrected: Some(uncorrected),
             missed: report.threads.iter().map(|thread| thread.missed).sum(),
             steal: stolen as f64 / (report.elapsed.0.max(1) * cpus) as f64,
+            foreign: Some(foreign as f64 / (report.elapsed.0.max(1) * cpus) as f64),
         }
     }
 }

@@ -262,7 +262,7 @@ fn cyclictest(value: &Value) -> Result<Matrix, String> {
     let name = text("/sysinfo/release").to_owned();
     let tool = format!("cyclictest {}", text("/rt_test_version:"));
     let system = System { name, kernel, realtime, virtual_machine: None, tool };
-    let round = Round { elapsed: Ns::ZERO, samples, uncorrected: None, missed: 0, steal: 0.0 };
+    let round = Round { elapsed: Ns::ZERO, samples, uncorrected: None, missed: 0, steal: 0.0, foreign: None };
     Ok(one_row(system, policy(command)?, round, false))
 }
 
@@ -352,7 +352,14 @@ mod tests {
             let round = |n: u64| {
                 let mut samples = Samples::default();
                 (0..1000).for_each(|i| samples.add(10_000 + n * 500 + i * 10 + shift));
-                Round { elapsed: Ns::from_s(1), samples, uncorrected: None, missed: 0, steal: 0.0 }
+                Round {
+                    elapsed: Ns::from_s(1),
+                    samples,
+                    uncorrected: None,
+                    missed: 0,
+                    steal: 0.0,
+                    foreign: None,
+                }
             };
             let rounds = (0..6).map(round).collect();
             Cell { system: system.to_owned(), load: Load::Idle, policy: Policy::Other, rounds }

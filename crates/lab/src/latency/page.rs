@@ -105,18 +105,17 @@ fn table(matrix: &Matrix) -> Section {
             Cell::head(row.load.words()),
             Cell::text(row.policy.to_string()),
             Cell::text(&row.system),
-            Cell::number(row.count.to_string(), row.count as f64),
-            estimate(&row.mean_ns),
             estimate(&row.p50_ns),
             estimate(&row.p99_ns),
             row.p999_ns.map_or_else(dash, |ns| Cell::number(time(ns as f64), ns as f64)),
             estimate(&row.max_ns),
             Cell::number(time(row.worst_ns as f64), row.worst_ns as f64),
             row.article_max_ns.map_or_else(dash, |ns| Cell::number(time(ns.0 as f64), ns.0 as f64)),
+            estimate(&row.mean_ns),
+            Cell::number(row.count.to_string(), row.count as f64),
         ]
     };
-    let numbers =
-        ["samples", "mean", "p50", "p99", "p99.9", "max of a round", "max of all", "the article's max"];
+    let numbers = ["p50", "p99", "p99.9", "max of a round", "max of all", "article", "mean", "samples"];
     section.push(Table {
         caption: format!(
             "Medians over the rounds; below each the interval that holds the true median with {:.0} % or more",
@@ -214,18 +213,16 @@ fn findings(matrix: &Matrix) -> Section {
             Truth::DoesNot => Tone::Bad,
             Truth::CannotTell => Tone::Dim,
         };
-        vec![
-            Cell::head(finding.says),
-            Cell::text("").note(finding.truth.words(), tone),
-            Cell::text(&finding.because),
-        ]
+        vec![Cell::head(finding.says), Cell::text("").note(finding.truth.words(), tone)]
     };
     section.push(Table {
         caption: "The four findings".to_owned(),
-        columns: ["the article says", "here", "because"].map(Column::text).to_vec(),
+        columns: ["the article says", "here"].map(Column::text).to_vec(),
         rows: matrix.findings().iter().map(row).collect(),
         fold: None,
     });
+    let because = |finding: super::Finding| format!("{}: {}.", finding.says, finding.because);
+    section.push(Part::List(matrix.findings().into_iter().map(because).collect()));
     section
 }
 
