@@ -161,6 +161,7 @@ fn a_matrix_has_its_four_rows_beside_the_articles() {
     let ran = schedlab(&arguments);
     if ran.code == 2 && ran.stderr.contains("CAP_SYS_NICE") {
         assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "CI runs as root");
+        super::skip("a_matrix_has_its_four_rows_beside_the_articles", "no real-time policy for us here");
         return;
     }
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -171,7 +172,7 @@ fn a_matrix_has_its_four_rows_beside_the_articles() {
         .iter()
         .map(|row| format!("{} {} {}", row["load"], row["policy"], row["article_max_ns"]).replace('"', ""))
         .collect();
-    let article = ["9.60ms", "369us", "101ms", "446us"];
+    let article = ["9602000", "369000", "101095000", "446000"];
     assert_eq!(rows.len(), 4, "{rows:?}");
     for (row, start) in rows.iter().zip(["idle other", "idle fifo:49", "loaded other", "loaded fifo:49"]) {
         assert!(row.starts_with(start), "{rows:?}");
