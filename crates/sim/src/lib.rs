@@ -9,6 +9,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod costs;
+mod delegation;
 mod engine;
 mod error;
 mod hash;
@@ -19,6 +20,9 @@ mod outcome;
 mod rng;
 
 pub use costs::Costs;
+pub use delegation::{
+    AgentMetrics, Delegation, DelegationCosts, DelegationMetrics, Failed, Failure, Mode, run_delegated,
+};
 pub use engine::run;
 pub use error::SimError;
 pub use machine::{Delays, Machine, RunOptions, TickSkew};

@@ -119,7 +119,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Ok(())
     }
 
-    fn throttle(&mut self, cpu: usize, task: TaskId, throttled: bool) -> Step {
+    pub(super) fn throttle(&mut self, cpu: usize, task: TaskId, throttled: bool) -> Step {
         self.check_task(cpu, task)?;
         let t = task.index();
         if self.tasks[t].throttled == throttled {

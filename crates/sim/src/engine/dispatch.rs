@@ -34,7 +34,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             },
         };
         let pick = self.scheduler.schedule(&self.cx(cpu), CpuId(cpu as u32), prev, why);
-        let price = if !FREE && self.prices.is_some() { self.price_decision(cpu) } else { 0 };
+        let mut price = if !FREE && self.prices.is_some() { self.price_decision(cpu) } else { 0 };
+        if !FREE && let Some(toll) = self.toll {
+            price += toll.take();
+        }
         if prev == pick.task {
             self.stays(cpu, why, pick)?;
             if !FREE {

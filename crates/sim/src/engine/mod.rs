@@ -1,6 +1,7 @@
 //! The event loop.
 
 mod account;
+mod agents;
 mod channels;
 mod commands;
 mod dispatch;
@@ -24,6 +25,7 @@ use journal::Journal;
 use layout::{Fires, Layout};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, TaskId, Workload};
 use schedlab_scheduler::{Cmd, Cx, Out, Scheduler, World};
+pub(crate) use setup::world;
 use slots::NEVER;
 use slots::{OfCpu, Slots};
 use state::{Channel, Client, Cpu, Extra, Fifo, Mutex, Source, Task};
@@ -102,6 +104,8 @@ pub(crate) struct Engine<'a, S, const FREE: bool> {
     gate: Option<Box<vcpu::Gate>>,
     /// The scheduler's work has a price.
     prices: Option<Box<prices::Prices>>,
+    /// The scheduler says here what a call took on its CPU (delegation).
+    toll: Option<&'a std::cell::Cell<u64>>,
     /// Steps since time passed last, and how many are too many.
     steps: u64,
     steps_max: u64,

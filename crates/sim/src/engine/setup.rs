@@ -78,6 +78,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
             journal: Journal::new(sink),
             gate: None,
             prices,
+            toll: None,
             steps: 0,
             steps_max: 1_000_000 + 1_000 * workload.tasks.len() as u64,
             out,
@@ -110,7 +111,8 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
     }
 }
 
-fn world(machine: &Machine, workload: &Workload) -> Result<World, SimError> {
+/// What schedulers see of a machine and a workload at the start.
+pub(crate) fn world(machine: &Machine, workload: &Workload) -> Result<World, SimError> {
     let cpus = machine.topology.cpus();
     let mut groups: Vec<GroupView> = workload
         .groups

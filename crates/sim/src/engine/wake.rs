@@ -110,6 +110,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if !FREE && self.prices.is_some() {
             self.price_call(cpu, false);
         }
+        if !FREE && let Some(toll) = self.toll {
+            self.steal(cpu, toll.take());
+        }
         self.after_call(cpu, Cause::Wakeup)
     }
 }

@@ -29,6 +29,8 @@ pub struct Metrics {
     pub work_conservation: WorkConservation,
     /// What the scheduler's decisions cost; all 0 where work has no price.
     pub decisions: DecisionMetrics,
+    /// What agents did; `None` where the kernel decides.
+    pub delegation: Option<Box<crate::DelegationMetrics>>,
 }
 
 /// What decisions cost, where the machine's costs price them.

@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub(crate) mod checker;
+pub(crate) mod random;
 
 use schedlab_model::{Amount, CpuId, CpuSet, Draw, Ns, Op, Policy, Program, Start, TaskSpec, Workload};
 use schedlab_scheduler::Scheduler;

@@ -1,0 +1,97 @@
+//! What delegation (`crate::delegation`) sees and moves of an engine: agents take CPU time, and ask CPUs to decide.
+
+use super::slots::OfCpu;
+use super::state::Cause;
+use super::{Engine, Step};
+use schedlab_model::{CpuId, EventSink, Ns, TaskId, Topology};
+use schedlab_scheduler::Cx;
+use std::cell::Cell;
+
+/// A spinning agent's CPU owes this much work: longer than any run lasts.
+const FOR_EVER: u64 = 1 << 60;
+
+impl<'a, S: EventSink> Engine<'a, S, false> {
+    /// From now on the scheduler says in `toll` what its calls take.
+    pub(crate) fn set_toll(&mut self, toll: &'a Cell<u64>) {
+        self.toll = Some(toll);
+    }
+
+    pub(crate) fn time(&self) -> u64 {
+        self.now
+    }
+
+    pub(crate) fn topology(&self) -> &Topology {
+        &self.machine.topology
+    }
+
+    /// The context of a call on `cpu`.
+    pub(crate) fn context(&self, cpu: usize) -> Cx<'_> {
+        self.cx(cpu)
+    }
+
+    /// `cpu` decides when the instant is drained, or its switch is done.
+    pub(crate) fn ask_cpu(&mut self, cpu: usize) {
+        self.request(cpu, Cause::Other, None);
+    }
+
+    /// The task that is on `cpu` or on its way there.
+    pub(crate) fn occupant(&self, cpu: usize) -> Option<TaskId> {
+        self.cpus[cpu].current
+    }
+
+    /// An agent works on `cpu` for `ns`; who runs there waits.
+    pub(crate) fn occupy(&mut self, cpu: usize, ns: u64) {
+        self.account(cpu);
+        self.watch.set_idle(cpu, false);
+        self.steal(cpu, ns);
+    }
+
+    /// The agent of `cpu` is done.
+    pub(crate) fn vacate(&mut self, cpu: usize) {
+        let c = &self.cpus[cpu];
+        if c.current.is_none() && c.window.is_none() {
+            self.watch.set_idle(cpu, true);
+        }
+    }
+
+    /// The agent of `cpu` spins there for ever, or no longer.
+    pub(crate) fn spin(&mut self, cpu: usize, on: bool) {
+        self.account(cpu);
+        self.cpus[cpu].debt = if on { FOR_EVER } else { 0 };
+        self.watch.set_idle(cpu, !on);
+    }
+
+    /// When a switch that is under way on `cpu` is over; now when there is none.
+    pub(crate) fn free_at(&self, cpu: usize) -> u64 {
+        let switch = self.cpus[cpu].window.and_then(|_| self.slots.cpu_at(cpu, OfCpu::Work));
+        switch.unwrap_or(self.now)
+    }
+
+    /// CPU time of a task up to now.
+    pub(crate) fn run_time(&self, task: TaskId) -> Ns {
+        let view = &self.world.tasks[task.index()];
+        let running = view.on_cpu().map_or(Ns::ZERO, |_| Ns(self.now).saturating_sub(view.entered()));
+        view.ran() + running
+    }
+
+    /// The scheduler behind the agents throttled a task, or let it go.
+    pub(crate) fn set_throttled(&mut self, task: TaskId, throttled: bool) -> Step {
+        self.throttle(self.tasks[task.index()].home as usize, task, throttled)
+    }
+
+    /// A call of the scheduler on `cpu` that the engine does not know, and what it asked for.
+    pub(crate) fn call_scheduler(&mut self, cpu: usize, f: impl FnOnce(&Cx<'_>)) -> Step {
+        f(&self.cx(cpu));
+        self.after_call(cpu, Cause::Other)
+    }
+
+    /// All CPUs decide anew.
+    pub(crate) fn ask_all(&mut self) {
+        (0..self.cpus.len()).for_each(|cpu| self.ask_cpu(CpuId(cpu as u32).index()));
+    }
+
+    /// An invariant of delegation does not hold.
+    pub(crate) fn broken<T>(&self, what: String) -> Step<T> {
+        self.internal(what)
+    }
+}
