@@ -1,6 +1,7 @@
 //! Results for people: as wide as the terminal, colours only on one.
 
 pub(crate) mod colocate;
+mod delegation;
 mod diff;
 mod latency;
 mod matrix;

@@ -17,6 +17,7 @@ pub use scenario::compare_scenario;
 pub(crate) use scenario::machine;
 
 use crate::LabError;
+use crate::delegation::{Delegated, DelegationResult, Place};
 use crate::measure::{Kind, Measured, SubjectData};
 use crate::metric::{Metric, Stat};
 use crate::result::{Cell, Row, Subject};
@@ -58,7 +59,7 @@ const fn p(thousandths: u32) -> Stat {
 }
 
 /// Every metric of a result.
-const METRICS: [Metric; 29] = [
+const METRICS: [Metric; 40] = [
     Metric::Share,
     Metric::Throughput,
     Metric::Latency(p(50_000)),
@@ -88,6 +89,17 @@ const METRICS: [Metric; 29] = [
     Metric::IdleWaiting,
     Metric::IdleCapped,
     Metric::IdleLongest,
+    Metric::Delivery(p(50_000)),
+    Metric::Delivery(p(99_000)),
+    Metric::Commit(p(50_000)),
+    Metric::Commit(p(99_000)),
+    Metric::EndToEnd(p(50_000)),
+    Metric::EndToEnd(p(99_000)),
+    Metric::EndToEnd(Stat::Max),
+    Metric::Transactions,
+    Metric::FailedTransactions,
+    Metric::Messages,
+    Metric::Agents,
 ];
 
 /// The method's error by class and metric.
@@ -134,6 +146,9 @@ fn rows(
             subjects: subjects.collect(),
             event_hashes: own.iter().map(|run| format!("{:016x}", run.event_hash)).collect(),
             notes,
+            delegation: plan.delegation.as_ref().zip(own[0].delegation.as_deref()).map(|(delegated, metrics)| {
+                DelegationResult::of(&delegated.spec, metrics)
+            }),
         }
     };
     plans.iter().zip(runs).enumerate().map(row).collect()
@@ -216,12 +231,19 @@ fn plan(
         .check(subject.cpus)
         .map_err(|error| LabError::Option(format!("--variant '{}': {error}", variant.name)))?;
     check_caps(&full, variant, &applied)?;
+    let delegation = (applied.delegation.place != Place::Kernel).then(|| {
+        let names = &applied.delegation.outside;
+        let mut outside = vec![false; applied.workload.tasks.len()];
+        names.iter().flat_map(|name| subject.tasks(name)).for_each(|task| outside[task] = true);
+        Delegated { spec: applied.delegation.clone(), outside }
+    });
     Ok(Plan {
         label: scheduler.to_string(),
         scheduler: full,
         variant: variant.name.clone(),
         workload: applied.workload,
         vms: applied.vms,
+        delegation,
         changed: applied.tasks.into_iter().collect(),
         notes,
     })

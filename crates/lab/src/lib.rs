@@ -8,6 +8,7 @@
 
 pub mod colocate;
 pub mod compare;
+pub mod delegation;
 pub mod diff;
 mod error;
 pub mod gallery;

@@ -3,7 +3,7 @@
 use crate::metric::{Metric, Stat};
 use schedlab_model::Ns;
 use schedlab_sim::{
-    ChannelMetrics, CpuMetrics, Distribution, Metrics, SourceMetrics, TaskMetrics, WorkConservation,
+    ChannelMetrics, CpuMetrics, DelegationMetrics, Distribution, Metrics, SourceMetrics, TaskMetrics, WorkConservation,
 };
 use schedlab_trace::analysis::{Durations, Summary, TaskSummary};
 use serde::{Deserialize, Serialize};
@@ -62,6 +62,7 @@ enum Data {
 struct MachineMetrics {
     cpus: Vec<CpuMetrics>,
     conservation: WorkConservation,
+    agents: Option<Box<DelegationMetrics>>,
 }
 
 /// What the one [`Kind::Machine`] subject is called.
@@ -97,7 +98,8 @@ impl Measured {
             measured.subjects.push(SubjectData::new(Kind::Channel, &channel.name, window, data));
         }
         let (cpus, conservation) = (metrics.cpus.clone(), metrics.work_conservation);
-        let data = Data::Machine(Box::new(MachineMetrics { cpus, conservation }));
+        let agents = metrics.delegation.clone();
+        let data = Data::Machine(Box::new(MachineMetrics { cpus, conservation, agents }));
         measured.subjects.push(SubjectData::new(Kind::Machine, MACHINE, window, data));
         measured
     }
@@ -210,6 +212,21 @@ impl SubjectData {
 }
 
 impl MachineMetrics {
+    fn of_agents(&self, metric: Metric, window: Ns) -> Option<f64> {
+        let agents = self.agents.as_deref()?;
+        let rate = |count: u64| (window > Ns::ZERO).then(|| count as f64 * 1e9 / window.0 as f64);
+        match metric {
+            Metric::Delivery(stat) => of_distribution(&agents.delivery, stat),
+            Metric::Commit(stat) => of_distribution(&agents.commit, stat),
+            Metric::EndToEnd(stat) => of_distribution(&agents.end_to_end, stat),
+            Metric::Transactions => rate(agents.transactions),
+            Metric::FailedTransactions => rate(agents.failed_in_all()),
+            Metric::Messages => rate(agents.messages),
+            Metric::Agents => Some(agents.agents_cpu_ns().0 as f64 / window.0.max(1) as f64),
+            _ => None,
+        }
+    }
+
     fn value(&self, metric: Metric, window: Ns) -> Option<f64> {
         let all = (window.0 * self.cpus.len() as u64).max(1) as f64;
         let idle: Ns = self.cpus.iter().map(|cpu| cpu.idle_ns).sum();
@@ -220,7 +237,7 @@ impl MachineMetrics {
             Metric::IdleCapped => Some(self.conservation.capped_idle_ns.0 as f64 / all),
             Metric::IdleLongest => Some(self.conservation.longest_ns.0 as f64),
             Metric::Switches => (window > Ns::ZERO).then(|| switches as f64 * 1e9 / window.0 as f64),
-            _ => None,
+            _ => self.of_agents(metric, window),
         }
     }
 }

@@ -35,6 +35,20 @@ pub enum Metric {
     IdleCapped,
     /// The machine: the longest uninterrupted time in which a CPU idles while somebody waits who may run there.
     IdleLongest,
+    /// Agents: from an event in the kernel to the moment in which its message is read.
+    Delivery(Stat),
+    /// Agents: their time for a commit.
+    Commit(Stat),
+    /// Agents: from the start of a commit to the switch to the last of its tasks.
+    EndToEnd(Stat),
+    /// Agents: transactions a second, failed ones included.
+    Transactions,
+    /// Agents: transactions that failed, a second.
+    FailedTransactions,
+    /// Agents: messages read, a second.
+    Messages,
+    /// Agents: their CPU time, as a part of one CPU.
+    Agents,
 }
 
 /// Which number of a distribution.
@@ -67,9 +81,12 @@ impl Metric {
     /// In what it is counted.
     pub const fn unit(self) -> Unit {
         match self {
-            Metric::Share | Metric::Utilisation | Metric::IdleWaiting | Metric::IdleCapped => Unit::Share,
+            Metric::Share | Metric::Utilisation | Metric::IdleWaiting | Metric::IdleCapped | Metric::Agents => {
+                Unit::Share
+            }
             Metric::IdleLongest => Unit::Time,
             Metric::Latency(_) | Metric::Wait(_) | Metric::Response(_) | Metric::Run(_) => Unit::Time,
+            Metric::Delivery(_) | Metric::Commit(_) | Metric::EndToEnd(_) => Unit::Time,
             _ => Unit::PerSecond,
         }
     }
@@ -87,7 +104,16 @@ impl Metric {
     /// Whether it is about the machine as a whole.
     pub const fn is_of_machine(self) -> bool {
         use Metric::{IdleCapped, IdleLongest, IdleWaiting, Utilisation};
-        matches!(self, Utilisation | IdleWaiting | IdleCapped | IdleLongest)
+        matches!(self, Utilisation | IdleWaiting | IdleCapped | IdleLongest) || self.is_of_agents()
+    }
+
+    /// Whether only a machine with agents has it.
+    pub const fn is_of_agents(self) -> bool {
+        use Metric::{Agents, Commit, Delivery, EndToEnd, FailedTransactions, Messages, Transactions};
+        matches!(
+            self,
+            Delivery(_) | Commit(_) | EndToEnd(_) | Transactions | FailedTransactions | Messages | Agents
+        )
     }
 
     /// `value` of this metric as people write it: `49.8%`, `1.20ms`, `2830/s`.
@@ -107,7 +133,8 @@ pub enum MetricError {
     /// No such name.
     #[error(
         "unknown metric `{0}`{hint}: use share, throughput, switches, preemptions, migrations, \
-         for the machine utilisation, idle-waiting, idle-capped, idle-longest, or one of latency, wait, response, run followed by p50, p99, p99.9, mean, min, max or mode, such as \"latency p99\"",
+         for the machine utilisation, idle-waiting, idle-capped, idle-longest, behind agents messages, \
+         transactions, failed, agents, delivery, commit or end-to-end followed by p50 and so on, or one of latency, wait, response, run followed by p50, p99, p99.9, mean, min, max or mode, such as \"latency p99\"",
         hint = .1.as_ref().map(|n| format!(" (did you mean `{n}`?)")).unwrap_or_default()
     )]
     Unknown(String, Option<String>),
@@ -132,6 +159,13 @@ impl FromStr for Metric {
             "idle-waiting" => Ok(Metric::IdleWaiting),
             "idle-capped" => Ok(Metric::IdleCapped),
             "idle-longest" => Ok(Metric::IdleLongest),
+            "transactions" => Ok(Metric::Transactions),
+            "failed" => Ok(Metric::FailedTransactions),
+            "messages" => Ok(Metric::Messages),
+            "agents" => Ok(Metric::Agents),
+            "delivery" => Ok(Metric::Delivery(stat()?)),
+            "commit" => Ok(Metric::Commit(stat()?)),
+            "end-to-end" => Ok(Metric::EndToEnd(stat()?)),
             "latency" => Ok(Metric::Latency(stat()?)),
             "wait" => Ok(Metric::Wait(stat()?)),
             "response" => Ok(Metric::Response(stat()?)),
@@ -147,6 +181,13 @@ impl FromStr for Metric {
                     "idle-waiting",
                     "idle-capped",
                     "idle-longest",
+                    "transactions",
+                    "failed",
+                    "messages",
+                    "agents",
+                    "delivery",
+                    "commit",
+                    "end-to-end",
                     "latency",
                     "wait",
                     "response",
@@ -200,6 +241,13 @@ impl fmt::Display for Metric {
             Metric::IdleWaiting => f.write_str("idle-waiting"),
             Metric::IdleCapped => f.write_str("idle-capped"),
             Metric::IdleLongest => f.write_str("idle-longest"),
+            Metric::Transactions => f.write_str("transactions"),
+            Metric::FailedTransactions => f.write_str("failed"),
+            Metric::Messages => f.write_str("messages"),
+            Metric::Agents => f.write_str("agents"),
+            Metric::Delivery(stat) => write!(f, "delivery {stat}"),
+            Metric::Commit(stat) => write!(f, "commit {stat}"),
+            Metric::EndToEnd(stat) => write!(f, "end-to-end {stat}"),
             Metric::Latency(stat) => write!(f, "latency {stat}"),
             Metric::Wait(stat) => write!(f, "wait {stat}"),
             Metric::Response(stat) => write!(f, "response {stat}"),

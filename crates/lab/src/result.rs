@@ -93,6 +93,9 @@ pub struct Row {
     pub event_hashes: Vec<String>,
     /// What happened that a reader must know (a knob that does not exist, tasks that wait for ever).
     pub notes: Vec<String>,
+    /// What agents did, where the scheduler ran behind them; first seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delegation: Option<crate::delegation::DelegationResult>,
 }
 
 /// One class of tasks, source or channel in one row.

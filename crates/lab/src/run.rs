@@ -4,6 +4,7 @@
 mod nested;
 
 use crate::LabError;
+use crate::delegation::Delegated;
 use crate::compare::observe::{Keep, Observer};
 use crate::measure::Measured;
 use crate::scenario::VmSpec;
@@ -27,6 +28,8 @@ pub(crate) struct Plan {
     pub(crate) workload: Workload,
     /// Domains with kernels of their own.
     pub(crate) vms: Vec<VmSpec>,
+    /// It runs behind agents.
+    pub(crate) delegation: Option<Delegated>,
     /// Which tasks the variant changes.
     pub(crate) changed: Vec<usize>,
     /// What a reader must know.
@@ -61,6 +64,7 @@ pub(crate) struct Bench<'a> {
 pub(crate) struct Run {
     pub(crate) measured: Measured,
     pub(crate) event_hash: u64,
+    pub(crate) delegation: Option<Box<schedlab_sim::DelegationMetrics>>,
     pub(crate) notes: Vec<String>,
     /// What was observed, where that was asked for.
     pub(crate) observed: Option<Box<Observer>>,
@@ -76,6 +80,11 @@ impl Plan {
     ) -> Result<Outcome, LabError> {
         if !self.vms.is_empty() {
             return nested::run(self, machine, scheduler, options, sink);
+        }
+        if let Some(delegated) = &self.delegation {
+            return delegated
+                .run(machine, &self.workload, scheduler, options, sink)?
+                .map_err(|source| self.failed(source));
         }
         schedlab_sim::run(machine, &self.workload, scheduler, options, sink)
             .map_err(|source| self.failed(source))
@@ -116,7 +125,8 @@ impl Bench<'_> {
     fn one(&self, plan: &Plan, seed: u64) -> Result<Run, LabError> {
         let machine = (self.machine)(seed);
         let cpus = machine.topology.cpus();
-        let scheduler = registry::build(&plan.scheduler, cpus)?;
+        let decided = plan.delegation.as_ref().map_or(cpus, |delegated| delegated.spec.cpus(cpus));
+        let scheduler = registry::build(&plan.scheduler, decided)?;
         let options = RunOptions { seed, duration: self.duration, warmup: self.warmup, every_tick: false };
         let mut summary = Summary::new(plan.workload.tasks.len(), cpus, self.warmup);
         let first = self.seeds.first() == Some(&seed);
@@ -141,6 +151,7 @@ impl Bench<'_> {
         Ok(Run {
             measured,
             event_hash: outcome.event_hash,
+            delegation: outcome.metrics.delegation.clone(),
             notes: stuck(&outcome, &plan.workload, self.duration),
             observed,
         })

@@ -4,6 +4,7 @@
 //! everything that can be checked without running, and every mistake comes back as a [`ScenarioError`] with
 //! its place.
 
+mod delegation;
 mod document;
 mod draw;
 mod expect;
@@ -23,6 +24,7 @@ pub(crate) use group::{absent_cpu, bandwidth, shares_of_weight};
 pub use machine::{MachineSpec, Ticks};
 pub use vm::VmSpec;
 
+use crate::delegation::{DelegationSpec, Place};
 use crate::metric::Metric;
 use crate::variant::{Subject, Variant};
 use document::{Section, Source};
@@ -32,10 +34,11 @@ use std::path::Path;
 use step::Names;
 use toml::de::DeTable;
 
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "title",
     "about",
     "machine",
+    "delegation",
     "schedulers",
     "duration",
     "warmup",
@@ -69,6 +72,8 @@ pub struct Scenario {
     pub about: String,
     /// The machine.
     pub machine: MachineSpec,
+    /// Where the schedulers run.
+    pub delegation: DelegationSpec,
     /// The schedulers to compare, unless the user names others.
     pub schedulers: Vec<SchedulerSpec>,
     /// Tasks, groups, channels, sources.
@@ -142,6 +147,10 @@ impl Reader<'_> {
         let mut names = Names::default();
         let groups = group::read(root, cpus)?;
         let vms = vm::read(root, &groups, cpus)?;
+        let delegation = delegation::read(root, cpus)?;
+        if delegation.place != Place::Kernel && !vms.is_empty() {
+            return Err(root.error_of_file("virtual machines do not run behind agents: leave out `vm` or [delegation]"));
+        }
         let channels = source::read_channels(root, &mut names)?;
         source::read_locks(root, &mut names)?;
         let tasks = task::read(root, &groups, &mut names, cpus)?;
@@ -168,6 +177,7 @@ impl Reader<'_> {
             title: text("title")?.unwrap_or_default(),
             about: text("about")?.unwrap_or_default(),
             machine,
+            delegation,
             schedulers: self.schedulers()?,
             vms,
             classes: tasks.classes,
@@ -311,7 +321,8 @@ impl Reader<'_> {
         }
         if machine != metric.is_of_machine() && !(machine && metric == Metric::Switches) {
             return Err(section.error(
-                "utilisation, idle-waiting, idle-capped and idle-longest are metrics of machine = true, which has \
+                "utilisation, idle-waiting, idle-capped, idle-longest and what agents do (delivery, commit, \
+                 end-to-end, transactions, failed, messages, agents) are metrics of machine = true, which has \
                  only them and switches",
             ));
         }

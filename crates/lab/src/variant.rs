@@ -6,9 +6,10 @@
 //! twice the work: redis-server demand=x2
 //! alone: sysbench off
 //! no throttling: scheduler sched_rt_runtime_us=999990
+//! agents: delegation mode=global costs=ghost-2021
 //! ```
 //! A target is a task (name, glob such as `worker-*`, class, or pid of a recording), a control group (a path
-//! that begins with `/`), a source, or the word `scheduler`, whose settings are knobs.
+//! that begins with `/`), a source, the word `scheduler`, whose settings are knobs, or `delegation`: where it runs.
 
 mod apply;
 
@@ -71,6 +72,8 @@ pub enum Setting {
     Rate(u64),
     /// `clients=64`
     Clients(u32),
+    /// A setting of the delegation: where the scheduler runs.
+    Delegation(String, String),
     /// A knob of the scheduler.
     Knob(String, String),
 }
@@ -181,6 +184,9 @@ fn setting(target: &str, text: &str) -> Result<Setting, VariantError> {
     };
     if target == "scheduler" {
         return Ok(Setting::Knob(key.to_owned(), value.to_owned()));
+    }
+    if target == "delegation" {
+        return Ok(Setting::Delegation(key.to_owned(), value.to_owned()));
     }
     let keys: Vec<&str> = match target.starts_with('/') {
         true => GROUP_KEYS.to_vec(),

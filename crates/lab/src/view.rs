@@ -26,13 +26,30 @@ pub const CLIENT_COLUMNS: [(Metric, &str); 6] = [
     (Metric::Response(Stat::Max), "max"),
 ];
 /// Columns of the machine as a whole.
-pub const MACHINE_COLUMNS: [(Metric, &str); 5] = [
+pub const MACHINE_COLUMNS: [(Metric, &str); 11] = [
     (Metric::Utilisation, "busy"),
+    (Metric::Agents, "agents' CPU"),
+    (Metric::Transactions, "transactions/s"),
+    (Metric::FailedTransactions, "failed/s"),
+    (Metric::Delivery(Stat::Percentile(50_000)), "delivery p50"),
+    (Metric::Commit(Stat::Percentile(50_000)), "commit p50"),
+    (Metric::EndToEnd(Stat::Percentile(50_000)), "end-to-end p50"),
     (Metric::Switches, "switches/s"),
     (Metric::IdleWaiting, "idle, work waits"),
     (Metric::IdleCapped, "idle, work capped"),
     (Metric::IdleLongest, "idle longest"),
 ];
+/// The columns of a subject: those about agents only where there are some.
+pub fn columns(study: &Study, kind: Kind) -> Vec<(Metric, &'static str)> {
+    let delegated = study.rows.iter().any(|row| row.delegation.is_some());
+    let columns: &[(Metric, &str)] = match kind {
+        Kind::Class | Kind::Task => &TASK_COLUMNS,
+        Kind::Source | Kind::Channel => &CLIENT_COLUMNS,
+        Kind::Machine => &MACHINE_COLUMNS,
+    };
+    columns.iter().copied().filter(|(metric, _)| delegated || !metric.is_of_agents()).collect()
+}
+
 /// Classes below this share of one CPU are left out unless somebody asks for all.
 const MAIN_SHARE: f64 = 0.01;
 /// How many classes are shown at most unless somebody asks for all.
@@ -61,7 +78,8 @@ pub fn main_subjects(study: &Study, all: bool) -> (Vec<(Kind, String)>, usize) {
     }
     let hidden = total - classes.len();
     // The machine as a whole is the subject of some scenarios only.
-    let of_machine = all || study.expectations.iter().any(|checked| checked.subject == MACHINE);
+    let delegated = study.rows.iter().any(|row| row.delegation.is_some());
+    let of_machine = all || delegated || study.expectations.iter().any(|checked| checked.subject == MACHINE);
     let shown = |subject: &&Subject| !is_task(subject.kind) && (of_machine || subject.kind != Kind::Machine);
     let clients = base.subjects.iter().filter(shown);
     let shown = clients.chain(classes.into_iter().map(|(subject, _)| subject));

@@ -79,6 +79,7 @@ pub fn all() -> &'static [Entry] {
         crate::agent::SHINJUKU,
         crate::agent::FILTER,
         crate::agent::LAYERS,
+        crate::agent::SEARCH,
         crate::simple::EDF,
         crate::simple::RR,
     ]

@@ -1,7 +1,8 @@
 //! `cargo xtask stress`: random machines, workloads and schedulers under all assertions of the engine. Each
 //! case runs three times: twice alike, and once with every tick delivered; all three must give the same
-//! events. A failure prints the one number that repeats it.
+//! events; a third of the cases run behind agents. A failure prints the one number that repeats it.
 
+mod delegated;
 mod random;
 
 use anyhow::{Context, Result, bail};
@@ -19,6 +20,7 @@ struct Case {
     machine: Machine,
     workload: schedlab_model::Workload,
     options: RunOptions,
+    delegated: Option<delegated::Delegated>,
 }
 
 /// What became of a case.
@@ -117,12 +119,16 @@ fn case(seed: u64, scheduler: Option<&str>) -> Case {
     let name = scheduler.unwrap_or(drawn).to_owned();
     let duration = Ns::from_ms(dice.between(50, 1500));
     let options = RunOptions { seed, duration, ..RunOptions::default() };
-    Case { scheduler: SchedulerSpec { name, knobs: Vec::new() }, machine, workload, options }
+    let delegated = delegated::draw(&mut dice, machine.topology.cpus(), workload.tasks.len(), duration);
+    Case { scheduler: SchedulerSpec { name, knobs: Vec::new() }, machine, workload, options, delegated }
 }
 
 fn describe(seed: u64, scheduler: Option<&str>) -> String {
     let case = case(seed, scheduler);
-    format!("scheduler: {}\n{:#?}\n{:#?}\n{:#?}", case.scheduler, case.machine, case.options, case.workload)
+    format!(
+        "scheduler: {}\n{:#?}\n{:#?}\n{:#?}\n{:#?}",
+        case.scheduler, case.delegated, case.machine, case.options, case.workload
+    )
 }
 
 /// Runs one case. A panic is a failure, not the end.
@@ -138,10 +144,8 @@ fn verdict(seed: u64, scheduler: Option<&str>) -> Verdict {
 
 fn compare(case: &Case) -> Verdict {
     let run = |every_tick: bool| {
-        let scheduler = registry::build(&case.scheduler, case.machine.topology.cpus())
-            .map_err(|error| SimError::Machine(error.to_string()))?;
         let options = RunOptions { every_tick, ..case.options.clone() };
-        schedlab_sim::run(&case.machine, &case.workload, scheduler.as_ref(), &options, &mut ())
+        delegated::run(case.delegated.as_ref(), &case.scheduler, &case.machine, &case.workload, &options)
     };
     let first = match run(false) {
         Ok(outcome) => outcome,

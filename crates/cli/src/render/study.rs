@@ -7,7 +7,7 @@ use schedlab_lab::measure::Kind;
 use schedlab_lab::metric::{Metric, Unit};
 use schedlab_lab::result::{InputKind, Prediction, Replayed, SelfReplay, Study};
 use schedlab_lab::stats::{Change, Judgement};
-use schedlab_lab::view::{self, CLIENT_COLUMNS, MACHINE_COLUMNS, TASK_COLUMNS, main_subjects};
+use schedlab_lab::view::{self, TASK_COLUMNS, main_subjects};
 use schedlab_model::Ns;
 use std::fmt::Write as _;
 
@@ -32,6 +32,9 @@ pub(crate) fn study(study: &Study, style: &Style, all_tasks: bool, explain: bool
         text += &predicted(prediction, &main, style);
     }
     text += &footer(study, hidden, left_out, style);
+    for line in super::delegation::lines(study) {
+        let _ = writeln!(text, "{}", wrap(&line, style.width, 2));
+    }
     text += &expectations(study, style);
     for gated in &study.gates {
         let (what, row) =
@@ -130,11 +133,7 @@ fn counted(name: &str, tasks: usize) -> String {
 }
 
 fn subject(study: &Study, kind: Kind, name: &str, style: &Style) -> (String, Vec<String>) {
-    let columns: &[(Metric, &str)] = match kind {
-        Kind::Class | Kind::Task => &TASK_COLUMNS,
-        Kind::Source | Kind::Channel => &CLIENT_COLUMNS,
-        Kind::Machine => &MACHINE_COLUMNS,
-    };
+    let columns = view::columns(study, kind);
     // With one run of each and no recording there is no error to show.
     let sure = study.seeds.len() == 1 && study.self_replay.is_none();
     let mut tasks = 1;
@@ -143,7 +142,7 @@ fn subject(study: &Study, kind: Kind, name: &str, style: &Style) -> (String, Vec
         let subject = row.find(kind, name);
         tasks = subject.map_or(tasks, |subject| subject.tasks);
         let mut cells = vec![Cell::plain(&row.scheduler), Cell::plain(&row.variant)];
-        for (metric, _) in columns {
+        for (metric, _) in &columns {
             let cell = subject.and_then(|subject| subject.cell(*metric));
             cells.push(cell.map_or_else(Cell::default, |cell| {
                 let (change, look) =
@@ -272,6 +271,7 @@ fn explanation(study: &Study, style: &Style) -> String {
             say(&format!("  {name} = {}: {doc}", Ns(*ns)));
         }
     }
+    super::delegation::explanation(study).iter().for_each(|line| say(line));
     say(&format!(
         "value: median over {} seeds. Error of a change: half the range of the change over the seeds (each seed \
          against itself){}.",

@@ -72,6 +72,7 @@ impl RecordedInput {
             pids: &self.pids,
             cpus: self.replay.topology.cpus(),
             vms: &[],
+            delegation: &crate::delegation::IN_KERNEL,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Applying a variant to a workload.
 
 use super::{Clause, Setting, Variant, VariantError};
+use crate::delegation::{DelegationSpec, Place};
 use crate::metric::glob;
 use crate::scenario::{Scenario, VmSpec, absent_cpu};
 use schedlab_model::{
@@ -22,6 +23,8 @@ pub struct Subject<'a> {
     pub cpus: usize,
     /// Domains with kernels of their own; none in recordings.
     pub vms: &'a [VmSpec],
+    /// Where schedulers run.
+    pub delegation: &'a DelegationSpec,
 }
 
 /// A workload with the changes of one variant.
@@ -35,6 +38,8 @@ pub struct Applied {
     pub knobs: Vec<(String, String)>,
     /// The domains that still have a kernel of their own.
     pub vms: Vec<VmSpec>,
+    /// Where the scheduler runs.
+    pub delegation: DelegationSpec,
 }
 
 impl<'a> Subject<'a> {
@@ -46,10 +51,11 @@ impl<'a> Subject<'a> {
             pids: &[],
             cpus: scenario.machine.topology.cpus(),
             vms: &scenario.vms,
+            delegation: &scenario.delegation,
         }
     }
 
-    fn tasks(&self, target: &str) -> Vec<usize> {
+    pub(crate) fn tasks(&self, target: &str) -> Vec<usize> {
         let pid: Option<u32> = target.parse().ok();
         let hit = |&index: &usize| {
             glob(target, &self.workload.tasks[index].name)
@@ -59,7 +65,7 @@ impl<'a> Subject<'a> {
         (0..self.workload.tasks.len()).filter(hit).collect()
     }
 
-    fn unknown(&self, target: &str) -> VariantError {
+    pub(crate) fn unknown(&self, target: &str) -> VariantError {
         let mut names: Vec<&str> = self.classes.iter().map(String::as_str).collect();
         names.extend(self.workload.tasks.iter().map(|task| task.name.as_str()));
         names.extend(self.workload.groups.iter().map(|group| group.name.as_str()));
@@ -85,6 +91,7 @@ impl Variant {
             tasks: BTreeSet::new(),
             knobs: Vec::new(),
             vms: subject.vms.to_vec(),
+            delegation: subject.delegation.clone(),
         };
         // Groups are made first, so that `/batch cpu.max=...` may stand before `task group=/batch`.
         for setting in self.clauses.iter().flat_map(|clause| &clause.settings) {
@@ -117,6 +124,9 @@ impl Applied {
             }
             return Ok(());
         }
+        if clause.target == "delegation" {
+            return self.delegate(clause, subject);
+        }
         if clause.target.starts_with('/') {
             let group = self.workload.groups.iter_mut().find(|group| group.name == clause.target);
             let group = group.ok_or_else(|| subject.unknown(&clause.target))?;
@@ -144,6 +154,24 @@ impl Applied {
                 self.change_task(index, setting);
                 self.tasks.insert(index);
             }
+        }
+        Ok(())
+    }
+
+    fn delegate(&mut self, clause: &Clause, subject: &Subject<'_>) -> Result<(), VariantError> {
+        for setting in &clause.settings {
+            if let Setting::Delegation(key, value) = setting {
+                self.delegation.set(key, value, subject.cpus).map_err(VariantError::Value)?;
+            }
+        }
+        for name in &self.delegation.outside {
+            if subject.tasks(name).is_empty() {
+                return Err(subject.unknown(name));
+            }
+        }
+        if self.delegation.place != Place::Kernel && !self.vms.is_empty() {
+            let text = "virtual machines do not run behind agents: mode=kernel, or bare domains".to_owned();
+            return Err(VariantError::Value(text));
         }
         Ok(())
     }
@@ -318,7 +346,8 @@ mod tests {
     use schedlab_model::{Policy, TaskSpec};
 
     fn subject(workload: &Workload, classes: &[String], text: &str) -> Result<Applied, VariantError> {
-        let subject = Subject { workload, classes, pids: &[100, 200], cpus: 2, vms: &[] };
+        let delegation = &DelegationSpec::default();
+        let subject = Subject { workload, classes, pids: &[100, 200], cpus: 2, vms: &[], delegation };
         Variant::parse(text).unwrap().apply(&subject)
     }
 

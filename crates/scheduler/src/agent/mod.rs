@@ -1,20 +1,22 @@
 //! Schedulers that were written for user-space agents (ghOSt and its relatives). They decide for many CPUs from one
 //! queue, and run anywhere: in the simulated kernel, behind simulated agents, and over real threads.
 //!
-//! Every one of them is a set of [`Rules`](central::Rules) over the shared queue of [`central`]: which level an activation
+//! All but `search` are sets of [`Rules`](central::Rules) over the shared queue of [`central`]: which level an activation
 //! belongs to, how long it may run there, and where it goes when that time is used up. A new one is one file with its
-//! rules and its `ENTRY`, and one line in the registry.
+//! rules and its `ENTRY`, and one line in the registry. `search` places by distance and has a queue of its own.
 
 mod central;
 mod fifo;
 mod filter;
 mod layers;
+mod search;
 mod shinjuku;
 
 pub use fifo::CENTRALIZED as FIFO_CENTRALIZED;
 pub use fifo::PER_CPU as FIFO_PER_CPU;
 pub use filter::ENTRY as FILTER;
 pub use layers::ENTRY as LAYERS;
+pub use search::ENTRY as SEARCH;
 pub use shinjuku::ENTRY as SHINJUKU;
 
 use schedlab_model::Policy;

@@ -69,6 +69,8 @@ mod tries;
 mod tunables;
 mod weights;
 
+pub(crate) use weights::of_nice as weight_of_nice;
+
 use crate::{Change, Cx, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, Timer, Wake};
 use balance::Balancer;
 use bandwidth::{PoolTable, Pools};

@@ -15,6 +15,11 @@ const WEIGHTS: [u32; 40] = [
     23, 18, 15,
 ];
 
+/// The weight of a nice value, for schedulers outside of this family.
+pub(crate) const fn of_nice(nice: Nice) -> u64 {
+    WEIGHTS[nice.table_index()] as u64
+}
+
 /// A weight with its inverse, 2^32 / weight. The inverse of a sum is worked out when it is first needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Load {
