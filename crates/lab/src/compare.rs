@@ -146,9 +146,11 @@ fn rows(
             subjects: subjects.collect(),
             event_hashes: own.iter().map(|run| format!("{:016x}", run.event_hash)).collect(),
             notes,
-            delegation: plan.delegation.as_ref().zip(own[0].delegation.as_deref()).map(|(delegated, metrics)| {
-                DelegationResult::of(&delegated.spec, metrics)
-            }),
+            delegation: plan
+                .delegation
+                .as_ref()
+                .zip(own[0].delegation.as_deref())
+                .map(|(delegated, metrics)| DelegationResult::of(&delegated.spec, metrics)),
         }
     };
     plans.iter().zip(runs).enumerate().map(row).collect()

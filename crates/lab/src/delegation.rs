@@ -7,8 +7,8 @@ use crate::LabError;
 use schedlab_model::{CpuId, EventSink, Ns, Workload};
 use schedlab_scheduler::{Scheduler, SchedulerSpec, nearest, registry};
 use schedlab_sim::{
-    Delegation, DelegationCosts, DelegationMetrics, Failed, Failure, Machine, Mode, Outcome, RunOptions, SimError,
-    run_delegated,
+    Delegation, DelegationCosts, DelegationMetrics, Failed, Failure, Machine, Mode, Outcome, RunOptions,
+    SimError, run_delegated,
 };
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -115,7 +115,9 @@ impl DelegationSpec {
                 }
                 let cost = time()?;
                 if cost > COST_MAX {
-                    return Err(format!("{key}={value}: longer than {COST_MAX}, that is no step of an agent"));
+                    return Err(format!(
+                        "{key}={value}: longer than {COST_MAX}, that is no step of an agent"
+                    ));
                 }
                 self.costs.set(key, cost);
             }
@@ -207,9 +209,13 @@ fn costs(name: &str) -> Result<DelegationCosts, String> {
         return read_costs(Path::new(name));
     }
     let known = DelegationCosts::PRESETS.iter().copied().chain(["this-machine"]);
-    let hint = nearest(name, known.clone()).map(|right| format!(" (did you mean `{right}`?)")).unwrap_or_default();
+    let hint =
+        nearest(name, known.clone()).map(|right| format!(" (did you mean `{right}`?)")).unwrap_or_default();
     let known: Vec<&str> = known.collect();
-    Err(format!("no cost preset `{name}`{hint}: there are {}, or a file such as ./costs.toml", known.join(", ")))
+    Err(format!(
+        "no cost preset `{name}`{hint}: there are {}, or a file such as ./costs.toml",
+        known.join(", ")
+    ))
 }
 
 /// Where `schedlab calibrate` writes the costs of this machine.
@@ -231,8 +237,11 @@ fn read_costs(path: &Path) -> Result<DelegationCosts, String> {
 /// message is a record of the recorder, a transaction a change of a parked task's priority. What was not measured costs
 /// nothing.
 fn calibrated(table: &serde_json::Value) -> DelegationCosts {
-    let ns = |name: &str| table.get(name).and_then(serde_json::Value::as_f64).map_or(0, |ns| ns.max(0.0).round() as u64);
-    let less = |name: &str, parts: &[u64]| Ns(parts.iter().fold(ns(name), |rest, part| rest.saturating_sub(*part)));
+    let ns = |name: &str| {
+        table.get(name).and_then(serde_json::Value::as_f64).map_or(0, |ns| ns.max(0.0).round() as u64)
+    };
+    let less =
+        |name: &str, parts: &[u64]| Ns(parts.iter().fold(ns(name), |rest, part| rest.saturating_sub(*part)));
     let switch = less("switch_yield_ns", &[ns("yield_ns")]);
     let call = less("wake_call_ns", &[ns("wake_nobody_ns")]);
     DelegationCosts {
@@ -262,14 +271,17 @@ fn costs_of(text: &str) -> Result<DelegationCosts, String> {
     let mut costs = DelegationCosts::default();
     for (name, _) in DelegationCosts::NAMES {
         let Some(found) = table.get(name) else { continue };
-        let ns = found.as_u64().or_else(|| found.as_f64().filter(|ns| *ns >= 0.0).map(|ns| ns.round() as u64));
+        let ns =
+            found.as_u64().or_else(|| found.as_f64().filter(|ns| *ns >= 0.0).map(|ns| ns.round() as u64));
         let ns = ns.map(Ns).filter(|ns| *ns <= COST_MAX);
         let wanted = || format!("`{name}` must be nanoseconds from 0 to {}, not {found}", COST_MAX.0);
         costs.set(name, ns.ok_or_else(wanted)?);
     }
     for name in ["syscall_ns", "ctx_switch_ns"] {
         if table.get(name).is_none() {
-            return Err(format!("has no `{name}`: is it a file of delegation costs (docs/scenario-format.md)?"));
+            return Err(format!(
+                "has no `{name}`: is it a file of delegation costs (docs/scenario-format.md)?"
+            ));
         }
     }
     Ok(costs)
@@ -351,7 +363,8 @@ pub struct AgentResult {
 impl DelegationResult {
     pub(crate) fn of(spec: &DelegationSpec, metrics: &DelegationMetrics) -> DelegationResult {
         let named = |(name, ns): (&str, Ns)| (name.to_owned(), ns.0);
-        let costs = DelegationCosts::NAMES.iter().map(|(name, _)| (*name, spec.costs.get(name).unwrap_or_default()));
+        let costs =
+            DelegationCosts::NAMES.iter().map(|(name, _)| (*name, spec.costs.get(name).unwrap_or_default()));
         let agent = |agent: &schedlab_sim::AgentMetrics| AgentResult {
             cpu: agent.cpu.0,
             cpu_ns: agent.cpu_ns.0,

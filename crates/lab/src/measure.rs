@@ -3,7 +3,8 @@
 use crate::metric::{Metric, Stat};
 use schedlab_model::Ns;
 use schedlab_sim::{
-    ChannelMetrics, CpuMetrics, DelegationMetrics, Distribution, Metrics, SourceMetrics, TaskMetrics, WorkConservation,
+    ChannelMetrics, CpuMetrics, DelegationMetrics, Distribution, Metrics, SourceMetrics, TaskMetrics,
+    WorkConservation,
 };
 use schedlab_trace::analysis::{Durations, Summary, TaskSummary};
 use serde::{Deserialize, Serialize};

@@ -81,9 +81,11 @@ impl Metric {
     /// In what it is counted.
     pub const fn unit(self) -> Unit {
         match self {
-            Metric::Share | Metric::Utilisation | Metric::IdleWaiting | Metric::IdleCapped | Metric::Agents => {
-                Unit::Share
-            }
+            Metric::Share
+            | Metric::Utilisation
+            | Metric::IdleWaiting
+            | Metric::IdleCapped
+            | Metric::Agents => Unit::Share,
             Metric::IdleLongest => Unit::Time,
             Metric::Latency(_) | Metric::Wait(_) | Metric::Response(_) | Metric::Run(_) => Unit::Time,
             Metric::Delivery(_) | Metric::Commit(_) | Metric::EndToEnd(_) => Unit::Time,

@@ -4,8 +4,8 @@
 mod nested;
 
 use crate::LabError;
-use crate::delegation::Delegated;
 use crate::compare::observe::{Keep, Observer};
+use crate::delegation::Delegated;
 use crate::measure::Measured;
 use crate::scenario::VmSpec;
 use rayon::prelude::*;

@@ -149,7 +149,8 @@ impl Reader<'_> {
         let vms = vm::read(root, &groups, cpus)?;
         let delegation = delegation::read(root, cpus)?;
         if delegation.place != Place::Kernel && !vms.is_empty() {
-            return Err(root.error_of_file("virtual machines do not run behind agents: leave out `vm` or [delegation]"));
+            return Err(root
+                .error_of_file("virtual machines do not run behind agents: leave out `vm` or [delegation]"));
         }
         let channels = source::read_channels(root, &mut names)?;
         source::read_locks(root, &mut names)?;

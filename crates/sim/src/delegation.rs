@@ -115,18 +115,15 @@ pub fn run_delegated<S: EventSink>(
     outside.resize(workload.tasks.len(), false);
     let machine = own_costs(machine);
     let workload = off_agents_cpu(workload, delegation.mode, &outside, cpus)?;
-    let enclave: Vec<CpuId> = (0..cpus as u32)
-        .map(CpuId)
-        .filter(|cpu| delegation.mode != Mode::Global(*cpu))
-        .collect();
+    let enclave: Vec<CpuId> =
+        (0..cpus as u32).map(CpuId).filter(|cpu| delegation.mode != Mode::Global(*cpu)).collect();
     let inside = (inner_machine(&machine, &enclave), inner_workload(&workload, &enclave));
     let late = delegation.costs.timer_late_ns.0;
     let desk = Desk::new(scheduler, &inside.0, &inside.1, enclave, cpus, options.seed, late)?;
     let kernel = Kernel::new(scheduler, delegation.own, delegation.costs, cpus, &outside);
     let mut engine = Engine::<S, false>::new(&machine, &workload, &kernel, options, sink)?;
     engine.set_toll(kernel.toll());
-    let agents =
-        Agents::new(delegation.mode, delegation.costs, delegation.group, &machine.topology, desk);
+    let agents = Agents::new(delegation.mode, delegation.costs, delegation.group, &machine.topology, desk);
     let end = options.duration.0;
     let warmup = (options.warmup > Ns::ZERO).then_some(options.warmup.0);
     let watchdog = delegation.runnable_timeout.map(|limit| (machine.tick_ns().0, limit.0));

@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use schedlab_model::{CpuId, CpuSet, EventSink, Ns, Policy, Program, TaskSpec, Workload};
 use schedlab_scheduler::registry;
 use schedlab_sim::{
-    Delegation, DelegationCosts, DelegationMetrics, Failed, Failure, Machine, Metrics, Mode, Outcome, RunOptions,
-    SimError, run_delegated,
+    Delegation, DelegationCosts, DelegationMetrics, Failed, Failure, Machine, Metrics, Mode, Outcome,
+    RunOptions, SimError, run_delegated,
 };
 
 const GLOBAL: Mode = Mode::Global(CpuId(0));
@@ -122,7 +122,11 @@ fn tasks_outside_of_the_enclave_take_the_cpu_and_transactions_fail() {
         // The daemon never waits for the enclave; a switch of the kernel's own is all.
         assert!(metrics.tasks[0].wake_latency.max() <= Ns(2_000), "{}", metrics.tasks[0].wake_latency.max());
         assert!(metrics.tasks[1].cpu_ns > Ns::from_ms(30) && metrics.tasks[2].cpu_ns > Ns::from_ms(30));
-        assert!(agents(&metrics).failed[Failed::Busy as usize] > 0, "{mode:?}: {:?}", agents(&metrics).failed);
+        assert!(
+            agents(&metrics).failed[Failed::Busy as usize] > 0,
+            "{mode:?}: {:?}",
+            agents(&metrics).failed
+        );
     }
 }
 
@@ -130,7 +134,8 @@ fn tasks_outside_of_the_enclave_take_the_cpu_and_transactions_fail() {
 fn a_task_that_is_still_on_its_way_off_a_cpu_cannot_be_committed_to_another() {
     // Three tasks take turns on two CPUs. Whoever is picked for a CPU was preempted on the other one a moment ago: its
     // message is unread, or it still runs.
-    let mut tasks: Vec<TaskSpec> = (0..3).map(|i| periodic(&format!("t{i}"), 25, 40, Ns::from_us(1))).collect();
+    let mut tasks: Vec<TaskSpec> =
+        (0..3).map(|i| periodic(&format!("t{i}"), 25, 40, Ns::from_us(1))).collect();
     tasks.iter_mut().for_each(|task| task.policy = Policy::Other);
     let metrics = case("fifo-centralized:slice_ns=2us", GLOBAL).run(3, tasks, Ns::from_ms(100));
     let failed = agents(&metrics).failed;
@@ -202,7 +207,12 @@ fn random_run(case: &Case<'_>, machine: &Machine, workload: &Workload) -> Option
         }
     };
     let first = run(false)?;
-    assert_eq!(Some(first.event_hash), run(false).map(|again| again.event_hash), "{}: not the same twice", case.spec);
+    assert_eq!(
+        Some(first.event_hash),
+        run(false).map(|again| again.event_hash),
+        "{}: not the same twice",
+        case.spec
+    );
     assert_eq!(Some(first.event_hash), run(true).map(|every| every.event_hash), "{}: every tick", case.spec);
     Some(first)
 }

@@ -4,7 +4,8 @@ mod common;
 
 use proptest::prelude::*;
 use schedlab_model::{
-    Amount, CpuId, CpuSet, EventKind, Nice, Ns, Op, Program, SchedEvent, Start, TaskId, TaskSpec, Topology, Workload,
+    Amount, CpuId, CpuSet, EventKind, Nice, Ns, Op, Program, SchedEvent, Start, TaskId, TaskSpec, Topology,
+    Workload,
 };
 use schedlab_sim::{Machine, RunOptions, run};
 
@@ -25,7 +26,9 @@ fn go(spec: &str, machine: &Machine, tasks: Vec<TaskSpec>, duration: Ns) -> (Vec
 /// When and where a task was switched in.
 fn entries(events: &[SchedEvent], task: u32) -> Vec<(u64, u32)> {
     let entry = |event: &SchedEvent| match event.kind {
-        EventKind::Switch { next: Some(next), .. } if next == TaskId(task) => Some((event.at.0 / 1_000, event.cpu.0)),
+        EventKind::Switch { next: Some(next), .. } if next == TaskId(task) => {
+            Some((event.at.0 / 1_000, event.cpu.0))
+        }
         _ => None,
     };
     events.iter().filter_map(entry).collect()

@@ -25,7 +25,12 @@ fn line(agents: &DelegationResult, study: &Study) -> String {
     };
     let mut text = format!(
         "{count} ({}): {} messages, {} transactions in {} commits, {failed} failed{reasons}; {:.1} % of a CPU, {:.1} % busy",
-        agents.mode, agents.messages, agents.transactions, agents.commits, part(cpu), part(busy)
+        agents.mode,
+        agents.messages,
+        agents.transactions,
+        agents.commits,
+        part(cpu),
+        part(busy)
     );
     if let Some(at) = agents.agents_lost_at_ns {
         text += &format!("; lost at {}", Ns(at));
@@ -47,7 +52,8 @@ pub(crate) fn explanation(study: &Study) -> Vec<String> {
         told.push(agents);
         lines.push(format!("costs of delegation ({}):", agents.provenance));
         for (name, ns) in &agents.costs {
-            let doc = DelegationCosts::NAMES.iter().find(|(known, _)| known == name).map_or("", |(_, doc)| doc);
+            let doc =
+                DelegationCosts::NAMES.iter().find(|(known, _)| known == name).map_or("", |(_, doc)| doc);
             lines.push(format!("  {name} = {}: {doc}", Ns(*ns)));
         }
         let sums: Vec<String> = agents.sums.iter().map(|(name, ns)| format!("{name} {}", Ns(*ns))).collect();

@@ -21,8 +21,8 @@
 
 use crate::registry::Entry;
 use crate::{
-    CellLocks, Change, Cmd, Cx, Knob, KnobKind, Lock, Locks, Needs, Pick, Prev, Runnable, Scheduler, Timer, Wake,
-    Work,
+    CellLocks, Change, Cmd, Cx, Knob, KnobKind, Lock, Locks, Needs, Pick, Prev, Runnable, Scheduler, Timer,
+    Wake, Work,
 };
 use schedlab_model::{CpuId, Ns, TaskId};
 use std::collections::BTreeSet;
@@ -340,6 +340,9 @@ pub const ENTRY: Entry = Entry {
         };
         let (queue, tasks, cpus) = (BTreeSet::new(), Vec::new(), Vec::new());
         let state = State { rules, queue, tasks, cpus, floor: 0 };
-        Box::new(Search::<CellLocks> { state: <CellLocks as Locks>::Lock::new(state), waits: rules.ccx_wait > Ns::ZERO })
+        Box::new(Search::<CellLocks> {
+            state: <CellLocks as Locks>::Lock::new(state),
+            waits: rules.ccx_wait > Ns::ZERO,
+        })
     },
 };

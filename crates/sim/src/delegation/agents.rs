@@ -77,7 +77,12 @@ impl<'a> Agents<'a> {
             awake: matches!(mode, Mode::Global(_)),
             pinged: None,
             owes: 0,
-            counted: AgentMetrics { cpu: CpuId(cpu as u32), cpu_ns: Ns::ZERO, busy_ns: Ns::ZERO, activations: 0 },
+            counted: AgentMetrics {
+                cpu: CpuId(cpu as u32),
+                cpu_ns: Ns::ZERO,
+                busy_ns: Ns::ZERO,
+                activations: 0,
+            },
         };
         let places = topology.places();
         let sibling = |&cpu: &usize| {
@@ -184,7 +189,13 @@ impl<'a> Agents<'a> {
         if let Some((at, alarm, cpu)) = self.desk.take_due(now) {
             let cpu = self.desk.outer(cpu);
             let agent = &mut self.agents[self.of_cpu[cpu.index()]];
-            agent.queue.push_back(Message { posted: at, visible: now, cpu, home: cpu, what: What::Alarm(alarm) });
+            agent.queue.push_back(Message {
+                posted: at,
+                visible: now,
+                cpu,
+                home: cpu,
+                what: What::Alarm(alarm),
+            });
             return Ok(true);
         }
         for a in 0..self.agents.len() {

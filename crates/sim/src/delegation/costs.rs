@@ -148,7 +148,8 @@ impl DelegationCosts {
         let message = self.msg_produce_ns + self.msg_consume_ns;
         let remote = |count: u64| self.syscall_ns + self.ipi_send_ns + self.txn_remote_ns * count;
         let target = self.txn_target_ns + self.ctx_switch_ns;
-        let end = |count: u64| remote(count) + self.ipi_flight_ns + target + self.txn_target_group_ns * (count - 1);
+        let end =
+            |count: u64| remote(count) + self.ipi_flight_ns + target + self.txn_target_group_ns * (count - 1);
         [
             ("deliver_local", message + self.agent_wake_ns + self.ctx_switch_ns),
             ("deliver_global", message),

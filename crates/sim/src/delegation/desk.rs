@@ -396,12 +396,7 @@ impl Desk<'_> {
     }
 
     /// Decides for `cpu`. `None`: what runs there may go on. `ran(task)`: its run time so far (status word).
-    pub(super) fn decide(
-        &mut self,
-        now: u64,
-        cpu: usize,
-        ran: impl Fn(TaskId) -> Ns,
-    ) -> Step<Option<Order>> {
+    pub(super) fn decide(&mut self, now: u64, cpu: usize, ran: impl Fn(TaskId) -> Ns) -> Step<Option<Order>> {
         let id = CpuId(cpu as u32);
         let prev = self.world.cpus[cpu].current();
         let seat = &mut self.seats[cpu];
@@ -421,7 +416,11 @@ impl Desk<'_> {
         self.set_alarm(Alarm::Slice(cpu), pick.slice_ns.map(|ns| now.saturating_add(ns.0 + self.timer_late)));
         if pick.task == prev {
             if !matches!(why, Prev::Idle | Prev::Runnable) {
-                return self.fault(now, cpu, format!("it picked {:?}, which has just left ({why:?})", pick.task));
+                return self.fault(
+                    now,
+                    cpu,
+                    format!("it picked {:?}, which has just left ({why:?})", pick.task),
+                );
             }
             let off = prev.filter(|task| self.real[task.index()] != Some(cpu));
             return Ok(off.map(|task| self.order(cpu, Some(task))));

@@ -34,8 +34,14 @@ pub(super) enum What {
 /// What became of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum News {
-    New { parent: Option<TaskId>, released: Ns },
-    Wakeup { wake: Wake, released: Ns },
+    New {
+        parent: Option<TaskId>,
+        released: Ns,
+    },
+    Wakeup {
+        wake: Wake,
+        released: Ns,
+    },
     Blocked,
     Dead,
     Preempted,
