@@ -121,7 +121,7 @@ proptest! {
         let (_, ran) = go(spec, &Machine::flat(1), nices.iter().map(task).collect(), Ns::from_s(2));
         let weights: Vec<f64> = nices.iter().map(|nice| 1.25f64.powi(-i32::from(*nice))).collect();
         let sum: f64 = weights.iter().sum();
-        prop_assert!(ran.iter().sum::<Ns>() == Ns::from_s(2));
+        prop_assert!(ran.iter().copied().sum::<Ns>() == Ns::from_s(2));
         for (ran, weight) in ran.iter().zip(weights) {
             let (got, want) = (ran.0 as f64 / 2e9, weight / sum);
             prop_assert!((got - want).abs() < 0.02, "{got} of {want}");
