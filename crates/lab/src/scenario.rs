@@ -192,6 +192,10 @@ impl Reader<'_> {
             workload,
             expectations: Vec::new(),
         };
+        let subject = Subject::scenario(&scenario);
+        if let Some(name) = scenario.delegation.outside.iter().find(|name| subject.tasks(name).is_empty()) {
+            return Err(self.root.error_of_file(format!("[delegation] outside: {}", subject.unknown(name))));
+        }
         scenario.baseline_set = self.baseline_set(&scenario)?;
         scenario.variants = self.variants(&scenario)?;
         scenario.expectations = self.expectations(&scenario)?;

@@ -37,9 +37,14 @@ fn the_good_one_is_good() {
 #[test]
 fn each_mistake_is_named_with_its_place() {
     let task = |rest: &str| format!("{GOOD}[[task]]\nname = \"t\"\n{rest}\n");
+    let agents = |rest: &str| format!("{GOOD}[delegation]\n{rest}\n");
     let cases = [
         // (text, line, what the message must say)
         (with("duration", "dration"), 2, "did you mean `duration`?"),
+        (agents("mode = \"globl\""), 15, "kernel (no agents), per-cpu"),
+        (agents("agent = 2"), 15, "a CPU of the machine, 0 to 1"),
+        (agents("msg_prodce_ns = \"1us\""), 15, "did you mean `msg_produce_ns`?"),
+        (agents("outside = [\"yess\"]"), 0, "no task, group or source `yess`"),
         (with("hz = 250", "hertz = 250"), 7, "[machine] has no key `hertz`"),
         (with("\"1s\"", "30"), 2, "needs a unit"),
         (with("\"1s\"", "\"30 parsecs\""), 2, "ns, us, ms, s, m"),
