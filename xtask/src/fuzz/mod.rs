@@ -107,14 +107,15 @@ fn turn_of(
     tally: &mut Tally,
 ) -> Result<()> {
     let current = options.folder.join(format!("{}.current", target.name));
-    let mut child = start(options, target, seed, turn)?;
+    let (mut child, begin) = (start(options, target, seed, turn)?, SystemTime::now());
     let status = loop {
         if let Some(status) = child.try_wait()? {
             break Some(status);
         }
         std::thread::sleep(Duration::from_millis(200));
-        let idle = std::fs::metadata(&current).and_then(|meta| meta.modified()).ok();
-        if idle.is_some_and(|at| SystemTime::now().duration_since(at).is_ok_and(|idle| idle > HANG)) {
+        let noted = std::fs::metadata(&current).and_then(|meta| meta.modified()).unwrap_or(begin);
+        // The file may be one that an earlier turn left.
+        if SystemTime::now().duration_since(noted.max(begin)).is_ok_and(|idle| idle > HANG) {
             child.kill()?;
             child.wait()?;
             break None;

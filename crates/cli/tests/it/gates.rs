@@ -56,6 +56,18 @@ fn gates_stand_in_the_json() {
 }
 
 #[test]
+fn the_verdict_begins_with_the_server() {
+    let recording = "recordings/redis-other-other-closed8.slt";
+    let mut arguments = vec!["compare", recording, "--json", "--variant", "idle: sysbench policy=idle"];
+    arguments.extend(SHORT);
+    let ran = schedlab(&arguments);
+    let value: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let outcome = value["verdict"]["outcome"].as_str().expect("text");
+    // The load generator gains more, and is not what anybody asks about.
+    assert!(outcome.starts_with("idle: redis-server "), "{outcome}");
+}
+
+#[test]
 fn gates_about_nobody_are_refused_at_once() {
     for (gate, part) in [
         ("sysbnch share < 50%", "did you mean `sysbench`?"),

@@ -114,9 +114,7 @@ fn outcome(study: &Study, tellings: &[Telling<'_>]) -> String {
     let of_row = |better: bool| {
         let mut list: Vec<&Telling<'_>> =
             tellings.iter().filter(|t| std::ptr::eq(t.row, row) && t.better == better).collect();
-        // What clients see comes first.
-        let client = |t: &Telling<'_>| t.subject.kind == Kind::Source;
-        list.sort_by(|a, b| client(b).cmp(&client(a)).then(b.size.total_cmp(&a.size)));
+        list.sort_by(|a, b| first(study, a).cmp(&first(study, b)).then(b.size.total_cmp(&a.size)));
         // One number about each class says enough.
         let mut seen = Vec::new();
         list.retain(|t| {
@@ -134,6 +132,18 @@ fn outcome(study: &Study, tellings: &[Telling<'_>]) -> String {
         Some(loss) => format!("at the cost of {}", describe(loss)),
     };
     format!("{}: {}, {cost}.", row_name(row, study), gain.join(" and "))
+}
+
+/// Who is told first: what clients see, then those whom the variant is about, then those who waited longest for a CPU. Of a
+/// server and its load generator it is the server that waits: the generator is put where it does not.
+fn first(study: &Study, t: &Telling<'_>) -> (bool, bool, std::cmp::Reverse<i32>) {
+    let waited = study.rows.first().and_then(|base| {
+        let cell = base.find(t.subject.kind, &t.subject.name)?.cell(FELT[1])?;
+        Some(cell.value.median)
+    });
+    // Twice as long is longer; less than that is left to the size of the change.
+    let octave = waited.map_or(0, |ns| ns.max(1.0).log2() as i32);
+    (t.subject.kind != Kind::Source, !t.subject.changed, std::cmp::Reverse(octave))
 }
 
 fn describe(t: &Telling<'_>) -> String {
