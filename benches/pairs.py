@@ -116,7 +116,7 @@ class Redis:
 
     def load(self, bed, seconds, second):
         run = bed.start([f"{ROOT}/target/debug/examples/redload", f"127.0.0.1:{7790 + second}", "closed", "1", "200ms",
-                         f"{seconds}s", "1", "BITCOUNT", "bits"], "client", cpu=SIDE)
+                         f"{seconds}s", "1", "BITCOUNT", "bits"], "client", cpu=SIDE, log=f"redload{second}")
         return [run.pid]
 
     def work(self, bed, group, prefix, seconds, cpu):
@@ -248,7 +248,7 @@ def record(name, setting, stem, args):
                     file.write(str(us))
         of_server = ["chrt", "-f", "1"] if setting == "fifo" else []
         of_batch = {"batch": ["chrt", "-b", "0"], "nice": ["nice", "-n", "10"], "idle": ["chrt", "-i", "0"]}.get(setting, [])
-        long = args.seconds + 3
+        long = args.seconds + 12
         workload.serve(bed, server, of_server, 0)
         second = workload.serve(bed, server, of_server, 1) if setting == "second" else []
         workload.work(bed, batch, of_batch, long + 2, SIDE if setting == "affinity" else SUT)
@@ -256,7 +256,9 @@ def record(name, setting, stem, args):
         if setting == "second":
             second += workload.load(bed, long, 1)
         time.sleep(0.5)
-        subprocess.run([args.schedlab, "record", "-o", f"{stem}.slt", "--all", "--for", f"{args.seconds}s", "--recorder-cpu", str(SIDE),
+        # The recorder too goes before what else the machine does.
+        recorder = os.path.join(bed.group("recorder"), "tasks")
+        subprocess.run(["sh", "-c", f"echo 0 > {recorder}; exec \"$@\"", "sh", args.schedlab, "record", "-o", f"{stem}.slt", "--all", "--for", f"{args.seconds}s", "--recorder-cpu", str(SIDE),
                         "--note", f"{name}, {setting}"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         with open(f"{stem}.json", "w") as out:
             json.dump({"second": second}, out)

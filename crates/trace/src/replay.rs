@@ -16,8 +16,9 @@
 //! * The first wakeup of each task that slept when the recording began stays at its time.
 //! * Stolen time is taken out of the demand. Time in interrupts, the kernel's part of a context switch after
 //!   the switch record and the recorder's own cost are in it.
-//! * A task whose demand was cut off by the end of the recording and was most of what it did has no end of
-//!   demand. All others begin again from their first activation when they run out, so that a closed loop
+//! * A task whose demand was cut off by the end of the recording, was most of what it did, and had gone on for at
+//!   least half of the recording has no end of demand. One that was created later than that stops when it has done
+//!   what it did: it may have been a command of some milliseconds that did not get them. All others begin again from their first activation when they run out, so that a closed loop
 //!   that a scheduler lets run faster stays closed; tasks that create others do not. A task of a loop that
 //!   ended in the last fifth of the recording after 100 or more activations is taken for a load generator
 //!   whose time was over: it goes on too.
@@ -138,6 +139,9 @@ pub struct ReplayReport {
     /// Tasks of loops that ended near the end of the recording, like a load generator whose time is over: they
     /// are taken to go on.
     pub stopped_by_clock: Vec<TaskId>,
+    /// Tasks that were created late and were still at their first work when the recording ended: they stop when they
+    /// have done what they did then.
+    pub unfinished: Vec<TaskId>,
     /// Tasks that stop when their recorded work is done (they created others).
     pub finite: Vec<TaskId>,
     /// Tasks that wake each other in a circle with nothing else driving them.
@@ -202,6 +206,9 @@ impl fmt::Display for ReplayReport {
             self.hogs.len(),
             self.cut
         )?;
+        if !self.unfinished.is_empty() {
+            write!(f, "\n{} late tasks were not done at the end: taken to end there", self.unfinished.len())?;
+        }
         if self.unseen_messages > 0 {
             write!(
                 f,

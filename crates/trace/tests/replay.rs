@@ -77,6 +77,30 @@ fn preemption_and_waiting_vanish() {
     assert_eq!((source.into, &source.kind), (ChannelId(1), &SourceKind::Recorded { at: vec![Ns(900)] }));
 }
 
+/// The recording ends while a command of some milliseconds waits for its turn: it is no hog, whatever part of its work
+/// was cut off. (A `pgrep` of 0.3 % of a CPU was replayed as one of 83 %.)
+#[test]
+fn a_late_command_is_no_hog() {
+    let created = |at, task| SchedEvent {
+        at: Ns(at),
+        cpu: CpuId(0),
+        kind: EventKind::New { task: TaskId(task), parent: None },
+    };
+    let events = |at: u64| {
+        vec![
+            switch(0, 0, None, R, Some(0)),
+            created(at, 1),
+            switch(at + 10, 0, Some(0), R, Some(1)),
+            switch(at + 30, 0, Some(1), R, Some(0)),
+        ]
+    };
+    let late = plain(1, 2, events(700), 1_000);
+    assert_eq!((&late.report.hogs[..], &late.report.unfinished[..]), (&[TaskId(0)][..], &[TaskId(1)][..]));
+    assert_eq!(late.workload.tasks[1].program.ops[0], run(20));
+    let early = plain(1, 2, events(300), 1_000);
+    assert_eq!(early.report.hogs, [TaskId(0), TaskId(1)], "what wanted the CPU for most of the time is one");
+}
+
 #[test]
 fn a_wakeup_that_released_nobody_is_no_token() {
     let events = vec![

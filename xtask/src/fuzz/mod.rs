@@ -115,7 +115,9 @@ fn turn_of(
         std::thread::sleep(Duration::from_millis(200));
         let noted = std::fs::metadata(&current).and_then(|meta| meta.modified()).unwrap_or(begin);
         // The file may be one that an earlier turn left.
-        if SystemTime::now().duration_since(noted.max(begin)).is_ok_and(|idle| idle > HANG) {
+        let waited = SystemTime::now().duration_since(noted.max(begin)).unwrap_or_default();
+        // A worker that gets no CPU does not hang.
+        if waited > HANG && (cpu_time(&child) > HANG || waited > 10 * HANG) {
             child.kill()?;
             child.wait()?;
             break None;
@@ -133,6 +135,14 @@ fn turn_of(
     std::fs::write(&kept, noted(&current)?).with_context(|| format!("{}: cannot be kept", kept.display()))?;
     println!("fuzz: {}: the worker died ({died}) of {}", target.name, kept.display());
     Ok(())
+}
+
+/// CPU time of a worker so far, at a hundred ticks a second (USER_HZ of every Linux).
+fn cpu_time(child: &Child) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
+    let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 10)
 }
 
 /// The input that a worker tried last.

@@ -11,6 +11,9 @@ use schedlab_model::{
     SourceSpec, Start, TaskId, TaskSpec, Workload,
 };
 
+/// A task without end of demand wants the CPU for at least one part in this many of the recording, up to its end. What
+/// began later may be a command that lasts some milliseconds and did not get them.
+const ENDLESS_OF: u64 = 2;
 /// Longest single `Run` of an endless task.
 const CHUNK: Ns = Ns::from_s(1);
 
@@ -207,9 +210,16 @@ impl Builder<'_> {
         }
         let total: Ns = line.activations.iter().map(|a| a.demand).sum();
         if last.end == End::Cut && last.demand * 2 > total {
-            // What the recording's end cut off is most of what the task did: it has no end of demand.
-            report.hogs.push(TaskId::from(index));
-            return Ending::Run;
+            // What the recording's end cut off is most of what the task did: it has no end of demand, if it also went
+            // on for long enough to show.
+            if self.duration.saturating_sub(last.woken).0 * ENDLESS_OF >= self.duration.0 {
+                report.hogs.push(TaskId::from(index));
+                return Ending::Run;
+            }
+            if matches!(line.activations.first(), Some(Activation { origin: Origin::Forked(_), .. })) {
+                report.unfinished.push(TaskId::from(index));
+                return Ending::Wait(never);
+            }
         }
         let mut ops = parts.parts.iter().flat_map(|(_, ops)| ops);
         if ops.any(|op| matches!(op, Op::Spawn(_))) {
