@@ -333,6 +333,8 @@ def pair(name, change, args):
         found[key] = {"before": before, "recorded": recorded, "predicted": predicted}
         if recorded and predicted is not None:
             found[key]["error"] = predicted / recorded - 1
+    if min(found["share"]["before"] or 0, found["share"]["recorded"] or 0) < 0.01:
+        return {"workload": name, "change": change, "failed": "the load did not run: record it again"}
     return found
 
 

@@ -131,8 +131,12 @@ fn turn_of(
         Some(status) => format!("{status}"),
         None => format!("no answer for {} s", HANG.as_secs()),
     };
+    let Ok(input) = noted(&current) else {
+        println!("fuzz: {}: the worker died ({died}) before its first input", target.name);
+        return Ok(());
+    };
     let kept = options.folder.join(format!("{}-died-{seed}", target.name));
-    std::fs::write(&kept, noted(&current)?).with_context(|| format!("{}: cannot be kept", kept.display()))?;
+    std::fs::write(&kept, input).with_context(|| format!("{}: cannot be kept", kept.display()))?;
     println!("fuzz: {}: the worker died ({died}) of {}", target.name, kept.display());
     Ok(())
 }
