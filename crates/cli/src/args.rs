@@ -64,12 +64,17 @@ pub(crate) enum Command {
     Verify(commands::run::Verify),
     /// Find the mildest setting under which a server beside batch work meets its goal
     Colocate(commands::colocate::Colocate),
+    /// Repeat the documents' experiments with the real programs: article, this machine, simulated
+    Experiment(commands::experiment::Experiment),
     /// Show which running threads schedlab manages now
     Status(commands::status::Status),
     /// Give back everything that schedlab manages
     Detach(commands::restore::Detach),
     /// Give back what a crashed schedlab left behind
     Restore(commands::restore::Restore),
+    /// (A part of an experiment; schedlab starts it itself)
+    #[command(hide = true)]
+    Part(commands::part::Part),
     /// (Watches over a process that changes threads; schedlab starts it itself)
     #[command(hide = true)]
     Guardian(commands::guardian::Guardian),

@@ -46,9 +46,11 @@ fn main() -> ExitCode {
         Command::Attach(command) => commands::run::attach(command),
         Command::Verify(command) => commands::run::verify(command),
         Command::Colocate(command) => commands::colocate::run(command),
+        Command::Experiment(command) => commands::experiment::run(command),
         Command::Status(command) => commands::status::run(command),
         Command::Detach(command) => commands::restore::detach(command),
         Command::Restore(command) => commands::restore::restore(command),
+        Command::Part(command) => commands::part::run(command),
         Command::Guardian(command) => commands::guardian::run(command),
     };
     match result {

@@ -3,6 +3,7 @@
 pub(crate) mod colocate;
 mod delegation;
 mod diff;
+mod experiment;
 mod latency;
 mod matrix;
 pub(crate) mod show;
@@ -11,6 +12,7 @@ mod table;
 pub(crate) mod watch;
 
 pub(crate) use diff::diff;
+pub(crate) use experiment::experiment;
 pub(crate) use latency::latency;
 pub(crate) use matrix::matrix;
 pub(crate) use study::study;

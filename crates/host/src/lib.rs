@@ -13,6 +13,7 @@ pub mod follow;
 mod machine;
 pub mod marks;
 mod proc;
+pub mod program;
 mod record;
 mod sys;
 pub mod threads;

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod fork;
+pub(crate) mod launch;
 pub(crate) mod perf;
 pub(crate) mod sched;
 pub(crate) mod shared;

@@ -118,6 +118,19 @@ pub fn scheduling(tid: u32) -> io::Result<Scheduling> {
 /// `ESRCH`: gone. `EPERM`: no CAP_SYS_NICE, or a control group without real-time budget (CONFIG_RT_GROUP_SCHED).
 /// `EBUSY`: no bandwidth left for a deadline task. `EINVAL`: the kernel does not know the parameters.
 pub fn set_scheduling(tid: u32, wanted: &Scheduling) -> io::Result<()> {
+    let raw = raw(wanted);
+    if !wanted.policy.is_fair() {
+        let pid = Pid::from_raw(tid as i32);
+        // An unchanged value needs no permission, and asking for less than one has can need it.
+        if rustix::process::getpriority_process(pid).is_ok_and(|nice| nice != raw.nice) {
+            rustix::process::setpriority_process(pid, raw.nice)?;
+        }
+    }
+    sched::set_attributes(tid, raw)
+}
+
+/// `wanted` as the kernel takes it.
+pub(crate) fn raw(wanted: &Scheduling) -> Attributes {
     let mut raw =
         Attributes { flags: u64::from(wanted.reset_on_fork) * RESET_ON_FORK, ..Attributes::default() };
     raw.nice = i32::from(wanted.nice.get());
@@ -134,14 +147,8 @@ pub fn set_scheduling(tid: u32, wanted: &Scheduling) -> io::Result<()> {
     }
     if wanted.policy.is_fair() {
         raw.runtime = wanted.slice.map_or(0, |slice| slice.0);
-    } else {
-        let pid = Pid::from_raw(tid as i32);
-        // An unchanged value needs no permission, and asking for less than one has can need it.
-        if rustix::process::getpriority_process(pid).is_ok_and(|nice| nice != raw.nice) {
-            rustix::process::setpriority_process(pid, raw.nice)?;
-        }
     }
-    sched::set_attributes(tid, raw)
+    raw
 }
 
 /// Where thread `tid` may run.
@@ -157,13 +164,18 @@ pub fn affinity(tid: u32) -> io::Result<CpuSet> {
 /// # Errors
 /// `ESRCH`: gone. `EINVAL`: none of the CPUs is online and in its cpuset. `EPERM`: somebody else's thread.
 pub fn set_affinity(tid: u32, cpus: &CpuSet) -> io::Result<()> {
+    Ok(rustix::thread::sched_setaffinity(Pid::from_raw(tid as i32), &mask(cpus))?)
+}
+
+/// `cpus` as the kernel takes them.
+pub(crate) fn mask(cpus: &CpuSet) -> rustix::thread::CpuSet {
     let mut mask = rustix::thread::CpuSet::new();
     for cpu in 0..rustix::thread::CpuSet::MAX_CPU {
         if cpus.contains(CpuId::from(cpu)) {
             mask.set(cpu);
         }
     }
-    Ok(rustix::thread::sched_setaffinity(Pid::from_raw(tid as i32), &mask)?)
+    mask
 }
 
 /// A word that changes with every boot: what was noted before says nothing about the threads of now.

@@ -12,6 +12,7 @@ mod verdict;
 pub use detail::Detail;
 pub(crate) use detail::name as page_name;
 pub use gates::RowGate;
+pub(crate) use recorded::recorded_scheduler;
 pub use recorded::{RecordedInput, compare_recording, kernel_scheduler};
 pub use scenario::compare_scenario;
 pub(crate) use scenario::machine;

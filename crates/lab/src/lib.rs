@@ -11,6 +11,7 @@ pub mod compare;
 pub mod delegation;
 pub mod diff;
 mod error;
+pub mod experiment;
 pub mod gallery;
 pub mod gate;
 pub mod latency;

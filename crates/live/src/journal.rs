@@ -82,6 +82,11 @@ pub enum Entry {
         /// What is written to it.
         set: String,
     },
+    /// A control group that is about to be made: it goes with everybody in it.
+    Made {
+        /// Its folder, below `/sys/fs/cgroup`.
+        path: PathBuf,
+    },
     /// Whole processes whose threads, present and future, are managed: threads of theirs that no entry names began
     /// their life with the attributes of the thread that made them.
     Process {

@@ -140,6 +140,23 @@ impl Keeper {
         fs::write(path, content).map_err(failed)
     }
 
+    /// Makes a control group of our own, which goes with everybody in it. Its name must begin with
+    /// [`restore::OWN_GROUP`], so that nothing else is ever removed.
+    ///
+    /// # Errors
+    /// When its name or place does not fit, it exists, it cannot be made, or the journal cannot be written.
+    pub fn make_group(&mut self, path: &Path) -> Result<(), LiveError> {
+        let failed = |source| LiveError::Group { path: path.to_owned(), source };
+        if !restore::is_own_group(path) {
+            return Err(failed(io::Error::from(io::ErrorKind::InvalidInput)));
+        }
+        if path.exists() {
+            return Err(failed(io::Error::from(io::ErrorKind::AlreadyExists)));
+        }
+        self.note(&Entry::Made { path: path.to_owned() })?;
+        fs::create_dir(path).map_err(failed)
+    }
+
     /// For the thread whose silence matters; see [`crate::guardian::beat_through`].
     ///
     /// # Errors

@@ -5,11 +5,13 @@
 
 use crate::LiveError;
 use crate::journal::{Entry, Record, Setting};
+use rustix::process::{Pid, Signal, kill_process};
 use schedlab_host::threads::{self, Identity, Scheduling};
 use schedlab_model::CpuSet;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, Instant};
 use std::{fs, io};
 
 /// What became of one thing.
@@ -104,6 +106,9 @@ pub fn put_back(record: &Record) -> Report {
     for (path, change) in &changes.files {
         report.add(path.display().to_string(), give_content(path, change));
     }
+    for path in &changes.made {
+        report.add(path.display().to_string(), remove_group(path));
+    }
     report
 }
 
@@ -119,6 +124,7 @@ struct Changes {
     affinity: BTreeMap<Identity, Change<CpuSet, CpuSet>>,
     files: BTreeMap<PathBuf, Change<String, String>>,
     processes: Vec<Process>,
+    made: Vec<PathBuf>,
 }
 
 fn put<K: Ord, B, S>(map: &mut BTreeMap<K, Change<B, S>>, key: K, before: B, set: S) {
@@ -135,6 +141,7 @@ impl Changes {
                 }
                 Entry::Affinity { thread, before, set } => put(&mut changes.affinity, thread, before, set),
                 Entry::File { path, before, set } => put(&mut changes.files, path, before, set),
+                Entry::Made { path } => changes.made.push(path),
                 Entry::Process { thread, before, affinity, set, confined } => {
                     changes.processes.push(Process { thread, before, affinity, set, confined });
                 }
@@ -256,6 +263,38 @@ fn give_affinity(thread: &Identity, change: &Change<CpuSet, CpuSet>) -> Outcome 
 /// Whether a path is one that we write: below the mount points of control groups, without a way out.
 pub(crate) fn is_group_file(path: &Path) -> bool {
     path.starts_with("/sys/fs/cgroup") && path.components().all(|part| !matches!(part, Component::ParentDir))
+}
+
+/// How the name of every control group begins that we make.
+pub const OWN_GROUP: &str = "schedlab-";
+/// Who was in a control group may take so long to die.
+const LAST_BREATH: Duration = Duration::from_secs(5);
+
+/// Whether a path is one of a control group that we make, and may remove.
+pub(crate) fn is_own_group(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    is_group_file(path) && name.starts_with(OWN_GROUP)
+}
+
+/// Ends everybody in a control group that we made, and removes it.
+fn remove_group(path: &Path) -> Outcome {
+    if !is_own_group(path) {
+        return Outcome::Failed("not a control group of schedlab".to_owned());
+    }
+    let began = Instant::now();
+    loop {
+        let members = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
+        for pid in members.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)) {
+            // It may be dying already.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        match fs::remove_dir(path) {
+            Ok(()) => return Outcome::Restored,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Outcome::Gone,
+            Err(error) if began.elapsed() > LAST_BREATH => return Outcome::Failed(error.to_string()),
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
 }
 
 fn give_content(path: &Path, change: &Change<String, String>) -> Outcome {

@@ -71,8 +71,8 @@ fn managed(record: Record) -> Managed {
             Entry::Affinity { thread, before: was, .. } => {
                 before.entry(thread).or_default().1.get_or_insert(was);
             }
-            Entry::File { path, .. } if !files.contains(&path) => files.push(path),
-            Entry::File { .. } | Entry::Process { .. } => {}
+            Entry::File { path, .. } | Entry::Made { path } if !files.contains(&path) => files.push(path),
+            Entry::File { .. } | Entry::Made { .. } | Entry::Process { .. } => {}
         }
     }
     let living = before.into_iter().filter(|(thread, _)| thread.lives());

@@ -1,10 +1,10 @@
 //! The ladder of percentiles that every latency is reported with.
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Percentiles in nanoseconds (three significant digits), with the number of samples behind them.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Ladder {
     /// Samples.
     pub count: u64,

@@ -6,6 +6,7 @@ mod ladder;
 mod latency;
 mod load;
 mod resp;
+pub mod stats;
 pub mod stress;
 
 pub use ladder::Ladder;
@@ -13,5 +14,5 @@ pub use latency::{
     Broke, Budget, BudgetPart, Cause, CpuUse, LONGEST, LatencyError, LatencyLine, LatencyReport,
     LatencyRequest, MOST_THREADS, SHORTEST, Samples, ThreadReport, Wake, latency,
 };
-pub use load::{LoadError, LoadReport, LoadRequest, LoopKind, run};
+pub use load::{LoadError, LoadReport, LoadRequest, LoopKind, run, run_after};
 pub use resp::{Replies, RespError, command};

@@ -11,6 +11,7 @@ mod report;
 
 use crate::ladder::histogram;
 use crate::resp::{RespError, command};
+use crate::stats::Random;
 use connection::Connection;
 use hdrhistogram::Histogram;
 pub use report::LoadReport;
@@ -20,13 +21,13 @@ use rustix::time::{
     timerfd_create, timerfd_settime,
 };
 use schedlab_model::Ns;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Who decides when the next request leaves.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "loop")]
 pub enum LoopKind {
     /// A Poisson process of this rate; seeded.
@@ -41,7 +42,7 @@ pub enum LoopKind {
 }
 
 /// What to load with what.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LoadRequest {
     /// The server.
     pub address: SocketAddr,
@@ -105,8 +106,17 @@ const LAST_REPLIES: Ns = Ns(2_000_000_000);
 /// # Errors
 /// As [`LoadError`] says; nothing is reported then.
 pub fn run(request: &LoadRequest) -> Result<LoadReport, LoadError> {
+    run_after(request, || {})
+}
+
+/// As [`run`], but calls `connected` when every connection stands, and sends nothing before that returns.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_after(request: &LoadRequest, connected: impl FnOnce()) -> Result<LoadReport, LoadError> {
     check(request)?;
     let mut client = Client::connect(request)?;
+    connected();
     client.go(request)?;
     Ok(client.report(request))
 }
@@ -132,26 +142,22 @@ fn check(request: &LoadRequest) -> Result<(), LoadError> {
 
 /// A seeded Poisson process: the time of the next request.
 struct Arrivals {
-    state: u64,
+    random: Random,
     mean_ns: f64,
     next: f64,
 }
 
 impl Arrivals {
     fn new(rate_per_s: f64, seed: u64, start: u64) -> Arrivals {
-        let mut arrivals = Arrivals { state: seed, mean_ns: 1e9 / rate_per_s, next: start as f64 };
+        let mut arrivals =
+            Arrivals { random: Random::new(seed), mean_ns: 1e9 / rate_per_s, next: start as f64 };
         arrivals.step();
         arrivals
     }
 
-    /// SplitMix64 and the inverse of the exponential distribution.
+    /// The inverse of the exponential distribution.
     fn step(&mut self) {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        let uniform = ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64;
-        self.next -= (1.0 - uniform).ln() * self.mean_ns;
+        self.next -= (1.0 - self.random.unit()).ln() * self.mean_ns;
     }
 
     fn due(&self) -> u64 {

@@ -162,7 +162,7 @@ fn knob_of(name: &str, value: &str) -> (String, String) {
 }
 
 /// The recorded scheduler with the knobs that the header brings. Those that the model lacks are given back.
-fn recorded_scheduler(
+pub(crate) fn recorded_scheduler(
     header: &Header,
     chosen: Option<&SchedulerSpec>,
 ) -> Result<(SchedulerSpec, String, Vec<String>), LabError> {

@@ -2,6 +2,7 @@
 
 use crate::metric::{Metric, Stat, Unit};
 use crate::stats::Judgement;
+use schedlab_measure::stats::{Random, samples_needed};
 use schedlab_trace::analysis::Durations;
 use std::collections::BTreeMap;
 
@@ -9,8 +10,6 @@ use std::collections::BTreeMap;
 const DRAWINGS: usize = 400;
 /// Confidence that all intervals of a report hold together is one less this.
 const ERROR: f64 = 0.05;
-/// A percentile needs this many samples beyond it.
-const BEYOND: f64 = 10.0;
 /// Times that differ by less are equal to every user, in nanoseconds.
 const TIME_LEAST: f64 = 1_000.0;
 /// Shares that differ by less (half a point) are equal.
@@ -18,19 +17,11 @@ const SHARE_LEAST: f64 = 0.005;
 
 /// How often each window is drawn, for every drawing.
 pub(super) fn drawings(windows: usize, seed: u64) -> Vec<Vec<u32>> {
-    let mut state = seed;
-    // SplitMix64 (Steele, Lea, Flood 2014): enough for drawing windows, the same on every machine.
-    let mut next = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    };
+    let mut random = Random::new(seed);
     let mut drawing = || {
         let mut times = vec![0; windows];
         for _ in 0..windows {
-            times[((u128::from(next()) * windows as u128) >> 64) as usize] += 1;
+            times[random.below(windows)] += 1;
         }
         times
     };
@@ -87,12 +78,12 @@ impl Windowed {
 
 /// Why a percentile of so many samples says nothing.
 pub(crate) fn lacks(stat: Stat, samples: [u64; 2]) -> Option<String> {
-    let fewest = samples[0].min(samples[1]) as f64;
+    let fewest = samples[0].min(samples[1]);
     match stat {
         Stat::Max => Some("a maximum is one sample: it has no interval".to_owned()),
         Stat::Percentile(thousandths) => {
             let part = f64::from(thousandths) / 100_000.0;
-            let needed = (BEYOND / (1.0 - part).min(part).max(1e-9) - 1e-6).ceil();
+            let needed = samples_needed(part);
             (fewest < needed).then(|| format!("{stat} needs {needed} samples, {fewest} were recorded"))
         }
         _ => None,

@@ -2,14 +2,14 @@
 
 use super::{Client, LoadRequest, LoopKind};
 use crate::Ladder;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Above this part of one CPU the client may be what limits the throughput. (A client that waits for replies
 /// is rarely above it; the share, not the limit, is printed.)
 const BUSY: f64 = 0.80;
 
 /// The result of a load.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LoadReport {
     /// What was asked for.
     pub request: LoadRequest,

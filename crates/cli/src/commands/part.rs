@@ -1,0 +1,78 @@
+//! `schedlab part`: not for people. Processes of an experiment that must be ours and apart.
+
+use crate::{Done, output};
+use schedlab_lab::experiment::{ClientKind, READY};
+use schedlab_measure::{LoadError, LoadRequest, LoopKind, run_after};
+use schedlab_model::Ns;
+use std::cell::Cell;
+use std::io::{BufRead as _, Write as _};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// A server that comes up, and a network that is being laid, get so long.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// `schedlab part`
+#[derive(Debug, clap::Args)]
+pub(crate) struct Part {
+    /// Which part
+    #[command(subcommand)]
+    which: Which,
+}
+
+/// The parts.
+#[derive(Debug, clap::Subcommand)]
+enum Which {
+    /// Connects, says so, waits for a line, loads the server, and writes what it saw as JSON
+    Client(Client),
+}
+
+/// The load client.
+#[derive(Debug, clap::Args)]
+struct Client {
+    #[arg(long)]
+    address: SocketAddr,
+    #[arg(long)]
+    client: ClientKind,
+    #[arg(long)]
+    connections: usize,
+    #[arg(long)]
+    warmup: Ns,
+    #[arg(long = "for")]
+    duration: Ns,
+    #[arg(long)]
+    seed: u64,
+}
+
+pub(crate) fn run(args: &Part) -> anyhow::Result<Done> {
+    let Which::Client(client) = &args.which;
+    let seed = client.seed;
+    let request = LoadRequest {
+        address: client.address,
+        kind: match client.client {
+            ClientKind::Open(rate_per_s) => LoopKind::Open { rate_per_s, seed },
+            _ => LoopKind::Closed,
+        },
+        connections: client.connections,
+        duration: client.duration,
+        warmup: client.warmup,
+        words: ["GET", "key:1"].map(str::to_owned).to_vec(),
+    };
+    let (began, told) = (Instant::now(), Cell::new(false));
+    let connected = || {
+        told.set(true);
+        // Whoever started us reads; when it is gone, so are we.
+        let _ = std::io::stdout().write_all(READY.as_bytes()).and_then(|()| std::io::stdout().flush());
+        let _ = std::io::stdin().lock().read_line(&mut String::new());
+    };
+    let report = loop {
+        match run_after(&request, connected) {
+            Err(LoadError::Connect { .. }) if !told.get() && began.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            other => break other?,
+        }
+    };
+    output::write(None, &serde_json::to_string(&report)?)?;
+    Ok(Done::Well)
+}

@@ -1,0 +1,191 @@
+//! The figures of an experiment: by row and metric, article, this machine, simulated.
+
+use schedlab_measure::stats::{self, Difference, Interval};
+use schedlab_model::Ns;
+use serde::Serialize;
+
+/// In what a figure is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unit {
+    /// Nanoseconds.
+    Time,
+    /// A part of one CPU, or of something else: 0.5 is half.
+    Share,
+    /// A second.
+    PerSecond,
+    /// A plain number.
+    Count,
+    /// Seconds.
+    Seconds,
+}
+
+impl Unit {
+    /// `value` as people write it.
+    pub fn show(self, value: f64) -> String {
+        match self {
+            Unit::Time => {
+                let ns = Ns(value.abs().round() as u64);
+                let short = match ns.0 {
+                    0..1_000 => ns.to_string(),
+                    1_000..1_000_000 => format!("{:.1}us", ns.0 as f64 / 1e3),
+                    1_000_000..1_000_000_000 => format!("{:.2}ms", ns.0 as f64 / 1e6),
+                    _ => format!("{:.2}s", ns.0 as f64 / 1e9),
+                };
+                if value < 0.0 { format!("-{short}") } else { short }
+            }
+            Unit::Share => format!("{:.1}%", value * 100.0),
+            Unit::PerSecond => format!("{value:.0}/s"),
+            Unit::Count => format!("{value:.1}"),
+            Unit::Seconds => format!("{value:.3}s"),
+        }
+    }
+}
+
+/// One figure that is looked at in every row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Figure {
+    /// Its name.
+    pub name: &'static str,
+    /// In what.
+    pub unit: Unit,
+}
+
+/// One figure of one row.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Line {
+    /// The row.
+    pub row: String,
+    /// The figure.
+    pub figure: Figure,
+    /// As published.
+    pub article: Option<f64>,
+    /// On this machine, over the rounds.
+    pub machine: Option<Interval>,
+    /// The rounds, in the order in which they were measured.
+    pub rounds: Vec<f64>,
+    /// In the simulator.
+    pub simulated: Option<f64>,
+    /// Against the row that the others are compared with.
+    pub against: Option<Against>,
+}
+
+/// A change against another row, on this machine.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Against {
+    /// Which row.
+    pub row: String,
+    /// The change.
+    pub difference: Difference,
+}
+
+/// A table.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Sheet {
+    /// What it shows.
+    pub title: String,
+    /// What the article's column is.
+    pub source: String,
+    /// Row by row, the figures of each in one order.
+    pub lines: Vec<Line>,
+}
+
+/// The values of all rounds, while they come in.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Collected {
+    values: Vec<(String, Figure, Vec<f64>)>,
+}
+
+impl Collected {
+    /// Adds the value of a round.
+    pub(super) fn add(&mut self, row: &str, figure: Figure, value: Option<f64>) {
+        let Some(value) = value.filter(|value| value.is_finite()) else { return };
+        match self.values.iter_mut().find(|(name, known, _)| name == row && *known == figure) {
+            Some((_, _, values)) => values.push(value),
+            None => self.values.push((row.to_owned(), figure, vec![value])),
+        }
+    }
+
+    /// The values of a row so far.
+    pub(super) fn of(&self, row: &str, figure: Figure) -> &[f64] {
+        let found = self.values.iter().find(|(name, known, _)| name == row && *known == figure);
+        found.map_or(&[], |(_, _, values)| values)
+    }
+
+    /// The median of a row.
+    pub(super) fn median(&self, row: &str, figure: Figure) -> Option<f64> {
+        stats::median(self.of(row, figure))
+    }
+
+    /// The lines of `rows`, each against `base`.
+    pub(super) fn lines(
+        &self,
+        rows: &[&str],
+        figures: &[Figure],
+        base: &str,
+        article: &dyn Fn(&str, &str) -> Option<f64>,
+        simulated: &dyn Fn(&str, &str) -> Option<f64>,
+        seed: u64,
+    ) -> Vec<Line> {
+        let mut lines = Vec::new();
+        for row in rows {
+            for &figure in figures {
+                let rounds = self.of(row, figure);
+                let difference =
+                    stats::difference(self.of(base, figure), rounds, seed).filter(|_| *row != base);
+                let line = Line {
+                    row: (*row).to_owned(),
+                    figure,
+                    article: article(row, figure.name),
+                    machine: stats::interval(rounds, seed),
+                    rounds: rounds.to_vec(),
+                    simulated: simulated(row, figure.name),
+                    against: difference.map(|difference| Against { row: base.to_owned(), difference }),
+                };
+                if line.article.is_some() || line.machine.is_some() || line.simulated.is_some() {
+                    lines.push(line);
+                }
+            }
+        }
+        lines
+    }
+
+    /// Rounds that drift, or lie far off.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let one = |(row, figure, values): &(String, Figure, Vec<f64>)| {
+            stats::warnings(&format!("{row}, {}", figure.name), values)
+        };
+        self.values.iter().flat_map(one).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const P99: Figure = Figure { name: "p99", unit: Unit::Time };
+
+    #[test]
+    fn values_are_written_as_people_do() {
+        assert_eq!(Unit::Time.show(4_130_000.0), "4.13ms");
+        assert_eq!(Unit::Time.show(-1500.0), "-1.5us");
+        assert_eq!(Unit::Share.show(0.498), "49.8%");
+        assert_eq!(Unit::PerSecond.show(2408.4), "2408/s");
+    }
+
+    #[test]
+    fn lines_stand_against_the_base() {
+        let mut collected = Collected::default();
+        for value in [1.0, 2.0, 3.0, 4.0, 5.0] {
+            collected.add("a", P99, Some(value));
+            collected.add("b", P99, Some(value + 100.0));
+            collected.add("c", P99, None);
+        }
+        let article = |row: &str, _: &str| (row == "a").then_some(7.0);
+        let lines = collected.lines(&["a", "b", "c"], &[P99], "a", &article, &|_, _| None, 1);
+        assert_eq!(lines.len(), 2, "nothing is known of c");
+        assert_eq!((lines[0].article, lines[0].against.is_none()), (Some(7.0), true));
+        let against = lines[1].against.clone().unwrap();
+        assert!(against.difference.told_apart && against.difference.median == 100.0);
+    }
+}

@@ -1,0 +1,494 @@
+//! A Redis server and `sysbench cpu` on one CPU, loaded by the article's client and by our own.
+
+mod predicted;
+
+use super::client::{CONNECTIONS, Client, ClientKind, Outcome, PORT, WARM_UP};
+use super::figures::{Collected, Figure, Sheet, Unit};
+use super::model::Model;
+use super::sleeper::listens;
+use super::stage::{Stage, Wires, scheduling};
+use super::watching::{Seen, watch};
+use super::{Experiment, ExperimentError, Options, Watch, Which, chosen};
+use predicted::Prediction;
+use schedlab_host::program::{Program, Running};
+use schedlab_host::threads::Scheduling;
+use schedlab_measure::stats;
+use schedlab_model::{CpuSet, Ns, Policy};
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+const THROUGHPUT: Figure = Figure { name: "requests", unit: Unit::PerSecond };
+const P50: Figure = Figure { name: "p50", unit: Unit::Time };
+const P95: Figure = Figure { name: "p95", unit: Unit::Time };
+const P99: Figure = Figure { name: "p99", unit: Unit::Time };
+const P99_9: Figure = Figure { name: "p99.9", unit: Unit::Time };
+const MAX: Figure = Figure { name: "max", unit: Unit::Time };
+const BATCH: Figure = Figure { name: "sysbench", unit: Unit::PerSecond };
+const SERVER_SHARE: Figure = Figure { name: "CPU of redis", unit: Unit::Share };
+const BATCH_SHARE: Figure = Figure { name: "CPU of sysbench", unit: Unit::Share };
+const STALL: Figure = Figure { name: "redis waited at most", unit: Unit::Time };
+const TURN: Figure = Figure { name: "longest turn of sysbench", unit: Unit::Time };
+const CLIENT: Figure = Figure { name: "CPU of the client", unit: Unit::Share };
+const LAG: Figure = Figure { name: "sent late p99", unit: Unit::Time };
+const FOREIGN: Figure = Figure { name: "foreign work", unit: Unit::Share };
+const FIGURES: [Figure; 14] = [
+    THROUGHPUT,
+    P50,
+    P95,
+    P99,
+    P99_9,
+    MAX,
+    BATCH,
+    SERVER_SHARE,
+    BATCH_SHARE,
+    STALL,
+    TURN,
+    CLIENT,
+    LAG,
+    FOREIGN,
+];
+
+/// A client above this part of its CPUs may be what limits the throughput.
+const BUSY: f64 = 0.8;
+/// What waits this long in one piece while fair tasks run under a real-time server has met the fair server.
+const FAIR_SERVER: f64 = 40e6;
+
+/// A row: how server and batch work are scheduled.
+struct Row {
+    name: &'static str,
+    server: Policy,
+    /// Policy and nice value of sysbench; `None`: there is none, but something that keeps the CPU awake.
+    batch: Option<(Policy, i8)>,
+    /// The same for the simulator.
+    model: &'static str,
+}
+
+const OTHER: Policy = Policy::Other;
+const ROWS: [Row; 7] = [
+    Row { name: "dedicated", server: OTHER, batch: None, model: "sysbench off" },
+    Row { name: "shared", server: OTHER, batch: Some((OTHER, 0)), model: "" },
+    Row {
+        name: "redis FIFO",
+        server: Policy::Fifo(1),
+        batch: Some((OTHER, 0)),
+        model: "redis-server policy=fifo:1",
+    },
+    Row {
+        name: "redis RR",
+        server: Policy::Rr(1),
+        batch: Some((OTHER, 0)),
+        model: "redis-server policy=rr:1",
+    },
+    Row {
+        name: "batch SCHED_IDLE",
+        server: OTHER,
+        batch: Some((Policy::Idle, 0)),
+        model: "sysbench policy=idle",
+    },
+    Row { name: "batch nice 19", server: OTHER, batch: Some((OTHER, 19)), model: "sysbench nice=19" },
+    Row {
+        name: "batch SCHED_BATCH",
+        server: OTHER,
+        batch: Some((Policy::Batch, 0)),
+        model: "sysbench policy=batch",
+    },
+];
+
+/// What the article printed: requests/s, p50, p95, p99, max in ms, sysbench events/s.
+const ARTICLE: [(&str, [f64; 6]); 3] = [
+    ("dedicated", [271_785.0, 0.111, 0.143, 0.183, 16.047, 2830.0]),
+    ("shared", [119_452.0, 0.111, 0.143, 11.175, 16.215, 1580.0]),
+    ("redis FIFO", [271_878.0, 0.111, 0.143, 0.159, 2.631, 5.0]),
+];
+
+fn article(row: &str, figure: &str) -> Option<f64> {
+    let (_, values) = ARTICLE.iter().find(|(name, _)| *name == row)?;
+    let at = ["requests", "p50", "p95", "p99", "max", "sysbench"].iter().position(|name| *name == figure)?;
+    let ms = (1..=4).contains(&at);
+    Some(values[at] * if ms { 1e6 } else { 1.0 })
+}
+
+/// What stays the same over all rounds.
+struct Setting {
+    wires: Wires,
+    /// Events of sysbench in a second of CPU time.
+    events: f64,
+    /// Requests of one redis-benchmark.
+    requests: u64,
+    time: Ns,
+}
+
+pub(super) fn run(
+    stage: &mut Stage<'_>,
+    options: &Options,
+    watching: &mut dyn Watch,
+) -> Result<Experiment, ExperimentError> {
+    let rows = chosen(&ROWS, |row| row.name, options)?;
+    let wires = stage.networks(options.network)?;
+    let all = rows.len() * options.rounds * options.clients.len();
+    watching.step("sysbench alone", 0, all);
+    let (events, model) = alone(stage)?;
+    let mut setting = Setting { wires, events, requests: 20_000, time: options.time };
+    if options.clients.contains(&ClientKind::RedisBenchmark) {
+        let (_, seen) = measure(stage, &setting, &ROWS[0], ClientKind::RedisBenchmark, 0)?;
+        // About the time that was asked for on a CPU of its own, twice that on a shared one.
+        let wanted = seen.throughput * options.time.0 as f64 / 1e9;
+        setting.requests = (wanted as u64).clamp(1000, 50_000_000);
+    }
+    let mut here: Vec<Collected> = options.clients.iter().map(|_| Collected::default()).collect();
+    let (mut doubts, mut lost, mut done) = (Vec::new(), 0, 0);
+    let turns = stats::turns(rows.len() * options.clients.len(), options.rounds, options.seed);
+    for (number, turn) in turns.into_iter().enumerate() {
+        for index in turn {
+            let (row, client) = (rows[index / options.clients.len()], index % options.clients.len());
+            let kind = options.clients[client];
+            watching.step(&format!("{}, {kind}", row.name), done, all);
+            let (seen, outcome) = measure(stage, &setting, row, kind, options.seed + number as u64)?;
+            lost += seen.lost;
+            note(&mut here[client], row.name, &seen, &outcome, setting.events);
+            let unanswered = outcome.doubts.iter().filter(|doubt| !doubt.contains("bottleneck"));
+            doubts.extend(unanswered.map(|doubt| format!("{}, {kind}: {doubt}", row.name)));
+            done += 1;
+        }
+    }
+    doubts.dedup();
+    if lost > 0 {
+        doubts.push(format!("{lost} events were lost"));
+    }
+    result(stage, options, &rows, &here, &model, (doubts, setting.events))
+}
+
+/// What the recorder saw in one measurement.
+struct Recorded {
+    server: f64,
+    batch: Option<f64>,
+    client: f64,
+    stall: Option<f64>,
+    turn: Option<f64>,
+    foreign: f64,
+    lost: u64,
+}
+
+/// `sysbench` alone: its events in a second of CPU time, and the machine as the recorder found it.
+fn alone(stage: &Stage<'_>) -> Result<(f64, Model), ExperimentError> {
+    let words = "sysbench cpu --threads=1 --time=1 run".split(' ');
+    let program = Program { cpus: Some(CpuSet::single(stage.cpu)), piped: true, ..Program::new(words) };
+    let what = program.command.join(" ");
+    let running = RefCell::new(stage.launch(program, scheduling(OTHER, 0))?);
+    let pid = running.borrow().pid();
+    let ended = || !matches!(running.borrow_mut().ended(), Ok(None));
+    let seen = watch(stage, Which::RedisBatch, Ns::from_s(5), &ended)?;
+    let text = stage.finish(running.into_inner(), &what)?;
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("total number of events:"));
+    let events = line.and_then(|count| count.trim().parse::<f64>().ok()).filter(|count| *count > 0.0);
+    let used = seen.process(pid).run.0 as f64 / 1e9;
+    let rate = events.map(|events| events / used).filter(|rate| rate.is_finite());
+    let rate = rate.ok_or_else(|| ExperimentError::Program {
+        what,
+        happened: "does not say how many events it made".to_owned(),
+    })?;
+    Ok((rate, Model::of(&seen.recording.header, &stage.machine)?))
+}
+
+/// What runs beside the server.
+fn neighbour(stage: &Stage<'_>, row: &Row) -> Result<Running, ExperimentError> {
+    match row.batch {
+        Some((policy, nice)) => {
+            let words = ["sysbench", "cpu", "--threads=1", "--time=0", "run"];
+            stage.start(&words, scheduling(policy, nice))
+        }
+        // A CPU that sleeps wakes late: a dedicated one must not look worse than a shared one for that.
+        None => stage.start(&["yes"], scheduling(Policy::Idle, 0)),
+    }
+}
+
+fn measure(
+    stage: &Stage<'_>,
+    setting: &Setting,
+    row: &Row,
+    kind: ClientKind,
+    seed: u64,
+) -> Result<(Recorded, Outcome), ExperimentError> {
+    let server = server(stage, setting, scheduling(row.server, 0))?;
+    let batch = neighbour(stage, row)?;
+    stage.pause(Duration::from_millis(150))?;
+    let client = Client::start(stage, &setting.wires, kind, setting.time, seed, setting.requests)?;
+    let client = RefCell::new(client);
+    client.borrow_mut().go()?;
+    let ours = kind != ClientKind::RedisBenchmark;
+    // Only while requests that count are under way. redis-benchmark counts from its first.
+    stage.pause(Duration::from_nanos(if ours { WARM_UP.0 } else { 100_000_000 }))?;
+    let time = if ours { setting.time } else { Ns(setting.time.0 * 4) };
+    let early = Cell::new(false);
+    let seen = watch(stage, Which::RedisBatch, time, &|| {
+        early.set(early.get() || client.borrow_mut().ended());
+        early.get()
+    })?;
+    let client = client.into_inner();
+    let pids = (server.pid(), batch.pid(), client.pid());
+    let recorded = recorded(stage, &seen, pids, row.batch.is_some());
+    let outcome = client.finish(stage)?;
+    Ok((recorded, outcome))
+}
+
+fn server(stage: &Stage<'_>, setting: &Setting, how: Scheduling) -> Result<Running, ExperimentError> {
+    let port = PORT.to_string();
+    let words = [
+        "redis-server",
+        "--port",
+        &port,
+        "--bind",
+        "0.0.0.0",
+        "--protected-mode",
+        "no",
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        "--daemonize",
+        "no",
+        "--dir",
+        "/",
+    ];
+    let program = Program {
+        cpus: Some(CpuSet::single(stage.cpu)),
+        network: setting.wires.server,
+        ..Program::new(words)
+    };
+    let mut server = stage.launch(program, how)?;
+    let pid = server.pid();
+    stage.wait("redis-server", || listens(pid, PORT) || !matches!(server.ended(), Ok(None)))?;
+    match server.ended() {
+        Ok(None) => Ok(server),
+        _ => Err(ExperimentError::Program {
+            what: "redis-server".to_owned(),
+            happened: "ended at once: start it by hand to see why".to_owned(),
+        }),
+    }
+}
+
+fn recorded(
+    stage: &Stage<'_>,
+    seen: &Seen,
+    (server, batch, client): (u32, u32, u32),
+    real: bool,
+) -> Recorded {
+    let (redis, work, load) = (seen.process(server), seen.process(batch), seen.process(client));
+    let longest = redis.wake_latency.max().max(redis.preempt_wait.max());
+    Recorded {
+        server: seen.share(redis.run),
+        batch: real.then(|| seen.share(work.run)),
+        client: seen.share(load.run) / stage.others.count().max(1) as f64,
+        stall: (redis.switches > 0).then_some(longest.0 as f64),
+        turn: real.then(|| work.run_length.max().0 as f64),
+        foreign: seen.foreign(stage.cpu, &[server, batch, client]),
+        lost: seen.lost(),
+    }
+}
+
+fn note(into: &mut Collected, row: &str, seen: &Recorded, outcome: &Outcome, events: f64) {
+    let mut add = |figure, value: Option<f64>| into.add(row, figure, value);
+    add(THROUGHPUT, Some(outcome.throughput));
+    add(P50, Some(outcome.p50));
+    add(P95, Some(outcome.p95));
+    add(P99, Some(outcome.p99));
+    add(P99_9, outcome.p99_9);
+    add(MAX, Some(outcome.max));
+    add(LAG, outcome.lag_p99);
+    add(SERVER_SHARE, Some(seen.server));
+    add(BATCH_SHARE, seen.batch);
+    add(BATCH, seen.batch.map(|share| share * events));
+    add(STALL, seen.stall);
+    add(TURN, seen.turn);
+    add(CLIENT, Some(seen.client));
+    add(FOREIGN, Some(seen.foreign));
+}
+
+fn result(
+    stage: &Stage<'_>,
+    options: &Options,
+    rows: &[&Row],
+    here: &[Collected],
+    model: &Model,
+    (mut doubts, events): (Vec<String>, f64),
+) -> Result<Experiment, ExperimentError> {
+    let names: Vec<&str> = rows.iter().map(|row| row.name).collect();
+    let (mut sheets, mut findings, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
+    let mut conditions = vec![
+        format!(
+            "{} rounds of {}, rows and clients in random order (seed {}); a new server in each; {CONNECTIONS} connections",
+            options.rounds, options.time, options.seed
+        ),
+        format!(
+            "sysbench: its CPU time times {events:.0} events in a second of CPU time, measured alone first"
+        ),
+        "dedicated: beside a SCHED_IDLE spinner, so that the CPU does not sleep; no sysctl is changed"
+            .to_owned(),
+        model.about.clone(),
+    ];
+    for (kind, collected) in options.clients.iter().zip(here) {
+        let prediction = Prediction::of(model, *kind, collected, rows)?;
+        let closed = !matches!(kind, ClientKind::Open(_));
+        let published = |row: &str, figure: &str| article(row, figure).filter(|_| closed);
+        let simulated = |row: &str, figure: &str| prediction.value(row, figure);
+        sheets.push(Sheet {
+            title: format!(
+                "client {kind}, {}",
+                if closed { "closed loop" } else { "times from the intended send" }
+            ),
+            source: if closed {
+                "article: redis-benchmark -c 32 -t get --threads, Linux 6.2, 32 CPUs, another host".to_owned()
+            } else {
+                "article: nothing (it has a closed loop only)".to_owned()
+            },
+            lines: collected.lines(&names, &FIGURES, base(&names), &published, &simulated, options.seed),
+        });
+        conditions.extend(prediction.about.iter().map(|text| format!("{kind}: {text}")));
+        bottleneck(*kind, collected, &names, &mut findings, &mut doubts);
+        fair_server(*kind, collected, &mut findings);
+        milder(*kind, collected, &mut findings);
+        doubts.extend(collected.warnings().into_iter().map(|warning| format!("{kind}: {warning}")));
+    }
+    reasons.extend(why(stage));
+    Ok(Experiment {
+        name: Which::RedisBatch,
+        title: "A Redis server and a batch job on one CPU".to_owned(),
+        conditions,
+        sheets,
+        stream: Vec::new(),
+        asleep: Vec::new(),
+        findings,
+        reasons,
+        doubts,
+        given_back: Default::default(),
+    })
+}
+
+/// What the other rows are compared with.
+fn base<'a>(names: &[&'a str]) -> &'a str {
+    let shared = names.iter().find(|name| **name == "shared");
+    shared.or(names.first()).copied().unwrap_or_default()
+}
+
+/// Whether the client or the server was what limits.
+fn bottleneck(
+    kind: ClientKind,
+    here: &Collected,
+    rows: &[&str],
+    findings: &mut Vec<String>,
+    doubts: &mut Vec<String>,
+) {
+    let used = |row: &&&str| here.median(row, CLIENT).is_some_and(|share| share > BUSY);
+    let busy: Vec<&str> = rows.iter().filter(used).copied().collect();
+    let most = rows.iter().filter_map(|row| here.median(row, CLIENT)).fold(0.0, f64::max);
+    let lag = rows.iter().filter_map(|row| here.median(row, LAG)).reduce(f64::max);
+    let lag = lag.map_or_else(String::new, |lag| {
+        format!("; 99 % of its requests left at most {} late", Unit::Time.show(lag))
+    });
+    let most = Unit::Share.show(most);
+    if busy.is_empty() {
+        findings.push(format!("{kind}: the client is not the bottleneck: {most} of its CPUs at most{lag}"));
+    } else {
+        doubts.push(format!(
+            "{kind}: the client used up to {most} of its CPUs ({}): there it, not Redis, may limit the throughput{lag}",
+            busy.join(", ")
+        ));
+    }
+}
+
+/// Names the fair server where it was met.
+fn fair_server(kind: ClientKind, here: &Collected, findings: &mut Vec<String>) {
+    for row in ["redis FIFO", "redis RR"] {
+        let (stalls, turns) = (here.of(row, STALL), here.of(row, TURN));
+        let met =
+            stalls.iter().zip(turns).filter(|(stall, turn)| **stall > FAIR_SERVER && **turn > FAIR_SERVER);
+        let met: Vec<f64> = met.map(|(stall, _)| *stall).collect();
+        let (Some(stall), Some(share)) = (stats::median(&met), here.median(row, BATCH_SHARE)) else {
+            continue;
+        };
+        findings.push(format!(
+            "{kind}, {row}: in {} of {} rounds Redis waited {} in one piece while sysbench ran: the fair server, 50 ms of \
+             each second for tasks that a real-time task starves, ended at a tick. It is the maximum of this row ({}), and \
+             why sysbench has {} instead of nothing",
+            met.len(),
+            stalls.len(),
+            Unit::Time.show(stall),
+            Unit::Time.show(here.median(row, MAX).unwrap_or_default()),
+            Unit::Share.show(share)
+        ));
+    }
+}
+
+/// Whether SCHED_IDLE for the batch job does what FIFO does for Redis.
+fn milder(kind: ClientKind, here: &Collected, findings: &mut Vec<String>) {
+    for row in ["batch SCHED_IDLE", "batch nice 19"] {
+        let (ours, fifo) = (here.of(row, P99), here.of("redis FIFO", P99));
+        let Some(change) = stats::difference(fifo, ours, 1) else { continue };
+        let show = |value: f64| Unit::Time.show(value);
+        let word = if change.told_apart { "differs from" } else { "cannot be told apart from" };
+        findings.push(format!(
+            "{kind}, {row}: p99 {} {word} that of redis FIFO, {} (difference {} to {}); the longest wait of Redis is {} \
+             against {}",
+            show(stats::median(ours).unwrap_or_default()),
+            show(stats::median(fifo).unwrap_or_default()),
+            show(change.low),
+            show(change.high),
+            show(here.median(row, STALL).unwrap_or_default()),
+            show(here.median("redis FIFO", STALL).unwrap_or_default())
+        ));
+    }
+}
+
+fn why(stage: &Stage<'_>) -> Vec<String> {
+    let machine = &stage.machine;
+    let tick = 1000 / machine.hz.max(1);
+    let mut all = vec![
+        "another CPU and another network than the article's: compare rows with rows, not requests with requests".to_owned(),
+    ];
+    if crate::compare::kernel_scheduler(&machine.kernel).is_ok_and(|(name, _)| name != "linux-6.1") {
+        all.push(format!(
+            "shared p99: 11 ms in the article (CFS: turns of 12 to 16 ms), about a tick of {tick} ms here (EEVDF: a slice ends \
+             at the first tick after it)"
+        ));
+    }
+    if matches!(
+        crate::compare::kernel_scheduler(&machine.kernel),
+        Ok(("linux-6.12" | "linux-6.18" | "linux-7.2", _))
+    ) {
+        all.push(
+            "redis FIFO: 5 sysbench events in the article (RT throttling, lifted by sched_rt_runtime_us=999990), 5 % of the \
+             CPU here: since Linux 6.12 the fair server decides, and that knob changes nothing"
+                .to_owned(),
+        );
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_article_is_in_nanoseconds() {
+        assert_eq!(article("shared", "p99"), Some(11_175_000.0));
+        assert_eq!(article("redis FIFO", "sysbench"), Some(5.0));
+        assert_eq!((article("batch nice 19", "p99"), article("shared", "p99.9")), (None, None));
+    }
+
+    #[test]
+    fn the_fair_server_is_named_only_where_both_saw_it() {
+        let mut here = Collected::default();
+        for stall in [53.8e6, 54.1e6, 2e6] {
+            here.add("redis FIFO", STALL, Some(stall));
+            here.add("redis FIFO", TURN, Some(stall));
+            here.add("redis FIFO", BATCH_SHARE, Some(0.05));
+            here.add("redis RR", STALL, Some(stall));
+            here.add("redis RR", TURN, Some(4e6));
+            here.add("redis RR", BATCH_SHARE, Some(0.05));
+        }
+        let mut findings = Vec::new();
+        fair_server(ClientKind::Closed, &here, &mut findings);
+        assert_eq!(findings.len(), 1);
+        assert!(findings[0].contains("2 of 3") && findings[0].contains("fair server"), "{findings:?}");
+    }
+}

@@ -1,0 +1,139 @@
+//! What the simulator says of Redis and sysbench, with the request's cost taken from the dedicated row of this machine.
+
+use super::{BATCH, BATCH_SHARE, CONNECTIONS, Row, SERVER_SHARE, THROUGHPUT};
+use super::{ClientKind, Collected, ExperimentError, Model, P50};
+use crate::compare::{Options, compare_scenario};
+use crate::measure::Kind;
+use crate::metric::{Metric, Stat};
+use crate::result::Study;
+
+/// Virtual time of a row, with its warm-up.
+const HEAD: &str =
+    "duration = \"6s\"\nwarmup = \"1s\"\nbaseline = \"shared\"\nchannels = [\"requests\"]\nrepetitions = 1";
+/// Virtual time while the way of a request is fitted.
+const FIT: &str = "duration = \"600ms\"\nwarmup = \"100ms\"\nbaseline = \"shared\"\nchannels = [\"requests\"]\nrepetitions = 1";
+/// Halvings of the interval in which the way of a request lies.
+const STEPS: usize = 8;
+
+/// The simulated rows.
+pub(super) struct Prediction {
+    study: Option<Study>,
+    /// Events of sysbench in a second of CPU time, as far as it was measured.
+    events: f64,
+    /// What was taken from where.
+    pub(super) about: Vec<String>,
+}
+
+impl Prediction {
+    /// For one client. Without a dedicated row there is nothing to take the cost of a request from.
+    pub(super) fn of(
+        model: &Model,
+        kind: ClientKind,
+        here: &Collected,
+        rows: &[&Row],
+    ) -> Result<Prediction, ExperimentError> {
+        let median = |figure| here.median("dedicated", figure);
+        let events = median_ratio(here, rows);
+        let (Some(rate), Some(share), Some(p50)) = (median(THROUGHPUT), median(SERVER_SHARE), median(P50))
+        else {
+            let about = vec!["nothing is simulated without the row `dedicated`".to_owned()];
+            return Ok(Prediction { study: None, events, about });
+        };
+        let cost_ns = (share * 1e9 / rate.max(1.0)).round().max(1.0);
+        let load = Load { model, kind, cost_ns };
+        let way_ns = load.fit(rate, p50)?;
+        let study = load.study(HEAD, way_ns, rows)?;
+        let fitted = match kind {
+            ClientKind::Open(_) => "so that p50 of the dedicated row is met",
+            _ => "so that the requests a second of the dedicated row are met",
+        };
+        let about = vec![format!(
+            "simulated: a request costs {:.2} us of CPU (the dedicated row), its way there and back is FITTED: {:.1} us each \
+             way, {fitted}; the other rows are computed",
+            cost_ns / 1e3,
+            way_ns / 1e3
+        )];
+        Ok(Prediction { study: Some(study), events, about })
+    }
+
+    /// A figure of a row, by its name.
+    pub(super) fn value(&self, row: &str, figure: &str) -> Option<f64> {
+        let study = self.study.as_ref()?;
+        let found = study.rows.iter().find(|one| one.variant == row)?;
+        let of = |kind, name, metric| Some(found.find(kind, name)?.cell(metric)?.value.median);
+        let client = |metric| of(Kind::Source, "clients", metric);
+        let percentile = |thousandths| client(Metric::Response(Stat::Percentile(thousandths)));
+        let batch = || of(Kind::Class, "sysbench", Metric::Share);
+        match figure {
+            "requests" => client(Metric::Throughput),
+            "p50" => percentile(50_000),
+            "p95" => percentile(95_000),
+            "p99" => percentile(99_000),
+            "p99.9" => percentile(99_900),
+            "max" => client(Metric::Response(Stat::Max)),
+            "CPU of redis" => of(Kind::Class, "redis-server", Metric::Share),
+            "CPU of sysbench" => batch(),
+            "sysbench" => batch().map(|share| share * self.events).filter(|rate| rate.is_finite()),
+            "longest turn of sysbench" => of(Kind::Class, "sysbench", Metric::Run(Stat::Max)),
+            _ => None,
+        }
+    }
+}
+
+/// Events of sysbench for each part of a CPU, from the rows that have it.
+fn median_ratio(here: &Collected, rows: &[&Row]) -> f64 {
+    let one = |row: &&&Row| Some(here.median(row.name, BATCH)? / here.median(row.name, BATCH_SHARE)?);
+    rows.iter().find_map(|row| one(&row)).unwrap_or(f64::NAN)
+}
+
+/// The load of a scenario.
+struct Load<'a> {
+    model: &'a Model,
+    kind: ClientKind,
+    cost_ns: f64,
+}
+
+impl Load<'_> {
+    /// The one-way time with which the dedicated row comes out.
+    fn fit(&self, rate: f64, p50: f64) -> Result<f64, ExperimentError> {
+        let dedicated = [&super::ROWS[0]];
+        let of = |way_ns: f64, metric: Metric| -> Result<f64, ExperimentError> {
+            let study = self.study(FIT, way_ns, &dedicated)?;
+            let row = study.rows.iter().find(|row| row.variant == "dedicated");
+            let cell = row.and_then(|row| row.find(Kind::Source, "clients")?.cell(metric).cloned());
+            Ok(cell.map_or(0.0, |cell| cell.value.median))
+        };
+        if let ClientKind::Open(_) = self.kind {
+            // The response is the way there and back and what happens at the server, which does not depend on the way.
+            let server = of(0.0, Metric::Response(Stat::Percentile(50_000)))?;
+            return Ok(((p50 - server) / 2.0).max(0.0));
+        }
+        let round = CONNECTIONS as f64 * 1e9 / rate.max(1.0);
+        let (mut low, mut high) = (0.0, round / 2.0);
+        for _ in 0..STEPS {
+            let middle = (low + high) / 2.0;
+            if of(middle, Metric::Throughput)? > rate { low = middle } else { high = middle }
+        }
+        Ok((low + high) / 2.0)
+    }
+
+    fn study(&self, head: &str, way_ns: f64, rows: &[&Row]) -> Result<Study, ExperimentError> {
+        let load = match self.kind {
+            ClientKind::Open(rate) => format!("open = \"exp {:.0}ns\"", 1e9 / rate),
+            _ => format!("clients = {CONNECTIONS}\nthink = \"0ns\""),
+        };
+        let mut text = format!(
+            "[[task]]\nname = \"redis-server\"\ncpus = \"0\"\nprogram = [\"receive all requests\", \"serve requests {}ns\"]\n\
+             [[task]]\nname = \"sysbench\"\ncpus = \"0\"\nprogram = \"hog\"\n\
+             [[source]]\nname = \"clients\"\ninto = \"requests\"\n{load}\none_way = \"{}ns\"\n",
+            self.cost_ns,
+            way_ns.round()
+        );
+        for row in rows.iter().filter(|row| !row.model.is_empty()) {
+            text += &format!("[[variant]]\nname = \"{}\"\nset = \"{}\"\n", row.name, row.model);
+        }
+        let scenario = self.model.scenario(head, &text)?;
+        let options = Options { schedulers: vec![self.model.scheduler.clone()], ..Options::default() };
+        Ok(compare_scenario(&scenario, &options, &|_, _| {})?)
+    }
+}

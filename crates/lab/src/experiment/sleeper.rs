@@ -1,0 +1,387 @@
+//! A task that mostly waits: `nc -l` beside `yes`. When is it scheduled and descheduled, in which system call does it wait,
+//! what does an input line cost?
+
+use super::figures::{Collected, Figure, Sheet, Unit};
+use super::model::Model;
+use super::stage::{Stage, scheduling};
+use super::watching::{Seen, watch};
+use super::{Experiment, ExperimentError, Options, Watch, Which, chosen};
+use schedlab_host::program::{Program, Running};
+use schedlab_host::threads;
+use schedlab_measure::stats::{self, Random};
+use schedlab_model::{CpuSet, Ns, Policy};
+use schedlab_trace::analysis::follow::Followed;
+use schedlab_trace::analysis::stream::{Line, Stream, What};
+use schedlab_trace::analysis::{Scope, syscalls};
+use serde::Serialize;
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Mean time between two lines.
+const GAP: Duration = Duration::from_millis(10);
+/// So long nobody connects: it must not run.
+const SILENCE: Duration = Duration::from_millis(300);
+/// Lines of the stream that are kept.
+const STREAM: usize = 24;
+
+const PER_LINE: Figure = Figure { name: "CPU time per line", unit: Unit::Time };
+const WAKES: Figure = Figure { name: "scheduled per line", unit: Unit::Count };
+const P50: Figure = Figure { name: "wait p50", unit: Unit::Time };
+const P90: Figure = Figure { name: "wait p90", unit: Unit::Time };
+const P99: Figure = Figure { name: "wait p99", unit: Unit::Time };
+const MAX: Figure = Figure { name: "wait max", unit: Unit::Time };
+const SILENT: Figure = Figure { name: "scheduled while nobody connects", unit: Unit::Count };
+const FIGURES: [Figure; 7] = [SILENT, PER_LINE, WAKES, P50, P90, P99, MAX];
+
+struct Row {
+    name: &'static str,
+    /// How `yes` is scheduled; `None`: there is none.
+    beside: Option<Policy>,
+}
+
+const ROWS: [Row; 3] = [
+    Row { name: "beside yes", beside: Some(Policy::Other) },
+    Row { name: "beside idle yes", beside: Some(Policy::Idle) },
+    Row { name: "alone", beside: None },
+];
+
+/// Where the sleeper waits.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Asleep {
+    /// When: before the connection, or between two lines.
+    pub when: &'static str,
+    /// `/proc/PID/stat`: S is asleep.
+    pub state: String,
+    /// The kernel function that it waits in (`/proc/PID/wchan`).
+    pub wchan: String,
+    /// The system call (`/proc/PID/syscall`).
+    pub call: String,
+}
+
+/// One line of the stream.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct StreamLine {
+    /// Since the start of the recording.
+    pub at_ns: u64,
+    /// The CPU.
+    pub cpu: u32,
+    /// What happened, in words.
+    pub what: String,
+}
+
+/// One round.
+struct Round {
+    seen: Seen,
+    pid: u32,
+    lines: u64,
+    connected: Ns,
+    asleep: Vec<Asleep>,
+}
+
+pub(super) fn run(
+    stage: &mut Stage<'_>,
+    options: &Options,
+    watching: &mut dyn Watch,
+) -> Result<Experiment, ExperimentError> {
+    let rows = chosen(&ROWS, |row| row.name, options)?;
+    let (mut here, mut model, mut lost) = (Collected::default(), None, 0);
+    let (mut asleep, mut stream) = (Vec::new(), Vec::new());
+    let (mut done, all) = (0, rows.len() * options.rounds);
+    for (number, turn) in stats::turns(rows.len(), options.rounds, options.seed).into_iter().enumerate() {
+        for index in turn {
+            let row = rows[index];
+            watching.step(row.name, done, all);
+            let round = measure(stage, row, options.time, options.seed + number as u64)?;
+            note(&mut here, row.name, &round);
+            lost += round.seen.lost();
+            if row.name == rows[0].name && number == 0 {
+                stream = stream_of(&round);
+                asleep.clone_from(&round.asleep);
+            }
+            if model.is_none() {
+                model = Some(Model::of(&round.seen.recording.header, &stage.machine)?);
+            }
+            done += 1;
+        }
+    }
+    let model = model.ok_or_else(|| ExperimentError::Input("--rounds 0: give at least 1".to_owned()))?;
+    let mut simulated = Collected::default();
+    for row in &rows {
+        if let Some(cost) = here.median(row.name, PER_LINE) {
+            let seen = simulate(&model, row, cost)?;
+            waits(&mut simulated, row.name, &seen.sum(|info| info.comm == "nc"));
+        }
+    }
+    let names: Vec<&str> = rows.iter().map(|row| row.name).collect();
+    let mut doubts = here.warnings();
+    if lost > 0 {
+        doubts.push(format!("{lost} events were lost"));
+    }
+    let of_model =
+        |row: &str, figure: &str| simulated.median(row, *FIGURES.iter().find(|known| known.name == figure)?);
+    let lines =
+        here.lines(&names, &FIGURES, "beside yes", &|_, figure| article(figure), &of_model, options.seed);
+    Ok(Experiment {
+        name: Which::Sleeper,
+        title: "A task that sleeps beside one that never does: nc -l, and yes".to_owned(),
+        conditions: vec![
+            format!(
+                "{} rounds of {}, rows in random order (seed {}); a line of 6 bytes every {} ms on average (exponential), the \
+                 first after {} ms",
+                options.rounds,
+                options.time,
+                options.seed,
+                GAP.as_millis(),
+                SILENCE.as_millis()
+            ),
+            model.about.clone(),
+        ],
+        sheets: vec![Sheet {
+            title: "`nc -l` on one CPU; the row says what is beside it. Waits: from the wakeup to running".to_owned(),
+            source: "article: what its text says of a task that sleeps; it prints no times".to_owned(),
+            lines,
+        }],
+        findings: findings(&here, &asleep),
+        stream,
+        asleep,
+        reasons: vec![
+            "simulated: a task that sleeps 10 ms on average and then runs as long as a line cost here; the way of the packet \
+             through the kernel is in that cost, not in its wait"
+                .to_owned(),
+        ],
+        doubts,
+        given_back: Default::default(),
+    })
+}
+
+/// A task that waits for a connection is not scheduled at all.
+fn article(figure: &str) -> Option<f64> {
+    (figure == SILENT.name).then_some(0.0)
+}
+
+fn measure(stage: &Stage<'_>, row: &Row, time: Ns, seed: u64) -> Result<Round, ExperimentError> {
+    let port = free_port()?;
+    let words = ["nc", "-l", "127.0.0.1", &port.to_string()].map(str::to_owned);
+    let program = Program { cpus: Some(CpuSet::single(stage.cpu)), piped: true, ..Program::new(words) };
+    let mut nc = stage.launch(program, scheduling(Policy::Other, 0))?;
+    // It reads the terminal too: ours says nothing, and stays open.
+    let _silent = nc.stdin();
+    let beside = |policy: Policy| stage.start(&["yes"], scheduling(policy, 0));
+    let _beside: Option<Running> = row.beside.map(beside).transpose()?;
+    let pid = nc.pid();
+    stage.wait("nc -l", || listens(pid, port))?;
+    let over = AtomicBool::new(false);
+    let (talk, asleep_before) =
+        (Talk { port, pid, time, seed, cpus: stage.others }, state(pid, "before a connection"));
+    let (seen, said) = std::thread::scope(|scope| {
+        let talking = scope.spawn(|| talk.hold(&over));
+        let length = Ns(time.0 + SILENCE.as_nanos() as u64 + 50_000_000);
+        let seen = watch(stage, Which::Sleeper, length, &|| talking.is_finished());
+        over.store(true, Ordering::Relaxed);
+        (seen, talking.join())
+    });
+    let seen = seen?;
+    let failed = |happened: String| ExperimentError::Program { what: "nc -l".to_owned(), happened };
+    let said = said.map_err(|_| failed("was talked to by a thread that panicked".to_owned()))?;
+    let said = said.map_err(|error| failed(format!("does not take lines: {error}")))?;
+    let connected = Ns(said.connected_ns.saturating_sub(seen.recording.header.clock_start_ns));
+    Ok(Round { seen, pid, lines: said.lines, connected, asleep: vec![asleep_before, said.asleep] })
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> Result<u16, ExperimentError> {
+    let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+    bound
+        .map(|address| address.port())
+        .map_err(|error| ExperimentError::Input(format!("no free port: {error}")))
+}
+
+/// Whether somebody listens there, as `/proc/PID/net/tcp` says: state 0A.
+pub(super) fn listens(pid: u32, port: u16) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
+    let here = format!(":{port:04X}");
+    text.lines().any(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let local = fields.next().is_some_and(|local| local.ends_with(&here));
+        local && fields.nth(1) == Some("0A")
+    })
+}
+
+fn state(pid: u32, when: &'static str) -> Asleep {
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let stat = read("stat");
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
+    let call = read("syscall").split_whitespace().next().and_then(|word| word.parse::<u32>().ok());
+    Asleep {
+        when,
+        state: state.unwrap_or("?").to_owned(),
+        wchan: read("wchan").trim().to_owned(),
+        call: call
+            .map_or_else(|| "unknown (needs root)".to_owned(), |call| syscalls::name(call).into_owned()),
+    }
+}
+
+/// Who talks to `nc`.
+struct Talk {
+    port: u16,
+    pid: u32,
+    time: Ns,
+    seed: u64,
+    cpus: CpuSet,
+}
+
+struct Said {
+    lines: u64,
+    connected_ns: u64,
+    asleep: Asleep,
+}
+
+impl Talk {
+    /// Connects after a silence and sends a line now and then.
+    fn hold(&self, over: &AtomicBool) -> std::io::Result<Said> {
+        threads::set_affinity(0, &self.cpus)?;
+        std::thread::sleep(SILENCE);
+        let connected_ns = now_ns();
+        let mut stream = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, self.port)))?;
+        stream.set_nodelay(true)?;
+        let (began, mut due, mut lines) = (Instant::now(), Duration::ZERO, 0);
+        let mut random = Random::new(self.seed);
+        let mut asleep = None;
+        loop {
+            due += GAP.mul_f64(-(1.0 - random.unit()).ln());
+            if due.as_nanos() as u64 >= self.time.0 || over.load(Ordering::Relaxed) {
+                break;
+            }
+            std::thread::sleep(due.saturating_sub(began.elapsed()));
+            if lines == 3 {
+                asleep = Some(state(self.pid, "between two lines"));
+            }
+            stream.write_all(b"hello\n")?;
+            lines += 1;
+        }
+        Ok(Said {
+            lines,
+            connected_ns,
+            asleep: asleep.unwrap_or_else(|| state(self.pid, "between two lines")),
+        })
+    }
+}
+
+fn now_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn note(into: &mut Collected, row: &str, round: &Round) {
+    let task = round.seen.process(round.pid);
+    let lines = round.lines.max(1) as f64;
+    into.add(row, PER_LINE, Some(task.run.0 as f64 / lines));
+    into.add(row, WAKES, Some(task.switches as f64 / lines));
+    waits(into, row, &task);
+    let mut early = 0;
+    each(round, |line| {
+        early += u64::from(line.at < round.connected && matches!(line.what, What::Scheduled(_)))
+    });
+    into.add(row, SILENT, Some(early as f64));
+}
+
+fn waits(into: &mut Collected, row: &str, task: &schedlab_trace::analysis::TaskSummary) {
+    let latency = &task.wake_latency;
+    for (figure, quantile) in [(P50, 500_000), (P90, 900_000), (P99, 990_000)] {
+        let needed = stats::samples_needed(f64::from(quantile) / 1e6);
+        into.add(row, figure, (latency.count() >= needed).then(|| latency.quantile(quantile).0 as f64));
+    }
+    into.add(row, MAX, (latency.count() > 0).then(|| latency.max().0 as f64));
+}
+
+/// Every line of the stream that is about the sleeper.
+fn each(round: &Round, mut found: impl FnMut(&Line)) {
+    let tasks = &round.seen.recording.header.tasks;
+    let stream = Stream::new(|line: &Line| {
+        if tasks.get(line.task.index()).is_some_and(|info| info.pid == round.pid) {
+            found(line);
+        }
+    });
+    let _ = Followed::over(&round.seen.recording, &Scope::default(), stream);
+}
+
+/// The first lines from the connection on.
+fn stream_of(round: &Round) -> Vec<StreamLine> {
+    let mut lines = Vec::new();
+    each(round, |line| {
+        if lines.len() < STREAM && line.at >= round.connected {
+            let what = match line.what {
+                What::Scheduled(Some((waited, true))) => {
+                    format!("scheduled    after {waited}, preempted before")
+                }
+                What::Scheduled(Some((waited, false))) => format!("scheduled    {waited} after its wakeup"),
+                What::Scheduled(None) => "scheduled".to_owned(),
+                What::Descheduled { ran, state, .. } => {
+                    let ran = ran.map_or_else(String::new, |ran| format!("after {ran}, "));
+                    format!("descheduled  {ran}{}", format!("{state:?}").to_lowercase())
+                }
+            };
+            lines.push(StreamLine { at_ns: line.at.0, cpu: line.cpu.0, what });
+        }
+    });
+    lines
+}
+
+fn simulate(model: &Model, row: &Row, cost_ns: f64) -> Result<Seen, ExperimentError> {
+    let beside = match row.beside {
+        None => String::new(),
+        Some(policy) => {
+            format!("[[task]]\nname = \"yes\"\ncpus = \"0\"\npolicy = \"{policy}\"\nprogram = \"hog\"\n")
+        }
+    };
+    let text = format!(
+        "{beside}[[task]]\nname = \"nc\"\ncpus = \"0\"\nprogram = [\"sleep exp {}ms\", \"run {}ns\"]\n",
+        GAP.as_millis(),
+        cost_ns.round() as u64
+    );
+    model.run("duration = \"60s\"", &text)
+}
+
+fn findings(here: &Collected, asleep: &[Asleep]) -> Vec<String> {
+    let mut all: Vec<String> = asleep
+        .iter()
+        .map(|one| {
+            format!("{}: state {}, in the system call {} ({})", one.when, one.state, one.call, one.wchan)
+        })
+        .collect();
+    if let Some(silent) = here.median("beside yes", SILENT) {
+        all.push(format!(
+            "while nobody connects it is scheduled {silent:.0} times: a task that waits costs nothing"
+        ));
+    }
+    if let (Some(cost), Some(wait)) = (here.median("beside yes", PER_LINE), here.median("beside yes", P50)) {
+        all.push(format!(
+            "a line costs {} of CPU; beside a hog it waits {} in the median: who sleeps is owed the CPU",
+            Unit::Time.show(cost),
+            Unit::Time.show(wait)
+        ));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_is_found() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert!(listens(std::process::id(), port));
+        drop(listener);
+        assert!(!listens(std::process::id(), port));
+    }
+
+    #[test]
+    fn a_sleeping_thread_says_where() {
+        let asleep = state(std::process::id(), "now");
+        assert!(matches!(asleep.state.as_str(), "S" | "R"), "{asleep:?}");
+    }
+}
