@@ -9,6 +9,7 @@ mod figures;
 mod model;
 mod redis;
 mod sleeper;
+mod smp;
 mod stage;
 mod two_hogs;
 mod watching;
@@ -39,11 +40,13 @@ pub enum Which {
     Sleeper,
     /// A Redis server and `sysbench cpu` on one CPU.
     RedisBatch,
+    /// Threads that read memory, on all CPUs.
+    Smp,
 }
 
 impl Which {
     /// All of them.
-    pub const ALL: [Which; 3] = [Which::TwoHogs, Which::Sleeper, Which::RedisBatch];
+    pub const ALL: [Which; 4] = [Which::TwoHogs, Which::Sleeper, Which::RedisBatch, Which::Smp];
 
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
@@ -51,6 +54,7 @@ impl Which {
             Which::TwoHogs => "two-hogs",
             Which::Sleeper => "sleeper",
             Which::RedisBatch => "redis-batch",
+            Which::Smp => "smp",
         }
     }
 
@@ -66,6 +70,7 @@ impl Which {
                 ("ip", "iproute2"),
                 ("sleep", "coreutils"),
             ],
+            Which::Smp => &[],
         }
     }
 }
@@ -95,6 +100,8 @@ pub struct Options {
     pub clients: Vec<ClientKind>,
     /// How they reach it.
     pub network: Network,
+    /// Numbers of threads of the SMP program.
+    pub tasks: Vec<u32>,
     /// Put what runs into a control group with a weight that foreign work hardly counts against.
     pub shield: bool,
     /// Where journals go.
@@ -206,6 +213,7 @@ pub fn run(
         Which::TwoHogs => two_hogs::run(&mut stage, options, watch),
         Which::Sleeper => sleeper::run(&mut stage, options, watch),
         Which::RedisBatch => redis::run(&mut stage, options, watch),
+        Which::Smp => smp::run(&mut stage, options, watch),
     };
     let (notes, given_back) = stage.close()?;
     let mut result = result?;

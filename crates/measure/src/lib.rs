@@ -5,6 +5,7 @@
 mod ladder;
 mod latency;
 mod load;
+pub mod readers;
 mod resp;
 pub mod stats;
 pub mod stress;

@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Bench) -> anyhow::Result<Done> {
 }
 
 /// `2,4,8` or `2..1024` (powers of two times the first).
-fn numbers(option: &str, text: &str, most: u32) -> anyhow::Result<Vec<u32>> {
+pub(crate) fn numbers(option: &str, text: &str, most: u32) -> anyhow::Result<Vec<u32>> {
     let advice = || format!("{option} {text}: give numbers from 1 to {most}, such as 2,4,8 or 2..1024");
     let number = |text: &str| -> anyhow::Result<u32> {
         let number: u32 = text.trim().parse().with_context(advice)?;

@@ -6,6 +6,7 @@ use anyhow::{anyhow, bail};
 use schedlab_host::StopSignal;
 use schedlab_lab::experiment::{self, ClientKind, Experiment as Result, Network, Options, Watch, Which};
 use schedlab_live::Room;
+use schedlab_measure::readers::MOST_READERS;
 use schedlab_model::Ns;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ Examples:
   schedlab experiment sleeper                         `nc -l` beside `yes`: its stream, system calls, cost of a line
   schedlab experiment redis-batch --client open:10000 --only shared --only 'batch SCHED_IDLE'
   schedlab experiment redis-batch --network loopback --client redis-benchmark --rounds 10
+  schedlab experiment smp --tasks 2..1024              the SMP paper's program on all CPUs
   schedlab experiment all --rounds 10 --json
 
 Every configuration (row) runs --rounds times for --for each; rows take turns in random order. Printed: what the article
@@ -45,12 +47,16 @@ pub(crate) struct Experiment {
     /// Only this row (may be given several times)
     #[arg(long, value_name = "ROW")]
     only: Vec<String>,
-    /// redis-batch: who sends requests: redis-benchmark, closed, open:RATE
-    #[arg(long, value_name = "CLIENTS", value_delimiter = ',', default_value = "redis-benchmark,open:10000")]
+    /// redis-batch: who sends requests: redis-benchmark, closed, open:RATE [default: redis-benchmark,open:10000]
+    #[arg(long, value_name = "CLIENTS", value_delimiter = ',')]
     client: Vec<ClientKind>,
-    /// redis-batch: veth: client and server are two hosts; loopback: one
-    #[arg(long, value_name = "NETWORK", default_value = "veth")]
-    network: Wire,
+    /// redis-batch: veth: client and server are two hosts; loopback: one [default: veth]
+    #[arg(long, value_name = "NETWORK")]
+    network: Option<Wire>,
+    /// smp: numbers of threads: a list such as 2,64,1024, or powers of two from A to B: A..B
+    /// [default: 2,16,128,1024]
+    #[arg(long, value_name = "LIST")]
+    tasks: Option<String>,
     /// Make no control group for the programs
     #[arg(long)]
     no_shield: bool,
@@ -71,6 +77,8 @@ enum Chosen {
     Sleeper,
     /// A Redis server and a batch job on one CPU
     RedisBatch,
+    /// Threads that read memory, on all CPUs
+    Smp,
     /// All of them
     All,
 }
@@ -94,8 +102,16 @@ pub(crate) fn run(args: &Experiment) -> anyhow::Result<Done> {
         time: args.time,
         seed: args.seed,
         only: args.only.clone(),
-        clients: args.client.clone(),
-        network: if args.network == Wire::Veth { Network::Veth } else { Network::Loopback },
+        clients: match args.client.is_empty() {
+            true => vec![ClientKind::RedisBenchmark, ClientKind::Open(10_000.0)],
+            false => args.client.clone(),
+        },
+        network: if args.network == Some(Wire::Loopback) { Network::Loopback } else { Network::Veth },
+        tasks: super::bench::numbers(
+            "--tasks",
+            args.tasks.as_deref().unwrap_or("2,16,128,1024"),
+            MOST_READERS,
+        )?,
         shield: !args.no_shield,
         room: Room::standard()?,
         program: std::env::current_exe()?,
@@ -104,11 +120,10 @@ pub(crate) fn run(args: &Experiment) -> anyhow::Result<Done> {
         Chosen::TwoHogs => vec![Which::TwoHogs],
         Chosen::Sleeper => vec![Which::Sleeper],
         Chosen::RedisBatch => vec![Which::RedisBatch],
+        Chosen::Smp => vec![Which::Smp],
         Chosen::All => Which::ALL.to_vec(),
     };
-    if all.len() > 1 && !args.only.is_empty() {
-        bail!("--only names rows of one experiment: name that instead of `all`");
-    }
+    refuse_unused(args, &all)?;
     let signal = StopSignal::install().map_err(|error| anyhow!("cannot catch Ctrl-C: {error}"))?;
     let mut live = Live(std::io::stderr().is_terminal());
     let mut results = Vec::new();
@@ -119,6 +134,22 @@ pub(crate) fn run(args: &Experiment) -> anyhow::Result<Done> {
     output::write(args.output.as_deref(), &text)?;
     let left = results.iter().any(|result| !result.given_back.complete());
     Ok(if left { Done::Untrusted } else { Done::Well })
+}
+
+/// Refuses options that mean nothing for what was asked for.
+fn refuse_unused(args: &Experiment, all: &[Which]) -> anyhow::Result<()> {
+    if !args.only.is_empty() && (all.len() > 1 || all[0] == Which::Smp) {
+        bail!("--only names rows of two-hogs, sleeper or redis-batch: name one of them (smp takes --tasks)");
+    }
+    let given = [
+        ("--client", !args.client.is_empty(), Which::RedisBatch),
+        ("--network", args.network.is_some(), Which::RedisBatch),
+        ("--tasks", args.tasks.is_some(), Which::Smp),
+    ];
+    match given.iter().find(|(_, given, of)| *given && !all.contains(of)) {
+        Some((option, _, of)) => bail!("{option} is for {}: leave it out here", of.name()),
+        None => Ok(()),
+    }
 }
 
 fn json(results: &[Result]) -> anyhow::Result<String> {

@@ -2,6 +2,7 @@
 
 use crate::{Done, output};
 use schedlab_lab::experiment::{ClientKind, READY};
+use schedlab_measure::readers::{BYTES, READS, ReadersRequest, readers};
 use schedlab_measure::{LoadError, LoadRequest, LoopKind, run_after};
 use schedlab_model::Ns;
 use std::cell::Cell;
@@ -25,6 +26,15 @@ pub(crate) struct Part {
 enum Which {
     /// Connects, says so, waits for a line, loads the server, and writes what it saw as JSON
     Client(Client),
+    /// Says that it is there, waits for a line, and runs the SMP program
+    Readers(Readers),
+}
+
+/// The SMP program.
+#[derive(Debug, clap::Args)]
+struct Readers {
+    #[arg(long)]
+    threads: u32,
 }
 
 /// The load client.
@@ -45,7 +55,25 @@ struct Client {
 }
 
 pub(crate) fn run(args: &Part) -> anyhow::Result<Done> {
-    let Which::Client(client) = &args.which;
+    match &args.which {
+        Which::Client(client) => load(client),
+        Which::Readers(part) => {
+            wait_for_word();
+            let report = readers(&ReadersRequest { threads: part.threads, bytes: BYTES, reads: READS })?;
+            output::write(None, &serde_json::to_string(&report)?)?;
+            Ok(Done::Well)
+        }
+    }
+}
+
+/// Says that we are ready and waits for a line.
+fn wait_for_word() {
+    // Whoever started us reads; when it is gone, so are we.
+    let _ = std::io::stdout().write_all(READY.as_bytes()).and_then(|()| std::io::stdout().flush());
+    let _ = std::io::stdin().lock().read_line(&mut String::new());
+}
+
+fn load(client: &Client) -> anyhow::Result<Done> {
     let seed = client.seed;
     let request = LoadRequest {
         address: client.address,
@@ -61,9 +89,7 @@ pub(crate) fn run(args: &Part) -> anyhow::Result<Done> {
     let (began, told) = (Instant::now(), Cell::new(false));
     let connected = || {
         told.set(true);
-        // Whoever started us reads; when it is gone, so are we.
-        let _ = std::io::stdout().write_all(READY.as_bytes()).and_then(|()| std::io::stdout().flush());
-        let _ = std::io::stdin().lock().read_line(&mut String::new());
+        wait_for_word();
     };
     let report = loop {
         match run_after(&request, connected) {

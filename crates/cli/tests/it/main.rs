@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod colocate;
+mod experiment;
 mod export;
 mod gallery;
 mod gates;

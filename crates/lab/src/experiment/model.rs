@@ -30,7 +30,9 @@ impl Model {
     pub(super) fn of(header: &Header, machine: &MachineFacts) -> Result<Model, ExperimentError> {
         let (scheduler, why, _) = recorded_scheduler(header, None)?;
         let about = format!(
-            "simulated: {scheduler} ({why}), {} CPUs, HZ={}, costs of a fast machine of today (fitted to nothing here)",
+            "simulated: {} with the settings of this kernel ({why}), {} CPUs, HZ={}, costs of a fast machine of today \
+             (fitted to nothing here)",
+            scheduler.name,
             machine.online.count(),
             machine.hz
         );
@@ -50,6 +52,9 @@ impl Model {
     /// Runs it, and looks at its events as at a recording.
     pub(super) fn run(&self, head: &str, text: &str) -> Result<Seen, ExperimentError> {
         let scenario = self.scenario(head, text)?;
-        Seen::of(crate::show::open(Found::Scenario(Box::new(scenario)), Some(&self.scheduler))?)
+        let warm_up = scenario.warmup;
+        let recording = crate::show::open(Found::Scenario(Box::new(scenario)), Some(&self.scheduler))?;
+        let end = recording.duration;
+        Seen::of(recording, warm_up, end)
     }
 }

@@ -4,7 +4,7 @@
 use super::figures::{Collected, Figure, Sheet, Unit};
 use super::model::Model;
 use super::stage::{Stage, scheduling};
-use super::watching::{Seen, watch};
+use super::watching::{Scene, Seen, now_ns, watch};
 use super::{Experiment, ExperimentError, Options, Watch, Which, chosen};
 use schedlab_host::program::{Program, Running};
 use schedlab_host::threads;
@@ -150,6 +150,9 @@ pub(super) fn run(
             "simulated: a task that sleeps 10 ms on average and then runs as long as a line cost here; the way of the packet \
              through the kernel is in that cost, not in its wait"
                 .to_owned(),
+            "waits of microseconds here and none simulated: the line comes from another CPU, whose wakeup is an interrupt \
+             between processors, on a virtual machine with an exit to the host"
+                .to_owned(),
         ],
         doubts,
         given_back: Default::default(),
@@ -172,13 +175,21 @@ fn measure(stage: &Stage<'_>, row: &Row, time: Ns, seed: u64) -> Result<Round, E
     let _beside: Option<Running> = row.beside.map(beside).transpose()?;
     let pid = nc.pid();
     stage.wait("nc -l", || listens(pid, port))?;
-    let over = AtomicBool::new(false);
+    let (begin, over) = (AtomicBool::new(false), AtomicBool::new(false));
     let (talk, asleep_before) =
         (Talk { port, pid, time, seed, cpus: stage.others }, state(pid, "before a connection"));
     let (seen, said) = std::thread::scope(|scope| {
-        let talking = scope.spawn(|| talk.hold(&over));
-        let length = Ns(time.0 + SILENCE.as_nanos() as u64 + 50_000_000);
-        let seen = watch(stage, Which::Sleeper, length, &|| talking.is_finished());
+        let talking = scope.spawn(|| talk.hold(&begin, &over));
+        let scene = Scene {
+            begin: &mut || {
+                begin.store(true, Ordering::Relaxed);
+                Ok(())
+            },
+            warm_up: Ns::ZERO,
+            time: Ns(time.0 + SILENCE.as_nanos() as u64 + 50_000_000),
+            over: &|| talking.is_finished(),
+        };
+        let seen = watch(stage, Which::Sleeper, scene);
         over.store(true, Ordering::Relaxed);
         (seen, talking.join())
     });
@@ -240,8 +251,11 @@ struct Said {
 
 impl Talk {
     /// Connects after a silence and sends a line now and then.
-    fn hold(&self, over: &AtomicBool) -> std::io::Result<Said> {
+    fn hold(&self, begin: &AtomicBool, over: &AtomicBool) -> std::io::Result<Said> {
         threads::set_affinity(0, &self.cpus)?;
+        while !begin.load(Ordering::Relaxed) && !over.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         std::thread::sleep(SILENCE);
         let connected_ns = now_ns();
         let mut stream = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, self.port)))?;
@@ -267,11 +281,6 @@ impl Talk {
             asleep: asleep.unwrap_or_else(|| state(self.pid, "between two lines")),
         })
     }
-}
-
-fn now_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 fn note(into: &mut Collected, row: &str, round: &Round) {

@@ -3,15 +3,14 @@
 use super::figures::{Collected, Figure, Sheet, Unit};
 use super::model::Model;
 use super::stage::{Stage, scheduling};
-use super::watching::{Seen, usual_turn, watch};
+use super::watching::{Scene, Seen, usual_turn, watch};
 use super::{Experiment, ExperimentError, Options, Watch, Which, chosen};
 use schedlab_measure::stats;
 use schedlab_model::{Ns, Policy};
 use schedlab_trace::analysis::TaskSummary;
-use std::time::Duration;
 
 /// New tasks are placed a little behind the others: the first turns differ.
-const WARM_UP: Duration = Duration::from_millis(400);
+const WARM_UP: Ns = Ns::from_ms(300);
 
 const SHARE: Figure = Figure { name: "share of yes-1", unit: Unit::Share };
 const TURN: Figure = Figure { name: "usual turn of yes-1", unit: Unit::Time };
@@ -73,8 +72,8 @@ pub(super) fn run(
 fn measure(stage: &Stage<'_>, row: &Row, time: Ns) -> Result<(Seen, [u32; 2]), ExperimentError> {
     let first = stage.start(&["yes"], scheduling(Policy::Other, 0))?;
     let second = stage.start(&["yes"], scheduling(row.policy, row.nice))?;
-    stage.pause(WARM_UP)?;
-    let seen = watch(stage, Which::TwoHogs, time, &|| false)?;
+    let scene = Scene { begin: &mut || Ok(()), warm_up: WARM_UP, time, over: &|| false };
+    let seen = watch(stage, Which::TwoHogs, scene)?;
     Ok((seen, [first.pid(), second.pid()]))
 }
 
@@ -93,7 +92,7 @@ fn simulate(model: &Model, row: &Row) -> Result<Seen, ExperimentError> {
          [[task]]\nname = \"yes-2\"\ncpus = \"0\"\nprogram = \"hog\"\n{}\n",
         row.model
     );
-    model.run("duration = \"20s\"", &text)
+    model.run("duration = \"20s\"\nwarmup = \"1s\"", &text)
 }
 
 /// What the article says of two `yes` on Linux 6.2 with 32 CPUs.

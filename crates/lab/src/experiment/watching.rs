@@ -5,31 +5,73 @@ use super::{ExperimentError, Which};
 use crate::record::{self, record};
 use rustix::fs::{MemfdFlags, memfd_create};
 use schedlab_host::{RecordRequest, Scope};
-use schedlab_model::{CpuId, EventKind, Ns};
+use schedlab_model::{CpuId, EventKind, EventSink as _, Ns};
 use schedlab_trace::Recording;
-use schedlab_trace::analysis::{Summary, TaskSummary};
+use schedlab_trace::analysis::{Analysis as _, Summary, TaskSummary};
 use std::cell::Cell;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
+use std::rc::Rc;
 
-/// A recording with what each task got.
+/// A recording with what each task got in its window.
 pub(super) struct Seen {
     pub(super) recording: Recording,
     pub(super) summary: Summary,
+    /// The window within the recording.
+    window: (Ns, Ns),
 }
 
-/// Records the whole machine for `time`, or until `over`. The file has no name and goes by itself.
-pub(super) fn watch(
-    stage: &Stage<'_>,
-    which: Which,
-    time: Ns,
-    over: &dyn Fn() -> bool,
-) -> Result<Seen, ExperimentError> {
+/// What is recorded, and when.
+pub(super) struct Scene<'a> {
+    /// Called when the recorder sees everything: what shall be seen begins now.
+    pub(super) begin: &'a mut dyn FnMut() -> Result<(), ExperimentError>,
+    /// What comes this soon after the beginning does not count.
+    pub(super) warm_up: Ns,
+    /// What comes after counts for so long.
+    pub(super) time: Ns,
+    /// Whether it is over before.
+    pub(super) over: &'a dyn Fn() -> bool,
+}
+
+/// Begins a scene when the recorder is ready: that can take a second on a busy machine.
+struct Curtain<'a, 'b> {
+    scene: &'a mut Scene<'b>,
+    begun_ns: Option<u64>,
+    failed: Rc<Cell<Option<ExperimentError>>>,
+    time_is_up: Rc<Cell<bool>>,
+}
+
+impl record::Watch for Curtain<'_, '_> {
+    fn progress(&mut self, _: &record::Progress) {
+        let now = now_ns();
+        match self.begun_ns {
+            None => {
+                self.begun_ns = Some(now);
+                if let Err(error) = (self.scene.begin)() {
+                    self.failed.set(Some(error));
+                    self.time_is_up.set(true);
+                }
+            }
+            Some(begun) => {
+                let up = now.saturating_sub(begun) >= self.scene.warm_up.0 + self.scene.time.0;
+                self.time_is_up.set(self.time_is_up.get() || up);
+            }
+        }
+    }
+}
+
+/// Nanoseconds of CLOCK_MONOTONIC.
+pub(super) fn now_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Records the whole machine while a scene is played. The file has no name and goes by itself.
+pub(super) fn watch(stage: &Stage<'_>, which: Which, mut scene: Scene<'_>) -> Result<Seen, ExperimentError> {
     let memory = memfd_create("schedlab-experiment", MemfdFlags::CLOEXEC)
         .map_err(|error| ExperimentError::Input(format!("no memory for a recording: {error}")))?;
     let path = PathBuf::from(format!("/proc/self/fd/{}", memory.as_raw_fd()));
     let mut request = RecordRequest::new(Scope::All);
-    request.duration = Some(time);
     // The recorder must not disturb whom it measures.
     request.recorder_cpu = stage.others.lowest();
     let plan = record::Plan {
@@ -41,22 +83,34 @@ pub(super) fn watch(
         until: None,
         after: Ns::ZERO,
     };
-    let stopped = Cell::new(false);
-    record(&plan, &mut (), &|| {
+    let (stopped, failed, up) = (Cell::new(false), Rc::new(Cell::new(None)), Rc::new(Cell::new(false)));
+    let (warm_up, time, over) = (scene.warm_up, scene.time, scene.over);
+    let mut curtain =
+        Curtain { scene: &mut scene, begun_ns: None, failed: Rc::clone(&failed), time_is_up: Rc::clone(&up) };
+    record(&plan, &mut curtain, &|| {
         stopped.set((stage.stop)());
-        stopped.get() || over()
+        stopped.get() || up.get() || over()
     })?;
-    if stopped.get() {
-        return Err(ExperimentError::Interrupted);
+    if let Some(error) = failed.take() {
+        return Err(error);
     }
-    Seen::of(Recording::open(&path)?)
+    let begun = curtain.begun_ns.filter(|_| !stopped.get()).ok_or(ExperimentError::Interrupted)?;
+    let recording = Recording::open(&path)?;
+    let from = Ns(begun.saturating_sub(recording.header.clock_start_ns) + warm_up.0);
+    Seen::of(recording, from, from.saturating_add(time))
 }
 
 impl Seen {
-    /// Of a recording, recorded or simulated.
-    pub(super) fn of(recording: Recording) -> Result<Seen, ExperimentError> {
-        let summary = Summary::of(&recording)?;
-        Ok(Seen { recording, summary })
+    /// What lies in a window of a recording, recorded or simulated.
+    pub(super) fn of(recording: Recording, from: Ns, to: Ns) -> Result<Seen, ExperimentError> {
+        Summary::check(&recording.header)?;
+        let to = to.min(recording.duration);
+        let from = from.min(to);
+        let (tasks, cpus) = (recording.header.tasks.len(), recording.header.topology.cpus());
+        let mut summary = Summary::new(tasks, cpus, from);
+        recording.events.iter().take_while(|event| event.at < to).for_each(|event| summary.event(event));
+        summary.finish(to);
+        Ok(Seen { recording, summary, window: (from, to) })
     }
 
     /// What the tasks that match got, together.
@@ -80,12 +134,13 @@ impl Seen {
     /// The part of the window in which others than `ours` ran on `cpu`.
     pub(super) fn foreign(&self, cpu: CpuId, ours: &[u32]) -> f64 {
         let tasks = &self.recording.header.tasks;
+        let (from, to) = self.window;
         let mut foreign = Ns::ZERO;
         let mut since: Option<(Ns, bool)> = None;
         for event in self.recording.events.iter().filter(|event| event.cpu == cpu) {
             let EventKind::Switch { next, .. } = event.kind else { continue };
-            if let Some((from, true)) = since {
-                foreign += event.at.saturating_sub(from);
+            if let Some((began, true)) = since {
+                foreign += event.at.min(to).saturating_sub(began.max(from));
             }
             let is_ours = |task: schedlab_model::TaskId| {
                 tasks.get(task.index()).is_some_and(|info| ours.contains(&info.pid))

@@ -72,6 +72,7 @@ impl Prediction {
             "p99.9" => percentile(99_900),
             "max" => client(Metric::Response(Stat::Max)),
             "CPU of redis" => of(Kind::Class, "redis-server", Metric::Share),
+            _ if row == "dedicated" && figure.contains("sysbench") => None,
             "CPU of sysbench" => batch(),
             "sysbench" => batch().map(|share| share * self.events).filter(|rate| rate.is_finite()),
             "longest turn of sysbench" => of(Kind::Class, "sysbench", Metric::Run(Stat::Max)),

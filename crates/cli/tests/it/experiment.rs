@@ -1,0 +1,331 @@
+//! `schedlab experiment` with the real programs: what it says, and that nothing is left of it, whatever ends it.
+//! Needs root, two CPUs, and the programs. No test looks at how long anything took.
+
+use crate::{Folder, Ran, ran, root};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+/// One at a time: they measure on the same CPU.
+static ONE: Mutex<()> = Mutex::new(());
+const PROGRAMS: [&str; 5] = ["nc", "redis-server", "redis-benchmark", "sysbench", "ip"];
+
+/// `None`: it cannot run here, and says so. In CI that is a failure.
+fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
+    let found = |program: &&str| schedlab_host::program::find(program).is_some();
+    let missing: Vec<&str> = PROGRAMS.iter().filter(|program| !found(program)).copied().collect();
+    let two_cpus = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
+    if rustix::process::geteuid().is_root() && two_cpus && missing.is_empty() {
+        return Some(ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+    }
+    assert!(
+        std::env::var_os("CI").is_none(),
+        "{test}: CI is root on two CPUs and has all programs but {missing:?}"
+    );
+    crate::skip(test, &format!("needs root, two CPUs and the programs; missing: {missing:?}"));
+    None
+}
+
+/// Processes that carry this mark were started by one experiment, whoever their parent is now.
+const MARK: &str = "SCHEDLAB_TEST_MARK";
+
+fn command(folder: &Folder, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
+    command.arg("experiment").args(arguments).current_dir(root()).stdin(Stdio::null());
+    command.env("SCHEDLAB_RUN_DIR", folder.0.join("run")).env(MARK, folder.0.display().to_string());
+    command
+}
+
+fn experiment(folder: &Folder, arguments: &[&str]) -> Value {
+    let Ran { code, stdout, stderr } = ran(command(folder, arguments).arg("--json"));
+    assert_eq!(code, 0, "{stderr}");
+    let value: Value = serde_json::from_str(&stdout).expect("JSON");
+    assert_eq!(value["schema"], 1);
+    value["experiments"][0].clone()
+}
+
+/// Running processes with the mark of this test.
+fn marked(folder: &Folder) -> Vec<String> {
+    let mark = format!("{MARK}={}", folder.0.display());
+    let entries = fs::read_dir("/proc").expect("Linux");
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let pids = names.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
+    let ours = |pid: &String| {
+        let variables = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        variables.split(|byte| *byte == 0).any(|one| one == mark.as_bytes())
+    };
+    let line = |pid: String| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        format!("{pid} {}", String::from_utf8_lossy(&words).replace('\0', " "))
+    };
+    pids.filter(ours).map(line).collect()
+}
+
+/// What of the machine an experiment could have changed.
+#[derive(PartialEq, Eq, Debug)]
+struct Machine {
+    sysctls: Vec<(String, String)>,
+    devices: Vec<String>,
+    named_namespaces: Vec<String>,
+    own_policy: String,
+}
+
+fn names(folder: &str) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+impl Machine {
+    fn now() -> Machine {
+        let sysctls = names("/proc/sys/kernel").into_iter().filter(|name| name.starts_with("sched_"));
+        let read = |name: String| {
+            let content = fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+            (name, content)
+        };
+        let own = schedlab_host::threads::scheduling(std::process::id());
+        Machine {
+            sysctls: sysctls.map(read).collect(),
+            devices: names("/sys/class/net"),
+            named_namespaces: names("/run/netns"),
+            own_policy: format!("{own:?}"),
+        }
+    }
+}
+
+/// Control groups that process `pid` made.
+fn groups(pid: u32) -> Vec<String> {
+    let name = format!("schedlab-{pid}");
+    let folders =
+        ["/sys/fs/cgroup", "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/cpuacct,cpu"];
+    let paths = folders.map(|folder| format!("{folder}/{name}"));
+    paths.into_iter().filter(|path| Path::new(path).exists()).collect()
+}
+
+/// Waits until nothing of it is left. A minute is no measure of speed.
+fn gone(folder: &Folder, pid: u32, when: &str) {
+    let mut left = String::new();
+    for _ in 0..6000 {
+        let journals = names(&folder.0.join("run").display().to_string());
+        let (processes, groups) = (marked(folder), groups(pid));
+        if processes.is_empty() && groups.is_empty() && journals.is_empty() {
+            return;
+        }
+        left = format!("processes {processes:?}, groups {groups:?}, journals {journals:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("killed {when}, this is left: {left}");
+}
+
+fn kill(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(pid.try_into().expect("a process id")).expect("not 0");
+    kill_process(pid, signal).expect("our own child");
+}
+
+/// The lines of the only table.
+fn lines(result: &Value) -> &Vec<Value> {
+    result["sheets"][0]["lines"].as_array().expect("lines")
+}
+
+fn value<'a>(result: &'a Value, row: &str, figure: &str) -> &'a Value {
+    let found = lines(result).iter().find(|line| line["row"] == row && line["figure"]["name"] == figure);
+    found.unwrap_or_else(|| panic!("no {figure} of {row} in {result}"))
+}
+
+#[test]
+fn two_hogs_stand_beside_article_and_model() {
+    let Some(_turn) = turn("two_hogs_stand_beside_article_and_model") else { return };
+    let folder = Folder::new("experiment-hogs");
+    let arguments =
+        ["two-hogs", "--rounds", "1", "--for", "300ms", "--only", "as it is", "--only", "SCHED_IDLE"];
+    let result = experiment(&folder, &arguments);
+    let turn = value(&result, "as it is", "usual turn of yes-1");
+    assert_eq!(turn["article"], 16e6);
+    assert!(
+        turn["machine"]["median"].as_f64().is_some_and(|ns| ns > 0.0) && turn["simulated"].is_f64(),
+        "{turn}"
+    );
+    let share = value(&result, "SCHED_IDLE", "share of yes-1");
+    assert!(share["machine"]["median"].as_f64().is_some_and(|share| (0.0..=1.0).contains(&share)), "{share}");
+    // One round proves nothing.
+    assert_eq!(share["against"]["difference"]["told_apart"], false);
+    assert_eq!((marked(&folder), names(&folder.0.join("run").display().to_string())), (vec![], vec![]));
+}
+
+#[test]
+fn the_sleeper_shows_its_stream_and_its_system_calls() {
+    let Some(_turn) = turn("the_sleeper_shows_its_stream_and_its_system_calls") else { return };
+    let folder = Folder::new("experiment-sleeper");
+    let result = experiment(&folder, &["sleeper", "--rounds", "1", "--for", "500ms", "--only", "beside yes"]);
+    assert!(result["asleep"][0]["call"].as_str().is_some_and(|call| call.starts_with("accept")), "{result}");
+    let stream = result["stream"].as_array().expect("a stream");
+    let said = |word: &str| {
+        stream.iter().any(|line| line["what"].as_str().is_some_and(|what| what.starts_with(word)))
+    };
+    assert!(said("scheduled") && said("descheduled"), "{stream:?}");
+    assert_eq!(value(&result, "beside yes", "scheduled while nobody connects")["machine"]["median"], 0.0);
+    let cost = value(&result, "beside yes", "CPU time per line");
+    assert!(cost["machine"]["median"].as_f64().is_some_and(|ns| ns > 0.0), "{cost}");
+    assert_eq!(marked(&folder), [""; 0]);
+}
+
+#[test]
+fn redis_is_loaded_by_each_client_over_two_hosts() {
+    let Some(_turn) = turn("redis_is_loaded_by_each_client_over_two_hosts") else { return };
+    let (folder, before) = (Folder::new("experiment-redis"), Machine::now());
+    let arguments = [
+        "redis-batch",
+        "--rounds",
+        "1",
+        "--for",
+        "300ms",
+        "--only",
+        "dedicated",
+        "--only",
+        "shared",
+        "--client",
+        "closed,open:2000,redis-benchmark",
+    ];
+    let result = experiment(&folder, &arguments);
+    assert_eq!(result["sheets"].as_array().expect("sheets").len(), 3);
+    let requests = value(&result, "shared", "requests");
+    assert_eq!(requests["article"], 119_452.0);
+    assert!(requests["machine"]["median"].as_f64().is_some_and(|rate| rate > 0.0), "{requests}");
+    assert!(requests["simulated"].as_f64().is_some_and(|rate| rate > 0.0), "{requests}");
+    // Whether the client is the bottleneck is said, in one way or the other, for each.
+    let said = format!("{}{}", result["findings"], result["doubts"]);
+    for client in ["closed: the client", "open:2000: the client", "redis-benchmark: the client"] {
+        assert!(said.contains(client), "{client}: {said}");
+    }
+    assert!(result["conditions"].to_string().contains("two hosts"), "{result}");
+    assert_eq!((marked(&folder), Machine::now()), (vec![], before));
+}
+
+#[test]
+fn the_smp_program_runs_on_all_cpus() {
+    let Some(_turn) = turn("the_smp_program_runs_on_all_cpus") else { return };
+    let folder = Folder::new("experiment-smp");
+    let result = experiment(&folder, &["smp", "--rounds", "1", "--tasks", "2,5"]);
+    let total = value(&result, "5 threads", "create to join");
+    assert!(
+        total["machine"]["median"].as_f64().is_some_and(|s| s > 0.0) && total["simulated"].is_f64(),
+        "{total}"
+    );
+    let queue = value(&result, "5 threads", "run-queue time of a thread");
+    assert!(queue["machine"]["median"].as_f64().is_some_and(|ns| ns > 0.0), "{queue}");
+    assert!(value(&result, "2 threads", "a decision of linux-2.4")["simulated"].is_f64());
+    assert_eq!(marked(&folder), [""; 0]);
+}
+
+#[test]
+fn a_row_that_is_not_there_and_a_missing_program_are_named() {
+    let folder = Folder::new("experiment-missing");
+    let Some(_turn) = turn("a_row_that_is_not_there_and_a_missing_program_are_named") else { return };
+    let odd = ran(&mut command(&folder, &["two-hogs", "--only", "nice 7"]));
+    assert!(odd.code == 2 && odd.stderr.contains("SCHED_BATCH"), "{odd:?}");
+    let odd = ran(&mut command(&folder, &["redis-batch", "--client", "wrk"]));
+    assert!(odd.code == 2 && odd.stderr.contains("open:RATE"), "{odd:?}");
+    let odd = ran(&mut command(&folder, &["sleeper", "--tasks", "2"]));
+    assert!(odd.code == 2 && odd.stderr.contains("--tasks is for smp"), "{odd:?}");
+    // Where nothing is installed: the places that are looked at besides PATH have no Redis.
+    if !Path::new("/usr/sbin/redis-server").exists() {
+        let missing = ran(command(&folder, &["redis-batch"]).env("PATH", "/nowhere"));
+        assert!(missing.code == 2 && missing.stderr.contains("apt-get install"), "{missing:?}");
+        assert!(
+            missing.stderr.contains("redis-server") && missing.stderr.contains("sysbench"),
+            "{missing:?}"
+        );
+    }
+}
+
+/// Something long, of which every kind of thing is started.
+const LONG: [&str; 7] =
+    ["redis-batch", "--rounds", "50", "--for", "400ms", "--client", "open:2000,redis-benchmark"];
+
+fn start(folder: &Folder) -> Child {
+    let mut command = command(folder, &LONG);
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts")
+}
+
+/// Moments from 0 to about four seconds, the same in every run.
+fn moments(count: u64) -> impl Iterator<Item = Duration> {
+    let mut random = schedlab_measure::stats::Random::new(20_261_121);
+    (0..count).map(move |_| Duration::from_micros((random.unit() * 4e6) as u64))
+}
+
+#[test]
+fn a_kill_at_any_moment_leaves_nothing() {
+    let Some(_turn) = turn("a_kill_at_any_moment_leaves_nothing") else { return };
+    let before = Machine::now();
+    let kills = std::env::var("SCHEDLAB_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
+    let (mut with_group, mut with_children) = (0, 0);
+    for (number, moment) in moments(kills).enumerate() {
+        let folder = Folder::new(&format!("experiment-kill-{number}"));
+        let mut child = start(&folder);
+        // Every second one is killed at a moment after the first programs run, the others counted from their start.
+        let runs = || marked(&folder).len() > 3 && !groups(child.id()).is_empty();
+        for _ in (0..6000).take_while(|_| number % 2 == 1 && !runs()) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        std::thread::sleep(moment);
+        with_group += usize::from(!groups(child.id()).is_empty());
+        with_children += usize::from(marked(&folder).len() > 2);
+        kill(child.id(), Signal::KILL);
+        let pid = child.id();
+        child.wait().expect("our own child");
+        gone(&folder, pid, &format!("after {moment:?}"));
+    }
+    // Kills that came before there was anything would prove nothing.
+    let half = kills as usize / 2;
+    assert!(with_group >= half, "{with_group} of {kills} kills met a control group");
+    assert!(with_children >= half, "{with_children} of {kills} kills met programs");
+    assert_eq!(Machine::now(), before);
+}
+
+#[test]
+fn ctrl_c_puts_everything_back() {
+    let Some(_turn) = turn("ctrl_c_puts_everything_back") else { return };
+    let (folder, before) = (Folder::new("experiment-ctrl-c"), Machine::now());
+    let mut command = command(&folder, &LONG);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    std::thread::sleep(Duration::from_millis(2500));
+    kill(child.id(), Signal::INT);
+    let pid = child.id();
+    let output = child.wait_with_output().expect("our own child");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && text.contains("everything is as before"), "{text}");
+    // Nothing is left to wait for.
+    assert_eq!((marked(&folder), groups(pid)), (vec![], vec![]));
+    assert_eq!(Machine::now(), before);
+}
+
+#[test]
+fn restore_removes_the_group_when_the_guardian_died_too() {
+    let Some(_turn) = turn("restore_removes_the_group_when_the_guardian_died_too") else { return };
+    let folder = Folder::new("experiment-both");
+    let mut child = start(&folder);
+    let pid = child.id();
+    let guardian = || marked(&folder).into_iter().find(|line| line.contains(" guardian "));
+    let (mut found, mut waited) = (None, 0);
+    while groups(pid).is_empty() || found.is_none() {
+        assert!(waited < 3000, "no control group: {:?}", marked(&folder));
+        std::thread::sleep(Duration::from_millis(10));
+        (found, waited) = (guardian(), waited + 1);
+    }
+    let guardian = found.expect("it was found");
+    kill(guardian.split(' ').next().expect("a number").parse().expect("a number"), Signal::KILL);
+    kill(pid, Signal::KILL);
+    child.wait().expect("our own child");
+    assert_eq!(groups(pid).len(), 1, "nobody is left to remove it");
+    let restored = ran(Command::new(env!("CARGO_BIN_EXE_schedlab"))
+        .arg("restore")
+        .env("SCHEDLAB_RUN_DIR", folder.0.join("run")));
+    assert_eq!(restored.code, 0, "{restored:?}");
+    gone(&folder, pid, "with its guardian");
+}

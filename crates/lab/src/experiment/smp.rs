@@ -1,0 +1,225 @@
+//! The paper's own program on the live kernel: 2 … 1024 threads of one process read 4 MB fifty times, on all CPUs.
+
+use super::figures::{Collected, Figure, Sheet, Unit};
+use super::model::Model;
+use super::stage::{Stage, scheduling};
+use super::watching::{Scene, Seen, watch};
+use super::{Experiment, ExperimentError, Options, Watch, Which};
+use crate::smp::{SmpOptions, SmpResult, evaluate, paper_us};
+use schedlab_host::program::{Program, Running};
+use schedlab_measure::readers::{BYTES, READS, ReadersReport};
+use schedlab_measure::stats;
+use schedlab_model::{EventKind, Ns, Policy};
+use schedlab_trace::analysis::TaskSummary;
+use std::cell::RefCell;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::time::{Duration, Instant};
+
+/// The longest that a round may last.
+const LONGEST: Ns = Ns::from_s(300);
+
+const TOTAL: Figure = Figure { name: "create to join", unit: Unit::Seconds };
+const QUEUE: Figure = Figure { name: "run-queue time of a thread", unit: Unit::Time };
+const SWITCHES: Figure = Figure { name: "switches of a thread", unit: Unit::Count };
+const READ: Figure = Figure { name: "CPU time of a read", unit: Unit::Time };
+const STANDARD: Figure = Figure { name: "a decision of linux-2.4", unit: Unit::Time };
+const CONSTANT: Figure = Figure { name: "a decision of linux-2.4-o1", unit: Unit::Time };
+const FIGURES: [Figure; 6] = [TOTAL, QUEUE, SWITCHES, READ, STANDARD, CONSTANT];
+
+/// What one run gave.
+struct Round {
+    report: ReadersReport,
+    seen: Seen,
+    pid: u32,
+}
+
+pub(super) fn run(
+    stage: &mut Stage<'_>,
+    options: &Options,
+    watching: &mut dyn Watch,
+) -> Result<Experiment, ExperimentError> {
+    if !options.only.is_empty() {
+        return Err(ExperimentError::Input(
+            "--only: this experiment has no rows but its numbers of threads".to_owned(),
+        ));
+    }
+    let names: Vec<String> = options.tasks.iter().map(|threads| format!("{threads} threads")).collect();
+    let (mut here, mut model, mut lost) = (Collected::default(), None, 0);
+    let (mut done, all) = (0, names.len() * options.rounds);
+    for turn in stats::turns(names.len(), options.rounds, options.seed) {
+        for index in turn {
+            watching.step(&names[index], done, all);
+            let round = measure(stage, options.tasks[index])?;
+            let threads = round.seen.sum(|info| info.pid == round.pid && info.comm == "reader");
+            let of = f64::from(options.tasks[index]);
+            here.add(&names[index], TOTAL, Some(round.report.elapsed_ns as f64 / 1e9));
+            here.add(&names[index], READ, Some(round.report.cpu_ns as f64 / of / f64::from(READS)));
+            note(&mut here, &names[index], &threads, of);
+            lost += round.seen.lost();
+            if model.is_none() {
+                model = Some(Model::of(&round.seen.recording.header, &stage.machine)?);
+            }
+            done += 1;
+        }
+    }
+    let model = model.ok_or_else(|| ExperimentError::Input("--rounds 0: give at least 1".to_owned()))?;
+    watching.step("the model", done.saturating_sub(1), all);
+    let mut simulated = Collected::default();
+    for (name, threads) in names.iter().zip(&options.tasks) {
+        if let Some(read_ns) = here.median(name, READ) {
+            simulate(&mut simulated, &model, name, *threads, read_ns)?;
+        }
+    }
+    let cpus = stage.machine.online.count();
+    let priced = evaluate(&priced(&options.tasks, cpus), &|_, _| {})?;
+    Ok(result(options, &names, (&here, &simulated, &priced), &model, cpus, lost))
+}
+
+fn priced(tasks: &[u32], cpus: usize) -> SmpOptions {
+    let variants = vec!["default".to_owned()];
+    SmpOptions { tasks: tasks.to_vec(), cpus: vec![cpus], variants, costs: "p3-xeon-700".to_owned(), jobs: 0 }
+}
+
+/// One run of the program, in a process of its own, on all CPUs.
+fn measure(stage: &Stage<'_>, threads: u32) -> Result<Round, ExperimentError> {
+    let words = ["part", "readers", "--threads", &threads.to_string()].map(str::to_owned);
+    let program = Program { piped: true, ..stage.own(&words) };
+    let what = program.command.join(" ");
+    let odd = |happened: String| ExperimentError::Program { what: what.clone(), happened };
+    let mut running = stage.launch(program, scheduling(Policy::Other, 0))?;
+    let pid = running.pid();
+    let (input, out) = (running.stdin(), running.stdout());
+    let (Some(mut input), Some(out)) = (input, out) else { return Err(odd("has no pipes".to_owned())) };
+    let mut out = BufReader::new(out);
+    let mut line = String::new();
+    if out.read_line(&mut line).is_err() || line != super::READY {
+        return Err(odd("did not come up".to_owned()));
+    }
+    let running = RefCell::new(running);
+    let scene = Scene {
+        begin: &mut || input.write_all(b"go\n").map_err(|error| odd(format!("does not listen: {error}"))),
+        warm_up: Ns::ZERO,
+        time: LONGEST,
+        over: &|| !matches!(running.borrow_mut().ended(), Ok(None)),
+    };
+    let seen = watch(stage, Which::Smp, scene)?;
+    let mut text = String::new();
+    end(running.into_inner(), &odd)?;
+    out.read_to_string(&mut text).map_err(|error| odd(error.to_string()))?;
+    let report = serde_json::from_str(&text).map_err(|error| odd(format!("says something odd: {error}")))?;
+    Ok(Round { report, seen, pid })
+}
+
+/// It has ended already, or its time is up.
+fn end(mut running: Running, odd: &dyn Fn(String) -> ExperimentError) -> Result<(), ExperimentError> {
+    let until = Instant::now() + Duration::from_secs(1);
+    loop {
+        match running.ended() {
+            Ok(Some(status)) if status.success() => return Ok(()),
+            Ok(Some(status)) => return Err(odd(format!("ended with {status}"))),
+            Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(2)),
+            _ => return Err(odd(format!("did not end within {LONGEST}"))),
+        }
+    }
+}
+
+fn note(into: &mut Collected, row: &str, all: &TaskSummary, threads: f64) {
+    let waited = all.wake_latency.sum().0 + all.preempt_wait.sum().0;
+    into.add(row, QUEUE, Some(waited as f64 / threads));
+    into.add(row, SWITCHES, Some(all.switches as f64 / threads));
+}
+
+fn simulate(
+    into: &mut Collected,
+    model: &Model,
+    name: &str,
+    threads: u32,
+    read_ns: f64,
+) -> Result<(), ExperimentError> {
+    let work = (read_ns * f64::from(READS)).round().max(1.0) as u64;
+    // More than it can take on one CPU.
+    let longest = Ns(work.saturating_mul(u64::from(threads)).saturating_mul(2) + 1_000_000_000);
+    let text =
+        format!("[[task]]\nname = \"reader\"\ncount = {threads}\nprogram = [\"run {work}ns\", \"exit\"]\n");
+    let seen = model.run(&format!("duration = \"{}ns\"", longest.0), &text)?;
+    let exits = seen.recording.events.iter().filter(|event| matches!(event.kind, EventKind::Exit { .. }));
+    let last = exits.map(|event| event.at).max();
+    into.add(name, TOTAL, last.map(|at| at.0 as f64 / 1e9));
+    note(into, name, &seen.sum(|_| true), f64::from(threads));
+    Ok(())
+}
+
+fn result(
+    options: &Options,
+    names: &[String],
+    (here, simulated, priced): (&Collected, &Collected, &SmpResult),
+    model: &Model,
+    cpus: usize,
+    lost: u64,
+) -> Experiment {
+    let rows: Vec<&str> = names.iter().map(String::as_str).collect();
+    let threads_of = |row: &str| row.split(' ').next().and_then(|word| word.parse::<u32>().ok());
+    let scheduler = |figure: &str| figure.strip_prefix("a decision of ").map(str::to_owned);
+    let article = |row: &str, figure: &str| {
+        let scheduler = scheduler(figure).filter(|_| threads_of(row) == Some(1024))?;
+        paper_us(&scheduler, cpus).map(|us| us * 1e3)
+    };
+    let of_model = |row: &str, figure: &str| match scheduler(figure) {
+        None => simulated.median(row, *FIGURES.iter().find(|known| known.name == figure)?),
+        Some(scheduler) => {
+            let same =
+                |one: &&crate::smp::SmpRow| one.scheduler == scheduler && Some(one.tasks) == threads_of(row);
+            priced.rows.iter().find(same).map(|one| one.cost_us * 1e3)
+        }
+    };
+    let base = rows.first().copied().unwrap_or_default();
+    let lines = here.lines(&rows, &FIGURES, base, &article, &of_model, options.seed);
+    let mut doubts = here.warnings();
+    if lost > 0 {
+        doubts.push(format!("{lost} events were lost"));
+    }
+    Experiment {
+        name: Which::Smp,
+        title: format!("Threads of one process read {} MB {READS} times, on all CPUs", BYTES >> 20),
+        conditions: vec![
+            format!("{} rounds, rows in random order (seed {}); all threads read the same memory", options.rounds, options.seed),
+            model.about.clone(),
+            "simulated: threads that all come at once and need the CPU time measured here; a decision: `bench model` with the \
+             cost preset p3-xeon-700, whose memory prices are FITTED to the paper's Table 1"
+                .to_owned(),
+        ],
+        sheets: vec![Sheet {
+            title: "From the first pthread_create to the last pthread_join; run-queue time from the recorder".to_owned(),
+            source: "article: the paper's Table 1 (cost of schedule(), 1024 threads, Linux 2.4.17, P-III Xeon)".to_owned(),
+            lines,
+        }],
+        stream: Vec::new(),
+        asleep: Vec::new(),
+        findings: findings(here, &rows),
+        reasons: vec![
+            "create to join: a creator on a busy CPU waits for its turn between two creations, and the simulator's threads do \
+             not wait for theirs; foreign work and the recorder take CPU time here, none there"
+                .to_owned(),
+            "a decision costs microseconds to milliseconds in the paper's kernel and is not seen in these totals here: the \
+             scheduler of this kernel looks at a tree, not at a list of all threads"
+                .to_owned(),
+        ],
+        doubts,
+        given_back: Default::default(),
+    }
+}
+
+/// Whether the time of a thread grows with their number.
+fn findings(here: &Collected, rows: &[&str]) -> Vec<String> {
+    let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Vec::new() };
+    let read = |row: &str| here.median(row, READ);
+    let (Some(few), Some(many)) = (read(first), read(last)) else { return Vec::new() };
+    let change = stats::difference(here.of(first, READ), here.of(last, READ), 1);
+    let apart = change.is_some_and(|change| change.told_apart);
+    vec![format!(
+        "a read costs {} of CPU with {first} and {} with {last}: {}",
+        Unit::Time.show(few),
+        Unit::Time.show(many),
+        if apart { "told apart over the rounds" } else { "cannot be told apart" }
+    )]
+}
