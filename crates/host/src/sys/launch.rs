@@ -2,7 +2,6 @@
 //! and begins with its policy, CPUs, control group and network namespace.
 
 use super::sched::{Attributes, set_attributes};
-use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 use rustix::thread::LinkNameSpaceType;
 use std::fs::File;
 use std::io;
@@ -33,20 +32,15 @@ pub(crate) struct Preparation {
 
 /// Starts `command` in a process group of its own.
 pub(crate) fn start(command: &mut Command, preparation: Preparation) -> io::Result<Child> {
-    let parent = getpid();
     command.process_group(0);
-    let prepare = move || prepare(&preparation, parent);
+    super::fork::die_with_us(command);
+    let prepare = move || prepare(&preparation);
     // SAFETY: between fork and exec `prepare` makes system calls only: it takes no lock and allocates nothing.
     unsafe { command.pre_exec(prepare) };
     command.spawn()
 }
 
-fn prepare(preparation: &Preparation, parent: Pid) -> io::Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL))?;
-    // The parent may have died before the line above.
-    if getppid() != Some(parent) {
-        return Err(io::Error::from_raw_os_error(libc::ESRCH));
-    }
+fn prepare(preparation: &Preparation) -> io::Result<()> {
     match &preparation.net {
         Net::Same => {}
         // SAFETY: only this process, which has one thread, gets another network.
