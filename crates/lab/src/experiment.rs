@@ -2,11 +2,12 @@
 //!
 //! Each configuration is one *row*. Rows take turns, in a random order of its own in every round. What was published
 //! stands beside what this machine does (median of the rounds with a bootstrap interval) and what the simulator says of a
-//! machine of this shape under this kernel. Whatever was started or changed goes at the end: see [`stage`](self).
+//! machine of this shape under this kernel. Whatever was started or changed goes at the end, whatever ends us.
 
 mod client;
 mod figures;
 mod model;
+mod page;
 mod redis;
 mod sleeper;
 mod smp;
@@ -16,6 +17,7 @@ mod watching;
 
 pub use client::{ClientKind, READY};
 pub use figures::{Against, Figure, Line, Sheet, Unit};
+pub use page::of_experiments;
 pub use sleeper::{Asleep, StreamLine};
 
 use crate::LabError;

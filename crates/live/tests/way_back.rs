@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         }
         Some("keep") => keep(&arguments[2..]),
         _ => {
-            let tests: [(&str, Test); 11] = [
+            let tests: [(&str, Test); 12] = [
                 ("a_finished_keeper_leaves_nothing", finished),
                 ("a_killed_keeper_is_cleaned_up_after", killed_keeper),
                 ("a_silent_keeper_is_killed_and_cleaned_up_after", silent_keeper),
@@ -38,6 +38,7 @@ fn main() -> ExitCode {
                 ("children_of_a_managed_process_are_put_back", children),
                 ("a_cut_off_line_is_a_change_that_was_not_made", cut_off),
                 ("another_boot_has_nothing_to_put_back", other_boot),
+                ("a_group_that_was_made_goes_with_everybody_in_it", made_group),
                 ("kernel_threads_and_foreign_files_are_refused", refused),
             ];
             let trials = tests.into_iter().map(|(name, test)| Trial::test(name, test)).collect();
@@ -352,6 +353,41 @@ fn other_boot() -> Result<(), Failed> {
     assert!(status(&folder.room())?[0].stale);
     assert!(restore(&path)?.items.is_empty());
     assert_eq!((target.state().0.policy, path.exists()), (Policy::Idle, false));
+    Ok(())
+}
+
+/// A control group, in the journal of a dead owner, with a process inside.
+fn made_group() -> Result<(), Failed> {
+    let (folder, target) = (Folder::new("made"), Target::start());
+    let root = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"].map(Path::new);
+    let Some(root) = root.into_iter().find(|root| root.join("cgroup.procs").exists()) else {
+        eprintln!("skipped: a_group_that_was_made_goes_with_everybody_in_it (no control groups)");
+        return Ok(());
+    };
+    let options = KeeperOptions {
+        room: folder.room(),
+        purpose: "a test".to_owned(),
+        program: std::env::current_exe()?,
+        silence: None,
+        priority: None,
+    };
+    let mut keeper = Keeper::start(&options)?;
+    for odd in
+        [root.join("schedlab"), PathBuf::from("/tmp/schedlab-x"), root.join("../cgroup/cpu/../schedlab-x")]
+    {
+        assert!(matches!(keeper.make_group(&odd), Err(LiveError::Group { .. })), "{odd:?}");
+    }
+    let path = root.join(format!("schedlab-test-{}", std::process::id()));
+    match keeper.make_group(&path) {
+        Err(LiveError::Group { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied => {
+            eprintln!("skipped: a_group_that_was_made_goes_with_everybody_in_it (needs root)");
+            return Ok(());
+        }
+        made => made?,
+    }
+    std::fs::write(path.join("cgroup.procs"), target.pid().to_string())?;
+    assert_eq!(keeper.finish()?.count(&Outcome::Restored), 1);
+    assert!(!path.exists() && threads::identity(target.pid()).is_none_or(|thread| !thread.lives()));
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! `schedlab experiment`
 
+use crate::origin::origin;
 use crate::render::{Style, experiment as show};
 use crate::{Done, output};
 use anyhow::{anyhow, bail};
@@ -60,6 +61,9 @@ pub(crate) struct Experiment {
     /// Make no control group for the programs
     #[arg(long)]
     no_shield: bool,
+    /// Write a page to this file too: one HTML file that needs nothing else
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
     /// Print as JSON (docs/experiment-schema.md)
     #[arg(long)]
     json: bool,
@@ -94,8 +98,11 @@ pub(crate) fn run(args: &Experiment) -> anyhow::Result<Done> {
     if args.time < Ns::from_ms(100) || args.time > Ns::from_s(600) {
         bail!("--for {}: give a time from 100ms to 600s", args.time);
     }
-    if let Some(path) = &args.output {
+    for path in [&args.output, &args.report].into_iter().flatten() {
         output::check(path)?;
+    }
+    if args.report.is_some() && args.report == args.output {
+        bail!("--report and -o both write one file: give each its own");
     }
     let options = Options {
         rounds: usize::from(args.rounds),
@@ -131,6 +138,10 @@ pub(crate) fn run(args: &Experiment) -> anyhow::Result<Done> {
         results.push(experiment::run(which, &options, &mut live, &|| signal.requested())?);
     }
     let text = if args.json { json(&results)? } else { text(&results) };
+    if let Some(path) = &args.report {
+        let page = experiment::of_experiments(&results, &origin(None)?);
+        output::write(Some(path), &page.render()?)?;
+    }
     output::write(args.output.as_deref(), &text)?;
     let left = results.iter().any(|result| !result.given_back.complete());
     Ok(if left { Done::Untrusted } else { Done::Well })

@@ -144,7 +144,10 @@ fn two_hogs_stand_beside_article_and_model() {
     let folder = Folder::new("experiment-hogs");
     let arguments =
         ["two-hogs", "--rounds", "1", "--for", "300ms", "--only", "as it is", "--only", "SCHED_IDLE"];
-    let result = experiment(&folder, &arguments);
+    let page = folder.0.join("page.html").display().to_string();
+    let result = experiment(&folder, &[&arguments[..], &["--report", &page]].concat());
+    let text = fs::read_to_string(&page).expect("a page");
+    assert!(text.starts_with("<!doctype html>") && text.contains("SCHED_IDLE"), "{page}");
     let turn = value(&result, "as it is", "usual turn of yes-1");
     assert_eq!(turn["article"], 16e6);
     assert!(

@@ -1,0 +1,113 @@
+//! Experiments as a page.
+
+use super::{Experiment, Line, Sheet};
+use crate::page::{Origin, spaced};
+use schedlab_report::{Cell, Column, Facts, Page, Part, Section, Table, Tone};
+
+/// The page of some experiments: the first finding of each as the verdict, the tables, reasons and doubts.
+pub fn of_experiments(experiments: &[Experiment], origin: &Origin) -> Page {
+    let mut page = Page::new(match experiments {
+        [one] => one.title.clone(),
+        _ => "Experiments: article, this machine, simulated".to_owned(),
+    });
+    page.subtitle(origin.made_on.clone());
+    let first = experiments.iter().filter_map(|one| one.findings.first().cloned());
+    let doubts: usize = experiments.iter().map(|one| one.doubts.len()).sum();
+    let sure = match doubts {
+        0 => "No doubts: intervals are 95 % bootstrap intervals of the median over the rounds.".to_owned(),
+        _ => format!("{doubts} doubts stand below. Intervals: 95 %, bootstrap, median over the rounds."),
+    };
+    page.verdict(first.collect::<Vec<_>>().join(". "), sure);
+    for one in experiments {
+        experiment(&mut page, one, experiments.len() > 1);
+    }
+    let mut facts = Facts::default();
+    facts.add("command", origin.command.clone());
+    facts.add("made on", origin.made_on.clone());
+    let mut section = Section::new("Where the numbers come from");
+    section.push(Part::Facts(facts));
+    page.push(section);
+    page.footer(format!(
+        "Made by schedlab {} ({}). This file needs no network and no other file.",
+        env!("CARGO_PKG_VERSION"),
+        origin.commit
+    ));
+    page
+}
+
+fn experiment(page: &mut Page, one: &Experiment, named: bool) {
+    for sheet in &one.sheets {
+        let title = if named { format!("{}: {}", one.name.name(), sheet.title) } else { sheet.title.clone() };
+        let mut section = Section::new(title);
+        section.push(table(sheet));
+        page.push(section);
+    }
+    let stream = one.stream.iter().map(|line| {
+        format!(
+            "{:.6} s, CPU {}: {}",
+            line.at_ns as f64 / 1e9,
+            line.cpu,
+            line.what.split_whitespace().collect::<Vec<_>>().join(" ")
+        )
+    });
+    let lists = [
+        ("What it shows", one.findings.clone()),
+        ("Why the columns differ", one.reasons.clone()),
+        ("Doubts", one.doubts.clone()),
+        ("Scheduled and descheduled", stream.collect()),
+        ("Conditions", one.conditions.clone()),
+    ];
+    for (title, lines) in lists.into_iter().filter(|(_, lines)| !lines.is_empty()) {
+        let mut section = Section::new(title);
+        section.push(Part::List(lines));
+        page.push(section);
+    }
+}
+
+fn table(sheet: &Sheet) -> Table {
+    let base = sheet.lines.iter().find_map(|line| Some(line.against.as_ref()?.row.clone()));
+    let against = base.map_or_else(|| "against".to_owned(), |base| format!("against {base}"));
+    Table {
+        caption: sheet.source.clone(),
+        columns: vec![
+            Column::text("row"),
+            Column::text("figure"),
+            Column::number("article"),
+            Column::number("this machine"),
+            Column::number("simulated"),
+            Column::text(against),
+        ],
+        rows: sheet.lines.iter().map(row).collect(),
+        fold: None,
+    }
+}
+
+fn row(line: &Line) -> Vec<Cell> {
+    let unit = line.figure.unit;
+    let number = |value: Option<f64>| {
+        value.map_or_else(Cell::default, |value| Cell::number(spaced(unit.show(value)), value))
+    };
+    let here = number(line.machine.map(|found| found.median));
+    let here = match &line.machine {
+        Some(found) if found.count > 1 => {
+            here.note(format!("{} – {}", unit.show(found.low), unit.show(found.high)), Tone::Dim)
+        }
+        _ => here,
+    };
+    let against = line.against.as_ref().map_or_else(Cell::default, |against| {
+        let change = &against.difference;
+        let sign = if change.median > 0.0 { "+" } else { "" };
+        match change.told_apart {
+            true => Cell::text(format!("{sign}{}", unit.show(change.median))),
+            false => Cell::text("cannot be told apart"),
+        }
+    });
+    vec![
+        Cell::head(line.row.clone()),
+        Cell::text(line.figure.name),
+        number(line.article),
+        here,
+        number(line.simulated),
+        against,
+    ]
+}
