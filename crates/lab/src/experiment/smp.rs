@@ -50,7 +50,7 @@ pub(super) fn run(
         for index in turn {
             watching.step(&names[index], done, all);
             let round = measure(stage, options.tasks[index])?;
-            let threads = round.seen.sum(|info| info.pid == round.pid && info.comm == "reader");
+            let threads = round.seen.made_by(round.pid);
             let of = f64::from(options.tasks[index]);
             here.add(&names[index], TOTAL, Some(round.report.elapsed_ns as f64 / 1e9));
             here.add(&names[index], READ, Some(round.report.cpu_ns as f64 / of / f64::from(READS)));

@@ -5,7 +5,7 @@ use super::{ExperimentError, Which};
 use crate::record::{self, record};
 use rustix::fs::{MemfdFlags, memfd_create};
 use schedlab_host::{RecordRequest, Scope};
-use schedlab_model::{CpuId, EventKind, EventSink as _, Ns};
+use schedlab_model::{CpuId, EventKind, EventSink as _, Ns, TaskId};
 use schedlab_trace::Recording;
 use schedlab_trace::analysis::{Analysis as _, Summary, TaskSummary};
 use std::cell::Cell;
@@ -126,6 +126,23 @@ impl Seen {
         self.sum(|info| info.pid == pid)
     }
 
+    /// What the threads got that a process made meanwhile, by the events alone: short-lived ones are gone before the
+    /// recorder can ask whose they are.
+    pub(super) fn made_by(&self, pid: u32) -> TaskSummary {
+        let tasks = &self.recording.header.tasks;
+        let is_of = |parent: TaskId| tasks.get(parent.index()).is_some_and(|info| info.pid == pid);
+        let mut sum = TaskSummary::default();
+        for event in &self.recording.events {
+            if let EventKind::New { task, parent: Some(parent) } = event.kind
+                && is_of(parent)
+                && let Some(one) = self.summary.tasks.get(task.index())
+            {
+                sum.merge(one);
+            }
+        }
+        sum
+    }
+
     /// A CPU time as a part of the window.
     pub(super) fn share(&self, time: Ns) -> f64 {
         time.0 as f64 / self.summary.window.0.max(1) as f64
@@ -142,9 +159,7 @@ impl Seen {
             if let Some((began, true)) = since {
                 foreign += event.at.min(to).saturating_sub(began.max(from));
             }
-            let is_ours = |task: schedlab_model::TaskId| {
-                tasks.get(task.index()).is_some_and(|info| ours.contains(&info.pid))
-            };
+            let is_ours = |task: TaskId| tasks.get(task.index()).is_some_and(|info| ours.contains(&info.pid));
             since = Some((event.at, next.is_some_and(|task| !is_ours(task))));
         }
         self.share(foreign)
