@@ -361,7 +361,7 @@ fn made_group() -> Result<(), Failed> {
     let (folder, target) = (Folder::new("made"), Target::start());
     let root = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"].map(Path::new);
     let Some(root) = root.into_iter().find(|root| root.join("cgroup.procs").exists()) else {
-        eprintln!("skipped: a_group_that_was_made_goes_with_everybody_in_it (no control groups)");
+        println!("skipped: a_group_that_was_made_goes_with_everybody_in_it (no control groups)");
         return Ok(());
     };
     let options = KeeperOptions {
@@ -380,7 +380,7 @@ fn made_group() -> Result<(), Failed> {
     let path = root.join(format!("schedlab-test-{}", std::process::id()));
     match keeper.make_group(&path) {
         Err(LiveError::Group { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied => {
-            eprintln!("skipped: a_group_that_was_made_goes_with_everybody_in_it (needs root)");
+            println!("skipped: a_group_that_was_made_goes_with_everybody_in_it (needs root)");
             return Ok(());
         }
         made => made?,
