@@ -78,14 +78,14 @@ fn a_patient_thread_waits_for_its_ccx() {
 
 #[test]
 fn a_free_cpu_prefers_who_is_at_home_nearby() {
-    // Both wait for CPU 0 or 4; each is at home at one of them.
+    // Each is at home at one of two CPUs when a pinned one comes to share it.
     let mut tasks = Vec::new();
     for cpu in [4, 0] {
         let mut task = TaskSpec::new("t", Program::hog());
         task.affinity = [CpuId(0), CpuId(4)].into_iter().collect();
         task.start = Start::At(Ns::ZERO);
         tasks.push(task);
-        tasks.push(pinned("hog", cpu, Ns::ZERO));
+        tasks.push(pinned("hog", cpu, Ns::from_us(1)));
     }
     let (events, ran) = go("search", &machine(), tasks, Ns::from_ms(100));
     let moves = events.iter().filter(|event| matches!(event.kind, EventKind::Migrate { .. })).count();

@@ -11,7 +11,7 @@
 //! |---|---|---|---|
 //! | one queue, ordered by run time so far: short queries overtake long ones | SOSP'21, Search (after notes; the policy was not published) | modelled | `sim/tests/search.rs` |
 //! | a woken thread goes to an idle CPU: its last core, its CCX, its node, any | the same | modelled | the same |
-//! | a free CPU prefers threads of its core and CCX, then of its node | the same | modelled: among the first `scan` that may run there | the same |
+//! | a free CPU prefers threads of its core and CCX, then of its node | the same | modelled: among the first `scan` that may run there; so a CPU keeps few threads of its own while another shares itself among many (`scan=1`: by run time alone) | the same |
 //! | affinity of each thread (Search binds threads to sockets) | the same | modelled | the same |
 //! | without priorities: nice values are not looked at | SOSP'21: "which is why C gains nothing" | modelled: `priorities=off`, the default | `scenarios/ghost-search.toml` |
 //! | with priorities: run time is divided by the weight of the nice value | our extension, weights of CFS | modelled: `priorities=on` | the same |
