@@ -1,6 +1,6 @@
 //! The trait and what passes through it.
 
-use crate::Cx;
+use crate::{Cx, World};
 use schedlab_model::{CpuId, GroupId, Ns, Policy, TaskId, Waker};
 
 /// Who runs next. Called by a driver; takes `&self` because several CPUs may be inside at once (native
@@ -19,6 +19,12 @@ pub trait Scheduler {
 
     /// Why this scheduler cannot serve tasks of a policy; `None`: it can. A driver refuses such tasks by name.
     fn refuses(&self, _policy: Policy) -> Option<&'static str> {
+        None
+    }
+
+    /// Why it cannot serve the tasks of `world` together (admission control); `None`: it can. Asked once, before
+    /// `init`, with the views filled; tasks that are created later are among them.
+    fn rejects(&self, _world: &World) -> Option<Rejection> {
         None
     }
 
@@ -99,6 +105,15 @@ pub trait Scheduler {
     fn explain(&self, _cx: &Cx<'_>, _cpu: CpuId) -> String {
         String::new()
     }
+}
+
+/// Why a set of tasks is not admitted; see [`Scheduler::rejects`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rejection {
+    /// The task that is at fault, if it is a single one.
+    pub task: Option<TaskId>,
+    /// What is wrong, what is allowed, and what to do.
+    pub why: String,
 }
 
 /// Where a task stands; see [`Scheduler::standing`]. Virtual time in ns.

@@ -26,6 +26,14 @@ pub enum SimError {
         /// What the scheduler says.
         why: &'static str,
     },
+    /// The scheduler does not admit the tasks together.
+    #[error("not admitted{}: {why}", .task.as_ref().map_or(String::new(), |task| format!(": task `{task}`")))]
+    Admission {
+        /// Name of the task at fault, if it is a single one.
+        task: Option<String>,
+        /// What the scheduler says.
+        why: String,
+    },
     /// The group's cpuset and the task's mask have no CPU in common.
     #[error(
         "task `{task}` may run on CPUs {affinity}, but its group's `cpus` and the machine leave none of them"

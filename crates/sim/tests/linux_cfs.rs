@@ -6,7 +6,7 @@ use common::scheduler;
 use schedlab_model::{
     Amount, CpuId, CpuSet, EventKind, Nice, Ns, Op, Policy, Program, SchedEvent, Start, TaskSpec, Workload,
 };
-use schedlab_sim::{Costs, Machine, Metrics, RunOptions, SimError, TickSkew, run};
+use schedlab_sim::{Costs, Machine, Metrics, RunOptions, TickSkew, run};
 
 /// A task that slept long before the run.
 fn task(name: &str, nice: i8, policy: Policy, program: Program) -> TaskSpec {
@@ -187,19 +187,6 @@ fn elided_ticks_change_no_event() {
             simulate(spec, &machine, &workload, &options).2
         };
         assert_eq!(hash(false), hash(true), "{spec}");
-    }
-}
-
-/// What is not modelled is refused by name, not imitated.
-#[test]
-fn the_deadline_class_is_refused() {
-    let mut workload = hogs(&[0, 0]);
-    let (runtime, period) = (Ns::from_ms(1), Ns::from_ms(10));
-    workload.tasks[1].policy = Policy::Deadline { runtime, deadline: period, period };
-    for spec in ["linux-6.1", "linux-6.12", "linux-6.18"] {
-        let scheduler = scheduler(spec, 1);
-        let refused = run(&Machine::flat(1), &workload, &*scheduler, &RunOptions::default(), &mut ());
-        assert!(matches!(refused, Err(SimError::Refused { .. })), "{spec}: {refused:?}");
     }
 }
 

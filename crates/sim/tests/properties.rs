@@ -74,6 +74,24 @@ proptest! {
         check("xen-credit2:version=4.22", &machine, &workload);
     }
 
+    /// With deadline tasks, any number and anywhere (admission off).
+    #[test]
+    fn linux_deadline(
+        (machine, mut workload) in case(),
+        reserved in prop::collection::vec((1u64..9, 0u64..9, 0u64..9), 1..4),
+        preset in 0usize..4,
+        reclaim in any::<bool>(),
+    ) {
+        for (task, (runtime, slack, gap)) in workload.tasks.iter_mut().zip(reserved) {
+            let ns = |units: u64| Ns(units * 700_000);
+            let (deadline, period) = (ns(runtime + slack), ns(runtime + slack + gap));
+            task.policy = Policy::Deadline { runtime: ns(runtime), deadline, period };
+        }
+        let name = ["linux-6.1", "linux-6.12", "linux-6.18", "linux-7.2"][preset];
+        let reclaim = if reclaim { "on" } else { "off" };
+        check(&format!("{name}:sched_rt_runtime_us=-1,dl_reclaim={reclaim}"), &machine, &workload);
+    }
+
     #[test]
     fn linux_6_1((machine, workload) in case()) {
         check("linux-6.1", &machine, &workload);

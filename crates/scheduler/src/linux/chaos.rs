@@ -2,7 +2,7 @@
 //! twice.
 
 use super::fair::FairRules;
-use super::rq::{Class, NONE, ROOT, Rq};
+use super::rq::{Class, Entity, NONE, ROOT, Rq};
 use super::tunables::{V6_1, V6_12, V6_18, Version};
 use super::{Linux, cfs::Cfs, eevdf::Eevdf};
 use crate::{
@@ -33,6 +33,11 @@ fn any_policy() -> impl Strategy<Value = Policy> {
         2 => Just(Policy::Idle),
         1 => (1u8..4).prop_map(Policy::Fifo),
         1 => (1u8..4).prop_map(Policy::Rr),
+        1 => (1u64..9, 0u64..9, 0u64..9).prop_map(|(runtime, slack, gap)| Policy::Deadline {
+            runtime: Ns(runtime * 700_000),
+            deadline: Ns((runtime + slack) * 700_000),
+            period: Ns((runtime + slack + gap) * 700_000),
+        }),
     ]
 }
 
@@ -301,7 +306,13 @@ fn check_counts(rq: &Rq, cpu: usize) {
     assert_eq!(rq.rt.waiting().count() as u32, rt, "RT lists of CPU {cpu}");
     let fair = tasks().filter(|e| e.class == Class::Fair).count() as u32;
     assert_eq!(rq.queue(ROOT).h_nr, fair, "fair tasks of CPU {cpu}");
-    assert_eq!(rq.nr_running, fair + if rq.rt.throttled { 0 } else { rt }, "tasks of CPU {cpu}");
+    let dl = tasks().filter(|e| e.class == Class::Deadline).count() as u32;
+    assert_eq!(rq.dl.here, dl, "deadline tasks of CPU {cpu}");
+    let queued = rq.dl.queued().count() as u32;
+    let waiting = |e: &&Entity| e.dl.as_ref().is_some_and(|cbs| cbs.throttled);
+    assert_eq!(queued + tasks().filter(waiting).count() as u32, dl, "budgets of CPU {cpu}");
+    let rt = if rq.rt.throttled { 0 } else { rt };
+    assert_eq!(rq.nr_running, fair + rt + queued, "tasks of CPU {cpu}");
     for (id, queue) in rq.queues.iter().enumerate() {
         let own = || rq.entities.iter().filter(|e| e.on_rq && e.class == Class::Fair && e.queue == id as u32);
         assert_eq!(queue.nr, own().count() as u32, "entities of queue {id} of CPU {cpu}");

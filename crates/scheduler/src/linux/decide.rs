@@ -2,7 +2,7 @@
 
 use super::fair::{self, Dequeue, Enqueue, FairRules};
 use super::rq::{self, Class, EntityId, NONE, Rq};
-use super::{Env, Linux, bandwidth, rt, smp};
+use super::{Env, Linux, bandwidth, dl, rt, smp};
 use crate::{Cx, Lock, Locks, Pick, Prev};
 use schedlab_model::{CpuId, TaskId};
 
@@ -23,13 +23,19 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         if prev == NONE {
             rq.count_idle();
         } else if fair_prev.is_none() {
-            rt::update_curr(env, rq);
-        } else if !fair_only && !self.t.version.eevdf {
+            match rq.entity(prev).class {
+                Class::Deadline => dl::update_curr(env, rq),
+                _ => rt::update_curr(env, rq),
+            }
+        } else if !fair_only && self.t.puts_back_first() {
             fair_prev.take().into_iter().for_each(|prev| fair::put_prev::<F>(env, rq, prev));
         }
-        let rt_first = !fair_only && !rq.fair_server.queued() && rt::runnable(rq);
-        let picked = if rt_first { rt::pick(rq) } else { None };
-        let mut picked = picked.or_else(|| fair::pick::<F>(env, rq)).unwrap_or(NONE);
+        let urgent = if fair_only { None } else { urgent(rq) };
+        let mut picked = urgent.or_else(|| fair::pick::<F>(env, rq)).unwrap_or(NONE);
+        if picked == NONE && !fair_only {
+            // The fair server wanted to go first, but its tasks were all about to leave.
+            picked = urgent_now(rq).unwrap_or(NONE);
+        }
         while picked != NONE
             && rq.entity(picked).class == Class::Fair
             && bandwidth::into_limbo::<F>(env, rq, picked)
@@ -43,7 +49,10 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         if next == NONE {
             rq.idle_since = rq.clock;
         } else if fair_next.is_none() {
-            rt::set_next(rq, next);
+            match rq.entity(next).class {
+                Class::Deadline => dl::set_next(rq, next),
+                _ => rt::set_next(rq, next),
+            }
             if fair_prev.is_some() {
                 rq.fair_gave_way(env);
             }
@@ -74,22 +83,26 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 };
             }
         }
-        // An RT task that leaves may make room for better ones than this CPU has; they are fetched without
-        // its lock.
+        // An RT or deadline task that leaves may make room for better ones than this CPU has; they are fetched
+        // without its lock.
         let pick = self.locked(cpu, |rq| {
             self.begin(cx, rq, prev, why);
             let fetch = !replay && self.wants_rt(rq, rq.curr, why);
             (!fetch).then(|| self.finish(cx, rq, why, forced))
         });
         let pick = pick.unwrap_or_else(|| {
+            self.pull_dl(cx, cpu);
             self.pull_rt(cx, cpu);
             self.locked(cpu, |rq| self.finish(cx, rq, why, None))
         });
         if pick.task.is_none() && !replay && self.newidle(cx, cpu) {
             return self.choose_again(cx, cpu);
         }
-        if !replay && pick.task.is_some_and(|task| cx.task(task).policy.is_realtime()) {
-            self.push_rt(cx, cpu);
+        match pick.task.map(|task| cx.task(task).policy) {
+            Some(policy) if replay || policy.is_fair() => {}
+            Some(policy) if policy.is_realtime() => self.push_rt(cx, cpu),
+            Some(_) => self.push_dl(cx, cpu),
+            None => {}
         }
         pick
     }
@@ -134,6 +147,10 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         } else if next != curr {
             fair::clear_hrtick(env, rq);
             fair::set_hrtick::<F>(env, rq);
+        }
+        if next != NONE && rq.entity(next).class == Class::Deadline {
+            fair::clear_hrtick(env, rq);
+            dl::set_hrtick(env, rq);
         }
         rq.need_resched = false;
         rq.wall = cx.now;
@@ -185,5 +202,21 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             }
             _ => NONE,
         }
+    }
+}
+
+/// The deadline or RT task to run, unless the fair server's tasks go first.
+#[inline]
+fn urgent(rq: &Rq) -> Option<EntityId> {
+    if rq.fair_server.queued() && !dl::before_server(rq) { None } else { urgent_now(rq) }
+}
+
+/// The deadline or RT task to run.
+#[inline]
+fn urgent_now(rq: &Rq) -> Option<EntityId> {
+    match rq.dl.first() {
+        Some((_, id)) => Some(id),
+        None if rt::runnable(rq) => rt::pick(rq),
+        None => None,
     }
 }

@@ -195,7 +195,7 @@ pub(super) fn hrtick_fired<F: FairRules>(env: Env<'_>, rq: &mut Rq) {
     if !std::mem::take(&mut rq.hrtick) {
         return;
     }
-    let Some(mut entity) = rq.curr_of(Class::Fair) else { return };
+    let Some(mut entity) = rq.curr_of(Class::Fair) else { return super::dl::hrtick_fired(env, rq) };
     while entity != NONE {
         let queue = rq.entity(entity).queue;
         F::update_curr(env, rq, queue);

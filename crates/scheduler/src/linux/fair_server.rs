@@ -14,6 +14,7 @@
 //! time, charged at the switch, starts a new period from 1004: the timer fires at 1954. So RT runs 950 ms and
 //! fair 54 ms, with a period of 1004 ms.
 
+use super::dl::cbs;
 use schedlab_model::Ns;
 
 /// The shortest time by which the start is put off again (`dl_server_min_res`).
@@ -72,6 +73,11 @@ impl FairServer {
     #[inline]
     pub(super) fn queued(&self) -> bool {
         self.queued
+    }
+    /// Its absolute deadline, ns.
+    #[inline]
+    pub(super) fn deadline(&self) -> i64 {
+        self.deadline
     }
     /// Fair execution from now on overdraws the budget after this long; `None`: it is not charged.
     #[inline]
@@ -176,7 +182,7 @@ impl FairServer {
     }
     /// Whether budget and deadline ask for more than the reservation (the CBS rule).
     fn overflows(&self, now: i64) -> bool {
-        (self.period >> 10) * (self.left >> 10) > ((self.deadline - now) >> 10) * (self.runtime >> 10)
+        cbs::overflows(self.left, self.deadline - now, self.runtime, self.period)
     }
     fn new_period(&mut self, now: i64) {
         (self.deadline, self.left) = (now + self.period, self.runtime);

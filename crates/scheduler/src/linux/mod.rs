@@ -1,5 +1,5 @@
 //! Linux since 2.6.24, assembled by version: per-CPU run queues, each behind one lock, with private classes
-//! inside (real-time before fair before idle).
+//! inside (deadline before real-time before fair before idle).
 //!
 //! Shape:
 //! * [`Linux`] implements [`Scheduler`]. It is generic over the lock family and over the rules of the fair
@@ -10,17 +10,18 @@
 //!   [`homes::Homes`] says where. [`board::Board`] is what others may read without the lock.
 //! * [`decide`] takes the running task off and chooses, class by class; [`plain`] does the same in one piece for
 //!   a CPU that has fair tasks of the root group only.
-//! * [`fair`] walks the group hierarchy and calls the rules for each level; [`rt`] is the RT class.
+//! * [`fair`] walks the group hierarchy and calls the rules for each level; [`rt`] is the RT class, [`dl`] the
+//!   deadline class.
 //! * [`groups`] makes the queue of a group on a CPU; [`placement`] chooses a CPU at wakeup; [`tasks`] is the
 //!   life of a task on the run queues. [`smp`] holds what the CPUs share.
 //!
 //! # Fidelity of the whole
-//! Each file has its own table: [`cfs`], [`eevdf`], [`fair_server`], [`rt`], [`rt_balance`], [`placement`],
+//! Each file has its own table: [`cfs`], [`eevdf`], [`fair_server`], [`rt`], [`rt_balance`], [`dl`], [`placement`],
 //! [`balance`], [`groups`], [`pelt`].
 //!
 //! | rule | real place | here | test |
 //! |---|---|---|---|
-//! | class order: stop, deadline, RT, fair, idle | `pick_next_task` | RT, fair, idle; the fair server goes first. SCHED_DEADLINE is refused by name | `the_deadline_class_is_refused` |
+//! | class order: stop, deadline, RT, fair, idle | `pick_next_task` | modelled but for stop; the fair server is an entity of the deadline class | `classes_come_in_order` |
 //! | fair class alone when nobody else is runnable: the running task is not put back first | `pick_next_task`, fast path | modelled | oracle replay |
 //! | clock skip | `rq_clock_skip_update` | modelled | oracle replay |
 //! | tick | `scheduler_tick` | modelled; ticks that cannot matter may be left out | `elided_ticks_change_nothing`, `elided_ticks_change_no_event` |
@@ -40,6 +41,7 @@ mod cfs;
 #[cfg(test)]
 mod chaos;
 mod decide;
+mod dl;
 mod domains;
 mod eevdf;
 mod fair;
@@ -71,7 +73,9 @@ mod weights;
 
 pub(crate) use weights::of_nice as weight_of_nice;
 
-use crate::{Change, Cx, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, Timer, Wake};
+use crate::{
+    Change, Cx, Knobs, Lock, Locks, Needs, Pick, Prev, Rejection, Scheduler, Timer, Wake, World,
+};
 use balance::Balancer;
 use bandwidth::{PoolTable, Pools};
 use fair::{Dequeue, Enqueue, FairRules};
@@ -172,6 +176,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 self.start_rt_period(env);
                 rt::enqueue(env, rq, id, false);
             }
+            Class::Deadline => dl::enqueue(env, rq, id, why),
         }
         rq.stamp(id);
         self.track(rq, id);
@@ -185,6 +190,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 fair::dequeue::<F>(env, rq, id, why);
             }
             Class::Rt => rt::dequeue(env, rq, id),
+            Class::Deadline => dl::dequeue(env, rq, id, why == Dequeue::Sleep),
         }
         self.track(rq, id);
         self.share_out(env, rq, id);
@@ -205,6 +211,11 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 std::cmp::Ordering::Less => {}
                 std::cmp::Ordering::Equal if class == Class::Fair => {
                     F::wakeup_preempt(env, rq, curr, woken, new);
+                }
+                std::cmp::Ordering::Equal if class == Class::Deadline => {
+                    if rq.dl.holds(woken) {
+                        dl::preempt(env, rq, woken);
+                    }
                 }
                 std::cmp::Ordering::Equal => {
                     let (ours, theirs) = (rq.entity(woken).rt_priority, rq.entity(curr).rt_priority);
@@ -228,16 +239,18 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
             wakeups: true,
             ticks: true,
             wakers: true,
-            cpu_timers: 2,
+            cpu_timers: 3,
             global_timers: 3,
             ..Needs::default()
         }
     }
 
     fn refuses(&self, policy: Policy) -> Option<&'static str> {
-        matches!(policy, Policy::Deadline { .. }).then_some(
-            "the deadline class of Linux is not modelled; of the schedulers here, `edf` serves deadlines",
-        )
+        dl::admission::refuses(&self.t, policy)
+    }
+
+    fn rejects(&self, world: &World) -> Option<Rejection> {
+        dl::admission::rejects(&self.t, world)
     }
 
     fn init(&self, cx: &Cx<'_>) {
@@ -286,6 +299,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
             match rq.entity(id).class {
                 Class::Fair => F::yielded(env, rq, id),
                 Class::Rt => rt::requeue(rq, id, false),
+                Class::Deadline => dl::yielded(env, rq, id),
             }
         });
     }
@@ -320,6 +334,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
                     self.share_out(env, rq, rq.curr);
                 }
                 Class::Rt => rt::tick(env, rq, rq.curr),
+                Class::Deadline => dl::update_curr(env, rq),
             }
             true
         });
@@ -349,8 +364,13 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
                 let at = rq.to_wall(fair::tick_at::<F>(env, &rq, rq.curr)).min(balance);
                 if at == u64::MAX { at } else { rq.ticks_to_wall(env, at) }
             }
-            Class::Rt if balance == u64::MAX => rt::tick_due(env, &rq, rq.curr),
-            Class::Rt => rt::tick_due(env, &rq, rq.curr).min(rq.ticks_to_wall(env, balance)),
+            class => {
+                let own = match class {
+                    Class::Deadline => dl::tick_due(env, &rq, rq.curr),
+                    _ => rt::tick_due(env, &rq, rq.curr),
+                };
+                if balance == u64::MAX { own } else { own.min(rq.ticks_to_wall(env, balance)) }
+            }
         }
     }
 
@@ -366,6 +386,9 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
             return;
         };
         let env = &self.env(cx);
+        if timer == dl::timer(cpu) {
+            return self.deadline_due(cx, env, cpu);
+        }
         self.locked(cpu, |rq| {
             rq.touch::<F>(env, false);
             if timer == fair_server_timer(cpu) {
@@ -441,8 +464,9 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
         let rq = self.rqs[cpu.index()].lock();
         let root = rq.queue(rq::ROOT);
         let mut text = format!(
-            "{cpu}: {} running, {} rt{}, fair {} (min_vruntime {})",
+            "{cpu}: {} running, {} deadline, {} rt{}, fair {} (min_vruntime {})",
             rq.nr_running,
+            rq.dl.here,
             rq.rt.nr,
             if rq.rt.throttled { " throttled" } else { "" },
             root.h_nr,
@@ -450,6 +474,12 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
         );
         for entity in rq.entities.iter().filter(|e| e.on_rq && e.task != NONE) {
             let mark = if rq.curr_task() == Some(TaskId(entity.task)) { "*" } else { "" };
+            if let Some(cbs) = &entity.dl {
+                let (left, until) = (cbs.left, cbs.until);
+                let waits = if cbs.throttled { " throttled" } else { "" };
+                text += &format!(" {}{mark} (budget {left} until {until}{waits})", TaskId(entity.task));
+                continue;
+            }
             text += &format!(" {}{mark}@{}", TaskId(entity.task), entity.vruntime);
             if self.t.version.eevdf {
                 let delayed = if entity.delayed { " delayed" } else { "" };

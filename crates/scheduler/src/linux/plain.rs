@@ -1,5 +1,5 @@
 //! The common case in one piece: a CPU that has fair tasks of the root group only, without groups, bandwidth
-//! limits, RT tasks or HRTICK.
+//! limits, deadline and RT tasks or HRTICK.
 //!
 //! Nothing is decided here that [`decide`](super::decide) and [`fair`] would decide otherwise: the walk over
 //! classes and levels is left out because there is one of each. `plain_and_general_paths_agree` shows it.
@@ -17,6 +17,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     pub(super) fn is_plain(&self, env: Env<'_>, rq: &Rq) -> bool {
         rq.queues.len() == 1
             && rq.rt.nr == 0
+            && rq.dl.here == 0
             && env.pools.is_none()
             && !env.t.has(Feature::HRTICK)
             && self.plain

@@ -2,6 +2,7 @@
 //! guarded by the CPU's one lock.
 
 use super::Env;
+use super::dl::{self, DlQueue, cbs::Cbs};
 use super::eevdf::timeline::Timeline;
 use super::fair::{self, FairRules};
 use super::fair_server::{FairServer, Wants};
@@ -31,6 +32,8 @@ pub(super) enum Class {
     Fair,
     /// FIFO and RR.
     Rt,
+    /// SCHED_DEADLINE.
+    Deadline,
 }
 
 /// What is scheduled: a task, or a group's share of one CPU.
@@ -80,7 +83,9 @@ pub(super) struct Entity {
     pub(super) delayed: bool,
     /// EEVDF: protected against preemption up to this vruntime (6.17+) or deadline (6.12).
     pub(super) protected_until: i64,
-    /// RT: priority 1 … 99.
+    /// Deadline: budget and deadline; missing for tasks of other classes.
+    pub(super) dl: Option<Box<Cbs>>,
+    /// RT: priority 1 … 99; 100 for deadline tasks.
     pub(super) rt_priority: u8,
     /// RT: ticks left of the RR slice.
     pub(super) rr_ticks: u32,
@@ -122,6 +127,7 @@ impl Entity {
             rel_deadline: false,
             delayed: false,
             protected_until: 0,
+            dl: None,
             rt_priority: 0,
             rr_ticks: 0,
             pinned: false,
@@ -295,7 +301,7 @@ pub(super) struct Rq {
     pub(super) next_edge: u64,
     /// Who runs; [`NONE`] = idle.
     pub(super) curr: EntityId,
-    /// Tasks queued and running, without throttled RT tasks.
+    /// Tasks queued and running, without throttled RT and deadline tasks.
     pub(super) nr_running: u32,
     /// Tasks and groups by [`EntityId`].
     pub(super) entities: Vec<Entity>,
@@ -306,7 +312,9 @@ pub(super) struct Rq {
     pub(super) queue_of_group: Vec<QueueId>,
     /// The RT class.
     pub(super) rt: RtQueue,
-    /// Several CPUs: how much RT tasks use.
+    /// The deadline class.
+    pub(super) dl: DlQueue,
+    /// Several CPUs: how much RT and deadline tasks use.
     pub(super) rt_signal: Signal,
     /// Tasks counted in `nr_running` that are `delayed`.
     pub(super) delayed: u32,
@@ -340,6 +348,7 @@ impl Rq {
             queues: vec![Queue::new(GroupId::ROOT, NONE)],
             queue_of_group: vec![ROOT],
             rt: RtQueue::new(),
+            dl: DlQueue::default(),
             rt_signal: Signal::zero(Ns::ZERO),
             delayed: 0,
             push_to: None,
@@ -371,6 +380,7 @@ impl Rq {
             let first = self.next_edge.saturating_sub(self.steal);
             match self.entity(self.curr).class {
                 Class::Fair => fair::charge_ticks::<F>(env, self, first, missed),
+                Class::Deadline => dl::charge_ticks(env, self, first, missed),
                 Class::Rt => {
                     let last = first + (missed - 1) * env.cx.world.tick_ns.0;
                     super::rt::charge_ticks(env, self, self.curr, missed, last);
@@ -485,6 +495,10 @@ impl Rq {
     }
     /// Takes an entity that is not queued out of the store.
     pub(super) fn take(&mut self, id: EntityId) -> Entity {
+        if self.entity(id).dl.is_some() {
+            self.dl.forget(id);
+            dl::reclaim::detach(self, id);
+        }
         self.free.push(id);
         let gone = Entity::new(NONE, ROOT, 0);
         std::mem::replace(&mut self.entities[id as usize], gone)

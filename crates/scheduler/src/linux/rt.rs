@@ -167,6 +167,18 @@ pub(super) fn update_curr(env: Env<'_>, rq: &mut Rq) {
     }
 }
 
+/// Deadline tasks use up RT run time too (until 6.11), but are not throttled by it.
+pub(super) fn charge_deadline(env: Env<'_>, rq: &mut Rq, delta: u64) {
+    if env.t.rt_runtime == u64::MAX || !env.t.version.rt_throttling {
+        return;
+    }
+    let budget = &env.budgets[rq.cpu.index()];
+    if rq.rt.nr > 0 || rq.rt.time < budget.runtime() {
+        rq.rt.time += delta;
+        budget.set_time(rq.rt.time);
+    }
+}
+
 fn throttle(env: Env<'_>, rq: &mut Rq) {
     rq.rt.throttled = true;
     rq.nr_running -= rq.rt.nr;

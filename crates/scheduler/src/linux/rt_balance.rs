@@ -12,7 +12,7 @@
 use super::fair::FairRules;
 use super::rq::{Class, EntityId, NONE, Rq};
 use super::smp::Smp;
-use super::{Env, Linux, rt};
+use super::{Env, Linux, dl, rt};
 use crate::{Cmd, Cx, Locks, Prev};
 use schedlab_model::{CpuId, CpuSet, TaskId};
 
@@ -31,6 +31,11 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             return None;
         }
         let lowest = self.lowest(cx, smp, task, priority)?;
+        self.nearest_of(cx, smp, &lowest, from)
+    }
+
+    /// One of the CPUs of `lowest` for a task that was on `from`: that, the waker's, a near one.
+    pub(super) fn nearest_of(&self, cx: &Cx<'_>, smp: &Smp, lowest: &CpuSet, from: CpuId) -> Option<CpuId> {
         if lowest.contains(from) {
             return Some(from);
         }
@@ -43,7 +48,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 return Some(near);
             }
         }
-        this.or_else(|| smp.any(&lowest))
+        this.or_else(|| smp.any(lowest))
     }
 
     /// The CPU on which an RT task that wakes, last on `from`, is queued.
@@ -67,8 +72,12 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         movable(curr) && !movable(woken)
     }
 
-    /// Whether the CPU should look for RT tasks elsewhere: the RT task that leaves was better than the rest.
+    /// Whether the CPU should look for RT tasks elsewhere: the RT (or deadline) task that leaves was better than the
+    /// rest.
     pub(super) fn wants_rt(&self, rq: &Rq, left: EntityId, why: Prev) -> bool {
+        if dl::leaves(rq) {
+            return self.smp.get().is_some();
+        }
         let leaves = matches!(why, Prev::Blocked | Prev::Exited | Prev::Migrating);
         leaves
             && left != NONE
@@ -149,9 +158,9 @@ fn waiting(rq: &Rq, may: impl Fn(EntityId) -> bool) -> Option<EntityId> {
     rq.rt.waiting().find(|&id| id != rq.curr && may(id))
 }
 
-/// RT priority of the running task, 0 for others.
+/// RT priority of the running task, 100 for a deadline task, 0 for others.
 fn running(rq: &Rq) -> u8 {
-    rq.curr_of(Class::Rt).map_or(0, |id| rq.entity(id).rt_priority)
+    if rq.curr == NONE { 0 } else { rq.entity(rq.curr).rt_priority }
 }
 
 /// Puts a woken task of equal priority before the running one.

@@ -1,7 +1,7 @@
 //! What the CPUs of one machine share: the board, the domains, and the times of their next balance. A machine
 //! with one CPU has none of it.
 
-use super::Linux;
+use super::{Linux, dl};
 use super::board::{Board, Facts, SharedSet, Turn};
 use super::domains::{Domain, Domains};
 use super::fair::FairRules;
@@ -9,8 +9,8 @@ use super::pelt::{Inputs, Pelt, SCALE, Signal};
 use super::placement::{Place, WakerFacts, Wakeup};
 use super::rq::{Class, EntityId, NONE, ROOT, Rq};
 use crate::{Cx, Lock, Locks, Wake, WakeKind};
-use schedlab_model::{CpuId, CpuSet, TaskId};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use schedlab_model::{CpuId, CpuSet, Policy, TaskId};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// See the module.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub(super) struct Smp {
     distributed: AtomicU32,
     /// The CPUs that are online.
     online: SharedSet,
+    /// By CPU: the earliest deadline there, and the earliest of those that wait and may move.
+    deadlines: Box<[[AtomicI64; 2]]>,
 }
 
 /// Longest time that counts as idle, ns: twice the cost that one balance is assumed to have at most.
@@ -57,8 +59,10 @@ impl Smp {
         for cpu in domains.online.iter() {
             online.set(cpu, cx.cpu(cpu).online);
         }
+        let no_deadlines = |_| [AtomicI64::new(dl::NEVER), AtomicI64::new(dl::NEVER)];
         Smp {
             online,
+            deadlines: (0..topology.cpus()).map(no_deadlines).collect(),
             board: Board::new(topology.cpus(), &caches),
             next_balance: times(0),
             avg_idle: times(LONGEST_IDLE),
@@ -127,7 +131,10 @@ impl Smp {
         if root.signal.take_moved() {
             self.board.publish_fair(cpu, &root.signal);
         }
-        if rq.rt.nr > 0 || rq.rt_signal.inputs().running || rq.curr_of(Class::Rt).is_some() {
+        if rq.dl.here > 0 || rq.dl.shown {
+            self.publish_deadlines(rq);
+        }
+        if rq.rt.nr > 0 || rq.rt_signal.inputs().running || rq.curr != NONE && rq.entity(rq.curr).class > Class::Fair {
             self.publish_rt(rq, &mut facts);
         }
         match self.board.publish(cpu, now, &facts) {
@@ -142,12 +149,32 @@ impl Smp {
         }
     }
 
-    /// The part of the RT class.
+    /// Earliest deadline of a CPU, and the earliest one of those that wait there and may move.
+    #[inline]
+    pub(super) fn deadlines(&self, cpu: CpuId) -> (i64, i64) {
+        let [earliest, waiting] = &self.deadlines[cpu.index()];
+        (earliest.load(Relaxed), waiting.load(Relaxed))
+    }
+
+    /// The part of the deadline class.
+    fn publish_deadlines(&self, rq: &mut Rq) {
+        let (earliest, waiting) = dl::facts(rq);
+        let [e, w] = &self.deadlines[rq.cpu.index()];
+        e.store(earliest, Relaxed);
+        w.store(waiting, Relaxed);
+        rq.dl.shown = earliest != dl::NEVER;
+    }
+
+    /// The part of the RT and the deadline class.
     fn publish_rt(&self, rq: &mut Rq, facts: &mut Facts) {
-        let curr = rq.curr_of(Class::Rt).map(|id| rq.entity(id));
+        let curr = (rq.curr != NONE).then(|| rq.entity(rq.curr)).filter(|e| e.class > Class::Fair);
         facts.rt_runs = curr.map_or(0, |e| e.rt_priority);
         facts.rt_pinned = curr.is_some_and(|e| e.pinned);
-        facts.rt_best = if rq.rt.throttled { 0 } else { rq.rt.best() };
+        facts.rt_best = match rq.dl.first() {
+            Some(_) => 100,
+            None if rq.rt.throttled => 0,
+            None => rq.rt.best(),
+        };
         facts.rt_overloaded = rq.rt.nr > 1 && rq.rt_movable();
         rq.rt_signal.set(rq.wall, Inputs { running: facts.rt_runs > 0, ..Inputs::default() });
         if rq.rt_signal.take_moved() {
@@ -224,7 +251,11 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             }
             _ if !cx.task(task).policy.is_fair() => {
                 let near = place.nearest(from);
-                if near == from { self.select_rt(cx, smp, task, from) } else { near }
+                match cx.task(task).policy {
+                    _ if near != from => near,
+                    Policy::Deadline { .. } => self.select_dl(cx, smp, task, from),
+                    _ => self.select_rt(cx, smp, task, from),
+                }
             }
             WakeKind::New => place.fork(from),
             WakeKind::Wake => {

@@ -3,6 +3,7 @@
 use super::fair::{Dequeue, Enqueue, FairRules};
 use super::rq::{Class, Entity, EntityId, NONE, Rq};
 use super::weights::Load;
+use super::dl::{self, cbs::Cbs};
 use super::{Env, Linux, bandwidth, fair, groups, rq, rt, smp};
 use crate::{Cmd, Cx, Lock, Locks, Wake, WakeKind};
 use schedlab_model::{CpuId, Policy, TaskId};
@@ -56,8 +57,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             let (queued, running) = (rq.entity(id).on_rq, rq.curr == id);
             let (class, priority) = (rq.entity(id).class, rq.entity(id).rt_priority);
             let weight = rq.entity(id).load.weight();
-            if class == Class::Rt && rq.entity(id).policy == view.policy {
-                // A nice value means nothing to an RT task, and its group only matters when it is fair again.
+            if class != Class::Fair && rq.entity(id).policy == view.policy {
+                // A nice value means nothing to an RT or deadline task, and its group only matters when it is fair
+                // again.
                 return false;
             }
             let stays = class == class_of(view.policy) && rq.queue(rq.entity(id).queue).group == view.group;
@@ -88,17 +90,19 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             let worse = match (class, rq.entity(id).class) {
                 (Class::Fair, Class::Fair) => rq.entity(id).load.weight() < weight,
                 (Class::Rt, Class::Rt) => rq.rt.best() > rq.entity(id).rt_priority,
-                (Class::Rt, Class::Fair) => true,
-                (Class::Fair, Class::Rt) => false,
+                (Class::Deadline, Class::Deadline) => rq.dl.first().is_none_or(|first| first.1 != id),
+                (before, now) => now < before,
             };
             if worse {
                 rq.resched(env);
             }
-            class == Class::Rt && rq.entity(id).rt_priority < priority
+            class != Class::Fair && rq.entity(id).rt_priority < priority
         });
         if less_urgent {
+            self.pull_dl(cx, cpu);
             self.pull_rt(cx, cpu);
         }
+        self.push_dl(cx, cpu);
         self.push_rt(cx, cpu);
     }
 
@@ -145,6 +149,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             });
         }
         self.push_woken(cx, to, task);
+        if matches!(cx.task(task).policy, Policy::Deadline { .. }) {
+            self.push_woken_dl(cx, to);
+        }
     }
 
     /// Wakes a task that is still queued.
@@ -190,6 +197,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let id = rq.store(entity);
         self.homes.set(task, rq.cpu, id);
         smp::attach(rq, id);
+        dl::arrived(env, rq, id);
         id
     }
 
@@ -234,7 +242,11 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
 /// The class that serves a policy.
 fn class_of(policy: Policy) -> Class {
-    if policy.is_fair() { Class::Fair } else { Class::Rt }
+    match policy {
+        Policy::Deadline { .. } => Class::Deadline,
+        policy if policy.is_fair() => Class::Fair,
+        _ => Class::Rt,
+    }
 }
 
 /// Levels below the root queue of an entity in `queue`.
@@ -251,6 +263,9 @@ pub(super) fn describe<F: FairRules>(env: Env<'_>, rq: &mut Rq, id: EntityId) {
     let queue = groups::queue_of(env, rq, view.group);
     let depth = depth_in(rq, queue);
     let ticks = rt::slice_ticks(env);
+    if rq.entity(id).policy != view.policy || rq.entity(id).fresh {
+        describe_deadline(rq, id, view.policy);
+    }
     let entity = rq.entity_mut(id);
     if entity.policy != view.policy || entity.rr_ticks == 0 {
         entity.rr_ticks = ticks;
@@ -269,4 +284,18 @@ pub(super) fn describe<F: FairRules>(env: Env<'_>, rq: &mut Rq, id: EntityId) {
     };
     let load = if entity.idle { Load::IDLE } else { Load::nice(view.nice) };
     F::reweight(env, rq, id, load);
+}
+
+/// The server of a task whose policy becomes `policy`; none when that is no deadline policy.
+fn describe_deadline(rq: &mut Rq, id: EntityId, policy: Policy) {
+    dl::reclaim::detach(rq, id);
+    match (rq.entity_mut(id).dl.as_deref_mut(), Cbs::of(policy)) {
+        (Some(server), Some(_)) => server.becomes(policy),
+        (None, server) => rq.entity_mut(id).dl = server.map(Box::new),
+        (Some(_), None) => {
+            rq.entity_mut(id).dl = None;
+            rq.dl.forget(id);
+        }
+    }
+    dl::reclaim::attach(rq, id);
 }

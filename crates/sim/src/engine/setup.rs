@@ -10,7 +10,7 @@ use crate::metrics::{Log, Watch};
 use crate::rng::{Entity, Stream};
 use crate::{ChannelMetrics, CpuMetrics, Machine, Metrics, RunOptions, SimError, SourceMetrics, TaskMetrics};
 use schedlab_model::{CpuId, CpuSet, EventSink, GroupId, Ns, Op, SourceKind, Start, TaskSpec, Workload};
-use schedlab_scheduler::{CpuView, GroupView, Out, Scheduler, TaskView, World};
+use schedlab_scheduler::{CpuView, GroupView, Out, Rejection, Scheduler, TaskView, World};
 use std::collections::BinaryHeap;
 
 impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
@@ -28,6 +28,10 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
             if let Some(why) = scheduler.refuses(task.policy) {
                 return Err(SimError::Refused { task: task.name.clone(), policy: task.policy, why });
             }
+        }
+        if let Some(Rejection { task, why }) = scheduler.rejects(&world) {
+            let task = task.map(|task| workload.tasks[task.index()].name.clone());
+            return Err(SimError::Admission { task, why });
         }
         let (sources, clients, first_client) = sources(workload, options.seed);
         let layout = Layout::new(cpus, workload.tasks.len(), sources.len(), clients.len(), &needs);
