@@ -109,6 +109,8 @@ fn schedulers(all: &[Entry]) -> String {
     );
     for entry in all {
         let _ = write!(text, "\n## {}\n{}\n", entry.name, entry.summary);
+        let lines: String = entry.capabilities().iter().map(|line| format!("* {line}\n")).collect();
+        let _ = write!(text, "\n{lines}");
         let knobs = (entry.knobs)();
         if knobs.is_empty() {
             text.push_str("\nNo knobs.\n");
@@ -154,7 +156,7 @@ mod tests {
             name: "novel",
             summary: "For a test.",
             knobs,
-            build: |_, _| unreachable!("nobody builds it"),
+            build: schedlab_scheduler::simple::RR.build,
         };
         let text = schedulers(&[entry]);
         assert!(text.contains("## novel\nFor a test.\n"), "{text}");

@@ -101,6 +101,11 @@ pub trait Scheduler {
         None
     }
 
+    /// Constants of the model that were fitted to data and not read or measured, each with what it was fitted to.
+    fn fitted(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// One line about the state of the run queue of `cpu`, for `--explain` and for failed assertions.
     fn explain(&self, _cx: &Cx<'_>, _cpu: CpuId) -> String {
         String::new()
@@ -277,4 +282,21 @@ pub struct Needs {
     pub global_timers: u8,
     /// One lock guards the decisions of all CPUs; [`Work::Lock`](crate::Work::Lock) counts its holds.
     pub one_lock: bool,
+}
+
+impl Needs {
+    /// In words: what a driver must deliver.
+    pub fn words(&self) -> Vec<&'static str> {
+        [
+            ("wakeups", self.wakeups),
+            ("ticks", self.ticks),
+            ("wakers", self.wakers),
+            ("exact slices", self.exact_slices),
+            ("timers", self.cpu_timers > 0 || self.task_timers || self.global_timers > 0),
+        ]
+        .into_iter()
+        .filter(|(_, is)| *is)
+        .map(|(word, _)| word)
+        .collect()
+    }
 }

@@ -22,7 +22,9 @@ mod view;
 mod winner;
 pub mod xen;
 
-pub use api::{Change, Cmd, Needs, Pick, Prev, Rejection, Request, Scheduler, Standing, Timer, Wake, WakeKind};
+pub use api::{
+    Change, Cmd, Needs, Pick, Prev, Rejection, Request, Scheduler, Standing, Timer, Wake, WakeKind,
+};
 pub use cx::{Cx, Out, Work};
 pub use knobs::{Knob, KnobError, KnobKind, KnobValue, Knobs, SchedulerSpec, Steps, nearest};
 pub use locks::{CellLock, CellLocks, Lock, Locks};

@@ -16,9 +16,32 @@ pub struct Entry {
     pub build: fn(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler>,
 }
 
+impl Entry {
+    /// What it asks of its driver, which policies it refuses and what in it was fitted, in words, one line each.
+    pub fn capabilities(&self) -> Vec<String> {
+        let scheduler = (self.build)(1, &Knobs::default());
+        let needs = match scheduler.needs().words() {
+            words if words.is_empty() => "nothing".to_owned(),
+            words => words.join(", "),
+        };
+        let [deadline, fifo, rr, batch, idle] = ["deadline:1ms/10ms/10ms", "fifo:1", "rr:1", "batch", "idle"]
+            .map(|text| {
+                let policy = text.parse().ok()?;
+                scheduler
+                    .refuses(policy)
+                    .map(|why| format!("{} ({why})", text.split(':').next().unwrap_or(text)))
+            });
+        let refused: Vec<String> = [deadline, fifo, rr, batch, idle].into_iter().flatten().collect();
+        let refused = if refused.is_empty() { "none".to_owned() } else { refused.join("; ") };
+        let mut lines = vec![format!("asks of its driver: {needs}"), format!("policies refused: {refused}")];
+        lines.extend(scheduler.fitted().into_iter().map(|what| format!("fitted: {what}")));
+        lines
+    }
+}
+
 /// Every scheduler, in the order in which `schedlab list schedulers` prints them.
 pub fn all() -> &'static [Entry] {
-    &[
+    const ALL: &[Entry] = &[
         Entry {
             name: "linux-2.4",
             summary: "goodness on one list behind one lock (Linux 2.4)",
@@ -38,30 +61,25 @@ pub fn all() -> &'static [Entry] {
             build: crate::linux_old::build_2_4_o1::<crate::CellLocks>,
         },
         Entry {
+            name: "linux-2.6.0",
+            summary: "the first O(1) of 2.6 (2.6.0 to 2.6.7): 10 to 200 ms slices, sleep credit by bonus",
+            knobs: crate::linux_old::knobs_o1,
+            build: crate::linux_old::build_2_6_0::<crate::CellLocks>,
+        },
+        Entry {
             name: "linux-2.6.22",
             summary: "the last O(1) (2.6.8 to 2.6.22): 5 to 800 ms slices, interactivity",
             knobs: crate::linux_old::knobs_o1,
             build: crate::linux_old::build_2_6_22::<crate::CellLocks>,
         },
-        Entry {
-            name: "linux-6.1",
-            summary: "CFS with RT throttling (Linux 5.15 to 6.5)",
-            knobs: crate::linux::knobs_6_1,
-            build: crate::linux::build_6_1::<crate::CellLocks>,
-        },
-        Entry {
-            name: "linux-6.12",
-            summary: "EEVDF with delayed dequeue and the fair server (Linux 6.12 to 6.16)",
-            knobs: crate::linux::knobs_6_12,
-            build: crate::linux::build_6_12::<crate::CellLocks>,
-        },
-        Entry {
-            name: "linux-6.18",
-            summary: "EEVDF with the slice protection of Linux 6.17 and 6.18",
-            knobs: crate::linux::knobs_6_18,
-            build: crate::linux::build_6_18::<crate::CellLocks>,
-        },
-        crate::linux::LINUX_7_2,
+        crate::linux::PRESETS[0],
+        crate::linux::PRESETS[1],
+        crate::linux::PRESETS[2],
+        crate::linux::PRESETS[3],
+        crate::linux::PRESETS[4],
+        crate::linux::PRESETS[5],
+        crate::linux::PRESETS[6],
+        crate::linux::PRESETS[7],
         Entry {
             name: "xen-credit",
             summary: "Xen's Credit (4.12 to 4.22): 30 ms slices, BOOST, weights, caps",
@@ -82,7 +100,9 @@ pub fn all() -> &'static [Entry] {
         crate::agent::SEARCH,
         crate::simple::EDF,
         crate::simple::RR,
-    ]
+    ];
+    const { assert!(crate::linux::PRESETS.len() == 8, "every preset of Linux is listed above") };
+    ALL
 }
 
 /// Makes the scheduler that `spec` names, for a machine with `cpus` CPUs.

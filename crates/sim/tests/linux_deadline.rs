@@ -117,7 +117,8 @@ fn g20_admission_at_95_percent() {
 
 fn refused(spec: &str, cpus: usize, task: TaskSpec) -> String {
     let scheduler = scheduler(spec, cpus);
-    let result = run(&Machine::flat(cpus), &workload(vec![task]), &*scheduler, &RunOptions::default(), &mut ());
+    let result =
+        run(&Machine::flat(cpus), &workload(vec![task]), &*scheduler, &RunOptions::default(), &mut ());
     result.expect_err("refused").to_string()
 }
 
@@ -193,9 +194,15 @@ fn the_fair_server_competes_by_deadline() {
             matches!(e.kind, EventKind::Switch { prev: Some(p), prev_state, next: Some(TaskId(0)) }
                 if p.0 == victim && prev_state.is_runnable() == Some(true))
         };
-        events.iter().filter(fair).filter(|e| {
-            !runs(&events, victim, Ns::from_s(40)).iter().any(|(from, to)| *to == e.at && (*to - *from) >= MS * 40)
-        }).count()
+        events
+            .iter()
+            .filter(fair)
+            .filter(|e| {
+                !runs(&events, victim, Ns::from_s(40))
+                    .iter()
+                    .any(|(from, to)| *to == e.at && (*to - *from) >= MS * 40)
+            })
+            .count()
     };
     assert_eq!(taken_from(2), 0);
 }

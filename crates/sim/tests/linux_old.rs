@@ -136,9 +136,12 @@ fn hogs_spread_by_stealing() {
 
 #[test]
 fn o1_two_hogs_alternate_with_whole_slices() {
-    for (scheduler, hz, slice) in
-        [("linux-2.4-o1", 100, 150), ("linux-2.6.22", 250, 100), ("linux-2.6.22", 1000, 100)]
-    {
+    for (scheduler, hz, slice) in [
+        ("linux-2.4-o1", 100, 150),
+        ("linux-2.6.0", 1000, 102),
+        ("linux-2.6.22", 250, 100),
+        ("linux-2.6.22", 1000, 100),
+    ] {
         let runs = run(scheduler, 1, hz, vec![hog("a", 0), hog("b", 0)], Ns::from_s(20)).runs_ms();
         assert!(runs.len() > 100 && runs.iter().skip(2).all(|ms| *ms == slice), "{scheduler} {runs:?}");
     }
@@ -151,6 +154,8 @@ fn o1_shares_follow_slices() {
         ("linux-2.6.22", 0, 19, 100.0 / 105.0),
         ("linux-2.6.22", -20, 0, 800.0 / 900.0),
         ("linux-2.4-o1", 0, 5, 151.0 / 265.0),
+        ("linux-2.6.0", 0, 5, 102.0 / 180.0),
+        ("linux-2.6.0", -20, 0, 200.0 / 302.0),
     ] {
         let ran = run(scheduler, 1, 1000, vec![hog("a", a), hog("b", b)], Ns::from_s(200));
         near(ran.share(0), share);
@@ -160,7 +165,7 @@ fn o1_shares_follow_slices() {
 #[test]
 fn o1_a_sleeper_is_interactive() {
     // 1 ms of work each 20 ms beside four hogs: once it has slept enough it preempts at every wakeup.
-    for scheduler in ["linux-2.4-o1", "linux-2.6.22"] {
+    for scheduler in ["linux-2.4-o1", "linux-2.6.0", "linux-2.6.22"] {
         let mut tasks: Vec<TaskSpec> = (0..4).map(|i| hog(&format!("h{i}"), 0)).collect();
         tasks.push(TaskSpec::new("editor", Program::closed(Ns::from_ms(1), Ns::from_ms(19))));
         let ran = run(scheduler, 1, 1000, tasks, Ns::from_s(30));

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{fixed, periodic, scheduler, simulate};
+use proptest::prelude::*;
 use schedlab_model::{
     ChannelId, ChannelSpec, CpuId, CpuSet, Draw, EventKind, LockId, Ns, Op, Program, SchedEvent, SourceKind,
     SourceSpec, Start, TaskId, TaskSpec, Workload,
@@ -47,6 +48,85 @@ fn density_above_one_is_schedulable() {
     let outcome = simulate("edf", 1, &workload(vec![first, periodic("second", 10, 100, MS)]), MS * 1000);
     assert_eq!(outcome.metrics.tasks[0].response.max(), MS * 50);
     assert_eq!(outcome.metrics.tasks[1].response.max(), MS * 60);
+}
+
+/// The worked example of `simple/rr.rs`.
+#[test]
+fn rr_takes_turns_of_4_ms() {
+    let mut third = TaskSpec::new("third", Program::once([Op::Run(fixed(1_000_000))]));
+    third.start = Start::At(MS * 5);
+    let tasks = vec![TaskSpec::new("a", Program::hog()), TaskSpec::new("b", Program::hog()), third];
+    let outcome = simulate("rr", 1, &workload(tasks), MS * 17);
+    let tasks = &outcome.metrics.tasks;
+    assert_eq!((tasks[0].cpu_ns, tasks[1].cpu_ns, tasks[2].cpu_ns), (MS * 8, MS * 8, MS));
+    assert_eq!(tasks[2].wake_latency.max(), MS * 7);
+}
+
+/// D3-2, Burns and Wellings: fixed priorities, highest first, response times 10, 20, 52 (too late); 4, 9, 58; 5, 15, 80.
+/// And D3-1, Liu and Layland's edge: one tick more and the second task misses.
+#[test]
+fn response_times_of_published_sets() {
+    let fifo = |set: &[(u64, u64)]| {
+        let tasks = set.iter().enumerate().map(|(rank, &(work, period))| {
+            let mut task = periodic(&format!("t{rank}"), work, period, Ns::from_us(1));
+            task.policy = schedlab_model::Policy::Fifo(90 - rank as u8);
+            task
+        });
+        workload(tasks.collect())
+    };
+    let first = |spec: &str, set: &[(u64, u64)]| -> Vec<u64> {
+        let end = Ns::from_us(2 * set.iter().map(|task| task.1).max().expect("some"));
+        let outcome = simulate(spec, 1, &fifo(set), end);
+        outcome.metrics.tasks.iter().map(|task| task.response.max().0 / 1_000).collect()
+    };
+    let spec = "linux-6.18";
+    assert_eq!(first(spec, &[(10, 30), (10, 40), (12, 50)]), [10, 20, 52]);
+    assert_eq!(first(spec, &[(4, 16), (5, 40), (32, 80)]), [4, 9, 58]);
+    assert_eq!(first(spec, &[(5, 20), (10, 40), (40, 80)]), [5, 15, 80]);
+    let edge =
+        |work: u64| first("linux-6.1:sched_rt_runtime_us=-1", &[(work, 1_000_000), (585_786, 1_414_214)])[1];
+    assert_eq!(edge(414_214), 1_000_000);
+    assert!(edge(414_215) >= 1_414_216, "{}", edge(414_215));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+
+    /// Response-time analysis (Joseph and Pandya): the largest response of a FIFO task, all released together, is the
+    /// least fixed point of `R = C + sum of ceil(R / T) C` over the more urgent ones.
+    #[test]
+    fn fixed_priorities_answer_as_analysis_says(
+        raw in prop::collection::vec((1u64..12, 2u64..60), 1..6), preset in 0usize..5,
+    ) {
+        let mut set: Vec<(u64, u64)> = raw.iter().map(|&(work, gap)| (work, work + gap)).collect();
+        set.sort_by_key(|task| task.1);
+        let used: f64 = set.iter().map(|&(work, period)| work as f64 / period as f64).sum();
+        prop_assume!(used < 0.98);
+        let tasks = set.iter().enumerate().map(|(rank, &(work, period))| {
+            let mut task = periodic(&format!("t{rank}"), work, period, Ns::from_us(100));
+            task.policy = schedlab_model::Policy::Fifo(90 - rank as u8);
+            task
+        });
+        // The critical instant is the first one; deadlines equal periods, so a set is only judged where it meets them.
+        let names = ["linux-6.1", "linux-6.6", "linux-6.12", "linux-6.18", "linux-2.6.32"];
+        let spec = names[preset].to_owned();
+        let spec = if preset < 2 || preset == 4 { spec + ":sched_rt_runtime_us=-1" } else { spec };
+        let outcome = simulate(&spec, 1, &workload(tasks.collect()), MS * 100);
+        for (rank, &(work, period)) in set.iter().enumerate() {
+            let mut response = work;
+            loop {
+                let more: u64 = set[..rank].iter().map(|&(c, t)| response.div_ceil(t) * c).sum();
+                if work + more == response || response > period {
+                    break;
+                }
+                response = work + more;
+            }
+            if response > period {
+                break;
+            }
+            prop_assert_eq!(outcome.metrics.tasks[rank].response.max(), Ns::from_us(100) * response, "task {}", rank);
+        }
+    }
 }
 
 /// A late periodic task goes on with its next job at once, under its next deadline.

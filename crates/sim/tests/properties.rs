@@ -63,6 +63,7 @@ proptest! {
     #[test]
     fn linux_o1((machine, workload) in case()) {
         check("linux-2.4-o1", &machine, &workload);
+        check("linux-2.6.0", &machine, &workload);
         check("linux-2.6.22", &machine, &workload);
     }
 
@@ -95,6 +96,12 @@ proptest! {
     #[test]
     fn linux_6_1((machine, workload) in case()) {
         check("linux-6.1", &machine, &workload);
+    }
+
+    #[test]
+    fn linux_of_other_ages((machine, workload) in case(), version in 0usize..5) {
+        let name = ["linux-2.6.24", "linux-2.6.32", "linux-3.0", "linux-6.6", "linux-7.2"][version];
+        check(name, &machine, &workload);
     }
 
     #[test]

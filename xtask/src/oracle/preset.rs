@@ -25,12 +25,13 @@ impl Preset {
         };
         let name = match (major, minor) {
             (5, 15..) | (6, 0..=5) => "linux-6.1",
+            (6, 6..=11) => "linux-6.6",
             (6, 12..=16) => "linux-6.12",
             (6, 17..=18) => "linux-6.18",
             (7, 2) => "linux-7.2",
             _ => bail!(
-                "no preset for kernel {major}.{minor}: there are 6.1 (for 5.15 to 6.5), 6.12 (to 6.16), 6.18 and \
-                 7.2; --scheduler chooses one"
+                "no preset for kernel {major}.{minor}: there are 6.1 (for 5.15 to 6.5), 6.6 (to 6.11), 6.12 (to \
+                 6.16), 6.18 and 7.2; --scheduler chooses one"
             ),
         };
         let knobs = (registry::find(name)?.knobs)();

@@ -25,6 +25,11 @@ fn schedulers(verbose: bool, style: &Style) -> String {
     for entry in registry::all() {
         let name = style.bold(&format!("{:width$}", entry.name));
         let _ = writeln!(text, "{name}  {}", entry.summary);
+        if verbose {
+            for line in entry.capabilities() {
+                let _ = writeln!(text, "{}", wrap(&line, style.width, 4));
+            }
+        }
         for knob in if verbose { (entry.knobs)() } else { Vec::new() } {
             let _ = writeln!(text, "    {} = {}  ({})", style.bold(knob.name), knob.default, knob.kind);
             let _ = writeln!(text, "{}", wrap(knob.doc, style.width, 8));
@@ -57,14 +62,8 @@ fn live(json: bool, style: &Style) -> anyhow::Result<String> {
             None => style.good("runs"),
             Some(what) => format!("{}: {what}", style.bad("no")),
         };
-        let words = [
-            ("wakeups", needs.wakeups),
-            ("ticks", needs.ticks),
-            ("wakers", needs.wakers),
-            ("exact slices", needs.exact_slices),
-        ];
-        let needed: Vec<&str> = words.iter().filter(|(_, is)| *is).map(|(word, _)| *word).collect();
-        let _ = writeln!(text, "{:18}  needs {:32}  {verdict}", entry.name, needed.join(", "));
+        let needed = needs.words();
+        let _ = writeln!(text, "{:18}  needs {:40}  {verdict}", entry.name, needed.join(", "));
     }
     if json {
         return Ok(serde_json::to_string_pretty(&list)? + "\n");
@@ -83,7 +82,8 @@ fn schedulers_json() -> anyhow::Result<String> {
                     serde_json::json!({ "name": knob.name, "default": knob.default, "allowed": knob.kind.to_string(), "doc": knob.doc })
                 })
                 .collect();
-            serde_json::json!({ "name": entry.name, "summary": entry.summary, "knobs": knobs })
+            serde_json::json!({ "name": entry.name, "summary": entry.summary, "knobs": knobs,
+                                "capabilities": entry.capabilities() })
         })
         .collect();
     Ok(serde_json::to_string_pretty(&all)? + "\n")

@@ -272,6 +272,18 @@ fn explanation(study: &Study, style: &Style) -> String {
         }
     }
     super::delegation::explanation(study).iter().for_each(|line| say(line));
+    let mut known: Vec<&str> = Vec::new();
+    for row in &study.rows {
+        if known.contains(&row.scheduler.as_str()) {
+            continue;
+        }
+        known.push(&row.scheduler);
+        let spec = row.scheduler.parse::<schedlab_scheduler::SchedulerSpec>();
+        let built = spec.and_then(|spec| schedlab_scheduler::registry::build(&spec, study.input.cpus.max(1)));
+        for what in built.iter().flat_map(|scheduler| scheduler.fitted()) {
+            say(&format!("fitted in {}: {what}", row.scheduler));
+        }
+    }
     say(&format!(
         "value: median over {} seeds. Error of a change: half the range of the change over the seeds (each seed \
          against itself){}.",

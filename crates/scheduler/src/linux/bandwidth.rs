@@ -207,7 +207,7 @@ fn throttle<F: FairRules>(env: Env<'_>, rq: &mut Rq, queue: QueueId) {
     let Some(pools) = env.pools else { return };
     pools.with(env.cx, group, &mut |pool| pool.throttle(cpu));
     rq.queue_mut(queue).throttled = true;
-    let whole = env.t.throttles_queues();
+    let whole = env.t.version.throttles_queues();
     if whole {
         detach_queue::<F>(env, rq, queue);
     }
@@ -287,7 +287,7 @@ fn unthrottle<F: FairRules>(env: Env<'_>, rq: &mut Rq, queue: QueueId) {
     let Some(pools) = env.pools else { return };
     pools.with(env.cx, group, &mut |pool| pool.unthrottle(cpu));
     rq.queue_mut(queue).throttled = false;
-    let whole = env.t.throttles_queues();
+    let whole = env.t.version.throttles_queues();
     for below in subtree(rq, queue) {
         rq.queue_mut(below).throttle_count -= 1;
         if rq.queue(below).throttle_count > 0 {
@@ -329,7 +329,7 @@ fn release<F: FairRules>(env: Env<'_>, rq: &mut Rq, id: EntityId) {
 /// 6.18: a picked task whose group has no run time goes into limbo. Gives whether it did.
 pub(super) fn into_limbo<F: FairRules>(env: Env<'_>, rq: &mut Rq, id: EntityId) -> bool {
     let queue = rq.entity(id).queue;
-    if env.pools.is_none() || env.t.throttles_queues() || !rq.is_throttled(queue) {
+    if env.pools.is_none() || env.t.version.throttles_queues() || !rq.is_throttled(queue) {
         return false;
     }
     fair::dequeue::<F>(env, rq, id, Dequeue::Exit);
@@ -350,7 +350,7 @@ pub(super) fn out_of_limbo<F: FairRules>(env: Env<'_>, rq: &mut Rq, id: EntityId
 
 /// Whether a queued task cannot run for want of bandwidth and is not counted above (until 6.17).
 pub(super) fn keeps_back(env: Env<'_>, rq: &Rq, id: EntityId) -> bool {
-    env.pools.is_some() && env.t.throttles_queues() && rq.is_throttled(rq.entity(id).queue)
+    env.pools.is_some() && env.t.version.throttles_queues() && rq.is_throttled(rq.entity(id).queue)
 }
 
 impl<L: Locks, F: FairRules> Linux<L, F> {

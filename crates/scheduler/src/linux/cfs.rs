@@ -1,5 +1,5 @@
 //! CFS: the running task is the one with the least weighted run time, checked at ticks and wakeups
-//! (2.6.24 … 6.5; the rules here are those of 6.1).
+//! (2.6.24 … 6.5; the rules here are those of 6.1, and of 2.6.24, 2.6.32 and 3.0 where they differ).
 //!
 //! Each entity has a *vruntime*: its run time, divided by its weight. The queue is sorted by it. At a tick the
 //! running entity must go when it has run longer than its *slice* (its part, by weight, of a period in which
@@ -36,11 +36,16 @@
 //! | interrupt time is not charged | `update_rq_clock_task` | omitted: the driver's interrupts are part of the task | |
 //! | stolen time is not charged | same | modelled, in whole | |
 //! | core scheduling | `CONFIG_SCHED_CORE` | omitted | |
+//! | 2.6.24: period stretched from 5 tasks on, full credit, granularity by the running task, child first, no buddies, no check of the lead | `sched_fair.c` | modelled | `two_hogs_alternate_as_in_the_table`, `old_cfs_differs_where_the_table_says` |
+//! | 2.6.32, 3.0: slices, half credit, buddies, skip buddy from 3.0 on | `sched_fair.c` | modelled | `linsched_2_6_32_three_hogs` |
+//! | sched_compat_yield, TREE_AVG, sleeper fairness switches of 2.6.24 … 2.6.32 | | omitted | |
+//! | placement at wakeup and balancing before 5.x (load of queues instead of PELT) | `select_task_rq_fair`, `load_balance` | simplified: the rules of 6.1 | |
 
 use super::Env;
 use super::fair::{Dequeue, Enqueue, FairRules, matching};
 use super::rq::{EntityId, LONG_AGO, NONE, Queue, QueueId, ROOT, Rq};
-use super::tunables::{Feature, Tunables};
+use super::tunables::Tunables;
+use super::version::Feature;
 use super::weights::Load;
 use schedlab_model::Policy;
 
@@ -213,7 +218,7 @@ impl FairRules for Cfs {
         if ran > ideal {
             rq.resched(env);
             clear_buddies(rq, id);
-        } else if ran >= env.t.min_granularity {
+        } else if ran >= env.t.min_granularity && env.t.version.checks_lead() {
             let ahead = rq.queue(queue).leftmost().map_or(0, |left| vruntime - left.key);
             if ahead > ideal as i64 {
                 rq.resched(env);
@@ -231,7 +236,7 @@ impl FairRules for Cfs {
         let ideal = slice(env.t, rq, id);
         // `ran > ideal` is true from this time on.
         let mut due = entity.exec_start + (ideal + 1).saturating_sub(ran);
-        if let Some(left) = q.leftmost() {
+        if let Some(left) = q.leftmost().filter(|_| env.t.version.checks_lead()) {
             // `vruntime - left > ideal` is not true before this much more run time (rounded down).
             let short = (ideal as i64 - (entity.vruntime - left.key)).max(0) as u64;
             let granularity = env.t.min_granularity.saturating_sub(ran);
@@ -254,9 +259,14 @@ impl FairRules for Cfs {
             return;
         }
         let (mut se, mut pse) = (curr, woken);
-        let idle = |rq: &Rq, id: EntityId| rq.entity(id).policy == Policy::Idle;
+        let version = &env.t.version;
+        let idle = |rq: &Rq, id: EntityId| version.idle_gives_way() && rq.entity(id).policy == Policy::Idle;
         if !idle(rq, curr) || idle(rq, task) {
-            if rq.entity(task).policy != Policy::Other || !env.t.has(Feature::WAKEUP_PREEMPTION) {
+            let waits = match rq.entity(task).policy {
+                Policy::Idle => version.idle_gives_way(),
+                policy => policy != Policy::Other,
+            };
+            if waits || !env.t.has(Feature::WAKEUP_PREEMPTION) {
                 return;
             }
             (se, pse) = matching(rq, se, pse);
@@ -269,7 +279,7 @@ impl FairRules for Cfs {
                     if wants_preempt(env.t, rq, se, pse) < 1 {
                         return;
                     }
-                    if !marked {
+                    if !marked && version.has_buddies() {
                         set_buddy(rq, pse, |q| &mut q.next);
                     }
                 }
@@ -290,6 +300,9 @@ impl FairRules for Cfs {
             let queue = rq.entity(id).queue;
             Cfs::update_curr(env, rq, queue);
             rq.skip_clock = true;
+        }
+        if !env.t.version.yield_skips() {
+            return;
         }
         let mut entity = id;
         while entity != NONE {
@@ -403,6 +416,10 @@ fn place_sleeper(t: &Tunables, rq: &mut Rq, id: EntityId) {
     let base = rq.queue(rq.entity(id).queue).min_vruntime;
     let entity = rq.entity_mut(id);
     let mut credit = if entity.idle { t.min_granularity } else { t.latency };
+    if entity.owns != NONE && !t.version.has_buddies() {
+        // 2.6.24: tasks only.
+        credit = 0;
+    }
     if t.has(Feature::GENTLE_FAIR_SLEEPERS) {
         credit /= 2;
     }
@@ -416,7 +433,13 @@ fn slice(t: &Tunables, rq: &Rq, id: EntityId) -> u64 {
     let queued = entity.on_rq;
     let count = if t.has(Feature::ALT_PERIOD) { rq.queue(ROOT).h_nr } else { own.nr };
     let count = count + u32::from(!queued);
-    let period = if count > t.nr_latency { u64::from(count) * t.min_granularity } else { t.latency };
+    let period = if count <= t.nr_latency {
+        t.latency
+    } else if let Some(tasks) = t.version.tasks_of_a_period() {
+        t.latency * u64::from(count) / u64::from(tasks)
+    } else {
+        u64::from(count) * t.min_granularity
+    };
     let (mut slice, mut level) = (period, id);
     while level != NONE {
         let entity = rq.entity(level);
@@ -444,7 +467,7 @@ fn least_slice(t: &Tunables, queue: &Queue, idle: bool) -> u64 {
 fn wants_preempt(t: &Tunables, rq: &Rq, from: EntityId, to: EntityId) -> i32 {
     let target = rq.entity(to);
     let behind = rq.entity(from).vruntime - target.vruntime;
-    let mut load = target.load;
+    let mut load = if t.version.scales_by_wakee() { target.load } else { rq.entity(from).load };
     if behind <= 0 {
         -1
     } else if behind > load.virt(t.wakeup_granularity) as i64 {

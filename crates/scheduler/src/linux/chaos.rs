@@ -3,7 +3,7 @@
 
 use super::fair::FairRules;
 use super::rq::{Class, Entity, NONE, ROOT, Rq};
-use super::tunables::{V6_1, V6_12, V6_18, Version};
+use super::version::{V2_6_24, V2_6_32, V3_0, V6_1, V6_6, V6_12, V6_18, V7_2, Version};
 use super::{Linux, cfs::Cfs, eevdf::Eevdf};
 use crate::{
     CellLocks, Change, Cmd, CpuView, Cx, GroupView, Knobs, Lock, Out, Prev, Runnable, Scheduler, TaskView,
@@ -435,6 +435,31 @@ proptest! {
         no_task_is_lost::<Cfs>(V6_1, cpus, &steps);
     }
 
+    #[test]
+    fn no_task_is_lost_in_other_versions(
+        version in 0usize..5, cpus in 1usize..4, steps in prop::collection::vec(any_step(), 1..120),
+    ) {
+        match version {
+            0 => no_task_is_lost::<Cfs>(V2_6_24, cpus, &steps),
+            1 => no_task_is_lost::<Cfs>(V2_6_32, cpus, &steps),
+            2 => no_task_is_lost::<Cfs>(V3_0, cpus, &steps),
+            3 => no_task_is_lost::<Eevdf>(V6_6, cpus, &steps),
+            _ => no_task_is_lost::<Eevdf>(V7_2, cpus, &steps),
+        }
+    }
+
+    #[test]
+    fn plain_and_general_paths_agree_in_other_versions(
+        version in 0usize..4, cpus in 1usize..4, steps in prop::collection::vec(any_step(), 1..160),
+    ) {
+        match version {
+            0 => plain_and_general_paths_agree::<Cfs>(V2_6_24, cpus, &steps),
+            1 => plain_and_general_paths_agree::<Cfs>(V2_6_32, cpus, &steps),
+            2 => plain_and_general_paths_agree::<Cfs>(V3_0, cpus, &steps),
+            _ => plain_and_general_paths_agree::<Eevdf>(V6_6, cpus, &steps),
+        }
+    }
+
     /// Without pinned tasks and throttling, the best RT tasks of the machine run.
     #[test]
     fn the_best_rt_tasks_run(
@@ -443,7 +468,7 @@ proptest! {
         steps in prop::collection::vec((0usize..64, any::<bool>()), 1..80),
     ) {
         let spec = "linux-6.1:sched_rt_runtime_us=-1".parse().expect("a spec");
-        let knobs = Knobs::check(&spec, &super::knobs_6_1()).expect("a knob");
+        let knobs = Knobs::check(&spec, &super::tunables::knobs(&V6_1)).expect("a knob");
         let mut chaos: Chaos<Cfs> = Chaos::with_knobs(V6_1, cpus, priorities.len() + 2, &knobs);
         for (task, &priority) in priorities.iter().enumerate() {
             chaos.step(Step::Attributes(task, Policy::Fifo(priority), 0));

@@ -27,7 +27,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 Class::Deadline => dl::update_curr(env, rq),
                 _ => rt::update_curr(env, rq),
             }
-        } else if !fair_only && self.t.puts_back_first() {
+        } else if !fair_only && self.t.version.puts_back_first() {
             fair_prev.take().into_iter().for_each(|prev| fair::put_prev::<F>(env, rq, prev));
         }
         let urgent = if fair_only { None } else { urgent(rq) };
@@ -115,7 +115,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         if !std::mem::take(&mut rq.skip_clock) {
             rq.touch::<F>(env, false);
         }
-        if !self.t.hrtick_at_switch() {
+        if !self.t.version.hrtick_at_switch() {
             fair::clear_hrtick(env, rq);
         }
         let curr = rq.curr;
@@ -142,7 +142,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let (picked, next) = self.choose(env, rq, forced);
         let picked = (picked != NONE).then(|| TaskId(rq.entity(picked).task));
         rq.curr = next;
-        if !self.t.hrtick_at_switch() {
+        if !self.t.version.hrtick_at_switch() {
             fair::set_hrtick::<F>(env, rq);
         } else if next != curr {
             fair::clear_hrtick(env, rq);

@@ -35,7 +35,7 @@ pub(super) mod reclaim;
 use super::Env;
 use super::fair::{self, Enqueue};
 use super::rq::{Class, EntityId, NONE, Rq};
-use super::tunables::Feature;
+use super::version::Feature;
 use crate::{Cmd, Timer};
 use cbs::Cbs;
 use reclaim::Bandwidth;

@@ -1,5 +1,5 @@
 //! EEVDF: the running task is the one with the earliest virtual deadline among those that have not had more
-//! than their share (6.6 and later; the rules here are those of 6.12.y, and of 6.17/6.18 where they differ).
+//! than their share (6.6 and later; the rules here are those of 6.12.y, and of 6.6, 6.17/6.18 and 7.2 where they differ).
 //!
 //! # Words
 //! `V` is the weighted mean of the vruntimes of all queued and running entities of a queue. An entity is
@@ -43,7 +43,8 @@ mod tests;
 use super::Env;
 use super::fair::{self, Dequeue, Enqueue, FairRules, matching};
 use super::rq::{Entity, EntityId, NONE, QueueId, Rq};
-use super::tunables::{Feature, Tunables};
+use super::tunables::Tunables;
+use super::version::Feature;
 use super::weights::Load;
 use lag::{average, depart_from, eligibility, eligible, join, pass_slice_up, place, rebase, save_lag};
 use protection::{VPROT, cancel_protection, is_protected, protection, shrink_protection};
@@ -125,7 +126,7 @@ impl FairRules for Eevdf {
     #[inline]
     fn wake_delayed(env: Env<'_>, rq: &mut Rq, id: EntityId) {
         // Up to 6.18 the running entity is not charged first: V is that of the last account.
-        if env.t.charges_at_delayed_wake() {
+        if env.t.version.charges_at_delayed_wake() {
             let queue = rq.entity(id).queue;
             Eevdf::update_curr(env, rq, queue);
         }
@@ -228,7 +229,9 @@ impl FairRules for Eevdf {
         let (se, pse) = matching(rq, curr, woken);
         match (rq.entity(se).idle, rq.entity(pse).idle) {
             (true, false) => {
-                cancel_protection(env.t, rq, se);
+                if env.t.version.idle_loses_protection() {
+                    cancel_protection(env.t, rq, se);
+                }
                 return rq.resched(env);
             }
             (false, true) => return,
@@ -268,7 +271,10 @@ impl FairRules for Eevdf {
         let queue = rq.entity(id).queue;
         Eevdf::update_curr(env, rq, queue);
         rq.skip_clock = true;
-        if eligible(rq, id) {
+        if !env.t.version.yield_forfeits() {
+            let entity = rq.entity_mut(id);
+            entity.deadline += entity.load.virt(entity.slice) as i64;
+        } else if eligible(rq, id) {
             let entity = rq.entity_mut(id);
             entity.vruntime = entity.deadline;
             entity.deadline += entity.load.virt(entity.slice) as i64;

@@ -4,7 +4,7 @@
 use super::Env;
 use super::bandwidth;
 use super::rq::{Class, EntityId, NONE, QueueId, ROOT, Rq};
-use super::tunables::Feature;
+use super::version::Feature;
 use crate::{Cmd, Timer};
 use schedlab_model::{CpuId, Ns, TaskId};
 
@@ -19,7 +19,7 @@ const HRTICK_LEAST: u64 = 10_000;
 /// 7.2: how much run time beyond its slice a task has when the HRTICK comes, ns. It is set from the time at the end
 /// of `schedule`, while run time counts from its beginning. FITTED to the oracle 7.2.13 (0.5, 1, 2, 3.3 us gave 36,
 /// 38, 35, 37 of 45 scenarios inside; 0 gave 33, because exact slices make ties that a kernel never sees).
-const HRTICK_LATE: u64 = 1_000;
+pub(super) const HRTICK_LATE: u64 = 1_000;
 
 /// Why an entity comes onto a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -131,7 +131,7 @@ pub(super) fn enqueue<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId, w
         queue.h_nr += 1;
         queue.idle_h_nr += idle;
         entity = queue.owner;
-        if queue.throttled && env.t.throttles_queues() {
+        if queue.throttled && env.t.version.throttles_queues() {
             return env.cx.push(Cmd::Throttled(TaskId(rq.entity(task).task)));
         }
         if entity != NONE && rq.entity(entity).idle {
@@ -176,7 +176,7 @@ pub(super) fn set_hrtick<F: FairRules>(env: Env<'_>, rq: &mut Rq) {
         left => {
             rq.hrtick = true;
             let at = env.cx.now.0 + (left as u64).max(HRTICK_LEAST);
-            let late = if env.t.hrtick_at_switch() { HRTICK_LATE } else { 0 };
+            let late = if env.t.version.hrtick_at_switch() { HRTICK_LATE } else { 0 };
             env.cx.push(Cmd::Arm(hrtick_timer(rq.cpu), Ns(at + late)));
         }
     }
@@ -239,7 +239,7 @@ fn dequeued<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId, why: Dequeu
         queue.idle_h_nr -= idle;
         leaving &= queue.nr == 0;
         entity = queue.owner;
-        if queue.throttled && env.t.throttles_queues() {
+        if queue.throttled && env.t.version.throttles_queues() {
             return false;
         }
         if leaving && entity != NONE {

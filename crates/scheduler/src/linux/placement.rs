@@ -418,7 +418,7 @@ mod tests {
             for (cpu, &count) in tasks.iter().enumerate() {
                 hogs(&board, cpu as u32, count, NOW);
             }
-            let t = SmpTunables::new(&crate::Knobs::default());
+            let t = SmpTunables::new(&crate::linux::version::V6_1, &crate::Knobs::default());
             Machine { board, domains, allowed: CpuSet::first(topology.cpus()), t }
         }
         fn place(&self) -> Place<'_> {

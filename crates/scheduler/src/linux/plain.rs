@@ -6,7 +6,7 @@
 
 use super::fair::{Dequeue, Enqueue, FairRules};
 use super::rq::{EntityId, NONE, ROOT, Rq};
-use super::tunables::Feature;
+use super::version::Feature;
 use super::{Env, Linux};
 use crate::{Cmd, Locks, Pick, Prev};
 use schedlab_model::TaskId;

@@ -1,43 +1,34 @@
 //! The versions that can be asked for by name.
 
-use super::{Linux, cfs, eevdf, tunables};
+use super::version::{self, Version};
+use super::{Linux, cfs::Cfs, eevdf::Eevdf, fair::FairRules, tunables};
 use crate::registry::Entry;
-use crate::{CellLocks, Knob, Knobs, Locks, Scheduler};
+use crate::{CellLocks, Knobs, Scheduler};
 
-/// The knobs of `linux-6.1`.
-pub fn knobs_6_1() -> Vec<Knob> {
-    tunables::knobs(&tunables::V6_1)
+fn make<F: FairRules>(version: Version, cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
+    Box::new(Linux::<CellLocks, F>::new(version, cpus, knobs))
 }
 
-/// `linux-6.1`: CFS with RT throttling, as in 5.15 … 6.5.
-pub fn build_6_1<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
-    Box::new(Linux::<L, cfs::Cfs>::new(tunables::V6_1, cpus, knobs))
+/// Entries of the registry: name, version, rules of its fair class, one line.
+macro_rules! presets {
+    ($($name:literal, $version:ident, $rules:ident, $summary:literal;)*) => {
+        /// All of them, oldest first.
+        pub(crate) const PRESETS: &[Entry] = &[$(Entry {
+            name: $name,
+            summary: $summary,
+            knobs: || tunables::knobs(&version::$version),
+            build: |cpus, knobs| make::<$rules>(version::$version, cpus, knobs),
+        }),*];
+    };
 }
 
-/// The knobs of `linux-6.12`.
-pub fn knobs_6_12() -> Vec<Knob> {
-    tunables::knobs(&tunables::V6_12)
+presets! {
+    "linux-2.6.24", V2_6_24, Cfs, "the first CFS by vruntime (Linux 2.6.24 to 2.6.27): latency 20 ms, whole sleeper credit";
+    "linux-2.6.32", V2_6_32, Cfs, "CFS with latency 5 ms, gentle sleepers, RT throttling that borrows (Linux 2.6.32)";
+    "linux-3.0", V3_0, Cfs, "CFS with latency 6 ms and 0.75 ms slices (Linux 2.6.37 to 5.12)";
+    "linux-6.1", V6_1, Cfs, "CFS with RT throttling (Linux 5.15 to 6.5)";
+    "linux-6.6", V6_6, Eevdf, "the first EEVDF, with RT throttling (Linux 6.6 to 6.11)";
+    "linux-6.12", V6_12, Eevdf, "EEVDF with delayed dequeue and the fair server (Linux 6.12 to 6.16)";
+    "linux-6.18", V6_18, Eevdf, "EEVDF with the slice protection of Linux 6.17 and 6.18";
+    "linux-7.2", V7_2, Eevdf, "EEVDF whose slices end by a timer (HRTICK) instead of at a tick (Linux 7.2)";
 }
-
-/// `linux-6.12`: EEVDF with delayed dequeue, and the fair server.
-pub fn build_6_12<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
-    Box::new(Linux::<L, eevdf::Eevdf>::new(tunables::V6_12, cpus, knobs))
-}
-
-/// The knobs of `linux-6.18`.
-pub fn knobs_6_18() -> Vec<Knob> {
-    tunables::knobs(&tunables::V6_18)
-}
-
-/// `linux-6.18`: EEVDF with the protection rules of 6.17 and later.
-pub fn build_6_18<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
-    Box::new(Linux::<L, eevdf::Eevdf>::new(tunables::V6_18, cpus, knobs))
-}
-
-/// `linux-7.2`: as `linux-6.18`, but slices end by a timer of their own (HRTICK).
-pub(crate) const LINUX_7_2: Entry = Entry {
-    name: "linux-7.2",
-    summary: "EEVDF whose slices end by a timer (HRTICK) instead of at a tick (Linux 7.2)",
-    knobs: || tunables::knobs(&tunables::V7_2),
-    build: |cpus, knobs| Box::new(Linux::<CellLocks, eevdf::Eevdf>::new(tunables::V7_2, cpus, knobs)),
-};

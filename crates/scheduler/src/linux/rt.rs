@@ -23,7 +23,7 @@
 use super::Env;
 use super::rq::{Class, EntityId, Rq};
 use super::rt_period;
-use super::tunables::Feature;
+use super::version::Feature;
 use crate::Cmd;
 use schedlab_model::{Policy, TaskId};
 use std::collections::VecDeque;

@@ -7,6 +7,7 @@
 //! | wakee of equal priority that cannot go elsewhere, beside a running task that can: it goes first | `check_preempt_equal_prio` | modelled | `a_pinned_equal_pushes_the_running_task_away` |
 //! | push the waiting ones away after a choice, and after a wakeup that does not preempt | `push_rt_tasks` | modelled; at once, without the retry of a lost race | `the_best_rt_tasks_run` |
 //! | pull when an RT task leaves and the next best is worse | `pull_rt_task` | modelled; at once: RT_PUSH_IPI's chain of interrupts takes no time | `the_best_rt_tasks_run` |
+//! | 2.6.24: neither push nor pull, the load balancer moves RT tasks | `sched_rt.c` of 2.6.24 | simplified: an RT task stays on its CPU | |
 //! | stop class pushes a running task away for a pinned one | `push_cpu_stop` | omitted | |
 
 use super::fair::FairRules;
@@ -56,7 +57,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let priority = cx.task(task).policy.rt_priority();
         let (runs, pinned) = smp.board.rt_runs(from);
         let crowded = runs > 0 && (pinned || runs >= priority);
-        if !crowded {
+        if !crowded || !self.t.version.pushes_rt() {
             return from;
         }
         self.lowest_cpu(cx, smp, task, priority, from).unwrap_or(from)
@@ -64,7 +65,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// A wakee of the running task's priority: whether it goes first because only the running one can leave.
     pub(super) fn equal_goes_first(&self, env: Env<'_>, rq: &Rq, curr: EntityId, woken: EntityId) -> bool {
-        let Some(smp) = self.smp.get().filter(|_| !rq.need_resched) else { return false };
+        let Some(smp) = self.smp.get().filter(|_| !rq.need_resched && self.t.version.pushes_rt()) else {
+            return false;
+        };
         let movable = |id: EntityId| {
             let entity = rq.entity(id);
             !entity.pinned && self.lowest(env.cx, smp, TaskId(entity.task), entity.rt_priority).is_some()
@@ -88,7 +91,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// Takes from each overloaded CPU its best waiting RT task, if that is better than what `cpu` has.
     pub(super) fn pull_rt(&self, cx: &Cx<'_>, cpu: CpuId) {
-        let Some(smp) = self.smp.get() else { return };
+        let Some(smp) = self.smp.get().filter(|_| self.t.version.pushes_rt()) else { return };
         let env = &self.env(cx);
         for from in smp.domains.online.iter().filter(|&from| from != cpu) {
             if !smp.board.rt_overloaded(from) {
@@ -113,7 +116,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// Moves waiting RT tasks of `cpu`, best first, to CPUs that run something less urgent.
     pub(super) fn push_rt(&self, cx: &Cx<'_>, cpu: CpuId) {
-        let Some(smp) = self.smp.get() else { return };
+        let Some(smp) = self.smp.get().filter(|_| self.t.version.pushes_rt()) else { return };
         let env = &self.env(cx);
         while smp.board.rt_overloaded(cpu) {
             let pushed = self.locked(cpu, |rq| {

@@ -1,13 +1,13 @@
 //! What the CPUs of one machine share: the board, the domains, and the times of their next balance. A machine
 //! with one CPU has none of it.
 
-use super::{Linux, dl};
 use super::board::{Board, Facts, SharedSet, Turn};
 use super::domains::{Domain, Domains};
 use super::fair::FairRules;
 use super::pelt::{Inputs, Pelt, SCALE, Signal};
 use super::placement::{Place, WakerFacts, Wakeup};
 use super::rq::{Class, EntityId, NONE, ROOT, Rq};
+use super::{Linux, dl};
 use crate::{Cx, Lock, Locks, Wake, WakeKind};
 use schedlab_model::{CpuId, CpuSet, Policy, TaskId};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -134,7 +134,10 @@ impl Smp {
         if rq.dl.here > 0 || rq.dl.shown {
             self.publish_deadlines(rq);
         }
-        if rq.rt.nr > 0 || rq.rt_signal.inputs().running || rq.curr != NONE && rq.entity(rq.curr).class > Class::Fair {
+        if rq.rt.nr > 0
+            || rq.rt_signal.inputs().running
+            || rq.curr != NONE && rq.entity(rq.curr).class > Class::Fair
+        {
             self.publish_rt(rq, &mut facts);
         }
         match self.board.publish(cpu, now, &facts) {

@@ -1,5 +1,6 @@
-//! Knobs of balancing, placement, bandwidth and autogroup: the same in all versions.
+//! Knobs of balancing, placement, bandwidth and autogroup.
 
+use super::version::Version;
 use crate::{Knob, KnobKind, Knobs};
 use schedlab_model::Ns;
 
@@ -34,6 +35,22 @@ const FEATURES: [(&str, &str); 5] = [
     ("features.WA_BIAS", "the comparison of loads favours the waker's CPU a little"),
     ("features.CACHE_HOT_BUDDY", "a task that is about to run next is cache hot"),
 ];
+
+/// Whether a version has a knob of this file.
+pub(super) fn exists(version: &Version, name: &str) -> bool {
+    let since = match name {
+        "max_newidle_lb_cost" => 3012,
+        "sched_cfs_bandwidth_slice_us" => 3002,
+        "sched_autogroup_enabled" => 2638,
+        "features.SIS_UTIL" => 5019,
+        "features.WA_IDLE" | "features.WA_WEIGHT" | "features.WA_BIAS" => 4014,
+        "features.CACHE_HOT_BUDDY" => 2628,
+        "features.NI_RANDOM" => 5000,
+        _ => 0,
+    };
+    // Since EEVDF nothing sets the buddies that it looks at (NEXT_BUDDY is off and not modelled).
+    version.rules >= since && (!version.eevdf || name != "features.CACHE_HOT_BUDDY")
+}
 
 /// The knobs.
 pub(super) fn knobs() -> Vec<Knob> {
@@ -83,15 +100,15 @@ pub(super) fn knobs() -> Vec<Knob> {
 
 impl SmpTunables {
     /// Resolves the knobs.
-    pub(super) fn new(knobs: &Knobs) -> SmpTunables {
+    pub(super) fn new(version: &Version, knobs: &Knobs) -> SmpTunables {
         let on = |name: &str| knobs.flag(name, true);
         SmpTunables {
             migration_cost: knobs.time("migration_cost_ns", Ns::from_us(500)).0,
             nr_migrate: knobs.number("nr_migrate", 32) as u32,
             newidle_cost: knobs.time("max_newidle_lb_cost", Ns::ZERO).0,
             bandwidth_slice: knobs.number("sched_cfs_bandwidth_slice_us", 5000) as u64 * 1000,
-            autogroup: on("sched_autogroup_enabled"),
-            sis_util: on("features.SIS_UTIL"),
+            autogroup: version.has_autogroup() && on("sched_autogroup_enabled"),
+            sis_util: exists(version, "features.SIS_UTIL") && on("features.SIS_UTIL"),
             wa_idle: on("features.WA_IDLE"),
             wa_weight: on("features.WA_WEIGHT"),
             wa_bias: on("features.WA_BIAS"),

@@ -1,9 +1,9 @@
 //! The life of a task on the run queues: created, described, woken, moved.
 
+use super::dl::{self, cbs::Cbs};
 use super::fair::{Dequeue, Enqueue, FairRules};
 use super::rq::{Class, Entity, EntityId, NONE, Rq};
 use super::weights::Load;
-use super::dl::{self, cbs::Cbs};
 use super::{Env, Linux, bandwidth, fair, groups, rq, rt, smp};
 use crate::{Cmd, Cx, Lock, Locks, Wake, WakeKind};
 use schedlab_model::{CpuId, Policy, TaskId};
@@ -274,15 +274,22 @@ pub(super) fn describe<F: FairRules>(env: Env<'_>, rq: &mut Rq, id: EntityId) {
     entity.depth = depth;
     entity.pinned = view.affinity.count() == 1;
     entity.policy = view.policy;
-    entity.idle = view.policy == Policy::Idle;
-    entity.custom_slice = view.slice.is_some();
-    entity.slice = view.slice.map_or(env.t.base_slice, |slice| slice.0.clamp(100_000, 100_000_000));
+    let version = &env.t.version;
+    // Before, SCHED_IDLE is a weight and no more.
+    entity.idle = view.policy == Policy::Idle && version.has_idle_groups();
+    let slice = view.slice.filter(|_| version.has_custom_slices());
+    entity.custom_slice = slice.is_some();
+    entity.slice = slice.map_or(env.t.base_slice, |slice| slice.0.clamp(100_000, 100_000_000));
     entity.class = class_of(view.policy);
     entity.rt_priority = match view.policy {
         Policy::Deadline { .. } => 100,
         policy => policy.rt_priority(),
     };
-    let load = if entity.idle { Load::IDLE } else { Load::nice(view.nice) };
+    let load = match view.policy {
+        Policy::Idle if version.idle_weight() == Load::IDLE.weight() => Load::IDLE,
+        Policy::Idle => Load::of(version.idle_weight()),
+        _ => Load::nice(view.nice),
+    };
     F::reweight(env, rq, id, load);
 }
 

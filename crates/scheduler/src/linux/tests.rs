@@ -11,22 +11,33 @@ fn linux(spec: &str, cpus: usize) -> Box<dyn Scheduler> {
     registry::build(&spec.parse().expect("a spec"), cpus).expect("a scheduler")
 }
 
-/// Spec §10.1: run length of two equal hogs, in ticks, for every HZ and number of CPUs (CFS of 3.0 to 6.5).
+/// Spec §10.1: run length of two equal hogs, in ticks, for every HZ and number of CPUs, of each CFS.
 #[test]
 fn two_hogs_alternate_as_in_the_table() {
-    let table =
+    let since_3_0 =
         [(1, [1, 1, 1, 4]), (2, [1, 2, 2, 7]), (4, [1, 3, 3, 10]), (8, [2, 4, 4, 13]), (32, [2, 4, 4, 13])];
-    for (cpus, ticks) in table {
+    let of = |name: &'static str, rows: &[(usize, [u64; 4])]| {
+        rows.iter().map(|&(cpus, ticks)| (name, cpus, ticks)).collect::<Vec<_>>()
+    };
+    let table = [
+        of("linux-6.1", &since_3_0),
+        of("linux-3.0", &since_3_0),
+        // Ideal 10 and 40 ms; 300 Hz is not in the specification: 4 and 13 ticks of 3.33 ms.
+        of("linux-2.6.24", &[(1, [2, 3, 4, 11]), (8, [5, 11, 13, 41])]),
+        // 2.5 and 15 ms (the factor of 32 CPUs is 6).
+        of("linux-2.6.32", &[(1, [1, 1, 1, 3]), (32, [2, 4, 5, 16])]),
+    ];
+    for (name, cpus, ticks) in table.concat() {
         for (hz, ticks) in [100, 250, 300, 1000].into_iter().zip(ticks) {
             let hog = Closed { cpu: Some(0), ..Closed::hog(0) };
-            let mut driver = Driver::new(linux("linux-6.1", cpus), cpus, hz, &[hog, hog]).eliding();
+            let mut driver = Driver::new(linux(name, cpus), cpus, hz, &[hog, hog]).eliding();
             driver.run(4_000 * MS);
             let tick_ns = 1_000_000_000 / u64::from(hz);
             for task in 0..2 {
                 let runs = driver.run_lengths(task, 100 * MS);
-                assert!(runs.len() > 50);
+                assert!(runs.len() > 30);
                 let exact = runs.iter().filter(|&&run| run == ticks * tick_ns).count();
-                assert_eq!(exact, runs.len(), "{cpus} CPUs, HZ={hz}: {:?}", &runs[..30]);
+                assert_eq!(exact, runs.len(), "{name}, {cpus} CPUs, HZ={hz}: {:?}", &runs[..30]);
             }
         }
     }
@@ -81,6 +92,69 @@ fn golden_values_of_6_1() {
                 &runs[..runs.len().min(30)]
             );
         }
+    }
+}
+
+/// simulators.md D3-10, from the real code of 2.6.32-rc3 (LinSched), HZ=1000, knobs of 4 CPUs: three hogs of nice 0, 0
+/// and 5 run 7, 7 and 3 ticks, and share 99,990 ms as 42,966 : 42,966 : 14,058.
+#[test]
+fn linsched_2_6_32_three_hogs() {
+    let on = |nice| Closed { cpu: Some(0), ..Closed::hog(nice) };
+    let tasks = [on(0), on(0), on(5)];
+    let mut driver = Driver::new(linux("linux-2.6.32", 4), 4, 1000, &tasks).eliding();
+    driver.run(99_990 * MS);
+    for (task, ticks) in [(0, 7), (1, 7), (2, 3)] {
+        let runs = driver.run_lengths(task, 200 * MS);
+        let usual = runs.iter().filter(|&&run| run == ticks * MS).count();
+        assert!(usual * 10 >= runs.len() * 9, "task {task}: {:?}", &runs[..30]);
+    }
+    for (task, service) in [(0, 42_966), (1, 42_966), (2, 14_058u64)] {
+        let ran: u64 = driver.runs.iter().filter(|run| run.3 == task).map(|run| run.1 - run.0).sum();
+        assert!((ran / MS).abs_diff(service) <= 7, "task {task}: {} ms", ran / MS);
+    }
+}
+
+/// Spec §4.4 to §4.6: what 2.6.24 has and later ones have not.
+#[test]
+fn old_cfs_differs_where_the_table_says() {
+    // With ten hogs the period is stretched: 20 ms * 10 / 5, 4 ms each, so 8 at HZ=250; 3.0: 10 * 0.75 ms, a tick.
+    for (name, run) in [("linux-2.6.24", 8), ("linux-3.0", 4)] {
+        let mut driver = Driver::new(linux(name, 1), 1, 250, &[Closed::hog(0); 10]).eliding();
+        driver.run(4_000 * MS);
+        assert!(driver.run_lengths(0, 500 * MS).iter().all(|&length| length == run * MS), "{name}");
+    }
+    // SCHED_IDLE: weight 2 of 1026, not 3 of 1027.
+    for (name, share) in [("linux-2.6.24", 19), ("linux-2.6.32", 29)] {
+        let tasks = [Closed::hog(0), Closed::hog(0).with(Policy::Idle)];
+        let mut driver = Driver::new(linux(name, 1), 1, 1000, &tasks).eliding();
+        driver.run(100_000 * MS);
+        assert!(
+            driver.share(1, 0, 100_000 * MS).abs_diff(share) <= 3,
+            "{name}: {}",
+            driver.share(1, 0, 100_000 * MS)
+        );
+    }
+    // No RT throttling in 2.6.24: the fair task gets nothing beside a FIFO hog.
+    for (name, least) in [("linux-2.6.24", 0), ("linux-2.6.32", 490), ("linux-6.6", 490)] {
+        let tasks = [Closed::hog(0).with(Policy::Fifo(1)), Closed::hog(0)];
+        let mut driver = Driver::new(linux(name, 1), 1, 250, &tasks).eliding();
+        driver.run(10_000 * MS);
+        let fair = driver.share(1, 0, 10_000 * MS);
+        assert!(fair >= least && fair <= least + 20, "{name}: {fair}");
+    }
+}
+
+/// Spec §10.1: EEVDF of 6.6 asks for 0.75 ms times the factor; a request is seen fulfilled at the next tick.
+#[test]
+fn eevdf_6_6_alternates_as_in_the_table() {
+    for (cpus, hz, run_us) in
+        [(1, 100, 10_000), (1, 250, 4_000), (1, 1000, 1_000), (2, 1000, 2_000), (4, 1000, 3_000)]
+    {
+        let hog = Closed { cpu: Some(0), ..Closed::hog(0) };
+        let mut driver = Driver::new(linux("linux-6.6", cpus), cpus, hz, &[hog, hog]).eliding();
+        driver.run(4_000 * MS);
+        let runs = driver.run_lengths(0, 100 * MS);
+        assert!(runs.iter().all(|&run| run == run_us * 1_000), "{cpus} CPUs, HZ={hz}: {:?}", &runs[..20]);
     }
 }
 
@@ -209,11 +283,15 @@ proptest! {
         prop_assert_eq!(every.len(), some.len());
     }
 
-    /// Hogs share one CPU by weight.
+    /// Hogs share one CPU by weight, in every version.
     #[test]
-    fn shares_converge_to_weights(nices in prop::collection::vec(-10i8..10, 2..7)) {
+    fn shares_converge_to_weights(nices in prop::collection::vec(-10i8..10, 2..7), version in 0usize..8) {
+        let name = [
+            "linux-2.6.24", "linux-2.6.32", "linux-3.0", "linux-6.1", "linux-6.6", "linux-6.12", "linux-6.18",
+            "linux-7.2",
+        ][version];
         let tasks: Vec<Closed> = nices.iter().map(|&nice| Closed::hog(nice)).collect();
-        let mut driver = Driver::new(linux("linux-6.1", 1), 1, 1000, &tasks).eliding();
+        let mut driver = Driver::new(linux(name, 1), 1, 1000, &tasks).eliding();
         let end = 60_000 * MS;
         driver.run(end);
         let weight = |nice: i8| super::weights::Load::nice(Nice::new(nice).expect("in range")).weight();

@@ -1,272 +1,169 @@
-//! Versions as data, and the knobs of a version resolved for one machine.
+//! The knobs of a version, resolved for one machine.
 
 use super::smp_tunables::{self, SmpTunables};
+use super::version::{Feature, Version};
 use crate::{Knob, KnobKind, Knobs};
 use schedlab_model::Ns;
 
-/// What makes one kernel version. A further version is a further constant.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Version {
-    /// CFS: `latency_ns` before scaling; 0 for EEVDF.
-    pub(super) latency: Ns,
-    /// CFS: `min_granularity_ns` before scaling; EEVDF: `base_slice_ns` before scaling.
-    pub(super) granularity: Ns,
-    /// CFS: `wakeup_granularity_ns` before scaling.
-    pub(super) wakeup_granularity: Ns,
-    /// Fair tasks are picked by EEVDF.
-    pub(super) eevdf: bool,
-    /// Version of the EEVDF rules as `major * 1000 + minor` (6012, 6018, 7002); 0 for CFS.
-    pub(super) rules: u32,
-    /// RT throttling of the root (until 6.11); the fair server replaces it.
-    pub(super) rt_throttling: bool,
-    /// It has SCHED_DEADLINE (3.14 and later).
-    pub(super) deadline: bool,
-    /// Default of `sched_rt_runtime_us`.
-    pub(super) rt_runtime_us: i64,
-    /// Features of this version with their defaults.
-    pub(super) features: &'static [(Feature, bool)],
-}
-
-/// `/sys/kernel/debug/sched/features`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-#[allow(clippy::upper_case_acronyms, non_camel_case_types)]
-pub(super) enum Feature {
-    GENTLE_FAIR_SLEEPERS,
-    START_DEBIT,
-    NEXT_BUDDY,
-    LAST_BUDDY,
-    WAKEUP_PREEMPTION,
-    ALT_PERIOD,
-    BASE_SLICE,
-    HRTICK,
-    DOUBLE_TICK,
-    RT_RUNTIME_SHARE,
-    PLACE_LAG,
-    PLACE_DEADLINE_INITIAL,
-    PLACE_REL_DEADLINE,
-    RUN_TO_PARITY,
-    PREEMPT_SHORT,
-    DELAY_DEQUEUE,
-    DELAY_ZERO,
-    HRTICK_DL,
-}
-
-impl Feature {
-    /// The knob's name and what it does.
-    const fn knob(self) -> (&'static str, &'static str) {
-        use Feature::*;
-        match self {
-            GENTLE_FAIR_SLEEPERS => {
-                ("features.GENTLE_FAIR_SLEEPERS", "a sleeper is credited half a latency, not a whole one")
-            }
-            START_DEBIT => ("features.START_DEBIT", "a new task starts one slice behind"),
-            NEXT_BUDDY => {
-                ("features.NEXT_BUDDY", "the task woken last is preferred even if it did not preempt")
-            }
-            LAST_BUDDY => ("features.LAST_BUDDY", "a task preempted by a wakeup is preferred afterwards"),
-            WAKEUP_PREEMPTION => ("features.WAKEUP_PREEMPTION", "a wakeup may preempt"),
-            ALT_PERIOD => {
-                ("features.ALT_PERIOD", "the period counts all tasks of the CPU, not those of the queue")
-            }
-            BASE_SLICE => ("features.BASE_SLICE", "a slice is at least min_granularity_ns"),
-            HRTICK => ("features.HRTICK", "slices end by a timer of their own, not at a tick"),
-            HRTICK_DL => ("features.HRTICK_DL", "budgets of deadline tasks end by a timer of their own, not at a tick"),
-            DOUBLE_TICK => ("features.DOUBLE_TICK", "with HRTICK, ticks check the slice too"),
-            RT_RUNTIME_SHARE => ("features.RT_RUNTIME_SHARE", "a CPU may borrow RT run time from the others"),
-            PLACE_LAG => ("features.PLACE_LAG", "a task keeps its lag over a sleep"),
-            PLACE_DEADLINE_INITIAL => {
-                ("features.PLACE_DEADLINE_INITIAL", "a new task starts with half a slice")
-            }
-            PLACE_REL_DEADLINE => ("features.PLACE_REL_DEADLINE", "a moved task keeps its relative deadline"),
-            RUN_TO_PARITY => ("features.RUN_TO_PARITY", "a task runs protected until its request is served"),
-            PREEMPT_SHORT => ("features.PREEMPT_SHORT", "a shorter slice breaks the protection"),
-            DELAY_DEQUEUE => ("features.DELAY_DEQUEUE", "a task that blocks with negative lag stays queued"),
-            DELAY_ZERO => ("features.DELAY_ZERO", "a delayed task leaves with no positive lag"),
-        }
-    }
-}
-
-/// CFS as of 5.15 … 6.5.
-pub(super) const V6_1: Version = Version {
-    latency: Ns(6_000_000),
-    granularity: Ns(750_000),
-    wakeup_granularity: Ns(1_000_000),
-    eevdf: false,
-    rules: 0,
-    rt_throttling: true,
-    deadline: true,
-    rt_runtime_us: 950_000,
-    features: &[
-        (Feature::GENTLE_FAIR_SLEEPERS, true),
-        (Feature::START_DEBIT, true),
-        (Feature::NEXT_BUDDY, false),
-        (Feature::LAST_BUDDY, true),
-        (Feature::WAKEUP_PREEMPTION, true),
-        (Feature::ALT_PERIOD, true),
-        (Feature::BASE_SLICE, true),
-        (Feature::HRTICK, false),
-        (Feature::HRTICK_DL, false),
-        (Feature::DOUBLE_TICK, false),
-        (Feature::RT_RUNTIME_SHARE, false),
-    ],
-};
-
-/// Features of EEVDF since 6.12.
-const EEVDF: &[(Feature, bool)] = &[
-    (Feature::PLACE_LAG, true),
-    (Feature::PLACE_DEADLINE_INITIAL, true),
-    (Feature::PLACE_REL_DEADLINE, true),
-    (Feature::RUN_TO_PARITY, true),
-    (Feature::PREEMPT_SHORT, true),
-    (Feature::DELAY_DEQUEUE, true),
-    (Feature::DELAY_ZERO, true),
-    (Feature::WAKEUP_PREEMPTION, true),
-    (Feature::HRTICK, false),
-    (Feature::HRTICK_DL, false),
-];
-
-/// EEVDF as of late 6.12.y (base slice 0.70 ms; up to 6.14 it was 0.75 ms) to 6.16.
-pub(super) const V6_12: Version = Version {
-    latency: Ns(0),
-    granularity: Ns(700_000),
-    wakeup_granularity: Ns(0),
-    eevdf: true,
-    rules: 6012,
-    rt_throttling: false,
-    deadline: true,
-    rt_runtime_us: 950_000,
-    features: EEVDF,
-};
-
-/// EEVDF as of 6.17 and 6.18.
-pub(super) const V6_18: Version = Version { rules: 6018, ..V6_12 };
-
-/// Features of EEVDF since 7.x: as before, and slices end by a timer.
-const EEVDF_7: &[(Feature, bool)] = &[
-    (Feature::PLACE_LAG, true),
-    (Feature::PLACE_DEADLINE_INITIAL, true),
-    (Feature::PLACE_REL_DEADLINE, true),
-    (Feature::RUN_TO_PARITY, true),
-    (Feature::PREEMPT_SHORT, true),
-    (Feature::DELAY_DEQUEUE, true),
-    (Feature::DELAY_ZERO, true),
-    (Feature::WAKEUP_PREEMPTION, true),
-    (Feature::HRTICK, true),
-    (Feature::HRTICK_DL, true),
-];
-
-/// EEVDF as of 7.2 (settings read back from Debian's 7.2.13).
-pub(super) const V7_2: Version =
-    Version { rules: 7002, rt_runtime_us: 1_000_000, features: EEVDF_7, ..V6_18 };
+/// Up to 2.6.32 scaling stops here, ns.
+const OLD_LIMIT: u64 = 200_000_000;
 
 /// The largest settable time of the fair class's tunables (the kernel's own limit).
 const MAX_SLICE: Ns = Ns::from_s(1);
 
 /// The knobs that a scheduler of this version has.
 pub(super) fn knobs(version: &Version) -> Vec<Knob> {
+    let mut knobs = fair_knobs(version);
+    rt_knobs(version, &mut knobs);
+    knobs.extend(smp_tunables::knobs().into_iter().filter(|knob| smp_tunables::exists(version, knob.name)));
+    knobs.extend(version.features.iter().map(|&(feature, default)| {
+        let doc = feature.knob().1;
+        let default = if default { "on" } else { "off" };
+        Knob { name: version.feature_name(feature), kind: KnobKind::Flag, default, doc }
+    }));
+    knobs
+}
+
+/// The knobs of CFS or EEVDF.
+fn fair_knobs(version: &Version) -> Vec<Knob> {
     let time = |name, default, doc| Knob { name, kind: KnobKind::Time(Ns(100_000), MAX_SLICE), default, doc };
-    let mut knobs = vec![Knob {
-        name: "tunable_scaling",
-        kind: KnobKind::Number(0, 2),
-        default: "1",
-        doc: "defaults grow with the CPUs (8 at most): 0 not at all, 1 as 1 + log2, 2 in proportion",
-    }];
+    let mut knobs = Vec::new();
+    if version.caps_scaling() {
+        knobs.push(Knob {
+            name: "tunable_scaling",
+            kind: KnobKind::Number(0, 2),
+            default: "1",
+            doc: "defaults grow with the CPUs (8 at most): 0 not at all, 1 as 1 + log2, 2 in proportion",
+        });
+    }
     if version.eevdf {
         knobs.push(time("base_slice_ns", "by version, times the scaling factor", "the default request"));
-    } else {
-        knobs.extend([
-            time(
-                "latency_ns",
-                "6ms times the scaling factor",
-                "the period in which each runnable task runs once",
-            ),
-            time("min_granularity_ns", "0.75ms times the scaling factor", "the least slice"),
-            time("idle_min_granularity_ns", "0.75ms", "the least slice of SCHED_IDLE beside other tasks"),
-            time(
-                "wakeup_granularity_ns",
-                "1ms times the scaling factor",
-                "how far behind a wakee must be to preempt",
-            ),
-            Knob {
-                name: "child_runs_first",
-                kind: KnobKind::Flag,
-                default: "off",
-                doc: "a new task runs before its parent goes on",
-            },
-        ]);
+        return knobs;
     }
-    rt_knobs(version, &mut knobs);
-    // CFS only: since EEVDF nothing sets the buddies that it looks at (NEXT_BUDDY is off and not modelled).
-    knobs.extend(
-        smp_tunables::knobs().into_iter().filter(|k| !version.eevdf || k.name != "features.CACHE_HOT_BUDDY"),
-    );
-    knobs.extend(version.features.iter().map(|&(feature, default)| {
-        let (name, doc) = feature.knob();
-        Knob { name, kind: KnobKind::Flag, default: if default { "on" } else { "off" }, doc }
-    }));
+    let (latency, least, wakeup) = match version.rules {
+        2624 => (
+            "20ms times 1 + log2 of the CPUs",
+            "4ms times 1 + log2 of the CPUs",
+            "10ms times 1 + log2 of the CPUs",
+        ),
+        2632 => (
+            "5ms times 1 + log2 of the CPUs",
+            "1ms times 1 + log2 of the CPUs",
+            "1ms times 1 + log2 of the CPUs",
+        ),
+        _ => (
+            "6ms times the scaling factor",
+            "0.75ms times the scaling factor",
+            "1ms times the scaling factor",
+        ),
+    };
+    knobs.extend([
+        time(
+            version.named("sched_latency_ns", "latency_ns"),
+            latency,
+            "the period in which each runnable task runs once",
+        ),
+        time(version.named("sched_min_granularity_ns", "min_granularity_ns"), least, "the least slice"),
+    ]);
+    if version.features.iter().any(|(feature, _)| *feature == Feature::BASE_SLICE) {
+        knobs.push(time(
+            "idle_min_granularity_ns",
+            "0.75ms",
+            "the least slice of SCHED_IDLE beside other tasks",
+        ));
+    }
+    knobs.extend([
+        time(
+            version.named("sched_wakeup_granularity_ns", "wakeup_granularity_ns"),
+            wakeup,
+            "how far behind a wakee must be to preempt",
+        ),
+        Knob {
+            name: version.named("sched_child_runs_first", "child_runs_first"),
+            kind: KnobKind::Flag,
+            default: if version.rules < 2632 { "on" } else { "off" },
+            doc: "a new task runs before its parent goes on",
+        },
+    ]);
     knobs
 }
 
 /// The knobs of the RT class, and of what protects the others from it.
 fn rt_knobs(version: &Version, knobs: &mut Vec<Knob>) {
-    knobs.push(Knob {
+    if version.rules >= 3009 {
+        knobs.push(rr_knob());
+    }
+    if version.has_deadline() {
+        deadline_knobs(knobs);
+    }
+    if version.rt_throttling {
+        knobs.extend(throttling_knobs(version));
+    }
+    if version.has_fair_server() {
+        knobs.extend(fair_server_knobs(version));
+    }
+}
+
+fn rr_knob() -> Knob {
+    Knob {
         name: "sched_rr_timeslice_ms",
         kind: KnobKind::Number(1, 10_000),
         default: "100",
         doc: "slice of SCHED_RR in milliseconds",
-    });
-    if version.rt_throttling {
-        knobs.extend([
-            Knob {
-                name: "sched_rt_period_us",
-                kind: KnobKind::Number(1, i32::MAX as i64),
-                default: "1000000",
-                doc: "period of RT throttling in microseconds",
-            },
-            Knob {
-                name: "sched_rt_runtime_us",
-                kind: KnobKind::Number(-1, i32::MAX as i64),
-                default: "950000",
-                doc: "run time of RT tasks in each period in microseconds, and the admission limit of \
-                      SCHED_DEADLINE; -1 = no limit",
-            },
-        ]);
     }
-    if version.deadline {
-        deadline_knobs(knobs);
-    }
-    if !version.rt_throttling {
-        let period = KnobKind::Time(Ns::from_us(100), Ns::from_us(1 << 22));
-        knobs.extend([
-            Knob {
-                name: "fair_server_runtime_ns",
-                kind: KnobKind::Time(Ns::ZERO, Ns::from_us(1 << 22)),
-                default: "50ms",
-                doc: "debugfs fair_server/cpuN/runtime: CPU time kept for fair tasks in each period (at most the \
-                      period); 0 = none",
+}
+
+fn throttling_knobs(version: &Version) -> [Knob; 2] {
+    [
+        Knob {
+            name: "sched_rt_period_us",
+            kind: KnobKind::Number(1, i32::MAX as i64),
+            default: "1000000",
+            doc: "period of RT throttling in microseconds",
+        },
+        Knob {
+            name: "sched_rt_runtime_us",
+            kind: KnobKind::Number(-1, i32::MAX as i64),
+            default: "950000",
+            doc: if version.has_deadline() {
+                "run time of RT tasks in each period in microseconds, and the admission limit of SCHED_DEADLINE; -1 \
+                 = no limit"
+            } else {
+                "run time of RT tasks in each period in microseconds; -1 = no limit"
             },
-            Knob {
-                name: "fair_server_period_ns",
-                kind: period,
-                default: "1s",
-                doc: "debugfs fair_server/cpuN/period",
-            },
-            Knob {
-                name: "sched_rt_runtime_us",
-                kind: KnobKind::Number(-1, i32::MAX as i64),
-                default: if version.rt_runtime_us == 1_000_000 { "1000000" } else { "950000" },
-                doc: "since 6.12 only the admission limit of SCHED_DEADLINE (-1 = none): FIFO and RR tasks do not \
-                      feel it",
-            },
-            Knob {
-                name: "sched_rt_period_us",
-                kind: KnobKind::Number(1, i32::MAX as i64),
-                default: "1000000",
-                doc: "the period that sched_rt_runtime_us refers to",
-            },
-        ]);
-    }
+        },
+    ]
+}
+
+fn fair_server_knobs(version: &Version) -> [Knob; 4] {
+    [
+        Knob {
+            name: "fair_server_runtime_ns",
+            kind: KnobKind::Time(Ns::ZERO, Ns::from_us(1 << 22)),
+            default: "50ms",
+            doc: "debugfs fair_server/cpuN/runtime: CPU time kept for fair tasks in each period (at most the \
+                  period); 0 = none",
+        },
+        Knob {
+            name: "fair_server_period_ns",
+            kind: KnobKind::Time(Ns::from_us(100), Ns::from_us(1 << 22)),
+            default: "1s",
+            doc: "debugfs fair_server/cpuN/period",
+        },
+        Knob {
+            name: "sched_rt_runtime_us",
+            kind: KnobKind::Number(-1, i32::MAX as i64),
+            default: if version.rt_runtime_us == 1_000_000 { "1000000" } else { "950000" },
+            doc: "since 6.12 only the admission limit of SCHED_DEADLINE (-1 = none): FIFO and RR tasks do not feel \
+                  it",
+        },
+        Knob {
+            name: "sched_rt_period_us",
+            kind: KnobKind::Number(1, i32::MAX as i64),
+            default: "1000000",
+            doc: "the period that sched_rt_runtime_us refers to",
+        },
+    ]
 }
 
 /// The knobs of the deadline class.
@@ -337,24 +234,35 @@ pub(super) struct Tunables {
 impl Tunables {
     /// Resolves the knobs for a machine with `cpus` CPUs.
     pub(super) fn new(version: Version, cpus: usize, knobs: &Knobs) -> Tunables {
-        let factor = factor(cpus, knobs.number("tunable_scaling", 1));
+        let factor = if version.caps_scaling() {
+            factor(cpus, knobs.number("tunable_scaling", 1))
+        } else {
+            1 + u64::from(cpus.max(1).ilog2())
+        };
         let time = |name: &str, default: u64| knobs.time(name, Ns(default)).0;
-        let latency = time("latency_ns", version.latency.0 * factor);
-        let min_granularity = time("min_granularity_ns", version.granularity.0 * factor);
+        // The old scaling stops at 200 ms; it does not look at the wakeup granularity.
+        let scaled =
+            |ns: Ns| if version.caps_scaling() { ns.0 * factor } else { (ns.0 * factor).min(OLD_LIMIT) };
+        let latency = time(version.named("sched_latency_ns", "latency_ns"), scaled(version.latency));
+        let least = version.named("sched_min_granularity_ns", "min_granularity_ns");
+        let min_granularity = time(least, scaled(version.granularity));
+        let wakeup = version.named("sched_wakeup_granularity_ns", "wakeup_granularity_ns");
+        let first = version.named("sched_child_runs_first", "child_runs_first");
         let mut features = 0;
         for &(feature, default) in version.features {
-            features |= u64::from(knobs.flag(feature.knob().0, default)) << feature as u8;
+            features |= u64::from(knobs.flag(version.feature_name(feature), default)) << feature as u8;
         }
+        let nr_latency = version.tasks_of_a_period();
         Tunables {
             version,
             latency,
             min_granularity,
             idle_min_granularity: time("idle_min_granularity_ns", 750_000),
-            wakeup_granularity: time("wakeup_granularity_ns", version.wakeup_granularity.0 * factor),
-            nr_latency: latency.div_ceil(min_granularity) as u32,
+            wakeup_granularity: time(wakeup, version.wakeup_granularity.0 * factor),
+            nr_latency: nr_latency.unwrap_or(latency.div_ceil(min_granularity) as u32),
             base_slice: time("base_slice_ns", version.granularity.0 * factor),
             base_slice_unscaled: version.granularity.0,
-            child_runs_first: knobs.flag("child_runs_first", false),
+            child_runs_first: knobs.flag(first, version.rules < 2632 && !version.eevdf),
             rr_slice: knobs.number("sched_rr_timeslice_ms", 100) as u64 * 1_000_000,
             rt_period: knobs.number("sched_rt_period_us", 1_000_000) as u64 * 1_000,
             rt_runtime: match knobs.number("sched_rt_runtime_us", version.rt_runtime_us) {
@@ -364,49 +272,21 @@ impl Tunables {
             dl_period_min: knobs.number("sched_deadline_period_min_us", 100) as u64 * 1_000,
             dl_period_max: knobs.number("sched_deadline_period_max_us", 1 << 22) as u64 * 1_000,
             dl_reclaim: knobs.flag("dl_reclaim", false),
-            fair_server_runtime: if version.rt_throttling {
+            fair_server_runtime: if !version.has_fair_server() {
                 Ns::ZERO
             } else {
                 let period = knobs.time("fair_server_period_ns", Ns::from_s(1));
                 knobs.time("fair_server_runtime_ns", Ns::from_ms(50)).min(period)
             },
             fair_server_period: knobs.time("fair_server_period_ns", Ns::from_s(1)),
-            smp: SmpTunables::new(knobs),
+            smp: SmpTunables::new(&version, knobs),
             features,
         }
-    }
-
-    /// A running fair task is put back before the classes are asked in turn (until 6.11).
-    pub(super) const fn puts_back_first(&self) -> bool {
-        self.version.rules < 6012
-    }
-
-    /// The fair servers count among what deadline tasks reserve. Inferred for 7.x from its limit of 1,000,000 us in
-    /// 1,000,000; 6.12 admits 95 % to tasks alone (G20).
-    pub(super) const fn counts_fair_server(&self) -> bool {
-        self.version.rules >= 7002
     }
 
     /// The part of a CPU that deadline tasks may have, 20-bit fixed point.
     pub(super) fn dl_most(&self) -> u64 {
         super::dl::admission::most(self).unwrap_or(1 << super::dl::cbs::BW_SHIFT)
-    }
-
-    /// Bandwidth takes whole queues off, not task by task (until 6.17).
-    pub(super) const fn throttles_queues(&self) -> bool {
-        self.version.rules < 6018
-    }
-
-    /// HRTICK is set when a task is switched in, not again when `schedule` lets the running one go on (oracle
-    /// 7.2.13: two equal hogs fall into whole ticks; with three the running one is never picked again).
-    pub(super) const fn hrtick_at_switch(&self) -> bool {
-        self.version.rules >= 7002
-    }
-
-    /// A delayed wakee is placed by a fresh V. Inferred from the oracle 7.2.13 (38 of 45 scenarios inside, without
-    /// it 34), not read in the source.
-    pub(super) const fn charges_at_delayed_wake(&self) -> bool {
-        self.version.rules >= 7002
     }
 
     /// Whether a feature is on.
@@ -429,6 +309,32 @@ fn factor(cpus: usize, scaling: i64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::linux::version::{V2_6_24, V2_6_32, V3_0, V6_1, V6_6};
+
+    /// Spec §4.2 and §5.2: latency, least slice (or request) and wakeup granularity by version and CPUs.
+    #[test]
+    fn defaults_of_every_version() {
+        let of = |version, cpus| {
+            let t = Tunables::new(version, cpus, &Knobs::default());
+            [t.latency, t.min_granularity, t.wakeup_granularity].map(|ns| ns as f64 / 1e6)
+        };
+        // 32 CPUs: 1 + log2 is 6 up to 2.6.32, and 4 since.
+        assert_eq!(
+            [1, 8, 32].map(|cpus| of(V2_6_24, cpus)),
+            [[20.0, 4.0, 10.0], [80.0, 16.0, 40.0], [120.0, 24.0, 60.0]]
+        );
+        assert_eq!(
+            [1, 4, 32].map(|cpus| of(V2_6_32, cpus)),
+            [[5.0, 1.0, 1.0], [15.0, 3.0, 3.0], [30.0, 6.0, 6.0]]
+        );
+        assert_eq!(
+            [1, 8, 32].map(|cpus| of(V3_0, cpus)),
+            [[6.0, 0.75, 1.0], [24.0, 3.0, 4.0], [24.0, 3.0, 4.0]]
+        );
+        assert_eq!(of(V3_0, 8), of(V6_1, 8));
+        let slice = |cpus| Tunables::new(V6_6, cpus, &Knobs::default()).base_slice;
+        assert_eq!([1, 2, 4, 8, 32].map(slice), [750_000, 1_500_000, 2_250_000, 3_000_000, 3_000_000]);
+    }
 
     /// Spec §10.3-5.
     #[test]

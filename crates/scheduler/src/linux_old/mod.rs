@@ -4,7 +4,7 @@
 //!   *goodness* at each decision (2.4.0 … 2.4.37, as in 2.4.17).
 //! * [`multiqueue`]: `linux-2.4-mq`, the same decision from per-CPU lists that advertise their best task
 //!   (Kravetz and Franke's patch of December 2001).
-//! * [`o1`]: `linux-2.4-o1` and `linux-2.6.22`, per-CPU priority arrays, a bitmap, an estimate of
+//! * [`o1`]: `linux-2.4-o1`, `linux-2.6.0` and `linux-2.6.22`, per-CPU priority arrays, a bitmap, an estimate of
 //!   interactivity, balancing (January 2002 … 2007).
 //!
 //! They keep time in ticks: nothing here knows nanoseconds, except O(1)'s sleep estimate.
@@ -16,5 +16,5 @@ mod records;
 mod standard;
 
 pub use multiqueue::{build_mq, knobs_mq};
-pub use o1::{build_2_4_o1, build_2_6_22, knobs_o1};
+pub use o1::{build_2_4_o1, build_2_6_0, build_2_6_22, knobs_o1};
 pub use standard::{build_2_4, knobs_2_4};

@@ -1,5 +1,13 @@
-//! Global earliest deadline first: one ready set for all CPUs, the `m` earliest deadlines run.
+//! Global earliest deadline first: one ready set for all CPUs, the `m` earliest deadlines run. The theory's scheduler
+//! (Liu and Layland 1973), without budgets; what Linux makes of it is `linux::dl`.
 //!
+//! # Worked example
+//! Buttazzo's pair on one CPU: a needs 2 of each 5, b needs 4 of each 7, together 34/35. At 0 a goes first (deadline 5
+//! against 7) and ends at 2; b runs from 2. At 5 a's second job comes with deadline 10: b's is 7, it runs on to 6. Then
+//! a, 6 to 8. So a answers in 2, then in 3; over 35 units nobody is late, the largest responses are 4 and 6, and one
+//! preemption is needed. Test: `buttazzo_edf_pair`.
+//!
+//! # Fidelity
 //! | rule | where it is from | state | test |
 //! |---|---|---|---|
 //! | the job with the earliest absolute deadline runs; deadline = release + relative deadline | Liu & Layland 1973; Dhall & Liu 1978 for several CPUs | modelled | `sim/tests/oracles.rs` (Buttazzo, Dhall, W1) |

@@ -1,5 +1,11 @@
-//! Round robin on every CPU for itself: one first-in-first-out queue each, fixed slices, no balancing.
+//! Round robin on every CPU for itself: one first-in-first-out queue each, fixed slices, no balancing. The scheduler of
+//! the first time-sharing systems and of textbooks; here the plain thing to compare with.
 //!
+//! # Worked example
+//! Two hogs and a task that wakes at 5 ms for 1 ms, on one CPU, slices of 4 ms: a 0–4, b 4–8, a 8–12; the third task goes
+//! to the end at 5 (behind a), runs 12–13 and has waited 7 ms; then b 13–17, a, b … Test: `rr_takes_turns_of_4_ms`.
+//!
+//! # Fidelity
 //! | rule | where it is from | state | test |
 //! |---|---|---|---|
 //! | a task runs for a slice at most, then goes to the end of its CPU's queue | textbook | modelled | `sim/tests/workloads.rs` (W2: 473,124 slices) |

@@ -11,7 +11,7 @@ const LEAST_RUNTIME: Ns = Ns(1024);
 /// Why no task can have this policy; `None`: it can.
 pub(in crate::linux) fn refuses(t: &Tunables, policy: Policy) -> Option<&'static str> {
     let Policy::Deadline { runtime, period, .. } = policy else { return None };
-    if !t.version.deadline {
+    if !t.version.has_deadline() {
         return Some("SCHED_DEADLINE came with Linux 3.14; `edf` and linux-6.1 and later serve deadlines");
     }
     if runtime < LEAST_RUNTIME {
@@ -29,7 +29,7 @@ pub(in crate::linux) fn refuses(t: &Tunables, policy: Policy) -> Option<&'static
 /// What the deadline tasks of a CPU may reserve together, 20-bit fixed point; `None`: there is no limit.
 pub(in crate::linux) fn most(t: &Tunables) -> Option<u64> {
     (t.rt_runtime != u64::MAX).then(|| {
-        let servers = if t.counts_fair_server() {
+        let servers = if t.version.counts_fair_server() {
             ratio(t.fair_server_runtime.0, t.fair_server_period.0)
         } else {
             0
@@ -40,6 +40,15 @@ pub(in crate::linux) fn most(t: &Tunables) -> Option<u64> {
 
 /// Why these tasks cannot be served together; `None`: they can.
 pub(in crate::linux) fn rejects(t: &Tunables, world: &World) -> Option<Rejection> {
+    let whole = |why: &str| Some(Rejection { task: None, why: why.to_owned() });
+    if !t.version.has_bandwidth() && world.groups.iter().any(|group| group.bandwidth.is_some()) {
+        return whole(
+            "a group has cpu.max, which came with Linux 3.2; take the limit away or a later version",
+        );
+    }
+    if !t.version.has_idle_groups() && world.groups.iter().any(|group| group.idle) {
+        return whole("a group has cpu.idle, which came with Linux 5.15; take it away or a later version");
+    }
     let most = most(t)?;
     let (mut sum, mut tasks) = (0, 0u32);
     for (index, task) in world.tasks.iter().enumerate() {

@@ -28,7 +28,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             return self.nearest_of(cx, smp, &free, from);
         }
         // Of equal ones the first.
-        let latest = smp.domains.online.iter().max_by_key(|&cpu| (smp.deadlines(cpu).0, std::cmp::Reverse(cpu)))?;
+        let latest =
+            smp.domains.online.iter().max_by_key(|&cpu| (smp.deadlines(cpu).0, std::cmp::Reverse(cpu)))?;
         (allowed.contains(latest) && until < smp.deadlines(latest).0).then_some(latest)
     }
 

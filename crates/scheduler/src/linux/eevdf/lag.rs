@@ -1,7 +1,8 @@
 //! `V`, eligibility and lag of one queue: joining, leaving, placing.
 
 use super::super::rq::{Entity, EntityId, NONE, QueueId, Rq};
-use super::super::tunables::{Feature, Tunables};
+use super::super::tunables::Tunables;
+use super::super::version::Feature;
 use super::super::{Env, fair::Enqueue};
 use super::timeline::Waiting;
 

@@ -2,7 +2,8 @@
 //! worked out once. The rules are those of the parent module, which is asked whenever something is unusual.
 
 use super::super::rq::{Entity, EntityId, NONE, Queue, ROOT, Rq};
-use super::super::tunables::{Feature, Tunables};
+use super::super::tunables::Tunables;
+use super::super::version::Feature;
 use super::super::{Env, fair::Enqueue};
 use super::lag::{clamped_lag, position, rebase};
 use super::protection::{VPROT, cancel_protection, is_protected, protection_of, shrink_protection};

@@ -1,7 +1,8 @@
 //! Protection of the running entity: RUN_TO_PARITY and `vprot`.
 
 use super::super::rq::{Entity, EntityId, Queue, Rq};
-use super::super::tunables::{Feature, Tunables};
+use super::super::tunables::Tunables;
+use super::super::version::Feature;
 
 /// From these rules on, protection ends at a vruntime of its own (`vprot`).
 pub(super) const VPROT: u32 = 6017;

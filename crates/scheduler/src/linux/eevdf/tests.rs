@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::linux::rq::{Queue, ROOT};
-use crate::linux::tunables::{V6_12, V6_18, Version};
+use crate::linux::version::{V6_12, V6_18, Version};
 use crate::{CpuView, Cx, GroupView, Knobs, Out, SchedulerSpec, World};
 use proptest::prelude::*;
 use schedlab_model::{CpuId, GroupId, Nice, Ns, Topology};

@@ -98,6 +98,7 @@ impl<L: Locks> O1<L> {
             ("change", _) => difference >= 3,
             // A quarter of the longest, rounded up.
             (_, Era::Backport) => difference / 2 >= length.div_ceil(4),
+            (_, Era::Early26) => difference * 4 >= length,
             (_, Era::Late26) => length * 100 > own * 125,
         };
         (enough && difference >= 2).then_some(difference / 2)

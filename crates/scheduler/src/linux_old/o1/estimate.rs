@@ -37,13 +37,14 @@ impl<L: Locks> O1<L> {
         let nr = rq.nr_running as u64;
         match self.version.era {
             Era::Backport => waited >= 2 * NS_PER_S * nr + cx.world.tick_ns.0,
+            Era::Early26 => waited >= self.version.max_sleep * nr + cx.world.tick_ns.0,
             Era::Late26 => waited > NS_PER_S * nr,
         }
     }
 
     /// In how many ticks an interactive task is put behind its equals; 0 = now, `u64::MAX` = never.
     pub(super) fn chop_due(&self, cx: &Cx<'_>, record: &Record) -> u64 {
-        if self.version.era == Era::Backport || !self.interactive(record) {
+        if !self.version.is_26() || !self.interactive(record) {
             return u64::MAX;
         }
         let bonus = self.version.bonus(record.sleep_avg.get());
@@ -68,9 +69,11 @@ impl<L: Locks> O1<L> {
 
     /// What a run costs the average, at its end (2.6).
     pub(super) fn charge_run(&self, cx: &Cx<'_>, record: &Record) {
-        if self.version.era == Era::Late26 {
+        if self.version.is_26() {
             let ran = (cx.now.0 as i64 - record.timestamp.get()).clamp(0, self.version.max_sleep as i64);
-            let cost = ran / self.version.bonus(record.sleep_avg.get()).max(1);
+            // 2.6.0 divides for tasks with much interactive credit only.
+            let late = self.version.era == Era::Late26;
+            let cost = if late { ran / self.version.bonus(record.sleep_avg.get()).max(1) } else { ran };
             record.sleep_avg.set((record.sleep_avg.get() - cost).max(0));
         }
     }
@@ -82,6 +85,7 @@ impl<L: Locks> O1<L> {
         if wake.kind == WakeKind::Wake && !record.rt.flag() {
             let slept = (now - record.timestamp.get()).max(0);
             let avg = record.sleep_avg.get();
+            let outside = matches!(wake.waker, Waker::HardIrq | Waker::SoftIrq | Waker::Unknown);
             match self.version.era {
                 Era::Backport => {
                     // Counted in ticks.
@@ -89,6 +93,17 @@ impl<L: Locks> O1<L> {
                     record.sleep_avg.set((avg + slept / tick * tick).min(max));
                 }
                 Era::Late26 if record.batch.flag() => {}
+                Era::Early26 => {
+                    let delta = self.version.delta(record.static_prio.get() - 120);
+                    let ceiling = max * (5 + delta + 1) / 10 - cx.world.tick_ns.0 as i64;
+                    if slept > ceiling {
+                        record.sleep_avg.set(max - max / 10);
+                    } else {
+                        let scaled = slept * (10 - self.version.bonus(avg)).max(1);
+                        record.sleep_avg.set((avg + scaled).min(max));
+                    }
+                    record.wait_credit.set(if outside { FULL } else { THIRD });
+                }
                 Era::Late26 => {
                     let delta = self.version.delta(record.static_prio.get() - 120);
                     let ceiling = max * (5 + delta + 1) / 10 - cx.world.tick_ns.0 as i64;
@@ -98,7 +113,6 @@ impl<L: Locks> O1<L> {
                     } else if !long {
                         record.sleep_avg.set((avg + slept).min(max));
                     }
-                    let outside = matches!(wake.waker, Waker::HardIrq | Waker::SoftIrq | Waker::Unknown);
                     record.wait_credit.set(match (long, outside) {
                         (true, _) => 0,
                         (_, true) => FULL,
@@ -129,7 +143,7 @@ impl<L: Locks> O1<L> {
         let avg = parent.sleep_avg.get();
         match self.version.era {
             Era::Backport => avg * 95 / 100,
-            Era::Late26 => {
+            Era::Early26 | Era::Late26 => {
                 let bonus = self.version.bonus(avg) * 95 / 100;
                 bonus * self.version.max_sleep as i64 / 10
             }

@@ -1,11 +1,13 @@
-//! The O(1) scheduler: `linux-2.4-o1` (the patch of early 2002 on 2.4) and `linux-2.6.22` (its last version).
+//! The O(1) scheduler: `linux-2.4-o1` (the patch of early 2002 on 2.4), `linux-2.6.0` and `linux-2.6.22` (its last
+//! version).
 //!
 //! Each CPU has two priority arrays. A decision takes the head of the best list of the *active* one, found by
 //! a bitmap; a task whose slice ends goes to the *expired* one, unless it is interactive; when nothing is
 //! active the arrays change places. So a decision costs the same with 2 and with 1024 tasks.
 //!
 //! # Example
-//! Two hogs alternate with whole slices: 150 ms under `linux-2.4-o1` at HZ=100, 100 ms under `linux-2.6.22`
+//! Two hogs alternate with whole slices: 150 ms under `linux-2.4-o1` at HZ=100, 102 ms under
+//! `linux-2.6.0` at HZ=1000, 100 ms under `linux-2.6.22`
 //! (test `o1_two_hogs_alternate_with_whole_slices`).
 //!
 //! # Fidelity
@@ -103,6 +105,11 @@ pub fn knobs_o1() -> Vec<Knob> {
 /// `linux-2.4-o1`.
 pub fn build_2_4_o1<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
     Box::new(O1::<L>::new(version::V2_4_O1, cpus, knobs))
+}
+
+/// `linux-2.6.0`.
+pub fn build_2_6_0<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
+    Box::new(O1::<L>::new(version::V2_6_0, cpus, knobs))
 }
 
 /// `linux-2.6.22`.
@@ -268,7 +275,7 @@ impl<L: Locks> O1<L> {
         record.first_slice.set(0);
         record.parent.set(NIL);
         let stays = self.interactive(record) && !self.starving(cx, rq, record);
-        if rq.expired_timestamp == 0 && (self.version.era == Era::Late26 || !stays) {
+        if rq.expired_timestamp == 0 && (self.version.is_26() || !stays) {
             rq.expired_timestamp = cx.now.0.max(1);
         }
         let array = if stays { rq.active } else { 1 - rq.active };
@@ -360,8 +367,8 @@ impl<L: Locks> O1<L> {
             return last;
         }
         match self.version.era {
-            Era::Backport if sync => this,
-            Era::Backport => last,
+            Era::Backport | Era::Early26 if sync => this,
+            Era::Backport | Era::Early26 => last,
             Era::Late26 => {
                 // Loads in tasks; the waker leaves when it says so.
                 let here = self.lens[this.index()].get() - i64::from(sync);
@@ -404,7 +411,7 @@ impl<L: Locks> Scheduler for O1<L> {
         }
         self.activate(cx, cpu, &mut rq, task, array);
         let better = rq.curr.is_none_or(|curr| record.prio.get() < self.record(cx, curr).prio.get());
-        let waits = wake.sync && cpu == cx.cpu && self.version.era == Era::Late26;
+        let waits = wake.sync && cpu == cx.cpu && self.version.is_26();
         if better && !waits {
             cx.push(Cmd::Resched(cpu));
         } else if cpu != cx.cpu {
@@ -424,7 +431,7 @@ impl<L: Locks> Scheduler for O1<L> {
         if record.array.get() == NIL {
             return;
         }
-        if self.version.era == Era::Late26 && !record.rt.flag() {
+        if self.version.is_26() && !record.rt.flag() {
             let expired = 1 - rq.active;
             self.dequeue(cx, &mut rq, task);
             self.enqueue(cx, &mut rq, task, expired);

@@ -16,11 +16,13 @@ pub(super) struct Version {
     pub(super) cache_hot: Ns,
 }
 
-/// Two generations of rules.
+/// Generations of rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Era {
     /// January 2002 to 2.5, and the backports to 2.4.
     Backport,
+    /// 2.6.0 to about 2.6.7.
+    Early26,
     /// 2.6.8 to 2.6.22.
     Late26,
 }
@@ -32,6 +34,15 @@ pub(super) const V2_4_O1: Version = Version {
     max_sleep: 2_000_000_000,
     busy_balance: Ns::from_ms(250),
     cache_hot: Ns::from_ms(3),
+};
+
+/// 2.6.0.
+pub(super) const V2_6_0: Version = Version {
+    name: "linux-2.6.0",
+    era: Era::Early26,
+    max_sleep: 1_020_000_000,
+    busy_balance: Ns::from_ms(200),
+    cache_hot: Ns::from_us(2_500),
 };
 
 /// 2.6.22.
@@ -51,6 +62,10 @@ impl Version {
                 let (min, max) = ((10 * hz / 1000).max(1), 300 * hz / 1000);
                 min + (max - min) * (139 - static_prio) / 39
             }
+            Era::Early26 => {
+                let (min, max) = ((10 * hz / 1000).max(1), 200 * hz / 1000);
+                min + (max - min) * (139 - static_prio) / 39
+            }
             Era::Late26 => {
                 let unit = if static_prio < 120 { 400 * hz / 1000 } else { 100 * hz / 1000 };
                 (unit * (140 - static_prio) / 20).max((5 * hz / 1000).max(1))
@@ -61,9 +76,14 @@ impl Version {
     /// How far the dynamic priority must be above the static one for a task to count as interactive.
     pub(super) fn delta(&self, nice: i64) -> i64 {
         match self.era {
-            Era::Backport => nice * 10 / 40 + 2,
+            Era::Backport | Era::Early26 => nice * 10 / 40 + 2,
             Era::Late26 => (nice + 20) * 10 / 40 - 5 + 2,
         }
+    }
+
+    /// Rules of 2.6, early or late.
+    pub(super) fn is_26(&self) -> bool {
+        self.era != Era::Backport
     }
 
     /// 0 … 10: how much a task slept lately.
@@ -84,6 +104,12 @@ mod tests {
     }
 
     #[test]
+    fn slices_of_2_6_0() {
+        let ms = |nice: i64| V2_6_0.slice(120 + nice, 1000);
+        assert_eq!([-20, -10, -5, 0, 5, 10, 15, 19].map(ms), [200, 151, 126, 102, 78, 53, 29, 10]);
+    }
+
+    #[test]
     fn slices_of_2_6_22() {
         let ms = |nice: i64| V2_6_22.slice(120 + nice, 1000);
         let want = [800, 600, 500, 420, 100, 95, 75, 50, 25, 5];
@@ -94,6 +120,7 @@ mod tests {
     fn who_is_interactive() {
         assert_eq!([-20, -10, 0, 10, 19].map(|nice| V2_6_22.delta(nice)), [-3, -1, 2, 4, 6]);
         assert_eq!(V2_4_O1.delta(-10), 0);
+        assert_eq!([-20, -10, 0, 10, 19].map(|nice| V2_6_0.delta(nice)), [-3, 0, 2, 4, 6]);
         // Nice 0 needs a bonus of 7: seven tenths of the longest average.
         assert_eq!(V2_6_22.bonus(700_000_000), 7);
         assert_eq!(V2_6_22.bonus(699_999_999), 6);
