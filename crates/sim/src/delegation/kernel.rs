@@ -3,7 +3,7 @@
 
 use super::{DelegationCosts, DelegationMetrics, Failed};
 use schedlab_model::{CpuId, Ns, Policy, TaskId};
-use schedlab_scheduler::{Change, Cx, Needs, Pick, Prev, Scheduler, Timer, Wake, WakeKind};
+use schedlab_scheduler::{Change, Cx, Needs, Pick, Prev, Rejection, Scheduler, Timer, Wake, WakeKind, World};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
@@ -442,6 +442,10 @@ impl Scheduler for Kernel<'_> {
 
     fn refuses(&self, policy: Policy) -> Option<&'static str> {
         self.policy.refuses(policy).or_else(|| self.own.refuses(policy))
+    }
+
+    fn rejects(&self, world: &World) -> Option<Rejection> {
+        self.policy.rejects(world)
     }
 
     fn init(&self, cx: &Cx<'_>) {
