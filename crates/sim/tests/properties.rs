@@ -6,7 +6,7 @@ use common::checker::Checker;
 use common::random::case;
 use common::scheduler;
 use proptest::prelude::*;
-use schedlab_model::{Ns, Workload};
+use schedlab_model::{Ns, Policy, Workload};
 use schedlab_sim::{Machine, Outcome, RunOptions, run};
 
 fn go(name: &str, machine: &Machine, workload: &Workload, every_tick: bool) -> (Outcome, Checker) {
