@@ -66,6 +66,10 @@ pub(crate) enum Command {
     Colocate(commands::colocate::Colocate),
     /// Repeat the documents' experiments with the real programs: article, this machine, simulated
     Experiment(commands::experiment::Experiment),
+    /// Run the variants and schedulers of `compare` on the real threads: predicted beside live
+    Confirm(commands::confirm::Confirm),
+    /// Watch a managed machine: latencies, who delays whom, what agents cost and what they gain
+    Top(commands::top::Top),
     /// Show which running threads schedlab manages now
     Status(commands::status::Status),
     /// Give back everything that schedlab manages

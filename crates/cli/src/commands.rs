@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod colocate;
 pub(crate) mod compare;
+pub(crate) mod confirm;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod experiment;
@@ -18,4 +19,5 @@ pub(crate) mod run;
 pub(crate) mod show;
 pub(crate) mod status;
 pub(crate) mod stress;
+pub(crate) mod top;
 pub(crate) mod watch;

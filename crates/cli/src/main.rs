@@ -10,6 +10,7 @@ mod origin;
 mod output;
 mod progress;
 mod render;
+mod screen;
 
 use args::{Args, Command};
 use clap::Parser;
@@ -47,6 +48,8 @@ fn main() -> ExitCode {
         Command::Verify(command) => commands::run::verify(command),
         Command::Colocate(command) => commands::colocate::run(command),
         Command::Experiment(command) => commands::experiment::run(command),
+        Command::Confirm(command) => commands::confirm::run(command),
+        Command::Top(command) => commands::top::run(command),
         Command::Status(command) => commands::status::run(command),
         Command::Detach(command) => commands::restore::detach(command),
         Command::Restore(command) => commands::restore::restore(command),

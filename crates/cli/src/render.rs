@@ -1,6 +1,7 @@
 //! Results for people: as wide as the terminal, colours only on one.
 
 pub(crate) mod colocate;
+mod confirm;
 mod delegation;
 mod diff;
 mod experiment;
@@ -9,8 +10,10 @@ mod matrix;
 pub(crate) mod show;
 mod study;
 mod table;
+pub(crate) mod top;
 pub(crate) mod watch;
 
+pub(crate) use confirm::confirm;
 pub(crate) use diff::diff;
 pub(crate) use experiment::experiment;
 pub(crate) use latency::latency;

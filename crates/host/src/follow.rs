@@ -27,6 +27,13 @@ pub enum Followed {
     Woken {
         /// The thread.
         tid: u32,
+        /// Who did it.
+        by: By,
+    },
+    /// It runs another program now, and may have another name.
+    Execed {
+        /// The thread.
+        tid: u32,
     },
     /// It made a thread (or a process, whose first thread this is).
     Forked {
@@ -44,9 +51,25 @@ pub enum Followed {
     Lost,
 }
 
+/// Who woke a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum By {
+    /// The thread that ran where the wakeup happened (0: the idle one), in its own context.
+    Thread(u32),
+    /// A softirq. The record does not tell one inside a system call from one at the exit of an interrupt.
+    SoftIrq,
+    /// A hardware interrupt.
+    HardIrq,
+}
+
+/// Bits of `common_flags` that every trace record of Linux carries: in a hardware interrupt, in a softirq.
+const IN_HARDIRQ: i64 = 0x08;
+const IN_SOFTIRQ: i64 = 0x10;
+
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    Waking,
+    Waking { current: Field, flags: Field },
+    Exec,
     Fork { child: Field },
     Exit,
 }
@@ -85,16 +108,19 @@ impl Follower {
         let fs = PseudoFs::tracefs().map_err(HostError::io("opening tracefs"))?;
         let point = |path: &str, name: &'static str| -> Result<Point, HostError> {
             let point = fs.tracepoint(path)?;
-            Ok(Point { id: point.id, kind: Kind::Waking, thread: point.field(name)?, name })
+            Ok(Point { id: point.id, kind: Kind::Exit, thread: point.field(name)?, name })
         };
+        let waking = fs.tracepoint("sched/sched_waking")?;
         let fork = fs.tracepoint("sched/sched_process_fork")?;
+        let (current, flags) = (waking.field("common_pid")?, waking.field("common_flags")?);
         let points = vec![
-            point("sched/sched_waking", "pid")?,
+            Point { kind: Kind::Waking { current, flags }, ..point("sched/sched_waking", "pid")? },
             Point {
                 kind: Kind::Fork { child: fork.field("child_pid")? },
                 ..point("sched/sched_process_fork", "parent_pid")?
             },
-            Point { kind: Kind::Exit, ..point("sched/sched_process_exit", "pid")? },
+            Point { kind: Kind::Exec, ..point("sched/sched_process_exec", "pid")? },
+            point("sched/sched_process_exit", "pid")?,
         ];
         let rings = cpus
             .iter()
@@ -159,7 +185,7 @@ impl Follower {
 impl CpuRing {
     /// The ring of an event that records nothing itself.
     fn open(points: &[Point], cpu: u32) -> std::io::Result<CpuRing> {
-        let first = points.first().expect("there are three");
+        let first = points.first().expect("there are four");
         let owner = Event::open_waking(What::Tracepoint(first.id), Target::Cpu(cpu as i32))?;
         Ok(CpuRing { cpu, ring: Ring::map(owner, RING_BYTES)?, ids: Vec::new() })
     }
@@ -172,7 +198,16 @@ impl CpuRing {
         let point = &points[*index];
         let tid = u32::try_from(point.thread.number(raw)?).ok()?;
         let event = match point.kind {
-            Kind::Waking => Followed::Woken { tid },
+            Kind::Waking { current, flags } => {
+                let flags = flags.number(raw)?;
+                let by = match flags {
+                    _ if flags & IN_HARDIRQ != 0 => By::HardIrq,
+                    _ if flags & IN_SOFTIRQ != 0 => By::SoftIrq,
+                    _ => By::Thread(u32::try_from(current.number(raw)?).ok()?),
+                };
+                Followed::Woken { tid, by }
+            }
+            Kind::Exec => Followed::Execed { tid },
             Kind::Fork { child } => {
                 Followed::Forked { parent: tid, child: u32::try_from(child.number(raw)?).ok()? }
             }
@@ -260,6 +295,36 @@ mod tests {
         let set = BTreeSet::from([7, 9]);
         assert_eq!(only("pid", &set).to_str(), Ok("pid == 7 || pid == 9"));
         assert_eq!(but("pid", &set).to_str(), Ok("pid != 0 && pid != 7 && pid != 9"));
+    }
+
+    /// A child that we wake by a pipe, and that becomes another program then.
+    #[test]
+    fn wakeups_name_the_waker_and_another_program_is_seen() {
+        let Ok(mut follower) = Follower::open(&crate::proc::affinity(0).expect("we live")) else {
+            assert!(std::env::var_os("CI").is_none(), "CI may record other people's threads");
+            return;
+        };
+        let mut adder = follower.adder().expect("descriptors");
+        let mut shell = Command::new("sh");
+        let mut child =
+            shell.args(["-c", "read line; exec true"]).stdin(Stdio::piped()).spawn().expect("sh(1)");
+        let tid = child.id();
+        let batch = adder.add(&BTreeSet::from([tid]), &BTreeSet::new()).expect("allowed");
+        batch.into_iter().for_each(|batch| follower.take(batch));
+        // Until it reads.
+        while crate::proc::value(&std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap(), "State:")
+            .is_none_or(|state| !state.starts_with('S'))
+        {
+            std::thread::yield_now();
+        }
+        use std::io::Write as _;
+        child.stdin.take().expect("piped").write_all(b"\n").expect("it reads");
+        child.wait().expect("our child");
+        let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        let mut seen = Vec::new();
+        follower.read(|event| seen.push(event));
+        assert!(seen.contains(&Followed::Woken { tid, by: By::Thread(own) }), "{seen:?}");
+        assert!(seen.contains(&Followed::Execed { tid }), "{seen:?}");
     }
 
     /// Wakeups of children of ours that were added one after the other, and the end of each.

@@ -12,6 +12,7 @@ mod facts;
 pub mod follow;
 mod machine;
 pub mod marks;
+pub mod privileges;
 mod proc;
 pub mod program;
 mod record;

@@ -6,6 +6,7 @@ use crate::sys::sched;
 use rustix::process::Pid;
 use schedlab_model::{CpuId, CpuSet, MAX_CPUS, Nice, Ns, Policy, TaskId};
 use std::fs;
+use std::sync::OnceLock;
 
 /// Every thread of the machine (or of the processes in `only`): (process, thread), in ascending order.
 pub(crate) fn threads(only: Option<&[u32]>) -> Vec<(u32, u32)> {
@@ -37,9 +38,15 @@ pub(crate) fn in_first_pid_namespace() -> bool {
     fs::read_link("/proc/self/ns/pid").is_ok_and(|link| link.to_string_lossy() == "pid:[4026531836]")
 }
 
-/// The slice of a thread that never asked for one: that of the recorder itself.
+/// The slice of a thread that never asked for one: that of the first thread here that asks. It is remembered, because
+/// a thread that takes a real-time policy later has none to show.
 pub(crate) fn default_slice() -> Option<u64> {
-    sched::attributes(0).ok().filter(|own| own.policy == 0 && own.runtime > 0).map(|own| own.runtime)
+    static FOUND: OnceLock<u64> = OnceLock::new();
+    if let Some(found) = FOUND.get() {
+        return Some(*found);
+    }
+    let own = sched::attributes(0).ok().filter(|own| own.policy == 0 && own.runtime > 0)?;
+    Some(*FOUND.get_or_init(|| own.runtime))
 }
 
 /// Asks the kernel about one living thread. `None` when it is gone.

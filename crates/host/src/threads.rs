@@ -6,12 +6,14 @@ use crate::sys::sched::{self, Attributes};
 use rustix::process::Pid;
 use schedlab_model::{CpuId, CpuSet, Nice, Ns, Policy};
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::{fs, io};
 
 const RESET_ON_FORK: u64 = 1;
 
-/// Which thread: numbers are used again, so its start time belongs to its name.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+/// Which thread: numbers are used again, so its start time belongs to its name. Two are equal when they mean the same
+/// thread; its name and its parent may have changed in between.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Identity {
     /// Thread id.
     pub tid: u32,
@@ -50,6 +52,32 @@ pub fn identity(tid: u32) -> Option<Identity> {
     let started = fields.nth(17)?.parse().ok()?;
     let comm = name.split_once('(').map_or_else(String::new, |(_, comm)| comm.to_owned());
     Some(Identity { tid, process, parent, started, kernel, comm })
+}
+
+impl Identity {
+    fn key(&self) -> (u32, u32, u64) {
+        (self.tid, self.process, self.started)
+    }
+}
+
+impl PartialEq for Identity {
+    fn eq(&self, other: &Identity) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Identity {}
+
+impl PartialOrd for Identity {
+    fn partial_cmp(&self, other: &Identity) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Identity {
+    fn cmp(&self, other: &Identity) -> Ordering {
+        self.key().cmp(&other.key())
+    }
 }
 
 impl Identity {
@@ -151,6 +179,59 @@ pub(crate) fn raw(wanted: &Scheduling) -> Attributes {
     raw
 }
 
+/// Makes thread `tid` SCHED_FIFO of `priority`, with children that begin unmanaged: one system call, for an agent's loop.
+/// The nice value stays (the kernel keeps it beside a real-time policy).
+///
+/// # Errors
+/// As [`set_scheduling`].
+pub fn set_fifo(tid: u32, priority: u8) -> io::Result<()> {
+    let raw = Attributes {
+        policy: 1,
+        flags: RESET_ON_FORK,
+        priority: u32::from(priority),
+        ..Attributes::default()
+    };
+    sched::set_attributes(tid, raw)
+}
+
+/// The SCHED_FIFO priority of thread `tid`; `None`: it has another policy. One system call, no allocation.
+///
+/// # Errors
+/// `ESRCH`: gone.
+pub fn fifo_priority(tid: u32) -> io::Result<Option<u8>> {
+    let raw = sched::attributes(tid)?;
+    Ok((raw.policy == 1).then_some(raw.priority.min(99) as u8))
+}
+
+/// The nice value of thread `tid`, which a real-time thread has too. One system call, no allocation.
+///
+/// # Errors
+/// `ESRCH`: gone.
+pub fn nice(tid: u32) -> io::Result<Nice> {
+    let nice = rustix::process::getpriority_process(Pid::from_raw(tid as i32))?;
+    Ok(i8::try_from(nice).ok().and_then(Nice::new).unwrap_or_default())
+}
+
+/// What a thread has had of the CPU since it was born (`/proc/TID/schedstat`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Served {
+    /// Time on a CPU.
+    pub run: Ns,
+    /// Time in which it was runnable and did not run.
+    pub wait: Ns,
+    /// How often it got a CPU.
+    pub times: u64,
+}
+
+/// Reads what thread `tid` has had of the CPU. `None`: it is gone, or the kernel keeps no such account
+/// (CONFIG_SCHED_INFO, which distributions set).
+pub fn served(tid: u32) -> Option<Served> {
+    let text = fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
+    let mut numbers = text.split_whitespace().map(str::parse::<u64>);
+    let mut next = || numbers.next()?.ok();
+    Some(Served { run: Ns(next()?), wait: Ns(next()?), times: next()? })
+}
+
 /// Where thread `tid` may run.
 ///
 /// # Errors
@@ -240,6 +321,22 @@ mod tests {
         let only = CpuSet::single(affinity(sleeper.tid()).unwrap().iter().next().unwrap());
         set_affinity(sleeper.tid(), &only).unwrap();
         assert_eq!(affinity(sleeper.tid()).unwrap(), only);
+    }
+
+    #[test]
+    fn short_cuts_read_what_the_long_way_says() {
+        let sleeper = Sleeper::start();
+        let wanted = Scheduling { nice: Nice::new(5).unwrap(), ..scheduling(sleeper.tid()).unwrap() };
+        set_scheduling(sleeper.tid(), &wanted).expect("our own child");
+        assert_eq!(nice(sleeper.tid()).unwrap().get(), 5);
+        assert_eq!(fifo_priority(sleeper.tid()).unwrap(), None);
+        assert!(served(sleeper.tid()).is_none_or(|served| served.times > 0));
+        // Ordinary users may not.
+        if set_fifo(sleeper.tid(), 1).is_ok() {
+            assert_eq!(fifo_priority(sleeper.tid()).unwrap(), Some(1));
+            let now = scheduling(sleeper.tid()).unwrap();
+            assert!(now.reset_on_fork && now.nice.get() == 5 && now.policy == Policy::Fifo(1));
+        }
     }
 
     #[test]

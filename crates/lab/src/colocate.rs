@@ -16,6 +16,7 @@ pub use advice::{Advice, advice};
 pub use blame::{Blamed, over as blame_over};
 pub use client::{Client, Seen};
 pub use party::Who;
+pub(crate) use round::members;
 pub use round::{FIGURES, Round, Side};
 
 use crate::gate::{Evidence, Gate, Outcome};

@@ -9,6 +9,7 @@
 pub mod colocate;
 pub mod compare;
 pub mod delegation;
+pub mod confirm;
 pub mod diff;
 mod error;
 pub mod experiment;
@@ -25,6 +26,7 @@ pub mod scenario;
 pub mod show;
 pub mod smp;
 pub mod stats;
+pub mod top;
 pub mod variant;
 pub mod view;
 pub mod watch;

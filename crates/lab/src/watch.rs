@@ -7,7 +7,7 @@ use schedlab_model::{CpuId, EventKind, EventSink, Ns, SchedEvent, TaskId};
 use schedlab_trace::analysis::follow::{Followed, Follower, Listener, Occupant, Span, ThreadState, Wait};
 use schedlab_trace::analysis::{Durations, Occupancy, throttle};
 use schedlab_trace::{Header, Recording};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -28,7 +28,32 @@ pub enum Focus {
     Processes(Vec<u32>),
     /// The tasks of this control group and of those below it.
     Group(String),
+    /// The threads of a set that changes meanwhile.
+    Living(Living),
 }
+
+/// Thread ids that others may change; clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Living(Arc<Mutex<BTreeSet<u32>>>);
+
+impl Living {
+    /// These and no others.
+    pub fn set(&self, threads: BTreeSet<u32>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = threads;
+    }
+
+    fn has(&self, thread: u32) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&thread)
+    }
+}
+
+impl PartialEq for Living {
+    fn eq(&self, other: &Living) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Living {}
 
 /// One line: all threads of a name.
 #[derive(Clone, Debug, Default)]
@@ -244,6 +269,7 @@ impl Sums {
         let Some(info) = self.header.tasks.get(task.index()) else { return false };
         match &self.focus {
             Focus::All => true,
+            Focus::Living(threads) => threads.has(info.tid),
             Focus::Processes(pids) => pids.contains(&info.pid) || pids.contains(&info.tid),
             Focus::Group(path) => self.header.groups.get(info.group.index()).is_some_and(|group| {
                 let name = &group.spec.name;

@@ -41,6 +41,9 @@ pub enum What {
     Wake {
         /// Which task.
         task: u32,
+        /// On whose behalf.
+        #[serde(default, skip_serializing_if = "By::is_unknown")]
+        by: By,
     },
     /// The scheduler shall take its policy for another one.
     Policy {
@@ -48,6 +51,13 @@ pub enum What {
         task: u32,
         /// What it is taken for now.
         policy: Policy,
+    },
+    /// Its nice value changed.
+    Nice {
+        /// Which task.
+        task: u32,
+        /// Its nice value now.
+        nice: Nice,
     },
     /// Its affinity changed.
     Affinity {
@@ -78,6 +88,37 @@ pub enum What {
         /// Which.
         timer: Slot,
     },
+}
+
+/// On whose behalf a task was woken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum By {
+    /// Nobody can tell, or a thread that is not managed.
+    #[default]
+    Unknown,
+    /// A managed task, in its own context.
+    Task(u32),
+    /// A softirq.
+    SoftIrq,
+    /// A hardware interrupt.
+    HardIrq,
+}
+
+impl By {
+    /// Whether nothing is known.
+    pub fn is_unknown(&self) -> bool {
+        *self == By::Unknown
+    }
+
+    fn waker(self, tasks: u32) -> Waker {
+        match self {
+            By::Task(task) if task < tasks => Waker::Task(TaskId(task)),
+            By::SoftIrq => Waker::SoftIrq,
+            By::HardIrq => Waker::HardIrq,
+            By::Task(_) | By::Unknown => Waker::Unknown,
+        }
+    }
 }
 
 /// What became of the task that ran.
@@ -234,9 +275,12 @@ impl Desk {
             What::Join { task, policy, nice, affinity, process } => {
                 self.join(now, *task, *policy, *nice, *affinity, *process);
             }
-            What::Wake { task } => self.wake(now, *task),
+            What::Wake { task, by } => self.wake(now, *task, *by),
             What::Policy { task, policy } => {
                 self.change(now, *task, Change::Attributes, |view| view.policy = *policy)
+            }
+            What::Nice { task, nice } => {
+                self.change(now, *task, Change::Attributes, |view| view.nice = *nice);
             }
             What::Affinity { task, affinity } => {
                 self.change(now, *task, Change::Affinity, |view| view.affinity = *affinity);
@@ -267,7 +311,7 @@ impl Desk {
         self.call(now, 0, |scheduler, cx| scheduler.changed(cx, change));
     }
 
-    fn wake(&mut self, now: Ns, task: u32) {
+    fn wake(&mut self, now: Ns, task: u32, by: By) {
         let Some(view) = self.world.tasks.get(task as usize).filter(|view| view.alive) else { return };
         if view.runnable() == Runnable::Yes {
             return;
@@ -276,7 +320,7 @@ impl Desk {
             if view.ran() == Ns::ZERO && view.entered() == Ns::ZERO { WakeKind::New } else { WakeKind::Wake };
         view.set_runnable(Runnable::Yes);
         view.released.set(now);
-        let wake = Wake { kind, sync: false, waker: Waker::Unknown };
+        let wake = Wake { kind, sync: false, waker: by.waker(self.joined) };
         let cpu = view.last_cpu().0;
         self.call(now, cpu, |scheduler, cx| scheduler.wake(cx, TaskId(task), wake));
     }
@@ -388,7 +432,7 @@ mod tests {
             self.desk.step(&Step { at: Ns(self.now), what })
         }
         fn wake(&mut self, task: u32) -> Vec<u32> {
-            self.step(0, What::Wake { task }).resched
+            self.step(0, What::Wake { task, by: By::Unknown }).resched
         }
         fn decide(&mut self, us: u64, prev: Fate) -> Decision {
             self.step(us, What::Decide { cpu: 0, prev }).decision.expect("a decision")
@@ -434,10 +478,32 @@ mod tests {
     }
 
     #[test]
+    fn another_policy_is_another_layer() {
+        let mut play = Play::new("layers", &["other", "other"]);
+        play.wake(0);
+        assert_eq!(play.decide(0, Fate::Idle).task, Some(0));
+        assert!(play.wake(1).is_empty(), "of one layer: nobody is preempted");
+        // The first becomes batch work (another program, say): the second takes its CPU.
+        let answer = play.step(1, What::Policy { task: 0, policy: Policy::Batch });
+        assert_eq!(answer.resched, [0]);
+        assert_eq!(play.decide(0, Fate::Runnable).task, Some(1));
+    }
+
+    #[test]
+    fn a_waker_is_told_where_it_is_known() {
+        assert_eq!(By::Task(3).waker(4), Waker::Task(TaskId(3)));
+        assert_eq!(By::Task(4).waker(4), Waker::Unknown, "it never joined");
+        assert_eq!(By::HardIrq.waker(4), Waker::HardIrq);
+        let old: What = serde_json::from_str(r#"{"wake":{"task":2}}"#).expect("a log of an earlier version");
+        assert_eq!(old, What::Wake { task: 2, by: By::Unknown });
+    }
+
+    #[test]
     fn nonsense_changes_nothing() {
         let mut play = Play::new("shinjuku", &["other"]);
         for what in [
-            What::Wake { task: 7 },
+            What::Wake { task: 7, by: By::Task(99) },
+            What::Nice { task: 3, nice: Nice::ZERO },
             What::Leave { task: 99 },
             What::Tick { cpu: 5 },
             What::Decide { cpu: 3, prev: Fate::Blocked },

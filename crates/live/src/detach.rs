@@ -1,9 +1,11 @@
 //! Asks whoever manages threads to give them back, and sees to it that it happens.
 
+use crate::bulletin::Bulletin;
 use crate::journal::Record;
 use crate::restore::{Report, restore};
 use crate::{LiveError, Room};
 use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,6 +14,43 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How often we look.
 const STEP: Duration = Duration::from_millis(5);
 
+/// Ending of a request to give back one process, before its number: `1-2-0.journal` gets `1-2-0.detach-957`.
+const REQUEST: &str = "detach-";
+
+fn request(journal: &Path, process: u32) -> PathBuf {
+    journal.with_extension(format!("{REQUEST}{process}"))
+}
+
+/// The requests that lie beside a journal: process and file.
+fn requests(journal: &Path) -> Vec<(u32, PathBuf)> {
+    let Some(entries) = journal.parent().and_then(|folder| fs::read_dir(folder).ok()) else {
+        return Vec::new();
+    };
+    let of_journal = |path: PathBuf| {
+        let process = path.extension()?.to_str()?.strip_prefix(REQUEST)?.parse().ok()?;
+        (path.file_stem() == journal.file_stem()).then_some((process, path))
+    };
+    entries.filter_map(|entry| of_journal(entry.ok()?.path())).collect()
+}
+
+/// The processes that somebody asked the owner of this journal to give back.
+pub(crate) fn requested(journal: &Path) -> Vec<u32> {
+    requests(journal).into_iter().map(|(process, _)| process).collect()
+}
+
+/// The owner's answer: it is done.
+pub(crate) fn answer(journal: &Path, process: u32) {
+    // Whoever asked may have lost patience and taken it back.
+    let _ = fs::remove_file(request(journal, process));
+}
+
+/// What was asked of an owner that is gone.
+pub(crate) fn forget_requests(journal: &Path) {
+    for (_, path) in requests(journal) {
+        let _ = fs::remove_file(path);
+    }
+}
+
 /// How one owner gave back what it managed.
 #[derive(Debug)]
 pub enum Detached {
@@ -19,6 +58,13 @@ pub enum Detached {
     ByOwner {
         /// The owner.
         owner: u32,
+    },
+    /// One process with its children, while the rest is managed on.
+    Part {
+        /// The owner.
+        owner: u32,
+        /// The process.
+        process: u32,
     },
     /// The owner was dead, or did not answer and was killed; we put it back.
     ByUs {
@@ -55,6 +101,34 @@ pub fn detach(room: &Room, whose: Whose) -> Result<Vec<Detached>, LiveError> {
         }
     }
     first_error.map_or(Ok(done), Err)
+}
+
+/// Asks whoever manages `process` to give it back, with its children, and to manage the rest on.
+///
+/// # Errors
+/// When nobody manages it, its owner is dead or gives back all or nothing, or does not answer within two seconds.
+pub fn detach_process(room: &Room, process: u32) -> Result<Detached, LiveError> {
+    let all = crate::status::status(room)?;
+    let has = |one: &&crate::status::Managed| one.threads.iter().any(|thread| thread.process == process);
+    let Some(managed) = all.iter().find(has) else { return Err(LiveError::NotManaged { process }) };
+    let (owner, journal) = (managed.owner, &managed.journal);
+    if !managed.owner_lives {
+        return Err(LiveError::DeadOwner { process, owner });
+    }
+    if Bulletin::read(journal).is_none() {
+        return Err(LiveError::AllOrNothing { process, owner, purpose: managed.purpose.clone() });
+    }
+    let file = request(journal, process);
+    fs::write(&file, "").map_err(LiveError::io(file.display().to_string()))?;
+    let asked = Instant::now();
+    while file.exists() {
+        if asked.elapsed() > PATIENCE {
+            let _ = fs::remove_file(&file);
+            return Err(LiveError::NoAnswer { process, owner });
+        }
+        std::thread::sleep(STEP);
+    }
+    Ok(Detached::Part { owner, process })
 }
 
 fn one(path: &Path, whose: Whose) -> Result<Option<Detached>, LiveError> {

@@ -21,9 +21,13 @@
 //! | `sched_yield` | E.4, 2 | not seen: the yielding thread goes on |
 //! | several managed CPUs, migration between them | E.2 | not yet: one CPU |
 //! | a waiting thread that is not served within `starve_after` | E.4, 5 | released to what it was before |
-//! | threads that others changed meanwhile | E.4 | left alone from then on |
+//! | threads whose policy others changed meanwhile | E.4 | left alone from then on; another nice value is told to the scheduler |
+//! | a declared policy follows the name through exec | | done |
+//! | who woke a task | tracepoint `sched_waking`, its current thread | told where that is a managed thread; interrupts as such |
+//! | capabilities that are not needed any more | E.4, 12 | given up once the driver runs ([`schedlab_host::privileges`]) |
 
 mod agent;
+pub mod bare;
 mod sentinel;
 mod steward;
 mod threads;
@@ -31,7 +35,8 @@ mod threads;
 pub use steward::manage;
 
 use crate::desk::{Decision, DeskOptions, Step};
-use schedlab_model::{CpuId, Ns, Policy};
+use schedlab_host::follow::Follower;
+use schedlab_model::{CpuId, CpuSet, Ns, Policy};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -56,10 +61,29 @@ pub const HEARTBEAT: Duration = Duration::from_millis(10);
 /// An agent that is silent for longer is ended by the guardian.
 pub const SILENCE: Duration = Duration::from_millis(100);
 
-/// What a scheduler needs and this driver cannot give; `None`: it can run live.
-pub fn missing(needs: schedlab_scheduler::Needs) -> Option<&'static str> {
-    // Wakeups, ticks, exact slices and timers are given. Wakers are not: the events name the woken thread only.
-    needs.wakers.then_some("to know who woke a task")
+/// What a driver can give on this machine, with these permissions. Ticks, exact slices and timers it always has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Given {
+    /// Wakeups as they happen, and who did them: tracepoints of other people's threads.
+    pub events: bool,
+}
+
+impl Given {
+    /// Tries it.
+    pub fn here() -> Given {
+        let none = CpuSet::EMPTY;
+        Given { events: Follower::open(&schedlab_host::threads::affinity(0).unwrap_or(none)).is_ok() }
+    }
+
+    /// What a scheduler needs and is not given; `None`: it can run live.
+    pub fn missing(self, needs: schedlab_scheduler::Needs) -> Option<&'static str> {
+        match self.events {
+            true => None,
+            false if needs.wakers => Some("to know when tasks wake and who woke them"),
+            // A live driver knows of a sleeping thread that wants the CPU by its wakeup only.
+            false => Some("to know when tasks wake"),
+        }
+    }
 }
 
 /// What to run how.
@@ -94,7 +118,7 @@ pub struct LogLine {
 }
 
 /// What the agent did.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Counts {
     /// Times a CPU was asked to decide.
     pub decisions: u64,

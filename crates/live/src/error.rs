@@ -21,6 +21,54 @@ pub enum LiveError {
         /// Its name.
         comm: String,
     },
+    /// Nobody manages it.
+    #[error("process {process} is not managed: `schedlab status` lists what is")]
+    NotManaged {
+        /// Its number.
+        process: u32,
+    },
+    /// What its owner left is there, the owner is not.
+    #[error(
+        "process {process} was managed by process {owner}, which is dead: `schedlab restore` gives it back"
+    )]
+    DeadOwner {
+        /// Its number.
+        process: u32,
+        /// Who managed it.
+        owner: u32,
+    },
+    /// The owner cannot do without it.
+    #[error(
+        "process {process} is part of `{purpose}` (process {owner}), which gives back all or nothing: `schedlab detach`"
+    )]
+    AllOrNothing {
+        /// Its number.
+        process: u32,
+        /// Who manages it.
+        owner: u32,
+        /// What for.
+        purpose: String,
+    },
+    /// The owner was asked and did nothing.
+    #[error("process {owner}, which manages process {process}, does not answer: `schedlab detach` ends it")]
+    NoAnswer {
+        /// Its number.
+        process: u32,
+        /// Who manages it.
+        owner: u32,
+    },
+    /// The scheduler cannot serve tasks that are taken for this.
+    #[error("{scheduler} cannot serve {name} as {policy}: {reason}")]
+    Policy {
+        /// The scheduler.
+        scheduler: String,
+        /// Whose threads.
+        name: String,
+        /// What they were declared to be.
+        policy: schedlab_model::Policy,
+        /// Why not.
+        reason: &'static str,
+    },
     /// The kernel refused a change.
     #[error("cannot change {what} of thread {tid} ({comm}): {source}. {advice}")]
     Refused {
@@ -79,16 +127,6 @@ pub enum LiveError {
     /// The scheduler or one of its knobs is unknown.
     #[error(transparent)]
     Scheduler(#[from] schedlab_scheduler::KnobError),
-    /// The driver cannot give the scheduler what it needs.
-    #[error(
-        "{scheduler} cannot run live: it needs {what}, which the kernel does not tell. `schedlab list schedulers --live` shows which can"
-    )]
-    Needs {
-        /// The scheduler.
-        scheduler: String,
-        /// What it needs.
-        what: &'static str,
-    },
     /// Without wakeups nothing can be scheduled.
     #[error(
         "live scheduling needs the kernel's wakeup events, and they cannot be had here: {reason}. Run as root; `schedlab doctor` shows each limit"

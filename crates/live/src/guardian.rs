@@ -9,6 +9,7 @@ use crate::restore::{Report, restore};
 use crate::{LiveError, journal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
+use schedlab_host::privileges::{Duty, keep_only};
 use schedlab_host::threads::{self, Scheduling};
 use schedlab_model::Policy;
 use std::io::{self, Read, Write};
@@ -25,6 +26,8 @@ const BEAT: u8 = b'b';
 const LAST: u8 = b'l';
 /// "All is put back; go."
 const QUIT: u8 = b'q';
+/// Before its first heartbeat an owner may be silent for so many times longer: it is still beginning.
+const FIRST: u32 = 10;
 /// What the guardian says when it watches.
 const READY: &[u8] = b"ready\n";
 
@@ -103,6 +106,9 @@ pub fn watch(watch: &Watch) -> Result<WatchEnd, LiveError> {
     }
     // Out of memory kills others first; needs root.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
+    // What is left to do: give policies, affinities and groups back, and end a silent owner. Where even that much cannot
+    // be given up, it watches all the same.
+    let _ = keep_only(&[Duty::Schedule, Duty::Kill, Duty::See, Duty::WriteGroups]);
     let record = Record::read(&watch.journal)?;
     let mut out = io::stdout();
     // An owner that is dead already does not read; the pipe's end says the rest.
@@ -123,10 +129,12 @@ enum Heard {
 
 fn listen(silence: Option<Duration>) -> Heard {
     let mut input = io::stdin();
-    let mut timeout = silence.map(|silence| Timespec {
+    let time = |silence: Duration| Timespec {
         tv_sec: i64::try_from(silence.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(silence.subsec_nanos()),
-    });
+    };
+    let mut timeout = silence.map(|silence| time(silence * FIRST));
+    let mut beaten = false;
     loop {
         let ready = {
             let mut fds = [PollFd::new(&input, PollFlags::IN)];
@@ -143,6 +151,7 @@ fn listen(silence: Option<Duration>) -> Heard {
             Ok(0) => return Heard::End,
             Ok(count) if bytes[..count].contains(&QUIT) => return Heard::Quit,
             Ok(count) if bytes[..count].contains(&LAST) => timeout = None,
+            Ok(_) if !beaten => (beaten, timeout) = (true, silence.map(time)),
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Heard::End,
             _ => {}
         }

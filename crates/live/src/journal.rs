@@ -101,6 +101,11 @@ pub enum Entry {
         /// Where they are confined to; `None`: they are not.
         confined: Option<CpuSet>,
     },
+    /// A process was given back while others are managed on: what stands before this line about its threads is over.
+    Released {
+        /// The process.
+        process: u32,
+    },
 }
 
 /// A journal that is being written.

@@ -89,6 +89,19 @@ impl Keeper {
     /// When the thread is gone, or the journal cannot be written.
     pub fn declare(&mut self, thread: &Identity, set: Setting) -> Result<(), LiveError> {
         let before = threads::scheduling(thread.tid).map_err(|error| refused("the policy", thread, error))?;
+        self.declare_from(thread, before, set)
+    }
+
+    /// As [`Keeper::declare`], for a thread that was born under management: `before` is what it would have been without.
+    ///
+    /// # Errors
+    /// When the journal cannot be written.
+    pub fn declare_from(
+        &mut self,
+        thread: &Identity,
+        before: Scheduling,
+        set: Setting,
+    ) -> Result<(), LiveError> {
         self.note(&Entry::Scheduling { thread: thread.clone(), before, set })
     }
 
@@ -106,6 +119,19 @@ impl Keeper {
     /// When the thread is gone, none of the CPUs can be used, or the journal cannot be written.
     pub fn confine(&mut self, thread: &Identity, cpus: &CpuSet) -> Result<(), LiveError> {
         let before = threads::affinity(thread.tid).map_err(|error| refused("the affinity", thread, error))?;
+        self.confine_from(thread, before, cpus)
+    }
+
+    /// As [`Keeper::confine`], for a thread that was born under management: `before` is where it could run without.
+    ///
+    /// # Errors
+    /// As for that.
+    pub fn confine_from(
+        &mut self,
+        thread: &Identity,
+        before: CpuSet,
+        cpus: &CpuSet,
+    ) -> Result<(), LiveError> {
         self.note(&Entry::Affinity { thread: thread.clone(), before, set: *cpus })?;
         threads::set_affinity(thread.tid, cpus).map_err(|error| refused("the affinity", thread, error))
     }
@@ -123,7 +149,29 @@ impl Keeper {
         let before = threads::scheduling(thread.tid).map_err(|error| refused("the policy", thread, error))?;
         let affinity =
             threads::affinity(thread.tid).map_err(|error| refused("the affinity", thread, error))?;
+        self.adopt_from(thread, (before, affinity), set, confined)
+    }
+
+    /// As [`Keeper::adopt_process`], for a process that was born under management: `before` is what it would have been.
+    ///
+    /// # Errors
+    /// When the journal cannot be written.
+    pub fn adopt_from(
+        &mut self,
+        thread: &Identity,
+        (before, affinity): (Scheduling, CpuSet),
+        set: Setting,
+        confined: Option<CpuSet>,
+    ) -> Result<(), LiveError> {
         self.note(&Entry::Process { thread: thread.clone(), before, affinity, set, confined })
+    }
+
+    /// Writes down that a process was given back before its time.
+    ///
+    /// # Errors
+    /// When the journal cannot be written.
+    pub fn released(&mut self, process: u32) -> Result<(), LiveError> {
+        self.note(&Entry::Released { process })
     }
 
     /// Writes to a file of a control group.

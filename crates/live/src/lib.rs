@@ -11,6 +11,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod bulletin;
 pub mod desk;
 pub mod detach;
 pub mod elevation;

@@ -80,8 +80,10 @@ pub fn restore(path: &Path) -> Result<Report, LiveError> {
         Err(error) => return Err(error),
     };
     if report.complete() {
-        // It may be gone already.
+        // They may be gone already.
         let _ = fs::remove_file(path);
+        crate::bulletin::forget(path);
+        crate::detach::forget_requests(path);
     }
     Ok(report)
 }
@@ -97,11 +99,12 @@ pub fn put_back(record: &Record) -> Report {
     for (thread, change) in &changes.scheduling {
         report.add(named("policy", thread), give_scheduling(thread, change));
     }
-    for process in &changes.processes {
-        process.put_back(&changes, &mut report);
-    }
     for (thread, change) in &changes.affinity {
         report.add(named("affinity", thread), give_affinity(thread, change));
+    }
+    // Last: a thread that is still confined makes confined ones.
+    for process in &changes.processes {
+        process.put_back(&changes, &mut report);
     }
     for (path, change) in &changes.files {
         report.add(path.display().to_string(), give_content(path, change));
@@ -125,6 +128,7 @@ struct Changes {
     files: BTreeMap<PathBuf, Change<String, String>>,
     processes: Vec<Process>,
     made: Vec<PathBuf>,
+    released: Vec<u32>,
 }
 
 fn put<K: Ord, B, S>(map: &mut BTreeMap<K, Change<B, S>>, key: K, before: B, set: S) {
@@ -143,11 +147,23 @@ impl Changes {
                 Entry::File { path, before, set } => put(&mut changes.files, path, before, set),
                 Entry::Made { path } => changes.made.push(path),
                 Entry::Process { thread, before, affinity, set, confined } => {
+                    changes.released.retain(|process| *process != thread.process);
                     changes.processes.push(Process { thread, before, affinity, set, confined });
                 }
+                Entry::Released { process } => changes.forget(process),
             }
         }
         changes
+    }
+}
+
+impl Changes {
+    /// What was given back already is none of ours any more.
+    fn forget(&mut self, process: u32) {
+        self.scheduling.retain(|thread, _| thread.process != process);
+        self.affinity.retain(|thread, _| thread.process != process);
+        self.processes.retain(|one| one.thread.process != process);
+        self.released.push(process);
     }
 }
 
@@ -167,7 +183,7 @@ impl Process {
     fn put_back(&self, changes: &Changes, report: &mut Report) {
         for _ in 0..ROUNDS {
             let before = report.count(&Outcome::Restored);
-            for pid in family(&self.thread) {
+            for pid in family(&self.thread).into_iter().filter(|pid| !changes.released.contains(pid)) {
                 for tid in threads::of_process(pid) {
                     self.thread_back(tid, changes, report);
                 }
@@ -238,7 +254,12 @@ fn give_scheduling(thread: &Identity, change: &Change<Scheduling, Setting>) -> O
     } else if !change.set.iter().any(|set| set.covers(&now)) {
         Outcome::ChangedByOthers
     } else {
-        match threads::set_scheduling(thread.tid, &change.before) {
+        let mut wanted = change.before;
+        // A band leaves the nice value alone: another one is somebody else's doing.
+        if change.set.iter().all(|set| matches!(set, Setting::FifoBand(..))) {
+            wanted.nice = now.nice;
+        }
+        match threads::set_scheduling(thread.tid, &wanted) {
             Ok(()) => Outcome::Restored,
             Err(error) => failed(thread, &error),
         }

@@ -72,6 +72,7 @@ fn managed(record: Record) -> Managed {
                 before.entry(thread).or_default().1.get_or_insert(was);
             }
             Entry::File { path, .. } | Entry::Made { path } if !files.contains(&path) => files.push(path),
+            Entry::Released { process } => before.retain(|thread, _| thread.process != process),
             Entry::File { .. } | Entry::Made { .. } | Entry::Process { .. } => {}
         }
     }

@@ -4,6 +4,7 @@ use crate::args::{List, What};
 use crate::render::{Style, wrap};
 use crate::{Done, output};
 use schedlab_lab::gallery;
+use schedlab_live::elevation::Given;
 use schedlab_scheduler::{Knobs, registry};
 use std::fmt::Write as _;
 
@@ -46,10 +47,11 @@ fn schedulers(verbose: bool, style: &Style) -> String {
 fn live(json: bool, style: &Style) -> anyhow::Result<String> {
     let mut text = String::new();
     let mut list = Vec::new();
+    let given = Given::here();
     for entry in registry::all() {
         let scheduler = (entry.build)(1, &Knobs::default());
         let needs = scheduler.needs();
-        let missing = schedlab_live::elevation::missing(needs);
+        let missing = given.missing(needs);
         if json {
             list.push(serde_json::json!({
                 "name": entry.name, "live": missing.is_none(), "missing": missing,
@@ -67,6 +69,9 @@ fn live(json: bool, style: &Style) -> anyhow::Result<String> {
     }
     if json {
         return Ok(serde_json::to_string_pretty(&list)? + "\n");
+    }
+    if !given.events {
+        text += "\nWakeups cannot be seen here: run as root; `schedlab doctor` shows each limit.\n";
     }
     text += "\n`schedlab run --scheduler NAME -- COMMAND` and `attach`. Yields are not seen; groups and caps are not applied.\n";
     Ok(text)

@@ -4,7 +4,7 @@ use super::status::SCHEMA;
 use crate::render::Style;
 use crate::{Done, output};
 use schedlab_live::Room;
-use schedlab_live::detach::{Detached, Whose, detach as give_back};
+use schedlab_live::detach::{Detached, Whose, detach as give_back, detach_process};
 use schedlab_live::restore::{Outcome, Report};
 use std::fmt::Write as _;
 
@@ -13,9 +13,13 @@ use std::fmt::Write as _;
 #[command(after_help = "\
 Examples:
   schedlab detach                  whatever schedlab manages is as before
+  schedlab detach --pid 957        this process and its children are; `run` and `attach` manage the rest on
 
 An owner that does not give back within two seconds is killed, and everything is put back from its journal.")]
 pub(crate) struct Detach {
+    /// Give back this process with its children only
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
     /// Print as JSON
     #[arg(long)]
     json: bool,
@@ -36,19 +40,22 @@ pub(crate) struct Restore {
 }
 
 pub(crate) fn detach(args: &Detach) -> anyhow::Result<Done> {
-    run(Whose::All, args.json)
+    let room = Room::standard()?;
+    match args.pid {
+        Some(process) => finish(&[detach_process(&room, process)?], args.json),
+        None => finish(&give_back(&room, Whose::All)?, args.json),
+    }
 }
 
 pub(crate) fn restore(args: &Restore) -> anyhow::Result<Done> {
-    run(Whose::Dead, args.json)
+    finish(&give_back(&Room::standard()?, Whose::Dead)?, args.json)
 }
 
-fn run(whose: Whose, json: bool) -> anyhow::Result<Done> {
-    let done = give_back(&Room::standard()?, whose)?;
-    let text = if json { as_json(&done)? } else { as_text(&done, &Style::of_stdout()) };
+fn finish(done: &[Detached], json: bool) -> anyhow::Result<Done> {
+    let text = if json { as_json(done)? } else { as_text(done, &Style::of_stdout()) };
     output::write(None, &text)?;
     let complete = done.iter().all(|one| match one {
-        Detached::ByOwner { .. } => true,
+        Detached::ByOwner { .. } | Detached::Part { .. } => true,
         Detached::ByUs { report, .. } => report.complete(),
     });
     Ok(if complete { Done::Well } else { Done::Untrusted })
@@ -58,7 +65,7 @@ fn as_json(done: &[Detached]) -> anyhow::Result<String> {
     let nothing = Report::default();
     let one = |one: &Detached| {
         let (owner, by, report) = match one {
-            Detached::ByOwner { owner } => (owner, "owner", &nothing),
+            Detached::ByOwner { owner } | Detached::Part { owner, .. } => (owner, "owner", &nothing),
             Detached::ByUs { owner, report, .. } => (owner, "schedlab", report),
         };
         serde_json::json!({ "owner": owner, "by": by, "items": report.items })
@@ -71,6 +78,10 @@ fn as_text(done: &[Detached], style: &Style) -> String {
     let mut text = String::new();
     for one in done {
         match one {
+            Detached::Part { owner, process } => {
+                let _ =
+                    writeln!(text, "process {owner} gave process {process} back, and manages the rest on");
+            }
             Detached::ByOwner { owner } => {
                 let _ = writeln!(text, "process {owner} gave everything back");
             }

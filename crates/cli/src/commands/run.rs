@@ -8,9 +8,9 @@ use schedlab_live::elevation::{ElevationOptions, ElevationReport, LogLine, manag
 use schedlab_live::verify::verify as check;
 use schedlab_live::{Room, verify};
 use schedlab_model::{CpuId, CpuSet, Ns, Policy};
-use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Steps that a log holds: some minutes of a busy server.
@@ -114,7 +114,7 @@ impl How {
     }
 
     /// Whether the time is up or a signal has come.
-    fn done(&self) -> anyhow::Result<impl FnMut() -> bool + use<>> {
+    fn done(&self) -> anyhow::Result<impl FnMut() -> bool + Send + use<>> {
         let signal = StopSignal::install().context("taking over Ctrl-C")?;
         let (start, limit) = (Instant::now(), self.duration.map(|time| Duration::from_nanos(time.0)));
         Ok(move || signal.requested() || limit.is_some_and(|limit| start.elapsed() >= limit))
@@ -141,11 +141,12 @@ fn declared(text: &str) -> anyhow::Result<(String, Policy)> {
 pub(crate) fn run(args: &Run) -> anyhow::Result<Done> {
     let options = args.how.options()?;
     let mut done = args.how.done()?;
-    let command = RefCell::new(OwnCommand::start(&args.command, true)?);
-    let pid = command.borrow().pid();
-    let result =
-        manage(&options, &[pid], || command.borrow().go_on(), || done() || command.borrow_mut().ended());
-    command.into_inner().end();
+    let command = OwnCommand::start(&args.command, true)?;
+    let pid = command.pid();
+    let command = Mutex::new(command);
+    let held = || command.lock().unwrap_or_else(PoisonError::into_inner);
+    let result = manage(&options, &[pid], || held().go_on(), || done() || held().ended());
+    command.into_inner().unwrap_or_else(PoisonError::into_inner).end();
     args.how.finish(&result?)
 }
 

@@ -1,9 +1,11 @@
 //! `schedlab watch`
 
 use crate::render::watch::{View, draw, summary};
+use crate::screen::{LOOK, Screen, show};
 use crate::{Done, output};
-use anyhow::{Context, anyhow, bail};
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use anyhow::{anyhow, bail};
+use ratatui::Frame;
+use ratatui::crossterm::event::KeyCode;
 use schedlab_host::{HostError, RecordEnd, RecordRequest, Scope, StopSignal};
 use schedlab_lab::watch::{Focus, Shared, State, watch};
 use schedlab_model::Ns;
@@ -41,11 +43,6 @@ pub(crate) struct Watch {
     json: bool,
 }
 
-/// How often the screen is drawn.
-const FRAME: Duration = Duration::from_millis(250);
-/// How often keys and signals are looked at while nothing happens.
-const LOOK: Duration = Duration::from_millis(50);
-
 type Recorder = JoinHandle<Result<RecordEnd, HostError>>;
 
 pub(crate) fn run(args: &Watch) -> anyhow::Result<Done> {
@@ -71,7 +68,7 @@ pub(crate) fn run(args: &Watch) -> anyhow::Result<Done> {
     } else if args.json {
         lines(&shared, &recorder, &signal)
     } else {
-        screen(&shared, &recorder, &signal)
+        on_screen(&shared, &recorder, &signal)
     };
     stop.store(true, Ordering::Relaxed);
     let end = recorder.join().map_err(|_| anyhow!("the recorder failed; this is a fault of schedlab"))??;
@@ -144,65 +141,36 @@ fn json(state: &State) -> anyhow::Result<String> {
     Ok(serde_json::to_string(&value)? + "\n")
 }
 
-/// The screen until somebody has seen enough. The terminal comes back whole whatever happens: on every return by
-/// `Restore`, after a panic by ratatui's hook.
-fn screen(shared: &Shared, recorder: &Recorder, signal: &StopSignal) -> anyhow::Result<()> {
-    let mut terminal = ratatui::try_init().context("the terminal cannot be used")?;
-    let _restore = Restore;
-    let mut view = View { colors: std::env::var_os("NO_COLOR").is_none(), ..View::default() };
-    let mut state = shared.lock().clone();
-    let mut next = Instant::now();
-    while !recorder.is_finished() && !signal.requested() {
-        if Instant::now() >= next {
-            next = Instant::now() + FRAME;
-            if !view.paused {
-                state = shared.lock().clone();
-            }
-            terminal.draw(|frame| draw(frame, &state, view)).context("the terminal is gone")?;
-        }
-        if !event::poll(LOOK).context("the terminal is gone")? {
-            continue;
-        }
-        if let Event::Key(key) = event::read().context("the terminal is gone")? {
-            if quits(key) {
-                return Ok(());
-            }
-            press(key, &mut view, shared);
-        }
-        // What a key or a new size changed is seen at once.
-        next = Instant::now();
-    }
-    Ok(())
+/// What is on the screen.
+struct Shown<'a> {
+    shared: &'a Shared,
+    state: State,
+    view: View,
 }
 
-struct Restore;
+impl Screen for Shown<'_> {
+    fn draw(&mut self, frame: &mut Frame<'_>) {
+        if !self.view.paused {
+            self.state = self.shared.lock().clone();
+        }
+        draw(frame, &self.state, self.view);
+    }
 
-impl Drop for Restore {
-    fn drop(&mut self) {
-        // A terminal that is gone cannot be restored, and need not be.
-        let _ = ratatui::try_restore();
+    fn press(&mut self, key: KeyCode) {
+        let view = &mut self.view;
+        match key {
+            KeyCode::Char('?' | 'h') => view.help = !view.help,
+            KeyCode::Char('p' | ' ') => view.paused = !view.paused,
+            KeyCode::Char('s') => view.sort = view.sort.next(),
+            KeyCode::Char('r') => self.shared.lock().reset(),
+            _ => {}
+        }
     }
 }
 
-fn quits(key: KeyEvent) -> bool {
-    let control = key.modifiers.contains(KeyModifiers::CONTROL);
-    key.kind != KeyEventKind::Release
-        && match key.code {
-            KeyCode::Char('c') => control,
-            KeyCode::Char('q' | 'Q') | KeyCode::Esc => true,
-            _ => false,
-        }
-}
-
-fn press(key: KeyEvent, view: &mut View, shared: &Shared) {
-    if key.kind == KeyEventKind::Release {
-        return;
-    }
-    match key.code {
-        KeyCode::Char('?' | 'h') => view.help = !view.help,
-        KeyCode::Char('p' | ' ') => view.paused = !view.paused,
-        KeyCode::Char('s') => view.sort = view.sort.next(),
-        KeyCode::Char('r') => shared.lock().reset(),
-        _ => {}
-    }
+/// The screen until somebody has seen enough.
+fn on_screen(shared: &Shared, recorder: &Recorder, signal: &StopSignal) -> anyhow::Result<()> {
+    let view = View { colors: std::env::var_os("NO_COLOR").is_none(), ..View::default() };
+    let mut shown = Shown { shared, state: State::default(), view };
+    show(&mut shown, &|| recorder.is_finished() || signal.requested())
 }

@@ -33,7 +33,7 @@ impl Sort {
         }
     }
 
-    const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Sort::P99 => "p99",
             Sort::Max => "max",
@@ -68,7 +68,7 @@ pub(crate) struct View {
 /// Decades of the histograms: 1 µs to 1 s, three columns each.
 const DECADES: u32 = 6;
 /// Columns of a histogram; the last holds all above.
-const BINS: usize = DECADES as usize * 3 + 1;
+pub(super) const BINS: usize = DECADES as usize * 3 + 1;
 
 /// Draws everything.
 pub(crate) fn draw(frame: &mut Frame<'_>, state: &State, view: View) {
@@ -95,7 +95,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, state: &State, view: View) {
     }
 }
 
-fn colored(view: View, color: Color) -> Style {
+pub(super) fn colored(view: View, color: Color) -> Style {
     if view.colors { Style::new().fg(color) } else { Style::new().add_modifier(Modifier::BOLD) }
 }
 
@@ -123,15 +123,15 @@ fn footer(view: View) -> Paragraph<'static> {
     Paragraph::new(text).style(Style::new().add_modifier(Modifier::DIM))
 }
 
-fn block(title: &'static str) -> Block<'static> {
+pub(super) fn block(title: impl Into<String>) -> Block<'static> {
     let block = Block::new()
         .borders(Borders::TOP)
-        .title(Span::styled(title, Style::new().add_modifier(Modifier::BOLD)));
+        .title(Span::styled(title.into(), Style::new().add_modifier(Modifier::BOLD)));
     block.border_style(Style::new().add_modifier(Modifier::DIM))
 }
 
 /// The `count` largest lines.
-fn largest(state: &State, sort: Sort, count: usize) -> Vec<(&String, &Line)> {
+pub(super) fn largest(state: &State, sort: Sort, count: usize) -> Vec<(&String, &Line)> {
     let mut all: Vec<(&String, &Line)> =
         state.lines.iter().filter(|(_, line)| line.waits.count() > 0).collect();
     all.sort_by(|a, b| sort.key(b.1).cmp(&sort.key(a.1)).then(a.0.cmp(b.0)));
@@ -181,7 +181,7 @@ fn tasks(frame: &mut Frame<'_>, area: Rect, state: &State, view: View) {
 }
 
 /// Bars of a histogram over logarithmic bins; the height is the root of the part, so that tails stay visible.
-fn histogram(line: &Line) -> String {
+pub(super) fn histogram(line: &Line) -> String {
     let mut bins = [0u64; BINS];
     for (edge, count) in line.waits.buckets() {
         let decade = ((edge.0.max(1) as f64 / 1_000.0).log10() * 3.0).floor();
@@ -198,7 +198,7 @@ fn histogram(line: &Line) -> String {
     bins.iter().map(bar).collect()
 }
 
-fn worst(frame: &mut Frame<'_>, area: Rect, state: &State) {
+pub(super) fn worst(frame: &mut Frame<'_>, area: Rect, state: &State) {
     let row = |worst: &schedlab_lab::watch::Worst| {
         let why = match &worst.held {
             Some(limit) => format!("held back by {limit}"),
@@ -223,7 +223,7 @@ fn worst(frame: &mut Frame<'_>, area: Rect, state: &State) {
     frame.render_widget(Table::new(rows, widths).block(block("Worst waits, and who ran meanwhile ")), area);
 }
 
-fn delays(frame: &mut Frame<'_>, area: Rect, state: &State) {
+pub(super) fn delays(frame: &mut Frame<'_>, area: Rect, state: &State) {
     let mut pairs: Vec<_> = state.delays.iter().collect();
     pairs.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
     let row = |((waiter, culprit), time): (&(String, String), &Ns)| {
@@ -273,12 +273,12 @@ fn help(frame: &mut Frame<'_>, area: Rect) {
     frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(" Keys ")), place);
 }
 
-fn seconds(at: Ns) -> String {
+pub(super) fn seconds(at: Ns) -> String {
     format!("{:.1}s", at.0 as f64 / 1e9)
 }
 
 /// 1234567 → 1.2M.
-fn short(count: u64) -> String {
+pub(super) fn short(count: u64) -> String {
     match count {
         0..10_000 => count.to_string(),
         10_000..1_000_000 => format!("{}k", count / 1_000),

@@ -23,7 +23,7 @@ fn schedlab(folder: &Folder, arguments: &[&str]) -> Ran {
     ran(&mut command(folder, arguments))
 }
 
-fn command(folder: &Folder, arguments: &[&str]) -> Command {
+pub(super) fn command(folder: &Folder, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
     command.args(arguments).current_dir(root()).stdin(Stdio::null());
     command.env("SCHEDLAB_RUN_DIR", folder.0.join("run"));
@@ -183,6 +183,161 @@ fn whoever_is_killed_everything_is_given_back() {
 }
 
 #[test]
+fn one_process_is_given_back_and_the_other_goes_on() {
+    let Some(_turn) = turn("one_process_is_given_back_and_the_other_goes_on") else { return };
+    let folder = Folder::new("live-part");
+    let (first, second) = (Children::start("while :; do :; done"), Children::start("while :; do :; done"));
+    let before = [first.pid(), second.pid()].map(|pid| state(pid).expect("it lives"));
+    let pids = format!("{},{}", first.pid(), second.pid());
+    let mut attached = command(&folder, &["attach", "--scheduler", "rr:slice_ns=5ms", "--pid", &pids])
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the program can be started");
+    let managed = |pid: u32| state(pid).is_some_and(|(policy, _)| policy == 1);
+    wait_until("both are managed", || managed(first.pid()) && managed(second.pid()));
+    let stranger = schedlab(&folder, &["detach", "--pid", &std::process::id().to_string()]);
+    assert!(stranger.code == 2 && stranger.stderr.contains("is not managed"), "{stranger:?}");
+    let given = schedlab(&folder, &["detach", "--pid", &first.pid().to_string()]);
+    assert!(given.code == 0 && given.stdout.contains("manages the rest on"), "{given:?}");
+    assert_eq!(state(first.pid()).as_ref(), Some(&before[0]));
+    let listed = schedlab(&folder, &["status", "--json"]).stdout;
+    let status: Value = serde_json::from_str(&listed).expect("JSON");
+    let tids: Vec<u64> = status["managed"][0]["threads"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|t| t["tid"].as_u64())
+        .collect();
+    assert_eq!(tids, [u64::from(second.pid())], "{listed}");
+    wait_until("the other is managed on", || managed(second.pid()));
+    assert_eq!(schedlab(&folder, &["detach"]).code, 0);
+    assert_eq!(state(second.pid()).as_ref(), Some(&before[1]));
+    attached.wait().expect("our child");
+    assert_eq!(folder_names(&folder), Vec::<String>::new());
+}
+
+/// The processes of a shell's children.
+fn children_of(pid: u32) -> Vec<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+#[test]
+fn children_born_under_management_get_what_their_parent_had() {
+    let Some(_turn) = turn("children_born_under_management_get_what_their_parent_had") else { return };
+    let folder = Folder::new("live-born");
+    let target = Children::start("sleep 1; sleep 600 & sleep 600 & wait");
+    let before = state(target.pid()).expect("it lives");
+    let pid = target.pid().to_string();
+    let mut attached = command(&folder, &["attach", "--scheduler", "rr", "--pid", &pid])
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the program can be started");
+    let managed = |pid: &u32| state(*pid).is_some_and(|(policy, _)| policy == 1);
+    wait_until("both children are managed", || {
+        let children = children_of(target.pid());
+        children.len() == 2 && children.iter().all(managed)
+    });
+    let children = children_of(target.pid());
+    assert_eq!(schedlab(&folder, &["detach"]).code, 0);
+    attached.wait().expect("our child");
+    let after: Vec<_> = children.iter().map(|pid| state(*pid)).collect();
+    for child in &children {
+        let _ = rustix::process::kill_process(
+            rustix::process::Pid::from_raw(*child as i32).expect("a process"),
+            rustix::process::Signal::KILL,
+        );
+    }
+    assert_eq!(after, [Some(before.clone()), Some(before)]);
+}
+
+fn folder_names(folder: &Folder) -> Vec<String> {
+    let entries = std::fs::read_dir(folder.0.join("run")).expect("it was made");
+    entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned())).collect()
+}
+
+#[test]
+fn what_is_declared_follows_the_name_through_exec() {
+    let Some(_turn) = turn("what_is_declared_follows_the_name_through_exec") else { return };
+    let folder = Folder::new("live-exec");
+    let log = folder.0.join("run.calls").display().to_string();
+    let script = "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; exec yes >/dev/null";
+    let arguments = [
+        "run",
+        "--scheduler",
+        "layers",
+        "--task",
+        "yes=batch",
+        "--for",
+        "500ms",
+        "--log",
+        &log,
+        "--",
+        "sh",
+        "-c",
+        script,
+    ];
+    let run = schedlab(&folder, &arguments);
+    assert!(run.code == 0 && run.stdout.contains("yes"), "{run:?}");
+    let text = std::fs::read_to_string(&log).expect("it was written");
+    assert!(text.contains(r#""what":{"policy":{"task":0,"policy":"batch"}}"#), "{text}");
+    assert_eq!(schedlab(&folder, &["verify", &log]).code, 0);
+}
+
+#[test]
+fn linux_runs_live_and_is_told_who_woke_whom() {
+    let Some(_turn) = turn("linux_runs_live_and_is_told_who_woke_whom") else { return };
+    let folder = Folder::new("live-wakers");
+    let log = folder.0.join("run.calls").display().to_string();
+    let script = "yes | head -c 30000000 >/dev/null";
+    let arguments =
+        ["run", "--scheduler", "linux-6.18", "--for", "5s", "--log", &log, "--", "sh", "-c", script];
+    let run = schedlab(&folder, &arguments);
+    assert_eq!(run.code, 0, "{run:?}");
+    let text = std::fs::read_to_string(&log).expect("it was written");
+    assert!(text.contains(r#""by":{"task":"#), "a pipe's reader is woken by its writer: {text}");
+    let verified = schedlab(&folder, &["verify", &log]);
+    assert!(verified.code == 0, "{verified:?}");
+}
+
+/// Effective capabilities of the threads of a process, by name.
+fn capabilities(pid: u32) -> Vec<(String, u64)> {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let of = |path: std::path::PathBuf| {
+        let status = std::fs::read_to_string(path.join("status")).ok()?;
+        let value =
+            |key: &str| Some(status.lines().find_map(|line| line.strip_prefix(key))?.trim().to_owned());
+        Some((value("Name:")?, u64::from_str_radix(&value("CapEff:")?, 16).ok()?))
+    };
+    threads.filter_map(|entry| of(entry.ok()?.path())).collect()
+}
+
+#[test]
+fn what_the_driver_does_not_need_any_more_it_gives_up() {
+    let Some(_turn) = turn("what_the_driver_does_not_need_any_more_it_gives_up") else { return };
+    let folder = Folder::new("live-caps");
+    let target = Children::start("while :; do :; done");
+    let pid = target.pid().to_string();
+    let mut attached = command(&folder, &["attach", "--scheduler", "rr", "--pid", &pid])
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the program can be started");
+    wait_until("it is managed", || state(target.pid()).is_some_and(|(policy, _)| policy == 1));
+    let (nice, lock, perfmon, kill, see) = (1_u64 << 23, 1_u64 << 14, 1_u64 << 38, 1_u64 << 5, 1_u64 << 19);
+    let seen = capabilities(attached.id());
+    for (name, most) in [
+        ("sched-agent", nice | lock),
+        ("sched-sentinel", nice | lock),
+        ("sched-steward", nice | lock | perfmon | kill | see),
+    ] {
+        let found = seen.iter().find(|(comm, _)| comm == name).unwrap_or_else(|| panic!("{name}: {seen:?}"));
+        assert_eq!(found.1 & !most, 0, "{name} has more than it needs: {:x}", found.1);
+    }
+    assert_eq!(schedlab(&folder, &["detach"]).code, 0);
+    attached.wait().expect("our child");
+}
+
+#[test]
 fn threads_and_children_that_come_and_go_are_taken_and_given_back() {
     let Some(_turn) = turn("threads_and_children_that_come_and_go_are_taken_and_given_back") else { return };
     let folder = Folder::new("live-forks");
@@ -196,6 +351,69 @@ fn threads_and_children_that_come_and_go_are_taken_and_given_back() {
         "it ends with its command: {result}"
     );
     assert_eq!(schedlab(&folder, &["status"]).stdout, "nothing is managed\n");
+}
+
+/// A short round of `benches/live_kills.py`: each kind of target with each victim once.
+#[test]
+fn killed_at_random_moments_nothing_is_left() {
+    let Some(_turn) = turn("killed_at_random_moments_nothing_is_left") else { return };
+    let script = root().join("benches/live_kills.py");
+    let mut python = Command::new("python3");
+    let output =
+        python.arg(script).args(["--rounds", "20", "--binary", env!("CARGO_BIN_EXE_schedlab")]).output();
+    let Ok(output) = output else {
+        assert!(std::env::var_os("CI").is_none(), "CI has python3");
+        crate::skip("killed_at_random_moments_nothing_is_left", "python3 is missing");
+        return;
+    };
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// As an ordinary user: what works works, the rest is refused by name.
+#[test]
+fn an_ordinary_user_is_told_what_is_missing() {
+    let Some(_turn) = turn("an_ordinary_user_is_told_what_is_missing") else { return };
+    // Where a user without rights can reach both.
+    let folder = Folder::new("live-user");
+    let program = folder.0.join("schedlab");
+    std::fs::copy(env!("CARGO_BIN_EXE_schedlab"), &program).expect("the temporary folder is writable");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&folder.0, open).expect("ours");
+    let rooms = folder.0.join("rooms");
+    std::fs::create_dir(&rooms).expect("ours");
+    std::os::unix::fs::chown(&rooms, Some(65_534), Some(65_534)).expect("root");
+    let as_nobody = |arguments: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all", "--"]);
+        command.arg(&program).args(arguments).current_dir("/").stdin(Stdio::null());
+        ran(command.env("SCHEDLAB_RUN_DIR", rooms.join("run")).env("HOME", "/"))
+    };
+    let target = Children::start("while :; do :; done");
+    let pid = target.pid().to_string();
+    let before = state(target.pid());
+    for arguments in [
+        &["run", "--scheduler", "rr", "--", "true"][..],
+        &["attach", "--scheduler", "rr", "--pid", &pid],
+        &["confirm", "--scheduler", "rr", "--rounds", "1", "--", "sleep", "5"],
+    ] {
+        let refused = as_nobody(arguments);
+        let said = refused.stderr.contains("root") || refused.stderr.contains("permission");
+        assert!(refused.code == 2 && said, "{arguments:?}: {refused:?}");
+    }
+    let matrix = as_nobody(&["list", "schedulers", "--live"]);
+    assert!(matrix.code == 0 && matrix.stdout.contains("no: to know when tasks wake"), "{matrix:?}");
+    for (arguments, word) in [
+        (&["status"][..], "nothing is managed"),
+        (&["restore"], "nothing to give back"),
+        (&["compare", "two-hogs"], "linux"),
+        (&["doctor"], "setcap"),
+    ] {
+        let works = as_nobody(arguments);
+        assert!(works.code == 0 && works.stdout.contains(word), "{arguments:?}: {works:?}");
+    }
+    assert_eq!(state(target.pid()), before);
+    let top = as_nobody(&["top", "--once"]);
+    assert!(top.code == 2 && top.stderr.contains("nothing is managed"), "{top:?}");
 }
 
 #[test]

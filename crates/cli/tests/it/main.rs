@@ -9,6 +9,7 @@ mod gates;
 mod latency;
 mod latency_stall;
 mod live;
+mod live_slices;
 mod output;
 mod recordings;
 mod report;

@@ -22,6 +22,12 @@ fn started(pid: u32) -> u64 {
     after.split_whitespace().nth(19).expect("fields").parse().expect("a number")
 }
 
+fn nice_of(pid: u32) -> i32 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it lives");
+    let after = stat.rsplit_once(')').expect("a name").1;
+    after.split_whitespace().nth(16).expect("fields").parse().expect("a number")
+}
+
 impl Left {
     fn new(name: &str) -> Left {
         let target = Command::new("sleep").arg("600").spawn().expect("sleep(1)");
@@ -32,8 +38,11 @@ impl Left {
                 r#"{{"tid":{tid},"process":{tid},"parent":1,"started":{started},"kernel":false,"comm":"{comm}"}}"#
             )
         };
-        let scheduling =
-            |policy: &str| format!(r#"{{"policy":"{policy}","nice":0,"slice":null,"reset_on_fork":false}}"#);
+        // That of the tests, which may have been started by nice(1).
+        let nice = nice_of(pid);
+        let scheduling = |policy: &str| {
+            format!(r#"{{"policy":"{policy}","nice":{nice},"slice":null,"reset_on_fork":false}}"#)
+        };
         // The owner started before this process could be born, so it is dead.
         let head = format!(
             r#"{{"version":1,"boot":"{}","owner":{},"purpose":"a test"}}"#,

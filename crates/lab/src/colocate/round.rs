@@ -133,7 +133,7 @@ impl Round {
 }
 
 /// By task: whether it belongs to one of `processes`, or was made by one who does.
-fn members(recording: &Recording, processes: &BTreeSet<u32>) -> Vec<bool> {
+pub(crate) fn members(recording: &Recording, processes: &BTreeSet<u32>) -> Vec<bool> {
     let tasks = &recording.header.tasks;
     let mut found: Vec<bool> = tasks.iter().map(|task| processes.contains(&task.pid)).collect();
     for event in &recording.events {

@@ -65,6 +65,11 @@ impl RecordedInput {
         })
     }
 
+    /// The names of its tasks, with repetitions.
+    pub(crate) fn classes(&self) -> impl Iterator<Item = &str> {
+        self.classes.iter().map(String::as_str)
+    }
+
     fn subject(&self) -> Subject<'_> {
         Subject {
             workload: &self.replay.workload,

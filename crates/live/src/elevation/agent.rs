@@ -4,26 +4,24 @@
 //! nothing of ours runs: it is above. It reads no file but `/proc/…/stat` that is open already, and writes none.
 
 use super::sentinel::{Sentinel, cpu_time};
-use super::threads::{State, Thread};
+use super::threads::{Grip, State, Thread};
 use super::{Counts, DUTY_GIFT, DUTY_PERIOD, HEARTBEAT, LogLine};
-use crate::desk::{Answer, Decision, Desk, Fate, Slot, Step, What};
+use crate::desk::{Answer, By, Decision, Desk, Fate, Slot, Step, What};
 use crate::guardian::beat_through;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use schedlab_host::follow::{Batch, Followed, Follower};
+use schedlab_host::follow::{Batch, By as Doer, Followed, Follower};
 use schedlab_host::threads as host;
-use schedlab_model::Ns;
+use schedlab_model::{CpuSet, Ns, Policy};
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 
 /// Descriptors that are waited for at once: the bell, the sentinel, and a ring for each CPU.
 const WATCHED: usize = 66;
 /// How many sleeping threads are looked at in each heartbeat, in case an event was missed.
 const LOOKS: usize = 16;
-/// The sentinel ran this often in a row although the chosen thread is runnable: somebody changed it.
-const SUSPICIONS: u32 = 20;
-
 /// What the steward tells the agent.
 pub(super) enum Order {
     /// A thread that is journalled, pinned and parked.
@@ -32,6 +30,19 @@ pub(super) enum Order {
     Heart(OwnedFd),
     /// More threads are followed.
     Follow(Batch),
+    /// The scheduler shall take a thread for something else.
+    Policy(u32, Policy),
+    /// Give a thread back; the others stay.
+    Release(u32),
+}
+
+/// What the agent tells the steward.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Tiding {
+    /// A thread of ours made this one.
+    Born(u32),
+    /// A thread of ours runs another program now.
+    Execed(u32),
 }
 
 /// What agent and steward share.
@@ -41,6 +52,10 @@ pub(super) struct Shared {
     pub(super) stop: AtomicBool,
     /// The guardian is gone.
     pub(super) unguarded: AtomicBool,
+    /// Orders that were carried out.
+    pub(super) obeyed: AtomicU64,
+    /// How the agent stands, renewed with each look around.
+    pub(super) counts: Mutex<Counts>,
 }
 
 pub(super) struct Agent {
@@ -51,9 +66,10 @@ pub(super) struct Agent {
     pub(super) sentinel: Sentinel,
     pub(super) shared: std::sync::Arc<Shared>,
     pub(super) orders: Receiver<Order>,
-    /// Children that threads of ours made.
-    pub(super) born: Sender<u32>,
+    pub(super) tidings: Sender<Tiding>,
     pub(super) starve_after: Ns,
+    /// The CPU that it manages.
+    pub(super) managed: CpuSet,
     pub(super) start: Ns,
     pub(super) hz: u32,
     pub(super) log: Vec<LogLine>,
@@ -71,8 +87,9 @@ pub(super) struct Work {
     next_tick: Option<Ns>,
     timers: BTreeMap<Slot, Ns>,
     decide: bool,
-    suspicions: u32,
     looked_at: usize,
+    /// When that was.
+    looked: Ns,
     period_began: Ns,
     /// Time in this period in which nobody of ours wanted the CPU.
     idle: Ns,
@@ -90,6 +107,32 @@ fn timespec(time: Ns) -> Timespec {
     Timespec { tv_sec: (time.0 / 1_000_000_000) as i64, tv_nsec: (time.0 % 1_000_000_000) as i64 }
 }
 
+/// What ended a sleep, besides events and time.
+pub(super) struct Woke {
+    /// The steward rang.
+    rung: bool,
+    /// The sentinel had the CPU.
+    pub(super) free: bool,
+}
+
+/// Sleeps until the bell, the sentinel or an event, at most for `time`. Allocates nothing: descriptors are on the stack.
+pub(super) fn wait_for(bell: Option<&OwnedFd>, sentinel: &Sentinel, follower: &Follower, time: Ns) -> Woke {
+    let free = sentinel.fd();
+    let bell = bell.map_or(free, AsFd::as_fd);
+    let mut fds: [PollFd<'_>; WATCHED] = std::array::from_fn(|place| match place {
+        0 => PollFd::from_borrowed_fd(bell, PollFlags::IN),
+        1 => PollFd::from_borrowed_fd(free, PollFlags::IN),
+        // Machines with more CPUs than places look around more often for it.
+        _ => PollFd::from_borrowed_fd(follower.fd(place - 2).unwrap_or(free), PollFlags::IN),
+    });
+    let used = (2 + follower.cpus()).min(WATCHED);
+    match poll(&mut fds[..used], Some(&timespec(time))) {
+        Ok(_) => Woke { rung: !fds[0].revents().is_empty(), free: !fds[1].revents().is_empty() },
+        // An interrupted sleep is a short one.
+        Err(_) => Woke { rung: true, free: true },
+    }
+}
+
 impl Agent {
     /// The loop, until the steward says stop. The threads are still confined at its end: the keeper puts that back.
     pub(super) fn run(&mut self) {
@@ -98,11 +141,15 @@ impl Agent {
             self.work.next_tick = Some(self.tick_ns());
         }
         while !self.shared.stop.load(Ordering::Relaxed) {
-            self.sleep();
+            let woke = self.sleep();
             self.beat();
-            let _ = rustix::io::read(&self.shared.bell, &mut [0; 8]);
-            self.take_orders();
-            self.look_at_running();
+            if woke.rung {
+                let _ = rustix::io::read(&self.shared.bell, &mut [0; 8]);
+                self.take_orders();
+            }
+            if woke.free {
+                self.look_at_running();
+            }
             self.read_events();
             self.fire_timers();
             self.look_around();
@@ -122,7 +169,7 @@ impl Agent {
         Ns(1_000_000_000 / u64::from(self.hz.max(1)))
     }
 
-    fn sleep(&mut self) {
+    fn sleep(&mut self) -> Woke {
         let now = self.now();
         let mut until = now + Ns(HEARTBEAT.as_nanos() as u64);
         let due = self.work.timers.values().min().copied();
@@ -131,18 +178,7 @@ impl Agent {
         {
             until = time.map_or(until, |time| time.min(until));
         }
-        // On the stack: the loop allocates nothing. Machines with more CPUs than places look around more often for it.
-        let mut fds: [PollFd<'_>; WATCHED] = std::array::from_fn(|place| match place {
-            0 => PollFd::new(&self.shared.bell, PollFlags::IN),
-            1 => PollFd::from_borrowed_fd(self.sentinel.fd(), PollFlags::IN),
-            _ => match self.follower.fd(place - 2) {
-                Some(fd) => PollFd::from_borrowed_fd(fd, PollFlags::IN),
-                None => PollFd::new(&self.shared.bell, PollFlags::IN),
-            },
-        });
-        let used = (2 + self.follower.cpus()).min(WATCHED);
-        // An interrupted sleep is a short one.
-        let _ = poll(&mut fds[..used], Some(&timespec(until.saturating_sub(now))));
+        wait_for(Some(&self.shared.bell), &self.sentinel, &self.follower, until.saturating_sub(now))
     }
 
     /// Plays a step at the desk, keeps it for the log, and notes what is asked for.
@@ -170,7 +206,20 @@ impl Agent {
                 Order::Join(thread) => self.join(*thread),
                 Order::Heart(heart) => self.heart = Some(heart),
                 Order::Follow(batch) => self.follower.take(batch),
+                Order::Policy(tid, policy) => {
+                    if let Some(task) = self.work.by_tid.get(&tid).copied() {
+                        let now = self.now();
+                        self.work.threads[task as usize].taken_for = policy;
+                        self.step(now, What::Policy { task, policy });
+                    }
+                }
+                Order::Release(tid) => {
+                    if let Some(task) = self.work.by_tid.get(&tid).copied() {
+                        self.release(task);
+                    }
+                }
             }
+            self.shared.obeyed.fetch_add(1, Ordering::Release);
         }
     }
 
@@ -195,24 +244,24 @@ impl Agent {
             return;
         };
         let (policy, nice) = (thread.taken_for, thread.before.nice);
-        let (process, affinity) = (thread.identity.process, schedlab_model::CpuSet::first(1));
+        let (process, affinity) = (thread.identity.process, CpuSet::first(1));
         self.work.by_tid.insert(thread.identity.tid, task);
         let runnable = thread.state() == State::Runnable;
         self.work.threads.push(thread);
         let now = self.now();
         self.step(now, What::Join { task, policy, nice, affinity, process });
         if runnable {
-            self.woken(task);
+            self.woken(task, By::Unknown);
         }
     }
 
-    fn woken(&mut self, task: u32) -> bool {
+    fn woken(&mut self, task: u32, by: By) -> bool {
         if self.work.threads[task as usize].left || self.desk.runnable(task) {
             return false;
         }
         let now = self.now();
         self.work.threads[task as usize].waits_since = Some(now);
-        self.step(now, What::Wake { task });
+        self.step(now, What::Wake { task, by });
         self.work.decide |= self.desk.current(0).is_none();
         true
     }
@@ -247,24 +296,25 @@ impl Agent {
             State::Gone => self.forget(task),
             State::Runnable => {
                 // It blocked and was woken before we looked; or somebody took its priority away.
-                self.work.suspicions += 1;
                 self.work.counts.stale += 1;
-                if self.work.suspicions >= SUSPICIONS && !self.work.threads[task as usize].is_ours() {
-                    self.leave_alone(task);
-                } else {
-                    self.decide(Fate::Runnable);
+                match self.work.threads[task as usize].grip(&self.managed) {
+                    Grip::Firm => self.decide(Fate::Runnable),
+                    loose => self.leave_alone(task, loose),
                 }
-                return;
             }
         }
-        self.work.suspicions = 0;
     }
 
-    fn leave_alone(&mut self, task: u32) {
+    /// Somebody changed it: what he did stays, and the rest is as before.
+    fn leave_alone(&mut self, task: u32, grip: Grip) {
         self.work.counts.changed_by_others += 1;
         self.forget(task);
         let thread = &self.work.threads[task as usize];
-        let _ = host::set_affinity(thread.identity.tid, &thread.affinity);
+        if grip == Grip::Cpus {
+            thread.lend();
+        } else if host::affinity(thread.identity.tid).is_ok_and(|now| now == self.managed) {
+            let _ = host::set_affinity(thread.identity.tid, &thread.affinity);
+        }
     }
 
     fn read_events(&mut self) {
@@ -273,23 +323,35 @@ impl Agent {
         self.follower.read(|event| events.push(event));
         for event in &events {
             match *event {
-                Followed::Woken { tid } => {
+                Followed::Woken { tid, by } => {
                     if let Some(task) = self.work.by_tid.get(&tid).copied() {
-                        self.work.counts.wakeups += u64::from(self.woken(task));
+                        let by = self.doer(by);
+                        self.work.counts.wakeups += u64::from(self.woken(task, by));
                     }
                 }
                 Followed::Forked { parent, child } if self.work.by_tid.contains_key(&parent) => {
-                    let _ = self.born.send(child);
+                    let _ = self.tidings.send(Tiding::Born(child));
+                }
+                Followed::Execed { tid } if self.work.by_tid.contains_key(&tid) => {
+                    let _ = self.tidings.send(Tiding::Execed(tid));
                 }
                 Followed::Exited { tid } => {
                     // It still runs to its end; when it is off the CPU the sentinel, or a look, finds it gone.
                     let _ = tid;
                 }
                 Followed::Lost => self.look_at_all(),
-                Followed::Forked { .. } => {}
+                Followed::Forked { .. } | Followed::Execed { .. } => {}
             }
         }
         self.work.events = events;
+    }
+
+    fn doer(&self, by: Doer) -> By {
+        match by {
+            Doer::Thread(tid) => self.work.by_tid.get(&tid).map_or(By::Unknown, |task| By::Task(*task)),
+            Doer::SoftIrq => By::SoftIrq,
+            Doer::HardIrq => By::HardIrq,
+        }
     }
 
     fn fire_timers(&mut self) {
@@ -310,14 +372,22 @@ impl Agent {
         }
     }
 
-    /// A few sleeping threads in turn, in case a wakeup left no event, and whoever waits too long.
+    /// With each heartbeat: a few sleeping threads in turn, in case a wakeup left no event, and whoever waits too long.
     fn look_around(&mut self) {
+        let now = self.now();
+        if now.saturating_sub(self.work.looked) < Ns(HEARTBEAT.as_nanos() as u64) {
+            return;
+        }
+        self.work.looked = now;
+        // An onlooker that reads just now gets the next ones.
+        if let Ok(mut counts) = self.shared.counts.try_lock() {
+            counts.clone_from(&self.work.counts);
+        }
         let count = self.work.threads.len();
         for _ in 0..LOOKS.min(count) {
             self.work.looked_at = (self.work.looked_at + 1) % count;
             self.look_at(self.work.looked_at as u32);
         }
-        let now = self.now();
         for task in 0..count as u32 {
             let thread = &self.work.threads[task as usize];
             let waits = thread.waits_since.filter(|_| !thread.left && self.desk.runnable(task));
@@ -334,14 +404,26 @@ impl Agent {
 
     /// Sets the desk right about a thread that does not run.
     fn look_at(&mut self, task: u32) {
-        let thread = &self.work.threads[task as usize];
-        if thread.left || self.desk.current(0) == Some(task) {
+        let thread = &mut self.work.threads[task as usize];
+        if thread.left {
             return;
         }
-        match thread.state() {
+        if let Some(nice) = thread.new_nice() {
+            let now = self.now();
+            self.step(now, What::Nice { task, nice });
+        }
+        let thread = &self.work.threads[task as usize];
+        let (state, runs) = (thread.state(), self.desk.current(0) == Some(task));
+        let grip = thread.grip(&self.managed);
+        match state {
+            // The end of the one that runs is seen when it is off the CPU.
+            State::Gone if runs => {}
             State::Gone => self.forget(task),
-            State::Runnable => self.work.counts.wakeups_found += u64::from(self.woken(task)),
-            State::Sleeping => {}
+            _ if grip != Grip::Firm => self.leave_alone(task, grip),
+            State::Runnable if !runs => {
+                self.work.counts.wakeups_found += u64::from(self.woken(task, By::Unknown));
+            }
+            State::Runnable | State::Sleeping => {}
         }
     }
 

@@ -1,25 +1,31 @@
 //! The steward: everything around the agent that may touch files. It takes threads on, keeps the guardian informed, and
 //! ends the whole.
 
-use super::agent::{Agent, Order, Shared, Work, monotonic};
+use super::agent::{Agent, Order, Shared, Tiding, Work, monotonic};
 use super::sentinel::{Sentinel, become_fifo};
 use super::threads::Thread;
 use super::{
-    AGENT, ElevationOptions, ElevationReport, GUARDIAN, HEARTBEAT, LogLine, PARKED, RUNNING, SILENCE,
+    AGENT, Counts, ElevationOptions, ElevationReport, GUARDIAN, HEARTBEAT, LogLine, PARKED, RUNNING, SILENCE,
     ThreadReport,
 };
+use crate::bulletin::{Bulletin, Taken};
 use crate::desk::{Desk, DeskOptions};
 use crate::journal::Setting;
-use crate::{Keeper, KeeperOptions, LiveError};
+use crate::{Keeper, KeeperOptions, LiveError, detach, restore};
 use rustix::event::{EventfdFlags, eventfd};
 use schedlab_host::follow::{Adder, Follower};
-use schedlab_host::threads::{self as host, Identity};
+use schedlab_host::privileges::{Duty, keep_only};
+use schedlab_host::threads::{self as host, Identity, Scheduling};
 use schedlab_model::{CpuSet, Ns, Policy};
-use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+
+/// How often onlookers are told, and requests looked for.
+const PUBLISH: Ns = Ns::from_ms(100);
 
 /// Runs the threads of `processes`, and those that they make, under the scheduler of `options` until `done` says so or
 /// all are gone; then everything is as before. `begin` is called once, when all are managed.
@@ -30,18 +36,27 @@ use std::thread::JoinHandle;
 pub fn manage(
     options: &ElevationOptions,
     processes: &[u32],
-    begin: impl FnOnce(),
-    mut done: impl FnMut() -> bool,
+    begin: impl FnOnce() + Send,
+    mut done: impl FnMut() -> bool + Send,
 ) -> Result<ElevationReport, LiveError> {
-    let mut steward = Steward::start(options)?;
-    for process in processes {
-        steward.take_process(*process)?;
-    }
-    begin();
-    while !done() && steward.tend()? {
-        std::thread::sleep(HEARTBEAT);
-    }
-    steward.end()
+    let work = move || {
+        let mut steward = Steward::start(options)?;
+        for process in processes {
+            steward.take_process(*process)?;
+        }
+        begin();
+        while !done() && steward.tend()? {
+            std::thread::sleep(HEARTBEAT);
+        }
+        steward.end()
+    };
+    // In a thread of its own: that one takes a real-time priority and gives up capabilities, for good.
+    std::thread::scope(|scope| {
+        let builder = std::thread::Builder::new().name("sched-steward".to_owned());
+        let steward =
+            builder.spawn_scoped(scope, work).map_err(LiveError::io("starting the steward's thread"))?;
+        steward.join().unwrap_or(Err(LiveError::AgentDied))
+    })
 }
 
 struct Steward<'a> {
@@ -50,14 +65,31 @@ struct Steward<'a> {
     keeper: Keeper,
     shared: Arc<Shared>,
     orders: Sender<Order>,
-    born: Receiver<u32>,
+    tidings: Receiver<Tiding>,
+    sent: u64,
+    published: Ns,
+    /// In the order in which they were taken on.
+    threads: Vec<Kept>,
     agent: AgentThread,
     start: Ns,
     taken: BTreeSet<Identity>,
     processes: BTreeSet<u32>,
+    /// By process: how its threads were scheduled before, and where they could run.
+    origins: BTreeMap<u32, (Scheduling, CpuSet)>,
+    /// When management began, in the unit of `Identity::started`.
+    began: u64,
+    /// Given back before their time; their children are not taken again.
+    released: BTreeSet<u32>,
     adder: Adder,
     /// The threads of this process: never followed.
     own: BTreeSet<u32>,
+}
+
+/// What the steward remembers of a thread.
+struct Kept {
+    taken: Taken,
+    /// Its own policy.
+    own: Policy,
 }
 
 /// The agent's thread: whatever happens here, it ends with this value.
@@ -114,7 +146,7 @@ impl<'a> Steward<'a> {
             hz: schedlab_host::machine().hz,
             seed: 1,
         };
-        check_scheduler(&desk)?;
+        check_scheduler(&desk, &options.declared)?;
         let follower = Follower::open(&host::affinity(0).map_or(others, |all| all.or(&managed)));
         let no_events = |error: schedlab_host::HostError| LiveError::NoEvents { reason: error.to_string() };
         let follower = follower.map_err(no_events)?;
@@ -124,13 +156,17 @@ impl<'a> Steward<'a> {
             bell: bell.map_err(|error| LiveError::io("eventfd")(error.into()))?,
             stop: AtomicBool::new(false),
             unguarded: AtomicBool::new(false),
+            obeyed: AtomicU64::new(0),
+            counts: Mutex::new(Counts::default()),
         });
         let (orders, inbox) = channel();
-        let (births, born) = channel();
+        let (news, tidings) = channel();
         let start = monotonic();
         let parts =
-            Parts { desk: desk.clone(), follower, shared: shared.clone(), inbox, births, start, managed };
+            Parts { desk: desk.clone(), follower, shared: shared.clone(), inbox, news, start, managed };
         let agent = AgentThread { shared: shared.clone(), thread: Some(parts.spawn(options)?) };
+        // Before there is a guardian that counts our silence: on a busy machine an ordinary thread may wait that long.
+        become_fifo(AGENT, &others).map_err(LiveError::io("giving the steward a real-time priority"))?;
         // Locking the memory takes its time: the guardian, which wants to hear from us, comes after that.
         let keeper = Keeper::start(&KeeperOptions {
             room: options.room.clone(),
@@ -139,25 +175,42 @@ impl<'a> Steward<'a> {
             silence: Some(SILENCE),
             priority: Some(GUARDIAN),
         })?;
-        // The steward must get its CPU in time to tell the guardian that all is well.
-        become_fifo(AGENT, &others).map_err(LiveError::io("giving the steward a real-time priority"))?;
-        let _ = orders.send(Order::Heart(keeper.heart()?));
+        // What is left to do: set policies, follow more threads, end the command.
+        keep_only(&[Duty::Schedule, Duty::Follow, Duty::LockMemory, Duty::Kill, Duty::See])
+            .map_err(LiveError::io("giving up capabilities"))?;
+        let heart = keeper.heart()?;
         let own = host::of_process(std::process::id()).into_iter().collect();
-        let (taken, processes) = (BTreeSet::new(), BTreeSet::new());
-        Ok(Steward {
+        // This thread was made for this management.
+        let own_thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        let began = host::identity(own_thread).map_or(u64::MAX, |own| own.started);
+        let mut steward = Steward {
             options,
             desk,
             keeper,
             shared,
             orders,
-            born,
+            tidings,
+            sent: 0,
+            published: Ns::ZERO,
+            threads: Vec::new(),
             agent,
             start,
-            taken,
-            processes,
+            taken: BTreeSet::new(),
+            processes: BTreeSet::new(),
+            origins: BTreeMap::new(),
+            began,
+            released: BTreeSet::new(),
             adder,
             own,
-        })
+        };
+        steward.order(Order::Heart(heart));
+        Ok(steward)
+    }
+
+    fn order(&mut self, order: Order) {
+        // An agent that is gone is noticed elsewhere.
+        self.sent += u64::from(self.orders.send(order).is_ok());
+        self.shared.ring();
     }
 
     /// Takes on every thread that a process has, and writes down that those to come are ours.
@@ -165,7 +218,11 @@ impl<'a> Steward<'a> {
         let first = Keeper::target(process)?;
         let band = Setting::FifoBand(PARKED, RUNNING);
         if self.processes.insert(process) {
-            self.keeper.adopt_process(&first, band, Some(CpuSet::single(self.options.cpu)))?;
+            let Some(origin) = self.origin(&first, first.parent) else {
+                return Err(LiveError::NoThread { tid: process });
+            };
+            self.origins.insert(process, origin);
+            self.keeper.adopt_from(&first, origin, band, Some(CpuSet::single(self.options.cpu)))?;
         }
         // Threads that are made while we go through them are found in the next round.
         loop {
@@ -174,7 +231,7 @@ impl<'a> Steward<'a> {
                 new += usize::from(self.take_thread(tid)?);
             }
             for child in host::children(process) {
-                if !self.processes.contains(&child) {
+                if !self.processes.contains(&child) && !self.released.contains(&child) {
                     self.take_family_member(child)?;
                     new += 1;
                 }
@@ -187,6 +244,9 @@ impl<'a> Steward<'a> {
 
     /// A process that one of ours made; it may be gone before we look.
     fn take_family_member(&mut self, process: u32) -> Result<(), LiveError> {
+        if self.released.contains(&process) {
+            return Ok(());
+        }
         match self.take_process(process) {
             Err(LiveError::NoThread { .. } | LiveError::KernelThread { .. }) => {
                 self.processes.insert(process);
@@ -196,50 +256,71 @@ impl<'a> Steward<'a> {
         }
     }
 
+    /// How a thread was before, and where it could run. One that was born under management inherited what we had made of
+    /// its `parent` (a process): it gets what that one had. `None`: it is gone.
+    fn origin(&self, thread: &Identity, parent: u32) -> Option<(Scheduling, CpuSet)> {
+        let inherited = self.origins.get(&parent).or_else(|| self.origins.values().next());
+        match inherited {
+            Some(origin) if thread.started >= self.began => Some(*origin),
+            _ => Some((host::scheduling(thread.tid).ok()?, host::affinity(thread.tid).ok()?)),
+        }
+    }
+
     /// True: it is managed now, and was not before.
     fn take_thread(&mut self, tid: u32) -> Result<bool, LiveError> {
+        // Taking on hundreds takes long, and nothing more may be changed without a guardian.
+        if self.shared.unguarded.load(Ordering::Relaxed) {
+            return Err(LiveError::Unguarded);
+        }
         let Some(identity) = host::identity(tid).filter(|identity| !self.taken.contains(identity)) else {
             return Ok(false);
         };
-        let (Ok(before), Ok(affinity)) = (host::scheduling(tid), host::affinity(tid)) else {
-            return Ok(false);
-        };
+        let Some((before, affinity)) = self.origin(&identity, identity.process) else { return Ok(false) };
         self.taken.insert(identity.clone());
         if !before.policy.is_fair() && !matches!(before.policy, Policy::Fifo(PARKED..=RUNNING)) {
             // It has a real-time or deadline policy of its own: above ours, none of our business.
             return Ok(false);
         }
-        let declared = self.options.declared.iter().find(|(name, _)| *name == identity.comm);
-        let taken_for = declared.map_or(before.policy, |(_, policy)| *policy);
+        let taken_for = self.taken_for(&identity.comm, before.policy);
+        let served = host::served(tid);
         let Some(thread) = Thread::open(identity, before, affinity, taken_for) else { return Ok(false) };
-        let taken = self.put_into_band(&thread);
-        match taken {
+        match self.put_into_band(&thread) {
             Err(LiveError::NoThread { .. }) => return Ok(false),
             other => other?,
         }
         // Where the kernel refuses to follow one more, its wakeups are found by looking.
         if let Ok(Some(batch)) = self.adder.add(&BTreeSet::from([tid]), &self.own) {
-            let _ = self.orders.send(Order::Follow(batch));
+            self.order(Order::Follow(batch));
         }
-        let _ = self.orders.send(Order::Join(Box::new(thread)));
-        self.shared.ring();
+        let taken = Taken { thread: thread.identity.clone(), before: served };
+        self.threads.push(Kept { taken, own: thread.before.policy });
+        self.order(Order::Join(Box::new(thread)));
+        // It may have become another program before we listened.
+        host::identity(tid).into_iter().for_each(|now| self.renamed(now));
         Ok(true)
     }
 
+    /// What the scheduler takes a thread of this name for.
+    fn taken_for(&self, name: &str, own: Policy) -> Policy {
+        self.options.declared.iter().find(|(declared, _)| declared == name).map_or(own, |(_, policy)| *policy)
+    }
+
     fn put_into_band(&mut self, thread: &Thread) -> Result<(), LiveError> {
-        self.keeper.declare(&thread.identity, Setting::FifoBand(PARKED, RUNNING))?;
-        self.keeper.confine(&thread.identity, &CpuSet::single(self.options.cpu))?;
+        self.keeper.declare_from(&thread.identity, thread.before, Setting::FifoBand(PARKED, RUNNING))?;
+        let managed = CpuSet::single(self.options.cpu);
+        self.keeper.confine_from(&thread.identity, thread.affinity, &managed)?;
         self.keeper.apply(&thread.identity, &thread.band(PARKED))
     }
 
     /// What is to do now and then. False: nothing is left to manage.
     fn tend(&mut self) -> Result<bool, LiveError> {
-        let mut born: Vec<u32> = self.born.try_iter().collect();
-        born.sort_unstable();
-        born.dedup();
-        for tid in born {
-            if let Some(identity) = host::identity(tid) {
-                self.take_family_member(identity.process)?;
+        let tidings: BTreeSet<Tiding> = self.tidings.try_iter().collect();
+        for tiding in tidings {
+            let (Tiding::Born(tid) | Tiding::Execed(tid)) = tiding;
+            let Some(identity) = host::identity(tid) else { continue };
+            match tiding {
+                Tiding::Born(_) => self.take_family_member(identity.process)?,
+                Tiding::Execed(_) => self.renamed(identity),
             }
         }
         if self.shared.unguarded.load(Ordering::Relaxed) {
@@ -248,7 +329,78 @@ impl<'a> Steward<'a> {
         if self.agent.is_dead() {
             return Ok(false);
         }
+        let now = monotonic();
+        if now.saturating_sub(self.published) >= PUBLISH {
+            self.published = now;
+            self.give_back_requested()?;
+            self.publish(now);
+        }
         Ok(self.processes.iter().any(|process| !host::of_process(*process).is_empty()))
+    }
+
+    /// A thread may run another program: its name, and what is declared for that, may be another.
+    fn renamed(&mut self, identity: Identity) {
+        let Some(kept) = self.threads.iter_mut().find(|kept| kept.taken.thread == identity) else { return };
+        let was = std::mem::replace(&mut kept.taken.thread.comm, identity.comm.clone());
+        let own = kept.own;
+        let now = self.taken_for(&identity.comm, own);
+        if self.taken_for(&was, own) != now {
+            self.order(Order::Policy(identity.tid, now));
+        }
+    }
+
+    /// What `schedlab detach --pid` asked for.
+    fn give_back_requested(&mut self) -> Result<(), LiveError> {
+        let Some(journal) = self.keeper.journal().map(Path::to_owned) else { return Ok(()) };
+        for process in detach::requested(&journal) {
+            let family = match host::identity(process) {
+                Some(first) => restore::family(&first),
+                None => vec![process],
+            };
+            for member in family {
+                if !self.processes.remove(&member) {
+                    continue;
+                }
+                self.released.insert(member);
+                for tid in host::of_process(member) {
+                    self.order(Order::Release(tid));
+                }
+                self.wait_until_obeyed()?;
+                self.keeper.released(member)?;
+                self.threads.retain(|kept| kept.taken.thread.process != member);
+            }
+            detach::answer(&journal, process);
+        }
+        Ok(())
+    }
+
+    fn wait_until_obeyed(&mut self) -> Result<(), LiveError> {
+        while self.shared.obeyed.load(Ordering::Acquire) < self.sent && !self.agent.is_dead() {
+            self.keeper.beat()?;
+            std::thread::sleep(HEARTBEAT / 10);
+        }
+        Ok(())
+    }
+
+    /// For onlookers.
+    fn publish(&self, now: Ns) {
+        let Some(journal) = self.keeper.journal() else { return };
+        let Some(owner) = host::identity(std::process::id()) else { return };
+        let mut counts =
+            self.shared.counts.lock().map_or_else(|_| Counts::default(), |counts| counts.clone());
+        let ours = |tid: &u32| host::identity(*tid).is_some_and(|one| one.comm.starts_with("sched-"));
+        let own = host::of_process(owner.process).into_iter().filter(ours).filter_map(host::served);
+        counts.agent_cpu_ns = own.map(|served| served.run.0).sum();
+        let living = self.threads.iter().map(|kept| &kept.taken).filter(|taken| taken.thread.lives());
+        let bulletin = Bulletin {
+            owner,
+            scheduler: self.options.scheduler.clone(),
+            cpu: self.options.cpu,
+            elapsed: now.saturating_sub(self.start),
+            counts,
+            threads: living.cloned().collect(),
+        };
+        bulletin.publish(journal);
     }
 
     fn end(mut self) -> Result<ElevationReport, LiveError> {
@@ -264,9 +416,13 @@ impl<'a> Steward<'a> {
         let Done { work, log, chosen, sentinel_ns } = done.ok_or(LiveError::AgentDied)?;
         let mut counts = work.counts;
         counts.agent_cpu_ns += sentinel_ns;
+        let name = |thread: &Thread| {
+            let kept = self.threads.iter().find(|kept| kept.taken.thread == thread.identity);
+            kept.map_or(&thread.identity.comm, |kept| &kept.taken.thread.comm).clone()
+        };
         let report = |(thread, chosen): (&Thread, &Ns)| ThreadReport {
             tid: thread.identity.tid,
-            comm: thread.identity.comm.clone(),
+            comm: name(thread),
             chosen_ns: chosen.0,
         };
         let threads = work.threads.iter().zip(&chosen).map(report).collect();
@@ -280,7 +436,7 @@ struct Parts {
     follower: Follower,
     shared: Arc<Shared>,
     inbox: Receiver<Order>,
-    births: Sender<u32>,
+    news: Sender<Tiding>,
     start: Ns,
     managed: CpuSet,
 }
@@ -311,6 +467,8 @@ impl Parts {
 
     fn agent(self, starve_after: Ns, steps: usize) -> Result<Agent, LiveError> {
         let desk = Desk::new(&self.desk)?;
+        // A thread that is made from here on can do no more than this one.
+        keep_only(&[Duty::Schedule, Duty::LockMemory]).map_err(LiveError::io("giving up capabilities"))?;
         // From here on no page of ours waits for a disk.
         let all = rustix::mm::MlockAllFlags::CURRENT | rustix::mm::MlockAllFlags::FUTURE;
         rustix::mm::mlockall(all)
@@ -325,8 +483,9 @@ impl Parts {
             sentinel,
             shared: self.shared,
             orders: self.inbox,
-            born: self.births,
+            tidings: self.news,
             starve_after,
+            managed: self.managed,
             start: self.start,
             hz: self.desk.hz,
             log: Vec::with_capacity(steps),
@@ -349,10 +508,14 @@ fn check_cpus(options: &ElevationOptions) -> Result<CpuSet, LiveError> {
     Ok(others)
 }
 
-/// Whether the driver can give this scheduler what it needs.
-fn check_scheduler(desk: &DeskOptions) -> Result<(), LiveError> {
-    match super::missing(Desk::new(desk)?.scheduler().needs()) {
-        None => Ok(()),
-        Some(what) => Err(LiveError::Needs { scheduler: desk.scheduler.clone(), what }),
+/// Whether the scheduler exists, and can serve what is declared.
+fn check_scheduler(desk: &DeskOptions, declared: &[(String, Policy)]) -> Result<(), LiveError> {
+    let made = Desk::new(desk)?;
+    for (name, policy) in declared {
+        if let Some(reason) = made.scheduler().refuses(*policy) {
+            let (scheduler, name, policy) = (desk.scheduler.clone(), name.clone(), *policy);
+            return Err(LiveError::Policy { scheduler, name, policy, reason });
+        }
     }
+    Ok(())
 }

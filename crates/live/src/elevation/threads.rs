@@ -3,7 +3,7 @@
 use super::{PARKED, RUNNING};
 use rustix::io::pread;
 use schedlab_host::threads::{self, Identity, Scheduling};
-use schedlab_model::{CpuSet, Ns, Policy};
+use schedlab_model::{CpuSet, Nice, Ns, Policy};
 use std::fs::File;
 
 /// One managed thread.
@@ -29,6 +29,16 @@ pub(super) enum State {
     Runnable,
     Sleeping,
     Gone,
+}
+
+/// Whether a thread is as we left it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Grip {
+    Firm,
+    /// Somebody gave it another policy.
+    Policy,
+    /// Somebody sent it to other CPUs.
+    Cpus,
 }
 
 impl Thread {
@@ -65,7 +75,7 @@ impl Thread {
     }
 
     fn set(&self, priority: u8) -> bool {
-        threads::set_scheduling(self.identity.tid, &self.band(priority)).is_ok()
+        threads::set_fifo(self.identity.tid, priority).is_ok()
     }
 
     /// What it looks like with this priority. Children begin unmanaged, until they are taken on.
@@ -90,10 +100,23 @@ impl Thread {
         let _ = threads::set_affinity(self.identity.tid, &self.affinity);
     }
 
-    /// Whether it still looks as we left it.
-    pub(super) fn is_ours(&self) -> bool {
-        threads::scheduling(self.identity.tid).is_ok_and(
-            |now| matches!(now.policy, Policy::Fifo(priority) if (PARKED..=RUNNING).contains(&priority)),
-        )
+    /// Whether it is still as we left it. A thread that is gone counts as ours: its end is seen elsewhere.
+    pub(super) fn grip(&self, managed: &CpuSet) -> Grip {
+        let ours = |priority: Option<u8>| priority.is_some_and(|now| (PARKED..=RUNNING).contains(&now));
+        let tid = self.identity.tid;
+        if !threads::fifo_priority(tid).map_or(true, ours) {
+            Grip::Policy
+        } else if threads::affinity(tid).is_ok_and(|now| now != *managed) {
+            Grip::Cpus
+        } else {
+            Grip::Firm
+        }
+    }
+
+    /// A nice value that somebody gave it meanwhile. It stays with the thread when it is given back.
+    pub(super) fn new_nice(&mut self) -> Option<Nice> {
+        let now = threads::nice(self.identity.tid).ok().filter(|now| *now != self.before.nice)?;
+        self.before.nice = now;
+        Some(now)
     }
 }

@@ -1,0 +1,90 @@
+//! `schedlab confirm`
+
+use crate::progress::{Lines, Progress};
+use crate::render::{self, Style};
+use crate::{Done, output};
+use anyhow::{Context, anyhow, bail};
+use schedlab_host::StopSignal;
+use schedlab_lab::confirm::{Plan, confirm};
+use schedlab_live::Room;
+use schedlab_model::Ns;
+use schedlab_scheduler::SchedulerSpec;
+use std::path::PathBuf;
+
+/// `schedlab confirm`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  schedlab confirm redis.slt --variant 'batch idle: sysbench policy=idle' --cpus 0 -- ./redis-and-sysbench.sh
+  schedlab confirm --scheduler rr:slice_ns=5ms --scheduler layers --rounds 3 -- sh -c 'yes & yes & wait'
+  schedlab confirm redis.slt --variant 'nice: sysbench nice=10' --json -- ./both.sh > confirmed.json
+
+The command is started anew for each round: as the host has it, with each variant's settings made on its threads, and
+under each scheduler by `schedlab run`. Every round is recorded; predictions are those of `schedlab compare` from FILE, or
+from the first round. Variants may set policy, nice, slice and cpus of tasks. Needs root. Give a command that works for
+longer than a round; it is ended then.")]
+pub(crate) struct Confirm {
+    /// The recording to predict from (.slt) [default: the first round under the host's default]
+    file: Option<PathBuf>,
+    /// A scheduler to run it under (may be given several times)
+    #[arg(short, long = "scheduler", value_name = "SCHEDULER")]
+    schedulers: Vec<SchedulerSpec>,
+    /// Something to try: 'NAME: TASK policy=idle' (may be given several times)
+    #[arg(long = "variant", value_name = "VARIANT")]
+    variants: Vec<String>,
+    /// Rounds of each
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Length of a round
+    #[arg(long = "for", value_name = "TIME", default_value = "2s")]
+    round: Ns,
+    /// The CPUs for the command in every round; one with --scheduler
+    #[arg(long, value_name = "CPUS", default_value = "0")]
+    cpus: String,
+    /// The scheduler that stands for this kernel in the simulator [default: by the kernel's version]
+    #[arg(long, value_name = "SCHEDULER")]
+    recorded_under: Option<SchedulerSpec>,
+    /// Print the result as JSON (docs/live-schema.md)
+    #[arg(long)]
+    json: bool,
+    /// The command to run
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+pub(crate) fn run(args: &Confirm) -> anyhow::Result<Done> {
+    if args.round < Ns::from_ms(100) {
+        bail!("--for {}: a round has 100 ms at least", args.round);
+    }
+    let cpus = args.cpus.parse().map_err(|error| anyhow!("--cpus {}: {error}", args.cpus))?;
+    let machine = schedlab_host::machine();
+    let online = machine.online;
+    if online.and(&cpus) != cpus || cpus.is_empty() {
+        bail!("--cpus {}: this machine has the CPUs {online}", args.cpus);
+    }
+    let plan = Plan {
+        base: args.file.clone(),
+        schedulers: args.schedulers.clone(),
+        variants: args.variants.clone(),
+        command: args.command.clone(),
+        cpus,
+        rounds: args.rounds as usize,
+        round: args.round,
+        recorded_under: args.recorded_under.clone(),
+        room: Room::standard()?,
+        program: std::env::current_exe().context("finding the program that becomes the guardian")?,
+    };
+    let signal = StopSignal::install().context("taking over Ctrl-C")?;
+    let (mut lines, progress) = (Lines::new(), Progress::new());
+    let mut watch =
+        |what: &str, done: usize, all: usize| lines.set(|| format!("round {} of {all}: {what}", done + 1));
+    let simulating = |done, all| progress.set(done, all);
+    let confirmed = confirm(&plan, &mut watch, &simulating, &|| signal.requested())?;
+    drop((lines, progress));
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&confirmed)? + "\n",
+        false => render::confirm(&confirmed, &Style::of_stdout()),
+    };
+    output::write(None, &text)?;
+    Ok(if confirmed.trusted { Done::Well } else { Done::Untrusted })
+}

@@ -1,0 +1,176 @@
+//! `schedlab top`
+
+use crate::render::top::{draw, text};
+use crate::render::watch::View;
+use crate::screen::{LOOK, Screen, show};
+use crate::{Done, output};
+use anyhow::{anyhow, bail};
+use ratatui::Frame;
+use ratatui::crossterm::event::KeyCode;
+use schedlab_host::{HostError, RecordEnd, StopSignal};
+use schedlab_lab::top::{self, Snapshot, Top as Driver, waits};
+use schedlab_lab::watch::{Shared, State};
+use schedlab_live::Room;
+use schedlab_model::Ns;
+use std::cell::RefCell;
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::{Duration, Instant};
+
+/// `schedlab top`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  schedlab top                     what `schedlab run` or `attach` does now, until q or until it ends
+  schedlab top --owner 4711        that of process 4711, where several run
+  schedlab top --once              one look after a second, as text; with --json for programs (docs/live-schema.md)
+  schedlab top --json --for 10s    a line of JSON every second
+
+Waits are what the recorder sees. Gain compares the kernel's own account of each thread (/proc/TID/schedstat): the mean
+wait before a turn on a CPU until schedlab took the thread on, and since. Agents' CPU time stands beside it.")]
+pub(crate) struct Top {
+    /// The process of the driver [default: the first that there is]
+    #[arg(long, value_name = "PID")]
+    owner: Option<u32>,
+    /// One look after a second, then end
+    #[arg(long, conflicts_with = "duration")]
+    once: bool,
+    /// Stop after this time, such as 30s
+    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
+    duration: Option<Ns>,
+    /// Print a line of JSON every second instead of drawing
+    #[arg(long)]
+    json: bool,
+}
+
+/// How long `--once` looks: rates need a second.
+const ONCE: Duration = Duration::from_millis(1_300);
+
+type Recorder = JoinHandle<Result<RecordEnd, HostError>>;
+
+pub(crate) fn run(args: &Top) -> anyhow::Result<Done> {
+    let terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    if !args.json && !args.once && !terminal {
+        bail!(
+            "top draws on a terminal, and this is none: run it in one (ssh -t HOST schedlab top), or use --once or --json"
+        );
+    }
+    let Some(mut driver) = Driver::find(&Room::standard()?, args.owner)? else {
+        bail!(
+            "nothing is managed here: begin with `schedlab run` or `schedlab attach` (`schedlab status` lists what is)"
+        );
+    };
+    let signal = StopSignal::install().map_err(|error| anyhow!("signals cannot be caught: {error}"))?;
+    let (shared, stop) = (Shared::default(), Arc::new(AtomicBool::new(false)));
+    let recorder = start(&driver, &shared, &stop);
+    let begun = Instant::now();
+    while shared.lock().start.is_none() && !recorder.is_finished() && !signal.requested() {
+        sleep(LOOK);
+    }
+    let limit = if args.once { Some(ONCE) } else { args.duration.map(|time| Duration::from_nanos(time.0)) };
+    let over = || {
+        recorder.is_finished() || signal.requested() || limit.is_some_and(|limit| begun.elapsed() >= limit)
+    };
+    let shown = match driver.look() {
+        // A recorder that could not begin says why before the terminal is touched.
+        Some(first) if !recorder.is_finished() => {
+            if args.once || args.json {
+                lines(&mut driver, first, &shared, args, &over)
+            } else {
+                on_screen(&mut driver, first, &shared, &over)
+            }
+        }
+        _ => Ok(None),
+    };
+    stop.store(true, Ordering::Relaxed);
+    recorder.join().map_err(|_| anyhow!("the recorder failed; this is a fault of schedlab"))??;
+    if let Some(last) = shown? {
+        let state = shared.lock().clone();
+        output::write(None, &if args.json { json(&last, &state)? } else { text(&last, &state) })?;
+    }
+    Ok(Done::Well)
+}
+
+fn start(driver: &Driver, shared: &Shared, stop: &Arc<AtomicBool>) -> Recorder {
+    let (whom, shared, stop) = ((driver.focus(), driver.cpu()), shared.clone(), Arc::clone(stop));
+    spawn(move || top::record(&whom, &shared, &|| stop.load(Ordering::Relaxed)))
+}
+
+/// Until it is over, or management is. The last look.
+fn lines(
+    driver: &mut Driver,
+    first: Snapshot,
+    shared: &Shared,
+    args: &Top,
+    over: &dyn Fn() -> bool,
+) -> anyhow::Result<Option<Snapshot>> {
+    let mut last = first;
+    let mut next = Instant::now() + Duration::from_secs(1);
+    while !over() {
+        sleep(LOOK);
+        let Some(now) = driver.look() else { break };
+        last = now;
+        if args.json && !args.once && Instant::now() >= next {
+            next += Duration::from_secs(1);
+            let mut out = std::io::stdout().lock();
+            out.write_all(json(&last, &shared.lock().clone())?.as_bytes())?;
+            out.flush()?;
+        }
+    }
+    Ok(Some(last))
+}
+
+fn json(snapshot: &Snapshot, state: &State) -> anyhow::Result<String> {
+    let mut value = serde_json::to_value(snapshot)?;
+    value["waits"] = waits(state).into();
+    value["lost"] = state.lost.into();
+    Ok(serde_json::to_string(&value)? + "\n")
+}
+
+/// What is on the screen.
+struct Shown<'a> {
+    driver: &'a mut Driver,
+    shared: &'a Shared,
+    snapshot: Snapshot,
+    state: State,
+    view: View,
+    ended: &'a RefCell<bool>,
+}
+
+impl Screen for Shown<'_> {
+    fn draw(&mut self, frame: &mut Frame<'_>) {
+        match self.driver.look() {
+            Some(now) if !self.view.paused => {
+                (self.snapshot, self.state) = (now, self.shared.lock().clone());
+            }
+            Some(_) => {}
+            None => *self.ended.borrow_mut() = true,
+        }
+        draw(frame, &self.snapshot, &self.state, self.view);
+    }
+
+    fn press(&mut self, key: KeyCode) {
+        match key {
+            KeyCode::Char('p' | ' ') => self.view.paused = !self.view.paused,
+            KeyCode::Char('s') => self.view.sort = self.view.sort.next(),
+            KeyCode::Char('r') => self.shared.lock().reset(),
+            _ => {}
+        }
+    }
+}
+
+fn on_screen(
+    driver: &mut Driver,
+    first: Snapshot,
+    shared: &Shared,
+    over: &dyn Fn() -> bool,
+) -> anyhow::Result<Option<Snapshot>> {
+    let ended = RefCell::new(false);
+    let view = View { colors: std::env::var_os("NO_COLOR").is_none(), ..View::default() };
+    let state = State::default();
+    let mut shown = Shown { driver, shared, snapshot: first, state, view, ended: &ended };
+    show(&mut shown, &|| over() || *ended.borrow())?;
+    Ok(Some(shown.snapshot))
+}

@@ -1,0 +1,103 @@
+//! Predicted beside live.
+
+use super::table::{Cell, Look, Table};
+use super::{Style, wrap};
+use schedlab_lab::confirm::{Answer, Confirmed, How, Setting};
+use schedlab_lab::metric::{Metric, Unit};
+use schedlab_lab::stats::{Estimate, range_confidence};
+
+/// The result as text.
+pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
+    let mut text = format!(
+        "{}: {} rounds of {} each, on CPU {}, kernel {}\npredicted from {} by {}\n\n",
+        style.bold(&found.command.join(" ")),
+        found.rounds,
+        schedlab_model::Ns(found.round_ns),
+        found.cpus,
+        found.kernel,
+        found.base,
+        found.simulated_as
+    );
+    let head = ["", "task", "", "predicted", "live", "error", "change predicted", "change live"];
+    for setting in &found.settings {
+        text += &(title(setting, style) + "\n");
+        let rows: Vec<Vec<Cell>> = setting
+            .tasks
+            .iter()
+            .flat_map(|task| task.cells.iter().map(|cell| row(&task.name, cell)))
+            .collect();
+        if rows.is_empty() {
+            text += "  no task of the command was seen in both\n\n";
+            continue;
+        }
+        let table = Table { head: head[1..].iter().map(|text| (*text).to_owned()).collect(), rows, fixed: 2 };
+        text += &(table.render(style).0 + "\n");
+    }
+    let sure = 100.0 * range_confidence(found.rounds);
+    let note = format!(
+        "In brackets: the range over seeds (predicted) and over rounds (live; it holds the true median with {sure:.0} %). \
+         Error: predicted minus live, of the medians; red where the ranges do not overlap."
+    );
+    text += &(style.dim(&wrap(&note, style.width, 0)) + "\n");
+    if !found.trusted {
+        text += &(style.bad("The simulator does not repeat the base recording well enough: ")
+            + &found.distrust.join("; ")
+            + "\n");
+    }
+    text
+}
+
+fn title(setting: &Setting, style: &Style) -> String {
+    let how = match setting.how {
+        How::Default => "as the host has it".to_owned(),
+        How::Soft => "set on the threads".to_owned(),
+        How::Elevation => {
+            let agents = setting.agents.map_or_else(String::new, |agents| {
+                format!("; agents used {:.1} % of the CPU", 100.0 * agents.median)
+            });
+            let back = match setting.given_back {
+                0 => String::new(),
+                count => format!("; {count} threads were given back before their time"),
+            };
+            format!("by schedlab run{agents}{back}")
+        }
+    };
+    format!("{} ({how})", style.bold(&setting.name))
+}
+
+fn row(name: &str, cell: &Answer) -> Vec<Cell> {
+    let metric = cell.metric;
+    let (error, look) = (error(cell), if cell.overlap { Look::Plain } else { Look::Bad });
+    let (before, after) = cell
+        .change
+        .map_or_else(Default::default, |(predicted, live)| (change(metric, predicted), change(metric, live)));
+    vec![
+        Cell::plain(name),
+        Cell::plain(metric.to_string()),
+        Cell::plain(range(metric, cell.predicted)),
+        Cell::plain(range(metric, cell.live)),
+        Cell { value: String::new(), change: error, look },
+        Cell::plain(before),
+        Cell::plain(after),
+    ]
+}
+
+fn range(metric: Metric, value: Estimate) -> String {
+    format!("{} [{} .. {}]", metric.show(value.median), metric.show(value.low), metric.show(value.high))
+}
+
+fn error(cell: &Answer) -> String {
+    match (cell.metric.unit(), cell.relative) {
+        (Unit::Share, _) => format!("{:+.1} points", 100.0 * cell.error),
+        (_, Some(relative)) => format!("{:+.0} %", 100.0 * relative),
+        (_, None) => cell.metric.show(cell.error),
+    }
+}
+
+/// Of shares a difference, else a ratio.
+fn change(metric: Metric, value: f64) -> String {
+    match metric.unit() {
+        Unit::Share => format!("{:+.1} points", 100.0 * value),
+        _ => format!("x {value:.2}"),
+    }
+}

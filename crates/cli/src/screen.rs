@@ -1,0 +1,66 @@
+//! A full-screen view: drawn a few times a second, with keys, until it is left. The terminal comes back whole.
+
+use anyhow::Context;
+use ratatui::Frame;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use std::time::{Duration, Instant};
+
+/// How often the screen is drawn.
+const FRAME: Duration = Duration::from_millis(250);
+/// How often keys and signals are looked at while nothing happens.
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
+
+/// What is shown.
+pub(crate) trait Screen {
+    /// Draws everything.
+    fn draw(&mut self, frame: &mut Frame<'_>);
+    /// A key went down.
+    fn press(&mut self, key: KeyCode);
+}
+
+/// Shows until q, Esc, Ctrl-C, or `done`. The terminal comes back whole whatever happens: on every return by `Restore`,
+/// after a panic by ratatui's hook.
+pub(crate) fn show(screen: &mut dyn Screen, done: &dyn Fn() -> bool) -> anyhow::Result<()> {
+    let mut terminal = ratatui::try_init().context("the terminal cannot be used")?;
+    let _restore = Restore;
+    let mut next = Instant::now();
+    while !done() {
+        if Instant::now() >= next {
+            next = Instant::now() + FRAME;
+            terminal.draw(|frame| screen.draw(frame)).context("the terminal is gone")?;
+        }
+        if !event::poll(LOOK).context("the terminal is gone")? {
+            continue;
+        }
+        if let Event::Key(key) = event::read().context("the terminal is gone")? {
+            if quits(key) {
+                return Ok(());
+            }
+            if key.kind != KeyEventKind::Release {
+                screen.press(key.code);
+            }
+        }
+        // What a key or a new size changed is seen at once.
+        next = Instant::now();
+    }
+    Ok(())
+}
+
+struct Restore;
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        // A terminal that is gone cannot be restored, and need not be.
+        let _ = ratatui::try_restore();
+    }
+}
+
+fn quits(key: KeyEvent) -> bool {
+    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    key.kind != KeyEventKind::Release
+        && match key.code {
+            KeyCode::Char('c') => control,
+            KeyCode::Char('q' | 'Q') | KeyCode::Esc => true,
+            _ => false,
+        }
+}

@@ -1,0 +1,343 @@
+//! One round: the command is started, gets its settings, is recorded for a while and ended.
+
+use super::settings::{self, Settings};
+use super::{ConfirmError, METRICS, Plan};
+use crate::measure::SubjectData;
+use crate::metric::Metric;
+use crate::record::{self, record};
+use schedlab_host::threads::{self, Identity};
+use schedlab_host::{OwnCommand, RecordRequest, Scope};
+use schedlab_live::bulletin::{self, Bulletin};
+use schedlab_live::{Keeper, KeeperOptions, restore};
+use schedlab_model::{EventKind, Ns};
+use schedlab_trace::Recording;
+use schedlab_trace::analysis::{Summary, TaskSummary};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+/// A command gets so long to come up before it is recorded.
+const COME_UP: Duration = Duration::from_millis(300);
+/// Until the driver has the command, at most.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// See `KeeperOptions::silence`: beats come every 20 ms while a round is recorded.
+const SILENCE: Duration = Duration::from_secs(30);
+/// Above SCHED_FIFO settings of the usual kind, so that the way back stays open.
+const GUARDIAN_PRIORITY: u8 = 60;
+
+/// What came of a round.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Live {
+    values: BTreeMap<String, Vec<(Metric, f64)>>,
+    /// CPU time of agents, as a part of a CPU.
+    pub(super) agents: Option<f64>,
+    /// Threads that the driver gave back before their time.
+    pub(super) given_back: u64,
+}
+
+impl Live {
+    pub(super) fn names(&self) -> impl Iterator<Item = String> + '_ {
+        self.values.keys().cloned()
+    }
+
+    pub(super) fn value(&self, name: &str, metric: Metric) -> Option<f64> {
+        self.values.get(name)?.iter().find(|(one, _)| *one == metric).map(|(_, value)| *value)
+    }
+
+    #[cfg(test)]
+    pub(super) fn of_values(name: &str, values: &[(Metric, f64)]) -> Live {
+        Live { values: BTreeMap::from([(name.to_owned(), values.to_vec())]), ..Live::default() }
+    }
+
+    /// Of the tasks of these processes, and those that they made.
+    fn of(recording: &Recording, processes: &BTreeSet<u32>) -> Result<Live, ConfirmError> {
+        let summary = Summary::of(recording).map_err(|error| ConfirmError::Input(error.to_string()))?;
+        let ours = crate::colocate::members(recording, processes);
+        let mut sums: BTreeMap<String, TaskSummary> = BTreeMap::new();
+        for (index, task) in recording.header.tasks.iter().enumerate().filter(|(index, _)| ours[*index]) {
+            sums.entry(task.comm.clone()).or_default().merge(&summary.tasks[index]);
+        }
+        let values = sums.into_iter().map(|(name, sum)| {
+            let data = SubjectData::of_tasks(&name, summary.window, sum);
+            let value = |metric: &Metric| Some((*metric, data.value(*metric)?));
+            (name, METRICS.iter().filter_map(value).collect())
+        });
+        Ok(Live { values: values.collect(), ..Live::default() })
+    }
+}
+
+/// Runs rounds.
+pub(super) struct Rounds<'a> {
+    plan: &'a Plan,
+    /// The command, silent: its words in every round would stand between those of the answer.
+    command: Vec<String>,
+    stop: &'a dyn Fn() -> bool,
+    files: Files,
+}
+
+/// Recordings that go.
+struct Files {
+    round: PathBuf,
+    kept: PathBuf,
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        for path in [&self.round, &self.kept] {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl<'a> Rounds<'a> {
+    pub(super) fn new(plan: &'a Plan, stop: &'a dyn Fn() -> bool) -> Rounds<'a> {
+        let file = |what: &str| plan.room.path().join(format!("confirm-{}-{what}.slt", std::process::id()));
+        let silent = ["/bin/sh", "-c", "exec \"$0\" \"$@\" >/dev/null 2>&1"].map(str::to_owned);
+        let command = silent.into_iter().chain(plan.command.iter().cloned()).collect();
+        Rounds { plan, command, stop, files: Files { round: file("round"), kept: file("base") } }
+    }
+
+    /// The recording of the round that was to be kept.
+    pub(super) fn kept(&self) -> &Path {
+        &self.files.kept
+    }
+
+    pub(super) fn run(&mut self, setting: &Settings, keep: bool) -> Result<Live, ConfirmError> {
+        let (recording, live) = match setting {
+            Settings::Elevation(spec) => self.elevated(&spec.to_string())?,
+            Settings::Default => self.soft(None)?,
+            Settings::Soft(_) => self.soft(Some(setting))?,
+        };
+        if keep {
+            std::fs::rename(&recording, &self.files.kept)
+                .map_err(|error| ConfirmError::Input(format!("{}: {error}", self.files.kept.display())))?;
+        }
+        Ok(live)
+    }
+
+    fn soft(&self, setting: Option<&Settings>) -> Result<(PathBuf, Live), ConfirmError> {
+        let mut keeper = Keeper::start(&KeeperOptions {
+            room: self.plan.room.clone(),
+            purpose: format!("confirm: {}", setting.map_or("default", Settings::name)),
+            program: self.plan.program.clone(),
+            silence: Some(SILENCE),
+            priority: Some(GUARDIAN_PRIORITY),
+        })?;
+        let started = OwnCommand::start(&self.command, true);
+        let mut command = Running(Some(started.map_err(|error| ConfirmError::Input(error.to_string()))?));
+        let first = Keeper::target(command.pid())?;
+        keeper.confine(&first, &self.plan.cpus)?;
+        command.go_on();
+        let variant = match setting {
+            Some(Settings::Soft(variant)) => Some(variant),
+            _ => None,
+        };
+        let mut tend = |processes: &mut BTreeSet<u32>| -> Result<bool, ConfirmError> {
+            keeper.beat()?;
+            let family = restore::family(&first);
+            processes.extend(&family);
+            if let Some(variant) = variant {
+                settings::apply(&mut keeper, variant, &members(&family))?;
+            }
+            Ok(command.ended())
+        };
+        self.come_up(&mut tend)?;
+        let live = self.record(&mut tend)?;
+        drop(command);
+        keeper.finish()?;
+        Ok((self.files.round.clone(), live))
+    }
+
+    fn elevated(&self, spec: &str) -> Result<(PathBuf, Live), ConfirmError> {
+        let failed = |error: std::io::Error| ConfirmError::Input(format!("schedlab run: {error}"));
+        let cpu = self.plan.cpus.to_string();
+        let mut command = std::process::Command::new(&self.plan.program);
+        command.args(["run", "--json", "--scheduler", spec, "--cpus", &cpu, "--"]).args(&self.command);
+        command.env("SCHEDLAB_RUN_DIR", self.plan.room.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut driver = Driver(Some(command.spawn().map_err(failed)?));
+        let first = Keeper::target(driver.pid())?;
+        let begun = Instant::now();
+        let journal = loop {
+            let all = bulletin::all(&self.plan.room)?;
+            if let Some((journal, _)) = all.into_iter().find(|(_, one)| one.owner == first) {
+                break journal;
+            }
+            if driver.ended() || begun.elapsed() > PATIENCE {
+                return Err(ConfirmError::Input(driver.words()));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let mut tend = |processes: &mut BTreeSet<u32>| -> Result<bool, ConfirmError> {
+            let threads = Bulletin::read(&journal).map(|bulletin| bulletin.threads).unwrap_or_default();
+            processes.extend(threads.iter().map(|taken| taken.thread.process));
+            Ok(driver.ended())
+        };
+        self.come_up(&mut tend)?;
+        let mut live = self.record(&mut tend)?;
+        let report = driver.end()?;
+        let number = |name: &str| report["counts"][name].as_u64().unwrap_or(0);
+        let elapsed = report["elapsed_ns"].as_u64().unwrap_or(0).max(1);
+        live.agents = Some(number("agent_cpu_ns") as f64 / elapsed as f64);
+        live.given_back = number("starved") + number("changed_by_others") + number("refused");
+        Ok((self.files.round.clone(), live))
+    }
+
+    fn come_up(
+        &self,
+        tend: &mut dyn FnMut(&mut BTreeSet<u32>) -> Result<bool, ConfirmError>,
+    ) -> Result<(), ConfirmError> {
+        let begun = Instant::now();
+        while begun.elapsed() < COME_UP {
+            if tend(&mut BTreeSet::new())? {
+                return Err(ConfirmError::Input(format!(
+                    "`{}` ended within {} ms: give a command that works for longer than a round (its output is \
+                     not shown: try it by itself first)",
+                    self.plan.command.join(" "),
+                    COME_UP.as_millis()
+                )));
+            }
+            if (self.stop)() {
+                return Err(ConfirmError::Interrupted);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    fn record(
+        &self,
+        tend: &mut dyn FnMut(&mut BTreeSet<u32>) -> Result<bool, ConfirmError>,
+    ) -> Result<Live, ConfirmError> {
+        let mut request = RecordRequest::new(Scope::All);
+        request.duration = Some(self.plan.round);
+        request.recorder_cpu = schedlab_host::machine().online.without(&self.plan.cpus).lowest();
+        let plan = record::Plan {
+            request,
+            output: self.files.round.clone(),
+            note: self.plan.command.join(" "),
+            max_bytes: None,
+            ring: None,
+            until: None,
+            after: Ns::ZERO,
+        };
+        let state = RefCell::new((tend, BTreeSet::new(), None));
+        record(&plan, &mut (), &|| {
+            let (tend, processes, failed) = &mut *state.borrow_mut();
+            match tend(processes) {
+                Ok(ended) if !ended && !(self.stop)() => false,
+                Ok(ended) => {
+                    *failed = (!ended).then_some(ConfirmError::Interrupted);
+                    true
+                }
+                Err(error) => {
+                    *failed = Some(error);
+                    true
+                }
+            }
+        })?;
+        let (_, processes, failed) = state.into_inner();
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let recording = Recording::open(&self.files.round)
+            .map_err(|error| ConfirmError::Input(format!("the round cannot be read back: {error}")))?;
+        if recording.events.iter().any(|event| matches!(event.kind, EventKind::Lost { .. })) {
+            return Err(ConfirmError::Input(
+                "events were lost in a round: make it shorter (--for)".to_owned(),
+            ));
+        }
+        Live::of(&recording, &processes)
+    }
+}
+
+/// The threads of these processes.
+fn members(processes: &[u32]) -> Vec<Identity> {
+    processes.iter().flat_map(|pid| threads::of_process(*pid)).filter_map(threads::identity).collect()
+}
+
+/// A command that ends with us.
+struct Running(Option<OwnCommand>);
+
+impl Running {
+    fn pid(&self) -> u32 {
+        self.0.as_ref().map_or(0, OwnCommand::pid)
+    }
+    fn go_on(&self) {
+        self.0.iter().for_each(OwnCommand::go_on);
+    }
+    fn ended(&mut self) -> bool {
+        self.0.as_mut().is_none_or(OwnCommand::ended)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.take().map(OwnCommand::end);
+    }
+}
+
+/// `schedlab run`, which ends its command and gives everything back when it is asked to.
+struct Driver(Option<Child>);
+
+impl Driver {
+    fn pid(&self) -> u32 {
+        self.0.as_ref().map_or(0, Child::id)
+    }
+
+    fn ended(&mut self) -> bool {
+        self.0.as_mut().is_none_or(|child| !matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// What it said against it.
+    fn words(&mut self) -> String {
+        let mut text = String::new();
+        let error = self.0.as_mut().and_then(|child| child.stderr.take());
+        if self.ended()
+            && let Some(mut error) = error
+        {
+            // What cannot be read says nothing.
+            let _ = error.read_to_string(&mut text);
+        }
+        match text.trim() {
+            "" => "schedlab run did not begin to manage the command".to_owned(),
+            words => words.trim_start_matches("error: ").to_owned(),
+        }
+    }
+
+    fn end(mut self) -> Result<serde_json::Value, ConfirmError> {
+        let Some(child) = self.0.as_mut() else { return Ok(serde_json::Value::Null) };
+        ask_to_end(child);
+        let mut text = String::new();
+        let out = child.stdout.take();
+        out.map(|mut out| out.read_to_string(&mut text));
+        serde_json::from_str(&text)
+            .map_err(|error| ConfirmError::Input(format!("schedlab run gave no report: {error}")))
+    }
+}
+
+fn ask_to_end(child: &Child) {
+    use rustix::process::{Pid, Signal, kill_process};
+    if let Some(pid) = Pid::from_raw(child.id() as i32) {
+        // It may have ended in this moment.
+        let _ = kill_process(pid, Signal::TERM);
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            ask_to_end(&child);
+            let begun = Instant::now();
+            while begun.elapsed() < PATIENCE && matches!(child.try_wait(), Ok(None)) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            // Its guardian gives back what it left.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! `schedlab top`: how a driver stands. What it does is in its bulletin, what its threads wait for comes from the recorder
+//! ([`watch`](crate::watch)), and what they waited before is in the kernel's own account.
+
+use crate::watch::{Focus, Living, Shared, State};
+use schedlab_host::threads::{self, Served};
+use schedlab_live::bulletin::{self, Bulletin};
+use schedlab_live::elevation::Counts;
+use schedlab_live::{LiveError, Room};
+use schedlab_model::{CpuId, Ns};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Version of the JSON (docs/live-schema.md).
+pub const SCHEMA: &str = "schedlab-top/1";
+/// Rates are of stretches of this length at least.
+const STRETCH: Ns = Ns::from_ms(900);
+
+/// A driver that is watched.
+#[derive(Debug)]
+pub struct Top {
+    journal: PathBuf,
+    living: Living,
+    older: Bulletin,
+    newest: Bulletin,
+    rates: Option<Rates>,
+}
+
+/// How often something happens, per second, over the last second or so.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Rates {
+    /// Decisions.
+    pub decisions: f64,
+    /// Decisions that changed who runs.
+    pub switches: f64,
+    /// Wakeups that events told of.
+    pub wakeups: f64,
+    /// Commits that found the thread otherwise than it was thought to be.
+    pub stale: f64,
+    /// CPU time of the driver's threads, as a part of one CPU.
+    pub agents: f64,
+}
+
+/// What management changed for the threads of a name: the kernel's account before it and since.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Gain {
+    /// The name.
+    pub name: String,
+    /// Threads that live.
+    pub threads: usize,
+    /// Mean wait before each turn on a CPU until it was taken on; `None`: it had had no turn.
+    pub before: Option<Ns>,
+    /// Mean wait since then.
+    pub now: Option<Ns>,
+    /// CPU time since then, as a part of one CPU.
+    pub share: f64,
+}
+
+/// Everything but the recorder's part.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Snapshot {
+    /// Always [`SCHEMA`].
+    pub schema: &'static str,
+    /// The driver's process.
+    pub owner: u32,
+    /// The scheduler with its knobs.
+    pub scheduler: String,
+    /// The managed CPU.
+    pub cpu: CpuId,
+    /// For how long it has been managing.
+    pub elapsed: Ns,
+    /// Since it began.
+    pub counts: Counts,
+    /// Over the last second; `None`: not watched for so long yet.
+    pub rates: Option<Rates>,
+    /// By name.
+    pub gains: Vec<Gain>,
+}
+
+impl Top {
+    /// The driver of process `owner`, or the first that there is; `None`: there is none.
+    ///
+    /// # Errors
+    /// When the folder with the journals cannot be read.
+    pub fn find(room: &Room, owner: Option<u32>) -> Result<Option<Top>, LiveError> {
+        let fits = |one: &Bulletin| owner.is_none_or(|owner| one.owner.tid == owner);
+        let found = bulletin::all(room)?.into_iter().find(|(_, one)| fits(one));
+        Ok(found.map(|(journal, bulletin)| {
+            let living = Living::default();
+            let top = Top { journal, living, older: bulletin.clone(), newest: bulletin, rates: None };
+            top.follow();
+            top
+        }))
+    }
+
+    /// Whose waits the recorder shall show.
+    pub fn focus(&self) -> Focus {
+        Focus::Living(self.living.clone())
+    }
+
+    /// The managed CPU.
+    pub fn cpu(&self) -> CpuId {
+        self.newest.cpu
+    }
+
+    fn follow(&self) {
+        self.living.set(self.newest.threads.iter().map(|taken| taken.thread.tid).collect());
+    }
+
+    /// Reads the bulletin again. `None`: management is over.
+    pub fn look(&mut self) -> Option<Snapshot> {
+        let newest = Bulletin::read(&self.journal).filter(|one| one.owner.lives())?;
+        self.newest = newest;
+        self.follow();
+        let stretch = self.newest.elapsed.saturating_sub(self.older.elapsed);
+        if stretch >= STRETCH {
+            self.rates = Some(rates(&self.older.counts, &self.newest.counts, stretch));
+            self.older = self.newest.clone();
+        }
+        Some(Snapshot {
+            schema: SCHEMA,
+            owner: self.newest.owner.tid,
+            scheduler: self.newest.scheduler.clone(),
+            cpu: self.newest.cpu,
+            elapsed: self.newest.elapsed,
+            counts: self.newest.counts.clone(),
+            rates: self.rates,
+            gains: gains(&self.newest, &threads::served),
+        })
+    }
+}
+
+fn rates(older: &Counts, newer: &Counts, stretch: Ns) -> Rates {
+    let of = |value: fn(&Counts) -> u64| {
+        value(newer).saturating_sub(value(older)) as f64 * 1e9 / stretch.0.max(1) as f64
+    };
+    Rates {
+        decisions: of(|counts| counts.decisions),
+        switches: of(|counts| counts.switches),
+        wakeups: of(|counts| counts.wakeups),
+        stale: of(|counts| counts.stale),
+        agents: of(|counts| counts.agent_cpu_ns) / 1e9,
+    }
+}
+
+fn gains(bulletin: &Bulletin, served: &dyn Fn(u32) -> Option<Served>) -> Vec<Gain> {
+    let mut sums: BTreeMap<&str, (usize, Served, Served)> = BTreeMap::new();
+    for taken in &bulletin.threads {
+        let (Some(before), Some(now)) = (taken.before, served(taken.thread.tid)) else { continue };
+        let (threads, sum_before, sum_since) = sums.entry(&taken.thread.comm).or_default();
+        *threads += 1;
+        add(sum_before, before, Served::default());
+        add(sum_since, now, before);
+    }
+    let mean = |served: &Served| (served.times > 0).then(|| Ns(served.wait.0 / served.times));
+    let gain = |(name, (threads, before, since)): (&str, (usize, Served, Served))| Gain {
+        name: name.to_owned(),
+        threads,
+        before: mean(&before),
+        now: mean(&since),
+        share: since.run.0 as f64 / bulletin.elapsed.0.max(1) as f64,
+    };
+    sums.into_iter().map(gain).collect()
+}
+
+/// Adds what came after `from`.
+fn add(sum: &mut Served, now: Served, from: Served) {
+    sum.run += now.run.saturating_sub(from.run);
+    sum.wait += now.wait.saturating_sub(from.wait);
+    sum.times += now.times.saturating_sub(from.times);
+}
+
+/// What the recorder saw, for programs.
+pub fn waits(state: &State) -> Vec<serde_json::Value> {
+    let one = |(name, line): (&String, &crate::watch::Line)| {
+        let waits = &line.waits;
+        serde_json::json!({
+            "task": name, "cpu_ns": line.run.0, "waits": waits.count(), "p50_ns": waits.p50().0,
+            "p99_ns": waits.p99().0, "max_ns": waits.max().0, "waited_ns": waits.sum().0,
+        })
+    };
+    state.lines.iter().map(one).collect()
+}
+
+/// Records for as long as `stop` is false; see [`crate::watch::watch`].
+///
+/// # Errors
+/// As for [`schedlab_host::record`].
+pub fn record(
+    top: &(Focus, CpuId),
+    shared: &Shared,
+    stop: &dyn Fn() -> bool,
+) -> Result<schedlab_host::RecordEnd, schedlab_host::HostError> {
+    let mut request = schedlab_host::RecordRequest::new(schedlab_host::Scope::All);
+    let managed = schedlab_model::CpuSet::single(top.1);
+    // Not where agents would be in its way.
+    request.recorder_cpu = schedlab_host::machine().online.without(&managed).lowest();
+    crate::watch::watch(&request, &top.0, shared, stop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schedlab_host::threads::Identity;
+    use schedlab_live::bulletin::Taken;
+
+    fn thread(tid: u32, comm: &str) -> Identity {
+        Identity { tid, process: tid, parent: 1, started: 1, kernel: false, comm: comm.to_owned() }
+    }
+
+    fn served(run: u64, wait: u64, times: u64) -> Served {
+        Served { run: Ns::from_ms(run), wait: Ns::from_ms(wait), times }
+    }
+
+    #[test]
+    fn gains_compare_the_time_before_with_the_time_since() {
+        let taken = |tid, comm, before| Taken { thread: thread(tid, comm), before };
+        let bulletin = Bulletin {
+            owner: thread(1, "schedlab"),
+            scheduler: "layers".to_owned(),
+            cpu: CpuId(0),
+            elapsed: Ns::from_s(1),
+            counts: Counts::default(),
+            threads: vec![
+                taken(10, "server", Some(served(100, 400, 100))),
+                taken(11, "server", Some(served(0, 0, 0))),
+                taken(12, "new", None),
+            ],
+        };
+        let now = |tid| match tid {
+            10 => Some(served(300, 420, 120)),
+            11 => Some(served(100, 10, 10)),
+            _ => None,
+        };
+        let gains = gains(&bulletin, &now);
+        let wanted = Gain {
+            name: "server".to_owned(),
+            threads: 2,
+            before: Some(Ns::from_ms(4)),
+            now: Some(Ns::from_ms(1)),
+            share: 0.3,
+        };
+        assert_eq!(gains, [wanted]);
+    }
+
+    #[test]
+    fn rates_are_per_second() {
+        let newer = Counts { decisions: 500, stale: 10, agent_cpu_ns: 50_000_000, ..Counts::default() };
+        let found = rates(&Counts::default(), &newer, Ns::from_ms(500));
+        assert_eq!((found.decisions, found.stale, found.agents), (1000.0, 20.0, 0.1));
+    }
+}

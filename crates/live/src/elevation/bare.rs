@@ -1,0 +1,61 @@
+//! The least that an agent does to hand a CPU from one thread to another: the system calls of the real one, without desk,
+//! log, timers and threads that come and go. `benches/dispatch.rs` measures what the driver adds to it.
+
+use super::agent::wait_for;
+use super::sentinel::{Sentinel, become_fifo};
+use super::threads::{State, Thread};
+use super::{AGENT, HEARTBEAT};
+use crate::LiveError;
+use schedlab_host::follow::Follower;
+use schedlab_host::threads;
+use schedlab_model::{CpuId, CpuSet, Ns};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Runs two threads on `cpu` in turn, each until it blocks, until `stop`. The calling thread becomes the agent for good:
+/// give it one of its own. The threads keep the policy and the CPU that they get here, and there is no guardian: they must
+/// belong to a process that the caller started for this and that ends soon.
+///
+/// # Errors
+/// When the kernel refuses priorities or events, or a thread does not exist.
+pub fn hand_over(cpu: CpuId, pair: [u32; 2], stop: &AtomicBool) -> Result<(), LiveError> {
+    let managed = CpuSet::single(cpu);
+    let all = threads::affinity(0).map_err(LiveError::io("reading the CPUs of this process"))?;
+    let no_events = |error: schedlab_host::HostError| LiveError::NoEvents { reason: error.to_string() };
+    let mut follower = Follower::open(&all.or(&managed)).map_err(no_events)?;
+    let mut adder = follower.adder().map_err(no_events)?;
+    for tid in pair {
+        let batch = adder.add(&BTreeSet::from([tid]), &BTreeSet::new()).map_err(no_events)?;
+        batch.into_iter().for_each(|batch| follower.take(batch));
+    }
+    let take = |tid: u32| {
+        let gone = LiveError::NoThread { tid };
+        let Some(identity) = threads::identity(tid) else { return Err(gone) };
+        let now = threads::scheduling(tid).map_err(LiveError::io("reading a policy"))?;
+        let thread = Thread::open(identity, now, all, now.policy).ok_or(gone)?;
+        threads::set_affinity(tid, &managed).map_err(LiveError::io("setting an affinity"))?;
+        thread.park();
+        Ok(thread)
+    };
+    let taken = [take(pair[0])?, take(pair[1])?];
+    let mut sentinel = Sentinel::start(managed)?;
+    become_fifo(AGENT, &managed).map_err(LiveError::io("giving the agent a real-time priority"))?;
+    let mut runs = 0;
+    taken[runs].raise();
+    sentinel.arm();
+    while !stop.load(Ordering::Relaxed) {
+        let woke = wait_for(None, &sentinel, &follower, Ns(HEARTBEAT.as_nanos() as u64));
+        if woke.free && sentinel.fired() {
+            if taken[runs].state() == State::Sleeping {
+                let next = 1 - runs;
+                taken[next].raise();
+                taken[runs].park();
+                runs = next;
+            }
+            sentinel.arm();
+        }
+        follower.read(|_| {});
+    }
+    sentinel.end();
+    Ok(())
+}
