@@ -8,8 +8,8 @@
 
 pub mod colocate;
 pub mod compare;
-pub mod delegation;
 pub mod confirm;
+pub mod delegation;
 pub mod diff;
 mod error;
 pub mod experiment;
