@@ -240,7 +240,9 @@ fn plan(
         names.iter().flat_map(|name| subject.tasks(name)).for_each(|task| outside[task] = true);
         Delegated { spec: applied.delegation.clone(), outside }
     });
+    let preemption = applied.kernel.as_ref().map(|kernel| kernel.preemption(&applied.workload));
     Ok(Plan {
+        preemption: preemption.unwrap_or_default(),
         label: scheduler.to_string(),
         scheduler: full,
         variant: variant.name.clone(),

@@ -41,6 +41,12 @@ pub struct Study {
     pub notes: Vec<String>,
     /// Named constants of the machine model in use, in nanoseconds; only those that are not zero.
     pub costs: Vec<(String, u64)>,
+    /// Which numbers of the scenario were fitted, and to what, in its author's words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fitted: Vec<String>,
+    /// The kernel sections of the scenario's programs: class, kind, distribution.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sections: Vec<String>,
     /// Distributions and schedules behind the numbers, when they were asked for; not part of the JSON.
     #[serde(skip)]
     pub detail: Option<Box<crate::compare::Detail>>,

@@ -11,7 +11,7 @@ use crate::scenario::VmSpec;
 use rayon::prelude::*;
 use schedlab_model::{EventSink, Ns, Workload};
 use schedlab_scheduler::{KnobError, Knobs, Scheduler, SchedulerSpec, registry};
-use schedlab_sim::{Machine, Outcome, RunOptions, SimError, WaitsFor};
+use schedlab_sim::{Machine, Outcome, Preemption, RunOptions, SimError, WaitsFor};
 use schedlab_trace::analysis::Summary;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -30,6 +30,8 @@ pub(crate) struct Plan {
     pub(crate) vms: Vec<VmSpec>,
     /// It runs behind agents.
     pub(crate) delegation: Option<Delegated>,
+    /// Preemption model and interrupt threads of the machine.
+    pub(crate) preemption: Preemption,
     /// Which tasks the variant changes.
     pub(crate) changed: Vec<usize>,
     /// What a reader must know.
@@ -123,7 +125,7 @@ impl Bench<'_> {
     }
 
     fn one(&self, plan: &Plan, seed: u64) -> Result<Run, LabError> {
-        let machine = (self.machine)(seed);
+        let machine = Machine { preemption: plan.preemption.clone(), ..(self.machine)(seed) };
         let cpus = machine.topology.cpus();
         let decided = plan.delegation.as_ref().map_or(cpus, |delegated| delegated.spec.cpus(cpus));
         let scheduler = registry::build(&plan.scheduler, decided)?;

@@ -9,6 +9,7 @@ mod document;
 mod draw;
 mod expect;
 mod group;
+mod kernel;
 mod machine;
 mod source;
 mod step;
@@ -17,10 +18,12 @@ mod vm;
 mod waits;
 
 pub use document::ScenarioError;
-pub use draw::parse_draw;
 pub(crate) use draw::scaled;
+pub use draw::{parse_draw, show_draw};
 pub use expect::{Bound, Expectation, PLAIN_TOLERANCE};
 pub(crate) use group::{absent_cpu, bandwidth, shares_of_weight};
+pub use kernel::{IRQ_CLASS, KernelSpec};
+pub(crate) use kernel::{parse_model, sections};
 pub use machine::{MachineSpec, Ticks};
 pub use vm::VmSpec;
 
@@ -53,6 +56,7 @@ const KEYS: [&str; 18] = [
     "expect",
     "baseline",
     "baseline_set",
+    "fitted",
 ];
 /// The largest scenario file that is read.
 const MAX_BYTES: u64 = 4 << 20;
@@ -70,6 +74,8 @@ pub struct Scenario {
     pub title: String,
     /// What it teaches, as text.
     pub about: String,
+    /// Which numbers were fitted, and to what, as text for `--explain`.
+    pub fitted: Vec<String>,
     /// The machine.
     pub machine: MachineSpec,
     /// Where the schedulers run.
@@ -157,7 +163,7 @@ impl Reader<'_> {
         let tasks = task::read(root, &groups, &mut names, cpus)?;
         let sources = source::read(root, &names)?;
         let locks = names.locks.len() as u32;
-        let workload = Workload { groups, tasks: tasks.specs, channels, locks, sources };
+        let mut workload = Workload { groups, tasks: tasks.specs, channels, locks, sources };
         let at = |index: usize, message: String| self.source.error(tasks.places[index].clone(), message);
         waits::check(&workload, &names.locks).map_err(|(index, message)| at(index, message))?;
         workload.check(cpus).map_err(|error| match &error {
@@ -171,17 +177,29 @@ impl Reader<'_> {
             }
             _ => self.source.error_without_place(error.to_string()),
         })?;
+        let mut classes = tasks.classes;
+        if machine.kernel.threaded_irqs.is_some()
+            && let Some(index) = names.tasks.iter().position(|name| name.starts_with("irq/"))
+        {
+            return Err(at(index, "`irq/N` is the name of an interrupt thread (threaded_irqs)".to_owned()));
+        }
+        let threads = machine.kernel.add_threads(&mut workload, cpus);
+        classes.extend((0..threads).map(|_| IRQ_CLASS.to_owned()));
+        if threads > 0 && !vms.is_empty() {
+            return Err(root.error_of_file("`threaded_irqs` and `vm` do not go together yet: leave one out"));
+        }
         let text = |key: &'static str| root.optional(key, |item| Ok(item.text()?.trim().to_owned()));
         let duration = self.duration(&workload)?;
         let mut scenario = Scenario {
             name: name.to_owned(),
             title: text("title")?.unwrap_or_default(),
             about: text("about")?.unwrap_or_default(),
+            fitted: self.fitted()?,
             machine,
             delegation,
             schedulers: self.schedulers()?,
             vms,
-            classes: tasks.classes,
+            classes,
             variants: Vec::new(),
             baseline: text("baseline")?.unwrap_or_else(|| "as it is".to_owned()),
             baseline_set: None,
@@ -200,6 +218,11 @@ impl Reader<'_> {
         scenario.variants = self.variants(&scenario)?;
         scenario.expectations = self.expectations(&scenario)?;
         Ok(scenario)
+    }
+
+    fn fitted(&self) -> Result<Vec<String>, ScenarioError> {
+        let Some(list) = self.root.get("fitted") else { return Ok(Vec::new()) };
+        list.list()?.iter().map(|item| Ok(item.text()?.trim().to_owned())).collect()
     }
 
     fn schedulers(&self) -> Result<Vec<SchedulerSpec>, ScenarioError> {

@@ -9,15 +9,17 @@
 //! agents: delegation mode=global costs=ghost-2021
 //! ```
 //! A target is a task (name, glob such as `worker-*`, class, or pid of a recording), a control group (a path
-//! that begins with `/`), a source, the word `scheduler`, whose settings are knobs, or `delegation`: where it runs.
+//! that begins with `/`), a source, the word `scheduler`, whose settings are knobs, `machine`, whose settings are
+//! `preempt=` and `threaded_irqs=`, or `delegation`: where the scheduler runs.
 
 mod apply;
 
 pub use apply::{Applied, Subject};
 
-use crate::scenario::{bandwidth, scaled, shares_of_weight};
+use crate::scenario::{bandwidth, parse_model, scaled, shares_of_weight};
 use schedlab_model::{Bandwidth, CpuSet, Nice, Ns, Policy};
 use schedlab_scheduler::{SchedulerSpec, nearest};
+use schedlab_sim::PreemptModel;
 
 /// One thing to try.
 #[derive(Clone, PartialEq, Debug)]
@@ -74,6 +76,10 @@ pub enum Setting {
     Clients(u32),
     /// A setting of the delegation: where the scheduler runs.
     Delegation(String, String),
+    /// `preempt=rt`: how the machine's kernel lets itself be preempted.
+    Preempt(PreemptModel),
+    /// `threaded_irqs=on`
+    ThreadedIrqs(bool),
     /// A knob of the scheduler.
     Knob(String, String),
 }
@@ -120,6 +126,7 @@ pub enum VariantError {
 
 const TASK_KEYS: [&str; 7] = ["policy", "nice", "cpus", "slice", "group", "demand", "off"];
 const SOURCE_KEYS: [&str; 2] = ["rate", "clients"];
+const MACHINE_KEYS: [&str; 2] = ["preempt", "threaded_irqs"];
 const GROUP_KEYS: [&str; 8] =
     ["cpu.max", "cpu.weight", "cpu.shares", "cpu.idle", "cpus", "cap", "weight", "guest"];
 
@@ -190,6 +197,7 @@ fn setting(target: &str, text: &str) -> Result<Setting, VariantError> {
     }
     let keys: Vec<&str> = match target.starts_with('/') {
         true => GROUP_KEYS.to_vec(),
+        _ if target == "machine" => MACHINE_KEYS.to_vec(),
         false => TASK_KEYS.into_iter().chain(SOURCE_KEYS).collect(),
     };
     if !keys.contains(&key) {
@@ -244,12 +252,18 @@ fn value_of(key: &str, value: &str) -> Result<Setting, String> {
             crate::scenario::check_scheduler(&spec)?;
             Ok(Setting::Guest(Some(spec)))
         }
-        "cpu.idle" => match value {
-            "on" | "1" | "true" => Ok(Setting::GroupIdle(true)),
-            "off" | "0" | "false" => Ok(Setting::GroupIdle(false)),
-            _ => Err("must be on or off".to_owned()),
-        },
+        "preempt" => Ok(Setting::Preempt(parse_model(value)?)),
+        "threaded_irqs" => Ok(Setting::ThreadedIrqs(flag(value)?)),
+        "cpu.idle" => Ok(Setting::GroupIdle(flag(value)?)),
         _ => unreachable!("checked against the list of keys"),
+    }
+}
+
+fn flag(value: &str) -> Result<bool, String> {
+    match value {
+        "on" | "1" | "true" => Ok(true),
+        "off" | "0" | "false" => Ok(false),
+        _ => Err("must be on or off".to_owned()),
     }
 }
 

@@ -20,7 +20,7 @@ pub use cpuset::{CpuSet, CpuSetError, MAX_CPUS, WORDS};
 pub use event::{EventKind, EventSink, PrevState, SchedEvent, Waker};
 pub use ids::{ChannelId, CpuId, GroupId, LockId, SourceId, TaskId};
 pub use policy::{Nice, Policy, PolicyError};
-pub use program::{Amount, Branch, Draw, Op, Program};
+pub use program::{Amount, Branch, Draw, Op, Program, Section};
 pub use time::{Ns, NsError};
 pub use topology::{CpuPlace, Topology};
 pub use workload::{

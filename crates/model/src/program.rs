@@ -18,6 +18,14 @@ pub enum Op {
         /// Due time of job 0.
         offset: Ns,
     },
+    /// Drops the jobs of a periodic task that are overdue: the next `NextPeriod` with the same period waits for the
+    /// first one that is not (cyclictest, timers that count overruns).
+    SkipMissed {
+        /// Period.
+        period: Ns,
+        /// Due time of job 0.
+        offset: Ns,
+    },
     /// Sleeps until this absolute time of the run; no effect when it has passed.
     SleepUntil(Ns),
     /// Takes one token from the channel, or blocks until there is one. Wait/wake and receive/send are the
@@ -52,6 +60,20 @@ pub enum Op {
     Lock(LockId),
     /// Unlocks it; the first waiter owns it and wakes.
     Unlock(LockId),
+    /// Needs this much CPU time inside the kernel, on the task's behalf. The machine's preemption model says what a
+    /// wakeup can do meanwhile. Neighbouring kernel operations are one stay in the kernel: it ends with the next
+    /// `Run` or `Serve`, when the task blocks, or at the end of the program.
+    Kernel {
+        /// What the kernel forbids meanwhile.
+        section: Section,
+        /// How long.
+        length: Amount,
+    },
+    /// A point of a stay in the kernel at which it offers to give the CPU up (Linux `cond_resched`, `might_resched`).
+    CondResched,
+    /// The body of a CPU's interrupt thread: sleeps until interrupts came in, works for this long (as preemptible
+    /// kernel code), then wakes everybody for whom they came.
+    Interrupts(Amount),
     /// `sched_yield`.
     Yield,
     /// Starts the task (its [`Start`](crate::Start) must be `Spawned`); no effect when it already lives.
@@ -66,6 +88,41 @@ pub enum Op {
     },
     /// Ends the task. Falling off the end of the program does the same.
     Exit,
+}
+
+/// What is forbidden while a task is in the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Section {
+    /// Nothing: plain kernel code.
+    Preemptible,
+    /// A spinlock is held: preemption is off, except where spinlocks are sleeping locks (PREEMPT_RT).
+    Spinlock,
+    /// Preemption is off under every model (raw spinlock, per-CPU data).
+    PreemptOff,
+    /// Interrupts are off: not even a wakeup can happen on this CPU.
+    IrqsOff,
+}
+
+impl Section {
+    /// All of them.
+    pub const ALL: [Section; 4] =
+        [Section::Preemptible, Section::Spinlock, Section::PreemptOff, Section::IrqsOff];
+
+    /// Its name in scenarios.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Section::Preemptible => "preemptible",
+            Section::Spinlock => "spinlock",
+            Section::PreemptOff => "preempt-off",
+            Section::IrqsOff => "irqs-off",
+        }
+    }
+
+    /// By its name.
+    pub fn from_name(name: &str) -> Option<Section> {
+        Section::ALL.into_iter().find(|section| section.name() == name)
+    }
 }
 
 /// A fixed length or a random draw.

@@ -240,7 +240,10 @@ impl Workload {
                 Op::Select if program.branches.is_empty() => {
                     return Err(missing("a `select` without branches".to_owned()));
                 }
-                Op::Run(amount) | Op::Sleep(amount) => self.check_amount(task, amount)?,
+                Op::Run(amount)
+                | Op::Sleep(amount)
+                | Op::Kernel { length: amount, .. }
+                | Op::Interrupts(amount) => self.check_amount(task, amount)?,
                 Op::Serve { channel, per_request } => {
                     self.check_channel(&task.name, channel)?;
                     self.check_amount(task, per_request)?;
@@ -258,7 +261,7 @@ impl Workload {
                 Op::Repeat { to, .. } if to as usize >= at => {
                     return Err(missing("a `repeat` that does not go back".to_owned()));
                 }
-                Op::NextPeriod { period, .. } if period == Ns::ZERO => {
+                Op::NextPeriod { period, .. } | Op::SkipMissed { period, .. } if period == Ns::ZERO => {
                     return Err(missing("a period of 0".to_owned()));
                 }
                 _ => {}
@@ -291,12 +294,12 @@ impl Program {
     fn spins(&self) -> bool {
         let Some(from) = self.repeat_from else { return false };
         !self.ops[from as usize..].iter().any(|op| match *op {
-            Op::Run(amount) | Op::Sleep(amount) => match amount {
+            Op::Run(amount) | Op::Sleep(amount) | Op::Kernel { length: amount, .. } => match amount {
                 Amount::Fixed(ns) => ns > Ns::ZERO,
                 Amount::Draw(_) => true,
             },
             Op::Send { .. } | Op::Spawn(_) | Op::Unlock(_) | Op::Done(_) | Op::Repeat { .. } => false,
-            Op::Yield | Op::SleepUntil(_) => false,
+            Op::Yield | Op::CondResched | Op::SkipMissed { .. } | Op::SleepUntil(_) => false,
             _ => true,
         })
     }

@@ -17,6 +17,7 @@ mod machine;
 mod metrics;
 mod nested;
 mod outcome;
+mod preemption;
 mod rng;
 
 pub use costs::Costs;
@@ -27,8 +28,9 @@ pub use engine::run;
 pub use error::SimError;
 pub use machine::{Delays, Machine, RunOptions, TickSkew};
 pub use metrics::{
-    ChannelMetrics, CpuMetrics, DecisionMetrics, Distribution, Fairness, Metrics, SourceMetrics, TaskMetrics,
-    WorkConservation,
+    ChannelMetrics, CpuMetrics, DecisionMetrics, Distribution, Fairness, Held, Metrics, SourceMetrics,
+    TaskMetrics, WorkConservation,
 };
 pub use nested::{Domain, NestedOutcome, run_nested};
 pub use outcome::{Outcome, Stuck, WaitsFor};
+pub use preemption::{PreemptModel, Preemption};

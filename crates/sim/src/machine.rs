@@ -1,6 +1,6 @@
 //! What a run needs besides a workload and a scheduler.
 
-use crate::{Costs, SimError};
+use crate::{Costs, Preemption, SimError};
 use schedlab_model::{Draw, MAX_CPUS, Ns, Topology};
 
 /// The machine.
@@ -16,6 +16,8 @@ pub struct Machine {
     pub costs: Costs,
     /// Delays that vary from one wakeup to the next.
     pub delays: Delays,
+    /// Where in kernel code a wakeup can take effect.
+    pub preemption: Preemption,
 }
 
 /// Measured delays of a real machine, drawn anew each time out of a random stream per CPU. Where one is
@@ -50,6 +52,7 @@ impl Machine {
             ticks: TickSkew::Aligned,
             costs: Costs::default(),
             delays: Delays::default(),
+            preemption: Preemption::default(),
         }
     }
 

@@ -78,6 +78,10 @@ pub fn run_nested<S: EventSink>(
     machine.check()?;
     workload.check(machine.topology.cpus())?;
     domains.iter().try_for_each(|domain| domain.machine.check())?;
+    let threaded = |machine: &Machine| !machine.preemption.irq_threads.is_empty();
+    if threaded(machine) || domains.iter().any(|domain| threaded(&domain.machine)) {
+        return Err(SimError::Machine("nested machines have no interrupt threads".to_owned()));
+    }
     let split = split::split(workload, domains)?;
     for (domain, guest) in domains.iter().zip(&split.guests) {
         guest.check(domain.machine.topology.cpus())?;

@@ -241,7 +241,8 @@ fn variant(input: &[u8]) -> String {
     let classes: Vec<String> = workload.tasks.iter().map(|task| task.name.clone()).collect();
     let delegation = &schedlab_lab::delegation::DelegationSpec::default();
     let (workload, classes) = (&workload, &classes);
-    let subject = Subject { workload, classes, pids: &[10, 20, 30], cpus: 4, vms: &[], delegation };
+    let subject =
+        Subject { workload, classes, pids: &[10, 20, 30], cpus: 4, vms: &[], delegation, kernel: None };
     said(Variant::parse(text(input)), |variant| {
         said(variant.apply(&subject), |applied| format!("{:?}", applied.workload.check(4).is_ok()))
     })

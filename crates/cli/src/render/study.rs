@@ -244,6 +244,20 @@ fn notes(study: &Study) -> Vec<String> {
     notes
 }
 
+/// Kernel sections, and what the scenario's author fitted.
+fn of_the_scenario(study: &Study) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut list = |title: &str, items: &[String]| {
+        if !items.is_empty() {
+            lines.push(title.to_owned());
+            lines.extend(items.iter().map(|item| format!("  {item}")));
+        }
+    };
+    list("kernel sections of the programs (class, kind, length):", &study.sections);
+    list("fitted by the scenario's author:", &study.fitted);
+    lines
+}
+
 fn explanation(study: &Study, style: &Style) -> String {
     let mut text = format!("\n{}\n", style.bold("How these numbers come about"));
     let mut say = |line: &str| {
@@ -284,6 +298,7 @@ fn explanation(study: &Study, style: &Style) -> String {
             say(&format!("fitted in {}: {what}", row.scheduler));
         }
     }
+    of_the_scenario(study).iter().for_each(|line| say(line));
     say(&format!(
         "value: median over {} seeds. Error of a change: half the range of the change over the seeds (each seed \
          against itself){}.",

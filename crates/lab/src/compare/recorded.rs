@@ -13,7 +13,7 @@ use crate::stats::{Estimate, MethodError};
 use crate::variant::{Subject, Variant};
 use schedlab_model::{Draw, Ns};
 use schedlab_scheduler::{SchedulerSpec, registry};
-use schedlab_sim::{Costs, Delays, Machine, TickSkew};
+use schedlab_sim::{Costs, Delays, Machine, Preemption, TickSkew};
 use schedlab_trace::analysis::{Durations, Summary};
 use schedlab_trace::replay::{Replay, ReplayOptions, replay};
 use schedlab_trace::{Header, Recording};
@@ -78,6 +78,7 @@ impl RecordedInput {
             cpus: self.replay.topology.cpus(),
             vms: &[],
             delegation: &crate::delegation::IN_KERNEL,
+            kernel: None,
         }
     }
 
@@ -124,6 +125,7 @@ impl RecordedInput {
             ticks: TickSkew::At((0..cpus).map(at).collect()),
             costs: Costs::default(),
             delays: self.delays(),
+            preemption: Preemption::default(),
         }
     }
 }
@@ -313,6 +315,8 @@ pub fn compare_recording(
         gates: Vec::new(),
         notes: notes(input),
         costs: costs(&input.costs()),
+        fitted: Vec::new(),
+        sections: Vec::new(),
         seeds,
     };
     study.gates = gates::judge(&options.gates, &plans, &runs, &errors, &study);

@@ -65,6 +65,8 @@ pub fn compare_scenario(
         gates: Vec::new(),
         notes: Vec::new(),
         costs: costs(&machine.costs),
+        fitted: scenario.fitted.clone(),
+        sections: crate::scenario::sections(&scenario.workload, &scenario.classes),
     };
     study.gates = gates::judge(&options.gates, &plans, &runs, &Errors::new(), &study);
     study.verdict = verdict::verdict(&study);
@@ -143,6 +145,7 @@ pub(crate) fn machine(scenario: &Scenario) -> Machine {
         ticks,
         costs: spec.costs,
         delays: Delays::default(),
+        preemption: spec.kernel.preemption(&scenario.workload),
     }
 }
 

@@ -86,6 +86,46 @@ fn split_mix(text: &str) -> Result<Draw, String> {
     Ok(Draw::SplitMix { low: time(low)?, span: positive(span.trim())? })
 }
 
+/// The text that [`parse_draw`] reads as `draw`.
+pub fn show_draw(draw: &Draw) -> String {
+    let list = |values: &[Ns]| values.iter().map(|ns| exact(*ns)).collect::<Vec<_>>().join(", ");
+    match draw {
+        Draw::Fixed(length) => exact(*length),
+        Draw::Exponential { mean } => format!("exp {}", exact(*mean)),
+        Draw::Uniform { low, high } => format!("uniform {}..{}", exact(*low), exact(*high)),
+        Draw::LogNormal { median, sigma_permille } => {
+            format!("lognormal {} sigma {}", exact(*median), decimal(u64::from(*sigma_permille), 3))
+        }
+        Draw::Mix(parts) => {
+            let sum: u64 = parts.iter().map(|(weight, _)| u64::from(*weight)).sum();
+            // Scenarios have weights of thousandths of a per cent.
+            let part = |(weight, draw): &(u32, Draw)| {
+                format!("{}% {}", decimal(u64::from(*weight) * 100_000 / sum.max(1), 3), show_draw(draw))
+            };
+            format!("mix {}", parts.iter().map(part).collect::<Vec<_>>().join(", "))
+        }
+        Draw::Cycle(values) => format!("cycle {}", list(values)),
+        Draw::Empirical(values) => format!("any {}", list(values)),
+        Draw::SplitMix { low, span } => format!("splitmix {} span {}", exact(*low), exact(*span)),
+    }
+}
+
+/// A time to the nanosecond, in the largest unit that gives a whole number.
+fn exact(ns: Ns) -> String {
+    let fits = |unit: &&(u64, &str)| ns.0 > 0 && ns.0.is_multiple_of(unit.0);
+    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
+    let (size, name) = units.iter().find(fits).copied().unwrap_or((1, "ns"));
+    format!("{}{name}", ns.0 / size)
+}
+
+/// `value` / 10^`digits` without trailing zeros.
+fn decimal(value: u64, digits: u32) -> String {
+    let unit = 10_u64.pow(digits);
+    let part = format!("{:0width$}", value % unit, width = digits as usize);
+    let part = part.trim_end_matches('0');
+    if part.is_empty() { (value / unit).to_string() } else { format!("{}.{part}", value / unit) }
+}
+
 /// A decimal number times 10^`digits`, exactly; `None` when it is not one or is finer than that.
 pub(crate) fn scaled(text: &str, digits: usize) -> Option<u64> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
@@ -110,10 +150,13 @@ mod tests {
         let (low, high) = (Ns::from_ms(1), Ns::from_ms(20));
         assert_eq!(parse_draw("uniform 1ms..20ms"), Ok(Draw::Uniform { low, high }));
         let log = Draw::LogNormal { median: Ns::from_ms(1), sigma_permille: 500 };
-        assert_eq!(parse_draw("lognormal 1ms sigma 0.5"), Ok(log));
+        assert_eq!(parse_draw("lognormal 1ms sigma 0.5"), Ok(log.clone()));
         let mix = vec![(99_500, Draw::Fixed(Ns(4000))), (500, Draw::Exponential { mean: Ns::from_ms(10) })];
         assert_eq!(parse_draw("mix 99.5% 4us, 0.5% exp 10ms"), Ok(Draw::Mix(mix)));
         assert_eq!(parse_draw("cycle 1ms, 2ms"), Ok(Draw::Cycle(vec![Ns::from_ms(1), Ns::from_ms(2)])));
+        for draw in [&log, &Draw::Mix(vec![(99_500, Draw::Fixed(Ns(4001))), (500, log.clone())])] {
+            assert_eq!(parse_draw(&show_draw(draw)).as_ref(), Ok(draw));
+        }
         let split = Draw::SplitMix { low: Ns::from_ms(1), span: Ns::from_ms(19) };
         assert_eq!(parse_draw("splitmix 1ms span 19ms"), Ok(split));
     }

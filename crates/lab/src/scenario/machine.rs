@@ -1,6 +1,7 @@
 //! The `[machine]` section.
 
 use super::document::{Item, ScenarioError, Section};
+use super::kernel::{self, KernelSpec};
 use schedlab_model::{MAX_CPUS, Ns, Topology};
 use schedlab_scheduler::nearest;
 use schedlab_sim::Costs;
@@ -17,6 +18,8 @@ pub struct MachineSpec {
     pub ticks: Ticks,
     /// What the machine's own work costs.
     pub costs: Costs,
+    /// Preemption model and interrupt threads.
+    pub kernel: KernelSpec,
 }
 
 /// When each CPU ticks.
@@ -30,7 +33,20 @@ pub enum Ticks {
     At(Vec<Ns>),
 }
 
-const KEYS: [&str; 9] = ["cpus", "sockets", "llcs", "cores", "threads", "hz", "ticks", "cost", "costs"];
+const KEYS: [&str; 12] = [
+    "cpus",
+    "sockets",
+    "llcs",
+    "cores",
+    "threads",
+    "hz",
+    "ticks",
+    "cost",
+    "costs",
+    kernel::KEYS[0],
+    kernel::KEYS[1],
+    kernel::KEYS[2],
+];
 
 pub(super) fn read(root: &Section<'_>) -> Result<MachineSpec, ScenarioError> {
     let example = "a [machine] section with cpus = 4 and hz = 250";
@@ -39,7 +55,8 @@ pub(super) fn read(root: &Section<'_>) -> Result<MachineSpec, ScenarioError> {
     let hz = section.optional("hz", |item| item.integer(10, 10_000))?.unwrap_or(250) as u32;
     let ticks = section.optional("ticks", |item| ticks(&item, topology.cpus()))?.unwrap_or(Ticks::Aligned);
     let costs = costs(&section)?;
-    Ok(MachineSpec { topology, hz, ticks, costs })
+    let kernel = kernel::read(&section)?;
+    Ok(MachineSpec { topology, hz, ticks, costs, kernel })
 }
 
 /// The costs of a section: the preset of `costs = "NAME"`, and single ones of `cost = {...}` over it.

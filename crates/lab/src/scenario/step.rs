@@ -7,14 +7,27 @@
 
 use super::document::{Item, ScenarioError};
 use super::draw::parse_draw;
-use schedlab_model::{Amount, ChannelId, Draw, LockId, Ns, Op, Program, TaskId};
+use schedlab_model::{Amount, ChannelId, Draw, LockId, Ns, Op, Program, Section, TaskId};
 use schedlab_scheduler::nearest;
 use toml::de::DeValue;
 
 /// The longest program: more is a mistake, not a scenario.
 const MAX_OPS: usize = 100_000;
-const WORDS: [&str; 13] = [
-    "run", "sleep", "every", "receive", "wait", "send", "wake", "done", "serve", "lock", "unlock", "yield",
+const WORDS: [&str; 15] = [
+    "run",
+    "kernel",
+    "cond_resched",
+    "sleep",
+    "every",
+    "receive",
+    "wait",
+    "send",
+    "wake",
+    "done",
+    "serve",
+    "lock",
+    "unlock",
+    "yield",
     "spawn",
 ];
 
@@ -80,7 +93,11 @@ impl<'n> Reader<'n> {
                 DeValue::Table(_) => self.repeat(&step)?,
                 _ => {
                     let text = step.text()?.replace("{n}", &self.number.to_string());
-                    let op = self.step(text.trim()).map_err(|message| step.error(message))?;
+                    let (text, skips) = without_skip(text.trim());
+                    let op = self.step(text).map_err(|message| step.error(message))?;
+                    if let (true, Op::NextPeriod { period, offset }) = (skips, op) {
+                        self.program.ops.push(Op::SkipMissed { period, offset });
+                    }
                     self.program.ops.push(op);
                 }
             }
@@ -113,6 +130,8 @@ impl<'n> Reader<'n> {
         };
         match word {
             "run" => Ok(Op::Run(self.amount(rest)?)),
+            "kernel" => self.kernel(rest),
+            "cond_resched" => alone(Op::CondResched),
             "sleep" => match rest.strip_prefix("until ") {
                 Some(time) => Ok(Op::SleepUntil(parse_time(time)?)),
                 None => Ok(Op::Sleep(self.amount(rest)?)),
@@ -141,6 +160,24 @@ impl<'n> Reader<'n> {
                 Err(format!("`{word}` is not a step{hint}"))
             }
         }
+    }
+
+    /// `kernel 50us`, `kernel spinlock exp 20us`
+    fn kernel(&mut self, rest: &str) -> Result<Op, String> {
+        let (word, length) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        if let Some(section) = Section::from_name(word) {
+            return Ok(Op::Kernel { section, length: self.amount(length)? });
+        }
+        let length = self.amount(rest).map_err(|error| {
+            let names = Section::ALL.map(Section::name);
+            match nearest(word, names.into_iter()) {
+                Some(right) if !word.is_empty() => {
+                    format!("`{word}` is no kind of kernel section: did you mean `{right}`?")
+                }
+                _ => format!("{error}; before the length may stand {}", names.join(", ")),
+            }
+        })?;
+        Ok(Op::Kernel { section: Section::Preemptible, length })
     }
 
     fn amount(&mut self, text: &str) -> Result<Amount, String> {
@@ -182,6 +219,14 @@ impl<'n> Reader<'n> {
 
 fn parse_time(text: &str) -> Result<Ns, String> {
     text.trim().parse().map_err(|error: schedlab_model::NsError| error.to_string())
+}
+
+/// `every 10ms skip` is `every 10ms`, and jobs that are overdue are dropped.
+fn without_skip(text: &str) -> (&str, bool) {
+    match text.strip_suffix(" skip") {
+        Some(rest) if rest.starts_with("every ") => (rest.trim_end(), true),
+        _ => (text, false),
+    }
 }
 
 /// `every 10ms`, `every 10ms from 2ms`.

@@ -2,10 +2,11 @@
 
 use super::document::{ScenarioError, Section};
 use super::group::cpu_list;
+use super::kernel::model;
 use super::machine::costs;
 use schedlab_model::{CpuSet, GroupId, GroupSpec, Topology};
 use schedlab_scheduler::SchedulerSpec;
-use schedlab_sim::{Costs, Delays, Machine, TickSkew};
+use schedlab_sim::{Costs, Delays, Machine, PreemptModel, Preemption, TickSkew};
 
 /// A domain with a kernel of its own.
 #[derive(Clone, PartialEq, Debug)]
@@ -22,11 +23,13 @@ pub struct VmSpec {
     pub hz: u32,
     /// What its kernel's own work costs, beside the hypervisor's.
     pub costs: Costs,
+    /// The preemption model of its kernel.
+    pub preempt: PreemptModel,
     /// Where its vCPUs prefer to run.
     pub prefer: CpuSet,
 }
 
-const KEYS: [&str; 5] = ["vcpus", "guest", "hz", "prefer", "cost"];
+const KEYS: [&str; 6] = ["vcpus", "guest", "hz", "prefer", "cost", "preempt"];
 /// What Xen allows a PV guest.
 const MAX_VCPUS: i64 = 512;
 
@@ -55,6 +58,7 @@ pub(super) fn read(
             guest: spec,
             hz: vm.optional("hz", |item| item.integer(10, 10_000))?.unwrap_or(250) as u32,
             costs: costs(&vm)?,
+            preempt: vm.optional("preempt", |item| model(&item))?.unwrap_or_default(),
             prefer: vm.optional("prefer", |item| cpu_list(&item, cpus))?.unwrap_or(CpuSet::ALL),
         });
     }
@@ -70,6 +74,7 @@ impl VmSpec {
             ticks: TickSkew::Aligned,
             costs: self.costs,
             delays: Delays::default(),
+            preemption: Preemption { model: self.preempt, irq_threads: Vec::new() },
         }
     }
 

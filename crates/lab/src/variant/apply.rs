@@ -3,7 +3,7 @@
 use super::{Clause, Setting, Variant, VariantError};
 use crate::delegation::{DelegationSpec, Place};
 use crate::metric::glob;
-use crate::scenario::{Scenario, VmSpec, absent_cpu};
+use crate::scenario::{KernelSpec, Scenario, VmSpec, absent_cpu};
 use schedlab_model::{
     Amount, CpuSet, Draw, GroupId, GroupSpec, Ns, Op, Program, SourceKind, Start, Workload,
 };
@@ -25,6 +25,8 @@ pub struct Subject<'a> {
     pub vms: &'a [VmSpec],
     /// Where schedulers run.
     pub delegation: &'a DelegationSpec,
+    /// Preemption model and interrupt threads; `None` for recordings, which do not show kernel sections.
+    pub kernel: Option<&'a KernelSpec>,
 }
 
 /// A workload with the changes of one variant.
@@ -40,6 +42,8 @@ pub struct Applied {
     pub vms: Vec<VmSpec>,
     /// Where the scheduler runs.
     pub delegation: DelegationSpec,
+    /// Preemption model and interrupt threads; `None` for recordings.
+    pub kernel: Option<KernelSpec>,
 }
 
 impl<'a> Subject<'a> {
@@ -52,6 +56,7 @@ impl<'a> Subject<'a> {
             cpus: scenario.machine.topology.cpus(),
             vms: &scenario.vms,
             delegation: &scenario.delegation,
+            kernel: Some(&scenario.machine.kernel),
         }
     }
 
@@ -92,6 +97,7 @@ impl Variant {
             knobs: Vec::new(),
             vms: subject.vms.to_vec(),
             delegation: subject.delegation.clone(),
+            kernel: subject.kernel.cloned(),
         };
         // Groups are made first, so that `/batch cpu.max=...` may stand before `task group=/batch`.
         for setting in self.clauses.iter().flat_map(|clause| &clause.settings) {
@@ -126,6 +132,9 @@ impl Applied {
         }
         if clause.target == "delegation" {
             return self.delegate(clause, subject);
+        }
+        if clause.target == "machine" {
+            return clause.settings.iter().try_for_each(|setting| self.change_machine(setting));
         }
         if clause.target.starts_with('/') {
             let group = self.workload.groups.iter_mut().find(|group| group.name == clause.target);
@@ -172,6 +181,21 @@ impl Applied {
         if self.delegation.place != Place::Kernel && !self.vms.is_empty() {
             let text = "virtual machines do not run behind agents: mode=kernel, or bare domains".to_owned();
             return Err(VariantError::Value(text));
+        }
+        Ok(())
+    }
+
+    fn change_machine(&mut self, setting: &Setting) -> Result<(), VariantError> {
+        let Some(kernel) = &mut self.kernel else {
+            let text = "a recording does not show kernel sections, so the preemption model cannot be changed";
+            return Err(VariantError::Value(text.to_owned()));
+        };
+        match setting {
+            Setting::Preempt(model) => kernel.preempt = *model,
+            Setting::ThreadedIrqs(on) => {
+                kernel.set_threaded(&mut self.workload, *on).map_err(VariantError::Value)?;
+            }
+            _ => unreachable!("the grammar allows only machine settings here"),
         }
         Ok(())
     }
@@ -294,7 +318,9 @@ fn change_group(group: &mut GroupSpec, setting: &Setting) {
 fn scale_program(program: &mut Program, permille: u64) {
     let mut drawn = BTreeSet::new();
     for op in &mut program.ops {
-        if let Op::Run(amount) | Op::Serve { per_request: amount, .. } = op {
+        if let Op::Run(amount) | Op::Kernel { length: amount, .. } | Op::Serve { per_request: amount, .. } =
+            op
+        {
             match amount {
                 Amount::Fixed(ns) => *ns = scale(*ns, permille, 1000),
                 Amount::Draw(index) => drop(drawn.insert(*index)),
@@ -312,7 +338,8 @@ fn scale_program(program: &mut Program, permille: u64) {
         }
         let copy = program.draw(draw);
         for op in &mut program.ops {
-            if let Op::Run(amount) | Op::Serve { per_request: amount, .. } = op
+            if let Op::Run(amount) | Op::Kernel { length: amount, .. } | Op::Serve { per_request: amount, .. } =
+                op
                 && *amount == Amount::Draw(index)
             {
                 *amount = copy;
@@ -347,7 +374,8 @@ mod tests {
 
     fn subject(workload: &Workload, classes: &[String], text: &str) -> Result<Applied, VariantError> {
         let delegation = &DelegationSpec::default();
-        let subject = Subject { workload, classes, pids: &[100, 200], cpus: 2, vms: &[], delegation };
+        let subject =
+            Subject { workload, classes, pids: &[100, 200], cpus: 2, vms: &[], delegation, kernel: None };
         Variant::parse(text).unwrap().apply(&subject)
     }
 

@@ -1,6 +1,9 @@
 //! Every mistake in a scenario gets one message that names the place, what is allowed and what to do.
 
 use schedlab_lab::scenario::{Scenario, ScenarioError, parse};
+use schedlab_lab::variant::Subject;
+use schedlab_model::{Ns, Start};
+use schedlab_sim::PreemptModel;
 
 const GOOD: &str = r#"schedulers = ["linux-6.1"]
 duration = "1s"
@@ -53,6 +56,11 @@ fn each_mistake_is_named_with_its_place() {
         (with("\"1s\"", "1.5"), 2, "needs a unit"),
         (with("cpus = 2", "cpus = 0"), 6, "from 1 to 512"),
         (with("cpus = 2", "cpus = 2\nsockets = 2"), 7, "either `cpus`"),
+        (with("hz = 250", "preempt = \"volontary\""), 7, "did you mean `voluntary`?"),
+        (with("hz = 250", "irq_work = \"5us\""), 7, "only with `threaded_irqs`"),
+        (task("program = [\"kernel spinlok 5us\"]"), 16, "did you mean `spinlock`?"),
+        (task("program = [\"kernel\"]"), 16, "before the length may stand preemptible"),
+        (task("program = [\"cond_resched\"]"), 14, "without running, sleeping or waiting"),
         (with("linux-6.1", "linux-6.l"), 1, "unknown scheduler `linux-6.l` (did you mean"),
         (with("linux-6.1", "linux-6.1:shed_latency_ns=3ms"), 1, "has no knob `shed_latency_ns`"),
         (with("duration = \"1s\"\n", ""), 0, "never ends"),
@@ -128,10 +136,35 @@ fn expectations_and_variants_are_checked() {
         (format!("{GOOD}[[variant]]\nname = \"v\"\nset = \"yse policy=idle\"\n"), "did you mean `yes`"),
         (format!("{GOOD}[[variant]]\nname = \"v\"\nset = \"yes polic=idle\"\n"), "did you mean `policy`"),
         (format!("{GOOD}[[variant]]\nname = \"v\"\nset = \"yes cpus=9\"\n"), "CPU 9 does not exist"),
+        (
+            format!("{GOOD}[[variant]]\nname = \"v\"\nset = \"machine preempt=fulll\"\n"),
+            "did you mean `full`",
+        ),
+        (
+            format!("{GOOD}[[variant]]\nname = \"v\"\nset = \"machine threaded_irqs=on\"\n"),
+            "threaded_irqs = false into its [machine]",
+        ),
     ] {
         let error = read(&text).map(|_| ()).expect_err(part);
         assert!(error.message.contains(part) && error.line > 13, "wanted {part:?}, got: {error}");
     }
+}
+
+#[test]
+fn kernel_sections_and_interrupt_threads_are_read() {
+    let text = with("hz = 250", "hz = 250\npreempt = \"rt\"\nthreaded_irqs = false\nirq_work = \"exp 3us\"");
+    let text = text
+        + "[[task]]\nname = \"t\"\nprogram = [\"every 1ms skip\", \"kernel 5us\", \"kernel spinlock exp 2us\"]\n"
+        + "[[variant]]\nname = \"threads\"\nset = \"machine threaded_irqs=on preempt=lazy\"\n";
+    let scenario = read(&text).unwrap();
+    let names: Vec<&str> = scenario.workload.tasks.iter().map(|task| task.name.as_str()).collect();
+    assert_eq!(names, ["yes", "t", "irq/0", "irq/1"]);
+    assert_eq!(scenario.classes[2..], ["irq", "irq"]);
+    assert!(scenario.workload.tasks[2..].iter().all(|task| task.start == Start::Spawned));
+    assert_eq!(scenario.workload.tasks[1].program.ops.len(), 4);
+    let applied = scenario.variants[0].apply(&Subject::scenario(&scenario)).unwrap();
+    assert_eq!(applied.kernel.unwrap().preempt, PreemptModel::Lazy);
+    assert!(applied.workload.tasks[2..].iter().all(|task| task.start == Start::AsleepUntil(Ns::ZERO)));
 }
 
 #[test]

@@ -155,6 +155,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     fn request_at_cost(&mut self, cpu: usize, cause: Cause, from: Option<usize>) {
+        if self.preempt.is_some() && self.is_put_off(cpu, cause, from) {
+            return;
+        }
         let c = &mut self.cpus[cpu];
         if c.window.is_some() {
             c.again = true;

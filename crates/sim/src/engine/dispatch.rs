@@ -55,6 +55,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             c.again = true;
             return true;
         }
+        if self.preempt.is_some() && self.is_held(cpu) {
+            return true;
+        }
+        let c = &mut self.cpus[cpu];
         if c.resched_at != NEVER {
             c.resched_at = NEVER;
             self.slots.disarm_cpu(cpu, OfCpu::Resched);
@@ -302,6 +306,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     #[cold]
     fn moved_off(&mut self, cpu: usize, task: TaskId) -> Step {
         self.tasks[task.index()].state = State::Ready;
+        self.note_waking(task.index());
         let wake = Wake { kind: WakeKind::Migrated, sync: false, waker: Waker::Unknown };
         self.scheduler.wake(&self.cx(cpu), task, wake);
         self.after_call(cpu, Cause::Wakeup)

@@ -87,7 +87,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                     Waits::Lock(lock) => {
                         WaitsFor::Lock(LockId(lock), self.locks[lock as usize].owner.map(TaskId))
                     }
-                    Waits::Timer | Waits::Nothing => return None,
+                    Waits::Timer | Waits::Nothing | Waits::Interrupts => return None,
                 };
                 Some(Stuck { task: t.into(), waits_for })
             })

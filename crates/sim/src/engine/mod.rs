@@ -8,6 +8,7 @@ mod dispatch;
 mod finish;
 mod journal;
 mod layout;
+mod preempt;
 mod prices;
 mod program;
 mod setup;
@@ -48,8 +49,10 @@ pub fn run<S: EventSink>(
     machine.check()?;
     workload.check(machine.topology.cpus())?;
     // What an activation costs beside its program is a debt as costs are.
+    let cpus = machine.topology.cpus();
+    machine.preemption.check(workload, cpus).map_err(SimError::Machine)?;
     let no_debts = workload.tasks.iter().all(|task| task.entry == schedlab_model::Ns::ZERO);
-    if machine.is_free() && no_debts {
+    if machine.is_free() && no_debts && !machine.preemption.matters(workload) {
         Engine::<S, true>::new(machine, workload, scheduler, options, sink)?.run()
     } else {
         Engine::<S, false>::new(machine, workload, scheduler, options, sink)?.run()
@@ -106,6 +109,8 @@ pub(crate) struct Engine<'a, S, const FREE: bool> {
     prices: Option<Box<prices::Prices>>,
     /// The scheduler says here what a call took on its CPU (delegation).
     toll: Option<&'a std::cell::Cell<u64>>,
+    /// Tasks are in the kernel at times, where they cannot always be preempted.
+    preempt: Option<Box<preempt::Preempt>>,
     /// Steps since time passed last, and how many are too many.
     steps: u64,
     steps_max: u64,

@@ -23,7 +23,7 @@ pub(super) enum Flow {
 
 /// The length of an operation.
 #[inline]
-fn length(extra: &mut Extra, program: &Program, amount: Amount) -> u64 {
+pub(super) fn length(extra: &mut Extra, program: &Program, amount: Amount) -> u64 {
     match amount {
         Amount::Fixed(ns) => ns.0,
         Amount::Draw(index) => extra.stream.draw(&program.draws[index as usize], index as usize),
@@ -31,6 +31,12 @@ fn length(extra: &mut Extra, program: &Program, amount: Amount) -> u64 {
 }
 
 impl Task<'_> {
+    /// Overdue jobs are dropped.
+    fn skip_missed(&mut self, now: u64, period: u64, offset: u64) {
+        self.job = self.job.max(now.saturating_sub(offset).div_ceil(period));
+        self.pc += 1;
+    }
+
     /// When the activation that begins with a wakeup at `now` was due.
     #[inline]
     pub(super) fn release_time(&self, now: u64) -> u64 {
@@ -48,6 +54,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     pub(super) fn advance(&mut self, cpu: usize, t: usize) -> Step {
         loop {
             self.count_step(Some(t))?;
+            if !FREE && self.preempt.is_some() && self.boundary(cpu, t)? {
+                return Ok(());
+            }
             match self.step(cpu, t)? {
                 Flow::Next => {}
                 Flow::Cpu => {
@@ -94,7 +103,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             return Ok(Flow::Next);
         };
         match *op {
-            Op::Run(amount) => {
+            Op::Run(amount) | Op::Kernel { length: amount, .. } => {
                 task.left = length(&mut self.extras[t], program, amount);
                 task.pc += 1;
                 task.fresh = false;
@@ -111,6 +120,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 Ok(Flow::Block(Waits::Timer))
             }
             Op::NextPeriod { period, offset } => self.next_period(cpu, t, period, offset),
+            Op::SkipMissed { period, offset } => {
+                task.skip_missed(self.now, period.0, offset.0);
+                Ok(Flow::Next)
+            }
             Op::SleepUntil(at) => Ok(self.sleep_until_time(t, at.0)),
             Op::Receive(channel) => self.receive(cpu, t, channel.index(), false),
             Op::ReceiveAll(channel) => self.receive(cpu, t, channel.index(), true),
@@ -125,9 +138,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             Op::Serve { channel, per_request } => self.serve(t, channel.index(), per_request),
             Op::Lock(lock) => self.lock(t, lock.0),
             Op::Unlock(lock) => self.unlock(cpu, t, lock.0),
-            Op::Yield => {
+            Op::Interrupts(handler) => self.serve_interrupts(cpu, t, handler),
+            Op::CondResched | Op::Yield => {
                 task.pc += 1;
-                Ok(Flow::Yield)
+                Ok(if *op == Op::Yield { Flow::Yield } else { Flow::Next })
             }
             Op::Spawn(child) => {
                 task.pc += 1;

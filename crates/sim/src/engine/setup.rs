@@ -1,6 +1,7 @@
 //! From the description of a machine and a workload to the state of a run.
 
 use super::journal::Journal;
+use super::preempt::Preempt;
 use super::prices::Prices;
 use super::slots::NEVER;
 use super::slots::Slots;
@@ -83,6 +84,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
             gate: None,
             prices,
             toll: None,
+            preempt: Preempt::new(&machine.preemption, workload, cpus).map(Box::new),
             steps: 0,
             steps_max: 1_000_000 + 1_000 * workload.tasks.len() as u64,
             out,

@@ -58,6 +58,8 @@ pub(crate) enum Waits {
     Select,
     Room(u32),
     Lock(u32),
+    /// For an interrupt of its CPU.
+    Interrupts,
 }
 
 /// How a ready task came to wait.

@@ -123,7 +123,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// The time of the `due`-th edge from now, `NEVER` when it is beyond the end of time.
     #[inline]
-    fn edge_in(&self, cpu: CpuId, due: u64) -> u64 {
+    pub(super) fn edge_in(&self, cpu: CpuId, due: u64) -> u64 {
         let edge = self.world.ticks_until(cpu, Ns(self.now)).saturating_add(due);
         let offset = self.world.tick_ns.0.checked_mul(edge - 1);
         offset.and_then(|ns| ns.checked_add(self.world.cpus[cpu.index()].tick_phase.0)).unwrap_or(NEVER)

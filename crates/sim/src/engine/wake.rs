@@ -18,8 +18,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// An interrupt wakes the task, on the CPU to whose run queue it belongs: where it ran last, or was moved to.
     pub(super) fn wake_from_outside(&mut self, t: usize, waker: Waker) -> Step {
         let cpu = self.tasks[t].home as usize;
+        if !FREE && self.preempt.is_some() && self.is_masked(cpu, t, waker)? {
+            return Ok(());
+        }
         self.wake(t, cpu, waker, false)?;
         if !FREE {
+            self.interrupt_returns(cpu);
             let c = &self.cpus[cpu];
             let switches = c.queued || c.window.is_some() || c.resched_at != super::slots::NEVER;
             if !switches {
@@ -106,6 +110,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     #[inline]
     fn call_wake(&mut self, t: usize, cpu: usize, wake: Wake) -> Step {
+        if !FREE {
+            self.note_waking(t);
+        }
         self.scheduler.wake(&self.cx(cpu), t.into(), wake);
         if !FREE && self.prices.is_some() {
             self.price_call(cpu, false);

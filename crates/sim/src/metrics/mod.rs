@@ -31,6 +31,27 @@ pub struct Metrics {
     pub decisions: DecisionMetrics,
     /// What agents did; `None` where the kernel decides.
     pub delegation: Option<Box<crate::DelegationMetrics>>,
+    /// Decisions that had to wait for the end of a kernel section; all 0 where programs have none.
+    pub held: Held,
+}
+
+/// Decisions that were asked for while the current task could not be preempted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// How many.
+    pub count: u64,
+    /// How long they waited together.
+    pub total_ns: Ns,
+    /// The longest of these waits.
+    pub longest_ns: Ns,
+}
+
+impl Held {
+    pub(crate) fn count(&mut self, ns: u64) {
+        self.count += 1;
+        self.total_ns += Ns(ns);
+        self.longest_ns = self.longest_ns.max(Ns(ns));
+    }
 }
 
 /// What decisions cost, where the machine's costs price them.
@@ -258,5 +279,6 @@ impl Metrics {
         }
         self.work_conservation = WorkConservation::default();
         self.decisions = DecisionMetrics::default();
+        self.held = Held::default();
     }
 }

@@ -140,6 +140,7 @@ fn machine() -> impl Strategy<Value = Machine> {
         ticks: if aligned { TickSkew::Aligned } else { TickSkew::Staggered },
         costs,
         delays: Delays::default(),
+        preemption: schedlab_sim::Preemption::default(),
     })
 }
 
