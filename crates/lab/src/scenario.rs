@@ -37,7 +37,7 @@ use std::path::Path;
 use step::Names;
 use toml::de::DeTable;
 
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "title",
     "about",
     "machine",
