@@ -38,6 +38,8 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Evaluate schedulers in the simulator: the cost of a decision against threads and CPUs
     Bench(commands::bench::Bench),
+    /// Measure what this machine's own work costs, and keep it as the cost preset this-machine
+    Calibrate(commands::calibrate::Calibrate),
     /// Show the schedulers or the scenarios that there are
     List(List),
     /// Analyse a recording, or the events of a simulated scenario
@@ -190,6 +192,9 @@ pub(crate) struct Compare {
     /// Simulate this long, such as 2s [default: the whole recording, or what the scenario says]
     #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) duration: Option<Ns>,
+    /// Costs of the machine instead of the scenario's: a preset such as modern-vm, or this-machine (`schedlab calibrate`)
+    #[arg(long, value_name = "PRESET")]
+    pub(crate) costs: Option<String>,
     /// The scheduler that stands for the recorded kernel [default: by the kernel's version]
     #[arg(long, value_name = "SCHEDULER")]
     pub(crate) recorded_under: Option<SchedulerSpec>,

@@ -1,6 +1,7 @@
 //! One module for each command.
 
 pub(crate) mod bench;
+pub(crate) mod calibrate;
 pub(crate) mod colocate;
 pub(crate) mod compare;
 pub(crate) mod confirm;

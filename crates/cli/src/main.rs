@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         Command::Record(command) => commands::record::run(command),
         Command::Compare(command) => commands::compare::run(command),
         Command::Bench(command) => commands::bench::run(command),
+        Command::Calibrate(command) => commands::calibrate::run(command),
         Command::List(command) => commands::list::run(command),
         Command::Show(command) => commands::show::run(command),
         Command::Import(command) => commands::import::run(command),

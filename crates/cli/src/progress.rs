@@ -11,11 +11,17 @@ pub(crate) struct Progress {
     start: Instant,
     bar: OnceLock<ProgressBar>,
     wanted: bool,
+    /// What is being done.
+    verb: &'static str,
 }
 
 impl Progress {
     pub(crate) fn new() -> Progress {
-        Progress { start: Instant::now(), bar: OnceLock::new(), wanted: std::io::stderr().is_terminal() }
+        Progress::of("simulating")
+    }
+
+    pub(crate) fn of(verb: &'static str) -> Progress {
+        Progress { start: Instant::now(), bar: OnceLock::new(), wanted: std::io::stderr().is_terminal(), verb }
     }
 
     /// `done` of `all` runs are finished.
@@ -25,8 +31,9 @@ impl Progress {
         }
         let bar = self.bar.get_or_init(|| {
             let bar = ProgressBar::with_draw_target(Some(all as u64), ProgressDrawTarget::stderr());
-            let style = ProgressStyle::with_template("simulating {bar:30} {pos}/{len} runs, {eta} left");
+            let style = ProgressStyle::with_template("{msg} {bar:30} {pos}/{len} runs, {eta} left");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar.set_message(self.verb);
             bar
         });
         bar.set_position(done as u64);

@@ -1,8 +1,10 @@
 //! The system calls that need `unsafe`, each behind a safe function. Nothing outside this module uses it.
 #![allow(unsafe_code)]
 
+pub(crate) mod cycles;
 pub(crate) mod fork;
 pub(crate) mod launch;
+pub(crate) mod locks;
 pub(crate) mod perf;
 pub(crate) mod sched;
 pub(crate) mod shared;

@@ -6,6 +6,7 @@
 //! the job of the `cli` crate.
 #![forbid(unsafe_code)]
 
+pub mod calibrate;
 pub mod colocate;
 pub mod compare;
 pub mod confirm;

@@ -406,7 +406,7 @@ pub(crate) fn group_info(group: &GroupFacts) -> GroupInfo {
 }
 
 /// `2026-11-21T11:45:03Z` out of nanoseconds since 1970, in the proleptic Gregorian calendar.
-fn iso8601(unix_ns: u64) -> String {
+pub(crate) fn iso8601(unix_ns: u64) -> String {
     let seconds = unix_ns / 1_000_000_000;
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let (mut year, mut day) = (1970, days);

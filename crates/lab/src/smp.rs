@@ -126,12 +126,10 @@ pub fn evaluate(
     options: &SmpOptions,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<SmpResult, LabError> {
-    let costs = Costs::preset(&options.costs).ok_or_else(|| {
-        let known = Costs::PRESETS.join(", ");
-        LabError::Option(format!("--costs {}: no such preset; there are {known}", options.costs))
-    })?;
+    let costs = crate::calibrate::preset(&options.costs)
+        .map_err(|error| LabError::Option(format!("--costs {}: {error}", options.costs)))?;
     if !costs.prices_work() {
-        let text = format!("--costs {}: decisions are free there; use p3-xeon-700 or modern", options.costs);
+        let text = format!("--costs {}: decisions are free there; use p3-xeon-700, modern or this-machine", options.costs);
         return Err(LabError::Option(text));
     }
     let mut plans = Vec::new();

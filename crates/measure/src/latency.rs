@@ -4,10 +4,10 @@
 //! earlier one is a sample too, so a long stall counts as often as it was met; the uncorrected values (one for each
 //! wakeup, as cyclictest counts) stand beside. `specs/measuring.md` §4 and §6 say why.
 
-mod account;
+pub(crate) mod account;
 mod budget;
 mod samples;
-mod wake;
+pub(crate) mod wake;
 mod worker;
 
 pub use account::CpuUse;

@@ -2,6 +2,7 @@
 //! be trusted.
 #![forbid(unsafe_code)]
 
+pub mod calibrate;
 mod ladder;
 mod latency;
 mod load;

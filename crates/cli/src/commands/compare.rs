@@ -57,7 +57,10 @@ fn study(args: &Compare) -> anyhow::Result<Study> {
     let progress = Progress::new();
     let report = |done, all| progress.set(done, all);
     match gallery::find(&args.input)? {
-        Found::Scenario(scenario) => {
+        Found::Scenario(mut scenario) => {
+            if let Some(name) = &args.costs {
+                scenario.machine.costs = schedlab_lab::calibrate::preset(name).context("--costs")?;
+            }
             if args.recorded_under.is_some() {
                 bail!("--recorded-under has a meaning only for recordings, and {} is a scenario", args.input);
             }
@@ -67,6 +70,12 @@ fn study(args: &Compare) -> anyhow::Result<Study> {
             Ok(compare_scenario(&scenario, &options, &report)?)
         }
         Found::Recording(path) => {
+            if args.costs.is_some() {
+                bail!(
+                    "--costs has a meaning only for scenarios: the delays of the recorded machine are in {}",
+                    args.input
+                );
+            }
             let input = RecordedInput::open(&path)?;
             Ok(compare_recording(&input, args.recorded_under.as_ref(), &options, &report)?)
         }

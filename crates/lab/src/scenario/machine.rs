@@ -79,12 +79,7 @@ pub(super) fn costs(section: &Section<'_>) -> Result<Costs, ScenarioError> {
 }
 
 fn preset(item: &Item<'_>) -> Result<Costs, ScenarioError> {
-    let name = item.text()?;
-    Costs::preset(name).ok_or_else(|| {
-        let hint = nearest(name, Costs::PRESETS.iter().copied())
-            .map_or(String::new(), |right| format!(": did you mean \"{right}\"?"));
-        item.error(format!("no cost preset \"{name}\"{hint} There are: {}", Costs::PRESETS.join(", ")))
-    })
+    crate::calibrate::preset(item.text()?).map_err(|error| item.error(error.to_string()))
 }
 
 fn unknown_cost(name: &str) -> String {

@@ -23,7 +23,7 @@ pub struct CpuUse {
 
 /// The counters of all CPUs at one moment.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Account {
+pub(crate) struct Account {
     /// Busy and stolen clock ticks.
     ticks: BTreeMap<u32, (u64, u64)>,
     interrupts: BTreeMap<u32, u64>,
@@ -31,7 +31,7 @@ pub(super) struct Account {
 
 impl Account {
     /// Now. What cannot be read is missing.
-    pub(super) fn now() -> Account {
+    pub(crate) fn now() -> Account {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         Account::of(&read("/proc/stat"), &read("/proc/interrupts"))
     }
@@ -51,7 +51,7 @@ impl Account {
     }
 
     /// What the CPUs in `own` did since `self`; `own` says how much CPU time of it was ours.
-    pub(super) fn until(&self, after: &Account, own: &BTreeMap<u32, u64>) -> Vec<CpuUse> {
+    pub(crate) fn until(&self, after: &Account, own: &BTreeMap<u32, u64>) -> Vec<CpuUse> {
         let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
         let of = |counters: &Account, cpu| counters.ticks.get(&cpu).copied().unwrap_or_default();
         let interrupts = |counters: &Account, cpu| counters.interrupts.get(&cpu).copied().unwrap_or(0);

@@ -44,7 +44,7 @@ impl Wake {
 const WAITING: usize = 128;
 
 /// CLOCK_MONOTONIC, nanoseconds.
-pub(super) fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     of(clock_gettime(ClockId::Monotonic))
 }
 
@@ -62,7 +62,7 @@ fn timespec(ns: u64) -> Timespec {
 }
 
 /// Sleeps until `ns` of CLOCK_MONOTONIC, or until a signal.
-pub(super) fn sleep_until(ns: u64) -> io::Result<()> {
+pub(crate) fn sleep_until(ns: u64) -> io::Result<()> {
     uninterrupted(clock_nanosleep_absolute(ClockId::Monotonic, &timespec(ns)))
 }
 

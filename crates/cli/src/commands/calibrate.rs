@@ -1,0 +1,116 @@
+//! `schedlab calibrate`
+
+use crate::progress::Progress;
+use crate::render::Style;
+use crate::{Done, output};
+use anyhow::{Context, anyhow};
+use schedlab_host::StopSignal;
+use schedlab_lab::calibrate::{self, Preset};
+use schedlab_measure::calibrate::{CalibrateRequest, Calibration, Cost, calibrate};
+use schedlab_model::Ns;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+/// `schedlab calibrate`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  schedlab calibrate                             measure, and keep it as the cost preset this-machine
+  schedlab calibrate --for 1m                    narrower intervals
+  schedlab calibrate -o vm.toml --json           into another file, and as JSON to standard output
+  schedlab compare two-hogs --costs this-machine
+
+The file lies at $XDG_DATA_HOME/schedlab/this-machine.toml (by default in ~/.local/share); docs/calibration.md
+describes it. All changes of policy and affinity concern threads that end with the measurement. A quiet machine gives
+better numbers; the share of the CPUs that others had is printed and kept.")]
+pub(crate) struct Calibrate {
+    /// Write to this file instead of the preset's place
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Measure for about this long, 500ms or more
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", allow_hyphen_values = true)]
+    duration: Ns,
+    /// Rounds of every measurement
+    #[arg(long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(3..=100))]
+    rounds: u32,
+    /// Seed of the order of measurements
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Print the result as JSON (docs/calibration.md)
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Calibrate) -> anyhow::Result<Done> {
+    let path = match &args.output {
+        Some(path) => path.clone(),
+        None => {
+            let path = calibrate::path()
+                .ok_or_else(|| anyhow!("there is no home for the preset: set HOME or XDG_DATA_HOME, or use -o FILE"))?;
+            let folder = path.parent().unwrap_or(&path);
+            std::fs::create_dir_all(folder)
+                .with_context(|| format!("{} cannot be made: use -o FILE", folder.display()))?;
+            path
+        }
+    };
+    output::check(&path)?;
+    let signal = StopSignal::install()?;
+    let progress = Progress::of("measuring");
+    let request = CalibrateRequest { duration: args.duration, rounds: args.rounds, seed: args.seed };
+    let result = calibrate(&request, &mut |done, all| progress.set(done, all), &|| signal.requested())?;
+    drop(progress);
+    let command: Vec<String> = std::env::args().collect();
+    let machine = schedlab_host::machine();
+    let preset = Preset::new(&result, &machine, command.join(" "), env!("CARGO_PKG_VERSION"));
+    output::write(Some(&path), &preset.text())?;
+    let text = if args.json {
+        serde_json::to_string_pretty(&preset)? + "\n"
+    } else {
+        render(&result, &preset, &Style::of_stdout()) + &format!("\nwritten to {}\n", path.display())
+    };
+    output::write(None, &text)?;
+    Ok(Done::Well)
+}
+
+fn render(result: &Calibration, preset: &Preset, style: &Style) -> String {
+    let mut text = format!(
+        "{:24} {:>11}  {:>23} {:>11} {:>9}\n",
+        "cost (ns)", "median", "95 % interval", "p99", "samples"
+    );
+    for Cost { name, what, spread, lacks } in &result.costs {
+        match spread {
+            Some(s) => {
+                let interval = format!("{:.1} to {:.1}", s.low_ns, s.high_ns);
+                let _ = writeln!(
+                    text,
+                    "{name:24} {:>11.1}  {interval:>23} {:>11.1} {:>9}",
+                    s.median_ns, s.p99_ns, s.count
+                );
+            }
+            None => {
+                let _ = writeln!(text, "{name:24} not measured: {}", lacks.as_deref().unwrap_or("no samples"));
+            }
+        }
+        let _ = writeln!(text, "  {}", style.dim(what));
+    }
+    let p = &preset.provenance;
+    let _ = writeln!(
+        text,
+        "\n{} on {} ({} CPUs{}), HZ={}; {} s; others had {:.1} % of the measured CPUs",
+        p.kernel,
+        p.cpu,
+        p.cpus,
+        if p.virtual_machine { ", virtual" } else { "" },
+        p.hz,
+        p.seconds,
+        p.foreign * 100.0
+    );
+    if p.foreign > 0.1 {
+        text += &style.bad("the machine was not quiet: wakeups and timers across CPUs are longer than they would be\n");
+    }
+    text += "prices of the simulator that follow (ns):\n";
+    for (name, ns) in &preset.simulator {
+        let _ = writeln!(text, "  {name} = {ns}");
+    }
+    text
+}

@@ -1,0 +1,194 @@
+//! Caches and locks: records that a scheduler walks through, a working set after somebody else's, a lock that changes hands.
+
+use super::Place;
+use super::spread::Random;
+use schedlab_host::threads::set_affinity;
+use schedlab_host::{Spin, Tas, cycles};
+use schedlab_model::{CpuId, CpuSet};
+use std::hint::black_box;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// One cache line, with the index of the next one to look at.
+#[derive(Clone, Copy, Default)]
+#[repr(align(64))]
+struct Line {
+    next: u32,
+}
+
+/// Lines in one circle, in random order: no prefetcher guesses the next.
+fn circle(lines: usize, seed: u64) -> Vec<Line> {
+    let mut order: Vec<u32> = (0..lines as u32).collect();
+    Random(seed).shuffle(&mut order);
+    let mut all = vec![Line::default(); lines];
+    for (i, &at) in order.iter().enumerate() {
+        all[at as usize].next = order[(i + 1) % lines];
+    }
+    all
+}
+
+fn walk(lines: &[Line], from: u32, steps: u32) -> u32 {
+    (0..steps).fold(from, |at, _| lines[at as usize].next)
+}
+
+/// Bytes of the last-level cache of CPU 0, as the kernel tells them; 32 MiB where it does not.
+pub(super) fn last_level() -> usize {
+    (0..8).filter_map(cache_bytes).next_back().unwrap_or(32 << 20)
+}
+
+/// Bytes of the cache before it: on x86 a core's own; 0: unknown.
+pub(super) fn second_level() -> usize {
+    // Two of the first level, for data and instructions.
+    cache_bytes(2).unwrap_or(0)
+}
+
+/// Bytes of cache `index` of CPU 0.
+fn cache_bytes(index: u32) -> Option<usize> {
+    let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size");
+    let text = std::fs::read_to_string(path).ok()?;
+    let (number, unit) = text.trim().split_at(text.trim().len().checked_sub(1)?);
+    let scale = match unit {
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        _ => return None,
+    };
+    Some(number.parse::<usize>().ok()? * scale)
+}
+
+pub(super) fn hot(place: &Place) -> io::Result<Vec<f64>> {
+    const RECORDS: u32 = 1024;
+    let lines = circle(RECORDS as usize, place.seed);
+    let mut at = 0;
+    place.fill(|| {
+        let start = Instant::now();
+        at = black_box(walk(&lines, at, RECORDS));
+        Ok(start.elapsed().as_nanos() as f64 / f64::from(RECORDS))
+    })
+}
+
+/// Twice the last-level cache, made once: it takes longer than a round.
+fn large() -> &'static [Line] {
+    static LARGE: OnceLock<Vec<Line>> = OnceLock::new();
+    LARGE.get_or_init(|| circle(2 * last_level() / size_of::<Line>(), 1))
+}
+
+pub(super) fn cold(place: &Place) -> io::Result<Vec<f64>> {
+    const STEPS: u32 = 500;
+    let lines = large();
+    let mut at = (place.seed % lines.len() as u64) as u32;
+    place.fill(|| {
+        let start = Instant::now();
+        at = black_box(walk(lines, at, STEPS));
+        Ok(start.elapsed().as_nanos() as f64 / f64::from(STEPS))
+    })
+}
+
+/// The working set of a small task.
+const SET_LINES: usize = (64 << 10) / 64;
+
+/// Time to read every line of `set` once, in order.
+fn read_all(set: &[Line]) -> f64 {
+    let start = Instant::now();
+    let sum: u32 = set.iter().fold(0, |sum, line| sum.wrapping_add(black_box(line).next));
+    black_box(sum);
+    start.elapsed().as_nanos() as f64
+}
+
+/// What the next reading of `set` takes more than the one after it.
+fn more_than_again(set: &[Line]) -> f64 {
+    let first = read_all(set);
+    first - read_all(set)
+}
+
+pub(super) fn refill(place: &Place) -> io::Result<Vec<f64>> {
+    let (set, large) = (vec![Line::default(); SET_LINES], large());
+    read_all(&set);
+    place.fill(|| {
+        read_all(large);
+        Ok(more_than_again(&set).max(0.0))
+    })
+}
+
+pub(super) fn moved(place: &Place) -> io::Result<Vec<f64>> {
+    let places = [place.other()?, place.cpu].map(CpuSet::single);
+    let mut set = vec![Line::default(); SET_LINES];
+    let mut turn = 0;
+    place.fill(|| {
+        // Written here, so that it is nowhere else.
+        set.iter_mut().for_each(|line| line.next = line.next.wrapping_add(1));
+        set_affinity(0, &places[turn % 2])?;
+        turn += 1;
+        Ok(more_than_again(&set).max(0.0))
+    })
+}
+
+/// How two threads take one lock in turn.
+pub(super) fn handoff(place: &Place) -> io::Result<Vec<f64>> {
+    let other: CpuId = place.other()?;
+    let (lock, stop) = (Arc::new(Spin::<Tas, u64>::new(0)), Arc::new(AtomicBool::new(false)));
+    let turns = Arc::new(AtomicU64::new(0));
+    let rival = {
+        let (lock, stop, turns) = (Arc::clone(&lock), Arc::clone(&stop), Arc::clone(&turns));
+        std::thread::Builder::new().name("sl-rival".to_owned()).spawn(move || {
+            let bound = set_affinity(0, &CpuSet::single(other));
+            while !stop.load(Ordering::Relaxed) {
+                take_turn(&lock, 1);
+                turns.fetch_add(1, Ordering::Relaxed);
+            }
+            bound
+        })?
+    };
+    while turns.load(Ordering::Relaxed) == 0 {
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    // A turn that waits for a holder that is not running is cut off by the median.
+    let samples = place.fill(|| {
+        let start = Instant::now();
+        take_turn(&lock, 0);
+        take_turn(&lock, 0);
+        // Two turns of ours, two of the other's.
+        Ok(start.elapsed().as_nanos() as f64 / 4.0)
+    });
+    stop.store(true, Ordering::Relaxed);
+    // Whoever waits for a turn of ours would wait for ever.
+    while !rival.is_finished() {
+        *lock.lock() = 1;
+        std::thread::sleep(Duration::from_micros(10));
+    }
+    rival.join().unwrap_or_else(|_| Err(io::Error::other("the second thread ended early")))?;
+    samples
+}
+
+/// Takes the lock until it is the turn of `me`, and gives the turn on; not for longer than 10 ms.
+fn take_turn(lock: &Spin<Tas, u64>, me: u64) {
+    let start = cycles();
+    loop {
+        let mut turn = lock.lock();
+        // 10^8 cycles are tens of milliseconds on every CPU of today.
+        if *turn == me || cycles() - start > 100_000_000 {
+            *turn = 1 - me;
+            return;
+        }
+        drop(turn);
+        std::hint::spin_loop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_circle_visits_everybody() {
+        let lines = circle(100, 5);
+        let mut seen = vec![false; 100];
+        let mut at = 0;
+        for _ in 0..100 {
+            seen[at as usize] = true;
+            at = walk(&lines, at, 1);
+        }
+        assert!(seen.iter().all(|seen| *seen) && at == 0);
+    }
+}
