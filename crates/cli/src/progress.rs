@@ -21,7 +21,12 @@ impl Progress {
     }
 
     pub(crate) fn of(verb: &'static str) -> Progress {
-        Progress { start: Instant::now(), bar: OnceLock::new(), wanted: std::io::stderr().is_terminal(), verb }
+        Progress {
+            start: Instant::now(),
+            bar: OnceLock::new(),
+            wanted: std::io::stderr().is_terminal(),
+            verb,
+        }
     }
 
     /// `done` of `all` runs are finished.

@@ -196,8 +196,8 @@ impl Preset {
             )),
             _ => refuse(error.to_string()),
         })?;
-        let preset: Preset =
-            toml::from_str(&text).map_err(|error| refuse(format!("not a calibration: {}", error.message())))?;
+        let preset: Preset = toml::from_str(&text)
+            .map_err(|error| refuse(format!("not a calibration: {}", error.message())))?;
         if preset.schema != SCHEMA {
             return Err(refuse(format!("schema {:?}, this schedlab reads {SCHEMA:?}", preset.schema)));
         }
@@ -262,7 +262,9 @@ pub fn path() -> Option<PathBuf> {
 /// There is none, or it cannot be read.
 pub fn this_machine() -> Result<Preset, LabError> {
     let path = path().ok_or_else(|| {
-        LabError::Option(format!("the cost preset \"{THIS_MACHINE}\" has no place: set HOME or XDG_DATA_HOME"))
+        LabError::Option(format!(
+            "the cost preset \"{THIS_MACHINE}\" has no place: set HOME or XDG_DATA_HOME"
+        ))
     })?;
     Preset::read(&path)
 }
@@ -277,7 +279,8 @@ pub fn preset(name: &str) -> Result<Costs, LabError> {
     }
     Costs::preset(name).ok_or_else(|| {
         let known = || Costs::PRESETS.iter().copied().chain([THIS_MACHINE]);
-        let hint = nearest(name, known()).map_or(String::new(), |right| format!(": did you mean \"{right}\"?"));
+        let hint =
+            nearest(name, known()).map_or(String::new(), |right| format!(": did you mean \"{right}\"?"));
         let all: Vec<&str> = known().collect();
         LabError::Option(format!("no cost preset \"{name}\"{hint} There are: {}", all.join(", ")))
     })
@@ -298,7 +301,8 @@ mod tests {
             count: 99,
             rounds: 9,
         };
-        let cost = |(name, ns): (&'static str, f64)| Cost { name, what: "", spread: Some(spread(ns)), lacks: None };
+        let cost =
+            |(name, ns): (&'static str, f64)| Cost { name, what: "", spread: Some(spread(ns)), lacks: None };
         let mut costs: Vec<Cost> = [
             ("switch_yield_ns", 1500.04),
             ("yield_ns", 500.0),
@@ -356,6 +360,9 @@ mod tests {
     #[test]
     fn an_unknown_preset_is_told_the_others() {
         let message = preset("this-machin").unwrap_err().to_string();
-        assert!(message.contains("did you mean \"this-machine\"?") && message.contains("modern-vm"), "{message}");
+        assert!(
+            message.contains("did you mean \"this-machine\"?") && message.contains("modern-vm"),
+            "{message}"
+        );
     }
 }

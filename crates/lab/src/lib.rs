@@ -23,6 +23,7 @@ pub mod page;
 pub mod record;
 pub mod result;
 mod run;
+pub mod runqueue;
 pub mod scenario;
 pub mod show;
 pub mod smp;

@@ -56,6 +56,8 @@ pub struct SmpOptions {
     pub costs: String,
     /// Worker threads; 0 = one per CPU.
     pub jobs: usize,
+    /// The threads leave the caches alone between decisions.
+    pub hot: bool,
 }
 
 /// One run.
@@ -126,10 +128,16 @@ pub fn evaluate(
     options: &SmpOptions,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<SmpResult, LabError> {
-    let costs = crate::calibrate::preset(&options.costs)
+    let mut costs = crate::calibrate::preset(&options.costs)
         .map_err(|error| LabError::Option(format!("--costs {}: {error}", options.costs)))?;
+    if options.hot {
+        costs.stream_after_ns = Ns::ZERO;
+    }
     if !costs.prices_work() {
-        let text = format!("--costs {}: decisions are free there; use p3-xeon-700, modern or this-machine", options.costs);
+        let text = format!(
+            "--costs {}: decisions are free there; use p3-xeon-700, modern or this-machine",
+            options.costs
+        );
         return Err(LabError::Option(text));
     }
     let mut plans = Vec::new();

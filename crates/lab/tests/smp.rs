@@ -9,6 +9,7 @@ fn rows(tasks: &[u32], cpus: &[usize], costs: &str) -> Vec<SmpRow> {
         variants: vec!["default".to_owned()],
         costs: costs.to_owned(),
         jobs: 0,
+        hot: false,
     };
     evaluate(&options, &|_, _| ()).unwrap().rows
 }
@@ -51,6 +52,7 @@ fn free_machines_have_nothing_to_evaluate() {
         variants: vec!["default".to_owned()],
         costs: "free".to_owned(),
         jobs: 1,
+        hot: false,
     };
     assert!(evaluate(&options, &|_, _| ()).unwrap_err().to_string().contains("p3-xeon-700"));
 }

@@ -12,6 +12,8 @@ mod spread;
 mod switches;
 mod wakes;
 
+pub(crate) use memory::{cold_bytes, stream};
+pub(crate) use spread::Random;
 pub use spread::Spread;
 
 use schedlab_host::threads::{Scheduling, affinity, scheduling, set_affinity, set_scheduling};
@@ -135,35 +137,87 @@ const PROBES: [(&str, &str, Probe); 33] = [
     ("cpu_clock_read_ns", "one read of a thread's CPU time (a system call)", calls::cpu_clock),
     ("syscall_ns", "a system call that does nothing (getppid)", calls::null),
     ("yield_ns", "sched_yield with nobody to give way to", calls::alone),
-    ("switch_yield_ns", "sched_yield from one thread to another of its CPU: a switch without a wakeup", switches::yields),
-    ("switch_same_pipe_ns", "one way through a pipe to a thread of the same CPU: write, wake, switch, read", switches::pipe_same),
+    (
+        "switch_yield_ns",
+        "sched_yield from one thread to another of its CPU: a switch without a wakeup",
+        switches::yields,
+    ),
+    (
+        "switch_same_pipe_ns",
+        "one way through a pipe to a thread of the same CPU: write, wake, switch, read",
+        switches::pipe_same,
+    ),
     ("switch_same_futex_ns", "the same through a futex", switches::futex_same),
     ("switch_same_eventfd_ns", "the same through an eventfd", switches::eventfd_same),
-    ("switch_cross_pipe_ns", "one way through a pipe to a thread that sleeps on another CPU", switches::pipe_cross),
+    (
+        "switch_cross_pipe_ns",
+        "one way through a pipe to a thread that sleeps on another CPU",
+        switches::pipe_cross,
+    ),
     ("switch_cross_futex_ns", "the same through a futex", switches::futex_cross),
     ("switch_cross_eventfd_ns", "the same through an eventfd", switches::eventfd_cross),
     ("wake_nobody_ns", "a write into an eventfd for which nobody waits", wakes::nobody),
     ("wake_call_ns", "the same write when it wakes a thread that does not preempt the writer", wakes::call),
-    ("wakeup_busy_cpu_ns", "from a write to the FIFO thread that it wakes on another CPU, which was busy", wakes::busy),
+    (
+        "wakeup_busy_cpu_ns",
+        "from a write to the FIFO thread that it wakes on another CPU, which was busy",
+        wakes::busy,
+    ),
     ("wakeup_idle_cpu_ns", "the same when that CPU was idle for 300 us", wakes::idle),
     ("setattr_self_ns", "sched_setattr: own policy, other to batch and back", calls::setattr_self),
-    ("setattr_self_fifo_ns", "sched_setattr: own policy, other to FIFO and back, one call", calls::setattr_fifo),
+    (
+        "setattr_self_fifo_ns",
+        "sched_setattr: own policy, other to FIFO and back, one call",
+        calls::setattr_fifo,
+    ),
     ("setattr_sleeping_ns", "sched_setattr on a thread that sleeps", calls::setattr_sleeping),
     ("setattr_running_ns", "sched_setattr on a runnable thread of the same CPU", calls::setattr_running),
     ("setattr_remote_ns", "sched_setattr on a thread that runs on another CPU", calls::setattr_remote),
     ("affinity_same_ns", "sched_setaffinity, own mask, unchanged", calls::affinity_same),
-    ("affinity_stay_ns", "sched_setaffinity, own mask, changed, this CPU stays allowed", calls::affinity_stay),
-    ("affinity_migrate_ns", "sched_setaffinity, own mask, without this CPU: moves the caller", calls::affinity_migrate),
+    (
+        "affinity_stay_ns",
+        "sched_setaffinity, own mask, changed, this CPU stays allowed",
+        calls::affinity_stay,
+    ),
+    (
+        "affinity_migrate_ns",
+        "sched_setaffinity, own mask, without this CPU: moves the caller",
+        calls::affinity_migrate,
+    ),
     ("affinity_sleeping_ns", "sched_setaffinity on a thread that sleeps", calls::affinity_sleeping),
-    ("affinity_remote_ns", "sched_setaffinity on a thread that runs on another CPU and must leave it", calls::affinity_remote),
+    (
+        "affinity_remote_ns",
+        "sched_setaffinity on a thread that runs on another CPU and must leave it",
+        calls::affinity_remote,
+    ),
     ("timer_fifo_ns", "how late a FIFO thread wakes from clock_nanosleep on an idle CPU", wakes::timer_fifo),
     ("timer_other_ns", "the same for SCHED_OTHER, timer slack as it is by default", wakes::timer_other),
-    ("tick_ns", "what the timer tick takes from a thread that computes: the gap that comes back every period", wakes::tick),
+    (
+        "tick_ns",
+        "what the timer tick takes from a thread that computes: the gap that comes back every period",
+        wakes::tick,
+    ),
     ("scan_hot_ns", "the next of 1024 records of 64 bytes, shuffled, in the cache", memory::hot),
-    ("line_ns", "the next of records that fill twice the last-level cache, shuffled: from memory", memory::cold),
-    ("refill_64k_ns", "reading 64 KiB after the caches were filled with something else, more than reading it again", memory::refill),
-    ("refill_64k_moved_ns", "reading 64 KiB after moving to another CPU, more than reading it again", memory::moved),
-    ("lock_handoff_ns", "a contended test-and-set lock, taken by two CPUs in turn: one acquisition", memory::handoff),
+    (
+        "line_ns",
+        "the next of records that fill twice the last-level cache, shuffled: from memory",
+        memory::cold,
+    ),
+    (
+        "refill_64k_ns",
+        "reading 64 KiB after the caches were filled with something else, more than reading it again",
+        memory::refill,
+    ),
+    (
+        "refill_64k_moved_ns",
+        "reading 64 KiB after moving to another CPU, more than reading it again",
+        memory::moved,
+    ),
+    (
+        "lock_handoff_ns",
+        "a contended test-and-set lock, taken by two CPUs in turn: one acquisition",
+        memory::handoff,
+    ),
 ];
 
 /// What recording adds, which is measured apart: it concerns the whole machine.
@@ -204,9 +258,13 @@ pub fn calibrate(
             rounds[probe].push(on(cpu, || (PROBES[probe].2)(&place)));
         }
     }
-    let mut costs: Vec<Cost> =
-        PROBES.iter().zip(rounds).map(|(&(name, what, _), rounds)| cost(name, what, rounds, &mut random)).collect();
-    let place = Place { cpu, other, budget: Duration::from_nanos(request.duration.0 / 10), seed: request.seed };
+    let mut costs: Vec<Cost> = PROBES
+        .iter()
+        .zip(rounds)
+        .map(|(&(name, what, _), rounds)| cost(name, what, rounds, &mut random))
+        .collect();
+    let place =
+        Place { cpu, other, budget: Duration::from_nanos(request.duration.0 / 10), seed: request.seed };
     costs.push(cost(RECORDER.0, RECORDER.1, recorder::rounds(&place), &mut random));
     let elapsed = Ns(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
     let private_lines = memory::second_level() as u64 / 64;
@@ -256,7 +314,9 @@ mod tests {
         for cost in &result.costs {
             match (&cost.spread, &cost.lacks) {
                 (Some(spread), None) => assert!(
-                    spread.count > 0 && spread.low_ns <= spread.median_ns && spread.median_ns <= spread.high_ns,
+                    spread.count > 0
+                        && spread.low_ns <= spread.median_ns
+                        && spread.median_ns <= spread.high_ns,
                     "{cost:?}"
                 ),
                 (None, Some(why)) => assert!(!why.is_empty()),
@@ -264,7 +324,9 @@ mod tests {
             }
         }
         // What needs no second CPU and no privilege is always there.
-        for name in ["clock_read_ns", "syscall_ns", "switch_same_pipe_ns", "setattr_sleeping_ns", "scan_hot_ns"] {
+        for name in
+            ["clock_read_ns", "syscall_ns", "switch_same_pipe_ns", "setattr_sleeping_ns", "scan_hot_ns"]
+        {
             assert!(result.median(name).is_some_and(|ns| ns > 0.0), "{name}");
         }
         assert_eq!(scheduling(0).unwrap(), before);

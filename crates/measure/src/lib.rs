@@ -9,6 +9,7 @@ mod load;
 pub mod readers;
 mod resp;
 pub mod stats;
+pub mod runqueue;
 pub mod stress;
 
 pub use ladder::Ladder;

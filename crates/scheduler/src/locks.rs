@@ -2,12 +2,14 @@
 //! (no atomics, recursion is a bug that panics), real locks in the native benchmark.
 
 use std::cell::{RefCell, RefMut};
-use std::ops::DerefMut;
+use std::ops::{Deref, DerefMut};
 
-/// A family of locks.
+/// A family of locks, and how far apart the records of tasks lie that CPUs read without them.
 pub trait Locks: 'static {
     /// A lock around a `T`.
     type Lock<T: 'static>: Lock<T>;
+    /// A task's record in a table of them. Its size is the distance from one record to the next.
+    type Slot<T: Default + Send + Sync + 'static>: Default + Send + Sync + Deref<Target = T>;
 }
 
 /// Mutual exclusion around a `T`.
@@ -34,6 +36,19 @@ pub struct CellLock<T>(RefCell<T>);
 
 impl Locks for CellLocks {
     type Lock<T: 'static> = CellLock<T>;
+    type Slot<T: Default + Send + Sync + 'static> = Dense<T>;
+}
+
+/// A record with the next one right behind it.
+#[derive(Debug, Default)]
+pub struct Dense<T>(T);
+
+impl<T> Deref for Dense<T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
 }
 
 impl<T: 'static> Lock<T> for CellLock<T> {

@@ -6,7 +6,26 @@ use anyhow::{Context, bail};
 use schedlab_lab::smp::{self, SmpOptions, SmpResult, SmpRow};
 use std::fmt::Write as _;
 
+mod runqueue;
+
 /// `schedlab bench`
+#[derive(Debug, clap::Args)]
+pub(crate) struct Bench {
+    /// What to evaluate
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What can be evaluated.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum What {
+    /// The cost of a decision against threads and CPUs, in the simulator: the paper's evaluation
+    Model(Model),
+    /// The cost of a decision on this machine: the simulator's schedulers under pinned threads and real locks
+    Runqueue(runqueue::Runqueue),
+}
+
+/// `schedlab bench model`
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -16,9 +35,7 @@ Examples:
 
 Threads of one process read 4 MB fifty times under linux-2.4, linux-2.4-mq and linux-2.4-o1, in virtual time.
 Printed: cost of a call of schedule() against threads, Table 1 beside the paper's, total times, migrations.")]
-pub(crate) struct Bench {
-    /// What to evaluate
-    what: What,
+pub(crate) struct Model {
     /// Numbers of threads: a list such as 2,64,1024, or powers of two from A to B: A..B
     #[arg(long, value_name = "LIST", default_value = "2..1024")]
     tasks: String,
@@ -28,7 +45,7 @@ pub(crate) struct Bench {
     /// Affinity variant: default, stay or change (may be given several times)
     #[arg(long = "variant", value_name = "NAME", default_value = "default")]
     variants: Vec<String>,
-    /// Cost preset: p3-xeon-700 or modern
+    /// Cost preset: p3-xeon-700, modern, or this-machine (`schedlab calibrate`)
     #[arg(long, value_name = "PRESET", default_value = "p3-xeon-700")]
     costs: String,
     /// Worker threads; 0 = one per CPU. The result does not depend on it
@@ -39,21 +56,21 @@ pub(crate) struct Bench {
     json: bool,
 }
 
-/// What can be evaluated.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub(crate) enum What {
-    /// The cost of a decision, in the simulator
-    Model,
+pub(crate) fn run(args: &Bench) -> anyhow::Result<Done> {
+    match &args.what {
+        What::Model(args) => model(args),
+        What::Runqueue(args) => runqueue::run(args),
+    }
 }
 
-pub(crate) fn run(args: &Bench) -> anyhow::Result<Done> {
-    let What::Model = args.what;
+fn model(args: &Model) -> anyhow::Result<Done> {
     let options = SmpOptions {
         tasks: numbers("--tasks", &args.tasks, 65_535)?,
         cpus: numbers("--cpus", &args.cpus, 64)?.into_iter().map(|n| n as usize).collect(),
         variants: args.variants.clone(),
         costs: args.costs.clone(),
         jobs: args.jobs,
+        hot: false,
     };
     let progress = Progress::new();
     let result = smp::evaluate(&options, &|done, all| progress.set(done, all))?;

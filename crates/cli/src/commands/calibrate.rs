@@ -45,8 +45,9 @@ pub(crate) fn run(args: &Calibrate) -> anyhow::Result<Done> {
     let path = match &args.output {
         Some(path) => path.clone(),
         None => {
-            let path = calibrate::path()
-                .ok_or_else(|| anyhow!("there is no home for the preset: set HOME or XDG_DATA_HOME, or use -o FILE"))?;
+            let path = calibrate::path().ok_or_else(|| {
+                anyhow!("there is no home for the preset: set HOME or XDG_DATA_HOME, or use -o FILE")
+            })?;
             let folder = path.parent().unwrap_or(&path);
             std::fs::create_dir_all(folder)
                 .with_context(|| format!("{} cannot be made: use -o FILE", folder.display()))?;
@@ -88,7 +89,8 @@ fn render(result: &Calibration, preset: &Preset, style: &Style) -> String {
                 );
             }
             None => {
-                let _ = writeln!(text, "{name:24} not measured: {}", lacks.as_deref().unwrap_or("no samples"));
+                let _ =
+                    writeln!(text, "{name:24} not measured: {}", lacks.as_deref().unwrap_or("no samples"));
             }
         }
         let _ = writeln!(text, "  {}", style.dim(what));
@@ -106,7 +108,8 @@ fn render(result: &Calibration, preset: &Preset, style: &Style) -> String {
         p.foreign * 100.0
     );
     if p.foreign > 0.1 {
-        text += &style.bad("the machine was not quiet: wakeups and timers across CPUs are longer than they would be\n");
+        text += &style
+            .bad("the machine was not quiet: wakeups and timers across CPUs are longer than they would be\n");
     }
     text += "prices of the simulator that follow (ns):\n";
     for (name, ns) in &preset.simulator {

@@ -174,8 +174,12 @@ impl RawLock for Mcs {
         let node = unsafe { own.as_ref() };
         let mut next = node.next.load(Ordering::Acquire);
         if next.is_null() {
-            let last =
-                self.tail.compare_exchange(own.as_ptr(), ptr::null_mut(), Ordering::Release, Ordering::Relaxed);
+            let last = self.tail.compare_exchange(
+                own.as_ptr(),
+                ptr::null_mut(),
+                Ordering::Release,
+                Ordering::Relaxed,
+            );
             if last.is_ok() {
                 return put_back(own);
             }
@@ -269,8 +273,8 @@ mod tests {
                 scope.spawn(|| {
                     for i in 0..per_thread {
                         // A miss of try_lock is fine, a second holder is not.
-                        let mut held = if i % 3 == 0 { both.try_lock() } else { None }
-                            .unwrap_or_else(|| both.lock());
+                        let mut held =
+                            if i % 3 == 0 { both.try_lock() } else { None }.unwrap_or_else(|| both.lock());
                         assert_eq!(held.0, held.1);
                         held.0 += 1;
                         // Gives the others a chance to come in between, if they can.

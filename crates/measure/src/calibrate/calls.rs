@@ -161,8 +161,7 @@ fn masks(place: &Place, tid: u32, masks: [&[CpuId]; 2]) -> io::Result<Vec<f64>> 
     let before = affinity(tid)?;
     let masks = masks.map(mask);
     let (pid, mut next) = (Pid::from_raw(tid as i32), masks.iter().cycle());
-    let samples =
-        place.calls(1, || next.next().map_or(Ok(()), |mask| Ok(sched_setaffinity(pid, mask)?)));
+    let samples = place.calls(1, || next.next().map_or(Ok(()), |mask| Ok(sched_setaffinity(pid, mask)?)));
     set_affinity(tid, &before)?;
     samples
 }

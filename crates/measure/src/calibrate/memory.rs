@@ -74,6 +74,16 @@ fn large() -> &'static [Line] {
     LARGE.get_or_init(|| circle(2 * last_level() / size_of::<Line>(), 1))
 }
 
+/// Bytes that [`stream`] reads.
+pub(crate) fn cold_bytes() -> usize {
+    size_of_val(large())
+}
+
+/// Fills the caches with something else.
+pub(crate) fn stream() {
+    read_all(large());
+}
+
 pub(super) fn cold(place: &Place) -> io::Result<Vec<f64>> {
     const STEPS: u32 = 500;
     let lines = large();

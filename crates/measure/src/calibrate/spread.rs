@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 const DRAWINGS: usize = 1000;
 
 /// How long something took, nanoseconds.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Spread {
     /// Median of the rounds' medians.
     pub median_ns: f64,

@@ -183,7 +183,9 @@ pub(super) fn yields(place: &Place) -> io::Result<Vec<f64>> {
     let samples: Vec<f64> = samples?.into_iter().filter(|sample| sample.is_finite()).collect();
     ended?;
     if samples.is_empty() {
-        return Err(io::Error::other("the two threads did not take turns: somebody of higher priority runs there"));
+        return Err(io::Error::other(
+            "the two threads did not take turns: somebody of higher priority runs there",
+        ));
     }
     Ok(samples)
 }

@@ -32,7 +32,8 @@ impl Sleeper {
         let stop = Arc::new(AtomicBool::new(false));
         let (bell_in, woke_in, stop_in) = (Arc::clone(&bell), Arc::clone(&woke), Arc::clone(&stop));
         let thread = std::thread::Builder::new().name("sl-sleeper".to_owned()).spawn(move || {
-            let ready = set_affinity(0, &CpuSet::single(cpu)).and_then(|()| become_policy(Policy::Fifo(priority)));
+            let ready =
+                set_affinity(0, &CpuSet::single(cpu)).and_then(|()| become_policy(Policy::Fifo(priority)));
             woke_in.store(if ready.is_ok() { now() } else { UNFIT }, Ordering::Release);
             ready?;
             while !stop_in.load(Ordering::Acquire) {
@@ -205,7 +206,6 @@ fn cycles_rate() -> schedlab_host::Rate {
     static RATE: std::sync::OnceLock<schedlab_host::Rate> = std::sync::OnceLock::new();
     *RATE.get_or_init(schedlab_host::Rate::measure)
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! What the 2.4 scheduler and the multi-queue patch share: time slices, goodness, task records, per-CPU ticks.
 
-use super::records::{Links, Word};
+use super::records::{Byte, Half, Links, Word};
 use crate::{Cx, Knob, KnobKind, Knobs};
 use schedlab_model::{CpuId, Policy, TaskId};
 
@@ -22,35 +22,39 @@ pub(super) fn slice_ticks(nice: i8, hz: u32) -> i64 {
     scaled + 1
 }
 
-/// The scheduler's record of one task.
+/// The scheduler's record of one task: one cache line, as in 2.4 what a scan reads.
 #[derive(Debug, Default)]
 pub(super) struct Record {
     pub(super) links: Links,
     /// On a run queue list.
-    pub(super) listed: Word,
+    pub(super) listed: Byte,
     /// Ticks left.
-    pub(super) counter: Word,
+    pub(super) counter: Half,
     /// 20 − nice, 1 … 40.
-    pub(super) steps: Word,
+    pub(super) steps: Byte,
     /// Ticks of a fresh slice.
-    pub(super) slice: Word,
+    pub(super) slice: Half,
     /// 0, or the real-time priority 1 … 99.
-    pub(super) rt: Word,
+    pub(super) rt: Byte,
     /// Round robin among equals.
-    pub(super) rr: Word,
+    pub(super) rr: Byte,
     /// Gives way once.
-    pub(super) yields: Word,
+    pub(super) yields: Byte,
     /// The CPU where it runs or ran last.
-    pub(super) processor: Word,
+    pub(super) processor: Half,
     /// It runs, or its context is not saved yet.
-    pub(super) running: Word,
+    pub(super) running: Byte,
     /// Address space.
     pub(super) mm: Word,
+    /// It may run on every CPU of the machine.
+    pub(super) everywhere: Byte,
     /// It exists.
-    pub(super) alive: Word,
+    pub(super) alive: Byte,
     /// With whom the first slice is shared: what is left of it goes back there at an early exit.
-    pub(super) parent: Word,
+    pub(super) parent: Half,
 }
+
+const _: () = assert!(size_of::<Record>() <= 64, "a scan reads one line a task");
 
 impl Record {
     pub(super) fn describe(&self, cx: &Cx<'_>, task: TaskId) {
@@ -59,6 +63,7 @@ impl Record {
         self.slice.set(slice_ticks(view.nice.get(), cx.world.hz));
         self.rt.set(i64::from(view.policy.rt_priority()));
         self.rr.set(i64::from(matches!(view.policy, Policy::Rr(_))));
+        self.allow(cx, task);
         self.mm.set(if view.process == u32::MAX { -2 - i64::from(task.0) } else { i64::from(view.process) });
     }
 
@@ -87,8 +92,15 @@ impl Record {
         self.counter.set((self.counter.get() >> 1) + self.slice.get());
     }
 
+    /// Where it may run has changed.
+    pub(super) fn allow(&self, cx: &Cx<'_>, task: TaskId) {
+        let all = cx.world.all_cpus().without(&cx.task(task).affinity).is_empty();
+        self.everywhere.set(i64::from(all));
+    }
+
+    #[inline]
     pub(super) fn runs_on(&self, cx: &Cx<'_>, task: TaskId, cpu: CpuId) -> bool {
-        cx.task(task).affinity.contains(cpu)
+        self.everywhere.flag() || cx.task(task).affinity.contains(cpu)
     }
 
     /// Goodness on `cpu` next to the address space `mm`, with `penalty` for a change of CPU.
@@ -142,7 +154,9 @@ pub(super) fn penalty(knobs: &Knobs) -> i64 {
 /// charged so far. Returns whether the slice is used up (the tick asks for a decision).
 pub(super) fn charge_ticks(cx: &Cx<'_>, cpu: CpuId, seen: &mut u64, record: Option<&Record>) -> bool {
     let ticks = cx.ticks(cpu);
-    let new = ticks - std::mem::replace(seen, ticks);
+    // With real threads another CPU may have looked a little later than this call began.
+    let new = ticks.saturating_sub(*seen);
+    *seen += new;
     let Some(record) = record else { return false };
     if new == 0 {
         return false;

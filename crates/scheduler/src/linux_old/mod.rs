@@ -15,6 +15,6 @@ mod o1;
 mod records;
 mod standard;
 
-pub use multiqueue::{build_mq, knobs_mq};
-pub use o1::{build_2_4_o1, build_2_6_0, build_2_6_22, knobs_o1};
-pub use standard::{build_2_4, knobs_2_4};
+pub use multiqueue::{build_mq, knobs_mq, new_mq};
+pub use o1::{build_2_4_o1, build_2_6_0, build_2_6_22, knobs_o1, new_2_4_o1, new_2_6_22};
+pub use standard::{build_2_4, knobs_2_4, new_2_4};

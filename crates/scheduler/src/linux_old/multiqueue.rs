@@ -54,7 +54,7 @@ pub(super) struct MultiQueue<L: Locks> {
     penalty: i64,
     queues: Vec<L::Lock<Queue>>,
     boards: Vec<Board>,
-    tasks: OnceLock<Box<[Record]>>,
+    tasks: OnceLock<Box<[L::Slot<Record>]>>,
 }
 
 /// The knobs of `linux-2.4-mq`.
@@ -64,6 +64,11 @@ pub fn knobs_mq() -> Vec<Knob> {
 
 /// `linux-2.4-mq`.
 pub fn build_mq<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
+    Box::new(new_mq::<L>(cpus, knobs))
+}
+
+/// `linux-2.4-mq`, which several threads may call at once if the locks are real ones.
+pub fn new_mq<L: Locks>(cpus: usize, knobs: &Knobs) -> impl Scheduler + use<L> {
     let queue = |_| L::Lock::new(Queue { list: List::EMPTY, curr: None, mm: NIL, idle_yield: false });
     let board = |_| Board {
         max_na: Word::new(NOTHING),
@@ -73,17 +78,17 @@ pub fn build_mq<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
         runs: Word::new(NIL),
         ticks_seen: Word::new(0),
     };
-    Box::new(MultiQueue::<L> {
+    MultiQueue::<L> {
         penalty: goodness::penalty(knobs),
         queues: (0..cpus).map(queue).collect(),
         boards: (0..cpus).map(board).collect(),
         tasks: OnceLock::new(),
-    })
+    }
 }
 
 impl<L: Locks> MultiQueue<L> {
-    fn records(&self, cx: &Cx<'_>) -> &[Record] {
-        self.tasks.get_or_init(|| cx.world.tasks.iter().map(|_| Record::default()).collect())
+    fn records(&self, cx: &Cx<'_>) -> &[L::Slot<Record>] {
+        self.tasks.get_or_init(|| cx.world.tasks.iter().map(|_| L::Slot::default()).collect())
     }
 
     fn record<'a>(&'a self, cx: &Cx<'_>, task: TaskId) -> &'a Record {
@@ -114,7 +119,7 @@ impl<L: Locks> MultiQueue<L> {
     fn charge(&self, cx: &Cx<'_>, cpu: CpuId) -> bool {
         let board = &self.boards[cpu.index()];
         let runs = board.runs.get();
-        let record = (runs != NIL).then(|| &self.records(cx)[runs as usize]);
+        let record = (runs != NIL).then(|| &*self.records(cx)[runs as usize]);
         let mut seen = board.ticks_seen.get() as u64;
         let used_up = charge_ticks(cx, cpu, &mut seen, record);
         board.ticks_seen.set(seen as i64);
@@ -159,6 +164,24 @@ impl<L: Locks> MultiQueue<L> {
         let board = &self.boards[cpu.index()];
         if board.max_task.get() == i64::from(task.0) {
             self.advertise(cpu, NOTHING, None);
+        }
+    }
+
+    /// Whether a task waits on the list of `cpu`, whose lock the caller holds: another CPU may have taken it since its
+    /// home was looked up.
+    fn waits_on(&self, cx: &Cx<'_>, task: TaskId, cpu: CpuId) -> bool {
+        let record = self.record(cx, task);
+        record.listed.flag() && !record.running.flag() && self.home(cx, task) == cpu
+    }
+
+    /// Takes a task off whatever list it is on.
+    fn take_off(&self, cx: &Cx<'_>, task: TaskId) {
+        loop {
+            let home = self.home(cx, task);
+            let mut queue = self.queues[home.index()].lock();
+            if self.home(cx, task) == home {
+                return self.delist(cx, home, &mut queue, task);
+            }
         }
     }
 
@@ -227,7 +250,7 @@ impl<L: Locks> MultiQueue<L> {
             }
             let task = TaskId(id as u32);
             let record = self.record(cx, task);
-            if record.running.flag() || !record.listed.flag() || !record.runs_on(cx, task, cpu) {
+            if !self.waits_on(cx, task, peer) || !record.runs_on(cx, task, cpu) {
                 continue;
             }
             if let Some(own) = local.0.filter(|own| queue.curr != Some(*own)) {
@@ -279,7 +302,7 @@ impl<L: Locks> MultiQueue<L> {
                 return local.0;
             }
             let alive = self.records(cx).iter().filter(|record| record.alive.flag());
-            cx.did(Work::Account, alive.map(Record::recharge).count() as u32);
+            cx.did(Work::Account, alive.map(|record| record.recharge()).count() as u32);
         }
     }
 
@@ -358,7 +381,11 @@ impl<L: Locks> MultiQueue<L> {
         let home = self.home(cx, task);
         let listed = self.record(cx, task).listed.flag();
         if listed && home != cpu {
-            self.delist(cx, home, &mut self.queues[home.index()].lock(), task);
+            let mut queue = self.queues[home.index()].lock();
+            if !self.waits_on(cx, task, home) {
+                return;
+            }
+            self.delist(cx, home, &mut queue, task);
             cx.did(Work::Move, 1);
         }
         if !listed || home != cpu {
@@ -399,8 +426,7 @@ impl<L: Locks> Scheduler for MultiQueue<L> {
     }
 
     fn leave(&self, cx: &Cx<'_>, task: TaskId) {
-        let home = self.home(cx, task);
-        self.delist(cx, home, &mut self.queues[home.index()].lock(), task);
+        self.take_off(cx, task);
     }
 
     fn yielded(&self, cx: &Cx<'_>, task: TaskId) {
@@ -461,9 +487,14 @@ impl<L: Locks> Scheduler for MultiQueue<L> {
         }
         cx.did(Work::Lock, 1);
         let home = self.home(cx, prev);
-        let board = &self.boards[home.index()];
-        if record.base() > board.max_na.get() {
-            self.advertise(home, record.base(), Some(prev));
+        {
+            let _queue = self.queues[home.index()].lock();
+            if !self.waits_on(cx, prev, home) {
+                return;
+            }
+            if record.base() > self.boards[home.index()].max_na.get() {
+                self.advertise(home, record.base(), Some(prev));
+            }
         }
         if !yielded {
             self.reschedule_idle(cx, prev);
@@ -482,7 +513,7 @@ impl<L: Locks> Scheduler for MultiQueue<L> {
         if runs == NIL {
             return u64::MAX;
         }
-        let uncharged = cx.ticks(cpu) - board.ticks_seen.get() as u64;
+        let uncharged = cx.ticks(cpu).saturating_sub(board.ticks_seen.get() as u64);
         (self.records(cx)[runs as usize].counter.get() as u64).saturating_sub(uncharged).max(1)
     }
 
@@ -494,14 +525,16 @@ impl<L: Locks> Scheduler for MultiQueue<L> {
                 self.record(cx, task).describe(cx, task);
                 cx.push(Cmd::Resched(self.home(cx, task)));
             }
+            Change::Regrouped { task, .. } => self.record(cx, task).allow(cx, task),
             Change::Affinity(task) => {
                 let home = self.home(cx, task);
                 let runs = self.queues[home.index()].lock().curr == Some(task);
                 let record = self.record(cx, task);
+                record.allow(cx, task);
                 if runs && !record.runs_on(cx, task, home) {
                     cx.push(Cmd::Displace(task));
                 } else if record.listed.flag() && !runs {
-                    self.delist(cx, home, &mut self.queues[home.index()].lock(), task);
+                    self.take_off(cx, task);
                     self.reschedule_idle(cx, task);
                 }
             }
@@ -525,6 +558,7 @@ impl<L: Locks> Scheduler for MultiQueue<L> {
             if !record.alive.flag() {
                 self.create(cx, task, None);
             }
+            record.allow(cx, task);
             record.listed.set(0);
             record.running.set(i64::from(view.on_cpu().is_some()));
             if view.runnable() != Runnable::No {

@@ -2,32 +2,57 @@
 //! that time did it.
 
 use schedlab_model::TaskId;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI8, AtomicI32, AtomicI64, Ordering::Relaxed};
 
-/// A number that may be read without a lock.
-#[derive(Debug, Default)]
-pub(super) struct Word(AtomicI64);
+macro_rules! word {
+    ($($(#[doc = $doc:literal])+ $name:ident: $atomic:ident of $number:ident,)+) => {
+        $(
+            $(#[doc = $doc])+
+            #[derive(Debug, Default)]
+            pub(super) struct $name($atomic);
+
+            #[allow(dead_code, reason = "not every width needs everything")]
+            impl $name {
+                #[inline]
+                pub(super) fn new(value: i64) -> $name {
+                    $name($atomic::new(Self::fit(value)))
+                }
+                #[inline]
+                pub(super) fn get(&self) -> i64 {
+                    i64::from(self.0.load(Relaxed))
+                }
+                #[inline]
+                pub(super) fn set(&self, value: i64) {
+                    self.0.store(Self::fit(value), Relaxed);
+                }
+                #[inline]
+                pub(super) fn flag(&self) -> bool {
+                    self.get() != 0
+                }
+                #[inline]
+                fn fit(value: i64) -> $number {
+                    debug_assert!($number::try_from(value).is_ok(), "{value} does not fit into the record");
+                    value as $number
+                }
+            }
+        )+
+    };
+}
+
+word! {
+    /// A number that may be read without a lock.
+    Word: AtomicI64 of i64,
+    /// A number below 2^31, so that the record of a task fits into a cache line.
+    Half: AtomicI32 of i32,
+    /// A number from -128 to 127.
+    Byte: AtomicI8 of i8,
+}
 
 impl Word {
-    pub(super) fn new(value: i64) -> Word {
-        Word(AtomicI64::new(value))
-    }
-    #[inline]
-    pub(super) fn get(&self) -> i64 {
-        self.0.load(Relaxed)
-    }
-    #[inline]
-    pub(super) fn set(&self, value: i64) {
-        self.0.store(value, Relaxed);
-    }
     /// Adds, whoever else does at the same time.
     #[inline]
     pub(super) fn add(&self, value: i64) {
         self.0.fetch_add(value, Relaxed);
-    }
-    #[inline]
-    pub(super) fn flag(&self) -> bool {
-        self.get() != 0
     }
 }
 
@@ -37,13 +62,13 @@ pub(super) const NIL: i64 = -1;
 /// Links of a task in a list.
 #[derive(Debug)]
 pub(super) struct Links {
-    pub(super) next: Word,
-    pub(super) prev: Word,
+    pub(super) next: Half,
+    pub(super) prev: Half,
 }
 
 impl Default for Links {
     fn default() -> Links {
-        Links { next: Word::new(NIL), prev: Word::new(NIL) }
+        Links { next: Half::new(NIL), prev: Half::new(NIL) }
     }
 }
 

@@ -26,9 +26,9 @@ use crate::{Change, Cmd, Cx, Knob, Knobs, Lock, Locks, Needs, Pick, Prev, Schedu
 use schedlab_model::{CpuId, Ns, TaskId};
 
 /// What the one lock guards.
-struct State {
+struct State<L: Locks> {
     penalty: i64,
-    tasks: Vec<Record>,
+    tasks: Vec<L::Slot<Record>>,
     list: List,
     cpus: Vec<Cpu>,
 }
@@ -45,7 +45,7 @@ struct Cpu {
 
 /// The scheduler.
 pub(super) struct Standard<L: Locks> {
-    state: L::Lock<State>,
+    state: L::Lock<State<L>>,
 }
 
 /// The knobs of `linux-2.4`.
@@ -55,28 +55,33 @@ pub fn knobs_2_4() -> Vec<Knob> {
 
 /// `linux-2.4`.
 pub fn build_2_4<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
+    Box::new(new_2_4::<L>(cpus, knobs))
+}
+
+/// `linux-2.4`, which several threads may call at once if the locks are real ones.
+pub fn new_2_4<L: Locks>(cpus: usize, knobs: &Knobs) -> impl Scheduler + use<L> {
     let cpu = |_| Cpu { curr: None, mm: NIL, last_schedule: Ns::ZERO, ticks_seen: 0, idle_yield: false };
-    let state = State {
+    let state = State::<L> {
         penalty: goodness::penalty(knobs),
         tasks: Vec::new(),
         list: List::EMPTY,
         cpus: (0..cpus).map(cpu).collect(),
     };
-    Box::new(Standard::<L> { state: L::Lock::new(state) })
+    Standard::<L> { state: L::Lock::new(state) }
 }
 
-impl State {
+impl<L: Locks> State<L> {
     fn task(&self, task: TaskId) -> &Record {
         &self.tasks[task.index()]
     }
 
-    fn cpu_ids(&self) -> impl Iterator<Item = CpuId> + use<> {
+    fn cpu_ids(&self) -> impl Iterator<Item = CpuId> + use<L> {
         (0..self.cpus.len()).map(CpuId::from)
     }
 
     fn create(&mut self, cx: &Cx<'_>, task: TaskId, parent: Option<TaskId>) {
         while self.tasks.len() <= task.index() {
-            self.tasks.push(Record::default());
+            self.tasks.push(L::Slot::default());
         }
         let known = parent.filter(|parent| self.tasks.get(parent.index()).is_some_and(|p| p.alive.flag()));
         self.charge_all(cx);
@@ -92,7 +97,7 @@ impl State {
     /// Charges tick edges to the running task; true when its slice is used up.
     fn charge(&mut self, cx: &Cx<'_>, cpu: CpuId) -> bool {
         let at = &mut self.cpus[cpu.index()];
-        charge_ticks(cx, cpu, &mut at.ticks_seen, at.curr.map(|task| &self.tasks[task.index()]))
+        charge_ticks(cx, cpu, &mut at.ticks_seen, at.curr.map(|task| &*self.tasks[task.index()]))
     }
 
     /// Before counters of tasks that run elsewhere are read or changed: the driver leaves out ticks.
@@ -159,7 +164,7 @@ impl State {
                 break best;
             }
             let alive = self.tasks.iter().filter(|task| task.alive.flag());
-            let count = alive.map(Record::recharge).count();
+            let count = alive.map(|task| task.recharge()).count();
             cx.did(Work::Account, count as u32);
         };
         if let Some(task) = next {
@@ -295,6 +300,7 @@ impl<L: Locks> Scheduler for Standard<L> {
 
     fn init(&self, cx: &Cx<'_>) {
         let mut state = self.state.lock();
+        state.tasks.reserve(cx.world.tasks.len());
         for (index, view) in cx.world.tasks.iter().enumerate() {
             if view.alive {
                 state.create(cx, index.into(), None);
@@ -334,7 +340,7 @@ impl<L: Locks> Scheduler for Standard<L> {
         let at = &state.cpus[cpu.index()];
         let Some(task) = at.curr else { return u64::MAX };
         // Edges that are not charged yet are behind us.
-        let uncharged = cx.ticks(cpu) - at.ticks_seen;
+        let uncharged = cx.ticks(cpu).saturating_sub(at.ticks_seen);
         (state.task(task).counter.get() as u64).saturating_sub(uncharged).max(1)
     }
 
@@ -351,8 +357,10 @@ impl<L: Locks> Scheduler for Standard<L> {
                 }
                 cx.push(Cmd::Resched(cx.cpu));
             }
+            Change::Regrouped { task, .. } => state.task(task).allow(cx, task),
             Change::Affinity(task) => {
                 state.charge_all(cx);
+                state.task(task).allow(cx, task);
                 let on = CpuId(state.task(task).processor.get() as u32);
                 let runs = state.cpus[on.index()].curr == Some(task);
                 if runs && !state.task(task).runs_on(cx, task, on) {
@@ -378,6 +386,7 @@ impl<L: Locks> Scheduler for Standard<L> {
             if state.tasks.get(index).is_none_or(|record| !record.alive.flag()) {
                 state.create(cx, task, None);
             }
+            state.task(task).allow(cx, task);
             state.task(task).listed.set(0);
             state.task(task).running.set(i64::from(view.on_cpu().is_some()));
             if view.runnable() != crate::Runnable::No {

@@ -29,7 +29,7 @@ mod balance;
 mod estimate;
 mod version;
 
-use super::records::{Links, NIL, Word};
+use super::records::{Byte, Half, Links, NIL, Word};
 use crate::{Change, Cmd, Cx, Knob, KnobKind, Knobs, Lock, Locks, Needs, Pick, Prev, Runnable, Scheduler};
 use crate::{Wake, Work};
 use array::Array;
@@ -42,16 +42,16 @@ use version::{Era, Version};
 struct Record {
     links: Links,
     /// 0, 1: in that array of its run queue; [`NIL`]: in none.
-    array: Word,
-    prio: Word,
-    static_prio: Word,
-    slice: Word,
+    array: Byte,
+    prio: Half,
+    static_prio: Half,
+    slice: Half,
     /// The first slice is shared with the parent.
-    first_slice: Word,
-    parent: Word,
-    rt: Word,
-    rr: Word,
-    batch: Word,
+    first_slice: Byte,
+    parent: Half,
+    rt: Byte,
+    rr: Byte,
+    batch: Byte,
     /// ns.
     sleep_avg: Word,
     /// Last wakeup, switch-in or switch-out, ns.
@@ -59,11 +59,13 @@ struct Record {
     /// Last time on a CPU, ns.
     last_ran: Word,
     /// Credit for waiting on the run queue, in 128ths of the wait; 0 = none is due.
-    wait_credit: Word,
-    cpu: Word,
-    running: Word,
-    alive: Word,
+    wait_credit: Half,
+    cpu: Half,
+    running: Byte,
+    alive: Byte,
 }
+
+const _: () = assert!(size_of::<Record>() <= 64, "a decision touches one line a task");
 
 struct Rq {
     arrays: [Array; 2],
@@ -88,7 +90,7 @@ struct O1<L: Locks> {
     lens: Vec<Word>,
     /// How many of them are 2 or more.
     crowded: Word,
-    tasks: OnceLock<Box<[Record]>>,
+    tasks: OnceLock<Box<[L::Slot<Record>]>>,
 }
 
 /// The knobs of the O(1) schedulers.
@@ -104,7 +106,12 @@ pub fn knobs_o1() -> Vec<Knob> {
 
 /// `linux-2.4-o1`.
 pub fn build_2_4_o1<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
-    Box::new(O1::<L>::new(version::V2_4_O1, cpus, knobs))
+    Box::new(new_2_4_o1::<L>(cpus, knobs))
+}
+
+/// `linux-2.4-o1`, which several threads may call at once if the locks are real ones.
+pub fn new_2_4_o1<L: Locks>(cpus: usize, knobs: &Knobs) -> impl Scheduler + use<L> {
+    O1::<L>::new(version::V2_4_O1, cpus, knobs)
 }
 
 /// `linux-2.6.0`.
@@ -114,7 +121,12 @@ pub fn build_2_6_0<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
 
 /// `linux-2.6.22`.
 pub fn build_2_6_22<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
-    Box::new(O1::<L>::new(version::V2_6_22, cpus, knobs))
+    Box::new(new_2_6_22::<L>(cpus, knobs))
+}
+
+/// `linux-2.6.22`, which several threads may call at once if the locks are real ones.
+pub fn new_2_6_22<L: Locks>(cpus: usize, knobs: &Knobs) -> impl Scheduler + use<L> {
+    O1::<L>::new(version::V2_6_22, cpus, knobs)
 }
 
 impl<L: Locks> O1<L> {
@@ -142,8 +154,8 @@ impl<L: Locks> O1<L> {
         }
     }
 
-    fn records(&self, cx: &Cx<'_>) -> &[Record] {
-        self.tasks.get_or_init(|| cx.world.tasks.iter().map(|_| Record::default()).collect())
+    fn records(&self, cx: &Cx<'_>) -> &[L::Slot<Record>] {
+        self.tasks.get_or_init(|| cx.world.tasks.iter().map(|_| L::Slot::default()).collect())
     }
 
     fn record<'a>(&'a self, cx: &Cx<'_>, task: TaskId) -> &'a Record {

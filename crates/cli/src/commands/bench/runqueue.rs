@@ -1,0 +1,234 @@
+//! `schedlab bench runqueue`
+
+use super::numbers;
+use crate::progress::Progress;
+use crate::{Done, output};
+use anyhow::bail;
+use schedlab_host::StopSignal;
+use schedlab_lab::runqueue::{self as lab, Claim, ModelOptions, PAPER_INTERVAL_US, RunqueueResult, TABLE_1};
+use schedlab_lab::smp;
+use schedlab_measure::runqueue::{MOST_TASKS, RunqueueRequest, RunqueueRow, Stride, runqueue};
+use schedlab_model::{Ns, Policy};
+use std::fmt::Write as _;
+
+/// `schedlab bench runqueue`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  schedlab bench runqueue                                       2 to 4096 tasks, one thread to one on each CPU, three locks
+  schedlab bench runqueue --tasks 1024 --threads 1..2 --lock tas --for 5s
+  schedlab bench runqueue --tasks 64,1024 --cold --stride 64    also after reading twice the last-level cache
+  schedlab bench runqueue --scheduler linux-2.4 --affinity change --json
+
+The same scheduler code as in the simulator, called by pinned threads; the cycle counter is read around schedule(). A cost is
+the mean of a round, the value the median of the rounds, the interval a bootstrap over rounds. `sum` is what a decision
+costs all threads together: ticks and switches are in it. Beside it what the simulator's cost model says.")]
+pub(crate) struct Runqueue {
+    /// Numbers of tasks: a list such as 2,64,1024, or powers of two from A to B: A..B
+    #[arg(long, value_name = "LIST", default_value = "2..4096")]
+    tasks: String,
+    /// Numbers of threads, each deciding for a CPU of its own [default: 1 up to the number of CPUs]
+    #[arg(long, value_name = "LIST")]
+    threads: Option<String>,
+    /// Locks: tas, ticket, mcs
+    #[arg(long, value_name = "LIST", default_value = "tas,ticket,mcs")]
+    lock: String,
+    /// Bytes from one task's record to the next: 64, 8192
+    #[arg(long, value_name = "LIST", default_value = "64,8192")]
+    stride: String,
+    /// Also decide after reading twice the last-level cache (some milliseconds each)
+    #[arg(long)]
+    cold: bool,
+    /// Affinity variant of the paper: default, stay or change (may be given several times)
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    affinity: Vec<String>,
+    /// Scheduler (may be given several times) [default: linux-2.4, linux-2.4-mq, linux-2.4-o1, linux-2.6.22]
+    #[arg(short, long = "scheduler", value_name = "SCHEDULER")]
+    schedulers: Vec<String>,
+    /// Rounds of every combination, 3 or more
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: u32,
+    /// Decide for about this long in all; preparing, and cold decisions, take their time besides
+    #[arg(long = "for", value_name = "TIME", default_value = "20s", allow_hyphen_values = true)]
+    duration: Ns,
+    /// Policy of the threads: other, or fifo:N to keep others from preempting the holder of a lock
+    #[arg(long, value_name = "POLICY", default_value = "other")]
+    policy: Policy,
+    /// Allow more threads than CPUs, although they spin
+    #[arg(long)]
+    oversubscribe: bool,
+    /// Cost preset of the model [default: this-machine if there is a calibration, else modern]
+    #[arg(long, value_name = "PRESET")]
+    costs: Option<String>,
+    /// Seed of the order of rounds and tasks
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Print the result as JSON (docs/runqueue-schema.md)
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Runqueue) -> anyhow::Result<Done> {
+    let request = request(args)?;
+    let signal = StopSignal::install()?;
+    let progress = Progress::of("deciding");
+    let report = runqueue(&request, &mut |done, all| progress.set(done, all), &|| signal.requested())?;
+    drop(progress);
+    let progress = Progress::new();
+    let options = ModelOptions { costs: args.costs.clone(), jobs: 0 };
+    let result = lab::explain(report, &options, &|done, all| progress.set(done, all))?;
+    drop(progress);
+    let text = if args.json { serde_json::to_string_pretty(&result)? + "\n" } else { render(&result) };
+    output::write(None, &text)?;
+    Ok(Done::Well)
+}
+
+fn request(args: &Runqueue) -> anyhow::Result<RunqueueRequest> {
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
+    let every: Vec<String> = (1..=cpus).map(|cpus| cpus.to_string()).collect();
+    let threads = args.threads.clone().unwrap_or_else(|| every.join(","));
+    let known = schedlab_measure::runqueue::SCHEDULERS.map(str::to_owned);
+    let schedulers = if args.schedulers.is_empty() { &known[..] } else { &args.schedulers };
+    let mut contenders = Vec::new();
+    for scheduler in schedulers {
+        for variant in &args.affinity {
+            contenders.push(lab::contender(scheduler, variant)?);
+        }
+    }
+    let mut strides = Vec::new();
+    for stride in args.stride.split(',') {
+        strides.push(match stride.trim() {
+            "64" => Stride::Line,
+            "8192" => Stride::Far,
+            other => bail!("--stride {other}: there are 64 and 8192"),
+        });
+    }
+    if !matches!(args.policy, Policy::Other | Policy::Fifo(_)) {
+        bail!("--policy {}: the deciding threads may be other or fifo:N", args.policy);
+    }
+    Ok(RunqueueRequest {
+        contenders,
+        tasks: numbers("--tasks", &args.tasks, MOST_TASKS)?,
+        threads: numbers("--threads", &threads, 512)?.into_iter().map(|n| n as usize).collect(),
+        locks: args.lock.split(',').map(|name| lab::lock(name.trim())).collect::<Result<_, _>>()?,
+        strides,
+        cold: args.cold,
+        rounds: args.rounds,
+        duration: args.duration,
+        oversubscribe: args.oversubscribe,
+        policy: args.policy,
+        seed: args.seed,
+    })
+}
+
+fn render(result: &RunqueueResult) -> String {
+    let report = &result.report;
+    let mut text = format!(
+        "{}, {}; CPUs {}; {:.0} cycles a us, two reads {:.0} ns apart (subtracted); a cold decision comes after {} MiB\n\n\
+         Figures 4 and 5: cost of one schedule() against tasks, ns (interval of the mean call; waiting and holding of locks are \
+         measured\nin passes of their own)\n",
+        result.cpu,
+        result.kernel,
+        report.cpus,
+        report.cycles_per_us,
+        report.clock_ns,
+        report.cold_bytes >> 20
+    );
+    let _ = writeln!(
+        text,
+        "  {:13} {:8} {:6} {:>6} {:4} {:>7} {:>5}  {:>10} {:>21} {:>9} {:>9} {:>9} {:>9} {:>8} {:>10}",
+        "scheduler",
+        "affinity",
+        "lock",
+        "stride",
+        "",
+        "threads",
+        "tasks",
+        "cost",
+        "interval",
+        "p50",
+        "(wait)",
+        "(hold)",
+        "sum",
+        "(looked)",
+        "model"
+    );
+    for row in &report.rows {
+        line(&mut text, result, row);
+    }
+    table_1(&mut text, result);
+    text.push_str("\nClaims:\n");
+    for Claim { claim, value, low, high, holds } in &result.claims {
+        let verdict = match holds {
+            Some(true) => "yes",
+            Some(false) => "no",
+            None => "cannot tell",
+        };
+        let _ = writeln!(text, "  {verdict:11}  {claim}: {value:.2} ({low:.2} to {high:.2})");
+    }
+    if result.claims.is_empty() {
+        text.push_str("  none: they need linux-2.4 with 1024 tasks, or with one and with two threads\n");
+    }
+    let disturbed: u32 = report.rows.iter().map(|row| row.disturbed).sum();
+    if disturbed > 0 {
+        let _ = writeln!(
+            text,
+            "\n{disturbed} rounds were disturbed: a thread was preempted in spite of repeating. They count only where fewer \
+             than three others are left."
+        );
+    }
+    let _ = writeln!(
+        text,
+        "\nmodel: prices of `{}`, without waiting for locks: modelled CPUs compute between decisions, these threads do not. \
+         Its records\nlie side by side; linux-2.6.22 is not in it.",
+        result.model_costs
+    );
+    text
+}
+
+fn line(text: &mut String, result: &RunqueueResult, row: &RunqueueRow) {
+    let model = result.modelled(row).map_or("-".to_owned(), |model| format!("{:.0}", model.cost_ns));
+    let _ = writeln!(
+        text,
+        "  {:13} {:8} {:6} {:>6} {:4} {:>7} {:>5}  {:>10.1} {:>21} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>8.1} {:>10}{}",
+        row.scheduler,
+        row.variant,
+        row.lock.name(),
+        row.stride,
+        if row.cold { "cold" } else { "hot" },
+        row.threads,
+        row.tasks,
+        row.cost.median_ns,
+        format!("{:.1} to {:.1}", row.cost.low_ns, row.cost.high_ns),
+        row.call_p50_ns,
+        row.wait.median_ns,
+        row.hold.median_ns,
+        row.sum.median_ns,
+        row.looked,
+        model,
+        if row.disturbed > 0 { format!("  ({} disturbed)", row.disturbed) } else { String::new() }
+    );
+}
+
+/// The paper's share for 1024 tasks: here, in the model, and on its machine of 2002.
+fn table_1(text: &mut String, result: &RunqueueResult) {
+    let mut head = "\nTable 1: cost of one schedule() / 100 ms at 1024 tasks (the paper's definition; its CPUs are of 2002)\n";
+    for row in result.report.rows.iter().filter(|row| row.tasks == TABLE_1 && row.variant == "default") {
+        let share = |us: f64| us / PAPER_INTERVAL_US * 100.0;
+        let paper = smp::paper_us(&row.scheduler, row.threads)
+            .map_or("-".to_owned(), |us| format!("{:.4}", share(us)));
+        let model =
+            result.modelled(row).map_or("-".to_owned(), |model| format!("{:.5}", share(model.cost_ns / 1e3)));
+        let _ = writeln!(
+            text,
+            "{head}  {:13} {:6} {:>5} {:4} {} threads   here {:.5} %   model {model} %   paper {paper} %",
+            row.scheduler,
+            row.lock.name(),
+            row.stride,
+            if row.cold { "cold" } else { "hot" },
+            row.threads,
+            share(row.cost.median_ns / 1e3)
+        );
+        head = "";
+    }
+}
