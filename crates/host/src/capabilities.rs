@@ -7,6 +7,7 @@ use crate::proc::{in_first_pid_namespace, value};
 use crate::record::bpf::probe as probe_bpf;
 use crate::record::calibrate::{Calibration, calibrate};
 use crate::record::tracepoints::probe as probe_tracepoints;
+use crate::surroundings::{Surroundings, surroundings};
 use crate::sys::Event;
 use crate::sys::perf::{Target, What};
 use crate::tracefs::PseudoFs;
@@ -54,6 +55,8 @@ pub struct Capabilities {
     pub load_percent: u64,
     /// Part of all CPU time since boot that a hypervisor took away, in thousandths.
     pub steal_permille: u64,
+    /// Idle states, lockdown, own groups.
+    pub surroundings: Surroundings,
 }
 
 /// Linux capabilities of this process.
@@ -150,6 +153,7 @@ pub fn probe() -> Capabilities {
         ring_kib: (!caps.ipc_lock).then(|| number("/proc/sys/kernel/perf_event_mlock_kb").unwrap_or(516)),
         load_percent: load_percent(&read("/proc/loadavg")),
         steal_permille: steal_permille(&read("/proc/stat")),
+        surroundings: surroundings(),
         caps,
         machine,
     }

@@ -1,6 +1,8 @@
 //! What [`probe`](crate::probe) found, in words: for each limit its consequence and the one command that
 //! lifts it.
 
+mod settings;
+
 use crate::capabilities::Capabilities;
 use crate::facts::Backend;
 use serde::{Deserialize, Serialize};
@@ -40,6 +42,7 @@ pub fn facts(found: &Capabilities) -> Vec<Fact> {
     facts.extend(scheduler(found));
     facts.extend(realtime(found));
     facts.extend(machine(found));
+    facts.extend(settings::facts(found));
     facts
 }
 

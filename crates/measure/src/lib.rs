@@ -18,4 +18,5 @@ pub use latency::{
     LatencyRequest, MOST_THREADS, SHORTEST, Samples, ThreadReport, Wake, latency,
 };
 pub use load::{LoadError, LoadReport, LoadRequest, LoopKind, run, run_after};
+pub use load::{LoadError, LoadReport, LoadRequest, LoopKind, run};
 pub use resp::{Replies, RespError, command};
