@@ -147,7 +147,7 @@ impl Table<'_> {
     /// The slice ends, and the next task is chosen. Entry and return of `schedule`.
     fn decide<const METERED: bool>(&mut self, tally: &mut Tally, counted: bool) -> io::Result<(u64, u64)> {
         let Seat { cpu, world, scheduler, .. } = *self.seat;
-        self.now = self.now + SLICE;
+        self.now += SLICE;
         let cx = Cx { now: self.now, cpu, world, out: &self.out };
         scheduler.tick(&cx, cpu);
         let why = if self.current.is_some() { Prev::Runnable } else { Prev::Idle };
