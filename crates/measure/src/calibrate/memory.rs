@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn a_circle_visits_everybody() {
         let lines = circle(100, 5);
-        let mut seen = vec![false; 100];
+        let mut seen = [false; 100];
         let mut at = 0;
         for _ in 0..100 {
             seen[at as usize] = true;
