@@ -8,8 +8,8 @@ mod latency;
 mod load;
 pub mod readers;
 mod resp;
-pub mod stats;
 pub mod runqueue;
+pub mod stats;
 pub mod stress;
 
 pub use ladder::Ladder;
@@ -17,6 +17,6 @@ pub use latency::{
     Broke, Budget, BudgetPart, Cause, CpuUse, LONGEST, LatencyError, LatencyLine, LatencyReport,
     LatencyRequest, MOST_THREADS, SHORTEST, Samples, ThreadReport, Wake, latency,
 };
-pub use load::{LoadError, LoadReport, LoadRequest, LoopKind, run, run_after};
 pub use load::{LoadError, LoadReport, LoadRequest, LoopKind, run};
+pub use load::{LoadError, LoadReport, LoadRequest, LoopKind, run, run_after};
 pub use resp::{Replies, RespError, command};
