@@ -17,6 +17,5 @@ pub use latency::{
     Broke, Budget, BudgetPart, Cause, CpuUse, LONGEST, LatencyError, LatencyLine, LatencyReport,
     LatencyRequest, MOST_THREADS, SHORTEST, Samples, ThreadReport, Wake, latency,
 };
-pub use load::{LoadError, LoadReport, LoadRequest, LoopKind, run};
 pub use load::{LoadError, LoadReport, LoadRequest, LoopKind, run, run_after};
 pub use resp::{Replies, RespError, command};
