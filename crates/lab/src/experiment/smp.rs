@@ -77,7 +77,14 @@ pub(super) fn run(
 
 fn priced(tasks: &[u32], cpus: usize) -> SmpOptions {
     let variants = vec!["default".to_owned()];
-    SmpOptions { tasks: tasks.to_vec(), cpus: vec![cpus], variants, costs: "p3-xeon-700".to_owned(), jobs: 0 }
+    SmpOptions {
+        tasks: tasks.to_vec(),
+        cpus: vec![cpus],
+        variants,
+        costs: "p3-xeon-700".to_owned(),
+        jobs: 0,
+        hot: false,
+    }
 }
 
 /// One run of the program, in a process of its own, on all CPUs.
