@@ -46,13 +46,17 @@ pub fn hand_over(cpu: CpuId, pair: [u32; 2], stop: &AtomicBool) -> Result<(), Li
     while !stop.load(Ordering::Relaxed) {
         let woke = wait_for(None, &sentinel, &follower, Ns(HEARTBEAT.as_nanos() as u64));
         if woke.free && sentinel.fired() {
-            if taken[runs].state() == State::Sleeping {
+            let mut goes_on = true;
+            if taken[runs].state() != State::Runnable {
                 let next = 1 - runs;
-                taken[next].raise();
+                // Nobody is left when both have ended.
+                goes_on = taken[next].raise();
                 taken[runs].park();
                 runs = next;
             }
-            sentinel.arm();
+            if goes_on {
+                sentinel.arm();
+            }
         }
         follower.read(|_| {});
     }
