@@ -36,7 +36,8 @@ pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
     let sure = 100.0 * range_confidence(found.rounds);
     let note = format!(
         "In brackets: the range over seeds (predicted) and over rounds (live; it holds the true median with {sure:.0} %). \
-         Error: predicted minus live, of the medians; red where the ranges do not overlap."
+         Error: predicted minus live, of the medians; `apart` where the ranges do not overlap. Under a \
+         scheduler, switches and runs include those of its agent, which stops a task shortly at each tick or wakeup."
     );
     text += &(style.dim(&wrap(&note, style.width, 0)) + "\n");
     if !found.trusted {
@@ -67,7 +68,6 @@ fn title(setting: &Setting, style: &Style) -> String {
 
 fn row(name: &str, cell: &Answer) -> Vec<Cell> {
     let metric = cell.metric;
-    let (error, look) = (error(cell), if cell.overlap { Look::Plain } else { Look::Bad });
     let (before, after) = cell
         .change
         .map_or_else(Default::default, |(predicted, live)| (change(metric, predicted), change(metric, live)));
@@ -76,7 +76,11 @@ fn row(name: &str, cell: &Answer) -> Vec<Cell> {
         Cell::plain(metric.to_string()),
         Cell::plain(range(metric, cell.predicted)),
         Cell::plain(range(metric, cell.live)),
-        Cell { value: String::new(), change: error, look },
+        Cell {
+            value: error(cell),
+            change: if cell.overlap { String::new() } else { "apart".to_owned() },
+            look: Look::Bad,
+        },
         Cell::plain(before),
         Cell::plain(after),
     ]
