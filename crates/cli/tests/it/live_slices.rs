@@ -97,7 +97,6 @@ fn recorded(folder: &Folder, scheduler: &str) -> Option<Turns> {
     let mut perf = Command::new("perf")
         .args(["record", "-q", "-e", "sched:sched_switch", "-C", "0", "-o"])
         .arg(&data)
-        .args(["--", "sleep", "3"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -113,6 +112,8 @@ fn recorded(folder: &Folder, scheduler: &str) -> Option<Turns> {
         .status()
         .expect("the program can be started");
     assert!(run.success(), "{scheduler}");
+    let number = rustix::process::Pid::from_raw(perf.id() as i32).expect("a process");
+    rustix::process::kill_process(number, rustix::process::Signal::INT).expect("our child");
     perf.wait().expect("our child");
     let script =
         Command::new("perf").args(["script", "-F", "time,event,trace", "--ns", "-i"]).arg(&data).output();

@@ -494,13 +494,14 @@ impl Agent {
     /// Everybody is as before for a while: the kernel shares the CPU as it does without us.
     fn gift(&mut self, length: Ns) {
         self.work.counts.gifts += 1;
+        let began = self.now();
         let ours = |desk: &Desk, task: usize, thread: &Thread| !thread.left && desk.runnable(task as u32);
         for (task, thread) in self.work.threads.iter().enumerate() {
             if ours(&self.desk, task, thread) {
                 thread.lend();
             }
         }
-        let until = self.now() + length;
+        let until = began + length;
         loop {
             let left = until.saturating_sub(self.now());
             if left == Ns::ZERO || self.shared.stop.load(Ordering::Relaxed) {
@@ -520,6 +521,10 @@ impl Agent {
         for thread in &mut self.work.threads {
             thread.waits_since = thread.waits_since.map(|_| now);
         }
+        // Nobody was above the sentinel meanwhile: what it said is about the gift, and would end a turn before its time.
+        let _ = self.sentinel.fired();
         self.sentinel.arm();
+        // The gift is on nobody's account.
+        self.work.slice_ends = self.work.slice_ends.map(|at| at + now.saturating_sub(began));
     }
 }
