@@ -34,40 +34,40 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Record what the scheduler of this machine does
     Record(Record),
-    /// Play a recording or a scenario under other schedulers and settings
-    Compare(Compare),
-    /// Evaluate schedulers in the simulator: the cost of a decision against threads and CPUs
-    Bench(commands::bench::Bench),
-    /// Measure what this machine's own work costs, and keep it as the cost preset this-machine
-    Calibrate(commands::calibrate::Calibrate),
-    /// Show the schedulers or the scenarios that there are
-    List(List),
     /// Analyse a recording, or the events of a simulated scenario
-    Show(crate::commands::show::Show),
+    Show(commands::show::Show),
+    /// Watch the scheduler live: latencies, the worst waits, who delays whom
+    Watch(commands::watch::Watch),
+    /// Compare two recordings, or two results, task by task and cgroup by cgroup
+    Diff(commands::diff::Diff),
     /// Turn a Perfetto trace, or the text of `perf script` or ftrace, into a recording
     Import(Import),
-    /// Watch the scheduler live: latencies, the worst waits, who delays whom
-    Watch(crate::commands::watch::Watch),
-    /// Compare two recordings, or two results, task by task and cgroup by cgroup
-    Diff(crate::commands::diff::Diff),
     /// Write a recording for other tools: Perfetto, ftrace, perf script, CSV
-    Export(crate::commands::export::Export),
+    Export(commands::export::Export),
+    /// Play a recording or a scenario under other schedulers and settings
+    Compare(Compare),
+    /// Show the schedulers or the scenarios that there are
+    List(List),
+    /// The cost of a scheduling decision: of the model (`bench model`), and live under real locks (`bench runqueue`)
+    Bench(commands::bench::Bench),
     /// Measure how late threads wake on this machine: the ladder up to the maximum, and a verdict
     Latency(commands::latency::Latency),
-    /// Say what this kernel and these permissions allow
-    Doctor(Doctor),
     /// Load this machine: senders and receivers as hackbench has them, CPU hogs, memory streams
     Stress(commands::stress::Stress),
+    /// Measure what this machine's own work costs, and keep it as the cost preset this-machine
+    Calibrate(commands::calibrate::Calibrate),
+    /// Repeat the documents' experiments with the real programs: article, this machine, simulated
+    Experiment(commands::experiment::Experiment),
+    /// Say what this kernel and these permissions allow
+    Doctor(Doctor),
+    /// Find the mildest setting under which a server beside batch work meets its goal
+    Colocate(commands::colocate::Colocate),
     /// Run a command under a scheduler of ours, on real CPUs
     Run(commands::run::Run),
     /// Take running processes under a scheduler of ours
     Attach(commands::run::Attach),
     /// Check that the log of a live run gives the same decisions again
     Verify(commands::run::Verify),
-    /// Find the mildest setting under which a server beside batch work meets its goal
-    Colocate(commands::colocate::Colocate),
-    /// Repeat the documents' experiments with the real programs: article, this machine, simulated
-    Experiment(commands::experiment::Experiment),
     /// Run the variants and schedulers of `compare` on the real threads: predicted beside live
     Confirm(commands::confirm::Confirm),
     /// Watch a managed machine: latencies, who delays whom, what agents cost and what they gain
