@@ -25,15 +25,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
         let needs = scheduler.needs();
         let cpus = machine.topology.cpus();
         let world = world(machine, workload)?;
-        for task in &workload.tasks {
-            if let Some(why) = scheduler.refuses(task.policy) {
-                return Err(SimError::Refused { task: task.name.clone(), policy: task.policy, why });
-            }
-        }
-        if let Some(Rejection { task, why }) = scheduler.rejects(&world) {
-            let task = task.map(|task| workload.tasks[task.index()].name.clone());
-            return Err(SimError::Admission { task, why });
-        }
+        admit(scheduler, workload, &world)?;
         let (sources, clients, first_client) = sources(workload, options.seed);
         let layout = Layout::new(cpus, workload.tasks.len(), sources.len(), clients.len(), &needs);
         let slots = Slots::new(cpus, layout.others());
@@ -115,6 +107,20 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
         (0..self.cpus.len()).for_each(|cpu| self.start_ticks(cpu));
         Ok(())
     }
+}
+
+/// Whether the scheduler serves every policy, and these tasks together.
+fn admit(scheduler: &dyn Scheduler, workload: &Workload, world: &World) -> Result<(), SimError> {
+    for task in &workload.tasks {
+        if let Some(why) = scheduler.refuses(task.policy) {
+            return Err(SimError::Refused { task: task.name.clone(), policy: task.policy, why });
+        }
+    }
+    if let Some(Rejection { task, why }) = scheduler.rejects(world) {
+        let task = task.map(|task| workload.tasks[task.index()].name.clone());
+        return Err(SimError::Admission { task, why });
+    }
+    Ok(())
 }
 
 /// What schedulers see of a machine and a workload at the start.
