@@ -21,94 +21,117 @@ pub struct Advice {
 /// Of each actuator.
 pub const fn advice(how: Soft) -> Advice {
     match how {
-        Soft::Default => {
-            Advice { what: "nothing is changed", bites: "nothing", systemd: "", kubernetes: "", shell: "" }
-        }
-        Soft::Idle => Advice {
-            what: "the batch threads run under SCHED_IDLE",
-            bites: "A server that never sleeps leaves the batch next to nothing; a lock that the batch holds is held \
-                    long then. Policies count within one control group: in different groups, the groups' weights decide.",
-            systemd: "# /etc/systemd/system/BATCH.service.d/schedlab.conf\n[Service]\nCPUSchedulingPolicy=idle",
-            kubernetes: "no field sets a policy: wrap the batch container, command: [\"chrt\", \"--idle\", \"0\", ...]; \
-                         nearest field: no CPU request at all (QoS BestEffort, cpu.weight 1)",
-            shell: "chrt --idle 0 COMMAND\nchrt --idle --all-tasks --pid 0 BATCH_PID",
-        },
-        Soft::GroupIdle => Advice {
-            what: "cpu.idle = 1 for the control group of the batch",
-            bites: "Needs Linux 5.15. Groups beside it must have work of their own weight: within the group all is as before.",
-            systemd: "# no directive yet: ExecStartPost=+/bin/sh -c 'echo 1 > /sys/fs/cgroup/system.slice/BATCH.service/cpu.idle'",
-            kubernetes: "no field: QoS BestEffort is nearest (cpu.weight 1); a node agent can write cpu.idle",
-            shell: "echo 1 > /sys/fs/cgroup/BATCH/cpu.idle",
-        },
-        Soft::QuotaOff => Advice {
-            what: "no cpu.max for the control groups of the server",
-            bites: "The server may use whole CPUs then; what the limit protected is protected by weights only.",
-            systemd: "# /etc/systemd/system/SERVER.service.d/schedlab.conf\n[Service]\nCPUQuota=",
-            kubernetes: "no resources.limits.cpu for the server's container (keep its request)",
-            shell: "echo max > /sys/fs/cgroup/SERVER/cpu.max",
-        },
-        Soft::GroupWeight => Advice {
-            what: "the least weight for the control group of the batch (cpu.weight 1, cpu.shares 2)",
-            bites: "A wakeup still waits until the current slice of the batch ends; only the share changes.",
-            systemd: "# /etc/systemd/system/BATCH.service.d/schedlab.conf\n[Service]\nCPUWeight=1",
-            kubernetes: "resources.requests.cpu: \"0\" for the batch container, a request for the server",
-            shell: "echo 1 > /sys/fs/cgroup/BATCH/cpu.weight",
-        },
-        Soft::Batch => Advice {
-            what: "the batch threads run under SCHED_BATCH",
-            bites: "They do not preempt at their wakeups; once they run, they run their slice.",
-            systemd: "# /etc/systemd/system/BATCH.service.d/schedlab.conf\n[Service]\nCPUSchedulingPolicy=batch",
-            kubernetes: "no field sets a policy: command: [\"chrt\", \"--batch\", \"0\", ...]",
-            shell: "chrt --batch 0 COMMAND\nchrt --batch --all-tasks --pid 0 BATCH_PID",
-        },
-        Soft::Nice => Advice {
-            what: "the batch threads have nice 19",
-            bites: "A nice value counts within one control group (or autogroup) only.",
-            systemd: "# /etc/systemd/system/BATCH.service.d/schedlab.conf\n[Service]\nNice=19",
-            kubernetes: "no field sets a nice value: command: [\"nice\", \"-n\", \"19\", ...]",
-            shell: "nice -n 19 COMMAND\nrenice -n 19 -p BATCH_PID",
-        },
-        Soft::Slice => Advice {
-            what: "the server's threads ask for slices of 0.1 ms: earlier deadlines, the same share",
-            bites: "Needs Linux 6.12. A server that uses more than its share still waits for its turn; it is switched more \
-                    often, which costs both of them.",
-            systemd: "# no directive: ExecStartPost=+/usr/bin/chrt --other --sched-runtime 100000 --all-tasks --pid 0 $MAINPID",
-            kubernetes: "no field: command: [\"chrt\", \"--other\", \"--sched-runtime\", \"100000\", \"0\", ...] (util-linux 2.42)",
-            shell: "chrt --other --sched-runtime 100000 0 COMMAND   # util-linux 2.42; schedtool and older chrt cannot",
-        },
-        Soft::Apart => Advice {
-            what: "the batch threads keep to the last half of the managed CPUs",
-            bites: "The batch cannot use what the server leaves on the other half: this wastes CPU time.",
-            systemd: "# /etc/systemd/system/BATCH.service.d/schedlab.conf\n[Service]\nAllowedCPUs=LAST_HALF",
-            kubernetes: "kubelet --cpu-manager-policy=static, and whole CPUs as requests = limits for the server",
-            shell: "taskset --all-tasks --cpu-list --pid LAST_HALF BATCH_PID",
-        },
-        Soft::Elevation => Advice {
-            what: "both run under schedlab's own scheduler `layers`: batch runs only when the server does not want to",
-            bites: "An agent of schedlab's must run as root, and takes a CPU time of its own (`schedlab top`); 6 ms of each 100 ms \
-                    belong to the kernel's own scheduling, and a second CPU must stay unmanaged.",
-            systemd: "# a unit of its own: ExecStart=/usr/bin/schedlab attach --scheduler layers --cpus CPU --pid SERVER_PID,BATCH_PID \
-                      --task BATCH=batch",
-            kubernetes: "a privileged agent on the node (DaemonSet with hostPID)",
-            shell: "schedlab attach --scheduler layers --cpus CPU --pid SERVER_PID,BATCH_PID --task BATCH=batch",
-        },
-        Soft::GroupMax => Advice {
-            what: "the batch gets half of each managed CPU at most, in periods of 10 ms",
-            bites: "The other half stays empty when the server does not need it: this wastes CPU time.",
-            systemd: "# /etc/systemd/system/BATCH.service.d/schedlab.conf\n[Service]\nCPUQuota=50%\nCPUQuotaPeriodSec=10ms",
-            kubernetes: "resources.limits.cpu: \"500m\" for each CPU (its period is 100 ms: longer bursts)",
-            shell: "echo '5000 10000' > /sys/fs/cgroup/BATCH/cpu.max   # times the number of CPUs",
-        },
-        Soft::Fifo => Advice {
-            what: "the server's threads run under SCHED_FIFO with priority 1",
-            bites: "A server that does not sleep keeps everything ordinary off its CPU, this shell too. Since Linux 6.12 the \
-                    fair server gives ordinary tasks 50 ms of each second then, in one piece, and the server waits for that \
-                    long; kernels with RT_GROUP_SCHED, and all older ones, stop it for 50 ms of each second \
-                    (kernel.sched_rt_runtime_us) even when nobody else wants to run.",
-            systemd: "# /etc/systemd/system/SERVER.service.d/schedlab.conf\n[Service]\nCPUSchedulingPolicy=fifo\n\
-                      CPUSchedulingPriority=1",
-            kubernetes: "no field: securityContext.capabilities.add: [\"SYS_NICE\"] and command: [\"chrt\", \"--fifo\", \"1\", ...]",
-            shell: "chrt --fifo 1 COMMAND\nchrt --fifo --all-tasks --pid 1 SERVER_PID",
-        },
+        Soft::Default => DEFAULT,
+        Soft::Idle => IDLE,
+        Soft::GroupIdle => GROUP_IDLE,
+        Soft::QuotaOff => QUOTA_OFF,
+        Soft::GroupWeight => GROUP_WEIGHT,
+        Soft::Batch => BATCH,
+        Soft::Nice => NICE,
+        Soft::Slice => SLICE,
+        Soft::Apart => APART,
+        Soft::Elevation => ELEVATION,
+        Soft::GroupMax => GROUP_MAX,
+        Soft::Fifo => FIFO,
     }
 }
+
+const DEFAULT: Advice =
+    Advice { what: "nothing is changed", bites: "nothing", systemd: "", kubernetes: "", shell: "" };
+
+const IDLE: Advice = Advice {
+    what: "the batch threads run under SCHED_IDLE",
+    bites: "A server that never sleeps leaves the batch next to nothing; a lock that the batch holds is held \
+            long then. Policies count within one control group: in different groups, the groups' weights decide.",
+    systemd: "# /etc/systemd/system/BATCH.service.d/schedlab.conf\n[Service]\nCPUSchedulingPolicy=idle",
+    kubernetes: "no field sets a policy: wrap the batch container, command: [\"chrt\", \"--idle\", \"0\", ...]; \
+                 nearest field: no CPU request at all (QoS BestEffort, cpu.weight 1)",
+    shell: "chrt --idle 0 COMMAND\nchrt --idle --all-tasks --pid 0 BATCH_PID",
+};
+
+const GROUP_IDLE: Advice = Advice {
+    what: "cpu.idle = 1 for the control group of the batch",
+    bites: "Needs Linux 5.15. Groups beside it must have work of their own weight: within the group all is as before.",
+    systemd: "# no directive yet: ExecStartPost=+/bin/sh -c 'echo 1 > /sys/fs/cgroup/system.slice/BATCH.service/cpu.idle'",
+    kubernetes: "no field: QoS BestEffort is nearest (cpu.weight 1); a node agent can write cpu.idle",
+    shell: "echo 1 > /sys/fs/cgroup/BATCH/cpu.idle",
+};
+
+const QUOTA_OFF: Advice = Advice {
+    what: "no cpu.max for the control groups of the server",
+    bites: "The server may use whole CPUs then; what the limit protected is protected by weights only.",
+    systemd: "# /etc/systemd/system/SERVER.service.d/schedlab.conf\n[Service]\nCPUQuota=",
+    kubernetes: "no resources.limits.cpu for the server's container (keep its request)",
+    shell: "echo max > /sys/fs/cgroup/SERVER/cpu.max",
+};
+
+const GROUP_WEIGHT: Advice = Advice {
+    what: "the least weight for the control group of the batch (cpu.weight 1, cpu.shares 2)",
+    bites: "A wakeup still waits until the current slice of the batch ends; only the share changes.",
+    systemd: "# /etc/systemd/system/BATCH.service.d/schedlab.conf\n[Service]\nCPUWeight=1",
+    kubernetes: "resources.requests.cpu: \"0\" for the batch container, a request for the server",
+    shell: "echo 1 > /sys/fs/cgroup/BATCH/cpu.weight",
+};
+
+const BATCH: Advice = Advice {
+    what: "the batch threads run under SCHED_BATCH",
+    bites: "They do not preempt at their wakeups; once they run, they run their slice.",
+    systemd: "# /etc/systemd/system/BATCH.service.d/schedlab.conf\n[Service]\nCPUSchedulingPolicy=batch",
+    kubernetes: "no field sets a policy: command: [\"chrt\", \"--batch\", \"0\", ...]",
+    shell: "chrt --batch 0 COMMAND\nchrt --batch --all-tasks --pid 0 BATCH_PID",
+};
+
+const NICE: Advice = Advice {
+    what: "the batch threads have nice 19",
+    bites: "A nice value counts within one control group (or autogroup) only.",
+    systemd: "# /etc/systemd/system/BATCH.service.d/schedlab.conf\n[Service]\nNice=19",
+    kubernetes: "no field sets a nice value: command: [\"nice\", \"-n\", \"19\", ...]",
+    shell: "nice -n 19 COMMAND\nrenice -n 19 -p BATCH_PID",
+};
+
+const SLICE: Advice = Advice {
+    what: "the server's threads ask for slices of 0.1 ms: earlier deadlines, the same share",
+    bites: "Needs Linux 6.12. A server that uses more than its share still waits for its turn; it is switched more \
+            often, which costs both of them.",
+    systemd: "# no directive: ExecStartPost=+/usr/bin/chrt --other --sched-runtime 100000 --all-tasks --pid 0 $MAINPID",
+    kubernetes: "no field: command: [\"chrt\", \"--other\", \"--sched-runtime\", \"100000\", \"0\", ...] (util-linux 2.42)",
+    shell: "chrt --other --sched-runtime 100000 0 COMMAND   # util-linux 2.42; schedtool and older chrt cannot",
+};
+
+const APART: Advice = Advice {
+    what: "the batch threads keep to the last half of the managed CPUs",
+    bites: "The batch cannot use what the server leaves on the other half: this wastes CPU time.",
+    systemd: "# /etc/systemd/system/BATCH.service.d/schedlab.conf\n[Service]\nAllowedCPUs=LAST_HALF",
+    kubernetes: "kubelet --cpu-manager-policy=static, and whole CPUs as requests = limits for the server",
+    shell: "taskset --all-tasks --cpu-list --pid LAST_HALF BATCH_PID",
+};
+
+const ELEVATION: Advice = Advice {
+    what: "both run under schedlab's own scheduler `layers`: batch runs only when the server does not want to",
+    bites: "An agent of schedlab's must run as root, and takes a CPU time of its own (`schedlab top`); 6 ms of each 100 ms \
+            belong to the kernel's own scheduling, and a second CPU must stay unmanaged.",
+    systemd: "# a unit of its own: ExecStart=/usr/bin/schedlab attach --scheduler layers --cpus CPU --pid SERVER_PID,BATCH_PID \
+              --task BATCH=batch",
+    kubernetes: "a privileged agent on the node (DaemonSet with hostPID)",
+    shell: "schedlab attach --scheduler layers --cpus CPU --pid SERVER_PID,BATCH_PID --task BATCH=batch",
+};
+
+const GROUP_MAX: Advice = Advice {
+    what: "the batch gets half of each managed CPU at most, in periods of 10 ms",
+    bites: "The other half stays empty when the server does not need it: this wastes CPU time.",
+    systemd: "# /etc/systemd/system/BATCH.service.d/schedlab.conf\n[Service]\nCPUQuota=50%\nCPUQuotaPeriodSec=10ms",
+    kubernetes: "resources.limits.cpu: \"500m\" for each CPU (its period is 100 ms: longer bursts)",
+    shell: "echo '5000 10000' > /sys/fs/cgroup/BATCH/cpu.max   # times the number of CPUs",
+};
+
+const FIFO: Advice = Advice {
+    what: "the server's threads run under SCHED_FIFO with priority 1",
+    bites: "A server that does not sleep keeps everything ordinary off its CPU, this shell too. Since Linux 6.12 the \
+            fair server gives ordinary tasks 50 ms of each second then, in one piece, and the server waits for that \
+            long; kernels with RT_GROUP_SCHED, and all older ones, stop it for 50 ms of each second \
+            (kernel.sched_rt_runtime_us) even when nobody else wants to run.",
+    systemd: "# /etc/systemd/system/SERVER.service.d/schedlab.conf\n[Service]\nCPUSchedulingPolicy=fifo\n\
+              CPUSchedulingPriority=1",
+    kubernetes: "no field: securityContext.capabilities.add: [\"SYS_NICE\"] and command: [\"chrt\", \"--fifo\", \"1\", ...]",
+    shell: "chrt --fifo 1 COMMAND\nchrt --fifo --all-tasks --pid 1 SERVER_PID",
+};

@@ -5,7 +5,7 @@
 //! | wakeup: keep the last CPU unless a deadline task runs there that the wakee does not beat, or that is pinned; compared by the old deadline | `select_task_rq_dl` | modelled | `the_earliest_deadlines_run` |
 //! | CPUs for it: those without deadline tasks, else the one with the latest deadline; near ones first | `find_later_rq`, `cpudl_find` | modelled | `the_earliest_deadlines_run` |
 //! | push the waiting ones after a choice, after a wakeup that does not preempt, after a renewal | `push_dl_tasks` | modelled; at once, without the retry of a lost race | `the_earliest_deadlines_run` |
-//! | pull when the running one blocks or is throttled | `pull_dl_task` | modelled; at once | `tardiness_of_global_edf_is_bounded` |
+//! | pull when the running one blocks or is throttled | `pull_dl_task` | modelled; at once | `the_earliest_deadlines_run` |
 //! | a throttled task whose CPU went offline | `dl_task_offline_migration` | simplified: it stays and is evicted when it is runnable | |
 
 use super::super::fair::FairRules;
