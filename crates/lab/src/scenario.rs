@@ -166,17 +166,7 @@ impl Reader<'_> {
         let mut workload = Workload { groups, tasks: tasks.specs, channels, locks, sources };
         let at = |index: usize, message: String| self.source.error(tasks.places[index].clone(), message);
         waits::check(&workload, &names.locks).map_err(|(index, message)| at(index, message))?;
-        workload.check(cpus).map_err(|error| match &error {
-            WorkloadError::Missing { task, .. }
-            | WorkloadError::Affinity { task, .. }
-            | WorkloadError::Spins { task } => {
-                match workload.tasks.iter().position(|other| other.name == *task) {
-                    Some(index) => at(index, error.to_string()),
-                    None => self.source.error_without_place(error.to_string()),
-                }
-            }
-            _ => self.source.error_without_place(error.to_string()),
-        })?;
+        workload.check(cpus).map_err(|error| self.misfit(&workload, &error, &at))?;
         let mut classes = tasks.classes;
         if machine.kernel.threaded_irqs.is_some()
             && let Some(index) = names.tasks.iter().position(|name| name.starts_with("irq/"))
@@ -218,6 +208,25 @@ impl Reader<'_> {
         scenario.variants = self.variants(&scenario)?;
         scenario.expectations = self.expectations(&scenario)?;
         Ok(scenario)
+    }
+
+    /// What does not fit together, at the task that it is about where it is about one.
+    fn misfit(
+        &self,
+        workload: &Workload,
+        error: &WorkloadError,
+        at: &dyn Fn(usize, String) -> ScenarioError,
+    ) -> ScenarioError {
+        let (WorkloadError::Missing { task, .. }
+        | WorkloadError::Affinity { task, .. }
+        | WorkloadError::Spins { task }) = error
+        else {
+            return self.source.error_without_place(error.to_string());
+        };
+        match workload.tasks.iter().position(|other| other.name == *task) {
+            Some(index) => at(index, error.to_string()),
+            None => self.source.error_without_place(error.to_string()),
+        }
     }
 
     fn fitted(&self) -> Result<Vec<String>, ScenarioError> {

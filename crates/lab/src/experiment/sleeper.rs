@@ -126,38 +126,41 @@ pub(super) fn run(
     Ok(Experiment {
         name: Which::Sleeper,
         title: "A task that sleeps beside one that never does: nc -l, and yes".to_owned(),
-        conditions: vec![
-            format!(
-                "{} rounds of {}, rows in random order (seed {}); a line of 6 bytes every {} ms on average (exponential), the \
-                 first after {} ms",
-                options.rounds,
-                options.time,
-                options.seed,
-                GAP.as_millis(),
-                SILENCE.as_millis()
-            ),
-            model.about.clone(),
-        ],
+        conditions: vec![conditions(options), model.about.clone()],
         sheets: vec![Sheet {
-            title: "`nc -l` on one CPU; the row says what is beside it. Waits: from the wakeup to running".to_owned(),
+            title: "`nc -l` on one CPU; the row says what is beside it. Waits: from the wakeup to running"
+                .to_owned(),
             source: "article: what its text says of a task that sleeps; it prints no times".to_owned(),
             lines,
         }],
         findings: findings(&here, &asleep),
         stream,
         asleep,
-        reasons: vec![
-            "simulated: a task that sleeps 10 ms on average and then runs as long as a line cost here; the way of the packet \
-             through the kernel is in that cost, not in its wait"
-                .to_owned(),
-            "waits of microseconds here and none simulated: the line comes from another CPU, whose wakeup is an interrupt \
-             between processors, on a virtual machine with an exit to the host"
-                .to_owned(),
-        ],
+        reasons: REASONS.map(str::to_owned).to_vec(),
         doubts,
         given_back: Default::default(),
     })
 }
+
+fn conditions(options: &Options) -> String {
+    format!(
+        "{} rounds of {}, rows in random order (seed {}); a line of 6 bytes every {} ms on average (exponential), the \
+         first after {} ms",
+        options.rounds,
+        options.time,
+        options.seed,
+        GAP.as_millis(),
+        SILENCE.as_millis()
+    )
+}
+
+/// Why the simulation differs.
+const REASONS: [&str; 2] = [
+    "simulated: a task that sleeps 10 ms on average and then runs as long as a line cost here; the way of the packet \
+             through the kernel is in that cost, not in its wait",
+    "waits of microseconds here and none simulated: the line comes from another CPU, whose wakeup is an interrupt \
+             between processors, on a virtual machine with an exit to the host",
+];
 
 /// A task that waits for a connection is not scheduled at all.
 fn article(figure: &str) -> Option<f64> {
