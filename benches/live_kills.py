@@ -186,6 +186,9 @@ def one(options, rng, number, environment, room, faults, started):
                               stderr=subprocess.DEVNULL)
     # Any moment: while it starts, while it takes threads on, while it runs.
     time.sleep(rng.random() * 0.45)
+    if victim == "guardian":
+        # A driver that has none yet has nobody to lose, and goes on.
+        wait_for(10, lambda: children(driver.pid) or driver.poll() is not None)
     guardian = children(driver.pid)
     if victim in ("guardian", "both"):
         for pid in guardian:

@@ -139,15 +139,16 @@ pub fn scheduling(tid: u32) -> io::Result<Scheduling> {
     })
 }
 
-/// Makes thread `tid` scheduled as `wanted` (0: the calling thread). One system call, for a thread that gets a
-/// real-time or deadline policy two (its nice value goes first).
+/// Makes thread `tid` scheduled as `wanted` (0: the calling thread). One system call for SCHED_OTHER and
+/// SCHED_BATCH, else two or three (its nice value goes first).
 ///
 /// # Errors
 /// `ESRCH`: gone. `EPERM`: no CAP_SYS_NICE, or a control group without real-time budget (CONFIG_RT_GROUP_SCHED).
 /// `EBUSY`: no bandwidth left for a deadline task. `EINVAL`: the kernel does not know the parameters.
 pub fn set_scheduling(tid: u32, wanted: &Scheduling) -> io::Result<()> {
     let raw = raw(wanted);
-    if !wanted.policy.is_fair() {
+    // sched_setattr(2) looks at the nice value for SCHED_OTHER and SCHED_BATCH only.
+    if !matches!(wanted.policy, Policy::Other | Policy::Batch) {
         let pid = Pid::from_raw(tid as i32);
         // An unchanged value needs no permission, and asking for less than one has can need it.
         if rustix::process::getpriority_process(pid).is_ok_and(|nice| nice != raw.nice) {
@@ -307,7 +308,7 @@ mod tests {
     fn what_is_set_is_read_back() {
         let sleeper = Sleeper::start();
         let before = scheduling(sleeper.tid()).expect("readable");
-        for policy in ["batch", "idle", "other"] {
+        for policy in ["idle", "batch", "other"] {
             let wanted = Scheduling {
                 policy: policy.parse().unwrap(),
                 nice: Nice::new(7).unwrap(),

@@ -345,6 +345,7 @@ mod tests {
             subjects: vec![subject],
             event_hashes: Vec::new(),
             notes: Vec::new(),
+            delegation: None,
         }
     }
 

@@ -103,9 +103,7 @@ pub fn put_back(record: &Record) -> Report {
         report.add(named("affinity", thread), give_affinity(thread, change));
     }
     // Last: a thread that is still confined makes confined ones.
-    for process in &changes.processes {
-        process.put_back(&changes, &mut report);
-    }
+    processes_back(&changes, &mut report);
     for (path, change) in &changes.files {
         report.add(path.display().to_string(), give_content(path, change));
     }
@@ -178,18 +176,30 @@ struct Process {
 
 /// Threads that are made while we go through them are found in the next round.
 const ROUNDS: usize = 20;
+/// Between two looks.
+const SETTLE: Duration = Duration::from_millis(2);
+
+/// What the processes made meanwhile, until nothing new is found twice.
+fn processes_back(changes: &Changes, report: &mut Report) {
+    let mut quiet = 0;
+    for _ in 0..ROUNDS {
+        let before = report.count(&Outcome::Restored);
+        changes.processes.iter().for_each(|process| process.look(changes, report));
+        quiet = if report.count(&Outcome::Restored) > before { 0 } else { quiet + 1 };
+        if quiet == 2 || changes.processes.is_empty() {
+            break;
+        }
+        // Whoever was in the middle of its birth inherits what its parent was then, and shows up a little later.
+        std::thread::sleep(SETTLE);
+    }
+}
 
 impl Process {
-    fn put_back(&self, changes: &Changes, report: &mut Report) {
-        for _ in 0..ROUNDS {
-            let before = report.count(&Outcome::Restored);
-            for pid in family(&self.thread).into_iter().filter(|pid| !changes.released.contains(pid)) {
-                for tid in threads::of_process(pid) {
-                    self.thread_back(tid, changes, report);
-                }
-            }
-            if report.count(&Outcome::Restored) == before {
-                break;
+    /// One look at all threads that there are now.
+    fn look(&self, changes: &Changes, report: &mut Report) {
+        for pid in family(&self.thread).into_iter().filter(|pid| !changes.released.contains(pid)) {
+            for tid in threads::of_process(pid) {
+                self.thread_back(tid, changes, report);
             }
         }
     }

@@ -61,18 +61,18 @@ fn numbers(snapshot: &Snapshot, view: View) -> Paragraph<'static> {
         None => vec![Span::raw("counting ...")],
         Some(rates) => vec![
             Span::raw(format!(
-                "{:.0} decisions/s  {:.0} switches/s  {:.0} wakeups/s  ",
+                "each s: {:.0} decisions, {:.0} switches, {:.0} wakeups, ",
                 rates.decisions, rates.switches, rates.wakeups
             )),
-            Span::styled(format!("stale {:.1}/s  ", rates.stale), attention(view, rates.stale >= 1.0)),
+            Span::styled(format!("{:.1} stale; ", rates.stale), attention(view, rates.stale >= 1.0)),
             Span::styled(
-                format!("agents {:.1} % of a CPU", 100.0 * rates.agents),
+                format!("agents {:.1} %", 100.0 * rates.agents),
                 attention(view, rates.agents >= 0.1),
             ),
         ],
     };
     let second = format!(
-        "in all: {} decisions, {} stale, {} found by looking, {} given back, {} changed by others, {} gifts",
+        "in all: {} decisions, {} stale, {} found late, {} given back, {} changed, {} gifts",
         short(counts.decisions),
         short(counts.stale),
         short(counts.wakeups_found),
@@ -274,9 +274,10 @@ mod tests {
         let text = screen(80, 24).join("\n");
         for part in [
             "layers on CPU 0",
-            "9876 decisions/s",
-            "stale 2.0/s",
-            "agents 3.4 % of a CPU",
+            "9876 decisions,",
+            "2.0 stale;",
+            "agents 3.4 %",
+            " gifts",
             "Waits of managed threads",
             "x0.25",
             "agents take 3.4 %",

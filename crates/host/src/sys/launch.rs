@@ -57,6 +57,10 @@ fn prepare(preparation: &Preparation) -> io::Result<()> {
         rustix::thread::sched_setaffinity(None, cpus)?;
     }
     if let Some(attributes) = preparation.scheduling {
+        // sched_setattr(2) looks at the nice value for SCHED_OTHER (0) and SCHED_BATCH (3) only.
+        if !matches!(attributes.policy, 0 | 3) {
+            rustix::process::setpriority_process(None, attributes.nice)?;
+        }
         set_attributes(0, attributes)?;
     }
     Ok(())
