@@ -9,6 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+/// How long somebody who was killed takes to end, at most.
+const DYING: Duration = Duration::from_millis(500);
 /// How long an owner has to put everything back by itself.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often we look.
@@ -138,17 +140,29 @@ fn one(path: &Path, whose: Whose) -> Result<Option<Detached>, LiveError> {
     };
     let owner = &record.head.owner;
     if owner.lives() {
-        if whose == Whose::Dead {
+        if whose == Whose::All {
+            end(&record, Signal::TERM);
+            if !path.exists() {
+                return Ok(Some(Detached::ByOwner { owner: owner.tid }));
+            }
+            end(&record, Signal::KILL);
+        } else if !dies(&record) {
             return Ok(None);
         }
-        end(&record, Signal::TERM);
-        if !path.exists() {
-            return Ok(Some(Detached::ByOwner { owner: owner.tid }));
-        }
-        end(&record, Signal::KILL);
     }
     let report = restore(path)?;
     Ok(Some(Detached::ByUs { owner: owner.tid, journal: path.to_owned(), report }))
+}
+
+/// Whether the owner is about to end: one that was killed a moment ago lives until its threads have left the kernel, and
+/// nobody would come back to its journal.
+fn dies(record: &Record) -> bool {
+    let owner = &record.head.owner;
+    let begun = Instant::now();
+    while owner.lives() && record.path.exists() && begun.elapsed() < DYING {
+        std::thread::sleep(STEP);
+    }
+    !owner.lives()
 }
 
 /// Sends a signal and waits until the journal or the owner is gone, for as long as our patience lasts.
