@@ -115,7 +115,7 @@ impl Cbs {
                 // The present deadline stays; the budget is what the density gives until then.
                 let density = ratio(self.runtime as u64, self.deadline as u64);
                 let laxity = (self.until - now) as u128;
-                self.left = (u128::from(density) * laxity >> BW_SHIFT) as i64;
+                self.left = ((u128::from(density) * laxity) >> BW_SHIFT) as i64;
             } else {
                 self.new_period(now);
             }

@@ -93,7 +93,7 @@ pub(super) fn cost(env: Env<'_>, rq: &mut Rq, id: EntityId, delta: u64) -> u64 {
     if rq.dl.bandwidth.machine.is_none() {
         rq.dl.bandwidth.machine = Some(reserved(env) / env.cx.world.cpus.len() as u64);
     }
-    (u128::from(delta) * u128::from(rate(env, rq, id)) >> BW_SHIFT) as u64
+    ((u128::from(delta) * u128::from(rate(env, rq, id))) >> BW_SHIFT) as u64
 }
 
 /// Bandwidth of all tasks of the machine.
