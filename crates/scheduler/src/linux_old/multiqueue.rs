@@ -328,14 +328,15 @@ impl<L: Locks> MultiQueue<L> {
         }
     }
 
-    /// Chooses a CPU for a task that became runnable (or was preempted) and enqueues it there.
-    fn reschedule_idle(&self, cx: &Cx<'_>, task: TaskId) {
+    /// Chooses a CPU for a task that became runnable (or was preempted) and enqueues it there. `queued`: it is on a list, as
+    /// preempted ones are, unless another CPU takes it meanwhile.
+    fn reschedule_idle(&self, cx: &Cx<'_>, task: TaskId, queued: bool) {
         let record = self.record(cx, task);
         let home = self.home(cx, task);
         let allowed = |cpu: CpuId| record.runs_on(cx, task, cpu);
         let home_idle = self.boards[home.index()].curr_na.get() == NOTHING;
         if home_idle && allowed(home) {
-            return self.put_on(cx, home, task, true);
+            return self.put_on(cx, home, task, true, queued);
         }
         let own = record.base();
         let mut candidates: Vec<(i64, CpuId)> = Vec::with_capacity(self.boards.len());
@@ -354,12 +355,12 @@ impl<L: Locks> MultiQueue<L> {
         candidates.sort_by_key(|(value, cpu)| (*value, cpu.0));
         for (_, cpu) in candidates {
             if self.worth(cx, cpu, task) {
-                return self.put_on(cx, cpu, task, true);
+                return self.put_on(cx, cpu, task, true, queued);
             }
         }
         let place =
             if allowed(home) { home } else { self.cpu_ids().find(|cpu| allowed(*cpu)).unwrap_or(home) };
-        self.put_on(cx, place, task, false);
+        self.put_on(cx, place, task, false, queued);
     }
 
     /// Whether the task would really win on `cpu`: it is idle, or runs something worse.
@@ -377,9 +378,13 @@ impl<L: Locks> MultiQueue<L> {
     }
 
     /// Moves the task to the list of `cpu` (it may be on another) and asks for a decision there.
-    fn put_on(&self, cx: &Cx<'_>, cpu: CpuId, task: TaskId, decide: bool) {
+    fn put_on(&self, cx: &Cx<'_>, cpu: CpuId, task: TaskId, decide: bool, queued: bool) {
         let home = self.home(cx, task);
         let listed = self.record(cx, task).listed.flag();
+        if queued && !listed {
+            // Another CPU is between taking it off one list and putting it on the next: it is theirs.
+            return;
+        }
         if listed && home != cpu {
             let mut queue = self.queues[home.index()].lock();
             if !self.waits_on(cx, task, home) {
@@ -420,9 +425,9 @@ impl<L: Locks> Scheduler for MultiQueue<L> {
         if wake.sync && self.record(cx, task).runs_on(cx, task, cx.cpu) {
             let home = self.home(cx, task);
             let place = if self.record(cx, task).runs_on(cx, task, home) { home } else { cx.cpu };
-            return self.put_on(cx, place, task, false);
+            return self.put_on(cx, place, task, false, false);
         }
-        self.reschedule_idle(cx, task);
+        self.reschedule_idle(cx, task, false);
     }
 
     fn leave(&self, cx: &Cx<'_>, task: TaskId) {
@@ -497,7 +502,7 @@ impl<L: Locks> Scheduler for MultiQueue<L> {
             }
         }
         if !yielded {
-            self.reschedule_idle(cx, prev);
+            self.reschedule_idle(cx, prev, true);
         }
     }
 
@@ -535,7 +540,7 @@ impl<L: Locks> Scheduler for MultiQueue<L> {
                     cx.push(Cmd::Displace(task));
                 } else if record.listed.flag() && !runs {
                     self.take_off(cx, task);
-                    self.reschedule_idle(cx, task);
+                    self.reschedule_idle(cx, task, false);
                 }
             }
             _ => {}
@@ -562,7 +567,7 @@ impl<L: Locks> Scheduler for MultiQueue<L> {
             record.listed.set(0);
             record.running.set(i64::from(view.on_cpu().is_some()));
             if view.runnable() != Runnable::No {
-                self.put_on(cx, view.last_cpu(), task, true);
+                self.put_on(cx, view.last_cpu(), task, true, false);
             }
         }
     }
