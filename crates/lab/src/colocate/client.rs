@@ -1,6 +1,7 @@
 //! Our own client beside a trial. In an open loop a stall of the server is seen by every request that it hits.
 
 use super::ColocateError;
+use super::round::needed;
 use crate::metric::{Metric, Stat};
 use schedlab_host::threads::{self, Scheduling};
 use schedlab_measure::{Ladder, LoadReport, LoadRequest, LoopKind, run};
@@ -118,9 +119,7 @@ impl Seen {
             );
         }
         let needed = match metric {
-            Metric::Response(Stat::Percentile(thousandths)) => {
-                u64::from(100_000_u32.div_ceil(100_000 - thousandths))
-            }
+            Metric::Response(stat) => needed(stat),
             _ => 10,
         };
         let count = self.response.count;

@@ -152,6 +152,14 @@ fn lost(recording: &Recording) -> u64 {
     recording.events.iter().map(|event| count(&event.kind)).sum()
 }
 
+/// How many values a number of a distribution needs, so that it says something.
+pub(super) fn needed(stat: Stat) -> u64 {
+    match stat {
+        Stat::Percentile(thousandths) => u64::from(100_000_u32.div_ceil(100_000 - thousandths)),
+        _ => 10,
+    }
+}
+
 /// Why a number of a distribution says nothing: a percentile needs so many values that one lies beyond it.
 fn too_few(sum: &TaskSummary, metric: Metric) -> Option<String> {
     let (values, stat) = match metric {
@@ -161,10 +169,7 @@ fn too_few(sum: &TaskSummary, metric: Metric) -> Option<String> {
         Metric::Run(stat) => (&sum.run_length, stat),
         _ => return None,
     };
-    let needed = match stat {
-        Stat::Percentile(thousandths) => u64::from(100_000_u32.div_ceil(100_000 - thousandths)),
-        _ => 10,
-    };
+    let needed = needed(stat);
     let count = values.count();
     let text = || format!("{count} values were seen and {needed} are needed");
     (count < needed).then(text)

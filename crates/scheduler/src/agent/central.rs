@@ -182,7 +182,7 @@ impl<L: Locks, R: Rules> Scheduler for Central<L, R> {
     }
 
     fn refuses(&self, policy: Policy) -> Option<&'static str> {
-        matches!(policy, Policy::Deadline { .. }).then_some("it knows no deadlines; edf does")
+        super::refuses_deadlines(policy)
     }
 
     fn init(&self, cx: &Cx<'_>) {

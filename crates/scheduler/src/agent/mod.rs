@@ -26,3 +26,8 @@ use schedlab_model::Policy;
 fn is_batch(policy: Policy) -> bool {
     matches!(policy, Policy::Batch | Policy::Idle)
 }
+
+/// Why a task of this policy is not taken: none of these schedulers keeps reservations.
+fn refuses_deadlines(policy: Policy) -> Option<&'static str> {
+    matches!(policy, Policy::Deadline { .. }).then_some("it knows no deadlines; edf does")
+}

@@ -208,8 +208,7 @@ impl<L: Locks> Scheduler for Search<L> {
     }
 
     fn refuses(&self, policy: schedlab_model::Policy) -> Option<&'static str> {
-        let deadline = matches!(policy, schedlab_model::Policy::Deadline { .. });
-        deadline.then_some("it knows no deadlines; edf does")
+        super::refuses_deadlines(policy)
     }
 
     fn init(&self, cx: &Cx<'_>) {

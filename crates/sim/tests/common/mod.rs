@@ -1,5 +1,5 @@
 //! Workloads that tests and benches share.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 pub(crate) mod checker;
 pub(crate) mod random;
