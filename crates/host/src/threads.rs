@@ -86,6 +86,18 @@ impl Identity {
         self.is_same() && !is_zombie(self.tid)
     }
 
+    /// Whether its process is at its end for certain: killed, or ending by itself. No thread of it runs a line of its own
+    /// code any more, apart from the system call in which it is; when it leaves that is up to the scheduler.
+    pub fn is_ending(&self) -> bool {
+        let of_process = of_process(self.process);
+        self.is_same() && (is_exiting(self.tid) || of_process.iter().any(|&tid| has_fatal_signal(tid)))
+    }
+
+    /// Whether any thread of its process is left, be it only one that has not got to its end yet.
+    pub fn process_lives(&self) -> bool {
+        self.is_same() && of_process(self.process).into_iter().any(|tid| !is_zombie(tid))
+    }
+
     fn is_same(&self) -> bool {
         identity(self.tid).is_some_and(|now| now.started == self.started && now.process == self.process)
     }
@@ -95,6 +107,25 @@ fn is_zombie(tid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{tid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
     matches!(state, None | Some("Z" | "X"))
+}
+
+/// Whether SIGKILL waits for it. The kernel gives it to every thread of a process that ends by a fatal signal.
+fn has_fatal_signal(tid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    let pending = status.lines().filter_map(|line| {
+        let mask = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    });
+    pending.fold(0, |all, mask| all | mask) & 1 << (libc::SIGKILL - 1) != 0
+}
+
+/// Whether it is on its way through the kernel's exit (PF_EXITING in field 9 of `/proc/TID/stat`), or dead.
+fn is_exiting(tid: u32) -> bool {
+    const PF_EXITING: u64 = 4;
+    let stat = fs::read_to_string(format!("/proc/{tid}/stat")).unwrap_or_default();
+    let flags =
+        stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(6)?.parse::<u64>().ok());
+    flags.is_none_or(|flags| flags & PF_EXITING != 0)
 }
 
 /// The threads of process `pid`, ascending; empty when it is gone.

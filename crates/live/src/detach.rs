@@ -2,15 +2,14 @@
 
 use crate::bulletin::Bulletin;
 use crate::journal::Record;
-use crate::restore::{Report, restore};
+use crate::restore::{Report, restore_after};
 use crate::{LiveError, Room};
 use rustix::process::{Pid, Signal, kill_process};
+use schedlab_host::threads::Identity;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long somebody who was killed takes to end, at most.
-const DYING: Duration = Duration::from_millis(500);
 /// How long an owner has to put everything back by itself.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often we look.
@@ -139,30 +138,30 @@ fn one(path: &Path, whose: Whose) -> Result<Option<Detached>, LiveError> {
         return Ok(None);
     };
     let owner = &record.head.owner;
-    if owner.lives() {
+    if owner.process_lives() {
         if whose == Whose::All {
             end(&record, Signal::TERM);
             if !path.exists() {
                 return Ok(Some(Detached::ByOwner { owner: owner.tid }));
             }
             end(&record, Signal::KILL);
-        } else if !dies(&record) {
+        } else if !is_ending(owner) {
             return Ok(None);
         }
     }
-    let report = restore(path)?;
+    let report = restore_after(&record)?;
     Ok(Some(Detached::ByUs { owner: owner.tid, journal: path.to_owned(), report }))
 }
 
-/// Whether the owner is about to end: one that was killed a moment ago lives until its threads have left the kernel, and
-/// nobody would come back to its journal.
-fn dies(record: &Record) -> bool {
-    let owner = &record.head.owner;
-    let begun = Instant::now();
-    while owner.lives() && record.path.exists() && begun.elapsed() < DYING {
-        std::thread::sleep(STEP);
-    }
-    !owner.lives()
+/// Whether the owner was killed. A signal sent a moment ago shows at once; what shows a little later is the end of one that
+/// was just taking it.
+fn is_ending(owner: &Identity) -> bool {
+    (0..2).any(|look| {
+        if look > 0 {
+            std::thread::sleep(STEP);
+        }
+        owner.is_ending() || !owner.process_lives()
+    })
 }
 
 /// Sends a signal and waits until the journal or the owner is gone, for as long as our patience lasts.
@@ -173,7 +172,9 @@ fn end(record: &Record, signal: Signal) {
         let _ = kill_process(pid, signal);
     }
     let asked = Instant::now();
-    while owner.lives() && record.path.exists() && asked.elapsed() < PATIENCE {
+    let done =
+        || signal == Signal::KILL && owner.is_ending() || !owner.process_lives() || !record.path.exists();
+    while !done() && asked.elapsed() < PATIENCE {
         std::thread::sleep(STEP);
     }
 }

@@ -148,6 +148,17 @@ pub enum LiveError {
         "one CPU must stay unmanaged, for the rest of the system, and this machine (or this process) has only one"
     )]
     OneCpu,
+    /// Killed, and not dead yet.
+    #[error(
+        "everything was put back, but process {owner}, which made the changes and was killed, has not come to its end: the journal {} stays until `schedlab restore` finds it gone",
+        journal.display()
+    )]
+    StillEnding {
+        /// The owner.
+        owner: u32,
+        /// Its journal.
+        journal: PathBuf,
+    },
     /// The agent ended before its time.
     #[error("the agent died; everything was put back")]
     AgentDied,

@@ -5,7 +5,7 @@
 //! owner, whatever killed it.
 
 use crate::journal::Record;
-use crate::restore::{Report, restore};
+use crate::restore::{Report, restore, restore_after};
 use crate::{LiveError, journal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
@@ -118,7 +118,12 @@ pub fn watch(watch: &Watch) -> Result<WatchEnd, LiveError> {
         Heard::End => {}
         Heard::Silence => stop_owner(record.as_ref()),
     }
-    restore(&watch.journal).map(WatchEnd::Restored)
+    // Read again: by now it says what was changed.
+    let report = match Record::read(&watch.journal) {
+        Ok(Some(record)) => restore_after(&record),
+        _ => restore(&watch.journal),
+    };
+    report.map(WatchEnd::Restored)
 }
 
 enum Heard {
@@ -161,11 +166,8 @@ fn listen(silence: Option<Duration>) -> Heard {
 /// A silent owner may wake up and go on changing: it must be gone first.
 fn stop_owner(record: Option<&journal::Record>) {
     let Some(owner) = record.map(|record| &record.head.owner) else { return };
-    if let Some(pid) = Pid::from_raw(owner.tid as i32).filter(|_| owner.lives()) {
+    if let Some(pid) = Pid::from_raw(owner.tid as i32).filter(|_| owner.process_lives()) {
         let _ = kill_process(pid, Signal::KILL);
-        while owner.lives() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
     }
 }
 

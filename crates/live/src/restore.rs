@@ -55,6 +55,27 @@ impl Report {
     pub fn count(&self, outcome: &Outcome) -> usize {
         self.items.iter().filter(|item| item.outcome == *outcome).count()
     }
+    /// What became of everything after a second look: that counts, unless it found as before what the first one put back.
+    fn then(self, again: Report) -> Report {
+        let restored: Vec<String> = self
+            .items
+            .into_iter()
+            .filter(|item| item.outcome == Outcome::Restored)
+            .map(|item| item.what)
+            .collect();
+        let item = |mut item: Item| {
+            if item.outcome == Outcome::AsBefore && restored.contains(&item.what) {
+                item.outcome = Outcome::Restored;
+            }
+            item
+        };
+        let mut items: Vec<Item> = again.items.into_iter().map(item).collect();
+        // What only the first look saw: threads that no entry names, or that are gone by now.
+        let seen: Vec<String> = items.iter().map(|item| item.what.clone()).collect();
+        let missing = restored.into_iter().filter(|what| !seen.contains(what));
+        items.extend(missing.map(|what| Item { what, outcome: Outcome::Restored }));
+        Report { items }
+    }
     fn add(&mut self, what: String, outcome: Outcome) {
         self.items.push(Item { what, outcome });
     }
@@ -86,6 +107,33 @@ pub fn restore(path: &Path) -> Result<Report, LiveError> {
         crate::detach::forget_requests(path);
     }
     Ok(report)
+}
+
+/// How long an owner that is at its end may take to get there.
+const LAST_STEPS: Duration = Duration::from_secs(10);
+
+/// As [`restore`], for an owner that was killed but may not be dead yet: it can be kept from its end by the very threads
+/// that it gave a real-time class. So everything is put back at once, and again when it is gone: what it was doing when it
+/// was killed may have come in between.
+///
+/// # Errors
+/// As for [`restore`], and when the owner did not get to its end within ten seconds: then the journal stays.
+pub fn restore_after(record: &Record) -> Result<Report, LiveError> {
+    let owner = &record.head.owner;
+    let mut first = if owner.process_lives() { put_back(record) } else { Report::default() };
+    let begun = Instant::now();
+    while owner.process_lives() {
+        if begun.elapsed() > LAST_STEPS {
+            return Err(LiveError::StillEnding { owner: owner.tid, journal: record.path.clone() });
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let again = restore(&record.path)?;
+    // The journal is gone when a guardian did the rest.
+    if !again.items.is_empty() {
+        first = first.then(again);
+    }
+    Ok(first)
 }
 
 /// As [`restore`] without touching the journal.
