@@ -24,14 +24,20 @@ pub(crate) fn origin(recording: Option<&Path>) -> anyhow::Result<Origin> {
     })
 }
 
-/// The command as one would type it: quoted where a shell needs it, the program by its name.
+/// The command as one would type it, the program by its name.
 fn command(arguments: impl Iterator<Item = String>) -> String {
+    let arguments: Vec<String> = arguments.skip(1).collect();
+    format!("schedlab {}", as_typed(&arguments)).trim_end().to_owned()
+}
+
+/// Words as one would type them: quoted where a shell needs it.
+pub(crate) fn as_typed(words: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-    let quoted = |text: String| match !text.is_empty() && text.chars().all(plain) {
-        true => text,
+    let quoted = |text: &String| match !text.is_empty() && text.chars().all(plain) {
+        true => text.clone(),
         false => format!("'{}'", text.replace('\'', r"'\''")),
     };
-    std::iter::once("schedlab".to_owned()).chain(arguments.skip(1).map(quoted)).collect::<Vec<_>>().join(" ")
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -2,14 +2,15 @@
 
 use crate::progress::{Lines, Progress};
 use crate::render::{self, Style};
-use crate::{Done, output};
+use crate::{Done, origin, output};
 use anyhow::{Context, anyhow, bail};
 use schedlab_host::StopSignal;
 use schedlab_lab::confirm::{Plan, confirm};
 use schedlab_live::Room;
 use schedlab_model::Ns;
 use schedlab_scheduler::SchedulerSpec;
-use std::path::PathBuf;
+use schedlab_trace::Recording;
+use std::path::{Path, PathBuf};
 
 /// `schedlab confirm`
 #[derive(Debug, clap::Args)]
@@ -48,11 +49,14 @@ pub(crate) struct Confirm {
     #[arg(long)]
     json: bool,
     /// The command to run
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
 pub(crate) fn run(args: &Confirm) -> anyhow::Result<Done> {
+    if args.command.is_empty() {
+        bail!("{}", without_command(args.file.as_deref())?);
+    }
     if args.round < Ns::from_ms(100) {
         bail!("--for {}: a round has 100 ms at least", args.round);
     }
@@ -87,4 +91,17 @@ pub(crate) fn run(args: &Confirm) -> anyhow::Result<Done> {
     };
     output::write(None, &text)?;
     Ok(if confirmed.trusted { Done::Well } else { Done::Untrusted })
+}
+
+/// What is missing. The command that a recording names is told and not run: the file may come from anywhere, and this is
+/// root.
+fn without_command(file: Option<&Path>) -> anyhow::Result<String> {
+    let missing = "say what to run, after `--`: the command is started anew for each round";
+    let Some(file) = file else { return Ok(format!("{missing}, such as `-- ./bench.sh`")) };
+    let recording = Recording::open(file).with_context(|| file.display().to_string())?;
+    let made = match recording.header.command.as_slice() {
+        [] => "does not say what ran while it was made".to_owned(),
+        command => format!("was made with: {}", origin::as_typed(command)),
+    };
+    Ok(format!("{missing}. {} {made}", file.display()))
 }

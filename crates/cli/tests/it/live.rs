@@ -419,6 +419,7 @@ fn an_ordinary_user_is_told_what_is_missing() {
 #[test]
 fn what_cannot_be_run_is_refused_by_name() {
     let folder = Folder::new("live-refused");
+    let recording = root().join("recordings/hackbench.slt").display().to_string();
     for (arguments, word) in [
         (vec!["run", "--scheduler", "lottery", "--", "true"], "unknown scheduler `lottery`"),
         (vec!["run", "--scheduler", "rr", "--cpus", "0-1", "--", "true"], "manages one CPU"),
@@ -426,6 +427,8 @@ fn what_cannot_be_run_is_refused_by_name() {
         (vec!["run", "--scheduler", "rr", "--task", "x", "--", "true"], "NAME=POLICY"),
         (vec!["attach", "--scheduler", "rr", "--pid", "8388609"], "no thread 8388609"),
         (vec!["verify", "README.md"], "line 1"),
+        (vec!["confirm", "--scheduler", "rr"], "say what to run, after `--`"),
+        (vec!["confirm", recording.as_str(), "--scheduler", "rr"], "was made with: hackbench"),
     ] {
         if arguments[0] != "verify" && !rustix::process::geteuid().is_root() {
             continue;
