@@ -12,6 +12,7 @@ mod study;
 mod table;
 pub(crate) mod top;
 pub(crate) mod watch;
+pub(crate) mod xen;
 
 pub(crate) use confirm::confirm;
 pub(crate) use diff::diff;

@@ -15,7 +15,7 @@ pub use gates::RowGate;
 pub(crate) use recorded::recorded_scheduler;
 pub use recorded::{RecordedInput, compare_recording, kernel_scheduler};
 pub use scenario::compare_scenario;
-pub(crate) use scenario::machine;
+pub(crate) use scenario::{machine, one_plan};
 
 use crate::LabError;
 use crate::delegation::{Delegated, DelegationResult, Place};

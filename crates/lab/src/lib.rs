@@ -32,5 +32,6 @@ pub mod top;
 pub mod variant;
 pub mod view;
 pub mod watch;
+pub mod xen;
 
 pub use error::LabError;

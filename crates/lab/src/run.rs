@@ -73,7 +73,8 @@ pub(crate) struct Run {
 }
 
 impl Plan {
-    fn run<S: EventSink>(
+    /// Simulates the row once. With virtual machines `sink` sees the hypervisor.
+    pub(crate) fn run<S: EventSink>(
         &self,
         machine: &Machine,
         scheduler: &dyn Scheduler,
@@ -90,6 +91,12 @@ impl Plan {
         }
         schedlab_sim::run(machine, &self.workload, scheduler, options, sink)
             .map_err(|source| self.failed(source))
+    }
+
+    /// The row's scheduler for a machine of `cpus` CPUs.
+    pub(crate) fn build(&self, cpus: usize) -> Result<Box<dyn Scheduler>, LabError> {
+        let decided = self.delegation.as_ref().map_or(cpus, |delegated| delegated.spec.cpus(cpus));
+        Ok(registry::build(&self.scheduler, decided)?)
     }
 
     fn failed(&self, source: SimError) -> LabError {
@@ -127,8 +134,7 @@ impl Bench<'_> {
     fn one(&self, plan: &Plan, seed: u64) -> Result<Run, LabError> {
         let machine = Machine { preemption: plan.preemption.clone(), ..(self.machine)(seed) };
         let cpus = machine.topology.cpus();
-        let decided = plan.delegation.as_ref().map_or(cpus, |delegated| delegated.spec.cpus(cpus));
-        let scheduler = registry::build(&plan.scheduler, decided)?;
+        let scheduler = plan.build(cpus)?;
         let options = RunOptions { seed, duration: self.duration, warmup: self.warmup, every_tick: false };
         let mut summary = Summary::new(plan.workload.tasks.len(), cpus, self.warmup);
         let first = self.seeds.first() == Some(&seed);

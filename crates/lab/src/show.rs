@@ -3,9 +3,10 @@
 use crate::LabError;
 use crate::gallery::Found;
 use crate::metric::glob;
+use crate::run::Plan;
 use crate::scenario::Scenario;
-use schedlab_model::{CpuId, Ns};
-use schedlab_scheduler::{SchedulerSpec, registry};
+use schedlab_model::{CpuId, Ns, TaskSpec};
+use schedlab_scheduler::SchedulerSpec;
 use schedlab_sim::RunOptions;
 use schedlab_trace::analysis::{By, Scope};
 use schedlab_trace::{Capabilities, GroupInfo, Header, Recording, TaskInfo};
@@ -30,17 +31,31 @@ pub struct ShowOptions {
     pub by: Option<By>,
 }
 
-/// What is to be shown: a recording, or the events of a simulated scenario.
-pub fn open(found: Found, scheduler: Option<&SchedulerSpec>) -> Result<Recording, LabError> {
-    match (found, scheduler) {
-        (Found::Recording(path), None) => recording(&path),
-        (Found::Recording(path), Some(_)) => Err(LabError::Option(format!(
-            "--scheduler has a meaning only for scenarios, and {} is a recording (`schedlab compare` plays it under \
-             other schedulers)",
-            path.display()
-        ))),
-        (Found::Scenario(scenario), scheduler) => simulated(&scenario, scheduler),
-    }
+/// What is to be shown: a recording, or the events of a simulated scenario with one of its variants (`None`: as its
+/// first row has it).
+///
+/// # Errors
+/// A file that cannot be read, a scheduler or variant that does not exist, a run that fails; a scheduler or variant for
+/// a recording.
+pub fn open(
+    found: Found,
+    scheduler: Option<&SchedulerSpec>,
+    variant: Option<&str>,
+) -> Result<Recording, LabError> {
+    let path = match found {
+        Found::Scenario(scenario) => return Ok(simulated(&scenario, scheduler, variant)?.1),
+        Found::Recording(path) => path,
+    };
+    let option = match (scheduler, variant) {
+        (None, None) => return recording(&path),
+        (Some(_), _) => "--scheduler",
+        (None, Some(_)) => "--variant",
+    };
+    let path = path.display();
+    Err(LabError::Option(format!(
+        "{option} has a meaning only for scenarios, and {path} is a recording (`schedlab compare` plays it under other \
+         schedulers)"
+    )))
 }
 
 fn recording(path: &Path) -> Result<Recording, LabError> {
@@ -51,51 +66,73 @@ fn recording(path: &Path) -> Result<Recording, LabError> {
     Ok(recording)
 }
 
-/// The events of a scenario's first seed under one scheduler, as a recording.
-fn simulated(scenario: &Scenario, scheduler: Option<&SchedulerSpec>) -> Result<Recording, LabError> {
+/// The events of a scenario's first seed under one scheduler, as a recording. Of virtual machines it is the
+/// hypervisor's view: its tasks are vCPUs.
+pub(crate) fn simulated(
+    scenario: &Scenario,
+    scheduler: Option<&SchedulerSpec>,
+    variant: Option<&str>,
+) -> Result<(Plan, Recording), LabError> {
     let spec = scheduler.or(scenario.schedulers.first());
     let spec =
         spec.ok_or_else(|| LabError::Option("the scenario names no scheduler: use --scheduler".to_owned()))?;
+    let plan = crate::compare::one_plan(scenario, spec, variant)?;
     let machine = crate::compare::machine(scenario);
-    let cpus = machine.topology.cpus();
-    let built = registry::build(spec, cpus)?;
-    let workload = &scenario.workload;
+    let machine = schedlab_sim::Machine { preemption: plan.preemption.clone(), ..machine };
+    let built = plan.build(machine.topology.cpus())?;
     let mut options = RunOptions::for_time(scenario.duration);
     options.seed = scenario.seed;
     let mut events = Vec::new();
-    schedlab_sim::run(&machine, workload, &*built, &options, &mut events).map_err(|source| {
-        LabError::Run {
-            scheduler: spec.to_string(),
-            variant: scenario.baseline.clone(),
-            source: Box::new(source),
-        }
-    })?;
+    plan.run(&machine, &*built, &options, &mut events)?;
     let header = Header {
         kernel: spec.to_string(),
-        note: format!("simulated: {}, seed {}", scenario.title, options.seed),
+        note: format!("simulated: {}, {}, seed {}", scenario.title, plan.variant, options.seed),
+        tasks: tasks_of(&plan),
+        groups: plan.workload.groups.iter().map(|spec| GroupInfo { spec: spec.clone() }).collect(),
         ..header(scenario, &machine)
     };
     let source = |source| LabError::trace(&scenario.name, source);
-    Recording::from_parts(header, events, scenario.duration).map_err(source)
+    let recording = Recording::from_parts(header, events, scenario.duration).map_err(source)?;
+    Ok((plan, recording))
 }
 
-/// What is known of every simulation of a scenario: machine, tasks, groups.
-pub(crate) fn header(scenario: &Scenario, machine: &schedlab_sim::Machine) -> Header {
-    let workload = &scenario.workload;
-    let info = |(index, task): (usize, &schedlab_model::TaskSpec)| TaskInfo {
+/// The tasks in the events of a row: those of the workload; or those outside of virtual machines, then the vCPUs.
+fn tasks_of(plan: &Plan) -> Vec<TaskInfo> {
+    let inside = |task: &TaskSpec| plan.vms.iter().any(|vm| vm.group == task.group);
+    let mut tasks: Vec<TaskInfo> = Vec::new();
+    for task in plan.workload.tasks.iter().filter(|task| !inside(task)) {
+        tasks.push(info(tasks.len(), task));
+    }
+    for vm in &plan.vms {
+        for name in vm.vcpu_names() {
+            let number = tasks.len() as u32 + 1;
+            tasks.push(TaskInfo { group: vm.group, known: true, ..TaskInfo::unknown(number, number, name) });
+        }
+    }
+    tasks
+}
+
+fn info(index: usize, task: &TaskSpec) -> TaskInfo {
+    let number = index as u32 + 1;
+    TaskInfo {
         policy: task.policy,
         nice: task.nice,
         affinity: task.affinity,
         group: task.group,
         known: true,
-        ..TaskInfo::unknown(index as u32 + 1, index as u32 + 1, task.name.clone())
-    };
+        ..TaskInfo::unknown(number, number, task.name.clone())
+    }
+}
+
+/// What is known of every simulation of a scenario: machine, tasks, groups.
+pub(crate) fn header(scenario: &Scenario, machine: &schedlab_sim::Machine) -> Header {
+    let workload = &scenario.workload;
     Header {
         backend: "simulator".to_owned(),
         hz: machine.hz,
         topology: machine.topology.clone(),
         capabilities: Capabilities::simulator(),
-        tasks: workload.tasks.iter().enumerate().map(info).collect(),
+        tasks: workload.tasks.iter().enumerate().map(|(index, task)| info(index, task)).collect(),
         groups: workload.groups.iter().map(|spec| GroupInfo { spec: spec.clone() }).collect(),
         ..Header::default()
     }

@@ -55,6 +55,9 @@ costs! {
     timer_slack_ns,
     /// How late a timer that the scheduler armed fires, slices included (1 ns in the Xen logs).
     timer_late_ns,
+    /// A timer that the scheduler arms (slices included) fires no earlier than this after it was armed (Xen's `timer_slop`,
+    /// 50 us; 0 in the Xen logs). Not behind agents.
+    timer_slop_ns,
     /// Taken from the interrupted task by an interrupt that wakes another task and does not ask for a switch
     /// there (with a switch, `wakeup_decide_ns`, `wakeup_switch_ns` and `wakeup_resume_ns` say what it costs).
     wake_interrupt_ns,

@@ -4,6 +4,7 @@ use crate::origin::origin;
 use crate::progress::Working;
 use crate::render::Style;
 use crate::render::show::{Json, Text, overview};
+use crate::render::xen as render;
 use crate::{Done, output};
 use anyhow::{anyhow, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueEnum};
@@ -16,6 +17,9 @@ use schedlab_trace::analysis::show::{ALL, Entry};
 use schedlab_trace::analysis::{By, Scope};
 use std::io::Write;
 
+/// What selects a part of the events has no meaning for a summary of the whole run.
+const XEN_ALONE: [&str; 9] = ["report", "task", "cgroup", "cpu", "from", "to", "by", "top", "absolute"];
+
 /// `schedlab show`
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -27,6 +31,7 @@ Examples:
   schedlab show a.slt --blame --by cgroup --json          who delays whom, for a program
   schedlab show incident.slt --report incident.html       a page with charts
   schedlab show two-hogs --slices --scheduler linux-6.1   of a simulated scenario
+  schedlab show xen-bare-caps --scheduler xen-credit2 --variant 'cap 25' --xl --xenalyze   as Xen's tools print it
 
 Several analyses may be asked for at once. An analysis that needs more than the recording has refuses by name.")]
 pub(crate) struct Show {
@@ -61,6 +66,15 @@ pub(crate) struct Show {
     /// The scheduler of a simulated scenario [default: its first]
     #[arg(short, long, value_name = "SCHEDULER")]
     pub(crate) scheduler: Option<SchedulerSpec>,
+    /// A variant of the scenario [default: as its first row has it]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) variant: Option<String>,
+    /// A Xen host at the end of a scenario's run, as `xl sched-credit`, `xl sched-credit2` and `xl vcpu-list` print it
+    #[arg(long, help_heading = "Xen", conflicts_with_all = XEN_ALONE)]
+    pub(crate) xl: bool,
+    /// Time by run state of each vCPU, as `xenalyze --summary` prints it, in nanoseconds instead of cycles
+    #[arg(long, help_heading = "Xen", conflicts_with_all = XEN_ALONE)]
+    pub(crate) xenalyze: bool,
     /// Write a page to this file instead: one HTML file with charts that needs nothing else
     #[arg(long, value_name = "FILE.html")]
     #[arg(conflicts_with_all = ["json", "task", "cgroup", "cpu", "by", "top", "absolute"])]
@@ -132,12 +146,15 @@ const LARGE: u64 = 8 << 20;
 
 pub(crate) fn run(args: &Show) -> anyhow::Result<Done> {
     let found = gallery::find(&args.input)?;
+    if args.xl || args.xenalyze {
+        return xen(args, found);
+    }
     let large = match &found {
         Found::Recording(path) => std::fs::metadata(path).is_ok_and(|data| data.len() > LARGE),
         Found::Scenario(_) => true,
     };
     let working = Working::new(format!("reading {}", args.input), large);
-    let recording = open(found, args.scheduler.as_ref())?;
+    let recording = open(found, args.scheduler.as_ref(), args.variant.as_deref())?;
     drop(working);
     let options = ShowOptions {
         task: args.task.clone(),
@@ -195,6 +212,31 @@ pub(crate) fn run(args: &Show) -> anyhow::Result<Done> {
         drop(working);
         text.finish()?.flush()?;
     }
+    Ok(Done::Well)
+}
+
+/// A Xen host in the words of Xen's own tools.
+fn xen(args: &Show, found: Found) -> anyhow::Result<Done> {
+    let Found::Scenario(scenario) = found else {
+        bail!(
+            "--xl and --xenalyze show a simulated Xen host: give a scenario such as xen-ping, not {}",
+            args.input
+        );
+    };
+    if !args.analyses.0.is_empty() {
+        bail!("--xl and --xenalyze stand alone: ask for other analyses in a call of their own");
+    }
+    let working = Working::new(format!("simulating {}", args.input), true);
+    let host = schedlab_lab::xen::observe(&scenario, args.scheduler.as_ref(), args.variant.as_deref())?;
+    drop(working);
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&host)? + "\n",
+        false => {
+            let parts = [args.xl.then(|| render::xl(&host)), args.xenalyze.then(|| render::xenalyze(&host))];
+            parts.into_iter().flatten().collect::<Vec<_>>().join("\n")
+        }
+    };
+    output::write(None, &text)?;
     Ok(Done::Well)
 }
 

@@ -19,6 +19,7 @@ mod show;
 mod stress;
 mod watch;
 mod way_back;
+mod xen;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -11,6 +11,7 @@ use crate::scenario::{Expectation, Scenario, Ticks};
 use crate::stats::Estimate;
 use crate::variant::{Subject, Variant};
 use schedlab_model::Ns;
+use schedlab_scheduler::SchedulerSpec;
 use schedlab_sim::{Costs, Delays, Machine, TickSkew};
 
 /// Runs a scenario under every scheduler, with every variant and seed, and checks its expectations.
@@ -83,13 +84,7 @@ fn plans(scenario: &Scenario, options: &Options) -> Result<Vec<Plan>, LabError> 
     let extra = parse_variants(&options.variants)?;
     let specs = if options.schedulers.is_empty() { &scenario.schedulers } else { &options.schedulers };
     let subject = Subject::scenario(scenario);
-    let unchanged = scenario.baseline_set.clone().unwrap_or_else(|| Variant {
-        name: scenario.baseline.clone(),
-        schedulers: Vec::new(),
-        clauses: Vec::new(),
-    });
-    let variants: Vec<Variant> =
-        std::iter::once(unchanged).chain(scenario.variants.iter().cloned()).chain(extra).collect();
+    let variants: Vec<Variant> = own_variants(scenario).into_iter().chain(extra).collect();
     check_names(&variants)?;
     let mut plans = Vec::new();
     for spec in specs {
@@ -99,6 +94,35 @@ fn plans(scenario: &Scenario, options: &Options) -> Result<Vec<Plan>, LabError> 
     }
     check_knobs_exist(&plans, &variants)?;
     Ok(plans)
+}
+
+/// The workload as the scenario's first row has it, then its variants.
+fn own_variants(scenario: &Scenario) -> Vec<Variant> {
+    let unchanged = scenario.baseline_set.clone().unwrap_or_else(|| Variant {
+        name: scenario.baseline.clone(),
+        schedulers: Vec::new(),
+        clauses: Vec::new(),
+    });
+    std::iter::once(unchanged).chain(scenario.variants.iter().cloned()).collect()
+}
+
+/// One row of a scenario: a scheduler with one of the scenario's variants (`None`: its first row).
+pub(crate) fn one_plan(
+    scenario: &Scenario,
+    scheduler: &SchedulerSpec,
+    variant: Option<&str>,
+) -> Result<Plan, LabError> {
+    let variants = own_variants(scenario);
+    let chosen = match variant {
+        None => variants.first(),
+        Some(name) => variants.iter().find(|variant| variant.name == name),
+    };
+    let chosen = chosen.ok_or_else(|| {
+        let names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
+        let wanted = variant.unwrap_or_default();
+        LabError::Option(format!("--variant {wanted}: this scenario has {}", names.join(", ")))
+    })?;
+    plan(scheduler, chosen, &Subject::scenario(scenario))
 }
 
 /// How the runs of a scenario are observed.

@@ -53,7 +53,7 @@ impl Model {
     pub(super) fn run(&self, head: &str, text: &str) -> Result<Seen, ExperimentError> {
         let scenario = self.scenario(head, text)?;
         let warm_up = scenario.warmup;
-        let recording = crate::show::open(Found::Scenario(Box::new(scenario)), Some(&self.scheduler))?;
+        let recording = crate::show::open(Found::Scenario(Box::new(scenario)), Some(&self.scheduler), None)?;
         let end = recording.duration;
         Seen::of(recording, warm_up, end)
     }

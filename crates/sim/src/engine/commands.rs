@@ -49,8 +49,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 if let Timer::Global(n) = timer {
                     self.global_armed_on[usize::from(n)] = cpu as u32;
                 }
-                let late = self.costs.timer_late_ns.0;
-                self.slots.arm(slot, at.0.max(self.now).saturating_add(late));
+                let (late, slop) = (self.costs.timer_late_ns.0, self.costs.timer_slop_ns.0);
+                let fires = at.0.max(self.now).saturating_add(late).max(self.now.saturating_add(slop));
+                self.slots.arm(slot, fires);
             }
             Cmd::Disarm(timer) => {
                 let slot = self.timer_slot(cpu, timer)?;
@@ -292,8 +293,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         match slice {
             Some(ns) => {
                 c.slice_armed = true;
-                let late = self.costs.timer_late_ns.0;
-                self.arm_in(cpu, OfCpu::Slice, ns.0.saturating_add(late));
+                let (late, slop) = (self.costs.timer_late_ns.0, self.costs.timer_slop_ns.0);
+                self.arm_in(cpu, OfCpu::Slice, ns.0.saturating_add(late).max(slop));
             }
             None if c.slice_armed => {
                 c.slice_armed = false;
