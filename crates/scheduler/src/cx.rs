@@ -117,7 +117,8 @@ impl Out {
     /// Moves the commands so far to the end of `into`.
     #[inline]
     pub fn take_cmds(&self, into: &mut Vec<Cmd>) {
-        into.append(&mut self.cmds.borrow_mut());
+        let mut cmds = self.cmds.borrow_mut();
+        if into.is_empty() { std::mem::swap(into, &mut cmds) } else { into.append(&mut cmds) }
     }
     /// Whether a command waits.
     #[inline]

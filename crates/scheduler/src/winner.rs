@@ -34,6 +34,19 @@ impl<K: Copy + Ord> Winner<K> {
         &self.nodes[self.leaves..]
     }
 
+    /// The smallest of all keys but number `index`.
+    #[inline]
+    pub fn top_without(&self, index: usize, never: K) -> K {
+        let nodes = &self.nodes[..];
+        let Some(mask) = nodes.len().checked_sub(1) else { return never };
+        let (mut node, mut least) = (self.leaves + index, never);
+        while node > 1 {
+            least = least.min(nodes[(node ^ 1) & mask]);
+            node >>= 1;
+        }
+        least
+    }
+
     /// Key number `index` is now `key`.
     #[inline]
     pub fn set(&mut self, index: usize, key: K) {
@@ -70,6 +83,9 @@ mod tests {
                 plain[index] = key;
                 prop_assert_eq!(Some(&winner.top()), plain.iter().min());
                 prop_assert_eq!(winner.get(index), key);
+                plain[index] = u64::MAX;
+                prop_assert_eq!(Some(&winner.top_without(index, u64::MAX)), plain.iter().min());
+                plain[index] = key;
             }
         }
     }

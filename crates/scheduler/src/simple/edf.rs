@@ -59,7 +59,7 @@ pub struct GlobalEdf<L: Locks> {
 type Urgency = (u64, u32);
 const IDLE: Urgency = (NEVER, u32::MAX);
 
-/// Urgency as one number, for the tree of ready jobs.
+/// Urgency as one number, for trees.
 #[inline]
 fn pack((key, task): Urgency) -> u128 {
     u128::from(key) << 32 | u128::from(task)
@@ -68,6 +68,59 @@ fn pack((key, task): Urgency) -> u128 {
 #[inline]
 fn unpack(packed: u128) -> Urgency {
     ((packed >> 32) as u64, packed as u32)
+}
+
+/// The ready tasks. Mostly few wait: up to `NEAR` stand in a sorted list, and what comes beyond goes into a tree.
+struct Ready {
+    /// The most urgent last.
+    near: Vec<Urgency>,
+    far: Winner<u128>,
+}
+
+const NEAR: usize = 16;
+
+impl Ready {
+    fn new(tasks: usize) -> Ready {
+        Ready { near: Vec::with_capacity(NEAR), far: Winner::new(tasks, u128::MAX) }
+    }
+
+    #[inline]
+    fn insert(&mut self, job: Urgency) {
+        if self.near.len() == NEAR {
+            return self.far.set(job.1 as usize, pack(job));
+        }
+        let less_urgent = self.near.iter().rposition(|other| *other > job);
+        self.near.insert(less_urgent.map_or(0, |at| at + 1), job);
+    }
+
+    /// Takes a task out, if it is in.
+    #[inline]
+    fn remove(&mut self, task: u32) {
+        if self.near.pop_if(|last| last.1 == task).is_some() {
+            return;
+        }
+        match self.near.iter().position(|job| job.1 == task) {
+            Some(at) => {
+                self.near.remove(at);
+            }
+            None => self.far.set(task as usize, u128::MAX),
+        }
+    }
+
+    /// The most urgent one.
+    #[inline]
+    fn first(&self) -> Option<Urgency> {
+        let (near, far) = (self.near.last().copied(), self.far.top());
+        if far == u128::MAX {
+            return near;
+        }
+        Some(near.map_or(unpack(far), |near| near.min(unpack(far))))
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Urgency> {
+        let far = self.far.keys().iter().filter(|key| **key != u128::MAX).map(|key| unpack(*key));
+        self.near.iter().copied().chain(far.take(if self.far.top() == u128::MAX { 0 } else { usize::MAX }))
+    }
 }
 
 /// What is known of a task.
@@ -80,38 +133,67 @@ struct Job {
 }
 
 struct State {
-    /// Urgency of every ready task.
-    ready: Winner<u128>,
+    ready: Ready,
     jobs: Vec<Job>,
     /// What every CPU runs, or will run after the requested decision.
     cpus: Vec<Urgency>,
-    /// The same the other way round: the least urgent wins, of equals the CPU with the smallest number.
+    /// Idle CPUs, a bit each.
+    idle: Vec<u64>,
+    /// `cpus` the other way round: the least urgent wins, of equals the CPU with the smallest number. Asked only while
+    /// no CPU is idle, so what has changed is kept in `stale` until then.
     lazy: Winner<u128>,
+    stale: Vec<u32>,
+    is_stale: Vec<bool>,
     arrivals: u64,
 }
 
 impl State {
     fn new(tasks: usize, cpus: usize) -> State {
-        let mut state = State {
-            ready: Winner::new(tasks, u128::MAX),
+        let mut idle = vec![0; cpus.div_ceil(64)];
+        (0..cpus).for_each(|cpu| idle[cpu / 64] |= 1 << (cpu % 64));
+        State {
+            ready: Ready::new(tasks),
             jobs: vec![Job { key: NEVER, anywhere: false }; tasks],
             cpus: vec![IDLE; cpus],
+            idle,
             lazy: Winner::new(cpus, u128::MAX),
+            stale: (0..cpus as u32).collect(),
+            is_stale: vec![true; cpus],
             arrivals: 0,
-        };
-        (0..cpus).for_each(|cpu| state.set_cpu(cpu, IDLE));
-        state
+        }
     }
 
     #[inline]
     fn set_cpu(&mut self, cpu: usize, urgency: Urgency) {
         self.cpus[cpu] = urgency;
-        self.lazy.set(cpu, (!pack(urgency) << 32 >> 16) | cpu as u128);
+        let (word, bit) = (&mut self.idle[cpu / 64], 1 << (cpu % 64));
+        *word = if urgency == IDLE { *word | bit } else { *word & !bit };
+        if !std::mem::replace(&mut self.is_stale[cpu], true) {
+            self.stale.push(cpu as u32);
+        }
+    }
+
+    /// The idle CPU with the smallest number, else the one with the least urgent job.
+    #[inline]
+    fn laziest(&mut self) -> usize {
+        match self.idle.iter().position(|word| *word != 0) {
+            Some(word) => 64 * word + self.idle[word].trailing_zeros() as usize,
+            None => self.least_urgent_of_all(),
+        }
+    }
+
+    fn least_urgent_of_all(&mut self) -> usize {
+        while let Some(cpu) = self.stale.pop() {
+            let urgency = pack(self.cpus[cpu as usize]);
+            self.is_stale[cpu as usize] = false;
+            self.lazy.set(cpu as usize, (!urgency << 32 >> 16) | u128::from(cpu));
+        }
+        (self.lazy.top() & 0xffff) as usize
     }
 
     /// The ready tasks with their urgency.
     fn ready(&self) -> impl Iterator<Item = Urgency> {
-        self.ready.keys().iter().filter(|key| **key != u128::MAX).map(|key| unpack(*key))
+        self.ready.iter()
     }
 
     fn set_affinity(&mut self, cx: &Cx<'_>, task: TaskId) {
@@ -142,24 +224,20 @@ impl State {
     /// The most urgent ready job that may run on `cpu`.
     #[inline]
     fn best(&self, cx: &Cx<'_>, cpu: CpuId) -> Option<Urgency> {
-        let first = self.ready.top();
-        if first == u128::MAX {
-            return None;
-        }
-        let first = unpack(first);
+        let first = self.ready.first()?;
         let allowed = |job: &Urgency| self.may_run(cx, job.1, cpu);
         if allowed(&first) { Some(first) } else { self.ready().filter(allowed).min() }
     }
 
     /// The CPU for a job that became ready: idle, the last one first, or the one with the least urgent job.
     #[inline]
-    fn place(&self, cx: &Cx<'_>, task: TaskId, beats: impl Fn(Urgency) -> bool) -> Option<CpuId> {
+    fn place(&mut self, cx: &Cx<'_>, task: TaskId, beats: impl Fn(Urgency) -> bool) -> Option<CpuId> {
         let last = cx.task(task).last_cpu();
         if self.cpus[last.index()] == IDLE && self.may_run(cx, task.0, last) {
             return Some(last);
         }
         let cpu = if self.jobs[task.index()].anywhere {
-            (self.lazy.top() & 0xffff) as usize
+            self.laziest()
         } else {
             self.least_urgent(cx, task)?
         };
@@ -169,7 +247,7 @@ impl State {
     /// Of the CPUs on which the task may run.
     fn least_urgent(&self, cx: &Cx<'_>, task: TaskId) -> Option<usize> {
         let allowed = (0..self.cpus.len()).filter(|cpu| self.may_run(cx, task.0, (*cpu).into()));
-        allowed.min_by_key(|cpu| self.lazy.get(*cpu))
+        allowed.min_by_key(|cpu| std::cmp::Reverse(self.cpus[*cpu]))
     }
 
     /// Whether CPUs whose task left in this very instant, and which decide after this one, will take every
@@ -184,7 +262,7 @@ impl State {
 
     fn enqueue(&mut self, cx: &Cx<'_>, task: TaskId, beats: impl Fn(Urgency, Urgency) -> bool) {
         let key = self.key(cx, task);
-        self.ready.set(task.index(), pack((key, task.0)));
+        self.ready.insert((key, task.0));
         if let Some(cpu) = self.place(cx, task, |running| beats((key, task.0), running)) {
             self.set_cpu(cpu.index(), (key, task.0));
             cx.push(Cmd::Resched(cpu));
@@ -216,7 +294,7 @@ impl<L: Locks> Scheduler for GlobalEdf<L> {
     }
 
     fn leave(&self, _cx: &Cx<'_>, task: TaskId) {
-        self.state.lock().ready.set(task.index(), u128::MAX);
+        self.state.lock().ready.remove(task.0);
     }
 
     fn yielded(&self, cx: &Cx<'_>, task: TaskId) {
@@ -233,7 +311,7 @@ impl<L: Locks> Scheduler for GlobalEdf<L> {
             (Some(own), Some(other))
                 if self.beats(other, own) && !state.others_take(cx, |job| self.beats(job, own)) =>
             {
-                state.ready.set(own.1 as usize, pack(own));
+                state.ready.insert(own);
                 Some(other)
             }
             (Some(own), _) => Some(own),
@@ -243,7 +321,7 @@ impl<L: Locks> Scheduler for GlobalEdf<L> {
         match next {
             Some((_, task)) => {
                 if next != stays {
-                    state.ready.set(task as usize, u128::MAX);
+                    state.ready.remove(task);
                 }
                 Pick::run(TaskId(task))
             }

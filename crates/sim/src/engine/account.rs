@@ -8,7 +8,7 @@ use schedlab_model::{EventSink, Ns};
 
 impl Task<'_> {
     /// From `now` on the task's time counts as `bucket`. Gives back how long it counted as the one before.
-    #[inline]
+    #[inline(always)]
     pub(super) fn set_bucket(&mut self, t: usize, bucket: Bucket, now: u64, watch: &mut Watch) -> u64 {
         let length = now - self.bucket_from;
         let old = std::mem::replace(&mut self.bucket, bucket);

@@ -26,7 +26,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let mut cmds = std::mem::take(&mut self.cmds);
         self.out.take_cmds(&mut cmds);
         for &cmd in &cmds {
-            self.command(cpu, cause, cmd)?;
+            match cmd {
+                Cmd::Resched(target) if FREE && target.index() < self.cpus.len() => {
+                    self.enqueue(target.index());
+                    self.ask_other_tick(cpu, target);
+                }
+                _ => self.command(cpu, cause, cmd)?,
+            }
         }
         cmds.clear();
         self.cmds = cmds;
@@ -76,8 +82,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Ok(())
     }
 
+    #[inline]
     fn ask_other_tick(&mut self, own: usize, target: CpuId) {
-        if target.index() != own {
+        if self.asks_ticks && target.index() != own {
             self.ask_tick(target.index());
         }
     }
@@ -287,7 +294,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     /// When a decision asked for a slice: the CPU decides again after it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn arm_slice(&mut self, cpu: usize, slice: Option<Ns>) {
         let c = &mut self.cpus[cpu];
         match slice {

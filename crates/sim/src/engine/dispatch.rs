@@ -67,8 +67,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     /// Another task (or none) runs from now on.
-    #[inline]
-    fn apply(&mut self, cpu: usize, prev: Option<TaskId>, why: Prev, pick: Pick, price: u64) -> Step {
+    pub(super) fn apply(&mut self, cpu: usize, prev: Option<TaskId>, why: Prev, pick: Pick, price: u64) -> Step {
         let next = pick.task;
         if let Some(next) = next {
             self.check_pick(cpu, next)?;
@@ -133,7 +132,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     /// The decision changed nothing.
-    fn stays(&mut self, cpu: usize, why: Prev, pick: Pick) -> Step {
+    pub(super) fn stays(&mut self, cpu: usize, why: Prev, pick: Pick) -> Step {
         match why {
             Prev::Idle => self.watch.set_idle(cpu, true),
             Prev::Runnable => {
@@ -304,7 +303,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// A displaced task looks for another CPU.
     #[cold]
-    fn moved_off(&mut self, cpu: usize, task: TaskId) -> Step {
+    pub(super) fn moved_off(&mut self, cpu: usize, task: TaskId) -> Step {
         self.tasks[task.index()].state = State::Ready;
         self.note_waking(task.index());
         let wake = Wake { kind: WakeKind::Migrated, sync: false, waker: Waker::Unknown };

@@ -15,6 +15,7 @@ mod setup;
 mod slots;
 mod sources;
 mod state;
+mod swift;
 mod ticks;
 pub(crate) mod vcpu;
 mod wake;
@@ -164,7 +165,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 self.scheduler.call(&self.cx(cpu.index()), cookie);
                 self.after_call(cpu.index(), state::Cause::Other)?;
             } else if let Some(cpu) = self.resched.pop() {
-                self.decide(cpu as usize)?;
+                if FREE { self.decide_swiftly(cpu as usize)? } else { self.decide(cpu as usize)? }
             } else if let Some(cpu) = self.starts.pop() {
                 self.go_on(cpu as usize)?;
             } else {
@@ -174,8 +175,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     fn drain(&mut self) -> Step {
-        let Some(first) = self.slots.begin(self.now) else { return Ok(()) };
-        if self.slots.has_another() || (!FREE && self.gate.is_some()) {
+        let Some((first, another)) = self.slots.begin(self.now) else { return Ok(()) };
+        if another || (!FREE && self.gate.is_some()) {
             self.slots.collect(first, &mut self.batch);
         } else {
             self.fire(first)?;
@@ -203,6 +204,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     fn fire(&mut self, slot: usize) -> Step {
         let what = self.layout.fires(slot);
         match what {
+            Fires::Work(cpu) if FREE => self.work_done_swiftly(cpu),
             Fires::Work(cpu) => self.work_done(cpu),
             Fires::Slice(cpu) => {
                 self.cpus[cpu].slice_armed = false;

@@ -1,5 +1,6 @@
 //! What a program does while its task runs.
 
+use super::slots::OfCpu;
 use super::state::{Cause, Extra, State, Task, Waits};
 use super::{Engine, Step};
 use crate::metrics::Kind;
@@ -59,6 +60,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             }
             match self.step(cpu, t)? {
                 Flow::Next => {}
+                Flow::Cpu if FREE => {
+                    let at = self.now.saturating_add(self.tasks[t].left);
+                    self.slots.arm_cpu(cpu, OfCpu::Work, at);
+                    return Ok(());
+                }
                 Flow::Cpu => {
                     self.arm_work(cpu);
                     return Ok(());
@@ -84,6 +90,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
     }
 
+    #[inline(always)]
     fn block(&mut self, cpu: usize, t: usize, waits: Waits) -> Step {
         self.end_activation(t);
         let task = &mut self.tasks[t];
@@ -254,6 +261,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     /// The activation ends: its response time is known. One in which nothing was done does not count.
+    #[inline(always)]
     fn end_activation(&mut self, t: usize) {
         let task = &self.tasks[t];
         if !task.fresh {

@@ -57,6 +57,8 @@ pub(crate) struct Slots {
     /// Number of the first of the others.
     first_other: usize,
     bits: u32,
+    /// Times from here on count as never.
+    horizon: u64,
     /// The CPU whose slots changed since its leaf was brought up to date; most changes follow others of the
     /// same CPU.
     open: usize,
@@ -69,13 +71,15 @@ pub(crate) struct Slots {
 impl Slots {
     /// Slots of `cpus` CPUs and `others` besides.
     pub(crate) fn new(cpus: usize, others: usize) -> Slots {
+        let bits = (PER_CPU * cpus + others).next_power_of_two().ilog2();
         Slots {
             lines: vec![Line { key: [NEVER; PER_CPU], seq: [0; PER_CPU] }; cpus],
             seqs: vec![0; others],
             cpus: Winner::new(cpus, NEVER),
             others: Winner::new(others, NEVER),
             first_other: PER_CPU * cpus,
-            bits: (PER_CPU * cpus + others).next_power_of_two().ilog2(),
+            bits,
+            horizon: NEVER >> bits,
             open: NONE,
             next_seq: FIRST_SEQ,
             now: 0,
@@ -111,7 +115,7 @@ impl Slots {
 
     /// The end of time: later times count as never. 2.2 years with 200 slots.
     pub(crate) fn latest(&self) -> u64 {
-        (NEVER >> self.bits) - 1
+        self.horizon - 1
     }
 
     /// Whether a slot of no CPU is armed.
@@ -128,7 +132,7 @@ impl Slots {
 
     #[inline]
     fn key(&self, slot: usize, at: u64) -> u64 {
-        if at >= NEVER >> self.bits { NEVER } else { at << self.bits | slot as u64 }
+        if at >= self.horizon { NEVER } else { at << self.bits | slot as u64 }
     }
 
     /// Fires a slot of no CPU at `at`, after everything of that instant that was armed before.
@@ -177,50 +181,62 @@ impl Slots {
         let line = &mut self.lines[cpu];
         line.key[which as usize] = key;
         line.seq[which as usize] = seq;
+        self.opens(cpu);
+    }
+
+    /// The slots of `cpu` have changed.
+    #[inline(always)]
+    fn opens(&mut self, cpu: usize) {
         if self.open != cpu {
             self.close();
             self.open = cpu;
         }
     }
 
-    /// Begins to serve the instant `at`, and takes out a slot that fires then.
+    /// Begins to serve the instant `at`, and takes out a slot that fires then. The second says whether yet another one
+    /// does.
     #[inline]
-    pub(crate) fn begin(&mut self, at: u64) -> Option<usize> {
+    pub(crate) fn begin(&mut self, at: u64) -> Option<(usize, bool)> {
         self.now = at;
         self.more = false;
         self.close();
-        self.has_another().then(|| self.take())
-    }
-
-    /// Whether yet another slot fires in the present instant.
-    #[inline]
-    pub(crate) fn has_another(&self) -> bool {
-        self.top() >> self.bits == self.now
+        self.take()
     }
 
     /// Takes out every slot of the instant after the first, which `begin` took, and gives back all in order.
     pub(crate) fn collect(&mut self, first: usize, into: &mut Vec<(u64, u32)>) {
         into.push((self.seq(first), first as u32));
-        while self.has_another() {
-            let slot = self.take();
+        let mut another = true;
+        while another {
+            self.close();
+            let Some((slot, more)) = self.take() else { break };
             into.push((self.seq(slot), slot as u32));
+            another = more;
         }
         into.sort_unstable();
     }
 
-    /// Takes out the winner.
+    /// Takes out the winner if it fires in the present instant. All leaves are up to date.
     #[inline]
-    fn take(&mut self) -> usize {
-        let slot = (self.top() & ((1 << self.bits) - 1)) as usize;
-        match slot.checked_sub(self.first_other) {
-            Some(other) => self.others.set(other, NEVER),
-            None => {
-                let line = &mut self.lines[slot / PER_CPU];
-                line.key[slot % PER_CPU] = NEVER;
-                self.cpus.set(slot / PER_CPU, line.earliest());
-            }
+    fn take(&mut self) -> Option<(usize, bool)> {
+        let (cpus, others) = (self.cpus.top(), self.others.top());
+        let key = cpus.min(others);
+        if key >> self.bits != self.now {
+            return None;
         }
-        slot
+        let slot = (key & ((1 << self.bits) - 1)) as usize;
+        let next = if cpus < others {
+            // The leaf is left as it is: it mostly changes again before anybody asks.
+            let cpu = slot / PER_CPU;
+            let line = &mut self.lines[cpu];
+            line.key[slot % PER_CPU] = NEVER;
+            self.open = cpu;
+            line.earliest().min(self.cpus.top_without(cpu, NEVER)).min(others)
+        } else {
+            self.others.set(slot - self.first_other, NEVER);
+            self.others.top().min(cpus)
+        };
+        Some((slot, next >> self.bits == self.now))
     }
 
     #[inline]
@@ -273,8 +289,12 @@ mod tests {
             while slots.min() <= slots.latest() {
                 batch.clear();
                 let at = slots.min();
-                let first = slots.begin(at).expect("a slot fires at the minimum");
-                slots.collect(first, &mut batch);
+                let (first, another) = slots.begin(at).expect("a slot fires at the minimum");
+                if another {
+                    slots.collect(first, &mut batch);
+                } else {
+                    batch.push((0, first as u32));
+                }
                 got.extend(batch.iter().map(|b| b.1 as usize));
             }
             prop_assert_eq!(got, expected.iter().map(|e| e.2).collect::<Vec<_>>());

@@ -244,6 +244,13 @@ pub(crate) struct Cpu {
     pub(crate) recorded_at: u64,
     /// When the present tick slot was armed for.
     pub(crate) tick_at: u64,
+    /// The first tick edge after the time at which it was asked for last.
+    pub(crate) next_edge: u64,
+    /// The scheduler said that the tick slot's edge matters; else it is asked when the edge comes.
+    pub(crate) tick_sure: bool,
+    /// How often asking was put off since the last edge, and how often the next calls ask at once.
+    pub(crate) put_off: u8,
+    pub(crate) ask_at_once: u8,
     /// What was counted since the metrics were brought up to date.
     pub(crate) counted: CpuMetrics,
     /// A request that is under way arrives then.
@@ -271,6 +278,10 @@ impl Cpu {
             decided_at: 0,
             recorded_at: 0,
             tick_at: NEVER,
+            next_edge: 0,
+            tick_sure: true,
+            put_off: 0,
+            ask_at_once: 0,
             counted: CpuMetrics::default(),
         }
     }

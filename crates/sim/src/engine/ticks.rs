@@ -6,7 +6,7 @@ use super::state::Cause;
 use super::{Engine, Step};
 use crate::Machine;
 use schedlab_model::{CpuId, EventSink, Ns};
-use schedlab_scheduler::World;
+use schedlab_scheduler::{Cx, World};
 
 /// What became of a debt of kernel work.
 pub(super) struct Rest {
@@ -66,6 +66,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// An edge that matters, or that is delivered all the same.
     pub(super) fn tick(&mut self, cpu: usize) -> Step {
+        if FREE && !self.cpus[cpu].tick_sure && self.does_not_matter(cpu) {
+            return Ok(());
+        }
         let c = &mut self.cpus[cpu];
         c.counted.ticks_delivered += 1;
         c.tick_at = NEVER;
@@ -91,16 +94,68 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if !self.asks_ticks || (self.cpus[cpu].queued && self.ticking.is_none()) {
             return;
         }
+        if FREE && self.ticking.is_none_or(|ticking| ticking >= cpu) && self.ask_later(cpu) {
+            return;
+        }
         let id = CpuId(cpu as u32);
         let due = self.scheduler.tick_due(&self.cx(cpu), id);
         if self.ticking.is_some_and(|ticking| ticking < cpu) && self.on_edge(id) {
             return self.tick_in_this_instant(cpu);
         }
         let at = if due == u64::MAX { NEVER } else { self.edge_in(id, due.max(1)) };
+        self.cpus[cpu].tick_sure = true;
         if at != self.cpus[cpu].tick_at {
             self.cpus[cpu].tick_at = at;
             self.slots.arm_tick(cpu, at);
         }
+    }
+
+    /// Several calls mostly come between two edges, and only the answer after the last of them counts: the next edge
+    /// is armed, and whether it matters is asked when it comes. `false`: few calls come here, ask at once.
+    #[inline]
+    fn ask_later(&mut self, cpu: usize) -> bool {
+        let c = &mut self.cpus[cpu];
+        if c.ask_at_once > 0 {
+            c.ask_at_once -= 1;
+            return false;
+        }
+        if self.now >= c.next_edge {
+            self.find_edge(cpu);
+        }
+        let c = &mut self.cpus[cpu];
+        c.put_off = c.put_off.saturating_add(1);
+        c.tick_sure = false;
+        if c.tick_at != c.next_edge {
+            c.tick_at = c.next_edge;
+            self.slots.arm_tick(cpu, c.next_edge);
+        }
+        true
+    }
+
+    #[inline(never)]
+    fn find_edge(&mut self, cpu: usize) {
+        self.cpus[cpu].next_edge = self.edge_in(CpuId(cpu as u32), 1);
+    }
+
+    /// Asks about the edge of this instant, as of just before it; if it does not matter, the one that does is armed.
+    fn does_not_matter(&mut self, cpu: usize) -> bool {
+        const FEW: u8 = 3;
+        const A_WHILE: u8 = 16;
+        let c = &mut self.cpus[cpu];
+        if std::mem::take(&mut c.put_off) < FEW {
+            c.ask_at_once = A_WHILE;
+        }
+        let id = CpuId(cpu as u32);
+        let before = Cx { now: Ns(self.now - 1), ..self.cx(cpu) };
+        let due = self.scheduler.tick_due(&before, id);
+        if due <= 1 {
+            return false;
+        }
+        let at = if due == u64::MAX { NEVER } else { self.edge_in(id, due - 1) };
+        let c = &mut self.cpus[cpu];
+        (c.tick_at, c.tick_sure) = (at, true);
+        self.slots.arm_tick(cpu, at);
+        true
     }
 
     /// The tick of a lower CPU changed this one's queue in an instant in which this one has an edge too: with
@@ -112,7 +167,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             self.batch.insert(at, entry);
         }
         self.slots.disarm_cpu(cpu, OfCpu::Tick);
-        self.cpus[cpu].tick_at = NEVER;
+        (self.cpus[cpu].tick_at, self.cpus[cpu].tick_sure) = (NEVER, true);
     }
 
     /// Whether `cpu` has a tick edge now.

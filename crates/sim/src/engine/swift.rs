@@ -1,0 +1,182 @@
+//! A decision on a machine without costs: as in [`dispatch`](super::dispatch), but the decision and the switch are one
+//! moment, so each record is looked up once. What happens rarely (nothing changes, the decision gave commands) goes the
+//! general way.
+
+use super::slots::OfCpu;
+use super::state::{Bucket, Cause, Cpu, Since, State, Task};
+use super::{Engine, Step};
+use crate::metrics::Kind;
+use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, TaskId};
+use schedlab_scheduler::{Pick, Prev};
+
+impl Cpu {
+    /// Brings the account of the CPU and of its current task up to `now`: nothing but the program takes time.
+    #[inline(always)]
+    pub(super) fn charge(&mut self, task: &mut Task<'_>, now: u64) {
+        let elapsed = now - std::mem::replace(&mut self.accounted, now);
+        let work = task.left.min(elapsed);
+        task.left -= work;
+        task.worked += work;
+        self.counted.busy_ns += Ns(work);
+        self.counted.overhead_ns += Ns(elapsed - work);
+    }
+
+    /// The same while it is idle.
+    #[inline(always)]
+    fn charge_idle(&mut self, now: u64) {
+        self.counted.idle_ns += Ns(now - std::mem::replace(&mut self.accounted, now));
+    }
+}
+
+impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
+    /// As [`decide`](Engine::decide), where nothing costs time.
+    #[inline]
+    pub(super) fn decide_swiftly(&mut self, cpu: usize) -> Step {
+        let now = self.now;
+        let c = &mut self.cpus[cpu];
+        c.queued = false;
+        let (prev, displace) = (c.current, std::mem::take(&mut c.displace));
+        let why = match prev {
+            None => {
+                c.charge_idle(now);
+                Prev::Idle
+            }
+            Some(task) => {
+                let task = &mut self.tasks[task.index()];
+                c.charge(task, now);
+                match task.state {
+                    State::Blocking => Prev::Blocked,
+                    State::Exiting => Prev::Exited,
+                    _ if displace => Prev::Migrating,
+                    _ => Prev::Runnable,
+                }
+            }
+        };
+        self.count_step(prev.map(TaskId::index))?;
+        let pick = self.scheduler.schedule(&self.cx(cpu), CpuId(cpu as u32), prev, why);
+        if prev == pick.task {
+            return self.stays(cpu, why, pick);
+        }
+        if self.out.has_cmds() {
+            return self.apply(cpu, prev, why, pick, 0);
+        }
+        self.switch(cpu, prev, why, pick)
+    }
+
+    /// As `apply` and `record_switch` when the decision gave no commands.
+    #[inline(always)]
+    fn switch(&mut self, cpu: usize, prev: Option<TaskId>, why: Prev, pick: Pick) -> Step {
+        let (now, next) = (self.now, pick.task);
+        if let Some(next) = next {
+            self.check_pick(cpu, next)?;
+            self.move_home(cpu, next, CpuId(cpu as u32));
+        }
+        self.arm_slice(cpu, pick.slice_ns);
+        let prev_state = match why {
+            Prev::Blocked => PrevState::Sleeping,
+            Prev::Exited => PrevState::Dead,
+            _ => PrevState::Runnable,
+        };
+        self.journal.note(now, cpu, EventKind::Switch { prev, prev_state, next });
+        let c = &mut self.cpus[cpu];
+        (c.stopped, c.starting) = (false, false);
+        let yielded = std::mem::take(&mut c.yielded);
+        let ran = now - std::mem::replace(&mut c.decided_at, now);
+        c.recorded_at = now;
+        (c.current, c.occupant) = (next, next);
+        c.counted.switches += 1;
+        self.world.cpus[cpu].set_current(next);
+        if let Some(task) = prev {
+            self.goes(cpu, task.index(), why, yielded, ran);
+        }
+        let left = next.map_or(0, |task| self.comes(cpu, task.index()));
+        if prev.is_none() || next.is_none() {
+            self.watch.set_idle(cpu, next.is_none());
+        }
+        if let Some(task) = prev {
+            self.scheduler.saved(&self.cx(cpu), CpuId(cpu as u32), task);
+            if self.out.has_cmds() {
+                self.carry_out(cpu, Cause::Other)?;
+            }
+            if why == Prev::Migrating {
+                self.moved_off(cpu, task)?;
+            }
+        }
+        if left > 0 {
+            self.slots.arm_cpu(cpu, OfCpu::Work, now.saturating_add(left));
+        } else {
+            self.slots.disarm_cpu(cpu, OfCpu::Work);
+            if next.is_some() {
+                self.cpus[cpu].starting = true;
+                self.starts.push(cpu as u32);
+            }
+        }
+        self.ask_tick(cpu);
+        Ok(())
+    }
+
+    /// `t` goes off `cpu`, on which it `ran` so long.
+    #[inline(always)]
+    fn goes(&mut self, cpu: usize, t: usize, why: Prev, yielded: bool, ran: u64) {
+        let now = self.now;
+        let view = &mut self.world.tasks[t];
+        view.switched_out(Ns(now), Ns(ran));
+        let task = &mut self.tasks[t];
+        task.last_ran_on = cpu as u32;
+        let bucket = match why {
+            Prev::Blocked => {
+                task.state = State::Blocked;
+                Bucket::Sleep
+            }
+            Prev::Exited => {
+                task.state = State::Dead;
+                task.lived += now - task.born;
+                view.alive = false;
+                Bucket::Out
+            }
+            _ => {
+                task.state = if why == Prev::Migrating { State::Moving } else { State::Ready };
+                *(if yielded { &mut task.yields } else { &mut task.preemptions }) += 1;
+                task.since = if yielded { Since::Yield } else { Since::Preemption };
+                task.waiting_bucket()
+            }
+        };
+        task.set_bucket(t, bucket, now, &mut self.watch);
+        self.log.record(&mut self.metrics.tasks, t, Kind::RunLength, ran);
+    }
+
+    /// `t` comes onto `cpu`; gives the work that its present operation still needs.
+    #[inline(always)]
+    fn comes(&mut self, cpu: usize, t: usize) -> u64 {
+        self.world.tasks[t].switched_in(CpuId(cpu as u32), Ns(self.now));
+        let task = &mut self.tasks[t];
+        task.state = State::Running;
+        task.cpu = cpu as u32;
+        let waited = task.set_bucket(t, Bucket::Run, self.now, &mut self.watch);
+        let last = task.last_ran_on;
+        task.switches += 1;
+        task.migrations += u64::from(last != cpu as u32 && last != u32::MAX);
+        let (since, left) = (task.since, task.left);
+        match since {
+            Since::Wakeup => self.log.record(&mut self.metrics.tasks, t, Kind::WakeLatency, waited),
+            Since::Preemption => self.log.record(&mut self.metrics.tasks, t, Kind::PreemptWait, waited),
+            Since::Yield => {}
+        }
+        left
+    }
+
+    /// As `work_done`, where nothing costs time.
+    #[inline]
+    pub(super) fn work_done_swiftly(&mut self, cpu: usize) -> Step {
+        let c = &mut self.cpus[cpu];
+        let Some(current) = c.current else { return self.internal(format!("work on idle cpu{cpu}")) };
+        let task = &mut self.tasks[current.index()];
+        c.charge(task, self.now);
+        let rest = task.left;
+        if rest != 0 {
+            let name = self.name(current);
+            return self.internal(format!("{current} `{name}` finished {rest} ns too early"));
+        }
+        self.advance(cpu, current.index())
+    }
+}
