@@ -51,6 +51,11 @@ impl Facts {
                 | flags,
         ]
     }
+    /// The same when there are fair tasks only.
+    #[inline]
+    pub(super) fn packed_fair(nr_running: u32, fair: u32, fair_idle: u32, busy: bool) -> [u64; 2] {
+        [u64::from(nr_running) << 32 | u64::from(fair), u64::from(fair_idle) << 32 | u64::from(busy)]
+    }
     /// The opposite of [`packed`](Self::packed).
     #[inline]
     fn unpacked([counts, rest]: [u64; 2]) -> Facts {
@@ -254,14 +259,23 @@ impl Board {
     /// Publishes `cpu`'s state as of `now`. Gives whether it became idle or busy by that.
     #[inline]
     pub(super) fn publish(&self, cpu: CpuId, now: Ns, facts: &Facts) -> Turn {
+        self.publish_packed(cpu, now, facts.packed())
+    }
+    /// The same with packed facts.
+    #[inline]
+    pub(super) fn publish_packed(&self, cpu: CpuId, now: Ns, new: [u64; 2]) -> Turn {
         let row = self.row(cpu);
-        let (old, new) = ([row.facts[0].load(Relaxed), row.facts[1].load(Relaxed)], facts.packed());
+        let old = [row.facts[0].load(Relaxed), row.facts[1].load(Relaxed)];
         row.facts[0].store(new[0], Relaxed);
         row.facts[1].store(new[1], Relaxed);
+        if old == new {
+            return Turn::None;
+        }
         let (before, after) = (kind(old), kind(new));
         if before == after { Turn::None } else { self.turn(cpu, now, before, after) }
     }
     /// A CPU is of another kind now.
+    #[inline(never)]
     fn turn(&self, cpu: CpuId, now: Ns, before: u8, after: u8) -> Turn {
         self.idle.change(cpu, before & IDLE != 0, after & IDLE != 0);
         self.takers.change(cpu, before & TAKES != 0, after & TAKES != 0);

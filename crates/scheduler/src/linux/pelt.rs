@@ -272,6 +272,14 @@ impl Signal {
             self.moved = true;
         }
     }
+    /// The same for a task that is on a queue or not, and runs or not.
+    #[inline(always)]
+    pub(super) fn set_task(&mut self, now: Ns, on: bool, running: bool) {
+        if running != self.inputs.running || u64::from(on) != self.inputs.runnable {
+            let runnable = u64::from(on);
+            self.set(now, Inputs { load: runnable, runnable, running });
+        }
+    }
     /// Whether it has changed since this was asked last.
     #[inline]
     pub(super) fn take_moved(&mut self) -> bool {

@@ -41,7 +41,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
         if prev != next {
             rq.curr = next;
-            self.track(rq, prev);
+            if prev != NONE {
+                self.track_plain(rq, prev);
+            }
         }
         rq.need_resched = false;
         rq.wall = env.cx.now;
@@ -49,7 +51,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let task = if next == NONE {
             None
         } else {
-            self.track(rq, next);
+            if prev != next || why == Prev::Blocked {
+                self.track_plain(rq, next);
+            }
             rq.stamp(next);
             Some(TaskId(rq.entity(next).task))
         };
@@ -73,7 +77,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             rq.start_fair_server(env);
         }
         rq.stamp(id);
-        self.track(rq, id);
+        self.track_plain(rq, id);
         self.preempt_plain(env, rq, id, why == Enqueue::New);
         if rq.cpu != env.cx.cpu && !rq.need_resched {
             env.cx.push(Cmd::TickDue(rq.cpu));
@@ -86,7 +90,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         rq.touch::<F>(env, false);
         F::wake_delayed(env, rq, id);
         rq.delayed -= 1;
-        self.track(rq, id);
+        self.track_plain(rq, id);
         self.preempt_plain(env, rq, id, false);
         if rq.cpu != env.cx.cpu {
             env.cx.push(Cmd::TickDue(rq.cpu));

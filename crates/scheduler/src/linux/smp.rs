@@ -115,32 +115,29 @@ impl Smp {
     /// Publishes the state of `rq`, whose lock the caller holds.
     #[inline]
     pub(super) fn publish(&self, rq: &mut Rq) {
-        let (cpu, now) = (rq.cpu, rq.wall);
-        let delayed = rq.delayed;
-        let mut facts = Facts {
-            nr_running: rq.nr_running.saturating_sub(delayed),
-            busy: rq.curr != NONE,
-            ..Facts::default()
-        };
+        let (cpu, now, delayed) = (rq.cpu, rq.wall, rq.delayed);
+        let (nr_running, busy) = (rq.nr_running.saturating_sub(delayed), rq.curr != NONE);
+        let urgent = rq.rt.nr > 0
+            || rq.rt_signal.inputs().running
+            || rq.dl.here > 0
+            || rq.dl.shown
+            || busy && rq.entity(rq.curr).class > Class::Fair;
         let root = rq.queue_mut(ROOT);
-        facts.fair = root.h_nr.saturating_sub(delayed);
-        facts.fair_idle = root.idle_h_nr;
+        let fair = root.h_nr.saturating_sub(delayed);
         let running = root.curr != NONE;
-        let inputs = Inputs { load: root.load.weight(), runnable: u64::from(facts.fair), running };
+        let inputs = Inputs { load: root.load.weight(), runnable: u64::from(fair), running };
         root.signal.set(now, inputs);
         if root.signal.take_moved() {
             self.board.publish_fair(cpu, &root.signal);
         }
-        if rq.dl.here > 0 || rq.dl.shown {
-            self.publish_deadlines(rq);
-        }
-        if rq.rt.nr > 0
-            || rq.rt_signal.inputs().running
-            || rq.curr != NONE && rq.entity(rq.curr).class > Class::Fair
-        {
-            self.publish_rt(rq, &mut facts);
-        }
-        match self.board.publish(cpu, now, &facts) {
+        let fair_idle = root.idle_h_nr;
+        let turn = if urgent {
+            let facts = Facts { nr_running, busy, fair, fair_idle, ..Facts::default() };
+            self.publish_urgent(rq, facts)
+        } else {
+            self.board.publish_packed(cpu, now, Facts::packed_fair(nr_running, fair, fair_idle, busy))
+        };
+        match turn {
             Turn::None => {}
             Turn::Idles => self.idles(cpu),
             Turn::Works => {
@@ -150,6 +147,21 @@ impl Smp {
                 average.store(((7 * old + idle) / 8).min(LONGEST_IDLE), Relaxed);
             }
         }
+    }
+
+    /// The rest where RT or deadline tasks are, or were a moment ago.
+    #[inline(never)]
+    fn publish_urgent(&self, rq: &mut Rq, mut facts: Facts) -> Turn {
+        if rq.dl.here > 0 || rq.dl.shown {
+            self.publish_deadlines(rq);
+        }
+        if rq.rt.nr > 0
+            || rq.rt_signal.inputs().running
+            || rq.curr != NONE && rq.entity(rq.curr).class > Class::Fair
+        {
+            self.publish_rt(rq, &mut facts);
+        }
+        self.board.publish(rq.cpu, rq.wall, &facts)
     }
 
     /// Earliest deadline of a CPU, and the earliest one of those that wait there and may move.
@@ -221,6 +233,18 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         if entity.queue != ROOT {
             track_groups(rq, id);
         }
+    }
+
+    /// As [`track`](Self::track) of a fair task of the root group that exists.
+    #[inline(always)]
+    pub(super) fn track_plain(&self, rq: &mut Rq, id: EntityId) {
+        if self.rqs.len() == 1 {
+            return;
+        }
+        let (now, running) = (rq.wall, rq.curr == id);
+        let entity = rq.entity_mut(id);
+        let on = entity.on_rq && !entity.delayed;
+        entity.signal.set_task(now, on, on && running);
     }
 
     /// The CPU on which `task`, last on `from`, is queued.

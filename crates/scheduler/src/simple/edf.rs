@@ -78,6 +78,8 @@ struct Ready {
 }
 
 const NEAR: usize = 16;
+/// Up to so many CPUs are compared one by one.
+const FEW: usize = 16;
 
 impl Ready {
     fn new(tasks: usize) -> Ready {
@@ -118,7 +120,7 @@ impl Ready {
     }
 
     fn iter(&self) -> impl Iterator<Item = Urgency> {
-        let far = self.far.keys().iter().filter(|key| **key != u128::MAX).map(|key| unpack(*key));
+        let far = self.far.keys().filter(|key| **key != u128::MAX).map(|key| unpack(*key));
         self.near.iter().copied().chain(far.take(if self.far.top() == u128::MAX { 0 } else { usize::MAX }))
     }
 }
@@ -168,7 +170,7 @@ impl State {
         self.cpus[cpu] = urgency;
         let (word, bit) = (&mut self.idle[cpu / 64], 1 << (cpu % 64));
         *word = if urgency == IDLE { *word | bit } else { *word & !bit };
-        if !std::mem::replace(&mut self.is_stale[cpu], true) {
+        if self.cpus.len() > FEW && !std::mem::replace(&mut self.is_stale[cpu], true) {
             self.stale.push(cpu as u32);
         }
     }
@@ -183,6 +185,15 @@ impl State {
     }
 
     fn least_urgent_of_all(&mut self) -> usize {
+        if self.cpus.len() <= FEW {
+            let (mut laziest, mut most) = (0, (0, 0));
+            for (cpu, urgency) in self.cpus.iter().enumerate() {
+                if *urgency > most {
+                    (laziest, most) = (cpu, *urgency);
+                }
+            }
+            return laziest;
+        }
         while let Some(cpu) = self.stale.pop() {
             let urgency = pack(self.cpus[cpu as usize]);
             self.is_stale[cpu as usize] = false;

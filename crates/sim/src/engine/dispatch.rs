@@ -373,7 +373,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             return Ok(());
         }
         match c.current {
-            Some(task) if self.tasks[task.index()].state == State::Running => self.advance(cpu, task.index()),
+            Some(task) if self.tasks[task.index()].state == State::Running => {
+                let t = task.index();
+                if FREE { self.advance_swiftly(cpu, t) } else { self.advance(cpu, t) }
+            }
             _ => Ok(()),
         }
     }

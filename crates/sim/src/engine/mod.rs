@@ -157,16 +157,22 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         loop {
             if self.slots.more() {
                 self.drain()?;
-            } else if let Some((cpu, cookie)) = self.calls.pop() {
+            } else if !self.calls.is_empty()
+                && let Some((cpu, cookie)) = self.calls.pop()
+            {
                 self.count_step(None)?;
                 if !FREE && self.gate.is_some() && self.keep_call(cpu, cookie) {
                     continue;
                 }
                 self.scheduler.call(&self.cx(cpu.index()), cookie);
                 self.after_call(cpu.index(), state::Cause::Other)?;
-            } else if let Some(cpu) = self.resched.pop() {
+            } else if !self.resched.is_empty()
+                && let Some(cpu) = self.resched.pop()
+            {
                 if FREE { self.decide_swiftly(cpu as usize)? } else { self.decide(cpu as usize)? }
-            } else if let Some(cpu) = self.starts.pop() {
+            } else if !self.starts.is_empty()
+                && let Some(cpu) = self.starts.pop()
+            {
                 self.go_on(cpu as usize)?;
             } else {
                 return Ok(());
@@ -217,6 +223,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 Ok(())
             }
             Fires::Tick(cpu) => self.tick(cpu),
+            Fires::Task(task) if FREE => self.wake_swiftly(task),
             Fires::Task(task) => self.task_timer(task),
             Fires::CpuTimer(..) | Fires::TaskTimer(_) | Fires::Global(_) => self.scheduler_timer(what),
             Fires::Source(source) => self.source_fires(source),

@@ -38,6 +38,16 @@ impl Task<'_> {
         self.pc += 1;
     }
 
+    /// `NextPeriod` is done: the job that was due at `due` begins.
+    #[inline(always)]
+    pub(super) fn begin_job(&mut self, due: u64) {
+        self.exit_paid = false;
+        self.job += 1;
+        self.pc += 1;
+        self.released = due;
+        self.fresh = true;
+    }
+
     /// When the activation that begins with a wakeup at `now` was due.
     #[inline]
     pub(super) fn release_time(&self, now: u64) -> u64 {
@@ -91,7 +101,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     #[inline(always)]
-    fn block(&mut self, cpu: usize, t: usize, waits: Waits) -> Step {
+    pub(super) fn block(&mut self, cpu: usize, t: usize, waits: Waits) -> Step {
         self.end_activation(t);
         let task = &mut self.tasks[t];
         task.state = State::Blocking;
@@ -245,11 +255,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             self.end_activation(t);
         }
         let task = &mut self.tasks[t];
-        task.exit_paid = false;
-        task.job += 1;
-        task.pc += 1;
-        task.released = due;
-        task.fresh = true;
+        task.begin_job(due);
         self.world.tasks[t].released.set(Ns(due));
         if fresh {
             return Ok(Flow::Next);

@@ -208,7 +208,6 @@ impl Slots {
         into.push((self.seq(first), first as u32));
         let mut another = true;
         while another {
-            self.close();
             let Some((slot, more)) = self.take() else { break };
             into.push((self.seq(slot), slot as u32));
             another = more;
@@ -225,18 +224,14 @@ impl Slots {
             return None;
         }
         let slot = (key & ((1 << self.bits) - 1)) as usize;
-        let next = if cpus < others {
-            // The leaf is left as it is: it mostly changes again before anybody asks.
-            let cpu = slot / PER_CPU;
-            let line = &mut self.lines[cpu];
+        if cpus < others {
+            let line = &mut self.lines[slot / PER_CPU];
             line.key[slot % PER_CPU] = NEVER;
-            self.open = cpu;
-            line.earliest().min(self.cpus.top_without(cpu, NEVER)).min(others)
+            self.cpus.set(slot / PER_CPU, line.earliest());
         } else {
             self.others.set(slot - self.first_other, NEVER);
-            self.others.top().min(cpus)
-        };
-        Some((slot, next >> self.bits == self.now))
+        }
+        Some((slot, self.top() >> self.bits == self.now))
     }
 
     #[inline]

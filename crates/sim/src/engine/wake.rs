@@ -1,9 +1,23 @@
 //! Tasks that come: creation and wakeups.
 
-use super::state::{Bucket, Cause, Since, State, Waits};
+use super::state::{Bucket, Cause, Since, State, Task, Waits};
 use super::{Engine, Step, setup::interrupt_cpu};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, TaskId, Waker};
 use schedlab_scheduler::{Change, Runnable, Wake, WakeKind};
+
+impl Task<'_> {
+    /// It wakes, to begin what was due at `released`.
+    #[inline(always)]
+    pub(super) fn gets_ready(&mut self, released: u64) {
+        self.waits = Waits::Nothing;
+        self.wakeups += 1;
+        self.state = State::Ready;
+        self.since = Since::Wakeup;
+        self.released = released;
+        self.fresh = true;
+        self.entering = true;
+    }
+}
 
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// A task's own timer: its start, or the end of a sleep.
@@ -95,13 +109,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     #[inline]
     fn make_ready(&mut self, t: usize, released: u64) {
         let task = &mut self.tasks[t];
-        task.waits = Waits::Nothing;
-        task.wakeups += 1;
-        task.state = State::Ready;
-        task.since = Since::Wakeup;
-        task.released = released;
-        task.fresh = true;
-        task.entering = true;
+        task.gets_ready(released);
         task.set_bucket(t, task.waiting_bucket(), self.now, &mut self.watch);
         let view = &self.world.tasks[t];
         view.released.set(Ns(released));
