@@ -247,11 +247,8 @@ impl State {
         if self.cpus[last.index()] == IDLE && self.may_run(cx, task.0, last) {
             return Some(last);
         }
-        let cpu = if self.jobs[task.index()].anywhere {
-            self.laziest()
-        } else {
-            self.least_urgent(cx, task)?
-        };
+        let cpu =
+            if self.jobs[task.index()].anywhere { self.laziest() } else { self.least_urgent(cx, task)? };
         beats(self.cpus[cpu]).then(|| cpu.into())
     }
 

@@ -67,7 +67,14 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     /// Another task (or none) runs from now on.
-    pub(super) fn apply(&mut self, cpu: usize, prev: Option<TaskId>, why: Prev, pick: Pick, price: u64) -> Step {
+    pub(super) fn apply(
+        &mut self,
+        cpu: usize,
+        prev: Option<TaskId>,
+        why: Prev,
+        pick: Pick,
+        price: u64,
+    ) -> Step {
         let next = pick.task;
         if let Some(next) = next {
             self.check_pick(cpu, next)?;
