@@ -12,7 +12,7 @@
 //! | 1 | managed threads that wait their turn, or sleep |
 //!
 //! Everything else of the system is below: that is why one CPU must stay unmanaged, and why the agent gives the CPU away
-//! for [`DUTY_GIFT`] of every [`DUTY_PERIOD`], so that the kernel's own throttling never strikes.
+//! now and then ([`Duty`], [`gift`]), so that the kernel's own throttling never strikes.
 //!
 //! | rule | where it is from | state |
 //! |---|---|---|
@@ -28,10 +28,12 @@
 
 mod agent;
 pub mod bare;
+mod gift;
 mod sentinel;
 mod steward;
 mod threads;
 
+pub use gift::Duty;
 pub use steward::manage;
 
 use crate::desk::{Decision, DeskOptions, Step};
@@ -52,10 +54,6 @@ pub const SENTINEL: u8 = 2;
 /// Priority of threads that wait.
 pub const PARKED: u8 = 1;
 
-/// How often the CPU is given away. A tenth of the kernel's own period (`sched_rt_period_us`, 1 s).
-pub const DUTY_PERIOD: Ns = Ns::from_ms(100);
-/// For how long, unless it was idle that long anyway: a little more than the 5 % that the kernel keeps for others.
-pub const DUTY_GIFT: Ns = Ns::from_ms(6);
 /// How long the agent sleeps at most; how often it looks for what events did not tell.
 pub const HEARTBEAT: Duration = Duration::from_millis(10);
 /// An agent that is silent for longer is ended by the guardian.
@@ -138,6 +136,9 @@ pub struct Counts {
     pub refused: u64,
     /// Times that the CPU was given away.
     pub gifts: u64,
+    /// For how long in all.
+    #[serde(default)]
+    pub given_ns: u64,
     /// CPU time of agent and sentinel.
     pub agent_cpu_ns: u64,
     /// Steps that the log had no room for.

@@ -33,7 +33,8 @@ pub struct Head {
 pub enum Setting {
     /// Just so.
     To(Scheduling),
-    /// SCHED_FIFO with a priority from `.0` to `.1`.
+    /// SCHED_FIFO with a priority from `.0` to `.1`; or SCHED_IDLE with children that begin otherwise, which it is while the
+    /// CPU is given away.
     FifoBand(u8, u8),
 }
 
@@ -45,8 +46,16 @@ impl Setting {
             (Setting::FifoBand(low, high), schedlab_model::Policy::Fifo(priority)) => {
                 (*low..=*high).contains(&priority)
             }
+            (Setting::FifoBand(..), schedlab_model::Policy::Idle) => now.reset_on_fork,
             _ => false,
         }
+    }
+
+    /// Whether `now` is what a thread has that one so set made: a child of a SCHED_IDLE thread is one, too.
+    pub fn covers_child(&self, now: &Scheduling) -> bool {
+        let of_gift =
+            matches!(self, Setting::FifoBand(..)) && now.policy == schedlab_model::Policy::Idle;
+        of_gift || self.covers(now)
     }
 }
 

@@ -254,10 +254,9 @@ impl Process {
 
     fn thread_back(&self, tid: u32, changes: &Changes, report: &mut Report) {
         let Some(thread) = threads::identity(tid) else { return };
-        if !changes.scheduling.contains_key(&thread)
-            && threads::scheduling(tid).is_ok_and(|now| self.set.covers(&now))
-        {
-            let change = Change { before: self.before, set: vec![self.set] };
+        let now = threads::scheduling(tid).ok().filter(|now| self.set.covers_child(now));
+        if let Some(now) = now.filter(|_| !changes.scheduling.contains_key(&thread)) {
+            let change = Change { before: self.before, set: vec![self.set, Setting::To(now)] };
             report.add(named("policy", &thread), give_scheduling(&thread, &change));
         }
         let Some(confined) = self.confined.filter(|confined| *confined != self.affinity) else { return };

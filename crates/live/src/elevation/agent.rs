@@ -5,7 +5,8 @@
 
 use super::sentinel::{Sentinel, cpu_time};
 use super::threads::{Grip, State, Thread};
-use super::{Counts, DUTY_GIFT, DUTY_PERIOD, HEARTBEAT, LogLine};
+use super::gift::Duty;
+use super::{Counts, HEARTBEAT, LogLine};
 use crate::desk::{Answer, By, Decision, Desk, Fate, Slot, Step, What};
 use crate::guardian::beat_through;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -72,6 +73,7 @@ pub(super) struct Agent {
     pub(super) managed: CpuSet,
     pub(super) start: Ns,
     pub(super) hz: u32,
+    pub(super) duty: Duty,
     pub(super) log: Vec<LogLine>,
     pub(super) work: Work,
 }
@@ -90,10 +92,12 @@ pub(super) struct Work {
     looked_at: usize,
     /// When that was.
     looked: Ns,
-    period_began: Ns,
+    pub(super) period_began: Ns,
     /// Time in this period in which nobody of ours wanted the CPU.
-    idle: Ns,
-    idle_since: Option<Ns>,
+    pub(super) idle: Ns,
+    pub(super) idle_since: Option<Ns>,
+    /// Until when the CPU is given away just now.
+    pub(super) gift: Option<Ns>,
     events: Vec<Followed>,
 }
 
@@ -151,17 +155,20 @@ impl Agent {
                 self.look_at_running();
             }
             self.read_events();
+            self.look_at_lent();
             self.fire_timers();
             self.look_around();
             self.settle();
             self.share_the_cpu();
         }
         // Out of the real-time class at once, so that the sentinel, which is below them, can end.
-        self.work.threads.iter().filter(|thread| !thread.left).for_each(Thread::lend);
+        for thread in self.work.threads.iter().filter(|thread| !thread.left) {
+            thread.lend();
+        }
         self.work.counts.agent_cpu_ns = cpu_time();
     }
 
-    fn now(&self) -> Ns {
+    pub(super) fn now(&self) -> Ns {
         monotonic().saturating_sub(self.start)
     }
 
@@ -173,9 +180,8 @@ impl Agent {
         let now = self.now();
         let mut until = now + Ns(HEARTBEAT.as_nanos() as u64);
         let due = self.work.timers.values().min().copied();
-        for time in
-            [self.work.slice_ends, self.work.next_tick.filter(|_| self.desk.current(0).is_some()), due]
-        {
+        let tick = self.work.next_tick.filter(|_| self.desk.current(0).is_some());
+        for time in [self.work.slice_ends, tick, due, self.work.gift] {
             until = time.map_or(until, |time| time.min(until));
         }
         wait_for(Some(&self.shared.bell), &self.sentinel, &self.follower, until.saturating_sub(now))
@@ -263,11 +269,15 @@ impl Agent {
         self.work.threads[task as usize].waits_since = Some(now);
         self.step(now, What::Wake { task, by });
         self.work.decide |= self.desk.current(0).is_none();
+        if self.work.gift.is_some() {
+            // It slept when the gift began.
+            self.place(task, false);
+        }
         true
     }
 
     /// Takes a thread out of the desk. The caller says what becomes of the real one.
-    fn forget(&mut self, task: u32) {
+    pub(super) fn forget(&mut self, task: u32) {
         self.work.threads[task as usize].left = true;
         self.work.by_tid.remove(&self.work.threads[task as usize].identity.tid);
         if self.desk.current(0) == Some(task) {
@@ -287,7 +297,8 @@ impl Agent {
 
     /// The sentinel had the CPU: what became of the chosen thread?
     fn look_at_running(&mut self) {
-        if !self.sentinel.fired() {
+        // In a gift nobody of ours is above the sentinel: what it says is nothing new.
+        if !self.sentinel.fired() || self.work.gift.is_some() {
             return;
         }
         let Some(task) = self.desk.current(0) else { return };
@@ -306,7 +317,7 @@ impl Agent {
     }
 
     /// Somebody changed it: what he did stays, and the rest is as before.
-    fn leave_alone(&mut self, task: u32, grip: Grip) {
+    pub(super) fn leave_alone(&mut self, task: u32, grip: Grip) {
         self.work.counts.changed_by_others += 1;
         self.forget(task);
         let thread = &self.work.threads[task as usize];
@@ -375,7 +386,9 @@ impl Agent {
     /// With each heartbeat: a few sleeping threads in turn, in case a wakeup left no event, and whoever waits too long.
     fn look_around(&mut self) {
         let now = self.now();
-        if now.saturating_sub(self.work.looked) < Ns(HEARTBEAT.as_nanos() as u64) {
+        // What somebody else changed is not told from what a gift changed: that waits.
+        if now.saturating_sub(self.work.looked) < Ns(HEARTBEAT.as_nanos() as u64) || self.work.gift.is_some()
+        {
             return;
         }
         self.work.looked = now;
@@ -419,7 +432,7 @@ impl Agent {
             // The end of the one that runs is seen when it is off the CPU.
             State::Gone if runs => {}
             State::Gone => self.forget(task),
-            _ if grip != Grip::Firm => self.leave_alone(task, grip),
+            _ if grip != Grip::Firm && self.work.gift.is_none() => self.leave_alone(task, grip),
             State::Runnable if !runs => {
                 self.work.counts.wakeups_found += u64::from(self.woken(task, By::Unknown));
             }
@@ -439,7 +452,7 @@ impl Agent {
     }
 
     /// Asks who runs, and makes it so.
-    fn decide(&mut self, fate: Fate) {
+    pub(super) fn decide(&mut self, fate: Fate) {
         let prev = self.desk.current(0);
         let now = self.now();
         self.work.counts.decisions += 1;
@@ -448,7 +461,7 @@ impl Agent {
         if decision.task != prev {
             self.switch(now, prev, decision.task, fate);
         }
-        if decision.task.is_some() {
+        if decision.task.is_some() && self.work.gift.is_none() {
             self.sentinel.arm();
         }
     }
@@ -459,7 +472,7 @@ impl Agent {
             Some(next) => {
                 self.work.threads[next as usize].waits_since = None;
                 // Raise first, lower then: never a moment in which something unmanaged gets the CPU.
-                if !self.work.threads[next as usize].raise() {
+                if !self.place(next, true) {
                     self.work.counts.stale += 1;
                 }
                 self.work.idle +=
@@ -471,60 +484,8 @@ impl Agent {
             let thread = &mut self.work.threads[prev as usize];
             thread.waits_since = (fate == Fate::Runnable).then_some(now);
             if fate != Fate::Exited && !thread.left {
-                thread.park();
+                self.place(prev, false);
             }
         }
-    }
-
-    /// Lets the rest of the system run, when it had no chance in this period.
-    fn share_the_cpu(&mut self) {
-        let now = self.now();
-        if now.saturating_sub(self.work.period_began) < DUTY_PERIOD {
-            return;
-        }
-        let idle = self.work.idle + self.work.idle_since.map_or(Ns::ZERO, |since| now.saturating_sub(since));
-        if idle < DUTY_GIFT {
-            self.gift(DUTY_GIFT.saturating_sub(idle));
-        }
-        let now = self.now();
-        (self.work.period_began, self.work.idle) = (now, Ns::ZERO);
-        self.work.idle_since = self.work.idle_since.map(|_| now);
-    }
-
-    /// Everybody is as before for a while: the kernel shares the CPU as it does without us.
-    fn gift(&mut self, length: Ns) {
-        self.work.counts.gifts += 1;
-        let began = self.now();
-        let ours = |desk: &Desk, task: usize, thread: &Thread| !thread.left && desk.runnable(task as u32);
-        for (task, thread) in self.work.threads.iter().enumerate() {
-            if ours(&self.desk, task, thread) {
-                thread.lend();
-            }
-        }
-        let until = began + length;
-        loop {
-            let left = until.saturating_sub(self.now());
-            if left == Ns::ZERO || self.shared.stop.load(Ordering::Relaxed) {
-                break;
-            }
-            // The bell must not ring through: orders wait.
-            let _ = rustix::thread::nanosleep(&timespec(left));
-        }
-        let running = self.desk.current(0);
-        for (task, thread) in self.work.threads.iter().enumerate() {
-            if ours(&self.desk, task, thread) {
-                let _ = if running == Some(task as u32) { thread.raise() } else { thread.park() };
-            }
-        }
-        // What they did meanwhile was not seen: the waits began anew, and whoever sleeps is found by the sentinel.
-        let now = self.now();
-        for thread in &mut self.work.threads {
-            thread.waits_since = thread.waits_since.map(|_| now);
-        }
-        // Nobody was above the sentinel meanwhile: what it said is about the gift, and would end a turn before its time.
-        let _ = self.sentinel.fired();
-        self.sentinel.arm();
-        // The gift is on nobody's account.
-        self.work.slice_ends = self.work.slice_ends.map(|at| at + now.saturating_sub(began));
     }
 }

@@ -2,6 +2,7 @@
 //! ends the whole.
 
 use super::agent::{Agent, Order, Shared, Tiding, Work, monotonic};
+use super::gift::Duty;
 use super::sentinel::{Sentinel, become_fifo};
 use super::threads::Thread;
 use super::{
@@ -488,6 +489,7 @@ impl Parts {
             managed: self.managed,
             start: self.start,
             hz: self.desk.hz,
+            duty: Duty::here(),
             log: Vec::with_capacity(steps),
             work: Work::default(),
         })

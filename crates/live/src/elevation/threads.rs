@@ -20,6 +20,8 @@ pub(super) struct Thread {
     pub(super) waits_since: Option<Ns>,
     /// No longer ours.
     pub(super) left: bool,
+    /// In the fair class, for the length of a gift.
+    pub(super) lent: bool,
     stat: File,
 }
 
@@ -50,7 +52,7 @@ impl Thread {
         taken_for: Policy,
     ) -> Option<Thread> {
         let stat = File::open(format!("/proc/{}/task/{}/stat", identity.process, identity.tid)).ok()?;
-        Some(Thread { identity, before, affinity, taken_for, waits_since: None, left: false, stat })
+        Some(Thread { identity, before, affinity, taken_for, waits_since: None, left: false, lent: false, stat })
     }
 
     /// Asks the kernel (about 3 us; no allocation).
@@ -89,14 +91,39 @@ impl Thread {
     }
 
     /// As it was before, apart from its affinity: for as long as the CPU is given away.
-    pub(super) fn lend(&self) {
-        let _ = threads::set_scheduling(self.identity.tid, &self.before);
+    pub(super) fn lend(&self) -> bool {
+        threads::set_scheduling(self.identity.tid, &self.before).is_ok()
+    }
+
+    /// Behind the one that is lent, for as long as the CPU is given away.
+    pub(super) fn stand_back(&self) -> bool {
+        match self.behind() {
+            Some(behind) => threads::set_scheduling(self.identity.tid, &behind).is_ok(),
+            None => self.lend(),
+        }
+    }
+
+    /// How it stands back; `None`: its own policy is none of those that can be told from SCHED_IDLE.
+    fn behind(&self) -> Option<Scheduling> {
+        // The flag tells ours from a policy that somebody else gave it ([`Setting::FifoBand`](crate::journal::Setting)).
+        let behind = Scheduling { policy: Policy::Idle, slice: None, reset_on_fork: true, ..self.before };
+        matches!(self.before.policy, Policy::Other | Policy::Batch).then_some(behind)
+    }
+
+    /// Whether it still has a policy that a gift gave it, or those of the band. One that is gone counts as ours.
+    pub(super) fn is_as_lent(&self) -> bool {
+        let ours = |now: Scheduling| {
+            now.policy == self.before.policy
+                || self.behind().is_some_and(|behind| behind.policy == now.policy && now.reset_on_fork)
+                || matches!(now.policy, Policy::Fifo(PARKED..=RUNNING))
+        };
+        threads::scheduling(self.identity.tid).map_or(true, ours)
     }
 
     /// As it was before.
     pub(super) fn give_back(&mut self) {
         self.left = true;
-        self.lend();
+        let _ = self.lend();
         let _ = threads::set_affinity(self.identity.tid, &self.affinity);
     }
 

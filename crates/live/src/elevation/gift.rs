@@ -1,0 +1,169 @@
+//! The CPU is given away now and then, so that the kernel's own throttling of real-time threads never strikes and the rest
+//! of the system gets on.
+//!
+//! A gift does not stop the scheduler. For its length the bands move down into the fair class: the thread that was chosen
+//! has the policy of its own, and those that wait are SCHED_IDLE. So the rest of the system competes with one thread of
+//! ours at most, a turn is not cut, a thread that wakes is placed as always, and batch work does not delay the thread that
+//! it stands behind. Where threads of ours are in control groups (or autogroups) of their own, SCHED_IDLE counts within its
+//! group only: there the kernel shares a gift between the groups.
+
+use super::agent::Agent;
+use super::threads::{Grip, State};
+use crate::desk::Fate;
+use schedlab_model::Ns;
+use std::fs;
+
+/// How often the CPU is given away, and for how long unless it was idle that long anyway.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Duty {
+    /// How often.
+    pub period: Ns,
+    /// For how long.
+    pub gift: Ns,
+}
+
+/// What the kernel keeps for others when it says nothing: 5 % (`sched_rt_runtime_us` of 950,000, and the fair server's
+/// 50 ms a second since Linux 6.12, which can be read in debugfs only).
+const KEPT_PERCENT: u64 = 5;
+/// What we give beyond that, so that our account, which is not the kernel's, may be a little wrong.
+const MORE_PERCENT: u64 = 1;
+/// Gifts come more often than that, however long the kernel's period is.
+const LONGEST: Ns = Ns::from_ms(100);
+/// And not more often than that.
+const SHORTEST: Ns = Ns::from_ms(10);
+
+impl Duty {
+    /// As this kernel wants it.
+    pub fn here() -> Duty {
+        let read = |name: &str| {
+            let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?;
+            text.trim().parse::<i64>().ok()
+        };
+        Duty::of(read("sched_rt_period_us"), read("sched_rt_runtime_us"))
+    }
+
+    /// From the kernel's period and runtime of real-time threads (us); -1 or nothing: no limit of that kind. A tenth of the
+    /// period, so that no second window of the kernel misses a gift; at least 5 %, because the fair server has its own
+    /// account; at most half.
+    pub fn of(period_us: Option<i64>, runtime_us: Option<i64>) -> Duty {
+        let known = period_us.and_then(|us| u64::try_from(us).ok()).filter(|us| *us > 0);
+        let period_us = known.unwrap_or(1_000_000);
+        let period = Ns((period_us * 100).clamp(SHORTEST.0, LONGEST.0));
+        let runtime_us = runtime_us.and_then(|us| u64::try_from(us).ok()).unwrap_or(period_us);
+        let kept = 100 - 100 * runtime_us.min(period_us) / period_us;
+        let percent = (kept.max(KEPT_PERCENT) + MORE_PERCENT).min(50);
+        Duty { period, gift: Ns(period.0 * percent / 100) }
+    }
+}
+
+impl Agent {
+    /// Puts a real thread where the desk wants it: in front, or with those that wait. False: the kernel refused.
+    pub(super) fn place(&mut self, task: u32, front: bool) -> bool {
+        let thread = &mut self.work.threads[task as usize];
+        thread.lent = self.work.gift.is_some();
+        match (thread.lent, front) {
+            (false, true) => thread.raise(),
+            (false, false) => thread.park(),
+            (true, true) => thread.lend(),
+            (true, false) => thread.stand_back(),
+        }
+    }
+
+    /// Lets the rest of the system run, when it had no chance in this period.
+    pub(super) fn share_the_cpu(&mut self) {
+        let now = self.now();
+        if let Some(until) = self.work.gift {
+            if now >= until {
+                self.end_gift();
+                self.begin_period();
+            }
+            return;
+        }
+        if now.saturating_sub(self.work.period_began) < self.duty.period {
+            return;
+        }
+        let idle = self.work.idle + self.work.idle_since.map_or(Ns::ZERO, |since| now.saturating_sub(since));
+        if idle < self.duty.gift {
+            self.begin_gift(now, self.duty.gift.saturating_sub(idle));
+        } else {
+            self.begin_period();
+        }
+    }
+
+    fn begin_period(&mut self) {
+        let now = self.now();
+        (self.work.period_began, self.work.idle) = (now, Ns::ZERO);
+        self.work.idle_since = self.work.idle_since.map(|_| now);
+    }
+
+    fn begin_gift(&mut self, now: Ns, length: Ns) {
+        self.work.counts.gifts += 1;
+        self.work.counts.given_ns += length.0;
+        self.work.gift = Some(now + length);
+        let front = self.desk.current(0);
+        for task in 0..self.work.threads.len() as u32 {
+            // Whoever sleeps is moved when it wakes.
+            if !self.work.threads[task as usize].left && self.desk.runnable(task) {
+                self.place(task, front == Some(task));
+            }
+        }
+    }
+
+    fn end_gift(&mut self) {
+        self.work.gift = None;
+        for task in 0..self.work.threads.len() as u32 {
+            let thread = &self.work.threads[task as usize];
+            if thread.left || !thread.lent {
+                continue;
+            }
+            if thread.is_as_lent() {
+                self.place(task, self.desk.current(0) == Some(task));
+            } else {
+                self.leave_alone(task, Grip::Policy);
+            }
+        }
+        // What the sentinel said meanwhile is about the gift.
+        let _ = self.sentinel.fired();
+        if self.desk.current(0).is_some() {
+            // First the sentinel, then the look: one of both sees it when the chosen thread blocks now.
+            self.sentinel.arm();
+            self.look_at_chosen();
+        }
+    }
+
+    /// In a gift nobody says when the chosen thread blocks: whenever something else wakes the agent, it looks.
+    pub(super) fn look_at_lent(&mut self) {
+        if self.work.gift.is_some() {
+            self.look_at_chosen();
+        }
+    }
+
+    fn look_at_chosen(&mut self) {
+        let Some(task) = self.desk.current(0) else { return };
+        match self.work.threads[task as usize].state() {
+            State::Sleeping => self.decide(Fate::Blocked),
+            State::Gone => self.forget(task),
+            State::Runnable => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_duty_follows_what_the_kernel_keeps() {
+        let ms = |period: u64, gift: u64| Duty { period: Ns::from_ms(period), gift: Ns::from_ms(gift) };
+        assert_eq!(Duty::of(Some(1_000_000), Some(950_000)), ms(100, 6));
+        // Unlimited, or unreadable: the fair server's 5 % all the same.
+        assert_eq!(Duty::of(Some(1_000_000), Some(-1)), ms(100, 6));
+        assert_eq!(Duty::of(None, None), ms(100, 6));
+        assert_eq!(Duty::of(Some(1_000_000), Some(1_000_000)), ms(100, 6));
+        assert_eq!(Duty::of(Some(1_000_000), Some(800_000)), ms(100, 21));
+        assert_eq!(Duty::of(Some(500_000), Some(475_000)), ms(50, 3));
+        // Nonsense does not make it give everything, nor divide by nothing.
+        assert_eq!(Duty::of(Some(0), Some(0)), ms(100, 50));
+        assert_eq!(Duty::of(Some(10_000), Some(0)), ms(10, 5));
+    }
+}
