@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""kill -9 at random moments of a managed run: of the agent's process, its guardian, both, or the target. After each: is
+"""kill -9 at random moments of a managed run: of the agent's process, its guardian, both (there is a second guardian), all
+three (then `schedlab restore` is given), or the target. After each: is
 any thread left with another policy, nice value or affinity, any process or journal left over, any CPU starved?
 
     benches/live_kills.py [--rounds 1000] [--binary target/debug/schedlab] [--seed 1]
@@ -71,7 +72,7 @@ TARGETS = [
     ("changes its policy", [sys.executable, "-c", CHANGER]),
     ("pipes", [sys.executable, "-c", PIPES]),
 ]
-VICTIMS = ["agent", "guardian", "both", "target"]
+VICTIMS = ["agent", "guardian", "both", "target", "all three"]
 SCHEDULERS = ["rr:slice_ns=2ms", "fifo-per-cpu", "layers", "linux-6.18", "shinjuku:quantum=500us"]
 
 
@@ -129,13 +130,19 @@ class Watchdog(threading.Thread):
     def __init__(self, cpu):
         super().__init__(daemon=True)
         self.cpu, self.worst, self.stop = cpu, 0.0, False
+        self.round, self.waits = (0, ""), {}
+
+    def longest(self, count):
+        return sorted(((wait, number, kind) for (number, kind), wait in self.waits.items()), reverse=True)[:count]
 
     def run(self):
         os.sched_setaffinity(0, {self.cpu})
         while not self.stop:
-            before = time.monotonic()
+            before, round_ = time.monotonic(), self.round
             time.sleep(0.02)
-            self.worst = max(self.worst, time.monotonic() - before - 0.02)
+            wait = time.monotonic() - before - 0.02
+            self.worst = max(self.worst, wait)
+            self.waits[round_] = max(self.waits.get(round_, 0.0), wait)
 
 
 def kill(pid):
@@ -190,17 +197,21 @@ def one(options, rng, number, environment, room, faults, started):
         # A driver that has none yet has nobody to lose, and goes on.
         wait_for(10, lambda: children(driver.pid) or driver.poll() is not None)
     guardian = children(driver.pid)
-    if victim in ("guardian", "both"):
+    second = [pid for one in guardian for pid in children(one)]
+    if victim == "all three":
+        for pid in second:
+            kill(pid)
+    if victim in ("guardian", "both", "all three"):
         for pid in guardian:
             kill(pid)
-    if victim in ("agent", "both"):
+    if victim in ("agent", "both", "all three"):
         kill(driver.pid)
     if victim == "target":
         end_group(target)
     killed = time.monotonic()
-    if victim == "both":
+    if victim == "all three" or victim == "both" and not second:
         # At once: what nobody guards has real-time priorities until then, and a hog among it lets nobody else on its CPU,
-        # not even the rest of the dead driver.
+        # not even the rest of the dead driver. (`both` before there was a second guardian is the same.)
         restore(options, environment)
     # A killed target: its driver ends by itself. A killed guardian: so does the driver, with everything given back.
     if not wait_for(15, lambda: driver.poll() is not None):
@@ -214,7 +225,7 @@ def one(options, rng, number, environment, room, faults, started):
     if not wait_for(10, lambda: not wrong()):
         faults.append(f"round {number} ({kind}, {victim}): left changed: {list(wrong().items())[:5]}")
     took = time.monotonic() - killed
-    alive = lambda: [pid for pid in guardian if read(f"/proc/{pid}/stat").rpartition(")")[2].split()[:1] not in ([], ["Z"])]
+    alive = lambda: [pid for pid in guardian + second if read(f"/proc/{pid}/stat").rpartition(")")[2].split()[:1] not in ([], ["Z"])]
     if not wait_for(5, lambda: not alive()):
         faults.append(f"round {number} ({kind}, {victim}): guardian {alive()} lives on")
     end_group(target)
@@ -245,6 +256,8 @@ def main():
         environment = dict(os.environ, SCHEDLAB_RUN_DIR=room)
         for number in range(options.rounds):
             started = []
+            for watchdog in watchdogs:
+                watchdog.round = (number, f"{TARGETS[number % len(TARGETS)][0]}, {VICTIMS[(number // len(TARGETS)) % len(VICTIMS)]}")
             try:
                 kind, victim, took = one(options, rng, number, environment, room, faults, started)
             finally:
@@ -261,6 +274,8 @@ def main():
         print(f"{kind:20} {victim:9} {len(times):5} kills; all as before after {1000 * max(times):.0f} ms at most")
     for watchdog in watchdogs:
         watchdog.stop = True
+        worst = ", ".join(f"{1000 * wait:.0f} ms in round {number} ({kind})" for wait, number, kind in watchdog.longest(5))
+        print(f"CPU {watchdog.cpu}: the longest waits: {worst}")
         print(f"CPU {watchdog.cpu}: a thread of the usual class waited {1000 * watchdog.worst:.0f} ms at most")
         if watchdog.worst > 1.0:
             faults.append(f"CPU {watchdog.cpu} was starved")

@@ -104,9 +104,18 @@ impl Identity {
 }
 
 fn is_zombie(tid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{tid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
-    matches!(state, None | Some("Z" | "X"))
+    matches!(state(tid), None | Some('Z' | 'X'))
+}
+
+/// Whether thread `tid` runs or wants to.
+pub fn is_runnable(tid: u32) -> bool {
+    state(tid) == Some('R')
+}
+
+/// The letter in `/proc/TID/stat`. `None`: it is gone.
+fn state(tid: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
+    stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next())
 }
 
 /// Whether SIGKILL waits for it. The kernel gives it to every thread of a process that ends by a fatal signal.

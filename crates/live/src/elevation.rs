@@ -6,13 +6,13 @@
 //! | priority | who |
 //! |---|---|
 //! | 5 | the [guardian](crate::guardian): sleeps |
-//! | 4 | the [agent](agent) on the managed CPU, and the steward elsewhere: sleep, decide, sleep |
+//! | 4 | the [agent](agent) on the managed CPU; the steward and the [pulse](pulse) elsewhere: sleep, decide, sleep |
 //! | 3 | the thread that runs |
 //! | 2 | the [sentinel](sentinel): gets the CPU at the moment when the running thread blocks, and says so |
 //! | 1 | managed threads that wait their turn, or sleep |
 //!
 //! Everything else of the system is below: that is why one CPU must stay unmanaged, and why the agent gives the CPU away
-//! now and then ([`Duty`], [`gift`]), so that the kernel's own throttling never strikes.
+//! now and then ([`Gifts`]), so that the kernel's own throttling never strikes.
 //!
 //! | rule | where it is from | state |
 //! |---|---|---|
@@ -29,11 +29,12 @@
 mod agent;
 pub mod bare;
 mod gift;
+mod pulse;
 mod sentinel;
 mod steward;
 mod threads;
 
-pub use gift::Duty;
+pub use gift::Gifts;
 pub use steward::manage;
 
 use crate::desk::{Decision, DeskOptions, Step};

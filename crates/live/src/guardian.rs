@@ -1,8 +1,20 @@
 //! The guardian: a process of its own that puts everything back when the owner of a journal dies or falls silent.
 //!
+//! | what happens | who puts everything back |
+//! |---|---|
+//! | the owner dies, or is silent | the guardian |
+//! | the owner beats, but a thread that it manages in a real-time class is kept from the CPU ([`starving`]) | the guardian |
+//! | the guardian dies | the owner, which notices at its next heartbeat |
+//! | the guardian dies, and the owner dies or hangs | the [`second`] guardian |
+//! | all three die | `schedlab restore`; nothing in user space can do it by itself, and a limit of the kernel's own |
+//! | | (RLIMIT_RTTIME) would have to be laid upon, and would kill, other people's threads |
+//!
 //! It is this very program, started anew with a hidden command, in a session of its own, so that neither Ctrl-C nor the
 //! end of a terminal reaches it. The owner sends a byte now and then through a pipe. The end of the pipe is the end of the
 //! owner, whatever killed it.
+
+mod second;
+mod starving;
 
 use crate::journal::Record;
 use crate::restore::{Report, restore, restore_after};
@@ -12,6 +24,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use schedlab_host::privileges::{Duty, keep_only};
 use schedlab_host::threads::{self, Scheduling};
 use schedlab_model::Policy;
+use second::Second;
+use starving::Starving;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -40,6 +54,11 @@ pub struct Watch {
     pub silence: Option<Duration>,
     /// The guardian's own SCHED_FIFO priority; `None`: it stays as it is.
     pub priority: Option<u8>,
+    /// An owner under which a managed thread in a real-time class is runnable and gets no CPU for longer is killed,
+    /// however well it beats; `None`: it is not looked at.
+    pub starve: Option<Duration>,
+    /// It is the second guardian, which waits for the end of the first.
+    pub second: bool,
 }
 
 impl Watch {
@@ -48,7 +67,8 @@ impl Watch {
     /// # Errors
     /// When something else stands there: the command is not for people.
     pub fn parse(arguments: &[String]) -> Result<Watch, LiveError> {
-        let mut watch = Watch { journal: PathBuf::new(), silence: None, priority: None };
+        let mut watch =
+            Watch { journal: PathBuf::new(), silence: None, priority: None, starve: None, second: false };
         let odd = |text: &str| LiveError::Guardian {
             reason: format!("`{text}` is not what schedlab tells a guardian"),
         };
@@ -56,11 +76,9 @@ impl Watch {
             let [name, value] = pair else { return Err(odd(&pair.concat())) };
             match name.as_str() {
                 "--journal" => watch.journal = PathBuf::from(value),
-                "--silence" => {
-                    let ms =
-                        value.strip_suffix("ms").and_then(|ms| ms.parse().ok()).ok_or_else(|| odd(value))?;
-                    watch.silence = Some(Duration::from_millis(ms));
-                }
+                "--silence" => watch.silence = Some(milliseconds(value).ok_or_else(|| odd(value))?),
+                "--starve" => watch.starve = Some(milliseconds(value).ok_or_else(|| odd(value))?),
+                "--second" => watch.second = value == "yes",
                 "--priority" => {
                     let priority = value.parse().ok().filter(|p| (1..=99).contains(p));
                     watch.priority = Some(priority.ok_or_else(|| odd(value))?);
@@ -74,14 +92,23 @@ impl Watch {
     /// The arguments after the program's name that start it.
     pub fn arguments(&self) -> Vec<String> {
         let mut all = vec![COMMAND.to_owned(), "--journal".to_owned(), self.journal.display().to_string()];
-        if let Some(silence) = self.silence {
-            all.extend(["--silence".to_owned(), format!("{}ms", silence.as_millis())]);
+        for (name, time) in [("--silence", self.silence), ("--starve", self.starve)] {
+            all.extend(
+                time.into_iter().flat_map(|time| [name.to_owned(), format!("{}ms", time.as_millis())]),
+            );
+        }
+        if self.second {
+            all.extend(["--second".to_owned(), "yes".to_owned()]);
         }
         if let Some(priority) = self.priority {
             all.extend(["--priority".to_owned(), priority.to_string()]);
         }
         all
     }
+}
+
+fn milliseconds(text: &str) -> Option<Duration> {
+    text.strip_suffix("ms").and_then(|ms| ms.parse().ok()).map(Duration::from_millis)
 }
 
 /// How a guardian's watch ended.
@@ -113,26 +140,43 @@ pub fn watch(watch: &Watch) -> Result<WatchEnd, LiveError> {
     let mut out = io::stdout();
     // An owner that is dead already does not read; the pipe's end says the rest.
     let _ = out.write_all(READY).and_then(|()| out.flush());
-    match listen(watch.silence) {
-        Heard::Quit => return Ok(WatchEnd::Dismissed),
-        Heard::End => {}
-        Heard::Silence => stop_owner(record.as_ref()),
+    if watch.second {
+        return second::wait(watch, record.as_ref());
     }
+    let second = Second::start(watch);
+    let end = match listen(watch) {
+        Heard::Quit => Ok(WatchEnd::Dismissed),
+        heard => {
+            if heard == Heard::Silence {
+                stop_owner(record.as_ref());
+            }
+            put_back(&watch.journal)
+        }
+    };
+    second.dismiss();
+    end
+}
+
+fn put_back(journal: &Path) -> Result<WatchEnd, LiveError> {
     // Read again: by now it says what was changed.
-    let report = match Record::read(&watch.journal) {
+    let report = match Record::read(journal) {
         Ok(Some(record)) => restore_after(&record),
-        _ => restore(&watch.journal),
+        _ => restore(journal),
     };
     report.map(WatchEnd::Restored)
 }
 
+#[derive(PartialEq, Eq)]
 enum Heard {
     Quit,
     End,
+    /// Or words that are not to be trusted.
     Silence,
 }
 
-fn listen(silence: Option<Duration>) -> Heard {
+fn listen(watch: &Watch) -> Heard {
+    let silence = watch.silence;
+    let mut starving = watch.starve.map(|limit| Starving::of(&watch.journal, limit));
     let mut input = io::stdin();
     let time = |silence: Duration| Timespec {
         tv_sec: i64::try_from(silence.as_secs()).unwrap_or(i64::MAX),
@@ -155,7 +199,8 @@ fn listen(silence: Option<Duration>) -> Heard {
         match input.read(&mut bytes) {
             Ok(0) => return Heard::End,
             Ok(count) if bytes[..count].contains(&QUIT) => return Heard::Quit,
-            Ok(count) if bytes[..count].contains(&LAST) => timeout = None,
+            Ok(count) if bytes[..count].contains(&LAST) => (timeout, starving) = (None, None),
+            Ok(_) if starving.as_mut().is_some_and(Starving::look) => return Heard::Silence,
             Ok(_) if !beaten => (beaten, timeout) = (true, silence.map(time)),
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Heard::End,
             _ => {}

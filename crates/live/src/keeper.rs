@@ -24,6 +24,8 @@ pub struct KeeperOptions {
     pub silence: Option<Duration>,
     /// See [`Watch::priority`].
     pub priority: Option<u8>,
+    /// See [`Watch::starve`].
+    pub starve: Option<Duration>,
 }
 
 /// Changes threads and control groups, and puts everything back: at [`Keeper::finish`], when it is dropped, and through
@@ -45,6 +47,8 @@ impl Keeper {
             journal: journal.path().to_owned(),
             silence: options.silence,
             priority: options.priority,
+            starve: options.starve,
+            second: false,
         };
         match Guardian::start(&options.program, &watch) {
             Ok(guardian) => Ok(Keeper { journal: Some(journal), guardian: Some(guardian) }),

@@ -31,13 +31,16 @@ fn main() -> ExitCode {
             guardian::watch(&watch).map_or(ExitCode::FAILURE, |_| ExitCode::SUCCESS)
         }
         Some("keep") => keep(&arguments[2..]),
+        Some("starve") => starve(&arguments[2..]),
         _ => {
-            let tests: [(&str, Test); 13] = [
+            let tests: [(&str, Test); 15] = [
                 ("a_finished_keeper_leaves_nothing", finished),
                 ("a_killed_keeper_is_cleaned_up_after", killed_keeper),
                 ("a_silent_keeper_is_killed_and_cleaned_up_after", silent_keeper),
                 ("a_keeper_without_guardian_puts_back", killed_guardian),
-                ("restore_works_when_both_are_dead", both_killed),
+                ("the_second_guardian_does_the_work_of_a_dead_one", guardian_and_owner_killed),
+                ("an_owner_that_beats_and_starves_is_killed", starves_and_beats),
+                ("restore_works_when_all_are_dead", both_killed),
                 ("restore_does_not_wait_for_a_killed_owner_to_get_the_cpu", killed_and_stuck),
                 ("a_later_thread_of_the_same_number_is_left_alone", number_used_again),
                 ("what_others_changed_is_left_alone", changed_by_others),
@@ -62,6 +65,7 @@ fn keep(arguments: &[String]) -> ExitCode {
         program: std::env::current_exe().expect("this program"),
         silence: silence.parse().ok().map(Duration::from_millis),
         priority: None,
+        starve: None,
     };
     let mut keeper = Keeper::start(&options).expect("a keeper");
     let thread = Keeper::target(pid.parse().expect("a number")).expect("it lives");
@@ -101,6 +105,11 @@ struct Target(Child);
 impl Target {
     fn start() -> Target {
         Target(Command::new("sleep").arg("600").spawn().expect("sleep(1)"))
+    }
+    /// One that never sleeps. It ends by itself, whatever becomes of the test.
+    fn hog() -> Target {
+        let hog = "ulimit -t 30; while :; do :; done";
+        Target(Command::new("sh").args(["-c", hog]).spawn().expect("sh(1)"))
     }
     fn pid(&self) -> u32 {
         self.0.id()
@@ -189,11 +198,22 @@ impl Kept {
         self.child.wait().expect("our child");
     }
     fn kill_guardian(&self) {
-        let pid = Pid::from_raw(self.guardian as i32).expect("not 0");
-        kill_process(pid, Signal::KILL).expect("it lives");
-        let gone = || threads::identity(self.guardian).is_none_or(|identity| !identity.lives());
-        wait("the guardian dies", gone);
+        kill(self.guardian);
     }
+    /// The second one, once it is there.
+    fn second(&self) -> u32 {
+        wait("the guardian starts a second one", || !threads::children(self.guardian).is_empty());
+        threads::children(self.guardian)[0]
+    }
+    fn kill_both_guardians(&self) {
+        kill(self.second());
+        self.kill_guardian();
+    }
+}
+
+fn kill(pid: u32) {
+    kill_process(Pid::from_raw(pid as i32).expect("not 0"), Signal::KILL).expect("it lives");
+    wait("it dies", || threads::identity(pid).is_none_or(|identity| !identity.lives()));
 }
 
 impl Drop for Kept {
@@ -285,10 +305,87 @@ fn killed_guardian() -> Result<(), Failed> {
     Ok(())
 }
 
+/// The owner and its guardian in one moment: the second guardian does what is left to do.
+fn guardian_and_owner_killed() -> Result<(), Failed> {
+    let folder = Folder::new("second");
+    let (target, before, mut kept) = held(&folder, "none");
+    let second = kept.second();
+    kept.kill_guardian();
+    assert!(threads::is_runnable(second) || threads::identity(second).is_some_and(|one| one.lives()));
+    // It leaves an owner that lives alone: that one will notice.
+    assert_ne!(target.state(), before);
+    kept.kill();
+    target.waits_until(before);
+    wait("the journal goes", || folder.journals().is_empty());
+    wait("it goes, too", || threads::identity(second).is_none_or(|one| !one.lives()));
+    Ok(())
+}
+
+/// An owner that says that all is well while a thread that it made SCHED_FIFO is kept from the CPU by another one.
+fn starves_and_beats() -> Result<(), Failed> {
+    let folder = Folder::new("starves");
+    let hogs = [Target::hog(), Target::hog()];
+    let before = [hogs[0].state(), hogs[1].state()];
+    if !rustix::process::geteuid().is_root() {
+        if std::env::var_os("CI").is_some() {
+            return Err("CI is root".into());
+        }
+        eprintln!("SKIPPED starves_and_beats: needs root");
+        return Ok(());
+    }
+    let liar = Command::new(std::env::current_exe().expect("this program"))
+        .args([
+            "starve",
+            &folder.0.display().to_string(),
+            &hogs[0].pid().to_string(),
+            &hogs[1].pid().to_string(),
+        ])
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("this program");
+    let liar = std::cell::RefCell::new(liar);
+    let ended = std::cell::RefCell::new(None);
+    wait("an owner that is not to be trusted ends", || {
+        *ended.borrow_mut() = liar.borrow_mut().try_wait().expect("our child");
+        ended.borrow().is_some()
+    });
+    assert!(ended.into_inner().is_some_and(|status| !status.success()), "it was killed");
+    hogs[0].waits_until(before[0]);
+    hogs[1].waits_until(before[1]);
+    wait("the journal goes", || folder.journals().is_empty());
+    Ok(())
+}
+
+/// `starve ROOM PID PID`: makes both SCHED_FIFO on one CPU, the first above the second, and beats for ever.
+fn starve(arguments: &[String]) -> ExitCode {
+    let [room, hogs @ ..] = arguments else { return ExitCode::FAILURE };
+    let mut keeper = Keeper::start(&KeeperOptions {
+        room: Room::at(Path::new(room)).expect("a room"),
+        purpose: "a test".to_owned(),
+        program: std::env::current_exe().expect("this program"),
+        silence: Some(Duration::from_secs(60)),
+        priority: Some(5),
+        starve: Some(Duration::from_millis(200)),
+    })
+    .expect("a keeper");
+    for (hog, priority) in hogs.iter().zip([2, 1]) {
+        let thread = Keeper::target(hog.parse().expect("a number")).expect("it lives");
+        let now = threads::scheduling(thread.tid).expect("readable");
+        keeper.confine(&thread, &one_cpu(thread.tid)).expect("allowed");
+        keeper.declare(&thread, Setting::FifoBand(1, 3)).expect("noted");
+        let fifo = Scheduling { policy: Policy::Fifo(priority), reset_on_fork: true, ..now };
+        keeper.apply(&thread, &fifo).expect("root");
+    }
+    while keeper.beat().is_ok() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    ExitCode::SUCCESS
+}
+
 fn both_killed() -> Result<(), Failed> {
     let folder = Folder::new("both");
     let (target, before, mut kept) = held(&folder, "none");
-    kept.kill_guardian();
+    kept.kill_both_guardians();
     kept.kill();
     assert_ne!(target.state().0, before.0);
     let journals = folder.journals();
@@ -327,7 +424,7 @@ fn killed_and_stuck() -> Result<(), Failed> {
     };
     let folder = Folder::new("stuck");
     let (target, before, mut kept) = held(&folder, "none");
-    kept.kill_guardian();
+    kept.kill_both_guardians();
     freezer.freeze(kept.child.id());
     // It lives and was not killed: none of our business.
     assert!(detach(&folder.room(), Whose::Dead)?.is_empty());
@@ -438,6 +535,7 @@ fn made_group() -> Result<(), Failed> {
         program: std::env::current_exe()?,
         silence: None,
         priority: None,
+        starve: None,
     };
     let mut keeper = Keeper::start(&options)?;
     for odd in
@@ -472,6 +570,7 @@ fn refused() -> Result<(), Failed> {
         program: std::env::current_exe()?,
         silence: None,
         priority: None,
+        starve: None,
     })?;
     for path in ["/etc/passwd", "/sys/fs/cgroup/../../../etc/passwd"] {
         assert!(matches!(keeper.write_group(Path::new(path), "x"), Err(LiveError::Group { .. })), "{path}");
@@ -483,6 +582,7 @@ fn refused() -> Result<(), Failed> {
         program: PathBuf::from("/bin/false"),
         silence: None,
         priority: None,
+        starve: None,
     });
     assert!(matches!(missing, Err(LiveError::Guardian { .. })) && folder.journals().is_empty());
     Ok(())

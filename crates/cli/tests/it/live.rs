@@ -360,7 +360,7 @@ fn killed_at_random_moments_nothing_is_left() {
     let script = root().join("benches/live_kills.py");
     let mut python = Command::new("python3");
     let output =
-        python.arg(script).args(["--rounds", "20", "--binary", env!("CARGO_BIN_EXE_schedlab")]).output();
+        python.arg(script).args(["--rounds", "25", "--binary", env!("CARGO_BIN_EXE_schedlab")]).output();
     let Ok(output) = output else {
         assert!(std::env::var_os("CI").is_none(), "CI has python3");
         crate::skip("killed_at_random_moments_nothing_is_left", "python3 is missing");

@@ -17,6 +17,8 @@ mod recordings;
 mod report;
 mod show;
 mod stress;
+mod terminal;
+mod top;
 mod watch;
 mod way_back;
 mod xen;

@@ -92,6 +92,7 @@ impl<'a> Trial<'a> {
             program: self.plan.program.clone(),
             silence: Some(SILENCE),
             priority,
+            starve: None,
         };
         Ok(Keeper::start(&options)?)
     }

@@ -125,6 +125,7 @@ impl<'a> Rounds<'a> {
             program: self.plan.program.clone(),
             silence: Some(SILENCE),
             priority: Some(GUARDIAN_PRIORITY),
+            starve: None,
         })?;
         let started = OwnCommand::start(&self.command, true);
         let mut command = Running(Some(started.map_err(|error| ConfirmError::Input(error.to_string()))?));

@@ -63,6 +63,7 @@ impl<'a> Stage<'a> {
             program: options.program.clone(),
             silence: None,
             priority: Some(GUARDIAN_PRIORITY),
+            starve: None,
         })?;
         let mut stage = Stage {
             holders: Vec::new(),

@@ -3,12 +3,11 @@
 //! It sleeps until an event, the sentinel, a timer or the steward wakes it, at the latest for a heartbeat. While it runs,
 //! nothing of ours runs: it is above. It reads no file but `/proc/…/stat` that is open already, and writes none.
 
+use super::gift::Gifts;
 use super::sentinel::{Sentinel, cpu_time};
 use super::threads::{Grip, State, Thread};
-use super::gift::Duty;
 use super::{Counts, HEARTBEAT, LogLine};
 use crate::desk::{Answer, By, Decision, Desk, Fate, Slot, Step, What};
-use crate::guardian::beat_through;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use schedlab_host::follow::{Batch, By as Doer, Followed, Follower};
 use schedlab_host::threads as host;
@@ -21,14 +20,15 @@ use std::sync::mpsc::{Receiver, Sender};
 
 /// Descriptors that are waited for at once: the bell, the sentinel, and a ring for each CPU.
 const WATCHED: usize = 66;
-/// How many sleeping threads are looked at in each heartbeat, in case an event was missed.
+/// How many sleeping threads are looked at in one heartbeat at most, in case an event was missed.
 const LOOKS: usize = 16;
+/// Within how many heartbeats every thread is looked at, when there are not too many: a look costs some microseconds of the
+/// managed CPU.
+const LOOK_ROUND: usize = 10;
 /// What the steward tells the agent.
 pub(super) enum Order {
     /// A thread that is journalled, pinned and parked.
     Join(Box<Thread>),
-    /// The agent's own line to the guardian.
-    Heart(OwnedFd),
     /// More threads are followed.
     Follow(Batch),
     /// The scheduler shall take a thread for something else.
@@ -51,6 +51,8 @@ pub(super) struct Shared {
     /// Written by the steward after an order, and to end.
     pub(super) bell: OwnedFd,
     pub(super) stop: AtomicBool,
+    /// How often the agent has gone round: as long as that grows, the guardian is told that all is well.
+    pub(super) rounds: AtomicU64,
     /// The guardian is gone.
     pub(super) unguarded: AtomicBool,
     /// Orders that were carried out.
@@ -62,8 +64,6 @@ pub(super) struct Shared {
 pub(super) struct Agent {
     pub(super) desk: Desk,
     pub(super) follower: Follower,
-    pub(super) heart: Option<OwnedFd>,
-    pub(super) beaten: Ns,
     pub(super) sentinel: Sentinel,
     pub(super) shared: std::sync::Arc<Shared>,
     pub(super) orders: Receiver<Order>,
@@ -73,7 +73,7 @@ pub(super) struct Agent {
     pub(super) managed: CpuSet,
     pub(super) start: Ns,
     pub(super) hz: u32,
-    pub(super) duty: Duty,
+    pub(super) gifts: Gifts,
     pub(super) log: Vec<LogLine>,
     pub(super) work: Work,
 }
@@ -90,6 +90,8 @@ pub(super) struct Work {
     timers: BTreeMap<Slot, Ns>,
     decide: bool,
     looked_at: usize,
+    /// Heartbeats in which it looked around.
+    beats: usize,
     /// When that was.
     looked: Ns,
     pub(super) period_began: Ns,
@@ -146,7 +148,7 @@ impl Agent {
         }
         while !self.shared.stop.load(Ordering::Relaxed) {
             let woke = self.sleep();
-            self.beat();
+            self.shared.rounds.fetch_add(1, Ordering::Relaxed);
             if woke.rung {
                 let _ = rustix::io::read(&self.shared.bell, &mut [0; 8]);
                 self.take_orders();
@@ -210,7 +212,6 @@ impl Agent {
         while let Ok(order) = self.orders.try_recv() {
             match order {
                 Order::Join(thread) => self.join(*thread),
-                Order::Heart(heart) => self.heart = Some(heart),
                 Order::Follow(batch) => self.follower.take(batch),
                 Order::Policy(tid, policy) => {
                     if let Some(task) = self.work.by_tid.get(&tid).copied() {
@@ -226,18 +227,6 @@ impl Agent {
                 }
             }
             self.shared.obeyed.fetch_add(1, Ordering::Release);
-        }
-    }
-
-    /// The guardian's silence is the agent's: whatever the steward waits for, and whatever hangs here, it sees.
-    fn beat(&mut self) {
-        let now = monotonic();
-        if now.saturating_sub(self.beaten) >= Ns(HEARTBEAT.as_nanos() as u64 / 2) {
-            self.beaten = now;
-            if self.heart.as_ref().is_some_and(|heart| !beat_through(heart)) {
-                self.shared.unguarded.store(true, Ordering::Relaxed);
-                self.shared.stop.store(true, Ordering::Relaxed);
-            }
         }
     }
 
@@ -337,6 +326,10 @@ impl Agent {
                 Followed::Woken { tid, by } => {
                     if let Some(task) = self.work.by_tid.get(&tid).copied() {
                         let by = self.doer(by);
+                        if self.work.gift.is_some() && self.desk.current(0) == Some(task) {
+                            // In a gift nobody says that the chosen thread blocks; that it wakes does.
+                            self.decide(Fate::Blocked);
+                        }
                         self.work.counts.wakeups += u64::from(self.woken(task, by));
                     }
                 }
@@ -397,9 +390,14 @@ impl Agent {
             counts.clone_from(&self.work.counts);
         }
         let count = self.work.threads.len();
-        for _ in 0..LOOKS.min(count) {
-            self.work.looked_at = (self.work.looked_at + 1) % count;
-            self.look_at(self.work.looked_at as u32);
+        // A few at once, and then none for a while, disturb fewer turns than one now and then.
+        self.work.beats += 1;
+        let looks = if count > LOOK_ROUND { count.div_ceil(LOOK_ROUND) } else { count };
+        if count > LOOK_ROUND || self.work.beats.is_multiple_of(LOOK_ROUND) {
+            for _ in 0..looks.min(LOOKS) {
+                self.work.looked_at = (self.work.looked_at + 1) % count;
+                self.look_at(self.work.looked_at as u32);
+            }
         }
         for task in 0..count as u32 {
             let thread = &self.work.threads[task as usize];

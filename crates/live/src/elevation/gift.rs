@@ -15,7 +15,7 @@ use std::fs;
 
 /// How often the CPU is given away, and for how long unless it was idle that long anyway.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Duty {
+pub struct Gifts {
     /// How often.
     pub period: Ns,
     /// For how long.
@@ -32,27 +32,27 @@ const LONGEST: Ns = Ns::from_ms(100);
 /// And not more often than that.
 const SHORTEST: Ns = Ns::from_ms(10);
 
-impl Duty {
+impl Gifts {
     /// As this kernel wants it.
-    pub fn here() -> Duty {
+    pub fn here() -> Gifts {
         let read = |name: &str| {
             let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?;
             text.trim().parse::<i64>().ok()
         };
-        Duty::of(read("sched_rt_period_us"), read("sched_rt_runtime_us"))
+        Gifts::of(read("sched_rt_period_us"), read("sched_rt_runtime_us"))
     }
 
     /// From the kernel's period and runtime of real-time threads (us); -1 or nothing: no limit of that kind. A tenth of the
     /// period, so that no second window of the kernel misses a gift; at least 5 %, because the fair server has its own
     /// account; at most half.
-    pub fn of(period_us: Option<i64>, runtime_us: Option<i64>) -> Duty {
+    pub fn of(period_us: Option<i64>, runtime_us: Option<i64>) -> Gifts {
         let known = period_us.and_then(|us| u64::try_from(us).ok()).filter(|us| *us > 0);
         let period_us = known.unwrap_or(1_000_000);
         let period = Ns((period_us * 100).clamp(SHORTEST.0, LONGEST.0));
         let runtime_us = runtime_us.and_then(|us| u64::try_from(us).ok()).unwrap_or(period_us);
         let kept = 100 - 100 * runtime_us.min(period_us) / period_us;
         let percent = (kept.max(KEPT_PERCENT) + MORE_PERCENT).min(50);
-        Duty { period, gift: Ns(period.0 * percent / 100) }
+        Gifts { period, gift: Ns(period.0 * percent / 100) }
     }
 }
 
@@ -79,12 +79,12 @@ impl Agent {
             }
             return;
         }
-        if now.saturating_sub(self.work.period_began) < self.duty.period {
+        if now.saturating_sub(self.work.period_began) < self.gifts.period {
             return;
         }
         let idle = self.work.idle + self.work.idle_since.map_or(Ns::ZERO, |since| now.saturating_sub(since));
-        if idle < self.duty.gift {
-            self.begin_gift(now, self.duty.gift.saturating_sub(idle));
+        if idle < self.gifts.gift {
+            self.begin_gift(now, self.gifts.gift.saturating_sub(idle));
         } else {
             self.begin_period();
         }
@@ -153,17 +153,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_duty_follows_what_the_kernel_keeps() {
-        let ms = |period: u64, gift: u64| Duty { period: Ns::from_ms(period), gift: Ns::from_ms(gift) };
-        assert_eq!(Duty::of(Some(1_000_000), Some(950_000)), ms(100, 6));
+    fn gifts_follow_what_the_kernel_keeps() {
+        let ms = |period: u64, gift: u64| Gifts { period: Ns::from_ms(period), gift: Ns::from_ms(gift) };
+        assert_eq!(Gifts::of(Some(1_000_000), Some(950_000)), ms(100, 6));
         // Unlimited, or unreadable: the fair server's 5 % all the same.
-        assert_eq!(Duty::of(Some(1_000_000), Some(-1)), ms(100, 6));
-        assert_eq!(Duty::of(None, None), ms(100, 6));
-        assert_eq!(Duty::of(Some(1_000_000), Some(1_000_000)), ms(100, 6));
-        assert_eq!(Duty::of(Some(1_000_000), Some(800_000)), ms(100, 21));
-        assert_eq!(Duty::of(Some(500_000), Some(475_000)), ms(50, 3));
+        assert_eq!(Gifts::of(Some(1_000_000), Some(-1)), ms(100, 6));
+        assert_eq!(Gifts::of(None, None), ms(100, 6));
+        assert_eq!(Gifts::of(Some(1_000_000), Some(1_000_000)), ms(100, 6));
+        assert_eq!(Gifts::of(Some(1_000_000), Some(800_000)), ms(100, 21));
+        assert_eq!(Gifts::of(Some(500_000), Some(475_000)), ms(50, 3));
         // Nonsense does not make it give everything, nor divide by nothing.
-        assert_eq!(Duty::of(Some(0), Some(0)), ms(100, 50));
-        assert_eq!(Duty::of(Some(10_000), Some(0)), ms(10, 5));
+        assert_eq!(Gifts::of(Some(0), Some(0)), ms(100, 50));
+        assert_eq!(Gifts::of(Some(10_000), Some(0)), ms(10, 5));
     }
 }

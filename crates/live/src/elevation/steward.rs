@@ -2,7 +2,8 @@
 //! ends the whole.
 
 use super::agent::{Agent, Order, Shared, Tiding, Work, monotonic};
-use super::gift::Duty;
+use super::gift::Gifts;
+use super::pulse::Pulse;
 use super::sentinel::{Sentinel, become_fifo};
 use super::threads::Thread;
 use super::{
@@ -14,6 +15,7 @@ use crate::desk::{Desk, DeskOptions};
 use crate::journal::Setting;
 use crate::{Keeper, KeeperOptions, LiveError, detach, restore};
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use schedlab_host::follow::{Adder, Follower};
 use schedlab_host::privileges::{Duty, keep_only};
 use schedlab_host::threads::{self as host, Identity, Scheduling};
@@ -24,7 +26,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
+/// No agent of ours works for so long without a sleep.
+const SPINS: Duration = Duration::from_secs(5);
+/// A thread that waits so many times longer than it may, and a while more, shows that its agent is broken. (The agent gives
+/// it back at the first look; threads of whose wakeups the kernel told nothing are found within a second and a half.)
+const BROKEN: u32 = 4;
+const BROKEN_MORE: Duration = Duration::from_secs(2);
 /// How often onlookers are told, and requests looked for.
 const PUBLISH: Ns = Ns::from_ms(100);
 
@@ -84,6 +93,8 @@ struct Steward<'a> {
     adder: Adder,
     /// The threads of this process: never followed.
     own: BTreeSet<u32>,
+    _pulse: Pulse,
+    _limit: RtLimit,
 }
 
 /// What the steward remembers of a thread.
@@ -129,9 +140,31 @@ struct Done {
     sentinel_ns: u64,
 }
 
+/// While it lives, a thread of this process that is SCHED_FIFO and does not sleep for five seconds ends the process
+/// (RLIMIT_RTTIME): an agent that spins, whoever is left to notice. The soft limit only, so that it can be taken back. The
+/// programs that we start were started before, or are not real-time.
+struct RtLimit(Rlimit);
+
+impl RtLimit {
+    fn set() -> RtLimit {
+        let before = getrlimit(Resource::Rttime);
+        let spins = SPINS.as_micros() as u64;
+        let current = Some(before.maximum.map_or(spins, |most| most.min(spins)));
+        // Without it the guardian is still there.
+        let _ = setrlimit(Resource::Rttime, Rlimit { current, ..before.clone() });
+        RtLimit(before)
+    }
+}
+
+impl Drop for RtLimit {
+    fn drop(&mut self) {
+        let _ = setrlimit(Resource::Rttime, self.0.clone());
+    }
+}
+
 impl Shared {
     /// Wakes the agent.
-    fn ring(&self) {
+    pub(super) fn ring(&self) {
         let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
 }
@@ -158,6 +191,7 @@ impl<'a> Steward<'a> {
             stop: AtomicBool::new(false),
             unguarded: AtomicBool::new(false),
             obeyed: AtomicU64::new(0),
+            rounds: AtomicU64::new(0),
             counts: Mutex::new(Counts::default()),
         });
         let (orders, inbox) = channel();
@@ -175,16 +209,18 @@ impl<'a> Steward<'a> {
             program: options.program.clone(),
             silence: Some(SILENCE),
             priority: Some(GUARDIAN),
+            starve: Some(Duration::from_nanos(options.starve_after.0) * BROKEN + BROKEN_MORE),
         })?;
+        let limit = RtLimit::set();
         // What is left to do: set policies, follow more threads, end the command.
         keep_only(&[Duty::Schedule, Duty::Follow, Duty::LockMemory, Duty::Kill, Duty::See])
             .map_err(LiveError::io("giving up capabilities"))?;
-        let heart = keeper.heart()?;
+        let pulse = Pulse::start(shared.clone(), keeper.heart()?, others)?;
         let own = host::of_process(std::process::id()).into_iter().collect();
         // This thread was made for this management.
         let own_thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
         let began = host::identity(own_thread).map_or(u64::MAX, |own| own.started);
-        let mut steward = Steward {
+        Ok(Steward {
             options,
             desk,
             keeper,
@@ -203,9 +239,9 @@ impl<'a> Steward<'a> {
             released: BTreeSet::new(),
             adder,
             own,
-        };
-        steward.order(Order::Heart(heart));
-        Ok(steward)
+            _pulse: pulse,
+            _limit: limit,
+        })
     }
 
     fn order(&mut self, order: Order) {
@@ -479,8 +515,6 @@ impl Parts {
         Ok(Agent {
             desk,
             follower: self.follower,
-            heart: None,
-            beaten: Ns::ZERO,
             sentinel,
             shared: self.shared,
             orders: self.inbox,
@@ -489,7 +523,7 @@ impl Parts {
             managed: self.managed,
             start: self.start,
             hz: self.desk.hz,
-            duty: Duty::here(),
+            gifts: Gifts::here(),
             log: Vec::with_capacity(steps),
             work: Work::default(),
         })

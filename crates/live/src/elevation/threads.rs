@@ -52,7 +52,16 @@ impl Thread {
         taken_for: Policy,
     ) -> Option<Thread> {
         let stat = File::open(format!("/proc/{}/task/{}/stat", identity.process, identity.tid)).ok()?;
-        Some(Thread { identity, before, affinity, taken_for, waits_since: None, left: false, lent: false, stat })
+        Some(Thread {
+            identity,
+            before,
+            affinity,
+            taken_for,
+            waits_since: None,
+            left: false,
+            lent: false,
+            stat,
+        })
     }
 
     /// Asks the kernel (about 3 us; no allocation).

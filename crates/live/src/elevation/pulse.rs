@@ -1,0 +1,71 @@
+//! Tells the guardian that the agent goes round: a thread beside the managed CPU, so that no turn there pays for it. It
+//! beats only when the agent has gone round since the last beat. The steward, which may wait for files, does not matter.
+
+use super::agent::Shared;
+use super::sentinel::become_fifo;
+use super::{AGENT, HEARTBEAT};
+use crate::LiveError;
+use crate::guardian::beat_through;
+use schedlab_host::privileges::keep_only;
+use schedlab_model::CpuSet;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+
+/// See the module. Ends when it is dropped.
+pub(super) struct Pulse {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Pulse {
+    /// Starts it on `cpus`.
+    pub(super) fn start(shared: Arc<Shared>, heart: OwnedFd, cpus: CpuSet) -> Result<Pulse, LiveError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (ready, started) = channel();
+        let theirs = stop.clone();
+        let builder = std::thread::Builder::new().name("sched-pulse".to_owned());
+        let thread = builder.spawn(move || {
+            let prepared = become_fifo(AGENT, &cpus).and_then(|()| keep_only(&[]));
+            let go = prepared.is_ok();
+            // The other end waits for it.
+            let _ = ready.send(prepared);
+            if go {
+                beat(&shared, &heart, &theirs);
+            }
+        });
+        let thread = thread.map_err(LiveError::io("starting the pulse"))?;
+        let pulse = Pulse { stop, thread: Some(thread) };
+        let prepared = started.recv().unwrap_or_else(|_| Err(std::io::Error::other("it ended")));
+        prepared.map_err(LiveError::io("giving the pulse a real-time priority"))?;
+        Ok(pulse)
+    }
+}
+
+impl Drop for Pulse {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn beat(shared: &Shared, heart: &OwnedFd, stop: &AtomicBool) {
+    let mut known = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let rounds = shared.rounds.load(Ordering::Relaxed);
+        if rounds != known {
+            known = rounds;
+            if !beat_through(heart) {
+                shared.unguarded.store(true, Ordering::Relaxed);
+                shared.stop.store(true, Ordering::Relaxed);
+                shared.ring();
+                return;
+            }
+        }
+        std::thread::sleep(HEARTBEAT / 2);
+    }
+}

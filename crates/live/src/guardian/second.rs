@@ -1,0 +1,73 @@
+//! The second guardian: a child of the guardian that sleeps until that one ends, and does its work when it was killed
+//! together with the owner. A killer that takes a whole process group, or the two largest, does not find it: it leads a
+//! session of its own, as the guardian does.
+
+use super::{QUIT, Watch, WatchEnd, put_back, stop_owner};
+use crate::LiveError;
+use crate::journal::Record;
+use std::io::{self, Read as _, Write as _};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// An owner without a guardian has this long to notice and to put everything back by itself.
+const ALONE: Duration = Duration::from_secs(5);
+/// How often it is looked at meanwhile.
+const STEP: Duration = Duration::from_millis(5);
+/// A second guardian that was told to go and does not is left behind; it ends with the guardian's pipe.
+const GOING: Duration = Duration::from_secs(1);
+
+/// The body of the second guardian.
+pub(super) fn wait(watch: &Watch, record: Option<&Record>) -> Result<WatchEnd, LiveError> {
+    let mut byte = [0];
+    loop {
+        match io::stdin().read(&mut byte) {
+            Ok(1) if byte[0] == QUIT => return Ok(WatchEnd::Dismissed),
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => break,
+            Ok(0) => break,
+            _ => {}
+        }
+    }
+    let begun = Instant::now();
+    let Some(owner) = record.map(|record| &record.head.owner) else { return put_back(&watch.journal) };
+    while owner.process_lives() && !owner.is_ending() {
+        if !watch.journal.exists() {
+            return Ok(WatchEnd::Dismissed);
+        }
+        // Where silence counts it may not last for ever, either.
+        if watch.silence.is_some() && begun.elapsed() > ALONE {
+            stop_owner(record);
+            break;
+        }
+        std::thread::sleep(STEP);
+    }
+    put_back(&watch.journal)
+}
+
+/// The guardian's end of it. There is none where it could not be started: then the guardian is alone, as it would be if the
+/// second one had been killed.
+pub(super) struct Second(Option<(Child, ChildStdin)>);
+
+impl Second {
+    pub(super) fn start(watch: &Watch) -> Second {
+        let watch = Watch { second: true, starve: None, ..watch.clone() };
+        let start = || {
+            let mut command = Command::new(std::env::current_exe().ok()?);
+            command.args(watch.arguments()).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+            let mut child = command.spawn().ok()?;
+            let pipe = child.stdin.take()?;
+            Some((child, pipe))
+        };
+        Second(start())
+    }
+
+    /// Everything is put back.
+    pub(super) fn dismiss(self) {
+        let Some((mut child, mut pipe)) = self.0 else { return };
+        let _ = pipe.write_all(&[QUIT]);
+        drop(pipe);
+        let begun = Instant::now();
+        while matches!(child.try_wait(), Ok(None)) && begun.elapsed() < GOING {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}

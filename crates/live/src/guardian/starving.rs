@@ -1,0 +1,134 @@
+//! An agent that beats and does not do its work: a thread that it put into a real-time class is runnable, and gets no CPU.
+//!
+//! The agent itself gives such a thread back much earlier. That it did not is the proof that it is not to be trusted.
+
+use crate::journal::{Entry, Setting};
+use schedlab_host::threads::{self, Identity};
+use schedlab_model::Ns;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How often it looks, unless the limit is shorter.
+const LOOK: Duration = Duration::from_millis(500);
+/// How many threads it looks at each time; with more than that each has its turn.
+const THREADS: usize = 64;
+
+/// What is known of the threads that a journal names.
+pub(super) struct Starving {
+    journal: PathBuf,
+    /// What was read of it.
+    read: u64,
+    limit: Duration,
+    looked: Instant,
+    threads: BTreeMap<u32, Waiter>,
+    /// The last one that was looked at.
+    last: u32,
+}
+
+struct Waiter {
+    thread: Identity,
+    /// Priorities that it may have while it is managed.
+    band: (u8, u8),
+    wait: Wait,
+}
+
+/// For how long a thread has been runnable without running.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Wait {
+    ran: Ns,
+    since: Option<Instant>,
+}
+
+impl Wait {
+    /// One look: whether it is runnable under our hand, and the CPU time it has had in all; for how long it waits.
+    fn seen(&mut self, now: Instant, runnable: bool, ran: Ns) -> Duration {
+        self.since = (runnable && ran == self.ran).then(|| self.since.unwrap_or(now));
+        self.ran = ran;
+        self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+}
+
+impl Starving {
+    pub(super) fn of(journal: &Path, limit: Duration) -> Starving {
+        let (journal, looked) = (journal.to_owned(), Instant::now());
+        Starving { journal, read: 0, limit, looked, threads: BTreeMap::new(), last: 0 }
+    }
+
+    /// Looks when it is time to; true: a thread has waited longer than the limit.
+    pub(super) fn look(&mut self) -> bool {
+        if self.looked.elapsed() < LOOK.min(self.limit / 4) {
+            return false;
+        }
+        self.looked = Instant::now();
+        self.read_on();
+        let after = self.threads.range(self.last + 1..).map(|(tid, _)| *tid);
+        let turn: Vec<u32> = after.chain(self.threads.range(..=self.last).map(|(tid, _)| *tid)).collect();
+        for tid in turn.into_iter().take(THREADS) {
+            self.last = tid;
+            let Some(waiter) = self.threads.get_mut(&tid) else { continue };
+            let Some(ran) = threads::served(tid).map(|served| served.run).filter(|_| waiter.thread.lives())
+            else {
+                self.threads.remove(&tid);
+                continue;
+            };
+            let band = waiter.band.0..=waiter.band.1;
+            let held = threads::fifo_priority(tid).ok().flatten().is_some_and(|now| band.contains(&now));
+            let runnable = held && threads::is_runnable(tid);
+            if waiter.wait.seen(self.looked, runnable, ran) > self.limit {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// What was written since the last look. A line that is not whole yet is read the next time.
+    fn read_on(&mut self) {
+        let mut text = String::new();
+        let read = File::open(&self.journal).and_then(|mut file| {
+            file.seek(SeekFrom::Start(self.read))?;
+            file.read_to_string(&mut text)
+        });
+        let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
+        if read.is_err() || whole.is_empty() {
+            return;
+        }
+        self.read += whole.len() as u64;
+        // The first line is the journal's head.
+        for entry in whole.lines().filter_map(|line| serde_json::from_str::<Entry>(line).ok()) {
+            match entry {
+                Entry::Scheduling { thread, set: Setting::FifoBand(low, high), .. } => {
+                    let waiter = Waiter { band: (low, high), wait: Wait::default(), thread };
+                    self.threads.insert(waiter.thread.tid, waiter);
+                }
+                Entry::Released { process } => self.threads.retain(|_, one| one.thread.process != process),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_is_runnable_and_does_not_run_waits() {
+        let mut wait = Wait::default();
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let ms = Duration::from_millis;
+        // It ran since the last look, whenever that was.
+        assert_eq!(wait.seen(at(0), true, Ns(7)), ms(0));
+        assert_eq!(wait.seen(at(500), true, Ns(7)), ms(0));
+        assert_eq!(wait.seen(at(1_000), true, Ns(7)), ms(500));
+        assert_eq!(wait.seen(at(1_500), true, Ns(8)), ms(0));
+        assert_eq!(wait.seen(at(2_000), true, Ns(8)), ms(0));
+        // It sleeps, or is not in a class of ours.
+        assert_eq!(wait.seen(at(2_500), false, Ns(8)), ms(0));
+        assert_eq!(wait.seen(at(9_000), true, Ns(8)), ms(0));
+        assert_eq!(wait.seen(at(9_100), true, Ns(8)), ms(100));
+    }
+}
