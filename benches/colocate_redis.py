@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Redis beside sysbench on one CPU, under six ways to schedule them: what `colocate` finds, beside what one would do by hand.
 
-    benches/colocate_redis.py [open|closed] [rounds]        (root; redis-server, sysbench; builds what it needs)
+    benches/colocate_redis.py [open|closed] [rounds]        (root; redis-server, sysbench; builds what it needs, unless
+                                                             SCHEDLAB and REDLOAD name both programs)
 
 Rows, in random order in each round: dedicated (Redis beside a SCHED_IDLE spinner, so that the CPU does not sleep), default,
 SCHED_IDLE for sysbench by hand, SCHED_FIFO for Redis by hand, the setting that `schedlab colocate` chose, and
@@ -15,13 +16,15 @@ LOOP = sys.argv[1] if len(sys.argv) > 1 else "open"
 ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 10
 RATE = 4000
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-LAB = os.path.join(ROOT, "target/release/schedlab")
-LOAD = os.path.join(ROOT, "target/release/examples/redload")
+LAB = os.environ.get("SCHEDLAB", os.path.join(ROOT, "target/release/schedlab"))
+LOAD = os.environ.get("REDLOAD", os.path.join(ROOT, "target/release/examples/redload"))
 GOAL = "client response p99 < 1ms"
 QUIET = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def build():
+    if "SCHEDLAB" in os.environ:
+        return
     subprocess.run(["cargo", "build", "-q", "--release", "-p", "schedlab-cli"], cwd=ROOT, check=True)
     subprocess.run(["cargo", "build", "-q", "--release", "-p", "schedlab-measure", "--example", "redload"], cwd=ROOT, check=True)
 

@@ -5,8 +5,8 @@
 //!
 //! | priority | who |
 //! |---|---|
-//! | 5 | the [guardian](crate::guardian): sleeps |
-//! | 4 | the [agent](agent) on the managed CPU; the steward and the [pulse](pulse) elsewhere: sleep, decide, sleep |
+//! | 5 | the [guardian](crate::guardian), and the [pulse] that it hears, elsewhere: sleep |
+//! | 4 | the [agent](agent) on the managed CPU; the steward elsewhere: sleep, decide, sleep |
 //! | 3 | the thread that runs |
 //! | 2 | the [sentinel](sentinel): gets the CPU at the moment when the running thread blocks, and says so |
 //! | 1 | managed threads that wait their turn, or sleep |
@@ -28,6 +28,7 @@
 
 mod agent;
 pub mod bare;
+mod claim;
 mod gift;
 mod pulse;
 mod sentinel;

@@ -148,6 +148,14 @@ pub enum LiveError {
         "one CPU must stay unmanaged, for the rest of the system, and this machine (or this process) has only one"
     )]
     OneCpu,
+    /// Another driver manages the CPU.
+    #[error(
+        "another schedlab manages CPU {cpu}, and two would undo each other's turns: name another CPU, or see `schedlab status` (and SCHEDLAB_RUN_DIR) and end it with `schedlab detach`"
+    )]
+    Claimed {
+        /// The CPU.
+        cpu: u32,
+    },
     /// Killed, and not dead yet.
     #[error(
         "everything was put back, but process {owner}, which made the changes and was killed, has not come to its end: the journal {} stays until `schedlab restore` finds it gone",

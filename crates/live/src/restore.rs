@@ -232,7 +232,9 @@ fn processes_back(changes: &Changes, report: &mut Report) {
     let mut quiet = 0;
     for _ in 0..ROUNDS {
         let before = report.count(&Outcome::Restored);
-        changes.processes.iter().for_each(|process| process.look(changes, report));
+        // One walk through /proc for all: after a fork bomb there are hundreds of them.
+        let all = everybody();
+        changes.processes.iter().for_each(|process| process.look(&all, changes, report));
         quiet = if report.count(&Outcome::Restored) > before { 0 } else { quiet + 1 };
         if quiet == 2 || changes.processes.is_empty() {
             break;
@@ -244,8 +246,8 @@ fn processes_back(changes: &Changes, report: &mut Report) {
 
 impl Process {
     /// One look at all threads that there are now.
-    fn look(&self, changes: &Changes, report: &mut Report) {
-        for pid in family(&self.thread).into_iter().filter(|pid| !changes.released.contains(pid)) {
+    fn look(&self, all: &[Identity], changes: &Changes, report: &mut Report) {
+        for pid in family_among(&self.thread, all).into_iter().filter(|pid| !changes.released.contains(pid)) {
             for tid in threads::of_process(pid) {
                 self.thread_back(tid, changes, report);
             }
@@ -270,12 +272,20 @@ impl Process {
 
 /// The process of `thread` and those that descend from it, as far as their parents still live.
 pub fn family(thread: &Identity) -> Vec<u32> {
+    family_among(thread, &everybody())
+}
+
+/// The first thread of every process.
+fn everybody() -> Vec<Identity> {
+    threads::processes().into_iter().filter_map(threads::identity).collect()
+}
+
+fn family_among(thread: &Identity, all: &[Identity]) -> Vec<u32> {
     let mut members = Vec::new();
     if thread.lives() || !threads::of_process(thread.process).is_empty() && thread.process == thread.tid {
         members.push(thread.process);
     }
     // Processes come in ascending order, but numbers wrap: go on until no new member is found.
-    let all: Vec<Identity> = threads::processes().into_iter().filter_map(threads::identity).collect();
     loop {
         let is_new = |one: &&Identity| {
             (members.contains(&one.parent) || one.parent == thread.process && one.started >= thread.started)

@@ -1,6 +1,6 @@
 //! Two hogs on one CPU: the turns that perf(1) records under the live driver beside those of the simulator.
 
-use super::live::{command, turn};
+use super::live::turn;
 use super::{Folder, skip};
 use schedlab_model::{EventKind, Ns, Program, SchedEvent, TaskSpec, Workload};
 use schedlab_scheduler::registry;
@@ -105,13 +105,6 @@ fn switch(line: &str, name: &str) -> Option<(Ns, Option<u32>)> {
 /// What perf saw of two hogs under `schedlab run`.
 fn recorded(folder: &Folder, scheduler: &str) -> Option<Turns> {
     let data = folder.0.join("perf.data");
-    let mut perf = Command::new("perf")
-        .args(["record", "-q", "-e", "sched:sched_switch", "-C", "0", "-o"])
-        .arg(&data)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .ok()?;
     // A name of its own: others may run yes(1), too.
     let (hog, script) = (folder.0.join(HOG), format!("{0} >/dev/null & {0} >/dev/null & wait", HOG));
     std::fs::copy("/usr/bin/yes", &hog).expect("coreutils");
@@ -121,15 +114,12 @@ fn recorded(folder: &Folder, scheduler: &str) -> Option<Turns> {
     let arguments =
         [&["run", "--scheduler", scheduler][..], &patience, &["--for", "2500ms", "--", "sh", "-c", &script]];
     let arguments = arguments.concat();
-    let run = command(folder, &arguments)
-        .env("PATH", path)
-        .stdout(Stdio::null())
-        .status()
-        .expect("the program can be started");
-    assert!(run.success(), "{scheduler}");
-    let number = rustix::process::Pid::from_raw(perf.id() as i32).expect("a process");
-    rustix::process::kill_process(number, rustix::process::Signal::INT).expect("our child");
-    perf.wait().expect("our child");
+    // perf(1) starts it, so that nothing comes before perf is ready, however busy the machine is.
+    let mut perf = Command::new("perf");
+    perf.args(["record", "-q", "-e", "sched:sched_switch", "-C", "0", "-o"]).arg(&data).arg("--");
+    perf.arg(env!("CARGO_BIN_EXE_schedlab")).args(arguments).env("SCHEDLAB_RUN_DIR", folder.0.join("run"));
+    let recorded = perf.env("PATH", path).stdin(Stdio::null()).stdout(Stdio::null()).output().ok()?;
+    assert!(recorded.status.success(), "{scheduler}: {recorded:?}");
     let script =
         Command::new("perf").args(["script", "-F", "time,event,trace", "--ns", "-i"]).arg(&data).output();
     let text = String::from_utf8_lossy(&script.expect("perf was there").stdout).into_owned();

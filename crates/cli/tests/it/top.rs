@@ -4,18 +4,18 @@ use super::live::{command, turn};
 use super::terminal::Terminal;
 use super::{Folder, skip};
 use rustix::process::Signal;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
-/// A driver that manages two threads which mostly sleep.
-struct Driver(Child);
+/// A driver, and a shell that mostly sleeps and that it manages.
+struct Driver(Child, Child);
 
 impl Driver {
     fn start(folder: &Folder) -> Driver {
-        let script = "while :; do sleep 0.01; done & while :; do sleep 0.01; done & wait";
-        let arguments = ["run", "--scheduler", "rr", "--for", "120s", "--", "sh", "-c", script];
-        let child =
-            command(folder, &arguments).stdout(Stdio::null()).spawn().expect("the program can be started");
-        let driver = Driver(child);
+        let target = Command::new("sh").args(["-c", "while :; do sleep 0.01; done"]).spawn().expect("sh(1)");
+        let arguments = ["attach", "--scheduler", "rr", "--pid", &target.id().to_string()];
+        let mut command = command(folder, &arguments);
+        let child = command.stdout(Stdio::null()).spawn().expect("the program can be started");
+        let driver = Driver(child, target);
         // It publishes once it manages.
         for _ in 0..6_000 {
             let listed = std::fs::read_dir(folder.0.join("run")).into_iter().flatten().flatten();
@@ -52,8 +52,10 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         // Its guardian gives everything back.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        for child in [&mut self.0, &mut self.1] {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! The least that an agent does to hand a CPU from one thread to another: the system calls of the real one, without desk,
 //! log, timers and threads that come and go. `benches/dispatch.rs` measures what the driver adds to it.
 
-use super::agent::wait_for;
+use super::agent::{monotonic, wait_for};
+use super::gift::Gifts;
 use super::sentinel::{Sentinel, become_fifo};
 use super::threads::{State, Thread};
 use super::{AGENT, HEARTBEAT};
@@ -12,13 +13,14 @@ use schedlab_model::{CpuId, CpuSet, Ns};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Runs two threads on `cpu` in turn, each until it blocks, until `stop`. The calling thread becomes the agent for good:
+/// Runs two threads on `cpu` in turn, each until it blocks, until `stop`. With `gifts` the CPU is given away as the driver
+/// must do it, lest the kernel throttles real-time threads. The calling thread becomes the agent for good:
 /// give it one of its own. The threads keep the policy and the CPU that they get here, and there is no guardian: they must
 /// belong to a process that the caller started for this and that ends soon.
 ///
 /// # Errors
 /// When the kernel refuses priorities or events, or a thread does not exist.
-pub fn hand_over(cpu: CpuId, pair: [u32; 2], stop: &AtomicBool) -> Result<(), LiveError> {
+pub fn hand_over(cpu: CpuId, pair: [u32; 2], gifts: bool, stop: &AtomicBool) -> Result<(), LiveError> {
     let managed = CpuSet::single(cpu);
     let all = threads::affinity(0).map_err(LiveError::io("reading the CPUs of this process"))?;
     let no_events = |error: schedlab_host::HostError| LiveError::NoEvents { reason: error.to_string() };
@@ -40,6 +42,7 @@ pub fn hand_over(cpu: CpuId, pair: [u32; 2], stop: &AtomicBool) -> Result<(), Li
     let taken = [take(pair[0])?, take(pair[1])?];
     let mut sentinel = Sentinel::start(managed)?;
     become_fifo(AGENT, &managed).map_err(LiveError::io("giving the agent a real-time priority"))?;
+    let (gifts, mut began) = (gifts.then(Gifts::here), monotonic());
     let mut runs = 0;
     taken[runs].raise();
     sentinel.arm();
@@ -59,6 +62,20 @@ pub fn hand_over(cpu: CpuId, pair: [u32; 2], stop: &AtomicBool) -> Result<(), Li
             }
         }
         follower.read(|_| {});
+        if let Some(gifts) = gifts.filter(|gifts| monotonic().saturating_sub(began) >= gifts.period) {
+            taken[runs].lend();
+            taken[1 - runs].stand_back();
+            std::thread::sleep(std::time::Duration::from_nanos(gifts.gift.0));
+            follower.read(|_| {});
+            let _ = sentinel.fired();
+            if taken[runs].state() != State::Runnable {
+                runs = 1 - runs;
+            }
+            taken[runs].raise();
+            taken[1 - runs].park();
+            sentinel.arm();
+            began = monotonic();
+        }
     }
     sentinel.end();
     Ok(())

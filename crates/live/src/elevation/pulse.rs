@@ -1,9 +1,10 @@
 //! Tells the guardian that the agent goes round: a thread beside the managed CPU, so that no turn there pays for it. It
-//! beats only when the agent has gone round since the last beat. The steward, which may wait for files, does not matter.
+//! beats only when the agent has gone round since the last beat. It has the guardian's priority, above the steward's, which
+//! may share its CPU and be busy for longer than the guardian waits.
 
 use super::agent::Shared;
 use super::sentinel::become_fifo;
-use super::{AGENT, HEARTBEAT};
+use super::{GUARDIAN, HEARTBEAT};
 use crate::LiveError;
 use crate::guardian::beat_through;
 use schedlab_host::privileges::keep_only;
@@ -28,7 +29,7 @@ impl Pulse {
         let theirs = stop.clone();
         let builder = std::thread::Builder::new().name("sched-pulse".to_owned());
         let thread = builder.spawn(move || {
-            let prepared = become_fifo(AGENT, &cpus).and_then(|()| keep_only(&[]));
+            let prepared = become_fifo(GUARDIAN, &cpus).and_then(|()| keep_only(&[]));
             let go = prepared.is_ok();
             // The other end waits for it.
             let _ = ready.send(prepared);

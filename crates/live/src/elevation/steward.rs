@@ -2,6 +2,7 @@
 //! ends the whole.
 
 use super::agent::{Agent, Order, Shared, Tiding, Work, monotonic};
+use super::claim::{Claim, PATIENCE};
 use super::gift::Gifts;
 use super::pulse::Pulse;
 use super::sentinel::{Sentinel, become_fifo};
@@ -95,6 +96,7 @@ struct Steward<'a> {
     own: BTreeSet<u32>,
     _pulse: Pulse,
     _limit: RtLimit,
+    _claim: Claim,
 }
 
 /// What the steward remembers of a thread.
@@ -181,6 +183,7 @@ impl<'a> Steward<'a> {
             seed: 1,
         };
         check_scheduler(&desk, &options.declared)?;
+        let claim = Claim::of(options.cpu, PATIENCE)?;
         let follower = Follower::open(&host::affinity(0).map_or(others, |all| all.or(&managed)));
         let no_events = |error: schedlab_host::HostError| LiveError::NoEvents { reason: error.to_string() };
         let follower = follower.map_err(no_events)?;
@@ -241,6 +244,7 @@ impl<'a> Steward<'a> {
             own,
             _pulse: pulse,
             _limit: limit,
+            _claim: claim,
         })
     }
 
