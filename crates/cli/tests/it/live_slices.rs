@@ -112,7 +112,7 @@ fn recorded(folder: &Folder, scheduler: &str) -> Option<Turns> {
     // The other hog waits for as long as a turn lasts.
     let patience = ["--starve-after", "1s"];
     let arguments =
-        [&["run", "--scheduler", scheduler][..], &patience, &["--for", "2500ms", "--", "sh", "-c", &script]];
+        [&["run", "--scheduler", scheduler][..], &patience, &["--for", "4s", "--", "sh", "-c", &script]];
     let arguments = arguments.concat();
     // perf(1) starts it, so that nothing comes before perf is ready, however busy the machine is.
     let mut perf = Command::new("perf");
