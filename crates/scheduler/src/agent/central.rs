@@ -5,7 +5,7 @@
 //! first of its level and keeps what is left of its time.
 
 use crate::{Change, Cmd, Cx, Lock, Locks, Needs, Pick, Prev, Runnable, Scheduler, Wake, Work};
-use schedlab_model::{CpuId, Ns, Policy, TaskId};
+use schedlab_model::{CpuId, CpuSet, Ns, Policy, TaskId};
 use std::collections::VecDeque;
 
 /// What distinguishes one scheduler over this queue from another. Level 0 is served first.
@@ -40,6 +40,8 @@ struct State<R> {
     queues: Vec<VecDeque<TaskId>>,
     tasks: Vec<Account>,
     cpus: Vec<Seat>,
+    /// CPUs that were not asked, by what runs there: a set for each level, and the idle ones behind them.
+    open: Vec<CpuSet>,
 }
 
 /// What is known of one task.
@@ -58,11 +60,17 @@ struct Account {
 }
 
 /// What is known of one CPU.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Seat {
     runs: Option<TaskId>,
+    /// The level of what runs; `usize::MAX` when nothing does.
+    level: usize,
     /// It was asked to decide anew and has not done so: no second wakeup counts on it.
     asked: bool,
+}
+
+impl Seat {
+    const IDLE: Seat = Seat { runs: None, level: usize::MAX, asked: false };
 }
 
 impl<R: Rules> State<R> {
@@ -70,7 +78,21 @@ impl<R: Rules> State<R> {
         self.queues =
             (0..self.rules.levels()).map(|_| VecDeque::with_capacity(cx.world.tasks.len())).collect();
         self.tasks = vec![Account::default(); cx.world.tasks.len()];
-        self.cpus = vec![Seat::default(); cx.world.cpus.len()];
+        self.cpus = vec![Seat::IDLE; cx.world.cpus.len()];
+        self.open = vec![CpuSet::EMPTY; self.rules.levels() + 1];
+        self.open[self.rules.levels()] = cx.world.all_cpus();
+    }
+
+    /// From now on `seat` is what is known of `cpu`. What runs there has its level for as long as it runs, but for
+    /// [`Change::Attributes`].
+    fn set_seat(&mut self, cpu: usize, seat: Seat) {
+        let old = std::mem::replace(&mut self.cpus[cpu], seat);
+        let kind = |seat: Seat| seat.level.min(self.open.len() - 1);
+        let (before, after) = (kind(old), kind(seat));
+        self.open[before].remove(cpu.into());
+        if !seat.asked {
+            self.open[after].insert(cpu.into());
+        }
     }
 
     fn activate(&mut self, cx: &Cx<'_>, task: TaskId) {
@@ -105,23 +127,17 @@ impl<R: Rules> State<R> {
     fn ask(&mut self, cx: &Cx<'_>, task: TaskId) {
         let view = cx.task(task);
         let level = self.tasks[task.index()].level;
-        let mut best: Option<(usize, usize)> = None;
-        for (cpu, seat) in self.cpus.iter().enumerate() {
-            if seat.asked || !cx.cpu(cpu.into()).online || !view.affinity.contains(cpu.into()) {
-                continue;
-            }
-            let rank = match seat.runs {
-                None if view.last_cpu() == cpu.into() => usize::MAX,
-                None => usize::MAX - 1,
-                Some(running) => self.tasks[running.index()].level,
-            };
-            if rank > level && best.is_none_or(|(of, _)| rank > of) {
-                best = Some((rank, cpu));
-            }
-        }
-        if let Some((_, cpu)) = best {
-            self.cpus[cpu].asked = true;
-            cx.push(Cmd::Resched(cpu.into()));
+        let (last, idle) = (view.last_cpu(), self.open.len() - 1);
+        let fits = |cpu: CpuId| cx.cpu(cpu).online && view.affinity.contains(cpu);
+        let found = if self.open[idle].contains(last) && fits(last) {
+            Some(last)
+        } else {
+            let worse = self.open[level + 1..].iter().rev();
+            worse.flat_map(CpuSet::iter).find(|cpu| fits(*cpu))
+        };
+        if let Some(cpu) = found {
+            self.set_seat(cpu.index(), Seat { asked: true, ..self.cpus[cpu.index()] });
+            cx.push(Cmd::Resched(cpu));
         }
     }
 
@@ -169,7 +185,7 @@ impl<R: Rules> State<R> {
 
 impl<L: Locks, R: Rules> Central<L, R> {
     pub(super) fn new(rules: R) -> Central<L, R> {
-        let state = State { rules, queues: Vec::new(), tasks: Vec::new(), cpus: Vec::new() };
+        let state = State { rules, queues: Vec::new(), tasks: Vec::new(), cpus: Vec::new(), open: Vec::new() };
         Central { state: L::Lock::new(state) }
     }
 }
@@ -209,8 +225,9 @@ impl<L: Locks, R: Rules> Scheduler for Central<L, R> {
             state.put(cx, prev, why);
         }
         let next = state.take(cx, cpu);
-        state.cpus[cpu.index()] = Seat { runs: next, asked: false };
         let pick = next.map_or(Pick::IDLE, |task| state.run(cx, task));
+        let level = next.map_or(usize::MAX, |task| state.tasks[task.index()].level);
+        state.set_seat(cpu.index(), Seat { runs: next, level, asked: false });
         // Whoever took its place may have been pinned here: then another CPU can be free for it.
         if let Some(prev) = prev.filter(|prev| state.tasks[prev.index()].queued) {
             state.ask(cx, prev);
@@ -236,7 +253,8 @@ impl<L: Locks, R: Rules> Scheduler for Central<L, R> {
                 } else {
                     state.tasks[task.index()].level = level;
                     if let Some(cpu) = state.cpus.iter().position(|seat| seat.runs == Some(task)) {
-                        state.cpus[cpu].asked = true;
+                        let runs = state.cpus[cpu].runs;
+                        state.set_seat(cpu, Seat { runs, level, asked: true });
                         cx.push(Cmd::Resched(cpu.into()));
                     }
                 }
@@ -254,7 +272,7 @@ impl<L: Locks, R: Rules> Scheduler for Central<L, R> {
             if let Some(cpu) = view.on_cpu() {
                 let level = state.rules.woken(cx, task.into());
                 state.tasks[task] = Account { level, begun: true, since: cx.now, ..Account::default() };
-                state.cpus[cpu.index()].runs = Some(task.into());
+                state.set_seat(cpu.index(), Seat { runs: Some(task.into()), level, asked: false });
             }
         }
         for (task, view) in views() {

@@ -111,6 +111,18 @@ struct Row {
     fair_signal: Published,
     rt_signal: Published,
     idle_since: AtomicU64,
+    /// Averages as of a time (plus 1; 0 = none), for those who ask again in one instant.
+    averaged_at: AtomicU64,
+    averages: [AtomicU64; 4],
+}
+
+/// What the load signals of one CPU come to at some time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Averages {
+    pub(super) load: u64,
+    pub(super) util: u64,
+    pub(super) runnable: u64,
+    pub(super) capacity: u64,
 }
 
 /// What a publication showed.
@@ -292,10 +304,12 @@ impl Board {
     /// Publishes the load signals of `cpu`'s fair class.
     #[inline]
     pub(super) fn publish_fair(&self, cpu: CpuId, signal: &Signal) {
+        self.row(cpu).averaged_at.store(0, Relaxed);
         self.row(cpu).fair_signal.write(signal);
     }
     /// Publishes the use of `cpu` by its RT class.
     pub(super) fn publish_rt(&self, cpu: CpuId, signal: &Signal) {
+        self.row(cpu).averaged_at.store(0, Relaxed);
         self.row(cpu).rt_signal.write(signal);
     }
 
@@ -379,6 +393,30 @@ impl Board {
     /// The load signals of the fair class at `now`: load, runnable and use.
     pub(super) fn signals(&self, cpu: CpuId, now: Ns) -> Pelt {
         self.row(cpu).fair_signal.at(now)
+    }
+    /// All averages of a CPU at `now`. A fork that looks at every CPU, and the next one in the same instant, find most
+    /// of them worked out.
+    #[inline]
+    pub(super) fn averages(&self, cpu: CpuId, now: Ns) -> Averages {
+        let row = self.row(cpu);
+        if row.averaged_at.load(Relaxed) != now.0 + 1 {
+            self.average(cpu, now);
+        }
+        let [load, util, runnable, capacity] = &row.averages;
+        Averages {
+            load: load.load(Relaxed),
+            util: util.load(Relaxed),
+            runnable: runnable.load(Relaxed),
+            capacity: capacity.load(Relaxed),
+        }
+    }
+    #[inline(never)]
+    fn average(&self, cpu: CpuId, now: Ns) {
+        let (row, signals) = (self.row(cpu), self.signals(cpu, now));
+        let values =
+            [signals.load_avg(1), signals.util_avg(), signals.runnable_avg(), self.capacity(cpu, now)];
+        row.averages.iter().zip(values).for_each(|(cell, value)| cell.store(value, Relaxed));
+        row.averaged_at.store(now.0 + 1, Relaxed);
     }
     /// Average load of the fair class.
     pub(super) fn load(&self, cpu: CpuId, now: Ns) -> u64 {

@@ -119,12 +119,12 @@ impl Ask<'_> {
     fn stats(&self, group: &Group, remote: Option<usize>) -> Stats {
         let mut stats = Stats { cores: group.cores, ..Stats::default() };
         for cpu in group.cpus.and(self.cpus).iter() {
-            let signals = self.board.signals(cpu, self.now);
+            let averages = self.board.averages(cpu, self.now);
             stats.cpus += 1;
-            stats.load += signals.load_avg(1);
-            stats.util += signals.util_avg();
-            stats.runnable += signals.runnable_avg();
-            stats.capacity += self.board.capacity(cpu, self.now);
+            stats.load += averages.load;
+            stats.util += averages.util;
+            stats.runnable += averages.runnable;
+            stats.capacity += averages.capacity;
             stats.tasks += self.board.nr_running(cpu);
             stats.fair += self.board.fair(cpu);
             stats.idle += u64::from(self.board.idle(cpu));

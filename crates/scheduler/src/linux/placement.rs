@@ -304,11 +304,11 @@ impl Place<'_> {
         let mut facts = GroupFacts::default();
         let (mut load, mut capacity, mut weight, mut runnable) = (0, 0, 0, 0);
         for cpu in cpus.iter() {
-            let signals = self.board.signals(cpu, self.now);
-            load += signals.load_avg(1);
-            facts.util += signals.util_avg();
-            runnable += signals.runnable_avg();
-            capacity += self.board.capacity(cpu, self.now);
+            let averages = self.board.averages(cpu, self.now);
+            load += averages.load;
+            facts.util += averages.util;
+            runnable += averages.runnable;
+            capacity += averages.capacity;
             weight += 1;
             facts.tasks += self.board.nr_running(cpu);
             facts.idle += u64::from(self.board.idle(cpu));

@@ -88,19 +88,30 @@ impl Ready {
 
     #[inline]
     fn insert(&mut self, job: Urgency) {
-        if self.near.len() == NEAR {
+        let mut at = self.near.len();
+        if at == NEAR {
             return self.far.set(job.1 as usize, pack(job));
         }
-        let less_urgent = self.near.iter().rposition(|other| *other > job);
-        self.near.insert(less_urgent.map_or(0, |at| at + 1), job);
+        self.near.push(job);
+        while at > 0 && self.near[at - 1] < job {
+            self.near[at] = self.near[at - 1];
+            at -= 1;
+        }
+        self.near[at] = job;
     }
 
     /// Takes a task out, if it is in.
     #[inline]
     fn remove(&mut self, task: u32) {
-        if self.near.pop_if(|last| last.1 == task).is_some() {
-            return;
+        match self.near.last() {
+            Some(last) if last.1 == task => {
+                self.near.pop();
+            }
+            _ => self.remove_inside(task),
         }
+    }
+
+    fn remove_inside(&mut self, task: u32) {
         match self.near.iter().position(|job| job.1 == task) {
             Some(at) => {
                 self.near.remove(at);
@@ -110,7 +121,7 @@ impl Ready {
     }
 
     /// The most urgent one.
-    #[inline]
+    #[inline(always)]
     fn first(&self) -> Option<Urgency> {
         let (near, far) = (self.near.last().copied(), self.far.top());
         if far == u128::MAX {
@@ -233,11 +244,15 @@ impl State {
     }
 
     /// The most urgent ready job that may run on `cpu`.
-    #[inline]
+    #[inline(always)]
     fn best(&self, cx: &Cx<'_>, cpu: CpuId) -> Option<Urgency> {
         let first = self.ready.first()?;
-        let allowed = |job: &Urgency| self.may_run(cx, job.1, cpu);
-        if allowed(&first) { Some(first) } else { self.ready().filter(allowed).min() }
+        if self.may_run(cx, first.1, cpu) { Some(first) } else { self.best_of_all(cx, cpu) }
+    }
+
+    #[inline(never)]
+    fn best_of_all(&self, cx: &Cx<'_>, cpu: CpuId) -> Option<Urgency> {
+        self.ready().filter(|job| self.may_run(cx, job.1, cpu)).min()
     }
 
     /// The CPU for a job that became ready: idle, the last one first, or the one with the least urgent job.
@@ -260,6 +275,7 @@ impl State {
 
     /// Whether CPUs whose task left in this very instant, and which decide after this one, will take every
     /// waiting job that `beats` the one here: then a preemption here would be undone at once.
+    #[inline(never)]
     fn others_take(&self, cx: &Cx<'_>, beats: impl Fn(Urgency) -> bool) -> bool {
         let leaving = |view: &&crate::CpuView| {
             view.current().is_some_and(|task| cx.task(task).runnable() == crate::Runnable::No)
@@ -268,6 +284,7 @@ impl State {
         free > 0 && self.ready().filter(|job| beats(*job)).count() <= free
     }
 
+    #[inline]
     fn enqueue(&mut self, cx: &Cx<'_>, task: TaskId, beats: impl Fn(Urgency, Urgency) -> bool) {
         let key = self.key(cx, task);
         self.ready.insert((key, task.0));

@@ -125,24 +125,37 @@ pub(super) struct Core {
     pub(super) entry: i64,
     /// It leaves its pCPU and is placed anew once its context is saved.
     pub(super) migrating: bool,
+    /// The soft step is worth taking.
+    useful: bool,
 }
 
 impl Core {
     pub(super) fn new(view: &TaskView, pool: &CpuSet) -> Core {
-        let hard = view.affinity.and(pool);
-        let cpu = hard.lowest().unwrap_or(CpuId(0));
-        let soft = view.soft_affinity;
-        Core { cpu, hard, soft, awake: false, running: false, entry: 0, migrating: false }
+        let cpu = view.affinity.and(pool).lowest().unwrap_or(CpuId(0));
+        let (hard, soft) = (CpuSet::EMPTY, CpuSet::EMPTY);
+        let mut core =
+            Core { cpu, hard, soft, awake: false, running: false, entry: 0, migrating: false, useful: false };
+        core.read_affinity(view, pool);
+        core
+    }
+
+    /// Takes both affinities from the view.
+    pub(super) fn read_affinity(&mut self, view: &TaskView, pool: &CpuSet) {
+        let (hard, soft) = (view.affinity.and(pool), view.soft_affinity);
+        let useful = !soft.and(&hard).is_empty() && !subset(&hard, &soft) && !subset(pool, &soft);
+        (self.hard, self.soft, self.useful) = (hard, soft, useful);
     }
 
     /// Whether the soft step is worth taking.
-    pub(super) fn soft_useful(&self, pool: &CpuSet) -> bool {
-        !self.soft.and(&self.hard).is_empty() && !subset(&self.hard, &self.soft) && !subset(pool, &self.soft)
+    #[inline]
+    pub(super) fn soft_useful(&self) -> bool {
+        self.useful
     }
 
     /// The masks to try in turn: the soft one where it is useful, then the hard one.
-    pub(super) fn steps(&self, pool: &CpuSet) -> impl Iterator<Item = (Step, CpuSet)> + use<> {
-        let soft = self.soft_useful(pool).then(|| (Step::Soft, self.soft.and(&self.hard)));
+    #[inline]
+    pub(super) fn steps(&self) -> impl Iterator<Item = (Step, CpuSet)> + use<> {
+        let soft = self.soft_useful().then(|| (Step::Soft, self.soft.and(&self.hard)));
         soft.into_iter().chain([(Step::Hard, self.hard)])
     }
 

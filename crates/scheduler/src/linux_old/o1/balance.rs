@@ -75,17 +75,19 @@ impl<L: Locks> O1<L> {
 
     /// The longest other queue by the shorter of its length now and last time (now, when idle).
     fn busiest(&self, cx: &Cx<'_>, cpu: CpuId, rq: &mut Rq, idle: bool) -> Option<(usize, usize)> {
-        let mut best = None;
-        for other in (0..self.lens.len()).filter(|other| *other != cpu.index()) {
-            cx.did(Work::RemoteLine, 1);
-            let now = self.lens[other].get() as usize;
-            let length = if idle { now } else { now.min(rq.prev_len[other]) };
-            rq.prev_len[other] = now;
-            if length > 1 && best.is_none_or(|(_, longest)| length > longest) {
-                best = Some((other, length));
+        cx.did(Work::RemoteLine, self.lens.len() as u32 - 1);
+        let own = rq.prev_len[cpu.index()];
+        let (mut best, mut longest) = (0, 1);
+        for (other, (now, before)) in self.lens.iter().zip(&mut rq.prev_len).enumerate() {
+            let now = now.get() as usize;
+            let length = if idle { now } else { now.min(*before) };
+            *before = now;
+            if length > longest && other != cpu.index() {
+                (best, longest) = (other, length);
             }
         }
-        best
+        rq.prev_len[cpu.index()] = own;
+        (longest > 1).then_some((best, longest))
     }
 
     /// How many tasks to move, if any.

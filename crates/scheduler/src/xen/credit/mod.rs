@@ -387,10 +387,8 @@ impl State {
             }
             Change::Group(_) => self.read_domains(cx),
             Change::Affinity(task) => {
-                let view = cx.task(task);
-                let (hard, soft) = (view.affinity.and(&self.pool), view.soft_affinity);
-                let unit = self.unit_mut(task);
-                (unit.core.hard, unit.core.soft) = (hard, soft);
+                let pool = self.pool;
+                self.unit_mut(task).core.read_affinity(cx.task(task), &pool);
                 self.leave_forbidden(cx, task);
             }
             _ => {}

@@ -12,7 +12,7 @@ impl State {
         let core = self.unit(task).core.clone();
         let mut choice = core.cpu;
         let mut bias = None;
-        for (step, mask) in core.steps(&self.pool) {
+        for (step, mask) in core.steps() {
             let mask = mask.and(&self.pool);
             if mask.is_empty() {
                 continue;

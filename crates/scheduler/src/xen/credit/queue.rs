@@ -46,7 +46,7 @@ impl State {
         if idle.is_empty() {
             return;
         }
-        for (step, mask) in self.unit(new).core.steps(&self.pool) {
+        for (step, mask) in self.unit(new).core.steps() {
             let candidates = mask.and(&idle);
             if candidates.is_empty() {
                 if step == Step::Hard && pri > cur_pri {
@@ -159,7 +159,7 @@ impl State {
             return false;
         }
         let mask = match step {
-            Step::Soft if !unit.core.soft_useful(&self.pool) => return false,
+            Step::Soft if !unit.core.soft_useful() => return false,
             Step::Soft => unit.core.soft.and(&unit.core.hard),
             Step::Hard => unit.core.hard,
         };

@@ -194,7 +194,7 @@ impl<L: Locks> Scheduler for Credit2<L> {
         match change {
             Change::Created { task, .. } => {
                 state.create(cx, task);
-                state.read_domains(cx);
+                state.read_domain(cx, cx.task(task).group.index());
             }
             Change::Group(_) => state.read_domains(cx),
             Change::Affinity(task) => state.affinity_changed(cx, task),

@@ -18,6 +18,7 @@ impl State {
             // The heaviest unit of the queue burns 1 credit a nanosecond; the product may need 80 bits.
             let short = delta.checked_mul(max_weight).and_then(|total| total.checked_add(unit.residual));
             let charge = match short {
+                Some(_) if unit.weight == max_weight && unit.residual < max_weight => delta.min(1 << 60),
                 Some(total) => {
                     unit.residual = total % unit.weight;
                     (total / unit.weight).min(1 << 60)
@@ -42,7 +43,7 @@ impl State {
         let unit = self.unit(task);
         let (rq, credit) = (unit.rq, unit.credit);
         let list = &self.queues[rq].list;
-        let at = list.iter().position(|other| self.unit(*other).credit < credit).unwrap_or(list.len());
+        let at = list.partition_point(|other| self.unit(*other).credit >= credit);
         cx.did(Work::Scan, at as u32 + 1);
         self.queues[rq].list.insert(at, task);
         self.unit_mut(task).queued = true;
@@ -117,7 +118,8 @@ impl State {
     pub(super) fn reset(&mut self, cx: &Cx<'_>, rq: usize, next: TaskId) {
         let amount = if self.unit(next).credit == MIN { 2 * INIT } else { INIT };
         let now = now(cx);
-        for task in self.queues[rq].units.clone() {
+        for at in 0..self.queues[rq].units.len() {
+            let task = self.queues[rq].units[at];
             let cpu = self.unit(task).core.cpu;
             if self.curr[cpu.index()] == Some(task) {
                 self.burn(cx, task);
@@ -145,6 +147,7 @@ impl State {
         let max_weight = self.queues[rq].max_weight;
         let mut time = match want.max(0).checked_mul(unit.weight) {
             Some(0) => 0,
+            Some(_) if unit.weight == max_weight => want,
             Some(product) => product / max_weight,
             None => (i128::from(want) * i128::from(unit.weight) / i128::from(max_weight)) as i64,
         };
@@ -161,6 +164,13 @@ impl State {
 
     /// `cpu` became idle or lost its tickle: is its whole core idle now?
     pub(super) fn join_smt_idle(&mut self, rq: usize, cpu: CpuId) {
+        if self.alone[cpu.index()] {
+            let queue = &mut self.queues[rq];
+            if queue.idle.contains(cpu) && !queue.tickled.contains(cpu) {
+                queue.smt_idle.insert(cpu);
+            }
+            return;
+        }
         let core = self.core_of(rq, cpu);
         let queue = &mut self.queues[rq];
         if core.iter().all(|cpu| queue.idle.contains(cpu) && !queue.tickled.contains(cpu)) {
@@ -170,6 +180,9 @@ impl State {
 
     /// `cpu` was tickled or became busy.
     pub(super) fn leave_smt_idle(&mut self, rq: usize, cpu: CpuId) {
+        if self.alone[cpu.index()] {
+            return self.queues[rq].smt_idle.remove(cpu);
+        }
         let core = self.core_of(rq, cpu);
         let queue = &mut self.queues[rq];
         if core.iter().all(|cpu| queue.smt_idle.contains(cpu)) {

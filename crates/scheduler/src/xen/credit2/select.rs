@@ -30,7 +30,7 @@ impl State {
         if unit.core.pinned() && free.contains(home) {
             return Some(home);
         }
-        for (_, mask) in unit.core.steps(&self.pool) {
+        for (_, mask) in unit.core.steps() {
             let mask = mask.and(&self.pool);
             let cores = if self.settings.pack { minus(&queue.idle, &queue.smt_idle) } else { queue.smt_idle };
             let found =
@@ -135,10 +135,12 @@ impl State {
     /// The running unit prefers another pCPU of this queue, and one such is free.
     fn better_elsewhere(&self, rq: usize, cpu: CpuId, task: TaskId) -> bool {
         let core = &self.unit(task).core;
+        if !core.soft_useful() {
+            return false;
+        }
         let queue = &self.queues[rq];
         let soft = core.soft.and(&core.hard);
-        core.soft_useful(&self.pool)
-            && !soft.contains(cpu)
+        !soft.contains(cpu)
             && !minus(&queue.idle, &queue.tickled).and(&soft).is_empty()
     }
 
@@ -155,7 +157,7 @@ impl State {
             }
         }
         let soft_mask =
-            unit.core.steps(&self.pool).find(|(step, _)| *step == Step::Soft).map(|(_, mask)| mask);
+            unit.core.steps().find(|(step, _)| *step == Step::Soft).map(|(_, mask)| mask);
         let mut least: Option<(i64, usize)> = None;
         let mut least_soft: Option<(i64, usize)> = None;
         for (at, queue) in self.queues.iter().enumerate() {

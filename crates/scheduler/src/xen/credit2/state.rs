@@ -89,6 +89,8 @@ pub(super) struct State {
     pub(super) queue_of: Vec<usize>,
     pub(super) curr: Vec<Option<TaskId>>,
     pub(super) siblings: Vec<CpuSet>,
+    /// pCPUs without siblings.
+    pub(super) alone: Vec<bool>,
 }
 
 impl State {
@@ -102,6 +104,7 @@ impl State {
             queue_of: vec![0; cpus],
             curr: vec![None; cpus],
             siblings: Vec::new(),
+            alone: Vec::new(),
         }
     }
 
@@ -116,6 +119,7 @@ impl State {
     /// Puts the pCPUs into run queues, in CPU order.
     pub(super) fn arrange(&mut self, places: &Places, topology: &Topology) {
         self.siblings = places.siblings.clone();
+        self.alone = self.siblings.iter().map(|core| core.count() == 1).collect();
         let cpus = topology.cpus();
         let per_queue = cpus / cpus.div_ceil(self.settings.max_cpus);
         for cpu in (0..cpus).map(CpuId::from) {
@@ -184,29 +188,36 @@ impl State {
 
     /// Applies weights and caps, domain by domain.
     pub(super) fn read_domains(&mut self, cx: &Cx<'_>) {
-        while self.domains.len() < cx.world.groups.len() {
+        (0..cx.world.groups.len()).for_each(|index| self.read_domain(cx, index));
+    }
+
+    /// Applies weight and cap of one domain.
+    pub(super) fn read_domain(&mut self, cx: &Cx<'_>, index: usize) {
+        while self.domains.len() <= index {
             self.domains.push(Domain::new());
         }
-        for (index, view) in cx.world.groups.iter().enumerate() {
-            let weight = i64::from(view.weight.unwrap_or(256)).clamp(1, 65_535);
-            let units = self.domains[index].units.clone();
+        let view = &cx.world.groups[index];
+        let weight = i64::from(view.weight.unwrap_or(256)).clamp(1, 65_535);
+        // Units begin with the weight of their domain.
+        if self.domains[index].weight != weight {
             self.domains[index].weight = weight;
-            for task in units.iter().copied() {
+            for task in self.domains[index].units.clone() {
                 self.unit_mut(task).weight = weight;
                 let rq = self.unit(task).rq;
                 self.refresh_max_weight(rq);
             }
-            let cap = i64::from(view.cap_percent).min(100 * units.len() as i64);
+        }
+        let cap = i64::from(view.cap_percent).min(100 * self.domains[index].units.len() as i64);
+        if cap != 0 || self.domains[index].cap != 0 {
             self.set_cap(cx, index, cap);
         }
     }
 
     pub(super) fn affinity_changed(&mut self, cx: &Cx<'_>, task: TaskId) {
-        let view = cx.task(task);
-        let (hard, soft) = (view.affinity.and(&self.pool), view.soft_affinity);
+        let pool = self.pool;
         let unit = self.unit_mut(task);
-        (unit.core.hard, unit.core.soft) = (hard, soft);
-        if hard.contains(unit.core.cpu) {
+        unit.core.read_affinity(cx.task(task), &pool);
+        if unit.core.hard.contains(unit.core.cpu) {
             return;
         }
         if unit.scheduled {
