@@ -188,17 +188,27 @@ pub(super) struct Places {
     pub(super) socket: Vec<u32>,
     pub(super) node: Vec<u32>,
     pub(super) nodes: u32,
+    /// The pCPUs of each node.
+    pub(super) of_node: Vec<CpuSet>,
+    /// One socket, and cores of one thread each: no pCPU has better neighbours than another.
+    pub(super) flat: bool,
 }
 
 impl Places {
     pub(super) fn of(topology: &Topology) -> Places {
         let each = || (0..topology.cpus()).map(CpuId::from);
         let node: Vec<u32> = topology.places().iter().map(|place| place.node).collect();
+        let siblings: Vec<CpuSet> = each().map(|cpu| topology.sharing(cpu, |place| place.core)).collect();
+        let nodes = node.iter().max().map_or(1, |max| max + 1);
+        let members = |of: u32| each().filter(|cpu| node[cpu.index()] == of).collect();
         Places {
-            siblings: each().map(|cpu| topology.sharing(cpu, |place| place.core)).collect(),
+            of_node: (0..nodes).map(members).collect(),
+            flat: siblings.iter().all(|core| core.count() == 1)
+                && topology.places().iter().all(|place| place.socket == topology.places()[0].socket),
+            siblings,
             sockets: each().map(|cpu| topology.sharing(cpu, |place| place.socket)).collect(),
             socket: topology.places().iter().map(|place| place.socket).collect(),
-            nodes: node.iter().max().map_or(1, |max| max + 1),
+            nodes,
             node,
         }
     }

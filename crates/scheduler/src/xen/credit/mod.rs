@@ -115,6 +115,8 @@ struct State {
     pcpus: Vec<Pcpu>,
     pool: CpuSet,
     idlers: CpuSet,
+    /// pCPUs with more than one runnable unit.
+    crowded: CpuSet,
     /// Active domains, in the order in which accounting visits them.
     active: Vec<GroupId>,
     weight: i64,
@@ -207,6 +209,7 @@ impl<L: Locks> Credit<L> {
             pcpus: (0..cpus).map(pcpu).collect(),
             pool,
             idlers: pool,
+            crowded: CpuSet::EMPTY,
             active: Vec::new(),
             weight: 0,
             balance: 0,
@@ -224,6 +227,13 @@ impl State {
 
     fn unit_mut(&mut self, task: TaskId) -> &mut Unit {
         self.units[task.index()].as_mut().expect("a unit that was created")
+    }
+
+    /// So many units more are runnable on `cpu`.
+    fn count(&mut self, cpu: CpuId, more: i64) {
+        let pcpu = &mut self.pcpus[cpu.index()];
+        pcpu.nr_runnable += more;
+        if pcpu.nr_runnable > 1 { self.crowded.insert(cpu) } else { self.crowded.remove(cpu) }
     }
 
     fn curr_pri(&self, cpu: CpuId) -> i64 {
@@ -280,7 +290,7 @@ impl State {
             unit.pri = BOOST;
         }
         self.insert(cx, task);
-        self.pcpus[cpu.index()].nr_runnable += 1;
+        self.count(cpu, 1);
         self.tickle(cx, task);
     }
 
@@ -290,7 +300,7 @@ impl State {
         if self.pcpus[cpu.index()].curr == Some(task) {
             cx.push(Cmd::Resched(cpu));
         } else if self.remove(task) {
-            self.pcpus[cpu.index()].nr_runnable -= 1;
+            self.count(cpu, -1);
         }
     }
 
@@ -304,7 +314,7 @@ impl State {
             if self.unit(task).runnable() {
                 self.insert(cx, task);
             } else {
-                self.pcpus[cpu.index()].nr_runnable -= 1;
+                self.count(cpu, -1);
                 self.unit_mut(task).yielded = false;
             }
         }
@@ -410,7 +420,7 @@ impl State {
         let cpu = self.place(cx, task, true);
         self.assign(cx, task, cpu);
         if queued {
-            self.pcpus[from.index()].nr_runnable -= 1;
+            self.count(from, -1);
             self.wake(cx, task);
         }
     }
@@ -536,6 +546,7 @@ impl<L: Locks> Scheduler for Credit<L> {
 
     fn resync(&self, cx: &Cx<'_>) {
         let mut state = self.state.lock();
+        state.crowded = CpuSet::EMPTY;
         for cpu in 0..state.pcpus.len() {
             let pcpu = &mut state.pcpus[cpu];
             pcpu.queue.clear();

@@ -49,6 +49,9 @@ impl State {
         {
             choice = next;
         }
+        if places.flat {
+            return (choice, None);
+        }
         left.remove(choice);
         while let Some(n) = cycle(choice, &left) {
             let same_socket = places.socket[choice.index()] == places.socket[n.index()];

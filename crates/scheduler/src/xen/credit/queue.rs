@@ -1,6 +1,6 @@
 //! Run queues of Credit: insertion, tickling, the choice of the next unit, stealing.
 
-use super::super::common::{Release, Step, cycle, now};
+use super::super::common::{Release, Step, cycle, minus, now};
 use super::{BOOST, IDLE, OVER, State, UNDER};
 use crate::{Cmd, Cx, Work};
 use schedlab_model::{CpuId, CpuSet, TaskId};
@@ -103,24 +103,25 @@ impl State {
     }
 
     fn steal(&mut self, cx: &Cx<'_>, cpu: CpuId, threshold: i64) -> Option<TaskId> {
-        let places = self.places();
-        let (own, nodes) = (places.node[cpu.index()], places.nodes);
-        let node_of = places.node.clone();
-        let busy: CpuSet =
-            self.pool.iter().filter(|peer| !self.idlers.contains(*peer) && *peer != cpu).collect();
+        let (own, nodes) = (self.places().node[cpu.index()], self.places().nodes);
+        let mut busy = minus(&self.pool, &self.idlers);
+        busy.remove(cpu);
         for step in [Step::Soft, Step::Hard] {
             for node in (0..nodes).map(|i| (own + i) % nodes) {
-                let mut peers: CpuSet = busy.iter().filter(|peer| node_of[peer.index()] == node).collect();
-                let mut at = self.balance_bias[node as usize];
-                while let Some(peer) = cycle(at, &peers) {
-                    peers.remove(peer);
+                let peers = busy.and(&self.places().of_node[node as usize]);
+                let bias = self.balance_bias[node as usize];
+                // All peers are looked at in turn; only those that have a unit to spare can make a difference.
+                let (mut at, mut left) = (bias, peers.and(&self.crowded));
+                while let Some(peer) = cycle(at, &left) {
+                    left.remove(peer);
                     at = peer;
-                    cx.did(Work::RemoteLine, 1);
                     if let Some(task) = self.steal_from(cx, peer, cpu, threshold, step) {
+                        cx.did(Work::RemoteLine, turns(&peers, bias, peer));
                         self.balance_bias[node as usize] = peer;
                         return Some(task);
                     }
                 }
+                cx.did(Work::RemoteLine, peers.count() as u32);
             }
         }
         None
@@ -146,8 +147,8 @@ impl State {
             .take_while(|task| self.unit(*task).pri > threshold)
             .find(|task| self.may_steal(*task, cpu, step, now))?;
         self.remove(task);
-        self.pcpus[peer.index()].nr_runnable -= 1;
-        self.pcpus[cpu.index()].nr_runnable += 1;
+        self.count(peer, -1);
+        self.count(cpu, 1);
         self.assign(cx, task, cpu);
         cx.did(Work::Move, 1);
         Some(task)
@@ -176,4 +177,10 @@ impl State {
         sorted.extend(rest);
         self.pcpus[cpu.index()].queue = sorted;
     }
+}
+
+/// How many members of `peers` a walk behind `from` has met when it comes to `to`, which is the last of them.
+fn turns(peers: &CpuSet, from: CpuId, to: CpuId) -> u32 {
+    let (start, end) = (peers.count_below(from.0 + 1), peers.count_below(to.0 + 1));
+    (if to > from { end - start } else { peers.count() - start + end }) as u32
 }
