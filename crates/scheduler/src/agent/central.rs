@@ -185,7 +185,8 @@ impl<R: Rules> State<R> {
 
 impl<L: Locks, R: Rules> Central<L, R> {
     pub(super) fn new(rules: R) -> Central<L, R> {
-        let state = State { rules, queues: Vec::new(), tasks: Vec::new(), cpus: Vec::new(), open: Vec::new() };
+        let state =
+            State { rules, queues: Vec::new(), tasks: Vec::new(), cpus: Vec::new(), open: Vec::new() };
         Central { state: L::Lock::new(state) }
     }
 }

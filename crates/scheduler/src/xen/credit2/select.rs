@@ -140,8 +140,7 @@ impl State {
         }
         let queue = &self.queues[rq];
         let soft = core.soft.and(&core.hard);
-        !soft.contains(cpu)
-            && !minus(&queue.idle, &queue.tickled).and(&soft).is_empty()
+        !soft.contains(cpu) && !minus(&queue.idle, &queue.tickled).and(&soft).is_empty()
     }
 
     /// The pCPU for a unit that is created, or whose migration completes.
@@ -156,8 +155,7 @@ impl State {
                 return cpu;
             }
         }
-        let soft_mask =
-            unit.core.steps().find(|(step, _)| *step == Step::Soft).map(|(_, mask)| mask);
+        let soft_mask = unit.core.steps().find(|(step, _)| *step == Step::Soft).map(|(_, mask)| mask);
         let mut least: Option<(i64, usize)> = None;
         let mut least_soft: Option<(i64, usize)> = None;
         for (at, queue) in self.queues.iter().enumerate() {
