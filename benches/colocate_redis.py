@@ -2,7 +2,8 @@
 """Redis beside sysbench on one CPU, under six ways to schedule them: what `colocate` finds, beside what one would do by hand.
 
     benches/colocate_redis.py [open|closed] [rounds]        (root; redis-server, sysbench; builds what it needs, unless
-                                                             SCHEDLAB and REDLOAD name both programs)
+                                                             SCHEDLAB and REDLOAD name both programs;
+                                                             CHOSEN=fifo takes the setting as given)
 
 Rows, in random order in each round: dedicated (Redis beside a SCHED_IDLE spinner, so that the CPU does not sleep), default,
 SCHED_IDLE for sysbench by hand, SCHED_FIFO for Redis by hand, the setting that `schedlab colocate` chose, and
@@ -156,7 +157,8 @@ def main():
     server = pinned("redis-server", "--port", PORT, "--save", "", "--appendonly", "no")
     time.sleep(0.5)
     try:
-        name = choose(server)
+        # In pieces: what an earlier run chose.
+        name = os.environ.get("CHOSEN") or choose(server)
         rows = {"dedicated": dedicated, "default": lambda s: with_batch(s, lambda w: loaded(s, w)), "SCHED_IDLE by hand": by_hand_idle,
                 "FIFO by hand": by_hand_fifo, "layers": layers}
         if name not in (None, "default"):

@@ -21,6 +21,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::time::Duration;
 
+#[path = "way_back/starving.rs"]
+mod starving;
+
 type Test = fn() -> Result<(), Failed>;
 
 fn main() -> ExitCode {
@@ -31,16 +34,17 @@ fn main() -> ExitCode {
             guardian::watch(&watch).map_or(ExitCode::FAILURE, |_| ExitCode::SUCCESS)
         }
         Some("keep") => keep(&arguments[2..]),
-        Some("starve") => starve(&arguments[2..]),
+        Some("starve") => starving::starve(&arguments[2..]),
         _ => {
-            let tests: [(&str, Test); 15] = [
+            let tests: [(&str, Test); 16] = [
                 ("a_finished_keeper_leaves_nothing", finished),
                 ("a_killed_keeper_is_cleaned_up_after", killed_keeper),
                 ("a_silent_keeper_is_killed_and_cleaned_up_after", silent_keeper),
                 ("a_keeper_without_guardian_puts_back", killed_guardian),
                 ("the_second_guardian_does_the_work_of_a_dead_one", guardian_and_owner_killed),
-                ("an_owner_that_beats_and_starves_is_killed", starves_and_beats),
+                ("an_owner_that_beats_and_starves_is_killed", starving::starves_and_beats),
                 ("restore_works_when_all_are_dead", both_killed),
+                ("what_was_lent_in_a_gift_is_put_back", killed_in_a_gift),
                 ("restore_does_not_wait_for_a_killed_owner_to_get_the_cpu", killed_and_stuck),
                 ("a_later_thread_of_the_same_number_is_left_alone", number_used_again),
                 ("what_others_changed_is_left_alone", changed_by_others),
@@ -321,67 +325,6 @@ fn guardian_and_owner_killed() -> Result<(), Failed> {
     Ok(())
 }
 
-/// An owner that says that all is well while a thread that it made SCHED_FIFO is kept from the CPU by another one.
-fn starves_and_beats() -> Result<(), Failed> {
-    let folder = Folder::new("starves");
-    let hogs = [Target::hog(), Target::hog()];
-    let before = [hogs[0].state(), hogs[1].state()];
-    if !rustix::process::geteuid().is_root() {
-        if std::env::var_os("CI").is_some() {
-            return Err("CI is root".into());
-        }
-        eprintln!("SKIPPED starves_and_beats: needs root");
-        return Ok(());
-    }
-    let liar = Command::new(std::env::current_exe().expect("this program"))
-        .args([
-            "starve",
-            &folder.0.display().to_string(),
-            &hogs[0].pid().to_string(),
-            &hogs[1].pid().to_string(),
-        ])
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("this program");
-    let liar = std::cell::RefCell::new(liar);
-    let ended = std::cell::RefCell::new(None);
-    wait("an owner that is not to be trusted ends", || {
-        *ended.borrow_mut() = liar.borrow_mut().try_wait().expect("our child");
-        ended.borrow().is_some()
-    });
-    assert!(ended.into_inner().is_some_and(|status| !status.success()), "it was killed");
-    hogs[0].waits_until(before[0]);
-    hogs[1].waits_until(before[1]);
-    wait("the journal goes", || folder.journals().is_empty());
-    Ok(())
-}
-
-/// `starve ROOM PID PID`: makes both SCHED_FIFO on one CPU, the first above the second, and beats for ever.
-fn starve(arguments: &[String]) -> ExitCode {
-    let [room, hogs @ ..] = arguments else { return ExitCode::FAILURE };
-    let mut keeper = Keeper::start(&KeeperOptions {
-        room: Room::at(Path::new(room)).expect("a room"),
-        purpose: "a test".to_owned(),
-        program: std::env::current_exe().expect("this program"),
-        silence: Some(Duration::from_secs(60)),
-        priority: Some(5),
-        starve: Some(Duration::from_millis(200)),
-    })
-    .expect("a keeper");
-    for (hog, priority) in hogs.iter().zip([2, 1]) {
-        let thread = Keeper::target(hog.parse().expect("a number")).expect("it lives");
-        let now = threads::scheduling(thread.tid).expect("readable");
-        keeper.confine(&thread, &one_cpu(thread.tid)).expect("allowed");
-        keeper.declare(&thread, Setting::FifoBand(1, 3)).expect("noted");
-        let fifo = Scheduling { policy: Policy::Fifo(priority), reset_on_fork: true, ..now };
-        keeper.apply(&thread, &fifo).expect("root");
-    }
-    while keeper.beat().is_ok() {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    ExitCode::SUCCESS
-}
-
 fn both_killed() -> Result<(), Failed> {
     let folder = Folder::new("both");
     let (target, before, mut kept) = held(&folder, "none");
@@ -394,6 +337,28 @@ fn both_killed() -> Result<(), Failed> {
     assert!(report.complete() && report.count(&Outcome::Restored) > 0, "{report:?}");
     assert_eq!((target.state(), folder.journals().len()), (before, 0));
     assert!(restore(&journals[0])?.items.is_empty(), "twice does no harm");
+    Ok(())
+}
+
+/// In a gift, threads of the band are SCHED_IDLE with children that begin otherwise: that is ours, any other SCHED_IDLE is not.
+fn killed_in_a_gift() -> Result<(), Failed> {
+    for ours in [false, true] {
+        let folder = Folder::new(if ours { "gift" } else { "no-gift" });
+        let target = Target::start();
+        let before = target.state();
+        let in_band = |entry: &mut Entry| {
+            if let Entry::Scheduling { set, .. } = entry {
+                *set = Setting::FifoBand(1, 3);
+            }
+        };
+        let journal = journal_of(&folder, in_band, &target);
+        let behind = Scheduling { reset_on_fork: ours, ..idle(&before.0) };
+        threads::set_scheduling(target.pid(), &behind)?;
+        let report = restore(&journal)?;
+        let wanted = if ours { Outcome::Restored } else { Outcome::ChangedByOthers };
+        assert_eq!(report.count(&wanted), 1, "{report:?}");
+        assert_eq!(target.state().0, if ours { before.0 } else { behind });
+    }
     Ok(())
 }
 

@@ -153,14 +153,14 @@ impl RtLimit {
         let spins = SPINS.as_micros() as u64;
         let current = Some(before.maximum.map_or(spins, |most| most.min(spins)));
         // Without it the guardian is still there.
-        let _ = setrlimit(Resource::Rttime, Rlimit { current, ..before.clone() });
+        let _ = setrlimit(Resource::Rttime, Rlimit { current, ..before });
         RtLimit(before)
     }
 }
 
 impl Drop for RtLimit {
     fn drop(&mut self) {
-        let _ = setrlimit(Resource::Rttime, self.0.clone());
+        let _ = setrlimit(Resource::Rttime, self.0);
     }
 }
 
