@@ -110,7 +110,8 @@ impl Preset {
                 preset.lacks.insert(cost.name.to_owned(), why.clone());
             }
             let Some(spread) = cost.spread else { continue };
-            preset.costs.insert(cost.name.to_owned(), tenths(spread.median_ns));
+            // A difference that noise made negative; the spread keeps the sign.
+            preset.costs.insert(cost.name.to_owned(), tenths(spread.median_ns).max(0.0));
             let sure = Sure {
                 low_ns: tenths(spread.low_ns),
                 high_ns: tenths(spread.high_ns),
@@ -269,6 +270,14 @@ pub fn this_machine() -> Result<Preset, LabError> {
     Preset::read(&path)
 }
 
+/// The calibration of this machine, if one is kept.
+///
+/// # Errors
+/// There is one that cannot be read: it is not passed over in silence.
+pub fn kept() -> Result<Option<Preset>, LabError> {
+    path().filter(|path| path.exists()).map(|path| Preset::read(&path)).transpose()
+}
+
 /// The cost preset of any name, `this-machine` too.
 ///
 /// # Errors
@@ -317,6 +326,8 @@ mod tests {
         ]
         .map(cost)
         .into();
+        // Noise made a difference negative: the file must be read back all the same.
+        costs.push(cost(("recorder_switch_ns", -75.0)));
         let lacks = Some("needs \"two\" CPUs\n".to_owned());
         costs.push(Cost { name: "lock_handoff_ns", what: "", spread: None, lacks });
         let (cpu, elapsed) = (CpuId(0), Ns::from_s(2));
@@ -335,6 +346,7 @@ mod tests {
         std::fs::write(&file, "schema = 1").unwrap();
         let other = Preset::read(&file).unwrap_err().to_string();
         std::fs::remove_file(&file).unwrap();
+        assert_eq!(preset.costs["recorder_switch_ns"], 0.0);
         assert_eq!(read.unwrap(), preset);
         let missing = Preset::read(&file).unwrap_err().to_string();
         for message in [newer, other, missing] {

@@ -104,6 +104,8 @@ pub struct Options {
     pub network: Network,
     /// Numbers of threads of the SMP program.
     pub tasks: Vec<u32>,
+    /// Cost preset of the simulated column; `None`: this machine's calibration if one is kept.
+    pub costs: Option<String>,
     /// Put what runs into a control group with a weight that foreign work hardly counts against.
     pub shield: bool,
     /// Where journals go.
@@ -167,6 +169,8 @@ pub enum ExperimentError {
 
 /// Hears how it goes.
 pub trait Watch {
+    /// So many measurements come; they take about so long together, without the simulator.
+    fn plan(&mut self, _which: Which, _measurements: usize, _about: Ns) {}
     /// Measurement `done` of `all` begins.
     fn step(&mut self, _what: &str, _done: usize, _all: usize) {}
 }
@@ -217,9 +221,11 @@ pub fn run(
         Which::RedisBatch => redis::run(&mut stage, options, watch),
         Which::Smp => smp::run(&mut stage, options, watch),
     };
+    let doubt = stage.prices.doubt.clone();
     let (notes, given_back) = stage.close()?;
     let mut result = result?;
     result.conditions.extend(notes);
+    result.doubts.extend(doubt);
     if !given_back.complete() {
         result.doubts.push("not everything could be given back: see `schedlab status`".to_owned());
     }

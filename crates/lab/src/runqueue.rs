@@ -106,7 +106,7 @@ pub fn explain(
 ) -> Result<RunqueueResult, LabError> {
     let costs = match &options.costs {
         Some(name) => name.clone(),
-        None if calibrate::this_machine().is_ok() => THIS_MACHINE.to_owned(),
+        None if calibrate::kept()?.is_some() => THIS_MACHINE.to_owned(),
         None => "modern".to_owned(),
     };
     let mut model = Vec::new();

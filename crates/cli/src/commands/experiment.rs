@@ -11,6 +11,7 @@ use schedlab_measure::readers::MOST_READERS;
 use schedlab_model::Ns;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// Version of the JSON: docs/experiment-schema.md.
 const SCHEMA: u32 = 1;
@@ -58,6 +59,10 @@ pub(crate) struct Experiment {
     /// [default: 2,16,128,1024]
     #[arg(long, value_name = "LIST")]
     tasks: Option<String>,
+    /// Cost preset of the simulated machine, such as modern-vm
+    /// [default: this-machine, if `schedlab calibrate` was run here]
+    #[arg(long, value_name = "PRESET")]
+    costs: Option<String>,
     /// Make no control group for the programs
     #[arg(long)]
     no_shield: bool,
@@ -119,6 +124,7 @@ pub(crate) fn run(args: &Experiment) -> anyhow::Result<Done> {
             args.tasks.as_deref().unwrap_or("2,16,128,1024"),
             MOST_READERS,
         )?,
+        costs: args.costs.clone(),
         shield: !args.no_shield,
         room: Room::standard()?,
         program: std::env::current_exe()?,
@@ -132,7 +138,7 @@ pub(crate) fn run(args: &Experiment) -> anyhow::Result<Done> {
     };
     refuse_unused(args, &all)?;
     let signal = StopSignal::install().map_err(|error| anyhow!("cannot catch Ctrl-C: {error}"))?;
-    let mut live = Live(std::io::stderr().is_terminal());
+    let mut live = Live { terminal: std::io::stderr().is_terminal(), plan: None };
     let mut results = Vec::new();
     for which in all {
         results.push(experiment::run(which, &options, &mut live, &|| signal.requested())?);
@@ -174,13 +180,63 @@ fn text(results: &[Result]) -> String {
 }
 
 /// Progress on standard error, on a terminal.
-struct Live(bool);
+struct Live {
+    terminal: bool,
+    /// The experiment, and what its measurements take together, about.
+    plan: Option<(&'static str, Ns, Instant)>,
+}
 
 impl Watch for Live {
+    fn plan(&mut self, which: Which, measurements: usize, about: Ns) {
+        self.plan = Some((which.name(), about, Instant::now()));
+        self.say(&format!("{}: {measurements} measurements, about {}", which.name(), duration(about)));
+    }
+
     fn step(&mut self, what: &str, done: usize, all: usize) {
-        if self.0 {
+        let (name, left) = match &self.plan {
+            None => ("", String::new()),
+            Some((name, about, begun)) => (*name, left(*about, done, all, begun.elapsed())),
+        };
+        self.say(&format!("{name} {}/{all}: {what}{left}", done + 1));
+    }
+}
+
+impl Live {
+    fn say(&self, line: &str) {
+        if self.terminal {
             // Nobody needs to read it.
-            let _ = writeln!(std::io::stderr(), "{}/{all}: {what}", done + 1);
+            let _ = writeln!(std::io::stderr(), "{line}");
         }
+    }
+}
+
+/// What is left of `about` after `done` of `all`: by the plan at first, then by how long it took so far.
+fn left(about: Ns, done: usize, all: usize, taken: Duration) -> String {
+    let rest = all.saturating_sub(done) as f64;
+    let each = match done {
+        0 => about.0 as f64 / all.max(1) as f64,
+        _ => taken.as_nanos() as f64 / done as f64,
+    };
+    format!(", {} left", duration(Ns((rest * each) as u64)))
+}
+
+/// As people say it: 45 s, 12 min.
+fn duration(time: Ns) -> String {
+    match (time.0 as f64 / 1e9).ceil() as u64 {
+        seconds @ 0..100 => format!("{seconds} s"),
+        seconds => format!("{} min", seconds.div_ceil(60)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_follows_the_plan_then_the_pace() {
+        let plan = Ns::from_s(200);
+        assert_eq!(left(plan, 0, 20, Duration::ZERO), ", 4 min left");
+        assert_eq!(left(plan, 10, 20, Duration::from_secs(30)), ", 30 s left");
+        assert_eq!(left(plan, 20, 20, Duration::from_secs(60)), ", 0 s left");
     }
 }

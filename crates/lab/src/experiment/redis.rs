@@ -7,7 +7,7 @@ use super::figures::{Collected, Figure, Sheet, Unit};
 use super::model::Model;
 use super::sleeper::listens;
 use super::stage::{Stage, Wires, scheduling};
-use super::watching::{Scene, Seen, watch};
+use super::watching::{Scene, Seen, pieces, watch};
 use super::{Experiment, ExperimentError, Options, Watch, Which, chosen};
 use predicted::Prediction;
 use schedlab_host::program::{Program, Running};
@@ -133,6 +133,7 @@ pub(super) fn run(
     let rows = chosen(&ROWS, |row| row.name, options)?;
     let wires = stage.networks(options.network)?;
     let all = rows.len() * options.rounds * options.clients.len();
+    watching.plan(Which::RedisBatch, all, pieces(all, options.time + WARM_UP));
     watching.step("sysbench alone", 0, all);
     let (events, model) = alone(stage)?;
     let mut setting = Setting { wires, events, requests: 20_000, time: options.time };
@@ -217,7 +218,7 @@ fn alone(stage: &Stage<'_>) -> Result<(f64, Model), ExperimentError> {
         what,
         happened: "does not say how many events it made".to_owned(),
     })?;
-    Ok((rate, Model::of(&seen.recording.header, &stage.machine)?))
+    Ok((rate, Model::of(&seen.recording.header, &stage.machine, &stage.prices)?))
 }
 
 /// What runs beside the server.

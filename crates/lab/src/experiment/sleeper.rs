@@ -4,7 +4,7 @@
 use super::figures::{Collected, Figure, Sheet, Unit};
 use super::model::Model;
 use super::stage::{Stage, scheduling};
-use super::watching::{Scene, Seen, now_ns, watch};
+use super::watching::{Scene, Seen, now_ns, pieces, watch};
 use super::{Experiment, ExperimentError, Options, Watch, Which, chosen};
 use schedlab_host::program::{Program, Running};
 use schedlab_host::threads;
@@ -89,6 +89,7 @@ pub(super) fn run(
     let (mut here, mut model, mut lost) = (Collected::default(), None, 0);
     let (mut asleep, mut stream) = (Vec::new(), Vec::new());
     let (mut done, all) = (0, rows.len() * options.rounds);
+    watching.plan(Which::Sleeper, all, pieces(all, options.time));
     for (number, turn) in stats::turns(rows.len(), options.rounds, options.seed).into_iter().enumerate() {
         for index in turn {
             let row = rows[index];
@@ -101,7 +102,7 @@ pub(super) fn run(
                 asleep.clone_from(&round.asleep);
             }
             if model.is_none() {
-                model = Some(Model::of(&round.seen.recording.header, &stage.machine)?);
+                model = Some(Model::of(&round.seen.recording.header, &stage.machine, &stage.prices)?);
             }
             done += 1;
         }

@@ -3,7 +3,7 @@
 use super::figures::{Collected, Figure, Sheet, Unit};
 use super::model::Model;
 use super::stage::{Stage, scheduling};
-use super::watching::{Scene, Seen, watch};
+use super::watching::{Scene, Seen, pieces, watch};
 use super::{Experiment, ExperimentError, Options, Watch, Which};
 use crate::smp::{SmpOptions, SmpResult, evaluate, paper_us};
 use schedlab_host::program::{Program, Running};
@@ -46,6 +46,7 @@ pub(super) fn run(
     let names: Vec<String> = options.tasks.iter().map(|threads| format!("{threads} threads")).collect();
     let (mut here, mut model, mut lost) = (Collected::default(), None, 0);
     let (mut done, all) = (0, names.len() * options.rounds);
+    watching.plan(Which::Smp, all, about(stage, options)?);
     for turn in stats::turns(names.len(), options.rounds, options.seed) {
         for index in turn {
             watching.step(&names[index], done, all);
@@ -57,7 +58,7 @@ pub(super) fn run(
             note(&mut here, &names[index], &threads, of);
             lost += round.seen.lost();
             if model.is_none() {
-                model = Some(Model::of(&round.seen.recording.header, &stage.machine)?);
+                model = Some(Model::of(&round.seen.recording.header, &stage.machine, &stage.prices)?);
             }
             done += 1;
         }
@@ -73,6 +74,17 @@ pub(super) fn run(
     let cpus = stage.machine.online.count();
     let priced = evaluate(&priced(&options.tasks, cpus), &|_, _| {})?;
     Ok(result(options, &names, (&here, &simulated, &priced), &model, cpus, lost))
+}
+
+/// How long it takes, about: from a first run with few threads, which is not counted.
+fn about(stage: &Stage<'_>, options: &Options) -> Result<Ns, ExperimentError> {
+    let few = options.tasks.iter().copied().min().unwrap_or(1);
+    let report = measure(stage, few)?.report;
+    let thread = report.cpu_ns / u64::from(few.max(1));
+    let threads: u64 = options.tasks.iter().map(|threads| u64::from(*threads)).sum();
+    let work = thread.saturating_mul(threads) / stage.machine.online.count().max(1) as u64;
+    let round = Ns(work) + pieces(options.tasks.len(), Ns::ZERO);
+    Ok(Ns(round.0.saturating_mul(options.rounds as u64)))
 }
 
 fn priced(tasks: &[u32], cpus: usize) -> SmpOptions {

@@ -4,6 +4,7 @@
 //! the devices in them with the processes inside, recordings are files without a name, and the control group is in the
 //! journal of a [`Keeper`], whose guardian removes it when we cannot. No sysctl is changed.
 
+use super::model::Prices;
 use super::{ExperimentError, Network, Options, Which};
 use schedlab_host::program::{Program, Running};
 use schedlab_host::threads::Scheduling;
@@ -28,6 +29,8 @@ pub(super) struct Stage<'a> {
     keeper: Option<Keeper>,
     group: Option<PathBuf>,
     pub(super) machine: MachineFacts,
+    /// What the machine's own work costs in the simulator.
+    pub(super) prices: Prices,
     /// Where what is measured runs.
     pub(super) cpu: CpuId,
     /// Where everybody else of ours runs.
@@ -57,6 +60,7 @@ impl<'a> Stage<'a> {
                  process may use {allowed}"
             )));
         };
+        let prices = Prices::of(options.costs.as_deref(), &machine)?;
         let keeper = Keeper::start(&KeeperOptions {
             room: options.room.clone(),
             purpose: format!("experiment {}", which.name()),
@@ -75,6 +79,7 @@ impl<'a> Stage<'a> {
             stop,
             program: options.program.clone(),
             machine,
+            prices,
         };
         stage.describe();
         if options.shield {

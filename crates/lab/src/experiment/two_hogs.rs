@@ -3,7 +3,7 @@
 use super::figures::{Collected, Figure, Sheet, Unit};
 use super::model::Model;
 use super::stage::{Stage, scheduling};
-use super::watching::{Scene, Seen, usual_turn, watch};
+use super::watching::{Scene, Seen, pieces, usual_turn, watch};
 use super::{Experiment, ExperimentError, Options, Watch, Which, chosen};
 use schedlab_measure::stats;
 use schedlab_model::{Ns, Policy};
@@ -44,6 +44,7 @@ pub(super) fn run(
     let rows = chosen(&ROWS, |row| row.name, options)?;
     let (mut here, mut model, mut lost) = (Collected::default(), None, 0);
     let (mut done, all) = (0, rows.len() * options.rounds);
+    watching.plan(Which::TwoHogs, all, pieces(all, options.time + WARM_UP));
     for round in stats::turns(rows.len(), options.rounds, options.seed) {
         for index in round {
             let row = rows[index];
@@ -53,7 +54,7 @@ pub(super) fn run(
             here.add(row.name, FOREIGN, Some(seen.foreign(stage.cpu, &pids)));
             lost += seen.lost();
             if model.is_none() {
-                model = Some(Model::of(&seen.recording.header, &stage.machine)?);
+                model = Some(Model::of(&seen.recording.header, &stage.machine, &stage.prices)?);
             }
             done += 1;
         }

@@ -172,6 +172,15 @@ impl Seen {
     }
 }
 
+/// Starting the programs, the recorder and ending them takes about so long in each measurement. Seen on an idle machine; a
+/// busy one takes longer.
+const AROUND: Ns = Ns::from_ms(900);
+
+/// How long `count` measurements of `time` take, about.
+pub(super) fn pieces(count: usize, time: Ns) -> Ns {
+    Ns((time + AROUND).0.saturating_mul(count as u64))
+}
+
 /// The length of a turn such that half of the CPU time was had in turns of that length or longer. Unlike the median it
 /// does not count the crumbs between two interruptions as turns of their own.
 pub(super) fn usual_turn(task: &TaskSummary) -> Option<f64> {

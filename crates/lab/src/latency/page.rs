@@ -50,12 +50,7 @@ fn verdict(matrix: &Matrix) -> (String, String) {
     let outcome = if found.is_empty() {
         format!("{told} of {} differences can be told from noise.", differences(matrix).len())
     } else {
-        format!(
-            "Of the article's four findings {} hold here, {} do not, {} cannot be told here.",
-            count(Truth::Holds),
-            count(Truth::DoesNot),
-            count(Truth::CannotTell)
-        )
+        outcome_of(count(Truth::Holds), count(Truth::DoesNot), count(Truth::CannotTell))
     };
     let rounds = matrix.cells.iter().map(|cell| cell.rounds.len()).min().unwrap_or(0);
     let certainty = format!(
@@ -63,6 +58,19 @@ fn verdict(matrix: &Matrix) -> (String, String) {
          a maximum is of all rounds and grows with the length of a run."
     );
     (outcome, certainty)
+}
+
+/// The article's findings in one sentence; what did not occur is not mentioned.
+fn outcome_of(holds: usize, does_not: usize, open: usize) -> String {
+    let part = |count: usize, one: &str, more: &str| {
+        (count > 0).then(|| format!("{count} {}", if count == 1 { one } else { more }))
+    };
+    let parts = [
+        part(holds, "holds here", "hold here"),
+        part(does_not, "does not", "do not"),
+        part(open, "cannot be told here", "cannot be told here"),
+    ];
+    format!("Of the article's findings {}.", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
 fn time(ns: f64) -> String {
@@ -99,12 +107,13 @@ fn table(matrix: &Matrix) -> Section {
         "How late a thread ran after its timer expired. The article's column is the maximum that it gives for the same kind of \
          kernel, load and policy, on its own machine: compare magnitudes.",
     );
+    // One system stands in the subtitle.
+    let several = matrix.systems.len() > 1;
     let cells = |row: &MatrixRow| {
         let dash = || Cell::text("–");
-        vec![
-            Cell::head(row.load.words()),
-            Cell::text(row.policy.to_string()),
-            Cell::text(&row.system),
+        let mut cells = vec![Cell::head(row.load.words()), Cell::text(row.policy.to_string())];
+        cells.extend(several.then(|| Cell::text(&row.system)));
+        cells.extend([
             estimate(&row.p50_ns),
             estimate(&row.p99_ns),
             row.p999_ns.map_or_else(dash, |ns| Cell::number(time(ns as f64), ns as f64)),
@@ -113,7 +122,8 @@ fn table(matrix: &Matrix) -> Section {
             row.article_max_ns.map_or_else(dash, |ns| Cell::number(time(ns.0 as f64), ns.0 as f64)),
             estimate(&row.mean_ns),
             Cell::number(row.count.to_string(), row.count as f64),
-        ]
+        ]);
+        cells
     };
     let numbers = ["p50", "p99", "p99.9", "max of a round", "max of all", "article", "mean", "samples"];
     section.push(Table {
@@ -122,8 +132,9 @@ fn table(matrix: &Matrix) -> Section {
             (confidence * 100.0).floor()
         ),
         columns: ["load", "policy", "system"]
-            .map(Column::text)
             .into_iter()
+            .take(if several { 3 } else { 2 })
+            .map(Column::text)
             .chain(numbers.map(Column::number))
             .collect(),
         rows: rows.iter().map(cells).collect(),
@@ -213,16 +224,18 @@ fn findings(matrix: &Matrix) -> Section {
             Truth::DoesNot => Tone::Bad,
             Truth::CannotTell => Tone::Dim,
         };
-        vec![Cell::head(finding.says), Cell::text("").note(finding.truth.words(), tone)]
+        vec![
+            Cell::head(finding.says),
+            Cell::text("").note(finding.truth.words(), tone),
+            Cell::text(finding.because.clone()),
+        ]
     };
     section.push(Table {
         caption: "The four findings".to_owned(),
-        columns: ["the article says", "here"].map(Column::text).to_vec(),
+        columns: ["the article says", "here", "why"].map(Column::text).to_vec(),
         rows: matrix.findings().iter().map(row).collect(),
         fold: None,
     });
-    let because = |finding: super::Finding| format!("{}: {}.", finding.says, finding.because);
-    section.push(Part::List(matrix.findings().into_iter().map(because).collect()));
     section
 }
 
@@ -305,4 +318,18 @@ fn provenance(matrix: &Matrix, origin: &Origin) -> Section {
     );
     section.push(facts);
     section
+}
+
+#[cfg(test)]
+mod tests {
+    use super::outcome_of;
+
+    #[test]
+    fn the_verdict_is_a_sentence() {
+        assert_eq!(outcome_of(1, 0, 3), "Of the article's findings 1 holds here, 3 cannot be told here.");
+        assert_eq!(
+            outcome_of(2, 1, 1),
+            "Of the article's findings 2 hold here, 1 does not, 1 cannot be told here."
+        );
+    }
 }
