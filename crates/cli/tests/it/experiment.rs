@@ -37,6 +37,8 @@ fn command(folder: &Folder, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
     command.arg("experiment").args(arguments).current_dir(root()).stdin(Stdio::null());
     command.env("SCHEDLAB_RUN_DIR", folder.0.join("run")).env(MARK, folder.0.display().to_string());
+    // Whoever runs the tests may have calibrated the machine.
+    command.env("XDG_DATA_HOME", folder.0.join("data"));
     command
 }
 
@@ -159,6 +161,39 @@ fn two_hogs_stand_beside_article_and_model() {
     // One round proves nothing.
     assert_eq!(share["against"]["difference"]["told_apart"], false);
     assert_eq!((marked(&folder), names(&folder.0.join("run").display().to_string())), (vec![], vec![]));
+}
+
+/// A calibration that this machine did not make.
+const CALIBRATION: &str = "schema = \"schedlab-calibration/1\"\n[provenance]\nkernel = \"5.0 #1\"\ncpu = \"abacus\"\n\
+    cpus = 2\nhz = 250\nvirtual_machine = false\ndate = \"2026-11-21T12:00:00Z\"\ncommand = \"schedlab calibrate\"\n\
+    schedlab = \"0.1.0\"\nforeign = 0.25\nseconds = 2.0\n[costs]\n[simulator]\nswitch_enter_ns = 5000000\n";
+
+#[test]
+fn the_simulated_column_has_this_machines_costs_and_says_so() {
+    let Some(_turn) = turn("the_simulated_column_has_this_machines_costs_and_says_so") else { return };
+    let folder = Folder::new("experiment-costs");
+    let arguments = ["sleeper", "--rounds", "1", "--for", "500ms", "--only", "beside yes"];
+    let without = experiment(&folder, &arguments);
+    assert!(without["doubts"].to_string().contains("`schedlab calibrate` measures them"), "{without}");
+    let other = experiment(&folder, &[&arguments[..], &["--costs", "modern-vm"]].concat());
+    assert!(other["conditions"].to_string().contains("preset modern-vm (--costs)"), "{other}");
+    let file = folder.0.join("data/schedlab/this-machine.toml");
+    fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+    fs::write(&file, CALIBRATION).expect("a calibration");
+    let with = experiment(&folder, &arguments);
+    let said = with["conditions"].to_string();
+    assert!(
+        said.contains("preset this-machine: measured 2026-11-21T12:00:00Z") && said.contains("25 %"),
+        "{said}"
+    );
+    assert!(with["doubts"].to_string().contains("another kernel (5.0 #1"), "{with}");
+    // Each line begins with a switch, which costs 5 ms: the costs are really those of the file.
+    let line = |result: &Value| value(result, "beside yes", "CPU time per line")["simulated"].as_f64();
+    assert!(line(&with) >= Some(5e6) && line(&without) < Some(5e6), "{:?} {:?}", line(&with), line(&without));
+    // One that cannot be read is not passed over.
+    fs::write(&file, "schema = 7").expect("a calibration");
+    let odd = ran(&mut command(&folder, &arguments));
+    assert!(odd.code == 2 && odd.stderr.contains("schedlab calibrate"), "{odd:?}");
 }
 
 #[test]
