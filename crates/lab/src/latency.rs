@@ -19,7 +19,7 @@ use crate::gate::{Bound, Evidence, Gate, Outcome};
 use crate::metric::{Metric, Stat};
 use schedlab_host::marks::Tracer;
 use schedlab_measure::{Budget, LatencyError, LatencyLine, LatencyReport, LatencyRequest, Samples, latency};
-use schedlab_model::Ns;
+use schedlab_model::{CpuId, Ns};
 use serde::Serialize;
 
 /// Version of the JSON.
@@ -164,6 +164,19 @@ pub fn gates(texts: &[String]) -> Result<Vec<Gate>, String> {
         }
     };
     texts.iter().map(gate).collect()
+}
+
+/// Refuses conditions about CPUs that are not measured on: better before than after ten minutes.
+///
+/// # Errors
+/// The first such condition.
+pub fn check_subjects(gates: &[Gate], cpus: &[CpuId]) -> Result<(), String> {
+    let names: Vec<String> = cpus.iter().map(CpuId::to_string).chain(["all".to_owned()]).collect();
+    let covers = |gate: &Gate| gate.subject.is_none() || names.iter().any(|name| gate.covers(name));
+    match gates.iter().find(|gate| !covers(gate)) {
+        None => Ok(()),
+        Some(gate) => Err(format!("'{gate}': there is no such thread; there are {}", names.join(", "))),
+    }
 }
 
 /// What was measured, and what it means.
@@ -352,6 +365,17 @@ mod tests {
         assert_eq!(outcome("cpu0 max > 1ms", &samples(10..110)), Outcome::Not);
         assert_eq!(outcome("cpu7 max > 1ms", &many), Outcome::CannotSay);
         assert_eq!(outcome("max > 1ms", &samples(0..0)), Outcome::CannotSay);
+    }
+
+    #[test]
+    fn a_gate_about_a_cpu_that_is_not_measured_is_refused() {
+        let of = |text: &str| gates(&[text.to_owned()]).unwrap();
+        let cpus = [CpuId(0), CpuId(3)];
+        for good in ["p99 > 1ms", "all max > 1ms", "cpu3 max > 1ms", "cpu* max > 1ms"] {
+            assert_eq!(check_subjects(&of(good), &cpus), Ok(()), "{good}");
+        }
+        let odd = check_subjects(&of("cpu1 max > 1ms"), &cpus).unwrap_err();
+        assert!(odd.contains("cpu0, cpu3, all"), "{odd}");
     }
 
     #[test]

@@ -89,10 +89,25 @@ pub struct Claim {
 /// What the model is asked.
 #[derive(Clone, Debug)]
 pub struct ModelOptions {
-    /// Cost preset; `None`: this machine's if there is a calibration, else `modern`.
-    pub costs: Option<String>,
+    /// Cost preset, as [`model_costs`] gives it.
+    pub costs: String,
     /// Worker threads; 0 = one per CPU.
     pub jobs: usize,
+}
+
+/// The cost preset of the model: the one asked for, or this machine's if there is a calibration, else `modern`. Ask before
+/// measuring: what cannot be had is refused then.
+///
+/// # Errors
+/// No such preset, or a calibration that cannot be read.
+pub fn model_costs(asked: Option<&str>) -> Result<String, LabError> {
+    let name = match asked {
+        Some(name) => name,
+        None if calibrate::kept()?.is_some() => THIS_MACHINE,
+        None => "modern",
+    };
+    calibrate::preset(name)?;
+    Ok(name.to_owned())
 }
 
 /// Puts the model beside a measurement. `progress` hears (done, all) runs of the model.
@@ -104,11 +119,7 @@ pub fn explain(
     options: &ModelOptions,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<RunqueueResult, LabError> {
-    let costs = match &options.costs {
-        Some(name) => name.clone(),
-        None if calibrate::kept()?.is_some() => THIS_MACHINE.to_owned(),
-        None => "modern".to_owned(),
-    };
+    let costs = options.costs.clone();
     let mut model = Vec::new();
     for cold in [false, true] {
         let rows: Vec<&RunqueueRow> = report.rows.iter().filter(|row| row.cold == cold).collect();

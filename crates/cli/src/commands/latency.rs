@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use schedlab_host::StopSignal;
 use schedlab_host::threads::affinity;
 use schedlab_lab::gate::Outcome;
-use schedlab_lab::latency::{gates, judge, measure};
+use schedlab_lab::latency::{check_subjects, gates, judge, measure};
 use schedlab_measure::{LatencyLine, LatencyRequest, Wake};
 use schedlab_model::{CpuId, CpuSet, Ns, Policy};
 use std::path::PathBuf;
@@ -144,6 +144,7 @@ pub(crate) fn run(args: &Latency) -> anyhow::Result<Done> {
     let gates = gates(&args.fail_if).map_err(|error| anyhow!("--fail-if {error}"))?;
     let request = request(args)?;
     request.check()?;
+    check_subjects(&gates, &request.cpus).map_err(|error| anyhow!("--fail-if {error}"))?;
     if let Some(path) = &args.output {
         output::check(path)?;
     }

@@ -87,6 +87,8 @@ fn what_cannot_be_measured_is_refused() {
         (&["--tasks", "0"], "--tasks"),
         (&["--policy", "rr:3"], "fifo:N"),
         (&["--rounds", "1"], "3 to 1000 rounds"),
+        // Before anything is measured, which takes half a minute.
+        (&["--costs", "moderm"], "did you mean \"modern\"?"),
     ] {
         let ran = schedlab(&[&["bench", "runqueue"], arguments].concat());
         assert_eq!(ran.code, 2, "{ran:?}");

@@ -207,6 +207,7 @@ fn mistakes_are_answered() {
         (&["--fail-if", "p99"], "--fail-if"),
         (&["--fail-if", "share > 5%"], "only latency"),
         (&["--fail-if", "p99 > +5%"], "nothing before"),
+        (&["--cpus", "0", "--fail-if", "cpu9 max > 1ms"], "there are cpu0, all"),
         (&["--loops", "5", "-o", "/"], "directory"),
         (&["--loops", "5", "-o", "/nowhere/at/all"], "cannot be written"),
     ] {

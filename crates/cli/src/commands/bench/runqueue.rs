@@ -70,12 +70,13 @@ pub(crate) struct Runqueue {
 
 pub(super) fn run(args: &Runqueue) -> anyhow::Result<Done> {
     let request = request(args)?;
+    let costs = lab::model_costs(args.costs.as_deref())?;
     let signal = StopSignal::install()?;
     let progress = Progress::of("deciding");
     let report = runqueue(&request, &mut |done, all| progress.set(done, all), &|| signal.requested())?;
     drop(progress);
     let progress = Progress::new();
-    let options = ModelOptions { costs: args.costs.clone(), jobs: 0 };
+    let options = ModelOptions { costs, jobs: 0 };
     let result = lab::explain(report, &options, &|done, all| progress.set(done, all))?;
     drop(progress);
     let text = if args.json { serde_json::to_string_pretty(&result)? + "\n" } else { render(&result) };
