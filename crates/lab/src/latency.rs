@@ -262,17 +262,22 @@ fn verdict(report: &LatencyReport, all: &Samples) -> Vec<String> {
         return vec!["Nothing was measured: it ended before the first expiry.".to_owned()];
     };
     let highest = RUNGS.iter().rev().find(|(_, q)| all.count() >= Samples::needed(*q)).unwrap_or(&RUNGS[0]);
+    let most = match highest.1 > 0.5 {
+        true => format!("{} of them at most {}; ", highest.0, Ns(all.quantile(highest.1))),
+        false => String::new(),
+    };
     let mut said = vec![format!(
-        "Half of {} wakeups were at most {} late; {} of them at most {}; the worst, on {}, was {} late.",
+        "Half of {} wakeups were at most {} late; {most}the worst, on {}, was {} late.",
         all.count(),
         Ns(all.quantile(0.5)),
-        highest.0,
-        Ns(all.quantile(highest.1)),
         worst.cpu,
         Ns(all.max())
     )];
     let share = |limit: Ns| all.above(limit.0) as f64 / all.count() as f64;
     let words = match all.max() {
+        0..1_000_000 if all.count() < Samples::needed(0.99) => {
+            "Too few to say for what that is good enough: measure longer.".to_owned()
+        }
         0..100_000 => {
             "No wakeup was 100 us late: good enough for control loops of a millisecond, on this evidence."
                 .to_owned()
@@ -297,6 +302,11 @@ fn doubts(report: &LatencyReport, all: &Samples) -> Vec<String> {
     let mut doubts = Vec::new();
     if report.stopped {
         doubts.push("ended early, by a signal".to_owned());
+    }
+    if let Some(why) = &report.unlocked {
+        doubts.push(format!(
+            "memory is not locked ({why}), so page faults may be in it: raise `ulimit -l` or be root; --no-lock says that it is meant so"
+        ));
     }
     if report.slack.0 >= 10_000
         && !report.request.wake.has_waker()

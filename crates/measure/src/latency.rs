@@ -150,6 +150,9 @@ pub struct LatencyReport {
     pub stopped: bool,
     /// Timer slack in force; 0 for real-time threads, where the kernel ignores it.
     pub slack: Ns,
+    /// Why memory is not locked although that was asked for: page faults may be in the figures.
+    #[serde(default)]
+    pub unlocked: Option<String>,
     /// The wakeup that ended it, if one did.
     #[serde(default)]
     pub broke: Option<Broke>,
@@ -233,11 +236,21 @@ impl Drop for Locked {
     }
 }
 
+/// Locks memory if that is asked for. A plain user may lock little: why it did not work is a doubt about the result, and no
+/// reason to have none.
+fn lock_memory(asked: bool, lock: impl FnOnce() -> io::Result<()>) -> (Option<Locked>, Option<String>) {
+    match asked.then(lock) {
+        None => (None, None),
+        Some(Ok(())) => (Some(Locked), None),
+        Some(Err(error)) => (None, Some(error.to_string())),
+    }
+}
+
 /// Measures. `progress` is called about twenty times a second; a `true` from `stop` ends it early. Threads of this
 /// process alone are changed, and those end with it.
 ///
 /// # Errors
-/// A request that makes no sense here, or a system that refuses (no right to the policy, to lock memory, ...).
+/// A request that makes no sense here, or a system that refuses (no right to the policy, ...).
 pub fn latency(
     request: &LatencyRequest,
     progress: &mut dyn FnMut(&[LatencyLine]),
@@ -245,14 +258,8 @@ pub fn latency(
 ) -> Result<LatencyReport, LatencyError> {
     request.check()?;
     let _held = request.dma_latency_us.map(hold_dma_latency).transpose()?;
-    let _locked = match request.lock {
-        false => None,
-        true => {
-            mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)
-                .map_err(|error| system("mlockall", error.into(), "raise `ulimit -l`, or give --no-lock"))?;
-            Some(Locked)
-        }
-    };
+    let all = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE;
+    let (_locked, unlocked) = lock_memory(request.lock, || Ok(mlockall(all)?));
     let lives: Vec<Live> = request.cpus.iter().map(|_| Live::default()).collect();
     let stopping = AtomicBool::new(false);
     let jobs: Vec<Job<'_>> = request
@@ -265,12 +272,13 @@ pub fn latency(
             Job { index, cpu, interval, request, live, stop: &stopping }
         })
         .collect();
-    let before = Account::now();
     let started = now();
     let mut stopped = false;
     let measured = thread::scope(|scope| {
         let crew = Crew::start(scope, &jobs)?;
         let begun = crew.go(request.policy)?;
+        // Not before: starting everybody can take longer than a short run.
+        let before = Account::now();
         while !crew.finished() {
             thread::sleep(LOOK);
             progress(&lines(&jobs));
@@ -278,9 +286,9 @@ pub fn latency(
             // A thread may have ended everybody already.
             stopping.fetch_or(stopped, Ordering::Relaxed);
         }
-        crew.join().map(|(threads, wakers)| (begun, threads, wakers))
+        crew.join().map(|(threads, wakers)| (begun, before, threads, wakers))
     });
-    let (begun, threads, wakers) = measured?;
+    let (begun, before, threads, wakers) = measured?;
     let after = Account::now();
     debug_assert!(begun >= started);
     let mut own: BTreeMap<u32, u64> = BTreeMap::new();
@@ -297,6 +305,7 @@ pub fn latency(
         elapsed,
         stopped,
         slack,
+        unlocked,
         broke: broke(&jobs),
         threads,
         cpus: before.until(&after, &own),

@@ -20,7 +20,8 @@ pub(crate) fn latency(result: &LatencyResult, style: &Style) -> String {
         Some(us) => format!("/dev/cpu_dma_latency held at {us} us"),
     };
     let wake = format!("{:?}", request.wake).to_lowercase();
-    let memory = if request.lock { "memory locked" } else { "memory not locked" };
+    let memory =
+        if request.lock && report.unlocked.is_none() { "memory locked" } else { "memory not locked" };
     text += &format!(
         "  policy {}, woken by {wake}, {slack}, {dma}, {memory}, {}\n\n",
         request.policy, report.elapsed
@@ -101,7 +102,8 @@ fn cells(result: &LatencyResult, index: usize, row: &Row) -> Vec<Cell> {
     };
     cells.push(Cell::plain(missed.to_string()));
     let cpu = thread.and_then(|thread| report.cpus.iter().find(|cpu| cpu.cpu == thread.cpu.0));
-    let part = |ns: u64| format!("{:.1} %", ns as f64 * 100.0 / report.elapsed.0.max(1) as f64);
+    // Counted in clock ticks: in a short run more can come out than there was.
+    let part = |ns: u64| format!("{:.1} %", (ns as f64 * 100.0 / report.elapsed.0.max(1) as f64).min(100.0));
     cells.push(Cell::plain(cpu.map_or(String::new(), |cpu| part(cpu.steal_ns))));
     cells.push(Cell::plain(cpu.map_or(String::new(), |cpu| part(cpu.foreign_ns))));
     cells.push(Cell::plain(cpu.map_or(String::new(), |cpu| cpu.interrupts.to_string())));

@@ -105,3 +105,12 @@ fn deadline_threads_need_their_whole_root_domain() {
         assert!(error.contains("SCHED_DEADLINE") && error.contains("root domain"), "{error}");
     }
 }
+
+#[test]
+fn memory_that_cannot_be_locked_is_a_doubt_and_no_end() {
+    let refused = || Err(std::io::Error::from_raw_os_error(12));
+    let (locked, why) = super::lock_memory(true, refused);
+    assert!(locked.is_none() && why.is_some_and(|why| why.contains("memory")));
+    let (locked, why) = super::lock_memory(false, || panic!("nobody asked"));
+    assert!(locked.is_none() && why.is_none());
+}
