@@ -15,6 +15,7 @@ pub fn of_experiments(experiments: &[Experiment], origin: &Origin) -> Page {
     let doubts: usize = experiments.iter().map(|one| one.doubts.len()).sum();
     let sure = match doubts {
         0 => "No doubts: intervals are 95 % bootstrap intervals of the median over the rounds.".to_owned(),
+        1 => "One doubt stands below. Intervals: 95 %, bootstrap, median over the rounds.".to_owned(),
         _ => format!("{doubts} doubts stand below. Intervals: 95 %, bootstrap, median over the rounds."),
     };
     page.verdict(first.collect::<Vec<_>>().join(". "), sure);
@@ -75,35 +76,40 @@ fn table(sheet: &Sheet) -> Table {
             Column::number("article"),
             Column::number("this machine"),
             Column::number("simulated"),
-            Column::text(against),
+            Column::number(against),
         ],
-        rows: sheet.lines.iter().map(row).collect(),
+        rows: cells(&sheet.lines),
         fold: None,
     }
 }
 
-fn row(line: &Line) -> Vec<Cell> {
+/// A row's name stands at its first figure only.
+fn cells(lines: &[Line]) -> Vec<Vec<Cell>> {
+    let before = std::iter::once(None).chain(lines.iter().map(|line| Some(line.row.as_str())));
+    lines.iter().zip(before).map(|(line, before)| row(line, before != Some(line.row.as_str()))).collect()
+}
+
+fn row(line: &Line, first: bool) -> Vec<Cell> {
     let unit = line.figure.unit;
     let number = |value: Option<f64>| {
         value.map_or_else(Cell::default, |value| Cell::number(spaced(unit.show(value)), value))
     };
     let here = number(line.machine.map(|found| found.median));
     let here = match &line.machine {
-        Some(found) if found.count > 1 => {
-            here.note(format!("{} – {}", unit.show(found.low), unit.show(found.high)), Tone::Dim)
-        }
+        Some(found) if found.count > 1 => here
+            .note(format!("{} … {}", spaced(unit.show(found.low)), spaced(unit.show(found.high))), Tone::Dim),
         _ => here,
     };
     let against = line.against.as_ref().map_or_else(Cell::default, |against| {
         let change = &against.difference;
         let sign = if change.median > 0.0 { "+" } else { "" };
         match change.told_apart {
-            true => Cell::text(format!("{sign}{}", unit.show(change.median))),
-            false => Cell::text("cannot be told apart"),
+            true => Cell::number(spaced(format!("{sign}{}", unit.show(change.median))), change.median),
+            false => Cell::text("").note("cannot tell", Tone::Dim),
         }
     });
     vec![
-        Cell::head(line.row.clone()),
+        if first { Cell::head(line.row.clone()) } else { Cell::text("") },
         Cell::text(line.figure.name),
         number(line.article),
         here,

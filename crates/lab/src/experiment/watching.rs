@@ -5,9 +5,9 @@ use super::{ExperimentError, Which};
 use crate::record::{self, record};
 use rustix::fs::{MemfdFlags, memfd_create};
 use schedlab_host::{RecordRequest, Scope};
-use schedlab_model::{CpuId, EventKind, EventSink as _, Ns, TaskId};
-use schedlab_trace::Recording;
+use schedlab_model::{CpuId, EventKind, EventSink as _, Ns, SchedEvent, TaskId};
 use schedlab_trace::analysis::{Analysis as _, Summary, TaskSummary};
+use schedlab_trace::{Recording, TaskInfo};
 use std::cell::Cell;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -114,16 +114,19 @@ impl Seen {
     }
 
     /// What the tasks that match got, together.
-    pub(super) fn sum(&self, matches: impl Fn(&schedlab_trace::TaskInfo) -> bool) -> TaskSummary {
+    pub(super) fn sum(&self, matches: impl Fn(&TaskInfo) -> bool) -> TaskSummary {
         let mut sum = TaskSummary::default();
         let tasks = self.recording.header.tasks.iter().zip(&self.summary.tasks);
         tasks.filter(|(info, _)| matches(info)).for_each(|(_, task)| sum.merge(task));
         sum
     }
 
-    /// What the threads of a process got.
+    /// What the threads of a process got, with those that it made meanwhile.
     pub(super) fn process(&self, pid: u32) -> TaskSummary {
-        self.sum(|info| info.pid == pid)
+        let of = threads_of(&self.recording.header.tasks, &self.recording.events, pid);
+        let mut sum = TaskSummary::default();
+        self.summary.tasks.iter().zip(of).filter(|(_, of)| *of).for_each(|(task, _)| sum.merge(task));
+        sum
     }
 
     /// What the threads got that a process made meanwhile, by the events alone: short-lived ones are gone before the
@@ -172,6 +175,23 @@ impl Seen {
     }
 }
 
+/// Which tasks are threads of a process. Whose one is that was gone before the recorder could ask only its maker says:
+/// `redis-benchmark --threads` does its work in such ones.
+fn threads_of(tasks: &[TaskInfo], events: &[SchedEvent], pid: u32) -> Vec<bool> {
+    let mut of: Vec<bool> = tasks.iter().map(|info| info.pid == pid).collect();
+    for event in events {
+        let EventKind::New { task, parent: Some(parent) } = event.kind else { continue };
+        let unknown = tasks.get(task.index()).is_some_and(|info| !info.known);
+        if unknown
+            && of.get(parent.index()) == Some(&true)
+            && let Some(of) = of.get_mut(task.index())
+        {
+            *of = true;
+        }
+    }
+    of
+}
+
 /// Starting the programs, the recorder and ending them takes about so long in each measurement. Seen on an idle machine; a
 /// busy one takes longer.
 const AROUND: Ns = Ns::from_ms(900);
@@ -193,4 +213,29 @@ pub(super) fn usual_turn(task: &TaskSummary) -> Option<f64> {
         longer += time(turn);
         (longer >= all / 2.0).then_some(turn.0.0 as f64)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_was_gone_belongs_to_its_maker() {
+        let known = |tid, pid| TaskInfo { known: true, ..TaskInfo::unknown(tid, pid, "known") };
+        // A client, a thread of it that was gone, one that this made, a program that the client started, a stranger.
+        let tasks = [
+            known(10, 10),
+            TaskInfo::unknown(11, 11, "gone"),
+            TaskInfo::unknown(12, 12, "gone"),
+            known(13, 13),
+            TaskInfo::unknown(14, 14, "stranger"),
+        ];
+        let made = |task, parent| SchedEvent {
+            at: Ns(1),
+            cpu: CpuId(0),
+            kind: EventKind::New { task: TaskId(task), parent: Some(TaskId(parent)) },
+        };
+        let events = [made(1, 0), made(2, 1), made(3, 0), made(4, 3)];
+        assert_eq!(threads_of(&tasks, &events, 10), [true, true, true, false, false]);
+    }
 }
