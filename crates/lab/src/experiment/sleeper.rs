@@ -159,7 +159,7 @@ fn conditions(options: &Options) -> String {
 const REASONS: [&str; 2] = [
     "simulated: a task that sleeps 10 ms on average and then runs as long as a line cost here; the way of the packet \
              through the kernel is in that cost, not in its wait",
-    "waits of microseconds here and none simulated: the line comes from another CPU, whose wakeup is an interrupt \
+    "waits differ by microseconds: here the line comes from another CPU, whose wakeup is an interrupt \
              between processors, on a virtual machine with an exit to the host",
 ];
 
