@@ -147,7 +147,7 @@ impl Load<'_> {
             "[[task]]\nname = \"redis-server\"\ncpus = \"0\"\nprogram = [\"receive all requests\", \"serve requests {}ns\"]\n\
              [[task]]\nname = \"sysbench\"\ncpus = \"0\"\nprogram = \"hog\"\n\
              [[source]]\nname = \"clients\"\ninto = \"requests\"\n{load}\none_way = \"{}ns\"\n",
-            self.cost_ns,
+            self.cost_ns.round().max(1.0),
             way_ns.round()
         );
         for row in rows.iter().filter(|row| !row.model.is_empty()) {
