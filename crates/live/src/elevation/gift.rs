@@ -75,7 +75,7 @@ impl Agent {
         if let Some(until) = self.work.gift {
             if now >= until {
                 self.end_gift();
-                self.begin_period();
+                self.count_idle_anew();
             }
             return;
         }
@@ -91,8 +91,13 @@ impl Agent {
     }
 
     fn begin_period(&mut self) {
+        self.work.period_began = self.now();
+        self.count_idle_anew();
+    }
+
+    fn count_idle_anew(&mut self) {
         let now = self.now();
-        (self.work.period_began, self.work.idle) = (now, Ns::ZERO);
+        self.work.idle = Ns::ZERO;
         self.work.idle_since = self.work.idle_since.map(|_| now);
     }
 
@@ -100,6 +105,8 @@ impl Agent {
         self.work.counts.gifts += 1;
         self.work.counts.given_ns += length.0;
         self.work.gift = Some(now + length);
+        // The gift belongs to the period that it begins: after it would be less than promised, and too little at times.
+        self.work.period_began = now;
         let front = self.desk.current(0);
         for task in 0..self.work.threads.len() as u32 {
             // Whoever sleeps is moved when it wakes.
