@@ -349,7 +349,9 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
         if rq.curr == NONE {
             return u64::MAX;
         }
-        if rq.need_resched {
+        // Between `sched_yield` and its decision, which may take time, a tick would refresh the clock that is not
+        // refreshed again.
+        if rq.need_resched || rq.skip_clock {
             return 1;
         }
         let balance = self.balance_at(cpu);
