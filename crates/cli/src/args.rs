@@ -40,7 +40,9 @@ pub(crate) enum Command {
     Watch(commands::watch::Watch),
     /// Compare two recordings, or two results, task by task and cgroup by cgroup
     Diff(commands::diff::Diff),
-    /// Turn a Perfetto trace, or the text of `perf script` or ftrace, into a recording
+    /// Write a random scenario
+    Generate(commands::generate::Generate),
+    /// Turn a Perfetto trace, or the text of `perf script` or ftrace, into a recording; an rt-app workload into a scenario
     Import(Import),
     /// Write a recording for other tools: Perfetto, ftrace, perf script, CSV
     Export(commands::export::Export),
@@ -175,7 +177,8 @@ A recording is first compared with its own simulation; no change smaller than th
 Exit codes: 0 done, 1 an expectation or a gate failed, 3 the simulation does not reproduce the recording, or the data
 cannot carry a gate.")]
 pub(crate) struct Compare {
-    /// A recording (.slt), a scenario (.toml), or the name of a scenario (`schedlab list scenarios`)
+    /// A recording (.slt), a scenario (.toml), an rt-app workload (.json), or the name of a scenario (`schedlab list
+    /// scenarios`)
     pub(crate) input: String,
     /// A scheduler with knobs, such as linux-6.18:base_slice_ns=6ms (may be given several times)
     #[arg(short, long = "scheduler", value_name = "SCHEDULER")]
@@ -262,12 +265,14 @@ Examples:
   trace-cmd report | schedlab import - -o mine.slt
   schedlab import perf.txt -o mine.slt
   schedlab import trace.pftrace -o mine.slt              a Perfetto trace with sched events
+  schedlab import workload.json -o mine.toml             an rt-app workload becomes a scenario
 
 Lossy or misordered input is repaired; the last line says how much was.")]
 pub(crate) struct Import {
-    /// A Perfetto trace, or the text of `perf script` or of ftrace, with sched events; `-` is standard input
+    /// A Perfetto trace, or the text of `perf script` or of ftrace, with sched events, or an rt-app workload (.json); `-` is
+    /// standard input
     pub(crate) input: String,
-    /// The recording to write (.slt)
+    /// The recording (.slt) or scenario (.toml) to write
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: PathBuf,
     /// Take the running task for the waker even where the text does not show whether an interrupt woke

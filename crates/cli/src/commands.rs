@@ -9,6 +9,7 @@ pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod experiment;
 pub(crate) mod export;
+pub(crate) mod generate;
 pub(crate) mod guardian;
 pub(crate) mod import;
 pub(crate) mod latency;

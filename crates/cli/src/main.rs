@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         Command::Calibrate(command) => commands::calibrate::run(command),
         Command::List(command) => commands::list::run(command),
         Command::Show(command) => commands::show::run(command),
+        Command::Generate(command) => commands::generate::run(command),
         Command::Import(command) => commands::import::run(command),
         Command::Diff(command) => commands::diff::run(command),
         Command::Export(command) => commands::export::run(command),

@@ -14,6 +14,9 @@ pub enum LabError {
     /// A mistake in a scenario.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
+    /// A mistake in an rt-app workload.
+    #[error(transparent)]
+    RtApp(#[from] crate::rtapp::RtAppError),
     /// A mistake in a variant on the command line.
     #[error("--variant '{variant}': {source}")]
     Variant {

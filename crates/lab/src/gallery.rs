@@ -41,6 +41,9 @@ pub fn find(input: &str) -> Result<Found, LabError> {
     if is_toml && path.exists() {
         return Ok(Found::Scenario(Box::new(scenario::load(path)?)));
     }
+    if path.extension().is_some_and(|extension| extension == "json") && path.exists() {
+        return Ok(Found::Scenario(Box::new(crate::rtapp::load(path)?.scenario)));
+    }
     if path.exists() {
         return Ok(Found::Recording(path.to_owned()));
     }

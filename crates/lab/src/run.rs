@@ -95,8 +95,12 @@ impl Plan {
 
     /// The row's scheduler for a machine of `cpus` CPUs.
     pub(crate) fn build(&self, cpus: usize) -> Result<Box<dyn Scheduler>, LabError> {
-        let decided = self.delegation.as_ref().map_or(cpus, |delegated| delegated.spec.cpus(cpus));
-        Ok(registry::build(&self.scheduler, decided)?)
+        Ok(registry::build(&self.scheduler, self.decided(cpus))?)
+    }
+
+    /// How many of the machine's CPUs the scheduler decides for.
+    pub(crate) fn decided(&self, cpus: usize) -> usize {
+        self.delegation.as_ref().map_or(cpus, |delegated| delegated.spec.cpus(cpus))
     }
 
     fn failed(&self, source: SimError) -> LabError {

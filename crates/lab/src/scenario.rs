@@ -18,7 +18,7 @@ mod vm;
 mod waits;
 
 pub use document::ScenarioError;
-pub(crate) use draw::scaled;
+pub(crate) use draw::{exact, scaled};
 pub use draw::{parse_draw, show_draw};
 pub use expect::{Bound, Expectation, PLAIN_TOLERANCE};
 pub(crate) use group::{absent_cpu, bandwidth, shares_of_weight};
@@ -104,6 +104,8 @@ pub struct Scenario {
     pub repetitions: u32,
     /// What must come out.
     pub expectations: Vec<Expectation>,
+    /// What was left out when it was imported; results carry it.
+    pub notes: Vec<String>,
 }
 
 /// Reads the scenario in `path`.
@@ -199,6 +201,7 @@ impl Reader<'_> {
             repetitions: root.optional("repetitions", |item| item.integer(1, 1000))?.unwrap_or(1) as u32,
             workload,
             expectations: Vec::new(),
+            notes: Vec::new(),
         };
         let subject = Subject::scenario(&scenario);
         if let Some(name) = scenario.delegation.outside.iter().find(|name| subject.tasks(name).is_empty()) {

@@ -110,12 +110,41 @@ const EXPRESSION: &[&str] = &[
     "ran",
 ];
 
+const RTAPP: &[&str] = &[
+    "\"tasks\"",
+    "\"phases\"",
+    "\"loop\"",
+    "\"run\"",
+    "\"sleep\"",
+    "\"timer\"",
+    "\"period\"",
+    "\"wait\"",
+    "\"ref\"",
+    "\"signal\"",
+    "\"barrier\"",
+    "\"fork\"",
+    "\"instance\"",
+    "\"cpus\"",
+    "\"taskgroup\"",
+    "\"policy\"",
+    "SCHED_FIFO",
+    "-1",
+    "1000",
+    "{",
+    "}",
+    "[0]",
+    ":",
+    ",",
+    "/*",
+];
+
 /// Every target.
 pub(super) const ALL: &[Target] = &[
     Target { name: "recording", shape: Shape::Recording, run: recording },
     Target { name: "perf-script", shape: Shape::Text(TRACE), run: text_import },
     Target { name: "perfetto", shape: Shape::Proto, run: perfetto_import },
     Target { name: "scenario", shape: Shape::Text(SCENARIO), run: scenario },
+    Target { name: "rtapp", shape: Shape::Text(RTAPP), run: rtapp },
     Target { name: "variant", shape: Shape::Text(EXPRESSION), run: variant },
     Target { name: "scheduler", shape: Shape::Text(EXPRESSION), run: scheduler },
     Target { name: "expression", shape: Shape::Text(EXPRESSION), run: expression },
@@ -226,6 +255,15 @@ fn scenario(input: &[u8]) -> String {
     said(schedlab_lab::scenario::parse("fuzz", "fuzz.toml", text(input)), |scenario| {
         let checked = scenario.workload.check(scenario.machine.topology.cpus());
         format!("{} {checked:?}", scenario.variants.len())
+    })
+}
+
+fn rtapp(input: &[u8]) -> String {
+    said(schedlab_lab::rtapp::parse("fuzz", "fuzz.json", text(input)), |imported| {
+        // What is written down must be what runs.
+        let again =
+            schedlab_lab::scenario::parse("fuzz", "fuzz.toml", &imported.toml).expect("it is a scenario");
+        format!("{} {}", again.workload.tasks.len(), imported.notes.len())
     })
 }
 

@@ -2,12 +2,17 @@
 
 use crate::args::Import;
 use crate::{Done, output};
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
+use schedlab_lab::rtapp;
 use schedlab_trace::import::{self, ImportOptions};
-use std::io::BufReader;
+use std::io::{BufReader, Read};
+use std::path::Path;
 
 pub(crate) fn run(args: &Import) -> anyhow::Result<Done> {
     output::check(&args.output)?;
+    if is_rtapp(args) {
+        return rtapp(args);
+    }
     let options = ImportOptions { current_is_waker: args.current_is_waker };
     let imported = if args.input == "-" {
         import::any(std::io::stdin().lock(), options)
@@ -32,6 +37,36 @@ pub(crate) fn run(args: &Import) -> anyhow::Result<Done> {
         text += &format!("left out, because they say nothing about the schedule: {}\n", ignored.join(", "));
     }
     text += &format!("repairs: {}\n", recording.repairs);
+    output::write(None, &text)?;
+    Ok(Done::Well)
+}
+
+/// An rt-app workload: a `.json` file, or standard input that is to become a scenario.
+fn is_rtapp(args: &Import) -> bool {
+    let ends = |path: &Path, with: &str| path.extension().is_some_and(|extension| extension == with);
+    ends(Path::new(&args.input), "json") || (args.input == "-" && ends(&args.output, "toml"))
+}
+
+fn rtapp(args: &Import) -> anyhow::Result<Done> {
+    if args.current_is_waker {
+        bail!(
+            "--current-is-waker has a meaning only for recordings, and {} is an rt-app workload",
+            args.input
+        );
+    }
+    let imported = if args.input == "-" {
+        let mut text = String::new();
+        std::io::stdin().lock().read_to_string(&mut text).context("standard input")?;
+        rtapp::parse("rt-app", "standard input", &text)
+    } else {
+        rtapp::load(Path::new(&args.input))
+    }?;
+    output::write(Some(&args.output), &imported.toml)?;
+    let workload = &imported.scenario.workload;
+    let mut text = format!("{}: a scenario with {} tasks\n", args.output.display(), workload.tasks.len());
+    for note in &imported.notes {
+        text += &format!("  {note}\n");
+    }
     output::write(None, &text)?;
     Ok(Done::Well)
 }

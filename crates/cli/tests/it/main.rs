@@ -8,6 +8,7 @@ mod experiment;
 mod export;
 mod gallery;
 mod gates;
+mod generate;
 mod latency;
 mod latency_stall;
 mod live;

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 #[test]
 fn every_command_has_examples() {
-    for command in ["record", "compare", "show", "list", "import", "doctor"] {
+    for command in ["record", "compare", "show", "list", "import", "doctor", "generate"] {
         let ran = schedlab(&[command, "--help"]);
         assert_eq!(ran.code, 0);
         assert!(ran.stdout.contains("Examples:\n  "), "{command}: {}", ran.stdout);

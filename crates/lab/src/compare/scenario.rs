@@ -64,7 +64,7 @@ pub fn compare_scenario(
         rows,
         expectations: check(scenario, &plans, &runs),
         gates: Vec::new(),
-        notes: Vec::new(),
+        notes: scenario.notes.clone(),
         costs: costs(&machine.costs),
         fitted: scenario.fitted.clone(),
         sections: crate::scenario::sections(&scenario.workload, &scenario.classes),

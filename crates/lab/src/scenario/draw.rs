@@ -111,7 +111,7 @@ pub fn show_draw(draw: &Draw) -> String {
 }
 
 /// A time to the nanosecond, in the largest unit that gives a whole number.
-fn exact(ns: Ns) -> String {
+pub(crate) fn exact(ns: Ns) -> String {
     let fits = |unit: &&(u64, &str)| ns.0 > 0 && ns.0.is_multiple_of(unit.0);
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
     let (size, name) = units.iter().find(fits).copied().unwrap_or((1, "ns"));

@@ -1,0 +1,44 @@
+//! Random agents.
+
+use super::dice::Dice;
+use super::draft::{Draft, quote};
+use super::parts::Shape;
+use crate::scenario::exact;
+use schedlab_model::Ns;
+use schedlab_sim::DelegationCosts;
+
+/// Every third scenario runs behind agents, which may die or hang.
+pub(super) fn draw(dice: &mut Dice, draft: &mut Draft, shape: &Shape, duration: Ns) {
+    if !dice.chance(33) || shape.nested {
+        return;
+    }
+    let names: Vec<String> = draft.names("task");
+    let mut set = |key: &str, value: String| draft.delegation.push((key.to_owned(), value));
+    if shape.cpus > 1 && dice.chance(50) {
+        set("mode", quote("global"));
+        set("agent", dice.between(0, shape.cpus - 1).to_string());
+    } else {
+        set("mode", quote("per-cpu"));
+    }
+    let costs: &&str = dice.pick(DelegationCosts::PRESETS);
+    set("costs", quote(costs));
+    if dice.chance(33) {
+        for (name, _) in DelegationCosts::NAMES {
+            set(name, quote(&exact(Ns(dice.between(0, 3_000)))));
+        }
+    }
+    set("group", dice.between(1, 8).to_string());
+    let outside: Vec<String> = names.into_iter().filter(|_| dice.chance(15)).collect();
+    if !outside.is_empty() {
+        set("outside", format!("[{}]", outside.join(", ")));
+    }
+    let at = Ns(dice.between(0, duration.0));
+    match dice.between(0, 4) {
+        0 => set("die", quote(&exact(at))),
+        1 => set("hang", quote(&exact(at))),
+        _ => {}
+    }
+    if dice.chance(50) {
+        set("runnable_timeout", quote(&exact(Ns::from_ms(dice.between(5, 200)))));
+    }
+}
