@@ -6,6 +6,8 @@
 mod bpf;
 mod ci;
 mod docs;
+#[cfg(test)]
+mod facts;
 mod finding;
 mod fuzz;
 mod oracle;

@@ -202,6 +202,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 cpus: &cpus,
                 pinned_below: &pinned_below,
                 since_6_6: self.t.version.eevdf,
+                mean_only: self.t.smp.group_imbalance,
             };
             let found = if ask.is_ours() { ask.busiest() } else { None };
             let Some((from, amount)) = found else {

@@ -12,6 +12,7 @@
 //! | `cache_nice_tries` SMT 0, MC 1, PKG 1, NUMA 2 | same | modelled | same |
 //! | siblings preferred below NUMA | `SD_PREFER_SIBLING` | modelled | same |
 //! | allowed NUMA imbalance | `imb_numa_nr`, 5.18+ | modelled: one eighth of a node with one LLC, else one a LLC | same |
+//! | fault: the level of nodes was not rebuilt after a CPU went and came | 3.19 | `defects.MISSING_DOMAINS`: there is no such level | `d3_12_missing_domains` |
 //! | distances between nodes: several NUMA levels, overlapping groups | `sched_domains_numa_*` | omitted: all nodes are equally far | – |
 //! | clusters (shared L2) | 5.16+ | omitted | – |
 //! | CPUs of different capacity | `SD_ASYM_*` | omitted | – |
@@ -96,8 +97,14 @@ pub(super) struct Domains {
 }
 
 impl Domains {
-    /// The domains of the CPUs `online` of `topology`.
+    /// All domains of the CPUs `online` of `topology`.
+    #[cfg(test)]
     pub(super) fn build(topology: &Topology, online: &CpuSet) -> Domains {
+        Domains::up_to(topology, online, Level::Numa)
+    }
+
+    /// The domains of the CPUs `online` of `topology`, up to the level `highest`.
+    pub(super) fn up_to(topology: &Topology, online: &CpuSet, highest: Level) -> Domains {
         let cpus = topology.cpus();
         let online = online.and(&CpuSet::first(cpus));
         let mut domains = Domains {
@@ -121,7 +128,7 @@ impl Domains {
             (Level::Numa, |_| 0),
         ];
         let mut below: Vec<CpuSet> = (0..cpus).map(|cpu| CpuSet::single(CpuId::from(cpu))).collect();
-        for (level, key) in levels {
+        for (level, key) in levels.into_iter().filter(|(level, _)| *level <= highest) {
             below = domains.add_level(topology, level, key, &below);
         }
         domains

@@ -14,6 +14,7 @@
 //! | who balances: first idle CPU of the group, idle cores first (6.6+), else the first CPU | `should_we_balance` | modelled | `only_one_cpu_of_a_group_balances` |
 //! | length of searches for idle CPUs from the use of the LLC | `update_idle_cpu_scan` (5.19+) | modelled | `searches_shorten_with_the_square_of_use` |
 //! | small NUMA imbalance allowed | `adjust_numa_imbalance` | modelled | `nodes_keep_small_differences` |
+//! | fault: groups are compared by mean load, idle CPUs or not | from 2.6.38 on | `defects.GROUP_IMBALANCE`: a condition more | `d3_12_group_imbalance` |
 //! | SMT-only groups beside single threads (`group_smt_balance`, 6.6+), energy, misfit, asym packing | – | omitted | – |
 
 use super::board::Board;
@@ -61,6 +62,8 @@ pub(super) struct Ask<'a> {
     pub(super) pinned_below: &'a dyn Fn(usize) -> bool,
     /// Rules of 6.6 and later.
     pub(super) since_6_6: bool,
+    /// The fault that only mean loads count above the caches.
+    pub(super) mean_only: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -169,6 +172,10 @@ impl Ask<'_> {
         self.note_use(util);
         let (index, there) = busiest?;
         let average = load * SCALE / capacity;
+        let mean = |stats: &Stats| stats.load * SCALE / stats.capacity;
+        if self.mean_only && self.domain.level > Level::Mc && mean(&there) <= mean(&local) {
+            return None;
+        }
         if !self.worth_it(&mut local, &there, average) {
             return None;
         }
@@ -335,6 +342,7 @@ mod tests {
                 cpus: &self.online,
                 pinned_below: &|_| false,
                 since_6_6,
+                mean_only: false,
             }
         }
     }

@@ -2,7 +2,7 @@
 //! with one CPU has none of it.
 
 use super::board::{Board, Facts, SharedSet, Turn};
-use super::domains::{Domain, Domains};
+use super::domains::{Domain, Domains, Level};
 use super::fair::FairRules;
 use super::pelt::{Inputs, Pelt, SCALE, Signal};
 use super::placement::{Place, WakerFacts, Wakeup};
@@ -42,7 +42,7 @@ const LONGEST_IDLE: u64 = 1_000_000;
 
 impl Smp {
     /// Everything idle.
-    pub(super) fn new(cx: &Cx<'_>) -> Smp {
+    pub(super) fn new(cx: &Cx<'_>, missing_domains: bool) -> Smp {
         let topology = &cx.world.topology;
         let mut caches = Vec::new();
         for place in topology.places() {
@@ -52,7 +52,8 @@ impl Smp {
             }
             caches[llc] += 1;
         }
-        let domains = Domains::build(topology, &CpuSet::ALL);
+        let highest = if missing_domains { Level::Pkg } else { Level::Numa };
+        let domains = Domains::up_to(topology, &CpuSet::ALL, highest);
         let times = |value: u64| (0..topology.cpus()).map(|_| AtomicU64::new(value)).collect();
         let flags = |d: &Domain| d.groups.iter().map(|_| AtomicBool::new(false)).collect();
         let online = SharedSet::first(0);

@@ -23,6 +23,10 @@ pub(super) struct SmpTunables {
     pub(super) wa_bias: bool,
     pub(super) cache_hot_buddy: bool,
     pub(super) ni_random: bool,
+    /// Balancing above the caches compares mean loads only.
+    pub(super) group_imbalance: bool,
+    /// No balance between nodes.
+    pub(super) missing_domains: bool,
 }
 
 const FEATURES: [(&str, &str); 5] = [
@@ -34,6 +38,19 @@ const FEATURES: [(&str, &str); 5] = [
     ("features.WA_WEIGHT", "a wakee goes to its waker's CPU if that has less load than its last one"),
     ("features.WA_BIAS", "the comparison of loads favours the waker's CPU a little"),
     ("features.CACHE_HOT_BUDDY", "a task that is about to run next is cache hot"),
+];
+
+/// Faults that real kernels had (Lozi and others, EuroSys 2016), to be switched on. No kernel has such switches.
+const DEFECTS: [(&str, &str); 2] = [
+    (
+        "defects.GROUP_IMBALANCE",
+        "between caches and nodes only the mean load counts, not idle CPUs: one heavy task hides idle CPUs beside it \
+         (a fault of 2.6.38 and later; EuroSys 2016)",
+    ),
+    (
+        "defects.MISSING_DOMAINS",
+        "no balance between nodes, as after a CPU was taken off and brought back (a fault of 3.19; EuroSys 2016)",
+    ),
 ];
 
 /// Whether a version has a knob of this file.
@@ -88,6 +105,7 @@ pub(super) fn knobs() -> Vec<Knob> {
         },
     ];
     knobs.extend(FEATURES.map(|(name, doc)| Knob { name, kind: KnobKind::Flag, default: "on", doc }));
+    knobs.extend(DEFECTS.map(|(name, doc)| Knob { name, kind: KnobKind::Flag, default: "off", doc }));
     knobs.push(Knob {
         name: "features.NI_RANDOM",
         kind: KnobKind::Flag,
@@ -114,6 +132,8 @@ impl SmpTunables {
             wa_bias: on("features.WA_BIAS"),
             cache_hot_buddy: on("features.CACHE_HOT_BUDDY"),
             ni_random: knobs.flag("features.NI_RANDOM", false),
+            group_imbalance: knobs.flag("defects.GROUP_IMBALANCE", false),
+            missing_domains: knobs.flag("defects.MISSING_DOMAINS", false),
         }
     }
 }

@@ -48,9 +48,7 @@ impl<L: Locks> O1<L> {
             return u64::MAX;
         }
         let bonus = self.version.bonus(record.sleep_avg.get());
-        let unit = 10 * i64::from(cx.world.hz) / 1000;
-        let steps = 1 << ((10 - bonus).max(1) - 1);
-        let granularity = (unit * steps * self.rqs.len() as i64).max(1);
+        let granularity = super::version::granularity(bonus, i64::from(cx.world.hz), self.rqs.len());
         let (left, full) = (record.slice.get(), self.fresh_slice(cx, record));
         let used = full - left;
         if used % granularity == 0 && left >= granularity && used > 0 {

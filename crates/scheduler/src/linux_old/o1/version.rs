@@ -92,6 +92,12 @@ impl Version {
     }
 }
 
+/// After how many ticks an interactive task with this bonus is put behind its equals.
+pub(super) fn granularity(bonus: i64, hz: i64, cpus: usize) -> i64 {
+    let steps = 1 << ((10 - bonus).max(1) - 1);
+    (10 * hz / 1000 * steps * cpus as i64).max(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,6 +120,22 @@ mod tests {
         let ms = |nice: i64| V2_6_22.slice(120 + nice, 1000);
         let want = [800, 600, 500, 420, 100, 95, 75, 50, 25, 5];
         assert_eq!([-20, -10, -5, -1, 0, 1, 5, 10, 15, 19].map(ms), want);
+    }
+
+    /// Spec §10.3-3: every nice value of 2.6.22, in ms.
+    #[test]
+    fn s10_3_3_slices_of_every_nice_value() {
+        for nice in -20..20 {
+            let want = if nice < 0 { 400 - 20 * nice } else { 100 - 5 * nice };
+            assert_eq!(V2_6_22.slice(120 + nice, 1000), want, "nice {nice}");
+        }
+    }
+
+    /// Spec §10.3-3: the granularity of bonus 10, 7 and 5 on one CPU is 10, 40 and 160 ms; it grows with the CPUs.
+    #[test]
+    fn s10_3_3_granularity_of_interactive_tasks() {
+        assert_eq!([10, 7, 5].map(|bonus| granularity(bonus, 1000, 1)), [10, 40, 160]);
+        assert_eq!(granularity(7, 1000, 4), 160);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Credit's periodic work: the tick of each pCPU and the accounting of the pool.
 
 use super::super::common::{Release, div_ceil, now};
-use super::{ACCOUNTING, BOOST, OVER, State, TICK_SLOT, UNDER};
+use super::{ACCOUNTING, BOOST, MS, OVER, State, TICK_SLOT, UNDER};
 use crate::{Cmd, Cx, Timer};
 use schedlab_model::{CpuId, GroupId, Ns, TaskId};
 
@@ -27,7 +27,10 @@ impl State {
             if unit.pri == BOOST {
                 unit.pri = UNDER;
             }
-            self.burn(cx, task);
+            match self.set.sampled {
+                true => self.unit_mut(task).credit -= self.set.tick() * 10 / MS,
+                false => self.burn(cx, task),
+            }
             if !self.unit(task).active {
                 self.activate(task);
             } else if self.place(cx, task, false) != cpu {

@@ -11,6 +11,7 @@
 //! | rule | real system | here | test |
 //! |---|---|---|---|
 //! | charging, tick, accounting, caps | 4.7 … 4.22 | modelled, to the credit | decision logs of 4.15 and 4.20 |
+//! | charging before accurate accounting | until 2010 | `accounting=sampled` | `d3_11_who_sleeps_over_the_tick_pays_nothing` |
 //! | wake, BOOST, tickle, stealing, placement | 4.7 … 4.22 | modelled | decision logs |
 //! | load-balance rate limit, YIELD not stolen | from 4.18 | by release | decision logs |
 //! | kick-away and boost after unpark | up to 4.12 | by release, from the published description | none: no log of 4.12 |
@@ -92,6 +93,8 @@ struct Settings {
     load_balance_ratelimit: i64,
     tickle_one: bool,
     pack: bool,
+    /// Charge a whole tick to whoever runs at the tick, and nobody else.
+    sampled: bool,
 }
 
 impl Settings {
@@ -165,6 +168,12 @@ pub(super) fn knobs() -> Vec<Knob> {
             doc: "wake one idle pCPU, not all suitable ones (boot tickle_one_idle_cpu)",
         },
         SMT_POWER_SAVINGS,
+        Knob {
+            name: "accounting",
+            kind: KnobKind::Word(&["accurate", "sampled"]),
+            default: "accurate",
+            doc: "sampled: as until 2010, a tick charges a whole tick to whoever runs then (no parameter of Xen)",
+        },
         time(
             "load_balance_ratelimit",
             true,
@@ -189,6 +198,7 @@ impl<L: Locks> Credit<L> {
             load_balance_ratelimit: time("load_balance_ratelimit", limit),
             tickle_one: knobs.flag("tickle_one_idle_cpu", true),
             pack: knobs.flag("sched_smt_power_savings", false),
+            sampled: knobs.word("accounting", "accurate") == "sampled",
         };
         let pool = CpuSet::first(cpus);
         let last = CpuId::from(cpus.max(1) - 1);
@@ -265,9 +275,10 @@ impl State {
 
     /// Charges a running unit up to now: 1 credit is 100 µs.
     fn burn(&mut self, cx: &Cx<'_>, task: TaskId) {
+        let sampled = self.set.sampled;
         let unit = self.unit_mut(task);
         let delta = now(cx) - unit.start;
-        if delta <= 0 {
+        if delta <= 0 || sampled {
             return;
         }
         let charge = 10 * delta + unit.residual;
