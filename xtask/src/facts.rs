@@ -26,7 +26,10 @@ fn facts_name_tests_that_exist() {
     let mut seen = 0;
     for row in rows {
         for name in row.split('`').skip(1).step_by(2).filter(|name| name.contains('_')) {
-            assert!(code.contains(&format!("fn {name}(")), "docs/facts.md names `{name}`, which does not exist");
+            assert!(
+                code.contains(&format!("fn {name}(")),
+                "docs/facts.md names `{name}`, which does not exist"
+            );
             seen += 1;
         }
     }
