@@ -12,8 +12,8 @@ Examples:
   schedlab generate --seed 7 -o random.toml && schedlab compare random.toml
   schedlab generate --seed 7 --scheduler xen-credit2      domains with kernels of their own, caps, weights
 
-The same number gives the same scenario: machine, tasks, groups, policies, preemption model, scheduler with some of
-its knobs turned. `cargo xtask stress` runs such scenarios under every assertion.")]
+The same number gives the same scenario: machine, tasks, groups, policies, preemption model, agents, scheduler with
+some of its knobs turned.")]
 pub(crate) struct Generate {
     /// The number that the scenario follows from
     #[arg(long, value_name = "N")]
