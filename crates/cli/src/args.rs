@@ -48,6 +48,8 @@ pub(crate) enum Command {
     Export(commands::export::Export),
     /// Play a recording or a scenario under other schedulers and settings
     Compare(Compare),
+    /// Every published figure of the gallery's scenarios beside what comes out here, and why it differs
+    Published(commands::published::Args),
     /// Show the schedulers or the scenarios that there are
     List(List),
     /// The cost of a scheduling decision: of the model (`bench model`), and live under real locks (`bench runqueue`)

@@ -15,6 +15,7 @@ pub(crate) mod import;
 pub(crate) mod latency;
 pub(crate) mod list;
 pub(crate) mod part;
+pub(crate) mod published;
 pub(crate) mod record;
 pub(crate) mod restore;
 pub(crate) mod run;

@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         Command::Compare(command) => commands::compare::run(command),
         Command::Bench(command) => commands::bench::run(command),
         Command::Calibrate(command) => commands::calibrate::run(command),
+        Command::Published(command) => commands::published::run(command),
         Command::List(command) => commands::list::run(command),
         Command::Show(command) => commands::show::run(command),
         Command::Generate(command) => commands::generate::run(command),

@@ -3,8 +3,8 @@
 use crate::metric::{Metric, Stat};
 use schedlab_model::Ns;
 use schedlab_sim::{
-    ChannelMetrics, CpuMetrics, DelegationMetrics, Distribution, Metrics, SourceMetrics, TaskMetrics,
-    WorkConservation,
+    ChannelMetrics, CpuMetrics, DecisionMetrics, DelegationMetrics, Distribution, Metrics, SourceMetrics,
+    TaskMetrics, WorkConservation,
 };
 use schedlab_trace::analysis::{Durations, Summary, TaskSummary};
 use serde::{Deserialize, Serialize};
@@ -63,6 +63,7 @@ enum Data {
 struct MachineMetrics {
     cpus: Vec<CpuMetrics>,
     conservation: WorkConservation,
+    decisions: DecisionMetrics,
     agents: Option<Box<DelegationMetrics>>,
 }
 
@@ -100,7 +101,8 @@ impl Measured {
         }
         let (cpus, conservation) = (metrics.cpus.clone(), metrics.work_conservation);
         let agents = metrics.delegation.clone();
-        let data = Data::Machine(Box::new(MachineMetrics { cpus, conservation, agents }));
+        let decisions = metrics.decisions;
+        let data = Data::Machine(Box::new(MachineMetrics { cpus, conservation, decisions, agents }));
         measured.subjects.push(SubjectData::new(Kind::Machine, MACHINE, window, data));
         measured
     }
@@ -213,6 +215,11 @@ impl SubjectData {
 }
 
 impl MachineMetrics {
+    /// `None` where decisions are free.
+    fn per_decision(&self, time: Ns) -> Option<f64> {
+        (self.decisions.calls > 0).then(|| time.0 as f64 / self.decisions.calls as f64)
+    }
+
     fn of_agents(&self, metric: Metric, window: Ns) -> Option<f64> {
         let agents = self.agents.as_deref()?;
         let rate = |count: u64| (window > Ns::ZERO).then(|| count as f64 * 1e9 / window.0 as f64);
@@ -237,6 +244,9 @@ impl MachineMetrics {
             Metric::IdleWaiting => Some(self.conservation.idle_ns.0 as f64 / all),
             Metric::IdleCapped => Some(self.conservation.capped_idle_ns.0 as f64 / all),
             Metric::IdleLongest => Some(self.conservation.longest_ns.0 as f64),
+            Metric::Decision => self.per_decision(self.decisions.cost_ns),
+            Metric::DecisionWait => self.per_decision(self.decisions.wait_ns),
+            Metric::Total => Some(window.0 as f64),
             Metric::Switches => (window > Ns::ZERO).then(|| switches as f64 * 1e9 / window.0 as f64),
             _ => self.of_agents(metric, window),
         }

@@ -35,6 +35,12 @@ pub enum Metric {
     IdleCapped,
     /// The machine: the longest uninterrupted time in which a CPU idles while somebody waits who may run there.
     IdleLongest,
+    /// The machine: mean time of a decision of the scheduler, from entry to return, where its work has a price.
+    Decision,
+    /// The machine: the part of it that waits for a lock that all CPUs share.
+    DecisionWait,
+    /// The machine: how long the workload took, where it ends by itself.
+    Total,
     /// Agents: from an event in the kernel to the moment in which its message is read.
     Delivery(Stat),
     /// Agents: their time for a commit.
@@ -86,7 +92,7 @@ impl Metric {
             | Metric::IdleWaiting
             | Metric::IdleCapped
             | Metric::Agents => Unit::Share,
-            Metric::IdleLongest => Unit::Time,
+            Metric::IdleLongest | Metric::Decision | Metric::DecisionWait | Metric::Total => Unit::Time,
             Metric::Latency(_) | Metric::Wait(_) | Metric::Response(_) | Metric::Run(_) => Unit::Time,
             Metric::Delivery(_) | Metric::Commit(_) | Metric::EndToEnd(_) => Unit::Time,
             _ => Unit::PerSecond,
@@ -105,8 +111,10 @@ impl Metric {
 
     /// Whether it is about the machine as a whole.
     pub const fn is_of_machine(self) -> bool {
-        use Metric::{IdleCapped, IdleLongest, IdleWaiting, Utilisation};
-        matches!(self, Utilisation | IdleWaiting | IdleCapped | IdleLongest) || self.is_of_agents()
+        use Metric::{Decision, DecisionWait, IdleCapped, IdleLongest, IdleWaiting, Total, Utilisation};
+        matches!(self, Utilisation | IdleWaiting | IdleCapped | IdleLongest)
+            || matches!(self, Decision | DecisionWait | Total)
+            || self.is_of_agents()
     }
 
     /// Whether only a machine with agents has it.
@@ -135,7 +143,7 @@ pub enum MetricError {
     /// No such name.
     #[error(
         "unknown metric `{0}`{hint}: use share, throughput, switches, preemptions, migrations, \
-         for the machine utilisation, idle-waiting, idle-capped, idle-longest, behind agents messages, \
+         for the machine utilisation, idle-waiting, idle-capped, idle-longest, decision, decision-wait, total, behind agents messages, \
          transactions, failed, agents, delivery, commit or end-to-end followed by p50 and so on, or one of latency, wait, response, run followed by p50, p99, p99.9, mean, min, max or mode, such as \"latency p99\"",
         hint = .1.as_ref().map(|n| format!(" (did you mean `{n}`?)")).unwrap_or_default()
     )]
@@ -161,6 +169,9 @@ impl FromStr for Metric {
             "idle-waiting" => Ok(Metric::IdleWaiting),
             "idle-capped" => Ok(Metric::IdleCapped),
             "idle-longest" => Ok(Metric::IdleLongest),
+            "decision" => Ok(Metric::Decision),
+            "decision-wait" => Ok(Metric::DecisionWait),
+            "total" => Ok(Metric::Total),
             "transactions" => Ok(Metric::Transactions),
             "failed" => Ok(Metric::FailedTransactions),
             "messages" => Ok(Metric::Messages),
@@ -183,6 +194,9 @@ impl FromStr for Metric {
                     "idle-waiting",
                     "idle-capped",
                     "idle-longest",
+                    "decision",
+                    "decision-wait",
+                    "total",
                     "transactions",
                     "failed",
                     "messages",
@@ -243,6 +257,9 @@ impl fmt::Display for Metric {
             Metric::IdleWaiting => f.write_str("idle-waiting"),
             Metric::IdleCapped => f.write_str("idle-capped"),
             Metric::IdleLongest => f.write_str("idle-longest"),
+            Metric::Decision => f.write_str("decision"),
+            Metric::DecisionWait => f.write_str("decision-wait"),
+            Metric::Total => f.write_str("total"),
             Metric::Transactions => f.write_str("transactions"),
             Metric::FailedTransactions => f.write_str("failed"),
             Metric::Messages => f.write_str("messages"),

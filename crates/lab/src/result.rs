@@ -215,6 +215,12 @@ pub struct Checked {
     pub got: String,
     /// Whether it holds.
     pub holds: bool,
+    /// What was published for this, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<String>,
+    /// Why it differs from that, or what it rests on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub differs: Option<String>,
 }
 
 /// A gate, and one row and subject that it is about.

@@ -13,6 +13,7 @@ mod kernel;
 mod machine;
 mod source;
 mod step;
+mod sweep;
 mod task;
 mod vm;
 mod waits;
@@ -25,6 +26,7 @@ pub(crate) use group::{absent_cpu, bandwidth, shares_of_weight};
 pub use kernel::{IRQ_CLASS, KernelSpec};
 pub(crate) use kernel::{parse_model, sections};
 pub use machine::{MachineSpec, Ticks};
+pub use sweep::Sweep;
 pub use vm::VmSpec;
 
 use crate::delegation::{DelegationSpec, Place};
@@ -37,7 +39,7 @@ use std::path::Path;
 use step::Names;
 use toml::de::DeTable;
 
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 20] = [
     "title",
     "about",
     "machine",
@@ -57,6 +59,7 @@ const KEYS: [&str; 19] = [
     "baseline",
     "baseline_set",
     "fitted",
+    "sweep",
 ];
 /// The largest scenario file that is read.
 const MAX_BYTES: u64 = 4 << 20;
@@ -94,6 +97,8 @@ pub struct Scenario {
     pub baseline: String,
     /// What the baseline leaves out of (or changes in) the tasks of the file; variants begin with all of them.
     pub baseline_set: Option<Variant>,
+    /// Other numbers of CPUs and tasks.
+    pub sweep: Option<Sweep>,
     /// How long each run lasts (virtual time).
     pub duration: Ns,
     /// What happens before this is not counted.
@@ -195,6 +200,7 @@ impl Reader<'_> {
             variants: Vec::new(),
             baseline: text("baseline")?.unwrap_or_else(|| "as it is".to_owned()),
             baseline_set: None,
+            sweep: sweep::read(root, workload.tasks.len())?,
             duration,
             warmup: self.warmup(duration)?,
             seed: root.optional("seed", |item| item.integer(0, i64::MAX))?.unwrap_or(1) as u64,
@@ -203,6 +209,11 @@ impl Reader<'_> {
             expectations: Vec::new(),
             notes: Vec::new(),
         };
+        if scenario.sweep.is_some() && !scenario.stands_alone() {
+            let text = "[sweep] is for tasks that need nobody: leave out channels, sources, groups, vm and threaded_irqs";
+            return Err(root.error_of_file(text));
+        }
+        scenario.create();
         let subject = Subject::scenario(&scenario);
         if let Some(name) = scenario.delegation.outside.iter().find(|name| subject.tasks(name).is_empty()) {
             return Err(self.root.error_of_file(format!("[delegation] outside: {}", subject.unknown(name))));
@@ -326,6 +337,8 @@ impl Reader<'_> {
             "over",
             "is",
             "because",
+            "published",
+            "differs",
         ];
         let sections = self.root.sections("expect", "[[expect]]", &keys)?;
         sections.iter().map(|section| self.expectation(section, scenario)).collect()
@@ -361,7 +374,7 @@ impl Reader<'_> {
         }
         if machine != metric.is_of_machine() && !(machine && metric == Metric::Switches) {
             return Err(section.error(
-                "utilisation, idle-waiting, idle-capped, idle-longest and what agents do (delivery, commit, \
+                "utilisation, idle-waiting, idle-capped, idle-longest, decision, decision-wait, total and what agents do (delivery, commit, \
                  end-to-end, transactions, failed, messages, agents) are metrics of machine = true, which has \
                  only them and switches",
             ));
@@ -382,12 +395,26 @@ impl Reader<'_> {
             over,
             is: is.text()?.to_owned(),
             because: text("because")?,
+            published: text("published")?,
+            differs: text("differs")?,
             line: self.source.line(section.span.start),
         })
     }
 }
 
 impl Scenario {
+    /// Whether any number of its tasks is a workload too.
+    fn stands_alone(&self) -> bool {
+        let workload = &self.workload;
+        let spawns = |op: &Op| matches!(op, Op::Spawn(_));
+        workload.channels.is_empty()
+            && workload.sources.is_empty()
+            && workload.groups.len() == 1
+            && self.vms.is_empty()
+            && self.machine.kernel.threaded_irqs.is_none()
+            && !workload.tasks.iter().any(|task| task.program.ops.iter().any(spawns))
+    }
+
     /// The classes of vCPUs, and the vCPUs.
     pub(crate) fn vcpu_names(&self) -> Vec<String> {
         self.vms.iter().flat_map(|vm| std::iter::once(vm.class()).chain(vm.vcpu_names())).collect()

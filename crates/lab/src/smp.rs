@@ -4,23 +4,21 @@
 //! The machine is the cost preset `p3-xeon-700`, whose memory constants are *fitted* to the paper's Table 1. So
 //! the table shows that the model can carry those numbers; what it predicts are the shapes: how the cost grows
 //! with threads, the multi-queue scheduler, total times, migrations, variants.
+//!
+//! Workload, variants and numbers stand in `scenarios/smp-evaluation.toml`.
 
 use crate::LabError;
+use crate::gallery::{self, Found};
+use crate::scenario::Scenario;
 use rayon::prelude::*;
-use schedlab_model::{Amount, Ns, Op, Program, Start, TaskSpec, Workload};
-use schedlab_scheduler::{SchedulerSpec, registry};
-use schedlab_sim::{Costs, DecisionMetrics, Machine, RunOptions, TickSkew};
+use schedlab_model::Ns;
+use schedlab_scheduler::SchedulerSpec;
+use schedlab_sim::{Costs, DecisionMetrics, RunOptions};
 use serde::Serialize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How often each thread reads its 4 MB.
-pub const READS: u32 = 50;
-/// CPU time of one read: 4 MiB at the 350 MB/s that Linux 2.4 assumes for its cache flush time. Chosen, not fitted.
-pub const READ_NS: Ns = Ns(11_984_000);
-/// Time between the creation of two threads. Chosen: the smaller of Molnar's two fork times (169 us), rounded down.
-pub const CREATE_NS: Ns = Ns(150_000);
-/// A slice of 2.4 at nice 0.
-const SLICE_NS: Ns = Ns::from_ms(60);
+/// The scenario of the gallery that holds the workload.
+pub const SCENARIO: &str = "smp-evaluation";
 
 /// The three schedulers of the paper with the knob of its affinity variants: default, stay, change.
 pub const SCHEDULERS: [(&str, &str, [&str; 3]); 3] = [
@@ -83,6 +81,10 @@ pub struct SmpRow {
     pub paper_share: f64,
     /// Share of the CPU time of the run that decisions took.
     pub real_share: f64,
+    /// Share of it that waited for the shared lock.
+    pub wait_share: f64,
+    /// Share of the holds of the shared lock that had to wait; 0 where each CPU has its own.
+    pub contended: f64,
     /// From the first `pthread_create` to the last exit, seconds.
     pub total_s: f64,
     /// Times that a thread went on on another CPU.
@@ -102,29 +104,34 @@ pub struct SmpResult {
     pub rows: Vec<SmpRow>,
 }
 
-/// The workload. Threads come one by one, and their creation is not held up by those that run already: with a
-/// creating thread among them no more than about 30 live at a time under 2.4, because a reader needs ten slices and
-/// the creator gets one in each round; the paper's numbers are those of 1024 runnable threads.
-///
-/// The first thread of each CPU comes a part of a slice after the one before. If all came at once, the slices of all
-/// CPUs would end in step, and the CPUs would queue at the lock of 2.4 (measured here: 4.9 ms a call on 8 CPUs).
-pub fn workload(threads: u32, cpus: u32) -> Workload {
-    let reads = Program::once([Op::Run(Amount::Fixed(READ_NS)), Op::Repeat { to: 0, times: READS - 1 }]);
-    let spread = |i: u32| u64::from(i) * SLICE_NS.0 / u64::from(cpus);
-    let start = |i: u32| Ns(spread(i.min(cpus)) + u64::from(i.saturating_sub(cpus)) * CREATE_NS.0);
-    let thread = |i: u32| TaskSpec {
-        process: 1,
-        start: Start::At(start(i)),
-        ..TaskSpec::new(format!("reader-{i}"), reads.clone())
-    };
-    Workload { tasks: (0..threads).map(thread).collect(), ..Workload::default() }
-}
-
-/// Runs the evaluation; `progress` is called with (done, all).
+/// The scenario of the gallery.
 ///
 /// # Errors
-/// Options out of bounds, or a run that fails.
+/// None as long as the gallery is whole.
+pub fn scenario() -> Result<Scenario, LabError> {
+    match gallery::find(SCENARIO)? {
+        Found::Scenario(scenario) => Ok(*scenario),
+        Found::Recording(path) => Err(LabError::NoSuchInput(format!("{}: not a scenario", path.display()))),
+    }
+}
+
+/// Runs the evaluation of the gallery's scenario; `progress` is called with (done, all).
+///
+/// # Errors
+/// As [`sweep`].
 pub fn evaluate(
+    options: &SmpOptions,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<SmpResult, LabError> {
+    sweep(&scenario()?, options, progress)
+}
+
+/// Runs every number of CPUs and tasks, every variant and scheduler of a scenario with a `[sweep]`.
+///
+/// # Errors
+/// Options out of bounds, a scenario without a sweep, or a run that fails.
+pub fn sweep(
+    scenario: &Scenario,
     options: &SmpOptions,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<SmpResult, LabError> {
@@ -140,25 +147,14 @@ pub fn evaluate(
         );
         return Err(LabError::Option(text));
     }
-    let mut plans = Vec::new();
-    for &cpus in &options.cpus {
-        for &tasks in &options.tasks {
-            for variant in &options.variants {
-                let which = VARIANTS.iter().position(|known| known == variant).ok_or_else(|| {
-                    let known = VARIANTS.join(", ");
-                    LabError::Option(format!("--variant {variant}: there are {known}"))
-                })?;
-                plans.extend((0..SCHEDULERS.len()).map(|scheduler| (cpus, tasks, which, scheduler)));
-            }
-        }
-    }
+    let plans = plans(scenario, options)?;
     let done = AtomicUsize::new(0);
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(options.jobs)
         .build()
         .map_err(|error| LabError::Option(format!("--jobs {}: {error}", options.jobs)))?;
-    let one = |&(cpus, tasks, which, scheduler): &(usize, u32, usize, usize)| {
-        let row = row(costs, cpus, tasks, which, scheduler);
+    let one = |point: &Point<'_>| {
+        let row = row(scenario, &costs, point);
         progress(done.fetch_add(1, Ordering::Relaxed) + 1, plans.len());
         row
     };
@@ -172,31 +168,51 @@ pub fn evaluate(
     Ok(SmpResult { schema: 1, costs: options.costs.clone(), prices, rows })
 }
 
-fn row(costs: Costs, cpus: usize, tasks: u32, which: usize, scheduler: usize) -> Result<SmpRow, LabError> {
-    let (name, knob, values) = SCHEDULERS[scheduler];
-    let knobs = vec![(knob.to_owned(), values[which].to_owned())];
-    let spec = SchedulerSpec { name: name.to_owned(), knobs };
-    let built = registry::build(&spec, cpus)?;
-    let mut machine = Machine::flat(cpus);
-    machine.hz = 100;
-    machine.costs = costs;
-    // The local timers of 2.4 on i386 are spread evenly over the period.
-    let edge = |cpu: usize| Ns(machine.tick_ns().0 * (cpus + 1 + cpu) as u64 / (cpus + 1) as u64);
-    machine.ticks = TickSkew::At((0..cpus).map(edge).collect());
-    let work = Ns(u64::from(tasks) * u64::from(READS) * READ_NS.0);
-    let duration = Ns(work.0 + work.0 / 4 + 10_000_000_000);
-    let options = RunOptions::for_time(duration);
-    let outcome = schedlab_sim::run(&machine, &workload(tasks, cpus as u32), &*built, &options, &mut ())
-        .map_err(|source| {
-            let (scheduler, variant) = (name.to_owned(), VARIANTS[which].to_owned());
-            LabError::Run { scheduler, variant, source: Box::new(source) }
-        })?;
+/// One run to do.
+struct Point<'a> {
+    cpus: usize,
+    tasks: u32,
+    variant: &'a str,
+    scheduler: &'a SchedulerSpec,
+}
+
+/// The runs, by CPUs, tasks, variant and scheduler.
+fn plans<'a>(scenario: &'a Scenario, options: &'a SmpOptions) -> Result<Vec<Point<'a>>, LabError> {
+    if scenario.sweep.is_none() {
+        let name = &scenario.name;
+        return Err(LabError::Option(format!(
+            "{name} has no [sweep]: only such a scenario can be run with other numbers of CPUs and tasks"
+        )));
+    }
+    let mut plans = Vec::new();
+    for &cpus in &options.cpus {
+        for &tasks in &options.tasks {
+            for variant in &options.variants {
+                let each = scenario.schedulers.iter();
+                plans.extend(each.map(|scheduler| Point { cpus, tasks, variant, scheduler }));
+            }
+        }
+    }
+    Ok(plans)
+}
+
+fn row(scenario: &Scenario, costs: &Costs, point: &Point<'_>) -> Result<SmpRow, LabError> {
+    let &Point { cpus, tasks, variant, scheduler } = point;
+    let mut sized = scenario.sized(cpus, tasks as usize);
+    sized.machine.costs = *costs;
+    let plan = crate::compare::one_plan(&sized, scheduler, Some(variant))?;
+    let built = plan.build(cpus)?;
+    let more = u64::from(tasks).div_ceil(scenario.workload.tasks.len().max(1) as u64).max(1);
+    let duration = Ns(scenario.duration.0.saturating_mul(more));
+    let options = RunOptions { seed: scenario.seed, ..RunOptions::for_time(duration) };
+    let outcome = plan.run(&crate::compare::machine(&sized), &*built, &options, &mut ())?;
     let d: DecisionMetrics = outcome.metrics.decisions;
     let per_call = |ns: u64| ns as f64 / d.calls.max(1) as f64;
     let cost_us = per_call(d.cost_ns.0) / 1e3;
+    let capacity = (outcome.ended.0.max(1) * cpus as u64) as f64;
     Ok(SmpRow {
-        scheduler: name.to_owned(),
-        variant: VARIANTS[which].to_owned(),
+        scheduler: scheduler.name.clone(),
+        variant: variant.to_owned(),
         cpus,
         tasks,
         cost_us,
@@ -204,7 +220,9 @@ fn row(costs: Costs, cpus: usize, tasks: u32, which: usize, scheduler: usize) ->
         scanned: per_call(d.scanned),
         calls: d.calls,
         paper_share: cost_us / 1e5,
-        real_share: d.cost_ns.0 as f64 / (outcome.ended.0.max(1) * cpus as u64) as f64,
+        real_share: d.cost_ns.0 as f64 / capacity,
+        wait_share: d.wait_ns.0 as f64 / capacity,
+        contended: d.contended as f64 / d.locks.max(1) as f64,
         total_s: outcome.ended.0 as f64 / 1e9,
         migrations: outcome.metrics.tasks.iter().map(|task| task.migrations).sum(),
     })

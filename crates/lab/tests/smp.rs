@@ -1,6 +1,6 @@
 //! The evaluation of the three old schedulers keeps the shapes and the fitted table.
 
-use schedlab_lab::smp::{SmpOptions, SmpRow, evaluate, paper_us};
+use schedlab_lab::smp::{SmpOptions, SmpRow, evaluate, paper_us, scenario};
 
 fn rows(tasks: &[u32], cpus: &[usize], costs: &str) -> Vec<SmpRow> {
     let options = SmpOptions {
@@ -55,4 +55,35 @@ fn free_machines_have_nothing_to_evaluate() {
         hot: false,
     };
     assert!(evaluate(&options, &|_, _| ()).unwrap_err().to_string().contains("p3-xeon-700"));
+}
+
+/// What the paper says of total times ("no notable difference"): within 2 % on 2 and 4 CPUs. On 8 the one list takes more than
+/// that by arithmetic (1.5 ms of every 61.5) and CPUs that recharging has brought into step wait for its lock; without that
+/// wait the difference is what the scan takes.
+#[test]
+fn totals_differ_by_the_scan_and_on_eight_cpus_by_the_wait() {
+    let rows = rows(&[1024], &[2, 4, 8], "p3-xeon-700");
+    for cpus in [2, 4, 8] {
+        let of = |name: &str| rows.iter().find(|row| row.scheduler == name && row.cpus == cpus).unwrap();
+        let all = ["linux-2.4", "linux-2.4-mq", "linux-2.4-o1"].map(|name| of(name).total_s);
+        let (least, most) =
+            (all.iter().copied().fold(f64::MAX, f64::min), all.iter().copied().fold(0.0, f64::max));
+        let apart = most / least - 1.0;
+        let standard = of("linux-2.4");
+        let without = standard.total_s * (1.0 - standard.wait_share) / least - 1.0;
+        if cpus < 8 {
+            assert!(apart < 0.02 && standard.wait_share < 0.001, "{cpus} CPUs: {apart}, {standard:?}");
+        } else {
+            assert!((0.05..0.075).contains(&apart), "{apart}");
+            assert!((0.015..0.03).contains(&without), "{without} {standard:?}");
+            assert!(standard.contended > 0.2, "{standard:?}");
+        }
+    }
+}
+
+#[test]
+fn the_sweep_is_that_of_the_paper() {
+    let sweep = scenario().unwrap().sweep.unwrap();
+    assert_eq!(sweep.cpus, [2, 4, 8]);
+    assert_eq!(sweep.tasks, [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]);
 }

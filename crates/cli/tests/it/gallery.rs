@@ -31,3 +31,18 @@ fn the_built_in_gallery_is_the_folder() {
         assert_eq!(built_in.map(|(_, text)| *text), Some(text.as_str()), "{name}");
     }
 }
+
+#[test]
+fn published_figures_stand_beside_ours() {
+    let ran = schedlab(&["published", "elevation"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stdout.contains("published        539us   here        995us"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("a slice of 5 us costs the agent 4 us"), "{}", ran.stdout);
+    let ran = schedlab(&["published", "elevation", "--json"]);
+    let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let figures = value["scenarios"][0]["figures"].as_array().unwrap();
+    assert_eq!((figures.len(), &figures[0]["published"]), (8, &"107us".into()));
+    let ran = schedlab(&["published", "two-hogs"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.stderr.contains("has no published figures"), "{}", ran.stderr);
+}

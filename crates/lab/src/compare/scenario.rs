@@ -161,6 +161,7 @@ pub(crate) fn machine(scenario: &Scenario) -> Machine {
     let ticks = match &spec.ticks {
         Ticks::Aligned => TickSkew::Aligned,
         Ticks::Staggered => TickSkew::Staggered,
+        Ticks::Spread => TickSkew::At(spread(spec.topology.cpus(), spec.hz)),
         Ticks::At(edges) => TickSkew::At(edges.clone()),
     };
     Machine {
@@ -171,6 +172,12 @@ pub(crate) fn machine(scenario: &Scenario) -> Machine {
         delays: Delays::default(),
         preemption: spec.kernel.preemption(&scenario.workload),
     }
+}
+
+/// First tick edges, spread evenly over one period.
+fn spread(cpus: usize, hz: u32) -> Vec<Ns> {
+    let period = Machine { hz, ..Machine::flat(1) }.tick_ns();
+    (0..cpus as u64).map(|cpu| Ns(period.0 * (cpus as u64 + 1 + cpu) / (cpus as u64 + 1))).collect()
 }
 
 /// Every expectation against every row and task that it covers.
@@ -271,5 +278,7 @@ fn one(
         subject: name.to_owned(),
         got: got.map_or_else(|| "nothing".to_owned(), show),
         holds: got.is_some_and(|value| expectation.bound.holds(value)),
+        published: expectation.published.clone(),
+        differs: expectation.differs.clone(),
     }
 }

@@ -32,6 +32,12 @@ pub struct Expectation {
     pub is: String,
     /// Why, in the words of the scenario.
     pub because: Option<String>,
+    /// What was published (or measured with the real thing) for this, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<String>,
+    /// Why it differs from that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub differs: Option<String>,
     /// Line in the file.
     pub line: usize,
 }

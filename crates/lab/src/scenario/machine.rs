@@ -27,8 +27,10 @@ pub struct MachineSpec {
 pub enum Ticks {
     /// All CPUs in the same instants.
     Aligned,
-    /// Spread evenly over one tick period.
+    /// Spread evenly over half a tick period (Linux `skew_tick=1`).
     Staggered,
+    /// As the local timers of Linux 2.4 on i386: CPU `i` of `n` comes `(i + 1) / (n + 1)` of a period later.
+    Spread,
     /// The first edge of each CPU.
     At(Vec<Ns>),
 }
@@ -139,8 +141,9 @@ fn ticks(item: &Item<'_>, cpus: usize) -> Result<Ticks, ScenarioError> {
         _ => match item.text()? {
             "aligned" => Ok(Ticks::Aligned),
             "staggered" => Ok(Ticks::Staggered),
+            "spread" => Ok(Ticks::Spread),
             other => Err(item.error(format!(
-                "`ticks` must be \"aligned\", \"staggered\", or a list with the first edge of each CPU, not \
+                "`ticks` must be \"aligned\", \"staggered\", \"spread\", or a list with the first edge of each CPU, not \
                  \"{other}\""
             ))),
         },

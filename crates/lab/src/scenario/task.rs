@@ -6,8 +6,10 @@ use super::step::{Names, Reader, find};
 use schedlab_model::{CpuSet, GroupId, GroupSpec, Nice, Ns, Policy, Start, TaskSpec};
 use std::collections::BTreeSet;
 
-const KEYS: [&str; 11] =
-    ["name", "count", "policy", "nice", "cpus", "prefer", "group", "slice", "start", "first", "program"];
+const KEYS: [&str; 12] = [
+    "name", "count", "policy", "nice", "cpus", "prefer", "group", "slice", "start", "first", "program",
+    "threads",
+];
 /// The largest number of copies of a task, and of tasks.
 const MAX_TASKS: usize = 100_000;
 
@@ -58,10 +60,15 @@ pub(super) fn read(
         copies.push((text, count.unwrap_or(1)));
     }
     let mut tasks = Tasks::default();
-    for (section, (class, count)) in sections.iter().zip(copies) {
+    for (process, (section, (class, count))) in sections.iter().zip(copies).enumerate() {
+        let threads = section.optional("threads", |item| item.flag())?.unwrap_or(false);
         for number in 1..=count {
             let name = names.tasks[tasks.specs.len()].clone();
-            tasks.specs.push(task(section, name, number, groups, names, cpus)?);
+            let mut spec = task(section, name, number, groups, names, cpus)?;
+            if threads {
+                spec.process = process as u32;
+            }
+            tasks.specs.push(spec);
             tasks.classes.push(class.clone());
             tasks.places.push(section.span.clone());
         }

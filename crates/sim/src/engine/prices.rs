@@ -207,7 +207,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let shared = hold.held > 0;
         let work = if shared { hold.held } else { bill.scan + bill.lines };
         let cost = hold.wait + work + bill.unlocked + prices.fixed(cpu);
-        prices.caches[cpu].decided_at = self.now;
+        // Waiting and deciding fill no cache.
+        prices.caches[cpu].decided_at = self.now + cost;
         let sums = &mut self.metrics.decisions;
         sums.calls += 1;
         sums.cost_ns += Ns(cost);
