@@ -246,7 +246,6 @@ impl MachineMetrics {
             Metric::IdleLongest => Some(self.conservation.longest_ns.0 as f64),
             Metric::Decision => self.per_decision(self.decisions.cost_ns),
             Metric::DecisionWait => self.per_decision(self.decisions.wait_ns),
-            Metric::Total => Some(window.0 as f64),
             Metric::Switches => (window > Ns::ZERO).then(|| switches as f64 * 1e9 / window.0 as f64),
             _ => self.of_agents(metric, window),
         }

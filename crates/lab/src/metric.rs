@@ -39,8 +39,6 @@ pub enum Metric {
     Decision,
     /// The machine: the part of it that waits for a lock that all CPUs share.
     DecisionWait,
-    /// The machine: how long the workload took, where it ends by itself.
-    Total,
     /// Agents: from an event in the kernel to the moment in which its message is read.
     Delivery(Stat),
     /// Agents: their time for a commit.
@@ -92,7 +90,7 @@ impl Metric {
             | Metric::IdleWaiting
             | Metric::IdleCapped
             | Metric::Agents => Unit::Share,
-            Metric::IdleLongest | Metric::Decision | Metric::DecisionWait | Metric::Total => Unit::Time,
+            Metric::IdleLongest | Metric::Decision | Metric::DecisionWait => Unit::Time,
             Metric::Latency(_) | Metric::Wait(_) | Metric::Response(_) | Metric::Run(_) => Unit::Time,
             Metric::Delivery(_) | Metric::Commit(_) | Metric::EndToEnd(_) => Unit::Time,
             _ => Unit::PerSecond,
@@ -111,9 +109,9 @@ impl Metric {
 
     /// Whether it is about the machine as a whole.
     pub const fn is_of_machine(self) -> bool {
-        use Metric::{Decision, DecisionWait, IdleCapped, IdleLongest, IdleWaiting, Total, Utilisation};
+        use Metric::{Decision, DecisionWait, IdleCapped, IdleLongest, IdleWaiting, Utilisation};
         matches!(self, Utilisation | IdleWaiting | IdleCapped | IdleLongest)
-            || matches!(self, Decision | DecisionWait | Total)
+            || matches!(self, Decision | DecisionWait)
             || self.is_of_agents()
     }
 
@@ -143,7 +141,7 @@ pub enum MetricError {
     /// No such name.
     #[error(
         "unknown metric `{0}`{hint}: use share, throughput, switches, preemptions, migrations, \
-         for the machine utilisation, idle-waiting, idle-capped, idle-longest, decision, decision-wait, total, behind agents messages, \
+         for the machine utilisation, idle-waiting, idle-capped, idle-longest, decision, decision-wait, behind agents messages, \
          transactions, failed, agents, delivery, commit or end-to-end followed by p50 and so on, or one of latency, wait, response, run followed by p50, p99, p99.9, mean, min, max or mode, such as \"latency p99\"",
         hint = .1.as_ref().map(|n| format!(" (did you mean `{n}`?)")).unwrap_or_default()
     )]
@@ -171,7 +169,6 @@ impl FromStr for Metric {
             "idle-longest" => Ok(Metric::IdleLongest),
             "decision" => Ok(Metric::Decision),
             "decision-wait" => Ok(Metric::DecisionWait),
-            "total" => Ok(Metric::Total),
             "transactions" => Ok(Metric::Transactions),
             "failed" => Ok(Metric::FailedTransactions),
             "messages" => Ok(Metric::Messages),
@@ -196,7 +193,6 @@ impl FromStr for Metric {
                     "idle-longest",
                     "decision",
                     "decision-wait",
-                    "total",
                     "transactions",
                     "failed",
                     "messages",
@@ -259,7 +255,6 @@ impl fmt::Display for Metric {
             Metric::IdleLongest => f.write_str("idle-longest"),
             Metric::Decision => f.write_str("decision"),
             Metric::DecisionWait => f.write_str("decision-wait"),
-            Metric::Total => f.write_str("total"),
             Metric::Transactions => f.write_str("transactions"),
             Metric::FailedTransactions => f.write_str("failed"),
             Metric::Messages => f.write_str("messages"),

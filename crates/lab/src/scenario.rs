@@ -374,7 +374,7 @@ impl Reader<'_> {
         }
         if machine != metric.is_of_machine() && !(machine && metric == Metric::Switches) {
             return Err(section.error(
-                "utilisation, idle-waiting, idle-capped, idle-longest, decision, decision-wait, total and what agents do (delivery, commit, \
+                "utilisation, idle-waiting, idle-capped, idle-longest, decision, decision-wait and what agents do (delivery, commit, \
                  end-to-end, transactions, failed, messages, agents) are metrics of machine = true, which has \
                  only them and switches",
             ));
