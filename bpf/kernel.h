@@ -44,10 +44,30 @@ struct css_set {
 
 struct task_group {
     struct cgroup_subsys_state css;
+    struct cfs_rq **cfs_rq;
 } LAYOUT;
 
 struct thread_info {
+    __u32 status;
     __u32 cpu;
+} LAYOUT;
+
+struct list_head {
+    struct list_head *next;
+} LAYOUT;
+
+struct cfs_rq {
+    int throttle_count;
+    struct list_head throttled_limbo_list;
+} LAYOUT;
+
+struct rq {
+    int cpu;
+} LAYOUT;
+
+/* As the entry code of x86-64 leaves it: the system call's number, or -1. */
+struct pt_regs {
+    unsigned long orig_ax;
 } LAYOUT;
 
 struct task_struct {
@@ -55,10 +75,13 @@ struct task_struct {
     int pid;
     int tgid;
     int prio;
+    __u32 flags;
     int exit_state;
     char comm[16];
     struct css_set *cgroups;
     struct task_group *sched_task_group;
+    struct list_head throttle_node; /* this and the next: from Linux 6.18 on */
+    bool throttled;
 } LAYOUT;
 
 #endif

@@ -27,7 +27,7 @@ enum { FILTER_NONE, FILTER_PROCESSES, FILTER_CPU_GROUP, FILTER_UNIFIED_GROUP };
 
 /* Records: the numbers are those of crates/host/src/record/bpf/decode.rs. */
 enum {
-    SWITCH = 1,    /* a prev, b next, c prev_state | exit_state << 16, priority of next */
+    SWITCH = 1,    /* a prev, b next, c prev_state | exit_state << 16, priority of next, call of prev */
     WAKE = 2,      /* a wakee, b current; detail: context */
     NEW = 3,       /* a child, b parent */
     EXEC = 4,      /* a task */
@@ -36,8 +36,10 @@ enum {
     REGROUP = 7,   /* a task */
     NAME = 8,      /* a task, b and c: bytes 0-7 of its name; detail 0; */
     NAME_REST = 9, /* ... and bytes 8-15 */
+    RELEASED = 10, /* a task that a limit held back may run again */
 };
-enum { PREEMPTED = 1, PREV_OUTSIDE = 2, NEXT_OUTSIDE = 4 };             /* detail of SWITCH */
+enum { PREEMPTED = 1, PREV_OUTSIDE = 2, NEXT_OUTSIDE = 4, THROTTLED = 8 }; /* detail of SWITCH; and, from bit 4 */
+enum { DEADLINE = 1 << 4, REALTIME = 2 << 4, FAIR = 3 << 4 };              /* on, prev's class */
 enum { BY_TASK = 1, BY_INLINE_SOFTIRQ = 2, BY_SOFTIRQ = 3, BY_IRQ = 4 }; /* detail of WAKE */
 
 struct record {
@@ -46,7 +48,7 @@ struct record {
     __u16 priority;
     __u8 kind, detail;
     __u32 sequence;
-    __u32 zero;
+    __u32 call; /* of SWITCH: the system call in which prev blocks, plus one; else 0 */
 };
 
 /* One per CPU, on cache lines of its own; the last line is the reader's. */
@@ -119,9 +121,10 @@ INLINE struct record *claim(struct control *control, __u32 cpu, bool interrupts_
 }
 
 INLINE void fill(struct record *to, __u64 at, __u32 kind, __u32 detail, __u32 a, __u32 b, __u32 c,
-                 __u32 priority, __u32 sequence)
+                 __u32 priority, __u32 call, __u32 sequence)
 {
     to->at = at;
+    to->call = call;
     to->a = a;
     to->b = b;
     to->c = c;
@@ -142,7 +145,7 @@ INLINE void put(__u32 kind, __u32 a, __u32 b, __u32 c)
         return;
     struct record *record = claim(control, cpu, 0, &sequence);
     if (record)
-        fill(record, at, kind, 0, a, b, c, 0, sequence);
+        fill(record, at, kind, 0, a, b, c, 0, 0, sequence);
 }
 
 INLINE bool in_group(struct cgroup *group)
@@ -174,6 +177,33 @@ INLINE bool wanted(struct task_struct *task)
     return 1;
 }
 
+#define THREAD_OF_THE_KERNEL (0x00200000 | 0x4000) /* PF_KTHREAD, PF_USER_WORKER: no system calls of their own */
+#define CALL_OF_32_BITS 0x2                         /* TS_COMPAT: other numbers */
+
+/* The system call in which a task blocks, plus one; 0: in none (a page fault, say). Read from the registers that
+ * the task left on its kernel stack when it entered the kernel: system calls themselves cost nothing more. */
+INLINE __u32 call_of(struct task_struct *task)
+{
+    if (!bpf_core_field_exists(struct pt_regs, orig_ax) || task->flags & THREAD_OF_THE_KERNEL ||
+        task->thread_info.status & CALL_OF_32_BITS)
+        return 0;
+    struct pt_regs *registers = (struct pt_regs *)bpf_task_pt_regs(task);
+    if (!registers)
+        return 0;
+    __u64 number = registers->orig_ax;
+    return number < 0xffff ? (__u32)number + 1 : 0;
+}
+
+/* The scheduling class by priority, and whether the limit of a control group took the CPU away: from Linux 6.18
+ * on a task learns of that on its way back to user space, and leaves the queue by itself. */
+INLINE __u32 standing(struct task_struct *task)
+{
+    __u32 class = task->prio < 0 ? DEADLINE : task->prio < 100 ? REALTIME : FAIR;
+    if (bpf_core_field_exists(task->throttled) && task->throttled)
+        class |= THROTTLED;
+    return class;
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int state)
 {
@@ -194,10 +224,38 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
         return 0;
     /* What the task before raised and left behind is served by ksoftirqd or an interrupt. */
     control->raised = 0;
+    __u32 call = state && !preempt ? call_of(prev) : 0;
+    detail |= standing(prev);
     struct record *record = claim(control, cpu, 1, &sequence);
     if (record)
         fill(record, at, SWITCH, detail, prev->pid, next->pid, (state & 0xffff) | (__u32)prev->exit_state << 16,
-             next->prio, sequence);
+             next->prio, call, sequence);
+    return 0;
+}
+
+/* More tasks than this of one group on one CPU are taken for released when they run. */
+#define RELEASED_AT_ONCE 256
+
+/* A control group's limit ends on one CPU (Linux 6.18): the tasks that it held back stand in a list. */
+SEC("fentry/tg_unthrottle_up")
+int BPF_PROG(on_release, struct task_group *group, struct rq *rq)
+{
+    if (!bpf_core_field_exists(struct cfs_rq, throttled_limbo_list))
+        return 0;
+    struct cfs_rq **queues = group->cfs_rq, *queue = 0;
+    __s32 cpu = rq->cpu;
+    bpf_probe_read_kernel(&queue, sizeof(queue), queues + cpu);
+    /* Groups above may still have a limit in force. */
+    if (!queue || BPF_CORE_READ(queue, throttle_count) != 1)
+        return 0;
+    struct list_head *first = (void *)queue + bpf_core_field_offset(struct cfs_rq, throttled_limbo_list);
+    struct list_head *at = BPF_CORE_READ(first, next);
+    for (int count = 0; count < RELEASED_AT_ONCE && at && at != first; count++) {
+        struct task_struct *task = (void *)at - bpf_core_field_offset(struct task_struct, throttle_node);
+        __u32 tid = BPF_CORE_READ(task, pid);
+        put(RELEASED, tid, 0, 0);
+        at = BPF_CORE_READ(at, next);
+    }
     return 0;
 }
 
@@ -226,7 +284,7 @@ int BPF_PROG(on_waking, struct task_struct *task)
     struct record *record = claim(control, cpu, task != current, &sequence);
     if (record) {
         __u32 by = current->pid;
-        fill(record, at, WAKE, context(control, by), task->pid, by, 0, 0, sequence);
+        fill(record, at, WAKE, context(control, by), task->pid, by, 0, 0, 0, sequence);
     }
     return 0;
 }

@@ -71,10 +71,10 @@ fn recording(found: &Capabilities) -> Vec<Fact> {
             ),
             Backend::Switches => (
                 "the fallback sees who ran where and for how long, on the whole machine",
-                "without tracepoints only a command's own tasks can be recorded",
+                "without tracepoints only a command's own tasks, or processes of your own, can be recorded",
             ),
             Backend::OwnTasks => (
-                "a command's own tasks can be recorded without any privilege",
+                "a command's own tasks, or processes of your own (--pid), can be recorded without any privilege",
                 "not even own tasks can be recorded",
             ),
         };

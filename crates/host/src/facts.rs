@@ -115,6 +115,10 @@ pub struct RecordingCapabilities {
     pub migrations: bool,
     /// Changes of group are in it.
     pub regroups: bool,
+    /// It says in which system call a task blocked (calls in which nobody blocked are not in it).
+    pub calls: bool,
+    /// It says when a limit held a task back.
+    pub limits: bool,
     /// Steal time is in it, to this grain; `None`: not measured.
     pub steal_grain: Option<Ns>,
 }
@@ -129,7 +133,7 @@ pub enum Backend {
     Tracepoints,
     /// perf context-switch records of the whole machine: no wakeups.
     Switches,
-    /// perf context-switch records of one command's own tasks; needs no privilege.
+    /// perf context-switch records of a command's own tasks, or of processes of the same user; needs no privilege.
     #[serde(rename = "own")]
     OwnTasks,
 }

@@ -8,6 +8,7 @@
 pub(crate) mod bpf;
 pub(crate) mod calibrate;
 pub(crate) mod child;
+pub(crate) mod limits;
 mod merge;
 mod open;
 pub(crate) mod raw;
@@ -251,7 +252,11 @@ fn run(
     if opened.filter_here {
         tasks.keep_only(&request.whom)?;
     }
-    let only = command.as_ref().filter(|_| own_only).map(|command| vec![command.pid()]);
+    let only = match (command.as_ref(), measured(request)) {
+        _ if !own_only => None,
+        (Some(command), _) => Some(vec![command.pid()]),
+        (None, pids) => pids.map(<[u32]>::to_vec),
+    };
     tasks.scan(only.as_deref());
     let cpus = machine.topology.cpus();
     let online = machine.online;

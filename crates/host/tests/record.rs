@@ -4,7 +4,7 @@
 
 use schedlab_host::{
     Backend, GroupFacts, HostError, RecordEnd, RecordRequest, RecordSink, RecordStart, Scope, TaskFacts,
-    record,
+    Whom, record,
 };
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, SchedEvent, Waker};
 use std::cell::Cell;
@@ -229,6 +229,43 @@ fn own_tasks_need_no_privilege() {
     let is_own =
         |event: &&SchedEvent| matches!(event.kind, EventKind::Switch { next: Some(t), .. } if t == own);
     assert!(keep.events.iter().filter(is_own).count() >= 1);
+    let foreign = |task: &TaskFacts| !task.stand_in && task.comm.contains("ksoftirqd");
+    assert!(!keep.tasks.values().any(foreign));
+}
+
+#[test]
+fn a_process_that_runs_already_needs_no_privilege_either() {
+    const TEST: &str = "a_process_that_runs_already_needs_no_privilege_either";
+    let script = "read go; for i in 1 2 3 4 5; do sleep 0.001; done";
+    let mut child = std::process::Command::new("sh")
+        .args(["-c", script])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = child.id();
+    let mut wanted = request(Scope::Pids(vec![pid]), Backend::OwnTasks);
+    (wanted.whom, wanted.duration) = (Whom::Processes(vec![pid]), Some(Ns::from_s(60)));
+    // It goes on when the recording has begun, and ends by itself: closing the pipe is its line.
+    let input = std::cell::RefCell::new(child.stdin.take());
+    let over = std::cell::Cell::new(false);
+    let child = std::cell::RefCell::new(child);
+    let stop = || {
+        drop(input.borrow_mut().take());
+        let ended = child.borrow_mut().try_wait().unwrap().is_some();
+        // One more look at the rings after its end.
+        over.replace(ended) && ended
+    };
+    let seen = recorded(TEST, &wanted, &stop);
+    drop(input.borrow_mut().take());
+    child.borrow_mut().wait().unwrap();
+    let Some((keep, _)) = seen else { return };
+    let capabilities = &keep.start.as_ref().unwrap().capabilities;
+    assert!(!capabilities.system_wide && !capabilities.wakeups && !capabilities.calls && !capabilities.limits);
+    let own = keep.tasks.values().find(|task| task.tid == pid).expect("it has facts").id;
+    let runs = |event: &&SchedEvent| matches!(event.kind, EventKind::Switch { next: Some(t), .. } if t == own);
+    assert!(keep.events.iter().filter(runs).count() >= 5, "it waits for each of its children");
+    let born = |event: &&SchedEvent| matches!(event.kind, EventKind::New { parent: Some(p), .. } if p == own);
+    assert!(keep.events.iter().filter(born).count() >= 5, "its children are recorded");
     let foreign = |task: &TaskFacts| !task.stand_in && task.comm.contains("ksoftirqd");
     assert!(!keep.tasks.values().any(foreign));
 }

@@ -102,6 +102,10 @@ fn changes(study: &Study, main: &[(Kind, String)], hidden: usize) -> Section {
     } else {
         "Medians over the seeds."
     };
+    let lead = match view::about_silent(study) {
+        None => lead.to_owned(),
+        Some(about) => format!("{lead} {about}"),
+    };
     let mut section = Section::new("What changes").lead(lead);
     for (kind, name) in main {
         section.push(subject(study, *kind, name, None));
@@ -154,7 +158,8 @@ fn subject(study: &Study, kind: Kind, name: &str, fold: Option<String>) -> Table
     Table {
         caption: named(kind, name, tasks),
         columns: std::iter::once(Column::text("run")).chain(heads).collect(),
-        rows: study.rows.iter().enumerate().map(row).collect(),
+        // In some runs the subject does not exist.
+        rows: study.rows.iter().enumerate().filter(|(_, row)| row.find(kind, name).is_some()).map(row).collect(),
         fold,
     }
 }

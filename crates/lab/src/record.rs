@@ -360,7 +360,8 @@ fn describe(header: &mut Header, start: &RecordStart) {
     header.date = iso8601(start.unix_ns);
 }
 
-fn capabilities(of: &RecordingCapabilities) -> Capabilities {
+/// The same in the words of a recording's header.
+pub(crate) fn capabilities(of: &RecordingCapabilities) -> Capabilities {
     let all = [
         (Capability::WakeTimes, of.wakeups),
         (Capability::Waker, of.wakers),
@@ -371,6 +372,8 @@ fn capabilities(of: &RecordingCapabilities) -> Capabilities {
         (Capability::Lifecycle, true),
         (Capability::Steal, of.steal_grain.is_some()),
         (Capability::AllTasks, of.system_wide),
+        (Capability::BlockingSyscalls, of.calls),
+        (Capability::Throttling, of.limits),
     ];
     Capabilities::of(all.into_iter().filter(|&(_, has)| has).map(|(capability, _)| capability))
 }

@@ -1,6 +1,7 @@
 //! Running rows: every scheduler × variant × seed, on as many threads as asked for. The result does not
 //! depend on the number of threads.
 
+pub(crate) mod levels;
 mod nested;
 
 use crate::LabError;
@@ -108,6 +109,10 @@ impl Plan {
         LabError::Run { scheduler, variant, source: Box::new(source) }
     }
 
+    fn vcpu_names(&self) -> Vec<String> {
+        self.vms.iter().flat_map(VmSpec::vcpu_names).collect()
+    }
+
     /// The classes of the tasks, then those of the vCPUs.
     fn classes(&self, of_tasks: &[String]) -> Vec<String> {
         let vcpus = self.vms.iter().flat_map(|vm| (0..vm.vcpus).map(|_| vm.class()));
@@ -142,14 +147,20 @@ impl Bench<'_> {
         let options = RunOptions { seed, duration: self.duration, warmup: self.warmup, every_tick: false };
         let mut summary = Summary::new(plan.workload.tasks.len(), cpus, self.warmup);
         let first = self.seeds.first() == Some(&seed);
-        // The tasks of guests are not in the header: nested machines are not observed.
-        let wanted = self.keep.filter(|_| first && plan.vms.is_empty());
-        let mut observed = wanted.map(|keep| Box::new(Observer::new(keep)));
+        let keep = self.keep.filter(|_| first);
+        let mut observed = keep.map(|keep| match plan.vms.is_empty() {
+            true => Box::new(Observer::new(keep)),
+            false => Box::new(Observer::nested(keep, &plan.vcpu_names())),
+        });
         let outcome = match (self.as_recording.is_some(), observed.as_deref_mut()) {
             (true, Some(observer)) => {
                 plan.run(&machine, &*scheduler, &options, &mut (&mut summary, observer))
             }
             (true, None) => plan.run(&machine, &*scheduler, &options, &mut summary),
+            (false, Some(observer)) if !plan.vms.is_empty() => {
+                let all = keep.map_or(&[][..], |keep| &keep.vcpus);
+                nested::seen(plan, &machine, &*scheduler, &options, all, observer)
+            }
             (false, Some(observer)) => plan.run(&machine, &*scheduler, &options, observer),
             (false, None) => plan.run(&machine, &*scheduler, &options, &mut ()),
         }?;

@@ -80,10 +80,31 @@ pub fn main_subjects(study: &Study, all: bool) -> (Vec<(Kind, String)>, usize) {
     // The machine as a whole is the subject of some scenarios only.
     let delegated = study.rows.iter().any(|row| row.delegation.is_some());
     let of_machine = all || delegated || study.expectations.iter().any(|checked| checked.subject == MACHINE);
-    let shown = |subject: &&Subject| !is_task(subject.kind) && (of_machine || subject.kind != Kind::Machine);
+    let silent = if all { Vec::new() } else { silent(study) };
+    let shown = |subject: &&Subject| {
+        let heard = subject.kind != Kind::Source || !silent.contains(&subject.name.as_str());
+        !is_task(subject.kind) && heard && (of_machine || subject.kind != Kind::Machine)
+    };
     let clients = base.subjects.iter().filter(shown);
     let shown = clients.chain(classes.into_iter().map(|(subject, _)| subject));
     (shown.map(|subject| (subject.kind, subject.name.clone())).collect(), hidden)
+}
+
+/// The sources of which no request was finished in any run. (Where messages end as somebody else's, say.)
+pub fn silent(study: &Study) -> Vec<&str> {
+    let zero = |subject: &Subject| subject.cells.iter().all(|cell| cell.value.median == 0.0);
+    let everywhere = |name: &str| {
+        study.rows.iter().filter_map(|row| row.find(Kind::Source, name)).all(zero)
+    };
+    let base = study.rows.first().map_or(&[][..], |row| &row.subjects);
+    let sources = base.iter().filter(|subject| subject.kind == Kind::Source);
+    sources.map(|subject| subject.name.as_str()).filter(|name| everywhere(name)).collect()
+}
+
+/// The sentence about them.
+pub fn about_silent(study: &Study) -> Option<String> {
+    let silent = silent(study);
+    (!silent.is_empty()).then(|| format!("No request of {} was finished in any run.", silent.join(", ")))
 }
 
 /// As [`main_subjects`]: what clients see first, then whom a variant changes, then by CPU share.

@@ -1,7 +1,7 @@
 //! `schedlab watch`: what the scheduler does now. The recorder's events go through the same analysis of waits as
 //! a recording ([`follow`](schedlab_trace::analysis::follow)) and are summed up; none is kept.
 
-use crate::record::{group_info, task_info};
+use crate::record::{capabilities, group_info, task_info};
 use schedlab_host::{GroupFacts, HostError, RecordEnd, RecordRequest, RecordSink, RecordStart, TaskFacts};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, SchedEvent, TaskId};
 use schedlab_trace::analysis::follow::{Followed, Follower, Listener, Occupant, Span, ThreadState, Wait};
@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Longest waits kept.
 const WORST: usize = 20;
+/// A wait that goes on is shown from this age on: shorter ones are daily bread, and over before anybody reads of them.
+const LONG: Ns = Ns::from_ms(1);
 /// Names kept apart; what comes after them counts as `(others)`, so that memory stays flat.
 const NAMES: usize = 2_000;
 /// Where names beyond [`NAMES`] go.
@@ -81,6 +83,21 @@ pub struct Worst {
     pub held: Option<String>,
 }
 
+/// A wait that goes on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ongoing {
+    /// Name and thread id.
+    pub task: (String, u32),
+    /// When it began, since the start.
+    pub from: Ns,
+    /// How long it is until now (the last event).
+    pub age: Ns,
+    /// To whose run queue the task belongs.
+    pub cpu: CpuId,
+    /// Who is on that CPU now; `None`: a limit holds the task back.
+    pub running: Option<String>,
+}
+
 /// Everything that is shown.
 #[derive(Clone, Debug, Default)]
 pub struct State {
@@ -98,6 +115,8 @@ pub struct State {
     pub lines: BTreeMap<String, Line>,
     /// Longest first.
     pub worst: Vec<Worst>,
+    /// Those of a millisecond and more that go on, longest first; they are not in the sums yet.
+    pub ongoing: Vec<Ongoing>,
     /// (who waited, who ran meanwhile): how long.
     pub delays: BTreeMap<(String, String), Ns>,
     /// (task, limit): how often and how long.
@@ -109,8 +128,8 @@ pub struct State {
 impl State {
     /// Forgets what was counted.
     pub fn reset(&mut self) {
-        let (start, now) = (self.start.take(), self.now);
-        *self = State { start, now, since: now, events: self.events, lost: self.lost, ..State::default() };
+        let (start, now, ongoing) = (self.start.take(), self.now, std::mem::take(&mut self.ongoing));
+        *self = State { start, now, ongoing, since: now, events: self.events, lost: self.lost, ..State::default() };
     }
 
     /// Time over which was counted.
@@ -190,7 +209,9 @@ impl Watcher {
     fn give(&mut self) {
         let new = std::mem::take(&mut self.followed.listener.state);
         let (now, events) = (new.now, new.events);
+        let ongoing = self.followed.listener.ongoing(self.followed.follower());
         let mut all = self.shared.lock();
+        all.ongoing = ongoing;
         all.start = self.start.clone().or(all.start.take());
         all.now = all.now.max(now);
         all.events += events;
@@ -236,7 +257,9 @@ impl EventSink for Watcher {
 
 impl RecordSink for Watcher {
     fn start(&mut self, start: &RecordStart) -> io::Result<()> {
-        self.followed.listener.header.topology = start.machine.topology.clone();
+        let header = &mut self.followed.listener.header;
+        header.topology = start.machine.topology.clone();
+        header.capabilities = capabilities(&start.capabilities);
         self.start = Some(start.clone());
         self.give();
         Ok(())
@@ -263,6 +286,30 @@ impl RecordSink for Watcher {
 impl Sums {
     fn name(&self, task: TaskId) -> String {
         self.header.tasks.get(task.index()).map_or_else(|| "?".to_owned(), |task| task.comm.clone())
+    }
+
+    /// The waits that go on, of those whom this is about.
+    fn ongoing(&self, follower: &Follower) -> Vec<Ongoing> {
+        let now = follower.now();
+        let old = |(task, from): (TaskId, Ns)| {
+            let age = now.saturating_sub(from);
+            (age >= LONG && self.shows(task)).then_some((age, from, task))
+        };
+        let mut waits: Vec<(Ns, Ns, TaskId)> = follower.waiting().filter_map(old).collect();
+        waits.sort_by_key(|&(age, _, task)| (std::cmp::Reverse(age), task));
+        waits.truncate(WORST);
+        let of = |(age, from, task): (Ns, Ns, TaskId)| {
+            let cpu = follower.cpu_of(task);
+            let running = match follower.occupant(cpu) {
+                _ if follower.state(task).0 == ThreadState::Throttled => None,
+                Occupant::Task(task) => Some(self.name(task)),
+                Occupant::Idle => Some("(idle)".to_owned()),
+                Occupant::Unknown => Some("(unknown)".to_owned()),
+            };
+            let tid = self.header.tasks.get(task.index()).map_or(0, |info| info.tid);
+            Ongoing { task: (self.name(task), tid), from, age, cpu, running }
+        };
+        waits.into_iter().map(of).collect()
     }
 
     fn shows(&self, task: TaskId) -> bool {
@@ -388,6 +435,32 @@ mod tests {
         assert_eq!(state.lines["server"].waits.count(), 1);
         assert_eq!(state.lines["hog"].run, Ns::from_us(4_100 + 800));
         assert_eq!(state.lost, 7);
+    }
+
+    #[test]
+    fn a_wait_that_goes_on_has_an_age_and_is_in_no_sum() {
+        let whole = recording();
+        let part = |events| Recording::from_parts(whole.header.clone(), events, Ns::from_ms(6)).unwrap();
+        let mut events = whole.events[..2].to_vec();
+        assert!(replayed(&part(events.clone()), &Focus::All).ongoing.is_empty(), "it has just begun");
+        let kind = EventKind::Steal { ns: Ns(1) };
+        events.push(SchedEvent { at: Ns::from_us(3_100), cpu: CpuId(0), kind });
+        let state = replayed(&part(events.clone()), &Focus::All);
+        let expected = Ongoing {
+            task: ("server".to_owned(), 22),
+            from: Ns::from_us(100),
+            age: Ns::from_ms(3),
+            cpu: CpuId(0),
+            running: Some("hog".to_owned()),
+        };
+        assert_eq!(state.ongoing, [expected]);
+        assert!(state.worst.is_empty() && !state.lines.contains_key("server"), "it counts when it ends");
+        assert!(replayed(&part(events.clone()), &Focus::Processes(vec![11])).ongoing.is_empty());
+        let task = TaskId(1);
+        let kind = EventKind::Throttle { task };
+        events.push(SchedEvent { at: Ns::from_us(3_200), cpu: CpuId(0), kind });
+        assert_eq!(replayed(&part(events), &Focus::All).ongoing[0].running, None, "a limit");
+        assert!(replayed(&whole, &Focus::All).ongoing.is_empty(), "it is over");
     }
 
     #[test]

@@ -76,7 +76,9 @@ Lab.lanes = async (figure) => {
   const begin = Math.min(...runs.map((r) => r.from_ns)), finish = Math.max(...runs.map((r) => r.to_ns));
   const view = { a: begin, b: finish };
   let shown = [], total = 0;
-  runs.forEach((r, i) => { r.on = i === 0 || (i < 4 && total + r.cpus.length <= 24); if (r.on) total += r.cpus.length; });
+  // Where two runs do not fit on a screen, the one in which most happened says most.
+  const first = runs.length && runs[0].cpus.length > 12 ? runs.reduce((best, r, i) => (r.events > runs[best].events ? i : best), 0) : 0;
+  runs.forEach((r, i) => { r.on = i === first || first === 0 && (i < 4 && total + r.cpus.length <= 24); if (r.on) total += r.cpus.length; });
   let picked = null, hover = null, followed = -1, lowest = 50;
 
   const over = el("canvas", { className: "over", "aria-hidden": "true" });
@@ -113,7 +115,9 @@ Lab.lanes = async (figure) => {
   const stage = el("div", { className: "stage" }, canvas, tip);
   figure.querySelector(".mount").append(bar, over, stage, legend, status, help, list);
 
-  const GUTTER = 62, AXIS = 22;
+  // Rows of vCPUs have names, which are longer.
+  const rowName = (r, cpu) => (r.rows && r.rows[cpu]) || "CPU " + cpu;
+  const GUTTER = runs.some((r) => r.rows) ? 128 : 62, AXIS = 22;
   let width = 0, lanes = [], height = 0, laneHeight = 24;
   const layout = () => {
     shown = runs.filter((r) => r.on);
@@ -215,7 +219,7 @@ Lab.lanes = async (figure) => {
     g.font = "12px " + font;
     for (const l of lanes) {
       g.fillStyle = soft; g.textAlign = "left";
-      if (laneHeight > 10 || l.cpu % 4 === 0) g.fillText("CPU " + l.cpu, 0, l.y + laneHeight / 2);
+      if (laneHeight > 10 || l.cpu % 4 === 0) g.fillText(rowName(l.r, l.cpu), 0, l.y + laneHeight / 2);
       g.fillStyle = Lab.css("--raise"); g.fillRect(GUTTER, l.y, width - GUTTER, laneHeight);
       g.save(); g.beginPath(); g.rect(GUTTER, l.y, width - GUTTER, laneHeight); g.clip();
       drawLane(g, l.r, l.c, l.y, laneHeight, GUTTER, width, view.a, view.b, colors, true);
@@ -271,14 +275,14 @@ Lab.lanes = async (figure) => {
     g.restore();
   };
   const word = ({ l, i }) => {
-    const { c, r, cpu } = l, who = c.who[i], s = c.start[i], e = end(r, c, i), where = (runs.length > 1 ? r.name + ", " : "") + "CPU " + cpu;
+    const { c, r, cpu } = l, who = c.who[i], s = c.start[i], e = end(r, c, i), where = (runs.length > 1 ? r.name + ", " : "") + rowName(r, cpu);
     const when = (s / 1e9).toFixed(6) + " s";
     if (who === -1) return [where + ": idle", time(e - s) + " from " + when];
     if (who === -2) return [where + ": unknown who ran", time(e - s) + " from " + when];
     const lines = [where + ": " + given.tasks[who][0], "ran " + time(e - s) + " from " + when];
     if (c.wait[i] > 0) {
       const w = c.wake[i], by = w < 0 ? -1 : r.wakes.by[w];
-      lines.push("waited " + time(c.wait[i]) + " before it, " + (w < 0 ? "preempted" : "woken by " + (by >= 3 ? (given.tasks[by - 3] || ["?"])[0] : ["an unknown source", "an interrupt", "a softirq"][by]) + " on CPU " + r.wakes.cpu[w]));
+      lines.push("waited " + time(c.wait[i]) + " before it, " + (w < 0 ? "preempted" : "woken by " + (by >= 3 ? (given.tasks[by - 3] || ["?"])[0] : ["an unknown source", "an interrupt", "a softirq"][by]) + " on " + rowName(r, r.wakes.cpu[w])));
     }
     if (i + 1 < c.n) lines.push(WHY[c.why[i + 1]]);
     return lines;

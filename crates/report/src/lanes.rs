@@ -39,6 +39,9 @@ pub struct LaneRun {
     pub whole_ns: Ns,
     /// Events shown.
     pub events: u64,
+    /// Names of the rows; the others are `CPU n`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rows: Vec<String>,
     data: String,
 }
 
@@ -55,6 +58,7 @@ pub struct LaneRecorder {
     from: Ns,
     limit: u64,
     events: u64,
+    rows: Vec<String>,
     ended: Option<Ns>,
     now: Ns,
 }
@@ -110,9 +114,22 @@ impl LaneRecorder {
             from,
             limit,
             events: 0,
+            rows: Vec::new(),
             ended: None,
             now: Ns::ZERO,
         }
+    }
+
+    /// A CPU that has not switched yet is idle: a simulation begins so, a recording does not say.
+    pub fn idle_at_first(mut self) -> LaneRecorder {
+        self.cpus.iter_mut().for_each(|cpu| cpu.before = occupant(None));
+        self
+    }
+
+    /// Names of the rows, for those that are no CPUs.
+    pub fn named(mut self, rows: Vec<String>) -> LaneRecorder {
+        self.rows = rows;
+        self
     }
 
     /// Closes a run of this length.
@@ -142,6 +159,7 @@ impl LaneRecorder {
             to_ns: to,
             whole_ns: whole.max(to),
             events: self.events,
+            rows: self.rows,
             data: packed(&bytes),
         }
     }

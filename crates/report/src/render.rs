@@ -134,16 +134,16 @@ fn cdf(cdf: &Cdf, id: &str) -> Result<Value, ReportError> {
 }
 
 fn lanes(lanes: &Lanes, id: &str) -> Result<Value, ReportError> {
-    let cut = |run: &crate::LaneRun| {
-        let (from, to, whole) = (time(run.from_ns), time(run.to_ns), time(run.whole_ns));
-        (run.to_ns < run.whole_ns).then(|| {
-            format!(
-                "{}: shown is {from} to {to} of {whole}; the rest would make the page too large.",
-                run.name
-            )
-        })
+    let cut: Vec<&crate::LaneRun> = lanes.runs.iter().filter(|run| run.to_ns < run.whole_ns).collect();
+    let part = |run: &&crate::LaneRun| format!("{} of {}", time(run.to_ns.saturating_sub(run.from_ns)), run.name);
+    let notes: Vec<String> = match cut.first() {
+        None => Vec::new(),
+        Some(run) => vec![format!(
+            "Not the whole run is shown: {}, from {} on. More would make the page too large.",
+            cut.iter().map(part).collect::<Vec<_>>().join("; "),
+            time(run.from_ns)
+        )],
     };
-    let notes: Vec<String> = lanes.runs.iter().filter_map(cut).collect();
     let names = lanes.runs.iter().map(|run| run.name.as_str()).collect::<Vec<_>>().join(", ");
     #[derive(serde::Serialize)]
     struct Data<'a> {

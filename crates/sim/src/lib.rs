@@ -31,6 +31,6 @@ pub use metrics::{
     ChannelMetrics, CpuMetrics, DecisionMetrics, Distribution, Fairness, Held, Metrics, SourceMetrics,
     TaskMetrics, WorkConservation,
 };
-pub use nested::{Domain, NestedOutcome, run_nested};
+pub use nested::{Domain, NestedOutcome, places, run_nested, run_nested_seen};
 pub use outcome::{Outcome, Stuck, WaitsFor};
 pub use preemption::{PreemptModel, Preemption};

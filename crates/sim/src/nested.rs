@@ -29,6 +29,7 @@ use crate::rng::mix;
 use crate::{Machine, Metrics, Outcome, RunOptions, SimError};
 use schedlab_model::{CpuSet, EventSink, GroupId, TaskId, Workload};
 use schedlab_scheduler::Scheduler;
+pub use split::places;
 use split::{Links, Split, Vcpu};
 
 /// A domain of the hypervisor that has a kernel of its own. Its tasks are those of the workload that belong to
@@ -75,6 +76,27 @@ pub fn run_nested<S: EventSink>(
     options: &RunOptions,
     sink: &mut S,
 ) -> Result<NestedOutcome, SimError> {
+    run_nested_seen(machine, workload, scheduler, domains, options, sink, &mut vec![(); domains.len()])
+}
+
+/// As [`run_nested`]; each of `seen` sees the events of one guest, in the guest's own numbers: its CPUs are its vCPUs,
+/// its tasks those of [`places`]. All sinks together hear events in the order of time.
+///
+/// # Errors
+/// As [`run_nested`].
+pub fn run_nested_seen<S: EventSink, G: EventSink>(
+    machine: &Machine,
+    workload: &Workload,
+    scheduler: &dyn Scheduler,
+    domains: &[Domain<'_>],
+    options: &RunOptions,
+    sink: &mut S,
+    seen: &mut [G],
+) -> Result<NestedOutcome, SimError> {
+    if seen.len() != domains.len() {
+        let (sinks, domains) = (seen.len(), domains.len());
+        return Err(SimError::Machine(format!("{sinks} sinks for the events of {domains} guests")));
+    }
     machine.check()?;
     workload.check(machine.topology.cpus())?;
     domains.iter().try_for_each(|domain| domain.machine.check())?;
@@ -90,9 +112,8 @@ pub fn run_nested<S: EventSink>(
     let options_of: Vec<RunOptions> = (0..domains.len())
         .map(|d| RunOptions { seed: mix(options.seed ^ mix(d as u64 + 1)), ..options.clone() })
         .collect();
-    let mut nothing = vec![(); domains.len()];
     let mut guests = Vec::new();
-    for (d, sink) in nothing.iter_mut().enumerate() {
+    for (d, sink) in seen.iter_mut().enumerate() {
         let (domain, options) = (&domains[d], &options_of[d]);
         let mut guest = Engine::new(&domain.machine, &split.guests[d], domain.scheduler, options, sink)?;
         guest.become_guest();
@@ -116,15 +137,15 @@ enum Sleep {
 }
 
 /// All engines of a run.
-struct Nest<'a, S> {
+struct Nest<'a, S, G> {
     host: Engine<'a, S, false>,
-    guests: Vec<Engine<'a, (), false>>,
+    guests: Vec<Engine<'a, G, false>>,
     split: &'a Split,
     sleeps: Vec<Sleep>,
     end: u64,
 }
 
-impl<S: EventSink> Nest<'_, S> {
+impl<S: EventSink, G: EventSink> Nest<'_, S, G> {
     fn run(mut self) -> Step<NestedOutcome> {
         self.host.start()?;
         for guest in &mut self.guests {

@@ -106,33 +106,56 @@ pub(crate) fn encode_events(events: &[SchedEvent], first: u64) -> Vec<u8> {
     out
 }
 
-/// The events of a block. Records of an unknown kind are left out and counted.
-pub(crate) fn decode_events(bytes: &[u8], first: u64, out: &mut Vec<SchedEvent>) -> Result<u64, String> {
-    let rows = bytes.len() / RECORD;
-    let words: [Vec<u32>; RECORD / 4] = std::array::from_fn(|word| gather(bytes, rows, word * 4));
-    let [low, high, head, a, b, c] = &words;
-    let mut before = first;
-    let mut skipped = 0;
-    out.reserve(rows);
-    for (row, ((((low, high), head), a), (b, c))) in
-        low.iter().zip(high).zip(head).zip(a).zip(b.iter().zip(c)).enumerate()
-    {
-        let at = before.wrapping_add(u64::from(*low) | u64::from(*high) << 32);
-        before = at;
-        match decode_event(*head, [*a, *b, *c], at).map_err(|what| format!("record {row}: {what}"))? {
-            Some(event) => out.push(event),
-            None => skipped += 1,
-        }
-    }
-    Ok(skipped)
+/// Records that are decoded together: their words fit into the nearest cache.
+const TOGETHER: usize = 512;
+
+/// What the events of a block were.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Decoded {
+    /// Records of an unknown kind: left out.
+    pub(crate) skipped: u64,
+    /// Earliest and latest time; `None` when there is no event.
+    pub(crate) times: Option<(u64, u64)>,
 }
 
-/// The 32-bit words whose bytes stand in four columns from `column` on. Word by word the compiler can use wide
-/// registers; gathering whole records took three times as long.
-fn gather(bytes: &[u8], rows: usize, column: usize) -> Vec<u32> {
-    let of = |i: usize| &bytes[(column + i) * rows..(column + i + 1) * rows];
-    let pairs = of(0).iter().zip(of(1)).zip(of(2).iter().zip(of(3)));
-    pairs.map(|((a, b), (c, d))| u32::from_le_bytes([*a, *b, *c, *d])).collect()
+/// The events of a block.
+pub(crate) fn decode_events(bytes: &[u8], first: u64, out: &mut Vec<SchedEvent>) -> Result<Decoded, String> {
+    let rows = bytes.len() / RECORD;
+    let mut words = [[0; TOGETHER]; RECORD / 4];
+    let (mut before, mut skipped) = (first, 0);
+    let (mut earliest, mut latest) = (u64::MAX, 0);
+    let begin = out.len();
+    out.reserve(rows);
+    for from in (0..rows).step_by(TOGETHER) {
+        let count = TOGETHER.min(rows - from);
+        for (word, to) in words.iter_mut().enumerate() {
+            gather(bytes, rows, word * 4, from, &mut to[..count]);
+        }
+        let [low, high, head, a, b, c] = &words;
+        for i in 0..count {
+            let at = before.wrapping_add(u64::from(low[i]) | u64::from(high[i]) << 32);
+            before = at;
+            let event = decode_event(head[i], [a[i], b[i], c[i]], at);
+            match event.map_err(|what| format!("record {}: {what}", from + i))? {
+                Some(event) => {
+                    (earliest, latest) = (earliest.min(at), latest.max(at));
+                    out.push(event);
+                }
+                None => skipped += 1,
+            }
+        }
+    }
+    Ok(Decoded { skipped, times: (out.len() > begin).then_some((earliest, latest)) })
+}
+
+/// The 32-bit words whose bytes stand in four columns from `column` on, from row `from` on. Word by word the compiler
+/// can use wide registers; gathering whole records took three times as long.
+fn gather(bytes: &[u8], rows: usize, column: usize, from: usize, to: &mut [u32]) {
+    let of = |i: usize| &bytes[(column + i) * rows + from..][..to.len()];
+    let (a, b, c, d) = (of(0), of(1), of(2), of(3));
+    for (i, word) in to.iter_mut().enumerate() {
+        *word = u32::from_le_bytes([a[i], b[i], c[i], d[i]]);
+    }
 }
 
 fn encode_event(event: &SchedEvent, before: u64) -> [u8; RECORD] {

@@ -164,6 +164,11 @@ pub enum Capability {
     AllTasks,
     /// Which system call a task is in (`SyscallEnter` and `SyscallExit` events).
     Syscalls,
+    /// Which system call a task blocked in: `SyscallEnter` directly before its switch, and no `SyscallExit`. Any
+    /// recording with all system calls has it, too.
+    BlockingSyscalls,
+    /// When a limit held a task back (`Throttle` and `Unthrottle` events).
+    Throttling,
 }
 
 impl Capability {
@@ -180,6 +185,8 @@ impl Capability {
             Capability::Steal => "steal",
             Capability::AllTasks => "all-tasks",
             Capability::Syscalls => "syscalls",
+            Capability::BlockingSyscalls => "blocking-syscalls",
+            Capability::Throttling => "throttling",
         }
     }
 }
@@ -194,7 +201,8 @@ impl Capabilities {
     pub fn of(list: impl IntoIterator<Item = Capability>) -> Capabilities {
         Capabilities(list.into_iter().map(|c| c.name().to_owned()).collect())
     }
-    /// What the simulator's events carry: everything but steal.
+    /// What the simulator's events carry: everything but steal and system calls. (Throttling by `cpu.max` is there, the
+    /// fair server's is not.)
     pub fn simulator() -> Capabilities {
         use Capability::*;
         Capabilities::of([
@@ -203,7 +211,8 @@ impl Capabilities {
     }
     /// Whether `capability` is there.
     pub fn has(&self, capability: Capability) -> bool {
-        self.0.contains(capability.name())
+        let all_calls = || self.0.contains(Capability::Syscalls.name());
+        self.0.contains(capability.name()) || capability == Capability::BlockingSyscalls && all_calls()
     }
     /// The names of `needed` that are not there.
     pub fn missing(&self, needed: &[Capability]) -> Vec<&'static str> {

@@ -87,7 +87,23 @@ impl Recording {
         let (cpus, tasks) = (self.header.topology.cpus(), self.header.tasks.len());
         let groups = self.header.groups.len().max(1);
         let bad = |what: String| Err(TraceError::Header { what });
-        let latest = self.events.iter().map(|e| e.at).max().unwrap_or_default().max(self.duration);
+        // One pass over all events, for both of what is asked of them.
+        let (mut latest, mut unknown) = (self.duration, None);
+        let known = |event: &SchedEvent| {
+            let migrates = match event.kind {
+                EventKind::Migrate { from, to, .. } => from.index() < cpus && to.index() < cpus,
+                EventKind::Regroup { group, .. } => group.index() < groups,
+                _ => true,
+            };
+            let known = |t: &schedlab_model::TaskId| t.index() < tasks;
+            event.cpu.index() < cpus && migrates && format::tasks_of(&event.kind).iter().flatten().all(known)
+        };
+        for (at, event) in self.events.iter().enumerate() {
+            latest = latest.max(event.at);
+            if unknown.is_none() && !known(event) {
+                unknown = Some(at);
+            }
+        }
         if latest > LONGEST {
             return bad(format!("it claims to be {latest} long (at most {LONGEST} is possible)"));
         }
@@ -103,16 +119,7 @@ impl Recording {
         if let Some(task) = self.header.tasks.iter().find(|t| t.group.index() >= groups) {
             return bad(format!("task `{}` is in {}, which is not listed", task.comm, task.group));
         }
-        let in_order = |event: &SchedEvent| {
-            let migrates = match event.kind {
-                EventKind::Migrate { from, to, .. } => from.index() < cpus && to.index() < cpus,
-                EventKind::Regroup { group, .. } => group.index() < groups,
-                _ => true,
-            };
-            let known = |t: &schedlab_model::TaskId| t.index() < tasks;
-            event.cpu.index() < cpus && migrates && format::tasks_of(&event.kind).iter().flatten().all(known)
-        };
-        match self.events.iter().position(|event| !in_order(event)) {
+        match unknown {
             None => Ok(()),
             Some(at) => bad(format!(
                 "event {at} ({:?}) names a CPU, task or group that the header ({cpus} CPUs, {tasks} tasks, \
@@ -161,9 +168,8 @@ impl<R: Read> Reader<R> {
                 Next::End { .. } => break,
             }
         }
-        let last = recording.events.iter().map(|e| e.at).max().unwrap_or_default();
-        let totals = totals.unwrap_or_default();
-        recording.duration = totals.duration.max(last);
+        // Until now it is the time of the last event.
+        recording.duration = recording.duration.max(totals.unwrap_or_default().duration);
         Ok(recording)
     }
 
@@ -185,11 +191,12 @@ impl<R: Read> Reader<R> {
                 if u64::from(header.records) * RECORD as u64 != raw.len() as u64 {
                     return Err(self.damaged(start, "its length does not fit its number of records"));
                 }
-                let skipped = format::decode_events(&raw, header.first, &mut recording.events)
+                let decoded = format::decode_events(&raw, header.first, &mut recording.events)
                     .map_err(|what| self.damaged(start, &what))?;
-                recording.repairs.skipped_records += skipped;
-                let outside = |e: &SchedEvent| e.at.0 < header.first || e.at.0 > header.last;
-                if recording.events[before as usize..].iter().any(outside) {
+                recording.repairs.skipped_records += decoded.skipped;
+                let (earliest, latest) = decoded.times.unwrap_or((header.first, header.last));
+                recording.duration = recording.duration.max(Ns(decoded.times.map_or(0, |times| times.1)));
+                if earliest < header.first || latest > header.last {
                     return Err(self.damaged(start, "it has events outside of the times that it claims"));
                 }
             }

@@ -21,10 +21,11 @@ use schedlab_trace::analysis::timehist::{Row, Timehist};
 use schedlab_trace::analysis::wakes::{From, Wakes};
 use schedlab_trace::analysis::worst::Worst;
 use schedlab_trace::analysis::{By, Scope};
-use schedlab_trace::{GroupInfo, Header, Recording};
+use schedlab_trace::{Capability, GroupInfo, Header, Recording};
 
 const R: PrevState = PrevState::Runnable;
 const S: PrevState = PrevState::Sleeping;
+const D: PrevState = PrevState::DiskSleep;
 const MS: u64 = 1_000_000;
 
 fn event(at: u64, cpu: u32, kind: EventKind) -> SchedEvent {
@@ -213,8 +214,11 @@ fn cpu_max_is_inferred_where_nothing_else_explains_an_idle_cpu() {
         switch(100 * MS, 0, None, R, Some(1)),
         switch(105 * MS, 0, Some(1), S, None),
     ];
-    let held = |limit: bool| {
+    let held = |limit: bool, recorded: bool| {
         let mut header = header(1, 2);
+        if recorded {
+            header.capabilities.0.insert(Capability::Throttling.name().to_owned());
+        }
         if limit {
             limited(&mut header);
         }
@@ -226,8 +230,9 @@ fn cpu_max_is_inferred_where_nothing_else_explains_an_idle_cpu() {
             .collect::<Vec<_>>()
     };
     let longest = Some((Ns(90 * MS), Ns(10 * MS), Ns(100 * MS)));
-    assert_eq!(held(true), [(Limit::CpuMax(GroupId(1)), 1, longest)]);
-    assert_eq!(held(false), [], "a task without a limit is not throttled");
+    assert_eq!(held(true, false), [(Limit::CpuMax(GroupId(1)), 1, longest)]);
+    assert_eq!(held(false, false), [], "a task without a limit is not throttled");
+    assert_eq!(held(true, true), [], "the recorder would have said so");
 }
 
 #[test]
@@ -252,6 +257,23 @@ fn reported_throttling_is_a_state_of_its_own() {
     assert_eq!((worst.cases[0].length(), worst.cases[0].throttled), (Ns(79), Ns(69)));
     let found = Followed::over(&file, &all(), Latency::new(&file.header, &all(), By::Thread));
     assert_eq!(found.lines[1].preempt.lengths.sum(), Ns(10), "throttled time is not run-queue latency");
+}
+
+#[test]
+fn a_reported_limit_of_a_real_time_task_is_not_cpu_max() {
+    let mut header = header(1, 2);
+    limited(&mut header);
+    header.tasks[1].policy = Policy::Fifo(1);
+    let events = [
+        switch(0, 0, None, R, Some(1)),
+        event(10, 0, EventKind::Throttle { task: TaskId(1) }),
+        switch(10, 0, Some(1), R, Some(0)),
+        event(60, 0, EventKind::Unthrottle { task: TaskId(1) }),
+        switch(60, 0, Some(0), R, Some(1)),
+    ];
+    let file = recording(header, &events, 100);
+    let found = Followed::over(&file, &all(), Throttling::new(&file.header, &all(), By::Thread));
+    assert_eq!((found.lines[1][0].0, found.lines[1][0].1.held.sum()), (Limit::ReportedRealTime, Ns(50)));
 }
 
 #[test]
@@ -313,7 +335,24 @@ fn the_stream_and_the_list_know_the_system_call() {
     assert_eq!(blocked, [((0, Some(202), ThreadState::Sleeping), 30)]);
     assert_eq!((syscalls::name(202), syscalls::name(99_999)), ("futex".into(), "syscall 99999".into()));
     let mut lines = Vec::new();
-    Followed::over(&file, &all(), Stream::new(|line: &Line| lines.push((line.at.0, line.what))));
+    Followed::over(&file, &all(), Stream::new(&file.header, |line: &Line| lines.push((line.at.0, line.what))));
+    // A recorder that knows calls of blocking tasks only: they end unseen, latest when the task runs.
+    let mut header = header(1, 1);
+    header.capabilities.0.insert(Capability::BlockingSyscalls.name().to_owned());
+    let events = [
+        switch(0, 0, None, R, Some(0)),
+        enter(20, 202),
+        switch(20, 0, Some(0), S, None),
+        wake(50, 0, 0, Waker::HardIrq),
+        switch(60, 0, None, R, Some(0)),
+        switch(80, 0, Some(0), D, None),
+        wake(90, 0, 0, Waker::HardIrq),
+    ];
+    let page_fault = recording(header, &events, 90);
+    let found = Followed::over(&page_fault, &all(), Syscalls::new(&page_fault.header, &all(), By::Thread));
+    let blocked: Vec<_> = found.blocked.iter().map(|(key, times)| (*key, times.sum().0)).collect();
+    let expected = [((0, None, ThreadState::DiskSleep), 10), ((0, Some(202), ThreadState::Sleeping), 30)];
+    assert_eq!(blocked, expected);
     let down = |ran, call| What::Descheduled { ran: Some(Ns(ran)), state: ThreadState::Sleeping, call };
     let expected = [
         (0, What::Scheduled(None)),

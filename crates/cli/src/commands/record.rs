@@ -50,13 +50,25 @@ impl Watch for Live {
 /// What this way of recording sees and what works with it.
 fn first_line(found: &RecordingCapabilities) -> String {
     let whom = match (found.backend, found.system_wide) {
-        (Backend::OwnTasks, _) => "the command's own tasks",
+        (Backend::OwnTasks, _) => "its own tasks only: the command's, or those of --pid",
         (_, true) => "every task of the machine",
         (_, false) => "the chosen tasks (all others are one task `others/N` on each CPU)",
     };
-    let (name, sees, works) =
-        (found.backend.name(), found.backend.sees(), found.backend.works(found.system_wide));
-    format!("recording by {name}, {whom}: {sees}. With it {works}.\n")
+    let (name, works) = (found.backend.name(), found.backend.works(found.system_wide));
+    let mut sees = found.backend.sees().to_owned();
+    if found.calls {
+        sees += ", in which system call a task blocked";
+    }
+    if found.limits {
+        sees += ", when a limit (cpu.max, real time) held a task back";
+    }
+    let mut lacks = Vec::new();
+    if matches!(found.backend, Backend::Bpf | Backend::Tracepoints) {
+        lacks.extend((!found.calls).then_some("system calls"));
+        lacks.extend((!found.limits).then_some("limits (show --throttle infers them)"));
+    }
+    let lacks = if lacks.is_empty() { String::new() } else { format!(" It does not see {}.", lacks.join(" and ")) };
+    format!("recording by {name}, {whom}: {sees}. With it {works}.{lacks}\n")
 }
 
 fn plan(args: &Record) -> anyhow::Result<Plan> {

@@ -123,6 +123,12 @@ fn json(state: &State) -> anyhow::Result<String> {
             "cpu": worst.cpu.0, "culprit": worst.culprit.0, "culprit_ns": worst.culprit.1.0, "held": worst.held,
         })
     };
+    let ongoing = |wait: &schedlab_lab::watch::Ongoing| {
+        serde_json::json!({
+            "task": wait.task.0, "tid": wait.task.1, "from_ns": wait.from.0, "age_ns": wait.age.0,
+            "cpu": wait.cpu.0, "running": wait.running,
+        })
+    };
     let delay = |((waited, ran), time): (&(String, String), &Ns)| serde_json::json!({ "waited": waited, "ran": ran, "time_ns": time.0 });
     let limit = |((task, limit), (times, time)): (&(String, String), &(u64, Ns))| serde_json::json!({ "task": task, "limit": limit, "times": times, "time_ns": time.0 });
     let value = serde_json::json!({
@@ -135,6 +141,7 @@ fn json(state: &State) -> anyhow::Result<String> {
         "own_cpu_ns": state.own.0,
         "tasks": state.lines.iter().map(task).collect::<Vec<_>>(),
         "worst": state.worst.iter().map(worst).collect::<Vec<_>>(),
+        "ongoing": state.ongoing.iter().map(ongoing).collect::<Vec<_>>(),
         "delays": state.delays.iter().map(delay).collect::<Vec<_>>(),
         "throttled": state.throttled.iter().map(limit).collect::<Vec<_>>(),
     });

@@ -2,16 +2,17 @@
 
 use super::table::{Cell as Field, Table as Grid};
 use super::{Style, wrap};
-use schedlab_model::{Ns, TaskId};
+use schedlab_model::Ns;
 use schedlab_trace::analysis::show::{Cell, Column, Layout, Output, Table};
 use schedlab_trace::{Header, Recording};
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use unicode_width::UnicodeWidthStr;
 
 mod json;
+mod listing;
 
 pub(crate) use json::Json;
+use listing::{Listing, width};
 
 /// `redis-server[4711]`; with the process id for a thread that is not the first: `redis-server[4712/4711]`.
 fn task_names(header: &Header) -> Vec<String> {
@@ -22,17 +23,10 @@ fn task_names(header: &Header) -> Vec<String> {
     header.tasks.iter().map(name).collect()
 }
 
-/// Widths of a listing's columns, as `perf sched timehist` has them.
-const WIDTH_AT: usize = 15;
-const WIDTH_TASK: usize = 30;
-const WIDTH_TIME: usize = 9;
-const WIDTH_TEXT: usize = 21;
-
 /// For people.
 pub(crate) struct Text<W> {
     out: W,
     style: Style,
-    names: Vec<String>,
     /// Added to moments.
     clock: u64,
     table: Option<Table>,
@@ -40,7 +34,7 @@ pub(crate) struct Text<W> {
     /// How many leading columns are names.
     fixed: usize,
     count: u64,
-    line: String,
+    listing: Listing,
     left_out: Vec<String>,
 }
 
@@ -49,13 +43,12 @@ impl<W: Write> Text<W> {
         Text {
             out,
             style,
-            names: task_names(&recording.header),
+            listing: Listing::new(task_names(&recording.header), clock),
             clock,
             table: None,
             rows: Vec::new(),
             fixed: 0,
             count: 0,
-            line: String::new(),
             left_out: Vec::new(),
         }
     }
@@ -82,6 +75,7 @@ impl<W: Write> Text<W> {
 
     fn end_table(&mut self) -> io::Result<()> {
         let Some(table) = self.table.take() else { return Ok(()) };
+        self.listing.flush(&mut self.out)?;
         match table.layout {
             Layout::Table if self.rows.is_empty() => writeln!(self.out, "{}", self.style.dim("  (none)"))?,
             Layout::Table => {
@@ -114,7 +108,7 @@ impl<W: Write> Text<W> {
         match *cell {
             Cell::None => String::new(),
             Cell::Text(text) => text.to_owned(),
-            Cell::Task(task) => self.names[task.index()].clone(),
+            Cell::Task(task) => self.listing.name(task).to_owned(),
             Cell::Cpu(cpu) => cpu.to_string(),
             Cell::Count(count) => count.to_string(),
             Cell::At(at) => {
@@ -127,46 +121,6 @@ impl<W: Write> Text<W> {
             Cell::Share(share) => format!("{}.{:02}%", share / 10_000, share % 10_000 / 100),
             Cell::Milli(milli) => format!("{}.{:03}", milli / 1_000, milli % 1_000),
         }
-    }
-
-    /// A row of a listing, in columns of fixed width.
-    fn listed(&mut self, columns: &[Column], cells: &[Cell<'_>]) -> io::Result<()> {
-        let line = &mut self.line;
-        line.clear();
-        for (column, cell) in columns.iter().zip(cells) {
-            if !line.is_empty() {
-                line.push_str("  ");
-            }
-            let start = line.len();
-            match *cell {
-                Cell::At(at) => {
-                    seconds(line, at.0 + self.clock);
-                    right(line, start, WIDTH_AT);
-                }
-                Cell::Cpu(cpu) => {
-                    line.push('[');
-                    digits(line, cpu.0.into(), 4);
-                    line.push(']');
-                }
-                Cell::Task(task) => name(line, &self.names, task),
-                Cell::Time(time) => {
-                    fixed_point(line, (time.0 + 500) / 1_000);
-                    right(line, start, WIDTH_TIME);
-                }
-                Cell::Text(text) => line.push_str(text),
-                Cell::Count(count) => digits(line, count, 1),
-                _ => {}
-            }
-            let width = width(column);
-            let shown = match *cell {
-                Cell::Text(_) | Cell::Task(_) => line[start..].width(),
-                _ => line.len() - start,
-            };
-            line.extend(std::iter::repeat_n(' ', width.saturating_sub(shown)));
-        }
-        line.truncate(line.trim_end().len());
-        line.push('\n');
-        self.out.write_all(line.as_bytes())
     }
 
     fn listing_head(&mut self, columns: &[Column]) -> io::Result<()> {
@@ -200,7 +154,7 @@ impl<W: Write> Text<W> {
             match cell {
                 Cell::None => {}
                 Cell::Count(count) if column.title.is_empty() => facts.push(format!("{count}.")),
-                Cell::Task(task) if facts.len() < 2 => facts.push(self.style.bold(&self.names[task.index()])),
+                Cell::Task(task) if facts.len() < 2 => facts.push(self.style.bold(self.listing.name(*task))),
                 Cell::Text(text) if text.contains(' ') => sentences.push(format!("{}: {text}", column.title)),
                 cell => facts.push(format!("{} {}", column.title, self.words(cell, true))),
             }
@@ -223,7 +177,10 @@ impl<W: Write> Output for Text<W> {
             writeln!(self.out, "{}", self.style.bold(table.title))?;
         }
         match table.layout {
-            Layout::Listing => self.listing_head(table.columns),
+            Layout::Listing => {
+                self.listing.columns(table.columns);
+                self.listing_head(table.columns)
+            }
             _ => Ok(()),
         }
     }
@@ -233,7 +190,10 @@ impl<W: Write> Output for Text<W> {
         self.count += 1;
         match table.layout {
             Layout::Data => Ok(()),
-            Layout::Listing => self.listed(table.columns, cells),
+            Layout::Listing => {
+                self.listing.row(cells);
+                if self.listing.is_full() { self.listing.flush(&mut self.out) } else { Ok(()) }
+            }
             Layout::Paragraphs => self.paragraph(table.columns, cells),
             Layout::Table => {
                 if self.count == 1 {
@@ -251,18 +211,6 @@ impl<W: Write> Output for Text<W> {
         self.end_table()?;
         let note = wrap(&format!("note: {text}"), self.style.width, 0);
         writeln!(self.out, "{}\n", self.style.dim(&note))
-    }
-}
-
-fn width(column: &Column) -> usize {
-    match column.key {
-        "at_ns" => WIDTH_AT,
-        "cpu" => 6,
-        "task" => WIDTH_TASK,
-        "what" => 11,
-        "state" => 5,
-        key if key.ends_with("_ns") => WIDTH_TIME,
-        _ => WIDTH_TEXT,
     }
 }
 
@@ -297,17 +245,6 @@ fn digits(line: &mut String, mut number: u64, least: usize) {
         number /= 10;
     }
     line.extend(bytes[at..].iter().map(|&byte| char::from(byte)));
-}
-
-/// Moves what was written since `start` to the right edge of a column.
-fn right(line: &mut String, start: usize, width: usize) {
-    const BLANKS: &str = "                              ";
-    let missing = width.saturating_sub(line.len() - start).min(BLANKS.len());
-    line.insert_str(start, &BLANKS[..missing]);
-}
-
-fn name(line: &mut String, names: &[String], task: TaskId) {
-    line.push_str(&names[task.index()]);
 }
 
 /// The first lines of `schedlab show FILE`.

@@ -200,6 +200,9 @@ fn footer(study: &Study, hidden: usize, mut left_out: Vec<String>, style: &Style
         let list = format!("no room for: {} (a wider terminal or --json shows them)", left_out.join(", "));
         let _ = writeln!(text, "{}", style.dim(&wrap(&list, style.width, 0)));
     }
+    if let Some(about) = view::about_silent(study) {
+        let _ = writeln!(text, "{}", style.dim(&wrap(&about, style.width, 0)));
+    }
     if hidden > 0 {
         let line =
             format!("{hidden} classes with less than 1 % of a CPU are not shown (--all-tasks shows them)");

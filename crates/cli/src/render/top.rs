@@ -29,7 +29,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, state: &State, vi
     self::tasks(frame, tasks, state, view.sort);
     self::gains(frame, gains, snapshot);
     delays(frame, left, state);
-    worst(frame, right, state);
+    worst(frame, right, state, view);
     let keys = format!("q quit   p pause   s sort ({})   r reset waits", view.sort.name());
     frame.render_widget(Paragraph::new(keys).style(Style::new().add_modifier(Modifier::DIM)), foot);
 }

@@ -86,7 +86,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, state: &State, view: View) {
         Layout::horizontal([Constraint::Percentage(58), Constraint::Percentage(42)]).areas(below);
     frame.render_widget(header(state, view), head);
     self::tasks(frame, tasks, state, view);
-    self::worst(frame, worst, state);
+    self::worst(frame, worst, state, view);
     self::delays(frame, delays, state);
     self::limits(frame, limits, state);
     frame.render_widget(footer(view), foot);
@@ -198,7 +198,22 @@ pub(super) fn histogram(line: &Line) -> String {
     bins.iter().map(bar).collect()
 }
 
-pub(super) fn worst(frame: &mut Frame<'_>, area: Rect, state: &State) {
+/// Waits that go on come first, in at most half of the rows; then those that ended, the longest first.
+pub(super) fn worst(frame: &mut Frame<'_>, area: Rect, state: &State, view: View) {
+    let ongoing = |wait: &schedlab_lab::watch::Ongoing| {
+        let why = match &wait.running {
+            Some(name) => format!("waits still; {name} runs"),
+            None => "waits still; held back by a limit".to_owned(),
+        };
+        Row::new([
+            Cell::from(Text::from(wait.age.to_string()).right_aligned()),
+            Cell::from(format!("{} {}", wait.task.0, wait.task.1)),
+            Cell::from(format!("CPU {}", wait.cpu.0)),
+            Cell::from(Text::from(seconds(wait.from)).right_aligned()),
+            Cell::from(why),
+        ])
+        .style(colored(view, Color::Yellow))
+    };
     let row = |worst: &schedlab_lab::watch::Worst| {
         let why = match &worst.held {
             Some(limit) => format!("held back by {limit}"),
@@ -212,7 +227,9 @@ pub(super) fn worst(frame: &mut Frame<'_>, area: Rect, state: &State) {
             Cell::from(why),
         ])
     };
-    let rows = state.worst.iter().take(area.height.saturating_sub(1) as usize).map(row);
+    let room = area.height.saturating_sub(1) as usize;
+    let open = state.ongoing.len().min(room.div_ceil(2).max(room.saturating_sub(state.worst.len())));
+    let rows = state.ongoing.iter().take(open).map(ongoing).chain(state.worst.iter().take(room - open).map(row));
     let widths = [
         Constraint::Length(7),
         Constraint::Length(23),
@@ -262,8 +279,9 @@ fn help(frame: &mut Frame<'_>, area: Rect) {
         "?, h            this help",
         "",
         "A wait counts when it ends: from the wakeup (or the loss of the",
-        "CPU) to running. Bars: how waits are distributed, 1 us to 1 s,",
-        "three columns a decade, height by the square root.",
+        "CPU) to running; `waits still`: it goes on, with its age. Bars:",
+        "how waits are distributed, 1 us to 1 s, three columns a decade,",
+        "height by the square root.",
         "Own cost: CPU time of this program, as the recorder sees it.",
     ];
     let (width, height) = (68.min(area.width), (text.len() as u16 + 2).min(area.height));
@@ -305,6 +323,11 @@ pub(crate) fn summary(state: &State) -> String {
             waits.p99(),
             waits.max()
         );
+    }
+    for wait in state.ongoing.iter().take(3) {
+        let (task, tid) = &wait.task;
+        let why = wait.running.as_ref().map_or("a limit holds it".to_owned(), |name| format!("{name} runs"));
+        text += &format!("waits still, for {}: {task} {tid} on CPU {}; {why}\n", wait.age, wait.cpu.0);
     }
     for worst in state.worst.iter().take(3) {
         let (task, tid) = &worst.task;
@@ -354,6 +377,28 @@ mod tests {
         assert!(lines[23].contains("q quit"), "{text}");
         assert!(text.contains("sysbench") && text.contains("delayed"), "{text}");
         assert!(text.contains('█'), "no histogram:\n{text}");
+    }
+
+    #[test]
+    fn a_wait_that_goes_on_stands_first_and_leaves_room_for_the_others() {
+        let mut state = recorded();
+        let wait = |number: u64| schedlab_lab::watch::Ongoing {
+            task: (format!("starved-{number}"), 77),
+            from: Ns::from_ms(100),
+            age: Ns::from_ms(4_200 - number),
+            cpu: schedlab_model::CpuId(1),
+            running: Some("hog".to_owned()),
+        };
+        state.ongoing = (0..9).map(wait).collect();
+        let lines = screen(80, 24, &state, View::default());
+        let title = lines.iter().position(|line| line.contains("Worst waits")).unwrap();
+        assert!(lines[title + 1].contains("starved-0 77"), "{lines:#?}");
+        assert!(lines[title + 1].contains("waits still; hog runs"), "{lines:#?}");
+        assert!(lines[title + 4].contains(" ran "), "those that ended: {lines:#?}");
+        assert!(summary(&state).contains("waits still, for 4.2"), "{}", summary(&state));
+        state.worst.clear();
+        let lines = screen(80, 24, &state, View::default());
+        assert!(lines[title + 5].contains("starved-4"), "{lines:#?}");
     }
 
     #[test]

@@ -12,8 +12,9 @@ use crate::HostError;
 use crate::sys::Shared;
 use aya::maps::{HashMap, Map, MapData};
 use aya::programs::tp_btf::BtfTracePointLinkId;
-use aya::programs::{BtfTracePoint, ProgramError};
+use aya::programs::{BtfTracePoint, FEntry, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader};
+use aya_obj::btf::BtfKind;
 pub(crate) use decode::OUTSIDE;
 use decode::{Decoder, RECORD, SEQUENCE};
 use schedlab_model::CpuSet;
@@ -75,6 +76,12 @@ const PROGRAMS: [(&str, &str, bool); 27] = [
     ("on_waking", "sched_waking", true),
 ];
 
+/// The program that hears when a control group's limit ends, and the kernel's function on which it sits.
+const RELEASE: (&str, &str) = ("on_release", "tg_unthrottle_up");
+
+/// A function that the kernel has where a throttled task leaves the queue by itself, and says so (Linux 6.18).
+const TASKS_ARE_THROTTLED: &str = "throttle_cfs_rq_work";
+
 /// Whom the kernel's side records.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Only {
@@ -121,6 +128,8 @@ fn failed(what: &str) -> impl FnOnce(&dyn std::error::Error) -> HostError {
 struct Loaded {
     ebpf: Ebpf,
     links: Vec<(&'static str, BtfTracePointLinkId)>,
+    /// It is heard when limits hold tasks back and release them.
+    limits: bool,
 }
 
 impl Loaded {
@@ -141,7 +150,7 @@ impl Loaded {
             .override_global("filter", &filter, true)
             .override_global("group_id", &group, true);
         let ebpf = loader.load(&OBJECT.0).map_err(|e| failed("loading BPF programs")(&e))?;
-        let mut loaded = Loaded { ebpf, links: Vec::new() };
+        let mut loaded = Loaded { ebpf, links: Vec::new(), limits: false };
         if let Only::Processes(list) = only {
             loaded.fill("processes", list)?;
         }
@@ -155,7 +164,20 @@ impl Loaded {
                 }
             }
         }
+        loaded.limits = loaded.hear_limits(&btf);
         Ok(loaded)
+    }
+
+    /// Hears limits when this kernel allows: it needs a function that can be traced. Such calls are rare, so the
+    /// program sits there from now on; releases of tasks that nobody saw held mean nothing.
+    fn hear_limits(&mut self, btf: &Btf) -> bool {
+        let (name, function) = RELEASE;
+        if btf.id_by_type_name_kind(TASKS_ARE_THROTTLED, BtfKind::Func).is_err() {
+            return false;
+        }
+        let Some(program) = self.ebpf.program_mut(name) else { return false };
+        let Ok(program) = <&mut FEntry>::try_from(program) else { return false };
+        program.load(function, btf).and_then(|()| program.attach()).is_ok()
     }
 
     fn program(&mut self, name: &str) -> Result<&mut BtfTracePoint, HostError> {
@@ -224,8 +246,12 @@ pub(crate) struct BpfRing {
     decoder: Decoder,
 }
 
-/// Loads the programs and opens a ring for each CPU of `cpus`, in their order.
-pub(crate) fn open(cpus: &CpuSet, ring_bytes: usize, only: &Only) -> Result<Vec<BpfRing>, HostError> {
+/// Loads the programs and opens a ring for each CPU of `cpus`, in their order; and says whether limits are heard.
+pub(crate) fn open(
+    cpus: &CpuSet,
+    ring_bytes: usize,
+    only: &Only,
+) -> Result<(Vec<BpfRing>, bool), HostError> {
     let count = cpus.iter().last().map_or(1, |last| last.index() + 1);
     let bytes = ring_bytes.clamp(64 << 10, ALL_RINGS / count);
     // The largest power of two that fits.
@@ -233,6 +259,7 @@ pub(crate) fn open(cpus: &CpuSet, ring_bytes: usize, only: &Only) -> Result<Vec<
     let loaded = Loaded::load(count as u32, slots as u32, only)?;
     let rings = Rc::new(loaded.shared("rings", count * slots * RECORD)?);
     let controls = Rc::new(loaded.shared("controls", count * CONTROL)?);
+    let limits = loaded.limits;
     let loaded = Rc::new(RefCell::new(loaded));
     let ring = |cpu: usize| BpfRing {
         loaded: Rc::clone(&loaded),
@@ -246,7 +273,7 @@ pub(crate) fn open(cpus: &CpuSet, ring_bytes: usize, only: &Only) -> Result<Vec<
         stopped: false,
         decoder: Decoder::default(),
     };
-    Ok(cpus.iter().map(|cpu| ring(cpu.index())).collect())
+    Ok((cpus.iter().map(|cpu| ring(cpu.index())).collect(), limits))
 }
 
 /// Whether the programs can be loaded here (they are unloaded again).
@@ -286,7 +313,9 @@ impl super::CpuSource for BpfRing {
             {
                 break;
             }
-            out.extend(self.decoder.record(self.rings.four(offset)));
+            let words = self.rings.four(offset);
+            out.extend(self.decoder.before(words).into_iter().flatten());
+            out.extend(self.decoder.record(words));
             self.tail += 1;
         }
         self.control(TAIL).store(self.tail, Ordering::Release);

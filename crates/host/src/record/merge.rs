@@ -1,6 +1,7 @@
 //! The k-way merge of the rings, and the way from raw events to [`SchedEvent`]s.
 
 use super::bpf::OUTSIDE;
+use super::limits::{Change, Class, Limits};
 use super::raw::{Comm, Context, RawEvent, RawKind};
 use super::switches::UNKNOWN_PRIO;
 use super::tasks::{Hint, Tasks};
@@ -8,6 +9,9 @@ use super::{CpuSource, RecordSink};
 use crate::proc;
 use schedlab_model::{CpuId, EventKind, Ns, PrevState, SchedEvent, TaskId, Waker};
 use std::collections::VecDeque;
+
+/// No name came with it.
+const NONE: Comm = [0; 16];
 
 pub(crate) struct Merger {
     origin: u64,
@@ -17,6 +21,7 @@ pub(crate) struct Merger {
     stand_ins: Vec<Option<TaskId>>,
     /// Own-tasks recording: who runs. (A task that exits leaves no "out" record.)
     running: Vec<Option<TaskId>>,
+    limits: Limits,
     steal: Vec<(CpuId, u64)>,
     last: Ns,
     pub(crate) events: u64,
@@ -33,6 +38,7 @@ impl Merger {
             tasks,
             running: stand_ins.clone(),
             stand_ins,
+            limits: Limits::default(),
             steal: proc::steal(),
             last: Ns::ZERO,
             events: 0,
@@ -77,10 +83,35 @@ impl Merger {
 
     fn hand_out(&mut self, cpu: CpuId, event: RawEvent, sink: &mut dyn RecordSink) {
         let at = Ns(event.at.saturating_sub(self.origin)).max(self.last);
+        self.limits(at, cpu, event.kind, sink);
         let Some(kind) = self.translate(cpu, event.kind).and_then(|kind| self.wanted(cpu, kind)) else {
             return;
         };
         self.emit(SchedEvent { at, cpu, kind }, sink);
+    }
+
+    /// What an event changes for tasks that a limit holds back; comes before it.
+    fn limits(&mut self, at: Ns, cpu: CpuId, kind: RawKind, sink: &mut dyn RecordSink) {
+        let changes = match kind {
+            RawKind::Switch { next, next_prio, .. } => {
+                let known = next != OUTSIDE && next_prio != UNKNOWN_PRIO;
+                let class = if next == 0 { Some(Class::Idle) } else { known.then(|| Class::of_priority(next_prio)) };
+                self.limits.switch(cpu, next, class)
+            }
+            RawKind::Migrate { tid, .. } | RawKind::Exit { tid } if self.limits.forget(tid) => {
+                vec![Change::Released(tid)]
+            }
+            _ => return,
+        };
+        for change in changes {
+            let known = match change {
+                Change::Held(tid) => self.task(tid, &NONE).map(|task| EventKind::Throttle { task }),
+                Change::Released(tid) => self.task(tid, &NONE).map(|task| EventKind::Unthrottle { task }),
+            };
+            if let Some(kind) = known.and_then(|kind| self.wanted(cpu, kind)) {
+                self.emit(SchedEvent { at, cpu, kind }, sink);
+            }
+        }
     }
 
     fn emit(&mut self, event: SchedEvent, sink: &mut dyn RecordSink) {
@@ -127,6 +158,9 @@ impl Merger {
             | EventKind::Exec { task }
             | EventKind::Exit { task }
             | EventKind::Migrate { task, .. }
+            | EventKind::Throttle { task }
+            | EventKind::Unthrottle { task }
+            | EventKind::SyscallEnter { task, .. }
             | EventKind::Regroup { task, .. } => self.tasks.kept(task).then_some(kind),
             _ => Some(kind),
         }
@@ -139,7 +173,6 @@ impl Merger {
     }
 
     fn translate(&mut self, cpu: CpuId, kind: RawKind) -> Option<EventKind> {
-        const NONE: Comm = [0; 16];
         Some(match kind {
             RawKind::Switch { prev, prev_comm, prev_state, next, next_comm, next_prio } => {
                 let priority = (next_prio != UNKNOWN_PRIO).then_some(next_prio);
@@ -192,6 +225,21 @@ impl Merger {
                 let next = self.task(tid, &NONE);
                 let prev = std::mem::replace(&mut self.running[cpu.index()], next);
                 EventKind::Switch { prev, prev_state: PrevState::Unknown, next }
+            }
+            RawKind::Call { tid, number } => {
+                EventKind::SyscallEnter { task: self.task(tid, &NONE)?, number }
+            }
+            RawKind::Held { tid } => {
+                let task = self.task(tid, &NONE)?;
+                self.limits.hold(tid).then_some(EventKind::Throttle { task })?
+            }
+            RawKind::Displaced { tid, class } => {
+                self.limits.displace(tid, class, cpu);
+                EventKind::Throttle { task: self.task(tid, &NONE)? }
+            }
+            RawKind::Released { tid } => {
+                let held = self.limits.release(tid);
+                EventKind::Unthrottle { task: held.then(|| self.task(tid, &NONE))?? }
             }
             RawKind::Comm { tid, comm } => {
                 self.task(tid, &comm);

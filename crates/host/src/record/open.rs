@@ -24,13 +24,14 @@ pub(super) struct Opened {
 struct Sources {
     list: Vec<(CpuId, Box<dyn CpuSource>)>,
     wake_rule: &'static str,
+    limits: bool,
     idle_unproven: CpuSet,
     command: Option<Command>,
 }
 
 impl Sources {
     fn of(list: Vec<(CpuId, Box<dyn CpuSource>)>) -> Sources {
-        Sources { list, wake_rule: "none", idle_unproven: CpuSet::EMPTY, command: None }
+        Sources { list, wake_rule: "none", limits: false, idle_unproven: CpuSet::EMPTY, command: None }
     }
 }
 
@@ -85,6 +86,8 @@ fn open_one(
         prev_state: everything,
         migrations: everything,
         regroups: everything,
+        calls: backend == Backend::Bpf && cfg!(target_arch = "x86_64"),
+        limits: sources.limits,
         steal_grain: Some(proc::STEAL_GRAIN),
     };
     let filter_here =
@@ -117,10 +120,10 @@ fn open_bpf(request: &RecordRequest, machine: &MachineFacts) -> Result<Sources, 
             }
         }
     };
-    let rings = bpf::open(&machine.online, request.ring_bytes, &only)?;
+    let (rings, limits) = bpf::open(&machine.online, request.ring_bytes, &only)?;
     let boxed = |ring| -> Box<dyn CpuSource> { Box::new(ring) };
     let list = machine.online.iter().zip(rings.into_iter().map(boxed)).collect();
-    Ok(Sources { wake_rule: bpf::WAKE_RULE, ..Sources::of(list) })
+    Ok(Sources { wake_rule: bpf::WAKE_RULE, limits, ..Sources::of(list) })
 }
 
 fn open_tracepoints(request: &RecordRequest, machine: &MachineFacts) -> Result<Sources, HostError> {
@@ -145,11 +148,16 @@ fn open_switches(request: &RecordRequest, machine: &MachineFacts) -> Result<Sour
 }
 
 fn open_own(request: &RecordRequest, machine: &MachineFacts) -> Result<Sources, HostError> {
-    let Scope::Command(arguments) = &request.scope else {
-        let source = io::Error::other(
-            "it sees only the tasks of a command that schedlab starts itself: schedlab record -o FILE -- COMMAND",
-        );
-        return Err(HostError::Io { what: "recording own tasks".to_owned(), source });
+    let arguments = match (&request.scope, &request.whom) {
+        (Scope::Command(arguments), _) => arguments,
+        (_, Whom::Processes(pids)) | (Scope::Pids(pids), _) => return open_threads(request, machine, pids),
+        _ => {
+            let source = io::Error::other(
+                "it sees only a command that schedlab starts (schedlab record -o FILE -- COMMAND) or processes of yours \
+                 (--pid N)",
+            );
+            return Err(HostError::Io { what: "recording own tasks".to_owned(), source });
+        }
     };
     let started = Command::start(arguments, true)?;
     let mut list: Vec<(CpuId, Box<dyn CpuSource>)> = Vec::new();
@@ -164,4 +172,50 @@ fn open_own(request: &RecordRequest, machine: &MachineFacts) -> Result<Sources, 
         }
     }
     Ok(Sources { command: Some(started), ..Sources::of(list) })
+}
+
+/// The threads of processes that run already. The kernel allows it for processes that their user may trace.
+fn open_threads(request: &RecordRequest, machine: &MachineFacts, pids: &[u32]) -> Result<Sources, HostError> {
+    let refused = |thread: u32| HostError::io(format!("opening perf events of thread {thread} (is it yours?)"));
+    let mut list: Vec<(CpuId, SwitchRecorder)> = Vec::new();
+    let mut known: Vec<u32> = Vec::new();
+    // What is created by a thread that is watched is watched; what another one created meanwhile comes in the next look.
+    loop {
+        let threads = proc::threads(Some(pids));
+        let fresh: Vec<u32> = threads.into_iter().map(|(_, thread)| thread).filter(|thread| !known.contains(thread)).collect();
+        if fresh.is_empty() {
+            break;
+        }
+        for thread in fresh {
+            known.push(thread);
+            match watch_thread(thread, request.ring_bytes, machine, &mut list) {
+                // It has ended meanwhile.
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                result => result.map_err(refused(thread))?,
+            }
+        }
+    }
+    let boxed = |(cpu, source): (CpuId, SwitchRecorder)| -> (CpuId, Box<dyn CpuSource>) { (cpu, Box::new(source)) };
+    if list.is_empty() {
+        return Err(HostError::NoProcess { pid: pids.first().copied().unwrap_or_default() });
+    }
+    Ok(Sources::of(list.into_iter().map(boxed).collect()))
+}
+
+/// On every CPU: the first thread has the rings, the others write into them.
+fn watch_thread(
+    thread: u32,
+    ring_bytes: usize,
+    machine: &MachineFacts,
+    list: &mut Vec<(CpuId, SwitchRecorder)>,
+) -> io::Result<()> {
+    if !list.is_empty() {
+        return list.iter_mut().try_for_each(|(cpu, source)| source.add(thread, cpu.0));
+    }
+    let open = |cpu: CpuId| {
+        let target = Target::Tree { pid: thread as i32, cpu: cpu.0 as i32 };
+        Ok((cpu, SwitchRecorder::open(target, ring_bytes)?))
+    };
+    *list = machine.online.iter().map(open).collect::<io::Result<_>>()?;
+    Ok(())
 }

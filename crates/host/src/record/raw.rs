@@ -1,5 +1,6 @@
 //! What the rings say, still in thread ids, before it becomes [`SchedEvent`](schedlab_model::SchedEvent)s.
 
+use super::limits::Class;
 use schedlab_model::PrevState;
 
 /// A thread's name as the kernel keeps it: 16 bytes, padded with zeros.
@@ -72,6 +73,24 @@ pub(crate) enum RawKind {
     Comm {
         tid: u32,
         comm: Comm,
+    },
+    /// Before the switch of a task that blocks in a system call.
+    Call {
+        tid: u32,
+        number: u32,
+    },
+    /// Before the switch of a task from which the limit of its control group took the CPU.
+    Held {
+        tid: u32,
+    },
+    /// Before the switch of a runnable task to one of a lower class: only a limit of its own class does that.
+    Displaced {
+        tid: u32,
+        class: Class,
+    },
+    /// The limit no longer holds the task.
+    Released {
+        tid: u32,
     },
 }
 

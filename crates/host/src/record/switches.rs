@@ -12,6 +12,8 @@ use std::collections::VecDeque;
 /// The ring of one CPU.
 pub(crate) struct SwitchRecorder {
     ring: Ring,
+    /// Other threads' events that write into it.
+    more: Vec<Event>,
     /// Own tasks only: nobody else is seen, and who ran in between is unknown.
     own_only: bool,
     last_at: u64,
@@ -22,17 +24,28 @@ impl SwitchRecorder {
     pub(crate) fn open(target: Target, ring_bytes: usize) -> std::io::Result<SwitchRecorder> {
         let ring = Ring::map(Event::open(What::ContextSwitches, target)?, ring_bytes)?;
         let own_only = matches!(target, Target::Tree { .. });
-        Ok(SwitchRecorder { ring, own_only, last_at: 0, bytes: Vec::new() })
+        Ok(SwitchRecorder { ring, more: Vec::new(), own_only, last_at: 0, bytes: Vec::new() })
+    }
+
+    /// Another thread (and the children that it creates later) on the same CPU.
+    pub(crate) fn add(&mut self, thread: u32, cpu: u32) -> std::io::Result<()> {
+        let target = Target::Tree { pid: thread as i32, cpu: cpu as i32 };
+        let event = Event::open(What::ContextSwitches, target)?;
+        event.write_into(&self.ring)?;
+        self.more.push(event);
+        Ok(())
     }
 }
 
 impl super::CpuSource for SwitchRecorder {
     fn enable(&mut self) -> std::io::Result<()> {
-        self.ring.event.enable()
+        self.ring.event.enable()?;
+        self.more.iter().try_for_each(Event::enable)
     }
 
     fn disable(&mut self) -> std::io::Result<()> {
-        self.ring.event.disable()
+        self.ring.event.disable()?;
+        self.more.iter().try_for_each(Event::disable)
     }
 
     fn drain(&mut self, out: &mut VecDeque<RawEvent>) {

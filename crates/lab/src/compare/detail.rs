@@ -44,7 +44,8 @@ pub(super) fn keep(header: &Header, classes: &[String], duration: Ns, rows: usiz
     for (task, class) in header.tasks.iter_mut().zip(classes) {
         task.comm.clone_from(class);
     }
-    Keep { header, from: Ns::ZERO, duration, events: (EVENTS / (rows as u64 + 1)).max(LEAST) }
+    let events = (EVENTS / (rows as u64 + 1)).max(LEAST);
+    Keep { header, from: Ns::ZERO, duration, events, vcpus: Vec::new() }
 }
 
 /// Each quantity with its name and meaning.

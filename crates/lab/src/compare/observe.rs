@@ -1,6 +1,6 @@
 //! What a page needs of one run besides numbers: its schedule, who delayed whom, run-queue length, longest waits.
 
-use schedlab_model::{CpuId, EventSink, Ns, SchedEvent, TaskId};
+use schedlab_model::{CpuId, EventSink, Ns, SchedEvent, TaskId, Topology};
 use schedlab_report::LaneRecorder;
 use schedlab_trace::Header;
 use schedlab_trace::analysis::blame::Blame;
@@ -25,6 +25,9 @@ pub(crate) struct Keep {
     pub(crate) from: Ns,
     /// To here.
     pub(crate) duration: Ns,
+    /// The vCPUs of all runs, with their classes; they and their stand-ins stand behind the tasks of the workload in
+    /// the header ([`levels`](crate::run::levels)).
+    pub(crate) vcpus: Vec<(String, String)>,
 }
 
 /// Observes one run.
@@ -58,11 +61,23 @@ impl Observer {
             from: keep.from,
         };
         let cpus = keep.header.topology.cpus();
+        let lanes = LaneRecorder::new(cpus, keep.from, keep.events);
         Observer {
-            lanes: LaneRecorder::new(cpus, keep.from, keep.events),
+            lanes: if keep.header.backend == "simulator" { lanes.idle_at_first() } else { lanes },
             followed: Followed::new(keep.header.tasks.len(), cpus, findings),
             duration: keep.duration,
         }
+    }
+
+    /// For a nested machine with these vCPUs, each with a row behind the CPUs.
+    pub(crate) fn nested(keep: &Keep, vcpus: &[String]) -> Observer {
+        let cpus = keep.header.topology.cpus();
+        let mut header = keep.header.clone();
+        header.topology = Topology::flat(cpus + vcpus.len());
+        let mut observer = Observer::new(&Keep { header, ..keep.clone() });
+        let rows = (0..cpus).map(|cpu| format!("pCPU {cpu}")).chain(vcpus.iter().cloned());
+        observer.lanes = observer.lanes.named(rows.collect());
+        observer
     }
 
     pub(crate) fn finish(self) -> (LaneRecorder, Findings) {

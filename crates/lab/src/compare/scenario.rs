@@ -6,7 +6,7 @@ use crate::LabError;
 use crate::measure::{Kind, MACHINE};
 use crate::metric::glob;
 use crate::result::{Checked, Input, InputKind, SCHEMA, Study};
-use crate::run::{Bench, Plan, Run};
+use crate::run::{Bench, Plan, Run, levels};
 use crate::scenario::{Expectation, Scenario, Ticks};
 use crate::stats::Estimate;
 use crate::variant::{Subject, Variant};
@@ -29,7 +29,7 @@ pub fn compare_scenario(
     let first = options.seed.unwrap_or(scenario.seed);
     let seeds = seeds(first, options.repetitions.unwrap_or(scenario.repetitions));
     let machine = machine(scenario);
-    let keep = options.detail.then(|| keep(scenario, &machine, duration, plans.len()));
+    let keep = options.detail.then(|| keep(scenario, &machine, duration, &plans));
     let bench = Bench {
         machine: &|_| machine.clone(),
         classes: &scenario.classes,
@@ -72,7 +72,9 @@ pub fn compare_scenario(
     study.gates = gates::judge(&options.gates, &plans, &runs, &Errors::new(), &study);
     study.verdict = verdict::verdict(&study);
     if let Some(keep) = &keep {
-        let mut detail = Detail::of(&study, &runs, tasks(scenario), None);
+        let behind = levels::tasks_behind(&keep.vcpus);
+        let tasks = tasks(scenario).into_iter().chain(behind).collect();
+        let mut detail = Detail::of(&study, &runs, tasks, None);
         detail.observed(&study, &runs, keep, None)?;
         study.detail = Some(Box::new(detail));
     }
@@ -126,8 +128,18 @@ pub(crate) fn one_plan(
 }
 
 /// How the runs of a scenario are observed.
-fn keep(scenario: &Scenario, machine: &Machine, duration: Ns, rows: usize) -> detail::Keep {
-    detail::keep(&crate::show::header(scenario, machine), &scenario.classes, duration, rows)
+fn keep(scenario: &Scenario, machine: &Machine, duration: Ns, plans: &[Plan]) -> detail::Keep {
+    let header = crate::show::header(scenario, machine);
+    let mut keep = detail::keep(&header, &scenario.classes, duration, plans.len());
+    for vm in plans.iter().flat_map(|plan| &plan.vms) {
+        for name in vm.vcpu_names() {
+            if !keep.vcpus.iter().any(|(known, _)| *known == name) {
+                keep.vcpus.push((name, vm.class()));
+            }
+        }
+    }
+    keep.header = levels::header(&keep.header, &keep.vcpus);
+    keep
 }
 
 /// Name and class of each task.

@@ -312,7 +312,7 @@ fn waits(into: &mut Collected, row: &str, task: &schedlab_trace::analysis::TaskS
 /// Every line of the stream that is about the sleeper.
 fn each(round: &Round, mut found: impl FnMut(&Line)) {
     let tasks = &round.seen.recording.header.tasks;
-    let stream = Stream::new(|line: &Line| {
+    let stream = Stream::new(&round.seen.recording.header, |line: &Line| {
         if tasks.get(line.task.index()).is_some_and(|info| info.pid == round.pid) {
             found(line);
         }

@@ -33,7 +33,7 @@ pub fn of_recording(
     let (from, to) = (scope.from, scope.to.min(recording.duration));
     Summary::check(header).map_err(fail)?;
     let mut summary = Summary::new(header.tasks.len(), header.topology.cpus(), from);
-    let keep = Keep { header: header.clone(), from, duration: to, events: EVENTS };
+    let keep = Keep { header: header.clone(), from, duration: to, events: EVENTS, vcpus: Vec::new() };
     let mut observer = Observer::new(&keep);
     for event in recording.events.iter().take_while(|event| event.at <= to) {
         summary.event(event);

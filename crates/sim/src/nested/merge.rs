@@ -7,9 +7,9 @@ use crate::engine::{Engine, Step};
 use crate::rng::mix;
 use schedlab_model::EventSink;
 
-pub(super) fn merge<S: EventSink>(
+pub(super) fn merge<S: EventSink, G: EventSink>(
     host: Engine<'_, S, false>,
-    guests: Vec<Engine<'_, (), false>>,
+    guests: Vec<Engine<'_, G, false>>,
     split: &Split,
 ) -> Step<NestedOutcome> {
     let mut outcome = host.finish()?;

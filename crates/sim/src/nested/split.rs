@@ -39,16 +39,22 @@ pub(super) struct Links {
     pub(super) senders: Vec<(usize, Option<usize>)>,
 }
 
-pub(super) fn split(workload: &Workload, domains: &[Domain<'_>]) -> Result<Split, SimError> {
-    let home = |task: &TaskSpec| domains.iter().position(|domain| domain.group == task.group);
-    let homes: Vec<Option<usize>> = workload.tasks.iter().map(home).collect();
+/// Where each task of the workload is: in which domain (`None`: it is the hypervisor's own), and as which task of that
+/// engine. The vCPUs are the hypervisor's tasks behind its own ones, domain by domain.
+pub fn places(workload: &Workload, domains: &[Domain<'_>]) -> Vec<(Option<usize>, TaskId)> {
     let mut counts = vec![0; domains.len() + 1];
-    let mut places = Vec::new();
-    for home in &homes {
-        let count = &mut counts[home.map_or(domains.len(), |d| d)];
-        places.push((*home, TaskId::from(*count)));
+    let place = |task: &TaskSpec| {
+        let home = domains.iter().position(|domain| domain.group == task.group);
+        let count = &mut counts[home.unwrap_or(domains.len())];
         *count += 1;
-    }
+        (home, TaskId::from(*count - 1))
+    };
+    workload.tasks.iter().map(place).collect()
+}
+
+pub(super) fn split(workload: &Workload, domains: &[Domain<'_>]) -> Result<Split, SimError> {
+    let places = places(workload, domains);
+    let homes: Vec<Option<usize>> = places.iter().map(|place| place.0).collect();
     check_shared(workload, &homes)?;
     let links = links(workload, &homes, domains)?;
     let part = |engine: Option<usize>| -> Vec<TaskSpec> {

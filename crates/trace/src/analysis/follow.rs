@@ -228,6 +228,11 @@ impl<L: Listener> Followed<L> {
         Followed { follower: Follower::new(tasks, cpus), listener }
     }
 
+    /// The state of every task and CPU now.
+    pub fn follower(&self) -> &Follower {
+        &self.follower
+    }
+
     /// The end of the stream: closes what is open.
     pub fn finish(mut self, end: Ns) -> L {
         self.follower.finish(end, &mut self.listener);

@@ -6,7 +6,7 @@ use super::follow::{Followed, Follower, Listener, Span, ThreadState, Wait};
 use super::show::{Cell, Column, Entry, Layout, Output, Table, column};
 use super::syscalls::{Calls, name};
 use super::{Analysis, Scope};
-use crate::{Capability, Recording};
+use crate::{Capability, Header, Recording};
 use schedlab_model::{CpuId, EventKind, Ns, SchedEvent, TaskId};
 use std::io;
 
@@ -59,9 +59,9 @@ impl<F> Analysis for Stream<F> {
 }
 
 impl<F: FnMut(&Line)> Stream<F> {
-    /// Calls `each` for every line.
-    pub fn new(each: F) -> Stream<F> {
-        Stream { calls: Calls::default(), ran: None, waited: None, each }
+    /// Calls `each` for every line of a recording with this header.
+    pub fn new(header: &Header, each: F) -> Stream<F> {
+        Stream { calls: Calls::new(header), ran: None, waited: None, each }
     }
 }
 
@@ -109,7 +109,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
     let title = "Scheduled and descheduled (sec; msec waited or run)";
     out.table(&Table { key: "stream", title, columns: COLUMNS, layout: Layout::Listing })?;
     let mut result = Ok(());
-    let stream = Stream::new(|line: &Line| {
+    let stream = Stream::new(&recording.header, |line: &Line| {
         if !scope.at(line.at) || !scope.on(line.cpu) || !scope.task(line.task) || result.is_err() {
             return;
         }

@@ -30,14 +30,22 @@ pub fn name(number: u32) -> Cow<'static, str> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Calls {
     tasks: Vec<Option<u32>>,
+    /// Calls are known of tasks that block only, and end unseen: latest when the task runs again.
+    blocking: bool,
 }
 
 impl Calls {
+    /// As the recording has them.
+    pub(crate) fn new(header: &Header) -> Calls {
+        Calls { tasks: Vec::new(), blocking: !header.capabilities.has(Capability::Syscalls) }
+    }
+
     /// Follows one event.
     pub(crate) fn event(&mut self, event: &SchedEvent) {
         let (task, call) = match event.kind {
             EventKind::SyscallEnter { task, number } => (task, Some(number)),
             EventKind::SyscallExit { task } => (task, None),
+            EventKind::Switch { next: Some(task), .. } if self.blocking => (task, None),
             EventKind::Lost { .. } => return self.tasks.fill(None),
             _ => return,
         };
@@ -66,14 +74,14 @@ pub struct Syscalls {
 
 impl Analysis for Syscalls {
     const NAME: &'static str = "the list of blocking system calls";
-    const NEEDS: &'static [Capability] = &[Capability::Syscalls, Capability::Preempted];
+    const NEEDS: &'static [Capability] = &[Capability::BlockingSyscalls, Capability::Preempted];
 }
 
 impl Syscalls {
     /// For the tasks of `header`.
     pub fn new(header: &Header, scope: &Scope, by: By) -> Syscalls {
         let keys = Keys::new(header, by);
-        Syscalls { scope: scope.clone(), calls: Calls::default(), keys, blocked: BTreeMap::new() }
+        Syscalls { scope: scope.clone(), calls: Calls::new(header), keys, blocked: BTreeMap::new() }
     }
 }
 
@@ -129,5 +137,8 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
             Cell::maybe(call.map(u64::from), Cell::Count),
         ])?;
     }
-    out.note("`<none seen>`: the task was not in a system call, or entered it before the recording began")
+    out.note(
+        "`<none seen>`: a thread of the kernel, or a task that blocked outside of a system call (a page fault), or \
+         that entered it before the recording began",
+    )
 }

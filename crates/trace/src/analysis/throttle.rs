@@ -1,13 +1,13 @@
 //! Waits that a limit caused: `cpu.max` of a control group, or the limits on real-time tasks.
 //!
-//! A simulator reports throttling as events. The kernel's tracepoints do not, so for recordings it is inferred
-//! where nothing else explains what was seen:
+//! A simulator reports throttling as events, and so does the BPF recorder from Linux 6.18 on. The kernel's tracepoints
+//! do not, so for other recordings it is inferred where nothing else explains what was seen:
 //! * a task of a group with `cpu.max` (its own or a parent's) waits in the queue of a CPU that idles for at least
 //!   [`HELD`]: an idle CPU takes a task that it may run within microseconds;
 //! * a real-time task loses its CPU to a task of a fair policy, or waits so at an idle CPU: only
 //!   `sched_rt_runtime_us` (or, from Linux 6.12 on, the fair server) does that.
 //!
-//! A throttled group whose CPU others use meanwhile looks like a preemption and is not found.
+//! A throttled group whose CPU others use meanwhile then looks like a preemption and is not found.
 
 use super::follow::{Began, Followed, Follower, Listener, Occupant, Wait};
 use super::show::{Cell, Column, Entry, Layout, Output, Table, column};
@@ -29,6 +29,8 @@ pub const HELD: Ns = Ns::from_ms(1);
 pub enum Limit {
     /// `Throttle` events say so. The group with the limit, where it is known.
     Reported(Option<GroupId>),
+    /// `Throttle` events say so, of a real-time task.
+    ReportedRealTime,
     /// `cpu.max` of this group, inferred.
     CpuMax(GroupId),
     /// Real-time throttling or the fair server, inferred.
@@ -47,6 +49,7 @@ impl Limit {
         match self {
             Limit::Reported(Some(id)) => group(id),
             Limit::Reported(None) => "a limit".to_owned(),
+            Limit::ReportedRealTime => "real-time throttling or the fair server".to_owned(),
             Limit::CpuMax(id) => format!("{} (inferred)", group(id)),
             Limit::RealTime => "real-time throttling or the fair server (inferred)".to_owned(),
         }
@@ -78,10 +81,15 @@ pub fn limited_by(header: &Header, task: TaskId) -> Option<GroupId> {
 /// For how long of a wait a limit held the task back, and which.
 pub fn held(header: &Header, occupancy: &Occupancy, wait: &Wait<'_>) -> Option<(Limit, Ns)> {
     let group = limited_by(header, wait.task);
-    if wait.throttled > Ns::ZERO {
-        return Some((Limit::Reported(group), wait.throttled));
-    }
     let realtime = header.tasks[wait.task.index()].policy.is_realtime();
+    if wait.throttled > Ns::ZERO {
+        // `cpu.max` is a limit of fair tasks.
+        let limit = if realtime { Limit::ReportedRealTime } else { Limit::Reported(group) };
+        return Some((limit, wait.throttled));
+    }
+    if header.capabilities.has(Capability::Throttling) {
+        return None;
+    }
     if group.is_none() && !realtime {
         return None;
     }
@@ -226,8 +234,11 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
         let period = header.knobs.get("sched_rt_period_us").map_or("?", String::as_str);
         out.note(&format!("real-time tasks: sched_rt_runtime_us={runtime} of sched_rt_period_us={period}"))?;
     }
+    if header.capabilities.has(Capability::Throttling) {
+        return Ok(());
+    }
     out.note(
-        "a throttled group whose CPU others use meanwhile looks like a preemption; only simulated recordings report \
-         throttling as such",
+        "inferred: a throttled group whose CPU others use meanwhile looks like a preemption. Recordings by bpf on Linux \
+         6.18 or later, and simulated ones, report throttling as such",
     )
 }

@@ -314,7 +314,8 @@ impl Builder {
         let mut capabilities = Capabilities::of(capabilities.into_iter().flatten());
         if let Some(mut sees) = self.marks.sees.take() {
             // Perfetto traces do not carry system calls.
-            sees.0.retain(|name| self.has.syscalls || name != Capability::Syscalls.name());
+            let calls = [Capability::Syscalls.name(), Capability::BlockingSyscalls.name()];
+            sees.0.retain(|name| self.has.syscalls || !calls.contains(&name.as_str()));
             capabilities = sees;
         }
         let note = if self.options.current_is_waker {

@@ -1,5 +1,6 @@
 //! The records of `bpf/sched.bpf.c`: 32 bytes each, laid out as its `struct record`.
 
+use crate::record::limits::Class;
 use crate::record::raw::{Comm, Context, RawEvent, RawKind};
 use crate::record::switches::UNKNOWN_PRIO;
 use schedlab_model::PrevState;
@@ -15,6 +16,9 @@ pub(crate) const OUTSIDE: u32 = u32::MAX;
 const PREEMPTED: u8 = 1;
 const PREV_OUTSIDE: u8 = 2;
 const NEXT_OUTSIDE: u8 = 4;
+const THROTTLED: u8 = 8;
+/// From this bit on: the scheduling class of the task that stops, one of [`Class`] plus one; 0: not told.
+const CLASS_SHIFT: u8 = 4;
 
 /// Turns the records of one CPU, which come in order, into events.
 #[derive(Debug, Default)]
@@ -29,6 +33,29 @@ impl Decoder {
     pub(crate) fn lost(&mut self, count: u64) -> RawEvent {
         self.name = None;
         RawEvent { at: self.last_at, kind: RawKind::Lost { count } }
+    }
+
+    /// What goes before the event of a record, in order: in which system call the task blocks that stops, and
+    /// whether a limit took its CPU away.
+    pub(crate) fn before(&self, words: [u64; 4]) -> [Option<RawEvent>; 2] {
+        let [at, ab, rest, last] = words;
+        let (prev, kind, detail) = (ab as u32, (rest >> 48) as u8, (rest >> 56) as u8);
+        if kind != 1 || prev == 0 || detail & PREV_OUTSIDE != 0 {
+            return [None, None];
+        }
+        let event = |kind| RawEvent { at: self.last_at.max(at), kind };
+        let call = ((last >> 32) as u32).checked_sub(1);
+        let call = call.map(|number| event(RawKind::Call { tid: prev, number }));
+        let runnable = rest as u32 & 0xffff == 0;
+        let class = Class::of_number(detail >> CLASS_SHIFT).filter(|_| runnable);
+        let next = if ab >> 32 == 0 { Class::Idle } else { Class::of_priority(i32::from((rest >> 32) as i16)) };
+        let held = match class {
+            // From the queue of its group, whoever comes next.
+            Some(_) if detail & THROTTLED != 0 => Some(RawKind::Held { tid: prev }),
+            Some(class) if class < Class::Fair && class < next => Some(RawKind::Displaced { tid: prev, class }),
+            _ => None,
+        };
+        [call, held.map(event)]
     }
 
     /// The event of a record; `None` when it is half of one, or of an unknown kind.
@@ -57,6 +84,7 @@ impl Decoder {
                 comm[8..].copy_from_slice(&half(b, c));
                 RawKind::Comm { tid: a, comm: super::super::tracepoints::comm_from(&comm) }
             }
+            10 => RawKind::Released { tid: a },
             _ => return None,
         };
         Some(RawEvent { at: self.last_at, kind })
@@ -77,7 +105,7 @@ fn switch(prev: u32, next: u32, state: u32, priority: u16, detail: u8) -> RawKin
     } else {
         task_state(state & 0xffff, state >> 16)
     };
-    let next_prio = if next == 0 { UNKNOWN_PRIO } else { i32::from(priority) };
+    let next_prio = if next == 0 { UNKNOWN_PRIO } else { i32::from(priority as i16) };
     RawKind::Switch {
         prev: shown(prev, PREV_OUTSIDE),
         prev_comm: none,
@@ -139,6 +167,30 @@ mod tests {
         assert_eq!(state(0x402, 0), PrevState::Sleeping);
         assert_eq!(state(4, 0), PrevState::Stopped);
         assert_eq!(state(0x80 | 0x20 << 16, 0), PrevState::Dead);
+    }
+
+    #[test]
+    fn a_blocked_task_is_in_a_call_and_a_displaced_one_was_held_back() {
+        let decoder = Decoder::default();
+        let fair = 3 << CLASS_SHIFT;
+        let kinds = |words: [u64; 4]| decoder.before(words).map(|event| event.map(|event| event.kind));
+        let mut reads = words(5, 10, 20, 1, 120, 1, fair);
+        reads[3] = 1 << 32;
+        assert_eq!(kinds(reads), [Some(RawKind::Call { tid: 10, number: 0 }), None]);
+        assert_eq!(kinds(words(5, 10, 20, 1, 120, 1, fair)), [None, None], "a page fault is no call");
+        let held = Some(RawKind::Held { tid: 10 });
+        assert_eq!(kinds(words(5, 10, 20, 0, 120, 1, fair | THROTTLED)), [None, held]);
+        let realtime = 2 << CLASS_SHIFT;
+        let displaced = Some(RawKind::Displaced { tid: 10, class: Class::RealTime });
+        assert_eq!(kinds(words(5, 10, 20, 0, 120, 1, realtime)), [None, displaced]);
+        assert_eq!(kinds(words(5, 10, 0, 0, 120, 1, realtime)), [None, displaced], "idle instead of it");
+        assert_eq!(kinds(words(5, 10, 20, 0, 50, 1, realtime)), [None, None], "one of its own class");
+        assert_eq!(kinds(words(5, 10, 20, 1, 120, 1, realtime)), [None, None], "it blocked");
+        let deadline = u16::MAX;
+        assert_eq!(kinds(words(5, 10, 20, 0, deadline, 1, realtime)), [None, None], "a deadline is above it");
+        assert_eq!(kinds(words(5, 10, 20, 0, 120, 1, fair)), [None, None], "preempted, that is all");
+        assert_eq!(kinds(words(5, 10, 20, 0, 120, 1, realtime | PREV_OUTSIDE)), [None, None]);
+        assert_eq!(kinds(words(5, 10, 20, 0, 120, 2, realtime)), [None, None], "no switch");
     }
 
     #[test]
