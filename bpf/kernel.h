@@ -44,25 +44,11 @@ struct css_set {
 
 struct task_group {
     struct cgroup_subsys_state css;
-    struct cfs_rq **cfs_rq;
 } LAYOUT;
 
 struct thread_info {
     __u32 status;
     __u32 cpu;
-} LAYOUT;
-
-struct list_head {
-    struct list_head *next;
-} LAYOUT;
-
-struct cfs_rq {
-    int throttle_count;
-    struct list_head throttled_limbo_list;
-} LAYOUT;
-
-struct rq {
-    int cpu;
 } LAYOUT;
 
 /* As the entry code of x86-64 leaves it: the system call's number, or -1. */
@@ -80,8 +66,7 @@ struct task_struct {
     char comm[16];
     struct css_set *cgroups;
     struct task_group *sched_task_group;
-    struct list_head throttle_node; /* this and the next: from Linux 6.18 on */
-    bool throttled;
+    bool throttled; /* from Linux 6.18 on */
 } LAYOUT;
 
 #endif

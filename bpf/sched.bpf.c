@@ -36,7 +36,6 @@ enum {
     REGROUP = 7,   /* a task */
     NAME = 8,      /* a task, b and c: bytes 0-7 of its name; detail 0; */
     NAME_REST = 9, /* ... and bytes 8-15 */
-    RELEASED = 10, /* a task that a limit held back may run again */
 };
 enum { PREEMPTED = 1, PREV_OUTSIDE = 2, NEXT_OUTSIDE = 4, THROTTLED = 8 }; /* detail of SWITCH; and, from bit 4 */
 enum { DEADLINE = 1 << 4, REALTIME = 2 << 4, FAIR = 3 << 4 };              /* on, prev's class */
@@ -230,32 +229,6 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
     if (record)
         fill(record, at, SWITCH, detail, prev->pid, next->pid, (state & 0xffff) | (__u32)prev->exit_state << 16,
              next->prio, call, sequence);
-    return 0;
-}
-
-/* More tasks than this of one group on one CPU are taken for released when they run. */
-#define RELEASED_AT_ONCE 256
-
-/* A control group's limit ends on one CPU (Linux 6.18): the tasks that it held back stand in a list. */
-SEC("fentry/tg_unthrottle_up")
-int BPF_PROG(on_release, struct task_group *group, struct rq *rq)
-{
-    if (!bpf_core_field_exists(struct cfs_rq, throttled_limbo_list))
-        return 0;
-    struct cfs_rq **queues = group->cfs_rq, *queue = 0;
-    __s32 cpu = rq->cpu;
-    bpf_probe_read_kernel(&queue, sizeof(queue), queues + cpu);
-    /* Groups above may still have a limit in force. */
-    if (!queue || BPF_CORE_READ(queue, throttle_count) != 1)
-        return 0;
-    struct list_head *first = (void *)queue + bpf_core_field_offset(struct cfs_rq, throttled_limbo_list);
-    struct list_head *at = BPF_CORE_READ(first, next);
-    for (int count = 0; count < RELEASED_AT_ONCE && at && at != first; count++) {
-        struct task_struct *task = (void *)at - bpf_core_field_offset(struct task_struct, throttle_node);
-        __u32 tid = BPF_CORE_READ(task, pid);
-        put(RELEASED, tid, 0, 0);
-        at = BPF_CORE_READ(at, next);
-    }
     return 0;
 }
 

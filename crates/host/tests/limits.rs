@@ -79,6 +79,10 @@ impl Drop for Spinner {
     }
 }
 
+fn fail(what: &str) -> impl Fn(std::io::Error) -> String + '_ {
+    move |error| format!("{what}: {error}")
+}
+
 /// A control group that goes when it is dropped; nobody may be in it by then.
 struct Group(PathBuf);
 
@@ -88,7 +92,6 @@ impl Group {
         let v1 = Path::new("/sys/fs/cgroup/cpu");
         let (root, v1) = if v1.join("cgroup.procs").exists() { (v1, true) } else { (Path::new("/sys/fs/cgroup"), false) };
         let path = root.join(format!("schedlab-limits-{}", std::process::id()));
-        let fail = |what: &str| move |error: std::io::Error| format!("{what}: {error}");
         std::fs::create_dir(&path).map_err(fail("making a control group"))?;
         let group = Group(path);
         let write = |file: &str, text: &str| std::fs::write(group.0.join(file), text).map_err(fail(file));

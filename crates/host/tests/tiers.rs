@@ -10,12 +10,15 @@ use schedlab_model::{EventKind, EventSink, PrevState, SchedEvent, TaskId, Waker}
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 /// What one recorder saw, with thread ids instead of its own numbers and the clock instead of its own zero.
 #[derive(Default)]
 struct Seen {
+    /// How many recorders have begun: they have handed out an event.
+    begun: Option<Arc<AtomicU32>>,
     origin: u64,
     tids: BTreeMap<TaskId, u32>,
     events: Vec<SchedEvent>,
@@ -23,7 +26,20 @@ struct Seen {
 
 impl EventSink for Seen {
     fn event(&mut self, event: &SchedEvent) {
+        if self.events.is_empty()
+            && let Some(begun) = &self.begun
+        {
+            begun.fetch_add(1, Ordering::Release);
+        }
         self.events.push(*event);
+    }
+}
+
+/// Waits until `recorders` record, however long loading takes here. A recorder that cannot start is not waited for
+/// for ever: its own error comes out later.
+fn begun(recorders: u32, begun: &AtomicU32, ended: impl Fn() -> bool) {
+    while begun.load(Ordering::Acquire) < recorders && !ended() {
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -212,18 +228,19 @@ fn three_tiers_see_the_same_run() {
     let over = AtomicBool::new(false);
     let tiers = [Backend::Bpf, Backend::Tracepoints, Backend::Switches];
     let (mut all, mut ran) = (Vec::new(), ([0; 4], 0, 0));
+    let count = Arc::new(AtomicU32::new(0));
     std::thread::scope(|scope| {
         let recorders = tiers.map(|backend| {
-            let over = &over;
+            let (over, count) = (&over, Arc::clone(&count));
             scope.spawn(move || {
                 let request = RecordRequest { backend: Some(backend), ..RecordRequest::new(Scope::All) };
-                let mut seen = Seen::default();
+                let mut seen = Seen { begun: Some(count), ..Seen::default() };
                 let end = record(&request, &mut seen, &|| over.load(Ordering::Relaxed));
                 (seen, end)
             })
         });
         // All three have begun when the client sends its first byte.
-        std::thread::sleep(Duration::from_millis(1500));
+        begun(tiers.len() as u32, &count, || recorders.iter().any(|recorder| recorder.is_finished()));
         ran = load();
         std::thread::sleep(Duration::from_millis(50));
         over.store(true, Ordering::Relaxed);
@@ -299,12 +316,13 @@ fn bpf_sees_sleepers_on_every_cpu() {
     let test = "bpf_sees_sleepers_on_every_cpu";
     const SLEEPS: usize = 50;
     let over = AtomicBool::new(false);
-    let mut seen = Seen::default();
+    let count = Arc::new(AtomicU32::new(0));
+    let mut seen = Seen { begun: Some(Arc::clone(&count)), ..Seen::default() };
     let mut tids = Vec::new();
     let request = RecordRequest { backend: Some(Backend::Bpf), ..RecordRequest::new(Scope::All) };
     let end = std::thread::scope(|scope| {
         let recorder = scope.spawn(|| record(&request, &mut seen, &|| over.load(Ordering::Relaxed)));
-        std::thread::sleep(Duration::from_millis(500));
+        begun(1, &count, || recorder.is_finished());
         for cpu in schedlab_host::machine().online.iter() {
             let sleeper = scope.spawn(move || {
                 let mut only = rustix::thread::CpuSet::new();

@@ -12,7 +12,7 @@ use crate::HostError;
 use crate::sys::Shared;
 use aya::maps::{HashMap, Map, MapData};
 use aya::programs::tp_btf::BtfTracePointLinkId;
-use aya::programs::{BtfTracePoint, FEntry, ProgramError};
+use aya::programs::{BtfTracePoint, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader};
 use aya_obj::btf::BtfKind;
 pub(crate) use decode::OUTSIDE;
@@ -76,9 +76,6 @@ const PROGRAMS: [(&str, &str, bool); 27] = [
     ("on_waking", "sched_waking", true),
 ];
 
-/// The program that hears when a control group's limit ends, and the kernel's function on which it sits.
-const RELEASE: (&str, &str) = ("on_release", "tg_unthrottle_up");
-
 /// A function that the kernel has where a throttled task leaves the queue by itself, and says so (Linux 6.18).
 const TASKS_ARE_THROTTLED: &str = "throttle_cfs_rq_work";
 
@@ -128,7 +125,7 @@ fn failed(what: &str) -> impl FnOnce(&dyn std::error::Error) -> HostError {
 struct Loaded {
     ebpf: Ebpf,
     links: Vec<(&'static str, BtfTracePointLinkId)>,
-    /// It is heard when limits hold tasks back and release them.
+    /// The kernel says which tasks limits hold back.
     limits: bool,
 }
 
@@ -150,7 +147,8 @@ impl Loaded {
             .override_global("filter", &filter, true)
             .override_global("group_id", &group, true);
         let ebpf = loader.load(&OBJECT.0).map_err(|e| failed("loading BPF programs")(&e))?;
-        let mut loaded = Loaded { ebpf, links: Vec::new(), limits: false };
+        let limits = btf.id_by_type_name_kind(TASKS_ARE_THROTTLED, BtfKind::Func).is_ok();
+        let mut loaded = Loaded { ebpf, links: Vec::new(), limits };
         if let Only::Processes(list) = only {
             loaded.fill("processes", list)?;
         }
@@ -164,20 +162,7 @@ impl Loaded {
                 }
             }
         }
-        loaded.limits = loaded.hear_limits(&btf);
         Ok(loaded)
-    }
-
-    /// Hears limits when this kernel allows: it needs a function that can be traced. Such calls are rare, so the
-    /// program sits there from now on; releases of tasks that nobody saw held mean nothing.
-    fn hear_limits(&mut self, btf: &Btf) -> bool {
-        let (name, function) = RELEASE;
-        if btf.id_by_type_name_kind(TASKS_ARE_THROTTLED, BtfKind::Func).is_err() {
-            return false;
-        }
-        let Some(program) = self.ebpf.program_mut(name) else { return false };
-        let Ok(program) = <&mut FEntry>::try_from(program) else { return false };
-        program.load(function, btf).and_then(|()| program.attach()).is_ok()
     }
 
     fn program(&mut self, name: &str) -> Result<&mut BtfTracePoint, HostError> {

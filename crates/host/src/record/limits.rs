@@ -1,8 +1,9 @@
 //! Which tasks a limit holds back: `cpu.max` of their control group, or the limits on real-time tasks.
 //!
-//! The kernel says of a control group's limit when it takes the CPU away and when it ends. Of the other limits (the
-//! budget of a deadline task, `sched_rt_runtime_us`, the fair server) it is seen that a runnable task loses its CPU
-//! to one of a lower class, which nothing else does; it is held back as long as lower classes run there.
+//! The kernel says of a control group's limit when it takes the CPU away; it is over when the task runs again (what it
+//! waits in a queue after its release is not told apart). Of the other limits (the budget of a deadline task,
+//! `sched_rt_runtime_us`, the fair server) it is seen that a runnable task loses its CPU to one of a lower class,
+//! which nothing else does; it is held back as long as lower classes run there.
 
 use schedlab_model::CpuId;
 use std::collections::BTreeSet;
@@ -66,11 +67,6 @@ impl Limits {
         self.groups.insert(tid)
     }
 
-    /// A limit releases `tid`. Whether it was held.
-    pub(crate) fn release(&mut self, tid: u32) -> bool {
-        self.groups.remove(&tid)
-    }
-
     /// `tid` lost `cpu` to a lower class.
     pub(crate) fn displace(&mut self, tid: u32, class: Class, cpu: CpuId) {
         self.displaced.retain(|task| task.tid != tid);
@@ -84,7 +80,7 @@ impl Limits {
             held |= task.tid == tid && task.held;
             task.tid != tid
         });
-        held | self.release(tid)
+        held | self.groups.remove(&tid)
     }
 
     /// What the switch of `cpu` to `next` of a class (`None`: not known) changes. Comes before the switch.
@@ -94,7 +90,6 @@ impl Limits {
             return changes;
         }
         if next != 0 && self.forget(next) {
-            // Moved to another group, say: nobody said that it was released.
             changes.push(Change::Released(next));
         }
         for task in self.displaced.iter_mut().filter(|task| task.cpu == cpu) {
@@ -115,14 +110,11 @@ mod tests {
     const HERE: CpuId = CpuId(0);
 
     #[test]
-    fn a_group_holds_until_it_says_otherwise_or_the_task_runs() {
+    fn a_group_holds_until_the_task_runs() {
         let mut limits = Limits::default();
-        assert!(!limits.release(7), "nobody held it");
         assert!(limits.hold(7));
+        assert!(!limits.hold(7), "no news");
         assert_eq!(limits.switch(HERE, 9, Some(Class::Fair)), []);
-        assert!(limits.release(7));
-        assert_eq!(limits.switch(HERE, 7, Some(Class::Fair)), []);
-        assert!(limits.hold(7));
         assert_eq!(limits.switch(HERE, 7, Some(Class::Fair)), [Change::Released(7)]);
         assert!(!limits.forget(7));
     }

@@ -237,10 +237,6 @@ impl Merger {
                 self.limits.displace(tid, class, cpu);
                 EventKind::Throttle { task: self.task(tid, &NONE)? }
             }
-            RawKind::Released { tid } => {
-                let held = self.limits.release(tid);
-                EventKind::Unthrottle { task: held.then(|| self.task(tid, &NONE))?? }
-            }
             RawKind::Comm { tid, comm } => {
                 self.task(tid, &comm);
                 return None;

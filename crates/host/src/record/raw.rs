@@ -88,10 +88,6 @@ pub(crate) enum RawKind {
         tid: u32,
         class: Class,
     },
-    /// The limit no longer holds the task.
-    Released {
-        tid: u32,
-    },
 }
 
 /// The fixed part of a perf record and its body, cut from `bytes` in turn. A length that cannot be right

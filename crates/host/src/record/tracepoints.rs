@@ -283,6 +283,8 @@ struct Decoder {
     softirq: Softirq,
     /// Who runs, as far as the records tell.
     current: Option<u32>,
+    /// The last sample was a switch: its context-switch record comes next.
+    switched: bool,
 }
 
 /// What the softirq that runs now, or ran last, is.
@@ -295,7 +297,7 @@ enum Softirq {
 
 impl Decoder {
     fn new(points: Tracepoints, ids: Vec<(u64, usize)>) -> Decoder {
-        Decoder { points, ids, last_at: 0, last_irq_exit: None, softirq: Softirq::Unknown, current: None }
+        Decoder { points, ids, last_at: 0, last_irq_exit: None, softirq: Softirq::Unknown, current: None, switched: false }
     }
 
     /// Records vanished before now: what the markers said last no longer holds.
@@ -316,8 +318,9 @@ impl Decoder {
                 let index = self.ids[self.ids.binary_search_by_key(&id, |&(id, _)| id).ok()?].1;
                 self.last_at = at;
                 let kind = self.sample(at, index, raw);
+                self.switched = false;
                 if let Some(RawKind::Switch { next, .. }) = kind {
-                    self.current = Some(next);
+                    (self.current, self.switched) = (Some(next), true);
                 }
                 if kind.is_some() {
                     // Whatever happened since the interrupt, a softirq from here on is not its own.
@@ -337,6 +340,10 @@ impl Decoder {
             (u32::from(record.misc) & abi::PERF_RECORD_MISC_SWITCH_OUT, u32_at(record.body, 4)?);
         let (next, at) = (u32_at(record.body, 12)?, u64_at(record.body, 16)?);
         if out != 0 || self.current == Some(next) {
+            return None;
+        }
+        // A task that is nearly gone has no number any more: the tracepoint has just told who it is.
+        if next == u32::MAX || next == 0 && self.switched {
             return None;
         }
         self.current = Some(next);

@@ -84,7 +84,6 @@ impl Decoder {
                 comm[8..].copy_from_slice(&half(b, c));
                 RawKind::Comm { tid: a, comm: super::super::tracepoints::comm_from(&comm) }
             }
-            10 => RawKind::Released { tid: a },
             _ => return None,
         };
         Some(RawEvent { at: self.last_at, kind })

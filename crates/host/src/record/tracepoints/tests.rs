@@ -194,6 +194,9 @@ fn an_in_record_fills_in_for_a_task_that_leaves_no_trace() {
     assert_eq!(in_record(&mut decoder, 0, 5), None, "it is known now");
     switch(&mut decoder, 30, 5, 0, 6);
     assert_eq!(in_record(&mut decoder, 5, 6), None, "the tracepoint has told");
+    switch(&mut decoder, 40, 6, 0x10, 7);
+    assert_eq!(in_record(&mut decoder, 0, 0), None, "7 is nearly gone: it has lost its number, and runs");
+    assert_eq!(in_record(&mut decoder, 0, u32::MAX), None, "the same");
 }
 
 #[test]
