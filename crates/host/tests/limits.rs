@@ -4,8 +4,7 @@
 #![allow(clippy::print_stderr)]
 
 use schedlab_host::{
-    Backend, GroupFacts, HostError, RecordRequest, RecordSink, RecordStart, Scope, TaskFacts,
-    record,
+    Backend, GroupFacts, HostError, RecordRequest, RecordSink, RecordStart, Scope, TaskFacts, record,
 };
 use schedlab_model::{EventKind, EventSink, Ns, SchedEvent, TaskId};
 use std::cell::Cell;
@@ -90,7 +89,8 @@ impl Group {
     /// With 1 ms of CPU time in each 50 ms.
     fn new() -> Result<Group, String> {
         let v1 = Path::new("/sys/fs/cgroup/cpu");
-        let (root, v1) = if v1.join("cgroup.procs").exists() { (v1, true) } else { (Path::new("/sys/fs/cgroup"), false) };
+        let (root, v1) =
+            if v1.join("cgroup.procs").exists() { (v1, true) } else { (Path::new("/sys/fs/cgroup"), false) };
         let path = root.join(format!("schedlab-limits-{}", std::process::id()));
         std::fs::create_dir(&path).map_err(fail("making a control group"))?;
         let group = Group(path);
@@ -119,9 +119,8 @@ impl Drop for Group {
 
 /// The first switch after the first event on its CPU.
 fn next_switch(events: &[SchedEvent]) -> Option<EventKind> {
-    let switch = |event: &&SchedEvent| {
-        event.cpu == events[0].cpu && matches!(event.kind, EventKind::Switch { .. })
-    };
+    let switch =
+        |event: &&SchedEvent| event.cpu == events[0].cpu && matches!(event.kind, EventKind::Switch { .. });
     events.iter().find(switch).map(|event| event.kind)
 }
 
@@ -170,7 +169,9 @@ fn cpu_max_is_seen_to_hold_and_to_release() {
                 assert!(held, "nobody held it");
                 (held, times) = (false, times + 1);
             }
-            EventKind::Switch { next: Some(task), .. } if of(task) => assert!(!held, "it runs while it is held"),
+            EventKind::Switch { next: Some(task), .. } if of(task) => {
+                assert!(!held, "it runs while it is held")
+            }
             _ => {}
         }
     }

@@ -117,7 +117,8 @@ fn two_spinners_share(test: &str, backend: Backend) {
         text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
     };
     let before: Vec<u64> = pids.iter().map(used).collect();
-    let enough = || pids.iter().zip(&before).all(|(pid, before)| used(pid).saturating_sub(*before) >= 300_000_000);
+    let enough =
+        || pids.iter().zip(&before).all(|(pid, before)| used(pid).saturating_sub(*before) >= 300_000_000);
     let mut wanted = request(Scope::Pids(pids.clone()), backend);
     wanted.duration = Some(Ns::from_s(120));
     let Some((keep, _)) = recorded(test, &wanted, &enough) else { return };
@@ -266,9 +267,12 @@ fn a_process_that_runs_already_needs_no_privilege_either() {
     child.borrow_mut().wait().unwrap();
     let Some((keep, _)) = seen else { return };
     let capabilities = &keep.start.as_ref().unwrap().capabilities;
-    assert!(!capabilities.system_wide && !capabilities.wakeups && !capabilities.calls && !capabilities.limits);
+    assert!(
+        !capabilities.system_wide && !capabilities.wakeups && !capabilities.calls && !capabilities.limits
+    );
     let own = keep.tasks.values().find(|task| task.tid == pid).expect("it has facts").id;
-    let runs = |event: &&SchedEvent| matches!(event.kind, EventKind::Switch { next: Some(t), .. } if t == own);
+    let runs =
+        |event: &&SchedEvent| matches!(event.kind, EventKind::Switch { next: Some(t), .. } if t == own);
     assert!(keep.events.iter().filter(runs).count() >= 5, "it waits for each of its children");
     let born = |event: &&SchedEvent| matches!(event.kind, EventKind::New { parent: Some(p), .. } if p == own);
     assert!(keep.events.iter().filter(born).count() >= 5, "its children are recorded");

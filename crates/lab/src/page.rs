@@ -159,7 +159,13 @@ fn subject(study: &Study, kind: Kind, name: &str, fold: Option<String>) -> Table
         caption: named(kind, name, tasks),
         columns: std::iter::once(Column::text("run")).chain(heads).collect(),
         // In some runs the subject does not exist.
-        rows: study.rows.iter().enumerate().filter(|(_, row)| row.find(kind, name).is_some()).map(row).collect(),
+        rows: study
+            .rows
+            .iter()
+            .enumerate()
+            .filter(|(_, row)| row.find(kind, name).is_some())
+            .map(row)
+            .collect(),
         fold,
     }
 }

@@ -93,9 +93,7 @@ pub fn main_subjects(study: &Study, all: bool) -> (Vec<(Kind, String)>, usize) {
 /// The sources of which no request was finished in any run. (Where messages end as somebody else's, say.)
 pub fn silent(study: &Study) -> Vec<&str> {
     let zero = |subject: &Subject| subject.cells.iter().all(|cell| cell.value.median == 0.0);
-    let everywhere = |name: &str| {
-        study.rows.iter().filter_map(|row| row.find(Kind::Source, name)).all(zero)
-    };
+    let everywhere = |name: &str| study.rows.iter().filter_map(|row| row.find(Kind::Source, name)).all(zero);
     let base = study.rows.first().map_or(&[][..], |row| &row.subjects);
     let sources = base.iter().filter(|subject| subject.kind == Kind::Source);
     sources.map(|subject| subject.name.as_str()).filter(|name| everywhere(name)).collect()

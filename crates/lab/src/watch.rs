@@ -129,7 +129,15 @@ impl State {
     /// Forgets what was counted.
     pub fn reset(&mut self) {
         let (start, now, ongoing) = (self.start.take(), self.now, std::mem::take(&mut self.ongoing));
-        *self = State { start, now, ongoing, since: now, events: self.events, lost: self.lost, ..State::default() };
+        *self = State {
+            start,
+            now,
+            ongoing,
+            since: now,
+            events: self.events,
+            lost: self.lost,
+            ..State::default()
+        };
     }
 
     /// Time over which was counted.

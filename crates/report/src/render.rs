@@ -135,7 +135,8 @@ fn cdf(cdf: &Cdf, id: &str) -> Result<Value, ReportError> {
 
 fn lanes(lanes: &Lanes, id: &str) -> Result<Value, ReportError> {
     let cut: Vec<&crate::LaneRun> = lanes.runs.iter().filter(|run| run.to_ns < run.whole_ns).collect();
-    let part = |run: &&crate::LaneRun| format!("{} of {}", time(run.to_ns.saturating_sub(run.from_ns)), run.name);
+    let part =
+        |run: &&crate::LaneRun| format!("{} of {}", time(run.to_ns.saturating_sub(run.from_ns)), run.name);
     let notes: Vec<String> = match cut.first() {
         None => Vec::new(),
         Some(run) => vec![format!(

@@ -335,7 +335,11 @@ fn the_stream_and_the_list_know_the_system_call() {
     assert_eq!(blocked, [((0, Some(202), ThreadState::Sleeping), 30)]);
     assert_eq!((syscalls::name(202), syscalls::name(99_999)), ("futex".into(), "syscall 99999".into()));
     let mut lines = Vec::new();
-    Followed::over(&file, &all(), Stream::new(&file.header, |line: &Line| lines.push((line.at.0, line.what))));
+    Followed::over(
+        &file,
+        &all(),
+        Stream::new(&file.header, |line: &Line| lines.push((line.at.0, line.what))),
+    );
     // A recorder that knows calls of blocking tasks only: they end unseen, latest when the task runs.
     let mut header = header(1, 1);
     header.capabilities.0.insert(Capability::BlockingSyscalls.name().to_owned());

@@ -65,7 +65,16 @@ pub(super) const FLOORS: &[Floor] = &[
         &["thiserror", "hdrhistogram", "serde", "rand_core", "rand_pcg", "libm"],
     ),
     Floor {
-        external: Some(&["rustix", "libc", "aya", "perf-event-open-sys", "thiserror", "serde", "serde_json"]),
+        external: Some(&[
+            "rustix",
+            "libc",
+            "aya",
+            "aya-obj",
+            "perf-event-open-sys",
+            "thiserror",
+            "serde",
+            "serde_json",
+        ]),
         may_be_unsafe: true,
         ..floor("schedlab-host", &["schedlab-model"])
     },

@@ -67,7 +67,8 @@ fn first_line(found: &RecordingCapabilities) -> String {
         lacks.extend((!found.calls).then_some("system calls"));
         lacks.extend((!found.limits).then_some("limits (show --throttle infers them)"));
     }
-    let lacks = if lacks.is_empty() { String::new() } else { format!(" It does not see {}.", lacks.join(" and ")) };
+    let lacks =
+        if lacks.is_empty() { String::new() } else { format!(" It does not see {}.", lacks.join(" and ")) };
     format!("recording by {name}, {whom}: {sees}. With it {works}.{lacks}\n")
 }
 

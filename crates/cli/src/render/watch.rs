@@ -229,7 +229,8 @@ pub(super) fn worst(frame: &mut Frame<'_>, area: Rect, state: &State, view: View
     };
     let room = area.height.saturating_sub(1) as usize;
     let open = state.ongoing.len().min(room.div_ceil(2).max(room.saturating_sub(state.worst.len())));
-    let rows = state.ongoing.iter().take(open).map(ongoing).chain(state.worst.iter().take(room - open).map(row));
+    let rows =
+        state.ongoing.iter().take(open).map(ongoing).chain(state.worst.iter().take(room - open).map(row));
     let widths = [
         Constraint::Length(7),
         Constraint::Length(23),

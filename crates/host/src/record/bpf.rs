@@ -232,11 +232,7 @@ pub(crate) struct BpfRing {
 }
 
 /// Loads the programs and opens a ring for each CPU of `cpus`, in their order; and says whether limits are heard.
-pub(crate) fn open(
-    cpus: &CpuSet,
-    ring_bytes: usize,
-    only: &Only,
-) -> Result<(Vec<BpfRing>, bool), HostError> {
+pub(crate) fn open(cpus: &CpuSet, ring_bytes: usize, only: &Only) -> Result<(Vec<BpfRing>, bool), HostError> {
     let count = cpus.iter().last().map_or(1, |last| last.index() + 1);
     let bytes = ring_bytes.clamp(64 << 10, ALL_RINGS / count);
     // The largest power of two that fits.

@@ -95,7 +95,8 @@ impl Merger {
         let changes = match kind {
             RawKind::Switch { next, next_prio, .. } => {
                 let known = next != OUTSIDE && next_prio != UNKNOWN_PRIO;
-                let class = if next == 0 { Some(Class::Idle) } else { known.then(|| Class::of_priority(next_prio)) };
+                let class =
+                    if next == 0 { Some(Class::Idle) } else { known.then(|| Class::of_priority(next_prio)) };
                 self.limits.switch(cpu, next, class)
             }
             RawKind::Migrate { tid, .. } | RawKind::Exit { tid } if self.limits.forget(tid) => {
@@ -226,9 +227,7 @@ impl Merger {
                 let prev = std::mem::replace(&mut self.running[cpu.index()], next);
                 EventKind::Switch { prev, prev_state: PrevState::Unknown, next }
             }
-            RawKind::Call { tid, number } => {
-                EventKind::SyscallEnter { task: self.task(tid, &NONE)?, number }
-            }
+            RawKind::Call { tid, number } => EventKind::SyscallEnter { task: self.task(tid, &NONE)?, number },
             RawKind::Held { tid } => {
                 let task = self.task(tid, &NONE)?;
                 self.limits.hold(tid).then_some(EventKind::Throttle { task })?
@@ -242,6 +241,19 @@ impl Merger {
                 return None;
             }
         })
+    }
+
+    /// A limit holds a task back: that of its control group, or the one for which it was displaced.
+    fn held(&mut self, tid: u32, displaced: Option<(Class, CpuId)>) -> Option<EventKind> {
+        let task = self.task(tid, &NONE)?;
+        let news = match displaced {
+            None => self.limits.hold(tid),
+            Some((class, cpu)) => {
+                self.limits.displace(tid, class, cpu);
+                true
+            }
+        };
+        news.then_some(EventKind::Throttle { task })
     }
 
     fn waker(&mut self, context: Context) -> Waker {

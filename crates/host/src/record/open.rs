@@ -176,13 +176,15 @@ fn open_own(request: &RecordRequest, machine: &MachineFacts) -> Result<Sources, 
 
 /// The threads of processes that run already. The kernel allows it for processes that their user may trace.
 fn open_threads(request: &RecordRequest, machine: &MachineFacts, pids: &[u32]) -> Result<Sources, HostError> {
-    let refused = |thread: u32| HostError::io(format!("opening perf events of thread {thread} (is it yours?)"));
+    let refused =
+        |thread: u32| HostError::io(format!("opening perf events of thread {thread} (is it yours?)"));
     let mut list: Vec<(CpuId, SwitchRecorder)> = Vec::new();
     let mut known: Vec<u32> = Vec::new();
     // What is created by a thread that is watched is watched; what another one created meanwhile comes in the next look.
     loop {
         let threads = proc::threads(Some(pids));
-        let fresh: Vec<u32> = threads.into_iter().map(|(_, thread)| thread).filter(|thread| !known.contains(thread)).collect();
+        let fresh: Vec<u32> =
+            threads.into_iter().map(|(_, thread)| thread).filter(|thread| !known.contains(thread)).collect();
         if fresh.is_empty() {
             break;
         }
@@ -195,7 +197,8 @@ fn open_threads(request: &RecordRequest, machine: &MachineFacts, pids: &[u32]) -
             }
         }
     }
-    let boxed = |(cpu, source): (CpuId, SwitchRecorder)| -> (CpuId, Box<dyn CpuSource>) { (cpu, Box::new(source)) };
+    let boxed =
+        |(cpu, source): (CpuId, SwitchRecorder)| -> (CpuId, Box<dyn CpuSource>) { (cpu, Box::new(source)) };
     if list.is_empty() {
         return Err(HostError::NoProcess { pid: pids.first().copied().unwrap_or_default() });
     }

@@ -297,7 +297,15 @@ enum Softirq {
 
 impl Decoder {
     fn new(points: Tracepoints, ids: Vec<(u64, usize)>) -> Decoder {
-        Decoder { points, ids, last_at: 0, last_irq_exit: None, softirq: Softirq::Unknown, current: None, switched: false }
+        Decoder {
+            points,
+            ids,
+            last_at: 0,
+            last_irq_exit: None,
+            softirq: Softirq::Unknown,
+            current: None,
+            switched: false,
+        }
     }
 
     /// Records vanished before now: what the markers said last no longer holds.

@@ -240,8 +240,12 @@ mod tests {
             cpu: CpuId(0),
             kind: EventKind::Wake { task: TaskId(0), waker: schedlab_model::Waker::HardIrq },
         });
-        let below: Vec<_> = host.0.borrow().out.iter().filter(|event| event.cpu == CpuId(1)).copied().collect();
-        let on = |at, prev: Option<u32>, state, next: Option<u32>| SchedEvent { cpu: CpuId(1), ..switch(at, prev, state, next) };
+        let below: Vec<_> =
+            host.0.borrow().out.iter().filter(|event| event.cpu == CpuId(1)).copied().collect();
+        let on = |at, prev: Option<u32>, state, next: Option<u32>| SchedEvent {
+            cpu: CpuId(1),
+            ..switch(at, prev, state, next)
+        };
         let expected = [
             on(12, None, R, Some(1)),
             on(20, Some(1), PrevState::RunnableInKernel, Some(3)),

@@ -1,11 +1,11 @@
 //! Rows whose domains have kernels of their own.
 
 use super::Plan;
+use super::levels::Levels;
 use crate::LabError;
 use crate::scenario::VmSpec;
 use schedlab_model::{CpuSet, EventSink};
 use schedlab_scheduler::{Scheduler, registry};
-use super::levels::Levels;
 use schedlab_sim::{Domain, Machine, Outcome, RunOptions, run_nested, run_nested_seen};
 
 /// Runs the plan on `machine`; the vCPUs stand behind the tasks.

@@ -99,7 +99,9 @@ impl Listing {
                     let name = &names[task.index()];
                     text(bytes, &name.text, name.width, width);
                 }
-                Cell::Text(word) => text(bytes, word, if word.is_ascii() { word.len() } else { word.width() }, width),
+                Cell::Text(word) => {
+                    text(bytes, word, if word.is_ascii() { word.len() } else { word.width() }, width)
+                }
                 _ => blanks(bytes, width),
             }
         }
@@ -226,7 +228,14 @@ mod tests {
             ];
             assert_eq!(row(&cells, 0), plain(at, cpu, "redis-server[4711]", wait, count, state));
         }
-        let cells = [Cell::At(Ns(5_000)), Cell::None, Cell::Task(TaskId(1)), Cell::Time(Ns(7)), Cell::None, Cell::None];
+        let cells = [
+            Cell::At(Ns(5_000)),
+            Cell::None,
+            Cell::Task(TaskId(1)),
+            Cell::Time(Ns(7)),
+            Cell::None,
+            Cell::None,
+        ];
         let wide = row(&cells, 1_000_000_000);
         let fill = " ".repeat(30 - 7);
         assert_eq!(wide, format!("{:>15}  {:6}  日本[7]{fill}  {:>9}\n", "1.000005", "", "0.000"));

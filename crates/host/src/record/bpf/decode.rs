@@ -48,11 +48,14 @@ impl Decoder {
         let call = call.map(|number| event(RawKind::Call { tid: prev, number }));
         let runnable = rest as u32 & 0xffff == 0;
         let class = Class::of_number(detail >> CLASS_SHIFT).filter(|_| runnable);
-        let next = if ab >> 32 == 0 { Class::Idle } else { Class::of_priority(i32::from((rest >> 32) as i16)) };
+        let next =
+            if ab >> 32 == 0 { Class::Idle } else { Class::of_priority(i32::from((rest >> 32) as i16)) };
         let held = match class {
             // From the queue of its group, whoever comes next.
             Some(_) if detail & THROTTLED != 0 => Some(RawKind::Held { tid: prev }),
-            Some(class) if class < Class::Fair && class < next => Some(RawKind::Displaced { tid: prev, class }),
+            Some(class) if class < Class::Fair && class < next => {
+                Some(RawKind::Displaced { tid: prev, class })
+            }
             _ => None,
         };
         [call, held.map(event)]
