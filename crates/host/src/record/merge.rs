@@ -228,14 +228,8 @@ impl Merger {
                 EventKind::Switch { prev, prev_state: PrevState::Unknown, next }
             }
             RawKind::Call { tid, number } => EventKind::SyscallEnter { task: self.task(tid, &NONE)?, number },
-            RawKind::Held { tid } => {
-                let task = self.task(tid, &NONE)?;
-                self.limits.hold(tid).then_some(EventKind::Throttle { task })?
-            }
-            RawKind::Displaced { tid, class } => {
-                self.limits.displace(tid, class, cpu);
-                EventKind::Throttle { task: self.task(tid, &NONE)? }
-            }
+            RawKind::Held { tid } => self.held(tid, None)?,
+            RawKind::Displaced { tid, class } => self.held(tid, Some((class, cpu)))?,
             RawKind::Comm { tid, comm } => {
                 self.task(tid, &comm);
                 return None;
