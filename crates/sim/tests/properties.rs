@@ -12,7 +12,7 @@ use schedlab_sim::{Machine, Outcome, RunOptions, run};
 fn go(name: &str, machine: &Machine, workload: &Workload, every_tick: bool) -> (Outcome, Checker) {
     let options = RunOptions { seed: 3, duration: Ns::from_ms(120), every_tick, ..RunOptions::default() };
     let cpus = machine.topology.cpus();
-    let mut checker = Checker::new(workload, cpus);
+    let mut checker = Checker::new(workload, cpus).with_costs(&machine.costs);
     let scheduler = scheduler(name, cpus);
     match run(machine, workload, scheduler.as_ref(), &options, &mut checker) {
         Ok(outcome) => {
