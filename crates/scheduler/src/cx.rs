@@ -93,6 +93,17 @@ pub enum Work {
 impl Work {
     /// Number of kinds.
     pub const COUNT: usize = 8;
+    /// All of them.
+    pub const ALL: [Work; Work::COUNT] = [
+        Work::Scan,
+        Work::TreeStep,
+        Work::Lock,
+        Work::RemoteLock,
+        Work::TryLockMiss,
+        Work::RemoteLine,
+        Work::Account,
+        Work::Move,
+    ];
 }
 
 /// What one driver thread collects from the calls it makes.

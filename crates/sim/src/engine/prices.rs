@@ -66,6 +66,12 @@ struct Bill {
     missed: u64,
 }
 
+/// Counted before a tick, and not paid.
+pub(super) struct Owed {
+    work: [u64; Work::COUNT],
+    touched: Vec<(CpuId, TaskId, bool)>,
+}
+
 /// What became of a request for the shared lock.
 struct Hold {
     wait: u64,
@@ -227,6 +233,31 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             sums.held_ns += Ns(hold.held);
             sums.spun_ns += Ns(hold.wait);
         }
+    }
+
+    /// Work that was counted and not paid yet: a decision that is still to come pays it, not a tick that comes before, which
+    /// may be left out.
+    pub(super) fn set_aside_work(&mut self) -> Option<Owed> {
+        let prices = self.prices.as_mut()?;
+        self.out.take_touches(&mut prices.touched);
+        let mut work = [0; Work::COUNT];
+        for (kind, owed) in Work::ALL.into_iter().zip(&mut work) {
+            let seen = &mut prices.seen[kind as usize];
+            let now = self.out.work(kind);
+            *owed = now - std::mem::replace(seen, now);
+        }
+        Some(Owed { work, touched: std::mem::take(&mut prices.touched) })
+    }
+
+    /// The work of [`Engine::set_aside_work`] is for the next bill again.
+    pub(super) fn take_up_work(&mut self, owed: Owed) {
+        let Some(prices) = &mut self.prices else { return };
+        for (seen, owed) in prices.seen.iter_mut().zip(owed.work) {
+            *seen -= owed;
+        }
+        let mut touched = owed.touched;
+        touched.append(&mut prices.touched);
+        prices.touched = touched;
     }
 
     /// The price of a wakeup, a tick, or (`tail`) the end of a switch, which belongs to the decision. The CPU

@@ -78,9 +78,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             self.slots.arm_tick(cpu, at);
         }
         self.ticking = Some(cpu);
+        let owed = if FREE { None } else { self.set_aside_work() };
         self.scheduler.tick(&self.cx(cpu), CpuId(cpu as u32));
-        if !FREE && self.prices.is_some() {
+        if let Some(owed) = owed {
             self.price_call(cpu, false);
+            self.take_up_work(owed);
         }
         let step = self.after_call(cpu, Cause::Tick);
         self.ticking = None;

@@ -111,7 +111,11 @@ impl State {
         let (cpu, rq) = (unit.core.cpu, unit.rq);
         self.tickle_cpu(cx, rq, cpu);
         // A unit that is just being switched out needs no other decision: it moves when its context is saved.
-        let leaving = self.curr[deciding.index()] == Some(task) && task != next;
+        // So it is with one that another CPU has decided against already.
+        let leaving = match self.curr[cpu.index()] {
+            Some(current) if current == task => cpu == deciding && task != next,
+            _ => true,
+        };
         self.unit_mut(task).leaving = leaving;
         if !leaving {
             cx.push(Cmd::Displace(task));

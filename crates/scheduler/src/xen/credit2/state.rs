@@ -221,7 +221,14 @@ impl State {
             return;
         }
         if unit.scheduled {
-            cx.push(Cmd::Displace(task));
+            let cpu = unit.core.cpu;
+            if self.curr[cpu.index()] == Some(task) {
+                cx.push(Cmd::Displace(task));
+            } else {
+                // Its CPU has decided against it already: it moves when its context is saved.
+                let unit = self.unit_mut(task);
+                (unit.core.migrating, unit.leaving) = (true, true);
+            }
             return;
         }
         let cpu = self.place(task);
