@@ -30,7 +30,9 @@ fn damaged_scenarios_never_panic() {
     assert!(gallery.len() >= 3);
     for (file, text) in gallery.iter().chain(&texts("fuzz/corpus/scenario")) {
         let whole = try_parse(file, text);
-        assert_eq!(whole, file.contains("/scenarios/"), "{file}");
+        // One of the corpus is well-formed: it took too long.
+        let good = file.contains("/scenarios/") || file.ends_with("/many-off.toml");
+        assert_eq!(whole, good, "{file}");
         for at in (0..text.len()).step_by(1 + text.len() / 150) {
             if text.is_char_boundary(at) {
                 try_parse(file, &text[..at]);

@@ -82,7 +82,7 @@ fn a_recording_with_system_calls_says_in_which_one_tasks_blocked() {
     // Without them it refuses, and says what is missing.
     let ran = schedlab(&["show", "recordings/two-yes.slt", "--syscalls"]);
     assert_eq!(ran.code, 2);
-    assert!(ran.stderr.contains("blocking system calls needs syscalls"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("needs blocking-syscalls"), "{}", ran.stderr);
 }
 
 #[test]

@@ -41,11 +41,12 @@ pub(super) fn parse(text: &str) -> Result<Json, String> {
 fn plain(text: &str) -> String {
     let mut out: Vec<char> = text.chars().collect();
     let mut at = 0;
-    let mut comma = None;
+    // A comma that comes after a value, and after which nothing came yet.
+    let (mut comma, mut after_value) = (None, false);
     while at < out.len() {
         match (out[at], out.get(at + 1)) {
             ('"', _) => {
-                comma = None;
+                (comma, after_value) = (None, true);
                 at += 1;
                 while at < out.len() && out[at] != '"' {
                     at += if out[at] == '\\' { 2 } else { 1 };
@@ -53,14 +54,15 @@ fn plain(text: &str) -> String {
             }
             ('/', Some('*')) => at = blank(&mut out, at, true),
             ('/', Some('/')) => at = blank(&mut out, at, false),
-            (',', _) => comma = Some(at),
+            (',', _) => (comma, after_value) = (after_value.then_some(at), false),
             ('}' | ']', _) => {
                 if let Some(comma) = comma.take() {
                     out[comma] = ' ';
                 }
+                after_value = true;
             }
             (c, _) if c.is_whitespace() => {}
-            _ => comma = None,
+            (c, _) => (comma, after_value) = (None, !matches!(c, '{' | '[' | ':')),
         }
         at += 1;
     }
