@@ -165,6 +165,17 @@ impl Drop for RtLimit {
 }
 
 impl Shared {
+    fn new() -> Result<Shared, LiveError> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        Ok(Shared {
+            bell: bell.map_err(|error| LiveError::io("eventfd")(error.into()))?,
+            stop: AtomicBool::new(false),
+            unguarded: AtomicBool::new(false),
+            obeyed: AtomicU64::new(0),
+            rounds: AtomicU64::new(0),
+            counts: Mutex::new(Counts::default()),
+        })
+    }
     /// Wakes the agent.
     pub(super) fn ring(&self) {
         let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
@@ -188,15 +199,7 @@ impl<'a> Steward<'a> {
         let no_events = |error: schedlab_host::HostError| LiveError::NoEvents { reason: error.to_string() };
         let follower = follower.map_err(no_events)?;
         let adder = follower.adder().map_err(no_events)?;
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let shared = Arc::new(Shared {
-            bell: bell.map_err(|error| LiveError::io("eventfd")(error.into()))?,
-            stop: AtomicBool::new(false),
-            unguarded: AtomicBool::new(false),
-            obeyed: AtomicU64::new(0),
-            rounds: AtomicU64::new(0),
-            counts: Mutex::new(Counts::default()),
-        });
+        let shared = Arc::new(Shared::new()?);
         let (orders, inbox) = channel();
         let (news, tidings) = channel();
         let start = monotonic();

@@ -23,7 +23,7 @@ mod account;
 mod placement;
 mod queue;
 
-use super::common::{Core, Places, Release, SMT_POWER_SAVINGS, Units, now, ratelimit, take};
+use super::common::{Core, Places, Release, SMT_POWER_SAVINGS, Units, now, ratelimit};
 use crate::Wake;
 use crate::{
     Change, Cmd, Cx, Knob, KnobKind, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, Steps, Timer,
@@ -585,19 +585,5 @@ impl<L: Locks> Scheduler for Credit<L> {
             "credit {cpu}: curr {:?}, queue {:?}, nr_runnable {}",
             pcpu.curr, pcpu.queue, pcpu.nr_runnable
         )
-    }
-}
-
-impl State {
-    /// Takes a unit out of its queue, if it is in one.
-    fn remove(&mut self, task: TaskId) -> bool {
-        let cpu = self.unit(task).core.cpu;
-        let there = take(&mut self.pcpus[cpu.index()].queue, task);
-        if there {
-            let unit = self.unit_mut(task);
-            unit.queued = false;
-            unit.yielded = false;
-        }
-        there
     }
 }

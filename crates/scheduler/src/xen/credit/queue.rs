@@ -1,6 +1,6 @@
 //! Run queues of Credit: insertion, tickling, the choice of the next unit, stealing.
 
-use super::super::common::{Release, Step, cycle, minus, now};
+use super::super::common::{Release, Step, cycle, minus, now, take};
 use super::{BOOST, IDLE, OVER, State, UNDER};
 use crate::{Cmd, Cx, Work};
 use schedlab_model::{CpuId, CpuSet, TaskId};
@@ -183,4 +183,18 @@ impl State {
 fn turns(peers: &CpuSet, from: CpuId, to: CpuId) -> u32 {
     let (start, end) = (peers.count_below(from.0 + 1), peers.count_below(to.0 + 1));
     (if to > from { end - start } else { peers.count() - start + end }) as u32
+}
+
+impl State {
+    /// Takes a unit out of its queue, if it is in one.
+    pub(super) fn remove(&mut self, task: TaskId) -> bool {
+        let cpu = self.unit(task).core.cpu;
+        let there = take(&mut self.pcpus[cpu.index()].queue, task);
+        if there {
+            let unit = self.unit_mut(task);
+            unit.queued = false;
+            unit.yielded = false;
+        }
+        there
+    }
 }
