@@ -31,7 +31,7 @@ pub(crate) fn check(path: &Path) -> anyhow::Result<()> {
 }
 
 fn unwritable(path: &Path) -> String {
-    format!("{} cannot be written (choose another place with -o FILE)", path.display())
+    format!("{} cannot be written: choose another place", path.display())
 }
 
 fn part(path: &Path) -> anyhow::Result<PathBuf> {
