@@ -111,8 +111,8 @@ pub fn observe(
     let spec = scheduler.or_else(|| scenario.schedulers.iter().find(of_xen));
     let spec = spec.filter(of_xen).ok_or_else(|| {
         LabError::Option(format!(
-            "xl and xenalyze know Xen's schedulers only, and {} is none: give --scheduler xen-credit or xen-credit2",
-            scheduler.map_or("no scheduler of this scenario".to_owned(), ToString::to_string)
+            "xl and xenalyze know Xen's schedulers only, and {}: give --scheduler xen-credit or xen-credit2",
+            scheduler.map_or("this scenario names none".to_owned(), |other| format!("{other} is none"))
         ))
     })?;
     let (plan, recording) = crate::show::simulated(scenario, Some(spec), variant)?;

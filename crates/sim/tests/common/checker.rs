@@ -79,7 +79,6 @@ impl Checker {
     }
 
     /// Switches of this machine take time: no cost is larger than 30 us, and no switch has more than six of them.
-    #[allow(dead_code, reason = "only the random machines have such costs")]
     pub(crate) fn with_costs(self, costs: &schedlab_sim::Costs) -> Checker {
         let free = *costs == schedlab_sim::Costs::default();
         Checker { under_way: if free { Ns::ZERO } else { Ns::from_us(180) }, ..self }
