@@ -40,6 +40,8 @@ pub struct ReadersReport {
     pub elapsed_ns: u64,
     /// CPU time of the process meanwhile, nanoseconds.
     pub cpu_ns: u64,
+    /// CPU time of the creating thread from the first creation to the last, nanoseconds.
+    pub creating_ns: u64,
     /// The sum of all words that were read: without it a compiler could leave the reading out.
     pub sum: u64,
 }
@@ -55,11 +57,12 @@ pub fn readers(request: &ReadersRequest) -> io::Result<ReadersReport> {
     }
     // Written, so that every page is there.
     let buffer: Arc<Vec<u64>> = Arc::new((0..request.bytes as u64 / 8).collect());
-    let cpu = || {
-        let time = clock_gettime(ClockId::ProcessCPUTime);
+    let clock = |id| {
+        let time = clock_gettime(id);
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     };
-    let (cpu_before, start) = (cpu(), Instant::now());
+    let (cpu, own) = (|| clock(ClockId::ProcessCPUTime), || clock(ClockId::ThreadCPUTime));
+    let (cpu_before, own_before, start) = (cpu(), own(), Instant::now());
     let mut threads = Vec::with_capacity(request.threads as usize);
     let mut failed = None;
     for _ in 0..request.threads {
@@ -72,9 +75,10 @@ pub fn readers(request: &ReadersRequest) -> io::Result<ReadersReport> {
             }
         }
     }
+    let creating_ns = own() - own_before;
     let sum = threads.into_iter().filter_map(|thread| thread.join().ok()).fold(0, u64::wrapping_add);
     let (elapsed_ns, cpu_ns) = (start.elapsed().as_nanos() as u64, cpu() - cpu_before);
-    failed.map_or(Ok(ReadersReport { request: *request, elapsed_ns, cpu_ns, sum }), Err)
+    failed.map_or(Ok(ReadersReport { request: *request, elapsed_ns, cpu_ns, creating_ns, sum }), Err)
 }
 
 fn read(buffer: &[u64], reads: u32) -> u64 {
@@ -92,6 +96,7 @@ mod tests {
         // 0 + 1 + ... + 99, five times, by three threads.
         assert_eq!(report.sum, 3 * 5 * 4950);
         assert!(report.elapsed_ns > 0 && report.cpu_ns > 0);
+        assert!(report.creating_ns > 0 && report.creating_ns <= report.cpu_ns);
     }
 
     #[test]
