@@ -3,7 +3,8 @@
 
     benches/colocate_redis.py [open|closed] [rounds]        (root; redis-server, sysbench; builds what it needs, unless
                                                              SCHEDLAB and REDLOAD name both programs;
-                                                             CHOSEN=fifo takes the setting as given)
+                                                             CHOSEN=fifo takes the setting as given; CPU=1 SIDE=0
+                                                             changes the places of server and client)
 
 Rows, in random order in each round: dedicated (Redis beside a SCHED_IDLE spinner, so that the CPU does not sleep), default,
 SCHED_IDLE for sysbench by hand, SCHED_FIFO for Redis by hand, the setting that `schedlab colocate` chose, and
@@ -12,7 +13,8 @@ intended send time; or closed loop. It runs on the other CPU, with SCHED_FIFO 1.
 """
 import json, os, random, signal, statistics, subprocess, sys, time
 
-CPU, SIDE, PORT, SECONDS = "0", "1", "7791", 2
+CPU, SIDE = os.environ.get("CPU", "0"), os.environ.get("SIDE", "1")
+PORT, SECONDS = "7791", 2
 LOOP = sys.argv[1] if len(sys.argv) > 1 else "open"
 ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 10
 RATE = 4000
