@@ -8,7 +8,7 @@ mod bootstrap;
 mod series;
 
 pub use bootstrap::{Difference, Interval, Random, difference, interval};
-pub use series::{Drift, drift, outliers, warnings};
+pub use series::{Drift, drift, odd_rounds, outliers, trend};
 
 /// Confidence of every interval.
 pub const CONFIDENCE: f64 = 0.95;

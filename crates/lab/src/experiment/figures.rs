@@ -150,12 +150,32 @@ impl Collected {
         lines
     }
 
-    /// Rounds that drift, or lie far off.
+    /// Figures that drift, a line each; figures with rounds far from the others, a line for each row.
     pub(super) fn warnings(&self) -> Vec<String> {
-        let one = |(row, figure, values): &(String, Figure, Vec<f64>)| {
-            stats::warnings(&format!("{row}, {}", figure.name), values)
+        let mut all = Vec::new();
+        let mut far: Vec<(&str, Vec<String>)> = Vec::new();
+        for (row, figure, values) in &self.values {
+            if let Some(way) = stats::trend(values) {
+                all.push(format!(
+                    "{row}, {} {way} from round to round: the machine changed meanwhile",
+                    figure.name
+                ));
+            }
+            let rounds: Vec<String> = stats::odd_rounds(values).iter().map(usize::to_string).collect();
+            if rounds.is_empty() {
+                continue;
+            }
+            let text = format!("{} ({})", figure.name, rounds.join(", "));
+            match far.iter_mut().find(|(name, _)| name == row) {
+                Some((_, figures)) => figures.push(text),
+                None => far.push((row, vec![text])),
+            }
+        }
+        let line = |(row, figures): (&str, Vec<String>)| {
+            format!("{row}: figures with a round (its number) far from the others: {}", figures.join(", "))
         };
-        self.values.iter().flat_map(one).collect()
+        all.extend(far.into_iter().map(line));
+        all
     }
 }
 
@@ -187,5 +207,18 @@ mod tests {
         assert_eq!((lines[0].article, lines[0].against.is_none()), (Some(7.0), true));
         let against = lines[1].against.clone().unwrap();
         assert!(against.difference.told_apart && against.difference.median == 100.0);
+    }
+
+    #[test]
+    fn what_lies_far_off_is_told_once_for_a_row() {
+        let mut collected = Collected::default();
+        for value in [5.0, 1.0, 4.0, 2.0, 3.0, 50.0] {
+            collected.add("a", P99, Some(value));
+            collected.add("a", Figure { name: "max", unit: Unit::Time }, Some(value));
+        }
+        (0..8).for_each(|value| collected.add("b", P99, Some(f64::from(value))));
+        let far = "a: figures with a round (its number) far from the others: p99 (6), max (6)";
+        let told = collected.warnings();
+        assert!(told[0].starts_with("b, p99 rises") && told[1] == far && told.len() == 2, "{told:?}");
     }
 }

@@ -11,7 +11,8 @@ pub fn of_experiments(experiments: &[Experiment], origin: &Origin) -> Page {
         _ => "Experiments: article, this machine, simulated".to_owned(),
     });
     page.subtitle(origin.made_on.clone());
-    let first = experiments.iter().filter_map(|one| one.findings.first().cloned());
+    let named = experiments.len() > 1;
+    let first = experiments.iter().filter_map(|one| Some(title(one, one.findings.first()?, named)));
     let doubts: usize = experiments.iter().map(|one| one.doubts.len()).sum();
     let sure = match doubts {
         0 => "No doubts: intervals are 95 % bootstrap intervals of the median over the rounds.".to_owned(),
@@ -20,7 +21,7 @@ pub fn of_experiments(experiments: &[Experiment], origin: &Origin) -> Page {
     };
     page.verdict(first.collect::<Vec<_>>().join(". "), sure);
     for one in experiments {
-        experiment(&mut page, one, experiments.len() > 1);
+        experiment(&mut page, one, named);
     }
     let mut facts = Facts::default();
     facts.add("command", origin.command.clone());
@@ -36,10 +37,14 @@ pub fn of_experiments(experiments: &[Experiment], origin: &Origin) -> Page {
     page
 }
 
+/// With the experiment's name before it where there are several.
+fn title(one: &Experiment, text: &str, named: bool) -> String {
+    if named { format!("{}: {text}", one.name.name()) } else { text.to_owned() }
+}
+
 fn experiment(page: &mut Page, one: &Experiment, named: bool) {
     for sheet in &one.sheets {
-        let title = if named { format!("{}: {}", one.name.name(), sheet.title) } else { sheet.title.clone() };
-        let mut section = Section::new(title);
+        let mut section = Section::new(title(one, &sheet.title, named));
         section.push(table(sheet));
         page.push(section);
     }
@@ -58,8 +63,8 @@ fn experiment(page: &mut Page, one: &Experiment, named: bool) {
         ("Scheduled and descheduled", stream.collect()),
         ("Conditions", one.conditions.clone()),
     ];
-    for (title, lines) in lists.into_iter().filter(|(_, lines)| !lines.is_empty()) {
-        let mut section = Section::new(title);
+    for (what, lines) in lists.into_iter().filter(|(_, lines)| !lines.is_empty()) {
+        let mut section = Section::new(title(one, what, named));
         section.push(Part::List(lines));
         page.push(section);
     }

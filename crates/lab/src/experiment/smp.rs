@@ -167,10 +167,8 @@ fn simulate(
     let longest = Ns((work + create).saturating_mul(u64::from(threads)).saturating_mul(2) + 1_000_000_000);
     let creations: Vec<String> =
         (0..threads).map(|thread| format!("\"run {create}ns\", \"spawn reader-{thread}\"")).collect();
-    let mut text = format!(
-        "[[task]]\nname = \"{CREATOR}\"\nprogram = [{}, \"exit\"]\n",
-        creations.join(", ")
-    );
+    let mut text =
+        format!("[[task]]\nname = \"{CREATOR}\"\nprogram = [{}, \"exit\"]\n", creations.join(", "));
     for thread in 0..threads {
         text += &format!(
             "[[task]]\nname = \"reader-{thread}\"\nstart = \"spawned\"\nprogram = [\"run {work}ns\", \"exit\"]\n"
