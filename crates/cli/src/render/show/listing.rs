@@ -1,5 +1,5 @@
-//! Rows of listings: columns of fixed width. A listing has millions of rows, so they are put together as bytes, from
-//! right to left where numbers stand at the right edge, and handed on in large pieces.
+//! Rows of listings: columns of fixed width. A listing has millions of rows, so they are written as bytes into a buffer that
+//! is blank already, numbers from the right edge of their column, and handed on in large pieces.
 
 use schedlab_model::TaskId;
 use schedlab_trace::analysis::show::{Cell, Column};
@@ -15,8 +15,8 @@ const WIDTH_TEXT: usize = 21;
 /// Bytes that are handed on together.
 const PIECE: usize = 1 << 16;
 
-/// Blanks for any column.
-const BLANKS: [u8; 64] = [b' '; 64];
+/// The longest number with its brackets or point is shorter.
+const NUMBER: usize = 32;
 
 /// How wide a column of a listing is.
 pub(super) fn width(column: &Column) -> usize {
@@ -37,7 +37,9 @@ pub(super) struct Listing {
     /// Added to moments.
     clock: u64,
     widths: Vec<usize>,
+    /// Blank from `end` on.
     bytes: Vec<u8>,
+    end: usize,
 }
 
 struct Name {
@@ -50,7 +52,8 @@ impl Listing {
     /// For tasks of these names, in their order.
     pub(super) fn new(names: Vec<String>, clock: u64) -> Listing {
         let name = |text: String| Name { width: text.width(), text };
-        Listing { names: names.into_iter().map(name).collect(), clock, widths: Vec::new(), bytes: Vec::new() }
+        let names = names.into_iter().map(name).collect();
+        Listing { names, clock, widths: Vec::new(), bytes: Vec::new(), end: 0 }
     }
 
     /// The name of a task.
@@ -61,79 +64,128 @@ impl Listing {
     /// A table with these columns begins.
     pub(super) fn columns(&mut self, columns: &[Column]) {
         self.widths = columns.iter().map(width).collect();
-        self.bytes.reserve(2 * PIECE);
     }
 
     /// Whether it is time to hand on what is there.
     pub(super) fn is_full(&self) -> bool {
-        self.bytes.len() >= PIECE
+        self.end >= PIECE
     }
 
     /// Hands on what is there.
     pub(super) fn flush(&mut self, out: &mut impl Write) -> io::Result<()> {
-        let result = out.write_all(&self.bytes);
-        self.bytes.clear();
+        let rows = &mut self.bytes[..self.end];
+        let result = out.write_all(rows);
+        rows.fill(b' ');
+        self.end = 0;
         result
     }
 
     /// A row, with a cell for each column.
     pub(super) fn row(&mut self, cells: &[Cell<'_>]) {
-        let Listing { names, clock, widths, bytes } = self;
-        let begin = bytes.len();
+        let Listing { names, clock, widths, bytes, end } = self;
+        let text = |cell: &Cell<'_>| match *cell {
+            Cell::Task(task) => names[task.index()].text.len(),
+            Cell::Text(word) => word.len(),
+            _ => NUMBER,
+        };
+        let most = widths.iter().zip(cells).fold(1, |sum, (&width, cell)| sum + 2 + width + text(cell));
+        if bytes.len() < *end + most {
+            bytes.resize((*end + most).max(2 * PIECE), b' ');
+        }
+        // Where the next column begins, and where the last word ended: blanks at the end are left out.
+        let (mut place, mut kept) = (*end, *end);
         for (&width, cell) in widths.iter().zip(cells) {
-            if bytes.len() > begin {
-                bytes.extend_from_slice(b"  ");
-            }
-            let mut number = Number::default();
-            match *cell {
-                Cell::At(at) => {
-                    let micros = (at.0 + *clock) / 1_000;
-                    number.with_point(micros, 1_000_000, 6).put(bytes, width.max(WIDTH_AT), width);
+            let slot = &mut bytes[place..];
+            // Bytes written, and how many of a terminal's columns they take.
+            let (written, shown) = match *cell {
+                Cell::At(at) => same(moment(slot, (at.0 + *clock) / 1_000)),
+                Cell::Time(time) => same(span(slot, (time.0 + 500) / 1_000)),
+                Cell::Cpu(cpu) => {
+                    let mut number = Number::default();
+                    same(number.push(b']').digits(cpu.0.into(), 4).push(b'[').put(slot, 0))
                 }
-                Cell::Time(time) => {
-                    number.with_point((time.0 + 500) / 1_000, 1_000, 3).put(bytes, WIDTH_TIME, width);
-                }
-                Cell::Cpu(cpu) => number.push(b']').digits(cpu.0.into(), 4).push(b'[').put(bytes, 0, width),
-                Cell::Count(count) => number.digits(count, 1).put(bytes, 0, width),
+                Cell::Count(count) => same(Number::default().digits(count, 1).put(slot, 0)),
                 Cell::Task(task) => {
                     let name = &names[task.index()];
-                    text(bytes, &name.text, name.width, width);
+                    (copy(slot, name.text.as_bytes()), name.width)
                 }
                 Cell::Text(word) => {
-                    text(bytes, word, if word.is_ascii() { word.len() } else { word.width() }, width)
+                    (copy(slot, word.as_bytes()), if word.is_ascii() { word.len() } else { word.width() })
                 }
-                _ => blanks(bytes, width),
+                _ => (0, 0),
+            };
+            if written > 0 {
+                kept = place + written;
             }
+            place += written + width.saturating_sub(shown) + 2;
         }
-        let kept = bytes.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last + 1);
-        bytes.truncate(kept.max(begin));
-        bytes.push(b'\n');
+        bytes[kept] = b'\n';
+        *end = kept + 1;
     }
 }
 
-fn blanks(bytes: &mut Vec<u8>, mut count: usize) {
-    while count > 0 {
-        let now = count.min(BLANKS.len());
-        bytes.extend_from_slice(&BLANKS[..now]);
-        count -= now;
-    }
+fn same(written: usize) -> (usize, usize) {
+    (written, written)
 }
 
 /// At the left edge of a column.
-fn text(bytes: &mut Vec<u8>, text: &str, shown: usize, width: usize) {
-    bytes.extend_from_slice(text.as_bytes());
-    blanks(bytes, width.saturating_sub(shown));
+fn copy(slot: &mut [u8], text: &[u8]) -> usize {
+    slot[..text.len()].copy_from_slice(text);
+    text.len()
+}
+
+/// Microseconds as seconds, at the right edge of [`WIDTH_AT`].
+fn moment(slot: &mut [u8], micros: u64) -> usize {
+    match slot.first_chunk_mut::<WIDTH_AT>() {
+        Some(slot) if micros < 100_000_000_000_000 => {
+            decimals(slot, micros, 6);
+            WIDTH_AT
+        }
+        _ => Number::default().with_point(micros, 1_000_000, 6).put(slot, WIDTH_AT),
+    }
+}
+
+/// Microseconds as milliseconds, at the right edge of [`WIDTH_TIME`].
+fn span(slot: &mut [u8], micros: u64) -> usize {
+    match slot.first_chunk_mut::<WIDTH_TIME>() {
+        Some(slot) if micros < 100_000_000 => {
+            decimals(slot, micros, 3);
+            WIDTH_TIME
+        }
+        _ => Number::default().with_point(micros, 1_000, 3).put(slot, WIDTH_TIME),
+    }
+}
+
+/// A number that fits, with its last `places` digits as decimals, at the right edge of `slot`.
+#[inline(always)]
+fn decimals<const WIDTH: usize>(slot: &mut [u8; WIDTH], mut number: u64, places: usize) {
+    for place in (WIDTH - places..WIDTH).rev() {
+        slot[place] = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    let mut place = WIDTH - places - 1;
+    slot[place] = b'.';
+    // 32 bits are enough for what stands before the point, and cheaper to divide.
+    let mut whole = number as u32;
+    loop {
+        place -= 1;
+        slot[place] = b'0' + (whole % 10) as u8;
+        whole /= 10;
+        if whole == 0 || place == 0 {
+            break;
+        }
+    }
 }
 
 /// A number that grows to the left.
 struct Number {
-    bytes: [u8; 32],
+    bytes: [u8; NUMBER],
     begin: usize,
 }
 
 impl Default for Number {
     fn default() -> Number {
-        Number { bytes: [b' '; 32], begin: 32 }
+        Number { bytes: [b' '; NUMBER], begin: NUMBER }
     }
 }
 
@@ -156,22 +208,14 @@ impl Number {
     }
 
     /// `parts` of which `whole` are 1, with `places` decimals.
-    #[inline(always)]
     fn with_point(&mut self, parts: u64, whole: u64, places: usize) -> &mut Number {
         self.digits(parts % whole, places).push(b'.').digits(parts / whole, 1)
     }
 
-    /// At the right edge of `right` bytes, in a column of `width`.
-    fn put(&self, bytes: &mut Vec<u8>, right: usize, width: usize) {
-        let length = self.bytes.len() - self.begin;
-        if right == width && length <= width && width <= self.bytes.len() {
-            // What is left of the number is blank.
-            bytes.extend_from_slice(&self.bytes[self.bytes.len() - width..]);
-            return;
-        }
-        blanks(bytes, right.saturating_sub(length));
-        bytes.extend_from_slice(&self.bytes[self.begin..]);
-        blanks(bytes, width.saturating_sub(length.max(right)));
+    /// At the right edge of `right` bytes, or past it when it is longer.
+    fn put(&self, slot: &mut [u8], right: usize) -> usize {
+        let begin = self.begin.min(NUMBER - right);
+        copy(slot, &self.bytes[begin..])
     }
 }
 
