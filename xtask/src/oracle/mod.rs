@@ -59,7 +59,7 @@ fn show(text: &str) {
 
 fn replay_one(record: &Record, preset: &Preset) -> Result<Replayed> {
     let scheduler = preset.build()?;
-    replay::replay(record, &*scheduler, Offsets::of(preset.eevdf))
+    replay::replay(record, &*scheduler, Offsets::of(preset))
         .with_context(|| format!("scenario {}", record.id))
 }
 
@@ -79,6 +79,7 @@ fn replay_all(records: &[Record], options: &Options) -> Result<bool> {
         sum.add(replayed);
     }
     report::replay_line(&mut out, "all", &sum);
+    report::replay_causes(&mut out, &sum);
     let wanted = options.pass.unwrap_or(0.97);
     let passed = sum.equal() >= wanted;
     let verdict = if passed { "inside" } else { "OUTSIDE" };

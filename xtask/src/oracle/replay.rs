@@ -2,6 +2,7 @@
 //! and then goes on with the recorded one. It needs no simulator: nothing that depends on a choice is computed.
 
 use super::data::{Record, Switch};
+use super::preset::Preset;
 use anyhow::{Result, ensure};
 use schedlab_model::{CpuId, Ns, Policy, TaskId, Topology, Waker};
 use schedlab_scheduler::{
@@ -23,22 +24,41 @@ pub(crate) struct Offsets {
     pub(crate) switch: i64,
     /// From the nominal tick edge.
     pub(crate) tick: i64,
+    /// From the time that the model sets HRTICK to.
+    pub(crate) hrtick: i64,
+    /// From the record of the switch that HRTICK led to.
+    pub(crate) hrtick_switch: i64,
 }
 
 impl Offsets {
     /// For this family of kernels.
-    pub(crate) fn of(eevdf: bool) -> Offsets {
-        if eevdf {
-            Offsets { wakeup: 100, blocking: -600, switch: -500, tick: 4_000 }
-        } else {
-            Offsets { wakeup: -400, blocking: -800, switch: -600, tick: 1_000 }
+    pub(crate) fn of(preset: &Preset) -> Offsets {
+        let six = Offsets {
+            wakeup: 100,
+            blocking: -600,
+            switch: -500,
+            tick: 4_000,
+            // Of 7.2: a fresh slice of 700 us lasts 704.5 from record to record, one that follows another 703.4, so
+            // HRTICK is accounted for 1.1 before the decision, 3.4 after the end of the slice (1 in the model).
+            hrtick: 2_400,
+            hrtick_switch: -1_900,
+        };
+        if preset.eevdf {
+            return six;
         }
+        Offsets { wakeup: -400, blocking: -800, switch: -600, tick: 1_000, ..six }
     }
 }
 
 /// A switch that is asked for and does not come within this time does not come at all: the kernel chose the
 /// running task again.
 const PATIENCE: Ns = Ns(6_000);
+
+/// The scheduler's slot for HRTICK.
+const HRTICK: Timer = Timer::Cpu(CPU, 1);
+
+/// How far a switch may be from where HRTICK should have led to it.
+const NEAR: Ns = Ns(3_000);
 
 /// One choice that differs from the recorded one.
 #[derive(Clone, Debug)]
@@ -60,6 +80,8 @@ pub(crate) struct Replayed {
     pub(crate) different: Vec<Difference>,
     /// Reschedules that the model asked for, chose another task, and the recording has no switch there.
     pub(crate) uncalled: Vec<Difference>,
+    /// By what led to the switch: switches, differences, uncalled.
+    pub(crate) by: BTreeMap<&'static str, [u64; 3]>,
 }
 
 impl Replayed {
@@ -85,6 +107,10 @@ impl Replayed {
         self.switches += other.switches;
         self.different.extend(other.different);
         self.uncalled.extend(other.uncalled);
+        for (what, counts) in other.by {
+            let sum = self.by.entry(what).or_default();
+            (0..3).for_each(|i| sum[i] += counts[i]);
+        }
     }
 }
 
@@ -104,7 +130,7 @@ pub(crate) fn replay(record: &Record, scheduler: &dyn Scheduler, offsets: Offset
     while wakeups.peek().is_some() || switches.peek().is_some() {
         let wakeup = wakeups.peek().map_or(Ns::MAX, |w| shift(w.0, offsets.wakeup));
         let switch = switches.peek().map_or(Ns::MAX, |s| driver.accounted(s));
-        let (timer_at, timer) = driver.next_timer();
+        let (timer_at, timer) = driver.next_timer(switches.peek().copied());
         // A tick that leads to a switch is accounted for before it, whatever the 0.1 us of the files say.
         let ticks_first = switches.peek().is_some_and(|s| s.runnable && driver.next_tick <= s.at);
         let switch = if ticks_first { switch.max(driver.next_tick) } else { switch };
@@ -134,6 +160,10 @@ struct Driver<'a> {
     timers: BTreeMap<Timer, Ns>,
     /// When the scheduler asked for a reschedule that has not come.
     pending: Option<Ns>,
+    /// What happened last that may lead to a switch, and when.
+    last: (Ns, &'static str),
+    /// What led to the reschedule that was asked for last.
+    last_asked: &'static str,
     result: Replayed,
 }
 
@@ -177,6 +207,8 @@ impl<'a> Driver<'a> {
             next_tick,
             timers: BTreeMap::new(),
             pending: None,
+            last: (Ns::ZERO, "unasked"),
+            last_asked: "unasked",
             result: Replayed::default(),
         }
     }
@@ -191,9 +223,19 @@ impl<'a> Driver<'a> {
         shift(switch.at, if blocks { self.offsets.blocking } else { self.offsets.switch })
     }
 
-    fn next_timer(&self) -> (Ns, Option<Timer>) {
-        let first = self.timers.iter().min_by_key(|(_, at)| **at);
-        first.map_or((Ns::MAX, None), |(timer, at)| (*at, Some(*timer)))
+    /// The timer that fires next. `switch` is the next recorded one: when it came about when HRTICK is due, HRTICK
+    /// was its cause, and comes before it whatever the 0.1 us of the files say.
+    fn next_timer(&self, switch: Option<&Switch>) -> (Ns, Option<Timer>) {
+        let due = |(timer, at): (&Timer, &Ns)| {
+            if *timer != HRTICK {
+                return (*at, *timer);
+            }
+            let at = shift(*at, self.offsets.hrtick);
+            let caused = switch.filter(|s| s.runnable).map(|s| shift(s.at, self.offsets.hrtick_switch));
+            (caused.filter(|caused| caused.0.abs_diff(at.0) <= NEAR.0).unwrap_or(at), *timer)
+        };
+        let first = self.timers.iter().map(due).min_by_key(|(at, _)| *at);
+        first.map_or((Ns::MAX, None), |(at, timer)| (at, Some(timer)))
     }
 
     fn event(&mut self, at: Ns, event: Event<'_>) -> Result<()> {
@@ -206,6 +248,12 @@ impl<'a> Driver<'a> {
             if !answers {
                 self.again(asked);
             }
+        }
+        match &event {
+            Event::Wakeup(_) => self.last = (at, "wakeup"),
+            Event::Tick => self.last = (at, "tick"),
+            Event::Timer(timer) => self.last = (at, if *timer == HRTICK { "hrtick" } else { "timer" }),
+            Event::Switch(_) => {}
         }
         match event {
             Event::Wakeup(name) => {
@@ -237,7 +285,9 @@ impl<'a> Driver<'a> {
         for cmd in cmds {
             match cmd {
                 Cmd::Resched(_) => {
-                    self.pending.get_or_insert(now);
+                    if self.pending.is_none() {
+                        (self.pending, self.last_asked) = (Some(now), self.last.1);
+                    }
                 }
                 Cmd::Arm(timer, at) => {
                     self.timers.insert(timer, at);
@@ -264,6 +314,8 @@ impl<'a> Driver<'a> {
         if picked != Some(prev) {
             let difference = self.difference(asked, Some(prev), Some(prev), picked);
             self.result.uncalled.push(difference);
+            let cause = self.last_asked;
+            self.result.by.entry(cause).or_default()[2] += 1;
         }
         self.commands(at);
     }
@@ -294,6 +346,16 @@ impl<'a> Driver<'a> {
         ensure!(pick.is_some(), "this scheduler cannot be forced, so it cannot replay");
         let picked = pick.and_then(|pick| pick.task);
         self.result.switches += 1;
+        let near = now.saturating_sub(self.last.0) <= PATIENCE;
+        let cause = match why {
+            Prev::Idle => "idle",
+            Prev::Blocked => "blocks",
+            _ if near => self.last.1,
+            _ => "unasked",
+        };
+        let counts = self.result.by.entry(cause).or_default();
+        counts[0] += 1;
+        counts[1] += u64::from(picked != next);
         if picked != next {
             let difference = self.difference(switch.at, prev, next, picked);
             self.result.different.push(difference);
@@ -326,7 +388,8 @@ impl<'a> Driver<'a> {
         let cx = self.cx(self.now);
         let (recorded_name, picked_name) = (self.name(recorded), self.name(picked));
         let text = format!(
-            "{} -> {recorded_name}, model {picked_name} [{}]",
+            "after {}: {} -> {recorded_name}, model {picked_name} [{}]",
+            self.last.1,
             self.name(prev),
             self.scheduler.explain(&cx, CPU)
         );

@@ -141,6 +141,16 @@ pub(crate) fn replay_line(out: &mut String, id: &str, replayed: &Replayed) {
     );
 }
 
+/// What led to the switches of all scenarios.
+pub(crate) fn replay_causes(out: &mut String, replayed: &Replayed) {
+    let _ =
+        writeln!(out, "{:12} {:>8} {:>9} {:>9} {:>9}", "after", "switches", "equal", "different", "uncalled");
+    for (cause, [switches, different, uncalled]) in &replayed.by {
+        let equal = 100.0 - 100.0 * *different as f64 / (*switches).max(1) as f64;
+        let _ = writeln!(out, "{cause:12} {switches:8} {equal:8.2}% {different:9} {uncalled:9}");
+    }
+}
+
 /// Every difference of a scenario.
 pub(crate) fn differences(out: &mut String, replayed: &Replayed) {
     let mut list = |kind: &str, list: &[Difference]| {

@@ -12,7 +12,11 @@ const JITTER: Ns = Ns(3_000);
 
 /// The figures of every task: of one run, or the median of `jitter` runs with jittered job costs.
 pub(crate) fn simulate(record: &Record, preset: &Preset, jitter: u32) -> Result<Vec<Measured>> {
-    let costs = if preset.eevdf { Costs::oracle_6_12() } else { Costs::oracle_6_1() };
+    let costs = match preset.spec.name.as_str() {
+        _ if !preset.eevdf => Costs::oracle_6_1(),
+        "linux-7.2" => Costs::oracle_7_2(),
+        _ => Costs::oracle_6_12(),
+    };
     let machine = Machine {
         topology: Topology::flat(1),
         hz: record.knobs.hz,

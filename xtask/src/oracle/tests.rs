@@ -39,11 +39,23 @@ fn runs_stay_as_near_to_the_kernels_as_they_were() {
     }
 }
 
-/// 85 % (39) is the aim; what is missing are ties and wakeups that fall in step with the tick.
+/// 85 % (39) is the aim; what is missing are ties, and kernel threads that the model does not have.
 #[test]
 fn runs_of_7_2_stay_as_near_as_they_were() {
     let (shares, both) = inside("7.2.13.jsonl.zst");
-    assert!(shares >= 45 && both >= 38, "shares {shares}, shares and waits {both} of 45");
+    assert!(shares >= 45 && both >= 40, "shares {shares}, shares and waits {both} of 45");
+}
+
+/// Slices that end by a timer make ties of less than a microsecond all the time (ten equal hogs: one choice in three is
+/// equal); what counts is how few differ by more.
+#[test]
+fn replayed_choices_of_7_2_stay_as_equal_as_they_were() {
+    let mut sum = Replayed::default();
+    for record in records("7.2.13.jsonl.zst") {
+        sum.add(replay_one(&record, &Preset::of(&record, None).expect("a preset")).expect("a replay"));
+    }
+    let far = sum.beyond(20_000) as f64 / sum.switches as f64;
+    assert!(sum.equal() > 0.895 && far < 0.016, "{} equal, {far} differ by more than 20 us", sum.equal());
 }
 
 #[test]

@@ -144,8 +144,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         rq.curr = next;
         if !self.t.version.hrtick_at_switch() {
             fair::set_hrtick::<F>(env, rq);
-        } else if next != curr {
+        } else if next == NONE {
             fair::clear_hrtick(env, rq);
+        } else if next != curr {
             fair::set_hrtick::<F>(env, rq);
         }
         if next != NONE && rq.entity(next).class == Class::Deadline {

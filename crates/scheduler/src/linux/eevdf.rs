@@ -19,7 +19,7 @@
 //! | eligibility, pick, ties (5.1) | tree by deadline, least vruntime of subtrees | exact; sorted blocks | `pick_*` tests, oracle replay |
 //! | slice, deadline, request fulfilled (5.2) | `update_deadline` | exact | golden G10, G12; oracle |
 //! | placing with lag, half a slice for new tasks, relative deadlines (5.3) | `place_entity` | exact | `placing_keeps_the_lag` |
-//! | clamping of saved lag: two slices or a tick | `update_entity_lag` | exact | `lags_are_bounded` |
+//! | clamping of saved lag: two slices or a tick; 6.19+: longest slice of the queue and a tick | `update_entity_lag` | exact | `lags_are_bounded`, `bounds_of_the_saved_lag_by_version` |
 //! | delayed dequeue; waking a delayed task does not charge the running one (5.4, 5.8-1) | `requeue_delayed_entity` | exact | oracle replay |
 //! | protection until the request is fulfilled, set at switch-in only (5.5, 5.8-2) | copy of the deadline (≤ 6.16), `vprot` (6.17+) | both | oracle replay; G22 |
 //! | reschedule when unprotected and not eligible (5.8-3) | `did_preempt_short` | exact | oracle replay |
@@ -28,7 +28,9 @@
 //! | reweight keeps the lag in real time (5.3) | `reweight_entity` | lag exact; the kernel's inflation of a running entity's lag is left out | `reweighting_keeps_the_lag` |
 //! | yield forfeits the rest of the request (5.5) | `yield_task_fair` (late 6.12.y) | exact | `yield_forfeits_the_request` |
 //! | buddies (NEXT_BUDDY off, PICK_BUDDY) | `yield_to`, cgroups | omitted | |
-//! | lazy preemption (6.13+, where configured) | waits for the tick | omitted | |
+//! | a delayed task's lag does not grow, and the wakeup that finds it takes it off (7.1+) | `update_entity_lag`, `wakeup_preempt_fair` | exact | `the_lag_of_a_delayed_task_does_not_grow`, `a_delayed_task_does_not_stand_before_the_one_that_wakes` |
+//! | lazy preemption (7.0+ always here): `schedule` refreshes the clock after a fair wakeup | `wakeup_preempt` | exact; waiting in the kernel is the machine's part (`preempt = "lazy"`) | `replayed_choices_of_7_2_stay_as_equal_as_they_were` |
+//! | HRTICK of 7.1+: set at the switch and when others come, kept over `schedule`, cleared by idle | `hrtick_start_fair`, `hrtick_schedule_exit` | exact, but an RT task that it meets loses no tick of its RR slice | the same; `slices_of_7_2_end_by_hrtick` |
 //! | group entities request the least slice of their members | `cfs_rq_min_slice` | exact | `a_group_requests_the_least_slice_of_its_members` |
 //! | fair server (6.5) | [`super::fair_server`] | exact but for deadline tasks, which the RT class stands in for | G17, G18 |
 
@@ -46,7 +48,10 @@ use super::rq::{Entity, EntityId, NONE, QueueId, Rq};
 use super::tunables::Tunables;
 use super::version::Feature;
 use super::weights::Load;
-use lag::{average, depart_from, eligibility, eligible, join, pass_slice_up, place, rebase, save_lag};
+use lag::{
+    average, depart_from, eligibility, eligible, join, lag_was_bounded, pass_slice_up, place, rebase,
+    save_lag,
+};
 use protection::{VPROT, cancel_protection, is_protected, protection, shrink_protection};
 use schedlab_model::Policy;
 
@@ -97,6 +102,9 @@ impl FairRules for Eevdf {
         let was_delayed = rq.entity(id).delayed;
         let may_delay = why == Dequeue::Sleep && !was_delayed && env.t.has(Feature::DELAY_DEQUEUE);
         if may_delay && !eligible(rq, id) {
+            if env.t.version.keeps_delayed_lag() {
+                save_lag(env, rq, id);
+            }
             rq.entity_mut(id).delayed = true;
             return false;
         }
@@ -130,24 +138,26 @@ impl FairRules for Eevdf {
             let queue = rq.entity(id).queue;
             Eevdf::update_curr(env, rq, queue);
         }
-        if env.t.has(Feature::DELAY_ZERO) {
+        let zero = env.t.has(Feature::DELAY_ZERO);
+        let moved = if env.t.version.keeps_delayed_lag() {
             save_lag(env, rq, id);
-            if rq.entity(id).vlag > 0 {
-                let queue = rq.entity(id).queue;
-                let running = rq.queue(queue).curr == id;
-                if !running {
-                    depart_from(rq, id);
-                }
-                rq.entity_mut(id).on_rq = false;
-                rq.entity_mut(id).vlag = 0;
-                rq.queue_mut(queue).nr -= 1;
-                place(env.t, rq, id, Enqueue::Wake);
-                rq.queue_mut(queue).nr += 1;
-                rq.entity_mut(id).on_rq = true;
-                if !running {
-                    join(rq, id);
-                }
+            if zero {
+                let entity = rq.entity_mut(id);
+                entity.vlag = entity.vlag.min(0);
             }
+            lag_was_bounded(rq, id)
+        } else if zero {
+            save_lag(env, rq, id);
+            let ahead = rq.entity(id).vlag > 0;
+            if ahead {
+                rq.entity_mut(id).vlag = 0;
+            }
+            ahead
+        } else {
+            false
+        };
+        if moved {
+            place_again(env, rq, id);
         }
         rq.entity_mut(id).delayed = false;
     }
@@ -244,8 +254,12 @@ impl FairRules for Eevdf {
         Eevdf::update_curr(env, rq, queue);
         let shorter = env.t.has(Feature::PREEMPT_SHORT) && rq.entity(pse).slice < rq.entity(se).slice;
         if env.t.version.rules >= VPROT {
-            let wins = choose(env.t, rq, queue, !shorter) == pse;
-            if wins {
+            let mut best = choose(env.t, rq, queue, !shorter);
+            while env.t.version.wakeup_takes_delayed_off() && rq.entity(best).delayed {
+                fair::dequeue_delayed::<Eevdf>(env, rq, best);
+                best = choose(env.t, rq, queue, !shorter);
+            }
+            if best == pse {
                 if shorter {
                     cancel_protection(env.t, rq, se);
                 }
@@ -404,6 +418,23 @@ fn charge_running(env: Env<'_>, rq: &mut Rq, queue: QueueId, curr: EntityId, now
     let unfit = || env.t.version.rules >= VPROT || (env.t.has(Feature::PREEMPT_SHORT) && !eligible(rq, curr));
     if fulfilled || (!protected && unfit()) {
         rq.resched(env);
+    }
+}
+
+/// A queued entity, whose lag was changed, goes to where that belongs, with a fresh deadline.
+fn place_again(env: Env<'_>, rq: &mut Rq, id: EntityId) {
+    let queue = rq.entity(id).queue;
+    let running = rq.queue(queue).curr == id;
+    if !running {
+        depart_from(rq, id);
+    }
+    rq.entity_mut(id).on_rq = false;
+    rq.queue_mut(queue).nr -= 1;
+    place(env.t, rq, id, Enqueue::Wake);
+    rq.queue_mut(queue).nr += 1;
+    rq.entity_mut(id).on_rq = true;
+    if !running {
+        join(rq, id);
     }
 }
 

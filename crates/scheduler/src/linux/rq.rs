@@ -291,6 +291,8 @@ pub(super) struct Rq {
     pub(super) skip_clock: bool,
     /// The HRTICK timer is set.
     pub(super) hrtick: bool,
+    /// When it was to fire as it was set last, ns.
+    pub(super) hrtick_at: u64,
     /// `schedule` was asked for and has not come yet.
     pub(super) need_resched: bool,
     /// Tick edges that are accounted for.
@@ -337,6 +339,7 @@ impl Rq {
             steal: 0,
             skip_clock: false,
             hrtick: false,
+            hrtick_at: 0,
             need_resched: false,
             ticks_done: 0,
             counted_early: false,

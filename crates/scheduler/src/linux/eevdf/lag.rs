@@ -168,9 +168,33 @@ fn pass_slice_above(rq: &mut Rq, mut queue: QueueId) {
 /// Saves what an entity that leaves is owed, within bounds: two requests, or a tick.
 #[inline]
 pub(super) fn save_lag(env: Env<'_>, rq: &mut Rq, id: EntityId) {
-    let mean = average(rq, rq.entity(id).queue);
+    let queue = rq.entity(id).queue;
+    let mean = average(rq, queue);
+    let longest = if env.t.version.bounds_lag_by_longest() { longest_request(rq, queue) } else { 0 };
     let entity = rq.entity_mut(id);
-    entity.vlag = clamped_lag(env, entity, mean);
+    let mut lag = if longest > 0 {
+        let limit = entity.load.virt(longest + env.cx.world.tick_ns.0) as i64;
+        (mean - entity.vruntime).clamp(-limit, limit)
+    } else {
+        clamped_lag(env, entity, mean)
+    };
+    if entity.delayed && env.t.version.keeps_delayed_lag() {
+        lag = lag.max(entity.vlag);
+    }
+    entity.vlag = lag;
+}
+
+/// The longest request of those queued, ns.
+fn longest_request(rq: &Rq, queue: QueueId) -> u64 {
+    let q = rq.queue(queue);
+    let waiting = u64::from(q.timeline.max_slice());
+    if q.curr != NONE && rq.entity(q.curr).on_rq { waiting.max(rq.entity(q.curr).slice) } else { waiting }
+}
+
+/// Whether the lag that was just saved is another than the one that its place in the queue tells.
+pub(super) fn lag_was_bounded(rq: &Rq, id: EntityId) -> bool {
+    let entity = rq.entity(id);
+    average(rq, entity.queue) - entity.vlag != entity.vruntime
 }
 
 /// What an entity is owed when the mean is `mean`, within the same bounds.

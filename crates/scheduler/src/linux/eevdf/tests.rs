@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::linux::rq::{Queue, ROOT};
-use crate::linux::version::{V6_12, V6_18, Version};
+use crate::linux::version::{V6_12, V6_18, V7_2, Version};
 use crate::{CpuView, Cx, GroupView, Knobs, Out, SchedulerSpec, World};
 use proptest::prelude::*;
 use schedlab_model::{CpuId, GroupId, Nice, Ns, Topology};
@@ -227,6 +227,62 @@ fn waking_a_delayed_task_uses_the_last_account() {
     bench.wake_preempts(a);
     let entity = bench.rq.entity(a);
     assert_eq!((entity.vruntime, entity.deadline, entity.delayed), (vruntime, deadline, false));
+}
+
+/// 7.1: who joins meanwhile with a positive lag moves V back; a delayed task does not pay for it.
+#[test]
+fn the_lag_of_a_delayed_task_does_not_grow() {
+    for (version, stays) in [(V6_18, false), (V7_2, true)] {
+        let mut bench = Bench::new(version, "");
+        let (a, _) = (bench.hog(nice(0)), bench.hog(nice(0)));
+        bench.choose();
+        bench.run(MS);
+        assert!(!bench.block());
+        assert_eq!(bench.lag(a), -500_000);
+        let late = bench.task(nice(0));
+        bench.rq.entity_mut(late).vlag = 3 * MS as i64;
+        bench.enqueue(late);
+        assert!(bench.lag(a) < -1_900_000, "{}", bench.lag(a));
+        bench.wake_preempts(a);
+        let kept = bench.lag(a).abs_diff(-500_000) <= 2;
+        assert_eq!(kept, stays, "rules {}: {}", version.rules, bench.lag(a));
+    }
+}
+
+/// 7.1: a delayed task that should run is taken off by the wakeup that finds it, and the next best is asked about.
+#[test]
+fn a_delayed_task_does_not_stand_before_the_one_that_wakes() {
+    for (version, preempts) in [(V6_18, false), (V7_2, true)] {
+        let mut bench = Bench::new(version, "");
+        let (a, b) = (bench.hog(nice(0)), bench.hog(nice(0)));
+        bench.choose();
+        bench.run(MS);
+        assert!(!bench.block() && bench.rq.curr == b);
+        bench.run(3 * MS);
+        assert!(eligible(&bench.rq, a) && !eligible(&bench.rq, b));
+        let woken = bench.task(nice(0));
+        assert_eq!(bench.wake_preempts(woken), preempts, "rules {}", version.rules);
+        assert_eq!(bench.rq.entity(a).on_rq, !preempts);
+    }
+}
+
+/// 6.19: the longest request of the queue and a tick; before, two own requests or a tick.
+#[test]
+fn bounds_of_the_saved_lag_by_version() {
+    for (version, slice, bound) in
+        [(V6_18, 700_000, 4 * MS), (V7_2, 700_000, 4_700_000), (V7_2, 9 * MS, 13 * MS)]
+    {
+        let mut bench = Bench::new(version, "");
+        let (a, b) = (bench.task(nice(0)), bench.task(nice(0)));
+        (bench.rq.entity_mut(a).slice, bench.rq.entity_mut(a).custom_slice) = (slice, true);
+        [a, b].into_iter().for_each(|id| bench.enqueue(id));
+        while bench.choose() != a {
+            bench.run(MS);
+        }
+        bench.run(60 * MS);
+        bench.with(|env, rq| fair::dequeue::<Eevdf>(env, rq, b, Dequeue::Exit));
+        assert_eq!(bench.rq.entity(b).vlag, bound as i64, "rules {}", version.rules);
+    }
 }
 
 #[test]

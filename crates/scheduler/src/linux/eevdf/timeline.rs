@@ -221,6 +221,10 @@ impl Timeline {
             blocks => blocks.iter().map(|block| block.min_slice).min().unwrap_or(u32::MAX),
         }
     }
+    /// The largest slice of all, 0 when empty.
+    pub(in crate::linux) fn max_slice(&self) -> u32 {
+        self.blocks.iter().flat_map(|block| block.entries()).map(|entry| entry.slice).max().unwrap_or(0)
+    }
     /// All, by deadline.
     #[cfg(test)]
     pub(in crate::linux) fn iter(&self) -> impl Iterator<Item = &Waiting> {
