@@ -37,6 +37,8 @@ pub(super) struct Listing {
     /// Added to moments.
     clock: u64,
     widths: Vec<usize>,
+    /// Bytes of a row whose words are no longer than their columns or a task's name.
+    row: usize,
     /// Blank from `end` on.
     bytes: Vec<u8>,
     end: usize,
@@ -53,7 +55,7 @@ impl Listing {
     pub(super) fn new(names: Vec<String>, clock: u64) -> Listing {
         let name = |text: String| Name { width: text.width(), text };
         let names = names.into_iter().map(name).collect();
-        Listing { names, clock, widths: Vec::new(), bytes: Vec::new(), end: 0 }
+        Listing { names, clock, widths: Vec::new(), row: 0, bytes: Vec::new(), end: 0 }
     }
 
     /// The name of a task.
@@ -64,6 +66,8 @@ impl Listing {
     /// A table with these columns begins.
     pub(super) fn columns(&mut self, columns: &[Column]) {
         self.widths = columns.iter().map(width).collect();
+        let name = self.names.iter().map(|name| name.text.len()).fold(NUMBER, usize::max);
+        self.row = self.widths.iter().map(|width| width + 2 + name).sum::<usize>() + 1;
     }
 
     /// Whether it is time to hand on what is there.
@@ -82,28 +86,24 @@ impl Listing {
 
     /// A row, with a cell for each column.
     pub(super) fn row(&mut self, cells: &[Cell<'_>]) {
-        let Listing { names, clock, widths, bytes, end } = self;
-        let text = |cell: &Cell<'_>| match *cell {
-            Cell::Task(task) => names[task.index()].text.len(),
-            Cell::Text(word) => word.len(),
-            _ => NUMBER,
-        };
-        let most = widths.iter().zip(cells).fold(1, |sum, (&width, cell)| sum + 2 + width + text(cell));
-        if bytes.len() < *end + most {
-            bytes.resize((*end + most).max(2 * PIECE), b' ');
+        let Listing { names, clock, widths, row, bytes, end } = self;
+        if bytes.len() < *end + *row {
+            bytes.resize((*end + *row).max(2 * PIECE), b' ');
         }
         // Where the next column begins, and where the last word ended: blanks at the end are left out.
         let (mut place, mut kept) = (*end, *end);
         for (&width, cell) in widths.iter().zip(cells) {
+            if let Cell::Text(word) = cell
+                && bytes.len() < place + word.len() + *row
+            {
+                bytes.resize(place + word.len() + *row, b' ');
+            }
             let slot = &mut bytes[place..];
             // Bytes written, and how many of a terminal's columns they take.
             let (written, shown) = match *cell {
                 Cell::At(at) => same(moment(slot, (at.0 + *clock) / 1_000)),
                 Cell::Time(time) => same(span(slot, (time.0 + 500) / 1_000)),
-                Cell::Cpu(cpu) => {
-                    let mut number = Number::default();
-                    same(number.push(b']').digits(cpu.0.into(), 4).push(b'[').put(slot, 0))
-                }
+                Cell::Cpu(cpu) => same(processor(slot, cpu.0)),
                 Cell::Count(count) => same(Number::default().digits(count, 1).put(slot, 0)),
                 Cell::Task(task) => {
                     let name = &names[task.index()];
@@ -134,11 +134,29 @@ fn copy(slot: &mut [u8], text: &[u8]) -> usize {
     text.len()
 }
 
+/// `[0007]`
+fn processor(slot: &mut [u8], cpu: u32) -> usize {
+    match slot.first_chunk_mut::<6>() {
+        Some(slot) if cpu < 10_000 => {
+            (slot[0], slot[5]) = (b'[', b']');
+            pair(slot, 1, cpu / 100);
+            pair(slot, 3, cpu % 100);
+            6
+        }
+        _ => Number::default().push(b']').digits(cpu.into(), 4).push(b'[').put(slot, 0),
+    }
+}
+
 /// Microseconds as seconds, at the right edge of [`WIDTH_AT`].
 fn moment(slot: &mut [u8], micros: u64) -> usize {
     match slot.first_chunk_mut::<WIDTH_AT>() {
         Some(slot) if micros < 100_000_000_000_000 => {
-            decimals(slot, micros, 6);
+            let (whole, part) = ((micros / 1_000_000) as u32, (micros % 1_000_000) as u32);
+            pair(slot, 9, part / 10_000);
+            pair(slot, 11, part / 100 % 100);
+            pair(slot, 13, part % 100);
+            slot[8] = b'.';
+            digits(slot, 8, whole);
             WIDTH_AT
         }
         _ => Number::default().with_point(micros, 1_000_000, 6).put(slot, WIDTH_AT),
@@ -149,31 +167,47 @@ fn moment(slot: &mut [u8], micros: u64) -> usize {
 fn span(slot: &mut [u8], micros: u64) -> usize {
     match slot.first_chunk_mut::<WIDTH_TIME>() {
         Some(slot) if micros < 100_000_000 => {
-            decimals(slot, micros, 3);
+            let (whole, part) = (micros as u32 / 1_000, micros as u32 % 1_000);
+            pair(slot, 7, part % 100);
+            slot[6] = b'0' + (part / 100) as u8;
+            slot[5] = b'.';
+            digits(slot, 5, whole);
             WIDTH_TIME
         }
         _ => Number::default().with_point(micros, 1_000, 3).put(slot, WIDTH_TIME),
     }
 }
 
-/// A number that fits, with its last `places` digits as decimals, at the right edge of `slot`.
-#[inline(always)]
-fn decimals<const WIDTH: usize>(slot: &mut [u8; WIDTH], mut number: u64, places: usize) {
-    for place in (WIDTH - places..WIDTH).rev() {
-        slot[place] = b'0' + (number % 10) as u8;
-        number /= 10;
+/// `00` to `99`: a division gives two digits.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[b'0'; 2]; 100];
+    let mut number = 0;
+    while number < 100 {
+        pairs[number] = [b'0' + number as u8 / 10, b'0' + number as u8 % 10];
+        number += 1;
     }
-    let mut place = WIDTH - places - 1;
-    slot[place] = b'.';
-    // 32 bits are enough for what stands before the point, and cheaper to divide.
-    let mut whole = number as u32;
-    loop {
-        place -= 1;
-        slot[place] = b'0' + (whole % 10) as u8;
-        whole /= 10;
-        if whole == 0 || place == 0 {
-            break;
-        }
+    pairs
+};
+
+/// The two digits of a number below 100 at `place`.
+#[inline(always)]
+fn pair<const WIDTH: usize>(slot: &mut [u8; WIDTH], place: usize, number: u32) {
+    let [tens, ones] = PAIRS[number as usize];
+    (slot[place], slot[place + 1]) = (tens, ones);
+}
+
+/// A number that has room there, its last digit before `end`.
+#[inline(always)]
+fn digits<const WIDTH: usize>(slot: &mut [u8; WIDTH], mut end: usize, mut number: u32) {
+    while number >= 100 {
+        end -= 2;
+        pair(slot, end, number % 100);
+        number /= 100;
+    }
+    if number >= 10 {
+        pair(slot, end - 2, number);
+    } else {
+        slot[end - 1] = b'0' + number as u8;
     }
 }
 
@@ -261,6 +295,10 @@ mod tests {
             (999_999, 9_999, 500, 12_345),
             (123_456_789_012_345_678, 12_345, 999_999_500, u64::MAX),
             (u64::MAX, 1, u64::MAX - 500, 10),
+            (99_999_999_999_999_999, 10_000, 99_999_999_499, 9),
+            (100_000_000_000_000_000, 100, 99_999_999_500, 99),
+            (10_000_000_000, 12, 9_999_500, 100),
+            (7_000_100_000, 1_234, 100_012_345, 7),
         ] {
             let cells = [
                 Cell::At(Ns(at)),
@@ -280,6 +318,9 @@ mod tests {
             Cell::None,
             Cell::None,
         ];
+        let long = "a word that is much longer than its column";
+        let text = [Cell::None, Cell::None, Cell::None, Cell::None, Cell::None, Cell::Text(long)];
+        assert_eq!(row(&text, 0), " ".repeat(15 + 2 + 6 + 2 + 30 + 2 + 9 + 2 + 21 + 2) + long + "\n");
         let wide = row(&cells, 1_000_000_000);
         let fill = " ".repeat(30 - 7);
         assert_eq!(wide, format!("{:>15}  {:6}  日本[7]{fill}  {:>9}\n", "1.000005", "", "0.000"));
