@@ -48,15 +48,22 @@ impl Task<'_> {
         self.fresh = true;
     }
 
+    /// When the activation is due that begins after waiting for `waits`; `u64::MAX`: when it is woken. Worked out while
+    /// the program is at hand.
+    #[inline]
+    pub(super) fn next_release(&self, waits: Waits) -> u64 {
+        match self.ops.get(self.pc as usize) {
+            Some(Op::NextPeriod { period, offset }) if waits == Waits::Timer => {
+                self.job.saturating_mul(period.0).saturating_add(offset.0)
+            }
+            _ => u64::MAX,
+        }
+    }
+
     /// When the activation that begins with a wakeup at `now` was due.
     #[inline]
     pub(super) fn release_time(&self, now: u64) -> u64 {
-        match self.ops.get(self.pc as usize) {
-            Some(Op::NextPeriod { period, offset }) if self.waits == Waits::Timer => {
-                self.job.saturating_mul(period.0).saturating_add(offset.0).min(now)
-            }
-            _ => now,
-        }
+        self.released.min(now)
     }
 }
 
@@ -106,6 +113,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let task = &mut self.tasks[t];
         task.state = State::Blocking;
         task.waits = waits;
+        task.released = task.next_release(waits);
         self.world.tasks[t].set_runnable(Runnable::No);
         self.request(cpu, Cause::Block, Some(cpu));
         Ok(())

@@ -95,6 +95,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
                     let task = &mut self.tasks[t];
                     (task.state, task.bucket) = (State::Blocked, super::state::Bucket::Sleep);
                     task.waits = Waits::Timer;
+                    task.released = task.next_release(Waits::Timer);
                     self.slots.arm(self.layout.task(t), at.0);
                 }
                 Start::Spawned => {}

@@ -116,13 +116,15 @@ pub(crate) struct Task<'a> {
     pub(crate) ops: &'a [Op],
     /// What it waits for while blocked.
     pub(crate) waits: Waits,
-    /// Release of the present activation.
+    /// Where the program goes on behind its end, so that it need not be looked at; `u32::MAX`: it exits.
+    pub(crate) repeat_from: u32,
+    /// Release of the present activation; while blocked that of the next one, if it is known (else `u64::MAX`).
     pub(crate) released: u64,
     /// Next job of `NextPeriod`.
     pub(crate) job: u64,
     pub(crate) wakeups: u64,
-    pub(crate) yields: u64,
     // Rarely used.
+    pub(crate) yields: u64,
     /// Its lifetime is counted from here, and what was counted before.
     pub(crate) born: u64,
     pub(crate) lived: u64,
@@ -161,6 +163,7 @@ impl<'a> Task<'a> {
             program,
             ops: &program.ops,
             waits: Waits::Nothing,
+            repeat_from: program.repeat_from.unwrap_or(u32::MAX),
             released: 0,
             job: 0,
             wakeups: 0,
@@ -179,8 +182,9 @@ impl<'a> Task<'a> {
     }
 }
 
-/// The cold part of a task.
+/// The cold part of a task; the stream is asked for every length that is drawn.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Extra {
     pub(crate) stream: Stream,
     /// How often each `Repeat` of the program went back; empty when there is none.

@@ -186,10 +186,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     pub(super) fn advance_swiftly(&mut self, cpu: usize, t: usize) -> Step {
         loop {
             let task = &mut self.tasks[t];
-            let program = task.program;
             match task.ops.get(task.pc as usize) {
                 Some(&Op::Run(amount)) => {
-                    task.left = length(&mut self.extras[t], program, amount);
+                    task.left = length(&mut self.extras[t], task.program, amount);
                     task.pc += 1;
                     task.fresh = false;
                     let left = task.left;
@@ -201,7 +200,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 }
                 Some(&Op::Sleep(amount)) => {
                     task.pc += 1;
-                    let length = length(&mut self.extras[t], program, amount);
+                    let length = length(&mut self.extras[t], task.program, amount);
                     return self.sleep_swiftly(cpu, t, self.now.saturating_add(length));
                 }
                 Some(&Op::NextPeriod { period, offset }) => {
@@ -216,8 +215,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                     self.world.tasks[t].released.set(Ns(due));
                     self.count_step(Some(t))?;
                 }
-                None if program.repeat_from.is_some() => {
-                    task.pc = program.repeat_from.unwrap_or(0);
+                None if task.repeat_from != u32::MAX => {
+                    task.pc = task.repeat_from;
                     self.count_step(Some(t))?;
                 }
                 _ => return self.advance(cpu, t),
