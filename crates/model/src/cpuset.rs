@@ -24,7 +24,12 @@ impl CpuSet {
 
     /// CPUs `0 .. count`.
     pub fn first(count: usize) -> CpuSet {
-        (0..count.min(MAX_CPUS)).map(CpuId::from).collect()
+        let mut set = CpuSet::EMPTY;
+        for (word, bits) in set.words.iter_mut().enumerate() {
+            let inside = count.saturating_sub(64 * word).min(64) as u32;
+            *bits = u64::MAX.checked_shr(64 - inside).unwrap_or(0);
+        }
+        set
     }
     /// Just `cpu`.
     pub fn single(cpu: CpuId) -> CpuSet {
@@ -53,6 +58,11 @@ impl CpuSet {
     #[inline]
     pub fn first_word(&self) -> u64 {
         self.words[0]
+    }
+    /// CPUs 64 `number` … 64 `number` + 63 as bits. Panics when `number` is [`WORDS`] or more.
+    #[inline]
+    pub fn word(&self, number: usize) -> u64 {
+        self.words[number]
     }
     /// The CPUs that are in both.
     #[inline]
@@ -120,19 +130,32 @@ impl CpuSet {
         Some(CpuId(word as u32 * 64 + self.words[word].trailing_zeros()))
     }
     /// The CPUs in ascending order.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = CpuId> + use<> {
-        let words = self.words;
-        (0..WORDS).flat_map(move |w| {
-            let mut rest = words[w];
-            std::iter::from_fn(move || {
-                if rest == 0 {
-                    return None;
-                }
-                let bit = rest.trailing_zeros();
-                rest &= rest - 1;
-                Some(CpuId(w as u32 * 64 + bit))
-            })
-        })
+        Members { words: self.words, word: 0, rest: self.words[0] }
+    }
+}
+
+/// See [`CpuSet::iter`].
+struct Members {
+    words: [u64; WORDS],
+    /// The word that is being read, and what is left of it.
+    word: usize,
+    rest: u64,
+}
+
+impl Iterator for Members {
+    type Item = CpuId;
+
+    #[inline]
+    fn next(&mut self) -> Option<CpuId> {
+        while self.rest == 0 {
+            self.word += 1;
+            self.rest = *self.words.get(self.word)?;
+        }
+        let bit = self.rest.trailing_zeros();
+        self.rest &= self.rest - 1;
+        Some(CpuId(self.word as u32 * 64 + bit))
     }
 }
 

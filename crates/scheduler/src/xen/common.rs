@@ -110,31 +110,42 @@ pub(super) fn subset(a: &CpuSet, b: &CpuSet) -> bool {
 
 /// What Xen's core knows of a unit, whichever scheduler is below it.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(super) struct Core {
+    /// Last switch-in, or context-saved, in ns.
+    pub(super) entry: i64,
     /// Where it is assigned.
     pub(super) cpu: CpuId,
-    /// Hard affinity.
-    pub(super) hard: CpuSet,
-    /// Soft affinity.
-    pub(super) soft: CpuSet,
     /// Not blocked.
     pub(super) awake: bool,
     /// From the moment it is chosen until its context is saved.
     pub(super) running: bool,
-    /// Last switch-in, or context-saved, in ns.
-    pub(super) entry: i64,
     /// It leaves its pCPU and is placed anew once its context is saved.
     pub(super) migrating: bool,
     /// The soft step is worth taking.
     useful: bool,
+    /// It may run on one pCPU only.
+    pinned: bool,
+    /// Hard affinity.
+    pub(super) hard: CpuSet,
+    /// Soft affinity.
+    pub(super) soft: CpuSet,
 }
 
 impl Core {
     pub(super) fn new(view: &TaskView, pool: &CpuSet) -> Core {
         let cpu = view.affinity.and(pool).lowest().unwrap_or(CpuId(0));
-        let (hard, soft) = (CpuSet::EMPTY, CpuSet::EMPTY);
-        let mut core =
-            Core { cpu, hard, soft, awake: false, running: false, entry: 0, migrating: false, useful: false };
+        let mut core = Core {
+            entry: 0,
+            cpu,
+            awake: false,
+            running: false,
+            migrating: false,
+            useful: false,
+            pinned: false,
+            hard: CpuSet::EMPTY,
+            soft: CpuSet::EMPTY,
+        };
         core.read_affinity(view, pool);
         core
     }
@@ -143,7 +154,7 @@ impl Core {
     pub(super) fn read_affinity(&mut self, view: &TaskView, pool: &CpuSet) {
         let (hard, soft) = (view.affinity.and(pool), view.soft_affinity);
         let useful = !soft.and(&hard).is_empty() && !subset(&hard, &soft) && !subset(pool, &soft);
-        (self.hard, self.soft, self.useful) = (hard, soft, useful);
+        (self.hard, self.soft, self.useful, self.pinned) = (hard, soft, useful, hard.count() == 1);
     }
 
     /// Whether the soft step is worth taking.
@@ -168,8 +179,9 @@ impl Core {
         }
     }
 
+    #[inline]
     pub(super) fn pinned(&self) -> bool {
-        self.hard.count() == 1
+        self.pinned
     }
 }
 

@@ -54,7 +54,7 @@ impl State {
         if domain.active.is_empty() {
             self.active.insert(0, id);
         }
-        domain.active.insert(0, task);
+        domain.active.push_front(task);
         self.weight += domain.weight;
     }
 
@@ -65,12 +65,18 @@ impl State {
             return;
         }
         let id = unit.domain;
-        let domain = &mut self.domains[id.index()];
-        domain.active.retain(|member| *member != task);
-        self.weight -= domain.weight;
-        if domain.active.is_empty() {
+        self.weight -= self.domains[id.index()].weight;
+        self.drop_inactive(id);
+    }
+
+    /// Takes units that are not active any more out of the list of their domain.
+    fn drop_inactive(&mut self, id: GroupId) {
+        let mut active = std::mem::take(&mut self.domains[id.index()].active);
+        active.retain(|member| self.unit(*member).active);
+        if active.is_empty() {
             self.active.retain(|member| *member != id);
         }
+        self.domains[id.index()].active = active;
     }
 
     /// Once per slice: hands out credit and sets priorities.
@@ -127,8 +133,12 @@ impl State {
             fair = peak;
         }
         let each = div_ceil(fair, n);
+        let weight = self.weight;
         for task in members {
             pass.sum += self.pay(cx, task, each, capped.then_some(per_unit_cap));
+        }
+        if self.weight != weight {
+            self.drop_inactive(id);
         }
     }
 
@@ -137,8 +147,13 @@ impl State {
         let per_slice = self.set.per_slice();
         let unit = self.unit_mut(task);
         unit.credit += credit;
+        unit.pri = if unit.credit < 0 { OVER } else { UNDER };
+        if unit.queued {
+            let cpu = unit.core.cpu;
+            self.refresh(cpu);
+        }
+        let unit = self.unit_mut(task);
         if unit.credit < 0 {
-            unit.pri = OVER;
             if cap.is_some_and(|cap| unit.credit < -cap) && !unit.parked {
                 unit.parked = true;
                 cx.push(Cmd::Throttled(task));
@@ -148,14 +163,17 @@ impl State {
             unit.credit = unit.credit.max(-per_slice);
             return unit.credit;
         }
-        unit.pri = UNDER;
         if unit.parked {
             self.unpark(cx, task);
         }
         let unit = self.unit_mut(task);
         if unit.credit > per_slice {
             unit.credit /= 2;
-            self.deactivate(task);
+            // The list follows when everybody is paid.
+            let domain = unit.domain;
+            if std::mem::take(&mut unit.active) {
+                self.weight -= self.domains[domain.index()].weight;
+            }
         }
         self.unit(task).credit
     }

@@ -29,6 +29,7 @@ use crate::{
     Change, Cmd, Cx, Knob, KnobKind, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, Steps, Timer,
 };
 use schedlab_model::{CpuId, CpuSet, GroupId, Ns, TaskId};
+use std::collections::VecDeque;
 
 const BOOST: i64 = 0;
 const UNDER: i64 = -1;
@@ -39,22 +40,23 @@ const ACCOUNTING: Timer = Timer::Global(0);
 const TICK_SLOT: u8 = 0;
 const MS: i64 = 1_000_000;
 
-/// Credit's own state of a unit.
+/// Credit's own state of a unit. What a decision touches comes first.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 struct Unit {
-    core: Core,
-    domain: GroupId,
-    alive: bool,
+    pri: i64,
     credit: i64,
     residual: i64,
     start: i64,
-    pri: i64,
     last_run: i64,
+    domain: GroupId,
+    alive: bool,
     parked: bool,
     yielded: bool,
     placed: bool,
     active: bool,
     queued: bool,
+    core: Core,
 }
 
 impl Unit {
@@ -68,7 +70,7 @@ struct Domain {
     weight: i64,
     cap: i64,
     /// Active units, newest first.
-    active: Vec<TaskId>,
+    active: VecDeque<TaskId>,
 }
 
 #[derive(Debug)]
@@ -120,6 +122,10 @@ struct State {
     idlers: CpuSet,
     /// pCPUs with more than one runnable unit.
     crowded: CpuSet,
+    /// pCPUs whose queue begins with a unit that is at least UNDER.
+    urgent: CpuSet,
+    /// Some unit has had a soft affinity that is worth a step of its own.
+    any_soft: bool,
     /// Active domains, in the order in which accounting visits them.
     active: Vec<GroupId>,
     weight: i64,
@@ -220,6 +226,8 @@ impl<L: Locks> Credit<L> {
             pool,
             idlers: pool,
             crowded: CpuSet::EMPTY,
+            urgent: CpuSet::EMPTY,
+            any_soft: false,
             active: Vec::new(),
             weight: 0,
             balance: 0,
@@ -410,6 +418,7 @@ impl State {
             Change::Affinity(task) => {
                 let pool = self.pool;
                 self.unit_mut(task).core.read_affinity(cx.task(task), &pool);
+                self.any_soft |= self.unit(task).core.soft_useful();
                 self.leave_forbidden(cx, task);
             }
             _ => {}
@@ -453,8 +462,10 @@ impl Units for State {
             return;
         }
         let view = cx.task(task);
+        let core = Core::new(view, &self.pool);
+        self.any_soft |= core.soft_useful();
         self.units[task.index()] = Some(Unit {
-            core: Core::new(view, &self.pool),
+            core,
             domain: view.group,
             alive: true,
             credit: 0,
@@ -557,7 +568,7 @@ impl<L: Locks> Scheduler for Credit<L> {
 
     fn resync(&self, cx: &Cx<'_>) {
         let mut state = self.state.lock();
-        state.crowded = CpuSet::EMPTY;
+        (state.crowded, state.urgent) = (CpuSet::EMPTY, CpuSet::EMPTY);
         for cpu in 0..state.pcpus.len() {
             let pcpu = &mut state.pcpus[cpu];
             pcpu.queue.clear();

@@ -20,12 +20,20 @@ impl State {
             at += 1;
         }
         self.pcpus[cpu.index()].queue.insert(at, task);
+        self.refresh(cpu);
         let early = self.set.release < Release::V4_20;
         let unit = self.unit_mut(task);
         unit.queued = true;
         if early {
             unit.yielded = false;
         }
+    }
+
+    /// The queue of `cpu`, or a priority in it, has changed.
+    pub(super) fn refresh(&mut self, cpu: CpuId) {
+        let head = self.pcpus[cpu.index()].queue.first();
+        let urgent = head.is_some_and(|head| self.unit(*head).pri >= UNDER);
+        if urgent { self.urgent.insert(cpu) } else { self.urgent.remove(cpu) }
     }
 
     fn request(&mut self, cx: &Cx<'_>, cpu: CpuId) {
@@ -110,8 +118,15 @@ impl State {
             for node in (0..nodes).map(|i| (own + i) % nodes) {
                 let peers = busy.and(&self.places().of_node[node as usize]);
                 let bias = self.balance_bias[node as usize];
-                // All peers are looked at in turn; only those that have a unit to spare can make a difference.
+                // All peers are looked at in turn; only those that have a unit to spare, above the threshold, can make
+                // a difference.
                 let (mut at, mut left) = (bias, peers.and(&self.crowded));
+                if threshold == OVER {
+                    left = left.and(&self.urgent);
+                }
+                if step == Step::Soft && !self.any_soft {
+                    left = CpuSet::EMPTY;
+                }
                 while let Some(peer) = cycle(at, &left) {
                     left.remove(peer);
                     at = peer;
@@ -176,6 +191,7 @@ impl State {
         debug_assert!(sorted.iter().all(|task| self.unit(*task).pri <= BOOST));
         sorted.extend(rest);
         self.pcpus[cpu.index()].queue = sorted;
+        self.refresh(cpu);
     }
 }
 
@@ -191,6 +207,7 @@ impl State {
         let cpu = self.unit(task).core.cpu;
         let there = take(&mut self.pcpus[cpu.index()].queue, task);
         if there {
+            self.refresh(cpu);
             let unit = self.unit_mut(task);
             unit.queued = false;
             unit.yielded = false;

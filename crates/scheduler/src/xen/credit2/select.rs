@@ -44,36 +44,55 @@ impl State {
 
     fn busy_for(&mut self, cx: &Cx<'_>, new: TaskId) -> Option<CpuId> {
         let unit = self.unit(new);
-        let (home, hard, soft) = (unit.core.cpu, unit.core.hard, unit.core.soft);
-        let queue = &self.queues[unit.rq];
-        let busy = minus(&minus(&queue.active, &queue.idle), &queue.tickled).and(&hard).and(&self.pool);
+        let (home, rq) = (unit.core.cpu, unit.rq);
+        let queue = &self.queues[rq];
         let mut best = (0, None);
-        if busy.contains(home) {
+        let busy = queue.active.contains(home) && !queue.idle.contains(home) && !queue.tickled.contains(home);
+        if busy && unit.core.hard.contains(home) && self.pool.contains(home) {
             let score = self.score(cx, home, new);
-            if score > 0 && soft.contains(home) {
+            if score > 0 && self.unit(new).core.soft.contains(home) {
                 return Some(home);
             }
             if score > 0 {
                 best = (score, Some(home));
             }
         }
-        for cpu in busy.iter().filter(|cpu| *cpu != home) {
-            let score = self.score(cx, cpu, new);
-            if score > best.0 {
-                best = (score, Some(cpu));
+        for word in self.queues[rq].words.clone() {
+            let queue = &self.queues[rq];
+            let free = queue.idle.word(word) | queue.tickled.word(word);
+            let hard = self.unit(new).core.hard.word(word) & self.pool.word(word);
+            let mut left = queue.active.word(word) & !free & hard;
+            while left != 0 {
+                let cpu = CpuId(64 * word as u32 + left.trailing_zeros());
+                left &= left - 1;
+                if cpu == home || self.is_sheltered(cx, cpu) {
+                    continue;
+                }
+                let score = self.score(cx, cpu, new);
+                if score > best.0 {
+                    best = (score, Some(cpu));
+                }
             }
         }
         best.1
     }
 
+    /// Nobody runs on `cpu`, or somebody who may not be preempted yet.
+    #[inline]
+    fn is_sheltered(&self, cx: &Cx<'_>, cpu: CpuId) -> bool {
+        let limit = self.settings.ratelimit;
+        self.curr[cpu.index()].is_none_or(|current| {
+            let ran = now(cx) - self.unit(current).core.entry;
+            limit > TICKLE_TOLERANCE && ran <= limit - TICKLE_TOLERANCE
+        })
+    }
+
     /// How much is won by preempting what runs on `cpu`; negative: it must not be preempted.
     fn score(&mut self, cx: &Cx<'_>, cpu: CpuId, new: TaskId) -> i64 {
-        let Some(current) = self.curr[cpu.index()] else { return -1 };
-        let limit = self.settings.ratelimit;
-        let ran = now(cx) - self.unit(current).core.entry;
-        if limit > TICKLE_TOLERANCE && ran <= limit - TICKLE_TOLERANCE {
+        if self.is_sheltered(cx, cpu) {
             return -1;
         }
+        let Some(current) = self.curr[cpu.index()] else { return -1 };
         self.burn(cx, current);
         cx.did(Work::RemoteLine, 1);
         let (unit, runs) = (self.unit(new), self.unit(current));

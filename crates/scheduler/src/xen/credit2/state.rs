@@ -20,29 +20,32 @@ pub(super) struct Settings {
     pub(super) pack: bool,
 }
 
+/// A vCPU. What a decision touches comes first.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(super) struct Unit {
-    pub(super) core: Core,
-    pub(super) domain: GroupId,
-    pub(super) rq: usize,
-    pub(super) weight: i64,
     pub(super) credit: i64,
-    pub(super) residual: i64,
     pub(super) start: i64,
+    pub(super) weight: i64,
+    pub(super) residual: i64,
+    pub(super) rq: usize,
+    pub(super) avgload: i64,
+    pub(super) load_last: i64,
+    pub(super) domain: GroupId,
     pub(super) queued: bool,
     pub(super) scheduled: bool,
     pub(super) delayed_add: bool,
     pub(super) yielded: bool,
-    pub(super) parked: bool,
-    pub(super) budget: i64,
-    pub(super) quota: i64,
+    // Second line.
     pub(super) tickled_cpu: Option<CpuId>,
+    pub(super) parked: bool,
     /// It is being switched out and moves when its context is saved.
     pub(super) leaving: bool,
+    pub(super) budget: i64,
+    pub(super) core: Core,
+    pub(super) quota: i64,
     /// The run queue that a balance asked for.
     pub(super) target: Option<usize>,
-    pub(super) avgload: i64,
-    pub(super) load_last: i64,
 }
 
 impl Unit {
@@ -69,6 +72,8 @@ pub(super) struct Queue {
     /// Every unit assigned here: queued, running, sleeping.
     pub(super) units: Vec<TaskId>,
     pub(super) active: CpuSet,
+    /// The words of CPU sets in which `active` has members.
+    pub(super) words: std::ops::Range<usize>,
     pub(super) idle: CpuSet,
     pub(super) tickled: CpuSet,
     pub(super) smt_idle: CpuSet,
@@ -129,6 +134,8 @@ impl State {
             });
             let queue = &mut self.queues[at];
             queue.active.insert(cpu);
+            // In the order of their numbers.
+            queue.words.end = cpu.index() / 64 + 1;
             queue.idle.insert(cpu);
             queue.smt_idle.insert(cpu);
             self.queue_of[cpu.index()] = at;
@@ -368,6 +375,7 @@ impl Queue {
             list: Vec::new(),
             units: Vec::new(),
             active: CpuSet::EMPTY,
+            words: first.index() / 64..first.index() / 64 + 1,
             idle: CpuSet::EMPTY,
             tickled: CpuSet::EMPTY,
             smt_idle: CpuSet::EMPTY,
