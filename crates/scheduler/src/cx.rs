@@ -113,12 +113,24 @@ pub struct Out {
     work: [Cell<u64>; Work::COUNT],
     touched: Option<RefCell<Vec<(CpuId, TaskId, bool)>>>,
     rng: Cell<u64>,
+    alone: Cell<bool>,
 }
 
 impl Out {
     /// An empty one whose random stream starts from `seed`.
     pub fn new(seed: u64) -> Out {
         Out { rng: Cell::new(seed), ..Out::default() }
+    }
+    /// For drivers that know: whether no other CPU has a decision to make in this instant.
+    #[inline]
+    pub fn set_alone(&self, alone: bool) {
+        self.alone.set(alone);
+    }
+    /// Other CPUs may be about to decide in the instant of this decision, because their tasks have just stopped or
+    /// somebody has just come.
+    #[inline]
+    pub fn others_may_decide(&self) -> bool {
+        !self.alone.get()
     }
     /// Also keeps the line identities of [`Cx::touch`].
     pub fn with_touches(mut self) -> Out {
@@ -130,6 +142,12 @@ impl Out {
     pub fn take_cmds(&self, into: &mut Vec<Cmd>) {
         let mut cmds = self.cmds.borrow_mut();
         if into.is_empty() { std::mem::swap(into, &mut cmds) } else { into.append(&mut cmds) }
+    }
+    /// Takes the only command: the first, if no other one waits.
+    #[inline]
+    pub fn take_only_cmd(&self) -> Option<Cmd> {
+        let mut cmds = self.cmds.borrow_mut();
+        if cmds.len() == 1 { cmds.pop() } else { None }
     }
     /// Whether a command waits.
     #[inline]

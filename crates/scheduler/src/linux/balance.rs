@@ -470,18 +470,18 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     }
 
     /// Sets the timer for the next kick, if there is an idle CPU and a reason, and it is not set.
+    #[inline]
     pub(super) fn arm_kick(&self, cx: &Cx<'_>) {
         let Some(smp) = self.smp.get() else { return };
-        if smp.board.idle_cpus() == 0 || !smp.board.any_work() || smp.kick_armed.load(Relaxed) {
-            return;
+        if smp.board.idle_cpus() > 0 && !smp.kick_armed.load(Relaxed) && smp.board.any_work() {
+            self.arm_next_kick(cx, smp);
         }
+    }
+
+    #[inline(never)]
+    fn arm_next_kick(&self, cx: &Cx<'_>, smp: &Smp) {
         let from = smp.next_kick.load(Relaxed).max(cx.now.0 + 1);
-        let edge = |cpu: CpuId| {
-            let k = cx.world.ticks_until(cpu, Ns(from - 1)) + 1;
-            cx.world.tick_edge(cpu, k).0
-        };
-        let reasons = smp.domains.online.iter().filter(|&cpu| self.kicks(cx, smp, cpu));
-        let Some(at) = reasons.map(edge).min() else { return };
+        let Some(at) = smp.edges.first(cx.world, from, |cpu| self.kicks(cx, smp, cpu)) else { return };
         smp.kick_armed.store(true, Relaxed);
         cx.push(Cmd::Arm(KICK, Ns(at)));
     }

@@ -14,6 +14,7 @@
 
 use super::pelt::{Inputs, Pelt, SCALE, Signal};
 use schedlab_model::{CpuId, CpuSet, Ns, WORDS};
+use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// What is published about one CPU.
@@ -103,17 +104,19 @@ fn kind([counts, rest]: [u64; 2]) -> u8 {
     }
 }
 
-/// One CPU's row.
+/// One CPU's row. What is published at every change comes first.
 #[derive(Debug, Default)]
+#[repr(C, align(64))]
 struct Row {
     /// [`Facts::packed`].
     facts: [AtomicU64; 2],
-    fair_signal: Published,
-    rt_signal: Published,
-    idle_since: AtomicU64,
-    /// Averages as of a time (plus 1; 0 = none), for those who ask again in one instant.
+    /// When the averages below were worked out (plus 1; 0 = not since the signals changed), for those who ask again in
+    /// one instant.
     averaged_at: AtomicU64,
+    fair_signal: Published,
+    idle_since: AtomicU64,
     averages: [AtomicU64; 4],
+    rt_signal: Published,
 }
 
 /// What the load signals of one CPU come to at some time.
@@ -268,6 +271,12 @@ impl Board {
         Facts::unpacked([row.facts[0].load(Relaxed), row.facts[1].load(Relaxed)])
     }
 
+    /// Reads what publishing `cpu`'s state will touch.
+    #[inline]
+    pub(super) fn look_ahead(&self, cpu: CpuId) {
+        let row = self.row(cpu);
+        black_box(row.facts[0].load(Relaxed) ^ row.fair_signal.load.load(Relaxed));
+    }
     /// Publishes `cpu`'s state as of `now`. Gives whether it became idle or busy by that.
     #[inline]
     pub(super) fn publish(&self, cpu: CpuId, now: Ns, facts: &Facts) -> Turn {
@@ -278,9 +287,13 @@ impl Board {
     pub(super) fn publish_packed(&self, cpu: CpuId, now: Ns, new: [u64; 2]) -> Turn {
         let row = self.row(cpu);
         let old = [row.facts[0].load(Relaxed), row.facts[1].load(Relaxed)];
+        if old == new {
+            return Turn::None;
+        }
         row.facts[0].store(new[0], Relaxed);
         row.facts[1].store(new[1], Relaxed);
-        if old == new {
+        // Mostly there are two tasks or more before and after, and none of them is SCHED_IDLE.
+        if old[0] >> 33 != 0 && new[0] >> 33 != 0 && (old[1] | new[1]) >> 32 == 0 {
             return Turn::None;
         }
         let (before, after) = (kind(old), kind(new));
@@ -304,8 +317,9 @@ impl Board {
     /// Publishes the load signals of `cpu`'s fair class.
     #[inline]
     pub(super) fn publish_fair(&self, cpu: CpuId, signal: &Signal) {
-        self.row(cpu).averaged_at.store(0, Relaxed);
-        self.row(cpu).fair_signal.write(signal);
+        let row = self.row(cpu);
+        row.averaged_at.store(0, Relaxed);
+        row.fair_signal.write(signal);
     }
     /// Publishes the use of `cpu` by its RT class.
     pub(super) fn publish_rt(&self, cpu: CpuId, signal: &Signal) {
@@ -328,10 +342,10 @@ impl Board {
     pub(super) fn takers(&self) -> u32 {
         self.takers.count()
     }
-    /// The CPUs on which a wakee would run at once.
+    /// Those of a word of a set of CPUs.
     #[inline]
-    pub(super) fn taker_set(&self) -> CpuSet {
-        self.takers.get()
+    pub(super) fn takers_in_word(&self, word: usize) -> u64 {
+        self.takers.words[word].load(Relaxed)
     }
     /// Whether some CPU has more than one task.
     #[inline]

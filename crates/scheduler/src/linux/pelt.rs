@@ -46,6 +46,16 @@ const GAINS: [u64; HALF_LIFE + 1] = {
     }
     table
 };
+/// Both of a period side by side, for they are asked for together.
+const STEPS: [[u64; 2]; HALF_LIFE] = {
+    let mut table = [[0; 2]; HALF_LIFE];
+    let mut n = 0;
+    while n < HALF_LIFE {
+        table[n] = [GAINS[n], GROWTH[n]];
+        n += 1;
+    }
+    table
+};
 /// The same of a whole epoch.
 const EPOCH_GAIN: u64 = GAINS[HALF_LIFE];
 
@@ -83,7 +93,8 @@ const fn part(ns: u64) -> u64 {
 /// What a signal that is on has gained since the epoch of `ns` began.
 #[inline]
 const fn gain_until(ns: u64) -> u64 {
-    GAINS[period(ns)] + part(ns) * GROWTH[period(ns)]
+    let [gain, growth] = STEPS[period(ns)];
+    gain + part(ns) * growth
 }
 
 /// What a signal did since it was looked at last.
@@ -275,9 +286,11 @@ impl Signal {
     /// The same for a task that is on a queue or not, and runs or not.
     #[inline(always)]
     pub(super) fn set_task(&mut self, now: Ns, on: bool, running: bool) {
-        if running != self.inputs.running || u64::from(on) != self.inputs.runnable {
-            let runnable = u64::from(on);
-            self.set(now, Inputs { load: runnable, runnable, running });
+        let runnable = u64::from(on);
+        if running != self.inputs.running || runnable != self.inputs.runnable {
+            self.pelt.advance(now, self.inputs);
+            self.inputs = Inputs { load: runnable, runnable, running };
+            self.moved = true;
         }
     }
     /// Whether it has changed since this was asked last.

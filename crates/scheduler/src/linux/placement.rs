@@ -22,19 +22,20 @@ use super::board::Board;
 use super::domains::{Domain, Domains, Level, wrap};
 use super::pelt::SCALE;
 use super::smp_tunables::SmpTunables;
-use schedlab_model::{CpuId, CpuSet, Ns};
+use schedlab_model::{CpuId, CpuSet, Ns, WORDS};
 
 /// Remembered by each task for placement.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
 pub(super) struct Partners {
+    /// A CPU that it ran on before the last one; `u32::MAX` = none.
+    pub(super) recent_cpu: u32,
     /// Whom it woke last; `u32::MAX` = nobody.
     last_wakee: u32,
     /// How often it woke somebody else than the time before; halved every second.
     flips: u64,
     /// When `flips` was halved last.
     halved: Ns,
-    /// A CPU that it ran on before the last one; `u32::MAX` = none.
-    pub(super) recent_cpu: u32,
 }
 
 impl Partners {
@@ -181,15 +182,36 @@ impl Place<'_> {
         if limit == 0 {
             return None;
         }
-        let near = self.domains.llc[target.index()].and(self.allowed);
+        let near = &self.domains.llc[target.index()];
         if idle_core {
-            return self.search_core(target, llc, near);
+            return self.search_core(target, llc, near.and(self.allowed));
         }
-        let cpu = near.and(&self.board.taker_set()).next_from(target.0 + 1)?;
-        // How many CPUs a scan would have looked at.
-        let (start, end) = (near.count_below(target.0 + 1), near.count_below(cpu.0 + 1));
-        let looked = if end > start { end - start } else { near.count() - start + end };
-        (looked <= limit).then_some(cpu)
+        if self.board.takers() == 0 {
+            return None;
+        }
+        let from = target.index() + 1;
+        let mut looked = 0;
+        for step in 0..=WORDS {
+            let number = (from / 64 + step) % WORDS;
+            // The first word from the target on; at the end what is before it there.
+            let part = match step {
+                0 => u64::MAX << (from % 64),
+                WORDS => !(u64::MAX << (from % 64)),
+                _ => u64::MAX,
+            };
+            let word = near.word(number) & self.allowed.word(number) & part;
+            let takers = word & self.board.takers_in_word(number);
+            if takers != 0 {
+                // How many CPUs a scan would have looked at.
+                looked += (word & (takers ^ (takers - 1))).count_ones() as usize;
+                return (looked <= limit).then(|| CpuId(64 * number as u32 + takers.trailing_zeros()));
+            }
+            looked += word.count_ones() as usize;
+            if looked > limit {
+                return None;
+            }
+        }
+        None
     }
 
     /// The next idle core after the target, else an idle thread.

@@ -1,18 +1,21 @@
 //! The run queue of one CPU: its clock, its entities and the fair class's queues. Everything in it is
 //! guarded by the CPU's one lock.
 
+mod entity;
+
+pub(super) use entity::Entity;
+
 use super::Env;
-use super::dl::{self, DlQueue, cbs::Cbs};
+use super::dl::{self, DlQueue};
 use super::eevdf::timeline::Timeline;
 use super::fair::{self, FairRules};
 use super::fair_server::{FairServer, Wants};
 use super::pelt::Signal;
-use super::placement::Partners;
 use super::rt::RtQueue;
 use super::tunables::Tunables;
 use super::weights::Load;
 use crate::Cmd;
-use schedlab_model::{CpuId, GroupId, Ns, Policy, TaskId};
+use schedlab_model::{CpuId, GroupId, Ns, TaskId};
 
 /// Index into [`Rq::entities`].
 pub(super) type EntityId = u32;
@@ -36,109 +39,6 @@ pub(super) enum Class {
     Deadline,
 }
 
-/// What is scheduled: a task, or a group's share of one CPU.
-#[derive(Clone, Debug)]
-pub(super) struct Entity {
-    /// The task; [`NONE`] for a group.
-    pub(super) task: u32,
-    /// The queue that it waits in (its parent's).
-    pub(super) queue: QueueId,
-    /// The queue that it stands for; [`NONE`] for a task.
-    pub(super) owns: QueueId,
-    /// Levels below the root queue: 0 for an entity of the root queue.
-    pub(super) depth: u32,
-    /// Which class serves it.
-    pub(super) class: Class,
-    /// Policy of a task; `Other` for a group.
-    pub(super) policy: Policy,
-    /// SCHED_IDLE task, or `cpu.idle` group.
-    pub(super) idle: bool,
-    /// Queued or running.
-    pub(super) on_rq: bool,
-    /// Weight.
-    pub(super) load: Load,
-    /// `clock_task` at the last account, ns; 0 = never ran.
-    pub(super) exec_start: u64,
-    /// CPU time so far, ns.
-    pub(super) sum_exec: u64,
-    /// `sum_exec` when it was switched in, ns.
-    pub(super) prev_sum_exec: u64,
-    /// Virtual run time, virtual ns. While `relative`, CFS counts it from its queue's `min_vruntime`.
-    pub(super) vruntime: i64,
-    /// CFS: `vruntime` belongs to no queue at present.
-    pub(super) relative: bool,
-    /// It has not been placed since it was created.
-    pub(super) fresh: bool,
-    /// EEVDF: virtual deadline, virtual ns.
-    pub(super) deadline: i64,
-    /// EEVDF: lag saved when it left its queue, virtual ns.
-    pub(super) vlag: i64,
-    /// EEVDF: request, ns.
-    pub(super) slice: u64,
-    /// EEVDF: the request was set by the user.
-    pub(super) custom_slice: bool,
-    /// EEVDF: `deadline` is relative to `vruntime`.
-    pub(super) rel_deadline: bool,
-    /// EEVDF: blocked, but still queued until its lag is gone.
-    pub(super) delayed: bool,
-    /// EEVDF: protected against preemption up to this vruntime (6.17+) or deadline (6.12).
-    pub(super) protected_until: i64,
-    /// Deadline: budget and deadline; missing for tasks of other classes.
-    pub(super) dl: Option<Box<Cbs>>,
-    /// RT: priority 1 … 99; 100 for deadline tasks.
-    pub(super) rt_priority: u8,
-    /// RT: ticks left of the RR slice.
-    pub(super) rr_ticks: u32,
-    /// It may run on one CPU only.
-    pub(super) pinned: bool,
-    /// Bandwidth, 6.18: it waits in the `limbo` of its queue.
-    pub(super) in_limbo: bool,
-    /// Several CPUs: load signals of a task.
-    pub(super) signal: Signal,
-    /// When it was queued or ran last, as a count on its CPU: balancing takes the smallest first.
-    pub(super) stamp: u64,
-    /// Several CPUs: whom it wakes and where it ran.
-    pub(super) partners: Partners,
-}
-
-impl Entity {
-    /// An entity that is not queued.
-    pub(super) fn new(task: u32, queue: QueueId, depth: u32) -> Entity {
-        Entity {
-            task,
-            queue,
-            owns: NONE,
-            depth,
-            class: Class::Fair,
-            policy: Policy::Other,
-            idle: false,
-            on_rq: false,
-            load: Load::of(super::weights::NICE_0),
-            exec_start: 0,
-            sum_exec: 0,
-            prev_sum_exec: 0,
-            vruntime: 0,
-            relative: true,
-            fresh: true,
-            deadline: 0,
-            vlag: 0,
-            slice: 0,
-            custom_slice: false,
-            rel_deadline: false,
-            delayed: false,
-            protected_until: 0,
-            dl: None,
-            rt_priority: 0,
-            rr_ticks: 0,
-            pinned: false,
-            in_limbo: false,
-            signal: Signal::default(),
-            stamp: 0,
-            partners: Partners::new(),
-        }
-    }
-}
-
 /// A waiting entity with its sort key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Waiting {
@@ -148,19 +48,12 @@ pub(super) struct Waiting {
     pub(super) entity: EntityId,
 }
 
-/// The fair class's queue of one group on one CPU.
+/// The fair class's queue of one group on one CPU. What every decision touches comes first.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(super) struct Queue {
-    /// Whose.
-    pub(super) group: GroupId,
-    /// The group's entity in the parent's queue; [`NONE`] for the root.
-    pub(super) owner: EntityId,
     /// The entity of this queue that runs (or contains the one that runs); not in `waiting`.
     pub(super) curr: EntityId,
-    /// The others, by descending key: the leftmost is the last. Equal keys are first in, first out.
-    waiting: Vec<Waiting>,
-    /// Sum of the weights of queued and running entities.
-    pub(super) load: Load,
     /// Entities queued and running.
     pub(super) nr: u32,
     /// Tasks queued and running here and below.
@@ -169,20 +62,33 @@ pub(super) struct Queue {
     pub(super) idle_nr: u32,
     /// How many of `h_nr` are SCHED_IDLE (or below an idle group).
     pub(super) idle_h_nr: u32,
+    /// The group's entity in the parent's queue; [`NONE`] for the root.
+    pub(super) owner: EntityId,
+    /// Sum of the weights of queued and running entities.
+    pub(super) load: Load,
     /// CFS: monotone lower bound of the vruntimes, virtual ns. EEVDF: base of the sums.
     pub(super) min_vruntime: i64,
     /// EEVDF: sum of `weight * (vruntime - min_vruntime)` over `timeline`.
     pub(super) avg_vruntime: i64,
     /// EEVDF: sum of the weights in `timeline`.
     pub(super) avg_load: i64,
+    // Second line.
     /// EEVDF: the waiting entities by deadline (`waiting` stays empty).
     pub(super) timeline: Timeline,
+    /// The others, by descending key: the leftmost is the last. Equal keys are first in, first out.
+    waiting: Vec<Waiting>,
     /// CFS: preferred because it was woken and should have preempted.
     pub(super) next: EntityId,
     /// CFS: preferred because a wakeup preempted it.
     pub(super) last: EntityId,
     /// CFS: passed over because it yielded.
     pub(super) skip: EntityId,
+    // Third line, about.
+    /// Several CPUs: load signals of everything in it.
+    pub(super) signal: Signal,
+    // Rarely used.
+    /// Whose.
+    pub(super) group: GroupId,
     /// Bandwidth: it may not run until it is refilled.
     pub(super) throttled: bool,
     /// Bandwidth: its run time is limited.
@@ -198,8 +104,6 @@ pub(super) struct Queue {
     /// Several CPUs: the part of the group's load that this queue has reported, and when.
     pub(super) reported: u64,
     pub(super) reported_at: Ns,
-    /// Several CPUs: load signals of everything in it.
-    pub(super) signal: Signal,
 }
 
 impl Queue {
@@ -277,16 +181,31 @@ impl Queue {
     }
 }
 
-/// The run queue of one CPU.
+/// The run queue of one CPU. What every decision touches comes first.
+#[repr(C, align(64))]
 pub(super) struct Rq {
-    /// Whose.
-    pub(super) cpu: CpuId,
+    /// Who runs; [`NONE`] = idle.
+    pub(super) curr: EntityId,
+    /// Tasks queued and running, without throttled RT and deadline tasks.
+    pub(super) nr_running: u32,
     /// The run-queue clock without stolen time, ns. It moves only when a call refreshes it.
     pub(super) clock: u64,
     /// When the clock was refreshed last.
     pub(super) wall: Ns,
+    /// Time of the first tick edge that is not, ns.
+    pub(super) next_edge: u64,
     /// Stolen time that the clock leaves out, ns.
     steal: u64,
+    /// Tasks and groups by [`EntityId`].
+    pub(super) entities: Vec<Entity>,
+    // Second line.
+    /// Queues of the fair class by [`QueueId`].
+    pub(super) queues: Vec<Queue>,
+    /// Whose.
+    pub(super) cpu: CpuId,
+    /// Tasks counted in `nr_running` that are `delayed`.
+    pub(super) delayed: u32,
+    stamps: u64,
     /// The next `schedule` does not refresh the clock: a wakeup asked for it and did so just before.
     pub(super) skip_clock: bool,
     /// The HRTICK timer is set.
@@ -295,21 +214,17 @@ pub(super) struct Rq {
     pub(super) hrtick_at: u64,
     /// `schedule` was asked for and has not come yet.
     pub(super) need_resched: bool,
-    /// Tick edges that are accounted for.
-    pub(super) ticks_done: u64,
     /// The last of them was accounted for in its own instant, as left out; its tick may still come.
     pub(super) counted_early: bool,
-    /// Time of the first tick edge that is not, ns.
-    pub(super) next_edge: u64,
-    /// Who runs; [`NONE`] = idle.
-    pub(super) curr: EntityId,
-    /// Tasks queued and running, without throttled RT and deadline tasks.
-    pub(super) nr_running: u32,
-    /// Tasks and groups by [`EntityId`].
-    pub(super) entities: Vec<Entity>,
+    // Third line, about.
+    /// The fair server (6.12+).
+    pub(super) fair_server: FairServer,
+    /// Clock when the CPU became idle or its idle time was counted last, ns.
+    pub(super) idle_since: u64,
+    // Rarely used.
+    /// Tick edges that are accounted for.
+    pub(super) ticks_done: u64,
     free: Vec<EntityId>,
-    /// Queues of the fair class by [`QueueId`].
-    pub(super) queues: Vec<Queue>,
     /// By group: its queue here, or [`NONE`].
     pub(super) queue_of_group: Vec<QueueId>,
     /// The RT class.
@@ -318,15 +233,8 @@ pub(super) struct Rq {
     pub(super) dl: DlQueue,
     /// Several CPUs: how much RT and deadline tasks use.
     pub(super) rt_signal: Signal,
-    /// Tasks counted in `nr_running` that are `delayed`.
-    pub(super) delayed: u32,
     /// The running task that balancing pushes away, and where to.
     pub(super) push_to: Option<(u32, CpuId)>,
-    stamps: u64,
-    /// The fair server (6.12+).
-    pub(super) fair_server: FairServer,
-    /// Clock when the CPU became idle or its idle time was counted last, ns.
-    pub(super) idle_since: u64,
 }
 
 impl Rq {

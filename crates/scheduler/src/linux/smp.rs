@@ -3,6 +3,7 @@
 
 use super::board::{Board, Facts, SharedSet, Turn};
 use super::domains::{Domain, Domains, Level};
+use super::edges::Edges;
 use super::fair::FairRules;
 use super::pelt::{Inputs, Pelt, SCALE, Signal};
 use super::placement::{Place, WakerFacts, Wakeup};
@@ -17,6 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::R
 pub(super) struct Smp {
     pub(super) board: Board,
     pub(super) domains: Domains,
+    pub(super) edges: Edges,
     /// By CPU: when its next periodic balance is due, ns.
     pub(super) next_balance: Box<[AtomicU64]>,
     /// By CPU: how long it is idle on average, ns.
@@ -72,6 +74,7 @@ impl Smp {
             group_load: cx.world.groups.iter().map(|_| AtomicU64::new(0)).collect(),
             pinned: domains.all.iter().map(flags).collect(),
             domains,
+            edges: Edges::new(cx.world),
             distributed: AtomicU32::new(u32::MAX),
         }
     }
@@ -251,13 +254,6 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     /// The CPU on which `task`, last on `from`, is queued.
     pub(super) fn select(&self, cx: &Cx<'_>, task: TaskId, from: CpuId, wake: Wake) -> CpuId {
         let Some(smp) = self.smp.get() else { return from };
-        // Woken at home while every CPU is busy: there is nothing to choose from.
-        let at_home = wake.kind == WakeKind::Wake && cx.cpu == from && smp.board.takers() == 0;
-        if at_home && !smp.domains.has_smt && self.usable(cx, task, from) && cx.task(task).policy.is_fair() {
-            self.waker_facts(cx, task, false);
-            self.wakeup(cx, task, from, None, wake.sync);
-            return from;
-        }
         let allowed = smp.allowed(cx, task);
         if allowed.is_empty() {
             return from;

@@ -6,7 +6,7 @@ use super::rq::{Class, Entity, EntityId, NONE, Rq};
 use super::weights::Load;
 use super::{Env, Linux, bandwidth, fair, groups, rq, rt, smp};
 use crate::{Cmd, Cx, Lock, Locks, Wake, WakeKind};
-use schedlab_model::{CpuId, Policy, TaskId};
+use schedlab_model::{CpuId, CpuSet, Policy, TaskId};
 
 impl<L: Locks, F: FairRules> Linux<L, F> {
     /// Makes the entity of a task. It belongs to its parent's CPU, or to the first one where it may run.
@@ -125,6 +125,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 }
                 return;
             }
+            if push_to.is_none() && self.stays_home(cx, entity, from, wake) {
+                return self.wake_at_home(env, rq, id, wake);
+            }
             // Nothing has changed, so nothing is published.
             push_to
         };
@@ -171,6 +174,33 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         self.publish(rq);
     }
 
+    /// Whether there is nothing to choose from: a fair task, which may stay, is woken on the CPU where it ran last while
+    /// every CPU is busy.
+    #[inline]
+    fn stays_home(&self, cx: &Cx<'_>, entity: &Entity, from: CpuId, wake: Wake) -> bool {
+        wake.kind == WakeKind::Wake
+            && cx.cpu == from
+            && entity.class == Class::Fair
+            && self.smp.get().is_some_and(|smp| smp.board.takers() == 0 && !smp.domains.has_smt)
+            && cx.cpu(from).online
+            && (entity.anywhere || cx.task(TaskId(entity.task)).affinity.contains(from))
+    }
+
+    /// A wakeup for which [`stays_home`](Self::stays_home) holds.
+    #[inline]
+    fn wake_at_home(&self, env: Env<'_>, rq: &mut Rq, id: EntityId, wake: Wake) {
+        let task = rq.entity(id).task;
+        if rq.curr != NONE {
+            let waker = rq.curr;
+            rq.entity_mut(waker).partners.woke(task, env.cx.now);
+        }
+        let cpu = rq.cpu.0;
+        rq.entity_mut(id).partners.recent_cpu = cpu;
+        rq.touch::<F>(env, false);
+        self.activate(env, rq, id, wake);
+        self.publish(rq);
+    }
+
     /// The second half of a wakeup: on the CPU that was chosen.
     pub(super) fn activate(&self, env: Env<'_>, rq: &mut Rq, id: EntityId, wake: Wake) {
         let why = match wake.kind {
@@ -205,7 +235,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     pub(super) fn evict(&self, cx: &Cx<'_>, task: TaskId) {
         let Some((cpu, id)) = self.homes.get(task) else { return };
         let affinity = &cx.task(task).affinity;
-        self.locked(cpu, |rq| rq.entity_mut(id).pinned = affinity.count() == 1);
+        self.locked(cpu, |rq| restrict(cx, rq.entity_mut(id), affinity));
         if affinity.contains(cpu) && cx.cpu(cpu).online {
             return;
         }
@@ -272,7 +302,7 @@ pub(super) fn describe<F: FairRules>(env: Env<'_>, rq: &mut Rq, id: EntityId) {
     }
     entity.queue = queue;
     entity.depth = depth;
-    entity.pinned = view.affinity.count() == 1;
+    restrict(env.cx, entity, &view.affinity);
     entity.policy = view.policy;
     let version = &env.t.version;
     // Before, SCHED_IDLE is a weight and no more.
@@ -291,6 +321,12 @@ pub(super) fn describe<F: FairRules>(env: Env<'_>, rq: &mut Rq, id: EntityId) {
         _ => Load::nice(view.nice),
     };
     F::reweight(env, rq, id, load);
+}
+
+/// Where the task may run is now this.
+fn restrict(cx: &Cx<'_>, entity: &mut Entity, affinity: &CpuSet) {
+    let all = cx.world.all_cpus();
+    (entity.pinned, entity.anywhere) = (affinity.count() == 1, affinity.and(&all) == all);
 }
 
 /// The server of a task whose policy becomes `policy`; none when that is no deadline policy.

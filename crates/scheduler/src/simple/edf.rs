@@ -21,6 +21,7 @@ use crate::{
     CellLocks, Change, Cmd, Cx, Knob, KnobKind, Lock, Locks, Needs, Pick, Prev, Scheduler, Wake, Winner,
 };
 use schedlab_model::{CpuId, Policy, TaskId};
+use std::hint::black_box;
 
 /// Its line in the registry.
 pub const ENTRY: Entry = Entry {
@@ -197,11 +198,12 @@ impl State {
 
     fn least_urgent_of_all(&mut self) -> usize {
         if self.cpus.len() <= FEW {
-            let (mut laziest, mut most) = (0, (0, 0));
-            for (cpu, urgency) in self.cpus.iter().enumerate() {
-                if *urgency > most {
-                    (laziest, most) = (cpu, *urgency);
-                }
+            // Which one it is cannot be foreseen: two passes without a branch.
+            let most = self.cpus.iter().fold(0, |most, urgency| urgency.0.max(most));
+            let (mut laziest, mut highest) = (0, 0);
+            for (cpu, &(key, task)) in self.cpus.iter().enumerate() {
+                let is = key == most && task >= highest;
+                (laziest, highest) = if is { (cpu, task) } else { (laziest, highest) };
             }
             return laziest;
         }
@@ -275,8 +277,13 @@ impl State {
 
     /// Whether CPUs whose task left in this very instant, and which decide after this one, will take every
     /// waiting job that `beats` the one here: then a preemption here would be undone at once.
-    #[inline(never)]
+    #[inline]
     fn others_take(&self, cx: &Cx<'_>, beats: impl Fn(Urgency) -> bool) -> bool {
+        cx.out.others_may_decide() && self.leaving_take(cx, beats)
+    }
+
+    #[inline(never)]
+    fn leaving_take(&self, cx: &Cx<'_>, beats: impl Fn(Urgency) -> bool) -> bool {
         let leaving = |view: &&crate::CpuView| {
             view.current().is_some_and(|task| cx.task(task).runnable() == crate::Runnable::No)
         };
@@ -351,6 +358,17 @@ impl<L: Locks> Scheduler for GlobalEdf<L> {
                 Pick::run(TaskId(task))
             }
             None => Pick::IDLE,
+        }
+    }
+
+    fn look_ahead(&self, _cpu: CpuId, wakes: Option<TaskId>) -> Option<TaskId> {
+        let state = self.state.try_lock()?;
+        match wakes {
+            Some(task) => {
+                black_box(state.jobs.get(task.index())?.key);
+                None
+            }
+            None => state.ready.near.last().map(|job| TaskId(job.1)),
         }
     }
 

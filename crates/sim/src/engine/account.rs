@@ -88,10 +88,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             task.sums[task.bucket as usize] += self.now - task.bucket_from;
             task.bucket_from = self.now;
             if task.bucket != Bucket::Out {
-                task.lived += self.now - task.born;
+                extra.lived += self.now - extra.born;
             }
-            task.born = self.now;
+            extra.born = self.now;
             into(metrics, task);
+            metrics.lifetime_ns += Ns(std::mem::take(&mut extra.lived));
+            metrics.yields += std::mem::take(&mut extra.yields);
             let stolen = std::mem::take(&mut extra.stolen);
             metrics.cpu_ns = metrics.cpu_ns.saturating_sub(Ns(stolen));
             metrics.stolen_ns += Ns(stolen);
@@ -114,10 +116,8 @@ fn into(metrics: &mut TaskMetrics, task: &mut Task<'_>) {
     metrics.throttled_ns += Ns(throttled);
     metrics.cpu_ns += Ns(run);
     metrics.work_ns += Ns(std::mem::take(&mut task.worked));
-    metrics.lifetime_ns += Ns(std::mem::take(&mut task.lived));
     metrics.wakeups += std::mem::take(&mut task.wakeups);
     metrics.switches += std::mem::take(&mut task.switches);
     metrics.preemptions += std::mem::take(&mut task.preemptions);
-    metrics.yields += std::mem::take(&mut task.yields);
     metrics.migrations += std::mem::take(&mut task.migrations);
 }

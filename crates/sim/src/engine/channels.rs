@@ -153,7 +153,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         task.pc += 1;
         task.fresh = false;
         if all {
-            task.batch = count;
+            self.extras[t].batch = count;
         }
         self.admit(cpu, t, channel, false)?;
         Ok(self.after_own_call(cpu))

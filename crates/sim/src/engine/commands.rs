@@ -21,18 +21,25 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Ok(())
     }
 
-    #[inline(never)]
+    #[inline]
     pub(super) fn carry_out(&mut self, cpu: usize, cause: Cause) -> Step {
+        match self.out.take_only_cmd() {
+            Some(Cmd::Resched(target)) if FREE && target.index() < self.cpus.len() => {
+                self.enqueue(target.index());
+                self.ask_other_tick(cpu, target);
+                Ok(())
+            }
+            Some(cmd) => self.command(cpu, cause, cmd),
+            None => self.carry_out_all(cpu, cause),
+        }
+    }
+
+    #[inline(never)]
+    fn carry_out_all(&mut self, cpu: usize, cause: Cause) -> Step {
         let mut cmds = std::mem::take(&mut self.cmds);
         self.out.take_cmds(&mut cmds);
         for &cmd in &cmds {
-            match cmd {
-                Cmd::Resched(target) if FREE && target.index() < self.cpus.len() => {
-                    self.enqueue(target.index());
-                    self.ask_other_tick(cpu, target);
-                }
-                _ => self.command(cpu, cause, cmd)?,
-            }
+            self.command(cpu, cause, cmd)?;
         }
         cmds.clear();
         self.cmds = cmds;
@@ -253,15 +260,14 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     /// Whether the scheduler may run this task on `cpu` now.
-    #[inline]
+    #[inline(always)]
     pub(super) fn check_pick(&self, cpu: usize, task: TaskId) -> Step {
         let Some(record) = self.tasks.get(task.index()) else {
             return self.fault(cpu, format!("it picked {task}, which does not exist"));
         };
-        let allowed = match cpu {
-            0..64 => record.allowed >> cpu & 1 != 0,
-            _ => self.world.tasks[task.index()].affinity.contains(CpuId(cpu as u32)),
-        };
+        let allowed = record.allowed == u64::MAX
+            || cpu < 64 && record.allowed >> cpu & 1 != 0
+            || self.world.tasks[task.index()].affinity.contains(CpuId(cpu as u32));
         if record.state == State::Ready && !record.throttled && allowed {
             return Ok(());
         }

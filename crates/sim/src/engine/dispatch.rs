@@ -107,7 +107,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             let record = &mut self.tasks[task.index()];
             record.state = State::Running;
             record.cpu = cpu as u32;
-            saved_at = record.saving_until;
+            saved_at = if FREE { 0 } else { self.extras[task.index()].saving_until };
             self.world.tasks[task.index()].switched_in(CpuId(cpu as u32), Ns(now));
         }
         let window = Window { prev, prev_state, yielded, next };
@@ -128,7 +128,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// The switch takes `length`.
     fn open_window(&mut self, cpu: usize, window: Window, length: u64) -> Step {
         if let Some(task) = window.prev {
-            self.tasks[task.index()].saving_until = self.now + length;
+            self.extras[task.index()].saving_until = self.now + length;
         }
         let c = &mut self.cpus[cpu];
         c.window = Some(window);
@@ -218,13 +218,14 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             }
             State::Dying => {
                 task.state = State::Dead;
-                task.lived += self.now - task.born;
+                let extra = &mut self.extras[t];
+                extra.lived += self.now - extra.born;
                 self.world.tasks[t].alive = false;
                 Bucket::Out
             }
             // It may have been picked elsewhere while its context was being saved; it waits until then.
             _ => {
-                let count = if yielded { &mut task.yields } else { &mut task.preemptions };
+                let count = if yielded { &mut self.extras[t].yields } else { &mut task.preemptions };
                 *count += 1;
                 task.since = if yielded { Since::Yield } else { Since::Preemption };
                 task.preempted_by = cause;

@@ -2,6 +2,7 @@
 
 mod account;
 mod agents;
+mod ahead;
 mod channels;
 mod commands;
 mod dispatch;
@@ -74,6 +75,8 @@ pub(crate) struct Engine<'a, S, const FREE: bool> {
     wants_ticks: bool,
     /// Ticks are wanted, and those that cannot matter are left out.
     asks_ticks: bool,
+    /// There are so many tasks that it pays to read their records early.
+    looks_ahead: bool,
     /// The CPU whose tick is being handled.
     ticking: Option<usize>,
     world: World,
@@ -182,6 +185,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     fn drain(&mut self) -> Step {
         let Some((first, another)) = self.slots.begin(self.now) else { return Ok(()) };
+        if self.looks_ahead {
+            self.look_ahead();
+        }
         if another || (!FREE && self.gate.is_some()) {
             self.slots.collect(first, &mut self.batch);
         } else {

@@ -287,11 +287,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     fn serve(&mut self, t: usize, channel: usize, per_request: Amount) -> Step<Flow> {
         if std::mem::take(&mut self.extras[t].serving) {
             self.finish_request(t, channel)?;
-            self.tasks[t].batch -= 1;
+            self.extras[t].batch -= 1;
         }
         let task = &mut self.tasks[t];
         task.fresh = false;
-        if task.batch == 0 {
+        if self.extras[t].batch == 0 {
             task.pc += 1;
             return Ok(Flow::Next);
         }

@@ -31,11 +31,12 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
         let slots = Slots::new(cpus, layout.others());
         options.check(Ns(slots.latest()))?;
         let masks: Vec<CpuSet> = world.tasks.iter().map(|view| view.affinity).collect();
+        let all = world.all_cpus();
         let tasks = workload
             .tasks
             .iter()
             .zip(&world.tasks)
-            .map(|(spec, view)| Task::new(&spec.program, spec.policy.is_realtime(), view))
+            .map(|(spec, view)| Task::new(&spec.program, spec.policy.is_realtime(), view, &all))
             .collect();
         let prices = Prices::new(&machine.costs, cpus, workload.tasks.len(), needs.one_lock).map(Box::new);
         let out = Out::new(options.seed);
@@ -50,6 +51,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
             costs: machine.costs,
             wants_ticks: needs.ticks,
             asks_ticks: needs.ticks && !options.every_tick,
+            looks_ahead: workload.tasks.len() >= super::ahead::MANY_TASKS,
             ticking: None,
             slots,
             layout,
@@ -183,6 +185,11 @@ fn extras(workload: &Workload, seed: u64) -> Vec<Extra> {
         let repeats = spec.program.ops.iter().any(|op| matches!(op, Op::Repeat { .. }));
         Extra {
             stream: Stream::new(seed, Entity::Task, i, spec.program.draws.len()),
+            saving_until: 0,
+            born: 0,
+            lived: 0,
+            yields: 0,
+            batch: 0,
             loops: vec![0; if repeats { spec.program.ops.len() } else { 0 }],
             cursors: spec.program.branches.iter().map(|branch| branch.from).collect(),
             serving: false,

@@ -3,7 +3,7 @@
 use super::slots::NEVER;
 use crate::CpuMetrics;
 use crate::rng::Stream;
-use schedlab_model::{Op, PrevState, Program, TaskId, Waker};
+use schedlab_model::{CpuSet, Op, PrevState, Program, TaskId, Waker};
 use schedlab_scheduler::TaskView;
 use std::collections::VecDeque;
 
@@ -95,7 +95,7 @@ pub(crate) struct Task<'a> {
     pub(crate) last_ran_on: u32,
     /// Next operation.
     pub(crate) pc: u32,
-    /// Of the first 64 CPUs, those on which it may run.
+    /// Of the first 64 CPUs, those on which it may run; all bits: it may run everywhere.
     pub(crate) allowed: u64,
     /// CPU time that the present operation still needs.
     pub(crate) left: u64,
@@ -118,26 +118,22 @@ pub(crate) struct Task<'a> {
     pub(crate) waits: Waits,
     /// Where the program goes on behind its end, so that it need not be looked at; `u32::MAX`: it exits.
     pub(crate) repeat_from: u32,
+    /// Real-time policy (for the costs of an activation).
+    pub(crate) realtime: bool,
     /// Release of the present activation; while blocked that of the next one, if it is known (else `u64::MAX`).
     pub(crate) released: u64,
     /// Next job of `NextPeriod`.
     pub(crate) job: u64,
     pub(crate) wakeups: u64,
-    // Rarely used.
-    pub(crate) yields: u64,
-    /// Its lifetime is counted from here, and what was counted before.
-    pub(crate) born: u64,
-    pub(crate) lived: u64,
-    /// When its context is saved, if it was decided off already.
-    pub(crate) saving_until: u64,
-    /// Requests left to serve of the last `ReceiveAll`.
-    pub(crate) batch: u64,
-    /// Real-time policy (for the costs of an activation).
-    pub(crate) realtime: bool,
 }
 
+// Not four, so that the first lines of all tasks do not crowd into a quarter of the cache.
+const _: () = assert!(size_of::<Task<'_>>() == 3 * 64, "a task has three lines");
+
 impl<'a> Task<'a> {
-    pub(crate) fn new(program: &'a Program, realtime: bool, view: &TaskView) -> Task<'a> {
+    pub(crate) fn new(program: &'a Program, realtime: bool, view: &TaskView, all: &CpuSet) -> Task<'a> {
+        let first = view.affinity.first_word();
+        let everywhere = view.affinity.and(all) == *all;
         Task {
             state: State::Absent,
             bucket: Bucket::Out,
@@ -151,7 +147,8 @@ impl<'a> Task<'a> {
             home: view.last_cpu().0,
             last_ran_on: u32::MAX,
             pc: 0,
-            allowed: view.affinity.first_word(),
+            // One bit less for those that may run on the first 64 CPUs, but not on all: they are asked for.
+            allowed: if everywhere { u64::MAX } else { first & !(u64::from(first == u64::MAX)) },
             left: 0,
             debt: 0,
             bucket_from: 0,
@@ -167,11 +164,6 @@ impl<'a> Task<'a> {
             released: 0,
             job: 0,
             wakeups: 0,
-            yields: 0,
-            born: 0,
-            lived: 0,
-            saving_until: 0,
-            batch: 0,
             realtime,
         }
     }
@@ -187,6 +179,14 @@ impl<'a> Task<'a> {
 #[repr(C, align(64))]
 pub(crate) struct Extra {
     pub(crate) stream: Stream,
+    /// When its context is saved, if it was decided off already.
+    pub(crate) saving_until: u64,
+    /// Its lifetime is counted from here, and what was counted before.
+    pub(crate) born: u64,
+    pub(crate) lived: u64,
+    pub(crate) yields: u64,
+    /// Requests left to serve of the last `ReceiveAll`.
+    pub(crate) batch: u64,
     /// How often each `Repeat` of the program went back; empty when there is none.
     pub(crate) loops: Vec<u32>,
     /// Where each branch of the program goes on.

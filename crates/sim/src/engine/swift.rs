@@ -7,7 +7,7 @@ use super::slots::OfCpu;
 use super::state::{Bucket, Cause, Cpu, Since, State, Task, Waits};
 use super::{Engine, Step};
 use crate::metrics::Kind;
-use schedlab_model::{CpuId, EventKind, EventSink, Ns, Op, PrevState, TaskId, Waker};
+use schedlab_model::{Amount, CpuId, EventKind, EventSink, Ns, Op, PrevState, TaskId, Waker};
 use schedlab_scheduler::{Pick, Prev, Runnable, Wake, WakeKind};
 
 impl Cpu {
@@ -54,6 +54,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             }
         };
         self.count_step(prev.map(TaskId::index))?;
+        self.out.set_alone(self.resched.is_empty());
         let pick = self.scheduler.schedule(&self.cx(cpu), CpuId(cpu as u32), prev, why);
         if prev == pick.task {
             return self.stays(cpu, why, pick);
@@ -90,7 +91,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if let Some(task) = prev {
             self.goes(cpu, task.index(), why, yielded, ran);
         }
-        let left = next.map_or(0, |task| self.comes(cpu, task.index()));
+        let left = match next {
+            Some(task) => self.comes(cpu, task.index()),
+            None => 0,
+        };
         if prev.is_none() || next.is_none() {
             self.watch.set_idle(cpu, next.is_none());
         }
@@ -112,7 +116,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 self.starts.push(cpu as u32);
             }
         }
-        self.ask_tick(cpu);
+        if self.asks_ticks {
+            self.ask_tick(cpu);
+        }
         Ok(())
     }
 
@@ -131,13 +137,14 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             }
             Prev::Exited => {
                 task.state = State::Dead;
-                task.lived += now - task.born;
+                let extra = &mut self.extras[t];
+                extra.lived += now - extra.born;
                 view.alive = false;
                 Bucket::Out
             }
             _ => {
                 task.state = if why == Prev::Migrating { State::Moving } else { State::Ready };
-                *(if yielded { &mut task.yields } else { &mut task.preemptions }) += 1;
+                *(if yielded { &mut self.extras[t].yields } else { &mut task.preemptions }) += 1;
                 task.since = if yielded { Since::Yield } else { Since::Preemption };
                 task.waiting_bucket()
             }
@@ -184,52 +191,68 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// As [`advance`](Engine::advance): what programs mostly do, runs and sleeps, without a detour.
     #[inline]
     pub(super) fn advance_swiftly(&mut self, cpu: usize, t: usize) -> Step {
-        loop {
-            let task = &mut self.tasks[t];
+        let now = self.now;
+        let task = &mut self.tasks[t];
+        let mut steps = self.steps;
+        let (until, released) = loop {
+            if steps >= self.steps_max {
+                self.steps = steps;
+                return self.count_step(Some(t));
+            }
+            steps += 1;
             match task.ops.get(task.pc as usize) {
                 Some(&Op::Run(amount)) => {
-                    task.left = length(&mut self.extras[t], task.program, amount);
+                    let left = match amount {
+                        Amount::Fixed(ns) => ns.0,
+                        Amount::Draw(_) => length(&mut self.extras[t], task.program, amount),
+                    };
+                    task.left = left;
                     task.pc += 1;
                     task.fresh = false;
-                    let left = task.left;
-                    self.count_step(Some(t))?;
                     if left > 0 {
-                        self.slots.arm_cpu(cpu, OfCpu::Work, self.now.saturating_add(left));
+                        self.steps = steps;
+                        self.slots.arm_cpu(cpu, OfCpu::Work, now.saturating_add(left));
                         return Ok(());
                     }
                 }
                 Some(&Op::Sleep(amount)) => {
                     task.pc += 1;
-                    let length = length(&mut self.extras[t], task.program, amount);
-                    return self.sleep_swiftly(cpu, t, self.now.saturating_add(length));
+                    let length = match amount {
+                        Amount::Fixed(ns) => ns.0,
+                        Amount::Draw(_) => length(&mut self.extras[t], task.program, amount),
+                    };
+                    break (now.saturating_add(length), task.next_release(Waits::Timer));
                 }
                 Some(&Op::NextPeriod { period, offset }) => {
                     let due = task.job.saturating_mul(period.0).saturating_add(offset.0);
-                    if due > self.now {
-                        return self.sleep_swiftly(cpu, t, due);
+                    if due > now {
+                        break (due, due);
                     }
                     if !task.fresh {
+                        self.steps = steps - 1;
                         return self.advance(cpu, t);
                     }
                     task.begin_job(due);
                     self.world.tasks[t].released.set(Ns(due));
-                    self.count_step(Some(t))?;
                 }
-                None if task.repeat_from != u32::MAX => {
-                    task.pc = task.repeat_from;
-                    self.count_step(Some(t))?;
+                None if task.repeat_from != u32::MAX => task.pc = task.repeat_from,
+                _ => {
+                    self.steps = steps - 1;
+                    return self.advance(cpu, t);
                 }
-                _ => return self.advance(cpu, t),
             }
+        };
+        // It blocks on its own timer.
+        self.steps = steps;
+        if !task.fresh {
+            let response = now - task.released;
+            self.log.record(&mut self.metrics.tasks, t, Kind::Response, response);
         }
-    }
-
-    /// `t` blocks on its own timer.
-    #[inline(always)]
-    fn sleep_swiftly(&mut self, cpu: usize, t: usize, until: u64) -> Step {
-        self.count_step(Some(t))?;
+        (task.state, task.waits, task.released) = (State::Blocking, Waits::Timer, released);
+        self.world.tasks[t].set_runnable(Runnable::No);
         self.slots.arm(self.layout.task(t), until);
-        self.block(cpu, t, Waits::Timer)
+        self.enqueue(cpu);
+        Ok(())
     }
 
     /// As `wake_from_outside` of a task whose own timer fired.

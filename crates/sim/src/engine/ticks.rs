@@ -89,9 +89,26 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         step
     }
 
-    /// Asks the scheduler which edge of `cpu` matters next.
-    #[inline]
+    /// Asks the scheduler which edge of `cpu` matters next. Ticks are wanted.
+    #[inline(always)]
     pub(super) fn ask_tick(&mut self, cpu: usize) {
+        if FREE && self.ticking.is_none() {
+            let c = &mut self.cpus[cpu];
+            // What `ask_tick_now` and `ask_later` mostly come to.
+            if c.queued {
+                return;
+            }
+            if c.ask_at_once == 0 && self.now < c.next_edge && c.tick_at == c.next_edge {
+                c.put_off = c.put_off.saturating_add(1);
+                c.tick_sure = false;
+                return;
+            }
+        }
+        self.ask_tick_now(cpu);
+    }
+
+    #[inline(never)]
+    fn ask_tick_now(&mut self, cpu: usize) {
         // A CPU that is about to decide is asked afterwards.
         if !self.asks_ticks || (self.cpus[cpu].queued && self.ticking.is_none()) {
             return;

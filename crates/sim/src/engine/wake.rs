@@ -59,8 +59,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let record = &mut self.tasks[t];
         record.home = place.0;
         record.state = State::Blocked;
-        record.born = self.now;
-        (record.pc, record.job, record.batch, record.left, record.debt) = (0, 0, 0, 0, 0);
+        (record.pc, record.job, record.left, record.debt) = (0, 0, 0, 0);
+        (self.extras[t].born, self.extras[t].batch) = (self.now, 0);
         let branches = &record.program.branches;
         self.extras[t].cursors = branches.iter().map(|branch| branch.from).collect();
         self.set_bucket(t, Bucket::Sleep);

@@ -66,22 +66,6 @@ impl Distribution {
         self.add(v);
     }
 
-    /// Counts several values.
-    #[inline(never)]
-    pub(crate) fn record_all(&mut self, values: &[u32]) {
-        let (mut sum, mut min, mut max) = (0, self.min, self.max);
-        for value in values {
-            let value = u64::from(*value);
-            sum += value;
-            min = min.min(value);
-            max = max.max(value);
-            self.add(value);
-        }
-        self.count += values.len() as u64;
-        self.sum += u128::from(sum);
-        (self.min, self.max) = (min, max);
-    }
-
     #[inline]
     fn add(&mut self, value: u64) {
         let bucket = bucket(value.min(HIGHEST));

@@ -13,57 +13,95 @@ pub(crate) enum Kind {
     RunLength,
 }
 
-/// Values that wait for one distribution: their number, then they themselves. One cache line.
-type Line = [u32; 16];
+/// Values of one task that wait: their number, then they themselves with their kind in the two upper bits.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Page([u32; 64]);
 
-const ROOM: usize = 15;
+const ROOM: usize = 63;
+/// Below the kind.
+const BITS: u32 = 30;
 
-/// Collects the values of every distribution in a cache line of its own and records fifteen at once: the
-/// counters and buckets of a distribution have mostly left the caches until it is touched again.
+/// Collects the values of every task one behind the other and records many at once: the counters and buckets of a
+/// distribution have mostly left the caches until it is touched again. Of four cache lines a task two are in use.
 #[derive(Debug)]
 pub(crate) struct Log {
-    lines: Vec<Line>,
+    pages: Vec<Page>,
 }
 
 impl Log {
     pub(crate) fn new(tasks: usize) -> Log {
-        Log { lines: vec![[0; 16]; 4 * tasks] }
+        Log { pages: vec![Page([0; 64]); tasks] }
     }
 
     #[inline]
     pub(crate) fn record(&mut self, tasks: &mut [TaskMetrics], task: usize, kind: Kind, value: u64) {
-        let Ok(short) = u32::try_from(value) else {
-            distribution(tasks, task, kind as usize).record(Ns(value));
+        if value >> BITS != 0 {
+            distributions(&mut tasks[task])[kind as usize].record(Ns(value));
             return;
-        };
-        let line = &mut self.lines[4 * task + kind as usize];
-        let count = line[0] as usize + 1;
-        line[count & 15] = short;
-        line[0] = count as u32;
-        if count == ROOM {
-            line[0] = 0;
-            distribution(tasks, task, kind as usize).record_all(&line[1..]);
         }
+        let page = &mut self.pages[task].0;
+        let count = page[0] as usize + 1;
+        page[count & ROOM] = value as u32 | (kind as u32) << BITS;
+        page[0] = count as u32;
+        if count == ROOM {
+            page[0] = 0;
+            record_all(&mut tasks[task], &page[1..]);
+        }
+    }
+
+    /// Reads what recording a value of `task` will touch.
+    #[inline]
+    pub(crate) fn seen(&self, task: usize) -> u64 {
+        self.pages.get(task).map_or(0, |page| u64::from(page.0[0]))
     }
 
     /// Everything so far goes into the distributions.
     pub(crate) fn flush(&mut self, tasks: &mut [TaskMetrics]) {
-        for (i, line) in self.lines.iter_mut().enumerate() {
-            let count = std::mem::take(&mut line[0]) as usize;
-            if count > 0 {
-                distribution(tasks, i / 4, i % 4).record_all(&line[1..=count]);
-            }
+        for (task, page) in tasks.iter_mut().zip(&mut self.pages) {
+            let count = std::mem::take(&mut page.0[0]) as usize;
+            record_all(task, &page.0[1..=count]);
         }
     }
 }
 
+#[inline(never)]
+fn record_all(task: &mut TaskMetrics, values: &[u32]) {
+    let distributions = distributions(task);
+    for &value in values {
+        distributions[(value >> BITS) as usize].record(Ns(u64::from(value & ((1 << BITS) - 1))));
+    }
+}
+
+/// In the order of [`Kind`].
 #[inline]
-fn distribution(tasks: &mut [TaskMetrics], task: usize, kind: usize) -> &mut Distribution {
-    let task = &mut tasks[task];
-    match kind {
-        0 => &mut task.wake_latency,
-        1 => &mut task.preempt_wait,
-        2 => &mut task.response,
-        _ => &mut task.run_length,
+fn distributions(task: &mut TaskMetrics) -> [&mut Distribution; 4] {
+    [&mut task.wake_latency, &mut task.preempt_wait, &mut task.response, &mut task.run_length]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_arrives_where_it_belongs() {
+        let mut log = Log::new(2);
+        let mut tasks = vec![TaskMetrics::default(), TaskMetrics::default()];
+        let long = 3_000_000_000;
+        for i in 0..100 {
+            log.record(&mut tasks, 0, Kind::WakeLatency, i);
+            log.record(&mut tasks, 1, Kind::PreemptWait, 1_000 + i);
+            log.record(&mut tasks, 1, Kind::Response, (1 << 30) - 1);
+            log.record(&mut tasks, 1, Kind::RunLength, long);
+        }
+        log.flush(&mut tasks);
+        log.flush(&mut tasks);
+        let seen = |d: &Distribution| (d.count(), d.sum_ns(), d.min(), d.max());
+        let [a, b] = &tasks[..] else { unreachable!() };
+        assert_eq!(seen(&a.wake_latency), (100, 4_950, Ns(0), Ns(99)));
+        assert_eq!(seen(&b.preempt_wait), (100, 104_950, Ns(1_000), Ns(1_099)));
+        assert_eq!(seen(&b.response), (100, 100 * ((1 << 30) - 1), Ns((1 << 30) - 1), Ns((1 << 30) - 1)));
+        assert_eq!(seen(&b.run_length), (100, 100 * u128::from(long), Ns(long), Ns(long)));
+        assert_eq!((b.wake_latency.count(), a.response.count()), (0, 0));
     }
 }

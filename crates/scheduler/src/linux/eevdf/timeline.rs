@@ -70,8 +70,12 @@ impl Block {
     fn remove(&mut self, at: usize) {
         let len = self.len.min(BLOCK);
         let slice = self.entries[at].slice;
-        for place in at + 1..len {
-            self.entries[place - 1] = self.entries[place];
+        // Those behind it move up by one.
+        if let Some((last, others)) = self.entries[at..len].split_last_mut() {
+            let mut moved = *last;
+            for entry in others.iter_mut().rev() {
+                std::mem::swap(entry, &mut moved);
+            }
         }
         self.len = len - 1;
         if slice == self.min_slice {

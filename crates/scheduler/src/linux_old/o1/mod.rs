@@ -34,6 +34,7 @@ use crate::{Change, Cmd, Cx, Knob, KnobKind, Knobs, Lock, Locks, Needs, Pick, Pr
 use crate::{Wake, Work};
 use array::Array;
 use schedlab_model::{CpuId, Policy, TaskId};
+use std::hint::black_box;
 use std::sync::OnceLock;
 use version::{Era, Version};
 
@@ -76,6 +77,8 @@ struct Rq {
     expired_timestamp: u64,
     best_expired_prio: i64,
     ticks_seen: u64,
+    /// Time of the first tick edge behind those, ns.
+    next_edge: u64,
     /// Queue lengths of all CPUs as seen last time.
     prev_len: Vec<usize>,
     next_balance: u64,
@@ -140,6 +143,7 @@ impl<L: Locks> O1<L> {
                 expired_timestamp: 0,
                 best_expired_prio: 140,
                 ticks_seen: 0,
+                next_edge: 0,
                 prev_len: vec![0; cpus],
                 next_balance: 0,
             })
@@ -204,8 +208,16 @@ impl<L: Locks> O1<L> {
     }
 
     /// Charges tick edges to the running task, short of the end of its slice.
+    #[inline]
     fn charge(&self, cx: &Cx<'_>, cpu: CpuId, rq: &mut Rq) {
+        if cx.now.0 >= rq.next_edge {
+            self.charge_ticks(cx, cpu, rq);
+        }
+    }
+
+    fn charge_ticks(&self, cx: &Cx<'_>, cpu: CpuId, rq: &mut Rq) {
         let ticks = cx.ticks(cpu);
+        rq.next_edge = cx.world.tick_edge(cpu, ticks + 1).0;
         let new = (ticks - std::mem::replace(&mut rq.ticks_seen, ticks)) as i64;
         let Some(task) = rq.curr.filter(|_| new > 0) else { return };
         let record = self.record(cx, task);
@@ -372,7 +384,7 @@ impl<L: Locks> O1<L> {
     /// Where a woken task goes.
     fn select(&self, cx: &Cx<'_>, task: TaskId, sync: bool) -> CpuId {
         let last = CpuId(self.record(cx, task).cpu.get() as u32);
-        let allowed = cx.task(task).affinity;
+        let allowed = &cx.task(task).affinity;
         let last = if allowed.contains(last) { last } else { allowed.lowest().unwrap_or(last) };
         let this = cx.cpu;
         if last == this || !allowed.contains(this) {
@@ -511,7 +523,7 @@ impl<L: Locks> Scheduler for O1<L> {
         let balance = self.balance_due(cx, cpu, &rq);
         let Some(task) = rq.curr else { return balance };
         let record = self.record(cx, task);
-        let uncharged = cx.ticks(cpu) - rq.ticks_seen;
+        let uncharged = if cx.now.0 < rq.next_edge { 0 } else { cx.ticks(cpu) - rq.ticks_seen };
         let runs = match () {
             () if record.array.get() != rq.active as i64 => 1,
             () if record.rt.flag() && !record.rr.flag() => u64::MAX,
@@ -519,6 +531,14 @@ impl<L: Locks> Scheduler for O1<L> {
             () => (record.slice.get() as u64).min(self.chop_due(cx, record)),
         };
         balance.min(runs.saturating_sub(uncharged).max(1))
+    }
+
+    fn look_ahead(&self, cpu: CpuId, wakes: Option<TaskId>) -> Option<TaskId> {
+        let records = self.tasks.get()?;
+        let rq = self.rqs.get(cpu.index())?.try_lock()?;
+        let task = wakes.or_else(|| rq.arrays[rq.active].head())?;
+        black_box(records.get(task.index())?.cpu.get());
+        wakes.is_none().then_some(task)
     }
 
     fn changed(&self, cx: &Cx<'_>, change: Change) {
@@ -548,7 +568,7 @@ impl<L: Locks> Scheduler for O1<L> {
             self.lens[cpu].set(0);
             self.crowded.set(0);
             (rq.nr_running, rq.curr) = (0, cx.world.cpus[cpu].current());
-            rq.ticks_seen = cx.ticks(cpu.into());
+            (rq.ticks_seen, rq.next_edge) = (cx.ticks(cpu.into()), 0);
         }
         for (index, view) in cx.world.tasks.iter().enumerate().filter(|(_, view)| view.alive) {
             let task = TaskId::from(index);
