@@ -11,7 +11,7 @@ SCHED_IDLE for sysbench by hand, SCHED_FIFO for Redis by hand, the setting that 
 `schedlab attach --scheduler layers`. The client is ours (crates/measure): open loop at a quarter of what Redis can, from the
 intended send time; or closed loop. It runs on the other CPU, with SCHED_FIFO 1. Medians over the rounds, with the range.
 """
-import json, os, random, signal, statistics, subprocess, sys, time
+import json, os, random, signal, statistics, subprocess, sys, tempfile, time
 
 CPU, SIDE = os.environ.get("CPU", "0"), os.environ.get("SIDE", "1")
 PORT, SECONDS = "7791", 2
@@ -108,14 +108,17 @@ def by_hand_fifo(server):
 
 def layers(server):
     def act(work):
+        said = tempfile.TemporaryFile("w+")
         agent = subprocess.Popen([LAB, "attach", "--scheduler", "layers", "--cpus", CPU, "--pid", f"{server.pid},{work.pid}",
-                                  "--task", "sysbench=batch"], **QUIET)
+                                  "--task", "sysbench=batch"], stdout=subprocess.DEVNULL, stderr=said)
         time.sleep(0.5)
         try:
             return loaded(server, work)
         finally:
             agent.send_signal(signal.SIGINT)
-            assert agent.wait() == 0, "schedlab attach failed"
+            code = agent.wait()
+            said.seek(0)
+            assert code == 0, f"schedlab attach ended with {code}: {said.read()}"
     return with_batch(server, act)
 
 

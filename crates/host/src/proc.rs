@@ -5,7 +5,7 @@ use crate::facts::{FactSource, TaskFacts};
 use crate::sys::sched;
 use rustix::process::Pid;
 use schedlab_model::{CpuId, CpuSet, MAX_CPUS, Nice, Ns, Policy, TaskId};
-use std::fs;
+use std::{fs, io};
 use std::sync::OnceLock;
 
 /// Every thread of the machine (or of the processes in `only`): (process, thread), in ascending order.
@@ -69,7 +69,7 @@ pub(crate) fn task(
         comm: comm.trim_end_matches('\n').to_owned(),
         policy: policy(&attributes),
         nice: i8::try_from(attributes.nice).ok().and_then(Nice::new).unwrap_or_default(),
-        affinity: affinity(tid)?,
+        affinity: affinity(tid).ok()?,
         slice: slice.filter(|_| default_slice.is_some()),
         group: groups.of_thread(tid),
         kernel,
@@ -95,10 +95,10 @@ pub(crate) fn policy(attributes: &sched::Attributes) -> Policy {
 }
 
 /// Where a thread may run.
-pub(crate) fn affinity(tid: u32) -> Option<CpuSet> {
-    let mask = rustix::thread::sched_getaffinity(Pid::from_raw(tid as i32)).ok()?;
+pub(crate) fn affinity(tid: u32) -> io::Result<CpuSet> {
+    let mask = rustix::thread::sched_getaffinity(Pid::from_raw(tid as i32))?;
     let limit = MAX_CPUS.min(rustix::thread::CpuSet::MAX_CPU);
-    Some((0..limit).filter(|&cpu| mask.is_set(cpu)).map(CpuId::from).collect())
+    Ok((0..limit).filter(|&cpu| mask.is_set(cpu)).map(CpuId::from).collect())
 }
 
 /// Process id, and whether it is a kernel thread (PF_KTHREAD in `/proc/TID/stat`).

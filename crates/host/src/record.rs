@@ -193,7 +193,7 @@ fn recorder_cpus(request: &RecordRequest, online: &CpuSet) -> CpuSet {
     let (Some(pids), None) = (measured(request), request.recorder_cpu) else {
         return request.recorder_cpu.into_iter().collect();
     };
-    let used: Vec<CpuSet> = pids.iter().filter_map(|&pid| proc::affinity(pid)).collect();
+    let used: Vec<CpuSet> = pids.iter().filter_map(|&pid| proc::affinity(pid).ok()).collect();
     online.iter().filter(|&cpu| !used.iter().any(|set| set.contains(cpu))).collect()
 }
 

@@ -51,6 +51,10 @@ pub fn identity(tid: u32) -> Option<Identity> {
     let parent = fields.nth(1)?.parse().ok()?;
     let started = fields.nth(17)?.parse().ok()?;
     let comm = name.split_once('(').map_or_else(String::new, |(_, comm)| comm.to_owned());
+    // It ended between two of our looks: process 0 is nobody's.
+    if process == 0 {
+        return None;
+    }
     Some(Identity { tid, process, parent, started, kernel, comm })
 }
 
@@ -198,6 +202,14 @@ pub fn set_scheduling(tid: u32, wanted: &Scheduling) -> io::Result<()> {
     sched::set_attributes(tid, raw)
 }
 
+/// As [`set_scheduling`] for a thread that has this nice value already: one system call, whatever the policy.
+///
+/// # Errors
+/// As [`set_scheduling`].
+pub fn set_policy(tid: u32, wanted: &Scheduling) -> io::Result<()> {
+    sched::set_attributes(tid, raw(wanted))
+}
+
 /// `wanted` as the kernel takes it.
 pub(crate) fn raw(wanted: &Scheduling) -> Attributes {
     let mut raw =
@@ -276,9 +288,9 @@ pub fn served(tid: u32) -> Option<Served> {
 /// Where thread `tid` may run.
 ///
 /// # Errors
-/// `ESRCH`: gone.
+/// `ESRCH`: gone. `EPERM`: a security module forbids the question.
 pub fn affinity(tid: u32) -> io::Result<CpuSet> {
-    proc::affinity(tid).ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))
+    proc::affinity(tid)
 }
 
 /// Sets where thread `tid` may run (0: the calling thread).

@@ -3,8 +3,10 @@
 //! The command is started anew for every round: as the host has it, with each variant's settings made on its real threads,
 //! and under each scheduler by `schedlab run`. Rounds are interleaved, all are recorded by the same recorder over the same
 //! length, and all confine the command to the same CPUs. The prediction plays the base recording: the one that was given,
-//! or the first round under the host's default.
+//! or the first round under the host's default. What runs under `schedlab run` is predicted behind a simulated agent with the
+//! costs that the driver has on this machine ([`DriverCosts`]).
 
+mod price;
 mod round;
 mod settings;
 
@@ -15,6 +17,7 @@ use crate::metric::{Metric, Stat, Unit};
 use crate::record::RecordError;
 use crate::result::{Row, Study};
 use crate::stats::Estimate;
+pub use price::DriverCosts;
 use round::{Live, Rounds};
 use schedlab_live::{LiveError, Room};
 use schedlab_model::{CpuSet, Ns};
@@ -107,6 +110,8 @@ pub struct Confirmed {
     pub trusted: bool,
     /// Why not.
     pub distrust: Vec<String>,
+    /// What the driver costs here, which predictions under schedulers pay; `None`: no scheduler was asked for.
+    pub driver: Option<DriverCosts>,
     /// The host's default first.
     pub settings: Vec<Setting>,
 }
@@ -180,12 +185,17 @@ pub fn confirm(
     stop: &dyn Fn() -> bool,
 ) -> Result<Confirmed, ConfirmError> {
     let settings = settings::all(plan)?;
+    let elevates = !plan.schedulers.is_empty();
+    if elevates {
+        watch("what the driver costs here", 0, plan.rounds * settings.len());
+    }
+    let driver = elevates.then(|| DriverCosts::measure(plan)).transpose()?;
     let base = plan.base.as_deref().map(RecordedInput::open).transpose()?;
     let mut rounds = Rounds::new(plan, stop);
     let mut seen: Vec<Vec<Live>> = settings.iter().map(|_| Vec::new()).collect();
     for round in 0..plan.rounds {
         for (index, setting) in settings.iter().enumerate() {
-            watch(setting.name(), round * settings.len() + index, plan.rounds * settings.len());
+            watch(&setting.name(), round * settings.len() + index, plan.rounds * settings.len());
             let keep = base.is_none() && round == 0 && index == 0;
             seen[index].push(rounds.run(setting, keep)?);
         }
@@ -195,7 +205,7 @@ pub fn confirm(
         None => RecordedInput::open(rounds.kept())?,
     };
     let names: BTreeSet<String> = seen.iter().flatten().flat_map(|live| live.names()).collect();
-    let (soft, elevated) = predict(plan, &base, &names, simulating)?;
+    let (soft, elevated) = predict(plan, &base, &names, driver, simulating)?;
     let replay = soft.self_replay.as_ref();
     Ok(Confirmed {
         schema: SCHEMA,
@@ -208,6 +218,7 @@ pub fn confirm(
         simulated_as: replay.map_or_else(String::new, |replay| replay.scheduler.clone()),
         trusted: soft.trusted(),
         distrust: replay.map(|replay| replay.distrust.clone()).unwrap_or_default(),
+        driver,
         settings: answers(&settings, &seen, &soft, elevated.as_ref(), &names),
     })
 }
@@ -217,6 +228,7 @@ fn predict(
     plan: &Plan,
     base: &RecordedInput,
     names: &BTreeSet<String>,
+    driver: Option<DriverCosts>,
     simulating: Progress<'_>,
 ) -> Result<(Study, Option<Study>), ConfirmError> {
     let options = |schedulers: &[SchedulerSpec], variants: Vec<String>| Options {
@@ -226,27 +238,52 @@ fn predict(
     };
     let under = plan.recorded_under.as_ref();
     let soft = compare_recording(base, under, &options(&[], plan.variants.clone()), simulating)?;
-    if plan.schedulers.is_empty() {
-        return Ok((soft, None));
-    }
-    // Under elevation nobody else gets the managed CPU, apart from what the agent gives away.
-    let mut variants = Vec::new();
-    let others = schedlab_host::machine().online.without(&plan.cpus);
-    let foreign: BTreeSet<&str> = base.classes().filter(|name| !names.contains(*name)).collect();
-    let clauses: Vec<String> = foreign
-        .into_iter()
-        .filter(|name| !name.is_empty() && !name.contains(['"', ';', '*', '?', '=']))
-        .map(|name| format!("\"{name}\" cpus={others}"))
-        .collect();
-    if !clauses.is_empty() && !others.is_empty() {
-        variants.push(format!("{ELSEWHERE}: {}", clauses.join(" ; ")));
-    }
+    let Some(driver) = driver else { return Ok((soft, None)) };
+    let variants = vec![behind_agents(plan, base, names, driver, &soft)];
     let elevated = compare_recording(base, under, &options(&plan.schedulers, variants), simulating)?;
     Ok((soft, Some(elevated)))
 }
 
-/// Name of the variant in which everybody else runs on other CPUs.
-const ELSEWHERE: &str = "others elsewhere";
+/// Name of the variant in which an agent schedules the command, and everybody else runs on other CPUs.
+const BY_AGENTS: &str = "by schedlab run";
+
+/// Under elevation nobody else gets the managed CPU, apart from what the agent gives away: others are elsewhere, outside of
+/// what the agents schedule.
+fn behind_agents(
+    plan: &Plan,
+    base: &RecordedInput,
+    names: &BTreeSet<String>,
+    driver: DriverCosts,
+    soft: &Study,
+) -> String {
+    let others = schedlab_host::machine().online.without(&plan.cpus);
+    let foreign: BTreeSet<&str> =
+        base.classes().filter(|name| !names.contains(*name) && !name.is_empty()).collect();
+    // What separates in a variant's grammar is any letter in a pattern.
+    let pattern = |name: &str| -> String {
+        let special = |letter: char| letter.is_whitespace() || matches!(letter, '"' | ';' | ',' | '=' | '*');
+        let text: String = name.chars().map(|letter| if special(letter) { '?' } else { letter }).collect();
+        // Words with a meaning of their own there, and paths of groups.
+        let taken = ["scheduler", "delegation", "machine"].contains(&text.as_str()) || text.starts_with('/');
+        if taken { text.chars().enumerate().map(|(at, letter)| if at == 0 { '?' } else { letter }).collect() } else { text }
+    };
+    let patterns: BTreeSet<String> = foreign.into_iter().map(pattern).collect();
+    let mut text = format!("{BY_AGENTS}: delegation {}", driver.settings());
+    // The kernel's own scheduler, beside the agents.
+    if let Some(replay) = soft.self_replay.as_ref().filter(|replay| {
+        let name = &replay.scheduler;
+        name.starts_with("linux-6.") || name.starts_with("linux-7.")
+    }) {
+        text += &format!(" fallback={}", replay.scheduler);
+    }
+    if !patterns.is_empty() {
+        text += &format!(" outside={}", patterns.iter().cloned().collect::<Vec<_>>().join(","));
+    }
+    if !others.is_empty() {
+        text.extend(patterns.iter().map(|name| format!(" ; \"{name}\" cpus={others}")));
+    }
+    text
+}
 
 fn answers(
     settings: &[Settings],
@@ -265,7 +302,7 @@ fn answers(
                 study.rows.iter().position(|row| row.scheduler == label && row.variant == variant)
             };
             let study = elevated?;
-            let found = of(study, ELSEWHERE).or_else(|| of(study, "as recorded"))?;
+            let found = of(study, BY_AGENTS)?;
             study.rows.get(found)
         }
     };
@@ -279,7 +316,7 @@ fn answers(
             worth.then(|| TaskAnswer { name: name.clone(), cells })
         };
         Setting {
-            name: setting.name().to_owned(),
+            name: setting.name(),
             how: setting.how(),
             agents: Estimate::of(lives.iter().filter_map(|live| live.agents).collect()),
             given_back: lives.iter().map(|live| live.given_back).sum(),

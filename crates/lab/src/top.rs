@@ -6,7 +6,7 @@ use schedlab_host::threads::{self, Served};
 use schedlab_live::bulletin::{self, Bulletin};
 use schedlab_live::elevation::Counts;
 use schedlab_live::{LiveError, Room};
-use schedlab_model::{CpuId, Ns};
+use schedlab_model::{CpuSet, Ns};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -65,8 +65,10 @@ pub struct Snapshot {
     pub owner: u32,
     /// The scheduler with its knobs.
     pub scheduler: String,
-    /// The managed CPU.
-    pub cpu: CpuId,
+    /// The managed CPUs.
+    pub cpus: CpuSet,
+    /// The first of them.
+    pub cpu: u32,
     /// For how long it has been managing.
     pub elapsed: Ns,
     /// Since it began.
@@ -98,9 +100,9 @@ impl Top {
         Focus::Living(self.living.clone())
     }
 
-    /// The managed CPU.
-    pub fn cpu(&self) -> CpuId {
-        self.newest.cpu
+    /// The managed CPUs.
+    pub fn cpus(&self) -> CpuSet {
+        self.newest.cpus
     }
 
     fn follow(&self) {
@@ -121,7 +123,8 @@ impl Top {
             schema: SCHEMA,
             owner: self.newest.owner.tid,
             scheduler: self.newest.scheduler.clone(),
-            cpu: self.newest.cpu,
+            cpus: self.newest.cpus,
+            cpu: self.newest.cpus.lowest().map_or(0, |cpu| cpu.0),
             elapsed: self.newest.elapsed,
             counts: self.newest.counts.clone(),
             rates: self.rates,
@@ -187,14 +190,13 @@ pub fn waits(state: &State) -> Vec<serde_json::Value> {
 /// # Errors
 /// As for [`schedlab_host::record`].
 pub fn record(
-    top: &(Focus, CpuId),
+    top: &(Focus, CpuSet),
     shared: &Shared,
     stop: &dyn Fn() -> bool,
 ) -> Result<schedlab_host::RecordEnd, schedlab_host::HostError> {
     let mut request = schedlab_host::RecordRequest::new(schedlab_host::Scope::All);
-    let managed = schedlab_model::CpuSet::single(top.1);
     // Not where agents would be in its way.
-    request.recorder_cpu = schedlab_host::machine().online.without(&managed).lowest();
+    request.recorder_cpu = schedlab_host::machine().online.without(&top.1).lowest();
     crate::watch::watch(&request, &top.0, shared, stop)
 }
 
@@ -218,7 +220,7 @@ mod tests {
         let bulletin = Bulletin {
             owner: thread(1, "schedlab"),
             scheduler: "layers".to_owned(),
-            cpu: CpuId(0),
+            cpus: CpuSet::first(1),
             elapsed: Ns::from_s(1),
             counts: Counts::default(),
             threads: vec![

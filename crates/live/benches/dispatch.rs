@@ -8,19 +8,15 @@
 
 #![expect(clippy::print_stdout, reason = "a bench prints its result")]
 
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::io::{read, write};
-use rustix::time::{ClockId, clock_gettime};
 use schedlab_host::threads;
 use schedlab_live::Room;
-use schedlab_live::elevation::{ElevationOptions, bare, manage};
+use schedlab_live::elevation::{ElevationOptions, bare, manage, pair};
 use schedlab_live::guardian::{self, Watch};
 use schedlab_model::{CpuId, CpuSet, Ns};
 use std::io::{BufRead, BufReader, Write};
-use std::os::fd::OwnedFd;
 use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const CPU: CpuId = CpuId(0);
 const BURSTS_US: [u64; 4] = [0, 20, 100, 1000];
@@ -35,7 +31,10 @@ fn main() -> ExitCode {
             let watch = Watch::parse(&arguments[1..]).expect("our own arguments");
             guardian::watch(&watch).map_or(ExitCode::FAILURE, |_| ExitCode::SUCCESS)
         }
-        Some("pair") => pair(number(&arguments, 1), number(&arguments, 2)),
+        Some("pair") => {
+            played(&pair::play(Ns::from_us(number(&arguments, 1)), Ns::from_ms(number(&arguments, 2)), told));
+            ExitCode::SUCCESS
+        }
         _ => bench(&arguments),
     }
 }
@@ -44,97 +43,16 @@ fn number(arguments: &[String], at: usize) -> u64 {
     arguments.get(at).and_then(|text| text.parse().ok()).expect("a number")
 }
 
-fn clock(id: ClockId) -> u64 {
-    let now = clock_gettime(id);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
-/// When the one that blocks did its last step, and when the last one came back; 0: nothing yet.
-#[derive(Default)]
-struct Times {
-    left: AtomicU64,
-    back: AtomicU64,
-}
-
-/// One round of a pair: sorted times in ns.
-#[derive(Default)]
-struct Round {
-    block_to_next: Vec<u64>,
-    cycle: Vec<u64>,
-}
-
-/// Two threads that wake each other and block, until the time is over.
-fn pair(burst_us: u64, ms: u64) -> ExitCode {
-    let bell = || eventfd(0, EventfdFlags::CLOEXEC).expect("a descriptor");
-    let bells: Arc<[OwnedFd; 2]> = Arc::new([bell(), bell()]);
-    let times = Arc::new(Times::default());
-    let end = Arc::new(AtomicU64::new(u64::MAX));
-    let tids = Arc::new(Mutex::new(Vec::new()));
-    let workers: Vec<_> = (0..2)
-        .map(|own: usize| {
-            let (bells, times, end, tids) = (bells.clone(), times.clone(), end.clone(), tids.clone());
-            std::thread::spawn(move || {
-                let tid = rustix::thread::gettid().as_raw_nonzero().get();
-                tids.lock().expect("nobody panics").push(tid);
-                turns(own, burst_us * 1_000, &bells, &times, &end)
-            })
-        })
-        .collect();
-    while tids.lock().expect("nobody panics").len() < 2 {
-        std::thread::yield_now();
-    }
-    let both = tids.lock().expect("nobody panics").clone();
-    println!("{} {}", both[0], both[1]);
+/// Says who is there, and waits for a word.
+fn told(tids: [u32; 2]) {
+    println!("{} {}", tids[0], tids[1]);
     std::io::stdout().flush().expect("the bench reads");
     std::io::stdin().lock().lines().next();
-    let begin = clock(ClockId::Monotonic);
-    end.store(begin + ms * 1_000_000, Ordering::Relaxed);
-    write(&bells[0], &1_u64.to_ne_bytes()).expect("an eventfd");
-    let mut all = Round::default();
-    for worker in workers {
-        let round = worker.join().expect("a worker");
-        all.block_to_next.extend(round.block_to_next);
-        all.cycle.extend(round.cycle);
-    }
-    let elapsed = clock(ClockId::Monotonic) - begin;
-    let count = all.cycle.len() as u64;
-    let overhead = 1.0 - (count * burst_us * 1_000) as f64 / elapsed as f64;
-    let (block, cycle) = (ladder(all.block_to_next), ladder(all.cycle));
-    println!("{} {} {} {} {overhead} {count}", block.0, block.1, cycle.0, cycle.1);
-    ExitCode::SUCCESS
 }
 
-fn turns(own: usize, burst: u64, bells: &[OwnedFd; 2], times: &Times, end: &AtomicU64) -> Round {
-    let mut round = Round { block_to_next: Vec::with_capacity(1 << 18), cycle: Vec::with_capacity(1 << 18) };
-    loop {
-        read(&bells[own], &mut [0; 8]).expect("an eventfd");
-        let now = clock(ClockId::Monotonic);
-        let (left, back) = (times.left.load(Ordering::Relaxed), times.back.swap(now, Ordering::Relaxed));
-        if back > 0 && round.cycle.len() < round.cycle.capacity() {
-            round.block_to_next.extend((left > 0).then(|| now.saturating_sub(left)));
-            // What a turn costs beside its burst.
-            round.cycle.push(now.saturating_sub(back).saturating_sub(burst));
-        }
-        let over = now > end.load(Ordering::Relaxed);
-        if burst > 0 && !over {
-            let until = clock(ClockId::ThreadCPUTime) + burst;
-            while clock(ClockId::ThreadCPUTime) < until {}
-        }
-        // Until this one blocks: whoever comes before was let in front of it, and has no block to tell of.
-        times.left.store(0, Ordering::Relaxed);
-        write(&bells[1 - own], &1_u64.to_ne_bytes()).expect("an eventfd");
-        if over {
-            return round;
-        }
-        times.left.store(clock(ClockId::Monotonic), Ordering::Relaxed);
-    }
-}
-
-/// p50 and p99.
-fn ladder(mut values: Vec<u64>) -> (u64, u64) {
-    values.sort_unstable();
-    let at = |percent: usize| values.get(values.len() * percent / 100).copied().unwrap_or(0);
-    (at(50), at(99))
+fn played(played: &pair::Played) {
+    let pair::Played { block_to_next: block, cycle, overhead, turns } = played;
+    println!("{} {} {} {} {overhead} {turns}", block.0.0, block.1.0, cycle.0.0, cycle.1.0);
 }
 
 /// What a pair measured: block to next p50 and p99, cycle p50 and p99 (ns), overhead, turns.
@@ -234,7 +152,7 @@ fn one(way: &str, burst: u64, ms: u64) -> Numbers {
             let folder = std::env::temp_dir().join(format!("schedlab-dispatch-{}", std::process::id()));
             let options = ElevationOptions {
                 scheduler: SCHEDULER.to_owned(),
-                cpu: CPU,
+                cpus: only,
                 starve_after: Ns::from_s(1),
                 declared: Vec::new(),
                 capacity: 64,

@@ -4,7 +4,7 @@
 use crate::elevation::Counts;
 use crate::{LiveError, Room};
 use schedlab_host::threads::{Identity, Served};
-use schedlab_model::{CpuId, Ns};
+use schedlab_model::{CpuSet, Ns};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,8 +21,8 @@ pub struct Bulletin {
     pub owner: Identity,
     /// The scheduler with its knobs.
     pub scheduler: String,
-    /// The managed CPU.
-    pub cpu: CpuId,
+    /// The managed CPUs.
+    pub cpus: CpuSet,
     /// For how long it has been managing.
     pub elapsed: Ns,
     /// What the agent did so far.

@@ -204,7 +204,7 @@ pub struct DeskOptions {
 
 /// See the module.
 pub struct Desk {
-    scheduler: Box<dyn Scheduler>,
+    scheduler: Box<dyn Scheduler + Send>,
     world: World,
     out: Out,
     joined: u32,
@@ -254,6 +254,11 @@ impl Desk {
         self.world.cpus.get(cpu as usize).and_then(CpuView::current).map(|task| task.0)
     }
 
+    /// On which CPU a task runs, as the desk knows it.
+    pub fn on_cpu(&self, task: u32) -> Option<u32> {
+        self.world.tasks.get(task as usize).and_then(TaskView::on_cpu).map(|cpu| cpu.0)
+    }
+
     /// Whether a task wants a CPU, as the desk knows it.
     pub fn runnable(&self, task: u32) -> bool {
         self.world.tasks.get(task as usize).is_some_and(|view| view.runnable() == Runnable::Yes)
@@ -288,7 +293,11 @@ impl Desk {
             What::Leave { task } => self.leave(now, *task),
             What::Decide { cpu, prev } => answer.decision = self.decide(now, *cpu, *prev),
             What::Tick { cpu } => self.call(now, *cpu, |scheduler, cx| scheduler.tick(cx, cx.cpu)),
-            What::Timer { timer } => self.call(now, 0, |scheduler, cx| scheduler.timer(cx, (*timer).into())),
+            What::Timer { timer } => {
+                // Timers of tasks and of the machine belong to no CPU: the first one stands for all.
+                let cpu = if let Slot::Cpu(cpu, _) = timer { *cpu } else { 0 };
+                self.call(now, cpu, |scheduler, cx| scheduler.timer(cx, (*timer).into()));
+            }
         }
         self.collect(now, &mut answer);
         answer

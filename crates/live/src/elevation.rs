@@ -6,7 +6,7 @@
 //! | priority | who |
 //! |---|---|
 //! | 5 | the [guardian](crate::guardian), and the [pulse] that it hears, elsewhere: sleep |
-//! | 4 | the [agent](agent) on the managed CPU; the steward elsewhere: sleep, decide, sleep |
+//! | 4 | the [agent](agent) on each managed CPU; the steward elsewhere: sleep, decide, sleep |
 //! | 3 | the thread that runs |
 //! | 2 | the [sentinel](sentinel): gets the CPU at the moment when the running thread blocks, and says so |
 //! | 1 | managed threads that wait their turn, or sleep |
@@ -19,7 +19,7 @@
 //! | raise the next before lowering the previous | specs/delegation.md E.2 | done |
 //! | wakeups from tracepoints; blocks from the sentinel | E.2, E.3 | done |
 //! | `sched_yield` | E.4, 2 | not seen: the yielding thread goes on |
-//! | several managed CPUs, migration between them | E.2 | not yet: one CPU |
+//! | several managed CPUs: an agent each, one scheduler, migration while parked | E.2 | done; tested with CPUs that do not exist ([board]), because the project's machine can only spare one |
 //! | a waiting thread that is not served within `starve_after` | E.4, 5 | released to what it was before |
 //! | threads whose policy others changed meanwhile | E.4 | left alone from then on; another nice value is told to the scheduler |
 //! | a declared policy follows the name through exec | | done |
@@ -28,8 +28,10 @@
 
 mod agent;
 pub mod bare;
+mod board;
 mod claim;
 mod gift;
+pub mod pair;
 mod pulse;
 mod sentinel;
 mod steward;
@@ -40,7 +42,7 @@ pub use steward::manage;
 
 use crate::desk::{Decision, DeskOptions, Step};
 use schedlab_host::follow::Follower;
-use schedlab_model::{CpuId, CpuSet, Ns, Policy};
+use schedlab_model::{CpuSet, Ns, Policy};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -91,8 +93,8 @@ impl Given {
 pub struct ElevationOptions {
     /// The scheduler with its knobs.
     pub scheduler: String,
-    /// The CPU that is managed.
-    pub cpu: CpuId,
+    /// The CPUs that are managed. One that this process may use must stay unmanaged.
+    pub cpus: CpuSet,
     /// A runnable thread that waits longer is released.
     pub starve_after: Ns,
     /// What threads with these names are taken for: `("sysbench", idle)`. Others are what they were before.
@@ -136,6 +138,9 @@ pub struct Counts {
     pub changed_by_others: u64,
     /// Threads that found no room at the desk.
     pub refused: u64,
+    /// Threads that were sent from one managed CPU to another.
+    #[serde(default)]
+    pub migrations: u64,
     /// Times that the CPU was given away.
     pub gifts: u64,
     /// For how long in all.

@@ -69,11 +69,13 @@ pub enum LiveError {
         /// Why not.
         reason: &'static str,
     },
-    /// The kernel refused a change.
-    #[error("cannot change {what} of thread {tid} ({comm}): {source}. {advice}")]
+    /// The kernel refused to tell or to change something of a thread that lives.
+    #[error("cannot change {what} of thread {tid} ({comm}): {call}: {source}. {advice}")]
     Refused {
         /// Policy or affinity.
         what: &'static str,
+        /// The system call that it refused.
+        call: &'static str,
         /// Its number.
         tid: u32,
         /// Its name.
@@ -122,8 +124,11 @@ pub enum LiveError {
         reason: String,
     },
     /// The guardian is gone; everything was put back.
-    #[error("the guardian died: everything was put back, and nothing more is changed without one")]
-    Unguarded,
+    #[error("the guardian died ({how}): everything was put back, and nothing more is changed without one")]
+    Unguarded {
+        /// How it ended, as far as that is known: `signal: 9 (SIGKILL)`.
+        how: String,
+    },
     /// The scheduler or one of its knobs is unknown.
     #[error(transparent)]
     Scheduler(#[from] schedlab_scheduler::KnobError),
@@ -168,8 +173,11 @@ pub enum LiveError {
         journal: PathBuf,
     },
     /// The agent ended before its time.
-    #[error("the agent died; everything was put back")]
-    AgentDied,
+    #[error("the agent died ({why}); everything was put back")]
+    AgentDied {
+        /// What it said last.
+        why: String,
+    },
     /// A file operation failed.
     #[error("{what}: {source}")]
     Io {
@@ -184,5 +192,17 @@ impl LiveError {
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> LiveError {
         let what = what.into();
         move |source| LiveError::Io { what, source }
+    }
+
+    /// Nothing may be changed without a guardian, and there is none any more.
+    pub(crate) fn no_guardian() -> LiveError {
+        LiveError::Unguarded { how: "some time ago".to_owned() }
+    }
+
+    /// A thread of ours ended by a panic: this was its message.
+    pub(crate) fn died(panic: &(dyn std::any::Any + Send)) -> LiveError {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let why = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        LiveError::AgentDied { why: why.unwrap_or_else(|| "a panic without words".to_owned()) }
     }
 }

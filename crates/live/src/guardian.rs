@@ -44,6 +44,8 @@ const QUIT: u8 = b'q';
 const FIRST: u32 = 10;
 /// The last part of a silence, for beats that came late: one of so many.
 const DOUBT: u32 = 5;
+/// Milliseconds that a guardian whose pipe is closed may take to its end, until its owner has something else to do.
+const ENDS: u32 = 20;
 /// What the guardian says when it watches.
 const READY: &[u8] = b"ready\n";
 
@@ -148,11 +150,12 @@ pub fn watch(watch: &Watch) -> Result<WatchEnd, LiveError> {
     let second = Second::start(watch);
     let end = match listen(watch) {
         Heard::Quit => Ok(WatchEnd::Dismissed),
-        heard => {
-            if heard == Heard::Silence {
-                stop_owner(record.as_ref());
-            }
-            put_back(&watch.journal)
+        Heard::End => put_back(&watch.journal),
+        Heard::Silence(why) => {
+            stop_owner(record.as_ref());
+            let end = put_back(&watch.journal);
+            say(record.as_ref(), &why);
+            end
         }
     };
     second.dismiss();
@@ -168,12 +171,26 @@ fn put_back(journal: &Path) -> Result<WatchEnd, LiveError> {
     report.map(WatchEnd::Restored)
 }
 
-#[derive(PartialEq, Eq)]
+/// Tells whoever reads the owner's standard error why it was ended: it cannot say so any more. Whoever does not read must not
+/// hold us up.
+fn say(record: Option<&Record>, why: &str) {
+    let owner = record.map_or(0, |record| record.head.owner.tid);
+    let purpose = record.map_or("", |record| record.head.purpose.as_str());
+    let error = io::stderr();
+    let mut fds = [PollFd::new(&error, PollFlags::OUT)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    if poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0) {
+        let text =
+            format!("error: the guardian ended process {owner} ({purpose}) and put everything back: {why}\n");
+        let _ = io::stderr().write_all(text.as_bytes());
+    }
+}
+
 enum Heard {
     Quit,
     End,
-    /// Or words that are not to be trusted.
-    Silence,
+    /// Or words that are not to be trusted; and which.
+    Silence(String),
 }
 
 fn listen(watch: &Watch) -> Heard {
@@ -198,7 +215,7 @@ fn listen(watch: &Watch) -> Heard {
                 (doubted, timeout) = (true, silence.map(|silence| time(silence / DOUBT)));
                 continue;
             }
-            Ok(0) => return Heard::Silence,
+            Ok(0) => return Heard::Silence(silent(silence.unwrap_or_default(), beaten)),
             Err(error) if error != rustix::io::Errno::INTR => return Heard::End,
             Err(_) => continue,
             Ok(_) => {}
@@ -210,14 +227,29 @@ fn listen(watch: &Watch) -> Heard {
             Ok(count) if bytes[..count].contains(&LAST) => {
                 (timeout, starving, beaten, doubted) = (None, None, true, false);
             }
-            Ok(_) if starving.as_mut().is_some_and(Starving::look) => return Heard::Silence,
-            Ok(_) if !beaten || doubted => {
-                (beaten, doubted) = (true, false);
-                timeout = silence.map(|silence| time(silence - silence / DOUBT));
+            Ok(_) => {
+                if let Some(why) = starving.as_mut().and_then(Starving::look) {
+                    return Heard::Silence(why);
+                }
+                if !beaten || doubted {
+                    (beaten, doubted) = (true, false);
+                    timeout = silence.map(|silence| time(silence - silence / DOUBT));
+                }
             }
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Heard::End,
             _ => {}
         }
+    }
+}
+
+fn silent(silence: Duration, beaten: bool) -> String {
+    match beaten {
+        true => format!(
+            "no heartbeat for {} ms. Its agent hangs, or something kept it from its CPU for that long: a thread of a \
+             higher real-time priority, or the host of a virtual machine (steal in /proc/stat)",
+            silence.as_millis()
+        ),
+        false => format!("no heartbeat in its first {} ms", (silence * FIRST).as_millis()),
     }
 }
 
@@ -253,7 +285,8 @@ impl Guardian {
             .args(watch.arguments())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            // The owner's own: when the guardian has to end it, somebody must say why.
+            .stderr(Stdio::inherit())
             .spawn();
         let mut child = child.map_err(|error| refused(format!("{}: {error}", program.display())))?;
         let pipe = child.stdin.take();
@@ -294,6 +327,18 @@ impl Guardian {
     pub fn beat(&mut self) -> bool {
         self.pipe.as_mut().is_some_and(|pipe| pipe.write_all(&[BEAT]).is_ok())
             && matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// How it ended; for when it is known to be gone or about to go.
+    pub(crate) fn end(&mut self) -> String {
+        for _ in 0..ENDS {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return status.to_string(),
+                Ok(None) => std::thread::sleep(Duration::from_millis(1)),
+                Err(error) => return error.to_string(),
+            }
+        }
+        "it does not read what it is told".to_owned()
     }
 
     /// Tells it that everything is about to be put back: silence does not count any more, only the end of the owner.

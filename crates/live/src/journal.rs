@@ -58,6 +58,29 @@ impl Setting {
     }
 }
 
+/// Where threads are kept while they are managed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Confined {
+    /// The CPUs.
+    pub cpus: CpuSet,
+    /// On one of them at a time, and not always on the same; else on all.
+    pub one_of: bool,
+}
+
+impl Confined {
+    /// Whether `now` is what we made of an affinity.
+    pub fn covers(&self, now: &CpuSet) -> bool {
+        match self.one_of {
+            true => now.count() == 1 && now.without(&self.cpus).is_empty(),
+            false => *now == self.cpus,
+        }
+    }
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
 /// Something that is about to be changed. Several entries may speak of one thing; the first says what was before, the
 /// last what it looks like now.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -80,6 +103,9 @@ pub enum Entry {
         before: CpuSet,
         /// What it is set to.
         set: CpuSet,
+        /// See [`Confined`].
+        #[serde(default, skip_serializing_if = "is_false")]
+        one_of: bool,
     },
     /// A file of a control group.
     File {
@@ -108,6 +134,9 @@ pub enum Entry {
         set: Setting,
         /// Where they are confined to; `None`: they are not.
         confined: Option<CpuSet>,
+        /// See [`Confined`].
+        #[serde(default, skip_serializing_if = "is_false")]
+        one_of: bool,
     },
     /// A process was given back while others are managed on: what stands before this line about its threads is over.
     Released {

@@ -1,7 +1,7 @@
 //! The one way to change a thread.
 
 use crate::guardian::{Guardian, Watch};
-use crate::journal::{Entry, Journal, Setting};
+use crate::journal::{Confined, Entry, Journal, Setting};
 use crate::restore::{self, Report};
 use crate::{LiveError, Room};
 use schedlab_host::threads::{self, Identity, Scheduling};
@@ -92,7 +92,7 @@ impl Keeper {
     /// # Errors
     /// When the thread is gone, or the journal cannot be written.
     pub fn declare(&mut self, thread: &Identity, set: Setting) -> Result<(), LiveError> {
-        let before = threads::scheduling(thread.tid).map_err(|error| refused("the policy", thread, error))?;
+        let before = threads::scheduling(thread.tid).map_err(|error| refused("the policy", "sched_getattr", thread, error))?;
         self.declare_from(thread, before, set)
     }
 
@@ -114,7 +114,8 @@ impl Keeper {
     /// # Errors
     /// When the thread is gone or the kernel refuses.
     pub fn apply(&self, thread: &Identity, wanted: &Scheduling) -> Result<(), LiveError> {
-        threads::set_scheduling(thread.tid, wanted).map_err(|error| refused("the policy", thread, error))
+        threads::set_scheduling(thread.tid, wanted)
+            .map_err(|error| refused("the policy", "sched_setattr", thread, error))
     }
 
     /// Sets where a thread may run.
@@ -122,7 +123,8 @@ impl Keeper {
     /// # Errors
     /// When the thread is gone, none of the CPUs can be used, or the journal cannot be written.
     pub fn confine(&mut self, thread: &Identity, cpus: &CpuSet) -> Result<(), LiveError> {
-        let before = threads::affinity(thread.tid).map_err(|error| refused("the affinity", thread, error))?;
+        let before = threads::affinity(thread.tid)
+            .map_err(|error| refused("the affinity", "sched_getaffinity", thread, error))?;
         self.confine_from(thread, before, cpus)
     }
 
@@ -136,8 +138,24 @@ impl Keeper {
         before: CpuSet,
         cpus: &CpuSet,
     ) -> Result<(), LiveError> {
-        self.note(&Entry::Affinity { thread: thread.clone(), before, set: *cpus })?;
-        threads::set_affinity(thread.tid, cpus).map_err(|error| refused("the affinity", thread, error))
+        self.confine_within(thread, before, Confined { cpus: *cpus, one_of: false }, cpus)
+    }
+
+    /// As [`Keeper::confine_from`], where the thread may be sent to others of `within` later on, without another word here.
+    ///
+    /// # Errors
+    /// As for that.
+    pub fn confine_within(
+        &mut self,
+        thread: &Identity,
+        before: CpuSet,
+        within: Confined,
+        cpus: &CpuSet,
+    ) -> Result<(), LiveError> {
+        let Confined { cpus: set, one_of } = within;
+        self.note(&Entry::Affinity { thread: thread.clone(), before, set, one_of })?;
+        threads::set_affinity(thread.tid, cpus)
+            .map_err(|error| refused("the affinity", "sched_setaffinity", thread, error))
     }
 
     /// Writes down that threads which a process makes from now on are ours too: they get back what its first thread has now.
@@ -150,9 +168,11 @@ impl Keeper {
         set: Setting,
         confined: Option<CpuSet>,
     ) -> Result<(), LiveError> {
-        let before = threads::scheduling(thread.tid).map_err(|error| refused("the policy", thread, error))?;
+        let before = threads::scheduling(thread.tid).map_err(|error| refused("the policy", "sched_getattr", thread, error))?;
+        let confined = confined.map(|cpus| Confined { cpus, one_of: false });
         let affinity =
-            threads::affinity(thread.tid).map_err(|error| refused("the affinity", thread, error))?;
+            threads::affinity(thread.tid)
+            .map_err(|error| refused("the affinity", "sched_getaffinity", thread, error))?;
         self.adopt_from(thread, (before, affinity), set, confined)
     }
 
@@ -165,9 +185,11 @@ impl Keeper {
         thread: &Identity,
         (before, affinity): (Scheduling, CpuSet),
         set: Setting,
-        confined: Option<CpuSet>,
+        confined: Option<Confined>,
     ) -> Result<(), LiveError> {
-        self.note(&Entry::Process { thread: thread.clone(), before, affinity, set, confined })
+        let (thread, one_of) = (thread.clone(), confined.is_some_and(|confined| confined.one_of));
+        let confined = confined.map(|confined| confined.cpus);
+        self.note(&Entry::Process { thread, before, affinity, set, confined, one_of })
     }
 
     /// Writes down that a process was given back before its time.
@@ -214,7 +236,7 @@ impl Keeper {
     /// # Errors
     /// When the guardian is gone.
     pub fn heart(&self) -> Result<OwnedFd, LiveError> {
-        let guardian = self.guardian.as_ref().ok_or(LiveError::Unguarded)?;
+        let guardian = self.guardian.as_ref().ok_or_else(LiveError::no_guardian)?;
         guardian.heart().map_err(LiveError::io("the pipe to the guardian"))
     }
 
@@ -226,8 +248,20 @@ impl Keeper {
         if self.guardian.as_mut().is_some_and(Guardian::beat) {
             return Ok(());
         }
+        Err(self.unguarded()?)
+    }
+
+    /// Somebody noticed that the guardian is gone: everything is put back, and this is what to say.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub(crate) fn unguarded(&mut self) -> Result<LiveError, LiveError> {
+        let Some(mut guardian) = self.guardian.take() else { return Ok(LiveError::no_guardian()) };
+        guardian.ease();
         self.put_back()?;
-        Err(LiveError::Unguarded)
+        let how = guardian.end();
+        guardian.dismiss();
+        Ok(LiveError::Unguarded { how })
     }
 
     /// Puts everything back and ends the guardian.
@@ -239,7 +273,7 @@ impl Keeper {
     }
 
     fn note(&mut self, entry: &Entry) -> Result<(), LiveError> {
-        self.journal.as_mut().ok_or(LiveError::Unguarded)?.note(entry)
+        self.journal.as_mut().ok_or_else(LiveError::no_guardian)?.note(entry)
     }
 
     fn put_back(&mut self) -> Result<Report, LiveError> {
@@ -260,8 +294,11 @@ impl Drop for Keeper {
     }
 }
 
-fn refused(what: &'static str, thread: &Identity, source: io::Error) -> LiveError {
-    if !thread.lives() {
+/// What an error of `call` means. A thread may end between our finding it and the call, which is nobody's fault: that is
+/// [`LiveError::NoThread`], whatever the kernel answers about a thread at its end.
+fn refused(what: &'static str, call: &'static str, thread: &Identity, source: io::Error) -> LiveError {
+    let no_such_thread = source.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error());
+    if no_such_thread || !thread.lives() || thread.is_ending() {
         return LiveError::NoThread { tid: thread.tid };
     }
     let advice = match source.kind() {
@@ -276,5 +313,38 @@ fn refused(what: &'static str, thread: &Identity, source: io::Error) -> LiveErro
         io::ErrorKind::ResourceBusy => "There is no real-time bandwidth left for it on these CPUs",
         _ => "Nothing was changed",
     };
-    LiveError::Refused { what, tid: thread.tid, comm: thread.comm.clone(), source, advice }
+    LiveError::Refused { what, call, tid: thread.tid, comm: thread.comm.clone(), source, advice }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+
+    /// Pitfall 11, and every error of `attach`: the call, the thread, what the kernel said, and what to do.
+    #[test]
+    fn a_refusal_names_the_call_the_thread_and_the_reason() {
+        let own = threads::identity(std::process::id()).expect("we live");
+        for (errno, call, words) in [
+            (Errno::PERM, "sched_setattr", "CONFIG_RT_GROUP_SCHED"),
+            (Errno::INVAL, "sched_setaffinity", "cpuset"),
+            (Errno::BUSY, "sched_setattr", "bandwidth"),
+        ] {
+            let text = refused("the policy", call, &own, errno.into()).to_string();
+            let number = format!("os error {}", errno.raw_os_error());
+            for part in [words, call, &number, &own.tid.to_string(), &own.comm] {
+                assert!(text.contains(part), "{part}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_thread_that_is_gone_is_gone_whatever_the_kernel_said() {
+        let own = threads::identity(std::process::id()).expect("we live");
+        let gone = |error: LiveError| matches!(error, LiveError::NoThread { .. });
+        // The number may have been given away again already.
+        assert!(gone(refused("the policy", "sched_setattr", &own, Errno::SRCH.into())));
+        let earlier = Identity { started: own.started - 1, ..own };
+        assert!(gone(refused("the policy", "sched_setattr", &earlier, Errno::PERM.into())));
+    }
 }

@@ -4,7 +4,7 @@
 //! that somebody else changed after us.
 
 use crate::LiveError;
-use crate::journal::{Entry, Record, Setting};
+use crate::journal::{Confined, Entry, Record, Setting};
 use rustix::process::{Pid, Signal, kill_process};
 use schedlab_host::threads::{self, Identity, Scheduling};
 use schedlab_model::CpuSet;
@@ -50,6 +50,13 @@ impl Report {
     /// Whether nothing failed.
     pub fn complete(&self) -> bool {
         !self.items.iter().any(|item| matches!(item.outcome, Outcome::Failed(_)))
+    }
+    /// What could not be put back, and why.
+    pub fn failures(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.items.iter().filter_map(|item| match &item.outcome {
+            Outcome::Failed(why) => Some((item.what.as_str(), why.as_str())),
+            _ => None,
+        })
     }
     /// How many things came out so.
     pub fn count(&self, outcome: &Outcome) -> usize {
@@ -170,7 +177,7 @@ struct Change<B, S> {
 #[derive(Default)]
 struct Changes {
     scheduling: BTreeMap<Identity, Change<Scheduling, Setting>>,
-    affinity: BTreeMap<Identity, Change<CpuSet, CpuSet>>,
+    affinity: BTreeMap<Identity, Change<CpuSet, Confined>>,
     files: BTreeMap<PathBuf, Change<String, String>>,
     processes: Vec<Process>,
     made: Vec<PathBuf>,
@@ -189,10 +196,13 @@ impl Changes {
                 Entry::Scheduling { thread, before, set } => {
                     put(&mut changes.scheduling, thread, before, set)
                 }
-                Entry::Affinity { thread, before, set } => put(&mut changes.affinity, thread, before, set),
+                Entry::Affinity { thread, before, set: cpus, one_of } => {
+                    put(&mut changes.affinity, thread, before, Confined { cpus, one_of })
+                }
                 Entry::File { path, before, set } => put(&mut changes.files, path, before, set),
                 Entry::Made { path } => changes.made.push(path),
-                Entry::Process { thread, before, affinity, set, confined } => {
+                Entry::Process { thread, before, affinity, set, confined, one_of } => {
+                    let confined = confined.map(|cpus| Confined { cpus, one_of });
                     changes.released.retain(|process| *process != thread.process);
                     changes.processes.push(Process { thread, before, affinity, set, confined });
                 }
@@ -219,7 +229,7 @@ struct Process {
     before: Scheduling,
     affinity: CpuSet,
     set: Setting,
-    confined: Option<CpuSet>,
+    confined: Option<Confined>,
 }
 
 /// Threads that are made while we go through them are found in the next round.
@@ -261,9 +271,9 @@ impl Process {
             let change = Change { before: self.before, set: vec![self.set, Setting::To(now)] };
             report.add(named("policy", &thread), give_scheduling(&thread, &change));
         }
-        let Some(confined) = self.confined.filter(|confined| *confined != self.affinity) else { return };
-        if !changes.affinity.contains_key(&thread) && threads::affinity(tid).is_ok_and(|now| now == confined)
-        {
+        let Some(confined) = self.confined else { return };
+        let ours = |now: CpuSet| confined.covers(&now) && now != self.affinity;
+        if !changes.affinity.contains_key(&thread) && threads::affinity(tid).is_ok_and(ours) {
             let change = Change { before: self.affinity, set: vec![confined] };
             report.add(named("affinity", &thread), give_affinity(&thread, &change));
         }
@@ -333,13 +343,13 @@ fn give_scheduling(thread: &Identity, change: &Change<Scheduling, Setting>) -> O
     }
 }
 
-fn give_affinity(thread: &Identity, change: &Change<CpuSet, CpuSet>) -> Outcome {
+fn give_affinity(thread: &Identity, change: &Change<CpuSet, Confined>) -> Outcome {
     if !thread.lives() {
         return Outcome::Gone;
     }
     match threads::affinity(thread.tid) {
         Ok(now) if now == change.before => Outcome::AsBefore,
-        Ok(now) if !change.set.contains(&now) => Outcome::ChangedByOthers,
+        Ok(now) if !change.set.iter().any(|set| set.covers(&now)) => Outcome::ChangedByOthers,
         Ok(_) => match threads::set_affinity(thread.tid, &change.before) {
             Ok(()) => Outcome::Restored,
             Err(error) => failed(thread, &error),

@@ -16,7 +16,7 @@ use schedlab_live::restore::{Outcome, restore};
 use schedlab_live::status::status;
 use schedlab_live::{Keeper, KeeperOptions, LiveError, Room};
 use schedlab_model::{CpuSet, Nice, Policy};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -180,6 +180,7 @@ impl Kept {
             .args(["keep", &folder.0.display().to_string(), &target.to_string(), silence])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .expect("this program");
         let input = child.stdin.take().expect("piped");
@@ -296,6 +297,11 @@ fn silent_keeper() -> Result<(), Failed> {
     // It says nothing for longer than 200 ms.
     target.waits_until(before);
     assert!(!kept.child.wait()?.success(), "a silent keeper is killed");
+    // It cannot say why any more: the guardian does.
+    let mut said = String::new();
+    kept.child.stderr.take().expect("piped").read_to_string(&mut said)?;
+    let words = [format!("ended process {} (a test)", kept.child.id()), "no heartbeat".to_owned()];
+    assert!(words.iter().all(|word| said.contains(word.as_str())), "{said}");
     Ok(())
 }
 
@@ -304,7 +310,8 @@ fn killed_guardian() -> Result<(), Failed> {
     let (target, before, mut kept) = held(&folder, "none");
     assert_eq!(kept.say("beat"), "ok");
     kept.kill_guardian();
-    assert!(kept.say("beat").contains("guardian died"));
+    let said = kept.say("beat");
+    assert!(said.contains("guardian died (signal: 9"), "{said}");
     assert_eq!((target.state(), folder.journals().len()), (before, 0));
     Ok(())
 }

@@ -5,9 +5,9 @@ use std::cell::{RefCell, RefMut};
 use std::ops::{Deref, DerefMut};
 
 /// A family of locks, and how far apart the records of tasks lie that CPUs read without them.
-pub trait Locks: 'static {
+pub trait Locks: Send + 'static {
     /// A lock around a `T`.
-    type Lock<T: 'static>: Lock<T>;
+    type Lock<T: Send + 'static>: Lock<T> + Send;
     /// A task's record in a table of them. Its size is the distance from one record to the next.
     type Slot<T: Default + Send + Sync + 'static>: Default + Send + Sync + Deref<Target = T>;
 }
@@ -35,7 +35,7 @@ pub struct CellLocks;
 pub struct CellLock<T>(RefCell<T>);
 
 impl Locks for CellLocks {
-    type Lock<T: 'static> = CellLock<T>;
+    type Lock<T: Send + 'static> = CellLock<T>;
     type Slot<T: Default + Send + Sync + 'static> = Dense<T>;
 }
 

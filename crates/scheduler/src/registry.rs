@@ -13,7 +13,7 @@ pub struct Entry {
     /// Its knobs.
     pub knobs: fn() -> Vec<Knob>,
     /// Makes one for a machine with this many CPUs, with the simulator's locks.
-    pub build: fn(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler>,
+    pub build: fn(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler + Send>,
 }
 
 impl Entry {
@@ -106,7 +106,7 @@ pub fn all() -> &'static [Entry] {
 }
 
 /// Makes the scheduler that `spec` names, for a machine with `cpus` CPUs.
-pub fn build(spec: &SchedulerSpec, cpus: usize) -> Result<Box<dyn Scheduler>, KnobError> {
+pub fn build(spec: &SchedulerSpec, cpus: usize) -> Result<Box<dyn Scheduler + Send>, KnobError> {
     let entry = find(&spec.name)?;
     let knobs = Knobs::check(spec, &(entry.knobs)())?;
     Ok((entry.build)(cpus, &knobs))

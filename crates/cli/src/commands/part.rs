@@ -2,6 +2,7 @@
 
 use crate::{Done, output};
 use schedlab_lab::experiment::{ClientKind, READY};
+use schedlab_live::elevation::pair;
 use schedlab_measure::readers::{BYTES, READS, ReadersRequest, readers};
 use schedlab_measure::{LoadError, LoadRequest, LoopKind, run_after};
 use schedlab_model::Ns;
@@ -28,6 +29,12 @@ enum Which {
     Client(Client),
     /// Says that it is there, waits for a line, and runs the SMP program
     Readers(Readers),
+    /// Two threads wake each other and block: p50 of block to next and of a turn, in ns
+    Pair {
+        /// For how long
+        #[arg(long = "for")]
+        time: Ns,
+    },
 }
 
 /// The SMP program.
@@ -57,6 +64,11 @@ struct Client {
 pub(crate) fn run(args: &Part) -> anyhow::Result<Done> {
     match &args.which {
         Which::Client(client) => load(client),
+        Which::Pair { time } => {
+            let played = pair::play(Ns::ZERO, *time, |_| ());
+            output::write(None, &format!("{} {}\n", played.block_to_next.0.0, played.cycle.0.0))?;
+            Ok(Done::Well)
+        }
         Which::Readers(part) => {
             wait_for_word();
             let report = readers(&ReadersRequest { threads: part.threads, bytes: BYTES, reads: READS })?;

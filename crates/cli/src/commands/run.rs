@@ -7,8 +7,9 @@ use schedlab_host::{OwnCommand, StopSignal};
 use schedlab_live::elevation::{ElevationOptions, ElevationReport, LogLine, manage};
 use schedlab_live::verify::verify as check;
 use schedlab_live::{Room, verify};
-use schedlab_model::{CpuId, CpuSet, Ns, Policy};
+use schedlab_model::{CpuSet, Ns, Policy};
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,8 +25,8 @@ pub(crate) struct How {
     /// The scheduler, such as shinjuku:quantum=200us (`schedlab list schedulers --live` shows which can)
     #[arg(long, value_name = "SCHEDULER")]
     scheduler: String,
-    /// The CPU to manage; one CPU of the machine must stay unmanaged
-    #[arg(long, value_name = "CPU", default_value = "0")]
+    /// The CPUs to manage, such as 0 or 1-3; one CPU of the machine must stay unmanaged
+    #[arg(long, value_name = "CPUS", default_value = "0")]
     cpus: String,
     /// What threads of this name are taken for, such as sysbench=batch (repeatable); others are what they are
     #[arg(long = "task", value_name = "NAME=POLICY")]
@@ -94,16 +95,15 @@ pub(crate) struct Verify {
 impl How {
     fn options(&self) -> anyhow::Result<ElevationOptions> {
         let cpus: CpuSet = self.cpus.parse().map_err(|error| anyhow!("--cpus {}: {error}", self.cpus))?;
-        let mut chosen = cpus.iter();
-        let (Some(cpu), None) = (chosen.next(), chosen.next()) else {
-            bail!("--cpus {}: this version manages one CPU; name one, such as --cpus 0", self.cpus);
-        };
+        if cpus.is_empty() {
+            bail!("--cpus {}: name the CPUs to manage, such as --cpus 0", self.cpus);
+        }
         if let Some(path) = &self.log {
             output::check(path)?;
         }
         Ok(ElevationOptions {
             scheduler: self.scheduler.clone(),
-            cpu: CpuId(cpu.0),
+            cpus,
             starve_after: self.starve_after,
             declared: self.tasks.iter().map(|text| declared(text)).collect::<anyhow::Result<_>>()?,
             capacity: CAPACITY,
@@ -126,6 +126,10 @@ impl How {
         }
         let text = if self.json { as_json(report)? } else { as_text(report, &Style::of_stdout()) };
         output::write(None, &text)?;
+        for (what, why) in report.restored.failures() {
+            // Nothing is left to do when standard error is gone too.
+            let _ = writeln!(std::io::stderr(), "error: {what} could not be put back: {why}");
+        }
         Ok(if report.restored.complete() { Done::Well } else { Done::Untrusted })
     }
 }
@@ -194,7 +198,7 @@ fn as_text(report: &ElevationReport, style: &Style) -> String {
     );
     let _ = writeln!(
         text,
-        "agent and sentinel used {:.1} % of the CPU; given away {} times; stale {}, released after waiting too long {}, \
+        "agents and sentinels used {:.1} % of a CPU; given away {} times; stale {}, released after waiting too long {}, \
          changed by others {}, no room for {}",
         percent(counts.agent_cpu_ns),
         counts.gifts,
@@ -203,6 +207,9 @@ fn as_text(report: &ElevationReport, style: &Style) -> String {
         counts.changed_by_others,
         counts.refused
     );
+    if counts.migrations > 0 {
+        let _ = writeln!(text, "sent to another managed CPU {} times", counts.migrations);
+    }
     if counts.unlogged > 0 {
         let _ = writeln!(text, "the log was full: {} steps are not in it", counts.unlogged);
     }

@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Top) -> anyhow::Result<Done> {
 }
 
 fn start(driver: &Driver, shared: &Shared, stop: &Arc<AtomicBool>) -> Recorder {
-    let (whom, shared, stop) = ((driver.focus(), driver.cpu()), shared.clone(), Arc::clone(stop));
+    let (whom, shared, stop) = ((driver.focus(), driver.cpus()), shared.clone(), Arc::clone(stop));
     spawn(move || top::record(&whom, &shared, &|| stop.load(Ordering::Relaxed)))
 }
 

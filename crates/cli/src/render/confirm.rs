@@ -18,6 +18,19 @@ pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
         found.base,
         found.simulated_as
     );
+    if let Some(driver) = found.driver {
+        let timers = match driver.calibrated {
+            true => format!(", its timers {} late", schedlab_model::Ns(driver.timer_late_ns)),
+            false => " (no calibration here: `schedlab calibrate` adds how late its timers are)".to_owned(),
+        };
+        text.truncate(text.trim_end().len());
+        text += &format!(
+            "\nunder schedulers, behind an agent with the driver's costs here: {} from a block to the next task, {} \
+             for a wakeup{timers}\n\n",
+            schedlab_model::Ns(driver.block_to_next_ns),
+            schedlab_model::Ns(driver.wakeup_ns),
+        );
+    }
     let head = ["", "task", "", "predicted", "live", "error", "change predicted", "change live"];
     for setting in &found.settings {
         text += &(title(setting, style) + "\n");

@@ -41,7 +41,7 @@ fn header(snapshot: &Snapshot, state: &State, view: View) -> Paragraph<'static> 
         Span::raw(format!(
             "  {} on CPU {} for {}  (process {})  {backend}",
             snapshot.scheduler,
-            snapshot.cpu.0,
+            snapshot.cpus,
             seconds(snapshot.elapsed),
             snapshot.owner
         )),
@@ -182,7 +182,7 @@ pub(crate) fn text(snapshot: &Snapshot, state: &State) -> String {
     let mut text = format!(
         "{} on CPU {} for {} (process {}): {} decisions, {} stale, {} given back\n",
         snapshot.scheduler,
-        snapshot.cpu.0,
+        snapshot.cpus,
         seconds(snapshot.elapsed),
         snapshot.owner,
         counts.decisions,
@@ -230,7 +230,7 @@ mod tests {
     use schedlab_lab::top::{Rates, SCHEMA};
     use schedlab_lab::watch::{Focus, replayed};
     use schedlab_live::elevation::Counts;
-    use schedlab_model::CpuId;
+    use schedlab_model::CpuSet;
     use schedlab_trace::Recording;
 
     fn snapshot() -> Snapshot {
@@ -245,7 +245,8 @@ mod tests {
             schema: SCHEMA,
             owner: 4711,
             scheduler: "layers".to_owned(),
-            cpu: CpuId(0),
+            cpus: CpuSet::first(1),
+            cpu: 0,
             elapsed: Ns::from_s(12),
             counts: Counts { decisions: 123_456, stale: 7, gifts: 3, ..Counts::default() },
             rates: Some(Rates {

@@ -104,8 +104,18 @@ impl Drop for Stage {
     }
 }
 
-/// Plays `case` under `scheduler`; the events of its tasks, numbered as in the workload, from its time 0 on.
-pub(crate) fn run(case: &Case, scheduler: &str) -> Result<Vec<SchedEvent>, Failed> {
+/// What came of a workload on real threads.
+pub(crate) struct Played {
+    /// The events of its tasks, numbered as in the workload, from its time 0 on; or what went wrong.
+    pub(crate) events: Result<Vec<SchedEvent>, Failed>,
+    /// For how long others kept the CPU from them, whom no driver can hold off: foreign real-time threads, a hypervisor.
+    pub(crate) others: Ns,
+    /// Times that the driver gave the CPU away. (It has no need to in an undisturbed run, which is shorter than the period.)
+    pub(crate) gifts: u64,
+}
+
+/// Plays `case` under `scheduler`.
+pub(crate) fn run(case: &Case, scheduler: &str) -> Result<Played, Failed> {
     let mut stage = Stage::new(case, scheduler);
     let mut request = RecordRequest::new(Scope::All);
     request.recorder_cpu = Some(CpuId(1));
@@ -139,8 +149,51 @@ pub(crate) fn run(case: &Case, scheduler: &str) -> Result<Vec<SchedEvent>, Faile
         recorder.join().expect("it does not panic")
     })?;
     let recording = Recording::open(&output)?;
-    let pid = stage.player.id();
+    let (pid, agents) = (stage.player.id(), stage.attached.id());
     let report = stage.end();
+    let gifts = report["counts"]["gifts"].as_u64().unwrap_or(0);
+    let others = others(&recording, pid, agents);
+    Ok(Played { events: events(case, &recording, pid, &report), others, gifts })
+}
+
+/// The time on the managed CPU, while a thread of the player `pid` wanted it, of whoever is neither of the player nor of the
+/// process with the agents, and in a real-time class (or unknown: gone before the recorder could ask); and stolen time.
+fn others(recording: &Recording, pid: u32, agents: u32) -> Ns {
+    let tasks = &recording.header.tasks;
+    let foreign = |task: TaskId| {
+        let info = &tasks[task.index()];
+        info.pid != pid && info.pid != agents && (!info.policy.is_fair() || !info.known)
+    };
+    let mut wants = std::collections::BTreeSet::new();
+    let (mut since, mut sum): (Option<Ns>, Ns) = (None, Ns::ZERO);
+    for event in &recording.events {
+        match event.kind {
+            EventKind::Wake { task, .. } | EventKind::New { task, .. } if tasks[task.index()].pid == pid => {
+                wants.insert(task);
+            }
+            EventKind::Steal { ns } if event.cpu == CPU && !wants.is_empty() => sum += ns,
+            EventKind::Switch { prev, prev_state, next } => {
+                for (task, on) in [(prev, prev_state.is_runnable() == Some(true)), (next, true)] {
+                    let Some(task) = task.filter(|task| tasks[task.index()].pid == pid) else { continue };
+                    if on { wants.insert(task) } else { wants.remove(&task) };
+                }
+                if event.cpu == CPU {
+                    sum += since.take().map_or(Ns::ZERO, |since| event.at.saturating_sub(since));
+                    since = next.filter(|next| foreign(*next) && !wants.is_empty()).map(|_| event.at);
+                }
+            }
+            _ => {}
+        }
+    }
+    sum
+}
+
+fn events(
+    case: &Case,
+    recording: &Recording,
+    pid: u32,
+    report: &serde_json::Value,
+) -> Result<Vec<SchedEvent>, Failed> {
     let counts = &report["counts"];
     for count in ["starved", "changed_by_others", "refused"] {
         if counts[count] != 0 {
@@ -152,7 +205,7 @@ pub(crate) fn run(case: &Case, scheduler: &str) -> Result<Vec<SchedEvent>, Faile
     if managed != case.names().len() + 1 {
         return Err(format!("{managed} threads were managed: {report}").into());
     }
-    of_tasks(case, &recording, pid)
+    of_tasks(case, recording, pid)
 }
 
 /// Who is who, by name; a thread that another one made may still have that one's name in the recording.

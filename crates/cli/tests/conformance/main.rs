@@ -11,6 +11,7 @@ mod player;
 use cases::{CASES, Case};
 use checks::{check, order};
 use libtest_mimic::{Arguments, Failed, Trial};
+use schedlab_model::Ns;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -51,13 +52,32 @@ fn main() -> ExitCode {
 
 fn in_simulator(case: &Case, scheduler: &str, expected: &str) -> Result<(), Failed> {
     let events = checks::simulate(case, scheduler);
-    verdict(case, scheduler, expected, &events, schedlab_model::Ns::ZERO)
+    verdict(case, scheduler, expected, &events, Ns::ZERO)
 }
 
+/// Ticks of agents, interrupts: bounds of waits may be exceeded by this much.
+const SLACK: Ns = Ns::from_ms(15);
+/// Slices are wall time, and the expected orders hold where a task has its CPU in it. When somebody whom the driver cannot
+/// hold off takes more than this, an order says nothing about the driver, and the workload is played again. Each case leaves
+/// at least 3 ms.
+const DISTURBED: Ns = Ns::from_ms(1);
+/// Who takes the CPU in every one of them is no disturbance any more.
+const PLAYS: u32 = 25;
+
 fn on_threads(case: &Case, scheduler: &str, expected: &str) -> Result<(), Failed> {
-    let events = live::run(case, scheduler)?;
-    // Ticks of agents, interrupts, a hypervisor: bounds of waits may be exceeded by this much.
-    verdict(case, scheduler, expected, &events, schedlab_model::Ns::from_ms(15))
+    let mut said = Vec::new();
+    for play in 1..=PLAYS {
+        let played = live::run(case, scheduler)?;
+        let judge = |events: Vec<_>| verdict(case, scheduler, expected, &events, SLACK);
+        let Err(failed) = played.events.and_then(judge) else { return Ok(()) };
+        if played.others <= DISTURBED && played.gifts == 0 {
+            return Err(failed);
+        }
+        let why = failed.message().unwrap_or_default();
+        said.push(format!("{} taken by others, {} gifts: {why}", played.others, played.gifts));
+        std::thread::sleep(std::time::Duration::from_millis(40) * play);
+    }
+    Err(format!("CPU 0 was not to be had in any of {PLAYS} plays: {}", said.join("; ")).into())
 }
 
 fn verdict(
@@ -65,7 +85,7 @@ fn verdict(
     scheduler: &str,
     expected: &str,
     events: &[schedlab_model::SchedEvent],
-    slack: schedlab_model::Ns,
+    slack: Ns,
 ) -> Result<(), Failed> {
     let names = case.names();
     let got = order(events, &names);

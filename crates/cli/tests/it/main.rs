@@ -12,6 +12,7 @@ mod generate;
 mod latency;
 mod latency_stall;
 mod live;
+mod live_pitfalls;
 mod live_slices;
 mod output;
 mod recordings;

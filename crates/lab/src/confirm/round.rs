@@ -121,7 +121,7 @@ impl<'a> Rounds<'a> {
     fn soft(&self, setting: Option<&Settings>) -> Result<(PathBuf, Live), ConfirmError> {
         let mut keeper = Keeper::start(&KeeperOptions {
             room: self.plan.room.clone(),
-            purpose: format!("confirm: {}", setting.map_or("default", Settings::name)),
+            purpose: format!("confirm: {}", setting.map_or_else(|| "default".to_owned(), Settings::name)),
             program: self.plan.program.clone(),
             silence: Some(SILENCE),
             priority: Some(GUARDIAN_PRIORITY),

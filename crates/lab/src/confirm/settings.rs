@@ -74,11 +74,12 @@ fn possible(variant: &Variant, clause: &Clause) -> Result<(), ConfirmError> {
 }
 
 impl Settings {
-    pub(super) fn name(&self) -> &str {
+    /// With its knobs, when it is a scheduler.
+    pub(super) fn name(&self) -> String {
         match self {
-            Settings::Default => "default",
-            Settings::Soft(variant) => &variant.name,
-            Settings::Elevation(spec) => &spec.name,
+            Settings::Default => "default".to_owned(),
+            Settings::Soft(variant) => variant.name.clone(),
+            Settings::Elevation(spec) => spec.to_string(),
         }
     }
 

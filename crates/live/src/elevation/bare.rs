@@ -4,7 +4,8 @@
 use super::agent::{monotonic, wait_for};
 use super::gift::Gifts;
 use super::sentinel::{Sentinel, become_fifo};
-use super::threads::{State, Thread};
+use super::board::{Hold as _, State};
+use super::threads::Thread;
 use super::{AGENT, HEARTBEAT};
 use crate::LiveError;
 use schedlab_host::follow::Follower;
@@ -34,20 +35,20 @@ pub fn hand_over(cpu: CpuId, pair: [u32; 2], gifts: bool, stop: &AtomicBool) -> 
         let gone = LiveError::NoThread { tid };
         let Some(identity) = threads::identity(tid) else { return Err(gone) };
         let now = threads::scheduling(tid).map_err(LiveError::io("reading a policy"))?;
-        let thread = Thread::open(identity, now, all, now.policy).ok_or(gone)?;
+        let thread = Thread::open(identity, now, all, now.policy, cpu).ok_or(gone)?;
         threads::set_affinity(tid, &managed).map_err(LiveError::io("setting an affinity"))?;
         thread.park();
         Ok(thread)
     };
     let taken = [take(pair[0])?, take(pair[1])?];
     let mut sentinel = Sentinel::start(managed)?;
-    become_fifo(AGENT, &managed).map_err(LiveError::io("giving the agent a real-time priority"))?;
+    become_fifo("the agent", AGENT, &managed)?;
     let (gifts, mut began) = (gifts.then(Gifts::here), monotonic());
     let mut runs = 0;
     taken[runs].raise();
     sentinel.arm();
     while !stop.load(Ordering::Relaxed) {
-        let woke = wait_for(None, &sentinel, &follower, Ns(HEARTBEAT.as_nanos() as u64));
+        let woke = wait_for(None, sentinel.fd(), &follower, Ns(HEARTBEAT.as_nanos() as u64));
         if woke.free && sentinel.fired() {
             let mut goes_on = true;
             if taken[runs].state() != State::Runnable {

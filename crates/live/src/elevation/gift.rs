@@ -7,8 +7,7 @@
 //! it stands behind. Where threads of ours are in control groups (or autogroups) of their own, SCHED_IDLE counts within its
 //! group only: there the kernel shares a gift between the groups.
 
-use super::agent::Agent;
-use super::threads::{Grip, State};
+use super::board::{Board, Grip, Hold, Post, State};
 use crate::desk::Fate;
 use schedlab_model::Ns;
 use std::fs;
@@ -56,99 +55,88 @@ impl Gifts {
     }
 }
 
-impl Agent {
-    /// Puts a real thread where the desk wants it: in front, or with those that wait. False: the kernel refused.
-    pub(super) fn place(&mut self, task: u32, front: bool) -> bool {
-        let thread = &mut self.work.threads[task as usize];
-        thread.lent = self.work.gift.is_some();
-        match (thread.lent, front) {
-            (false, true) => thread.raise(),
-            (false, false) => thread.park(),
-            (true, true) => thread.lend(),
-            (true, false) => thread.stand_back(),
-        }
-    }
-
-    /// Lets the rest of the system run, when it had no chance in this period.
-    pub(super) fn share_the_cpu(&mut self) {
+impl<H: Hold, P: Post> Board<H, P> {
+    /// Lets the rest of the system run on the CPU of a seat, when it had no chance in this period.
+    pub(super) fn share_the_cpu(&mut self, seat: usize) {
         let now = self.now();
-        if let Some(until) = self.work.gift {
+        let Gifts { period, gift } = self.rules.gifts;
+        let one = &self.seats[seat];
+        if let Some(until) = one.gift {
             if now >= until {
-                self.end_gift();
-                self.count_idle_anew();
+                self.end_gift(seat);
+                self.count_idle_anew(seat);
             }
             return;
         }
-        if now.saturating_sub(self.work.period_began) < self.gifts.period {
+        if now.saturating_sub(one.period_began) < period {
             return;
         }
-        let idle = self.work.idle + self.work.idle_since.map_or(Ns::ZERO, |since| now.saturating_sub(since));
-        if idle < self.gifts.gift {
-            self.begin_gift(now, self.gifts.gift.saturating_sub(idle));
+        let idle = one.idle + one.idle_since.map_or(Ns::ZERO, |since| now.saturating_sub(since));
+        if idle < gift {
+            self.begin_gift(seat, now, gift.saturating_sub(idle));
         } else {
-            self.begin_period();
+            self.seats[seat].period_began = now;
+            self.count_idle_anew(seat);
         }
     }
 
-    fn begin_period(&mut self) {
-        self.work.period_began = self.now();
-        self.count_idle_anew();
-    }
-
-    fn count_idle_anew(&mut self) {
+    fn count_idle_anew(&mut self, seat: usize) {
         let now = self.now();
-        self.work.idle = Ns::ZERO;
-        self.work.idle_since = self.work.idle_since.map(|_| now);
+        let one = &mut self.seats[seat];
+        one.idle = Ns::ZERO;
+        one.idle_since = one.idle_since.map(|_| now);
     }
 
-    fn begin_gift(&mut self, now: Ns, length: Ns) {
-        self.work.counts.gifts += 1;
-        self.work.counts.given_ns += length.0;
-        self.work.gift = Some(now + length);
+    fn begin_gift(&mut self, seat: usize, now: Ns, length: Ns) {
+        self.counts.gifts += 1;
+        self.counts.given_ns += length.0;
+        let one = &mut self.seats[seat];
+        one.gift = Some(now + length);
         // The gift belongs to the period that it begins: after it would be less than promised, and too little at times.
-        self.work.period_began = now;
-        let front = self.desk.current(0);
-        for task in 0..self.work.threads.len() as u32 {
+        one.period_began = now;
+        let front = self.current(seat);
+        for task in 0..self.threads.len() as u32 {
             // Whoever sleeps is moved when it wakes.
-            if !self.work.threads[task as usize].left && self.desk.runnable(task) {
+            let thread = &self.threads[task as usize];
+            if thread.seat == seat && !thread.left && self.desk.runnable(task) {
                 self.place(task, front == Some(task));
             }
         }
     }
 
-    fn end_gift(&mut self) {
-        self.work.gift = None;
-        for task in 0..self.work.threads.len() as u32 {
-            let thread = &self.work.threads[task as usize];
-            if thread.left || !thread.lent {
+    fn end_gift(&mut self, seat: usize) {
+        self.seats[seat].gift = None;
+        for task in 0..self.threads.len() as u32 {
+            let thread = &self.threads[task as usize];
+            if thread.seat != seat || thread.left || !thread.lent {
                 continue;
             }
-            if thread.is_as_lent() {
-                self.place(task, self.desk.current(0) == Some(task));
+            if thread.hold.is_as_lent() {
+                self.place(task, self.current(seat) == Some(task));
             } else {
                 self.leave_alone(task, Grip::Policy);
             }
         }
         // What the sentinel said meanwhile is about the gift.
-        let _ = self.sentinel.fired();
-        if self.desk.current(0).is_some() {
+        let _ = self.seats[seat].post.fired();
+        if self.current(seat).is_some() {
             // First the sentinel, then the look: one of both sees it when the chosen thread blocks now.
-            self.sentinel.arm();
-            self.look_at_chosen();
+            self.seats[seat].post.arm();
+            self.look_at_chosen(seat);
         }
     }
 
     /// In a gift nobody says when the chosen thread blocks: whenever something else wakes the agent, it looks.
-    pub(super) fn look_at_lent(&mut self) {
-        if self.work.gift.is_some() {
-            self.look_at_chosen();
+    pub(super) fn look_at_lent(&mut self, seat: usize) {
+        if self.seats[seat].gift.is_some() {
+            self.look_at_chosen(seat);
         }
     }
 
-    fn look_at_chosen(&mut self) {
-        let Some(task) = self.desk.current(0) else { return };
-        match self.work.threads[task as usize].state() {
-            State::Sleeping => self.decide(Fate::Blocked),
+    fn look_at_chosen(&mut self, seat: usize) {
+        let Some(task) = self.current(seat) else { return };
+        match self.threads[task as usize].hold.state() {
+            State::Sleeping => self.decide(seat, Fate::Blocked),
             State::Gone => self.forget(task),
             State::Runnable => {}
         }

@@ -1,5 +1,5 @@
-//! Tells the guardian that the agent goes round: a thread beside the managed CPU, so that no turn there pays for it. It
-//! beats only when the agent has gone round since the last beat. It has the guardian's priority, above the steward's, which
+//! Tells the guardian that the agents go round: a thread beside the managed CPUs, so that no turn there pays for it. It
+//! beats only when every agent has gone round since the last beat. It has the guardian's priority, above the steward's, which
 //! may share its CPU and be busy for longer than the guardian waits.
 
 use super::agent::Shared;
@@ -29,7 +29,9 @@ impl Pulse {
         let theirs = stop.clone();
         let builder = std::thread::Builder::new().name("sched-pulse".to_owned());
         let thread = builder.spawn(move || {
-            let prepared = become_fifo(GUARDIAN, &cpus).and_then(|()| keep_only(&[]));
+            let prepared = become_fifo("the pulse", GUARDIAN, &cpus).and_then(|()| {
+                keep_only(&[]).map_err(LiveError::io("giving up capabilities of the pulse (capset)"))
+            });
             let go = prepared.is_ok();
             // The other end waits for it.
             let _ = ready.send(prepared);
@@ -39,8 +41,8 @@ impl Pulse {
         });
         let thread = thread.map_err(LiveError::io("starting the pulse"))?;
         let pulse = Pulse { stop, thread: Some(thread) };
-        let prepared = started.recv().unwrap_or_else(|_| Err(std::io::Error::other("it ended")));
-        prepared.map_err(LiveError::io("giving the pulse a real-time priority"))?;
+        let ended = || Err(LiveError::AgentDied { why: "its pulse ended before it began".to_owned() });
+        started.recv().unwrap_or_else(|_| ended())?;
         Ok(pulse)
     }
 }
@@ -55,15 +57,16 @@ impl Drop for Pulse {
 }
 
 fn beat(shared: &Shared, heart: &OwnedFd, stop: &AtomicBool) {
-    let mut known = 0;
+    let mut known: Vec<u64> = vec![0; shared.agents.len()];
     while !stop.load(Ordering::Relaxed) {
-        let rounds = shared.rounds.load(Ordering::Relaxed);
-        if rounds != known {
-            known = rounds;
+        let rounds = || shared.agents.iter().map(|agent| agent.rounds.load(Ordering::Relaxed));
+        if rounds().zip(&known).all(|(now, known)| now != *known) {
+            known.clear();
+            known.extend(rounds());
             if !beat_through(heart) {
                 shared.unguarded.store(true, Ordering::Relaxed);
                 shared.stop.store(true, Ordering::Relaxed);
-                shared.ring();
+                shared.ring_all();
                 return;
             }
         }

@@ -28,11 +28,16 @@ struct Shared {
     cpu_ns: AtomicU64,
 }
 
-/// Makes the calling thread one of FIFO `priority` on these CPUs.
-pub(super) fn become_fifo(priority: u8, cpus: &CpuSet) -> std::io::Result<()> {
-    threads::set_affinity(0, cpus)?;
-    let now = threads::scheduling(0)?;
-    threads::set_scheduling(0, &Scheduling { policy: Policy::Fifo(priority), reset_on_fork: true, ..now })
+/// Makes the calling thread, `who` in an error, one of FIFO `priority` on these CPUs.
+pub(super) fn become_fifo(who: &str, priority: u8, cpus: &CpuSet) -> Result<(), LiveError> {
+    let failed = |call: &str| {
+        let on = format!("giving {who} SCHED_FIFO {priority} on CPU {cpus}: {call}");
+        LiveError::io(on)
+    };
+    threads::set_affinity(0, cpus).map_err(failed("sched_setaffinity"))?;
+    let now = threads::scheduling(0).map_err(failed("sched_getattr"))?;
+    let wanted = Scheduling { policy: Policy::Fifo(priority), reset_on_fork: true, ..now };
+    threads::set_scheduling(0, &wanted).map_err(failed("sched_setattr"))
 }
 
 /// CPU time of the calling thread.
@@ -44,7 +49,9 @@ pub(super) fn cpu_time() -> u64 {
 impl Sentinel {
     /// Starts one on `cpus`. It sleeps until it is armed.
     pub(super) fn start(cpus: CpuSet) -> Result<Sentinel, LiveError> {
-        let fd = |flags| eventfd(0, flags).map_err(|error| LiveError::io("eventfd")(error.into()));
+        let fd = |flags| {
+            eventfd(0, flags).map_err(|error| LiveError::io("making a sentinel's bell (eventfd)")(error.into()))
+        };
         let shared = Arc::new(Shared {
             arm: fd(EventfdFlags::CLOEXEC)?,
             free: fd(EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
@@ -54,7 +61,7 @@ impl Sentinel {
         let (ready, started) = std::sync::mpsc::channel();
         let theirs = shared.clone();
         let thread = std::thread::Builder::new().name("sched-sentinel".to_owned()).spawn(move || {
-            let prepared = become_fifo(SENTINEL, &cpus);
+            let prepared = become_fifo("a sentinel", SENTINEL, &cpus);
             let go = prepared.is_ok();
             // The other end waits for it.
             let _ = ready.send(prepared);
@@ -65,8 +72,8 @@ impl Sentinel {
         });
         let thread = thread.map_err(LiveError::io("starting the sentinel"))?;
         let sentinel = Sentinel { shared, thread: Some(thread), armed: false };
-        let prepared = started.recv().unwrap_or_else(|_| Err(std::io::Error::other("it ended")));
-        prepared.map_err(LiveError::io("giving the sentinel a real-time priority"))?;
+        let ended = || Err(LiveError::AgentDied { why: "its sentinel ended before it began".to_owned() });
+        started.recv().unwrap_or_else(|_| ended())?;
         Ok(sentinel)
     }
 

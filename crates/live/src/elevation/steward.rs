@@ -1,32 +1,31 @@
-//! The steward: everything around the agent that may touch files. It takes threads on, keeps the guardian informed, and
+//! The steward: everything around the agents that may touch files. It takes threads on, keeps the guardian informed, and
 //! ends the whole.
 
-use super::agent::{Agent, Order, Shared, Tiding, Work, monotonic};
+mod crew;
+
+use super::agent::{Order, Shared, Tiding, monotonic};
 use super::claim::{Claim, PATIENCE};
-use super::gift::Gifts;
 use super::pulse::Pulse;
-use super::sentinel::{Sentinel, become_fifo};
+use super::sentinel::become_fifo;
 use super::threads::Thread;
 use super::{
-    AGENT, Counts, ElevationOptions, ElevationReport, GUARDIAN, HEARTBEAT, LogLine, PARKED, RUNNING, SILENCE,
-    ThreadReport,
+    AGENT, Counts, ElevationOptions, ElevationReport, GUARDIAN, HEARTBEAT, PARKED, RUNNING, SILENCE, ThreadReport,
 };
 use crate::bulletin::{Bulletin, Taken};
 use crate::desk::{Desk, DeskOptions};
-use crate::journal::Setting;
+use crate::journal::{Confined, Setting};
 use crate::{Keeper, KeeperOptions, LiveError, detach, restore};
-use rustix::event::{EventfdFlags, eventfd};
+use crew::{Crew, Done};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use schedlab_host::follow::{Adder, Follower};
+use schedlab_host::follow::Adder;
 use schedlab_host::privileges::{Duty, keep_only};
 use schedlab_host::threads::{self as host, Identity, Scheduling};
-use schedlab_model::{CpuSet, Ns, Policy};
+use schedlab_model::{CpuId, CpuSet, Ns, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 /// No agent of ours works for so long without a sleep.
@@ -51,9 +50,11 @@ pub fn manage(
     mut done: impl FnMut() -> bool + Send,
 ) -> Result<ElevationReport, LiveError> {
     let work = move || {
+        // Whoever is named must be there now. When it ends while it is taken on, that is its own business.
+        processes.iter().try_for_each(|process| Keeper::target(*process).map(drop))?;
         let mut steward = Steward::start(options)?;
         for process in processes {
-            steward.take_process(*process)?;
+            steward.take_family_member(*process)?;
         }
         begin();
         while !done() && steward.tend()? {
@@ -66,7 +67,7 @@ pub fn manage(
         let builder = std::thread::Builder::new().name("sched-steward".to_owned());
         let steward =
             builder.spawn_scoped(scope, work).map_err(LiveError::io("starting the steward's thread"))?;
-        steward.join().unwrap_or(Err(LiveError::AgentDied))
+        steward.join().unwrap_or_else(|panic| Err(LiveError::died(&*panic)))
     })
 }
 
@@ -75,13 +76,14 @@ struct Steward<'a> {
     desk: DeskOptions,
     keeper: Keeper,
     shared: Arc<Shared>,
-    orders: Sender<Order>,
     tidings: Receiver<Tiding>,
     sent: u64,
     published: Ns,
     /// In the order in which they were taken on.
     threads: Vec<Kept>,
-    agent: AgentThread,
+    crew: Crew,
+    /// The managed CPUs, in order.
+    cpus: Vec<CpuId>,
     start: Ns,
     taken: BTreeSet<Identity>,
     processes: BTreeSet<u32>,
@@ -91,12 +93,13 @@ struct Steward<'a> {
     began: u64,
     /// Given back before their time; their children are not taken again.
     released: BTreeSet<u32>,
-    adder: Adder,
+    /// By seat: each follows the threads on its own CPUs.
+    adders: Vec<Adder>,
     /// The threads of this process: never followed.
     own: BTreeSet<u32>,
     _pulse: Pulse,
     _limit: RtLimit,
-    _claim: Claim,
+    _claims: Vec<Claim>,
 }
 
 /// What the steward remembers of a thread.
@@ -104,42 +107,6 @@ struct Kept {
     taken: Taken,
     /// Its own policy.
     own: Policy,
-}
-
-/// The agent's thread: whatever happens here, it ends with this value.
-struct AgentThread {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<Option<Done>>>,
-}
-
-impl AgentThread {
-    fn is_dead(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
-    }
-
-    fn stop(&self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
-        self.shared.ring();
-    }
-
-    fn end(&mut self) -> Option<Done> {
-        self.stop();
-        self.thread.take().and_then(|thread| thread.join().ok().flatten())
-    }
-}
-
-impl Drop for AgentThread {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
-/// What an agent leaves.
-struct Done {
-    work: Work,
-    log: Vec<LogLine>,
-    chosen: Vec<Ns>,
-    sentinel_ns: u64,
 }
 
 /// While it lives, a thread of this process that is SCHED_FIFO and does not sleep for five seconds ends the process
@@ -164,54 +131,28 @@ impl Drop for RtLimit {
     }
 }
 
-impl Shared {
-    fn new() -> Result<Shared, LiveError> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        Ok(Shared {
-            bell: bell.map_err(|error| LiveError::io("eventfd")(error.into()))?,
-            stop: AtomicBool::new(false),
-            unguarded: AtomicBool::new(false),
-            obeyed: AtomicU64::new(0),
-            rounds: AtomicU64::new(0),
-            counts: Mutex::new(Counts::default()),
-        })
-    }
-    /// Wakes the agent.
-    pub(super) fn ring(&self) {
-        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
-    }
-}
-
 impl<'a> Steward<'a> {
     fn start(options: &'a ElevationOptions) -> Result<Steward<'a>, LiveError> {
-        let managed = CpuSet::single(options.cpu);
-        let others = check_cpus(options)?;
+        let others = check_cpus(&options.cpus)?;
+        let cpus: Vec<CpuId> = options.cpus.iter().collect();
         let desk = DeskOptions {
             scheduler: options.scheduler.clone(),
-            cpus: 1,
+            cpus: cpus.len(),
             tasks: options.capacity,
             hz: schedlab_host::machine().hz,
             seed: 1,
         };
         check_scheduler(&desk, &options.declared)?;
-        let claim = Claim::of(options.cpu, PATIENCE)?;
-        let follower = Follower::open(&host::affinity(0).map_or(others, |all| all.or(&managed)));
-        let no_events = |error: schedlab_host::HostError| LiveError::NoEvents { reason: error.to_string() };
-        let follower = follower.map_err(no_events)?;
-        let adder = follower.adder().map_err(no_events)?;
-        let shared = Arc::new(Shared::new()?);
-        let (orders, inbox) = channel();
-        let (news, tidings) = channel();
+        let claims = cpus.iter().map(|cpu| Claim::of(*cpu, PATIENCE)).collect::<Result<_, _>>()?;
         let start = monotonic();
-        let parts =
-            Parts { desk: desk.clone(), follower, shared: shared.clone(), inbox, news, start, managed };
-        let agent = AgentThread { shared: shared.clone(), thread: Some(parts.spawn(options)?) };
+        let (crew, adders, tidings) = Crew::start(options, &desk, &others, start)?;
+        let shared = crew.shared.clone();
         // Before there is a guardian that counts our silence: on a busy machine an ordinary thread may wait that long.
-        become_fifo(AGENT, &others).map_err(LiveError::io("giving the steward a real-time priority"))?;
+        become_fifo("the steward", AGENT, &others)?;
         // Locking the memory takes its time: the guardian, which wants to hear from us, comes after that.
         let keeper = Keeper::start(&KeeperOptions {
             room: options.room.clone(),
-            purpose: format!("run under {} on CPU {}", options.scheduler, options.cpu.0),
+            purpose: format!("run under {} on CPU {}", options.scheduler, options.cpus),
             program: options.program.clone(),
             silence: Some(SILENCE),
             priority: Some(GUARDIAN),
@@ -231,30 +172,34 @@ impl<'a> Steward<'a> {
             desk,
             keeper,
             shared,
-            orders,
             tidings,
             sent: 0,
             published: Ns::ZERO,
             threads: Vec::new(),
-            agent,
+            crew,
+            cpus,
             start,
             taken: BTreeSet::new(),
             processes: BTreeSet::new(),
             origins: BTreeMap::new(),
             began,
             released: BTreeSet::new(),
-            adder,
+            adders,
             own,
             _pulse: pulse,
             _limit: limit,
-            _claim: claim,
+            _claims: claims,
         })
     }
 
+    /// The first agent does what is not about one CPU.
     fn order(&mut self, order: Order) {
+        self.order_to(0, order);
+    }
+
+    fn order_to(&mut self, seat: usize, order: Order) {
         // An agent that is gone is noticed elsewhere.
-        self.sent += u64::from(self.orders.send(order).is_ok());
-        self.shared.ring();
+        self.sent += u64::from(self.crew.tell(seat, order));
     }
 
     /// Takes on every thread that a process has, and writes down that those to come are ours.
@@ -266,7 +211,7 @@ impl<'a> Steward<'a> {
                 return Err(LiveError::NoThread { tid: process });
             };
             self.origins.insert(process, origin);
-            self.keeper.adopt_from(&first, origin, band, Some(CpuSet::single(self.options.cpu)))?;
+            self.keeper.adopt_from(&first, origin, band, Some(self.confined()))?;
         }
         // Threads that are made while we go through them are found in the next round.
         loop {
@@ -314,7 +259,7 @@ impl<'a> Steward<'a> {
     fn take_thread(&mut self, tid: u32) -> Result<bool, LiveError> {
         // Taking on hundreds takes long, and nothing more may be changed without a guardian.
         if self.shared.unguarded.load(Ordering::Relaxed) {
-            return Err(LiveError::Unguarded);
+            return Err(self.keeper.unguarded()?);
         }
         let Some(identity) = host::identity(tid).filter(|identity| !self.taken.contains(identity)) else {
             return Ok(false);
@@ -327,15 +272,13 @@ impl<'a> Steward<'a> {
         }
         let taken_for = self.taken_for(&identity.comm, before.policy);
         let served = host::served(tid);
-        let Some(thread) = Thread::open(identity, before, affinity, taken_for) else { return Ok(false) };
+        let cpu = self.next_cpu(&affinity);
+        let Some(thread) = Thread::open(identity, before, affinity, taken_for, cpu) else { return Ok(false) };
         match self.put_into_band(&thread) {
             Err(LiveError::NoThread { .. }) => return Ok(false),
             other => other?,
         }
-        // Where the kernel refuses to follow one more, its wakeups are found by looking.
-        if let Ok(Some(batch)) = self.adder.add(&BTreeSet::from([tid]), &self.own) {
-            self.order(Order::Follow(batch));
-        }
+        self.follow(tid)?;
         let taken = Taken { thread: thread.identity.clone(), before: served };
         self.threads.push(Kept { taken, own: thread.before.policy });
         self.order(Order::Join(Box::new(thread)));
@@ -349,10 +292,35 @@ impl<'a> Steward<'a> {
         self.options.declared.iter().find(|(declared, _)| declared == name).map_or(own, |(_, policy)| *policy)
     }
 
+    /// Where it is kept while it is managed: on one of the managed CPUs at a time.
+    fn confined(&self) -> Confined {
+        Confined { cpus: self.options.cpus, one_of: self.cpus.len() > 1 }
+    }
+
+    /// The CPUs in turn, of those where the thread may run, if there are any.
+    fn next_cpu(&self, affinity: &CpuSet) -> CpuId {
+        let allowed: Vec<CpuId> = self.cpus.iter().copied().filter(|cpu| affinity.contains(*cpu)).collect();
+        let among = if allowed.is_empty() { &self.cpus } else { &allowed };
+        among[self.threads.len() % among.len()]
+    }
+
+    /// From now on the agents hear of a thread. Where the kernel refuses to follow one more, its wakeups are found by looking.
+    fn follow(&mut self, tid: u32) -> Result<(), LiveError> {
+        let mut told = 0;
+        for seat in 0..self.adders.len() {
+            if let Ok(Some(batch)) = self.adders[seat].add(&BTreeSet::from([tid]), &self.own) {
+                self.order_to(seat, Order::Follow(batch));
+                told += 1;
+            }
+        }
+        // One agent takes its orders one after the other. Several must have begun to listen before the thread is told of.
+        if told > 1 { self.wait_until_obeyed() } else { Ok(()) }
+    }
+
     fn put_into_band(&mut self, thread: &Thread) -> Result<(), LiveError> {
         self.keeper.declare_from(&thread.identity, thread.before, Setting::FifoBand(PARKED, RUNNING))?;
-        let managed = CpuSet::single(self.options.cpu);
-        self.keeper.confine_from(&thread.identity, thread.affinity, &managed)?;
+        let to = CpuSet::single(thread.cpu);
+        self.keeper.confine_within(&thread.identity, thread.affinity, self.confined(), &to)?;
         self.keeper.apply(&thread.identity, &thread.band(PARKED))
     }
 
@@ -368,9 +336,9 @@ impl<'a> Steward<'a> {
             }
         }
         if self.shared.unguarded.load(Ordering::Relaxed) {
-            return Err(LiveError::Unguarded);
+            return Err(self.keeper.unguarded()?);
         }
-        if self.agent.is_dead() {
+        if self.crew.is_dead() {
             return Ok(false);
         }
         let now = monotonic();
@@ -419,7 +387,7 @@ impl<'a> Steward<'a> {
     }
 
     fn wait_until_obeyed(&mut self) -> Result<(), LiveError> {
-        while self.shared.obeyed.load(Ordering::Acquire) < self.sent && !self.agent.is_dead() {
+        while self.shared.obeyed.load(Ordering::Acquire) < self.sent && !self.crew.is_dead() {
             self.keeper.beat()?;
             std::thread::sleep(HEARTBEAT / 10);
         }
@@ -439,7 +407,7 @@ impl<'a> Steward<'a> {
         let bulletin = Bulletin {
             owner,
             scheduler: self.options.scheduler.clone(),
-            cpu: self.options.cpu,
+            cpus: self.options.cpus,
             elapsed: now.saturating_sub(self.start),
             counts,
             threads: living.cloned().collect(),
@@ -448,18 +416,16 @@ impl<'a> Steward<'a> {
     }
 
     fn end(mut self) -> Result<ElevationReport, LiveError> {
-        self.agent.stop();
+        self.crew.stop();
         // Closing tracepoints takes the kernel a tenth of a second: the guardian must not take that for silence.
-        while !self.agent.is_dead() {
+        while !self.crew.has_ended() {
             self.keeper.beat()?;
             std::thread::sleep(HEARTBEAT / 2);
         }
-        let done = self.agent.end();
+        let done = self.crew.end();
         let elapsed = monotonic().saturating_sub(self.start);
         let restored = self.keeper.finish()?;
-        let Done { work, log, chosen, sentinel_ns } = done.ok_or(LiveError::AgentDied)?;
-        let mut counts = work.counts;
-        counts.agent_cpu_ns += sentinel_ns;
+        let Done { threads, counts, log } = done?;
         let name = |thread: &Thread| {
             let kept = self.threads.iter().find(|kept| kept.taken.thread == thread.identity);
             kept.map_or(&thread.identity.comm, |kept| &kept.taken.thread.comm).clone()
@@ -469,83 +435,19 @@ impl<'a> Steward<'a> {
             comm: name(thread),
             chosen_ns: chosen.0,
         };
-        let threads = work.threads.iter().zip(&chosen).map(report).collect();
+        let threads = threads.iter().map(|(thread, chosen)| report((thread, chosen))).collect();
         Ok(ElevationReport { elapsed, counts, threads, desk: self.desk, log, restored })
     }
 }
 
-/// What the agent's thread is made of.
-struct Parts {
-    desk: DeskOptions,
-    follower: Follower,
-    shared: Arc<Shared>,
-    inbox: Receiver<Order>,
-    news: Sender<Tiding>,
-    start: Ns,
-    managed: CpuSet,
-}
-
-impl Parts {
-    fn spawn(self, options: &ElevationOptions) -> Result<JoinHandle<Option<Done>>, LiveError> {
-        let (ready, started) = channel();
-        let (starve_after, steps) = (options.starve_after, options.log_steps);
-        let thread = std::thread::Builder::new().name("sched-agent".to_owned()).spawn(move || {
-            let mut agent = match self.agent(starve_after, steps) {
-                Ok(agent) => agent,
-                Err(error) => {
-                    let _ = ready.send(Err(error));
-                    return None;
-                }
-            };
-            let _ = ready.send(Ok(()));
-            agent.run();
-            let now = monotonic().saturating_sub(agent.start);
-            let chosen = (0..agent.work.threads.len() as u32).map(|task| agent.desk.ran(task, now)).collect();
-            let Agent { sentinel, work, log, .. } = agent;
-            Some(Done { work, log, chosen, sentinel_ns: sentinel.end() })
-        });
-        let thread = thread.map_err(LiveError::io("starting the agent"))?;
-        started.recv().unwrap_or(Err(LiveError::AgentDied))?;
-        Ok(thread)
-    }
-
-    fn agent(self, starve_after: Ns, steps: usize) -> Result<Agent, LiveError> {
-        let desk = Desk::new(&self.desk)?;
-        // A thread that is made from here on can do no more than this one.
-        keep_only(&[Duty::Schedule, Duty::LockMemory]).map_err(LiveError::io("giving up capabilities"))?;
-        // From here on no page of ours waits for a disk.
-        let all = rustix::mm::MlockAllFlags::CURRENT | rustix::mm::MlockAllFlags::FUTURE;
-        rustix::mm::mlockall(all)
-            .map_err(|error| LiveError::io("locking memory (mlockall)")(error.into()))?;
-        let sentinel = Sentinel::start(self.managed)?;
-        become_fifo(AGENT, &self.managed).map_err(LiveError::io("giving the agent a real-time priority"))?;
-        Ok(Agent {
-            desk,
-            follower: self.follower,
-            sentinel,
-            shared: self.shared,
-            orders: self.inbox,
-            tidings: self.news,
-            starve_after,
-            managed: self.managed,
-            start: self.start,
-            hz: self.desk.hz,
-            gifts: Gifts::here(),
-            log: Vec::with_capacity(steps),
-            work: Work::default(),
-        })
-    }
-}
-
 /// The CPUs that stay unmanaged.
-fn check_cpus(options: &ElevationOptions) -> Result<CpuSet, LiveError> {
+fn check_cpus(managed: &CpuSet) -> Result<CpuSet, LiveError> {
     let allowed = host::affinity(0).map_err(LiveError::io("reading the CPUs of this process"))?;
-    let mut others = allowed;
-    others.remove(options.cpu);
-    if !allowed.contains(options.cpu) {
-        return Err(LiveError::Cpu { cpu: options.cpu.0, allowed: allowed.to_string() });
+    if let Some(cpu) = managed.without(&allowed).lowest() {
+        return Err(LiveError::Cpu { cpu: cpu.0, allowed: allowed.to_string() });
     }
-    if others.iter().next().is_none() {
+    let others = allowed.without(managed);
+    if others.is_empty() || managed.is_empty() {
         return Err(LiveError::OneCpu);
     }
     Ok(others)

@@ -57,10 +57,10 @@ impl Starving {
         Starving { journal, read: 0, limit, looked, threads: BTreeMap::new(), last: 0 }
     }
 
-    /// Looks when it is time to; true: a thread has waited longer than the limit.
-    pub(super) fn look(&mut self) -> bool {
+    /// Looks when it is time to; a thread that has waited longer than the limit, in words.
+    pub(super) fn look(&mut self) -> Option<String> {
         if self.looked.elapsed() < LOOK.min(self.limit / 4) {
-            return false;
+            return None;
         }
         self.looked = Instant::now();
         self.read_on();
@@ -78,10 +78,11 @@ impl Starving {
             let held = threads::fifo_priority(tid).ok().flatten().is_some_and(|now| band.contains(&now));
             let runnable = held && threads::is_runnable(tid);
             if waiter.wait.seen(self.looked, runnable, ran) > self.limit {
-                return true;
+                let (name, ms) = (&waiter.thread.comm, self.limit.as_millis());
+                return Some(format!("thread {tid} ({name}) was runnable and got no CPU for more than {ms} ms"));
             }
         }
-        false
+        None
     }
 
     /// What was written since the last look. A line that is not whole yet is read the next time.

@@ -96,13 +96,13 @@ impl Layout for Blocks {
 }
 
 /// The family of locks of kind `R` with records laid out as `S`.
-struct Real<R, S>(PhantomData<(R, S)>);
+struct Real<R, S>(PhantomData<fn() -> (R, S)>);
 
 /// A spinning lock as schedulers know one.
 pub(super) struct Guarded<R: RawLock, T>(Spin<R, T>);
 
 impl<R: RawLock, S: Layout> Locks for Real<R, S> {
-    type Lock<T: 'static> = Guarded<R, T>;
+    type Lock<T: Send + 'static> = Guarded<R, T>;
     type Slot<T: Default + Send + Sync + 'static> = S::Slot<T>;
 }
 

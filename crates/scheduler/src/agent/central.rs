@@ -9,7 +9,7 @@ use schedlab_model::{CpuId, CpuSet, Ns, Policy, TaskId};
 use std::collections::VecDeque;
 
 /// What distinguishes one scheduler over this queue from another. Level 0 is served first.
-pub(super) trait Rules: 'static {
+pub(super) trait Rules: Send + 'static {
     /// Number of levels.
     fn levels(&self) -> usize;
     /// The level of an activation that begins now.

@@ -48,7 +48,7 @@ pub(super) enum Dequeue {
 
 /// What CFS and EEVDF have to say about one queue of entities. All times of `rq` are up to date with its
 /// clock when these are called, unless said otherwise.
-pub(super) trait FairRules: Sized + 'static {
+pub(super) trait FairRules: Sized + Send + 'static {
     /// Charges the running entity of `queue` (if any) up to `rq.clock`.
     fn update_curr(env: Env<'_>, rq: &mut Rq, queue: QueueId);
     /// As `update_curr` at each of `ticks` edges that were left out, `tick_ns` apart, the first at

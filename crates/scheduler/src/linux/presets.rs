@@ -5,7 +5,7 @@ use super::{Linux, cfs::Cfs, eevdf::Eevdf, fair::FairRules, tunables};
 use crate::registry::Entry;
 use crate::{CellLocks, Knobs, Scheduler};
 
-fn make<F: FairRules>(version: Version, cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
+fn make<F: FairRules>(version: Version, cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler + Send> {
     Box::new(Linux::<CellLocks, F>::new(version, cpus, knobs))
 }
 

@@ -63,7 +63,7 @@ pub fn knobs_mq() -> Vec<Knob> {
 }
 
 /// `linux-2.4-mq`.
-pub fn build_mq<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
+pub fn build_mq<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler + Send> {
     Box::new(new_mq::<L>(cpus, knobs))
 }
 

@@ -54,7 +54,7 @@ pub fn knobs_2_4() -> Vec<Knob> {
 }
 
 /// `linux-2.4`.
-pub fn build_2_4<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
+pub fn build_2_4<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler + Send> {
     Box::new(new_2_4::<L>(cpus, knobs))
 }
 

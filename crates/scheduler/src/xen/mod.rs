@@ -40,7 +40,7 @@ pub fn credit_knobs() -> Vec<Knob> {
 }
 
 /// `xen-credit`: Credit, the default until Xen 4.11.
-pub fn build_credit<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
+pub fn build_credit<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler + Send> {
     Box::new(credit::Credit::<L>::new(release(knobs), cpus, knobs))
 }
 
@@ -52,6 +52,6 @@ pub fn credit2_knobs() -> Vec<Knob> {
 }
 
 /// `xen-credit2`: Credit2, the default since Xen 4.12.
-pub fn build_credit2<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
+pub fn build_credit2<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler + Send> {
     Box::new(credit2::Credit2::<L>::new(release(knobs), cpus, knobs))
 }

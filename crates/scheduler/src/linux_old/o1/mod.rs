@@ -108,7 +108,7 @@ pub fn knobs_o1() -> Vec<Knob> {
 }
 
 /// `linux-2.4-o1`.
-pub fn build_2_4_o1<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
+pub fn build_2_4_o1<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler + Send> {
     Box::new(new_2_4_o1::<L>(cpus, knobs))
 }
 
@@ -118,12 +118,12 @@ pub fn new_2_4_o1<L: Locks>(cpus: usize, knobs: &Knobs) -> impl Scheduler + use<
 }
 
 /// `linux-2.6.0`.
-pub fn build_2_6_0<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
+pub fn build_2_6_0<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler + Send> {
     Box::new(O1::<L>::new(version::V2_6_0, cpus, knobs))
 }
 
 /// `linux-2.6.22`.
-pub fn build_2_6_22<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler> {
+pub fn build_2_6_22<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler + Send> {
     Box::new(new_2_6_22::<L>(cpus, knobs))
 }
 

@@ -1,0 +1,558 @@
+//! What all agents share: the desk, the managed threads, and what each CPU is about to do. It stands behind one lock, which
+//! an agent holds for as long as it goes round; nobody else touches it.
+//!
+//! Each managed CPU has a *seat*: its sentinel, its slice, its timers, its gifts. An agent serves its own seat. What it finds
+//! out about another one (the scheduler wants a decision there) it leaves in that seat and rings: that CPU's agent decides,
+//! and changes the priorities of its own threads on its own CPU, which costs a tenth of doing it from elsewhere. Only where a
+//! task must leave a CPU for good (it was released, or others changed it) the agent that notices decides for that CPU, too.
+//!
+//! What is done to threads goes through [`Hold`], and what a CPU tells through [`Post`]: the tests put threads and CPUs there
+//! that do not exist, and check every single change (`board/tests.rs`).
+
+use super::gift::Gifts;
+use super::{Counts, HEARTBEAT, LogLine};
+use crate::desk::{Answer, By, Decision, Desk, Fate, Slot, Step, What};
+use schedlab_model::{CpuId, CpuSet, Nice, Ns, Policy};
+use std::collections::BTreeMap;
+
+/// How many sleeping threads are looked at in one heartbeat at most, in case an event was missed.
+const LOOKS: usize = 16;
+/// Within how many heartbeats every thread is looked at, when there are not too many: a look costs some microseconds of the
+/// managed CPU.
+const LOOK_ROUND: usize = 10;
+/// A scheduler that asks for another decision after each one is cut off.
+const DECISIONS: usize = 8;
+
+/// What a thread does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    Runnable,
+    Sleeping,
+    Gone,
+}
+
+/// Whether a thread is as we left it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Grip {
+    Firm,
+    /// Somebody gave it another policy.
+    Policy,
+    /// Somebody sent it to other CPUs.
+    Cpus,
+}
+
+/// Our hold on a thread: what is asked of the kernel about it. Each is some system calls without allocation.
+pub(super) trait Hold {
+    /// Its number.
+    fn tid(&self) -> u32;
+    /// What it does.
+    fn state(&self) -> State;
+    /// Above everybody of ours on its CPU. False: the kernel refused.
+    fn raise(&self) -> bool;
+    /// With those that wait.
+    fn park(&self) -> bool;
+    /// As it was before, apart from its affinity: for as long as the CPU is given away.
+    fn lend(&self) -> bool;
+    /// Behind the one that is lent, for as long as the CPU is given away.
+    fn stand_back(&self) -> bool;
+    /// Sends it to another CPU. False: the kernel refused.
+    fn send_to(&mut self, cpu: CpuId) -> bool;
+    /// Whether it is still as we left it. A thread that is gone counts as ours: its end is seen elsewhere.
+    fn grip(&self) -> Grip;
+    /// Whether it still has a policy that a gift gave it, or those of the band. One that is gone counts as ours.
+    fn is_as_lent(&self) -> bool;
+    /// A nice value that somebody gave it meanwhile. It stays with the thread when it is given back.
+    fn new_nice(&mut self) -> Option<Nice>;
+    /// As it was before.
+    fn give_back(&mut self);
+    /// As it was before, apart from what somebody else changed.
+    fn let_go(&self, loose: Grip);
+}
+
+/// What a CPU tells.
+pub(super) trait Post {
+    /// From now on, the moment in which nobody of ours wants the CPU will be told.
+    fn arm(&mut self);
+    /// Whether that moment came since.
+    fn fired(&mut self) -> bool;
+    /// Wakes the CPU's agent.
+    fn ring(&self);
+}
+
+/// A thread that comes under management.
+pub(super) struct Newcomer<H> {
+    pub(super) hold: H,
+    pub(super) process: u32,
+    pub(super) taken_for: Policy,
+    pub(super) nice: Nice,
+    /// Where it could run before.
+    pub(super) affinity: CpuSet,
+    /// Where it is now.
+    pub(super) cpu: CpuId,
+}
+
+/// A managed thread.
+pub(super) struct Managed<H> {
+    pub(super) hold: H,
+    /// The seat of the CPU to which it is pinned.
+    pub(super) seat: usize,
+    /// Since when it waits, when it is runnable and not chosen.
+    waits_since: Option<Ns>,
+    /// No longer ours.
+    pub(super) left: bool,
+    /// In the fair class, for the length of a gift.
+    pub(super) lent: bool,
+}
+
+/// One managed CPU.
+pub(super) struct Seat<P> {
+    pub(super) cpu: CpuId,
+    pub(super) post: P,
+    slice_ends: Option<Ns>,
+    next_tick: Option<Ns>,
+    timers: BTreeMap<Slot, Ns>,
+    decide: bool,
+    looked_at: usize,
+    /// Heartbeats in which it looked around.
+    beats: usize,
+    /// When that was.
+    looked: Ns,
+    pub(super) period_began: Ns,
+    /// Time in this period in which nobody of ours wanted the CPU.
+    pub(super) idle: Ns,
+    pub(super) idle_since: Option<Ns>,
+    /// Until when the CPU is given away just now.
+    pub(super) gift: Option<Ns>,
+}
+
+impl<P> Seat<P> {
+    fn new(cpu: CpuId, post: P, next_tick: Option<Ns>) -> Seat<P> {
+        Seat {
+            cpu,
+            post,
+            slice_ends: None,
+            next_tick,
+            timers: BTreeMap::new(),
+            decide: false,
+            looked_at: 0,
+            beats: 0,
+            looked: Ns::ZERO,
+            period_began: Ns::ZERO,
+            idle: Ns::ZERO,
+            idle_since: Some(Ns::ZERO),
+            gift: None,
+        }
+    }
+}
+
+/// What never changes.
+pub(super) struct Rules {
+    /// The time since the start.
+    pub(super) clock: Box<dyn Fn() -> Ns + Send>,
+    pub(super) hz: u32,
+    pub(super) starve_after: Ns,
+    pub(super) gifts: Gifts,
+}
+
+/// See the module.
+pub(super) struct Board<H, P> {
+    pub(super) desk: Desk,
+    pub(super) rules: Rules,
+    pub(super) seats: Vec<Seat<P>>,
+    /// By number at the desk.
+    pub(super) threads: Vec<Managed<H>>,
+    pub(super) counts: Counts,
+    pub(super) log: Vec<LogLine>,
+    by_tid: BTreeMap<u32, u32>,
+    /// The seat whose agent holds the lock: the others must be rung.
+    acting: usize,
+}
+
+impl<H: Hold, P: Post> Board<H, P> {
+    /// One without threads. The log holds so many steps.
+    pub(super) fn new(desk: Desk, rules: Rules, posts: Vec<(CpuId, P)>, log_steps: usize) -> Board<H, P> {
+        let ticks = desk.scheduler().needs().ticks;
+        let first_tick = ticks.then(|| Ns(1_000_000_000 / u64::from(rules.hz.max(1))));
+        Board {
+            desk,
+            rules,
+            seats: posts.into_iter().map(|(cpu, post)| Seat::new(cpu, post, first_tick)).collect(),
+            threads: Vec::new(),
+            counts: Counts::default(),
+            log: Vec::with_capacity(log_steps),
+            by_tid: BTreeMap::new(),
+            acting: 0,
+        }
+    }
+
+    /// The agent of this seat goes round now.
+    pub(super) fn enter(&mut self, seat: usize) {
+        self.acting = seat;
+    }
+
+    pub(super) fn now(&self) -> Ns {
+        (self.rules.clock)()
+    }
+
+    fn tick_ns(&self) -> Ns {
+        Ns(1_000_000_000 / u64::from(self.rules.hz.max(1)))
+    }
+
+    /// Who runs on the CPU of a seat, as the desk knows it.
+    pub(super) fn current(&self, seat: usize) -> Option<u32> {
+        self.desk.current(seat as u32)
+    }
+
+    /// The seat on whose CPU a task runs, as the desk knows it.
+    fn runs_on(&self, task: u32) -> Option<usize> {
+        self.desk.on_cpu(task).map(|cpu| cpu as usize)
+    }
+
+    /// The number of a thread that is managed.
+    pub(super) fn task_of(&self, tid: u32) -> Option<u32> {
+        self.by_tid.get(&tid).copied()
+    }
+
+    /// When the agent of a seat must wake at the latest.
+    pub(super) fn due(&self, seat: usize) -> Ns {
+        let mut until = self.now() + Ns(HEARTBEAT.as_nanos() as u64);
+        let one = &self.seats[seat];
+        let tick = one.next_tick.filter(|_| self.current(seat).is_some());
+        for time in [one.slice_ends, tick, one.timers.values().min().copied(), one.gift] {
+            until = time.map_or(until, |time| time.min(until));
+        }
+        until
+    }
+
+    /// The agent of a seat has something to do.
+    fn wake_agent(&self, seat: usize) {
+        if seat != self.acting {
+            self.seats[seat].post.ring();
+        }
+    }
+
+    fn ask(&mut self, seat: usize) {
+        self.seats[seat].decide = true;
+        self.wake_agent(seat);
+    }
+
+    /// Plays a step at the desk, keeps it for the log, and notes what is asked for.
+    fn step(&mut self, at: Ns, what: What) -> Option<Decision> {
+        let step = Step { at, what };
+        let Answer { decision, resched, timers } = self.desk.step(&step);
+        if self.log.len() < self.log.capacity() {
+            self.log.push(LogLine { step, decision });
+        } else {
+            self.counts.unlogged += 1;
+        }
+        for cpu in resched {
+            self.ask(cpu as usize);
+        }
+        for (slot, time) in timers {
+            self.set_timer(slot, time);
+        }
+        decision
+    }
+
+    /// A CPU's timer belongs to its seat; others to the CPU on which they were armed last.
+    fn set_timer(&mut self, slot: Slot, time: Option<Ns>) {
+        self.seats.iter_mut().for_each(|seat| {
+            seat.timers.remove(&slot);
+        });
+        let Some(time) = time else { return };
+        let seat = match slot {
+            Slot::Cpu(cpu, _) => cpu as usize,
+            Slot::Task(_) | Slot::Global(_) => self.acting,
+        };
+        self.seats[seat].timers.insert(slot, time);
+        self.wake_agent(seat);
+    }
+
+    /// A thread is journalled, pinned and parked: from now on it is ours. False: there is no room.
+    pub(super) fn join(&mut self, newcomer: Newcomer<H>) -> bool {
+        let Newcomer { hold, process, taken_for: policy, nice, affinity, cpu } = newcomer;
+        let Some(task) = self.desk.next_task().filter(|task| *task as usize == self.threads.len()) else {
+            let mut hold = hold;
+            hold.give_back();
+            self.counts.refused += 1;
+            return false;
+        };
+        let numbered = |wanted: &dyn Fn(CpuId) -> bool| -> CpuSet {
+            let seats = self.seats.iter().enumerate().filter(|(_, seat)| wanted(seat.cpu));
+            seats.map(|(number, _)| CpuId(number as u32)).collect()
+        };
+        // Whoever may run on none of the managed CPUs runs there all the same: that is what management is.
+        let mine = numbered(&|cpu| affinity.contains(cpu));
+        let affinity = if mine.is_empty() { numbered(&|_| true) } else { mine };
+        let seat = self.seats.iter().position(|seat| seat.cpu == cpu).unwrap_or(0);
+        self.by_tid.insert(hold.tid(), task);
+        let runnable = hold.state() == State::Runnable;
+        self.threads.push(Managed { hold, seat, waits_since: None, left: false, lent: false });
+        let now = self.now();
+        self.step(now, What::Join { task, policy, nice, affinity, process });
+        if runnable {
+            self.woken(task, By::Unknown);
+        }
+        true
+    }
+
+    /// The scheduler shall take a task for something else.
+    pub(super) fn take_for(&mut self, task: u32, policy: Policy) {
+        let now = self.now();
+        self.step(now, What::Policy { task, policy });
+    }
+
+    /// A task became runnable. False: that is known, or nobody's business any more.
+    pub(super) fn woken(&mut self, task: u32, by: By) -> bool {
+        if self.threads[task as usize].left || self.desk.runnable(task) {
+            return false;
+        }
+        let now = self.now();
+        self.threads[task as usize].waits_since = Some(now);
+        self.step(now, What::Wake { task, by });
+        let seat = self.threads[task as usize].seat;
+        if self.current(seat).is_none() {
+            self.ask(seat);
+        }
+        if self.seats[seat].gift.is_some() {
+            // It slept when the gift began.
+            self.place(task, false);
+        }
+        true
+    }
+
+    /// An event tells that a thread woke.
+    pub(super) fn heard_wake(&mut self, tid: u32, by: By) {
+        let Some(task) = self.task_of(tid) else { return };
+        if let Some(seat) = self.runs_on(task).filter(|seat| self.seats[*seat].gift.is_some()) {
+            // In a gift nobody says that the chosen thread blocks; that it wakes does.
+            self.decide(seat, Fate::Blocked);
+        }
+        self.counts.wakeups += u64::from(self.woken(task, by));
+    }
+
+    /// Takes a thread out of the desk. The caller says what becomes of the real one.
+    pub(super) fn forget(&mut self, task: u32) {
+        self.threads[task as usize].left = true;
+        self.by_tid.remove(&self.threads[task as usize].hold.tid());
+        match self.runs_on(task) {
+            Some(seat) => self.decide(seat, Fate::Exited),
+            None => {
+                let now = self.now();
+                self.step(now, What::Leave { task });
+            }
+        }
+    }
+
+    /// Gives a thread back; the others stay.
+    pub(super) fn release(&mut self, task: u32) {
+        if !self.threads[task as usize].left {
+            self.forget(task);
+            self.threads[task as usize].hold.give_back();
+        }
+    }
+
+    /// The sentinel had the CPU: what became of the chosen thread?
+    pub(super) fn look_at_running(&mut self, seat: usize) {
+        // In a gift nobody of ours is above the sentinel: what it says is nothing new.
+        if !self.seats[seat].post.fired() || self.seats[seat].gift.is_some() {
+            return;
+        }
+        let Some(task) = self.current(seat) else { return };
+        match self.threads[task as usize].hold.state() {
+            State::Sleeping => self.decide(seat, Fate::Blocked),
+            State::Gone => self.forget(task),
+            State::Runnable => {
+                // It blocked and was woken before we looked; or somebody took its priority away.
+                self.counts.stale += 1;
+                match self.threads[task as usize].hold.grip() {
+                    Grip::Firm => self.decide(seat, Fate::Runnable),
+                    loose => self.leave_alone(task, loose),
+                }
+            }
+        }
+    }
+
+    /// Somebody changed it: what he did stays, and the rest is as before.
+    pub(super) fn leave_alone(&mut self, task: u32, loose: Grip) {
+        self.counts.changed_by_others += 1;
+        self.forget(task);
+        self.threads[task as usize].hold.let_go(loose);
+    }
+
+    /// What is due on the CPU of a seat: timers, the tick, the end of the slice.
+    pub(super) fn fire_timers(&mut self, seat: usize) {
+        let now = self.now();
+        let due = |timers: &BTreeMap<Slot, Ns>| timers.iter().find(|(_, at)| **at <= now).map(|(slot, _)| *slot);
+        while let Some(slot) = due(&self.seats[seat].timers) {
+            self.seats[seat].timers.remove(&slot);
+            self.step(now, What::Timer { timer: slot });
+        }
+        if self.seats[seat].next_tick.is_some_and(|at| at <= now) {
+            self.step(now, What::Tick { cpu: seat as u32 });
+            let tick = self.tick_ns();
+            self.seats[seat].next_tick = Some(Ns((now.0 / tick.0 + 1) * tick.0));
+        }
+        let one = &mut self.seats[seat];
+        if one.slice_ends.is_some_and(|at| at <= now) {
+            one.slice_ends = None;
+            one.decide = true;
+        }
+    }
+
+    /// With each heartbeat: a few sleeping threads in turn, in case a wakeup left no event, and whoever waits too long. True:
+    /// it was time to.
+    pub(super) fn look_around(&mut self, seat: usize) -> bool {
+        let now = self.now();
+        let one = &mut self.seats[seat];
+        // What somebody else changed is not told from what a gift changed: that waits.
+        if now.saturating_sub(one.looked) < Ns(HEARTBEAT.as_nanos() as u64) || one.gift.is_some() {
+            return false;
+        }
+        one.looked = now;
+        // A few at once, and then none for a while, disturb fewer turns than one now and then.
+        one.beats += 1;
+        let count = self.threads.len();
+        let looks = if count > LOOK_ROUND { count.div_ceil(LOOK_ROUND) } else { count };
+        if count > LOOK_ROUND || one.beats.is_multiple_of(LOOK_ROUND) {
+            for _ in 0..looks.min(LOOKS) {
+                let next = (self.seats[seat].looked_at + 1) % count;
+                self.seats[seat].looked_at = next;
+                if self.threads[next].seat == seat {
+                    self.look_at(next as u32);
+                }
+            }
+        }
+        for task in 0..count as u32 {
+            let thread = &self.threads[task as usize];
+            let ours = thread.seat == seat && !thread.left && self.desk.runnable(task);
+            let waits = thread.waits_since.filter(|_| ours);
+            if waits.is_some_and(|since| now.saturating_sub(since) > self.rules.starve_after) {
+                self.counts.starved += 1;
+                self.release(task);
+            }
+        }
+        true
+    }
+
+    /// Events were lost: nothing that is known of any thread is certain.
+    pub(super) fn look_at_all(&mut self) {
+        (0..self.threads.len() as u32).for_each(|task| self.look_at(task));
+    }
+
+    /// Sets the desk right about a thread that does not run.
+    fn look_at(&mut self, task: u32) {
+        let thread = &mut self.threads[task as usize];
+        if thread.left {
+            return;
+        }
+        if let Some(nice) = thread.hold.new_nice() {
+            let now = self.now();
+            self.step(now, What::Nice { task, nice });
+        }
+        let thread = &self.threads[task as usize];
+        let (state, runs) = (thread.hold.state(), self.runs_on(task).is_some());
+        let grip = thread.hold.grip();
+        let given_away = self.seats[thread.seat].gift.is_some();
+        match state {
+            // The end of the one that runs is seen when it is off the CPU.
+            State::Gone if runs => {}
+            State::Gone => self.forget(task),
+            _ if grip != Grip::Firm && !given_away => self.leave_alone(task, grip),
+            State::Runnable if !runs => {
+                self.counts.wakeups_found += u64::from(self.woken(task, By::Unknown));
+            }
+            State::Runnable | State::Sleeping => {}
+        }
+    }
+
+    /// Decides as often as the desk wants it.
+    pub(super) fn settle(&mut self, seat: usize) {
+        for _ in 0..DECISIONS {
+            if !std::mem::take(&mut self.seats[seat].decide) {
+                break;
+            }
+            let fate = if self.current(seat).is_some() { Fate::Runnable } else { Fate::Idle };
+            self.decide(seat, fate);
+        }
+    }
+
+    /// Asks who runs on the CPU of a seat, and makes it so.
+    pub(super) fn decide(&mut self, seat: usize, fate: Fate) {
+        let prev = self.current(seat);
+        let now = self.now();
+        self.counts.decisions += 1;
+        let decided = self.step(now, What::Decide { cpu: seat as u32, prev: fate });
+        let Some(decision) = decided else { return };
+        self.seats[seat].slice_ends =
+            decision.slice.filter(|_| decision.task.is_some()).map(|slice| now + slice);
+        if decision.task != prev {
+            self.switch(now, seat, prev, decision.task, fate);
+        }
+        if decision.task.is_some() && self.seats[seat].gift.is_none() {
+            self.seats[seat].post.arm();
+        }
+        self.wake_agent(seat);
+    }
+
+    fn switch(&mut self, now: Ns, seat: usize, prev: Option<u32>, next: Option<u32>, fate: Fate) {
+        self.counts.switches += 1;
+        match next {
+            Some(next) => {
+                self.threads[next as usize].waits_since = None;
+                // Raise first, lower then: never a moment in which something unmanaged gets the CPU.
+                if !(self.move_to(next, seat) && self.place(next, true)) {
+                    self.counts.stale += 1;
+                }
+                let one = &mut self.seats[seat];
+                one.idle += one.idle_since.take().map_or(Ns::ZERO, |since| now.saturating_sub(since));
+            }
+            None => self.seats[seat].idle_since = Some(now),
+        }
+        let Some(prev) = prev else { return };
+        let given_away = self.seats[seat].gift.is_some();
+        let thread = &mut self.threads[prev as usize];
+        thread.waits_since = (fate == Fate::Runnable).then_some(now);
+        // In a gift, who sleeps is moved when it wakes.
+        let stays = given_away && fate == Fate::Blocked;
+        if fate != Fate::Exited && !thread.left && !stays {
+            self.place(prev, false);
+        }
+    }
+
+    /// Management ends: the threads on the CPU of a seat leave the real-time class.
+    pub(super) fn lend_all(&self, seat: usize) {
+        for thread in self.threads.iter().filter(|thread| thread.seat == seat && !thread.left) {
+            thread.hold.lend();
+        }
+    }
+
+    /// Sends a parked thread to the CPU of a seat. False: the kernel refused (somebody else may have confined it).
+    fn move_to(&mut self, task: u32, seat: usize) -> bool {
+        let thread = &mut self.threads[task as usize];
+        if thread.seat == seat {
+            return true;
+        }
+        let sent = thread.hold.send_to(self.seats[seat].cpu);
+        if sent {
+            thread.seat = seat;
+            self.counts.migrations += 1;
+        }
+        sent
+    }
+
+    /// Puts a real thread where the desk wants it: in front, or with those that wait. False: the kernel refused.
+    pub(super) fn place(&mut self, task: u32, front: bool) -> bool {
+        let thread = &mut self.threads[task as usize];
+        thread.lent = self.seats[thread.seat].gift.is_some();
+        match (thread.lent, front) {
+            (false, true) => thread.hold.raise(),
+            (false, false) => thread.hold.park(),
+            (true, true) => thread.hold.lend(),
+            (true, false) => thread.hold.stand_back(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

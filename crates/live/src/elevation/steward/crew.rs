@@ -1,0 +1,223 @@
+//! The agents' threads: how they begin, and what they leave.
+
+use super::super::agent::{Agent, CpuPost, Line, Order, RealBoard, Shared, Tiding, monotonic};
+use super::super::board::{Board, Rules};
+use super::super::gift::Gifts;
+use super::super::sentinel::{Sentinel, become_fifo};
+use super::super::threads::Thread;
+use super::super::{AGENT, Counts, ElevationOptions, LogLine};
+use crate::LiveError;
+use crate::desk::{Desk, DeskOptions};
+use rustix::event::{EventfdFlags, eventfd};
+use schedlab_host::follow::{Adder, Follower};
+use schedlab_host::privileges::{Duty, keep_only};
+use schedlab_model::{CpuId, CpuSet, Ns};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+/// The agents, one on each managed CPU. Whatever happens around them, they end with this value.
+pub(super) struct Crew {
+    pub(super) shared: Arc<Shared>,
+    orders: Vec<Sender<Order>>,
+    /// Their CPU time is what they leave.
+    threads: Vec<JoinHandle<u64>>,
+    board: Option<Arc<Mutex<RealBoard>>>,
+    start: Ns,
+}
+
+/// What they leave together.
+pub(super) struct Done {
+    /// With the time for which each was the chosen one.
+    pub(super) threads: Vec<(Thread, Ns)>,
+    pub(super) counts: Counts,
+    pub(super) log: Vec<LogLine>,
+}
+
+/// What an agent's thread has made before it can be given the board.
+struct Made {
+    sentinel: Sentinel,
+    free: OwnedFd,
+}
+
+/// What an agent's thread is given.
+struct Given {
+    seat: usize,
+    cpu: CpuId,
+    follower: Follower,
+    shared: Arc<Shared>,
+    orders: Receiver<Order>,
+    tidings: Sender<Tiding>,
+    start: Ns,
+    board: Receiver<Arc<Mutex<RealBoard>>>,
+}
+
+impl Crew {
+    /// Starts all; who adds threads to those that each follows; and what they will tell.
+    pub(super) fn start(
+        options: &ElevationOptions,
+        desk: &DeskOptions,
+        others: &CpuSet,
+        start: Ns,
+    ) -> Result<(Crew, Vec<Adder>, Receiver<Tiding>), LiveError> {
+        let cpus: Vec<CpuId> = options.cpus.iter().collect();
+        let lines = cpus.iter().map(|_| Line::new()).collect::<Result<_, _>>()?;
+        let shared = Arc::new(Shared {
+            stop: AtomicBool::new(false),
+            unguarded: AtomicBool::new(false),
+            obeyed: AtomicU64::new(0),
+            counts: Mutex::new(Counts::default()),
+            agents: lines,
+        });
+        let (news, tidings) = channel();
+        let mut crew =
+            Crew { shared: shared.clone(), orders: Vec::new(), threads: Vec::new(), board: None, start };
+        let (mut adders, mut posts, mut gives) = (Vec::new(), Vec::new(), Vec::new());
+        for (seat, cpu) in cpus.into_iter().enumerate() {
+            // The first one also listens where nobody is managed.
+            let heard = if seat == 0 { others.or(&CpuSet::single(cpu)) } else { CpuSet::single(cpu) };
+            let no_events = |error: schedlab_host::HostError| LiveError::NoEvents { reason: error.to_string() };
+            let follower = Follower::open(&heard).map_err(no_events)?;
+            adders.push(follower.adder().map_err(no_events)?);
+            let ((orders, inbox), (give, board)) = (channel(), channel());
+            let (shared, tidings) = (shared.clone(), news.clone());
+            let given =
+                Given { seat, cpu, follower, shared: shared.clone(), orders: inbox, tidings, start, board };
+            let (thread, sentinel) = given.spawn()?;
+            crew.threads.push(thread);
+            crew.orders.push(orders);
+            posts.push((cpu, CpuPost { sentinel, shared, seat }));
+            gives.push(give);
+        }
+        let rules = Rules {
+            clock: Box::new(move || monotonic().saturating_sub(start)),
+            hz: desk.hz,
+            starve_after: options.starve_after,
+            gifts: Gifts::here(),
+        };
+        let board = Board::new(Desk::new(desk)?, rules, posts, options.log_steps);
+        let board = Arc::new(Mutex::new(board));
+        // One that is gone is noticed by whoever asks.
+        gives.into_iter().for_each(|give| drop(give.send(board.clone())));
+        crew.board = Some(board);
+        Ok((crew, adders, tidings))
+    }
+
+    /// Gives an agent an order; false: it is gone.
+    pub(super) fn tell(&self, seat: usize, order: Order) -> bool {
+        let told = self.orders[seat].send(order).is_ok();
+        self.shared.ring(seat);
+        told
+    }
+
+    /// Whether any is gone.
+    pub(super) fn is_dead(&self) -> bool {
+        self.threads.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Whether all are.
+    pub(super) fn has_ended(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    pub(super) fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        self.shared.ring_all();
+    }
+
+    /// Ends all, and their sentinels.
+    pub(super) fn end(&mut self) -> Result<Done, LiveError> {
+        self.stop();
+        // Where a start failed, they wait for a board that never comes.
+        let (mut agents_ns, mut panic) = (0, None);
+        for thread in self.threads.drain(..) {
+            match thread.join() {
+                Ok(ns) => agents_ns += ns,
+                Err(why) => panic = panic.or(Some(LiveError::died(&*why))),
+            }
+        }
+        let board = self.board.take().and_then(Arc::into_inner);
+        let Some(board) = board else {
+            return Err(panic.unwrap_or(LiveError::AgentDied { why: "before it began".to_owned() }));
+        };
+        // After a panic in the middle of a change the board is still good for ending the sentinels.
+        let board = board.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // Another agent may have raised a thread here after the last look of the CPU's own.
+        (0..board.seats.len()).for_each(|seat| board.lend_all(seat));
+        let now = monotonic().saturating_sub(self.start);
+        let chosen: Vec<Ns> = (0..board.threads.len() as u32).map(|task| board.desk.ran(task, now)).collect();
+        let sentinels: u64 = board.seats.into_iter().map(|seat| seat.post.sentinel.end()).sum();
+        if let Some(panic) = panic {
+            return Err(panic);
+        }
+        let threads = board.threads.into_iter().map(|thread| thread.hold).zip(chosen).collect();
+        let counts = Counts { agent_cpu_ns: agents_ns + sentinels, ..board.counts };
+        Ok(Done { threads, counts, log: board.log })
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        if !self.threads.is_empty() || self.board.is_some() {
+            // Something else failed, and says so.
+            let _ = self.end();
+        }
+    }
+}
+
+impl Line {
+    fn new() -> Result<Line, LiveError> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let bell = bell.map_err(|error| LiveError::io("making a bell (eventfd)")(error.into()))?;
+        Ok(Line { bell, rounds: AtomicU64::new(0) })
+    }
+}
+
+impl Given {
+    /// Starts the thread and waits until it stands where it belongs.
+    fn spawn(self) -> Result<(JoinHandle<u64>, Sentinel), LiveError> {
+        let (ready, started) = channel();
+        let thread = std::thread::Builder::new().name("sched-agent".to_owned()).spawn(move || {
+            let cpu = self.cpu;
+            let free = match Made::on(cpu) {
+                Ok(made) => {
+                    let free = made.free;
+                    let _ = ready.send(Ok(made.sentinel));
+                    free
+                }
+                Err(error) => {
+                    let _ = ready.send(Err(error));
+                    return 0;
+                }
+            };
+            // Nobody gives it a board when something else could not begin.
+            let Ok(board) = self.board.recv() else { return 0 };
+            let Given { seat, follower, shared, orders, tidings, start, .. } = self;
+            let events = Vec::with_capacity(1024);
+            Agent { seat, board, free, follower, shared, orders, tidings, start, events }.run()
+        });
+        let thread = thread.map_err(LiveError::io("starting an agent"))?;
+        let ended = || Err(LiveError::AgentDied { why: "it ended before it began".to_owned() });
+        let sentinel = started.recv().unwrap_or_else(|_| ended())?;
+        Ok((thread, sentinel))
+    }
+}
+
+impl Made {
+    fn on(cpu: CpuId) -> Result<Made, LiveError> {
+        // A thread that is made from here on can do no more than this one.
+        keep_only(&[Duty::Schedule, Duty::LockMemory])
+            .map_err(LiveError::io("giving up capabilities (capset)"))?;
+        // From here on no page of ours waits for a disk.
+        let all = rustix::mm::MlockAllFlags::CURRENT | rustix::mm::MlockAllFlags::FUTURE;
+        rustix::mm::mlockall(all)
+            .map_err(|error| LiveError::io("locking memory (mlockall)")(error.into()))?;
+        let managed = CpuSet::single(cpu);
+        let sentinel = Sentinel::start(managed)?;
+        let free = sentinel.fd().try_clone_to_owned().map_err(LiveError::io("sharing the sentinel's bell"))?;
+        become_fifo("an agent", AGENT, &managed)?;
+        Ok(Made { sentinel, free })
+    }
+}
