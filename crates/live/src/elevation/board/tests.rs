@@ -32,6 +32,8 @@ struct Pretended {
     loose: Grip,
     /// Ours.
     managed: bool,
+    /// It came from a CPU that is given away: its class must change.
+    from_gift: bool,
 }
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -76,8 +78,8 @@ impl World {
         self.changes.push((tid, Change::To(class)));
         let real_time = |class| matches!(class, Class::Running | Class::Parked);
         let cpu = &mut self.cpus[one.cpu as usize];
-        cpu.classes += usize::from(real_time(class) != real_time(one.class));
-        self.threads[tid as usize].class = class;
+        cpu.classes += usize::from(real_time(class) != real_time(one.class) && !one.from_gift);
+        (self.threads[tid as usize].class, self.threads[tid as usize].from_gift) = (class, false);
         let raised = self.raised(one.cpu).count();
         self.cpus[one.cpu as usize].hole |= one.class == Class::Running && raised == 0;
         if raised > 2 {
@@ -144,7 +146,8 @@ impl Hold for PretendedHold {
             world.faults.push(format!("thread {} is sent away while it may run: {one:?}", self.tid));
         }
         world.changes.push((self.tid, Change::Sent(cpu.0)));
-        world.threads[self.tid as usize].cpu = cpu.0;
+        let from_gift = one.class == Class::Behind;
+        world.threads[self.tid as usize] = Pretended { cpu: cpu.0, from_gift, ..one };
         one.alive
     }
     fn grip(&self) -> Grip {
@@ -214,7 +217,8 @@ impl Play {
             let mut world = lock(&self.world);
             let (tid, loose) = (world.threads.len() as u32, Grip::Firm);
             let (cpu, class) = (tid % cpus as u32, Class::Parked);
-            world.threads.push(Pretended { cpu, class, runnable: false, alive: true, loose, managed: true });
+            let (alive, managed, from_gift) = (true, true, false);
+            world.threads.push(Pretended { cpu, class, runnable: false, alive, loose, managed, from_gift });
             tid
         };
         let hold = PretendedHold { tid, world: self.world.clone() };
