@@ -23,7 +23,7 @@ use crate::gate::{Evidence, Gate, Outcome};
 use crate::record::RecordError;
 use crate::stats::Estimate;
 use schedlab_live::restore::{Outcome as Put, Report};
-use schedlab_live::soft::{self, LADDER, Soft};
+use schedlab_live::soft::{self, LADDER, Actuator};
 use schedlab_live::{LiveError, Room};
 use schedlab_model::{CpuSet, Ns};
 use serde::Serialize;
@@ -76,7 +76,7 @@ pub struct Plan {
     /// Rounds with and without the chosen one.
     pub rounds: usize,
     /// Only these actuators; empty: all.
-    pub only: Vec<Soft>,
+    pub only: Vec<Actuator>,
     /// Keep the chosen one for so long, and watch.
     pub keep_for: Option<Ns>,
     /// Where journals go.
@@ -88,7 +88,7 @@ pub struct Plan {
 /// Hears how it goes.
 pub trait Watch {
     /// A round begins; `what` it is for.
-    fn round(&mut self, _what: &str, _how: Soft) {}
+    fn round(&mut self, _what: &str, _how: Actuator) {}
     /// While kept: a round has ended; whether the goal was met.
     fn kept(&mut self, _round: &Round, _met: Outcome) {}
 }
@@ -99,7 +99,7 @@ impl Watch for () {}
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Tried {
     /// Which.
-    pub actuator: Soft,
+    pub actuator: Actuator,
     /// Threads and files that it changed.
     pub changed: usize,
     /// Whether the goals were met.
@@ -120,7 +120,7 @@ pub struct Colocation {
     /// Every actuator, in the order of the trial.
     pub tried: Vec<Tried>,
     /// The mildest that meets the goals.
-    pub chosen: Option<Soft>,
+    pub chosen: Option<Actuator>,
     /// Over the confirming rounds of the last candidate.
     pub outcome: Outcome,
     /// The interleaved rounds under the host's default.
@@ -164,7 +164,7 @@ impl GivenBack {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Intent {
     /// Which actuator.
-    pub actuator: Soft,
+    pub actuator: Actuator,
     /// What it would change: a thread with its policy, a file with its content.
     pub changes: Vec<String>,
     /// Why it would not be tried.
@@ -198,7 +198,7 @@ pub fn colocate(
     for how in LADDER {
         let tried = attempt(&mut trial, plan, how, &found, watch)?;
         let candidate = tried.outcome == Some(Outcome::Met);
-        if how == Soft::Default && tried.outcome == Some(Outcome::CannotSay) {
+        if how == Actuator::Default && tried.outcome == Some(Outcome::CannotSay) {
             found.outcome = Outcome::CannotSay;
             found.before.extend(tried.round.clone());
             found.tried.push(tried);
@@ -207,7 +207,7 @@ pub fn colocate(
         found.tried.push(tried);
         if candidate && confirm(&mut trial, plan, how, &mut found, watch)? {
             found.chosen = Some(how);
-            found.advice = (how != Soft::Default).then(|| advice(how));
+            found.advice = (how != Actuator::Default).then(|| advice(how));
             break;
         }
     }
@@ -227,7 +227,7 @@ pub fn colocate(
 fn attempt(
     trial: &mut Trial<'_>,
     plan: &Plan,
-    how: Soft,
+    how: Actuator,
     found: &Colocation,
     watch: &mut dyn Watch,
 ) -> Result<Tried, ColocateError> {
@@ -248,7 +248,7 @@ fn attempt(
         }
         // What the kernel refuses here may still be followed by something that it allows.
         Err(ColocateError::Live(error @ (LiveError::Refused { .. } | LiveError::Group { .. })))
-            if how != Soft::Default =>
+            if how != Actuator::Default =>
         {
             tried.skipped = Some(error.to_string());
         }
@@ -262,20 +262,20 @@ fn attempt(
 fn confirm(
     trial: &mut Trial<'_>,
     plan: &Plan,
-    how: Soft,
+    how: Actuator,
     found: &mut Colocation,
     watch: &mut dyn Watch,
 ) -> Result<bool, ColocateError> {
     (found.before, found.after) = (Vec::new(), Vec::new());
     for _ in 0..plan.rounds {
-        watch.round("confirming", Soft::Default);
-        found.before.push(trial.round(Soft::Default)?.1);
-        if how != Soft::Default {
+        watch.round("confirming", Actuator::Default);
+        found.before.push(trial.round(Actuator::Default)?.1);
+        if how != Actuator::Default {
             watch.round("confirming", how);
             found.after.push(trial.round(how)?.1);
         }
     }
-    if how == Soft::Default {
+    if how == Actuator::Default {
         found.after.clone_from(&found.before);
     }
     found.outcome = judge(&plan.goals, &found.after, &found.before);
@@ -283,8 +283,8 @@ fn confirm(
 }
 
 /// Why it need not be tried.
-fn unfit(plan: &Plan, how: Soft) -> Option<String> {
-    if how != Soft::Default && !plan.only.is_empty() && !plan.only.contains(&how) {
+fn unfit(plan: &Plan, how: Actuator) -> Option<String> {
+    if how != Actuator::Default && !plan.only.is_empty() && !plan.only.contains(&how) {
         return Some("--try does not name it".to_owned());
     }
     let group = matches!(plan.batch, Who::Group(_));
@@ -292,12 +292,12 @@ fn unfit(plan: &Plan, how: Soft) -> Option<String> {
 }
 
 /// Why it would change nothing.
-fn void(how: Soft, server: &soft::Side, cpus: &CpuSet) -> Option<&'static str> {
+fn void(how: Actuator, server: &soft::Side, cpus: &CpuSet) -> Option<&'static str> {
     match how {
-        Soft::QuotaOff => {
+        Actuator::QuotaOff => {
             server.limits().is_empty().then_some("no control group of the server has a cpu.max")
         }
-        Soft::Apart => how.batch_cpus(cpus).is_none().then_some("needs two managed CPUs or more"),
+        Actuator::Apart => how.batch_cpus(cpus).is_none().then_some("needs two managed CPUs or more"),
         _ => None,
     }
 }
@@ -333,11 +333,11 @@ pub fn intentions(plan: &Plan) -> Result<Vec<Intent>, ColocateError> {
     let (server, batch) = (side(&plan.serve)?, side(&plan.batch)?);
     let online = schedlab_host::machine().online;
     let cpus = plan.cpus.unwrap_or_else(|| server.cpus(&online));
-    let one = |how: Soft| {
+    let one = |how: Actuator| {
         let (who, side) = if how.of_server() { (&plan.serve, &server) } else { (&plan.batch, &batch) };
         let mut changes = Vec::new();
         if let Who::Command(command) = who
-            && !matches!(how, Soft::Default)
+            && !matches!(how, Actuator::Default)
         {
             changes.push(format!("every thread of `{command}`: {}", advice(how).what));
         }
@@ -361,17 +361,17 @@ pub fn intentions(plan: &Plan) -> Result<Vec<Intent>, ColocateError> {
             );
         }
         let mut files = batch.group.as_ref().map(|group| how.files(group, cpus.count())).unwrap_or_default();
-        if how == Soft::QuotaOff {
+        if how == Actuator::QuotaOff {
             files.extend(server.limits());
         }
         changes.extend(files.iter().map(|(path, content)| format!("{}: {content}", path.display())));
         let unfit = unfit(plan, how).or_else(|| void(how, &server, &cpus).map(str::to_owned));
-        let agent = || (how == Soft::Elevation).then(|| elevate::unfit(&cpus, &online)).flatten();
+        let agent = || (how == Actuator::Elevation).then(|| elevate::unfit(&cpus, &online)).flatten();
         let skipped = unfit.or_else(agent);
         let changes = if skipped.is_some() { Vec::new() } else { changes };
         Intent { actuator: how, changes, skipped }
     };
-    Ok(LADDER.into_iter().filter(|how| *how != Soft::Default).map(one).collect())
+    Ok(LADDER.into_iter().filter(|how| *how != Actuator::Default).map(one).collect())
 }
 
 #[cfg(test)]

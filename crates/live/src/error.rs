@@ -149,10 +149,11 @@ pub enum LiveError {
         allowed: String,
     },
     /// Everything would be below the managed threads.
-    #[error(
-        "one CPU must stay unmanaged, for the rest of the system, and this machine (or this process) has only one"
-    )]
-    OneCpu,
+    #[error("one CPU must stay unmanaged, for the rest of the system, and this process may use CPUs {allowed} only")]
+    OneCpu {
+        /// Those that it may use.
+        allowed: String,
+    },
     /// Another driver manages the CPU.
     #[error(
         "another schedlab manages CPU {cpu}, and two would undo each other's turns: name another CPU, or see `schedlab status` (and SCHEDLAB_RUN_DIR) and end it with `schedlab detach`"

@@ -14,7 +14,7 @@ use std::str::FromStr;
 /// One setting, in the order in which they are tried.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Soft {
+pub enum Actuator {
     /// As the host has it.
     Default,
     /// SCHED_IDLE for every thread of the batch work.
@@ -43,63 +43,63 @@ pub enum Soft {
 }
 
 /// All, the mildest first.
-pub const LADDER: [Soft; 12] = [
-    Soft::Default,
-    Soft::Idle,
-    Soft::GroupIdle,
-    Soft::QuotaOff,
-    Soft::GroupWeight,
-    Soft::Batch,
-    Soft::Nice,
-    Soft::Slice,
-    Soft::Apart,
-    Soft::GroupMax,
-    Soft::Fifo,
-    Soft::Elevation,
+pub const LADDER: [Actuator; 12] = [
+    Actuator::Default,
+    Actuator::Idle,
+    Actuator::GroupIdle,
+    Actuator::QuotaOff,
+    Actuator::GroupWeight,
+    Actuator::Batch,
+    Actuator::Nice,
+    Actuator::Slice,
+    Actuator::Apart,
+    Actuator::GroupMax,
+    Actuator::Fifo,
+    Actuator::Elevation,
 ];
 
 /// The least that the kernel takes.
 pub const SERVER_SLICE: Ns = Ns::from_us(100);
 
-/// Period of the limit of [`Soft::GroupMax`] in µs: shorter than the kernel's 100 ms, so that no burst is long.
+/// Period of the limit of [`Actuator::GroupMax`] in µs: shorter than the kernel's 100 ms, so that no burst is long.
 const MAX_PERIOD_US: usize = 10_000;
 /// New threads are looked for at most so many times.
 const ROUNDS: usize = 20;
 
-impl Soft {
+impl Actuator {
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
-            Soft::Default => "default",
-            Soft::Idle => "idle",
-            Soft::GroupIdle => "group-idle",
-            Soft::GroupWeight => "group-weight",
-            Soft::Batch => "batch",
-            Soft::Nice => "nice",
-            Soft::QuotaOff => "quota-off",
-            Soft::Slice => "slice",
-            Soft::Apart => "apart",
-            Soft::Elevation => "elevation",
-            Soft::GroupMax => "group-max",
-            Soft::Fifo => "fifo",
+            Actuator::Default => "default",
+            Actuator::Idle => "idle",
+            Actuator::GroupIdle => "group-idle",
+            Actuator::GroupWeight => "group-weight",
+            Actuator::Batch => "batch",
+            Actuator::Nice => "nice",
+            Actuator::QuotaOff => "quota-off",
+            Actuator::Slice => "slice",
+            Actuator::Apart => "apart",
+            Actuator::Elevation => "elevation",
+            Actuator::GroupMax => "group-max",
+            Actuator::Fifo => "fifo",
         }
     }
 
     /// Whether it writes to files of the control group of the batch work.
     pub const fn of_group(self) -> bool {
-        matches!(self, Soft::GroupIdle | Soft::GroupWeight | Soft::GroupMax)
+        matches!(self, Actuator::GroupIdle | Actuator::GroupWeight | Actuator::GroupMax)
     }
 
     /// Whether it changes the server instead of the batch work.
     pub const fn of_server(self) -> bool {
-        matches!(self, Soft::QuotaOff | Soft::Slice | Soft::Fifo)
+        matches!(self, Actuator::QuotaOff | Actuator::Slice | Actuator::Fifo)
     }
 
     /// The CPUs on which it keeps the batch work, of the managed ones.
     pub fn batch_cpus(self, managed: &CpuSet) -> Option<CpuSet> {
         let half = managed.count() / 2;
         let last = managed.iter().skip(managed.count() - half);
-        (self == Soft::Apart && half > 0)
+        (self == Actuator::Apart && half > 0)
             .then(|| last.fold(CpuSet::EMPTY, |all, cpu| all.or(&CpuSet::single(cpu))))
     }
 
@@ -107,13 +107,13 @@ impl Soft {
     pub fn of_thread(self, now: &Scheduling) -> Option<Scheduling> {
         let now = *now;
         match self {
-            Soft::Idle => Some(Scheduling { policy: Policy::Idle, slice: None, ..now }),
-            Soft::Batch => Some(Scheduling { policy: Policy::Batch, ..now }),
-            Soft::Nice => Some(Scheduling { nice: Nice::new(19).unwrap_or(now.nice), ..now }),
-            Soft::Slice if now.policy.is_fair() && now.policy != Policy::Idle => {
+            Actuator::Idle => Some(Scheduling { policy: Policy::Idle, slice: None, ..now }),
+            Actuator::Batch => Some(Scheduling { policy: Policy::Batch, ..now }),
+            Actuator::Nice => Some(Scheduling { nice: Nice::new(19).unwrap_or(now.nice), ..now }),
+            Actuator::Slice if now.policy.is_fair() && now.policy != Policy::Idle => {
                 Some(Scheduling { slice: Some(SERVER_SLICE), ..now })
             }
-            Soft::Fifo => Some(Scheduling { policy: Policy::Fifo(1), slice: None, ..now }),
+            Actuator::Fifo => Some(Scheduling { policy: Policy::Fifo(1), slice: None, ..now }),
             _ => None,
         }
     }
@@ -124,31 +124,31 @@ impl Soft {
         let first = group.join("cpu.shares").exists();
         let quota = cpus * MAX_PERIOD_US / 2;
         let all = match self {
-            Soft::GroupIdle => vec![("cpu.idle", "1".to_owned())],
-            Soft::GroupWeight if first => vec![("cpu.shares", "2".to_owned())],
-            Soft::GroupWeight => vec![("cpu.weight", "1".to_owned())],
-            Soft::GroupMax if first => vec![
+            Actuator::GroupIdle => vec![("cpu.idle", "1".to_owned())],
+            Actuator::GroupWeight if first => vec![("cpu.shares", "2".to_owned())],
+            Actuator::GroupWeight => vec![("cpu.weight", "1".to_owned())],
+            Actuator::GroupMax if first => vec![
                 ("cpu.cfs_period_us", MAX_PERIOD_US.to_string()),
                 ("cpu.cfs_quota_us", quota.to_string()),
             ],
-            Soft::GroupMax => vec![("cpu.max", format!("{quota} {MAX_PERIOD_US}"))],
+            Actuator::GroupMax => vec![("cpu.max", format!("{quota} {MAX_PERIOD_US}"))],
             _ => Vec::new(),
         };
         all.into_iter().map(|(file, content)| (group.join(file), content)).collect()
     }
 }
 
-impl fmt::Display for Soft {
+impl fmt::Display for Actuator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromStr for Soft {
+impl FromStr for Actuator {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Soft, String> {
-        let known = || LADDER.map(Soft::name).join(", ");
+    fn from_str(text: &str) -> Result<Actuator, String> {
+        let known = || LADDER.map(Actuator::name).join(", ");
         LADDER.into_iter().find(|one| one.name() == text).ok_or_else(|| {
             format!("there is no actuator `{text}`: the ones that can be tried are {}", known())
         })
@@ -237,20 +237,20 @@ fn limit(folder: &Path) -> Option<(PathBuf, String)> {
 /// When the kernel refuses. What was changed until then goes back with the keeper.
 pub fn apply(
     keeper: &mut Keeper,
-    how: Soft,
+    how: Actuator,
     server: &Side,
     batch: &Side,
     cpus: &CpuSet,
 ) -> Result<usize, LiveError> {
     let files = match (&batch.group, how) {
-        (_, Soft::QuotaOff) => server.limits(),
+        (_, Actuator::QuotaOff) => server.limits(),
         (Some(group), _) => how.files(group, cpus.count()),
         (None, _) => Vec::new(),
     };
     for (path, content) in &files {
         keeper.write_group(path, content)?;
     }
-    if how.of_group() || how == Soft::QuotaOff {
+    if how.of_group() || how == Actuator::QuotaOff {
         return Ok(files.len());
     }
     if let Some(some) = how.batch_cpus(cpus) {
@@ -326,16 +326,16 @@ mod tests {
         for one in LADDER {
             assert_eq!(one.name().parse(), Ok(one));
         }
-        assert!("lottery".parse::<Soft>().unwrap_err().contains("group-idle"));
+        assert!("lottery".parse::<Actuator>().unwrap_err().contains("group-idle"));
     }
 
     #[test]
     fn apart_leaves_the_server_at_least_half() {
         let cpus = |text: &str| text.parse::<CpuSet>().unwrap();
-        assert_eq!(Soft::Apart.batch_cpus(&cpus("2")), None);
-        assert_eq!(Soft::Apart.batch_cpus(&cpus("0-1")), Some(cpus("1")));
-        assert_eq!(Soft::Apart.batch_cpus(&cpus("0-4")), Some(cpus("3-4")));
-        assert_eq!(Soft::Idle.batch_cpus(&cpus("0-4")), None);
+        assert_eq!(Actuator::Apart.batch_cpus(&cpus("2")), None);
+        assert_eq!(Actuator::Apart.batch_cpus(&cpus("0-1")), Some(cpus("1")));
+        assert_eq!(Actuator::Apart.batch_cpus(&cpus("0-4")), Some(cpus("3-4")));
+        assert_eq!(Actuator::Idle.batch_cpus(&cpus("0-4")), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use schedlab_host::StopSignal;
 use schedlab_lab::colocate::{Client, FIGURES, Goal, Intent, Plan, Round, Watch, Who, colocate, intentions};
 use schedlab_lab::gate::{Gate, Outcome};
 use schedlab_live::Room;
-use schedlab_live::soft::Soft;
+use schedlab_live::soft::Actuator;
 use schedlab_model::{CpuSet, Ns};
 use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
@@ -84,7 +84,7 @@ pub(crate) struct Colocate {
     rounds: u8,
     /// Try only these actuators, such as idle,nice
     #[arg(long = "try", value_name = "NAMES", value_delimiter = ',')]
-    only: Vec<Soft>,
+    only: Vec<Actuator>,
     /// Keep the chosen actuator for so long and watch it; then everything is put back
     #[arg(long, value_name = "TIME")]
     keep_for: Option<Ns>,
@@ -133,7 +133,7 @@ struct Live {
 }
 
 impl Watch for Live {
-    fn round(&mut self, what: &str, how: Soft) {
+    fn round(&mut self, what: &str, how: Actuator) {
         if !self.quiet {
             let _ = writeln!(std::io::stderr(), "{what}: {how}");
         }

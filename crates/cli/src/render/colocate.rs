@@ -8,7 +8,7 @@ use schedlab_lab::colocate::{
 use schedlab_lab::gate::Outcome;
 use schedlab_lab::metric::Metric;
 use schedlab_lab::stats::{Estimate, range_confidence};
-use schedlab_live::soft::Soft;
+use schedlab_live::soft::Actuator;
 use schedlab_model::Ns;
 use std::fmt::Write as _;
 
@@ -43,7 +43,7 @@ pub(crate) fn answer(plan: &Plan, found: &Colocation, style: &Style) -> String {
     let mut text = String::new();
     tried(&mut text, plan, found, style);
     let _ = match (found.chosen, found.outcome) {
-        (Some(Soft::Default), _) => {
+        (Some(Actuator::Default), _) => {
             writeln!(text, "\n{}: the goal is met as the host is", style.good("nothing needs to be changed"))
         }
         (Some(how), _) => writeln!(text, "\n{}: {}", style.good(how.name()), advice(how).what),
@@ -153,7 +153,7 @@ fn table(text: &mut String, plan: &Plan, found: &Colocation, style: &Style) {
             row(format!("client {metric}"), &|value| metric.show(value), &|round| round.of_client(metric));
         }
     }
-    let how = found.tried.last().map_or(Soft::Default, |last| last.actuator);
+    let how = found.tried.last().map_or(Actuator::Default, |last| last.actuator);
     let how = found.chosen.unwrap_or(how);
     let head = ["", "default", how.name()].map(str::to_owned).to_vec();
     let rounds = found.before.len();

@@ -1,6 +1,6 @@
 //! How to have the same without schedlab, what it costs, and what bites.
 
-use schedlab_live::soft::Soft;
+use schedlab_live::soft::Actuator;
 use serde::Serialize;
 
 /// The same setting in the words of other tools.
@@ -19,20 +19,20 @@ pub struct Advice {
 }
 
 /// Of each actuator.
-pub const fn advice(how: Soft) -> Advice {
+pub const fn advice(how: Actuator) -> Advice {
     match how {
-        Soft::Default => DEFAULT,
-        Soft::Idle => IDLE,
-        Soft::GroupIdle => GROUP_IDLE,
-        Soft::QuotaOff => QUOTA_OFF,
-        Soft::GroupWeight => GROUP_WEIGHT,
-        Soft::Batch => BATCH,
-        Soft::Nice => NICE,
-        Soft::Slice => SLICE,
-        Soft::Apart => APART,
-        Soft::Elevation => ELEVATION,
-        Soft::GroupMax => GROUP_MAX,
-        Soft::Fifo => FIFO,
+        Actuator::Default => DEFAULT,
+        Actuator::Idle => IDLE,
+        Actuator::GroupIdle => GROUP_IDLE,
+        Actuator::QuotaOff => QUOTA_OFF,
+        Actuator::GroupWeight => GROUP_WEIGHT,
+        Actuator::Batch => BATCH,
+        Actuator::Nice => NICE,
+        Actuator::Slice => SLICE,
+        Actuator::Apart => APART,
+        Actuator::Elevation => ELEVATION,
+        Actuator::GroupMax => GROUP_MAX,
+        Actuator::Fifo => FIFO,
     }
 }
 

@@ -6,7 +6,7 @@ use super::round::{Parties, Round};
 use super::{ColocateError, GivenBack, Plan};
 use crate::record::{self, record};
 use schedlab_host::{RecordRequest, Scope, threads};
-use schedlab_live::soft::{self, Soft};
+use schedlab_live::soft::{self, Actuator};
 use schedlab_live::{Keeper, KeeperOptions};
 use schedlab_model::{CpuSet, Ns};
 use schedlab_trace::Recording;
@@ -98,7 +98,7 @@ impl<'a> Trial<'a> {
     }
 
     /// One round under `how`: how much was changed, and what was measured.
-    pub(super) fn round(&mut self, how: Soft) -> Result<(usize, Round), ColocateError> {
+    pub(super) fn round(&mut self, how: Actuator) -> Result<(usize, Round), ColocateError> {
         let mut held = self.set(how)?;
         let changed = held.changed;
         let result = self.measure(how, &mut held);
@@ -109,7 +109,7 @@ impl<'a> Trial<'a> {
     /// Holds `how` and measures round after round, for `time` or until it is stopped.
     pub(super) fn keep(
         &mut self,
-        how: Soft,
+        how: Actuator,
         time: Ns,
         each: &mut dyn FnMut(&Round),
     ) -> Result<Vec<Round>, ColocateError> {
@@ -131,12 +131,12 @@ impl<'a> Trial<'a> {
         Ok(rounds)
     }
 
-    fn set(&self, how: Soft) -> Result<Held, ColocateError> {
+    fn set(&self, how: Actuator) -> Result<Held, ColocateError> {
         let (server, batch) = (&self.server.side, &self.batch.side);
         let mut held = Held::default();
         match how {
-            Soft::Default => {}
-            Soft::Elevation => {
+            Actuator::Default => {}
+            Actuator::Elevation => {
                 if let Some(why) = elevate::unfit(&self.cpus, &schedlab_host::machine().online) {
                     return Err(ColocateError::Skip(why));
                 }
@@ -145,11 +145,11 @@ impl<'a> Trial<'a> {
                 held.changed = server.threads().len() + batch.threads().len();
             }
             _ => {
-                let priority = (how == Soft::Fifo).then_some(GUARDIAN_PRIORITY);
+                let priority = (how == Actuator::Fifo).then_some(GUARDIAN_PRIORITY);
                 let mut keeper = self.keeper(how.name(), priority)?;
                 held.changed = soft::apply(&mut keeper, how, server, batch, &self.cpus)?;
                 held.keeper = Some(keeper);
-                if how == Soft::Slice && !has_slice(server) {
+                if how == Actuator::Slice && !has_slice(server) {
                     return Err(ColocateError::Skip(
                         "this kernel has no custom slices: Linux 6.12 has".to_owned(),
                     ));
@@ -167,7 +167,7 @@ impl<'a> Trial<'a> {
         elevated
     }
 
-    fn measure(&mut self, how: Soft, held: &mut Held) -> Result<(Ns, Round), ColocateError> {
+    fn measure(&mut self, how: Actuator, held: &mut Held) -> Result<(Ns, Round), ColocateError> {
         let file = Recorded(self.plan.room.path().join(format!("colocate-{}.slt", std::process::id())));
         let mut request = RecordRequest::new(Scope::All);
         request.duration = Some(self.plan.round);
@@ -224,7 +224,7 @@ impl<'a> Trial<'a> {
     }
 
     /// Every 20 ms: the guardians know that we live, the server lives, batch work and load that ended begin again.
-    fn tend(&mut self, how: Soft, held: &mut Held, batch: &mut BTreeSet<u32>) -> Result<(), ColocateError> {
+    fn tend(&mut self, how: Actuator, held: &mut Held, batch: &mut BTreeSet<u32>) -> Result<(), ColocateError> {
         if held.elevated.as_mut().is_some_and(|agent| !agent.works()) {
             return Err(ColocateError::Input("the agent has ended; see `schedlab status`".to_owned()));
         }
@@ -255,7 +255,7 @@ impl<'a> Trial<'a> {
     }
 
     /// Why `how` would change nothing.
-    pub(super) fn void(&self, how: Soft) -> Option<&'static str> {
+    pub(super) fn void(&self, how: Actuator) -> Option<&'static str> {
         super::void(how, &self.server.side, &self.cpus)
     }
 

@@ -7,8 +7,9 @@ use rustix::io::{read, write};
 use rustix::time::{ClockId, clock_gettime};
 use schedlab_model::Ns;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::channel;
 
 /// Turns that are kept.
 const KEPT: usize = 1 << 18;
@@ -49,23 +50,21 @@ pub fn play(burst: Ns, time: Ns, begin: impl FnOnce([u32; 2])) -> Played {
     let bell = || eventfd(0, EventfdFlags::CLOEXEC).expect("a descriptor");
     let bells: Arc<[OwnedFd; 2]> = Arc::new([bell(), bell()]);
     let (times, end) = (Arc::new(Times::default()), Arc::new(AtomicU64::new(u64::MAX)));
-    let tids = Arc::new(Mutex::new(Vec::new()));
+    let (ready, told) = channel();
     let workers = [0, 1].map(|own: usize| {
-        let (bells, times, end, tids) = (bells.clone(), times.clone(), end.clone(), tids.clone());
+        let (bells, times, end, ready) = (bells.clone(), times.clone(), end.clone(), ready.clone());
         std::thread::spawn(move || {
             let tid = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
-            tids.lock().unwrap_or_else(PoisonError::into_inner).push(tid);
+            ready.send((own, tid)).expect("it is waited for");
             turns(own, burst.0, &bells, &times, &end)
         })
     });
-    let known = || tids.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let both = loop {
-        match known()[..] {
-            [one, other] => break [one, other],
-            _ => std::thread::yield_now(),
-        }
-    };
-    begin(both);
+    // No spinning: under a driver nobody would see us yield.
+    let mut tids = [0; 2];
+    for (own, tid) in told.iter().take(2) {
+        tids[own] = tid;
+    }
+    begin(tids);
     let began = monotonic();
     end.store((began + time).0, Ordering::Relaxed);
     write(&bells[0], &1_u64.to_ne_bytes()).expect("an eventfd");

@@ -448,7 +448,7 @@ fn check_cpus(managed: &CpuSet) -> Result<CpuSet, LiveError> {
     }
     let others = allowed.without(managed);
     if others.is_empty() || managed.is_empty() {
-        return Err(LiveError::OneCpu);
+        return Err(LiveError::OneCpu { allowed: allowed.to_string() });
     }
     Ok(others)
 }
