@@ -218,7 +218,7 @@ impl Desk {
     /// When the scheduler or one of its knobs is unknown.
     pub fn new(options: &DeskOptions) -> Result<Desk, KnobError> {
         let spec: SchedulerSpec = options.scheduler.parse()?;
-        let scheduler = registry::build(&spec, options.cpus)?;
+        let scheduler = registry::build_to_send(&spec, options.cpus)?;
         let tick_ns = Ns(1_000_000_000 / u64::from(options.hz.max(1)));
         let world = World {
             tasks: (0..options.tasks).map(|_| TaskView::default()).collect(),

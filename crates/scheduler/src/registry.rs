@@ -106,7 +106,15 @@ pub fn all() -> &'static [Entry] {
 }
 
 /// Makes the scheduler that `spec` names, for a machine with `cpus` CPUs.
-pub fn build(spec: &SchedulerSpec, cpus: usize) -> Result<Box<dyn Scheduler + Send>, KnobError> {
+pub fn build(spec: &SchedulerSpec, cpus: usize) -> Result<Box<dyn Scheduler>, KnobError> {
+    Ok(build_to_send(spec, cpus)?)
+}
+
+/// As [`build`], for a driver whose threads hand it from one to the other, under a lock.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_to_send(spec: &SchedulerSpec, cpus: usize) -> Result<Box<dyn Scheduler + Send>, KnobError> {
     let entry = find(&spec.name)?;
     let knobs = Knobs::check(spec, &(entry.knobs)())?;
     Ok((entry.build)(cpus, &knobs))

@@ -24,7 +24,7 @@ pub enum Verdict {
 }
 
 /// Makes a scheduler for a number of CPUs; `registry::build`, or something else under test.
-pub type Builder = dyn Fn(&SchedulerSpec, usize) -> Result<Box<dyn Scheduler + Send>, KnobError>;
+pub type Builder = dyn Fn(&SchedulerSpec, usize) -> Result<Box<dyn Scheduler>, KnobError>;
 
 /// Runs the scenario `text` under its first scheduler, made by `build`. A panic is a failure, not the end.
 pub fn trial(text: &str, build: &Builder) -> Verdict {

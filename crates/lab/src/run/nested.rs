@@ -42,12 +42,12 @@ pub(super) fn seen<S: EventSink>(
     Ok(outcome.map_err(|source| plan.failed(source))?.outcome)
 }
 
-fn guests(plan: &Plan) -> Result<Vec<Box<dyn Scheduler + Send>>, LabError> {
+fn guests(plan: &Plan) -> Result<Vec<Box<dyn Scheduler>>, LabError> {
     let build = |vm: &VmSpec| registry::build(&vm.guest, vm.vcpus);
     Ok(plan.vms.iter().map(build).collect::<Result<Vec<_>, _>>()?)
 }
 
-fn domains<'a>(plan: &Plan, guests: &'a [Box<dyn Scheduler + Send>]) -> Vec<Domain<'a>> {
+fn domains<'a>(plan: &Plan, guests: &'a [Box<dyn Scheduler>]) -> Vec<Domain<'a>> {
     plan.vms
         .iter()
         .zip(guests)
