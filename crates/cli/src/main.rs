@@ -89,7 +89,10 @@ fn message(error: &anyhow::Error) -> String {
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     // A pipe to an agent or a guardian is none that a reader has seen enough of.
-    !error.is::<schedlab_live::LiveError>() && error.chain().any(|cause| {
-        cause.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
-    })
+    !error.is::<schedlab_live::LiveError>()
+        && error.chain().any(|cause| {
+            cause
+                .downcast_ref::<std::io::Error>()
+                .is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
+        })
 }

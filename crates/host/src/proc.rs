@@ -5,8 +5,8 @@ use crate::facts::{FactSource, TaskFacts};
 use crate::sys::sched;
 use rustix::process::Pid;
 use schedlab_model::{CpuId, CpuSet, MAX_CPUS, Nice, Ns, Policy, TaskId};
-use std::{fs, io};
 use std::sync::OnceLock;
+use std::{fs, io};
 
 /// Every thread of the machine (or of the processes in `only`): (process, thread), in ascending order.
 pub(crate) fn threads(only: Option<&[u32]>) -> Vec<(u32, u32)> {

@@ -23,7 +23,7 @@ use crate::gate::{Evidence, Gate, Outcome};
 use crate::record::RecordError;
 use crate::stats::Estimate;
 use schedlab_live::restore::{Outcome as Put, Report};
-use schedlab_live::soft::{self, LADDER, Actuator};
+use schedlab_live::soft::{self, Actuator, LADDER};
 use schedlab_live::{LiveError, Room};
 use schedlab_model::{CpuSet, Ns};
 use serde::Serialize;

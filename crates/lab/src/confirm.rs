@@ -265,7 +265,11 @@ fn behind_agents(
         let text: String = name.chars().map(|letter| if special(letter) { '?' } else { letter }).collect();
         // Words with a meaning of their own there, and paths of groups.
         let taken = ["scheduler", "delegation", "machine"].contains(&text.as_str()) || text.starts_with('/');
-        if taken { text.chars().enumerate().map(|(at, letter)| if at == 0 { '?' } else { letter }).collect() } else { text }
+        if taken {
+            text.chars().enumerate().map(|(at, letter)| if at == 0 { '?' } else { letter }).collect()
+        } else {
+            text
+        }
     };
     let patterns: BTreeSet<String> = foreign.into_iter().map(pattern).collect();
     let mut text = format!("{BY_AGENTS}: delegation {}", driver.settings());

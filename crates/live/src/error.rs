@@ -149,7 +149,9 @@ pub enum LiveError {
         allowed: String,
     },
     /// Everything would be below the managed threads.
-    #[error("one CPU must stay unmanaged, for the rest of the system, and this process may use CPUs {allowed} only")]
+    #[error(
+        "one CPU must stay unmanaged, for the rest of the system, and this process may use CPUs {allowed} only"
+    )]
     OneCpu {
         /// Those that it may use.
         allowed: String,

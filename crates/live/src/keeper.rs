@@ -92,7 +92,8 @@ impl Keeper {
     /// # Errors
     /// When the thread is gone, or the journal cannot be written.
     pub fn declare(&mut self, thread: &Identity, set: Setting) -> Result<(), LiveError> {
-        let before = threads::scheduling(thread.tid).map_err(|error| refused("the policy", "sched_getattr", thread, error))?;
+        let before = threads::scheduling(thread.tid)
+            .map_err(|error| refused("the policy", "sched_getattr", thread, error))?;
         self.declare_from(thread, before, set)
     }
 
@@ -168,10 +169,10 @@ impl Keeper {
         set: Setting,
         confined: Option<CpuSet>,
     ) -> Result<(), LiveError> {
-        let before = threads::scheduling(thread.tid).map_err(|error| refused("the policy", "sched_getattr", thread, error))?;
+        let before = threads::scheduling(thread.tid)
+            .map_err(|error| refused("the policy", "sched_getattr", thread, error))?;
         let confined = confined.map(|cpus| Confined { cpus, one_of: false });
-        let affinity =
-            threads::affinity(thread.tid)
+        let affinity = threads::affinity(thread.tid)
             .map_err(|error| refused("the affinity", "sched_getaffinity", thread, error))?;
         self.adopt_from(thread, (before, affinity), set, confined)
     }

@@ -175,7 +175,11 @@ fn others(recording: &Recording, pid: u32, agents: u32) -> Ns {
             EventKind::Switch { prev, prev_state, next } => {
                 for (task, on) in [(prev, prev_state.is_runnable() == Some(true)), (next, true)] {
                     let Some(task) = task.filter(|task| tasks[task.index()].pid == pid) else { continue };
-                    if on { wants.insert(task) } else { wants.remove(&task) };
+                    if on {
+                        wants.insert(task)
+                    } else {
+                        wants.remove(&task)
+                    };
                 }
                 if event.cpu == CPU {
                     sum += since.take().map_or(Ns::ZERO, |since| event.at.saturating_sub(since));

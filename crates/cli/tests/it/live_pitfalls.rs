@@ -62,7 +62,8 @@ open(sys.argv[1], 'w').write(str(yields))
         ],
     );
     let report = report(&run);
-    let yields: u64 = std::fs::read_to_string(&yielder).expect("it came to its end").parse().expect("a number");
+    let yields: u64 =
+        std::fs::read_to_string(&yielder).expect("it came to its end").parse().expect("a number");
     assert!(yields > 1_000, "{yields}");
     // The other one wanted the CPU all the while. (The kernel gives it some in gifts; the scheduler never chose it then.)
     let threads = report["threads"].as_array().expect("threads");
@@ -112,7 +113,10 @@ kill $hog
     );
     let report = report(&run);
     assert!(folder.0.join("done").exists(), "{report}");
-    assert!(report["elapsed_ns"].as_u64().is_some_and(|ns| ns < 24_000_000_000), "it ends by itself: {report}");
+    assert!(
+        report["elapsed_ns"].as_u64().is_some_and(|ns| ns < 24_000_000_000),
+        "it ends by itself: {report}"
+    );
     assert!(report["counts"]["starved"].as_u64().is_some_and(|count| count > 0), "{report}");
 }
 

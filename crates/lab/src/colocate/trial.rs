@@ -224,7 +224,12 @@ impl<'a> Trial<'a> {
     }
 
     /// Every 20 ms: the guardians know that we live, the server lives, batch work and load that ended begin again.
-    fn tend(&mut self, how: Actuator, held: &mut Held, batch: &mut BTreeSet<u32>) -> Result<(), ColocateError> {
+    fn tend(
+        &mut self,
+        how: Actuator,
+        held: &mut Held,
+        batch: &mut BTreeSet<u32>,
+    ) -> Result<(), ColocateError> {
         if held.elevated.as_mut().is_some_and(|agent| !agent.works()) {
             return Err(ColocateError::Input("the agent has ended; see `schedlab status`".to_owned()));
         }

@@ -115,7 +115,8 @@ mod tests {
         let message = sums.msg_produce_ns + sums.msg_consume_ns;
         assert_eq!(message + message + sums.agent_wake_ns + sums.ctx_switch_ns * 2, Ns(5_000));
         // A block: its message, the transaction, two switches.
-        let block = message + sums.agent_wake_ns + sums.syscall_ns + sums.txn_local_ns + sums.ctx_switch_ns * 2;
+        let block =
+            message + sums.agent_wake_ns + sums.syscall_ns + sums.txn_local_ns + sums.ctx_switch_ns * 2;
         assert_eq!((block, sums.timer_late_ns), (Ns(12_000), Ns(30_000)));
     }
 }

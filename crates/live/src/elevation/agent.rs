@@ -129,12 +129,7 @@ pub(super) struct Woke {
 }
 
 /// Sleeps until the bell, the sentinel or an event, at most for `time`. Allocates nothing: descriptors are on the stack.
-pub(super) fn wait_for(
-    bell: Option<&OwnedFd>,
-    free: BorrowedFd<'_>,
-    follower: &Follower,
-    time: Ns,
-) -> Woke {
+pub(super) fn wait_for(bell: Option<&OwnedFd>, free: BorrowedFd<'_>, follower: &Follower, time: Ns) -> Woke {
     let bell = bell.map_or(free, AsFd::as_fd);
     let mut fds: [PollFd<'_>; WATCHED] = std::array::from_fn(|place| match place {
         0 => PollFd::from_borrowed_fd(bell, PollFlags::IN),

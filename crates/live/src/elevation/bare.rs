@@ -2,9 +2,9 @@
 //! log, timers and threads that come and go. `benches/dispatch.rs` measures what the driver adds to it.
 
 use super::agent::{monotonic, wait_for};
+use super::board::{Hold as _, State};
 use super::gift::Gifts;
 use super::sentinel::{Sentinel, become_fifo};
-use super::board::{Hold as _, State};
 use super::threads::Thread;
 use super::{AGENT, HEARTBEAT};
 use crate::LiveError;

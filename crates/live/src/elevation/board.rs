@@ -383,7 +383,8 @@ impl<H: Hold, P: Post> Board<H, P> {
     /// What is due on the CPU of a seat: timers, the tick, the end of the slice.
     pub(super) fn fire_timers(&mut self, seat: usize) {
         let now = self.now();
-        let due = |timers: &BTreeMap<Slot, Ns>| timers.iter().find(|(_, at)| **at <= now).map(|(slot, _)| *slot);
+        let due =
+            |timers: &BTreeMap<Slot, Ns>| timers.iter().find(|(_, at)| **at <= now).map(|(slot, _)| *slot);
         while let Some(slot) = due(&self.seats[seat].timers) {
             self.seats[seat].timers.remove(&slot);
             self.step(now, What::Timer { timer: slot });

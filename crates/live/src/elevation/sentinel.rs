@@ -50,7 +50,8 @@ impl Sentinel {
     /// Starts one on `cpus`. It sleeps until it is armed.
     pub(super) fn start(cpus: CpuSet) -> Result<Sentinel, LiveError> {
         let fd = |flags| {
-            eventfd(0, flags).map_err(|error| LiveError::io("making a sentinel's bell (eventfd)")(error.into()))
+            eventfd(0, flags)
+                .map_err(|error| LiveError::io("making a sentinel's bell (eventfd)")(error.into()))
         };
         let shared = Arc::new(Shared {
             arm: fd(EventfdFlags::CLOEXEC)?,

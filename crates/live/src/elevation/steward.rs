@@ -9,7 +9,8 @@ use super::pulse::Pulse;
 use super::sentinel::become_fifo;
 use super::threads::Thread;
 use super::{
-    AGENT, Counts, ElevationOptions, ElevationReport, GUARDIAN, HEARTBEAT, PARKED, RUNNING, SILENCE, ThreadReport,
+    AGENT, Counts, ElevationOptions, ElevationReport, GUARDIAN, HEARTBEAT, PARKED, RUNNING, SILENCE,
+    ThreadReport,
 };
 use crate::bulletin::{Bulletin, Taken};
 use crate::desk::{Desk, DeskOptions};

@@ -79,7 +79,9 @@ impl Starving {
             let runnable = held && threads::is_runnable(tid);
             if waiter.wait.seen(self.looked, runnable, ran) > self.limit {
                 let (name, ms) = (&waiter.thread.comm, self.limit.as_millis());
-                return Some(format!("thread {tid} ({name}) was runnable and got no CPU for more than {ms} ms"));
+                return Some(format!(
+                    "thread {tid} ({name}) was runnable and got no CPU for more than {ms} ms"
+                ));
             }
         }
         None

@@ -268,7 +268,11 @@ impl Play {
                     && line.decision.is_some_and(|decision| decision.task.is_none())
             };
             let idled = self.board.log[logged..].iter().any(idles);
-            assert!(!one.hole || idled || given_away, "lowered before raised on CPU {cpu}: {:?}", world.changes);
+            assert!(
+                !one.hole || idled || given_away,
+                "lowered before raised on CPU {cpu}: {:?}",
+                world.changes
+            );
             let released = given_back != self.board.counts.starved;
             assert!(
                 one.classes == 0 || given_away || released,
@@ -319,7 +323,11 @@ impl Play {
             let wanted = if on.is_some() { Class::Running } else { Class::Parked };
             assert_eq!(thread.class, wanted, "thread {task}: {thread:?}");
             assert!(on.is_none_or(|cpu| cpu == thread.cpu), "{task} runs where it is not");
-            assert_eq!(self.board.desk.runnable(task as u32), thread.runnable, "a wakeup or a block was lost");
+            assert_eq!(
+                self.board.desk.runnable(task as u32),
+                thread.runnable,
+                "a wakeup or a block was lost"
+            );
         }
     }
 
@@ -395,8 +403,7 @@ fn a_task_goes_to_the_cpu_that_is_free_and_is_raised_there_before_the_other_is_l
     // CPU 1 is free: the third, which was parked on CPU 0, is sent there, raised, and then the first one there lowered.
     play.block(1, None);
     assert_eq!(play.currents(), [Some(0), Some(2)]);
-    let order =
-        [(2, Change::Sent(1)), (2, Change::To(Class::Running)), (1, Change::To(Class::Parked))];
+    let order = [(2, Change::Sent(1)), (2, Change::To(Class::Running)), (1, Change::To(Class::Parked))];
     assert_eq!(play.changes(), order);
     assert_eq!(play.board.counts.migrations, 1);
     // It is woken on the other CPU, waits for nobody, and comes back when there is room.
@@ -420,8 +427,7 @@ fn a_wakeup_that_one_agent_hears_preempts_on_the_cpu_of_another() {
     let loser = if currents.contains(&Some(0)) { 1 } else { 0 };
     let changes = play.changes();
     let at = |change: (u32, Change)| changes.iter().position(|one| *one == change);
-    let (raised, lowered) =
-        (at((2, Change::To(Class::Running))), at((loser, Change::To(Class::Parked))));
+    let (raised, lowered) = (at((2, Change::To(Class::Running))), at((loser, Change::To(Class::Parked))));
     assert!(raised.is_some() && raised < lowered, "{changes:?}");
 }
 

@@ -78,7 +78,8 @@ impl Crew {
         for (seat, cpu) in cpus.into_iter().enumerate() {
             // The first one also listens where nobody is managed.
             let heard = if seat == 0 { others.or(&CpuSet::single(cpu)) } else { CpuSet::single(cpu) };
-            let no_events = |error: schedlab_host::HostError| LiveError::NoEvents { reason: error.to_string() };
+            let no_events =
+                |error: schedlab_host::HostError| LiveError::NoEvents { reason: error.to_string() };
             let follower = Follower::open(&heard).map_err(no_events)?;
             adders.push(follower.adder().map_err(no_events)?);
             let ((orders, inbox), (give, board)) = (channel(), channel());
@@ -216,7 +217,8 @@ impl Made {
             .map_err(|error| LiveError::io("locking memory (mlockall)")(error.into()))?;
         let managed = CpuSet::single(cpu);
         let sentinel = Sentinel::start(managed)?;
-        let free = sentinel.fd().try_clone_to_owned().map_err(LiveError::io("sharing the sentinel's bell"))?;
+        let free =
+            sentinel.fd().try_clone_to_owned().map_err(LiveError::io("sharing the sentinel's bell"))?;
         become_fifo("an agent", AGENT, &managed)?;
         Ok(Made { sentinel, free })
     }
