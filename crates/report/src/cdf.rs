@@ -6,6 +6,9 @@ use serde::Serialize;
 /// Points of one curve at most: more than a screen shows.
 const POINTS: usize = 240;
 
+/// A curve of fewer values shows nothing that a table does not say.
+const FEWEST: u64 = 10;
+
 /// The distributions of one subject.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cdf {
@@ -58,6 +61,13 @@ pub struct Ladder {
     pub p9999: Option<Ns>,
     /// The longest.
     pub max: Ns,
+}
+
+impl Measure {
+    /// Unless no curve has values enough for a picture.
+    pub fn worth_drawing(self) -> Option<Measure> {
+        self.curves.iter().any(|curve| curve.count >= FEWEST).then_some(self)
+    }
 }
 
 impl Curve {
@@ -131,6 +141,14 @@ fn thin(all: &[(u64, u64)], count: u64) -> Vec<(u64, u64)> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_picture_needs_ten_values_in_some_run() {
+        let curve = |count| Curve::of_buckets("a", 0, &[(Ns(5), count)]).unwrap();
+        let measure = |curves| Measure { name: String::new(), about: String::new(), curves };
+        assert_eq!(measure(vec![curve(9), curve(2)]).worth_drawing(), None);
+        assert_eq!(measure(vec![curve(9), curve(10)]).worth_drawing().unwrap().curves.len(), 2);
+    }
 
     #[test]
     fn the_ladder_of_known_values() {

@@ -82,7 +82,7 @@ impl Detail {
                 let curves: Vec<Curve> =
                     recorded.into_iter().chain(runs.iter().enumerate().filter_map(row)).collect();
                 let (name, about) = (title.to_owned(), format!("{about} {}", pooling(study, was.is_some())));
-                (!curves.is_empty()).then_some(Measure { name, about, curves })
+                Measure { name, about, curves }.worth_drawing()
             });
             Cdf { title: subject.clone(), measures: measures.collect() }
         };

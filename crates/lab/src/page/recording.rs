@@ -149,7 +149,7 @@ fn tasks(page: &mut Page, measured: &Measured) {
     for subject in main {
         let measure = |&(quantity, name, about): &(_, &str, &str)| {
             let curve = Curve::of_buckets("recorded", 0, &subject.buckets(quantity))?;
-            Some(Measure { name: name.to_owned(), about: about.to_owned(), curves: vec![curve] })
+            Measure { name: name.to_owned(), about: about.to_owned(), curves: vec![curve] }.worth_drawing()
         };
         let measures: Vec<Measure> = QUANTITIES.iter().filter_map(measure).collect();
         if !measures.is_empty() {
