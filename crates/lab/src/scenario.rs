@@ -452,7 +452,7 @@ fn endless(workload: &Workload) -> Option<String> {
         return Some(format!("source `{}` sends for ever", source.name));
     }
     let loops = workload.tasks.iter().find(|task| {
-        let waits = |op: &Op| matches!(op, Op::Receive(_) | Op::ReceiveAll(_));
+        let waits = |op: &Op| matches!(op, Op::Receive(_) | Op::ReceiveAll(_) | Op::ReceiveCount { .. });
         task.program.repeat_from.is_some_and(|from| !task.program.ops[from as usize..].iter().any(waits))
     });
     loops.map(|task| format!("task `{}` starts its program over and over", task.name))

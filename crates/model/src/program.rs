@@ -33,6 +33,14 @@ pub enum Op {
     Receive(ChannelId),
     /// Takes every token that is there (at least one; blocks until there is one): an epoll loop.
     ReceiveAll(ChannelId),
+    /// Takes `count` tokens at once, or blocks until so many are there: a reader that needs the whole of something, or who
+    /// makes them does not matter, only how far they all got together.
+    ReceiveCount {
+        /// Where from.
+        channel: ChannelId,
+        /// How many; at least one, and no more than the channel has room for.
+        count: u32,
+    },
     /// An event loop: takes one token from the first of [`Program::branches`] whose channel has one (blocks
     /// until any has), and goes on in that branch where it stopped the last time. A branch stops at the next
     /// `Select` that it meets and begins again after its last operation. What a token makes the task do so

@@ -252,6 +252,15 @@ impl Workload {
                 | Op::ReceiveAll(channel)
                 | Op::Done(channel)
                 | Op::Send { channel, .. } => self.check_channel(&task.name, channel)?,
+                Op::ReceiveCount { channel, count } => {
+                    self.check_channel(&task.name, channel)?;
+                    let room = self.channels[channel.index()].capacity.unwrap_or(u32::MAX);
+                    if !(1..=room).contains(&count) {
+                        return Err(missing(format!(
+                            "{channel} with room for {count} tokens (one at least)"
+                        )));
+                    }
+                }
                 Op::Lock(LockId(lock)) | Op::Unlock(LockId(lock)) if lock >= self.locks => {
                     return Err(missing(LockId(lock).to_string()));
                 }

@@ -6,7 +6,7 @@ use common::{fixed, periodic, scheduler, simulate};
 use proptest::prelude::*;
 use schedlab_model::{
     ChannelId, ChannelSpec, CpuId, CpuSet, Draw, EventKind, LockId, Ns, Op, Program, SchedEvent, SourceKind,
-    SourceSpec, Start, TaskId, TaskSpec, Workload,
+    SourceSpec, Start, TaskId, TaskSpec, Waker, Workload,
 };
 use schedlab_sim::{Distribution, Machine, Outcome, RunOptions, SimError, Stuck, WaitsFor, run};
 
@@ -279,6 +279,46 @@ fn a_full_channel_blocks_its_sender() {
         assert!((98..=100).contains(&received), "{received}");
         assert!((received..=received + ahead).contains(&sent), "capacity {capacity}: {sent} of {received}");
     }
+}
+
+/// A reader that needs three tokens is woken by the third, whoever sent the two before it, and by none of those; what
+/// is there already does not block it.
+#[test]
+fn a_receiver_may_need_several_tokens() {
+    let writer = |first: u64| {
+        let pause = Op::Sleep(fixed(1_000_000 - 1_000));
+        let ops = [
+            Op::Sleep(fixed(first)),
+            Op::Send { channel: ChannelId(0), count: 1 },
+            Op::Run(fixed(1_000)),
+            pause,
+        ];
+        Program { repeat_from: Some(1), ..Program::once(ops) }
+    };
+    let reader =
+        Program::forever([Op::ReceiveCount { channel: ChannelId(0), count: 3 }, Op::Run(fixed(1_000))]);
+    // One token every half of a millisecond, from 100 us on.
+    let tasks = vec![
+        TaskSpec::new("a", writer(100_000)),
+        TaskSpec::new("b", writer(600_000)),
+        TaskSpec::new("reader", reader),
+    ];
+    let (outcome, events) = events(tasks.clone(), vec![ChannelSpec::default()], 0);
+    let wakes = events.iter().filter_map(|e| match e.kind {
+        EventKind::Wake { task: TaskId(2), waker } if e.at > Ns::ZERO => Some((e.at, waker)),
+        _ => None,
+    });
+    let wakes: Vec<(Ns, Waker)> = wakes.collect();
+    let [a, b] = [0, 1].map(|task| Waker::Task(TaskId(task)));
+    assert_eq!(wakes[..3], [(Ns(1_100_000), a), (Ns(2_600_000), b), (Ns(4_100_000), a)]);
+    let sent = outcome.metrics.channels[0].sent;
+    assert_eq!(wakes.len() as u64, sent / 3, "{sent}");
+    // Seven are there: two rounds at once, then it waits for two more.
+    let (_, events) = self::events(tasks, vec![ChannelSpec { initial: 7, ..ChannelSpec::default() }], 0);
+    let woken =
+        |e: &&SchedEvent| matches!(e.kind, EventKind::Wake { task: TaskId(2), .. }) && e.at > Ns::ZERO;
+    let first = events.iter().find(woken).unwrap();
+    assert_eq!(first.at, Ns(600_000));
 }
 
 /// Two tasks that take two locks in opposite order wait for ever, and the outcome says on whom.

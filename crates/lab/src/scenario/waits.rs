@@ -72,7 +72,11 @@ impl Walk<'_> {
         let before = self.at[task];
         while self.alive[task] && self.at[task] < ops.len() {
             match ops[self.at[task]] {
-                Op::Receive(channel) | Op::ReceiveAll(channel) if !self.supplied[channel.index()] => break,
+                Op::Receive(channel) | Op::ReceiveAll(channel) | Op::ReceiveCount { channel, .. }
+                    if !self.supplied[channel.index()] =>
+                {
+                    break;
+                }
                 Op::Send { channel, .. } => self.supplied[channel.index()] = true,
                 Op::Spawn(child) => self.alive[child.index()] = true,
                 _ => {}
@@ -85,7 +89,11 @@ impl Walk<'_> {
     /// The channel on which the task is stuck.
     fn waits_for(&self, task: usize) -> Option<ChannelId> {
         match self.workload.tasks[task].program.ops.get(self.at[task]) {
-            Some(Op::Receive(channel) | Op::ReceiveAll(channel)) if self.alive[task] => Some(*channel),
+            Some(Op::Receive(channel) | Op::ReceiveAll(channel) | Op::ReceiveCount { channel, .. })
+                if self.alive[task] =>
+            {
+                Some(*channel)
+            }
             _ => None,
         }
     }

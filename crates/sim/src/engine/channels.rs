@@ -1,7 +1,7 @@
 //! Channels: tokens go in, waiting receivers are handed theirs first come first served.
 
 use super::program::Flow;
-use super::state::{Origin, Token, Waits};
+use super::state::{Origin, Token, Waits, Want};
 use super::{Engine, Step};
 use crate::SimError;
 use schedlab_model::{EventSink, Ns, Op, TaskId, Waker};
@@ -59,6 +59,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             Some(
                 Op::Receive(_)
                     | Op::ReceiveAll(_)
+                    | Op::ReceiveCount { .. }
                     | Op::Select
                     | Op::Sleep(_)
                     | Op::NextPeriod { .. }
@@ -72,12 +73,18 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let mut count = token.count;
         self.metrics.channels[channel].sent += u64::from(count);
         while count > 0 {
-            let Some((waiter, all)) = self.channels[channel].waiters.pop_front() else { break };
-            token.count = 1;
+            let Some(&(waiter, want)) = self.channels[channel].waiters.front() else { break };
+            // It waits, so at least one is missing.
+            let missing = u64::from(want.least()).saturating_sub(self.channels[channel].len).max(1);
+            if missing > u64::from(count) {
+                break;
+            }
+            self.channels[channel].waiters.pop_front();
+            token.count = missing as u32;
             self.insert(channel, token)?;
-            count -= 1;
-            if !all {
-                self.take(channel, waiter as usize, 1);
+            count -= token.count;
+            if let Want::Count(wanted) = want {
+                self.take(channel, waiter as usize, wanted.into());
                 self.handed_over(channel, waiter as usize);
             }
             self.wake_from(sender, waiter as usize)?;
@@ -137,26 +144,35 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Ok(Flow::Block(Waits::Room(channel as u32)))
     }
 
-    pub(super) fn receive(&mut self, cpu: usize, t: usize, channel: usize, all: bool) -> Step<Flow> {
-        if self.channels[channel].len == 0 && !self.admit(cpu, t, channel, true)? {
+    pub(super) fn receive(&mut self, cpu: usize, t: usize, channel: usize, want: Want) -> Step<Flow> {
+        let missing = self.channels[channel].len < u64::from(want.least());
+        if missing && !self.admit_for(cpu, t, channel, want)? {
             if self.pay_exit(t) {
                 return Ok(Flow::Cpu);
             }
-            self.channels[channel].waiters.push_back((t as u32, all));
+            self.channels[channel].waiters.push_back((t as u32, want));
             return Ok(Flow::Block(Waits::Channel(channel as u32)));
         }
-        let len = self.channels[channel].len;
-        let count = if all { len } else { 1 };
+        let count = match want {
+            Want::All => self.channels[channel].len,
+            Want::Count(count) => count.into(),
+        };
         self.take(channel, t, count);
         let task = &mut self.tasks[t];
         task.exit_paid = false;
         task.pc += 1;
         task.fresh = false;
-        if all {
+        if want == Want::All {
             self.extras[t].batch = count;
         }
         self.admit(cpu, t, channel, false)?;
         Ok(self.after_own_call(cpu))
+    }
+
+    /// Lets blocked senders in until `want` is there; whether it is.
+    fn admit_for(&mut self, cpu: usize, t: usize, channel: usize, want: Want) -> Step<bool> {
+        let came = self.admit(cpu, t, channel, true)?;
+        Ok(came && self.channels[channel].len >= u64::from(want.least()))
     }
 
     /// A blocked receiver got its token from `channel`: its operation is done.
@@ -205,7 +221,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             return Ok(Flow::Cpu);
         }
         for branch in branches {
-            self.channels[branch.channel.index()].waiters.push_back((t as u32, false));
+            self.channels[branch.channel.index()].waiters.push_back((t as u32, Want::Count(1)));
         }
         Ok(Flow::Block(Waits::Select))
     }

@@ -1,7 +1,7 @@
 //! What a program does while its task runs.
 
 use super::slots::OfCpu;
-use super::state::{Cause, Extra, State, Task, Waits};
+use super::state::{Cause, Extra, State, Task, Waits, Want};
 use super::{Engine, Step};
 use crate::metrics::Kind;
 use schedlab_model::{Amount, EventKind, EventSink, Ns, Op, Policy, Program, Start, TaskId};
@@ -150,8 +150,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 Ok(Flow::Next)
             }
             Op::SleepUntil(at) => Ok(self.sleep_until_time(t, at.0)),
-            Op::Receive(channel) => self.receive(cpu, t, channel.index(), false),
-            Op::ReceiveAll(channel) => self.receive(cpu, t, channel.index(), true),
+            Op::Receive(channel) => self.receive(cpu, t, channel.index(), Want::Count(1)),
+            Op::ReceiveAll(channel) => self.receive(cpu, t, channel.index(), Want::All),
+            Op::ReceiveCount { channel, count } => self.receive(cpu, t, channel.index(), Want::Count(count)),
             Op::Select => self.select(cpu, t),
             Op::Send { channel, count } => self.send(cpu, t, channel.index(), count),
             Op::Done(channel) => {

@@ -62,6 +62,25 @@ pub(crate) enum Waits {
     Interrupts,
 }
 
+/// How many tokens a receiver takes at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Want {
+    /// So many, at least one.
+    Count(u32),
+    /// Whatever is there, at least one.
+    All,
+}
+
+impl Want {
+    /// With fewer tokens in its channel it waits.
+    pub(crate) const fn least(self) -> u32 {
+        match self {
+            Want::Count(count) => count,
+            Want::All => 1,
+        }
+    }
+}
+
 /// How a ready task came to wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Since {
@@ -357,7 +376,7 @@ pub(crate) struct Channel {
     /// Received and not finished yet, with the receiver.
     pub(crate) taken: VecDeque<(u32, Token)>,
     /// Blocked receivers; true = receive all.
-    pub(crate) waiters: VecDeque<(u32, bool)>,
+    pub(crate) waiters: VecDeque<(u32, Want)>,
     /// Blocked senders, with how many tokens they still have.
     pub(crate) senders: VecDeque<(u32, u32)>,
 }

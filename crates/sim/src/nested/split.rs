@@ -127,9 +127,11 @@ fn local(workload: &Workload, links: &Links, engine: Option<usize>) -> Vec<Chann
 /// The channels into which an operation of a program looks for tokens.
 fn received(task: &TaskSpec) -> impl Iterator<Item = ChannelId> + '_ {
     let from_ops = task.program.ops.iter().filter_map(|op| match op {
-        Op::Receive(channel) | Op::ReceiveAll(channel) | Op::Done(channel) | Op::Serve { channel, .. } => {
-            Some(*channel)
-        }
+        Op::Receive(channel)
+        | Op::ReceiveAll(channel)
+        | Op::ReceiveCount { channel, .. }
+        | Op::Done(channel)
+        | Op::Serve { channel, .. } => Some(*channel),
         _ => None,
     });
     from_ops.chain(task.program.branches.iter().map(|branch| branch.channel))
