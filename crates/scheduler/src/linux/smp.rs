@@ -120,7 +120,8 @@ impl Smp {
     #[inline]
     pub(super) fn publish(&self, rq: &mut Rq) {
         let (cpu, now, delayed) = (rq.cpu, rq.wall, rq.delayed);
-        let (nr_running, busy) = (rq.nr_running.saturating_sub(delayed), rq.curr != NONE);
+        let (all, busy) = (rq.nr_running, rq.curr != NONE);
+        let nr_running = all.saturating_sub(delayed);
         let urgent = rq.rt.nr > 0
             || rq.rt_signal.inputs().running
             || rq.dl.here > 0
@@ -134,7 +135,9 @@ impl Smp {
         if root.signal.take_moved() {
             self.board.publish_fair(cpu, &root.signal);
         }
-        let fair_idle = root.idle_h_nr;
+        // `sched_idle_cpu` counts delayed tasks too: a CPU on which another task is delayed behind SCHED_IDLE work
+        // does not look like an idle one.
+        let fair_idle = if all == root.idle_h_nr { nr_running } else { 0 };
         let turn = if urgent {
             let facts = Facts { nr_running, busy, fair, fair_idle, ..Facts::default() };
             self.publish_urgent(rq, facts)
