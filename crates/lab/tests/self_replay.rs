@@ -1,5 +1,8 @@
 //! The self-replay of every shipped recording, with the error that it may have. What is asked is 2 points of CPU
-//! share and 15 % of run-queue latency at p50 and p99. Where more is allowed, the line says why.
+//! share and 15 % of run-queue latency at p50 and p99. Where more is allowed, the line says why. With `--nocapture` every
+//! figure is printed; `SELF_REPLAY=FILE,FILE` looks at other recordings instead.
+
+#![allow(clippy::print_stdout)]
 
 use schedlab_lab::compare::{Options, RecordedInput, compare_recording};
 use schedlab_lab::metric::{Metric, Stat};
@@ -9,8 +12,13 @@ use std::path::PathBuf;
 const SHARE: f64 = 0.02;
 const LATENCY: f64 = 0.15;
 
-/// What is wanted: tasks that the recording is about.
-const SUBJECTS: [&str; 5] = ["redis-server", "redload", "sysbench", "hackbench", "yes"];
+/// The tasks that a recording is about, by the beginning of its name. What else ran on the machine is not judged.
+const SUBJECTS: [(&str, &[&str]); 4] = [
+    ("redis", &["redis-server", "redload", "sysbench"]),
+    ("hackbench", &["hackbench"]),
+    ("two-yes", &["yes"]),
+    ("compile", &["cc1"]),
+];
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum What {
@@ -19,23 +27,27 @@ enum What {
     P99,
 }
 
-const IDLE_CPU: &str =
-    "the model moves wakees to a CPU that runs only SCHED_IDLE, the recorded kernel did not";
+/// A percentile with fewer samples beyond it than this is no figure: the p99 of 48 wakeups is the largest of them.
+const BEYOND: f64 = 5.0;
 
 /// Known misses: recording, task, figure, the error reached (points or a part), why.
-const MISSES: [(&str, &str, What, f64, &str); 8] = [
+const MISSES: [(&str, &str, What, f64, &str); 5] = [
+    ("hackbench", "hackbench", What::Share, 0.035, "idle for a moment where no task of its own is runnable"),
     (
-        "hackbench",
-        "hackbench",
-        What::Share,
-        0.05,
-        "idle for a moment after blocks that were none in the recording",
+        "redis-other-idle-closed8",
+        "redis-server",
+        What::P50,
+        0.30,
+        "59 wakeups, 3 simulated: a server of eight connections hardly ever blocks",
     ),
-    ("hackbench", "hackbench", What::P50, 0.95, "messages that nobody blocks for are not in the recording"),
-    ("redis-fifo-other-closed8", "redis-server", What::P99, 0.50, "48 wakeups: the largest is the p99"),
-    ("redis-other-idle-closed8", "redis-server", What::P99, 0.60, "48 wakeups: the largest is the p99"),
-    ("redis-other-idle-open", "redis-server", What::P99, 0.70, IDLE_CPU),
-    ("redis-other-idle-open", "sysbench", What::Share, 0.03, IDLE_CPU),
+    (
+        "redis-other-idle-open",
+        "redis-server",
+        What::P99,
+        0.70,
+        "the tail begins there (17 us at 99 %, 31 at 99.5 %); the model moves some of the machine's threads to its CPU, \
+         which runs SCHED_IDLE work, the recorded kernel none",
+    ),
     (
         "redis-other-other-open",
         "redis-server",
@@ -43,23 +55,27 @@ const MISSES: [(&str, &str, What, f64, &str); 8] = [
         3.00,
         "1.04 % of the wakeups wait for a tick: p99 is an edge",
     ),
-    ("hackbench", "hackbench", What::P99, 0.30, "as its p50"),
+    ("compile", "cc1", What::P50, 0.40, "35 wakeups, from 3 us to 5 ms; was not judged before"),
 ];
 
 fn recordings() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../recordings")
 }
 
-fn self_replay(path: &std::path::Path) -> SelfReplay {
+/// With its length in seconds.
+fn self_replay(path: &std::path::Path) -> (SelfReplay, f64) {
     let input = RecordedInput::open(path).unwrap();
     let options = Options { jobs: 1, ..Options::default() };
     let study = compare_recording(&input, None, &options, &|_, _| {}).unwrap();
-    study.self_replay.unwrap()
+    let replay = study.self_replay.unwrap();
+    println!("{}: {:?}", path.display(), replay.distrust);
+    (replay, study.duration_ns as f64 / 1e9)
 }
 
-fn errors(replay: &SelfReplay) -> Vec<(String, What, f64)> {
+fn errors(file: &str, (replay, seconds): &(SelfReplay, f64)) -> Vec<(String, What, f64)> {
     let mut errors = Vec::new();
-    for subject in replay.subjects.iter().filter(|s| SUBJECTS.contains(&s.name.as_str())) {
+    let (_, about) = SUBJECTS.iter().find(|(begins, _)| file.starts_with(begins)).expect("named above");
+    for subject in replay.subjects.iter().filter(|s| about.contains(&s.name.as_str())) {
         for cell in &subject.cells {
             let relative = cell.difference.abs() / cell.recorded.max(1.0);
             let of = match cell.metric {
@@ -71,7 +87,20 @@ fn errors(replay: &SelfReplay) -> Vec<(String, What, f64)> {
             // A task that hardly ever sleeps has no distribution of wakeups.
             let wakes =
                 subject.cells.iter().find(|c| c.metric == Metric::Throughput).map_or(0.0, |c| c.recorded);
-            if of.0 == What::Share || wakes >= 10.0 {
+            let beyond = match of.0 {
+                What::Share => f64::INFINITY,
+                What::P50 => wakes * seconds / 2.0,
+                What::P99 => wakes * seconds / 100.0,
+            };
+            println!(
+                "{file}: {} {:?} {:.0} recorded, {:.0} simulated, off by {:.3} ({beyond:.0} beyond it)",
+                subject.name,
+                of.0,
+                cell.recorded * if of.0 == What::Share { 1e4 } else { 1.0 },
+                cell.simulated * if of.0 == What::Share { 1e4 } else { 1.0 },
+                of.1
+            );
+            if beyond >= BEYOND {
                 errors.push((subject.name.clone(), of.0, of.1));
             }
         }
@@ -88,10 +117,13 @@ fn every_shipped_recording_replays_itself() {
         .collect();
     files.sort();
     assert!(files.len() >= 12, "{files:?}");
+    if let Ok(others) = std::env::var("SELF_REPLAY") {
+        files = others.split(',').map(PathBuf::from).collect();
+    }
     let mut wrong = Vec::new();
     for path in &files {
         let file = path.file_stem().unwrap().to_str().unwrap();
-        for (task, what, error) in errors(&self_replay(path)) {
+        for (task, what, error) in errors(file, &self_replay(path)) {
             let miss = MISSES.iter().find(|m| (m.0, m.1, m.2) == (file, task.as_str(), what));
             let wanted = if what == What::Share { SHARE } else { LATENCY };
             let most = miss.map_or(wanted, |m| m.3);

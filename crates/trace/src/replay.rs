@@ -8,17 +8,20 @@
 //! * A wakeup by a task, or by a softirq inside its system call, becomes a `Send` at the same CPU progress
 //!   of the waker, and the sleep that it ended a `Receive`. One channel per task: tokens count wakeups.
 //! * A wakeup of a task that is running or runnable released nothing, so it is no token.
+//! * Wakeups of a task that several others of its closed loop feed are replaced by what these did together; see `pool`.
 //! * In loops that the outside drives, a task that always sends when its peer sleeps is taken to send when the peer
 //!   is awake too, although no wakeup shows it; see `messages`.
 //! * A sleep that an interrupt, ksoftirqd or somebody unknown ended is either absolute (the wakeup comes at
 //!   its recorded time) or relative (the sleep keeps its length); see `classify`. Sleeps in state `D` are a
 //!   device's service time: relative.
 //! * The first wakeup of each task that slept when the recording began stays at its time.
-//! * Stolen time is taken out of the demand. Time in interrupts, the kernel's part of a context switch after
-//!   the switch record and the recorder's own cost are in it.
-//! * A task whose demand was cut off by the end of the recording, was most of what it did, and had gone on for at
-//!   least half of the recording has no end of demand. One that was created later than that stops when it has done
-//!   what it did: it may have been a command of some milliseconds that did not get them. All others begin again from their first activation when they run out, so that a closed loop
+//! * Stolen time is taken out of the demand, and so is what the recorder itself cost, event by event (`recorder`). Time
+//!   in interrupts and the kernel's part of a context switch after the switch record are in it.
+//! * A task whose demand was cut off by the end of the recording, was most of what it did, had gone on for at least half
+//!   of the recording and had got a tenth of it has no end of demand; nor has one that never blocked at all. What was
+//!   starved (long wait, little CPU time; every kernel thread) stops when it has done what it did: what it still wanted
+//!   is unknown. So does what was created later: it may have been a command of some milliseconds that did not get them.
+//!   All others begin again from their first activation when they run out, so that a closed loop
 //!   that a scheduler lets run faster stays closed; tasks that create others do not. A task of a loop that
 //!   ended in the last fifth of the recording after 100 or more activations is taken for a load generator
 //!   whose time was over: it goes on too.
@@ -27,9 +30,12 @@ mod build;
 mod classify;
 mod couple;
 mod messages;
+mod pool;
+mod recorder;
 mod ticks;
 mod timeline;
 
+pub use recorder::RecorderCost;
 pub use ticks::TickFit;
 pub use timeline::MachineDelays;
 
@@ -139,9 +145,12 @@ pub struct ReplayReport {
     /// Tasks of loops that ended near the end of the recording, like a load generator whose time is over: they
     /// are taken to go on.
     pub stopped_by_clock: Vec<TaskId>,
-    /// Tasks that were created late and were still at their first work when the recording ended: they stop when they
-    /// have done what they did then.
+    /// Tasks that were created late, and kernel threads, that were still at their first work when the recording ended:
+    /// they stop when they have done what they did then.
     pub unfinished: Vec<TaskId>,
+    /// Tasks that waited for the CPU until the end and hardly got it: what they still wanted is unknown, they stop when
+    /// they have done what they did.
+    pub starved: Vec<TaskId>,
     /// Tasks that stop when their recorded work is done (they created others).
     pub finite: Vec<TaskId>,
     /// Tasks that wake each other in a circle with nothing else driving them.
@@ -152,6 +161,8 @@ pub struct ReplayReport {
     pub event_loops: u64,
     /// Steady producers and their consumers in loops: the consumer's work is fed by the producer's progress.
     pub links: Vec<(TaskId, TaskId)>,
+    /// Tasks that many others of their loop feed, with the number of those: amounts take the place of wakeups.
+    pub pools: Vec<(TaskId, usize)>,
     /// Messages to tasks that were awake, which no wakeup shows: taken from what their senders do otherwise.
     pub unseen_messages: u64,
     /// Tasks that handle several messages in one activation, with the CPU time of the activation itself and of
@@ -159,6 +170,8 @@ pub struct ReplayReport {
     pub entries: Vec<(TaskId, Ns, Ns)>,
     /// What the machine added between wakeup and switch where nobody was in the way.
     pub delays: MachineDelays,
+    /// What the recorder cost, and how much of the demand that was.
+    pub recorder: RecorderCost,
     /// When the ticks of each CPU came, fitted to the tasks that lost their CPU; `None` where nothing shows it.
     pub ticks: Vec<Option<TickFit>>,
     /// Activations recorded per task, by [`TaskId`]: a replay that completes more began again from the start.
@@ -207,7 +220,18 @@ impl fmt::Display for ReplayReport {
             self.cut
         )?;
         if !self.unfinished.is_empty() {
-            write!(f, "\n{} late tasks were not done at the end: taken to end there", self.unfinished.len())?;
+            write!(
+                f,
+                "\n{} late tasks or kernel threads were not done at the end: taken to end there",
+                self.unfinished.len()
+            )?;
+        }
+        if !self.starved.is_empty() {
+            write!(
+                f,
+                "\n{} tasks or kernel threads waited until the end and hardly ran: what they still wanted is unknown, taken to end there",
+                self.starved.len()
+            )?;
         }
         if self.unseen_messages > 0 {
             write!(
@@ -216,8 +240,18 @@ impl fmt::Display for ReplayReport {
                 self.unseen_messages
             )?;
         }
+        if !self.pools.is_empty() {
+            write!(
+                f,
+                "\n{} tasks are fed by several others of their loop: what these did together decides when they wake",
+                self.pools.len()
+            )?;
+        }
         for (task, entry, each) in &self.entries {
             write!(f, "\n{task}: {entry} for an activation and {each} for each message in it (fitted)")?;
+        }
+        if self.recorder.taken > Ns::ZERO {
+            write!(f, "\n{}", self.recorder)?;
         }
         for (cpu, fit) in self.ticks.iter().enumerate() {
             match fit {
@@ -259,7 +293,10 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
         let tasks = circle.tasks.iter().map(|&t| TaskId::from(t)).collect();
         if circle.closed { &mut report.closed_loops } else { &mut report.driven_loops }.push(tasks);
     }
-    let links = couple::couple(&mut timeline.lines, &classes.loops);
+    let mut pools = pool::find(&timeline.lines, &classes.loops);
+    let links = couple::couple(&mut timeline.lines, &classes.loops, &pools);
+    pool::fill(&mut timeline.lines, &mut pools, links.len());
+    report.pools = pools.iter().map(|p| (TaskId::from(p.consumer), p.producers.len())).collect();
     report.links =
         links.iter().map(|link| (TaskId::from(link.producer), TaskId::from(link.consumer))).collect();
     let messages = messages::find(&mut timeline.lines, &classes.loops);
@@ -270,6 +307,7 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
         lines: &timeline.lines,
         classes: &classes,
         links: &links,
+        pools: &pools,
         messages: &messages,
         demand: &options.demand,
         duration: recording.duration,
@@ -277,6 +315,7 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     }
     .build();
     report.delays = timeline.delays;
+    report.recorder = timeline.recorder;
     report.ticks = ticks::fit(recording);
     Ok(Replay {
         workload,

@@ -86,19 +86,55 @@ fn a_late_command_is_no_hog() {
         cpu: CpuId(0),
         kind: EventKind::New { task: TaskId(task), parent: None },
     };
-    let events = |at: u64| {
+    let events = |at: u64, ran: u64| {
         vec![
             switch(0, 0, None, R, Some(0)),
             created(at, 1),
             switch(at + 10, 0, Some(0), R, Some(1)),
-            switch(at + 30, 0, Some(1), R, Some(0)),
+            switch(at + 10 + ran, 0, Some(1), R, Some(0)),
         ]
     };
-    let late = plain(1, 2, events(700), 1_000);
+    let late = plain(1, 2, events(700, 20), 1_000);
     assert_eq!((&late.report.hogs[..], &late.report.unfinished[..]), (&[TaskId(0)][..], &[TaskId(1)][..]));
     assert_eq!(late.workload.tasks[1].program.ops[0], run(20));
-    let early = plain(1, 2, events(300), 1_000);
-    assert_eq!(early.report.hogs, [TaskId(0), TaskId(1)], "what wanted the CPU for most of the time is one");
+    let early = plain(1, 2, events(300, 100), 1_000);
+    assert_eq!(
+        early.report.hogs,
+        [TaskId(0), TaskId(1)],
+        "what wanted the CPU for most of the time and got a tenth is one"
+    );
+}
+
+/// A task that waits until the end of the recording with little CPU time, and a thread of the kernel with more, wanted we do
+/// not know how much: no hogs. One that never blocked from before the recording to its end is one, however little it got.
+#[test]
+fn what_is_starved_is_no_hog() {
+    let events = |ran: u64| {
+        vec![
+            switch(0, 0, None, R, Some(0)),
+            wake(200, 0, 1, Waker::HardIrq),
+            switch(210, 0, Some(0), R, Some(1)),
+            switch(210 + ran, 0, Some(1), R, Some(0)),
+        ]
+    };
+    let starved = plain(1, 2, events(50), 1_000);
+    assert_eq!((&starved.report.hogs[..], &starved.report.starved[..]), (&[TaskId(0)][..], &[TaskId(1)][..]));
+    let [.., Op::Receive(never)] = starved.workload.tasks[1].program.ops[..] else { panic!() };
+    let sends = |op: &Op| matches!(op, Op::Send { channel, .. } if *channel == never);
+    assert!(!starved.workload.tasks.iter().any(|task| task.program.ops.iter().any(sends)));
+    assert_eq!(starved.workload.tasks[1].program.ops[0], run(50));
+    assert_eq!(plain(1, 2, events(150), 1_000).report.hogs, [TaskId(0), TaskId(1)]);
+    let mut parts = header(1, 2);
+    parts.tasks[1].kernel = true;
+    let recording = Recording::from_parts(parts, events(150), Ns(1_000)).unwrap();
+    let kernel = replay(&recording, &ReplayOptions::default()).unwrap();
+    assert_eq!((&kernel.report.hogs[..], &kernel.report.starved[..]), (&[TaskId(0)][..], &[TaskId(1)][..]));
+    let from_the_start = vec![
+        switch(0, 0, None, R, Some(0)),
+        switch(210, 0, Some(0), R, Some(1)),
+        switch(220, 0, Some(1), R, Some(0)),
+    ];
+    assert_eq!(plain(1, 2, from_the_start, 1_000).report.hogs, [TaskId(0), TaskId(1)]);
 }
 
 #[test]

@@ -11,9 +11,9 @@ use crate::result::{Input, InputKind, Prediction, Replayed, ReplayedCell, SCHEMA
 use crate::run::{Bench, Plan, Run, with_knobs};
 use crate::stats::{Estimate, MethodError};
 use crate::variant::{Subject, Variant};
-use schedlab_model::{Draw, Ns};
+use schedlab_model::{Draw, EventSink, Ns};
 use schedlab_scheduler::{SchedulerSpec, registry};
-use schedlab_sim::{Costs, Delays, Machine, Preemption, TickSkew};
+use schedlab_sim::{Costs, Delays, Machine, Preemption, RunOptions, TickSkew};
 use schedlab_trace::analysis::{Durations, Summary};
 use schedlab_trace::replay::{Replay, ReplayOptions, replay};
 use schedlab_trace::{Header, Recording};
@@ -65,6 +65,29 @@ impl RecordedInput {
         })
     }
 
+    /// Plays the recording once under the scheduler that it was recorded under, and hands every simulated event to
+    /// `sink`: for lining the two streams up, wakeup by wakeup.
+    pub fn play<S: EventSink>(&self, seed: u64, sink: &mut S) -> Result<(), LabError> {
+        let (recorded, _, _) = recorded_scheduler(&self.header, None)?;
+        let unchanged =
+            Variant { name: "as recorded".to_owned(), schedulers: Vec::new(), clauses: Vec::new() };
+        let plan = plan(&recorded, &unchanged, &self.subject())?;
+        let machine = Machine { preemption: plan.preemption.clone(), ..self.machine(seed) };
+        let scheduler = registry::build(&plan.scheduler, machine.topology.cpus())?;
+        let options =
+            RunOptions { seed, duration: self.replay.duration, warmup: Ns::ZERO, every_tick: false };
+        schedlab_sim::run(&machine, &plan.workload, &*scheduler, &options, sink).map_err(|source| {
+            let (scheduler, variant) = (plan.label.clone(), plan.variant.clone());
+            LabError::Run { scheduler, variant, source: Box::new(source) }
+        })?;
+        Ok(())
+    }
+
+    /// The recorded header and what the conversion found.
+    pub fn found(&self) -> (&Header, &Replay) {
+        (&self.header, &self.replay)
+    }
+
     /// The names of its tasks, with repetitions.
     pub(crate) fn classes(&self) -> impl Iterator<Item = &str> {
         self.classes.iter().map(String::as_str)
@@ -91,12 +114,23 @@ impl RecordedInput {
         if self.replay.hz == 0 { 250 } else { self.replay.hz }
     }
 
-    /// For the report: the medians of the delays that every wakeup draws from.
+    /// For the report: the medians of the delays that every wakeup draws from, and what the recorder costs.
     fn costs(&self) -> Costs {
         let delays = &self.replay.report.delays;
         Costs {
             idle_decide_ns: delays.idle_wakes().p50(),
             wakeup_decide_ns: delays.preempting_wakes().p50(),
+            ..self.recorder_costs()
+        }
+    }
+
+    /// The recorder's own cost: taken out of the recorded demand, and charged for the events that the simulation makes.
+    fn recorder_costs(&self) -> Costs {
+        let recorder = &self.replay.report.recorder;
+        Costs {
+            switch_enter_ns: recorder.switch,
+            wake_call_ns: recorder.wake,
+            wake_interrupt_ns: recorder.wake,
             ..Costs::default()
         }
     }
@@ -123,7 +157,7 @@ impl RecordedInput {
             topology: self.replay.topology.clone(),
             hz,
             ticks: TickSkew::At((0..cpus).map(at).collect()),
-            costs: Costs::default(),
+            costs: self.recorder_costs(),
             delays: self.delays(),
             preemption: Preemption::default(),
         }

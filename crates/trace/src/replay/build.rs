@@ -3,6 +3,7 @@
 use super::classify::{Classes, Outside, Why};
 use super::couple::Link;
 use super::messages::Messages;
+use super::pool::{self, Need, Pool};
 use super::timeline::{Activation, Deed, End, Line, Origin};
 use super::{DemandChange, ReplayReport};
 use crate::Header;
@@ -14,6 +15,11 @@ use schedlab_model::{
 /// A task without end of demand wants the CPU for at least one part in this many of the recording, up to its end. What
 /// began later may be a command that lasts some milliseconds and did not get them.
 const ENDLESS_OF: u64 = 2;
+/// … and, if it blocked before, has had one part in this many of the recording since: to extrapolate a tenth to the whole is
+/// bold enough. (A task that got 1.75 % of a CPU was replayed as one of 31 %.)
+const WORKED_OF: u64 = 10;
+/// A task that has had less than one part in this many of what it wanted is starved.
+const STARVED_OF: u64 = 10;
 /// Longest single `Run` of an endless task.
 const CHUNK: Ns = Ns::from_s(1);
 
@@ -22,6 +28,7 @@ pub(super) struct Builder<'a> {
     pub(super) lines: &'a [Line],
     pub(super) classes: &'a Classes,
     pub(super) links: &'a [Link],
+    pub(super) pools: &'a [Pool],
     pub(super) messages: &'a Messages,
     pub(super) demand: &'a [DemandChange],
     pub(super) duration: Ns,
@@ -39,6 +46,11 @@ impl Builder<'_> {
         for link in self.links {
             let name = |task: usize| &self.header.tasks[task].comm;
             let name = format!("{} works for {}", name(link.producer), name(link.consumer));
+            channels.push(ChannelSpec { name, ..ChannelSpec::default() });
+        }
+        for pool in self.pools {
+            let name =
+                format!("{} others work for {}", pool.producers.len(), self.header.tasks[pool.consumer].comm);
             channels.push(ChannelSpec { name, ..ChannelSpec::default() });
         }
         let mut sources = Vec::new();
@@ -72,8 +84,9 @@ impl Builder<'_> {
         let mut parts = Parts::default();
         let scale = self.scale(&info.comm);
         for (number, activation) in line.activations.iter().enumerate() {
-            match if number == 0 { Wait::None } else { self.waits_for(index, activation) } {
+            match if number == 0 { Wait::None } else { self.waits_for(index, number, activation) } {
                 Wait::None => {}
+                Wait::Pool(need) => parts.ops().push(self.gather(need)),
                 Wait::Sleep(slept) => parts.ops().push(Op::Sleep(Amount::Fixed(slept))),
                 Wait::Task => parts.begin(Wait::Task),
                 Wait::Outside => {
@@ -87,12 +100,15 @@ impl Builder<'_> {
                 if part.more {
                     parts.begin(Wait::Task);
                 }
-                self.work(&part.activation, scale, parts.ops());
+                self.work(index, &part.activation, scale, parts.ops());
             }
         }
         let own = ChannelId::from(index);
         let arrivals = std::mem::take(&mut parts.arrivals);
         let ends = self.ending(index, &parts, never);
+        if let (Ending::Again(_), Some(rest)) = (ends, pool::rest(self.pools, index)) {
+            parts.ops().push(self.gather(rest));
+        }
         let program = match ends {
             // Only a task that goes on for ever and is woken both ways needs to tell the two apart.
             Ending::Again(_) if parts.has(Wait::Task) && parts.has(Wait::Outside) => {
@@ -118,6 +134,11 @@ impl Builder<'_> {
         ChannelId::from(self.lines.len() + 1 + link as usize)
     }
 
+    /// What a pool must have given.
+    fn gather(&self, need: Need) -> Op {
+        Op::ReceiveCount { channel: self.link((self.links.len() + need.pool) as u32), count: need.count }
+    }
+
     fn scale(&self, name: &str) -> (u64, u64) {
         let changes = self.demand.iter().filter(|change| change.task == name);
         changes.fold((1, 1), |(top, bottom), change| (top * change.times_permille, bottom * 1_000))
@@ -136,8 +157,11 @@ impl Builder<'_> {
     }
 
     /// What ends the sleep before an activation.
-    fn waits_for(&mut self, index: usize, activation: &Activation) -> Wait {
+    fn waits_for(&mut self, index: usize, number: usize, activation: &Activation) -> Wait {
         let report = &mut *self.report;
+        if let Some(need) = pool::need(self.pools, index, number) {
+            return Wait::Pool(need);
+        }
         match activation.origin {
             Origin::Task(_) => Wait::Task,
             Origin::Initial | Origin::Forked(_) => Wait::None,
@@ -165,7 +189,7 @@ impl Builder<'_> {
     }
 
     /// The CPU time of an activation with its deeds in between.
-    fn work(&mut self, activation: &Activation, (top, bottom): (u64, u64), ops: &mut Vec<Op>) {
+    fn work(&mut self, index: usize, activation: &Activation, (top, bottom): (u64, u64), ops: &mut Vec<Op>) {
         let scaled = |ns: Ns| Ns(scaled(ns, (top, bottom)));
         let mut done = Ns::ZERO;
         for &(progress, deed) in &activation.deeds {
@@ -177,6 +201,7 @@ impl Builder<'_> {
             match deed {
                 // The first wakeup of a task is its start; see `start`.
                 Deed::Wake(_, 0) => self.report.first_wakes += 1,
+                Deed::Wake(task, _) if pool::covers(self.pools, index, task.index()) => {}
                 Deed::Wake(task, _) => {
                     self.report.dependencies += 1;
                     ops.push(Op::Send { channel: ChannelId(task.0), count: 1 });
@@ -208,17 +233,21 @@ impl Builder<'_> {
             }
             return Ending::Exit;
         }
-        let total: Ns = line.activations.iter().map(|a| a.demand).sum();
-        if last.end == End::Cut && last.demand * 2 > total {
-            // What the recording's end cut off is most of what the task did: it has no end of demand, if it also went
-            // on for long enough to show.
-            if self.duration.saturating_sub(last.woken).0 * ENDLESS_OF >= self.duration.0 {
-                report.hogs.push(TaskId::from(index));
-                return Ending::Run;
-            }
-            if matches!(line.activations.first(), Some(Activation { origin: Origin::Forked(_), .. })) {
-                report.unfinished.push(TaskId::from(index));
-                return Ending::Wait(never);
+        if last.end == End::Cut {
+            match demand_of_cut(line, self.header.tasks[index].kernel, self.duration) {
+                Some(Cut::Endless) => {
+                    report.hogs.push(TaskId::from(index));
+                    return Ending::Run;
+                }
+                Some(Cut::Unfinished) => {
+                    report.unfinished.push(TaskId::from(index));
+                    return Ending::Wait(never);
+                }
+                Some(Cut::Starved) => {
+                    report.starved.push(TaskId::from(index));
+                    return Ending::Wait(never);
+                }
+                None => {}
             }
         }
         let mut ops = parts.parts.iter().flat_map(|(_, ops)| ops);
@@ -241,6 +270,39 @@ fn scaled(ns: Ns, (top, bottom): (u64, u64)) -> u64 {
     (u128::from(ns.0) * u128::from(top) / u128::from(bottom)) as u64
 }
 
+/// What is known of a demand that the end of the recording cut off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Cut {
+    /// It has no end.
+    Endless,
+    /// It was some work of a late task: taken to end there.
+    Unfinished,
+    /// It hardly got the CPU, so what it still wanted is unknown: taken to end there.
+    Starved,
+}
+
+/// Judges a demand that the end of the recording cut off; `None`: nothing special, it was about to end.
+///
+/// That a task wanted the CPU for most of the recording shows no endless demand by itself: one that is starved waits for
+/// long with little to do. So it must have worked for long too, without a block, or never have blocked at all, from before
+/// the recording to its end. A thread of the kernel has its bit of work to do.
+fn demand_of_cut(line: &Line, kernel: bool, duration: Ns) -> Option<Cut> {
+    let (first, last) = (line.activations.first()?, line.activations.last()?);
+    let total: Ns = line.activations.iter().map(|a| a.demand).sum();
+    let wanted = duration.saturating_sub(last.woken);
+    let (long, most) = (wanted.0 * ENDLESS_OF >= duration.0, last.demand * 2 > total);
+    let only = line.activations.len() == 1 && last.origin == Origin::Initial;
+    let worked = only || last.demand.0 * WORKED_OF >= duration.0;
+    let starved = last.demand.0 * STARVED_OF < wanted.0;
+    if most && long && worked && !kernel {
+        return Some(Cut::Endless);
+    }
+    if long && (most || starved) {
+        return Some(Cut::Starved);
+    }
+    (most && (kernel || matches!(first.origin, Origin::Forked(_)))).then_some(Cut::Unfinished)
+}
+
 /// What ends a sleep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Wait {
@@ -250,6 +312,8 @@ enum Wait {
     Task,
     /// A token from outside.
     Outside,
+    /// Several tokens, of whichever producers.
+    Pool(Need),
     /// Nothing but time.
     Sleep(Ns),
 }

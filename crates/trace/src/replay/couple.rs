@@ -10,9 +10,15 @@
 //! activation to its end. Both are cut into portions of about one message (the smaller activations of the
 //! consumer). A portion never needs more of the producer than it had done at that moment of the recording,
 //! so the recorded order itself always remains possible, and nothing can lock up.
+//!
+//! Messages wait in the connections between the two: a server of eight clients has up to seven requests in stock and goes on
+//! for as long when nobody sends any more. How far a consumer goes without its producer shows where it blocks at last: it has done
+//! that much since the producer did anything. So a portion needs no more than the producer had done when the
+//! consumer was this *window* before it (the median of all blocks).
 
 use super::classify::{Loop, driven};
-use super::timeline::{Deed, End, Line, Origin};
+use super::pool::Pool;
+use super::timeline::{Activation, Deed, End, Line, Origin};
 use schedlab_model::Ns;
 
 /// One producer and one consumer.
@@ -32,11 +38,15 @@ const PORTION_MIN: Ns = Ns::from_us(2);
 const SLACK_PORTIONS: u64 = 1;
 
 /// Finds the links within the loops and adds their deeds to the lines.
-pub(super) fn couple(lines: &mut [Line], loops: &[Loop]) -> Vec<Link> {
+/// Those that many feed (`pool`) are left to their pools.
+pub(super) fn couple(lines: &mut [Line], loops: &[Loop], pools: &[Pool]) -> Vec<Link> {
     let mut links = Vec::new();
     for circle in loops {
         // What the outside drives does not wait for those that it drives: an open loop sends without replies.
         for &consumer in circle.tasks.iter().filter(|task| !driven(&lines[**task])) {
+            if pools.iter().any(|pool| pool.consumer == consumer) {
+                continue;
+            }
             let producers = steady_producers(&lines[consumer]);
             let inside = producers.into_iter().filter(|p| circle.tasks.contains(p));
             links.extend(inside.map(|producer| Link { producer, consumer }));
@@ -80,10 +90,24 @@ fn portion(line: &Line) -> Ns {
     demands.get(demands.len() / 4).copied().unwrap_or(Ns::MAX).max(PORTION_MIN)
 }
 
+/// How much a consumer did, at the median, between the last progress of its producer and its own block.
+fn window(producer: &Line, consumer: &Line) -> Ns {
+    let blocked = consumer.activations.iter().zip(&consumer.starts).filter(|(a, _)| a.end != End::Cut);
+    let alone = |(activation, start): (&Activation, &Ns)| {
+        let end = *start + activation.demand;
+        let last = producer.reached(producer.progress(consumer.reached(end)));
+        end.saturating_sub(consumer.progress(last).max(*start))
+    };
+    let mut windows: Vec<Ns> = blocked.map(alone).collect();
+    windows.sort_unstable();
+    windows.get(windows.len() / 2).copied().unwrap_or_default()
+}
+
 fn flow(lines: &[Line], link: Link, number: u32, out: &mut Vec<(usize, Ns, Deed)>) {
     let (producer, consumer) = (&lines[link.producer], &lines[link.consumer]);
     let portion = portion(consumer);
     let slack = self::portion(producer) * SLACK_PORTIONS;
+    let window = window(producer, consumer);
     let mut before = Ns::ZERO;
     let mut fed = Ns::ZERO;
     for activation in &consumer.activations {
@@ -94,7 +118,7 @@ fn flow(lines: &[Line], link: Link, number: u32, out: &mut Vec<(usize, Ns, Deed)
         for part in 1..parts {
             let own = before + Ns(activation.demand.0 * part / parts);
             let share = Ns((u128::from(made.0) * u128::from(part) / u128::from(parts)) as u64);
-            let done = producer.progress(consumer.reached(own));
+            let done = producer.progress(consumer.reached(own.saturating_sub(window)));
             let needed = (start + share).min(done).saturating_sub(slack);
             // What the consumer was woken for, and what an earlier portion needed, is there.
             if needed > start.max(fed) {
@@ -108,7 +132,7 @@ fn flow(lines: &[Line], link: Link, number: u32, out: &mut Vec<(usize, Ns, Deed)
 }
 
 /// Adds a deed at this CPU progress of the task.
-fn add(line: &mut Line, progress: Ns, deed: Deed) {
+pub(super) fn add(line: &mut Line, progress: Ns, deed: Deed) {
     let mut before = Ns::ZERO;
     let at = line.starts.partition_point(|start| *start < progress).saturating_sub(1);
     if let Some(start) = line.starts.get(at) {
@@ -116,5 +140,55 @@ fn add(line: &mut Line, progress: Ns, deed: Deed) {
     }
     if let Some(activation) = line.activations.get_mut(at) {
         activation.deeds.push((progress.saturating_sub(before).min(activation.demand), deed));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::timeline::Stretch;
+    use super::*;
+    use schedlab_model::{PrevState, TaskId};
+
+    /// A line of activations: when each began, and how long it ran without a break.
+    fn line(activations: &[(u64, u64)], origin: Origin) -> Line {
+        let mut line = Line::default();
+        for &(at, ran) in activations {
+            let (woken, demand) = (Ns::from_us(at), Ns::from_us(ran));
+            line.starts.push(line.total);
+            line.stretches.push(Stretch { from: woken, to: woken + demand, before: line.total });
+            let (deeds, end) = (Vec::new(), End::Blocked(PrevState::Sleeping));
+            line.activations.push(Activation { origin, woken, slept: None, demand, deeds, end });
+            line.total += demand;
+        }
+        line
+    }
+
+    /// Each millisecond the client works for 300 us, from 100 us after the server began, which goes on for 240 us without it.
+    /// Their smallest activations are single messages.
+    fn server_and_client() -> Vec<Line> {
+        let rounds = |from: u64, ran: u64| (0..40).map(move |i| (i * 1_000 + from, ran));
+        let mut server: Vec<(u64, u64)> = rounds(0, 640).collect();
+        server.extend((0..20).map(|i| (40_000 + i * 1_000, 20)));
+        let mut client: Vec<(u64, u64)> = rounds(100, 300).collect();
+        client.extend((0..20).map(|i| (40_005 + i * 1_000, 10)));
+        let client_origin = Origin::Task(TaskId(0));
+        vec![line(&server, Origin::Task(TaskId(1))), line(&client, client_origin)]
+    }
+
+    #[test]
+    fn what_is_in_stock_needs_no_producer() {
+        let lines = server_and_client();
+        assert_eq!(window(&lines[1], &lines[0]), Ns::from_us(240));
+        let mut deeds = Vec::new();
+        flow(&lines, Link { producer: 1, consumer: 0 }, 0, &mut deeds);
+        let of =
+            |task: usize, deed: Deed| deeds.iter().filter(move |d| d.0 == task && d.2 == deed).map(|d| d.1);
+        let (fed, awaited): (Vec<Ns>, Vec<Ns>) =
+            (of(1, Deed::Feed(0)).collect(), of(0, Deed::Await(0)).collect());
+        assert!(fed.len() == awaited.len() && fed.len() > 40, "{}", fed.len());
+        for (need, at) in fed.iter().zip(&awaited) {
+            let at_hand = lines[1].progress(lines[0].reached(at.saturating_sub(Ns::from_us(240))));
+            assert!(*need <= at_hand, "at {at} it needs {need}, and {at_hand} was there a window before");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! First step: events → per task a list of activations with their CPU demand and what the task did on the way.
 
+use super::recorder::RecorderCost;
 use crate::Recording;
 use crate::analysis::Durations;
 use schedlab_model::{CpuId, EventKind, Ns, PrevState, SchedEvent, TaskId, Waker};
@@ -137,6 +138,8 @@ pub(super) struct Timeline {
     pub(super) delays: MachineDelays,
     /// Wakes attributed to a task that was not running: taken as unknown.
     pub(super) waker_not_running: u64,
+    /// The recorder's price, and what was taken out of the demand for it.
+    pub(super) recorder: RecorderCost,
     cpus: Vec<CpuState>,
     /// ksoftirqd: what it wakes, the outside world woke.
     softirq_daemon: Vec<bool>,
@@ -160,6 +163,7 @@ pub(super) fn timeline(recording: &Recording) -> Timeline {
             preempting_wake: vec![Durations::default(); recording.header.topology.cpus()],
         },
         waker_not_running: 0,
+        recorder: RecorderCost::of(&recording.header),
         cpus: vec![CpuState::default(); recording.header.topology.cpus()],
         softirq_daemon: recording
             .header
@@ -262,9 +266,16 @@ impl Timeline {
                 let cpu = &mut self.cpus[event.cpu.index()];
                 cpu.idle_since = next.is_none().then_some(event.at);
                 cpu.current = next;
+                self.recorded(event.cpu, self.recorder.switch);
             }
-            EventKind::Wake { task, waker } => self.wake(task, waker),
-            EventKind::New { task, parent } => self.fork(task, parent),
+            EventKind::Wake { task, waker } => {
+                self.wake(task, waker);
+                self.recorded(event.cpu, self.recorder.wake);
+            }
+            EventKind::New { task, parent } => {
+                self.fork(task, parent);
+                self.recorded(event.cpu, self.recorder.wake);
+            }
             EventKind::Exit { task } => self.lines[task.index()].exiting = true,
             EventKind::Steal { ns } => self.steal(event.cpu, ns),
             EventKind::Lost { .. } => self.forget(event.cpu),
@@ -295,6 +306,8 @@ impl Timeline {
             && on == cpu
         {
             line.run(since, now);
+            // It stopped before the last record was paid for.
+            self.recorder.taken -= since.saturating_sub(now);
         }
         line.life = if line.exiting || state == PrevState::Dead {
             line.end(End::Exited);
@@ -399,6 +412,20 @@ impl Timeline {
         let progress = open.demand + now.saturating_sub(since);
         open.deeds.push((progress, deed));
         true
+    }
+
+    /// Whoever runs on `cpu` pays for a record from now on: that is no demand of his. The stretch is cut, so that times and
+    /// progress still belong together exactly.
+    fn recorded(&mut self, cpu: CpuId, cost: Ns) {
+        let Some(task) = self.cpus[cpu.index()].current.filter(|_| cost > Ns::ZERO) else { return };
+        let now = self.now;
+        let line = &mut self.lines[task.index()];
+        let Life::Running(on, since) = line.life else { return };
+        if on == cpu {
+            line.run(since, now);
+            line.life = Life::Running(on, since.max(now).saturating_add(cost));
+            self.recorder.taken += cost;
+        }
     }
 
     fn steal(&mut self, cpu: CpuId, ns: Ns) {
