@@ -164,6 +164,7 @@ pub fn sweep(
         .filter(|(_, price)| *price > 0)
         .collect();
     prices.push(("hot_lines (a count)".to_owned(), u64::from(costs.hot_lines)));
+    prices.push(("bus_cpus (a count)".to_owned(), u64::from(costs.bus_cpus)));
     let rows = rows.into_iter().collect::<Result<_, _>>()?;
     Ok(SmpResult { schema: 1, costs: options.costs.clone(), prices, rows })
 }

@@ -16,9 +16,8 @@ fn rows(tasks: &[u32], cpus: &[usize], costs: &str) -> Vec<SmpRow> {
 
 fn cost(rows: &[SmpRow], scheduler: &str, tasks: u32, cpus: usize) -> f64 {
     let row = |row: &&SmpRow| (row.scheduler.as_str(), row.tasks, row.cpus) == (scheduler, tasks, cpus);
-    let row = rows.iter().find(row).unwrap();
-    // The prices are fitted without the waits for the lock.
-    row.cost_us - row.wait_us
+    // From entry to return, as in the paper: the wait for the lock included.
+    rows.iter().find(row).unwrap().cost_us
 }
 
 #[test]
@@ -58,8 +57,8 @@ fn free_machines_have_nothing_to_evaluate() {
 }
 
 /// What the paper says of total times ("no notable difference"): within 2 % on 2 and 4 CPUs. On 8 the one list takes more than
-/// that by arithmetic (1.5 ms of every 61.5) and CPUs that recharging has brought into step wait for its lock; without that
-/// wait the difference is what the scan takes.
+/// that by arithmetic (1.5 ms of every 61.5): a scan takes as long as the ticks of two CPUs lie apart, and CPUs that
+/// recharging has brought into step wait for its lock. Without that wait the difference is what the scan takes.
 #[test]
 fn totals_differ_by_the_scan_and_on_eight_cpus_by_the_wait() {
     let rows = rows(&[1024], &[2, 4, 8], "p3-xeon-700");
@@ -74,9 +73,9 @@ fn totals_differ_by_the_scan_and_on_eight_cpus_by_the_wait() {
         if cpus < 8 {
             assert!(apart < 0.02 && standard.wait_share < 0.001, "{cpus} CPUs: {apart}, {standard:?}");
         } else {
-            assert!((0.05..0.075).contains(&apart), "{apart}");
-            assert!((0.015..0.03).contains(&without), "{without} {standard:?}");
-            assert!(standard.contended > 0.2, "{standard:?}");
+            assert!((0.02..0.03).contains(&apart), "{apart}");
+            assert!((0.015..0.02).contains(&without), "{without} {standard:?}");
+            assert!((0.1..0.5).contains(&(standard.wait_us / standard.cost_us)), "{standard:?}");
         }
     }
 }

@@ -167,9 +167,9 @@ What a faithful model says against the paper:
   - The paper divides by 100 ms. A slice of 2.4 is 60 ms: `of CPU` is the share that the model really spends, and totals
     differ by that much.
   - 2.4 on 8 CPUs: recharging halves what is left of the slices that run (counter / 2 + 6), so after a few recharges all
-    CPUs end their slices in the same tick, whatever the start was, and queue at the one lock: the wait is then longer than
-    the work, and totals differ by it. The prices were fitted without waiting: look at `cost` less `(wait)` beside the
-    paper. And 1.5 ms of every 61.5 are more than 2 % of the machine already.
+    CPUs end their slices in the same tick, whatever the start was, and queue at the one lock when a search takes longer
+    than their ticks lie apart (1.11 ms). The wait is a part of `cost`, as in the paper. And 1.5 ms of every 61.5 are more
+    than 2 % of the machine already.
   - stay: the O(1) scheduler never moves a thread then, also not away from the CPU where it was created.
 ";
 

@@ -6,7 +6,9 @@
 //!   it since, and no task filled the cache meanwhile. (Counting touches instead of distinct lines makes the cache
 //!   look a little smaller than it is.)
 //! * A task that ran `stream_after_ns` filled the cache; its CPU then counts as one that streams memory until it
-//!   decides after a shorter run. A miss costs `line_bus_ns` times the root of the number of such CPUs.
+//!   decides after a shorter run, but not while it decides or waits for the lock: who spins on a line of its own cache
+//!   loads nothing. A miss costs `line_bus_ns` times the root of the number of such CPUs on the same bus, the searching
+//!   one included.
 //! * A shared lock is served first in, first out. What the scheduler does under it is done in the order of the
 //!   requests, which is the order of service; so the decision is computed at once and takes effect after the wait.
 //!   While it waits the CPU is busy.
@@ -99,13 +101,23 @@ impl Prices {
         })
     }
 
-    fn streaming(&self) -> u64 {
-        self.caches.iter().filter(|cache| cache.streams).count() as u64
+    /// CPUs of the bus of `cpu` that load from memory at `at`, when it searches: it, and those that stream and are not
+    /// deciding or waiting to.
+    fn streaming(&self, cpu: usize, at: u64) -> u64 {
+        let all = self.caches.len();
+        let bus = if self.costs.bus_cpus == 0 { all } else { self.costs.bus_cpus as usize };
+        let first = cpu / bus * bus;
+        let busy = |other: &usize| {
+            let cache = &self.caches[*other];
+            *other != cpu && cache.streams && cache.decided_at <= at
+        };
+        let others = (first..all.min(first + bus)).filter(busy).count() as u64;
+        others + u64::from(others > 0 || self.caches[cpu].streams)
     }
 
     /// A line that has to come from memory or from another CPU.
-    fn line(&self) -> u64 {
-        match self.streaming() {
+    fn line(&self, cpu: usize, at: u64) -> u64 {
+        match self.streaming(cpu, at) {
             n if n > 0 && self.costs.line_bus_ns > Ns::ZERO => by_root(self.costs.line_bus_ns, n),
             _ => self.costs.line_ns.0,
         }
@@ -131,8 +143,8 @@ impl Prices {
         near && own
     }
 
-    /// Prices what was counted since the last bill.
-    fn bill(&mut self, work: impl Fn(Work) -> u64, cpu: usize) -> Bill {
+    /// Prices what was counted since the last bill and is done from `at` on.
+    fn bill(&mut self, work: impl Fn(Work) -> u64, cpu: usize, at: u64) -> Bill {
         let mut new = |kind: Work| {
             let now = work(kind);
             now - std::mem::replace(&mut self.seen[kind as usize], now)
@@ -149,7 +161,7 @@ impl Prices {
         self.touched = touched;
         self.touched.clear();
         let missed = missed.min(scans);
-        let (hot, cold) = (self.costs.scan_hot_ns.0, self.line());
+        let (hot, cold) = (self.costs.scan_hot_ns.0, self.line(cpu, at));
         let scan = (scans - missed) * hot + missed * cold;
         // The recharge goes over the records that were just scanned, or over as many others.
         let fits = accounts <= u64::from(self.costs.hot_lines);
@@ -161,6 +173,11 @@ impl Prices {
             scanned: scans,
             missed,
         }
+    }
+
+    /// When who asks for the shared lock at `now` gets it.
+    fn free_at(&self, now: u64) -> u64 {
+        self.holds.iter().flatten().last().map_or(now, |end| now.max(*end))
     }
 
     /// Waits for the shared lock at `now` and holds it for `need`.
@@ -184,11 +201,11 @@ impl Prices {
         }
     }
 
-    fn fixed(&self, cpu: usize) -> u64 {
+    fn fixed(&self, cpu: usize, at: u64) -> u64 {
         if !self.caches[cpu].streams {
             return self.costs.decision_ns.0;
         }
-        self.costs.decision_cold_ns.0 + by_root(self.costs.decision_bus_ns, self.streaming())
+        self.costs.decision_cold_ns.0 + by_root(self.costs.decision_bus_ns, self.streaming(cpu, at))
     }
 }
 
@@ -208,11 +225,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let ran = if c.occupant.is_some() { self.now.saturating_sub(from) } else { 0 };
         prices.note_run(cpu, ran);
         self.out.take_touches(&mut prices.touched);
-        let bill = prices.bill(|kind| self.out.work(kind), cpu);
+        let served = prices.free_at(self.now);
+        let bill = prices.bill(|kind| self.out.work(kind), cpu, served);
         let hold = prices.hold(self.now, bill.scan + bill.lines);
         let shared = hold.held > 0;
         let work = if shared { hold.held } else { bill.scan + bill.lines };
-        let cost = hold.wait + work + bill.unlocked + prices.fixed(cpu);
+        let cost = hold.wait + work + bill.unlocked + prices.fixed(cpu, served);
         // Waiting and deciding fill no cache.
         prices.caches[cpu].decided_at = self.now + cost;
         let sums = &mut self.metrics.decisions;
@@ -267,7 +285,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     pub(super) fn price_call(&mut self, cpu: usize, tail: bool) {
         let Some(prices) = &mut self.prices else { return };
         self.out.take_touches(&mut prices.touched);
-        let bill = prices.bill(|kind| self.out.work(kind), cpu);
+        let bill = prices.bill(|kind| self.out.work(kind), cpu, self.now);
         let mut need = bill.scan + bill.lines;
         // A tick takes its own CPU's lock for next to nothing.
         if self.ticking.is_none() {
@@ -321,9 +339,27 @@ mod tests {
     #[test]
     fn the_fitted_lines_are_those_of_the_table() {
         let costs = Costs::p3_xeon_700();
-        let lines = [2, 4, 8].map(|n| by_root(costs.line_bus_ns, n));
-        assert_eq!(lines, [732, 1036, 1465]);
-        let fixed = [2, 4, 8].map(|n| costs.decision_cold_ns.0 + by_root(costs.decision_bus_ns, n));
-        assert_eq!(fixed, [13_003, 14_248, 16_007]);
+        let lines = [2, 4].map(|n| by_root(costs.line_bus_ns, n));
+        assert_eq!(lines, [770, 1090]);
+        let fixed = [2, 4].map(|n| costs.decision_cold_ns.0 + by_root(costs.decision_bus_ns, n));
+        assert_eq!(fixed, [13_160, 14_470]);
+    }
+
+    /// CPUs load a bus while their tasks stream: not those of another bus, and not those that decide or wait to.
+    #[test]
+    fn who_waits_for_the_lock_loads_no_bus() {
+        let costs = Costs { stream_after_ns: Ns(50), line_ns: Ns(1), ..Costs::p3_xeon_700() };
+        let mut prices = Prices::new(&costs, 8, 1, true).unwrap();
+        assert_eq!(prices.streaming(0, 0), 0);
+        (0..8).for_each(|cpu| prices.note_run(cpu, 50));
+        assert_eq!((prices.streaming(0, 0), prices.streaming(7, 0)), (4, 4));
+        // CPU 1 gets the lock at 100 and is done at 200.
+        prices.caches[1].decided_at = 200;
+        assert_eq!((prices.streaming(0, 150), prices.streaming(5, 150), prices.streaming(0, 200)), (3, 4, 4));
+        // The searching CPU loads its bus even after a short run of its own.
+        prices.note_run(0, 10);
+        assert_eq!(prices.streaming(0, 200), 4);
+        prices.costs.bus_cpus = 0;
+        assert_eq!(prices.streaming(3, 200), 7);
     }
 }
