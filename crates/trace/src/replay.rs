@@ -219,6 +219,20 @@ impl fmt::Display for ReplayReport {
             self.hogs.len(),
             self.cut
         )?;
+        self.fmt_unknown(f)?;
+        for (task, entry, each) in &self.entries {
+            write!(f, "\n{task}: {entry} for an activation and {each} for each message in it (fitted)")?;
+        }
+        if self.recorder.taken > Ns::ZERO {
+            write!(f, "\n{}", self.recorder)?;
+        }
+        self.fmt_ticks(f)
+    }
+}
+
+impl ReplayReport {
+    /// What had to be assumed because the recording does not show it.
+    fn fmt_unknown(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.unfinished.is_empty() {
             write!(
                 f,
@@ -247,12 +261,10 @@ impl fmt::Display for ReplayReport {
                 self.pools.len()
             )?;
         }
-        for (task, entry, each) in &self.entries {
-            write!(f, "\n{task}: {entry} for an activation and {each} for each message in it (fitted)")?;
-        }
-        if self.recorder.taken > Ns::ZERO {
-            write!(f, "\n{}", self.recorder)?;
-        }
+        Ok(())
+    }
+
+    fn fmt_ticks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (cpu, fit) in self.ticks.iter().enumerate() {
             match fit {
                 None => write!(f, "\nticks of CPU {cpu}: unknown, placed anew for each seed")?,

@@ -284,11 +284,10 @@ impl<'a> Driver<'a> {
         self.out.take_cmds(&mut cmds);
         for cmd in cmds {
             match cmd {
-                Cmd::Resched(_) => {
-                    if self.pending.is_none() {
-                        (self.pending, self.last_asked) = (Some(now), self.last.1);
-                    }
+                Cmd::Resched(_) if self.pending.is_none() => {
+                    (self.pending, self.last_asked) = (Some(now), self.last.1);
                 }
+                Cmd::Resched(_) => {}
                 Cmd::Arm(timer, at) => {
                     self.timers.insert(timer, at);
                 }
