@@ -12,10 +12,12 @@ impl Default for EventHash {
     }
 }
 
+#[inline(always)]
 fn task(task: Option<TaskId>) -> u64 {
     task.map_or(0, |t| u64::from(t.0) + 1)
 }
 
+#[inline(always)]
 fn state(state: PrevState) -> u64 {
     match state {
         PrevState::Runnable => 0,
@@ -29,6 +31,7 @@ fn state(state: PrevState) -> u64 {
     }
 }
 
+#[inline(always)]
 fn waker(waker: Waker) -> (u64, u64) {
     match waker {
         Waker::Task(t) => (0, task(Some(t))),
@@ -39,13 +42,15 @@ fn waker(waker: Waker) -> (u64, u64) {
     }
 }
 
+#[inline(always)]
 fn cpu(cpu: CpuId) -> u64 {
     u64::from(cpu.0)
 }
 
 impl EventHash {
-    /// Takes one event in. The encoding of every kind is fixed; a new kind gets a new number.
-    #[inline]
+    /// Takes one event in. The encoding of every kind is fixed; a new kind gets a new number. Where it is called the kind
+    /// is known: inlined it is a third of what it is as a call, also in a build without link-time optimisation.
+    #[inline(always)]
     pub(crate) fn add(&mut self, event: &SchedEvent) {
         let (tag, a, b) = match event.kind {
             EventKind::Switch { prev, prev_state, next } => (state(prev_state), task(prev), task(next)),
