@@ -27,10 +27,16 @@ Usage: cargo xtask <chore> [options]
   tidy              check what the compiler does not: floors, lengths, forbidden names, dead files, stale docs
   ci                everything that must hold before a change lands: fmt, clippy, tidy, tests, deny
       --fast        without the tests of the other crates
-  stress            random machines, workloads and schedulers under every assertion of the engine
+  stress            random machines, workloads, schedulers and agents under every assertion of the engine; what fails is
+                    made small and kept in target/stress, as a scenario for `schedlab compare FILE --assert`
       --seed N      first case (default 1); a failure names the case that repeats it
-      --for 10s     how long (default 10s); or --runs N: how many
+      --for 10s     how long (default 10s; also 10m, 1h); or --runs N: how many
       --scheduler S only this one
+      --keep-going  on after a failure
+      --case 60s    most CPU time of a case; --shrink 60s, --trials N: most time and trials for making a failure small
+      --plant FAULT a fault in a copy of each scheduler, which must be found: forgets, anywhere, tickless, unsteady,
+                    spins, panics, overflows
+      --file FILE   this scenario instead of random ones
   fuzz              changed inputs for every parser, on a stable compiler; what crashes or hangs is kept in target/fuzz
       --for 60s     how long (default 60s)
       --target T    only this parser (may be given several times; default all)

@@ -212,6 +212,10 @@ pub(crate) struct Compare {
     /// Threads; 0 = one per CPU. The result does not depend on it
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     pub(crate) jobs: usize,
+    /// Scenarios: first run each scheduler three times under every assertion (the same again, every tick delivered, no task
+    /// forgotten); what fails ends with exit code 3
+    #[arg(long)]
+    pub(crate) assert: bool,
     /// Show every class of tasks, also those that use next to nothing
     #[arg(long)]
     pub(crate) all_tasks: bool,

@@ -11,11 +11,11 @@ mod watch;
 
 pub use dice::Dice;
 pub use draft::{Draft, Part, quote};
-pub use trial::{Builder, Verdict, shrink, trial};
+pub use trial::{Builder, Fault, MOST_EVENTS, Still, Verdict, assertions, shrink, trial};
 
 use crate::LabError;
 use crate::scenario::exact;
-use schedlab_model::Ns;
+use schedlab_model::{Ns, Policy};
 use schedlab_scheduler::{SchedulerSpec, registry};
 
 /// The random scenario of a number; `scheduler` = only this one instead of a random one.
@@ -41,8 +41,21 @@ pub fn draft(seed: u64, scheduler: Option<&str>) -> Result<Draft, LabError> {
     draft.set("duration", quote(&exact(duration)));
     draft.set("seed", (seed >> 1).to_string());
     let mut shape = parts::machine(&mut dice, &mut draft, xen);
+    shape.deadlines = !shape.nested && serves_deadlines(&spec);
     parts::groups(&mut dice, &mut draft, &mut shape, xen);
     parts::tasks(&mut dice, &mut draft, &mut shape);
     delegation::draw(&mut dice, &mut draft, &shape, duration);
+    delegation::let_time_pass(&mut draft, &spec);
     Ok(draft)
 }
+
+/// Whether a scheduler takes deadline tasks at all.
+fn serves_deadlines(spec: &str) -> bool {
+    let (runtime, period) = (Ns::from_ms(1), Ns::from_ms(10));
+    let policy = Policy::Deadline { runtime, deadline: period, period };
+    let spec = spec.parse::<SchedulerSpec>();
+    spec.is_ok_and(|spec| registry::build(&spec, 1).is_ok_and(|built| built.refuses(policy).is_none()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -118,9 +118,10 @@ pub fn run_delegated<S: EventSink>(
     let enclave: Vec<CpuId> =
         (0..cpus as u32).map(CpuId).filter(|cpu| delegation.mode != Mode::Global(*cpu)).collect();
     let inside = (inner_machine(&machine, &enclave), inner_workload(&workload, &enclave));
+    let numbers = inner_numbers(&enclave, cpus);
     let late = delegation.costs.timer_late_ns.0;
     let desk = Desk::new(scheduler, &inside.0, &inside.1, enclave, cpus, options.seed, late)?;
-    let kernel = Kernel::new(scheduler, delegation.own, delegation.costs, cpus, &outside);
+    let kernel = Kernel::new(scheduler, delegation.own, delegation.costs, numbers, &outside);
     let mut engine = Engine::<S, false>::new(&machine, &workload, &kernel, options, sink)?;
     engine.set_toll(kernel.toll());
     let agents = Agents::new(delegation.mode, delegation.costs, delegation.group, &machine.topology, desk);
@@ -173,6 +174,13 @@ fn off_agents_cpu(
         }
     }
     Ok(workload)
+}
+
+/// The enclave's number of each of a machine's `cpus` CPUs.
+fn inner_numbers(enclave: &[CpuId], cpus: usize) -> Vec<Option<usize>> {
+    let mut inner = vec![None; cpus];
+    enclave.iter().enumerate().for_each(|(i, cpu)| inner[cpu.index()] = Some(i));
+    inner
 }
 
 fn inner_machine(machine: &Machine, enclave: &[CpuId]) -> Machine {
@@ -240,6 +248,11 @@ impl<S: EventSink> Run<'_, '_, S> {
                 self.steps = 0;
             }
             self.engine.advance_to(at);
+            // Tick edges come first in an instant, and the watchdog looks at ticks: what it asks of the kernel must not put them
+            // off.
+            if self.engine.is_due() {
+                self.engine.serve_instant()?;
+            }
             self.timed(mode, tick_ns)?;
             self.instant()?;
         }
@@ -295,6 +308,7 @@ impl<S: EventSink> Run<'_, '_, S> {
         if let Mode::Global(cpu) = mode {
             self.engine.spin(cpu.index(), false);
         }
+        self.engine.let_all_go()?;
         let kernel = self.kernel;
         self.engine.call_scheduler(0, |cx| kernel.destroy(cx))?;
         self.engine.ask_all();
@@ -312,12 +326,14 @@ impl<S: EventSink> Run<'_, '_, S> {
             self.agents.deliver(&mut messages);
             self.steps += 1;
             if self.steps > STEPS_MAX {
-                return self.engine.broken(format!("agents made {STEPS_MAX} steps without time passing"));
+                let at = Ns(self.engine.time());
+                return Err(Box::new(SimError::Restless { at, steps: STEPS_MAX }));
             }
             if !self.agents.step(&mut self.engine, self.kernel)? && !self.engine.is_due() {
                 break;
             }
         }
+        self.engine.throttle_again()?;
         if !self.agents.stopped && self.agents.is_quiet() {
             self.checked += 1;
             if self.checked.is_multiple_of(CHECK_EVERY) {

@@ -2,8 +2,8 @@
 
 use schedlab_model::{CpuId, CpuSet, Ns, Policy, WorkloadError};
 
-/// Why a run is refused or given up. Nothing here is a panic: bad input is `Workload`, `Machine` or
-/// `Livelock`; a scheduler that breaks the contract is named with the state of its run queue.
+/// Why a run is refused or given up. Nothing here is a panic: bad input is `Workload`, `Machine`,
+/// `Livelock` or `Restless`; a scheduler that breaks the contract is named with the state of its run queue.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimError {
@@ -57,11 +57,23 @@ pub enum SimError {
     /// A million steps without time passing.
     #[error(
         "at {at} task `{task}` went through {steps} steps without time passing: tasks that wake each other \
-         need a `run` or `sleep` longer than 0 somewhere in the circle"
+         need a `run` or `sleep` longer than 0 somewhere in the circle; where a scheduler lets tasks change places for \
+         ever, switches need a price (`other_switch_ns` of the machine's costs)"
     )]
     Livelock {
         /// Name of the task that made the last step.
         task: String,
+        /// When.
+        at: Ns,
+        /// How many steps.
+        steps: u64,
+    },
+    /// A million steps of agents without time passing.
+    #[error(
+        "at {at} agents went through {steps} steps without time passing: a scheduler that lets tasks change places for \
+         ever needs agents whose work takes time (`costs` of `[delegation]`)"
+    )]
+    Restless {
         /// When.
         at: Ns,
         /// How many steps.

@@ -6,7 +6,7 @@ use common::checker::Checker;
 use common::random::case as random_case;
 use common::{periodic, scheduler};
 use proptest::prelude::*;
-use schedlab_model::{CpuId, CpuSet, EventSink, Ns, Policy, Program, TaskSpec, Workload};
+use schedlab_model::{CpuId, CpuSet, EventSink, Ns, Policy, Program, SchedEvent, Start, TaskSpec, Workload};
 use schedlab_scheduler::registry;
 use schedlab_sim::{
     Delegation, DelegationCosts, DelegationMetrics, Failed, Failure, Machine, Metrics, Mode, Outcome,
@@ -178,6 +178,61 @@ fn the_watchdog_ends_agents_that_hang() {
     case.failure = None;
     let metrics = case.run(2, vec![hog("a"), hog("b")], Ns::from_ms(400));
     assert!(agents(&metrics).fell_back_at.is_some() && metrics.tasks[1].cpu_ns > Ns::from_ms(100));
+}
+
+fn fifo_hog() -> Vec<TaskSpec> {
+    let mut task = hog("rt");
+    task.policy = Policy::Fifo(1);
+    vec![task, hog("fair")]
+}
+
+/// Found by `cargo xtask stress` (seed 6): the kernel's own scheduler took over a task that the agents' had throttled.
+#[test]
+fn what_agents_throttled_is_free_when_they_die() {
+    for mode in [GLOBAL, Mode::PerCpu] {
+        let mut case = case("linux-6.1:sched_rt_runtime_us=180", mode);
+        let cpus = 1 + usize::from(mode == GLOBAL);
+        let limited = case.run(cpus, fifo_hog(), Ns::from_ms(900)).tasks[0].clone();
+        assert!(limited.cpu_ns < Ns::from_ms(10), "a tick or two of each second: {}", limited.cpu_ns);
+        case.failure = Some((Ns::from_ms(500), Failure::Die));
+        let freed = case.run(cpus, fifo_hog(), Ns::from_ms(900)).tasks[0].clone();
+        assert!(freed.cpu_ns > Ns::from_ms(390), "{mode:?}: ran {}", freed.cpu_ns);
+        assert!(freed.throttled_ns > Ns::from_ms(480), "{mode:?}: throttled {}", freed.throttled_ns);
+    }
+}
+
+/// A transaction is on its way when the agents throttle its task: it runs until they have taken it off again.
+#[test]
+fn a_task_is_throttled_while_its_transaction_is_under_way() {
+    let mut case = case("linux-6.1:sched_rt_runtime_us=180", GLOBAL);
+    // Each call of the scheduler takes a millisecond: decided after 4 ms and committed at 6, throttled at 9 (the tick of
+    // 8 ms), on the CPU at 9.5, and off it with the transaction of 10 ms at 13.5.
+    case.costs.policy_call_ns = Ns::from_ms(1);
+    case.costs.ipi_flight_ns = Ns::from_us(3_500);
+    let metrics = case.run(2, fifo_hog(), Ns::from_ms(900));
+    let ran = metrics.tasks[0].cpu_ns;
+    assert!((Ns::from_us(3_900)..Ns::from_us(4_100)).contains(&ran), "it ran {ran}");
+    assert!(metrics.tasks[0].throttled_ns > Ns::from_ms(880), "{}", metrics.tasks[0].throttled_ns);
+}
+
+/// Found by `cargo xtask stress` (seed 44): the watchdog ended the agents at the edge at which the kernel's own scheduler
+/// wanted to balance; asked anew, it got the next edge.
+#[test]
+fn the_end_of_the_agents_does_not_put_a_tick_off() {
+    let mut case = case("rr", Mode::Global(CpuId(1)));
+    (case.outside, case.timeout) = (vec![false, true], Some(Ns::from_ms(181)));
+    let mut daemon = hog("daemon");
+    daemon.start = Start::AsleepUntil(Ns::from_us(28_475));
+    let workload = Workload { tasks: vec![hog("a"), daemon, hog("b")], ..Workload::default() };
+    let events = |every_tick| {
+        let options = RunOptions { every_tick, ..RunOptions::for_time(Ns::from_ms(400)) };
+        let mut events: Vec<SchedEvent> = Vec::new();
+        let outcome = case.try_run(&Machine::flat(2), &workload, &options, &mut events).expect("a clean run");
+        // Waiting since 28.5 ms; the limit is over at the edge of 212 ms, 60 after a balance.
+        assert_eq!(agents(&outcome.metrics).fell_back_at, Some(Ns::from_ms(212)));
+        events
+    };
+    assert_eq!(events(false), events(true));
 }
 
 #[test]

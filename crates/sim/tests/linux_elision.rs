@@ -55,3 +55,35 @@ fn an_edge_while_a_cpu_leaves_idle_does_not_balance() {
         assert_eq!((some.events, some.event_hash), (every.events, every.event_hash), "{scheduler}");
     }
 }
+
+/// A tick edge fell between a wakeup on an idle CPU and its decision. Delivered, it refreshed the clock that the wakeup had
+/// just refreshed for the decision; left out, it was charged to the task that came next. Slices that end by HRTICK (7.2)
+/// showed the difference.
+#[test]
+fn an_edge_while_a_cpu_leaves_idle_is_not_the_next_tasks() {
+    let mut machine = Machine::flat(1);
+    machine.costs.idle_decide_ns = Ns::from_us(30);
+    // They wake 10 us before the edge of 8 ms and take turns.
+    let hog = |name: &str, start: u64| {
+        let mut task =
+            TaskSpec::new(name, Program::forever([Op::Run(fixed(9_000_000)), Op::Sleep(fixed(1_000_000))]));
+        task.start = Start::AsleepUntil(Ns(start));
+        task
+    };
+    let tasks = vec![hog("a", 7_990_000), hog("b", 9_000_000)];
+    let workload = Workload { tasks, ..Workload::default() };
+    for scheduler in
+        ["linux-2.6.32", "linux-6.1", "linux-6.18", "linux-6.18:features.HRTICK=true", "linux-7.2"]
+    {
+        let run = |every_tick| {
+            let scheduler = registry::build(&scheduler.parse().unwrap(), 1).unwrap();
+            let options = RunOptions { every_tick, ..RunOptions::for_time(Ns::from_ms(200)) };
+            let mut events = Vec::new();
+            schedlab_sim::run(&machine, &workload, &*scheduler, &options, &mut events).unwrap();
+            events
+        };
+        let (some, every) = (run(false), run(true));
+        let differs = some.iter().zip(&every).find(|(some, every)| some != every);
+        assert_eq!((differs, some.len()), (None, every.len()), "{scheduler}");
+    }
+}

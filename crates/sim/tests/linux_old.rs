@@ -207,3 +207,18 @@ fn o1_decides_with_the_same_work_for_2_and_1024_tasks() {
     let (scanned, switches) = scans("linux-2.4-o1", 1024);
     assert!(scanned < 16 * switches, "O(1) does not: {scanned} / {switches}");
 }
+
+/// A negative penalty can make the goodness of the best task exactly 0 when its slice is as long as slices get: another
+/// recharge changes nothing, and 2.4 would search for ever.
+#[test]
+fn a_recharge_that_changes_nothing_is_the_last() {
+    for scheduler in ["linux-2.4:proc_change_penalty=-31", "linux-2.4-mq:proc_change_penalty=-31"] {
+        // A hog's recharges fill the sleeper's slice up (11 ticks, so 11 + 20 - 31); then it is alone.
+        let mut hog = TaskSpec::new("hog", Program::once([Op::Run(Amount::Fixed(Ns::from_ms(1_500)))]));
+        hog.process = 1;
+        let mut sleeper = TaskSpec::new("sleeper", Program::hog());
+        sleeper.start = Start::AsleepUntil(Ns::from_ms(1_800));
+        let ran = run(scheduler, 1, 100, vec![hog, sleeper], Ns::from_ms(2_000));
+        assert_eq!(ran.metrics.tasks[1].cpu_ns, Ns::from_ms(200), "{scheduler}");
+    }
+}

@@ -142,7 +142,7 @@ fn turn_of(
 }
 
 /// CPU time of a worker so far, at a hundred ticks a second (USER_HZ of every Linux).
-fn cpu_time(child: &Child) -> Duration {
+pub(crate) fn cpu_time(child: &Child) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
     let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
@@ -158,17 +158,19 @@ fn noted(current: &Path) -> Result<Vec<u8>> {
 }
 
 fn start(options: &Options, target: &'static targets::Target, seed: u64, turn: Duration) -> Result<Child> {
-    let program = std::env::current_exe().context("where is this program?")?;
     let folder = options.folder.to_str().context("the folder's name is not text")?;
-    let script = format!("ulimit -v {MEMORY_KIB}; exec \"$0\" \"$@\"");
     let (seed, turn) = (seed.to_string(), turn.as_millis().to_string());
-    Command::new("sh")
-        .args(["-c", &script])
-        .arg(program)
-        .args(["fuzz", "--worker", target.name, &seed, &turn, folder])
-        .stdin(Stdio::null())
-        .spawn()
-        .context("cannot start a worker")
+    let mut command = limited(&["fuzz", "--worker", target.name, &seed, &turn, folder])?;
+    command.stdin(Stdio::null()).spawn().context("cannot start a worker")
+}
+
+/// This program once more, with a limit of its address space.
+pub(crate) fn limited(args: &[&str]) -> Result<Command> {
+    let program = std::env::current_exe().context("where is this program?")?;
+    let script = format!("ulimit -v {MEMORY_KIB}; exec \"$0\" \"$@\"");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).arg(program).args(args);
+    Ok(command)
 }
 
 /// Every input that was kept because something went wrong with it.

@@ -1,212 +1,148 @@
-//! `cargo xtask stress`: random machines, workloads and schedulers under all assertions of the engine. Each
-//! case runs three times: twice alike, and once with every tick delivered; all three must give the same
-//! events; a third of the cases run behind agents. A failure prints the one number that repeats it.
+//! `cargo xtask stress`: random scenarios (`schedlab generate`) under all assertions of the engine, an observer that knows
+//! only the events, and three runs each: twice alike, and once with every tick delivered (not nested machines); all three
+//! must give the same events. A scenario that fails is made as small as it goes and kept as a file for `schedlab compare`.
+//!
+//! Each case runs in another process ([`worker`]) within a limit of events and of CPU time, so that nothing that a case does
+//! ends the run.
 
-mod delegated;
-mod random;
+mod options;
+mod planted;
+mod tally;
+mod worker;
 
-use anyhow::{Context, Result, bail};
-pub(crate) use random::Dice;
-use schedlab_model::Ns;
-use schedlab_scheduler::{SchedulerSpec, registry};
-use schedlab_sim::{Machine, RunOptions, SimError};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use anyhow::{Context, Result};
+use options::Options;
+pub(crate) use options::time;
+pub(crate) use schedlab_lab::generate::Dice;
+use schedlab_lab::generate::{self, Draft, Fault, Still, Verdict};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use tally::Tally;
+use worker::Worker;
 
-/// One case, made from its number.
-struct Case {
-    scheduler: SchedulerSpec,
-    machine: Machine,
-    workload: schedlab_model::Workload,
-    options: RunOptions,
-    delegated: Option<delegated::Delegated>,
-}
-
-/// What became of a case.
-#[derive(PartialEq, Eq, Debug)]
-enum Verdict {
-    /// Ran, with this many events.
-    Ran(u64),
-    /// Refused with a reason that is not a fault (a capability that is missing, an impossible affinity).
-    Refused(String),
-    /// An assertion failed, or the runs differ.
-    Failed(String),
-}
+/// Trials of a smaller scenario that hangs may take this much CPU time each.
+const HANGS: Duration = Duration::from_secs(2);
+/// How often the run says where it is.
+const PROGRESS: Duration = Duration::from_secs(10);
 
 /// Runs cases from `--seed` on until the time is over or `--runs` are done; stops at the first failure.
 pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
-    let options = parse(args)?;
-    let begin = Instant::now();
-    let (mut done, mut refused, mut events) = (0, 0, 0);
-    let mut why = std::collections::BTreeMap::<String, u64>::new();
-    while done < options.runs && begin.elapsed() < options.time {
-        let seed = options.seed.wrapping_add(done);
-        match verdict(seed, options.scheduler.as_deref()) {
-            Verdict::Ran(count) => events += count,
-            Verdict::Refused(reason) => {
-                refused += 1;
-                *why.entry(reason).or_default() += 1;
-            }
-            Verdict::Failed(text) => {
-                println!("stress: case {seed} failed: {text}");
-                println!("{}", describe(seed, options.scheduler.as_deref()));
-                println!("repeat it with: cargo xtask stress --seed {seed} --runs 1");
-                return Ok(ExitCode::FAILURE);
+    if let [first, rest @ ..] = args
+        && first == "--worker"
+    {
+        return worker::run(rest);
+    }
+    let options = options::parse(args)?;
+    std::fs::create_dir_all(&options.folder)
+        .with_context(|| format!("{}: cannot be made", options.folder.display()))?;
+    let mut worker = Worker::new(&options.plant);
+    if let Some(file) = &options.file {
+        return one(&options, &mut worker, file);
+    }
+    let (begin, mut told, mut tally) = (Instant::now(), Instant::now(), Tally::default());
+    println!("stress: from seed {}{}", options.seed, options.planted());
+    while tally.done < options.runs && begin.elapsed() < options.time {
+        let seed = options.seed.wrapping_add(tally.done);
+        let draft = generate::draft(seed, options.scheduler.as_deref())?;
+        let verdict = worker.trial(&draft.to_toml(), options.case)?;
+        tally.count(&draft, &verdict);
+        if let Verdict::Failed(fault, what) = &verdict {
+            println!("stress: seed {seed} failed ({}): {what}", fault.name());
+            let small = smallest(&options, &mut worker, &draft, *fault)?;
+            keep(&options, &format!("seed-{seed}.toml"), *fault, what, small)?;
+            if !options.keep_going {
+                break;
             }
         }
-        done += 1;
-    }
-    println!(
-        "stress: {done} cases from seed {}, {events} events, no failure, {refused} refused",
-        options.seed
-    );
-    for (reason, count) in why {
-        println!("  {count} x {reason}");
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-#[derive(Debug)]
-struct Options {
-    seed: u64,
-    runs: u64,
-    time: Duration,
-    scheduler: Option<String>,
-}
-
-fn parse(args: &[String]) -> Result<Options> {
-    let mut options = Options { seed: 1, runs: u64::MAX, time: Duration::from_secs(10), scheduler: None };
-    let mut args = args.iter();
-    while let Some(name) = args.next() {
-        let value = args.next().with_context(|| format!("{name} needs a value"))?;
-        match name.as_str() {
-            "--seed" => options.seed = value.parse().context("--seed: a whole number")?,
-            "--runs" => {
-                options.runs = value.parse().context("--runs: a whole number")?;
-                options.time = Duration::MAX;
-            }
-            "--for" => {
-                options.time = time(value)?;
-            }
-            "--scheduler" => {
-                registry::find(value)?;
-                options.scheduler = Some(value.clone());
-            }
-            other => {
-                bail!("stress has no option `{other}`: use --seed N, --runs N, --for 10s, --scheduler NAME")
-            }
+        if told.elapsed() > PROGRESS {
+            told = Instant::now();
+            println!("stress: {} s, up to seed {seed}: {tally}", begin.elapsed().as_secs());
         }
     }
-    Ok(options)
+    println!("stress: {} s, seeds {} on: {tally}", begin.elapsed().as_secs(), options.seed);
+    print!("{}", tally.particulars());
+    Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The value of `--for`.
-pub(crate) fn time(value: &str) -> Result<Duration> {
-    if let Some(hours) = value.strip_suffix('h').and_then(|hours| hours.parse::<u32>().ok()) {
-        return Ok(Duration::from_secs(3_600 * u64::from(hours)));
-    }
-    let time: Ns = value.parse().context("--for: a time such as 10s, 5m or 1h")?;
-    Ok(Duration::from_nanos(time.0))
-}
-
-fn case(seed: u64, scheduler: Option<&str>) -> Case {
-    let mut dice = Dice::new(seed);
-    let machine = random::machine(&mut dice);
-    let workload = random::workload(&mut dice, machine.topology.cpus());
-    let names: Vec<&str> = registry::all().iter().map(|entry| entry.name).collect();
-    let drawn = *dice.pick(&names);
-    let name = scheduler.unwrap_or(drawn).to_owned();
-    let duration = Ns::from_ms(dice.between(50, 1500));
-    let options = RunOptions { seed, duration, ..RunOptions::default() };
-    let delegated = delegated::draw(&mut dice, machine.topology.cpus(), workload.tasks.len(), duration);
-    Case { scheduler: SchedulerSpec { name, knobs: Vec::new() }, machine, workload, options, delegated }
-}
-
-fn describe(seed: u64, scheduler: Option<&str>) -> String {
-    let case = case(seed, scheduler);
-    format!(
-        "scheduler: {}\n{:#?}\n{:#?}\n{:#?}\n{:#?}",
-        case.scheduler, case.delegated, case.machine, case.options, case.workload
-    )
-}
-
-/// Runs one case. A panic is a failure, not the end.
-fn verdict(seed: u64, scheduler: Option<&str>) -> Verdict {
-    let case = case(seed, scheduler);
-    let caught = catch_unwind(AssertUnwindSafe(|| compare(&case)));
-    caught.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
-        Verdict::Failed(format!("{} panicked: {}", case.scheduler, text.unwrap_or_default()))
+/// `--file`: one scenario.
+fn one(options: &Options, worker: &mut Worker, file: &PathBuf) -> Result<ExitCode> {
+    let text =
+        std::fs::read_to_string(file).with_context(|| format!("{}: cannot be read", file.display()))?;
+    Ok(match worker.trial(&text, options.case)? {
+        Verdict::Ran(events) => {
+            println!("stress: {}: {events} events, no failure", file.display());
+            ExitCode::SUCCESS
+        }
+        Verdict::Refused(why) => {
+            println!("stress: {}: refused: {why}", file.display());
+            ExitCode::from(2)
+        }
+        Verdict::Failed(fault, what) => {
+            println!("stress: {} failed ({}): {what}", file.display(), fault.name());
+            ExitCode::FAILURE
+        }
     })
 }
 
-fn compare(case: &Case) -> Verdict {
-    let run = |every_tick: bool| {
-        let options = RunOptions { every_tick, ..case.options.clone() };
-        delegated::run(case.delegated.as_ref(), &case.scheduler, &case.machine, &case.workload, &options)
-    };
-    let first = match run(false) {
-        Ok(outcome) => outcome,
-        Err(fault @ (SimError::Scheduler { .. } | SimError::Internal { .. })) => {
-            return Verdict::Failed(format!("{}: {fault}", case.scheduler));
+/// The smallest scenario found that still fails in the same way, and how.
+fn smallest(
+    options: &Options,
+    worker: &mut Worker,
+    draft: &Draft,
+    fault: Fault,
+) -> Result<(Draft, String, String)> {
+    let (begin, mut tried) = (Instant::now(), 0);
+    let limit = if fault == Fault::Hangs { options.case.min(HANGS) } else { options.case };
+    let (mut how, mut broken) = (String::new(), None);
+    let small = generate::shrink(draft, |smaller| {
+        if begin.elapsed() > options.shrink || tried >= options.trials {
+            return Still::Enough;
         }
-        Err(refusal) => return Verdict::Refused(reason(&refusal)),
-    };
-    for (every_tick, how) in [(false, "run again"), (true, "with every tick delivered")] {
-        match run(every_tick) {
-            Ok(second) if second.event_hash == first.event_hash => {}
-            Ok(second) => {
-                return Verdict::Failed(format!(
-                    "{}: {how}, the events differ: {:016x} with {} events, then {:016x} with {}",
-                    case.scheduler, first.event_hash, first.events, second.event_hash, second.events
-                ));
+        tried += 1;
+        match worker.trial(&smaller.to_toml(), limit) {
+            Ok(Verdict::Failed(found, what)) if found == fault => {
+                how = what;
+                Still::Fails
             }
-            Err(error) => return Verdict::Failed(format!("{}: {how}: {error}", case.scheduler)),
+            Ok(_) => Still::Holds,
+            Err(error) => {
+                broken = Some(error);
+                Still::Enough
+            }
         }
+    });
+    if let Some(error) = broken {
+        return Err(error);
     }
-    Verdict::Ran(first.events)
+    let spent = format!("{tried} trials, {} s", begin.elapsed().as_secs());
+    Ok((small, how, spent))
 }
 
-/// The kind of a refusal, without its particulars.
-fn reason(error: &SimError) -> String {
-    let text = format!("{error:?}");
-    text.split([' ', '(', '{']).next().unwrap_or_default().to_owned()
+/// Writes the smallest scenario down, and says how to see it again.
+fn keep(
+    options: &Options,
+    name: &str,
+    fault: Fault,
+    what: &str,
+    (mut small, how, spent): (Draft, String, String),
+) -> Result<()> {
+    let how = if how.is_empty() { what } else { &how };
+    small.comments.push("What is left of it when everything goes that it fails without.".to_owned());
+    small.comments.push(format!("{}: {how}", fault.name()));
+    let (text, path) = (small.to_toml(), options.folder.join(name));
+    std::fs::write(&path, &text).with_context(|| format!("{}: cannot be written", path.display()))?;
+    println!("stress: as small as it goes ({spent}): {}\n\n{text}", path.display());
+    let plant = match options.plant.as_str() {
+        "none" => String::new(),
+        plant => format!(" --plant {plant}"),
+    };
+    println!("repeat it with: cargo xtask stress --file {}{plant}", path.display());
+    if plant.is_empty() {
+        println!("           or: schedlab compare {} --assert", path.display());
+    }
+    Ok(())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A short walk on every run of the tests; `cargo xtask stress` goes on for as long as you like.
-    #[test]
-    fn random_cases_of_each_scheduler_hold() {
-        for entry in registry::all() {
-            let mut ran = 0;
-            for seed in 1..=15 {
-                match verdict(seed, Some(entry.name)) {
-                    Verdict::Ran(_) => ran += 1,
-                    Verdict::Refused(_) => {}
-                    Verdict::Failed(text) => panic!("seed {seed}: {text}"),
-                }
-            }
-            assert!(ran >= 8, "{}: only {ran} of 15 cases ran", entry.name);
-        }
-    }
-
-    #[test]
-    fn a_case_follows_from_its_number() {
-        assert_eq!(describe(7, None), describe(7, None));
-        assert_ne!(describe(7, None), describe(8, None));
-    }
-
-    #[test]
-    fn options_are_checked() {
-        let parse = |text: &str| parse(&text.split(' ').map(str::to_owned).collect::<Vec<_>>());
-        assert_eq!(parse("--seed 5 --for 2s").unwrap().time, Duration::from_secs(2));
-        assert!(parse("--sead 5").unwrap_err().to_string().contains("--seed N"));
-        assert!(parse("--for ten").is_err());
-        assert!(parse("--scheduler linux-9").is_err());
-    }
-}
+mod tests;

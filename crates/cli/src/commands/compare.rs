@@ -8,8 +8,11 @@ use crate::{Done, output};
 use anyhow::{Context, anyhow, bail};
 use schedlab_lab::compare::{Options, RecordedInput, RowGate, compare_recording, compare_scenario};
 use schedlab_lab::gallery::{self, Found};
+use schedlab_lab::generate::{self, Verdict};
 use schedlab_lab::page;
 use schedlab_lab::result::Study;
+use schedlab_scheduler::registry;
+use std::io::Write;
 use std::path::PathBuf;
 
 pub(crate) fn run(args: &Compare) -> anyhow::Result<Done> {
@@ -21,6 +24,9 @@ pub(crate) fn run(args: &Compare) -> anyhow::Result<Done> {
             bail!("--report and -o both write {}: give each a file of its own", path.display());
         }
         output::check(path)?;
+    }
+    if args.assert && !holds(args)? {
+        return Ok(Done::Untrusted);
     }
     let study = study(args)?;
     let text = if args.json {
@@ -40,6 +46,31 @@ pub(crate) fn run(args: &Compare) -> anyhow::Result<Done> {
     } else {
         Done::Well
     })
+}
+
+/// Runs every scheduler under all assertions; says on standard error what does not hold.
+fn holds(args: &Compare) -> anyhow::Result<bool> {
+    let scenario = match gallery::find(&args.input)? {
+        Found::Scenario(scenario) => scenario,
+        Found::Recording(_) => {
+            bail!("--assert has a meaning only for scenarios, and {} is a recording", args.input)
+        }
+    };
+    let schedulers = if args.schedulers.is_empty() { &scenario.schedulers } else { &args.schedulers };
+    let mut all = true;
+    for scheduler in schedulers {
+        match generate::assertions(&scenario, scheduler, &registry::build) {
+            Verdict::Ran(_) => {}
+            Verdict::Refused(why) => {
+                let _ = writeln!(std::io::stderr(), "--assert: {scheduler} was not checked: {why}");
+            }
+            Verdict::Failed(fault, what) => {
+                all = false;
+                let _ = writeln!(std::io::stderr(), "--assert: {scheduler}: {}: {what}", fault.name());
+            }
+        }
+    }
+    Ok(all)
 }
 
 fn study(args: &Compare) -> anyhow::Result<Study> {

@@ -18,6 +18,24 @@ fn a_generated_scenario_can_be_compared() {
     assert_ne!(schedlab(&["generate", "--seed", "8"]).stdout, ran.stdout);
     let ran = schedlab(&["compare", &file, "--for", "50ms"]);
     assert_eq!(ran.code, 0, "{ran:?}");
+    let ran = schedlab(&["compare", &file, "--for", "50ms", "--assert"]);
+    assert!(ran.code == 0 && !ran.stderr.contains("--assert"), "{ran:?}");
+}
+
+#[test]
+fn what_does_not_hold_is_said() {
+    let folder = Folder::new("assert");
+    let file = folder.0.join("x.toml").display().to_string();
+    // Switches that cost nothing and a penalty for staying: the tasks change places for ever.
+    let text = "title = \"x\"\nschedulers = [\"linux-2.4:proc_change_penalty=-85\"]\nduration = \"1s\"\n\
+                [machine]\ncpus = 2\n[[task]]\nname = \"t\"\ncount = 3\nprogram = [\"run 1s\"]\n";
+    std::fs::write(&file, text).unwrap();
+    let ran = schedlab(&["compare", &file, "--assert"]);
+    assert!(ran.code == 3 && ran.stderr.contains("circle") && ran.stdout.is_empty(), "{ran:?}");
+    let ran = schedlab(&["compare", &file]);
+    assert!(ran.code == 2 && ran.stderr.contains("other_switch_ns"), "{ran:?}");
+    let ran = schedlab(&["compare", "recordings/redis-other-closed8.slt", "--assert"]);
+    assert!(ran.code == 2 && ran.stderr.contains("recording"), "{ran:?}");
 }
 
 #[test]

@@ -42,3 +42,17 @@ pub(super) fn draw(dice: &mut Dice, draft: &mut Draft, shape: &Shape, duration: 
         set("runnable_timeout", quote(&exact(Ns::from_ms(dice.between(5, 200)))));
     }
 }
+
+/// A negative penalty makes every task of Linux 2.4 better anywhere else: those that wait change places with those that run
+/// for ever, and only the price of a switch lets time pass.
+pub(super) fn let_time_pass(draft: &mut Draft, scheduler: &str) {
+    if !scheduler.contains("proc_change_penalty=-") {
+        return;
+    }
+    draft.costs.retain(|(name, _)| name != "other_switch_ns");
+    draft.costs.push(("other_switch_ns".to_owned(), quote("20us")));
+    if let Some((_, costs)) = draft.delegation.iter_mut().find(|(key, _)| key == "costs") {
+        *costs = quote("ghost-2021");
+        draft.delegation.retain(|(key, _)| !key.ends_with("_ns"));
+    }
+}

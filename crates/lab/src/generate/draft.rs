@@ -116,7 +116,8 @@ impl Draft {
         text
     }
 
-    /// Every draft with one thing less, the largest things first. Not all of them are scenarios.
+    /// Every draft with one thing less, the largest things first. Not all of them are scenarios, nor smaller in every
+    /// sense: fewer CPUs may need other masks.
     pub fn smaller(&self) -> Vec<Draft> {
         let mut all = Vec::new();
         let mut push = |change: &dyn Fn(&mut Draft)| {
@@ -151,8 +152,21 @@ impl Draft {
             }
         }
         for (at, (key, value)) in self.keys.iter().enumerate() {
-            if let Some(less) = less(key, value) {
+            for less in less(key, value) {
                 push(&|draft| draft.keys[at].1.clone_from(&less));
+            }
+            if ["seed", "channels", "locks"].contains(&key.as_str()) {
+                push(&|draft| drop(draft.keys.remove(at)));
+            }
+        }
+        for (index, part) in self.parts.iter().enumerate() {
+            for (at, step) in part.steps.iter().enumerate() {
+                if let Some(once) = unrolled(step) {
+                    push(&|draft| drop(draft.parts[index].steps.splice(at..=at, once.clone())));
+                }
+                if let Some(constant) = constant(step) {
+                    push(&|draft| draft.parts[index].steps[at].clone_from(&constant));
+                }
             }
         }
         // Fewer CPUs last: most of the other things have to go first.
@@ -172,16 +186,63 @@ impl Draft {
     }
 }
 
-/// A smaller value of a key of the file: no knobs, half the time.
-fn less(key: &str, value: &str) -> Option<String> {
+/// Smaller values of a key of the file: fewer knobs, half the time, fewer channels.
+fn less(key: &str, value: &str) -> Vec<String> {
     match key {
-        "schedulers" => value.split_once(':').map(|(name, _)| format!("{name}\"]")),
-        "duration" => {
-            let time: Ns = value.trim_matches('"').parse().ok()?;
-            (time > Ns::from_ms(10)).then(|| quote(&exact(Ns(time.0 / 2))))
+        "schedulers" => {
+            let Some((name, knobs)) = value.trim_matches(['[', ']', '"']).split_once(':') else {
+                return Vec::new();
+            };
+            let knobs: Vec<&str> = knobs.split(',').collect();
+            let without = |left_out: usize| {
+                let mut knobs = knobs.clone();
+                knobs.remove(left_out);
+                knobs
+            };
+            let mut fewer: Vec<Vec<&str>> = vec![Vec::new()];
+            fewer.extend((0..knobs.len()).filter(|_| knobs.len() > 1).map(without));
+            let spec = |knobs: Vec<&str>| match knobs.is_empty() {
+                true => format!("[{}]", quote(name)),
+                false => format!("[{}]", quote(&format!("{name}:{}", knobs.join(",")))),
+            };
+            fewer.into_iter().map(spec).collect()
         }
-        _ => None,
+        "duration" => {
+            let time: Option<Ns> = value.trim_matches('"').parse().ok();
+            let long = time.filter(|time| *time > Ns::from_ms(1));
+            long.map(|time| quote(&exact(Ns(time.0 / 2)))).into_iter().collect()
+        }
+        "channels" => {
+            let all: Vec<&str> = value.trim_matches(['[', ']']).split("}, ").collect();
+            let without = |left_out: usize| {
+                let kept = all.iter().enumerate().filter(|(at, _)| *at != left_out);
+                let kept: Vec<String> =
+                    kept.map(|(_, channel)| format!("{}}}", channel.trim_end_matches('}'))).collect();
+                format!("[{}]", kept.join(", "))
+            };
+            (0..all.len()).filter(|_| all.len() > 1).map(without).collect()
+        }
+        _ => Vec::new(),
     }
+}
+
+/// The steps of a repetition.
+fn unrolled(step: &str) -> Option<Vec<String>> {
+    let (_, steps) = step.strip_prefix('{')?.split_once('[')?;
+    let steps = steps.rsplit_once(']')?.0.split(", ");
+    Some(steps.map(str::to_owned).collect())
+}
+
+/// A step with a constant in the place of what is drawn.
+fn constant(step: &str) -> Option<String> {
+    let words: Vec<&str> = step.trim_matches('"').split(' ').collect();
+    let length = match words.get(1..)? {
+        ["exp", mean] => mean,
+        ["uniform", range] => range.split_once("..")?.0,
+        ["lognormal", median, "sigma", _] => median,
+        _ => return None,
+    };
+    Some(quote(&format!("{} {length}", words[0])))
 }
 
 /// `program = [...]`, on several lines when it is long.

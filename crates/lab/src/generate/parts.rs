@@ -18,6 +18,8 @@ pub(super) struct Shape {
     pub(super) nested: bool,
     channels: Vec<String>,
     tasks: u64,
+    /// The scheduler serves deadline tasks.
+    pub(super) deadlines: bool,
 }
 
 /// A slice shorter than this makes more events than anybody waits for.
@@ -90,7 +92,7 @@ pub(super) fn machine(dice: &mut Dice, draft: &mut Draft, xen: bool) -> Shape {
             }
         }
     }
-    Shape { cpus, kernel, groups: Vec::new(), nested, channels: Vec::new(), tasks: 0 }
+    Shape { cpus, kernel, groups: Vec::new(), nested, channels: Vec::new(), tasks: 0, deadlines: false }
 }
 
 /// Control groups, or domains.
@@ -164,18 +166,25 @@ fn new_task(shape: &mut Shape) -> Part {
 }
 
 fn attributes(dice: &mut Dice, shape: &Shape, task: &mut Part) {
+    let mut pinned = !shape.nested && dice.chance(40);
     match dice.between(0, 12) {
         0 => task.text("policy", "batch"),
         1 => task.text("policy", "idle"),
         2 => task.text("policy", format!("fifo:{}", dice.between(1, 99))),
         3 => task.text("policy", format!("rr:{}", dice.between(1, 3))),
-        4 if dice.chance(30) => task.text("policy", "deadline:1ms/10ms/10ms"),
+        4 if shape.deadlines => {
+            let (runtime, slack, gap) = (dice.between(1, 20), dice.between(0, 60), dice.between(0, 60));
+            let (deadline, period) = (runtime + slack, runtime + slack + gap);
+            task.text("policy", format!("deadline:{runtime}00us/{deadline}00us/{period}00us"));
+            // Admission refuses them with masks of their own.
+            pinned = pinned && dice.chance(5);
+        }
         _ => {}
     }
     if dice.chance(60) {
         task.set("nice", (dice.between(0, 39) as i64 - 20).to_string());
     }
-    if !shape.nested && dice.chance(40) {
+    if pinned {
         let (a, b) = (dice.between(0, shape.cpus - 1), dice.between(0, shape.cpus - 1));
         task.text("cpus", if a == b { a.to_string() } else { format!("{},{}", a.min(b), a.max(b)) });
     }

@@ -21,7 +21,8 @@ enum Is {
 struct Task {
     is: Is,
     since: Ns,
-    throttled: bool,
+    /// Since when it is throttled, and where that was said.
+    throttled: Option<(Ns, CpuId)>,
     home: usize,
     mask: CpuSet,
 }
@@ -34,6 +35,10 @@ pub(super) struct Watch {
     tasks: Vec<Task>,
     /// Whether a CPU may idle beside a waiting task: that of a spinning agent, and all when the agents hang.
     excused: CpuSet,
+    /// How long a switch can be under way: decided, and not recorded yet. A task may be throttled meanwhile.
+    under_way: Ns,
+    /// The scheduler runs behind agents, who throttle wherever they think that the task is.
+    delegated: bool,
     wrong: Option<String>,
 }
 
@@ -47,10 +52,14 @@ impl Watch {
             (Place::Global, _) => CpuSet::single(agents.agent),
             (Place::PerCpu, _) => CpuSet::default(),
         };
+        let delegated = agents.place != Place::Kernel;
+        // No cost of a random machine is larger than 30 us, and no switch has more than six of them.
+        let under_way =
+            if delegated || !scenario.machine.costs.is_free() { Ns::from_us(180) } else { Ns::ZERO };
         let task = |spec: &schedlab_model::TaskSpec| Task {
             is: if matches!(spec.start, Start::AsleepUntil(_)) { Is::Asleep } else { Is::Absent },
             since: Ns::ZERO,
-            throttled: false,
+            throttled: None,
             home: spec.affinity.lowest().map_or(0, CpuId::index),
             mask: spec.affinity,
         };
@@ -60,6 +69,8 @@ impl Watch {
             idle_since: vec![Ns::ZERO; cpus],
             tasks: scenario.workload.tasks.iter().map(task).collect(),
             excused,
+            under_way,
+            delegated,
             wrong: None,
         }
     }
@@ -78,7 +89,7 @@ impl Watch {
     fn forgotten(&mut self, task: usize, now: Ns) {
         let Some(t) = self.tasks.get(task) else { return };
         let cpu = t.home;
-        if t.is != Is::Ready || t.throttled || self.current.get(cpu).is_none_or(Option::is_some) {
+        if t.is != Is::Ready || t.throttled.is_some() || self.current.get(cpu).is_none_or(Option::is_some) {
             return;
         }
         if self.excused.contains(CpuId(cpu as u32)) {
@@ -117,7 +128,10 @@ impl Watch {
         }
         if let Some(task) = next {
             let t = &self.tasks[task.index()];
-            if t.is != Is::Ready || t.throttled || !t.mask.contains(event.cpu) {
+            let in_time = |(since, cpu): (Ns, CpuId)| {
+                (self.delegated || cpu == event.cpu) && event.at <= since + self.under_way
+            };
+            if t.is != Is::Ready || !t.throttled.is_none_or(in_time) || !t.mask.contains(event.cpu) {
                 return self.say(format!("{event:?}, but that task is {t:?}"));
             }
             self.become_(task, Is::On(event.cpu));
@@ -154,9 +168,9 @@ impl EventSink for Watch {
                 self.tasks[task.index()].home = to.index();
                 self.tasks[task.index()].since = self.at;
             }
-            EventKind::Throttle { task } => self.tasks[task.index()].throttled = true,
+            EventKind::Throttle { task } => self.tasks[task.index()].throttled = Some((event.at, event.cpu)),
             EventKind::Unthrottle { task } => {
-                self.tasks[task.index()].throttled = false;
+                self.tasks[task.index()].throttled = None;
                 self.tasks[task.index()].since = self.at;
             }
             _ => {}

@@ -112,9 +112,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let env = &self.env(cx);
         // What is asked for meanwhile is answered by this very choice.
         rq.need_resched = true;
-        if !std::mem::take(&mut rq.skip_clock) {
-            rq.touch::<F>(env, false);
-        }
+        rq.touch_unless_skipped::<F>(env);
         if !self.t.version.hrtick_at_switch() {
             fair::clear_hrtick(env, rq);
         }

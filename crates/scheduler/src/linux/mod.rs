@@ -327,10 +327,12 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
     fn tick(&self, cx: &Cx<'_>, cpu: CpuId) {
         let env = &self.env(cx);
         let runs = self.locked(cpu, |rq| {
-            rq.touch::<F>(env, true);
             if rq.curr == NONE {
+                // Not asked for, so it must not matter: a wakeup may have refreshed the clock for a choice to come.
+                rq.settle::<F>(env, true);
                 return false;
             }
+            rq.touch::<F>(env, true);
             match rq.entity(rq.curr).class {
                 Class::Fair => {
                     fair::tick::<F>(env, rq, rq.curr);

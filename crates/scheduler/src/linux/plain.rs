@@ -27,9 +27,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     #[inline]
     pub(super) fn reschedule_plain(&self, env: Env<'_>, rq: &mut Rq, why: Prev) -> Pick {
         rq.need_resched = true;
-        if !std::mem::take(&mut rq.skip_clock) {
-            rq.touch::<F>(env, false);
-        }
+        rq.touch_unless_skipped::<F>(env);
         let prev = rq.curr;
         let next = if why == Prev::Blocked && prev != NONE {
             F::block_plain(env, rq, prev)

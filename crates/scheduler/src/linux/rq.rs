@@ -276,6 +276,16 @@ impl Rq {
         self.steal = env.cx.cpu(self.cpu).steal.get().0;
         self.clock = env.cx.now.0.saturating_sub(self.steal).max(self.clock);
     }
+    /// `schedule` begins: refreshes the clock, if the wakeup that asked for it has not just done so. Edges since then, which
+    /// an idle CPU does not have delivered, are none of the next task's.
+    #[inline]
+    pub(super) fn touch_unless_skipped<F: FairRules>(&mut self, env: Env<'_>) {
+        if !std::mem::take(&mut self.skip_clock) {
+            self.touch::<F>(env, false);
+        } else if self.curr == NONE {
+            self.settle::<F>(env, false);
+        }
+    }
     /// Charges the tick edges that the driver left out, without refreshing the clock.
     #[inline]
     pub(super) fn settle<F: FairRules>(&mut self, env: Env<'_>, in_tick: bool) {

@@ -1,7 +1,7 @@
 //! What the 2.4 scheduler and the multi-queue patch share: time slices, goodness, task records, per-CPU ticks.
 
 use super::records::{Byte, Half, Links, Word};
-use crate::{Cx, Knob, KnobKind, Knobs};
+use crate::{Cx, Knob, KnobKind, Knobs, Work};
 use schedlab_model::{CpuId, Policy, TaskId};
 
 /// Goodness of "nothing found".
@@ -135,6 +135,19 @@ impl Record {
     }
 }
 
+/// Recharges every task that exists; `false`: that changed nothing. Then the best goodness stays 0, which a negative penalty
+/// can make of more than nothing, and searching again would never end.
+pub(super) fn recharge_all<'a>(cx: &Cx<'_>, all: impl Iterator<Item = &'a Record>) -> bool {
+    let (mut count, mut changed) = (0, false);
+    for record in all.filter(|record| record.alive.flag()) {
+        let before = record.counter.get();
+        record.recharge();
+        (count, changed) = (count + 1, changed || record.counter.get() != before);
+    }
+    cx.did(Work::Account, count);
+    changed
+}
+
 /// The knobs of both.
 pub(super) fn knobs() -> Vec<Knob> {
     vec![Knob {
@@ -142,7 +155,8 @@ pub(super) fn knobs() -> Vec<Knob> {
         kind: KnobKind::Number(-1000, 1000),
         default: "15",
         doc: "goodness for staying on the same CPU (PROC_CHANGE_PENALTY; i386: 15, others 20); the paper's \
-              `stay` is 115, `change` -85",
+              `stay` is 115, `change` -85 (below 0 tasks that wait change places with those that run for ever, so that \
+              switches must cost something)",
     }]
 }
 

@@ -301,8 +301,9 @@ impl<L: Locks> MultiQueue<L> {
             if local.1 != 0 {
                 return local.0;
             }
-            let alive = self.records(cx).iter().filter(|record| record.alive.flag());
-            cx.did(Work::Account, alive.map(|record| record.recharge()).count() as u32);
+            if !goodness::recharge_all(cx, self.records(cx).iter().map(|task| &**task)) {
+                return local.0;
+            }
         }
     }
 

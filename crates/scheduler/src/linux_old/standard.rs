@@ -17,6 +17,7 @@
 //! | preempted task looks for another CPU | `schedule_tail` | modelled | property tests |
 //! | yield once, behind everybody | `sched_yield` | modelled | `a_yielder_lets_the_other_run` |
 //! | fork halves the slice, exit gives it back | `fork.c`, `exit.c` | modelled | `fork_shares_the_slice` |
+//! | a recharge that changes no slice is followed by another search, for ever, if the best goodness is still 0 (a negative penalty) | yes: it hangs | the best one runs | `a_recharge_that_changes_nothing_is_the_last` |
 //! | lock dropped during the recharge (a race of two CPUs) | yes | omitted: one CPU recharges at a time | |
 //! | Hyper-Threading packages first | late 2.4 | omitted | |
 
@@ -163,9 +164,9 @@ impl<L: Locks> State<L> {
             if goodness != 0 {
                 break best;
             }
-            let alive = self.tasks.iter().filter(|task| task.alive.flag());
-            let count = alive.map(|task| task.recharge()).count();
-            cx.did(Work::Account, count as u32);
+            if !goodness::recharge_all(cx, self.tasks.iter().map(|task| &**task)) {
+                break best;
+            }
         };
         if let Some(task) = next {
             let record = self.task(task);

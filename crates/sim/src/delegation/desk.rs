@@ -84,8 +84,7 @@ impl<'a> Desk<'a> {
     ) -> Result<Desk<'a>, SimError> {
         let world = crate::engine::world(machine, workload)?;
         let tasks = world.tasks.len();
-        let mut inner = vec![None; cpus];
-        outer.iter().enumerate().for_each(|(i, cpu)| inner[cpu.index()] = Some(i));
+        let inner = super::inner_numbers(&outer, cpus);
         let seat = Seat { asked: false, displace: false, yielded: false, taken: false, waits: false };
         Ok(Desk {
             scheduler,

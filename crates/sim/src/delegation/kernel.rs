@@ -125,19 +125,22 @@ pub(super) struct Kernel<'a> {
     policy: &'a dyn Scheduler,
     own: &'a dyn Scheduler,
     costs: DelegationCosts,
+    /// The agents' number of each CPU, if they have it.
+    inner: Vec<Option<usize>>,
     toll: Cell<u64>,
     state: RefCell<State>,
 }
 
 impl<'a> Kernel<'a> {
-    /// `outside`: by task, whether the kernel's `own` scheduler keeps it.
+    /// `inner`: by CPU, the agents' number of it; `outside`: by task, whether the kernel's `own` scheduler keeps it.
     pub(super) fn new(
         policy: &'a dyn Scheduler,
         own: &'a dyn Scheduler,
         costs: DelegationCosts,
-        cpus: usize,
+        inner: Vec<Option<usize>>,
         outside: &[bool],
     ) -> Kernel<'a> {
+        let cpus = inner.len();
         let task = |outside: &bool| Task {
             class: if *outside { Class::Own(true) } else { Class::Enclave },
             seq: 0,
@@ -157,7 +160,7 @@ impl<'a> Kernel<'a> {
             own_used: outside.contains(&true),
             metrics: DelegationMetrics::default(),
         };
-        Kernel { policy, own, costs, toll: Cell::new(0), state: RefCell::new(state) }
+        Kernel { policy, own, costs, inner, toll: Cell::new(0), state: RefCell::new(state) }
     }
 
     /// Nanoseconds that the call just made takes on its CPU.
@@ -580,7 +583,11 @@ impl Scheduler for Kernel<'_> {
 
     fn explain(&self, cx: &Cx<'_>, cpu: CpuId) -> String {
         let state = self.state.borrow();
-        format!("latched {:?}; agents: {}", state.cpus[cpu.index()].latch, self.policy.explain(cx, cpu))
+        let agents = match self.inner[cpu.index()] {
+            Some(inner) => self.policy.explain(cx, inner.into()),
+            None => "one spins here".to_owned(),
+        };
+        format!("latched {:?}; agents: {agents}", state.cpus[cpu.index()].latch)
     }
 }
 

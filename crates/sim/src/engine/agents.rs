@@ -1,7 +1,7 @@
 //! What delegation (`crate::delegation`) sees and moves of an engine: agents take CPU time, and ask CPUs to decide.
 
 use super::slots::OfCpu;
-use super::state::Cause;
+use super::state::{Cause, State};
 use super::{Engine, Step};
 use schedlab_model::{CpuId, EventSink, Ns, TaskId, Topology};
 use schedlab_scheduler::Cx;
@@ -76,7 +76,33 @@ impl<'a, S: EventSink> Engine<'a, S, false> {
 
     /// The scheduler behind the agents throttled a task, or let it go.
     pub(crate) fn set_throttled(&mut self, task: TaskId, throttled: bool) -> Step {
+        if throttled {
+            self.by_agents.insert(task);
+        } else {
+            self.by_agents.remove(&task);
+        }
         self.throttle(self.tasks[task.index()].home as usize, task, throttled)
+    }
+
+    /// Tasks that ran although the agents had throttled them, and that wait again, are throttled again.
+    pub(crate) fn throttle_again(&mut self) -> Step {
+        let waits = |task: &&TaskId| {
+            let record = &self.tasks[task.index()];
+            record.state == State::Ready && !record.throttled
+        };
+        let again: Vec<TaskId> = self.by_agents.iter().filter(waits).copied().collect();
+        for task in again {
+            self.throttle(self.tasks[task.index()].home as usize, task, true)?;
+        }
+        Ok(())
+    }
+
+    /// The agents are gone, and what they throttled is not any more.
+    pub(crate) fn let_all_go(&mut self) -> Step {
+        for task in std::mem::take(&mut self.by_agents) {
+            self.throttle(self.tasks[task.index()].home as usize, task, false)?;
+        }
+        Ok(())
     }
 
     /// A call of the scheduler on `cpu` that the engine does not know, and what it asked for.
@@ -93,5 +119,13 @@ impl<'a, S: EventSink> Engine<'a, S, false> {
     /// An invariant of delegation does not hold.
     pub(crate) fn broken<T>(&self, what: String) -> Step<T> {
         self.internal(what)
+    }
+}
+
+impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
+    /// A transaction that was under way when the agents throttled its task still puts it on `cpu`: the kernel knows nothing
+    /// of their limits. They take it off again.
+    pub(super) fn runs_all_the_same(&mut self, cpu: usize, task: TaskId) -> Step {
+        if self.by_agents.contains(&task) { self.throttle(cpu, task, false) } else { Ok(()) }
     }
 }

@@ -77,6 +77,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     ) -> Step {
         let next = pick.task;
         if let Some(next) = next {
+            if !FREE && self.toll.is_some() {
+                self.runs_all_the_same(cpu, next)?;
+            }
             self.check_pick(cpu, next)?;
         }
         self.arm_slice(cpu, pick.slice_ns);

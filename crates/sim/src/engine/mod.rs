@@ -113,6 +113,8 @@ pub(crate) struct Engine<'a, S, const FREE: bool> {
     prices: Option<Box<prices::Prices>>,
     /// The scheduler says here what a call took on its CPU (delegation).
     toll: Option<&'a std::cell::Cell<u64>>,
+    /// Tasks that the scheduler behind the agents has throttled (delegation).
+    by_agents: std::collections::BTreeSet<TaskId>,
     /// Tasks are in the kernel at times, where they cannot always be preempted.
     preempt: Option<Box<preempt::Preempt>>,
     /// Steps since time passed last, and how many are too many.

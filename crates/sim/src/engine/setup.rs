@@ -78,6 +78,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
             gate: None,
             prices,
             toll: None,
+            by_agents: Default::default(),
             preempt: Preempt::new(&machine.preemption, workload, cpus).map(Box::new),
             steps: 0,
             steps_max: 1_000_000 + 1_000 * workload.tasks.len() as u64,
