@@ -6,11 +6,13 @@ use common::checker::Checker;
 use common::random::case as random_case;
 use common::{periodic, scheduler};
 use proptest::prelude::*;
-use schedlab_model::{CpuId, CpuSet, EventSink, Ns, Policy, Program, SchedEvent, Start, TaskSpec, Workload};
+use schedlab_model::{
+    Amount, CpuId, CpuSet, EventSink, Ns, Op, Policy, Program, SchedEvent, Section, Start, TaskSpec, Workload,
+};
 use schedlab_scheduler::registry;
 use schedlab_sim::{
     Delegation, DelegationCosts, DelegationMetrics, Failed, Failure, Machine, Metrics, Mode, Outcome,
-    RunOptions, SimError, run_delegated,
+    PreemptModel, RunOptions, SimError, run_delegated,
 };
 
 const GLOBAL: Mode = Mode::Global(CpuId(0));
@@ -178,6 +180,24 @@ fn the_watchdog_ends_agents_that_hang() {
     case.failure = None;
     let metrics = case.run(2, vec![hog("a"), hog("b")], Ns::from_ms(400));
     assert!(agents(&metrics).fell_back_at.is_some() && metrics.tasks[1].cpu_ns > Ns::from_ms(100));
+}
+
+/// Found by `cargo xtask stress` (seed 41): agents that cost nothing tried to have a task, for ever in one instant, that was
+/// in the kernel on a CPU which it could not leave yet.
+#[test]
+fn agents_that_cost_nothing_wait_for_a_task_in_the_kernel() {
+    let held = Op::Kernel { section: Section::PreemptOff, length: Amount::Fixed(Ns::from_ms(3)) };
+    let task =
+        |i| TaskSpec::new(format!("t{i}"), Program::forever([held, Op::Run(Amount::Fixed(Ns::from_us(10)))]));
+    let mut machine = Machine::flat(3);
+    machine.preemption.model = PreemptModel::Voluntary;
+    let mut case = case("fifo-centralized:slice_ns=1ms", GLOBAL);
+    case.costs = DelegationCosts::default();
+    let workload = Workload { tasks: (0..3).map(task).collect(), ..Workload::default() };
+    let options = RunOptions::for_time(Ns::from_ms(200));
+    let metrics = case.try_run(&machine, &workload, &options, &mut ()).expect("time passes").metrics;
+    assert!(agents(&metrics).failed[Failed::OnCpu as usize] > 100, "{:?}", agents(&metrics).failed);
+    assert!(metrics.tasks.iter().all(|task| task.cpu_ns > Ns::from_ms(100)), "all have their turns");
 }
 
 fn fifo_hog() -> Vec<TaskSpec> {

@@ -24,6 +24,8 @@ pub enum Fault {
     Simulator,
     /// Steps without end in which no time passes.
     Circle,
+    /// The same of agents.
+    Restless,
     /// A panic.
     Panic,
     /// The events contradict each other, or a task was forgotten.
@@ -40,10 +42,11 @@ pub enum Fault {
 
 impl Fault {
     /// All, with the names that they are written down by.
-    pub const ALL: [(Fault, &'static str); 9] = [
+    pub const ALL: [(Fault, &'static str); 10] = [
         (Fault::Contract, "contract"),
         (Fault::Simulator, "simulator"),
         (Fault::Circle, "circle"),
+        (Fault::Restless, "restless"),
         (Fault::Panic, "panic"),
         (Fault::Events, "events"),
         (Fault::Unsteady, "unsteady"),
@@ -185,9 +188,8 @@ fn refused_or_failed(error: &LabError) -> Verdict {
     match **source {
         SimError::Scheduler { .. } => Verdict::Failed(Fault::Contract, source.to_string()),
         SimError::Internal { .. } => Verdict::Failed(Fault::Simulator, source.to_string()),
-        SimError::Livelock { .. } | SimError::Restless { .. } => {
-            Verdict::Failed(Fault::Circle, source.to_string())
-        }
+        SimError::Livelock { .. } => Verdict::Failed(Fault::Circle, source.to_string()),
+        SimError::Restless { .. } => Verdict::Failed(Fault::Restless, source.to_string()),
         // The kind of a refusal, without its particulars.
         _ => Verdict::Refused(
             format!("{source:?}").split([' ', '(', '{']).next().unwrap_or_default().to_owned(),

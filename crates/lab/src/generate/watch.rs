@@ -21,8 +21,8 @@ enum Is {
 struct Task {
     is: Is,
     since: Ns,
-    /// Since when it is throttled, and where that was said.
-    throttled: Option<(Ns, CpuId)>,
+    /// Since when it is throttled.
+    throttled: Option<Ns>,
     home: usize,
     mask: CpuSet,
 }
@@ -37,8 +37,6 @@ pub(super) struct Watch {
     excused: CpuSet,
     /// How long a switch can be under way: decided, and not recorded yet. A task may be throttled meanwhile.
     under_way: Ns,
-    /// The scheduler runs behind agents, who throttle wherever they think that the task is.
-    delegated: bool,
     wrong: Option<String>,
 }
 
@@ -70,7 +68,6 @@ impl Watch {
             tasks: scenario.workload.tasks.iter().map(task).collect(),
             excused,
             under_way,
-            delegated,
             wrong: None,
         }
     }
@@ -128,9 +125,7 @@ impl Watch {
         }
         if let Some(task) = next {
             let t = &self.tasks[task.index()];
-            let in_time = |(since, cpu): (Ns, CpuId)| {
-                (self.delegated || cpu == event.cpu) && event.at <= since + self.under_way
-            };
+            let in_time = |since: Ns| event.at <= since + self.under_way;
             if t.is != Is::Ready || !t.throttled.is_none_or(in_time) || !t.mask.contains(event.cpu) {
                 return self.say(format!("{event:?}, but that task is {t:?}"));
             }
@@ -168,7 +163,7 @@ impl EventSink for Watch {
                 self.tasks[task.index()].home = to.index();
                 self.tasks[task.index()].since = self.at;
             }
-            EventKind::Throttle { task } => self.tasks[task.index()].throttled = Some((event.at, event.cpu)),
+            EventKind::Throttle { task } => self.tasks[task.index()].throttled = Some(event.at),
             EventKind::Unthrottle { task } => {
                 self.tasks[task.index()].throttled = None;
                 self.tasks[task.index()].since = self.at;

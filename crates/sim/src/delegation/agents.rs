@@ -7,6 +7,11 @@ use crate::engine::{Engine, Step};
 use schedlab_model::{CpuId, EventSink, Ns};
 use std::collections::VecDeque;
 
+/// Transactions may fail so often in one instant before agents wait a little.
+const RETRIES: u32 = 100;
+/// How long they wait then, ns.
+const RETRY: u64 = 1_000;
+
 /// What an agent is at.
 #[derive(Debug)]
 enum Doing {
@@ -51,6 +56,8 @@ pub(super) struct Agents<'a> {
     flights: VecDeque<(u64, usize)>,
     pub(super) desk: Desk<'a>,
     pub(super) stopped: bool,
+    /// Transactions that failed in one instant: when, and how many.
+    failures: (u64, u32),
     /// Since when the CPU time of spinning agents is not counted yet.
     spun_from: u64,
 }
@@ -101,6 +108,7 @@ impl<'a> Agents<'a> {
             flights: VecDeque::new(),
             desk,
             stopped: false,
+            failures: (0, 0),
             spun_from: 0,
         }
     }
@@ -369,7 +377,10 @@ impl<'a> Agents<'a> {
         let results = kernel.commit(&cx, orders, local, began, unread);
         for (order, result) in orders.iter().zip(results) {
             match result {
-                Err(why) => self.desk.failed(order, why),
+                Err(why) => {
+                    self.desk.failed(order, why);
+                    self.agents[a].owes += self.patience(now);
+                }
                 Ok(()) => {
                     self.desk.committed(order);
                     if !local {
@@ -381,6 +392,15 @@ impl<'a> Agents<'a> {
                 }
             }
         }
+    }
+
+    /// How long an agent waits before it tries again what failed. Only agents whose work costs nothing ever do: they would try
+    /// for ever in one instant, while the task that they want is in the kernel on a CPU that it cannot leave yet.
+    fn patience(&mut self, now: u64) -> u64 {
+        let (at, count) = &mut self.failures;
+        *count = if *at == now { *count + 1 } else { 1 };
+        *at = now;
+        if *count > RETRIES { RETRY } else { 0 }
     }
 
     /// The agent goes to sleep.
