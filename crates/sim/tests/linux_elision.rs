@@ -1,6 +1,9 @@
 //! Cases that `cargo xtask stress` found: leaving ticks out changed the schedule. Each stays here as it was.
 
-use schedlab_model::{Amount, CpuId, CpuSet, Draw, Nice, Ns, Op, Program, Start, TaskId, TaskSpec, Workload};
+use schedlab_model::{
+    Amount, ChannelId, ChannelSpec, CpuId, CpuSet, Draw, Nice, Ns, Op, Program, Start, TaskId, TaskSpec,
+    Workload,
+};
 use schedlab_scheduler::registry;
 use schedlab_sim::{Machine, RunOptions, TickSkew};
 
@@ -85,5 +88,45 @@ fn an_edge_while_a_cpu_leaves_idle_is_not_the_next_tasks() {
         let (some, every) = (run(false), run(true));
         let differs = some.iter().zip(&every).find(|(some, every)| some != every);
         assert_eq!((differs, some.len()), (None, every.len()), "{scheduler}");
+    }
+}
+
+/// Seed 636: a tick edge while the interrupt that wakes an idle CPU was on its way; the tick, for which nobody had asked, found
+/// the task on the queue and was faster.
+#[test]
+fn an_edge_is_not_faster_than_an_interrupt() {
+    let mut machine = Machine::flat(2);
+    machine.costs.ipi_latency_ns = Ns(25_865);
+    // They send to each other across the CPUs, at all distances from an edge.
+    let there = Program::forever([
+        Op::Receive(ChannelId(0)),
+        Op::Run(fixed(10_001)),
+        Op::Send { channel: ChannelId(1), count: 1 },
+    ]);
+    let back = Program::forever([
+        Op::Receive(ChannelId(1)),
+        Op::Run(fixed(7_003)),
+        Op::Send { channel: ChannelId(0), count: 1 },
+    ]);
+    let task = |name: &str, program: Program, cpu: u32| {
+        let mut task = TaskSpec::new(name, program);
+        task.affinity = CpuSet::single(CpuId(cpu));
+        task
+    };
+    let channel = |initial| ChannelSpec { initial, ..ChannelSpec::default() };
+    let workload = Workload {
+        tasks: vec![task("there", there, 0), task("back", back, 1)],
+        channels: vec![channel(1), channel(0)],
+        ..Workload::default()
+    };
+    for scheduler in ["linux-2.4-o1", "linux-2.6.0", "linux-2.6.22", "linux-2.6.32", "linux-6.18"] {
+        let run = |every_tick| {
+            let scheduler = registry::build(&scheduler.parse().unwrap(), 2).unwrap();
+            let options = RunOptions { every_tick, ..RunOptions::for_time(Ns::from_ms(1_000)) };
+            schedlab_sim::run(&machine, &workload, &*scheduler, &options, &mut ()).unwrap()
+        };
+        let (some, every) = (run(false), run(true));
+        assert!(some.events > 10_000, "{scheduler}: {} events", some.events);
+        assert_eq!((some.events, some.event_hash), (every.events, every.event_hash), "{scheduler}");
     }
 }

@@ -65,6 +65,23 @@ fn runs(events: &[SchedEvent], task: u32) -> Vec<(u64, u64)> {
     runs
 }
 
+/// Found by `cargo xtask stress` (seed 716): all tasks of an idle group count as idle above it, also when the group is
+/// throttled and let go.
+#[test]
+fn an_idle_group_may_have_a_limit() {
+    for version in ["linux-6.1", "linux-6.6", "linux-6.12", "linux-6.18"] {
+        let groups = vec![root(), GroupSpec { idle: true, ..limited("/batch", 0, 10) }];
+        let mut sleeper = hog(1);
+        let pause = schedlab_model::Op::Sleep(schedlab_model::Amount::Fixed(Ns::from_us(2)));
+        let work = schedlab_model::Op::Run(schedlab_model::Amount::Fixed(Ns::from_us(280)));
+        sleeper.program = Program::forever([work, pause]);
+        let workload = Workload { groups, tasks: vec![sleeper], ..Workload::default() };
+        let (outcome, _) = simulate(version, 1, &workload, Ns::from_ms(1_000));
+        let ran = outcome.metrics.tasks[0].cpu_ns;
+        assert!((Ns::from_ms(95)..Ns::from_ms(125)).contains(&ran), "{version}: ran {ran}");
+    }
+}
+
 #[test]
 fn a_hog_with_half_a_cpu_runs_50_on_50_off() {
     for version in VERSIONS {

@@ -230,7 +230,7 @@ fn throttle<F: FairRules>(env: Env<'_>, rq: &mut Rq, queue: QueueId) {
 
 /// Takes a queue with all its tasks off the levels above.
 fn detach_queue<F: FairRules>(env: Env<'_>, rq: &mut Rq, queue: QueueId) {
-    let (tasks, idle) = (rq.queue(queue).h_nr, rq.queue(queue).idle_h_nr);
+    let (tasks, mut idle) = (rq.queue(queue).h_nr, rq.queue(queue).idle_h_nr);
     let mut entity = rq.queue(queue).owner;
     let mut leaving = true;
     while entity != NONE {
@@ -240,6 +240,8 @@ fn detach_queue<F: FairRules>(env: Env<'_>, rq: &mut Rq, queue: QueueId) {
         if leaving {
             leaving = F::dequeue(env, rq, entity, Dequeue::Exit);
         }
+        // Above an idle group all of its tasks count as idle.
+        idle = if rq.entity(entity).idle { tasks } else { idle };
         let above = rq.entity(entity).queue;
         let above = rq.queue_mut(above);
         above.h_nr -= tasks;
@@ -255,7 +257,7 @@ fn detach_queue<F: FairRules>(env: Env<'_>, rq: &mut Rq, queue: QueueId) {
 
 /// The opposite of [`detach_queue`].
 fn attach_queue<F: FairRules>(env: Env<'_>, rq: &mut Rq, queue: QueueId) {
-    let (tasks, idle) = (rq.queue(queue).h_nr, rq.queue(queue).idle_h_nr);
+    let (tasks, mut idle) = (rq.queue(queue).h_nr, rq.queue(queue).idle_h_nr);
     if rq.queue(queue).nr == 0 {
         return;
     }
@@ -266,6 +268,7 @@ fn attach_queue<F: FairRules>(env: Env<'_>, rq: &mut Rq, queue: QueueId) {
         } else if rq.entity(entity).delayed {
             F::wake_delayed(env, rq, entity);
         }
+        idle = if rq.entity(entity).idle { tasks } else { idle };
         let above = rq.entity(entity).queue;
         let above = rq.queue_mut(above);
         above.h_nr += tasks;

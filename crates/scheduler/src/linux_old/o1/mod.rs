@@ -506,10 +506,12 @@ impl<L: Locks> Scheduler for O1<L> {
         match rq.curr {
             Some(task) => self.tick_busy(cx, cpu, &mut rq, task),
             None => {
+                let before = rq.nr_running;
                 if self.others_busy(cpu) {
                     self.pull(cx, cpu, &mut rq, true);
                 }
-                if rq.nr_running > 0 {
+                // Who was queued before has asked for a decision, which may be on its way: this tick must not be faster.
+                if rq.nr_running > before {
                     cx.push(Cmd::Resched(cpu));
                 }
                 return;
