@@ -18,6 +18,7 @@ use crate::record::RecordError;
 use crate::result::{Row, Study};
 use crate::stats::Estimate;
 pub use price::DriverCosts;
+use price::Plays;
 use round::{Live, Rounds};
 use schedlab_live::{LiveError, Room};
 use schedlab_model::{CpuSet, Ns};
@@ -186,14 +187,15 @@ pub fn confirm(
 ) -> Result<Confirmed, ConfirmError> {
     let settings = settings::all(plan)?;
     let elevates = !plan.schedulers.is_empty();
-    if elevates {
-        watch("what the driver costs here", 0, plan.rounds * settings.len());
-    }
-    let driver = elevates.then(|| DriverCosts::measure(plan)).transpose()?;
+    let mut plays = Plays::default();
     let base = plan.base.as_deref().map(RecordedInput::open).transpose()?;
     let mut rounds = Rounds::new(plan, stop);
     let mut seen: Vec<Vec<Live>> = settings.iter().map(|_| Vec::new()).collect();
     for round in 0..plan.rounds {
+        if elevates {
+            watch("what the driver costs here", round * settings.len(), plan.rounds * settings.len());
+            plays.play(plan)?;
+        }
         for (index, setting) in settings.iter().enumerate() {
             watch(&setting.name(), round * settings.len() + index, plan.rounds * settings.len());
             let keep = base.is_none() && round == 0 && index == 0;
@@ -204,6 +206,7 @@ pub fn confirm(
         Some(base) => base,
         None => RecordedInput::open(rounds.kept())?,
     };
+    let driver = elevates.then(|| plays.costs(plan)).transpose()?;
     let names: BTreeSet<String> = seen.iter().flatten().flat_map(|live| live.names()).collect();
     let (soft, elevated) = predict(plan, &base, &names, driver, simulating)?;
     let replay = soft.self_replay.as_ref();
@@ -313,8 +316,15 @@ fn answers(
     let one = |(setting, lives): (&Settings, &Vec<Live>)| {
         let predicted = row(setting);
         let task = |name: &String| {
+            // A real agent ends the run of a task for as long as it works, which a simulated one does not: its runs and
+            // switches are other things.
+            let same = |metric: &&Metric| match setting {
+                Settings::Elevation(_) => matches!(metric, Metric::Share | Metric::Latency(_)),
+                _ => true,
+            };
+            let metrics = METRICS.iter().filter(same);
             let cells: Vec<Answer> =
-                METRICS.iter().filter_map(|metric| answer(*metric, name, predicted?, lives, base)).collect();
+                metrics.filter_map(|metric| answer(*metric, name, predicted?, lives, base)).collect();
             let share = cells.iter().find(|cell| cell.metric == Metric::Share);
             let worth = share.is_some_and(|cell| cell.live.median.max(cell.predicted.median) >= WORTH_A_ROW);
             worth.then(|| TaskAnswer { name: name.clone(), cells })

@@ -50,7 +50,7 @@ pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
     let note = format!(
         "In brackets: the range over seeds (predicted) and over rounds (live; it holds the true median with {sure:.0} %). \
          Error: predicted minus live, of the medians; `apart` where the ranges do not overlap. Under a \
-         scheduler, switches and runs include those of its agent, which stops a task shortly at each tick or wakeup."
+         scheduler, predicted shares hold the time in which its agent answers a wakeup (the task is stopped for it)."
     );
     text += &(style.dim(&wrap(&note, style.width, 0)) + "\n");
     if !found.trusted {

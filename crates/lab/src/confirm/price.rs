@@ -21,8 +21,8 @@ use schedlab_model::Ns;
 use serde::Serialize;
 use std::process::{Command, Stdio};
 
-/// How often the pair plays, and for how long.
-const ROUNDS: usize = 3;
+/// How often the pair plays at least, and for how long.
+const PLAYS: usize = 3;
 const TIME: Ns = Ns::from_ms(400);
 /// First in first out: its own code costs next to nothing.
 const SCHEDULER: &str = "fifo-per-cpu";
@@ -30,7 +30,7 @@ const SCHEDULER: &str = "fifo-per-cpu";
 /// What the driver costs here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct DriverCosts {
-    /// From a block to the next task, p50, median of the rounds.
+    /// From a block to the next task, p50, median of the plays.
     pub block_to_next_ns: u64,
     /// What a wakeup takes from the task that runs, likewise.
     pub wakeup_ns: u64,
@@ -40,28 +40,43 @@ pub struct DriverCosts {
     pub calibrated: bool,
 }
 
-impl DriverCosts {
-    /// Measures them on the CPU of the plan.
-    pub(super) fn measure(plan: &Plan) -> Result<DriverCosts, ConfirmError> {
+/// Block to next and a whole turn of each play (ns). They are taken between the rounds, so that what comes and goes on the
+/// machine hits both.
+#[derive(Debug, Default)]
+pub(super) struct Plays(Vec<(u64, u64)>);
+
+impl Plays {
+    /// Plays once, on the CPU of the plan.
+    pub(super) fn play(&mut self, plan: &Plan) -> Result<(), ConfirmError> {
+        self.0.push(play(plan)?);
+        Ok(())
+    }
+
+    /// What came of all.
+    pub(super) fn costs(mut self, plan: &Plan) -> Result<DriverCosts, ConfirmError> {
+        while self.0.len() < PLAYS {
+            self.play(plan)?;
+        }
         let kept = calibrate::kept()?;
         let known = |name: &str| {
             kept.as_ref().and_then(|preset| preset.costs.get(name)).map_or(0, |ns| ns.max(0.0).round() as u64)
         };
-        let rounds = (0..ROUNDS).map(|_| round(plan)).collect::<Result<Vec<_>, _>>()?;
         let middle = |of: fn(&(u64, u64)) -> u64| {
-            let mut all: Vec<u64> = rounds.iter().map(of).collect();
+            let mut all: Vec<u64> = self.0.iter().map(of).collect();
             all.sort_unstable();
-            all[ROUNDS / 2]
+            all[all.len() / 2]
         };
-        let wakeup = |round: &(u64, u64)| round.1.saturating_sub(round.0);
+        let wakeup = |play: &(u64, u64)| play.1.saturating_sub(play.0);
         Ok(DriverCosts {
-            block_to_next_ns: middle(|round| round.0),
+            block_to_next_ns: middle(|play| play.0),
             wakeup_ns: middle(wakeup).saturating_sub(known("wake_call_ns")),
             timer_late_ns: known("timer_fifo_ns"),
             calibrated: kept.is_some(),
         })
     }
+}
 
+impl DriverCosts {
     /// As settings of a variant's `delegation`.
     pub(super) fn settings(&self) -> String {
         let message = self.wakeup_ns / 2;
@@ -73,8 +88,7 @@ impl DriverCosts {
     }
 }
 
-/// Block to next and a whole turn.
-fn round(plan: &Plan) -> Result<(u64, u64), ConfirmError> {
+fn play(plan: &Plan) -> Result<(u64, u64), ConfirmError> {
     let mut command = Command::new(&plan.program);
     command.args(["run", "--json", "--scheduler", SCHEDULER, "--cpus", &plan.cpus.to_string(), "--"]);
     command.arg(&plan.program).args(["part", "pair", "--for", &TIME.to_string()]);
