@@ -32,12 +32,9 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
         options.check(Ns(slots.latest()))?;
         let masks: Vec<CpuSet> = world.tasks.iter().map(|view| view.affinity).collect();
         let all = world.all_cpus();
-        let tasks = workload
-            .tasks
-            .iter()
-            .zip(&world.tasks)
-            .map(|(spec, view)| Task::new(&spec.program, spec.policy.is_realtime(), view, &all))
-            .collect();
+        let task =
+            |(spec, view): (&'a TaskSpec, _)| Task::new(&spec.program, spec.policy.is_realtime(), view, &all);
+        let tasks = workload.tasks.iter().zip(&world.tasks).map(task).collect();
         let prices = Prices::new(&machine.costs, cpus, workload.tasks.len(), needs.one_lock).map(Box::new);
         let out = Out::new(options.seed);
         let out = if prices.is_some() { out.with_touches() } else { out };
