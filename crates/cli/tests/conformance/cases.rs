@@ -154,6 +154,12 @@ pub(crate) const STARVED: Case = Case {
 };
 
 impl Case {
+    /// What all tasks compute together.
+    pub(crate) fn demand(&self) -> Ns {
+        let runs = self.tasks.iter().flat_map(|(_, _, steps, _)| *steps);
+        Ns::from_ms(runs.map(|step| if let Run(ms) = step { *ms } else { 0 }).sum())
+    }
+
     pub(crate) fn names(&self) -> Vec<&'static str> {
         self.tasks.iter().map(|(name, ..)| *name).collect()
     }

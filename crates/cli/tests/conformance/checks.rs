@@ -27,6 +27,19 @@ pub(crate) fn order(events: &[SchedEvent], names: &[&str]) -> String {
     turns.join(" ")
 }
 
+/// How much longer the tasks were on the CPU than they computed: interrupts had it meanwhile, or a hypervisor, whose steal is told
+/// in ticks of 10 ms only.
+pub(crate) fn overrun(case: &Case, events: &[SchedEvent]) -> Ns {
+    let (mut since, mut sum) = (None, Ns::ZERO);
+    for event in events {
+        if let EventKind::Switch { next, .. } = event.kind {
+            sum += since.take().map_or(Ns::ZERO, |since| event.at.saturating_sub(since));
+            since = next.map(|_| event.at);
+        }
+    }
+    sum.saturating_sub(case.demand())
+}
+
 /// The invariants, and the bound of waits.
 pub(crate) fn check(case: &Case, scheduler: &str, events: &[SchedEvent], slack: Ns) -> Result<(), String> {
     let names = case.names();

@@ -9,8 +9,9 @@ mod live;
 mod player;
 
 use cases::{CASES, Case};
-use checks::{check, order};
+use checks::{check, order, overrun};
 use libtest_mimic::{Arguments, Failed, Trial};
+use live::Played;
 use schedlab_model::Ns;
 use std::process::ExitCode;
 
@@ -69,12 +70,14 @@ fn on_threads(case: &Case, scheduler: &str, expected: &str) -> Result<(), Failed
     for play in 1..=PLAYS {
         let played = live::run(case, scheduler)?;
         let judge = |events: Vec<_>| verdict(case, scheduler, expected, &events, SLACK);
+        let overrun = played.events.as_ref().map_or(Ns::ZERO, |events| overrun(case, events));
         let Err(failed) = played.events.and_then(judge) else { return Ok(()) };
-        if played.others <= DISTURBED && played.gifts == 0 {
+        if played.others.max(overrun) <= DISTURBED && played.gifts == 0 {
             return Err(failed);
         }
         let why = failed.message().unwrap_or_default();
-        said.push(format!("{} taken by others, {} gifts: {why}", played.others, played.gifts));
+        let Played { others, gifts, .. } = played;
+        said.push(format!("{others} taken by others, {overrun} lost on the CPU, {gifts} gifts: {why}"));
         std::thread::sleep(std::time::Duration::from_millis(40) * play);
     }
     Err(format!("CPU 0 was not to be had in any of {PLAYS} plays: {}", said.join("; ")).into())
