@@ -59,17 +59,6 @@ pub(super) struct Desk<'a> {
     calls_made: u64,
 }
 
-const ALL_WORK: [Work; Work::COUNT] = [
-    Work::Scan,
-    Work::TreeStep,
-    Work::Lock,
-    Work::RemoteLock,
-    Work::TryLockMiss,
-    Work::RemoteLine,
-    Work::Account,
-    Work::Move,
-];
-
 impl<'a> Desk<'a> {
     /// `machine` and `workload` are the enclave's: its CPUs only. `outer`: their numbers in the whole machine, which has
     /// `cpus`.
@@ -175,7 +164,7 @@ impl<'a> Desk<'a> {
 
     /// Calls made and work units counted since the last time.
     pub(super) fn take_work(&mut self) -> (u64, u64) {
-        let all = ALL_WORK.iter().map(|work| self.out.work(*work)).sum();
+        let all = Work::ALL.iter().map(|work| self.out.work(*work)).sum();
         (std::mem::take(&mut self.calls_made), all - std::mem::replace(&mut self.counted, all))
     }
 

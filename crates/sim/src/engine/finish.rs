@@ -6,17 +6,6 @@ use crate::{Outcome, Stuck, WaitsFor};
 use schedlab_model::{ChannelId, EventSink, LockId, Ns, TaskId};
 use schedlab_scheduler::Work;
 
-const ALL_WORK: [Work; Work::COUNT] = [
-    Work::Scan,
-    Work::TreeStep,
-    Work::Lock,
-    Work::RemoteLock,
-    Work::TryLockMiss,
-    Work::RemoteLine,
-    Work::Account,
-    Work::Move,
-];
-
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     pub(crate) fn finish(mut self) -> Step<Outcome> {
         self.settle();
@@ -30,7 +19,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             events: self.journal.events,
             ended: Ns(if over { self.journal.last } else { self.now }),
             stuck,
-            work: ALL_WORK.map(|work| self.out.work(work)),
+            work: Work::ALL.map(|work| self.out.work(work)),
         })
     }
 
