@@ -12,6 +12,7 @@
 pub mod agent;
 mod api;
 mod cx;
+mod forward;
 mod knobs;
 pub mod linux;
 pub mod linux_old;

@@ -4,7 +4,7 @@ mod common;
 
 use common::{W1, periodic_set, scheduler, simulate, w2};
 use schedlab_model::{CpuId, Ns, Policy, TaskId};
-use schedlab_scheduler::{Change, Cx, Needs, Pick, Prev, Scheduler, Wake};
+use schedlab_scheduler::{Cx, Pick, Prev, Scheduler};
 use schedlab_sim::{Machine, RunOptions, run};
 use std::cell::Cell;
 
@@ -50,21 +50,8 @@ struct Counting<'a> {
 }
 
 impl Scheduler for Counting<'_> {
-    fn needs(&self) -> Needs {
-        self.inner.needs()
-    }
-    fn init(&self, cx: &Cx<'_>) {
-        self.inner.init(cx);
-    }
-    fn wake(&self, cx: &Cx<'_>, task: TaskId, wake: Wake) {
-        self.inner.wake(cx, task, wake);
-    }
-    fn leave(&self, cx: &Cx<'_>, task: TaskId) {
-        self.inner.leave(cx, task);
-    }
-    fn yielded(&self, cx: &Cx<'_>, task: TaskId) {
-        self.inner.yielded(cx, task);
-    }
+    schedlab_scheduler::forward!(inner: needs, init, wake, leave, yielded, changed, resync);
+
     fn schedule(&self, cx: &Cx<'_>, cpu: CpuId, prev: Option<TaskId>, why: Prev) -> Pick {
         if why != Prev::Idle {
             self.slices.set(self.slices.get() + 1);
@@ -72,12 +59,6 @@ impl Scheduler for Counting<'_> {
         }
         self.since[cpu.index()].set(cx.now);
         self.inner.schedule(cx, cpu, prev, why)
-    }
-    fn changed(&self, cx: &Cx<'_>, change: Change) {
-        self.inner.changed(cx, change);
-    }
-    fn resync(&self, cx: &Cx<'_>) {
-        self.inner.resync(cx);
     }
 }
 

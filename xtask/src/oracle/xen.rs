@@ -7,7 +7,7 @@ use schedlab_model::{
     Amount, ChannelId, ChannelSpec, CpuId, CpuSet, Draw, GroupId, GroupSpec, Ns, Op, Program, SourceKind,
     SourceSpec, Start, TaskId, TaskSpec, Topology, Workload,
 };
-use schedlab_scheduler::{Change, Cx, Needs, Pick, Prev, Scheduler, SchedulerSpec, Timer, Wake, registry};
+use schedlab_scheduler::{Cx, Pick, Prev, Scheduler, SchedulerSpec, registry};
 use schedlab_sim::{Costs, Machine, RunOptions, TickSkew};
 use serde::Deserialize;
 use std::cell::RefCell;
@@ -256,21 +256,10 @@ impl Logged {
 }
 
 impl Scheduler for Logged {
-    fn needs(&self) -> Needs {
-        self.inner.needs()
-    }
-    fn init(&self, cx: &Cx<'_>) {
-        self.inner.init(cx);
-    }
-    fn wake(&self, cx: &Cx<'_>, task: TaskId, wake: Wake) {
-        self.inner.wake(cx, task, wake);
-    }
-    fn leave(&self, cx: &Cx<'_>, task: TaskId) {
-        self.inner.leave(cx, task);
-    }
-    fn yielded(&self, cx: &Cx<'_>, task: TaskId) {
-        self.inner.yielded(cx, task);
-    }
+    schedlab_scheduler::forward!(
+        inner: needs, init, wake, leave, yielded, saved, tick, tick_due, timer, call, changed, resync, explain
+    );
+
     fn schedule(&self, cx: &Cx<'_>, cpu: CpuId, prev: Option<TaskId>, why: Prev) -> Pick {
         let pick = self.inner.schedule(cx, cpu, prev, why);
         let slice = pick.slice_ns.map_or(-0.0, |ns| ns.0 as f64 / 1e3);
@@ -285,30 +274,6 @@ impl Scheduler for Logged {
             value,
         ));
         pick
-    }
-    fn saved(&self, cx: &Cx<'_>, cpu: CpuId, prev: TaskId) {
-        self.inner.saved(cx, cpu, prev);
-    }
-    fn tick(&self, cx: &Cx<'_>, cpu: CpuId) {
-        self.inner.tick(cx, cpu);
-    }
-    fn tick_due(&self, cx: &Cx<'_>, cpu: CpuId) -> u64 {
-        self.inner.tick_due(cx, cpu)
-    }
-    fn timer(&self, cx: &Cx<'_>, timer: Timer) {
-        self.inner.timer(cx, timer);
-    }
-    fn call(&self, cx: &Cx<'_>, cookie: u64) {
-        self.inner.call(cx, cookie);
-    }
-    fn changed(&self, cx: &Cx<'_>, change: Change) {
-        self.inner.changed(cx, change);
-    }
-    fn resync(&self, cx: &Cx<'_>) {
-        self.inner.resync(cx);
-    }
-    fn explain(&self, cx: &Cx<'_>, cpu: CpuId) -> String {
-        self.inner.explain(cx, cpu)
     }
 }
 

@@ -2,11 +2,8 @@
 //! must fail.
 
 use anyhow::{Result, bail};
-use schedlab_model::{CpuId, Ns, Policy, TaskId};
-use schedlab_scheduler::{
-    Change, Cx, KnobError, Needs, Pick, Prev, Rejection, Scheduler, SchedulerSpec, Standing, Timer, Wake,
-    World, registry,
-};
+use schedlab_model::{CpuId, Ns, TaskId};
+use schedlab_scheduler::{Cx, KnobError, Pick, Prev, Scheduler, SchedulerSpec, Wake, registry};
 use std::cell::Cell;
 
 /// What is wrong with the copy.
@@ -109,29 +106,15 @@ fn deeper(depth: u64) -> u64 {
 }
 
 impl Scheduler for Spoilt {
-    fn needs(&self) -> Needs {
-        self.inner.needs()
-    }
-    fn refuses(&self, policy: Policy) -> Option<&'static str> {
-        self.inner.refuses(policy)
-    }
-    fn rejects(&self, world: &World) -> Option<Rejection> {
-        self.inner.rejects(world)
-    }
-    fn init(&self, cx: &Cx<'_>) {
-        self.inner.init(cx);
-    }
+    schedlab_scheduler::forward!(
+        inner: needs, refuses, rejects, init, leave, yielded, saved, tick, timer, call, changed, resync, standing, explain
+    );
+
     fn wake(&self, cx: &Cx<'_>, task: TaskId, wake: Wake) {
         self.tasks.set(self.tasks.get().max(task.0 + 1));
         if !self.spoilt() {
             self.inner.wake(cx, task, wake);
         }
-    }
-    fn leave(&self, cx: &Cx<'_>, task: TaskId) {
-        self.inner.leave(cx, task);
-    }
-    fn yielded(&self, cx: &Cx<'_>, task: TaskId) {
-        self.inner.yielded(cx, task);
     }
     fn schedule(&self, cx: &Cx<'_>, cpu: CpuId, prev: Option<TaskId>, why: Prev) -> Pick {
         let mut pick = self.inner.schedule(cx, cpu, prev, why);
@@ -143,31 +126,7 @@ impl Scheduler for Spoilt {
         }
         pick
     }
-    fn saved(&self, cx: &Cx<'_>, cpu: CpuId, prev: TaskId) {
-        self.inner.saved(cx, cpu, prev);
-    }
-    fn tick(&self, cx: &Cx<'_>, cpu: CpuId) {
-        self.inner.tick(cx, cpu);
-    }
     fn tick_due(&self, cx: &Cx<'_>, cpu: CpuId) -> u64 {
         if self.fault == Planted::Tickless { u64::MAX } else { self.inner.tick_due(cx, cpu) }
-    }
-    fn timer(&self, cx: &Cx<'_>, timer: Timer) {
-        self.inner.timer(cx, timer);
-    }
-    fn call(&self, cx: &Cx<'_>, cookie: u64) {
-        self.inner.call(cx, cookie);
-    }
-    fn changed(&self, cx: &Cx<'_>, change: Change) {
-        self.inner.changed(cx, change);
-    }
-    fn resync(&self, cx: &Cx<'_>) {
-        self.inner.resync(cx);
-    }
-    fn standing(&self, cx: &Cx<'_>, task: TaskId) -> Option<Standing> {
-        self.inner.standing(cx, task)
-    }
-    fn explain(&self, cx: &Cx<'_>, cpu: CpuId) -> String {
-        self.inner.explain(cx, cpu)
     }
 }
