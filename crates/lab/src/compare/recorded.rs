@@ -76,11 +76,7 @@ impl RecordedInput {
         let scheduler = registry::build(&plan.scheduler, machine.topology.cpus())?;
         let options =
             RunOptions { seed, duration: self.replay.duration, warmup: Ns::ZERO, every_tick: false };
-        schedlab_sim::run(&machine, &plan.workload, &*scheduler, &options, sink).map_err(|source| {
-            let (scheduler, variant) = (plan.label.clone(), plan.variant.clone());
-            LabError::Run { scheduler, variant, source: Box::new(source) }
-        })?;
-        Ok(())
+        plan.run(&machine, &*scheduler, &options, sink).map(drop)
     }
 
     /// The recorded header and what the conversion found.
