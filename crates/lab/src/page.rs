@@ -245,6 +245,7 @@ fn trust(study: &Study, main: &[(Kind, String)]) -> Section {
             replay.why
         ));
         section.push(replayed(
+            study,
             &replay.subjects,
             main,
             "Recorded, then simulated under the recorded scheduler",
@@ -257,7 +258,7 @@ fn trust(study: &Study, main: &[(Kind, String)]) -> Section {
     for Prediction { variant, scheduler, file, subjects } in &study.predictions {
         let caption =
             format!("Recorded in {file}, then what was predicted for “{variant}” under {scheduler}");
-        section.push(replayed(subjects, main, &caption, "predicted"));
+        section.push(replayed(study, subjects, main, &caption, "predicted"));
     }
     if !study.expectations.is_empty() {
         section.push(expectations(study));
@@ -276,7 +277,13 @@ fn trust(study: &Study, main: &[(Kind, String)]) -> Section {
     section
 }
 
-fn replayed(subjects: &[Replayed], main: &[(Kind, String)], caption: &str, other: &str) -> Table {
+fn replayed(
+    study: &Study,
+    subjects: &[Replayed],
+    main: &[(Kind, String)],
+    caption: &str,
+    other: &str,
+) -> Table {
     let shown = subjects.iter().filter(|subject| main.iter().any(|(_, name)| *name == subject.name));
     let row = |subject: &Replayed| {
         let mut cells = vec![Cell::head(named(Kind::Class, &subject.name, subject.tasks))];
@@ -286,6 +293,7 @@ fn replayed(subjects: &[Replayed], main: &[(Kind, String)], caption: &str, other
                 || Cell::text("–"),
                 |cell| {
                     let off = match metric.unit() {
+                        _ if view::few(study, subject, metric) => " (of too few values)".to_owned(),
                         Unit::Share => format!(" ({:+.1} points)", cell.difference * 100.0),
                         _ if cell.recorded > 0.0 => {
                             format!(" ({:+.0} %)", cell.difference / cell.recorded * 100.0)

@@ -2,7 +2,7 @@
 
 use crate::measure::{Kind, MACHINE};
 use crate::metric::{Metric, Stat, Unit};
-use crate::result::{Row, Study, Subject};
+use crate::result::{Replayed, Row, Study, Subject};
 use crate::stats::{Change, Judgement};
 
 /// Columns of tasks, the most important first: what does not fit is left out from the end.
@@ -116,6 +116,28 @@ pub fn by_importance(study: &Study) -> (Vec<(Kind, String)>, usize) {
     };
     main.sort_by_key(|(kind, name)| rank(*kind, name));
     (main, hidden)
+}
+
+/// Fewer values than this beyond a percentile: it is the story of one or two of them.
+const BEYOND: f64 = 2.0;
+/// What stands in the place of the error of such a percentile.
+pub const FEW: &str = "few";
+/// What that means.
+pub const ABOUT_FEW: &str = "few: fewer than two values lie beyond this percentile, so its error says little";
+
+/// The time of each run that is counted, in seconds.
+pub fn seconds(study: &Study) -> f64 {
+    study.duration_ns.saturating_sub(study.warmup_ns) as f64 / 1e9
+}
+
+/// Whether `metric` of a subject that was recorded and simulated is a percentile of too few activations.
+pub fn few(study: &Study, subject: &Replayed, metric: Metric) -> bool {
+    let (Metric::Latency(Stat::Percentile(rank)) | Metric::Response(Stat::Percentile(rank))) = metric else {
+        return false;
+    };
+    let done = subject.cells.iter().find(|cell| cell.metric == Metric::Throughput);
+    let beyond = 1.0 - f64::from(rank) / 100_000.0;
+    done.is_some_and(|done| done.recorded.min(done.simulated) * seconds(study) * beyond < BEYOND)
 }
 
 /// Whether a subject is made of tasks.

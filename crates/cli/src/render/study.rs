@@ -18,7 +18,7 @@ pub(crate) fn study(study: &Study, style: &Style, all_tasks: bool, explain: bool
     let _ = writeln!(text, "{}\n", wrap(&study.verdict.certainty, style.width, 0));
     let (main, hidden) = main_subjects(study, all_tasks);
     if let Some(replay) = &study.self_replay {
-        text += &self_replay(replay, &main, style);
+        text += &self_replay(study, replay, &main, style);
     }
     let mut left_out = Vec::new();
     // The self-replay has shown the only row of a recording already.
@@ -29,9 +29,9 @@ pub(crate) fn study(study: &Study, style: &Style, all_tasks: bool, explain: bool
         left_out.extend(missing);
     }
     for prediction in &study.predictions {
-        text += &predicted(prediction, &main, style);
+        text += &predicted(study, prediction, &main, style);
     }
-    text += &footer(study, hidden, left_out, style);
+    text += &footer(study, &main, hidden, left_out, style);
     for line in super::delegation::lines(study) {
         let _ = writeln!(text, "{}", wrap(&line, style.width, 2));
     }
@@ -67,12 +67,12 @@ fn head(study: &Study, style: &Style) -> String {
     format!("{title}\n{}\n\n", style.dim(&runs))
 }
 
-fn self_replay(replay: &SelfReplay, main: &[(Kind, String)], style: &Style) -> String {
+fn self_replay(study: &Study, replay: &SelfReplay, main: &[(Kind, String)], style: &Style) -> String {
     let scheduler = replay.scheduler.split(':').next().unwrap_or_default();
     let title =
         format!("Self-replay: the recording against its simulation under {scheduler} ({})", replay.why);
     let mut text = format!("{}\n", style.bold(&wrap(&title, style.width, 0)));
-    text += &replayed(&replay.subjects, main, style);
+    text += &replayed(study, &replay.subjects, main, style);
     let outside = replay.wakes_by_softirq + replay.wakes_by_hardirq + replay.wakes_unknown;
     let wakes = format!(
         "wakeups: {} by tasks, {outside} from outside ({}.{} %: {} by softirqs after interrupts, {} by interrupts \
@@ -89,7 +89,7 @@ fn self_replay(replay: &SelfReplay, main: &[(Kind, String)], style: &Style) -> S
 }
 
 /// Recorded against simulated (or predicted), one line for each class.
-fn replayed(subjects: &[Replayed], main: &[(Kind, String)], style: &Style) -> String {
+fn replayed(study: &Study, subjects: &[Replayed], main: &[(Kind, String)], style: &Style) -> String {
     let mut rows = Vec::new();
     for subject in subjects {
         if !main.iter().any(|(_, name)| *name == subject.name) {
@@ -100,7 +100,11 @@ fn replayed(subjects: &[Replayed], main: &[(Kind, String)], style: &Style) -> St
             let cell = subject.cells.iter().find(|cell| cell.metric == metric);
             row.push(cell.map_or_else(Cell::default, |cell| Cell {
                 value: format!("{} -> {}", metric.show(cell.recorded), metric.show(cell.simulated)),
-                change: error_of(metric, cell.recorded, cell.difference),
+                change: if view::few(study, subject, metric) {
+                    view::FEW.to_owned()
+                } else {
+                    error_of(metric, cell.recorded, cell.difference)
+                },
                 look: Look::Dim,
             }));
         }
@@ -111,12 +115,12 @@ fn replayed(subjects: &[Replayed], main: &[(Kind, String)], style: &Style) -> St
     Table { head: names, rows, fixed: 1 }.render(style).0
 }
 
-fn predicted(prediction: &Prediction, main: &[(Kind, String)], style: &Style) -> String {
+fn predicted(study: &Study, prediction: &Prediction, main: &[(Kind, String)], style: &Style) -> String {
     let title = format!(
         "Prediction: {} recorded against what was predicted for `{}` under {}",
         prediction.file, prediction.variant, prediction.scheduler
     );
-    let table = replayed(&prediction.subjects, main, style);
+    let table = replayed(study, &prediction.subjects, main, style);
     format!("{}\n{table}\n", style.bold(&wrap(&title, style.width, 0)))
 }
 
@@ -175,7 +179,13 @@ fn shown_change(metric: Metric, change: &Change, alone: bool) -> (String, Look) 
     (view::change(metric, change, alone), look)
 }
 
-fn footer(study: &Study, hidden: usize, mut left_out: Vec<String>, style: &Style) -> String {
+fn footer(
+    study: &Study,
+    main: &[(Kind, String)],
+    hidden: usize,
+    mut left_out: Vec<String>,
+    style: &Style,
+) -> String {
     let mut text = String::new();
     let judged = |wanted: Judgement| {
         let cells = study.rows.iter().flat_map(|row| &row.subjects).flat_map(|subject| &subject.cells);
@@ -190,6 +200,12 @@ fn footer(study: &Study, hidden: usize, mut left_out: Vec<String>, style: &Style
     }
     if judged(Judgement::Same) {
         legend.push("= the same in every run".to_owned());
+    }
+    let checked = study.predictions.iter().map(|prediction| &prediction.subjects);
+    let mut replayed = study.self_replay.iter().map(|replay| &replay.subjects).chain(checked).flatten();
+    let few = |subject: &Replayed| TASK_COLUMNS.iter().any(|(metric, _)| view::few(study, subject, *metric));
+    if replayed.any(|subject| few(subject) && main.iter().any(|(_, name)| *name == subject.name)) {
+        legend.push(view::ABOUT_FEW.to_owned());
     }
     if !legend.is_empty() {
         let _ = writeln!(text, "{}", style.dim(&wrap(&legend.join("; "), style.width, 0)));

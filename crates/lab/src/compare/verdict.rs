@@ -4,7 +4,7 @@ use crate::measure::Kind;
 use crate::metric::{Metric, Stat};
 use crate::result::{Cell, Row, SelfReplay, Study, Subject, Verdict};
 use crate::stats::{Judgement, range_confidence};
-use crate::view::row_name;
+use crate::view::{row_name, seconds};
 
 /// What a user feels first, in this order.
 const FELT: [Metric; 4] = [
@@ -67,8 +67,7 @@ fn tellings(study: &Study) -> Vec<Telling<'_>> {
 
 /// How many activations or requests a subject finished in each run.
 fn samples(study: &Study, subject: &Subject) -> f64 {
-    let seconds = (study.duration_ns - study.warmup_ns) as f64 / 1e9;
-    subject.cell(Metric::Throughput).map_or(0.0, |cell| cell.value.median * seconds)
+    subject.cell(Metric::Throughput).map_or(0.0, |cell| cell.value.median * seconds(study))
 }
 
 /// Classes that use next to nothing are not what a user asks about.
