@@ -176,3 +176,59 @@ fn an_event_loop_keeps_apart_what_woke_it() {
     broken.tasks[0].program.branches[1].to = 5;
     assert!(broken.check(2).is_err());
 }
+
+/// A client that holds four connections, and answers each reply with the next request; four servers, who need so many times
+/// their CPU time, and a hog on CPU 0.
+fn reactor(hog: Policy, times: u64) -> Workload {
+    use schedlab_model::{Amount, Branch};
+    let run = |ns| Op::Run(Amount::Fixed(ns));
+    let send = |channel| Op::Send { channel: ChannelId(channel), count: 1 };
+    // Channels 0 to 3 go to the servers, 4 to 7 to the client.
+    let (mut ops, mut branches) = (vec![Op::Select], Vec::new());
+    for server in 0..4 {
+        let from = ops.len() as u32;
+        ops.extend([run(Ns::from_us(15)), send(server), run(Ns::from_us(3)), Op::Select]);
+        branches.push(Branch { channel: ChannelId(4 + server), from, to: ops.len() as u32 });
+    }
+    let client = TaskSpec::new("client", Program { ops, branches, ..Program::default() });
+    let mut tasks = vec![client, TaskSpec::new("hog", Program::hog())];
+    for server in 0..4 {
+        // The demand differs by server, so that none runs in step with another.
+        let request =
+            [Op::Receive(ChannelId(server)), run(Ns::from_us(times * (30 + 3 * u64::from(server))))];
+        let program =
+            Program::forever(request.into_iter().chain([send(4 + server), run(Ns::from_us(times * 14))]));
+        tasks.push(TaskSpec::new("server", program));
+    }
+    tasks[0].affinity = CpuSet::single(CpuId(1));
+    tasks[1..].iter_mut().for_each(|task| task.affinity = CpuSet::single(CpuId(0)));
+    tasks[1].policy = hog;
+    let channel = |i| ChannelSpec { initial: u32::from(i < 4), ..ChannelSpec::default() };
+    Workload { tasks, channels: (0..8).map(channel).collect(), ..Workload::default() }
+}
+
+/// All servers together: which of them gets how much is a matter of who came first.
+fn served(summary: &Summary) -> (u64, u64) {
+    let share = (2..6).map(|task| summary.share_per_million(TaskId(task))).sum();
+    (summary.tasks[2..6].iter().map(|task| task.activations).sum(), share)
+}
+
+/// In the recorded order, each answer would wait for the one whose turn it was then: half the throughput.
+#[test]
+fn a_client_of_many_connections_is_not_tied_to_the_recorded_order() {
+    let recording = record(&reactor(Policy::Other, 1));
+    let replay = replayed(&recording, &[]);
+    assert_eq!(replay.report.reactors, [(TaskId(0), 4)]);
+    for (hog, demand, times) in
+        [(Policy::Other, None, 1), (Policy::Idle, None, 1), (Policy::Other, Some("server x2"), 2)]
+    {
+        let mut predicted = match demand {
+            None => replay.workload.clone(),
+            Some(demand) => replayed(&recording, &[demand]).workload,
+        };
+        predicted.tasks[1].policy = hog;
+        let (was, is) = (served(&summary(&reactor(hog, times))), served(&summary(&predicted)));
+        assert!(near(was.0, is.0, 5), "{hog:?} {demand:?}: {was:?} directly, {is:?} predicted");
+        assert!(was.1.abs_diff(is.1) <= 20_000, "{hog:?} {demand:?}: {was:?} directly, {is:?} predicted");
+    }
+}

@@ -8,6 +8,8 @@
 //! * A wakeup by a task, or by a softirq inside its system call, becomes a `Send` at the same CPU progress
 //!   of the waker, and the sleep that it ended a `Receive`. One channel per task: tokens count wakeups.
 //! * A wakeup of a task that is running or runnable released nothing, so it is no token.
+//! * A task that answers several others of its closed loop, each over a connection of its own, does for each what it did for
+//!   that one, in whichever order they write; see `reactor`.
 //! * Wakeups of a task that several others of its closed loop feed are replaced by what these did together; see `pool`.
 //! * In loops that the outside drives, a task that always sends when its peer sleeps is taken to send when the peer
 //!   is awake too, although no wakeup shows it; see `messages`.
@@ -31,6 +33,7 @@ mod classify;
 mod couple;
 mod messages;
 mod pool;
+mod reactor;
 mod recorder;
 mod ticks;
 mod timeline;
@@ -163,6 +166,8 @@ pub struct ReplayReport {
     pub links: Vec<(TaskId, TaskId)>,
     /// Tasks that many others of their loop feed, with the number of those: amounts take the place of wakeups.
     pub pools: Vec<(TaskId, usize)>,
+    /// Tasks that answer several others over a connection each, with the number of those.
+    pub reactors: Vec<(TaskId, usize)>,
     /// Messages to tasks that were awake, which no wakeup shows: taken from what their senders do otherwise.
     pub unseen_messages: u64,
     /// Tasks that handle several messages in one activation, with the CPU time of the activation itself and of
@@ -254,6 +259,12 @@ impl ReplayReport {
                 self.unseen_messages
             )?;
         }
+        for (task, peers) in &self.reactors {
+            write!(
+                f,
+                "\n{task} answers {peers} tasks, each over a connection of its own, in whichever order they write"
+            )?;
+        }
         if !self.pools.is_empty() {
             write!(
                 f,
@@ -305,21 +316,26 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
         let tasks = circle.tasks.iter().map(|&t| TaskId::from(t)).collect();
         if circle.closed { &mut report.closed_loops } else { &mut report.driven_loops }.push(tasks);
     }
-    let mut pools = pool::find(&timeline.lines, &classes.loops);
-    let links = couple::couple(&mut timeline.lines, &classes.loops, &pools);
+    let mut reactors = reactor::find(&timeline.lines, &classes.loops, recording.duration);
+    let mut pools = pool::find(&timeline.lines, &classes.loops, &reactors);
+    let links = couple::couple(&mut timeline.lines, &classes.loops, &pools, &reactors);
     pool::fill(&mut timeline.lines, &mut pools, links.len());
+    reactors.fill(&mut timeline.lines, links.len() + pools.len());
     report.pools = pools.iter().map(|p| (TaskId::from(p.consumer), p.producers.len())).collect();
     report.links =
         links.iter().map(|link| (TaskId::from(link.producer), TaskId::from(link.consumer))).collect();
     let messages = messages::find(&mut timeline.lines, &classes.loops);
-    report.unseen_messages = messages.unseen;
+    report.unseen_messages = messages.unseen + reactors.unseen;
     report.entries = messages.entries();
+    report.entries.extend(reactors.entries());
+    report.reactors = reactors.all.iter().map(|r| (TaskId::from(r.task), r.peers.len())).collect();
     let workload = build::Builder {
         header: &recording.header,
         lines: &timeline.lines,
         classes: &classes,
         links: &links,
         pools: &pools,
+        reactors: &reactors,
         messages: &messages,
         demand: &options.demand,
         duration: recording.duration,

@@ -4,6 +4,7 @@ use super::classify::{Classes, Outside, Why};
 use super::couple::Link;
 use super::messages::Messages;
 use super::pool::{self, Need, Pool};
+use super::reactor::{Of, Piece, Reactor, Reactors};
 use super::timeline::{Activation, Deed, End, Line, Origin};
 use super::{DemandChange, ReplayReport};
 use crate::Header;
@@ -11,6 +12,7 @@ use schedlab_model::{
     Amount, Branch, ChannelId, ChannelSpec, Draw, GroupId, GroupSpec, Ns, Op, PrevState, Program, SourceKind,
     SourceSpec, Start, TaskId, TaskSpec, Workload,
 };
+use std::collections::BTreeMap;
 
 /// A task without end of demand wants the CPU for at least one part in this many of the recording, up to its end. What
 /// began later may be a command that lasts some milliseconds and did not get them.
@@ -29,6 +31,7 @@ pub(super) struct Builder<'a> {
     pub(super) classes: &'a Classes,
     pub(super) links: &'a [Link],
     pub(super) pools: &'a [Pool],
+    pub(super) reactors: &'a Reactors,
     pub(super) messages: &'a Messages,
     pub(super) demand: &'a [DemandChange],
     pub(super) duration: Ns,
@@ -51,6 +54,11 @@ impl Builder<'_> {
         for pool in self.pools {
             let name =
                 format!("{} others work for {}", pool.producers.len(), self.header.tasks[pool.consumer].comm);
+            channels.push(ChannelSpec { name, ..ChannelSpec::default() });
+        }
+        for (peer, reactor) in self.reactors.connections() {
+            let name = |task: usize| &self.header.tasks[task].comm;
+            let name = format!("{} writes to {}", name(peer), name(reactor));
             channels.push(ChannelSpec { name, ..ChannelSpec::default() });
         }
         let mut sources = Vec::new();
@@ -81,18 +89,44 @@ impl Builder<'_> {
     fn task(&mut self, index: usize, never: ChannelId, outside: ChannelId) -> (TaskSpec, Vec<Ns>) {
         let line = &self.lines[index];
         let info = &self.header.tasks[index];
-        let mut parts = Parts::default();
         let scale = self.scale(&info.comm);
-        for (number, activation) in line.activations.iter().enumerate() {
+        let own = ChannelId::from(index);
+        let reactor = self.reactors.of(index);
+        let mut parts = match reactor {
+            Some(reactor) => self.answers(index, reactor, scale),
+            None => self.activations(index, scale),
+        };
+        let arrivals = std::mem::take(&mut parts.arrivals);
+        let program = match reactor {
+            Some(reactor) => {
+                let answers = reactor.peers.iter().map(|&peer| self.answers_to(peer)).collect::<Vec<_>>();
+                parts.event_loop(own, outside, &answers)
+            }
+            None => self.program(index, parts, never, outside),
+        };
+        let mut task = TaskSpec::new(info.comm.clone(), program);
+        task.process = info.pid;
+        task.policy = info.policy;
+        task.nice = info.nice;
+        task.affinity = info.affinity;
+        task.group = if self.header.groups.is_empty() { GroupId::ROOT } else { info.group };
+        task.slice = info.slice;
+        task.start = self.start(line);
+        let entry = reactor.map_or_else(|| self.messages.entry(index), |reactor| reactor.entry);
+        task.entry = Ns(scaled(entry, scale));
+        (task, arrivals)
+    }
+
+    /// The activations of a task in their order.
+    fn activations(&mut self, index: usize, scale: (u64, u64)) -> Parts {
+        let mut parts = Parts::default();
+        for (number, activation) in self.lines[index].activations.iter().enumerate() {
             match if number == 0 { Wait::None } else { self.waits_for(index, number, activation) } {
-                Wait::None => {}
+                Wait::None | Wait::Peer(_) => {}
                 Wait::Pool(need) => parts.ops().push(self.gather(need)),
                 Wait::Sleep(slept) => parts.ops().push(Op::Sleep(Amount::Fixed(slept))),
                 Wait::Task => parts.begin(Wait::Task),
-                Wait::Outside => {
-                    parts.arrivals.push(activation.woken);
-                    parts.begin(Wait::Outside);
-                }
+                Wait::Outside => parts.arrive(activation.woken),
             }
             let messages = self.messages.of(index, number);
             let received = parts.parts.len() > 1 && parts.ops().is_empty();
@@ -103,30 +137,79 @@ impl Builder<'_> {
                 self.work(index, &part.activation, scale, parts.ops());
             }
         }
+        parts
+    }
+
+    /// What a task does that its own activations, in their order, say.
+    fn program(&mut self, index: usize, mut parts: Parts, never: ChannelId, outside: ChannelId) -> Program {
         let own = ChannelId::from(index);
-        let arrivals = std::mem::take(&mut parts.arrivals);
-        let ends = self.ending(index, &parts, never);
+        let mut ends = self.ending(index, &parts, never);
         if let (Ending::Again(_), Some(rest)) = (ends, pool::rest(self.pools, index)) {
             parts.ops().push(self.gather(rest));
         }
-        let program = match ends {
+        if matches!(ends, Ending::Again(_)) && self.reactors.is_peer(index) {
+            // Its last message is answered like all others.
+            parts.begin(Wait::Task);
+            ends = Ending::Again(Ns::ZERO);
+        }
+        match ends {
             // Only a task that goes on for ever and is woken both ways needs to tell the two apart.
             Ending::Again(_) if parts.has(Wait::Task) && parts.has(Wait::Outside) => {
                 self.report.event_loops += 1;
-                parts.event_loop(own, outside)
+                parts.event_loop(own, outside, &[])
             }
             ends => parts.in_order(own, ends),
-        };
-        let mut task = TaskSpec::new(info.comm.clone(), program);
-        task.process = info.pid;
-        task.policy = info.policy;
-        task.nice = info.nice;
-        task.affinity = info.affinity;
-        task.group = if self.header.groups.is_empty() { GroupId::ROOT } else { info.group };
-        task.slice = info.slice;
-        task.start = self.start(line);
-        task.entry = Ns(scaled(self.messages.entry(index), scale));
-        (task, arrivals)
+        }
+    }
+
+    /// Peer and channel of a connection.
+    fn answers_to(&self, peer: usize) -> (Wait, ChannelId) {
+        let connection = self.reactors.connection(peer).unwrap_or_default();
+        (Wait::Peer(connection), self.link(connection))
+    }
+
+    /// The pieces of a reactor's work, each for the connection that it answers.
+    fn answers(&mut self, index: usize, reactor: &Reactor, scale: (u64, u64)) -> Parts {
+        let mut parts = Parts::default();
+        // Work for a peer that ended without an answer, and what came before work for anybody.
+        let mut begun: BTreeMap<usize, Vec<Op>> = BTreeMap::new();
+        let mut before = Vec::new();
+        for (number, activation) in self.lines[index].activations.iter().enumerate() {
+            match (activation.origin, activation.slept) {
+                (Origin::Task(by), _) if number > 0 && !reactor.answers(by) => parts.begin(Wait::Task),
+                (_, Some((slept, PrevState::DiskSleep))) if number > 0 => {
+                    self.report.device_sleeps += 1;
+                    before.push(Op::Sleep(Amount::Fixed(slept)));
+                }
+                _ => {}
+            }
+            for Piece { work, of } in reactor.pieces(activation) {
+                let mut ops = std::mem::take(&mut before);
+                self.work(index, &work, scale, &mut ops);
+                match (of, activation.origin) {
+                    (Of::Answer(peer), _) => {
+                        parts.begin(self.answers_to(peer).0);
+                        parts.ops().extend(begun.remove(&peer).unwrap_or_default());
+                        parts.ops().extend(ops);
+                    }
+                    (Of::First, _) => parts.parts[0].1.extend(ops),
+                    (Of::Own, _) if number == 0 => parts.parts[0].1.extend(ops),
+                    (Of::Own, Origin::Task(by)) if reactor.answers(by) => {
+                        begun.entry(by.index()).or_default().extend(ops);
+                    }
+                    (Of::Own, Origin::Task(_)) => parts.ops().extend(ops),
+                    (Of::Own, _) if matches!(activation.slept, Some((_, PrevState::DiskSleep))) => {
+                        before = ops
+                    }
+                    (Of::Own, _) => {
+                        self.report.absolute_wakes += 1;
+                        parts.arrive(activation.woken);
+                        parts.ops().extend(ops);
+                    }
+                }
+            }
+        }
+        parts
     }
 
     /// The channel of a link: they come after those of the tasks and the one that nobody feeds.
@@ -209,6 +292,7 @@ impl Builder<'_> {
                 Deed::Tell(task) => ops.push(Op::Send { channel: ChannelId(task.0), count: 1 }),
                 Deed::Feed(link) => ops.push(Op::Send { channel: self.link(link), count: 1 }),
                 Deed::Await(link) => ops.push(Op::Receive(self.link(link))),
+                Deed::Hear => ops.push(Op::Receive(ChannelId::from(index))),
                 Deed::Spawn(task) => {
                     self.report.forks += 1;
                     ops.push(Op::Spawn(task));
@@ -314,6 +398,8 @@ enum Wait {
     Outside,
     /// Several tokens, of whichever producers.
     Pool(Need),
+    /// A message over this connection.
+    Peer(u32),
     /// Nothing but time.
     Sleep(Ns),
 }
@@ -346,6 +432,12 @@ impl Default for Parts {
 impl Parts {
     fn begin(&mut self, wait: Wait) {
         self.parts.push((wait, Vec::new()));
+    }
+
+    /// A token from outside at this time.
+    fn arrive(&mut self, at: Ns) {
+        self.arrivals.push(at);
+        self.begin(Wait::Outside);
     }
 
     fn ops(&mut self) -> &mut Vec<Op> {
@@ -386,18 +478,20 @@ impl Parts {
         Program { ops, repeat_from, ..Program::default() }
     }
 
-    /// Two channels: what other tasks made it do, and what the outside made it do, each in its own order.
-    fn event_loop(self, own: ChannelId, outside: ChannelId) -> Program {
+    /// Several channels: what other tasks made it do, what the outside made it do, and what each of these `others` made
+    /// it do, each in its own order.
+    fn event_loop(self, own: ChannelId, outside: ChannelId, others: &[(Wait, ChannelId)]) -> Program {
         let mut ops = Vec::new();
         let mut branches = Vec::new();
-        for (kind, channel) in [(Wait::None, None), (Wait::Task, Some(own)), (Wait::Outside, Some(outside))] {
+        let kinds = [(Wait::None, None), (Wait::Task, Some(own)), (Wait::Outside, Some(outside))];
+        for (kind, channel) in kinds.into_iter().chain(others.iter().map(|(wait, c)| (*wait, Some(*c)))) {
             let from = ops.len() as u32;
             for (_, part) in self.parts.iter().filter(|(wait, _)| *wait == kind) {
                 ops.extend_from_slice(part);
                 ops.push(Op::Select);
             }
             let to = ops.len() as u32;
-            branches.extend(channel.map(|channel| Branch { channel, from, to }));
+            branches.extend(channel.filter(|_| to > from).map(|channel| Branch { channel, from, to }));
         }
         Program { ops, branches, ..Program::default() }
     }

@@ -18,6 +18,7 @@
 
 use super::classify::{Loop, driven};
 use super::pool::Pool;
+use super::reactor::Reactors;
 use super::timeline::{Activation, Deed, End, Line, Origin};
 use schedlab_model::Ns;
 
@@ -38,13 +39,13 @@ const PORTION_MIN: Ns = Ns::from_us(2);
 const SLACK_PORTIONS: u64 = 1;
 
 /// Finds the links within the loops and adds their deeds to the lines.
-/// Those that many feed (`pool`) are left to their pools.
-pub(super) fn couple(lines: &mut [Line], loops: &[Loop], pools: &[Pool]) -> Vec<Link> {
+/// Those that many feed (`pool`) are left to their pools, and connections to their `reactor`.
+pub(super) fn couple(lines: &mut [Line], loops: &[Loop], pools: &[Pool], reactors: &Reactors) -> Vec<Link> {
     let mut links = Vec::new();
     for circle in loops {
         // What the outside drives does not wait for those that it drives: an open loop sends without replies.
         for &consumer in circle.tasks.iter().filter(|task| !driven(&lines[**task])) {
-            if pools.iter().any(|pool| pool.consumer == consumer) {
+            if reactors.has(consumer) || pools.iter().any(|pool| pool.consumer == consumer) {
                 continue;
             }
             let producers = steady_producers(&lines[consumer]);

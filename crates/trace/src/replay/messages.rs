@@ -100,7 +100,7 @@ pub(super) fn find(lines: &mut [Line], loops: &[Loop]) -> Messages {
             for &receiver in circle.tasks.iter().filter(|&&task| task != sender) {
                 for (activation, at) in unseen(&lines[sender], &lines[receiver], receiver) {
                     let when = lines[sender].reached(lines[sender].starts[activation] + at);
-                    let Some(gets) = open_at(&lines[receiver], when) else { continue };
+                    let Some(gets) = lines[receiver].awake_at(when) else { continue };
                     let counts = &mut messages.counts[receiver];
                     counts.resize(lines[receiver].activations.len(), 1);
                     counts[gets] += 1;
@@ -118,17 +118,6 @@ pub(super) fn find(lines: &mut [Line], loops: &[Loop]) -> Messages {
     messages
 }
 
-/// When the task was awake: from each wakeup to the block that ends the activation.
-fn ends(line: &Line, activation: usize) -> Ns {
-    line.reached(line.starts[activation] + line.activations[activation].demand)
-}
-
-/// The activation that had begun and not ended at `at`.
-fn open_at(line: &Line, at: Ns) -> Option<usize> {
-    let last = line.activations.partition_point(|a| a.woken <= at).checked_sub(1)?;
-    (at <= ends(line, last)).then_some(last)
-}
-
 /// Activations of `from` outside's making in which it sent without a trace, with the CPU progress at which it
 /// usually does.
 fn unseen(from: &Line, to: &Line, receiver: usize) -> Vec<(usize, Ns)> {
@@ -144,11 +133,11 @@ fn unseen(from: &Line, to: &Line, receiver: usize) -> Vec<(usize, Ns)> {
         match deed {
             Some((at, _)) => sent.push(*at),
             // The receiver was awake all along.
-            None if open_at(to, activation.woken).is_some_and(|a| ends(to, a) >= ends(from, number)) => {
+            None if to.awake_at(activation.woken).is_some_and(|a| to.ends(a) >= from.ends(number)) => {
                 candidates.push(number);
             }
             // It slept for at least a part.
-            None if open_at(to, activation.woken).is_none() => silent += 1,
+            None if to.awake_at(activation.woken).is_none() => silent += 1,
             None => {}
         }
     }
@@ -162,7 +151,7 @@ fn unseen(from: &Line, to: &Line, receiver: usize) -> Vec<(usize, Ns)> {
 
 /// CPU time of an activation itself and of each further message: the median activation with one message, and the
 /// median of what the others needed more, by message.
-fn fit(line: &Line, counts: &[u32]) -> Option<(Ns, Ns)> {
+pub(super) fn fit(line: &Line, counts: &[u32]) -> Option<(Ns, Ns)> {
     let whole = |(a, _): &(&Activation, &u32)| a.end != End::Cut;
     let all = || line.activations.iter().zip(counts).filter(whole);
     let mut single: Vec<u64> = all().filter(|(_, count)| **count == 1).map(|(a, _)| a.demand.0).collect();

@@ -23,6 +23,7 @@
 
 use super::classify::Loop;
 use super::couple::add;
+use super::reactor::Reactors;
 use super::timeline::{Deed, Line, Origin};
 use schedlab_model::Ns;
 
@@ -55,15 +56,16 @@ pub(super) struct Need {
     pub(super) count: u32,
 }
 
-/// Finds the pools of closed loops.
-pub(super) fn find(lines: &[Line], loops: &[Loop]) -> Vec<Pool> {
+/// Finds the pools of closed loops. What is known of a reactor and its peers goes before that.
+pub(super) fn find(lines: &[Line], loops: &[Loop], reactors: &Reactors) -> Vec<Pool> {
     let closed = loops.iter().filter(|circle| circle.closed);
     let pool = |(circle, consumer): (&Loop, usize)| {
         let producers = producers(&lines[consumer], circle);
         let pool = Pool { consumer, producers, needs: Vec::new(), rest: 0 };
         (pool.producers.len() >= MANY).then_some(pool)
     };
-    closed.flat_map(|circle| circle.tasks.iter().map(move |&task| (circle, task))).filter_map(pool).collect()
+    let tasks = closed.flat_map(|circle| circle.tasks.iter().map(move |&task| (circle, task)));
+    tasks.filter(|(_, task)| !reactors.has(*task)).filter_map(pool).collect()
 }
 
 /// The tasks of the circle that often wake this one.
@@ -184,7 +186,7 @@ mod tests {
     fn a_consumer_needs_what_was_there_when_it_was_woken() {
         let mut lines = lines();
         let circle = Loop { tasks: vec![0, 1, 2, 3], closed: true };
-        let mut pools = find(&lines, std::slice::from_ref(&circle));
+        let mut pools = find(&lines, std::slice::from_ref(&circle), &Reactors::default());
         assert_eq!((pools.len(), pools[0].consumer, &pools[0].producers[..]), (1, 0, &[1, 2, 3][..]));
         fill(&mut lines, &mut pools, 7);
         assert!(covers(&pools, 2, 0) && !covers(&pools, 0, 2));
@@ -200,6 +202,6 @@ mod tests {
         assert_eq!([0, 1, 2, 3].map(given), [0, 510, 510, 510], "one for each 20 us and each wakeup");
         assert_eq!((need(&pools, 1, 3), rest(&pools, 1)), (None, None));
         // An open loop is left alone.
-        assert!(find(&lines, &[Loop { closed: false, ..circle }]).is_empty());
+        assert!(find(&lines, &[Loop { closed: false, ..circle }], &Reactors::default()).is_empty());
     }
 }

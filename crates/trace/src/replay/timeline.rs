@@ -35,6 +35,8 @@ pub(super) enum Deed {
     Feed(u32),
     /// Cannot go on before the producer of this link got that far.
     Await(u32),
+    /// Cannot go on before it is answered; see `reactor`.
+    Hear,
 }
 
 /// A time on a CPU without a break.
@@ -236,6 +238,17 @@ impl Line {
             None => Ns::ZERO,
             Some(s) => (s.from + progress.saturating_sub(s.before)).min(s.to),
         }
+    }
+
+    /// When this activation ended: it was awake from its wakeup until then.
+    pub(super) fn ends(&self, activation: usize) -> Ns {
+        self.reached(self.starts[activation] + self.activations[activation].demand)
+    }
+
+    /// The activation that had begun and not ended at `at`.
+    pub(super) fn awake_at(&self, at: Ns) -> Option<usize> {
+        let last = self.activations.partition_point(|a| a.woken <= at).checked_sub(1)?;
+        (at <= self.ends(last)).then_some(last)
     }
 
     /// The activation that has not ended.
