@@ -140,6 +140,9 @@ pub(crate) struct Record {
     /// Run the recorder itself on this CPU only
     #[arg(long, value_name = "CPU")]
     pub(crate) recorder_cpu: Option<u32>,
+    /// Do not measure first what recording costs a switch (up to 300 ms); replays then take what its tier costs usually
+    #[arg(long)]
+    pub(crate) no_calibration: bool,
     /// A line about the recording, kept in its header
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) note: String,

@@ -11,6 +11,7 @@ pub(crate) mod child;
 pub(crate) mod limits;
 mod merge;
 mod open;
+mod own_cost;
 pub(crate) mod raw;
 pub(crate) mod switches;
 pub(crate) mod tasks;
@@ -71,6 +72,8 @@ pub struct RecordRequest {
     pub recorder_cpu: Option<CpuId>,
     /// Time between two looks at the rings. Default 20 ms.
     pub poll: Ns,
+    /// Measure first what recording costs a context switch here (up to some 300 ms). Default: no.
+    pub measure_cost: bool,
 }
 
 impl RecordRequest {
@@ -84,6 +87,7 @@ impl RecordRequest {
             ring_bytes: 8 << 20,
             recorder_cpu: None,
             poll: Ns::from_ms(20),
+            measure_cost: false,
         }
     }
 }
@@ -101,6 +105,9 @@ pub struct RecordStart {
     pub unix_ns: u64,
     /// Bytes of each CPU's ring.
     pub ring_bytes: usize,
+    /// CPU time that this recording adds to a wakeup with its switch, in nanoseconds, where it was measured
+    /// ([`RecordRequest::measure_cost`]; recordings of the whole machine only: others are cheaper where nothing is kept).
+    pub cost_ns_per_switch: Option<u64>,
 }
 
 /// What is known when it has ended.
@@ -245,6 +252,7 @@ fn run(
     sink: &mut dyn RecordSink,
     stop: &dyn Fn() -> bool,
 ) -> Result<RecordEnd, HostError> {
+    let cost_ns_per_switch = own_cost(request, &mut opened, &machine.online);
     let own_only = opened.capabilities.backend == Backend::OwnTasks;
     // The numbers in perf's own records are those of the reader's PID namespace.
     let translated = matches!(opened.capabilities.backend, Backend::Switches | Backend::OwnTasks);
@@ -269,6 +277,7 @@ fn run(
         monotonic_ns,
         unix_ns: clock(ClockId::Realtime),
         ring_bytes: opened.sources.iter().map(|(_, source)| source.ring_bytes()).min().unwrap_or(0),
+        cost_ns_per_switch,
     })
     .map_err(HostError::Sink)?;
     let stand_ins = !opened.capabilities.system_wide;
@@ -284,6 +293,8 @@ fn run(
     }
     // Only now: the command would have inherited it.
     let _priority = Priority::raise(&recorder_cpus(request, &online));
+    // No event was handed out yet, so the recorder itself stands in the file as it now is.
+    merger.look_again(rustix::thread::gettid().as_raw_nonzero().get() as u32);
     drain(request, &mut opened, &mut merger, command, sink, stop)?;
     for (_, source) in &mut opened.sources {
         source.disable().map_err(HostError::io("ending the recording"))?;
@@ -301,6 +312,19 @@ fn run(
         exit: None,
         command_pid: None,
     })
+}
+
+/// What recording costs a switch, where that is asked for and can be measured. A recording is worth more than this figure:
+/// without it, replays take what the tier costs usually.
+fn own_cost(request: &RecordRequest, opened: &mut Opened, online: &CpuSet) -> Option<u64> {
+    if !request.measure_cost || !opened.capabilities.system_wide {
+        return None;
+    }
+    let cpus = recorder_cpus(request, online);
+    let _priority = Priority::raise(&cpus);
+    let here = CpuId(rustix::thread::sched_getcpu() as u32);
+    let cpu = cpus.iter().next().unwrap_or(here);
+    own_cost::per_switch(&mut opened.sources, cpu).ok().flatten()
 }
 
 /// Looks at the rings again and again until the recording is over.

@@ -289,3 +289,41 @@ fn a_process_that_does_not_exist_is_refused() {
     let error = record(&RecordRequest::new(nothing), &mut Keep::default(), &|| true);
     assert!(matches!(error, Err(HostError::Spawn { .. })), "{error:?}");
 }
+
+/// A recorder that binds itself stands in its recording as bound: replayed, it would wander else.
+#[test]
+fn the_recorder_stands_in_the_file_as_it_runs() {
+    let test = "the_recorder_stands_in_the_file_as_it_runs";
+    for backend in [Backend::Tracepoints, Backend::Switches] {
+        let mut wanted = request(Scope::All, backend);
+        (wanted.duration, wanted.recorder_cpu) = (Some(Ns::from_ms(100)), Some(CpuId(0)));
+        let before = rustix::thread::sched_getaffinity(None).unwrap();
+        let Some((keep, _)) = recorded(test, &wanted, &|| false) else { continue };
+        let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        let facts = keep.tasks.values().find(|task| task.tid == own).expect("this thread is in the file");
+        assert_eq!(facts.affinity.to_string(), "0", "{backend:?}");
+        let raised = rustix::process::geteuid().is_root();
+        assert!(!raised || facts.nice.get() == -20, "{backend:?}: nice {}", facts.nice.get());
+        assert!(rustix::thread::sched_getaffinity(None).unwrap() == before, "and it is put back");
+    }
+}
+
+/// The recorder's own cost is known before a recording begins, where it is asked for, and none of the events of measuring it
+/// are in the recording.
+#[test]
+fn the_cost_of_recording_is_measured() {
+    let test = "the_cost_of_recording_is_measured";
+    for backend in [Backend::Bpf, Backend::Tracepoints] {
+        let mut wanted = request(Scope::All, backend);
+        (wanted.duration, wanted.measure_cost) = (Some(Ns::from_ms(50)), true);
+        let Some((keep, _)) = recorded(test, &wanted, &|| false) else { continue };
+        let start = keep.start.unwrap();
+        // On a machine full of other work the measurement gives up, and says so by giving nothing.
+        eprintln!("{backend:?}: {:?} ns", start.cost_ns_per_switch);
+        assert!(start.cost_ns_per_switch.is_none_or(|ns| ns < 50_000));
+        assert!(keep.events.windows(2).all(|pair| pair[0].at <= pair[1].at), "events are in time order");
+        wanted.measure_cost = false;
+        let Some((keep, _)) = recorded(test, &wanted, &|| false) else { continue };
+        assert_eq!(keep.start.unwrap().cost_ns_per_switch, None);
+    }
+}

@@ -68,6 +68,8 @@ pub struct Recorded {
     pub caught: Option<Caught>,
     /// Of a flight recorder: how much of the last is in the file.
     pub kept: Option<Kept>,
+    /// CPU time that it added to a switch with its wakeup, in nanoseconds, where it was measured.
+    pub cost_ns_per_switch: Option<u64>,
 }
 
 /// What to record, and into which file.
@@ -199,6 +201,7 @@ impl FileSink<'_> {
     fn finish(self, end: RecordEnd) -> Result<Recorded, TraceError> {
         let path = &self.plan.output;
         let cpu_time = CpuTime { busy: end.busy, stolen: end.stolen, recorder: end.recorder_cpu };
+        let cost_ns_per_switch = self.header.recorder_ns_per_switch;
         let mut caught = self.watcher.and_then(|watcher| watcher.caught().cloned());
         let (mut tasks, mut full, mut kept) = (self.tasks, false, None);
         if let Some(flight) = self.flight {
@@ -214,7 +217,7 @@ impl FileSink<'_> {
         let file_bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
         let (backend, system_wide) =
             self.started.map_or((Backend::Bpf, false), |found| (found.backend, found.system_wide));
-        Ok(Recorded { end, backend, system_wide, tasks, file_bytes, full, caught, kept })
+        Ok(Recorded { end, backend, system_wide, tasks, file_bytes, full, caught, kept, cost_ns_per_switch })
     }
 
     /// Whether the event came, and the time after it is over.
@@ -357,6 +360,7 @@ fn describe(header: &mut Header, start: &RecordStart) {
         Some(chosen.to_owned())
     });
     header.capabilities = capabilities(&start.capabilities);
+    header.recorder_ns_per_switch = start.cost_ns_per_switch;
     header.date = iso8601(start.unix_ns);
 }
 

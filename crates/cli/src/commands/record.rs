@@ -130,6 +130,7 @@ fn request(args: &Record) -> anyhow::Result<RecordRequest> {
     let mut request = RecordRequest::new(scope);
     request.duration = args.duration;
     request.backend = args.backend;
+    request.measure_cost = !args.no_calibration;
     request.whom = match &args.cgroup {
         _ if args.all => Whom::All,
         Some(path) => Whom::Group(path.clone()),
@@ -176,6 +177,12 @@ fn text(args: &Record, recorded: &Recorded) -> String {
             text += "memory did not suffice for more: give more with --max-size\n";
         }
     }
+    if let Some(cost) = recorded.cost_ns_per_switch {
+        text += &format!(
+            "recording added {} to a context switch with its wakeup (measured before it began)\n",
+            Ns(cost)
+        );
+    }
     match &recorded.caught {
         Some(caught) => text += &format!("caught: {caught}\n"),
         None if !args.until.is_empty() => text += "the event of --until did not come\n",
@@ -210,6 +217,7 @@ fn json(args: &Record, recorded: &Recorded) -> anyhow::Result<String> {
         "file_bytes": recorded.file_bytes,
         "backend": recorded.backend.name(),
         "recorder_cpu_ns": end.recorder_cpu.0,
+        "cost_ns_per_switch": recorded.cost_ns_per_switch,
         "stolen_ns": end.stolen.0,
         "busy_ns": end.busy.0,
         "full": recorded.full,

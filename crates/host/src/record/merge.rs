@@ -52,6 +52,11 @@ impl Merger {
         self.origin
     }
 
+    /// Reads the facts of this thread again: they have changed since the stock was taken.
+    pub(crate) fn look_again(&mut self, tid: u32) {
+        self.tasks.look_again(tid);
+    }
+
     /// Reads every ring and hands out the events up to `horizon` (CLOCK_MONOTONIC nanoseconds): the time at
     /// which the last round began, since every event before it was complete before this round.
     pub(crate) fn round(

@@ -154,6 +154,16 @@ impl Tasks {
         Some(group)
     }
 
+    /// Reads policy, nice value and affinity of a thread again that is known already.
+    pub(crate) fn look_again(&mut self, tid: u32) {
+        let Some(&id) = self.by_tid.get(&tid).filter(|_| self.ask) else { return };
+        let Some(now) = proc::task(id, tid, &mut self.groups, self.default_slice) else { return };
+        let Some(known) = self.all.get_mut(&id) else { return };
+        let TaskFacts { policy, nice, affinity, .. } = now;
+        known.facts = TaskFacts { policy, nice, affinity, ..known.facts.clone() };
+        self.touch(id);
+    }
+
     /// Stands for all tasks that an own-tasks recording cannot see on CPU `cpu`.
     pub(crate) fn stand_in(&mut self, cpu: u32) -> TaskId {
         let id = TaskId(self.next);

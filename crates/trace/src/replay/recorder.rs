@@ -17,7 +17,7 @@ pub struct RecorderCost {
     pub switch: Ns,
     /// Of each wakeup, paid by the waker or by whom the interrupt hit.
     pub wake: Ns,
-    /// The header says so; else it is what the tier costs on the project's own machine.
+    /// The header says so (`schedlab record` measures it first); else it is what the tier costs on the project's own machine.
     pub calibrated: bool,
     /// Taken out of the tasks' demand in all.
     pub taken: Ns,
@@ -46,8 +46,11 @@ impl RecorderCost {
 
 impl fmt::Display for RecorderCost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let source =
-            if self.calibrated { "by its header" } else { "usual for its tier, not calibrated here" };
+        let source = if self.calibrated {
+            "measured before it began"
+        } else {
+            "usual for its tier, not measured here"
+        };
         write!(
             f,
             "recorder: {} a switch and {} a wakeup ({source}): {} in all taken out of the demand, charged for each \
