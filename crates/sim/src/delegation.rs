@@ -28,6 +28,7 @@
 //! | agents before everything; enclave below the kernel's own scheduler | `ghost_can_schedule`, CPU_UNAVAIL | modelled | the same |
 //! | the global agent leaves a CPU that a higher class wants | `PickNextGlobalCPU` | simplified: tasks outside of the enclave keep off its CPU | |
 //! | agents die: the enclave is destroyed, its tasks go to CFS; watchdog (`runnable_timeout`, checked at ticks) | | modelled | the same |
+//! | CPU_BUSY and CPU_AVAILABLE | messages; policies avoid the CPU | simplified: no decision for that CPU is committed, but the scheduler does not know; what it has on or behind it waits | |
 //! | ticks as messages | `deliver_ticks` | modelled; only those that the scheduler asked for | |
 //! | an agent's work beside a task on the same CPU | agent threads | simplified: overhead of the CPU, no task of its own in the event stream | |
 //! | agents of several CPUs in one process share the scheduler | locks | simplified: they never wait for each other | |

@@ -70,3 +70,28 @@ fn credit2_two_hogs_switch_every_10_ms_and_since_4_21_every_ms() {
         new.iter().enumerate().all(|(i, (at, task))| *at == i as u64 * 1000 && *task == Some(i as u32 % 2))
     );
 }
+
+/// An idle pCPU of Credit2 resists, too: it stands 1 below the least credit, -10 ms, and takes from another pCPU only what
+/// leads that by `migrate_resist`. The third unit wakes with the first, on the same pCPU: the other one is tickled for it.
+#[test]
+fn credit2_an_idle_pcpu_leaves_what_does_not_lead_by_the_resistance() {
+    let third_runs = |scheduler: &str| {
+        let mut workload = Workload::default();
+        for at in [1, 1_000, 1] {
+            let program =
+                Program::once([schedlab_model::Op::Run(schedlab_model::Amount::Fixed(Ns::from_ms(50)))]);
+            let mut unit = TaskSpec::new("v", program);
+            unit.start = schedlab_model::Start::AsleepUntil(Ns::from_ms(at));
+            workload.tasks.push(unit);
+        }
+        let scheduler = registry::build(&scheduler.parse().unwrap(), 2).unwrap();
+        let mut events: Vec<SchedEvent> = Vec::new();
+        let options = RunOptions::for_time(Ns::from_ms(100));
+        schedlab_sim::run(&Machine::flat(2), &workload, &*scheduler, &options, &mut events).unwrap();
+        let switches = |event: &&SchedEvent| matches!(event.kind, EventKind::Switch { next: Some(task), .. } if task.0 == 2);
+        events.iter().find(switches).map(|event| (event.at, event.cpu.0))
+    };
+    assert_eq!(third_runs("xen-credit2").map(|(at, _)| at), Some(Ns::from_ms(1)));
+    let (late, _) = third_runs("xen-credit2:migrate_resist=21ms").unwrap();
+    assert!(late > Ns::from_ms(1), "beside an idle pCPU it waits for its own: {late}");
+}

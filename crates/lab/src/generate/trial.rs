@@ -124,7 +124,7 @@ fn three_times(scenario: &Scenario, scheduler: &SchedulerSpec, build: &Builder) 
         Ok(plan) => plan,
         Err(error) => return Verdict::Refused(error.to_string()),
     };
-    let mut watch = Watch::new(scenario);
+    let mut watch = Watch::new(scenario, &plan);
     // The events of nested machines are the hypervisor's, whose tasks are others.
     let watched = plan.vms.is_empty();
     let first = match watched {

@@ -2,12 +2,24 @@
 //! were forgotten.
 
 use crate::delegation::Place;
+use crate::run::Plan;
 use crate::scenario::Scenario;
 use schedlab_model::{CpuId, CpuSet, EventKind, EventSink, Ns, PrevState, SchedEvent, Start, TaskId};
+use schedlab_scheduler::SchedulerSpec;
 use schedlab_sim::Failure;
 
 /// A CPU that idles this long while a task of its own run queue waits has lost it. RT throttling idles 50 ms.
 const FORGOTTEN: Ns = Ns::from_ms(100);
+/// Xen's default for Credit2's `migrate_resist`, which should not be larger (comment beside the constant, 4.4 to 4.22).
+const RESIST: Ns = Ns::from_us(500);
+
+/// Whether idle CPUs may leave a task waiting by the scheduler's own rules. In Credit2 an idle pCPU stands 1 below the least
+/// credit, -10 ms, and takes from another pCPU only what leads that by `migrate_resist`: with more than 20 ms nothing. A
+/// unit that was tickled there, while its own pCPU looked past it, then waits beside two idle pCPUs.
+fn resists(spec: &SchedulerSpec) -> bool {
+    let resist = spec.knobs.iter().filter(|(name, _)| name == "migrate_resist");
+    spec.name == "xen-credit2" && resist.filter_map(|(_, value)| value.parse().ok()).any(|ns: Ns| ns > RESIST)
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Is {
@@ -33,18 +45,25 @@ pub(super) struct Watch {
     current: Vec<Option<TaskId>>,
     idle_since: Vec<Ns>,
     tasks: Vec<Task>,
-    /// Whether a CPU may idle beside a waiting task: that of a spinning agent, and all when the agents hang.
+    /// Whether a CPU may idle beside a waiting task: that of a spinning agent, and all when the agents hang or the
+    /// scheduler's rules allow it ([`resists`]).
     excused: CpuSet,
+    /// Tasks outside of the enclave, by task.
+    outside: Vec<bool>,
+    /// By CPU, when a task outside of the enclave ran there last. What the agents have queued there has to wait for it, and
+    /// no event says what that is: the queue in which a task waits is that of the agents' scheduler.
+    outside_until: Vec<Ns>,
     /// How long a switch can be under way: decided, and not recorded yet. A task may be throttled meanwhile.
     under_way: Ns,
     wrong: Option<String>,
 }
 
 impl Watch {
-    pub(super) fn new(scenario: &Scenario) -> Watch {
+    pub(super) fn new(scenario: &Scenario, plan: &Plan) -> Watch {
         let cpus = scenario.machine.topology.cpus();
         let agents = &scenario.delegation;
         let excused = match (agents.place, agents.failure) {
+            _ if resists(&plan.scheduler) => CpuSet::ALL,
             (Place::Kernel, _) => CpuSet::default(),
             (_, Some((_, Failure::Hang))) => CpuSet::ALL,
             (Place::Global, _) => CpuSet::single(agents.agent),
@@ -67,6 +86,8 @@ impl Watch {
             idle_since: vec![Ns::ZERO; cpus],
             tasks: scenario.workload.tasks.iter().map(task).collect(),
             excused,
+            outside: plan.delegation.as_ref().map_or(Vec::new(), |agents| agents.outside.clone()),
+            outside_until: vec![Ns::ZERO; cpus],
             under_way,
             wrong: None,
         }
@@ -92,12 +113,26 @@ impl Watch {
         if self.excused.contains(CpuId(cpu as u32)) {
             return;
         }
-        let since = t.since.max(self.idle_since[cpu]);
+        let since = t.since.max(self.idle_since[cpu]).max(self.taken_until(&t.mask, now));
         if now.saturating_sub(since) > FORGOTTEN && t.mask.contains(CpuId(cpu as u32)) {
             self.say(format!(
                 "lost: task{task} waits in the queue of cpu{cpu}, which idles, from {since} to {now}"
             ));
         }
+    }
+
+    fn is_outside(&self, task: TaskId) -> bool {
+        self.outside.get(task.index()).copied().unwrap_or(false)
+    }
+
+    /// Until when a task outside of the enclave ran on a CPU of `mask`; `now` when one does.
+    fn taken_until(&self, mask: &CpuSet, now: Ns) -> Ns {
+        let taken = self.current.iter().zip(&self.outside_until).enumerate();
+        let taken = taken.filter(|(cpu, _)| mask.contains(CpuId::from(*cpu)));
+        let until = |(_, (current, until)): (usize, (&Option<TaskId>, &Ns))| {
+            if current.is_some_and(|task| self.is_outside(task)) { now } else { *until }
+        };
+        taken.map(until).max().unwrap_or(Ns::ZERO)
     }
 
     fn become_(&mut self, task: TaskId, is: Is) {
@@ -114,6 +149,9 @@ impl Watch {
         }
         if prev.is_none() {
             (0..self.tasks.len()).for_each(|task| self.forgotten(task, self.at));
+        }
+        if prev.is_some_and(|task| self.is_outside(task)) {
+            self.outside_until[cpu] = event.at;
         }
         if let Some(task) = prev {
             let is = match state.is_runnable() {
@@ -169,6 +207,64 @@ impl EventSink for Watch {
                 self.tasks[task.index()].since = self.at;
             }
             _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TASK: &str = "[[task]]\nname = \"t\"\nprogram = [\"run 1ms\"]\n";
+
+    fn watch(scheduler: &str, rest: &str) -> (Watch, Ns) {
+        let text = format!(
+            "title = \"x\"\nschedulers = [\"{scheduler}\"]\nduration = \"200ms\"\n[machine]\ncpus = 2\n{TASK}{rest}"
+        );
+        let scenario = crate::scenario::parse("x", "x.toml", &text).unwrap();
+        let plan = crate::compare::one_plan(&scenario, &scenario.schedulers[0], None).unwrap();
+        (Watch::new(&scenario, &plan), scenario.duration)
+    }
+
+    fn event(ms: u64, cpu: u32, kind: EventKind) -> SchedEvent {
+        SchedEvent { at: Ns::from_ms(ms), cpu: CpuId(cpu), kind }
+    }
+
+    /// What is wrong with a task that waits from the start while its CPU idles.
+    fn waits(scheduler: &str) -> Option<String> {
+        let (mut watch, end) = watch(scheduler, "");
+        watch.event(&event(0, 0, EventKind::New { task: TaskId(0), parent: None }));
+        watch.finish(end)
+    }
+
+    /// A task that waits beside its idle CPU was lost, except where Credit2's own rule keeps idle pCPUs from it.
+    #[test]
+    fn who_waits_beside_an_idle_cpu_is_lost() {
+        for scheduler in ["linux-6.18", "xen-credit", "xen-credit2", "xen-credit2:migrate_resist=500us"] {
+            assert!(waits(scheduler).is_some_and(|what| what.contains("lost")), "{scheduler}");
+        }
+        assert_eq!(waits("xen-credit2:migrate_resist=21ms"), None);
+    }
+
+    /// Agents may have queued it where a task outside of the enclave runs: then only when that has gone is it lost.
+    #[test]
+    fn who_waits_behind_the_kernels_own_tasks_is_not_lost() {
+        let rest = "[[task]]\nname = \"own\"\nprogram = [\"run 1s\"]\n[delegation]\nmode = \"per-cpu\"\n";
+        for (outside, leaves, lost) in
+            [("", 200, true), ("own", 200, false), ("own", 90, true), ("own", 110, false)]
+        {
+            let outside = if outside.is_empty() { "" } else { "outside = [\"own\"]\n" };
+            let (mut watch, end) = watch("linux-6.18", &format!("{rest}{outside}"));
+            let (task, own) = (TaskId(0), TaskId(1));
+            let switch = |prev, prev_state, next| EventKind::Switch { prev, prev_state, next };
+            watch.event(&event(0, 1, EventKind::New { task: own, parent: None }));
+            watch.event(&event(0, 0, EventKind::New { task, parent: None }));
+            watch.event(&event(0, 1, switch(None, PrevState::Unknown, Some(own))));
+            if leaves < 200 {
+                watch.event(&event(leaves, 1, switch(Some(own), PrevState::Sleeping, None)));
+            }
+            let wrong = watch.finish(end);
+            assert_eq!(wrong.is_some(), lost, "{outside} {leaves}: {wrong:?}");
         }
     }
 }

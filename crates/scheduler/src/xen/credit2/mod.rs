@@ -13,6 +13,7 @@
 //! |---|---|---|---|
 //! | burning, order, reset, slice | 4.14 … 4.22 | modelled, to the credit | decision logs of 4.20 and 4.22 |
 //! | tickle with resistance and rate limit | 4.10 … 4.22 | modelled | decision logs |
+//! | an idle pCPU resists too: more than 20 ms of it, and units wait beside it for their own | 4.14 … 4.22 | modelled | `credit2_an_idle_pcpu_leaves_what_does_not_lead_by_the_resistance` |
 //! | caps with period, quota, parking | 4.10 … 4.22 | modelled | decision logs |
 //! | load tracking, placement, balancing with their quirks | 4.14 … 4.22 | modelled | decision logs |
 //! | slice looks at the unit that is switched out | from 4.21 | by release | decision logs of 4.22 |
