@@ -151,9 +151,15 @@ fn s10_3_9_multi_queue_takes_its_own_lock_only() {
     assert!(more(Work::RemoteLine) > 100 && more(Work::Scan) > 100);
 }
 
+/// The weights of nice -20 to 19 (oracles/linux_facts.json): within 2 % of steps of a quarter, but two may be 3 % apart.
+const WEIGHTS: [u32; 40] = [
+    88_761, 71_755, 56_483, 46_273, 36_291, 29_154, 23_254, 18_705, 14_949, 11_916, 9_548, 7_620, 6_100,
+    4_904, 3_906, 3_121, 2_501, 1_991, 1_586, 1_277, 1_024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110,
+    87, 70, 56, 45, 36, 29, 23, 18, 15,
+];
+
 fn weight(nice: i8) -> f64 {
-    // A step of nice is a quarter; the kernels' table is within 2 % of this.
-    1024.0 / 1.25f64.powi(i32::from(nice))
+    f64::from(WEIGHTS[(i32::from(nice) + 20) as usize])
 }
 
 /// Parts of the CPU time, in the order of the tasks.
@@ -216,6 +222,24 @@ const WEIGHTED: [&str; 8] = [
     "linux-7.2",
 ];
 
+/// One domain with one busy vCPU for each of `weights`.
+fn domains(weights: &[u32]) -> Workload {
+    let mut domains = Workload::default();
+    domains.groups.push(GroupSpec { name: "/".into(), ..GroupSpec::default() });
+    for (index, &weight) in weights.iter().enumerate() {
+        domains.groups.push(GroupSpec {
+            name: format!("/d{index}"),
+            parent: Some(GroupId::ROOT),
+            weight: Some(weight),
+            ..GroupSpec::default()
+        });
+        let mut vcpu = TaskSpec::new("vcpu", Program::hog());
+        vcpu.group = GroupId::from(index + 1);
+        domains.tasks.push(vcpu);
+    }
+    domains
+}
+
 fn nices() -> impl Strategy<Value = Vec<i8>> {
     prop::collection::vec(-20i8..20, 2..6)
 }
@@ -252,32 +276,42 @@ proptest! {
         assert_shares(spec, &shares(&metrics), &wanted, 0.01)?;
     }
 
-    /// Xen: domains with one busy vCPU each share a pCPU by their weights (D3-11: 512 to 256 is 2 to 1).
+    /// Xen: domains with one busy vCPU each share a pCPU by their weights (D3-11: 512 to 256 is 2 to 1). Credit does so for
+    /// two: their credits sum to nothing, and who runs a slice from 0 on stands at -CPS or above, so the other never has more
+    /// than CPS. Of three or more, one that waits while the others run may have more. It then leaves the active domains with
+    /// half of its credits (spec 2.5), and what it loses the others gain: 64, 64, 64, 835 gives 62 instead of 81 %. The
+    /// heaviest gets no more than its weight's share, nobody less than the lower of that and an equal share, and more
+    /// weight is never less time.
     #[test]
     fn xen_shares_follow_the_weights(
         weights in prop::collection::vec(64u32..1024, 2..5), credit2 in any::<bool>(),
     ) {
         let spec = if credit2 { "xen-credit2" } else { "xen-credit" };
-        let mut domains = Workload::default();
-        domains.groups.push(GroupSpec { name: "/".into(), ..GroupSpec::default() });
-        for (index, &weight) in weights.iter().enumerate() {
-            domains.groups.push(GroupSpec {
-                name: format!("/d{index}"),
-                parent: Some(GroupId::ROOT),
-                weight: Some(weight),
-                ..GroupSpec::default()
-            });
-            let mut vcpu = TaskSpec::new("vcpu", Program::hog());
-            vcpu.group = GroupId::from(index + 1);
-            domains.tasks.push(vcpu);
+        let (metrics, _) = observe(spec, 1000, 1, &domains(&weights), Ns::from_s(60));
+        let (got, sum) = (shares(&metrics), weights.iter().sum::<u32>());
+        if credit2 || weights.len() == 2 {
+            let wanted: Vec<f64> = weights.iter().map(|&weight| f64::from(weight)).collect();
+            return assert_shares(spec, &got, &wanted, 0.02);
         }
-        let (metrics, _) = observe(spec, 1000, 1, &domains, Ns::from_s(60));
-        let wanted: Vec<f64> = weights.iter().map(|&weight| f64::from(weight)).collect();
-        assert_shares(spec, &shares(&metrics), &wanted, 0.02)?;
+        let part = |weight: u32| f64::from(weight) / f64::from(sum);
+        let heaviest = *weights.iter().max().expect("some");
+        for (&weight, &share) in weights.iter().zip(&got) {
+            let least = part(weight).min(1.0 / weights.len() as f64);
+            prop_assert!(share >= least - 0.02, "{weights:?}: {got:?}, weight {weight} below {least}");
+            let most = if weight == heaviest { part(weight) } else { 1.0 };
+            prop_assert!(share <= most + 0.02, "{weights:?}: {got:?}, weight {weight} above {most}");
+            for (&other, &less) in weights.iter().zip(&got).filter(|(other, _)| **other <= weight) {
+                prop_assert!(less <= share + 0.02, "{weights:?}: {got:?}, weight {other} before {weight}");
+            }
+        }
     }
 
-    /// Lag bounds (D3-8, Stoica and Abdel-Wahab): under EEVDF nobody is ever further from its ideal service than the
-    /// longest request, which ends at a tick.
+    /// Lag bounds (D3-8, Stoica and Abdel-Wahab). Requests of `r` end at ticks of `q`, so each may be `q` too long, while its
+    /// deadline was for `r`. Ahead: a request begins with a lag of 0 or more and lasts `r + q` at most. Behind: let `i`
+    /// wait with deadline `d`, and `s` be when the last request with a later deadline began. Nobody with a deadline up to `d`
+    /// was eligible then, so up to the start of `i` the others get their ideal service up to `d`, `q` too much each, and the
+    /// request of `s` its `r + q`: virtual time has passed `d` by `(n - 1) q / W` at most, and the lag of `i`, `r` at `d`,
+    /// is `r + (n - 1) q w / W` at most.
     #[test]
     fn service_stays_within_a_request_of_the_ideal(nices in nices(), preset in 4usize..7, slice in 1u64..6) {
         let spec = format!("{}:base_slice_ns={slice}ms", WEIGHTED[preset]);
@@ -286,15 +320,16 @@ proptest! {
         let weights: Vec<f64> = nices.iter().map(|&nice| weight(nice)).collect();
         let sum: f64 = weights.iter().sum();
         let mut service = vec![0u64; nices.len()];
-        // The formula's weights are within 2 % of the table's: that much of a service that runs ahead is no lag.
-        let bound = (slice + 1) as f64 * 1e6;
+        let (request, tick, others) = (slice as f64 * 1e6, 1e6, nices.len() as f64 - 1.0);
         for (task, from, to) in runs(&events, Ns::ZERO) {
             service[task as usize] += (to - from).0;
             for (task, service) in service.iter().enumerate() {
-                let ideal = to.0 as f64 * weights[task] / sum;
+                let share = weights[task] / sum;
+                let ideal = to.0 as f64 * share;
                 let lag = ideal - *service as f64;
-                let formula = 0.02 * ideal.min(to.0 as f64 - ideal);
-                prop_assert!(lag.abs() <= bound + formula, "{spec} task {task} at {to}: {lag}");
+                let (ahead, behind) = (request + tick, request + others * tick * share);
+                let holds = -ahead <= lag && lag <= behind;
+                prop_assert!(holds, "{spec} task {task} at {to}: {lag}, not {} to {behind}", -ahead);
             }
         }
     }
