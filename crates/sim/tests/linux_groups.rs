@@ -65,6 +65,28 @@ fn runs(events: &[SchedEvent], task: u32) -> Vec<(u64, u64)> {
     runs
 }
 
+/// Found by `cargo xtask stress` (seed 4485): `cpu.max` limits fair tasks only. Until 6.17 a real-time task that woke on an idle
+/// CPU, while its group was throttled there, asked for no decision.
+#[test]
+fn real_time_tasks_of_a_throttled_group_run() {
+    for version in ["linux-6.1", "linux-6.6", "linux-6.12", "linux-6.18"] {
+        let mut control = hog(1);
+        control.policy = schedlab_model::Policy::Fifo(39);
+        let (period, work) = (Ns::from_ms(20), Ns::from_us(10));
+        control.program = Program::periodic(period, work, Ns::ZERO);
+        let workload = Workload {
+            groups: vec![root(), limited("/g", 0, 1)],
+            tasks: vec![hog(1), control],
+            ..Workload::default()
+        };
+        let (outcome, _) = simulate(version, 1, &workload, Ns::from_ms(1_000));
+        let (hog, control) = (&outcome.metrics.tasks[0], &outcome.metrics.tasks[1]);
+        assert!(hog.throttled_ns > Ns::from_ms(900), "{version}: {}", hog.throttled_ns);
+        assert_eq!(control.wake_latency.max(), Ns::ZERO, "{version}");
+        assert!(control.cpu_ns >= work * 49, "{version}: {}", control.cpu_ns);
+    }
+}
+
 /// Found by `cargo xtask stress` (seed 716): all tasks of an idle group count as idle above it, also when the group is
 /// throttled and let go.
 #[test]

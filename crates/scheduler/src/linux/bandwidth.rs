@@ -351,9 +351,12 @@ pub(super) fn out_of_limbo<F: FairRules>(env: Env<'_>, rq: &mut Rq, id: EntityId
     }
 }
 
-/// Whether a queued task cannot run for want of bandwidth and is not counted above (until 6.17).
+/// Whether a queued task cannot run for want of bandwidth and is not counted above (until 6.17). Real-time and deadline tasks
+/// of a group are not limited by `cpu.max`.
 pub(super) fn keeps_back(env: Env<'_>, rq: &Rq, id: EntityId) -> bool {
-    env.pools.is_some() && env.t.version.throttles_queues() && rq.is_throttled(rq.entity(id).queue)
+    let entity = rq.entity(id);
+    let limited = env.pools.is_some() && env.t.version.throttles_queues();
+    limited && entity.class == Class::Fair && rq.is_throttled(entity.queue)
 }
 
 impl<L: Locks, F: FairRules> Linux<L, F> {
