@@ -7,11 +7,12 @@ use common::random::case as random_case;
 use common::{periodic, scheduler};
 use proptest::prelude::*;
 use schedlab_model::{
-    Amount, CpuId, CpuSet, EventSink, Ns, Op, Policy, Program, SchedEvent, Section, Start, TaskSpec, Workload,
+    Amount, ChannelId, ChannelSpec, CpuId, CpuSet, EventSink, Ns, Op, Policy, Program, SchedEvent, Section,
+    Start, TaskSpec, Workload,
 };
 use schedlab_scheduler::registry;
 use schedlab_sim::{
-    Delegation, DelegationCosts, DelegationMetrics, Failed, Failure, Machine, Metrics, Mode, Outcome,
+    Costs, Delegation, DelegationCosts, DelegationMetrics, Failed, Failure, Machine, Metrics, Mode, Outcome,
     PreemptModel, RunOptions, SimError, run_delegated,
 };
 
@@ -255,6 +256,33 @@ fn the_end_of_the_agents_does_not_put_a_tick_off() {
     assert_eq!(events(false), events(true));
 }
 
+/// Found by `cargo xtask stress` (seed 4688): a task that wakes the next one of its ring in passing sleeps at once, so the O(1)
+/// schedulers of 2.6 ask for no decision. An agent that hears of the sleep first had nobody left to decide.
+#[test]
+fn a_wakeup_in_passing_is_heard_after_the_waker_sleeps() {
+    let channels = vec![
+        ChannelSpec { initial: 2, ..ChannelSpec::default() },
+        ChannelSpec::default(),
+        ChannelSpec::default(),
+    ];
+    let ring = (0..3u32).map(|i| {
+        let work = Op::Run(Amount::Fixed(Ns(if i == 1 { 2_371 } else { 0 })));
+        let send = Op::Send { channel: ChannelId((i + 1) % 3), count: 1 };
+        let mut program = Program::once([Op::Receive(ChannelId(i)), work, send]);
+        program.repeat_from = Some(0);
+        TaskSpec::new(format!("t{i}"), program)
+    });
+    let workload = Workload { tasks: ring.collect(), channels, ..Workload::default() };
+    for spec in ["linux-2.6.0", "linux-2.6.22", "linux-2.4-o1"] {
+        let options = RunOptions::for_time(Ns::from_ms(100));
+        let outcome = case(spec, Mode::PerCpu)
+            .try_run(&Machine::flat(2), &workload, &options, &mut ())
+            .expect("a clean run");
+        let rounds = outcome.metrics.tasks.iter().map(|task| task.wakeups).min();
+        assert!(rounds > Some(5_000), "{spec}: {rounds:?} rounds of some 12 us");
+    }
+}
+
 #[test]
 fn a_task_of_the_agents_cpu_alone_is_refused_by_name() {
     let mut task = hog("pinned");
@@ -328,14 +356,17 @@ proptest! {
         }
     }
 
-    /// A scheduler that conserves work still does, but for the time that its agents need.
+    /// A scheduler that conserves work still does, but for the time that its agents need (ghost-2021: some 5 us a decision,
+    /// of which several may follow each other), and what the machine takes: each of its prices once at most.
     #[test]
     fn work_is_conserved((machine, mut workload) in random_case(), mode in random_mode()) {
         workload.tasks.iter_mut().for_each(|task| task.affinity = CpuSet::ALL);
         let case = case("fifo-centralized", mode);
         if let Some(outcome) = random_run(&case, &machine, &workload) {
             let longest = outcome.metrics.work_conservation.longest_ns;
-            prop_assert!(longest < Ns::from_us(60), "a CPU idled for {longest} while somebody waited");
+            let prices: u64 = Costs::knobs().filter_map(|(name, _)| machine.costs.get(name)).map(|ns| ns.0).sum();
+            let most = Ns::from_us(60) + Ns(prices);
+            prop_assert!(longest < most, "a CPU idled for {longest} while somebody waited, not {most}");
         }
     }
 }

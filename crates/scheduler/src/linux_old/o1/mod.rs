@@ -435,7 +435,9 @@ impl<L: Locks> Scheduler for O1<L> {
         }
         self.activate(cx, cpu, &mut rq, task, array);
         let better = rq.curr.is_none_or(|curr| record.prio.get() < self.record(cx, curr).prio.get());
-        let waits = wake.sync && cpu == cx.cpu && self.version.is_26();
+        // Who wakes in passing sleeps at once: the decision comes. Nobody else asks for one on an idle CPU, such as behind agents
+        // that hear of the waker's sleep first.
+        let waits = wake.sync && cpu == cx.cpu && self.version.is_26() && rq.curr.is_some();
         if better && !waits {
             cx.push(Cmd::Resched(cpu));
         } else if cpu != cx.cpu {
