@@ -354,9 +354,9 @@ pub(super) fn out_of_limbo<F: FairRules>(env: Env<'_>, rq: &mut Rq, id: EntityId
 /// Whether a queued task cannot run for want of bandwidth and is not counted above (until 6.17). Real-time and deadline tasks
 /// of a group are not limited by `cpu.max`.
 pub(super) fn keeps_back(env: Env<'_>, rq: &Rq, id: EntityId) -> bool {
-    let entity = rq.entity(id);
-    let limited = env.pools.is_some() && env.t.version.throttles_queues();
-    limited && entity.class == Class::Fair && rq.is_throttled(entity.queue)
+    let fair = |id: EntityId| rq.entity(id).class == Class::Fair;
+    let throttled = |id: EntityId| rq.is_throttled(rq.entity(id).queue);
+    env.pools.is_some() && env.t.version.throttles_queues() && fair(id) && throttled(id)
 }
 
 impl<L: Locks, F: FairRules> Linux<L, F> {
