@@ -316,10 +316,13 @@ impl Play {
             }
             let seat = &self.board.seats[managed.seat];
             assert_eq!(seat.cpu.0, thread.cpu, "the board knows where {task} is");
+            let on = self.board.desk.on_cpu(task as u32);
             if seat.gift.is_some() {
+                // Who sleeps is moved when it wakes.
+                let wanted = if on.is_some() { Class::Own } else { Class::Behind };
+                assert!(!thread.runnable || thread.class == wanted, "in a gift, thread {task}: {thread:?}");
                 continue;
             }
-            let on = self.board.desk.on_cpu(task as u32);
             let wanted = if on.is_some() { Class::Running } else { Class::Parked };
             assert_eq!(thread.class, wanted, "thread {task}: {thread:?}");
             assert!(on.is_none_or(|cpu| cpu == thread.cpu), "{task} runs where it is not");
@@ -447,6 +450,35 @@ fn an_agent_that_comes_late_owes_no_slices() {
     assert_eq!(play.currents(), [Some(1)]);
     play.pass(200);
     assert_eq!(play.currents(), [Some(0)]);
+}
+
+/// Two CPUs are given away at once, for different times because one of them idled before: the end of one gift leaves the other
+/// CPU's threads as they are, whose chosen one is not chosen here.
+#[test]
+fn the_end_of_a_gift_is_the_end_of_one_gift() {
+    let mut play = Play::with("fifo-per-cpu", 2, &["other"; 4]);
+    for tid in [0, 1, 2] {
+        play.wake(tid, 0);
+    }
+    // CPU 1 has nobody who wants it for some milliseconds; then its thread and one more.
+    play.block(1, None);
+    play.pass(3_000);
+    play.wake(1, 1);
+    play.wake(3, 1);
+    play.pass(97_000);
+    // Something wakes both agents, which see that it is time.
+    lock(&play.world).cpus.iter_mut().for_each(|cpu| cpu.rung = true);
+    play.settle();
+    let given_away = |play: &Play| [0, 1].map(|seat: usize| play.board.seats[seat].gift.is_some());
+    assert_eq!(given_away(&play), [true, true]);
+    let classes = |play: &Play| [0, 2, 1, 3].map(|tid: usize| lock(&play.world).threads[tid].class);
+    assert_eq!(classes(&play), [Class::Own, Class::Behind, Class::Own, Class::Behind]);
+    play.pass(3_500);
+    assert_eq!(given_away(&play), [true, false]);
+    assert_eq!(classes(&play), [Class::Own, Class::Behind, Class::Running, Class::Parked]);
+    play.pass(4_000);
+    assert_eq!(given_away(&play), [false, false]);
+    assert_eq!(classes(&play), [Class::Running, Class::Parked, Class::Running, Class::Parked]);
 }
 
 /// Somebody else sends a running thread away: the next one runs, and it stays where it was sent.
