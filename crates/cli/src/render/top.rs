@@ -1,7 +1,6 @@
 //! The live view of a managed machine: whole at 80 × 24.
 
-use super::watch::{BINS, block, colored, delays, histogram, largest, seconds, short, worst};
-use super::watch::{Sort, View};
+use super::watch::{View, block, colored, delays, seconds, short, waits, worst, worst_lines};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -26,7 +25,9 @@ pub(crate) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, state: &State, vi
         Layout::horizontal([Constraint::Percentage(45), Constraint::Percentage(55)]).areas(below);
     frame.render_widget(header(snapshot, state, view), head);
     frame.render_widget(numbers(snapshot, view), counts);
-    self::tasks(frame, tasks, state, view.sort);
+    // Shares stand in the table of gains.
+    let title = "Waits of managed threads (wakeup or preemption to running) ";
+    waits(frame, tasks, state, view.sort, title, false);
     self::gains(frame, gains, snapshot);
     delays(frame, left, state);
     worst(frame, right, state, view);
@@ -93,42 +94,6 @@ fn right(text: impl Into<String>) -> Cell<'static> {
 
 fn dim_head(cells: Vec<Cell<'static>>) -> Row<'static> {
     Row::new(cells).style(Style::new().add_modifier(Modifier::DIM))
-}
-
-fn tasks(frame: &mut Frame<'_>, area: Rect, state: &State, sort: Sort) {
-    let rows = largest(state, sort, area.height.saturating_sub(2) as usize);
-    let row = |(name, line): &(&String, &schedlab_lab::watch::Line)| {
-        let waits = &line.waits;
-        Row::new([
-            Cell::from((*name).clone()),
-            right(short(waits.count())),
-            right(waits.p50().to_string()),
-            right(waits.p99().to_string()),
-            right(waits.max().to_string()),
-            Cell::from(histogram(line)),
-        ])
-    };
-    let widths = [
-        Constraint::Min(15),
-        Constraint::Length(7),
-        Constraint::Length(8),
-        Constraint::Length(8),
-        Constraint::Length(8),
-        Constraint::Length(BINS as u16),
-    ];
-    let head = dim_head(vec![
-        Cell::from("task"),
-        right("waits"),
-        right("p50"),
-        right("p99"),
-        right("max"),
-        Cell::from("1us      1ms     1s"),
-    ]);
-    let table = Table::new(rows.iter().map(row), widths).header(head);
-    frame.render_widget(
-        table.block(block("Waits of managed threads (wakeup or preemption to running) ")),
-        area,
-    );
 }
 
 fn gains(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
@@ -199,16 +164,7 @@ pub(crate) fn text(snapshot: &Snapshot, state: &State) -> String {
             100.0 * rates.agents
         );
     }
-    for (name, line) in largest(state, Sort::P99, 10) {
-        let waits = &line.waits;
-        text += &format!(
-            "{name}: {} waits, p50 {}, p99 {}, max {}\n",
-            waits.count(),
-            waits.p50(),
-            waits.p99(),
-            waits.max()
-        );
-    }
+    text += &worst_lines(state, 10);
     for gain in &snapshot.gains {
         let time = |time: Option<Ns>| time.map_or_else(|| "no turns".to_owned(), |time| time.to_string());
         text += &format!(

@@ -140,43 +140,44 @@ pub(super) fn largest(state: &State, sort: Sort, count: usize) -> Vec<(&String, 
 }
 
 fn tasks(frame: &mut Frame<'_>, area: Rect, state: &State, view: View) {
-    let rows = largest(state, view.sort, area.height.saturating_sub(2) as usize);
-    let row = |(name, line): &(&String, &Line)| {
-        let right = |text: String| Cell::from(Text::from(text).right_aligned());
-        let time = |ns: Ns| right(ns.to_string());
-        Row::new([
-            Cell::from((*name).clone()),
-            right(format!("{:.1}", state.part(line.run) * 100.0)),
-            right(short(line.waits.count())),
-            time(line.waits.p50()),
-            time(line.waits.p99()),
-            time(line.waits.max()),
-            Cell::from(histogram(line)),
-        ])
+    waits(
+        frame,
+        area,
+        state,
+        view.sort,
+        "Run-queue latency by task (wakeup or preemption to running) ",
+        true,
+    );
+}
+
+/// How long the tasks waited, by task; with their shares of the CPUs where these do not stand elsewhere.
+pub(super) fn waits(frame: &mut Frame<'_>, area: Rect, state: &State, sort: Sort, title: &str, shares: bool) {
+    let right = |text: String| Cell::from(Text::from(text).right_aligned());
+    let cells = |name: Cell<'static>, share: String, numbers: [String; 4], bars: String| {
+        let share = shares.then(|| right(share));
+        let numbers = numbers.into_iter().map(right);
+        Row::new(
+            std::iter::once(name).chain(share).chain(numbers).chain([Cell::from(bars)]).collect::<Vec<_>>(),
+        )
     };
-    let widths = [
-        Constraint::Min(15),
-        Constraint::Length(6),
-        Constraint::Length(6),
-        Constraint::Length(7),
-        Constraint::Length(7),
-        Constraint::Length(7),
-        Constraint::Length(BINS as u16),
-    ];
-    let right = |text: &'static str| Cell::from(Text::from(text).right_aligned());
+    let rows = largest(state, sort, area.height.saturating_sub(2) as usize);
+    let row = |(name, line): &(&String, &Line)| {
+        let waits = &line.waits;
+        let times = [waits.p50(), waits.p99(), waits.max()].map(|ns| ns.to_string());
+        let [p50, p99, max] = times;
+        let share = format!("{:.1}", state.part(line.run) * 100.0);
+        cells(Cell::from((*name).clone()), share, [short(waits.count()), p50, p99, max], histogram(line))
+    };
+    let share = shares.then_some(6);
+    let numbers = [if shares { 6 } else { 7 }].into_iter().chain([if shares { 7 } else { 8 }; 3]);
+    let columns = share.into_iter().chain(numbers).chain([BINS as u16]).map(Constraint::Length);
+    let widths = std::iter::once(Constraint::Min(15)).chain(columns);
     // The marks of the scale stand over the column in which their decade begins.
-    let head = Row::new([
-        Cell::from("task"),
-        right("CPU%"),
-        right("waits"),
-        right("p50"),
-        right("p99"),
-        right("max"),
-        Cell::from("1us      1ms     1s"),
-    ]);
+    let names = ["waits", "p50", "p99", "max"].map(str::to_owned);
+    let head = cells(Cell::from("task"), "CPU%".to_owned(), names, "1us      1ms     1s".to_owned());
     let table = Table::new(rows.iter().map(row), widths)
         .header(head.style(Style::new().add_modifier(Modifier::DIM)))
-        .block(block("Run-queue latency by task (wakeup or preemption to running) "));
+        .block(block(title.to_owned()));
     frame.render_widget(table, area);
 }
 
@@ -305,6 +306,16 @@ pub(super) fn short(count: u64) -> String {
     }
 }
 
+/// One line for each of the `count` tasks that waited longest.
+pub(super) fn worst_lines(state: &State, count: usize) -> String {
+    let line = |(name, line): (&String, &Line)| {
+        let waits = &line.waits;
+        let (count, p50, p99, max) = (waits.count(), waits.p50(), waits.p99(), waits.max());
+        format!("{name}: {count} waits, p50 {p50}, p99 {p99}, max {max}\n")
+    };
+    largest(state, Sort::P99, count).into_iter().map(line).collect()
+}
+
 /// What stays on the terminal at the end.
 pub(crate) fn summary(state: &State) -> String {
     let mut text = format!(
@@ -315,16 +326,7 @@ pub(crate) fn summary(state: &State) -> String {
         state.lost,
         state.part(state.own) * 100.0
     );
-    for (name, line) in largest(state, Sort::P99, 5) {
-        let waits = &line.waits;
-        text += &format!(
-            "{name}: {} waits, p50 {}, p99 {}, max {}\n",
-            waits.count(),
-            waits.p50(),
-            waits.p99(),
-            waits.max()
-        );
-    }
+    text += &worst_lines(state, 5);
     for wait in state.ongoing.iter().take(3) {
         let (task, tid) = &wait.task;
         let why = wait.running.as_ref().map_or("a limit holds it".to_owned(), |name| format!("{name} runs"));
