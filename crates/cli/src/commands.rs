@@ -24,3 +24,20 @@ pub(crate) mod status;
 pub(crate) mod stress;
 pub(crate) mod top;
 pub(crate) mod watch;
+
+use anyhow::{Context as _, bail};
+use schedlab_host::StopSignal;
+use schedlab_model::Ns;
+
+/// Ctrl-C ends what is done, and puts back what was changed.
+pub(crate) fn stop_signal() -> anyhow::Result<StopSignal> {
+    StopSignal::install().context("taking over Ctrl-C")
+}
+
+/// Refuses rounds of live commands that are too short to say anything.
+pub(crate) fn long_enough(option: &str, round: Ns) -> anyhow::Result<()> {
+    if round < Ns::from_ms(100) {
+        bail!("{option} {round}: a round has 100 ms at least");
+    }
+    Ok(())
+}

@@ -116,6 +116,11 @@ pub fn is_runnable(tid: u32) -> bool {
     state(tid) == Some('R')
 }
 
+/// Whether thread `tid` is stopped by a signal (or a debugger).
+pub fn is_stopped(tid: u32) -> bool {
+    matches!(state(tid), Some('T' | 't'))
+}
+
 /// The letter in `/proc/TID/stat`. `None`: it is gone.
 fn state(tid: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;

@@ -5,6 +5,7 @@
 //! each has a [`Keeper`] of its own. A second one confines both parties to the managed CPUs throughout.
 
 mod advice;
+mod alone;
 mod blame;
 mod client;
 mod elevate;
@@ -13,13 +14,15 @@ mod round;
 mod trial;
 
 pub use advice::{Advice, advice};
+pub use alone::{Awake, Distance};
 pub use blame::{Blamed, over as blame_over};
 pub use client::{Client, Seen};
 pub use party::Who;
 pub(crate) use round::members;
 pub use round::{FIGURES, Round, Side};
+pub(crate) use trial::on_this_machine;
 
-use crate::gate::{Evidence, Gate, Outcome};
+use crate::gate::{Against, Evidence, Gate, Outcome};
 use crate::record::RecordError;
 use crate::stats::Estimate;
 use schedlab_live::restore::{Outcome as Put, Report};
@@ -29,6 +32,9 @@ use schedlab_model::{CpuSet, Ns};
 use serde::Serialize;
 use std::path::PathBuf;
 use trial::Trial;
+
+/// Goals about the server alone get up to so many times the rounds, until their interval tells.
+const MORE_ROUNDS: usize = 2;
 
 /// Why there is no answer. Nothing is left changed.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +95,8 @@ pub struct Plan {
 pub trait Watch {
     /// A round begins; `what` it is for.
     fn round(&mut self, _what: &str, _how: Actuator) {}
+    /// A round of the server alone begins.
+    fn alone(&mut self) {}
     /// While kept: a round has ended; whether the goal was met.
     fn kept(&mut self, _round: &Round, _met: Outcome) {}
 }
@@ -127,6 +135,16 @@ pub struct Colocation {
     pub before: Vec<Round>,
     /// Those under the chosen one; of the last candidate when none was chosen.
     pub after: Vec<Round>,
+    /// Rounds of the server alone, beside those; empty: no goal asks for it.
+    pub alone: Vec<Round>,
+    /// How far the last candidate is from that, for each goal that asks.
+    pub distances: Vec<Distance>,
+    /// Candidates of which the rounds do not tell whether they meet the goals.
+    pub undecided: Vec<Actuator>,
+    /// How the CPUs were kept awake while the server was alone.
+    pub awake: Option<Awake>,
+    /// For how long the batch work stood still for that, in all (ns).
+    pub stood_still_ns: u64,
     /// Rounds while it was kept.
     pub kept: Vec<Round>,
     /// Whether the goals were met while it was kept; nothing when it was not.
@@ -189,16 +207,29 @@ pub fn colocate(
         outcome: Outcome::Not,
         before: Vec::new(),
         after: Vec::new(),
+        alone: Vec::new(),
+        distances: Vec::new(),
+        undecided: Vec::new(),
+        awake: None,
+        stood_still_ns: 0,
         kept: Vec::new(),
         kept_outcome: None,
         batch_restarts: 0,
         advice: None,
         given_back: GivenBack::default(),
     };
+    let mut alone = Vec::new();
+    if alone::wanted(&plan.goals) {
+        watch.alone();
+        alone.push(trial.alone()?);
+    }
     for how in LADDER {
-        let tried = attempt(&mut trial, plan, how, &found, watch)?;
-        let candidate = tried.outcome == Some(Outcome::Met);
-        if how == Actuator::Default && tried.outcome == Some(Outcome::CannotSay) {
+        let tried = attempt(&mut trial, plan, how, &found, &mut alone, watch)?;
+        let lacks = tried.round.iter().any(|round| round.lacks.iter().any(Option::is_some));
+        // Where rounds alone were as far from each other as this one from the bound, more of them tell.
+        let near = !alone.is_empty() && !lacks && tried.outcome == Some(Outcome::CannotSay);
+        let candidate = tried.outcome == Some(Outcome::Met) || near;
+        if how == Actuator::Default && tried.outcome == Some(Outcome::CannotSay) && !near {
             found.outcome = Outcome::CannotSay;
             found.before.extend(tried.round.clone());
             found.tried.push(tried);
@@ -210,14 +241,21 @@ pub fn colocate(
             found.advice = (how != Actuator::Default).then(|| advice(how));
             break;
         }
+        if candidate && found.outcome == Outcome::CannotSay {
+            found.undecided.push(how);
+        }
+    }
+    if found.chosen.is_none() && !found.undecided.is_empty() {
+        found.outcome = Outcome::CannotSay;
     }
     if let (Some(how), Some(time)) = (found.chosen, plan.keep_for) {
         found.kept = trial.keep(how, time, &mut |round| {
-            let met = judge(&plan.goals, std::slice::from_ref(round), &found.before);
+            let met = judge(&plan.goals, std::slice::from_ref(round), &found.before, &found.alone);
             watch.kept(round, met);
         })?;
-        found.kept_outcome = Some(judge(&plan.goals, &found.kept, &found.before));
+        found.kept_outcome = Some(judge(&plan.goals, &found.kept, &found.before, &found.alone));
     }
+    (found.awake, found.stood_still_ns) = (trial.awake, trial.stood_still.as_nanos() as u64);
     found.batch_restarts = trial.batch_restarts();
     found.given_back = trial.finish()?;
     Ok(found)
@@ -229,6 +267,7 @@ fn attempt(
     plan: &Plan,
     how: Actuator,
     found: &Colocation,
+    alone: &mut Vec<Round>,
     watch: &mut dyn Watch,
 ) -> Result<Tried, ColocateError> {
     let mut tried = Tried { actuator: how, changed: 0, outcome: None, round: None, skipped: None };
@@ -242,7 +281,11 @@ fn attempt(
             // The first round is the only "before" that there is yet.
             let before = found.tried.first().and_then(|first| first.round.clone());
             let before = before.unwrap_or_else(|| round.clone());
-            tried.outcome = Some(judge(&plan.goals, std::slice::from_ref(&round), &[before]));
+            if !alone.is_empty() {
+                watch.alone();
+                alone.push(trial.alone()?);
+            }
+            tried.outcome = Some(look(&plan.goals, &round, &[before], alone));
             tried.changed = changed;
             tried.round = Some(round);
         }
@@ -266,20 +309,60 @@ fn confirm(
     found: &mut Colocation,
     watch: &mut dyn Watch,
 ) -> Result<bool, ColocateError> {
-    (found.before, found.after) = (Vec::new(), Vec::new());
-    for _ in 0..plan.rounds {
-        watch.round("confirming", Actuator::Default);
-        found.before.push(trial.round(Actuator::Default)?.1);
+    (found.before, found.after, found.alone) = (Vec::new(), Vec::new(), Vec::new());
+    let relative = alone::wanted(&plan.goals);
+    let most = if relative { plan.rounds * MORE_ROUNDS } else { plan.rounds };
+    for round in 1..=most {
+        if relative {
+            watch.alone();
+            found.alone.push(trial.alone()?);
+        }
+        // What decides is the pair; the default stands beside it for the table.
+        if round <= plan.rounds || how == Actuator::Default {
+            watch.round("confirming", Actuator::Default);
+            found.before.push(trial.round(Actuator::Default)?.1);
+        }
         if how != Actuator::Default {
             watch.round("confirming", how);
             found.after.push(trial.round(how)?.1);
         }
+        if round < plan.rounds {
+            continue;
+        }
+        if how == Actuator::Default {
+            found.after.clone_from(&found.before);
+        }
+        found.distances = alone::distances(&plan.goals, &found.after, &found.alone);
+        let rest = judge(&plan.goals, &found.after, &found.before, &[]);
+        let all = plan.goals.iter().filter(|goal| goal.0.against == Against::Alone).count();
+        // A goal without a distance was not seen, which no further round would mend.
+        let rest = if found.distances.len() < all { worse(rest, Outcome::CannotSay) } else { rest };
+        found.outcome = found.distances.iter().fold(rest, |all, one| worse(all, one.outcome));
+        if found.outcome != Outcome::CannotSay || rest != Outcome::Met {
+            break;
+        }
     }
-    if how == Actuator::Default {
-        found.after.clone_from(&found.before);
-    }
-    found.outcome = judge(&plan.goals, &found.after, &found.before);
     Ok(found.outcome == Outcome::Met)
+}
+
+/// The outcome of both.
+fn worse(one: Outcome, other: Outcome) -> Outcome {
+    match (one, other) {
+        (Outcome::Not, _) | (_, Outcome::Not) => Outcome::Not,
+        (Outcome::CannotSay, _) | (_, Outcome::CannotSay) => Outcome::CannotSay,
+        _ => Outcome::Met,
+    }
+}
+
+/// The outcome of one round.
+fn look(goals: &[Goal], round: &Round, before: &[Round], alone: &[Round]) -> Outcome {
+    let mut all = judge(goals, std::slice::from_ref(round), before, &[]);
+    for (index, goal) in goals.iter().enumerate() {
+        if goal.0.against == Against::Alone {
+            all = worse(all, alone::first_look(goals, index, round, alone));
+        }
+    }
+    all
 }
 
 /// Why it need not be tried.
@@ -302,8 +385,9 @@ fn void(how: Actuator, server: &soft::Side, cpus: &CpuSet) -> Option<&'static st
     }
 }
 
-/// Whether the medians of the goals' values over these rounds meet all goals.
-pub fn judge(goals: &[Goal], rounds: &[Round], before: &[Round]) -> Outcome {
+/// Whether the medians of the goals' values over these rounds meet all goals. Goals about the server alone are looked at
+/// where there are rounds of that.
+pub fn judge(goals: &[Goal], rounds: &[Round], before: &[Round], alone: &[Round]) -> Outcome {
     let mut all = Outcome::Met;
     for (index, goal) in goals.iter().enumerate() {
         let median = |rounds: &[Round]| {
@@ -311,12 +395,13 @@ pub fn judge(goals: &[Goal], rounds: &[Round], before: &[Round]) -> Outcome {
             Estimate::of(values.collect()).map(|estimate| estimate.median)
         };
         let lacks = rounds.iter().find_map(|round| round.evidence(index, None).lacks);
-        let evidence = Evidence { before: median(before), after: median(rounds), told_apart: true, lacks };
-        match goal.0.judge(&evidence) {
-            Outcome::Met => {}
-            Outcome::Not => return Outcome::Not,
-            Outcome::CannotSay => all = Outcome::CannotSay,
-        }
+        let than = match goal.0.against {
+            Against::Before => before,
+            Against::Alone if alone.is_empty() && lacks.is_none() => continue,
+            Against::Alone => alone,
+        };
+        let evidence = Evidence { before: median(than), after: median(rounds), told_apart: true, lacks };
+        all = worse(all, goal.0.judge(&evidence));
     }
     all
 }
@@ -390,17 +475,17 @@ mod tests {
     #[test]
     fn a_goal_is_met_when_its_condition_is_true() {
         let goals = goal("p99 < 1ms");
-        assert_eq!(judge(&goals, &rounds(&[2e5, 3e5, 9e6]), &[]), Outcome::Met);
-        assert_eq!(judge(&goals, &rounds(&[2e5, 3e6, 9e6]), &[]), Outcome::Not);
+        assert_eq!(judge(&goals, &rounds(&[2e5, 3e5, 9e6]), &[], &[]), Outcome::Met);
+        assert_eq!(judge(&goals, &rounds(&[2e5, 3e6, 9e6]), &[], &[]), Outcome::Not);
         let half = goal("p99 < -50%");
-        assert_eq!(judge(&half, &rounds(&[4e5]), &rounds(&[1e6])), Outcome::Met);
-        assert_eq!(judge(&half, &rounds(&[6e5]), &rounds(&[1e6])), Outcome::Not);
-        assert_eq!(judge(&half, &rounds(&[6e5]), &[]), Outcome::CannotSay);
+        assert_eq!(judge(&half, &rounds(&[4e5]), &rounds(&[1e6]), &[]), Outcome::Met);
+        assert_eq!(judge(&half, &rounds(&[6e5]), &rounds(&[1e6]), &[]), Outcome::Not);
+        assert_eq!(judge(&half, &rounds(&[6e5]), &[], &[]), Outcome::CannotSay);
     }
 
     #[test]
     fn too_few_values_cannot_say() {
         let few = Round { goals: vec![Some(1.0)], lacks: vec![Some("few".to_owned())], ..Round::default() };
-        assert_eq!(judge(&goal("p99 < 1ms"), &[few], &[]), Outcome::CannotSay);
+        assert_eq!(judge(&goal("p99 < 1ms"), &[few], &[], &[]), Outcome::CannotSay);
     }
 }

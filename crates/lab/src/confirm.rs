@@ -140,6 +140,8 @@ pub struct Setting {
     pub agents: Option<Estimate>,
     /// Threads that the driver gave back before their time; elevation only.
     pub given_back: u64,
+    /// What others took of the CPUs in the rounds, as a part of one CPU.
+    pub others: Option<Estimate>,
     /// By name of the command's tasks.
     pub tasks: Vec<TaskAnswer>,
 }
@@ -333,6 +335,7 @@ fn answers(
             name: setting.name(),
             how: setting.how(),
             agents: Estimate::of(lives.iter().filter_map(|live| live.agents).collect()),
+            others: Estimate::of(lives.iter().map(|live| live.others).collect()),
             given_back: lives.iter().map(|live| live.given_back).sum(),
             tasks: names.iter().filter_map(task).collect(),
         }

@@ -17,7 +17,19 @@ pub struct Gate {
     pub op: Op,
     /// With what.
     pub bound: Bound,
+    /// What changes are against.
+    pub against: Against,
     text: String,
+}
+
+/// What a change is against.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Against {
+    /// The state before, or the baseline.
+    #[default]
+    Before,
+    /// The same without the others: `alone`. For commands that can take the others away.
+    Alone,
 }
 
 /// A comparison.
@@ -81,7 +93,8 @@ pub enum Outcome {
 }
 
 impl Op {
-    fn holds(self, value: f64, bound: f64) -> bool {
+    /// Whether `value OP bound` is true.
+    pub fn holds(self, value: f64, bound: f64) -> bool {
         match self {
             Op::Above => value > bound,
             Op::AtLeast => value >= bound,
@@ -98,10 +111,12 @@ impl Gate {
     /// What is wrong with the text and how it is written.
     pub fn parse(text: &str) -> Result<Gate, GateError> {
         let gate = Gate::parse_with(text, None)?;
-        match gate.subject {
-            Some(_) => Ok(gate),
-            None => Err(GateError { text: text.to_owned(), what: "it names no task or cgroup".to_owned() }),
-        }
+        let fault = match (&gate.subject, gate.against) {
+            (None, _) => "it names no task or cgroup",
+            (_, Against::Alone) => "`alone` is for goals of `schedlab colocate`, which measures it",
+            _ => return Ok(gate),
+        };
+        Err(GateError { text: text.to_owned(), what: fault.to_owned() })
     }
 
     /// Parses a gate of a command that measures one thing: the subject may be missing, and a percentile alone is
@@ -124,8 +139,21 @@ impl Gate {
             (_, true) => Op::AtMost,
         };
         let (subject, metric) = left(&text[..at], default).map_err(fail)?;
-        let bound = bound(right.trim(), metric).map_err(fail)?;
-        Ok(Gate { subject, metric, op, bound, text: text.trim().to_owned() })
+        let (against, bound) = match alone(right.trim()) {
+            Some(rest) => (Against::Alone, change(rest, metric).map_err(fail)?),
+            None => (Against::Before, bound(right.trim(), metric).map_err(fail)?),
+        };
+        Ok(Gate { subject, metric, op, bound, against, text: text.trim().to_owned() })
+    }
+
+    /// How far a value is from what it is against, in the unit of the bound, and the bound. `None`: the bound is a value, or
+    /// there is nothing to compare with.
+    pub fn distance(&self, value: f64, against: f64) -> Option<(f64, f64)> {
+        match self.bound {
+            Bound::Value(_) => None,
+            Bound::Change(bound) => Some((value - against, bound)),
+            Bound::Ratio(bound) => (against > 0.0).then(|| (value / against - 1.0, bound)),
+        }
     }
 
     /// Whether it speaks about the subject of this name.
@@ -136,13 +164,11 @@ impl Gate {
     /// Whether the condition is met. A change counts only when it is larger than chance.
     pub fn judge(&self, evidence: &Evidence<'_>) -> Outcome {
         let (Some(after), None) = (evidence.after, evidence.lacks) else { return Outcome::CannotSay };
-        let value = match (self.bound, evidence.before) {
-            (Bound::Value(bound), _) => {
-                return if self.op.holds(after, bound) { Outcome::Met } else { Outcome::Not };
-            }
-            (Bound::Change(bound), Some(before)) => (after - before, bound),
-            (Bound::Ratio(bound), Some(before)) if before > 0.0 => (after / before - 1.0, bound),
-            _ => return Outcome::CannotSay,
+        if let Bound::Value(bound) = self.bound {
+            return if self.op.holds(after, bound) { Outcome::Met } else { Outcome::Not };
+        }
+        let Some(value) = evidence.before.and_then(|before| self.distance(after, before)) else {
+            return Outcome::CannotSay;
         };
         match (self.op.holds(value.0, value.1), evidence.told_apart) {
             (false, _) => Outcome::Not,
@@ -185,6 +211,21 @@ fn left(text: &str, default: Option<&str>) -> Result<(Option<String>, Metric), S
     }
     let metric = last.parse::<Metric>().map_err(|error| error.to_string())?;
     Ok((subject(rest), metric))
+}
+
+/// What stands behind `alone`; `None`: it does not begin so.
+fn alone(text: &str) -> Option<&str> {
+    let rest = text.strip_prefix("alone")?;
+    rest.chars().next().is_none_or(|next| !next.is_alphanumeric()).then(|| rest.trim())
+}
+
+/// What stands behind a reference: nothing, or a change with its sign.
+fn change(text: &str, metric: Metric) -> Result<Bound, String> {
+    match text.as_bytes().first() {
+        None => Ok(Bound::Ratio(0.0)),
+        Some(b'+' | b'-') => bound(text, metric),
+        _ => Err(format!("`alone {text}`: write `alone`, or a change with its sign such as `alone + 10%`")),
+    }
 }
 
 fn bound(text: &str, metric: Metric) -> Result<Bound, String> {
@@ -258,6 +299,33 @@ mod tests {
         assert_eq!(parts("a latency p99 > 1.5x").3, Bound::Ratio(0.5));
         assert_eq!(parts("a switches <= 300/s").3, Bound::Value(300.0));
         assert_eq!(parts("p99 > 200us"), (None, P99, Op::Above, Bound::Value(2e5)));
+    }
+
+    #[test]
+    fn alone_is_a_reference_with_a_change() {
+        let gate = |text: &str| Gate::parse_with(text, Some("latency")).unwrap();
+        for (text, bound) in [
+            ("client response p99 < alone + 10%", Bound::Ratio(0.1)),
+            ("p99<alone+10%", Bound::Ratio(0.1)),
+            ("a throughput >= alone - 5%", Bound::Ratio(-0.05)),
+            ("p99 < alone + 50us", Bound::Change(5e4)),
+            ("p99 <= alone", Bound::Ratio(0.0)),
+        ] {
+            assert_eq!((gate(text).against, gate(text).bound), (Against::Alone, bound), "{text}");
+        }
+        assert_eq!(gate("p99 < +10%").against, Against::Before);
+        let near = gate("p99 < alone + 10%").distance(105.0, 100.0).unwrap();
+        assert!((near.0 - 0.05).abs() < 1e-9 && near.1 == 0.1);
+        for (text, expected) in [
+            ("p99 < alone 10%", "with its sign"),
+            ("p99 < alone + 1.5x", "without a sign"),
+            ("p99 < alonely", "not a time"),
+        ] {
+            let error = Gate::parse_with(text, Some("latency")).unwrap_err().to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        let error = Gate::parse("a latency p99 > alone + 10%").unwrap_err().to_string();
+        assert!(error.contains("schedlab colocate"), "{error}");
     }
 
     #[test]

@@ -116,6 +116,11 @@ pub enum Entry {
         /// What is written to it.
         set: String,
     },
+    /// A process that is about to be stopped (SIGSTOP). One that was stopped before has no such line.
+    Stopped {
+        /// Its first thread.
+        thread: Identity,
+    },
     /// A control group that is about to be made: it goes with everybody in it.
     Made {
         /// Its folder, below `/sys/fs/cgroup`.

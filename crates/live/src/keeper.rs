@@ -4,6 +4,7 @@ use crate::guardian::{Guardian, Watch};
 use crate::journal::{Confined, Entry, Journal, Setting};
 use crate::restore::{self, Report};
 use crate::{LiveError, Room};
+use rustix::process::{Pid, Signal, kill_process};
 use schedlab_host::threads::{self, Identity, Scheduling};
 use schedlab_model::CpuSet;
 use std::os::fd::OwnedFd;
@@ -199,6 +200,21 @@ impl Keeper {
     /// When the journal cannot be written.
     pub fn released(&mut self, process: u32) -> Result<(), LiveError> {
         self.note(&Entry::Released { process })
+    }
+
+    /// Stops a process (SIGSTOP): it stands still until it is put back. False: it stood still before, and stays so.
+    ///
+    /// # Errors
+    /// When it is gone, belongs to somebody else, or the journal cannot be written.
+    pub fn stop(&mut self, thread: &Identity) -> Result<bool, LiveError> {
+        if threads::is_stopped(thread.process) {
+            return Ok(false);
+        }
+        self.note(&Entry::Stopped { thread: thread.clone() })?;
+        let pid = Pid::from_raw(thread.process as i32).filter(|_| thread.lives());
+        let sent = pid.map_or(Err(rustix::io::Errno::SRCH), |pid| kill_process(pid, Signal::STOP));
+        sent.map_err(|error| refused("the process", "kill", thread, error.into()))?;
+        Ok(true)
     }
 
     /// Writes to a file of a control group.

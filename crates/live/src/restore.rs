@@ -159,6 +159,9 @@ pub fn put_back(record: &Record) -> Report {
     }
     // Last: a thread that is still confined makes confined ones.
     processes_back(&changes, &mut report);
+    for thread in &changes.stopped {
+        report.add(named("stop", thread), go_on(thread));
+    }
     for (path, change) in &changes.files {
         report.add(path.display().to_string(), give_content(path, change));
     }
@@ -181,6 +184,7 @@ struct Changes {
     files: BTreeMap<PathBuf, Change<String, String>>,
     processes: Vec<Process>,
     made: Vec<PathBuf>,
+    stopped: Vec<Identity>,
     released: Vec<u32>,
 }
 
@@ -201,6 +205,8 @@ impl Changes {
                 }
                 Entry::File { path, before, set } => put(&mut changes.files, path, before, set),
                 Entry::Made { path } => changes.made.push(path),
+                Entry::Stopped { thread } if changes.stopped.contains(&thread) => {}
+                Entry::Stopped { thread } => changes.stopped.push(thread),
                 Entry::Process { thread, before, affinity, set, confined, one_of } => {
                     let confined = confined.map(|cpus| Confined { cpus, one_of });
                     changes.released.retain(|process| *process != thread.process);
@@ -219,6 +225,7 @@ impl Changes {
         self.scheduling.retain(|thread, _| thread.process != process);
         self.affinity.retain(|thread, _| thread.process != process);
         self.processes.retain(|one| one.thread.process != process);
+        self.stopped.retain(|thread| thread.process != process);
         self.released.push(process);
     }
 }
@@ -355,6 +362,21 @@ fn give_affinity(thread: &Identity, change: &Change<CpuSet, Confined>) -> Outcom
             Err(error) => failed(thread, &error),
         },
         Err(error) => failed(thread, &error),
+    }
+}
+
+/// Lets a process go on that was stopped. The signal is sent whatever `/proc` says: a stop may still be on its way, which it
+/// takes away.
+fn go_on(thread: &Identity) -> Outcome {
+    if !thread.lives() {
+        return Outcome::Gone;
+    }
+    let stopped = threads::is_stopped(thread.tid);
+    let sent = Pid::from_raw(thread.process as i32).map_or(Ok(()), |pid| kill_process(pid, Signal::CONT));
+    match sent {
+        Err(error) => failed(thread, &error.into()),
+        Ok(()) if stopped => Outcome::Restored,
+        Ok(()) => Outcome::AsBefore,
     }
 }
 

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::{Duration, Instant};
 
 /// One setting, in the order in which they are tried.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -63,6 +64,8 @@ pub const SERVER_SLICE: Ns = Ns::from_us(100);
 
 /// Period of the limit of [`Actuator::GroupMax`] in µs: shorter than the kernel's 100 ms, so that no burst is long.
 const MAX_PERIOD_US: usize = 10_000;
+/// A stop that has not come about after so long does not: the process is in the kernel, or somebody let it go on.
+const STANDS_STILL: Duration = Duration::from_secs(1);
 /// New threads are looked for at most so many times.
 const ROUNDS: usize = 20;
 
@@ -285,6 +288,42 @@ pub fn confine(keeper: &mut Keeper, side: &Side, cpus: &CpuSet) -> Result<usize,
         Ok(now) if now != *cpus => keeper.confine(thread, cpus).map(|()| true),
         _ => Ok(false),
     })
+}
+
+/// Stops every process of a side (SIGSTOP), parents before their children, until none is left that runs; how many.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn freeze(keeper: &mut Keeper, side: &Side) -> Result<usize, LiveError> {
+    let mut stopped = BTreeSet::new();
+    for _ in 0..ROUNDS {
+        let before = stopped.len();
+        // A family comes with its root first: who is stopped makes no more children.
+        let roots = side.processes.iter().flat_map(restore::family);
+        let firsts = roots.chain(side.pids()).filter_map(threads::identity).filter(|one| !one.kernel);
+        for thread in firsts.collect::<Vec<_>>() {
+            if stopped.contains(&thread) {
+                continue;
+            }
+            match keeper.stop(&thread) {
+                Ok(true) => {
+                    stopped.insert(thread);
+                }
+                Ok(false) | Err(LiveError::NoThread { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if stopped.len() == before {
+            break;
+        }
+    }
+    // Who waits for a CPU stops when it gets one.
+    let begun = Instant::now();
+    let moves = |one: &Identity| one.lives() && !threads::is_stopped(one.tid);
+    while stopped.iter().any(moves) && begun.elapsed() < STANDS_STILL {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(stopped.len())
 }
 
 /// Until no thread is left to change: those that are made meanwhile may have missed it.

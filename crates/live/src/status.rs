@@ -73,6 +73,9 @@ fn managed(record: Record) -> Managed {
             }
             Entry::File { path, .. } | Entry::Made { path } if !files.contains(&path) => files.push(path),
             Entry::Released { process } => before.retain(|thread, _| thread.process != process),
+            Entry::Stopped { thread } => {
+                before.entry(thread).or_default();
+            }
             Entry::File { .. } | Entry::Made { .. } | Entry::Process { .. } => {}
         }
     }

@@ -21,6 +21,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::time::Duration;
 
+#[path = "way_back/frozen.rs"]
+mod frozen;
 #[path = "way_back/starving.rs"]
 mod starving;
 
@@ -34,9 +36,10 @@ fn main() -> ExitCode {
             guardian::watch(&watch).map_or(ExitCode::FAILURE, |_| ExitCode::SUCCESS)
         }
         Some("keep") => keep(&arguments[2..]),
+        Some("freeze") => frozen::freeze(&arguments[2..]),
         Some("starve") => starving::starve(&arguments[2..]),
         _ => {
-            let tests: [(&str, Test); 16] = [
+            let tests: [(&str, Test); 18] = [
                 ("a_finished_keeper_leaves_nothing", finished),
                 ("a_killed_keeper_is_cleaned_up_after", killed_keeper),
                 ("a_silent_keeper_is_killed_and_cleaned_up_after", silent_keeper),
@@ -44,6 +47,8 @@ fn main() -> ExitCode {
                 ("the_second_guardian_does_the_work_of_a_dead_one", guardian_and_owner_killed),
                 ("an_owner_that_beats_and_starves_is_killed", starving::starves_and_beats),
                 ("restore_works_when_all_are_dead", both_killed),
+                ("who_stands_still_goes_on_when_the_owner_is_killed", frozen::killed_while_frozen),
+                ("restore_lets_go_on_who_stood_still_when_all_died", frozen::all_killed_while_frozen),
                 ("what_was_lent_in_a_gift_is_put_back", killed_in_a_gift),
                 ("restore_does_not_wait_for_a_killed_owner_to_get_the_cpu", killed_and_stuck),
                 ("a_later_thread_of_the_same_number_is_left_alone", number_used_again),

@@ -49,6 +49,8 @@ batch idle: 'Web Content' response p99.9 >= 1ms against as recorded
 /batch share < 50%
 a switches <= 300/s
 p99 > 200us
+client response p99 < alone + 10%
+a throughput >= alone
 redis-server wait > 10ms
 ran > 50ms
 redis-server x2

@@ -1,13 +1,13 @@
 //! `schedlab confirm`
 
+use super::{long_enough, stop_signal};
 use crate::progress::{Lines, Progress};
 use crate::render::{self, Style};
 use crate::{Done, origin, output};
-use anyhow::{Context, anyhow, bail};
-use schedlab_host::StopSignal;
+use anyhow::{Context, bail};
 use schedlab_lab::confirm::{Plan, confirm};
 use schedlab_live::Room;
-use schedlab_model::Ns;
+use schedlab_model::{CpuSet, Ns};
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_trace::Recording;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ pub(crate) struct Confirm {
     round: Ns,
     /// The CPUs for the command in every round; one with --scheduler
     #[arg(long, value_name = "CPUS", default_value = "0")]
-    cpus: String,
+    cpus: CpuSet,
     /// The scheduler that stands for this kernel in the simulator [default: by the kernel's version]
     #[arg(long, value_name = "SCHEDULER")]
     recorded_under: Option<SchedulerSpec>,
@@ -57,28 +57,20 @@ pub(crate) fn run(args: &Confirm) -> anyhow::Result<Done> {
     if args.command.is_empty() {
         bail!("{}", without_command(args.file.as_deref())?);
     }
-    if args.round < Ns::from_ms(100) {
-        bail!("--for {}: a round has 100 ms at least", args.round);
-    }
-    let cpus = args.cpus.parse().map_err(|error| anyhow!("--cpus {}: {error}", args.cpus))?;
-    let machine = schedlab_host::machine();
-    let online = machine.online;
-    if online.and(&cpus) != cpus || cpus.is_empty() {
-        bail!("--cpus {}: this machine has the CPUs {online}", args.cpus);
-    }
+    long_enough("--for", args.round)?;
     let plan = Plan {
         base: args.file.clone(),
         schedulers: args.schedulers.clone(),
         variants: args.variants.clone(),
         command: args.command.clone(),
-        cpus,
+        cpus: args.cpus,
         rounds: args.rounds as usize,
         round: args.round,
         recorded_under: args.recorded_under.clone(),
         room: Room::standard()?,
         program: std::env::current_exe().context("finding the program that becomes the guardian")?,
     };
-    let signal = StopSignal::install().context("taking over Ctrl-C")?;
+    let signal = stop_signal()?;
     let (mut lines, progress) = (Lines::new(), Progress::new());
     let mut watch =
         |what: &str, done: usize, all: usize| lines.set(|| format!("round {} of {all}: {what}", done + 1));

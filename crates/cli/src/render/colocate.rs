@@ -3,11 +3,11 @@
 use super::Style;
 use super::table::{Cell, Table};
 use schedlab_lab::colocate::{
-    Blamed, Colocation, FIGURES, GivenBack, Intent, Plan, Round, Side, advice, blame_over,
+    Awake, Blamed, Colocation, FIGURES, GivenBack, Intent, Plan, Round, Side, advice, blame_over,
 };
-use schedlab_lab::gate::Outcome;
+use schedlab_lab::gate::{Against, Outcome};
 use schedlab_lab::metric::Metric;
-use schedlab_lab::stats::{Estimate, range_confidence};
+use schedlab_lab::stats::{Estimate, Interval, range_confidence};
 use schedlab_live::soft::Actuator;
 use schedlab_model::Ns;
 use std::fmt::Write as _;
@@ -18,6 +18,13 @@ pub(crate) fn intents(plan: &Plan, intents: &[Intent]) -> String {
         "nothing is changed; this would be tried, in this order, until the goal is met:\n".to_owned();
     if let Some(cpus) = plan.cpus {
         let _ = writeln!(text, "  throughout: both parties on the CPUs {cpus} only");
+    }
+    if plan.goals.iter().any(|goal| goal.0.against == Against::Alone) {
+        let _ = writeln!(
+            text,
+            "  before each, for {}: the batch processes are stopped (SIGSTOP) to see the server alone",
+            plan.round
+        );
     }
     for intent in intents {
         let what = intent
@@ -47,6 +54,16 @@ pub(crate) fn answer(plan: &Plan, found: &Colocation, style: &Style) -> String {
             writeln!(text, "\n{}: the goal is met as the host is", style.good("nothing needs to be changed"))
         }
         (Some(how), _) => writeln!(text, "\n{}: {}", style.good(how.name()), advice(how).what),
+        (None, Outcome::CannotSay) if !found.undecided.is_empty() => {
+            let names: Vec<&str> = found.undecided.iter().map(|how| how.name()).collect();
+            writeln!(
+                text,
+                "\n{}: the rounds of {} differ too much. Give more or longer ones (--rounds, --round), or a machine \
+                 with less else to do",
+                style.bad("cannot tell"),
+                names.join(", ")
+            )
+        }
         (None, Outcome::CannotSay) => {
             let lacks =
                 found.before.iter().chain(&found.after).flat_map(|round| round.lacks.iter().flatten());
@@ -60,6 +77,7 @@ pub(crate) fn answer(plan: &Plan, found: &Colocation, style: &Style) -> String {
         (None, _) => writeln!(text, "\n{}: none of these actuators meets the goal", style.bad("not met")),
     };
     table(&mut text, plan, found, style);
+    alone(&mut text, found, style);
     if let Some(advice) = &found.advice {
         let _ = writeln!(text, "\nwhat bites: {}", advice.bites);
         let _ = writeln!(text, "\nthe same without schedlab:\n{}", advice.shell);
@@ -78,6 +96,57 @@ pub(crate) fn answer(plan: &Plan, found: &Colocation, style: &Style) -> String {
     }
     as_before(&mut text, found, style);
     text
+}
+
+/// How far from the server alone, and what the batch work pays.
+fn alone(text: &mut String, found: &Colocation, style: &Style) {
+    for one in &found.distances {
+        let show = |value: f64| match one.relative {
+            true => format!("{:+.1} %", 100.0 * value),
+            false => format!("{value:+.0}"),
+        };
+        let Interval { median, low, high, confidence } = one.of;
+        let outcome = match one.outcome {
+            Outcome::Met => style.good("met"),
+            Outcome::Not => style.bad("missed"),
+            Outcome::CannotSay => "cannot tell".to_owned(),
+        };
+        let _ = writeln!(
+            text,
+            "{}: {} against alone ({} .. {} holds the median of {} pairs with {:.0} %): {outcome}",
+            one.goal,
+            show(median),
+            show(low),
+            show(high),
+            one.pairs,
+            100.0 * confidence
+        );
+    }
+    if let Some(awake) = found.awake {
+        let how = match awake {
+            Awake::Spinner => "a SCHED_IDLE thread kept the CPUs awake",
+            Awake::NoLatency => "the kernel was asked for no latency of idle states, on all CPUs",
+            Awake::Not => {
+                "the CPUs could not be kept awake: the server's numbers alone hold the exit from idle"
+            }
+        };
+        let still = Ns(found.stood_still_ns / 1_000_000 * 1_000_000);
+        let _ = writeln!(text, "alone: the batch work stood still for {still} in all; {how}");
+    }
+    let share = |rounds: &[Round]| {
+        let of = |round: &Round| round.figures.last().copied().flatten();
+        Estimate::of(rounds.iter().filter_map(of).collect()).map(|share| share.median)
+    };
+    if let (Some(how), Some(before), Some(after)) = (found.chosen, share(&found.before), share(&found.after))
+        && how != Actuator::Default
+    {
+        let left = Estimate::of(found.after.iter().filter_map(|round| round.batch_of_left).collect());
+        let left = left.map_or_else(String::new, |left| {
+            format!(", {} of what the server leaves", Metric::Share.show(left.median))
+        });
+        let (before, after) = (Metric::Share.show(before), Metric::Share.show(after));
+        let _ = writeln!(text, "what it costs the batch work: {after} of a CPU, {before} by default{left}");
+    }
 }
 
 /// Whether all is as it was.
@@ -127,13 +196,15 @@ fn table(text: &mut String, plan: &Plan, found: &Colocation, style: &Style) {
         return;
     }
     let mut rows = Vec::new();
+    let alone = (!found.alone.is_empty()).then_some(&found.alone);
     let mut row = |name: String, show: &dyn Fn(f64) -> String, of: &dyn Fn(&Round) -> Option<f64>| {
-        let cell = |rounds: &[Round]| {
+        let cell = |rounds: &Vec<Round>| {
             let range = Estimate::of(rounds.iter().filter_map(of).collect());
             let range = range.map(|e| format!("{} ({} .. {})", show(e.median), show(e.low), show(e.high)));
             Cell::plain(range.unwrap_or_else(|| "-".to_owned()))
         };
-        rows.push(vec![Cell::plain(name), cell(&found.before), cell(&found.after)]);
+        let columns = alone.into_iter().chain([&found.before, &found.after]);
+        rows.push(std::iter::once(Cell::plain(name)).chain(columns.map(cell)).collect());
     };
     for (index, goal) in plan.goals.iter().enumerate() {
         let show = |value| goal.0.metric.show(value);
@@ -155,14 +226,19 @@ fn table(text: &mut String, plan: &Plan, found: &Colocation, style: &Style) {
     }
     let how = found.tried.last().map_or(Actuator::Default, |last| last.actuator);
     let how = found.chosen.unwrap_or(how);
-    let head = ["", "default", how.name()].map(str::to_owned).to_vec();
+    let names = [""].into_iter().chain(alone.map(|_| "alone")).chain(["default", how.name()]);
+    let head = names.map(str::to_owned).collect();
     let rounds = found.before.len();
+    let more = match found.after.len() {
+        same if same == rounds => String::new(),
+        more => format!(" ({more} of {} and alone)", how.name()),
+    };
     let sure = range_confidence(rounds) * 100.0;
     let _ = writeln!(
         text,
-        "\nmedian (range) over {rounds} interleaved rounds; the range holds the true median with {sure:.0} %"
+        "\nmedian (range) over {rounds} interleaved rounds{more}; the range holds the true median with {sure:.0} %"
     );
-    text.push_str(&Table { head, rows, fixed: 3 }.render(style).0);
+    text.push_str(&Table { head, rows, fixed: if alone.is_some() { 4 } else { 3 } }.render(style).0);
     for (what, rounds) in [("default", &found.before), (how.name(), &found.after)] {
         let worst = blame_over(rounds.iter().map(|round| round.blame.as_slice()));
         let worst = blamed(&worst).collect::<Vec<_>>().join(", ");

@@ -76,7 +76,11 @@ fn title(setting: &Setting, style: &Style) -> String {
             format!("by schedlab run{agents}{back}")
         }
     };
-    format!("{} ({how})", style.bold(&setting.name))
+    // Below a thousandth it is the kernel's own housekeeping.
+    let others = setting.others.filter(|others| others.median >= 0.001);
+    let others =
+        others.map_or_else(String::new, |others| format!("; others took {}", range(Metric::Share, others)));
+    format!("{} ({how}{others})", style.bold(&setting.name))
 }
 
 fn row(name: &str, cell: &Answer) -> Vec<Cell> {

@@ -35,6 +35,11 @@ impl Pinned {
     fn pid(&self) -> String {
         self.0.id().to_string()
     }
+    /// The letter of `/proc/PID/stat`.
+    fn state(&self) -> char {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("it lives");
+        stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next()).expect("a letter")
+    }
     fn policy(&self) -> String {
         let output = Command::new("chrt").args(["-p", &self.pid()]).output().expect("chrt(1) of util-linux");
         let text = String::from_utf8(output.stdout).expect("text");
@@ -143,6 +148,45 @@ fn our_own_client_sees_the_server() {
     assert!(count > Some(50), "about 200 requests of one second: {ran:?}");
 }
 
+/// The batch work stands still in the rounds alone, and in no others.
+#[test]
+fn a_goal_can_be_about_the_server_alone() {
+    let Some(_turn) = turn("a_goal_can_be_about_the_server_alone") else { return };
+    let folder = Folder::new("colocate-alone");
+    let (server, batch) = (Pinned::python(SERVER), Pinned::python(SPINNER));
+    let more = ["--goal", "server latency p50 < alone + 100s", "--json"];
+    let ran: Ran = ran(&mut trial(&folder, &server, &batch, &more));
+    let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
+    assert_eq!((ran.code, value["chosen"].as_str()), (0, Some("default")), "{ran:?}");
+    assert_eq!(
+        (&value["distances"][0]["pairs"], &value["distances"][0]["outcome"]),
+        (&1.into(), &"met".into())
+    );
+    let batch_share = |rounds: &str| value[rounds][0]["figures"][5].as_f64().unwrap_or(0.0);
+    assert!(batch_share("alone") < 0.001 && batch_share("before") > batch_share("alone"), "{ran:?}");
+    assert_eq!(value["awake"], "spinner", "the server is of our session: {ran:?}");
+    assert!(
+        value["stood_still_ns"].as_u64() >= Some(2_000_000_000),
+        "two rounds to look, one to confirm: {ran:?}"
+    );
+    assert_ne!(batch.state(), 'T', "it goes on");
+    assert!(folder.names().is_empty(), "{:?}", folder.names());
+}
+
+#[test]
+fn kill_9_while_the_batch_stands_still_lets_it_go_on() {
+    let Some(_turn) = turn("kill_9_while_the_batch_stands_still_lets_it_go_on") else { return };
+    let folder = Folder::new("colocate-alone-kill");
+    let (server, batch) = (Pinned::python(SERVER), Pinned::python(SPINNER));
+    let mut command = trial(&folder, &server, &batch, &["--goal", "p50 < alone + 10%"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("schedlab");
+    wait("the batch stands still", || batch.state() == 'T');
+    child.kill().expect("our child");
+    child.wait().expect("our child");
+    wait("the guardian lets it go on", || batch.state() != 'T');
+    wait("the journals are gone", || !folder.names().iter().any(|name| name.ends_with(".journal")));
+}
+
 #[test]
 fn kill_9_leaves_all_as_before() {
     let Some(_turn) = turn("kill_9_leaves_all_as_before") else { return };
@@ -200,6 +244,8 @@ fn bad_input_is_refused() {
         (&["--serve", "true", "--batch", "true", "--goal", "p99 1ms"][..], "--goal"),
         (&["--serve", "true", "--batch", "true", "--goal", "utilisation > 1%"], "about the machine"),
         (&["--serve", "true", "--batch", "true"], "--goal"),
+        (&["--serve", "true", "--batch", "true", "--goal", "p99 < alone 10%"], "alone + 10%"),
+        (&["--serve", "sleep 9", "--batch", "sleep 9", "--goal", "batch share > alone"], "stands still"),
         (&["--serve", "true", "--batch", "true", "--goal", "client response p99 < 1ms"], "--client IP:PORT"),
         (
             &["--serve", "sleep 9", "--batch", "sleep 9", "--client", "127.0.0.1:1", "--goal", "p99 < 1ms"],

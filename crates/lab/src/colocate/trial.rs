@@ -1,5 +1,6 @@
 //! Rounds: an actuator is set, everybody is recorded, the actuator is taken back.
 
+use super::alone::{self, Awake, Watchman};
 use super::elevate::{self, Elevated};
 use super::party::{Party, Who};
 use super::round::{Parties, Round};
@@ -13,7 +14,7 @@ use schedlab_trace::Recording;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// An owner that is silent for longer is killed by its guardian. Beats come every 20 ms while a round is recorded, but
 /// not while a recording is analysed.
@@ -36,6 +37,9 @@ pub(super) struct Trial<'a> {
     given_back: GivenBack,
     /// Rounds so far: the client's seed.
     rounds: u64,
+    /// For how long the batch work stood still, and how the CPUs were kept awake then.
+    pub(super) stood_still: Duration,
+    pub(super) awake: Option<Awake>,
 }
 
 /// What holds an actuator.
@@ -44,6 +48,8 @@ struct Held {
     keeper: Option<Keeper>,
     elevated: Option<Elevated>,
     changed: usize,
+    /// The batch work stands still.
+    frozen: bool,
 }
 
 impl<'a> Trial<'a> {
@@ -51,15 +57,8 @@ impl<'a> Trial<'a> {
         let server = Party::new(&plan.serve)?;
         let batch = Party::new(&plan.batch)?;
         let online = schedlab_host::machine().online;
-        let cpus = match plan.cpus {
-            Some(cpus) if cpus.is_empty() || !cpus.without(&online).is_empty() => {
-                return Err(ColocateError::Input(format!(
-                    "--cpus {cpus}: this machine has the CPUs {online}"
-                )));
-            }
-            Some(cpus) => cpus,
-            None => server.side.cpus(&online),
-        };
+        plan.cpus.iter().try_for_each(on_this_machine).map_err(ColocateError::Input)?;
+        let cpus = plan.cpus.unwrap_or_else(|| server.side.cpus(&online));
         let mut trial = Trial {
             plan,
             stop,
@@ -70,7 +69,12 @@ impl<'a> Trial<'a> {
             cpus,
             given_back: GivenBack::default(),
             rounds: 0,
+            stood_still: Duration::ZERO,
+            awake: None,
         };
+        if let Some(why) = alone::refuse(plan, &trial.server.side, &trial.batch.side) {
+            return Err(ColocateError::Input(why));
+        }
         if plan.cpus.is_some() {
             let mut keeper = trial.keeper("the CPUs of both parties", None)?;
             soft::confine(&mut keeper, &trial.server.side, &cpus)?;
@@ -104,6 +108,22 @@ impl<'a> Trial<'a> {
         let result = self.measure(how, &mut held);
         self.release(held)?;
         Ok((changed, result?.1))
+    }
+
+    /// One round in which the batch work stands still and the CPUs are kept awake.
+    pub(super) fn alone(&mut self) -> Result<Round, ColocateError> {
+        let begun = Instant::now();
+        let mut keeper =
+            self.keeper("the batch work stands still while the server is measured alone", None)?;
+        soft::freeze(&mut keeper, &self.batch.side)?;
+        let watchman = Watchman::start(&self.server.side, &self.cpus);
+        self.awake = Some(watchman.how);
+        let mut held = Held { keeper: Some(keeper), frozen: true, ..Held::default() };
+        let result = self.measure(Actuator::Default, &mut held);
+        drop(watchman);
+        self.release(held)?;
+        self.stood_still += begun.elapsed();
+        Ok(result?.1)
     }
 
     /// Holds `how` and measures round after round, for `time` or until it is stopped.
@@ -251,7 +271,9 @@ impl<'a> Trial<'a> {
             if let Some(confined) = &mut self.confined {
                 soft::confine(confined, &self.batch.side, &self.cpus)?;
             }
-            if let Some(keeper) = &mut held.keeper {
+            if let Some(keeper) = held.keeper.as_mut().filter(|_| held.frozen) {
+                soft::freeze(keeper, &self.batch.side)?;
+            } else if let Some(keeper) = &mut held.keeper {
                 soft::apply(keeper, how, &self.server.side, &self.batch.side, &self.cpus)?;
             }
             batch.extend(self.batch.side.pids());
@@ -276,6 +298,15 @@ impl<'a> Trial<'a> {
         }
         Ok(given_back)
     }
+}
+
+/// Refuses CPUs that are not there.
+pub(crate) fn on_this_machine(cpus: &CpuSet) -> Result<(), String> {
+    let online = schedlab_host::machine().online;
+    if cpus.is_empty() || !cpus.without(&online).is_empty() {
+        return Err(format!("--cpus {cpus}: this machine has the CPUs {online}"));
+    }
+    Ok(())
 }
 
 /// Whether a thread has the slice: older kernels take the value and forget it.

@@ -9,7 +9,7 @@ use schedlab_host::threads::{self, Identity};
 use schedlab_host::{OwnCommand, RecordRequest, Scope};
 use schedlab_live::bulletin::{self, Bulletin};
 use schedlab_live::{Keeper, KeeperOptions, restore};
-use schedlab_model::{EventKind, Ns};
+use schedlab_model::{CpuId, CpuSet, EventKind, Ns, TaskId};
 use schedlab_trace::Recording;
 use schedlab_trace::analysis::{Summary, TaskSummary};
 use std::cell::RefCell;
@@ -36,6 +36,8 @@ pub(super) struct Live {
     pub(super) agents: Option<f64>,
     /// Threads that the driver gave back before their time.
     pub(super) given_back: u64,
+    /// What neither the command nor the driver took of the command's CPUs, as a part of one CPU.
+    pub(super) others: f64,
 }
 
 impl Live {
@@ -52,8 +54,13 @@ impl Live {
         Live { values: BTreeMap::from([(name.to_owned(), values.to_vec())]), ..Live::default() }
     }
 
-    /// Of the tasks of these processes, and those that they made.
-    fn of(recording: &Recording, processes: &BTreeSet<u32>) -> Result<Live, ConfirmError> {
+    /// Of the tasks of these processes, and those that they made, on `cpus`.
+    fn of(
+        recording: &Recording,
+        processes: &BTreeSet<u32>,
+        cpus: &CpuSet,
+        driver: Option<u32>,
+    ) -> Result<Live, ConfirmError> {
         let summary = Summary::of(recording).map_err(|error| ConfirmError::Input(error.to_string()))?;
         let ours = crate::colocate::members(recording, processes);
         let mut sums: BTreeMap<String, TaskSummary> = BTreeMap::new();
@@ -65,8 +72,28 @@ impl Live {
             let value = |metric: &Metric| Some((*metric, data.value(*metric)?));
             (name, METRICS.iter().filter_map(value).collect())
         });
-        Ok(Live { values: values.collect(), ..Live::default() })
+        let known = |index: usize| ours[index] || Some(recording.header.tasks[index].pid) == driver;
+        Ok(Live { values: values.collect(), others: others(recording, cpus, known), ..Live::default() })
     }
+}
+
+/// Time of tasks on `cpus` for which `known` is false, as a part of one CPU.
+fn others(recording: &Recording, cpus: &CpuSet, known: impl Fn(usize) -> bool) -> f64 {
+    let mut on: BTreeMap<CpuId, (Ns, Option<TaskId>)> = BTreeMap::new();
+    let mut sum = Ns::ZERO;
+    let mut add = |task: Option<TaskId>, since: Ns, until: Ns| {
+        if task.is_some_and(|task| !known(task.index())) {
+            sum += until.saturating_sub(since);
+        }
+    };
+    for event in recording.events.iter().filter(|event| cpus.contains(event.cpu)) {
+        let EventKind::Switch { prev, next, .. } = event.kind else { continue };
+        // Whoever leaves at the first switch was there from the start.
+        let (since, _) = on.insert(event.cpu, (event.at, next)).unwrap_or_default();
+        add(prev, since, event.at);
+    }
+    on.into_values().for_each(|(since, task)| add(task, since, recording.duration));
+    sum.0 as f64 / recording.duration.0.max(1) as f64
 }
 
 /// Runs rounds.
@@ -146,7 +173,7 @@ impl<'a> Rounds<'a> {
             Ok(command.ended())
         };
         self.come_up(&mut tend)?;
-        let live = self.record(&mut tend)?;
+        let live = self.record(None, &mut tend)?;
         drop(command);
         keeper.finish()?;
         Ok((self.files.round.clone(), live))
@@ -178,7 +205,7 @@ impl<'a> Rounds<'a> {
             Ok(driver.ended())
         };
         self.come_up(&mut tend)?;
-        let mut live = self.record(&mut tend)?;
+        let mut live = self.record(Some(first.process), &mut tend)?;
         let report = driver.end()?;
         let number = |name: &str| report["counts"][name].as_u64().unwrap_or(0);
         let elapsed = report["elapsed_ns"].as_u64().unwrap_or(0).max(1);
@@ -211,6 +238,7 @@ impl<'a> Rounds<'a> {
 
     fn record(
         &self,
+        driver: Option<u32>,
         tend: &mut dyn FnMut(&mut BTreeSet<u32>) -> Result<bool, ConfirmError>,
     ) -> Result<Live, ConfirmError> {
         let mut request = RecordRequest::new(Scope::All);
@@ -251,7 +279,7 @@ impl<'a> Rounds<'a> {
                 "events were lost in a round: make it shorter (--for)".to_owned(),
             ));
         }
-        Live::of(&recording, &processes)
+        Live::of(&recording, &processes, &self.plan.cpus, driver)
     }
 }
 
@@ -340,5 +368,38 @@ impl Drop for Driver {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schedlab_model::{PrevState, SchedEvent, Topology};
+    use schedlab_trace::{Header, TaskInfo};
+
+    #[test]
+    fn what_others_take_is_counted_on_the_commands_cpus() {
+        let task = |pid: u32| TaskInfo::unknown(pid, pid, format!("t{pid}"));
+        let tasks = vec![task(1), task(2), task(3)];
+        let header = Header { topology: Topology::flat(2), tasks, ..Header::default() };
+        let switch = |at: u64, cpu: u32, prev: Option<u32>, next: Option<u32>| {
+            let (prev, next) = (prev.map(TaskId), next.map(TaskId));
+            let kind = EventKind::Switch { prev, prev_state: PrevState::Runnable, next };
+            SchedEvent { at: Ns(at), cpu: CpuId(cpu), kind }
+        };
+        // On CPU 1: task 2 (others) for 100, then ours until 400, the driver until 500, nobody until 600, others until 700, and ours until 950.
+        let events = vec![
+            switch(50, 0, Some(1), None),
+            switch(100, 1, Some(1), Some(0)),
+            switch(400, 1, Some(0), Some(2)),
+            switch(500, 1, Some(2), None),
+            switch(600, 1, None, Some(1)),
+            switch(700, 1, Some(1), Some(0)),
+            switch(950, 1, Some(0), Some(1)),
+        ];
+        let recording = Recording::from_parts(header, events, Ns(1_000)).unwrap();
+        let cpus = CpuSet::single(CpuId(1));
+        let part = others(&recording, &cpus, |task| task != 1);
+        assert!((part - 0.25).abs() < 1e-9, "{part}");
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{ConfirmError, How, Plan};
 use crate::LabError;
+use crate::colocate::on_this_machine;
 use crate::metric::glob;
 use crate::variant::{Clause, Setting, Variant};
 use schedlab_host::threads::{self, Identity, Scheduling};
@@ -19,6 +20,7 @@ pub(super) enum Settings {
 
 /// The default, the variants, the schedulers.
 pub(super) fn all(plan: &Plan) -> Result<Vec<Settings>, ConfirmError> {
+    on_this_machine(&plan.cpus).map_err(ConfirmError::Input)?;
     let mut all = vec![Settings::Default];
     for text in &plan.variants {
         let variant =
