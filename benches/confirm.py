@@ -61,7 +61,8 @@ class Client(threading.Thread):
         seen = 0
         while not self.over:
             size = os.path.getsize(self.begun)
-            if size != seen:
+            # A client may also end by itself, when its server was still on its way.
+            if size != seen or self.load and self.load.poll() is not None:
                 seen = size
                 self.stop()
                 while not answers() and not self.over:

@@ -228,6 +228,15 @@ fn a_dry_run_changes_nothing() {
     assert!(ran.code == 0 && ran.stdout.contains(&line) && ran.stdout.contains("-> idle"), "{ran:?}");
     assert_eq!((server.policy(), batch.policy()), ("SCHED_OTHER".to_owned(), "SCHED_OTHER".to_owned()));
     assert!(folder.names().is_empty(), "{:?}", folder.names());
+    // A set of CPUs is fine for all settings but the agent's.
+    if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() >= 2) {
+        let set = ["--cpus", "0-1", "--goal", "p99 < alone + 10%", "--dry-run"];
+        let parties = ["--serve-pid", &server.pid(), "--batch-pid", &batch.pid()].map(str::to_owned);
+        let ran = crate::ran(command(&folder, &set).args(parties));
+        for part in ["CPUs 1\n", "manages one CPU", "both parties on the CPUs 0-1", "are stopped (SIGSTOP)"] {
+            assert!(ran.code == 0 && ran.stdout.contains(part), "{part}: {ran:?}");
+        }
+    }
     let marker = folder.0.join("started");
     let touch = format!("touch {}", marker.display());
     let ran = crate::ran(&mut command(
