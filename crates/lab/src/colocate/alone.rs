@@ -220,7 +220,7 @@ mod tests {
         // Goals of other kinds have no distance, and values that were not seen make no pair.
         assert!(distances(&goal("p99 < 1ms"), &alone, &alone).is_empty());
         let unseen = Round { goals: vec![None], ..Round::default() };
-        assert!(distances(&goals, &[unseen.clone()], &alone).is_empty());
+        assert!(distances(&goals, std::slice::from_ref(&unseen), &alone).is_empty());
         assert!(distances(&goals, &alone[..1], &[unseen]).is_empty());
     }
 
