@@ -300,3 +300,33 @@ pub(crate) struct Doctor {
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    /// As wide as help is at most.
+    const WIDTH: usize = 100;
+
+    /// What a line that is wrapped twice looks like is known: a word alone. Prose is one line for clap to wrap, an example fits.
+    fn check(command: &clap::Command, path: &str) {
+        let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        for (line, next) in lines.iter().zip(lines.iter().skip(1).chain([&""])) {
+            assert!(!line.starts_with(' ') || line.chars().count() <= WIDTH, "{path}: too wide: {line}");
+            let goes_on = !line.is_empty() && !line.starts_with(' ') && !line.ends_with(':');
+            let hard = goes_on && !next.is_empty() && !next.starts_with(' ');
+            assert!(!hard, "{path}: end the line with a backslash, so that clap wraps it: {line}");
+        }
+        command.get_subcommands().for_each(|inner| check(inner, &format!("{path} {}", inner.get_name())));
+    }
+
+    #[test]
+    fn help_is_wrapped_once() {
+        let all = Args::command();
+        for name in ["latency", "stress", "calibrate", "bench", "experiment", "doctor"] {
+            check(all.find_subcommand(name).expect("a command"), name);
+        }
+    }
+}

@@ -289,9 +289,9 @@ pub fn preset(name: &str) -> Result<Costs, LabError> {
     Costs::preset(name).ok_or_else(|| {
         let known = || Costs::PRESETS.iter().copied().chain([THIS_MACHINE]);
         let hint =
-            nearest(name, known()).map_or(String::new(), |right| format!(": did you mean \"{right}\"?"));
+            nearest(name, known()).map_or(String::new(), |right| format!(" (did you mean \"{right}\"?)"));
         let all: Vec<&str> = known().collect();
-        LabError::Option(format!("no cost preset \"{name}\"{hint} There are: {}", all.join(", ")))
+        LabError::Option(format!("there is no cost preset \"{name}\"{hint}: use one of {}", all.join(", ")))
     })
 }
 
@@ -373,7 +373,8 @@ mod tests {
     fn an_unknown_preset_is_told_the_others() {
         let message = preset("this-machin").unwrap_err().to_string();
         assert!(
-            message.contains("did you mean \"this-machine\"?") && message.contains("modern-vm"),
+            message.contains("(did you mean \"this-machine\"?): use one of free, ")
+                && message.contains("modern-vm"),
             "{message}"
         );
     }

@@ -9,10 +9,12 @@ mod figures;
 mod model;
 mod page;
 mod redis;
+mod rounds;
 mod sleeper;
 mod smp;
 mod stage;
 mod two_hogs;
+mod waits;
 mod watching;
 
 pub use client::{ClientKind, READY};

@@ -67,6 +67,13 @@ pub struct GateError {
     what: String,
 }
 
+impl GateError {
+    /// What is wrong, without how gates are written.
+    pub(crate) fn what(&self) -> &str {
+        &self.what
+    }
+}
+
 /// What is known about the number that a gate speaks of.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Evidence<'a> {

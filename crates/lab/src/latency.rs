@@ -15,7 +15,7 @@ pub use matrix::{
 pub use merge::{Difference, MergeError, Source, differences, merge, parse};
 pub use page::of_matrix;
 
-use crate::gate::{Bound, Evidence, Gate, Outcome};
+use crate::gate::{Bound, Evidence, Gate, GateError, Outcome};
 use crate::metric::{Metric, Stat};
 use schedlab_host::marks::Tracer;
 use schedlab_measure::{Budget, LatencyError, LatencyLine, LatencyReport, LatencyRequest, Samples, latency};
@@ -149,7 +149,11 @@ impl Row {
 /// A text that is no condition, or one that is not about latency as measured here.
 pub fn gates(texts: &[String]) -> Result<Vec<Gate>, String> {
     let gate = |text: &String| {
-        let gate = Gate::parse_with(text, Some("latency")).map_err(|error| error.to_string())?;
+        let odd = |error: GateError| {
+            let what = error.what();
+            format!("'{text}': {what}; write METRIC OP TIME, such as 'p99.9 > 200us' or 'cpu1 max >= 1ms'")
+        };
+        let gate = Gate::parse_with(text, Some("latency")).map_err(odd)?;
         match (gate.metric, gate.bound) {
             (Metric::Latency(Stat::Mode), _) => {
                 Err(format!("'{text}': the most frequent value is not measured; take p50, p99.9 or max"))
@@ -298,6 +302,11 @@ fn verdict(report: &LatencyReport, all: &Samples) -> Vec<String> {
     said
 }
 
+/// So many.
+fn expiries(count: u64) -> String {
+    if count == 1 { "1 expiry".to_owned() } else { format!("{count} expiries") }
+}
+
 fn doubts(report: &LatencyReport, all: &Samples) -> Vec<String> {
     let mut doubts = Vec::new();
     if report.stopped {
@@ -321,13 +330,15 @@ fn doubts(report: &LatencyReport, all: &Samples) -> Vec<String> {
     if missed > 0 {
         let uncorrected = report.threads.iter().map(|t| t.uncorrected.count()).sum::<u64>();
         doubts.push(format!(
-            "{missed} expiries passed while a thread was still late; they count (cyclictest drops them: it would have {uncorrected} samples)"
+            "{} passed while a thread was still late; they count (cyclictest drops them: it would have {uncorrected} samples)",
+            expiries(missed)
         ));
     }
     let withheld: u64 = report.threads.iter().map(|thread| thread.withheld).sum();
     if withheld > 0 {
         doubts.push(format!(
-            "wakers were late themselves and left out {withheld} expiries, which are in no sample"
+            "wakers were late themselves and left out {}, which are in no sample",
+            expiries(withheld)
         ));
     }
     let time = report.elapsed.0.max(1) as f64;
@@ -390,11 +401,14 @@ mod tests {
 
     #[test]
     fn gates_about_other_things_are_refused() {
-        for (text, expected) in
-            [("share > 50%", "only latency"), ("p99 > +20%", "nothing before"), ("p99 > 20", "not a time")]
-        {
+        for (text, expected) in [
+            ("share > 50%", "only latency"),
+            ("p99 > +20%", "nothing before"),
+            ("p99 > 20", "not a time"),
+            ("p99.9 >", "write METRIC OP TIME, such as 'p99.9 > 200us'"),
+        ] {
             let error = gates(&[text.to_owned()]).unwrap_err();
-            assert!(error.contains(expected), "{text}: {error}");
+            assert!(error.contains(expected) && !error.contains("SUBJECT"), "{text}: {error}");
         }
     }
 

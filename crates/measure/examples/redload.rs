@@ -42,5 +42,6 @@ fn request(arguments: &[String]) -> Option<LoadRequest> {
         duration: time(duration)?,
         warmup: time(warmup)?,
         words: words.to_vec(),
+        prepare: Vec::new(),
     })
 }

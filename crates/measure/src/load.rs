@@ -10,7 +10,7 @@ mod connection;
 mod report;
 
 use crate::ladder::histogram;
-use crate::resp::{RespError, command};
+use crate::resp::{Replies, RespError, command};
 use crate::stats::Random;
 use connection::Connection;
 use hdrhistogram::Histogram;
@@ -22,9 +22,10 @@ use rustix::time::{
 };
 use schedlab_model::Ns;
 use serde::{Deserialize, Serialize};
-use std::io;
-use std::net::SocketAddr;
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 /// Who decides when the next request leaves.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -56,6 +57,10 @@ pub struct LoadRequest {
     pub warmup: Ns,
     /// The words of the request, such as `["GET", "key:1"]`.
     pub words: Vec<String>,
+    /// Commands that are sent once before anything else, each of which must be answered without an error: keys that the
+    /// request needs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub prepare: Vec<Vec<String>>,
 }
 
 /// Why there is no result.
@@ -76,6 +81,14 @@ pub enum LoadError {
     /// The server answers something else.
     #[error(transparent)]
     Protocol(#[from] RespError),
+    /// The server did not take a command of the preparation.
+    #[error("the server did not take `{command}`, which the requests need: {why}")]
+    Refused {
+        /// Its words.
+        command: String,
+        /// What it said.
+        why: String,
+    },
     /// The server closed a connection.
     #[error("the server closed a connection after {replies} replies; its log may say why")]
     Closed {
@@ -116,6 +129,7 @@ pub fn run(request: &LoadRequest) -> Result<LoadReport, LoadError> {
 pub fn run_after(request: &LoadRequest, connected: impl FnOnce()) -> Result<LoadReport, LoadError> {
     check(request)?;
     let mut client = Client::connect(request)?;
+    request.prepare.iter().try_for_each(|words| prepare(request.address, words))?;
     connected();
     client.go(request)?;
     Ok(client.report(request))
@@ -138,6 +152,33 @@ fn check(request: &LoadRequest) -> Result<(), LoadError> {
         }
         _ => Ok(()),
     }
+}
+
+/// Sends one command over a connection of its own and waits for the answer.
+fn prepare(address: SocketAddr, words: &[String]) -> Result<(), LoadError> {
+    let refused = |why: String| LoadError::Refused { command: words.join(" "), why };
+    let failed = |error: io::Error| refused(error.to_string());
+    let mut stream = TcpStream::connect(address).map_err(|source| LoadError::Connect { address, source })?;
+    stream.set_read_timeout(Some(Duration::from_nanos(LAST_REPLIES.0))).map_err(failed)?;
+    stream.write_all(&encoded(words)).map_err(failed)?;
+    let (mut replies, mut said, mut buffer) = (Replies::default(), Vec::new(), [0; 4096]);
+    loop {
+        let bytes = match stream.read(&mut buffer).map_err(failed)? {
+            0 => return Err(refused("it closed the connection".to_owned())),
+            count => &buffer[..count],
+        };
+        said.extend_from_slice(bytes);
+        match (replies.push(bytes)?, replies.errors()) {
+            (0, _) => {}
+            (_, 0) => return Ok(()),
+            _ => return Err(refused(String::from_utf8_lossy(&said).trim().to_owned())),
+        }
+    }
+}
+
+fn encoded(words: &[String]) -> Vec<u8> {
+    let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
+    command(&words)
 }
 
 /// A seeded Poisson process: the time of the next request.
@@ -207,12 +248,11 @@ impl Client {
             add(connection.as_fd(), tag)?;
             connections.push(connection);
         }
-        let words: Vec<&[u8]> = request.words.iter().map(String::as_bytes).collect();
         Ok(Client {
             connections,
             epoll,
             timer,
-            request: command(&words),
+            request: encoded(&request.words),
             latency: histogram(),
             service: histogram(),
             lag: histogram(),
@@ -403,6 +443,7 @@ mod tests {
             duration: Ns::from_ms(1),
             warmup: Ns::ZERO,
             words: vec!["PING".to_owned()],
+            prepare: Vec::new(),
         };
         let open = |rate_per_s| LoopKind::Open { rate_per_s, seed: 1 };
         for bad in [

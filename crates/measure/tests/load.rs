@@ -4,6 +4,7 @@ use schedlab_measure::{LoadRequest, LoopKind, run};
 use schedlab_model::Ns;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 /// A server that answers `PONG` to each line-ended `PING`, and stalls once for `stall` before reply `at`.
@@ -34,7 +35,8 @@ fn server(stall: Duration, at: usize) -> SocketAddr {
 
 fn request(address: SocketAddr, kind: LoopKind) -> LoadRequest {
     let duration = Ns::from_ms(500);
-    LoadRequest { address, kind, connections: 1, duration, warmup: Ns::ZERO, words: vec!["PING".to_owned()] }
+    let words = vec!["PING".to_owned()];
+    LoadRequest { address, kind, connections: 1, duration, warmup: Ns::ZERO, words, prepare: Vec::new() }
 }
 
 #[test]
@@ -71,4 +73,41 @@ fn a_server_that_speaks_something_else_is_named() {
     });
     let error = run(&request(address, LoopKind::Closed)).unwrap_err().to_string();
     assert!(error.contains("RESP") && error.contains("SSH"), "{error}");
+}
+
+/// Answers each of so many connections once, with these bytes, and hands on what the connections sent first.
+fn answers(replies: [&'static [u8]; 2]) -> (SocketAddr, Receiver<Vec<u8>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (heard, hear) = channel();
+    std::thread::spawn(move || {
+        // The load's own connection comes first and sends last.
+        let (load, _) = listener.accept().unwrap();
+        let (prepare, _) = listener.accept().unwrap();
+        for (mut stream, reply) in [prepare, load].into_iter().zip(replies) {
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = stream.read(&mut buffer) {
+                let _ = heard.send(buffer[..count].to_vec());
+                let _ = stream.write_all(reply);
+            }
+        }
+    });
+    (address, hear)
+}
+
+#[test]
+fn what_the_requests_need_is_made_before_them() {
+    let words = ["SETRANGE", "bits", "131071", "x"];
+    let prepare = vec![words.map(str::to_owned).to_vec()];
+    let (address, hear) = answers([b":131072\r\n", b"+PONG\r\n"]);
+    let short = LoadRequest { prepare, duration: Ns::from_ms(20), ..request(address, LoopKind::Closed) };
+    let report = run(&short).unwrap();
+    assert!(report.replies > 0 && report.errors == 0, "{report:?}");
+    let first = hear.recv().unwrap();
+    assert_eq!(first, schedlab_measure::command(&words.map(str::as_bytes)));
+    assert_eq!(hear.recv().unwrap(), schedlab_measure::command(&[b"PING"]));
+    // A server that does not take it is named, and nothing is measured.
+    let (address, _hear) = answers([b"-OOM command not allowed\r\n", b"+PONG\r\n"]);
+    let error = run(&LoadRequest { address, ..short }).unwrap_err().to_string();
+    assert!(error.contains("SETRANGE bits 131071 x") && error.contains("OOM"), "{error}");
 }

@@ -2,7 +2,7 @@
 
 use crate::progress::Progress;
 use crate::{Done, output};
-use anyhow::{Context, bail};
+use anyhow::{anyhow, bail};
 use schedlab_lab::gallery::{self, Found};
 use schedlab_lab::smp::{self, SmpOptions, SmpResult, SmpRow};
 use std::fmt::Write as _;
@@ -30,12 +30,12 @@ pub(crate) enum What {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  schedlab bench model                               the paper's evaluation: 2 to 1024 threads on 2, 4, 8 CPUs
+  schedlab bench model                               the paper's: 2 to 1024 threads on 2, 4, 8 CPUs
   schedlab bench model --tasks 64,1024 --cpus 8 --variant stay --variant change
   schedlab bench model --costs modern --tasks 2..4096
   schedlab bench model mine.toml                     another scenario with a [sweep]
 
-The workload is the scenario smp-evaluation: threads of one process read 4 MB fifty times under linux-2.4, linux-2.4-mq and linux-2.4-o1, in virtual time.
+The workload is the scenario smp-evaluation: threads of one process read 4 MB fifty times under linux-2.4, linux-2.4-mq and linux-2.4-o1, in virtual time. \
 Printed: cost of a call of schedule() against threads, Table 1 beside the paper's, total times, migrations.")]
 pub(crate) struct Model {
     /// A scenario with a [sweep] (docs/scenario-format.md)
@@ -100,7 +100,7 @@ fn model(args: &Model) -> anyhow::Result<Done> {
 pub(crate) fn numbers(option: &str, text: &str, most: u32) -> anyhow::Result<Vec<u32>> {
     let advice = || format!("{option} {text}: give numbers from 1 to {most}, such as 2,4,8 or 2..1024");
     let number = |text: &str| -> anyhow::Result<u32> {
-        let number: u32 = text.trim().parse().with_context(advice)?;
+        let number: u32 = text.trim().parse().map_err(|_| anyhow!(advice()))?;
         if number == 0 || number > most {
             bail!(advice());
         }

@@ -15,13 +15,13 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  schedlab calibrate                             measure, and keep it as the cost preset this-machine
+  schedlab calibrate                             measure, and keep it as the preset this-machine
   schedlab calibrate --for 1m                    narrower intervals
   schedlab calibrate -o vm.toml --json           into another file, and as JSON to standard output
   schedlab compare two-hogs --costs this-machine
 
-The file lies at $XDG_DATA_HOME/schedlab/this-machine.toml (by default in ~/.local/share); docs/calibration.md
-describes it. All changes of policy and affinity concern threads that end with the measurement. A quiet machine gives
+The file lies at $XDG_DATA_HOME/schedlab/this-machine.toml (by default in ~/.local/share); docs/calibration.md \
+describes it. All changes of policy and affinity concern threads that end with the measurement. A quiet machine gives \
 better numbers; the share of the CPUs that others had is printed and kept.")]
 pub(crate) struct Calibrate {
     /// Write to this file instead of the preset's place

@@ -21,18 +21,19 @@ const SCHEMA: u32 = 1;
 #[command(after_help = "\
 Examples:
   schedlab experiment two-hogs                        `yes` twice on one CPU: shares and turns
-  schedlab experiment sleeper                         `nc -l` beside `yes`: its stream, system calls, cost of a line
+  schedlab experiment sleeper                         `nc -l` beside `yes`: its stream, its calls
   schedlab experiment redis-batch --client open:10000 --only shared --only 'batch SCHED_IDLE'
+  schedlab experiment redis-batch --client bitcount --only dedicated --only 'redis FIFO'
   schedlab experiment redis-batch --network loopback --client redis-benchmark --rounds 10
   schedlab experiment smp --tasks 2..1024              the SMP paper's program on all CPUs
   schedlab experiment all --rounds 10 --json
 
-Every configuration (row) runs --rounds times for --for each; rows take turns in random order. Printed: what the article
-says, this machine (median and 95 % bootstrap interval over the rounds), what the simulator says of this machine, and
+Every configuration (row) runs --rounds times for --for each; rows take turns in random order. Printed: what the article \
+says, this machine (median and 95 % bootstrap interval over the rounds), what the simulator says of this machine, and \
 whether the row can be told apart from the one it is compared with (at least four rounds for that).
 
-It starts real programs (Debian: apt-get install --no-install-recommends redis-server redis-tools sysbench netcat-openbsd
-iproute2) on one CPU, some of them in a real-time class, and needs root for that. All of it goes at the end, also on
+It starts real programs (Debian: apt-get install --no-install-recommends redis-server redis-tools sysbench netcat-openbsd \
+iproute2) on one CPU, some of them in a real-time class, and needs root for that. All of it goes at the end, also on \
 Ctrl-C and kill -9: processes, control group, network namespaces. It changes no sysctl.")]
 pub(crate) struct Experiment {
     /// Which
@@ -49,7 +50,8 @@ pub(crate) struct Experiment {
     /// Only this row (may be given several times)
     #[arg(long, value_name = "ROW")]
     only: Vec<String>,
-    /// redis-batch: who sends requests: redis-benchmark, closed, open:RATE [default: redis-benchmark,open:10000]
+    /// redis-batch: who sends requests: redis-benchmark; ours in a closed loop: closed (GET), bitcount (BITCOUNT of a 128 KiB
+    /// key: Redis limits, not the client); ours in an open loop: open:RATE [default: redis-benchmark,bitcount,open:10000]
     #[arg(long, value_name = "CLIENTS", value_delimiter = ',')]
     client: Vec<ClientKind>,
     /// redis-batch: veth: client and server are two hosts; loopback: one [default: veth]
@@ -115,7 +117,7 @@ pub(crate) fn run(args: &Experiment) -> anyhow::Result<Done> {
         seed: args.seed,
         only: args.only.clone(),
         clients: match args.client.is_empty() {
-            true => vec![ClientKind::RedisBenchmark, ClientKind::Open(10_000.0)],
+            true => ClientKind::USUAL.to_vec(),
             false => args.client.clone(),
         },
         network: if args.network == Some(Wire::Loopback) { Network::Loopback } else { Network::Veth },

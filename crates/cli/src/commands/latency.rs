@@ -28,12 +28,12 @@ Examples:
   schedlab latency --wake pipe --cpus 1               what a thread sees that another one wakes
   schedlab latency --slack 1ns                        SCHED_OTHER without its 50 us of timer slack
   schedlab latency --for 10m --fail-if 'p99.9 > 200us' --fail-if 'cpu1 max > 5ms'
-  schedlab latency --policy fifo:80 --for 1h --break 500us    stop at the first worse one: who is to blame?
+  schedlab latency --policy fifo:80 --for 1h --break 500us    the first worse one: who is to blame?
   schedlab latency --matrix --report rt.html          {idle, loaded} x {other, fifo:49}, two minutes
   schedlab latency merge standard=a.json rt=b.json --report kernels.html
 
-Every expiry is a sample, also one that passed while the thread was late from the one before. Exit codes: 1 a
---fail-if condition is met or --break ended it, 3 a condition needs more samples than there are, or Ctrl-C ended it
+Every expiry is a sample, also one that passed while the thread was late from the one before. Exit codes: 1 a \
+--fail-if condition is met or --break ended it, 3 a condition needs more samples than there are, or Ctrl-C ended it \
 early.",
     args_conflicts_with_subcommands = true
 )]

@@ -4,7 +4,7 @@ use crate::{Done, output};
 use schedlab_lab::experiment::{ClientKind, READY};
 use schedlab_live::elevation::pair;
 use schedlab_measure::readers::{BYTES, READS, ReadersRequest, readers};
-use schedlab_measure::{LoadError, LoadRequest, LoopKind, run_after};
+use schedlab_measure::{LoadError, run_after};
 use schedlab_model::Ns;
 use std::cell::Cell;
 use std::io::{BufRead as _, Write as _};
@@ -86,18 +86,8 @@ fn wait_for_word() {
 }
 
 fn load(client: &Client) -> anyhow::Result<Done> {
-    let seed = client.seed;
-    let request = LoadRequest {
-        address: client.address,
-        kind: match client.client {
-            ClientKind::Open(rate_per_s) => LoopKind::Open { rate_per_s, seed },
-            _ => LoopKind::Closed,
-        },
-        connections: client.connections,
-        duration: client.duration,
-        warmup: client.warmup,
-        words: ["GET", "key:1"].map(str::to_owned).to_vec(),
-    };
+    let time = (client.warmup, client.duration);
+    let request = client.client.load(client.address, client.connections, time, client.seed);
     let (began, told) = (Instant::now(), Cell::new(false));
     let connected = || {
         told.set(true);

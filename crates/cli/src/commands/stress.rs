@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
     group(clap::ArgGroup::new("load").required(true).multiple(true).args(["groups", "hogs", "memory"])),
     after_help = "\
 Examples:
-  schedlab stress --groups 10 --messages 100              hackbench's load: the same work as hackbench -g 10 -l 100
+  schedlab stress --groups 10 --messages 100              the work of hackbench -g 10 -l 100
   schedlab stress --groups 4 --pipe --thread --json       as hackbench -g 4 -p -T
   schedlab stress --groups 2 --fds 20 --for 30s           one round after the other, for 30 seconds
   schedlab stress --hogs 2 --for 10s                      two threads that take what they get
@@ -106,8 +106,9 @@ fn send(args: &Stress, groups: usize, signal: &StopSignal) -> anyhow::Result<Str
         return Ok(serde_json::to_string_pretty(&value)? + "\n");
     }
     let mut text = format!(
-        "{} tasks in {groups} groups, {} messages of {} bytes a round\n",
+        "{} tasks in {groups} group{}, {} messages of {} bytes a round\n",
         request.tasks(),
+        if groups == 1 { "" } else { "s" },
         request.total_messages(),
         request.size
     );

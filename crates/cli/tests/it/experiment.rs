@@ -3,6 +3,7 @@
 
 use crate::{Folder, Ran, ran, root};
 use rustix::process::{Pid, Signal, kill_process};
+use schedlab_lab::experiment::Which;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -12,12 +13,12 @@ use std::time::Duration;
 
 /// One at a time: they measure on the same CPU.
 static ONE: Mutex<()> = Mutex::new(());
-const PROGRAMS: [&str; 5] = ["nc", "redis-server", "redis-benchmark", "sysbench", "ip"];
 
 /// `None`: it cannot run here, and says so. In CI that is a failure.
-fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
-    let found = |program: &&str| schedlab_host::program::find(program).is_some();
-    let missing: Vec<&str> = PROGRAMS.iter().filter(|program| !found(program)).copied().collect();
+fn turn(test: &str, of: Which) -> Option<MutexGuard<'static, ()>> {
+    let programs = of.programs().iter().map(|(program, _)| *program);
+    let missing: Vec<&str> =
+        programs.filter(|program| schedlab_host::program::find(program).is_none()).collect();
     let two_cpus = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
     if rustix::process::geteuid().is_root() && two_cpus && missing.is_empty() {
         return Some(ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
@@ -142,7 +143,7 @@ fn value<'a>(result: &'a Value, row: &str, figure: &str) -> &'a Value {
 
 #[test]
 fn two_hogs_stand_beside_article_and_model() {
-    let Some(_turn) = turn("two_hogs_stand_beside_article_and_model") else { return };
+    let Some(_turn) = turn("two_hogs_stand_beside_article_and_model", Which::TwoHogs) else { return };
     let folder = Folder::new("experiment-hogs");
     let arguments =
         ["two-hogs", "--rounds", "1", "--for", "300ms", "--only", "as it is", "--only", "SCHED_IDLE"];
@@ -170,7 +171,9 @@ const CALIBRATION: &str = "schema = \"schedlab-calibration/1\"\n[provenance]\nke
 
 #[test]
 fn the_simulated_column_has_this_machines_costs_and_says_so() {
-    let Some(_turn) = turn("the_simulated_column_has_this_machines_costs_and_says_so") else { return };
+    let Some(_turn) = turn("the_simulated_column_has_this_machines_costs_and_says_so", Which::Sleeper) else {
+        return;
+    };
     let folder = Folder::new("experiment-costs");
     let arguments = ["sleeper", "--rounds", "1", "--for", "500ms", "--only", "beside yes"];
     let without = experiment(&folder, &arguments);
@@ -198,7 +201,9 @@ fn the_simulated_column_has_this_machines_costs_and_says_so() {
 
 #[test]
 fn the_sleeper_shows_its_stream_and_its_system_calls() {
-    let Some(_turn) = turn("the_sleeper_shows_its_stream_and_its_system_calls") else { return };
+    let Some(_turn) = turn("the_sleeper_shows_its_stream_and_its_system_calls", Which::Sleeper) else {
+        return;
+    };
     let folder = Folder::new("experiment-sleeper");
     let result = experiment(&folder, &["sleeper", "--rounds", "1", "--for", "500ms", "--only", "beside yes"]);
     assert!(result["asleep"][0]["call"].as_str().is_some_and(|call| call.starts_with("accept")), "{result}");
@@ -215,7 +220,9 @@ fn the_sleeper_shows_its_stream_and_its_system_calls() {
 
 #[test]
 fn redis_is_loaded_by_each_client_over_two_hosts() {
-    let Some(_turn) = turn("redis_is_loaded_by_each_client_over_two_hosts") else { return };
+    let Some(_turn) = turn("redis_is_loaded_by_each_client_over_two_hosts", Which::RedisBatch) else {
+        return;
+    };
     let (folder, before) = (Folder::new("experiment-redis"), Machine::now());
     let arguments = [
         "redis-batch",
@@ -228,26 +235,58 @@ fn redis_is_loaded_by_each_client_over_two_hosts() {
         "--only",
         "shared",
         "--client",
-        "closed,open:2000,redis-benchmark",
+        "closed,open:2000,redis-benchmark,bitcount",
     ];
     let result = experiment(&folder, &arguments);
-    assert_eq!(result["sheets"].as_array().expect("sheets").len(), 3);
+    assert_eq!(result["sheets"].as_array().expect("sheets").len(), 4);
     let requests = value(&result, "shared", "requests");
     assert_eq!(requests["article"], 119_452.0);
     assert!(requests["machine"]["median"].as_f64().is_some_and(|rate| rate > 0.0), "{requests}");
     assert!(requests["simulated"].as_f64().is_some_and(|rate| rate > 0.0), "{requests}");
     // Whether the client is the bottleneck is said, in one way or the other, for each.
     let said = format!("{}{}", result["findings"], result["doubts"]);
-    for client in ["closed: the client", "open:2000: the client", "redis-benchmark: the client"] {
-        assert!(said.contains(client), "{client}: {said}");
+    for client in
+        ["closed", "open:2000", "redis-benchmark", "bitcount"].map(|name| format!("{name}: the client"))
+    {
+        assert!(said.contains(&client), "{client}: {said}");
     }
     assert!(result["conditions"].to_string().contains("two hosts"), "{result}");
     assert_eq!((marked(&folder), Machine::now()), (vec![], before));
 }
 
+/// Redis never sleeps under this client, so that the kernel's own limit on real-time tasks must show.
+#[test]
+fn the_limit_on_real_time_tasks_is_named_and_is_in_every_column() {
+    let Some(_turn) = turn("the_limit_on_real_time_tasks_is_named_and_is_in_every_column", Which::RedisBatch)
+    else {
+        return;
+    };
+    let folder = Folder::new("experiment-limit");
+    let arguments =
+        ["redis-batch", "--rounds", "1", "--for", "2200ms", "--only", "dedicated", "--only", "redis FIFO"];
+    let result = experiment(&folder, &[&arguments[..], &["--client", "bitcount"]].concat());
+    let findings = result["findings"].to_string();
+    assert!(
+        findings.contains("bitcount, redis FIFO: ") && findings.contains(", 50 ms: in 1 of 1 rounds"),
+        "{result}"
+    );
+    let first = value(&result, "redis FIFO", "a fair task went first for");
+    for column in [&first["machine"]["median"], &first["simulated"]] {
+        assert!(column.as_f64().is_some_and(|ns| (40e6..200e6).contains(&ns)), "{first}");
+    }
+    let stall = value(&result, "redis FIFO", "redis waited at most");
+    let waited = [&stall["machine"]["median"], &stall["simulated"]].map(serde_json::Value::as_f64);
+    assert!(waited.iter().all(|waited| *waited >= Some(40e6)), "{stall}");
+    // A fair server cannot be overtaken by a fair task.
+    let fair =
+        lines(&result).iter().find(|line| line["row"] == "dedicated" && line["figure"] == first["figure"]);
+    assert_eq!((fair, first["article"].is_null()), (None, true));
+    assert_eq!(marked(&folder), [""; 0]);
+}
+
 #[test]
 fn the_smp_program_runs_on_all_cpus() {
-    let Some(_turn) = turn("the_smp_program_runs_on_all_cpus") else { return };
+    let Some(_turn) = turn("the_smp_program_runs_on_all_cpus", Which::Smp) else { return };
     let folder = Folder::new("experiment-smp");
     let result = experiment(&folder, &["smp", "--rounds", "1", "--tasks", "2,5"]);
     let total = value(&result, "5 threads", "create to join");
@@ -264,7 +303,9 @@ fn the_smp_program_runs_on_all_cpus() {
 #[test]
 fn a_row_that_is_not_there_and_a_missing_program_are_named() {
     let folder = Folder::new("experiment-missing");
-    let Some(_turn) = turn("a_row_that_is_not_there_and_a_missing_program_are_named") else { return };
+    let Some(_turn) = turn("a_row_that_is_not_there_and_a_missing_program_are_named", Which::TwoHogs) else {
+        return;
+    };
     let odd = ran(&mut command(&folder, &["two-hogs", "--only", "nice 7"]));
     assert!(odd.code == 2 && odd.stderr.contains("SCHED_BATCH"), "{odd:?}");
     let odd = ran(&mut command(&folder, &["redis-batch", "--client", "wrk"]));
@@ -299,7 +340,7 @@ fn moments(count: u64) -> impl Iterator<Item = Duration> {
 
 #[test]
 fn a_kill_at_any_moment_leaves_nothing() {
-    let Some(_turn) = turn("a_kill_at_any_moment_leaves_nothing") else { return };
+    let Some(_turn) = turn("a_kill_at_any_moment_leaves_nothing", Which::RedisBatch) else { return };
     let before = Machine::now();
     let kills = std::env::var("SCHEDLAB_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
     let (mut with_group, mut with_children) = (0, 0);
@@ -328,7 +369,7 @@ fn a_kill_at_any_moment_leaves_nothing() {
 
 #[test]
 fn ctrl_c_puts_everything_back() {
-    let Some(_turn) = turn("ctrl_c_puts_everything_back") else { return };
+    let Some(_turn) = turn("ctrl_c_puts_everything_back", Which::RedisBatch) else { return };
     let (folder, before) = (Folder::new("experiment-ctrl-c"), Machine::now());
     let mut command = command(&folder, &LONG);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
@@ -345,7 +386,9 @@ fn ctrl_c_puts_everything_back() {
 
 #[test]
 fn restore_removes_the_group_when_the_guardian_died_too() {
-    let Some(_turn) = turn("restore_removes_the_group_when_the_guardian_died_too") else { return };
+    let Some(_turn) = turn("restore_removes_the_group_when_the_guardian_died_too", Which::RedisBatch) else {
+        return;
+    };
     let folder = Folder::new("experiment-both");
     let mut child = start(&folder);
     let pid = child.id();

@@ -77,6 +77,7 @@ impl Client {
             duration: length,
             warmup: Ns::ZERO,
             words: self.words.clone(),
+            prepare: Vec::new(),
         };
         let failed = |error| ColocateError::Input(format!("--client {}: {error}", self.address));
         let LoadReport { latency, throughput_per_s, doubts, .. } = run(&request).map_err(failed)?;

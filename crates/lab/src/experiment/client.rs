@@ -4,11 +4,12 @@
 use super::ExperimentError;
 use super::stage::{Stage, Wires, scheduling};
 use schedlab_host::program::{Program, Running};
-use schedlab_measure::{LoadReport, LoopKind};
+use schedlab_measure::{LoadReport, LoadRequest, LoopKind};
 use schedlab_model::{Ns, Policy};
 use serde::Serialize;
 use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
 use std::str::FromStr;
 
 /// Connections, as in the article.
@@ -28,6 +29,9 @@ pub enum ClientKind {
     RedisBenchmark,
     /// Our own, closed loop, 32 connections.
     Closed,
+    /// Our own, closed loop, 32 connections, with a request that costs the server much and the client little: the server is
+    /// what limits, also where a client has no more than one CPU.
+    Bitcount,
     /// Our own, open loop: so many requests a second, whatever the server does.
     Open(f64),
 }
@@ -37,6 +41,7 @@ impl fmt::Display for ClientKind {
         match self {
             ClientKind::RedisBenchmark => f.write_str("redis-benchmark"),
             ClientKind::Closed => f.write_str("closed"),
+            ClientKind::Bitcount => f.write_str("bitcount"),
             ClientKind::Open(rate) => write!(f, "open:{rate}"),
         }
     }
@@ -50,13 +55,55 @@ impl FromStr for ClientKind {
         match text.split_once(':') {
             None if text == "redis-benchmark" => Ok(ClientKind::RedisBenchmark),
             None if text == "closed" => Ok(ClientKind::Closed),
+            None if text == "bitcount" => Ok(ClientKind::Bitcount),
             None if text == "open" => Ok(ClientKind::Open(10_000.0)),
             Some(("open", number)) => rate(number)
                 .map(ClientKind::Open)
                 .ok_or_else(|| format!("`{text}`: a rate is a number from 1 to 1000000 requests a second")),
             _ => Err(format!(
-                "there is no client `{text}`: use redis-benchmark, closed, or open:RATE such as open:10000"
+                "there is no client `{text}`: use redis-benchmark, closed, bitcount, or open:RATE such as open:10000"
             )),
+        }
+    }
+}
+
+/// The key that BITCOUNT counts is this long: some 30 us of Redis' time, and an answer of ten bytes.
+const BITS: usize = 128 << 10;
+
+impl ClientKind {
+    /// Those of `redis-batch`: the article's, one under which Redis is never idle, and one that misses no stall.
+    pub const USUAL: [ClientKind; 3] =
+        [ClientKind::RedisBenchmark, ClientKind::Bitcount, ClientKind::Open(10_000.0)];
+
+    /// Whether a connection waits for its reply before it sends again.
+    pub const fn closed(self) -> bool {
+        !matches!(self, ClientKind::Open(_))
+    }
+
+    /// Whether it asks what the article's client asked.
+    pub(super) const fn as_published(self) -> bool {
+        matches!(self, ClientKind::RedisBenchmark | ClientKind::Closed)
+    }
+
+    /// What our own client does at `address`. redis-benchmark has no such thing.
+    pub fn load(self, address: SocketAddr, connections: usize, time: (Ns, Ns), seed: u64) -> LoadRequest {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let (warmup, duration) = time;
+        let (request, prepare) = match self {
+            ClientKind::Bitcount => ("BITCOUNT bits", vec![words(&format!("SETRANGE bits {} x", BITS - 1))]),
+            _ => ("GET key:1", Vec::new()),
+        };
+        LoadRequest {
+            address,
+            kind: match self {
+                ClientKind::Open(rate_per_s) => LoopKind::Open { rate_per_s, seed },
+                _ => LoopKind::Closed,
+            },
+            connections,
+            duration,
+            warmup,
+            words: words(request),
+            prepare,
         }
     }
 }
@@ -65,6 +112,7 @@ impl FromStr for ClientKind {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Outcome {
     pub(super) throughput: f64,
+    pub(super) mean: f64,
     pub(super) p50: f64,
     pub(super) p95: f64,
     pub(super) p99: f64,
@@ -98,7 +146,7 @@ impl Client {
             ClientKind::RedisBenchmark => {
                 Program::new(benchmark(wires.address, stage.others.count(), requests))
             }
-            ClientKind::Closed | ClientKind::Open(_) => stage.own(&own(wires.address, kind, time, seed)),
+            _ => stage.own(&own(wires.address, kind, time, seed)),
         };
         let program = Program { network: wires.client, piped: true, cpus: Some(stage.others), ..program };
         let what = program.command.join(" ");
@@ -196,9 +244,17 @@ fn csv(text: &str) -> Option<Outcome> {
         .map(|field| field.trim_matches('"').parse())
         .collect::<Result<_, _>>()
         .ok()?;
-    let [throughput, _, _, p50, p95, p99, max] = values[..] else { return None };
+    let [throughput, mean, _, p50, p95, p99, max] = values[..] else { return None };
     let ns = |ms: f64| ms * 1e6;
-    Some(Outcome { throughput, p50: ns(p50), p95: ns(p95), p99: ns(p99), max: ns(max), ..Outcome::default() })
+    Some(Outcome {
+        throughput,
+        mean: ns(mean),
+        p50: ns(p50),
+        p95: ns(p95),
+        p99: ns(p99),
+        max: ns(max),
+        ..Outcome::default()
+    })
 }
 
 fn outcome(report: &LoadReport) -> Outcome {
@@ -207,6 +263,7 @@ fn outcome(report: &LoadReport) -> Outcome {
     let open = matches!(report.request.kind, LoopKind::Open { .. });
     Outcome {
         throughput: report.throughput_per_s,
+        mean: ladder.mean_ns as f64,
         p50: ladder.p50_ns as f64,
         p95: ladder.p95_ns as f64,
         p99: ladder.p99_ns as f64,
@@ -223,11 +280,26 @@ mod tests {
 
     #[test]
     fn clients_have_names() {
-        for kind in [ClientKind::RedisBenchmark, ClientKind::Closed, ClientKind::Open(25_000.0)] {
+        for kind in ClientKind::USUAL.into_iter().chain([ClientKind::Closed, ClientKind::Open(25_000.0)]) {
             assert_eq!(kind.to_string().parse(), Ok(kind));
         }
         assert!("open:0".parse::<ClientKind>().unwrap_err().contains("rate"));
         assert!("wrk".parse::<ClientKind>().unwrap_err().contains("redis-benchmark"));
+    }
+
+    #[test]
+    fn the_costly_request_has_its_key_made_first() {
+        let load = |kind: ClientKind| {
+            kind.load("127.0.0.1:7777".parse().unwrap(), 32, (Ns::from_ms(1), Ns::from_ms(2)), 1)
+        };
+        let costly = load(ClientKind::Bitcount);
+        assert_eq!(
+            (costly.kind, costly.words),
+            (LoopKind::Closed, vec!["BITCOUNT".to_owned(), "bits".to_owned()])
+        );
+        assert_eq!(costly.prepare, [["SETRANGE", "bits", "131071", "x"].map(str::to_owned)]);
+        assert_eq!((costly.warmup, costly.duration), (Ns::from_ms(1), Ns::from_ms(2)));
+        assert!(load(ClientKind::Open(5.0)).prepare.is_empty());
     }
 
     #[test]
@@ -236,7 +308,8 @@ mod tests {
                     \"p99_latency_ms\",\"max_latency_ms\"\n\"GET\",\"87719.30\",\"0.311\",\"0.080\",\"0.271\",\
                     \"0.423\",\"1.991\",\"10.831\"\n";
         let outcome = csv(text).unwrap();
-        assert_eq!((outcome.throughput, outcome.p50, outcome.max), (87_719.3, 271_000.0, 10_831_000.0));
+        let said = (outcome.throughput, outcome.mean, outcome.p50, outcome.max);
+        assert_eq!(said, (87_719.3, 311_000.0, 271_000.0, 10_831_000.0));
         assert_eq!(csv("Could not connect"), None);
     }
 }

@@ -6,21 +6,24 @@ mod predicted;
 use super::client::{CONNECTIONS, Client, ClientKind, Outcome, PORT, WARM_UP};
 use super::figures::{Collected, Figure, Sheet, Unit};
 use super::model::Model;
+use super::rounds::in_turns;
 use super::sleeper::listens;
 use super::stage::{Stage, Wires, scheduling};
+use super::waits::{LIMIT, Overtaken, waits};
 use super::watching::{Scene, Seen, pieces, watch};
 use super::{Experiment, ExperimentError, Options, Watch, Which, chosen};
-use findings::{bottleneck, client_stalls, fair_server, little, milder, why};
+use findings::{FULL, bottleneck, client_stalls, limit_of, limited, little, milder, why};
 use predicted::Prediction;
 use schedlab_host::program::{Program, Running};
 use schedlab_host::threads::Scheduling;
-use schedlab_measure::stats;
 use schedlab_model::{CpuSet, Ns, Policy};
 use std::cell::RefCell;
 use std::time::Duration;
 
 const THROUGHPUT: Figure = Figure { name: "requests", unit: Unit::PerSecond };
 const P50: Figure = Figure { name: "p50", unit: Unit::Time };
+/// For Little's law; not printed.
+const MEAN: Figure = Figure { name: "mean", unit: Unit::Time };
 const P95: Figure = Figure { name: "p95", unit: Unit::Time };
 const P99: Figure = Figure { name: "p99", unit: Unit::Time };
 const P99_9: Figure = Figure { name: "p99.9", unit: Unit::Time };
@@ -29,12 +32,13 @@ const BATCH: Figure = Figure { name: "sysbench", unit: Unit::PerSecond };
 const SERVER_SHARE: Figure = Figure { name: "CPU of redis", unit: Unit::Share };
 const BATCH_SHARE: Figure = Figure { name: "CPU of sysbench", unit: Unit::Share };
 const STALL: Figure = Figure { name: "redis waited at most", unit: Unit::Time };
+const OVERTAKEN: Figure = Figure { name: "a fair task went first for", unit: Unit::Time };
 const TURN: Figure = Figure { name: "longest turn of sysbench", unit: Unit::Time };
 const CLIENT: Figure = Figure { name: "CPU of the client", unit: Unit::Share };
 const CLIENT_STALL: Figure = Figure { name: "client waited at most", unit: Unit::Time };
 const LAG: Figure = Figure { name: "sent late p99", unit: Unit::Time };
 const FOREIGN: Figure = Figure { name: "foreign work", unit: Unit::Share };
-const FIGURES: [Figure; 15] = [
+const FIGURES: [Figure; 16] = [
     THROUGHPUT,
     P50,
     P95,
@@ -45,6 +49,7 @@ const FIGURES: [Figure; 15] = [
     SERVER_SHARE,
     BATCH_SHARE,
     STALL,
+    OVERTAKEN,
     TURN,
     CLIENT,
     CLIENT_STALL,
@@ -55,9 +60,6 @@ const FIGURES: [Figure; 15] = [
 /// Why the simulator may not meet the fair server.
 const MISSED: &str = "redis FIFO, simulated: every request has the same way there, so that Redis runs dry now and then, \
                       sysbench does not starve, and the fair server is not met where it is met here";
-/// What waits this long in one piece while fair tasks run under a real-time server has met the fair server.
-const FAIR_SERVER: f64 = 40e6;
-
 /// A row: how server and batch work are scheduled.
 struct Row {
     name: &'static str,
@@ -133,40 +135,46 @@ pub(super) fn run(
     let all = rows.len() * options.rounds * options.clients.len();
     watching.plan(Which::RedisBatch, all, pieces(all, options.time + WARM_UP));
     watching.step("sysbench alone", 0, all);
-    let (events, model) = alone(stage)?;
+    let events = alone(stage)?;
     let mut setting = Setting { wires, events, requests: 20_000, time: options.time };
     if options.clients.contains(&ClientKind::RedisBenchmark) {
-        let (_, seen) = measure(stage, &setting, &ROWS[0], ClientKind::RedisBenchmark, 0)?;
+        let (_, _, seen) = measure(stage, &setting, &ROWS[0], ClientKind::RedisBenchmark, 0)?;
         // About the time that was asked for on a CPU of its own, twice that on a shared one.
         let wanted = seen.throughput * options.time.0 as f64 / 1e9;
         setting.requests = (wanted as u64).clamp(1000, 50_000_000);
     }
-    let mut here: Vec<Collected> = options.clients.iter().map(|_| Collected::default()).collect();
-    let (mut doubts, mut lost, mut done) = (Vec::new(), 0, 0);
-    let turns = stats::turns(rows.len() * options.clients.len(), options.rounds, options.seed);
-    for (number, turn) in turns.into_iter().enumerate() {
-        for index in turn {
-            let (row, client) = (rows[index / options.clients.len()], index % options.clients.len());
-            let kind = options.clients[client];
-            watching.step(&format!("{}, {kind}", row.name), done, all);
-            let (seen, outcome) = measure(stage, &setting, row, kind, options.seed + number as u64)?;
-            lost += seen.lost;
-            note(&mut here[client], row.name, &seen, &outcome, setting.events);
-            let unanswered = outcome.doubts.iter().filter(|doubt| !judged_here(doubt));
-            doubts.extend(unanswered.map(|doubt| format!("{}, {kind}: {doubt}", row.name)));
-            done += 1;
-        }
-    }
+    let mut here: Vec<Heard> = options.clients.iter().map(|_| Heard::default()).collect();
+    let mut doubts = Vec::new();
+    let each: Vec<(&Row, usize)> =
+        rows.iter().flat_map(|row| (0..options.clients.len()).map(|client| (*row, client))).collect();
+    let names: Vec<String> =
+        each.iter().map(|(row, client)| format!("{}, {}", row.name, options.clients[*client])).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let rounds = in_turns(stage, options, watching, &names, &mut |turn, _| {
+        let (row, client) = each[turn.row];
+        let (seen, recorded, outcome) = measure(stage, &setting, row, options.clients[client], turn.seed)?;
+        note(&mut here[client].figures, row.name, &recorded, &outcome, setting.events);
+        here[client].overtaken.extend(recorded.overtaken.into_iter().map(|waits| (row.name, waits)));
+        let unanswered = outcome.doubts.iter().filter(|doubt| !judged_here(doubt));
+        doubts.extend(unanswered.map(|doubt| format!("{}: {doubt}", names[turn.row])));
+        Ok(seen)
+    })?;
     doubts.dedup();
-    if lost > 0 {
-        doubts.push(format!("{lost} events were lost"));
-    }
-    result(stage, options, &rows, &here, &model, (doubts, setting.events))
+    doubts.extend(rounds.doubts);
+    result(stage, options, &rows, &here, &rounds.model, (doubts, setting.events))
 }
 
 /// Whether a doubt of the client is about itself: [`bottleneck`] judges that over all rounds.
 fn judged_here(doubt: &str) -> bool {
     doubt.contains("bottleneck") || doubt.contains("the client's own")
+}
+
+/// All rounds with one client.
+#[derive(Default)]
+struct Heard {
+    figures: Collected,
+    /// A round of a row whose server is a real-time task: its waits in which fair tasks ran.
+    overtaken: Vec<(&'static str, Vec<Overtaken>)>,
 }
 
 /// What the recorder saw in one measurement.
@@ -175,14 +183,15 @@ struct Recorded {
     batch: Option<f64>,
     client: f64,
     stall: Option<f64>,
+    /// Of a real-time server.
+    overtaken: Option<Vec<Overtaken>>,
     turn: Option<f64>,
     foreign: f64,
-    lost: u64,
     client_stall: f64,
 }
 
-/// `sysbench` alone: its events in a second of CPU time, and the machine as the recorder found it.
-fn alone(stage: &Stage<'_>) -> Result<(f64, Model), ExperimentError> {
+/// `sysbench` alone: its events in a second of CPU time.
+fn alone(stage: &Stage<'_>) -> Result<f64, ExperimentError> {
     let words = "sysbench cpu --threads=1 --time=1 run".split(' ');
     let program = Program { cpus: Some(CpuSet::single(stage.cpu)), piped: true, ..Program::new(words) };
     let what = program.command.join(" ");
@@ -212,11 +221,10 @@ fn alone(stage: &Stage<'_>) -> Result<(f64, Model), ExperimentError> {
     let events = line.and_then(|count| count.trim().parse::<f64>().ok()).filter(|count| *count > 0.0);
     let used = seen.process(pid).run.0 as f64 / 1e9;
     let rate = events.map(|events| events / used).filter(|rate| rate.is_finite());
-    let rate = rate.ok_or_else(|| ExperimentError::Program {
+    rate.ok_or_else(|| ExperimentError::Program {
         what,
         happened: "does not say how many events it made".to_owned(),
-    })?;
-    Ok((rate, Model::of(&seen.recording.header, &stage.machine, &stage.prices)?))
+    })
 }
 
 /// What runs beside the server.
@@ -237,7 +245,7 @@ fn measure(
     row: &Row,
     kind: ClientKind,
     seed: u64,
-) -> Result<(Recorded, Outcome), ExperimentError> {
+) -> Result<(Seen, Recorded, Outcome), ExperimentError> {
     let server = server(stage, setting, scheduling(row.server, 0))?;
     let batch = neighbour(stage, row)?;
     stage.pause(Duration::from_millis(150))?;
@@ -260,9 +268,9 @@ fn measure(
     let seen = watch(stage, Which::RedisBatch, scene)?;
     let client = client.into_inner().ok_or(ExperimentError::Interrupted)?;
     let pids = (server.pid(), batch.pid(), client.pid());
-    let recorded = recorded(stage, &seen, pids, row.batch.is_some());
+    let recorded = recorded(stage, &seen, pids, row);
     let outcome = client.finish(stage)?;
-    Ok((recorded, outcome))
+    Ok((seen, recorded, outcome))
 }
 
 fn server(stage: &Stage<'_>, setting: &Setting, how: Scheduling) -> Result<Running, ExperimentError> {
@@ -301,23 +309,19 @@ fn server(stage: &Stage<'_>, setting: &Setting, how: Scheduling) -> Result<Runni
     }
 }
 
-fn recorded(
-    stage: &Stage<'_>,
-    seen: &Seen,
-    (server, batch, client): (u32, u32, u32),
-    real: bool,
-) -> Recorded {
+fn recorded(stage: &Stage<'_>, seen: &Seen, (server, batch, client): (u32, u32, u32), row: &Row) -> Recorded {
+    let real = row.batch.is_some();
     let (redis, work, load) = (seen.process(server), seen.process(batch), seen.process(client));
-    let longest = redis.wake_latency.max().max(redis.preempt_wait.max());
+    let waits = seen.waits(server);
     Recorded {
         server: seen.share(redis.run),
         batch: real.then(|| seen.share(work.run)),
         client: seen.share(load.run) / stage.others.count().max(1) as f64,
-        stall: (redis.switches > 0).then_some(longest.0 as f64),
+        stall: (redis.switches > 0).then_some(waits.longest.0 as f64),
+        overtaken: (!row.server.is_fair()).then_some(waits.overtaken),
         turn: real.then(|| work.run_length.max().0 as f64),
         foreign: seen.foreign(stage.cpu, &[server, batch, client]),
-        lost: seen.lost(),
-        client_stall: load.wake_latency.max().max(load.preempt_wait.max()).0 as f64,
+        client_stall: seen.waits(client).longest.0 as f64,
     }
 }
 
@@ -325,6 +329,7 @@ fn note(into: &mut Collected, row: &str, seen: &Recorded, outcome: &Outcome, eve
     let mut add = |figure, value: Option<f64>| into.add(row, figure, value);
     add(THROUGHPUT, Some(outcome.throughput));
     add(P50, Some(outcome.p50));
+    add(MEAN, Some(outcome.mean));
     add(P95, Some(outcome.p95));
     add(P99, Some(outcome.p99));
     add(P99_9, outcome.p99_9);
@@ -334,17 +339,23 @@ fn note(into: &mut Collected, row: &str, seen: &Recorded, outcome: &Outcome, eve
     add(BATCH_SHARE, seen.batch);
     add(BATCH, seen.batch.map(|share| share * events));
     add(STALL, seen.stall);
+    add(OVERTAKEN, seen.overtaken.as_deref().map(longest));
     add(TURN, seen.turn);
     add(CLIENT, Some(seen.client));
     add(CLIENT_STALL, Some(seen.client_stall));
     add(FOREIGN, Some(seen.foreign));
 }
 
+/// The longest time in one wait for which fair tasks had the CPU.
+fn longest(waits: &[Overtaken]) -> f64 {
+    waits.iter().map(|wait| wait.fair).max().unwrap_or_default().0 as f64
+}
+
 fn result(
     stage: &Stage<'_>,
     options: &Options,
     rows: &[&Row],
-    here: &[Collected],
+    here: &[Heard],
     model: &Model,
     (mut doubts, events): (Vec<String>, f64),
 ) -> Result<Experiment, ExperimentError> {
@@ -362,37 +373,34 @@ fn result(
             .to_owned(),
         model.about.clone(),
     ];
-    let mut missed = false;
-    for (kind, collected) in options.clients.iter().zip(here) {
+    let mut missed = Vec::new();
+    for (kind, heard) in options.clients.iter().zip(here) {
+        let collected = &heard.figures;
         let prediction = Prediction::of(model, *kind, collected, rows)?;
-        let closed = !matches!(kind, ClientKind::Open(_));
-        let published = |row: &str, figure: &str| article(row, figure).filter(|_| closed);
+        let published = |row: &str, figure: &str| article(row, figure).filter(|_| kind.as_published());
         let simulated = |row: &str, figure: &str| prediction.value(row, figure);
-        let met = |max: Option<f64>| max.is_some_and(|max| max > FAIR_SERVER);
-        missed |= met(collected.median("redis FIFO", STALL))
-            && prediction.value("redis FIFO", MAX.name).is_some_and(|max| !met(Some(max)));
+        let met = |fair: f64| fair >= LIMIT.0 as f64;
+        if collected.median("redis FIFO", OVERTAKEN).is_some_and(met)
+            && prediction.value("redis FIFO", OVERTAKEN.name).is_some_and(|fair| !met(fair))
+        {
+            missed.push(format!("{kind}, {MISSED}"));
+        }
+        let (title, source) = titles(*kind);
         sheets.push(Sheet {
-            title: format!(
-                "client {kind}, {}",
-                if closed { "closed loop" } else { "times from the intended send" }
-            ),
-            source: if closed {
-                "article: redis-benchmark -c 32 -t get --threads, Linux 6.2, 32 CPUs, another host".to_owned()
-            } else {
-                "article: nothing (it has a closed loop only)".to_owned()
-            },
+            title: format!("client {kind}, {title}"),
+            source: source.to_owned(),
             lines: collected.lines(&names, &FIGURES, base(&names), &published, &simulated, options.seed),
         });
         conditions.extend(prediction.about.iter().map(|text| format!("{kind}: {text}")));
         bottleneck(*kind, collected, &names, &mut findings, &mut doubts);
-        fair_server(*kind, collected, &mut findings);
+        findings.extend(limited(*kind, heard, &names, limit_of(&stage.machine.kernel)));
         client_stalls(*kind, collected, &names, &mut doubts);
         milder(*kind, collected, &mut findings);
-        reasons.extend(closed.then(|| little(*kind, collected, &names)).flatten());
+        reasons.extend(kind.closed().then(|| little(*kind, collected, &names)).flatten());
         doubts.extend(collected.warnings().into_iter().map(|warning| format!("{kind}: {warning}")));
     }
     reasons.extend(why(stage));
-    reasons.extend(missed.then(|| MISSED.to_owned()));
+    reasons.extend(missed);
     Ok(Experiment {
         name: Which::RedisBatch,
         title: "A Redis server and a batch job on one CPU".to_owned(),
@@ -405,6 +413,22 @@ fn result(
         doubts,
         given_back: Default::default(),
     })
+}
+
+/// What a client does, and what the article has to say of it.
+fn titles(kind: ClientKind) -> (&'static str, &'static str) {
+    match kind {
+        ClientKind::Open(_) => {
+            ("GET, times from the intended send", "article: nothing (it has a closed loop only)")
+        }
+        ClientKind::Bitcount => {
+            ("BITCOUNT of a key of 128 KiB, closed loop", "article: nothing (it asks with GET only)")
+        }
+        ClientKind::RedisBenchmark | ClientKind::Closed => (
+            "GET, closed loop",
+            "article: redis-benchmark -c 32 -t get --threads, Linux 6.2, 32 CPUs, another host",
+        ),
+    }
 }
 
 /// What the other rows are compared with.

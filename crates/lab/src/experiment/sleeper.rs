@@ -3,6 +3,7 @@
 
 use super::figures::{Collected, Figure, Sheet, Unit};
 use super::model::Model;
+use super::rounds::{Rounds, in_turns};
 use super::stage::{Stage, scheduling};
 use super::watching::{Scene, Seen, now_ns, pieces, watch};
 use super::{Experiment, ExperimentError, Options, Watch, Which, chosen};
@@ -86,39 +87,27 @@ pub(super) fn run(
     watching: &mut dyn Watch,
 ) -> Result<Experiment, ExperimentError> {
     let rows = chosen(&ROWS, |row| row.name, options)?;
-    let (mut here, mut model, mut lost) = (Collected::default(), None, 0);
+    let names: Vec<&str> = rows.iter().map(|row| row.name).collect();
     let (mut asleep, mut stream) = (Vec::new(), Vec::new());
-    let (mut done, all) = (0, rows.len() * options.rounds);
+    let all = rows.len() * options.rounds;
     watching.plan(Which::Sleeper, all, pieces(all, options.time));
-    for (number, turn) in stats::turns(rows.len(), options.rounds, options.seed).into_iter().enumerate() {
-        for index in turn {
-            let row = rows[index];
-            watching.step(row.name, done, all);
-            let round = measure(stage, row, options.time, options.seed + number as u64)?;
-            note(&mut here, row.name, &round);
-            lost += round.seen.lost();
-            if row.name == rows[0].name && number == 0 {
-                stream = stream_of(&round);
-                asleep.clone_from(&round.asleep);
-            }
-            if model.is_none() {
-                model = Some(Model::of(&round.seen.recording.header, &stage.machine, &stage.prices)?);
-            }
-            done += 1;
+    let rounds = in_turns(stage, options, watching, &names, &mut |turn, here| {
+        let row = rows[turn.row];
+        let round = measure(stage, row, options.time, turn.seed)?;
+        note(here, row.name, &round);
+        if (turn.row, turn.round) == (0, 0) {
+            stream = stream_of(&round);
+            asleep.clone_from(&round.asleep);
         }
-    }
-    let model = model.ok_or_else(|| ExperimentError::Input("--rounds 0: give at least 1".to_owned()))?;
+        Ok(round.seen)
+    })?;
+    let Rounds { here, model, doubts } = rounds;
     let mut simulated = Collected::default();
     for row in &rows {
         if let Some(cost) = here.median(row.name, PER_LINE) {
             let seen = simulate(&model, row, cost)?;
             waits(&mut simulated, row.name, &seen.sum(|info| info.comm == "nc"));
         }
-    }
-    let names: Vec<&str> = rows.iter().map(|row| row.name).collect();
-    let mut doubts = here.warnings();
-    if lost > 0 {
-        doubts.push(format!("{lost} events were lost"));
     }
     let of_model =
         |row: &str, figure: &str| simulated.median(row, *FIGURES.iter().find(|known| known.name == figure)?);

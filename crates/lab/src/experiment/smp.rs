@@ -2,6 +2,7 @@
 
 use super::figures::{Collected, Figure, Sheet, Unit};
 use super::model::Model;
+use super::rounds::{Rounds, in_turns};
 use super::stage::{Stage, scheduling};
 use super::watching::{Scene, Seen, pieces, watch};
 use super::{Experiment, ExperimentError, Options, Watch, Which};
@@ -47,39 +48,31 @@ pub(super) fn run(
         ));
     }
     let names: Vec<String> = options.tasks.iter().map(|threads| format!("{threads} threads")).collect();
-    let (mut here, mut model, mut lost) = (Collected::default(), None, 0);
-    let (mut done, all) = (0, names.len() * options.rounds);
+    let all = names.len() * options.rounds;
     watching.plan(Which::Smp, all, about(stage, options)?);
-    for turn in stats::turns(names.len(), options.rounds, options.seed) {
-        for index in turn {
-            watching.step(&names[index], done, all);
-            let round = measure(stage, options.tasks[index])?;
-            let threads = round.seen.made_by(round.pid);
-            let of = f64::from(options.tasks[index]);
-            here.add(&names[index], TOTAL, Some(round.report.elapsed_ns as f64 / 1e9));
-            let Round { report, .. } = &round;
-            let reading = report.cpu_ns.saturating_sub(report.creating_ns);
-            here.add(&names[index], READ, Some(reading as f64 / of / f64::from(READS)));
-            here.add(&names[index], CREATE, Some(report.creating_ns as f64 / of));
-            note(&mut here, &names[index], &threads, of);
-            lost += round.seen.lost();
-            if model.is_none() {
-                model = Some(Model::of(&round.seen.recording.header, &stage.machine, &stage.prices)?);
-            }
-            done += 1;
-        }
-    }
-    let model = model.ok_or_else(|| ExperimentError::Input("--rounds 0: give at least 1".to_owned()))?;
-    watching.step("the model", done.saturating_sub(1), all);
+    let rows: Vec<&str> = names.iter().map(String::as_str).collect();
+    let rounds = in_turns(stage, options, watching, &rows, &mut |turn, here| {
+        let (name, threads) = (rows[turn.row], options.tasks[turn.row]);
+        let Round { report, seen, pid } = measure(stage, threads)?;
+        let of = f64::from(threads);
+        here.add(name, TOTAL, Some(report.elapsed_ns as f64 / 1e9));
+        let reading = report.cpu_ns.saturating_sub(report.creating_ns);
+        here.add(name, READ, Some(reading as f64 / of / f64::from(READS)));
+        here.add(name, CREATE, Some(report.creating_ns as f64 / of));
+        note(here, name, &seen.made_by(pid), of);
+        Ok(seen)
+    })?;
+    watching.step("the model", all.saturating_sub(1), all);
     let mut simulated = Collected::default();
-    for (name, threads) in names.iter().zip(&options.tasks) {
-        if let (Some(read_ns), Some(create_ns)) = (here.median(name, READ), here.median(name, CREATE)) {
-            simulate(&mut simulated, &model, name, *threads, (read_ns, create_ns))?;
+    for (name, threads) in rows.iter().zip(&options.tasks) {
+        let median = |figure| rounds.here.median(name, figure);
+        if let (Some(read_ns), Some(create_ns)) = (median(READ), median(CREATE)) {
+            simulate(&mut simulated, &rounds.model, name, *threads, (read_ns, create_ns))?;
         }
     }
     let cpus = stage.machine.online.count();
     let priced = evaluate(&priced(&options.tasks, cpus), &|_, _| {})?;
-    Ok(result(options, &names, (&here, &simulated, &priced), &model, cpus, lost))
+    Ok(result(options, &rows, rounds, (&simulated, &priced), cpus))
 }
 
 /// How long it takes, about: from a first run with few threads, which is not counted.
@@ -184,13 +177,12 @@ fn simulate(
 
 fn result(
     options: &Options,
-    names: &[String],
-    (here, simulated, priced): (&Collected, &Collected, &SmpResult),
-    model: &Model,
+    rows: &[&str],
+    rounds: Rounds,
+    (simulated, priced): (&Collected, &SmpResult),
     cpus: usize,
-    lost: u64,
 ) -> Experiment {
-    let rows: Vec<&str> = names.iter().map(String::as_str).collect();
+    let Rounds { here, model, doubts } = rounds;
     let threads_of = |row: &str| row.split(' ').next().and_then(|word| word.parse::<u32>().ok());
     let scheduler = |figure: &str| figure.strip_prefix("a decision of ").map(str::to_owned);
     let article = |row: &str, figure: &str| {
@@ -206,11 +198,7 @@ fn result(
         }
     };
     let base = rows.first().copied().unwrap_or_default();
-    let lines = here.lines(&rows, &FIGURES, base, &article, &of_model, options.seed);
-    let mut doubts = here.warnings();
-    if lost > 0 {
-        doubts.push(format!("{lost} events were lost"));
-    }
+    let lines = here.lines(rows, &FIGURES, base, &article, &of_model, options.seed);
     Experiment {
         name: Which::Smp,
         title: format!("Threads of one process read {} MB {READS} times, on all CPUs", BYTES >> 20),
@@ -228,7 +216,7 @@ fn result(
         }],
         stream: Vec::new(),
         asleep: Vec::new(),
-        findings: findings(here, &rows),
+        findings: findings(&here, rows),
         reasons: vec![
             "create to join, run-queue time: foreign work and the recorder take CPU time here, none there".to_owned(),
             "a decision costs microseconds to milliseconds in the paper's kernel and is not seen in these totals here: the \
@@ -244,7 +232,9 @@ fn result(
 fn findings(here: &Collected, rows: &[&str]) -> Vec<String> {
     let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Vec::new() };
     let read = |row: &str| here.median(row, READ);
-    let (Some(few), Some(many)) = (read(first), read(last)) else { return Vec::new() };
+    let (Some(few), Some(many)) = (read(first), read(last).filter(|_| rows.len() > 1)) else {
+        return Vec::new();
+    };
     let change = stats::difference(here.of(first, READ), here.of(last, READ), 1);
     let apart = change.is_some_and(|change| change.told_apart);
     vec![format!(

@@ -2,10 +2,10 @@
 
 use super::figures::{Collected, Figure, Sheet, Unit};
 use super::model::Model;
+use super::rounds::{Rounds, in_turns};
 use super::stage::{Stage, scheduling};
 use super::watching::{Scene, Seen, pieces, usual_turn, watch};
 use super::{Experiment, ExperimentError, Options, Watch, Which, chosen};
-use schedlab_measure::stats;
 use schedlab_model::{Ns, Policy};
 use schedlab_trace::analysis::TaskSummary;
 
@@ -42,31 +42,23 @@ pub(super) fn run(
     watching: &mut dyn Watch,
 ) -> Result<Experiment, ExperimentError> {
     let rows = chosen(&ROWS, |row| row.name, options)?;
-    let (mut here, mut model, mut lost) = (Collected::default(), None, 0);
-    let (mut done, all) = (0, rows.len() * options.rounds);
+    let names: Vec<&str> = rows.iter().map(|row| row.name).collect();
+    let all = rows.len() * options.rounds;
     watching.plan(Which::TwoHogs, all, pieces(all, options.time + WARM_UP));
-    for round in stats::turns(rows.len(), options.rounds, options.seed) {
-        for index in round {
-            let row = rows[index];
-            watching.step(row.name, done, all);
-            let (seen, pids) = measure(stage, row, options.time)?;
-            note(&mut here, row.name, &seen, pids.map(|pid| seen.process(pid)));
-            here.add(row.name, FOREIGN, Some(seen.foreign(stage.cpu, &pids)));
-            lost += seen.lost();
-            if model.is_none() {
-                model = Some(Model::of(&seen.recording.header, &stage.machine, &stage.prices)?);
-            }
-            done += 1;
-        }
-    }
-    let model = model.ok_or_else(|| ExperimentError::Input("--rounds 0: give at least 1".to_owned()))?;
+    let rounds = in_turns(stage, options, watching, &names, &mut |turn, here| {
+        let row = rows[turn.row];
+        let (seen, pids) = measure(stage, row, options.time)?;
+        note(here, row.name, &seen, pids.map(|pid| seen.process(pid)));
+        here.add(row.name, FOREIGN, Some(seen.foreign(stage.cpu, &pids)));
+        Ok(seen)
+    })?;
     let mut simulated = Collected::default();
     for row in &rows {
-        let seen = simulate(&model, row)?;
+        let seen = simulate(&rounds.model, row)?;
         let named = |name: &'static str| seen.sum(|info| info.comm == name);
         note(&mut simulated, row.name, &seen, ["yes-1", "yes-2"].map(named));
     }
-    Ok(result(stage, options, &rows, &here, &simulated, &model, lost))
+    Ok(result(stage, options, &names, rounds, &simulated))
 }
 
 /// One round of one row: two `yes`, recorded.
@@ -108,25 +100,19 @@ fn article(row: &str, figure: &str) -> Option<f64> {
 fn result(
     stage: &Stage<'_>,
     options: &Options,
-    rows: &[&Row],
-    here: &Collected,
+    names: &[&str],
+    rounds: Rounds,
     simulated: &Collected,
-    model: &Model,
-    lost: u64,
 ) -> Experiment {
-    let names: Vec<&str> = rows.iter().map(|row| row.name).collect();
+    let Rounds { here, model, doubts } = rounds;
     let lines = here.lines(
-        &names,
+        names,
         &FIGURES,
         "as it is",
         &article,
         &|row, figure| simulated.median(row, *FIGURES.iter().find(|known| known.name == figure)?),
         options.seed,
     );
-    let mut doubts = here.warnings();
-    if lost > 0 {
-        doubts.push(format!("{lost} events were lost"));
-    }
     Experiment {
         name: Which::TwoHogs,
         title: "Two hogs share one CPU: yes >/dev/null, twice".to_owned(),
@@ -144,7 +130,7 @@ fn result(
         }],
         stream: Vec::new(),
         asleep: Vec::new(),
-        findings: findings(stage, here, &names),
+        findings: findings(stage, &here, names),
         reasons: reasons(stage),
         doubts,
         given_back: Default::default(),

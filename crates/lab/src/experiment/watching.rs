@@ -1,6 +1,7 @@
 //! Recording a round, and what single programs got in it.
 
 use super::stage::Stage;
+use super::waits::{Waits, waits};
 use super::{ExperimentError, Which};
 use crate::record::{self, record};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -121,9 +122,19 @@ impl Seen {
         sum
     }
 
+    /// Which tasks are threads of a process, those included that it made meanwhile.
+    fn threads(&self, pid: u32) -> Vec<bool> {
+        threads_of(&self.recording.header.tasks, &self.recording.events, pid)
+    }
+
+    /// The waits of the threads of a process within the window.
+    pub(super) fn waits(&self, pid: u32) -> Waits {
+        waits(&self.recording, self.window, &self.threads(pid))
+    }
+
     /// What the threads of a process got, with those that it made meanwhile.
     pub(super) fn process(&self, pid: u32) -> TaskSummary {
-        let of = threads_of(&self.recording.header.tasks, &self.recording.events, pid);
+        let of = self.threads(pid);
         let mut sum = TaskSummary::default();
         self.summary.tasks.iter().zip(of).filter(|(_, of)| *of).for_each(|(task, _)| sum.merge(task));
         sum

@@ -259,7 +259,8 @@ impl Matrix {
             let missed: u64 = cell.rounds.iter().map(|round| round.missed).sum();
             if missed > 0 {
                 doubts.push(format!(
-                    "{name}: {missed} expiries passed while a thread was still late; they count here, and do not in cyclictest"
+                    "{name}: {} passed while a thread was still late; they count here, and do not in cyclictest",
+                    super::expiries(missed)
                 ));
             }
             if cell.rounds.len() < 5 {

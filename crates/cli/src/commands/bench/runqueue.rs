@@ -15,13 +15,13 @@ use std::fmt::Write as _;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  schedlab bench runqueue                                       2 to 4096 tasks, one thread to one on each CPU, three locks
+  schedlab bench runqueue                             2 to 4096 tasks, 1 thread to one a CPU, 3 locks
   schedlab bench runqueue --tasks 1024 --threads 1..2 --lock tas --for 5s
-  schedlab bench runqueue --tasks 64,1024 --cold --stride 64    also after reading twice the last-level cache
+  schedlab bench runqueue --tasks 64,1024 --cold --stride 64    also with cold caches
   schedlab bench runqueue --scheduler linux-2.4 --affinity change --json
 
-The same scheduler code as in the simulator, called by pinned threads; the cycle counter is read around schedule(). A cost is
-the mean of a round, the value the median of the rounds, the interval a bootstrap over rounds. `sum` is what a decision
+The same scheduler code as in the simulator, called by pinned threads; the cycle counter is read around schedule(). A cost is \
+the mean of a round, the value the median of the rounds, the interval a bootstrap over rounds. `sum` is what a decision \
 costs all threads together: ticks and switches are in it. Beside it what the simulator's cost model says.")]
 pub(crate) struct Runqueue {
     /// Numbers of tasks: a list such as 2,64,1024, or powers of two from A to B: A..B
@@ -217,17 +217,19 @@ fn table_1(text: &mut String, result: &RunqueueResult) {
     for row in result.report.rows.iter().filter(|row| row.tasks == TABLE_1 && row.variant == "default") {
         let share = |us: f64| us / PAPER_INTERVAL_US * 100.0;
         let paper = smp::paper_us(&row.scheduler, row.threads)
-            .map_or("-".to_owned(), |us| format!("{:.4}", share(us)));
-        let model =
-            result.modelled(row).map_or("-".to_owned(), |model| format!("{:.5}", share(model.cost_ns / 1e3)));
+            .map_or("-".to_owned(), |us| format!("{:.4} %", share(us)));
+        let model = result
+            .modelled(row)
+            .map_or("-".to_owned(), |model| format!("{:.5} %", share(model.cost_ns / 1e3)));
         let _ = writeln!(
             text,
-            "{head}  {:13} {:6} {:>5} {:4} {} threads   here {:.5} %   model {model} %   paper {paper} %",
+            "{head}  {:13} {:6} {:>5} {:4} {} thread{}   here {:.5} %   model {model:>9}   paper {paper}",
             row.scheduler,
             row.lock.name(),
             row.stride,
             if row.cold { "cold" } else { "hot" },
             row.threads,
+            if row.threads == 1 { " " } else { "s" },
             share(row.cost.median_ns / 1e3)
         );
         head = "";

@@ -25,7 +25,7 @@ Examples:
   schedlab latency merge laptop=a.json server=b.json server=c.json --json -o both.json
   schedlab latency merge cyclictest=c1.json cyclictest=c2.json schedlab=s1.json schedlab=s2.json
 
-Files are what `schedlab latency --json`, `--matrix --json`, `merge --json` and `cyclictest -h 100000 --json=FILE` write.
+Files are what `schedlab latency --json`, `--matrix --json`, `merge --json` and `cyclictest -h 100000 --json=FILE` write. \
 Several files of one name are rounds; the n-th of each name are a pair. The first name is what others are compared with.")]
 pub(super) struct Merge {
     /// Results; without a name a system is called by its kernel

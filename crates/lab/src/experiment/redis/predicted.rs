@@ -1,11 +1,14 @@
 //! What the simulator says of Redis and sysbench, with the request's cost taken from the dedicated row of this machine.
 
-use super::{BATCH, BATCH_SHARE, CONNECTIONS, Row, SERVER_SHARE, THROUGHPUT};
-use super::{ClientKind, Collected, ExperimentError, Model, P50};
+use super::{BATCH, BATCH_SHARE, CONNECTIONS, OVERTAKEN, Row, SERVER_SHARE, STALL, THROUGHPUT};
+use super::{ClientKind, Collected, ExperimentError, FULL, Model, P50, longest, waits};
 use crate::compare::{Options, compare_scenario};
+use crate::gallery::Found;
 use crate::measure::Kind;
 use crate::metric::{Metric, Stat};
 use crate::result::Study;
+use crate::scenario::Scenario;
+use crate::show;
 
 /// Virtual time of a row, with its warm-up.
 const HEAD: &str =
@@ -18,6 +21,8 @@ const STEPS: usize = 8;
 /// The simulated rows.
 pub(super) struct Prediction {
     study: Option<Study>,
+    /// Of the rows with a real-time server: the longest time in one of its waits for which a fair task had the CPU.
+    overtaken: Vec<(&'static str, f64)>,
     /// Events of sysbench in a second of CPU time, as far as it was measured.
     events: f64,
     /// What was taken from where.
@@ -37,10 +42,11 @@ impl Prediction {
         let (Some(rate), Some(share), Some(p50)) = (median(THROUGHPUT), median(SERVER_SHARE), median(P50))
         else {
             let about = vec!["nothing is simulated without the row `dedicated`".to_owned()];
-            return Ok(Prediction { study: None, events, about });
+            return Ok(Prediction { study: None, overtaken: Vec::new(), events, about });
         };
         let seen_ns = (share * 1e9 / rate.max(1.0)).max(1.0);
-        let mut load = Load { model, kind, cost_ns: seen_ns };
+        let full = kind.closed() && share >= FULL;
+        let mut load = Load { model, kind, cost_ns: seen_ns, full };
         let mut way_ns = load.fit(rate, p50)?;
         // What redis had here has its switches and ticks in it, and the model adds those of its own.
         let dedicated = load.dedicated(way_ns)?;
@@ -48,18 +54,22 @@ impl Prediction {
         load.cost_ns = seen_ns - own_ns;
         way_ns = load.fit(rate, p50)?;
         let study = load.study(HEAD, way_ns, rows)?;
-        let fitted = match kind {
-            ClientKind::Open(_) => "so that p50 of the dedicated row is met",
-            _ => "so that the requests a second of the dedicated row are met",
+        let way = format!("its way there and back is FITTED: {:.1} us each way", way_ns / 1e3);
+        let way = match kind {
+            ClientKind::Open(_) => format!("{way}, so that p50 of the dedicated row is met"),
+            _ if full => {
+                "its way there and back is left out: nothing shows it where Redis is never idle".to_owned()
+            }
+            _ => format!("{way}, so that the requests a second of the dedicated row are met"),
         };
         let about = vec![format!(
             "simulated: a request costs {:.2} us of CPU (the dedicated row, less {:.2} us that the model's own switches and \
-             ticks take), its way there and back is FITTED: {:.1} us each way, {fitted}; the other rows are computed",
+             ticks take), {way}; the other rows are computed",
             load.cost_ns / 1e3,
             own_ns / 1e3,
-            way_ns / 1e3
         )];
-        Ok(Prediction { study: Some(study), events, about })
+        let overtaken = load.overtaken(way_ns, rows)?;
+        Ok(Prediction { study: Some(study), overtaken, events, about })
     }
 
     /// A figure of a row, by its name.
@@ -70,14 +80,22 @@ impl Prediction {
         let client = |metric| of(Kind::Source, "clients", metric);
         let percentile = |thousandths| client(Metric::Response(Stat::Percentile(thousandths)));
         let batch = || of(Kind::Class, "sysbench", Metric::Share);
+        let server = |metric| of(Kind::Class, "redis-server", metric);
         match figure {
+            _ if figure == STALL.name => {
+                let waits = [Metric::Latency(Stat::Max), Metric::Wait(Stat::Max)].map(server);
+                waits.into_iter().flatten().reduce(f64::max)
+            }
+            _ if figure == OVERTAKEN.name => {
+                self.overtaken.iter().find(|(name, _)| *name == row).map(|(_, fair)| *fair)
+            }
             "requests" => client(Metric::Throughput),
             "p50" => percentile(50_000),
             "p95" => percentile(95_000),
             "p99" => percentile(99_000),
             "p99.9" => percentile(99_900),
             "max" => client(Metric::Response(Stat::Max)),
-            "CPU of redis" => of(Kind::Class, "redis-server", Metric::Share),
+            "CPU of redis" => server(Metric::Share),
             _ if row == "dedicated" && figure.contains("sysbench") => None,
             "CPU of sysbench" => batch(),
             "sysbench" => batch().map(|share| share * self.events).filter(|rate| rate.is_finite()),
@@ -105,6 +123,8 @@ struct Load<'a> {
     model: &'a Model,
     kind: ClientKind,
     cost_ns: f64,
+    /// The server of the dedicated row was never idle.
+    full: bool,
 }
 
 impl Load<'_> {
@@ -113,6 +133,10 @@ impl Load<'_> {
         if let ClientKind::Open(_) = self.kind {
             // The response is the way there and back and what happens at the server, which does not depend on the way.
             return Ok(((p50 - self.dedicated(0.0)?.p50) / 2.0).max(0.0));
+        }
+        if self.full {
+            // Any way comes out in which the next request is there when one is served.
+            return Ok(0.0);
         }
         let round = CONNECTIONS as f64 * 1e9 / rate.max(1.0);
         let (mut low, mut high) = (0.0, round / 2.0);
@@ -138,7 +162,27 @@ impl Load<'_> {
         })
     }
 
+    /// What the events of the rows with a real-time server show, as those of a recording do.
+    fn overtaken(&self, way_ns: f64, rows: &[&Row]) -> Result<Vec<(&'static str, f64)>, ExperimentError> {
+        let scenario = self.scenario(HEAD, way_ns, rows)?;
+        let one = |row: &&&Row| {
+            let found = Found::Scenario(Box::new(scenario.clone()));
+            let recording = show::open(found, Some(&self.model.scheduler), Some(row.name))?;
+            let window = (scenario.warmup, recording.duration);
+            let server: Vec<bool> =
+                recording.header.tasks.iter().map(|info| info.comm == "redis-server").collect();
+            Ok((row.name, longest(&waits(&recording, window, &server).overtaken)))
+        };
+        rows.iter().filter(|row| !row.server.is_fair()).map(|row| one(&row)).collect()
+    }
+
     fn study(&self, head: &str, way_ns: f64, rows: &[&Row]) -> Result<Study, ExperimentError> {
+        let scenario = self.scenario(head, way_ns, rows)?;
+        let options = Options { schedulers: vec![self.model.scheduler.clone()], ..Options::default() };
+        Ok(compare_scenario(&scenario, &options, &|_, _| {})?)
+    }
+
+    fn scenario(&self, head: &str, way_ns: f64, rows: &[&Row]) -> Result<Scenario, ExperimentError> {
         let load = match self.kind {
             ClientKind::Open(rate) => format!("open = \"exp {:.0}ns\"", 1e9 / rate),
             _ => format!("clients = {CONNECTIONS}\nthink = \"0ns\""),
@@ -153,8 +197,64 @@ impl Load<'_> {
         for row in rows.iter().filter(|row| !row.model.is_empty()) {
             text += &format!("[[variant]]\nname = \"{}\"\nset = \"{}\"\n", row.name, row.model);
         }
-        let scenario = self.model.scenario(head, &text)?;
-        let options = Options { schedulers: vec![self.model.scheduler.clone()], ..Options::default() };
-        Ok(compare_scenario(&scenario, &options, &|_, _| {})?)
+        self.model.scenario(head, &text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{BATCH_SHARE, ROWS};
+    use super::*;
+    use crate::experiment::model::Prices;
+    use schedlab_model::CpuSet;
+    use schedlab_trace::Recording;
+    use std::path::Path;
+
+    fn model() -> Model {
+        let file =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings/redis-fifo-other-closed8.slt");
+        let header = Recording::open(&file).unwrap().header;
+        let mut machine = schedlab_host::machine();
+        (machine.online, machine.hz) = (CpuSet::first(2), 250);
+        let prices = Prices::of(Some("modern-vm"), &machine).unwrap();
+        Model::of(&header, &machine, &prices).unwrap()
+    }
+
+    /// The dedicated row as a round of it was here: requests a second, p50 in ns, CPU of Redis.
+    fn dedicated(rate: f64, p50: f64, share: f64) -> Collected {
+        let mut here = Collected::default();
+        for (figure, value) in [(THROUGHPUT, rate), (P50, p50), (SERVER_SHARE, share)] {
+            here.add("dedicated", figure, Some(value));
+        }
+        here
+    }
+
+    #[test]
+    fn a_server_that_is_never_idle_meets_the_fair_server_in_the_simulator_too() {
+        let rows: Vec<&Row> = ROWS[..3].iter().collect();
+        let here = dedicated(30_000.0, 1_060_000.0, 0.998);
+        let full = Prediction::of(&model(), ClientKind::Bitcount, &here, &rows).unwrap();
+        assert!(full.about[0].contains("left out"), "{:?}", full.about);
+        for figure in [OVERTAKEN, STALL] {
+            let ns = full.value("redis FIFO", figure.name).unwrap();
+            assert!((45e6..60e6).contains(&ns), "{}: {ns}", figure.name);
+        }
+        let share = full.value("redis FIFO", BATCH_SHARE.name).unwrap();
+        assert!((0.04..0.07).contains(&share), "{share}");
+        assert_eq!(full.value("shared", OVERTAKEN.name), None, "both are fair");
+        let rate = full.value("dedicated", THROUGHPUT.name).unwrap();
+        assert!((rate / 30_000.0 - 1.0).abs() < 0.03, "{rate}");
+    }
+
+    #[test]
+    fn a_client_that_limits_has_its_way_fitted() {
+        let rows: Vec<&Row> = ROWS[..3].iter().collect();
+        let here = dedicated(60_000.0, 250_000.0, 0.6);
+        let idle = Prediction::of(&model(), ClientKind::Closed, &here, &rows).unwrap();
+        assert!(idle.about[0].contains("FITTED"), "{:?}", idle.about);
+        let rate = idle.value("dedicated", THROUGHPUT.name).unwrap();
+        assert!((rate / 60_000.0 - 1.0).abs() < 0.03, "{rate}");
+        let fair = idle.value("redis FIFO", OVERTAKEN.name).unwrap();
+        assert!(fair < 40e6, "Redis sleeps, so that the fair server is not met: {fair}");
     }
 }

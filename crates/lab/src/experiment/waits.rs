@@ -1,0 +1,223 @@
+//! The waits of some threads for a CPU, those included in which a limit held them back; and where a real-time thread was runnable
+//! and a fair one on its CPU: what only a limit on the real-time class does (Linux 6.12 and later: the fair server; before:
+//! real-time throttling).
+
+use schedlab_model::{Ns, SchedEvent, TaskId};
+use schedlab_trace::analysis::follow::{Followed, Follower, Listener, Occupant, Wait};
+use schedlab_trace::analysis::{Occupancy, Scope};
+use schedlab_trace::{Recording, TaskInfo};
+
+/// Fair tasks that hold the CPU of a waiting real-time thread for this long were given it by the limit. Chosen: the limit
+/// gives 50 ms of each second, less what fair tasks had of that second before; switches and sections in which the kernel does not
+/// preempt take 10 ms at most, even in a virtual machine (docs/measuring.md).
+pub(super) const LIMIT: Ns = Ns::from_ms(40);
+
+/// A wait of a real-time thread, and what fair tasks had of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Overtaken {
+    /// When it began.
+    pub(super) at: Ns,
+    /// Its length.
+    pub(super) waited: Ns,
+    /// For how long of it fair tasks were on the CPU in whose queue the thread was.
+    pub(super) fair: Ns,
+    /// Which of them had most, and how much.
+    pub(super) most: (String, Ns),
+}
+
+/// What the waits were.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Waits {
+    /// The longest, throttled time included: recorders that see the limit at work call it that.
+    pub(super) longest: Ns,
+    /// Those of real-time threads that fair tasks had a part of, in the order of their ends.
+    pub(super) overtaken: Vec<Overtaken>,
+}
+
+struct Search<'a> {
+    tasks: &'a [TaskInfo],
+    whom: &'a [bool],
+    window: (Ns, Ns),
+    occupancy: Occupancy,
+    found: Waits,
+}
+
+impl Search<'_> {
+    /// Its policy is known, and whether that is fair.
+    fn fair(&self, task: TaskId) -> Option<bool> {
+        self.tasks.get(task.index()).filter(|info| info.known).map(|info| info.policy.is_fair())
+    }
+}
+
+impl Listener for Search<'_> {
+    fn occupied(&mut self, cpu: schedlab_model::CpuId, at: Ns, who: Occupant) {
+        self.occupancy.note(cpu, at, who);
+    }
+
+    fn wait(&mut self, wait: &Wait<'_>) {
+        let (from, to) = self.window;
+        if self.whom.get(wait.task.index()) != Some(&true) || wait.from < from || wait.to > to {
+            return;
+        }
+        self.found.longest = self.found.longest.max(wait.total());
+        if self.fair(wait.task) != Some(false) {
+            return;
+        }
+        let mut by: Vec<(TaskId, Ns)> = Vec::new();
+        wait.each_part(|part, end| {
+            self.occupancy.over(part.cpu, part.since, end, |who, time| {
+                let Occupant::Task(task) = who else { return };
+                if self.fair(task) != Some(true) {
+                    return;
+                }
+                match by.iter_mut().find(|(known, _)| *known == task) {
+                    Some((_, had)) => *had += time,
+                    None => by.push((task, time)),
+                }
+            });
+        });
+        let Some(&(most, had)) = by.iter().max_by_key(|(_, had)| *had) else { return };
+        self.found.overtaken.push(Overtaken {
+            at: wait.from,
+            waited: wait.total(),
+            fair: by.iter().map(|(_, had)| *had).sum(),
+            most: (self.tasks[most.index()].comm.clone(), had),
+        });
+    }
+
+    fn after(&mut self, follower: &Follower, _event: &SchedEvent) {
+        self.occupancy.tidy(follower);
+    }
+}
+
+/// The waits of the marked tasks within `window`. One that the window cuts is left out: how it began or ended is not known.
+pub(super) fn waits(recording: &Recording, window: (Ns, Ns), whom: &[bool]) -> Waits {
+    let search = Search {
+        tasks: &recording.header.tasks,
+        whom,
+        window,
+        occupancy: Occupancy::default(),
+        found: Waits::default(),
+    };
+    Followed::over(recording, &Scope::default(), search).found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schedlab_model::{CpuId, EventKind, Policy, PrevState, Waker};
+    use std::path::Path;
+
+    fn task(comm: &str, policy: Policy) -> TaskInfo {
+        TaskInfo { policy, known: true, ..TaskInfo::unknown(1, 1, comm) }
+    }
+
+    fn event(ms: u64, kind: EventKind) -> SchedEvent {
+        SchedEvent { at: Ns::from_ms(ms), cpu: CpuId(0), kind }
+    }
+
+    fn switch(ms: u64, prev: u32, next: u32) -> SchedEvent {
+        let (prev, next) = (Some(TaskId(prev)), Some(TaskId(next)));
+        event(ms, EventKind::Switch { prev, prev_state: PrevState::Runnable, next })
+    }
+
+    fn recording(tasks: Vec<TaskInfo>, events: Vec<SchedEvent>) -> Recording {
+        let mut recording = shipped("redis-fifo-other-closed");
+        recording.header.tasks = tasks;
+        recording.duration = events.last().map_or(Ns::ZERO, |last| last.at);
+        recording.events = events;
+        recording
+    }
+
+    fn shipped(name: &str) -> Recording {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings");
+        Recording::open(folder.join(format!("{name}.slt"))).unwrap()
+    }
+
+    const ALL: (Ns, Ns) = (Ns::ZERO, Ns::MAX);
+
+    /// The waits of the tasks of this name.
+    fn of(recording: &Recording, window: (Ns, Ns), comm: &str) -> Waits {
+        let whom: Vec<bool> = recording.header.tasks.iter().map(|info| info.comm == comm).collect();
+        waits(recording, window, &whom)
+    }
+
+    #[test]
+    fn a_wait_is_laid_to_the_fair_tasks_that_ran_in_it() {
+        // FIFO loses the CPU at 10 to the batch job, this to a stranger at 40; it is back at 64. A second real-time task then
+        // takes it away for 20 ms: that is no limit.
+        let tasks = vec![
+            task("redis", Policy::Fifo(1)),
+            task("batch", Policy::Other),
+            task("stranger", Policy::Idle),
+            task("client", Policy::Fifo(2)),
+        ];
+        let events = vec![
+            switch(0, 1, 0),
+            switch(10, 0, 1),
+            switch(40, 1, 2),
+            switch(64, 2, 0),
+            switch(70, 0, 3),
+            switch(90, 3, 0),
+            switch(99, 0, 1),
+        ];
+        let recording = recording(tasks, events);
+        let ms = Ns::from_ms;
+        let most = ("batch".to_owned(), ms(30));
+        let overtaken = vec![Overtaken { at: ms(10), waited: ms(54), fair: ms(54), most }];
+        assert_eq!(of(&recording, ALL, "redis"), Waits { longest: ms(54), overtaken });
+        // Whoever is fair itself is not overtaken, nor is a wait judged that the window cuts.
+        assert_eq!(of(&recording, ALL, "batch"), Waits { longest: ms(59), overtaken: Vec::new() });
+        let later = Waits { longest: ms(20), overtaken: Vec::new() };
+        assert_eq!(of(&recording, (ms(11), Ns::MAX), "redis"), later);
+    }
+
+    #[test]
+    fn an_idle_cpu_and_a_task_nobody_knows_are_no_fair_task() {
+        let tasks = vec![task("redis", Policy::Fifo(1)), TaskInfo::unknown(7, 7, "gone")];
+        let wake = EventKind::Wake { task: TaskId(0), waker: Waker::HardIrq };
+        let sleep = EventKind::Switch {
+            prev: Some(TaskId(0)),
+            prev_state: PrevState::Sleeping,
+            next: Some(TaskId(1)),
+        };
+        let events =
+            vec![switch(0, 1, 0), event(1, sleep), event(2, wake), switch(60, 1, 0), switch(61, 0, 1)];
+        let found = of(&recording(tasks, events), ALL, "redis");
+        assert_eq!(found, Waits { longest: Ns::from_ms(58), overtaken: Vec::new() });
+    }
+
+    /// The BPF recorder calls the time in which the fair server holds a task back throttled, which is no run-queue latency. For
+    /// the task, and for whoever waits for its answer, it is a wait.
+    #[test]
+    fn a_throttled_wait_is_a_wait() {
+        let tasks = vec![task("redis", Policy::Fifo(1)), task("batch", Policy::Other)];
+        let (held, let_go) =
+            (EventKind::Throttle { task: TaskId(0) }, EventKind::Unthrottle { task: TaskId(0) });
+        let events = vec![
+            switch(0, 1, 0),
+            switch(10, 0, 1),
+            event(10, held),
+            event(64, let_go),
+            switch(64, 1, 0),
+            switch(65, 0, 1),
+        ];
+        let recording = recording(tasks, events);
+        let found = of(&recording, ALL, "redis");
+        assert_eq!((found.longest, found.overtaken.len()), (Ns::from_ms(54), 1));
+        assert_eq!(found.overtaken[0].fair, Ns::from_ms(54));
+    }
+
+    /// A kernel's own: Redis under SCHED_FIFO 1 beside sysbench, Linux 6.18, three seconds.
+    #[test]
+    fn the_fair_server_is_found_in_a_shipped_recording() {
+        let found = of(&shipped("redis-fifo-other-closed8"), ALL, "redis-server");
+        assert!(found.longest >= LIMIT, "{:?}", found.longest);
+        let met: Vec<&Overtaken> = found.overtaken.iter().filter(|one| one.fair >= LIMIT).collect();
+        assert_eq!(met.len(), 3, "{found:?}");
+        for one in met {
+            assert!(one.most.0 == "sysbench" && one.fair.0 * 100 >= one.waited.0 * 95, "{one:?}");
+            assert!((Ns::from_ms(48)..Ns::from_ms(58)).contains(&one.waited), "{one:?}");
+        }
+    }
+}
