@@ -392,15 +392,22 @@ fn restore_removes_the_group_when_the_guardian_died_too() {
     let folder = Folder::new("experiment-both");
     let mut child = start(&folder);
     let pid = child.id();
-    let guardian = || marked(&folder).into_iter().find(|line| line.contains(" guardian "));
-    let (mut found, mut waited) = (None, 0);
-    while groups(pid).is_empty() || found.is_none() {
+    let guardians = || -> Vec<u32> {
+        let lines = marked(&folder).into_iter().filter(|line| line.contains(" guardian "));
+        lines.filter_map(|line| line.split(' ').next()?.parse().ok()).collect()
+    };
+    let mut waited = 0;
+    // There are two: the second one would put everything back when the first and the owner are gone.
+    while groups(pid).is_empty() || guardians().len() < 2 {
         assert!(waited < 3000, "no control group: {:?}", marked(&folder));
         std::thread::sleep(Duration::from_millis(10));
-        (found, waited) = (guardian(), waited + 1);
+        waited += 1;
     }
-    let guardian = found.expect("it was found");
-    kill(guardian.split(' ').next().expect("a number").parse().expect("a number"), Signal::KILL);
+    // An owner that runs would put everything back when it sees that its guardian is gone.
+    kill(pid, Signal::STOP);
+    for guardian in guardians() {
+        kill(guardian, Signal::KILL);
+    }
     kill(pid, Signal::KILL);
     child.wait().expect("our own child");
     assert_eq!(groups(pid).len(), 1, "nobody is left to remove it");
