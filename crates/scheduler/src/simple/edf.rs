@@ -156,9 +156,19 @@ struct State {
     /// `cpus` the other way round: the least urgent wins, of equals the CPU with the smallest number. Asked only while
     /// no CPU is idle, so what has changed is kept in `stale` until then.
     lazy: Winner<u128>,
+    /// The same for few CPUs, which are compared one by one: key, task and CPU as one number.
+    few: [u128; FEW],
     stale: Vec<u32>,
     is_stale: Vec<bool>,
     arrivals: u64,
+}
+
+/// The largest of eight numbers. Which one it is cannot be foreseen, so this is not a loop, which would be compiled to
+/// branches.
+#[inline(always)]
+fn last_of(numbers: &[u128]) -> u128 {
+    let &[a, b, c, d, e, f, g, h] = numbers else { return 0 };
+    a.max(b).max(c.max(d)).max(e.max(f).max(g.max(h)))
 }
 
 impl State {
@@ -171,6 +181,7 @@ impl State {
             cpus: vec![IDLE; cpus],
             idle,
             lazy: Winner::new(cpus, u128::MAX),
+            few: [0; FEW],
             stale: (0..cpus as u32).collect(),
             is_stale: vec![true; cpus],
             arrivals: 0,
@@ -182,6 +193,9 @@ impl State {
         self.cpus[cpu] = urgency;
         let (word, bit) = (&mut self.idle[cpu / 64], 1 << (cpu % 64));
         *word = if urgency == IDLE { *word | bit } else { *word & !bit };
+        if let Some(few) = self.few.get_mut(cpu) {
+            *few = u128::from(urgency.0) << 64 | u128::from(urgency.1) << 16 | cpu as u128;
+        }
         if self.cpus.len() > FEW && !std::mem::replace(&mut self.is_stale[cpu], true) {
             self.stale.push(cpu as u32);
         }
@@ -198,14 +212,10 @@ impl State {
 
     fn least_urgent_of_all(&mut self) -> usize {
         if self.cpus.len() <= FEW {
-            // Which one it is cannot be foreseen: two passes without a branch.
-            let most = self.cpus.iter().fold(0, |most, urgency| urgency.0.max(most));
-            let (mut laziest, mut highest) = (0, 0);
-            for (cpu, &(key, task)) in self.cpus.iter().enumerate() {
-                let is = key == most && task >= highest;
-                (laziest, highest) = if is { (cpu, task) } else { (laziest, highest) };
-            }
-            return laziest;
+            let (low, high) = (&self.few[..FEW / 2], &self.few[FEW / 2..]);
+            let last =
+                if self.cpus.len() <= FEW / 2 { last_of(low) } else { last_of(low).max(last_of(high)) };
+            return last as u16 as usize;
         }
         while let Some(cpu) = self.stale.pop() {
             let urgency = pack(self.cpus[cpu as usize]);
