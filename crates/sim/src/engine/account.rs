@@ -26,6 +26,27 @@ impl Task<'_> {
         length
     }
 
+    /// As [`set_bucket`](Self::set_bucket), in two steps, where it is known what the time counted as until `now`: this is
+    /// the first.
+    #[inline(always)]
+    pub(super) fn leaves(&mut self, bucket: Bucket, now: u64) -> u64 {
+        debug_assert_eq!(self.bucket, bucket);
+        let length = now - std::mem::replace(&mut self.bucket_from, now);
+        self.sums[bucket as usize] += length;
+        length
+    }
+
+    /// The second, for a task that is runnable from now on, and did not wait before.
+    #[inline(always)]
+    pub(super) fn waits(&mut self, t: usize, watch: &mut Watch) {
+        self.bucket = self.waiting_bucket();
+        if self.bucket == Bucket::Wait {
+            watch.waits(t);
+        } else {
+            watch.throttle(true);
+        }
+    }
+
     /// Runnable and not running: waits, or is throttled.
     #[inline]
     pub(super) fn waiting_bucket(&self) -> Bucket {

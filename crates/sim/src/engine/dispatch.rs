@@ -328,7 +328,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let c = &mut self.cpus[cpu];
         let Some(task) = c.current else { return };
         let record = &self.tasks[task.index()];
-        if record.left + record.debt + c.debt > 0 {
+        // Without costs an activation that nothing was done in starts when the instant is decided (`swift`).
+        let prepared = FREE && record.fresh;
+        if record.left + record.debt + c.debt > 0 && !prepared {
             self.arm_work(cpu);
             return;
         }

@@ -150,15 +150,16 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     #[inline]
     fn go_to(&mut self, at: u64) {
         if at > self.now {
-            self.watch.advance(at, &mut self.metrics.work_conservation);
+            self.watch.advance(self.now, at, &mut self.metrics.work_conservation);
             self.now = at;
             self.steps = 0;
         }
     }
 
     /// Everything that happens now.
+    #[inline(always)]
     fn instant(&mut self) -> Step {
-        self.drain()?;
+        self.slots.enter(self.now);
         loop {
             if self.slots.more() {
                 self.drain()?;
@@ -185,36 +186,50 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
     }
 
+    /// Nothing but starting programs is left to do in this instant.
+    #[inline]
+    fn only_starts(&self) -> bool {
+        self.resched.is_empty() && self.starts.is_empty() && self.calls.is_empty() && !self.slots.more()
+    }
+
+    /// Serves what fires in this instant, in order. Here alone, so that the most frequent events are inlined.
+    #[inline(always)]
     fn drain(&mut self) -> Step {
-        let Some((first, another)) = self.slots.begin(self.now) else { return Ok(()) };
+        let Some((first, another)) = self.slots.begin() else { return Ok(()) };
         if self.looks_ahead {
             self.look_ahead();
         }
+        let mut next = Some(first);
         if another || (!FREE && self.gate.is_some()) {
             self.slots.collect(first, &mut self.batch);
-        } else {
-            self.fire(first)?;
+            next = self.next_of_batch();
         }
-        if self.batch.is_empty() { Ok(()) } else { self.drain_batch() }
+        while let Some(slot) = next {
+            self.fire(slot)?;
+            // A tick may put the tick of a higher CPU into what is left of the batch, or into an empty one.
+            next = if self.batch.is_empty() { None } else { self.next_of_batch() };
+        }
+        Ok(())
     }
 
-    /// Serves what fires together, in order.
-    fn drain_batch(&mut self) -> Step {
-        // A tick may put the tick of a higher CPU into what is left of the batch.
+    /// The next slot of the batch that is still to be served.
+    #[inline]
+    fn next_of_batch(&mut self) -> Option<usize> {
         while let Some(&(seq, slot)) = self.batch.get(self.batch_at) {
             self.batch_at += 1;
             if !FREE && self.gate.is_some() && self.hold(seq, slot) {
                 continue;
             }
             if self.slots.is_current(seq, slot as usize) {
-                self.fire(slot as usize)?;
+                return Some(slot as usize);
             }
         }
         self.batch.clear();
         self.batch_at = 0;
-        Ok(())
+        None
     }
 
+    #[inline]
     fn fire(&mut self, slot: usize) -> Step {
         let what = self.layout.fires(slot);
         match what {

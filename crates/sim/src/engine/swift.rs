@@ -29,6 +29,30 @@ impl Cpu {
     }
 }
 
+/// With what a task comes onto a CPU.
+#[derive(Clone, Copy)]
+struct Onset {
+    /// Work that its present operation still needs.
+    left: u64,
+    /// Its program goes on when the instant is decided, and not at once.
+    starts: bool,
+}
+
+impl Task<'_> {
+    /// What follows a wakeup is mostly a run: it is made the present operation when the task blocks, while the program is at
+    /// hand. Until it runs the activation stays fresh.
+    #[inline(always)]
+    fn prepare(&mut self) {
+        let ended = self.pc as usize == self.ops.len() && self.repeat_from != u32::MAX;
+        let pc = if ended { self.repeat_from } else { self.pc };
+        if let Some(&Op::Run(Amount::Fixed(Ns(left)))) = self.ops.get(pc as usize)
+            && left > 0
+        {
+            (self.left, self.pc) = (left, pc + 1);
+        }
+    }
+}
+
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// As [`decide`](Engine::decide), where nothing costs time.
     #[inline]
@@ -69,10 +93,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     #[inline(always)]
     fn switch(&mut self, cpu: usize, prev: Option<TaskId>, why: Prev, pick: Pick) -> Step {
         let (now, next) = (self.now, pick.task);
-        if let Some(next) = next {
-            self.check_pick(cpu, next)?;
-            self.move_home(cpu, next, CpuId(cpu as u32));
-        }
+        let on = match next {
+            Some(next) => {
+                self.check_pick(cpu, next)?;
+                self.comes(cpu, next)
+            }
+            None => Onset { left: 0, starts: false },
+        };
         self.arm_slice(cpu, pick.slice_ns);
         let prev_state = match why {
             Prev::Blocked => PrevState::Sleeping,
@@ -88,17 +115,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         (c.current, c.occupant) = (next, next);
         c.counted.switches += 1;
         self.world.cpus[cpu].set_current(next);
-        if let Some(task) = prev {
-            self.goes(cpu, task.index(), why, yielded, ran);
-        }
-        let left = match next {
-            Some(task) => self.comes(cpu, task.index()),
-            None => 0,
-        };
         if prev.is_none() || next.is_none() {
             self.watch.set_idle(cpu, next.is_none());
         }
         if let Some(task) = prev {
+            self.goes(cpu, task.index(), why, yielded, ran);
             self.scheduler.saved(&self.cx(cpu), CpuId(cpu as u32), task);
             if self.out.has_cmds() {
                 self.carry_out(cpu, Cause::Other)?;
@@ -107,19 +128,36 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 self.moved_off(cpu, task)?;
             }
         }
-        if left > 0 {
-            self.slots.arm_cpu(cpu, OfCpu::Work, now.saturating_add(left));
-        } else {
+        self.begins(cpu, why, next, on)
+    }
+
+    /// The work of `next`, which has just come onto `cpu`, is armed, or its program started.
+    #[inline(always)]
+    fn begins(&mut self, cpu: usize, why: Prev, next: Option<TaskId>, on: Onset) -> Step {
+        if !on.starts && next.is_some() {
+            self.slots.arm_cpu(cpu, OfCpu::Work, self.now.saturating_add(on.left));
+        } else if matches!(why, Prev::Runnable | Prev::Migrating) {
+            // Who left by itself had no work any more.
             self.slots.disarm_cpu(cpu, OfCpu::Work);
-            if next.is_some() {
-                self.cpus[cpu].starting = true;
-                self.starts.push(cpu as u32);
-            }
         }
         if self.asks_ticks {
             self.ask_tick(cpu);
         }
-        Ok(())
+        match next {
+            Some(next) if on.starts && !self.only_starts() => {
+                self.cpus[cpu].starting = true;
+                self.starts.push(cpu as u32);
+                debug_assert_eq!(self.cpus[cpu].current, Some(next));
+                Ok(())
+            }
+            Some(next) if on.starts && on.left > 0 => {
+                self.tasks[next.index()].fresh = false;
+                self.slots.arm_cpu(cpu, OfCpu::Work, self.now.saturating_add(on.left));
+                Ok(())
+            }
+            Some(next) if on.starts => self.advance_swiftly(cpu, next.index()),
+            _ => Ok(()),
+        }
     }
 
     /// `t` goes off `cpu`, on which it `ran` so long.
@@ -130,47 +168,57 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         view.switched_out(Ns(now), Ns(ran));
         let task = &mut self.tasks[t];
         task.last_ran_on = cpu as u32;
-        let bucket = match why {
+        task.leaves(Bucket::Run, now);
+        match why {
             Prev::Blocked => {
                 task.state = State::Blocked;
-                Bucket::Sleep
+                task.bucket = Bucket::Sleep;
             }
             Prev::Exited => {
                 task.state = State::Dead;
+                task.bucket = Bucket::Out;
                 let extra = &mut self.extras[t];
                 extra.lived += now - extra.born;
                 view.alive = false;
-                Bucket::Out
             }
             _ => {
                 task.state = if why == Prev::Migrating { State::Moving } else { State::Ready };
                 *(if yielded { &mut self.extras[t].yields } else { &mut task.preemptions }) += 1;
                 task.since = if yielded { Since::Yield } else { Since::Preemption };
-                task.waiting_bucket()
+                task.waits(t, &mut self.watch);
             }
-        };
-        task.set_bucket(t, bucket, now, &mut self.watch);
+        }
         self.log.record(&mut self.metrics.tasks, t, Kind::RunLength, ran);
     }
 
-    /// `t` comes onto `cpu`; gives the work that its present operation still needs.
+    /// `next` comes onto `cpu`.
     #[inline(always)]
-    fn comes(&mut self, cpu: usize, t: usize) -> u64 {
-        self.world.tasks[t].switched_in(CpuId(cpu as u32), Ns(self.now));
+    fn comes(&mut self, cpu: usize, next: TaskId) -> Onset {
+        let (t, now) = (next.index(), self.now);
+        self.world.tasks[t].switched_in(CpuId(cpu as u32), Ns(now));
         let task = &mut self.tasks[t];
+        let home = std::mem::replace(&mut task.home, cpu as u32);
         task.state = State::Running;
         task.cpu = cpu as u32;
-        let waited = task.set_bucket(t, Bucket::Run, self.now, &mut self.watch);
+        let waited = task.leaves(Bucket::Wait, now);
+        self.watch.waits_no_more(t);
+        task.bucket = Bucket::Run;
         let last = task.last_ran_on;
         task.switches += 1;
         task.migrations += u64::from(last != cpu as u32 && last != u32::MAX);
-        let (since, left) = (task.since, task.left);
-        match since {
-            Since::Wakeup => self.log.record(&mut self.metrics.tasks, t, Kind::WakeLatency, waited),
-            Since::Preemption => self.log.record(&mut self.metrics.tasks, t, Kind::PreemptWait, waited),
-            Since::Yield => {}
+        let since = task.since;
+        let on = Onset { left: task.left, starts: task.left == 0 || task.fresh };
+        if home != cpu as u32 {
+            let (from, to) = (CpuId(home), CpuId(cpu as u32));
+            self.journal.note(now, cpu, EventKind::Migrate { task: next, from, to });
         }
-        left
+        let kind = match since {
+            Since::Wakeup => Kind::WakeLatency,
+            Since::Preemption => Kind::PreemptWait,
+            Since::Yield => return on,
+        };
+        self.log.record(&mut self.metrics.tasks, t, kind, waited);
+        on
     }
 
     /// As `work_done`, where nothing costs time.
@@ -193,6 +241,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     pub(super) fn advance_swiftly(&mut self, cpu: usize, t: usize) -> Step {
         let now = self.now;
         let task = &mut self.tasks[t];
+        if task.left > 0 {
+            // Prepared when it blocked.
+            task.fresh = false;
+            let at = now.saturating_add(task.left);
+            self.slots.arm_cpu(cpu, OfCpu::Work, at);
+            return Ok(());
+        }
         let mut steps = self.steps;
         let (until, released) = loop {
             if steps >= self.steps_max {
@@ -226,6 +281,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 Some(&Op::NextPeriod { period, offset }) => {
                     let due = task.job.saturating_mul(period.0).saturating_add(offset.0);
                     if due > now {
+                        // The operation is done when the task wakes.
+                        task.job += 1;
+                        task.pc += 1;
                         break (due, due);
                     }
                     if !task.fresh {
@@ -242,17 +300,24 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 }
             }
         };
-        // It blocks on its own timer.
         self.steps = steps;
+        self.sleeps(cpu, t, until, released);
+        Ok(())
+    }
+
+    /// The current task blocks on its own timer; the activation that follows is `released` at that time (or when it is woken).
+    #[inline(always)]
+    fn sleeps(&mut self, cpu: usize, t: usize, until: u64, released: u64) {
+        let task = &mut self.tasks[t];
         if !task.fresh {
-            let response = now - task.released;
+            let response = self.now - task.released;
             self.log.record(&mut self.metrics.tasks, t, Kind::Response, response);
         }
         (task.state, task.waits, task.released) = (State::Blocking, Waits::Timer, released);
+        task.prepare();
         self.world.tasks[t].set_runnable(Runnable::No);
         self.slots.arm(self.layout.task(t), until);
         self.enqueue(cpu);
-        Ok(())
     }
 
     /// As `wake_from_outside` of a task whose own timer fired.
@@ -266,7 +331,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let cpu = task.home as usize;
         let (waker, released) = (Waker::HardIrq, task.release_time(now));
         task.gets_ready(released);
-        task.set_bucket(t, task.waiting_bucket(), now, &mut self.watch);
+        task.leaves(Bucket::Sleep, now);
+        task.waits(t, &mut self.watch);
         let view = &self.world.tasks[t];
         view.released.set(Ns(released));
         view.set_runnable(Runnable::Yes);

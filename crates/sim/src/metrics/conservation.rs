@@ -17,13 +17,16 @@ pub(crate) struct Watch {
     classes: Vec<Class>,
     class_of: Vec<u32>,
     classes_of_cpu: Vec<Vec<u32>>,
+    /// All tasks may run everywhere: the classes need not be kept up to date.
+    uniform: bool,
     idle: Vec<bool>,
     idle_cpus: u32,
+    /// Tasks that wait.
+    waiting: u32,
     /// Runnable tasks that are throttled.
     throttled: u32,
-    /// Classes with both a waiting task and an idle CPU.
+    /// Classes with both a waiting task and an idle CPU; unless `uniform`.
     violating: u32,
-    since: u64,
     in_spell: bool,
     spell: u64,
 }
@@ -45,14 +48,15 @@ impl Watch {
             class.mask.iter().for_each(|cpu| classes_of_cpu[cpu.index()].push(i as u32));
         }
         Watch {
+            uniform: matches!(&classes[..], [all] if all.mask == CpuSet::first(cpus)),
             classes,
             class_of,
             classes_of_cpu,
             idle: vec![true; cpus],
             idle_cpus: cpus as u32,
+            waiting: 0,
             throttled: 0,
             violating: 0,
-            since: 0,
             in_spell: false,
             spell: 0,
         }
@@ -61,6 +65,14 @@ impl Watch {
     /// A task starts to wait.
     #[inline]
     pub(crate) fn waits(&mut self, task: usize) {
+        self.waiting += 1;
+        if !self.uniform {
+            self.waits_in_class(task);
+        }
+    }
+
+    #[inline(never)]
+    fn waits_in_class(&mut self, task: usize) {
         let class = &mut self.classes[self.class_of[task] as usize];
         class.waiting += 1;
         if class.waiting == 1 && class.idle > 0 {
@@ -71,6 +83,14 @@ impl Watch {
     /// A task no longer waits.
     #[inline]
     pub(crate) fn waits_no_more(&mut self, task: usize) {
+        self.waiting -= 1;
+        if !self.uniform {
+            self.waits_no_more_in_class(task);
+        }
+    }
+
+    #[inline(never)]
+    fn waits_no_more_in_class(&mut self, task: usize) {
         let class = &mut self.classes[self.class_of[task] as usize];
         class.waiting -= 1;
         if class.waiting == 0 && class.idle > 0 {
@@ -81,11 +101,17 @@ impl Watch {
     /// A CPU becomes idle or busy.
     #[inline]
     pub(crate) fn set_idle(&mut self, cpu: usize, idle: bool) {
-        if self.idle[cpu] == idle {
+        if std::mem::replace(&mut self.idle[cpu], idle) == idle {
             return;
         }
-        self.idle[cpu] = idle;
         self.idle_cpus = if idle { self.idle_cpus + 1 } else { self.idle_cpus - 1 };
+        if !self.uniform {
+            self.set_idle_in_classes(cpu, idle);
+        }
+    }
+
+    #[inline(never)]
+    fn set_idle_in_classes(&mut self, cpu: usize, idle: bool) {
         for &class in &self.classes_of_cpu[cpu] {
             let class = &mut self.classes[class as usize];
             let before = class.idle > 0;
@@ -96,11 +122,21 @@ impl Watch {
         }
     }
 
-    /// Time goes on to `now`; the state did not change since the last call.
+    /// Time goes on from `since` to `now`.
     #[inline]
-    pub(crate) fn advance(&mut self, now: u64, into: &mut WorkConservation) {
-        if self.violating > 0 {
-            let length = now - self.since;
+    pub(crate) fn advance(&mut self, since: u64, now: u64, into: &mut WorkConservation) {
+        // Nobody can be kept waiting, or idle by a throttle, while no CPU is idle.
+        if self.idle_cpus > 0 && self.waiting + self.throttled > 0 {
+            self.advance_with_idle(now - since, into);
+        } else {
+            self.in_spell = false;
+        }
+    }
+
+    #[inline(never)]
+    fn advance_with_idle(&mut self, length: u64, into: &mut WorkConservation) {
+        let violated = if self.uniform { self.waiting > 0 } else { self.violating > 0 };
+        if violated {
             into.violated_ns += Ns(length);
             into.idle_ns += Ns(length * self.idle_for_waiters());
             if !self.in_spell {
@@ -112,11 +148,7 @@ impl Watch {
         } else {
             self.in_spell = false;
         }
-        if self.throttled > 0 {
-            let idle = u64::from(self.idle_cpus.min(self.throttled));
-            into.capped_idle_ns += Ns((now - self.since) * idle);
-        }
-        self.since = now;
+        into.capped_idle_ns += Ns(length * u64::from(self.idle_cpus.min(self.throttled)));
     }
 
     /// A runnable task is throttled (`true`), or no longer.
@@ -126,8 +158,8 @@ impl Watch {
 
     /// Idle CPUs on which one of the waiting tasks may run.
     fn idle_for_waiters(&self) -> u64 {
-        if let [all] = &self.classes[..] {
-            return u64::from(all.idle);
+        if self.uniform {
+            return u64::from(self.idle_cpus);
         }
         let waits = |class: &u32| self.classes[*class as usize].waiting > 0;
         let useful = |cpu: &usize| self.idle[*cpu] && self.classes_of_cpu[*cpu].iter().any(waits);
@@ -146,22 +178,22 @@ mod tests {
         let mut seen = WorkConservation::default();
         watch.set_idle(0, false);
         watch.waits(0); // only CPU 0 is allowed, and it is busy
-        watch.advance(10, &mut seen);
+        watch.advance(0, 10, &mut seen);
         assert_eq!(seen, WorkConservation::default());
         watch.waits(1); // CPU 1 is idle
-        watch.advance(15, &mut seen);
-        watch.advance(20, &mut seen);
+        watch.advance(10, 15, &mut seen);
+        watch.advance(15, 20, &mut seen);
         let (violated_ns, longest_ns, idle_ns) = (Ns(10), Ns(10), Ns(10));
         let want = WorkConservation { violations: 1, violated_ns, longest_ns, idle_ns, ..seen };
         assert_eq!(seen, want);
         assert_eq!(seen.capped_idle_ns, Ns(0));
         watch.set_idle(1, false);
-        watch.advance(30, &mut seen);
+        watch.advance(20, 30, &mut seen);
         assert_eq!(seen.violated_ns, Ns(10));
         watch.waits_no_more(1);
         watch.waits_no_more(0);
         watch.set_idle(1, true);
-        watch.advance(40, &mut seen);
+        watch.advance(30, 40, &mut seen);
         assert_eq!(seen.violated_ns, Ns(10));
     }
 }

@@ -61,8 +61,13 @@ impl Distribution {
         let v = value.0;
         self.count += 1;
         self.sum += u128::from(v);
-        self.min = self.min.min(v);
-        self.max = self.max.max(v);
+        // Both become rare: as branches they cost less than two stores.
+        if v < self.min {
+            self.min = v;
+        }
+        if v > self.max {
+            self.max = v;
+        }
         self.add(v);
     }
 

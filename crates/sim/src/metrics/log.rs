@@ -34,7 +34,7 @@ impl Log {
         Log { pages: vec![Page([0; 64]); tasks] }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn record(&mut self, tasks: &mut [TaskMetrics], task: usize, kind: Kind, value: u64) {
         if value >> BITS != 0 {
             distributions(&mut tasks[task])[kind as usize].record(Ns(value));
