@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  schedlab bench runqueue                             2 to 4096 tasks, 1 thread to one a CPU, 3 locks
+  schedlab bench runqueue                           2 to 4096 tasks, 1 thread to one a CPU, 3 locks
   schedlab bench runqueue --tasks 1024 --threads 1..2 --lock tas --for 5s
   schedlab bench runqueue --tasks 64,1024 --cold --stride 64    also with cold caches
   schedlab bench runqueue --scheduler linux-2.4 --affinity change --json
