@@ -15,7 +15,7 @@ use schedlab_model::{Draw, EventSink, Ns};
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_sim::{Costs, Delays, Machine, Preemption, RunOptions, TickSkew};
 use schedlab_trace::analysis::{Durations, Summary};
-use schedlab_trace::replay::{MachineDelays, Replay, ReplayOptions, replay};
+use schedlab_trace::replay::{Replay, ReplayOptions, replay};
 use schedlab_trace::{Header, Recording};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -131,6 +131,15 @@ impl RecordedInput {
         }
     }
 
+    /// Costs of the machine, fitted to the recording: how long a wakeup took to become a switch where nobody
+    /// was in the way.
+    fn delays(&self) -> Delays {
+        let delays = &self.replay.report.delays;
+        let draw = |all: &Durations| (all.count() > 0).then(|| Draw::Empirical(all.sample(1_000)));
+        let draws = |cpus: &[Durations]| cpus.iter().map(draw).collect();
+        Delays { idle: draws(&delays.idle_wake), wakeup: draws(&delays.preempting_wake) }
+    }
+
     /// The machine for a seed. Ticks come when the recording shows that they came; where it does not, each seed
     /// places them anew.
     fn machine(&self, seed: u64) -> Machine {
@@ -145,25 +154,9 @@ impl RecordedInput {
             hz,
             ticks: TickSkew::At((0..cpus).map(at).collect()),
             costs: self.recorder_costs(),
-            delays: delays(&self.replay.report.delays),
+            delays: self.delays(),
             preemption: Preemption::default(),
         }
-    }
-}
-
-/// Costs of the machine, fitted to the recording: how long a wakeup took to become a switch where nobody was in the way.
-///
-/// A CPU that was never idle shows nothing of waking an idle one, and the other way round. That these cost nothing would be
-/// the boldest guess: the other kind of wakeup on that CPU stands in, then the same kind on all CPUs.
-fn delays(seen: &MachineDelays) -> Delays {
-    let draw = |all: &Durations| (all.count() > 0).then(|| Draw::Empirical(all.sample(1_000)));
-    let draws = |own: &[Durations], other: &[Durations], all: &Durations| {
-        let cpus = own.iter().zip(other);
-        cpus.map(|(own, other)| [own, other, all].into_iter().find_map(draw)).collect()
-    };
-    Delays {
-        idle: draws(&seen.idle_wake, &seen.preempting_wake, &seen.idle_wakes()),
-        wakeup: draws(&seen.preempting_wake, &seen.idle_wake, &seen.preempting_wakes()),
     }
 }
 
@@ -528,27 +521,6 @@ mod tests {
             assert_eq!(kernel_scheduler(release).unwrap().0, scheduler, "{release}");
         }
         assert!(kernel_scheduler("unknown").unwrap_err().contains("--recorded-under"));
-    }
-
-    /// A server that shared its CPU has it alone in a what-if: its CPU is idle now, which the recording never shows. (At no
-    /// cost, Redis was predicted 23 % too fast.)
-    #[test]
-    fn a_cpu_that_was_never_idle_does_not_wake_for_nothing() {
-        let samples = |us: &[u64]| {
-            let mut all = Durations::default();
-            us.iter().for_each(|&us| all.add(Ns::from_us(us)));
-            all
-        };
-        let seen = MachineDelays {
-            idle_wake: vec![samples(&[]), samples(&[50])],
-            preempting_wake: vec![samples(&[20]), samples(&[])],
-        };
-        let found = delays(&seen);
-        let only = |us: u64| Some(Draw::Empirical(samples(&[us]).sample(1_000)));
-        assert_eq!(found.idle, [only(20), only(50)]);
-        assert_eq!(found.wakeup, [only(20), only(50)]);
-        let nothing = MachineDelays { idle_wake: vec![samples(&[])], preempting_wake: vec![samples(&[])] };
-        assert_eq!(delays(&nothing).idle, [None], "nothing is known of any CPU");
     }
 
     #[test]
