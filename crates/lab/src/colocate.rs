@@ -463,11 +463,11 @@ pub fn intentions(plan: &Plan) -> Result<Vec<Intent>, ColocateError> {
 mod tests {
     use super::*;
 
-    fn goal(text: &str) -> Vec<Goal> {
+    pub(super) fn goal(text: &str) -> Vec<Goal> {
         vec![Goal(Gate::parse_with(text, Some("latency")).unwrap())]
     }
 
-    fn rounds(values: &[f64]) -> Vec<Round> {
+    pub(super) fn rounds(values: &[f64]) -> Vec<Round> {
         let round = |value: &f64| Round { goals: vec![Some(*value)], lacks: vec![None], ..Round::default() };
         values.iter().map(round).collect()
     }

@@ -148,10 +148,7 @@ pub(super) fn first_look(goals: &[Goal], index: usize, round: &Round, alone: &[R
     let all: Vec<f64> = alone.iter().filter_map(value).collect();
     let (Some(now), Some(last)) = (value(round), all.last().copied()) else { return Outcome::CannotSay };
     let Some((found, bound)) = gate.distance(now, last) else { return Outcome::CannotSay };
-    let noise = all.iter().filter_map(|one| gate.distance(*one, last)).map(|(off, _)| {
-        let same = gate.distance(last, last).map_or(0.0, |(zero, _)| zero);
-        (off - same).abs()
-    });
+    let noise = all.iter().filter_map(|one| gate.distance(*one, last)).map(|(off, _)| off.abs());
     let noise = noise.fold(0.0, f64::max);
     match [found, found - noise, found + noise].map(|value| gate.op.holds(value, bound)) {
         [_, true, true] => Outcome::Met,
@@ -189,17 +186,8 @@ pub(super) fn refuse(plan: &Plan, server: &Side, batch: &Side) -> Option<String>
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::{goal, rounds};
     use super::*;
-    use crate::gate::Gate;
-
-    fn goal(text: &str) -> Vec<Goal> {
-        vec![Goal(Gate::parse_with(text, Some("latency")).unwrap())]
-    }
-
-    fn rounds(values: &[f64]) -> Vec<Round> {
-        let round = |value: &f64| Round { goals: vec![Some(*value)], lacks: vec![None], ..Round::default() };
-        values.iter().map(round).collect()
-    }
 
     #[test]
     fn pairs_are_judged_by_their_interval() {

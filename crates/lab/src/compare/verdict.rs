@@ -175,7 +175,7 @@ fn certainty(study: &Study) -> String {
             replay.distrust.join("; ")
         ),
         Some(replay) => {
-            let (share, latency) = worst(replay, study.duration_ns as f64 / 1e9);
+            let (share, latency) = worst(replay, seconds(study));
             let told = if study.rows.len() < 2 { String::new() } else { format!("; {told}") };
             format!(
                 "The simulation reproduces the recording within {share:.1} points of CPU share and {latency}{told}."
