@@ -1,10 +1,11 @@
-//! Chores of the workspace: `cargo xtask tidy|ci|bpf|stress|fuzz|docs|oracle`. A thin dispatcher; each chore is a
+//! Chores of the workspace: `cargo xtask tidy|ci|bpf|stress|fuzz|disturb|docs|oracle`. A thin dispatcher; each chore is a
 //! module of its own.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a command-line tool
 
 mod bpf;
 mod ci;
+mod disturb;
 mod docs;
 #[cfg(test)]
 mod facts;
@@ -42,6 +43,11 @@ Usage: cargo xtask <chore> [options]
       --target T    only this parser (may be given several times; default all)
       --seed N      other changes
       --input T FILE  try one input
+  disturb -- CMD    run a command while CPUs are taken away at random moments, as by a hypervisor (root)
+      --seed N      other moments
+      --share 8     percent of each CPU's time (default 8); --longest 40ms: the longest stall
+      --hogs N      and so many endless loops
+      --for 60s     no longer than this; without a command: for so long
   bpf               build the BPF object and compare it with the one in bpf/ (needs clang, llvm and libbpf-dev)
       --write       replace it
   docs              write the generated files of docs/ anew
@@ -71,6 +77,7 @@ fn run(args: &[String]) -> Result<ExitCode> {
         "oracle" => oracle::command(rest),
         "docs" => docs::command(rest),
         "stress" => stress::command(rest),
+        "disturb" => disturb::command(rest),
         "fuzz" => fuzz::command(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

@@ -3,65 +3,29 @@
 //! tests say so by name and pass, except under `CI=true` as root.
 #![allow(clippy::print_stderr)]
 
-use schedlab_host::{
-    Backend, GroupFacts, HostError, RecordRequest, RecordSink, RecordStart, Scope, TaskFacts, record,
-};
-use schedlab_model::{EventKind, EventSink, Ns, SchedEvent, TaskId};
+mod common;
+
+use common::{Kept, Tids, looking, skip};
+use schedlab_host::{Backend, HostError, RecordRequest, Scope, record};
+use schedlab_model::{EventKind, Ns, SchedEvent, TaskId};
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// What was recorded, until `enough` says so.
-struct Seen<'a> {
-    start: Option<RecordStart>,
-    tids: BTreeMap<TaskId, u32>,
-    events: Vec<SchedEvent>,
-    enough: &'a mut dyn FnMut(&SchedEvent, &BTreeMap<TaskId, u32>) -> bool,
-    over: Rc<Cell<bool>>,
-}
-
-impl EventSink for Seen<'_> {
-    fn event(&mut self, event: &SchedEvent) {
-        self.events.push(*event);
-        if (self.enough)(event, &self.tids) {
-            self.over.set(true);
-        }
-    }
-}
-
-impl RecordSink for Seen<'_> {
-    fn start(&mut self, start: &RecordStart) -> std::io::Result<()> {
-        self.start = Some(start.clone());
-        Ok(())
-    }
-    fn group(&mut self, _: &GroupFacts) {}
-    fn task(&mut self, task: &TaskFacts) {
-        self.tids.insert(task.id, task.tid);
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Says by name why a test cannot run; in CI as root it must.
-fn skip(test: &str, why: &str) {
-    let root = rustix::process::geteuid().is_root();
-    let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-    assert!(!(ci && root), "{test} must run here: {why}");
-    eprintln!("SKIPPED {test}: {why}");
-}
-
-/// Records by BPF until `enough` was seen, at most a minute.
-fn bpf<'a>(
-    enough: &'a mut dyn FnMut(&SchedEvent, &BTreeMap<TaskId, u32>) -> bool,
-) -> Result<Seen<'a>, HostError> {
+/// Records by BPF until `enough` was seen, at most a minute: what was recorded.
+fn bpf(
+    enough: &mut dyn FnMut(&SchedEvent, &Tids) -> bool,
+) -> Result<Kept<impl FnMut(&SchedEvent, &Tids)>, HostError> {
     let over = Rc::new(Cell::new(false));
-    let (tids, events) = (BTreeMap::new(), Vec::new());
-    let mut seen = Seen { start: None, tids, events, enough, over: Rc::clone(&over) };
+    let seen_enough = Rc::clone(&over);
+    let mut seen = looking(move |event, tids| {
+        if enough(event, tids) {
+            seen_enough.set(true);
+        }
+    });
     let duration = Some(Ns::from_ms(60_000));
     let request = RecordRequest { backend: Some(Backend::Bpf), duration, ..RecordRequest::new(Scope::All) };
     record(&request, &mut seen, &|| over.get())?;
@@ -139,7 +103,7 @@ fn cpu_max_is_seen_to_hold_and_to_release() {
     }
     // Whatever the load: it spins, so its millisecond ends, again and again.
     let mut ended = 0;
-    let mut enough = |event: &SchedEvent, tids: &BTreeMap<TaskId, u32>| {
+    let mut enough = |event: &SchedEvent, tids: &Tids| {
         let of = |task| tids.get(&task) == Some(&tid);
         ended += usize::from(matches!(event.kind, EventKind::Unthrottle { task } if of(task)));
         ended >= 5
@@ -201,7 +165,7 @@ fn a_task_that_blocks_is_in_its_system_call() {
             });
         }
         let mut counts = [0; 2];
-        let mut enough = |event: &SchedEvent, known: &BTreeMap<TaskId, u32>| {
+        let mut enough = |event: &SchedEvent, known: &Tids| {
             if let EventKind::SyscallEnter { task, number } = event.kind {
                 for (i, (tid, call)) in tids.iter().zip([CLOCK_NANOSLEEP, FUTEX]).enumerate() {
                     let own = known.get(&task) == Some(&tid.load(Ordering::Acquire));

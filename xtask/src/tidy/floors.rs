@@ -78,6 +78,8 @@ pub(super) const FLOORS: &[Floor] = &[
         may_be_unsafe: true,
         ..floor("schedlab-host", &["schedlab-model"])
     },
+    // For tests only: nobody may depend on it but as a dev-dependency.
+    floor("schedlab-testing", &[]),
     floor("schedlab-live", MEASURING),
     floor("schedlab-measure", MEASURING),
     floor("schedlab-report", &["schedlab-model", "schedlab-trace"]),

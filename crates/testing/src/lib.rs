@@ -1,0 +1,131 @@
+//! For tests only: what to do when the machine under the test is not still.
+//!
+//! Most tests judge what was computed, in what order things happened, or how much CPU time somebody used; nothing that
+//! the machine does makes such a test fail. The verdict of a few is a measurement of the live machine all the same: a
+//! latency, a share, the length of turns. A hypervisor that takes a CPU away for 30 ms in the wrong moment makes one
+//! such measurement wrong, and says nothing about us. These tests are given to [`settles`].
+#![forbid(unsafe_code)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::Duration;
+
+/// Whoever disturbs is given this long to come to an end, times the number of the attempt that failed.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Measures up to `attempts` times, until `attempt` ends without a panic: its value. What a failed attempt said is
+/// printed; when all have failed, the last one's panic goes on.
+///
+/// For assertions about measurements of the live machine only. What must hold each time (that everything is given back,
+/// that a file opens, that an answer is right) is no measurement.
+///
+/// # Panics
+/// When every attempt did.
+pub fn settles<T>(attempts: u32, mut attempt: impl FnMut() -> T) -> T {
+    assert!(attempts > 0, "at least one attempt");
+    for number in 1.. {
+        // What an attempt leaves behind when it panics is its own: nothing of it is looked at by the next one.
+        match catch_unwind(AssertUnwindSafe(&mut attempt)) {
+            Ok(value) => return value,
+            Err(panic) if number == attempts || panic.is::<Broken>() => resume_unwind(panic),
+            Err(panic) => {
+                say(number, attempts, &said(&*panic));
+                std::thread::sleep(PAUSE * number);
+            }
+        }
+    }
+    unreachable!("the last attempt returns or panics")
+}
+
+/// What held in no attempt may be excused; what [`always`] was told may not.
+struct Broken;
+
+/// Inside [`settles`]: what must hold in every attempt, such as that everything was given back. Fails the test at once.
+///
+/// # Panics
+/// When it does not hold.
+#[expect(clippy::print_stderr, reason = "why a test fails")]
+pub fn always(holds: bool, why: impl FnOnce() -> String) {
+    if !holds {
+        eprintln!("BROKEN, and must never be: {}", why());
+        std::panic::panic_any(Broken);
+    }
+}
+
+/// [`settles`] for tests that return their failure.
+///
+/// # Errors
+/// The last attempt's, when every attempt failed.
+pub fn settles_ok<T, E: std::fmt::Debug>(
+    attempts: u32,
+    mut attempt: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
+    for number in 1..attempts {
+        match attempt() {
+            Ok(value) => return Ok(value),
+            Err(error) => {
+                say(number, attempts, &format!("{error:?}"));
+                std::thread::sleep(PAUSE * number);
+            }
+        }
+    }
+    attempt()
+}
+
+#[expect(clippy::print_stderr, reason = "a measurement that was repeated is seen in the output of its test")]
+fn say(number: u32, attempts: u32, why: &str) {
+    eprintln!("REPEATED: attempt {number} of {attempts} failed, the machine may have been disturbed: {why}");
+}
+
+fn said(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no text").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_fails_every_attempt() {
+        let mut attempts = 0;
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            settles(3, || {
+                attempts += 1;
+                assert!(attempts > 7, "planted {attempts}");
+            })
+        }));
+        assert_eq!((attempts, said(&*ended.unwrap_err())), (3, "planted 3".to_owned()));
+        let mut attempts = 0;
+        let ended: Result<(), i32> = settles_ok(3, || {
+            attempts += 1;
+            Err(attempts)
+        });
+        assert_eq!(ended, Err(3));
+    }
+
+    #[test]
+    fn what_must_always_hold_is_not_tried_again() {
+        let mut attempts = 0;
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            settles(3, || {
+                attempts += 1;
+                always(attempts > 1, || "planted".to_owned());
+            })
+        }));
+        assert!(ended.is_err() && attempts == 1);
+    }
+
+    #[test]
+    fn a_disturbance_is_measured_again_and_a_quiet_machine_once() {
+        let mut attempts = 0;
+        let value = settles(3, || {
+            attempts += 1;
+            assert!(attempts == 2, "disturbed");
+            attempts
+        });
+        assert_eq!((value, attempts), (2, 2));
+        let mut attempts = 0;
+        settles(3, || attempts += 1);
+        assert_eq!(attempts, 1);
+    }
+}
