@@ -5,9 +5,11 @@ use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The root of the workspace.
+/// The root of the workspace that cargo runs this for; of the one that it was built in when cargo does not run it. A
+/// `target` copied into another checkout must not look at the checkout that it comes from.
 pub(crate) fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let here = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     here.parent().expect("xtask lies in the workspace").to_owned()
 }
 

@@ -65,7 +65,7 @@ fn lines(text: &str) -> Vec<Vec<u8>> {
 }
 
 fn files(folder: &str) -> Result<Vec<Vec<u8>>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder);
+    let folder = crate::tree::root().join(folder);
     let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(Vec::new()) };
     let mut paths: Vec<_> = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
     paths.retain(|path| path.is_file());
