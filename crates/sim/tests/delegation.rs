@@ -7,8 +7,8 @@ use common::random::case as random_case;
 use common::{periodic, scheduler};
 use proptest::prelude::*;
 use schedlab_model::{
-    Amount, ChannelId, ChannelSpec, CpuId, CpuSet, EventSink, Ns, Op, Policy, Program, SchedEvent, Section,
-    Start, TaskSpec, Workload,
+    Amount, ChannelId, ChannelSpec, CpuId, CpuSet, EventSink, Nice, Ns, Op, Policy, Program, SchedEvent,
+    Section, Start, TaskSpec, Workload,
 };
 use schedlab_scheduler::registry;
 use schedlab_sim::{
@@ -330,6 +330,22 @@ fn random_failure() -> impl Strategy<Value = Option<(Ns, Failure)>> {
         1 => (0u64..60_000_000).prop_map(|ns| Some((Ns(ns), Failure::Die))),
         1 => (0u64..60_000_000).prop_map(|ns| Some((Ns(ns), Failure::Hang))),
     ]
+}
+
+/// With a penalty for staying, 2.4 lets whoever is preempted take another's CPU, and that one the next. An agent that commits in
+/// groups decided for all of them over and over within one instant (stress, seed 20002358).
+#[test]
+fn tasks_that_change_places_for_ever_do_not_stop_time() {
+    let yields = |us, from| {
+        let run = Op::Run(Amount::Fixed(Ns::from_us(us)));
+        let mut task = TaskSpec::new(format!("t{us}"), Program::forever([run, Op::Yield]));
+        task.start = Start::At(Ns::from_ms(from));
+        task
+    };
+    let mut tasks = vec![yields(1_000, 1), yields(1, 15), yields(5_700, 0)];
+    tasks[2].nice = Nice::new(17).expect("a nice value");
+    let metrics = case("linux-2.4:proc_change_penalty=-962", GLOBAL).run(3, tasks, Ns::from_ms(40));
+    assert!(metrics.tasks.iter().map(|task| task.cpu_ns).sum::<Ns>() > Ns::from_ms(20));
 }
 
 proptest! {

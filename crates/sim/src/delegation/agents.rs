@@ -271,12 +271,15 @@ impl<'a> Agents<'a> {
         let now = engine.time();
         let mut orders: Vec<Order> = Vec::new();
         while orders.len() < self.group {
-            let Some(cpu) = self.desk.take_ask(own) else { break };
-            if let Some(order) = self.desk.decide(now, cpu, |task| engine.run_time(task))? {
-                // A CPU has one transaction at a time: the later decision holds.
-                orders.retain(|other| other.cpu != order.cpu);
-                orders.push(order);
+            let Some(cpu) = self.desk.next_ask(own) else { break };
+            // A CPU has one transaction at a time. Deciding for it again waits for the commit: tasks that the scheduler lets
+            // change places would be decided for for ever, and no time would pass.
+            let outer = self.desk.outer(cpu);
+            if orders.iter().any(|order| order.cpu == outer) {
+                break;
             }
+            self.desk.take_ask(cpu);
+            orders.extend(self.desk.decide(now, cpu, |task| engine.run_time(task))?);
         }
         Ok((!orders.is_empty()).then_some(orders))
     }

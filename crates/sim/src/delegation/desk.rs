@@ -140,15 +140,15 @@ impl<'a> Desk<'a> {
         self.asks.iter().copied()
     }
 
-    /// Takes `cpu` out of those that have to decide.
-    pub(super) fn take_ask(&mut self, cpu: Option<usize>) -> Option<usize> {
-        let at = match cpu {
-            None => 0,
-            Some(cpu) => self.asks.iter().position(|other| *other == cpu)?,
-        };
-        let cpu = self.asks.remove(at)?;
+    /// The next of those that have to decide, `cpu` if only that is of interest.
+    pub(super) fn next_ask(&self, cpu: Option<usize>) -> Option<usize> {
+        self.asks.iter().copied().find(|asked| cpu.is_none_or(|cpu| cpu == *asked))
+    }
+
+    /// Takes it out.
+    pub(super) fn take_ask(&mut self, cpu: usize) {
+        self.asks.retain(|asked| *asked != cpu);
         self.seats[cpu].asked = false;
-        Some(cpu)
     }
 
     /// Takes a function call for an agent (`None`: for any).
