@@ -275,6 +275,72 @@ fn forks_spawn_and_exits_end() {
     assert_eq!(replay.report.finite, [TaskId(0)]);
 }
 
+/// Task 0 starts tasks 1 to 3, one after the other; the last one is not done when the recording ends.
+fn shell(ends: bool) -> Replay {
+    let at = |at, kind| SchedEvent { at: Ns(at), cpu: CpuId(0), kind };
+    let new = |when, task| at(when, EventKind::New { task: TaskId(task), parent: Some(TaskId(0)) });
+    let exit = |when, task| at(when, EventKind::Exit { task: TaskId(task) });
+    let mut events = vec![
+        switch(0, 0, None, R, Some(0)),
+        new(100, 1),
+        switch(150, 0, Some(0), S, Some(1)),
+        exit(390, 1),
+        wake(395, 0, 0, Waker::Task(TaskId(1))),
+        switch(400, 0, Some(1), PrevState::Dead, Some(0)),
+        new(420, 2),
+        switch(450, 0, Some(0), S, Some(2)),
+        switch(500, 0, Some(2), S, None),
+        wake(600, 0, 2, Waker::HardIrq),
+        switch(600, 0, None, R, Some(2)),
+        exit(690, 2),
+        wake(695, 0, 0, Waker::Task(TaskId(2))),
+        switch(700, 0, Some(2), PrevState::Dead, Some(0)),
+        new(720, 3),
+        switch(750, 0, Some(0), S, Some(3)),
+    ];
+    if !ends {
+        events.retain(|event| !matches!(event.kind, EventKind::Exit { .. }));
+        for event in &mut events {
+            if let EventKind::Switch { prev_state, .. } = &mut event.kind
+                && *prev_state == PrevState::Dead
+            {
+                *prev_state = S;
+            }
+        }
+    }
+    plain(1, 4, events, 1_000)
+}
+
+/// A compile ran out of recorded work as soon as a what-if gave it more time, and the server beside it was predicted 50 %
+/// too fast.
+#[test]
+fn commands_begin_again_when_all_have_ended() {
+    let replay = shell(true);
+    let ops = |task: usize| &replay.workload.tasks[task].program.ops[..];
+    let ended = ChannelId(5);
+    let done = Op::Send { channel: ended, count: 1 };
+    let next_round = Op::ReceiveCount { channel: ended, count: 3 };
+    assert_eq!(
+        ops(0)[..6],
+        [run(100), Op::Spawn(TaskId(1)), run(50), receive(0), run(20), Op::Spawn(TaskId(2))]
+    );
+    assert_eq!(ops(0)[6..], [run(30), receive(0), run(20), Op::Spawn(TaskId(3)), run(30), next_round]);
+    assert_eq!(replay.workload.tasks[0].program.repeat_from, Some(0));
+    assert_eq!(ops(1), [run(245), send(0), run(5), done]);
+    // No date ties the second round to the first one's.
+    assert_eq!(ops(2), [run(50), Op::Sleep(Amount::Fixed(Ns(100))), run(95), send(0), run(5), done]);
+    assert_eq!(ops(3), [run(250), done], "it ends where the recording cut it off");
+    assert!((1..4).all(|task| replay.workload.tasks[task].program.repeat_from.is_none()));
+    assert_eq!((&replay.report.commanders[..], &replay.report.finite[..]), (&[(TaskId(0), 3)][..], &[][..]));
+    assert_eq!((replay.workload.sources.len(), replay.report.hogs.len()), (0, 0));
+}
+
+#[test]
+fn what_stays_is_no_command() {
+    let replay = shell(false);
+    assert_eq!((&replay.report.commanders[..], &replay.report.finite[..]), (&[][..], &[TaskId(0)][..]));
+}
+
 #[test]
 fn demand_scales_with_its_deeds() {
     let options = ReplayOptions { demand: vec!["t1 x2".parse().unwrap()], ..ReplayOptions::default() };
