@@ -92,8 +92,7 @@ fn commander(lines: &[Line], children: &[Vec<usize>], task: usize) -> Option<Com
     if ended * 2 <= commands.len() {
         return None;
     }
-    let mut members: Vec<usize> =
-        commands.iter().flat_map(|&command| offspring(children, command)).collect();
+    let mut members: Vec<usize> = commands.iter().flat_map(|&command| offspring(children, command)).collect();
     members.sort_unstable();
     let starts = |a: &Activation| a.deeds.iter().any(|(_, deed)| spawned(*deed).is_some());
     let first = line.activations.iter().position(starts)?;
