@@ -236,6 +236,11 @@ fn change(text: &str, metric: Metric) -> Result<Bound, String> {
 }
 
 fn bound(text: &str, metric: Metric) -> Result<Bound, String> {
+    if text.starts_with(char::is_alphabetic) {
+        return Err(format!(
+            "`{text}` is not a number or a time; the one word there is `alone`, in goals of `schedlab colocate`: 'p99 < alone + 10%'"
+        ));
+    }
     let (sign, rest) = match text.as_bytes().first() {
         Some(b'+') => (Some(1.0), &text[1..]),
         Some(b'-') => (Some(-1.0), &text[1..]),
@@ -326,7 +331,8 @@ mod tests {
         for (text, expected) in [
             ("p99 < alone 10%", "with its sign"),
             ("p99 < alone + 1.5x", "without a sign"),
-            ("p99 < alonely", "not a time"),
+            ("p99 < alonely", "not a number or a time"),
+            ("p99 < alne + 10%", "'p99 < alone + 10%'"),
         ] {
             let error = Gate::parse_with(text, Some("latency")).unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");

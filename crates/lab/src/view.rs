@@ -120,6 +120,12 @@ pub fn by_importance(study: &Study) -> (Vec<(Kind, String)>, usize) {
 
 /// Fewer values than this beyond a percentile: it is the story of one or two of them.
 const BEYOND: f64 = 2.0;
+
+/// Whether `values` are too few for the percentile of this rank (in thousandths of a percent).
+pub(crate) fn few_for(rank: u32, values: f64) -> bool {
+    // The part beyond is whole thousandths: with 1 - 0.99 two hundred values would be a hair too few for p99.
+    values * f64::from(100_000_u32.saturating_sub(rank)) < BEYOND * 100_000.0
+}
 /// What stands in the place of the error of such a percentile.
 pub const FEW: &str = "few";
 /// What that means.
@@ -136,8 +142,7 @@ pub fn few(study: &Study, subject: &Replayed, metric: Metric) -> bool {
         return false;
     };
     let done = subject.cells.iter().find(|cell| cell.metric == Metric::Throughput);
-    let beyond = 1.0 - f64::from(rank) / 100_000.0;
-    done.is_some_and(|done| done.recorded.min(done.simulated) * seconds(study) * beyond < BEYOND)
+    done.is_some_and(|done| few_for(rank, done.recorded.min(done.simulated) * seconds(study)))
 }
 
 /// Whether a subject is made of tasks.

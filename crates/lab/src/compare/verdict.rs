@@ -4,7 +4,7 @@ use crate::measure::Kind;
 use crate::metric::{Metric, Stat};
 use crate::result::{Cell, Row, SelfReplay, Study, Subject, Verdict};
 use crate::stats::{Judgement, range_confidence};
-use crate::view::{row_name, seconds};
+use crate::view::{few_for, row_name, seconds};
 
 /// What a user feels first, in this order.
 const FELT: [Metric; 4] = [
@@ -18,8 +18,8 @@ const WORTH: f64 = 0.02;
 /// Times below this are noise to every user, in nanoseconds.
 const FELT_TIME: f64 = 5_000.0;
 
-/// A p99 of fewer activations than this is the story of one or two of them.
-const TAIL: f64 = 200.0;
+/// The percentile of which users hear: who has too few values for it is not spoken of.
+const TAIL: u32 = 99_000;
 
 /// One change that can be told.
 struct Telling<'a> {
@@ -53,7 +53,8 @@ fn tellings(study: &Study) -> Vec<Telling<'_>> {
                 };
                 let base = cell.value.median - change.difference;
                 let tiny = metric.unit() == crate::metric::Unit::Time && change.difference.abs() < FELT_TIME;
-                let thin = metric.unit() == crate::metric::Unit::Time && samples(study, subject) < TAIL;
+                let thin =
+                    metric.unit() == crate::metric::Unit::Time && few_for(TAIL, samples(study, subject));
                 if (ratio - 1.0).abs() < WORTH || tiny || thin {
                     continue;
                 }
@@ -200,10 +201,11 @@ fn worst(replay: &SelfReplay, seconds: f64) -> (f64, String) {
     let mut share: f64 = 0.0;
     let mut latency: Option<(f64, String)> = None;
     for subject in &replay.subjects {
-        let at_least = |metric: Metric, least: f64| {
-            subject.cells.iter().any(|cell| cell.metric == metric && cell.recorded >= least)
+        let any = |metric: Metric, enough: &dyn Fn(f64) -> bool| {
+            subject.cells.iter().any(|cell| cell.metric == metric && enough(cell.recorded))
         };
-        let main = at_least(Metric::Share, 0.05) && at_least(Metric::Throughput, TAIL / seconds);
+        let main = any(Metric::Share, &|share| share >= 0.05)
+            && any(Metric::Throughput, &|rate| !few_for(TAIL, rate * seconds));
         for cell in &subject.cells {
             match cell.metric {
                 Metric::Share => share = share.max(cell.difference.abs() * 100.0),
