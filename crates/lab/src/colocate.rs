@@ -33,7 +33,8 @@ use serde::Serialize;
 use std::path::PathBuf;
 use trial::Trial;
 
-/// Goals about the server alone get up to so many times the rounds, until their interval tells.
+/// Goals about the server alone get up to so many times the rounds, until their interval tells. Each time is one more look at
+/// the same rounds, which [`alone::distances`] takes off its confidence.
 const MORE_ROUNDS: usize = 2;
 
 /// Why there is no answer. Nothing is left changed.
@@ -285,9 +286,14 @@ fn attempt(
                 watch.alone();
                 alone.push(trial.alone()?);
             }
-            tried.outcome = Some(look(&plan.goals, &round, &[before], alone));
-            tried.changed = changed;
-            tried.round = Some(round);
+            let mut pair = || {
+                watch.round("once more", how);
+                let round = trial.round(how)?.1;
+                watch.alone();
+                Ok((round, trial.alone()?))
+            };
+            let (round, outcome) = alone::looks(&plan.goals, round, &[before], alone, &mut pair)?;
+            (tried.changed, tried.round, tried.outcome) = (changed, Some(round), Some(outcome));
         }
         // What the kernel refuses here may still be followed by something that it allows.
         Err(ColocateError::Live(error @ (LiveError::Refused { .. } | LiveError::Group { .. })))
@@ -310,6 +316,7 @@ fn confirm(
     watch: &mut dyn Watch,
 ) -> Result<bool, ColocateError> {
     (found.before, found.after, found.alone) = (Vec::new(), Vec::new(), Vec::new());
+    found.distances.clear();
     let relative = alone::wanted(&plan.goals);
     let most = if relative { plan.rounds * MORE_ROUNDS } else { plan.rounds };
     for round in 1..=most {
@@ -326,13 +333,13 @@ fn confirm(
             watch.round("confirming", how);
             found.after.push(trial.round(how)?.1);
         }
-        if round < plan.rounds {
+        if !round.is_multiple_of(plan.rounds) {
             continue;
         }
         if how == Actuator::Default {
             found.after.clone_from(&found.before);
         }
-        found.distances = alone::distances(&plan.goals, &found.after, &found.alone);
+        found.distances = alone::distances(&plan.goals, &found.after, &found.alone, &found.distances);
         let rest = judge(&plan.goals, &found.after, &found.before, &[]);
         let all = plan.goals.iter().filter(|goal| goal.0.against == Against::Alone).count();
         // A goal without a distance was not seen, which no further round would mend.
@@ -354,7 +361,7 @@ fn worse(one: Outcome, other: Outcome) -> Outcome {
     }
 }
 
-/// The outcome of one round.
+/// The outcome of one round, beside the last of those alone.
 fn look(goals: &[Goal], round: &Round, before: &[Round], alone: &[Round]) -> Outcome {
     let mut all = judge(goals, std::slice::from_ref(round), before, &[]);
     for (index, goal) in goals.iter().enumerate() {
