@@ -195,7 +195,7 @@ impl Agent {
         }
         board.settle(seat);
         board.share_the_cpu(seat);
-        board.due(seat)
+        board.leave(seat)
     }
 
     fn take_orders(&mut self, board: &mut RealBoard) {

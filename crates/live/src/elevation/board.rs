@@ -9,7 +9,7 @@
 //! What is done to threads goes through [`Hold`], and what a CPU tells through [`Post`]: the tests put threads and CPUs there
 //! that do not exist, and check every single change (`board/tests.rs`).
 
-use super::gift::Gifts;
+use super::gift::{Gift, Gifts};
 use super::{Counts, HEARTBEAT, LogLine};
 use crate::desk::{Answer, By, Decision, Desk, Fate, Slot, Step, What};
 use schedlab_model::{CpuId, CpuSet, Nice, Ns, Policy};
@@ -100,8 +100,20 @@ pub(super) struct Managed<H> {
     waits_since: Option<Ns>,
     /// No longer ours.
     pub(super) left: bool,
-    /// In the fair class, for the length of a gift.
-    pub(super) lent: bool,
+    pub(super) stands: Stands,
+    /// When it woke, until it has had to wait after a turn.
+    pub(super) woke: Option<Ns>,
+}
+
+/// Where a thread was put.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stands {
+    /// With a priority of the band.
+    Band,
+    /// In the fair class with its own policy, for the length of a gift.
+    Own,
+    /// In the fair class behind that one.
+    Behind,
 }
 
 /// One managed CPU.
@@ -121,8 +133,8 @@ pub(super) struct Seat<P> {
     /// Time in this period in which nobody of ours wanted the CPU.
     pub(super) idle: Ns,
     pub(super) idle_since: Option<Ns>,
-    /// Until when the CPU is given away just now.
-    pub(super) gift: Option<Ns>,
+    /// The CPU is given away just now.
+    pub(super) gift: Option<Gift>,
 }
 
 impl<P> Seat<P> {
@@ -149,6 +161,8 @@ impl<P> Seat<P> {
 pub(super) struct Rules {
     /// The time since the start.
     pub(super) clock: Box<dyn Fn() -> Ns + Send>,
+    /// CPU time of the agent that asks.
+    pub(super) used: Box<dyn Fn() -> Ns + Send>,
     pub(super) hz: u32,
     pub(super) starve_after: Ns,
     pub(super) gifts: Gifts,
@@ -165,7 +179,7 @@ pub(super) struct Board<H, P> {
     pub(super) log: Vec<LogLine>,
     by_tid: BTreeMap<u32, u32>,
     /// The seat whose agent holds the lock: the others must be rung.
-    acting: usize,
+    pub(super) acting: usize,
 }
 
 impl<H: Hold, P: Post> Board<H, P> {
@@ -188,6 +202,13 @@ impl<H: Hold, P: Post> Board<H, P> {
     /// The agent of this seat goes round now.
     pub(super) fn enter(&mut self, seat: usize) {
         self.acting = seat;
+        self.count_gift(seat, false);
+    }
+
+    /// It has gone round; when it must wake at the latest.
+    pub(super) fn leave(&mut self, seat: usize) -> Ns {
+        self.count_gift(seat, true);
+        self.due(seat)
     }
 
     pub(super) fn now(&self) -> Ns {
@@ -218,7 +239,8 @@ impl<H: Hold, P: Post> Board<H, P> {
         let mut until = self.now() + Ns(HEARTBEAT.as_nanos() as u64);
         let one = &self.seats[seat];
         let tick = one.next_tick.filter(|_| self.current(seat).is_some());
-        for time in [one.slice_ends, tick, one.timers.values().min().copied(), one.gift] {
+        let gift = one.gift.and_then(|gift| gift.due());
+        for time in [one.slice_ends, tick, one.timers.values().min().copied(), gift] {
             until = time.map_or(until, |time| time.min(until));
         }
         until
@@ -287,7 +309,8 @@ impl<H: Hold, P: Post> Board<H, P> {
         let seat = self.seats.iter().position(|seat| seat.cpu == cpu).unwrap_or(0);
         self.by_tid.insert(hold.tid(), task);
         let runnable = hold.state() == State::Runnable;
-        self.threads.push(Managed { hold, seat, waits_since: None, left: false, lent: false });
+        let stands = Stands::Band;
+        self.threads.push(Managed { hold, seat, waits_since: None, left: false, stands, woke: None });
         let now = self.now();
         self.step(now, What::Join { task, policy, nice, affinity, process });
         if runnable {
@@ -308,14 +331,15 @@ impl<H: Hold, P: Post> Board<H, P> {
             return false;
         }
         let now = self.now();
-        self.threads[task as usize].waits_since = Some(now);
+        let thread = &mut self.threads[task as usize];
+        (thread.waits_since, thread.woke) = (Some(now), Some(now));
         self.step(now, What::Wake { task, by });
         let seat = self.threads[task as usize].seat;
         if self.current(seat).is_none() {
             self.ask(seat);
         }
-        if self.seats[seat].gift.is_some() {
-            // It slept when the gift began.
+        // It slept when the gift began. Where a decision is wanted, that decision finds it a place.
+        if self.lends(seat) && !self.seats[seat].decide {
             self.place(task, false);
         }
         true
@@ -324,7 +348,7 @@ impl<H: Hold, P: Post> Board<H, P> {
     /// An event tells that a thread woke.
     pub(super) fn heard_wake(&mut self, tid: u32, by: By) {
         let Some(task) = self.task_of(tid) else { return };
-        if let Some(seat) = self.runs_on(task).filter(|seat| self.seats[*seat].gift.is_some()) {
+        if let Some(seat) = self.runs_on(task).filter(|seat| self.lends(*seat)) {
             // In a gift nobody says that the chosen thread blocks; that it wakes does.
             self.decide(seat, Fate::Blocked);
         }
@@ -354,8 +378,8 @@ impl<H: Hold, P: Post> Board<H, P> {
 
     /// The sentinel had the CPU: what became of the chosen thread?
     pub(super) fn look_at_running(&mut self, seat: usize) {
-        // In a gift nobody of ours is above the sentinel: what it says is nothing new.
-        if !self.seats[seat].post.fired() || self.seats[seat].gift.is_some() {
+        // Where nobody of ours is above the sentinel, what it says is nothing new.
+        if !self.seats[seat].post.fired() || self.lends(seat) {
             return;
         }
         let Some(task) = self.current(seat) else { return };
@@ -490,7 +514,9 @@ impl<H: Hold, P: Post> Board<H, P> {
         if decision.task != prev {
             self.switch(now, seat, prev, decision.task, fate);
         }
-        if decision.task.is_some() && self.seats[seat].gift.is_none() {
+        if self.lends(seat) {
+            self.arrange(seat);
+        } else if decision.task.is_some() {
             self.seats[seat].post.arm();
         }
         self.wake_agent(seat);
@@ -498,6 +524,7 @@ impl<H: Hold, P: Post> Board<H, P> {
 
     fn switch(&mut self, now: Ns, seat: usize, prev: Option<u32>, next: Option<u32>, fate: Fate) {
         self.counts.switches += 1;
+        self.turn_in_gift(now, seat, next);
         match next {
             Some(next) => {
                 self.threads[next as usize].waits_since = None;
@@ -511,13 +538,13 @@ impl<H: Hold, P: Post> Board<H, P> {
             None => self.seats[seat].idle_since = Some(now),
         }
         let Some(prev) = prev else { return };
-        let given_away = self.seats[seat].gift.is_some();
         let thread = &mut self.threads[prev as usize];
-        thread.waits_since = (fate == Fate::Runnable).then_some(now);
-        // In a gift, who sleeps is moved when it wakes.
-        let stays = given_away && fate == Fate::Blocked;
-        if fate != Fate::Exited && !thread.left && !stays {
-            self.place(prev, false);
+        let waits = fate == Fate::Runnable;
+        (thread.waits_since, thread.woke) = (waits.then_some(now), thread.woke.filter(|_| !waits));
+        // In a gift a class is changed for whoever wants the CPU only: who sleeps is moved when it wakes, the others by
+        // `arrange`. And whoever is in the fair class already is not above the next one.
+        if fate != Fate::Exited && !thread.left && thread.stands == Stands::Band {
+            thread.hold.park();
         }
     }
 
@@ -544,13 +571,19 @@ impl<H: Hold, P: Post> Board<H, P> {
 
     /// Puts a real thread where the desk wants it: in front, or with those that wait. False: the kernel refused.
     pub(super) fn place(&mut self, task: u32, front: bool) -> bool {
+        let lends = self.lends(self.threads[task as usize].seat);
         let thread = &mut self.threads[task as usize];
-        thread.lent = self.seats[thread.seat].gift.is_some();
-        match (thread.lent, front) {
-            (false, true) => thread.hold.raise(),
-            (false, false) => thread.hold.park(),
-            (true, true) => thread.hold.lend(),
-            (true, false) => thread.hold.stand_back(),
+        let stood = thread.stands;
+        thread.stands = match (lends, front) {
+            (false, _) => Stands::Band,
+            (true, true) => Stands::Own,
+            (true, false) => Stands::Behind,
+        };
+        match thread.stands {
+            Stands::Band if front => thread.hold.raise(),
+            Stands::Band => thread.hold.park(),
+            Stands::Own => stood == Stands::Own || thread.hold.lend(),
+            Stands::Behind => stood == Stands::Behind || thread.hold.stand_back(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::super::agent::{Agent, CpuPost, Line, Order, RealBoard, Shared, Tiding, monotonic};
 use super::super::board::{Board, Rules};
 use super::super::gift::Gifts;
-use super::super::sentinel::{Sentinel, become_fifo};
+use super::super::sentinel::{Sentinel, become_fifo, cpu_time};
 use super::super::threads::Thread;
 use super::super::{AGENT, Counts, ElevationOptions, LogLine};
 use crate::LiveError;
@@ -94,6 +94,7 @@ impl Crew {
         }
         let rules = Rules {
             clock: Box::new(move || monotonic().saturating_sub(start)),
+            used: Box::new(|| Ns(cpu_time())),
             hz: desk.hz,
             starve_after: options.starve_after,
             gifts: Gifts::here(),
