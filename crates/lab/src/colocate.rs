@@ -286,7 +286,7 @@ fn attempt(
                 watch.alone();
                 alone.push(trial.alone()?);
             }
-            let mut pair = || {
+            let mut pair = || -> Result<(Round, Round), ColocateError> {
                 watch.round("once more", how);
                 let round = trial.round(how)?.1;
                 watch.alone();

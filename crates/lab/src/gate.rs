@@ -238,7 +238,8 @@ fn change(text: &str, metric: Metric) -> Result<Bound, String> {
 fn bound(text: &str, metric: Metric) -> Result<Bound, String> {
     if text.starts_with(char::is_alphabetic) {
         return Err(format!(
-            "`{text}` is not a number or a time; the one word there is `alone`, in goals of `schedlab colocate`: 'p99 < alone + 10%'"
+            "`{text}` is not a number or a time; the one word there is `alone`, in goals of `schedlab colocate`: \
+             'p99 < alone + 10%'"
         ));
     }
     let (sign, rest) = match text.as_bytes().first() {

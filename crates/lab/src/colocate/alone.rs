@@ -209,9 +209,8 @@ fn near(goals: &[Goal], round: &Round, before: &[Round], alone: &[Round]) -> boo
         now > last * FAR || last > now * FAR
     };
     let against = (0..goals.len()).filter(|index| goals[*index].0.against == Against::Alone);
-    let missed = against.filter(|index| first_look(goals, *index, round, alone) == Outcome::Not);
-    super::judge(goals, std::slice::from_ref(round), before, &[]) == Outcome::Met
-        && !missed.into_iter().any(far)
+    let mut missed = against.filter(|index| first_look(goals, *index, round, alone) == Outcome::Not);
+    super::judge(goals, std::slice::from_ref(round), before, &[]) == Outcome::Met && !missed.any(far)
 }
 
 /// What cannot be alone, and parties that are one.
@@ -301,7 +300,7 @@ mod tests {
     fn looked(goals: &[Goal], first: f64, pairs: &[(f64, f64)]) -> (usize, Outcome) {
         let mut alone = rounds(&[99.0, 100.0]);
         let mut left = pairs.iter();
-        let mut pair = || {
+        let mut pair = || -> Result<(Round, Round), ColocateError> {
             let (now, beside) = left.next().expect("no more pairs are asked for");
             Ok((rounds(&[*now]).remove(0), rounds(&[*beside]).remove(0)))
         };

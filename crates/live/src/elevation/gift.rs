@@ -5,8 +5,9 @@
 //! has the policy of its own, and those that wait are SCHED_IDLE. So the rest of the system competes with one thread of
 //! ours at most, a turn is not cut, a thread that wakes is placed as always, and batch work does not delay the thread that
 //! it stands behind. Who wakes in a gift and is chosen then is raised as ever, and the gift lasts longer by its turn, up to a
-//! limit: beside a SCHED_IDLE thread the fair class would let it wait for a tick at times. Where threads of ours are in control groups (or autogroups) of their own, SCHED_IDLE counts within its
-//! group only: there the kernel shares a gift between the groups.
+//! limit: beside a SCHED_IDLE thread the fair class would let it wait for a tick at times. Where threads of ours are in control
+//! groups (or autogroups) of their own, SCHED_IDLE counts within its group only: there the kernel shares a gift between the
+//! groups.
 
 use super::board::{Board, Grip, Hold, Post, Stands, State};
 use crate::desk::Fate;
