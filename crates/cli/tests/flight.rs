@@ -1,14 +1,18 @@
-//! The flight recorder on the built binary: a real-time hog of 15 ms, planted on threads of this test, is caught.
+//! The flight recorder on the built binary: a real-time hog of 60 ms, planted on threads of this test, is caught.
 //! Machines that do not allow the recording or the policy skip by name; with `CI=true` that is a failure.
 #![allow(clippy::print_stderr)]
 
 use schedlab_model::{EventKind, Ns};
+use schedlab_testing::settles;
 use schedlab_trace::Recording;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-const HOG: Duration = Duration::from_millis(15);
+/// Longer than what a hypervisor usually takes at once, so that the wait that is caught is the hog's doing.
+const HOG: Duration = Duration::from_millis(60);
+const CAUGHT: Duration = Duration::from_millis(45);
 
 fn skip(why: &str) {
     assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "it must work here: {why}");
@@ -17,6 +21,12 @@ fn skip(why: &str) {
 
 fn now() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// What this thread has had of the CPU.
+fn cpu_time() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
@@ -58,24 +68,29 @@ fn victim(tid: &AtomicU64, over: &AtomicBool) {
     }
 }
 
-/// Waits for its order, takes CPU 0 for 15 ms, and ends. When it began and ended to spin.
+/// Waits for its order, takes CPU 0 for a while, and ends. When it began to spin, and the CPU time that it took then.
 fn hog(tid: &AtomicU64, order: &AtomicBool) -> (u64, u64) {
     tid.store(u64::from(become_thread("sl-hog")), Ordering::SeqCst);
     while !order.load(Ordering::SeqCst) {
         std::thread::sleep(Duration::from_millis(1));
     }
-    let begin = now();
+    let (begin, before) = (now(), cpu_time());
     while now() - begin < HOG.as_nanos() as u64 {
         std::hint::spin_loop();
     }
-    let end = now();
+    let used = cpu_time() - before;
     // Off the CPU at once: ending a thread takes its time.
     std::thread::sleep(Duration::from_millis(50));
-    (begin, end)
+    (begin, used)
 }
 
 #[test]
 fn a_planted_hog_is_caught() {
+    // A hypervisor may take the CPU from the hog while that takes it from the victim.
+    settles(3, planted_hog_is_caught);
+}
+
+fn planted_hog_is_caught() {
     let path = std::env::temp_dir().join(format!("schedlab-incident-{}.slt", std::process::id()));
     let (over, order) = (AtomicBool::new(false), AtomicBool::new(false));
     let (tid, victim_tid) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -85,20 +100,24 @@ fn a_planted_hog_is_caught() {
         scope.spawn(|| victim(&victim_tid, &over));
         let mut fifo = make_fifo(&victim_tid, "1");
         let spinner = scope.spawn(|| hog(&tid, &order));
-        let recorder = Command::new(env!("CARGO_BIN_EXE_schedlab"))
-            .args(["record", "--ring", "3s", "--until", "sl-victim wait > 10ms", "--for", "20s", "--json"])
+        let mut recorder = Command::new(env!("CARGO_BIN_EXE_schedlab"))
+            .args(["record", "--ring", "3s", "--until", "sl-victim wait > 45ms", "--for", "20s", "--json"])
             .args(["--backend", "bpf", "-o"])
             .arg(&path)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // It says first what it sees, and is ready then.
-        std::thread::sleep(Duration::from_millis(1500));
+        // It says first what it sees, and is ready then. (Or it ends: then there is no line.)
+        let mut said = BufReader::new(recorder.stderr.take().unwrap());
+        let mut first = String::new();
+        said.read_line(&mut first).unwrap();
         fifo &= make_fifo(&tid, "2");
         order.store(true, Ordering::SeqCst);
         spun = spinner.join().unwrap();
-        let done = recorder.wait_with_output().unwrap();
+        let mut done = recorder.wait_with_output().unwrap();
+        done.stderr = first.into_bytes();
+        said.read_to_end(&mut done.stderr).unwrap();
         out = fifo.then_some(done);
     });
     let Some(out) = out else { return skip("chrt --fifo is not allowed") };
@@ -107,7 +126,7 @@ fn a_planted_hog_is_caught() {
     }
     let told: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(told["caught"]["task"], "sl-victim", "{told}");
-    assert_eq!(told["caught"]["condition"], "sl-victim waited > 10.0ms");
+    assert_eq!(told["caught"]["condition"], "sl-victim waited > 45.0ms");
     check(&Recording::open(&path).unwrap(), &told, spun, tid.into_inner() as u32);
     std::fs::remove_file(path).unwrap();
 }
@@ -130,12 +149,9 @@ fn check(recording: &Recording, told: &serde_json::Value, spun: (u64, u64), hog:
         }
         since = is_hog(next).then_some(event.at.0);
     }
-    eprintln!(
-        "the victim waited {length} ns, {ran} ns of them for the hog, which spun {} ns",
-        spun.1 - spun.0
-    );
-    // From the victim's wakeup, when the hog already spun, to the hog's end: all of it was the hog's doing.
-    let expected = spun.1 - (clock + from).max(spun.0);
+    eprintln!("the victim waited {length} ns, {ran} ns of them for the hog, which used {} ns", spun.1);
+    // From the victim's wakeup, when the hog already spun, to the hog's end: all that it used was its doing.
+    let expected = spun.1.saturating_sub((clock + from).saturating_sub(spun.0));
     assert!(ran.abs_diff(expected) < 100_000, "{ran} and {expected}");
-    assert!(ran <= length && length >= 10_000_000);
+    assert!(ran <= length && length >= CAUGHT.as_nanos() as u64);
 }

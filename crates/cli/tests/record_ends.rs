@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Starts a recording of a shell that writes its process id and then sleeps often for ten seconds.
+/// Starts a recording of a shell that writes its process id and then sleeps often: for longer than anybody waits for events.
 fn start(name: &str) -> (Child, PathBuf, PathBuf) {
     let folder = std::env::temp_dir().join(format!("schedlab-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let (file, pid) = (folder.join("x.slt"), folder.join("pid"));
     let script =
-        "echo $$ > $0.part; mv $0.part $0; i=0; while [ $i -lt 1000 ]; do sleep 0.01; i=$((i+1)); done";
+        "echo $$ > $0.part; mv $0.part $0; i=0; while [ $i -lt 20000 ]; do sleep 0.01; i=$((i+1)); done";
     let child = Command::new(env!("CARGO_BIN_EXE_schedlab"))
         .args(["record", "--backend", "own-tasks", "-o"])
         .arg(&file)
@@ -27,10 +27,13 @@ fn start(name: &str) -> (Child, PathBuf, PathBuf) {
     (child, file, pid)
 }
 
+/// No measure of speed: only a recorder that hangs takes that long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Waits until the file holds events; `false` when the recorder refused to record here.
 fn has_events(child: &mut Child, file: &Path) -> bool {
     let begin = Instant::now();
-    while begin.elapsed() < Duration::from_secs(30) {
+    while begin.elapsed() < PATIENCE {
         if let Some(status) = child.try_wait().unwrap() {
             assert_eq!(status.code(), Some(2), "it ended although the command runs on");
             assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "it must work here");
@@ -42,7 +45,7 @@ fn has_events(child: &mut Child, file: &Path) -> bool {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    panic!("no events after 30 s");
+    panic!("no events after {PATIENCE:?}");
 }
 
 fn command_pid(file: &Path) -> Pid {

@@ -19,12 +19,19 @@ use schedlab_model::{CpuSet, Nice, Policy};
 use std::io::{BufRead, BufReader, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 #[path = "way_back/frozen.rs"]
 mod frozen;
 #[path = "way_back/starving.rs"]
 mod starving;
+
+/// For how long a keeper may be silent. Long beside everything that takes it from its CPU, and the guardian from its own,
+/// for it must not be silent before it is told to.
+const SILENCE_MS: &str = "2000";
+/// The time between its beats.
+const BEAT: Duration = Duration::from_millis(20);
 
 type Test = fn() -> Result<(), Failed>;
 
@@ -65,7 +72,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// `keep ROOM PID SILENCE_MS`: makes PID a SCHED_IDLE task on one CPU, says so, and then obeys: `beat`, `finish`.
+/// `keep ROOM PID SILENCE_MS`: makes PID a SCHED_IDLE task on one CPU, says so, and then obeys: `beat`, `finish`. With a limit
+/// to its silence it beats by itself, until it is told to `hush`.
 fn keep(arguments: &[String]) -> ExitCode {
     let [room, pid, silence] = arguments else { return ExitCode::FAILURE };
     let options = KeeperOptions {
@@ -83,8 +91,27 @@ fn keep(arguments: &[String]) -> ExitCode {
     keeper.schedule(&thread, &idle(&now)).expect("allowed");
     keeper.confine(&thread, &one_cpu(thread.tid)).expect("allowed");
     println!("guardian {}", keeper.guardian().expect("it has one"));
-    for line in std::io::stdin().lines().map_while(Result::ok) {
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        std::io::stdin().lines().map_while(Result::ok).try_for_each(|line| tell.send(line))
+    });
+    let mut beats = options.silence.is_some();
+    loop {
+        let line = match told.recv_timeout(BEAT) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => {
+                if beats {
+                    keeper.beat().expect("its guardian lives");
+                }
+                continue;
+            }
+            Err(RecvTimeoutError::Disconnected) => return ExitCode::SUCCESS,
+        };
         match line.as_str() {
+            "hush" => {
+                beats = false;
+                println!("hushed");
+            }
             "beat" => {
                 println!("{}", keeper.beat().map_or_else(|error| error.to_string(), |()| "ok".to_owned()))
             }
@@ -96,7 +123,6 @@ fn keep(arguments: &[String]) -> ExitCode {
             _ => {}
         }
     }
-    ExitCode::SUCCESS
 }
 
 fn idle(now: &Scheduling) -> Scheduling {
@@ -298,8 +324,8 @@ fn killed_keeper() -> Result<(), Failed> {
 
 fn silent_keeper() -> Result<(), Failed> {
     let folder = Folder::new("silent");
-    let (target, before, mut kept) = held(&folder, "200");
-    // It says nothing for longer than 200 ms.
+    let (target, before, mut kept) = held(&folder, SILENCE_MS);
+    assert_eq!(kept.say("hush"), "hushed");
     target.waits_until(before);
     assert!(!kept.child.wait()?.success(), "a silent keeper is killed");
     // It cannot say why any more: the guardian does.

@@ -1,6 +1,7 @@
 //! `schedlab calibrate` and the preset that it makes.
 
 use super::{ran, root};
+use schedlab_testing::settles;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -30,6 +31,10 @@ impl Drop for Home {
 
 #[test]
 fn a_missing_preset_says_how_to_make_it_and_a_made_one_is_taken() {
+    settles(3, a_made_preset_is_taken);
+}
+
+fn a_made_preset_is_taken() {
     let home = Home::new("calibrate");
     let compare = ["compare", "two-hogs", "--costs", "this-machine", "--for", "2s", "--explain"];
     let missing = home.schedlab(&compare);

@@ -150,7 +150,7 @@ fn a_matrix_has_its_four_rows_beside_the_articles() {
         "--rounds",
         "1",
         "--for",
-        "60ms",
+        "300ms",
         "--groups",
         "1",
         "--no-lock",

@@ -6,8 +6,12 @@
 use super::schedlab;
 use schedlab_host::threads::{Scheduling, affinity, scheduling, set_affinity, set_scheduling};
 use schedlab_model::{CpuId, CpuSet, Policy};
+use schedlab_testing::settles;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+/// Disturbances of 4 ms come as often as the hog on a bad machine: that all of so many tries meet one is as good as never.
+const TRIES: u32 = 25;
 
 /// Below it and above it.
 const MEASURED: &str = "fifo:50";
@@ -62,11 +66,15 @@ fn fail_if_tells_a_planted_stall_from_none() {
                 .collect::<Vec<_>>(),
         )
     };
-    let Some(stalled) = beside_hog(Duration::from_millis(400), measure) else { return };
-    assert_eq!(stalled.code, 1, "{stalled:?}");
-    assert!(stalled.stdout.contains("FAILED max > 300ms (all)"), "{}", stalled.stdout);
-    let quiet = measure();
-    assert_eq!(quiet.code, 0, "{quiet:?}");
+    settles(3, || {
+        let Some(stalled) = beside_hog(Duration::from_millis(400), measure) else { return };
+        assert_eq!(stalled.code, 1, "{stalled:?}");
+        assert!(stalled.stdout.contains("FAILED max > 300ms (all)"), "{}", stalled.stdout);
+    });
+    settles(3, || {
+        let quiet = measure();
+        assert_eq!(quiet.code, 0, "{quiet:?}");
+    });
 }
 
 #[test]
@@ -85,9 +93,9 @@ fn break_blames_a_planted_hog_by_name() {
         "--no-lock",
         "--json",
     ];
-    // A virtual machine's host may be late by as much, rarely: three tries.
+    // Whoever else holds the CPU for so long is blamed rightly, and proves nothing: the hog is blamed some time.
     let mut seen = String::new();
-    for _ in 0..3 {
+    for _ in 0..TRIES {
         let Some(ran) = beside_hog(Duration::from_millis(5), || schedlab(&arguments)) else { return };
         assert_eq!(ran.code, 1, "{ran:?}");
         let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
@@ -100,10 +108,10 @@ fn break_blames_a_planted_hog_by_name() {
         let (total, parts) = (blame["total_ns"].as_u64().unwrap(), blame["parts"].as_array().unwrap());
         let sum: u64 = parts.iter().map(|part| part["ns"].as_u64().unwrap()).sum();
         assert_eq!(sum, total, "the budget adds up: {blame}");
-        assert!(total > 3_000_000, "{blame}");
         let by = |part: &&serde_json::Value| part["cause"] == "preempted" && part["who"] == "planted-hog";
         let hog: u64 = parts.iter().filter(by).map(|part| part["ns"].as_u64().unwrap()).sum();
         if hog * 10 >= total * 9 {
+            assert!(total > 3_000_000, "{blame}");
             assert!(value["verdict"][0].as_str().unwrap().contains("preempted by planted-hog"), "{value}");
             return;
         }

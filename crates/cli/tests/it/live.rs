@@ -1,6 +1,10 @@
 //! Real threads under schedulers of ours. Needs root and the kernel's events; touches only threads that the tests start.
+//!
+//! A guardian ends a driver that does not beat for 100 ms, as it must, and a hypervisor may take the CPU from it for so long: a
+//! run that was ended for that is repeated ([`settles`]). What must hold whatever happens is told to [`always`].
 
 use crate::{Folder, Ran, ran, root};
+use schedlab_testing::{always, settles};
 use serde_json::Value;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
@@ -72,6 +76,12 @@ pub(super) fn wait_until(what: &str, done: impl Fn() -> bool) {
     panic!("this never happened: {what}");
 }
 
+/// Whatever else went wrong: what was given back is as it was.
+fn is_as_before(target: &Children, before: &(i64, String)) {
+    let now = state(target.pid());
+    always(now.as_ref() == Some(before), || format!("{now:?} {before:?}"));
+}
+
 // A driver that dies leaves its command running, as it must: these end by themselves then.
 const TWO_HOGS: &str =
     "timeout --foreground 60 yes >/dev/null & timeout --foreground 60 yes >/dev/null & wait";
@@ -79,6 +89,10 @@ const TWO_HOGS: &str =
 #[test]
 fn two_hogs_take_turns_of_the_asked_length() {
     let Some(_turn) = turn("two_hogs_take_turns_of_the_asked_length") else { return };
+    settles(3, two_hogs_take_turns);
+}
+
+fn two_hogs_take_turns() {
     let folder = Folder::new("live-rr");
     let log = folder.0.join("run.calls").display().to_string();
     let arguments = [
@@ -97,6 +111,8 @@ fn two_hogs_take_turns_of_the_asked_length() {
     ];
     let run = schedlab(&folder, &arguments);
     assert_eq!(run.code, 0, "{run:?}");
+    let left = schedlab(&folder, &["status"]);
+    always(left.stdout == "nothing is managed\n", || format!("{left:?}"));
     let result: Value = serde_json::from_str(&run.stdout).expect("JSON");
     let hogs: Vec<u64> = result["threads"]
         .as_array()
@@ -108,31 +124,23 @@ fn two_hogs_take_turns_of_the_asked_length() {
     assert!(hogs.len() == 2 && hogs[0].abs_diff(hogs[1]) < 150_000_000, "{hogs:?}");
     let verified = schedlab(&folder, &["verify", &log]);
     assert!(verified.code == 0 && verified.stdout.contains("all the same"), "{verified:?}");
-    assert_eq!(schedlab(&folder, &["status"]).stdout, "nothing is managed\n");
 }
 
 #[test]
 fn a_log_that_was_edited_is_caught() {
     let Some(_turn) = turn("a_log_that_was_edited_is_caught") else { return };
+    settles(3, an_edited_log_is_caught);
+}
+
+fn an_edited_log_is_caught() {
     let folder = Folder::new("live-log");
     let log = folder.0.join("run.calls");
     let path = log.display().to_string();
-    let run = schedlab(
-        &folder,
-        &[
-            "run",
-            "--scheduler",
-            "fifo-centralized",
-            "--for",
-            "300ms",
-            "--log",
-            &path,
-            "--",
-            "sh",
-            "-c",
-            TWO_HOGS,
-        ],
-    );
+    // It ends by itself, when somebody has run for certain.
+    let script = "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done; sleep 0.05; /bin/true";
+    let arguments =
+        ["run", "--scheduler", "fifo-centralized", "--for", "60s", "--log", &path, "--", "sh", "-c", script];
+    let run = schedlab(&folder, &arguments);
     assert_eq!(run.code, 0, "{run:?}");
     let text = std::fs::read_to_string(&log).expect("it was written");
     let edited = text.replacen("\"decision\":{\"task\":0", "\"decision\":{\"task\":1", 1);
@@ -145,6 +153,10 @@ fn a_log_that_was_edited_is_caught() {
 #[test]
 fn attach_takes_a_process_and_detach_gives_it_back() {
     let Some(_turn) = turn("attach_takes_a_process_and_detach_gives_it_back") else { return };
+    settles(3, attach_and_detach);
+}
+
+fn attach_and_detach() {
     let folder = Folder::new("live-attach");
     let target = Children::start("while :; do :; done");
     let before = state(target.pid()).expect("it lives");
@@ -156,7 +168,7 @@ fn attach_takes_a_process_and_detach_gives_it_back() {
     wait_until("it is SCHED_FIFO", || state(target.pid()).is_some_and(|now| now.0 == 1 && now.1 == "0"));
     let detached = schedlab(&folder, &["detach"]);
     assert!(detached.code == 0 && detached.stdout.contains("gave everything back"), "{detached:?}");
-    assert_eq!(state(target.pid()), Some(before));
+    is_as_before(&target, &before);
     assert!(attached.wait().expect("our child").success());
 }
 
@@ -187,6 +199,10 @@ fn whoever_is_killed_everything_is_given_back() {
 #[test]
 fn one_process_is_given_back_and_the_other_goes_on() {
     let Some(_turn) = turn("one_process_is_given_back_and_the_other_goes_on") else { return };
+    settles(3, one_of_two_is_given_back);
+}
+
+fn one_of_two_is_given_back() {
     let folder = Folder::new("live-part");
     let (first, second) = (Children::start("while :; do :; done"), Children::start("while :; do :; done"));
     let before = [first.pid(), second.pid()].map(|pid| state(pid).expect("it lives"));
@@ -201,7 +217,7 @@ fn one_process_is_given_back_and_the_other_goes_on() {
     assert!(stranger.code == 2 && stranger.stderr.contains("is not managed"), "{stranger:?}");
     let given = schedlab(&folder, &["detach", "--pid", &first.pid().to_string()]);
     assert!(given.code == 0 && given.stdout.contains("manages the rest on"), "{given:?}");
-    assert_eq!(state(first.pid()).as_ref(), Some(&before[0]));
+    is_as_before(&first, &before[0]);
     let listed = schedlab(&folder, &["status", "--json"]).stdout;
     let status: Value = serde_json::from_str(&listed).expect("JSON");
     let tids: Vec<u64> = status["managed"][0]["threads"]
@@ -213,7 +229,7 @@ fn one_process_is_given_back_and_the_other_goes_on() {
     assert_eq!(tids, [u64::from(second.pid())], "{listed}");
     wait_until("the other is managed on", || managed(second.pid()));
     assert_eq!(schedlab(&folder, &["detach"]).code, 0);
-    assert_eq!(state(second.pid()).as_ref(), Some(&before[1]));
+    is_as_before(&second, &before[1]);
     attached.wait().expect("our child");
     assert_eq!(folder_names(&folder), Vec::<String>::new());
 }
@@ -227,6 +243,10 @@ fn children_of(pid: u32) -> Vec<u32> {
 #[test]
 fn children_born_under_management_get_what_their_parent_had() {
     let Some(_turn) = turn("children_born_under_management_get_what_their_parent_had") else { return };
+    settles(3, children_get_what_their_parent_had);
+}
+
+fn children_get_what_their_parent_had() {
     let folder = Folder::new("live-born");
     let target = Children::start("sleep 1; sleep 600 & sleep 600 & wait");
     let before = state(target.pid()).expect("it lives");
@@ -250,7 +270,8 @@ fn children_born_under_management_get_what_their_parent_had() {
             rustix::process::Signal::KILL,
         );
     }
-    assert_eq!(after, [Some(before.clone()), Some(before)]);
+    let wanted = [Some(before.clone()), Some(before)];
+    always(after == wanted, || format!("{after:?} {wanted:?}"));
 }
 
 fn folder_names(folder: &Folder) -> Vec<String> {
@@ -261,6 +282,10 @@ fn folder_names(folder: &Folder) -> Vec<String> {
 #[test]
 fn what_is_declared_follows_the_name_through_exec() {
     let Some(_turn) = turn("what_is_declared_follows_the_name_through_exec") else { return };
+    settles(3, declared_through_exec);
+}
+
+fn declared_through_exec() {
     let folder = Folder::new("live-exec");
     let log = folder.0.join("run.calls").display().to_string();
     let script = "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; exec yes >/dev/null";
@@ -289,6 +314,10 @@ fn what_is_declared_follows_the_name_through_exec() {
 #[test]
 fn linux_runs_live_and_is_told_who_woke_whom() {
     let Some(_turn) = turn("linux_runs_live_and_is_told_who_woke_whom") else { return };
+    settles(3, linux_is_told_who_woke_whom);
+}
+
+fn linux_is_told_who_woke_whom() {
     let folder = Folder::new("live-wakers");
     let log = folder.0.join("run.calls").display().to_string();
     let script = "yes | head -c 30000000 >/dev/null";
@@ -317,6 +346,10 @@ fn capabilities(pid: u32) -> Vec<(String, u64)> {
 #[test]
 fn what_the_driver_does_not_need_any_more_it_gives_up() {
     let Some(_turn) = turn("what_the_driver_does_not_need_any_more_it_gives_up") else { return };
+    settles(3, the_driver_gives_up);
+}
+
+fn the_driver_gives_up() {
     let folder = Folder::new("live-caps");
     let target = Children::start("while :; do :; done");
     let pid = target.pid().to_string();
@@ -342,17 +375,22 @@ fn what_the_driver_does_not_need_any_more_it_gives_up() {
 #[test]
 fn threads_and_children_that_come_and_go_are_taken_and_given_back() {
     let Some(_turn) = turn("threads_and_children_that_come_and_go_are_taken_and_given_back") else { return };
+    settles(3, threads_and_children_come_and_go);
+}
+
+fn threads_and_children_come_and_go() {
     let folder = Folder::new("live-forks");
     let script = "i=0; while [ $i -lt 100 ]; do /bin/true & i=$((i+1)); done; wait";
-    let arguments = ["run", "--scheduler", "layers", "--for", "20s", "--json", "--", "sh", "-c", script];
+    let arguments = ["run", "--scheduler", "layers", "--for", "120s", "--json", "--", "sh", "-c", script];
     let run = schedlab(&folder, &arguments);
     assert_eq!(run.code, 0, "{run:?}");
+    let left = schedlab(&folder, &["status"]);
+    always(left.stdout == "nothing is managed\n", || format!("{left:?}"));
     let result: Value = serde_json::from_str(&run.stdout).expect("JSON");
     assert!(
-        result["elapsed_ns"].as_u64().is_some_and(|ns| ns < 19_000_000_000),
+        result["elapsed_ns"].as_u64().is_some_and(|ns| ns < 110_000_000_000),
         "it ends with its command: {result}"
     );
-    assert_eq!(schedlab(&folder, &["status"]).stdout, "nothing is managed\n");
 }
 
 /// A short round of `benches/live_kills.py`: each kind of target with each victim once.

@@ -5,6 +5,7 @@ use super::{Folder, skip};
 use schedlab_model::{EventKind, Ns, Program, SchedEvent, TaskSpec, Workload};
 use schedlab_scheduler::registry;
 use schedlab_sim::{Machine, RunOptions, run};
+use schedlab_testing::settles;
 use std::process::{Command, Stdio};
 
 /// The hogs' program.
@@ -107,6 +108,7 @@ fn recorded(folder: &Folder, scheduler: &str) -> Option<Turns> {
     let data = folder.0.join("perf.data");
     // A name of its own: others may run yes(1), too.
     let (hog, script) = (folder.0.join(HOG), format!("{0} >/dev/null & {0} >/dev/null & wait", HOG));
+    let _ = std::fs::remove_file(&hog);
     std::fs::copy("/usr/bin/yes", &hog).expect("coreutils");
     let path = format!("{}:/usr/bin:/bin", folder.0.display());
     // The other hog waits for as long as a turn lasts.
@@ -137,18 +139,22 @@ fn turns_of_two_hogs_agree_with_the_simulators() {
     let Some(_turn) = turn(test) else { return };
     let folder = Folder::new("live-slices");
     for scheduler in ["rr:slice_ns=20ms", "linux-2.4", "xen-credit2"] {
-        let Some(live) = recorded(&folder, scheduler) else {
+        let there = settles(3, || {
+            let Some(live) = recorded(&folder, scheduler) else { return false };
+            let predicted = simulated(scheduler, Ns::from_ms(1_600));
+            eprintln!("{scheduler}: by perf {live:?}, simulated {predicted:?}");
+            let off = (live.median_ms - predicted.median_ms).abs() / predicted.median_ms;
+            // In a gift the chosen one goes on in the fair class: turns of any length stay whole.
+            assert!(off < 0.15, "{scheduler}: by perf {live:?}, simulated {predicted:?}");
+            assert!((live.share - predicted.share).abs() < 0.08, "{scheduler}: {live:?}, {predicted:?}");
+            assert!(live.count > 10, "{scheduler}: {live:?}");
+            true
+        });
+        if !there {
             assert!(std::env::var_os("CI").is_none(), "{test}: CI has perf(1)");
             skip(test, "perf(1) is missing");
             return;
-        };
-        let predicted = simulated(scheduler, Ns::from_ms(1_600));
-        eprintln!("{scheduler}: by perf {live:?}, simulated {predicted:?}");
-        let off = (live.median_ms - predicted.median_ms).abs() / predicted.median_ms;
-        // In a gift the chosen one goes on in the fair class: turns of any length stay whole.
-        assert!(off < 0.15, "{scheduler}: by perf {live:?}, simulated {predicted:?}");
-        assert!((live.share - predicted.share).abs() < 0.08, "{scheduler}: {live:?}, {predicted:?}");
-        assert!(live.count > 10, "{scheduler}: {live:?}");
+        }
     }
 }
 

@@ -15,7 +15,7 @@ fn it_says_that_it_needs_a_terminal() {
 #[test]
 #[allow(clippy::print_stderr)]
 fn lines_of_json_name_this_machines_tasks() {
-    let ran = schedlab(&["watch", "--json", "--for", "1500ms"]);
+    let ran = schedlab(&["watch", "--json", "--for", "3500ms"]);
     if ran.code == 2 {
         assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "recording must work here: {ran:?}");
         eprintln!("SKIPPED: nothing can be recorded here");
