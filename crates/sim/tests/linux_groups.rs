@@ -65,6 +65,24 @@ fn runs(events: &[SchedEvent], task: u32) -> Vec<(u64, u64)> {
     runs
 }
 
+/// Found by `cargo xtask stress` (seed 31415940): the fair server lets a fair task of a group without run time go first. Since
+/// 6.18 that task leaves when it is chosen; the real-time task runs on then, and the CPU does not idle.
+#[test]
+fn a_real_time_task_runs_when_the_fair_servers_task_has_no_run_time() {
+    for version in ["linux-6.12", "linux-6.18"] {
+        let mut control = hog(0);
+        control.policy = schedlab_model::Policy::Fifo(39);
+        let workload = Workload {
+            groups: vec![root(), limited("/g", 0, 1)],
+            tasks: vec![hog(1), control],
+            ..Workload::default()
+        };
+        let (outcome, _) = simulate(version, 1, &workload, Ns::from_s(3));
+        let ran = outcome.metrics.tasks.iter().map(|task| task.cpu_ns).sum::<Ns>();
+        assert_eq!(ran, Ns::from_s(3), "{version}: {:?}", share(&outcome, 1));
+    }
+}
+
 /// Found by `cargo xtask stress` (seed 4485): `cpu.max` limits fair tasks only. Until 6.17 a real-time task that woke on an idle
 /// CPU, while its group was throttled there, asked for no decision.
 #[test]

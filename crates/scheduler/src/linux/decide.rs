@@ -32,16 +32,16 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
         let urgent = if fair_only { None } else { urgent(rq) };
         let mut picked = urgent.or_else(|| fair::pick::<F>(env, rq)).unwrap_or(NONE);
-        if picked == NONE && !fair_only {
-            // The fair server wanted to go first, but its tasks were all about to leave.
-            picked = urgent_now(rq).unwrap_or(NONE);
-        }
         while picked != NONE
             && rq.entity(picked).class == Class::Fair
             && bandwidth::into_limbo::<F>(env, rq, picked)
         {
             self.track(rq, picked);
             picked = fair::pick::<F>(env, rq).unwrap_or(NONE);
+        }
+        if picked == NONE && !fair_only {
+            // The fair server wanted to go first, but its tasks were all about to leave, or have no run time.
+            picked = urgent_now(rq).unwrap_or(NONE);
         }
         let next = forced.unwrap_or(picked);
         let fair_next = (next != NONE && rq.entity(next).class == Class::Fair).then_some(next);
