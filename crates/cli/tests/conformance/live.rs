@@ -157,21 +157,23 @@ pub(crate) fn run(case: &Case, scheduler: &str) -> Result<Played, Failed> {
 }
 
 /// The time on the managed CPU, while a thread of the player `pid` wanted it, of whoever is neither of the player nor of the
-/// process with the agents, and in a real-time class (or unknown: gone before the recorder could ask); and stolen time.
+/// process with the agents, and in a real-time class (or unknown: gone before the recorder could ask); and stolen time. On the
+/// other CPUs, too, for who hears there of wakeups and exits tells the agent (but unknown ones are ordinary tasks there).
 fn others(recording: &Recording, pid: u32, agents: u32) -> Ns {
     let tasks = &recording.header.tasks;
-    let foreign = |task: TaskId| {
+    let foreign = |task: TaskId, cpu: CpuId| {
         let info = &tasks[task.index()];
-        info.pid != pid && info.pid != agents && (!info.policy.is_fair() || !info.known)
+        let real_time = info.known && !info.policy.is_fair();
+        info.pid != pid && info.pid != agents && (real_time || !info.known && cpu == CPU)
     };
     let mut wants = std::collections::BTreeSet::new();
-    let (mut since, mut sum): (Option<Ns>, Ns) = (None, Ns::ZERO);
+    let (mut since, mut sum): (BTreeMap<CpuId, Ns>, Ns) = (BTreeMap::new(), Ns::ZERO);
     for event in &recording.events {
         match event.kind {
             EventKind::Wake { task, .. } | EventKind::New { task, .. } if tasks[task.index()].pid == pid => {
                 wants.insert(task);
             }
-            EventKind::Steal { ns } if event.cpu == CPU && !wants.is_empty() => sum += ns,
+            EventKind::Steal { ns } if !wants.is_empty() => sum += ns,
             EventKind::Switch { prev, prev_state, next } => {
                 for (task, on) in [(prev, prev_state.is_runnable() == Some(true)), (next, true)] {
                     let Some(task) = task.filter(|task| tasks[task.index()].pid == pid) else { continue };
@@ -181,9 +183,9 @@ fn others(recording: &Recording, pid: u32, agents: u32) -> Ns {
                         wants.remove(&task)
                     };
                 }
-                if event.cpu == CPU {
-                    sum += since.take().map_or(Ns::ZERO, |since| event.at.saturating_sub(since));
-                    since = next.filter(|next| foreign(*next) && !wants.is_empty()).map(|_| event.at);
+                sum += since.remove(&event.cpu).map_or(Ns::ZERO, |since| event.at.saturating_sub(since));
+                if next.is_some_and(|next| foreign(next, event.cpu)) && !wants.is_empty() {
+                    since.insert(event.cpu, event.at);
                 }
             }
             _ => {}
