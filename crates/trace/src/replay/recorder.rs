@@ -23,6 +23,10 @@ pub struct RecorderCost {
     pub taken: Ns,
 }
 
+/// A header that claims more for a switch is not believed: overhead of this size would leave no time for the tasks (`schedlab
+/// record` notes at most 50 us).
+const DEAREST: u64 = 1_000_000;
+
 /// Extra CPU time of a switch and a wakeup together, in ns, by tier.
 ///
 /// Measured, not fitted to any recording: `benches/recorder_cost.py`, median of seven interleaved rounds of `perf bench
@@ -36,10 +40,11 @@ impl RecorderCost {
     /// switches only writes no record at a wakeup.
     pub(super) fn of(header: &Header) -> RecorderCost {
         let tier = || TIERS.iter().find(|(name, _)| *name == header.backend).map(|(_, ns)| *ns);
-        let both = header.recorder_ns_per_switch.or_else(tier).unwrap_or(0);
+        let measured = header.recorder_ns_per_switch.filter(|&ns| ns <= DEAREST);
+        let both = measured.or_else(tier).unwrap_or(0);
         let switches_only = header.backend == "perf switches";
         let wake = if switches_only { 0 } else { both / 2 };
-        let calibrated = header.recorder_ns_per_switch.is_some();
+        let calibrated = measured.is_some();
         RecorderCost { switch: Ns(both - wake), wake: Ns(wake), calibrated, taken: Ns::ZERO }
     }
 }
@@ -72,6 +77,8 @@ mod tests {
         header.recorder_ns_per_switch = Some(101);
         let own = RecorderCost::of(&header);
         assert_eq!((own.switch, own.wake, own.calibrated), (Ns(51), Ns(50), true));
+        header.recorder_ns_per_switch = Some(u64::MAX);
+        assert_eq!(RecorderCost::of(&header), usual, "nobody believes that");
         header = Header { backend: "perf switches".to_owned(), ..Header::default() };
         assert_eq!((RecorderCost::of(&header).switch, RecorderCost::of(&header).wake), (Ns(744), Ns::ZERO));
         header.backend = "simulator".to_owned();

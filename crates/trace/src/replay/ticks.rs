@@ -35,11 +35,11 @@ pub struct TickFit {
 /// One fit for each CPU; `None` where no CPU shows its ticks.
 pub(super) fn fit(recording: &Recording) -> Vec<Option<TickFit>> {
     let cpus = recording.header.topology.cpus();
-    let hz = u64::from(recording.header.hz);
-    if hz == 0 {
+    // No ticks, or ticks without time between them (no kernel has those; a damaged header may claim them).
+    let period = 1_000_000_000u64.checked_div(recording.header.hz.into()).unwrap_or(0);
+    if period == 0 {
         return vec![None; cpus];
     }
-    let period = 1_000_000_000 / hz;
     let own: Vec<Option<TickFit>> =
         lost_cpus(recording).into_iter().map(|times| phase(times, period)).collect();
     let best = own.iter().flatten().max_by_key(|fit| fit.switches).copied();
@@ -109,6 +109,15 @@ mod tests {
         let times = (0..10).map(|i| (i + 1) * PERIOD - 6_000 + i * 1_500).collect();
         let fit = phase(times, PERIOD).unwrap();
         assert_eq!((fit.first, fit.switches), (Ns(PERIOD - 6_000), 10));
+    }
+
+    #[test]
+    fn ticks_without_time_between_them_have_no_phase() {
+        // A fuzzer's header: 2,147,483,648 ticks a second.
+        let mut recording = Recording::default();
+        recording.header.hz = 1 << 31;
+        recording.header.topology = schedlab_model::Topology::flat(2);
+        assert_eq!(fit(&recording), [None, None]);
     }
 
     #[test]
