@@ -132,9 +132,22 @@ pub struct RecordEnd {
     pub command_pid: Option<u32>,
 }
 
+/// What is done before a recording begins. Each may take long where the kernel's own threads get no CPU time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Preparing {
+    /// The rings and programs are made.
+    Opening,
+    /// What recording costs a switch is measured.
+    Measuring,
+    /// The tasks of the machine are listed, and recording is switched on.
+    Beginning,
+}
+
 /// Receives a recording. The facts of a task, and of the groups it needs, come before the first event that
 /// names it, and again when they have changed: the latest hold.
 pub trait RecordSink: EventSink {
+    /// Comes before `start`: what the recorder is at.
+    fn preparing(&mut self, _: Preparing) {}
     /// Comes first, once.
     ///
     /// # Errors
@@ -158,6 +171,10 @@ pub(crate) trait CpuSource {
     /// Appends everything that is there, in time order.
     fn drain(&mut self, out: &mut VecDeque<raw::RawEvent>);
     fn ring_bytes(&self) -> usize;
+    /// Whether `enable` after `disable` waits for an RCU grace period. Enabled once, it is left on until the end.
+    fn begins_once(&self) -> bool {
+        false
+    }
 }
 
 /// Records until the time is over, the scope ends, or `stop` returns true (it is asked every 20 ms).
@@ -175,6 +192,7 @@ pub fn record(
     {
         return Err(HostError::NoProcess { pid });
     }
+    sink.preparing(Preparing::Opening);
     let machine = crate::machine::machine();
     let (opened, mut command) = open::open(request, &machine)?;
     let result = run(request, machine, opened, &mut command, sink, stop);
@@ -252,7 +270,10 @@ fn run(
     sink: &mut dyn RecordSink,
     stop: &dyn Fn() -> bool,
 ) -> Result<RecordEnd, HostError> {
+    sink.preparing(Preparing::Measuring);
+    let cost_measured = measures_cost(request, &opened);
     let cost_ns_per_switch = own_cost(request, &mut opened, &machine.online);
+    sink.preparing(Preparing::Beginning);
     let own_only = opened.capabilities.backend == Backend::OwnTasks;
     // The numbers in perf's own records are those of the reader's PID namespace.
     let translated = matches!(opened.capabilities.backend, Backend::Switches | Backend::OwnTasks);
@@ -285,6 +306,11 @@ fn run(
     for (_, source) in &mut opened.sources {
         source.enable().map_err(HostError::io("starting the recording"))?;
     }
+    // What is on since its price was measured has recorded all the time.
+    if cost_measured {
+        own_cost::empty(&mut opened.sources);
+        merger.begin_at(clock(ClockId::Monotonic));
+    }
     if let Scope::Command(arguments) = &request.scope {
         match command {
             Some(started) => started.go_on(),
@@ -314,10 +340,14 @@ fn run(
     })
 }
 
+fn measures_cost(request: &RecordRequest, opened: &Opened) -> bool {
+    request.measure_cost && opened.capabilities.system_wide
+}
+
 /// What recording costs a switch, where that is asked for and can be measured. A recording is worth more than this figure:
 /// without it, replays take what the tier costs usually.
 fn own_cost(request: &RecordRequest, opened: &mut Opened, online: &CpuSet) -> Option<u64> {
-    if !request.measure_cost || !opened.capabilities.system_wide {
+    if !measures_cost(request, opened) {
         return None;
     }
     let cpus = recorder_cpus(request, online);

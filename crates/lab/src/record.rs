@@ -5,8 +5,8 @@ mod until;
 
 use flight::Flight;
 use schedlab_host::{
-    Backend, FactSource, GroupFacts, HostError, MachineFacts, RecordEnd, RecordRequest, RecordSink,
-    RecordStart, RecordingCapabilities, Scope, TaskFacts,
+    Backend, FactSource, GroupFacts, HostError, MachineFacts, Preparing, RecordEnd, RecordRequest,
+    RecordSink, RecordStart, RecordingCapabilities, Scope, TaskFacts,
 };
 use schedlab_model::{EventKind, EventSink, GroupSpec, Ns, SchedEvent};
 use schedlab_trace::{Capabilities, Capability, CpuTime, GroupInfo, Header, TaskInfo, TraceError, Writer};
@@ -120,6 +120,8 @@ pub struct Progress {
 
 /// Hears how a recording goes. Called from the recorder's thread: be short.
 pub trait Watch {
+    /// What is done before it begins.
+    fn preparing(&mut self, _: Preparing) {}
     /// It begins.
     fn started(&mut self, _: &RecordStart) {}
     /// Every 20 ms.
@@ -253,6 +255,10 @@ impl EventSink for FileSink<'_> {
 }
 
 impl RecordSink for FileSink<'_> {
+    fn preparing(&mut self, what: Preparing) {
+        self.watch.preparing(what);
+    }
+
     fn start(&mut self, start: &RecordStart) -> io::Result<()> {
         self.started = Some(start.capabilities.clone());
         describe(&mut self.header, start);

@@ -4,10 +4,15 @@ use crate::args::Record;
 use crate::progress::Recording;
 use crate::{Done, output};
 use anyhow::{anyhow, bail};
-use schedlab_host::{Backend, RecordRequest, RecordStart, RecordingCapabilities, Scope, StopSignal, Whom};
+use schedlab_host::{
+    Backend, Preparing, RecordRequest, RecordStart, RecordingCapabilities, Scope, StopSignal, Whom,
+};
 use schedlab_lab::record::{Plan, Progress, Recorded, SMALLEST_FILE, Until, Watch, record};
 use schedlab_model::{CpuId, Ns};
 use std::io::Write;
+use std::sync::mpsc::{RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// More lost events than this part of all, and the recording is not to be trusted (per thousand).
 const LOST_PERMILLE: u64 = 10;
@@ -16,7 +21,7 @@ pub(crate) fn run(args: &Record) -> anyhow::Result<Done> {
     let plan = plan(args)?;
     output::check(&args.output)?;
     let signal = StopSignal::install().map_err(|error| anyhow!("cannot catch Ctrl-C: {error}"))?;
-    let mut live = Live { json: args.json, line: Recording::new() };
+    let mut live = Live { json: args.json, line: Recording::new(), patience: None };
     let recorded = record(&plan, &mut live, &|| signal.requested())?;
     drop(live);
     let text = if args.json { json(args, &recorded)? } else { text(args, &recorded) };
@@ -29,10 +34,20 @@ pub(crate) fn run(args: &Record) -> anyhow::Result<Done> {
 struct Live {
     json: bool,
     line: Recording,
+    /// Until it begins.
+    patience: Option<Patience>,
 }
 
 impl Watch for Live {
+    fn preparing(&mut self, what: Preparing) {
+        match self.patience.get_or_insert_with(Patience::new).0.lock() {
+            Ok(mut at) => *at = what,
+            Err(poisoned) => *poisoned.into_inner() = what,
+        }
+    }
+
     fn started(&mut self, start: &RecordStart) {
+        self.patience = None;
         let text = first_line(&start.capabilities);
         // A recording is worth more than its first line: a closed pipe does not end it.
         let _ = if self.json {
@@ -45,6 +60,42 @@ impl Watch for Live {
     fn progress(&mut self, so_far: &Progress) {
         self.line.set(so_far);
     }
+}
+
+/// After this time somebody who waits for the recording to begin hears what it waits for, and then every so often.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Says on standard error why a recording does not begin, until it is dropped.
+struct Patience(Arc<Mutex<Preparing>>, #[expect(dead_code, reason = "ends the thread when it goes")] Sender<()>);
+
+impl Patience {
+    fn new() -> Patience {
+        let (sender, over) = std::sync::mpsc::channel::<()>();
+        let at = Arc::new(Mutex::new(Preparing::Opening));
+        let shared = at.clone();
+        std::thread::spawn(move || {
+            let began = Instant::now();
+            while over.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                let at = shared.lock().map_or(Preparing::Opening, |at| *at);
+                // Nothing depends on this line.
+                let _ = std::io::stderr().write_all(waiting(at, began.elapsed().as_secs()).as_bytes());
+            }
+        });
+        Patience(at, sender)
+    }
+}
+
+/// What a recording waits for before it begins.
+fn waiting(at: Preparing, seconds: u64) -> String {
+    let what = match at {
+        Preparing::Opening => "making rings and loading programs into the kernel",
+        Preparing::Measuring => "measuring what recording costs here (`--no-calibration` leaves it out)",
+        Preparing::Beginning => "listing the tasks and switching recording on",
+    };
+    format!(
+        "not yet recording after {seconds} s: {what}. Nice values and groups that keep all CPUs busy hold up this program and \
+         the kernel's threads that it waits for (rcu_preempt)\n"
+    )
 }
 
 /// What this way of recording sees and what works with it.

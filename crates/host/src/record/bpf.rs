@@ -310,4 +310,9 @@ impl super::CpuSource for BpfRing {
     fn ring_bytes(&self) -> usize {
         self.slots * RECORD
     }
+
+    /// A tracepoint whose last program went gets another one only after a grace period (`tracepoint_add_func`).
+    fn begins_once(&self) -> bool {
+        true
+    }
 }

@@ -15,6 +15,8 @@ const NONE: Comm = [0; 16];
 
 pub(crate) struct Merger {
     origin: u64,
+    /// Events before this time (CLOCK_MONOTONIC) are not handed out.
+    begin: u64,
     queues: Vec<VecDeque<RawEvent>>,
     tasks: Tasks,
     /// Who stands for those that are not recorded, per CPU, where not everybody is.
@@ -34,6 +36,7 @@ impl Merger {
         let stand_ins: Vec<_> = (0..cpus).map(|cpu| stand_ins.then(|| tasks.stand_in(cpu as u32))).collect();
         Merger {
             origin,
+            begin: 0,
             queues: vec![VecDeque::new(); cpus],
             tasks,
             running: stand_ins.clone(),
@@ -50,6 +53,11 @@ impl Merger {
     /// CLOCK_MONOTONIC of event time 0.
     pub(crate) fn origin(&self) -> u64 {
         self.origin
+    }
+
+    /// Forgets what happened before now: not all rings hold it.
+    pub(crate) fn begin_at(&mut self, now: u64) {
+        self.begin = now;
     }
 
     /// Reads the facts of this thread again: they have changed since the stock was taken.
@@ -69,7 +77,9 @@ impl Merger {
             source.drain(&mut self.queues[cpu.index()]);
         }
         while let Some((cpu, event)) = self.oldest(horizon) {
-            self.hand_out(cpu, event, sink);
+            if event.at >= self.begin {
+                self.hand_out(cpu, event, sink);
+            }
         }
         self.report_steal(sink);
         self.tasks.forget(self.last);

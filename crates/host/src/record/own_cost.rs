@@ -3,7 +3,11 @@
 //! Two threads of our own, bound to one CPU, wake each other over pipes: each message is a wakeup and a switch. Their CPU
 //! time with the recording on, less that with it off, by message, is the price of both. On and off take turns, so that what
 //! else the machine does meanwhile falls on both; the median of the turns is the figure. It takes some milliseconds of CPU
-//! time, and for tiers that are slow to begin and end (BPF programs wait for RCU) up to [`LONGEST`] of elapsed time.
+//! time and at most [`LONGEST`] of elapsed time.
+//!
+//! Tiers that begin anew only after an RCU grace period ([`CpuSource::begins_once`]) are off in the first turns and on in all
+//! others, and stay on. A grace period takes some 10 ms on a quiet machine; where groups of great weight keep all CPUs busy,
+//! the kernel's threads that bring it to its end wait behind them, and one took 12 s.
 
 use super::CpuSource;
 use rustix::time::{ClockId, clock_gettime};
@@ -24,26 +28,60 @@ const LONGEST: Duration = Duration::from_millis(250);
 const MOST_NS: u64 = 50_000;
 
 /// CPU time in nanoseconds that recording adds to a wakeup and its switch; `None` where it could not be measured. The
-/// recording is off afterwards, and the rings are empty.
+/// recording is off afterwards, unless it begins only once, and the rings are empty.
 pub(super) fn per_switch(sources: &mut [(CpuId, Box<dyn CpuSource>)], cpu: CpuId) -> io::Result<Option<u64>> {
     let began = Instant::now();
+    if sources.iter().any(|(_, source)| source.begins_once()) {
+        // Half of the time each; the messages stop by themselves when it is over.
+        let off = several(|turn| turn < TURNS && began.elapsed() < LONGEST / 2, || messages(cpu, began))?;
+        sources.iter_mut().try_for_each(|(_, source)| source.enable())?;
+        let on = several(|turn| turn < off.len() && began.elapsed() < LONGEST, || messages(cpu, began))?;
+        empty(sources);
+        return Ok(between(&off, &on));
+    }
     let mut extra = Vec::new();
-    let mut dropped = VecDeque::new();
     while extra.len() < TURNS && began.elapsed() < LONGEST {
         let off = messages(cpu, began)?;
         sources.iter_mut().try_for_each(|(_, source)| source.enable())?;
         let on = messages(cpu, began);
         sources.iter_mut().try_for_each(|(_, source)| source.disable())?;
-        for (_, source) in sources.iter_mut() {
-            source.drain(&mut dropped);
-            dropped.clear();
-        }
+        empty(sources);
         match (off, on?) {
             (Some(off), Some(on)) => extra.push(on as i64 - off as i64),
             _ => break,
         }
     }
     Ok(judge(extra))
+}
+
+/// The distance of the medians, when there are enough turns of both.
+fn between(off: &[u64], on: &[u64]) -> Option<u64> {
+    let median = |turns: &[u64]| turns.get(turns.len() / 2).filter(|_| turns.len() >= FEWEST).copied();
+    let cost = median(on)?.saturating_sub(median(off)?);
+    (cost <= MOST_NS).then_some(cost)
+}
+
+/// The turns that came to an end, in ascending order.
+fn several(
+    more: impl Fn(usize) -> bool,
+    turn: impl Fn() -> io::Result<Option<u64>>,
+) -> io::Result<Vec<u64>> {
+    let mut turns = Vec::new();
+    while more(turns.len()) {
+        let Some(time) = turn()? else { break };
+        turns.push(time);
+    }
+    turns.sort_unstable();
+    Ok(turns)
+}
+
+/// Forgets what the rings hold.
+pub(super) fn empty(sources: &mut [(CpuId, Box<dyn CpuSource>)]) {
+    let mut dropped = VecDeque::new();
+    for (_, source) in sources {
+        source.drain(&mut dropped);
+        dropped.clear();
+    }
 }
 
 /// The median turn, when there are enough.
@@ -116,7 +154,7 @@ mod tests {
 
     /// Costs nothing, and notes what it is told.
     #[derive(Default)]
-    struct Told(std::rc::Rc<std::cell::RefCell<Vec<&'static str>>>);
+    struct Told(std::rc::Rc<std::cell::RefCell<Vec<&'static str>>>, bool);
 
     impl CpuSource for Told {
         fn enable(&mut self) -> io::Result<()> {
@@ -133,6 +171,9 @@ mod tests {
         fn ring_bytes(&self) -> usize {
             0
         }
+        fn begins_once(&self) -> bool {
+            self.1
+        }
     }
 
     #[test]
@@ -146,10 +187,23 @@ mod tests {
     }
 
     #[test]
+    fn what_begins_once_is_begun_once_and_stays_on() {
+        let told = Told(std::rc::Rc::default(), true);
+        let log = told.0.clone();
+        let mut sources: Vec<(CpuId, Box<dyn CpuSource>)> = vec![(CpuId(0), Box::new(told))];
+        per_switch(&mut sources, CpuId(0)).unwrap();
+        assert_eq!(*log.borrow(), ["on", "emptied"]);
+    }
+
+    #[test]
     fn the_median_of_enough_turns_is_the_price() {
         assert_eq!(judge(vec![150, -20, 140, 90_000, 160]), Some(150));
         assert_eq!(judge(vec![150, 140]), None);
         assert_eq!(judge(vec![-5, -3, 4]), Some(0), "no cost is seen");
         assert_eq!(judge(vec![1_000_000; 5]), None);
+        assert_eq!(between(&[100, 110, 900], &[200, 260, 270]), Some(150));
+        assert_eq!(between(&[300; 3], &[200; 4]), Some(0));
+        assert_eq!(between(&[100; 3], &[200; 2]), None);
+        assert_eq!(between(&[100; 3], &[1_000_000; 3]), None);
     }
 }
