@@ -5,7 +5,8 @@
 # perf records the scheduler's tracepoints while LOAD runs (default: `perf bench sched pipe`), `perf script` turns that
 # into text, `schedlab import` into a recording. Both tools then list it. Rows are compared in order: time, CPU, thread
 # and run time must be the same to perf's microseconds; waits and delays within 5 us. Rows that differ are counted by
-# kind and the first ones printed. Speed is CPU time (user + system), three rounds, interleaved, medians.
+# kind and the first ones printed. Speed is CPU time (user + system) and elapsed time, three rounds, interleaved, medians.
+# Ten million events: benches/timehist.sh 60 perf bench sched pipe -l 2500000 (4 events an operation).
 # Needs root, perf with tracepoints, and a release build (SCHEDLAB=path). Changes nothing on the machine.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -22,11 +23,13 @@ cd "$work"
 [ -s perf.data ] || { echo "perf recorded nothing" >&2; exit 2; }
 [ -s a.slt ] || perf script -i perf.data -F comm,pid,tid,cpu,time,event,trace --ns 2>/dev/null | "$schedlab" import - -o a.slt
 
-cpu() { local t; t=$( { TIMEFORMAT='%U %S'; time "$@" >/dev/null 2>&1; } 2>&1 ); echo "$t" | awk '{print $1 + $2}'; }
+spent() { local t; t=$( { TIMEFORMAT='%U %S %R'; time "$@" >/dev/null 2>&1; } 2>&1 ); echo "$t" | awk '{print $1 + $2, $3}'; }
+rm -f perf.spent ours.spent
 for round in 1 2 3; do
-    cpu perf sched timehist -i perf.data >>perf.cpu
-    cpu "$schedlab" show a.slt --timehist --absolute >>ours.cpu
+    spent perf sched timehist -i perf.data >>perf.spent
+    spent "$schedlab" show a.slt --timehist --absolute >>ours.spent
 done
+"$schedlab" show a.slt --tasks --json >about.json
 perf sched timehist -i perf.data 2>/dev/null >perf.txt
 "$schedlab" show a.slt --timehist --absolute >ours.txt
 python3 - <<'EOF'
@@ -66,6 +69,10 @@ for a in perf:
 for i in range(3):
     print(f'{names[i]}: {within[i]} of {both} rows within 5 us ({100 * within[i] / max(both, 1):.4f} %)')
     for d, a, b in off[i][:int(__import__("os").environ.get("SHOW", "3"))]: print('   perf', a, 'schedlab', b)
-p, o = (statistics.median(map(float, open(f))) for f in ('perf.cpu', 'ours.cpu'))
-print(f'CPU time: perf sched timehist {p:.2f} s, schedlab show --timehist {o:.2f} s (opening included): {p / o:.1f} times')
+import json
+events = json.load(open('about.json'))['recording']['events']
+perf, ours = ([list(map(float, line.split())) for line in open(f)] for f in ('perf.spent', 'ours.spent'))
+for what, column in (('CPU time', 0), ('elapsed', 1)):
+    p, o = (statistics.median(row[column] for row in rows) for rows in (perf, ours))
+    print(f'{what}: {events} events, perf sched timehist {p:.2f} s, schedlab show --timehist {o:.2f} s (opening included): {p / o:.1f} times')
 EOF

@@ -8,9 +8,15 @@ use crate::scenario::Scenario;
 use schedlab_model::{CpuId, Ns, TaskSpec};
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_sim::RunOptions;
+use schedlab_trace::analysis::show::Output;
+use schedlab_trace::analysis::timehist::{self, Brief, Row};
 use schedlab_trace::analysis::{By, Scope};
-use schedlab_trace::{Capabilities, GroupInfo, Header, Recording, TaskInfo};
+use schedlab_trace::{
+    Blocks, Capabilities, GroupInfo, Header, Part, ReadLimits, Recording, TaskInfo, TraceError,
+};
+use std::io;
 use std::path::Path;
+use std::sync::mpsc::{self, channel, sync_channel};
 
 /// Which part of a recording is shown.
 #[derive(Clone, Debug, Default)]
@@ -59,11 +65,89 @@ pub fn open(
 }
 
 fn recording(path: &Path) -> Result<Recording, LabError> {
-    let recording = Recording::open(path).map_err(|source| LabError::trace(path, source))?;
-    if recording.events.is_empty() {
-        return Err(LabError::NoEvents { path: path.to_owned(), cut_off: recording.repairs.cut_off });
-    }
+    let limits = ReadLimits::default();
+    let recording = read_ahead(path, |blocks| Recording::of_blocks(blocks, limits))?;
+    not_empty(path, recording.events.len(), &recording)?;
     Ok(recording)
+}
+
+/// What `--timehist` alone needs of a recording: the same rows from less memory. `None`: what has to be mended in it needs the
+/// whole recording.
+///
+/// # Errors
+/// A file that cannot be read, or without events.
+pub fn brief(path: &Path) -> Result<Option<Brief>, LabError> {
+    let limits = ReadLimits::default();
+    let brief = read_ahead(path, |blocks| Brief::of_blocks(blocks, limits))?;
+    if let Some(brief) = &brief {
+        not_empty(path, brief.events, &brief.about)?;
+    }
+    Ok(brief)
+}
+
+/// Rows that go from thread to thread together: they fit into a processor's own caches.
+const TOGETHER: usize = 2048;
+
+/// The listing of times on CPUs: rows are found on one thread and written on another.
+///
+/// # Errors
+/// That of `out`.
+pub fn times_on_cpu(brief: &Brief, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {
+    out.table(&timehist::TABLE)?;
+    let (give, found) = sync_channel::<Vec<Row>>(AHEAD);
+    let (give_back, written) = channel::<Vec<Row>>();
+    std::thread::scope(|threads| {
+        threads.spawn(move || {
+            let mut rows = Vec::with_capacity(TOGETHER);
+            // When nobody writes any more the rest is found in vain.
+            brief.rows(scope, |row| {
+                rows.push(*row);
+                if rows.len() == TOGETHER {
+                    let next = written.try_recv().unwrap_or_else(|_| Vec::with_capacity(TOGETHER));
+                    let _ = give.send(std::mem::replace(&mut rows, next));
+                }
+            });
+            let _ = give.send(rows);
+        });
+        for mut rows in found {
+            rows.iter().try_for_each(|row| out.time_on_cpu(row))?;
+            rows.clear();
+            // At the end nobody needs it.
+            let _ = give_back.send(rows);
+        }
+        Ok::<(), io::Error>(())
+    })?;
+    timehist::note(&brief.about.header).map_or(Ok(()), |text| out.note(text))
+}
+
+fn not_empty(path: &Path, events: usize, recording: &Recording) -> Result<(), LabError> {
+    match events {
+        0 => Err(LabError::NoEvents { path: path.to_owned(), cut_off: recording.repairs.cut_off }),
+        _ => Ok(()),
+    }
+}
+
+/// Blocks that are decompressed before anybody asks for them.
+const AHEAD: usize = 4;
+
+/// Reads and decompresses on one thread what `take` makes something of on another.
+fn read_ahead<T>(
+    path: &Path,
+    take: impl FnOnce(mpsc::IntoIter<Result<Part, TraceError>>) -> Result<T, TraceError>,
+) -> Result<T, LabError> {
+    let failed = |source| LabError::trace(path, source);
+    let blocks = Blocks::open(path).map_err(failed)?;
+    let (give, blocks_read) = sync_channel(AHEAD);
+    let result = std::thread::scope(|threads| {
+        // Ends with the file, or when nobody takes what it reads.
+        threads.spawn(move || blocks.map(|part| give.send(part)).take_while(Result::is_ok).for_each(drop));
+        take(blocks_read.into_iter())
+    });
+    result.map_err(|error| match error {
+        // A directory opens but does not read.
+        TraceError::Io { source, .. } => failed(TraceError::File { path: path.to_owned(), source }),
+        other => failed(other),
+    })
 }
 
 /// The events of a scenario's first seed under one scheduler, as a recording. Of virtual machines it is the

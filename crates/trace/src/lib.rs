@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+mod blocks;
 mod error;
 pub mod export;
 mod format;
@@ -19,6 +20,7 @@ mod repair;
 pub mod replay;
 mod writer;
 
+pub use blocks::{Block, Blocks, Part};
 pub use error::TraceError;
 pub use format::{FORMAT_MAJOR, FORMAT_MINOR};
 pub use header::{Capabilities, Capability, CpuTime, GroupInfo, Header, TaskInfo, Totals};

@@ -1,6 +1,8 @@
 //! Reads recordings: whole, cut off, or refused with one message that says what is wrong.
 
-use crate::format::{self, BLOCK_HEADER, BlockHeader, FILE_HEADER, OPTIONAL, RECORD, kind};
+use crate::blocks::{Block, Blocks, Part};
+use crate::format::{self, OPTIONAL, RECORD, kind};
+use crate::repair::Scan;
 use crate::writer::Tables;
 use crate::{Header, Repairs, TaskInfo, Totals, TraceError};
 use schedlab_model::{EventKind, MAX_CPUS, Ns, SchedEvent};
@@ -21,7 +23,7 @@ pub struct Recording {
 }
 
 /// Longest recording: 11 days. Sums of times cannot overflow below it.
-const LONGEST: Ns = Ns(1_000_000_000_000_000);
+pub(crate) const LONGEST: Ns = Ns(1_000_000_000_000_000);
 
 /// What a reader is willing to hold in memory. A file that claims more is refused before anything is
 /// allocated.
@@ -62,10 +64,27 @@ impl Recording {
 
     /// Reads a recording.
     pub fn read_limited(input: impl Read, limits: ReadLimits) -> Result<Recording, TraceError> {
-        let mut reader = Reader { input, offset: 0, block: 0, limits };
-        let mut recording = reader.whole()?;
-        recording.check()?;
-        crate::repair::repair(&mut recording);
+        Recording::of_blocks(Blocks::new(input, limits), limits)
+    }
+
+    /// Puts a recording together from the blocks of its file: what [`read_limited`](Recording::read_limited) does, for those who
+    /// read the blocks elsewhere (on another thread, say).
+    pub fn of_blocks(
+        blocks: impl Iterator<Item = Result<Part, TraceError>>,
+        limits: ReadLimits,
+    ) -> Result<Recording, TraceError> {
+        let mut scan = Scan::default();
+        let mut recording = assemble(blocks, limits, &mut scan)?;
+        match scan.finish() {
+            Some(mends) => {
+                recording.check_header(recording.duration)?;
+                mends.apply(&mut recording);
+            }
+            None => {
+                recording.check()?;
+                crate::repair::repair(&mut recording);
+            }
+        }
         Ok(recording)
     }
 
@@ -84,26 +103,24 @@ impl Recording {
 
     /// Every id of every event must exist, so that later code may index without asking.
     fn check(&self) -> Result<(), TraceError> {
-        let (cpus, tasks) = (self.header.topology.cpus(), self.header.tasks.len());
-        let groups = self.header.groups.len().max(1);
-        let bad = |what: String| Err(TraceError::Header { what });
-        // One pass over all events, for both of what is asked of them.
-        let (mut latest, mut unknown) = (self.duration, None);
-        let known = |event: &SchedEvent| {
-            let migrates = match event.kind {
-                EventKind::Migrate { from, to, .. } => from.index() < cpus && to.index() < cpus,
-                EventKind::Regroup { group, .. } => group.index() < groups,
-                _ => true,
-            };
-            let known = |t: &schedlab_model::TaskId| t.index() < tasks;
-            event.cpu.index() < cpus && migrates && format::tasks_of(&event.kind).iter().flatten().all(known)
-        };
-        for (at, event) in self.events.iter().enumerate() {
-            latest = latest.max(event.at);
-            if unknown.is_none() && !known(event) {
-                unknown = Some(at);
-            }
+        let latest = self.events.iter().map(|event| event.at).max().unwrap_or(Ns::ZERO);
+        self.check_header(latest.max(self.duration))?;
+        let ids = Ids::of(&self.header);
+        match self.events.iter().position(|event| !ids.known(event)) {
+            None => Ok(()),
+            Some(at) => Err(TraceError::Header {
+                what: format!(
+                    "event {at} ({:?}) names a CPU, task or group that the header ({} CPUs, {} tasks, {} groups) does not have",
+                    self.events[at], ids.cpus, ids.tasks, ids.groups
+                ),
+            }),
         }
+    }
+
+    /// What must hold whatever the events are; `latest` is the end.
+    pub(crate) fn check_header(&self, latest: Ns) -> Result<(), TraceError> {
+        let Ids { cpus, groups, .. } = Ids::of(&self.header);
+        let bad = |what: String| Err(TraceError::Header { what });
         if latest > LONGEST {
             return bad(format!("it claims to be {latest} long (at most {LONGEST} is possible)"));
         }
@@ -116,112 +133,152 @@ impl Recording {
                 return bad(format!("group {i} (`{}`) has no parent before it", group.spec.name));
             }
         }
-        if let Some(task) = self.header.tasks.iter().find(|t| t.group.index() >= groups) {
-            return bad(format!("task `{}` is in {}, which is not listed", task.comm, task.group));
-        }
-        match unknown {
+        match self.header.tasks.iter().find(|t| t.group.index() >= groups) {
             None => Ok(()),
-            Some(at) => bad(format!(
-                "event {at} ({:?}) names a CPU, task or group that the header ({cpus} CPUs, {tasks} tasks, \
-                 {groups} groups) does not have",
-                self.events[at]
-            )),
+            Some(task) => bad(format!("task `{}` is in {}, which is not listed", task.comm, task.group)),
         }
     }
 }
 
-struct Reader<R> {
-    input: R,
-    offset: u64,
-    block: u64,
+/// The ids that a header knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Ids {
+    pub(crate) cpus: usize,
+    pub(crate) tasks: usize,
+    groups: usize,
+}
+
+impl Ids {
+    pub(crate) fn of(header: &Header) -> Ids {
+        Ids { cpus: header.topology.cpus(), tasks: header.tasks.len(), groups: header.groups.len().max(1) }
+    }
+
+    /// Whether all ids of an event are among them.
+    #[inline]
+    pub(crate) fn known(&self, event: &SchedEvent) -> bool {
+        let others = match event.kind {
+            EventKind::Migrate { from, to, .. } => from.index() < self.cpus && to.index() < self.cpus,
+            EventKind::Regroup { group, .. } => group.index() < self.groups,
+            _ => true,
+        };
+        let task = |task: &schedlab_model::TaskId| task.index() < self.tasks;
+        event.cpu.index() < self.cpus && others && format::tasks_of(&event.kind).iter().flatten().all(task)
+    }
+}
+
+/// What becomes of the events of a recording that is read.
+pub(crate) trait Keep {
+    /// The events of one block, appended to `recording.events` behind the first `from`. The header names every task that they may
+    /// name.
+    fn events(&mut self, recording: &mut Recording, from: usize);
+}
+
+/// A recording as it is put together.
+struct Assembly<'a> {
+    recording: Recording,
     limits: ReadLimits,
+    /// Event records so far.
+    records: u64,
+    keep: &'a mut dyn Keep,
 }
 
-/// One step of the reader.
-enum Next {
-    Block(BlockHeader, Vec<u8>),
-    /// The input ended here, `bytes` after the last whole block.
-    End {
-        bytes: u64,
-    },
+/// Reads `blocks` and gives `keep` the events of each. The recording is neither checked nor repaired.
+pub(crate) fn assemble(
+    mut blocks: impl Iterator<Item = Result<Part, TraceError>>,
+    limits: ReadLimits,
+    keep: &mut dyn Keep,
+) -> Result<Recording, TraceError> {
+    let header = header(blocks.next().unwrap_or(Err(TraceError::Empty))?, limits)?;
+    let recording = Recording { header, ..Recording::default() };
+    let mut assembly = Assembly { recording, limits, records: 0, keep };
+    let mut totals = None;
+    for part in blocks {
+        match part? {
+            Part::End { bytes, .. } if totals.is_none() => {
+                assembly.recording.repairs.cut_off = true;
+                assembly.recording.repairs.bytes_dropped = bytes;
+            }
+            Part::End { bytes: 0, .. } => {}
+            Part::End { start, number, .. } => {
+                return Err(TraceError::Damaged { block: number, offset: start, what: BEHIND_END.to_owned() });
+            }
+            Part::Block(block) if totals.is_some() => return Err(block.damaged(BEHIND_END)),
+            Part::Block(block) => totals = assembly.take(&block)?,
+        }
+    }
+    let mut recording = assembly.recording;
+    // Until now it is the time of the last event.
+    recording.duration = recording.duration.max(totals.unwrap_or_default().duration);
+    Ok(recording)
 }
 
-impl<R: Read> Reader<R> {
-    fn whole(&mut self) -> Result<Recording, TraceError> {
-        self.file_header()?;
-        let mut recording = Recording { header: self.header()?, ..Recording::default() };
-        let mut totals = None;
-        loop {
-            let start = self.offset;
-            self.block += 1;
-            match self.next()? {
-                Next::End { bytes } if totals.is_none() => {
-                    recording.repairs.cut_off = true;
-                    recording.repairs.bytes_dropped = bytes;
-                    break;
+const BEHIND_END: &str = "there are bytes after the end of the recording";
+
+fn header(first: Part, limits: ReadLimits) -> Result<Header, TraceError> {
+    match first {
+        Part::End { start, bytes, .. } => Err(TraceError::NoHeader { bytes: start + bytes }),
+        Part::Block(block) if block.header.kind == kind::HEADER => {
+            let header: Header = block.json()?;
+            match header.tasks.len() {
+                tasks if tasks > limits.tasks => {
+                    Err(TraceError::TooLarge { what: format!("its header lists {tasks} tasks") })
                 }
-                Next::End { bytes: 0 } => break,
-                Next::Block(..) | Next::End { .. } if totals.is_some() => {
-                    return Err(self.damaged(start, "there are bytes after the end of the recording"));
-                }
-                Next::Block(header, raw) => totals = self.take(&mut recording, header, raw, start)?,
-                Next::End { .. } => break,
+                _ => Ok(header),
             }
         }
-        // Until now it is the time of the last event.
-        recording.duration = recording.duration.max(totals.unwrap_or_default().duration);
-        Ok(recording)
+        Part::Block(block) => Err(block.damaged("the first block is not the header")),
     }
+}
 
+impl Assembly<'_> {
     /// Puts one block into the recording; the totals when it is the last.
-    fn take(
-        &self,
-        recording: &mut Recording,
-        header: BlockHeader,
-        raw: Vec<u8>,
-        start: u64,
-    ) -> Result<Option<Totals>, TraceError> {
-        match header.kind {
-            kind::EVENTS => {
-                let before = recording.events.len() as u64;
-                if before + u64::from(header.records) > self.limits.events {
-                    let what = format!("it has more than {} events", self.limits.events);
-                    return Err(TraceError::TooLarge { what });
-                }
-                if u64::from(header.records) * RECORD as u64 != raw.len() as u64 {
-                    return Err(self.damaged(start, "its length does not fit its number of records"));
-                }
-                let decoded = format::decode_events(&raw, header.first, &mut recording.events)
-                    .map_err(|what| self.damaged(start, &what))?;
-                recording.repairs.skipped_records += decoded.skipped;
-                let (earliest, latest) = decoded.times.unwrap_or((header.first, header.last));
-                recording.duration = recording.duration.max(Ns(decoded.times.map_or(0, |times| times.1)));
-                if earliest < header.first || latest > header.last {
-                    return Err(self.damaged(start, "it has events outside of the times that it claims"));
-                }
-            }
-            kind::TABLES => {
-                let tables: Tables = self.json(&raw, start)?;
-                self.merge(&mut recording.header, tables, start)?;
-            }
-            kind::END => return self.json(&raw, start).map(Some),
-            kind::HEADER => return Err(self.damaged(start, "it is a second header")),
+    fn take(&mut self, block: &Block) -> Result<Option<Totals>, TraceError> {
+        match block.header.kind {
+            kind::EVENTS => self.events(block)?,
+            kind::TABLES => self.merge(block)?,
+            kind::END => return block.json().map(Some),
+            kind::HEADER => return Err(block.damaged("it is a second header")),
             kind::INDEX => {}
-            optional if optional & OPTIONAL != 0 => recording.repairs.skipped_blocks += 1,
+            optional if optional & OPTIONAL != 0 => self.recording.repairs.skipped_blocks += 1,
             unknown => {
                 let what = format!("its kind {unknown} is not known and may not be skipped");
-                return Err(self.damaged(start, &what));
+                return Err(block.damaged(&what));
             }
         }
         Ok(None)
     }
 
-    fn merge(&self, header: &mut Header, tables: Tables, start: u64) -> Result<(), TraceError> {
+    fn events(&mut self, block: &Block) -> Result<(), TraceError> {
+        let (header, recording) = (&block.header, &mut self.recording);
+        self.records += u64::from(header.records);
+        if self.records > self.limits.events {
+            let what = format!("it has more than {} events", self.limits.events);
+            return Err(TraceError::TooLarge { what });
+        }
+        if u64::from(header.records) * RECORD as u64 != block.raw.len() as u64 {
+            return Err(block.damaged("its length does not fit its number of records"));
+        }
+        let from = recording.events.len();
+        let decoded = format::decode_events(&block.raw, header.first, &mut recording.events)
+            .map_err(|what| block.damaged(&what))?;
+        recording.repairs.skipped_records += decoded.skipped;
+        let (earliest, latest) = decoded.times.unwrap_or((header.first, header.last));
+        recording.duration = recording.duration.max(Ns(decoded.times.map_or(0, |times| times.1)));
+        if earliest < header.first || latest > header.last {
+            return Err(block.damaged("it has events outside of the times that it claims"));
+        }
+        self.keep.events(recording, from);
+        Ok(())
+    }
+
+    fn merge(&mut self, block: &Block) -> Result<(), TraceError> {
+        let tables: Tables = block.json()?;
+        let header = &mut self.recording.header;
         for (id, info) in tables.groups {
             match id.index().cmp(&header.groups.len()) {
                 std::cmp::Ordering::Less => header.groups[id.index()] = info,
                 std::cmp::Ordering::Equal => header.groups.push(info),
-                std::cmp::Ordering::Greater => return Err(self.damaged(start, "it skips a group number")),
+                std::cmp::Ordering::Greater => return Err(block.damaged("it skips a group number")),
             }
         }
         for (id, info) in tables.tasks {
@@ -232,106 +289,18 @@ impl<R: Read> Reader<R> {
                     let what = format!("it has more than {} tasks", self.limits.tasks);
                     return Err(TraceError::TooLarge { what });
                 }
-                std::cmp::Ordering::Greater => return Err(self.damaged(start, "it skips a task number")),
+                std::cmp::Ordering::Greater => return Err(block.damaged("it skips a task number")),
             }
         }
         Ok(())
     }
+}
 
-    fn file_header(&mut self) -> Result<(), TraceError> {
-        let mut start = [0; FILE_HEADER];
-        let got = self.fill(&mut start)?;
-        if got == 0 {
-            return Err(TraceError::Empty);
-        }
-        let magic = got.min(8);
-        if start[..magic] != format::MAGIC[..magic] {
-            let found = format!("{:?}", String::from_utf8_lossy(&start[..magic]));
-            return Err(TraceError::Foreign { found });
-        }
-        if got < FILE_HEADER {
-            return Err(TraceError::NoHeader { bytes: got as u64 });
-        }
-        let major = u16::from_le_bytes([start[8], start[9]]);
-        if major > format::FORMAT_MAJOR {
-            return Err(TraceError::Newer { found: major, known: format::FORMAT_MAJOR });
-        }
-        if major == 0 {
-            return Err(self.damaged(8, "format version 0 was never written"));
-        }
-        Ok(())
-    }
-
-    fn header(&mut self) -> Result<Header, TraceError> {
-        let start = self.offset;
-        match self.next()? {
-            Next::End { .. } => Err(TraceError::NoHeader { bytes: self.offset }),
-            Next::Block(block, raw) if block.kind == kind::HEADER => {
-                let header: Header = self.json(&raw, start)?;
-                match header.tasks.len() {
-                    tasks if tasks > self.limits.tasks => {
-                        Err(TraceError::TooLarge { what: format!("its header lists {tasks} tasks") })
-                    }
-                    _ => Ok(header),
-                }
-            }
-            Next::Block(..) => Err(self.damaged(start, "the first block is not the header")),
-        }
-    }
-
-    fn next(&mut self) -> Result<Next, TraceError> {
-        let start = self.offset;
-        let mut bytes = [0; BLOCK_HEADER];
-        let got = self.fill(&mut bytes)?;
-        if got < BLOCK_HEADER {
-            return Ok(Next::End { bytes: got as u64 });
-        }
-        let header = BlockHeader::decode(&bytes).map_err(|what| self.damaged(start, what))?;
-        if header.raw > self.limits.block_bytes || header.stored > self.limits.block_bytes {
-            let what = format!("block {} claims {} bytes", self.block, header.raw.max(header.stored));
-            return Err(TraceError::TooLarge { what });
-        }
-        // Read in pieces: a false length must not make us allocate more than the file has.
-        let mut stored = Vec::new();
-        let wanted = u64::from(header.stored);
-        let read = self.input.by_ref().take(wanted).read_to_end(&mut stored);
-        read.map_err(|source| TraceError::Io { doing: "read", source })?;
-        self.offset += stored.len() as u64;
-        if (stored.len() as u64) < wanted {
-            return Ok(Next::End { bytes: self.offset - start });
-        }
-        if crc32fast::hash(&stored) != header.crc {
-            return Err(self.damaged(start, "its checksum is wrong"));
-        }
-        let raw = zstd::bulk::decompress(&stored, header.raw as usize)
-            .map_err(|error| self.damaged(start, &format!("it does not decompress ({error})")))?;
-        if raw.len() != header.raw as usize {
-            return Err(self.damaged(start, "it decompresses to another length than it claims"));
-        }
-        Ok(Next::Block(header, raw))
-    }
-
-    /// Fills `buffer` as far as the input goes.
-    fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, TraceError> {
-        let mut got = 0;
-        while got < buffer.len() {
-            match self.input.read(&mut buffer[got..]) {
-                Ok(0) => break,
-                Ok(n) => got += n,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(TraceError::Io { doing: "read", source }),
-            }
-        }
-        self.offset += got as u64;
-        Ok(got)
-    }
-
-    fn json<T: serde::de::DeserializeOwned>(&self, raw: &[u8], start: u64) -> Result<T, TraceError> {
-        serde_json::from_slice(raw).map_err(|error| self.damaged(start, &format!("its JSON: {error}")))
-    }
-
-    fn damaged(&self, offset: u64, what: &str) -> TraceError {
-        TraceError::Damaged { block: self.block, offset, what: what.to_owned() }
+/// Looks at the events while they are still in the processor's caches.
+impl Keep for Scan {
+    fn events(&mut self, recording: &mut Recording, from: usize) {
+        self.begin(&recording.header);
+        recording.events[from..].iter().enumerate().for_each(|(i, event)| self.event(from + i, event));
     }
 }
 

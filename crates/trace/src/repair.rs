@@ -1,6 +1,9 @@
 //! Mends what real recordings get wrong. Every change is counted; nothing is mended silently.
 
-use crate::Recording;
+mod scan;
+
+use crate::{Capability, Header, Recording};
+pub(crate) use scan::{Mends, Scan};
 use schedlab_model::{EventKind, Ns, PrevState, SchedEvent, TaskId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -43,6 +46,27 @@ impl Repairs {
     }
 }
 
+impl Repairs {
+    /// Those of a part are those of the whole.
+    pub(crate) fn add(&mut self, part: &Repairs) {
+        self.cut_off |= part.cut_off;
+        for (count, more) in [
+            (&mut self.bytes_dropped, part.bytes_dropped),
+            (&mut self.skipped_blocks, part.skipped_blocks),
+            (&mut self.skipped_records, part.skipped_records),
+            (&mut self.misordered, part.misordered),
+            (&mut self.duplicates, part.duplicates),
+            (&mut self.inconsistent_switches, part.inconsistent_switches),
+            (&mut self.early_wakes, part.early_wakes),
+            (&mut self.missing_wakes, part.missing_wakes),
+            (&mut self.gaps, part.gaps),
+            (&mut self.lost, part.lost),
+        ] {
+            *count = count.saturating_add(more);
+        }
+    }
+}
+
 /// One line: `clean`, or what was mended.
 impl fmt::Display for Repairs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -71,15 +95,8 @@ impl fmt::Display for Repairs {
 /// Mends `recording` in place and counts what it did in its `repairs`.
 pub(crate) fn repair(recording: &mut Recording) {
     let events = std::mem::take(&mut recording.events);
-    let mut mender = Mender {
-        repairs: std::mem::take(&mut recording.repairs),
-        current: vec![None; recording.header.topology.cpus()],
-        last: vec![Ns::ZERO; recording.header.topology.cpus()],
-        tasks: vec![TaskState::default(); recording.header.tasks.len()],
-        wakes_recorded: recording.header.capabilities.has(crate::Capability::WakeTimes),
-        place: 0,
-        inserted: Vec::new(),
-    };
+    let mut mender = Mender::default();
+    mender.begin(&recording.header);
     let events = mender.sorted(events);
     let moved = mender.move_early_wakes(events);
     for (place, event) in moved.iter().enumerate() {
@@ -87,7 +104,80 @@ pub(crate) fn repair(recording: &mut Recording) {
         mender.event(*event);
     }
     recording.events = merged(moved, std::mem::take(&mut mender.inserted));
-    recording.repairs = mender.repairs;
+    recording.repairs.add(&mender.repairs);
+}
+
+/// `sched_waking` fires before the waker takes the run queue's lock. When the wakee is just blocking, the wakeup is stamped
+/// before the switch although it takes effect after it. Such a wakeup is recognised by its task running again without
+/// another one, and moved behind the switch.
+#[derive(Default)]
+struct Early {
+    seen: Vec<Seen>,
+    /// Place of the switch behind which a wakeup belongs, and of the wakeup.
+    moves: Vec<(usize, usize)>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    running: bool,
+    blocked: bool,
+    wake: Option<usize>,
+    block: Option<usize>,
+}
+
+impl Early {
+    /// The event at `place`; the task of a wakeup that has to be moved, as is seen now.
+    #[inline]
+    fn event(&mut self, place: usize, event: &SchedEvent) -> Option<TaskId> {
+        match event.kind {
+            EventKind::Wake { task, .. } => {
+                let task = &mut self.seen[task.index()];
+                task.blocked = false;
+                task.wake = task.running.then_some(place);
+            }
+            EventKind::Switch { prev, prev_state, next } => {
+                if let Some(prev) = prev {
+                    let prev = &mut self.seen[prev.index()];
+                    prev.running = false;
+                    prev.blocked = prev_state.is_runnable() == Some(false);
+                    prev.block = prev.blocked.then_some(place);
+                }
+                let next = next?;
+                let seen = &mut self.seen[next.index()];
+                let early = match *seen {
+                    Seen { blocked: true, block: Some(block), wake: Some(wake), .. } => Some((block, wake)),
+                    _ => None,
+                };
+                *seen = Seen { running: true, ..Seen::default() };
+                self.moves.push(early?);
+                return Some(next);
+            }
+            EventKind::Lost { .. } => self.seen.fill(Seen::default()),
+            _ => {}
+        }
+        None
+    }
+}
+
+/// The events with each of these wakeups behind its switch.
+fn moved(events: Vec<SchedEvent>, mut moves: Vec<(usize, usize)>) -> Vec<SchedEvent> {
+    if moves.is_empty() {
+        return events;
+    }
+    moves.sort_unstable();
+    let mut skip: Vec<usize> = moves.iter().map(|&(_, wake)| wake).collect();
+    skip.sort_unstable();
+    let mut out = Vec::with_capacity(events.len());
+    let (mut moves, mut skip) = (moves.into_iter().peekable(), skip.into_iter().peekable());
+    for (i, event) in events.iter().enumerate() {
+        if skip.next_if_eq(&i).is_none() {
+            out.push(*event);
+        }
+        while let Some((_, wake)) = moves.next_if(|&(block, _)| block == i) {
+            out.push(SchedEvent { at: event.at, ..events[wake] });
+        }
+    }
+    out
 }
 
 /// The events with what was put in between, in order of time. Mostly there is nothing, and nothing is copied: ten
@@ -125,6 +215,7 @@ struct TaskState {
     moved: Ns,
 }
 
+#[derive(Default)]
 struct Mender {
     repairs: Repairs,
     /// Who runs on each CPU: unknown, idle or a task.
@@ -140,6 +231,14 @@ struct Mender {
 }
 
 impl Mender {
+    /// The CPUs and tasks of `header` may occur from now on.
+    fn begin(&mut self, header: &Header) {
+        self.current.resize(header.topology.cpus(), None);
+        self.last.resize(header.topology.cpus(), Ns::ZERO);
+        self.tasks.resize(header.tasks.len(), TaskState::default());
+        self.wakes_recorded = header.capabilities.has(Capability::WakeTimes);
+    }
+
     /// In order of time; equal times keep their order.
     fn sorted(&mut self, mut events: Vec<SchedEvent>) -> Vec<SchedEvent> {
         let (mut latest, mut twice, mut previous) = (Ns::ZERO, false, None);
@@ -161,64 +260,15 @@ impl Mender {
         events
     }
 
-    /// `sched_waking` fires before the waker takes the run queue's lock. When the wakee is just blocking, the
-    /// wakeup is stamped before the switch although it takes effect after it. Such a wakeup is recognised
-    /// by its task running again without another one, and moved behind the switch.
+    /// See [`Early`].
     fn move_early_wakes(&mut self, events: Vec<SchedEvent>) -> Vec<SchedEvent> {
-        #[derive(Clone, Copy, Default)]
-        struct Seen {
-            running: bool,
-            blocked: bool,
-            wake: Option<usize>,
-            block: Option<usize>,
-        }
-        let mut seen = vec![Seen::default(); self.tasks.len()];
-        // (index of the switch behind which it belongs, index of the wakeup)
-        let mut moves: Vec<(usize, usize)> = Vec::new();
-        for (i, event) in events.iter().enumerate() {
-            match event.kind {
-                EventKind::Wake { task, .. } => {
-                    let task = &mut seen[task.index()];
-                    task.blocked = false;
-                    task.wake = task.running.then_some(i);
-                }
-                EventKind::Switch { prev, prev_state, next } => {
-                    if let Some(prev) = prev {
-                        let prev = &mut seen[prev.index()];
-                        prev.running = false;
-                        prev.blocked = prev_state.is_runnable() == Some(false);
-                        prev.block = prev.blocked.then_some(i);
-                    }
-                    if let Some(next) = next {
-                        let next = &mut seen[next.index()];
-                        if let (true, Some(block), Some(wake)) = (next.blocked, next.block, next.wake) {
-                            moves.push((block, wake));
-                        }
-                        *next = Seen { running: true, ..Seen::default() };
-                    }
-                }
-                EventKind::Lost { .. } => seen.iter_mut().for_each(|task| *task = Seen::default()),
-                _ => {}
-            }
-        }
-        if moves.is_empty() {
-            return events;
-        }
-        self.repairs.early_wakes += moves.len() as u64;
-        moves.sort_unstable();
-        let mut skip: Vec<usize> = moves.iter().map(|&(_, wake)| wake).collect();
-        skip.sort_unstable();
-        let mut out = Vec::with_capacity(events.len());
-        let (mut moves, mut skip) = (moves.into_iter().peekable(), skip.into_iter().peekable());
-        for (i, event) in events.iter().enumerate() {
-            if skip.next_if_eq(&i).is_none() {
-                out.push(*event);
-            }
-            while let Some((_, wake)) = moves.next_if(|&(block, _)| block == i) {
-                out.push(SchedEvent { at: event.at, ..events[wake] });
-            }
-        }
-        out
+        let mut early = Early::default();
+        early.seen.resize(self.tasks.len(), Seen::default());
+        events.iter().enumerate().for_each(|(place, event)| {
+            early.event(place, event);
+        });
+        self.repairs.early_wakes += early.moves.len() as u64;
+        moved(events, early.moves)
     }
 
     fn event(&mut self, event: SchedEvent) {
@@ -226,17 +276,11 @@ impl Mender {
             EventKind::Switch { prev, prev_state, next } => self.switch(event, prev, prev_state, next),
             EventKind::Wake { task, waker } => {
                 self.proof(event, waker.task());
-                let task = &mut self.tasks[task.index()];
-                if !matches!(task.life, Life::Running(_)) {
-                    task.life = Life::Runnable;
-                }
+                self.woken(task);
             }
             EventKind::New { task, parent } => {
                 self.proof(event, parent);
-                let task = &mut self.tasks[task.index()];
-                if !matches!(task.life, Life::Running(_)) {
-                    task.life = Life::Runnable;
-                }
+                self.woken(task);
             }
             EventKind::Lost { count } => {
                 self.repairs.gaps += 1;
@@ -248,6 +292,13 @@ impl Mender {
                 tasks.for_each(|task| *task = TaskState { life: Life::Unknown, moved: event.at });
             }
             _ => {}
+        }
+    }
+
+    fn woken(&mut self, task: TaskId) {
+        let task = &mut self.tasks[task.index()];
+        if !matches!(task.life, Life::Running(_)) {
+            task.life = Life::Runnable;
         }
     }
 

@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{header, switch, wake};
+use common::{CPUS, TASKS, any_events as events, header};
 use proptest::prelude::*;
-use schedlab_model::{CpuId, EventKind, Ns, PrevState, SchedEvent, TaskId, Waker};
+use schedlab_model::{CpuId, EventKind, Ns, SchedEvent};
 use schedlab_trace::analysis::blame::Blame;
 use schedlab_trace::analysis::follow::{Followed, ThreadState};
 use schedlab_trace::analysis::latency::Latency;
@@ -13,41 +13,6 @@ use schedlab_trace::analysis::states::States;
 use schedlab_trace::analysis::worst::Worst;
 use schedlab_trace::analysis::{By, Scope};
 use schedlab_trace::{Recording, TraceError};
-
-const CPUS: usize = 3;
-const TASKS: usize = 6;
-
-/// Any events at all: repair makes a possible history of them.
-fn events() -> impl Strategy<Value = Vec<SchedEvent>> {
-    let task = || 0..TASKS as u32;
-    let who = || proptest::option::weighted(0.8, 0..TASKS as u32);
-    let state = prop_oneof![
-        3 => Just(PrevState::Runnable), 3 => Just(PrevState::Sleeping), 1 => Just(PrevState::DiskSleep),
-        1 => Just(PrevState::Unknown), 1 => Just(PrevState::Blocked),
-    ];
-    let kind = prop_oneof![
-        8 => (who(), state, who()).prop_map(|(prev, prev_state, next)| {
-            switch(0, 0, prev, prev_state, next.filter(|next| Some(*next) != prev)).kind
-        }),
-        6 => task().prop_map(|task| wake(0, 0, task, Waker::HardIrq).kind),
-        2 => (task(), 0..CPUS as u32).prop_map(|(task, to)| {
-            EventKind::Migrate { task: TaskId(task), from: CpuId(0), to: CpuId(to) }
-        }),
-        1 => task().prop_map(|task| EventKind::Throttle { task: TaskId(task) }),
-        1 => task().prop_map(|task| EventKind::Unthrottle { task: TaskId(task) }),
-        1 => task().prop_map(|task| EventKind::New { task: TaskId(task), parent: None }),
-        1 => Just(EventKind::Lost { count: 3 }),
-    ];
-    let event = (0..50u64, 0..CPUS as u32, kind);
-    proptest::collection::vec(event, 0..120).prop_map(|list| {
-        let mut at = 0;
-        let timed = |(gap, cpu, kind)| {
-            at += gap;
-            SchedEvent { at: Ns(at), cpu: CpuId(cpu), kind }
-        };
-        list.into_iter().map(timed).collect()
-    })
-}
 
 fn recording(events: Vec<SchedEvent>) -> Result<Recording, TraceError> {
     let mut header = header(CPUS, TASKS);

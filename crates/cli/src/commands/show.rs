@@ -14,8 +14,9 @@ use schedlab_model::Ns;
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_trace::Recording;
 use schedlab_trace::analysis::show::{ALL, Entry};
-use schedlab_trace::analysis::{By, Scope};
+use schedlab_trace::analysis::{By, Scope, timehist};
 use std::io::Write;
+use std::path::Path;
 
 /// What selects a part of the events has no meaning for a summary of the whole run.
 const XEN_ALONE: [&str; 9] = ["report", "task", "cgroup", "cpu", "from", "to", "by", "top", "absolute"];
@@ -153,23 +154,18 @@ pub(crate) fn run(args: &Show) -> anyhow::Result<Done> {
         Found::Recording(path) => std::fs::metadata(path).is_ok_and(|data| data.len() > LARGE),
         Found::Scenario(_) => true,
     };
+    if let Some(path) = listed(args, &found) {
+        let working = Working::new(format!("reading {}", args.input), large);
+        let brief = schedlab_lab::show::brief(path)?;
+        drop(working);
+        if let Some(brief) = brief {
+            return list(args, &brief);
+        }
+    }
     let working = Working::new(format!("reading {}", args.input), large);
     let recording = open(found, args.scheduler.as_ref(), args.variant.as_deref())?;
     drop(working);
-    let options = ShowOptions {
-        task: args.task.clone(),
-        cgroup: args.cgroup.clone(),
-        cpu: args.cpu,
-        from: args.from,
-        to: args.to,
-        top: args.top,
-        by: args.by.map(|by| match by {
-            Together::Thread => By::Thread,
-            Together::Name => By::Name,
-            Together::Cgroup => By::Cgroup,
-        }),
-    };
-    let scope = scope(&recording, &options)?;
+    let scope = scope(&recording, &options(args))?;
     if let Some(path) = &args.report {
         if !args.analyses.0.is_empty() {
             bail!("--report always holds the same sections: leave out the analyses, or leave out --report");
@@ -190,7 +186,7 @@ pub(crate) fn run(args: &Show) -> anyhow::Result<Done> {
         entry.check(&recording.header).map_err(|error| anyhow!("{}: {error}", args.input))?;
     }
     let working = Working::new(format!("analysing {} events", recording.events.len()), large);
-    let stdout = std::io::BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
+    let stdout = stdout();
     let clock = if args.absolute { recording.header.clock_start_ns } else { 0 };
     if args.json {
         let mut json = Json::new(stdout, &args.input, &recording, &scope, clock)?;
@@ -208,11 +204,54 @@ pub(crate) fn run(args: &Show) -> anyhow::Result<Done> {
         for (entry, scope) in &chosen {
             entry.run(&recording, scope, &mut text)?;
         }
-        text.note_repairs(&recording)?;
+        text.note_repairs(&recording, recording.events.len())?;
         drop(working);
         text.finish()?.flush()?;
     }
     Ok(Done::Well)
+}
+
+/// The recording of which the times on a CPU are asked for and nothing else: they need not all that is in it.
+fn listed<'a>(args: &Show, found: &'a Found) -> Option<&'a Path> {
+    let alone = matches!(args.analyses.0[..], [(index, _)] if ALL[index].name == timehist::ENTRY.name);
+    let text = !args.json && args.report.is_none() && args.scheduler.is_none() && args.variant.is_none();
+    match found {
+        Found::Recording(path) if alone && text => Some(path),
+        _ => None,
+    }
+}
+
+/// `--timehist` as text.
+fn list(args: &Show, brief: &timehist::Brief) -> anyhow::Result<Done> {
+    let recording = &brief.about;
+    let scope = scope(recording, &options(args))?;
+    timehist::ENTRY.check(&recording.header).map_err(|error| anyhow!("{}: {error}", args.input))?;
+    let clock = if args.absolute { recording.header.clock_start_ns } else { 0 };
+    let mut text = Text::new(stdout(), recording, Style::of_stdout(), clock);
+    schedlab_lab::show::times_on_cpu(brief, &scope, &mut text)?;
+    text.note_repairs(recording, brief.events)?;
+    text.finish()?.flush()?;
+    Ok(Done::Well)
+}
+
+fn stdout() -> std::io::BufWriter<std::io::StdoutLock<'static>> {
+    std::io::BufWriter::with_capacity(1 << 16, std::io::stdout().lock())
+}
+
+fn options(args: &Show) -> ShowOptions {
+    ShowOptions {
+        task: args.task.clone(),
+        cgroup: args.cgroup.clone(),
+        cpu: args.cpu,
+        from: args.from,
+        to: args.to,
+        top: args.top,
+        by: args.by.map(|by| match by {
+            Together::Thread => By::Thread,
+            Together::Name => By::Name,
+            Together::Cgroup => By::Cgroup,
+        }),
+    }
 }
 
 /// A Xen host in the words of Xen's own tools.

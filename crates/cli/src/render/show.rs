@@ -4,6 +4,7 @@ use super::table::{Cell as Field, Table as Grid};
 use super::{Style, wrap};
 use schedlab_model::Ns;
 use schedlab_trace::analysis::show::{Cell, Column, Layout, Output, Table};
+use schedlab_trace::analysis::timehist::Row;
 use schedlab_trace::{Header, Recording};
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -60,12 +61,12 @@ impl<W: Write> Text<W> {
     }
 
     /// What had to be mended in the recording concerns every number.
-    pub(crate) fn note_repairs(&mut self, recording: &Recording) -> io::Result<()> {
+    pub(crate) fn note_repairs(&mut self, recording: &Recording, events: usize) -> io::Result<()> {
         let repairs = &recording.repairs;
         if repairs.is_clean() {
             return Ok(());
         }
-        self.note(&format!("repairs of this recording of {} events: {repairs}", recording.events.len()))
+        self.note(&format!("repairs of this recording of {events} events: {repairs}"))
     }
 
     pub(crate) fn finish(mut self) -> io::Result<W> {
@@ -205,6 +206,12 @@ impl<W: Write> Output for Text<W> {
                 Ok(())
             }
         }
+    }
+
+    fn time_on_cpu(&mut self, row: &Row) -> io::Result<()> {
+        self.count += 1;
+        self.listing.time_on_cpu(row);
+        if self.listing.is_full() { self.listing.flush(&mut self.out) } else { Ok(()) }
     }
 
     fn note(&mut self, text: &str) -> io::Result<()> {

@@ -4,6 +4,7 @@
 //! typed cells, of which the terminal, JSON and a page make what suits them.
 
 use super::follow::Occupant;
+use super::timehist::Row;
 use super::{Analysis, Scope, scope};
 use crate::{Capability, Header, Recording, TraceError};
 use schedlab_model::{CpuId, Ns, TaskId};
@@ -171,6 +172,10 @@ pub trait Output {
     fn table(&mut self, table: &Table) -> io::Result<()>;
     /// A row of the last table, with a cell for each column.
     fn row(&mut self, cells: &[Cell<'_>]) -> io::Result<()>;
+    /// A row of the listing of times on CPUs: there are millions of them, and who writes them may know a shorter way.
+    fn time_on_cpu(&mut self, row: &Row) -> io::Result<()> {
+        row.cells(|cells| self.row(cells))
+    }
     /// Something that a reader must know about the numbers.
     fn note(&mut self, text: &str) -> io::Result<()>;
 }

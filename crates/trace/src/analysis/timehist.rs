@@ -8,14 +8,17 @@
 //! difference to perf: a wakeup stamped just before its task had finished blocking is a wakeup here (`repair`),
 //! and forgotten there.
 
+mod brief;
+
 use super::show::{Cell, Column, Entry, Layout, Output, Table, column};
 use super::{Analysis, Scope};
-use crate::{Capability, Recording};
+use crate::{Capability, Header, Recording};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId};
+pub use brief::Brief;
 use std::io;
 
 /// The list's entry.
-pub(crate) const ENTRY: Entry = Entry::of::<Timehist<fn(&Row)>>(
+pub const ENTRY: Entry = Entry::of::<Timehist<fn(&Row)>>(
     "timehist",
     "Every time on a CPU, with the columns of `perf sched timehist`",
     show,
@@ -73,7 +76,9 @@ impl<F: FnMut(&Row)> Timehist<F> {
         &mut self.tasks[task.index()]
     }
 
-    fn switch(&mut self, at: Ns, cpu: CpuId, who: Option<TaskId>, state: PrevState) {
+    /// `who` leaves `cpu`.
+    #[inline]
+    fn left(&mut self, at: Ns, cpu: CpuId, who: Option<TaskId>, state: PrevState) {
         if cpu.index() >= self.cpus.len() {
             self.cpus.resize(cpu.index() + 1, (None, None));
         }
@@ -96,22 +101,28 @@ impl<F: FnMut(&Row)> Timehist<F> {
         }
         self.cpus[cpu.index()].0 = Some(at);
     }
+
+    /// `task` becomes runnable.
+    #[inline]
+    fn ready(&mut self, at: Ns, task: TaskId) {
+        self.track(task).ready.get_or_insert(at);
+    }
+
+    /// Nobody knows since when the next task of `cpu` ran.
+    fn lost(&mut self, cpu: CpuId) {
+        if let Some(cpu) = self.cpus.get_mut(cpu.index()) {
+            *cpu = (None, None);
+        }
+    }
 }
 
 impl<F: FnMut(&Row)> EventSink for Timehist<F> {
     #[inline]
     fn event(&mut self, event: &SchedEvent) {
         match event.kind {
-            EventKind::Switch { prev, prev_state, .. } => self.switch(event.at, event.cpu, prev, prev_state),
-            EventKind::Wake { task, .. } | EventKind::New { task, .. } => {
-                self.track(task).ready.get_or_insert(event.at);
-            }
-            // Nobody knows since when its next task ran.
-            EventKind::Lost { .. } => {
-                if let Some(cpu) = self.cpus.get_mut(event.cpu.index()) {
-                    *cpu = (None, None);
-                }
-            }
+            EventKind::Switch { prev, prev_state, .. } => self.left(event.at, event.cpu, prev, prev_state),
+            EventKind::Wake { task, .. } | EventKind::New { task, .. } => self.ready(event.at, task),
+            EventKind::Lost { .. } => self.lost(event.cpu),
             _ => {}
         }
     }
@@ -141,29 +152,56 @@ fn letter(state: PrevState) -> &'static str {
     }
 }
 
-fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {
-    let title = "Times on a CPU (sec; msec)";
-    out.table(&Table { key: "timehist", title, columns: COLUMNS, layout: Layout::Listing })?;
-    let mut result = Ok(());
-    let mut timehist = Timehist::new(|row: &Row| {
-        let shown =
-            scope.at(row.at) && scope.on(row.cpu) && row.who.map_or(scope.tasks.is_none(), |t| scope.task(t));
-        if shown && result.is_ok() {
-            result = out.row(&[
-                Cell::At(row.at),
-                Cell::Cpu(row.cpu),
-                Cell::occupant(row.who.into()),
-                Cell::Time(row.wait),
-                Cell::Time(row.delay),
-                Cell::Time(row.run),
-                if row.who.is_some() { Cell::Text(letter(row.state)) } else { Cell::None },
-            ]);
-        }
-    });
-    scope.feed(recording, &mut timehist);
-    result?;
-    if !recording.header.capabilities.has(Capability::WakeTimes) {
-        out.note("the recording has no wakeup times: `sch delay` is 0 throughout")?;
+/// The listing's table.
+pub const TABLE: Table = Table {
+    key: "timehist",
+    title: "Times on a CPU (sec; msec)",
+    columns: COLUMNS,
+    layout: Layout::Listing,
+};
+
+impl Row {
+    /// Calls `then` with a cell for each column.
+    pub fn cells<T>(&self, then: impl FnOnce(&[Cell<'_>]) -> T) -> T {
+        then(&[
+            Cell::At(self.at),
+            Cell::Cpu(self.cpu),
+            Cell::occupant(self.who.into()),
+            Cell::Time(self.wait),
+            Cell::Time(self.delay),
+            Cell::Time(self.run),
+            self.letter().map_or(Cell::None, Cell::Text),
+        ])
     }
-    Ok(())
+
+    /// Why a task's time ended; of an idle CPU there is nothing to say.
+    #[inline]
+    pub fn letter(&self) -> Option<&'static str> {
+        self.who.is_some().then(|| letter(self.state))
+    }
+
+    #[inline]
+    fn is_shown(&self, scope: &Scope) -> bool {
+        let whose = self.who.map_or(scope.tasks.is_none(), |task| scope.task(task));
+        scope.at(self.at) && scope.on(self.cpu) && whose
+    }
+}
+
+/// What a reader must know about the rows of a recording.
+pub fn note(header: &Header) -> Option<&'static str> {
+    let known = header.capabilities.has(Capability::WakeTimes);
+    (!known).then_some("the recording has no wakeup times: `sch delay` is 0 throughout")
+}
+
+fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {
+    out.table(&TABLE)?;
+    let mut result = Ok(());
+    let each = |row: &Row| {
+        if row.is_shown(scope) && result.is_ok() {
+            result = out.time_on_cpu(row);
+        }
+    };
+    scope.feed(recording, &mut Timehist::new(each));
+    result?;
+    note(&recording.header).map_or(Ok(()), |text| out.note(text))
 }

@@ -1,6 +1,7 @@
 //! What the tests of this crate share.
 #![allow(dead_code, clippy::allow_attributes, reason = "each test program uses a part of it")]
 
+use proptest::prelude::*;
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId, Topology, Waker};
 use schedlab_trace::{Capabilities, Header, TaskInfo, Writer};
 
@@ -51,4 +52,41 @@ pub(crate) fn ping_pong(rounds: u64) -> Vec<SchedEvent> {
         out.push(switch(at + 10_000, 0, Some(1), PrevState::Sleeping, Some(0)));
     }
     out
+}
+
+/// CPUs of [`any_events`].
+pub(crate) const CPUS: usize = 3;
+/// Tasks of [`any_events`].
+pub(crate) const TASKS: usize = 6;
+
+/// Any events at all: repair makes a possible history of them.
+pub(crate) fn any_events() -> impl Strategy<Value = Vec<SchedEvent>> {
+    let task = || 0..TASKS as u32;
+    let who = || proptest::option::weighted(0.8, 0..TASKS as u32);
+    let state = prop_oneof![
+        3 => Just(PrevState::Runnable), 3 => Just(PrevState::Sleeping), 1 => Just(PrevState::DiskSleep),
+        1 => Just(PrevState::Unknown), 1 => Just(PrevState::Blocked),
+    ];
+    let kind = prop_oneof![
+        8 => (who(), state, who()).prop_map(|(prev, prev_state, next)| {
+            switch(0, 0, prev, prev_state, next.filter(|next| Some(*next) != prev)).kind
+        }),
+        6 => task().prop_map(|task| wake(0, 0, task, Waker::HardIrq).kind),
+        2 => (task(), 0..CPUS as u32).prop_map(|(task, to)| {
+            EventKind::Migrate { task: TaskId(task), from: CpuId(0), to: CpuId(to) }
+        }),
+        1 => task().prop_map(|task| EventKind::Throttle { task: TaskId(task) }),
+        1 => task().prop_map(|task| EventKind::Unthrottle { task: TaskId(task) }),
+        1 => task().prop_map(|task| EventKind::New { task: TaskId(task), parent: None }),
+        1 => Just(EventKind::Lost { count: 3 }),
+    ];
+    let event = (0..50u64, 0..CPUS as u32, kind);
+    proptest::collection::vec(event, 0..120).prop_map(|list| {
+        let mut at = 0;
+        let timed = |(gap, cpu, kind)| {
+            at += gap;
+            SchedEvent { at: Ns(at), cpu: CpuId(cpu), kind }
+        };
+        list.into_iter().map(timed).collect()
+    })
 }

@@ -3,6 +3,7 @@
 
 use schedlab_model::TaskId;
 use schedlab_trace::analysis::show::{Cell, Column};
+use schedlab_trace::analysis::timehist::Row;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
@@ -42,20 +43,57 @@ pub(super) struct Listing {
     /// Blank from `end` on.
     bytes: Vec<u8>,
     end: usize,
+    /// The name of an idle CPU.
+    idle: Name,
+    second: Second,
 }
 
 struct Name {
     text: String,
     /// How many columns of a terminal it takes.
     width: usize,
+    /// With the blanks behind it, when it is no longer than its column.
+    cell: Option<[u8; WIDTH_TASK]>,
 }
+
+impl Name {
+    fn new(text: String) -> Name {
+        let width = text.width();
+        let mut cell = [b' '; WIDTH_TASK];
+        // As many bytes as columns: nothing wide, nothing of several bytes.
+        let fits = text.is_ascii() && width == text.len() && width <= WIDTH_TASK;
+        if fits {
+            cell[..width].copy_from_slice(text.as_bytes());
+        }
+        Name { width, cell: fits.then_some(cell), text }
+    }
+}
+
+/// The second of the row before: its digits are those of most rows.
+#[derive(Default)]
+struct Second {
+    /// Its first nanosecond; `None` before the first row.
+    begin: Option<u64>,
+    digits: [u8; WIDTH_SECOND],
+}
+
+/// The seconds of a moment with their point.
+const WIDTH_SECOND: usize = WIDTH_AT - 6;
+const SECOND: u64 = 1_000_000_000;
 
 impl Listing {
     /// For tasks of these names, in their order.
     pub(super) fn new(names: Vec<String>, clock: u64) -> Listing {
-        let name = |text: String| Name { width: text.width(), text };
-        let names = names.into_iter().map(name).collect();
-        Listing { names, clock, widths: Vec::new(), row: 0, bytes: Vec::new(), end: 0 }
+        Listing {
+            names: names.into_iter().map(Name::new).collect(),
+            clock,
+            widths: Vec::new(),
+            row: 0,
+            bytes: Vec::new(),
+            end: 0,
+            idle: Name::new("<idle>".to_owned()),
+            second: Second::default(),
+        }
     }
 
     /// The name of a task.
@@ -84,9 +122,58 @@ impl Listing {
         result
     }
 
+    /// A row of the listing of times on CPUs: what [`row`](Listing::row) makes of its cells.
+    pub(super) fn time_on_cpu(&mut self, row: &Row) {
+        if self.short(row).is_none() {
+            row.cells(|cells| self.row(cells));
+        }
+    }
+
+    /// The same for the usual row, whose values are no longer than their columns: every byte has its place then.
+    #[inline]
+    fn short(&mut self, row: &Row) -> Option<()> {
+        const CPU: usize = WIDTH_AT + 2;
+        const TASK: usize = CPU + 6 + 2;
+        const TIMES: usize = TASK + WIDTH_TASK;
+        const STATE: usize = TIMES + 3 * (2 + WIDTH_TIME);
+        let name = row.who.map_or(&self.idle, |task| &self.names[task.index()]).cell.as_ref()?;
+        let at = row.at.0.checked_add(self.clock)?;
+        let within = self.second.within(at)?;
+        if self.bytes.len() < self.end + STATE + NUMBER {
+            self.bytes.resize((self.end + STATE + NUMBER).max(2 * PIECE), b' ');
+        }
+        let slot = self.bytes[self.end..].first_chunk_mut::<STATE>()?;
+        let times = [row.wait, row.delay, row.run].map(|time| (time.0 + 500) / 1_000);
+        if row.cpu.0 >= 10_000 || times.iter().any(|&micros| micros >= 1_000_000) {
+            return None;
+        }
+        slot[..WIDTH_SECOND].copy_from_slice(&self.second.digits);
+        triple(slot, WIDTH_SECOND, within / 1_000_000);
+        triple(slot, WIDTH_SECOND + 3, within / 1_000 % 1_000);
+        (slot[CPU], slot[CPU + 5]) = (b'[', b']');
+        pair(slot, CPU + 1, row.cpu.0 / 100);
+        pair(slot, CPU + 3, row.cpu.0 % 100);
+        slot[TASK..TIMES].copy_from_slice(name);
+        for (place, micros) in times.into_iter().enumerate() {
+            let right = TIMES + (place + 1) * (2 + WIDTH_TIME);
+            let (whole, part) = (micros as u32 / 1_000, micros as u32 % 1_000);
+            slot[right - 7..right - 4].copy_from_slice(&NUMBERS[whole as usize]);
+            slot[right - 4] = b'.';
+            triple(slot, right - 3, part);
+        }
+        self.end += STATE;
+        if let Some(letter) = row.letter() {
+            let from = self.end + 2;
+            self.end = from + copy(&mut self.bytes[from..], letter.as_bytes());
+        }
+        self.bytes[self.end] = b'\n';
+        self.end += 1;
+        Some(())
+    }
+
     /// A row, with a cell for each column.
     pub(super) fn row(&mut self, cells: &[Cell<'_>]) {
-        let Listing { names, clock, widths, row, bytes, end } = self;
+        let Listing { names, clock, widths, row, bytes, end, .. } = self;
         if bytes.len() < *end + *row {
             bytes.resize((*end + *row).max(2 * PIECE), b' ');
         }
@@ -188,6 +275,57 @@ const PAIRS: [[u8; 2]; 100] = {
     }
     pairs
 };
+
+/// `000` to `999`.
+const TRIPLES: [[u8; 3]; 1000] = {
+    let mut triples = [[b'0'; 3]; 1000];
+    let mut number = 0;
+    while number < 1000 {
+        let [tens, ones] = PAIRS[number % 100];
+        triples[number] = [b'0' + (number / 100) as u8, tens, ones];
+        number += 1;
+    }
+    triples
+};
+
+/// The same without leading zeros, at the right edge.
+const NUMBERS: [[u8; 3]; 1000] = {
+    let mut numbers = TRIPLES;
+    let mut number = 0;
+    while number < 100 {
+        numbers[number][0] = b' ';
+        if number < 10 {
+            numbers[number][1] = b' ';
+        }
+        number += 1;
+    }
+    numbers
+};
+
+/// The three digits of a number below 1000 at `place`.
+#[inline(always)]
+fn triple<const WIDTH: usize>(slot: &mut [u8; WIDTH], place: usize, number: u32) {
+    slot[place..place + 3].copy_from_slice(&TRIPLES[number as usize]);
+}
+
+impl Second {
+    /// Nanoseconds since the beginning of the second of `at`, whose digits are there from now on. `None`: it has more than
+    /// there is room for.
+    #[inline]
+    fn within(&mut self, at: u64) -> Option<u32> {
+        match self.begin.and_then(|begin| at.checked_sub(begin)) {
+            Some(within) if within < SECOND => Some(within as u32),
+            _ => {
+                let whole = u32::try_from(at / SECOND).ok().filter(|&whole| whole < 100_000_000)?;
+                self.begin = Some(at / SECOND * SECOND);
+                self.digits = [b' '; WIDTH_SECOND];
+                self.digits[WIDTH_SECOND - 1] = b'.';
+                digits(&mut self.digits, WIDTH_SECOND - 1, whole);
+                Some((at % SECOND) as u32)
+            }
+        }
+    }
+}
 
 /// The two digits of a number below 100 at `place`.
 #[inline(always)]
@@ -324,5 +462,34 @@ mod tests {
         let wide = row(&cells, 1_000_000_000);
         let fill = " ".repeat(30 - 7);
         assert_eq!(wide, format!("{:>15}  {:6}  日本[7]{fill}  {:>9}\n", "1.000005", "", "0.000"));
+    }
+
+    #[test]
+    fn a_time_on_a_cpu_is_the_row_of_its_cells() {
+        use schedlab_model::PrevState;
+        let long = "a name that is longer than its column[123456]";
+        let names = || vec!["sched-pipe[7]".to_owned(), "日本[7]".to_owned(), long.to_owned()];
+        let times = [0, 499, 500, 9_999_499, 99_999_500, 999_999_499, 999_999_500, 77_000_000_000];
+        let moments = [0, 999, 999_999_999, 1_000_000_000, 999_999_999, 61_000_001_000, 99_999_999_999_999_999];
+        for clock in [0, 123_456_789_012, u64::MAX / 2] {
+            let (mut short, mut plain) = (Listing::new(names(), clock), Listing::new(names(), clock));
+            short.columns(schedlab_trace::analysis::timehist::TABLE.columns);
+            plain.columns(schedlab_trace::analysis::timehist::TABLE.columns);
+            for (i, at) in moments.into_iter().enumerate() {
+                for (j, time) in times.into_iter().enumerate() {
+                    let who = [None, Some(0), Some(1), Some(2)][(i + j) % 4].map(TaskId);
+                    let state = [PrevState::Sleeping, PrevState::RunnableInKernel][j % 2];
+                    let [wait, delay, run] = [time, times[i], times[(i + j) % times.len()]].map(Ns);
+                    let cpu = CpuId([0, 17, 9_999, 10_000][j % 4]);
+                    let row = Row { at: Ns(at), cpu, who, wait, delay, run, state };
+                    short.time_on_cpu(&row);
+                    row.cells(|cells| plain.row(cells));
+                }
+            }
+            let (mut a, mut b) = (Vec::new(), Vec::new());
+            short.flush(&mut a).unwrap();
+            plain.flush(&mut b).unwrap();
+            assert_eq!(String::from_utf8(a).unwrap(), String::from_utf8(b).unwrap());
+        }
     }
 }

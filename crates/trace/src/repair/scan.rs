@@ -1,0 +1,83 @@
+//! What has to be mended in a recording, found in one pass while it is read. Most recordings need little: then nobody goes
+//! through all events again.
+
+use super::{Early, Mender, Repairs, Seen, merged, moved};
+use crate::reader::{Ids, LONGEST};
+use crate::{Header, Recording};
+use schedlab_model::{EventKind, MAX_CPUS, Ns, SchedEvent};
+
+/// Looks at the events in their order.
+#[derive(Default)]
+pub(crate) struct Scan {
+    mender: Mender,
+    early: Early,
+    ids: Ids,
+    latest: Ns,
+    previous: Option<SchedEvent>,
+    /// Misordered or repeated events, or unknown ids: only the whole recording says what to do.
+    hard: bool,
+}
+
+/// What has to be mended.
+pub(crate) struct Mends {
+    /// As counted so far.
+    pub(crate) repairs: Repairs,
+    /// Wakeups that belong elsewhere: the place of the switch behind which they belong, and theirs.
+    pub(crate) moves: Vec<(usize, usize)>,
+    /// Events that are missing: the place before which they were missed, which may be after their time.
+    pub(crate) inserted: Vec<(usize, SchedEvent)>,
+}
+
+impl Scan {
+    /// Events follow that name what this header has.
+    pub(crate) fn begin(&mut self, header: &Header) {
+        self.ids = Ids::of(header);
+        if self.ids.cpus == 0 || self.ids.cpus > MAX_CPUS {
+            self.hard = true;
+            return;
+        }
+        self.mender.begin(header);
+        self.early.seen.resize(self.ids.tasks, Seen::default());
+    }
+
+    /// The event that will stand at `place`.
+    #[inline]
+    pub(crate) fn event(&mut self, place: usize, event: &SchedEvent) {
+        // Two equal events in a row have one time.
+        let twice = event.at == self.latest && self.previous.as_ref() == Some(event);
+        if self.hard || event.at < self.latest || event.at > LONGEST || twice || !self.ids.known(event) {
+            self.hard = true;
+            return;
+        }
+        (self.latest, self.previous) = (event.at, Some(*event));
+        let woken = self.early.event(place, event);
+        if let (Some(task), EventKind::Switch { .. }) = (woken, event.kind) {
+            // In its right place the wakeup would have come before this.
+            self.mender.woken(task);
+        }
+        self.mender.place = place;
+        self.mender.event(*event);
+    }
+
+    /// What has to be mended; `None` when [`repair`](super::repair) has to look at the whole recording.
+    pub(crate) fn finish(mut self) -> Option<Mends> {
+        let moves = self.early.moves;
+        let inserted = std::mem::take(&mut self.mender.inserted);
+        // When a missing switch was depends on where the wakeups before it are.
+        if self.hard || (!moves.is_empty() && !inserted.is_empty()) {
+            return None;
+        }
+        let mut repairs = self.mender.repairs;
+        repairs.early_wakes += moves.len() as u64;
+        Some(Mends { repairs, moves, inserted })
+    }
+}
+
+impl Mends {
+    /// Mends `recording`, of which all events were scanned.
+    pub(crate) fn apply(self, recording: &mut Recording) {
+        let events = moved(std::mem::take(&mut recording.events), self.moves);
+        recording.events = merged(events, self.inserted);
+        recording.repairs.add(&self.repairs);
+    }
+}
