@@ -303,14 +303,7 @@ fn run(
     .map_err(HostError::Sink)?;
     let stand_ins = !opened.capabilities.system_wide;
     let mut merger = Merger::new(monotonic_ns, cpus, tasks, stand_ins);
-    for (_, source) in &mut opened.sources {
-        source.enable().map_err(HostError::io("starting the recording"))?;
-    }
-    // What is on since its price was measured has recorded all the time.
-    if cost_measured {
-        own_cost::empty(&mut opened.sources);
-        merger.begin_at(clock(ClockId::Monotonic));
-    }
+    switch_on(&mut opened.sources, cost_measured, &mut merger)?;
     if let Scope::Command(arguments) = &request.scope {
         match command {
             Some(started) => started.go_on(),
@@ -338,6 +331,23 @@ fn run(
         exit: None,
         command_pid: None,
     })
+}
+
+/// Recording begins now.
+fn switch_on(
+    sources: &mut [(CpuId, Box<dyn CpuSource>)],
+    cost_measured: bool,
+    merger: &mut Merger,
+) -> Result<(), HostError> {
+    for (_, source) in &mut *sources {
+        source.enable().map_err(HostError::io("starting the recording"))?;
+    }
+    // What is on since its price was measured has recorded all the time.
+    if cost_measured {
+        own_cost::empty(sources);
+        merger.begin_at(clock(ClockId::Monotonic));
+    }
+    Ok(())
 }
 
 fn measures_cost(request: &RecordRequest, opened: &Opened) -> bool {

@@ -200,7 +200,11 @@ pub(crate) fn assemble(
             }
             Part::End { bytes: 0, .. } => {}
             Part::End { start, number, .. } => {
-                return Err(TraceError::Damaged { block: number, offset: start, what: BEHIND_END.to_owned() });
+                return Err(TraceError::Damaged {
+                    block: number,
+                    offset: start,
+                    what: BEHIND_END.to_owned(),
+                });
             }
             Part::Block(block) if totals.is_some() => return Err(block.damaged(BEHIND_END)),
             Part::Block(block) => totals = assembly.take(&block)?,

@@ -126,10 +126,12 @@ fn each_kind_of_mending_is_done_in_brief() {
         let file = bytes(&header(CPUS, TASKS), events, end(events));
         let about = brief(&file).unwrap().about;
         let Repairs { early_wakes, inconsistent_switches, .. } = about.repairs;
-        assert_eq!((early_wakes, inconsistent_switches), (expected.early_wakes, expected.inconsistent_switches));
+        assert_eq!(
+            (early_wakes, inconsistent_switches),
+            (expected.early_wakes, expected.inconsistent_switches)
+        );
     }
     // When the missing switch was depends on the wakeup's right place: the whole recording is needed.
-    let both: Vec<SchedEvent> =
-        early.iter().copied().chain([switch(60, 0, Some(4), sleep, None)]).collect();
+    let both: Vec<SchedEvent> = early.iter().copied().chain([switch(60, 0, Some(4), sleep, None)]).collect();
     assert!(!same(&both, &Scope::default()).unwrap());
 }

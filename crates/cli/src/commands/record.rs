@@ -66,7 +66,10 @@ impl Watch for Live {
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Says on standard error why a recording does not begin, until it is dropped.
-struct Patience(Arc<Mutex<Preparing>>, #[expect(dead_code, reason = "ends the thread when it goes")] Sender<()>);
+struct Patience(
+    Arc<Mutex<Preparing>>,
+    #[expect(dead_code, reason = "ends the thread when it goes")] Sender<()>,
+);
 
 impl Patience {
     fn new() -> Patience {

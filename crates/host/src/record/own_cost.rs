@@ -62,10 +62,7 @@ fn between(off: &[u64], on: &[u64]) -> Option<u64> {
 }
 
 /// The turns that came to an end, in ascending order.
-fn several(
-    more: impl Fn(usize) -> bool,
-    turn: impl Fn() -> io::Result<Option<u64>>,
-) -> io::Result<Vec<u64>> {
+fn several(more: impl Fn(usize) -> bool, turn: impl Fn() -> io::Result<Option<u64>>) -> io::Result<Vec<u64>> {
     let mut turns = Vec::new();
     while more(turns.len()) {
         let Some(time) = turn()? else { break };

@@ -13,8 +13,8 @@ mod brief;
 use super::show::{Cell, Column, Entry, Layout, Output, Table, column};
 use super::{Analysis, Scope};
 use crate::{Capability, Header, Recording};
-use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId};
 pub use brief::Brief;
+use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId};
 use std::io;
 
 /// The list's entry.
@@ -153,12 +153,8 @@ fn letter(state: PrevState) -> &'static str {
 }
 
 /// The listing's table.
-pub const TABLE: Table = Table {
-    key: "timehist",
-    title: "Times on a CPU (sec; msec)",
-    columns: COLUMNS,
-    layout: Layout::Listing,
-};
+pub const TABLE: Table =
+    Table { key: "timehist", title: "Times on a CPU (sec; msec)", columns: COLUMNS, layout: Layout::Listing };
 
 impl Row {
     /// Calls `then` with a cell for each column.

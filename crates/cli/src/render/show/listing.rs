@@ -470,7 +470,8 @@ mod tests {
         let long = "a name that is longer than its column[123456]";
         let names = || vec!["sched-pipe[7]".to_owned(), "日本[7]".to_owned(), long.to_owned()];
         let times = [0, 499, 500, 9_999_499, 99_999_500, 999_999_499, 999_999_500, 77_000_000_000];
-        let moments = [0, 999, 999_999_999, 1_000_000_000, 999_999_999, 61_000_001_000, 99_999_999_999_999_999];
+        let moments =
+            [0, 999, 999_999_999, 1_000_000_000, 999_999_999, 61_000_001_000, 99_999_999_999_999_999];
         for clock in [0, 123_456_789_012, u64::MAX / 2] {
             let (mut short, mut plain) = (Listing::new(names(), clock), Listing::new(names(), clock));
             short.columns(schedlab_trace::analysis::timehist::TABLE.columns);
