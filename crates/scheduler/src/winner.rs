@@ -57,6 +57,20 @@ impl<K: Copy + Ord> Winner<K> {
         self.nodes[self.first_leaf..].iter().flat_map(|node| &node.0).take(self.keys)
     }
 
+    /// Key number `index`, which is the smallest, is now `key`, which is larger. What [`set`](Self::set) does, without asking
+    /// on the way whether anything is different.
+    #[inline(always)]
+    pub fn replace_top(&mut self, index: usize, key: K) {
+        let (mut number, mut entry, mut least) = (self.first_leaf + index / WIDE, index % WIDE, key);
+        while let Some(node) = self.nodes.get_mut(number) {
+            node.0[entry] = least;
+            least = node.least();
+            let Some(before) = number.checked_sub(1) else { break };
+            (number, entry) = (before / WIDE, before % WIDE);
+        }
+        self.top = least;
+    }
+
     /// Key number `index` is now `key`.
     #[inline]
     pub fn set(&mut self, index: usize, key: K) {
@@ -95,6 +109,12 @@ mod tests {
                 plain[index] = key;
                 prop_assert_eq!(Some(&winner.top()), plain.iter().min());
                 prop_assert_eq!(winner.get(index), key);
+                if key == winner.top() && key < u64::MAX {
+                    let larger = if key % 2 == 0 { u64::MAX } else { key + 1 };
+                    winner.replace_top(index, larger);
+                    plain[index] = larger;
+                    prop_assert_eq!(Some(&winner.top()), plain.iter().min());
+                }
                 prop_assert!(winner.keys().eq(&plain));
             }
         }

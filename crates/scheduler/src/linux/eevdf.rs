@@ -147,12 +147,13 @@ impl FairRules for Eevdf {
             }
             lag_was_bounded(rq, id)
         } else if zero {
-            save_lag(env, rq, id);
-            let ahead = rq.entity(id).vlag > 0;
-            if ahead {
+            // Whether its lag is positive, without working it out.
+            let entity = rq.entity(id);
+            let behind = eligibility(rq, entity.queue)(entity.vruntime + 1);
+            if behind {
                 rq.entity_mut(id).vlag = 0;
             }
-            ahead
+            behind
         } else {
             false
         };

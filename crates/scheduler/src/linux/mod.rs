@@ -87,7 +87,7 @@ use smp::Smp;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 use tunables::Tunables;
-use version::Version;
+use version::{Feature, Version};
 
 pub(crate) use presets::PRESETS;
 
@@ -138,7 +138,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             homes: Homes::new(),
             rt_period: L::Lock::new(RtPeriod { active: false, next: 0 }),
             budgets: (0..cpus).map(|_| RtBudget::new(t.rt_runtime)).collect(),
-            plain: version.has_plain_way(),
+            plain: version.has_plain_way() && !t.has(Feature::HRTICK),
             rules: PhantomData,
             t,
         }
@@ -158,6 +158,14 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     fn publish(&self, rq: &mut Rq) {
         if let Some(smp) = self.smp.get() {
             smp.publish(rq);
+        }
+    }
+
+    /// The same of one that [`is_plain`](Self::is_plain).
+    #[inline]
+    fn publish_plain(&self, rq: &mut Rq) {
+        if let Some(smp) = self.smp.get() {
+            smp.publish_plain(rq);
         }
     }
 

@@ -277,7 +277,10 @@ impl Signal {
     /// Until `now` the old inputs held; from now on these do. Without a change nothing is computed.
     #[inline]
     pub(super) fn set(&mut self, now: Ns, inputs: Inputs) {
-        if inputs != self.inputs {
+        // Which of them is different cannot be foreseen: one branch, not three.
+        let old = self.inputs;
+        let (load, runnable) = (inputs.load ^ old.load, inputs.runnable ^ old.runnable);
+        if load | runnable | u64::from(inputs.running ^ old.running) != 0 {
             self.pelt.advance(now, self.inputs);
             self.inputs = inputs;
             self.moved = true;
@@ -287,7 +290,7 @@ impl Signal {
     #[inline(always)]
     pub(super) fn set_task(&mut self, now: Ns, on: bool, running: bool) {
         let runnable = u64::from(on);
-        if running != self.inputs.running || runnable != self.inputs.runnable {
+        if u64::from(running ^ self.inputs.running) | (runnable ^ self.inputs.runnable) != 0 {
             self.pelt.advance(now, self.inputs);
             self.inputs = Inputs { load: runnable, runnable, running };
             self.moved = true;

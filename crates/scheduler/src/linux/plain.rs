@@ -6,7 +6,6 @@
 
 use super::fair::{Dequeue, Enqueue, FairRules};
 use super::rq::{EntityId, NONE, ROOT, Rq};
-use super::version::Feature;
 use super::{Env, Linux};
 use crate::{Cmd, Locks, Pick, Prev};
 use schedlab_model::TaskId;
@@ -15,12 +14,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     /// Whether `rq` is in the common case.
     #[inline(always)]
     pub(super) fn is_plain(&self, env: Env<'_>, rq: &Rq) -> bool {
-        rq.queues.len() == 1
-            && rq.rt.nr == 0
-            && rq.dl.here == 0
-            && env.pools.is_none()
-            && !env.t.has(Feature::HRTICK)
-            && self.plain
+        // All at once: mostly all of them hold.
+        (rq.queues.len() == 1) & (rq.rt.nr == 0) & (rq.dl.here == 0) & env.pools.is_none() & self.plain
     }
 
     /// `schedule` of a task that goes on, waits or sleeps (`why` is not another reason).
@@ -55,7 +50,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             rq.stamp(next);
             Some(TaskId(rq.entity(next).task))
         };
-        self.publish(rq);
+        self.publish_plain(rq);
         Pick { task, slice_ns: None, note: 0 }
     }
 

@@ -119,14 +119,26 @@ impl Smp {
     /// Publishes the state of `rq`, whose lock the caller holds.
     #[inline]
     pub(super) fn publish(&self, rq: &mut Rq) {
+        let urgent = rq.rt.nr > 0
+            || rq.dl.here > 0
+            || rq.curr != NONE && rq.entity(rq.curr).class > Class::Fair;
+        self.publish_all(rq, urgent);
+    }
+
+    /// The same where there are fair tasks only.
+    #[inline(never)]
+    pub(super) fn publish_plain(&self, rq: &mut Rq) {
+        self.publish_all(rq, false);
+    }
+
+    /// `urgent`: RT or deadline tasks are here.
+    #[inline(always)]
+    fn publish_all(&self, rq: &mut Rq, urgent: bool) {
         let (cpu, now, delayed) = (rq.cpu, rq.wall, rq.delayed);
         let (all, busy) = (rq.nr_running, rq.curr != NONE);
         let nr_running = all.saturating_sub(delayed);
-        let urgent = rq.rt.nr > 0
-            || rq.rt_signal.inputs().running
-            || rq.dl.here > 0
-            || rq.dl.shown
-            || busy && rq.entity(rq.curr).class > Class::Fair;
+        // They may have left a moment ago.
+        let urgent = urgent | rq.rt_signal.inputs().running | rq.dl.shown;
         let root = rq.queue_mut(ROOT);
         let fair = root.h_nr.saturating_sub(delayed);
         let running = root.curr != NONE;

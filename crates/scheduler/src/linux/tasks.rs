@@ -162,7 +162,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     fn wake_delayed(&self, env: Env<'_>, rq: &mut Rq, id: EntityId) {
         if self.is_plain(env, rq) {
             self.wake_delayed_plain(env, rq, id);
-            return self.publish(rq);
+            return self.publish_plain(rq);
         }
         rq.touch::<F>(env, false);
         fair::wake_delayed::<F>(env, rq, id);
@@ -197,6 +197,10 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let cpu = rq.cpu.0;
         rq.entity_mut(id).partners.recent_cpu = cpu;
         rq.touch::<F>(env, false);
+        if self.is_plain(env, rq) {
+            self.activate_plain(env, rq, id, Enqueue::Wake);
+            return self.publish_plain(rq);
+        }
         self.activate(env, rq, id, wake);
         self.publish(rq);
     }

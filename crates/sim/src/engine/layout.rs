@@ -56,9 +56,9 @@ impl Layout {
             warmup_at,
         }
     }
-    /// All slots but those of the CPUs.
+    /// All slots but those of CPUs and tasks.
     pub(crate) fn others(&self) -> usize {
-        self.warmup_at + 1 - self.tasks_at
+        self.warmup_at + 1 - self.cpu_timers_at
     }
     #[inline]
     pub(crate) fn tick(&self, cpu: usize) -> usize {

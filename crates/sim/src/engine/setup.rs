@@ -28,7 +28,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
         admit(scheduler, workload, &world)?;
         let (sources, clients, first_client) = sources(workload, options.seed);
         let layout = Layout::new(cpus, workload.tasks.len(), sources.len(), clients.len(), &needs);
-        let slots = Slots::new(cpus, layout.others());
+        let slots = Slots::new(cpus, workload.tasks.len(), layout.others());
         options.check(Ns(slots.latest()))?;
         let masks: Vec<CpuSet> = world.tasks.iter().map(|view| view.affinity).collect();
         let all = world.all_cpus();

@@ -2,12 +2,17 @@
 //!
 //! The question asked most is "the earliest deadline among those whose vruntime is not beyond V". The kernel
 //! keeps a red-black tree by deadline with the smallest vruntime of each subtree. Here the entries stand in
-//! sorted blocks of at most [`BLOCK`], each with the smallest slice in it and a bound of the vruntimes: up to
-//! that many entities it is one array that is scanned from the left; beyond, whole blocks are passed over.
+//! blocks of at most [`BLOCK`], the blocks in the order of their deadlines, each with the smallest slice in it and a
+//! bound of the vruntimes. Within a block they stand as they came: where a sorted array would be searched and moved, by
+//! loops whose ends no branch predictor foresees, all of a block are looked at, [`STEP`] at a time without branches.
 //! Nothing is allocated once a queue has had its largest size.
+
+use std::hint::select_unpredictable;
 
 /// Entries of a block. Fitted by measuring: 16 … 64 differ by less than 5 %.
 const BLOCK: usize = 32;
+/// How many are looked at together: what most queues have at most.
+const STEP: usize = 4;
 
 /// A waiting entity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -22,62 +27,108 @@ pub(in crate::linux) struct Waiting {
     pub(in crate::linux) entity: u32,
 }
 
+/// A place of a block.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    waiting: Waiting,
+    /// In the order in which they came.
+    number: u64,
+}
+
+impl Entry {
+    /// An empty place: no entry is later, and none has its entity.
+    const EMPTY: Entry = Entry {
+        waiting: Waiting { deadline: i64::MAX, vruntime: 0, slice: u32::MAX, entity: u32::MAX },
+        number: u64::MAX,
+    };
+    fn order(&self) -> (i64, u64) {
+        (self.waiting.deadline, self.number)
+    }
+    #[inline(always)]
+    fn before(&self, deadline: i64, number: u64) -> bool {
+        (self.waiting.deadline < deadline)
+            | ((self.waiting.deadline == deadline) & (self.number < number))
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Block {
     len: usize,
     /// Not above any vruntime in it.
     least_vruntime: i64,
+    /// Not below any deadline in it, nor above any in the next block.
+    latest: i64,
     /// The smallest slice in it, and how many entries have that.
     min_slice: u32,
     min_slices: u32,
-    entries: [Waiting; BLOCK],
+    /// Behind `len` they are [`Entry::EMPTY`].
+    entries: [Entry; BLOCK],
 }
 
 impl Block {
     const EMPTY: Block = Block {
         len: 0,
         least_vruntime: i64::MAX,
+        latest: i64::MIN,
         min_slice: u32::MAX,
         min_slices: 0,
-        entries: [Waiting { deadline: 0, vruntime: 0, slice: 0, entity: 0 }; BLOCK],
+        entries: [Entry::EMPTY; BLOCK],
     };
     #[inline]
-    fn entries(&self) -> &[Waiting] {
+    fn entries(&self) -> &[Entry] {
         &self.entries[..self.len.min(BLOCK)]
     }
-    /// Puts an entry in behind those with the same deadline. The block is not full.
+    /// Groups of [`STEP`] places that hold all entries.
+    #[inline(always)]
+    fn steps(&self) -> &[[Entry; STEP]] {
+        let (steps, _) = self.entries.as_chunks();
+        &steps[..self.len.div_ceil(STEP).min(BLOCK / STEP)]
+    }
+    /// Puts an entry in. The block is not full.
     #[inline]
-    fn insert(&mut self, entry: Waiting) {
-        let mut at = self.len.min(BLOCK - 1);
+    fn insert(&mut self, entry: Entry) {
+        let at = self.len.min(BLOCK - 1);
         self.len = at + 1;
-        // Most come near the end.
-        while at > 0 && self.entries[at - 1].deadline > entry.deadline {
-            self.entries[at] = self.entries[at - 1];
-            at -= 1;
-        }
         self.entries[at] = entry;
-        self.least_vruntime = self.least_vruntime.min(entry.vruntime);
-        if entry.slice <= self.min_slice {
-            self.min_slices = if entry.slice == self.min_slice { self.min_slices + 1 } else { 1 };
-            self.min_slice = entry.slice;
+        let Waiting { deadline, vruntime, slice, .. } = entry.waiting;
+        self.least_vruntime = self.least_vruntime.min(vruntime);
+        self.latest = self.latest.max(deadline);
+        if slice <= self.min_slice {
+            self.min_slices = if slice == self.min_slice { self.min_slices + 1 } else { 1 };
+            self.min_slice = slice;
         }
+    }
+    /// Place of the first entry, by deadline, of those that `fit`; [`BLOCK`] when there is none.
+    #[inline(always)]
+    fn first(&self, fits: impl Fn(i64) -> bool + Copy) -> usize {
+        let (mut deadline, mut number, mut place) = (i64::MAX, 0, BLOCK);
+        for (step, entries) in self.steps().iter().enumerate() {
+            for (index, entry) in entries.iter().enumerate() {
+                let better = fits(entry.waiting.vruntime) & entry.before(deadline, number);
+                deadline = select_unpredictable(better, entry.waiting.deadline, deadline);
+                number = select_unpredictable(better, entry.number, number);
+                place = select_unpredictable(better, STEP * step + index, place);
+            }
+        }
+        place
     }
     #[inline]
     fn position(&self, entity: u32) -> Option<usize> {
-        self.entries().iter().position(|e| e.entity == entity)
+        let mut place = BLOCK;
+        for (step, entries) in self.steps().iter().enumerate() {
+            for (index, entry) in entries.iter().enumerate() {
+                place = select_unpredictable(entry.waiting.entity == entity, STEP * step + index, place);
+            }
+        }
+        (place < self.len).then_some(place)
     }
     #[inline]
     fn remove(&mut self, at: usize) {
-        let len = self.len.min(BLOCK);
-        let slice = self.entries[at].slice;
-        // Those behind it move up by one.
-        if let Some((last, others)) = self.entries[at..len].split_last_mut() {
-            let mut moved = *last;
-            for entry in others.iter_mut().rev() {
-                std::mem::swap(entry, &mut moved);
-            }
-        }
-        self.len = len - 1;
+        let last = self.len.min(BLOCK) - 1;
+        let slice = self.entries[at].waiting.slice;
+        self.entries[at] = self.entries[last];
+        self.entries[last] = Entry::EMPTY;
+        self.len = last;
         if slice == self.min_slice {
             self.min_slices -= 1;
             if self.min_slices == 0 {
@@ -86,13 +137,14 @@ impl Block {
         }
     }
     fn summarise(&mut self) {
-        let (mut vruntime, mut slice, mut slices) = (i64::MAX, u32::MAX, 0);
-        for entry in self.entries() {
+        let (mut vruntime, mut latest, mut slice, mut slices) = (i64::MAX, i64::MIN, u32::MAX, 0);
+        for entry in self.entries().iter().map(|entry| entry.waiting) {
             vruntime = vruntime.min(entry.vruntime);
+            latest = latest.max(entry.deadline);
             slices = if entry.slice < slice { 1 } else { slices + u32::from(entry.slice == slice) };
             slice = slice.min(entry.slice);
         }
-        (self.least_vruntime, self.min_slice, self.min_slices) = (vruntime, slice, slices);
+        (self.least_vruntime, self.latest, self.min_slice, self.min_slices) = (vruntime, latest, slice, slices);
     }
 }
 
@@ -108,6 +160,8 @@ pub(in crate::linux) struct Place {
 pub(in crate::linux) struct Timeline {
     /// By deadline. Once there is one there always is; only a single one may be empty.
     blocks: Vec<Block>,
+    /// How many have come so far.
+    came: u64,
 }
 
 impl Timeline {
@@ -118,21 +172,24 @@ impl Timeline {
     }
     /// Adds an entry, behind those with the same deadline.
     #[inline]
-    pub(in crate::linux) fn insert(&mut self, entry: Waiting) {
+    pub(in crate::linux) fn insert(&mut self, waiting: Waiting) {
+        self.came += 1;
+        let entry = Entry { waiting, number: self.came };
         match self.blocks.as_mut_slice() {
             [block] if block.len < BLOCK => block.insert(entry),
             _ => self.insert_into_many(entry),
         }
     }
     #[inline(never)]
-    fn insert_into_many(&mut self, entry: Waiting) {
+    fn insert_into_many(&mut self, entry: Entry) {
         if self.blocks.is_empty() {
             self.blocks.push(Block::EMPTY);
         }
-        let mut at = self.place_of(entry.deadline, true);
+        let deadline = entry.waiting.deadline;
+        let mut at = self.place_behind(deadline);
         if self.blocks[at].len == BLOCK {
             self.split(at);
-            at = self.place_of(entry.deadline, true);
+            at = self.place_behind(deadline);
         }
         self.blocks[at].insert(entry);
     }
@@ -152,28 +209,20 @@ impl Timeline {
     }
     #[inline(never)]
     fn remove_from_many(&mut self, deadline: i64, entity: u32) -> bool {
-        let mut at = self.place_of(deadline, false);
-        while let Some(block) = self.blocks.get_mut(at) {
-            if let Some(place) = block.position(entity) {
-                block.remove(place);
-                if block.len == 0 && self.blocks.len() > 1 {
-                    self.blocks.remove(at);
-                }
+        for block in self.place_of(deadline)..self.blocks.len() {
+            if let Some(index) = self.blocks[block].position(entity) {
+                self.take(Place { block, index });
                 return true;
             }
-            if block.len > 0 && block.entries[0].deadline > deadline {
-                return false;
-            }
-            at += 1;
         }
         false
     }
     /// Changes the slice of the entry of `entity`, inserted with this deadline.
     pub(in crate::linux) fn set_slice(&mut self, deadline: i64, entity: u32, slice: u32) {
-        let at = self.place_of(deadline, false);
+        let at = self.place_of(deadline);
         for block in self.blocks.iter_mut().skip(at) {
             if let Some(place) = block.position(entity) {
-                block.entries[place].slice = slice;
+                block.entries[place].waiting.slice = slice;
                 return block.summarise();
             }
         }
@@ -182,23 +231,18 @@ impl Timeline {
     /// too when a larger one is.
     #[inline]
     pub(in crate::linux) fn first_eligible(&self, eligible: impl Fn(i64) -> bool + Copy) -> Option<Waiting> {
-        let within = |block: &Block| block.entries().iter().find(|e| eligible(e.vruntime)).copied();
-        match self.blocks.as_slice() {
-            [block] => within(block),
-            blocks => blocks.iter().filter(|block| eligible(block.least_vruntime)).find_map(within),
-        }
+        self.find(eligible).map(|(_, waiting)| waiting)
     }
     /// As [`first_eligible`](Self::first_eligible), with its place.
     #[inline(always)]
     pub(in crate::linux) fn find(&self, eligible: impl Fn(i64) -> bool + Copy) -> Option<(Place, Waiting)> {
-        for (block, entries) in self.blocks.iter().enumerate() {
-            if block > 0 && !eligible(entries.least_vruntime) {
+        for (number, block) in self.blocks.iter().enumerate() {
+            if number > 0 && !eligible(block.least_vruntime) {
                 continue;
             }
-            for (index, entry) in entries.entries().iter().enumerate() {
-                if eligible(entry.vruntime) {
-                    return Some((Place { block, index }, *entry));
-                }
+            let index = block.first(eligible);
+            if let Some(entry) = block.entries.get(index) {
+                return Some((Place { block: number, index }, entry.waiting));
             }
         }
         None
@@ -215,7 +259,8 @@ impl Timeline {
     /// The entry with the earliest deadline.
     #[inline]
     pub(in crate::linux) fn first(&self) -> Option<Waiting> {
-        self.blocks.first()?.entries().first().copied()
+        let block = self.blocks.first()?;
+        block.entries.get(block.first(|_| true)).map(|entry| entry.waiting)
     }
     /// The smallest slice of all, `u32::MAX` when empty.
     #[inline]
@@ -227,28 +272,30 @@ impl Timeline {
     }
     /// The largest slice of all, 0 when empty.
     pub(in crate::linux) fn max_slice(&self) -> u32 {
-        self.blocks.iter().flat_map(|block| block.entries()).map(|entry| entry.slice).max().unwrap_or(0)
+        self.blocks.iter().flat_map(Block::entries).map(|entry| entry.waiting.slice).max().unwrap_or(0)
     }
     /// All, by deadline.
     #[cfg(test)]
-    pub(in crate::linux) fn iter(&self) -> impl Iterator<Item = &Waiting> {
-        self.blocks.iter().flat_map(|block| block.entries())
+    pub(in crate::linux) fn all(&self) -> Vec<Waiting> {
+        let mut all: Vec<Entry> = self.blocks.iter().flat_map(Block::entries).copied().collect();
+        all.sort_unstable_by_key(Entry::order);
+        all.into_iter().map(|entry| entry.waiting).collect()
     }
-    /// The first block that ends beyond `deadline` (`after`: that may take an entry behind its equals; the last
-    /// block takes what is beyond all) or at it.
-    fn place_of(&self, deadline: i64, after: bool) -> usize {
-        let last = |block: &Block| block.entries().last().map_or(i64::MIN, |entry| entry.deadline);
-        if after {
-            self.blocks.partition_point(|block| last(block) <= deadline).min(self.blocks.len() - 1)
-        } else {
-            self.blocks.partition_point(|block| last(block) < deadline)
-        }
+    /// The block into which an entry goes behind those with its deadline: the first one that ends beyond it, or the last.
+    fn place_behind(&self, deadline: i64) -> usize {
+        self.blocks.partition_point(|block| block.latest <= deadline).min(self.blocks.len() - 1)
+    }
+    /// The first block in which an entry with this deadline may stand.
+    fn place_of(&self, deadline: i64) -> usize {
+        self.blocks.partition_point(|block| block.latest < deadline)
     }
     /// Moves the upper half of the full block `at` into a new one behind it.
     fn split(&mut self, at: usize) {
         let mut upper = Block::EMPTY;
         let full = &mut self.blocks[at];
+        full.entries.sort_unstable_by_key(Entry::order);
         upper.entries[..BLOCK / 2].copy_from_slice(&full.entries[BLOCK / 2..]);
+        full.entries[BLOCK / 2..].fill(Entry::EMPTY);
         upper.len = BLOCK / 2;
         full.len = BLOCK / 2;
         full.summarise();
@@ -268,7 +315,7 @@ mod tests {
         for entity in 0..200 {
             timeline.insert(Waiting { deadline: 7, vruntime: 0, slice: 1, entity });
         }
-        assert!(timeline.iter().map(|e| e.entity).eq(0..200));
+        assert!(timeline.all().iter().map(|e| e.entity).eq(0..200));
         for entity in (0..200).rev() {
             assert!(timeline.remove(7, entity));
         }
@@ -311,7 +358,7 @@ mod tests {
                 prop_assert_eq!(timeline.min_slice(), slice);
                 prop_assert_eq!(timeline.first(), list.first().copied());
             }
-            prop_assert!(timeline.iter().eq(list.iter()));
+            prop_assert_eq!(timeline.all(), list);
         }
     }
 }
