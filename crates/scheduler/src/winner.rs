@@ -71,22 +71,29 @@ impl<K: Copy + Ord> Winner<K> {
         self.top = least;
     }
 
-    /// Key number `index` is now `key`.
+    /// Key number `index` is now `key`. Mostly it is neither the smallest of its node nor was the one before: then no other
+    /// key is looked at.
     #[inline]
     pub fn set(&mut self, index: usize, key: K) {
-        let (mut number, mut entry, mut least) = (self.first_leaf + index / WIDE, index % WIDE, key);
-        while let Some(node) = self.nodes.get_mut(number) {
-            node.0[entry] = least;
-            least = node.least();
-            let Some(before) = number.checked_sub(1) else {
-                self.top = least;
-                return;
-            };
-            (number, entry) = (before / WIDE, before % WIDE);
-            if self.nodes[number].0[entry] == least {
-                return;
+        let (mut number, mut entry, mut new) = (self.first_leaf + index / WIDE, index % WIDE, key);
+        loop {
+            let old = std::mem::replace(&mut self.nodes[number].0[entry], new);
+            // What the node came to until now stands one level up.
+            let above = number.checked_sub(1).map(|before| (before / WIDE, before % WIDE));
+            let least = above.map_or(self.top, |(number, entry)| self.nodes[number].0[entry]);
+            if new >= least {
+                if old != least {
+                    return;
+                }
+                new = self.nodes[number].least();
+                if new == least {
+                    return;
+                }
             }
+            let Some(above) = above else { break };
+            (number, entry) = above;
         }
+        self.top = new;
     }
 }
 

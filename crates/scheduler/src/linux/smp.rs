@@ -119,9 +119,8 @@ impl Smp {
     /// Publishes the state of `rq`, whose lock the caller holds.
     #[inline]
     pub(super) fn publish(&self, rq: &mut Rq) {
-        let urgent = rq.rt.nr > 0
-            || rq.dl.here > 0
-            || rq.curr != NONE && rq.entity(rq.curr).class > Class::Fair;
+        let urgent =
+            rq.rt.nr > 0 || rq.dl.here > 0 || rq.curr != NONE && rq.entity(rq.curr).class > Class::Fair;
         self.publish_all(rq, urgent);
     }
 
@@ -262,8 +261,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
         let (now, running) = (rq.wall, rq.curr == id);
         let entity = rq.entity_mut(id);
-        let on = entity.on_rq && !entity.delayed;
-        entity.signal.set_task(now, on, on && running);
+        let on = entity.on_rq & !entity.delayed;
+        entity.signal.set_task(now, on, on & running);
     }
 
     /// The CPU on which `task`, last on `from`, is queued.

@@ -28,9 +28,6 @@ pub(crate) enum OfCpu {
 /// Sequence numbers below this belong to tick slots (the CPU's number), which go before everything else.
 const FIRST_SEQ: u64 = 1 << 16;
 
-/// No leaf.
-const NONE: usize = usize::MAX;
-
 /// The slots of one CPU: the key of each, and its place in the order of an instant. One cache line.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
@@ -63,9 +60,6 @@ pub(crate) struct Slots {
     bits: u32,
     /// Times from here on count as never.
     horizon: u64,
-    /// The CPU whose slots changed since its leaf was brought up to date; most changes follow others of the
-    /// same CPU.
-    open: usize,
     next_seq: u64,
     /// The instant that is being served, and whether something was armed for it meanwhile.
     now: u64,
@@ -86,7 +80,6 @@ impl Slots {
             first_other: PER_CPU * cpus + tasks,
             bits,
             horizon: NEVER >> bits,
-            open: NONE,
             next_seq: FIRST_SEQ,
             now: 0,
             more: true,
@@ -95,22 +88,13 @@ impl Slots {
 
     /// The earliest time in any slot; beyond [`latest`](Self::latest) when there is none.
     #[inline]
-    pub(crate) fn min(&mut self) -> u64 {
-        self.close();
+    pub(crate) fn min(&self) -> u64 {
         self.top() >> self.bits
     }
 
     #[inline]
     fn top(&self) -> u64 {
         self.cpus.top().min(self.tasks.top()).min(self.others.top())
-    }
-
-    #[inline]
-    fn close(&mut self) {
-        if let Some(line) = self.lines.get(self.open) {
-            self.cpus.set(self.open, line.earliest());
-            self.open = NONE;
-        }
     }
 
     /// Something was armed for the instant being served.
@@ -215,16 +199,7 @@ impl Slots {
         let line = &mut self.lines[cpu];
         line.key[which as usize] = key;
         line.seq[which as usize] = seq;
-        self.opens(cpu);
-    }
-
-    /// The slots of `cpu` have changed.
-    #[inline(always)]
-    fn opens(&mut self, cpu: usize) {
-        if self.open != cpu {
-            self.close();
-            self.open = cpu;
-        }
+        self.cpus.set(cpu, line.earliest());
     }
 
     /// The instant `at` is to be served.
@@ -238,7 +213,6 @@ impl Slots {
     #[inline]
     pub(crate) fn begin(&mut self) -> Option<(usize, bool)> {
         self.more = false;
-        self.close();
         self.take()
     }
 
@@ -254,7 +228,7 @@ impl Slots {
         in_order(into);
     }
 
-    /// Takes out the winner if it fires in the present instant. All leaves are up to date.
+    /// Takes out the winner if it fires in the present instant.
     #[inline(always)]
     fn take(&mut self) -> Option<(usize, bool)> {
         let (cpus, tasks) = (self.cpus.top(), self.tasks.top());

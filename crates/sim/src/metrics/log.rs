@@ -13,25 +13,27 @@ pub(crate) enum Kind {
     RunLength,
 }
 
-/// Values of one task that wait: their number, then they themselves with their kind in the two upper bits.
+/// Values of one task that wait, with their kind in the two upper bits.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-struct Page([u32; 64]);
+struct Page([u32; ROOM]);
 
-const ROOM: usize = 63;
+const ROOM: usize = 64;
 /// Below the kind.
 const BITS: u32 = 30;
 
 /// Collects the values of every task one behind the other and records many at once: the counters and buckets of a
-/// distribution have mostly left the caches until it is touched again. Of four cache lines a task two are in use.
+/// distribution have mostly left the caches until it is touched again. Of four cache lines a task one is in use.
 #[derive(Debug)]
 pub(crate) struct Log {
+    /// How many values of each task wait, close together.
+    counts: Vec<u8>,
     pages: Vec<Page>,
 }
 
 impl Log {
     pub(crate) fn new(tasks: usize) -> Log {
-        Log { pages: vec![Page([0; 64]); tasks] }
+        Log { counts: vec![0; tasks], pages: vec![Page([0; ROOM]); tasks] }
     }
 
     #[inline(always)]
@@ -40,27 +42,26 @@ impl Log {
             distributions(&mut tasks[task])[kind as usize].record(Ns(value));
             return;
         }
-        let page = &mut self.pages[task].0;
-        let count = page[0] as usize + 1;
-        page[count & ROOM] = value as u32 | (kind as u32) << BITS;
-        page[0] = count as u32;
-        if count == ROOM {
-            page[0] = 0;
-            record_all(&mut tasks[task], &page[1..]);
+        let (page, count) = (&mut self.pages[task].0, &mut self.counts[task]);
+        page[usize::from(*count) % ROOM] = value as u32 | (kind as u32) << BITS;
+        *count += 1;
+        if usize::from(*count) == ROOM {
+            *count = 0;
+            record_all(&mut tasks[task], page);
         }
     }
 
     /// Reads what recording a value of `task` will touch.
     #[inline]
     pub(crate) fn seen(&self, task: usize) -> u64 {
-        self.pages.get(task).map_or(0, |page| u64::from(page.0[0]))
+        let count = self.counts.get(task).copied().unwrap_or(0);
+        self.pages.get(task).map_or(0, |page| u64::from(page.0[usize::from(count) % ROOM]))
     }
 
     /// Everything so far goes into the distributions.
     pub(crate) fn flush(&mut self, tasks: &mut [TaskMetrics]) {
-        for (task, page) in tasks.iter_mut().zip(&mut self.pages) {
-            let count = std::mem::take(&mut page.0[0]) as usize;
-            record_all(task, &page.0[1..=count]);
+        for ((task, page), count) in tasks.iter_mut().zip(&self.pages).zip(&mut self.counts) {
+            record_all(task, &page.0[..usize::from(std::mem::take(count))]);
         }
     }
 }

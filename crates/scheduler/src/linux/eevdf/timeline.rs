@@ -46,8 +46,7 @@ impl Entry {
     }
     #[inline(always)]
     fn before(&self, deadline: i64, number: u64) -> bool {
-        (self.waiting.deadline < deadline)
-            | ((self.waiting.deadline == deadline) & (self.number < number))
+        (self.waiting.deadline < deadline) | ((self.waiting.deadline == deadline) & (self.number < number))
     }
 }
 
@@ -144,7 +143,8 @@ impl Block {
             slices = if entry.slice < slice { 1 } else { slices + u32::from(entry.slice == slice) };
             slice = slice.min(entry.slice);
         }
-        (self.least_vruntime, self.latest, self.min_slice, self.min_slices) = (vruntime, latest, slice, slices);
+        (self.least_vruntime, self.latest, self.min_slice, self.min_slices) =
+            (vruntime, latest, slice, slices);
     }
 }
 
