@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// Count, exact sum, extremes and quantiles of times, in bounded memory: a high-dynamic-range histogram. Below
 /// 128 ns every nanosecond has a bucket; above, every octave has 128 (a bucket is at most 0.8 % wide) up to about
 /// 4.9 hours; longer times count as that. Memory is taken for the octaves between the smallest and the largest
-/// value, 128 bytes each.
+/// value, 256 bytes each.
 ///
 /// Our own and not the `hdrhistogram` crate, because recording is the hottest thing that the simulator does: a
 /// run keeps hundreds of these, and how many cache lines they fill decides its speed.
@@ -18,7 +18,7 @@ pub struct Distribution {
     max: u64,
     /// Bucket that `counts` begins with, a multiple of `PER_OCTAVE`.
     first: usize,
-    counts: Vec<u8>,
+    counts: Vec<u16>,
     /// How often a counter went over its end, by bucket.
     carries: BTreeMap<usize, u64>,
 }
@@ -35,7 +35,7 @@ const PER_OCTAVE: u64 = 128;
 const BITS: u32 = 7;
 const HIGHEST: u64 = (1 << 44) - 1;
 /// Values of one counter before it starts again.
-const CARRY: u64 = 1 << u8::BITS;
+const CARRY: u64 = 1 << u16::BITS;
 
 /// The bucket of a value up to `HIGHEST`.
 #[inline]
@@ -193,7 +193,7 @@ impl Distribution {
         for (bucket, count) in other.filled() {
             let own = &mut self.counts[bucket - self.first];
             let sum = u64::from(*own) + count;
-            *own = sum as u8;
+            *own = sum as u16;
             if sum >= CARRY {
                 *self.carries.entry(bucket).or_default() += sum / CARRY;
             }
