@@ -129,41 +129,6 @@ fn doubling_the_servers_demand_slows_the_loop_in_proportion() {
     assert!(near(twice, direct, 2), "{twice} {direct}");
 }
 
-/// A shell that runs one command after the other beside a hog on CPU 0. In what-ifs without the hog the commands get twice the
-/// time that they had: they used to run out after half of it, and the CPU was idle for the rest.
-#[test]
-fn commands_go_on_where_there_is_time_for_more() {
-    let run = |ms| Op::Run(schedlab_model::Amount::Fixed(Ns::from_ms(ms)));
-    let (shell, hog, first, end) = (0_u32, 1, 2, 10);
-    let ended = ChannelId(0);
-    let ops = (first..end).flat_map(|command| [Op::Spawn(TaskId(command)), Op::Receive(ended), run(1)]);
-    let mut tasks = vec![TaskSpec::new("shell", Program::once(ops)), TaskSpec::new("hog", Program::hog())];
-    for i in first..end {
-        // The last one takes so long that the recording ends first.
-        let work = run(if i + 1 < end { 60 + u64::from(i) } else { 10_000 });
-        let send = Op::Send { channel: ended, count: 1 };
-        let mut task = TaskSpec::new(format!("command {i}"), Program::once([work, send]));
-        task.start = schedlab_model::Start::Spawned;
-        tasks.push(task);
-    }
-    tasks.iter_mut().for_each(|task| task.affinity = CpuSet::single(CpuId(0)));
-    tasks[shell as usize].start = schedlab_model::Start::AsleepUntil(Ns::from_us(1));
-    let channels = vec![ChannelSpec { name: "exits".to_owned(), ..ChannelSpec::default() }];
-    let replay = replayed(&record(&Workload { tasks, channels, ..Workload::default() }), &[]);
-    assert_eq!(replay.report.commanders, [(TaskId(shell), 8)]);
-    let share = |workload: &Workload| {
-        let summary = summary(workload);
-        let batch = (shell..end).filter(|task| *task != hog);
-        batch.map(|task| summary.share_per_million(TaskId(task))).sum::<u64>()
-    };
-    let beside = share(&replay.workload);
-    assert!(beside.abs_diff(500_000) < 20_000, "{beside}");
-    let mut alone = replay.workload.clone();
-    alone.tasks[hog as usize].start = schedlab_model::Start::Spawned;
-    let alone = share(&alone);
-    assert!(alone > 990_000, "{alone}");
-}
-
 /// An event loop that a timer and a peer wake: the peer's delay must not delay what the timer makes it do.
 #[test]
 fn an_event_loop_keeps_apart_what_woke_it() {

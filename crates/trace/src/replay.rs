@@ -24,14 +24,12 @@
 //!   starved (long wait, little CPU time; every kernel thread) stops when it has done what it did: what it still wanted
 //!   is unknown. So does what was created later: it may have been a command of some milliseconds that did not get them.
 //!   All others begin again from their first activation when they run out, so that a closed loop
-//!   that a scheduler lets run faster stays closed; tasks that create others do not, unless these are commands that
-//!   end (`commands`). A task of a loop that
+//!   that a scheduler lets run faster stays closed; tasks that create others do not. A task of a loop that
 //!   ended in the last fifth of the recording after 100 or more activations is taken for a load generator
 //!   whose time was over: it goes on too.
 
 mod build;
 mod classify;
-mod commands;
 mod couple;
 mod messages;
 mod pool;
@@ -141,8 +139,6 @@ pub struct ReplayReport {
     pub hungry_sleeps: u64,
     /// Sleeps inside closed loops that no task ended: relative.
     pub loop_sleeps: u64,
-    /// Sleeps of commands (see `commands`) that none of their own ended: relative.
-    pub command_sleeps: u64,
     /// Tasks created by others.
     pub forks: u64,
     /// Activations that the end of the recording cut off.
@@ -160,8 +156,6 @@ pub struct ReplayReport {
     pub starved: Vec<TaskId>,
     /// Tasks that stop when their recorded work is done (they created others).
     pub finite: Vec<TaskId>,
-    /// Tasks that run commands, with the number of those that they started: all begin again when all have ended.
-    pub commanders: Vec<(TaskId, usize)>,
     /// Tasks that wake each other in a circle with nothing else driving them.
     pub closed_loops: Vec<Vec<TaskId>>,
     /// Such circles that are driven from outside (an open loop with replies).
@@ -216,13 +210,8 @@ impl fmt::Display for ReplayReport {
         writeln!(
             f,
             "assumed: {} outside wakeups at their recorded times; relative sleeps: {} device, {} timer, {} of \
-             tasks that want the CPU always, {} in closed loops, {} of commands",
-            self.absolute_wakes,
-            self.device_sleeps,
-            self.timer_sleeps,
-            self.hungry_sleeps,
-            self.loop_sleeps,
-            self.command_sleeps
+             tasks that want the CPU always, {} in closed loops",
+            self.absolute_wakes, self.device_sleeps, self.timer_sleeps, self.hungry_sleeps, self.loop_sleeps
         )?;
         write!(
             f,
@@ -274,12 +263,6 @@ impl ReplayReport {
             write!(
                 f,
                 "\n{task} answers {peers} tasks, each over a connection of its own, in whichever order they write"
-            )?;
-        }
-        for (task, commands) in &self.commanders {
-            write!(
-                f,
-                "\n{task} runs commands ({commands} recorded): where there is time for more, they begin again"
             )?;
         }
         if !self.pools.is_empty() {
@@ -346,11 +329,6 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     report.entries = messages.entries();
     report.entries.extend(reactors.entries());
     report.reactors = reactors.all.iter().map(|r| (TaskId::from(r.task), r.peers.len())).collect();
-    let linked = |task: usize| links.iter().any(|link| link.producer == task || link.consumer == task);
-    let pooled = |task: usize| pools.iter().any(|pool| pool.has(task));
-    let commanders =
-        commands::find(&timeline.lines, |task| linked(task) || pooled(task) || reactors.has(task));
-    report.commanders = commanders.all.iter().map(|c| (TaskId::from(c.task), c.commands)).collect();
     let workload = build::Builder {
         header: &recording.header,
         lines: &timeline.lines,
@@ -359,7 +337,6 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
         pools: &pools,
         reactors: &reactors,
         messages: &messages,
-        commanders: &commanders,
         demand: &options.demand,
         duration: recording.duration,
         report: &mut report,

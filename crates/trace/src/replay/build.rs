@@ -1,7 +1,6 @@
 //! Third step: activations → programs, channels and sources.
 
 use super::classify::{Classes, Outside, Why};
-use super::commands::Commanders;
 use super::couple::Link;
 use super::messages::Messages;
 use super::pool::{self, Need, Pool};
@@ -34,7 +33,6 @@ pub(super) struct Builder<'a> {
     pub(super) pools: &'a [Pool],
     pub(super) reactors: &'a Reactors,
     pub(super) messages: &'a Messages,
-    pub(super) commanders: &'a Commanders,
     pub(super) demand: &'a [DemandChange],
     pub(super) duration: Ns,
     pub(super) report: &'a mut ReplayReport,
@@ -61,10 +59,6 @@ impl Builder<'_> {
         for (peer, reactor) in self.reactors.connections() {
             let name = |task: usize| &self.header.tasks[task].comm;
             let name = format!("{} writes to {}", name(peer), name(reactor));
-            channels.push(ChannelSpec { name, ..ChannelSpec::default() });
-        }
-        for commander in &self.commanders.all {
-            let name = format!("commands of {} that have ended", self.header.tasks[commander.task].comm);
             channels.push(ChannelSpec { name, ..ChannelSpec::default() });
         }
         let mut sources = Vec::new();
@@ -133,9 +127,6 @@ impl Builder<'_> {
                 Wait::Sleep(slept) => parts.ops().push(Op::Sleep(Amount::Fixed(slept))),
                 Wait::Task => parts.begin(Wait::Task),
                 Wait::Outside => parts.arrive(activation.woken),
-            }
-            if self.commanders.commands(index).is_some_and(|c| self.commanders.all[c].first == number) {
-                parts.mark();
             }
             let messages = self.messages.of(index, number);
             let received = parts.parts.len() > 1 && parts.ops().is_empty();
@@ -226,11 +217,6 @@ impl Builder<'_> {
         ChannelId::from(self.lines.len() + 1 + link as usize)
     }
 
-    /// The channel in which the commands of a family say that they have ended.
-    fn ended(&self, family: usize) -> ChannelId {
-        self.link((self.links.len() + self.pools.len() + self.reactors.connections().count() + family) as u32)
-    }
-
     /// What a pool must have given.
     fn gather(&self, need: Need) -> Op {
         Op::ReceiveCount { channel: self.link((self.links.len() + need.pool) as u32), count: need.count }
@@ -256,17 +242,6 @@ impl Builder<'_> {
     /// What ends the sleep before an activation.
     fn waits_for(&mut self, index: usize, number: usize, activation: &Activation) -> Wait {
         let report = &mut *self.report;
-        if let Some(family) = self.commanders.of(index, number) {
-            return match (activation.origin, activation.slept) {
-                (Origin::Task(by), _) if self.commanders.has(family, by.index()) => Wait::Task,
-                (_, Some((slept, state))) => {
-                    let device = state == PrevState::DiskSleep;
-                    *if device { &mut report.device_sleeps } else { &mut report.command_sleeps } += 1;
-                    Wait::Sleep(slept)
-                }
-                _ => Wait::None,
-            };
-        }
         if let Some(need) = pool::need(self.pools, index, number) {
             return Wait::Pool(need);
         }
@@ -309,8 +284,6 @@ impl Builder<'_> {
             match deed {
                 // The first wakeup of a task is its start; see `start`.
                 Deed::Wake(_, 0) => self.report.first_wakes += 1,
-                Deed::Wake(task, number)
-                    if self.commanders.leaves_out(index, task.index(), number as usize) => {}
                 Deed::Wake(task, _) if pool::covers(self.pools, index, task.index()) => {}
                 Deed::Wake(task, _) => {
                     self.report.dependencies += 1;
@@ -334,12 +307,6 @@ impl Builder<'_> {
 
     /// Decides what comes after the recorded operations.
     fn ending(&mut self, index: usize, parts: &Parts, never: ChannelId) -> Ending {
-        if let Some(family) = self.commanders.member(index) {
-            return Ending::Ended(self.ended(family));
-        }
-        if let Some(family) = self.commanders.commands(index) {
-            return Ending::NextRound(self.ended(family), self.commanders.all[family].members.len() as u32);
-        }
         let line = &self.lines[index];
         let report = &mut *self.report;
         let Some(last) = line.activations.last() else { return Ending::Wait(never) };
@@ -448,23 +415,17 @@ enum Ending {
     Wait(ChannelId),
     /// Sleeps for this long and begins again.
     Again(Ns),
-    /// Says so, and ends.
-    Ended(ChannelId),
-    /// Goes on at the mark when so many have said that they ended.
-    NextRound(ChannelId, u32),
 }
 
 /// The operations of a task, cut where it waits for a token.
 struct Parts {
     parts: Vec<(Wait, Vec<Op>)>,
     arrivals: Vec<Ns>,
-    /// Where a round begins: part, and operation in it.
-    mark: (usize, usize),
 }
 
 impl Default for Parts {
     fn default() -> Parts {
-        Parts { parts: vec![(Wait::None, Vec::new())], arrivals: Vec::new(), mark: (0, 0) }
+        Parts { parts: vec![(Wait::None, Vec::new())], arrivals: Vec::new() }
     }
 }
 
@@ -479,11 +440,6 @@ impl Parts {
         self.begin(Wait::Outside);
     }
 
-    fn mark(&mut self) {
-        let last = self.parts.len() - 1;
-        self.mark = (last, self.parts[last].1.len());
-    }
-
     fn ops(&mut self) -> &mut Vec<Op> {
         &mut self.parts.last_mut().expect("never empty").1
     }
@@ -495,27 +451,15 @@ impl Parts {
     /// One channel for all tokens, everything in the recorded order.
     fn in_order(self, own: ChannelId, ends: Ending) -> Program {
         let mut ops = Vec::new();
-        let mut mark = 0;
-        for (number, (wait, part)) in self.parts.into_iter().enumerate() {
+        for (wait, part) in self.parts {
             if wait != Wait::None {
                 ops.push(Op::Receive(own));
-            }
-            if number == self.mark.0 {
-                mark = (ops.len() + self.mark.1) as u32;
             }
             ops.extend(part);
         }
         let end = ops.len() as u32;
         let repeat_from = match ends {
             Ending::Exit => None,
-            Ending::Ended(ended) => {
-                ops.push(Op::Send { channel: ended, count: 1 });
-                None
-            }
-            Ending::NextRound(channel, count) => {
-                ops.push(Op::ReceiveCount { channel, count });
-                Some(mark)
-            }
             Ending::Run => {
                 ops.push(Op::Run(Amount::Fixed(CHUNK)));
                 Some(end)

@@ -94,11 +94,6 @@ pub(super) fn fill(lines: &mut [Line], pools: &mut [Pool], first: usize) {
 }
 
 impl Pool {
-    /// Whether a task is part of it.
-    pub(super) fn has(&self, task: usize) -> bool {
-        self.consumer == task || self.fed_by(task)
-    }
-
     fn fed_by(&self, task: usize) -> bool {
         self.producers.binary_search(&task).is_ok()
     }
