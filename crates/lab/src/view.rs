@@ -126,6 +126,7 @@ pub(crate) fn few_for(rank: u32, values: f64) -> bool {
     // The part beyond is whole thousandths: with 1 - 0.99 two hundred values would be a hair too few for p99.
     values * f64::from(100_000_u32.saturating_sub(rank)) < BEYOND * 100_000.0
 }
+
 /// What stands in the place of the error of such a percentile.
 pub const FEW: &str = "few";
 /// What that means.

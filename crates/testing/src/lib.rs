@@ -6,6 +6,7 @@
 //! such measurement wrong, and says nothing about us. These tests are given to [`settles`].
 #![forbid(unsafe_code)]
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
@@ -22,18 +23,10 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// When every attempt did.
 pub fn settles<T>(attempts: u32, mut attempt: impl FnMut() -> T) -> T {
     assert!(attempts > 0, "at least one attempt");
-    for number in 1.. {
-        // What an attempt leaves behind when it panics is its own: nothing of it is looked at by the next one.
-        match catch_unwind(AssertUnwindSafe(&mut attempt)) {
-            Ok(value) => return value,
-            Err(panic) if number == attempts || panic.is::<Broken>() => resume_unwind(panic),
-            Err(panic) => {
-                say(number, attempts, &said(&*panic));
-                std::thread::sleep(PAUSE * number);
-            }
-        }
-    }
-    unreachable!("the last attempt returns or panics")
+    // What an attempt leaves behind when it panics is its own: nothing of it is looked at by the next one.
+    let caught = || catch_unwind(AssertUnwindSafe(&mut attempt));
+    let excuse = |panic: &Box<dyn Any + Send>| (!panic.is::<Broken>()).then(|| said(&**panic));
+    repeated(attempts, caught, excuse).unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// What held in no attempt may be excused; what [`always`] was told may not.
@@ -57,16 +50,22 @@ pub fn always(holds: bool, why: impl FnOnce() -> String) {
 /// The last attempt's, when every attempt failed.
 pub fn settles_ok<T, E: std::fmt::Debug>(
     attempts: u32,
+    attempt: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
+    repeated(attempts, attempt, |error| Some(format!("{error:?}")))
+}
+
+/// `excuse` says why an attempt failed, and nothing when no further one may be made.
+fn repeated<T, E>(
+    attempts: u32,
     mut attempt: impl FnMut() -> Result<T, E>,
+    excuse: impl Fn(&E) -> Option<String>,
 ) -> Result<T, E> {
     for number in 1..attempts {
-        match attempt() {
-            Ok(value) => return Ok(value),
-            Err(error) => {
-                say(number, attempts, &format!("{error:?}"));
-                std::thread::sleep(PAUSE * number);
-            }
-        }
+        let result = attempt();
+        let Some(why) = result.as_ref().err().and_then(&excuse) else { return result };
+        say(number, attempts, &why);
+        std::thread::sleep(PAUSE * number);
     }
     attempt()
 }
@@ -76,7 +75,7 @@ fn say(number: u32, attempts: u32, why: &str) {
     eprintln!("REPEATED: attempt {number} of {attempts} failed, the machine may have been disturbed: {why}");
 }
 
-fn said(panic: &(dyn std::any::Any + Send)) -> String {
+fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no text").to_owned()
 }

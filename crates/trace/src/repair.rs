@@ -44,9 +44,7 @@ impl Repairs {
         // Early wakes are a race of the kernel's tracepoints, not a fault.
         *self == Repairs { early_wakes: self.early_wakes, ..Repairs::default() }
     }
-}
 
-impl Repairs {
     /// Those of a part are those of the whole.
     pub(crate) fn add(&mut self, part: &Repairs) {
         self.cut_off |= part.cut_off;

@@ -296,6 +296,7 @@ mod tests {
         let look = |value: f64| first_look(&more, 0, &rounds(&[value])[0], &rounds(&[99.0, 100.0]));
         assert_eq!([look(100.0), look(80.0), look(95.5)], [Outcome::Met, Outcome::Not, Outcome::CannotSay]);
     }
+
     /// What each further pair would be; how many were asked for, and what came of it.
     fn looked(goals: &[Goal], first: f64, pairs: &[(f64, f64)]) -> (usize, Outcome) {
         let mut alone = rounds(&[99.0, 100.0]);

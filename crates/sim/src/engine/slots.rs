@@ -4,7 +4,7 @@
 //! Three trees: the CPUs', which is small and changes at nearly every event, the tasks', and that of everything else
 //! (timers, sources), where a change is rare. The smallest of their roots comes next. (A calendar of stretches of time was
 //! tried instead: nothing is climbed, but where an entry stands no branch predictor foresees. Side by side it was 6 %
-//! faster under global EDF, and 10 % slower under round robin and with 512 CPUs.)
+//! faster under global EDF and 10 % slower under round robin; with 512 CPUs two runs did not agree.)
 
 use schedlab_scheduler::Winner;
 
