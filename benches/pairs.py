@@ -2,18 +2,20 @@
 """Prediction pairs: a workload is recorded under setting A, what it would do under setting B is predicted from that, and B
 is recorded too.
 
-usage: benches/pairs.py record WORKLOAD... [--folder target/pairs] [--seconds 3] [--only CHANGE...]
+usage: benches/pairs.py record WORKLOAD... [--folder target/pairs] [--seconds 3] [--only CHANGE...] [--rounds 3]
+                        [--first 1]
        benches/pairs.py table [WORKLOAD...] [--folder target/pairs] [--json FILE]
 
 WORKLOAD: redis (one connection) beside sysbench; nginx (one connection) under wrk beside a parallel compile; postgres under pgbench beside
-stress. Server and batch share one CPU, client and recorder have the other. A and B are recorded one right after the other;
-the pair `same` changes nothing: what two recordings of one setting differ by is the floor of every error. Control groups are of the
-CPU controller (cgroup v1, as on this kernel). Needs root, two CPUs, redis-server, sysbench, nginx, wrk, gcc, make,
-postgresql, stress, and `cargo build -p schedlab-cli -p schedlab-measure --bins --examples`.
+stress. Server and batch share one CPU, client and recorder have the other. A and B are recorded one right after the other,
+in several rounds (all pairs, then all again): a virtual machine's speed changes from one recording to the next, by 10 to 30 % for a
+server's request, and with one recording each that is most of what is seen. The pair `same` changes nothing: what two
+recordings of one setting differ by is the floor of every error. Control groups are of the CPU controller (cgroup v1, as on
+this kernel). Needs root, two CPUs, redis-server, sysbench, nginx, wrk, gcc, make, postgresql, stress, and `cargo build -p schedlab-cli -p schedlab-measure --bins --examples`.
 
 `table` prints for each pair the throughput (activations finished a second) and the share of server and batch, and the
 p99 of the server's response (wakeup to blocking again), recorded and predicted, the server's CPU time for each activation,
-and the medians of the errors. Exit code 1: the medians
+and the medians of the errors. With several rounds each figure is the median over the rounds. Exit code 1: the medians
 are above 10 % (throughput) or 25 % (p99).
 """
 import argparse, glob, json, os, shutil, signal, statistics, subprocess, sys, tempfile, time
@@ -230,8 +232,8 @@ class Postgres:
 WORKLOADS = {"redis": Redis, "nginx": Nginx, "postgres": Postgres}
 
 
-def record(name, setting, stem, args):
-    """Records one setting of one workload into STEM.slt."""
+def record(name, setting, into, args):
+    """Records one setting of one workload into INTO.slt."""
     workload, bed = WORKLOADS[name](), Bed(args.folder)
     separate = setting in ("groups", "weight", "max")
     server, batch = ("server", "batch") if separate else ("all", "all")
@@ -281,12 +283,12 @@ def record(name, setting, stem, args):
         time.sleep(0.5)
         # The recorder too goes before what else the machine does.
         recorder = os.path.join(bed.group("recorder"), "tasks")
-        subprocess.run(["sh", "-c", f"echo 0 > {recorder}; exec \"$@\"", "sh", args.schedlab, "record", "-o", f"{stem}.slt", "--all", "--for", f"{args.seconds}s", "--recorder-cpu", str(SIDE),
+        subprocess.run(["sh", "-c", f"echo 0 > {recorder}; exec \"$@\"", "sh", args.schedlab, "record", "-o", f"{into}.slt", "--all", "--for", f"{args.seconds}s", "--recorder-cpu", str(SIDE),
                         "--note", f"{name}, {setting}"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         ended = [run.args[0] for run in bed.running if run.poll() is not None]
         if ended:
             sys.exit(f"{name}, {setting}: {', '.join(map(str, ended))} ended before the recording did")
-        with open(f"{stem}.json", "w") as out:
+        with open(f"{into}.json", "w") as out:
             json.dump({"second": second}, out)
     finally:
         bed.end()
@@ -310,19 +312,23 @@ def names_in(file, args):
     return found
 
 
-def variant(name, change, args):
+def stem(name, change, side, number, args):
+    return f"{args.folder}/{name}-{change}-{side}{number}"
+
+
+def variant(name, change, number, args):
     """The change as an argument of --variant."""
     _, text = CHANGES[change]
     if text is None:
         return None
-    workload, file = WORKLOADS[name], f"{args.folder}/{name}-{change}-a.slt"
-    there = names_in(file, args)
+    workload, before = WORKLOADS[name], stem(name, change, "a", number, args)
+    there = names_in(f"{before}.slt", args)
 
     def clauses(names, setting):
         known = [n for n in names if any(t == n or t.startswith(n + ":") or t.split(" ")[0] == n for t in there)] or names[:1]
         return " ; ".join(f"{n} {setting}" for n in known)
     if "{second}" in text:
-        with open(f"{args.folder}/{name}-{change}-a.json") as side:
+        with open(f"{before}.json") as side:
             return "b: " + clauses([str(pid) for pid in json.load(side)["second"]], "off")
     for key, names in (("{batch}", workload.batch), ("{server}", workload.server)):
         if text.startswith(key):
@@ -345,10 +351,10 @@ def cell(subjects, name, metric, what):
     return None
 
 
-def pair(name, change, args):
-    came = f"{args.folder}/{name}-{change}-b.slt"
-    command = [args.schedlab, "compare", f"{args.folder}/{name}-{change}-a.slt", "--json", "--seeds", str(args.seeds)]
-    text = variant(name, change, args)
+def one_round(name, change, number, args):
+    came = f"{stem(name, change, 'b', number, args)}.slt"
+    command = [args.schedlab, "compare", f"{stem(name, change, 'a', number, args)}.slt", "--json", "--seeds", str(args.seeds)]
+    text = variant(name, change, number, args)
     command += ["--variant", text, "--check", f"b={came}"] if text else ["--check", f"as recorded={came}"]
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode not in (0, 3):
@@ -363,16 +369,35 @@ def pair(name, change, args):
         recorded, predicted = (total(subjects, who, metric, what) for what in ("recorded", "simulated"))
         before = total(own, who, metric, "recorded")
         found[key] = {"before": before, "recorded": recorded, "predicted": predicted}
-        if recorded and predicted is not None:
-            found[key]["error"] = predicted / recorded - 1
     # What an activation costs the server: where that differs between A and B, no scheduling explains the difference.
     each = {what: found["share"][what] * 1e9 / found["throughput"][what] for what in ("before", "recorded", "predicted")
             if found["share"][what] and found["throughput"][what]}
     found["each"] = {what: each.get(what) for what in ("before", "recorded", "predicted")}
-    if each.get("recorded") and each.get("predicted"):
-        found["each"]["error"] = each["predicted"] / each["recorded"] - 1
     if min(found["share"]["before"] or 0, found["share"]["recorded"] or 0) < 0.01:
         return {"workload": name, "change": change, "failed": "the load did not run: record it again"}
+    return found
+
+
+FIGURES = ("throughput", "client", "share", "p99", "latency", "batch", "each")
+
+
+def pair(name, change, args):
+    """All rounds of a pair: medians, and the error of the one median against the other."""
+    files = glob.glob(f"{stem(name, change, 'b', '[0-9]*', args)}.slt")
+    numbers = sorted(int(file[:-len(".slt")].rsplit("-b", 1)[1]) for file in files)
+    rounds = [one_round(name, change, number, args) for number in numbers]
+    failed = [f"round {number}: {one['failed']}" for number, one in zip(numbers, rounds) if "failed" in one]
+    if failed:
+        return {"workload": name, "change": change, "failed": "; ".join(failed)}
+    found = {"workload": name, "change": change, "rounds": rounds, "trusted": all(one["trusted"] for one in rounds)}
+    for key in FIGURES:
+        of = {}
+        for what in ("before", "recorded", "predicted"):
+            values = [one[key][what] for one in rounds if one[key][what] is not None]
+            of[what] = statistics.median(values) if len(values) == len(rounds) else None
+        if of["recorded"] and of["predicted"] is not None:
+            of["error"] = of["predicted"] / of["recorded"] - 1
+        found[key] = of
     return found
 
 
@@ -391,7 +416,7 @@ def table(args):
     print(" " * 20 + "(before: recorded / predicted, error)")
     for name in args.workloads:
         for change in CHANGES:
-            if not os.path.exists(f"{args.folder}/{name}-{change}-b.slt"):
+            if not glob.glob(f"{stem(name, change, 'b', '[0-9]*', args)}.slt"):
                 continue
             found = pair(name, change, args)
             rows.append(found)
@@ -429,6 +454,8 @@ def main():
     parser.add_argument("--folder", default=f"{ROOT}/target/pairs")
     parser.add_argument("--schedlab", default=f"{ROOT}/target/debug/schedlab")
     parser.add_argument("--seconds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--first", type=int, default=1, help="number of the first round, where some are there already")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", nargs="*", choices=list(CHANGES), default=list(CHANGES))
     parser.add_argument("--json")
@@ -438,12 +465,13 @@ def main():
     if args.what == "table":
         return table(args)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    for name in args.workloads:
-        for change in args.only:
-            # One right after the other: what else the machine does changes slowly.
-            for side, setting in (("a", CHANGES[change][0]), ("b", CAME.get(change, change))):
-                record(name, setting, f"{args.folder}/{name}-{change}-{side}", args)
-            print(f"{name} {change}: recorded", flush=True)
+    for number in range(args.first, args.first + args.rounds):
+        for name in args.workloads:
+            for change in args.only:
+                # One right after the other: what else the machine does changes slowly.
+                for side, setting in (("a", CHANGES[change][0]), ("b", CAME.get(change, change))):
+                    record(name, setting, stem(name, change, side, number, args), args)
+                print(f"{name} {change}, round {number}: recorded", flush=True)
     return 0
 
 
