@@ -292,6 +292,9 @@ impl Builder<'_> {
                 Deed::Tell(task) => ops.push(Op::Send { channel: ChannelId(task.0), count: 1 }),
                 Deed::Feed(link) => ops.push(Op::Send { channel: self.link(link), count: 1 }),
                 Deed::Await(link) => ops.push(Op::Receive(self.link(link))),
+                Deed::Gather(count) => {
+                    ops.extend(pool::of(self.pools, index).map(|pool| self.gather(Need { pool, count })))
+                }
                 Deed::Hear => ops.push(Op::Receive(ChannelId::from(index))),
                 Deed::Spawn(task) => {
                     self.report.forks += 1;

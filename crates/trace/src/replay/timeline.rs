@@ -35,6 +35,8 @@ pub(super) enum Deed {
     Feed(u32),
     /// Cannot go on before the producer of this link got that far.
     Await(u32),
+    /// Cannot go on before its pool has given so many tokens more; see `pool`.
+    Gather(u32),
     /// Cannot go on before it is answered; see `reactor`.
     Hear,
 }
