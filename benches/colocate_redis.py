@@ -5,7 +5,8 @@
                                                              SCHEDLAB and REDLOAD name both programs;
                                                              CHOSEN=fifo takes the setting as given, GOAL='...' another
                                                              goal than p99 < alone + 10 %; CPU=1 SIDE=0
-                                                             changes the places of server and client)
+                                                             changes the places of server and client; ROWS=file keeps
+                                                             all rows there, so that a run can be made in pieces)
 
 Rows, in random order in each round: dedicated (Redis beside a SCHED_IDLE spinner, so that the CPU does not sleep), default,
 SCHED_IDLE for sysbench by hand, SCHED_FIFO for Redis by hand, the setting that `schedlab colocate` chose, and
@@ -22,7 +23,9 @@ RATE = 4000
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LAB = os.environ.get("SCHEDLAB", os.path.join(ROOT, "target/release/schedlab"))
 LOAD = os.environ.get("REDLOAD", os.path.join(ROOT, "target/release/examples/redload"))
+# Several goals are separated by semicolons.
 GOAL = os.environ.get("GOAL", "client response p99 < alone + 10%")
+ROWS = os.environ.get("ROWS")
 QUIET = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
@@ -125,7 +128,8 @@ def layers(server):
 
 def colocate(server, goal, more):
     """`colocate` as a user runs it: it looks for the mildest setting itself, or keeps one for as long as we measure."""
-    command = [LAB, "colocate", "--json", "--serve-pid", str(server.pid), "--cpus", CPU, "--goal", goal,
+    goals = [word for one in goal.split(";") for word in ("--goal", one.strip())]
+    command = [LAB, "colocate", "--json", "--serve-pid", str(server.pid), "--cpus", CPU, *goals,
                "--client", f"127.0.0.1:{PORT}", *(["--client-rate", str(RATE)] if LOOP == "open" else ["--client-closed"])]
     return subprocess.run(command + more, capture_output=True, text=True)
 
@@ -143,7 +147,7 @@ def choose(server):
             print(f"  last candidate against alone: {100 * of['median']:+.1f} % ({100 * of['low']:+.1f} .. {100 * of['high']:+.1f} % "
                   f"holds the median of {one['pairs']} pairs with {100 * of['confidence']:.0f} %), {one['outcome']}; "
                   f"undecided: {found['undecided']}; the batch stood still for {found['stood_still_ns'] / 1e9:.0f} s")
-        print(f"  colocate chose {found['chosen']} for '{GOAL}'")
+        print(f"  colocate chose {found['chosen']} for '{GOAL}': {found['outcome']}", flush=True)
         return found["chosen"]
     return with_batch(server, act)
 
@@ -166,6 +170,8 @@ def chosen(name):
 
 def main():
     build()
+    # Also when somebody ends it early, server and batch work end with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))
     server = pinned("redis-server", "--port", PORT, "--save", "", "--appendonly", "no")
     time.sleep(0.5)
     try:
@@ -176,15 +182,19 @@ def main():
         if name not in (None, "default"):
             rows[f"colocate ({name})"] = chosen(name)
         seen = {row: [] for row in rows}
+        if ROWS and os.path.exists(ROWS):
+            seen.update(json.load(open(ROWS)))
         for _ in range(ROUNDS):
             for row in random.sample(list(rows), len(rows)):
                 value = rows[row](server)
                 if value:
                     seen[row].append(value)
+            if ROWS:
+                json.dump(seen, open(ROWS, "w"))
     finally:
         server.kill()
         server.wait()
-    print(f"Redis and sysbench on CPU {CPU}, {LOOP} loop, {ROUNDS} interleaved rounds of {SECONDS} s; ms; median (range)")
+    print(f"Redis and sysbench on CPU {CPU}, {LOOP} loop, {max(map(len, seen.values()))} interleaved rounds of {SECONDS} s; ms; median (range)")
     names = ["p50", "p99", "p99_9", "max", "throughput", "batch", "of_left"]
     print("".join(f"{name:>24}" for name in ["", *names]))
     for row, values in seen.items():

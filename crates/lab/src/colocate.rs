@@ -1,7 +1,7 @@
 //! `schedlab colocate`: the mildest setting of the stock kernel under which a server beside batch work meets its goal.
 //!
-//! It records the host as it is, then under one actuator after the other, the mildest first. The first that meets the
-//! goal is confirmed in interleaved rounds, with and without it. Every round begins and ends with the host's default:
+//! It records the host as it is, then under one actuator after the other, the mildest first (`search`). The first that meets
+//! the goal is confirmed in interleaved rounds, with and without it. Every round begins and ends with the host's default:
 //! each has a [`Keeper`] of its own. A second one confines both parties to the managed CPUs throughout.
 
 mod advice;
@@ -11,6 +11,7 @@ mod client;
 mod elevate;
 mod party;
 mod round;
+mod search;
 mod trial;
 
 pub use advice::{Advice, advice};
@@ -20,22 +21,21 @@ pub use client::{Client, Seen};
 pub use party::Who;
 pub(crate) use round::members;
 pub use round::{FIGURES, Round, Side};
+pub use search::MOST;
 pub(crate) use trial::on_this_machine;
 
-use crate::gate::{Against, Evidence, Gate, Outcome};
+use crate::gate::{Against, Bound, Evidence, Gate, Op, Outcome};
+use crate::metric::{Metric, Stat};
 use crate::record::RecordError;
 use crate::stats::Estimate;
 use schedlab_live::restore::{Outcome as Put, Report};
 use schedlab_live::soft::{self, Actuator, LADDER};
 use schedlab_live::{LiveError, Room};
 use schedlab_model::{CpuSet, Ns};
+use search::search;
 use serde::Serialize;
 use std::path::PathBuf;
 use trial::Trial;
-
-/// Goals about the server alone get up to so many times the rounds, until their interval tells. Each time is one more look at
-/// the same rounds, which [`alone::distances`] takes off its confidence.
-const MORE_ROUNDS: usize = 2;
 
 /// Why there is no answer. Nothing is left changed.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +63,19 @@ pub enum ColocateError {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Goal(pub Gate);
 
+impl Goal {
+    /// Whether a single stall of the server of this length would miss it, whatever else is measured.
+    fn forbids(&self, stall: Ns) -> bool {
+        let of_server = self.0.subject.as_deref() != Some("batch");
+        let longest = matches!(
+            self.0.metric,
+            Metric::Latency(Stat::Max) | Metric::Wait(Stat::Max) | Metric::Response(Stat::Max)
+        );
+        let allows = matches!(self.0.bound, Bound::Value(value) if value > stall.0 as f64);
+        of_server && longest && !allows && matches!(self.0.op, Op::Below | Op::AtMost)
+    }
+}
+
 /// What to try.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -80,7 +93,7 @@ pub struct Plan {
     pub goals: Vec<Goal>,
     /// Length of a round.
     pub round: Ns,
-    /// Rounds with and without the chosen one.
+    /// Rounds with and without the chosen one; goals about the server alone get up to [`MOST`] times as many.
     pub rounds: usize,
     /// Only these actuators; empty: all.
     pub only: Vec<Actuator>,
@@ -128,9 +141,9 @@ pub struct Colocation {
     pub cpus: CpuSet,
     /// Every actuator, in the order of the trial.
     pub tried: Vec<Tried>,
-    /// The mildest that meets the goals.
+    /// The mildest that meets the goals; with an outcome of `cannot-say` the mildest that may meet them.
     pub chosen: Option<Actuator>,
-    /// Over the confirming rounds of the last candidate.
+    /// Over the confirming rounds of the chosen one, or of the last candidate.
     pub outcome: Outcome,
     /// The interleaved rounds under the host's default.
     pub before: Vec<Round>,
@@ -140,7 +153,7 @@ pub struct Colocation {
     pub alone: Vec<Round>,
     /// How far the last candidate is from that, for each goal that asks.
     pub distances: Vec<Distance>,
-    /// Candidates of which the rounds do not tell whether they meet the goals.
+    /// Candidates of which all the rounds that they may have do not tell whether they meet the goals.
     pub undecided: Vec<Actuator>,
     /// How the CPUs were kept awake while the server was alone.
     pub awake: Option<Awake>,
@@ -156,6 +169,30 @@ pub struct Colocation {
     pub advice: Option<Advice>,
     /// What is not as before, and why.
     pub given_back: GivenBack,
+}
+
+impl Colocation {
+    fn nothing_yet(plan: &Plan, cpus: CpuSet) -> Colocation {
+        Colocation {
+            goals: plan.goals.iter().map(|goal| goal.0.to_string()).collect(),
+            cpus,
+            tried: Vec::new(),
+            chosen: None,
+            outcome: Outcome::Not,
+            before: Vec::new(),
+            after: Vec::new(),
+            alone: Vec::new(),
+            distances: Vec::new(),
+            undecided: Vec::new(),
+            awake: None,
+            stood_still_ns: 0,
+            kept: Vec::new(),
+            kept_outcome: None,
+            batch_restarts: 0,
+            advice: None,
+            given_back: GivenBack::default(),
+        }
+    }
 }
 
 /// What is not as it was before the trial. Empty: all is.
@@ -200,55 +237,8 @@ pub fn colocate(
     stop: &dyn Fn() -> bool,
 ) -> Result<Colocation, ColocateError> {
     let mut trial = Trial::start(plan, stop)?;
-    let mut found = Colocation {
-        goals: plan.goals.iter().map(|goal| goal.0.to_string()).collect(),
-        cpus: trial.cpus,
-        tried: Vec::new(),
-        chosen: None,
-        outcome: Outcome::Not,
-        before: Vec::new(),
-        after: Vec::new(),
-        alone: Vec::new(),
-        distances: Vec::new(),
-        undecided: Vec::new(),
-        awake: None,
-        stood_still_ns: 0,
-        kept: Vec::new(),
-        kept_outcome: None,
-        batch_restarts: 0,
-        advice: None,
-        given_back: GivenBack::default(),
-    };
-    let mut alone = Vec::new();
-    if alone::wanted(&plan.goals) {
-        watch.alone();
-        alone.push(trial.alone()?);
-    }
-    for how in LADDER {
-        let tried = attempt(&mut trial, plan, how, &found, &mut alone, watch)?;
-        let lacks = tried.round.iter().any(|round| round.lacks.iter().any(Option::is_some));
-        // Where rounds alone were as far from each other as this one from the bound, more of them tell.
-        let near = !alone.is_empty() && !lacks && tried.outcome == Some(Outcome::CannotSay);
-        let candidate = tried.outcome == Some(Outcome::Met) || near;
-        if how == Actuator::Default && tried.outcome == Some(Outcome::CannotSay) && !near {
-            found.outcome = Outcome::CannotSay;
-            found.before.extend(tried.round.clone());
-            found.tried.push(tried);
-            break;
-        }
-        found.tried.push(tried);
-        if candidate && confirm(&mut trial, plan, how, &mut found, watch)? {
-            found.chosen = Some(how);
-            found.advice = (how != Actuator::Default).then(|| advice(how));
-            break;
-        }
-        if candidate && found.outcome == Outcome::CannotSay {
-            found.undecided.push(how);
-        }
-    }
-    if found.chosen.is_none() && !found.undecided.is_empty() {
-        found.outcome = Outcome::CannotSay;
-    }
+    let mut found = Colocation::nothing_yet(plan, trial.cpus);
+    search(&mut trial, plan, &mut found, watch)?;
     if let (Some(how), Some(time)) = (found.chosen, plan.keep_for) {
         found.kept = trial.keep(how, time, &mut |round| {
             let met = judge(&plan.goals, std::slice::from_ref(round), &found.before, &found.alone);
@@ -260,96 +250,6 @@ pub fn colocate(
     found.batch_restarts = trial.batch_restarts();
     found.given_back = trial.finish()?;
     Ok(found)
-}
-
-/// One round under `how`.
-fn attempt(
-    trial: &mut Trial<'_>,
-    plan: &Plan,
-    how: Actuator,
-    found: &Colocation,
-    alone: &mut Vec<Round>,
-    watch: &mut dyn Watch,
-) -> Result<Tried, ColocateError> {
-    let mut tried = Tried { actuator: how, changed: 0, outcome: None, round: None, skipped: None };
-    tried.skipped = unfit(plan, how).or_else(|| trial.void(how).map(str::to_owned));
-    if tried.skipped.is_some() {
-        return Ok(tried);
-    }
-    watch.round("trying", how);
-    match trial.round(how) {
-        Ok((changed, round)) => {
-            // The first round is the only "before" that there is yet.
-            let before = found.tried.first().and_then(|first| first.round.clone());
-            let before = before.unwrap_or_else(|| round.clone());
-            if !alone.is_empty() {
-                watch.alone();
-                alone.push(trial.alone()?);
-            }
-            let mut pair = || -> Result<(Round, Round), ColocateError> {
-                watch.round("once more", how);
-                let round = trial.round(how)?.1;
-                watch.alone();
-                Ok((round, trial.alone()?))
-            };
-            let (round, outcome) = alone::looks(&plan.goals, round, &[before], alone, &mut pair)?;
-            (tried.changed, tried.round, tried.outcome) = (changed, Some(round), Some(outcome));
-        }
-        // What the kernel refuses here may still be followed by something that it allows.
-        Err(ColocateError::Live(error @ (LiveError::Refused { .. } | LiveError::Group { .. })))
-            if how != Actuator::Default =>
-        {
-            tried.skipped = Some(error.to_string());
-        }
-        Err(ColocateError::Skip(why)) => tried.skipped = Some(why),
-        Err(error) => return Err(error),
-    }
-    Ok(tried)
-}
-
-/// Interleaved rounds of the default and `how`; whether the goals are met over them.
-fn confirm(
-    trial: &mut Trial<'_>,
-    plan: &Plan,
-    how: Actuator,
-    found: &mut Colocation,
-    watch: &mut dyn Watch,
-) -> Result<bool, ColocateError> {
-    (found.before, found.after, found.alone) = (Vec::new(), Vec::new(), Vec::new());
-    found.distances.clear();
-    let relative = alone::wanted(&plan.goals);
-    let most = if relative { plan.rounds * MORE_ROUNDS } else { plan.rounds };
-    for round in 1..=most {
-        if relative {
-            watch.alone();
-            found.alone.push(trial.alone()?);
-        }
-        // What decides is the pair; the default stands beside it for the table.
-        if round <= plan.rounds || how == Actuator::Default {
-            watch.round("confirming", Actuator::Default);
-            found.before.push(trial.round(Actuator::Default)?.1);
-        }
-        if how != Actuator::Default {
-            watch.round("confirming", how);
-            found.after.push(trial.round(how)?.1);
-        }
-        if !round.is_multiple_of(plan.rounds) {
-            continue;
-        }
-        if how == Actuator::Default {
-            found.after.clone_from(&found.before);
-        }
-        found.distances = alone::distances(&plan.goals, &found.after, &found.alone, &found.distances);
-        let rest = judge(&plan.goals, &found.after, &found.before, &[]);
-        let all = plan.goals.iter().filter(|goal| goal.0.against == Against::Alone).count();
-        // A goal without a distance was not seen, which no further round would mend.
-        let rest = if found.distances.len() < all { worse(rest, Outcome::CannotSay) } else { rest };
-        found.outcome = found.distances.iter().fold(rest, |all, one| worse(all, one.outcome));
-        if found.outcome != Outcome::CannotSay || rest != Outcome::Met {
-            break;
-        }
-    }
-    Ok(found.outcome == Outcome::Met)
 }
 
 /// The outcome of both.
@@ -377,8 +277,12 @@ fn unfit(plan: &Plan, how: Actuator) -> Option<String> {
     if how != Actuator::Default && !plan.only.is_empty() && !plan.only.contains(&how) {
         return Some("--try does not name it".to_owned());
     }
-    let group = matches!(plan.batch, Who::Group(_));
-    (how.of_group() && !group).then(|| "needs --batch-cgroup".to_owned())
+    if how.of_group() && !matches!(plan.batch, Who::Group(_)) {
+        return Some("needs --batch-cgroup".to_owned());
+    }
+    let stall = how.stall()?;
+    let goal = plan.goals.iter().find(|goal| goal.forbids(stall))?;
+    Some(format!("the kernel stops the server for {stall} at times then, which '{}' does not allow", goal.0))
 }
 
 /// Why it would change nothing.

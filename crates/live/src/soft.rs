@@ -36,14 +36,14 @@ pub enum Actuator {
     Apart,
     /// `cpu.max` for its control group: half of each managed CPU.
     GroupMax,
-    /// SCHED_FIFO, priority 1, for the threads of the server.
-    Fifo,
     /// No setting of the kernel's: both run under our scheduler `layers` ([`crate::elevation`]), which [`apply`] leaves
     /// to the caller.
     Elevation,
+    /// SCHED_FIFO, priority 1, for the threads of the server. The last one: see [`Actuator::stall`].
+    Fifo,
 }
 
-/// All, the mildest first.
+/// All, the mildest first; what is known to stall the server at times comes last.
 pub const LADDER: [Actuator; 12] = [
     Actuator::Default,
     Actuator::Idle,
@@ -55,9 +55,13 @@ pub const LADDER: [Actuator; 12] = [
     Actuator::Slice,
     Actuator::Apart,
     Actuator::GroupMax,
-    Actuator::Fifo,
     Actuator::Elevation,
+    Actuator::Fifo,
 ];
+
+/// What the kernel keeps of each second for others on a CPU of real-time threads: the fair server since Linux 6.12
+/// (`sched_init_dl_servers`, kernel/sched/deadline.c: 50 ms of 1 s), throttling before (`sched_rt_runtime_us`, 950 of 1000 ms). In one piece.
+const KEPT_FOR_OTHERS: Ns = Ns::from_ms(50);
 
 /// The least that the kernel takes.
 pub const SERVER_SLICE: Ns = Ns::from_us(100);
@@ -96,6 +100,14 @@ impl Actuator {
     /// Whether it changes the server instead of the batch work.
     pub const fn of_server(self) -> bool {
         matches!(self, Actuator::QuotaOff | Actuator::Slice | Actuator::Fifo)
+    }
+
+    /// For how long it is known to stop a server that leaves the CPU less than the kernel keeps for others.
+    pub const fn stall(self) -> Option<Ns> {
+        match self {
+            Actuator::Fifo => Some(KEPT_FOR_OTHERS),
+            _ => None,
+        }
     }
 
     /// The CPUs on which it keeps the batch work, of the managed ones.

@@ -35,10 +35,13 @@ and measures from the intended time, so that no stall is hidden.
 `alone` is what the server has when the batch work stands still (it is stopped for some rounds, and goes on whatever becomes
 of schedlab) and a SCHED_IDLE thread keeps the CPUs awake. Rounds alone stand between the others; a goal such as
 'response p99 < alone + 10%' is met when the interval of their distances, pair by pair, says so, and `cannot tell` when that
-holds both answers.
+holds both answers. A setting that cannot be told gets more pairs of rounds, up to eight times --rounds, before anything that
+needs schedlab's scheduler or stalls the server is tried; when those are used up, the mildest of them is chosen, and the
+answer says that it is not sure (exit code 3).
 
-Order: the host's default, idle, group-idle, quota-off, group-weight, batch, nice, slice, apart, group-max, fifo, elevation.
-The first that meets every goal is confirmed. Whatever happens, all is as before at the end, also after kill -9 (`schedlab restore` when the
+Order: the host's default, idle, group-idle, quota-off, group-weight, batch, nice, slice, apart, group-max, elevation, fifo.
+The first that meets every goal is confirmed. fifo, under which the kernel stops a busy server for 50 ms of each second, is not
+tried when a goal about a `max` forbids that. Whatever happens, all is as before at the end, also after kill -9 (`schedlab restore` when the
 guardian was killed too). Exit codes: 0 met, 1 no actuator meets the goal, 3 too little was seen to say.")]
 pub(crate) struct Colocate {
     /// Start this server (`/bin/sh` reads it); it is ended afterwards
@@ -84,8 +87,8 @@ pub(crate) struct Colocate {
     /// Length of a round
     #[arg(long, value_name = "TIME", default_value = "2s")]
     round: Ns,
-    /// Interleaved rounds with and without the chosen actuator [default: 3; with `alone` in a goal 5, and up to twice as
-    /// many while they do not tell]
+    /// Interleaved rounds with and without the chosen actuator [default: 3; with `alone` in a goal 5, and up to eight times
+    /// as many while they do not tell]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
     rounds: Option<u8>,
     /// Try only these actuators, such as idle,nice

@@ -3,7 +3,7 @@
 use super::Style;
 use super::table::{Cell, Table};
 use schedlab_lab::colocate::{
-    Awake, Blamed, Colocation, FIGURES, GivenBack, Intent, Plan, Round, Side, advice, blame_over,
+    Awake, Blamed, Colocation, FIGURES, GivenBack, Intent, MOST, Plan, Round, Side, advice, blame_over,
 };
 use schedlab_lab::gate::{Against, Outcome};
 use schedlab_lab::metric::Metric;
@@ -50,20 +50,11 @@ pub(crate) fn answer(plan: &Plan, found: &Colocation, style: &Style) -> String {
     let mut text = String::new();
     tried(&mut text, plan, found, style);
     let _ = match (found.chosen, found.outcome) {
-        (Some(Actuator::Default), _) => {
+        (Some(Actuator::Default), Outcome::Met) => {
             writeln!(text, "\n{}: the goal is met as the host is", style.good("nothing needs to be changed"))
         }
+        (Some(how), Outcome::CannotSay) => unsure(&mut text, found, how, style),
         (Some(how), _) => writeln!(text, "\n{}: {}", style.good(how.name()), advice(how).what),
-        (None, Outcome::CannotSay) if !found.undecided.is_empty() => {
-            let names: Vec<&str> = found.undecided.iter().map(|how| how.name()).collect();
-            writeln!(
-                text,
-                "\n{}: the rounds of {} differ too much. Give more or longer ones (--rounds, --round), or a machine \
-                 with less else to do",
-                style.bad("cannot tell"),
-                names.join(", ")
-            )
-        }
         (None, Outcome::CannotSay) => {
             let lacks =
                 found.before.iter().chain(&found.after).flat_map(|round| round.lacks.iter().flatten());
@@ -96,6 +87,23 @@ pub(crate) fn answer(plan: &Plan, found: &Colocation, style: &Style) -> String {
     }
     as_before(&mut text, found, style);
     text
+}
+
+/// The mildest of those of which all rounds do not tell.
+fn unsure(text: &mut String, found: &Colocation, how: Actuator, style: &Style) -> std::fmt::Result {
+    let names: Vec<&str> = found.undecided.iter().map(|how| how.name()).collect();
+    writeln!(
+        text,
+        "\n{}, {}: {}\nAfter {} pairs of rounds ({MOST} times --rounds, which is all that a setting gets) it cannot be told whether \
+         the goal is met: the interval below holds both answers. Of the settings of which that is so ({}) it is the mildest; what \
+         is harsher was not tried for that. Longer rounds (--round), more of them (--rounds), or a machine with less else to do \
+         tell more",
+        style.bad("not sure"),
+        how.name(),
+        advice(how).what,
+        found.after.len(),
+        names.join(", ")
+    )
 }
 
 /// How far from the server alone, and what the batch work pays.
