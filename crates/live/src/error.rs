@@ -150,9 +150,11 @@ pub enum LiveError {
     },
     /// Everything would be below the managed threads.
     #[error(
-        "one CPU must stay unmanaged, for the rest of the system, and this process may use CPUs {allowed} only"
+        "CPUs {managed} cannot all be managed: one CPU must stay unmanaged, for the rest of the system, and this process may use CPUs {allowed} only. Leave one of them out"
     )]
     OneCpu {
+        /// Those that were named.
+        managed: String,
         /// Those that it may use.
         allowed: String,
     },

@@ -449,7 +449,7 @@ fn check_cpus(managed: &CpuSet) -> Result<CpuSet, LiveError> {
     }
     let others = allowed.without(managed);
     if others.is_empty() || managed.is_empty() {
-        return Err(LiveError::OneCpu { allowed: allowed.to_string() });
+        return Err(LiveError::OneCpu { managed: managed.to_string(), allowed: allowed.to_string() });
     }
     Ok(others)
 }
