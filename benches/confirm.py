@@ -23,7 +23,8 @@ QUIET = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 WORKLOADS = {
     # It says when it begins: the client connects anew then.
     "redis": (["idle: sysbench policy=idle", "nice: sysbench nice=10"], ["rr:slice_ns=1ms", "shinjuku:quantum=200us"],
-              f"echo >> $BEGUN; redis-server --port {PORT} --save '' --appendonly no & sysbench cpu --time=0 run & wait"),
+              # The one before may still hold the port: it would end at once then.
+              f"echo >> $BEGUN; until redis-server --port {PORT} --save '' --appendonly no; do sleep 0.01; done & sysbench cpu --time=0 run & wait"),
     "hogs": (["nice: sysbench nice=5"], ["rr:slice_ns=20ms", "shinjuku:quantum=5ms"], "yes & sysbench cpu --time=0 run & wait"),
     "pipe": (["batch: sched-pipe policy=batch"], ["fifo-per-cpu", "rr:slice_ns=5ms"], "exec perf bench sched pipe -l 100000000"),
 }
@@ -58,15 +59,18 @@ class Client(threading.Thread):
         self.load = None
 
     def run(self):
+        # Only this thread: beside the workload it would get its turn too late.
+        os.sched_setaffinity(0, {int(SIDE)})
         seen = 0
         while not self.over:
             size = os.path.getsize(self.begun)
             # A client may also end by itself, when its server was still on its way.
             if size != seen or self.load and self.load.poll() is not None:
-                seen = size
                 self.stop()
                 while not answers() and not self.over:
                     time.sleep(0.01)
+                # Whoever answers has said before that it begins.
+                seen = os.path.getsize(self.begun)
                 self.load = subprocess.Popen(["chrt", "--fifo", "1", "taskset", "-c", SIDE, LOAD, f"127.0.0.1:{PORT}", f"open:{RATE}",
                                               "8", "0ms", "60s", "7", "PING"], **QUIET)
             time.sleep(0.02)

@@ -25,7 +25,7 @@ pub(crate) struct How {
     /// The scheduler, such as shinjuku:quantum=200us (`schedlab list schedulers --live` shows which can)
     #[arg(long, value_name = "SCHEDULER")]
     scheduler: String,
-    /// The CPUs to manage, such as 0 or 1-3; one CPU of the machine must stay unmanaged
+    /// The CPUs to manage, such as 0 or 1-3 (several: never tried on real CPUs); one CPU of the machine must stay unmanaged
     #[arg(long, value_name = "CPUS", default_value = "0")]
     cpus: String,
     /// What threads of this name are taken for, such as sysbench=batch (repeatable); others are what they are
@@ -113,6 +113,14 @@ impl How {
         })
     }
 
+    /// Says on standard error what nobody has tried.
+    fn warn(&self, options: &ElevationOptions) {
+        if let Some(text) = untried(&options.cpus) {
+            // Without standard error nobody reads it.
+            let _ = writeln!(std::io::stderr(), "note: {text}");
+        }
+    }
+
     /// Whether the time is up or a signal has come.
     fn done(&self) -> anyhow::Result<impl FnMut() -> bool + Send + use<>> {
         let signal = StopSignal::install().context("taking over Ctrl-C")?;
@@ -134,6 +142,16 @@ impl How {
     }
 }
 
+/// What has never been done on a real machine.
+fn untried(cpus: &CpuSet) -> Option<String> {
+    (cpus.count() > 1).then(|| {
+        format!(
+            "--cpus {cpus}: several managed CPUs have been tested on pretended CPUs only, never on real ones \
+             (docs/live-safety.md); the way back is the same as with one"
+        )
+    })
+}
+
 fn declared(text: &str) -> anyhow::Result<(String, Policy)> {
     let (name, policy) = text.split_once('=').ok_or_else(|| {
         anyhow!("--task {text}: write NAME=POLICY, such as sysbench=batch (NAME as `ps -eLo comm` shows it)")
@@ -144,6 +162,7 @@ fn declared(text: &str) -> anyhow::Result<(String, Policy)> {
 
 pub(crate) fn run(args: &Run) -> anyhow::Result<Done> {
     let options = args.how.options()?;
+    args.how.warn(&options);
     let mut done = args.how.done()?;
     let command = OwnCommand::start(&args.command, true)?;
     let pid = command.pid();
@@ -156,6 +175,7 @@ pub(crate) fn run(args: &Run) -> anyhow::Result<Done> {
 
 pub(crate) fn attach(args: &Attach) -> anyhow::Result<Done> {
     let options = args.how.options()?;
+    args.how.warn(&options);
     let report = manage(&options, &args.pids, || {}, args.how.done()?)?;
     args.how.finish(&report)
 }
