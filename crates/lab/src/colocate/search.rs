@@ -112,7 +112,8 @@ pub(super) fn search(
             candidate.look(rounds, plan, &LOOKS, "confirming", watch)?;
             candidate.tell(found);
             if candidate.outcome == Outcome::Met {
-                return Ok(found.choose(how));
+                found.choose(how);
+                return Ok(());
             }
             unseen |= candidate.outcome == Outcome::CannotSay && !candidate.open;
             if candidate.open {
@@ -123,14 +124,16 @@ pub(super) fn search(
             candidate.look(rounds, plan, &LATER_LOOKS, "not decided yet", watch)?;
             candidate.tell(found);
             if candidate.outcome == Outcome::Met {
-                return Ok(found.choose(candidate.how));
+                found.choose(candidate.how);
+                return Ok(());
             }
         }
         open.retain(|candidate| candidate.outcome == Outcome::CannotSay);
         found.undecided.extend(open.iter().map(|candidate| candidate.how));
         if let Some(mildest) = open.first() {
             mildest.tell(found);
-            return Ok(found.choose(mildest.how));
+            found.choose(mildest.how);
+            return Ok(());
         }
     }
     if unseen {
