@@ -6,6 +6,7 @@ use super::*;
 use schedlab_live::Room;
 use schedlab_model::Ns;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The machine alone gives 100 each time; a setting gives what is written here, in turn and again from the start.
 struct Pretended {
@@ -59,11 +60,14 @@ fn plan(goals: Vec<Goal>, folder: &std::path::Path) -> Plan {
 fn searched(goals: Vec<Goal>, of: &[(Actuator, &[f64])]) -> (Colocation, Pretended) {
     let mut of: BTreeMap<Actuator, Vec<f64>> = of.iter().map(|(how, all)| (*how, all.to_vec())).collect();
     of.insert(Actuator::Default, vec![900.0]);
-    let folder = std::env::temp_dir().join(format!("schedlab-search-{}", std::process::id()));
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("schedlab-search-{}-{run}", std::process::id()));
     let plan = plan(goals, &folder);
     let mut pretended = Pretended { of, asked: BTreeMap::new() };
     let mut found = Colocation::nothing_yet(&plan, schedlab_model::CpuSet::EMPTY);
     search(&mut pretended, &plan, &mut found, &mut ()).unwrap();
+    let _ = std::fs::remove_dir_all(&folder);
     (found, pretended)
 }
 
