@@ -21,6 +21,7 @@ pub mod latency;
 pub mod measure;
 pub mod metric;
 pub mod page;
+pub mod pieces;
 pub mod published;
 pub mod record;
 pub mod result;

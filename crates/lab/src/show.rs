@@ -8,15 +8,13 @@ use crate::scenario::Scenario;
 use schedlab_model::{CpuId, Ns, TaskSpec};
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_sim::RunOptions;
-use schedlab_trace::analysis::show::Output;
-use schedlab_trace::analysis::timehist::{self, Brief, Row};
+use schedlab_trace::analysis::timehist::{self, Brief, Mending};
 use schedlab_trace::analysis::{By, Scope};
 use schedlab_trace::{
     Blocks, Capabilities, GroupInfo, Header, Part, ReadLimits, Recording, TaskInfo, TraceError,
 };
-use std::io;
 use std::path::Path;
-use std::sync::mpsc::{self, channel, sync_channel};
+use std::sync::mpsc::{self, sync_channel};
 
 /// Which part of a recording is shown.
 #[derive(Clone, Debug, Default)]
@@ -77,47 +75,19 @@ fn recording(path: &Path) -> Result<Recording, LabError> {
 /// # Errors
 /// A file that cannot be read, or without events.
 pub fn brief(path: &Path) -> Result<Option<Brief>, LabError> {
-    let limits = ReadLimits::default();
-    let brief = read_ahead(path, |blocks| Brief::of_blocks(blocks, limits))?;
-    if let Some(brief) = &brief {
-        not_empty(path, brief.events, &brief.about)?;
-    }
-    Ok(brief)
-}
-
-/// Rows that go from thread to thread together: they fit into a processor's own caches.
-const TOGETHER: usize = 2048;
-
-/// The listing of times on CPUs: rows are found on one thread and written on another.
-///
-/// # Errors
-/// That of `out`.
-pub fn times_on_cpu(brief: &Brief, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {
-    out.table(&timehist::TABLE)?;
-    let (give, found) = sync_channel::<Vec<Row>>(AHEAD);
-    let (give_back, written) = channel::<Vec<Row>>();
-    std::thread::scope(|threads| {
-        threads.spawn(move || {
-            let mut rows = Vec::with_capacity(TOGETHER);
-            // When nobody writes any more the rest is found in vain.
-            brief.rows(scope, |row| {
-                rows.push(*row);
-                if rows.len() == TOGETHER {
-                    let next = written.try_recv().unwrap_or_else(|_| Vec::with_capacity(TOGETHER));
-                    let _ = give.send(std::mem::replace(&mut rows, next));
-                }
-            });
-            let _ = give.send(rows);
-        });
-        for mut rows in found {
-            rows.iter().try_for_each(|row| out.time_on_cpu(row))?;
-            rows.clear();
-            // At the end nobody needs it.
-            let _ = give_back.send(rows);
+    let (limits, mut mending) = (ReadLimits::default(), Mending::default());
+    // Once more when something is missing; when wakeups before it are moved too, and it belongs elsewhere then, a third time.
+    for _ in 0..3 {
+        match read_ahead(path, |blocks| Brief::of_blocks(blocks, limits, &mending))? {
+            timehist::Found::Brief(brief) => {
+                not_empty(path, brief.events, &brief.about)?;
+                return Ok(Some(brief));
+            }
+            timehist::Found::Again(found) => mending = found,
+            timehist::Found::Whole => break,
         }
-        Ok::<(), io::Error>(())
-    })?;
-    timehist::note(&brief.about.header).map_or(Ok(()), |text| out.note(text))
+    }
+    Ok(None)
 }
 
 fn not_empty(path: &Path, events: usize, recording: &Recording) -> Result<(), LabError> {

@@ -118,14 +118,23 @@ pub(crate) struct Decoded {
     pub(crate) times: Option<(u64, u64)>,
 }
 
-/// The events of a block.
+/// Appends the events of a block to `out`.
 pub(crate) fn decode_events(bytes: &[u8], first: u64, out: &mut Vec<SchedEvent>) -> Result<Decoded, String> {
+    out.reserve(bytes.len() / RECORD);
+    decode_each(bytes, first, |event| out.push(event))
+}
+
+/// Calls `each` with the events of a block.
+#[inline]
+pub(crate) fn decode_each(
+    bytes: &[u8],
+    first: u64,
+    mut each: impl FnMut(SchedEvent),
+) -> Result<Decoded, String> {
     let rows = bytes.len() / RECORD;
     let mut words = [[0; TOGETHER]; RECORD / 4];
     let (mut before, mut skipped) = (first, 0);
     let (mut earliest, mut latest) = (u64::MAX, 0);
-    let begin = out.len();
-    out.reserve(rows);
     for from in (0..rows).step_by(TOGETHER) {
         let count = TOGETHER.min(rows - from);
         for (word, to) in words.iter_mut().enumerate() {
@@ -139,13 +148,13 @@ pub(crate) fn decode_events(bytes: &[u8], first: u64, out: &mut Vec<SchedEvent>)
             match event.map_err(|what| format!("record {}: {what}", from + i))? {
                 Some(event) => {
                     (earliest, latest) = (earliest.min(at), latest.max(at));
-                    out.push(event);
+                    each(event);
                 }
                 None => skipped += 1,
             }
         }
     }
-    Ok(Decoded { skipped, times: (out.len() > begin).then_some((earliest, latest)) })
+    Ok(Decoded { skipped, times: (earliest <= latest).then_some((earliest, latest)) })
 }
 
 /// The 32-bit words whose bytes stand in four columns from `column` on, from row `from` on. Word by word the compiler

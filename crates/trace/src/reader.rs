@@ -1,7 +1,7 @@
 //! Reads recordings: whole, cut off, or refused with one message that says what is wrong.
 
 use crate::blocks::{Block, Blocks, Part};
-use crate::format::{self, OPTIONAL, RECORD, kind};
+use crate::format::{self, Decoded, OPTIONAL, RECORD, kind};
 use crate::repair::Scan;
 use crate::writer::Tables;
 use crate::{Header, Repairs, TaskInfo, Totals, TraceError};
@@ -76,11 +76,11 @@ impl Recording {
         let mut scan = Scan::default();
         let mut recording = assemble(blocks, limits, &mut scan)?;
         match scan.finish() {
-            Some(mends) => {
+            Some(mends) if !mends.are_tangled() => {
                 recording.check_header(recording.duration)?;
                 mends.apply(&mut recording);
             }
-            None => {
+            _ => {
                 recording.check()?;
                 crate::repair::repair(&mut recording);
             }
@@ -168,9 +168,9 @@ impl Ids {
 
 /// What becomes of the events of a recording that is read.
 pub(crate) trait Keep {
-    /// The events of one block, appended to `recording.events` behind the first `from`. The header names every task that they may
-    /// name.
-    fn events(&mut self, recording: &mut Recording, from: usize);
+    /// The events of one block: `raw` as it stands there, `first` the time at which it begins. The header names every task that
+    /// they may name.
+    fn events(&mut self, recording: &mut Recording, raw: &[u8], first: u64) -> Result<Decoded, String>;
 }
 
 /// A recording as it is put together.
@@ -262,16 +262,14 @@ impl Assembly<'_> {
         if u64::from(header.records) * RECORD as u64 != block.raw.len() as u64 {
             return Err(block.damaged("its length does not fit its number of records"));
         }
-        let from = recording.events.len();
-        let decoded = format::decode_events(&block.raw, header.first, &mut recording.events)
-            .map_err(|what| block.damaged(&what))?;
+        let decoded =
+            self.keep.events(recording, &block.raw, header.first).map_err(|what| block.damaged(&what))?;
         recording.repairs.skipped_records += decoded.skipped;
         let (earliest, latest) = decoded.times.unwrap_or((header.first, header.last));
         recording.duration = recording.duration.max(Ns(decoded.times.map_or(0, |times| times.1)));
         if earliest < header.first || latest > header.last {
             return Err(block.damaged("it has events outside of the times that it claims"));
         }
-        self.keep.events(recording, from);
         Ok(())
     }
 
@@ -302,9 +300,14 @@ impl Assembly<'_> {
 
 /// Looks at the events while they are still in the processor's caches.
 impl Keep for Scan {
-    fn events(&mut self, recording: &mut Recording, from: usize) {
+    fn events(&mut self, recording: &mut Recording, raw: &[u8], first: u64) -> Result<Decoded, String> {
         self.begin(&recording.header);
-        recording.events[from..].iter().enumerate().for_each(|(i, event)| self.event(from + i, event));
+        let from = recording.events.len();
+        let decoded = format::decode_events(raw, first, &mut recording.events)?;
+        for (place, event) in recording.events.iter().enumerate().skip(from) {
+            self.event(place, event);
+        }
+        Ok(decoded)
     }
 }
 

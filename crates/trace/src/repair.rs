@@ -3,10 +3,12 @@
 mod scan;
 
 use crate::{Capability, Header, Recording};
-pub(crate) use scan::{Mends, Scan};
+pub(crate) use scan::Scan;
 use schedlab_model::{EventKind, Ns, PrevState, SchedEvent, TaskId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::iter::Peekable;
+use std::vec::IntoIter;
 
 /// What was mended, or could not be, when a recording was read.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -157,23 +159,50 @@ impl Early {
     }
 }
 
+/// Gives events on in their order, each of these wakeups behind its switch.
+pub(crate) struct Moving {
+    moves: Peekable<IntoIter<(usize, usize)>>,
+    /// Places of the wakeups.
+    skip: Peekable<IntoIter<usize>>,
+    /// Wakeups whose switch did not come yet, with their places.
+    held: Vec<(usize, SchedEvent)>,
+}
+
+impl Moving {
+    /// For the places of switches and wakeups that [`Early`] found.
+    pub(crate) fn new(mut moves: Vec<(usize, usize)>) -> Moving {
+        moves.sort_unstable();
+        let mut skip: Vec<usize> = moves.iter().map(|&(_, wake)| wake).collect();
+        skip.sort_unstable();
+        Moving { moves: moves.into_iter().peekable(), skip: skip.into_iter().peekable(), held: Vec::new() }
+    }
+
+    /// The event at `place`.
+    #[inline]
+    pub(crate) fn event(&mut self, place: usize, event: &SchedEvent, mut each: impl FnMut(&SchedEvent)) {
+        if self.skip.next_if_eq(&place).is_some() {
+            self.held.push((place, *event));
+        } else {
+            each(event);
+        }
+        while let Some((_, wake)) = self.moves.next_if(|&(block, _)| block == place) {
+            if let Some(which) = self.held.iter().position(|&(place, _)| place == wake) {
+                let (_, held) = self.held.swap_remove(which);
+                each(&SchedEvent { at: event.at, ..held });
+            }
+        }
+    }
+}
+
 /// The events with each of these wakeups behind its switch.
-fn moved(events: Vec<SchedEvent>, mut moves: Vec<(usize, usize)>) -> Vec<SchedEvent> {
+fn moved(events: Vec<SchedEvent>, moves: Vec<(usize, usize)>) -> Vec<SchedEvent> {
     if moves.is_empty() {
         return events;
     }
-    moves.sort_unstable();
-    let mut skip: Vec<usize> = moves.iter().map(|&(_, wake)| wake).collect();
-    skip.sort_unstable();
+    let mut moving = Moving::new(moves);
     let mut out = Vec::with_capacity(events.len());
-    let (mut moves, mut skip) = (moves.into_iter().peekable(), skip.into_iter().peekable());
-    for (i, event) in events.iter().enumerate() {
-        if skip.next_if_eq(&i).is_none() {
-            out.push(*event);
-        }
-        while let Some((_, wake)) = moves.next_if(|&(block, _)| block == i) {
-            out.push(SchedEvent { at: event.at, ..events[wake] });
-        }
+    for (place, event) in events.iter().enumerate() {
+        moving.event(place, event, |event| out.push(*event));
     }
     out
 }

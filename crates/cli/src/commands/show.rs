@@ -228,7 +228,7 @@ fn list(args: &Show, brief: &timehist::Brief) -> anyhow::Result<Done> {
     timehist::ENTRY.check(&recording.header).map_err(|error| anyhow!("{}: {error}", args.input))?;
     let clock = if args.absolute { recording.header.clock_start_ns } else { 0 };
     let mut text = Text::new(stdout(), recording, Style::of_stdout(), clock);
-    schedlab_lab::show::times_on_cpu(brief, &scope, &mut text)?;
+    text.times_on_cpu(brief, &scope)?;
     text.note_repairs(recording, brief.events)?;
     text.finish()?.flush()?;
     Ok(Done::Well)

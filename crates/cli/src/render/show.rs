@@ -2,9 +2,11 @@
 
 use super::table::{Cell as Field, Table as Grid};
 use super::{Style, wrap};
+use schedlab_lab::pieces::in_order;
 use schedlab_model::Ns;
+use schedlab_trace::analysis::Scope;
 use schedlab_trace::analysis::show::{Cell, Column, Layout, Output, Table};
-use schedlab_trace::analysis::timehist::Row;
+use schedlab_trace::analysis::timehist::{self, Brief, Row};
 use schedlab_trace::{Header, Recording};
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -24,6 +26,9 @@ fn task_names(header: &Header) -> Vec<String> {
     header.tasks.iter().map(name).collect()
 }
 
+/// Bytes of a listing that are handed on together.
+const PIECE: usize = 1 << 16;
+
 /// For people.
 pub(crate) struct Text<W> {
     out: W,
@@ -36,6 +41,8 @@ pub(crate) struct Text<W> {
     fixed: usize,
     count: u64,
     listing: Listing,
+    /// Rows of a listing that are not yet handed on.
+    text: Vec<u8>,
     left_out: Vec<String>,
 }
 
@@ -50,6 +57,7 @@ impl<W: Write> Text<W> {
             rows: Vec::new(),
             fixed: 0,
             count: 0,
+            text: Vec::new(),
             left_out: Vec::new(),
         }
     }
@@ -76,7 +84,7 @@ impl<W: Write> Text<W> {
 
     fn end_table(&mut self) -> io::Result<()> {
         let Some(table) = self.table.take() else { return Ok(()) };
-        self.listing.flush(&mut self.out)?;
+        self.hand_on(0)?;
         match table.layout {
             Layout::Table if self.rows.is_empty() => writeln!(self.out, "{}", self.style.dim("  (none)"))?,
             Layout::Table => {
@@ -102,6 +110,32 @@ impl<W: Write> Text<W> {
             Layout::Data => Ok(()),
             _ => writeln!(self.out),
         }
+    }
+
+    /// Hands on the rows of a listing, when they are so many bytes.
+    fn hand_on(&mut self, least: usize) -> io::Result<()> {
+        if self.text.len() < least {
+            return Ok(());
+        }
+        let result = self.out.write_all(&self.text);
+        self.text.clear();
+        result
+    }
+
+    /// All times on CPUs: several threads make text of them.
+    pub(crate) fn times_on_cpu(&mut self, brief: &Brief, scope: &Scope) -> io::Result<()> {
+        self.table(&timehist::TABLE)?;
+        let Text { out, listing, count, .. } = self;
+        in_order(
+            brief.pieces(),
+            || listing.clone(),
+            |listing, piece, text| piece.rows(scope, |row| listing.time_on_cpu(row, text)),
+            |text| {
+                *count += text.len() as u64;
+                out.write_all(text)
+            },
+        )?;
+        timehist::note(&brief.about.header).map_or(Ok(()), |text| self.note(text))
     }
 
     /// A cell of a table or paragraph.
@@ -192,8 +226,8 @@ impl<W: Write> Output for Text<W> {
         match table.layout {
             Layout::Data => Ok(()),
             Layout::Listing => {
-                self.listing.row(cells);
-                if self.listing.is_full() { self.listing.flush(&mut self.out) } else { Ok(()) }
+                self.listing.row(cells, &mut self.text);
+                self.hand_on(PIECE)
             }
             Layout::Paragraphs => self.paragraph(table.columns, cells),
             Layout::Table => {
@@ -210,8 +244,8 @@ impl<W: Write> Output for Text<W> {
 
     fn time_on_cpu(&mut self, row: &Row) -> io::Result<()> {
         self.count += 1;
-        self.listing.time_on_cpu(row);
-        if self.listing.is_full() { self.listing.flush(&mut self.out) } else { Ok(()) }
+        self.listing.time_on_cpu(row, &mut self.text);
+        self.hand_on(PIECE)
     }
 
     fn note(&mut self, text: &str) -> io::Result<()> {

@@ -13,7 +13,7 @@ mod brief;
 use super::show::{Cell, Column, Entry, Layout, Output, Table, column};
 use super::{Analysis, Scope};
 use crate::{Capability, Header, Recording};
-pub use brief::Brief;
+pub use brief::{Brief, Found, Mending, Piece};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId};
 use std::io;
 
@@ -106,6 +106,13 @@ impl<F: FnMut(&Row)> Timehist<F> {
     #[inline]
     fn ready(&mut self, at: Ns, task: TaskId) {
         self.track(task).ready.get_or_insert(at);
+    }
+
+    /// `task` was woken as soon as it had left its CPU.
+    #[inline]
+    fn ready_since_out(&mut self, task: TaskId) {
+        let track = self.track(task);
+        track.ready = track.out;
     }
 
     /// Nobody knows since when the next task of `cpu` ran.

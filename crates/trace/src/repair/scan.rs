@@ -4,7 +4,7 @@
 use super::{Early, Mender, Repairs, Seen, merged, moved};
 use crate::reader::{Ids, LONGEST};
 use crate::{Header, Recording};
-use schedlab_model::{EventKind, MAX_CPUS, Ns, SchedEvent};
+use schedlab_model::{EventKind, MAX_CPUS, Ns, SchedEvent, TaskId};
 
 /// Looks at the events in their order.
 #[derive(Default)]
@@ -40,14 +40,20 @@ impl Scan {
         self.early.seen.resize(self.ids.tasks, Seen::default());
     }
 
-    /// The event that will stand at `place`.
+    /// Only the whole recording says what has to be mended.
     #[inline]
-    pub(crate) fn event(&mut self, place: usize, event: &SchedEvent) {
+    pub(crate) fn is_hard(&self) -> bool {
+        self.hard
+    }
+
+    /// The event that will stand at `place`. The task whose wakeup belongs behind its last switch, as is seen now.
+    #[inline]
+    pub(crate) fn event(&mut self, place: usize, event: &SchedEvent) -> Option<TaskId> {
         // Two equal events in a row have one time.
         let twice = event.at == self.latest && self.previous.as_ref() == Some(event);
         if self.hard || event.at < self.latest || event.at > LONGEST || twice || !self.ids.known(event) {
             self.hard = true;
-            return;
+            return None;
         }
         (self.latest, self.previous) = (event.at, Some(*event));
         let woken = self.early.event(place, event);
@@ -57,14 +63,14 @@ impl Scan {
         }
         self.mender.place = place;
         self.mender.event(*event);
+        woken
     }
 
-    /// What has to be mended; `None` when [`repair`](super::repair) has to look at the whole recording.
+    /// What has to be mended; `None` when only [`repair`](super::repair) can tell, from the whole recording.
     pub(crate) fn finish(mut self) -> Option<Mends> {
         let moves = self.early.moves;
         let inserted = std::mem::take(&mut self.mender.inserted);
-        // When a missing switch was depends on where the wakeups before it are.
-        if self.hard || (!moves.is_empty() && !inserted.is_empty()) {
+        if self.hard {
             return None;
         }
         let mut repairs = self.mender.repairs;
@@ -74,6 +80,12 @@ impl Scan {
 }
 
 impl Mends {
+    /// When a missing switch was depends on where the wakeups before it are: with both, what was put in may have to be put
+    /// elsewhere.
+    pub(crate) fn are_tangled(&self) -> bool {
+        !self.moves.is_empty() && !self.inserted.is_empty()
+    }
+
     /// Mends `recording`, of which all events were scanned.
     pub(crate) fn apply(self, recording: &mut Recording) {
         let events = moved(std::mem::take(&mut recording.events), self.moves);

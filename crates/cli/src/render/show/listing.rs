@@ -1,10 +1,10 @@
-//! Rows of listings: columns of fixed width. A listing has millions of rows, so they are written as bytes into a buffer that
-//! is blank already, numbers from the right edge of their column, and handed on in large pieces.
+//! Rows of listings: columns of fixed width. A listing has millions of rows, so they are written as bytes, numbers from the
+//! right edge of their column, behind one another.
 
 use schedlab_model::TaskId;
 use schedlab_trace::analysis::show::{Cell, Column};
 use schedlab_trace::analysis::timehist::Row;
-use std::io::{self, Write};
+use std::sync::Arc;
 use unicode_width::UnicodeWidthStr;
 
 /// Widths of the columns, as `perf sched timehist` has them.
@@ -12,9 +12,6 @@ const WIDTH_AT: usize = 15;
 const WIDTH_TASK: usize = 30;
 const WIDTH_TIME: usize = 9;
 const WIDTH_TEXT: usize = 21;
-
-/// Bytes that are handed on together.
-const PIECE: usize = 1 << 16;
 
 /// The longest number with its brackets or point is shorter.
 const NUMBER: usize = 32;
@@ -32,19 +29,17 @@ pub(super) fn width(column: &Column) -> usize {
     }
 }
 
-/// Rows that are not yet handed on.
+/// How rows become text. Each thread that does it has one of its own.
+#[derive(Clone)]
 pub(super) struct Listing {
-    names: Vec<Name>,
+    names: Arc<[Name]>,
     /// Added to moments.
     clock: u64,
     widths: Vec<usize>,
     /// Bytes of a row whose words are no longer than their columns or a task's name.
     row: usize,
-    /// Blank from `end` on.
-    bytes: Vec<u8>,
-    end: usize,
     /// The name of an idle CPU.
-    idle: Name,
+    idle: Arc<Name>,
     second: Second,
 }
 
@@ -52,25 +47,36 @@ struct Name {
     text: String,
     /// How many columns of a terminal it takes.
     width: usize,
-    /// With the blanks behind it, when it is no longer than its column.
-    cell: Option<[u8; WIDTH_TASK]>,
+    /// A row of the listing of times on CPUs without its numbers, when the name is no longer than its column.
+    line: Option<[u8; LINE]>,
 }
 
 impl Name {
     fn new(text: String) -> Name {
         let width = text.width();
-        let mut cell = [b' '; WIDTH_TASK];
         // As many bytes as columns: nothing wide, nothing of several bytes.
         let fits = text.is_ascii() && width == text.len() && width <= WIDTH_TASK;
-        if fits {
-            cell[..width].copy_from_slice(text.as_bytes());
-        }
-        Name { width, cell: fits.then_some(cell), text }
+        let line = fits.then(|| {
+            let mut line = [b' '; LINE];
+            line[TASK..TASK + width].copy_from_slice(text.as_bytes());
+            (line[CPU], line[CPU + 5]) = (b'[', b']');
+            (1..=3).for_each(|time| line[TIMES + time * (2 + WIDTH_TIME) - 4] = b'.');
+            line
+        });
+        Name { width, line, text }
     }
 }
 
+/// Where the columns of the listing of times on CPUs begin.
+const CPU: usize = WIDTH_AT + 2;
+const TASK: usize = CPU + 6 + 2;
+const TIMES: usize = TASK + WIDTH_TASK;
+const STATE: usize = TIMES + 3 * (2 + WIDTH_TIME) + 2;
+/// Room for its longest state.
+const LINE: usize = STATE + 10;
+
 /// The second of the row before: its digits are those of most rows.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Second {
     /// Its first nanosecond; `None` before the first row.
     begin: Option<u64>,
@@ -89,9 +95,7 @@ impl Listing {
             clock,
             widths: Vec::new(),
             row: 0,
-            bytes: Vec::new(),
-            end: 0,
-            idle: Name::new("<idle>".to_owned()),
+            idle: Arc::new(Name::new("<idle>".to_owned())),
             second: Second::default(),
         }
     }
@@ -108,77 +112,56 @@ impl Listing {
         self.row = self.widths.iter().map(|width| width + 2 + name).sum::<usize>() + 1;
     }
 
-    /// Whether it is time to hand on what is there.
-    pub(super) fn is_full(&self) -> bool {
-        self.end >= PIECE
-    }
-
-    /// Hands on what is there.
-    pub(super) fn flush(&mut self, out: &mut impl Write) -> io::Result<()> {
-        let rows = &mut self.bytes[..self.end];
-        let result = out.write_all(rows);
-        rows.fill(b' ');
-        self.end = 0;
-        result
-    }
-
-    /// A row of the listing of times on CPUs: what [`row`](Listing::row) makes of its cells.
-    pub(super) fn time_on_cpu(&mut self, row: &Row) {
-        if self.short(row).is_none() {
-            row.cells(|cells| self.row(cells));
+    /// A row of the listing of times on CPUs, behind `text`: what [`row`](Listing::row) makes of its cells.
+    #[inline]
+    pub(super) fn time_on_cpu(&mut self, row: &Row, text: &mut Vec<u8>) {
+        if self.short(row, text).is_none() {
+            row.cells(|cells| self.row(cells, text));
         }
     }
 
     /// The same for the usual row, whose values are no longer than their columns: every byte has its place then.
     #[inline]
-    fn short(&mut self, row: &Row) -> Option<()> {
-        const CPU: usize = WIDTH_AT + 2;
-        const TASK: usize = CPU + 6 + 2;
-        const TIMES: usize = TASK + WIDTH_TASK;
-        const STATE: usize = TIMES + 3 * (2 + WIDTH_TIME);
-        let name = row.who.map_or(&self.idle, |task| &self.names[task.index()]).cell.as_ref()?;
-        let at = row.at.0.checked_add(self.clock)?;
-        let within = self.second.within(at)?;
-        if self.bytes.len() < self.end + STATE + NUMBER {
-            self.bytes.resize((self.end + STATE + NUMBER).max(2 * PIECE), b' ');
-        }
-        let slot = self.bytes[self.end..].first_chunk_mut::<STATE>()?;
+    fn short(&mut self, row: &Row, text: &mut Vec<u8>) -> Option<()> {
+        let mut line = row.who.map_or(&*self.idle, |task| &self.names[task.index()]).line?;
+        let within = self.second.within(row.at.0.checked_add(self.clock)?)?;
         let times = [row.wait, row.delay, row.run].map(|time| (time.0 + 500) / 1_000);
         if row.cpu.0 >= 10_000 || times.iter().any(|&micros| micros >= 1_000_000) {
             return None;
         }
-        slot[..WIDTH_SECOND].copy_from_slice(&self.second.digits);
-        triple(slot, WIDTH_SECOND, within / 1_000_000);
-        triple(slot, WIDTH_SECOND + 3, within / 1_000 % 1_000);
-        (slot[CPU], slot[CPU + 5]) = (b'[', b']');
-        pair(slot, CPU + 1, row.cpu.0 / 100);
-        pair(slot, CPU + 3, row.cpu.0 % 100);
-        slot[TASK..TIMES].copy_from_slice(name);
+        line[..WIDTH_SECOND].copy_from_slice(&self.second.digits);
+        triple(&mut line, WIDTH_SECOND, within / 1_000_000);
+        triple(&mut line, WIDTH_SECOND + 3, within / 1_000 % 1_000);
+        pair(&mut line, CPU + 1, row.cpu.0 / 100);
+        pair(&mut line, CPU + 3, row.cpu.0 % 100);
         for (place, micros) in times.into_iter().enumerate() {
             let right = TIMES + (place + 1) * (2 + WIDTH_TIME);
             let (whole, part) = (micros as u32 / 1_000, micros as u32 % 1_000);
-            slot[right - 7..right - 4].copy_from_slice(&NUMBERS[whole as usize]);
-            slot[right - 4] = b'.';
-            triple(slot, right - 3, part);
+            line[right - 7..right - 4].copy_from_slice(&NUMBERS[whole as usize]);
+            triple(&mut line, right - 3, part);
         }
-        self.end += STATE;
-        if let Some(letter) = row.letter() {
-            let from = self.end + 2;
-            self.end = from + copy(&mut self.bytes[from..], letter.as_bytes());
-        }
-        self.bytes[self.end] = b'\n';
-        self.end += 1;
+        let end = match row.letter().unwrap_or_default().as_bytes() {
+            [] => STATE - 2,
+            &[letter] => {
+                line[STATE] = letter;
+                STATE + 1
+            }
+            word => STATE + copy(&mut line[STATE..], word),
+        };
+        line[end] = b'\n';
+        let begin = text.len();
+        // All of it, whose length the compiler knows.
+        text.extend_from_slice(&line);
+        text.truncate(begin + end + 1);
         Some(())
     }
 
     /// A row, with a cell for each column.
-    pub(super) fn row(&mut self, cells: &[Cell<'_>]) {
-        let Listing { names, clock, widths, row, bytes, end, .. } = self;
-        if bytes.len() < *end + *row {
-            bytes.resize((*end + *row).max(2 * PIECE), b' ');
-        }
+    pub(super) fn row(&self, cells: &[Cell<'_>], bytes: &mut Vec<u8>) {
+        let Listing { names, clock, widths, row, .. } = self;
         // Where the next column begins, and where the last word ended: blanks at the end are left out.
-        let (mut place, mut kept) = (*end, *end);
+        let (mut place, mut kept) = (bytes.len(), bytes.len());
+        bytes.resize(place + *row, b' ');
         for (&width, cell) in widths.iter().zip(cells) {
             if let Cell::Text(word) = cell
                 && bytes.len() < place + word.len() + *row
@@ -206,8 +189,8 @@ impl Listing {
             }
             place += written + width.saturating_sub(shown) + 2;
         }
-        bytes[kept] = b'\n';
-        *end = kept + 1;
+        bytes.truncate(kept);
+        bytes.push(b'\n');
     }
 }
 
@@ -408,9 +391,8 @@ mod tests {
     fn row(cells: &[Cell<'_>], clock: u64) -> String {
         let mut listing = Listing::new(vec!["redis-server[4711]".to_owned(), "日本[7]".to_owned()], clock);
         listing.columns(COLUMNS);
-        listing.row(cells);
         let mut out = Vec::new();
-        listing.flush(&mut out).unwrap();
+        listing.row(cells, &mut out);
         String::from_utf8(out).unwrap()
     }
 
@@ -476,6 +458,7 @@ mod tests {
             let (mut short, mut plain) = (Listing::new(names(), clock), Listing::new(names(), clock));
             short.columns(schedlab_trace::analysis::timehist::TABLE.columns);
             plain.columns(schedlab_trace::analysis::timehist::TABLE.columns);
+            let (mut a, mut b) = (Vec::new(), Vec::new());
             for (i, at) in moments.into_iter().enumerate() {
                 for (j, time) in times.into_iter().enumerate() {
                     let who = [None, Some(0), Some(1), Some(2)][(i + j) % 4].map(TaskId);
@@ -483,13 +466,10 @@ mod tests {
                     let [wait, delay, run] = [time, times[i], times[(i + j) % times.len()]].map(Ns);
                     let cpu = CpuId([0, 17, 9_999, 10_000][j % 4]);
                     let row = Row { at: Ns(at), cpu, who, wait, delay, run, state };
-                    short.time_on_cpu(&row);
-                    row.cells(|cells| plain.row(cells));
+                    short.time_on_cpu(&row, &mut a);
+                    row.cells(|cells| plain.row(cells, &mut b));
                 }
             }
-            let (mut a, mut b) = (Vec::new(), Vec::new());
-            short.flush(&mut a).unwrap();
-            plain.flush(&mut b).unwrap();
             assert_eq!(String::from_utf8(a).unwrap(), String::from_utf8(b).unwrap());
         }
     }

@@ -1,62 +1,16 @@
-//! A recording of which only that is kept which the listing needs: 16 bytes an event instead of 40, and nothing goes through
-//! all events twice. The rows are those of the whole recording.
+//! The listing of a recording, found while it is read: nothing goes through its events twice, and of them nothing is kept but
+//! the rows. These are those of the whole recording.
 
 use super::{Row, Timehist};
 use crate::analysis::Scope;
 use crate::blocks::Part;
+use crate::format::{self, Decoded};
 use crate::reader::{Keep, assemble};
-use crate::repair::{Mends, Scan};
+use crate::repair::{Moving, Scan};
 use crate::{ReadLimits, Recording, TraceError};
-use schedlab_model::{CpuId, EventKind, Ns, PrevState, SchedEvent, TaskId};
+use schedlab_model::{CpuId, EventSink, Ns, PrevState, SchedEvent, TaskId};
 use std::iter::Peekable;
 use std::vec::IntoIter;
-
-/// No task: idle.
-const NOBODY: u32 = u32::MAX;
-
-/// An event, as far as [`Timehist`] looks at it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Short {
-    at: Ns,
-    task: u32,
-    cpu: u16,
-    what: What,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum What {
-    /// The task left the CPU.
-    Left(PrevState),
-    /// The task became runnable.
-    Ready,
-    /// Events were lost.
-    Lost,
-}
-
-impl Short {
-    #[inline]
-    fn of(event: &SchedEvent) -> Option<Short> {
-        let (task, what) = match event.kind {
-            EventKind::Switch { prev, prev_state, .. } => (prev, What::Left(prev_state)),
-            EventKind::Wake { task, .. } | EventKind::New { task, .. } => (Some(task), What::Ready),
-            EventKind::Lost { .. } => (None, What::Lost),
-            _ => return None,
-        };
-        Some(Short { at: event.at, task: task.map_or(NOBODY, |task| task.0), cpu: event.cpu.0 as u16, what })
-    }
-
-    #[inline]
-    fn tell<F: FnMut(&Row)>(self, timehist: &mut Timehist<F>) {
-        let cpu = CpuId(self.cpu.into());
-        let task = (self.task != NOBODY).then_some(TaskId(self.task));
-        match (self.what, task) {
-            (What::Left(state), task) => timehist.left(self.at, cpu, task, state),
-            (What::Ready, Some(task)) => timehist.ready(self.at, task),
-            (What::Ready, None) => {}
-            (What::Lost, _) => timehist.lost(cpu),
-        }
-    }
-}
 
 /// What the listing needs of a recording.
 pub struct Brief {
@@ -64,117 +18,212 @@ pub struct Brief {
     pub about: Recording,
     /// How many events the whole recording has.
     pub events: usize,
-    short: Vec<Short>,
-    /// What is still to be put right, in the order of the events: wakeups and the switches behind which they belong ...
+    pieces: Vec<Piece>,
+}
+
+/// What an earlier look at a recording found to be mended in it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Mending {
+    /// Wakeups that belong elsewhere: the place of the switch behind which they belong, and theirs.
     moves: Vec<(usize, usize)>,
-    /// ... and switches that are missing.
-    inserted: Vec<(usize, SchedEvent)>,
+    /// Switches that are missing, in order of time, each with the place before which it was missed.
+    missing: Vec<(usize, SchedEvent)>,
 }
 
-#[derive(Default)]
-struct Collect {
+impl Mending {
+    /// As a stable sort of all events would have them.
+    fn in_order(mut self) -> Mending {
+        self.missing.sort_by_key(|(_, event)| event.at);
+        self
+    }
+}
+
+/// What came of reading a recording in brief.
+pub enum Found {
+    /// Its rows.
+    Brief(Brief),
+    /// Rows without this, which belongs before events that had been read: it has to be read again, with it.
+    Again(Mending),
+    /// What has to be mended in it needs the whole recording.
+    Whole,
+}
+
+/// Reads the events and makes rows of them.
+struct Collect<F> {
+    moving: Option<Moving>,
+    read: usize,
+    rows: Rows<F>,
+}
+
+/// Makes rows of events of which each wakeup has its place.
+struct Rows<F> {
     scan: Scan,
-    short: Vec<Short>,
+    timehist: Timehist<F>,
     events: usize,
+    missing: Peekable<IntoIter<(usize, SchedEvent)>>,
 }
 
-impl Keep for Collect {
-    fn events(&mut self, recording: &mut Recording, _: usize) {
-        self.scan.begin(&recording.header);
-        self.events += recording.events.len();
-        self.short.reserve(recording.events.len());
-        for event in recording.events.drain(..) {
-            self.scan.event(self.short.len(), &event);
-            self.short.extend(Short::of(&event));
+impl<F: FnMut(&Row)> Rows<F> {
+    #[inline]
+    fn event(&mut self, event: &SchedEvent) {
+        let place = self.events;
+        self.events += 1;
+        // Behind everything of its time that stands before its place.
+        let comes = |(at, missing): &(usize, SchedEvent)| (missing.at, *at) <= (event.at, place);
+        while let Some((_, missing)) = self.missing.next_if(comes) {
+            self.timehist.event(&missing);
+        }
+        let early = self.scan.event(place, event);
+        if self.scan.is_hard() {
+            // It may name tasks that do not exist.
+            return;
+        }
+        self.timehist.event(event);
+        if let Some(task) = early {
+            self.timehist.ready_since_out(task);
+        }
+    }
+}
+
+impl<F: FnMut(&Row)> Keep for Collect<F> {
+    fn events(&mut self, recording: &mut Recording, raw: &[u8], first: u64) -> Result<Decoded, String> {
+        let Collect { moving, read, rows } = self;
+        rows.scan.begin(&recording.header);
+        match moving {
+            None => format::decode_each(raw, first, |event| rows.event(&event)),
+            Some(moving) => format::decode_each(raw, first, |event| {
+                moving.event(*read, &event, |event| rows.event(event));
+                *read += 1;
+            }),
         }
     }
 }
 
 impl Brief {
-    /// Reads a recording from the blocks of its file. `None`: what has to be mended in it needs the whole recording.
+    /// Reads a recording from the blocks of its file, with what an earlier look found to be mended.
     ///
     /// # Errors
     /// As [`Recording::read`].
     pub fn of_blocks(
         blocks: impl Iterator<Item = Result<Part, TraceError>>,
         limits: ReadLimits,
-    ) -> Result<Option<Brief>, TraceError> {
-        let mut collect = Collect::default();
+        known: &Mending,
+    ) -> Result<Found, TraceError> {
+        let mut pieces = vec![Piece::default()];
+        let rows = Rows {
+            scan: Scan::default(),
+            timehist: Timehist::new(|row: &Row| keep(&mut pieces, row)),
+            events: 0,
+            missing: known.missing.clone().into_iter().peekable(),
+        };
+        let moving = (!known.moves.is_empty()).then(|| Moving::new(known.moves.clone()));
+        let mut collect = Collect { moving, read: 0, rows };
         let mut about = assemble(blocks, limits, &mut collect)?;
-        let Some(Mends { repairs, mut moves, mut inserted }) = collect.scan.finish() else { return Ok(None) };
+        let Rows { scan, mut timehist, events, missing: left } = collect.rows;
+        left.for_each(|(_, event)| timehist.event(&event));
+        let Some(mends) = scan.finish() else { return Ok(Found::Whole) };
+        let mending = match (known.moves.is_empty(), mends.are_tangled()) {
+            (true, true) => Mending { moves: mends.moves, missing: mends.inserted },
+            // Rows know of wakeups that are moved as soon as it matters.
+            (true, false) => Mending { moves: Vec::new(), missing: mends.inserted },
+            (false, _) if !mends.moves.is_empty() => return Ok(Found::Whole),
+            (false, _) => Mending { moves: known.moves.clone(), missing: mends.inserted },
+        };
+        let mending = mending.in_order();
+        if mending != *known {
+            return Ok(Found::Again(mending));
+        }
         about.check_header(about.duration)?;
-        about.repairs.add(&repairs);
-        moves.sort_unstable();
-        // As a stable sort of all events would have them.
-        inserted.sort_by_key(|(_, event)| event.at);
-        let events = collect.events + inserted.len();
-        Ok(Some(Brief { about, events, short: collect.short, moves, inserted }))
+        about.repairs.add(&mends.repairs);
+        about.repairs.early_wakes += mending.moves.len() as u64;
+        Ok(Found::Brief(Brief { about, events: events + mending.missing.len(), pieces }))
+    }
+
+    /// All rows in their order, some thousand together.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
     }
 
     /// Calls `each` for every row of the listing.
     pub fn rows(&self, scope: &Scope, mut each: impl FnMut(&Row)) {
-        let timehist = &mut Timehist::new(|row: &Row| {
-            if row.is_shown(scope) {
-                each(row);
-            }
-        });
-        let end = self.short.partition_point(|short| short.at <= scope.to);
-        let mut order = Order::of(self);
-        for (place, short) in self.short[..end].iter().enumerate() {
-            if order.is_plain() {
-                short.tell(timehist);
-            } else {
-                order.tell(place, *short, &self.short, timehist);
-            }
-        }
-        for (_, event) in order.inserted.filter(|(_, event)| event.at <= scope.to) {
-            Short::of(&event).into_iter().for_each(|short| short.tell(timehist));
+        self.pieces.iter().for_each(|piece| piece.rows(scope, &mut each));
+    }
+}
+
+/// Rows that lie together: with the text that becomes of them they fit into a processor's own caches.
+const TOGETHER: usize = 4096;
+
+fn keep(pieces: &mut Vec<Piece>, row: &Row) {
+    match pieces.last_mut() {
+        Some(piece) if piece.rows.len() < TOGETHER => piece.keep(row),
+        _ => {
+            let mut piece = Piece { rows: Vec::with_capacity(TOGETHER), long: Vec::new() };
+            piece.keep(row);
+            pieces.push(piece);
         }
     }
 }
 
-/// The events in their right order.
-struct Order {
-    moves: Peekable<IntoIter<(usize, usize)>>,
-    /// Places of wakeups that come elsewhere.
-    skip: Peekable<IntoIter<usize>>,
-    inserted: Peekable<IntoIter<(usize, SchedEvent)>>,
+/// Some rows that follow one another.
+#[derive(Default)]
+pub struct Piece {
+    rows: Vec<Kept>,
+    /// Times of which one has no room in its row.
+    long: Vec<[Ns; 3]>,
 }
 
-impl Order {
-    fn of(brief: &Brief) -> Order {
-        let mut skip: Vec<usize> = brief.moves.iter().map(|&(_, wake)| wake).collect();
-        skip.sort_unstable();
-        Order {
-            moves: brief.moves.clone().into_iter().peekable(),
-            skip: skip.into_iter().peekable(),
-            inserted: brief.inserted.clone().into_iter().peekable(),
-        }
-    }
+/// A row in 28 bytes.
+#[derive(Clone, Copy)]
+struct Kept {
+    /// Low and high half: a number of 64 bits would need 32 bytes.
+    at: [u32; 2],
+    who: u32,
+    /// Wait, delay, run in nanoseconds. [`LONG`], then a number in the list of long ones.
+    times: [u32; 3],
+    cpu: u16,
+    state: PrevState,
+}
 
-    /// Nothing is left to be put right.
+/// Nobody: idle.
+const NOBODY: u32 = u32::MAX;
+/// Longer than 4.29 s.
+const LONG: u32 = u32::MAX;
+
+impl Piece {
     #[inline]
-    fn is_plain(&mut self) -> bool {
-        self.moves.len() == 0 && self.skip.len() == 0 && self.inserted.len() == 0
+    fn keep(&mut self, row: &Row) {
+        let Row { at: Ns(at), cpu, who, wait, delay, run, state } = *row;
+        let times = match wait.0 | delay.0 | run.0 {
+            all if all < u64::from(LONG) => [wait.0 as u32, delay.0 as u32, run.0 as u32],
+            _ => {
+                self.long.push([wait, delay, run]);
+                [LONG, self.long.len() as u32 - 1, 0]
+            }
+        };
+        let who = who.map_or(NOBODY, |task| task.0);
+        self.rows.push(Kept { at: [at as u32, (at >> 32) as u32], who, times, cpu: cpu.0 as u16, state });
     }
 
-    fn tell<F: FnMut(&Row)>(
-        &mut self,
-        place: usize,
-        short: Short,
-        all: &[Short],
-        timehist: &mut Timehist<F>,
-    ) {
-        // Behind everything of its time that stands before its place.
-        let comes = |(at, event): &(usize, SchedEvent)| (event.at, *at) <= (short.at, place);
-        while let Some((_, event)) = self.inserted.next_if(comes) {
-            Short::of(&event).into_iter().for_each(|short| short.tell(timehist));
-        }
-        if self.skip.next_if_eq(&place).is_none() {
-            short.tell(timehist);
-        }
-        while let Some((_, wake)) = self.moves.next_if(|&(block, _)| block == place) {
-            Short { at: short.at, ..all[wake] }.tell(timehist);
+    /// Calls `each` for every row of the listing.
+    #[inline]
+    pub fn rows(&self, scope: &Scope, mut each: impl FnMut(&Row)) {
+        for kept in &self.rows {
+            let [wait, delay, run] = match kept.times {
+                [LONG, place, _] => self.long[place as usize],
+                times => times.map(|time| Ns(time.into())),
+            };
+            let row = Row {
+                at: Ns(u64::from(kept.at[0]) | u64::from(kept.at[1]) << 32),
+                cpu: CpuId(kept.cpu.into()),
+                who: (kept.who != NOBODY).then_some(TaskId(kept.who)),
+                wait,
+                delay,
+                run,
+                state: kept.state,
+            };
+            if row.is_shown(scope) {
+                each(&row);
+            }
         }
     }
 }
