@@ -11,6 +11,7 @@ pub mod colocate;
 pub mod compare;
 pub mod confirm;
 pub mod delegation;
+pub mod deviation;
 pub mod diff;
 mod error;
 pub mod experiment;

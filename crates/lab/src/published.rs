@@ -20,8 +20,51 @@ pub struct Published {
     pub title: String,
     /// What of it was fitted, and to what.
     pub fitted: Vec<String>,
+    /// Number of seeds, over which ours are medians.
+    pub seeds: usize,
+    /// How many figures are near, differ, and are words.
+    pub tally: Tally,
     /// The figures, in the order of the file.
     pub figures: Vec<Checked>,
+}
+
+/// How many figures are how far off.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct Tally {
+    /// Within 10 %, shares within 0.5 points.
+    pub near: usize,
+    /// Farther off, and the scenario says why.
+    pub explained: usize,
+    /// Farther off without a reason.
+    pub unexplained: usize,
+    /// Published in words, not as a number of this metric.
+    pub words: usize,
+}
+
+impl Tally {
+    /// Of these figures.
+    pub fn of(figures: &[Checked]) -> Tally {
+        let mut tally = Tally::default();
+        for figure in figures {
+            *match (figure.deviation.map(|one| one.near), &figure.differs) {
+                (None, _) => &mut tally.words,
+                (Some(true), _) => &mut tally.near,
+                (Some(false), Some(_)) => &mut tally.explained,
+                (Some(false), None) => &mut tally.unexplained,
+            } += 1;
+        }
+        tally
+    }
+
+    /// Both together.
+    pub fn and(self, other: Tally) -> Tally {
+        Tally {
+            near: self.near + other.near,
+            explained: self.explained + other.explained,
+            unexplained: self.unexplained + other.unexplained,
+            words: self.words + other.words,
+        }
+    }
 }
 
 /// The scenarios of these names (empty: all of the gallery that have published figures).
@@ -56,10 +99,13 @@ pub fn scenarios(names: &[String]) -> Result<Vec<Scenario>, LabError> {
 /// As [`compare_scenario`].
 pub fn figures(scenario: &Scenario, jobs: usize) -> Result<Published, LabError> {
     let study = compare_scenario(scenario, &Options { jobs, ..Options::default() }, &|_, _| ())?;
+    let figures: Vec<Checked> = study.expectations.into_iter().filter(|one| one.published.is_some()).collect();
     Ok(Published {
         scenario: scenario.name.clone(),
         title: scenario.title.clone(),
         fitted: scenario.fitted.clone(),
-        figures: study.expectations.into_iter().filter(|one| one.published.is_some()).collect(),
+        seeds: study.seeds.len(),
+        tally: Tally::of(&figures),
+        figures,
     })
 }

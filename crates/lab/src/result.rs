@@ -1,5 +1,6 @@
 //! The result of a comparison, as one versioned type. `docs/result-schema.md` describes every field.
 
+use crate::deviation::Deviation;
 use crate::gate::Outcome;
 use crate::measure::Kind;
 use crate::metric::Metric;
@@ -218,6 +219,9 @@ pub struct Checked {
     /// What was published for this, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<String>,
+    /// How far ours is from that, where it is a number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deviation: Option<Deviation>,
     /// Why it differs from that, or what it rests on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub differs: Option<String>,

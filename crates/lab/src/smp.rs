@@ -91,6 +91,26 @@ pub struct SmpRow {
     pub migrations: u64,
 }
 
+/// How far the total times of several schedulers are apart, for one number of CPUs and threads and one variant. The paper finds
+/// "no notable difference" and gives no times; both readings of that are here.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SmpTotals {
+    /// CPUs.
+    pub cpus: usize,
+    /// Threads.
+    pub tasks: u32,
+    /// One of [`VARIANTS`].
+    pub variant: String,
+    /// The slowest over the fastest, less 1.
+    pub apart: f64,
+    /// The largest distance of one of them from the mean of all, as a part of that.
+    pub from_mean: f64,
+    /// Largest share of the CPU time that the decisions of one of them took: what `apart` comes from.
+    pub decisions: f64,
+    /// The part of it that waited for the shared lock.
+    pub waiting: f64,
+}
+
 /// The whole evaluation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SmpResult {
@@ -102,6 +122,8 @@ pub struct SmpResult {
     pub prices: Vec<(String, u64)>,
     /// Rows by CPUs, threads, variant, scheduler.
     pub rows: Vec<SmpRow>,
+    /// Total times compared, in the same order.
+    pub totals: Vec<SmpTotals>,
 }
 
 /// The scenario of the gallery.
@@ -165,8 +187,30 @@ pub fn sweep(
         .collect();
     prices.push(("hot_lines (a count)".to_owned(), u64::from(costs.hot_lines)));
     prices.push(("bus_cpus (a count)".to_owned(), u64::from(costs.bus_cpus)));
-    let rows = rows.into_iter().collect::<Result<_, _>>()?;
-    Ok(SmpResult { schema: 1, costs: options.costs.clone(), prices, rows })
+    let rows = rows.into_iter().collect::<Result<Vec<SmpRow>, _>>()?;
+    let totals = totals(&rows);
+    Ok(SmpResult { schema: 1, costs: options.costs.clone(), prices, rows, totals })
+}
+
+/// The total times of the schedulers of each point; a point with one scheduler has nothing to compare.
+fn totals(rows: &[SmpRow]) -> Vec<SmpTotals> {
+    let key = |row: &SmpRow| (row.cpus, row.tasks, row.variant.clone());
+    let points = rows.chunk_by(|a, b| key(a) == key(b)).filter(|point| point.len() > 1);
+    let compare = |point: &[SmpRow]| {
+        let largest = |of: &dyn Fn(&SmpRow) -> f64| point.iter().map(of).fold(0.0, f64::max);
+        let mean = point.iter().map(|row| row.total_s).sum::<f64>() / point.len() as f64;
+        let least = point.iter().map(|row| row.total_s).fold(f64::MAX, f64::min);
+        SmpTotals {
+            cpus: point[0].cpus,
+            tasks: point[0].tasks,
+            variant: point[0].variant.clone(),
+            apart: largest(&|row| row.total_s) / least - 1.0,
+            from_mean: largest(&|row| (row.total_s / mean - 1.0).abs()),
+            decisions: largest(&|row| row.real_share),
+            waiting: largest(&|row| row.wait_share),
+        }
+    };
+    points.map(compare).collect()
 }
 
 /// One run to do.

@@ -26,6 +26,11 @@ impl Estimate {
         };
         Some(Estimate { median, low, high })
     }
+
+    /// All of it divided by a number.
+    pub fn over(self, by: f64) -> Estimate {
+        Estimate { median: self.median / by, low: self.low / by, high: self.high / by }
+    }
 }
 
 /// How sure a range over `seeds` seeds is to contain the true median, whatever the distribution: both ends

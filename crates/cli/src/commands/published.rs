@@ -3,7 +3,8 @@
 use crate::progress::Working;
 use crate::render::{Style, wrap};
 use crate::{Done, output};
-use schedlab_lab::published::{self, Published};
+use schedlab_lab::deviation::Deviation;
+use schedlab_lab::published::{self, Published, Tally};
 use std::fmt::Write as _;
 
 /// `schedlab published`
@@ -14,7 +15,9 @@ Examples:
   schedlab published elevation cyclictest  of these scenarios
 
 The figures are those of papers, articles and talks, or were measured with the real schedulers' code; they stand as
-`published` in the scenarios' expectations. Exit code 1: one of ours is not what the scenario expects.")]
+`published` in the scenarios' expectations. Ours are medians over the scenario's seeds; behind them stands how far they are
+off, FAR when that is more than 10 % (shares: more than 0.5 points), and what the seeds give by themselves: many a published
+figure is of one run. Exit code 1: one of ours is not what the scenario expects (a figure that is far off is none).")]
 pub(crate) struct Args {
     /// Scenarios [default: all of the gallery that have published figures]
     #[arg(value_name = "SCENARIO")]
@@ -40,7 +43,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Done> {
             let value = serde_json::json!({ "schema": published::SCHEMA, "scenarios": all });
             serde_json::to_string_pretty(&value)? + "\n"
         }
-        false => all.iter().map(|one| render(one, &Style::of_stdout())).collect::<Vec<_>>().join("\n"),
+        false => {
+            let style = Style::of_stdout();
+            let each: Vec<String> = all.iter().map(|one| render(one, &style)).collect();
+            let sum = all.iter().fold(Tally::default(), |sum, one| sum.and(one.tally));
+            format!("{}\n{}\n", each.join("\n"), style.bold(&format!("all: {}", tally(sum))))
+        }
     };
     output::write(None, &text)?;
     let well = all.iter().flat_map(|one| &one.figures).all(|figure| figure.holds);
@@ -53,14 +61,52 @@ fn render(one: &Published, style: &Style) -> String {
         let what = figure.expectation.split(" is ").next().unwrap_or_default();
         let mark = if figure.holds { "" } else { "   NOT as expected" };
         let published = figure.published.as_deref().unwrap_or_default();
+        let off = figure.deviation.map(|one| off(&one, style)).unwrap_or_default();
         let _ = writeln!(text, "  {}, {}: {what}", figure.scheduler, figure.variant);
-        let _ = writeln!(text, "      published {published:>12}   here {:>12}{mark}", figure.got);
+        let _ = writeln!(text, "      published {published:>12}   here {:>12}{off}{mark}", figure.got);
         if let Some(differs) = &figure.differs {
             let _ = writeln!(text, "{}", wrap(differs, style.width, 6));
         }
     }
     for fitted in &one.fitted {
         let _ = writeln!(text, "{}", wrap(&format!("fitted: {fitted}"), style.width, 2));
+    }
+    let seeds = match one.seeds {
+        1 => "one seed".to_owned(),
+        seeds => format!("medians of {seeds} seeds"),
+    };
+    let _ = writeln!(text, "  {}: {}", seeds, tally(one.tally));
+    text
+}
+
+/// How far ours is off, and whether a single run of ours may give what was published.
+fn off(deviation: &Deviation, style: &Style) -> String {
+    let off = format!("   {:>11}", deviation.show());
+    if deviation.near {
+        return off;
+    }
+    let one_run = if deviation.seeds[0] == deviation.seeds[1] {
+        ""
+    } else if deviation.between_seeds() {
+        ", inside the range of our seeds"
+    } else {
+        ", outside the range of our seeds"
+    };
+    format!("{off}   {}{one_run}", style.bad("FAR"))
+}
+
+fn tally(tally: Tally) -> String {
+    let Tally { near, explained, unexplained, words } = tally;
+    let numbers = near + explained + unexplained;
+    let mut text = format!("{near} of {numbers} published numbers within 10 % (shares: 0.5 points)");
+    if explained > 0 {
+        let _ = write!(text, ", {explained} farther off with a reason");
+    }
+    if unexplained > 0 {
+        let _ = write!(text, ", {unexplained} farther off WITHOUT a reason");
+    }
+    if words > 0 {
+        let _ = write!(text, "; {words} in words");
     }
     text
 }

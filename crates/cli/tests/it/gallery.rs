@@ -13,6 +13,8 @@ fn every_scenario_holds_and_is_deterministic() {
         assert!(failed.is_empty(), "{path}: {failed:#?}");
         assert_eq!(one.code, 0, "{path}");
         assert!(!study.expectations.is_empty(), "{path} expects nothing");
+        let tally = schedlab_lab::published::Tally::of(&study.expectations);
+        assert_eq!(tally.unexplained, 0, "{path}: more than 10 % off what was published, and no `differs`: {study:#?}");
         let two = schedlab(&["compare", &path, "--json", "--jobs", "2"]);
         // The event hashes of every row and seed are part of the result.
         assert!(one.stdout == two.stdout, "{path} depends on the number of threads");
@@ -38,10 +40,17 @@ fn published_figures_stand_beside_ours() {
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.stdout.contains("published        539us   here        995us"), "{}", ran.stdout);
     assert!(ran.stdout.contains("a slice of 5 us costs the agent 4 us"), "{}", ran.stdout);
+    // How far off: of 539 us 995 are 84.6 % too much; both p50 lie within 10 %.
+    let far = ran.stdout.lines().find(|line| line.contains("here        995us")).expect("printed");
+    assert!(far.contains("+84.6 %   FAR"), "{far}");
+    assert!(ran.stdout.contains("all: 4 of 8 published numbers within 10 %"), "{}", ran.stdout);
     let ran = schedlab(&["published", "elevation", "--json"]);
     let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     let figures = value["scenarios"][0]["figures"].as_array().unwrap();
     assert_eq!((figures.len(), &figures[0]["published"]), (8, &"107us".into()));
+    assert_eq!(value["scenarios"][0]["tally"]["explained"], 4, "{}", ran.stdout);
+    let far = &figures.iter().find(|figure| figure["got"] == "995us").expect("there")["deviation"];
+    assert_eq!((&far["published"][0], &far["near"]), (&539_000.0.into(), &false.into()));
     let ran = schedlab(&["published", "two-hogs"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains("has no published figures"), "{}", ran.stderr);

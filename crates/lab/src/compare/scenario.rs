@@ -3,6 +3,7 @@
 use super::{Detail, Errors, Options, Progress, check_knobs_exist, check_names, check_schedulers};
 use super::{detail, gates, parse_variants, plan, rows, seeds, values, verdict};
 use crate::LabError;
+use crate::deviation::Deviation;
 use crate::measure::{Kind, MACHINE};
 use crate::metric::glob;
 use crate::result::{Checked, Input, InputKind, SCHEMA, Study};
@@ -265,12 +266,12 @@ fn one(
     name: &str,
 ) -> Checked {
     let metric = expectation.metric;
-    let mine = Estimate::of(values(own, kind, name, metric)).map(|estimate| estimate.median);
+    let mine = Estimate::of(values(own, kind, name, metric));
     let got = match base {
         None => mine,
         Some(base) => {
             let theirs = Estimate::of(values(base, kind, name, metric)).map(|estimate| estimate.median);
-            mine.zip(theirs).filter(|(_, theirs)| *theirs != 0.0).map(|(mine, theirs)| mine / theirs)
+            mine.zip(theirs).filter(|(_, theirs)| *theirs != 0.0).map(|(mine, theirs)| mine.over(theirs))
         }
     };
     let show = |value: f64| match base {
@@ -281,16 +282,18 @@ fn one(
     };
     // A source or a task that did nothing has a rate of 0, which an expectation may well demand.
     let rate = metric.unit() == crate::metric::Unit::PerSecond;
-    let got = got.or((rate && base.is_none()).then_some(0.0));
+    let got = got.or((rate && base.is_none()).then_some(Estimate { median: 0.0, low: 0.0, high: 0.0 }));
+    let published = expectation.published.as_deref();
     Checked {
         expectation: expectation.to_string(),
         line: expectation.line,
         scheduler: plan.label.clone(),
         variant: plan.variant.clone(),
         subject: name.to_owned(),
-        got: got.map_or_else(|| "nothing".to_owned(), show),
-        holds: got.is_some_and(|value| expectation.bound.holds(value)),
+        got: got.map_or_else(|| "nothing".to_owned(), |got| show(got.median)),
+        holds: got.is_some_and(|got| expectation.bound.holds(got.median)),
         published: expectation.published.clone(),
+        deviation: published.zip(got).and_then(|(text, got)| Deviation::of(text, metric, base.is_some(), &got)),
         differs: expectation.differs.clone(),
     }
 }

@@ -56,7 +56,7 @@ pub(super) struct Agents<'a> {
     flights: VecDeque<(u64, usize)>,
     pub(super) desk: Desk<'a>,
     pub(super) stopped: bool,
-    /// Transactions that failed in one instant: when, and how many.
+    /// Transactions that failed in one instant, or right after the wait for that: when last, and how many.
     failures: (u64, u32),
     /// Since when the CPU time of spinning agents is not counted yet.
     spun_from: u64,
@@ -398,10 +398,13 @@ impl<'a> Agents<'a> {
     }
 
     /// How long an agent waits before it tries again what failed. Only agents whose work costs nothing ever do: they would try
-    /// for ever in one instant, while the task that they want is in the kernel on a CPU that it cannot leave yet.
+    /// for ever in one instant, while the task that they want is in the kernel on a CPU that it cannot leave yet. What fails
+    /// right after such a wait belongs to the same row: a task that stays in the kernel for milliseconds is asked for once in
+    /// a microsecond, not a hundred times.
     fn patience(&mut self, now: u64) -> u64 {
         let (at, count) = &mut self.failures;
-        *count = if *at == now { *count + 1 } else { 1 };
+        let goes_on = *at == now || *count > RETRIES && now <= *at + RETRY;
+        *count = if goes_on { count.saturating_add(1) } else { 1 };
         *at = now;
         if *count > RETRIES { RETRY } else { 0 }
     }
