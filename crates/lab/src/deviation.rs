@@ -117,7 +117,9 @@ mod tests {
         assert_eq!(read("about 2 M/s", "transactions", false), Some((2e6, 2e6)));
         assert_eq!(read("0.18 %", "idle-waiting", false), Some((0.0018, 0.0018)));
         assert_eq!(read("0.5 to 0.6", "response p99", true), Some((0.5, 0.6)));
-        for words in ["no gain", "linear to about 20", "max 1.4 ms", "1.4", "0.5 to 0.6 (lower)", "2 to 1 ms", ""] {
+        for words in
+            ["no gain", "linear to about 20", "max 1.4 ms", "1.4", "0.5 to 0.6 (lower)", "2 to 1 ms", ""]
+        {
             assert_eq!(read(words, "latency p99", false), None, "{words}");
         }
     }
@@ -125,7 +127,9 @@ mod tests {
     #[test]
     fn near_is_a_tenth_or_half_a_point() {
         let near = |text, metric, ratio, here| of(text, metric, ratio, here).unwrap().near;
-        assert!(near("100us", "latency mean", false, 110e3) && !near("100us", "latency mean", false, 110.2e3));
+        assert!(
+            near("100us", "latency mean", false, 110e3) && !near("100us", "latency mean", false, 110.2e3)
+        );
         assert!(near("100us", "latency mean", false, 90e3) && !near("100us", "latency mean", false, 89e3));
         assert!(near("50.05 %", "share", false, 0.505) && !near("50.05 %", "share", false, 0.5056));
         // A quotient of shares is a plain number.

@@ -99,7 +99,8 @@ pub fn scenarios(names: &[String]) -> Result<Vec<Scenario>, LabError> {
 /// As [`compare_scenario`].
 pub fn figures(scenario: &Scenario, jobs: usize) -> Result<Published, LabError> {
     let study = compare_scenario(scenario, &Options { jobs, ..Options::default() }, &|_, _| ())?;
-    let figures: Vec<Checked> = study.expectations.into_iter().filter(|one| one.published.is_some()).collect();
+    let figures: Vec<Checked> =
+        study.expectations.into_iter().filter(|one| one.published.is_some()).collect();
     Ok(Published {
         scenario: scenario.name.clone(),
         title: scenario.title.clone(),

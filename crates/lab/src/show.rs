@@ -81,7 +81,7 @@ pub fn brief(path: &Path) -> Result<Option<Brief>, LabError> {
         match read_ahead(path, |blocks| Brief::of_blocks(blocks, limits, &mending))? {
             timehist::Found::Brief(brief) => {
                 not_empty(path, brief.events, &brief.about)?;
-                return Ok(Some(brief));
+                return Ok(Some(*brief));
             }
             timehist::Found::Again(found) => mending = found,
             timehist::Found::Whole => break,

@@ -38,7 +38,7 @@ fn brief(file: &[u8]) -> Option<Brief> {
     let (limits, mut known) = (ReadLimits::default(), Mending::default());
     for _ in 0..3 {
         match Brief::of_blocks(Blocks::new(file, limits), limits, &known).unwrap() {
-            Found::Brief(brief) => return Some(brief),
+            Found::Brief(brief) => return Some(*brief),
             Found::Again(mending) => known = mending,
             Found::Whole => return None,
         }

@@ -14,7 +14,10 @@ fn every_scenario_holds_and_is_deterministic() {
         assert_eq!(one.code, 0, "{path}");
         assert!(!study.expectations.is_empty(), "{path} expects nothing");
         let tally = schedlab_lab::published::Tally::of(&study.expectations);
-        assert_eq!(tally.unexplained, 0, "{path}: more than 10 % off what was published, and no `differs`: {study:#?}");
+        assert_eq!(
+            tally.unexplained, 0,
+            "{path}: more than 10 % off what was published, and no `differs`: {study:#?}"
+        );
         let two = schedlab(&["compare", &path, "--json", "--jobs", "2"]);
         // The event hashes of every row and seed are part of the result.
         assert!(one.stdout == two.stdout, "{path} depends on the number of threads");

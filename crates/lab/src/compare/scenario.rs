@@ -293,7 +293,9 @@ fn one(
         got: got.map_or_else(|| "nothing".to_owned(), |got| show(got.median)),
         holds: got.is_some_and(|got| expectation.bound.holds(got.median)),
         published: expectation.published.clone(),
-        deviation: published.zip(got).and_then(|(text, got)| Deviation::of(text, metric, base.is_some(), &got)),
+        deviation: published
+            .zip(got)
+            .and_then(|(text, got)| Deviation::of(text, metric, base.is_some(), &got)),
         differs: expectation.differs.clone(),
     }
 }

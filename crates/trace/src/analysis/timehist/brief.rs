@@ -41,7 +41,7 @@ impl Mending {
 /// What came of reading a recording in brief.
 pub enum Found {
     /// Its rows.
-    Brief(Brief),
+    Brief(Box<Brief>),
     /// Rows without this, which belongs before events that had been read: it has to be read again, with it.
     Again(Mending),
     /// What has to be mended in it needs the whole recording.
@@ -136,7 +136,7 @@ impl Brief {
         about.check_header(about.duration)?;
         about.repairs.add(&mends.repairs);
         about.repairs.early_wakes += mending.moves.len() as u64;
-        Ok(Found::Brief(Brief { about, events: events + mending.missing.len(), pieces }))
+        Ok(Found::Brief(Box::new(Brief { about, events: events + mending.missing.len(), pieces })))
     }
 
     /// All rows in their order, some thousand together.
