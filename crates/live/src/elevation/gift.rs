@@ -92,8 +92,8 @@ impl Gift {
     }
 
     /// Somebody is raised for as long as a gift (`turn`) at most, and never for less: towards a fixed end the agent would have to be
-    /// woken before the next tick, and each of its sleeps would program the CPU's timer twice, which a virtual machine pays with
-    /// exits (12 us of a turn of 19; one turn in 25 at 250 ticks a second).
+    /// woken before the next tick: turns in the last 3 to 4 ms before such an end took some 12 us longer here (250 ticks a second, all
+    /// of it in the agent's sleeping and waking). Probably each sleep programs the CPU's timer then; that was not traced.
     fn raise(&mut self, now: Ns, turn: Ns) {
         if now < self.strict {
             self.raised = Some(now + turn);
