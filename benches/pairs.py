@@ -11,7 +11,8 @@ stress. Server and batch share one CPU, client and recorder have the other. A an
 in several rounds (all pairs, then all again): a virtual machine's speed changes from one recording to the next, by 10 to 30 % for a
 server's request, and with one recording each that is most of what is seen. The pair `same` changes nothing: what two
 recordings of one setting differ by is the floor of every error. Control groups are of the CPU controller (cgroup v1, as on
-this kernel). Needs root, two CPUs, redis-server, sysbench, nginx, wrk, gcc, make, postgresql, stress, and `cargo build -p schedlab-cli -p schedlab-measure --bins --examples`.
+this kernel). Needs root, two CPUs, redis-server, sysbench, nginx, wrk, gcc, make, postgresql, stress, and
+`cargo build -p schedlab-cli -p schedlab-measure --bins --examples`.
 
 `table` prints for each pair the throughput (activations finished a second) and the share of server and batch, and the
 p99 of the server's response (wakeup to blocking again), recorded and predicted, the server's CPU time for each activation,

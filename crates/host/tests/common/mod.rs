@@ -1,5 +1,9 @@
 //! What the tests that record this machine share: what was recorded, and what a machine that allows none of it gets.
-#![allow(dead_code, clippy::print_stderr)] // each test program uses a part; what is skipped says so by name
+#![allow(
+    dead_code,
+    clippy::print_stderr,
+    reason = "each test program uses a part; what is skipped says so by name"
+)]
 
 use schedlab_host::{GroupFacts, HostError, RecordSink, RecordStart, TaskFacts};
 use schedlab_model::{EventSink, SchedEvent, TaskId};

@@ -177,14 +177,14 @@ pub(super) fn of(pools: &[Pool], consumer: usize) -> Option<usize> {
 
 /// What the pool of `consumer` asks for before this activation; `None`: no pool feeds that.
 pub(super) fn need(pools: &[Pool], consumer: usize, activation: usize) -> Option<Need> {
-    let pool = pools.iter().position(|pool| pool.consumer == consumer)?;
+    let pool = of(pools, consumer)?;
     let count = pools[pool].needs.get(activation).copied()?;
     (count > 0).then_some(Need { pool, count })
 }
 
 /// What is left of the pool of `consumer` when its recorded work is done.
 pub(super) fn rest(pools: &[Pool], consumer: usize) -> Option<Need> {
-    let pool = pools.iter().position(|pool| pool.consumer == consumer)?;
+    let pool = of(pools, consumer)?;
     let count = pools[pool].rest;
     (count > 0).then_some(Need { pool, count })
 }
