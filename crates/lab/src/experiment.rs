@@ -17,7 +17,7 @@ mod two_hogs;
 mod waits;
 mod watching;
 
-pub use client::{ClientKind, READY};
+pub use client::{ARTICLE_CONNECTIONS, ClientKind, READY};
 pub use figures::{Against, Figure, Line, Sheet, Unit};
 pub use page::of_experiments;
 pub use sleeper::{Asleep, StreamLine};
@@ -102,6 +102,8 @@ pub struct Options {
     pub only: Vec<String>,
     /// Who sends requests to Redis.
     pub clients: Vec<ClientKind>,
+    /// Over so many connections, all the time.
+    pub connections: usize,
     /// How they reach it.
     pub network: Network,
     /// Numbers of threads of the SMP program.

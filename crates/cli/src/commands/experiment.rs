@@ -5,7 +5,9 @@ use crate::render::{Style, experiment as show};
 use crate::{Done, output};
 use anyhow::{anyhow, bail};
 use schedlab_host::StopSignal;
-use schedlab_lab::experiment::{self, ClientKind, Experiment as Result, Network, Options, Watch, Which};
+use schedlab_lab::experiment::{
+    self, ARTICLE_CONNECTIONS, ClientKind, Experiment as Result, Network, Options, Watch, Which,
+};
 use schedlab_live::Room;
 use schedlab_measure::readers::MOST_READERS;
 use schedlab_model::Ns;
@@ -23,7 +25,7 @@ Examples:
   schedlab experiment two-hogs                        `yes` twice on one CPU: shares and turns
   schedlab experiment sleeper                         `nc -l` beside `yes`: its stream, its calls
   schedlab experiment redis-batch --client open:10000 --only shared --only 'batch SCHED_IDLE'
-  schedlab experiment redis-batch --client bitcount --only dedicated --only 'redis FIFO'
+  schedlab experiment redis-batch --client bitcount --connections 512 --only dedicated --only 'redis FIFO'
   schedlab experiment redis-batch --network loopback --client redis-benchmark --rounds 10
   schedlab experiment smp --tasks 2..1024              the SMP paper's program on all CPUs
   schedlab experiment all --rounds 10 --json
@@ -54,6 +56,9 @@ pub(crate) struct Experiment {
     /// key: Redis limits, not the client); ours in an open loop: open:RATE [default: redis-benchmark,bitcount,open:10000]
     #[arg(long, value_name = "CLIENTS", value_delimiter = ',')]
     client: Vec<ClientKind>,
+    /// redis-batch: connections of the client; with few of them Redis may run dry between two requests [default: 32]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    connections: Option<u16>,
     /// redis-batch: veth: client and server are two hosts; loopback: one [default: veth]
     #[arg(long, value_name = "NETWORK")]
     network: Option<Wire>,
@@ -120,6 +125,7 @@ pub(crate) fn run(args: &Experiment) -> anyhow::Result<Done> {
             true => ClientKind::USUAL.to_vec(),
             false => args.client.clone(),
         },
+        connections: args.connections.map_or(ARTICLE_CONNECTIONS, usize::from),
         network: if args.network == Some(Wire::Loopback) { Network::Loopback } else { Network::Veth },
         tasks: super::bench::numbers(
             "--tasks",
@@ -162,6 +168,7 @@ fn refuse_unused(args: &Experiment, all: &[Which]) -> anyhow::Result<()> {
     }
     let given = [
         ("--client", !args.client.is_empty(), Which::RedisBatch),
+        ("--connections", args.connections.is_some(), Which::RedisBatch),
         ("--network", args.network.is_some(), Which::RedisBatch),
         ("--tasks", args.tasks.is_some(), Which::Smp),
     ];

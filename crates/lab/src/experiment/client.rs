@@ -12,8 +12,19 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-/// Connections, as in the article.
-pub(super) const CONNECTIONS: usize = 32;
+/// How much a client asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Amount {
+    /// Open all the time.
+    pub(super) connections: usize,
+    /// After the warm-up, by our own.
+    pub(super) time: Ns,
+    /// In all, by redis-benchmark.
+    pub(super) requests: u64,
+}
+
+/// Connections of the article's client.
+pub const ARTICLE_CONNECTIONS: usize = 32;
 /// Where Redis listens, in its own network namespace.
 pub(super) const PORT: u16 = 7777;
 /// A client that is not served at once measures itself: it goes before everything that is not the guardian.
@@ -25,11 +36,11 @@ pub(super) const WARM_UP: Ns = Ns::from_ms(500);
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClientKind {
-    /// `redis-benchmark -c 32 -t get --threads N`: closed loop.
+    /// `redis-benchmark -t get --threads N`: closed loop.
     RedisBenchmark,
-    /// Our own, closed loop, 32 connections.
+    /// Our own, closed loop.
     Closed,
-    /// Our own, closed loop, 32 connections, with a request that costs the server much and the client little: the server is
+    /// Our own, closed loop, with a request that costs the server much and the client little: the server is
     /// what limits, also where a client has no more than one CPU.
     Bitcount,
     /// Our own, open loop: so many requests a second, whatever the server does.
@@ -80,9 +91,9 @@ impl ClientKind {
         !matches!(self, ClientKind::Open(_))
     }
 
-    /// Whether it asks what the article's client asked.
-    pub(super) const fn as_published(self) -> bool {
-        matches!(self, ClientKind::RedisBenchmark | ClientKind::Closed)
+    /// Whether it asks what the article's client asked, over as many connections.
+    pub(super) const fn as_published(self, connections: usize) -> bool {
+        matches!(self, ClientKind::RedisBenchmark | ClientKind::Closed) && connections == ARTICLE_CONNECTIONS
     }
 
     /// What our own client does at `address`. redis-benchmark has no such thing.
@@ -133,20 +144,19 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Starts one; our own is connected and waits for [`Client::go`]. `requests` is for redis-benchmark.
+    /// Starts one; our own is connected and waits for [`Client::go`].
     pub(super) fn start(
         stage: &Stage<'_>,
         wires: &Wires,
         kind: ClientKind,
-        time: Ns,
+        Amount { connections, time, requests }: Amount,
         seed: u64,
-        requests: u64,
     ) -> Result<Client, ExperimentError> {
         let program = match kind {
             ClientKind::RedisBenchmark => {
-                Program::new(benchmark(wires.address, stage.others.count(), requests))
+                Program::new(benchmark(wires.address, connections, stage.others.count(), requests))
             }
-            _ => stage.own(&own(wires.address, kind, time, seed)),
+            _ => stage.own(&own(wires.address, kind, connections, time, seed)),
         };
         let program = Program { network: wires.client, piped: true, cpus: Some(stage.others), ..program };
         let what = program.command.join(" ");
@@ -210,14 +220,14 @@ impl Client {
 /// What our own client says when it is connected.
 pub const READY: &str = "ready\n";
 
-fn own(address: &str, kind: ClientKind, time: Ns, seed: u64) -> Vec<String> {
+fn own(address: &str, kind: ClientKind, connections: usize, time: Ns, seed: u64) -> Vec<String> {
     let text = ["part", "client", "--address"].map(str::to_owned).into_iter();
     let rest = [
         format!("{address}:{PORT}"),
         "--client".to_owned(),
         kind.to_string(),
         "--connections".to_owned(),
-        CONNECTIONS.to_string(),
+        connections.to_string(),
         "--warmup".to_owned(),
         WARM_UP.to_string(),
         "--for".to_owned(),
@@ -228,9 +238,9 @@ fn own(address: &str, kind: ClientKind, time: Ns, seed: u64) -> Vec<String> {
     text.chain(rest).collect()
 }
 
-fn benchmark(address: &str, threads: usize, requests: u64) -> Vec<String> {
+fn benchmark(address: &str, connections: usize, threads: usize, requests: u64) -> Vec<String> {
     let text = format!(
-        "redis-benchmark -h {address} -p {PORT} -c {CONNECTIONS} -t get --threads {threads} -n {requests} --csv"
+        "redis-benchmark -h {address} -p {PORT} -c {connections} -t get --threads {threads} -n {requests} --csv"
     );
     text.split(' ').map(str::to_owned).collect()
 }

@@ -3,7 +3,7 @@
 mod findings;
 mod predicted;
 
-use super::client::{CONNECTIONS, Client, ClientKind, Outcome, PORT, WARM_UP};
+use super::client::{Amount, Client, ClientKind, Outcome, PORT, WARM_UP};
 use super::figures::{Collected, Figure, Sheet, Unit};
 use super::model::Model;
 use super::rounds::in_turns;
@@ -12,7 +12,7 @@ use super::stage::{Stage, Wires, scheduling};
 use super::waits::{LIMIT, Overtaken, waits};
 use super::watching::{Scene, Seen, pieces, watch};
 use super::{Experiment, ExperimentError, Options, Watch, Which, chosen};
-use findings::{FULL, bottleneck, client_stalls, limit_of, limited, little, milder, why};
+use findings::{bottleneck, client_stalls, limit_of, limited, little, milder, never_idle, why};
 use predicted::Prediction;
 use schedlab_host::program::{Program, Running};
 use schedlab_host::threads::Scheduling;
@@ -120,9 +120,7 @@ struct Setting {
     wires: Wires,
     /// Events of sysbench in a second of CPU time.
     events: f64,
-    /// Requests of one redis-benchmark.
-    requests: u64,
-    time: Ns,
+    amount: Amount,
 }
 
 pub(super) fn run(
@@ -136,12 +134,16 @@ pub(super) fn run(
     watching.plan(Which::RedisBatch, all, pieces(all, options.time + WARM_UP));
     watching.step("sysbench alone", 0, all);
     let events = alone(stage)?;
-    let mut setting = Setting { wires, events, requests: 20_000, time: options.time };
+    let mut setting = Setting {
+        wires,
+        events,
+        amount: Amount { connections: options.connections, time: options.time, requests: 20_000 },
+    };
     if options.clients.contains(&ClientKind::RedisBenchmark) {
         let (_, _, seen) = measure(stage, &setting, &ROWS[0], ClientKind::RedisBenchmark, 0)?;
         // About the time that was asked for on a CPU of its own, twice that on a shared one.
         let wanted = seen.throughput * options.time.0 as f64 / 1e9;
-        setting.requests = (wanted as u64).clamp(1000, 50_000_000);
+        setting.amount.requests = (wanted as u64).clamp(1000, 50_000_000);
     }
     let mut here: Vec<Heard> = options.clients.iter().map(|_| Heard::default()).collect();
     let mut doubts = Vec::new();
@@ -250,7 +252,7 @@ fn measure(
     let batch = neighbour(stage, row)?;
     stage.pause(Duration::from_millis(150))?;
     let ours = kind != ClientKind::RedisBenchmark;
-    let start = || Client::start(stage, &setting.wires, kind, setting.time, seed, setting.requests);
+    let start = || Client::start(stage, &setting.wires, kind, setting.amount, seed);
     // Our own connects first and begins when it is told to. redis-benchmark counts from its first request.
     let client = RefCell::new(if ours { Some(start()?) } else { None });
     let scene = Scene {
@@ -262,7 +264,7 @@ fn measure(
             }
         },
         warm_up: if ours { WARM_UP } else { Ns::ZERO },
-        time: if ours { setting.time } else { Ns(setting.time.0.saturating_mul(8)) },
+        time: if ours { setting.amount.time } else { Ns(setting.amount.time.0.saturating_mul(8)) },
         over: &|| client.borrow_mut().as_mut().is_some_and(Client::ended),
     };
     let seen = watch(stage, Which::RedisBatch, scene)?;
@@ -363,8 +365,8 @@ fn result(
     let (mut sheets, mut findings, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
     let mut conditions = vec![
         format!(
-            "{} rounds of {}, rows and clients in random order (seed {}); a new server in each; {CONNECTIONS} connections",
-            options.rounds, options.time, options.seed
+            "{} rounds of {}, rows and clients in random order (seed {}); a new server in each; {} connections",
+            options.rounds, options.time, options.seed, options.connections
         ),
         format!(
             "sysbench: its CPU time times {events:.0} events in a second of CPU time, measured alone first"
@@ -376,8 +378,9 @@ fn result(
     let mut missed = Vec::new();
     for (kind, heard) in options.clients.iter().zip(here) {
         let collected = &heard.figures;
-        let prediction = Prediction::of(model, *kind, collected, rows)?;
-        let published = |row: &str, figure: &str| article(row, figure).filter(|_| kind.as_published());
+        let prediction = Prediction::of(model, (*kind, options.connections), collected, rows)?;
+        let published =
+            |row: &str, figure: &str| article(row, figure).filter(|_| kind.as_published(options.connections));
         let simulated = |row: &str, figure: &str| prediction.value(row, figure);
         let met = |fair: f64| fair >= LIMIT.0 as f64;
         if collected.median("redis FIFO", OVERTAKEN).is_some_and(met)
@@ -396,7 +399,8 @@ fn result(
         findings.extend(limited(*kind, heard, &names, limit_of(&stage.machine.kernel)));
         client_stalls(*kind, collected, &names, &mut doubts);
         milder(*kind, collected, &mut findings);
-        reasons.extend(kind.closed().then(|| little(*kind, collected, &names)).flatten());
+        reasons
+            .extend(kind.closed().then(|| little((*kind, options.connections), collected, &names)).flatten());
         doubts.extend(collected.warnings().into_iter().map(|warning| format!("{kind}: {warning}")));
     }
     reasons.extend(why(stage));

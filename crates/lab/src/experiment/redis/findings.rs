@@ -1,7 +1,7 @@
 //! What the rounds say: who limited, who met the fair server, which milder setting does as well, and why the columns differ.
 
 use super::{
-    BATCH_SHARE, CLIENT, CLIENT_STALL, CONNECTIONS, ClientKind, Collected, Heard, LAG, LIMIT, MAX, MEAN,
+    BATCH_SHARE, CLIENT, CLIENT_STALL, ClientKind, Collected, FOREIGN, Heard, LAG, LIMIT, MAX, MEAN,
     Overtaken, P99, SERVER_SHARE, STALL, Stage, THROUGHPUT, Unit,
 };
 use schedlab_measure::stats;
@@ -9,12 +9,17 @@ use schedlab_model::Ns;
 
 /// A client above this part of its CPUs may be what limits the throughput.
 const BUSY: f64 = 0.8;
-/// A server above this part of its CPU, with that CPU for itself, is what limits.
-pub(super) const FULL: f64 = 0.95;
+/// A server above this part of what strangers leave of its CPU, with that CPU for itself, is what limits.
+const FULL: f64 = 0.95;
 /// Requests that leave no later than this, in nanoseconds, are on time.
 const LATE: f64 = 50_000.0;
 /// A client's own mean below this part of the mean time of a request leaves much of it out.
 const UNSEEN: f64 = 0.75;
+
+/// Whether a server with `share` of a CPU, of which strangers had `foreign`, never lets it idle.
+pub(super) fn never_idle(share: f64, foreign: f64) -> bool {
+    share >= FULL * (1.0 - foreign)
+}
 
 /// Whether the client or the server was what limits.
 pub(super) fn bottleneck(
@@ -46,8 +51,10 @@ pub(super) fn bottleneck(
     if busy.is_empty() {
         let server = here.median("dedicated", SERVER_SHARE).filter(|_| kind.closed());
         let server = server.map_or_else(String::new, |share| {
-            let who = if share >= FULL { "Redis limits" } else { "neither does Redis limit" };
-            format!("; {who}: {} of its CPU in the row dedicated", Unit::Share.show(share))
+            let foreign = here.median("dedicated", FOREIGN).unwrap_or_default();
+            let who = if never_idle(share, foreign) { "Redis limits" } else { "neither does Redis limit" };
+            let show = |share| Unit::Share.show(share);
+            format!("; {who}: {} of its CPU in the row dedicated, strangers {}", show(share), show(foreign))
         });
         findings.push(format!(
             "{kind}: the client is not the bottleneck: {most} of its CPUs at most{lag}{server}"
@@ -86,8 +93,7 @@ pub(super) fn limited(
     let here = &heard.figures;
     let told = |row: &&str| {
         let rounds = heard.overtaken.iter().filter(|(of, _)| of == row);
-        let met: Vec<Vec<&Overtaken>> =
-            rounds.map(|(_, waits)| waits.iter().filter(|wait| wait.fair >= LIMIT).collect()).collect();
+        let met: Vec<Vec<&Overtaken>> = rounds.map(|(_, waits)| turns(waits)).collect();
         let all: Vec<&Overtaken> = met.iter().flatten().copied().collect();
         let longest = all.iter().max_by_key(|wait| wait.fair)?;
         let show = |time: Ns| Unit::Time.show(time.0 as f64);
@@ -112,6 +118,22 @@ pub(super) fn limited(
         ))
     };
     rows.iter().filter_map(told).collect()
+}
+
+/// A wait for each turn that the limit gave to fair tasks, in order. Several threads of Redis may have waited through one turn, and
+/// one that waited for the others too began long before it: the shortest wait says when it was.
+fn turns(waits: &[Overtaken]) -> Vec<&Overtaken> {
+    let mut met: Vec<&Overtaken> = waits.iter().filter(|wait| wait.fair >= LIMIT).collect();
+    met.sort_by_key(|wait| (wait.waited, wait.at));
+    let mut turns: Vec<&Overtaken> = Vec::new();
+    for wait in met {
+        let apart = |one: &&Overtaken| one.at + one.waited <= wait.at || wait.at + wait.waited <= one.at;
+        if turns.iter().all(apart) {
+            turns.push(wait);
+        }
+    }
+    turns.sort_by_key(|wait| wait.at);
+    turns
 }
 
 /// A real-time client without a pause meets the fair server of its own CPU.
@@ -151,17 +173,21 @@ pub(super) fn milder(kind: ClientKind, here: &Collected, findings: &mut Vec<Stri
 
 /// A closed loop's requests in flight are its rate times their mean time (Little 1961). A client whose own mean is much less than
 /// that does not count the time that a request or an answer waits in the client itself.
-pub(super) fn little(kind: ClientKind, here: &Collected, rows: &[&str]) -> Option<String> {
+pub(super) fn little(
+    (kind, connections): (ClientKind, usize),
+    here: &Collected,
+    rows: &[&str],
+) -> Option<String> {
     let told = |row: &&str| {
         let (rate, mean) = (here.median(row, THROUGHPUT)?, here.median(row, MEAN)?);
-        let whole = CONNECTIONS as f64 / rate * 1e9;
+        let whole = connections as f64 / rate * 1e9;
         (rate > 0.0 && mean < whole * UNSEEN)
             .then(|| format!("{row} {} of {}", Unit::Time.show(mean), Unit::Time.show(whole)))
     };
     let told: Vec<String> = rows.iter().filter_map(told).collect();
     (!told.is_empty()).then(|| {
         format!(
-            "{kind}, times: {CONNECTIONS} connections over the requests a second are the mean time of a request, of which the \
+            "{kind}, times: {connections} connections over the requests a second are the mean time of a request, of which the \
              client's own clock sees a part ({}); the rest it waits in the client. The simulator counts all of it",
             told.join(", ")
         )
@@ -237,18 +263,41 @@ mod tests {
     }
 
     #[test]
+    fn threads_that_wait_through_one_turn_of_fair_tasks_count_it_once() {
+        // Waits come in the order of their ends; a thread behind the others waits from long before.
+        let long = Overtaken { at: Ns::from_ms(200), waited: Ns::from_ms(1900), ..wait(0, 108) };
+        let waits = [wait(950, 52), wait(1990, 53), long.clone()];
+        assert_eq!(turns(&waits), [&waits[0], &waits[1]]);
+        assert_eq!(turns(&[wait(950, 3), long.clone()]), [&long]);
+        let mut heard = Heard::default();
+        heard.overtaken.push(("redis FIFO", waits.to_vec()));
+        let told = limited(ClientKind::Bitcount, &heard, &["redis FIFO"], limit_of("6.18.44"));
+        assert!(
+            told[0].contains("2 times for") && told[0].contains(", 1.04s from one to the next"),
+            "{told:?}"
+        );
+    }
+
+    #[test]
     fn who_limits_is_said_of_the_client_and_of_the_server() {
-        let said = |client: f64, server: f64| {
+        let said_beside = |client: f64, server: f64, strangers: f64| {
             let (mut here, mut findings, mut doubts) = (Collected::default(), Vec::new(), Vec::new());
             here.add("dedicated", CLIENT, Some(client));
             here.add("dedicated", SERVER_SHARE, Some(server));
+            here.add("dedicated", FOREIGN, Some(strangers));
             bottleneck(ClientKind::Bitcount, &here, &["dedicated"], &mut findings, &mut doubts);
             (findings.concat(), doubts.concat())
         };
+        let said = |client: f64, server: f64| said_beside(client, server, 0.0);
         let (found, doubted) = said(0.3, 0.998);
         assert!(found.contains("not the bottleneck") && found.contains("; Redis limits: 99.8%"), "{found}");
         assert_eq!(doubted, "");
         assert!(said(0.3, 0.7).0.contains("neither does Redis limit: 70.0%"));
+        let strangers = said_beside(0.3, 0.7, 0.28).0;
+        assert!(
+            strangers.contains("; Redis limits: 70.0%") && strangers.contains("strangers 28.0%"),
+            "{strangers}"
+        );
         assert!(said(0.93, 0.998).1.contains("there it, not Redis"), "a busy client is doubted");
     }
 
@@ -261,8 +310,8 @@ mod tests {
         here.add("shared", THROUGHPUT, Some(32_000.0));
         here.add("shared", P50, Some(400_000.0));
         here.add("shared", MEAN, Some(990_000.0));
-        let told = little(ClientKind::Closed, &here, &["dedicated", "shared"]).unwrap();
+        let told = little((ClientKind::Closed, 32), &here, &["dedicated", "shared"]).unwrap();
         assert!(told.contains("dedicated 250.0us of 500.0us") && !told.contains("shared"), "{told}");
-        assert_eq!(little(ClientKind::Closed, &here, &["shared"]), None);
+        assert_eq!(little((ClientKind::Closed, 32), &here, &["shared"]), None);
     }
 }

@@ -1,7 +1,7 @@
 //! What the simulator says of Redis and sysbench, with the request's cost taken from the dedicated row of this machine.
 
-use super::{BATCH, BATCH_SHARE, CONNECTIONS, OVERTAKEN, Row, SERVER_SHARE, STALL, THROUGHPUT};
-use super::{ClientKind, Collected, ExperimentError, FULL, Model, P50, longest, waits};
+use super::{BATCH, BATCH_SHARE, OVERTAKEN, Row, SERVER_SHARE, STALL, THROUGHPUT};
+use super::{ClientKind, Collected, ExperimentError, FOREIGN, Model, P50, longest, never_idle, waits};
 use crate::compare::{Options, compare_scenario};
 use crate::gallery::Found;
 use crate::measure::Kind;
@@ -30,10 +30,10 @@ pub(super) struct Prediction {
 }
 
 impl Prediction {
-    /// For one client. Without a dedicated row there is nothing to take the cost of a request from.
+    /// For one client and its connections. Without a dedicated row there is nothing to take the cost of a request from.
     pub(super) fn of(
         model: &Model,
-        kind: ClientKind,
+        (kind, connections): (ClientKind, usize),
         here: &Collected,
         rows: &[&Row],
     ) -> Result<Prediction, ExperimentError> {
@@ -45,8 +45,9 @@ impl Prediction {
             return Ok(Prediction { study: None, overtaken: Vec::new(), events, about });
         };
         let seen_ns = (share * 1e9 / rate.max(1.0)).max(1.0);
-        let full = kind.closed() && share >= FULL;
-        let mut load = Load { model, kind, cost_ns: seen_ns, full };
+        let foreign = median(FOREIGN).unwrap_or_default();
+        let full = kind.closed() && never_idle(share, foreign);
+        let mut load = Load { model, kind, connections, cost_ns: seen_ns, full };
         let mut way_ns = load.fit(rate, p50)?;
         // What redis had here has its switches and ticks in it, and the model adds those of its own.
         let dedicated = load.dedicated(way_ns)?;
@@ -122,6 +123,7 @@ struct Dedicated {
 struct Load<'a> {
     model: &'a Model,
     kind: ClientKind,
+    connections: usize,
     cost_ns: f64,
     /// The server of the dedicated row was never idle.
     full: bool,
@@ -138,7 +140,7 @@ impl Load<'_> {
             // Any way comes out in which the next request is there when one is served.
             return Ok(0.0);
         }
-        let round = CONNECTIONS as f64 * 1e9 / rate.max(1.0);
+        let round = self.connections as f64 * 1e9 / rate.max(1.0);
         let (mut low, mut high) = (0.0, round / 2.0);
         for _ in 0..STEPS {
             let middle = (low + high) / 2.0;
@@ -185,7 +187,7 @@ impl Load<'_> {
     fn scenario(&self, head: &str, way_ns: f64, rows: &[&Row]) -> Result<Scenario, ExperimentError> {
         let load = match self.kind {
             ClientKind::Open(rate) => format!("open = \"exp {:.0}ns\"", 1e9 / rate),
-            _ => format!("clients = {CONNECTIONS}\nthink = \"0ns\""),
+            _ => format!("clients = {}\nthink = \"0ns\"", self.connections),
         };
         let mut text = format!(
             "[[task]]\nname = \"redis-server\"\ncpus = \"0\"\nprogram = [\"receive all requests\", \"serve requests {}ns\"]\n\
@@ -233,7 +235,7 @@ mod tests {
     fn a_server_that_is_never_idle_meets_the_fair_server_in_the_simulator_too() {
         let rows: Vec<&Row> = ROWS[..3].iter().collect();
         let here = dedicated(30_000.0, 1_060_000.0, 0.998);
-        let full = Prediction::of(&model(), ClientKind::Bitcount, &here, &rows).unwrap();
+        let full = Prediction::of(&model(), (ClientKind::Bitcount, 32), &here, &rows).unwrap();
         assert!(full.about[0].contains("left out"), "{:?}", full.about);
         for figure in [OVERTAKEN, STALL] {
             let ns = full.value("redis FIFO", figure.name).unwrap();
@@ -242,6 +244,11 @@ mod tests {
         let share = full.value("redis FIFO", BATCH_SHARE.name).unwrap();
         assert!((0.04..0.07).contains(&share), "{share}");
         assert_eq!(full.value("shared", OVERTAKEN.name), None, "both are fair");
+        // Nor is one idle beside strangers that take a third of its CPU.
+        let mut disturbed = dedicated(20_000.0, 1_600_000.0, 0.66);
+        disturbed.add("dedicated", FOREIGN, Some(0.33));
+        let full = Prediction::of(&model(), (ClientKind::Bitcount, 32), &disturbed, &rows[..1]).unwrap();
+        assert!(full.about[0].contains("left out"), "{:?}", full.about);
         let rate = full.value("dedicated", THROUGHPUT.name).unwrap();
         assert!((rate / 30_000.0 - 1.0).abs() < 0.03, "{rate}");
     }
@@ -250,7 +257,7 @@ mod tests {
     fn a_client_that_limits_has_its_way_fitted() {
         let rows: Vec<&Row> = ROWS[..3].iter().collect();
         let here = dedicated(60_000.0, 250_000.0, 0.6);
-        let idle = Prediction::of(&model(), ClientKind::Closed, &here, &rows).unwrap();
+        let idle = Prediction::of(&model(), (ClientKind::Closed, 32), &here, &rows).unwrap();
         assert!(idle.about[0].contains("FITTED"), "{:?}", idle.about);
         let rate = idle.value("dedicated", THROUGHPUT.name).unwrap();
         assert!((rate / 60_000.0 - 1.0).abs() < 0.03, "{rate}");
