@@ -111,6 +111,8 @@ pub trait Watch {
     fn round(&mut self, _what: &str, _how: Actuator) {}
     /// A round of the server alone begins.
     fn alone(&mut self) {}
+    /// The chosen one is set now, and is kept for `time`.
+    fn keeping(&mut self, _how: Actuator, _time: Ns) {}
     /// While kept: a round has ended; whether the goal was met.
     fn kept(&mut self, _round: &Round, _met: Outcome) {}
 }
@@ -240,7 +242,9 @@ pub fn colocate(
     let mut found = Colocation::nothing_yet(plan, trial.cpus);
     search(&mut trial, plan, &mut found, watch)?;
     if let (Some(how), Some(time)) = (found.chosen, plan.keep_for) {
-        found.kept = trial.keep(how, time, &mut |round| {
+        let held = trial.set(how)?;
+        watch.keeping(how, time);
+        found.kept = trial.keep(how, held, time, &mut |round| {
             let met = judge(&plan.goals, std::slice::from_ref(round), &found.before, &found.alone);
             watch.kept(round, met);
         })?;

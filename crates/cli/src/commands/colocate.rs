@@ -135,7 +135,7 @@ pub(crate) fn run(args: &Colocate) -> anyhow::Result<Done> {
     })
 }
 
-/// Progress on standard error, on a terminal; a regression everywhere.
+/// Progress on standard error, on a terminal; what is kept, and a regression, everywhere.
 struct Live {
     quiet: bool,
     kept: usize,
@@ -152,6 +152,10 @@ impl Watch for Live {
         if !self.quiet {
             let _ = writeln!(std::io::stderr(), "the server alone: the batch work stands still");
         }
+    }
+
+    fn keeping(&mut self, how: Actuator, time: Ns) {
+        let _ = writeln!(std::io::stderr(), "keeping {how} for {time}; then everything is put back");
     }
 
     fn kept(&mut self, _: &Round, met: Outcome) {

@@ -89,6 +89,7 @@ fn goal_is_reached() {
     let folder = Folder::new("colocate");
     let (server, batch) = (Pinned::python(SERVER), Pinned::python(SPINNER));
     let goals = ["--goal", "server share > 0%", "--goal", "batch share < 99.9%", "--json"];
+    let goals = [&goals[..], &["--keep-for", "500ms"]].concat();
     let ran: Ran = ran(&mut trial(&folder, &server, &batch, &goals));
     all_is_as_before(&folder, [&server, &batch]);
     let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
@@ -96,6 +97,9 @@ fn goal_is_reached() {
     always(value["given_back"] == nobody, || format!("{ran:?}"));
     assert_eq!((ran.code, value["outcome"].as_str()), (0, Some("met")), "{ran:?}");
     assert_eq!(value["chosen"], "default", "it meets them already: {ran:?}");
+    // Whoever measures beside it waits for this line.
+    assert!(ran.stderr.contains("keeping default for 500ms; then everything is put back\n"), "{ran:?}");
+    assert_eq!(value["kept"].as_array().map(Vec::len), Some(1), "{ran:?}");
     let blamed = value["before"][0]["blame"].as_array().expect("who it waited for");
     assert!(blamed.iter().all(|one| one["ns_per_s"].as_f64() > Some(0.0)), "{ran:?}");
 }

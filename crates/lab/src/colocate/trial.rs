@@ -44,7 +44,7 @@ pub(super) struct Trial<'a> {
 
 /// What holds an actuator.
 #[derive(Default)]
-struct Held {
+pub(super) struct Held {
     keeper: Option<Keeper>,
     elevated: Option<Elevated>,
     changed: usize,
@@ -126,14 +126,14 @@ impl<'a> Trial<'a> {
         Ok(result?.1)
     }
 
-    /// Holds `how` and measures round after round, for `time` or until it is stopped.
+    /// Measures round after round while `held` holds `how`, for `time` or until it is stopped.
     pub(super) fn keep(
         &mut self,
         how: Actuator,
+        mut held: Held,
         time: Ns,
         each: &mut dyn FnMut(&Round),
     ) -> Result<Vec<Round>, ColocateError> {
-        let mut held = self.set(how)?;
         let (mut rounds, mut passed) = (Vec::new(), Ns::ZERO);
         while passed < time && !(self.stop)() {
             match self.measure(how, &mut held) {
@@ -151,7 +151,8 @@ impl<'a> Trial<'a> {
         Ok(rounds)
     }
 
-    fn set(&self, how: Actuator) -> Result<Held, ColocateError> {
+    /// Sets `how`; what is returned must be given to [`Trial::keep`].
+    pub(super) fn set(&self, how: Actuator) -> Result<Held, ColocateError> {
         let (server, batch) = (&self.server.side, &self.batch.side);
         let mut held = Held::default();
         match how {
