@@ -100,7 +100,7 @@ fn not_empty(path: &Path, events: usize, recording: &Recording) -> Result<(), La
 /// Blocks that are decompressed before anybody asks for them.
 const AHEAD: usize = 4;
 
-/// Reads and decompresses on one thread what `take` makes something of on another.
+/// Reads, decompresses and decodes on one thread what `take` makes something of on another.
 fn read_ahead<T>(
     path: &Path,
     take: impl FnOnce(mpsc::IntoIter<Result<Part, TraceError>>) -> Result<T, TraceError>,
@@ -109,8 +109,15 @@ fn read_ahead<T>(
     let blocks = Blocks::open(path).map_err(failed)?;
     let (give, blocks_read) = sync_channel(AHEAD);
     let result = std::thread::scope(|threads| {
-        // Ends with the file, or when nobody takes what it reads.
-        threads.spawn(move || blocks.map(|part| give.send(part)).take_while(Result::is_ok).for_each(drop));
+        threads.spawn(move || {
+            for part in blocks {
+                part.iter().for_each(Part::decode);
+                if give.send(part).is_err() {
+                    // Nobody takes what it reads any more.
+                    break;
+                }
+            }
+        });
         take(blocks_read.into_iter())
     });
     result.map_err(|error| match error {

@@ -1,8 +1,10 @@
 //! The blocks of a recording as they stand in its file: one after another, checked and decompressed. What is in them is
 //! the business of `reader`.
 
-use crate::format::{self, BLOCK_HEADER, BlockHeader, FILE_HEADER};
+use crate::format::{self, BLOCK_HEADER, BlockHeader, Decoded, FILE_HEADER, kind};
 use crate::{ReadLimits, TraceError};
+use schedlab_model::SchedEvent;
+use std::cell::OnceCell;
 use std::io::Read;
 use std::path::Path;
 
@@ -27,13 +29,40 @@ pub enum Part {
 pub struct Block {
     pub(crate) header: BlockHeader,
     pub(crate) raw: Vec<u8>,
+    /// Its events, once somebody has decoded them.
+    events: OnceCell<Result<(Vec<SchedEvent>, Decoded), String>>,
     /// Counted from 0, the header.
     number: u64,
     /// Where it stands.
     start: u64,
 }
 
+impl Part {
+    /// Decodes the events of a block here and now: on the thread that reads, say, so that the one that looks at them need not.
+    pub fn decode(&self) {
+        if let Part::Block(block) = self
+            && block.header.kind == kind::EVENTS
+        {
+            // A fault is that of the block, and is told by whoever looks at its events.
+            let _ = block.events();
+        }
+    }
+}
+
 impl Block {
+    /// The events of a block of events, and what they are.
+    pub(crate) fn events(&self) -> Result<(&[SchedEvent], Decoded), TraceError> {
+        let decode = || {
+            let mut events = Vec::new();
+            let decoded = format::decode_events(&self.raw, self.header.first, &mut events)?;
+            Ok((events, decoded))
+        };
+        match self.events.get_or_init(decode) {
+            Ok((events, decoded)) => Ok((events, *decoded)),
+            Err(what) => Err(self.damaged(what)),
+        }
+    }
+
     pub(crate) fn damaged(&self, what: &str) -> TraceError {
         TraceError::Damaged { block: self.number, offset: self.start, what: what.to_owned() }
     }
@@ -108,7 +137,7 @@ impl<R: Read> Blocks<R> {
             return Err(self.damaged(start, "it decompresses to another length than it claims"));
         }
         self.number += 1;
-        Ok(Part::Block(Block { header, raw, number, start }))
+        Ok(Part::Block(Block { header, raw, events: OnceCell::new(), number, start }))
     }
 
     /// The stored bytes, decompressed: never to more than `bytes`.

@@ -2,6 +2,7 @@
 //!
 //! `docs/recording-format.md` is the description for people who write a reader of their own.
 
+use crate::reader::Ids;
 use schedlab_model::{CpuId, EventKind, GroupId, Ns, PrevState, SchedEvent, TaskId, Waker};
 
 /// First bytes of every recording. The line ends and the byte above 127 show a transfer in text mode.
@@ -109,32 +110,27 @@ pub(crate) fn encode_events(events: &[SchedEvent], first: u64) -> Vec<u8> {
 /// Records that are decoded together: their words fit into the nearest cache.
 const TOGETHER: usize = 512;
 
-/// What the events of a block were.
+/// What the events of a block are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Decoded {
     /// Records of an unknown kind: left out.
     pub(crate) skipped: u64,
     /// Earliest and latest time; `None` when there is no event.
     pub(crate) times: Option<(u64, u64)>,
+    /// None is earlier than the one before it, and no two that follow one another are equal.
+    pub(crate) in_order: bool,
+    /// How many CPUs, tasks and groups there must be for the ids in them.
+    pub(crate) needs: Ids,
 }
 
 /// Appends the events of a block to `out`.
 pub(crate) fn decode_events(bytes: &[u8], first: u64, out: &mut Vec<SchedEvent>) -> Result<Decoded, String> {
-    out.reserve(bytes.len() / RECORD);
-    decode_each(bytes, first, |event| out.push(event))
-}
-
-/// Calls `each` with the events of a block.
-#[inline]
-pub(crate) fn decode_each(
-    bytes: &[u8],
-    first: u64,
-    mut each: impl FnMut(SchedEvent),
-) -> Result<Decoded, String> {
     let rows = bytes.len() / RECORD;
+    out.reserve(rows);
     let mut words = [[0; TOGETHER]; RECORD / 4];
     let (mut before, mut skipped) = (first, 0);
     let (mut earliest, mut latest) = (u64::MAX, 0);
+    let (mut in_order, mut needs, begin) = (true, Ids::default(), out.len());
     for from in (0..rows).step_by(TOGETHER) {
         let count = TOGETHER.min(rows - from);
         for (word, to) in words.iter_mut().enumerate() {
@@ -145,16 +141,17 @@ pub(crate) fn decode_each(
             let at = before.wrapping_add(u64::from(low[i]) | u64::from(high[i]) << 32);
             before = at;
             let event = decode_event(head[i], [a[i], b[i], c[i]], at);
-            match event.map_err(|what| format!("record {}: {what}", from + i))? {
-                Some(event) => {
-                    (earliest, latest) = (earliest.min(at), latest.max(at));
-                    each(event);
-                }
-                None => skipped += 1,
-            }
+            let Some(event) = event.map_err(|what| format!("record {}: {what}", from + i))? else {
+                skipped += 1;
+                continue;
+            };
+            in_order &= at > latest || at == latest && out[begin..].last() != Some(&event);
+            (earliest, latest) = (earliest.min(at), latest.max(at));
+            needs.raise(&event);
+            out.push(event);
         }
     }
-    Ok(Decoded { skipped, times: (earliest <= latest).then_some((earliest, latest)) })
+    Ok(Decoded { skipped, times: (earliest <= latest).then_some((earliest, latest)), in_order, needs })
 }
 
 /// The 32-bit words whose bytes stand in four columns from `column` on, from row `from` on. Word by word the compiler
@@ -232,7 +229,7 @@ fn state_code(state: PrevState) -> u8 {
 }
 
 /// The event, `None` for a kind that this version does not know. `head` is kind, detail and CPU.
-#[inline]
+#[inline(always)]
 fn decode_event(head: u32, words: [u32; 3], at: u64) -> Result<Option<SchedEvent>, String> {
     let [kind, detail, low, high] = head.to_le_bytes();
     let word = |i: usize| words[i];

@@ -153,24 +153,39 @@ impl Ids {
         Ids { cpus: header.topology.cpus(), tasks: header.tasks.len(), groups: header.groups.len().max(1) }
     }
 
-    /// Whether all ids of an event are among them.
+    /// So many that those of `event` are among them.
     #[inline]
-    pub(crate) fn known(&self, event: &SchedEvent) -> bool {
-        let others = match event.kind {
-            EventKind::Migrate { from, to, .. } => from.index() < self.cpus && to.index() < self.cpus,
-            EventKind::Regroup { group, .. } => group.index() < self.groups,
-            _ => true,
-        };
-        let task = |task: &schedlab_model::TaskId| task.index() < self.tasks;
-        event.cpu.index() < self.cpus && others && format::tasks_of(&event.kind).iter().flatten().all(task)
+    pub(crate) fn raise(&mut self, event: &SchedEvent) {
+        self.cpus = self.cpus.max(event.cpu.index() + 1);
+        match event.kind {
+            EventKind::Migrate { from, to, .. } => {
+                self.cpus = self.cpus.max(from.index().max(to.index()) + 1)
+            }
+            EventKind::Regroup { group, .. } => self.groups = self.groups.max(group.index() + 1),
+            _ => {}
+        }
+        for task in format::tasks_of(&event.kind).into_iter().flatten() {
+            self.tasks = self.tasks.max(task.index() + 1);
+        }
+    }
+
+    /// Whether all of `others` are among them.
+    pub(crate) fn hold(&self, others: Ids) -> bool {
+        others.cpus <= self.cpus && others.tasks <= self.tasks && others.groups <= self.groups
+    }
+
+    /// Whether all ids of an event are among them.
+    fn known(&self, event: &SchedEvent) -> bool {
+        let mut needs = Ids::default();
+        needs.raise(event);
+        self.hold(needs)
     }
 }
 
 /// What becomes of the events of a recording that is read.
 pub(crate) trait Keep {
-    /// The events of one block: `raw` as it stands there, `first` the time at which it begins. The header names every task that
-    /// they may name.
-    fn events(&mut self, recording: &mut Recording, raw: &[u8], first: u64) -> Result<Decoded, String>;
+    /// The events of one block. The header names every task that they may name.
+    fn events(&mut self, recording: &mut Recording, events: &[SchedEvent], decoded: Decoded);
 }
 
 /// A recording as it is put together.
@@ -262,8 +277,8 @@ impl Assembly<'_> {
         if u64::from(header.records) * RECORD as u64 != block.raw.len() as u64 {
             return Err(block.damaged("its length does not fit its number of records"));
         }
-        let decoded =
-            self.keep.events(recording, &block.raw, header.first).map_err(|what| block.damaged(&what))?;
+        let (events, decoded) = block.events()?;
+        self.keep.events(recording, events, decoded);
         recording.repairs.skipped_records += decoded.skipped;
         let (earliest, latest) = decoded.times.unwrap_or((header.first, header.last));
         recording.duration = recording.duration.max(Ns(decoded.times.map_or(0, |times| times.1)));
@@ -300,14 +315,13 @@ impl Assembly<'_> {
 
 /// Looks at the events while they are still in the processor's caches.
 impl Keep for Scan {
-    fn events(&mut self, recording: &mut Recording, raw: &[u8], first: u64) -> Result<Decoded, String> {
-        self.begin(&recording.header);
+    fn events(&mut self, recording: &mut Recording, events: &[SchedEvent], decoded: Decoded) {
+        self.block(&recording.header, events, decoded);
         let from = recording.events.len();
-        let decoded = format::decode_events(raw, first, &mut recording.events)?;
-        for (place, event) in recording.events.iter().enumerate().skip(from) {
-            self.event(place, event);
+        for (place, event) in events.iter().enumerate() {
+            self.event(from + place, event);
         }
-        Ok(decoded)
+        recording.events.extend_from_slice(events);
     }
 }
 

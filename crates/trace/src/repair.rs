@@ -101,7 +101,7 @@ pub(crate) fn repair(recording: &mut Recording) {
     let moved = mender.move_early_wakes(events);
     for (place, event) in moved.iter().enumerate() {
         mender.place = place;
-        mender.event(*event);
+        mender.event(event);
     }
     recording.events = merged(moved, std::mem::take(&mut mender.inserted));
     recording.repairs.add(&mender.repairs);
@@ -298,7 +298,8 @@ impl Mender {
         moved(events, early.moves)
     }
 
-    fn event(&mut self, event: SchedEvent) {
+    #[inline]
+    fn event(&mut self, event: &SchedEvent) {
         match event.kind {
             EventKind::Switch { prev, prev_state, next } => self.switch(event, prev, prev_state, next),
             EventKind::Wake { task, waker } => {
@@ -330,14 +331,16 @@ impl Mender {
     }
 
     /// `by` did something on this CPU: it ran there.
-    fn proof(&mut self, event: SchedEvent, by: Option<TaskId>) {
+    #[inline]
+    fn proof(&mut self, event: &SchedEvent, by: Option<TaskId>) {
         let cpu = event.cpu.index();
         if by.is_some() && self.current[cpu] == Some(by) {
             self.last[cpu] = event.at;
         }
     }
 
-    fn switch(&mut self, event: SchedEvent, prev: Option<TaskId>, state: PrevState, next: Option<TaskId>) {
+    #[inline]
+    fn switch(&mut self, event: &SchedEvent, prev: Option<TaskId>, state: PrevState, next: Option<TaskId>) {
         let cpu = event.cpu.index();
         self.leave_elsewhere(cpu, prev);
         if let Some(ran) = self.current[cpu]

@@ -2,6 +2,7 @@
 //! through all events again.
 
 use super::{Early, Mender, Repairs, Seen, merged, moved};
+use crate::format::Decoded;
 use crate::reader::{Ids, LONGEST};
 use crate::{Header, Recording};
 use schedlab_model::{EventKind, MAX_CPUS, Ns, SchedEvent, TaskId};
@@ -11,7 +12,7 @@ use schedlab_model::{EventKind, MAX_CPUS, Ns, SchedEvent, TaskId};
 pub(crate) struct Scan {
     mender: Mender,
     early: Early,
-    ids: Ids,
+    /// Of the blocks so far: the latest time, and the last event.
     latest: Ns,
     previous: Option<SchedEvent>,
     /// Misordered or repeated events, or unknown ids: only the whole recording says what to do.
@@ -29,15 +30,26 @@ pub(crate) struct Mends {
 }
 
 impl Scan {
-    /// Events follow that name what this header has.
-    pub(crate) fn begin(&mut self, header: &Header) {
-        self.ids = Ids::of(header);
-        if self.ids.cpus == 0 || self.ids.cpus > MAX_CPUS {
+    /// These events follow, in which ids of this header occur.
+    pub(crate) fn block(&mut self, header: &Header, events: &[SchedEvent], decoded: Decoded) {
+        let ids = Ids::of(header);
+        let (earliest, latest) =
+            decoded.times.map_or((self.latest, self.latest), |(from, to)| (Ns(from), Ns(to)));
+        let follows = earliest >= self.latest && latest <= LONGEST;
+        let twice = self.previous.is_some() && self.previous.as_ref() == events.first();
+        if !(1..=MAX_CPUS).contains(&ids.cpus)
+            || !ids.hold(decoded.needs)
+            || !decoded.in_order
+            || !follows
+            || twice
+        {
             self.hard = true;
             return;
         }
+        self.latest = latest;
+        self.previous = events.last().copied().or(self.previous);
         self.mender.begin(header);
-        self.early.seen.resize(self.ids.tasks, Seen::default());
+        self.early.seen.resize(ids.tasks, Seen::default());
     }
 
     /// Only the whole recording says what has to be mended.
@@ -49,20 +61,16 @@ impl Scan {
     /// The event that will stand at `place`. The task whose wakeup belongs behind its last switch, as is seen now.
     #[inline]
     pub(crate) fn event(&mut self, place: usize, event: &SchedEvent) -> Option<TaskId> {
-        // Two equal events in a row have one time.
-        let twice = event.at == self.latest && self.previous.as_ref() == Some(event);
-        if self.hard || event.at < self.latest || event.at > LONGEST || twice || !self.ids.known(event) {
-            self.hard = true;
+        if self.hard {
             return None;
         }
-        (self.latest, self.previous) = (event.at, Some(*event));
         let woken = self.early.event(place, event);
         if let (Some(task), EventKind::Switch { .. }) = (woken, event.kind) {
             // In its right place the wakeup would have come before this.
             self.mender.woken(task);
         }
         self.mender.place = place;
-        self.mender.event(*event);
+        self.mender.event(event);
         woken
     }
 

@@ -4,7 +4,7 @@
 use super::{Row, Timehist};
 use crate::analysis::Scope;
 use crate::blocks::Part;
-use crate::format::{self, Decoded};
+use crate::format::Decoded;
 use crate::reader::{Keep, assemble};
 use crate::repair::{Moving, Scan};
 use crate::{ReadLimits, Recording, TraceError};
@@ -86,15 +86,17 @@ impl<F: FnMut(&Row)> Rows<F> {
 }
 
 impl<F: FnMut(&Row)> Keep for Collect<F> {
-    fn events(&mut self, recording: &mut Recording, raw: &[u8], first: u64) -> Result<Decoded, String> {
+    fn events(&mut self, recording: &mut Recording, events: &[SchedEvent], decoded: Decoded) {
         let Collect { moving, read, rows } = self;
-        rows.scan.begin(&recording.header);
+        rows.scan.block(&recording.header, events, decoded);
         match moving {
-            None => format::decode_each(raw, first, |event| rows.event(&event)),
-            Some(moving) => format::decode_each(raw, first, |event| {
-                moving.event(*read, &event, |event| rows.event(event));
-                *read += 1;
-            }),
+            None => events.iter().for_each(|event| rows.event(event)),
+            Some(moving) => {
+                for (place, event) in events.iter().enumerate() {
+                    moving.event(*read + place, event, |event| rows.event(event));
+                }
+                *read += events.len();
+            }
         }
     }
 }
