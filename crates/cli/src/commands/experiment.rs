@@ -25,7 +25,7 @@ Examples:
   schedlab experiment two-hogs                        `yes` twice on one CPU: shares and turns
   schedlab experiment sleeper                         `nc -l` beside `yes`: its stream, its calls
   schedlab experiment redis-batch --client open:10000 --only shared --only 'batch SCHED_IDLE'
-  schedlab experiment redis-batch --client bitcount --connections 512 --only dedicated --only 'redis FIFO'
+  schedlab experiment redis-batch --client bitcount --only dedicated --only 'redis FIFO'
   schedlab experiment redis-batch --network loopback --client redis-benchmark --rounds 10
   schedlab experiment smp --tasks 2..1024              the SMP paper's program on all CPUs
   schedlab experiment all --rounds 10 --json
