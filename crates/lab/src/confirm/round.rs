@@ -5,6 +5,7 @@ use super::{ConfirmError, METRICS, Plan};
 use crate::measure::SubjectData;
 use crate::metric::Metric;
 use crate::record::{self, record};
+use rustix::process::{Pid, Signal, kill_process};
 use schedlab_host::threads::{self, Identity};
 use schedlab_host::{OwnCommand, RecordRequest, Scope};
 use schedlab_live::bulletin::{self, Bulletin};
@@ -186,7 +187,7 @@ impl<'a> Rounds<'a> {
         command.args(["run", "--json", "--scheduler", spec, "--cpus", &cpu, "--"]).args(&self.command);
         command.env("SCHEDLAB_RUN_DIR", self.plan.room.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut driver = Driver(Some(command.spawn().map_err(failed)?));
+        let mut driver = Driver { child: Some(command.spawn().map_err(failed)?), managed: BTreeMap::new() };
         let first = Keeper::target(driver.pid())?;
         let begun = Instant::now();
         let journal = loop {
@@ -194,6 +195,7 @@ impl<'a> Rounds<'a> {
             if let Some((journal, _)) = all.into_iter().find(|(_, one)| one.owner == first) {
                 break journal;
             }
+            driver.manages(&first);
             if driver.ended() || begun.elapsed() > PATIENCE {
                 return Err(ConfirmError::Input(driver.words()));
             }
@@ -202,11 +204,13 @@ impl<'a> Rounds<'a> {
         let mut tend = |processes: &mut BTreeSet<u32>| -> Result<bool, ConfirmError> {
             let threads = Bulletin::read(&journal).map(|bulletin| bulletin.threads).unwrap_or_default();
             processes.extend(threads.iter().map(|taken| taken.thread.process));
+            driver.manages(&first);
             Ok(driver.ended())
         };
-        self.come_up(&mut tend)?;
-        let mut live = self.record(Some(first.process), &mut tend)?;
+        let live = self.come_up(&mut tend).and_then(|()| self.record(Some(first.process), &mut tend));
+        // A driver that was killed is why a round failed.
         let report = driver.end()?;
+        let mut live = live?;
         let number = |name: &str| report["counts"][name].as_u64().unwrap_or(0);
         let elapsed = report["elapsed_ns"].as_u64().unwrap_or(0).max(1);
         live.agents = Some(number("agent_cpu_ns") as f64 / elapsed as f64);
@@ -309,22 +313,34 @@ impl Drop for Running {
     }
 }
 
-/// `schedlab run`, which ends its command and gives everything back when it is asked to.
-struct Driver(Option<Child>);
+/// `schedlab run`, which ends its command and gives everything back when it is asked to. When it is killed, its guardian gives the
+/// threads back and the command goes on: of a round nothing may go on, so that it is ended here.
+struct Driver {
+    child: Option<Child>,
+    /// First threads of the processes that came of it, its guardians left out.
+    managed: BTreeMap<u32, Identity>,
+}
 
 impl Driver {
     fn pid(&self) -> u32 {
-        self.0.as_ref().map_or(0, Child::id)
+        self.child.as_ref().map_or(0, Child::id)
     }
 
     fn ended(&mut self) -> bool {
-        self.0.as_mut().is_none_or(|child| !matches!(child.try_wait(), Ok(None)))
+        self.child.as_mut().is_none_or(|child| !matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// Notes what came of it so far.
+    fn manages(&mut self, driver: &Identity) {
+        let family = restore::family(driver).into_iter().filter(|pid| !self.managed.contains_key(pid));
+        let others = family.filter_map(threads::identity).filter(|one| one.comm != driver.comm);
+        self.managed.extend(others.map(|one| (one.process, one)).collect::<Vec<_>>());
     }
 
     /// What it said against it.
     fn words(&mut self) -> String {
         let mut text = String::new();
-        let error = self.0.as_mut().and_then(|child| child.stderr.take());
+        let error = self.child.as_mut().and_then(|child| child.stderr.take());
         if self.ended()
             && let Some(mut error) = error
         {
@@ -338,18 +354,21 @@ impl Driver {
     }
 
     fn end(mut self) -> Result<serde_json::Value, ConfirmError> {
-        let Some(child) = self.0.as_mut() else { return Ok(serde_json::Value::Null) };
+        let Some(child) = self.child.as_mut() else { return Ok(serde_json::Value::Null) };
         ask_to_end(child);
-        let mut text = String::new();
-        let out = child.stdout.take();
-        out.map(|mut out| out.read_to_string(&mut text));
-        serde_json::from_str(&text)
-            .map_err(|error| ConfirmError::Input(format!("schedlab run gave no report: {error}")))
+        let (mut text, mut said) = (String::new(), String::new());
+        // What cannot be read is no report, and says nothing.
+        let _ = child.stdout.take().map(|mut out| out.read_to_string(&mut text));
+        let _ = child.stderr.take().map(|mut out| out.read_to_string(&mut said));
+        serde_json::from_str(&text).map_err(|_| {
+            let how = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+            let said = said.trim();
+            ConfirmError::Input(format!("schedlab run ended without a report ({how}); it said: {said}"))
+        })
     }
 }
 
 fn ask_to_end(child: &Child) {
-    use rustix::process::{Pid, Signal, kill_process};
     if let Some(pid) = Pid::from_raw(child.id() as i32) {
         // It may have ended in this moment.
         let _ = kill_process(pid, Signal::TERM);
@@ -358,7 +377,7 @@ fn ask_to_end(child: &Child) {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        if let Some(mut child) = self.0.take() {
+        if let Some(mut child) = self.child.take() {
             ask_to_end(&child);
             let begun = Instant::now();
             while begun.elapsed() < PATIENCE && matches!(child.try_wait(), Ok(None)) {
@@ -367,6 +386,11 @@ impl Drop for Driver {
             // Its guardian gives back what it left.
             let _ = child.kill();
             let _ = child.wait();
+        }
+        let left = self.managed.values().filter(|thread| thread.lives());
+        for pid in left.flat_map(restore::family).collect::<BTreeSet<u32>>() {
+            // It may have ended in this moment.
+            let _ = Pid::from_raw(pid as i32).map(|pid| kill_process(pid, Signal::KILL));
         }
     }
 }
