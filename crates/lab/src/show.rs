@@ -97,7 +97,7 @@ fn not_empty(path: &Path, events: usize, recording: &Recording) -> Result<(), La
     }
 }
 
-/// Blocks that are decompressed before anybody asks for them.
+/// Blocks that are decompressed and decoded before anybody asks for them.
 const AHEAD: usize = 4;
 
 /// Reads, decompresses and decodes on one thread what `take` makes something of on another.

@@ -461,40 +461,31 @@ fn an_ordinary_user_is_told_what_is_missing() {
 fn a_round_of_which_the_driver_is_killed_leaves_nothing() {
     let Some(_turn) = turn("a_round_of_which_the_driver_is_killed_leaves_nothing") else { return };
     let folder = Folder::new("confirm-killed");
-    let marker = format!("round-{}", std::process::id());
     let mut confirm = command(&folder, &["confirm", "--scheduler", "rr", "--rounds", "1", "--for", "500ms"]);
-    let spinner = ["--", "sh", "-c", "while :; do :; done", &marker];
-    let confirm =
-        confirm.args(spinner).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("schedlab");
-    let of = |pid: u32| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let processes = || {
-        let all = std::fs::read_dir("/proc").expect("Linux");
-        all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok()).collect::<Vec<_>>()
-    };
-    let words = |pid: u32| String::from_utf8_lossy(&of(pid)).into_owned();
-    let is_spinner = |pid: &u32| words(*pid).starts_with(&format!("sh\0-c\0while :; do :; done\0{marker}"));
+    let confirm = confirm.args(["--", "sh", "-c", "while :; do :; done"]);
+    let confirm = confirm.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("schedlab");
+    let words = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let spins = |pid: u32| words(pid).starts_with("sh\0-c\0while");
     const FIFO: i64 = 1;
-    wait_until("the spinner is managed", || {
-        processes()
-            .iter()
-            .filter(|pid| is_spinner(pid))
-            .any(|pid| state(*pid).is_some_and(|(policy, _)| policy == FIFO))
-    });
-    let parent = |pid: u32| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<u32>().ok())
+    let managed = || {
+        let driver = children_of(confirm.id()).into_iter().find(|pid| words(*pid).contains("\0run\0"))?;
+        let managed = |pid: &u32| spins(*pid) && state(*pid).is_some_and(|(policy, _)| policy == FIFO);
+        Some((driver, children_of(driver).into_iter().find(managed)?))
     };
-    let driver = processes()
-        .into_iter()
-        .find(|pid| parent(*pid) == Some(confirm.id()) && words(*pid).contains("\0run\0"));
-    let driver = rustix::process::Pid::from_raw(driver.expect("confirm runs it") as i32).expect("a process");
+    let seen = std::cell::Cell::new(None);
+    wait_until("the spinner is managed", || {
+        seen.set(managed());
+        seen.get().is_some()
+    });
+    let (driver, spinner) = seen.get().expect("it was seen");
+    let driver = rustix::process::Pid::from_raw(driver as i32).expect("a process");
     rustix::process::kill_process(driver, rustix::process::Signal::KILL).expect("our child's child");
     let ended = confirm.wait_with_output().expect("our child");
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     // Before it manages anything its guardian may have been the one to speak.
     let why = ["ended without a report (signal: 9", "the guardian ended process"];
     assert!(ended.status.code() == Some(2) && why.iter().any(|why| said.contains(why)), "{said}");
-    assert_eq!(processes().iter().filter(|pid| is_spinner(pid)).count(), 0, "the command goes on");
+    assert!(!spins(spinner), "the command goes on");
 }
 
 #[test]
