@@ -23,25 +23,26 @@ Examples:
                     --load 'redis-benchmark -p 7777 -l -q' --goal 'redis-server latency p99 < 1ms'
   schedlab colocate --serve-pid 957 --batch-pid 1201 --goal 'p99 < 500us' --keep-for 1h
   schedlab colocate --serve-pid 957 --batch-cgroup /batch --goal 'p99 < 1ms' --dry-run
-  schedlab colocate --serve-pid 957 --batch-pid 1201 --cpus 0 --client 127.0.0.1:6379 --client-rate 4000 \\
+  schedlab colocate --serve-pid 957 --batch-pid 1201 --cpus 0 \\
+                    --client 127.0.0.1:6379 --client-rate 4000 \\
                     --goal 'client response p99 < alone + 10%'
 
-A goal is met when its condition is true: 'latency p99 < 1ms' wants less than 1 ms. (A gate of `diff --fail-if` is
-written in the same way and fails when it is true.) SUBJECT is a thread's name or glob, `server` or `batch`; without
-one it is the server, and a percentile alone is one of `latency`, the time from the wakeup to running. `client` is
-schedlab's own client (--client, Redis's protocol): it sends at the times of a Poisson process, whatever the server does,
+A goal is met when its condition is true: 'latency p99 < 1ms' wants less than 1 ms. (A gate of `diff --fail-if` is \
+written in the same way and fails when it is true.) SUBJECT is a thread's name or glob, `server` or `batch`; without \
+one it is the server, and a percentile alone is one of `latency`, the time from the wakeup to running. `client` is \
+schedlab's own client (--client, Redis's protocol): it sends at the times of a Poisson process, whatever the server does, \
 and measures from the intended time, so that no stall is hidden.
 
-`alone` is what the server has when the batch work stands still (it is stopped for some rounds, and goes on whatever becomes
-of schedlab) and a SCHED_IDLE thread keeps the CPUs awake. Rounds alone stand between the others; a goal such as
-'response p99 < alone + 10%' is met when the interval of their distances, pair by pair, says so, and `cannot tell` when that
-holds both answers. A setting that cannot be told gets more pairs of rounds, up to eight times --rounds, before anything that
-needs schedlab's scheduler or stalls the server is tried; when those are used up, the mildest of them is chosen, and the
+`alone` is what the server has when the batch work stands still (it is stopped for some rounds, and goes on whatever becomes \
+of schedlab) and a SCHED_IDLE thread keeps the CPUs awake. Rounds alone stand between the others; a goal such as \
+'response p99 < alone + 10%' is met when the interval of their distances, pair by pair, says so, and `cannot tell` when that \
+holds both answers. A setting that cannot be told gets more pairs of rounds, up to eight times --rounds, before anything that \
+needs schedlab's scheduler or stalls the server is tried; when those are used up, the mildest of them is chosen, and the \
 answer says that it is not sure (exit code 3).
 
-Order: the host's default, idle, group-idle, quota-off, group-weight, batch, nice, slice, apart, group-max, elevation, fifo.
-The first that meets every goal is confirmed. fifo, under which the kernel stops a busy server for 50 ms of each second, is not
-tried when a goal about a `max` forbids that. Whatever happens, all is as before at the end, also after kill -9 (`schedlab restore` when the
+Order: the host's default, idle, group-idle, quota-off, group-weight, batch, nice, slice, apart, group-max, elevation, fifo. \
+The first that meets every goal is confirmed. fifo, under which the kernel stops a busy server for 50 ms of each second, is not \
+tried when a goal about a `max` forbids that. Whatever happens, all is as before at the end, also after kill -9 (`schedlab restore` when the \
 guardian was killed too). Exit codes: 0 met, 1 no actuator meets the goal, 3 too little was seen to say.")]
 pub(crate) struct Colocate {
     /// Start this server (`/bin/sh` reads it); it is ended afterwards

@@ -16,13 +16,13 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  schedlab confirm redis.slt --variant 'batch idle: sysbench policy=idle' --cpus 0 -- ./redis-and-sysbench.sh
-  schedlab confirm --scheduler rr:slice_ns=5ms --scheduler layers --rounds 3 -- sh -c 'yes & yes & wait'
+  schedlab confirm redis.slt --variant 'idle: sysbench policy=idle' --cpus 0 -- ./both.sh
+  schedlab confirm --scheduler rr --scheduler layers --rounds 3 -- sh -c 'yes & yes & wait'
   schedlab confirm redis.slt --variant 'nice: sysbench nice=10' --json -- ./both.sh > confirmed.json
 
-The command is started anew for each round: as the host has it, with each variant's settings made on its threads, and
-under each scheduler by `schedlab run`. Every round is recorded; predictions are those of `schedlab compare` from FILE, or
-from the first round. Variants may set policy, nice, slice and cpus of tasks. Needs root. Give a command that works for
+The command is started anew for each round: as the host has it, with each variant's settings made on its threads, and \
+under each scheduler by `schedlab run`. Every round is recorded; predictions are those of `schedlab compare` from FILE, or \
+from the first round. Variants may set policy, nice, slice and cpus of tasks. Needs root. Give a command that works for \
 longer than a round; it is ended then.")]
 pub(crate) struct Confirm {
     /// The recording to predict from (.slt) [default: the first round under the host's default]

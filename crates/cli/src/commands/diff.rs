@@ -13,11 +13,12 @@ use std::path::PathBuf;
 Examples:
   schedlab diff before.slt after.slt
   schedlab diff before.slt after.slt --fail-if 'redis-server latency p99 > +20%'
-  schedlab diff before.slt after.slt --fail-if 'redis-server wait p99 > 1ms' --fail-if '/batch share < 50%'
+  schedlab diff before.slt after.slt --fail-if 'redis-server wait p99 > 1ms' \\
+                                     --fail-if '/batch share < 50%'
   schedlab diff old.json new.json                 two results of `schedlab compare --json`
 
-A gate is 'SUBJECT METRIC OP VALUE'. SUBJECT: a task name, a glob, or a cgroup path. METRIC: share, switches,
-migrations, or latency, wait, response with p50, p90, p99, p99.9 or max. OP: > >= < <=. A VALUE with a sign is the
+A gate is 'SUBJECT METRIC OP VALUE'. SUBJECT: a task name, a glob, or a cgroup path. METRIC: share, switches, \
+migrations, or latency, wait, response with p50, p90, p99, p99.9 or max. OP: > >= < <=. A VALUE with a sign is the \
 change (+20%, -1ms), one without is the value itself (1ms, 50%, 300/s).
 
 Exit codes: 0 no gate failed, 1 a gate failed, 3 the data cannot carry a gate.")]

@@ -10,9 +10,9 @@ use std::path::PathBuf;
 Examples:
   schedlab generate --seed 7
   schedlab generate --seed 7 -o random.toml && schedlab compare random.toml
-  schedlab generate --seed 7 --scheduler xen-credit2      domains with kernels of their own, caps, weights
+  schedlab generate --seed 7 --scheduler xen-credit2   domains with own kernels, caps, weights
 
-The same number gives the same scenario: machine, tasks, groups, policies, preemption model, agents, scheduler with
+The same number gives the same scenario: machine, tasks, groups, policies, preemption model, agents, scheduler with \
 some of its knobs turned.")]
 pub(crate) struct Generate {
     /// The number that the scenario follows from

@@ -11,12 +11,12 @@ use std::fmt::Write as _;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  schedlab published                       every published figure of the gallery beside ours (half a minute)
+  schedlab published                       every published figure beside ours (half a minute)
   schedlab published elevation cyclictest  of these scenarios
 
-The figures are those of papers, articles and talks, or were measured with the real schedulers' code; they stand as
-`published` in the scenarios' expectations. Ours are medians over the scenario's seeds; behind them stands how far they are
-off, FAR when that is more than 10 % (shares: more than 0.5 points), and what the seeds give by themselves: many a published
+The figures are those of papers, articles and talks, or were measured with the real schedulers' code; they stand as \
+`published` in the scenarios' expectations. Ours are medians over the scenario's seeds; behind them stands how far they are \
+off, FAR when that is more than 10 % (shares: more than 0.5 points), and what the seeds give by themselves: many a published \
 figure is of one run. Exit code 1: one of ours is not what the scenario expects (a figure that is far off is none).")]
 pub(crate) struct Args {
     /// Scenarios [default: all of the gallery that have published figures]

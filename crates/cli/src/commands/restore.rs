@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 #[command(after_help = "\
 Examples:
   schedlab detach                  whatever schedlab manages is as before
-  schedlab detach --pid 957        this process and its children are; `run` and `attach` manage the rest on
+  schedlab detach --pid 957        this process and its children are; the rest is managed on
 
 An owner that does not give back within two seconds is killed, and everything is put back from its journal.")]
 pub(crate) struct Detach {
@@ -29,9 +29,9 @@ pub(crate) struct Detach {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  schedlab restore                 after a crash of schedlab and of its guardian: policies, affinities, groups as before
+  schedlab restore                 all as before, after a crash of schedlab and its guardian
 
-What a living schedlab manages is left alone (`schedlab detach` ends that). Doing it twice does no harm. Threads that
+What a living schedlab manages is left alone (`schedlab detach` ends that). Doing it twice does no harm. Threads that \
 ended, and what others changed meanwhile, are left as they are.")]
 pub(crate) struct Restore {
     /// Print as JSON

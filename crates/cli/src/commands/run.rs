@@ -50,10 +50,10 @@ pub(crate) struct How {
 #[command(after_help = "\
 Examples:
   schedlab run --scheduler shinjuku:quantum=200us --cpus 0 -- ./my-server
-  schedlab run --scheduler rr:slice_ns=20ms --for 5s -- sh -c 'yes >/dev/null & yes >/dev/null & wait'
-  schedlab run --scheduler layers --task sysbench=batch --log run.calls -- ./both.sh && schedlab verify run.calls
+  schedlab run --scheduler rr:slice_ns=20ms --for 5s -- sh -c 'yes & yes & wait' >/dev/null
+  schedlab run --scheduler layers --task sysbench=batch --log run.calls -- ./both.sh
 
-Needs root. The threads get SCHED_FIFO priorities 1 to 3 while they are managed; a guardian process gives everything back
+Needs root. The threads get SCHED_FIFO priorities 1 to 3 while they are managed; a guardian process gives everything back \
 within 100 ms when schedlab dies, `schedlab restore` when the guardian dies too.")]
 pub(crate) struct Run {
     #[command(flatten)]
@@ -83,7 +83,7 @@ pub(crate) struct Attach {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  schedlab verify run.calls        plays the log of a live run into the scheduler again: every decision must be the same")]
+  schedlab verify run.calls        plays the log of a live run again: each decision must be the same")]
 pub(crate) struct Verify {
     /// The log that `run --log` wrote
     file: PathBuf,

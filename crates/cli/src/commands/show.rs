@@ -28,11 +28,11 @@ Examples:
   schedlab show incident.slt                              an overview
   schedlab show incident.slt --worst 10                   the ten longest waits, and why
   schedlab show a.slt --latency --task 'redis*'           run-queue latency of some tasks
-  schedlab show a.slt --timehist --from 2s --to 2.1s      every time on a CPU, as perf sched timehist
+  schedlab show a.slt --timehist --from 2s --to 2.1s      each time on a CPU, as perf sched timehist
   schedlab show a.slt --blame --by cgroup --json          who delays whom, for a program
   schedlab show incident.slt --report incident.html       a page with charts
   schedlab show two-hogs --slices --scheduler linux-6.1   of a simulated scenario
-  schedlab show xen-bare-caps --scheduler xen-credit2 --variant 'cap 25' --xl --xenalyze   as Xen's tools print it
+  schedlab show xen-bare-caps --scheduler xen-credit2 --variant 'cap 25' --xl --xenalyze
 
 Several analyses may be asked for at once. An analysis that needs more than the recording has refuses by name.")]
 pub(crate) struct Show {

@@ -13,7 +13,7 @@ pub(super) const SCHEMA: u32 = 1;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  schedlab status                  who manages which threads, what they were before and what they are now
+  schedlab status                  who manages which threads; what they were and what they are
   schedlab status --json | jq '.managed[].threads[].tid'
 
 Journals of what was before lie in /run/schedlab (root) or $XDG_RUNTIME_DIR/schedlab; SCHEDLAB_RUN_DIR names another folder.")]

@@ -23,12 +23,12 @@ use std::time::{Duration, Instant};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  schedlab top                     what `schedlab run` or `attach` does now, until q or until it ends
+  schedlab top                     what `schedlab run` or `attach` does now, until q or its end
   schedlab top --owner 4711        that of process 4711, where several run
-  schedlab top --once              one look after a second, as text; with --json for programs (docs/live-schema.md)
+  schedlab top --once              one look after a second, as text or JSON (docs/live-schema.md)
   schedlab top --json --for 10s    a line of JSON every second
 
-Waits are what the recorder sees. Gain compares the kernel's own account of each thread (/proc/TID/schedstat): the mean
+Waits are what the recorder sees. Gain compares the kernel's own account of each thread (/proc/TID/schedstat): the mean \
 wait before a turn on a CPU until schedlab took the thread on, and since. Agents' CPU time stands beside it.")]
 pub(crate) struct Top {
     /// The process of the driver [default: the first that there is]

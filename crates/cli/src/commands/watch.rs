@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 #[command(after_help = "\
 Examples:
   schedlab watch                            the whole machine, until q
-  schedlab watch --pid 4711                 waits of one process, until it ends; anybody may be the culprit
+  schedlab watch --pid 4711                 of one process; anybody may be the culprit
   schedlab watch --cgroup /batch --for 1m   waits of a control group, for a minute
-  schedlab watch --json --for 10s           a line of JSON every second, for programs (docs/watch-schema.md)
+  schedlab watch --json --for 10s           a line of JSON every second (docs/watch-schema.md)
 
 Keys: ? help, q quit, p pause, s sort, r reset. Works over ssh in 80x24.")]
 pub(crate) struct Watch {
