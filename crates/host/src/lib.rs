@@ -30,6 +30,6 @@ pub use record::child::Command as OwnCommand;
 pub use record::{Preparing, RecordEnd, RecordRequest, RecordSink, RecordStart, Scope, Whom, record};
 pub use surroundings::{IdleState, Surroundings};
 pub use sys::cycles::{Rate, now as cycles};
-pub use sys::fork::{Worker, die_with_us};
+pub use sys::fork::{Worker, begins_on, die_with_us};
 pub use sys::locks::{Mcs, Place, RawLock, Spin, SpinGuard, Tas, Ticket};
 pub use sys::signal::StopSignal;

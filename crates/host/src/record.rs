@@ -18,6 +18,7 @@ pub(crate) mod tasks;
 pub(crate) mod tracepoints;
 
 use crate::facts::{Backend, GroupFacts, MachineFacts, RecordingCapabilities, TaskFacts};
+use crate::threads::Confined;
 use crate::{HostError, proc};
 use child::Command;
 use merge::Merger;
@@ -232,7 +233,7 @@ fn measured(request: &RecordRequest) -> Option<&[u32]> {
 /// The recorder's thread runs here at nice −20 (where allowed) and, when asked, on some CPUs; put back on drop.
 struct Priority {
     nice: Option<i32>,
-    affinity: Option<rustix::thread::CpuSet>,
+    _affinity: Confined,
 }
 
 impl Priority {
@@ -240,14 +241,7 @@ impl Priority {
         let own = Some(rustix::thread::gettid());
         let nice = rustix::process::getpriority_process(own).ok();
         let nice = nice.filter(|_| rustix::process::setpriority_process(own, -20).is_ok());
-        let affinity = (!cpus.is_empty()).then_some(cpus).and_then(|cpus| {
-            let before = rustix::thread::sched_getaffinity(None).ok()?;
-            let mut only = rustix::thread::CpuSet::new();
-            cpus.iter().for_each(|cpu| only.set(cpu.index()));
-            rustix::thread::sched_setaffinity(None, &only).ok()?;
-            Some(before)
-        });
-        Priority { nice, affinity }
+        Priority { nice, _affinity: Confined::to(cpus) }
     }
 }
 
@@ -255,9 +249,6 @@ impl Drop for Priority {
     fn drop(&mut self) {
         if let Some(nice) = self.nice {
             let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), nice);
-        }
-        if let Some(mask) = &self.affinity {
-            let _ = rustix::thread::sched_setaffinity(None, mask);
         }
     }
 }

@@ -306,6 +306,31 @@ pub fn set_affinity(tid: u32, cpus: &CpuSet) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(Pid::from_raw(tid as i32), &mask(cpus))?)
 }
 
+/// The calling thread keeps to some CPUs until this is dropped, on that thread; then it may run where it might before.
+#[derive(Debug)]
+pub struct Confined {
+    before: Option<rustix::thread::CpuSet>,
+    /// It means the thread that made it.
+    _here: std::marker::PhantomData<*const ()>,
+}
+
+impl Confined {
+    /// To `cpus`; not at all where there are none, or where the kernel refuses.
+    pub fn to(cpus: &CpuSet) -> Confined {
+        let before = rustix::thread::sched_getaffinity(None).ok();
+        let before = before.filter(|_| !cpus.is_empty() && set_affinity(0, cpus).is_ok());
+        Confined { before, _here: std::marker::PhantomData }
+    }
+}
+
+impl Drop for Confined {
+    fn drop(&mut self) {
+        if let Some(mask) = &self.before {
+            let _ = rustix::thread::sched_setaffinity(None, mask);
+        }
+    }
+}
+
 /// `cpus` as the kernel takes them.
 pub(crate) fn mask(cpus: &CpuSet) -> rustix::thread::CpuSet {
     let mut mask = rustix::thread::CpuSet::new();

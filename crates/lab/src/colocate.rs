@@ -328,7 +328,7 @@ pub fn judge(goals: &[Goal], rounds: &[Round], before: &[Round], alone: &[Round]
 pub fn intentions(plan: &Plan) -> Result<Vec<Intent>, ColocateError> {
     let side = |who: &Who| match who {
         Who::Command(_) => Ok(soft::Side::default()),
-        _ => party::Party::new(who).map(|party| party.side.clone()),
+        _ => party::Party::new(who, CpuSet::EMPTY).map(|party| party.side.clone()),
     };
     let (server, batch) = (side(&plan.serve)?, side(&plan.batch)?);
     let online = schedlab_host::machine().online;

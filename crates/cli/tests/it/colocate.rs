@@ -1,7 +1,8 @@
 //! `colocate` on a small server and a spinner of our own.
 
-use crate::live::turn;
+use crate::live::{children_of, turn, words_of};
 use crate::{Folder, Ran, ran, root};
+use schedlab_model::{CpuId, CpuSet};
 use schedlab_testing::{always, settles};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -42,10 +43,14 @@ impl Pinned {
         stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next()).expect("a letter")
     }
     fn policy(&self) -> String {
-        let output = Command::new("chrt").args(["-p", &self.pid()]).output().expect("chrt(1) of util-linux");
-        let text = String::from_utf8(output.stdout).expect("text");
-        text.lines().next().and_then(|line| line.rsplit(' ').next()).expect("a line").to_owned()
+        policy_of(&self.pid())
     }
+}
+
+fn policy_of(pid: &str) -> String {
+    let output = Command::new("chrt").args(["-p", pid]).output().expect("chrt(1) of util-linux");
+    let text = String::from_utf8(output.stdout).expect("text");
+    text.lines().next().and_then(|line| line.rsplit(' ').next()).unwrap_or_default().to_owned()
 }
 
 impl Drop for Pinned {
@@ -238,8 +243,43 @@ fn kill_9_leaves_all_as_before() {
     wait("the journals are gone", || !folder.names().iter().any(|name| name.ends_with(".journal")));
 }
 
+/// What reads a round back while the setting is kept would take CPU time from those who are measured.
+#[test]
+fn colocate_keeps_off_the_cpus_of_the_trial() {
+    let Some(_turn) = turn("colocate_keeps_off_the_cpus_of_the_trial") else { return };
+    let folder = Folder::new("colocate-aside");
+    let server = Pinned::python(SERVER);
+    let spins = "while :; do :; done";
+    let mut command = command(&folder, &["--serve-pid", &server.pid(), "--batch", spins, "--try", "idle"]);
+    command.args(["--goal", "batch share < -60%", "--round", "1s", "--rounds", "1", "--keep-for", "60s"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("schedlab");
+    let (mut batch, mut guardians) = (Vec::new(), Vec::new());
+    wait("the batch is SCHED_IDLE", || {
+        (batch, guardians) =
+            children_of(child.id()).into_iter().partition(|pid| words_of(*pid).contains(spins));
+        batch.first().is_some_and(|pid| policy_of(&pid.to_string()) == "SCHED_IDLE")
+    });
+    let (own, ours, theirs) = (cpus_of(std::process::id()), cpus_of(child.id()), cpus_of(batch[0]));
+    let guardians: Vec<CpuSet> = guardians.into_iter().map(cpus_of).collect();
+    child.kill().expect("our child");
+    child.wait().expect("our child");
+    wait("the journals are gone", || !folder.names().iter().any(|name| name.ends_with(".journal")));
+    let aside = own.without(&CpuSet::single(CpuId(0)));
+    let aside = if aside.is_empty() { own } else { aside };
+    assert_eq!(ours, aside);
+    assert_eq!(theirs, own, "a command begins where we might run");
+    assert!(!guardians.is_empty() && guardians.iter().all(|cpus| *cpus == aside), "{guardians:?}");
+}
+
+/// Where the first thread of a process may run.
+fn cpus_of(pid: u32) -> CpuSet {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("a list");
+    list.trim().parse().expect("CPUs")
+}
+
 /// Until `done`. A minute is no measure of speed: only a program that hangs takes that long.
-fn wait(what: &str, done: impl Fn() -> bool) {
+fn wait(what: &str, mut done: impl FnMut() -> bool) {
     for _ in 0..6000 {
         if done() {
             return;

@@ -235,9 +235,14 @@ fn one_of_two_is_given_back() {
 }
 
 /// The processes of a shell's children.
-fn children_of(pid: u32) -> Vec<u32> {
+pub(crate) fn children_of(pid: u32) -> Vec<u32> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+/// The words of a process, each but the first after a zero byte.
+pub(crate) fn words_of(pid: u32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default()
 }
 
 #[test]
@@ -464,11 +469,10 @@ fn a_round_of_which_the_driver_is_killed_leaves_nothing() {
     let mut confirm = command(&folder, &["confirm", "--scheduler", "rr", "--rounds", "1", "--for", "500ms"]);
     let confirm = confirm.args(["--", "sh", "-c", "while :; do :; done"]);
     let confirm = confirm.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("schedlab");
-    let words = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let spins = |pid: u32| words(pid).starts_with("sh\0-c\0while");
+    let spins = |pid: u32| words_of(pid).starts_with("sh\0-c\0while");
     const FIFO: i64 = 1;
     let managed = || {
-        let driver = children_of(confirm.id()).into_iter().find(|pid| words(*pid).contains("\0run\0"))?;
+        let driver = children_of(confirm.id()).into_iter().find(|pid| words_of(*pid).contains("\0run\0"))?;
         let managed = |pid: &u32| spins(*pid) && state(*pid).is_some_and(|(policy, _)| policy == FIFO);
         Some((driver, children_of(driver).into_iter().find(managed)?))
     };

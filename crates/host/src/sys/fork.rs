@@ -75,6 +75,16 @@ pub fn die_with_us(command: &mut std::process::Command) {
     }
 }
 
+/// Lets the program that `command` starts begin on `cpus`, wherever the thread that starts it is bound.
+pub fn begins_on(command: &mut std::process::Command, cpus: &schedlab_model::CpuSet) {
+    let mask = crate::threads::mask(cpus);
+    let bind = move || Ok(rustix::thread::sched_setaffinity(None, &mask)?);
+    // SAFETY: one system call; nothing is allocated and no lock is taken.
+    unsafe {
+        command.pre_exec(bind);
+    }
+}
+
 /// First thing in the child: die with the parent, and obey signals as any program does.
 fn prepare(parent: Pid) -> bool {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {

@@ -2,7 +2,7 @@
 //! its threads are real-time and its memory is locked.
 
 use super::ColocateError;
-use schedlab_host::{die_with_us, threads};
+use schedlab_host::{begins_on, die_with_us, threads};
 use schedlab_live::Room;
 use schedlab_live::soft::Side;
 use schedlab_model::{CpuSet, Policy};
@@ -38,11 +38,11 @@ fn names(server: &Side, batch: &Side) -> Result<BTreeSet<String>, String> {
 }
 
 impl Elevated {
-    /// Starts it and waits until the server is taken on.
+    /// Starts it on `home`, and waits until the server is taken on.
     pub(super) fn start(
         program: &Path,
         room: &Room,
-        cpus: &CpuSet,
+        (cpus, home): (&CpuSet, &CpuSet),
         server: &Side,
         batch: &Side,
     ) -> Result<Elevated, ColocateError> {
@@ -57,6 +57,8 @@ impl Elevated {
         command.env("SCHEDLAB_RUN_DIR", room.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         die_with_us(&mut command);
+        // It binds its threads itself, and refuses CPUs that it may not have.
+        begins_on(&mut command, home);
         let failed = |error: std::io::Error| ColocateError::Input(format!("starting the agent: {error}"));
         let mut elevated = Elevated(command.spawn().map_err(failed)?);
         let begun = Instant::now();

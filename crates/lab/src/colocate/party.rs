@@ -1,9 +1,10 @@
 //! The server, the batch work and the load: given by command, by process or by control group.
 
 use super::ColocateError;
-use schedlab_host::{die_with_us, threads};
+use schedlab_host::{begins_on, die_with_us, threads};
 use schedlab_live::Keeper;
 use schedlab_live::soft::Side;
+use schedlab_model::CpuSet;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -32,13 +33,15 @@ pub(super) struct Party {
     /// How often its command ended and was started again.
     pub(super) restarts: usize,
     command: Option<String>,
+    /// Where its command begins.
+    home: CpuSet,
     child: Option<Child>,
 }
 
 impl Party {
-    /// Finds its threads, or starts its command.
-    pub(super) fn new(who: &Who) -> Result<Party, ColocateError> {
-        let mut party = Party { side: Side::default(), restarts: 0, command: None, child: None };
+    /// Finds its threads, or starts its command on the CPUs `home`.
+    pub(super) fn new(who: &Who, home: CpuSet) -> Result<Party, ColocateError> {
+        let mut party = Party { side: Side::default(), restarts: 0, command: None, home, child: None };
         match who {
             Who::Command(command) => {
                 party.command = Some(command.clone());
@@ -66,6 +69,7 @@ impl Party {
         shell.args(["-c", &line]).stdin(Stdio::null()).stdout(Stdio::from(error)).process_group(0);
         // Nobody is left to end it when we are killed.
         die_with_us(&mut shell);
+        begins_on(&mut shell, &self.home);
         let child = shell.spawn().map_err(failed)?;
         self.side.processes.extend(threads::identity(child.id()));
         self.child = Some(child);
