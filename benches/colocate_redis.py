@@ -198,10 +198,11 @@ def main():
         if ROWS and os.path.exists(ROWS):
             seen.update(json.load(open(ROWS)))
         for _ in range(ROUNDS):
+            together = time.time_ns()
             for row in random.sample(list(rows), len(rows)):
                 value = rows[row](server)
                 if value:
-                    seen[row].append(value)
+                    seen[row].append({**value, "round": together})
             if ROWS:
                 json.dump(seen, open(ROWS, "w"))
     finally:
@@ -209,7 +210,8 @@ def main():
         server.wait()
     print(f"Redis and sysbench on CPU {CPU}, {LOOP} loop, {max(map(len, seen.values()))} interleaved rounds of {SECONDS} s; ms; median (range)")
     names = ["p50", "p99", "p99_9", "max", "throughput", "batch", "stolen"]
-    print("".join(f"{name:>24}" for name in ["", *names, "batch of what is left"]))
+    print("".join(f"{name:>24}" for name in ["", *names, "batch of what is left", "p99 : dedicated's"]))
+    alone = {value["round"]: value["p99"] for value in seen["dedicated"]}
     for row, values in seen.items():
         if not values:
             print(f"{row:>24}  (never kept: the goal was missed)")
@@ -220,7 +222,10 @@ def main():
             cells.append(f"{statistics.median(all_):.3g} ({min(all_):.3g}..{max(all_):.3g})")
         # Of all rounds together: ticks of 10 ms say little of one.
         of_left = sum(value["batch"] for value in values) / max(1e-9, sum(value["left"] for value in values))
-        print(f"{row:>24}" + "".join(f"{cell:>24}" for cell in [*cells, f"{of_left:.3f}"]))
+        # Round by round: the machine's speed changes from one to the next.
+        pairs = [value["p99"] / alone[value["round"]] for value in values if value["round"] in alone]
+        ratio = f"{statistics.median(pairs):.3f} ({min(pairs):.2f}..{max(pairs):.2f})"
+        print(f"{row:>24}" + "".join(f"{cell:>24}" for cell in [*cells, f"{of_left:.3f}", ratio]))
 
 
 main()

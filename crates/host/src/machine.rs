@@ -142,6 +142,15 @@ const DEBUG: [&str; 9] = [
     "preempt",
 ];
 
+/// Boot options that decide scheduling and show nowhere else.
+const BOOT: [&str; 1] = ["sched_vcpu_pack"];
+
+/// What `/proc/cmdline` says about an option; the last word counts.
+fn boot_option<'a>(line: &'a str, name: &str) -> &'a str {
+    let words = line.split_whitespace().take_while(|word| *word != "--");
+    words.filter_map(|word| word.strip_prefix(name)?.strip_prefix('=')).last().unwrap_or("")
+}
+
 fn knobs(online: &CpuSet) -> Vec<(String, String)> {
     let mut knobs = Vec::new();
     let mut add = |name: &str, text: &str| {
@@ -172,6 +181,10 @@ fn knobs(online: &CpuSet) -> Vec<(String, String)> {
                 add(&name, &text);
             }
         }
+    }
+    let boot = read("/proc/cmdline");
+    for name in BOOT {
+        add(name, boot_option(&boot, name));
     }
     if let Some(slice) = default_slice() {
         add("slice_of_a_new_task_ns", &slice.to_string());
@@ -223,6 +236,13 @@ mod tests {
         assert!(facts.topology.cpus() >= facts.online.count());
         assert!(!facts.kernel.is_empty());
         assert!(facts.memory_mib > 16);
+    }
+
+    #[test]
+    fn reads_boot_options() {
+        let line = "quiet sched_vcpu_pack=3 sched_vcpu_packs=7 sched_vcpu_pack=15 -- sched_vcpu_pack=1";
+        assert_eq!(boot_option(line, "sched_vcpu_pack"), "15");
+        assert_eq!(boot_option("quiet", "sched_vcpu_pack"), "");
     }
 
     #[test]

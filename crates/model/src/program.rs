@@ -1,6 +1,6 @@
 //! Tasks are small programs. What a task does is separate from what a scheduler does to it.
 
-use crate::{ChannelId, LockId, Ns, TaskId};
+use crate::{ChannelId, CpuId, LockId, Ns, TaskId};
 use serde::{Deserialize, Serialize};
 
 /// One step of a task's program.
@@ -10,6 +10,18 @@ pub enum Op {
     Run(Amount),
     /// Sleeps on a timer for this long, counted from the moment of blocking.
     Sleep(Amount),
+    /// Sets a device to work and goes on at once. After this long it interrupts a CPU, and a softirq there puts tokens into the
+    /// channel: whoever waits for the device takes one. A task has one such work under way: its next one takes its place.
+    Device {
+        /// How long the device takes.
+        length: Amount,
+        /// Whom it interrupts; where that CPU is not there, the one to which the task belongs.
+        cpu: CpuId,
+        /// Where those wait who need it.
+        channel: ChannelId,
+        /// How many do.
+        count: u32,
+    },
     /// Sleeps until the next job of a periodic task: job `k` is due at `offset + k * period`. A job that is
     /// already due starts at once; none is skipped.
     NextPeriod {

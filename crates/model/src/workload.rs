@@ -244,9 +244,9 @@ impl Workload {
                 | Op::Sleep(amount)
                 | Op::Kernel { length: amount, .. }
                 | Op::Interrupts(amount) => self.check_amount(task, amount)?,
-                Op::Serve { channel, per_request } => {
+                Op::Serve { channel, per_request: amount } | Op::Device { channel, length: amount, .. } => {
                     self.check_channel(&task.name, channel)?;
-                    self.check_amount(task, per_request)?;
+                    self.check_amount(task, amount)?;
                 }
                 Op::Receive(channel)
                 | Op::ReceiveAll(channel)
@@ -307,7 +307,12 @@ impl Program {
                 Amount::Fixed(ns) => ns > Ns::ZERO,
                 Amount::Draw(_) => true,
             },
-            Op::Send { .. } | Op::Spawn(_) | Op::Unlock(_) | Op::Done(_) | Op::Repeat { .. } => false,
+            Op::Send { .. }
+            | Op::Device { .. }
+            | Op::Spawn(_)
+            | Op::Unlock(_)
+            | Op::Done(_)
+            | Op::Repeat { .. } => false,
             Op::Yield | Op::CondResched | Op::SkipMissed { .. } | Op::SleepUntil(_) => false,
             _ => true,
         })

@@ -15,7 +15,7 @@
 //!   is awake too, although no wakeup shows it; see `messages`.
 //! * A sleep that an interrupt, ksoftirqd or somebody unknown ended is either absolute (the wakeup comes at
 //!   its recorded time) or relative (the sleep keeps its length); see `classify`. Sleeps in state `D` are a
-//!   device's service time: relative.
+//!   device's service time: relative. Its interrupt comes on the CPU on which it came, and wakes all whom it woke; see `devices`.
 //! * The first wakeup of each task that slept when the recording began stays at its time.
 //! * Stolen time is taken out of the demand, and so is what the recorder itself cost, event by event (`recorder`). Time
 //!   in interrupts and the kernel's part of a context switch after the switch record are in it.
@@ -31,6 +31,7 @@
 mod build;
 mod classify;
 mod couple;
+mod devices;
 mod messages;
 mod pool;
 mod reactor;
@@ -329,6 +330,7 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     report.entries = messages.entries();
     report.entries.extend(reactors.entries());
     report.reactors = reactors.all.iter().map(|r| (TaskId::from(r.task), r.peers.len())).collect();
+    let devices = devices::find(&timeline.lines, &classes.loops, &pools, &reactors);
     let workload = build::Builder {
         header: &recording.header,
         lines: &timeline.lines,
@@ -337,6 +339,7 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
         pools: &pools,
         reactors: &reactors,
         messages: &messages,
+        devices: &devices,
         demand: &options.demand,
         duration: recording.duration,
         report: &mut report,

@@ -227,8 +227,11 @@ fn device_sleeps_move_with_the_work() {
     }
     events.push(switch(at + 100, 0, Some(0), S, None));
     let replay = plain(1, 1, events, 2_000);
-    let sleep = Op::Sleep(Amount::Fixed(Ns(500)));
-    assert_eq!(replay.workload.tasks[0].program.ops[..4], [run(100), sleep, run(100), sleep]);
+    // Behind the task's own channel and the one that nobody feeds.
+    let (length, channel) = (Amount::Fixed(Ns(500)), ChannelId(2));
+    let (start, wait) = (Op::Device { length, cpu: CpuId(0), channel, count: 1 }, Op::Receive(channel));
+    let once = [run(100), start, wait];
+    assert_eq!(replay.workload.tasks[0].program.ops[..6], [once, once].concat());
     assert_eq!((replay.report.device_sleeps, replay.workload.sources.len()), (3, 0));
 }
 

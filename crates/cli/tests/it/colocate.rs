@@ -248,6 +248,9 @@ fn kill_9_leaves_all_as_before() {
 fn colocate_keeps_off_the_cpus_of_the_trial() {
     let Some(_turn) = turn("colocate_keeps_off_the_cpus_of_the_trial") else { return };
     let folder = Folder::new("colocate-aside");
+    // No process has this number.
+    let left = folder.0.join("colocate-4194305.slt");
+    std::fs::write(&left, "of a process that was killed").expect("a folder");
     let server = Pinned::python(SERVER);
     let spins = "while :; do :; done";
     let mut command = command(&folder, &["--serve-pid", &server.pid(), "--batch", spins, "--try", "idle"]);
@@ -260,6 +263,7 @@ fn colocate_keeps_off_the_cpus_of_the_trial() {
         batch.first().is_some_and(|pid| policy_of(&pid.to_string()) == "SCHED_IDLE")
     });
     let (own, ours, theirs) = (cpus_of(std::process::id()), cpus_of(child.id()), cpus_of(batch[0]));
+    assert!(!left.exists(), "it goes with the next trial");
     let guardians: Vec<CpuSet> = guardians.into_iter().map(cpus_of).collect();
     child.kill().expect("our child");
     child.wait().expect("our child");

@@ -14,7 +14,7 @@ use schedlab_model::{CpuSet, Ns};
 use schedlab_trace::Recording;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// An owner that is silent for longer is killed by its guardian. Beats come every 20 ms while a round is recorded, but
@@ -22,6 +22,10 @@ use std::time::{Duration, Instant};
 const SILENCE: Duration = Duration::from_secs(30);
 /// Above the server's own priority 1, so that the way back is open whatever the server does.
 const GUARDIAN_PRIORITY: u8 = 2;
+/// While a setting is kept, this many lengths of a round follow each round unrecorded: to record, and to read it back, costs
+/// those who are measured something too.
+const REST: u64 = 4;
+const TEND: Duration = Duration::from_millis(20);
 /// Commands get so long to come up before the first round.
 const COME_UP: Duration = Duration::from_millis(300);
 
@@ -60,6 +64,7 @@ pub(super) struct Held {
 
 impl<'a> Trial<'a> {
     pub(super) fn start(plan: &'a Plan, stop: &'a dyn Fn() -> bool) -> Result<Trial<'a>, ColocateError> {
+        Recorded::sweep(plan.room.path());
         let home = threads::affinity(0).unwrap_or(CpuSet::ALL);
         let server = Party::new(&plan.serve, home)?;
         let batch = Party::new(&plan.batch, home)?;
@@ -135,7 +140,7 @@ impl<'a> Trial<'a> {
         Ok(result?.1)
     }
 
-    /// Measures round after round while `held` holds `how`, for `time` or until it is stopped.
+    /// Keeps `how`, which `held` holds, for `time` or until it is stopped, and measures a round every so often.
     pub(super) fn keep(
         &mut self,
         how: Actuator,
@@ -147,9 +152,11 @@ impl<'a> Trial<'a> {
         while passed < time && !(self.stop)() {
             match self.measure(how, &mut held) {
                 Ok((length, round)) => {
-                    passed = passed.saturating_add(length);
                     each(&round);
                     rounds.push(round);
+                    let rest = Ns(self.plan.round.0 * REST).min(time.saturating_sub(passed + length));
+                    passed += length + rest;
+                    self.rest(how, &mut held, rest)?;
                 }
                 // To be stopped is the usual end of keeping.
                 Err(ColocateError::Interrupted) => break,
@@ -158,6 +165,17 @@ impl<'a> Trial<'a> {
         }
         self.release(held)?;
         Ok(rounds)
+    }
+
+    /// Nothing is recorded for `time`: keeps guardians, server and batch work alive.
+    fn rest(&mut self, how: Actuator, held: &mut Held, time: Ns) -> Result<(), ColocateError> {
+        let begun = Instant::now();
+        let mut seen = BTreeSet::new();
+        while begun.elapsed() < Duration::from_nanos(time.0) && !(self.stop)() {
+            self.tend(how, held, &mut seen)?;
+            std::thread::sleep(TEND);
+        }
+        Ok(())
     }
 
     /// Sets `how`; what is returned must be given to [`Trial::keep`].
@@ -199,7 +217,7 @@ impl<'a> Trial<'a> {
     }
 
     fn measure(&mut self, how: Actuator, held: &mut Held) -> Result<(Ns, Round), ColocateError> {
-        let file = Recorded(self.plan.room.path().join(format!("colocate-{}.slt", std::process::id())));
+        let file = Recorded::here(self.plan.room.path());
         let mut request = RecordRequest::new(Scope::All);
         request.duration = Some(self.plan.round);
         // Recorder and client should not disturb whom they measure.
@@ -328,6 +346,25 @@ fn has_slice(server: &soft::Side) -> bool {
 
 /// A file that goes.
 struct Recorded(PathBuf);
+
+impl Recorded {
+    /// The recording of a round of this process.
+    fn here(room: &Path) -> Recorded {
+        Recorded(room.join(format!("colocate-{}.slt", std::process::id())))
+    }
+
+    /// Removes those of processes that were killed.
+    fn sweep(room: &Path) {
+        let names = std::fs::read_dir(room).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        for name in names.filter_map(|name| name.into_string().ok()) {
+            let pid = name.strip_prefix("colocate-").and_then(|rest| rest.strip_suffix(".slt"));
+            let dead = |pid: u32| threads::identity(pid).is_none();
+            if pid.and_then(|pid| pid.parse().ok()).is_some_and(dead) {
+                drop(Recorded(room.join(name)));
+            }
+        }
+    }
+}
 
 impl Drop for Recorded {
     fn drop(&mut self) {

@@ -484,6 +484,16 @@ pub(super) mod tests {
         board.publish_fair(CpuId(cpu), &signal);
     }
 
+    /// Publishes one fair task that has run for this long, after nothing.
+    pub(in crate::linux) fn runs_for(board: &Board, cpu: u32, length: Ns, now: Ns) {
+        let facts = Facts { nr_running: 1, fair: 1, busy: true, ..Facts::default() };
+        let mut signal = Signal::zero(Ns(0));
+        signal.set(now.saturating_sub(length), Inputs { load: 1024, runnable: 1, running: true });
+        signal.at(now);
+        board.publish(CpuId(cpu), now, &facts);
+        board.publish_fair(CpuId(cpu), &signal);
+    }
+
     #[test]
     fn an_empty_row_is_idle() {
         let board = Board::new(2, &[2]);

@@ -17,7 +17,7 @@
 //!
 //! # Fidelity of the whole
 //! Each file has its own table: [`cfs`], [`eevdf`], [`fair_server`], [`rt`], [`rt_balance`], [`dl`], [`placement`],
-//! [`balance`], [`groups`], [`pelt`].
+//! [`packing`], [`balance`], [`groups`], [`pelt`].
 //!
 //! | rule | real place | here | test |
 //! |---|---|---|---|
@@ -50,6 +50,7 @@ mod fair_server;
 mod groups;
 mod homes;
 mod imbalance;
+mod packing;
 mod pelt;
 mod placement;
 mod plain;

@@ -81,6 +81,8 @@ pub(super) struct Wakeup {
     pub(super) prev: CpuId,
     /// Average load of the wakee.
     pub(super) load: u64,
+    /// What it uses of a CPU on average, 0 to 1024; 0 where nobody asks.
+    pub(super) util: u64,
     /// The wakee's `recent_cpu`.
     pub(super) recent: u32,
     /// The wakee's flips.
@@ -102,6 +104,9 @@ pub(super) struct WakerFacts {
 impl Place<'_> {
     /// The CPU for a wakeup.
     pub(super) fn wake(&self, wakeup: &Wakeup) -> CpuId {
+        if let Some(cpu) = self.packed_wakee(wakeup) {
+            return cpu;
+        }
         let mut target = wakeup.prev;
         if wakeup.this != wakeup.prev && self.allowed.contains(wakeup.this) && !self.wide(wakeup) {
             let affine = self.domains.chain(wakeup.this).find(|(d, _)| d.span.contains(wakeup.prev));
@@ -254,6 +259,9 @@ impl Place<'_> {
 
     /// The CPU for a new task that is created on `this`.
     pub(super) fn fork(&self, this: CpuId) -> CpuId {
+        if self.packs_child(this) {
+            return this;
+        }
         let mut cpu = this;
         let mut level = self.domains.of_cpu[this.index()].len();
         let top = self.domains.of_cpu[this.index()].last();
@@ -417,23 +425,23 @@ impl GroupFacts {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::board::tests::hogs;
     use super::*;
     use schedlab_model::Topology;
 
-    const NOW: Ns = Ns::from_s(10);
+    pub(in crate::linux) const NOW: Ns = Ns::from_s(10);
 
-    struct Machine {
-        board: Board,
+    pub(in crate::linux) struct Machine {
+        pub(in crate::linux) board: Board,
         domains: Domains,
-        allowed: CpuSet,
-        t: SmpTunables,
+        pub(in crate::linux) allowed: CpuSet,
+        pub(in crate::linux) t: SmpTunables,
     }
 
     impl Machine {
         /// A machine whose CPU `i` has `hogs[i]` hogs.
-        fn new(topology: &Topology, tasks: &[u32]) -> Machine {
+        pub(in crate::linux) fn new(topology: &Topology, tasks: &[u32]) -> Machine {
             let domains = Domains::build(topology, &CpuSet::ALL);
             let caches = 1 + domains.llc_id.iter().max().map_or(0, |&id| id as usize);
             let board = Board::new(topology.cpus(), &vec![topology.cpus() / caches; caches]);
@@ -443,16 +451,17 @@ mod tests {
             let t = SmpTunables::new(&crate::linux::version::V6_1, &crate::Knobs::default());
             Machine { board, domains, allowed: CpuSet::first(topology.cpus()), t }
         }
-        fn place(&self) -> Place<'_> {
+        pub(in crate::linux) fn place(&self) -> Place<'_> {
             Place { board: &self.board, domains: &self.domains, now: NOW, allowed: &self.allowed, t: &self.t }
         }
     }
 
-    fn wakeup(this: u32, prev: u32) -> Wakeup {
+    pub(in crate::linux) fn wakeup(this: u32, prev: u32) -> Wakeup {
         Wakeup {
             this: CpuId(this),
             prev: CpuId(prev),
             load: 100,
+            util: 0,
             recent: u32::MAX,
             flips: 0,
             waker: Some(WakerFacts { flips: 0, load: 500 }),

@@ -330,16 +330,19 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         sync: bool,
     ) -> Wakeup {
         let mut rq = self.rqs[prev.index()].lock();
-        let (mut load, mut flips, mut recent) = (0, 0, u32::MAX);
+        let (mut load, mut util, mut flips, mut recent) = (0, 0, 0, u32::MAX);
         if let Some((_, id)) = self.homes.get(task).filter(|(cpu, _)| *cpu == prev) {
             let entity = rq.entity_mut(id);
             let weight = entity.load.weight();
             // On its own CPU its load is compared with nothing.
             load = if prev == cx.cpu { 0 } else { entity.signal.peek(cx.now).load_avg(weight) };
+            if self.t.smp.vcpu_pack != 0 {
+                util = entity.signal.peek(cx.now).util_avg();
+            }
             flips = entity.partners.flips();
             recent = std::mem::replace(&mut entity.partners.recent_cpu, prev.0);
         }
-        Wakeup { this: cx.cpu, prev, load, recent, flips, waker, sync }
+        Wakeup { this: cx.cpu, prev, load, util, recent, flips, waker, sync }
     }
 }
 

@@ -27,6 +27,8 @@ pub(super) struct SmpTunables {
     pub(super) group_imbalance: bool,
     /// No balance between nodes.
     pub(super) missing_domains: bool,
+    /// Which tasks are put on a CPU that is busy and has room: the bits of [`packing`](super::packing).
+    pub(super) vcpu_pack: u8,
 }
 
 const FEATURES: [(&str, &str); 5] = [
@@ -63,6 +65,7 @@ pub(super) fn exists(version: &Version, name: &str) -> bool {
         "features.WA_IDLE" | "features.WA_WEIGHT" | "features.WA_BIAS" => 4014,
         "features.CACHE_HOT_BUDDY" => 2628,
         "features.NI_RANDOM" => 5000,
+        "sched_vcpu_pack" => 6018,
         _ => 0,
     };
     // Since EEVDF nothing sets the buddies that it looks at (NEXT_BUDDY is off and not modelled).
@@ -107,6 +110,14 @@ pub(super) fn knobs() -> Vec<Knob> {
     knobs.extend(FEATURES.map(|(name, doc)| Knob { name, kind: KnobKind::Flag, default: "on", doc }));
     knobs.extend(DEFECTS.map(|(name, doc)| Knob { name, kind: KnobKind::Flag, default: "off", doc }));
     knobs.push(Knob {
+        name: "sched_vcpu_pack",
+        kind: KnobKind::Number(0, 15),
+        default: "0",
+        doc: "boot option of some cloud guests' kernels, not of upstream: tasks are kept together on CPUs that are busy and have \
+              room; the sum of 1 (wakeups by an idle CPU's interrupts stay there), 2 (wakees of a waker that is about to sleep \
+              go to it), 4 (others to any busy CPU with room) and 8 (new tasks stay with their parent)",
+    });
+    knobs.push(Knob {
         name: "features.NI_RANDOM",
         kind: KnobKind::Flag,
         default: "off",
@@ -134,6 +145,7 @@ impl SmpTunables {
             ni_random: knobs.flag("features.NI_RANDOM", false),
             group_imbalance: knobs.flag("defects.GROUP_IMBALANCE", false),
             missing_domains: knobs.flag("defects.MISSING_DOMAINS", false),
+            vcpu_pack: knobs.number("sched_vcpu_pack", 0) as u8,
         }
     }
 }

@@ -62,6 +62,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                     | Op::ReceiveCount { .. }
                     | Op::Select
                     | Op::Sleep(_)
+                    | Op::Device { .. }
                     | Op::NextPeriod { .. }
                     | Op::Exit
             ) | None

@@ -4,7 +4,9 @@ use super::slots::OfCpu;
 use super::state::{Cause, Extra, State, Task, Waits, Want};
 use super::{Engine, Step};
 use crate::metrics::Kind;
-use schedlab_model::{Amount, EventKind, EventSink, Ns, Op, Policy, Program, Start, TaskId};
+use schedlab_model::{
+    Amount, ChannelId, CpuId, EventKind, EventSink, Ns, Op, Policy, Program, Start, TaskId,
+};
 use schedlab_scheduler::{Change, Runnable};
 
 /// What the program does after an operation.
@@ -134,15 +136,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 task.fresh = false;
                 Ok(if task.left > 0 { Flow::Cpu } else { Flow::Next })
             }
-            Op::Sleep(amount) => {
-                if self.pay_exit(t) {
-                    return Ok(Flow::Cpu);
-                }
-                let length = length(&mut self.extras[t], program, amount);
-                self.tasks[t].pc += 1;
-                // A sleep of 0 still goes through the timer: it blocks, and its timer fires at once.
-                self.sleep_until(t, self.now.saturating_add(length));
-                Ok(Flow::Block(Waits::Timer))
+            Op::Sleep(amount) => Ok(self.sleep(t, amount)),
+            Op::Device { length, cpu, channel, count } => {
+                Ok(self.start_device(t, length, (cpu, channel, count)))
             }
             Op::NextPeriod { period, offset } => self.next_period(cpu, t, period, offset),
             Op::SkipMissed { period, offset } => {
@@ -187,6 +183,29 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             }
             Op::Exit => Ok(Flow::Exit),
         }
+    }
+
+    fn sleep(&mut self, t: usize, time: Amount) -> Flow {
+        if self.pay_exit(t) {
+            return Flow::Cpu;
+        }
+        let time = length(&mut self.extras[t], self.tasks[t].program, time);
+        self.tasks[t].pc += 1;
+        // A sleep of 0 still goes through the timer: it blocks, and its timer fires at once.
+        self.sleep_until(t, self.now.saturating_add(time));
+        Flow::Block(Waits::Timer)
+    }
+
+    /// A device works for `t`, which goes on; then it gives tokens as `what` says.
+    fn start_device(&mut self, t: usize, time: Amount, what: (CpuId, ChannelId, u32)) -> Flow {
+        let (task, extra) = (&mut self.tasks[t], &mut self.extras[t]);
+        task.pc += 1;
+        task.fresh = false;
+        extra.device = Some(what);
+        let time = length(extra, task.program, time);
+        // No timer: it comes neither with slack nor late.
+        self.slots.arm(self.layout.task(t), self.now.saturating_add(time));
+        Flow::Next
     }
 
     fn sleep_until_time(&mut self, t: usize, at: u64) -> Flow {

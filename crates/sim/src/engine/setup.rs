@@ -192,6 +192,7 @@ fn extras(workload: &Workload, seed: u64) -> Vec<Extra> {
             cursors: spec.program.branches.iter().map(|branch| branch.from).collect(),
             serving: false,
             stolen: 0,
+            device: None,
             deferred: None,
         }
     };

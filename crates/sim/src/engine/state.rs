@@ -3,7 +3,7 @@
 use super::slots::NEVER;
 use crate::CpuMetrics;
 use crate::rng::Stream;
-use schedlab_model::{CpuSet, Op, PrevState, Program, TaskId, Waker};
+use schedlab_model::{ChannelId, CpuId, CpuSet, Op, PrevState, Program, TaskId, Waker};
 use schedlab_scheduler::TaskView;
 use std::collections::VecDeque;
 
@@ -214,6 +214,8 @@ pub(crate) struct Extra {
     pub(crate) serving: bool,
     /// Time in which it ran according to its guest, but its vCPU did not; not yet in the metrics.
     pub(crate) stolen: u64,
+    /// What the device does that it set to work: CPU, channel and number of tokens.
+    pub(crate) device: Option<(CpuId, ChannelId, u32)>,
     /// A wakeup that came while the context was being saved.
     pub(crate) deferred: Option<(u32, Waker, bool)>,
 }

@@ -325,7 +325,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     pub(super) fn wake_swiftly(&mut self, t: usize) -> Step {
         let now = self.now;
         let task = &mut self.tasks[t];
-        if task.state != State::Blocked {
+        // Who waits for something else set a device to work, and that is done.
+        if task.state != State::Blocked || task.waits != Waits::Timer {
             return self.task_timer(t);
         }
         let cpu = task.home as usize;

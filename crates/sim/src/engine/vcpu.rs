@@ -223,7 +223,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         std::mem::take(&mut c.len).min(u64::from(u32::MAX)) as u32
     }
 
-    fn bring(&mut self, channel: usize, count: u32, sender: Sender) -> Step {
+    pub(super) fn bring(&mut self, channel: usize, count: u32, sender: Sender) -> Step {
         let token = Token { origin: Origin::Inside, sent: self.now, entered: self.now, count };
         self.put(channel, token, sender).map(drop)
     }

@@ -1,5 +1,6 @@
 //! Tasks that come: creation and wakeups.
 
+use super::channels::Sender;
 use super::state::{Bucket, Cause, Since, State, Task, Waits};
 use super::{Engine, Step, setup::interrupt_cpu};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, TaskId, Waker};
@@ -26,7 +27,14 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             let cpu = interrupt_cpu(&self.world, t);
             return self.create(t, None, cpu);
         }
-        self.wake_from_outside(t, Waker::HardIrq)
+        match self.extras[t].device.take() {
+            None => self.wake_from_outside(t, Waker::HardIrq),
+            Some((cpu, channel, count)) => {
+                let there = self.world.cpus.get(cpu.index()).is_some_and(|cpu| cpu.online);
+                let cpu = if there { cpu.index() } else { self.tasks[t].home as usize };
+                self.bring(channel.index(), count, Sender::Interrupt { cpu })
+            }
+        }
     }
 
     /// An interrupt wakes the task, on the CPU to whose run queue it belongs: where it ran last, or was moved to.

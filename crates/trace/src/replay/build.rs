@@ -2,6 +2,7 @@
 
 use super::classify::{Classes, Outside, Why};
 use super::couple::Link;
+use super::devices::Devices;
 use super::messages::Messages;
 use super::pool::{self, Need, Pool};
 use super::reactor::{Of, Piece, Reactor, Reactors};
@@ -33,6 +34,7 @@ pub(super) struct Builder<'a> {
     pub(super) pools: &'a [Pool],
     pub(super) reactors: &'a Reactors,
     pub(super) messages: &'a Messages,
+    pub(super) devices: &'a Devices,
     pub(super) demand: &'a [DemandChange],
     pub(super) duration: Ns,
     pub(super) report: &'a mut ReplayReport,
@@ -59,6 +61,10 @@ impl Builder<'_> {
         for (peer, reactor) in self.reactors.connections() {
             let name = |task: usize| &self.header.tasks[task].comm;
             let name = format!("{} writes to {}", name(peer), name(reactor));
+            channels.push(ChannelSpec { name, ..ChannelSpec::default() });
+        }
+        for &starter in &self.devices.starters {
+            let name = format!("a device works for {}", self.header.tasks[starter].comm);
             channels.push(ChannelSpec { name, ..ChannelSpec::default() });
         }
         let mut sources = Vec::new();
@@ -125,6 +131,7 @@ impl Builder<'_> {
                 Wait::None | Wait::Peer(_) => {}
                 Wait::Pool(need) => parts.ops().push(self.gather(need)),
                 Wait::Sleep(slept) => parts.ops().push(Op::Sleep(Amount::Fixed(slept))),
+                Wait::Device => parts.ops().extend(self.device(index, number)),
                 Wait::Task => parts.begin(Wait::Task),
                 Wait::Outside => parts.arrive(activation.woken),
             }
@@ -179,7 +186,10 @@ impl Builder<'_> {
                 (Origin::Task(by), _) if number > 0 && !reactor.answers(by) => parts.begin(Wait::Task),
                 (_, Some((slept, PrevState::DiskSleep))) if number > 0 => {
                     self.report.device_sleeps += 1;
-                    before.push(Op::Sleep(Amount::Fixed(slept)));
+                    match self.device(index, number) {
+                        ops if ops.is_empty() => before.push(Op::Sleep(Amount::Fixed(slept))),
+                        ops => before.extend(ops),
+                    }
                 }
                 _ => {}
             }
@@ -217,6 +227,13 @@ impl Builder<'_> {
         ChannelId::from(self.lines.len() + 1 + link as usize)
     }
 
+    /// How the task waits for a device before this activation; empty where it does not.
+    fn device(&self, index: usize, number: usize) -> Vec<Op> {
+        let others = self.links.len() + self.pools.len() + self.reactors.connections().count();
+        let first = self.link(others as u32).index();
+        self.devices.wait(index, number, first).unwrap_or_default()
+    }
+
     /// What a pool must have given.
     fn gather(&self, need: Need) -> Op {
         Op::ReceiveCount { channel: self.link((self.links.len() + need.pool) as u32), count: need.count }
@@ -244,6 +261,10 @@ impl Builder<'_> {
         let report = &mut *self.report;
         if let Some(need) = pool::need(self.pools, index, number) {
             return Wait::Pool(need);
+        }
+        if self.devices.has(index, number) {
+            report.device_sleeps += 1;
+            return Wait::Device;
         }
         match activation.origin {
             Origin::Task(_) => Wait::Task,
@@ -347,7 +368,8 @@ impl Builder<'_> {
         let first = line.activations.first().map_or(Ns::ZERO, |a| a.woken);
         let seam = first + line.slept_last;
         let waits = parts.parts.iter().any(|(wait, ops)| {
-            *wait != Wait::None || ops.iter().any(|op| matches!(op, Op::Sleep(_) | Op::Run(_)))
+            *wait != Wait::None
+                || ops.iter().any(|op| matches!(op, Op::Sleep(_) | Op::Device { .. } | Op::Run(_)))
         });
         if seam > Ns::ZERO || waits { Ending::Again(seam) } else { Ending::Wait(never) }
     }
@@ -405,6 +427,8 @@ enum Wait {
     Peer(u32),
     /// Nothing but time.
     Sleep(Ns),
+    /// A device, alone or with others.
+    Device,
 }
 
 /// What a task does after its recorded work.

@@ -158,7 +158,16 @@ mod tests {
             line.starts.push(line.total);
             line.stretches.push(Stretch { from: woken, to: woken + demand, before: line.total });
             let (deeds, end) = (Vec::new(), End::Blocked(PrevState::Sleeping));
-            line.activations.push(Activation { origin, woken, slept: None, demand, deeds, end });
+            line.activations.push(Activation {
+                origin,
+                woken,
+                on: schedlab_model::CpuId(0),
+                interrupt: 0,
+                slept: None,
+                demand,
+                deeds,
+                end,
+            });
             line.total += demand;
         }
         line

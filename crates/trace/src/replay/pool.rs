@@ -208,6 +208,8 @@ mod tests {
             let make = |origin, woken, demand| Activation {
                 origin,
                 woken,
+                on: schedlab_model::CpuId(0),
+                interrupt: 0,
                 slept: None,
                 demand,
                 deeds: Vec::new(),

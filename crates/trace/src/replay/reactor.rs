@@ -308,6 +308,8 @@ mod tests {
         line.activations.push(Activation {
             origin: Origin::Task(TaskId::from(by)),
             woken: at,
+            on: schedlab_model::CpuId(0),
+            interrupt: 0,
             slept,
             demand: ran,
             deeds: deeds.into_iter().map(|(at, to, n)| (at, Deed::Wake(TaskId::from(to), n))).collect(),

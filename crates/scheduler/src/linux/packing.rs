@@ -1,0 +1,159 @@
+//! Tasks are kept together on few CPUs of a virtual machine, so that the others can halt: the boot option
+//! `sched_vcpu_pack=15` of the kernels of some Firecracker guests.
+//!
+//! Upstream has no such option. The rules were read from the machine code of Linux 6.18.44 (`vcpu_pack_room` and its only
+//! caller, `select_task_rq_fair`), booted so; the option is a sum of the bits below. Nothing else in that kernel asks for it.
+//!
+//! | rule | where the real system has it | here | test |
+//! |---|---|---|---|
+//! | a CPU has room: allowed, fair tasks only, one runnable at most, used below 70 % with the newcomer | `vcpu_pack_room` | modelled | `room_is_one_fair_task_and_70_percent` |
+//! | what is used is the larger of average and estimate | `cpu_util`, `task_util_est` | simplified: the average (`util_est` is omitted) | – |
+//! | a wakeup on its way to that CPU leaves no room there | `rq->ttwu_pending` | omitted: wakeups are on no way | – |
+//! | interrupts of an idle CPU wake there | bit 1 | modelled | `an_idle_cpus_interrupt_wakes_there` |
+//! | wakers about to sleep, last CPU, waker's CPU, any busy CPU | bits 2 and 4 | modelled | `wakees_go_where_somebody_runs` |
+//! | new tasks stay with their parent | bit 8 | modelled; for `exec` omitted: programs have none | `children_stay_where_room_is` |
+//! | tasks that may run on one CPU only are left alone | `nr_cpus_allowed` | modelled | `who_has_no_choice_is_not_packed` |
+
+use super::placement::{Place, Wakeup};
+use schedlab_model::CpuId;
+
+/// An interrupt on an idle CPU wakes there.
+const IRQ: u8 = 1;
+/// A waker that is about to sleep has its wakee come to it.
+const SYNC: u8 = 2;
+/// Wakees go to a busy CPU: the last one, the waker's, any.
+const BUSY: u8 = 4;
+/// New tasks stay with their parent.
+const FORK: u8 = 8;
+
+/// A CPU is full from this part on, in hundredths of its capacity.
+const FULL: u64 = 70;
+
+impl Place<'_> {
+    /// The CPU on which a wakee is kept, if it is packed.
+    #[inline]
+    pub(super) fn packed_wakee(&self, wakeup: &Wakeup) -> Option<CpuId> {
+        if self.t.vcpu_pack & (IRQ | SYNC | BUSY) == 0 { None } else { self.pack_wakee(wakeup) }
+    }
+
+    #[inline(never)]
+    fn pack_wakee(&self, wakeup: &Wakeup) -> Option<CpuId> {
+        if self.allowed.count() == 1 {
+            return None;
+        }
+        let (pack, this, prev) = (self.t.vcpu_pack, wakeup.this, wakeup.prev);
+        let has = |bit| pack & bit != 0;
+        let room = |cpu: CpuId| self.room(cpu, if cpu == prev { 0 } else { wakeup.util });
+        if has(IRQ) && self.board.idle(this) && self.allowed.contains(this) {
+            return Some(this);
+        }
+        if has(SYNC) && wakeup.sync && room(this) {
+            return Some(this);
+        }
+        if !has(BUSY) {
+            return None;
+        }
+        if !self.board.idle(prev) && room(prev) {
+            return Some(prev);
+        }
+        if room(this) {
+            return Some(this);
+        }
+        self.allowed.iter().find(|&cpu| !self.board.idle(cpu) && room(cpu))
+    }
+
+    /// Whether a new task stays on the CPU where it is created.
+    #[inline]
+    pub(super) fn packs_child(&self, this: CpuId) -> bool {
+        // The child begins on this CPU, so that its own use is not added.
+        self.t.vcpu_pack & FORK != 0 && self.allowed.count() > 1 && self.room(this, 0)
+    }
+
+    /// Whether a task that uses `more` of a CPU has room on this one.
+    fn room(&self, cpu: CpuId, more: u64) -> bool {
+        let fair = self.board.fair(cpu);
+        if !self.allowed.contains(cpu) || self.board.nr_running(cpu) != fair || fair > 1 {
+            return false;
+        }
+        let now = self.board.averages(cpu, self.now);
+        (now.util + more) * 100 < now.capacity * FULL
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::board::Facts;
+    use super::super::board::tests::{hogs, runs_for};
+    use super::super::placement::tests::{Machine, NOW, wakeup};
+    use super::*;
+    use schedlab_model::{Ns, Topology};
+
+    /// Four CPUs behind one cache; those of `light` run a task that came 5 ms ago.
+    fn machine(pack: u8, light: &[u32]) -> Machine {
+        let mut machine = Machine::new(&Topology::flat(4), &[]);
+        machine.t.vcpu_pack = pack;
+        light.iter().for_each(|&cpu| runs_for(&machine.board, cpu, Ns::from_ms(5), NOW));
+        machine
+    }
+
+    #[test]
+    fn room_is_one_fair_task_and_70_percent() {
+        let machine = machine(15, &[1]);
+        let room = |cpu, more| machine.place().room(CpuId(cpu), more);
+        let used = machine.board.averages(CpuId(1), NOW).util;
+        assert!((50..200).contains(&used), "{used} of 1024 after 5 ms");
+        // 716.8 is 70 % of 1024.
+        assert!(room(1, 716 - used) && !room(1, 717 - used));
+        hogs(&machine.board, 2, 1, NOW);
+        assert!(!room(2, 0), "a hog uses all of it");
+        let two = Facts { nr_running: 2, fair: 2, busy: true, ..Facts::default() };
+        machine.board.publish(CpuId(1), NOW, &two);
+        assert!(!room(1, 0), "two are too many");
+        let rt = Facts { nr_running: 1, fair: 0, busy: true, rt_runs: 1, rt_best: 1, ..Facts::default() };
+        machine.board.publish(CpuId(1), NOW, &rt);
+        assert!(!room(1, 0), "not beside a real-time task");
+        assert!(room(3, 0), "an idle CPU has room");
+    }
+
+    #[test]
+    fn an_idle_cpus_interrupt_wakes_there() {
+        // The last CPU, 2, is idle too, and so is the waker's, 0.
+        let from_outside = Wakeup { waker: None, ..wakeup(0, 2) };
+        assert_eq!(machine(0, &[]).place().wake(&from_outside), CpuId(2), "as upstream");
+        assert_eq!(machine(IRQ, &[]).place().wake(&from_outside), CpuId(0));
+        assert_eq!(machine(SYNC | BUSY | FORK, &[]).place().wake(&from_outside), CpuId(0), "it has room");
+    }
+
+    #[test]
+    fn wakees_go_where_somebody_runs() {
+        // CPU 0 wakes a task of CPU 2; CPUs 0 and 3 run something.
+        let sync = Wakeup { sync: true, ..wakeup(0, 2) };
+        assert_eq!(machine(0, &[0, 3]).place().wake(&sync), CpuId(2));
+        assert_eq!(machine(SYNC, &[0, 3]).place().wake(&sync), CpuId(0));
+        assert_eq!(machine(SYNC, &[0, 3]).place().wake(&wakeup(0, 2)), CpuId(2), "it goes on");
+        assert_eq!(machine(BUSY, &[0, 3]).place().wake(&wakeup(0, 2)), CpuId(0), "not to an idle CPU");
+        assert_eq!(machine(BUSY, &[0, 2, 3]).place().wake(&wakeup(0, 2)), CpuId(2), "its last CPU first");
+        let full = machine(BUSY, &[3]);
+        hogs(&full.board, 0, 1, NOW);
+        assert_eq!(full.place().wake(&wakeup(0, 2)), CpuId(3), "then any busy one with room");
+        hogs(&full.board, 3, 1, NOW);
+        assert_eq!(full.place().wake(&wakeup(0, 2)), CpuId(2), "then as upstream");
+    }
+
+    #[test]
+    fn children_stay_where_room_is() {
+        assert_ne!(machine(IRQ | SYNC | BUSY, &[0]).place().fork(CpuId(0)), CpuId(0), "as upstream");
+        let packed = machine(FORK, &[0]);
+        assert_eq!(packed.place().fork(CpuId(0)), CpuId(0));
+        hogs(&packed.board, 0, 1, NOW);
+        assert_ne!(packed.place().fork(CpuId(0)), CpuId(0), "no room");
+    }
+
+    #[test]
+    fn who_has_no_choice_is_not_packed() {
+        let mut machine = machine(15, &[0]);
+        machine.allowed = "2".parse().expect("a CPU");
+        assert_eq!(machine.place().wake(&wakeup(0, 2)), CpuId(2));
+        assert!(!machine.place().packs_child(CpuId(2)));
+    }
+}
