@@ -132,6 +132,8 @@ def layers(server):
         finally:
             agent.send_signal(signal.SIGINT)
             code = agent.wait()
+            # A guardian that kills its agent says why after that.
+            time.sleep(0.5 if code == -signal.SIGKILL else 0)
             said.seek(0)
             words = said.read()
             if code == -signal.SIGKILL and "the guardian ended" in words:
