@@ -167,7 +167,7 @@ Examples:
   schedlab compare redis.slt --variant 'idle: sysbench policy=idle' --report out.html
   schedlab compare redis.slt --variant 'idle: sysbench policy=idle' --check 'idle=redis-idle.slt'
   schedlab compare redis.slt --variant 'idle: sysbench policy=idle' \\
-                     --fail-if 'redis-server latency p99 > 1ms' \\
+                             --fail-if 'redis-server latency p99 > 1ms' \\
                              --fail-if 'idle: sysbench throughput < -10%'
 
 A variant is 'NAME: TARGET SETTING... ; TARGET SETTING...'. Targets: a task (name, glob such as 'worker-*', or \

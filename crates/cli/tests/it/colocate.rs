@@ -1,11 +1,10 @@
 //! `colocate` on a small server and a spinner of our own.
 
-use crate::live::{children_of, turn, words_of};
+use crate::live::{children_of, turn, wait_until, words_of};
 use crate::{Folder, Ran, ran, root};
 use schedlab_model::{CpuId, CpuSet};
 use schedlab_testing::{always, settles};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 /// Sleeps 2 ms, then works for a moment: what a server does.
 const SERVER: &str = "import time\nwhile True:\n  time.sleep(0.002)\n  for _ in range(5000): pass";
@@ -139,7 +138,7 @@ fn elevation_keeps_the_batch() {
     let more = ["--try", "elevation", "--goal", "batch share < 0%", "--json"];
     let ran: Ran = ran(&mut trial(&folder, &server, &batch, &more));
     // When the agent's guardian ended it, it may be at it still.
-    wait("the batch is as before", || batch.policy() == "SCHED_OTHER" && folder.names().is_empty());
+    wait_until("the batch is as before", || batch.policy() == "SCHED_OTHER" && folder.names().is_empty());
     all_is_as_before(&folder, [&server, &batch]);
     let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
     let all = value["tried"].as_array().expect("rungs");
@@ -172,7 +171,7 @@ fn client_sees_the_server() {
     let server = Pinned::start(&["python3", "-c", REDIS, &port.to_string_lossy()]);
     let batch = Pinned::python(SPINNER);
     let listens = || std::fs::read_to_string(&port).unwrap_or_default();
-    wait("the server listens", || !listens().is_empty());
+    wait_until("the server listens", || !listens().is_empty());
     let address = format!("127.0.0.1:{}", listens());
     let goal = ["--goal", "client throughput > 1/s", "--goal", "client response p50 < 100s", "--json"];
     let more = [&["--client", address.as_str(), "--client-rate", "200"][..], &goal].concat();
@@ -218,11 +217,11 @@ fn kill_9_while_the_batch_stands_still_lets_it_go_on() {
     let (server, batch) = (Pinned::python(SERVER), Pinned::python(SPINNER));
     let mut command = trial(&folder, &server, &batch, &["--goal", "p50 < alone + 10%"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("schedlab");
-    wait("the batch stands still", || batch.state() == 'T');
+    wait_until("the batch stands still", || batch.state() == 'T');
     child.kill().expect("our child");
     child.wait().expect("our child");
-    wait("the guardian lets it go on", || batch.state() != 'T');
-    wait("the journals are gone", || !folder.names().iter().any(|name| name.ends_with(".journal")));
+    wait_until("the guardian lets it go on", || batch.state() != 'T');
+    wait_until("the journals are gone", || !folder.names().iter().any(|name| name.ends_with(".journal")));
 }
 
 #[test]
@@ -236,11 +235,11 @@ fn kill_9_leaves_all_as_before() {
         .stderr(Stdio::null())
         .spawn()
         .expect("schedlab");
-    wait("the batch is SCHED_IDLE", || batch.policy() == "SCHED_IDLE");
+    wait_until("the batch is SCHED_IDLE", || batch.policy() == "SCHED_IDLE");
     child.kill().expect("our child");
     child.wait().expect("our child");
-    wait("the guardian put it back", || batch.policy() == "SCHED_OTHER");
-    wait("the journals are gone", || !folder.names().iter().any(|name| name.ends_with(".journal")));
+    wait_until("the guardian put it back", || batch.policy() == "SCHED_OTHER");
+    wait_until("the journals are gone", || !folder.names().iter().any(|name| name.ends_with(".journal")));
 }
 
 /// What reads a round back while the setting is kept would take CPU time from those who are measured.
@@ -257,7 +256,7 @@ fn colocate_keeps_off_the_cpus_of_the_trial() {
     command.args(["--goal", "batch share < -60%", "--round", "1s", "--rounds", "1", "--keep-for", "60s"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("schedlab");
     let (mut batch, mut guardians) = (Vec::new(), Vec::new());
-    wait("the batch is SCHED_IDLE", || {
+    wait_until("the batch is SCHED_IDLE", || {
         (batch, guardians) =
             children_of(child.id()).into_iter().partition(|pid| words_of(*pid).contains(spins));
         batch.first().is_some_and(|pid| policy_of(&pid.to_string()) == "SCHED_IDLE")
@@ -267,7 +266,7 @@ fn colocate_keeps_off_the_cpus_of_the_trial() {
     let guardians: Vec<CpuSet> = guardians.into_iter().map(cpus_of).collect();
     child.kill().expect("our child");
     child.wait().expect("our child");
-    wait("the journals are gone", || !folder.names().iter().any(|name| name.ends_with(".journal")));
+    wait_until("the journals are gone", || !folder.names().iter().any(|name| name.ends_with(".journal")));
     let aside = own.without(&CpuSet::single(CpuId(0)));
     let aside = if aside.is_empty() { own } else { aside };
     assert_eq!(ours, aside);
@@ -280,17 +279,6 @@ fn cpus_of(pid: u32) -> CpuSet {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("a list");
     list.trim().parse().expect("CPUs")
-}
-
-/// Until `done`. A minute is no measure of speed: only a program that hangs takes that long.
-fn wait(what: &str, mut done: impl FnMut() -> bool) {
-    for _ in 0..6000 {
-        if done() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("this never happened: {what}");
 }
 
 #[test]

@@ -66,12 +66,13 @@ pub(super) fn state(pid: u32) -> Option<(i64, String)> {
     Some((policy, cpus))
 }
 
-pub(super) fn wait_until(what: &str, done: impl Fn() -> bool) {
+/// Until `done`. A minute is no measure of speed: only a program that hangs takes that long.
+pub(super) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     for _ in 0..6_000 {
         if done() {
             return;
         }
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(std::time::Duration::from_millis(10));
     }
     panic!("this never happened: {what}");
 }
@@ -476,12 +477,12 @@ fn a_round_of_which_the_driver_is_killed_leaves_nothing() {
         let managed = |pid: &u32| spins(*pid) && state(*pid).is_some_and(|(policy, _)| policy == FIFO);
         Some((driver, children_of(driver).into_iter().find(managed)?))
     };
-    let seen = std::cell::Cell::new(None);
+    let mut seen = None;
     wait_until("the spinner is managed", || {
-        seen.set(managed());
-        seen.get().is_some()
+        seen = managed();
+        seen.is_some()
     });
-    let (driver, spinner) = seen.get().expect("it was seen");
+    let (driver, spinner) = seen.expect("it was seen");
     let driver = rustix::process::Pid::from_raw(driver as i32).expect("a process");
     rustix::process::kill_process(driver, rustix::process::Signal::KILL).expect("our child's child");
     let ended = confirm.wait_with_output().expect("our child");

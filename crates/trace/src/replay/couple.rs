@@ -148,7 +148,7 @@ pub(super) fn add(line: &mut Line, progress: Ns, deed: Deed) {
 mod tests {
     use super::super::timeline::Stretch;
     use super::*;
-    use schedlab_model::{PrevState, TaskId};
+    use schedlab_model::TaskId;
 
     /// A line of activations: when each began, and how long it ran without a break.
     fn line(activations: &[(u64, u64)], origin: Origin) -> Line {
@@ -157,17 +157,7 @@ mod tests {
             let (woken, demand) = (Ns::from_us(at), Ns::from_us(ran));
             line.starts.push(line.total);
             line.stretches.push(Stretch { from: woken, to: woken + demand, before: line.total });
-            let (deeds, end) = (Vec::new(), End::Blocked(PrevState::Sleeping));
-            line.activations.push(Activation {
-                origin,
-                woken,
-                on: schedlab_model::CpuId(0),
-                interrupt: 0,
-                slept: None,
-                demand,
-                deeds,
-                end,
-            });
+            line.activations.push(Activation::plain(origin, woken, demand));
             line.total += demand;
         }
         line

@@ -49,11 +49,11 @@ pub(super) fn find(lines: &[Line], loops: &[Loop], pools: &[Pool], reactors: &Re
         // Whatever else one of these waits for has a place in its order.
         let special = reactors.has(task) || loops.iter().any(|l| l.tasks.binary_search(&task).is_ok());
         for (activation, a) in line.activations.iter().enumerate().skip(1) {
-            let Some((slept, state)) = a.slept.filter(|_| a.interrupt != 0) else { continue };
+            let (Some((slept, state)), Some((on, interrupt))) = (a.slept, a.interrupt) else { continue };
             let device = state == PrevState::DiskSleep;
             if device || !(special || pool::need(pools, task, activation).is_some()) {
-                let sleeper = Sleeper { task, activation, slept, on: a.on, device };
-                interrupts.entry(a.interrupt).or_default().push(sleeper);
+                let sleeper = Sleeper { task, activation, slept, on, device };
+                interrupts.entry(interrupt).or_default().push(sleeper);
             }
         }
     }
@@ -102,25 +102,18 @@ impl Devices {
 
 #[cfg(test)]
 mod tests {
-    use super::super::timeline::{Activation, End};
+    use super::super::timeline::{Activation, Origin};
     use super::*;
+    use PrevState::{DiskSleep, Sleeping};
 
     /// Wakeups by interrupts: task, interrupt, how long it slept in which state.
     fn lines(wakes: &[(usize, u32, u64, PrevState)]) -> Vec<Line> {
         let mut lines = vec![Line::default(); 4];
-        let activation = |interrupt, slept| Activation {
-            origin: if interrupt == 0 { Origin::Initial } else { Origin::SoftIrq },
-            woken: Ns::ZERO,
-            on: CpuId(1),
-            interrupt,
-            slept,
-            demand: Ns(5),
-            deeds: Vec::new(),
-            end: End::Blocked(PrevState::DiskSleep),
-        };
-        lines.iter_mut().for_each(|line| line.activations.push(activation(0, None)));
-        for &(task, interrupt, slept, state) in wakes {
-            lines[task].activations.push(activation(interrupt, Some((Ns(slept), state))));
+        let plain = |origin| Activation::plain(origin, Ns::ZERO, Ns(5));
+        lines.iter_mut().for_each(|line| line.activations.push(plain(Origin::Initial)));
+        for &(task, number, slept, state) in wakes {
+            let (interrupt, slept) = (Some((CpuId(1), number)), Some((Ns(slept), state)));
+            lines[task].activations.push(Activation { interrupt, slept, ..plain(Origin::SoftIrq) });
         }
         lines
     }
@@ -128,9 +121,6 @@ mod tests {
     fn found(lines: &[Line], loops: &[Loop]) -> Devices {
         find(lines, loops, &[], &Reactors::default())
     }
-
-    use super::super::timeline::Origin;
-    use PrevState::{DiskSleep, Sleeping};
 
     #[test]
     fn whom_one_interrupt_woke_one_work_lets_go_on() {

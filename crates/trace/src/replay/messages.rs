@@ -174,17 +174,7 @@ mod tests {
 
     fn activation(demand: u64, deeds: &[(u64, u32)]) -> Activation {
         let deeds = deeds.iter().map(|&(at, task)| (Ns(at), Deed::Wake(TaskId(task), 1))).collect();
-        let (woken, end) = (Ns::ZERO, End::Blocked(schedlab_model::PrevState::Sleeping));
-        Activation {
-            origin: Origin::HardIrq,
-            woken,
-            on: schedlab_model::CpuId(0),
-            interrupt: 0,
-            slept: None,
-            demand: Ns(demand),
-            deeds,
-            end,
-        }
+        Activation { deeds, ..Activation::plain(Origin::HardIrq, Ns::ZERO, Ns(demand)) }
     }
 
     #[test]

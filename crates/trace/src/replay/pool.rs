@@ -196,34 +196,28 @@ pub(super) fn covers(pools: &[Pool], waker: usize, wakee: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::timeline::{Activation, End, Stretch};
+    use super::super::timeline::{Activation, Stretch};
     use super::*;
-    use schedlab_model::{PrevState, TaskId};
+    use schedlab_model::TaskId;
 
     /// Task 0 is woken by tasks 1, 2 and 3 in turn, each of which runs for 1 ms at a time, and runs for 400 us then.
     fn lines() -> Vec<Line> {
         let mut lines = vec![Line::default(); 4];
         for turn in 0..30 {
             let (by, at) = (1 + turn % 3, Ns::from_ms(2 * turn as u64));
-            let make = |origin, woken, demand| Activation {
-                origin,
-                woken,
-                on: schedlab_model::CpuId(0),
-                interrupt: 0,
-                slept: None,
-                demand,
-                deeds: Vec::new(),
-                end: End::Blocked(PrevState::Sleeping),
-            };
             let before = lines[by].total;
             lines[by].stretches.push(Stretch { from: at, to: at + Ns::from_ms(1), before });
             lines[by].starts.push(before);
-            lines[by].activations.push(make(Origin::Initial, at, Ns::from_ms(1)));
+            lines[by].activations.push(Activation::plain(Origin::Initial, at, Ns::from_ms(1)));
             lines[by].total += Ns::from_ms(1);
             let (woken, before) = (at + Ns::from_us(505), lines[0].total);
             lines[0].stretches.push(Stretch { from: woken, to: woken + Ns::from_us(400), before });
             lines[0].starts.push(before);
-            lines[0].activations.push(make(Origin::Task(TaskId::from(by)), woken, Ns::from_us(400)));
+            lines[0].activations.push(Activation::plain(
+                Origin::Task(TaskId::from(by)),
+                woken,
+                Ns::from_us(400),
+            ));
             lines[0].total += Ns::from_us(400);
         }
         lines

@@ -306,14 +306,9 @@ mod tests {
         line.stretches.push(Stretch { from: at, to: at + ran, before: line.total });
         line.total += ran;
         line.activations.push(Activation {
-            origin: Origin::Task(TaskId::from(by)),
-            woken: at,
-            on: schedlab_model::CpuId(0),
-            interrupt: 0,
             slept,
-            demand: ran,
             deeds: deeds.into_iter().map(|(at, to, n)| (at, Deed::Wake(TaskId::from(to), n))).collect(),
-            end: End::Blocked(PrevState::Sleeping),
+            ..Activation::plain(Origin::Task(TaskId::from(by)), at, ran)
         });
     }
 

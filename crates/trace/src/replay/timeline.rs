@@ -65,10 +65,8 @@ pub(super) struct Activation {
     pub(super) origin: Origin,
     /// When it became runnable.
     pub(super) woken: Ns,
-    /// The CPU on which that was done to it.
-    pub(super) on: CpuId,
-    /// By which interrupt, counted over all CPUs from 1; 0: by none.
-    pub(super) interrupt: u32,
+    /// The interrupt that did that: on which CPU, and its number, counted over all CPUs.
+    pub(super) interrupt: Option<(CpuId, u32)>,
     /// How long it had slept, and in which state; `None` when that began before the recording.
     pub(super) slept: Option<(Ns, PrevState)>,
     /// CPU time, without stolen time.
@@ -76,6 +74,15 @@ pub(super) struct Activation {
     /// Deeds with the CPU progress within this activation at which they happened, ascending.
     pub(super) deeds: Vec<(Ns, Deed)>,
     pub(super) end: End,
+}
+
+#[cfg(test)]
+impl Activation {
+    /// One without sleep, deeds and interrupt, at whose end the task sleeps.
+    pub(super) fn plain(origin: Origin, woken: Ns, demand: Ns) -> Activation {
+        let (deeds, end) = (Vec::new(), End::Blocked(PrevState::Sleeping));
+        Activation { origin, woken, interrupt: None, slept: None, demand, deeds, end }
+    }
 }
 
 /// All about one task.
@@ -209,22 +216,14 @@ pub(super) fn timeline(recording: &Recording) -> Timeline {
 }
 
 impl Line {
-    fn begin(&mut self, origin: Origin, (woken, on): (Ns, CpuId), slept: Option<(Ns, PrevState)>) {
+    fn begin(&mut self, origin: Origin, woken: Ns, slept: Option<(Ns, PrevState)>) {
         if let Some((slept, _)) = slept {
             self.slept += slept;
         }
         self.starts.push(self.total);
         let (demand, deeds) = (Ns::ZERO, Vec::new());
-        self.activations.push(Activation {
-            origin,
-            woken,
-            on,
-            interrupt: 0,
-            slept,
-            demand,
-            deeds,
-            end: End::Cut,
-        });
+        let (interrupt, end) = (None, End::Cut);
+        self.activations.push(Activation { origin, woken, interrupt, slept, demand, deeds, end });
     }
 
     /// Adds CPU time to the open activation.
@@ -311,7 +310,7 @@ impl Timeline {
                 self.recorded(event.cpu, self.recorder.wake);
             }
             EventKind::New { task, parent } => {
-                self.fork(task, event.cpu, parent);
+                self.fork(task, parent);
                 self.recorded(event.cpu, self.recorder.wake);
             }
             EventKind::Exit { task } => self.lines[task.index()].exiting = true,
@@ -330,7 +329,7 @@ impl Timeline {
             None => self.cpus[cpu.index()].idle_since = Some(Ns::ZERO),
             Some(prev) if self.lines[prev.index()].life == Life::Fresh => {
                 let line = &mut self.lines[prev.index()];
-                line.begin(Origin::Initial, (Ns::ZERO, cpu), None);
+                line.begin(Origin::Initial, Ns::ZERO, None);
                 line.life = Life::Running(cpu, Ns::ZERO);
             }
             Some(_) => {}
@@ -366,14 +365,14 @@ impl Timeline {
         let now = self.now;
         let line = &mut self.lines[task.index()];
         match line.life {
-            Life::Fresh if !self.lost => line.begin(Origin::Initial, (Ns::ZERO, cpu), None),
+            Life::Fresh if !self.lost => line.begin(Origin::Initial, Ns::ZERO, None),
             Life::Blocked(since, state) => {
-                line.begin(Origin::Unknown, (now, cpu), Some((now.saturating_sub(since), state)));
+                line.begin(Origin::Unknown, now, Some((now.saturating_sub(since), state)));
             }
-            Life::Fresh | Life::Gone => line.begin(Origin::Unknown, (now, cpu), None),
+            Life::Fresh | Life::Gone => line.begin(Origin::Unknown, now, None),
             Life::Runnable | Life::Limbo(_) | Life::Running(..) => {
                 if line.open().is_none() {
-                    line.begin(Origin::Unknown, (now, cpu), None);
+                    line.begin(Origin::Unknown, now, None);
                 }
             }
         }
@@ -426,10 +425,11 @@ impl Timeline {
             Waker::HardIrq => Origin::HardIrq,
             Waker::Unknown => Origin::Unknown,
         };
-        let served = matches!(origin, Origin::SoftIrq | Origin::HardIrq).then(|| self.interrupt(on));
+        let outside = matches!(origin, Origin::SoftIrq | Origin::HardIrq);
+        let interrupt = outside.then(|| (on, self.interrupt(on)));
         let line = &mut self.lines[task.index()];
-        line.begin(origin, (now, on), slept);
-        if let (Some(interrupt), Some(open)) = (served, line.open()) {
+        line.begin(origin, now, slept);
+        if let Some(open) = line.open() {
             open.interrupt = interrupt;
         }
         line.life = Life::Runnable;
@@ -449,13 +449,13 @@ impl Timeline {
         number
     }
 
-    fn fork(&mut self, task: TaskId, on: CpuId, parent: Option<TaskId>) {
+    fn fork(&mut self, task: TaskId, parent: Option<TaskId>) {
         if !matches!(self.lines[task.index()].life, Life::Fresh) {
             return;
         }
         let parent = parent.filter(|&by| self.deed(by, Deed::Spawn(task)));
         let line = &mut self.lines[task.index()];
-        line.begin(Origin::Forked(parent), (self.now, on), None);
+        line.begin(Origin::Forked(parent), self.now, None);
         line.life = Life::Runnable;
     }
 
