@@ -3,16 +3,18 @@
 use crate::LabError;
 use crate::gallery::Found;
 use crate::metric::glob;
+use crate::pieces::Lanes;
 use crate::run::Plan;
 use crate::scenario::Scenario;
 use schedlab_model::{CpuId, Ns, TaskSpec};
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_sim::RunOptions;
-use schedlab_trace::analysis::timehist::{self, Brief, Mending};
+use schedlab_trace::analysis::timehist::{self, Listed, Listing, Piece, Take};
 use schedlab_trace::analysis::{By, Scope};
 use schedlab_trace::{
-    Blocks, Capabilities, GroupInfo, Header, Part, ReadLimits, Recording, TaskInfo, TraceError,
+    Blocks, Capabilities, GroupInfo, Header, Index, Part, ReadLimits, Recording, TaskInfo, TraceError,
 };
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::mpsc::{self, sync_channel};
 
@@ -69,25 +71,64 @@ fn recording(path: &Path) -> Result<Recording, LabError> {
     Ok(recording)
 }
 
-/// What `--timehist` alone needs of a recording: the same rows from less memory. `None`: what has to be mended in it needs the
-/// whole recording.
+/// What is known of a recording without its events; `None` when it cannot be read twice, as a pipe.
 ///
 /// # Errors
-/// A file that cannot be read, or without events.
-pub fn brief(path: &Path) -> Result<Option<Brief>, LabError> {
-    let (limits, mut mending) = (ReadLimits::default(), Mending::default());
-    // Once more when something is missing; when wakeups before it are moved too, and it belongs elsewhere then, a third time.
-    for _ in 0..3 {
-        match read_ahead(path, |blocks| Brief::of_blocks(blocks, limits, &mending))? {
-            timehist::Found::Brief(brief) => {
-                not_empty(path, brief.events, &brief.about)?;
-                return Ok(Some(*brief));
-            }
-            timehist::Found::Again(found) => mending = found,
-            timehist::Found::Whole => break,
-        }
+/// A file that cannot be read, that is no recording, or one without events.
+pub fn about(path: &Path) -> Result<Option<Recording>, LabError> {
+    if !std::fs::metadata(path).is_ok_and(|data| data.is_file()) {
+        return Ok(None);
     }
-    Ok(None)
+    let failed = |source| LabError::trace(path, source);
+    let about = Recording::open_between(path, Ns::MAX, Ns::ZERO).map_err(failed)?;
+    let events = Index::of_headers(path).map_err(failed)?.events();
+    not_empty(path, events as usize, &about)?;
+    Ok(Some(about))
+}
+
+/// Hands on the rows of `--timehist` alone while the recording is read. `None`: nobody takes them any more.
+///
+/// # Errors
+/// A file that cannot be read, or without events. Rows before a fault may have been handed on.
+pub fn list(path: &Path, lanes: &mut Lanes<Piece>) -> Result<Option<Listed>, LabError> {
+    let limits = ReadLimits::default();
+    let in_order = Index::of_headers(path).is_ok_and(|index| index.is_in_order());
+    let stopped = Cell::new(false);
+    let mut rows = Rows { lanes, stopped: &stopped };
+    let mut listing = Listing::new(&mut rows, in_order);
+    loop {
+        let found = read_ahead(path, |blocks| listing.read(blocks.take_while(|_| !stopped.get()), limits));
+        if stopped.get() {
+            return Ok(None);
+        }
+        let listed = match found? {
+            timehist::Found::Listed(listed) => *listed,
+            timehist::Found::Again => continue,
+            timehist::Found::Whole => {
+                let whole = read_ahead(path, |blocks| Recording::of_blocks(blocks, limits))?;
+                listing.whole(whole).map_err(|source| LabError::trace(path, source))?
+            }
+        };
+        not_empty(path, listed.events, &listed.about)?;
+        return Ok(Some(listed));
+    }
+}
+
+/// Rows on their way to those who make something of them.
+struct Rows<'a> {
+    lanes: &'a mut Lanes<Piece>,
+    stopped: &'a Cell<bool>,
+}
+
+impl Take for Rows<'_> {
+    fn take(&mut self, piece: Piece) {
+        self.lanes.give(piece);
+        self.stopped.set(!self.lanes.is_open());
+    }
+
+    fn used(&mut self) -> Option<Piece> {
+        self.lanes.used()
+    }
 }
 
 fn not_empty(path: &Path, events: usize, recording: &Recording) -> Result<(), LabError> {
@@ -246,7 +287,7 @@ fn tasks(header: &Header, options: &ShowOptions) -> Result<Option<Vec<bool>>, La
         if !narrow(&named) {
             return Err(LabError::Option(format!(
                 "--task {text}: no such task; use a name, a glob such as 'redis*', or a pid. There are: {}",
-                list(header.tasks.iter().map(|task| task.comm.as_str()))
+                names(header.tasks.iter().map(|task| task.comm.as_str()))
             )));
         }
     }
@@ -261,7 +302,7 @@ fn tasks(header: &Header, options: &ShowOptions) -> Result<Option<Vec<bool>>, La
             return Err(LabError::Option(format!(
                 "--cgroup {path}: no task{} is in it; the recording has: {}",
                 if options.task.is_some() { " that --task names" } else { "" },
-                list(header.groups.iter().map(|group| group.spec.name.as_str()))
+                names(header.groups.iter().map(|group| group.spec.name.as_str()))
             )));
         }
     }
@@ -269,7 +310,7 @@ fn tasks(header: &Header, options: &ShowOptions) -> Result<Option<Vec<bool>>, La
 }
 
 /// Some of the names, each once.
-fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let all: std::collections::BTreeSet<&str> = names.collect();
     let more = if all.len() > 12 { format!(", and {} more", all.len() - 12) } else { String::new() };
     let first: Vec<&str> = all.into_iter().take(12).collect();

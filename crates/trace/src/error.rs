@@ -54,10 +54,7 @@ pub enum TraceError {
         bytes: u64,
     },
     /// A block that cannot be right.
-    #[error(
-        "block {block} of the recording (at byte {offset}) is damaged: {what}; copy the file again, or keep the \
-         blocks before it with `--until-damage`"
-    )]
+    #[error("block {block} of the recording (at byte {offset}) is damaged: {what}; {}", what_is_left(*block, *offset))]
     Damaged {
         /// Number of the block, the header being 0.
         block: u64,
@@ -66,6 +63,9 @@ pub enum TraceError {
         /// What is wrong.
         what: String,
     },
+    /// Somebody writes it.
+    #[error("the recording changed while it was read: wait until it is complete, then read it again")]
+    Changed,
     /// More than the limits allow.
     #[error("the recording is too large: {what}; record for a shorter time, or raise the limit")]
     TooLarge {
@@ -102,4 +102,14 @@ pub enum TraceError {
     /// An option of a conversion that cannot be honoured.
     #[error("{0}")]
     Option(String),
+}
+
+/// What can be done about a damaged block.
+fn what_is_left(block: u64, offset: u64) -> String {
+    match block {
+        0 => "copy the file again: without its header nothing in it can be used".to_owned(),
+        _ => {
+            format!("copy the file again, or keep what comes before it: `head -c {offset} FILE > BEFORE.slt`")
+        }
+    }
 }

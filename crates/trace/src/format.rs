@@ -130,7 +130,7 @@ pub(crate) fn decode_events(bytes: &[u8], first: u64, out: &mut Vec<SchedEvent>)
     let mut words = [[0; TOGETHER]; RECORD / 4];
     let (mut before, mut skipped) = (first, 0);
     let (mut earliest, mut latest) = (u64::MAX, 0);
-    let (mut in_order, mut needs, begin) = (true, Ids::default(), out.len());
+    let (mut in_order, mut needs, begin) = (true, Needs::default(), out.len());
     for from in (0..rows).step_by(TOGETHER) {
         let count = TOGETHER.min(rows - from);
         for (word, to) in words.iter_mut().enumerate() {
@@ -140,18 +140,18 @@ pub(crate) fn decode_events(bytes: &[u8], first: u64, out: &mut Vec<SchedEvent>)
         for i in 0..count {
             let at = before.wrapping_add(u64::from(low[i]) | u64::from(high[i]) << 32);
             before = at;
-            let event = decode_event(head[i], [a[i], b[i], c[i]], at);
+            let event = decode_event(head[i], [a[i], b[i], c[i]], at, &mut needs);
             let Some(event) = event.map_err(|what| format!("record {}: {what}", from + i))? else {
                 skipped += 1;
                 continue;
             };
             in_order &= at > latest || at == latest && out[begin..].last() != Some(&event);
             (earliest, latest) = (earliest.min(at), latest.max(at));
-            needs.raise(&event);
             out.push(event);
         }
     }
-    Ok(Decoded { skipped, times: (earliest <= latest).then_some((earliest, latest)), in_order, needs })
+    let times = (earliest <= latest).then_some((earliest, latest));
+    Ok(Decoded { skipped, times, in_order, needs: needs.ids() })
 }
 
 /// The 32-bit words whose bytes stand in four columns from `column` on, from row `from` on. Word by word the compiler
@@ -228,46 +228,97 @@ fn state_code(state: PrevState) -> u8 {
     STATES.iter().position(|&s| s == state).unwrap_or(0) as u8
 }
 
+/// How many CPUs, tasks and groups there must be for the ids that were seen so far.
+#[derive(Clone, Copy, Default)]
+struct Needs {
+    cpus: u64,
+    /// [`NOBODY`] needs none: it wraps.
+    tasks: u32,
+    groups: u64,
+}
+
+impl Needs {
+    fn cpu(&mut self, cpu: u32) -> CpuId {
+        self.cpus = self.cpus.max(u64::from(cpu) + 1);
+        CpuId(cpu)
+    }
+
+    fn task(&mut self, task: u32) -> Option<TaskId> {
+        self.tasks = self.tasks.max(task.wrapping_add(1));
+        (task != NOBODY).then_some(TaskId(task))
+    }
+
+    fn some(&mut self, task: u32) -> Result<TaskId, String> {
+        self.task(task).ok_or_else(|| "an event without its task".to_owned())
+    }
+
+    fn group(&mut self, group: u32) -> GroupId {
+        self.groups = self.groups.max(u64::from(group) + 1);
+        GroupId(group)
+    }
+
+    fn ids(self) -> Ids {
+        Ids::so_many(self.cpus as usize, self.tasks as usize, self.groups as usize)
+    }
+}
+
 /// The event, `None` for a kind that this version does not know. `head` is kind, detail and CPU.
 #[inline(always)]
-fn decode_event(head: u32, words: [u32; 3], at: u64) -> Result<Option<SchedEvent>, String> {
+fn decode_event(
+    head: u32,
+    words: [u32; 3],
+    at: u64,
+    needs: &mut Needs,
+) -> Result<Option<SchedEvent>, String> {
     let [kind, detail, low, high] = head.to_le_bytes();
-    let word = |i: usize| words[i];
-    let task = |i: usize| (word(i) != NOBODY).then_some(TaskId(word(i)));
-    let must = |i: usize| task(i).ok_or_else(|| "an event without its task".to_owned());
-    let joined = u64::from(word(0)) | u64::from(word(1)) << 32;
+    let cpu = needs.cpu(u32::from(u16::from_le_bytes([low, high])));
     let kind = match kind {
+        // The two that make up nearly all of a recording.
         1 => {
             let state = STATES.get(detail as usize);
             let prev_state = *state.ok_or_else(|| format!("unknown task state {detail}"))?;
-            EventKind::Switch { prev: task(0), prev_state, next: task(1) }
+            EventKind::Switch { prev: needs.task(words[0]), prev_state, next: needs.task(words[1]) }
         }
         2 => {
+            let task = needs.some(words[0])?;
             let waker = match detail {
                 0 => Waker::Unknown,
-                1 => Waker::Task(must(1)?),
-                2 => Waker::InlineSoftirq(must(1)?),
+                1 => Waker::Task(needs.some(words[1])?),
+                2 => Waker::InlineSoftirq(needs.some(words[1])?),
                 3 => Waker::SoftIrq,
                 4 => Waker::HardIrq,
                 _ => return Err(format!("unknown kind of waker {detail}")),
             };
-            EventKind::Wake { task: must(0)?, waker }
+            EventKind::Wake { task, waker }
         }
-        3 => EventKind::New { task: must(0)?, parent: task(1) },
-        4 => EventKind::Exec { task: must(0)? },
-        5 => EventKind::Exit { task: must(0)? },
-        6 => EventKind::Migrate { task: must(0)?, from: CpuId(word(1)), to: CpuId(word(2)) },
-        7 => EventKind::Throttle { task: must(0)? },
-        8 => EventKind::Unthrottle { task: must(0)? },
-        9 => EventKind::Steal { ns: Ns(joined) },
-        10 => EventKind::Regroup { task: must(0)?, group: GroupId(word(1)) },
-        11 => EventKind::Lost { count: joined },
-        12 => EventKind::SyscallEnter { task: must(0)?, number: word(1) },
-        13 => EventKind::SyscallExit { task: must(0)? },
-        _ => return Ok(None),
+        rare => match decode_rare(rare, words, needs)? {
+            Some(kind) => kind,
+            None => return Ok(None),
+        },
     };
-    let cpu = CpuId(u32::from(u16::from_le_bytes([low, high])));
     Ok(Some(SchedEvent { at: Ns(at), cpu, kind }))
+}
+
+fn decode_rare(kind: u8, words: [u32; 3], needs: &mut Needs) -> Result<Option<EventKind>, String> {
+    let joined = u64::from(words[0]) | u64::from(words[1]) << 32;
+    Ok(Some(match kind {
+        3 => EventKind::New { task: needs.some(words[0])?, parent: needs.task(words[1]) },
+        4 => EventKind::Exec { task: needs.some(words[0])? },
+        5 => EventKind::Exit { task: needs.some(words[0])? },
+        6 => EventKind::Migrate {
+            task: needs.some(words[0])?,
+            from: needs.cpu(words[1]),
+            to: needs.cpu(words[2]),
+        },
+        7 => EventKind::Throttle { task: needs.some(words[0])? },
+        8 => EventKind::Unthrottle { task: needs.some(words[0])? },
+        9 => EventKind::Steal { ns: Ns(joined) },
+        10 => EventKind::Regroup { task: needs.some(words[0])?, group: needs.group(words[1]) },
+        11 => EventKind::Lost { count: joined },
+        12 => EventKind::SyscallEnter { task: needs.some(words[0])?, number: words[1] },
+        13 => EventKind::SyscallExit { task: needs.some(words[0])? },
+        _ => return Ok(None),
+    }))
 }
 
 /// Every task that an event names.

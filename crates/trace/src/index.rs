@@ -85,6 +85,31 @@ impl Index {
         walk(&mut input, length).map_err(file)
     }
 
+    /// The index of the recording at `path` from its block headers, whether or not the file carries one: what a reader of the
+    /// blocks will see.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn of_headers(path: impl AsRef<Path>) -> Result<Index, TraceError> {
+        let path = path.as_ref();
+        let file = |source| TraceError::File { path: path.to_owned(), source };
+        let mut input = File::open(path).map_err(file)?;
+        let length = input.metadata().map_err(file)?.len();
+        input.seek(SeekFrom::Start(0)).map_err(file)?;
+        walk(&mut input, length).map_err(file)
+    }
+
+    /// Whether no block of events claims times before the end of the one before it.
+    pub fn is_in_order(&self) -> bool {
+        let events = self.blocks.iter().filter(|block| block.kind == kind::EVENTS);
+        let mut latest = Ns::ZERO;
+        events.into_iter().all(|block| {
+            let follows = block.first >= latest;
+            latest = latest.max(block.last);
+            follows
+        })
+    }
+
     /// Events in all blocks.
     pub fn events(&self) -> u64 {
         self.blocks.iter().map(|block| u64::from(block.records)).sum()

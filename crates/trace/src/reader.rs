@@ -153,6 +153,11 @@ impl Ids {
         Ids { cpus: header.topology.cpus(), tasks: header.tasks.len(), groups: header.groups.len().max(1) }
     }
 
+    /// Each one below these numbers.
+    pub(crate) fn so_many(cpus: usize, tasks: usize, groups: usize) -> Ids {
+        Ids { cpus, tasks, groups }
+    }
+
     /// So many that those of `event` are among them.
     #[inline]
     pub(crate) fn raise(&mut self, event: &SchedEvent) {
@@ -318,8 +323,10 @@ impl Keep for Scan {
     fn events(&mut self, recording: &mut Recording, events: &[SchedEvent], decoded: Decoded) {
         self.block(&recording.header, events, decoded);
         let from = recording.events.len();
-        for (place, event) in events.iter().enumerate() {
-            self.event(from + place, event);
+        if !self.is_hard() {
+            for (place, event) in events.iter().enumerate() {
+                self.event(from + place, event);
+            }
         }
         recording.events.extend_from_slice(events);
     }

@@ -127,7 +127,7 @@ struct Seen {
 
 impl Early {
     /// The event at `place`; the task of a wakeup that has to be moved, as is seen now.
-    #[inline]
+    #[inline(always)]
     fn event(&mut self, place: usize, event: &SchedEvent) -> Option<TaskId> {
         match event.kind {
             EventKind::Wake { task, .. } => {
@@ -249,6 +249,10 @@ struct Mender {
     current: Vec<Option<Option<TaskId>>>,
     /// When each CPU's present task was last seen to run there.
     last: Vec<Ns>,
+    /// The same without what a wakeup proves that may belong elsewhere.
+    settled: Vec<Ns>,
+    /// Whether the event that is looked at may be such a wakeup.
+    may_move: bool,
     tasks: Vec<TaskState>,
     wakes_recorded: bool,
     /// Which event is looked at.
@@ -262,6 +266,7 @@ impl Mender {
     fn begin(&mut self, header: &Header) {
         self.current.resize(header.topology.cpus(), None);
         self.last.resize(header.topology.cpus(), Ns::ZERO);
+        self.settled.resize(header.topology.cpus(), Ns::ZERO);
         self.tasks.resize(header.tasks.len(), TaskState::default());
         self.wakes_recorded = header.capabilities.has(Capability::WakeTimes);
     }
@@ -298,7 +303,7 @@ impl Mender {
         moved(events, early.moves)
     }
 
-    #[inline]
+    #[inline(always)]
     fn event(&mut self, event: &SchedEvent) {
         match event.kind {
             EventKind::Switch { prev, prev_state, next } => self.switch(event, prev, prev_state, next),
@@ -310,19 +315,23 @@ impl Mender {
                 self.proof(event, parent);
                 self.woken(task);
             }
-            EventKind::Lost { count } => {
-                self.repairs.gaps += 1;
-                self.repairs.lost = self.repairs.lost.saturating_add(count);
-                // The lost events may concern any task; only this CPU's switches are among them.
-                self.current[event.cpu.index()] = None;
-                let stays = |life| matches!(life, Life::Running(cpu) if cpu != event.cpu.index());
-                let tasks = self.tasks.iter_mut().filter(|task| !stays(task.life));
-                tasks.for_each(|task| *task = TaskState { life: Life::Unknown, moved: event.at });
-            }
+            EventKind::Lost { count } => self.lost(event.at, event.cpu.index(), count),
             _ => {}
         }
     }
 
+    #[cold]
+    fn lost(&mut self, at: Ns, cpu: usize, count: u64) {
+        self.repairs.gaps += 1;
+        self.repairs.lost = self.repairs.lost.saturating_add(count);
+        // The lost events may concern any task; only this CPU's switches are among them.
+        self.current[cpu] = None;
+        let stays = |life| matches!(life, Life::Running(other) if other != cpu);
+        let tasks = self.tasks.iter_mut().filter(|task| !stays(task.life));
+        tasks.for_each(|task| *task = TaskState { life: Life::Unknown, moved: at });
+    }
+
+    #[inline(always)]
     fn woken(&mut self, task: TaskId) {
         let task = &mut self.tasks[task.index()];
         if !matches!(task.life, Life::Running(_)) {
@@ -331,38 +340,55 @@ impl Mender {
     }
 
     /// `by` did something on this CPU: it ran there.
-    #[inline]
+    #[inline(always)]
     fn proof(&mut self, event: &SchedEvent, by: Option<TaskId>) {
         let cpu = event.cpu.index();
         if by.is_some() && self.current[cpu] == Some(by) {
             self.last[cpu] = event.at;
+            if !self.may_move {
+                self.settled[cpu] = event.at;
+            }
         }
     }
 
-    #[inline]
+    /// No switch from before this will be found to be missing. `None`: whatever is missing will be seen to be later than all
+    /// that was looked at.
+    fn settled(&self) -> Option<Ns> {
+        let known = self.current.iter().zip(&self.settled).filter(|(current, _)| current.is_some());
+        known.map(|(_, settled)| *settled).min()
+    }
+
+    #[inline(always)]
     fn switch(&mut self, event: &SchedEvent, prev: Option<TaskId>, state: PrevState, next: Option<TaskId>) {
         let cpu = event.cpu.index();
+        if self.current[cpu] != Some(prev) {
+            self.another_left(cpu, prev);
+        }
+        if let Some(next) = next {
+            match self.tasks[next.index()].life {
+                Life::Running(other) if other != cpu => self.leave_elsewhere(cpu, Some(next)),
+                Life::Blocked if self.wakes_recorded => self.repairs.missing_wakes += 1,
+                _ => {}
+            }
+        }
+        self.apply(event.at, cpu, prev, state, next);
+    }
+
+    /// `prev` leaves `cpu` without having been seen there.
+    #[cold]
+    fn another_left(&mut self, cpu: usize, prev: Option<TaskId>) {
         self.leave_elsewhere(cpu, prev);
-        if let Some(ran) = self.current[cpu]
-            && ran != prev
-        {
+        if let Some(ran) = self.current[cpu] {
             // A switch from `ran` to `prev` is missing. When it was is unknown; the time goes to `prev`, who
             // certainly ran at its end.
             self.repairs.inconsistent_switches += 1;
             let state = if ran.is_none() { PrevState::Runnable } else { PrevState::Unknown };
             self.put_switch(cpu, ran, state, prev);
         }
-        self.leave_elsewhere(cpu, next);
-        if let Some(next) = next
-            && self.wakes_recorded
-            && self.tasks[next.index()].life == Life::Blocked
-        {
-            self.repairs.missing_wakes += 1;
-        }
-        self.apply(event.at, cpu, prev, state, next);
     }
 
     /// A task cannot run on two CPUs: before it is seen on `cpu` it left the other one unseen.
+    #[cold]
     fn leave_elsewhere(&mut self, cpu: usize, task: Option<TaskId>) {
         if let Some(task) = task
             && let Life::Running(other) = self.tasks[task.index()].life
@@ -382,6 +408,7 @@ impl Mender {
         self.apply(at, cpu, prev, prev_state, next);
     }
 
+    #[inline(always)]
     fn apply(&mut self, at: Ns, cpu: usize, prev: Option<TaskId>, state: PrevState, next: Option<TaskId>) {
         if let Some(prev) = prev {
             let life = match state.is_runnable() {
@@ -396,5 +423,6 @@ impl Mender {
         }
         self.current[cpu] = Some(next);
         self.last[cpu] = at;
+        self.settled[cpu] = at;
     }
 }

@@ -99,6 +99,25 @@ fn every_flipped_bit_is_noticed() {
     }
 }
 
+#[test]
+fn the_message_about_damage_says_how_to_keep_the_rest() {
+    let good = bytes(&header(1, 2), &ping_pong(5_000), 200_000_000);
+    let events: Vec<(usize, u32, Vec<u8>)> =
+        blocks(&good).into_iter().filter(|(_, kind, _)| *kind == 2).collect();
+    let (second, ..) = events[1];
+    let mut bad = good.clone();
+    bad[second + BLOCK + 10] ^= 1;
+    let message = Recording::read(&bad[..]).unwrap_err().to_string();
+    assert!(message.contains(&format!("`head -c {second} FILE > BEFORE.slt`")), "{message}");
+    let before = Recording::read(&bad[..second]).unwrap();
+    assert!(before.repairs.cut_off);
+    assert_eq!(before.events[..], Recording::read(&good[..]).unwrap().events[..before.events.len()]);
+    assert!(before.events.len() > 1_000);
+    bad[FILE + BLOCK] ^= 1;
+    let message = Recording::read(&bad[..]).unwrap_err().to_string();
+    assert!(message.contains("without its header") && !message.contains("head -c"), "{message}");
+}
+
 /// The blocks of a file: offset, kind, stored bytes.
 fn blocks(file: &[u8]) -> Vec<(usize, u32, Vec<u8>)> {
     let mut at = FILE;

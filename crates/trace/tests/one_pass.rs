@@ -8,11 +8,11 @@ use proptest::prelude::*;
 use schedlab_model::{Ns, PrevState, SchedEvent, Waker};
 use schedlab_trace::analysis::Scope;
 use schedlab_trace::analysis::show::{Cell, Output, Table};
-use schedlab_trace::analysis::timehist::{self, Brief, Found, Mending};
-use schedlab_trace::{Blocks, ReadLimits, Recording, Repairs};
+use schedlab_trace::analysis::timehist::{self, Found, Listed, Listing, Piece, Row, Take};
+use schedlab_trace::{Blocks, ReadLimits, Recording, Repairs, TraceError};
 
 /// Rows as text.
-#[derive(Default, PartialEq, Debug)]
+#[derive(Clone, Default, PartialEq, Debug)]
 struct Rows(Vec<String>);
 
 impl Output for Rows {
@@ -34,33 +34,66 @@ fn end(events: &[SchedEvent]) -> u64 {
     events.iter().map(|event| event.at.0).max().unwrap_or(0) + 10
 }
 
-fn brief(file: &[u8]) -> Option<Brief> {
-    let (limits, mut known) = (ReadLimits::default(), Mending::default());
-    for _ in 0..3 {
-        match Brief::of_blocks(Blocks::new(file, limits), limits, &known).unwrap() {
-            Found::Brief(brief) => return Some(*brief),
-            Found::Again(mending) => known = mending,
-            Found::Whole => return None,
-        }
-    }
-    panic!("read four times, it has other mendings each time")
+/// Who takes rows, and how many there were at the end of each look.
+#[derive(Default)]
+struct Taken {
+    rows: Vec<Row>,
+    looks: Vec<usize>,
 }
 
-/// Reads `events` in every way there is; whether it could be done in brief.
-fn same(events: &[SchedEvent], scope: &Scope) -> Result<bool, TestCaseError> {
+struct Taking<'a>(&'a mut Taken);
+
+impl Take for Taking<'_> {
+    fn take(&mut self, piece: Piece) {
+        piece.rows(&Scope::default(), |row| self.0.rows.push(*row));
+    }
+    fn used(&mut self) -> Option<Piece> {
+        None
+    }
+}
+
+/// The listing with so many rows in a piece.
+fn listed(file: &[u8], together: usize, in_order: bool) -> (Listed, Taken) {
+    let (limits, mut taken) = (ReadLimits::default(), Taken::default());
+    let mut looks = Vec::new();
+    let mut taking = Taking(&mut taken);
+    let mut listing = Listing::new(&mut taking, in_order).together(together);
+    let listed = loop {
+        match listing.read(Blocks::new(file, limits), limits).unwrap() {
+            Found::Listed(listed) => break *listed,
+            Found::Again => looks.push(listing.given()),
+            Found::Whole => {
+                looks.push(listing.given());
+                break listing.whole(Recording::read(file).unwrap()).unwrap();
+            }
+        }
+        assert!(looks.len() < 3, "read four times, it has other mendings each time");
+    };
+    taken.looks = looks;
+    (listed, taken)
+}
+
+/// Reads `events` in every way there is; in how many looks it could be listed.
+fn same(events: &[SchedEvent], scope: &Scope) -> Result<usize, TestCaseError> {
     let header = header(CPUS, TASKS);
     let file = bytes(&header, events, end(events));
     let whole = Recording::from_parts(header, events.to_vec(), Ns(end(events))).unwrap();
     prop_assert_eq!(&Recording::read(&file[..]).unwrap(), &whole);
-    let Some(brief) = brief(&file) else { return Ok(false) };
-    prop_assert_eq!(brief.events, whole.events.len());
-    prop_assert_eq!(&brief.about, &Recording { events: Vec::new(), ..whole.clone() });
-    let (mut rows, mut all) = (Rows::default(), Rows::default());
-    rows.table(&timehist::TABLE).unwrap();
-    brief.rows(scope, |row| rows.time_on_cpu(row).unwrap());
+    let mut all = Rows::default();
     timehist::ENTRY.run(&whole, scope, &mut all).unwrap();
-    prop_assert_eq!(rows, all);
-    Ok(true)
+    let mut looks = 0;
+    for (together, in_order) in [(1, true), (3, true), (4096, true), (2, false)] {
+        let (listed, taken) = listed(&file, together, in_order);
+        prop_assert_eq!(listed.events, whole.events.len());
+        prop_assert_eq!(&listed.about, &Recording { events: Vec::new(), ..whole.clone() });
+        let mut rows = Rows::default();
+        rows.table(&timehist::TABLE).unwrap();
+        let shown = taken.rows.iter().filter(|row| row.is_shown(scope));
+        shown.for_each(|row| rows.time_on_cpu(row).unwrap());
+        prop_assert_eq!(rows, all.clone());
+        looks = taken.looks.len() + 1;
+    }
+    Ok(looks)
 }
 
 proptest! {
@@ -126,13 +159,13 @@ fn each_kind_of_mending_is_done_in_brief() {
         switch(20, 1, None, PrevState::Runnable, Some(3)),
         switch(40, 0, Some(2), sleep, None),
     ];
-    for (events, expected) in [
-        (&early[..], Repairs { early_wakes: 1, ..Repairs::default() }),
-        (&missing[..], Repairs { inconsistent_switches: 1, ..Repairs::default() }),
+    for (events, expected, looks) in [
+        (&early[..], Repairs { early_wakes: 1, ..Repairs::default() }, 1),
+        (&missing[..], Repairs { inconsistent_switches: 1, ..Repairs::default() }, 2),
     ] {
-        assert!(same(events, &Scope::default()).unwrap(), "{events:?}");
+        assert_eq!(same(events, &Scope::default()).unwrap(), looks, "{events:?}");
         let file = bytes(&header(CPUS, TASKS), events, end(events));
-        let about = brief(&file).unwrap().about;
+        let about = listed(&file, 1, true).0.about;
         let Repairs { early_wakes, inconsistent_switches, .. } = about.repairs;
         assert_eq!(
             (early_wakes, inconsistent_switches),
@@ -141,5 +174,45 @@ fn each_kind_of_mending_is_done_in_brief() {
     }
     // When the missing switch was depends on the wakeup's right place.
     let both: Vec<SchedEvent> = early.iter().copied().chain([switch(60, 0, Some(4), sleep, None)]).collect();
-    assert!(same(&both, &Scope::default()).unwrap());
+    assert!(same(&both, &Scope::default()).unwrap() > 1);
+}
+
+#[test]
+fn rows_come_as_soon_as_they_are_settled() {
+    let sleep = PrevState::Sleeping;
+    // Two CPUs take turns, until task 5 leaves CPU 0, where task 1 ran.
+    let turn = |i: u64| {
+        let (cpu, task) = ((i % 2) as u32, 1 + (i % 2) as u32);
+        let (prev, next) = if (i / 2).is_multiple_of(2) { (None, Some(task)) } else { (Some(task), None) };
+        let state = if prev.is_some() { sleep } else { PrevState::Runnable };
+        switch(10 * i, cpu, prev, state, next)
+    };
+    let mut events: Vec<SchedEvent> = (0..101).map(turn).collect();
+    events.push(switch(2_000, 0, Some(5), sleep, None));
+    let file = bytes(&header(CPUS, TASKS), &events, end(&events));
+    let (_, taken) = listed(&file, 1, true);
+    // All but those since the other CPU's last switch.
+    assert_eq!((&taken.looks[..], taken.rows.len()), (&[99][..], 103));
+    assert!(listed(&file, 1, false).1.looks == [0], "nothing before the end where blocks are in disorder");
+    same(&events, &Scope::default()).unwrap();
+}
+
+#[test]
+fn a_file_that_changes_is_refused() {
+    let [file, other] = [1, 2].map(|task| {
+        let events = [
+            switch(0, 0, None, PrevState::Runnable, Some(task)),
+            switch(10, 0, Some(task), PrevState::Sleeping, None),
+            switch(20, 0, None, PrevState::Runnable, Some(task)),
+            // Somebody must have come before task 3 left.
+            switch(30, 0, Some(3), PrevState::Sleeping, None),
+        ];
+        bytes(&header(CPUS, TASKS), &events, 100)
+    });
+    let (limits, mut taken) = (ReadLimits::default(), Taken::default());
+    let mut taking = Taking(&mut taken);
+    let mut listing = Listing::new(&mut taking, true).together(1);
+    assert!(matches!(listing.read(Blocks::new(&file[..], limits), limits), Ok(Found::Again)));
+    let again = listing.read(Blocks::new(&other[..], limits), limits);
+    assert!(matches!(again, Err(TraceError::Changed)));
 }

@@ -155,11 +155,9 @@ pub(crate) fn run(args: &Show) -> anyhow::Result<Done> {
         Found::Scenario(_) => true,
     };
     if let Some(path) = listed(args, &found) {
-        let working = Working::new(format!("reading {}", args.input), large);
-        let brief = schedlab_lab::show::brief(path)?;
-        drop(working);
-        if let Some(brief) = brief {
-            return list(args, &brief);
+        // What is read from a pipe is gone: there all of it is read before anything is shown.
+        if let Some(about) = schedlab_lab::show::about(path)? {
+            return list(args, path, &about);
         }
     }
     let working = Working::new(format!("reading {}", args.input), large);
@@ -221,16 +219,19 @@ fn listed<'a>(args: &Show, found: &'a Found) -> Option<&'a Path> {
     }
 }
 
-/// `--timehist` as text.
-fn list(args: &Show, brief: &timehist::Brief) -> anyhow::Result<Done> {
-    let recording = &brief.about;
-    let scope = scope(recording, &options(args))?;
-    timehist::ENTRY.check(&recording.header).map_err(|error| anyhow!("{}: {error}", args.input))?;
-    let clock = if args.absolute { recording.header.clock_start_ns } else { 0 };
-    let mut text = Text::new(stdout(), recording, Style::of_stdout(), clock);
-    text.times_on_cpu(brief, &scope)?;
-    text.note_repairs(recording, brief.events)?;
+/// `--timehist` as text, while it is read.
+fn list(args: &Show, path: &Path, about: &Recording) -> anyhow::Result<Done> {
+    let scope = scope(about, &options(args))?;
+    timehist::ENTRY.check(&about.header).map_err(|error| anyhow!("{}: {error}", args.input))?;
+    let clock = if args.absolute { about.header.clock_start_ns } else { 0 };
+    let mut text = Text::new(stdout(), about, Style::of_stdout(), clock);
+    let listed = text.times_on_cpu(&about.header, &scope, |lanes| schedlab_lab::show::list(path, lanes))?;
+    if let Ok(Some(listed)) = &listed {
+        text.note_repairs(&listed.about, listed.events)?;
+    }
+    // What stands before a fault is shown.
     text.finish()?.flush()?;
+    listed?;
     Ok(Done::Well)
 }
 

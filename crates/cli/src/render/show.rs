@@ -2,11 +2,11 @@
 
 use super::table::{Cell as Field, Table as Grid};
 use super::{Style, wrap};
-use schedlab_lab::pieces::in_order;
+use schedlab_lab::pieces::{Lanes, in_order};
 use schedlab_model::Ns;
 use schedlab_trace::analysis::Scope;
 use schedlab_trace::analysis::show::{Cell, Column, Layout, Output, Table};
-use schedlab_trace::analysis::timehist::{self, Brief, Row};
+use schedlab_trace::analysis::timehist::{self, Piece, Row};
 use schedlab_trace::{Header, Recording};
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -122,21 +122,27 @@ impl<W: Write> Text<W> {
         result
     }
 
-    /// All times on CPUs: several threads make text of them.
-    pub(crate) fn times_on_cpu(&mut self, brief: &Brief, scope: &Scope) -> io::Result<()> {
+    /// All times on CPUs, as `list` finds them: several threads make text of them meanwhile.
+    pub(crate) fn times_on_cpu<R: Send>(
+        &mut self,
+        header: &Header,
+        scope: &Scope,
+        list: impl FnOnce(&mut Lanes<Piece>) -> R + Send,
+    ) -> io::Result<R> {
         self.table(&timehist::TABLE)?;
         let Text { out, listing, count, .. } = self;
-        in_order(
-            brief.pieces(),
+        let result = in_order(
+            list,
             || listing.clone(),
-            |listing, piece, text| piece.rows(scope, |row| listing.time_on_cpu(row, text)),
+            |listing, piece: &Piece, text| piece.rows(scope, |row| listing.time_on_cpu(row, text)),
             |text| {
                 // Of a listing only whether it had a row is asked.
                 *count += u64::from(!text.is_empty());
                 out.write_all(text)
             },
         )?;
-        timehist::note(&brief.about.header).map_or(Ok(()), |text| self.note(text))
+        timehist::note(header).map_or(Ok(()), |text| self.note(text))?;
+        Ok(result)
     }
 
     /// A cell of a table or paragraph.

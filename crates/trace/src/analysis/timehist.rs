@@ -8,12 +8,12 @@
 //! difference to perf: a wakeup stamped just before its task had finished blocking is a wakeup here (`repair`),
 //! and forgotten there.
 
-mod brief;
+mod listing;
 
 use super::show::{Cell, Column, Entry, Layout, Output, Table, column};
 use super::{Analysis, Scope};
 use crate::{Capability, Header, Recording};
-pub use brief::{Brief, Found, Mending, Piece};
+pub use listing::{Found, Listed, Listing, Piece, Take};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId};
 use std::io;
 
@@ -49,12 +49,18 @@ struct Track {
     ready: Option<Ns>,
 }
 
-/// Gives each [`Row`] to a function.
-#[derive(Clone, Debug)]
-pub struct Timehist<F> {
+/// What has to be known of the past to tell the next [`Row`].
+#[derive(Clone, Debug, Default)]
+struct Tracks {
     tasks: Vec<Track>,
     /// The last switch of each CPU, and when its idle task left it.
     cpus: Vec<(Option<Ns>, Option<Ns>)>,
+}
+
+/// Gives each [`Row`] to a function.
+#[derive(Clone, Debug)]
+pub struct Timehist<F> {
+    tracks: Tracks,
     each: F,
 }
 
@@ -66,9 +72,34 @@ impl<F> Analysis for Timehist<F> {
 impl<F: FnMut(&Row)> Timehist<F> {
     /// Calls `each` for every row, in order of time.
     pub fn new(each: F) -> Timehist<F> {
-        Timehist { tasks: Vec::new(), cpus: Vec::new(), each }
+        Timehist { tracks: Tracks::default(), each }
+    }
+}
+
+impl<F: FnMut(&Row)> EventSink for Timehist<F> {
+    fn event(&mut self, event: &SchedEvent) {
+        if let Some(row) = self.tracks.step(event) {
+            (self.each)(&row);
+        }
+    }
+}
+
+impl Tracks {
+    /// The row that ends with `event`.
+    #[inline(always)]
+    fn step(&mut self, event: &SchedEvent) -> Option<Row> {
+        match event.kind {
+            EventKind::Switch { prev, prev_state, .. } => {
+                return Some(self.left(event.at, event.cpu, prev, prev_state));
+            }
+            EventKind::Wake { task, .. } | EventKind::New { task, .. } => self.ready(event.at, task),
+            EventKind::Lost { .. } => self.lost(event.cpu),
+            _ => {}
+        }
+        None
     }
 
+    #[inline(always)]
     fn track(&mut self, task: TaskId) -> &mut Track {
         if task.index() >= self.tasks.len() {
             self.tasks.resize(task.index() + 1, Track::default());
@@ -77,15 +108,17 @@ impl<F: FnMut(&Row)> Timehist<F> {
     }
 
     /// `who` leaves `cpu`.
-    #[inline]
-    fn left(&mut self, at: Ns, cpu: CpuId, who: Option<TaskId>, state: PrevState) {
+    #[inline(always)]
+    fn left(&mut self, at: Ns, cpu: CpuId, who: Option<TaskId>, state: PrevState) -> Row {
         if cpu.index() >= self.cpus.len() {
             self.cpus.resize(cpu.index() + 1, (None, None));
         }
-        let (began, idle_out) = self.cpus[cpu.index()];
+        let place = &mut self.cpus[cpu.index()];
+        let began = place.0.replace(at);
+        let left = Track { out: Some(at), ready: None };
         let track = match who {
-            Some(task) => *self.track(task),
-            None => Track { out: idle_out, ready: None },
+            Some(task) => std::mem::replace(self.track(task), left),
+            None => Track { out: place.1.replace(at), ready: None },
         };
         let mut row = Row { at, cpu, who, wait: Ns::ZERO, delay: Ns::ZERO, run: Ns::ZERO, state };
         if let Some(began) = began {
@@ -93,23 +126,17 @@ impl<F: FnMut(&Row)> Timehist<F> {
             row.wait = track.out.map_or(Ns::ZERO, |out| began.saturating_sub(out));
             row.delay = track.ready.map_or(Ns::ZERO, |ready| began.saturating_sub(ready));
         }
-        (self.each)(&row);
-        let left = Track { out: Some(at), ready: None };
-        match who {
-            Some(task) => *self.track(task) = left,
-            None => self.cpus[cpu.index()].1 = left.out,
-        }
-        self.cpus[cpu.index()].0 = Some(at);
+        row
     }
 
     /// `task` becomes runnable.
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, at: Ns, task: TaskId) {
         self.track(task).ready.get_or_insert(at);
     }
 
     /// `task` was woken as soon as it had left its CPU.
-    #[inline]
+    #[inline(always)]
     fn ready_since_out(&mut self, task: TaskId) {
         let track = self.track(task);
         track.ready = track.out;
@@ -119,18 +146,6 @@ impl<F: FnMut(&Row)> Timehist<F> {
     fn lost(&mut self, cpu: CpuId) {
         if let Some(cpu) = self.cpus.get_mut(cpu.index()) {
             *cpu = (None, None);
-        }
-    }
-}
-
-impl<F: FnMut(&Row)> EventSink for Timehist<F> {
-    #[inline]
-    fn event(&mut self, event: &SchedEvent) {
-        match event.kind {
-            EventKind::Switch { prev, prev_state, .. } => self.left(event.at, event.cpu, prev, prev_state),
-            EventKind::Wake { task, .. } | EventKind::New { task, .. } => self.ready(event.at, task),
-            EventKind::Lost { .. } => self.lost(event.cpu),
-            _ => {}
         }
     }
 }
@@ -183,8 +198,9 @@ impl Row {
         self.who.is_some().then(|| letter(self.state))
     }
 
+    /// Whether it belongs to the part that is shown.
     #[inline]
-    fn is_shown(&self, scope: &Scope) -> bool {
+    pub fn is_shown(&self, scope: &Scope) -> bool {
         let whose = self.who.map_or(scope.tasks.is_none(), |task| scope.task(task));
         scope.at(self.at) && scope.on(self.cpu) && whose
     }

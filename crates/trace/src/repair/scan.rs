@@ -52,26 +52,45 @@ impl Scan {
         self.early.seen.resize(ids.tasks, Seen::default());
     }
 
-    /// Only the whole recording says what has to be mended.
-    #[inline]
+    /// Only the whole recording says what has to be mended: its events may name tasks that do not exist.
     pub(crate) fn is_hard(&self) -> bool {
         self.hard
     }
 
-    /// The event that will stand at `place`. The task whose wakeup belongs behind its last switch, as is seen now.
-    #[inline]
+    /// The event that will stand at `place`, of a block that is not hard. The task whose wakeup belongs behind its last switch, as
+    /// is seen now.
+    #[inline(always)]
     pub(crate) fn event(&mut self, place: usize, event: &SchedEvent) -> Option<TaskId> {
-        if self.hard {
-            return None;
-        }
         let woken = self.early.event(place, event);
         if let (Some(task), EventKind::Switch { .. }) = (woken, event.kind) {
             // In its right place the wakeup would have come before this.
             self.mender.woken(task);
         }
+        self.mender.may_move = match event.kind {
+            EventKind::Wake { task, .. } => self.early.seen[task.index()].wake.is_some(),
+            _ => false,
+        };
         self.mender.place = place;
         self.mender.event(event);
         woken
+    }
+
+    /// The same when every wakeup has its place already.
+    #[inline(always)]
+    pub(crate) fn placed(&mut self, place: usize, event: &SchedEvent) {
+        self.mender.place = place;
+        self.mender.event(event);
+    }
+
+    /// Whether a switch was found to be missing.
+    #[inline]
+    pub(crate) fn misses(&self) -> bool {
+        !self.mender.inserted.is_empty()
+    }
+
+    /// Whether nothing that is found from now on to be missing or misplaced can have been before `at`.
+    pub(crate) fn is_settled(&self, at: Ns) -> bool {
+        !self.hard && self.mender.settled().is_none_or(|settled| at < settled)
     }
 
     /// What has to be mended; `None` when only [`repair`](super::repair) can tell, from the whole recording.

@@ -123,22 +123,27 @@ impl Listing {
     /// The same for the usual row, whose values are no longer than their columns: every byte has its place then.
     #[inline]
     fn short(&mut self, row: &Row, text: &mut Vec<u8>) -> Option<()> {
-        let mut line = row.who.map_or(&*self.idle, |task| &self.names[task.index()]).line?;
+        let plain = row.who.map_or(&*self.idle, |task| &self.names[task.index()]).line.as_ref()?;
         let within = self.second.within(row.at.0.checked_add(self.clock)?)?;
         let times = [row.wait, row.delay, row.run].map(|time| (time.0 + 500) / 1_000);
         if row.cpu.0 >= 10_000 || times.iter().any(|&micros| micros >= 1_000_000) {
             return None;
         }
+        let begin = text.len();
+        // All of it, whose length the compiler knows, and written over in its place: from elsewhere a processor would have to wait
+        // until the bytes are there before it copies them together.
+        text.extend_from_slice(plain);
+        let line: &mut [u8; LINE] = text[begin..].first_chunk_mut()?;
         line[..WIDTH_SECOND].copy_from_slice(&self.second.digits);
-        triple(&mut line, WIDTH_SECOND, within / 1_000_000);
-        triple(&mut line, WIDTH_SECOND + 3, within / 1_000 % 1_000);
-        pair(&mut line, CPU + 1, row.cpu.0 / 100);
-        pair(&mut line, CPU + 3, row.cpu.0 % 100);
+        triple(line, WIDTH_SECOND, within / 1_000_000);
+        triple(line, WIDTH_SECOND + 3, within / 1_000 % 1_000);
+        pair(line, CPU + 1, row.cpu.0 / 100);
+        pair(line, CPU + 3, row.cpu.0 % 100);
         for (place, micros) in times.into_iter().enumerate() {
             let right = TIMES + (place + 1) * (2 + WIDTH_TIME);
             let (whole, part) = (micros as u32 / 1_000, micros as u32 % 1_000);
             line[right - 7..right - 4].copy_from_slice(&NUMBERS[whole as usize]);
-            triple(&mut line, right - 3, part);
+            triple(line, right - 3, part);
         }
         let end = match row.letter().unwrap_or_default().as_bytes() {
             [] => STATE - 2,
@@ -149,9 +154,6 @@ impl Listing {
             word => STATE + copy(&mut line[STATE..], word),
         };
         line[end] = b'\n';
-        let begin = text.len();
-        // All of it, whose length the compiler knows.
-        text.extend_from_slice(&line);
         text.truncate(begin + end + 1);
         Some(())
     }
