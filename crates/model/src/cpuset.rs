@@ -3,6 +3,7 @@
 use crate::CpuId;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 /// The largest machine that schedlab models.
@@ -129,10 +130,43 @@ impl CpuSet {
         let word = self.words.iter().position(|&w| w != 0)?;
         Some(CpuId(word as u32 * 64 + self.words[word].trailing_zeros()))
     }
+    /// The words of which this set has a CPU: from the first to behind the last.
+    pub fn span(&self) -> Range<usize> {
+        let first = self.words.iter().position(|&w| w != 0).unwrap_or(0);
+        let last = self.words.iter().rposition(|&w| w != 0).map_or(first, |w| w + 1);
+        first..last
+    }
+    /// The CPUs of these [`words`](CpuSet::span) that are in both, in ascending order: who knows where the few CPUs of a set lie
+    /// need not look at all words. Panics when a word is [`WORDS`] or more.
+    #[inline]
+    pub fn common<'a>(
+        &'a self,
+        other: &'a CpuSet,
+        words: Range<usize>,
+    ) -> impl Iterator<Item = CpuId> + use<'a> {
+        words.flat_map(|word| Bits { base: word as u32 * 64, rest: self.words[word] & other.words[word] })
+    }
     /// The CPUs in ascending order.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = CpuId> + use<> {
         Members { words: self.words, word: 0, rest: self.words[0] }
+    }
+}
+
+/// The CPUs of one word.
+struct Bits {
+    base: u32,
+    rest: u64,
+}
+
+impl Iterator for Bits {
+    type Item = CpuId;
+
+    #[inline]
+    fn next(&mut self) -> Option<CpuId> {
+        let bit = (self.rest != 0).then(|| self.rest.trailing_zeros())?;
+        self.rest &= self.rest - 1;
+        Some(CpuId(self.base + bit))
     }
 }
 
@@ -258,6 +292,9 @@ mod tests {
         for text in ["0", "3,64,130-140,511", "5-70", "511", ""] {
             let set = if text.is_empty() { CpuSet::EMPTY } else { text.parse::<CpuSet>().unwrap() };
             assert_eq!(set.lowest(), set.iter().next());
+            let some: CpuSet = "0-66,133,300-511".parse().unwrap();
+            assert!(set.common(&some, set.span()).eq(set.and(&some).iter()));
+            assert!(set.span().all(|word| word < WORDS) && set.common(&set, set.span()).eq(set.iter()));
             for from in [0, 1, 3, 4, 63, 64, 65, 131, 300, 511, 512, 600] {
                 let next = set.iter().find(|cpu| cpu.0 >= from).or_else(|| set.lowest());
                 assert_eq!(set.next_from(from), next, "{text} from {from}");

@@ -19,6 +19,7 @@
 //! | rebuilt when a CPU comes or goes | `partition_sched_domains` | simplified: spans stay as at the start, offline CPUs are passed over | `an_offline_cpu_leaves_every_domain`, `smp_tests` |
 
 use schedlab_model::{CpuId, CpuPlace, CpuSet, Ns, Topology};
+use std::ops::Range;
 
 /// How far the groups of a domain are from each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -62,8 +63,28 @@ pub(super) struct Domain {
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub(super) cpus: CpuSet,
+    /// The words of the set that are not empty: on large machines most groups have one CPU.
+    words: Range<usize>,
     /// How many physical cores.
     pub(super) cores: u64,
+}
+
+impl Group {
+    fn new(cpus: CpuSet, cores: u64) -> Group {
+        Group { cpus, words: cpus.span(), cores }
+    }
+
+    /// Its CPUs that are in `set`.
+    #[inline]
+    pub(super) fn within<'a>(&'a self, set: &'a CpuSet) -> impl Iterator<Item = CpuId> + use<'a> {
+        self.cpus.common(set, self.words.clone())
+    }
+
+    /// Its CPUs.
+    #[inline]
+    pub(super) fn iter(&self) -> impl Iterator<Item = CpuId> + use<'_> {
+        self.within(&self.cpus)
+    }
 }
 
 /// A domain as one CPU sees it.
@@ -175,7 +196,7 @@ impl Domains {
             level,
             span,
             weight,
-            groups: groups.iter().map(|set| Group { cpus: *set, cores: cores(set) }).collect(),
+            groups: groups.iter().map(|set| Group::new(*set, cores(set))).collect(),
             min_interval: Ns::from_ms(weight),
             max_interval: Ns::from_ms(2 * weight),
             busy_factor: 16,

@@ -121,7 +121,7 @@ impl Ask<'_> {
     /// What there is in a group; `remote` is its index when it is not the own one.
     fn stats(&self, group: &Group, remote: Option<usize>) -> Stats {
         let mut stats = Stats { cores: group.cores, ..Stats::default() };
-        for cpu in group.cpus.and(self.cpus).iter() {
+        for cpu in group.within(self.cpus) {
             let averages = self.board.averages(cpu, self.now);
             stats.cpus += 1;
             stats.load += averages.load;
@@ -161,8 +161,7 @@ impl Ask<'_> {
         let mut local = self.stats(&groups[self.local], None);
         let (mut load, mut util, mut capacity) = (local.load, local.util, local.capacity);
         let mut busiest: Option<(usize, Stats)> = None;
-        for step in 1..groups.len() {
-            let index = (self.local + step) % groups.len();
+        for index in (self.local + 1..groups.len()).chain(0..self.local) {
             let stats = self.stats(&groups[index], Some(index));
             (load, util, capacity) = (load + stats.load, util + stats.util, capacity + stats.capacity);
             if stats.fair > 0 && busiest.as_ref().is_none_or(|(_, old)| self.busier(&stats, old)) {
@@ -263,7 +262,7 @@ impl Ask<'_> {
 
     fn busiest_cpu(&self, group: usize, amount: Amount) -> Option<CpuId> {
         let mut best: Option<(CpuId, u64, u64)> = None;
-        for cpu in self.domain.groups[group].cpus.and(self.cpus).iter() {
+        for cpu in self.domain.groups[group].within(self.cpus) {
             let tasks = self.board.fair(cpu);
             if tasks == 0 {
                 continue;

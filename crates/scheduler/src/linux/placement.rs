@@ -19,7 +19,7 @@
 //! | remote wakeups by wake list and IPI | `TTWU_QUEUE` | the driver's business | – |
 
 use super::board::Board;
-use super::domains::{Domain, Domains, Level, wrap};
+use super::domains::{Domain, Domains, Group, Level, wrap};
 use super::pelt::SCALE;
 use super::smp_tunables::SmpTunables;
 use schedlab_model::{CpuId, CpuSet, Ns, WORDS};
@@ -272,7 +272,7 @@ impl Place<'_> {
             let link = self.domains.of_cpu[cpu.index()][level - 1];
             let domain = &self.domains.all[link.domain];
             let chosen = self.idlest_group(domain, link.local);
-            let next = chosen.map_or(cpu, |group| self.idlest_cpu(&domain.groups[group].cpus, cpu));
+            let next = chosen.map_or(cpu, |group| self.idlest_cpu(&domain.groups[group], cpu));
             if chosen.is_none() || next == cpu {
                 level -= 1;
                 continue;
@@ -298,13 +298,12 @@ impl Place<'_> {
     fn idlest_group(&self, domain: &Domain, local: usize) -> Option<usize> {
         let mut own: Option<GroupFacts> = None;
         let mut best: Option<(usize, GroupFacts)> = None;
-        for step in 0..domain.groups.len() {
-            let index = (local + step) % domain.groups.len();
+        for index in (local..domain.groups.len()).chain(0..local) {
             let group = &domain.groups[index];
-            if group.cpus.and(self.allowed).is_empty() {
+            if group.within(self.allowed).next().is_none() {
                 continue;
             }
-            let facts = self.group_facts(domain, &group.cpus);
+            let facts = self.group_facts(domain, group);
             if index == local {
                 own = Some(facts);
             } else if best.as_ref().is_none_or(|(_, b)| facts.idler_than(b)) {
@@ -330,10 +329,10 @@ impl Place<'_> {
         go.then_some(index)
     }
 
-    fn group_facts(&self, domain: &Domain, cpus: &CpuSet) -> GroupFacts {
+    fn group_facts(&self, domain: &Domain, group: &Group) -> GroupFacts {
         let mut facts = GroupFacts::default();
         let (mut load, mut capacity, mut weight, mut runnable) = (0, 0, 0, 0);
-        for cpu in cpus.iter() {
+        for cpu in group.iter() {
             let averages = self.board.averages(cpu, self.now);
             load += averages.load;
             facts.util += averages.util;
@@ -350,11 +349,10 @@ impl Place<'_> {
 
     /// The idlest allowed CPU of a group: one with only SCHED_IDLE tasks, the one that became idle last, or the
     /// least loaded.
-    fn idlest_cpu(&self, cpus: &CpuSet, this: CpuId) -> CpuId {
-        let allowed = cpus.and(self.allowed);
+    fn idlest_cpu(&self, group: &Group, this: CpuId) -> CpuId {
         let mut idle: Option<(Ns, CpuId)> = None;
         let mut least = (u64::MAX, this);
-        for cpu in allowed.iter() {
+        for cpu in group.within(self.allowed) {
             if self.board.only_idle_tasks(cpu) {
                 return cpu;
             }
