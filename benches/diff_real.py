@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """`schedlab diff` on real recordings: equal runs must be called equal, a planted regression of 20 % must be found.
 
-usage: benches/diff_real.py [--times 10] [--seconds 2] [--folder target/diff] [--schedlab target/debug/schedlab] [--record-only | --judge-only]
+usage: benches/diff_real.py [--times 10] [--recordings 6] [--seconds 1] [--folder target/diff] [--schedlab target/debug/schedlab] [--record-only | --judge-only]
 
 The workload is our own: on one CPU a server burns the CPU for 400 us whenever a timer wakes it (every 4 ms, with some
 jitter from a fixed seed), beside a hog of nice 5. In the planted runs the server needs 480 us: 20 % more of a response,
-and 20 % more share. Per round three recordings are made in shuffled order: plain, plain, slow. Then
+and 20 % more share. Per round three folders are filled in turns, in shuffled order: plain, plain, slow. Then
   equal:      diff plain plain --fail-if 'diff-server response p50 > +10%'   must pass, and the verdict must name no
               change of the server's response or share;
   regression: diff plain slow with the same gate must fail (exit 1).
-Run it under something that keeps the machine quiet, or say what else ran. Needs root and two CPUs. Exit code 1: a wrong answer.
+--recordings 1 compares single recordings, which cannot know how the machine drifts between them: on a shared host expect
+wrong answers. Needs root and two CPUs. Exit code 1: a wrong answer.
 """
 import argparse, json, os, random, subprocess, sys, time
 
@@ -41,6 +42,7 @@ while True:
 
 def record(args, name, need_ns):
     file = f"{args.folder}/{name}.slt"
+    os.makedirs(os.path.dirname(file), exist_ok=True)
     bed = pairs.Bed(args.folder)
     try:
         # What else runs on the CPU gets a sixtieth of it.
@@ -49,7 +51,7 @@ def record(args, name, need_ns):
         bed.start([sys.executable, "-c", SERVER, str(need_ns)], "", SUT)
         bed.start([sys.executable, "-c", HOG], "", SUT, prefix=["nice", "-n", "5"])
         time.sleep(0.4)
-        subprocess.run([args.schedlab, "record", "-o", file, "--all", "--for", f"{args.seconds}s", "--recorder-cpu", str(SIDE)],
+        subprocess.run([args.schedlab, "record", "-o", file, "--all", "--no-calibration", "--for", f"{args.seconds}s", "--recorder-cpu", str(SIDE)],
                        check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     finally:
         for run in bed.running:
@@ -76,7 +78,8 @@ def server(args, before, after):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--times", type=int, default=10)
-    parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--recordings", type=int, default=6, help="in each folder")
+    parser.add_argument("--seconds", type=float, default=1)
     parser.add_argument("--folder", default=f"{ROOT}/target/diff")
     parser.add_argument("--schedlab", default=f"{ROOT}/target/debug/schedlab")
     parser.add_argument("--record-only", action="store_true", help="make the recordings (under something quiet)")
@@ -87,14 +90,15 @@ def main():
     if not args.judge_only:
         for time_ in range(args.times):
             order = [("a", 400_000), ("b", 400_000), ("slow", 480_000)]
-            dice.shuffle(order)
-            for name, need in order:
-                record(args, f"{time_}-{name}", need)
+            for turn in range(args.recordings):
+                dice.shuffle(order)
+                for name, need in order:
+                    record(args, f"{time_}-{name}/{turn}", need)
     if args.record_only:
         return 0
     equal = regression = 0
     for time_ in range(args.times):
-        file = lambda name: f"{args.folder}/{time_}-{name}.slt"
+        file = lambda name: f"{args.folder}/{time_}-{name}" + ("/0.slt" if args.recordings == 1 else "")
         if not os.path.exists(file("slow")):
             continue
         code, told = server(args, file("a"), file("b"))

@@ -3,13 +3,15 @@
 //! Of recordings every number gets an interval from a block bootstrap: the recording is cut into windows of equal
 //! length, and whole windows are drawn with replacement, so that what happens within a window stays together. The
 //! intervals of all numbers of a report hold together with 95 % confidence (Bonferroni), so that two equal runs are
-//! called equal. They know only the variation within each recording.
+//! called equal. They know only the variation within each recording; of two folders of recordings they know how much the
+//! recordings of a folder differ.
 
 mod bootstrap;
 mod recording;
 pub mod study;
 mod verdict;
 
+pub use bootstrap::Alone;
 pub(crate) use bootstrap::lacks as few_samples;
 
 use crate::LabError;
@@ -69,9 +71,12 @@ pub struct Diff {
 /// One of the two inputs.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Side {
-    /// The file.
+    /// The file or folder.
     pub file: String,
-    /// Length of the recording or of each run.
+    /// How many recordings; 0 for results.
+    #[serde(default)]
+    pub recordings: usize,
+    /// Length of the recordings together, or of each run.
     pub duration_ns: u64,
     /// Length of a window of the bootstrap; 0 for results.
     pub window_ns: u64,
@@ -109,6 +114,9 @@ pub struct Cell {
     pub judgement: Judgement,
     /// Why it cannot be judged, where that is so.
     pub lacks: Option<String>,
+    /// What a gate thinks of it, which asked for no other; of several recordings.
+    #[serde(skip)]
+    pub(crate) alone: Option<Alone>,
 }
 
 /// A gate and one subject.
@@ -159,13 +167,13 @@ pub fn diff(before: &Path, after: &Path, options: &DiffOptions) -> Result<Diff, 
             )));
         }
     };
-    diff.gates = options.gates.iter().flat_map(|gate| judge(&diff, gate)).collect();
+    diff.gates = options.gates.iter().flat_map(|gate| judge(&diff, gate, options.gates.len())).collect();
     diff.verdict = verdict::verdict(&diff);
     Ok(diff)
 }
 
-/// One entry for each subject that `gate` covers; one that says so when it covers none.
-fn judge(diff: &Diff, gate: &Gate) -> Vec<Gated> {
+/// One entry for each subject that `gate`, one of `gates`, covers; one that says so when it covers none.
+fn judge(diff: &Diff, gate: &Gate, gates: usize) -> Vec<Gated> {
     let one = |subject: &str, outcome, got: String| Gated {
         gate: gate.to_string(),
         subject: subject.to_owned(),
@@ -191,7 +199,10 @@ fn judge(diff: &Diff, gate: &Gate) -> Vec<Gated> {
         let evidence = Evidence {
             before: Some(cell.before),
             after: Some(cell.after),
-            told_apart: !matches!(cell.judgement, Judgement::CannotTell | Judgement::Same),
+            told_apart: match &cell.alone {
+                Some(alone) => alone.is_told(gates * covered.len()),
+                None => !matches!(cell.judgement, Judgement::CannotTell | Judgement::Same),
+            },
             lacks: cell.lacks.as_deref().filter(|_| cell.metric.to_string().split(' ').nth(1) != Some("max")),
         };
         let outcome = gate.judge(&evidence);

@@ -88,3 +88,42 @@ fn finds_a_planted_regression_and_calls_equal_runs_equal() {
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+/// A folder with recordings of servers that need so many microseconds.
+fn folder(path: &Path, means: &[u64], seed: u64) -> PathBuf {
+    std::fs::create_dir_all(path).unwrap();
+    for (mean, seed) in means.iter().zip(seed..) {
+        record(path, "run", Ns::from_us(*mean), seed);
+    }
+    path.to_owned()
+}
+
+#[test]
+fn folders_know_how_much_recordings_of_one_setup_differ() {
+    let all = std::env::temp_dir().join(format!("schedlab-diff-folders-{}", std::process::id()));
+    // A machine that is up to a tenth slower or faster from one recording to the next, taken in turns.
+    let before = folder(&all.join("before"), &[92, 108, 100, 95, 104, 98], 1);
+    let equal = folder(&all.join("equal"), &[107, 93, 101, 103, 96, 99], 11);
+    let slower = folder(&all.join("slower"), &[112, 129, 121, 114, 126, 118], 21);
+    let gates = vec![Gate::parse("server response p50 > +10%").unwrap()];
+    let options = DiffOptions { gates, ..DiffOptions::default() };
+    let file = |folder: &Path, seed: u64| folder.join(format!("run-{seed}.slt"));
+    let one = diff(&file(&before, 1), &file(&equal, 11), &options).unwrap();
+    assert!(one.failed(), "one recording each does not know it: {}", one.verdict.outcome);
+    let same = diff(&before, &equal, &options).unwrap();
+    assert!(!same.told_apart() && !same.failed(), "{}", same.verdict.outcome);
+    assert_eq!((same.before.recordings, same.after.recordings), (6, 6));
+    assert_eq!(same.before.duration_ns, 6 * DURATION.0);
+    assert!(same.verdict.certainty.contains("between the recordings of each side (6 and 6)"));
+    let worse = diff(&before, &slower, &options).unwrap();
+    assert!(worse.failed(), "{}: {}", worse.verdict.outcome, worse.gates[0].got);
+    assert_eq!(response(&worse), Judgement::Worse);
+    assert_eq!(diff(&before, &slower, &options).unwrap(), worse, "equal seeds give equal intervals");
+
+    let two = folder(&all.join("two"), &[100, 101], 31);
+    let why = diff(&before, &two, &options).unwrap_err().to_string();
+    assert!(why.contains("at least 3 recordings") && why.contains("it holds 2"), "{why}");
+    let why = diff(&before, &file(&two, 31), &options).unwrap_err().to_string();
+    assert!(why.contains("two recordings, or two folders"), "{why}");
+    std::fs::remove_dir_all(&all).unwrap();
+}

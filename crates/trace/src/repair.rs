@@ -48,7 +48,7 @@ impl Repairs {
     }
 
     /// Those of a part are those of the whole.
-    pub(crate) fn add(&mut self, part: &Repairs) {
+    pub fn add(&mut self, part: &Repairs) {
         self.cut_off |= part.cut_off;
         for (count, more) in [
             (&mut self.bytes_dropped, part.bytes_dropped),

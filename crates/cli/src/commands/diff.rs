@@ -15,7 +15,12 @@ Examples:
   schedlab diff before.slt after.slt --fail-if 'redis-server latency p99 > +20%'
   schedlab diff before.slt after.slt --fail-if 'redis-server wait p99 > 1ms' \\
                                      --fail-if '/batch share < 50%'
+  schedlab diff before/ after/ --fail-if 'redis-server response p50 > +10%'
+                                                  several recordings each, made in turns
   schedlab diff old.json new.json                 two results of `schedlab compare --json`
+
+Two recordings of one setup differ by what the machine does meanwhile, which neither of them knows. Folders \
+with at least 3 recordings (*.slt) each, made in turns, show how much that is: then a change must be larger.
 
 A gate is 'SUBJECT METRIC OP VALUE'. SUBJECT: a task name, a glob, or a cgroup path. METRIC: share, switches, \
 migrations, or latency, wait, response with p50, p90, p99, p99.9 or max. OP: > >= < <=. A VALUE with a sign is the \
@@ -23,9 +28,9 @@ change (+20%, -1ms), one without is the value itself (1ms, 50%, 300/s).
 
 Exit codes: 0 no gate failed, 1 a gate failed, 3 the data cannot carry a gate.")]
 pub(crate) struct Diff {
-    /// A recording (.slt), or a result of `compare --json` (.json)
+    /// A recording (.slt), a folder of recordings, or a result of `compare --json` (.json)
     before: PathBuf,
-    /// The same kind of file, made later
+    /// The same, made later
     after: PathBuf,
     /// Fail (exit 1) when this holds: 'redis-server latency p99 > +20%' (may be given several times)
     #[arg(long = "fail-if", value_name = "EXPR")]

@@ -1,6 +1,6 @@
-//! Two recordings.
+//! Two recordings, or two folders of recordings.
 
-use super::bootstrap::{self, Windowed};
+use super::bootstrap::{self, Drawn, Windowed};
 use super::{Cell, Diff, DiffOptions, SCHEMA, Side, Subject};
 use crate::LabError;
 use crate::metric::{Metric, Stat};
@@ -10,7 +10,7 @@ use schedlab_model::{EventSink, Ns};
 use schedlab_trace::analysis::{Analysis, Durations, Summary, TaskSummary};
 use schedlab_trace::{Capability, Recording, TaskInfo};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const STATS: [Stat; 5] = [
     Stat::Percentile(50_000),
@@ -23,6 +23,8 @@ const STATS: [Stat; 5] = [
 const SHARE_MIN: f64 = 0.001;
 const WAKES_MIN: f64 = 20.0;
 const WINDOWS_MIN: usize = 8;
+/// Of fewer recordings nobody can tell how much they differ.
+const RECORDINGS_MIN: usize = 3;
 
 /// What the tasks of one name or cgroup got, by window.
 #[derive(Default)]
@@ -31,12 +33,14 @@ struct Group {
     windows: Vec<TaskSummary>,
 }
 
-/// One recording, cut up.
+/// The recordings of one side, cut up.
 struct Cut {
     side: Side,
     seconds: f64,
     groups: BTreeMap<(&'static str, String), Group>,
     drawings: Vec<Vec<u32>>,
+    /// What is drawn, and how many of it there are.
+    drawn: Drawn,
     wakes: bool,
 }
 
@@ -48,59 +52,120 @@ fn class(task: &TaskInfo) -> String {
     }
 }
 
-fn cut(path: &Path, options: &DiffOptions, seed: u64) -> Result<Cut, LabError> {
-    let trace = |source| LabError::trace(path, source);
-    let recording = Recording::open(path).map_err(trace)?;
-    Summary::check(&recording.header).map_err(trace)?;
-    if recording.events.is_empty() {
-        return Err(LabError::NoEvents { path: path.to_owned(), cut_off: recording.repairs.cut_off });
+/// The recordings of a folder, by name; a file is alone.
+fn recordings(path: &Path) -> Result<Vec<PathBuf>, LabError> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
     }
+    let fail = |what: String| LabError::Option(format!("{}: {what}", path.display()));
+    let entries = std::fs::read_dir(path).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
+    let entries = entries.map_err(|error| fail(error.to_string()))?;
+    let is_recording = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "slt");
+    let mut files: Vec<PathBuf> =
+        entries.into_iter().map(|entry| entry.path()).filter(is_recording).collect();
+    files.sort();
+    match files.len() {
+        few if few < RECORDINGS_MIN => Err(fail(format!(
+            "a folder must hold at least {RECORDINGS_MIN} recordings (*.slt), so that one sees how much they differ; it holds {few}"
+        ))),
+        _ => Ok(files),
+    }
+}
+
+fn cut(path: &Path, options: &DiffOptions, seed: u64) -> Result<Cut, LabError> {
+    let files = recordings(path)?;
     let windows = options.windows.max(WINDOWS_MIN);
-    // What happened before the first event was not seen.
-    let first = recording.events[0].at;
-    let end = recording.duration.max(Ns(first.0 + 1));
-    let edge = |i: usize| {
-        let part = u128::from(end.0 - first.0) * i as u128 / windows as u128;
-        Ns(first.0 + part as u64)
+    let drawn = match files.len() {
+        1 => Drawn::Windows(windows),
+        several => Drawn::Recordings(several),
     };
-    let header = &recording.header;
-    let mut summary = Summary::new(header.tasks.len(), header.topology.cpus(), first);
-    let mut groups: BTreeMap<(&'static str, String), Group> = BTreeMap::new();
-    let mut next = 0;
-    let mut put = |window: usize, tasks: Vec<TaskSummary>| {
-        for (info, got) in header.tasks.iter().zip(&tasks) {
-            let cgroup =
-                header.groups.get(info.group.index()).map(|group| ("cgroup", group.spec.name.clone()));
-            for key in [Some(("task", class(info))), cgroup].into_iter().flatten() {
-                let group = groups.entry(key).or_default();
-                group.windows.resize_with(windows, TaskSummary::default);
-                group.windows[window].merge(got);
-                group.tasks += usize::from(window == 0);
+    let mut cut = Cut {
+        side: Side { file: path.display().to_string(), recordings: files.len(), ..Side::default() },
+        seconds: 0.0,
+        groups: BTreeMap::new(),
+        drawings: bootstrap::drawings(drawn.count(), seed),
+        drawn,
+        wakes: true,
+    };
+    if files.len() > 1 {
+        // All windows of a recording come with it.
+        let spread = |times: &Vec<u32>| times.iter().flat_map(|&n| std::iter::repeat_n(n, windows)).collect();
+        cut.drawings = cut.drawings.iter().map(spread).collect();
+    }
+    for (which, file) in files.iter().enumerate() {
+        cut.add(file, which, windows)?;
+    }
+    Ok(cut)
+}
+
+impl Cut {
+    /// The windows of the recording that stands at this place.
+    fn add(&mut self, path: &Path, which: usize, windows: usize) -> Result<(), LabError> {
+        let trace = |source| LabError::trace(path, source);
+        let recording = Recording::open(path).map_err(trace)?;
+        Summary::check(&recording.header).map_err(trace)?;
+        if recording.events.is_empty() {
+            return Err(LabError::NoEvents { path: path.to_owned(), cut_off: recording.repairs.cut_off });
+        }
+        // What happened before the first event was not seen.
+        let first = recording.events[0].at;
+        let end = recording.duration.max(Ns(first.0 + 1));
+        let edge = |i: usize| {
+            let part = u128::from(end.0 - first.0) * i as u128 / windows as u128;
+            Ns(first.0 + part as u64)
+        };
+        let header = &recording.header;
+        let mut summary = Summary::new(header.tasks.len(), header.topology.cpus(), first);
+        let mut tasks: BTreeMap<(&'static str, String), usize> = BTreeMap::new();
+        let mut put = |window: usize, got: Vec<TaskSummary>| {
+            for (info, got) in header.tasks.iter().zip(&got) {
+                let cgroup =
+                    header.groups.get(info.group.index()).map(|group| ("cgroup", group.spec.name.clone()));
+                for key in [Some(("task", class(info))), cgroup].into_iter().flatten() {
+                    *tasks.entry(key.clone()).or_default() += usize::from(window == 0);
+                    let group = self.groups.entry(key).or_default();
+                    group.windows.resize_with((which + 1) * windows, TaskSummary::default);
+                    group.windows[which * windows + window].merge(got);
+                }
+            }
+        };
+        let mut next = 0;
+        for window in 0..windows {
+            let until = edge(window + 1);
+            while let Some(event) = recording.events.get(next)
+                && (event.at < until || window + 1 == windows)
+            {
+                summary.event(event);
+                next += 1;
+            }
+            put(window, summary.cut(until));
+        }
+        for (key, count) in tasks {
+            if let Some(group) = self.groups.get_mut(&key) {
+                group.tasks = group.tasks.max(count);
             }
         }
-    };
-    for window in 0..windows {
-        let until = edge(window + 1);
-        while let Some(event) = recording.events.get(next)
-            && (event.at < until || window + 1 == windows)
-        {
-            summary.event(event);
-            next += 1;
-        }
-        put(window, summary.cut(until));
+        // Those that are not in this recording got nothing.
+        self.groups
+            .values_mut()
+            .for_each(|group| group.windows.resize_with((which + 1) * windows, TaskSummary::default));
+        let side = &mut self.side;
+        side.duration_ns += recording.duration.0;
+        side.window_ns = side.window_ns.max(edge(1).0 - first.0);
+        side.repairs.get_or_insert_default().add(&recording.repairs);
+        self.seconds += (end.0 - first.0) as f64 / 1e9;
+        self.wakes &= header.capabilities.has(Capability::WakeTimes);
+        Ok(())
     }
-    let side = Side {
-        file: path.display().to_string(),
-        duration_ns: recording.duration.0,
-        window_ns: edge(1).0 - first.0,
-        repairs: Some(recording.repairs.clone()),
-    };
-    let seconds = (end.0 - first.0) as f64 / 1e9;
-    let wakes = header.capabilities.has(Capability::WakeTimes);
-    Ok(Cut { side, seconds, groups, drawings: bootstrap::drawings(windows, seed), wakes })
 }
 
 pub(super) fn diff(before: &Path, after: &Path, options: &DiffOptions) -> Result<Diff, LabError> {
+    if before.is_dir() != after.is_dir() {
+        let (before, after) = (before.display(), after.display());
+        return Err(LabError::Option(format!(
+            "{before} and {after}: give two recordings, or two folders with at least {RECORDINGS_MIN} recordings each"
+        )));
+    }
     let sides = [cut(before, options, options.seed)?, cut(after, options, options.seed ^ 0x5bd1_e995)?];
     let matters = |cut: &Cut, group: &Group| {
         let run: u64 = group.windows.iter().map(|window| window.run.0).sum();
@@ -257,6 +322,7 @@ impl Row {
                 interval: None,
                 judgement: Judgement::CannotTell,
                 lacks,
+                alone: None,
             };
             if cell.lacks.is_none() {
                 let drawn = [0, 1].map(|side: usize| -> Vec<f64> {
@@ -267,11 +333,12 @@ impl Row {
                     metric,
                     (before, after),
                     [&drawn[0], &drawn[1]],
-                    (numbers, windows),
-                    options.least,
+                    [sides[0].drawn, sides[1].drawn],
+                    (numbers, options.least),
                 );
                 cell.interval = Some(change.interval);
                 cell.judgement = change.judgement;
+                cell.alone = change.alone;
             }
             cells.push(cell);
         }

@@ -84,6 +84,7 @@ fn subject(prefix: &str, a: &result::Subject, b: &result::Subject) -> Subject {
             interval: Some(interval),
             judgement,
             lacks: None,
+            alone: None,
         })
     };
     Subject {

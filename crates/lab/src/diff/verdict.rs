@@ -39,9 +39,13 @@ pub(super) fn verdict(diff: &Diff) -> Verdict {
     let judged = cells().filter(|(_, cell)| cell.lacks.is_none()).count();
     let apart = cells().filter(|(_, cell)| told(cell)).count();
     let left = cells().filter(|(_, cell)| cell.lacks.is_some()).count();
+    let variation = match [diff.before.recordings, diff.after.recordings] {
+        [0 | 1, _] | [_, 0 | 1] => "within each input".to_owned(),
+        [before, after] => format!("between the recordings of each side ({before} and {after})"),
+    };
     let certainty = format!(
         "{apart} of {judged} numbers changed by more than chance; {left} more cannot be judged. The intervals hold \
-         for all of them together with 95 % confidence, for the variation within each input."
+         for all of them together with 95 % confidence, for the variation {variation}."
     );
     Verdict { outcome, certainty }
 }
