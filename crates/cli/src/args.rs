@@ -113,8 +113,8 @@ pub(crate) struct Record {
     /// Stop after this time, such as 5s
     #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) duration: Option<Ns>,
-    /// Record every task of the machine, until --for or Ctrl-C
-    #[arg(long, conflicts_with_all = ["cgroup", "run"])]
+    /// Record every task of the machine, until --for or Ctrl-C, or until the command or --pid ends
+    #[arg(long, conflicts_with = "cgroup")]
     pub(crate) all: bool,
     /// Record this process and its children until it ends (may be given several times); with --all, everybody
     #[arg(long, value_name = "N", conflicts_with = "run")]
@@ -149,7 +149,7 @@ pub(crate) struct Record {
     /// Print what was recorded as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// The command to run and record
+    /// The command to run: the whole machine is recorded while it runs (by --backend own, only the command)
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) run: Vec<String>,
 }

@@ -63,6 +63,8 @@ pub struct RecordRequest {
     pub scope: Scope,
     /// Whom.
     pub whom: Whom,
+    /// Refuse a way to record that sees only what it was started for.
+    pub whole_machine: bool,
     /// For how long at most; `None`: until the scope ends or `stop` says so.
     pub duration: Option<Ns>,
     /// One way to record; `None`: the best that works.
@@ -83,6 +85,7 @@ impl RecordRequest {
         RecordRequest {
             scope,
             whom: Whom::All,
+            whole_machine: false,
             duration: None,
             backend: None,
             ring_bytes: 8 << 20,

@@ -101,7 +101,7 @@ pub fn list(path: &Path, lanes: &mut Lanes<Piece>) -> Result<Option<Listed>, Lab
         if stopped.get() {
             return Ok(None);
         }
-        let listed = match found? {
+        let listed = match found.inspect_err(|error| before_damage(path, error, &mut listing))? {
             timehist::Found::Listed(listed) => *listed,
             timehist::Found::Again => continue,
             timehist::Found::Whole => {
@@ -111,6 +111,20 @@ pub fn list(path: &Path, lanes: &mut Lanes<Piece>) -> Result<Option<Listed>, Lab
         };
         not_empty(path, listed.events, &listed.about)?;
         return Ok(Some(listed));
+    }
+}
+
+/// Hands on the rows of what stands before a damaged block, as if the recording had been cut off there.
+fn before_damage(path: &Path, error: &LabError, listing: &mut Listing<'_>) {
+    if let LabError::Trace { source, .. } = error
+        && let TraceError::Damaged { offset, .. } = **source
+    {
+        let before = |part: &Result<Part, TraceError>| part.as_ref().is_ok_and(|part| part.start() < offset);
+        let read = |blocks: mpsc::IntoIter<_>| {
+            Recording::of_blocks(blocks.take_while(before), ReadLimits::default())
+        };
+        // What is wrong with the recording is told in any case.
+        let _ = read_ahead(path, read).map(|recording| listing.whole(recording));
     }
 }
 

@@ -38,6 +38,14 @@ pub struct Block {
 }
 
 impl Part {
+    /// Where it begins, in bytes from the start of the file.
+    pub fn start(&self) -> u64 {
+        match self {
+            Part::Block(block) => block.start,
+            Part::End { start, .. } => *start,
+        }
+    }
+
     /// Decodes the events of a block here and now: on the thread that reads, say, so that the one that looks at them need not.
     pub fn decode(&self) {
         if let Part::Block(block) = self

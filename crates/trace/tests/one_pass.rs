@@ -5,7 +5,7 @@ mod common;
 
 use common::{CPUS, TASKS, any_events, bytes, header, switch, wake};
 use proptest::prelude::*;
-use schedlab_model::{Ns, PrevState, SchedEvent, Waker};
+use schedlab_model::{Ns, PrevState, SchedEvent, TaskId, Waker};
 use schedlab_trace::analysis::Scope;
 use schedlab_trace::analysis::show::{Cell, Output, Table};
 use schedlab_trace::analysis::timehist::{self, Found, Listed, Listing, Piece, Row, Take};
@@ -195,6 +195,43 @@ fn rows_come_as_soon_as_they_are_settled() {
     assert_eq!((&taken.looks[..], taken.rows.len()), (&[99][..], 103));
     assert!(listed(&file, 1, false).1.looks == [0], "nothing before the end where blocks are in disorder");
     same(&events, &Scope::default()).unwrap();
+}
+
+/// Task 1 is woken by task 2 on CPU 1 just before it blocks at 12: where that wakeup belongs task 2 is proven to have run until
+/// then, where it stands until 10. `unseen` is when somebody else turns out to have run on CPU 1.
+fn proof_by_an_early_wakeup(unseen: u64) -> Vec<SchedEvent> {
+    let (sleep, idle) = (PrevState::Sleeping, PrevState::Runnable);
+    let mut events = vec![
+        switch(0, 0, None, idle, Some(5)),
+        switch(1, 1, None, idle, Some(2)),
+        switch(5, 0, Some(5), sleep, Some(3)),
+        switch(8, 0, Some(3), sleep, Some(1)),
+        wake(10, 1, 1, Waker::Task(TaskId(2))),
+        switch(10, 2, None, idle, Some(0)),
+        switch(12, 0, Some(1), sleep, Some(3)),
+        switch(20, 2, Some(0), sleep, None),
+        switch(30, 0, Some(3), sleep, Some(1)),
+        switch(31, 2, None, idle, Some(0)),
+        switch(32, 0, Some(1), sleep, None),
+        switch(33, 2, Some(0), sleep, None),
+    ];
+    let place = events.iter().position(|event| event.at > Ns(unseen)).unwrap_or(events.len());
+    events.insert(place, switch(unseen, 1, Some(4), sleep, None));
+    events
+}
+
+#[test]
+fn a_wakeup_that_may_move_settles_nothing() {
+    // It is missed before the wakeup's right place: task 2 is proven to have run until 1 only.
+    let events = proof_by_an_early_wakeup(11);
+    assert!(same(&events, &Scope::default()).unwrap() > 1);
+}
+
+#[test]
+fn what_was_missing_in_the_look_before_may_have_been_later() {
+    // It is missed after the wakeup's right place: task 2 is proven to have run until 12, and not until 10.
+    let events = proof_by_an_early_wakeup(40);
+    assert!(same(&events, &Scope::default()).unwrap() > 2);
 }
 
 #[test]

@@ -185,6 +185,7 @@ fn request(args: &Record) -> anyhow::Result<RecordRequest> {
     request.duration = args.duration;
     request.backend = args.backend;
     request.measure_cost = !args.no_calibration;
+    request.whole_machine = args.all;
     request.whom = match &args.cgroup {
         _ if args.all => Whom::All,
         Some(path) => Whom::Group(path.clone()),

@@ -226,8 +226,9 @@ fn list(args: &Show, path: &Path, about: &Recording) -> anyhow::Result<Done> {
     let clock = if args.absolute { about.header.clock_start_ns } else { 0 };
     let mut text = Text::new(stdout(), about, Style::of_stdout(), clock);
     let listed = text.times_on_cpu(&about.header, &scope, |lanes| schedlab_lab::show::list(path, lanes))?;
-    if let Ok(Some(listed)) = &listed {
-        text.note_repairs(&listed.about, listed.events)?;
+    match &listed {
+        Ok(Some(listed)) => text.note_repairs(&listed.about, listed.events)?,
+        _ => text.cut_short(),
     }
     // What stands before a fault is shown.
     text.finish()?.flush()?;

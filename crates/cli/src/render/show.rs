@@ -82,6 +82,11 @@ impl<W: Write> Text<W> {
         Ok(self.out)
     }
 
+    /// What is there is not all: nobody can say that there was nothing.
+    pub(crate) fn cut_short(&mut self) {
+        self.count += 1;
+    }
+
     fn end_table(&mut self) -> io::Result<()> {
         let Some(table) = self.table.take() else { return Ok(()) };
         self.hand_on(0)?;

@@ -207,6 +207,8 @@ fn record_says_what_it_needs() {
         "use bpf, tracepoints, switches",
     );
     refused(&schedlab(&["record", "-o", &out, "--for", "1s", "--pid", "4194304"]), "no process 4194304");
+    let own = ["record", "-o", &out, "--all", "--backend", "own", "--", "true"];
+    refused(&schedlab(&own), "--all asks for everybody");
     assert!(folder.names().is_empty(), "{:?}", folder.names());
 }
 

@@ -67,6 +67,35 @@ fn timehist_prints_the_columns_of_perf() {
     assert!(!part.stdout.contains("hog"), "{}", part.stdout);
 }
 
+/// Listed while it is read, from a pipe as a whole, and as far as it goes where it is damaged.
+#[test]
+fn timehist_is_the_same_however_it_is_read() {
+    let folder = Folder::new("show-timehist-ways");
+    let file = "recordings/hackbench.slt";
+    let whole = schedlab(&["show", file, "--timehist"]);
+    assert_eq!(whole.code, 0, "{}", whole.stderr);
+    assert!(whole.stdout.lines().count() > 5_000);
+    let piped = std::process::Command::new("sh")
+        .args(["-c", "cat \"$1\" | \"$0\" show /dev/stdin --timehist", env!("CARGO_BIN_EXE_schedlab"), file])
+        .current_dir(super::root())
+        .output()
+        .unwrap();
+    assert!(piped.status.success(), "{piped:?}");
+    assert_eq!(String::from_utf8(piped.stdout).unwrap(), whole.stdout);
+
+    let mut bytes = std::fs::read(super::root().join(file)).unwrap();
+    let middle = bytes.len() * 2 / 3;
+    bytes[middle] ^= 1;
+    let bad = folder.0.join("bad.slt");
+    std::fs::write(&bad, bytes).unwrap();
+    let ran = schedlab(&["show", &bad.display().to_string(), "--timehist"]);
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    assert!(ran.stderr.contains("is damaged") && ran.stderr.contains("`head -c "), "{}", ran.stderr);
+    let shown = ran.stdout.trim_end();
+    assert!(whole.stdout.starts_with(shown), "what stands before the damage is shown as it is");
+    assert!(shown.lines().count() > 1_000, "{}", shown.lines().count());
+}
+
 #[test]
 fn a_recording_with_system_calls_says_in_which_one_tasks_blocked() {
     let folder = Folder::new("show-syscalls");

@@ -149,6 +149,11 @@ fn open_switches(request: &RecordRequest, machine: &MachineFacts) -> Result<Sour
 
 fn open_own(request: &RecordRequest, machine: &MachineFacts) -> Result<Sources, HostError> {
     let arguments = match (&request.scope, &request.whom) {
+        (Scope::Command(_) | Scope::Pids(_), _) if request.whole_machine => {
+            let source =
+                io::Error::other("it sees only what it was started for, and --all asks for everybody");
+            return Err(HostError::Io { what: "recording own tasks".to_owned(), source });
+        }
         (Scope::Command(arguments), _) => arguments,
         (_, Whom::Processes(pids)) | (Scope::Pids(pids), _) => return open_threads(request, machine, pids),
         _ => {

@@ -82,10 +82,9 @@ impl Scan {
         self.mender.event(event);
     }
 
-    /// Whether a switch was found to be missing.
-    #[inline]
-    pub(crate) fn misses(&self) -> bool {
-        !self.mender.inserted.is_empty()
+    /// The switches that were found to be missing, as they were found, each with the place before which it was missed.
+    pub(crate) fn missing(&self) -> &[(usize, SchedEvent)] {
+        &self.mender.inserted
     }
 
     /// Whether nothing that is found from now on to be missing or misplaced can have been before `at`.

@@ -2,8 +2,9 @@
 //! row is handed on as soon as nothing that is read later can change it. The rows are those of the whole recording.
 //!
 //! What can change a row is a switch that turns out to be missing: it belongs where the task that left unseen was last seen to
-//! run, so rows from before the last such sight of any CPU are settled. Events out of order could belong anywhere: a file whose
-//! blocks do not follow one another in time is listed when all of it was read.
+//! run, so rows from before the last such sight of any CPU are settled. Once one was missed nothing more is handed on, and the
+//! recording is read again with it; where wakeups had to be moved too it is looked for again meanwhile. Events out of order
+//! could belong anywhere: a file whose blocks do not follow one another in time is listed when all of it was read.
 
 use super::{Row, Timehist, Tracks};
 use crate::analysis::Scope;
@@ -58,7 +59,7 @@ pub enum Found {
 struct Mending {
     /// Wakeups that belong elsewhere: the place of the switch behind which they belong, and theirs.
     moves: Vec<(usize, usize)>,
-    /// Switches that are missing, in order of time, each with the place before which it was missed.
+    /// Switches that are missing, as they were found, each with the place before which it was missed.
     missing: Vec<(usize, SchedEvent)>,
     /// Whether nothing else will be found: what is missing was looked for with every wakeup in its place.
     complete: bool,
@@ -74,6 +75,10 @@ struct Flow<'a> {
     piece: Piece,
     /// Those that may still change.
     waiting: VecDeque<Piece>,
+    /// The switches that were found to be missing in the look before, while some wakeups were not in their places.
+    expected: Vec<(usize, SchedEvent)>,
+    /// When the earliest one was, of these and those found later.
+    earliest: Vec<Ns>,
     /// Rows that were handed on, in this look and earlier ones, and the last of them.
     given: (u64, Option<Kept>),
     /// Rows that were handed on before this look and have not come by yet.
@@ -121,7 +126,7 @@ impl Flow<'_> {
     /// A piece is full.
     #[cold]
     fn settle(&mut self, scan: &Scan) {
-        if self.when == When::Settled && scan.misses() {
+        if self.when == When::Settled && !self.expected.starts_with(scan.missing()) {
             // Rows behind it are not what they would be with it.
             self.when = When::Never;
             self.waiting.clear();
@@ -134,7 +139,10 @@ impl Flow<'_> {
             When::AtTheEnd => self.waiting.push_back(full),
             When::Settled => {
                 self.waiting.push_back(full);
-                let settled = |piece: &mut Piece| piece.last().is_none_or(|at| scan.is_settled(at));
+                // One that is not found again did not happen then.
+                let doubtful = self.earliest.get(scan.missing().len()).copied().unwrap_or(Ns::MAX);
+                let settled = |at| at < doubtful && scan.is_settled(at);
+                let settled = |piece: &mut Piece| piece.last().is_none_or(settled);
                 while let Some(piece) = self.waiting.pop_front_if(settled) {
                     self.give(piece);
                 }
@@ -167,8 +175,13 @@ impl Flow<'_> {
     }
 
     /// The recording is looked at from its start.
-    fn begin(&mut self, when: When) {
+    fn begin(&mut self, when: When, expected: &[(usize, SchedEvent)]) {
         self.when = when;
+        self.expected = expected.to_vec();
+        self.earliest = expected.iter().map(|(_, event)| event.at).collect();
+        for place in (1..self.earliest.len()).rev() {
+            self.earliest[place - 1] = self.earliest[place - 1].min(self.earliest[place]);
+        }
         self.waiting.clear();
         self.piece = std::mem::take(&mut self.piece).emptied();
         self.before = self.given.0;
@@ -286,6 +299,8 @@ impl<'a> Listing<'a> {
             when: When::Never,
             piece: Piece::default(),
             waiting: VecDeque::new(),
+            expected: Vec::new(),
+            earliest: Vec::new(),
             given: (0, None),
             before: 0,
             torn: false,
@@ -314,18 +329,20 @@ impl<'a> Listing<'a> {
         limits: ReadLimits,
     ) -> Result<Found, TraceError> {
         let known = self.known.clone();
-        self.flow.begin(match known.complete {
+        let when = match known.complete {
             true => When::AtOnce,
-            false if self.in_order && known == Mending::default() => When::Settled,
+            false if self.in_order => When::Settled,
             false => When::AtTheEnd,
-        });
+        };
+        self.flow.begin(when, &known.missing);
+        let missing = known.in_order();
         let rows = Rows {
             scan: Scan::default(),
             placed: !known.moves.is_empty(),
             tracks: Tracks::default(),
             events: 0,
-            next_missing: known.missing.first().map(|(_, event)| event.at),
-            missing: known.missing.into_iter().peekable(),
+            next_missing: missing.first().map(|(_, event)| event.at),
+            missing: missing.into_iter().peekable(),
             flow: &mut self.flow,
         };
         let moving = rows.placed.then(|| Moving::new(known.moves));
@@ -344,7 +361,6 @@ impl<'a> Listing<'a> {
             true => Mending { moves: Vec::new(), missing: mends.inserted, complete: true },
             false => Mending { moves: self.known.moves.clone(), missing: mends.inserted, complete: true },
         };
-        let mending = mending.in_order();
         if mending.missing != self.known.missing || tangled {
             // The same events would miss the same.
             let changed = self.known.complete;
@@ -365,7 +381,7 @@ impl<'a> Listing<'a> {
     pub fn whole(&mut self, mut recording: Recording) -> Result<Listed, TraceError> {
         let events = std::mem::take(&mut recording.events);
         let flow = &mut self.flow;
-        flow.begin(When::AtOnce);
+        flow.begin(When::AtOnce, &[]);
         let scan = Scan::default();
         let mut timehist = Timehist::new(|row: &Row| {
             if flow.keep(row) {
@@ -379,10 +395,11 @@ impl<'a> Listing<'a> {
 }
 
 impl Mending {
-    /// As a stable sort of all events would have them.
-    fn in_order(mut self) -> Mending {
-        self.missing.sort_by_key(|(_, event)| event.at);
-        self
+    /// The missing switches as a stable sort of all events would have them.
+    fn in_order(&self) -> Vec<(usize, SchedEvent)> {
+        let mut missing = self.missing.clone();
+        missing.sort_by_key(|(_, event)| event.at);
+        missing
     }
 }
 
