@@ -80,7 +80,7 @@ pub fn about(path: &Path) -> Result<Option<Recording>, LabError> {
         return Ok(None);
     }
     let failed = |source| LabError::trace(path, source);
-    let about = Recording::open_between(path, Ns::MAX, Ns::ZERO).map_err(failed)?;
+    let about = Recording::about(path).map_err(failed)?;
     let events = Index::of_headers(path).map_err(failed)?.events();
     not_empty(path, events as usize, &about)?;
     Ok(Some(about))

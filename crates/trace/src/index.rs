@@ -125,25 +125,42 @@ impl Recording {
     /// As [`Recording::open`].
     pub fn open_between(path: impl AsRef<Path>, from: Ns, to: Ns) -> Result<Recording, TraceError> {
         let path = path.as_ref();
-        let index = Index::open(path)?;
+        let wanted = |block: &IndexEntry| block.last >= from && block.first <= to;
+        let mut recording = Recording::open_blocks(path, &Index::open(path)?, wanted)?;
+        recording.events.retain(|event| (from..=to).contains(&event.at));
+        Ok(recording)
+    }
+
+    /// Reads the recording at `path` without its events. It knows every task that a reader of the whole will meet, whatever the
+    /// index says that the file carries.
+    ///
+    /// # Errors
+    /// As [`Recording::open`]; damage in the events is not seen.
+    pub fn about(path: impl AsRef<Path>) -> Result<Recording, TraceError> {
+        let path = path.as_ref();
+        Recording::open_blocks(path, &Index::of_headers(path)?, |_| false)
+    }
+
+    /// Reads those blocks of events that are wanted, and all others.
+    fn open_blocks(
+        path: &Path,
+        index: &Index,
+        wanted: impl Fn(&IndexEntry) -> bool,
+    ) -> Result<Recording, TraceError> {
         let file = |source| TraceError::File { path: path.to_owned(), source };
         let mut input = File::open(path).map_err(file)?;
         let length = input.metadata().map_err(file)?.len();
-        let ends = index.blocks.iter().skip(1).map(|block| block.offset).chain([index_end(&index, length)]);
+        let ends = index.blocks.iter().skip(1).map(|block| block.offset).chain([index_end(index, length)]);
         let mut parts: Vec<(u64, u64)> = vec![(0, FILE_HEADER as u64)];
         for (block, end) in index.blocks.iter().zip(ends) {
-            let wanted = block.kind != kind::EVENTS || (block.last >= from && block.first <= to);
-            if wanted && end > block.offset {
+            if (block.kind != kind::EVENTS || wanted(block)) && end > block.offset {
                 parts.push((block.offset, end));
             }
         }
         if index.totals.is_some() {
             parts.push((end_mark(&mut input, length).map_or(length, |(offset, _)| offset), length));
         }
-        let mut recording =
-            Recording::read_limited(Parts { input, parts, next: 0, left: 0 }, ReadLimits::default())?;
-        recording.events.retain(|event| (from..=to).contains(&event.at));
-        Ok(recording)
+        Recording::read_limited(Parts { input, parts, next: 0, left: 0 }, ReadLimits::default())
     }
 }
 

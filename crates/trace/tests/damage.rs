@@ -5,11 +5,12 @@ mod common;
 
 use common::{bytes, header, ping_pong};
 use proptest::prelude::*;
-use schedlab_model::{CpuId, EventKind, GroupId, Ns, PrevState, SchedEvent, TaskId, Waker};
+use schedlab_model::{CpuId, EventKind, EventSink, GroupId, Ns, PrevState, SchedEvent, TaskId, Waker};
 use schedlab_trace::analysis::Summary;
+use schedlab_trace::analysis::timehist::{Listing, Row, Timehist};
 use schedlab_trace::import::{ImportOptions, perf_script};
 use schedlab_trace::replay::{ReplayOptions, replay};
-use schedlab_trace::{ReadLimits, Recording, TraceError};
+use schedlab_trace::{Blocks, ReadLimits, Recording, TaskInfo, TraceError, Writer};
 use std::path::PathBuf;
 
 /// Bytes of the file header and of a block's header (`docs/recording-format.md`).
@@ -27,7 +28,15 @@ fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
 /// Reads, and uses what was read. The error's text must not be empty.
 fn exercise(bytes: &[u8]) -> Result<Recording, TraceError> {
     let limits = ReadLimits { events: 100_000, block_bytes: 1 << 20, tasks: 1_000 };
-    let recording = Recording::read_limited(bytes, limits)?;
+    listed(bytes, limits, true);
+    let recording = Recording::read_limited(bytes, limits);
+    let mut rows = 0;
+    if let Ok(recording) = &recording {
+        let mut timehist = Timehist::new(|_: &Row| rows += 1);
+        recording.events.iter().for_each(|event| timehist.event(event));
+    }
+    assert_eq!(listed(bytes, limits, false), recording.is_ok().then_some(rows));
+    let recording = recording?;
     Summary::of(&recording).err().inspect(|e| assert!(!e.to_string().is_empty()));
     if let Ok(replay) = replay(&recording, &ReplayOptions::default()) {
         let cpus = recording.header.topology.cpus();
@@ -37,6 +46,13 @@ fn exercise(bytes: &[u8]) -> Result<Recording, TraceError> {
         }
     }
     Ok(recording)
+}
+
+/// How many rows the listing of `input` has that is made while it is read; `None`: it cannot be listed.
+fn listed(input: &[u8], limits: ReadLimits, in_order: bool) -> Option<usize> {
+    let mut rows: Vec<Row> = Vec::new();
+    let listed = Listing::new(&mut rows, in_order).together(5).all(|| Blocks::new(input, limits), limits);
+    listed.ok().map(|_| rows.len())
 }
 
 #[test]
@@ -116,6 +132,30 @@ fn the_message_about_damage_says_how_to_keep_the_rest() {
     bad[FILE + BLOCK] ^= 1;
     let message = Recording::read(&bad[..]).unwrap_err().to_string();
     assert!(message.contains("without its header") && !message.contains("head -c"), "{message}");
+}
+
+/// Who lists a recording while reading it has its names from before: from all tables, also where the index leaves them out.
+#[test]
+fn an_index_that_leaves_out_tables_hides_no_task() {
+    let mut writer = Writer::new(Vec::new(), &header(1, 2)).unwrap();
+    ping_pong(20).iter().for_each(|event| writer.event(event));
+    writer.flush().unwrap();
+    let late = writer.add_task(TaskInfo::unknown(77, 77, "late"));
+    writer.event(&common::wake(900_000, 0, late.0, Waker::HardIrq));
+    let good = writer.finish(Ns(1_000_000)).unwrap();
+    let (which, _) = blocks(&good).iter().enumerate().find(|(_, block)| block.1 == 0x8000_0005).unwrap();
+    // Its first entry only: the header.
+    let (_, _, stored) = &blocks(&good)[which];
+    let index = zstd::bulk::decompress(stored, 1 << 16).unwrap();
+    let bad = forge(&good, which, None, &index[..32], None);
+    for (name, file) in [("good", &good), ("bad", &bad)] {
+        let path = std::env::temp_dir().join(format!("schedlab-about-{name}-{}.slt", std::process::id()));
+        std::fs::write(&path, file).unwrap();
+        let (about, whole) = (Recording::about(&path).unwrap(), Recording::open(&path).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(about.header, whole.header, "{name}");
+        assert_eq!((about.duration, about.events.len(), about.header.tasks.len()), (whole.duration, 0, 3));
+    }
 }
 
 /// The blocks of a file: offset, kind, stored bytes.

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use schedlab_model::{Ns, PrevState, SchedEvent, TaskId, Waker};
 use schedlab_trace::analysis::Scope;
 use schedlab_trace::analysis::show::{Cell, Output, Table};
-use schedlab_trace::analysis::timehist::{self, Found, Listed, Listing, Piece, Row, Take};
+use schedlab_trace::analysis::timehist::{self, Found, Listed, Listing, Row};
 use schedlab_trace::{Blocks, ReadLimits, Recording, Repairs, TraceError};
 
 /// Rows as text.
@@ -34,30 +34,16 @@ fn end(events: &[SchedEvent]) -> u64 {
     events.iter().map(|event| event.at.0).max().unwrap_or(0) + 10
 }
 
-/// Who takes rows, and how many there were at the end of each look.
-#[derive(Default)]
+/// What the listing gave, and how many rows there were at the end of each look but the last.
 struct Taken {
     rows: Vec<Row>,
     looks: Vec<usize>,
 }
 
-struct Taking<'a>(&'a mut Taken);
-
-impl Take for Taking<'_> {
-    fn take(&mut self, piece: Piece) {
-        piece.rows(&Scope::default(), |row| self.0.rows.push(*row));
-    }
-    fn used(&mut self) -> Option<Piece> {
-        None
-    }
-}
-
 /// The listing with so many rows in a piece.
 fn listed(file: &[u8], together: usize, in_order: bool) -> (Listed, Taken) {
-    let (limits, mut taken) = (ReadLimits::default(), Taken::default());
-    let mut looks = Vec::new();
-    let mut taking = Taking(&mut taken);
-    let mut listing = Listing::new(&mut taking, in_order).together(together);
+    let (limits, mut rows, mut looks) = (ReadLimits::default(), Vec::new(), Vec::new());
+    let mut listing = Listing::new(&mut rows, in_order).together(together);
     let listed = loop {
         match listing.read(Blocks::new(file, limits), limits).unwrap() {
             Found::Listed(listed) => break *listed,
@@ -69,8 +55,7 @@ fn listed(file: &[u8], together: usize, in_order: bool) -> (Listed, Taken) {
         }
         assert!(looks.len() < 3, "read four times, it has other mendings each time");
     };
-    taken.looks = looks;
-    (listed, taken)
+    (listed, Taken { rows, looks })
 }
 
 /// Reads `events` in every way there is; in how many looks it could be listed.
@@ -246,9 +231,8 @@ fn a_file_that_changes_is_refused() {
         ];
         bytes(&header(CPUS, TASKS), &events, 100)
     });
-    let (limits, mut taken) = (ReadLimits::default(), Taken::default());
-    let mut taking = Taking(&mut taken);
-    let mut listing = Listing::new(&mut taking, true).together(1);
+    let (limits, mut rows) = (ReadLimits::default(), Vec::<Row>::new());
+    let mut listing = Listing::new(&mut rows, true).together(1);
     assert!(matches!(listing.read(Blocks::new(&file[..], limits), limits), Ok(Found::Again)));
     let again = listing.read(Blocks::new(&other[..], limits), limits);
     assert!(matches!(again, Err(TraceError::Changed)));

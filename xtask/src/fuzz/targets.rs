@@ -10,10 +10,11 @@ use schedlab_lab::variant::{Subject, Variant};
 use schedlab_model::{CpuSet, GroupSpec, Ns, Policy, Program, TaskSpec, Workload};
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_trace::analysis::show::{self, Cell, Output, Table};
+use schedlab_trace::analysis::timehist::{Listing, Row};
 use schedlab_trace::analysis::{Scope, Summary};
 use schedlab_trace::import::{ImportOptions, any, perf_script, perfetto};
 use schedlab_trace::replay::{DemandChange, ReplayOptions, replay};
-use schedlab_trace::{ReadLimits, Recording, export};
+use schedlab_trace::{Blocks, ReadLimits, Recording, export};
 use std::fmt::Display;
 use std::io;
 use std::path::Path;
@@ -231,7 +232,16 @@ fn used(recording: &Recording) -> String {
 
 fn recording(input: &[u8]) -> String {
     let limits = ReadLimits { events: 200_000, block_bytes: 4 << 20, tasks: 5_000 };
-    said(Recording::read_limited(input, limits), |recording| used(&recording))
+    // In whatever order its blocks are.
+    let listed = [true, false].map(|in_order| listed(input, limits, in_order));
+    said(Recording::read_limited(input, limits), |recording| format!("{listed:?} {}", used(&recording)))
+}
+
+/// How many rows the listing of `input` has that is made while it is read; `None`: it cannot be listed.
+fn listed(input: &[u8], limits: ReadLimits, in_order: bool) -> Option<usize> {
+    let mut rows: Vec<Row> = Vec::new();
+    let listed = Listing::new(&mut rows, in_order).together(5).all(|| Blocks::new(input, limits), limits);
+    listed.ok().map(|_| rows.len())
 }
 
 fn text_import(input: &[u8]) -> String {

@@ -40,6 +40,8 @@ pub(super) struct Listing {
     row: usize,
     /// The name of an idle CPU.
     idle: Arc<Name>,
+    /// The name of a task that nobody had heard of when the listing began.
+    unknown: Arc<Name>,
     second: Second,
 }
 
@@ -96,13 +98,14 @@ impl Listing {
             widths: Vec::new(),
             row: 0,
             idle: Arc::new(Name::new("<idle>".to_owned())),
+            unknown: Arc::new(Name::new("?".to_owned())),
             second: Second::default(),
         }
     }
 
     /// The name of a task.
     pub(super) fn name(&self, task: TaskId) -> &str {
-        &self.names[task.index()].text
+        &self.names.get(task.index()).unwrap_or(&self.unknown).text
     }
 
     /// A table with these columns begins.
@@ -123,7 +126,8 @@ impl Listing {
     /// The same for the usual row, whose values are no longer than their columns: every byte has its place then.
     #[inline]
     fn short(&mut self, row: &Row, text: &mut Vec<u8>) -> Option<()> {
-        let plain = row.who.map_or(&*self.idle, |task| &self.names[task.index()]).line.as_ref()?;
+        let named = |task: TaskId| self.names.get(task.index()).unwrap_or(&self.unknown);
+        let plain = row.who.map_or(&*self.idle, named).line.as_ref()?;
         let within = self.second.within(row.at.0.checked_add(self.clock)?)?;
         let times = [row.wait, row.delay, row.run].map(|time| (time.0 + 500) / 1_000);
         if row.cpu.0 >= 10_000 || times.iter().any(|&micros| micros >= 1_000_000) {
@@ -160,7 +164,7 @@ impl Listing {
 
     /// A row, with a cell for each column.
     pub(super) fn row(&self, cells: &[Cell<'_>], bytes: &mut Vec<u8>) {
-        let Listing { names, clock, widths, row, .. } = self;
+        let Listing { names, unknown, clock, widths, row, .. } = self;
         // Where the next column begins, and where the last word ended: blanks at the end are left out.
         let (mut place, mut kept) = (bytes.len(), bytes.len());
         bytes.resize(place + *row, b' ');
@@ -178,7 +182,7 @@ impl Listing {
                 Cell::Cpu(cpu) => same(processor(slot, cpu.0)),
                 Cell::Count(count) => same(Number::default().digits(count, 1).put(slot, 0)),
                 Cell::Task(task) => {
-                    let name = &names[task.index()];
+                    let name = names.get(task.index()).unwrap_or(unknown);
                     (copy(slot, name.text.as_bytes()), name.width)
                 }
                 Cell::Text(word) => {

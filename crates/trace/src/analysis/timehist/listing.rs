@@ -27,6 +27,17 @@ pub trait Take {
     fn used(&mut self) -> Option<Piece>;
 }
 
+/// All rows, in memory.
+impl Take for Vec<Row> {
+    fn take(&mut self, piece: Piece) {
+        piece.rows(&Scope::default(), |row| self.push(*row));
+    }
+
+    fn used(&mut self) -> Option<Piece> {
+        None
+    }
+}
+
 /// Reads a recording and hands on the rows of its listing.
 pub struct Listing<'a> {
     flow: Flow<'a>,
@@ -319,7 +330,25 @@ impl<'a> Listing<'a> {
         self.flow.given.0 as usize
     }
 
-    /// Reads the recording from the blocks of its file, with what an earlier look found to be mended.
+    /// Reads the recording as often as it takes, from `blocks`, which begins at its start each time.
+    ///
+    /// # Errors
+    /// As [`read`](Listing::read) and [`whole`](Listing::whole).
+    pub fn all<B: Iterator<Item = Result<Part, TraceError>>>(
+        &mut self,
+        blocks: impl Fn() -> B,
+        limits: ReadLimits,
+    ) -> Result<Listed, TraceError> {
+        loop {
+            match self.read(blocks(), limits)? {
+                Found::Listed(listed) => return Ok(*listed),
+                Found::Again => {}
+                Found::Whole => return self.whole(Recording::of_blocks(blocks(), limits)?),
+            }
+        }
+    }
+
+    /// Reads the recording once, from the blocks of its file, with what an earlier look found to be mended.
     ///
     /// # Errors
     /// As [`Recording::read`]; some rows may have been handed on then.
