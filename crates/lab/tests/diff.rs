@@ -120,6 +120,16 @@ fn folders_know_how_much_recordings_of_one_setup_differ() {
     assert_eq!(response(&worse), Judgement::Worse);
     assert_eq!(diff(&before, &slower, &options).unwrap(), worse, "equal seeds give equal intervals");
 
+    // Sides of different size: what the second has more of counts too.
+    let more = folder(&all.join("more"), &[102, 97, 104, 96, 101, 99, 103, 98], 41);
+    let (few, many) = (diff(&before, &more, &options).unwrap(), diff(&more, &before, &options).unwrap());
+    assert!(!few.told_apart() && !many.told_apart(), "{}", few.verdict.outcome);
+    let values = |diff: &Diff| {
+        let cells = diff.subjects.iter().flat_map(|subject| &subject.cells);
+        cells.map(|cell| (cell.before, cell.after)).collect::<Vec<_>>()
+    };
+    assert_eq!(values(&few), values(&many).into_iter().map(|(a, b)| (b, a)).collect::<Vec<_>>());
+
     let two = folder(&all.join("two"), &[100, 101], 31);
     let why = diff(&before, &two, &options).unwrap_err().to_string();
     assert!(why.contains("at least 3 recordings") && why.contains("it holds 2"), "{why}");

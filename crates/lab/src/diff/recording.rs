@@ -304,11 +304,12 @@ impl Row {
     }
 
     fn cells(rows: &[Row; 2], sides: &[Cut; 2], numbers: usize, options: &DiffOptions) -> Vec<Cell> {
-        let windows = sides[0].drawings[0].len();
-        let once = vec![1; windows];
+        // Each window as often as it was recorded; the sides may have different numbers of recordings.
+        let once = sides.each_ref().map(|cut| vec![1; cut.drawings[0].len()]);
         let mut cells = Vec::new();
         for metric in Row::metrics() {
-            let (Some(before), Some(after)) = (rows[0].value(metric, &once), rows[1].value(metric, &once))
+            let (Some(before), Some(after)) =
+                (rows[0].value(metric, &once[0]), rows[1].value(metric, &once[1]))
             else {
                 continue;
             };
