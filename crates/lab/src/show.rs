@@ -9,14 +9,14 @@ use crate::scenario::Scenario;
 use schedlab_model::{CpuId, Ns, TaskSpec};
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_sim::RunOptions;
-use schedlab_trace::analysis::timehist::{self, Listed, Listing, Piece, Take};
+use schedlab_trace::analysis::timehist::{Listed, Listing, Piece, Take};
 use schedlab_trace::analysis::{By, Scope};
 use schedlab_trace::{
     Blocks, Capabilities, GroupInfo, Header, Index, Part, ReadLimits, Recording, TaskInfo, TraceError,
 };
 use std::cell::Cell;
 use std::path::Path;
-use std::sync::mpsc::{self, sync_channel};
+use std::sync::mpsc::sync_channel;
 
 /// Which part of a recording is shown.
 #[derive(Clone, Debug, Default)]
@@ -65,66 +65,67 @@ pub fn open(
 }
 
 fn recording(path: &Path) -> Result<Recording, LabError> {
-    let limits = ReadLimits::default();
-    let recording = read_ahead(path, |blocks| Recording::of_blocks(blocks, limits))?;
+    let read =
+        std::thread::scope(|threads| Recording::of_blocks(ahead(threads, path), ReadLimits::default()));
+    let recording = read.map_err(|error| named(path, error))?;
     not_empty(path, recording.events.len(), &recording)?;
     Ok(recording)
+}
+
+/// What is known of a recording before its events are read.
+pub struct About {
+    /// The recording without its events.
+    pub recording: Recording,
+    /// Whether its blocks follow one another in time.
+    in_order: bool,
 }
 
 /// What is known of a recording without its events; `None` when it cannot be read twice, as a pipe.
 ///
 /// # Errors
 /// A file that cannot be read, that is no recording, or one without events.
-pub fn about(path: &Path) -> Result<Option<Recording>, LabError> {
+pub fn about(path: &Path) -> Result<Option<About>, LabError> {
     if !std::fs::metadata(path).is_ok_and(|data| data.is_file()) {
         return Ok(None);
     }
     let failed = |source| LabError::trace(path, source);
-    let about = Recording::about(path).map_err(failed)?;
-    let events = Index::of_headers(path).map_err(failed)?.events();
-    not_empty(path, events as usize, &about)?;
-    Ok(Some(about))
+    let index = Index::of_headers(path).map_err(failed)?;
+    let recording = Recording::about(path, &index).map_err(failed)?;
+    not_empty(path, index.events() as usize, &recording)?;
+    Ok(Some(About { recording, in_order: index.is_in_order() }))
 }
 
 /// Hands on the rows of `--timehist` alone while the recording is read. `None`: nobody takes them any more.
 ///
 /// # Errors
 /// A file that cannot be read, or without events. Rows before a fault may have been handed on.
-pub fn list(path: &Path, lanes: &mut Lanes<Piece>) -> Result<Option<Listed>, LabError> {
-    let limits = ReadLimits::default();
-    let in_order = Index::of_headers(path).is_ok_and(|index| index.is_in_order());
+pub fn list(path: &Path, about: &About, lanes: &mut Lanes<Piece>) -> Result<Option<Listed>, LabError> {
     let stopped = Cell::new(false);
     let mut rows = Rows { lanes, stopped: &stopped };
-    let mut listing = Listing::new(&mut rows, in_order);
-    loop {
-        let found = read_ahead(path, |blocks| listing.read(blocks.take_while(|_| !stopped.get()), limits));
-        if stopped.get() {
-            return Ok(None);
-        }
-        let listed = match found.inspect_err(|error| before_damage(path, error, &mut listing))? {
-            timehist::Found::Listed(listed) => *listed,
-            timehist::Found::Again => continue,
-            timehist::Found::Whole => {
-                let whole = read_ahead(path, |blocks| Recording::of_blocks(blocks, limits))?;
-                listing.whole(whole).map_err(|source| LabError::trace(path, source))?
-            }
-        };
-        not_empty(path, listed.events, &listed.about)?;
-        return Ok(Some(listed));
+    let mut listing = Listing::new(&mut rows, about.in_order);
+    let listed = std::thread::scope(|threads| {
+        listing.all(|| ahead(threads, path).take_while(|_| !stopped.get()), ReadLimits::default())
+    });
+    if stopped.get() {
+        return Ok(None);
     }
+    let listed = listed.map_err(|error| {
+        before_damage(path, &error, &mut listing);
+        named(path, error)
+    })?;
+    not_empty(path, listed.events, &listed.about)?;
+    Ok(Some(listed))
 }
 
 /// Hands on the rows of what stands before a damaged block, as if the recording had been cut off there.
-fn before_damage(path: &Path, error: &LabError, listing: &mut Listing<'_>) {
-    if let LabError::Trace { source, .. } = error
-        && let TraceError::Damaged { offset, .. } = **source
-    {
-        let before = |part: &Result<Part, TraceError>| part.as_ref().is_ok_and(|part| part.start() < offset);
-        let read = |blocks: mpsc::IntoIter<_>| {
-            Recording::of_blocks(blocks.take_while(before), ReadLimits::default())
-        };
+fn before_damage(path: &Path, error: &TraceError, listing: &mut Listing<'_>) {
+    if let TraceError::Damaged { offset, .. } = error {
+        let before = |part: &Result<Part, TraceError>| part.as_ref().is_ok_and(|part| part.start() < *offset);
+        let read = std::thread::scope(|threads| {
+            Recording::of_blocks(ahead(threads, path).take_while(before), ReadLimits::default())
+        });
         // What is wrong with the recording is told in any case.
-        let _ = read_ahead(path, read).map(|recording| listing.whole(recording));
+        let _ = read.and_then(|recording| listing.whole(recording));
     }
 }
 
@@ -155,31 +156,40 @@ fn not_empty(path: &Path, events: usize, recording: &Recording) -> Result<(), La
 /// Blocks that are decompressed and decoded before anybody asks for them.
 const AHEAD: usize = 4;
 
-/// Reads, decompresses and decodes on one thread what `take` makes something of on another.
-fn read_ahead<T>(
-    path: &Path,
-    take: impl FnOnce(mpsc::IntoIter<Result<Part, TraceError>>) -> Result<T, TraceError>,
-) -> Result<T, LabError> {
-    let failed = |source| LabError::trace(path, source);
-    let blocks = Blocks::open(path).map_err(failed)?;
+/// The blocks of the file at `path`, read, decompressed and decoded on a thread of their own.
+fn ahead<'scope>(
+    threads: &'scope std::thread::Scope<'scope, '_>,
+    path: &'scope Path,
+) -> impl Iterator<Item = Result<Part, TraceError>> + use<> {
     let (give, blocks_read) = sync_channel(AHEAD);
-    let result = std::thread::scope(|threads| {
-        threads.spawn(move || {
-            for part in blocks {
-                part.iter().for_each(Part::decode);
-                if give.send(part).is_err() {
-                    // Nobody takes what it reads any more.
-                    break;
-                }
+    threads.spawn(move || {
+        let blocks = match Blocks::open(path) {
+            Ok(blocks) => blocks,
+            Err(error) => {
+                // Nobody may be left to hear it.
+                let _ = give.send(Err(error));
+                return;
             }
-        });
-        take(blocks_read.into_iter())
+        };
+        for part in blocks {
+            part.iter().for_each(Part::decode);
+            if give.send(part).is_err() {
+                // Nobody takes what it reads any more.
+                break;
+            }
+        }
     });
-    result.map_err(|error| match error {
+    blocks_read.into_iter()
+}
+
+fn named(path: &Path, error: TraceError) -> LabError {
+    match error {
         // A directory opens but does not read.
-        TraceError::Io { source, .. } => failed(TraceError::File { path: path.to_owned(), source }),
-        other => failed(other),
-    })
+        TraceError::Io { source, .. } => {
+            LabError::trace(path, TraceError::File { path: path.to_owned(), source })
+        }
+        other => LabError::trace(path, other),
+    }
 }
 
 /// The events of a scenario's first seed under one scheduler, as a recording. Of virtual machines it is the

@@ -149,7 +149,7 @@ impl CpuSet {
     /// The CPUs in ascending order.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = CpuId> + use<> {
-        Members { words: self.words, word: 0, rest: self.words[0] }
+        Members { words: self.words, word: 0, bits: Bits { base: 0, rest: self.words[0] } }
     }
 }
 
@@ -175,7 +175,7 @@ struct Members {
     words: [u64; WORDS],
     /// The word that is being read, and what is left of it.
     word: usize,
-    rest: u64,
+    bits: Bits,
 }
 
 impl Iterator for Members {
@@ -183,13 +183,11 @@ impl Iterator for Members {
 
     #[inline]
     fn next(&mut self) -> Option<CpuId> {
-        while self.rest == 0 {
+        while self.bits.rest == 0 {
             self.word += 1;
-            self.rest = *self.words.get(self.word)?;
+            self.bits = Bits { base: self.word as u32 * 64, rest: *self.words.get(self.word)? };
         }
-        let bit = self.rest.trailing_zeros();
-        self.rest &= self.rest - 1;
-        Some(CpuId(self.word as u32 * 64 + bit))
+        self.bits.next()
     }
 }
 

@@ -258,7 +258,7 @@ impl Needs {
     }
 
     fn ids(self) -> Ids {
-        Ids::so_many(self.cpus as usize, self.tasks as usize, self.groups as usize)
+        Ids { cpus: self.cpus as usize, tasks: self.tasks as usize, groups: self.groups as usize }
     }
 }
 

@@ -74,15 +74,11 @@ impl Index {
     /// # Errors
     /// The file cannot be read, or it is no recording.
     pub fn open(path: impl AsRef<Path>) -> Result<Index, TraceError> {
-        let path = path.as_ref();
-        let file = |source| TraceError::File { path: path.to_owned(), source };
-        let mut input = File::open(path).map_err(file)?;
-        let length = input.metadata().map_err(file)?.len();
-        if let Some(index) = stored(&mut input, length) {
-            return Ok(index);
+        let (mut input, length) = opened(path.as_ref())?;
+        match stored(&mut input, length) {
+            Some(index) => Ok(index),
+            None => Index::of_headers(path),
         }
-        input.seek(SeekFrom::Start(0)).map_err(file)?;
-        walk(&mut input, length).map_err(file)
     }
 
     /// The index of the recording at `path` from its block headers, whether or not the file carries one: what a reader of the
@@ -92,18 +88,14 @@ impl Index {
     /// The file cannot be read.
     pub fn of_headers(path: impl AsRef<Path>) -> Result<Index, TraceError> {
         let path = path.as_ref();
-        let file = |source| TraceError::File { path: path.to_owned(), source };
-        let mut input = File::open(path).map_err(file)?;
-        let length = input.metadata().map_err(file)?.len();
-        input.seek(SeekFrom::Start(0)).map_err(file)?;
-        walk(&mut input, length).map_err(file)
+        let (mut input, length) = opened(path)?;
+        walk(&mut input, length).map_err(|source| TraceError::File { path: path.to_owned(), source })
     }
 
     /// Whether no block of events claims times before the end of the one before it.
     pub fn is_in_order(&self) -> bool {
-        let events = self.blocks.iter().filter(|block| block.kind == kind::EVENTS);
         let mut latest = Ns::ZERO;
-        events.into_iter().all(|block| {
+        self.blocks.iter().filter(|block| block.kind == kind::EVENTS).all(|block| {
             let follows = block.first >= latest;
             latest = latest.max(block.last);
             follows
@@ -131,14 +123,13 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Reads the recording at `path` without its events. It knows every task that a reader of the whole will meet, whatever the
-    /// index says that the file carries.
+    /// Reads the recording at `path` without its events. With the index [of the headers](Index::of_headers) it knows every task
+    /// that a reader of the whole will meet; one that the file carries may leave tables out.
     ///
     /// # Errors
     /// As [`Recording::open`]; damage in the events is not seen.
-    pub fn about(path: impl AsRef<Path>) -> Result<Recording, TraceError> {
-        let path = path.as_ref();
-        Recording::open_blocks(path, &Index::of_headers(path)?, |_| false)
+    pub fn about(path: impl AsRef<Path>, index: &Index) -> Result<Recording, TraceError> {
+        Recording::open_blocks(path.as_ref(), index, |_| false)
     }
 
     /// Reads those blocks of events that are wanted, and all others.
@@ -147,9 +138,7 @@ impl Recording {
         index: &Index,
         wanted: impl Fn(&IndexEntry) -> bool,
     ) -> Result<Recording, TraceError> {
-        let file = |source| TraceError::File { path: path.to_owned(), source };
-        let mut input = File::open(path).map_err(file)?;
-        let length = input.metadata().map_err(file)?.len();
+        let (mut input, length) = opened(path)?;
         let ends = index.blocks.iter().skip(1).map(|block| block.offset).chain([index_end(index, length)]);
         let mut parts: Vec<(u64, u64)> = vec![(0, FILE_HEADER as u64)];
         for (block, end) in index.blocks.iter().zip(ends) {
@@ -162,6 +151,14 @@ impl Recording {
         }
         Recording::read_limited(Parts { input, parts, next: 0, left: 0 }, ReadLimits::default())
     }
+}
+
+/// The file and its length.
+fn opened(path: &Path) -> Result<(File, u64), TraceError> {
+    let file = |source| TraceError::File { path: path.to_owned(), source };
+    let input = File::open(path).map_err(file)?;
+    let length = input.metadata().map_err(file)?.len();
+    Ok((input, length))
 }
 
 /// Where the last block of the index ends.

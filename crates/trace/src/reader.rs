@@ -145,17 +145,12 @@ impl Recording {
 pub(crate) struct Ids {
     pub(crate) cpus: usize,
     pub(crate) tasks: usize,
-    groups: usize,
+    pub(crate) groups: usize,
 }
 
 impl Ids {
     pub(crate) fn of(header: &Header) -> Ids {
         Ids { cpus: header.topology.cpus(), tasks: header.tasks.len(), groups: header.groups.len().max(1) }
-    }
-
-    /// Each one below these numbers.
-    pub(crate) fn so_many(cpus: usize, tasks: usize, groups: usize) -> Ids {
-        Ids { cpus, tasks, groups }
     }
 
     /// So many that those of `event` are among them.

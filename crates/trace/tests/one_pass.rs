@@ -38,24 +38,28 @@ fn end(events: &[SchedEvent]) -> u64 {
 struct Taken {
     rows: Vec<Row>,
     looks: Vec<usize>,
+    /// It could not be done in brief.
+    whole: bool,
 }
 
 /// The listing with so many rows in a piece.
 fn listed(file: &[u8], together: usize, in_order: bool) -> (Listed, Taken) {
     let (limits, mut rows, mut looks) = (ReadLimits::default(), Vec::new(), Vec::new());
     let mut listing = Listing::new(&mut rows, in_order).together(together);
+    let mut whole = false;
     let listed = loop {
         match listing.read(Blocks::new(file, limits), limits).unwrap() {
             Found::Listed(listed) => break *listed,
             Found::Again => looks.push(listing.given()),
             Found::Whole => {
                 looks.push(listing.given());
+                whole = true;
                 break listing.whole(Recording::read(file).unwrap()).unwrap();
             }
         }
         assert!(looks.len() < 3, "read four times, it has other mendings each time");
     };
-    (listed, Taken { rows, looks })
+    (listed, Taken { rows, looks, whole })
 }
 
 /// Reads `events` in every way there is; in how many looks it could be listed.
@@ -150,7 +154,8 @@ fn each_kind_of_mending_is_done_in_brief() {
     ] {
         assert_eq!(same(events, &Scope::default()).unwrap(), looks, "{events:?}");
         let file = bytes(&header(CPUS, TASKS), events, end(events));
-        let about = listed(&file, 1, true).0.about;
+        let (Listed { about, .. }, taken) = listed(&file, 1, true);
+        assert!(!taken.whole, "{events:?}");
         let Repairs { early_wakes, inconsistent_switches, .. } = about.repairs;
         assert_eq!(
             (early_wakes, inconsistent_switches),
@@ -160,6 +165,7 @@ fn each_kind_of_mending_is_done_in_brief() {
     // When the missing switch was depends on the wakeup's right place.
     let both: Vec<SchedEvent> = early.iter().copied().chain([switch(60, 0, Some(4), sleep, None)]).collect();
     assert!(same(&both, &Scope::default()).unwrap() > 1);
+    assert!(!listed(&bytes(&header(CPUS, TASKS), &both, end(&both)), 1, true).1.whole);
 }
 
 #[test]

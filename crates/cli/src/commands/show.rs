@@ -9,7 +9,7 @@ use crate::{Done, output};
 use anyhow::{anyhow, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueEnum};
 use schedlab_lab::gallery::{self, Found};
-use schedlab_lab::show::{ShowOptions, open, scope};
+use schedlab_lab::show::{About, ShowOptions, open, scope};
 use schedlab_model::Ns;
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_trace::Recording;
@@ -220,12 +220,14 @@ fn listed<'a>(args: &Show, found: &'a Found) -> Option<&'a Path> {
 }
 
 /// `--timehist` as text, while it is read.
-fn list(args: &Show, path: &Path, about: &Recording) -> anyhow::Result<Done> {
+fn list(args: &Show, path: &Path, known: &About) -> anyhow::Result<Done> {
+    let about = &known.recording;
     let scope = scope(about, &options(args))?;
     timehist::ENTRY.check(&about.header).map_err(|error| anyhow!("{}: {error}", args.input))?;
     let clock = if args.absolute { about.header.clock_start_ns } else { 0 };
     let mut text = Text::new(stdout(), about, Style::of_stdout(), clock);
-    let listed = text.times_on_cpu(&about.header, &scope, |lanes| schedlab_lab::show::list(path, lanes))?;
+    let listed =
+        text.times_on_cpu(&about.header, &scope, |lanes| schedlab_lab::show::list(path, known, lanes))?;
     match &listed {
         Ok(Some(listed)) => text.note_repairs(&listed.about, listed.events)?,
         _ => text.cut_short(),
