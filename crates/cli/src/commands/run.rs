@@ -54,7 +54,8 @@ Examples:
   schedlab run --scheduler layers --task sysbench=batch --log run.calls -- ./both.sh
 
 Needs root. The threads get SCHED_FIFO priorities 1 to 3 while they are managed; a guardian process gives everything back \
-within 100 ms when schedlab dies, `schedlab restore` when the guardian dies too.")]
+within 100 ms when schedlab dies, `schedlab restore` when the guardian dies too. The command goes on then, under the kernel's \
+own scheduler, whatever --for says.")]
 pub(crate) struct Run {
     #[command(flatten)]
     how: How,

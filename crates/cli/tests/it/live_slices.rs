@@ -106,8 +106,10 @@ fn switch(line: &str, name: &str) -> Option<(Ns, Option<u32>)> {
 /// What perf saw of two hogs under `schedlab run`.
 fn recorded(folder: &Folder, scheduler: &str) -> Option<Turns> {
     let data = folder.0.join("perf.data");
-    // A name of its own: others may run yes(1), too.
-    let (hog, script) = (folder.0.join(HOG), format!("{0} >/dev/null & {0} >/dev/null & wait", HOG));
+    // A name of its own: others may run yes(1), too. When a guardian ends the driver (a hypervisor may take the CPU from
+    // it for too long), its command goes on: that must end by itself and hold no end of perf's output.
+    let hog = folder.0.join(HOG);
+    let script = format!("for i in 1 2; do timeout --foreground 20 {HOG} >/dev/null 2>&1 & done; wait");
     let _ = std::fs::remove_file(&hog);
     std::fs::copy("/usr/bin/yes", &hog).expect("coreutils");
     let path = format!("{}:/usr/bin:/bin", folder.0.display());
