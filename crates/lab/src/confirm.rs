@@ -58,6 +58,14 @@ pub enum ConfirmError {
     /// Something that was given cannot be done to living threads.
     #[error("{0}")]
     Input(String),
+    /// `schedlab run` ended before its time.
+    #[error("{said}")]
+    Driver {
+        /// What it said.
+        said: String,
+        /// It got SIGKILL, from its guardian or from somebody else.
+        killed: bool,
+    },
     /// The user ended it.
     #[error("ended before there was an answer; everything is as before")]
     Interrupted,
@@ -140,6 +148,8 @@ pub struct Setting {
     pub agents: Option<Estimate>,
     /// Threads that the driver gave back before their time; elevation only.
     pub given_back: u64,
+    /// How often a round was begun again because the driver had been killed, mostly by its guardian; elevation only.
+    pub repeated: u64,
     /// What others took of the CPUs in the rounds, as a part of one CPU.
     pub others: Option<Estimate>,
     /// By name of the command's tasks.
@@ -337,6 +347,7 @@ fn answers(
             agents: Estimate::of(lives.iter().filter_map(|live| live.agents).collect()),
             others: Estimate::of(lives.iter().map(|live| live.others).collect()),
             given_back: lives.iter().map(|live| live.given_back).sum(),
+            repeated: lives.iter().map(|live| live.repeated).sum(),
             tasks: names.iter().filter_map(task).collect(),
         }
     };

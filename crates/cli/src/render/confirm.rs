@@ -73,7 +73,13 @@ fn title(setting: &Setting, style: &Style) -> String {
                 0 => String::new(),
                 count => format!("; {count} threads were given back before their time"),
             };
-            format!("by schedlab run{agents}{back}")
+            let again = match setting.repeated {
+                0 => String::new(),
+                count => format!(
+                    "; begun again {count} times, because the driver had been killed (by its guardian?)"
+                ),
+            };
+            format!("by schedlab run{agents}{back}{again}")
         }
     };
     // Below a thousandth it is the kernel's own housekeeping.

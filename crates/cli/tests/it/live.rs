@@ -462,18 +462,24 @@ fn an_ordinary_user_is_told_what_is_missing() {
     assert!(top.code == 2 && top.stderr.contains("nothing is managed"), "{top:?}");
 }
 
-/// A guardian ends a driver that does not beat, and what the driver managed goes on: not so when it was a round's.
-#[test]
-fn a_round_of_which_the_driver_is_killed_leaves_nothing() {
-    let Some(_turn) = turn("a_round_of_which_the_driver_is_killed_leaves_nothing") else { return };
-    let folder = Folder::new("confirm-killed");
-    let mut confirm = command(&folder, &["confirm", "--scheduler", "rr", "--rounds", "1", "--for", "500ms"]);
+/// A `confirm` of one round on a spinner.
+fn confirm_a_spinner(folder: &Folder) -> Child {
+    let mut confirm =
+        command(folder, &["confirm", "--scheduler", "rr", "--rounds", "1", "--for", "500ms", "--json"]);
     let confirm = confirm.args(["--", "sh", "-c", "while :; do :; done"]);
-    let confirm = confirm.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("schedlab");
-    let spins = |pid: u32| words_of(pid).starts_with("sh\0-c\0while");
+    confirm.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("schedlab")
+}
+
+fn spins(pid: u32) -> bool {
+    words_of(pid).starts_with("sh\0-c\0while")
+}
+
+/// Sends `signal` to the driver of a round, as soon as that manages the spinner. Gives both.
+fn signal_driver(confirm: &Child, last: Option<u32>, signal: rustix::process::Signal) -> (u32, u32) {
     const FIFO: i64 = 1;
     let managed = || {
-        let driver = children_of(confirm.id()).into_iter().find(|pid| words_of(*pid).contains("\0run\0"))?;
+        let is_driver = |pid: &u32| Some(*pid) != last && words_of(*pid).contains("\0run\0");
+        let driver = children_of(confirm.id()).into_iter().find(is_driver)?;
         let managed = |pid: &u32| spins(*pid) && state(*pid).is_some_and(|(policy, _)| policy == FIFO);
         Some((driver, children_of(driver).into_iter().find(managed)?))
     };
@@ -483,14 +489,55 @@ fn a_round_of_which_the_driver_is_killed_leaves_nothing() {
         seen.is_some()
     });
     let (driver, spinner) = seen.expect("it was seen");
-    let driver = rustix::process::Pid::from_raw(driver as i32).expect("a process");
-    rustix::process::kill_process(driver, rustix::process::Signal::KILL).expect("our child's child");
+    let pid = rustix::process::Pid::from_raw(driver as i32).expect("a process");
+    rustix::process::kill_process(pid, signal).expect("our child's child");
+    (driver, spinner)
+}
+
+/// A guardian ends a driver that does not beat, and what the driver managed goes on: not so when it was a round's, which is
+/// made again.
+#[test]
+fn a_round_of_which_the_driver_is_killed_is_made_again_and_leaves_nothing() {
+    let Some(_turn) = turn("a_round_of_which_the_driver_is_killed_is_made_again_and_leaves_nothing") else {
+        return;
+    };
+    // A guardian may end the third driver, too.
+    settles(3, a_killed_round_is_made_again);
+}
+
+fn a_killed_round_is_made_again() {
+    let folder = Folder::new("confirm-killed");
+    let confirm = confirm_a_spinner(&folder);
+    // Silent, then dead, then well.
+    let (first, spinner) = signal_driver(&confirm, None, rustix::process::Signal::STOP);
+    let (_, another) = signal_driver(&confirm, Some(first), rustix::process::Signal::KILL);
+    let ended = confirm.wait_with_output().expect("our child");
+    // 3: what is predicted of so short a round may not be trusted.
+    assert!(matches!(ended.status.code(), Some(0 | 3)), "{ended:?}");
+    let told: Value = serde_json::from_slice(&ended.stdout).expect("JSON");
+    let settings = told["settings"].as_array().expect("settings");
+    let elevated = settings.iter().find(|one| one["how"] == "elevation").expect("the scheduler's");
+    assert_eq!(elevated["repeated"], 2, "{told}");
+    always(!spins(spinner) && !spins(another), || "the command goes on".to_owned());
+}
+
+#[test]
+fn a_driver_that_is_always_killed_ends_it() {
+    let Some(_turn) = turn("a_driver_that_is_always_killed_ends_it") else { return };
+    let folder = Folder::new("confirm-ends");
+    let confirm = confirm_a_spinner(&folder);
+    let (mut last, mut spinners) = (None, Vec::new());
+    for _ in 0..3 {
+        let (driver, spinner) = signal_driver(&confirm, last, rustix::process::Signal::KILL);
+        last = Some(driver);
+        spinners.push(spinner);
+    }
     let ended = confirm.wait_with_output().expect("our child");
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     // Before it manages anything its guardian may have been the one to speak.
     let why = ["ended without a report (signal: 9", "the guardian ended process"];
-    assert!(ended.status.code() == Some(2) && why.iter().any(|why| said.contains(why)), "{said}");
-    assert!(!spins(spinner), "the command goes on");
+    assert!(ended.status.code() == Some(2) && why.iter().any(|why| said.contains(why)), "{ended:?}");
+    assert!(spinners.iter().all(|spinner| !spins(*spinner)), "the command goes on");
 }
 
 #[test]

@@ -16,16 +16,22 @@ use schedlab_trace::analysis::{Summary, TaskSummary};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// A command gets so long to come up before it is recorded.
 const COME_UP: Duration = Duration::from_millis(300);
+/// In the environment of a driver and all that it starts: which round it is.
+const MARK: &str = "SCHEDLAB_ROUND";
 /// Until the driver has the command, at most.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// See `KeeperOptions::silence`: beats come every 20 ms while a round is recorded.
 const SILENCE: Duration = Duration::from_secs(30);
+/// So often is a round begun again whose driver was killed.
+const AGAIN: u64 = 2;
 /// Above SCHED_FIFO settings of the usual kind, so that the way back stays open.
 const GUARDIAN_PRIORITY: u8 = 60;
 
@@ -37,6 +43,8 @@ pub(super) struct Live {
     pub(super) agents: Option<f64>,
     /// Threads that the driver gave back before their time.
     pub(super) given_back: u64,
+    /// How often it was begun again because the driver had been killed.
+    pub(super) repeated: u64,
     /// What neither the command nor the driver took of the command's CPUs, as a part of one CPU.
     pub(super) others: f64,
 }
@@ -135,7 +143,7 @@ impl<'a> Rounds<'a> {
 
     pub(super) fn run(&mut self, setting: &Settings, keep: bool) -> Result<Live, ConfirmError> {
         let (recording, live) = match setting {
-            Settings::Elevation(spec) => self.elevated(&spec.to_string())?,
+            Settings::Elevation(spec) => self.elevated_again(&spec.to_string())?,
             Settings::Default => self.soft(None)?,
             Settings::Soft(_) => self.soft(Some(setting))?,
         };
@@ -180,6 +188,18 @@ impl<'a> Rounds<'a> {
         Ok((self.files.round.clone(), live))
     }
 
+    /// Who kills the driver (its guardian, when a hypervisor took the CPU from it for too long) spoils one round, not the
+    /// answer.
+    fn elevated_again(&self, spec: &str) -> Result<(PathBuf, Live), ConfirmError> {
+        let mut repeated = 0;
+        loop {
+            match self.elevated(spec) {
+                Err(ConfirmError::Driver { killed: true, .. }) if repeated < AGAIN => repeated += 1,
+                ended => return ended.map(|(path, live)| (path, Live { repeated, ..live })),
+            }
+        }
+    }
+
     fn elevated(&self, spec: &str) -> Result<(PathBuf, Live), ConfirmError> {
         let failed = |error: std::io::Error| ConfirmError::Input(format!("schedlab run: {error}"));
         let cpu = self.plan.cpus.to_string();
@@ -187,7 +207,7 @@ impl<'a> Rounds<'a> {
         command.args(["run", "--json", "--scheduler", spec, "--cpus", &cpu, "--"]).args(&self.command);
         command.env("SCHEDLAB_RUN_DIR", self.plan.room.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut driver = Driver { child: Some(command.spawn().map_err(failed)?), managed: BTreeMap::new() };
+        let mut driver = Driver::start(&mut command).map_err(failed)?;
         let first = Keeper::target(driver.pid())?;
         let begun = Instant::now();
         let journal = loop {
@@ -197,7 +217,7 @@ impl<'a> Rounds<'a> {
             }
             driver.manages(&first);
             if driver.ended() || begun.elapsed() > PATIENCE {
-                return Err(ConfirmError::Input(driver.words()));
+                return Err(driver.failed());
             }
             std::thread::sleep(Duration::from_millis(5));
         };
@@ -317,11 +337,25 @@ impl Drop for Running {
 /// threads back and the command goes on: of a round nothing may go on, so that it is ended here.
 struct Driver {
     child: Option<Child>,
+    /// What its first thread is called.
+    name: String,
+    /// The entry of the environment that it has, and all that it starts.
+    mark: String,
     /// First threads of the processes that came of it, its guardians left out.
     managed: BTreeMap<u32, Identity>,
 }
 
 impl Driver {
+    /// What comes of it bears a mark in its environment, so that nothing gets away that was started since we looked last.
+    fn start(command: &mut std::process::Command) -> std::io::Result<Driver> {
+        static ROUNDS: AtomicU64 = AtomicU64::new(0);
+        let mark = format!("{}-{}", std::process::id(), ROUNDS.fetch_add(1, Relaxed));
+        let child = command.env(MARK, &mark).spawn()?;
+        // As its guardians are called.
+        let name = threads::identity(child.id()).map(|first| first.comm).unwrap_or_default();
+        Ok(Driver { child: Some(child), name, mark: format!("{MARK}={mark}"), managed: BTreeMap::new() })
+    }
+
     fn pid(&self) -> u32 {
         self.child.as_ref().map_or(0, Child::id)
     }
@@ -337,20 +371,52 @@ impl Driver {
         self.managed.extend(others.map(|one| (one.process, one)).collect::<Vec<_>>());
     }
 
-    /// What it said against it.
-    fn words(&mut self) -> String {
-        let mut text = String::new();
-        let error = self.child.as_mut().and_then(|child| child.stderr.take());
-        if self.ended()
-            && let Some(mut error) = error
-        {
-            // What cannot be read says nothing.
-            let _ = error.read_to_string(&mut text);
+    /// Notes what bears the mark, the driver and its guardians left out: those are at work, and end by themselves.
+    fn marked(&mut self) {
+        let bears = |pid: u32| {
+            let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|entry| entry == self.mark.as_bytes())
+        };
+        let all = threads::processes().into_iter().filter(|pid| bears(*pid));
+        let ours = |one: &Identity| one.comm != self.name && !self.managed.contains_key(&one.process);
+        let new: Vec<_> =
+            all.filter_map(threads::identity).filter(ours).map(|one| (one.process, one)).collect();
+        self.managed.extend(new);
+    }
+
+    /// Ends what it managed, and waits until it is gone.
+    fn end_managed(&mut self) {
+        let begun = Instant::now();
+        loop {
+            self.marked();
+            let left = self.managed.values().filter(|thread| thread.lives());
+            let left: BTreeSet<u32> = left.flat_map(restore::family).collect();
+            if left.is_empty() || begun.elapsed() > PATIENCE {
+                return;
+            }
+            for pid in left {
+                // It may have ended in this moment.
+                let _ = Pid::from_raw(pid as i32).map(|pid| kill_process(pid, Signal::KILL));
+            }
+            std::thread::sleep(Duration::from_millis(5));
         }
-        match text.trim() {
+    }
+
+    /// What it said against it.
+    fn failed(&mut self) -> ConfirmError {
+        let (mut text, mut killed) = (String::new(), false);
+        if let Some(child) = &mut self.child
+            && let Ok(Some(status)) = child.try_wait()
+        {
+            killed = is_killed(status);
+            // What cannot be read says nothing.
+            let _ = child.stderr.take().map(|mut error| error.read_to_string(&mut text));
+        }
+        let said = match text.trim() {
             "" => "schedlab run did not begin to manage the command".to_owned(),
             words => words.trim_start_matches("error: ").to_owned(),
-        }
+        };
+        ConfirmError::Driver { said, killed }
     }
 
     fn end(mut self) -> Result<serde_json::Value, ConfirmError> {
@@ -361,11 +427,18 @@ impl Driver {
         let _ = child.stdout.take().map(|mut out| out.read_to_string(&mut text));
         let _ = child.stderr.take().map(|mut out| out.read_to_string(&mut said));
         serde_json::from_str(&text).map_err(|_| {
-            let how = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+            let status = child.wait();
+            let how = status.as_ref().map_or_else(ToString::to_string, ToString::to_string);
             let said = said.trim();
-            ConfirmError::Input(format!("schedlab run ended without a report ({how}); it said: {said}"))
+            let killed = status.is_ok_and(is_killed);
+            let said = format!("schedlab run ended without a report ({how}); it said: {said}");
+            ConfirmError::Driver { said, killed }
         })
     }
+}
+
+fn is_killed(status: ExitStatus) -> bool {
+    status.signal() == Some(Signal::KILL.as_raw())
 }
 
 fn ask_to_end(child: &Child) {
@@ -387,11 +460,7 @@ impl Drop for Driver {
             let _ = child.kill();
             let _ = child.wait();
         }
-        let left = self.managed.values().filter(|thread| thread.lives());
-        for pid in left.flat_map(restore::family).collect::<BTreeSet<u32>>() {
-            // It may have ended in this moment.
-            let _ = Pid::from_raw(pid as i32).map(|pid| kill_process(pid, Signal::KILL));
-        }
+        self.end_managed();
     }
 }
 
