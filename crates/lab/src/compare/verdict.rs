@@ -27,7 +27,7 @@ struct Telling<'a> {
     subject: &'a Subject,
     cell: &'a Cell,
     base: f64,
-    /// |ln(value / base)|
+    /// |ln(value / base)|, with the value nearer to the base by its error: so much is certain.
     size: f64,
     better: bool,
 }
@@ -58,7 +58,8 @@ fn tellings(study: &Study) -> Vec<Telling<'_>> {
                 if (ratio - 1.0).abs() < WORTH || tiny || thin {
                     continue;
                 }
-                let size = ratio.max(1e-6).ln().abs();
+                let certain = (change.difference.abs() - change.error).max(0.0).copysign(change.difference);
+                let size = ((base + certain) / base).max(1e-6).ln().abs();
                 all.push(Telling { row, subject, cell, base, size, better });
             }
         }
@@ -112,17 +113,10 @@ fn outcome(study: &Study, tellings: &[Telling<'_>]) -> String {
     };
     let row = &study.rows[row];
     let of_row = |better: bool| {
-        let mut list: Vec<&Telling<'_>> =
+        let all: Vec<&Telling<'_>> =
             tellings.iter().filter(|t| std::ptr::eq(t.row, row) && t.better == better).collect();
+        let mut list: Vec<&Telling<'_>> = all.iter().copied().filter(|t| speaks(t, &all)).collect();
         list.sort_by(|a, b| first(study, a).cmp(&first(study, b)).then(b.size.total_cmp(&a.size)));
-        // One number about each class says enough.
-        let mut seen = Vec::new();
-        list.retain(|t| {
-            !seen.contains(&&t.subject.name) && {
-                seen.push(&t.subject.name);
-                true
-            }
-        });
         list
     };
     let (gains, losses) = (of_row(true), of_row(false));
@@ -132,6 +126,14 @@ fn outcome(study: &Study, tellings: &[Telling<'_>]) -> String {
         Some(loss) => format!("at the cost of {}", describe(loss)),
     };
     format!("{}: {}, {cost}.", row_name(row, study), gain.join(" and "))
+}
+
+/// One number about each class says enough: the one that is felt first, unless another one changed more than twice as much
+/// for certain.
+fn speaks(t: &Telling<'_>, all: &[&Telling<'_>]) -> bool {
+    let of_class = || all.iter().filter(|other| std::ptr::eq(other.subject, t.subject));
+    let most = of_class().map(|other| other.size).fold(0.0, f64::max);
+    of_class().find(|other| other.size >= most / 2.0).is_some_and(|first| std::ptr::eq(*first, t))
 }
 
 /// Who is told first: what clients see, then those whom the variant is about, then those who waited longest for a CPU. Of a
