@@ -70,6 +70,15 @@ fn main() -> ExitCode {
 
 fn run(args: &[String]) -> Result<ExitCode> {
     let (chore, rest) = args.split_first().map_or(("help", args), |(first, rest)| (first.as_str(), rest));
+    let asks = rest.first().is_some_and(|first| first == "--help" || first == "-h");
+    // The oracle has more to say than fits here.
+    if asks && chore != "oracle" {
+        match of_chore(chore) {
+            Some(text) => print!("{text}"),
+            None => bail!("no chore `{chore}`\n\n{HELP}"),
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     match chore {
         "tidy" => tidy::command(rest),
         "bpf" => bpf::command(rest),
@@ -84,5 +93,31 @@ fn run(args: &[String]) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         other => bail!("no chore `{other}`\n\n{HELP}"),
+    }
+}
+
+/// What [`HELP`] says of one chore: its line, and those that are indented further.
+fn of_chore(chore: &str) -> Option<String> {
+    let begins = |line: &&str| line.strip_prefix("  ").and_then(|line| line.split(' ').next()) == Some(chore);
+    let mut lines = HELP.lines().skip_while(|line| !begins(line));
+    let first = lines.next()?;
+    let more = lines.take_while(|line| line.starts_with("   "));
+    Some(std::iter::once(first).chain(more).map(|line| format!("{line}\n")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_chore_says_what_it_is() {
+        for chore in ["tidy", "ci", "stress", "fuzz", "disturb", "bpf", "docs", "help"] {
+            let text = of_chore(chore).unwrap_or_else(|| panic!("{chore}"));
+            assert!(text.starts_with(&format!("  {chore} ")), "{text}");
+        }
+        assert!(
+            of_chore("stress").is_some_and(|text| text.contains("--keep-going") && !text.contains("fuzz  "))
+        );
+        assert_eq!(of_chore("dance"), None);
     }
 }
