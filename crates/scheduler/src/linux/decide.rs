@@ -125,7 +125,10 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         if curr != NONE {
             match why {
                 Prev::Idle | Prev::Runnable => {}
-                Prev::Blocked => self.dequeue(env, rq, curr, Dequeue::Sleep),
+                Prev::Blocked => {
+                    self.estimate(rq, curr, cx.now);
+                    self.dequeue(env, rq, curr, Dequeue::Sleep);
+                }
                 Prev::Exited => self.dequeue(env, rq, curr, Dequeue::Exit),
                 Prev::Migrating => self.dequeue(env, rq, curr, Dequeue::Save),
             }
@@ -168,6 +171,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             smp::detach(rq, curr);
             self.homes.clear(TaskId(rq.take(curr).task));
         }
+        self.publish_estimate(rq);
         Pick { task: picked, slice_ns: None, note: 0 }
     }
 
@@ -184,6 +188,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 self.track(rq, next);
                 rq.stamp(next);
             }
+            self.publish_estimate(rq);
             Pick { task: rq.curr_task(), slice_ns: None, note: 0 }
         })
     }

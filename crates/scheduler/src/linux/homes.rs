@@ -9,29 +9,39 @@ const FIRST: usize = 1024;
 const SEGMENTS: usize = 23;
 const NOWHERE: u64 = u64::MAX;
 
-/// A table by task that grows without moving: segment `k` holds `1024 << k` tasks. An entry is written under
-/// the lock of the CPU it names; readers that hold no lock must check again after locking.
-pub(super) struct Homes {
+/// A table by task that grows without moving: segment `k` holds `1024 << k` tasks.
+#[derive(Debug)]
+pub(super) struct ByTask<const FRESH: u64> {
     segments: [OnceLock<Box<[AtomicU64]>>; SEGMENTS],
 }
 
-impl Homes {
-    pub(super) fn new() -> Homes {
-        Homes { segments: [const { OnceLock::new() }; SEGMENTS] }
+impl<const FRESH: u64> ByTask<FRESH> {
+    pub(super) fn new() -> ByTask<FRESH> {
+        ByTask { segments: [const { OnceLock::new() }; SEGMENTS] }
     }
+    /// The cell of a task, which begins as `FRESH`.
     #[inline]
-    fn slot(&self, task: TaskId) -> &AtomicU64 {
+    pub(super) fn cell(&self, task: TaskId) -> &AtomicU64 {
         let index = task.index() + FIRST;
         let segment = (index.ilog2() - FIRST.ilog2()) as usize;
         let cells = self.segments[segment].get_or_init(|| {
-            (0..FIRST << segment).map(|_| AtomicU64::new(NOWHERE)).collect::<Vec<_>>().into_boxed_slice()
+            (0..FIRST << segment).map(|_| AtomicU64::new(FRESH)).collect::<Vec<_>>().into_boxed_slice()
         });
         &cells[index - (FIRST << segment)]
+    }
+}
+
+/// An entry is written under the lock of the CPU it names; readers that hold no lock must check again after locking.
+pub(super) struct Homes(ByTask<NOWHERE>);
+
+impl Homes {
+    pub(super) fn new() -> Homes {
+        Homes(ByTask::new())
     }
     /// CPU and slot of a task; `None` when it has not been created.
     #[inline]
     pub(super) fn get(&self, task: TaskId) -> Option<(CpuId, EntityId)> {
-        match self.slot(task).load(Relaxed) {
+        match self.0.cell(task).load(Relaxed) {
             NOWHERE => None,
             packed => Some((CpuId((packed >> 32) as u32), packed as u32)),
         }
@@ -39,11 +49,11 @@ impl Homes {
     /// Writes it.
     #[inline]
     pub(super) fn set(&self, task: TaskId, cpu: CpuId, entity: EntityId) {
-        self.slot(task).store(u64::from(cpu.0) << 32 | u64::from(entity), Relaxed);
+        self.0.cell(task).store(u64::from(cpu.0) << 32 | u64::from(entity), Relaxed);
     }
     /// The task is gone.
     pub(super) fn clear(&self, task: TaskId) {
-        self.slot(task).store(NOWHERE, Relaxed);
+        self.0.cell(task).store(NOWHERE, Relaxed);
     }
 }
 

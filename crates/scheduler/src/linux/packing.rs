@@ -7,15 +7,22 @@
 //! | rule | where the real system has it | here | test |
 //! |---|---|---|---|
 //! | a CPU has room: allowed, fair tasks only, one runnable at most, used below 70 % with the newcomer | `vcpu_pack_room` | modelled | `room_is_one_fair_task_and_70_percent` |
-//! | what is used is the larger of average and estimate | `cpu_util`, `task_util_est` | simplified: the average (`util_est` is omitted) | – |
+//! | what is used is the larger of average and estimate | `cpu_util`, `task_util_est` | modelled for the one task that runs | `an_estimate_outlasts_the_average` |
+//! | a task's estimate follows its average up at once, down by a quarter of the difference for each period of its signals; not while it waits for a CPU (runnable average more than 1 % above) | `util_est_update` (`UTIL_EST`) | modelled | `an_estimate_outlasts_the_average` |
 //! | a wakeup on its way to that CPU leaves no room there | `rq->ttwu_pending` | omitted: wakeups are on no way | – |
 //! | interrupts of an idle CPU wake there | bit 1 | modelled | `an_idle_cpus_interrupt_wakes_there` |
 //! | wakers about to sleep, last CPU, waker's CPU, any busy CPU | bits 2 and 4 | modelled | `wakees_go_where_somebody_runs` |
 //! | new tasks stay with their parent | bit 8 | modelled; for `exec` omitted: programs have none | `children_stay_where_room_is` |
 //! | tasks that may run on one CPU only are left alone | `nr_cpus_allowed` | modelled | `who_has_no_choice_is_not_packed` |
 
+use super::homes::ByTask;
+use super::pelt::{PERIOD_SHIFT, Pelt, SCALE};
 use super::placement::{Place, Wakeup};
-use schedlab_model::CpuId;
+use super::rq::{Class, EntityId, Rq};
+use super::{Linux, fair::FairRules};
+use crate::Locks;
+use schedlab_model::{CpuId, Ns, TaskId};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// An interrupt on an idle CPU wakes there.
 const IRQ: u8 = 1;
@@ -28,6 +35,72 @@ const FORK: u8 = 8;
 
 /// A CPU is full from this part on, in hundredths of its capacity.
 const FULL: u64 = 70;
+
+/// A difference of estimate and average that is none: 1 % of a CPU.
+const MARGIN: u64 = SCALE / 100;
+
+/// What tasks are estimated to use of a CPU, 0 to 1024.
+#[derive(Debug)]
+pub(super) struct Estimates {
+    /// By task: that, and in the upper half the period of its signals in which it was worked out last.
+    tasks: ByTask<0>,
+    /// By CPU: of the task that runs there.
+    running: Box<[AtomicU64]>,
+}
+
+impl Estimates {
+    pub(super) fn new(cpus: usize) -> Estimates {
+        Estimates { tasks: ByTask::new(), running: (0..cpus).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    pub(super) fn of_task(&self, task: TaskId) -> u64 {
+        u64::from(self.tasks.cell(task).load(Relaxed) as u32)
+    }
+
+    /// A task goes to sleep. Averages change at the ends of periods only, and with them this.
+    fn sleeps(&self, task: TaskId, average: &Pelt, now: Ns) {
+        let (cell, period) = (self.tasks.cell(task), now.0 >> PERIOD_SHIFT & u64::from(u32::MAX));
+        let before = cell.load(Relaxed);
+        if before >> 32 == period {
+            return;
+        }
+        let (util, runnable, old) = (average.util_avg(), average.runnable_avg(), u64::from(before as u32));
+        let new = match old.checked_sub(util) {
+            None | Some(0) => util,
+            Some(above) if above < MARGIN || util + MARGIN < runnable => old,
+            Some(above) => (4 * old - above) / 4,
+        };
+        cell.store(period << 32 | new.min(SCALE), Relaxed);
+    }
+
+    fn runs(&self, cpu: CpuId, task: Option<TaskId>) {
+        let estimate = task.map_or(0, |task| self.of_task(task));
+        self.running[cpu.index()].store(estimate, Relaxed);
+    }
+}
+
+impl<L: Locks, F: FairRules> Linux<L, F> {
+    /// A task goes to sleep, where estimates are asked for.
+    #[inline]
+    pub(super) fn estimate(&self, rq: &Rq, id: EntityId, now: Ns) {
+        if self.t.smp.vcpu_pack != 0
+            && let (Some(smp), entity) = (self.smp.get(), rq.entity(id))
+            && entity.class == Class::Fair
+        {
+            smp.estimates.sleeps(TaskId(entity.task), &entity.signal.peek(now), now);
+        }
+    }
+
+    /// Somebody else runs, maybe.
+    #[inline]
+    pub(super) fn publish_estimate(&self, rq: &Rq) {
+        if self.t.smp.vcpu_pack != 0
+            && let Some(smp) = self.smp.get()
+        {
+            smp.estimates.runs(rq.cpu, rq.curr_task());
+        }
+    }
+}
 
 impl Place<'_> {
     /// The CPU on which a wakee is kept, if it is packed.
@@ -76,7 +149,9 @@ impl Place<'_> {
             return false;
         }
         let now = self.board.averages(cpu, self.now);
-        (now.util + more) * 100 < now.capacity * FULL
+        // Who waits for a CPU is nobody: one runs, or none.
+        let estimated = if fair == 1 { self.estimates.running[cpu.index()].load(Relaxed) } else { 0 };
+        (now.util.max(estimated) + more) * 100 < now.capacity * FULL
     }
 }
 
@@ -84,6 +159,7 @@ impl Place<'_> {
 mod tests {
     use super::super::board::Facts;
     use super::super::board::tests::{hogs, runs_for};
+    use super::super::pelt::Inputs;
     use super::super::placement::tests::{Machine, NOW, wakeup};
     use super::*;
     use schedlab_model::{Ns, Topology};
@@ -113,6 +189,46 @@ mod tests {
         machine.board.publish(CpuId(1), NOW, &rt);
         assert!(!room(1, 0), "not beside a real-time task");
         assert!(room(3, 0), "an idle CPU has room");
+    }
+
+    #[test]
+    fn an_estimate_outlasts_the_average() {
+        let estimates = Estimates::new(1);
+        let task = TaskId(3);
+        let inputs = |on, running| Inputs { load: u64::from(on), runnable: u64::from(on), running };
+        let mut average = Pelt::zero(NOW);
+        let mut at = NOW;
+        let mut goes = |average: &mut Pelt, ms: u64, inputs: Inputs| {
+            at += Ns::from_ms(ms);
+            average.advance(at, inputs);
+            estimates.sleeps(task, average, at);
+            estimates.of_task(task)
+        };
+        // Up at once.
+        let top = goes(&mut average, 100, inputs(true, true));
+        assert!(top == average.util_avg() && top > 850, "{top}");
+        // It waits for a CPU: what it used less of it says nothing.
+        assert_eq!(goes(&mut average, 50, inputs(true, false)), top);
+        assert!(average.util_avg() < top / 2);
+        // It sleeps, until the average of its waiting is gone, too; then a quarter of the way in each period.
+        assert_eq!(goes(&mut average, 100, inputs(false, false)), top);
+        average = Pelt::zero(at);
+        average.advance(at + Ns::from_ms(10), inputs(true, true));
+        let used = average.util_avg();
+        at += Ns::from_ms(10);
+        estimates.sleeps(task, &average, at);
+        let quarter = estimates.of_task(task);
+        assert_eq!(quarter, (4 * top - (top - used)) / 4);
+        estimates.sleeps(task, &average, at);
+        assert_eq!(estimates.of_task(task), quarter, "averages change with the periods");
+        // Where it runs there is room as if it used so much.
+        let machine = machine(15, &[1]);
+        machine.estimates.tasks.cell(task).store(650, Relaxed);
+        machine.estimates.runs(CpuId(1), Some(task));
+        let room = |more| machine.place().room(CpuId(1), more);
+        assert!(room(716 - 650) && !room(717 - 650));
+        machine.estimates.runs(CpuId(1), None);
+        assert!(room(717 - 650));
     }
 
     #[test]

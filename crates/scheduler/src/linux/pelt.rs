@@ -29,7 +29,8 @@ const HALF_LIFE: usize = 32;
 /// Nanoseconds of one unit of time, units of a period, nanoseconds of a period and of an epoch, as powers of two.
 const UNIT_SHIFT: u32 = 10;
 const UNITS_SHIFT: u32 = 10;
-const PERIOD_SHIFT: u32 = UNIT_SHIFT + UNITS_SHIFT;
+/// Logarithm of the length of a period in nanoseconds: 1.05 ms.
+pub(super) const PERIOD_SHIFT: u32 = UNIT_SHIFT + UNITS_SHIFT;
 const EPOCH_SHIFT: u32 = PERIOD_SHIFT + HALF_LIFE.trailing_zeros();
 /// Bits behind the point of [`GROWTH`] and of the sums.
 const FRACTION: u32 = 14;

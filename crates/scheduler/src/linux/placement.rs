@@ -20,6 +20,7 @@
 
 use super::board::Board;
 use super::domains::{Domain, Domains, Group, Level, wrap};
+use super::packing::Estimates;
 use super::pelt::SCALE;
 use super::smp_tunables::SmpTunables;
 use schedlab_model::{CpuId, CpuSet, Ns, WORDS};
@@ -66,6 +67,7 @@ impl Partners {
 pub(super) struct Place<'a> {
     pub(super) board: &'a Board,
     pub(super) domains: &'a Domains,
+    pub(super) estimates: &'a Estimates,
     pub(super) now: Ns,
     /// Where the task may run, online CPUs only; not empty.
     pub(super) allowed: &'a CpuSet,
@@ -433,6 +435,7 @@ pub(super) mod tests {
     pub(in crate::linux) struct Machine {
         pub(in crate::linux) board: Board,
         domains: Domains,
+        pub(in crate::linux) estimates: Estimates,
         pub(in crate::linux) allowed: CpuSet,
         pub(in crate::linux) t: SmpTunables,
     }
@@ -447,10 +450,12 @@ pub(super) mod tests {
                 hogs(&board, cpu as u32, count, NOW);
             }
             let t = SmpTunables::new(&crate::linux::version::V6_1, &crate::Knobs::default());
-            Machine { board, domains, allowed: CpuSet::first(topology.cpus()), t }
+            let estimates = Estimates::new(topology.cpus());
+            Machine { board, domains, estimates, allowed: CpuSet::first(topology.cpus()), t }
         }
         pub(in crate::linux) fn place(&self) -> Place<'_> {
-            Place { board: &self.board, domains: &self.domains, now: NOW, allowed: &self.allowed, t: &self.t }
+            let (board, domains, estimates) = (&self.board, &self.domains, &self.estimates);
+            Place { board, domains, estimates, now: NOW, allowed: &self.allowed, t: &self.t }
         }
     }
 

@@ -25,6 +25,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         rq.touch_unless_skipped::<F>(env);
         let prev = rq.curr;
         let next = if why == Prev::Blocked && prev != NONE {
+            self.estimate(rq, prev, env.cx.now);
             F::block_plain(env, rq, prev)
         } else {
             change_plain::<F>(env, rq)
@@ -51,6 +52,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             Some(TaskId(rq.entity(next).task))
         };
         self.publish_plain(rq);
+        self.publish_estimate(rq);
         Pick { task, slice_ns: None, note: 0 }
     }
 

@@ -5,6 +5,7 @@ use super::board::{Board, Facts, SharedSet, Turn};
 use super::domains::{Domain, Domains, Level};
 use super::edges::Edges;
 use super::fair::FairRules;
+use super::packing::Estimates;
 use super::pelt::{Inputs, Pelt, SCALE, Signal};
 use super::placement::{Place, WakerFacts, Wakeup};
 use super::rq::{Class, EntityId, NONE, ROOT, Rq};
@@ -33,6 +34,8 @@ pub(super) struct Smp {
     pub(super) group_load: Box<[AtomicU64]>,
     /// Where `cpumask_any_and_distribute` stopped last.
     distributed: AtomicU32,
+    /// What tasks use of a CPU, where that is asked for.
+    pub(super) estimates: Estimates,
     /// The CPUs that are online.
     online: SharedSet,
     /// By CPU: the earliest deadline there, and the earliest of those that wait and may move.
@@ -69,6 +72,7 @@ impl Smp {
             board: Board::new(topology.cpus(), &caches),
             next_balance: times(0),
             avg_idle: times(LONGEST_IDLE),
+            estimates: Estimates::new(topology.cpus()),
             next_kick: AtomicU64::new(0),
             kick_armed: AtomicBool::new(false),
             group_load: cx.world.groups.iter().map(|_| AtomicU64::new(0)).collect(),
@@ -275,6 +279,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let place = Place {
             board: &smp.board,
             domains: &smp.domains,
+            estimates: &smp.estimates,
             now: cx.now,
             allowed: &allowed,
             t: &self.t.smp,
@@ -338,6 +343,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             load = if prev == cx.cpu { 0 } else { entity.signal.peek(cx.now).load_avg(weight) };
             if self.t.smp.vcpu_pack != 0 {
                 util = entity.signal.peek(cx.now).util_avg();
+                util = self.smp.get().map_or(util, |smp| util.max(smp.estimates.of_task(task)));
             }
             flips = entity.partners.flips();
             recent = std::mem::replace(&mut entity.partners.recent_cpu, prev.0);
