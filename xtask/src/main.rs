@@ -72,11 +72,11 @@ fn run(args: &[String]) -> Result<ExitCode> {
     let (chore, rest) = args.split_first().map_or(("help", args), |(first, rest)| (first.as_str(), rest));
     let asks = rest.first().is_some_and(|first| first == "--help" || first == "-h");
     // The oracle has more to say than fits here.
-    if asks && chore != "oracle" {
-        match of_chore(chore) {
-            Some(text) => print!("{text}"),
-            None => bail!("no chore `{chore}`\n\n{HELP}"),
-        }
+    if asks
+        && chore != "oracle"
+        && let Some(text) = of_chore(chore)
+    {
+        print!("{text}");
         return Ok(ExitCode::SUCCESS);
     }
     match chore {
