@@ -299,13 +299,13 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let moved = self.locked(from, |rq| {
             rq.touch::<F>(env, false);
             let movable = |rq: &Rq, id: &EntityId| cx.task(TaskId(rq.entity(*id).task)).affinity.contains(to);
-            if !movable(rq, &rq.curr) || rq.push_to.is_some() {
+            if !movable(rq, &rq.curr) || rq.pushed != NONE {
                 return None;
             }
             match candidates(rq).into_iter().find(|id| movable(rq, id)) {
                 Some(id) => Some(self.detach(env, rq, id)),
                 None => {
-                    rq.push_to = Some((rq.entity(rq.curr).task, to));
+                    rq.push_away(rq.entity(rq.curr).task, to);
                     cx.push(Cmd::Displace(TaskId(rq.entity(rq.curr).task)));
                     None
                 }

@@ -104,20 +104,24 @@ fn kind([counts, rest]: [u64; 2]) -> u8 {
     }
 }
 
-/// One CPU's row. What is published at every change comes first.
+/// One CPU's row. What is published at every change is the first cache line.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 struct Row {
     /// [`Facts::packed`].
     facts: [AtomicU64; 2],
-    /// When the averages below were worked out (plus 1; 0 = not since the signals changed), for those who ask again in
-    /// one instant.
-    averaged_at: AtomicU64,
     fair_signal: Published,
+    // Second line.
     idle_since: AtomicU64,
+    /// When `averages` were worked out (plus 1; 0 = never) and of which publication ([`Published::state`]), for those who
+    /// ask again in one instant.
+    averaged: [AtomicU64; 2],
     averages: [AtomicU64; 4],
+    // Third line.
     rt_signal: Published,
 }
+
+const _: () = assert!(std::mem::offset_of!(Row, idle_since) == 64, "publishing writes one line");
 
 /// What the load signals of one CPU come to at some time.
 #[derive(Clone, Copy, Debug)]
@@ -187,9 +191,12 @@ impl SharedSet {
 struct Published {
     sums: [AtomicU64; 4],
     load: AtomicU64,
-    runnable: AtomicU64,
-    running: AtomicBool,
+    /// Inputs and a number: bit 0 running, 32 bits runnable, the others count publications.
+    state: AtomicU64,
 }
+
+/// Bit of [`Published::state`] with which the count of publications begins.
+const COUNT_SHIFT: u32 = 33;
 
 impl Published {
     #[inline]
@@ -199,22 +206,25 @@ impl Published {
         }
         let inputs = signal.inputs();
         self.load.store(inputs.load, Relaxed);
-        self.runnable.store(inputs.runnable, Relaxed);
-        self.running.store(inputs.running, Relaxed);
+        let count = (self.state.load(Relaxed) >> COUNT_SHIFT) + 1;
+        let state = count << COUNT_SHIFT | inputs.runnable << 1 | u64::from(inputs.running);
+        self.state.store(state, Relaxed);
+    }
+    /// Another number after each publication.
+    #[inline]
+    fn state(&self) -> u64 {
+        self.state.load(Relaxed)
     }
     /// It has never been on, or so long ago that nothing is left.
     #[inline]
     fn is_zero(&self) -> bool {
-        !self.running.load(Relaxed) && self.sums[1..].iter().all(|sum| sum.load(Relaxed) == 0)
+        self.state() & 1 == 0 && self.sums[1..].iter().all(|sum| sum.load(Relaxed) == 0)
     }
     fn at(&self, now: Ns) -> Pelt {
         let pelt = Pelt::from_parts(std::array::from_fn(|i| self.sums[i].load(Relaxed)));
-        let inputs = Inputs {
-            load: self.load.load(Relaxed),
-            runnable: self.runnable.load(Relaxed),
-            running: self.running.load(Relaxed),
-        };
-        pelt.at(now, inputs)
+        let state = self.state();
+        let runnable = (state & ((1 << COUNT_SHIFT) - 1)) >> 1;
+        pelt.at(now, Inputs { load: self.load.load(Relaxed), runnable, running: state & 1 != 0 })
     }
 }
 
@@ -275,7 +285,7 @@ impl Board {
     #[inline]
     pub(super) fn look_ahead(&self, cpu: CpuId) {
         let row = self.row(cpu);
-        black_box(row.facts[0].load(Relaxed) ^ row.fair_signal.load.load(Relaxed));
+        black_box(row.facts[0].load(Relaxed));
     }
     /// Publishes `cpu`'s state as of `now`. Gives whether it became idle or busy by that.
     #[inline]
@@ -317,13 +327,11 @@ impl Board {
     /// Publishes the load signals of `cpu`'s fair class.
     #[inline]
     pub(super) fn publish_fair(&self, cpu: CpuId, signal: &Signal) {
-        let row = self.row(cpu);
-        row.averaged_at.store(0, Relaxed);
-        row.fair_signal.write(signal);
+        self.row(cpu).fair_signal.write(signal);
     }
     /// Publishes the use of `cpu` by its RT class.
     pub(super) fn publish_rt(&self, cpu: CpuId, signal: &Signal) {
-        self.row(cpu).averaged_at.store(0, Relaxed);
+        self.row(cpu).averaged[0].store(0, Relaxed);
         self.row(cpu).rt_signal.write(signal);
     }
 
@@ -413,7 +421,8 @@ impl Board {
     #[inline]
     pub(super) fn averages(&self, cpu: CpuId, now: Ns) -> Averages {
         let row = self.row(cpu);
-        if row.averaged_at.load(Relaxed) != now.0 + 1 {
+        let [at, state] = &row.averaged;
+        if at.load(Relaxed) != now.0 + 1 || state.load(Relaxed) != row.fair_signal.state() {
             self.average(cpu, now);
         }
         let [load, util, runnable, capacity] = &row.averages;
@@ -430,7 +439,8 @@ impl Board {
         let values =
             [signals.load_avg(1), signals.util_avg(), signals.runnable_avg(), self.capacity(cpu, now)];
         row.averages.iter().zip(values).for_each(|(cell, value)| cell.store(value, Relaxed));
-        row.averaged_at.store(now.0 + 1, Relaxed);
+        row.averaged[0].store(now.0 + 1, Relaxed);
+        row.averaged[1].store(row.fair_signal.state(), Relaxed);
     }
     /// Average load of the fair class.
     pub(super) fn load(&self, cpu: CpuId, now: Ns) -> u64 {

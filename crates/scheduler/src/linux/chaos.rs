@@ -302,12 +302,12 @@ impl<F: FairRules> Chaos<F> {
 fn check_counts(rq: &Rq, cpu: usize) {
     let tasks = || rq.entities.iter().filter(|e| e.on_rq && e.task != NONE);
     let rt = tasks().filter(|e| e.class == Class::Rt).count() as u32;
-    assert_eq!(rq.rt.nr, rt, "RT tasks of CPU {cpu}");
+    assert_eq!(rq.rt_nr, rt, "RT tasks of CPU {cpu}");
     assert_eq!(rq.rt.waiting().count() as u32, rt, "RT lists of CPU {cpu}");
     let fair = tasks().filter(|e| e.class == Class::Fair).count() as u32;
     assert_eq!(rq.queue(ROOT).h_nr, fair, "fair tasks of CPU {cpu}");
     let dl = tasks().filter(|e| e.class == Class::Deadline).count() as u32;
-    assert_eq!(rq.dl.here, dl, "deadline tasks of CPU {cpu}");
+    assert_eq!(rq.dl_here, dl, "deadline tasks of CPU {cpu}");
     let queued = rq.dl.queued().count() as u32;
     let waiting = |e: &&Entity| e.dl.as_ref().is_some_and(|cbs| cbs.throttled);
     assert_eq!(queued + tasks().filter(waiting).count() as u32, dl, "budgets of CPU {cpu}");

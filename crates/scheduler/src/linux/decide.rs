@@ -157,7 +157,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         rq.need_resched = false;
         rq.wall = cx.now;
         if why != Prev::Migrating {
-            rq.push_to = None;
+            rq.pushed = rq::NONE;
         }
         // Off the root queue its signals were brought up to date when it was dequeued.
         if curr != next && curr != NONE && (rq.entity(curr).on_rq || rq.entity(curr).queue != rq::ROOT) {

@@ -66,14 +66,10 @@ enum Due {
 pub(super) struct DlQueue {
     /// Those with budget, the running one included, earliest deadline first; equal ones in order of arrival.
     queue: Vec<(i64, EntityId)>,
-    /// Tasks that want the CPU, throttled ones included.
-    pub(super) here: u32,
     /// Tasks that wait for a time of their own, with or without wanting the CPU.
     timers: Vec<(u64, EntityId, Due)>,
     /// For when the CPU's timer is set, ns; 0 = it is not.
     armed: u64,
-    /// Others may still read a deadline of this CPU.
-    pub(super) shown: bool,
     /// What is reserved here.
     pub(super) bandwidth: Bandwidth,
 }
@@ -152,7 +148,7 @@ pub(super) fn arrived(env: Env<'_>, rq: &mut Rq, id: EntityId) {
 /// A task that wants the CPU: onto the queue, or it waits for its budget.
 pub(super) fn enqueue(env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueue) {
     let now = rq.clock as i64;
-    rq.dl.here += 1;
+    rq.dl_here += 1;
     rq.entity_mut(id).on_rq = true;
     reclaim::contends(rq, id);
     let cbs = server_mut(rq, id);
@@ -177,7 +173,7 @@ pub(super) fn enqueue(env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueue) {
 pub(super) fn dequeue(env: Env<'_>, rq: &mut Rq, id: EntityId, sleeps: bool) {
     update_curr(env, rq);
     rq.entity_mut(id).on_rq = false;
-    rq.dl.here -= 1;
+    rq.dl_here -= 1;
     if !remove(rq, id) {
         env.cx.push(Cmd::Unthrottled(TaskId(rq.entity(id).task)));
     }
@@ -313,7 +309,7 @@ pub(super) fn tick_due(env: Env<'_>, rq: &Rq, curr: EntityId) -> u64 {
     }
     if env.t.version.rt_throttling && env.t.rt_runtime < env.t.rt_period {
         // Its time is taken from the RT tasks, who may want to know at any tick.
-        if rq.rt.nr > 0 {
+        if rq.rt_nr > 0 {
             return 1;
         }
     }

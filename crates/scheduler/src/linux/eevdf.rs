@@ -53,7 +53,6 @@ use lag::{
     save_lag,
 };
 use protection::{VPROT, cancel_protection, is_protected, protection, shrink_protection};
-use schedlab_model::Policy;
 
 /// Rules of EEVDF.
 pub(super) struct Eevdf;
@@ -248,7 +247,7 @@ impl FairRules for Eevdf {
             (false, true) => return,
             _ => {}
         }
-        if rq.entity(woken).policy != Policy::Other {
+        if !rq.entity(woken).normal {
             return;
         }
         let queue = rq.entity(se).queue;

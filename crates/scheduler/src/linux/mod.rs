@@ -81,7 +81,7 @@ use balance::Balancer;
 use bandwidth::{PoolTable, Pools};
 use fair::{Dequeue, Enqueue, FairRules};
 use homes::Homes;
-use rq::{Class, EntityId, NONE, Rq};
+use rq::{Class, EntityId, NONE, OnLines, Rq};
 use rt_period::{RT_PERIOD, RtBudget, RtPeriod};
 use schedlab_model::{CpuId, GroupId, Ns, Policy, TaskId};
 use smp::Smp;
@@ -114,7 +114,7 @@ fn fair_server_timer(cpu: CpuId) -> Timer {
 /// A Linux scheduler of some version.
 struct Linux<L: Locks, F> {
     t: Tunables,
-    rqs: Vec<L::Lock<Rq>>,
+    rqs: Vec<OnLines<L::Lock<Rq>>>,
     /// Missing on a machine with one CPU, and before `init`.
     smp: OnceLock<Smp>,
     balancers: Vec<L::Lock<Balancer>>,
@@ -132,7 +132,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     fn new(version: Version, cpus: usize, knobs: &Knobs) -> Self {
         let t = Tunables::new(version, cpus, knobs);
         Linux {
-            rqs: (0..cpus).map(|cpu| L::Lock::new(Rq::new(cpu.into(), &t))).collect(),
+            rqs: (0..cpus).map(|cpu| OnLines(L::Lock::new(Rq::new(cpu.into(), &t)))).collect(),
             smp: OnceLock::new(),
             balancers: (0..cpus).map(|_| L::Lock::new(Balancer::default())).collect(),
             pools: OnceLock::new(),
@@ -505,8 +505,8 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
         let mut text = format!(
             "{cpu}: {} running, {} deadline, {} rt{}, fair {} (min_vruntime {})",
             rq.nr_running,
-            rq.dl.here,
-            rq.rt.nr,
+            rq.dl_here,
+            rq.rt_nr,
             if rq.rt.throttled { " throttled" } else { "" },
             root.h_nr,
             root.min_vruntime

@@ -261,39 +261,43 @@ impl Pelt {
     }
 }
 
-/// A [`Pelt`] with what is on now, so that it can be brought up to date after a change.
+/// A [`Pelt`] with what is on now ([`Inputs`], closer together), so that it can be brought up to date after a change.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Signal {
     pelt: Pelt,
-    inputs: Inputs,
+    load: u64,
+    runnable: u32,
+    running: bool,
     /// It is not what was published last.
     moved: bool,
 }
 
+const _: () = assert!(size_of::<Signal>() == 56, "a task's signal and its partners share their cache lines");
+
 impl Signal {
     /// Off and empty, at `now`.
     pub(super) fn zero(now: Ns) -> Signal {
-        Signal { pelt: Pelt::zero(now), inputs: Inputs::default(), moved: true }
+        Signal { pelt: Pelt::zero(now), moved: true, ..Signal::default() }
     }
     /// Until `now` the old inputs held; from now on these do. Without a change nothing is computed.
     #[inline]
     pub(super) fn set(&mut self, now: Ns, inputs: Inputs) {
         // Which of them is different cannot be foreseen: one branch, not three.
-        let old = self.inputs;
+        let old = self.inputs();
         let (load, runnable) = (inputs.load ^ old.load, inputs.runnable ^ old.runnable);
         if load | runnable | u64::from(inputs.running ^ old.running) != 0 {
-            self.pelt.advance(now, self.inputs);
-            self.inputs = inputs;
+            self.pelt.advance(now, old);
+            (self.load, self.runnable, self.running) = (inputs.load, inputs.runnable as u32, inputs.running);
             self.moved = true;
         }
     }
     /// The same for a task that is on a queue or not, and runs or not.
     #[inline(always)]
     pub(super) fn set_task(&mut self, now: Ns, on: bool, running: bool) {
-        let runnable = u64::from(on);
-        if u64::from(running ^ self.inputs.running) | (runnable ^ self.inputs.runnable) != 0 {
-            self.pelt.advance(now, self.inputs);
-            self.inputs = Inputs { load: runnable, runnable, running };
+        let runnable = u32::from(on);
+        if u32::from(running ^ self.running) | (runnable ^ self.runnable) != 0 {
+            self.pelt.advance(now, self.inputs());
+            (self.load, self.runnable, self.running) = (u64::from(on), runnable, running);
             self.moved = true;
         }
     }
@@ -310,14 +314,14 @@ impl Signal {
     /// Brings the sums up to `now` and gives them.
     #[inline]
     pub(super) fn at(&mut self, now: Ns) -> &mut Pelt {
-        self.pelt.advance(now, self.inputs);
+        self.pelt.advance(now, self.inputs());
         self.moved = true;
         &mut self.pelt
     }
     /// As it will be at `now`, without changing anything.
     #[inline]
     pub(super) fn peek(&self, now: Ns) -> Pelt {
-        self.pelt.at(now, self.inputs)
+        self.pelt.at(now, self.inputs())
     }
     /// As of the last change.
     #[inline]
@@ -327,7 +331,7 @@ impl Signal {
     /// What is on.
     #[inline]
     pub(super) fn inputs(&self) -> Inputs {
-        self.inputs
+        Inputs { load: self.load, runnable: u64::from(self.runnable), running: self.running }
     }
 }
 

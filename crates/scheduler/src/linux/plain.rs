@@ -15,7 +15,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     #[inline(always)]
     pub(super) fn is_plain(&self, env: Env<'_>, rq: &Rq) -> bool {
         // All at once: mostly all of them hold.
-        (rq.queues.len() == 1) & (rq.rt.nr == 0) & (rq.dl.here == 0) & env.pools.is_none() & self.plain
+        (rq.queues.len() == 1) & (rq.rt_nr == 0) & (rq.dl_here == 0) & env.pools.is_none() & self.plain
     }
 
     /// `schedule` of a task that goes on, waits or sleeps (`why` is not another reason).
@@ -41,7 +41,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
         rq.need_resched = false;
         rq.wall = env.cx.now;
-        rq.push_to = None;
+        rq.pushed = NONE;
         let task = if next == NONE {
             None
         } else {

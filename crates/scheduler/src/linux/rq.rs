@@ -16,6 +16,8 @@ use super::tunables::Tunables;
 use super::weights::Load;
 use crate::Cmd;
 use schedlab_model::{CpuId, GroupId, Ns, TaskId};
+use std::mem::offset_of;
+use std::ops::Deref;
 
 /// Index into [`Rq::entities`].
 pub(super) type EntityId = u32;
@@ -73,19 +75,19 @@ pub(super) struct Queue {
     /// EEVDF: sum of the weights in `timeline`.
     pub(super) avg_load: i64,
     // Second line.
-    /// EEVDF: the waiting entities by deadline (`waiting` stays empty).
-    pub(super) timeline: Timeline,
-    /// The others, by descending key: the leftmost is the last. Equal keys are first in, first out.
-    waiting: Vec<Waiting>,
+    /// Several CPUs: load signals of everything in it.
+    pub(super) signal: Signal,
     /// CFS: preferred because it was woken and should have preempted.
     pub(super) next: EntityId,
     /// CFS: preferred because a wakeup preempted it.
     pub(super) last: EntityId,
+    // Third line.
+    /// EEVDF: the waiting entities by deadline (`waiting` stays empty).
+    pub(super) timeline: Timeline,
+    /// The others, by descending key: the leftmost is the last. Equal keys are first in, first out.
+    waiting: Vec<Waiting>,
     /// CFS: passed over because it yielded.
     pub(super) skip: EntityId,
-    // Third line, about.
-    /// Several CPUs: load signals of everything in it.
-    pub(super) signal: Signal,
     // Rarely used.
     /// Whose.
     pub(super) group: GroupId,
@@ -181,8 +183,20 @@ impl Queue {
     }
 }
 
-/// The run queue of one CPU. What every decision touches comes first.
-#[repr(C, align(64))]
+/// A lock with its run queue, which begins on a cache line of its own.
+#[repr(align(64))]
+pub(super) struct OnLines<T>(pub(super) T);
+
+impl<T> Deref for OnLines<T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// The run queue of one CPU. Behind the lock's eight bytes, what every decision touches fills three cache lines.
+#[repr(C)]
 pub(super) struct Rq {
     /// Who runs; [`NONE`] = idle.
     pub(super) curr: EntityId,
@@ -194,8 +208,6 @@ pub(super) struct Rq {
     pub(super) wall: Ns,
     /// Time of the first tick edge that is not, ns.
     pub(super) next_edge: u64,
-    /// Stolen time that the clock leaves out, ns.
-    steal: u64,
     /// Tasks and groups by [`EntityId`].
     pub(super) entities: Vec<Entity>,
     // Second line.
@@ -206,17 +218,23 @@ pub(super) struct Rq {
     /// Tasks counted in `nr_running` that are `delayed`.
     pub(super) delayed: u32,
     stamps: u64,
+    /// Stolen time that the clock leaves out, ns.
+    steal: u64,
+    /// RT tasks queued and running.
+    pub(super) rt_nr: u32,
+    /// Deadline tasks that want the CPU, throttled ones included.
+    pub(super) dl_here: u32,
+    /// The running task that balancing pushes away to `pushed_to`, or [`NONE`].
+    pub(super) pushed: u32,
     /// The next `schedule` does not refresh the clock: a wakeup asked for it and did so just before.
     pub(super) skip_clock: bool,
-    /// The HRTICK timer is set.
-    pub(super) hrtick: bool,
-    /// When it was to fire as it was set last, ns.
-    pub(super) hrtick_at: u64,
     /// `schedule` was asked for and has not come yet.
     pub(super) need_resched: bool,
-    /// The last of them was accounted for in its own instant, as left out; its tick may still come.
-    pub(super) counted_early: bool,
-    // Third line, about.
+    /// An RT task ran when the state was published last.
+    pub(super) rt_ran: bool,
+    /// Others may still read a deadline of this CPU.
+    pub(super) dl_shown: bool,
+    // Third line.
     /// The fair server (6.12+).
     pub(super) fair_server: FairServer,
     /// Clock when the CPU became idle or its idle time was counted last, ns.
@@ -224,6 +242,12 @@ pub(super) struct Rq {
     // Rarely used.
     /// Tick edges that are accounted for.
     pub(super) ticks_done: u64,
+    /// The last of them was accounted for in its own instant, as left out; its tick may still come.
+    pub(super) counted_early: bool,
+    /// The HRTICK timer is set.
+    pub(super) hrtick: bool,
+    /// When it was to fire as it was set last, ns.
+    pub(super) hrtick_at: u64,
     free: Vec<EntityId>,
     /// By group: its queue here, or [`NONE`].
     pub(super) queue_of_group: Vec<QueueId>,
@@ -233,9 +257,13 @@ pub(super) struct Rq {
     pub(super) dl: DlQueue,
     /// Several CPUs: how much RT and deadline tasks use.
     pub(super) rt_signal: Signal,
-    /// The running task that balancing pushes away, and where to.
-    pub(super) push_to: Option<(u32, CpuId)>,
+    pushed_to: CpuId,
 }
+
+const _: () = assert!(
+    offset_of!(Rq, queues) == 64 - 8 && offset_of!(Rq, fair_server) == 2 * 64 - 8 && offset_of!(Rq, ticks_done) == 3 * 64 - 8,
+    "behind the lock, lines end where fields do"
+);
 
 impl Rq {
     /// An empty, idle one.
@@ -262,7 +290,12 @@ impl Rq {
             dl: DlQueue::default(),
             rt_signal: Signal::zero(Ns::ZERO),
             delayed: 0,
-            push_to: None,
+            pushed: NONE,
+            pushed_to: CpuId(0),
+            rt_nr: 0,
+            rt_ran: false,
+            dl_here: 0,
+            dl_shown: false,
             stamps: 0,
             fair_server: FairServer::new(t.fair_server_runtime, t.fair_server_period),
             idle_since: 0,
@@ -346,6 +379,19 @@ impl Rq {
     #[inline]
     pub(super) fn ticks_missed(&self, env: Env<'_>) -> u64 {
         if env.cx.now.0 < self.next_edge { 0 } else { env.cx.ticks(self.cpu) - self.ticks_done }
+    }
+    /// The running `task` is pushed away, to `to`.
+    pub(super) fn push_away(&mut self, task: u32, to: CpuId) {
+        (self.pushed, self.pushed_to) = (task, to);
+    }
+    /// Where `task` was pushed to, once.
+    #[inline]
+    pub(super) fn take_pushed(&mut self, task: u32) -> Option<CpuId> {
+        if self.pushed != task {
+            return None;
+        }
+        self.pushed = NONE;
+        Some(self.pushed_to)
     }
     /// Asks the driver to call `schedule` for this CPU, once.
     #[inline]

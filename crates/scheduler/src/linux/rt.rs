@@ -31,9 +31,8 @@ use std::collections::VecDeque;
 /// RT tasks of one CPU: a list for each priority 1 … 99 and a bitmap. The running task stays in its list.
 pub(super) struct RtQueue {
     lists: Vec<VecDeque<EntityId>>,
-    occupied: u128,
-    /// Tasks queued and running.
-    pub(super) nr: u32,
+    /// Bit by priority: its list has tasks.
+    occupied: [u64; 2],
     /// RT run time in the present period, ns; overruns are carried over.
     pub(super) time: u64,
     /// No RT task may run.
@@ -51,8 +50,7 @@ impl RtQueue {
     pub(super) fn new() -> RtQueue {
         RtQueue {
             lists: (0..100).map(|_| VecDeque::new()).collect(),
-            occupied: 0,
-            nr: 0,
+            occupied: [0; 2],
             time: 0,
             throttled: false,
         }
@@ -60,7 +58,11 @@ impl RtQueue {
     /// Best priority queued, 0 = none.
     #[inline]
     pub(super) fn best(&self) -> u8 {
-        if self.occupied == 0 { 0 } else { 127 - self.occupied.leading_zeros() as u8 }
+        match self.occupied {
+            [0, 0] => 0,
+            [low, 0] => low.ilog2() as u8,
+            [_, high] => 64 + high.ilog2() as u8,
+        }
     }
     fn push(&mut self, priority: u8, entity: EntityId, head: bool) {
         let list = &mut self.lists[usize::from(priority)];
@@ -69,7 +71,7 @@ impl RtQueue {
         } else {
             list.push_back(entity)
         }
-        self.occupied |= 1 << priority;
+        self.occupied[usize::from(priority / 64)] |= 1 << (priority % 64);
     }
     fn remove(&mut self, priority: u8, entity: EntityId) {
         let list = &mut self.lists[usize::from(priority)];
@@ -77,12 +79,12 @@ impl RtQueue {
             list.remove(at);
         }
         if list.is_empty() {
-            self.occupied &= !(1 << priority);
+            self.occupied[usize::from(priority / 64)] &= !(1 << (priority % 64));
         }
     }
     /// All entities, best priority first, within a priority first to run first.
     pub(super) fn waiting(&self) -> impl Iterator<Item = EntityId> {
-        let lists = self.lists.iter().rev().filter(|_| self.nr > 0);
+        let lists = self.lists.iter().rev().filter(|_| self.occupied != [0; 2]);
         lists.flat_map(|list| list.iter().copied())
     }
     /// Entities of one priority, first to run first.
@@ -94,7 +96,7 @@ impl RtQueue {
 /// Whether an RT task may run.
 #[inline]
 pub(super) fn runnable(rq: &Rq) -> bool {
-    rq.rt.nr > 0 && !rq.rt.throttled
+    rq.rt_nr > 0 && !rq.rt.throttled
 }
 
 /// Enqueues at the tail of its priority's list (`head`: at the head).
@@ -103,7 +105,7 @@ pub(super) fn enqueue(env: Env<'_>, rq: &mut Rq, id: EntityId, head: bool) {
     entity.on_rq = true;
     let (priority, task) = (entity.rt_priority, TaskId(entity.task));
     rq.rt.push(priority, id, head);
-    rq.rt.nr += 1;
+    rq.rt_nr += 1;
     if rq.rt.throttled {
         env.cx.push(Cmd::Throttled(task));
     } else {
@@ -118,7 +120,7 @@ pub(super) fn dequeue(env: Env<'_>, rq: &mut Rq, id: EntityId) {
     entity.on_rq = false;
     let (priority, task) = (entity.rt_priority, TaskId(entity.task));
     rq.rt.remove(priority, id);
-    rq.rt.nr -= 1;
+    rq.rt_nr -= 1;
     if rq.rt.throttled {
         env.cx.push(Cmd::Unthrottled(task));
     } else {
@@ -173,7 +175,7 @@ pub(super) fn charge_deadline(env: Env<'_>, rq: &mut Rq, delta: u64) {
         return;
     }
     let budget = &env.budgets[rq.cpu.index()];
-    if rq.rt.nr > 0 || rq.rt.time < budget.runtime() {
+    if rq.rt_nr > 0 || rq.rt.time < budget.runtime() {
         rq.rt.time += delta;
         budget.set_time(rq.rt.time);
     }
@@ -181,7 +183,7 @@ pub(super) fn charge_deadline(env: Env<'_>, rq: &mut Rq, delta: u64) {
 
 fn throttle(env: Env<'_>, rq: &mut Rq) {
     rq.rt.throttled = true;
-    rq.nr_running -= rq.rt.nr;
+    rq.nr_running -= rq.rt_nr;
     tell(env, rq, Cmd::Throttled);
 }
 
@@ -204,9 +206,9 @@ pub(super) fn period_step(env: Env<'_>, rq: &mut Rq, periods: u64) -> PeriodStep
         budget.set_time(rq.rt.time);
         if rq.rt.throttled && rq.rt.time < budget.runtime() {
             rq.rt.throttled = false;
-            rq.nr_running += rq.rt.nr;
+            rq.nr_running += rq.rt_nr;
             tell(env, rq, Cmd::Unthrottled);
-            kick = rq.rt.nr > 0;
+            kick = rq.rt_nr > 0;
         }
     }
     let better = match rq.curr_of(Class::Rt) {
@@ -216,7 +218,7 @@ pub(super) fn period_step(env: Env<'_>, rq: &mut Rq, periods: u64) -> PeriodStep
     if kick && better {
         rq.resched(env);
     }
-    PeriodStep { idle: rq.rt.time == 0 && rq.rt.nr == 0 }
+    PeriodStep { idle: rq.rt.time == 0 && rq.rt_nr == 0 }
 }
 
 /// A tick while `curr` runs: charges it; RR counts its slice down and goes to the tail when it is used up.

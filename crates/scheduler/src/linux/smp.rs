@@ -124,7 +124,7 @@ impl Smp {
     #[inline]
     pub(super) fn publish(&self, rq: &mut Rq) {
         let urgent =
-            rq.rt.nr > 0 || rq.dl.here > 0 || rq.curr != NONE && rq.entity(rq.curr).class > Class::Fair;
+            rq.rt_nr > 0 || rq.dl_here > 0 || rq.curr != NONE && rq.entity(rq.curr).class > Class::Fair;
         self.publish_all(rq, urgent);
     }
 
@@ -141,7 +141,7 @@ impl Smp {
         let (all, busy) = (rq.nr_running, rq.curr != NONE);
         let nr_running = all.saturating_sub(delayed);
         // They may have left a moment ago.
-        let urgent = urgent | rq.rt_signal.inputs().running | rq.dl.shown;
+        let urgent = urgent | rq.rt_ran | rq.dl_shown;
         let root = rq.queue_mut(ROOT);
         let fair = root.h_nr.saturating_sub(delayed);
         let running = root.curr != NONE;
@@ -174,11 +174,11 @@ impl Smp {
     /// The rest where RT or deadline tasks are, or were a moment ago.
     #[inline(never)]
     fn publish_urgent(&self, rq: &mut Rq, mut facts: Facts) -> Turn {
-        if rq.dl.here > 0 || rq.dl.shown {
+        if rq.dl_here > 0 || rq.dl_shown {
             self.publish_deadlines(rq);
         }
-        if rq.rt.nr > 0
-            || rq.rt_signal.inputs().running
+        if rq.rt_nr > 0
+            || rq.rt_ran
             || rq.curr != NONE && rq.entity(rq.curr).class > Class::Fair
         {
             self.publish_rt(rq, &mut facts);
@@ -199,7 +199,7 @@ impl Smp {
         let [e, w] = &self.deadlines[rq.cpu.index()];
         e.store(earliest, Relaxed);
         w.store(waiting, Relaxed);
-        rq.dl.shown = earliest != dl::NEVER;
+        rq.dl_shown = earliest != dl::NEVER;
     }
 
     /// The part of the RT and the deadline class.
@@ -212,8 +212,9 @@ impl Smp {
             None if rq.rt.throttled => 0,
             None => rq.rt.best(),
         };
-        facts.rt_overloaded = rq.rt.nr > 1 && rq.rt_movable();
-        rq.rt_signal.set(rq.wall, Inputs { running: facts.rt_runs > 0, ..Inputs::default() });
+        facts.rt_overloaded = rq.rt_nr > 1 && rq.rt_movable();
+        rq.rt_ran = facts.rt_runs > 0;
+        rq.rt_signal.set(rq.wall, Inputs { running: rq.rt_ran, ..Inputs::default() });
         if rq.rt_signal.take_moved() {
             self.board.publish_rt(rq.cpu, &rq.rt_signal);
         }

@@ -117,7 +117,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let push_to = {
             let mut guard = self.rqs[from.index()].lock();
             let rq = &mut *guard;
-            let push_to = rq.push_to.take_if(|(pushed, _)| *pushed == task.0).map(|(_, to)| to);
+            let push_to = rq.take_pushed(task.0);
             let entity = rq.entity(id);
             if entity.on_rq {
                 if entity.delayed {
@@ -308,6 +308,7 @@ pub(super) fn describe<F: FairRules>(env: Env<'_>, rq: &mut Rq, id: EntityId) {
     entity.depth = depth;
     restrict(env.cx, entity, &view.affinity);
     entity.policy = view.policy;
+    entity.normal = view.policy == Policy::Other;
     let version = &env.t.version;
     // Before, SCHED_IDLE is a weight and no more.
     entity.idle = view.policy == Policy::Idle && version.has_idle_groups();

@@ -9,7 +9,6 @@ use super::lag::{clamped_lag, position, rebase};
 use super::protection::{VPROT, cancel_protection, is_protected, protection_of, shrink_protection};
 use super::timeline::Waiting;
 use super::{Eevdf, FairRules, charge};
-use schedlab_model::Policy;
 
 /// Sums over the queue as [`super::lag::sums`] gives them, and their base.
 #[derive(Clone, Copy)]
@@ -148,7 +147,7 @@ pub(super) fn preempt(env: Env<'_>, rq: &mut Rq, curr: EntityId, woken: EntityId
         return;
     }
     let (se, pse) = (rq.entity(curr), rq.entity(woken));
-    if se.idle != pse.idle || pse.policy != Policy::Other {
+    if se.idle != pse.idle || !pse.normal {
         if se.idle && !pse.idle {
             cancel_protection(env.t, rq, curr);
             rq.resched(env);

@@ -50,7 +50,9 @@ impl Entry {
     }
 }
 
+/// The first entry is on the cache line of what is known of all.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 struct Block {
     len: usize,
     /// Not above any vruntime in it.

@@ -7,6 +7,7 @@ use super::super::weights::{Load, NICE_0};
 use super::{Class, NONE, QueueId};
 use schedlab_model::Policy;
 use std::hint::black_box;
+use std::mem::offset_of;
 
 /// What is scheduled: a task, or a group's share of one CPU. The order of the fields is that of their use: on a CPU with
 /// plain fair tasks a decision touches the first three cache lines.
@@ -41,8 +42,8 @@ pub(in crate::linux) struct Entity {
     pub(in crate::linux) pinned: bool,
     /// It may run on every CPU of the machine.
     pub(in crate::linux) anywhere: bool,
-    /// Bandwidth, 6.18: it waits in the `limbo` of its queue.
-    pub(in crate::linux) in_limbo: bool,
+    /// Its policy is `Other`: as a wakee it may preempt.
+    pub(in crate::linux) normal: bool,
     /// Weight.
     pub(in crate::linux) load: Load,
     /// `clock_task` at the last account, ns; 0 = never ran.
@@ -64,12 +65,13 @@ pub(in crate::linux) struct Entity {
     pub(in crate::linux) prev_sum_exec: u64,
     /// When it was queued or ran last, as a count on its CPU: balancing takes the smallest first.
     pub(in crate::linux) stamp: u64,
+    /// Several CPUs: load signals of a task. The third line begins in it.
+    pub(in crate::linux) signal: Signal,
     /// Several CPUs: whom it wakes and where it ran.
     pub(in crate::linux) partners: Partners,
-    // Third line, about.
-    /// Several CPUs: load signals of a task.
-    pub(in crate::linux) signal: Signal,
     // Rarely used.
+    /// Bandwidth, 6.18: it waits in the `limbo` of its queue.
+    pub(in crate::linux) in_limbo: bool,
     /// Policy of a task; `Other` for a group.
     pub(in crate::linux) policy: Policy,
     /// Levels below the root queue: 0 for an entity of the root queue.
@@ -81,6 +83,7 @@ pub(in crate::linux) struct Entity {
 }
 
 const _: () = assert!(size_of::<Entity>() <= 256, "four cache lines");
+const _: () = assert!(offset_of!(Entity, in_limbo) == 3 * 64, "three of them are in use");
 
 impl Entity {
     /// Reads the lines that a decision touches.
@@ -119,6 +122,7 @@ impl Entity {
             pinned: false,
             anywhere: false,
             in_limbo: false,
+            normal: true,
             signal: Signal::default(),
             stamp: 0,
             partners: Partners::new(),
