@@ -2,6 +2,7 @@
 
 use super::{Distribution, TaskMetrics};
 use schedlab_model::Ns;
+use std::ops::RangeInclusive;
 
 /// Which distribution of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,27 +14,30 @@ pub(crate) enum Kind {
     RunLength,
 }
 
-/// Values of one task that wait, with their kind in the two upper bits.
-#[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-struct Page([u32; ROOM]);
-
-const ROOM: usize = 64;
-/// Below the kind.
+/// Values of a task that wait at most: as many as let [`ALL`] suffice, but a power of two between these.
+const ROOM: RangeInclusive<usize> = 64..=256;
+/// Waiting values of all tasks, about: 16 MiB.
+const ALL: usize = 1 << 22;
+/// Below the kind, which is in the two upper bits.
 const BITS: u32 = 30;
 
 /// Collects the values of every task one behind the other and records many at once: the counters and buckets of a
-/// distribution have mostly left the caches until it is touched again. Of four cache lines a task one is in use.
+/// distribution have mostly left the caches until it is touched again, and the more values come at once, the more of
+/// them meet in one cache line. Of a task's waiting values one line is in use.
 #[derive(Debug)]
 pub(crate) struct Log {
     /// How many values of each task wait, close together.
-    counts: Vec<u8>,
-    pages: Vec<Page>,
+    counts: Vec<u16>,
+    /// `room` values for each task.
+    values: Vec<u32>,
+    room: usize,
 }
 
 impl Log {
     pub(crate) fn new(tasks: usize) -> Log {
-        Log { counts: vec![0; tasks], pages: vec![Page([0; ROOM]); tasks] }
+        let room = (ALL / tasks.max(1)).clamp(*ROOM.start(), *ROOM.end());
+        let room = 1 << room.ilog2();
+        Log { counts: vec![0; tasks], values: vec![0; tasks * room], room }
     }
 
     #[inline(always)]
@@ -42,12 +46,13 @@ impl Log {
             distributions(&mut tasks[task])[kind as usize].record(Ns(value));
             return;
         }
-        let (page, count) = (&mut self.pages[task].0, &mut self.counts[task]);
-        page[usize::from(*count) % ROOM] = value as u32 | (kind as u32) << BITS;
+        let count = &mut self.counts[task];
+        let at = task * self.room + usize::from(*count);
+        self.values[at] = value as u32 | (kind as u32) << BITS;
         *count += 1;
-        if usize::from(*count) == ROOM {
+        if usize::from(*count) == self.room {
             *count = 0;
-            record_all(&mut tasks[task], page);
+            record_all(&mut tasks[task], &self.values[task * self.room..][..self.room]);
         }
     }
 
@@ -55,13 +60,13 @@ impl Log {
     #[inline]
     pub(crate) fn seen(&self, task: usize) -> u64 {
         let count = self.counts.get(task).copied().unwrap_or(0);
-        self.pages.get(task).map_or(0, |page| u64::from(page.0[usize::from(count) % ROOM]))
+        self.values.get(task * self.room + usize::from(count)).map_or(0, |&value| u64::from(value))
     }
 
     /// Everything so far goes into the distributions.
     pub(crate) fn flush(&mut self, tasks: &mut [TaskMetrics]) {
-        for ((task, page), count) in tasks.iter_mut().zip(&self.pages).zip(&mut self.counts) {
-            record_all(task, &page.0[..usize::from(std::mem::take(count))]);
+        for ((task, values), count) in tasks.iter_mut().zip(self.values.chunks(self.room)).zip(&mut self.counts) {
+            record_all(task, &values[..usize::from(std::mem::take(count))]);
         }
     }
 }
@@ -85,11 +90,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn many_tasks_wait_in_less_room() {
+        let rooms = [0, 1, 16_384, 16_385, 65_536, 1_000_000].map(|tasks| Log::new(tasks).room);
+        assert_eq!(rooms, [256, 256, 256, 128, 64, 64]);
+    }
+
+    #[test]
     fn every_value_arrives_where_it_belongs() {
         let mut log = Log::new(2);
         let mut tasks = vec![TaskMetrics::default(), TaskMetrics::default()];
         let long = 3_000_000_000;
-        for i in 0..100 {
+        // More than one room of them.
+        for i in 0..300 {
             log.record(&mut tasks, 0, Kind::WakeLatency, i);
             log.record(&mut tasks, 1, Kind::PreemptWait, 1_000 + i);
             log.record(&mut tasks, 1, Kind::Response, (1 << 30) - 1);
@@ -99,10 +111,10 @@ mod tests {
         log.flush(&mut tasks);
         let seen = |d: &Distribution| (d.count(), d.sum_ns(), d.min(), d.max());
         let [a, b] = &tasks[..] else { unreachable!() };
-        assert_eq!(seen(&a.wake_latency), (100, 4_950, Ns(0), Ns(99)));
-        assert_eq!(seen(&b.preempt_wait), (100, 104_950, Ns(1_000), Ns(1_099)));
-        assert_eq!(seen(&b.response), (100, 100 * ((1 << 30) - 1), Ns((1 << 30) - 1), Ns((1 << 30) - 1)));
-        assert_eq!(seen(&b.run_length), (100, 100 * u128::from(long), Ns(long), Ns(long)));
+        assert_eq!(seen(&a.wake_latency), (300, 44_850, Ns(0), Ns(299)));
+        assert_eq!(seen(&b.preempt_wait), (300, 344_850, Ns(1_000), Ns(1_299)));
+        assert_eq!(seen(&b.response), (300, 300 * ((1 << 30) - 1), Ns((1 << 30) - 1), Ns((1 << 30) - 1)));
+        assert_eq!(seen(&b.run_length), (300, 300 * u128::from(long), Ns(long), Ns(long)));
         assert_eq!((b.wake_latency.count(), a.response.count()), (0, 0));
     }
 }
