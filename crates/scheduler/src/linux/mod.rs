@@ -474,6 +474,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
         if let Some(smp) = self.smp.get() {
             smp.board.look_ahead(cpu);
         }
+        rq.look_ahead();
         // Who runs next when nobody wakes cannot be told without the decision.
         let (_, id) = self.homes.get(wakes?).filter(|(home, _)| *home == cpu)?;
         rq.entities.get(id as usize)?.look_ahead();
