@@ -81,10 +81,16 @@ impl Estimates {
 
 impl<L: Locks, F: FairRules> Linux<L, F> {
     /// A task goes to sleep, where estimates are asked for.
-    #[inline]
+    #[inline(always)]
     pub(super) fn estimate(&self, rq: &Rq, id: EntityId, now: Ns) {
-        if self.t.smp.vcpu_pack != 0
-            && let (Some(smp), entity) = (self.smp.get(), rq.entity(id))
+        if self.t.smp.vcpu_pack != 0 {
+            self.estimate_sleeper(rq, id, now);
+        }
+    }
+
+    #[inline(never)]
+    fn estimate_sleeper(&self, rq: &Rq, id: EntityId, now: Ns) {
+        if let (Some(smp), entity) = (self.smp.get(), rq.entity(id))
             && entity.class == Class::Fair
         {
             smp.estimates.sleeps(TaskId(entity.task), &entity.signal.peek(now), now);
@@ -92,11 +98,16 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     }
 
     /// Somebody else runs, maybe.
-    #[inline]
+    #[inline(always)]
     pub(super) fn publish_estimate(&self, rq: &Rq) {
-        if self.t.smp.vcpu_pack != 0
-            && let Some(smp) = self.smp.get()
-        {
+        if self.t.smp.vcpu_pack != 0 {
+            self.publish_runner(rq);
+        }
+    }
+
+    #[inline(never)]
+    fn publish_runner(&self, rq: &Rq) {
+        if let Some(smp) = self.smp.get() {
             smp.estimates.runs(rq.cpu, rq.curr_task());
         }
     }

@@ -262,7 +262,9 @@ pub(super) struct Rq {
 }
 
 const _: () = assert!(
-    offset_of!(Rq, queues) == 64 - 8 && offset_of!(Rq, fair_server) == 2 * 64 - 8 && offset_of!(Rq, ticks_done) == 3 * 64 - 8,
+    offset_of!(Rq, queues) == 64 - 8
+        && offset_of!(Rq, fair_server) == 2 * 64 - 8
+        && offset_of!(Rq, ticks_done) == 3 * 64 - 8,
     "behind the lock, lines end where fields do"
 );
 

@@ -177,10 +177,7 @@ impl Smp {
         if rq.dl_here > 0 || rq.dl_shown {
             self.publish_deadlines(rq);
         }
-        if rq.rt_nr > 0
-            || rq.rt_ran
-            || rq.curr != NONE && rq.entity(rq.curr).class > Class::Fair
-        {
+        if rq.rt_nr > 0 || rq.rt_ran || rq.curr != NONE && rq.entity(rq.curr).class > Class::Fair {
             self.publish_rt(rq, &mut facts);
         }
         self.board.publish(rq.cpu, rq.wall, &facts)

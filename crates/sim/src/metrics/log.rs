@@ -65,7 +65,9 @@ impl Log {
 
     /// Everything so far goes into the distributions.
     pub(crate) fn flush(&mut self, tasks: &mut [TaskMetrics]) {
-        for ((task, values), count) in tasks.iter_mut().zip(self.values.chunks(self.room)).zip(&mut self.counts) {
+        for ((task, values), count) in
+            tasks.iter_mut().zip(self.values.chunks(self.room)).zip(&mut self.counts)
+        {
             record_all(task, &values[..usize::from(std::mem::take(count))]);
         }
     }
