@@ -15,6 +15,7 @@
 use super::pelt::{Inputs, Pelt, SCALE, Signal};
 use schedlab_model::{CpuId, CpuSet, Ns, WORDS};
 use std::hint::black_box;
+use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// What is published about one CPU.
@@ -117,11 +118,14 @@ struct Row {
     /// ask again in one instant.
     averaged: [AtomicU64; 2],
     averages: [AtomicU64; 4],
+    /// `rt_signal` was published.
+    has_rt: AtomicBool,
     // Third line.
     rt_signal: Published,
 }
 
-const _: () = assert!(std::mem::offset_of!(Row, idle_since) == 64, "publishing writes one line");
+const _: () = assert!(offset_of!(Row, idle_since) == 64, "publishing writes one line");
+const _: () = assert!(offset_of!(Row, rt_signal) == 2 * 64, "averages without RT tasks need one more");
 
 /// What the load signals of one CPU come to at some time.
 #[derive(Clone, Copy, Debug)]
@@ -331,8 +335,10 @@ impl Board {
     }
     /// Publishes the use of `cpu` by its RT class.
     pub(super) fn publish_rt(&self, cpu: CpuId, signal: &Signal) {
-        self.row(cpu).averaged[0].store(0, Relaxed);
-        self.row(cpu).rt_signal.write(signal);
+        let row = self.row(cpu);
+        row.averaged[0].store(0, Relaxed);
+        row.has_rt.store(true, Relaxed);
+        row.rt_signal.write(signal);
     }
 
     /// How many CPUs are idle.
@@ -448,11 +454,11 @@ impl Board {
     }
     /// What the RT class leaves of the CPU, 1 … 1024.
     pub(super) fn capacity(&self, cpu: CpuId, now: Ns) -> u64 {
-        let signal = &self.row(cpu).rt_signal;
-        if signal.is_zero() {
+        let row = self.row(cpu);
+        if !row.has_rt.load(Relaxed) || row.rt_signal.is_zero() {
             return SCALE;
         }
-        let used = signal.at(now).util_avg();
+        let used = row.rt_signal.at(now).util_avg();
         SCALE.saturating_sub(used).max(1)
     }
 
