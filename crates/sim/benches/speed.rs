@@ -34,7 +34,7 @@ fn measure(row: &Row) {
     let options = RunOptions::for_time(Ns::from_s(row.seconds));
     let machine = Machine::flat(row.cpus);
     let (mut best, mut hash): (Option<(f64, u64)>, u64) = (None, 0);
-    for _ in 0..cpu::repeats() {
+    for _ in 0..cpu::repeats(3) {
         let scheduler = scheduler(row.spec, row.cpus);
         let start = cpu::seconds();
         let outcome =

@@ -9,7 +9,7 @@ pub(crate) fn seconds() -> f64 {
     ns as f64 / 1e9
 }
 
-/// How often each run is repeated; the best counts. `RUNS` in the environment, else 3.
-pub(crate) fn repeats() -> u32 {
-    std::env::var("RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(3)
+/// How often each run is repeated; the best counts. `RUNS` in the environment, else this many.
+pub(crate) fn repeats(else_: u32) -> u32 {
+    std::env::var("RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(else_)
 }
