@@ -28,6 +28,6 @@ pub use api::{
 };
 pub use cx::{Cx, Out, Work};
 pub use knobs::{Knob, KnobError, KnobKind, KnobValue, Knobs, SchedulerSpec, Steps, nearest};
-pub use locks::{CellLock, CellLocks, Dense, Lock, Locks};
+pub use locks::{CellLock, CellLocks, Dense, Lock, Locks, OnLine};
 pub use view::{CpuView, GroupView, Relaxed64, Runnable, TaskView, World};
 pub use winner::Winner;

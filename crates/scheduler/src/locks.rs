@@ -51,6 +51,19 @@ impl<T> Deref for Dense<T> {
     }
 }
 
+/// A `T` that starts a cache line of 64 bytes.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct OnLine<T>(pub T);
+
+impl<T> Deref for OnLine<T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
 impl<T: 'static> Lock<T> for CellLock<T> {
     type Guard<'a> = RefMut<'a, T>;
 

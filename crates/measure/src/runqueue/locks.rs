@@ -1,7 +1,7 @@
 //! The lock families and record layouts with which schedulers run here.
 
 use schedlab_host::{Mcs, RawLock, Spin, SpinGuard, Tas, Ticket, cycles};
-use schedlab_scheduler::{Knobs, Lock, Locks, Scheduler, linux_old};
+use schedlab_scheduler::{Knobs, Lock, Locks, OnLine, Scheduler, linux_old};
 use serde::Serialize;
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -53,23 +53,10 @@ impl Stride {
 /// Which scheduler of `schedlab_scheduler::registry`: those that keep everything behind their locks.
 pub const SCHEDULERS: [&str; 4] = ["linux-2.4", "linux-2.4-mq", "linux-2.4-o1", "linux-2.6.22"];
 
-/// A `T` that starts a cache line.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-pub(super) struct OnLine<T>(T);
-
 /// A `T` that starts an 8 KiB block.
 #[derive(Debug, Default)]
 #[repr(align(8192))]
 pub(super) struct InBlock<T>(T);
-
-impl<T> Deref for OnLine<T> {
-    type Target = T;
-    #[inline]
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
 
 impl<T> Deref for InBlock<T> {
     type Target = T;

@@ -76,12 +76,14 @@ mod weights;
 
 pub(crate) use weights::of_nice as weight_of_nice;
 
-use crate::{Change, Cx, Knobs, Lock, Locks, Needs, Pick, Prev, Rejection, Scheduler, Timer, Wake, World};
+use crate::{
+    Change, Cx, Knobs, Lock, Locks, Needs, OnLine, Pick, Prev, Rejection, Scheduler, Timer, Wake, World,
+};
 use balance::Balancer;
 use bandwidth::{PoolTable, Pools};
 use fair::{Dequeue, Enqueue, FairRules};
 use homes::Homes;
-use rq::{Class, EntityId, NONE, OnLines, Rq};
+use rq::{Class, EntityId, NONE, Rq};
 use rt_period::{RT_PERIOD, RtBudget, RtPeriod};
 use schedlab_model::{CpuId, GroupId, Ns, Policy, TaskId};
 use smp::Smp;
@@ -114,7 +116,7 @@ fn fair_server_timer(cpu: CpuId) -> Timer {
 /// A Linux scheduler of some version.
 struct Linux<L: Locks, F> {
     t: Tunables,
-    rqs: Vec<OnLines<L::Lock<Rq>>>,
+    rqs: Vec<OnLine<L::Lock<Rq>>>,
     /// Missing on a machine with one CPU, and before `init`.
     smp: OnceLock<Smp>,
     balancers: Vec<L::Lock<Balancer>>,
@@ -132,7 +134,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     fn new(version: Version, cpus: usize, knobs: &Knobs) -> Self {
         let t = Tunables::new(version, cpus, knobs);
         Linux {
-            rqs: (0..cpus).map(|cpu| OnLines(L::Lock::new(Rq::new(cpu.into(), &t)))).collect(),
+            rqs: (0..cpus).map(|cpu| OnLine(L::Lock::new(Rq::new(cpu.into(), &t)))).collect(),
             smp: OnceLock::new(),
             balancers: (0..cpus).map(|_| L::Lock::new(Balancer::default())).collect(),
             pools: OnceLock::new(),

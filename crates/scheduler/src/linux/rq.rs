@@ -18,7 +18,6 @@ use crate::Cmd;
 use schedlab_model::{CpuId, GroupId, Ns, TaskId};
 use std::hint::black_box;
 use std::mem::offset_of;
-use std::ops::Deref;
 
 /// Index into [`Rq::entities`].
 pub(super) type EntityId = u32;
@@ -184,19 +183,8 @@ impl Queue {
     }
 }
 
-/// A lock with its run queue, which begins on a cache line of its own.
-#[repr(align(64))]
-pub(super) struct OnLines<T>(pub(super) T);
-
-impl<T> Deref for OnLines<T> {
-    type Target = T;
-    #[inline]
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
-
-/// The run queue of one CPU. Behind the lock's eight bytes, what every decision touches fills three cache lines.
+/// The run queue of one CPU, kept with its lock [on a line](crate::OnLine). Behind the eight bytes of the simulator's lock, what
+/// every decision touches fills three cache lines.
 #[repr(C)]
 pub(super) struct Rq {
     /// Who runs; [`NONE`] = idle.

@@ -31,7 +31,7 @@ use std::collections::VecDeque;
 /// RT tasks of one CPU: a list for each priority 1 … 99 and a bitmap. The running task stays in its list.
 pub(super) struct RtQueue {
     lists: Vec<VecDeque<EntityId>>,
-    /// Bit by priority: its list has tasks.
+    /// Bit by priority: its list has tasks. (Not a `u128`, whose alignment would move the run queue behind its lock.)
     occupied: [u64; 2],
     /// RT run time in the present period, ns; overruns are carried over.
     pub(super) time: u64,

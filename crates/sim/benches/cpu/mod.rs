@@ -10,6 +10,6 @@ pub(crate) fn seconds() -> f64 {
 }
 
 /// How often each run is repeated; the best counts. `RUNS` in the environment, else this many.
-pub(crate) fn repeats(else_: u32) -> u32 {
-    std::env::var("RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(else_)
+pub(crate) fn repeats(default: u32) -> u32 {
+    std::env::var("RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(default)
 }

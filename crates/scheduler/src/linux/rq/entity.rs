@@ -42,7 +42,7 @@ pub(in crate::linux) struct Entity {
     pub(in crate::linux) pinned: bool,
     /// It may run on every CPU of the machine.
     pub(in crate::linux) anywhere: bool,
-    /// Its policy is `Other`: as a wakee it may preempt.
+    /// Its policy, which is rarely read, is `Other`: as a wakee it may preempt.
     pub(in crate::linux) normal: bool,
     /// Weight.
     pub(in crate::linux) load: Load,
