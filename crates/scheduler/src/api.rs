@@ -60,7 +60,8 @@ pub trait Scheduler {
         None
     }
 
-    /// `prev`'s context is saved after a switch away from it (`schedule_tail`, `context_saved`).
+    /// `prev`'s context is saved after a switch away from it (`schedule_tail`, `context_saved`). For those that ask for it
+    /// ([`Needs::saved`]): a driver may leave it out for others.
     fn saved(&self, _cx: &Cx<'_>, _cpu: CpuId, _prev: TaskId) {}
 
     /// A tick edge of `cpu`. Charges all tick edges since the last call that touched this CPU (the driver
@@ -287,6 +288,8 @@ pub struct Needs {
     pub task_timers: bool,
     /// Number of [`Timer::Global`] slots.
     pub global_timers: u8,
+    /// [`Scheduler::saved`] is called.
+    pub saved: bool,
     /// One lock guards the decisions of all CPUs; [`Work::Lock`](crate::Work::Lock) counts its holds.
     pub one_lock: bool,
 }

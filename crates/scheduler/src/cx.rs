@@ -43,6 +43,7 @@ impl<'a> Cx<'a> {
     #[inline]
     pub fn push(&self, cmd: Cmd) {
         self.out.cmds.borrow_mut().push(cmd);
+        self.out.waits.set(true);
     }
     /// Counts work that was done; the cost model prices it.
     #[inline]
@@ -110,6 +111,8 @@ impl Work {
 #[derive(Debug, Default)]
 pub struct Out {
     cmds: RefCell<Vec<Cmd>>,
+    /// Some are there. Asked after every call, and most give none.
+    waits: Cell<bool>,
     work: [Cell<u64>; Work::COUNT],
     touched: Option<RefCell<Vec<(CpuId, TaskId, bool)>>>,
     rng: Cell<u64>,
@@ -141,18 +144,23 @@ impl Out {
     #[inline]
     pub fn take_cmds(&self, into: &mut Vec<Cmd>) {
         let mut cmds = self.cmds.borrow_mut();
+        self.waits.set(false);
         if into.is_empty() { std::mem::swap(into, &mut cmds) } else { into.append(&mut cmds) }
     }
     /// Takes the only command: the first, if no other one waits.
     #[inline]
     pub fn take_only_cmd(&self) -> Option<Cmd> {
         let mut cmds = self.cmds.borrow_mut();
-        if cmds.len() == 1 { cmds.pop() } else { None }
+        if cmds.len() != 1 {
+            return None;
+        }
+        self.waits.set(false);
+        cmds.pop()
     }
     /// Whether a command waits.
     #[inline]
     pub fn has_cmds(&self) -> bool {
-        !self.cmds.borrow().is_empty()
+        self.waits.get()
     }
     /// How often a kind of work was done so far.
     pub fn work(&self, work: Work) -> u64 {

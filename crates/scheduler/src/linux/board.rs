@@ -298,8 +298,26 @@ impl Board {
     }
     /// The same with packed facts.
     #[inline]
-    pub(super) fn publish_packed(&self, cpu: CpuId, now: Ns, new: [u64; 2]) -> Turn {
+    fn publish_packed(&self, cpu: CpuId, now: Ns, new: [u64; 2]) -> Turn {
+        self.show(self.row(cpu), cpu, now, new)
+    }
+    /// Where only fair tasks are: packed facts, and the load signals if they have `changed`. Looks the row up once.
+    #[inline(always)]
+    pub(super) fn publish_plain(
+        &self,
+        cpu: CpuId,
+        now: Ns,
+        changed: Option<&Signal>,
+        facts: [u64; 2],
+    ) -> Turn {
         let row = self.row(cpu);
+        if let Some(signal) = changed {
+            row.fair_signal.write(signal);
+        }
+        self.show(row, cpu, now, facts)
+    }
+    #[inline(always)]
+    fn show(&self, row: &Row, cpu: CpuId, now: Ns, new: [u64; 2]) -> Turn {
         let old = [row.facts[0].load(Relaxed), row.facts[1].load(Relaxed)];
         if old == new {
             return Turn::None;

@@ -69,8 +69,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         why: Prev,
         forced: Option<Option<TaskId>>,
     ) -> Pick {
-        let replay = forced.is_some();
-        if !replay && matches!(why, Prev::Idle | Prev::Runnable | Prev::Blocked) {
+        if forced.is_none() && matches!(why, Prev::Idle | Prev::Runnable | Prev::Blocked) {
             let env = &self.env(cx);
             let mut rq = self.rqs[cpu.index()].lock();
             if self.is_plain(env, &rq) {
@@ -83,6 +82,20 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 };
             }
         }
+        self.reschedule_by_class(cx, cpu, prev, why, forced)
+    }
+
+    /// `reschedule` where not all is [`plain`](super::plain). Apart, so that its needs do not burden what is.
+    #[inline(never)]
+    fn reschedule_by_class(
+        &self,
+        cx: &Cx<'_>,
+        cpu: CpuId,
+        prev: Option<TaskId>,
+        why: Prev,
+        forced: Option<Option<TaskId>>,
+    ) -> Pick {
+        let replay = forced.is_some();
         // An RT or deadline task that leaves may make room for better ones than this CPU has; they are fetched
         // without its lock.
         let pick = self.locked(cpu, |rq| {
@@ -176,6 +189,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     }
 
     /// The CPU had nothing to run, but found something elsewhere.
+    #[inline(never)]
     fn choose_again(&self, cx: &Cx<'_>, cpu: CpuId) -> Pick {
         let env = &self.env(cx);
         self.locked(cpu, |rq| {

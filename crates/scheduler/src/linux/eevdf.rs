@@ -400,8 +400,14 @@ fn charge(env: Env<'_>, rq: &mut Rq, queue: QueueId, now: u64) {
     }
 }
 
-#[inline]
+#[inline(never)]
 fn charge_running(env: Env<'_>, rq: &mut Rq, queue: QueueId, curr: EntityId, now: u64) {
+    account(env, rq, queue, curr, now);
+}
+
+/// What [`charge`] does when time has passed.
+#[inline(always)]
+fn account(env: Env<'_>, rq: &mut Rq, queue: QueueId, curr: EntityId, now: u64) {
     let entity = rq.entity_mut(curr);
     let delta = now - entity.exec_start;
     entity.exec_start = now;
@@ -461,7 +467,8 @@ fn choose(t: &Tunables, rq: &Rq, queue: QueueId, protect: bool) -> EntityId {
     if q.nr == 1 {
         return curr.or_else(first).expect("the one entity of a queue runs or waits");
     }
-    let eligible = eligibility(rq, queue);
+    let mean = average(rq, queue);
+    let eligible = |vruntime| vruntime <= mean;
     let curr = curr.filter(|&curr| eligible(rq.entity(curr).vruntime));
     if let Some(curr) = curr {
         let entity = rq.entity(curr);

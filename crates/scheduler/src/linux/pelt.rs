@@ -134,7 +134,8 @@ impl Pelt {
             return;
         }
         if now.0 >> EPOCH_SHIFT != self.at_ns >> EPOCH_SHIFT {
-            self.cross(now, inputs);
+            // One by one: as a whole they would be put into memory even where no epoch ends.
+            self.cross(now, inputs.load, inputs.runnable, inputs.running);
         }
         let gained = gain_until(now.0);
         self.add(gained - self.gained, inputs);
@@ -150,7 +151,9 @@ impl Pelt {
 
     /// Epochs end: brings the sums to the beginning of the epoch of `now`.
     #[cold]
-    fn cross(&mut self, now: Ns, inputs: Inputs) {
+    #[inline(never)]
+    fn cross(&mut self, now: Ns, load: u64, runnable: u64, running: bool) {
+        let inputs = Inputs { load, runnable, running };
         let epochs = (now.0 >> EPOCH_SHIFT) - (self.at_ns >> EPOCH_SHIFT);
         self.add(EPOCH_GAIN - self.gained, inputs);
         self.gained = 0;

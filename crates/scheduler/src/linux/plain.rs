@@ -51,7 +51,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             rq.stamp(next);
             Some(TaskId(rq.entity(next).task))
         };
-        self.publish_plain(rq);
+        if let Some(smp) = self.smp.get() {
+            smp.publish_plain_inline(rq);
+        }
         self.publish_estimate(rq);
         Pick { task, slice_ns: None, note: 0 }
     }

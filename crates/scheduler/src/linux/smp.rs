@@ -133,6 +133,10 @@ impl Smp {
     pub(super) fn publish_plain(&self, rq: &mut Rq) {
         self.publish_all(rq, false);
     }
+    #[inline(always)]
+    pub(super) fn publish_plain_inline(&self, rq: &mut Rq) {
+        self.publish_all(rq, false);
+    }
 
     /// `urgent`: RT or deadline tasks are here.
     #[inline(always)]
@@ -147,17 +151,19 @@ impl Smp {
         let running = root.curr != NONE;
         let inputs = Inputs { load: root.load.weight(), runnable: u64::from(fair), running };
         root.signal.set(now, inputs);
-        if root.signal.take_moved() {
-            self.board.publish_fair(cpu, &root.signal);
-        }
+        let moved = root.signal.take_moved();
         // `sched_idle_cpu` counts delayed tasks too: a CPU on which another task is delayed behind SCHED_IDLE work
         // does not look like an idle one.
         let fair_idle = if all == root.idle_h_nr { nr_running } else { 0 };
         let turn = if urgent {
+            if moved {
+                self.board.publish_fair(cpu, &root.signal);
+            }
             let facts = Facts { nr_running, busy, fair, fair_idle, ..Facts::default() };
             self.publish_urgent(rq, facts)
         } else {
-            self.board.publish_packed(cpu, now, Facts::packed_fair(nr_running, fair, fair_idle, busy))
+            let facts = Facts::packed_fair(nr_running, fair, fair_idle, busy);
+            self.board.publish_plain(cpu, now, moved.then_some(&root.signal), facts)
         };
         match turn {
             Turn::None => {}

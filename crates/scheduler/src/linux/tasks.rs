@@ -106,12 +106,10 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         self.push_rt(cx, cpu);
     }
 
-    /// A wakeup: choose the CPU, move the task there, enqueue it, ask for preemption.
+    /// A wakeup, wherever the task is.
+    #[inline(always)]
     pub(super) fn woken(&self, cx: &Cx<'_>, task: TaskId, wake: Wake) {
-        let home = self.homes.get(task).or_else(|| {
-            self.create(cx, task, None);
-            self.homes.get(task)
-        });
+        let home = self.homes.get(task).or_else(|| self.comes_to_be(cx, task));
         let Some((from, id)) = home else { return };
         let env = &self.env(cx);
         let push_to = {
@@ -131,6 +129,28 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             // Nothing has changed, so nothing is published.
             push_to
         };
+        self.wake_somewhere(cx, (from, id), wake, push_to);
+    }
+
+    /// Where a task is that was not known yet.
+    #[inline(never)]
+    fn comes_to_be(&self, cx: &Cx<'_>, task: TaskId) -> Option<(CpuId, rq::EntityId)> {
+        self.create(cx, task, None);
+        self.homes.get(task)
+    }
+
+    /// A wakeup of a task that sleeps: choose the CPU (`push_to` if it was pushed there), move the task there, enqueue it, ask
+    /// for preemption. Not in [`woken`](Self::woken), whose common case it would burden.
+    #[inline(never)]
+    fn wake_somewhere(
+        &self,
+        cx: &Cx<'_>,
+        (from, id): (CpuId, rq::EntityId),
+        wake: Wake,
+        push_to: Option<CpuId>,
+    ) {
+        let env = &self.env(cx);
+        let task = TaskId(self.rqs[from.index()].lock().entity(id).task);
         let to = push_to.filter(|&to| self.usable(cx, task, to));
         let to = to.unwrap_or_else(|| self.select(cx, task, from, wake));
         let moving = self.locked(from, |rq| {

@@ -295,7 +295,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     fn context_saved(&mut self, cpu: usize, task: TaskId) -> Step {
-        self.scheduler.saved(&self.cx(cpu), CpuId(cpu as u32), task);
+        if self.tells_saved {
+            self.scheduler.saved(&self.cx(cpu), CpuId(cpu as u32), task);
+        }
         if !FREE && self.prices.is_some() {
             self.price_call(cpu, true);
         }

@@ -75,6 +75,8 @@ pub(crate) struct Engine<'a, S, const FREE: bool> {
     wants_ticks: bool,
     /// Ticks are wanted, and those that cannot matter are left out.
     asks_ticks: bool,
+    /// The scheduler is told when a context is saved.
+    tells_saved: bool,
     /// There are so many tasks that it pays to read their records early.
     looks_ahead: bool,
     /// The CPU whose tick is being handled.

@@ -48,6 +48,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
             costs: machine.costs,
             wants_ticks: needs.ticks,
             asks_ticks: needs.ticks && !options.every_tick,
+            tells_saved: needs.saved,
             looks_ahead: workload.tasks.len() >= super::ahead::MANY_TASKS,
             ticking: None,
             slots,

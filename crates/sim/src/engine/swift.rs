@@ -68,7 +68,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             }
             Some(task) => {
                 let task = &mut self.tasks[task.index()];
-                c.charge(task, now);
+                // Who blocks has just been charged.
+                if c.accounted != now {
+                    c.charge(task, now);
+                }
                 match task.state {
                     State::Blocking => Prev::Blocked,
                     State::Exiting => Prev::Exited,
@@ -120,9 +123,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
         if let Some(task) = prev {
             self.goes(cpu, task.index(), why, yielded, ran);
-            self.scheduler.saved(&self.cx(cpu), CpuId(cpu as u32), task);
-            if self.out.has_cmds() {
-                self.carry_out(cpu, Cause::Other)?;
+            if self.tells_saved {
+                self.scheduler.saved(&self.cx(cpu), CpuId(cpu as u32), task);
+                if self.out.has_cmds() {
+                    self.carry_out(cpu, Cause::Other)?;
+                }
             }
             if why == Prev::Migrating {
                 self.moved_off(cpu, task)?;

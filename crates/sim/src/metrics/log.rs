@@ -26,9 +26,9 @@ const BITS: u32 = 30;
 /// them meet in one cache line. Of a task's waiting values one line is in use.
 #[derive(Debug)]
 pub(crate) struct Log {
-    /// How many values of each task wait, close together.
-    counts: Vec<u16>,
-    /// `room` values for each task.
+    /// Where the next value of each task goes, close together.
+    next: Vec<u32>,
+    /// `room`, a power of two, values for each task.
     values: Vec<u32>,
     room: usize,
 }
@@ -37,7 +37,8 @@ impl Log {
     pub(crate) fn new(tasks: usize) -> Log {
         let room = (ALL / tasks.max(1)).clamp(*ROOM.start(), *ROOM.end());
         let room = 1 << room.ilog2();
-        Log { counts: vec![0; tasks], values: vec![0; tasks * room], room }
+        let next = (0..tasks).map(|task| (task * room) as u32).collect();
+        Log { next, values: vec![0; tasks * room], room }
     }
 
     #[inline(always)]
@@ -46,12 +47,12 @@ impl Log {
             distributions(&mut tasks[task])[kind as usize].record(Ns(value));
             return;
         }
-        let count = &mut self.counts[task];
-        let at = task * self.room + usize::from(*count);
+        let next = &mut self.next[task];
+        let at = *next as usize;
         self.values[at] = value as u32 | (kind as u32) << BITS;
-        *count += 1;
-        if usize::from(*count) == self.room {
-            *count = 0;
+        *next += 1;
+        if (at + 1) & (self.room - 1) == 0 {
+            *next -= self.room as u32;
             record_all(&mut tasks[task], &self.values[task * self.room..][..self.room]);
         }
     }
@@ -59,16 +60,17 @@ impl Log {
     /// Reads what recording a value of `task` will touch.
     #[inline]
     pub(crate) fn seen(&self, task: usize) -> u64 {
-        let count = self.counts.get(task).copied().unwrap_or(0);
-        self.values.get(task * self.room + usize::from(count)).map_or(0, |&value| u64::from(value))
+        let next = self.next.get(task).copied().unwrap_or(0);
+        self.values.get(next as usize).map_or(0, |&value| u64::from(value))
     }
 
     /// Everything so far goes into the distributions.
     pub(crate) fn flush(&mut self, tasks: &mut [TaskMetrics]) {
-        for ((task, values), count) in
-            tasks.iter_mut().zip(self.values.chunks(self.room)).zip(&mut self.counts)
+        let room = self.room as u32;
+        for ((task, values), next) in tasks.iter_mut().zip(self.values.chunks(self.room)).zip(&mut self.next)
         {
-            record_all(task, &values[..usize::from(std::mem::take(count))]);
+            record_all(task, &values[..(*next % room) as usize]);
+            *next -= *next % room;
         }
     }
 }

@@ -26,8 +26,16 @@ pub(super) fn sums(rq: &Rq, queue: QueueId) -> (i64, i64) {
 #[inline]
 pub(super) fn average(rq: &Rq, queue: QueueId) -> i64 {
     let (sum, load) = sums(rq, queue);
-    let base = rq.queue(queue).min_vruntime;
-    if load == 0 { base } else { base + sum.div_euclid(load) }
+    mean(rq.queue(queue).min_vruntime, sum, load)
+}
+
+/// `base + sum / load`, rounded down; `base` when nobody is there. (`load` is not negative, which an ordinary division does not
+/// know.)
+#[inline(always)]
+pub(super) fn mean(base: i64, sum: i64, load: i64) -> i64 {
+    let sign = sum >> 63;
+    let quotient = (sum ^ sign) as u64 / (load as u64).max(1);
+    base + (quotient as i64 ^ sign)
 }
 
 /// Tells for any vruntime whether an entity with it would be eligible, without division.

@@ -5,10 +5,10 @@ use super::super::rq::{Entity, EntityId, NONE, Queue, ROOT, Rq};
 use super::super::tunables::Tunables;
 use super::super::version::Feature;
 use super::super::{Env, fair::Enqueue};
-use super::lag::{clamped_lag, position, rebase};
+use super::lag::{clamped_lag, mean, position, rebase};
 use super::protection::{VPROT, cancel_protection, is_protected, protection_of, shrink_protection};
 use super::timeline::Waiting;
-use super::{Eevdf, FairRules, charge};
+use super::{Eevdf, FairRules, account, charge};
 
 /// Sums over the queue as [`super::lag::sums`] gives them, and their base.
 #[derive(Clone, Copy)]
@@ -33,13 +33,10 @@ impl Sums {
         let weight = entity.load.weight() as i64;
         Sums { sum: self.sum + weight * (entity.vruntime - self.base), load: self.load + weight, ..self }
     }
+    /// `V`, rounded down: who is not beyond it is eligible.
     #[inline(always)]
     fn mean(self) -> i64 {
-        if self.load == 0 { self.base } else { self.base + self.sum.div_euclid(self.load) }
-    }
-    #[inline(always)]
-    fn eligible(self, vruntime: i64) -> bool {
-        i128::from(self.sum) >= i128::from(vruntime - self.base) * i128::from(self.load)
+        mean(self.base, self.sum, self.load)
     }
 }
 
@@ -47,15 +44,17 @@ impl Sums {
 #[inline]
 pub(super) fn block(env: Env<'_>, rq: &mut Rq, curr: EntityId) -> EntityId {
     let clock = rq.clock;
-    charge(env, rq, ROOT, clock);
+    if clock > rq.entity(curr).exec_start {
+        account(env, rq, ROOT, curr, clock);
+    }
     let (entities, q) = rq.root();
     let entity = &mut entities[curr as usize];
-    let mut sums = Sums::of(q, Some(entity));
-    if env.t.has(Feature::DELAY_DEQUEUE) && !sums.eligible(entity.vruntime) {
+    let mut mean = Sums::of(q, Some(entity)).mean();
+    if env.t.has(Feature::DELAY_DEQUEUE) && entity.vruntime > mean {
         entity.delayed = true;
         rq.delayed += 1;
     } else {
-        entity.vlag = clamped_lag(env, entity, sums.mean());
+        entity.vlag = clamped_lag(env, entity, mean);
         entity.on_rq = false;
         let (weight, idle) = (entity.load.weight(), u32::from(entity.idle));
         q.load.sub(weight);
@@ -63,7 +62,7 @@ pub(super) fn block(env: Env<'_>, rq: &mut Rq, curr: EntityId) -> EntityId {
         q.h_nr -= 1;
         q.idle_nr -= idle;
         q.idle_h_nr -= idle;
-        sums = Sums::of(q, None);
+        mean = Sums::of(q, None).mean();
         rq.nr_running -= 1;
     }
     let (entities, q) = rq.root();
@@ -72,7 +71,7 @@ pub(super) fn block(env: Env<'_>, rq: &mut Rq, curr: EntityId) -> EntityId {
         rq.stop_fair_server(env);
         return NONE;
     }
-    let found = q.timeline.find(|vruntime| sums.eligible(vruntime));
+    let found = q.timeline.find(|vruntime| vruntime <= mean);
     let Some((place, best)) = found.filter(|(_, best)| !entities[best.entity as usize].delayed) else {
         return block_unusual(env, rq, curr);
     };
@@ -124,8 +123,10 @@ fn join_root(q: &mut Queue, entity: &Entity, id: EntityId) {
 /// Puts a task that does not run onto the root queue, without counting it in `h_nr`.
 #[inline]
 pub(super) fn enqueue(env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueue) {
-    let clock = rq.clock;
-    charge(env, rq, ROOT, clock);
+    let (clock, curr) = (rq.clock, rq.queue(ROOT).curr);
+    if curr != NONE && clock > rq.entity(curr).exec_start {
+        account(env, rq, ROOT, curr, clock);
+    }
     let (entities, q) = rq.root();
     let running = if q.curr == NONE { None } else { Some(&entities[q.curr as usize]) };
     let sums = Sums::of(q, running);
@@ -159,16 +160,15 @@ pub(super) fn preempt(env: Env<'_>, rq: &mut Rq, curr: EntityId, woken: EntityId
     let (entities, q) = rq.root();
     let (se, pse) = (&entities[curr as usize], &entities[woken as usize]);
     let shorter = env.t.has(Feature::PREEMPT_SHORT) && pse.slice < se.slice;
-    let sums = Sums::of(q, Some(se));
-    let rival = se.on_rq && sums.eligible(se.vruntime);
-    let wins = if rival && !shorter && is_protected(env.t, se) {
-        false
-    } else {
-        match q.timeline.find(|vruntime| sums.eligible(vruntime)) {
-            Some((_, best)) => best.entity == woken && !(rival && se.deadline < best.deadline),
+    let mean = Sums::of(q, Some(se)).mean();
+    let rival = se.on_rq & (se.vruntime <= mean);
+    // Before all others are looked at: the running one goes on whatever they are. One branch, since none of this can be foreseen.
+    let goes_on = (!shorter & is_protected(env.t, se)) | (pse.vruntime > mean) | (se.deadline < pse.deadline);
+    let wins = !(rival & goes_on)
+        && match q.timeline.find(|vruntime| vruntime <= mean) {
+            Some((_, best)) => best.entity == woken,
             None => !rival && q.timeline.first().is_some_and(|first| first.entity == woken),
-        }
-    };
+        };
     if wins {
         if shorter {
             cancel_protection(env.t, rq, curr);

@@ -506,7 +506,8 @@ impl Units for State {
 
 impl<L: Locks> Scheduler for Credit<L> {
     fn needs(&self) -> Needs {
-        Needs { wakeups: true, exact_slices: true, cpu_timers: 1, global_timers: 1, ..Needs::default() }
+        let timers = Needs { cpu_timers: 1, global_timers: 1, ..Needs::default() };
+        Needs { wakeups: true, exact_slices: true, saved: true, ..timers }
     }
 
     fn init(&self, cx: &Cx<'_>) {
