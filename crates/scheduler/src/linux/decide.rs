@@ -61,6 +61,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     }
 
     /// `schedule` and `schedule_forced`.
+    #[inline(always)]
     pub(super) fn reschedule(
         &self,
         cx: &Cx<'_>,

@@ -52,7 +52,7 @@ use lag::{
     average, depart_from, eligibility, eligible, join, lag_was_bounded, pass_slice_up, place, rebase,
     save_lag,
 };
-use protection::{VPROT, cancel_protection, is_protected, protection, shrink_protection};
+use protection::{VPROT, cancel_protection, holds, is_protected, protection, shrink_protection};
 
 /// Rules of EEVDF.
 pub(super) struct Eevdf;
@@ -359,6 +359,11 @@ impl FairRules for Eevdf {
     }
 
     #[inline(always)]
+    fn change_plain(env: Env<'_>, rq: &mut Rq) -> EntityId {
+        plain::change(env, rq)
+    }
+
+    #[inline(always)]
     fn enqueue_plain(env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueue) {
         plain::enqueue(env, rq, id, why);
     }
@@ -470,12 +475,11 @@ fn choose(t: &Tunables, rq: &Rq, queue: QueueId, protect: bool) -> EntityId {
     let mean = average(rq, queue);
     let eligible = |vruntime| vruntime <= mean;
     let curr = curr.filter(|&curr| eligible(rq.entity(curr).vruntime));
-    if let Some(curr) = curr {
-        let entity = rq.entity(curr);
-        let holds = t.version.rules >= VPROT || t.has(Feature::RUN_TO_PARITY);
-        if protect && holds && is_protected(t, entity) {
-            return curr;
-        }
+    if let Some(curr) = curr
+        && protect
+        && holds(t, rq.entity(curr))
+    {
+        return curr;
     }
     match (q.timeline.first_eligible(eligible), curr) {
         (Some(best), Some(curr)) if rq.entity(curr).deadline < best.deadline => curr,

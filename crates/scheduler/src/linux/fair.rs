@@ -97,6 +97,12 @@ pub(super) trait FairRules: Sized + Send + 'static {
     fn block_plain(env: Env<'_>, rq: &mut Rq, curr: EntityId) -> EntityId {
         super::plain::block_by_steps::<Self>(env, rq, curr)
     }
+    /// As `pick`, `put_prev` and `set_next` when the running task of a plain CPU goes on or gives way, or nothing ran. Gives who
+    /// runs next, or [`NONE`].
+    #[inline(always)]
+    fn change_plain(env: Env<'_>, rq: &mut Rq) -> EntityId {
+        super::plain::change_by_steps::<Self>(env, rq)
+    }
     /// As `enqueue` of a task that does not run, on a plain CPU.
     #[inline(always)]
     fn enqueue_plain(env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueue) {

@@ -22,6 +22,12 @@ impl<const FRESH: u64> ByTask<FRESH> {
     /// The cell of a task, which begins as `FRESH`.
     #[inline]
     pub(super) fn cell(&self, task: TaskId) -> &AtomicU64 {
+        // Mostly there are no more tasks than the first segment holds.
+        if task.index() < FIRST
+            && let Some(cells) = self.segments[0].get()
+        {
+            return &cells[task.index()];
+        }
         let index = task.index() + FIRST;
         let segment = (index.ilog2() - FIRST.ilog2()) as usize;
         let cells = self.segments[segment].get_or_init(|| {

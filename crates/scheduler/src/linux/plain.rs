@@ -28,7 +28,10 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             self.estimate(rq, prev, env.cx.now);
             F::block_plain(env, rq, prev)
         } else {
-            change_plain::<F>(env, rq)
+            if prev == NONE {
+                rq.count_idle();
+            }
+            F::change_plain(env, rq)
         };
         if next == NONE {
             rq.idle_since = rq.clock;
@@ -109,13 +112,10 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     }
 }
 
-/// The running task goes on or gives way, or the CPU was idle.
+/// [`FairRules::change_plain`] by the general steps.
 #[inline]
-fn change_plain<F: FairRules>(env: Env<'_>, rq: &mut Rq) -> EntityId {
+pub(super) fn change_by_steps<F: FairRules>(env: Env<'_>, rq: &mut Rq) -> EntityId {
     let prev = rq.curr;
-    if prev == NONE {
-        rq.count_idle();
-    }
     let next = pick_plain::<F>(env, rq);
     if prev != next {
         if prev != NONE {

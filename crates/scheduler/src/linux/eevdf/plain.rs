@@ -4,10 +4,10 @@
 use super::super::rq::{Entity, EntityId, NONE, Queue, ROOT, Rq};
 use super::super::tunables::Tunables;
 use super::super::version::Feature;
-use super::super::{Env, fair::Enqueue};
+use super::super::{Env, fair::Enqueue, plain::change_by_steps};
 use super::lag::{clamped_lag, mean, position, rebase};
-use super::protection::{VPROT, cancel_protection, is_protected, protection_of, shrink_protection};
-use super::timeline::Waiting;
+use super::protection::{VPROT, cancel_protection, holds, is_protected, protection_of, shrink_protection};
+use super::timeline::{Place, Waiting};
 use super::{Eevdf, FairRules, account, charge};
 
 /// Sums over the queue as [`super::lag::sums`] gives them, and their base.
@@ -75,15 +75,49 @@ pub(super) fn block(env: Env<'_>, rq: &mut Rq, curr: EntityId) -> EntityId {
     let Some((place, best)) = found.filter(|(_, best)| !entities[best.entity as usize].delayed) else {
         return block_unusual(env, rq, curr);
     };
+    take_over(env, rq, curr, place, best.entity)
+}
+
+/// The running task goes on or gives way, or nothing ran; switches the queue over to who runs next, and gives that or [`NONE`].
+#[inline(never)]
+pub(super) fn change(env: Env<'_>, rq: &mut Rq) -> EntityId {
+    let (curr, clock) = (rq.curr, rq.clock);
+    if curr != NONE && clock > rq.entity(curr).exec_start {
+        account(env, rq, ROOT, curr, clock);
+    }
+    let (entities, q) = rq.root();
+    if q.nr == 0 {
+        return NONE;
+    }
+    let running = entities.get(curr as usize);
+    let mean = Sums::of(q, running).mean();
+    let rival = running.filter(|entity| entity.on_rq && entity.vruntime <= mean);
+    if rival.is_some_and(|entity| q.nr == 1 || holds(env.t, entity)) {
+        return curr;
+    }
+    match q.timeline.find(|vruntime| vruntime <= mean) {
+        Some((_, best)) if rival.is_some_and(|rival| rival.deadline < best.deadline) => curr,
+        Some((place, best)) if !entities[best.entity as usize].delayed => {
+            take_over(env, rq, curr, place, best.entity)
+        }
+        _ => change_by_steps::<Eevdf>(env, rq),
+    }
+}
+
+/// The running entity, if any, gives way to the one that waits at `place`, which is `next`.
+#[inline(always)]
+fn take_over(env: Env<'_>, rq: &mut Rq, prev: EntityId, place: Place, next: EntityId) -> EntityId {
+    let clock = rq.clock;
+    let (entities, q) = rq.root();
     q.timeline.take(place);
-    let next = best.entity;
     let entity = &entities[next as usize];
     let weight = entity.load.weight() as i64;
     q.avg_vruntime -= weight * (entity.vruntime - q.min_vruntime);
     q.avg_load -= weight;
-    let prev = &entities[curr as usize];
-    if prev.on_rq {
-        join_root(q, prev, curr);
+    if let Some(entity) = entities.get(prev as usize)
+        && entity.on_rq
+    {
+        join_root(q, entity, prev);
     }
     q.curr = next;
     let until = protection_of(env.t, q, &entities[next as usize]);

@@ -44,6 +44,12 @@ pub(super) fn is_protected(t: &Tunables, entity: &Entity) -> bool {
     }
 }
 
+/// Whether an eligible running entity goes on whatever the others are.
+#[inline]
+pub(super) fn holds(t: &Tunables, entity: &Entity) -> bool {
+    (t.version.rules >= VPROT || t.has(Feature::RUN_TO_PARITY)) && is_protected(t, entity)
+}
+
 pub(super) fn cancel_protection(t: &Tunables, rq: &mut Rq, id: EntityId) {
     let entity = rq.entity_mut(id);
     if is_protected(t, entity) {
