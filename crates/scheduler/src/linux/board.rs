@@ -203,7 +203,7 @@ struct Published {
 const COUNT_SHIFT: u32 = 33;
 
 impl Published {
-    #[inline]
+    #[inline(always)]
     fn write(&self, signal: &Signal) {
         for (cell, value) in self.sums.iter().zip(signal.pelt().parts()) {
             cell.store(value, Relaxed);

@@ -128,7 +128,7 @@ impl Pelt {
     }
 
     /// Time up to `now` has passed, during which `inputs` held.
-    #[inline]
+    #[inline(always)]
     pub(super) fn advance(&mut self, now: Ns, inputs: Inputs) {
         if now.0 <= self.at_ns {
             return;

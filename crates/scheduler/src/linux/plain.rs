@@ -61,38 +61,35 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         Pick { task, slice_ns: None, note: 0 }
     }
 
-    /// The second half of a wakeup.
-    #[inline]
-    pub(super) fn activate_plain(&self, env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueue) {
-        let entity = rq.entity_mut(id);
-        entity.fresh = false;
-        let idle = u32::from(entity.idle);
-        F::enqueue_plain(env, rq, id, why);
-        let root = rq.queue_mut(ROOT);
-        root.h_nr += 1;
-        root.idle_h_nr += idle;
-        let first = root.h_nr == 1;
-        rq.nr_running += 1;
-        if first {
-            rq.start_fair_server(env);
+    /// A wakeup where the task is: `queued`, which a blocked but delayed one is, or on the CPU where it sleeps.
+    #[inline(always)]
+    pub(super) fn wake_plain(&self, env: Env<'_>, rq: &mut Rq, id: EntityId, queued: bool) {
+        if queued {
+            rq.touch::<F>(env, false);
+            F::wake_delayed(env, rq, id);
+            rq.delayed -= 1;
+        } else {
+            note_partners(env, rq, id);
+            rq.touch::<F>(env, false);
+            join_plain::<F>(env, rq, id, Enqueue::Wake);
         }
-        rq.stamp(id);
         self.track_plain(rq, id);
-        self.preempt_plain(env, rq, id, why == Enqueue::New);
-        if rq.cpu != env.cx.cpu && !rq.need_resched {
+        self.preempt_plain(env, rq, id, false);
+        if rq.cpu != env.cx.cpu && (queued || !rq.need_resched) {
             env.cx.push(Cmd::TickDue(rq.cpu));
+        }
+        if let Some(smp) = self.smp.get() {
+            smp.publish_plain_inline(rq);
         }
     }
 
-    /// A blocked but delayed task is woken where it is.
-    #[inline]
-    pub(super) fn wake_delayed_plain(&self, env: Env<'_>, rq: &mut Rq, id: EntityId) {
-        rq.touch::<F>(env, false);
-        F::wake_delayed(env, rq, id);
-        rq.delayed -= 1;
+    /// The second half of any wakeup.
+    #[inline(never)]
+    pub(super) fn activate_plain(&self, env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueue) {
+        join_plain::<F>(env, rq, id, why);
         self.track_plain(rq, id);
-        self.preempt_plain(env, rq, id, false);
-        if rq.cpu != env.cx.cpu {
+        self.preempt_plain(env, rq, id, why == Enqueue::New);
+        if rq.cpu != env.cx.cpu && !rq.need_resched {
             env.cx.push(Cmd::TickDue(rq.cpu));
         }
     }
@@ -110,6 +107,34 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             rq.skip_clock = true;
         }
     }
+}
+
+/// The running task, if any, wakes the one of `id`, which stays on its CPU.
+#[inline(always)]
+pub(super) fn note_partners(env: Env<'_>, rq: &mut Rq, id: EntityId) {
+    let (waker, task, cpu) = (rq.curr, rq.entity(id).task, rq.cpu.0);
+    if waker != NONE {
+        rq.entity_mut(waker).partners.woke(task, env.cx.now);
+    }
+    rq.entity_mut(id).partners.recent_cpu = cpu;
+}
+
+/// A task comes onto the root queue.
+#[inline(always)]
+fn join_plain<F: FairRules>(env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueue) {
+    let entity = rq.entity_mut(id);
+    entity.fresh = false;
+    let idle = u32::from(entity.idle);
+    F::enqueue_plain(env, rq, id, why);
+    let root = rq.queue_mut(ROOT);
+    root.h_nr += 1;
+    root.idle_h_nr += idle;
+    let first = root.h_nr == 1;
+    rq.nr_running += 1;
+    if first {
+        rq.start_fair_server(env);
+    }
+    rq.stamp(id);
 }
 
 /// [`FairRules::change_plain`] by the general steps.

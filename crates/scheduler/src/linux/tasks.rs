@@ -117,14 +117,16 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             let rq = &mut *guard;
             let push_to = rq.take_pushed(task.0);
             let entity = rq.entity(id);
-            if entity.on_rq {
-                if entity.delayed {
-                    self.wake_delayed(env, rq, id);
-                }
+            let queued = entity.on_rq;
+            if queued && !entity.delayed {
                 return;
             }
-            if push_to.is_none() && self.stays_home(cx, entity, from, wake) {
-                return self.wake_at_home(env, rq, id, wake);
+            if queued || (push_to.is_none() && self.stays_home(cx, entity, from, wake)) {
+                return match self.is_plain(env, rq) {
+                    true => self.wake_plain(env, rq, id, queued),
+                    false if queued => self.wake_delayed(env, rq, id),
+                    false => self.wake_at_home(env, rq, id, wake),
+                };
             }
             // Nothing has changed, so nothing is published.
             push_to
@@ -178,12 +180,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     }
 
     /// Wakes a task that is still queued.
-    #[inline]
+    #[inline(never)]
     fn wake_delayed(&self, env: Env<'_>, rq: &mut Rq, id: EntityId) {
-        if self.is_plain(env, rq) {
-            self.wake_delayed_plain(env, rq, id);
-            return self.publish_plain(rq);
-        }
         rq.touch::<F>(env, false);
         fair::wake_delayed::<F>(env, rq, id);
         self.track(rq, id);
@@ -207,20 +205,10 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     }
 
     /// A wakeup for which [`stays_home`](Self::stays_home) holds.
-    #[inline]
+    #[inline(never)]
     fn wake_at_home(&self, env: Env<'_>, rq: &mut Rq, id: EntityId, wake: Wake) {
-        let task = rq.entity(id).task;
-        if rq.curr != NONE {
-            let waker = rq.curr;
-            rq.entity_mut(waker).partners.woke(task, env.cx.now);
-        }
-        let cpu = rq.cpu.0;
-        rq.entity_mut(id).partners.recent_cpu = cpu;
+        super::plain::note_partners(env, rq, id);
         rq.touch::<F>(env, false);
-        if self.is_plain(env, rq) {
-            self.activate_plain(env, rq, id, Enqueue::Wake);
-            return self.publish_plain(rq);
-        }
         self.activate(env, rq, id, wake);
         self.publish(rq);
     }

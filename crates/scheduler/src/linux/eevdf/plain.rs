@@ -155,7 +155,7 @@ fn join_root(q: &mut Queue, entity: &Entity, id: EntityId) {
 }
 
 /// Puts a task that does not run onto the root queue, without counting it in `h_nr`.
-#[inline]
+#[inline(always)]
 pub(super) fn enqueue(env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueue) {
     let (clock, curr) = (rq.clock, rq.queue(ROOT).curr);
     if curr != NONE && clock > rq.entity(curr).exec_start {
@@ -176,7 +176,7 @@ pub(super) fn enqueue(env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueue) {
 }
 
 /// `woken` became runnable while `curr` runs: asks for a reschedule if it should preempt (rules of 6.17+).
-#[inline]
+#[inline(always)]
 pub(super) fn preempt(env: Env<'_>, rq: &mut Rq, curr: EntityId, woken: EntityId) {
     if curr == woken || rq.need_resched || !env.t.has(Feature::WAKEUP_PREEMPTION) {
         return;
