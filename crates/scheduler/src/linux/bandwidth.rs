@@ -17,7 +17,7 @@
 //! | the load clock of a throttled queue stops | 6.1 | modelled | `pelt` |
 
 use super::fair::{self, Dequeue, Enqueue, FairRules};
-use super::pelt::Inputs;
+use super::pelt::{Inputs, Moment};
 use super::pool::Pool;
 use super::rq::{Class, EntityId, NONE, QueueId, ROOT, Rq};
 use super::{Env, Linux};
@@ -216,7 +216,7 @@ fn throttle<F: FairRules>(env: Env<'_>, rq: &mut Rq, queue: QueueId) {
         if rq.queue(below).throttle_count > 1 || !whole {
             continue;
         }
-        rq.queue_mut(below).signal.set(env.cx.now, Inputs::default());
+        rq.queue_mut(below).signal.set(Moment::of(env.cx.now), Inputs::default());
         for id in tasks(rq, below) {
             let entity = rq.entity(id);
             if entity.delayed {

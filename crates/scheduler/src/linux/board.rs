@@ -500,11 +500,12 @@ impl Board {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::pelt::Moment;
     use super::*;
 
     fn signal(load: u64, runnable: u64, running: bool, until: Ns) -> Signal {
         let mut signal = Signal::zero(Ns(0));
-        signal.set(Ns(0), Inputs { load, runnable, running });
+        signal.set(Moment::of(Ns(0)), Inputs { load, runnable, running });
         signal.at(until);
         signal
     }
@@ -522,7 +523,7 @@ pub(super) mod tests {
     pub(in crate::linux) fn runs_for(board: &Board, cpu: u32, length: Ns, now: Ns) {
         let facts = Facts { nr_running: 1, fair: 1, busy: true, ..Facts::default() };
         let mut signal = Signal::zero(Ns(0));
-        signal.set(now.saturating_sub(length), Inputs { load: 1024, runnable: 1, running: true });
+        signal.set(Moment::of(now.saturating_sub(length)), Inputs { load: 1024, runnable: 1, running: true });
         signal.at(now);
         board.publish(CpuId(cpu), now, &facts);
         board.publish_fair(CpuId(cpu), &signal);

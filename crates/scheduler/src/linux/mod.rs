@@ -164,14 +164,6 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
     }
 
-    /// The same of one that [`is_plain`](Self::is_plain).
-    #[inline]
-    fn publish_plain(&self, rq: &mut Rq) {
-        if let Some(smp) = self.smp.get() {
-            smp.publish_plain(rq);
-        }
-    }
-
     #[inline]
     fn env<'a>(&'a self, cx: &'a Cx<'a>) -> Surroundings<'a> {
         let pools = self.pools.get().map(|table| table as &dyn Pools);

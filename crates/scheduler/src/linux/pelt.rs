@@ -98,6 +98,20 @@ const fn gain_until(ns: u64) -> u64 {
     gain + part(ns) * growth
 }
 
+/// A time, with [`gain_until`] it: a decision brings several signals up to one time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    now: Ns,
+    gained: u64,
+}
+
+impl Moment {
+    #[inline(always)]
+    pub(super) fn of(now: Ns) -> Moment {
+        Moment { now, gained: gain_until(now.0) }
+    }
+}
+
 /// What a signal did since it was looked at last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Inputs {
@@ -128,8 +142,13 @@ impl Pelt {
     }
 
     /// Time up to `now` has passed, during which `inputs` held.
-    #[inline(always)]
+    #[inline]
     pub(super) fn advance(&mut self, now: Ns, inputs: Inputs) {
+        self.advance_to(Moment::of(now), inputs);
+    }
+
+    #[inline(always)]
+    fn advance_to(&mut self, Moment { now, gained }: Moment, inputs: Inputs) {
         if now.0 <= self.at_ns {
             return;
         }
@@ -137,7 +156,6 @@ impl Pelt {
             // One by one: as a whole they would be put into memory even where no epoch ends.
             self.cross(now, inputs.load, inputs.runnable, inputs.running);
         }
-        let gained = gain_until(now.0);
         self.add(gained - self.gained, inputs);
         (self.at_ns, self.gained) = (now.0, gained);
     }
@@ -284,22 +302,22 @@ impl Signal {
     }
     /// Until `now` the old inputs held; from now on these do. Without a change nothing is computed.
     #[inline]
-    pub(super) fn set(&mut self, now: Ns, inputs: Inputs) {
+    pub(super) fn set(&mut self, now: Moment, inputs: Inputs) {
         // Which of them is different cannot be foreseen: one branch, not three.
         let old = self.inputs();
         let (load, runnable) = (inputs.load ^ old.load, inputs.runnable ^ old.runnable);
         if load | runnable | u64::from(inputs.running ^ old.running) != 0 {
-            self.pelt.advance(now, old);
+            self.pelt.advance_to(now, old);
             (self.load, self.runnable, self.running) = (inputs.load, inputs.runnable as u32, inputs.running);
             self.moved = true;
         }
     }
     /// The same for a task that is on a queue or not, and runs or not.
     #[inline(always)]
-    pub(super) fn set_task(&mut self, now: Ns, on: bool, running: bool) {
+    pub(super) fn set_task(&mut self, now: Moment, on: bool, running: bool) {
         let runnable = u32::from(on);
         if u32::from(running ^ self.running) | (runnable ^ self.runnable) != 0 {
-            self.pelt.advance(now, self.inputs());
+            self.pelt.advance_to(now, self.inputs());
             (self.load, self.runnable, self.running) = (u64::from(on), runnable, running);
             self.moved = true;
         }

@@ -5,6 +5,7 @@
 //! classes and levels is left out because there is one of each. `plain_and_general_paths_agree` shows it.
 
 use super::fair::{Dequeue, Enqueue, FairRules};
+use super::pelt::Moment;
 use super::rq::{EntityId, NONE, ROOT, Rq};
 use super::{Env, Linux};
 use crate::{Cmd, Locks, Pick, Prev};
@@ -24,6 +25,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         rq.need_resched = true;
         rq.touch_unless_skipped::<F>(env);
         let prev = rq.curr;
+        let now = Moment::of(env.cx.now);
         let next = if why == Prev::Blocked && prev != NONE {
             self.estimate(rq, prev, env.cx.now);
             F::block_plain(env, rq, prev)
@@ -39,7 +41,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         if prev != next {
             rq.curr = next;
             if prev != NONE {
-                self.track_plain(rq, prev);
+                // The clock that a wakeup left may be an older one.
+                let wall = if rq.wall == env.cx.now { now } else { Moment::of(rq.wall) };
+                self.track_plain(rq, prev, wall);
             }
         }
         rq.need_resched = false;
@@ -48,14 +52,14 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let task = if next == NONE {
             None
         } else {
+            let entity = rq.stamped(next);
             if prev != next || why == Prev::Blocked {
-                self.track_plain(rq, next);
+                self.track_entity(entity, true, now);
             }
-            rq.stamp(next);
-            Some(TaskId(rq.entity(next).task))
+            Some(TaskId(entity.task))
         };
         if let Some(smp) = self.smp.get() {
-            smp.publish_plain_inline(rq);
+            smp.publish_plain(rq, now);
         }
         self.publish_estimate(rq);
         Pick { task, slice_ns: None, note: 0 }
@@ -73,13 +77,15 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             rq.touch::<F>(env, false);
             join_plain::<F>(env, rq, id, Enqueue::Wake);
         }
-        self.track_plain(rq, id);
+        let (wall, running) = (Moment::of(rq.wall), rq.curr == id);
+        let entity = if queued { rq.entity_mut(id) } else { rq.stamped(id) };
+        self.track_entity(entity, running, wall);
         self.preempt_plain(env, rq, id, false);
         if rq.cpu != env.cx.cpu && (queued || !rq.need_resched) {
             env.cx.push(Cmd::TickDue(rq.cpu));
         }
         if let Some(smp) = self.smp.get() {
-            smp.publish_plain_inline(rq);
+            smp.publish_plain(rq, wall);
         }
     }
 
@@ -87,7 +93,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     #[inline(never)]
     pub(super) fn activate_plain(&self, env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueue) {
         join_plain::<F>(env, rq, id, why);
-        self.track_plain(rq, id);
+        rq.stamp(id);
+        self.track_plain(rq, id, Moment::of(rq.wall));
         self.preempt_plain(env, rq, id, why == Enqueue::New);
         if rq.cpu != env.cx.cpu && !rq.need_resched {
             env.cx.push(Cmd::TickDue(rq.cpu));
@@ -134,7 +141,6 @@ fn join_plain<F: FairRules>(env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueu
     if first {
         rq.start_fair_server(env);
     }
-    rq.stamp(id);
 }
 
 /// [`FairRules::change_plain`] by the general steps.

@@ -504,9 +504,15 @@ impl Rq {
     /// Notes that a task was queued or runs now.
     #[inline]
     pub(super) fn stamp(&mut self, id: EntityId) {
+        self.stamped(id);
+    }
+    /// The same, and gives its entity.
+    #[inline]
+    pub(super) fn stamped(&mut self, id: EntityId) -> &mut Entity {
         self.stamps += 1;
-        let stamp = self.stamps;
-        self.entity_mut(id).stamp = stamp;
+        let entity = &mut self.entities[id as usize];
+        entity.stamp = self.stamps;
+        entity
     }
     /// Whether the tasks of a queue may not run for want of bandwidth.
     #[inline]

@@ -6,9 +6,9 @@ use super::domains::{Domain, Domains, Level};
 use super::edges::Edges;
 use super::fair::FairRules;
 use super::packing::Estimates;
-use super::pelt::{Inputs, Pelt, SCALE, Signal};
+use super::pelt::{Inputs, Moment, Pelt, SCALE, Signal};
 use super::placement::{Place, WakerFacts, Wakeup};
-use super::rq::{Class, EntityId, NONE, ROOT, Rq};
+use super::rq::{Class, Entity, EntityId, NONE, ROOT, Rq};
 use super::{Linux, dl};
 use crate::{Cx, Lock, Locks, Wake, WakeKind};
 use schedlab_model::{CpuId, CpuSet, Policy, TaskId};
@@ -125,22 +125,18 @@ impl Smp {
     pub(super) fn publish(&self, rq: &mut Rq) {
         let urgent =
             rq.rt_nr > 0 || rq.dl_here > 0 || rq.curr != NONE && rq.entity(rq.curr).class > Class::Fair;
-        self.publish_all(rq, urgent);
+        self.publish_all(rq, Moment::of(rq.wall), urgent);
     }
 
-    /// The same where there are fair tasks only.
-    #[inline(never)]
-    pub(super) fn publish_plain(&self, rq: &mut Rq) {
-        self.publish_all(rq, false);
-    }
+    /// The same of one that is [`plain`](super::plain). `wall`: the run queue's.
     #[inline(always)]
-    pub(super) fn publish_plain_inline(&self, rq: &mut Rq) {
-        self.publish_all(rq, false);
+    pub(super) fn publish_plain(&self, rq: &mut Rq, wall: Moment) {
+        self.publish_all(rq, wall, false);
     }
 
     /// `urgent`: RT or deadline tasks are here.
     #[inline(always)]
-    fn publish_all(&self, rq: &mut Rq, urgent: bool) {
+    fn publish_all(&self, rq: &mut Rq, wall: Moment, urgent: bool) {
         let (cpu, now, delayed) = (rq.cpu, rq.wall, rq.delayed);
         let (all, busy) = (rq.nr_running, rq.curr != NONE);
         let nr_running = all.saturating_sub(delayed);
@@ -150,7 +146,7 @@ impl Smp {
         let fair = root.h_nr.saturating_sub(delayed);
         let running = root.curr != NONE;
         let inputs = Inputs { load: root.load.weight(), runnable: u64::from(fair), running };
-        root.signal.set(now, inputs);
+        root.signal.set(wall, inputs);
         let moved = root.signal.take_moved();
         // `sched_idle_cpu` counts delayed tasks too: a CPU on which another task is delayed behind SCHED_IDLE work
         // does not look like an idle one.
@@ -217,7 +213,7 @@ impl Smp {
         };
         facts.rt_overloaded = rq.rt_nr > 1 && rq.rt_movable();
         rq.rt_ran = facts.rt_runs > 0;
-        rq.rt_signal.set(rq.wall, Inputs { running: rq.rt_ran, ..Inputs::default() });
+        rq.rt_signal.set(Moment::of(rq.wall), Inputs { running: rq.rt_ran, ..Inputs::default() });
         if rq.rt_signal.take_moved() {
             self.board.publish_rt(rq.cpu, &rq.rt_signal);
         }
@@ -255,7 +251,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
         let on = entity.on_rq && !entity.delayed;
         let runnable = u64::from(on);
-        entity.signal.set(now, Inputs { load: runnable, runnable, running: on && running });
+        entity.signal.set(Moment::of(now), Inputs { load: runnable, runnable, running: on && running });
         if entity.queue != ROOT {
             track_groups(rq, id);
         }
@@ -263,14 +259,19 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// As [`track`](Self::track) of a fair task of the root group that exists.
     #[inline(always)]
-    pub(super) fn track_plain(&self, rq: &mut Rq, id: EntityId) {
+    pub(super) fn track_plain(&self, rq: &mut Rq, id: EntityId, wall: Moment) {
+        let running = rq.curr == id;
+        self.track_entity(rq.entity_mut(id), running, wall);
+    }
+
+    /// The same of an entity at hand.
+    #[inline(always)]
+    pub(super) fn track_entity(&self, entity: &mut Entity, running: bool, wall: Moment) {
         if self.rqs.len() == 1 {
             return;
         }
-        let (now, running) = (rq.wall, rq.curr == id);
-        let entity = rq.entity_mut(id);
         let on = entity.on_rq & !entity.delayed;
-        entity.signal.set_task(now, on, on & running);
+        entity.signal.set_task(wall, on, on & running);
     }
 
     /// The CPU on which `task`, last on `from`, is queued.
@@ -363,7 +364,7 @@ fn track_groups(rq: &mut Rq, id: EntityId) {
     while queue != ROOT {
         let q = rq.queue_mut(queue);
         let (load, runnable) = (q.load.weight(), u64::from(q.h_nr));
-        q.signal.set(now, Inputs { load, runnable, running: q.curr != NONE });
+        q.signal.set(Moment::of(now), Inputs { load, runnable, running: q.curr != NONE });
         let owner = q.owner;
         queue = rq.entity(owner).queue;
     }
