@@ -109,16 +109,17 @@ pub(super) fn change(env: Env<'_>, rq: &mut Rq) -> EntityId {
 fn take_over(env: Env<'_>, rq: &mut Rq, prev: EntityId, place: Place, next: EntityId) -> EntityId {
     let clock = rq.clock;
     let (entities, q) = rq.root();
-    q.timeline.take(place);
+    match entities.get(prev as usize) {
+        Some(entity) if entity.on_rq => {
+            q.timeline.exchange(place, waiting(entity, prev));
+            add_to_sums(q, entity);
+        }
+        _ => q.timeline.take(place),
+    }
     let entity = &entities[next as usize];
     let weight = entity.load.weight() as i64;
     q.avg_vruntime -= weight * (entity.vruntime - q.min_vruntime);
     q.avg_load -= weight;
-    if let Some(entity) = entities.get(prev as usize)
-        && entity.on_rq
-    {
-        join_root(q, entity, prev);
-    }
     q.curr = next;
     let until = protection_of(env.t, q, &entities[next as usize]);
     let entity = &mut entities[next as usize];
@@ -143,12 +144,24 @@ fn block_unusual(env: Env<'_>, rq: &mut Rq, curr: EntityId) -> EntityId {
 /// Adds a queued entity to those that wait in the root queue.
 #[inline(always)]
 fn join_root(q: &mut Queue, entity: &Entity, id: EntityId) {
-    q.timeline.insert(Waiting {
+    q.timeline.insert(waiting(entity, id));
+    add_to_sums(q, entity);
+}
+
+/// As it stands in the timeline.
+#[inline(always)]
+fn waiting(entity: &Entity, id: EntityId) -> Waiting {
+    Waiting {
         deadline: entity.deadline,
         vruntime: entity.vruntime,
         slice: entity.slice.min(u64::from(u32::MAX)) as u32,
         entity: id,
-    });
+    }
+}
+
+/// A waiting entity counts in the sums.
+#[inline(always)]
+fn add_to_sums(q: &mut Queue, entity: &Entity) {
     let weight = entity.load.weight() as i64;
     q.avg_vruntime += weight * (entity.vruntime - q.min_vruntime);
     q.avg_load += weight;

@@ -110,7 +110,11 @@ impl Block {
         let at = self.len.min(BLOCK - 1);
         self.len = at + 1;
         self.entries[at] = entry;
-        let Waiting { deadline, vruntime, slice, .. } = entry.waiting;
+        self.reaches(entry.waiting);
+    }
+    /// An entry is here now.
+    #[inline(always)]
+    fn reaches(&mut self, Waiting { deadline, vruntime, slice, .. }: Waiting) {
         self.least_vruntime = self.least_vruntime.min(vruntime);
         self.latest = self.latest.max(deadline);
         if slice <= self.min_slice {
@@ -150,6 +154,11 @@ impl Block {
         self.entries[at] = self.entries[last];
         self.entries[last] = Entry::EMPTY;
         self.len = last;
+        self.has_lost(slice);
+    }
+    /// An entry with this slice is here no more.
+    #[inline(always)]
+    fn has_lost(&mut self, slice: u32) {
         if slice == self.min_slice {
             self.min_slices -= 1;
             if self.min_slices == 0 {
@@ -292,6 +301,22 @@ impl Timeline {
             self.blocks.remove(place.block);
         }
     }
+    /// Puts an entry where another was just found, which leaves. What [`take`](Self::take) and [`insert`](Self::insert) do, in
+    /// one place if the order of the blocks permits.
+    #[inline(always)]
+    pub(in crate::linux) fn exchange(&mut self, place: Place, waiting: Waiting) {
+        if let [block] = self.blocks.as_mut_slice()
+            && let Some(entry) = block.entries.get_mut(place.index)
+        {
+            self.came += 1;
+            let gone = entry.waiting.slice;
+            *entry = Entry { waiting, number: self.came };
+            block.reaches(waiting);
+            return block.has_lost(gone);
+        }
+        self.take(place);
+        self.insert(waiting);
+    }
     /// The entry with the earliest deadline.
     #[inline]
     pub(in crate::linux) fn first(&self) -> Option<Waiting> {
@@ -389,6 +414,13 @@ mod tests {
                 if let (Some((place, gone)), 0) = (found, number % 5) {
                     timeline.take(place);
                     list.retain(|e| e.entity != gone.entity);
+                }
+                if let (Some((place, gone)), 1) = (timeline.find(|vruntime| vruntime <= limit), number % 5) {
+                    let entry = Waiting { deadline: limit, vruntime: -limit, slice: 5, entity: 1_000_000 + number as u32 };
+                    timeline.exchange(place, entry);
+                    list.retain(|e| e.entity != gone.entity);
+                    let at = list.iter().position(|e| e.deadline > limit).unwrap_or(list.len());
+                    list.insert(at, entry);
                 }
                 let slice = list.iter().map(|e| e.slice).min().unwrap_or(u32::MAX);
                 prop_assert_eq!(timeline.min_slice(), slice);
