@@ -198,6 +198,8 @@ pub fn confirm(
     stop: &dyn Fn() -> bool,
 ) -> Result<Confirmed, ConfirmError> {
     let settings = settings::all(plan)?;
+    schedlab_host::OwnCommand::check(&plan.command)
+        .map_err(|error| ConfirmError::Input(error.to_string()))?;
     let elevates = !plan.schedulers.is_empty();
     let mut plays = Plays::default();
     let base = plan.base.as_deref().map(RecordedInput::open).transpose()?;

@@ -561,6 +561,8 @@ fn what_cannot_be_run_is_refused_by_name() {
         (vec!["run", "--scheduler", "rr", "--task", "x", "--", "true"], "NAME=POLICY"),
         (vec!["attach", "--scheduler", "rr", "--pid", "8388609"], "no thread 8388609"),
         (vec!["verify", "README.md"], "line 1"),
+        (vec!["run", "--scheduler", "rr", "--", "/no/such"], "cannot start `/no/such`: No such file"),
+        (vec!["confirm", "--scheduler", "rr", "--", "/etc/passwd"], "cannot start `/etc/passwd`: Permission"),
         (vec!["confirm", "--scheduler", "rr"], "say what to run, after `--`"),
         (vec!["confirm", recording.as_str(), "--scheduler", "rr"], "was made with: hackbench"),
     ] {

@@ -2,7 +2,10 @@
 
 use crate::HostError;
 use crate::sys::sched;
+use rustix::fs::Access;
 use rustix::process::{Pid, Signal, kill_process_group};
+use std::io;
+use std::path::Path;
 use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
@@ -23,6 +26,10 @@ impl Command {
         let failed = |source| HostError::Spawn { program: program.clone(), source };
         let mut command = std::process::Command::new(&program);
         command.args(arguments.iter().skip(1));
+        if stopped {
+            // What starts it stopped finds this out when it goes on, and then nobody hears of it.
+            Command::check(arguments)?;
+        }
         let child = sched::spawn(&mut command, stopped).map_err(failed)?;
         let command = Command { child, status: None };
         if stopped && let Err(error) = sched::wait_until_stopped(command.pid()) {
@@ -30,6 +37,15 @@ impl Command {
             return Err(failed(error));
         }
         Ok(command)
+    }
+
+    /// Whether there is such a program, and it may be started.
+    ///
+    /// # Errors
+    /// When not.
+    pub fn check(arguments: &[String]) -> Result<(), HostError> {
+        let program = arguments.first().cloned().unwrap_or_default();
+        startable(&program).map_err(|source| HostError::Spawn { program, source })
     }
 
     /// Its process id.
@@ -73,6 +89,52 @@ impl Command {
         if let Some(group) = Pid::from_raw(self.pid() as i32) {
             // The group may be gone: then there is nothing to end.
             let _ = kill_process_group(group, signal);
+        }
+    }
+}
+
+/// Whether a program of this name can be started, as `execvp(3)` looks for it.
+fn startable(program: &str) -> io::Result<()> {
+    let paths = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    let mut why = io::Error::from_raw_os_error(libc::ENOENT);
+    if program.is_empty() {
+        return Err(why);
+    }
+    let folders = std::env::split_paths(&paths);
+    // A name with a slash is a path already, and joined to nothing.
+    let here = program.contains('/').then(|| "".into());
+    for folder in here.clone().into_iter().chain(folders.filter(|_| here.is_none())) {
+        let file = folder.join(program);
+        match file.metadata() {
+            Ok(facts) if facts.is_file() && may_execute(&file) => return Ok(()),
+            Ok(_) => why = io::Error::from_raw_os_error(libc::EACCES),
+            Err(_) => {}
+        }
+    }
+    Err(why)
+}
+
+fn may_execute(file: &Path) -> bool {
+    rustix::fs::access(file, Access::EXEC_OK).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_cannot_start_is_told_before_it_is_held() {
+        let why = |program: &str| startable(program).map_err(|error| error.raw_os_error());
+        assert_eq!((why("sh"), why("/bin/sh")), (Ok(()), Ok(())));
+        assert_eq!(why("no-such-program"), Err(Some(libc::ENOENT)));
+        assert_eq!(why("/no/such"), Err(Some(libc::ENOENT)));
+        assert_eq!(why(""), Err(Some(libc::ENOENT)));
+        // A folder, and a file that nobody may execute.
+        assert_eq!(why("/bin"), Err(Some(libc::EACCES)));
+        assert_eq!(why("/etc/passwd"), Err(Some(libc::EACCES)));
+        for stopped in [false, true] {
+            let error = Command::start(&["/no/such".to_owned()], stopped).expect_err("it does not exist");
+            assert!(error.to_string().contains("cannot start `/no/such`: No such file"), "{error}");
         }
     }
 }

@@ -10,7 +10,7 @@ mod common;
 mod credit;
 mod credit2;
 
-use crate::{Knob, KnobKind, Knobs, Locks, Scheduler};
+use crate::{Knob, KnobKind, Knobs, Locks, Needs, Scheduler};
 use common::Release;
 
 const VERSIONS: &[&str] = &["4.12", "4.15", "4.17", "4.20", "4.22"];
@@ -30,6 +30,11 @@ fn release(knobs: &Knobs) -> Release {
         "4.22" => Release::V4_22,
         _ => Release::V4_20,
     }
+}
+
+/// What both need of the driver.
+fn needs() -> Needs {
+    Needs { wakeups: true, exact_slices: true, saved: true, ..Needs::default() }
 }
 
 /// The knobs of `xen-credit`.

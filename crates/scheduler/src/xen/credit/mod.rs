@@ -506,8 +506,7 @@ impl Units for State {
 
 impl<L: Locks> Scheduler for Credit<L> {
     fn needs(&self) -> Needs {
-        let timers = Needs { cpu_timers: 1, global_timers: 1, ..Needs::default() };
-        Needs { wakeups: true, exact_slices: true, saved: true, ..timers }
+        Needs { cpu_timers: 1, global_timers: 1, ..super::needs() }
     }
 
     fn init(&self, cx: &Cx<'_>) {

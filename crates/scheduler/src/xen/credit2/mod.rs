@@ -150,7 +150,7 @@ impl<L: Locks> Credit2<L> {
 
 impl<L: Locks> Scheduler for Credit2<L> {
     fn needs(&self) -> Needs {
-        Needs { wakeups: true, exact_slices: true, task_timers: true, saved: true, ..Needs::default() }
+        Needs { task_timers: true, ..super::needs() }
     }
 
     fn init(&self, cx: &Cx<'_>) {
