@@ -405,6 +405,7 @@ fn charge(env: Env<'_>, rq: &mut Rq, queue: QueueId, now: u64) {
     }
 }
 
+/// The common case has this inline where it is mostly due.
 #[inline(never)]
 fn charge_running(env: Env<'_>, rq: &mut Rq, queue: QueueId, curr: EntityId, now: u64) {
     account(env, rq, queue, curr, now);

@@ -122,16 +122,18 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 return;
             }
             if queued || (push_to.is_none() && self.stays_home(cx, entity, from, wake)) {
-                return match self.is_plain(env, rq) {
-                    true => self.wake_plain(env, rq, id, queued),
-                    false if queued => self.wake_delayed(env, rq, id),
-                    false => self.wake_at_home(env, rq, id, wake),
+                return if self.is_plain(env, rq) {
+                    self.wake_plain(env, rq, id, queued);
+                } else if queued {
+                    self.wake_delayed(env, rq, id);
+                } else {
+                    self.wake_at_home(env, rq, id, wake);
                 };
             }
             // Nothing has changed, so nothing is published.
             push_to
         };
-        self.wake_somewhere(cx, (from, id), wake, push_to);
+        self.wake_somewhere(cx, task, (from, id), wake, push_to);
     }
 
     /// Where a task is that was not known yet.
@@ -147,12 +149,12 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     fn wake_somewhere(
         &self,
         cx: &Cx<'_>,
+        task: TaskId,
         (from, id): (CpuId, rq::EntityId),
         wake: Wake,
         push_to: Option<CpuId>,
     ) {
         let env = &self.env(cx);
-        let task = TaskId(self.rqs[from.index()].lock().entity(id).task);
         let to = push_to.filter(|&to| self.usable(cx, task, to));
         let to = to.unwrap_or_else(|| self.select(cx, task, from, wake));
         let moving = self.locked(from, |rq| {
