@@ -26,7 +26,7 @@ const BITS: u32 = 30;
 /// them meet in one cache line. Of a task's waiting values one line is in use.
 #[derive(Debug)]
 pub(crate) struct Log {
-    /// Where the next value of each task goes, close together.
+    /// Where the next value of each task goes, close together (67 million tasks are possible).
     next: Vec<u32>,
     /// `room`, a power of two, values for each task.
     values: Vec<u32>,

@@ -3,7 +3,7 @@
 //! The question asked most is "the earliest deadline among those whose vruntime is not beyond V". The kernel
 //! keeps a red-black tree by deadline with the smallest vruntime of each subtree. Here the entries stand in
 //! blocks of at most [`BLOCK`], the blocks in the order of their deadlines, each with the smallest slice in it and a
-//! bound of the vruntimes. Within a block they stand as they came: where a sorted array would be searched and moved, by
+//! bound of the vruntimes. Within a block they stand in any order: where a sorted array would be searched and moved, by
 //! loops whose ends no branch predictor foresees, all of a block are looked at, [`STEP`] at a time without branches.
 //! Nothing is allocated once a queue has had its largest size.
 
