@@ -95,15 +95,16 @@ impl Command {
 
 /// Whether a program of this name can be started, as `execvp(3)` looks for it.
 fn startable(program: &str) -> io::Result<()> {
-    let paths = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
     let mut why = io::Error::from_raw_os_error(libc::ENOENT);
     if program.is_empty() {
         return Err(why);
     }
-    let folders = std::env::split_paths(&paths);
-    // A name with a slash is a path already, and joined to nothing.
-    let here = program.contains('/').then(|| "".into());
-    for folder in here.clone().into_iter().chain(folders.filter(|_| here.is_none())) {
+    let paths = match program.contains('/') {
+        // It is a path already.
+        true => "".into(),
+        false => std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into()),
+    };
+    for folder in std::env::split_paths(&paths) {
         let file = folder.join(program);
         match file.metadata() {
             Ok(facts) if facts.is_file() && may_execute(&file) => return Ok(()),

@@ -60,17 +60,10 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         (picked, next)
     }
 
-    /// `schedule` and `schedule_forced`.
+    /// `schedule`.
     #[inline(always)]
-    pub(super) fn reschedule(
-        &self,
-        cx: &Cx<'_>,
-        cpu: CpuId,
-        prev: Option<TaskId>,
-        why: Prev,
-        forced: Option<Option<TaskId>>,
-    ) -> Pick {
-        if forced.is_none() && matches!(why, Prev::Idle | Prev::Runnable | Prev::Blocked) {
+    pub(super) fn reschedule(&self, cx: &Cx<'_>, cpu: CpuId, prev: Option<TaskId>, why: Prev) -> Pick {
+        if matches!(why, Prev::Idle | Prev::Runnable | Prev::Blocked) {
             let env = &self.env(cx);
             let mut rq = self.rqs[cpu.index()].lock();
             if self.is_plain(env, &rq) {
@@ -83,12 +76,12 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 };
             }
         }
-        self.reschedule_by_class(cx, cpu, prev, why, forced)
+        self.reschedule_by_class(cx, cpu, prev, why, None)
     }
 
-    /// `reschedule` where not all is [`plain`](super::plain). Apart, so that its needs do not burden what is.
+    /// The same where not all is [`plain`](super::plain), and `schedule_forced`. Apart, so that its needs do not burden what is.
     #[inline(never)]
-    fn reschedule_by_class(
+    pub(super) fn reschedule_by_class(
         &self,
         cx: &Cx<'_>,
         cpu: CpuId,

@@ -44,7 +44,7 @@ mod tests;
 
 use super::Env;
 use super::fair::{self, Dequeue, Enqueue, FairRules, matching};
-use super::rq::{Entity, EntityId, NONE, QueueId, Rq};
+use super::rq::{Entity, EntityId, NONE, QueueId, ROOT, Rq};
 use super::tunables::Tunables;
 use super::version::Feature;
 use super::weights::Load;
@@ -409,6 +409,15 @@ fn charge(env: Env<'_>, rq: &mut Rq, queue: QueueId, now: u64) {
 #[inline(never)]
 fn charge_running(env: Env<'_>, rq: &mut Rq, queue: QueueId, curr: EntityId, now: u64) {
     account(env, rq, queue, curr, now);
+}
+
+/// As [`charge`] on the root queue of `curr`, which runs there; inline.
+#[inline(always)]
+fn charge_here(env: Env<'_>, rq: &mut Rq, curr: EntityId) {
+    let now = rq.clock;
+    if now > rq.entity(curr).exec_start {
+        account(env, rq, ROOT, curr, now);
+    }
 }
 
 /// What [`charge`] does when time has passed.

@@ -311,7 +311,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
     }
 
     fn schedule(&self, cx: &Cx<'_>, cpu: CpuId, prev: Option<TaskId>, why: Prev) -> Pick {
-        let pick = self.reschedule(cx, cpu, prev, why, None);
+        let pick = self.reschedule(cx, cpu, prev, why);
         self.arm_kick(cx);
         pick
     }
@@ -324,7 +324,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
         why: Prev,
         actual: Option<TaskId>,
     ) -> Option<Pick> {
-        Some(self.reschedule(cx, cpu, prev, why, Some(actual)))
+        Some(self.reschedule_by_class(cx, cpu, prev, why, Some(actual)))
     }
 
     fn tick(&self, cx: &Cx<'_>, cpu: CpuId) {

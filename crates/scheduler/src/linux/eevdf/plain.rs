@@ -8,7 +8,7 @@ use super::super::{Env, fair::Enqueue, plain::change_by_steps};
 use super::lag::{clamped_lag, mean, position, rebase};
 use super::protection::{VPROT, cancel_protection, holds, is_protected, protection_of, shrink_protection};
 use super::timeline::{Place, Waiting};
-use super::{Eevdf, FairRules, account, charge};
+use super::{Eevdf, FairRules, charge, charge_here};
 
 /// Sums over the queue as [`super::lag::sums`] gives them, and their base.
 #[derive(Clone, Copy)]
@@ -43,10 +43,7 @@ impl Sums {
 /// The running task `curr` blocks; switches the queue over to who runs next, and gives that or [`NONE`].
 #[inline]
 pub(super) fn block(env: Env<'_>, rq: &mut Rq, curr: EntityId) -> EntityId {
-    let clock = rq.clock;
-    if clock > rq.entity(curr).exec_start {
-        account(env, rq, ROOT, curr, clock);
-    }
+    charge_here(env, rq, curr);
     let (entities, q) = rq.root();
     let entity = &mut entities[curr as usize];
     let mut mean = Sums::of(q, Some(entity)).mean();
@@ -81,9 +78,9 @@ pub(super) fn block(env: Env<'_>, rq: &mut Rq, curr: EntityId) -> EntityId {
 /// The running task goes on or gives way, or nothing ran; switches the queue over to who runs next, and gives that or [`NONE`].
 #[inline(never)]
 pub(super) fn change(env: Env<'_>, rq: &mut Rq) -> EntityId {
-    let (curr, clock) = (rq.curr, rq.clock);
-    if curr != NONE && clock > rq.entity(curr).exec_start {
-        account(env, rq, ROOT, curr, clock);
+    let curr = rq.curr;
+    if curr != NONE {
+        charge_here(env, rq, curr);
     }
     let (entities, q) = rq.root();
     if q.nr == 0 {
@@ -170,9 +167,9 @@ fn add_to_sums(q: &mut Queue, entity: &Entity) {
 /// Puts a task that does not run onto the root queue, without counting it in `h_nr`.
 #[inline(always)]
 pub(super) fn enqueue(env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueue) {
-    let (clock, curr) = (rq.clock, rq.queue(ROOT).curr);
-    if curr != NONE && clock > rq.entity(curr).exec_start {
-        account(env, rq, ROOT, curr, clock);
+    let curr = rq.queue(ROOT).curr;
+    if curr != NONE {
+        charge_here(env, rq, curr);
     }
     let (entities, q) = rq.root();
     let running = if q.curr == NONE { None } else { Some(&entities[q.curr as usize]) };
