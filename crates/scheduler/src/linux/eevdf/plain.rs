@@ -68,11 +68,64 @@ pub(super) fn block(env: Env<'_>, rq: &mut Rq, curr: EntityId) -> EntityId {
         rq.stop_fair_server(env);
         return NONE;
     }
-    let found = q.timeline.find(|vruntime| vruntime <= mean);
-    let Some((place, best)) = found.filter(|(_, best)| !entities[best.entity as usize].delayed) else {
-        return block_unusual(env, rq, curr);
-    };
-    take_over(env, rq, curr, place, best.entity)
+    match q.timeline.find(|vruntime| vruntime <= mean) {
+        Some((place, best)) if entities[best.entity as usize].delayed => {
+            block_past_delayed(env, rq, curr, (place, best.entity), mean)
+        }
+        Some((place, best)) => take_over(env, rq, curr, place, best.entity),
+        None => block_unusual(env, rq, curr),
+    }
+}
+
+/// The rest of [`block`] when the best is delayed: it leaves the queue, and so on until the best is not.
+#[inline(never)]
+fn block_past_delayed(
+    env: Env<'_>,
+    rq: &mut Rq,
+    curr: EntityId,
+    (mut place, mut best): (Place, EntityId),
+    mut mean: i64,
+) -> EntityId {
+    loop {
+        leave_delayed(env, rq, place, best, mean);
+        let (entities, q) = rq.root();
+        if q.nr == 0 {
+            q.curr = NONE;
+            rq.stop_fair_server(env);
+            return NONE;
+        }
+        let running = &entities[curr as usize];
+        mean = Sums::of(q, Some(running)).mean();
+        match q.timeline.find(|vruntime| vruntime <= mean) {
+            // The one that blocks is delayed itself, and is in the running again now that V is a later one.
+            _ if running.on_rq && running.vruntime <= mean => return block_unusual(env, rq, curr),
+            None => return block_unusual(env, rq, curr),
+            Some((at, next)) if entities[next.entity as usize].delayed => (place, best) = (at, next.entity),
+            Some((at, next)) => return take_over(env, rq, curr, at, next.entity),
+        }
+    }
+}
+
+/// The delayed entity `id`, which waits at `place`, leaves the root queue; V is `mean`.
+#[inline(always)]
+fn leave_delayed(env: Env<'_>, rq: &mut Rq, place: Place, id: EntityId, mean: i64) {
+    let (entities, q) = rq.root();
+    let entity = &mut entities[id as usize];
+    let lag = clamped_lag(env, entity, mean);
+    entity.vlag = if env.t.has(Feature::DELAY_ZERO) { lag.min(0) } else { lag };
+    entity.on_rq = false;
+    entity.delayed = false;
+    let (weight, idle) = (entity.load.weight(), u32::from(entity.idle));
+    q.timeline.take(place);
+    q.avg_vruntime -= weight as i64 * (entity.vruntime - q.min_vruntime);
+    q.avg_load -= weight as i64;
+    q.load.sub(weight);
+    q.nr -= 1;
+    q.h_nr -= 1;
+    q.idle_nr -= idle;
+    q.idle_h_nr -= idle;
+    rq.nr_running -= 1;
+    rq.delayed -= 1;
 }
 
 /// The running task goes on or gives way, or nothing ran; switches the queue over to who runs next, and gives that or [`NONE`].
@@ -127,7 +180,7 @@ fn take_over(env: Env<'_>, rq: &mut Rq, prev: EntityId, place: Place, next: Enti
     next
 }
 
-/// The rest of [`block`] when a delayed entity is the best, or none is eligible.
+/// The rest of [`block`] when none is eligible, or the one that blocks may be the best.
 #[inline(never)]
 fn block_unusual(env: Env<'_>, rq: &mut Rq, curr: EntityId) -> EntityId {
     let next = super::super::plain::pick_plain::<Eevdf>(env, rq);
