@@ -190,6 +190,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let attempt = Attempt { domain, link, to: cpu, idle, failed };
         let mut cpus = smp.online().and(&domain.span);
         let pinned_below = |group: usize| smp.pinned(link.domain, group);
+        let again = smp.board.asked_before(cx.now);
         loop {
             let ask = Ask {
                 board: &smp.board,
@@ -199,6 +200,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 cpu,
                 idle,
                 now: cx.now,
+                again,
                 cpus: &cpus,
                 pinned_below: &pinned_below,
                 since_6_6: self.t.version.eevdf,

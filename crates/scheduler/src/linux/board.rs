@@ -224,6 +224,7 @@ impl Published {
     fn is_zero(&self) -> bool {
         self.state() & 1 == 0 && self.sums[1..].iter().all(|sum| sum.load(Relaxed) == 0)
     }
+    #[inline]
     fn at(&self, now: Ns) -> Pelt {
         let pelt = Pelt::from_parts(std::array::from_fn(|i| self.sums[i].load(Relaxed)));
         let state = self.state();
@@ -252,6 +253,8 @@ pub(super) struct Board {
     takers: SharedSet,
     /// CPUs that have more than one task.
     crowded: SharedSet,
+    /// When a balancing CPU asked for the averages of others last (plus 1; 0 = never).
+    asked_at: AtomicU64,
 }
 
 impl Board {
@@ -266,6 +269,7 @@ impl Board {
             idle: SharedSet::first(cpus),
             takers: SharedSet::first(cpus),
             crowded: SharedSet::first(0),
+            asked_at: AtomicU64::new(0),
         }
     }
 
@@ -437,6 +441,7 @@ impl Board {
         Ns(self.row(cpu).idle_since.load(Relaxed))
     }
     /// The load signals of the fair class at `now`: load, runnable and use.
+    #[inline]
     pub(super) fn signals(&self, cpu: CpuId, now: Ns) -> Pelt {
         self.row(cpu).fair_signal.at(now)
     }
@@ -457,11 +462,26 @@ impl Board {
             capacity: capacity.load(Relaxed),
         }
     }
+    /// The same without leaving them for others, which costs more than it saves where nobody asks again.
+    #[inline]
+    pub(super) fn averages_once(&self, cpu: CpuId, now: Ns) -> Averages {
+        let signals = self.signals(cpu, now);
+        Averages {
+            load: signals.load_avg(1),
+            util: signals.util_avg(),
+            runnable: signals.runnable_avg(),
+            capacity: self.capacity(cpu, now),
+        }
+    }
+    /// A CPU balances at `now`. Gives whether another one did so at the same time, as many do whose ticks come together.
+    pub(super) fn asked_before(&self, now: Ns) -> bool {
+        self.asked_at.swap(now.0 + 1, Relaxed) == now.0 + 1
+    }
     #[inline(never)]
     fn average(&self, cpu: CpuId, now: Ns) {
-        let (row, signals) = (self.row(cpu), self.signals(cpu, now));
-        let values =
-            [signals.load_avg(1), signals.util_avg(), signals.runnable_avg(), self.capacity(cpu, now)];
+        let row = self.row(cpu);
+        let Averages { load, util, runnable, capacity } = self.averages_once(cpu, now);
+        let values = [load, util, runnable, capacity];
         row.averages.iter().zip(values).for_each(|(cell, value)| cell.store(value, Relaxed));
         row.averaged[0].store(now.0 + 1, Relaxed);
         row.averaged[1].store(row.fair_signal.state(), Relaxed);
@@ -471,6 +491,7 @@ impl Board {
         self.signals(cpu, now).load_avg(1)
     }
     /// What the RT class leaves of the CPU, 1 … 1024.
+    #[inline]
     pub(super) fn capacity(&self, cpu: CpuId, now: Ns) -> u64 {
         let row = self.row(cpu);
         if !row.has_rt.load(Relaxed) || row.rt_signal.is_zero() {

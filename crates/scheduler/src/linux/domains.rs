@@ -62,8 +62,10 @@ pub(super) struct Domain {
 /// One part of a domain.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
+    /// Its CPU, where it is a single one, as on large machines in most groups.
+    only: Option<CpuId>,
     pub(super) cpus: CpuSet,
-    /// The words of the set that are not empty: on large machines most groups have one CPU.
+    /// The words of the set that are not empty.
     words: Range<usize>,
     /// How many physical cores.
     pub(super) cores: u64,
@@ -71,19 +73,24 @@ pub(super) struct Group {
 
 impl Group {
     fn new(cpus: CpuSet, cores: u64) -> Group {
-        Group { cpus, words: cpus.span(), cores }
+        let only = cpus.lowest().filter(|_| cpus.count() == 1);
+        Group { only, cpus, words: cpus.span(), cores }
+    }
+
+    /// Calls `f` with its CPUs that are in `set`.
+    #[inline]
+    pub(super) fn for_each_within(&self, set: &CpuSet, mut f: impl FnMut(CpuId)) {
+        match self.only {
+            Some(cpu) if set.contains(cpu) => f(cpu),
+            Some(_) => {}
+            None => self.within(set).for_each(f),
+        }
     }
 
     /// Its CPUs that are in `set`.
     #[inline]
     pub(super) fn within<'a>(&'a self, set: &'a CpuSet) -> impl Iterator<Item = CpuId> + use<'a> {
         self.cpus.common(set, self.words.clone())
-    }
-
-    /// Its CPUs.
-    #[inline]
-    pub(super) fn iter(&self) -> impl Iterator<Item = CpuId> + use<'_> {
-        self.within(&self.cpus)
     }
 }
 

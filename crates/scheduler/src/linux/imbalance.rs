@@ -56,6 +56,8 @@ pub(super) struct Ask<'a> {
     pub(super) cpu: CpuId,
     pub(super) idle: Idle,
     pub(super) now: Ns,
+    /// Another CPU asked at this very time: what each average comes to is kept for the next one.
+    pub(super) again: bool,
     /// CPUs to be considered: online, and not found to hold only pinned tasks.
     pub(super) cpus: &'a CpuSet,
     /// The domain below reported that affinity prevented balance inside this group.
@@ -121,8 +123,12 @@ impl Ask<'_> {
     /// What there is in a group; `remote` is its index when it is not the own one.
     fn stats(&self, group: &Group, remote: Option<usize>) -> Stats {
         let mut stats = Stats { cores: group.cores, ..Stats::default() };
-        for cpu in group.within(self.cpus) {
-            let averages = self.board.averages(cpu, self.now);
+        group.for_each_within(self.cpus, |cpu| {
+            let averages = if self.again {
+                self.board.averages(cpu, self.now)
+            } else {
+                self.board.averages_once(cpu, self.now)
+            };
             stats.cpus += 1;
             stats.load += averages.load;
             stats.util += averages.util;
@@ -131,7 +137,7 @@ impl Ask<'_> {
             stats.tasks += self.board.nr_running(cpu);
             stats.fair += self.board.fair(cpu);
             stats.idle += u64::from(self.board.idle(cpu));
-        }
+        });
         stats.capacity = stats.capacity.max(1);
         let pct = self.domain.imbalance_pct;
         stats.kind = Kind::of(stats.tasks, stats.cpus, stats.capacity, stats.util, stats.runnable, pct);
@@ -338,6 +344,7 @@ mod tests {
                 cpu: CpuId(cpu),
                 idle,
                 now: NOW,
+                again: false,
                 cpus: &self.online,
                 pinned_below: &|_| false,
                 since_6_6,

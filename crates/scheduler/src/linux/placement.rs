@@ -334,7 +334,7 @@ impl Place<'_> {
     fn group_facts(&self, domain: &Domain, group: &Group) -> GroupFacts {
         let mut facts = GroupFacts::default();
         let (mut load, mut capacity, mut weight, mut runnable) = (0, 0, 0, 0);
-        for cpu in group.iter() {
+        group.for_each_within(&group.cpus, |cpu| {
             let averages = self.board.averages(cpu, self.now);
             load += averages.load;
             facts.util += averages.util;
@@ -343,7 +343,7 @@ impl Place<'_> {
             weight += 1;
             facts.tasks += self.board.nr_running(cpu);
             facts.idle += u64::from(self.board.idle(cpu));
-        }
+        });
         facts.kind = Kind::of(facts.tasks, weight, capacity, facts.util, runnable, domain.imbalance_pct);
         facts.average = load * SCALE / capacity.max(1);
         facts
