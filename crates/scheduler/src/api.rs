@@ -292,6 +292,10 @@ pub struct Needs {
     pub saved: bool,
     /// One lock guards the decisions of all CPUs; [`Work::Lock`](crate::Work::Lock) counts its holds.
     pub one_lock: bool,
+    /// It keeps its own marks of what its tasks do: while they run it does not read what that changes in their
+    /// [`TaskView`](crate::TaskView)s (`released`, `runnable`, `on_cpu`, `last_cpu`, `ran`, `entered`). Read in `init`, in
+    /// `resync` and of a task that is created it is right; in between a driver that loses no events may leave it out.
+    pub own_marks: bool,
 }
 
 impl Needs {

@@ -120,7 +120,8 @@ pub struct RunOptions {
     pub duration: Ns,
     /// Metrics start here (events do not). 0 … `duration`.
     pub warmup: Ns,
-    /// Deliver every tick edge, also those that the scheduler says cannot matter. Slow; must change nothing.
+    /// Deliver every tick edge, also those that the scheduler says cannot matter, and keep the views of tasks, also for one that
+    /// says that it does not read them. Slow; must change nothing.
     pub every_tick: bool,
 }
 

@@ -247,6 +247,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
             wakers: true,
             cpu_timers: 3,
             global_timers: 3,
+            own_marks: true,
             ..Needs::default()
         }
     }

@@ -52,7 +52,7 @@ pub(super) struct Waiting {
 
 /// The fair class's queue of one group on one CPU. What every decision touches comes first.
 #[derive(Clone, Debug)]
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 pub(super) struct Queue {
     /// The entity of this queue that runs (or contains the one that runs); not in `waiting`.
     pub(super) curr: EntityId,

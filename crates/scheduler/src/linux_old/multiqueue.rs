@@ -406,7 +406,7 @@ impl<L: Locks> MultiQueue<L> {
 
 impl<L: Locks> Scheduler for MultiQueue<L> {
     fn needs(&self) -> Needs {
-        Needs { wakeups: true, ticks: true, saved: true, ..Needs::default() }
+        Needs { wakeups: true, ticks: true, saved: true, own_marks: true, ..Needs::default() }
     }
 
     fn init(&self, cx: &Cx<'_>) {

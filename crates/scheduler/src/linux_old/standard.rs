@@ -296,7 +296,7 @@ impl<L: Locks> State<L> {
 
 impl<L: Locks> Scheduler for Standard<L> {
     fn needs(&self) -> Needs {
-        Needs { wakeups: true, ticks: true, saved: true, one_lock: true, ..Needs::default() }
+        Needs { wakeups: true, ticks: true, saved: true, one_lock: true, own_marks: true, ..Needs::default() }
     }
 
     fn init(&self, cx: &Cx<'_>) {

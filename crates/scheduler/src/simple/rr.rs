@@ -86,7 +86,7 @@ impl State {
         queue.retain(|queued| *queued != task);
         if queue.len() < before {
             self.enqueue(cx, task);
-        } else if cx.task(task).on_cpu() == Some(old) {
+        } else if cx.cpu(old).current() == Some(task) {
             cx.push(Cmd::Displace(task));
         }
     }
@@ -102,7 +102,7 @@ impl State {
 
 impl<L: Locks> Scheduler for RoundRobin<L> {
     fn needs(&self) -> Needs {
-        Needs { wakeups: true, exact_slices: self.slice.is_some(), ..Needs::default() }
+        Needs { wakeups: true, exact_slices: self.slice.is_some(), own_marks: true, ..Needs::default() }
     }
 
     fn init(&self, cx: &Cx<'_>) {

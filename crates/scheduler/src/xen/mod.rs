@@ -34,7 +34,7 @@ fn release(knobs: &Knobs) -> Release {
 
 /// What both need of the driver.
 fn needs() -> Needs {
-    Needs { wakeups: true, exact_slices: true, saved: true, ..Needs::default() }
+    Needs { wakeups: true, exact_slices: true, saved: true, own_marks: true, ..Needs::default() }
 }
 
 /// The knobs of `xen-credit`.

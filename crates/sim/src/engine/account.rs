@@ -9,11 +9,16 @@ use schedlab_model::{EventSink, Ns};
 impl Task<'_> {
     /// From `now` on the task's time counts as `bucket`. Gives back how long it counted as the one before.
     #[inline(always)]
-    pub(super) fn set_bucket(&mut self, t: usize, bucket: Bucket, now: u64, watch: &mut Watch) -> u64 {
-        let length = now - self.bucket_from;
+    pub(super) fn set_bucket(
+        &mut self,
+        t: usize,
+        bucket: Bucket,
+        now: u64,
+        watch: &mut Watch,
+        metrics: &mut [TaskMetrics],
+    ) -> u64 {
+        let length = self.spent(now, || &mut metrics[t]);
         let old = std::mem::replace(&mut self.bucket, bucket);
-        self.sums[old as usize] += length;
-        self.bucket_from = now;
         if old == Bucket::Wait {
             watch.waits_no_more(t);
         }
@@ -26,8 +31,20 @@ impl Task<'_> {
         length
     }
 
+    /// Counts the time since `bucket_from`, and gives it back.
+    #[inline(always)]
+    fn spent<'m>(&mut self, now: u64, metrics: impl FnOnce() -> &'m mut TaskMetrics) -> u64 {
+        let length = now - std::mem::replace(&mut self.bucket_from, now);
+        match self.bucket {
+            Bucket::Sleep | Bucket::Wait | Bucket::Run => self.sums[self.bucket as usize] += length,
+            Bucket::Throttled => metrics().throttled_ns += Ns(length),
+            Bucket::Out => {}
+        }
+        length
+    }
+
     /// As [`set_bucket`](Self::set_bucket), in two steps, where it is known what the time counted as until `now`: this is
-    /// the first.
+    /// the first. Not for time that is throttled.
     #[inline(always)]
     pub(super) fn leaves(&mut self, bucket: Bucket, now: u64) -> u64 {
         debug_assert_eq!(self.bucket, bucket);
@@ -73,31 +90,39 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             return;
         };
         let task = &mut self.tasks[occupant.index()];
+        if FREE {
+            return c.charge(task, now);
+        }
+        let extra = &mut self.extras[occupant.index()];
         let from = std::mem::replace(&mut c.accounted, now);
-        let spent = if FREE {
-            0
-        } else {
-            let owed = c.debt + task.debt;
-            let rest = self.machine.rest_of_debt(&self.world, cpu, from, now, owed);
-            task.debt = task.debt.min(rest.left);
-            c.debt = rest.left - task.debt;
-            owed + rest.added - rest.left
-        };
-        let work = task.left.min(elapsed - spent);
+        let owed = c.debt + extra.debt;
+        let rest = self.machine.rest_of_debt(&self.world, cpu, from, now, owed);
+        extra.debt = extra.debt.min(rest.left);
+        c.debt = rest.left - extra.debt;
+        let work = task.left.min(elapsed - (owed + rest.added - rest.left));
         task.left -= work;
-        task.worked += work;
+        extra.worked += work;
         c.counted.busy_ns += Ns(work);
         c.counted.overhead_ns += Ns(elapsed - work);
+    }
+
+    /// Kernel work that a task owes before its program goes on.
+    #[inline]
+    pub(super) fn owes(&self, t: usize) -> u64 {
+        if FREE { 0 } else { self.extras[t].debt }
     }
 
     /// See [`Task::set_bucket`].
     #[inline]
     pub(super) fn set_bucket(&mut self, t: usize, bucket: Bucket) -> u64 {
-        self.tasks[t].set_bucket(t, bucket, self.now, &mut self.watch)
+        self.tasks[t].set_bucket(t, bucket, self.now, &mut self.watch, &mut self.metrics.tasks)
     }
 
     /// Charges what is under way up to now, for the end of the warm-up and of the run.
     pub(super) fn settle(&mut self) {
+        for (t, task) in self.tasks.iter_mut().enumerate() {
+            self.log.record_wait(&mut self.metrics.tasks, t, &mut task.waited, &mut task.counts);
+        }
         self.log.flush(&mut self.metrics.tasks);
         for cpu in 0..self.cpus.len() {
             self.count_stolen(cpu);
@@ -106,13 +131,16 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
         let tasks = self.tasks.iter_mut().zip(&mut self.extras);
         for ((task, extra), metrics) in tasks.zip(&mut self.metrics.tasks) {
-            task.sums[task.bucket as usize] += self.now - task.bucket_from;
-            task.bucket_from = self.now;
+            task.spent(self.now, || metrics);
             if task.bucket != Bucket::Out {
                 extra.lived += self.now - extra.born;
             }
             extra.born = self.now;
+            let worked = std::mem::take(&mut extra.worked);
+            metrics.work_ns += Ns(if FREE { task.sums[Bucket::Run as usize] } else { worked });
             into(metrics, task);
+            // Every switch to it ends a wait, which is recorded but after a yield.
+            metrics.switches = metrics.wake_latency.count() + metrics.preempt_wait.count() + extra.came_back;
             metrics.lifetime_ns += Ns(std::mem::take(&mut extra.lived));
             metrics.yields += std::mem::take(&mut extra.yields);
             let stolen = std::mem::take(&mut extra.stolen);
@@ -125,20 +153,16 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     pub(super) fn restart_metrics(&mut self) -> Step {
         self.settle();
         self.metrics.restart(Ns(self.now));
+        self.extras.iter_mut().for_each(|extra| extra.came_back = 0);
         Ok(())
     }
 }
 
 /// Moves what was counted in the hot record into the metrics.
 fn into(metrics: &mut TaskMetrics, task: &mut Task<'_>) {
-    let [sleep, wait, throttled, run, _] = std::mem::take(&mut task.sums);
+    let [sleep, wait, run] = std::mem::take(&mut task.sums);
     metrics.sleep_ns += Ns(sleep);
     metrics.wait_ns += Ns(wait);
-    metrics.throttled_ns += Ns(throttled);
     metrics.cpu_ns += Ns(run);
-    metrics.work_ns += Ns(std::mem::take(&mut task.worked));
-    metrics.wakeups += std::mem::take(&mut task.wakeups);
-    metrics.switches += std::mem::take(&mut task.switches);
-    metrics.preemptions += std::mem::take(&mut task.preemptions);
-    metrics.migrations += std::mem::take(&mut task.migrations);
+    task.counts.go_into(metrics);
 }

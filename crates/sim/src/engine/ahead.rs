@@ -19,11 +19,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let (cpu, wakes) = match self.layout.fires(slot) {
             Fires::Task(t) => {
                 self.read_task(t);
+                black_box(self.slots.seen(slot));
                 (self.tasks[t].home as usize, Some(t.into()))
             }
             Fires::Work(cpu) => {
                 if let Some(current) = self.cpus[cpu].current {
-                    self.read_task(current.index());
+                    self.read_end(current.index());
                 }
                 (cpu, None)
             }
@@ -37,9 +38,18 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// Reads every line of a task's records that a switch or a wakeup touches.
     #[inline]
     fn read_task(&self, t: usize) {
-        let (Some(task), Some(view)) = (self.tasks.get(t), self.world.tasks.get(t)) else { return };
+        let Some(task) = self.tasks.get(t) else { return };
+        let view = if self.shows { self.world.tasks[t].ran().0 } else { 0 };
+        black_box(task.left ^ task.job ^ view);
+    }
+
+    /// The same for a task that will have done its work, whose program goes on.
+    #[inline]
+    fn read_end(&self, t: usize) {
+        let Some(task) = self.tasks.get(t) else { return };
         let timer = self.slots.seen(self.layout.task(t));
-        black_box(task.left ^ task.switches ^ task.job ^ view.ran().0 ^ self.log.seen(t) ^ timer);
         black_box(task.ops.get(task.pc as usize).map(std::mem::discriminant));
+        self.read_task(t);
+        black_box(self.log.seen(t) ^ timer);
     }
 }

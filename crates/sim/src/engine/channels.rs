@@ -51,7 +51,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// Whether the operation after the present one of `t` usually blocks (`WF_SYNC`).
     fn is_about_to_block(&self, t: usize) -> bool {
-        let program = self.tasks[t].program;
+        let program = self.extras[t].program;
         let next = program.ops.get(self.tasks[t].pc as usize);
         let next = next.or_else(|| program.ops.get(program.repeat_from? as usize));
         matches!(
@@ -179,9 +179,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// A blocked receiver got its token from `channel`: its operation is done.
     fn handed_over(&mut self, channel: usize, t: usize) {
         if !FREE {
-            self.tasks[t].debt += self.workload.tasks[t].entry.0;
+            self.extras[t].debt += self.workload.tasks[t].entry.0;
         }
-        let program = self.tasks[t].program;
+        let program = self.extras[t].program;
         if program.ops.get(self.tasks[t].pc as usize) != Some(&Op::Select) {
             self.tasks[t].pc += 1;
             return;
@@ -197,7 +197,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// An event loop takes a token from the first of its channels that has one.
     pub(super) fn select(&mut self, cpu: usize, t: usize) -> Step<Flow> {
-        let program = self.tasks[t].program;
+        let program = self.extras[t].program;
         let branches = &program.branches;
         let pc = self.tasks[t].pc;
         if let Some(b) = branches.iter().position(|branch| (branch.from..branch.to).contains(&pc)) {

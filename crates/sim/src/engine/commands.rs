@@ -250,7 +250,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     pub(super) fn scheduler_timer(&mut self, what: Fires) -> Step {
         let (timer, cpu) = match what {
             Fires::CpuTimer(cpu, n) => (Timer::Cpu(CpuId(cpu as u32), n), cpu),
-            Fires::TaskTimer(t) => (Timer::Task(t.into()), super::setup::interrupt_cpu(&self.world, t)),
+            Fires::TaskTimer(t) => (Timer::Task(t.into()), self.tasks[t].cpu as usize),
             Fires::Global(n) => (Timer::Global(n), self.global_armed_on[usize::from(n)] as usize),
             _ => return Ok(()),
         };
@@ -265,8 +265,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let Some(record) = self.tasks.get(task.index()) else {
             return self.fault(cpu, format!("it picked {task}, which does not exist"));
         };
-        let allowed = record.allowed == u64::MAX
-            || cpu < 64 && record.allowed >> cpu & 1 != 0
+        let allowed = record.allowed == u32::MAX
+            || cpu < 32 && record.allowed >> cpu & 1 != 0
             || self.world.tasks[task.index()].affinity.contains(CpuId(cpu as u32));
         if record.state == State::Ready && !record.throttled && allowed {
             return Ok(());

@@ -4,7 +4,7 @@ use super::slots::NEVER;
 use super::slots::OfCpu;
 use super::state::{Bucket, Cause, Since, State, Window};
 use super::{Engine, Step};
-use crate::metrics::Kind;
+use crate::metrics::Waited;
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, TaskId, Waker};
 use schedlab_scheduler::{Pick, Prev, Wake, WakeKind};
 
@@ -192,7 +192,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let cause = c.cause;
         if let Some(task) = prev {
             self.switched_out(cpu, task.index(), yielded, cause);
-            self.log.record(&mut self.metrics.tasks, task.index(), Kind::RunLength, ran);
+            let record = &mut self.tasks[task.index()];
+            let (waited, counts) = (&mut record.waited, &mut record.counts);
+            self.log.record_run(&mut self.metrics.tasks, task.index(), waited, ran, counts);
         }
         if let Some(task) = next {
             self.switched_in(cpu, task.index(), prev.is_some());
@@ -228,31 +230,32 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             }
             // It may have been picked elsewhere while its context was being saved; it waits until then.
             _ => {
-                let count = if yielded { &mut self.extras[t].yields } else { &mut task.preemptions };
-                *count += 1;
+                if yielded {
+                    self.extras[t].yields += 1;
+                } else {
+                    task.counts.preemptions += 1;
+                }
                 task.since = if yielded { Since::Yield } else { Since::Preemption };
                 task.preempted_by = cause;
                 task.waiting_bucket()
             }
         };
-        task.set_bucket(t, bucket, self.now, &mut self.watch);
+        task.set_bucket(t, bucket, self.now, &mut self.watch, &mut self.metrics.tasks);
     }
 
     #[inline]
     fn switched_in(&mut self, cpu: usize, t: usize, after_other: bool) {
         let task = &mut self.tasks[t];
-        let waited = task.set_bucket(t, Bucket::Run, self.now, &mut self.watch);
+        let waited = task.set_bucket(t, Bucket::Run, self.now, &mut self.watch, &mut self.metrics.tasks);
         let last = task.last_ran_on;
         let migrated = last != cpu as u32 && last != u32::MAX;
-        task.switches += 1;
-        task.migrations += u64::from(migrated);
-        let kind = match task.since {
-            Since::Wakeup => Some(Kind::WakeLatency),
-            Since::Preemption => Some(Kind::PreemptWait),
-            Since::Yield => None,
-        };
-        if let Some(kind) = kind {
-            self.log.record(&mut self.metrics.tasks, t, kind, waited);
+        task.counts.migrations += u32::from(migrated);
+        match task.since.recorded_as() {
+            Some(kind) => {
+                let metrics = &mut self.metrics.tasks;
+                task.waited = Waited::of(kind, waited, metrics, t, &mut task.counts);
+            }
+            None => self.extras[t].came_back += 1,
         }
         if !FREE {
             self.charge_entry(cpu, t, waited, migrated.then_some(last as usize), after_other);
@@ -265,7 +268,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let task = &mut self.tasks[t];
         let mut debt = costs.switch_enter_ns.0;
         if std::mem::take(&mut task.entering) {
-            debt += if task.realtime { costs.rt_enter_ns } else { costs.fair_enter_ns }.0;
+            debt += if self.extras[t].realtime { costs.rt_enter_ns } else { costs.fair_enter_ns }.0;
         } else {
             debt += match task.preempted_by {
                 Cause::Wakeup => costs.wakeup_resume_ns,
@@ -291,7 +294,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         } else if after_other && costs.refill_wait_ns > Ns::ZERO && waited >= costs.refill_wait_after_ns.0 {
             debt += costs.refill_wait_ns.0;
         }
-        task.debt += debt;
+        self.extras[t].debt += debt;
     }
 
     fn context_saved(&mut self, cpu: usize, task: TaskId) -> Step {
@@ -327,12 +330,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// The current task's program goes on: at once when it needs CPU time, else when the instant is decided.
     #[inline]
     fn start_program(&mut self, cpu: usize) {
+        let Some(task) = self.cpus[cpu].current else { return };
+        let (record, owes) = (&self.tasks[task.index()], self.owes(task.index()));
         let c = &mut self.cpus[cpu];
-        let Some(task) = c.current else { return };
-        let record = &self.tasks[task.index()];
         // Without costs an activation that nothing was done in starts when the instant is decided (`swift`).
         let prepared = FREE && record.fresh;
-        if record.left + record.debt + c.debt > 0 && !prepared {
+        if record.left + owes + c.debt > 0 && !prepared {
             self.arm_work(cpu);
             return;
         }
@@ -349,11 +352,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     pub(super) fn arm_work(&mut self, cpu: usize) {
         let c = &self.cpus[cpu];
         let Some(task) = c.occupant else { return };
-        let task = &self.tasks[task.index()];
+        let left = self.tasks[task.index()].left;
         let at = if FREE {
-            self.now.saturating_add(task.left)
+            self.now.saturating_add(left)
         } else {
-            let need = c.debt + task.debt + task.left;
+            let need = c.debt + self.owes(task.index()) + left;
             self.machine.done_at(&self.world, cpu, self.now, need)
         };
         self.slots.arm_cpu(cpu, OfCpu::Work, at);
@@ -369,7 +372,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             return self.internal(format!("work on idle cpu{cpu}"));
         };
         let record = &self.tasks[task.index()];
-        let (rest, interrupts) = (record.left + record.debt, self.cpus[cpu].debt);
+        let (rest, interrupts) = (record.left + self.owes(task.index()), self.cpus[cpu].debt);
         if rest == 0 && interrupts > 0 {
             // An interrupt of this very instant was served first.
             self.arm_work(cpu);

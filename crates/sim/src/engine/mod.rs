@@ -77,6 +77,8 @@ pub(crate) struct Engine<'a, S, const FREE: bool> {
     asks_ticks: bool,
     /// The scheduler is told when a context is saved.
     tells_saved: bool,
+    /// The scheduler reads in the tasks' views what changes as they run.
+    shows: bool,
     /// There are so many tasks that it pays to read their records early.
     looks_ahead: bool,
     /// The CPU whose tick is being handled.
@@ -89,7 +91,7 @@ pub(crate) struct Engine<'a, S, const FREE: bool> {
     /// Streams of the CPUs, for delays that vary.
     streams: Vec<Stream>,
     tasks: Vec<Task<'a>>,
-    extras: Vec<Extra>,
+    extras: Vec<Extra<'a>>,
     channels: Vec<Channel>,
     locks: Vec<Mutex>,
     sources: Vec<Source>,

@@ -263,7 +263,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if state.handled == 0 {
             state.handled = state.threaded.len();
             let task = &mut self.tasks[t];
-            task.left = super::program::length(&mut self.extras[t], task.program, handler);
+            task.left = super::program::length(&mut self.extras[t], handler);
             task.fresh = false;
             if task.left > 0 {
                 return Ok(Flow::Cpu);

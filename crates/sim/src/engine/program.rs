@@ -4,9 +4,7 @@ use super::slots::OfCpu;
 use super::state::{Cause, Extra, State, Task, Waits, Want};
 use super::{Engine, Step};
 use crate::metrics::Kind;
-use schedlab_model::{
-    Amount, ChannelId, CpuId, EventKind, EventSink, Ns, Op, Policy, Program, Start, TaskId,
-};
+use schedlab_model::{Amount, ChannelId, CpuId, EventKind, EventSink, Ns, Op, Policy, Start, TaskId};
 use schedlab_scheduler::{Change, Runnable};
 
 /// What the program does after an operation.
@@ -26,10 +24,10 @@ pub(super) enum Flow {
 
 /// The length of an operation.
 #[inline]
-pub(super) fn length(extra: &mut Extra, program: &Program, amount: Amount) -> u64 {
+pub(super) fn length(extra: &mut Extra<'_>, amount: Amount) -> u64 {
     match amount {
         Amount::Fixed(ns) => ns.0,
-        Amount::Draw(index) => extra.stream.draw(&program.draws[index as usize], index as usize),
+        Amount::Draw(index) => extra.stream.draw(&extra.program.draws[index as usize], index as usize),
     }
 }
 
@@ -123,15 +121,16 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     fn step(&mut self, cpu: usize, t: usize) -> Step<Flow> {
         let task = &mut self.tasks[t];
-        let program = task.program;
         let Some(op) = task.ops.get(task.pc as usize) else {
-            let Some(to) = program.repeat_from else { return Ok(Flow::Exit) };
-            task.pc = to;
+            if task.repeat_from == u32::MAX {
+                return Ok(Flow::Exit);
+            }
+            task.pc = task.repeat_from;
             return Ok(Flow::Next);
         };
         match *op {
             Op::Run(amount) | Op::Kernel { length: amount, .. } => {
-                task.left = length(&mut self.extras[t], program, amount);
+                task.left = length(&mut self.extras[t], amount);
                 task.pc += 1;
                 task.fresh = false;
                 Ok(if task.left > 0 { Flow::Cpu } else { Flow::Next })
@@ -189,7 +188,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if self.pay_exit(t) {
             return Flow::Cpu;
         }
-        let time = length(&mut self.extras[t], self.tasks[t].program, time);
+        let time = length(&mut self.extras[t], time);
         self.tasks[t].pc += 1;
         // A sleep of 0 still goes through the timer: it blocks, and its timer fires at once.
         self.sleep_until(t, self.now.saturating_add(time));
@@ -202,7 +201,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         task.pc += 1;
         task.fresh = false;
         extra.device = Some(what);
-        let time = length(extra, task.program, time);
+        let time = length(extra, time);
         // No timer: it comes neither with slack nor late.
         self.slots.arm(self.layout.task(t), self.now.saturating_add(time));
         Flow::Next
@@ -244,13 +243,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             return false;
         }
         let task = &mut self.tasks[t];
-        let cost = if task.realtime { self.costs.rt_exit_ns } else { self.costs.fair_exit_ns };
+        let cost = if self.extras[t].realtime { self.costs.rt_exit_ns } else { self.costs.fair_exit_ns };
         if task.exit_paid || cost == Ns::ZERO {
             task.exit_paid = false;
             return false;
         }
         task.exit_paid = true;
-        task.debt += cost.0;
+        self.extras[t].debt += cost.0;
         true
     }
 
@@ -288,19 +287,19 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if fresh {
             return Ok(Flow::Next);
         }
-        task.debt += self.costs.late_job_ns.0;
+        self.extras[t].debt += self.costs.late_job_ns.0;
         self.scheduler.changed(&self.cx(cpu), Change::Released(t.into()));
         self.after_call(cpu, Cause::Other)?;
-        Ok(if self.tasks[t].debt > 0 { Flow::Cpu } else { Flow::Next })
+        Ok(if self.extras[t].debt > 0 { Flow::Cpu } else { Flow::Next })
     }
 
     /// The activation ends: its response time is known. One in which nothing was done does not count.
     #[inline(always)]
     fn end_activation(&mut self, t: usize) {
-        let task = &self.tasks[t];
+        let task = &mut self.tasks[t];
         if !task.fresh {
             let response = self.now - task.released;
-            self.log.record(&mut self.metrics.tasks, t, Kind::Response, response);
+            self.log.record(&mut self.metrics.tasks, t, Kind::Response, response, &mut task.counts);
         }
     }
 
@@ -316,7 +315,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             return Ok(Flow::Next);
         }
         self.extras[t].serving = true;
-        task.left = length(&mut self.extras[t], task.program, per_request);
+        task.left = length(&mut self.extras[t], per_request);
         Ok(if task.left > 0 { Flow::Cpu } else { Flow::Next })
     }
 

@@ -10,7 +10,7 @@ use super::{Engine, Step, layout::Layout};
 use crate::metrics::{Log, Watch};
 use crate::rng::{Entity, Stream};
 use crate::{ChannelMetrics, CpuMetrics, Machine, Metrics, RunOptions, SimError, SourceMetrics, TaskMetrics};
-use schedlab_model::{CpuId, CpuSet, EventSink, GroupId, Ns, Op, SourceKind, Start, TaskSpec, Workload};
+use schedlab_model::{CpuSet, EventSink, GroupId, Ns, Op, SourceKind, Start, TaskSpec, Workload};
 use schedlab_scheduler::{CpuView, GroupView, Out, Rejection, Scheduler, TaskView, World};
 use std::collections::BinaryHeap;
 
@@ -32,8 +32,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
         options.check(Ns(slots.latest()))?;
         let masks: Vec<CpuSet> = world.tasks.iter().map(|view| view.affinity).collect();
         let all = world.all_cpus();
-        let task =
-            |(spec, view): (&'a TaskSpec, _)| Task::new(&spec.program, spec.policy.is_realtime(), view, &all);
+        let task = |(spec, view): (&'a TaskSpec, _)| Task::new(&spec.program, view, &all);
         let tasks = workload.tasks.iter().zip(&world.tasks).map(task).collect();
         let prices = Prices::new(&machine.costs, cpus, workload.tasks.len(), needs.one_lock).map(Box::new);
         let out = Out::new(options.seed);
@@ -49,6 +48,8 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
             wants_ticks: needs.ticks,
             asks_ticks: needs.ticks && !options.every_tick,
             tells_saved: needs.saved,
+            // With every tick, so that stress finds a scheduler that reads them all the same.
+            shows: !needs.own_marks || options.every_tick,
             looks_ahead: workload.tasks.len() >= super::ahead::MANY_TASKS,
             ticking: None,
             slots,
@@ -179,15 +180,20 @@ fn view(index: usize, spec: &TaskSpec, workload: &Workload, cpus: usize) -> Resu
     Ok(view)
 }
 
-fn extras(workload: &Workload, seed: u64) -> Vec<Extra> {
-    let extra = |(i, spec): (usize, &TaskSpec)| {
+fn extras<'a>(workload: &'a Workload, seed: u64) -> Vec<Extra<'a>> {
+    let extra = |(i, spec): (usize, &'a TaskSpec)| {
         let repeats = spec.program.ops.iter().any(|op| matches!(op, Op::Repeat { .. }));
         Extra {
             stream: Stream::new(seed, Entity::Task, i, spec.program.draws.len()),
+            program: &spec.program,
+            debt: 0,
+            worked: 0,
+            realtime: spec.policy.is_realtime(),
             saving_until: 0,
             born: 0,
             lived: 0,
             yields: 0,
+            came_back: 0,
             batch: 0,
             loops: vec![0; if repeats { spec.program.ops.len() } else { 0 }],
             cursors: spec.program.branches.iter().map(|branch| branch.from).collect(),
@@ -263,10 +269,4 @@ fn metrics(workload: &Workload, cpus: usize) -> Metrics {
             .collect(),
         ..Metrics::default()
     }
-}
-
-/// The CPU on which something for this task happens when nobody says where.
-pub(super) fn interrupt_cpu(world: &World, task: usize) -> usize {
-    let cpu: CpuId = world.tasks[task].last_cpu();
-    cpu.index()
 }

@@ -2,6 +2,7 @@
 
 use super::slots::NEVER;
 use crate::CpuMetrics;
+use crate::metrics::{Counts, Kind, Waited};
 use crate::rng::Stream;
 use schedlab_model::{ChannelId, CpuId, CpuSet, Op, PrevState, Program, TaskId, Waker};
 use schedlab_scheduler::TaskView;
@@ -32,7 +33,7 @@ pub(crate) enum State {
     Dead,
 }
 
-/// What a task's time counts as; an index into [`Task::sums`].
+/// What a task's time counts as. The first three are indices into [`Task::sums`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Bucket {
@@ -40,10 +41,10 @@ pub(crate) enum Bucket {
     Sleep,
     /// Waits for a CPU.
     Wait,
-    /// Would wait, but may not run.
-    Throttled,
     /// Runs, from switch record to switch record.
     Run,
+    /// Would wait, but may not run.
+    Throttled,
     /// It does not exist.
     Out,
 }
@@ -89,10 +90,22 @@ pub(crate) enum Since {
     Yield,
 }
 
-/// The hot part of a task. The order of the fields is that of their use: a switch touches the first two cache
-/// lines, a wakeup and a block the third. What is in the way here costs more than what is computed.
+impl Since {
+    /// As what a wait is recorded; after a yield it is not.
+    #[inline]
+    pub(crate) fn recorded_as(self) -> Option<Kind> {
+        match self {
+            Since::Wakeup => Some(Kind::WakeLatency),
+            Since::Preemption => Some(Kind::PreemptWait),
+            Since::Yield => None,
+        }
+    }
+}
+
+/// The hot part of a task: two cache lines side by side, which a processor that reads lines in pairs brings at once. What is
+/// in the way here costs more than what is computed.
 #[derive(Debug)]
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 pub(crate) struct Task<'a> {
     pub(crate) state: State,
     pub(crate) bucket: Bucket,
@@ -106,7 +119,7 @@ pub(crate) struct Task<'a> {
     pub(crate) exit_paid: bool,
     /// Why it was switched out last while runnable.
     pub(crate) preempted_by: Cause,
-    /// The CPU on which it is current.
+    /// The CPU on which it is or was current last, or where it was placed first: what nobody says otherwise about happens there.
     pub(crate) cpu: u32,
     /// The CPU of its run queue, for the event stream.
     pub(crate) home: u32,
@@ -114,44 +127,34 @@ pub(crate) struct Task<'a> {
     pub(crate) last_ran_on: u32,
     /// Next operation.
     pub(crate) pc: u32,
-    /// Of the first 64 CPUs, those on which it may run; all bits: it may run everywhere.
-    pub(crate) allowed: u64,
-    /// CPU time that the present operation still needs.
-    pub(crate) left: u64,
-    /// Kernel work before that.
-    pub(crate) debt: u64,
-    /// Since when its time counts as `bucket`.
-    pub(crate) bucket_from: u64,
-    /// Program work since the metrics were brought up to date.
-    pub(crate) worked: u64,
-    // Second line.
-    /// Time in each bucket since the metrics were brought up to date.
-    pub(crate) sums: [u64; 5],
-    pub(crate) switches: u64,
-    pub(crate) preemptions: u64,
-    pub(crate) migrations: u64,
-    // Third line.
-    pub(crate) program: &'a Program,
-    pub(crate) ops: &'a [Op],
-    /// What it waits for while blocked.
-    pub(crate) waits: Waits,
+    /// Of the first 32 CPUs, those on which it may run; all bits: it may run everywhere.
+    pub(crate) allowed: u32,
     /// Where the program goes on behind its end, so that it need not be looked at; `u32::MAX`: it exits.
     pub(crate) repeat_from: u32,
-    /// Real-time policy (for the costs of an activation).
-    pub(crate) realtime: bool,
+    /// CPU time that the present operation still needs.
+    pub(crate) left: u64,
+    /// Since when its time counts as `bucket`.
+    pub(crate) bucket_from: u64,
+    pub(crate) ops: &'a [Op],
+    // Second line.
+    /// Time slept, waited and run since the metrics were brought up to date.
+    pub(crate) sums: [u64; 3],
+    pub(crate) counts: Counts,
+    /// While it runs: how long it waited before, for the log when it stops.
+    pub(crate) waited: Waited,
     /// Release of the present activation; while blocked that of the next one, if it is known (else `u64::MAX`).
     pub(crate) released: u64,
     /// Next job of `NextPeriod`.
     pub(crate) job: u64,
-    pub(crate) wakeups: u64,
+    /// What it waits for while blocked.
+    pub(crate) waits: Waits,
 }
 
-// Not four, so that the first lines of all tasks do not crowd into a quarter of the cache.
-const _: () = assert!(size_of::<Task<'_>>() == 3 * 64, "a task has three lines");
+const _: () = assert!(size_of::<Task<'_>>() == 2 * 64, "a task has two lines");
 
 impl<'a> Task<'a> {
-    pub(crate) fn new(program: &'a Program, realtime: bool, view: &TaskView, all: &CpuSet) -> Task<'a> {
-        let first = view.affinity.first_word();
+    pub(crate) fn new(program: &'a Program, view: &TaskView, all: &CpuSet) -> Task<'a> {
+        let first = view.affinity.first_word() as u32;
         let everywhere = view.affinity.and(all) == *all;
         Task {
             state: State::Absent,
@@ -162,28 +165,22 @@ impl<'a> Task<'a> {
             entering: true,
             exit_paid: false,
             preempted_by: Cause::Other,
-            cpu: 0,
+            cpu: view.last_cpu().0,
             home: view.last_cpu().0,
             last_ran_on: u32::MAX,
             pc: 0,
-            // One bit less for those that may run on the first 64 CPUs, but not on all: they are asked for.
-            allowed: if everywhere { u64::MAX } else { first & !(u64::from(first == u64::MAX)) },
+            // One bit less for those that may run on the first 32 CPUs, but not on all: they are asked for.
+            allowed: if everywhere { u32::MAX } else { first & !(u32::from(first == u32::MAX)) },
             left: 0,
-            debt: 0,
             bucket_from: 0,
-            worked: 0,
-            sums: [0; 5],
-            switches: 0,
-            preemptions: 0,
-            migrations: 0,
-            program,
+            sums: [0; 3],
+            counts: Counts::default(),
+            waited: Waited::NOTHING,
             ops: &program.ops,
             waits: Waits::Nothing,
             repeat_from: program.repeat_from.unwrap_or(u32::MAX),
             released: 0,
             job: 0,
-            wakeups: 0,
-            realtime,
         }
     }
     /// Whether it is its CPU's current task.
@@ -196,14 +193,23 @@ impl<'a> Task<'a> {
 /// The cold part of a task; the stream is asked for every length that is drawn.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub(crate) struct Extra {
+pub(crate) struct Extra<'a> {
     pub(crate) stream: Stream,
+    pub(crate) program: &'a Program,
+    /// Kernel work that goes before what the present operation still needs.
+    pub(crate) debt: u64,
+    /// Program work since the metrics were brought up to date; where nothing costs time it is the time run.
+    pub(crate) worked: u64,
     /// When its context is saved, if it was decided off already.
     pub(crate) saving_until: u64,
     /// Its lifetime is counted from here, and what was counted before.
     pub(crate) born: u64,
     pub(crate) lived: u64,
     pub(crate) yields: u64,
+    /// How often it came back after a yield since the metrics begin.
+    pub(crate) came_back: u64,
+    /// Real-time policy (for the costs of an activation).
+    pub(crate) realtime: bool,
     /// Requests left to serve of the last `ReceiveAll`.
     pub(crate) batch: u64,
     /// How often each `Repeat` of the program went back; empty when there is none.

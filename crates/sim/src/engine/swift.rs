@@ -6,7 +6,7 @@ use super::program::length;
 use super::slots::OfCpu;
 use super::state::{Bucket, Cause, Cpu, Since, State, Task, Waits};
 use super::{Engine, Step};
-use crate::metrics::Kind;
+use crate::metrics::{Kind, Waited};
 use schedlab_model::{Amount, CpuId, EventKind, EventSink, Ns, Op, PrevState, TaskId, Waker};
 use schedlab_scheduler::{Pick, Prev, Runnable, Wake, WakeKind};
 
@@ -15,11 +15,9 @@ impl Cpu {
     #[inline(always)]
     pub(super) fn charge(&mut self, task: &mut Task<'_>, now: u64) {
         let elapsed = now - std::mem::replace(&mut self.accounted, now);
-        let work = task.left.min(elapsed);
-        task.left -= work;
-        task.worked += work;
-        self.counted.busy_ns += Ns(work);
-        self.counted.overhead_ns += Ns(elapsed - work);
+        debug_assert!(elapsed <= task.left, "who has no work left gives the CPU up");
+        task.left -= task.left.min(elapsed);
+        self.counted.busy_ns += Ns(elapsed);
     }
 
     /// The same while it is idle.
@@ -169,8 +167,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     #[inline(always)]
     fn goes(&mut self, cpu: usize, t: usize, why: Prev, yielded: bool, ran: u64) {
         let now = self.now;
-        let view = &mut self.world.tasks[t];
-        view.switched_out(Ns(now), Ns(ran));
+        if self.shows {
+            self.world.tasks[t].switched_out(Ns(now), Ns(ran));
+        }
         let task = &mut self.tasks[t];
         task.last_ran_on = cpu as u32;
         task.leaves(Bucket::Run, now);
@@ -184,23 +183,29 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 task.bucket = Bucket::Out;
                 let extra = &mut self.extras[t];
                 extra.lived += now - extra.born;
-                view.alive = false;
+                self.world.tasks[t].alive = false;
             }
             _ => {
                 task.state = if why == Prev::Migrating { State::Moving } else { State::Ready };
-                *(if yielded { &mut self.extras[t].yields } else { &mut task.preemptions }) += 1;
+                if yielded {
+                    self.extras[t].yields += 1;
+                } else {
+                    task.counts.preemptions += 1;
+                }
                 task.since = if yielded { Since::Yield } else { Since::Preemption };
                 task.waits(t, &mut self.watch);
             }
         }
-        self.log.record(&mut self.metrics.tasks, t, Kind::RunLength, ran);
+        self.log.record_run(&mut self.metrics.tasks, t, &mut task.waited, ran, &mut task.counts);
     }
 
     /// `next` comes onto `cpu`.
     #[inline(always)]
     fn comes(&mut self, cpu: usize, next: TaskId) -> Onset {
         let (t, now) = (next.index(), self.now);
-        self.world.tasks[t].switched_in(CpuId(cpu as u32), Ns(now));
+        if self.shows {
+            self.world.tasks[t].switched_in(CpuId(cpu as u32), Ns(now));
+        }
         let task = &mut self.tasks[t];
         let home = std::mem::replace(&mut task.home, cpu as u32);
         task.state = State::Running;
@@ -209,20 +214,20 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.watch.waits_no_more(t);
         task.bucket = Bucket::Run;
         let last = task.last_ran_on;
-        task.switches += 1;
-        task.migrations += u64::from(last != cpu as u32 && last != u32::MAX);
+        task.counts.migrations += u32::from(last != cpu as u32 && last != u32::MAX);
         let since = task.since;
         let on = Onset { left: task.left, starts: task.left == 0 || task.fresh };
         if home != cpu as u32 {
             let (from, to) = (CpuId(home), CpuId(cpu as u32));
             self.journal.note(now, cpu, EventKind::Migrate { task: next, from, to });
         }
-        let kind = match since {
-            Since::Wakeup => Kind::WakeLatency,
-            Since::Preemption => Kind::PreemptWait,
-            Since::Yield => return on,
-        };
-        self.log.record(&mut self.metrics.tasks, t, kind, waited);
+        match since.recorded_as() {
+            Some(kind) => {
+                let metrics = &mut self.metrics.tasks;
+                task.waited = Waited::of(kind, waited, metrics, t, &mut task.counts);
+            }
+            None => self.extras[t].came_back += 1,
+        }
         on
     }
 
@@ -264,7 +269,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 Some(&Op::Run(amount)) => {
                     let left = match amount {
                         Amount::Fixed(ns) => ns.0,
-                        Amount::Draw(_) => length(&mut self.extras[t], task.program, amount),
+                        Amount::Draw(_) => length(&mut self.extras[t], amount),
                     };
                     task.left = left;
                     task.pc += 1;
@@ -279,7 +284,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                     task.pc += 1;
                     let length = match amount {
                         Amount::Fixed(ns) => ns.0,
-                        Amount::Draw(_) => length(&mut self.extras[t], task.program, amount),
+                        Amount::Draw(_) => length(&mut self.extras[t], amount),
                     };
                     break (now.saturating_add(length), task.next_release(Waits::Timer));
                 }
@@ -296,7 +301,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                         return self.advance(cpu, t);
                     }
                     task.begin_job(due);
-                    self.world.tasks[t].released.set(Ns(due));
+                    if self.shows {
+                        self.world.tasks[t].released.set(Ns(due));
+                    }
                 }
                 None if task.repeat_from != u32::MAX => task.pc = task.repeat_from,
                 _ => {
@@ -316,11 +323,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let task = &mut self.tasks[t];
         if !task.fresh {
             let response = self.now - task.released;
-            self.log.record(&mut self.metrics.tasks, t, Kind::Response, response);
+            self.log.record(&mut self.metrics.tasks, t, Kind::Response, response, &mut task.counts);
         }
         (task.state, task.waits, task.released) = (State::Blocking, Waits::Timer, released);
         task.prepare();
-        self.world.tasks[t].set_runnable(Runnable::No);
+        if self.shows {
+            self.world.tasks[t].set_runnable(Runnable::No);
+        }
         self.slots.arm(self.layout.task(t), until);
         self.enqueue(cpu);
     }
@@ -339,9 +348,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         task.gets_ready(released);
         task.leaves(Bucket::Sleep, now);
         task.waits(t, &mut self.watch);
-        let view = &self.world.tasks[t];
-        view.released.set(Ns(released));
-        view.set_runnable(Runnable::Yes);
+        if self.shows {
+            let view = &self.world.tasks[t];
+            view.released.set(Ns(released));
+            view.set_runnable(Runnable::Yes);
+        }
         self.journal.note(now, cpu, EventKind::Wake { task: t.into(), waker });
         let wake = Wake { kind: WakeKind::Wake, sync: false, waker };
         self.scheduler.wake(&self.cx(cpu), t.into(), wake);

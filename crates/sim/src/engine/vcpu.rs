@@ -7,7 +7,7 @@ use super::layout::Fires;
 use super::slots::NEVER;
 use super::slots::OfCpu;
 use super::state::{Origin, State, Token};
-use super::{Engine, Step, setup::interrupt_cpu};
+use super::{Engine, Step};
 use schedlab_model::{Amount, CpuId, EventSink, Ns, Op, Program, TaskId};
 
 /// A vCPU runs until it is told to stop: longer than any run lasts.
@@ -70,7 +70,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             Fires::Work(_) | Fires::Warmup | Fires::Source(_) | Fires::Client(_) => return false,
             Fires::Slice(cpu) | Fires::Resched(cpu) | Fires::Tick(cpu) | Fires::CpuTimer(cpu, _) => cpu,
             Fires::Task(t) if self.tasks[t].state != State::Absent => self.tasks[t].home as usize,
-            Fires::Task(t) | Fires::TaskTimer(t) => interrupt_cpu(&self.world, t),
+            Fires::Task(t) | Fires::TaskTimer(t) => self.tasks[t].cpu as usize,
             Fires::Global(n) => self.global_armed_on[usize::from(n)] as usize,
         };
         if !self.is_off(cpu) {
@@ -237,7 +237,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let c = &self.cpus[record.cpu as usize];
         let here = record.state == State::Running && c.occupant == Some(task) && c.window.is_none();
         let runs = here && !c.stopped && record.left >= FOR_EVER / 2;
-        runs.then(|| (record.cpu as usize, record.debt + c.debt))
+        runs.then(|| (record.cpu as usize, self.extras[task.index()].debt + c.debt))
     }
 
     /// The guest of the vCPU has nothing to do after `rest`: the vCPU blocks.

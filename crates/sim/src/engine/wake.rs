@@ -2,7 +2,7 @@
 
 use super::channels::Sender;
 use super::state::{Bucket, Cause, Since, State, Task, Waits};
-use super::{Engine, Step, setup::interrupt_cpu};
+use super::{Engine, Step};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, TaskId, Waker};
 use schedlab_scheduler::{Change, Runnable, Wake, WakeKind};
 
@@ -11,7 +11,7 @@ impl Task<'_> {
     #[inline(always)]
     pub(super) fn gets_ready(&mut self, released: u64) {
         self.waits = Waits::Nothing;
-        self.wakeups += 1;
+        self.counts.wakeups += 1;
         self.state = State::Ready;
         self.since = Since::Wakeup;
         self.released = released;
@@ -24,8 +24,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// A task's own timer: its start, or the end of a sleep.
     pub(super) fn task_timer(&mut self, t: usize) -> Step {
         if self.tasks[t].state == State::Absent {
-            let cpu = interrupt_cpu(&self.world, t);
-            return self.create(t, None, cpu);
+            return self.create(t, None, self.tasks[t].cpu as usize);
         }
         match self.extras[t].device.take() {
             None => self.wake_from_outside(t, Waker::HardIrq),
@@ -65,12 +64,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.world.tasks[t].alive = true;
         self.world.tasks[t].set_last_cpu(place);
         let record = &mut self.tasks[t];
-        record.home = place.0;
+        (record.home, record.cpu) = (place.0, place.0);
         record.state = State::Blocked;
-        (record.pc, record.job, record.left, record.debt) = (0, 0, 0, 0);
-        (self.extras[t].born, self.extras[t].batch) = (self.now, 0);
-        let branches = &record.program.branches;
-        self.extras[t].cursors = branches.iter().map(|branch| branch.from).collect();
+        (record.pc, record.job, record.left) = (0, 0, 0);
+        let extra = &mut self.extras[t];
+        (extra.born, extra.batch, extra.debt) = (self.now, 0, 0);
+        extra.cursors = extra.program.branches.iter().map(|branch| branch.from).collect();
         self.set_bucket(t, Bucket::Sleep);
         self.emit(cpu, EventKind::New { task, parent });
         self.scheduler.changed(&self.cx(cpu), Change::Created { task, parent });
@@ -96,7 +95,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 let released = self.tasks[t].release_time(self.now);
                 self.tasks[t].waits = Waits::Nothing;
                 let record = &mut self.tasks[t];
-                record.wakeups += 1;
+                record.counts.wakeups += 1;
                 record.state = State::Running;
                 record.released = released;
                 record.fresh = true;
@@ -118,7 +117,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     fn make_ready(&mut self, t: usize, released: u64) {
         let task = &mut self.tasks[t];
         task.gets_ready(released);
-        task.set_bucket(t, task.waiting_bucket(), self.now, &mut self.watch);
+        task.set_bucket(t, task.waiting_bucket(), self.now, &mut self.watch, &mut self.metrics.tasks);
         let view = &self.world.tasks[t];
         view.released.set(Ns(released));
         view.set_runnable(Runnable::Yes);

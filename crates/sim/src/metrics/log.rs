@@ -21,6 +21,51 @@ const ALL: usize = 1 << 22;
 /// Below the kind, which is in the two upper bits.
 const BITS: u32 = 30;
 
+/// What is counted of a task between two times at which its values go into its metrics. There are few enough: every switch
+/// away from it gives a value.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) preemptions: u32,
+    pub(crate) migrations: u32,
+    pub(crate) wakeups: u32,
+}
+
+impl Counts {
+    /// Into the metrics, and from the start again.
+    pub(crate) fn go_into(&mut self, task: &mut TaskMetrics) {
+        let Counts { preemptions, migrations, wakeups } = std::mem::take(self);
+        task.preemptions += u64::from(preemptions);
+        task.migrations += u64::from(migrations);
+        task.wakeups += u64::from(wakeups);
+    }
+}
+
+/// How long a task waited before it runs, as the log keeps it. It is recorded when the run ends, together with its length: one
+/// touch of the task's values instead of two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Waited(u32);
+
+impl Waited {
+    /// Nothing is left to record. No wait looks like this: the kind would be another.
+    pub(crate) const NOTHING: Waited = Waited(u32::MAX);
+
+    /// A task comes onto a CPU after waiting so long. What has no room here is recorded at once.
+    #[inline(always)]
+    pub(crate) fn of(
+        kind: Kind,
+        value: u64,
+        tasks: &mut [TaskMetrics],
+        task: usize,
+        counts: &mut Counts,
+    ) -> Waited {
+        if value >> BITS != 0 {
+            record_long(&mut tasks[task], kind, value, counts);
+            return Waited::NOTHING;
+        }
+        Waited(packed(kind, value))
+    }
+}
+
 /// Collects the values of every task one behind the other and records many at once: the counters and buckets of a
 /// distribution have mostly left the caches until it is touched again, and the more values come at once, the more of
 /// them meet in one cache line. Of a task's waiting values one line is in use.
@@ -42,17 +87,58 @@ impl Log {
     }
 
     #[inline(always)]
-    pub(crate) fn record(&mut self, tasks: &mut [TaskMetrics], task: usize, kind: Kind, value: u64) {
+    pub(crate) fn record(
+        &mut self,
+        tasks: &mut [TaskMetrics],
+        task: usize,
+        kind: Kind,
+        value: u64,
+        counts: &mut Counts,
+    ) {
         if value >> BITS != 0 {
-            distributions(&mut tasks[task])[kind as usize].record(Ns(value));
-            return;
+            return record_long(&mut tasks[task], kind, value, counts);
         }
+        self.push(tasks, task, packed(kind, value), counts);
+    }
+
+    /// A task stops running.
+    #[inline(always)]
+    pub(crate) fn record_run(
+        &mut self,
+        tasks: &mut [TaskMetrics],
+        task: usize,
+        waited: &mut Waited,
+        ran: u64,
+        counts: &mut Counts,
+    ) {
+        self.record_wait(tasks, task, waited, counts);
+        self.record(tasks, task, Kind::RunLength, ran, counts);
+    }
+
+    /// Records a wait that is not recorded yet.
+    #[inline(always)]
+    pub(crate) fn record_wait(
+        &mut self,
+        tasks: &mut [TaskMetrics],
+        task: usize,
+        waited: &mut Waited,
+        counts: &mut Counts,
+    ) {
+        let value = std::mem::replace(waited, Waited::NOTHING);
+        if value != Waited::NOTHING {
+            self.push(tasks, task, value.0, counts);
+        }
+    }
+
+    #[inline(always)]
+    fn push(&mut self, tasks: &mut [TaskMetrics], task: usize, value: u32, counts: &mut Counts) {
         let next = &mut self.next[task];
         let at = *next as usize;
-        self.values[at] = value as u32 | (kind as u32) << BITS;
+        self.values[at] = value;
         *next += 1;
         if (at + 1) & (self.room - 1) == 0 {
             *next -= self.room as u32;
+            counts.go_into(&mut tasks[task]);
             record_all(&mut tasks[task], &self.values[task * self.room..][..self.room]);
         }
     }
@@ -73,6 +159,20 @@ impl Log {
             *next -= *next % room;
         }
     }
+}
+
+/// A value with its kind, as they wait. It is less than 2 to the power of [`BITS`].
+#[inline]
+fn packed(kind: Kind, value: u64) -> u32 {
+    value as u32 | (kind as u32) << BITS
+}
+
+/// A value that has no room among those that wait.
+#[cold]
+#[inline(never)]
+fn record_long(task: &mut TaskMetrics, kind: Kind, value: u64, counts: &mut Counts) {
+    counts.go_into(task);
+    distributions(task)[kind as usize].record(Ns(value));
 }
 
 #[inline(never)]
@@ -104,13 +204,21 @@ mod tests {
         let mut log = Log::new(2);
         let mut tasks = vec![TaskMetrics::default(), TaskMetrics::default()];
         let long = 3_000_000_000;
+        let mut counts = [Counts::default(), Counts::default()];
         // More than one room of them.
         for i in 0..300 {
-            log.record(&mut tasks, 0, Kind::WakeLatency, i);
-            log.record(&mut tasks, 1, Kind::PreemptWait, 1_000 + i);
-            log.record(&mut tasks, 1, Kind::Response, (1 << 30) - 1);
-            log.record(&mut tasks, 1, Kind::RunLength, long);
+            for counts in &mut counts {
+                (counts.migrations, counts.wakeups) = (counts.migrations + 1, counts.wakeups + 2);
+            }
+            let [a, b] = &mut counts;
+            log.record(&mut tasks, 0, Kind::WakeLatency, i, a);
+            log.record(&mut tasks, 1, Kind::PreemptWait, 1_000 + i, b);
+            log.record(&mut tasks, 1, Kind::Response, (1 << 30) - 1, b);
+            log.record(&mut tasks, 1, Kind::RunLength, long, b);
         }
+        // Counts go with a full room, and with a value that takes none.
+        assert_eq!(counts.map(|c| (c.migrations, c.wakeups)), [(44, 88), (0, 0)]);
+        assert_eq!((tasks[0].migrations, tasks[1].migrations, tasks[1].wakeups), (256, 300, 600));
         log.flush(&mut tasks);
         log.flush(&mut tasks);
         let seen = |d: &Distribution| (d.count(), d.sum_ns(), d.min(), d.max());

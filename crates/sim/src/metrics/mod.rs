@@ -6,7 +6,7 @@ mod log;
 
 pub(crate) use conservation::Watch;
 pub use distribution::Distribution;
-pub(crate) use log::{Kind, Log};
+pub(crate) use log::{Counts, Kind, Log, Waited};
 
 use schedlab_model::{GroupId, Nice, Ns, Policy, TaskId};
 

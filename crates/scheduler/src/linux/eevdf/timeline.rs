@@ -71,7 +71,7 @@ impl Candidate {
 
 /// The first entry is on the cache line of what is known of all.
 #[derive(Clone, Debug)]
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 struct Block {
     len: usize,
     /// Not above any vruntime in it.

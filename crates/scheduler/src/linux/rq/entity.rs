@@ -12,7 +12,7 @@ use std::mem::offset_of;
 /// What is scheduled: a task, or a group's share of one CPU. The order of the fields is that of their use: on a CPU with
 /// plain fair tasks a decision touches the first three cache lines.
 #[derive(Clone, Debug)]
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 pub(in crate::linux) struct Entity {
     /// The task; [`NONE`] for a group.
     pub(in crate::linux) task: u32,
