@@ -1,4 +1,4 @@
-//! Balancing between the run queues: a CPU whose queue is much shorter than the longest one pulls.
+//! Where tasks go: a CPU whose queue is much shorter than the longest one pulls, and a woken task chooses between two CPUs.
 
 use super::super::records::NIL;
 use super::version::Era;
@@ -39,8 +39,8 @@ impl<L: Locks> O1<L> {
             return;
         }
         let Some((busiest, length)) = self.busiest(cx, cpu, rq, idle) else { return };
-        let own = rq.nr_running.max(if idle { 0 } else { rq.prev_len[cpu.index()] });
-        rq.prev_len[cpu.index()] = rq.nr_running;
+        let own = rq.nr_running.max(if idle { 0 } else { rq.prev_len[cpu.index()] as usize });
+        rq.prev_len[cpu.index()] = rq.nr_running as u32;
         let Some(mut count) = self.wanted(own, length, idle) else { return };
         let Some(mut theirs) = self.rqs[busiest].try_lock() else {
             cx.did(Work::TryLockMiss, 1);
@@ -80,8 +80,8 @@ impl<L: Locks> O1<L> {
         let (mut best, mut longest) = (0, 1);
         for (other, (now, before)) in self.lens.iter().zip(&mut rq.prev_len).enumerate() {
             let now = now.get() as usize;
-            let length = if idle { now } else { now.min(*before) };
-            *before = now;
+            let length = if idle { now } else { now.min(*before as usize) };
+            *before = now as u32;
             if length > longest && other != cpu.index() {
                 (best, longest) = (other, length);
             }
@@ -118,7 +118,8 @@ impl<L: Locks> O1<L> {
                 let age = cx.now.0 as i64 - record.last_ran.get();
                 let hot = !idle && record.last_ran.get() > 0 && age <= self.version.cache_hot.0 as i64;
                 let runs = record.running.flag() || theirs.curr == Some(task);
-                if !runs && !hot && cx.task(task).affinity.contains(cpu) {
+                let may = record.anywhere.flag() || cx.task(task).affinity.contains(cpu);
+                if !runs && !hot && may {
                     return Some(task);
                 }
                 id = record.links.prev.get();
@@ -131,7 +132,40 @@ impl<L: Locks> O1<L> {
         None
     }
 
+    /// Where a woken task goes.
+    pub(super) fn select(&self, cx: &Cx<'_>, task: TaskId, sync: bool) -> CpuId {
+        let record = self.record(cx, task);
+        let (mut last, this) = (CpuId(record.cpu.get() as u32), cx.cpu);
+        let mut here_too = true;
+        if !record.anywhere.flag() {
+            let allowed = &cx.task(task).affinity;
+            last = if allowed.contains(last) { last } else { allowed.lowest().unwrap_or(last) };
+            here_too = allowed.contains(this);
+        }
+        if last == this || !here_too {
+            return last;
+        }
+        match self.version.era {
+            Era::Backport | Era::Early26 if sync => this,
+            Era::Backport | Era::Early26 => last,
+            Era::Late26 => {
+                // Loads in tasks; the waker leaves when it says so.
+                let here = self.lens[this.index()].get() - i64::from(sync);
+                let there = self.lens[last.index()].get();
+                let near = (here <= there && here + there <= 1) || 112 * here <= 100 * there;
+                if near && here < there { this } else { last }
+            }
+        }
+    }
+
+    /// Remembers whether a task may run on every CPU.
+    pub(super) fn note_affinity(&self, cx: &Cx<'_>, task: TaskId) {
+        let all = cx.world.all_cpus();
+        self.record(cx, task).anywhere.set(i64::from(cx.task(task).affinity.and(&all) == all));
+    }
+
     pub(super) fn affinity_changed(&self, cx: &Cx<'_>, task: TaskId) {
+        self.note_affinity(cx, task);
         let from = CpuId(self.record(cx, task).cpu.get() as u32);
         let allowed = cx.task(task).affinity;
         if allowed.contains(from) {

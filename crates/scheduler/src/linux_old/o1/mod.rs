@@ -64,6 +64,8 @@ struct Record {
     cpu: Half,
     running: Byte,
     alive: Byte,
+    /// It may run on every CPU: its set, which is on another line, need not be asked.
+    anywhere: Byte,
 }
 
 const _: () = assert!(size_of::<Record>() <= 64, "a decision touches one line a task");
@@ -80,7 +82,7 @@ struct Rq {
     /// Time of the first tick edge behind those, ns.
     next_edge: u64,
     /// Queue lengths of all CPUs as seen last time.
-    prev_len: Vec<usize>,
+    prev_len: Vec<u32>,
     next_balance: u64,
 }
 
@@ -188,6 +190,7 @@ impl<L: Locks> O1<L> {
         record.parent.set(NIL);
         record.cpu.set(i64::from(cx.task(task).last_cpu().0));
         record.timestamp.set(cx.now.0 as i64);
+        self.note_affinity(cx, task);
         self.describe(cx, task);
         record.slice.set(self.fresh_slice(cx, record));
         if cx.task(task).old_sleeper {
@@ -380,28 +383,6 @@ impl<L: Locks> O1<L> {
             }
         }
     }
-
-    /// Where a woken task goes.
-    fn select(&self, cx: &Cx<'_>, task: TaskId, sync: bool) -> CpuId {
-        let last = CpuId(self.record(cx, task).cpu.get() as u32);
-        let allowed = &cx.task(task).affinity;
-        let last = if allowed.contains(last) { last } else { allowed.lowest().unwrap_or(last) };
-        let this = cx.cpu;
-        if last == this || !allowed.contains(this) {
-            return last;
-        }
-        match self.version.era {
-            Era::Backport | Era::Early26 if sync => this,
-            Era::Backport | Era::Early26 => last,
-            Era::Late26 => {
-                // Loads in tasks; the waker leaves when it says so.
-                let here = self.lens[this.index()].get() - i64::from(sync);
-                let there = self.lens[last.index()].get();
-                let near = (here <= there && here + there <= 1) || 112 * here <= 100 * there;
-                if near && here < there { this } else { last }
-            }
-        }
-    }
 }
 
 impl<L: Locks> Scheduler for O1<L> {
@@ -580,6 +561,7 @@ impl<L: Locks> Scheduler for O1<L> {
                 self.create(cx, task, None);
             }
             self.record(cx, task).array.set(NIL);
+            self.note_affinity(cx, task);
             if view.runnable() != Runnable::No {
                 let cpu = view.last_cpu();
                 let mut rq = self.rqs[cpu.index()].lock();
