@@ -53,12 +53,7 @@ pub(super) fn block(env: Env<'_>, rq: &mut Rq, curr: EntityId) -> EntityId {
     } else {
         entity.vlag = clamped_lag(env, entity, mean);
         entity.on_rq = false;
-        let (weight, idle) = (entity.load.weight(), u32::from(entity.idle));
-        q.load.sub(weight);
-        q.nr -= 1;
-        q.h_nr -= 1;
-        q.idle_nr -= idle;
-        q.idle_h_nr -= idle;
+        uncount(q, entity);
         mean = Sums::of(q, None).mean();
         rq.nr_running -= 1;
     }
@@ -96,9 +91,11 @@ fn block_past_delayed(
         }
         let running = &entities[curr as usize];
         mean = Sums::of(q, Some(running)).mean();
+        if running.on_rq && running.vruntime <= mean {
+            // It is delayed itself, and in the running again now that V is a later one.
+            return block_unusual(env, rq, curr);
+        }
         match q.timeline.find(|vruntime| vruntime <= mean) {
-            // The one that blocks is delayed itself, and is in the running again now that V is a later one.
-            _ if running.on_rq && running.vruntime <= mean => return block_unusual(env, rq, curr),
             None => return block_unusual(env, rq, curr),
             Some((at, next)) if entities[next.entity as usize].delayed => (place, best) = (at, next.entity),
             Some((at, next)) => return take_over(env, rq, curr, at, next.entity),
@@ -115,15 +112,9 @@ fn leave_delayed(env: Env<'_>, rq: &mut Rq, place: Place, id: EntityId, mean: i6
     entity.vlag = if env.t.has(Feature::DELAY_ZERO) { lag.min(0) } else { lag };
     entity.on_rq = false;
     entity.delayed = false;
-    let (weight, idle) = (entity.load.weight(), u32::from(entity.idle));
     q.timeline.take(place);
-    q.avg_vruntime -= weight as i64 * (entity.vruntime - q.min_vruntime);
-    q.avg_load -= weight as i64;
-    q.load.sub(weight);
-    q.nr -= 1;
-    q.h_nr -= 1;
-    q.idle_nr -= idle;
-    q.idle_h_nr -= idle;
+    take_from_sums(q, entity);
+    uncount(q, entity);
     rq.nr_running -= 1;
     rq.delayed -= 1;
 }
@@ -167,9 +158,7 @@ fn take_over(env: Env<'_>, rq: &mut Rq, prev: EntityId, place: Place, next: Enti
         _ => q.timeline.take(place),
     }
     let entity = &entities[next as usize];
-    let weight = entity.load.weight() as i64;
-    q.avg_vruntime -= weight * (entity.vruntime - q.min_vruntime);
-    q.avg_load -= weight;
+    take_from_sums(q, entity);
     q.curr = next;
     let until = protection_of(env.t, q, &entities[next as usize]);
     let entity = &mut entities[next as usize];
@@ -215,6 +204,25 @@ fn add_to_sums(q: &mut Queue, entity: &Entity) {
     let weight = entity.load.weight() as i64;
     q.avg_vruntime += weight * (entity.vruntime - q.min_vruntime);
     q.avg_load += weight;
+}
+
+/// It does no more.
+#[inline(always)]
+fn take_from_sums(q: &mut Queue, entity: &Entity) {
+    let weight = entity.load.weight() as i64;
+    q.avg_vruntime -= weight * (entity.vruntime - q.min_vruntime);
+    q.avg_load -= weight;
+}
+
+/// A task is neither queued on the root queue nor runs there any more.
+#[inline(always)]
+fn uncount(q: &mut Queue, entity: &Entity) {
+    let idle = u32::from(entity.idle);
+    q.load.sub(entity.load.weight());
+    q.nr -= 1;
+    q.h_nr -= 1;
+    q.idle_nr -= idle;
+    q.idle_h_nr -= idle;
 }
 
 /// Puts a task that does not run onto the root queue, without counting it in `h_nr`.

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::mem::offset_of;
 
 /// What is scheduled: a task, or a group's share of one CPU. The order of the fields is that of their use: on a CPU with
-/// plain fair tasks a decision touches the first three cache lines.
+/// plain fair tasks a decision touches the first three cache lines, which stand in pairs as some processors read them.
 #[derive(Clone, Debug)]
 #[repr(C, align(128))]
 pub(in crate::linux) struct Entity {
