@@ -1,8 +1,8 @@
 //! Cases that `cargo xtask stress` found: leaving ticks out changed the schedule. Each stays here as it was.
 
 use schedlab_model::{
-    Amount, ChannelId, ChannelSpec, CpuId, CpuSet, Draw, Nice, Ns, Op, Program, Start, TaskId, TaskSpec,
-    Workload,
+    Amount, ChannelId, ChannelSpec, CpuId, CpuSet, Draw, Nice, Ns, Op, Policy, Program, Start, TaskId,
+    TaskSpec, Workload,
 };
 use schedlab_scheduler::registry;
 use schedlab_sim::{Machine, RunOptions, TickSkew};
@@ -128,5 +128,34 @@ fn an_edge_is_not_faster_than_an_interrupt() {
         let (some, every) = (run(false), run(true));
         assert!(some.events > 10_000, "{scheduler}: {} events", some.events);
         assert_eq!((some.events, some.event_hash), (every.events, every.event_hash), "{scheduler}");
+    }
+}
+
+/// Seed 9614: a CPU that had borrowed real-time budget until it had a whole period left its ticks out, since nothing could
+/// throttle it; but others read at any time how much is used there, and take what is not.
+#[test]
+fn a_cpu_with_a_whole_period_of_budget_still_counts_what_it_uses() {
+    let mut machine = Machine::flat(2);
+    machine.hz = 1000;
+    let periodic = |name: &str, cpu: u32, run: u64, sleep: u64| {
+        let program = Program::forever([Op::Run(fixed(run)), Op::Sleep(fixed(sleep))]);
+        let mut task = TaskSpec::new(name, program);
+        task.policy = Policy::Fifo(10);
+        task.affinity = CpuSet::single(CpuId(cpu));
+        task
+    };
+    for (period, runtime) in [(123, 83), (2_000, 1_200)] {
+        let spec = format!("linux-2.6.32:sched_rt_period_us={period},sched_rt_runtime_us={runtime}");
+        // Each alone is over its budget, at changing distances from the other.
+        let tasks = vec![periodic("a", 0, 9_000_000, 3_000_000), periodic("b", 1, 17_000_000, 9_000_000)];
+        let workload = Workload { tasks, ..Workload::default() };
+        let run = |every_tick| {
+            let scheduler = registry::build(&spec.parse().unwrap(), 2).unwrap();
+            let options = RunOptions { every_tick, ..RunOptions::for_time(Ns::from_ms(500)) };
+            schedlab_sim::run(&machine, &workload, &*scheduler, &options, &mut ()).unwrap()
+        };
+        let (some, every) = (run(false), run(true));
+        assert!(some.events > 500, "{spec}: {} events", some.events);
+        assert_eq!((some.events, some.event_hash), (every.events, every.event_hash), "{spec}");
     }
 }

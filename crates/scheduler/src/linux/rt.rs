@@ -284,11 +284,14 @@ pub(super) fn tick_due(env: Env<'_>, rq: &Rq, curr: EntityId) -> u64 {
         due = u64::from(entity.rr_ticks).saturating_sub(rq.ticks_missed(env)).max(1);
     }
     let runtime = env.budgets[rq.cpu.index()].runtime();
+    if env.t.version.rt_throttling
+        && env.t.rt_runtime < env.t.rt_period
+        && env.t.has(Feature::RT_RUNTIME_SHARE)
+    {
+        // Others read how much is used here, and may take from it at any time, also when it is a whole period by now.
+        return 1;
+    }
     if env.t.version.rt_throttling && runtime < env.t.rt_period {
-        if env.t.has(Feature::RT_RUNTIME_SHARE) {
-            // Others read how much is used here, and may take from it at any time.
-            return 1;
-        }
         let left = (runtime + 1).saturating_sub(rq.rt.time);
         due = due.min(rq.ticks_to(env, entity.exec_start + left));
     }
