@@ -297,6 +297,31 @@ fn a_task_of_the_agents_cpu_alone_is_refused_by_name() {
     assert!(case("rr", GLOBAL).try_run(&Machine::flat(1), &workload, &options, &mut ()).is_err());
 }
 
+/// Seed 9970: a task of the kernel's own wakes one of the agents' on its way to sleep (`sync`). Its CPU decides then, but
+/// not the agents, and linux-2.4 leaves the woken one to that decision.
+#[test]
+fn a_task_woken_by_one_outside_that_leaves_at_once_is_not_forgotten() {
+    let kernels = Program::forever([
+        Op::Receive(ChannelId(0)),
+        Op::Run(Amount::Fixed(Ns::from_ms(3))),
+        Op::Send { channel: ChannelId(1), count: 1 },
+    ]);
+    let agents = Program::forever([Op::Receive(ChannelId(1)), Op::Send { channel: ChannelId(0), count: 1 }]);
+    let workload = Workload {
+        tasks: vec![TaskSpec::new("kernels", kernels), TaskSpec::new("agents", agents)],
+        channels: vec![ChannelSpec { initial: 1, ..ChannelSpec::default() }, ChannelSpec::default()],
+        ..Workload::default()
+    };
+    for spec in ["linux-2.4", "linux-2.4-mq", "linux-2.6.22", "linux-6.18", "fifo-per-cpu"] {
+        let mut case = case(spec, Mode::PerCpu);
+        case.outside = vec![true, false];
+        let options = RunOptions::for_time(Ns::from_ms(100));
+        let outcome = case.try_run(&Machine::flat(1), &workload, &options, &mut ()).unwrap();
+        let wakeups = outcome.metrics.tasks[1].wakeups;
+        assert!((32..=34).contains(&wakeups), "{spec}: {wakeups} wakeups, one in 3 ms");
+    }
+}
+
 /// One random run. Everything the engine and the delegation assert must hold; the events are checked by one who trusts
 /// nobody; twice the same, and with every tick.
 fn random_run(case: &Case<'_>, machine: &Machine, workload: &Workload) -> Option<Outcome> {

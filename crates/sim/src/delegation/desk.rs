@@ -341,6 +341,7 @@ impl Desk<'_> {
                 }
                 None => {
                     let at = cpu.unwrap_or(self.world.tasks[t].last_cpu().index());
+                    let wake = Wake { sync: wake.sync && self.decides_soon(wake.waker), ..wake };
                     self.wake(now, at, task, wake, released);
                 }
             },
@@ -369,6 +370,13 @@ impl Desk<'_> {
                 self.call(now, at, |scheduler, cx| scheduler.changed(cx, Change::Released(task)));
             }
         }
+    }
+
+    /// Whether a waker that said it would leave its CPU at once (`sync`) still stands on one for the agents, so that they are
+    /// to decide for it. One of the kernel's own tasks never does, and the news that it left may have been read already:
+    /// a scheduler that counts on that decision (2.4) would leave the woken one waiting for it for ever.
+    fn decides_soon(&self, waker: Waker) -> bool {
+        matches!(waker, Waker::Task(waker) if self.world.tasks[waker.index()].on_cpu().is_some())
     }
 
     fn wake(&mut self, now: u64, at: usize, task: TaskId, wake: Wake, released: Ns) {
