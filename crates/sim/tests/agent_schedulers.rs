@@ -58,6 +58,24 @@ fn first_in_first_out_runs_each_to_its_end() {
     }
 }
 
+/// Stress, seed 12810: a task in the queue of another CPU than that of its creation was nowhere said to be there until it
+/// ran, which behind a hog is never.
+#[test]
+fn who_waits_in_another_cpus_queue_is_seen_there() {
+    for spec in ["fifo-per-cpu", "rr"] {
+        let tasks = ["a", "b", "c", "d"].map(|name| TaskSpec::new(name, Program::hog()));
+        let workload = Workload { tasks: tasks.into(), ..Workload::default() };
+        let mut events: Vec<SchedEvent> = Vec::new();
+        let options = RunOptions::for_time(Ns::from_ms(1));
+        run(&Machine::flat(2), &workload, &*common::scheduler(spec, 2), &options, &mut events).unwrap();
+        let place = |event: &SchedEvent| match event.kind {
+            EventKind::Migrate { task, to, .. } => Some((task.0, to.0)),
+            _ => None,
+        };
+        assert_eq!(events.iter().filter_map(place).collect::<Vec<_>>(), [(1, 1), (3, 1)], "{spec}");
+    }
+}
+
 #[test]
 fn a_slice_gives_turns() {
     let hogs = vec![TaskSpec::new("a", Program::hog()), TaskSpec::new("b", Program::hog())];

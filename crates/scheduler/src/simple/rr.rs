@@ -94,6 +94,9 @@ impl State {
     fn enqueue(&mut self, cx: &Cx<'_>, task: TaskId) {
         let cpu = self.home[task.index()];
         self.queues[cpu.index()].push_back(task);
+        if cx.task(task).last_cpu() != cpu {
+            cx.push(Cmd::Moved(task, cpu));
+        }
         if cx.cpu(cpu).current().is_none() {
             cx.push(Cmd::Resched(cpu));
         }
