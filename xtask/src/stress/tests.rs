@@ -68,3 +68,20 @@ fn every_planted_fault_has_a_name() {
     }
     assert_eq!(find("none").unwrap(), Planted::None);
 }
+
+/// What failed once and was mended, as small as it went. A new one is a file more.
+#[test]
+fn what_was_found_is_mended() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/stress/found");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 3, "{files:?}");
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        match generate::trial(&text, &registry::build) {
+            Verdict::Ran(_) => {}
+            Verdict::Refused(why) => panic!("{}: refused: {why:?}", file.display()),
+            Verdict::Failed(_, how) => panic!("{}: {how}", file.display()),
+        }
+    }
+}

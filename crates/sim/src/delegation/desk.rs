@@ -418,8 +418,11 @@ impl Desk<'_> {
                     format!("it picked {:?}, which has just left ({why:?})", pick.task),
                 );
             }
-            let off = prev.filter(|task| self.real[task.index()] != Some(cpu));
-            return Ok(off.map(|task| self.order(cpu, Some(task))));
+            let stands = match prev {
+                Some(task) => self.real[task.index()] == Some(cpu),
+                None => !self.somebody_on(cpu),
+            };
+            return Ok((!stands).then(|| self.order(cpu, prev)));
         }
         if let Some(next) = pick.task {
             self.check_pick(now, cpu, next)?;
@@ -430,7 +433,7 @@ impl Desk<'_> {
             let total = ran(task);
             let more = total.saturating_sub(std::mem::replace(&mut self.ran[t], total));
             self.world.tasks[t].switched_out(Ns(now), more);
-            if order.is_none() && self.real[t] == Some(cpu) {
+            if order.is_none() && self.somebody_on(cpu) {
                 order = Some(self.order(cpu, None));
             }
         }
@@ -447,6 +450,12 @@ impl Desk<'_> {
             }
         }
         Ok(order)
+    }
+
+    /// Whether a task really runs on `cpu`, as far as messages and commits say. That need not be the one whom the scheduler has
+    /// there: transactions fail.
+    fn somebody_on(&self, cpu: usize) -> bool {
+        self.real.contains(&Some(cpu))
     }
 
     fn order(&self, cpu: usize, task: Option<TaskId>) -> Order {
