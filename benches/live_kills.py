@@ -65,6 +65,8 @@ while True:
     os.write(a[1], b'x'); os.read(b[0], 1)
 """
 LONGEST = 40
+# The CPU that the runs manage.
+MANAGED = 0
 TARGETS = [
     ("hogs", ["sh", "-c", "while :; do :; done & while :; do :; done & wait"]),
     ("fork bomb", [sys.executable, "-c", BOMB]),
@@ -286,8 +288,13 @@ def main():
         worst = ", ".join(f"{1000 * wait:.0f} ms in round {number} ({kind})" for wait, number, kind in watchdog.longest(5))
         print(f"CPU {watchdog.cpu}: the longest waits: {worst}")
         print(f"CPU {watchdog.cpu}: a thread of the usual class waited {1000 * watchdog.worst:.0f} ms at most")
-        if watchdog.worst > 1.0:
+        # What the same round cost on a CPU that nothing manages is not the managed run's doing: 500 threads that start.
+        others = [other for other in watchdogs if other.cpu != MANAGED]
+        elsewhere = lambda round_: max((other.waits.get(round_, 0.0) for other in others), default=0.0)
+        own = lambda wait, round_: wait - (elsewhere(round_) if watchdog.cpu == MANAGED else 0.0)
+        if any(own(wait, round_) > 1.0 for round_, wait in watchdog.waits.items()):
             faults.append(f"CPU {watchdog.cpu} was starved")
+            print(f"fault: {faults[-1]}")
     print(f"{options.rounds} kills, {len(faults)} faults")
     sys.exit(1 if faults else 0)
 
