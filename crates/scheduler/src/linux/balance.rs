@@ -24,6 +24,7 @@
 use super::domains::{Domain, Level, Link};
 use super::fair::{self, Dequeue, FairRules};
 use super::imbalance::{Amount, Ask, Idle};
+use super::pelt::Moment;
 use super::rq::{Class, Entity, EntityId, NONE, Rq};
 use super::smp::{self, Smp};
 use super::tries::Tries;
@@ -410,7 +411,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let now = rq.wall;
         let entity = rq.entity_mut(id);
         let weight = entity.load.weight();
-        let pelt = entity.signal.at(now);
+        let pelt = entity.signal.at(Moment::of(now));
         let (load, util) = (pelt.load_avg(weight), pelt.util_avg());
         match amount {
             Amount::Tasks(_) => 1,
@@ -533,7 +534,7 @@ fn candidates(rq: &Rq) -> Vec<EntityId> {
     let takes = |(_, e): &(usize, &Entity)| {
         e.on_rq && e.task != NONE && e.class == Class::Fair && !e.delayed && !rq.is_throttled(e.queue)
     };
-    let mut found: Vec<(u64, EntityId)> = (rq.entities.iter().enumerate().filter(takes))
+    let mut found: Vec<(u32, EntityId)> = (rq.entities.iter().enumerate().filter(takes))
         .map(|(id, e)| (e.stamp, id as EntityId))
         .filter(|&(_, id)| id != rq.curr)
         .collect();

@@ -66,7 +66,7 @@ impl FairRules for Cfs {
             return;
         }
         entity.exec_start = now;
-        entity.sum_exec += delta;
+        entity.ran_on(delta);
         entity.vruntime += entity.load.virt(delta) as i64;
         update_min_vruntime(rq, queue);
     }
@@ -80,7 +80,7 @@ impl FairRules for Cfs {
         let head = first.saturating_sub(entity.exec_start);
         let tail = tick_ns * (ticks - 1);
         entity.exec_start += head + tail;
-        entity.sum_exec += head + tail;
+        entity.ran_on(head + tail);
         // Each tick rounds its virtual time by itself.
         entity.vruntime += (entity.load.virt(head) + entity.load.virt(tick_ns) * (ticks - 1)) as i64;
         update_min_vruntime(rq, queue);
@@ -182,7 +182,7 @@ impl FairRules for Cfs {
         let entity = rq.entity_mut(id);
         let (queue, key, queued) = (entity.queue, entity.vruntime, entity.on_rq);
         entity.exec_start = now;
-        entity.prev_sum_exec = entity.sum_exec;
+        entity.begin_stint();
         let q = rq.queue_mut(queue);
         if queued && q.curr != id {
             q.remove(key, id);
@@ -213,7 +213,7 @@ impl FairRules for Cfs {
         }
         let ideal = slice(env.t, rq, id);
         let entity = rq.entity(id);
-        let ran = entity.sum_exec - entity.prev_sum_exec;
+        let ran = entity.ran();
         let vruntime = entity.vruntime;
         if ran > ideal {
             rq.resched(env);
@@ -232,7 +232,7 @@ impl FairRules for Cfs {
         if q.nr < 2 {
             return u64::MAX;
         }
-        let ran = entity.sum_exec - entity.prev_sum_exec;
+        let ran = entity.ran();
         let ideal = slice(env.t, rq, id);
         // `ran > ideal` is true from this time on.
         let mut due = entity.exec_start + (ideal + 1).saturating_sub(ran);
@@ -314,7 +314,7 @@ impl FairRules for Cfs {
 
     fn slice_left(env: Env<'_>, rq: &Rq, id: EntityId) -> i64 {
         let entity = rq.entity(id);
-        slice(env.t, rq, id) as i64 - (entity.sum_exec - entity.prev_sum_exec) as i64
+        slice(env.t, rq, id) as i64 - entity.ran() as i64
     }
 
     fn fork(env: Env<'_>, rq: &mut Rq, id: EntityId, parent: Option<EntityId>) {

@@ -193,7 +193,6 @@ pub(super) fn update_curr(env: Env<'_>, rq: &mut Rq) {
         return;
     }
     entity.exec_start = now;
-    entity.sum_exec += delta;
     if !rq.dl.holds(curr) {
         return;
     }

@@ -182,9 +182,8 @@ impl FairRules for Eevdf {
         let now = rq.clock;
         let until = protection(env.t, rq, id);
         let entity = rq.entity_mut(id);
-        entity.protected_until = until;
+        entity.protect_until(until);
         entity.exec_start = now;
-        entity.prev_sum_exec = entity.sum_exec;
         rq.queue_mut(queue).curr = id;
     }
 
@@ -218,8 +217,8 @@ impl FairRules for Eevdf {
             // The vruntime at which it asks for a reschedule.
             let mut target = entity.deadline;
             if env.t.version.rules >= VPROT {
-                target = target.min(entity.protected_until);
-            } else if entity.protected_until != entity.deadline && q.avg_load > 0 {
+                target = target.min(entity.protected_until());
+            } else if entity.protected_until() != entity.deadline && q.avg_load > 0 {
                 // Not eligible beyond the mean of the others.
                 target = target.min(q.min_vruntime + q.avg_vruntime.div_euclid(q.avg_load) + 1);
             }
@@ -287,11 +286,11 @@ impl FairRules for Eevdf {
         rq.skip_clock = true;
         if !env.t.version.yield_forfeits() {
             let entity = rq.entity_mut(id);
-            entity.deadline += entity.load.virt(entity.slice) as i64;
+            entity.deadline += entity.load.virt(u64::from(entity.slice)) as i64;
         } else if eligible(rq, id) {
             let entity = rq.entity_mut(id);
             entity.vruntime = entity.deadline;
-            entity.deadline += entity.load.virt(entity.slice) as i64;
+            entity.deadline += entity.load.virt(u64::from(entity.slice)) as i64;
         }
     }
 
@@ -340,13 +339,13 @@ impl FairRules for Eevdf {
         }
         entity.load = load;
         if queued {
-            let protected = rq.entity(id).protected_until;
+            let protected = rq.entity(id).protected_until();
             place(env.t, rq, id, Enqueue::Restore);
             let account = rq.queue_mut(queue);
             account.load.add(load.weight());
             account.nr += 1;
             rq.entity_mut(id).on_rq = true;
-            rq.entity_mut(id).protected_until = protected;
+            rq.entity_mut(id).protect_until(protected);
             if !running {
                 join(rq, id);
             }
@@ -426,7 +425,7 @@ fn account(env: Env<'_>, rq: &mut Rq, queue: QueueId, curr: EntityId, now: u64) 
     let entity = rq.entity_mut(curr);
     let delta = now - entity.exec_start;
     entity.exec_start = now;
-    entity.sum_exec += delta;
+    entity.add_exec(delta);
     entity.vruntime += entity.load.virt(delta) as i64;
     let fulfilled = renew(env.t, entity);
     let (task, protected) = (entity.owns == NONE, is_protected(env.t, entity));
@@ -468,7 +467,7 @@ fn renew(t: &Tunables, entity: &mut Entity) -> bool {
     if !entity.custom_slice {
         entity.slice = t.base_slice;
     }
-    entity.deadline = entity.vruntime + entity.load.virt(entity.slice) as i64;
+    entity.deadline = entity.vruntime + entity.load.virt(u64::from(entity.slice)) as i64;
     true
 }
 

@@ -173,6 +173,11 @@ impl Pelt {
     fn cross(&mut self, now: Ns, load: u64, runnable: u64, running: bool) {
         let inputs = Inputs { load, runnable, running };
         let epochs = (now.0 >> EPOCH_SHIFT) - (self.at_ns >> EPOCH_SHIFT);
+        self.end_epochs(epochs, inputs);
+    }
+
+    /// So many epochs end while `inputs` hold.
+    fn end_epochs(&mut self, epochs: u64, inputs: Inputs) {
         self.add(EPOCH_GAIN - self.gained, inputs);
         self.gained = 0;
         // After 64 halvings nothing is left of what was before.
@@ -282,7 +287,7 @@ impl Pelt {
     }
 }
 
-/// A [`Pelt`] with what is on now ([`Inputs`], closer together), so that it can be brought up to date after a change.
+/// A queue's [`Pelt`] with what is on now ([`Inputs`], closer together), so that it can be brought up to date after a change.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Signal {
     pelt: Pelt,
@@ -292,8 +297,6 @@ pub(super) struct Signal {
     /// It is not what was published last.
     moved: bool,
 }
-
-const _: () = assert!(size_of::<Signal>() == 56, "a task's signal and its partners share their cache lines");
 
 impl Signal {
     /// Off and empty, at `now`.
@@ -309,16 +312,6 @@ impl Signal {
         if load | runnable | u64::from(inputs.running ^ old.running) != 0 {
             self.pelt.advance_to(now, old);
             (self.load, self.runnable, self.running) = (inputs.load, inputs.runnable as u32, inputs.running);
-            self.moved = true;
-        }
-    }
-    /// The same for a task that is on a queue or not, and runs or not.
-    #[inline(always)]
-    pub(super) fn set_task(&mut self, now: Moment, on: bool, running: bool) {
-        let runnable = u32::from(on);
-        if u32::from(running ^ self.running) | (runnable ^ self.runnable) != 0 {
-            self.pelt.advance_to(now, self.inputs());
-            (self.load, self.runnable, self.running) = (u64::from(on), runnable, running);
             self.moved = true;
         }
     }
@@ -353,6 +346,100 @@ impl Signal {
     #[inline]
     pub(super) fn inputs(&self) -> Inputs {
         Inputs { load: self.load, runnable: u64::from(self.runnable), running: self.running }
+    }
+}
+
+/// A task's signal: what [`Signal`] is for a queue, in less room. A task is one runnable task or none, so no sum is larger than
+/// twice [`EPOCH_GAIN`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
+pub(super) struct TaskSignal {
+    /// Up to here the sums are right: number of the epoch (it may begin again after 4.5 years) and [`gain_until`] the time.
+    epoch: u32,
+    gained: u32,
+    load: u32,
+    runnable: u32,
+    util: u32,
+    /// It is on a queue.
+    on: bool,
+    running: bool,
+}
+
+const _: () = assert!(size_of::<TaskSignal>() == 24, "a task's signal and its partners share a cache line");
+const _: () = assert!(2 * EPOCH_GAIN <= u32::MAX as u64, "a sum has room");
+
+impl TaskSignal {
+    /// Of a new task at `now`: full load, and the given use (0 … [`SCALE`]).
+    pub(super) fn start(now: Ns, util: u64) -> TaskSignal {
+        let mut pelt = Pelt::zero(now);
+        pelt.start_task(now, util);
+        let mut signal = TaskSignal { epoch: (now.0 >> EPOCH_SHIFT) as u32, ..TaskSignal::default() };
+        signal.keep(&pelt);
+        signal
+    }
+    #[inline]
+    fn keep(&mut self, pelt: &Pelt) {
+        self.gained = pelt.gained as u32;
+        (self.load, self.runnable, self.util) = (pelt.load as u32, pelt.runnable as u32, pelt.util as u32);
+    }
+    /// Until `now` it was on and ran as before; from now on like this. Without a change nothing is computed.
+    #[inline(always)]
+    pub(super) fn set(&mut self, now: Moment, on: bool, running: bool) {
+        // Which of both is different cannot be foreseen: one branch.
+        if (running ^ self.running) | (on ^ self.on) {
+            self.advance(now);
+            (self.on, self.running) = (on, running);
+        }
+    }
+    #[inline(always)]
+    fn advance(&mut self, now: Moment) {
+        let (epoch, gained) = ((now.now.0 >> EPOCH_SHIFT) as u32, now.gained as u32);
+        if epoch != self.epoch {
+            if (epoch.wrapping_sub(self.epoch) as i32) < 0 {
+                return;
+            }
+            self.cross(epoch);
+        }
+        // The clock of another CPU may be an older one.
+        let Some(gain) = gained.checked_sub(self.gained) else { return };
+        self.load += if self.on { gain } else { 0 };
+        self.runnable += if self.on { gain } else { 0 };
+        self.util += if self.running { gain } else { 0 };
+        self.gained = gained;
+    }
+    #[cold]
+    #[inline(never)]
+    fn cross(&mut self, epoch: u32) {
+        let mut pelt = self.pelt(Ns::ZERO);
+        pelt.end_epochs(u64::from(epoch.wrapping_sub(self.epoch)), self.inputs());
+        self.keep(&pelt);
+        self.epoch = epoch;
+    }
+    /// Brings the sums up to `now` and gives them.
+    #[inline]
+    pub(super) fn at(&mut self, now: Moment) -> Pelt {
+        self.advance(now);
+        self.pelt(now.now)
+    }
+    /// As it will be at `now`, without changing anything.
+    #[inline]
+    pub(super) fn peek(&self, now: Ns) -> Pelt {
+        { *self }.at(Moment::of(now))
+    }
+    /// The sums, as of `at`.
+    #[inline]
+    fn pelt(&self, at: Ns) -> Pelt {
+        Pelt {
+            at_ns: at.0,
+            gained: u64::from(self.gained),
+            load: u64::from(self.load),
+            runnable: u64::from(self.runnable),
+            util: u64::from(self.util),
+        }
+    }
+    fn inputs(&self) -> Inputs {
+        let on = u64::from(self.on);
+        Inputs { load: on, runnable: on, running: self.running }
     }
 }
 

@@ -27,14 +27,14 @@ use schedlab_model::{CpuId, CpuSet, Ns, WORDS};
 
 /// Remembered by each task for placement.
 #[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
+#[repr(C, packed(4))]
 pub(super) struct Partners {
     /// A CPU that it ran on before the last one; `u32::MAX` = none.
     pub(super) recent_cpu: u32,
     /// Whom it woke last; `u32::MAX` = nobody.
     last_wakee: u32,
     /// How often it woke somebody else than the time before; halved every second.
-    flips: u64,
+    flips: u32,
     /// When `flips` was halved last.
     halved: Ns,
 }
@@ -45,19 +45,19 @@ impl Partners {
         Partners { last_wakee: u32::MAX, recent_cpu: u32::MAX, ..Partners::default() }
     }
     /// This task wakes `wakee` at `now`. Gives how often it changed its partner lately.
-    pub(super) fn woke(&mut self, wakee: u32, now: Ns) -> u64 {
+    pub(super) fn woke(&mut self, wakee: u32, now: Ns) -> u32 {
         if now > self.halved + Ns::from_s(1) {
             self.flips >>= 1;
             self.halved = now;
         }
         if self.last_wakee != wakee {
             self.last_wakee = wakee;
-            self.flips += 1;
+            self.flips = self.flips.saturating_add(1);
         }
         self.flips
     }
     /// How often it changed its partner lately.
-    pub(super) fn flips(&self) -> u64 {
+    pub(super) fn flips(&self) -> u32 {
         self.flips
     }
 }
@@ -88,7 +88,7 @@ pub(super) struct Wakeup {
     /// The wakee's `recent_cpu`.
     pub(super) recent: u32,
     /// The wakee's flips.
-    pub(super) flips: u64,
+    pub(super) flips: u32,
     /// The waker, when a task's doing.
     pub(super) waker: Option<WakerFacts>,
     /// The waker is about to block.
@@ -98,7 +98,7 @@ pub(super) struct Wakeup {
 /// The task that wakes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WakerFacts {
-    pub(super) flips: u64,
+    pub(super) flips: u32,
     /// Average load.
     pub(super) load: u64,
 }
@@ -124,7 +124,7 @@ impl Place<'_> {
     fn wide(&self, wakeup: &Wakeup) -> bool {
         let factor = self.domains.llc[wakeup.this.index()].count() as u64;
         let waker = wakeup.waker.map_or(0, |w| w.flips);
-        let (more, less) = (waker.max(wakeup.flips), waker.min(wakeup.flips));
+        let (more, less) = (u64::from(waker.max(wakeup.flips)), u64::from(waker.min(wakeup.flips)));
         less >= factor && more >= less * factor
     }
 

@@ -206,7 +206,8 @@ pub(super) struct Rq {
     pub(super) cpu: CpuId,
     /// Tasks counted in `nr_running` that are `delayed`.
     pub(super) delayed: u32,
-    stamps: u64,
+    stamps: u32,
+    pushed_to: CpuId,
     /// Stolen time that the clock leaves out, ns.
     steal: u64,
     /// RT tasks queued and running.
@@ -246,7 +247,6 @@ pub(super) struct Rq {
     pub(super) dl: DlQueue,
     /// Several CPUs: how much RT and deadline tasks use.
     pub(super) rt_signal: Signal,
-    pushed_to: CpuId,
 }
 
 const _: () = assert!(
@@ -296,7 +296,7 @@ impl Rq {
     #[inline]
     pub(super) fn look_ahead(&self) {
         let root = self.queue(ROOT);
-        black_box(self.stamps ^ self.idle_since ^ root.signal.inputs().load ^ u64::from(root.skip));
+        black_box(u64::from(self.stamps) ^ self.idle_since ^ root.signal.inputs().load ^ u64::from(root.skip));
         root.timeline.look_ahead();
         if let Some(entity) = self.entities.get(self.curr as usize) {
             entity.look_ahead();
@@ -509,10 +509,27 @@ impl Rq {
     /// The same, and gives its entity.
     #[inline]
     pub(super) fn stamped(&mut self, id: EntityId) -> &mut Entity {
+        if self.stamps == u32::MAX {
+            self.count_stamps_again();
+        }
         self.stamps += 1;
         let entity = &mut self.entities[id as usize];
         entity.stamp = self.stamps;
         entity
+    }
+    /// The count of stamps has come to its end: the same order, from the start.
+    #[cold]
+    #[inline(never)]
+    fn count_stamps_again(&mut self) {
+        let mut stamps: Vec<&mut u32> = self.entities.iter_mut().map(|entity| &mut entity.stamp).collect();
+        stamps.sort_unstable();
+        let (mut before, mut count) = (0, 0);
+        for stamp in stamps {
+            // Entities that were never stamped here share the first.
+            count += u32::from(std::mem::replace(&mut before, *stamp) != *stamp);
+            *stamp = count;
+        }
+        self.stamps = count;
     }
     /// Whether the tasks of a queue may not run for want of bandwidth.
     #[inline]

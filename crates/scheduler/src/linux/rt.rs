@@ -149,7 +149,6 @@ pub(super) fn update_curr(env: Env<'_>, rq: &mut Rq) {
         return;
     }
     entity.exec_start = now;
-    entity.sum_exec += delta;
     if env.t.rt_runtime == u64::MAX || !env.t.version.rt_throttling {
         return;
     }

@@ -6,7 +6,7 @@ use super::domains::{Domain, Domains, Level};
 use super::edges::Edges;
 use super::fair::FairRules;
 use super::packing::Estimates;
-use super::pelt::{Inputs, Moment, Pelt, SCALE, Signal};
+use super::pelt::{Inputs, Moment, Pelt, SCALE, TaskSignal};
 use super::placement::{Place, WakerFacts, Wakeup};
 use super::rq::{Class, Entity, EntityId, NONE, ROOT, Rq};
 use super::{Linux, dl};
@@ -250,8 +250,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             return;
         }
         let on = entity.on_rq && !entity.delayed;
-        let runnable = u64::from(on);
-        entity.signal.set(Moment::of(now), Inputs { load: runnable, runnable, running: on && running });
+        entity.signal.set(Moment::of(now), on, on && running);
         if entity.queue != ROOT {
             track_groups(rq, id);
         }
@@ -271,7 +270,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             return;
         }
         let on = entity.on_rq & !entity.delayed;
-        entity.signal.set_task(wall, on, on & running);
+        entity.signal.set(wall, on, on & running);
     }
 
     /// The CPU on which `task`, last on `from`, is queued.
@@ -386,9 +385,7 @@ pub(super) fn load_at_root(rq: &Rq, id: EntityId, mut load: u64) -> u64 {
 pub(super) fn start(rq: &mut Rq, id: EntityId) {
     let now = rq.wall;
     let used = rq.queue_mut(ROOT).signal.at(now).util_avg();
-    let signal = &mut rq.entity_mut(id).signal;
-    *signal = Signal::zero(now);
-    signal.at(now).start_task(now, SCALE.saturating_sub(used) / 2);
+    rq.entity_mut(id).signal = TaskSignal::start(now, SCALE.saturating_sub(used) / 2);
 }
 
 /// The load that a task, not queued, left on its CPU comes along to this one (or is there for the first time).
@@ -410,7 +407,7 @@ fn share(rq: &mut Rq, id: EntityId, change: fn(&mut Pelt, u64, u64, u64)) {
     let now = rq.wall;
     let entity = rq.entity_mut(id);
     let (weight, mut queue) = (entity.load.weight(), entity.queue);
-    let pelt = entity.signal.at(now);
+    let pelt = entity.signal.at(Moment::of(now));
     let (mut load, runnable, util) = (pelt.load_avg(weight), pelt.runnable_avg(), pelt.util_avg());
     loop {
         let q = rq.queue_mut(queue);

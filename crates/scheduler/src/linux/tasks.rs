@@ -324,7 +324,7 @@ pub(super) fn describe<F: FairRules>(env: Env<'_>, rq: &mut Rq, id: EntityId) {
     entity.idle = view.policy == Policy::Idle && version.has_idle_groups();
     let slice = view.slice.filter(|_| version.has_custom_slices());
     entity.custom_slice = slice.is_some();
-    entity.slice = slice.map_or(env.t.base_slice, |slice| slice.0.clamp(100_000, 100_000_000));
+    entity.slice = slice.map_or(env.t.base_slice, |slice| slice.0.clamp(100_000, 100_000_000) as u32);
     entity.class = class_of(view.policy);
     entity.rt_priority = match view.policy {
         Policy::Deadline { .. } => 100,

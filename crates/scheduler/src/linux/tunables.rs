@@ -206,7 +206,7 @@ pub(super) struct Tunables {
     /// CFS: with more tasks than this the period grows (`latency / min_granularity`, rounded up).
     pub(super) nr_latency: u32,
     /// EEVDF default request, ns, scaled.
-    pub(super) base_slice: u64,
+    pub(super) base_slice: u32,
     /// EEVDF default request before scaling, ns.
     pub(super) base_slice_unscaled: u64,
     /// CFS: a child goes before its parent.
@@ -260,7 +260,7 @@ impl Tunables {
             idle_min_granularity: time("idle_min_granularity_ns", 750_000),
             wakeup_granularity: time(wakeup, version.wakeup_granularity.0 * factor),
             nr_latency: nr_latency.unwrap_or(latency.div_ceil(min_granularity) as u32),
-            base_slice: time("base_slice_ns", version.granularity.0 * factor),
+            base_slice: time("base_slice_ns", version.granularity.0 * factor) as u32,
             base_slice_unscaled: version.granularity.0,
             child_runs_first: knobs.flag(first, version.rules < 2632 && !version.eevdf),
             rr_slice: knobs.number("sched_rr_timeslice_ms", 100) as u64 * 1_000_000,

@@ -48,7 +48,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     fn read_end(&self, t: usize) {
         let Some(task) = self.tasks.get(t) else { return };
         let timer = self.slots.seen(self.layout.task(t));
-        black_box(task.ops.get(task.pc as usize).map(std::mem::discriminant));
+        black_box(task.ops().get(task.pc as usize).map(std::mem::discriminant));
         self.read_task(t);
         black_box(self.log.seen(t) ^ timer);
     }

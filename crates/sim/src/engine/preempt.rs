@@ -175,7 +175,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// The program of `t` on `cpu` comes to its next operation. True: it stops there for a decision.
     pub(super) fn boundary(&mut self, cpu: usize, t: usize) -> Step<bool> {
         let task = &self.tasks[t];
-        let op = task.ops.get(task.pc as usize);
+        let op = task.ops().get(task.pc as usize);
         let Some(p) = &mut self.preempt else { return Ok(false) };
         let old = p.places[t];
         let (between, next) = places(old, op, p.model);

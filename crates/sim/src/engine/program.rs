@@ -52,7 +52,7 @@ impl Task<'_> {
     /// the program is at hand.
     #[inline]
     pub(super) fn next_release(&self, waits: Waits) -> u64 {
-        match self.ops.get(self.pc as usize) {
+        match self.ops().get(self.pc as usize) {
             Some(Op::NextPeriod { period, offset }) if waits == Waits::Timer => {
                 self.job.saturating_mul(period.0).saturating_add(offset.0)
             }
@@ -121,14 +121,14 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     fn step(&mut self, cpu: usize, t: usize) -> Step<Flow> {
         let task = &mut self.tasks[t];
-        let Some(op) = task.ops.get(task.pc as usize) else {
+        let Some(&op) = task.ops().get(task.pc as usize) else {
             if task.repeat_from == u32::MAX {
                 return Ok(Flow::Exit);
             }
             task.pc = task.repeat_from;
             return Ok(Flow::Next);
         };
-        match *op {
+        match op {
             Op::Run(amount) | Op::Kernel { length: amount, .. } => {
                 task.left = length(&mut self.extras[t], amount);
                 task.pc += 1;
@@ -162,7 +162,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             Op::Interrupts(handler) => self.serve_interrupts(cpu, t, handler),
             Op::CondResched | Op::Yield => {
                 task.pc += 1;
-                Ok(if *op == Op::Yield { Flow::Yield } else { Flow::Next })
+                Ok(if op == Op::Yield { Flow::Yield } else { Flow::Next })
             }
             Op::Spawn(child) => {
                 task.pc += 1;

@@ -7,6 +7,7 @@ use crate::rng::Stream;
 use schedlab_model::{ChannelId, CpuId, CpuSet, Op, PrevState, Program, TaskId, Waker};
 use schedlab_scheduler::TaskView;
 use std::collections::VecDeque;
+use std::mem::offset_of;
 
 /// Where a task is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,10 +103,10 @@ impl Since {
     }
 }
 
-/// The hot part of a task: two cache lines side by side, which a processor that reads lines in pairs brings at once. What is
-/// in the way here costs more than what is computed.
+/// The hot part of a task: two cache lines side by side, which a processor that reads lines in pairs brings at once, and a
+/// third that is needed when the program goes on. What is in the way here costs more than what is computed.
 #[derive(Debug)]
-#[repr(C, align(128))]
+#[repr(C, align(64))]
 pub(crate) struct Task<'a> {
     pub(crate) state: State,
     pub(crate) bucket: Bucket,
@@ -135,7 +136,7 @@ pub(crate) struct Task<'a> {
     pub(crate) left: u64,
     /// Since when its time counts as `bucket`.
     pub(crate) bucket_from: u64,
-    pub(crate) ops: &'a [Op],
+    ops: &'a [Op],
     // Second line.
     /// Time slept, waited and run since the metrics were brought up to date.
     pub(crate) sums: [u64; 3],
@@ -148,9 +149,16 @@ pub(crate) struct Task<'a> {
     pub(crate) job: u64,
     /// What it waits for while blocked.
     pub(crate) waits: Waits,
+    // Third line.
+    /// A copy of a program as short as that of most tasks of a loop: elsewhere it would be in two lines.
+    short: [Op; SHORT],
 }
 
-const _: () = assert!(size_of::<Task<'_>>() == 2 * 64, "a task has two lines");
+/// Operations of a short program.
+const SHORT: usize = 2;
+
+const _: () = assert!(offset_of!(Task<'_>, short) == 2 * 64, "what every event touches are two lines");
+const _: () = assert!(size_of::<[Op; SHORT]>() == 64, "a short program is one line");
 
 impl<'a> Task<'a> {
     pub(crate) fn new(program: &'a Program, view: &TaskView, all: &CpuSet) -> Task<'a> {
@@ -177,11 +185,17 @@ impl<'a> Task<'a> {
             counts: Counts::default(),
             waited: Waited::NOTHING,
             ops: &program.ops,
+            short: std::array::from_fn(|pc| program.ops.get(pc).copied().unwrap_or(Op::Exit)),
             waits: Waits::Nothing,
             repeat_from: program.repeat_from.unwrap_or(u32::MAX),
             released: 0,
             job: 0,
         }
+    }
+    /// Its program.
+    #[inline(always)]
+    pub(crate) fn ops(&self) -> &[Op] {
+        if self.ops.len() <= SHORT { &self.short[..self.ops.len()] } else { self.ops }
     }
     /// Whether it is its CPU's current task.
     #[inline]

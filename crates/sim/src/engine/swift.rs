@@ -41,9 +41,9 @@ impl Task<'_> {
     /// hand. Until it runs the activation stays fresh.
     #[inline(always)]
     fn prepare(&mut self) {
-        let ended = self.pc as usize == self.ops.len() && self.repeat_from != u32::MAX;
+        let ended = self.pc as usize == self.ops().len() && self.repeat_from != u32::MAX;
         let pc = if ended { self.repeat_from } else { self.pc };
-        if let Some(&Op::Run(Amount::Fixed(Ns(left)))) = self.ops.get(pc as usize)
+        if let Some(&Op::Run(Amount::Fixed(Ns(left)))) = self.ops().get(pc as usize)
             && left > 0
         {
             (self.left, self.pc) = (left, pc + 1);
@@ -265,7 +265,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 return self.count_step(Some(t));
             }
             steps += 1;
-            match task.ops.get(task.pc as usize) {
+            match task.ops().get(task.pc as usize) {
                 Some(&Op::Run(amount)) => {
                     let left = match amount {
                         Amount::Fixed(ns) => ns.0,

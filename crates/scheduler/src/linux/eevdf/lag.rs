@@ -59,7 +59,7 @@ pub(super) fn join(rq: &mut Rq, id: EntityId) {
     let waiting = Waiting {
         deadline: entity.deadline,
         vruntime: entity.vruntime,
-        slice: entity.slice.min(u64::from(u32::MAX)) as u32,
+        slice: entity.slice,
         entity: id,
     };
     let (queue, weight, vruntime) = (entity.queue, entity.load.weight() as i64, entity.vruntime);
@@ -117,7 +117,7 @@ pub(super) fn position(t: &Tunables, entity: &mut Entity, why: Enqueue, mean: i6
     if !entity.custom_slice {
         entity.slice = t.base_slice;
     }
-    let mut request = entity.load.virt(entity.slice) as i64;
+    let mut request = entity.load.virt(u64::from(entity.slice)) as i64;
     let mut lag = 0;
     if t.has(Feature::PLACE_LAG) && !alone && entity.vlag != 0 {
         // Joining pulls V towards the entity; scaled up like this its lag comes out as it was.
@@ -151,14 +151,14 @@ pub(super) fn pass_slice_up(rq: &mut Rq, queue: QueueId) {
 fn pass_slice_above(rq: &mut Rq, mut queue: QueueId) {
     loop {
         let q = rq.queue(queue);
-        let (owner, mut least) = (q.owner, u64::from(q.timeline.min_slice()));
+        let (owner, mut least) = (q.owner, q.timeline.min_slice());
         if owner == NONE {
             return;
         }
         if q.curr != NONE && rq.entity(q.curr).on_rq {
             least = least.min(rq.entity(q.curr).slice);
         }
-        let empty = least == u64::from(u32::MAX);
+        let empty = least == u32::MAX;
         let entity = rq.entity_mut(owner);
         if empty || (entity.custom_slice && entity.slice == least) {
             return;
@@ -168,7 +168,7 @@ fn pass_slice_above(rq: &mut Rq, mut queue: QueueId) {
         queue = entity.queue;
         let above = rq.queue_mut(queue);
         if queued && above.curr != owner {
-            above.timeline.set_slice(deadline, owner, least as u32);
+            above.timeline.set_slice(deadline, owner, least);
         }
     }
 }
@@ -195,8 +195,9 @@ pub(super) fn save_lag(env: Env<'_>, rq: &mut Rq, id: EntityId) {
 /// The longest request of those queued, ns.
 fn longest_request(rq: &Rq, queue: QueueId) -> u64 {
     let q = rq.queue(queue);
-    let waiting = u64::from(q.timeline.max_slice());
-    if q.curr != NONE && rq.entity(q.curr).on_rq { waiting.max(rq.entity(q.curr).slice) } else { waiting }
+    let waiting = q.timeline.max_slice();
+    let running = if q.curr != NONE && rq.entity(q.curr).on_rq { rq.entity(q.curr).slice } else { 0 };
+    u64::from(waiting.max(running))
 }
 
 /// Whether the lag that was just saved is another than the one that its place in the queue tells.
@@ -209,6 +210,6 @@ pub(super) fn lag_was_bounded(rq: &Rq, id: EntityId) -> bool {
 #[inline]
 pub(super) fn clamped_lag(env: Env<'_>, entity: &mut Entity, mean: i64) -> i64 {
     let tick = env.cx.world.tick_ns.0;
-    let limit = entity.load.virt((2 * entity.slice).max(tick)) as i64;
+    let limit = entity.load.virt((2 * u64::from(entity.slice)).max(tick)) as i64;
     (mean - entity.vruntime).clamp(-limit, limit)
 }

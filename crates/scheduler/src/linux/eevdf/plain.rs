@@ -162,9 +162,8 @@ fn take_over(env: Env<'_>, rq: &mut Rq, prev: EntityId, place: Place, next: Enti
     q.curr = next;
     let until = protection_of(env.t, q, &entities[next as usize]);
     let entity = &mut entities[next as usize];
-    entity.protected_until = until;
+    entity.protect_until(until);
     entity.exec_start = clock;
-    entity.prev_sum_exec = entity.sum_exec;
     rebase(rq, ROOT);
     next
 }
@@ -193,7 +192,7 @@ fn waiting(entity: &Entity, id: EntityId) -> Waiting {
     Waiting {
         deadline: entity.deadline,
         vruntime: entity.vruntime,
-        slice: entity.slice.min(u64::from(u32::MAX)) as u32,
+        slice: entity.slice,
         entity: id,
     }
 }

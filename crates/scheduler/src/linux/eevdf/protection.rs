@@ -25,9 +25,9 @@ pub(super) fn protection_of(t: &Tunables, queue: &Queue, entity: &Entity) -> i64
     } else {
         t.base_slice_unscaled
     };
-    slice = slice.min(entity.slice);
+    slice = slice.min(u64::from(entity.slice));
     let mut load = entity.load;
-    if slice == entity.slice {
+    if slice == u64::from(entity.slice) {
         entity.deadline
     } else {
         entity.deadline.min(entity.vruntime + load.virt(slice) as i64)
@@ -38,9 +38,9 @@ pub(super) fn protection_of(t: &Tunables, queue: &Queue, entity: &Entity) -> i64
 #[inline]
 pub(super) fn is_protected(t: &Tunables, entity: &Entity) -> bool {
     if t.version.rules >= VPROT {
-        entity.protected_until > entity.vruntime
+        entity.protected_until() > entity.vruntime
     } else {
-        entity.protected_until == entity.deadline
+        entity.protected_until() == entity.deadline
     }
 }
 
@@ -53,14 +53,16 @@ pub(super) fn holds(t: &Tunables, entity: &Entity) -> bool {
 pub(super) fn cancel_protection(t: &Tunables, rq: &mut Rq, id: EntityId) {
     let entity = rq.entity_mut(id);
     if is_protected(t, entity) {
-        entity.protected_until = if t.version.rules >= VPROT { entity.vruntime } else { entity.deadline + 1 };
+        let until = if t.version.rules >= VPROT { entity.vruntime } else { entity.deadline + 1 };
+        entity.protect_until(until);
     }
 }
 
 /// 6.17+: a shorter request arrived but does not win yet; it will not wait longer than it asks for.
 pub(super) fn shrink_protection(rq: &mut Rq, id: EntityId) {
     let entity = rq.entity(id);
-    let slice = u64::from(rq.queue(entity.queue).timeline.min_slice()).min(entity.slice);
+    let slice = u64::from(rq.queue(entity.queue).timeline.min_slice().min(entity.slice));
     let entity = rq.entity_mut(id);
-    entity.protected_until = entity.protected_until.min(entity.vruntime + entity.load.virt(slice) as i64);
+    let until = entity.vruntime + entity.load.virt(slice) as i64;
+    entity.protect_until(until.min(entity.protected_until()));
 }

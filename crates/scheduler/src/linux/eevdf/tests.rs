@@ -274,7 +274,7 @@ fn bounds_of_the_saved_lag_by_version() {
     {
         let mut bench = Bench::new(version, "");
         let (a, b) = (bench.task(nice(0)), bench.task(nice(0)));
-        (bench.rq.entity_mut(a).slice, bench.rq.entity_mut(a).custom_slice) = (slice, true);
+        (bench.rq.entity_mut(a).slice, bench.rq.entity_mut(a).custom_slice) = (slice as u32, true);
         [a, b].into_iter().for_each(|id| bench.enqueue(id));
         while bench.choose() != a {
             bench.run(MS);
@@ -314,7 +314,7 @@ fn a_short_slice_preempts() {
             bench.run(MS);
             let short = bench.task(nice(0));
             let entity = bench.rq.entity_mut(short);
-            (entity.slice, entity.custom_slice) = (slice, true);
+            (entity.slice, entity.custom_slice) = (slice as u32, true);
             assert_eq!(bench.wake_preempts(short), preempts, "rules {}, slice {slice}", version.rules);
         }
     }
@@ -325,13 +325,13 @@ fn from_6_17_on_the_shortest_request_limits_protection() {
     let mut bench = Bench::new(V6_18, "base_slice_ns=3ms");
     let short = bench.task(nice(0));
     let entity = bench.rq.entity_mut(short);
-    (entity.slice, entity.custom_slice) = (MS, true);
+    (entity.slice, entity.custom_slice) = (MS as u32, true);
     bench.enqueue(short);
     let long = bench.hog(nice(0));
     bench.choose();
     bench.run(MS);
     assert_eq!(bench.choose(), long);
-    let until = bench.rq.entity(long).protected_until - bench.rq.entity(long).vruntime;
+    let until = bench.rq.entity(long).protected_until() - bench.rq.entity(long).vruntime;
     assert_eq!(until, MS as i64, "the least slice of the queue, not its own 3 ms");
 }
 
@@ -344,17 +344,17 @@ fn a_group_requests_the_least_slice_of_its_members() {
     bench.rq.queues.push(Queue::new(GroupId(1), group));
     let members = [3 * MS, 2 * MS, 5 * MS].map(|slice| {
         let mut member = Entity::new(0, 1, 1);
-        (member.slice, member.custom_slice) = (slice, slice != 3 * MS);
+        (member.slice, member.custom_slice) = (slice as u32, slice != 3 * MS);
         bench.rq.store(member)
     });
     for (member, least) in members.into_iter().zip([3, 2, 2]) {
         bench.enqueue(member);
-        assert_eq!(bench.rq.entity(group).slice, least * MS);
+        assert_eq!(u64::from(bench.rq.entity(group).slice), least * MS);
         assert_eq!(u64::from(bench.rq.queue(ROOT).timeline.min_slice()), least * MS);
     }
     assert_eq!(bench.rq.entity(group).deadline, 3 * MS as i64, "the request under way stays as it is");
     bench.with(|env, rq| fair::dequeue::<Eevdf>(env, rq, members[1], Dequeue::Exit));
-    assert_eq!(bench.rq.entity(group).slice, 3 * MS);
+    assert_eq!(u64::from(bench.rq.entity(group).slice), 3 * MS);
 }
 
 #[test]
@@ -431,7 +431,7 @@ fn check(bench: &Bench, tasks: &[EntityId]) -> Result<(), TestCaseError> {
     prop_assert_eq!(Some(entity(picked).deadline), best);
     for &id in tasks {
         let saved = entity(id).vlag;
-        let limit = entity(id).load.clone().virt((2 * entity(id).slice).max(4 * MS)) as i64;
+        let limit = entity(id).load.clone().virt((2 * u64::from(entity(id).slice)).max(4 * MS)) as i64;
         prop_assert!(entity(id).on_rq || saved.abs() <= limit, "saved lag {} beyond {}", saved, limit);
     }
     Ok(())

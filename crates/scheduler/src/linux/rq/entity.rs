@@ -1,7 +1,7 @@
 //! What a run queue holds: tasks, and the shares of groups.
 
 use super::super::dl::cbs::Cbs;
-use super::super::pelt::Signal;
+use super::super::pelt::TaskSignal;
 use super::super::placement::Partners;
 use super::super::weights::{Load, NICE_0};
 use super::{Class, NONE, QueueId};
@@ -10,9 +10,9 @@ use std::hint::black_box;
 use std::mem::offset_of;
 
 /// What is scheduled: a task, or a group's share of one CPU. The order of the fields is that of their use: on a CPU with
-/// plain fair tasks a decision touches the first three cache lines, which stand in pairs as some processors read them.
+/// plain fair tasks a decision touches the first two cache lines, which stand side by side as some processors read them.
 #[derive(Clone, Debug)]
-#[repr(C, align(128))]
+#[repr(C, align(64))]
 pub(in crate::linux) struct Entity {
     /// The task; [`NONE`] for a group.
     pub(in crate::linux) task: u32,
@@ -46,30 +46,29 @@ pub(in crate::linux) struct Entity {
     pub(in crate::linux) normal: bool,
     /// Weight.
     pub(in crate::linux) load: Load,
+    /// EEVDF: request, ns. The longest that can be asked for is 1 s.
+    pub(in crate::linux) slice: u32,
     /// `clock_task` at the last account, ns; 0 = never ran.
     pub(in crate::linux) exec_start: u64,
-    /// CPU time so far, ns.
-    pub(in crate::linux) sum_exec: u64,
     /// Virtual run time, virtual ns. While `relative`, CFS counts it from its queue's `min_vruntime`.
     pub(in crate::linux) vruntime: i64,
-    // Second line.
     /// EEVDF: virtual deadline, virtual ns.
     pub(in crate::linux) deadline: i64,
+    // Second line.
     /// EEVDF: lag saved when it left its queue, virtual ns.
     pub(in crate::linux) vlag: i64,
-    /// EEVDF: request, ns.
-    pub(in crate::linux) slice: u64,
-    /// EEVDF: protected against preemption up to this vruntime (6.17+) or deadline (6.12).
-    pub(in crate::linux) protected_until: i64,
-    /// `sum_exec` when it was switched in, ns.
-    pub(in crate::linux) prev_sum_exec: u64,
-    /// When it was queued or ran last, as a count on its CPU: balancing takes the smallest first.
-    pub(in crate::linux) stamp: u64,
-    /// Several CPUs: load signals of a task. The third line begins in it.
-    pub(in crate::linux) signal: Signal,
+    /// What its present stint on the CPU, or its last one, is measured by: CFS: how long it ran, ns; EEVDF: up to which
+    /// vruntime (6.17+) or deadline (6.12) it is protected against preemption.
+    stint: i64,
+    /// Several CPUs: load signals of a task.
+    pub(in crate::linux) signal: TaskSignal,
     /// Several CPUs: whom it wakes and where it ran.
     pub(in crate::linux) partners: Partners,
+    /// When it was queued or ran last, as a count on its CPU: balancing takes the smallest first.
+    pub(in crate::linux) stamp: u32,
     // Rarely used.
+    /// Groups: CPU time so far, ns.
+    pub(in crate::linux) sum_exec: u64,
     /// Bandwidth, 6.18: it waits in the `limbo` of its queue.
     pub(in crate::linux) in_limbo: bool,
     /// Policy of a task; `Other` for a group.
@@ -82,14 +81,48 @@ pub(in crate::linux) struct Entity {
     pub(in crate::linux) dl: Option<Box<Cbs>>,
 }
 
-const _: () = assert!(size_of::<Entity>() <= 256, "four cache lines");
-const _: () = assert!(offset_of!(Entity, in_limbo) == 3 * 64, "three of them are in use");
+const _: () = assert!(size_of::<Entity>() == 192, "three cache lines");
+const _: () = assert!(offset_of!(Entity, vlag) == 64, "the first ends where a field does");
+const _: () = assert!(offset_of!(Entity, sum_exec) == 2 * 64, "two of them are in use");
 
 impl Entity {
     /// Reads the lines that a decision touches.
     #[inline]
     pub(in crate::linux) fn look_ahead(&self) {
-        black_box(self.exec_start ^ self.slice ^ self.signal.inputs().load);
+        black_box(self.exec_start ^ u64::from(self.stamp));
+    }
+    /// EEVDF: where its protection against preemption ends.
+    #[inline(always)]
+    pub(in crate::linux) fn protected_until(&self) -> i64 {
+        self.stint
+    }
+    /// EEVDF: it is protected up to there.
+    #[inline(always)]
+    pub(in crate::linux) fn protect_until(&mut self, until: i64) {
+        self.stint = until;
+    }
+    /// CFS: how long it has run since it was switched in, ns.
+    #[inline(always)]
+    pub(in crate::linux) fn ran(&self) -> u64 {
+        self.stint as u64
+    }
+    /// CFS: it is switched in.
+    #[inline(always)]
+    pub(in crate::linux) fn begin_stint(&mut self) {
+        self.stint = 0;
+    }
+    /// CFS: it ran for `delta`, ns.
+    #[inline(always)]
+    pub(in crate::linux) fn ran_on(&mut self, delta: u64) {
+        self.stint += delta as i64;
+        self.add_exec(delta);
+    }
+    /// Notes the CPU time of a group, ns; nobody asks for that of a task.
+    #[inline(always)]
+    pub(in crate::linux) fn add_exec(&mut self, delta: u64) {
+        if self.owns != NONE {
+            self.sum_exec += delta;
+        }
     }
     /// An entity that is not queued.
     pub(in crate::linux) fn new(task: u32, queue: QueueId, depth: u32) -> Entity {
@@ -105,7 +138,6 @@ impl Entity {
             load: Load::of(NICE_0),
             exec_start: 0,
             sum_exec: 0,
-            prev_sum_exec: 0,
             vruntime: 0,
             relative: true,
             fresh: true,
@@ -115,7 +147,7 @@ impl Entity {
             custom_slice: false,
             rel_deadline: false,
             delayed: false,
-            protected_until: 0,
+            stint: 0,
             dl: None,
             rt_priority: 0,
             rr_ticks: 0,
@@ -123,7 +155,7 @@ impl Entity {
             anywhere: false,
             in_limbo: false,
             normal: true,
-            signal: Signal::default(),
+            signal: TaskSignal::default(),
             stamp: 0,
             partners: Partners::new(),
         }
