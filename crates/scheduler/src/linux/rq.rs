@@ -329,7 +329,14 @@ impl Rq {
         self.wall = env.cx.now;
     }
     fn catch_up<F: FairRules>(&mut self, env: Env<'_>, in_tick: bool) {
-        let ticks = env.cx.ticks(self.cpu);
+        let (now, tick) = (env.cx.now.0, env.cx.world.tick_ns.0);
+        // Mostly it is one: no division.
+        let (ticks, next) = if now - self.next_edge < tick && self.ticks_done > 0 {
+            (self.ticks_done + 1, self.next_edge.saturating_add(tick))
+        } else {
+            let ticks = env.cx.ticks(self.cpu);
+            (ticks, env.cx.world.tick_edge(self.cpu, ticks + 1).0)
+        };
         let missed = (ticks - self.ticks_done).saturating_sub(u64::from(in_tick));
         if missed > 0 && self.curr != NONE {
             let first = self.next_edge.saturating_sub(self.steal);
@@ -337,18 +344,15 @@ impl Rq {
                 Class::Fair => fair::charge_ticks::<F>(env, self, first, missed),
                 Class::Deadline => dl::charge_ticks(env, self, first, missed),
                 Class::Rt => {
-                    let last = first + (missed - 1) * env.cx.world.tick_ns.0;
+                    let last = first + (missed - 1) * tick;
                     super::rt::charge_ticks(env, self, self.curr, missed, last);
                 }
             }
         }
         // Another CPU's tick of the same instant may come here before this CPU's own is handled.
-        self.counted_early = !in_tick
-            && missed > 0
-            && self.curr != NONE
-            && env.cx.world.tick_edge(self.cpu, ticks) == env.cx.now;
+        self.counted_early = !in_tick && missed > 0 && self.curr != NONE && next - tick == now;
         self.ticks_done = ticks;
-        self.next_edge = env.cx.world.tick_edge(self.cpu, ticks + 1).0;
+        self.next_edge = next;
     }
     /// The time, stolen time included, of a time of the run-queue clock.
     #[inline]

@@ -161,7 +161,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         const FEW: u8 = 3;
         const A_WHILE: u8 = 16;
         let c = &mut self.cpus[cpu];
-        if std::mem::take(&mut c.put_off) < FEW {
+        let few = std::mem::take(&mut c.put_off) < FEW;
+        if few {
             c.ask_at_once = A_WHILE;
         }
         let id = CpuId(cpu as u32);
@@ -170,9 +171,15 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if due <= 1 {
             return false;
         }
-        let at = if due == u64::MAX { NEVER } else { self.edge_in(id, due - 1) };
+        let next = self.now.saturating_add(self.world.tick_ns.0);
+        // Where many calls come it will mostly be asked about the next one, whatever the answer is now.
+        let at = match due {
+            _ if !few => next,
+            u64::MAX => NEVER,
+            due => self.edge_in(id, due - 1),
+        };
         let c = &mut self.cpus[cpu];
-        (c.tick_at, c.tick_sure) = (at, true);
+        (c.tick_at, c.next_edge, c.tick_sure) = (at, next, few);
         self.slots.arm_tick(cpu, at);
         true
     }
