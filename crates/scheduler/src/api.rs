@@ -96,13 +96,6 @@ pub trait Scheduler {
         }
     }
 
-    /// For speed only, where there are very many tasks: `cpu` will probably decide next, because `wakes` will be woken
-    /// there or (`None`) because the task that runs there will have done its work. Reads what that decision will need, so
-    /// that it is near when it comes; gives the task that will probably run. Must not change anything.
-    fn look_ahead(&self, _cpu: CpuId, _wakes: Option<TaskId>) -> Option<TaskId> {
-        None
-    }
-
     /// Where a queued or running task stands among those it shares its CPU with; `None` when it is not queued or
     /// the scheduler has no such measure. For explanations, and for the margin of a decision.
     fn standing(&self, _cx: &Cx<'_>, _task: TaskId) -> Option<Standing> {

@@ -14,7 +14,6 @@
 
 use super::pelt::{Inputs, Pelt, SCALE, Signal};
 use schedlab_model::{CpuId, CpuSet, Ns, WORDS};
-use std::hint::black_box;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -289,12 +288,6 @@ impl Board {
         Facts::unpacked([row.facts[0].load(Relaxed), row.facts[1].load(Relaxed)])
     }
 
-    /// Reads what publishing `cpu`'s state will touch.
-    #[inline]
-    pub(super) fn look_ahead(&self, cpu: CpuId) {
-        let row = self.row(cpu);
-        black_box(row.facts[0].load(Relaxed));
-    }
     /// Publishes `cpu`'s state as of `now`. Gives whether it became idle or busy by that.
     #[inline]
     pub(super) fn publish(&self, cpu: CpuId, now: Ns, facts: &Facts) -> Turn {

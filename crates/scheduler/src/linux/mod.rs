@@ -464,18 +464,6 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
         (0..self.rqs.len()).for_each(|cpu| self.locked(cpu.into(), |_| ()));
     }
 
-    fn look_ahead(&self, cpu: CpuId, wakes: Option<TaskId>) -> Option<TaskId> {
-        let rq = self.rqs.get(cpu.index())?.try_lock()?;
-        if let Some(smp) = self.smp.get() {
-            smp.board.look_ahead(cpu);
-        }
-        rq.look_ahead();
-        // Who runs next when nobody wakes cannot be told without the decision.
-        let (_, id) = self.homes.get(wakes?).filter(|(home, _)| *home == cpu)?;
-        rq.entities.get(id as usize)?.look_ahead();
-        None
-    }
-
     fn standing(&self, _cx: &Cx<'_>, task: TaskId) -> Option<crate::Standing> {
         let (cpu, id) = self.homes.get(task)?;
         let rq = self.rqs[cpu.index()].lock();

@@ -16,7 +16,6 @@ use super::tunables::Tunables;
 use super::weights::Load;
 use crate::Cmd;
 use schedlab_model::{CpuId, GroupId, Ns, TaskId};
-use std::hint::black_box;
 use std::mem::offset_of;
 
 /// Index into [`Rq::entities`].
@@ -290,16 +289,6 @@ impl Rq {
             stamps: 0,
             fair_server: FairServer::new(t.fair_server_runtime, t.fair_server_period),
             idle_since: 0,
-        }
-    }
-    /// Reads the lines that a decision touches, those of its running task and of its queue included.
-    #[inline]
-    pub(super) fn look_ahead(&self) {
-        let root = self.queue(ROOT);
-        black_box(u64::from(self.stamps) ^ self.idle_since ^ root.signal.inputs().load ^ u64::from(root.skip));
-        root.timeline.look_ahead();
-        if let Some(entity) = self.entities.get(self.curr as usize) {
-            entity.look_ahead();
         }
     }
     /// Refreshes the clock, after charging the tick edges that the driver left out. `in_tick`: the edge of

@@ -21,7 +21,6 @@ use crate::{
     CellLocks, Change, Cmd, Cx, Knob, KnobKind, Lock, Locks, Needs, Pick, Prev, Scheduler, Wake, Winner,
 };
 use schedlab_model::{CpuId, Policy, TaskId};
-use std::hint::black_box;
 
 /// Its line in the registry.
 pub const ENTRY: Entry = Entry {
@@ -368,17 +367,6 @@ impl<L: Locks> Scheduler for GlobalEdf<L> {
                 Pick::run(TaskId(task))
             }
             None => Pick::IDLE,
-        }
-    }
-
-    fn look_ahead(&self, _cpu: CpuId, wakes: Option<TaskId>) -> Option<TaskId> {
-        let state = self.state.try_lock()?;
-        match wakes {
-            Some(task) => {
-                black_box(state.jobs.get(task.index())?.key);
-                None
-            }
-            None => state.ready.near.last().map(|job| TaskId(job.1)),
         }
     }
 

@@ -17,7 +17,6 @@ use crate::registry::Entry;
 use crate::{CellLocks, Change, Cmd, Cx, Knob, KnobKind, Lock, Locks, Needs, Pick, Prev, Scheduler, Wake};
 use schedlab_model::{CpuId, Ns, TaskId};
 use std::collections::VecDeque;
-use std::hint::black_box;
 
 const SLICE: Ns = Ns::from_ms(4);
 
@@ -143,14 +142,6 @@ impl<L: Locks> Scheduler for RoundRobin<L> {
             Some(task) => Pick { slice_ns: self.slice, ..Pick::run(task) },
             None => Pick::IDLE,
         }
-    }
-
-    fn look_ahead(&self, cpu: CpuId, wakes: Option<TaskId>) -> Option<TaskId> {
-        let state = self.state.try_lock()?;
-        if let Some(task) = wakes {
-            black_box(state.home.get(task.index()));
-        }
-        state.queues.get(cpu.index())?.front().copied()
     }
 
     fn changed(&self, cx: &Cx<'_>, change: Change) {

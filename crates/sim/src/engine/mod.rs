@@ -2,7 +2,6 @@
 
 mod account;
 mod agents;
-mod ahead;
 mod channels;
 mod commands;
 mod dispatch;
@@ -79,8 +78,6 @@ pub(crate) struct Engine<'a, S, const FREE: bool> {
     tells_saved: bool,
     /// The scheduler reads in the tasks' views what changes as they run.
     shows: bool,
-    /// There are so many tasks that it pays to read their records early.
-    looks_ahead: bool,
     /// The CPU whose tick is being handled.
     ticking: Option<usize>,
     world: World,
@@ -200,9 +197,6 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     #[inline(always)]
     fn drain(&mut self) -> Step {
         let Some((first, another)) = self.slots.begin() else { return Ok(()) };
-        if self.looks_ahead {
-            self.look_ahead();
-        }
         let mut next = Some(first);
         if another || (!FREE && self.gate.is_some()) {
             self.slots.collect(first, &mut self.batch);

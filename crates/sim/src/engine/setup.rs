@@ -50,7 +50,6 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
             tells_saved: needs.saved,
             // With every tick, so that stress finds a scheduler that reads them all the same.
             shows: !needs.own_marks || options.every_tick,
-            looks_ahead: workload.tasks.len() >= super::ahead::MANY_TASKS,
             ticking: None,
             slots,
             layout,

@@ -103,19 +103,6 @@ impl Slots {
         self.more
     }
 
-    /// The slot that fires next, as things are.
-    #[inline]
-    pub(crate) fn peek(&self) -> Option<usize> {
-        let top = self.top();
-        (top != NEVER).then_some((top & ((1 << self.bits) - 1)) as usize)
-    }
-
-    /// Reads what arming a slot of no CPU, or taking it out, will touch.
-    #[inline]
-    pub(crate) fn seen(&self, slot: usize) -> u64 {
-        slot.checked_sub(self.first_task).map_or(0, |task| self.seqs[task] ^ self.no_cpus(slot))
-    }
-
     /// The end of time: later times count as never. 2.2 years with 200 slots.
     pub(crate) fn latest(&self) -> u64 {
         self.horizon - 1

@@ -143,13 +143,6 @@ impl Log {
         }
     }
 
-    /// Reads what recording a value of `task` will touch.
-    #[inline]
-    pub(crate) fn seen(&self, task: usize) -> u64 {
-        let next = self.next.get(task).copied().unwrap_or(0);
-        self.values.get(next as usize).map_or(0, |&value| u64::from(value))
-    }
-
     /// Everything so far goes into the distributions.
     pub(crate) fn flush(&mut self, tasks: &mut [TaskMetrics]) {
         let room = self.room as u32;

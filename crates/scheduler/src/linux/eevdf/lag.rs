@@ -56,12 +56,8 @@ pub(super) fn eligible(rq: &Rq, id: EntityId) -> bool {
 #[inline]
 pub(super) fn join(rq: &mut Rq, id: EntityId) {
     let entity = rq.entity(id);
-    let waiting = Waiting {
-        deadline: entity.deadline,
-        vruntime: entity.vruntime,
-        slice: entity.slice,
-        entity: id,
-    };
+    let waiting =
+        Waiting { deadline: entity.deadline, vruntime: entity.vruntime, slice: entity.slice, entity: id };
     let (queue, weight, vruntime) = (entity.queue, entity.load.weight() as i64, entity.vruntime);
     let q = rq.queue_mut(queue);
     q.timeline.insert(waiting);

@@ -189,12 +189,7 @@ fn join_root(q: &mut Queue, entity: &Entity, id: EntityId) {
 /// As it stands in the timeline.
 #[inline(always)]
 fn waiting(entity: &Entity, id: EntityId) -> Waiting {
-    Waiting {
-        deadline: entity.deadline,
-        vruntime: entity.vruntime,
-        slice: entity.slice,
-        entity: id,
-    }
+    Waiting { deadline: entity.deadline, vruntime: entity.vruntime, slice: entity.slice, entity: id }
 }
 
 /// A waiting entity counts in the sums.

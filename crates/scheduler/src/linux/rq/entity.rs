@@ -6,7 +6,6 @@ use super::super::placement::Partners;
 use super::super::weights::{Load, NICE_0};
 use super::{Class, NONE, QueueId};
 use schedlab_model::Policy;
-use std::hint::black_box;
 use std::mem::offset_of;
 
 /// What is scheduled: a task, or a group's share of one CPU. The order of the fields is that of their use: on a CPU with
@@ -86,11 +85,6 @@ const _: () = assert!(offset_of!(Entity, vlag) == 64, "the first ends where a fi
 const _: () = assert!(offset_of!(Entity, sum_exec) == 2 * 64, "two of them are in use");
 
 impl Entity {
-    /// Reads the lines that a decision touches.
-    #[inline]
-    pub(in crate::linux) fn look_ahead(&self) {
-        black_box(self.exec_start ^ u64::from(self.stamp));
-    }
     /// EEVDF: where its protection against preemption ends.
     #[inline(always)]
     pub(in crate::linux) fn protected_until(&self) -> i64 {

@@ -34,7 +34,6 @@ use crate::{Change, Cmd, Cx, Knob, KnobKind, Knobs, Lock, Locks, Needs, Pick, Pr
 use crate::{Wake, Work};
 use array::Array;
 use schedlab_model::{CpuId, Policy, TaskId};
-use std::hint::black_box;
 use std::sync::OnceLock;
 use version::{Era, Version};
 
@@ -516,14 +515,6 @@ impl<L: Locks> Scheduler for O1<L> {
             () => (record.slice.get() as u64).min(self.chop_due(cx, record)),
         };
         balance.min(runs.saturating_sub(uncharged).max(1))
-    }
-
-    fn look_ahead(&self, cpu: CpuId, wakes: Option<TaskId>) -> Option<TaskId> {
-        let records = self.tasks.get()?;
-        let rq = self.rqs.get(cpu.index())?.try_lock()?;
-        let task = wakes.or_else(|| rq.arrays[rq.active].head())?;
-        black_box(records.get(task.index())?.cpu.get());
-        wakes.is_none().then_some(task)
     }
 
     fn changed(&self, cx: &Cx<'_>, change: Change) {

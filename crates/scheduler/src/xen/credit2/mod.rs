@@ -34,7 +34,6 @@ use crate::Wake;
 use crate::{Change, Cmd, Cx, Knob, KnobKind, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, Timer};
 use schedlab_model::{CpuId, Ns, TaskId};
 use state::{Settings, State};
-use std::hint::black_box;
 
 /// Credit of a fresh unit, and what a reset adds, in ns of the heaviest unit.
 const INIT: i64 = 10_000_000;
@@ -189,15 +188,6 @@ impl<L: Locks> Scheduler for Credit2<L> {
         if let Timer::Task(task) = timer {
             self.state.lock().replenish(cx, task);
         }
-    }
-
-    fn look_ahead(&self, cpu: CpuId, wakes: Option<TaskId>) -> Option<TaskId> {
-        let state = self.state.try_lock()?;
-        let queue = state.queues.get(*state.queue_of.get(cpu.index())?)?;
-        let task = wakes.or_else(|| queue.list.first().copied())?;
-        let unit = state.units.get(task.index())?.as_ref()?;
-        black_box(unit.credit ^ unit.core.entry);
-        wakes.is_none().then_some(task)
     }
 
     fn changed(&self, cx: &Cx<'_>, change: Change) {
