@@ -567,6 +567,32 @@ mod tests {
     }
 
     proptest! {
+        /// What a task keeps in 24 bytes is what a queue with this one task keeps in 56, also when the clock of another CPU is
+        /// an older one.
+        #[test]
+        fn a_tasks_signal_is_a_queues_in_less_room(
+            from in 0u64..1 << 40, util in 0u64..=SCALE,
+            steps in prop::collection::vec((0u64..90_000_000, 0u64..2_000, any::<bool>(), any::<bool>()), 1..60),
+        ) {
+            let mut whole = Signal::zero(Ns(from));
+            whole.at(Ns(from)).start_task(Ns(from), util);
+            let mut packed = TaskSignal::start(Ns(from), util);
+            let seen = |pelt: Pelt| (pelt.load_avg(1024), pelt.runnable_avg(), pelt.util_avg());
+            let mut now = from;
+            for (later, back, on, running) in steps {
+                now += later;
+                let at = Moment::of(Ns(now.saturating_sub(back)));
+                let (on, running) = (on, on && running);
+                let load = u64::from(on);
+                whole.set(at, Inputs { load, runnable: load, running });
+                packed.set(at, on, running);
+                for ahead in [0, 700_000, 40_000_000, 3_000_000_000] {
+                    let then = Ns(now + ahead);
+                    prop_assert_eq!(seen(packed.peek(then)), seen(whole.peek(then)));
+                }
+                prop_assert_eq!(seen(packed.at(at)), seen(*whole.at(at.now)));
+            }
+        }
         /// However often one looks, the sums are the same.
         #[test]
         fn looking_more_often_changes_nothing(

@@ -561,4 +561,28 @@ mod tests {
         queue.remove(5, 0);
         assert_eq!((queue.leftmost().unwrap().entity, queue.second().unwrap().entity), (1, 4));
     }
+
+    #[test]
+    fn stamps_keep_their_order_when_their_count_ends() {
+        let cpu = CpuId(0);
+        let t = Tunables::new(crate::linux::version::V6_18, 1, &crate::Knobs::default());
+        let mut rq = Rq::new(cpu, &t);
+        for task in 0..5 {
+            rq.store(Entity::new(task, ROOT, 0));
+        }
+        rq.stamps = u32::MAX - 3;
+        // Nobody has ever stamped 1.
+        for id in [3, 0, 2, 4, 3] {
+            rq.stamp(id);
+        }
+        let order = |rq: &Rq| {
+            let mut ids: Vec<EntityId> = (0..5).collect();
+            ids.sort_by_key(|&id| rq.entity(id).stamp);
+            ids
+        };
+        assert_eq!(order(&rq), [1, 0, 2, 4, 3]);
+        assert!(rq.stamps < 10, "counted from the start again: {}", rq.stamps);
+        rq.stamp(1);
+        assert_eq!(order(&rq), [0, 2, 4, 3, 1]);
+    }
 }
