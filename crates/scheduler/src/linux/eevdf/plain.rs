@@ -38,6 +38,11 @@ impl Sums {
     fn mean(self) -> i64 {
         mean(self.base, self.sum, self.load)
     }
+    /// Whether `vruntime` is not beyond [`mean`](Self::mean). No branch that nobody can foresee has to wait for a division.
+    #[inline(always)]
+    fn reach(self, vruntime: i64) -> bool {
+        i128::from(vruntime - self.base) * i128::from(self.load.max(1)) <= i128::from(self.sum)
+    }
 }
 
 /// The running task `curr` blocks; switches the queue over to who runs next, and gives that or [`NONE`].
@@ -46,8 +51,9 @@ pub(super) fn block(env: Env<'_>, rq: &mut Rq, curr: EntityId) -> EntityId {
     charge_here(env, rq, curr);
     let (entities, q) = rq.root();
     let entity = &mut entities[curr as usize];
-    let mut mean = Sums::of(q, Some(entity)).mean();
-    if env.t.has(Feature::DELAY_DEQUEUE) && entity.vruntime > mean {
+    let sums = Sums::of(q, Some(entity));
+    let mut mean = sums.mean();
+    if env.t.has(Feature::DELAY_DEQUEUE) && !sums.reach(entity.vruntime) {
         entity.delayed = true;
         rq.delayed += 1;
     } else {
@@ -131,11 +137,12 @@ pub(super) fn change(env: Env<'_>, rq: &mut Rq) -> EntityId {
         return NONE;
     }
     let running = entities.get(curr as usize);
-    let mean = Sums::of(q, running).mean();
-    let rival = running.filter(|entity| entity.on_rq && entity.vruntime <= mean);
+    let sums = Sums::of(q, running);
+    let rival = running.filter(|entity| entity.on_rq && sums.reach(entity.vruntime));
     if rival.is_some_and(|entity| q.nr == 1 || holds(env.t, entity)) {
         return curr;
     }
+    let mean = sums.mean();
     match q.timeline.find(|vruntime| vruntime <= mean) {
         Some((_, best)) if rival.is_some_and(|rival| rival.deadline < best.deadline) => curr,
         Some((place, best)) if !entities[best.entity as usize].delayed => {
@@ -259,15 +266,18 @@ pub(super) fn preempt(env: Env<'_>, rq: &mut Rq, curr: EntityId, woken: EntityId
     let (entities, q) = rq.root();
     let (se, pse) = (&entities[curr as usize], &entities[woken as usize]);
     let shorter = env.t.has(Feature::PREEMPT_SHORT) && pse.slice < se.slice;
-    let mean = Sums::of(q, Some(se)).mean();
-    let rival = se.on_rq & (se.vruntime <= mean);
+    let sums = Sums::of(q, Some(se));
+    let rival = se.on_rq & sums.reach(se.vruntime);
     // Before all others are looked at: the running one goes on whatever they are. One branch, since none of this can be foreseen.
-    let goes_on = (!shorter & is_protected(env.t, se)) | (pse.vruntime > mean) | (se.deadline < pse.deadline);
-    let wins = !(rival & goes_on)
-        && match q.timeline.find(|vruntime| vruntime <= mean) {
+    let goes_on =
+        (!shorter & is_protected(env.t, se)) | !sums.reach(pse.vruntime) | (se.deadline < pse.deadline);
+    let wins = !(rival & goes_on) && {
+        let mean = sums.mean();
+        match q.timeline.find(|vruntime| vruntime <= mean) {
             Some((_, best)) => best.entity == woken,
             None => !rival && q.timeline.first().is_some_and(|first| first.entity == woken),
-        };
+        }
+    };
     if wins {
         if shorter {
             cancel_protection(env.t, rq, curr);
