@@ -9,28 +9,30 @@ const FIRST: usize = 1024;
 const SEGMENTS: usize = 23;
 const NOWHERE: u64 = u64::MAX;
 
-/// A table by task that grows without moving: segment `k` holds `1024 << k` tasks.
+/// A table by task that grows without moving: segment `k` holds `1024 << k` tasks, the first of them at hand.
 #[derive(Debug)]
 pub(super) struct ByTask<const FRESH: u64> {
-    segments: [OnceLock<Box<[AtomicU64]>>; SEGMENTS],
+    first: Box<[AtomicU64; FIRST]>,
+    more: [OnceLock<Box<[AtomicU64]>>; SEGMENTS - 1],
 }
 
 impl<const FRESH: u64> ByTask<FRESH> {
     pub(super) fn new() -> ByTask<FRESH> {
-        ByTask { segments: [const { OnceLock::new() }; SEGMENTS] }
+        let first = Box::new([const { AtomicU64::new(FRESH) }; FIRST]);
+        ByTask { first, more: [const { OnceLock::new() }; SEGMENTS - 1] }
     }
     /// The cell of a task, which begins as `FRESH`.
     #[inline]
     pub(super) fn cell(&self, task: TaskId) -> &AtomicU64 {
-        // Mostly there are no more tasks than the first segment holds.
-        if task.index() < FIRST
-            && let Some(cells) = self.segments[0].get()
-        {
-            return &cells[task.index()];
+        match self.first.get(task.index()) {
+            Some(cell) => cell,
+            None => self.in_more(task),
         }
+    }
+    fn in_more(&self, task: TaskId) -> &AtomicU64 {
         let index = task.index() + FIRST;
         let segment = (index.ilog2() - FIRST.ilog2()) as usize;
-        let cells = self.segments[segment].get_or_init(|| {
+        let cells = self.more[segment - 1].get_or_init(|| {
             (0..FIRST << segment).map(|_| AtomicU64::new(FRESH)).collect::<Vec<_>>().into_boxed_slice()
         });
         &cells[index - (FIRST << segment)]
