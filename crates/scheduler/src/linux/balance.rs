@@ -474,8 +474,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// Sets the timer for the next kick, if there is an idle CPU and a reason, and it is not set.
     #[inline]
-    pub(super) fn arm_kick(&self, cx: &Cx<'_>) {
-        let Some(smp) = self.smp.get() else { return };
+    pub(super) fn arm_kick(&self, cx: &Cx<'_>, smp: Option<&Smp>) {
+        let Some(smp) = smp else { return };
         if smp.board.idle_cpus() > 0 && !smp.kick_armed.load(Relaxed) && smp.board.any_work() {
             self.arm_next_kick(cx, smp);
         }
@@ -522,7 +522,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             next = next.min(smp.next_balance[cpu.index()].load(Relaxed));
         }
         smp.next_kick.store(next, Relaxed);
-        self.arm_kick(cx);
+        self.arm_kick(cx, self.smp.get());
     }
 }
 

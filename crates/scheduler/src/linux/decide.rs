@@ -1,6 +1,7 @@
 //! `schedule`: takes the running task off its CPU and chooses who runs, class by class.
 
 use super::fair::{self, Dequeue, Enqueue, FairRules};
+use super::smp::Smp;
 use super::rq::{self, Class, EntityId, NONE, Rq};
 use super::{Env, Linux, bandwidth, dl, rt, smp};
 use crate::{Cx, Lock, Locks, Pick, Prev};
@@ -62,12 +63,19 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// `schedule`.
     #[inline(always)]
-    pub(super) fn reschedule(&self, cx: &Cx<'_>, cpu: CpuId, prev: Option<TaskId>, why: Prev) -> Pick {
+    pub(super) fn reschedule(
+        &self,
+        cx: &Cx<'_>,
+        smp: Option<&Smp>,
+        cpu: CpuId,
+        prev: Option<TaskId>,
+        why: Prev,
+    ) -> Pick {
         if matches!(why, Prev::Idle | Prev::Runnable | Prev::Blocked) {
             let env = &self.env(cx);
             let mut rq = self.rqs[cpu.index()].lock();
             if self.is_plain(env, &rq) {
-                let pick = self.reschedule_plain(env, &mut rq, why);
+                let pick = self.reschedule_plain(env, smp, &mut rq, why);
                 drop(rq);
                 return if pick.task.is_none() && self.newidle(cx, cpu) {
                     self.choose_again(cx, cpu)

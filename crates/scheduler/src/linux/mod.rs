@@ -275,8 +275,9 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
     }
 
     fn wake(&self, cx: &Cx<'_>, task: TaskId, wake: Wake) {
-        self.woken(cx, task, wake);
-        self.arm_kick(cx);
+        let smp = self.smp.get();
+        self.woken(cx, smp, task, wake);
+        self.arm_kick(cx, smp);
     }
 
     fn leave(&self, cx: &Cx<'_>, task: TaskId) {
@@ -312,8 +313,9 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
     }
 
     fn schedule(&self, cx: &Cx<'_>, cpu: CpuId, prev: Option<TaskId>, why: Prev) -> Pick {
-        let pick = self.reschedule(cx, cpu, prev, why);
-        self.arm_kick(cx);
+        let smp = self.smp.get();
+        let pick = self.reschedule(cx, smp, cpu, prev, why);
+        self.arm_kick(cx, smp);
         pick
     }
 

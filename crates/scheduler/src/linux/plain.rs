@@ -6,6 +6,7 @@
 
 use super::fair::{Dequeue, Enqueue, FairRules};
 use super::pelt::Moment;
+use super::smp::Smp;
 use super::rq::{EntityId, NONE, ROOT, Rq};
 use super::{Env, Linux};
 use crate::{Cmd, Locks, Pick, Prev};
@@ -21,7 +22,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// `schedule` of a task that goes on, waits or sleeps (`why` is not another reason).
     #[inline]
-    pub(super) fn reschedule_plain(&self, env: Env<'_>, rq: &mut Rq, why: Prev) -> Pick {
+    pub(super) fn reschedule_plain(&self, env: Env<'_>, smp: Option<&Smp>, rq: &mut Rq, why: Prev) -> Pick {
         rq.need_resched = true;
         rq.touch_unless_skipped::<F>(env);
         let prev = rq.curr;
@@ -40,7 +41,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
         if prev != next {
             rq.curr = next;
-            if prev != NONE {
+            if prev != NONE && smp.is_some() {
                 // The clock that a wakeup left may be an older one.
                 let wall = if rq.wall == env.cx.now { now } else { Moment::of(rq.wall) };
                 self.track_plain(rq, prev, wall);
@@ -53,12 +54,12 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             None
         } else {
             let entity = rq.stamped(next);
-            if prev != next || why == Prev::Blocked {
+            if smp.is_some() && (prev != next || why == Prev::Blocked) {
                 self.track_entity(entity, true, now);
             }
             Some(TaskId(entity.task))
         };
-        if let Some(smp) = self.smp.get() {
+        if let Some(smp) = smp {
             smp.publish_plain(rq, now);
         }
         self.publish_estimate(rq);
@@ -67,7 +68,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// A wakeup where the task is: `queued`, which a blocked but delayed one is, or on the CPU where it sleeps.
     #[inline(always)]
-    pub(super) fn wake_plain(&self, env: Env<'_>, rq: &mut Rq, id: EntityId, queued: bool) {
+    pub(super) fn wake_plain(&self, env: Env<'_>, smp: Option<&Smp>, rq: &mut Rq, id: EntityId, queued: bool) {
         if queued {
             rq.touch::<F>(env, false);
             F::wake_delayed(env, rq, id);
@@ -79,12 +80,14 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
         let (wall, running) = (Moment::of(rq.wall), rq.curr == id);
         let entity = if queued { rq.entity_mut(id) } else { rq.stamped(id) };
-        self.track_entity(entity, running, wall);
+        if smp.is_some() {
+            self.track_entity(entity, running, wall);
+        }
         self.preempt_plain(env, rq, id, false);
         if rq.cpu != env.cx.cpu && (queued || !rq.need_resched) {
             env.cx.push(Cmd::TickDue(rq.cpu));
         }
-        if let Some(smp) = self.smp.get() {
+        if let Some(smp) = smp {
             smp.publish_plain(rq, wall);
         }
     }
@@ -94,7 +97,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     pub(super) fn activate_plain(&self, env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueue) {
         join_plain::<F>(env, rq, id, why);
         rq.stamp(id);
-        self.track_plain(rq, id, Moment::of(rq.wall));
+        if self.smp.get().is_some() {
+            self.track_plain(rq, id, Moment::of(rq.wall));
+        }
         self.preempt_plain(env, rq, id, why == Enqueue::New);
         if rq.cpu != env.cx.cpu && !rq.need_resched {
             env.cx.push(Cmd::TickDue(rq.cpu));

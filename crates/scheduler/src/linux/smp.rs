@@ -266,9 +266,6 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     /// The same of an entity at hand.
     #[inline(always)]
     pub(super) fn track_entity(&self, entity: &mut Entity, running: bool, wall: Moment) {
-        if self.rqs.len() == 1 {
-            return;
-        }
         let on = entity.on_rq & !entity.delayed;
         entity.signal.set(wall, on, on & running);
     }

@@ -3,6 +3,7 @@
 use super::dl::{self, cbs::Cbs};
 use super::fair::{Dequeue, Enqueue, FairRules};
 use super::rq::{Class, Entity, EntityId, NONE, Rq};
+use super::smp::Smp;
 use super::weights::Load;
 use super::{Env, Linux, bandwidth, fair, groups, rq, rt, smp};
 use crate::{Cmd, Cx, Lock, Locks, Wake, WakeKind};
@@ -108,7 +109,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// A wakeup, wherever the task is.
     #[inline(always)]
-    pub(super) fn woken(&self, cx: &Cx<'_>, task: TaskId, wake: Wake) {
+    pub(super) fn woken(&self, cx: &Cx<'_>, smp: Option<&Smp>, task: TaskId, wake: Wake) {
         let home = self.homes.get(task).or_else(|| self.comes_to_be(cx, task));
         let Some((from, id)) = home else { return };
         let env = &self.env(cx);
@@ -121,9 +122,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             if queued && !entity.delayed {
                 return;
             }
-            if queued || (push_to.is_none() && self.stays_home(cx, entity, from, wake)) {
+            if queued || (push_to.is_none() && self.stays_home(cx, smp, entity, from, wake)) {
                 return if self.is_plain(env, rq) {
-                    self.wake_plain(env, rq, id, queued);
+                    self.wake_plain(env, smp, rq, id, queued);
                 } else if queued {
                     self.wake_delayed(env, rq, id);
                 } else {
@@ -197,11 +198,18 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     /// Whether there is nothing to choose from: a fair task, which may stay, is woken on the CPU where it ran last while
     /// every CPU is busy.
     #[inline]
-    fn stays_home(&self, cx: &Cx<'_>, entity: &Entity, from: CpuId, wake: Wake) -> bool {
+    fn stays_home(
+        &self,
+        cx: &Cx<'_>,
+        smp: Option<&Smp>,
+        entity: &Entity,
+        from: CpuId,
+        wake: Wake,
+    ) -> bool {
         wake.kind == WakeKind::Wake
             && cx.cpu == from
             && entity.class == Class::Fair
-            && self.smp.get().is_some_and(|smp| smp.board.takers() == 0 && !smp.domains.has_smt)
+            && smp.is_some_and(|smp| smp.board.takers() == 0 && !smp.domains.has_smt)
             && cx.cpu(from).online
             && (entity.anywhere || cx.task(TaskId(entity.task)).affinity.contains(from))
     }
