@@ -1,8 +1,8 @@
 //! `schedule`: takes the running task off its CPU and chooses who runs, class by class.
 
 use super::fair::{self, Dequeue, Enqueue, FairRules};
-use super::smp::Smp;
 use super::rq::{self, Class, EntityId, NONE, Rq};
+use super::smp::Smp;
 use super::{Env, Linux, bandwidth, dl, rt, smp};
 use crate::{Cx, Lock, Locks, Pick, Prev};
 use schedlab_model::{CpuId, TaskId};

@@ -6,8 +6,8 @@
 
 use super::fair::{Dequeue, Enqueue, FairRules};
 use super::pelt::Moment;
-use super::smp::Smp;
 use super::rq::{EntityId, NONE, ROOT, Rq};
+use super::smp::Smp;
 use super::{Env, Linux};
 use crate::{Cmd, Locks, Pick, Prev};
 use schedlab_model::TaskId;
@@ -68,7 +68,14 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// A wakeup where the task is: `queued`, which a blocked but delayed one is, or on the CPU where it sleeps.
     #[inline(always)]
-    pub(super) fn wake_plain(&self, env: Env<'_>, smp: Option<&Smp>, rq: &mut Rq, id: EntityId, queued: bool) {
+    pub(super) fn wake_plain(
+        &self,
+        env: Env<'_>,
+        smp: Option<&Smp>,
+        rq: &mut Rq,
+        id: EntityId,
+        queued: bool,
+    ) {
         if queued {
             rq.touch::<F>(env, false);
             F::wake_delayed(env, rq, id);

@@ -198,14 +198,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     /// Whether there is nothing to choose from: a fair task, which may stay, is woken on the CPU where it ran last while
     /// every CPU is busy.
     #[inline]
-    fn stays_home(
-        &self,
-        cx: &Cx<'_>,
-        smp: Option<&Smp>,
-        entity: &Entity,
-        from: CpuId,
-        wake: Wake,
-    ) -> bool {
+    fn stays_home(&self, cx: &Cx<'_>, smp: Option<&Smp>, entity: &Entity, from: CpuId, wake: Wake) -> bool {
         wake.kind == WakeKind::Wake
             && cx.cpu == from
             && entity.class == Class::Fair

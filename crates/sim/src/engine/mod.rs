@@ -28,8 +28,7 @@ use layout::{Fires, Layout};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, TaskId, Workload};
 use schedlab_scheduler::{Cmd, Cx, Out, Scheduler, World};
 pub(crate) use setup::world;
-use slots::NEVER;
-use slots::{OfCpu, Slots};
+use slots::{First, NEVER, OfCpu, PER_CPU, Slots};
 use state::{Channel, Client, Cpu, Extra, Fifo, Mutex, Source, Task};
 
 /// What the parts of the engine return: the error is boxed, it is never on the fast path.
@@ -197,15 +196,26 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     #[inline(always)]
     fn drain(&mut self) -> Step {
         let Some((first, another)) = self.slots.begin() else { return Ok(()) };
-        let mut next = Some(first);
         if another || (!FREE && self.gate.is_some()) {
             self.slots.collect(first, &mut self.batch);
-            next = self.next_of_batch();
+        } else {
+            match first {
+                First::Task(task) if FREE => self.wake_swiftly(task)?,
+                First::Task(task) => self.task_timer(task)?,
+                First::Cpu(cpu, 0) if FREE => self.work_done_swiftly(cpu)?,
+                First::Cpu(cpu, 0) => self.work_done(cpu)?,
+                First::Cpu(cpu, which) => self.fire(PER_CPU * cpu + which)?,
+                First::Other(slot) => self.fire(slot)?,
+            }
         }
-        while let Some(slot) = next {
+        // A tick may put the tick of a higher CPU into what is left of the batch, or into an empty one.
+        if self.batch.is_empty() { Ok(()) } else { self.serve_batch() }
+    }
+
+    #[inline(never)]
+    fn serve_batch(&mut self) -> Step {
+        while let Some(slot) = self.next_of_batch() {
             self.fire(slot)?;
-            // A tick may put the tick of a higher CPU into what is left of the batch, or into an empty one.
-            next = if self.batch.is_empty() { None } else { self.next_of_batch() };
         }
         Ok(())
     }
@@ -227,7 +237,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         None
     }
 
-    #[inline]
+    #[inline(never)]
     fn fire(&mut self, slot: usize) -> Step {
         let what = self.layout.fires(slot);
         match what {

@@ -25,6 +25,16 @@ pub(crate) enum OfCpu {
     Tick,
 }
 
+/// A slot that was taken out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum First {
+    /// Of a CPU, and which of its slots.
+    Cpu(usize, usize),
+    Task(usize),
+    /// Another one, by its number.
+    Other(usize),
+}
+
 /// Sequence numbers below this belong to tick slots (the CPU's number), which go before everything else.
 const FIRST_SEQ: u64 = 1 << 16;
 
@@ -196,44 +206,48 @@ impl Slots {
         self.more = true;
     }
 
-    /// Takes out a slot that fires in the present instant. The second says whether yet another one does.
-    #[inline]
-    pub(crate) fn begin(&mut self) -> Option<(usize, bool)> {
-        self.more = false;
-        self.take()
-    }
-
-    /// Takes out every slot of the instant after the first, which `begin` took, and gives back all in order.
-    pub(crate) fn collect(&mut self, first: usize, into: &mut Vec<(u64, u32)>) {
-        into.push((self.seq(first), first as u32));
-        let mut another = true;
-        while another {
-            let Some((slot, more)) = self.take() else { break };
-            into.push((self.seq(slot), slot as u32));
-            another = more;
-        }
-        in_order(into);
-    }
-
-    /// Takes out the winner if it fires in the present instant.
+    /// Takes out a slot that fires in the present instant. The second says whether yet another one does. Which kind of slot it is
+    /// nobody can foresee: it is asked once, and each kind goes its own way from there.
     #[inline(always)]
-    fn take(&mut self) -> Option<(usize, bool)> {
+    pub(crate) fn begin(&mut self) -> Option<(First, bool)> {
+        self.more = false;
         let (cpus, tasks) = (self.cpus.top(), self.tasks.top());
         let key = cpus.min(tasks).min(self.others.top());
         if key >> self.bits != self.now {
             return None;
         }
         let slot = (key & ((1 << self.bits) - 1)) as usize;
-        if key == cpus {
-            let line = &mut self.lines[slot / PER_CPU];
-            line.key[slot % PER_CPU] = NEVER;
-            self.cpus.replace_top(slot / PER_CPU, line.earliest());
-        } else if key == tasks {
-            self.tasks.replace_top(slot - self.first_task, NEVER);
+        let first = if key == tasks {
+            let task = slot - self.first_task;
+            self.tasks.replace_top(task, NEVER);
+            First::Task(task)
+        } else if key == cpus {
+            let (cpu, which) = (slot / PER_CPU, slot % PER_CPU);
+            let line = &mut self.lines[cpu];
+            line.key[which] = NEVER;
+            self.cpus.replace_top(cpu, line.earliest());
+            First::Cpu(cpu, which)
         } else {
             self.others.replace_top(slot - self.first_other, NEVER);
+            First::Other(slot)
+        };
+        Some((first, self.top() >> self.bits == self.now))
+    }
+
+    /// Takes out every slot of the instant after the first, which `begin` took, and gives back all in order.
+    #[inline(never)]
+    pub(crate) fn collect(&mut self, first: First, into: &mut Vec<(u64, u32)>) {
+        let mut next = Some((first, true));
+        while let Some((taken, another)) = next {
+            let slot = match taken {
+                First::Cpu(cpu, which) => PER_CPU * cpu + which,
+                First::Task(task) => self.first_task + task,
+                First::Other(slot) => slot,
+            };
+            into.push((self.seq(slot), slot as u32));
+            next = if another { self.begin() } else { None };
         }
-        Some((slot, self.top() >> self.bits == self.now))
+        in_order(into);
     }
 
     #[inline]
@@ -304,11 +318,8 @@ mod tests {
                 let at = slots.min();
                 slots.enter(at);
                 let (first, another) = slots.begin().expect("a slot fires at the minimum");
-                if another {
-                    slots.collect(first, &mut batch);
-                } else {
-                    batch.push((0, first as u32));
-                }
+                slots.collect(first, &mut batch);
+                prop_assert_eq!(another, batch.len() > 1);
                 got.extend(batch.iter().map(|b| b.1 as usize));
             }
             prop_assert_eq!(got, expected.iter().map(|e| e.2).collect::<Vec<_>>());

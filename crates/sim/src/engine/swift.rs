@@ -232,7 +232,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     /// As `work_done`, where nothing costs time.
-    #[inline]
+    #[inline(always)]
     pub(super) fn work_done_swiftly(&mut self, cpu: usize) -> Step {
         let c = &mut self.cpus[cpu];
         let Some(current) = c.current else { return self.internal(format!("work on idle cpu{cpu}")) };
@@ -335,7 +335,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     /// As `wake_from_outside` of a task whose own timer fired.
-    #[inline]
+    #[inline(always)]
     pub(super) fn wake_swiftly(&mut self, t: usize) -> Step {
         let now = self.now;
         let task = &mut self.tasks[t];
