@@ -189,7 +189,7 @@ fn subtree(rq: &Rq, queue: QueueId) -> Vec<QueueId> {
         }
         q == queue
     };
-    (0..rq.queues.len() as QueueId).filter(below).collect()
+    (0..rq.queues()).filter(below).collect()
 }
 
 /// The tasks queued in `queue` itself, delayed ones included, in ascending order of their slots.

@@ -313,8 +313,9 @@ fn check_counts(rq: &Rq, cpu: usize) {
     assert_eq!(queued + tasks().filter(waiting).count() as u32, dl, "budgets of CPU {cpu}");
     let rt = if rq.rt.throttled { 0 } else { rt };
     assert_eq!(rq.nr_running, fair + rt + queued, "tasks of CPU {cpu}");
-    for (id, queue) in rq.queues.iter().enumerate() {
-        let own = || rq.entities.iter().filter(|e| e.on_rq && e.class == Class::Fair && e.queue == id as u32);
+    for id in 0..rq.queues() {
+        let queue = rq.queue(id);
+        let own = || rq.entities.iter().filter(|e| e.on_rq && e.class == Class::Fair && e.queue == id);
         assert_eq!(queue.nr, own().count() as u32, "entities of queue {id} of CPU {cpu}");
         assert_eq!(queue.idle_nr, own().filter(|e| e.idle).count() as u32, "idle ones of queue {id}");
         let weight: u64 = own().map(|e| e.load.weight()).sum();

@@ -38,13 +38,13 @@ fn create(env: Env<'_>, rq: &mut Rq, group: GroupId) -> QueueId {
         NONE => 0,
         owner => rq.entity(owner).depth + 1,
     };
-    let queue = rq.queues.len() as QueueId;
+    let queue = rq.queues();
     let mut entity = Entity::new(NONE, above, depth);
     entity.owns = queue;
     entity.idle = view.idle;
     entity.load = weight(view.weight, view.idle);
     let owner = rq.store(entity);
-    rq.queues.push(Queue::new(group, owner));
+    rq.add_queue(Queue::new(group, owner));
     rq.queue_mut(queue).limited = view.bandwidth.is_some();
     rq.queue_mut(queue).throttle_count = rq.queue(above).throttle_count;
     if rq.queue_of_group.len() <= group.index() {

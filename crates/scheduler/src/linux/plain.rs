@@ -17,7 +17,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     #[inline(always)]
     pub(super) fn is_plain(&self, env: Env<'_>, rq: &Rq) -> bool {
         // All at once: mostly all of them hold.
-        (rq.queues.len() == 1) & (rq.rt_nr == 0) & (rq.dl_here == 0) & env.pools.is_none() & self.plain
+        rq.is_flat() & (rq.rt_nr == 0) & (rq.dl_here == 0) & env.pools.is_none() & self.plain
     }
 
     /// `schedule` of a task that goes on, waits or sleeps (`why` is not another reason).

@@ -20,7 +20,7 @@ use std::mem::offset_of;
 
 /// Index into [`Rq::entities`].
 pub(super) type EntityId = u32;
-/// Index into [`Rq::queues`]; [`ROOT`] is the CPU's root queue.
+/// Number of a queue of a CPU; [`ROOT`] is its root queue.
 pub(super) type QueueId = u32;
 /// No entity, queue or task.
 pub(super) const NONE: u32 = u32::MAX;
@@ -51,7 +51,7 @@ pub(super) struct Waiting {
 
 /// The fair class's queue of one group on one CPU. What every decision touches comes first.
 #[derive(Clone, Debug)]
-#[repr(C, align(128))]
+#[repr(C)]
 pub(super) struct Queue {
     /// The entity of this queue that runs (or contains the one that runs); not in `waiting`.
     pub(super) curr: EntityId,
@@ -199,8 +199,8 @@ pub(super) struct Rq {
     /// Tasks and groups by [`EntityId`].
     pub(super) entities: Vec<Entity>,
     // Second line.
-    /// Queues of the fair class by [`QueueId`].
-    pub(super) queues: Vec<Queue>,
+    /// Queues of the fair class below the root, from number 1 on.
+    groups: Vec<Queue>,
     /// Whose.
     pub(super) cpu: CpuId,
     /// Tasks counted in `nr_running` that are `delayed`.
@@ -228,6 +228,9 @@ pub(super) struct Rq {
     pub(super) fair_server: FairServer,
     /// Clock when the CPU became idle or its idle time was counted last, ns.
     pub(super) idle_since: u64,
+    // Fourth line, and two of the others behind it.
+    /// The root queue of the fair class.
+    top: Queue,
     // Rarely used.
     /// Tick edges that are accounted for.
     pub(super) ticks_done: u64,
@@ -249,9 +252,9 @@ pub(super) struct Rq {
 }
 
 const _: () = assert!(
-    offset_of!(Rq, queues) == 64 - 8
+    offset_of!(Rq, groups) == 64 - 8
         && offset_of!(Rq, fair_server) == 2 * 64 - 8
-        && offset_of!(Rq, ticks_done) == 3 * 64 - 8,
+        && offset_of!(Rq, top) == 3 * 64 - 8,
     "behind the lock, lines end where fields do"
 );
 
@@ -274,7 +277,8 @@ impl Rq {
             nr_running: 0,
             entities: Vec::new(),
             free: Vec::new(),
-            queues: vec![Queue::new(GroupId::ROOT, NONE)],
+            groups: Vec::new(),
+            top: Queue::new(GroupId::ROOT, NONE),
             queue_of_group: vec![ROOT],
             rt: RtQueue::new(),
             dl: DlQueue::default(),
@@ -477,17 +481,37 @@ impl Rq {
     /// The queue with this id.
     #[inline]
     pub(super) fn queue(&self, id: QueueId) -> &Queue {
-        &self.queues[id as usize]
+        match id.checked_sub(1) {
+            None => &self.top,
+            Some(group) => &self.groups[group as usize],
+        }
     }
     /// The queue with this id.
     #[inline]
     pub(super) fn queue_mut(&mut self, id: QueueId) -> &mut Queue {
-        &mut self.queues[id as usize]
+        match id.checked_sub(1) {
+            None => &mut self.top,
+            Some(group) => &mut self.groups[group as usize],
+        }
     }
     /// The entities, and the root queue.
     #[inline(always)]
     pub(super) fn root(&mut self) -> (&mut [Entity], &mut Queue) {
-        (&mut self.entities, &mut self.queues[ROOT as usize])
+        (&mut self.entities, &mut self.top)
+    }
+    /// Whether tasks are in the root queue only.
+    #[inline(always)]
+    pub(super) fn is_flat(&self) -> bool {
+        self.groups.is_empty()
+    }
+    /// How many queues there are.
+    pub(super) fn queues(&self) -> u32 {
+        self.groups.len() as u32 + 1
+    }
+    /// Adds a queue and gives its number.
+    pub(super) fn add_queue(&mut self, queue: Queue) -> QueueId {
+        self.groups.push(queue);
+        self.groups.len() as QueueId
     }
     /// The group entity above `entity`, or [`NONE`] at the root.
     #[inline]

@@ -341,7 +341,7 @@ fn a_group_requests_the_least_slice_of_its_members() {
     let mut group = Entity::new(NONE, ROOT, 0);
     group.owns = 1;
     let group = bench.rq.store(group);
-    bench.rq.queues.push(Queue::new(GroupId(1), group));
+    bench.rq.add_queue(Queue::new(GroupId(1), group));
     let members = [3 * MS, 2 * MS, 5 * MS].map(|slice| {
         let mut member = Entity::new(0, 1, 1);
         (member.slice, member.custom_slice) = (slice as u32, slice != 3 * MS);
