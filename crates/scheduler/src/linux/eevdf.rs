@@ -400,14 +400,8 @@ fn charge(env: Env<'_>, rq: &mut Rq, queue: QueueId, now: u64) {
     let curr = rq.queue(queue).curr;
     // Mostly it was charged a moment ago.
     if curr != NONE && now > rq.entity(curr).exec_start {
-        charge_running(env, rq, queue, curr, now);
+        account(env, rq, queue, curr, now);
     }
-}
-
-/// The common case has this inline where it is mostly due.
-#[inline(never)]
-fn charge_running(env: Env<'_>, rq: &mut Rq, queue: QueueId, curr: EntityId, now: u64) {
-    account(env, rq, queue, curr, now);
 }
 
 /// As [`charge`] on the root queue of `curr`, which runs there; inline.

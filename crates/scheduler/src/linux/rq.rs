@@ -2,18 +2,18 @@
 //! guarded by the CPU's one lock.
 
 mod entity;
+mod queue;
 
 pub(super) use entity::Entity;
+pub(super) use queue::Queue;
 
 use super::Env;
 use super::dl::{self, DlQueue};
-use super::eevdf::timeline::Timeline;
 use super::fair::{self, FairRules};
 use super::fair_server::{FairServer, Wants};
 use super::pelt::Signal;
 use super::rt::RtQueue;
 use super::tunables::Tunables;
-use super::weights::Load;
 use crate::Cmd;
 use schedlab_model::{CpuId, GroupId, Ns, TaskId};
 use std::mem::offset_of;
@@ -38,148 +38,6 @@ pub(super) enum Class {
     Rt,
     /// SCHED_DEADLINE.
     Deadline,
-}
-
-/// A waiting entity with its sort key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Waiting {
-    /// CFS: vruntime; EEVDF: deadline.
-    pub(super) key: i64,
-    /// Who.
-    pub(super) entity: EntityId,
-}
-
-/// The fair class's queue of one group on one CPU. What every decision touches comes first.
-#[derive(Clone, Debug)]
-#[repr(C)]
-pub(super) struct Queue {
-    /// The entity of this queue that runs (or contains the one that runs); not in `waiting`.
-    pub(super) curr: EntityId,
-    /// Entities queued and running.
-    pub(super) nr: u32,
-    /// Tasks queued and running here and below.
-    pub(super) h_nr: u32,
-    /// How many of `nr` are idle entities.
-    pub(super) idle_nr: u32,
-    /// How many of `h_nr` are SCHED_IDLE (or below an idle group).
-    pub(super) idle_h_nr: u32,
-    /// The group's entity in the parent's queue; [`NONE`] for the root.
-    pub(super) owner: EntityId,
-    /// Sum of the weights of queued and running entities.
-    pub(super) load: Load,
-    /// CFS: monotone lower bound of the vruntimes, virtual ns. EEVDF: base of the sums.
-    pub(super) min_vruntime: i64,
-    /// EEVDF: sum of `weight * (vruntime - min_vruntime)` over `timeline`.
-    pub(super) avg_vruntime: i64,
-    /// EEVDF: sum of the weights in `timeline`.
-    pub(super) avg_load: i64,
-    // Second line.
-    /// Several CPUs: load signals of everything in it.
-    pub(super) signal: Signal,
-    /// CFS: preferred because it was woken and should have preempted.
-    pub(super) next: EntityId,
-    /// CFS: preferred because a wakeup preempted it.
-    pub(super) last: EntityId,
-    // Third line.
-    /// EEVDF: the waiting entities by deadline (`waiting` stays empty).
-    pub(super) timeline: Timeline,
-    /// The others, by descending key: the leftmost is the last. Equal keys are first in, first out.
-    waiting: Vec<Waiting>,
-    /// CFS: passed over because it yielded.
-    pub(super) skip: EntityId,
-    // Rarely used.
-    /// Whose.
-    pub(super) group: GroupId,
-    /// Bandwidth: it may not run until it is refilled.
-    pub(super) throttled: bool,
-    /// Bandwidth: its run time is limited.
-    pub(super) limited: bool,
-    /// Bandwidth: run time left, ns; overruns are debts.
-    pub(super) runtime: i64,
-    /// Bandwidth: the owner's `sum_exec` up to which `runtime` is charged, ns.
-    pub(super) charged: u64,
-    /// Bandwidth, 6.18: tasks that are throttled one by one.
-    pub(super) limbo: Vec<EntityId>,
-    /// How many of this queue and those above it are throttled.
-    pub(super) throttle_count: u32,
-    /// Several CPUs: the part of the group's load that this queue has reported, and when.
-    pub(super) reported: u64,
-    pub(super) reported_at: Ns,
-}
-
-impl Queue {
-    /// An empty one.
-    pub(super) fn new(group: GroupId, owner: EntityId) -> Queue {
-        Queue {
-            group,
-            owner,
-            curr: NONE,
-            waiting: Vec::new(),
-            load: Load::default(),
-            nr: 0,
-            h_nr: 0,
-            idle_nr: 0,
-            idle_h_nr: 0,
-            min_vruntime: 0,
-            avg_vruntime: 0,
-            avg_load: 0,
-            timeline: Timeline::default(),
-            next: NONE,
-            last: NONE,
-            skip: NONE,
-            throttled: false,
-            limited: false,
-            reported: 0,
-            reported_at: Ns::ZERO,
-            runtime: 0,
-            charged: 0,
-            limbo: Vec::new(),
-            throttle_count: 0,
-            signal: Signal::zero(Ns::ZERO),
-        }
-    }
-    /// Adds a waiting entity, to the right of those with the same key.
-    #[inline]
-    pub(super) fn insert(&mut self, key: i64, entity: EntityId) {
-        let at = self.position(key);
-        self.waiting.insert(at, Waiting { key, entity });
-    }
-    /// Takes a waiting entity out.
-    #[inline]
-    pub(super) fn remove(&mut self, key: i64, entity: EntityId) {
-        let from = self.position(key);
-        let found = self.waiting[from..].iter().position(|w| w.entity == entity);
-        self.waiting.remove(from + found.expect("a waiting entity is in its queue under its key"));
-    }
-    /// Index of the first entry whose key is not above `key`.
-    #[inline]
-    fn position(&self, key: i64) -> usize {
-        if self.waiting.len() <= 8 {
-            self.waiting.iter().position(|w| w.key <= key).unwrap_or(self.waiting.len())
-        } else {
-            self.waiting.partition_point(|w| w.key > key)
-        }
-    }
-    /// The waiting entity with the smallest key.
-    #[inline]
-    pub(super) fn leftmost(&self) -> Option<Waiting> {
-        self.waiting.last().copied()
-    }
-    /// The one after the leftmost.
-    #[inline]
-    pub(super) fn second(&self) -> Option<Waiting> {
-        self.waiting.len().checked_sub(2).map(|i| self.waiting[i])
-    }
-    /// The waiting entities, by descending key.
-    #[cfg(test)]
-    pub(super) fn waiting(&self) -> &[Waiting] {
-        &self.waiting
-    }
-    /// Whether only idle entities are in it (and at least one).
-    #[inline]
-    pub(super) fn only_idle(&self) -> bool {
-        self.nr > 0 && self.nr == self.idle_nr
-    }
 }
 
 /// The run queue of one CPU, kept with its lock [on a line](crate::OnLine). Behind the eight bytes of the simulator's lock, what
@@ -572,19 +430,6 @@ impl Rq {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn equal_keys_are_first_in_first_out() {
-        let mut queue = Queue::new(GroupId::ROOT, NONE);
-        for (key, entity) in [(5, 0), (3, 1), (5, 2), (3, 3), (4, 4)] {
-            queue.insert(key, entity);
-        }
-        let order: Vec<u32> = queue.waiting().iter().rev().map(|w| w.entity).collect();
-        assert_eq!(order, [1, 3, 4, 0, 2]);
-        queue.remove(3, 3);
-        queue.remove(5, 0);
-        assert_eq!((queue.leftmost().unwrap().entity, queue.second().unwrap().entity), (1, 4));
-    }
 
     #[test]
     fn stamps_keep_their_order_when_their_count_ends() {

@@ -298,17 +298,27 @@ impl Timeline {
     /// one place if the order of the blocks permits.
     #[inline(always)]
     pub(in crate::linux) fn exchange(&mut self, place: Place, waiting: Waiting) {
-        if let [block] = self.blocks.as_mut_slice()
-            && let Some(entry) = block.entries.get_mut(place.index)
-        {
-            self.came += 1;
-            let gone = entry.waiting.slice;
-            *entry = Entry { waiting, number: self.came };
-            block.reaches(waiting);
-            return block.has_lost(gone);
-        }
+        let Waiting { deadline, vruntime, slice, entity } = waiting;
+        let [block] = self.blocks.as_mut_slice() else {
+            return self.exchange_in_many(place, deadline, vruntime, slice, entity);
+        };
+        let entry = &mut block.entries[place.index];
+        self.came += 1;
+        let gone = entry.waiting.slice;
+        // Part by part: what is put together in memory by small stores is not forwarded to the large loads that would copy it.
+        entry.waiting.deadline = deadline;
+        entry.waiting.vruntime = vruntime;
+        entry.waiting.slice = slice;
+        entry.waiting.entity = entity;
+        entry.number = self.came;
+        block.reaches(waiting);
+        block.has_lost(gone);
+    }
+    /// The same where there are several blocks.
+    #[inline(never)]
+    fn exchange_in_many(&mut self, place: Place, deadline: i64, vruntime: i64, slice: u32, entity: u32) {
         self.take(place);
-        self.insert(waiting);
+        self.insert(Waiting { deadline, vruntime, slice, entity });
     }
     /// The entry with the earliest deadline.
     #[inline]
