@@ -226,7 +226,7 @@ pub enum Cmd {
     Call(CpuId, u64),
     /// The task is runnable but may not run (bandwidth, cap, RT throttling); it does not count as waiting.
     Throttled(TaskId),
-    /// It may run again.
+    /// It may run again, at once too: a decision may pick the task that it lets go.
     Unthrottled(TaskId),
     /// A queued (not running) task was moved to the run queue of `to`. For the event stream only.
     Moved(TaskId, CpuId),

@@ -157,6 +157,17 @@ impl Out {
         self.waits.set(false);
         cmds.pop()
     }
+    /// Whether the waiting commands let `task` go, which was throttled.
+    pub fn unthrottles(&self, task: TaskId) -> bool {
+        let last = self
+            .cmds
+            .borrow()
+            .iter()
+            .rev()
+            .copied()
+            .find(|cmd| matches!(cmd, Cmd::Throttled(about) | Cmd::Unthrottled(about) if *about == task));
+        matches!(last, Some(Cmd::Unthrottled(_)))
+    }
     /// Whether a command waits.
     #[inline]
     pub fn has_cmds(&self) -> bool {

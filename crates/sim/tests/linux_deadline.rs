@@ -412,3 +412,40 @@ fn beyond_one_cpu_deadlines_are_missed() {
     let (metrics, _) = simulate(spec, &Machine::flat(1), &tasks, Ns::from_s(2));
     assert!(metrics.tasks.iter().any(|task| task.response.max() > MS * 20));
 }
+
+/// Found by `cargo xtask stress` (seed 8088): a CPU fetches a real-time task from one that is throttled, which the kernel does
+/// while a deadline task runs there. The decision itself lets the task go.
+#[test]
+fn a_task_is_fetched_from_a_throttled_cpu() {
+    let on = |cpu: usize, mut task: TaskSpec| {
+        task.affinity = CpuSet::single(cpu.into());
+        task
+    };
+    let late = |at: Ns, mut task: TaskSpec| {
+        task.start = Start::AsleepUntil(at);
+        task
+    };
+    let once = Program::once(vec![Op::Run(fixed(80_000_000))]);
+    let tasks = workload(vec![
+        on(0, hog("fifo:10")),
+        late(MS * 900, on(1, task("busy", "fifo:95", once))),
+        late(MS * 910, hog("fifo:5")),
+        late(MS * 951, hog("deadline:100ms/400ms/400ms")),
+    ]);
+    for costs in [false, true] {
+        let mut machine = Machine { hz: 1000, ..Machine::flat(2) };
+        if costs {
+            machine.costs.block_switch_ns = Ns(1_000);
+        }
+        for spec in ["linux-6.1", "linux-6.6"] {
+            let (metrics, events) = simulate(spec, &machine, &tasks, MS * 1_060);
+            let from = in_ms(&runs(&events, 2, MS * 1_060))[0].0;
+            // Throttled since 951 ms, and no more once the other CPU has it.
+            assert!((980.0..980.01).contains(&from), "{spec}: {from}");
+            let throttled = metrics.tasks[2].throttled_ns;
+            assert!((MS * 28..MS * 30).contains(&throttled), "{spec}: {throttled}");
+            let freed = |e: &&SchedEvent| e.kind == EventKind::Unthrottle { task: TaskId(2) };
+            assert_eq!(events.iter().filter(freed).count(), 1, "{spec}");
+        }
+    }
+}
