@@ -116,7 +116,7 @@ if [ "${1:-}" = one ]; then one "$2"; exit; fi
 [ "$(id -u)" = 0 ] || { echo "recording the whole machine needs root"; exit 2; }
 need redis-server redis-server; need redis-cli redis-tools; need sysbench sysbench; need hackbench rt-tests
 need gcc gcc; need make make
-[ -n "$TARGET" ] || (cd "$root" && cargo build --release -q -p schedlab-cli -p schedlab-lab -p schedlab-measure --bins --examples)
+[ -n "$TARGET" ] || (cd "$root" && cargo build --release -q -p schedlab-cli -p schedlab-study -p schedlab-measure --bins --examples)
 for name in ${*:-$all}; do
     echo "== $name"
     $QUIET setsid -w "$here/make.sh" one "$name"

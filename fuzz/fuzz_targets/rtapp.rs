@@ -5,8 +5,8 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(text) = std::str::from_utf8(bytes) {
-        if let Ok(imported) = schedlab_lab::rtapp::parse("fuzz", "fuzz.json", text) {
-            assert!(schedlab_lab::scenario::parse("fuzz", "fuzz.toml", &imported.toml).is_ok());
+        if let Ok(imported) = schedlab_study::rtapp::parse("fuzz", "fuzz.json", text) {
+            assert!(schedlab_study::scenario::parse("fuzz", "fuzz.toml", &imported.toml).is_ok());
         }
     }
 });

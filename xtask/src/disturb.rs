@@ -4,8 +4,8 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use schedlab_host::threads::{Scheduling, affinity, scheduling, set_affinity, set_scheduling};
-use schedlab_measure::stats::Random;
 use schedlab_model::{CpuId, CpuSet, Policy};
+use schedlab_stats::Random;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -19,7 +19,7 @@ fn facts_name_tests_that_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let text = std::fs::read_to_string(root.join("docs/facts.md")).unwrap();
     let mut code = String::new();
-    for folder in ["crates/scheduler/src", "crates/sim/tests", "crates/lab/tests"] {
+    for folder in ["crates/scheduler/src", "crates/sim/tests", "crates/study/tests"] {
         sources(&root.join(folder), &mut code);
     }
     let rows = text.split("## Not held").next().unwrap().lines().filter(|line| line.starts_with("| "));

@@ -1,7 +1,7 @@
 //! Where a result comes from: what a page says about this run of the program.
 
 use anyhow::Context;
-use schedlab_lab::page::Origin;
+use schedlab_study::page::Origin;
 use schedlab_trace::Recording;
 use std::path::Path;
 

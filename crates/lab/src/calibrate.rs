@@ -1,216 +1,105 @@
 //! `schedlab calibrate`: what was measured becomes a file, and the file the cost preset `this-machine`.
 //! `docs/calibration.md` describes the file and how the simulator's prices follow from the measured ones.
 
-use crate::LabError;
-use crate::record::iso8601;
 use schedlab_host::MachineFacts;
 use schedlab_measure::calibrate::Calibration;
-use schedlab_model::Ns;
-use schedlab_scheduler::nearest;
-use schedlab_sim::Costs;
-use serde::{Deserialize, Serialize};
+use schedlab_model::text::iso8601;
+use schedlab_study::preset::{Preset, Provenance, SCHEMA, Sure};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The name by which scenarios and commands ask for it.
-pub const THIS_MACHINE: &str = "this-machine";
-/// Version of the file and of the JSON.
-pub const SCHEMA: &str = "schedlab-calibration/1";
 /// Of the part of a switch that lies before the record of a tracer. Chosen: nothing outside of the kernel can tell. The
 /// preset `modern-vm` has the same.
 const BEFORE_RECORD: f64 = 0.6;
 
-/// A calibration as it is kept.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Preset {
-    /// [`SCHEMA`].
-    pub schema: String,
-    /// Where the numbers come from.
-    pub provenance: Provenance,
-    /// Medians of what was measured: nanoseconds, and a count (`hot_lines`).
-    pub costs: BTreeMap<String, f64>,
-    /// Prices of the simulator, nanoseconds, as they follow from `costs`.
-    pub simulator: BTreeMap<String, u64>,
-    /// How sure each of `costs` is.
-    #[serde(default)]
-    pub spread: BTreeMap<String, Sure>,
-    /// What could not be measured here, and why.
-    #[serde(default)]
-    pub lacks: BTreeMap<String, String>,
-}
-
-/// Where a calibration comes from.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Provenance {
-    /// Release and version of the kernel.
-    pub kernel: String,
-    /// The CPU's name for itself.
-    pub cpu: String,
-    /// CPUs on line.
-    pub cpus: usize,
-    /// Ticks a second.
-    pub hz: u32,
-    /// It runs under a hypervisor.
-    pub virtual_machine: bool,
-    /// When, UTC.
-    pub date: String,
-    /// The command line.
-    pub command: String,
-    /// Version of schedlab.
-    pub schedlab: String,
-    /// Part of the measured CPUs' time that somebody else had, 0 to 1.
-    pub foreign: f64,
-    /// How long it took, seconds.
-    pub seconds: f64,
-}
-
-/// How sure a median is.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Sure {
-    /// 95 % interval of the median over rounds.
-    pub low_ns: f64,
-    /// See `low_ns`.
-    pub high_ns: f64,
-    /// 99th percentile.
-    pub p99_ns: f64,
-    /// Samples.
-    pub count: u64,
-    /// Rounds.
-    pub rounds: u32,
-}
-
-impl Preset {
-    /// Of a calibration made just now on `machine` by `command`.
-    pub fn new(calibration: &Calibration, machine: &MachineFacts, command: String, version: &str) -> Preset {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-        let mut preset = Preset {
-            schema: SCHEMA.to_owned(),
-            provenance: Provenance {
-                kernel: format!("{} {}", machine.kernel, machine.version),
-                cpu: machine.model.clone(),
-                cpus: machine.online.count(),
-                hz: machine.hz,
-                virtual_machine: machine.virtual_machine,
-                date: iso8601(now),
-                command,
-                schedlab: version.to_owned(),
-                foreign: (calibration.foreign * 1e3).round() / 1e3,
-                seconds: (calibration.elapsed.0 as f64 / 1e8).round() / 10.0,
-            },
-            costs: BTreeMap::new(),
-            simulator: BTreeMap::new(),
-            spread: BTreeMap::new(),
-            lacks: BTreeMap::new(),
+/// Returns the preset of a calibration made just now on `machine` by `command`.
+pub fn preset(calibration: &Calibration, machine: &MachineFacts, command: String, version: &str) -> Preset {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    let mut preset = Preset {
+        schema: SCHEMA.to_owned(),
+        provenance: Provenance {
+            kernel: format!("{} {}", machine.kernel, machine.version),
+            cpu: machine.model.clone(),
+            cpus: machine.online.count(),
+            hz: machine.hz,
+            virtual_machine: machine.virtual_machine,
+            date: iso8601(now),
+            command,
+            schedlab: version.to_owned(),
+            foreign: (calibration.foreign * 1e3).round() / 1e3,
+            seconds: (calibration.elapsed.0 as f64 / 1e8).round() / 10.0,
+        },
+        costs: BTreeMap::new(),
+        simulator: BTreeMap::new(),
+        spread: BTreeMap::new(),
+        lacks: BTreeMap::new(),
+    };
+    let tenths = |ns: f64| (ns * 10.0).round() / 10.0;
+    for cost in &calibration.costs {
+        if let Some(why) = &cost.lacks {
+            preset.lacks.insert(cost.name.to_owned(), why.clone());
+        }
+        let Some(spread) = cost.spread else { continue };
+        // A difference that noise made negative; the spread keeps the sign.
+        preset.costs.insert(cost.name.to_owned(), tenths(spread.median_ns).max(0.0));
+        let sure = Sure {
+            low_ns: tenths(spread.low_ns),
+            high_ns: tenths(spread.high_ns),
+            p99_ns: tenths(spread.p99_ns),
+            count: spread.count,
+            rounds: spread.rounds,
         };
-        let tenths = |ns: f64| (ns * 10.0).round() / 10.0;
-        for cost in &calibration.costs {
-            if let Some(why) = &cost.lacks {
-                preset.lacks.insert(cost.name.to_owned(), why.clone());
-            }
-            let Some(spread) = cost.spread else { continue };
-            // A difference that noise made negative; the spread keeps the sign.
-            preset.costs.insert(cost.name.to_owned(), tenths(spread.median_ns).max(0.0));
-            let sure = Sure {
-                low_ns: tenths(spread.low_ns),
-                high_ns: tenths(spread.high_ns),
-                p99_ns: tenths(spread.p99_ns),
-                count: spread.count,
-                rounds: spread.rounds,
-            };
-            preset.spread.insert(cost.name.to_owned(), sure);
-        }
-        preset.costs.insert("hot_lines".to_owned(), calibration.private_lines as f64);
-        preset.simulator = simulator(&preset.costs);
-        preset
+        preset.spread.insert(cost.name.to_owned(), sure);
     }
+    preset.costs.insert("hot_lines".to_owned(), calibration.private_lines as f64);
+    preset.simulator = simulator(&preset.costs);
+    preset
+}
 
-    /// Prices for a run.
-    pub fn prices(&self) -> Costs {
-        let mut costs = Costs::default();
-        for (name, ns) in &self.simulator {
-            // Knobs that this version does not know any more are left out when the file is read.
-            costs.set(name, Ns(*ns));
-        }
-        costs.hot_lines = self.costs.get("hot_lines").map_or(0, |lines| *lines as u32);
-        costs
+/// Returns the text of the preset's file.
+pub fn file_text(preset: &Preset) -> String {
+    let quoted = |text: &str| serde_json::to_string(text).unwrap_or_else(|_| "\"\"".to_owned());
+    let p = &preset.provenance;
+    let mut text = format!(
+        "# Written by `schedlab calibrate`: what this machine's own work costs (docs/calibration.md).\n\
+         schema = {}\n\n[provenance]\nkernel = {}\ncpu = {}\ncpus = {}\nhz = {}\nvirtual_machine = {}\ndate = {}\n\
+         command = {}\nschedlab = {}\nforeign = {:?}\nseconds = {:?}\n",
+        quoted(&preset.schema),
+        quoted(&p.kernel),
+        quoted(&p.cpu),
+        p.cpus,
+        p.hz,
+        p.virtual_machine,
+        quoted(&p.date),
+        quoted(&p.command),
+        quoted(&p.schedlab),
+        p.foreign,
+        p.seconds
+    );
+    text += "\n# Medians; nanoseconds unless the name ends otherwise.\n[costs]\n";
+    for (name, value) in &preset.costs {
+        let _ = writeln!(text, "{name} = {value:?}");
     }
-
-    /// As text of the file.
-    pub fn text(&self) -> String {
-        let quoted = |text: &str| serde_json::to_string(text).unwrap_or_else(|_| "\"\"".to_owned());
-        let p = &self.provenance;
-        let mut text = format!(
-            "# Written by `schedlab calibrate`: what this machine's own work costs (docs/calibration.md).\n\
-             schema = {}\n\n[provenance]\nkernel = {}\ncpu = {}\ncpus = {}\nhz = {}\nvirtual_machine = {}\ndate = {}\n\
-             command = {}\nschedlab = {}\nforeign = {:?}\nseconds = {:?}\n",
-            quoted(&self.schema),
-            quoted(&p.kernel),
-            quoted(&p.cpu),
-            p.cpus,
-            p.hz,
-            p.virtual_machine,
-            quoted(&p.date),
-            quoted(&p.command),
-            quoted(&p.schedlab),
-            p.foreign,
-            p.seconds
+    text += "\n# What the simulator takes for `costs = \"this-machine\"`, nanoseconds.\n[simulator]\n";
+    for (name, value) in &preset.simulator {
+        let _ = writeln!(text, "{name} = {value}");
+    }
+    text += "\n# 95 % interval of each median over rounds, 99th percentile, samples, rounds.\n[spread]\n";
+    for (name, s) in &preset.spread {
+        let _ = writeln!(
+            text,
+            "{name} = {{ low_ns = {:?}, high_ns = {:?}, p99_ns = {:?}, count = {}, rounds = {} }}",
+            s.low_ns, s.high_ns, s.p99_ns, s.count, s.rounds
         );
-        text += "\n# Medians; nanoseconds unless the name ends otherwise.\n[costs]\n";
-        for (name, value) in &self.costs {
-            let _ = writeln!(text, "{name} = {value:?}");
-        }
-        text += "\n# What the simulator takes for `costs = \"this-machine\"`, nanoseconds.\n[simulator]\n";
-        for (name, value) in &self.simulator {
-            let _ = writeln!(text, "{name} = {value}");
-        }
-        text += "\n# 95 % interval of each median over rounds, 99th percentile, samples, rounds.\n[spread]\n";
-        for (name, s) in &self.spread {
-            let _ = writeln!(
-                text,
-                "{name} = {{ low_ns = {:?}, high_ns = {:?}, p99_ns = {:?}, count = {}, rounds = {} }}",
-                s.low_ns, s.high_ns, s.p99_ns, s.count, s.rounds
-            );
-        }
-        if !self.lacks.is_empty() {
-            text += "\n# Not measured.\n[lacks]\n";
-            for (name, why) in &self.lacks {
-                let _ = writeln!(text, "{name} = {}", quoted(why));
-            }
-        }
-        text
     }
-
-    /// Reads a file of [`Preset::text`].
-    ///
-    /// # Errors
-    /// The file cannot be read, or is none of these; the message says what to do.
-    pub fn read(path: &Path) -> Result<Preset, LabError> {
-        let again = "run `schedlab calibrate` to make a new one";
-        let refuse = |why: String| LabError::Option(format!("{}: {why}; {again}", path.display()));
-        let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => LabError::Option(format!(
-                "there is no cost preset \"{THIS_MACHINE}\" yet ({} does not exist): run `schedlab calibrate`, which \
-                 measures this machine in some seconds",
-                path.display()
-            )),
-            _ => refuse(error.to_string()),
-        })?;
-        let preset: Preset = toml::from_str(&text)
-            .map_err(|error| refuse(format!("not a calibration: {}", error.message())))?;
-        if preset.schema != SCHEMA {
-            return Err(refuse(format!("schema {:?}, this schedlab reads {SCHEMA:?}", preset.schema)));
+    if !preset.lacks.is_empty() {
+        text += "\n# Not measured.\n[lacks]\n";
+        for (name, why) in &preset.lacks {
+            let _ = writeln!(text, "{name} = {}", quoted(why));
         }
-        let longest = 1_000_000_000;
-        if let Some((name, _)) = preset.simulator.iter().find(|(_, ns)| **ns > longest) {
-            return Err(refuse(format!("{name} is longer than 1 s")));
-        }
-        if let Some((name, _)) = preset.costs.iter().find(|(_, cost)| !cost.is_finite() || **cost < 0.0) {
-            return Err(refuse(format!("{name} is not a cost")));
-        }
-        Ok(preset)
     }
+    text
 }
 
 /// The simulator's prices out of the measured ones. What was not measured stays free.
@@ -248,58 +137,12 @@ fn simulator(measured: &BTreeMap<String, f64>) -> BTreeMap<String, u64> {
     .collect()
 }
 
-/// Where the file lies unless told otherwise: `$XDG_DATA_HOME/schedlab/this-machine.toml`, by default below
-/// `~/.local/share`. `None`: there is no home.
-pub fn path() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let data = set("XDG_DATA_HOME").filter(|path| path.is_absolute());
-    let data = data.or_else(|| Some(set("HOME")?.join(".local/share")))?;
-    Some(data.join("schedlab").join("this-machine.toml"))
-}
-
-/// The calibration of this machine.
-///
-/// # Errors
-/// There is none, or it cannot be read.
-pub fn this_machine() -> Result<Preset, LabError> {
-    let path = path().ok_or_else(|| {
-        LabError::Option(format!(
-            "the cost preset \"{THIS_MACHINE}\" has no place: set HOME or XDG_DATA_HOME"
-        ))
-    })?;
-    Preset::read(&path)
-}
-
-/// The calibration of this machine, if one is kept.
-///
-/// # Errors
-/// There is one that cannot be read: it is not passed over in silence.
-pub fn kept() -> Result<Option<Preset>, LabError> {
-    path().filter(|path| path.exists()).map(|path| Preset::read(&path)).transpose()
-}
-
-/// The cost preset of any name, `this-machine` too.
-///
-/// # Errors
-/// No such preset, or no calibration.
-pub fn preset(name: &str) -> Result<Costs, LabError> {
-    if name == THIS_MACHINE {
-        return Ok(this_machine()?.prices());
-    }
-    Costs::preset(name).ok_or_else(|| {
-        let known = || Costs::PRESETS.iter().copied().chain([THIS_MACHINE]);
-        let hint =
-            nearest(name, known()).map_or(String::new(), |right| format!(" (did you mean \"{right}\"?)"));
-        let all: Vec<&str> = known().collect();
-        LabError::Option(format!("there is no cost preset \"{name}\"{hint}: use one of {}", all.join(", ")))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use schedlab_measure::calibrate::{Cost, Spread};
-    use schedlab_model::CpuId;
+    use schedlab_model::{CpuId, Ns};
+    use schedlab_sim::Costs;
 
     fn calibration() -> Calibration {
         let spread = |median_ns| Spread {
@@ -337,11 +180,11 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back() {
         let machine = schedlab_host::machine();
-        let preset = Preset::new(&calibration(), &machine, "schedlab calibrate -o \"a b\"".to_owned(), "0.1");
+        let preset = preset(&calibration(), &machine, "schedlab calibrate -o \"a b\"".to_owned(), "0.1");
         let file = std::env::temp_dir().join(format!("schedlab-calibration-{}.toml", std::process::id()));
-        std::fs::write(&file, preset.text()).unwrap();
+        std::fs::write(&file, file_text(&preset)).unwrap();
         let read = Preset::read(&file);
-        std::fs::write(&file, preset.text().replace("tion/1", "tion/9")).unwrap();
+        std::fs::write(&file, file_text(&preset).replace("tion/1", "tion/9")).unwrap();
         let newer = Preset::read(&file).unwrap_err().to_string();
         std::fs::write(&file, "schema = 1").unwrap();
         let other = Preset::read(&file).unwrap_err().to_string();
@@ -356,7 +199,7 @@ mod tests {
 
     #[test]
     fn prices_follow_from_the_measured_costs() {
-        let preset = Preset::new(&calibration(), &schedlab_host::machine(), String::new(), "0.1");
+        let preset = preset(&calibration(), &schedlab_host::machine(), String::new(), "0.1");
         let prices = preset.prices();
         assert_eq!((prices.block_switch_ns, prices.switch_enter_ns), (Ns(600), Ns(400)));
         assert_eq!(prices.wake_call_ns, Ns(600));
@@ -367,15 +210,5 @@ mod tests {
         assert_eq!((prices.scan_hot_ns, prices.hot_lines, prices.handoff_ns), (Ns(2), 8192, Ns::ZERO));
         // Every name is one of the simulator's.
         assert!(preset.simulator.keys().all(|name| Costs::default().get(name).is_some()));
-    }
-
-    #[test]
-    fn an_unknown_preset_is_told_the_others() {
-        let message = preset("this-machin").unwrap_err().to_string();
-        assert!(
-            message.contains("(did you mean \"this-machine\"?): use one of free, ")
-                && message.contains("modern-vm"),
-            "{message}"
-        );
     }
 }

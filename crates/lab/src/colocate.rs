@@ -24,14 +24,14 @@ pub use round::{FIGURES, Round, Side};
 pub use search::MOST;
 pub(crate) use trial::on_this_machine;
 
-use crate::gate::{Against, Bound, Evidence, Gate, Op, Outcome};
-use crate::metric::{Metric, Stat};
 use crate::record::RecordError;
-use crate::stats::Estimate;
 use schedlab_live::restore::{Outcome as Put, Report};
 use schedlab_live::soft::{self, Actuator, LADDER};
 use schedlab_live::{LiveError, Room};
 use schedlab_model::{CpuSet, Ns};
+use schedlab_stats::Estimate;
+use schedlab_study::gate::{Against, Bound, Evidence, Gate, Op, Outcome};
+use schedlab_study::metric::{Metric, Stat};
 use search::search;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -307,7 +307,7 @@ pub fn judge(goals: &[Goal], rounds: &[Round], before: &[Round], alone: &[Round]
     for (index, goal) in goals.iter().enumerate() {
         let median = |rounds: &[Round]| {
             let values = rounds.iter().filter_map(|round| round.goals.get(index).copied().flatten());
-            Estimate::of(values.collect()).map(|estimate| estimate.median)
+            Estimate::from_values(values.collect()).map(|estimate| estimate.median)
         };
         let lacks = rounds.iter().find_map(|round| round.evidence(index, None).lacks);
         let than = match goal.0.against {

@@ -10,19 +10,19 @@ mod price;
 mod round;
 mod settings;
 
-use crate::LabError;
-use crate::compare::{Options, Progress, RecordedInput, compare_recording};
-use crate::measure::Kind;
-use crate::metric::{Metric, Stat, Unit};
 use crate::record::RecordError;
-use crate::result::{Row, Study};
-use crate::stats::Estimate;
 pub use price::DriverCosts;
 use price::Plays;
 use round::{Live, Rounds};
 use schedlab_live::{LiveError, Room};
 use schedlab_model::{CpuSet, Ns};
 use schedlab_scheduler::SchedulerSpec;
+use schedlab_stats::Estimate;
+use schedlab_study::StudyError;
+use schedlab_study::compare::{Options, Progress, RecordedInput, compare_recording};
+use schedlab_study::measurements::Kind;
+use schedlab_study::metric::{Metric, Stat, Unit};
+use schedlab_study::result::{Row, Study};
 use serde::Serialize;
 use settings::Settings;
 use std::collections::BTreeSet;
@@ -48,7 +48,7 @@ const WORTH_A_ROW: f64 = 0.005;
 pub enum ConfirmError {
     /// A prediction cannot be made.
     #[error(transparent)]
-    Lab(#[from] LabError),
+    Study(#[from] StudyError),
     /// A thread cannot be changed.
     #[error(transparent)]
     Live(#[from] LiveError),
@@ -346,8 +346,8 @@ fn answers(
         Setting {
             name: setting.name(),
             how: setting.how(),
-            agents: Estimate::of(lives.iter().filter_map(|live| live.agents).collect()),
-            others: Estimate::of(lives.iter().map(|live| live.others).collect()),
+            agents: Estimate::from_values(lives.iter().filter_map(|live| live.agents).collect()),
+            others: Estimate::from_values(lives.iter().map(|live| live.others).collect()),
             given_back: lives.iter().map(|live| live.given_back).sum(),
             repeated: lives.iter().map(|live| live.repeated).sum(),
             tasks: names.iter().filter_map(task).collect(),
@@ -364,8 +364,9 @@ fn answer(
     base: (Option<&Row>, &Vec<Live>),
 ) -> Option<Answer> {
     let predicted = |row: &Row| Some(row.find(Kind::Class, name)?.cell(metric)?.value);
-    let live =
-        |lives: &[Live]| Estimate::of(lives.iter().filter_map(|live| live.value(name, metric)).collect());
+    let live = |lives: &[Live]| {
+        Estimate::from_values(lives.iter().filter_map(|live| live.value(name, metric)).collect())
+    };
     let (ours, came) = (predicted(row)?, live(lives)?);
     let (ours_before, came_before) = (base.0.and_then(predicted), live(base.1));
     let change = |now: Estimate, before: Estimate| match metric.unit() {
@@ -394,12 +395,12 @@ mod tests {
     }
 
     fn row(low: f64, median: f64, high: f64) -> Row {
-        let cell = crate::result::Cell {
+        let cell = schedlab_study::result::Cell {
             metric: Metric::Share,
             value: Estimate { median, low, high },
             change: None,
         };
-        let subject = crate::result::Subject {
+        let subject = schedlab_study::result::Subject {
             kind: Kind::Class,
             name: "hog".to_owned(),
             tasks: 1,

@@ -8,10 +8,10 @@ mod client;
 mod figures;
 mod model;
 mod page;
+mod reader_threads;
 mod redis;
 mod rounds;
 mod sleeper;
-mod smp;
 mod stage;
 mod two_hogs;
 mod waits;
@@ -22,12 +22,12 @@ pub use figures::{Against, Figure, Line, Sheet, Unit};
 pub use page::of_experiments;
 pub use sleeper::{Asleep, StreamLine};
 
-use crate::LabError;
 use crate::record::RecordError;
 use schedlab_live::restore::Report;
 use schedlab_live::{LiveError, Room};
 use schedlab_measure::LoadError;
 use schedlab_model::Ns;
+use schedlab_study::StudyError;
 use schedlab_trace::TraceError;
 use serde::Serialize;
 use stage::Stage;
@@ -162,7 +162,7 @@ pub enum ExperimentError {
     Trace(#[from] TraceError),
     /// The simulator refused.
     #[error(transparent)]
-    Lab(#[from] LabError),
+    Study(#[from] StudyError),
     /// The load client failed.
     #[error(transparent)]
     Load(#[from] LoadError),
@@ -223,7 +223,7 @@ pub fn run(
         Which::TwoHogs => two_hogs::run(&mut stage, options, watch),
         Which::Sleeper => sleeper::run(&mut stage, options, watch),
         Which::RedisBatch => redis::run(&mut stage, options, watch),
-        Which::Smp => smp::run(&mut stage, options, watch),
+        Which::Smp => reader_threads::run(&mut stage, options, watch),
     };
     let doubt = stage.prices.doubt.clone();
     let (notes, given_back) = stage.close()?;

@@ -15,11 +15,11 @@ pub use matrix::{
 pub use merge::{Difference, MergeError, Source, differences, merge, parse};
 pub use page::of_matrix;
 
-use crate::gate::{Bound, Evidence, Gate, GateError, Outcome};
-use crate::metric::{Metric, Stat};
 use schedlab_host::marks::Tracer;
 use schedlab_measure::{Budget, LatencyError, LatencyLine, LatencyReport, LatencyRequest, Samples, latency};
 use schedlab_model::{CpuId, Ns};
+use schedlab_study::gate::{Bound, Evidence, Gate, GateError, Outcome};
+use schedlab_study::metric::{Metric, Stat};
 use serde::Serialize;
 
 /// Version of the JSON.

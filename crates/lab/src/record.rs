@@ -367,7 +367,7 @@ fn describe(header: &mut Header, start: &RecordStart) {
     });
     header.capabilities = capabilities(&start.capabilities);
     header.recorder_ns_per_switch = start.cost_ns_per_switch;
-    header.date = iso8601(start.unix_ns);
+    header.date = schedlab_model::text::iso8601(start.unix_ns);
 }
 
 /// The same in the words of a recording's header.
@@ -418,30 +418,6 @@ pub(crate) fn group_info(group: &GroupFacts) -> GroupInfo {
     GroupInfo { spec }
 }
 
-/// `2026-11-21T11:45:03Z` out of nanoseconds since 1970, in the proleptic Gregorian calendar.
-pub(crate) fn iso8601(unix_ns: u64) -> String {
-    let seconds = unix_ns / 1_000_000_000;
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    let (mut year, mut day) = (1970, days);
-    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let length = |year| if leap(year) { 366 } else { 365 };
-    while day >= length(year) {
-        day -= length(year);
-        year += 1;
-    }
-    let february = if leap(year) { 29 } else { 28 };
-    let mut month = 1;
-    for days in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if day < days {
-            break;
-        }
-        day -= days;
-        month += 1;
-    }
-    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-    format!("{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", day + 1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -458,13 +434,6 @@ mod tests {
             until: None,
             after: Ns::ZERO,
         }
-    }
-
-    #[test]
-    fn dates() {
-        assert_eq!(iso8601(0), "1970-01-01T00:00:00Z");
-        assert_eq!(iso8601(1_709_210_096_000_000_000), "2024-02-29T12:34:56Z");
-        assert_eq!(iso8601(1_735_689_599_000_000_000), "2024-12-31T23:59:59Z");
     }
 
     #[test]

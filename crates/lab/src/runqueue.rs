@@ -1,12 +1,12 @@
 //! `schedlab bench runqueue`: what a decision of the simulator's schedulers costs on this machine, beside what the cost
 //! model says. `docs/runqueue-schema.md` describes the JSON.
 
-use crate::LabError;
-use crate::calibrate::{self, THIS_MACHINE};
-use crate::smp::{self, SmpOptions, SmpRow};
 use schedlab_measure::calibrate::Spread;
 use schedlab_measure::runqueue::{LockKind, RunqueueReport, RunqueueRow};
 use schedlab_scheduler::SchedulerSpec;
+use schedlab_study::StudyError;
+use schedlab_study::decision_cost::{self, DecisionCostOptions, DecisionCostRow};
+use schedlab_study::preset::{self, THIS_MACHINE};
 use serde::Serialize;
 
 /// Version of the JSON.
@@ -20,14 +20,14 @@ pub const PAPER_INTERVAL_US: f64 = 100_000.0;
 ///
 /// # Errors
 /// Unknown names.
-pub fn contender(name: &str, variant: &str) -> Result<(SchedulerSpec, String), LabError> {
-    let which = smp::VARIANTS.iter().position(|known| *known == variant).ok_or_else(|| {
-        let known = smp::VARIANTS.join(", ");
-        LabError::Option(format!("--affinity {variant}: there are {known}"))
+pub fn contender(name: &str, variant: &str) -> Result<(SchedulerSpec, String), StudyError> {
+    let which = decision_cost::VARIANTS.iter().position(|known| *known == variant).ok_or_else(|| {
+        let known = decision_cost::VARIANTS.join(", ");
+        StudyError::Option(format!("--affinity {variant}: there are {known}"))
     })?;
     // 2.6.22 has the O(1) scheduler's knob.
     let like = if name == "linux-2.6.22" { "linux-2.4-o1" } else { name };
-    let knobs = smp::SCHEDULERS.iter().find(|(known, ..)| *known == like);
+    let knobs = decision_cost::SCHEDULERS.iter().find(|(known, ..)| *known == like);
     let knobs = knobs.map(|(_, knob, values)| vec![((*knob).to_owned(), values[which].to_owned())]);
     Ok((SchedulerSpec { name: name.to_owned(), knobs: knobs.unwrap_or_default() }, variant.to_owned()))
 }
@@ -100,13 +100,13 @@ pub struct ModelOptions {
 ///
 /// # Errors
 /// No such preset, or a calibration that cannot be read.
-pub fn model_costs(asked: Option<&str>) -> Result<String, LabError> {
+pub fn model_costs(asked: Option<&str>) -> Result<String, StudyError> {
     let name = match asked {
         Some(name) => name,
-        None if calibrate::kept()?.is_some() => THIS_MACHINE,
+        None if preset::kept()?.is_some() => THIS_MACHINE,
         None => "modern",
     };
-    calibrate::preset(name)?;
+    preset::costs(name)?;
     Ok(name.to_owned())
 }
 
@@ -118,7 +118,7 @@ pub fn explain(
     report: RunqueueReport,
     options: &ModelOptions,
     progress: &(dyn Fn(usize, usize) + Sync),
-) -> Result<RunqueueResult, LabError> {
+) -> Result<RunqueueResult, StudyError> {
     let costs = options.costs.clone();
     let mut model = Vec::new();
     for cold in [false, true] {
@@ -130,7 +130,7 @@ pub fn explain(
         };
         let mut variants: Vec<String> = rows.iter().map(|row| row.variant.clone()).collect();
         variants.dedup();
-        let options = SmpOptions {
+        let options = DecisionCostOptions {
             tasks: unique(rows.iter().map(|row| row.tasks).collect()),
             cpus: unique(rows.iter().map(|row| row.threads as u32).collect())
                 .into_iter()
@@ -142,8 +142,8 @@ pub fn explain(
             hot: !cold,
         };
         if !rows.is_empty() {
-            let wanted = |row: &SmpRow| rows.iter().any(|live| live.scheduler == row.scheduler);
-            let modelled = |row: SmpRow| Modelled {
+            let wanted = |row: &DecisionCostRow| rows.iter().any(|live| live.scheduler == row.scheduler);
+            let modelled = |row: DecisionCostRow| Modelled {
                 cost_ns: (row.cost_us - row.wait_us) * 1e3,
                 looked: row.scanned,
                 scheduler: row.scheduler,
@@ -152,7 +152,9 @@ pub fn explain(
                 threads: row.cpus,
                 tasks: row.tasks,
             };
-            model.extend(smp::evaluate(&options, progress)?.rows.into_iter().filter(wanted).map(modelled));
+            model.extend(
+                decision_cost::evaluate(&options, progress)?.rows.into_iter().filter(wanted).map(modelled),
+            );
         }
     }
     let machine = schedlab_host::machine();
@@ -241,11 +243,11 @@ fn claims(rows: &[RunqueueRow]) -> Vec<Claim> {
 ///
 /// # Errors
 /// An unknown one.
-pub fn lock(name: &str) -> Result<LockKind, LabError> {
+pub fn lock(name: &str) -> Result<LockKind, StudyError> {
     let found = LockKind::ALL.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind);
     found.ok_or_else(|| {
         let known: Vec<&str> = LockKind::ALL.iter().map(|(name, _)| *name).collect();
-        LabError::Option(format!("--lock {name}: there are {}", known.join(", ")))
+        StudyError::Option(format!("--lock {name}: there are {}", known.join(", ")))
     })
 }
 

@@ -13,11 +13,11 @@ mod switches;
 mod wakes;
 
 pub(crate) use memory::{cold_bytes, stream};
-pub(crate) use spread::Random;
 pub use spread::Spread;
 
 use schedlab_host::threads::{Scheduling, affinity, scheduling, set_affinity, set_scheduling};
 use schedlab_model::{CpuId, CpuSet, Ns, Policy};
+use schedlab_stats::Random;
 use serde::Serialize;
 use std::io;
 use std::time::{Duration, Instant};
@@ -245,7 +245,7 @@ pub fn calibrate(
     let budget = Duration::from_nanos(request.duration.0 * 9 / 10 / steps as u64);
     let (start, account) = (Instant::now(), foreign::Foreign::start(cpu, other));
     let mut rounds: Vec<Vec<io::Result<Vec<f64>>>> = PROBES.iter().map(|_| Vec::new()).collect();
-    let mut random = spread::Random(request.seed);
+    let mut random = Random::new(request.seed);
     for round in 0..request.rounds {
         let mut order: Vec<usize> = (0..PROBES.len()).collect();
         random.shuffle(&mut order);
@@ -275,11 +275,11 @@ fn cost(
     name: &'static str,
     what: &'static str,
     rounds: Vec<io::Result<Vec<f64>>>,
-    random: &mut spread::Random,
+    random: &mut Random,
 ) -> Cost {
     let lacks = rounds.iter().find_map(|round| Some(round.as_ref().err()?.to_string()));
     let good: Vec<Vec<f64>> = rounds.into_iter().filter_map(Result::ok).collect();
-    let spread = Spread::of(&good, random);
+    let spread = Spread::from_rounds(&good, random);
     Cost { name, what, lacks: lacks.filter(|_| spread.is_none()), spread }
 }
 

@@ -9,7 +9,6 @@ mod load;
 pub mod readers;
 mod resp;
 pub mod runqueue;
-pub mod stats;
 pub mod stress;
 
 pub use ladder::Ladder;

@@ -11,7 +11,6 @@ mod report;
 
 use crate::ladder::histogram;
 use crate::resp::{Replies, RespError, command};
-use crate::stats::Random;
 use connection::Connection;
 use hdrhistogram::Histogram;
 pub use report::LoadReport;
@@ -21,6 +20,7 @@ use rustix::time::{
     timerfd_create, timerfd_settime,
 };
 use schedlab_model::Ns;
+use schedlab_stats::Random;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

@@ -14,7 +14,7 @@ mod seat;
 
 pub use locks::{LockKind, SCHEDULERS, Stride};
 
-use crate::calibrate::{Random, Spread};
+use crate::calibrate::Spread;
 use schedlab_host::Rate;
 use schedlab_host::threads::affinity;
 use schedlab_model::{CpuId, CpuSet, Ns, Policy, TaskId, Topology, Waker};
@@ -22,6 +22,7 @@ use schedlab_scheduler::{
     CpuView, Cx, GroupView, KnobError, Knobs, Out, Runnable, SchedulerSpec, TaskView, Wake, WakeKind, World,
     registry,
 };
+use schedlab_stats::Random;
 use seat::{Seat, Tally};
 use serde::Serialize;
 use std::io;
@@ -212,7 +213,7 @@ pub fn runqueue(
     let steps = points.len() * request.rounds as usize;
     let mut plain: Vec<Vec<Round>> = points.iter().map(|_| Vec::new()).collect();
     let mut metered: Vec<Vec<Metered>> = points.iter().map(|_| Vec::new()).collect();
-    let mut random = Random(request.seed);
+    let mut random = Random::new(request.seed);
     for round in 0..request.rounds as usize {
         let mut order: Vec<usize> = (0..points.len()).collect();
         random.shuffle(&mut order);
@@ -382,7 +383,7 @@ impl Bench<'_> {
         let counted = if quiet.len() >= 3 { quiet } else { plain.iter().collect() };
         let mut spread = |values: Vec<f64>| {
             let rounds: Vec<Vec<f64>> = values.into_iter().map(|value| vec![value]).collect();
-            Spread::of(&rounds, random).unwrap_or_default()
+            Spread::from_rounds(&rounds, random).unwrap_or_default()
         };
         let mut samples: Vec<f64> = counted.iter().flat_map(|round| round.samples.iter().copied()).collect();
         samples.sort_by(f64::total_cmp);

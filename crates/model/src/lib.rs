@@ -12,6 +12,8 @@ mod event;
 mod ids;
 mod policy;
 mod program;
+pub mod random;
+pub mod text;
 mod time;
 mod topology;
 mod workload;

@@ -47,6 +47,14 @@ impl Ns {
             None => None,
         }
     }
+
+    /// Returns the time to the nanosecond, in the largest unit that gives a whole number: `1500us`, `2s`, `0ns`.
+    pub fn exact(self) -> String {
+        let fits = |unit: &&(u64, &str)| self.0 > 0 && self.0.is_multiple_of(unit.0);
+        let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
+        let (size, name) = units.iter().find(fits).copied().unwrap_or((1, "ns"));
+        format!("{}{name}", self.0 / size)
+    }
 }
 
 impl Add for Ns {

@@ -1,7 +1,7 @@
 //! The context of one call: where and when it runs, what can be seen, what can be asked for.
 
 use crate::{Cmd, CpuView, GroupView, TaskView, World};
-use schedlab_model::{CpuId, GroupId, Ns, TaskId};
+use schedlab_model::{CpuId, GroupId, Ns, TaskId, random};
 use std::cell::{Cell, RefCell};
 
 /// One per call. `cpu` is where the code runs, which under delegation is not the CPU decided for.
@@ -60,12 +60,9 @@ impl<'a> Cx<'a> {
     }
     /// The next number of the run's seeded stream (SplitMix64).
     pub fn rand(&self) -> u64 {
-        let state = self.out.rng.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let state = self.out.rng.get().wrapping_add(random::GOLDEN);
         self.out.rng.set(state);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        random::mix(state)
     }
 }
 

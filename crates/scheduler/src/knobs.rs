@@ -1,6 +1,7 @@
 //! Knobs: every tunable that the real system has, under its real name and with its real default.
 
 use schedlab_model::Ns;
+use schedlab_model::text::nearest;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -273,34 +274,6 @@ impl Knobs {
     }
 }
 
-/// The candidate with the smallest edit distance to `name`, if it is near enough to be a slip of the pen.
-pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
-    candidates
-        .map(|candidate| (distance(name, candidate), candidate))
-        .min()
-        .filter(|(d, candidate)| *d <= candidate.len().max(3) / 3)
-        .map(|(_, candidate)| candidate.to_owned())
-}
-
-/// Edit distance in which swapping two neighbours counts as one slip (`taks` for `task`).
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
-    for i in 0..=a.len() {
-        for j in 0..=b.len() {
-            rows[i][j] = if i == 0 || j == 0 {
-                i + j
-            } else {
-                let substitute = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-                let best = substitute.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
-                let swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-                if swapped { best.min(rows[i - 2][j - 2] + 1) } else { best }
-            };
-        }
-    }
-    rows[a.len()][b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -338,15 +311,5 @@ mod tests {
             let text = check(bad).unwrap_err().to_string();
             assert!(text.contains("in steps of"), "{bad}: {text}");
         }
-    }
-
-    #[test]
-    fn the_nearest_word_is_found() {
-        let words = ["task", "yes", "duration"];
-        let near = |name: &str| nearest(name, words.into_iter());
-        assert_eq!(near("taks").as_deref(), Some("task"));
-        assert_eq!(near("yse").as_deref(), Some("yes"));
-        assert_eq!(near("dration").as_deref(), Some("duration"));
-        assert_eq!(near("elephant"), None);
     }
 }

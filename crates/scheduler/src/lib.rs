@@ -27,7 +27,7 @@ pub use api::{
     Change, Cmd, Needs, Pick, Prev, Rejection, Request, Scheduler, Standing, Timer, Wake, WakeKind,
 };
 pub use cx::{Cx, Out, Work};
-pub use knobs::{Knob, KnobError, KnobKind, KnobValue, Knobs, SchedulerSpec, Steps, nearest};
+pub use knobs::{Knob, KnobError, KnobKind, KnobValue, Knobs, SchedulerSpec, Steps};
 pub use locks::{CellLock, CellLocks, Dense, Lock, Locks, OnLine};
 pub use view::{CpuView, GroupView, Relaxed64, Runnable, TaskView, World};
 pub use winner::Winner;

@@ -1,7 +1,7 @@
 //! Every scheduler by name. A new one is a file of its own and one line in [`all`].
 
-use crate::knobs::nearest;
 use crate::{Knob, KnobError, Knobs, Scheduler, SchedulerSpec};
+use schedlab_model::text::nearest;
 
 /// One scheduler that can be asked for by name.
 #[derive(Clone, Copy)]

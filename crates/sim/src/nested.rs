@@ -25,8 +25,8 @@ mod split;
 
 use crate::engine::vcpu::program;
 use crate::engine::{Engine, Step};
-use crate::rng::mix;
 use crate::{Machine, Metrics, Outcome, RunOptions, SimError};
+use schedlab_model::random::mix;
 use schedlab_model::{CpuSet, EventSink, GroupId, TaskId, Workload};
 use schedlab_scheduler::Scheduler;
 pub use split::places;

@@ -2,6 +2,7 @@
 
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
+use schedlab_model::random::{GOLDEN, mix};
 use schedlab_model::{Draw, Ns};
 
 /// What a stream belongs to. Part of the seed, so that adding a task does not shift the source's stream.
@@ -24,15 +25,6 @@ pub(crate) struct Stream {
     /// Position of [`Draw::Cycle`], one per distribution of the entity.
     cursors: Vec<u32>,
 }
-
-/// One step of the SplitMix64 finaliser.
-pub(crate) fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Stream {
     /// The stream of entity `index` of a run with `seed`, which draws from `draws` distributions.

@@ -1,10 +1,10 @@
 //! Where the inputs start: the files of `fuzz/corpus`, the gallery, and small recordings made here.
 
 use anyhow::{Context, Result};
-use schedlab_lab::gate::Gate;
 use schedlab_model::{
     Bandwidth, CpuId, EventKind, GroupId, GroupSpec, Ns, PrevState, SchedEvent, TaskId, Topology, Waker,
 };
+use schedlab_study::gate::Gate;
 use schedlab_trace::{Capabilities, GroupInfo, Header, Recording, TaskInfo, Writer, export};
 use std::path::Path;
 

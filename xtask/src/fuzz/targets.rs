@@ -3,12 +3,12 @@
 
 use super::mutate::Shape;
 use anyhow::{Result, bail};
-use schedlab_lab::compare::RowGate;
-use schedlab_lab::gate::Gate;
 use schedlab_lab::record::Until;
-use schedlab_lab::variant::{Subject, Variant};
 use schedlab_model::{CpuSet, GroupSpec, Ns, Policy, Program, TaskSpec, Workload};
 use schedlab_scheduler::{SchedulerSpec, registry};
+use schedlab_study::compare::RowGate;
+use schedlab_study::gate::Gate;
+use schedlab_study::variant::{Subject, Variant};
 use schedlab_trace::analysis::show::{self, Cell, Output, Table};
 use schedlab_trace::analysis::timehist::{Listing, Row};
 use schedlab_trace::analysis::{Scope, Summary};
@@ -262,17 +262,17 @@ fn text(input: &[u8]) -> &str {
 }
 
 fn scenario(input: &[u8]) -> String {
-    said(schedlab_lab::scenario::parse("fuzz", "fuzz.toml", text(input)), |scenario| {
+    said(schedlab_study::scenario::parse("fuzz", "fuzz.toml", text(input)), |scenario| {
         let checked = scenario.workload.check(scenario.machine.topology.cpus());
         format!("{} {checked:?}", scenario.variants.len())
     })
 }
 
 fn rtapp(input: &[u8]) -> String {
-    said(schedlab_lab::rtapp::parse("fuzz", "fuzz.json", text(input)), |imported| {
+    said(schedlab_study::rtapp::parse("fuzz", "fuzz.json", text(input)), |imported| {
         // What is written down must be what runs.
         let again =
-            schedlab_lab::scenario::parse("fuzz", "fuzz.toml", &imported.toml).expect("it is a scenario");
+            schedlab_study::scenario::parse("fuzz", "fuzz.toml", &imported.toml).expect("it is a scenario");
         format!("{} {}", again.workload.tasks.len(), imported.notes.len())
     })
 }
@@ -287,7 +287,7 @@ fn variant(input: &[u8]) -> String {
         ..Workload::default()
     };
     let classes: Vec<String> = workload.tasks.iter().map(|task| task.name.clone()).collect();
-    let delegation = &schedlab_lab::delegation::DelegationSpec::default();
+    let delegation = &schedlab_study::delegation::DelegationSpec::default();
     let (workload, classes) = (&workload, &classes);
     let subject =
         Subject { workload, classes, pids: &[10, 20, 30], cpus: 4, vms: &[], delegation, kernel: None };
@@ -325,7 +325,7 @@ fn journal(input: &[u8]) -> String {
 }
 
 fn result(input: &[u8]) -> String {
-    said(schedlab_lab::diff::study::parse(input), |study| {
+    said(schedlab_study::diff::study::parse(input), |study| {
         format!("{} {} {}", study.holds(), study.trusted(), study.rows.len().min(3))
     })
 }

@@ -1,6 +1,6 @@
 //! What a run of `cargo xtask stress` has covered.
 
-use schedlab_lab::generate::{Draft, Verdict};
+use schedlab_study::generate::{Draft, Verdict};
 use std::collections::BTreeMap;
 use std::fmt;
 

@@ -49,7 +49,7 @@ fn a_planted_fault_is_caught_and_shrunk() {
     let (fault, how, small) = caught("rr", Planted::Forgets).expect("a lost wakeup is found");
     assert!(matches!(fault, Fault::Events | Fault::Contract), "{how}");
     // The scenario can be run, and holds little more than the tasks that matter.
-    assert!(schedlab_lab::scenario::parse("small", "small.toml", &small).is_ok(), "{small}");
+    assert!(schedlab_study::scenario::parse("small", "small.toml", &small).is_ok(), "{small}");
     assert!(small.matches("[[task]]").count() <= 2, "{small}");
     let (fault, how, _) = caught("rr", Planted::Anywhere).expect("a wrong pick is found");
     assert!(fault == Fault::Contract && how.contains("it picked"), "{how}");

@@ -5,7 +5,7 @@
 use super::planted;
 use crate::fuzz::{cpu_time, limited};
 use anyhow::{Context, Result, bail};
-use schedlab_lab::generate::{Fault, Verdict, trial};
+use schedlab_study::generate::{Fault, Verdict, trial};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ExitCode, Stdio};
 use std::sync::Mutex;

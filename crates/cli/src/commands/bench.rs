@@ -3,8 +3,8 @@
 use crate::progress::Progress;
 use crate::{Done, output};
 use anyhow::{anyhow, bail};
-use schedlab_lab::gallery::{self, Found};
-use schedlab_lab::smp::{self, SmpOptions, SmpResult, SmpRow};
+use schedlab_study::decision_cost::{self, DecisionCostOptions, DecisionCostResult, DecisionCostRow};
+use schedlab_study::gallery::{self, Found};
 use std::fmt::Write as _;
 
 mod runqueue;
@@ -39,7 +39,7 @@ The workload is the scenario smp-evaluation: threads of one process read 4 MB fi
 Printed: cost of a call of schedule() against threads, Table 1 beside the paper's, total times, migrations.")]
 pub(crate) struct Model {
     /// A scenario with a [sweep] (docs/scenario-format.md)
-    #[arg(value_name = "SCENARIO", default_value = smp::SCENARIO)]
+    #[arg(value_name = "SCENARIO", default_value = decision_cost::SCENARIO)]
     scenario: String,
     /// Numbers of threads: a list such as 2,64,1024, or powers of two from A to B: A..B [default: the scenario's]
     #[arg(long, value_name = "LIST")]
@@ -70,11 +70,15 @@ pub(crate) fn run(args: &Bench) -> anyhow::Result<Done> {
 
 fn model(args: &Model) -> anyhow::Result<Done> {
     let Found::Scenario(scenario) = gallery::find(&args.scenario)? else {
-        bail!("{}: `bench model` needs a scenario with a [sweep], such as {}", args.scenario, smp::SCENARIO);
+        bail!(
+            "{}: `bench model` needs a scenario with a [sweep], such as {}",
+            args.scenario,
+            decision_cost::SCENARIO
+        );
     };
     let sweep = scenario.sweep.clone();
     let (cpus, tasks) = sweep.map(|sweep| (sweep.cpus, sweep.tasks)).unwrap_or_default();
-    let options = SmpOptions {
+    let options = DecisionCostOptions {
         tasks: match &args.tasks {
             Some(list) => numbers("--tasks", list, 65_535)?,
             None => tasks,
@@ -89,7 +93,7 @@ fn model(args: &Model) -> anyhow::Result<Done> {
         hot: false,
     };
     let progress = Progress::new();
-    let result = smp::sweep(&scenario, &options, &|done, all| progress.set(done, all))?;
+    let result = decision_cost::sweep(&scenario, &options, &|done, all| progress.set(done, all))?;
     drop(progress);
     let text = if args.json { serde_json::to_string_pretty(&result)? + "\n" } else { render(&result) };
     output::write(None, &text)?;
@@ -114,7 +118,7 @@ pub(crate) fn numbers(option: &str, text: &str, most: u32) -> anyhow::Result<Vec
     Ok(std::iter::successors(Some(low), |n| n.checked_mul(2)).take_while(|n| *n <= high).collect())
 }
 
-fn render(result: &SmpResult) -> String {
+fn render(result: &DecisionCostResult) -> String {
     let mut text = String::from(
         "Cost of one schedule() in us, entry to return (in brackets: waiting for the lock; entries looked at)\n",
     );
@@ -174,16 +178,22 @@ What a faithful model says against the paper:
   - stay: the O(1) scheduler never moves a thread then, also not away from the CPU where it was created.
 ";
 
-fn find<'a>(result: &'a SmpResult, like: &SmpRow, scheduler: &str) -> Option<&'a SmpRow> {
-    let same = |row: &&SmpRow| (row.cpus, row.tasks, &row.variant) == (like.cpus, like.tasks, &like.variant);
+fn find<'a>(
+    result: &'a DecisionCostResult,
+    like: &DecisionCostRow,
+    scheduler: &str,
+) -> Option<&'a DecisionCostRow> {
+    let same = |row: &&DecisionCostRow| {
+        (row.cpus, row.tasks, &row.variant) == (like.cpus, like.tasks, &like.variant)
+    };
     result.rows.iter().filter(same).find(|row| row.scheduler == scheduler)
 }
 
-fn table_1(text: &mut String, result: &SmpResult) {
+fn table_1(text: &mut String, result: &DecisionCostResult) {
     let rows = result.rows.iter().filter(|row| row.tasks == 1024 && row.variant == "default");
     let mut head = "\nTable 1: cost of one schedule() / 100 ms, 1024 threads (the paper's definition)\n";
     for row in rows {
-        let Some(paper) = smp::paper_us(&row.scheduler, row.cpus) else { continue };
+        let Some(paper) = decision_cost::paper_us(&row.scheduler, row.cpus) else { continue };
         let _ = write!(
             text,
             "{head}  {} CPUs  {:13} here {:7.4} %   paper {:6.3} %",
@@ -194,7 +204,7 @@ fn table_1(text: &mut String, result: &SmpResult) {
         );
         head = "";
         let o1 = find(result, row, "linux-2.4-o1").filter(|_| row.scheduler == "linux-2.4");
-        if let (Some(o1), Some(paper_o1)) = (o1, smp::paper_us("linux-2.4-o1", row.cpus)) {
+        if let (Some(o1), Some(paper_o1)) = (o1, decision_cost::paper_us("linux-2.4-o1", row.cpus)) {
             let _ = write!(
                 text,
                 "   standard : O(1) here {:.0} (without waiting {:.0}), paper {:.0}",
@@ -208,7 +218,7 @@ fn table_1(text: &mut String, result: &SmpResult) {
 }
 
 /// Figures 4 and 5: cost against threads, a column for each scheduler.
-fn figures(text: &mut String, result: &SmpResult) {
+fn figures(text: &mut String, result: &DecisionCostResult) {
     let mut seen = Vec::new();
     for first in &result.rows {
         let key = (first.cpus, &first.variant);
@@ -242,7 +252,7 @@ fn figures(text: &mut String, result: &SmpResult) {
 }
 
 /// How far the total times of the schedulers are apart, by both readings of the paper's "no notable difference".
-fn totals(text: &mut String, result: &SmpResult) {
+fn totals(text: &mut String, result: &DecisionCostResult) {
     text.push_str(
         "\nTotal times (the paper: no notable difference; it prints none). In brackets: CPU time that the decisions of the \
          slowest take,\nand its part that waits for the lock\n",

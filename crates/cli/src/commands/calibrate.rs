@@ -5,9 +5,10 @@ use crate::render::Style;
 use crate::{Done, output};
 use anyhow::{Context, anyhow};
 use schedlab_host::StopSignal;
-use schedlab_lab::calibrate::{self, Preset};
+use schedlab_lab::calibrate::{file_text, preset};
 use schedlab_measure::calibrate::{CalibrateRequest, Calibration, Cost, calibrate};
 use schedlab_model::Ns;
+use schedlab_study::preset::{self, Preset};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -45,7 +46,7 @@ pub(crate) fn run(args: &Calibrate) -> anyhow::Result<Done> {
     let path = match &args.output {
         Some(path) => path.clone(),
         None => {
-            let path = calibrate::path().ok_or_else(|| {
+            let path = preset::path().ok_or_else(|| {
                 anyhow!("there is no home for the preset: set HOME or XDG_DATA_HOME, or use -o FILE")
             })?;
             let folder = path.parent().unwrap_or(&path);
@@ -62,8 +63,8 @@ pub(crate) fn run(args: &Calibrate) -> anyhow::Result<Done> {
     drop(progress);
     let command: Vec<String> = std::env::args().collect();
     let machine = schedlab_host::machine();
-    let preset = Preset::new(&result, &machine, command.join(" "), env!("CARGO_PKG_VERSION"));
-    output::write(Some(&path), &preset.text())?;
+    let preset = preset(&result, &machine, command.join(" "), env!("CARGO_PKG_VERSION"));
+    output::write(Some(&path), &file_text(&preset))?;
     let text = if args.json {
         serde_json::to_string_pretty(&preset)? + "\n"
     } else {

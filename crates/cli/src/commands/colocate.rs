@@ -5,10 +5,10 @@ use crate::render::{Style, colocate as show};
 use crate::{Done, output};
 use anyhow::{anyhow, bail};
 use schedlab_lab::colocate::{Client, FIGURES, Goal, Intent, Plan, Round, Watch, Who, colocate, intentions};
-use schedlab_lab::gate::{Against, Gate, Outcome};
 use schedlab_live::Room;
 use schedlab_live::soft::Actuator;
 use schedlab_model::{CpuSet, Ns};
+use schedlab_study::gate::{Against, Gate, Outcome};
 use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 

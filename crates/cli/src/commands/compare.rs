@@ -6,12 +6,12 @@ use crate::progress::Progress;
 use crate::render::{self, Style};
 use crate::{Done, output};
 use anyhow::{Context, anyhow, bail};
-use schedlab_lab::compare::{Options, RecordedInput, RowGate, compare_recording, compare_scenario};
-use schedlab_lab::gallery::{self, Found};
-use schedlab_lab::generate::{self, Verdict};
-use schedlab_lab::page;
-use schedlab_lab::result::Study;
 use schedlab_scheduler::registry;
+use schedlab_study::compare::{Options, RecordedInput, RowGate, compare_recording, compare_scenario};
+use schedlab_study::gallery::{self, Found};
+use schedlab_study::generate::{self, Verdict};
+use schedlab_study::page;
+use schedlab_study::result::Study;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -90,7 +90,7 @@ fn study(args: &Compare) -> anyhow::Result<Study> {
     match gallery::find(&args.input)? {
         Found::Scenario(mut scenario) => {
             if let Some(name) = &args.costs {
-                scenario.machine.costs = schedlab_lab::calibrate::preset(name).context("--costs")?;
+                scenario.machine.costs = schedlab_study::preset::costs(name).context("--costs")?;
             }
             if args.recorded_under.is_some() {
                 bail!("--recorded-under has a meaning only for recordings, and {} is a scenario", args.input);

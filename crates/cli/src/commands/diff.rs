@@ -3,8 +3,8 @@
 use crate::render::{self, Style};
 use crate::{Done, output};
 use anyhow::Context;
-use schedlab_lab::diff::{DiffOptions, diff};
-use schedlab_lab::gate::Gate;
+use schedlab_study::diff::{DiffOptions, diff};
+use schedlab_study::gate::Gate;
 use std::path::PathBuf;
 
 /// `schedlab diff`

@@ -1,7 +1,7 @@
 //! `schedlab generate`
 
 use crate::{Done, output};
-use schedlab_lab::generate;
+use schedlab_study::generate;
 use std::path::PathBuf;
 
 /// `schedlab generate`

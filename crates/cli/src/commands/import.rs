@@ -3,7 +3,7 @@
 use crate::args::Import;
 use crate::{Done, output};
 use anyhow::{Context, anyhow, bail};
-use schedlab_lab::rtapp;
+use schedlab_study::rtapp;
 use schedlab_trace::import::{self, ImportOptions};
 use std::io::{BufReader, Read};
 use std::path::Path;

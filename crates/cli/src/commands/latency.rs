@@ -9,10 +9,10 @@ use anyhow::{anyhow, bail};
 use clap::ValueEnum;
 use schedlab_host::StopSignal;
 use schedlab_host::threads::affinity;
-use schedlab_lab::gate::Outcome;
 use schedlab_lab::latency::{check_subjects, gates, judge, measure};
 use schedlab_measure::{LatencyLine, LatencyRequest, Wake};
 use schedlab_model::{CpuId, CpuSet, Ns, Policy};
+use schedlab_study::gate::Outcome;
 use std::path::PathBuf;
 
 /// How long is measured when nobody says.

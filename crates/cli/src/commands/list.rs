@@ -3,9 +3,9 @@
 use crate::args::{List, What};
 use crate::render::{Style, wrap};
 use crate::{Done, output};
-use schedlab_lab::gallery;
 use schedlab_live::elevation::Given;
 use schedlab_scheduler::{Knobs, registry};
+use schedlab_study::gallery;
 use std::fmt::Write as _;
 
 pub(crate) fn run(args: &List) -> anyhow::Result<Done> {

@@ -3,8 +3,8 @@
 use crate::progress::Working;
 use crate::render::{Style, wrap};
 use crate::{Done, output};
-use schedlab_lab::deviation::Deviation;
-use schedlab_lab::published::{self, Published, Tally};
+use schedlab_study::deviation::Deviation;
+use schedlab_study::published::{self, Published, Tally};
 use std::fmt::Write as _;
 
 /// `schedlab published`

@@ -127,7 +127,7 @@ fn first_line(found: &RecordingCapabilities) -> String {
 }
 
 fn plan(args: &Record) -> anyhow::Result<Plan> {
-    let max_bytes = args.max_size.as_deref().map(bytes).transpose()?;
+    let max_bytes = args.max_size.as_deref().map(max_size).transpose()?;
     if let Some(bytes) = max_bytes.filter(|&bytes| bytes < SMALLEST_FILE) {
         bail!("--max-size {bytes}: a recording needs at least {} KiB", SMALLEST_FILE / 1024);
     }
@@ -148,20 +148,9 @@ fn plan(args: &Record) -> anyhow::Result<Plan> {
     })
 }
 
-/// "500M" → 524,288,000.
-pub(super) fn bytes(text: &str) -> anyhow::Result<u64> {
-    let number = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let shift = match text[number.len()..].to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b') {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        _ => 99,
-    };
-    let value =
-        number.parse::<u64>().ok().filter(|_| shift < 99).and_then(|n| n.checked_mul(1 << (shift % 64)));
-    value.ok_or_else(|| anyhow!("--max-size {text}: give bytes with K, M, G or T, such as 500M"))
+fn max_size(text: &str) -> anyhow::Result<u64> {
+    let refused = || anyhow!("--max-size {text}: give bytes with K, M, G or T, such as 500M");
+    schedlab_model::text::bytes(text).ok_or_else(refused)
 }
 
 fn request(args: &Record) -> anyhow::Result<RecordRequest> {

@@ -8,10 +8,10 @@ use crate::render::xen as render;
 use crate::{Done, output};
 use anyhow::{anyhow, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueEnum};
-use schedlab_lab::gallery::{self, Found};
-use schedlab_lab::show::{About, ShowOptions, open, scope};
 use schedlab_model::Ns;
 use schedlab_scheduler::SchedulerSpec;
+use schedlab_study::gallery::{self, Found};
+use schedlab_study::show::{About, ShowOptions, open, scope};
 use schedlab_trace::Recording;
 use schedlab_trace::analysis::show::{ALL, Entry};
 use schedlab_trace::analysis::{By, Scope, timehist};
@@ -156,7 +156,7 @@ pub(crate) fn run(args: &Show) -> anyhow::Result<Done> {
     };
     if let Some(path) = listed(args, &found) {
         // What is read from a pipe is gone: there all of it is read before anything is shown.
-        if let Some(about) = schedlab_lab::show::about(path)? {
+        if let Some(about) = schedlab_study::show::about(path)? {
             return list(args, path, &about);
         }
     }
@@ -169,7 +169,7 @@ pub(crate) fn run(args: &Show) -> anyhow::Result<Done> {
             bail!("--report always holds the same sections: leave out the analyses, or leave out --report");
         }
         output::check(path)?;
-        let page = schedlab_lab::page::of_recording(&recording, &args.input, &scope, &origin(None)?)?;
+        let page = schedlab_study::page::of_recording(&recording, &args.input, &scope, &origin(None)?)?;
         output::write(Some(path), &page.render()?)?;
         return Ok(Done::Well);
     }
@@ -227,7 +227,7 @@ fn list(args: &Show, path: &Path, known: &About) -> anyhow::Result<Done> {
     let clock = if args.absolute { about.header.clock_start_ns } else { 0 };
     let mut text = Text::new(stdout(), about, Style::of_stdout(), clock);
     let listed =
-        text.times_on_cpu(&about.header, &scope, |lanes| schedlab_lab::show::list(path, known, lanes))?;
+        text.times_on_cpu(&about.header, &scope, |lanes| schedlab_study::show::list(path, known, lanes))?;
     match &listed {
         Ok(Some(listed)) => text.note_repairs(&listed.about, listed.events)?,
         _ => text.cut_short(),
@@ -270,7 +270,7 @@ fn xen(args: &Show, found: Found) -> anyhow::Result<Done> {
         bail!("--xl and --xenalyze stand alone: ask for other analyses in a call of their own");
     }
     let working = Working::new(format!("simulating {}", args.input), true);
-    let host = schedlab_lab::xen::observe(&scenario, args.scheduler.as_ref(), args.variant.as_deref())?;
+    let host = schedlab_study::xen::observe(&scenario, args.scheduler.as_ref(), args.variant.as_deref())?;
     drop(working);
     let text = match args.json {
         true => serde_json::to_string_pretty(&host)? + "\n",

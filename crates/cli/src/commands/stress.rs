@@ -152,7 +152,8 @@ fn hogs(args: &Stress, signal: &StopSignal) -> anyhow::Result<String> {
 
 /// Bytes of memory, not more than 64 GiB: this is a load, not a test of the machine's limits.
 fn memory_size(text: &str) -> anyhow::Result<usize> {
-    let bytes = super::record::bytes(text).map_err(|_| anyhow!("give bytes with K, M or G, such as 64M"))?;
+    let bytes =
+        schedlab_model::text::bytes(text).ok_or_else(|| anyhow!("give bytes with K, M or G, such as 64M"))?;
     if !(4096..=1 << 36).contains(&bytes) {
         return Err(anyhow!("from 4K to 64G"));
     }

@@ -5,11 +5,11 @@ use super::table::{Cell, Table};
 use schedlab_lab::colocate::{
     Awake, Blamed, Colocation, FIGURES, GivenBack, Intent, MOST, Plan, Round, Side, advice, blame_over,
 };
-use schedlab_lab::gate::{Against, Outcome};
-use schedlab_lab::metric::Metric;
-use schedlab_lab::stats::{Estimate, Interval, range_confidence};
 use schedlab_live::soft::Actuator;
 use schedlab_model::Ns;
+use schedlab_stats::{Estimate, OrderInterval, range_confidence};
+use schedlab_study::gate::{Against, Outcome};
+use schedlab_study::metric::Metric;
 use std::fmt::Write as _;
 
 /// What would be done.
@@ -113,7 +113,7 @@ fn alone(text: &mut String, found: &Colocation, style: &Style) {
             true => format!("{:+.1} %", 100.0 * value),
             false => format!("{value:+.0}"),
         };
-        let Interval { median, low, high, confidence } = one.of;
+        let OrderInterval { median, low, high, confidence } = one.of;
         let outcome = match one.outcome {
             Outcome::Met => style.good("met"),
             Outcome::Not => style.bad("missed"),
@@ -143,12 +143,13 @@ fn alone(text: &mut String, found: &Colocation, style: &Style) {
     }
     let share = |rounds: &[Round]| {
         let of = |round: &Round| round.figures.last().copied().flatten();
-        Estimate::of(rounds.iter().filter_map(of).collect()).map(|share| share.median)
+        Estimate::from_values(rounds.iter().filter_map(of).collect()).map(|share| share.median)
     };
     if let (Some(how), Some(before), Some(after)) = (found.chosen, share(&found.before), share(&found.after))
         && how != Actuator::Default
     {
-        let left = Estimate::of(found.after.iter().filter_map(|round| round.batch_of_left).collect());
+        let left =
+            Estimate::from_values(found.after.iter().filter_map(|round| round.batch_of_left).collect());
         let left = left.map_or_else(String::new, |left| {
             format!(", {} of what the server leaves", Metric::Share.show(left.median))
         });
@@ -207,7 +208,7 @@ fn table(text: &mut String, plan: &Plan, found: &Colocation, style: &Style) {
     let alone = (!found.alone.is_empty()).then_some(&found.alone);
     let mut row = |name: String, show: &dyn Fn(f64) -> String, of: &dyn Fn(&Round) -> Option<f64>| {
         let cell = |rounds: &Vec<Round>| {
-            let range = Estimate::of(rounds.iter().filter_map(of).collect());
+            let range = Estimate::from_values(rounds.iter().filter_map(of).collect());
             let range = range.map(|e| format!("{} ({} .. {})", show(e.median), show(e.low), show(e.high)));
             Cell::plain(range.unwrap_or_else(|| "-".to_owned()))
         };

@@ -3,8 +3,8 @@
 use super::table::{Cell, Look, Table};
 use super::{Style, wrap};
 use schedlab_lab::confirm::{Answer, Confirmed, How, Setting};
-use schedlab_lab::metric::{Metric, Unit};
-use schedlab_lab::stats::{Estimate, range_confidence};
+use schedlab_stats::{Estimate, range_confidence};
+use schedlab_study::metric::{Metric, Unit};
 
 /// The result as text.
 pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {

@@ -1,9 +1,9 @@
 //! What agents did, as text.
 
-use schedlab_lab::delegation::DelegationResult;
-use schedlab_lab::result::Study;
 use schedlab_model::Ns;
 use schedlab_sim::DelegationCosts;
+use schedlab_study::delegation::DelegationResult;
+use schedlab_study::result::Study;
 
 /// One line for each row whose scheduler ran behind agents.
 pub(crate) fn lines(study: &Study) -> Vec<String> {

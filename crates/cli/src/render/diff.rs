@@ -2,9 +2,9 @@
 
 use super::table::{Cell, Look, Table};
 use super::{Style, wrap};
-use schedlab_lab::diff::{self, Diff};
-use schedlab_lab::gate::Outcome;
-use schedlab_lab::stats::Judgement;
+use schedlab_study::change::Judgement;
+use schedlab_study::diff::{self, Diff};
+use schedlab_study::gate::Outcome;
 
 /// What came of a gate, in a word.
 pub(super) fn gate_outcome(outcome: Outcome, style: &Style) -> String {

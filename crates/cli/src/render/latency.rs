@@ -2,10 +2,10 @@
 
 use super::table::{Cell, Table};
 use super::{Style, wrap};
-use schedlab_lab::gate::Outcome;
 use schedlab_lab::latency::{LatencyResult, RUNGS, Row};
 use schedlab_measure::Budget;
 use schedlab_model::Ns;
+use schedlab_study::gate::Outcome;
 
 /// The result as text.
 pub(crate) fn latency(result: &LatencyResult, style: &Style) -> String {

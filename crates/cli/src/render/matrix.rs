@@ -3,8 +3,8 @@
 use super::table::{Cell, Table};
 use super::{Style, wrap};
 use schedlab_lab::latency::{Matrix, MatrixRow, Truth, differences};
-use schedlab_lab::stats::Interval;
 use schedlab_model::Ns;
+use schedlab_stats::OrderInterval;
 
 /// The result as text.
 pub(crate) fn matrix(matrix: &Matrix, style: &Style) -> String {
@@ -50,7 +50,7 @@ pub(crate) fn matrix(matrix: &Matrix, style: &Style) -> String {
 }
 
 /// `5.63ms [4.10..7.21]`: the ends in the unit of the median.
-fn estimate(of: &Interval) -> Cell {
+fn estimate(of: &OrderInterval) -> Cell {
     let (unit, name) = match of.median {
         1e9.. => (1e9, "s"),
         1e6.. => (1e6, "ms"),

@@ -2,8 +2,8 @@
 
 use super::table::{Cell as Field, Table as Grid};
 use super::{Style, wrap};
-use schedlab_lab::pieces::{Lanes, in_order};
 use schedlab_model::Ns;
+use schedlab_study::pieces::{Lanes, in_order};
 use schedlab_trace::analysis::Scope;
 use schedlab_trace::analysis::show::{Cell, Column, Layout, Output, Table};
 use schedlab_trace::analysis::timehist::{self, Piece, Row};

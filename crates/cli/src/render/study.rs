@@ -3,12 +3,12 @@
 use super::diff::gate_outcome;
 use super::table::{Cell, Look, Table};
 use super::{Style, wrap};
-use schedlab_lab::measure::Kind;
-use schedlab_lab::metric::{Metric, Unit};
-use schedlab_lab::result::{InputKind, Prediction, Replayed, SelfReplay, Study};
-use schedlab_lab::stats::{Change, Judgement};
-use schedlab_lab::view::{self, TASK_COLUMNS, main_subjects};
 use schedlab_model::Ns;
+use schedlab_study::change::{Change, Judgement};
+use schedlab_study::measurements::Kind;
+use schedlab_study::metric::{Metric, Unit};
+use schedlab_study::result::{InputKind, Prediction, Replayed, SelfReplay, Study};
+use schedlab_study::view::{self, TASK_COLUMNS, main_subjects};
 use std::fmt::Write as _;
 
 /// The whole result.

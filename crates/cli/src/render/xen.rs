@@ -1,7 +1,7 @@
 //! A simulated Xen host in the layout of Xen's own tools. No colours: scripts cut these columns.
 
-use schedlab_lab::xen::{Host, Pool, Tally};
 use schedlab_model::Ns;
+use schedlab_study::xen::{Host, Pool, Tally};
 use std::fmt::Write as _;
 
 /// `xl sched-credit` or `xl sched-credit2`, then `xl vcpu-list`.

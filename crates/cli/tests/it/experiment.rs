@@ -371,7 +371,7 @@ fn start(folder: &Folder) -> Child {
 
 /// Moments from 0 to about four seconds, the same in every run.
 fn moments(count: u64) -> impl Iterator<Item = Duration> {
-    let mut random = schedlab_measure::stats::Random::new(20_261_121);
+    let mut random = schedlab_stats::Random::new(20_261_121);
     (0..count).map(move |_| Duration::from_micros((random.unit() * 4e6) as u64))
 }
 

@@ -8,12 +8,12 @@ fn every_scenario_holds_and_is_deterministic() {
     for file in files("scenarios", "toml") {
         let path = file.display().to_string();
         let one = schedlab(&["compare", &path, "--json", "--jobs", "1"]);
-        let study: schedlab_lab::result::Study = serde_json::from_str(&one.stdout).expect(&path);
+        let study: schedlab_study::result::Study = serde_json::from_str(&one.stdout).expect(&path);
         let failed: Vec<_> = study.expectations.iter().filter(|checked| !checked.holds).collect();
         assert!(failed.is_empty(), "{path}: {failed:#?}");
         assert_eq!(one.code, 0, "{path}");
         assert!(!study.expectations.is_empty(), "{path} expects nothing");
-        let tally = schedlab_lab::published::Tally::of(&study.expectations);
+        let tally = schedlab_study::published::Tally::of(&study.expectations);
         assert_eq!(
             tally.unexplained, 0,
             "{path}: more than 10 % off what was published, and no `differs`: {study:#?}"
@@ -32,7 +32,7 @@ fn the_built_in_gallery_is_the_folder() {
     for file in files("scenarios", "toml") {
         let name = file.file_stem().expect("has one").to_string_lossy().into_owned();
         let text = std::fs::read_to_string(&file).expect("readable");
-        let built_in = schedlab_lab::gallery::built_in().iter().find(|(known, _)| *known == name);
+        let built_in = schedlab_study::gallery::built_in().iter().find(|(known, _)| *known == name);
         assert_eq!(built_in.map(|(_, text)| *text), Some(text.as_str()), "{name}");
     }
 }

@@ -49,9 +49,9 @@ fn json_has_the_schema_and_the_numbers_of_the_table() {
                 program = [\"run 3ms\", \"sleep 6ms\"]\n";
     let path = folder.write("yes.toml", text);
     let study = schedlab(&["compare", &path, "--json"]).stdout;
-    let study: schedlab_lab::result::Study = serde_json::from_str(&study).unwrap();
-    assert_eq!(study.schema, schedlab_lab::result::SCHEMA);
-    let yes = study.rows[0].find(schedlab_lab::measure::Kind::Class, "yes").expect("it runs");
+    let study: schedlab_study::result::Study = serde_json::from_str(&study).unwrap();
+    assert_eq!(study.schema, schedlab_study::result::SCHEMA);
+    let yes = study.rows[0].find(schedlab_study::measurements::Kind::Class, "yes").expect("it runs");
     let share = yes.cell("share".parse().unwrap()).unwrap().value;
     assert!((share.median - 1.0 / 3.0).abs() < 0.002 && share.low == share.high, "{share:?}");
     let table = schedlab(&["compare", &path]).stdout;
@@ -124,7 +124,7 @@ fn explain_names_every_cost_in_use() {
     let ran = schedlab(&["compare", "redis-batch", "--explain", "--scheduler", "linux-6.18", "--for", "3s"]);
     assert!(ran.stdout.contains("How these numbers come about"), "{ran:?}");
     let study = schedlab(&["compare", "redis-batch", "--json", "--scheduler", "linux-6.18", "--for", "3s"]);
-    let study: schedlab_lab::result::Study = serde_json::from_str(&study.stdout).unwrap();
+    let study: schedlab_study::result::Study = serde_json::from_str(&study.stdout).unwrap();
     for (name, _) in &study.costs {
         assert!(ran.stdout.contains(name), "{name}");
     }

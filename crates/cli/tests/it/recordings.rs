@@ -1,8 +1,8 @@
 //! Every shipped recording: it replays, the same on one thread and in a batch on two.
 
 use super::{files, schedlab};
-use schedlab_lab::measure::Kind;
-use schedlab_lab::result::Study;
+use schedlab_study::measurements::Kind;
+use schedlab_study::result::Study;
 
 #[test]
 fn every_recording_replays_the_same_on_one_thread_and_two() {

@@ -10,11 +10,11 @@
 
 use super::round::Round;
 use super::{ColocateError, Goal, Plan};
-use crate::gate::{Against, Bound, Outcome};
-use crate::stats::{Interval, median_interval};
 use schedlab_host::threads::{self, Scheduling};
 use schedlab_live::soft::Side;
 use schedlab_model::{CpuSet, Policy};
+use schedlab_stats::{OrderInterval, median_interval};
+use schedlab_study::gate::{Against, Bound, Outcome};
 use serde::Serialize;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -113,7 +113,7 @@ pub struct Distance {
     /// The goal as it was given.
     pub goal: String,
     /// Over the pairs: as a part of the value alone (0.1 is 10 % more), or in the metric's unit.
-    pub of: Interval,
+    pub of: OrderInterval,
     /// Whether it is a part.
     pub relative: bool,
     /// How many pairs.

@@ -54,7 +54,7 @@ pub fn over<'a>(rounds: impl Iterator<Item = &'a [Blamed]> + Clone) -> Vec<Blame
     let median = |(who, mut values): (&str, Vec<f64>)| {
         // Whoever is not among the worst of a round counts as nothing there.
         values.resize(count, 0.0);
-        let median = crate::stats::Estimate::of(values).map_or(0.0, |estimate| estimate.median);
+        let median = schedlab_stats::Estimate::from_values(values).map_or(0.0, |estimate| estimate.median);
         Blamed { who: who.to_owned(), ns_per_s: median }
     };
     worst(values.into_iter().map(median).collect())

@@ -2,10 +2,10 @@
 
 use super::ColocateError;
 use super::round::needed;
-use crate::metric::{Metric, Stat};
 use schedlab_host::threads::{self, Scheduling};
 use schedlab_measure::{Ladder, LoadReport, LoadRequest, LoopKind, run};
 use schedlab_model::{CpuSet, Ns, Policy};
+use schedlab_study::metric::{Metric, Stat};
 use serde::Serialize;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};

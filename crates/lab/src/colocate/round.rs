@@ -3,10 +3,11 @@
 use super::blame::{Blamed, blame};
 use super::client::Seen;
 use super::{ColocateError, Goal};
-use crate::gate::Evidence;
-use crate::measure::SubjectData;
-use crate::metric::{Metric, Stat, glob};
 use schedlab_model::EventKind;
+use schedlab_model::text::glob;
+use schedlab_study::gate::Evidence;
+use schedlab_study::measurements::SubjectData;
+use schedlab_study::metric::{Metric, Stat};
 use schedlab_trace::Recording;
 use schedlab_trace::analysis::{Summary, TaskSummary};
 use serde::Serialize;

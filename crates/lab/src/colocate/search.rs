@@ -10,9 +10,9 @@ use super::alone::{self, Distance};
 use super::round::Round;
 use super::trial::Trial;
 use super::{ColocateError, Colocation, Plan, Tried, Watch, advice, judge, unfit, worse};
-use crate::gate::{Against, Outcome};
 use schedlab_live::LiveError;
 use schedlab_live::soft::{Actuator, LADDER};
+use schedlab_study::gate::{Against, Outcome};
 
 /// A setting's pairs of rounds are looked at after so many times the rounds of the plan, until their interval tells: at once ...
 const LOOKS: [usize; 2] = [1, 2];

@@ -16,8 +16,8 @@
 //! [`pair`]: schedlab_live::elevation::pair
 
 use super::{ConfirmError, Plan};
-use crate::calibrate;
 use schedlab_model::Ns;
+use schedlab_study::preset;
 use serde::Serialize;
 use std::process::{Command, Stdio};
 
@@ -57,7 +57,7 @@ impl Plays {
         while self.0.len() < PLAYS {
             self.play(plan)?;
         }
-        let kept = calibrate::kept()?;
+        let kept = preset::kept()?;
         let known = |name: &str| {
             kept.as_ref().and_then(|preset| preset.costs.get(name)).map_or(0, |ns| ns.max(0.0).round() as u64)
         };
@@ -109,7 +109,7 @@ fn play(plan: &Plan) -> Result<(u64, u64), ConfirmError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::delegation::DelegationSpec;
+    use schedlab_study::delegation::DelegationSpec;
 
     #[test]
     fn the_prices_come_to_what_was_measured() {

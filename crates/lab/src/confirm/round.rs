@@ -2,8 +2,6 @@
 
 use super::settings::{self, Settings};
 use super::{ConfirmError, METRICS, Plan};
-use crate::measure::SubjectData;
-use crate::metric::Metric;
 use crate::record::{self, record};
 use rustix::process::{Pid, Signal, kill_process};
 use schedlab_host::threads::{self, Identity};
@@ -11,6 +9,8 @@ use schedlab_host::{OwnCommand, RecordRequest, Scope};
 use schedlab_live::bulletin::{self, Bulletin};
 use schedlab_live::{Keeper, KeeperOptions, restore};
 use schedlab_model::{CpuId, CpuSet, EventKind, Ns, TaskId};
+use schedlab_study::measurements::SubjectData;
+use schedlab_study::metric::Metric;
 use schedlab_trace::Recording;
 use schedlab_trace::analysis::{Summary, TaskSummary};
 use std::cell::RefCell;

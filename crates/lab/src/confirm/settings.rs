@@ -1,14 +1,14 @@
 //! A variant of `compare`, made on living threads.
 
 use super::{ConfirmError, How, Plan};
-use crate::LabError;
 use crate::colocate::on_this_machine;
-use crate::metric::glob;
-use crate::variant::{Clause, Setting, Variant};
 use schedlab_host::threads::{self, Identity, Scheduling};
 use schedlab_live::{Keeper, LiveError};
 use schedlab_model::CpuSet;
+use schedlab_model::text::glob;
 use schedlab_scheduler::SchedulerSpec;
+use schedlab_study::StudyError;
+use schedlab_study::variant::{Clause, Setting, Variant};
 
 /// What a round is run with.
 #[derive(Clone, PartialEq, Debug)]
@@ -24,7 +24,7 @@ pub(super) fn all(plan: &Plan) -> Result<Vec<Settings>, ConfirmError> {
     let mut all = vec![Settings::Default];
     for text in &plan.variants {
         let variant =
-            Variant::parse(text).map_err(|source| LabError::Variant { variant: text.clone(), source })?;
+            Variant::parse(text).map_err(|source| StudyError::Variant { variant: text.clone(), source })?;
         variant.clauses.iter().try_for_each(|clause| possible(&variant, clause))?;
         all.push(Settings::Soft(variant));
     }

@@ -269,7 +269,7 @@ fn csv(text: &str) -> Option<Outcome> {
 
 fn outcome(report: &LoadReport) -> Outcome {
     let ladder = &report.latency;
-    let enough = ladder.count >= schedlab_measure::stats::samples_needed(0.999);
+    let enough = ladder.count >= schedlab_stats::samples_needed(0.999);
     let open = matches!(report.request.kind, LoopKind::Open { .. });
     Outcome {
         throughput: report.throughput_per_s,

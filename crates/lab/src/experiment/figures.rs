@@ -1,7 +1,7 @@
 //! The figures of an experiment: by row and metric, article, this machine, simulated.
 
-use schedlab_measure::stats::{self, Difference, Interval};
 use schedlab_model::Ns;
+use schedlab_stats::{BootstrapInterval, Difference};
 use serde::Serialize;
 
 /// In what a figure is counted.
@@ -61,7 +61,7 @@ pub struct Line {
     /// As published.
     pub article: Option<f64>,
     /// On this machine, over the rounds.
-    pub machine: Option<Interval>,
+    pub machine: Option<BootstrapInterval>,
     /// The rounds, in the order in which they were measured.
     pub rounds: Vec<f64>,
     /// In the simulator.
@@ -114,7 +114,7 @@ impl Collected {
 
     /// The median of a row.
     pub(super) fn median(&self, row: &str, figure: Figure) -> Option<f64> {
-        stats::median(self.of(row, figure))
+        schedlab_stats::median(self.of(row, figure))
     }
 
     /// The lines of `rows`, each against `base`.
@@ -132,12 +132,12 @@ impl Collected {
             for &figure in figures {
                 let rounds = self.of(row, figure);
                 let difference =
-                    stats::difference(self.of(base, figure), rounds, seed).filter(|_| *row != base);
+                    schedlab_stats::difference(self.of(base, figure), rounds, seed).filter(|_| *row != base);
                 let line = Line {
                     row: (*row).to_owned(),
                     figure,
                     article: article(row, figure.name),
-                    machine: stats::interval(rounds, seed),
+                    machine: schedlab_stats::interval(rounds, seed),
                     rounds: rounds.to_vec(),
                     simulated: simulated(row, figure.name),
                     against: difference.map(|difference| Against { row: base.to_owned(), difference }),
@@ -155,13 +155,14 @@ impl Collected {
         let mut all = Vec::new();
         let mut far: Vec<(&str, Vec<String>)> = Vec::new();
         for (row, figure, values) in &self.values {
-            if let Some(way) = stats::trend(values) {
+            if let Some(way) = schedlab_stats::trend(values) {
                 all.push(format!(
                     "{row}, {} {way} from round to round: the machine changed meanwhile",
                     figure.name
                 ));
             }
-            let rounds: Vec<String> = stats::odd_rounds(values).iter().map(usize::to_string).collect();
+            let rounds: Vec<String> =
+                schedlab_stats::odd_rounds(values).iter().map(usize::to_string).collect();
             if rounds.is_empty() {
                 continue;
             }

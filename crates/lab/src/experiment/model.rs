@@ -2,13 +2,13 @@
 
 use super::ExperimentError;
 use super::watching::Seen;
-use crate::LabError;
-use crate::calibrate;
-use crate::compare::recorded_scheduler;
-use crate::gallery::Found;
-use crate::scenario::{self, Scenario};
 use schedlab_host::MachineFacts;
 use schedlab_scheduler::SchedulerSpec;
+use schedlab_study::StudyError;
+use schedlab_study::compare::recorded_scheduler;
+use schedlab_study::gallery::Found;
+use schedlab_study::preset;
+use schedlab_study::scenario::{self, Scenario};
 use schedlab_trace::Header;
 
 /// Costs that the gallery's scenarios have: about those of a fast machine of today. For machines without a calibration.
@@ -31,7 +31,7 @@ impl Prices {
     pub(super) fn of(asked: Option<&str>, machine: &MachineFacts) -> Result<Prices, ExperimentError> {
         let name = match asked {
             Some(name) => name,
-            None if calibrate::kept()?.is_some() => calibrate::THIS_MACHINE,
+            None if preset::kept()?.is_some() => preset::THIS_MACHINE,
             None => {
                 let about =
                     "costs of a fast machine of today, fitted to nothing here (no calibration is kept)";
@@ -45,11 +45,11 @@ impl Prices {
             }
         };
         let line = format!("costs = \"{name}\"");
-        if name != calibrate::THIS_MACHINE {
-            calibrate::preset(name)?;
+        if name != preset::THIS_MACHINE {
+            preset::costs(name)?;
             return Ok(Prices { line, about: format!("costs of the preset {name} (--costs)"), doubt: None });
         }
-        let made = calibrate::this_machine()?.provenance;
+        let made = preset::this_machine()?.provenance;
         let about = format!(
             "costs of the preset {name}: measured {} by `{}` on Linux {}, foreign work {:.0} %",
             made.date,
@@ -62,7 +62,7 @@ impl Prices {
 }
 
 /// Why a calibration does not fit the machine it is used on.
-fn stale(made: &calibrate::Provenance, machine: &MachineFacts) -> Option<String> {
+fn stale(made: &preset::Provenance, machine: &MachineFacts) -> Option<String> {
     let now = format!("{} {}", machine.kernel, machine.version);
     let other =
         [("kernel", made.kernel.as_str(), now.as_str()), ("CPU", made.cpu.as_str(), machine.model.as_str())];
@@ -108,14 +108,15 @@ impl Model {
         let name = &self.scheduler.name;
         let all =
             format!("title = \"experiment\"\nschedulers = [\"{name}\"]\n{head}\n{}\n{text}", self.machine);
-        Ok(scenario::parse("experiment", "experiment", &all).map_err(LabError::from)?)
+        Ok(scenario::parse("experiment", "experiment", &all).map_err(StudyError::from)?)
     }
 
     /// Runs it, and looks at its events as at a recording.
     pub(super) fn run(&self, head: &str, text: &str) -> Result<Seen, ExperimentError> {
         let scenario = self.scenario(head, text)?;
         let warm_up = scenario.warmup;
-        let recording = crate::show::open(Found::Scenario(Box::new(scenario)), Some(&self.scheduler), None)?;
+        let recording =
+            schedlab_study::show::open(Found::Scenario(Box::new(scenario)), Some(&self.scheduler), None)?;
         let end = recording.duration;
         Seen::of(recording, warm_up, end)
     }
@@ -125,8 +126,8 @@ impl Model {
 mod tests {
     use super::*;
 
-    fn provenance(machine: &MachineFacts) -> calibrate::Provenance {
-        calibrate::Provenance {
+    fn provenance(machine: &MachineFacts) -> preset::Provenance {
+        preset::Provenance {
             kernel: format!("{} {}", machine.kernel, machine.version),
             cpu: machine.model.clone(),
             cpus: 2,
@@ -145,9 +146,9 @@ mod tests {
         let machine = schedlab_host::machine();
         let same = provenance(&machine);
         assert_eq!(stale(&same, &machine), None);
-        let older = calibrate::Provenance { kernel: "5.10.0 #1".to_owned(), ..same.clone() };
+        let older = preset::Provenance { kernel: "5.10.0 #1".to_owned(), ..same.clone() };
         assert!(stale(&older, &machine).is_some_and(|why| why.contains("another kernel (5.10.0")));
-        let moved = calibrate::Provenance { cpu: "an abacus".to_owned(), ..same };
+        let moved = preset::Provenance { cpu: "an abacus".to_owned(), ..same };
         assert!(stale(&moved, &machine).is_some_and(|why| why.contains("another CPU (an abacus")));
     }
 

@@ -1,8 +1,8 @@
 //! Experiments as a page.
 
 use super::{Experiment, Line, Sheet};
-use crate::page::{Origin, spaced};
 use schedlab_report::{Cell, Column, Facts, Page, Part, Section, Table, Tone};
+use schedlab_study::page::{Origin, spaced};
 
 /// The page of some experiments: the first finding of each as the verdict, the tables, reasons and doubts.
 pub fn of_experiments(experiments: &[Experiment], origin: &Origin) -> Page {

@@ -5,7 +5,6 @@ use super::model::Model;
 use super::stage::Stage;
 use super::watching::Seen;
 use super::{ExperimentError, Options, Watch};
-use schedlab_measure::stats;
 
 /// What all rounds gave.
 pub(super) struct Rounds {
@@ -30,7 +29,7 @@ pub(super) struct Turn {
 
 /// Every measurement in its order.
 fn turns(rows: usize, rounds: usize, seed: u64) -> Vec<Turn> {
-    let orders = stats::turns(rows, rounds, seed).into_iter().enumerate();
+    let orders = schedlab_stats::turns(rows, rounds, seed).into_iter().enumerate();
     let turn = |(round, order): (usize, Vec<usize>)| {
         let seed = seed.wrapping_add(round as u64);
         order.into_iter().map(move |row| Turn { row, round, seed })

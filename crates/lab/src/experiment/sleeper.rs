@@ -9,8 +9,8 @@ use super::watching::{Scene, Seen, now_ns, pieces, watch};
 use super::{Experiment, ExperimentError, Options, Watch, Which, chosen};
 use schedlab_host::program::{Program, Running};
 use schedlab_host::threads;
-use schedlab_measure::stats::{self, Random};
 use schedlab_model::{CpuSet, Ns, Policy};
+use schedlab_stats::Random;
 use schedlab_trace::analysis::follow::Followed;
 use schedlab_trace::analysis::stream::{Line, Stream, What};
 use schedlab_trace::analysis::{Scope, syscalls};
@@ -292,7 +292,7 @@ fn note(into: &mut Collected, row: &str, round: &Round) {
 fn waits(into: &mut Collected, row: &str, task: &schedlab_trace::analysis::TaskSummary) {
     let latency = &task.wake_latency;
     for (figure, quantile) in [(P50, 500_000), (P90, 900_000), (P99, 990_000)] {
-        let needed = stats::samples_needed(f64::from(quantile) / 1e6);
+        let needed = schedlab_stats::samples_needed(f64::from(quantile) / 1e6);
         into.add(row, figure, (latency.count() >= needed).then(|| latency.quantile(quantile).0 as f64));
     }
     into.add(row, MAX, (latency.count() > 0).then(|| latency.max().0 as f64));

@@ -165,7 +165,7 @@ fn findings(stage: &Stage<'_>, here: &Collected, rows: &[&str]) -> Vec<String> {
 
 fn reasons(stage: &Stage<'_>) -> Vec<String> {
     let release = &stage.machine.kernel;
-    let eevdf = crate::compare::kernel_scheduler(release).is_ok_and(|(name, _)| name != "linux-6.1");
+    let eevdf = schedlab_study::compare::kernel_scheduler(release).is_ok_and(|(name, _)| name != "linux-6.1");
     if eevdf {
         let text = format!(
             "16 ms in the article, {} ms here: CFS gave each of two tasks half of 24 ms (8 CPUs or more), and the tick after \

@@ -1,10 +1,10 @@
 //! `latency --matrix`: {idle, loaded} x {other, fifo:49}, interleaved; and results of several systems side by side.
 
 use super::findings::{self, Finding};
-use crate::stats::{Interval, median_interval};
 use schedlab_measure::stress::{GroupsRequest, StressError, Transport, Workers, run_groups};
 use schedlab_measure::{LatencyError, LatencyLine, LatencyReport, LatencyRequest, Samples, Wake, latency};
 use schedlab_model::{CpuId, Ns, Policy};
+use schedlab_stats::{OrderInterval, median_interval, turns};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -44,7 +44,7 @@ impl Load {
 pub struct MatrixRequest {
     /// One measuring thread on each.
     pub cpus: Vec<CpuId>,
-    /// Interval of the first thread.
+    /// OrderInterval of the first thread.
     pub interval: Ns,
     /// How much longer that of each further one is.
     pub distance: Ns,
@@ -142,15 +142,15 @@ pub struct MatrixRow {
     /// Rounds.
     pub rounds: usize,
     /// Arithmetic mean, over the rounds.
-    pub mean_ns: Interval,
+    pub mean_ns: OrderInterval,
     /// Half were no later, over the rounds.
-    pub p50_ns: Interval,
+    pub p50_ns: OrderInterval,
     /// 99 %, over the rounds.
-    pub p99_ns: Interval,
+    pub p99_ns: OrderInterval,
     /// 99.9 % of all rounds together; `None`: too few samples.
     pub p999_ns: Option<u64>,
     /// Largest of a round, over the rounds.
-    pub max_ns: Interval,
+    pub max_ns: OrderInterval,
     /// Largest of all.
     pub worst_ns: u64,
     /// The article's maximum for the kind of kernel, load and policy.
@@ -191,7 +191,7 @@ impl Cell {
         (self.load == Load::Idle && mean > 0.05).then_some(mean)
     }
 
-    fn over_rounds(&self, value: impl Fn(&Samples) -> u64) -> Interval {
+    fn over_rounds(&self, value: impl Fn(&Samples) -> u64) -> OrderInterval {
         let values = self.rounds.iter().filter(|round| round.samples.count() > 0);
         median_interval(values.map(|round| value(&round.samples) as f64).collect()).unwrap_or_default()
     }
@@ -304,10 +304,10 @@ pub fn matrix(
         rounds: Vec::new(),
     };
     let mut cells: Vec<Cell> = plan.iter().map(cell).collect();
-    let (mut random, all) = (request.seed, plan.len() * request.rounds as usize);
+    let all = plan.len() * request.rounds as usize;
     let (mut done, mut stopped) = (0, false);
-    for _ in 0..request.rounds {
-        for index in shuffled(plan.len(), &mut random) {
+    for order in turns(plan.len(), request.rounds as usize, request.seed) {
+        for index in order {
             stopped |= stop();
             if stopped {
                 break;
@@ -411,35 +411,4 @@ fn under_load(
         let report = report.ok_or_else(ended_early)??;
         if gone && !report.stopped { Err(ended_early()) } else { Ok(report) }
     })
-}
-
-/// 0 … n−1 in a random order (Fisher and Yates; SplitMix64).
-fn shuffled(n: usize, random: &mut u64) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..n).collect();
-    for last in (1..n).rev() {
-        *random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = *random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        order.swap(last, ((z ^ (z >> 31)) % (last as u64 + 1)) as usize);
-    }
-    order
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_round_has_every_row_once_in_changing_order() {
-        let mut random = 1;
-        let orders: Vec<Vec<usize>> = (0..50).map(|_| shuffled(4, &mut random)).collect();
-        for order in &orders {
-            let mut sorted = order.clone();
-            sorted.sort_unstable();
-            assert_eq!(sorted, [0, 1, 2, 3]);
-        }
-        // Each row is first sometimes.
-        assert!((0..4).all(|row| orders.iter().any(|order| order[0] == row)));
-    }
 }

@@ -2,9 +2,9 @@
 //! --json` and `latency merge --json` write, and what `cyclictest --json` writes.
 
 use super::matrix::{Cell, Load, Matrix, Round, SCHEMA, System};
-use crate::stats::{Interval, median_interval};
 use schedlab_measure::{LatencyReport, Samples};
 use schedlab_model::{Ns, Policy};
+use schedlab_stats::{OrderInterval, median_interval};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -46,9 +46,9 @@ pub struct Difference {
     /// `p50`, `p99` or `max`.
     pub rung: &'static str,
     /// This divided by the first, over pairs of rounds.
-    pub ratio: Interval,
+    pub ratio: OrderInterval,
     /// This minus the first, over pairs of rounds, nanoseconds.
-    pub difference_ns: Interval,
+    pub difference_ns: OrderInterval,
 }
 
 impl Difference {

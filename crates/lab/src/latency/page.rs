@@ -4,10 +4,10 @@ use super::article;
 use super::findings::Truth;
 use super::matrix::{Cell as Measured, Load, Matrix, MatrixRow};
 use super::merge::{Difference, differences};
-use crate::page::{Origin, spaced};
-use crate::stats::Interval;
 use schedlab_model::Ns;
 use schedlab_report::{Cdf, Cell, Column, Curve, Facts, Measure, Page, Part, Section, Table, Tone};
+use schedlab_stats::OrderInterval;
+use schedlab_study::page::{Origin, spaced};
 
 /// The page of a result.
 pub fn of_matrix(matrix: &Matrix, origin: &Origin) -> Page {
@@ -77,7 +77,7 @@ fn time(ns: f64) -> String {
     spaced(Ns(ns.max(0.0) as u64).to_string())
 }
 
-fn estimate(of: &Interval) -> Cell {
+fn estimate(of: &OrderInterval) -> Cell {
     Cell::number(time(of.median), of.median).note(format!("{} … {}", time(of.low), time(of.high)), Tone::Dim)
 }
 

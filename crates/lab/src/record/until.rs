@@ -4,7 +4,7 @@
 //! longer than the limit; the recorder then goes on until the stretch ends (at most a second), so that its
 //! whole length is in the recording.
 
-use crate::metric::glob;
+use schedlab_model::text::glob;
 use schedlab_model::{CpuId, EventKind, Ns, SchedEvent, TaskId};
 use schedlab_trace::TaskInfo;
 use std::collections::BTreeMap;

@@ -1,2 +1,2 @@
-//! Integration tests of the lab.
-mod scenario_errors;
+//! Integration tests of `lab`, in one binary.
+mod latency_page;

@@ -1,10 +1,10 @@
 //! Caches and locks: records that a scheduler walks through, a working set after somebody else's, a lock that changes hands.
 
 use super::Place;
-use super::spread::Random;
 use schedlab_host::threads::set_affinity;
 use schedlab_host::{Spin, Tas, cycles};
 use schedlab_model::{CpuId, CpuSet};
+use schedlab_stats::Random;
 use std::hint::black_box;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,7 +21,7 @@ struct Line {
 /// Lines in one circle, in random order: no prefetcher guesses the next.
 fn circle(lines: usize, seed: u64) -> Vec<Line> {
     let mut order: Vec<u32> = (0..lines as u32).collect();
-    Random(seed).shuffle(&mut order);
+    Random::new(seed).shuffle(&mut order);
     let mut all = vec![Line::default(); lines];
     for (i, &at) in order.iter().enumerate() {
         all[at as usize].next = order[(i + 1) % lines];

@@ -1,10 +1,10 @@
 //! What recording adds to a switch: the same round trips while the whole machine is recorded, and while it is not.
 
-use super::spread::median;
 use super::switches::Echo;
 use super::{Place, on};
 use schedlab_host::{GroupFacts, RecordRequest, RecordSink, RecordStart, Scope, TaskFacts, record};
 use schedlab_model::{EventSink, Ns, SchedEvent};
+use schedlab_stats::median;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -109,7 +109,7 @@ impl Samples {
 
     /// How many samples a quantile needs so that ten lie beyond it.
     pub fn needed(quantile: f64) -> u64 {
-        crate::stats::samples_needed(quantile)
+        schedlab_stats::samples_needed(quantile)
     }
 }
 

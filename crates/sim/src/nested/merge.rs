@@ -4,8 +4,8 @@ use super::NestedOutcome;
 use super::split::Split;
 use crate::Outcome;
 use crate::engine::{Engine, Step};
-use crate::rng::mix;
 use schedlab_model::EventSink;
+use schedlab_model::random::mix;
 
 pub(super) fn merge<S: EventSink, G: EventSink>(
     host: Engine<'_, S, false>,

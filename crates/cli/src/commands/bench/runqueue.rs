@@ -6,9 +6,9 @@ use crate::{Done, output};
 use anyhow::bail;
 use schedlab_host::StopSignal;
 use schedlab_lab::runqueue::{self as lab, Claim, ModelOptions, PAPER_INTERVAL_US, RunqueueResult, TABLE_1};
-use schedlab_lab::smp;
 use schedlab_measure::runqueue::{MOST_TASKS, RunqueueRequest, RunqueueRow, Stride, runqueue};
 use schedlab_model::{Ns, Policy};
+use schedlab_study::decision_cost;
 use std::fmt::Write as _;
 
 /// `schedlab bench runqueue`
@@ -216,7 +216,7 @@ fn table_1(text: &mut String, result: &RunqueueResult) {
     let mut head = "\nTable 1: cost of one schedule() / 100 ms at 1024 tasks (the paper's definition; its CPUs are of 2002)\n";
     for row in result.report.rows.iter().filter(|row| row.tasks == TABLE_1 && row.variant == "default") {
         let share = |us: f64| us / PAPER_INTERVAL_US * 100.0;
-        let paper = smp::paper_us(&row.scheduler, row.threads)
+        let paper = decision_cost::paper_us(&row.scheduler, row.threads)
             .map_or("-".to_owned(), |us| format!("{:.4} %", share(us)));
         let model = result
             .modelled(row)

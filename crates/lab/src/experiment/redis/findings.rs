@@ -4,7 +4,6 @@ use super::{
     BATCH_SHARE, CLIENT, CLIENT_STALL, ClientKind, Collected, FOREIGN, Heard, LAG, LIMIT, MAX, MEAN,
     Overtaken, P99, SERVER_SHARE, STALL, Stage, THROUGHPUT, Unit,
 };
-use schedlab_measure::stats;
 use schedlab_model::Ns;
 
 /// A client above this part of its CPUs may be what limits the throughput.
@@ -69,7 +68,7 @@ pub(super) fn bottleneck(
 
 /// What limits the real-time class in a kernel of this release: its name in a finding, and what it is.
 pub(super) fn limit_of(release: &str) -> (&'static str, &'static str) {
-    let word = crate::compare::kernel_scheduler(release).map_or("", |(name, _)| name);
+    let word = schedlab_study::compare::kernel_scheduler(release).map_or("", |(name, _)| name);
     match word {
         "linux-6.12" | "linux-6.18" | "linux-7.2" => (
             "fair server, 50 ms",
@@ -98,10 +97,10 @@ pub(super) fn limited(
         let longest = all.iter().max_by_key(|wait| wait.fair)?;
         let show = |time: Ns| Unit::Time.show(time.0 as f64);
         let apart = met.iter().flat_map(|waits| waits.windows(2).map(|two| (two[1].at - two[0].at).0 as f64));
-        let apart = stats::median(&apart.collect::<Vec<_>>());
+        let apart = schedlab_stats::median(&apart.collect::<Vec<_>>());
         let apart = apart
             .map_or_else(String::new, |apart| format!(", {} from one to the next", Unit::Time.show(apart)));
-        let median = stats::median(&all.iter().map(|wait| wait.waited.0 as f64).collect::<Vec<_>>());
+        let median = schedlab_stats::median(&all.iter().map(|wait| wait.waited.0 as f64).collect::<Vec<_>>());
         Some(format!(
             "{kind}, {row}: {name}: in {} of {} rounds Redis was runnable and a fair task had its CPU, {} times for {} \
              (median){apart}; in the longest wait, {}, {} had the CPU for {}: {what}. The row's maximum is {}, and sysbench has {} \
@@ -155,14 +154,14 @@ pub(super) fn client_stalls(kind: ClientKind, here: &Collected, rows: &[&str], d
 pub(super) fn milder(kind: ClientKind, here: &Collected, findings: &mut Vec<String>) {
     for row in ["batch SCHED_IDLE", "batch nice 19"] {
         let (ours, fifo) = (here.of(row, P99), here.of("redis FIFO", P99));
-        let Some(change) = stats::difference(fifo, ours, 1) else { continue };
+        let Some(change) = schedlab_stats::difference(fifo, ours, 1) else { continue };
         let show = |value: f64| Unit::Time.show(value);
         let word = if change.told_apart { "differs from" } else { "cannot be told apart from" };
         findings.push(format!(
             "{kind}, {row}: p99 {} {word} that of redis FIFO, {} (difference {} to {}); the longest wait of Redis is {} \
              against {}",
-            show(stats::median(ours).unwrap_or_default()),
-            show(stats::median(fifo).unwrap_or_default()),
+            show(schedlab_stats::median(ours).unwrap_or_default()),
+            show(schedlab_stats::median(fifo).unwrap_or_default()),
             show(change.low),
             show(change.high),
             show(here.median(row, STALL).unwrap_or_default()),
@@ -200,14 +199,14 @@ pub(super) fn why(stage: &Stage<'_>) -> Vec<String> {
     let mut all = vec![
         "another CPU and another network than the article's: compare rows with rows, not requests with requests".to_owned(),
     ];
-    if crate::compare::kernel_scheduler(&machine.kernel).is_ok_and(|(name, _)| name != "linux-6.1") {
+    if schedlab_study::compare::kernel_scheduler(&machine.kernel).is_ok_and(|(name, _)| name != "linux-6.1") {
         all.push(format!(
             "shared p99: 11 ms in the article (CFS: turns of 12 to 16 ms), about a tick of {tick} ms here (EEVDF: a slice ends \
              at the first tick after it)"
         ));
     }
     if matches!(
-        crate::compare::kernel_scheduler(&machine.kernel),
+        schedlab_study::compare::kernel_scheduler(&machine.kernel),
         Ok(("linux-6.12" | "linux-6.18" | "linux-7.2", _))
     ) {
         all.push(

@@ -2,13 +2,13 @@
 
 use super::{BATCH, BATCH_SHARE, OVERTAKEN, Row, SERVER_SHARE, STALL, THROUGHPUT};
 use super::{ClientKind, Collected, ExperimentError, FOREIGN, Model, P50, longest, never_idle, waits};
-use crate::compare::{Options, compare_scenario};
-use crate::gallery::Found;
-use crate::measure::Kind;
-use crate::metric::{Metric, Stat};
-use crate::result::Study;
-use crate::scenario::Scenario;
-use crate::show;
+use schedlab_study::compare::{Options, compare_scenario};
+use schedlab_study::gallery::Found;
+use schedlab_study::measurements::Kind;
+use schedlab_study::metric::{Metric, Stat};
+use schedlab_study::result::Study;
+use schedlab_study::scenario::Scenario;
+use schedlab_study::show;
 
 /// Virtual time of a row, with its warm-up.
 const HEAD: &str =

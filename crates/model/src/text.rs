@@ -1,0 +1,170 @@
+//! Small readings of text that every part of schedlab needs: the nearest known word, patterns, dates, sizes, decimals.
+
+/// Returns the candidate with the smallest edit distance to `name`, if it is near enough to be a typing error.
+pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
+    candidates
+        .map(|candidate| (distance(name, candidate), candidate))
+        .min()
+        .filter(|(d, candidate)| *d <= candidate.len().max(3) / 3)
+        .map(|(_, candidate)| candidate.to_owned())
+}
+
+/// Edit distance in which swapping two neighbours counts as one slip (`taks` for `task`).
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            rows[i][j] = if i == 0 || j == 0 {
+                i + j
+            } else {
+                let substitute = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+                let best = substitute.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+                let swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+                if swapped { best.min(rows[i - 2][j - 2] + 1) } else { best }
+            };
+        }
+    }
+    rows[a.len()][b.len()]
+}
+
+/// Returns whether `name` matches `pattern`, in which `*` stands for any text and `?` for any one character.
+pub fn glob(pattern: &str, name: &str) -> bool {
+    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    let (mut p, mut n) = (0, 0);
+    let mut retry: Option<(usize, usize)> = None;
+    while n < name.len() {
+        if pattern.get(p) == Some(&'*') {
+            retry = Some((p, n));
+            p += 1;
+        } else if pattern.get(p).is_some_and(|&c| c == '?' || c == name[n]) {
+            (p, n) = (p + 1, n + 1);
+        } else if let Some((star, from)) = retry {
+            // The star takes one character more.
+            retry = Some((star, from + 1));
+            (p, n) = (star + 1, from + 1);
+        } else {
+            return false;
+        }
+    }
+    pattern[p..].iter().all(|&c| c == '*')
+}
+
+/// Returns the date as `2026-11-21T11:45:03Z`, of nanoseconds since 1970, in the proleptic Gregorian calendar.
+pub fn iso8601(unix_ns: u64) -> String {
+    let seconds = unix_ns / 1_000_000_000;
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let (mut year, mut day) = (1970, days);
+    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let length = |year| if leap(year) { 366 } else { 365 };
+    while day >= length(year) {
+        day -= length(year);
+        year += 1;
+    }
+    let february = if leap(year) { 29 } else { 28 };
+    let mut month = 1;
+    for days in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if day < days {
+            break;
+        }
+        day -= days;
+        month += 1;
+    }
+    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", day + 1)
+}
+
+/// Returns a number of bytes: `500M` is 524,288,000. Units are K, M, G and T, powers of 1024, with or without `B` or `iB`;
+/// `None` when `text` is not such a number or is larger than 2^64 - 1 bytes.
+pub fn bytes(text: &str) -> Option<u64> {
+    let number = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let shift = match text[number.len()..].to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b') {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// Returns `value` / 10^`digits` without trailing zeros.
+pub fn decimal(value: u64, digits: u32) -> String {
+    let unit = 10_u64.pow(digits);
+    let part = format!("{:0width$}", value % unit, width = digits as usize);
+    let part = part.trim_end_matches('0');
+    if part.is_empty() { (value / unit).to_string() } else { format!("{}.{part}", value / unit) }
+}
+
+/// Returns a decimal number times 10^`digits`, exactly; `None` when it is not one or is finer than that.
+pub fn scaled(text: &str, digits: usize) -> Option<u64> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    let is_number = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
+    if text.is_empty() || whole.is_empty() && part.is_empty() || part.len() > digits {
+        return None;
+    }
+    if !is_number(whole) || !is_number(part) {
+        return None;
+    }
+    format!("{whole}{part:0<digits$}").parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_word_is_found() {
+        let words = ["task", "yes", "duration"];
+        let near = |name: &str| nearest(name, words.into_iter());
+        assert_eq!(near("taks").as_deref(), Some("task"));
+        assert_eq!(near("yse").as_deref(), Some("yes"));
+        assert_eq!(near("dration").as_deref(), Some("duration"));
+        assert_eq!(near("elephant"), None);
+    }
+
+    #[test]
+    fn globs() {
+        for (pattern, name, expected) in [
+            ("yes", "yes", true),
+            ("yes-*", "yes-12", true),
+            ("*", "", true),
+            ("a*b*c", "axxbyyc", true),
+            ("a*b*c", "axxbyy", false),
+            ("y?s", "yes", true),
+            ("yes", "yes-1", false),
+        ] {
+            assert_eq!(glob(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn dates() {
+        assert_eq!(iso8601(0), "1970-01-01T00:00:00Z");
+        assert_eq!(iso8601(1_709_210_096_000_000_000), "2024-02-29T12:34:56Z");
+        assert_eq!(iso8601(1_735_689_599_000_000_000), "2024-12-31T23:59:59Z");
+    }
+
+    #[test]
+    fn sizes_have_binary_units() {
+        for (text, expected) in [
+            ("500M", Some(524_288_000)),
+            ("1KiB", Some(1024)),
+            ("2gb", Some(2 << 30)),
+            ("7", Some(7)),
+            ("M", None),
+            ("5X", None),
+            ("99999999999T", None),
+        ] {
+            assert_eq!(bytes(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn decimals_are_exact() {
+        assert_eq!(scaled("1.25", 3), Some(1250));
+        assert_eq!(scaled("1.2504", 3), None);
+        assert_eq!((decimal(1250, 3), decimal(4000, 3)), ("1.25".to_owned(), "4".to_owned()));
+    }
+}

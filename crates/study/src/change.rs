@@ -1,0 +1,145 @@
+//! Changes against a baseline, with error bars. `docs/result-schema.md` explains the rules.
+
+use crate::metric::{Metric, Unit};
+use schedlab_stats::Estimate;
+use serde::{Deserialize, Serialize};
+
+/// What a change is, seen by a user.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Judgement {
+    /// More of what one wants.
+    Better,
+    /// Less of it.
+    Worse,
+    /// Different, but neither good nor bad in itself (switches, migrations).
+    Different,
+    /// The change is smaller than the error.
+    CannotTell,
+    /// Exactly equal in every seed.
+    Same,
+}
+
+/// A change against the baseline.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Change {
+    /// Variant minus baseline, median over the seeds (each seed against itself), in the metric's unit.
+    pub difference: f64,
+    /// Half width of the error bar: half the range over the seeds plus the method's error.
+    pub error: f64,
+    /// Variant divided by baseline, median over the seeds; `None` when the baseline is 0.
+    pub ratio: Option<f64>,
+    /// What to think of it.
+    pub judgement: Judgement,
+}
+
+/// The method's error for one metric of one class, from the self-replay.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct MethodError {
+    /// |simulated − recorded|, in the metric's unit.
+    pub absolute: f64,
+    /// The same as a part of the larger of the two.
+    pub relative: f64,
+}
+
+impl MethodError {
+    /// Of a value that was recorded and is simulated.
+    pub fn between(recorded: f64, simulated: f64) -> MethodError {
+        let absolute = (simulated - recorded).abs();
+        let larger = recorded.abs().max(simulated.abs());
+        MethodError { absolute, relative: if larger > 0.0 { absolute / larger } else { 0.0 } }
+    }
+
+    /// The error to expect of a value of this size.
+    pub fn of_value(self, metric: Metric, value: f64) -> f64 {
+        self.of_difference(metric, value, value)
+    }
+
+    /// The error to expect of a difference between two values of this size: for shares the points by which
+    /// the self-replay was off; for times and rates the same part of the larger of the two, and never less
+    /// than the self-replay's own absolute error of the baseline.
+    fn of_difference(self, metric: Metric, base: f64, other: f64) -> f64 {
+        match metric.unit() {
+            Unit::Share => self.absolute,
+            _ => self.absolute.max(self.relative * base.abs().max(other.abs())),
+        }
+    }
+}
+
+/// The change from `base` to `other`, both by seed.
+pub fn change(metric: Metric, base: &[f64], other: &[f64], method: MethodError) -> Option<Change> {
+    let pairs = || base.iter().zip(other);
+    let differences = Estimate::from_values(pairs().map(|(b, o)| o - b).collect())?;
+    let ratios: Vec<f64> = pairs().filter(|(b, _)| **b != 0.0).map(|(b, o)| o / b).collect();
+    let (size_base, size_other) =
+        (Estimate::from_values(base.to_vec())?.median, Estimate::from_values(other.to_vec())?.median);
+    let spread = (differences.high - differences.low) / 2.0;
+    let error = spread + method.of_difference(metric, size_base, size_other);
+    let difference = differences.median;
+    let judgement = if differences.low == 0.0 && differences.high == 0.0 {
+        Judgement::Same
+    } else if difference.abs() <= error {
+        Judgement::CannotTell
+    } else {
+        match metric.smaller_is_better() {
+            None => Judgement::Different,
+            Some(smaller) if smaller == (difference < 0.0) => Judgement::Better,
+            Some(_) => Judgement::Worse,
+        }
+    };
+    Some(Change {
+        difference,
+        error,
+        ratio: Estimate::from_values(ratios).map(|ratio| ratio.median),
+        judgement,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metric::Stat;
+    use proptest::prelude::*;
+
+    const P99: Metric = Metric::Latency(Stat::Percentile(99_000));
+
+    #[test]
+    fn a_change_within_the_self_replay_error_cannot_be_told() {
+        let method = MethodError::between(100.0, 130.0);
+        assert_eq!(change(P99, &[130.0], &[110.0], method).unwrap().judgement, Judgement::CannotTell);
+        assert_eq!(change(P99, &[130.0], &[10.0], method).unwrap().judgement, Judgement::Better);
+        assert_eq!(change(P99, &[130.0], &[9000.0], method).unwrap().judgement, Judgement::Worse);
+    }
+
+    #[test]
+    fn seeds_that_disagree_cannot_be_told() {
+        let change = change(P99, &[10.0, 20.0, 30.0], &[20.0, 21.0, 22.0], MethodError::default()).unwrap();
+        assert_eq!(change.judgement, Judgement::CannotTell);
+    }
+
+    #[test]
+    fn equal_runs_are_the_same() {
+        let change = change(Metric::Share, &[0.5, 0.6], &[0.5, 0.6], MethodError::between(0.4, 0.5)).unwrap();
+        assert_eq!(change.judgement, Judgement::Same);
+    }
+
+    #[test]
+    fn more_share_is_better_for_who_gets_it() {
+        let change = change(Metric::Share, &[0.2], &[0.4], MethodError::between(0.2, 0.21)).unwrap();
+        assert_eq!(change.judgement, Judgement::Better);
+        assert!((change.error - 0.01).abs() < 1e-12);
+    }
+
+    proptest! {
+        /// A larger error of the method never turns "cannot tell" into a claim.
+        #[test]
+        fn more_error_never_claims_more(base in 0.1f64..1e6, other in 0.1f64..1e6, off in 0.0f64..2.0) {
+            let small = MethodError::between(base, base * (1.0 + off));
+            let large = MethodError::between(base, base * (1.0 + off * 1.5));
+            let judge = |method| change(P99, &[base], &[other], method).unwrap().judgement;
+            if judge(small) == Judgement::CannotTell {
+                prop_assert_eq!(judge(large), Judgement::CannotTell);
+            }
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! `schedlab compare`: schedulers × variants over a scenario or a recording.
+
+pub(crate) mod delays;
+pub(crate) mod detail;
+mod features;
+mod gates;
+pub(crate) mod observe;
+mod recorded;
+mod scenario;
+mod verdict;
+
+pub use detail::Detail;
+pub(crate) use detail::name as page_name;
+pub use gates::RowGate;
+pub use recorded::{RecordedInput, compare_recording, kernel_scheduler, recorded_scheduler};
+pub use scenario::compare_scenario;
+pub(crate) use scenario::{machine, one_plan};
+
+use crate::StudyError;
+use crate::change::{MethodError, change};
+use crate::delegation::{Delegated, DelegationResult, Place};
+use crate::measurements::{Kind, Measured, SubjectData};
+use crate::metric::{Metric, Stat};
+use crate::result::{Cell, Row, Subject};
+use crate::run::{Plan, Run, with_knobs};
+use crate::variant::{self, Variant};
+use schedlab_model::Ns;
+use schedlab_scheduler::{Knobs, SchedulerSpec, registry};
+use schedlab_stats::Estimate;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a user may choose. Everything else comes from the scenario or the recording.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Schedulers instead of those of the scenario, or beside the recorded one.
+    pub schedulers: Vec<SchedulerSpec>,
+    /// Variants beside those of the scenario, as written by the user.
+    pub variants: Vec<String>,
+    /// First seed.
+    pub seed: Option<u64>,
+    /// How many seeds.
+    pub repetitions: Option<u32>,
+    /// Virtual time of each run.
+    pub duration: Option<Ns>,
+    /// Threads; 0 = one per CPU.
+    pub jobs: usize,
+    /// Recordings of what variants really did: (variant, file).
+    pub checks: Vec<(String, std::path::PathBuf)>,
+    /// Conditions that must not be met.
+    pub gates: Vec<RowGate>,
+    /// Keep distributions and schedules for a page ([`Study::detail`](crate::result::Study::detail)).
+    pub detail: bool,
+}
+
+/// Called with (done, all) runs.
+pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
+
+const fn p(thousandths: u32) -> Stat {
+    Stat::Percentile(thousandths)
+}
+
+/// Every metric of a result.
+const METRICS: [Metric; 40] = [
+    Metric::Share,
+    Metric::Throughput,
+    Metric::Latency(p(50_000)),
+    Metric::Latency(p(99_000)),
+    Metric::Latency(p(99_900)),
+    Metric::Latency(Stat::Max),
+    Metric::Latency(Stat::Mean),
+    Metric::Wait(p(50_000)),
+    Metric::Wait(p(99_000)),
+    Metric::Wait(Stat::Max),
+    Metric::Response(p(50_000)),
+    Metric::Response(p(90_000)),
+    Metric::Response(p(95_000)),
+    Metric::Response(p(99_000)),
+    Metric::Response(p(99_500)),
+    Metric::Response(p(99_900)),
+    Metric::Response(p(99_990)),
+    Metric::Response(Stat::Max),
+    Metric::Response(Stat::Mean),
+    Metric::Run(p(50_000)),
+    Metric::Run(Stat::Mode),
+    Metric::Run(Stat::Max),
+    Metric::Switches,
+    Metric::Preemptions,
+    Metric::Migrations,
+    Metric::Utilisation,
+    Metric::IdleWaiting,
+    Metric::IdleCapped,
+    Metric::IdleLongest,
+    Metric::Delivery(p(50_000)),
+    Metric::Delivery(p(99_000)),
+    Metric::Commit(p(50_000)),
+    Metric::Commit(p(99_000)),
+    Metric::EndToEnd(p(50_000)),
+    Metric::EndToEnd(p(99_000)),
+    Metric::EndToEnd(Stat::Max),
+    Metric::Transactions,
+    Metric::FailedTransactions,
+    Metric::Messages,
+    Metric::Agents,
+];
+
+/// The method's error by class and metric.
+type Errors = BTreeMap<(String, Metric), MethodError>;
+
+/// Makes the rows of the table. The first plan is the baseline. `name(task)` is a name of its own for a task
+/// whose class is changed only in part.
+fn rows(
+    plans: &[Plan],
+    runs: &[Vec<Run>],
+    classes: &[String],
+    name: &dyn Fn(usize) -> String,
+    errors: &Errors,
+) -> Vec<Row> {
+    let base = &runs[0];
+    let split = split_classes(plans, classes);
+    let row = |(index, (plan, own)): (usize, (&Plan, &Vec<Run>))| {
+        let mut changed: BTreeSet<String> = plan.changed.iter().map(|&task| classes[task].clone()).collect();
+        changed.extend(plan.changed.iter().map(|&task| name(task)));
+        let subjects = subjects(&own[0].measured, plan, &split).map(|subject| {
+            let values = |runs: &[Run], metric| values(runs, subject.kind, &subject.name, metric);
+            let cell = |&metric: &Metric| {
+                let mine = values(own, metric);
+                let value = Estimate::from_values(mine.clone())?;
+                let method = errors.get(&(subject.name.clone(), metric)).copied().unwrap_or_default();
+                let theirs = values(base, metric);
+                let comparable = index > 0 && theirs.len() == mine.len();
+                let change = if comparable { change(metric, &theirs, &mine, method) } else { None };
+                Some(Cell { metric, value, change })
+            };
+            Subject {
+                kind: subject.kind,
+                name: subject.name.clone(),
+                tasks: subject.tasks,
+                changed: matches!(subject.kind, Kind::Class | Kind::Task) && changed.contains(&subject.name),
+                cells: METRICS.iter().filter_map(cell).collect(),
+            }
+        });
+        let mut notes = plan.notes.clone();
+        notes.extend(own[0].notes.iter().cloned());
+        Row {
+            scheduler: plan.label.clone(),
+            variant: plan.variant.clone(),
+            subjects: subjects.collect(),
+            event_hashes: own.iter().map(|run| format!("{:016x}", run.event_hash)).collect(),
+            notes,
+            delegation: plan
+                .delegation
+                .as_ref()
+                .zip(own[0].delegation.as_deref())
+                .map(|(delegated, metrics)| DelegationResult::of(&delegated.spec, metrics)),
+        }
+    };
+    plans.iter().zip(runs).enumerate().map(row).collect()
+}
+
+/// Classes of which some variant changes a part only: their tasks stand alone in the table.
+fn split_classes<'a>(plans: &[Plan], classes: &'a [String]) -> BTreeSet<&'a str> {
+    let mut split = BTreeSet::new();
+    for plan in plans {
+        let changed: BTreeSet<usize> = plan.changed.iter().copied().collect();
+        let (mut with, mut without) = (BTreeSet::new(), BTreeSet::new());
+        for (task, class) in classes.iter().enumerate() {
+            if changed.contains(&task) { &mut with } else { &mut without }.insert(class.as_str());
+        }
+        split.extend(with.intersection(&without).copied());
+    }
+    split
+}
+
+/// Who stands in the table: every class (or its tasks, where it is split), sources, and channels that no
+/// source feeds (what their clients see says more).
+fn subjects<'a>(
+    measured: &'a Measured,
+    plan: &'a Plan,
+    split: &'a BTreeSet<&str>,
+) -> impl Iterator<Item = &'a SubjectData> {
+    let fed = |name: &str| {
+        let channel = plan.workload.channels.iter().position(|channel| channel.name == name);
+        plan.workload.sources.iter().any(|source| Some(source.into.index()) == channel)
+    };
+    measured.subjects.iter().flat_map(move |subject| match subject.kind {
+        Kind::Channel if fed(&subject.name) => Vec::new(),
+        Kind::Class if split.contains(subject.name.as_str()) => {
+            measured.tasks.iter().filter(|task| task.class == subject.name).collect()
+        }
+        _ => vec![subject],
+    })
+}
+
+/// Refuses two variants of one name.
+fn check_names(variants: &[Variant]) -> Result<(), StudyError> {
+    let mut seen = BTreeSet::new();
+    match variants.iter().find(|variant| !seen.insert(variant.name.as_str())) {
+        None => Ok(()),
+        Some(twice) => Err(StudyError::Option(format!(
+            "there are two variants `{}`: give each a name of its own, 'NAME: TARGET SETTING...'",
+            twice.name
+        ))),
+    }
+}
+
+/// The value of a metric in every run that has one.
+fn values(runs: &[Run], kind: Kind, name: &str, metric: Metric) -> Vec<f64> {
+    let value = |measured: &Measured| measured.find(kind, name)?.value(metric);
+    runs.iter().filter_map(|run| value(&run.measured)).collect()
+}
+
+/// Reads the variants of the command line.
+fn parse_variants(texts: &[String]) -> Result<Vec<Variant>, StudyError> {
+    let parse = |text: &String| {
+        Variant::parse(text).map_err(|source| StudyError::Variant { variant: text.clone(), source })
+    };
+    texts.iter().map(parse).collect()
+}
+
+/// A row for `scheduler` with `variant`.
+fn plan(
+    scheduler: &SchedulerSpec,
+    variant: &Variant,
+    subject: &variant::Subject<'_>,
+) -> Result<Plan, StudyError> {
+    let applied = variant
+        .apply(subject)
+        .map_err(|source| StudyError::Variant { variant: variant.name.clone(), source })?;
+    let (full, absent) = with_knobs(scheduler, &applied.knobs)?;
+    let notes =
+        absent.iter().map(|knob| format!("{} has no knob {knob}: left out", scheduler.name)).collect();
+    applied
+        .workload
+        .check(subject.cpus)
+        .map_err(|error| StudyError::Option(format!("--variant '{}': {error}", variant.name)))?;
+    check_caps(&full, variant, &applied)?;
+    let delegation = (applied.delegation.place != Place::Kernel).then(|| {
+        let names = &applied.delegation.outside;
+        let mut outside = vec![false; applied.workload.tasks.len()];
+        names.iter().flat_map(|name| subject.tasks(name)).for_each(|task| outside[task] = true);
+        Delegated { spec: applied.delegation.clone(), outside }
+    });
+    let preemption = applied.kernel.as_ref().map(|kernel| kernel.preemption(&applied.workload));
+    Ok(Plan {
+        preemption: preemption.unwrap_or_default(),
+        label: scheduler.to_string(),
+        scheduler: full,
+        variant: variant.name.clone(),
+        workload: applied.workload,
+        vms: applied.vms,
+        delegation,
+        changed: applied.tasks.into_iter().collect(),
+        notes,
+    })
+}
+
+/// Credit2 refuses a cap of more than all vCPUs of the domain.
+fn check_caps(
+    scheduler: &SchedulerSpec,
+    variant: &Variant,
+    applied: &variant::Applied,
+) -> Result<(), StudyError> {
+    if scheduler.name != "xen-credit2" {
+        return Ok(());
+    }
+    for (index, group) in applied.workload.groups.iter().enumerate() {
+        let vm = applied.vms.iter().find(|vm| vm.group.index() == index);
+        let tasks = applied.workload.tasks.iter().filter(|task| task.group.index() == index).count();
+        let vcpus = vm.map_or(tasks, |vm| vm.vcpus);
+        if vcpus > 0 && group.cap_percent as usize > 100 * vcpus {
+            return Err(StudyError::Option(format!(
+                "{scheduler}, {}: group `{}` has cap {}, but xl sched-credit2 takes at most 100 for each of its \
+                 vCPUs, here {}",
+                variant.name,
+                group.name,
+                group.cap_percent,
+                100 * vcpus
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses schedulers and knobs that do not exist.
+fn check_schedulers(specs: &[SchedulerSpec]) -> Result<(), StudyError> {
+    for spec in specs {
+        Knobs::check(spec, &(registry::find(&spec.name)?.knobs)())?;
+    }
+    Ok(())
+}
+
+/// A knob that none of the schedulers has is a slip, not a variant.
+fn check_knobs_exist(plans: &[Plan], variants: &[Variant]) -> Result<(), StudyError> {
+    for variant in variants {
+        for setting in variant.clauses.iter().flat_map(|clause| &clause.settings) {
+            let variant::Setting::Knob(name, _) = setting else { continue };
+            let with = |plan: &&Plan| plan.variant == variant.name;
+            let known = |plan: &Plan| plan.scheduler.knobs.iter().any(|(knob, _)| knob == name);
+            if plans.iter().filter(with).any(known) {
+                continue;
+            }
+            let specs: BTreeSet<&str> =
+                plans.iter().filter(with).map(|plan| plan.scheduler.name.as_str()).collect();
+            let all: Vec<&str> = specs
+                .iter()
+                .filter_map(|spec| registry::find(spec).ok())
+                .flat_map(|entry| (entry.knobs)())
+                .map(|knob| knob.name)
+                .collect();
+            let hint = schedlab_model::text::nearest(name, all.into_iter())
+                .map(|right| format!(" (did you mean `{right}`?)"))
+                .unwrap_or_default();
+            let specs: Vec<&str> = specs.into_iter().collect();
+            return Err(StudyError::Option(format!(
+                "variant '{}': none of {} has a knob `{name}`{hint}; `schedlab list schedulers -v` shows all",
+                variant.name,
+                specs.join(", ")
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The seeds of a study.
+fn seeds(first: u64, count: u32) -> Vec<u64> {
+    (0..u64::from(count)).map(|offset| first.wrapping_add(offset)).collect()
+}

@@ -1,0 +1,166 @@
+//! What a page shows and a table does not: distributions and schedules.
+
+use super::delays;
+pub(super) use super::observe::Keep;
+use super::observe::{Findings, Observer};
+use crate::StudyError;
+use crate::measurements::{Kind, Measured, Quantity, SubjectData};
+use crate::result::Study;
+use crate::run::Run;
+use crate::view::{by_importance, row_name};
+use schedlab_model::{EventSink, Ns};
+use schedlab_report::{Cdf, Curve, LaneRun, LaneTask, Lanes, Matrix, Measure, Series, Table};
+use schedlab_trace::analysis::Analysis;
+use schedlab_trace::analysis::runqueue::RunQueue;
+use schedlab_trace::{Header, Recording};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Events of all schedules of a page together: about 4 bytes each in the file.
+pub(crate) const EVENTS: u64 = 600_000;
+/// A schedule of fewer events than this shows too little.
+const LEAST: u64 = 20_000;
+/// Colour and dashes of the recording; rows follow.
+const RECORDED: usize = 0;
+
+/// Distributions and schedules behind the numbers of a [`Study`].
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Detail {
+    /// One for each subject that is shown first.
+    pub distributions: Vec<Cdf>,
+    /// The recording, and each row with its first seed.
+    pub lanes: Lanes,
+    /// Who delayed whom, run by run.
+    pub blame: Vec<Matrix>,
+    /// Run-queue length of all runs.
+    pub queue: Option<Series>,
+    /// The longest waits, run by run.
+    pub worst: Vec<Table>,
+}
+
+/// How runs are observed when there are so many (the recording not counted). `classes` by task.
+pub(super) fn keep(header: &Header, classes: &[String], duration: Ns, rows: usize) -> Keep {
+    let mut header = header.clone();
+    for (task, class) in header.tasks.iter_mut().zip(classes) {
+        task.comm.clone_from(class);
+    }
+    let events = (EVENTS / (rows as u64 + 1)).max(LEAST);
+    Keep { header, from: Ns::ZERO, duration, events, vcpus: Vec::new() }
+}
+
+/// Each quantity with its name and meaning.
+pub(crate) const QUANTITIES: [(Quantity, &str, &str); 4] = [
+    (Quantity::Latency, "Run-queue latency", "From the wakeup to running."),
+    (
+        Quantity::Response,
+        "Response",
+        "From the wakeup (or arrival) to the end of the activation (or request).",
+    ),
+    (Quantity::Wait, "Wait after preemption", "From being taken off a CPU while runnable to running again."),
+    (Quantity::Run, "Run length", "Uninterrupted time on a CPU."),
+];
+
+impl Detail {
+    /// From the runs of each row. `tasks` are name and class by task; `was` is what a recording measured.
+    pub(super) fn of(
+        study: &Study,
+        runs: &[Vec<Run>],
+        tasks: Vec<(String, String)>,
+        was: Option<&Measured>,
+    ) -> Detail {
+        let names: Vec<String> = study.rows.iter().map(|row| name(study, row)).collect();
+        let distribution = |(kind, subject): (Kind, String)| {
+            let measures = QUANTITIES.iter().filter_map(|&(quantity, title, about)| {
+                let recorded = was.and_then(|was| {
+                    let buckets = was.find(kind, &subject)?.buckets(quantity);
+                    Curve::of_buckets("recorded", RECORDED, &buckets)
+                });
+                let row = |(index, own): (usize, &Vec<Run>)| {
+                    let found = own.iter().filter_map(|run| run.measured.find(kind, &subject));
+                    Curve::of_buckets(&names[index], index + 1, &pooled(found, quantity))
+                };
+                let curves: Vec<Curve> =
+                    recorded.into_iter().chain(runs.iter().enumerate().filter_map(row)).collect();
+                let (name, about) = (title.to_owned(), format!("{about} {}", pooling(study, was.is_some())));
+                Measure { name, about, curves }.worth_drawing()
+            });
+            Cdf { title: subject.clone(), measures: measures.collect() }
+        };
+        let distributions = by_importance(study).0.into_iter().map(distribution);
+        Detail {
+            distributions: distributions.filter(|cdf| !cdf.measures.is_empty()).collect(),
+            lanes: Lanes {
+                tasks: tasks.into_iter().map(|(name, class)| LaneTask { name, class }).collect(),
+                runs: Vec::new(),
+            },
+            ..Detail::default()
+        }
+    }
+
+    /// Adds what was observed: of the recording (its file), then of each row.
+    pub(super) fn observed(
+        &mut self,
+        study: &Study,
+        runs: &[Vec<Run>],
+        keep: &Keep,
+        recorded: Option<&Path>,
+    ) -> Result<(), StudyError> {
+        let mut all: Vec<(String, usize, Findings)> = Vec::new();
+        let mut add = |name: String, style: usize, observer: Observer, lanes: &mut Vec<LaneRun>| {
+            let (recorder, findings) = observer.finish();
+            lanes.push(recorder.finish(&name, style, keep.duration));
+            // What a recorder could not see is not laid to anybody.
+            if style != RECORDED || RunQueue::check(&keep.header).is_ok() {
+                all.push((name, style, findings));
+            }
+        };
+        if let Some(path) = recorded {
+            let fail = |source| StudyError::trace(path, source);
+            let mut observer = Observer::new(keep);
+            let recording = Recording::open(path).map_err(fail)?;
+            let within = recording.events.iter().take_while(|event| event.at <= keep.duration);
+            within.for_each(|event| observer.event(event));
+            add("recorded".to_owned(), RECORDED, observer, &mut self.lanes.runs);
+        }
+        for (index, (row, own)) in study.rows.iter().zip(runs).enumerate() {
+            if let Some(observer) = own.first().and_then(|run| run.observed.clone()) {
+                add(name(study, row), index + 1, *observer, &mut self.lanes.runs);
+            }
+        }
+        self.blame = all.iter().filter_map(|(name, _, findings)| delays::matrix(name, findings)).collect();
+        let named = |header: &Header| {
+            let mut header = header.clone();
+            for (info, task) in header.tasks.iter_mut().zip(&self.lanes.tasks) {
+                info.comm.clone_from(&task.name);
+            }
+            header
+        };
+        let header = named(&keep.header);
+        self.worst = all.iter().map(|(name, _, findings)| delays::worst(name, findings, &header)).collect();
+        self.worst.retain(|table| !table.rows.is_empty());
+        self.queue = delays::queue(&all);
+        Ok(())
+    }
+}
+
+/// The name of a row on a page. What is simulated says so where something recorded stands beside it.
+pub(crate) fn name(study: &Study, row: &crate::result::Row) -> String {
+    let name = row_name(row, study);
+    if study.self_replay.is_some() { format!("{name}, simulated") } else { name }
+}
+
+fn pooling(study: &Study, recorded: bool) -> String {
+    let what = if recorded { "simulated curves" } else { "curves" };
+    match study.seeds.len() {
+        1 => format!("One seed ({}).", study.seeds[0]),
+        seeds => format!("The {what} hold the values of all {seeds} seeds."),
+    }
+}
+
+fn pooled<'a>(subjects: impl Iterator<Item = &'a SubjectData>, quantity: Quantity) -> Vec<(Ns, u64)> {
+    let mut all = BTreeMap::new();
+    for (ns, count) in subjects.flat_map(|subject| subject.buckets(quantity)) {
+        *all.entry(ns).or_default() += count;
+    }
+    all.into_iter().collect()
+}

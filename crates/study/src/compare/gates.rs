@@ -1,0 +1,292 @@
+//! `compare --fail-if`: gates over the rows of a comparison. `docs/exchange-formats.md` has the grammar.
+
+use super::{Errors, values};
+use crate::StudyError;
+use crate::change::{Judgement, change};
+use crate::diff::few_samples;
+use crate::gate::{Bound, Evidence, Gate, Outcome};
+use crate::measurements::Quantity;
+use crate::metric::{Metric, Stat};
+use crate::result::{Gated, Row, Study, Subject};
+use crate::run::{Plan, Run};
+use schedlab_model::text::glob;
+use schedlab_model::text::nearest;
+use schedlab_stats::Estimate;
+use std::fmt;
+
+/// `[ROW: ]SUBJECT METRIC OP VALUE[ against ROW]`: a gate, the rows that it is about, and the row that a change is
+/// counted from.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RowGate {
+    /// Variant or scheduler (a glob); `None`: every row but the first.
+    pub row: Option<String>,
+    /// The condition that must not be met.
+    pub gate: Gate,
+    /// Variant or scheduler that a change is counted from; `None`: the first row.
+    pub against: Option<String>,
+    text: String,
+}
+
+impl RowGate {
+    /// Parses a gate.
+    ///
+    /// # Errors
+    /// What is wrong and how a gate is written, as text.
+    pub fn parse(text: &str) -> Result<RowGate, String> {
+        let unnamed = |what: &str| format!("'{text}': {what} names no variant or scheduler");
+        let op = text.rfind(['<', '>']).unwrap_or(text.len());
+        let (rest, against) = match text[op..].find(" against ") {
+            Some(at) => {
+                let name = text[op + at + " against ".len()..].trim().trim_matches(['"', '\'']);
+                if name.is_empty() {
+                    return Err(unnamed("`against`"));
+                }
+                (&text[..op + at], Some(name.to_owned()))
+            }
+            None => (text, None),
+        };
+        let (row, condition) = match rest[..op].split_once(": ") {
+            Some((row, _)) if row.trim().is_empty() => return Err(unnamed("what stands before `:`")),
+            Some((row, _)) => (Some(row.trim().to_owned()), &rest[row.len() + 2..]),
+            None => (None, rest),
+        };
+        let gate = Gate::parse(condition).map_err(|error| error.to_string())?;
+        if against.is_some() && matches!(gate.bound, Bound::Value(_)) {
+            return Err(format!(
+                "'{text}': `against` needs a change such as +20%, -1ms or 1.5x, and this is a value"
+            ));
+        }
+        Ok(RowGate { row, gate, against, text: text.trim().to_owned() })
+    }
+
+    fn relative(&self) -> bool {
+        !matches!(self.gate.bound, Bound::Value(_))
+    }
+
+    /// The row that a change is counted from.
+    fn base(&self, plans: &[Plan]) -> Option<usize> {
+        match &self.against {
+            None => Some(0),
+            Some(name) => plans.iter().position(|plan| is(plan, name)),
+        }
+    }
+
+    /// The rows that it is about, without the one that a change is counted from.
+    fn rows(&self, plans: &[Plan]) -> Vec<usize> {
+        let base = if self.relative() { self.base(plans) } else { None };
+        let wanted = |index: usize| match &self.row {
+            Some(name) => is(&plans[index], name),
+            None => index > 0 || (plans.len() == 1 && !self.relative()),
+        };
+        (0..plans.len()).filter(|&index| wanted(index) && Some(index) != base).collect()
+    }
+}
+
+impl fmt::Display for RowGate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Whether the row has this variant, scheduler, or both (`linux-6.18, batch idle`).
+fn is(plan: &Plan, name: &str) -> bool {
+    let both = format!("{}, {}", plan.label, plan.variant);
+    glob(name, &plan.variant) || glob(name, &plan.label) || glob(name, &both)
+}
+
+/// Refuses gates about rows or subjects that there are not, before anything runs. `names`: classes and tasks.
+pub(super) fn check(gates: &[RowGate], plans: &[Plan], names: &[String]) -> Result<(), StudyError> {
+    let mut known: Vec<&str> = names.iter().map(String::as_str).collect();
+    for plan in plans {
+        known.extend(plan.workload.sources.iter().map(|source| source.name.as_str()));
+        known.extend(plan.workload.channels.iter().map(|channel| channel.name.as_str()));
+    }
+    known.push(crate::measurements::MACHINE);
+    known.sort_unstable();
+    known.dedup();
+    for gate in gates {
+        let fail = |what: String| Err(StudyError::Option(format!("--fail-if '{gate}': {what}")));
+        for name in gate.row.iter().chain(&gate.against) {
+            if !plans.iter().any(|plan| is(plan, name)) {
+                let mut rows: Vec<&str> =
+                    plans.iter().flat_map(|plan| [plan.variant.as_str(), plan.label.as_str()]).collect();
+                rows.sort_unstable();
+                rows.dedup();
+                return fail(format!(
+                    "there is no variant or scheduler `{name}`; there are: {}",
+                    rows.join(", ")
+                ));
+            }
+        }
+        if gate.rows(plans).is_empty() {
+            return fail(
+                "it is about no row: name a --variant or a --scheduler to try, or give a value without a sign"
+                    .to_owned(),
+            );
+        }
+        if !known.iter().any(|name| gate.gate.covers(name)) {
+            let subject = gate.gate.subject.as_deref().unwrap_or_default();
+            let hint = nearest(subject, known.iter().copied())
+                .map(|near| format!(" (did you mean `{near}`?)"))
+                .unwrap_or_default();
+            let some: Vec<&str> = known.iter().copied().take(20).collect();
+            let more = if known.len() > some.len() { ", ..." } else { "" };
+            return fail(format!("nobody is called `{subject}`{hint}; there are: {}{more}", some.join(", ")));
+        }
+    }
+    Ok(())
+}
+
+/// One entry for each row and subject that a gate covers.
+pub(super) fn judge(
+    gates: &[RowGate],
+    plans: &[Plan],
+    runs: &[Vec<Run>],
+    errors: &Errors,
+    study: &Study,
+) -> Vec<Gated> {
+    let mut all = Vec::new();
+    for gate in gates {
+        for row in gate.rows(plans) {
+            let base = gate.base(plans).unwrap_or(0);
+            let asked = Asked { gate, row: &study.rows[row], own: &runs[row], base: &runs[base], errors };
+            let covered = asked.row.subjects.iter().filter(|subject| gate.gate.covers(&subject.name));
+            let judged: Vec<Gated> =
+                covered.filter_map(|subject| asked.judge(subject, study.trusted())).collect();
+            if judged.is_empty() {
+                let name = gate.gate.subject.as_deref().unwrap_or_default();
+                let got = format!("{} was not measured: nothing was counted", gate.gate.metric);
+                all.push(asked.found(name, Outcome::CannotSay, got));
+            }
+            all.extend(judged);
+        }
+    }
+    all
+}
+
+/// One gate and one row.
+struct Asked<'a> {
+    gate: &'a RowGate,
+    row: &'a Row,
+    own: &'a [Run],
+    base: &'a [Run],
+    errors: &'a Errors,
+}
+
+impl Asked<'_> {
+    fn found(&self, subject: &str, outcome: Outcome, got: String) -> Gated {
+        Gated {
+            gate: self.gate.to_string(),
+            scheduler: self.row.scheduler.clone(),
+            variant: self.row.variant.clone(),
+            subject: subject.to_owned(),
+            outcome,
+            got,
+        }
+    }
+
+    /// `None`: the subject has no such number.
+    fn judge(&self, subject: &Subject, trusted: bool) -> Option<Gated> {
+        let metric = self.gate.gate.metric;
+        let of = |runs: &[Run]| values(runs, subject.kind, &subject.name, metric);
+        let mine = of(self.own);
+        let now = Estimate::from_values(mine.clone())?;
+        let method = self.errors.get(&(subject.name.clone(), metric)).copied().unwrap_or_default();
+        let mut lacks = self.few(subject, metric);
+        if !trusted {
+            lacks = Some("the simulation does not reproduce the recording".to_owned());
+        }
+        let (before, error, told_apart) = if self.gate.relative() {
+            let theirs = of(self.base);
+            let against = (theirs.len() == mine.len()).then(|| change(metric, &theirs, &mine, method));
+            let told = against.flatten();
+            let apart = told
+                .is_some_and(|change| !matches!(change.judgement, Judgement::CannotTell | Judgement::Same));
+            (Estimate::from_values(theirs), told.map_or(0.0, |change| change.error), apart)
+        } else {
+            (None, (now.high - now.low) / 2.0 + method.of_value(metric, now.median), true)
+        };
+        let mut evidence = Evidence {
+            before: before.map(|before| before.median),
+            after: Some(now.median),
+            told_apart,
+            lacks: lacks.as_deref(),
+        };
+        let within = "the bound lies within the error";
+        if let Bound::Value(bound) = self.gate.gate.bound
+            && (now.median - bound).abs() < error
+        {
+            evidence.lacks = evidence.lacks.or(Some(within));
+        }
+        let outcome = self.gate.gate.judge(&evidence);
+        let mut got = metric.show(now.median);
+        if let Some(before) = before {
+            got = format!("{} -> {got}", metric.show(before.median));
+        }
+        if error > 0.0 {
+            got += &format!(" ± {}", metric.show(error));
+        }
+        if outcome == Outcome::CannotSay {
+            let why = match (self.gate.relative(), before) {
+                (true, None) => "it has no such number in the row that the change is counted from",
+                _ => "the change is not larger than its error",
+            };
+            got += &format!(": {}", evidence.lacks.unwrap_or(why));
+        }
+        Some(self.found(&subject.name, outcome, got))
+    }
+
+    /// Why a percentile of so few samples says nothing.
+    fn few(&self, subject: &Subject, metric: Metric) -> Option<String> {
+        let (quantity, stat) = match metric {
+            Metric::Latency(stat) => (Quantity::Latency, stat),
+            Metric::Wait(stat) => (Quantity::Wait, stat),
+            Metric::Response(stat) => (Quantity::Response, stat),
+            Metric::Run(stat) => (Quantity::Run, stat),
+            _ => return None,
+        };
+        if !matches!(stat, Stat::Percentile(_)) {
+            return None;
+        }
+        let samples = |run: &Run| {
+            let found = run.measured.find(subject.kind, &subject.name);
+            found.map_or(0, |found| found.buckets(quantity).iter().map(|(_, count)| count).sum::<u64>())
+        };
+        let runs = if self.gate.relative() { self.base } else { &[] };
+        let least = self.own.iter().chain(runs).map(samples).min().unwrap_or(0);
+        few_samples(stat, [least, least])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_named_before_and_after() {
+        let parts = |text: &str| {
+            let RowGate { row, gate, against, .. } = RowGate::parse(text).unwrap();
+            (row, gate.subject.unwrap(), against)
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(parts("web latency p99 > 1ms"), (None, "web".to_owned(), None));
+        assert_eq!(
+            parts("batch idle: web latency p99 > +20% against as recorded"),
+            (some("batch idle"), "web".to_owned(), some("as recorded"))
+        );
+        assert_eq!(
+            parts("linux-6.18:base_slice_ns=6ms: kworker/0:1 share > 5%"),
+            (some("linux-6.18:base_slice_ns=6ms"), "kworker/0:1".to_owned(), None)
+        );
+        for (text, expected) in [
+            ("web latency p99 > 1ms against other", "`against` needs a change"),
+            ("web latency p99 > +5% against ", "names no variant"),
+            (": web latency p99 > 1ms", "names no variant"),
+            ("latency p99 > 1ms", "no task"),
+            ("", "no <"),
+        ] {
+            let error = RowGate::parse(text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}

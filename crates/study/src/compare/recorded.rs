@@ -1,0 +1,533 @@
+//! Comparing over a recording: first the recording against its own simulation, then the what-ifs.
+
+use super::scenario::costs;
+use super::{Detail, Errors, METRICS, Options, Progress, check_knobs_exist, check_names, check_schedulers};
+use super::{detail, parse_variants, plan, rows, seeds, split_classes, values, verdict};
+use super::{features, gates};
+use crate::StudyError;
+use crate::change::MethodError;
+use crate::measurements::{Measured, SubjectData};
+use crate::metric::Metric;
+use crate::result::{Input, InputKind, Prediction, Replayed, ReplayedCell, SCHEMA, SelfReplay, Study};
+use crate::run::{Bench, Plan, Run, with_knobs};
+use crate::variant::{Subject, Variant};
+use schedlab_model::{Draw, EventSink, Ns, random};
+use schedlab_scheduler::{SchedulerSpec, registry};
+use schedlab_sim::{Costs, Delays, Machine, Preemption, RunOptions, TickSkew};
+use schedlab_stats::Estimate;
+use schedlab_trace::analysis::{Durations, Summary};
+use schedlab_trace::replay::{Replay, ReplayOptions, replay};
+use schedlab_trace::{Header, Recording};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// How many seeds when the user does not say. Each moves the ticks of the machine, of which a recording does
+/// not know when they came.
+const SEEDS: u32 = 5;
+/// Off by more points of CPU share than this, the simulation is not trusted.
+const TRUSTED_SHARE: f64 = 0.05;
+/// More lost or unusable events than this part of all, the recording is not trusted.
+const TRUSTED_LOSS: f64 = 0.01;
+
+/// A recording ready to be compared.
+#[derive(Debug)]
+pub struct RecordedInput {
+    path: PathBuf,
+    header: Header,
+    events: usize,
+    repairs: schedlab_trace::Repairs,
+    replay: Replay,
+    summary: Summary,
+    classes: Vec<String>,
+    pids: Vec<u32>,
+}
+
+impl RecordedInput {
+    /// Reads and converts a recording.
+    pub fn open(path: &Path) -> Result<RecordedInput, StudyError> {
+        let fail = |source| StudyError::trace(path, source);
+        let recording = Recording::open(path).map_err(fail)?;
+        if recording.events.is_empty() {
+            return Err(StudyError::NoEvents { path: path.to_owned(), cut_off: recording.repairs.cut_off });
+        }
+        let replay = replay(&recording, &ReplayOptions::default()).map_err(fail)?;
+        let summary = Summary::of(&recording).map_err(fail)?;
+        let header = recording.header;
+        let classes: Vec<String> = header.tasks.iter().map(|task| task.comm.clone()).collect();
+        Ok(RecordedInput {
+            path: path.to_owned(),
+            events: recording.events.len(),
+            repairs: recording.repairs,
+            summary,
+            pids: header.tasks.iter().map(|task| task.tid).collect(),
+            classes,
+            header,
+            replay,
+        })
+    }
+
+    /// Plays the recording once under the scheduler that it was recorded under, and hands every simulated event to
+    /// `sink`: for lining the two streams up, wakeup by wakeup.
+    pub fn play<S: EventSink>(&self, seed: u64, sink: &mut S) -> Result<(), StudyError> {
+        let (recorded, _, _) = recorded_scheduler(&self.header, None)?;
+        let unchanged =
+            Variant { name: "as recorded".to_owned(), schedulers: Vec::new(), clauses: Vec::new() };
+        let plan = plan(&recorded, &unchanged, &self.subject())?;
+        let machine = Machine { preemption: plan.preemption.clone(), ..self.machine(seed) };
+        let scheduler = registry::build(&plan.scheduler, machine.topology.cpus())?;
+        let options =
+            RunOptions { seed, duration: self.replay.duration, warmup: Ns::ZERO, every_tick: false };
+        plan.run(&machine, &*scheduler, &options, sink).map(drop)
+    }
+
+    /// The recorded header and what the conversion found.
+    pub fn found(&self) -> (&Header, &Replay) {
+        (&self.header, &self.replay)
+    }
+
+    /// The names of its tasks, with repetitions.
+    pub fn classes(&self) -> impl Iterator<Item = &str> {
+        self.classes.iter().map(String::as_str)
+    }
+
+    fn subject(&self) -> Subject<'_> {
+        Subject {
+            workload: &self.replay.workload,
+            classes: &self.classes,
+            pids: &self.pids,
+            cpus: self.replay.topology.cpus(),
+            vms: &[],
+            delegation: &crate::delegation::IN_KERNEL,
+            kernel: None,
+        }
+    }
+
+    /// A name for one task among several of its class.
+    fn task_name(&self, task: usize) -> String {
+        format!("{}-{}", self.classes[task], self.pids[task])
+    }
+
+    fn hz(&self) -> u32 {
+        if self.replay.hz == 0 { 250 } else { self.replay.hz }
+    }
+
+    /// For the report: the medians of the delays that every wakeup draws from, and what the recorder costs.
+    fn costs(&self) -> Costs {
+        let delays = &self.replay.report.delays;
+        Costs {
+            idle_decide_ns: delays.idle_wakes().p50(),
+            wakeup_decide_ns: delays.preempting_wakes().p50(),
+            ..self.recorder_costs()
+        }
+    }
+
+    /// The recorder's own cost: taken out of the recorded demand, and charged for the events that the simulation makes.
+    fn recorder_costs(&self) -> Costs {
+        let recorder = &self.replay.report.recorder;
+        Costs {
+            switch_enter_ns: recorder.switch,
+            wake_call_ns: recorder.wake,
+            wake_interrupt_ns: recorder.wake,
+            ..Costs::default()
+        }
+    }
+
+    /// Costs of the machine, fitted to the recording: how long a wakeup took to become a switch where nobody
+    /// was in the way.
+    fn delays(&self) -> Delays {
+        let delays = &self.replay.report.delays;
+        let draw = |all: &Durations| (all.count() > 0).then(|| Draw::Empirical(all.sample(1_000)));
+        let draws = |cpus: &[Durations]| cpus.iter().map(draw).collect();
+        Delays { idle: draws(&delays.idle_wake), wakeup: draws(&delays.preempting_wake) }
+    }
+
+    /// The machine for a seed. Ticks come when the recording shows that they came; where it does not, each seed
+    /// places them anew.
+    fn machine(&self, seed: u64) -> Machine {
+        let hz = self.hz();
+        let period = 1_000_000_000 / u64::from(hz);
+        let cpus = self.replay.topology.cpus() as u64;
+        let random = |cpu: u64| Ns(1 + mixed(seed.wrapping_mul(0x1_0000_0001) ^ cpu) % period);
+        let fitted = |cpu: u64| self.replay.report.ticks.get(cpu as usize).copied().flatten();
+        let at = |cpu: u64| fitted(cpu).map_or_else(|| random(cpu), |fit| fit.first);
+        Machine {
+            topology: self.replay.topology.clone(),
+            hz,
+            ticks: TickSkew::At((0..cpus).map(at).collect()),
+            costs: self.recorder_costs(),
+            delays: self.delays(),
+            preemption: Preemption::default(),
+        }
+    }
+}
+
+/// Returns a number that has nothing to do with that of the neighbouring seed: neighbouring seeds give unrelated ticks.
+fn mixed(seed: u64) -> u64 {
+    random::mix(seed.wrapping_add(random::GOLDEN))
+}
+
+/// The scheduler that stands for a kernel release, and why.
+pub fn kernel_scheduler(release: &str) -> Result<(&'static str, String), String> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().ok());
+    let (Some(Some(major)), Some(Some(minor))) = (numbers.next(), numbers.next()) else {
+        return Err(format!(
+            "the recording's header says kernel `{release}`, which has no version number: name the scheduler that \
+             stands for it with --recorded-under, such as --recorded-under linux-6.18"
+        ));
+    };
+    let why = |text: &str| format!("kernel {major}.{minor}: {text}");
+    Ok(match (major, minor) {
+        (6, 17..) => ("linux-6.18", why("EEVDF with the slice protection of 6.17 and later")),
+        (7, 2) => ("linux-7.2", why("EEVDF with HRTICK")),
+        (7.., _) => ("linux-7.2", why("not modelled by itself; linux-7.2 is the nearest")),
+        (6, 12..) => ("linux-6.12", why("EEVDF with delayed dequeue")),
+        (6, 6..) => ("linux-6.12", why("early EEVDF; linux-6.12 is the nearest model")),
+        (6, _) | (5, 15..) => ("linux-6.1", why("CFS")),
+        _ => ("linux-6.1", why("older than every model here; linux-6.1 is the nearest")),
+    })
+}
+
+/// A setting as the recorder found it, as a knob. debugfs gives the base slice in milliseconds.
+fn knob_of(name: &str, value: &str) -> (String, String) {
+    let value = value.trim();
+    match name {
+        "slice_of_a_new_task_ns" => ("base_slice_ns".to_owned(), value.to_owned()),
+        _ => (name.to_owned(), value.to_owned()),
+    }
+}
+
+/// The recorded scheduler with the knobs that the header brings. Those that the model lacks are given back.
+pub fn recorded_scheduler(
+    header: &Header,
+    chosen: Option<&SchedulerSpec>,
+) -> Result<(SchedulerSpec, String, Vec<String>), StudyError> {
+    let (spec, why) = match chosen {
+        Some(spec) => (spec.clone(), "named by the user".to_owned()),
+        None => {
+            let (name, why) = kernel_scheduler(&header.kernel).map_err(StudyError::Option)?;
+            (SchedulerSpec { name: name.to_owned(), knobs: Vec::new() }, why)
+        }
+    };
+    let mut knobs: Vec<(String, String)> = Vec::new();
+    let mut left_out = Vec::new();
+    // `recorder.…` says how the recording was made, not how the kernel schedules.
+    let features =
+        features::of_mask(&header.kernel, header.knobs.get(features::MASK).map_or("", |text| text));
+    let read = header.knobs.iter().filter(|(name, _)| !name.starts_with("recorder."));
+    let decoded = !features.is_empty();
+    let read = read.filter(|(name, _)| !decoded || *name != features::MASK);
+    for (name, value) in read.map(|(name, value)| (name.as_str(), value.as_str())).chain(features) {
+        let pair = knob_of(name, value);
+        if spec.knobs.iter().any(|(own, _)| *own == pair.0) {
+            continue;
+        }
+        match with_knobs(&spec, std::slice::from_ref(&pair)) {
+            Ok((_, absent)) if absent.is_empty() => knobs.push(pair),
+            _ => left_out.push(format!("{name}={}", value.trim())),
+        }
+    }
+    let (full, _) = with_knobs(&spec, &knobs)?;
+    Ok((full, why, left_out))
+}
+
+/// What belongs to the machine rather than to a kernel version is kept when another scheduler is tried.
+fn machine_settings(recorded: &SchedulerSpec, other: &SchedulerSpec) -> Result<SchedulerSpec, StudyError> {
+    if other.name == recorded.name {
+        let missing =
+            recorded.knobs.iter().filter(|(name, _)| !other.knobs.iter().any(|(own, _)| own == name));
+        let mut full = other.clone();
+        full.knobs.extend(missing.cloned());
+        return Ok(full);
+    }
+    let has = (registry::find(&other.name)?.knobs)();
+    let mut full = other.clone();
+    for (name, value) in &recorded.knobs {
+        let general = name.starts_with("sched_rt_") || name == "sched_autogroup_enabled";
+        let fits = has.iter().any(|knob| knob.name == name);
+        if general && fits && !other.knobs.iter().any(|(own, _)| own == name) {
+            full.knobs.push((name.clone(), value.clone()));
+        }
+    }
+    Ok(full)
+}
+
+/// The rows to run: the recording as it was first, then every scheduler with every variant.
+fn plans(
+    input: &RecordedInput,
+    recorded: &SchedulerSpec,
+    options: &Options,
+) -> Result<Vec<Plan>, StudyError> {
+    let variants = parse_variants(&options.variants)?;
+    check_names(&variants)?;
+    let subject = input.subject();
+    let unchanged = Variant { name: "as recorded".to_owned(), schedulers: Vec::new(), clauses: Vec::new() };
+    let baseline = Plan { label: recorded.name.clone(), ..plan(recorded, &unchanged, &subject)? };
+    let named: Vec<(String, SchedulerSpec)> = match options.schedulers.is_empty() {
+        true => vec![(recorded.name.clone(), recorded.clone())],
+        false => {
+            let full = |spec: &SchedulerSpec| Ok((spec.to_string(), machine_settings(recorded, spec)?));
+            options.schedulers.iter().map(full).collect::<Result<_, StudyError>>()?
+        }
+    };
+    let mut plans = vec![baseline];
+    for (label, spec) in &named {
+        for variant in std::iter::once(&unchanged).chain(&variants) {
+            let plan = Plan { label: label.clone(), ..plan(spec, variant, &subject)? };
+            // The baseline is there already.
+            if plan.scheduler != *recorded || variant.name != unchanged.name {
+                plans.push(plan);
+            }
+        }
+    }
+    check_knobs_exist(&plans, &variants)?;
+    Ok(plans)
+}
+
+fn duration(input: &RecordedInput, options: &Options) -> Result<Ns, StudyError> {
+    let whole = input.replay.duration;
+    match options.duration {
+        Some(duration) if duration > whole => {
+            Err(StudyError::Option(format!("--for {duration}: the recording is only {whole} long")))
+        }
+        other => Ok(other.unwrap_or(whole)),
+    }
+}
+
+/// Replays a recording under the scheduler it was recorded under, then under every scheduler and variant.
+/// `recorded_under` overrides the choice by the kernel's version.
+pub fn compare_recording(
+    input: &RecordedInput,
+    recorded_under: Option<&SchedulerSpec>,
+    options: &Options,
+    progress: Progress<'_>,
+) -> Result<Study, StudyError> {
+    check_schedulers(&options.schedulers)?;
+    check_schedulers(recorded_under.map(std::slice::from_ref).unwrap_or_default())?;
+    let (recorded, why, left_out) = recorded_scheduler(&input.header, recorded_under)?;
+    let plans = self::plans(input, &recorded, options)?;
+    gates::check(&options.gates, &plans, &input.classes)?;
+    let duration = self::duration(input, options)?;
+    let seeds = seeds(options.seed.unwrap_or(1), options.repetitions.unwrap_or(SEEDS));
+    let split = split_classes(&plans, &input.classes);
+    let single = |task: usize| split.contains(input.classes[task].as_str()).then(|| input.task_name(task));
+    let keep = options.detail.then(|| detail::keep(&input.header, &input.classes, duration, plans.len()));
+    let bench = Bench {
+        machine: &|seed| input.machine(seed),
+        classes: &input.classes,
+        duration,
+        warmup: Ns::ZERO,
+        seeds: &seeds,
+        keep: keep.as_ref(),
+        as_recording: Some(&single),
+        jobs: options.jobs,
+        progress,
+    };
+    let runs = bench.run(&plans)?;
+    let mut replay = self_replay(input, &recorded, why, &runs[0], &single);
+    replay.left_out = left_out;
+    let errors = method_errors(&replay);
+    let mut study = Study {
+        schema: SCHEMA.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        input: Input {
+            kind: InputKind::Recording,
+            name: input.path.display().to_string(),
+            title: title(&input.header),
+            cpus: input.replay.topology.cpus(),
+            hz: input.hz(),
+        },
+        duration_ns: duration.0,
+        warmup_ns: 0,
+        verdict: Default::default(),
+        detail: None,
+        self_replay: Some(replay),
+        predictions: predictions(&plans, &runs, &options.checks)?,
+        rows: rows(&plans, &runs, &input.classes, &|task| input.task_name(task), &errors),
+        expectations: Vec::new(),
+        gates: Vec::new(),
+        notes: notes(input),
+        costs: costs(&input.costs()),
+        fitted: Vec::new(),
+        sections: Vec::new(),
+        seeds,
+    };
+    study.gates = gates::judge(&options.gates, &plans, &runs, &errors, &study);
+    study.verdict = verdict::verdict(&study);
+    if let Some(keep) = &keep {
+        let tasks = (0..input.classes.len()).map(|task| (input.task_name(task), input.classes[task].clone()));
+        let was = Measured::of_summary(&input.summary, &input.classes, &single);
+        let mut detail = Detail::of(&study, &runs, tasks.collect(), Some(&was));
+        detail.observed(&study, &runs, keep, Some(&input.path))?;
+        study.detail = Some(Box::new(detail));
+    }
+    Ok(study)
+}
+
+fn title(header: &Header) -> String {
+    match (header.note.is_empty(), header.command.is_empty()) {
+        (false, _) => header.note.clone(),
+        (true, false) => header.command.join(" "),
+        (true, true) => String::new(),
+    }
+}
+
+fn notes(input: &RecordedInput) -> Vec<String> {
+    let mut notes = Vec::new();
+    if input.replay.hz == 0 {
+        notes.push("the recording does not know HZ: 250 is assumed".to_owned());
+    }
+    if let Some(cpus) = input.header.knobs.get("recorder.idle_wakeups_may_be_missing_on_cpus") {
+        notes.push(format!(
+            "wakeups by interrupts that found CPU {cpus} idle may be missing in the recording"
+        ));
+    }
+    let unknown = input.header.tasks.iter().filter(|task| !task.known).count();
+    if unknown > 0 {
+        notes.push(format!(
+            "{unknown} of {} tasks were gone before their policy, nice value and group could be read: defaults \
+             are assumed",
+            input.header.tasks.len()
+        ));
+    }
+    let repairs = &input.repairs;
+    if repairs.cut_off {
+        notes.push("the recording is cut off; it is used up to its last whole block".to_owned());
+    }
+    if repairs.lost > 0 {
+        notes.push(format!("the recorder lost {} events in {} gaps", repairs.lost, repairs.gaps));
+    }
+    notes
+}
+
+/// Recorded against simulated.
+fn self_replay(
+    input: &RecordedInput,
+    recorded: &SchedulerSpec,
+    why: String,
+    runs: &[Run],
+    single: &dyn Fn(usize) -> Option<String>,
+) -> SelfReplay {
+    let was = Measured::of_summary(&input.summary, &input.classes, single);
+    let subjects = against(&was, runs);
+    let mut distrust = Vec::new();
+    for subject in &subjects {
+        for cell in subject.cells.iter().filter(|cell| cell.metric == Metric::Share) {
+            if cell.difference.abs() > TRUSTED_SHARE {
+                let (was, is) = (cell.metric.show(cell.recorded), cell.metric.show(cell.simulated));
+                distrust.push(format!("{}: {was} of a CPU recorded, {is} simulated", subject.name));
+            }
+        }
+    }
+    let lost = input.repairs.lost + input.repairs.inconsistent_switches;
+    if lost as f64 > TRUSTED_LOSS * input.events as f64 {
+        distrust.push(format!("{lost} of {} events were lost or made no sense", input.events));
+    }
+    let report = &input.replay.report;
+    SelfReplay {
+        kernel: input.header.kernel.clone(),
+        scheduler: recorded.to_string(),
+        why,
+        wakes_by_tasks: report.wakes_by_tasks,
+        wakes_by_softirq: report.wakes_by_softirq,
+        wakes_by_hardirq: report.wakes_by_hardirq,
+        wakes_unknown: report.wakes_unknown,
+        outside_permille: report.outside_permille(),
+        subjects,
+        assumptions: report.to_string(),
+        left_out: Vec::new(),
+        trusted: distrust.is_empty(),
+        distrust,
+    }
+}
+
+/// What was recorded against what the runs of one row gave, class by class.
+fn against(was: &Measured, runs: &[Run]) -> Vec<Replayed> {
+    let subject = |subject: &SubjectData| {
+        let cell = |&metric: &Metric| {
+            let simulated = Estimate::from_values(values(runs, subject.kind, &subject.name, metric))?.median;
+            let recorded = subject.value(metric)?;
+            Some(ReplayedCell { metric, recorded, simulated, difference: simulated - recorded })
+        };
+        let cells = METRICS.iter().filter_map(cell).collect();
+        Replayed { name: subject.name.clone(), tasks: subject.tasks, cells }
+    };
+    was.subjects.iter().chain(&was.tasks).map(subject).collect()
+}
+
+/// What was predicted for a variant against a recording of it.
+fn predictions(
+    plans: &[Plan],
+    runs: &[Vec<Run>],
+    checks: &[(String, PathBuf)],
+) -> Result<Vec<Prediction>, StudyError> {
+    let mut predictions = Vec::new();
+    for (variant, path) in checks {
+        let Some(row) = plans.iter().position(|plan| plan.variant == *variant) else {
+            let mut names: Vec<&str> = plans.iter().map(|plan| plan.variant.as_str()).collect();
+            names.dedup();
+            let names = names.join(", ");
+            let text =
+                format!("--check '{variant}=...': there is no variant `{variant}`; there are: {names}");
+            return Err(StudyError::Option(text));
+        };
+        let other = RecordedInput::open(path)?;
+        let was = Measured::of_summary(&other.summary, &other.classes, &|_| None);
+        predictions.push(Prediction {
+            variant: variant.clone(),
+            scheduler: plans[row].label.clone(),
+            file: path.display().to_string(),
+            subjects: against(&was, &runs[row]),
+        });
+    }
+    Ok(predictions)
+}
+
+/// The self-replay error of every class and metric. Where a class has no recorded value (no wakeup was seen,
+/// say), the largest relative error of the same metric among all classes stands in.
+fn method_errors(replay: &SelfReplay) -> Errors {
+    let mut errors = BTreeMap::new();
+    for subject in &replay.subjects {
+        for metric in METRICS {
+            let own = subject.cells.iter().find(|cell| cell.metric == metric);
+            let error = match own {
+                Some(cell) => MethodError::between(cell.recorded, cell.simulated),
+                None => {
+                    let all = replay.subjects.iter().flat_map(|other| &other.cells);
+                    let same = all.filter(|cell| cell.metric == metric);
+                    let relative =
+                        |cell: &ReplayedCell| MethodError::between(cell.recorded, cell.simulated).relative;
+                    MethodError { absolute: 0.0, relative: same.map(relative).fold(0.0, f64::max) }
+                }
+            };
+            errors.insert((subject.name.clone(), metric), error);
+        }
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_find_their_scheduler() {
+        for (release, scheduler) in [
+            ("6.2.0-39-generic", "linux-6.1"),
+            ("6.1.192", "linux-6.1"),
+            ("6.8.0-31", "linux-6.12"),
+            ("6.12.95", "linux-6.12"),
+            ("6.18.44+", "linux-6.18"),
+            ("7.2.13", "linux-7.2"),
+            ("5.4.0", "linux-6.1"),
+        ] {
+            assert_eq!(kernel_scheduler(release).unwrap().0, scheduler, "{release}");
+        }
+        assert!(kernel_scheduler("unknown").unwrap_err().contains("--recorded-under"));
+    }
+
+    #[test]
+    fn ticks_differ_by_seed_and_cpu() {
+        let all: std::collections::BTreeSet<u64> = (0..4).map(mixed).collect();
+        assert_eq!(all.len(), 4);
+    }
+}

@@ -1,0 +1,304 @@
+//! Comparing over a scenario.
+
+use super::{Detail, Errors, Options, Progress, check_knobs_exist, check_names, check_schedulers};
+use super::{detail, gates, parse_variants, plan, rows, seeds, values, verdict};
+use crate::StudyError;
+use crate::deviation::Deviation;
+use crate::measurements::{Kind, MACHINE};
+use crate::result::{Checked, Input, InputKind, SCHEMA, Study};
+use crate::run::{Bench, Plan, Run, levels};
+use crate::scenario::{Expectation, Scenario, Ticks};
+use crate::variant::{Subject, Variant};
+use schedlab_model::Ns;
+use schedlab_model::text::glob;
+use schedlab_scheduler::SchedulerSpec;
+use schedlab_sim::{Costs, Delays, Machine, TickSkew};
+use schedlab_stats::Estimate;
+
+/// Runs a scenario under every scheduler, with every variant and seed, and checks its expectations.
+///
+/// Schedulers that the user names take the place of the scenario's own; expectations about others are left out.
+pub fn compare_scenario(
+    scenario: &Scenario,
+    options: &Options,
+    progress: Progress<'_>,
+) -> Result<Study, StudyError> {
+    check_schedulers(&options.schedulers)?;
+    let plans = plans(scenario, options)?;
+    gates::check(&options.gates, &plans, &scenario.classes)?;
+    let duration = duration(scenario, options)?;
+    let first = options.seed.unwrap_or(scenario.seed);
+    let seeds = seeds(first, options.repetitions.unwrap_or(scenario.repetitions));
+    let machine = machine(scenario);
+    let keep = options.detail.then(|| keep(scenario, &machine, duration, &plans));
+    let bench = Bench {
+        machine: &|_| machine.clone(),
+        classes: &scenario.classes,
+        duration,
+        warmup: scenario.warmup,
+        seeds: &seeds,
+        keep: keep.as_ref(),
+        as_recording: None,
+        jobs: options.jobs,
+        progress,
+    };
+    let runs = bench.run(&plans)?;
+    let name = |task: usize| scenario.workload.tasks[task].name.clone();
+    let rows = rows(&plans, &runs, &scenario.classes, &name, &Errors::new());
+    let mut study = Study {
+        schema: SCHEMA.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        input: Input {
+            kind: InputKind::Scenario,
+            name: scenario.name.clone(),
+            title: scenario.title.clone(),
+            cpus: machine.topology.cpus(),
+            hz: machine.hz,
+        },
+        seeds,
+        duration_ns: duration.0,
+        warmup_ns: scenario.warmup.0,
+        verdict: Default::default(),
+        detail: None,
+        self_replay: None,
+        predictions: Vec::new(),
+        rows,
+        expectations: check(scenario, &plans, &runs),
+        gates: Vec::new(),
+        notes: scenario.notes.clone(),
+        costs: costs(&machine.costs),
+        fitted: scenario.fitted.clone(),
+        sections: crate::scenario::sections(&scenario.workload, &scenario.classes),
+    };
+    study.gates = gates::judge(&options.gates, &plans, &runs, &Errors::new(), &study);
+    study.verdict = verdict::verdict(&study);
+    if let Some(keep) = &keep {
+        let behind = levels::tasks_behind(&keep.vcpus);
+        let tasks = tasks(scenario).into_iter().chain(behind).collect();
+        let mut detail = Detail::of(&study, &runs, tasks, None);
+        detail.observed(&study, &runs, keep, None)?;
+        study.detail = Some(Box::new(detail));
+    }
+    Ok(study)
+}
+
+/// The rows to run: every scheduler with every variant that is for it.
+fn plans(scenario: &Scenario, options: &Options) -> Result<Vec<Plan>, StudyError> {
+    let extra = parse_variants(&options.variants)?;
+    let specs = if options.schedulers.is_empty() { &scenario.schedulers } else { &options.schedulers };
+    let subject = Subject::scenario(scenario);
+    let variants: Vec<Variant> = own_variants(scenario).into_iter().chain(extra).collect();
+    check_names(&variants)?;
+    let mut plans = Vec::new();
+    for spec in specs {
+        for variant in variants.iter().filter(|variant| variant.is_for(spec)) {
+            plans.push(plan(spec, variant, &subject)?);
+        }
+    }
+    check_knobs_exist(&plans, &variants)?;
+    Ok(plans)
+}
+
+/// The workload as the scenario's first row has it, then its variants.
+fn own_variants(scenario: &Scenario) -> Vec<Variant> {
+    let unchanged = scenario.baseline_set.clone().unwrap_or_else(|| Variant {
+        name: scenario.baseline.clone(),
+        schedulers: Vec::new(),
+        clauses: Vec::new(),
+    });
+    std::iter::once(unchanged).chain(scenario.variants.iter().cloned()).collect()
+}
+
+/// One row of a scenario: a scheduler with one of the scenario's variants (`None`: its first row).
+pub(crate) fn one_plan(
+    scenario: &Scenario,
+    scheduler: &SchedulerSpec,
+    variant: Option<&str>,
+) -> Result<Plan, StudyError> {
+    let variants = own_variants(scenario);
+    let chosen = match variant {
+        None => variants.first(),
+        Some(name) => variants.iter().find(|variant| variant.name == name),
+    };
+    let chosen = chosen.ok_or_else(|| {
+        let names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
+        let wanted = variant.unwrap_or_default();
+        StudyError::Option(format!("--variant {wanted}: this scenario has {}", names.join(", ")))
+    })?;
+    plan(scheduler, chosen, &Subject::scenario(scenario))
+}
+
+/// How the runs of a scenario are observed.
+fn keep(scenario: &Scenario, machine: &Machine, duration: Ns, plans: &[Plan]) -> detail::Keep {
+    let header = crate::show::header(scenario, machine);
+    let mut keep = detail::keep(&header, &scenario.classes, duration, plans.len());
+    for vm in plans.iter().flat_map(|plan| &plan.vms) {
+        for name in vm.vcpu_names() {
+            if !keep.vcpus.iter().any(|(known, _)| *known == name) {
+                keep.vcpus.push((name, vm.class()));
+            }
+        }
+    }
+    keep.header = levels::header(&keep.header, &keep.vcpus);
+    keep
+}
+
+/// Name and class of each task.
+fn tasks(scenario: &Scenario) -> Vec<(String, String)> {
+    let tasks = scenario.workload.tasks.iter().zip(&scenario.classes);
+    tasks.map(|(task, class)| (task.name.clone(), class.clone())).collect()
+}
+
+/// How long each run lasts.
+fn duration(scenario: &Scenario, options: &Options) -> Result<Ns, StudyError> {
+    let (duration, warmup) = (options.duration.unwrap_or(scenario.duration), scenario.warmup);
+    if duration <= warmup {
+        let message = format!("--for {duration}: must be longer than the warm-up ({warmup})");
+        return Err(StudyError::Option(message));
+    }
+    Ok(duration)
+}
+
+/// The costs that are not zero.
+pub(super) fn costs(costs: &Costs) -> Vec<(String, u64)> {
+    let value = |name: &str| costs.get(name).unwrap_or_default().0;
+    Costs::knobs()
+        .filter(|(name, _)| value(name) > 0)
+        .map(|(name, _)| (name.to_owned(), value(name)))
+        .collect()
+}
+
+/// The machine of a scenario, for the simulator.
+pub(crate) fn machine(scenario: &Scenario) -> Machine {
+    let spec = &scenario.machine;
+    let ticks = match &spec.ticks {
+        Ticks::Aligned => TickSkew::Aligned,
+        Ticks::Staggered => TickSkew::Staggered,
+        Ticks::Spread => TickSkew::At(spread(spec.topology.cpus(), spec.hz)),
+        Ticks::At(edges) => TickSkew::At(edges.clone()),
+    };
+    Machine {
+        topology: spec.topology.clone(),
+        hz: spec.hz,
+        ticks,
+        costs: spec.costs,
+        delays: Delays::default(),
+        preemption: spec.kernel.preemption(&scenario.workload),
+    }
+}
+
+/// First tick edges, spread evenly over one period.
+fn spread(cpus: usize, hz: u32) -> Vec<Ns> {
+    let period = Machine { hz, ..Machine::flat(1) }.tick_ns();
+    (0..cpus as u64).map(|cpu| Ns(period.0 * (cpus as u64 + 1 + cpu) / (cpus as u64 + 1))).collect()
+}
+
+/// Every expectation against every row and task that it covers.
+fn check(scenario: &Scenario, plans: &[Plan], runs: &[Vec<Run>]) -> Vec<Checked> {
+    let mut checked = Vec::new();
+    for expectation in &scenario.expectations {
+        for (plan, own) in plans.iter().zip(runs) {
+            // What the user adds on the command line was not known to the scenario's author.
+            if !expectation.covers(&plan.label, &plan.variant) || !is_own(scenario, plan) {
+                continue;
+            }
+            let base = match &expectation.over {
+                None => None,
+                Some(over) => {
+                    let same = |(other, _): &(&Plan, &Vec<Run>)| {
+                        other.label == plan.label && glob(over, &other.variant)
+                    };
+                    let Some((_, base)) = plans.iter().zip(runs).find(same) else { continue };
+                    Some(base)
+                }
+            };
+            for (kind, name) in subjects(expectation, scenario, &own[0]) {
+                checked.push(one(expectation, plan, own, base, kind, &name));
+            }
+        }
+    }
+    checked
+}
+
+/// Whether a row was written by the scenario's author.
+fn is_own(scenario: &Scenario, plan: &Plan) -> bool {
+    let scheduler = scenario.schedulers.iter().any(|spec| spec.to_string() == plan.label);
+    let variant =
+        plan.variant == scenario.baseline || scenario.variants.iter().any(|v| v.name == plan.variant);
+    scheduler && variant
+}
+
+/// Whom an expectation is about: a class by its exact name, else every task that matches.
+fn subjects(expectation: &Expectation, scenario: &Scenario, run: &Run) -> Vec<(Kind, String)> {
+    let matching = |pattern: &str, kind: Kind| -> Vec<(Kind, String)> {
+        let of_kind = run.measured.subjects.iter().filter(|subject| subject.kind == kind);
+        of_kind.filter(|s| glob(pattern, &s.name)).map(|s| (kind, s.name.clone())).collect()
+    };
+    if let Some(source) = &expectation.source {
+        return matching(source, Kind::Source);
+    }
+    if let Some(channel) = &expectation.channel {
+        return match matching(channel, Kind::Channel) {
+            // Nothing was finished there: that must not pass in silence.
+            none if none.is_empty() => vec![(Kind::Channel, channel.clone())],
+            some => some,
+        };
+    }
+    if expectation.machine {
+        return vec![(Kind::Machine, MACHINE.to_owned())];
+    }
+    let pattern = expectation.task.as_deref().unwrap_or("*");
+    let class_of_vcpus = scenario.vms.iter().any(|vm| vm.class() == pattern);
+    if class_of_vcpus || scenario.classes.iter().any(|class| class == pattern) {
+        return vec![(Kind::Class, pattern.to_owned())];
+    }
+    let tasks = scenario.workload.tasks.iter().filter(|task| glob(pattern, &task.name));
+    let vcpus = scenario.vms.iter().flat_map(|vm| vm.vcpu_names()).filter(|name| glob(pattern, name));
+    tasks.map(|task| task.name.clone()).chain(vcpus).map(|name| (Kind::Task, name)).collect()
+}
+
+fn one(
+    expectation: &Expectation,
+    plan: &Plan,
+    own: &[Run],
+    base: Option<&Vec<Run>>,
+    kind: Kind,
+    name: &str,
+) -> Checked {
+    let metric = expectation.metric;
+    let mine = Estimate::from_values(values(own, kind, name, metric));
+    let got = match base {
+        None => mine,
+        Some(base) => {
+            let theirs =
+                Estimate::from_values(values(base, kind, name, metric)).map(|estimate| estimate.median);
+            mine.zip(theirs)
+                .filter(|(_, theirs)| *theirs != 0.0)
+                .map(|(mine, theirs)| mine.divided_by(theirs))
+        }
+    };
+    let show = |value: f64| match base {
+        Some(_) => format!("{value:.4}"),
+        None if metric.unit() == crate::metric::Unit::Share => format!("{value:.4}"),
+        None if metric.unit() == crate::metric::Unit::Time => Ns(value as u64).to_string(),
+        None => metric.show(value),
+    };
+    // A source or a task that did nothing has a rate of 0, which an expectation may well demand.
+    let rate = metric.unit() == crate::metric::Unit::PerSecond;
+    let got = got.or((rate && base.is_none()).then_some(Estimate { median: 0.0, low: 0.0, high: 0.0 }));
+    let published = expectation.published.as_deref();
+    Checked {
+        expectation: expectation.to_string(),
+        line: expectation.line,
+        scheduler: plan.label.clone(),
+        variant: plan.variant.clone(),
+        subject: name.to_owned(),
+        got: got.map_or_else(|| "nothing".to_owned(), |got| show(got.median)),
+        holds: got.is_some_and(|got| expectation.bound.holds(got.median)),
+        published: expectation.published.clone(),
+        deviation: published
+            .zip(got)
+            .and_then(|(text, got)| Deviation::of(text, metric, base.is_some(), &got)),
+        differs: expectation.differs.clone(),
+    }
+}

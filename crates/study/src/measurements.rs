@@ -1,0 +1,311 @@
+//! What one run measured, by class of tasks, whether it was recorded or simulated.
+
+use crate::metric::{Metric, Stat};
+use schedlab_model::Ns;
+use schedlab_sim::{
+    ChannelMetrics, CpuMetrics, DecisionMetrics, DelegationMetrics, Distribution, Metrics, SourceMetrics,
+    TaskMetrics, WorkConservation,
+};
+use schedlab_trace::analysis::{Durations, Summary, TaskSummary};
+use serde::{Deserialize, Serialize};
+
+/// Who a row of a table is about.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// All tasks of one name.
+    Class,
+    /// One task (only when somebody asks for it).
+    Task,
+    /// A source of requests: what its clients see.
+    Source,
+    /// A channel: requests that were finished, whoever sent them.
+    Channel,
+    /// All CPUs together.
+    Machine,
+}
+
+/// The measurements of one run.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// One for each class, in order of first appearance, then sources, then channels with finished requests.
+    pub subjects: Vec<SubjectData>,
+    /// Single tasks, in order; of recordings only those of the classes that were asked for.
+    pub tasks: Vec<SubjectData>,
+}
+
+/// The measurements about one subject.
+#[derive(Clone, Debug)]
+pub struct SubjectData {
+    /// What it is.
+    pub kind: Kind,
+    /// Its name.
+    pub name: String,
+    /// How many tasks.
+    pub tasks: usize,
+    /// The class of a single task.
+    pub class: String,
+    window: Ns,
+    data: Data,
+}
+
+#[derive(Clone, Debug)]
+enum Data {
+    Sim(Box<TaskMetrics>),
+    Trace(Box<TaskSummary>),
+    Source(Box<SourceMetrics>),
+    Channel(Box<ChannelMetrics>),
+    Machine(Box<MachineMetrics>),
+}
+
+/// All CPUs together.
+#[derive(Clone, Debug)]
+struct MachineMetrics {
+    cpus: Vec<CpuMetrics>,
+    conservation: WorkConservation,
+    decisions: DecisionMetrics,
+    agents: Option<Box<DelegationMetrics>>,
+}
+
+/// What the one [`Kind::Machine`] subject is called.
+pub const MACHINE: &str = "machine";
+
+impl Measured {
+    /// From the simulator's own metrics. `classes` names the class of each task.
+    pub fn of_metrics(metrics: &Metrics, classes: &[String]) -> Measured {
+        let window = metrics.elapsed();
+        let mut measured = Measured::default();
+        for (task, class) in metrics.tasks.iter().zip(classes) {
+            let single = SubjectData::new(Kind::Task, &task.name, window, Data::Sim(Box::new(task.clone())));
+            measured.tasks.push(SubjectData { class: class.clone(), ..single });
+            match measured.class(class) {
+                None => {
+                    let data = Data::Sim(Box::new(task.clone()));
+                    measured.subjects.push(SubjectData::new(Kind::Class, class, window, data));
+                }
+                Some(subject) => {
+                    subject.tasks += 1;
+                    if let Data::Sim(sum) = &mut subject.data {
+                        merge(sum, task);
+                    }
+                }
+            }
+        }
+        for source in &metrics.sources {
+            let data = Data::Source(Box::new(source.clone()));
+            measured.subjects.push(SubjectData::new(Kind::Source, &source.name, window, data));
+        }
+        for channel in metrics.channels.iter().filter(|channel| channel.done > 0) {
+            let data = Data::Channel(Box::new(channel.clone()));
+            measured.subjects.push(SubjectData::new(Kind::Channel, &channel.name, window, data));
+        }
+        let (cpus, conservation) = (metrics.cpus.clone(), metrics.work_conservation);
+        let agents = metrics.delegation.clone();
+        let decisions = metrics.decisions;
+        let data = Data::Machine(Box::new(MachineMetrics { cpus, conservation, decisions, agents }));
+        measured.subjects.push(SubjectData::new(Kind::Machine, MACHINE, window, data));
+        measured
+    }
+
+    /// From the analysis of an event stream, recorded or simulated. `classes` names the class of each task,
+    /// `single(index)` is the name of a task that must be measured by itself too.
+    pub fn of_summary(
+        summary: &Summary,
+        classes: &[String],
+        single: &dyn Fn(usize) -> Option<String>,
+    ) -> Measured {
+        let window = summary.window;
+        let mut measured = Measured::default();
+        for (index, (task, class)) in summary.tasks.iter().zip(classes).enumerate() {
+            if let Some(name) = single(index) {
+                let single = SubjectData::new(Kind::Task, &name, window, Data::Trace(Box::new(task.clone())));
+                measured.tasks.push(SubjectData { class: class.clone(), ..single });
+            }
+            match measured.class(class) {
+                None => {
+                    let data = Data::Trace(Box::new(task.clone()));
+                    measured.subjects.push(SubjectData::new(Kind::Class, class, window, data));
+                }
+                Some(subject) => {
+                    subject.tasks += 1;
+                    if let Data::Trace(sum) = &mut subject.data {
+                        sum.merge(task);
+                    }
+                }
+            }
+        }
+        measured
+    }
+
+    /// The subject of this kind and name.
+    pub fn find(&self, kind: Kind, name: &str) -> Option<&SubjectData> {
+        let all = if kind == Kind::Task { &self.tasks } else { &self.subjects };
+        all.iter().find(|subject| subject.kind == kind && subject.name == name)
+    }
+
+    fn class(&mut self, name: &str) -> Option<&mut SubjectData> {
+        self.subjects.iter_mut().find(|subject| subject.kind == Kind::Class && subject.name == name)
+    }
+}
+
+fn merge(sum: &mut TaskMetrics, task: &TaskMetrics) {
+    sum.cpu_ns += task.cpu_ns;
+    sum.wakeups += task.wakeups;
+    sum.switches += task.switches;
+    sum.preemptions += task.preemptions;
+    sum.migrations += task.migrations;
+    sum.wake_latency.merge(&task.wake_latency);
+    sum.preempt_wait.merge(&task.preempt_wait);
+    sum.response.merge(&task.response);
+    sum.run_length.merge(&task.run_length);
+}
+
+impl SubjectData {
+    /// Of tasks that somebody took together.
+    pub fn of_tasks(name: &str, window: Ns, sum: TaskSummary) -> SubjectData {
+        SubjectData::new(Kind::Class, name, window, Data::Trace(Box::new(sum)))
+    }
+
+    fn new(kind: Kind, name: &str, window: Ns, data: Data) -> SubjectData {
+        SubjectData { kind, name: name.to_owned(), tasks: 1, class: String::new(), window, data }
+    }
+
+    /// The value of a metric: shares as a part of one CPU, times in nanoseconds, the rest per second. `None`
+    /// where the subject has no such metric or nothing was counted.
+    pub fn value(&self, metric: Metric) -> Option<f64> {
+        let seconds = self.window.0 as f64 / 1e9;
+        let rate = |count: u64| (seconds > 0.0).then(|| count as f64 / seconds);
+        let counts = |metric, response: u64, switches, preemptions, migrations| match metric {
+            Metric::Throughput if response > 0 => rate(response),
+            Metric::Switches => rate(switches),
+            Metric::Preemptions => rate(preemptions),
+            Metric::Migrations => rate(migrations),
+            _ => None,
+        };
+        match &self.data {
+            Data::Sim(task) => match metric {
+                Metric::Share => Some(task.cpu_ns.0 as f64 / self.window.0.max(1) as f64),
+                Metric::Latency(stat) => of_distribution(&task.wake_latency, stat),
+                Metric::Wait(stat) => of_distribution(&task.preempt_wait, stat),
+                Metric::Response(stat) => of_distribution(&task.response, stat),
+                Metric::Run(stat) => of_distribution(&task.run_length, stat),
+                _ => counts(metric, task.response.count(), task.switches, task.preemptions, task.migrations),
+            },
+            Data::Trace(task) => match metric {
+                Metric::Share => Some(task.run.0 as f64 / self.window.0.max(1) as f64),
+                Metric::Latency(stat) => of_durations(&task.wake_latency, stat),
+                Metric::Wait(stat) => of_durations(&task.preempt_wait, stat),
+                Metric::Response(stat) => of_durations(&task.response, stat),
+                Metric::Run(stat) => of_durations(&task.run_length, stat),
+                _ => counts(metric, task.activations, task.switches, task.preemptions, task.migrations),
+            },
+            Data::Source(source) => match metric {
+                Metric::Response(stat) => of_distribution(&source.response, stat),
+                Metric::Throughput => rate(source.completed),
+                _ => None,
+            },
+            Data::Machine(machine) => machine.value(metric, self.window),
+            Data::Channel(channel) => match metric {
+                Metric::Response(stat) => of_distribution(&channel.response, stat),
+                Metric::Throughput => rate(channel.done),
+                _ => None,
+            },
+        }
+    }
+}
+
+impl MachineMetrics {
+    /// `None` where decisions are free.
+    fn per_decision(&self, time: Ns) -> Option<f64> {
+        (self.decisions.calls > 0).then(|| time.0 as f64 / self.decisions.calls as f64)
+    }
+
+    fn of_agents(&self, metric: Metric, window: Ns) -> Option<f64> {
+        let agents = self.agents.as_deref()?;
+        let rate = |count: u64| (window > Ns::ZERO).then(|| count as f64 * 1e9 / window.0 as f64);
+        match metric {
+            Metric::Delivery(stat) => of_distribution(&agents.delivery, stat),
+            Metric::Commit(stat) => of_distribution(&agents.commit, stat),
+            Metric::EndToEnd(stat) => of_distribution(&agents.end_to_end, stat),
+            Metric::Transactions => rate(agents.transactions),
+            Metric::FailedTransactions => rate(agents.failed_in_all()),
+            Metric::Messages => rate(agents.messages),
+            Metric::Agents => Some(agents.agents_cpu_ns().0 as f64 / window.0.max(1) as f64),
+            _ => None,
+        }
+    }
+
+    fn value(&self, metric: Metric, window: Ns) -> Option<f64> {
+        let all = (window.0 * self.cpus.len() as u64).max(1) as f64;
+        let idle: Ns = self.cpus.iter().map(|cpu| cpu.idle_ns).sum();
+        let switches: u64 = self.cpus.iter().map(|cpu| cpu.switches).sum();
+        match metric {
+            Metric::Utilisation => Some(1.0 - idle.0 as f64 / all),
+            Metric::IdleWaiting => Some(self.conservation.idle_ns.0 as f64 / all),
+            Metric::IdleCapped => Some(self.conservation.capped_idle_ns.0 as f64 / all),
+            Metric::IdleLongest => Some(self.conservation.longest_ns.0 as f64),
+            Metric::Decision => self.per_decision(self.decisions.cost_ns),
+            Metric::DecisionWait => self.per_decision(self.decisions.wait_ns),
+            Metric::Switches => (window > Ns::ZERO).then(|| switches as f64 * 1e9 / window.0 as f64),
+            _ => self.of_agents(metric, window),
+        }
+    }
+}
+
+/// A distribution that a subject may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Quantity {
+    /// Wakeup to running.
+    Latency,
+    /// Preempted to running again.
+    Wait,
+    /// Wakeup (or arrival) to the end of the activation (or request).
+    Response,
+    /// Uninterrupted time on a CPU.
+    Run,
+}
+
+impl SubjectData {
+    /// The non-empty buckets of a distribution: largest value and count, ascending.
+    pub fn buckets(&self, quantity: Quantity) -> Vec<(Ns, u64)> {
+        let sim = |values: &Distribution| values.buckets().collect();
+        let trace = |values: &Durations| values.buckets().collect();
+        match (&self.data, quantity) {
+            (Data::Sim(task), Quantity::Latency) => sim(&task.wake_latency),
+            (Data::Sim(task), Quantity::Wait) => sim(&task.preempt_wait),
+            (Data::Sim(task), Quantity::Response) => sim(&task.response),
+            (Data::Sim(task), Quantity::Run) => sim(&task.run_length),
+            (Data::Trace(task), Quantity::Latency) => trace(&task.wake_latency),
+            (Data::Trace(task), Quantity::Wait) => trace(&task.preempt_wait),
+            (Data::Trace(task), Quantity::Response) => trace(&task.response),
+            (Data::Trace(task), Quantity::Run) => trace(&task.run_length),
+            (Data::Source(source), Quantity::Response) => sim(&source.response),
+            (Data::Channel(channel), Quantity::Response) => sim(&channel.response),
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn of_distribution(values: &Distribution, stat: Stat) -> Option<f64> {
+    let ns = match stat {
+        _ if values.count() == 0 => return None,
+        Stat::Min => values.min(),
+        Stat::Mean => values.mean(),
+        Stat::Mode => values.mode(),
+        Stat::Percentile(thousandths) => values.quantile(f64::from(thousandths) / 100_000.0),
+        Stat::Max => values.max(),
+    };
+    Some(ns.0 as f64)
+}
+
+fn of_durations(values: &Durations, stat: Stat) -> Option<f64> {
+    let ns = match stat {
+        _ if values.count() == 0 => return None,
+        Stat::Min => values.quantile(0),
+        Stat::Mean => values.mean(),
+        Stat::Mode => values.buckets().max_by_key(|(_, count)| *count)?.0,
+        Stat::Percentile(thousandths) => values.quantile(thousandths * 10),
+        Stat::Max => values.max(),
+    };
+    Some(ns.0 as f64)
+}

@@ -1,0 +1,359 @@
+//! A comparison as a page ([`schedlab_report`]): the verdict, what changes, distributions, schedules, how far to
+//! trust it, and where every number comes from.
+
+mod provenance;
+mod recording;
+
+pub use provenance::Origin;
+pub use recording::of_recording;
+
+use crate::change::{Change, Judgement};
+use crate::compare::{Detail, page_name};
+use crate::gate::Outcome;
+use crate::measurements::Kind;
+use crate::metric::{Metric, Unit};
+use crate::result::{Prediction, Replayed, Row, Study};
+use crate::view::{self, CLIENT_COLUMNS, MACHINE_COLUMNS, TASK_COLUMNS};
+use schedlab_model::Ns;
+use schedlab_report::{Cell, Column, Page, Section, Table, Tone};
+
+/// The page of a comparison. Distributions and schedules are on it when the study was made with
+/// [`Options::detail`](crate::compare::Options::detail).
+pub fn of_study(study: &Study, origin: &Origin) -> Page {
+    let mut page = Page::new(title(study));
+    page.subtitle(subtitle(study));
+    let arrows = |text: &str| text.replace(" -> ", "\u{a0}→\u{a0}").replace(" ± ", "\u{a0}±\u{a0}");
+    page.verdict(arrows(&study.verdict.outcome), arrows(&study.verdict.certainty));
+    if !study.trusted() {
+        page.distrust();
+    }
+    let (main, hidden) = view::by_importance(study);
+    if study.rows.len() > 1 || study.self_replay.is_none() {
+        page.push(changes(study, &main, hidden));
+    }
+    if let Some(detail) = &study.detail {
+        distributions(&mut page, detail);
+        schedules(&mut page, study, detail);
+        delays(&mut page, study, detail);
+    }
+    page.push(trust(study, &main));
+    page.push(provenance::section(study, origin));
+    page.footer(format!(
+        "Made by schedlab {} ({}). This file needs no network and no other file.",
+        study.version, origin.commit
+    ));
+    page
+}
+
+fn title(study: &Study) -> String {
+    if study.input.title.is_empty() { study.input.name.clone() } else { study.input.title.clone() }
+}
+
+fn subtitle(study: &Study) -> String {
+    let input = &study.input;
+    let cpus = if input.cpus == 1 { "1 CPU".to_owned() } else { format!("{} CPUs", input.cpus) };
+    let name = if input.title.is_empty() { String::new() } else { format!("{} · ", input.name) };
+    let seeds = match study.seeds.len() {
+        1 => "1 seed".to_owned(),
+        seeds => format!("{seeds} seeds"),
+    };
+    format!("{name}{cpus} · HZ={} · {} each · {seeds}", input.hz, spaced(Ns(study.duration_ns).to_string()))
+}
+
+/// A number does not leave its unit.
+pub fn spaced(text: String) -> String {
+    match text.find(|c: char| c.is_alphabetic() || c == '%') {
+        Some(at) if at > 0 && text[..at].ends_with(|c: char| c.is_ascii_digit()) => {
+            format!("{}\u{a0}{}", &text[..at], text[at..].replace("us", "µs"))
+        }
+        _ => text,
+    }
+}
+
+fn show(metric: Metric, value: f64) -> String {
+    spaced(metric.show(value))
+}
+
+fn tone(change: &Change) -> Tone {
+    match change.judgement {
+        Judgement::Better => Tone::Good,
+        Judgement::Worse => Tone::Bad,
+        _ => Tone::Dim,
+    }
+}
+
+/// The change in words, so that nothing hangs on a colour.
+fn change(metric: Metric, change: &Change, alone: bool) -> String {
+    let text = view::change(metric, change, alone).replace('-', "−").replace('±', " ± ");
+    match change.judgement {
+        Judgement::Same => "same".to_owned(),
+        Judgement::CannotTell => "cannot tell".to_owned(),
+        _ if text.is_empty() => String::new(),
+        Judgement::Better => format!("{text}, better"),
+        Judgement::Worse => format!("{text}, worse"),
+        Judgement::Different => text,
+    }
+}
+
+fn changes(study: &Study, main: &[(Kind, String)], hidden: usize) -> Section {
+    let lead = if study.rows.len() > 1 {
+        "Each row against the first, with the error of the change. “Cannot tell”: the change is smaller than its error. \
+         “Same”: equal in every run. CPU share is in parts of one CPU and changes by points."
+    } else {
+        "Medians over the seeds."
+    };
+    let lead = match view::about_silent(study) {
+        None => lead.to_owned(),
+        Some(about) => format!("{lead} {about}"),
+    };
+    let mut section = Section::new("What changes").lead(lead);
+    for (kind, name) in main {
+        section.push(subject(study, *kind, name, None));
+    }
+    if hidden > 0 {
+        let base = study.rows.first().map(|row| row.subjects.as_slice()).unwrap_or_default();
+        let rest = base.iter().filter(|s| view::is_task(s.kind) && !main.contains(&(s.kind, s.name.clone())));
+        section.push(others(study, rest.map(|s| (s.kind, s.name.as_str())).collect(), hidden));
+    }
+    section
+}
+
+fn named(kind: Kind, name: &str, tasks: usize) -> String {
+    match kind {
+        Kind::Source => format!("{name}: what its clients see"),
+        Kind::Channel => format!("{name}: requests that were finished"),
+        _ if tasks == 1 => name.to_owned(),
+        _ => format!("{name} ({tasks} tasks)"),
+    }
+}
+
+fn subject(study: &Study, kind: Kind, name: &str, fold: Option<String>) -> Table {
+    let columns: &[(Metric, &str)] = match kind {
+        Kind::Machine => &MACHINE_COLUMNS,
+        _ if view::is_task(kind) => &TASK_COLUMNS,
+        _ => &CLIENT_COLUMNS,
+    };
+    let has = |metric: Metric| {
+        study.rows.iter().any(|row| row.find(kind, name).is_some_and(|s| s.cell(metric).is_some()))
+    };
+    let columns: Vec<&(Metric, &str)> = columns.iter().filter(|(metric, _)| has(*metric)).collect();
+    let alone = study.seeds.len() == 1 && study.self_replay.is_none();
+    let row = |(index, row): (usize, &Row)| {
+        let subject = row.find(kind, name);
+        let mut cells = vec![Cell::head(page_name(study, row)).swatch(index + 1)];
+        cells.extend(columns.iter().map(|(metric, _)| {
+            let Some(cell) = subject.and_then(|subject| subject.cell(*metric)) else {
+                return Cell::text("–");
+            };
+            let value = Cell::number(show(*metric, cell.value.median), cell.value.median);
+            match &cell.change {
+                Some(of) => value.note(change(*metric, of, alone), tone(of)),
+                None => value,
+            }
+        }));
+        cells
+    };
+    let tasks = study.rows.first().and_then(|row| row.find(kind, name)).map_or(1, |subject| subject.tasks);
+    let heads = columns.iter().map(|(_, title)| Column::number(*title));
+    Table {
+        caption: named(kind, name, tasks),
+        columns: std::iter::once(Column::text("run")).chain(heads).collect(),
+        // In some runs the subject does not exist.
+        rows: study
+            .rows
+            .iter()
+            .enumerate()
+            .filter(|(_, row)| row.find(kind, name).is_some())
+            .map(row)
+            .collect(),
+        fold,
+    }
+}
+
+/// The classes that use next to nothing, in one table.
+fn others(study: &Study, rest: Vec<(Kind, &str)>, hidden: usize) -> Table {
+    let metrics = &TASK_COLUMNS[..3];
+    let mut rows = Vec::new();
+    for (kind, name) in rest {
+        for (index, row) in study.rows.iter().enumerate() {
+            let Some(subject) = row.find(kind, name) else { continue };
+            let mut cells = vec![
+                Cell::head(named(kind, name, subject.tasks)),
+                Cell::text(page_name(study, row)).swatch(index + 1),
+            ];
+            cells.extend(metrics.iter().map(|(metric, _)| match subject.cell(*metric) {
+                Some(cell) => Cell::number(show(*metric, cell.value.median), cell.value.median),
+                None => Cell::text("–"),
+            }));
+            rows.push(cells);
+        }
+    }
+    let heads = metrics.iter().map(|(_, title)| Column::number(*title));
+    Table {
+        caption: "Classes of tasks that use less than 1 % of a CPU in every run, or that were too many to show above".to_owned(),
+        columns: [Column::text("tasks"), Column::text("run")].into_iter().chain(heads).collect(),
+        rows,
+        fold: Some(format!("{hidden} more classes of tasks")),
+    }
+}
+
+fn distributions(page: &mut Page, detail: &Detail) {
+    let lead = "How large a part of all values took longer than a time; further left is faster, and the lower end is \
+                the tail. Both axes are logarithmic.";
+    let mut section = Section::new("Distributions").lead(lead);
+    for cdf in &detail.distributions {
+        section.push(cdf.clone());
+    }
+    page.push(section);
+}
+
+fn schedules(page: &mut Page, study: &Study, detail: &Detail) {
+    if detail.lanes.runs.is_empty() {
+        return;
+    }
+    let seed = study.seeds.first().copied().unwrap_or_default();
+    let lead = format!(
+        "What ran on each CPU; the height of a column is how busy it was. Zoom in far enough and waits appear as lines \
+         below a lane, wakeups as arrows from the waker. Simulated runs are those of seed {seed}."
+    );
+    let mut section = Section::new("Who ran when").lead(lead);
+    section.push(detail.lanes.clone());
+    page.push(section);
+}
+
+fn delays(page: &mut Page, study: &Study, detail: &Detail) {
+    let seed = study.seeds.first().copied().unwrap_or_default();
+    let mut section = Section::new("Who delayed whom").lead(format!(
+        "Every nanosecond for which somebody was ready to run and did not is laid to whoever ran there meanwhile. \
+         Simulated runs are those of seed {seed}."
+    ));
+    detail.blame.iter().for_each(|matrix| section.push(matrix.clone()));
+    detail.worst.iter().for_each(|table| section.push(table.clone()));
+    page.push(section);
+    let mut section = Section::new("Run-queue length")
+        .lead("How many tasks were ready to run and did not, over time. Zero means that nobody had to wait.");
+    detail.queue.iter().for_each(|queue| section.push(queue.clone()));
+    page.push(section);
+}
+
+fn trust(study: &Study, main: &[(Kind, String)]) -> Section {
+    let mut section = Section::new("How far to trust it");
+    if let Some(replay) = &study.self_replay {
+        section = section.lead(format!(
+            "The recording was played under the scheduler that it was recorded under ({}). What the simulation gets \
+             wrong here is added to the error of every change above.",
+            replay.why
+        ));
+        section.push(replayed(
+            study,
+            &replay.subjects,
+            main,
+            "Recorded, then simulated under the recorded scheduler",
+            "simulated",
+        ));
+        if !replay.distrust.is_empty() {
+            section.push(schedlab_report::Part::List(replay.distrust.clone()));
+        }
+    }
+    for Prediction { variant, scheduler, file, subjects } in &study.predictions {
+        let caption =
+            format!("Recorded in {file}, then what was predicted for “{variant}” under {scheduler}");
+        section.push(replayed(study, subjects, main, &caption, "predicted"));
+    }
+    if !study.expectations.is_empty() {
+        section.push(expectations(study));
+    }
+    if !study.gates.is_empty() {
+        section.push(gates(study));
+    }
+    let mut notes = study.notes.clone();
+    for row in &study.rows {
+        notes.extend(row.notes.iter().map(|note| format!("{}: {note}", page_name(study, row))));
+    }
+    notes.dedup();
+    if !notes.is_empty() {
+        section.push(schedlab_report::Part::List(notes));
+    }
+    section
+}
+
+fn replayed(
+    study: &Study,
+    subjects: &[Replayed],
+    main: &[(Kind, String)],
+    caption: &str,
+    other: &str,
+) -> Table {
+    let shown = subjects.iter().filter(|subject| main.iter().any(|(_, name)| *name == subject.name));
+    let row = |subject: &Replayed| {
+        let mut cells = vec![Cell::head(named(Kind::Class, &subject.name, subject.tasks))];
+        for (metric, _) in TASK_COLUMNS {
+            let cell = subject.cells.iter().find(|cell| cell.metric == metric);
+            cells.push(cell.map_or_else(
+                || Cell::text("–"),
+                |cell| {
+                    let off = match metric.unit() {
+                        _ if view::few(study, subject, metric) => " (of too few values)".to_owned(),
+                        Unit::Share => format!(" ({:+.1} points)", cell.difference * 100.0),
+                        _ if cell.recorded > 0.0 => {
+                            format!(" ({:+.0} %)", cell.difference / cell.recorded * 100.0)
+                        }
+                        _ => String::new(),
+                    };
+                    let note = format!("{other} {}{}", show(metric, cell.simulated), off.replace('-', "−"));
+                    Cell::number(show(metric, cell.recorded), cell.recorded).note(note, Tone::Dim)
+                },
+            ));
+        }
+        cells
+    };
+    let heads = TASK_COLUMNS.iter().map(|(_, title)| Column::number(*title));
+    Table {
+        caption: caption.to_owned(),
+        columns: std::iter::once(Column::text("tasks")).chain(heads).collect(),
+        rows: shown.map(row).collect(),
+        fold: None,
+    }
+}
+
+fn gates(study: &Study) -> Table {
+    let row = |gated: &crate::result::Gated| {
+        let (word, tone) = match gated.outcome {
+            Outcome::Met => ("failed", Tone::Bad),
+            Outcome::Not => ("passed", Tone::Good),
+            Outcome::CannotSay => ("cannot say", Tone::Dim),
+        };
+        vec![
+            Cell::head(&gated.gate),
+            Cell::text(format!("{}, {}", gated.scheduler, gated.variant)),
+            Cell::text(&gated.subject),
+            Cell::text(&gated.got).note(word, tone),
+        ]
+    };
+    Table {
+        caption: "Conditions that must not be met (--fail-if)".to_owned(),
+        columns: ["gate", "run", "about", "came out"].map(Column::text).to_vec(),
+        rows: study.gates.iter().map(row).collect(),
+        fold: None,
+    }
+}
+
+fn expectations(study: &Study) -> Table {
+    let failed = study.expectations.iter().filter(|checked| !checked.holds).count();
+    let all = study.expectations.len();
+    let row = |checked: &crate::result::Checked| {
+        let (word, tone) = if checked.holds { ("holds", Tone::Good) } else { ("failed", Tone::Bad) };
+        vec![
+            Cell::head(&checked.expectation),
+            Cell::text(format!("{}, {}", checked.scheduler, checked.variant)),
+            Cell::text(&checked.subject),
+            Cell::text(&checked.got).note(word, tone),
+        ]
+    };
+    Table {
+        caption: format!("What the scenario's author expected: {} of {all} hold", all - failed),
+        columns: ["expectation", "run", "about", "came out"].map(Column::text).to_vec(),
+        rows: study.expectations.iter().map(row).collect(),
+        fold: (failed == 0).then(|| format!("All {all} expectations hold")),
+    }
+}

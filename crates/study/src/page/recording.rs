@@ -1,0 +1,160 @@
+//! One recording as a page: nothing is simulated, nothing is compared.
+
+use super::{Origin, provenance, spaced};
+use crate::StudyError;
+use crate::compare::delays;
+use crate::compare::detail::{EVENTS, QUANTITIES};
+use crate::compare::observe::{Keep, Observer};
+use crate::measurements::{Kind, Measured};
+use crate::metric::Metric;
+use schedlab_model::{EventSink, Ns};
+use schedlab_report::{Cdf, Cell, Column, Curve, Facts, LaneTask, Lanes, Measure, Page, Section, Table};
+use schedlab_trace::Recording;
+use schedlab_trace::analysis::runqueue::RunQueue;
+use schedlab_trace::analysis::worst::Case;
+use schedlab_trace::analysis::{Analysis, Scope, Summary};
+
+/// Classes with distributions and in the table.
+const CLASSES: usize = 8;
+
+/// The page of the part of a recording that `scope` shows. Tables and distributions are by name, over the part;
+/// `name` is the file or the scenario.
+///
+/// # Errors
+/// When the recording cannot tell preemption from blocking.
+pub fn of_recording(
+    recording: &Recording,
+    name: &str,
+    scope: &Scope,
+    origin: &Origin,
+) -> Result<Page, StudyError> {
+    let fail = |source| StudyError::trace(name, source);
+    let header = &recording.header;
+    let (from, to) = (scope.from, scope.to.min(recording.duration));
+    Summary::check(header).map_err(fail)?;
+    let mut summary = Summary::new(header.tasks.len(), header.topology.cpus(), from);
+    let keep = Keep { header: header.clone(), from, duration: to, events: EVENTS, vcpus: Vec::new() };
+    let mut observer = Observer::new(&keep);
+    for event in recording.events.iter().take_while(|event| event.at <= to) {
+        summary.event(event);
+        observer.event(event);
+    }
+    summary.finish(to);
+    let classes: Vec<String> = header.tasks.iter().map(|task| task.comm.clone()).collect();
+    let measured = Measured::of_summary(&summary, &classes, &|_| None);
+    let (lanes, findings) = observer.finish();
+    let knows = RunQueue::check(header).is_ok();
+
+    let mut page = Page::new(if header.note.is_empty() { name } else { &header.note });
+    page.subtitle(format!("{name} · {} CPUs · {}", header.topology.cpus(), spaced((to - from).to_string())));
+    verdict(&mut page, recording, findings.worst.cases.first().filter(|_| knows));
+    tasks(&mut page, &measured);
+    let task = |task: &schedlab_trace::TaskInfo| LaneTask {
+        name: format!("{}-{}", task.comm, task.tid),
+        class: task.comm.clone(),
+    };
+    let mut section = Section::new("Who ran when").lead(
+        "What ran on each CPU; the height of a column is how busy it was. Zoom in far enough and waits appear as lines \
+         below a lane, wakeups as arrows from the waker.",
+    );
+    let runs = vec![lanes.finish("recorded", 0, to)];
+    section.push(Lanes { tasks: header.tasks.iter().map(task).collect(), runs });
+    page.push(section);
+    if knows {
+        let mut section = Section::new("Who delayed whom").lead(
+            "Every nanosecond for which somebody was ready to run and did not is laid to whoever ran there meanwhile.",
+        );
+        delays::matrix("recorded", &findings).into_iter().for_each(|matrix| section.push(matrix));
+        section.push(delays::worst("recorded", &findings, header));
+        page.push(section);
+        let mut section =
+            Section::new("Run-queue length").lead("How many tasks were ready to run and did not, over time.");
+        delays::queue(&[("recorded".to_owned(), 0, findings)])
+            .into_iter()
+            .for_each(|queue| section.push(queue));
+        page.push(section);
+    }
+    page.push(origin_of(recording, name, (from, to), origin));
+    Ok(page)
+}
+
+fn verdict(page: &mut Page, recording: &Recording, worst: Option<&Case>) {
+    let header = &recording.header;
+    let outcome = match worst {
+        None => "Nobody was seen waiting for a CPU.".to_owned(),
+        Some(case) => {
+            let task = header.tasks.get(case.task.index()).map_or("?", |task| task.comm.as_str());
+            format!("The longest wait for a CPU was {}, of {task}.", spaced(case.length().to_string()))
+        }
+    };
+    let repairs = &recording.repairs;
+    let certainty = format!(
+        "{} events in {}; {} were lost, and what had to be mended: {repairs}.",
+        recording.events.len(),
+        spaced(recording.duration.to_string()),
+        repairs.lost
+    );
+    page.verdict(outcome, certainty);
+}
+
+fn origin_of(recording: &Recording, name: &str, (from, to): (Ns, Ns), origin: &Origin) -> Section {
+    let header = &recording.header;
+    let mut facts = Facts::default();
+    facts.add("command", &origin.command);
+    facts.add("program", format!("schedlab {}, commit {}", env!("CARGO_PKG_VERSION"), origin.commit));
+    facts.add("made on", &origin.made_on);
+    facts.add("recording", name);
+    facts.add("window", format!("{from} to {to} of {}", recording.duration));
+    let bytes = std::fs::metadata(name).map_or(0, |data| data.len());
+    let origin = Origin { recording: Some((header.clone(), bytes)), ..origin.clone() };
+    provenance::recording(&mut facts, &origin);
+    let mut section = Section::new("Where the numbers come from");
+    section.push(facts);
+    section
+}
+
+fn tasks(page: &mut Page, measured: &Measured) {
+    let share = |subject: &crate::measurements::SubjectData| subject.value(Metric::Share).unwrap_or(0.0);
+    let mut subjects: Vec<_> =
+        measured.subjects.iter().filter(|subject| subject.kind == Kind::Class).collect();
+    subjects.sort_by(|a, b| share(b).total_cmp(&share(a)).then(a.name.cmp(&b.name)));
+    let row = |subject: &&crate::measurements::SubjectData| {
+        let mut cells = vec![Cell::head(super::named(Kind::Class, &subject.name, subject.tasks))];
+        cells.extend(crate::view::TASK_COLUMNS.iter().map(|(metric, _)| match subject.value(*metric) {
+            Some(value) => Cell::number(super::show(*metric, value), value),
+            None => Cell::text("–"),
+        }));
+        cells
+    };
+    let heads = crate::view::TASK_COLUMNS.iter().map(|(_, title)| Column::number(*title));
+    let table = |caption: &str, rows: Vec<Vec<Cell>>, fold: Option<String>| Table {
+        caption: caption.to_owned(),
+        columns: std::iter::once(Column::text("tasks")).chain(heads.clone()).collect(),
+        rows,
+        fold,
+    };
+    let (main, rest) = subjects.split_at(subjects.len().min(CLASSES));
+    let mut section =
+        Section::new("Tasks by name").lead("Latency: wakeup to running. Response: wakeup to blocking again.");
+    section.push(table("The names that used most CPU time", main.iter().map(row).collect(), None));
+    if !rest.is_empty() {
+        let fold = Some(format!("{} more names", rest.len()));
+        section.push(table("All others", rest.iter().map(row).collect(), fold));
+    }
+    page.push(section);
+    let mut section = Section::new("Distributions").lead(
+        "How large a part of all values took longer than a time; further left is faster, and the lower end is the tail. \
+         Both axes are logarithmic.",
+    );
+    for subject in main {
+        let measure = |&(quantity, name, about): &(_, &str, &str)| {
+            let curve = Curve::of_buckets("recorded", 0, &subject.buckets(quantity))?;
+            Measure { name: name.to_owned(), about: about.to_owned(), curves: vec![curve] }.worth_drawing()
+        };
+        let measures: Vec<Measure> = QUANTITIES.iter().filter_map(measure).collect();
+        if !measures.is_empty() {
+            section.push(Cdf { title: subject.name.clone(), measures });
+        }
+    }
+    page.push(section);
+}

@@ -1,0 +1,282 @@
+//! The result of a comparison, as one versioned type. `docs/result-schema.md` describes every field.
+
+use crate::change::Change;
+use crate::deviation::Deviation;
+use crate::gate::Outcome;
+use crate::measurements::Kind;
+use crate::metric::Metric;
+use schedlab_stats::Estimate;
+use serde::{Deserialize, Serialize};
+
+/// Value of [`Study::schema`]. The number grows when a field changes its meaning or goes away.
+pub const SCHEMA: &str = "schedlab-compare/1";
+
+/// A comparison of schedulers and variants over one scenario or recording.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Study {
+    /// Always [`SCHEMA`].
+    pub schema: String,
+    /// Version of schedlab that made it.
+    pub version: String,
+    /// What was compared.
+    pub input: Input,
+    /// Seeds of the runs of each row.
+    pub seeds: Vec<u64>,
+    /// Virtual time of each run.
+    pub duration_ns: u64,
+    /// The part at the beginning that is not counted.
+    pub warmup_ns: u64,
+    /// What it comes to, in two sentences.
+    pub verdict: Verdict,
+    /// How well the method reproduces the recording; recordings only.
+    pub self_replay: Option<SelfReplay>,
+    /// Predictions that were checked against a second recording.
+    pub predictions: Vec<Prediction>,
+    /// One for each scheduler and variant; the first is the baseline.
+    pub rows: Vec<Row>,
+    /// The scenario's expectations and what came of them.
+    pub expectations: Vec<Checked>,
+    /// What came of `--fail-if`, one entry for each row and subject that a gate covers.
+    #[serde(default)]
+    pub gates: Vec<Gated>,
+    /// What a reader must know to judge the numbers.
+    pub notes: Vec<String>,
+    /// Named constants of the machine model in use, in nanoseconds; only those that are not zero.
+    pub costs: Vec<(String, u64)>,
+    /// Which numbers of the scenario were fitted, and to what, in its author's words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fitted: Vec<String>,
+    /// The kernel sections of the scenario's programs: class, kind, distribution.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sections: Vec<String>,
+    /// Distributions and schedules behind the numbers, when they were asked for; not part of the JSON.
+    #[serde(skip)]
+    pub detail: Option<Box<crate::compare::Detail>>,
+}
+
+/// What was compared.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Input {
+    /// `scenario` or `recording`.
+    pub kind: InputKind,
+    /// File, or name in the gallery.
+    pub name: String,
+    /// One line about it.
+    pub title: String,
+    /// CPUs of the machine.
+    pub cpus: usize,
+    /// Ticks per second.
+    pub hz: u32,
+}
+
+/// What kind of input.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InputKind {
+    /// Written by hand.
+    Scenario,
+    /// Made from a real machine.
+    Recording,
+}
+
+/// Two sentences.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Who gains what, at what cost.
+    pub outcome: String,
+    /// How sure that is.
+    pub certainty: String,
+}
+
+/// One scheduler with one variant.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Row {
+    /// Scheduler with its knobs.
+    pub scheduler: String,
+    /// Variant; the unchanged workload has a name too.
+    pub variant: String,
+    /// Classes, sources and channels.
+    pub subjects: Vec<Subject>,
+    /// Hash of the event stream of each seed, in hexadecimal. Equal inputs give equal hashes.
+    pub event_hashes: Vec<String>,
+    /// What happened that a reader must know (a knob that does not exist, tasks that wait for ever).
+    pub notes: Vec<String>,
+    /// What agents did, where the scheduler ran behind them; first seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delegation: Option<crate::delegation::DelegationResult>,
+}
+
+/// One class of tasks, source or channel in one row.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Subject {
+    /// What it is.
+    pub kind: Kind,
+    /// Its name.
+    pub name: String,
+    /// How many tasks.
+    pub tasks: usize,
+    /// Whether the variant changes it.
+    pub changed: bool,
+    /// Its measurements; metrics of which nothing was counted are missing.
+    pub cells: Vec<Cell>,
+}
+
+/// One measurement.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Cell {
+    /// What. Shares are parts of one CPU, times nanoseconds, the rest per second.
+    pub metric: Metric,
+    /// Its value over the seeds.
+    pub value: Estimate,
+    /// Against the first row; missing in the first row.
+    pub change: Option<Change>,
+}
+
+/// The recording against its own simulation under the scheduler it was recorded under.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct SelfReplay {
+    /// Kernel of the recording.
+    pub kernel: String,
+    /// The scheduler that stands for it, with its knobs.
+    pub scheduler: String,
+    /// Why that one.
+    pub why: String,
+    /// Wakeups by tasks, or by a softirq inside a task's system call.
+    pub wakes_by_tasks: u64,
+    /// Wakeups by softirqs after interrupts, and by ksoftirqd.
+    pub wakes_by_softirq: u64,
+    /// Wakeups by interrupts and timers.
+    pub wakes_by_hardirq: u64,
+    /// Wakeups by nobody knows whom.
+    pub wakes_unknown: u64,
+    /// Wakeups from outside, in thousandths.
+    pub outside_permille: u64,
+    /// Recorded against simulated, class by class.
+    pub subjects: Vec<Replayed>,
+    /// What was found in the recording and what had to be assumed, as text.
+    pub assumptions: String,
+    /// Settings of the recorded kernel that the model does not have.
+    pub left_out: Vec<String>,
+    /// Whether the error is small enough for the rest to mean something.
+    pub trusted: bool,
+    /// Why not.
+    pub distrust: Vec<String>,
+}
+
+/// A variant that somebody also recorded: what was predicted for it, and what came.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Prediction {
+    /// The variant.
+    pub variant: String,
+    /// The scheduler of the row.
+    pub scheduler: String,
+    /// The recording that shows what came.
+    pub file: String,
+    /// Recorded there against predicted here, class by class.
+    pub subjects: Vec<Replayed>,
+}
+
+/// One class of the self-replay.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Replayed {
+    /// Name of the class.
+    pub name: String,
+    /// How many tasks.
+    pub tasks: usize,
+    /// Its measurements.
+    pub cells: Vec<ReplayedCell>,
+}
+
+/// One measurement of the self-replay.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ReplayedCell {
+    /// What.
+    pub metric: Metric,
+    /// In the recording.
+    pub recorded: f64,
+    /// In the simulation, median over the seeds.
+    pub simulated: f64,
+    /// `simulated - recorded`.
+    pub difference: f64,
+}
+
+/// One expectation and one cell of the table that it speaks about.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Checked {
+    /// The expectation in words.
+    pub expectation: String,
+    /// Line in the scenario.
+    pub line: usize,
+    /// Scheduler of the row.
+    pub scheduler: String,
+    /// Variant of the row.
+    pub variant: String,
+    /// Whom it is about.
+    pub subject: String,
+    /// What came out, as people write it; `nothing` when nothing was counted.
+    pub got: String,
+    /// Whether it holds.
+    pub holds: bool,
+    /// What was published for this, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<String>,
+    /// How far ours is from that, where it is a number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deviation: Option<Deviation>,
+    /// Why it differs from that, or what it rests on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub differs: Option<String>,
+}
+
+/// A gate, and one row and subject that it is about.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Gated {
+    /// As given.
+    pub gate: String,
+    /// Scheduler of the row.
+    pub scheduler: String,
+    /// Variant of the row.
+    pub variant: String,
+    /// Whom it is about.
+    pub subject: String,
+    /// Whether it failed: the condition is met.
+    pub outcome: Outcome,
+    /// What was found, in words.
+    pub got: String,
+}
+
+impl Study {
+    /// Whether a gate failed.
+    pub fn failed(&self) -> bool {
+        self.gates.iter().any(|gated| gated.outcome == Outcome::Met)
+    }
+
+    /// Whether a gate could not be judged.
+    pub fn cannot_say(&self) -> bool {
+        self.gates.iter().any(|gated| gated.outcome == Outcome::CannotSay)
+    }
+
+    /// Whether every expectation holds.
+    pub fn holds(&self) -> bool {
+        self.expectations.iter().all(|checked| checked.holds)
+    }
+
+    /// Whether the numbers mean something.
+    pub fn trusted(&self) -> bool {
+        self.self_replay.as_ref().is_none_or(|replay| replay.trusted)
+    }
+}
+
+impl Row {
+    /// The subject of this kind and name.
+    pub fn find(&self, kind: Kind, name: &str) -> Option<&Subject> {
+        self.subjects.iter().find(|subject| subject.kind == kind && subject.name == name)
+    }
+}
+
+impl Subject {
+    /// The cell of this metric.
+    pub fn cell(&self, metric: Metric) -> Option<&Cell> {
+        self.cells.iter().find(|cell| cell.metric == metric)
+    }
+}

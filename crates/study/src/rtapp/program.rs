@@ -1,0 +1,535 @@
+//! From rt-app's tasks, phases and events to tasks and steps of a scenario.
+
+use super::json::Json;
+use super::{Counts, Mistake, micros, number, object, text, word};
+use crate::generate::{Part, quote};
+use schedlab_model::text::nearest;
+use std::collections::BTreeSet;
+
+/// Copies of one task, and steps of a barrier, at most.
+const MAX_COPIES: i64 = 10_000;
+/// Threads that may meet at one barrier: each tells every other.
+const MAX_BARRIER: u64 = 64;
+/// Events, as rt-app matches them: by the beginning of the key, longer names first.
+const EVENTS: [&str; 17] = [
+    "runtime", "run", "sleep", "timer", "unlock", "lock", "wait", "signal", "broad", "sync", "suspend",
+    "resume", "barrier", "yield", "fork", "iorun", "mem",
+];
+/// Attributes of tasks and phases.
+const ATTRIBUTES: [&str; 19] = [
+    "instance",
+    "delay",
+    "loop",
+    "phases",
+    "policy",
+    "priority",
+    "cpus",
+    "taskgroup",
+    "dl-runtime",
+    "dl-period",
+    "dl-deadline",
+    "period",
+    "deadline",
+    "util_min",
+    "util_max",
+    "membind_nodes",
+    "nodes_membind",
+    "numa",
+    "cpu_max",
+];
+
+/// The event of a key such as `run0`.
+fn event(key: &str) -> Option<&'static str> {
+    if ATTRIBUTES.contains(&key) {
+        return None;
+    }
+    EVENTS.into_iter().find(|event| key.starts_with(event))
+}
+
+/// What the programs of a workload share.
+pub(super) struct Programs {
+    /// CPUs of the machine: as many as are named.
+    pub(super) cpus: i64,
+    pub(super) locks: BTreeSet<String>,
+    pub(super) groups: BTreeSet<String>,
+    conditions: BTreeSet<String>,
+    /// Threads that meet at each barrier, and the tasks with their copies.
+    meets: Counts,
+    members: Vec<(String, String, u64)>,
+    /// Threads that wait for each condition.
+    waiters: Counts,
+    forked: BTreeSet<String>,
+}
+
+/// What a task is, beside its program.
+#[derive(Default)]
+struct Attributes {
+    policy: Option<String>,
+    priority: Option<i64>,
+    cpus: Option<Vec<i64>>,
+    group: Option<String>,
+    runtime: Option<u64>,
+    deadline: Option<u64>,
+    period: Option<u64>,
+}
+
+/// The steps of one task under way.
+struct Steps<'p> {
+    all: &'p mut Programs,
+    task: String,
+    delay: u64,
+    /// The one period that its timers have.
+    period: Option<u64>,
+    notes: &'p mut BTreeSet<String>,
+}
+
+impl Programs {
+    /// Looks through all tasks for what they share.
+    pub(super) fn new(tasks: &[&(String, Json)]) -> Result<Programs, Mistake> {
+        let mut programs = Programs {
+            cpus: 1,
+            locks: BTreeSet::new(),
+            groups: BTreeSet::new(),
+            conditions: BTreeSet::new(),
+            meets: Counts::new(),
+            members: Vec::new(),
+            waiters: Counts::new(),
+            forked: BTreeSet::new(),
+        };
+        for (task, value) in tasks {
+            let place = format!("tasks.{task}");
+            let entries = object(value, &place)?;
+            let copies = instances(entries, &place)?.max(1) as u64;
+            programs.look(task, entries, copies, &place)?;
+        }
+        match programs.meets.iter().find(|(_, count)| **count > MAX_BARRIER) {
+            Some((name, count)) => {
+                let message = format!("{count} threads meet at barrier `{name}`, at most {MAX_BARRIER} may");
+                Err(("tasks".to_owned(), message))
+            }
+            None => Ok(programs),
+        }
+    }
+
+    fn look(
+        &mut self,
+        task: &str,
+        entries: &[(String, Json)],
+        copies: u64,
+        place: &str,
+    ) -> Result<(), Mistake> {
+        for (key, value) in entries {
+            let place = format!("{place}.{key}");
+            match (key.as_str(), event(key)) {
+                ("phases", _) => {
+                    for (phase, value) in object(value, &place)? {
+                        let place = format!("{place}.{phase}");
+                        self.look(task, object(value, &place)?, copies, &place)?;
+                    }
+                }
+                ("cpus", _) => {
+                    let highest = cpu_list(value, &place)?.into_iter().max().unwrap_or(0);
+                    self.cpus = self.cpus.max(highest + 1);
+                }
+                (_, Some("barrier")) => {
+                    let name = word(text(value, &place)?);
+                    if self.members.iter().any(|(barrier, other, _)| *barrier == name && other == task) {
+                        let message =
+                            format!("`{task}` comes to barrier `{name}` twice: give each place its own name");
+                        return Err((place, message));
+                    }
+                    *self.meets.entry(name.clone()).or_default() += copies;
+                    self.members.push((name, task.to_owned(), copies));
+                }
+                (_, Some("wait" | "sync")) => {
+                    let (name, _) = reference(value, &place)?;
+                    *self.waiters.entry(name).or_default() += copies;
+                }
+                (_, Some("fork")) => {
+                    self.forked.insert(text(value, &place)?.to_owned());
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The channels of the scenario as TOML.
+    pub(super) fn channels(&self) -> Vec<String> {
+        let conditions = self.conditions.iter().map(|name| quote(name));
+        let member = |(barrier, task, copies): &(String, String, u64)| match copies {
+            1 => quote(&mailbox(barrier, task)),
+            _ => format!("{{ name = {}, count = {copies} }}", quote(&mailbox(barrier, task))),
+        };
+        conditions.chain(self.members.iter().map(member)).collect()
+    }
+
+    /// A task; `None` when it never runs.
+    pub(super) fn task(
+        &mut self,
+        name: &str,
+        entries: &[(String, Json)],
+        default_policy: &str,
+        notes: &mut BTreeSet<String>,
+    ) -> Result<Option<Part>, Mistake> {
+        let place = format!("tasks.{name}");
+        let copies = instances(entries, &place)?;
+        let forked = self.forked.contains(name);
+        if copies == 0 && !forked {
+            notes.insert(format!("{name}: instance 0 and nobody forks it: left out"));
+            return Ok(None);
+        }
+        if forked && copies > 0 {
+            notes.insert(format!("{name}: it is forked, so its first instances at the start are left out"));
+        }
+        let delay =
+            find(entries, "delay").map(|value| micros(value, &format!("{place}.delay"))).transpose()?;
+        let mut part = Part::new("task");
+        part.text("name", name);
+        if copies > 1 && !forked {
+            part.set("count", copies.to_string());
+        }
+        let mut attributes = Attributes::default();
+        attributes.read(entries, &place, name, false, notes)?;
+        let delay = delay.unwrap_or(0);
+        let mut steps = Steps { all: self, task: name.to_owned(), delay, period: None, notes };
+        let (first, program, ends) = steps.program(entries, &place, &mut attributes)?;
+        attributes.write(&mut part, default_policy, &place)?;
+        if let Some(group) = attributes.group.filter(|group| !group.is_empty() && group != "/") {
+            let path = format!("/{}", word(group.trim_matches('/')));
+            part.text("group", &path);
+            self.groups.insert(path);
+        }
+        match forked {
+            true => part.text("start", "spawned"),
+            false if delay > 0 => part.text("start", format!("{delay}us")),
+            false => {}
+        }
+        if !first.is_empty() {
+            part.set("first", format!("[{}]", first.join(", ")));
+        }
+        part.steps = program;
+        if ends {
+            part.step("exit");
+        }
+        Ok(Some(part))
+    }
+}
+
+fn instances(entries: &[(String, Json)], place: &str) -> Result<i64, Mistake> {
+    let Some(value) = find(entries, "instance") else { return Ok(1) };
+    let place = format!("{place}.instance");
+    match number(value, &place)? {
+        count @ 0..=MAX_COPIES => Ok(count),
+        other => Err((place, format!("{other}: must be 0 to {MAX_COPIES}"))),
+    }
+}
+
+fn find<'j>(entries: &'j [(String, Json)], key: &str) -> Option<&'j Json> {
+    entries.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+}
+
+fn cpu_list(value: &Json, place: &str) -> Result<Vec<i64>, Mistake> {
+    let wrong = || (place.to_owned(), "must be a list of CPUs (0 to 511), such as [0, 2]".to_owned());
+    let Json::List(list) = value else { return Err(wrong()) };
+    let cpu = |value: &Json| match value {
+        Json::Number(cpu @ 0..=511) => Ok(*cpu),
+        _ => Err(wrong()),
+    };
+    let cpus = list.iter().map(cpu).collect::<Result<Vec<i64>, Mistake>>()?;
+    if cpus.is_empty() { Err(wrong()) } else { Ok(cpus) }
+}
+
+/// `ref` and `mutex` of `wait` and `sync`.
+fn reference(value: &Json, place: &str) -> Result<(String, Option<String>), Mistake> {
+    let entries = object(value, place)?;
+    let named =
+        |key: &str| find(entries, key).map(|value| text(value, &format!("{place}.{key}"))).transpose();
+    let condition =
+        named("ref")?.ok_or_else(|| (place.to_owned(), "needs \"ref\", the condition".to_owned()))?;
+    Ok((word(condition), named("mutex")?.map(word)))
+}
+
+/// The channel through which a thread hears who has come to a barrier.
+fn mailbox(barrier: &str, task: &str) -> String {
+    format!("{barrier}@{}", word(task))
+}
+
+impl Attributes {
+    /// Takes the attributes of a task, or of one of its phases, where the task itself has none.
+    fn read(
+        &mut self,
+        entries: &[(String, Json)],
+        place: &str,
+        task: &str,
+        of_phase: bool,
+        notes: &mut BTreeSet<String>,
+    ) -> Result<(), Mistake> {
+        fn keep<T: PartialEq>(slot: &mut Option<T>, value: T) -> bool {
+            let changes = slot.as_ref().is_some_and(|old| *old != value);
+            slot.get_or_insert(value);
+            changes
+        }
+        for (key, value) in entries {
+            let place = format!("{place}.{key}");
+            let changes = match key.as_str() {
+                "policy" => keep(&mut self.policy, text(value, &place)?.to_owned()),
+                "priority" => keep(&mut self.priority, number(value, &place)?),
+                "cpus" => keep(&mut self.cpus, cpu_list(value, &place)?),
+                "taskgroup" => keep(&mut self.group, text(value, &place)?.to_owned()),
+                "dl-runtime" => keep(&mut self.runtime, micros(value, &place)?),
+                "dl-deadline" | "deadline" => keep(&mut self.deadline, micros(value, &place)?),
+                "dl-period" | "period" => keep(&mut self.period, micros(value, &place)?),
+                "util_min" | "util_max" | "membind_nodes" | "nodes_membind" | "numa" | "cpu_max" => {
+                    notes.insert(format!("{task}: {key} is left out"));
+                    false
+                }
+                "instance" | "delay" if of_phase => {
+                    return Err((place, "belongs to the task, not to a phase".to_owned()));
+                }
+                _ => false,
+            };
+            if changes {
+                notes
+                    .insert(format!("{task}: {key} changes from phase to phase; it stays as it is at first"));
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, part: &mut Part, default_policy: &str, place: &str) -> Result<(), Mistake> {
+        let policy = self.policy.as_deref().unwrap_or(default_policy);
+        let priority = |low, high, default| match self.priority.unwrap_or(default) {
+            value if (low..=high).contains(&value) => Ok(value),
+            other => Err((format!("{place}.priority"), format!("{other}: {policy} has {low} to {high}"))),
+        };
+        match policy {
+            "SCHED_OTHER" | "SCHED_BATCH" | "SCHED_IDLE" => {
+                match policy {
+                    "SCHED_BATCH" => part.text("policy", "batch"),
+                    "SCHED_IDLE" => part.text("policy", "idle"),
+                    _ => {}
+                }
+                let nice = priority(-20, 19, 0)?;
+                if nice != 0 {
+                    part.set("nice", nice.to_string());
+                }
+                // rt-app sets a custom slice through the runtime; the kernel clamps it.
+                if let Some(runtime) = self.runtime.filter(|runtime| *runtime > 0) {
+                    part.text("slice", format!("{}us", runtime.clamp(100, 100_000)));
+                }
+            }
+            "SCHED_FIFO" => part.text("policy", format!("fifo:{}", priority(1, 99, 10)?)),
+            "SCHED_RR" => part.text("policy", format!("rr:{}", priority(1, 99, 10)?)),
+            "SCHED_DEADLINE" => {
+                let runtime = self.runtime.filter(|runtime| *runtime > 0);
+                let runtime = runtime.ok_or_else(|| {
+                    (place.to_owned(), "SCHED_DEADLINE needs \"dl-runtime\" (microseconds)".to_owned())
+                })?;
+                let period = self.period.unwrap_or(runtime);
+                let deadline = self.deadline.unwrap_or(period);
+                part.text("policy", format!("deadline:{runtime}us/{deadline}us/{period}us"));
+            }
+            other => {
+                let known =
+                    ["SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE", "SCHED_FIFO", "SCHED_RR", "SCHED_DEADLINE"];
+                let message = format!("there is no policy `{other}`; there are {}", known.join(", "));
+                return Err((format!("{place}.policy"), message));
+            }
+        }
+        if let Some(cpus) = &self.cpus {
+            let list: Vec<String> = cpus.iter().map(ToString::to_string).collect();
+            part.text("cpus", list.join(","));
+        }
+        Ok(())
+    }
+}
+
+impl Steps<'_> {
+    /// What runs once, what runs then, and whether the task ends after it.
+    fn program(
+        &mut self,
+        entries: &[(String, Json)],
+        place: &str,
+        attributes: &mut Attributes,
+    ) -> Result<(Vec<String>, Vec<String>, bool), Mistake> {
+        let times = repeats(entries, place, -1)?;
+        let mut all = Vec::new();
+        match find(entries, "phases") {
+            None => all = self.events(entries, place)?,
+            Some(phases) => {
+                let place = format!("{place}.phases");
+                if let Some((key, _)) = entries.iter().find(|(key, _)| event(key).is_some()) {
+                    let message = format!("`{key}` stands beside `phases`: events belong into a phase");
+                    return Err((place, message));
+                }
+                for (phase, value) in object(phases, &place)? {
+                    let place = format!("{place}.{phase}");
+                    let entries = object(value, &place)?;
+                    attributes.read(entries, &place, &self.task, true, self.notes)?;
+                    let steps = self.events(entries, &place)?;
+                    match repeats(entries, &place, 1)? {
+                        // A phase without an end: nothing comes after it.
+                        -1 => return Ok((all, steps, false)),
+                        times => all.extend(repeated(steps, times)),
+                    }
+                }
+            }
+        }
+        match times {
+            -1 => Ok((Vec::new(), all, false)),
+            times => Ok((Vec::new(), repeated(all, times), true)),
+        }
+    }
+
+    fn events(&mut self, entries: &[(String, Json)], place: &str) -> Result<Vec<String>, Mistake> {
+        let mut steps = Vec::new();
+        for (key, value) in entries {
+            let place = format!("{place}.{key}");
+            match event(key) {
+                Some(event) => self.event(event, value, &place, &mut steps)?,
+                None if ATTRIBUTES.contains(&key.as_str()) => {}
+                None => {
+                    let hint = nearest(key, EVENTS.into_iter().chain(ATTRIBUTES)).map_or_else(
+                        || format!("; events are {}", EVENTS.join(", ")),
+                        |right| format!(": did you mean `{right}`?"),
+                    );
+                    return Err((place, format!("`{key}` is no event and no attribute of rt-app{hint}")));
+                }
+            }
+        }
+        Ok(steps.iter().map(|step: &String| quote(step)).collect())
+    }
+
+    fn event(
+        &mut self,
+        event: &str,
+        value: &Json,
+        place: &str,
+        steps: &mut Vec<String>,
+    ) -> Result<(), Mistake> {
+        let task = self.task.clone();
+        match event {
+            "run" | "runtime" => {
+                if event == "run" {
+                    self.notes.insert(
+                        "`run` is a number of loops at the calibrated speed; it is taken as time, as `runtime` is".to_owned(),
+                    );
+                }
+                steps.push(format!("run {}us", micros(value, place)?));
+            }
+            "sleep" => steps.push(format!("sleep {}us", micros(value, place)?)),
+            "timer" => steps.push(self.timer(value, place)?),
+            "lock" | "unlock" => {
+                let lock = word(text(value, place)?);
+                steps.push(format!("{event} {lock}"));
+                self.all.locks.insert(lock);
+            }
+            "wait" | "sync" => {
+                let (condition, mutex) = reference(value, place)?;
+                self.condition(&condition);
+                if event == "sync" {
+                    steps.push(format!("send {condition}"));
+                }
+                let held = mutex.filter(|_| event == "wait");
+                steps.extend(held.iter().map(|mutex| format!("unlock {mutex}")));
+                steps.push(format!("receive {condition}"));
+                steps.extend(held.iter().map(|mutex| format!("lock {mutex}")));
+            }
+            "signal" | "broad" => {
+                let condition = word(text(value, place)?);
+                let waiters = self.all.waiters.get(&condition).copied().unwrap_or(1);
+                self.condition(&condition);
+                steps.push(match event {
+                    "broad" if waiters > 1 => format!("send {condition} x{waiters}"),
+                    _ => format!("send {condition}"),
+                });
+            }
+            "suspend" | "resume" => {
+                let named = text(value, place)?;
+                let whom = if named.is_empty() { &task } else { named };
+                let channel = format!("suspend:{}", word(whom));
+                self.condition(&channel);
+                steps.push(format!("{} {channel}", if event == "suspend" { "receive" } else { "send" }));
+            }
+            "barrier" => self.barrier(&word(text(value, place)?), steps),
+            "yield" => steps.push("yield".to_owned()),
+            "fork" => steps.push(format!("spawn {}", text(value, place)?)),
+            _ => {
+                let note = format!("{task}: {event} is left out (memory and devices are not modelled)");
+                self.notes.insert(note);
+            }
+        }
+        Ok(())
+    }
+
+    fn condition(&mut self, name: &str) {
+        self.notes.insert("a signal or resume that finds nobody waiting is kept; rt-app loses it".to_owned());
+        self.all.conditions.insert(name.to_owned());
+    }
+
+    /// Every thread tells every one (itself too), and hears from all.
+    fn barrier(&mut self, name: &str, steps: &mut Vec<String>) {
+        let members: Vec<&(String, String, u64)> =
+            self.all.members.iter().filter(|(barrier, ..)| barrier == name).collect();
+        for (barrier, task, copies) in &members {
+            let own = mailbox(barrier, task);
+            steps.extend((1..=*copies).map(|copy| match copies {
+                1 => format!("send {own}"),
+                _ => format!("send {own}-{copy}"),
+            }));
+        }
+        let own = members.iter().find(|(_, task, _)| *task == self.task).map_or(1, |(.., copies)| *copies);
+        let mailbox = mailbox(name, &self.task);
+        let from = if own == 1 { mailbox } else { format!("{mailbox}-{{n}}") };
+        let all = self.all.meets.get(name).copied().unwrap_or(0);
+        steps.extend((0..all).map(|_| format!("receive {from}")));
+    }
+
+    fn timer(&mut self, value: &Json, place: &str) -> Result<String, Mistake> {
+        let entries = object(value, place)?;
+        let period = find(entries, "period")
+            .ok_or_else(|| (place.to_owned(), "a timer needs \"period\" (microseconds)".to_owned()))?;
+        let place_of_period = format!("{place}.period");
+        let period = micros(period, &place_of_period)?;
+        if period == 0 {
+            return Err((place_of_period, "must be longer than 0".to_owned()));
+        }
+        if let Some(other) = self.period.replace(period).filter(|other| *other != period) {
+            let message = format!(
+                "a task has one timer period here, and this one has {other} and {period} us: use one period, or `sleep`"
+            );
+            return Err((place_of_period, message));
+        }
+        let mode = find(entries, "mode").map(|mode| text(mode, &format!("{place}.mode"))).transpose()?;
+        // The first expiry is one period after the thread began.
+        let from = self.delay + period;
+        match mode.unwrap_or("relative") {
+            "absolute" => Ok(format!("every {period}us from {from}us")),
+            "relative" => {
+                let note = "a relative timer that was missed goes on with its next due time; rt-app counts a new \
+                            period from the moment of the miss. Timers are never shared between threads";
+                self.notes.insert(note.to_owned());
+                Ok(format!("every {period}us from {from}us skip"))
+            }
+            other => Err((format!("{place}.mode"), format!("`{other}`: it is \"relative\" or \"absolute\""))),
+        }
+    }
+}
+
+/// `loop` of a task or phase; -1 = for ever.
+fn repeats(entries: &[(String, Json)], place: &str, default: i64) -> Result<i64, Mistake> {
+    let Some(value) = find(entries, "loop") else { return Ok(default) };
+    let place = format!("{place}.loop");
+    match number(value, &place)? {
+        times @ (-1 | 1..=1_000_000_000) => Ok(times),
+        other => Err((place, format!("{other}: must be 1 to 1000000000, or -1 for ever"))),
+    }
+}
+
+fn repeated(steps: Vec<String>, times: i64) -> Vec<String> {
+    if times == 1 || steps.is_empty() {
+        return steps;
+    }
+    vec![format!("{{ repeat = {times}, steps = [{}] }}", steps.join(", "))]
+}

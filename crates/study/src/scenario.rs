@@ -1,0 +1,471 @@
+//! Scenarios: a machine, a workload, schedulers, variants and expectations, written by hand in TOML.
+//!
+//! The format is described in `docs/scenario-format.md`. [`load`] reads a file, [`parse`] a text; both check
+//! everything that can be checked without running, and every mistake comes back as a [`ScenarioError`] with
+//! its place.
+
+mod delegation;
+mod document;
+mod draw;
+mod expect;
+mod group;
+mod kernel;
+mod machine;
+mod source;
+mod step;
+mod sweep;
+mod task;
+mod vm;
+mod waits;
+
+pub use document::ScenarioError;
+pub use draw::{parse_draw, show_draw};
+pub use expect::{Bound, Expectation, PLAIN_TOLERANCE};
+pub(crate) use group::{absent_cpu, bandwidth, shares_of_weight};
+pub use kernel::{IRQ_CLASS, KernelSpec};
+pub(crate) use kernel::{parse_model, sections};
+pub use machine::{MachineSpec, Ticks};
+pub use sweep::Sweep;
+pub use vm::VmSpec;
+
+use crate::delegation::{DelegationSpec, Place};
+use crate::metric::Metric;
+use crate::variant::{Subject, Variant};
+use document::{Section, Source};
+use schedlab_model::{Ns, Op, SourceKind, Workload, WorkloadError};
+use schedlab_scheduler::{Knobs, SchedulerSpec, registry};
+use std::path::Path;
+use step::Names;
+use toml::de::DeTable;
+
+const KEYS: [&str; 20] = [
+    "title",
+    "about",
+    "machine",
+    "delegation",
+    "schedulers",
+    "duration",
+    "warmup",
+    "seed",
+    "repetitions",
+    "channels",
+    "locks",
+    "group",
+    "task",
+    "source",
+    "variant",
+    "expect",
+    "baseline",
+    "baseline_set",
+    "fitted",
+    "sweep",
+];
+/// The largest scenario file that is read.
+const MAX_BYTES: u64 = 4 << 20;
+/// What a run may last: one virtual day.
+const MAX_DURATION: Ns = Ns::from_s(86_400);
+/// How long a workload that ends by itself may take.
+const OPEN_END: Ns = Ns::from_s(3600);
+
+/// Everything that a scenario file says.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Scenario {
+    /// Name: the file's name without `.toml`.
+    pub name: String,
+    /// One line.
+    pub title: String,
+    /// What it teaches, as text.
+    pub about: String,
+    /// Which numbers were fitted, and to what, as text for `--explain`.
+    pub fitted: Vec<String>,
+    /// The machine.
+    pub machine: MachineSpec,
+    /// Where the schedulers run.
+    pub delegation: DelegationSpec,
+    /// The schedulers to compare, unless the user names others.
+    pub schedulers: Vec<SchedulerSpec>,
+    /// Tasks, groups, channels, sources.
+    pub workload: Workload,
+    /// Domains with kernels of their own.
+    pub vms: Vec<VmSpec>,
+    /// The class of each task: its name in the file, which copies share.
+    pub classes: Vec<String>,
+    /// What is tried beside the workload as it stands.
+    pub variants: Vec<Variant>,
+    /// Name of the workload without a variant in tables.
+    pub baseline: String,
+    /// What the baseline leaves out of (or changes in) the tasks of the file; variants begin with all of them.
+    pub baseline_set: Option<Variant>,
+    /// Other numbers of CPUs and tasks.
+    pub sweep: Option<Sweep>,
+    /// How long each run lasts (virtual time).
+    pub duration: Ns,
+    /// What happens before this is not counted.
+    pub warmup: Ns,
+    /// First seed; the others follow it.
+    pub seed: u64,
+    /// How many seeds.
+    pub repetitions: u32,
+    /// What must come out.
+    pub expectations: Vec<Expectation>,
+    /// What was left out when it was imported; results carry it.
+    pub notes: Vec<String>,
+}
+
+/// Reads the scenario in `path`.
+pub fn load(path: &Path) -> Result<Scenario, ScenarioError> {
+    let file = path.display().to_string();
+    let source = Source { file: &file, text: "" };
+    let fail = |error: std::io::Error| source.error_without_place(format!("cannot be read: {error}"));
+    let size = std::fs::metadata(path).map_err(fail)?.len();
+    if size > MAX_BYTES {
+        let message = format!("{size} bytes is too large for a scenario (at most {MAX_BYTES})");
+        return Err(source.error_without_place(message));
+    }
+    let bytes = std::fs::read(path).map_err(fail)?;
+    let text = String::from_utf8(bytes).map_err(|_| {
+        source.error_without_place(
+            "is not a text file: a scenario is TOML in UTF-8 (see docs/scenario-format.md)",
+        )
+    })?;
+    let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    parse(&name, &file, &text)
+}
+
+/// Reads a scenario from `text`; `file` is for messages.
+pub fn parse(name: &str, file: &str, text: &str) -> Result<Scenario, ScenarioError> {
+    let source = Source { file, text };
+    let table = DeTable::parse(text).map_err(|error| {
+        let message = format!("not valid TOML: {}", error.message().trim_end());
+        match error.span() {
+            Some(span) => source.error(span, message),
+            None => source.error_without_place(message),
+        }
+    })?;
+    let root = Section::new(&source, table.get_ref(), 0..0, "a scenario", &KEYS)?;
+    Reader { source: &source, root }.read(name)
+}
+
+struct Reader<'a> {
+    source: &'a Source<'a>,
+    root: Section<'a>,
+}
+
+impl Reader<'_> {
+    fn read(&self, name: &str) -> Result<Scenario, ScenarioError> {
+        let root = &self.root;
+        let machine = machine::read(root)?;
+        let cpus = machine.topology.cpus();
+        let mut names = Names::default();
+        let groups = group::read(root, cpus)?;
+        let vms = vm::read(root, &groups, cpus)?;
+        let delegation = delegation::read(root, cpus)?;
+        if delegation.place != Place::Kernel && !vms.is_empty() {
+            return Err(root
+                .error_of_file("virtual machines do not run behind agents: leave out `vm` or [delegation]"));
+        }
+        let channels = source::read_channels(root, &mut names)?;
+        source::read_locks(root, &mut names)?;
+        let tasks = task::read(root, &groups, &mut names, cpus)?;
+        let sources = source::read(root, &names)?;
+        let locks = names.locks.len() as u32;
+        let mut workload = Workload { groups, tasks: tasks.specs, channels, locks, sources };
+        let at = |index: usize, message: String| self.source.error(tasks.places[index].clone(), message);
+        waits::check(&workload, &names.locks).map_err(|(index, message)| at(index, message))?;
+        workload.check(cpus).map_err(|error| self.misfit(&workload, &error, &at))?;
+        let mut classes = tasks.classes;
+        if machine.kernel.threaded_irqs.is_some()
+            && let Some(index) = names.tasks.iter().position(|name| name.starts_with("irq/"))
+        {
+            return Err(at(index, "`irq/N` is the name of an interrupt thread (threaded_irqs)".to_owned()));
+        }
+        let threads = machine.kernel.add_threads(&mut workload, cpus);
+        classes.extend((0..threads).map(|_| IRQ_CLASS.to_owned()));
+        if threads > 0 && !vms.is_empty() {
+            return Err(root.error_of_file("`threaded_irqs` and `vm` do not go together yet: leave one out"));
+        }
+        let text = |key: &'static str| root.optional(key, |item| Ok(item.text()?.trim().to_owned()));
+        let duration = self.duration(&workload)?;
+        let mut scenario = Scenario {
+            name: name.to_owned(),
+            title: text("title")?.unwrap_or_default(),
+            about: text("about")?.unwrap_or_default(),
+            fitted: self.fitted()?,
+            machine,
+            delegation,
+            schedulers: self.schedulers()?,
+            vms,
+            classes,
+            variants: Vec::new(),
+            baseline: text("baseline")?.unwrap_or_else(|| "as it is".to_owned()),
+            baseline_set: None,
+            sweep: sweep::read(root, workload.tasks.len())?,
+            duration,
+            warmup: self.warmup(duration)?,
+            seed: root.optional("seed", |item| item.integer(0, i64::MAX))?.unwrap_or(1) as u64,
+            repetitions: root.optional("repetitions", |item| item.integer(1, 1000))?.unwrap_or(1) as u32,
+            workload,
+            expectations: Vec::new(),
+            notes: Vec::new(),
+        };
+        if scenario.sweep.is_some() && !scenario.stands_alone() {
+            let text = "[sweep] is for tasks that need nobody: leave out channels, sources, groups, vm and threaded_irqs";
+            return Err(root.error_of_file(text));
+        }
+        scenario.create();
+        let subject = Subject::scenario(&scenario);
+        if let Some(name) = scenario.delegation.outside.iter().find(|name| subject.tasks(name).is_empty()) {
+            return Err(self.root.error_of_file(format!("[delegation] outside: {}", subject.unknown(name))));
+        }
+        scenario.baseline_set = self.baseline_set(&scenario)?;
+        scenario.variants = self.variants(&scenario)?;
+        scenario.expectations = self.expectations(&scenario)?;
+        Ok(scenario)
+    }
+
+    /// What does not fit together, at the task that it is about where it is about one.
+    fn misfit(
+        &self,
+        workload: &Workload,
+        error: &WorkloadError,
+        at: &dyn Fn(usize, String) -> ScenarioError,
+    ) -> ScenarioError {
+        let (WorkloadError::Missing { task, .. }
+        | WorkloadError::Affinity { task, .. }
+        | WorkloadError::Spins { task }) = error
+        else {
+            return self.source.error_without_place(error.to_string());
+        };
+        match workload.tasks.iter().position(|other| other.name == *task) {
+            Some(index) => at(index, error.to_string()),
+            None => self.source.error_without_place(error.to_string()),
+        }
+    }
+
+    fn fitted(&self) -> Result<Vec<String>, ScenarioError> {
+        let Some(list) = self.root.get("fitted") else { return Ok(Vec::new()) };
+        list.list()?.iter().map(|item| Ok(item.text()?.trim().to_owned())).collect()
+    }
+
+    fn schedulers(&self) -> Result<Vec<SchedulerSpec>, ScenarioError> {
+        let example = "schedulers = [\"linux-6.18\"]";
+        let list = self.root.need("schedulers", example)?;
+        let mut specs = Vec::new();
+        for item in list.list()? {
+            let spec: SchedulerSpec = item.parse()?;
+            check_scheduler(&spec).map_err(|message| item.error(message))?;
+            if specs.contains(&spec) {
+                return Err(item.error(format!("`{spec}` is listed twice")));
+            }
+            specs.push(spec);
+        }
+        match specs.is_empty() {
+            true => Err(list.error(format!("name at least one scheduler: {example}"))),
+            false => Ok(specs),
+        }
+    }
+
+    fn duration(&self, workload: &Workload) -> Result<Ns, ScenarioError> {
+        if let Some(item) = self.root.get("duration") {
+            let duration = item.positive_time()?;
+            if duration > MAX_DURATION {
+                return Err(item.error("`duration` is longer than a virtual day (24 hours are 1440m)"));
+            }
+            return Ok(duration);
+        }
+        let endless = endless(workload);
+        match endless {
+            Some(what) => Err(self.root.error_of_file(format!(
+                "this workload never ends: {what}. Say how long to run it, such as duration = \"10s\""
+            ))),
+            None => Ok(OPEN_END),
+        }
+    }
+
+    fn warmup(&self, duration: Ns) -> Result<Ns, ScenarioError> {
+        let Some(item) = self.root.get("warmup") else { return Ok(Ns::ZERO) };
+        let warmup = item.time()?;
+        if warmup >= duration {
+            return Err(item.error(format!("`warmup` must be shorter than the duration ({duration})")));
+        }
+        Ok(warmup)
+    }
+
+    fn baseline_set(&self, scenario: &Scenario) -> Result<Option<Variant>, ScenarioError> {
+        self.root.optional("baseline_set", |set| {
+            let variant = Variant::parse_named(&scenario.baseline, set.text()?);
+            let variant = variant.map_err(|error| set.error(error.to_string()))?;
+            let applied = variant.apply(&Subject::scenario(scenario));
+            applied.map_err(|error| set.error(error.to_string()))?;
+            Ok(variant)
+        })
+    }
+
+    fn variants(&self, scenario: &Scenario) -> Result<Vec<Variant>, ScenarioError> {
+        let keys = ["name", "set", "schedulers", "about"];
+        let mut variants: Vec<Variant> = Vec::new();
+        for section in self.root.sections("variant", "[[variant]]", &keys)? {
+            let name = section.need("name", "name = \"batch idle\"")?;
+            let label = name.text()?.trim();
+            if label.is_empty() || label == scenario.baseline || variants.iter().any(|v| v.name == label) {
+                return Err(name.error(format!("the name `{label}` is empty or already taken")));
+            }
+            let set = section.need("set", "set = \"sysbench policy=idle\"")?;
+            let mut variant =
+                Variant::parse_named(label, set.text()?).map_err(|e| set.error(e.to_string()))?;
+            if let Some(only) = section.get("schedulers") {
+                variant.schedulers =
+                    only.list()?.iter().map(|item| Ok(item.text()?.to_owned())).collect::<Result<_, _>>()?;
+            }
+            let subject = Subject::scenario(scenario);
+            variant.apply(&subject).map_err(|error| set.error(error.to_string()))?;
+            variants.push(variant);
+        }
+        Ok(variants)
+    }
+
+    fn expectations(&self, scenario: &Scenario) -> Result<Vec<Expectation>, ScenarioError> {
+        let keys = [
+            "metric",
+            "task",
+            "source",
+            "channel",
+            "machine",
+            "scheduler",
+            "variant",
+            "over",
+            "is",
+            "because",
+            "published",
+            "differs",
+        ];
+        let sections = self.root.sections("expect", "[[expect]]", &keys)?;
+        sections.iter().map(|section| self.expectation(section, scenario)).collect()
+    }
+
+    fn expectation(&self, section: &Section<'_>, scenario: &Scenario) -> Result<Expectation, ScenarioError> {
+        let metric: Metric = section.need("metric", "metric = \"share\"")?.parse()?;
+        let is = section.need("is", "is = \"0.5 ± 0.005\"")?;
+        let text = |key: &'static str| section.optional(key, |item| Ok(item.text()?.to_owned()));
+        let known = |key: &'static str, names: &[&str]| named(section, key, names);
+        let variants: Vec<&str> = std::iter::once(scenario.baseline.as_str())
+            .chain(scenario.variants.iter().map(|variant| variant.name.as_str()))
+            .collect();
+        let vcpus = scenario.vcpu_names();
+        let tasks: Vec<&str> = scenario
+            .classes
+            .iter()
+            .chain(&vcpus)
+            .map(String::as_str)
+            .chain(scenario.workload.tasks.iter().map(|task| task.name.as_str()))
+            .collect();
+        let sources: Vec<&str> = scenario.workload.sources.iter().map(|s| s.name.as_str()).collect();
+        let specs: Vec<String> = scenario.schedulers.iter().map(ToString::to_string).collect();
+        let specs: Vec<&str> = specs.iter().map(String::as_str).collect();
+        let channels: Vec<&str> = scenario.workload.channels.iter().map(|c| c.name.as_str()).collect();
+        let (task, source) = (known("task", &tasks)?, known("source", &sources)?);
+        let channel = known("channel", &channels)?;
+        let machine = section.optional("machine", |item| item.flag())?.unwrap_or(false);
+        if [&task, &source, &channel].into_iter().flatten().count() + usize::from(machine) != 1 {
+            return Err(section.error(
+                "[[expect]] needs `task`, `source`, `channel` or machine = true (one of them): about whom is it?",
+            ));
+        }
+        if machine != metric.is_of_machine() && !(machine && metric == Metric::Switches) {
+            return Err(section.error(
+                "utilisation, idle-waiting, idle-capped, idle-longest, decision, decision-wait and what agents do (delivery, commit, \
+                 end-to-end, transactions, failed, messages, agents) are metrics of machine = true, which has \
+                 only them and switches",
+            ));
+        }
+        if task.is_none() && !machine && !matches!(metric, Metric::Throughput | Metric::Response(_)) {
+            return Err(section.error("a source or a channel has only the metrics throughput and response"));
+        }
+        let over = known("over", &variants)?;
+        Ok(Expectation {
+            metric,
+            task,
+            source,
+            channel,
+            machine,
+            scheduler: known("scheduler", &specs)?,
+            variant: known("variant", &variants)?,
+            bound: expect::parse_bound(is.text()?, metric, over.is_some()).map_err(|e| is.error(e))?,
+            over,
+            is: is.text()?.to_owned(),
+            because: text("because")?,
+            published: text("published")?,
+            differs: text("differs")?,
+            line: self.source.line(section.span.start),
+        })
+    }
+}
+
+impl Scenario {
+    /// Whether any number of its tasks is a workload too.
+    fn stands_alone(&self) -> bool {
+        let workload = &self.workload;
+        let spawns = |op: &Op| matches!(op, Op::Spawn(_));
+        workload.channels.is_empty()
+            && workload.sources.is_empty()
+            && workload.groups.len() == 1
+            && self.vms.is_empty()
+            && self.machine.kernel.threaded_irqs.is_none()
+            && !workload.tasks.iter().any(|task| task.program.ops.iter().any(spawns))
+    }
+
+    /// The classes of vCPUs, and the vCPUs.
+    pub(crate) fn vcpu_names(&self) -> Vec<String> {
+        self.vms.iter().flat_map(|vm| std::iter::once(vm.class()).chain(vm.vcpu_names())).collect()
+    }
+}
+
+/// A text (or glob) that must match one of `names`.
+fn named(section: &Section<'_>, key: &'static str, names: &[&str]) -> Result<Option<String>, ScenarioError> {
+    let Some(item) = section.get(key) else { return Ok(None) };
+    let text = item.text()?;
+    if names.iter().any(|name| schedlab_model::text::glob(text, name)) {
+        return Ok(Some(text.to_owned()));
+    }
+    let hint = schedlab_model::text::nearest(text, names.iter().copied())
+        .map(|right| format!(": did you mean `{right}`?"))
+        .unwrap_or_else(|| match names.is_empty() {
+            true => format!("; this scenario has no {key}"),
+            false => {
+                format!("; there are: {}", names.iter().take(12).copied().collect::<Vec<_>>().join(", "))
+            }
+        });
+    Err(item.error(format!("there is no {key} `{text}`{hint}")))
+}
+
+/// Checks the name and the knobs of a scheduler against the registry.
+pub fn check_scheduler(spec: &SchedulerSpec) -> Result<(), String> {
+    let entry = registry::find(&spec.name).map_err(|error| error.to_string())?;
+    Knobs::check(spec, &(entry.knobs)()).map(drop).map_err(|error| error.to_string())
+}
+
+/// What keeps the workload from ending, in words.
+fn endless(workload: &Workload) -> Option<String> {
+    let source = workload.sources.iter().find(|source| !matches!(source.kind, SourceKind::Recorded { .. }));
+    if let Some(source) = source {
+        return Some(format!("source `{}` sends for ever", source.name));
+    }
+    let loops = workload.tasks.iter().find(|task| {
+        let waits = |op: &Op| matches!(op, Op::Receive(_) | Op::ReceiveAll(_) | Op::ReceiveCount { .. });
+        task.program.repeat_from.is_some_and(|from| !task.program.ops[from as usize..].iter().any(waits))
+    });
+    loops.map(|task| format!("task `{}` starts its program over and over", task.name))
+}
+
+impl Source<'_> {
+    fn line(&self, at: usize) -> usize {
+        self.text[..self.text.floor_char_boundary(at)].matches('\n').count() + 1
+    }
+}
+
+impl Section<'_> {
+    /// A mistake of the file, not of one of its sections.
+    fn error_of_file(&self, message: impl Into<String>) -> ScenarioError {
+        ScenarioError { line: 0, ..self.error(message) }
+    }
+}

@@ -1,0 +1,151 @@
+//! The `[machine]` section.
+
+use super::document::{Item, ScenarioError, Section};
+use super::kernel::{self, KernelSpec};
+use schedlab_model::text::nearest;
+use schedlab_model::{MAX_CPUS, Ns, Topology};
+use schedlab_sim::Costs;
+use toml::de::DeValue;
+
+/// The machine of a scenario.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MachineSpec {
+    /// CPUs and caches.
+    pub topology: Topology,
+    /// Tick frequency in hertz.
+    pub hz: u32,
+    /// When each CPU ticks.
+    pub ticks: Ticks,
+    /// What the machine's own work costs.
+    pub costs: Costs,
+    /// Preemption model and interrupt threads.
+    pub kernel: KernelSpec,
+}
+
+/// When each CPU ticks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Ticks {
+    /// All CPUs in the same instants.
+    Aligned,
+    /// Spread evenly over half a tick period (Linux `skew_tick=1`).
+    Staggered,
+    /// As the local timers of Linux 2.4 on i386: CPU `i` of `n` comes `(i + 1) / (n + 1)` of a period later.
+    Spread,
+    /// The first edge of each CPU.
+    At(Vec<Ns>),
+}
+
+const KEYS: [&str; 12] = [
+    "cpus",
+    "sockets",
+    "llcs",
+    "cores",
+    "threads",
+    "hz",
+    "ticks",
+    "cost",
+    "costs",
+    kernel::KEYS[0],
+    kernel::KEYS[1],
+    kernel::KEYS[2],
+];
+
+pub(super) fn read(root: &Section<'_>) -> Result<MachineSpec, ScenarioError> {
+    let example = "a [machine] section with cpus = 4 and hz = 250";
+    let section = root.need("machine", example)?.section("[machine]", &KEYS)?;
+    let topology = topology(&section)?;
+    let hz = section.optional("hz", |item| item.integer(10, 10_000))?.unwrap_or(250) as u32;
+    let ticks = section.optional("ticks", |item| ticks(&item, topology.cpus()))?.unwrap_or(Ticks::Aligned);
+    let costs = costs(&section)?;
+    let kernel = kernel::read(&section)?;
+    Ok(MachineSpec { topology, hz, ticks, costs, kernel })
+}
+
+/// The costs of a section: the preset of `costs = "NAME"`, and single ones of `cost = {...}` over it.
+pub(super) fn costs(section: &Section<'_>) -> Result<Costs, ScenarioError> {
+    let mut costs = section.optional("costs", |item| preset(&item))?.unwrap_or_default();
+    if let Some(item) = section.get("cost") {
+        for value in item.entries()? {
+            let time = value.time()?;
+            if time > Ns::from_s(1) {
+                return Err(
+                    value.error(format!("`{}` is longer than 1s: that is no cost of a machine", value.key))
+                );
+            }
+            if !costs.set(value.key, time) {
+                return Err(value.error(unknown_cost(value.key)));
+            }
+        }
+    }
+    Ok(costs)
+}
+
+fn preset(item: &Item<'_>) -> Result<Costs, ScenarioError> {
+    crate::preset::costs(item.text()?).map_err(|error| item.error(error.to_string()))
+}
+
+fn unknown_cost(name: &str) -> String {
+    let hint = match nearest(name, Costs::knobs().map(|(known, _)| known)) {
+        Some(right) => format!(": did you mean `{right}`?"),
+        None => {
+            let all: Vec<&str> = Costs::knobs().map(|(known, _)| known).collect();
+            format!("; it may have: {}", all.join(", "))
+        }
+    };
+    format!("[machine.cost] has no key `{name}`{hint}")
+}
+
+fn topology(section: &Section<'_>) -> Result<Topology, ScenarioError> {
+    let shaped = ["sockets", "llcs", "cores", "threads"].into_iter().find_map(|key| section.get(key));
+    if let Some(cpus) = section.get("cpus") {
+        if let Some(other) = shaped {
+            return Err(other.error(format!(
+                "give either `cpus` (all under one cache) or sockets, llcs, cores and threads, not `{}` too",
+                other.key
+            )));
+        }
+        return Ok(Topology::flat(cpus.integer(1, MAX_CPUS as i64)? as usize));
+    }
+    if shaped.is_none() {
+        return Err(
+            section.error("[machine] needs `cpus`, such as cpus = 4 (or sockets, llcs, cores, threads)")
+        );
+    }
+    let count = |key: &'static str| -> Result<usize, ScenarioError> {
+        Ok(section.optional(key, |item| item.integer(1, MAX_CPUS as i64))?.unwrap_or(1) as usize)
+    };
+    let (sockets, llcs, cores, threads) =
+        (count("sockets")?, count("llcs")?, count("cores")?, count("threads")?);
+    let cpus = sockets * llcs * cores * threads;
+    if cpus > MAX_CPUS {
+        return Err(section.error(format!(
+            "{sockets} sockets x {llcs} llcs x {cores} cores x {threads} threads are {cpus} CPUs; schedlab \
+             models at most {MAX_CPUS}"
+        )));
+    }
+    Ok(Topology::regular(sockets, llcs, cores, threads))
+}
+
+fn ticks(item: &Item<'_>, cpus: usize) -> Result<Ticks, ScenarioError> {
+    match item.value {
+        DeValue::Array(_) => {
+            let edges = item.list()?.iter().map(Item::time).collect::<Result<Vec<_>, _>>()?;
+            if edges.len() != cpus {
+                return Err(item.error(format!(
+                    "`ticks` lists {} first edges for {cpus} CPUs: give one for each",
+                    edges.len()
+                )));
+            }
+            Ok(Ticks::At(edges))
+        }
+        _ => match item.text()? {
+            "aligned" => Ok(Ticks::Aligned),
+            "staggered" => Ok(Ticks::Staggered),
+            "spread" => Ok(Ticks::Spread),
+            other => Err(item.error(format!(
+                "`ticks` must be \"aligned\", \"staggered\", \"spread\", or a list with the first edge of each CPU, not \
+                 \"{other}\""
+            ))),
+        },
+    }
+}

@@ -1,0 +1,342 @@
+//! `schedlab show`: analyses of a recording, or of a simulated scenario, over the part that somebody asked for.
+
+use crate::StudyError;
+use crate::gallery::Found;
+use crate::pieces::Lanes;
+use crate::run::Plan;
+use crate::scenario::Scenario;
+use schedlab_model::text::glob;
+use schedlab_model::{CpuId, Ns, TaskSpec};
+use schedlab_scheduler::SchedulerSpec;
+use schedlab_sim::RunOptions;
+use schedlab_trace::analysis::timehist::{Listed, Listing, Piece, Take};
+use schedlab_trace::analysis::{By, Scope};
+use schedlab_trace::{
+    Blocks, Capabilities, GroupInfo, Header, Index, Part, ReadLimits, Recording, TaskInfo, TraceError,
+};
+use std::cell::Cell;
+use std::path::Path;
+use std::sync::mpsc::sync_channel;
+
+/// Which part of a recording is shown.
+#[derive(Clone, Debug, Default)]
+pub struct ShowOptions {
+    /// A name, a glob, or a number (thread id, or process id for all its threads).
+    pub task: Option<String>,
+    /// Path of a control group; its children belong to it.
+    pub cgroup: Option<String>,
+    /// A CPU.
+    pub cpu: Option<u32>,
+    /// Start of the window.
+    pub from: Option<Ns>,
+    /// End of the window.
+    pub to: Option<Ns>,
+    /// Rows at most, where an analysis shows the largest.
+    pub top: Option<usize>,
+    /// How tasks are taken together.
+    pub by: Option<By>,
+}
+
+/// What is to be shown: a recording, or the events of a simulated scenario with one of its variants (`None`: as its
+/// first row has it).
+///
+/// # Errors
+/// A file that cannot be read, a scheduler or variant that does not exist, a run that fails; a scheduler or variant for
+/// a recording.
+pub fn open(
+    found: Found,
+    scheduler: Option<&SchedulerSpec>,
+    variant: Option<&str>,
+) -> Result<Recording, StudyError> {
+    let path = match found {
+        Found::Scenario(scenario) => return Ok(simulated(&scenario, scheduler, variant)?.1),
+        Found::Recording(path) => path,
+    };
+    let option = match (scheduler, variant) {
+        (None, None) => return recording(&path),
+        (Some(_), _) => "--scheduler",
+        (None, Some(_)) => "--variant",
+    };
+    let path = path.display();
+    Err(StudyError::Option(format!(
+        "{option} has a meaning only for scenarios, and {path} is a recording (`schedlab compare` plays it under other \
+         schedulers)"
+    )))
+}
+
+fn recording(path: &Path) -> Result<Recording, StudyError> {
+    let read =
+        std::thread::scope(|threads| Recording::of_blocks(ahead(threads, path), ReadLimits::default()));
+    let recording = read.map_err(|error| named(path, error))?;
+    not_empty(path, recording.events.len(), &recording)?;
+    Ok(recording)
+}
+
+/// What is known of a recording before its events are read.
+pub struct About {
+    /// The recording without its events.
+    pub recording: Recording,
+    /// Whether its blocks follow one another in time.
+    in_order: bool,
+}
+
+/// What is known of a recording without its events; `None` when it cannot be read twice, as a pipe.
+///
+/// # Errors
+/// A file that cannot be read, that is no recording, or one without events.
+pub fn about(path: &Path) -> Result<Option<About>, StudyError> {
+    if !std::fs::metadata(path).is_ok_and(|data| data.is_file()) {
+        return Ok(None);
+    }
+    let failed = |source| StudyError::trace(path, source);
+    let index = Index::of_headers(path).map_err(failed)?;
+    let recording = Recording::about(path, &index).map_err(failed)?;
+    not_empty(path, index.events() as usize, &recording)?;
+    Ok(Some(About { recording, in_order: index.is_in_order() }))
+}
+
+/// Hands on the rows of `--timehist` alone while the recording is read. `None`: nobody takes them any more.
+///
+/// # Errors
+/// A file that cannot be read, or without events. Rows before a fault may have been handed on.
+pub fn list(path: &Path, about: &About, lanes: &mut Lanes<Piece>) -> Result<Option<Listed>, StudyError> {
+    let stopped = Cell::new(false);
+    let mut rows = Rows { lanes, stopped: &stopped };
+    let mut listing = Listing::new(&mut rows, about.in_order);
+    let listed = std::thread::scope(|threads| {
+        listing.all(|| ahead(threads, path).take_while(|_| !stopped.get()), ReadLimits::default())
+    });
+    if stopped.get() {
+        return Ok(None);
+    }
+    let listed = listed.map_err(|error| {
+        before_damage(path, &error, &mut listing);
+        named(path, error)
+    })?;
+    not_empty(path, listed.events, &listed.about)?;
+    Ok(Some(listed))
+}
+
+/// Hands on the rows of what stands before a damaged block, as if the recording had been cut off there.
+fn before_damage(path: &Path, error: &TraceError, listing: &mut Listing<'_>) {
+    if let TraceError::Damaged { offset, .. } = error {
+        let before = |part: &Result<Part, TraceError>| part.as_ref().is_ok_and(|part| part.start() < *offset);
+        let read = std::thread::scope(|threads| {
+            Recording::of_blocks(ahead(threads, path).take_while(before), ReadLimits::default())
+        });
+        // What is wrong with the recording is told in any case.
+        let _ = read.and_then(|recording| listing.whole(recording));
+    }
+}
+
+/// Rows on their way to those who make something of them.
+struct Rows<'a> {
+    lanes: &'a mut Lanes<Piece>,
+    stopped: &'a Cell<bool>,
+}
+
+impl Take for Rows<'_> {
+    fn take(&mut self, piece: Piece) {
+        self.lanes.give(piece);
+        self.stopped.set(!self.lanes.is_open());
+    }
+
+    fn used(&mut self) -> Option<Piece> {
+        self.lanes.used()
+    }
+}
+
+fn not_empty(path: &Path, events: usize, recording: &Recording) -> Result<(), StudyError> {
+    match events {
+        0 => Err(StudyError::NoEvents { path: path.to_owned(), cut_off: recording.repairs.cut_off }),
+        _ => Ok(()),
+    }
+}
+
+/// Blocks that are decompressed and decoded before anybody asks for them.
+const AHEAD: usize = 4;
+
+/// The blocks of the file at `path`, read, decompressed and decoded on a thread of their own.
+fn ahead<'scope>(
+    threads: &'scope std::thread::Scope<'scope, '_>,
+    path: &'scope Path,
+) -> impl Iterator<Item = Result<Part, TraceError>> + use<> {
+    let (give, blocks_read) = sync_channel(AHEAD);
+    threads.spawn(move || {
+        let blocks = match Blocks::open(path) {
+            Ok(blocks) => blocks,
+            Err(error) => {
+                // Nobody may be left to hear it.
+                let _ = give.send(Err(error));
+                return;
+            }
+        };
+        for part in blocks {
+            part.iter().for_each(Part::decode);
+            if give.send(part).is_err() {
+                // Nobody takes what it reads any more.
+                break;
+            }
+        }
+    });
+    blocks_read.into_iter()
+}
+
+fn named(path: &Path, error: TraceError) -> StudyError {
+    match error {
+        // A directory opens but does not read.
+        TraceError::Io { source, .. } => {
+            StudyError::trace(path, TraceError::File { path: path.to_owned(), source })
+        }
+        other => StudyError::trace(path, other),
+    }
+}
+
+/// The events of a scenario's first seed under one scheduler, as a recording. Of virtual machines it is the
+/// hypervisor's view: its tasks are vCPUs.
+pub(crate) fn simulated(
+    scenario: &Scenario,
+    scheduler: Option<&SchedulerSpec>,
+    variant: Option<&str>,
+) -> Result<(Plan, Recording), StudyError> {
+    let spec = scheduler.or(scenario.schedulers.first());
+    let spec = spec
+        .ok_or_else(|| StudyError::Option("the scenario names no scheduler: use --scheduler".to_owned()))?;
+    let plan = crate::compare::one_plan(scenario, spec, variant)?;
+    let machine = crate::compare::machine(scenario);
+    let machine = schedlab_sim::Machine { preemption: plan.preemption.clone(), ..machine };
+    let built = plan.build(machine.topology.cpus())?;
+    let mut options = RunOptions::for_time(scenario.duration);
+    options.seed = scenario.seed;
+    let mut events = Vec::new();
+    plan.run(&machine, &*built, &options, &mut events)?;
+    let header = Header {
+        kernel: spec.to_string(),
+        note: format!("simulated: {}, {}, seed {}", scenario.title, plan.variant, options.seed),
+        tasks: tasks_of(&plan),
+        groups: plan.workload.groups.iter().map(|spec| GroupInfo { spec: spec.clone() }).collect(),
+        ..header(scenario, &machine)
+    };
+    let source = |source| StudyError::trace(&scenario.name, source);
+    let recording = Recording::from_parts(header, events, scenario.duration).map_err(source)?;
+    Ok((plan, recording))
+}
+
+/// The tasks in the events of a row: those of the workload; or those outside of virtual machines, then the vCPUs.
+fn tasks_of(plan: &Plan) -> Vec<TaskInfo> {
+    let inside = |task: &TaskSpec| plan.vms.iter().any(|vm| vm.group == task.group);
+    let mut tasks: Vec<TaskInfo> = Vec::new();
+    for task in plan.workload.tasks.iter().filter(|task| !inside(task)) {
+        tasks.push(info(tasks.len(), task));
+    }
+    for vm in &plan.vms {
+        for name in vm.vcpu_names() {
+            let number = tasks.len() as u32 + 1;
+            tasks.push(TaskInfo { group: vm.group, known: true, ..TaskInfo::unknown(number, number, name) });
+        }
+    }
+    tasks
+}
+
+fn info(index: usize, task: &TaskSpec) -> TaskInfo {
+    let number = index as u32 + 1;
+    TaskInfo {
+        policy: task.policy,
+        nice: task.nice,
+        affinity: task.affinity,
+        group: task.group,
+        known: true,
+        ..TaskInfo::unknown(number, number, task.name.clone())
+    }
+}
+
+/// What is known of every simulation of a scenario: machine, tasks, groups.
+pub(crate) fn header(scenario: &Scenario, machine: &schedlab_sim::Machine) -> Header {
+    let workload = &scenario.workload;
+    Header {
+        backend: "simulator".to_owned(),
+        hz: machine.hz,
+        topology: machine.topology.clone(),
+        capabilities: Capabilities::simulator(),
+        tasks: workload.tasks.iter().enumerate().map(|(index, task)| info(index, task)).collect(),
+        groups: workload.groups.iter().map(|spec| GroupInfo { spec: spec.clone() }).collect(),
+        ..Header::default()
+    }
+}
+
+/// The scope that `options` describe, or which of them does not fit this recording.
+pub fn scope(recording: &Recording, options: &ShowOptions) -> Result<Scope, StudyError> {
+    let header = &recording.header;
+    let from = options.from.unwrap_or(Ns::ZERO);
+    if from >= recording.duration && from > Ns::ZERO {
+        let length = recording.duration;
+        return Err(StudyError::Option(format!("--from {from}: the recording is {length} long")));
+    }
+    if let Some(to) = options.to.filter(|&to| to <= from) {
+        return Err(StudyError::Option(format!("--to {to} must be later than --from {from}")));
+    }
+    let cpus = header.topology.cpus();
+    if let Some(cpu) = options.cpu.filter(|&cpu| cpu as usize >= cpus) {
+        let last = cpus - 1;
+        return Err(StudyError::Option(format!("--cpu {cpu}: the recording has the CPUs 0 to {last}")));
+    }
+    Ok(Scope {
+        from,
+        to: options.to.unwrap_or(Ns::MAX),
+        tasks: tasks(header, options)?,
+        cpu: options.cpu.map(CpuId),
+        top: options.top,
+        by: options.by,
+    })
+}
+
+/// The tasks that --task and --cgroup select.
+fn tasks(header: &Header, options: &ShowOptions) -> Result<Option<Vec<bool>>, StudyError> {
+    let mut selected: Option<Vec<bool>> = None;
+    let mut narrow = |wanted: &dyn Fn(&TaskInfo) -> bool| {
+        let now = header.tasks.iter().map(wanted);
+        let both = match selected.take() {
+            None => now.collect::<Vec<bool>>(),
+            Some(before) => before.iter().zip(now).map(|(a, b)| *a && b).collect(),
+        };
+        let any = both.contains(&true);
+        selected = Some(both);
+        any
+    };
+    if let Some(text) = &options.task {
+        let number: Option<u32> = text.parse().ok();
+        let named = |task: &TaskInfo| {
+            number.is_some_and(|n| n == task.tid || n == task.pid) || glob(text, &task.comm)
+        };
+        if !narrow(&named) {
+            return Err(StudyError::Option(format!(
+                "--task {text}: no such task; use a name, a glob such as 'redis*', or a pid. There are: {}",
+                names(header.tasks.iter().map(|task| task.comm.as_str()))
+            )));
+        }
+    }
+    if let Some(path) = &options.cgroup {
+        let below = format!("{}/", path.trim_end_matches('/'));
+        let inside: Vec<bool> = header
+            .groups
+            .iter()
+            .map(|group| group.spec.name == *path || group.spec.name.starts_with(&below))
+            .collect();
+        if !narrow(&|task| inside.get(task.group.index()).copied().unwrap_or(false)) {
+            return Err(StudyError::Option(format!(
+                "--cgroup {path}: no task{} is in it; the recording has: {}",
+                if options.task.is_some() { " that --task names" } else { "" },
+                names(header.groups.iter().map(|group| group.spec.name.as_str()))
+            )));
+        }
+    }
+    Ok(selected)
+}
+
+/// Some of the names, each once.
+fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let all: std::collections::BTreeSet<&str> = names.collect();
+    let more = if all.len() > 12 { format!(", and {} more", all.len() - 12) } else { String::new() };
+    let first: Vec<&str> = all.into_iter().take(12).collect();
+    if first.is_empty() { "none".to_owned() } else { first.join(", ") + &more }
+}

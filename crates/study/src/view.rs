@@ -1,0 +1,193 @@
+//! What of a [`Study`] people see first, and in which words: the same in the terminal and on the page.
+
+use crate::change::{Change, Judgement};
+use crate::measurements::{Kind, MACHINE};
+use crate::metric::{Metric, Stat, Unit};
+use crate::result::{Replayed, Row, Study, Subject};
+
+/// Columns of tasks, the most important first: what does not fit is left out from the end.
+pub const TASK_COLUMNS: [(Metric, &str); 8] = [
+    (Metric::Share, "CPU share"),
+    (Metric::Latency(Stat::Percentile(50_000)), "latency p50"),
+    (Metric::Latency(Stat::Percentile(99_000)), "latency p99"),
+    (Metric::Response(Stat::Percentile(99_000)), "response p99"),
+    (Metric::Throughput, "done/s"),
+    (Metric::Latency(Stat::Max), "latency max"),
+    (Metric::Switches, "switches/s"),
+    (Metric::Wait(Stat::Percentile(99_000)), "preempted p99"),
+];
+/// Columns of sources and channels.
+pub const CLIENT_COLUMNS: [(Metric, &str); 6] = [
+    (Metric::Throughput, "requests/s"),
+    (Metric::Response(Stat::Percentile(50_000)), "response p50"),
+    (Metric::Response(Stat::Percentile(95_000)), "p95"),
+    (Metric::Response(Stat::Percentile(99_000)), "p99"),
+    (Metric::Response(Stat::Percentile(99_500)), "p99.5"),
+    (Metric::Response(Stat::Max), "max"),
+];
+/// Columns of the machine as a whole.
+pub const MACHINE_COLUMNS: [(Metric, &str); 11] = [
+    (Metric::Utilisation, "busy"),
+    (Metric::Agents, "agents' CPU"),
+    (Metric::Transactions, "transactions/s"),
+    (Metric::FailedTransactions, "failed/s"),
+    (Metric::Delivery(Stat::Percentile(50_000)), "delivery p50"),
+    (Metric::Commit(Stat::Percentile(50_000)), "commit p50"),
+    (Metric::EndToEnd(Stat::Percentile(50_000)), "end-to-end p50"),
+    (Metric::Switches, "switches/s"),
+    (Metric::IdleWaiting, "idle, work waits"),
+    (Metric::IdleCapped, "idle, work capped"),
+    (Metric::IdleLongest, "idle longest"),
+];
+/// The columns of a subject: those about agents only where there are some.
+pub fn columns(study: &Study, kind: Kind) -> Vec<(Metric, &'static str)> {
+    let delegated = study.rows.iter().any(|row| row.delegation.is_some());
+    let columns: &[(Metric, &str)] = match kind {
+        Kind::Class | Kind::Task => &TASK_COLUMNS,
+        Kind::Source | Kind::Channel => &CLIENT_COLUMNS,
+        Kind::Machine => &MACHINE_COLUMNS,
+    };
+    columns.iter().copied().filter(|(metric, _)| delegated || !metric.is_of_agents()).collect()
+}
+
+/// Classes below this share of one CPU are left out unless somebody asks for all.
+const MAIN_SHARE: f64 = 0.01;
+/// How many classes are shown at most unless somebody asks for all.
+const MAIN_CLASSES: usize = 8;
+
+/// The classes to show, in order, and how many are not shown.
+pub fn main_subjects(study: &Study, all: bool) -> (Vec<(Kind, String)>, usize) {
+    let Some(base) = study.rows.first() else { return (Vec::new(), 0) };
+    let share = |row: &Row, subject: &Subject| {
+        let cell = row.find(subject.kind, &subject.name).and_then(|s| s.cell(Metric::Share));
+        cell.map_or(0.0, |cell| cell.value.median)
+    };
+    let most = |subject: &Subject| study.rows.iter().map(|row| share(row, subject)).fold(0.0, f64::max);
+    let changed = |subject: &Subject| {
+        study.rows.iter().any(|row| row.find(subject.kind, &subject.name).is_some_and(|s| s.changed))
+    };
+    let mut classes: Vec<(&Subject, f64)> =
+        base.subjects.iter().filter(|s| is_task(s.kind)).map(|s| (s, most(s))).collect();
+    let total = classes.len();
+    if !all {
+        classes.retain(|(subject, share)| *share >= MAIN_SHARE || changed(subject));
+        if classes.len() > MAIN_CLASSES {
+            classes.sort_by(|a, b| changed(b.0).cmp(&changed(a.0)).then(b.1.total_cmp(&a.1)));
+            classes.truncate(MAIN_CLASSES);
+        }
+    }
+    let hidden = total - classes.len();
+    // The machine as a whole is the subject of some scenarios only.
+    let delegated = study.rows.iter().any(|row| row.delegation.is_some());
+    let of_machine = all || delegated || study.expectations.iter().any(|checked| checked.subject == MACHINE);
+    let silent = if all { Vec::new() } else { silent(study) };
+    let shown = |subject: &&Subject| {
+        let heard = subject.kind != Kind::Source || !silent.contains(&subject.name.as_str());
+        !is_task(subject.kind) && heard && (of_machine || subject.kind != Kind::Machine)
+    };
+    let clients = base.subjects.iter().filter(shown);
+    let shown = clients.chain(classes.into_iter().map(|(subject, _)| subject));
+    (shown.map(|subject| (subject.kind, subject.name.clone())).collect(), hidden)
+}
+
+/// The sources of which no request was finished in any run. (Where messages end as somebody else's, say.)
+pub fn silent(study: &Study) -> Vec<&str> {
+    let zero = |subject: &Subject| subject.cells.iter().all(|cell| cell.value.median == 0.0);
+    let everywhere = |name: &str| study.rows.iter().filter_map(|row| row.find(Kind::Source, name)).all(zero);
+    let base = study.rows.first().map_or(&[][..], |row| &row.subjects);
+    let sources = base.iter().filter(|subject| subject.kind == Kind::Source);
+    sources.map(|subject| subject.name.as_str()).filter(|name| everywhere(name)).collect()
+}
+
+/// The sentence about them.
+pub fn about_silent(study: &Study) -> Option<String> {
+    let silent = silent(study);
+    (!silent.is_empty()).then(|| format!("No request of {} was finished in any run.", silent.join(", ")))
+}
+
+/// As [`main_subjects`]: what clients see first, then whom a variant changes, then by CPU share.
+pub fn by_importance(study: &Study) -> (Vec<(Kind, String)>, usize) {
+    let (mut main, hidden) = main_subjects(study, false);
+    let rank = |kind: Kind, name: &str| {
+        let found = || study.rows.iter().filter_map(|row| row.find(kind, name));
+        let share = |subject: &Subject| subject.cell(Metric::Share).map_or(0.0, |cell| cell.value.median);
+        let most = found().map(share).fold(0.0, f64::max);
+        (is_task(kind), !found().any(|subject| subject.changed), (-most * 1e6) as i64)
+    };
+    main.sort_by_key(|(kind, name)| rank(*kind, name));
+    (main, hidden)
+}
+
+/// Fewer values than this beyond a percentile: it is the story of one or two of them.
+const BEYOND: f64 = 2.0;
+
+/// Whether `values` are too few for the percentile of this rank (in thousandths of a percent).
+pub(crate) fn few_for(rank: u32, values: f64) -> bool {
+    // The part beyond is whole thousandths: with 1 - 0.99 two hundred values would be a hair too few for p99.
+    values * f64::from(100_000_u32.saturating_sub(rank)) < BEYOND * 100_000.0
+}
+
+/// What stands in the place of the error of such a percentile.
+pub const FEW: &str = "few";
+/// What that means.
+pub const ABOUT_FEW: &str = "few: fewer than two values lie beyond this percentile, so its error says little";
+
+/// The time of each run that is counted, in seconds.
+pub fn seconds(study: &Study) -> f64 {
+    study.duration_ns.saturating_sub(study.warmup_ns) as f64 / 1e9
+}
+
+/// Whether `metric` of a subject that was recorded and simulated is a percentile of too few activations.
+pub fn few(study: &Study, subject: &Replayed, metric: Metric) -> bool {
+    let (Metric::Latency(Stat::Percentile(rank)) | Metric::Response(Stat::Percentile(rank))) = metric else {
+        return false;
+    };
+    let done = subject.cells.iter().find(|cell| cell.metric == Metric::Throughput);
+    done.is_some_and(|done| few_for(rank, done.recorded.min(done.simulated) * seconds(study)))
+}
+
+/// Whether a subject is made of tasks.
+pub fn is_task(kind: Kind) -> bool {
+    matches!(kind, Kind::Class | Kind::Task)
+}
+
+/// `+12%±3%`, `x35±4`, `-3.0±0.2` (points of CPU share), `~` where it cannot be told. Without an error bar
+/// when there is no error to speak of (`alone`).
+pub fn change(metric: Metric, change: &Change, alone: bool) -> String {
+    match change.judgement {
+        Judgement::Same => return "=".to_owned(),
+        Judgement::CannotTell => return "~".to_owned(),
+        _ => {}
+    }
+    let (value, error) = match (metric.unit(), change.ratio) {
+        (Unit::Share, _) => {
+            (format!("{:+.1}", change.difference * 100.0), format!("{:.1}", change.error * 100.0))
+        }
+        (_, Some(ratio)) => {
+            let base = if ratio == 1.0 { 1.0 } else { change.difference / (ratio - 1.0) };
+            let error = (change.error / base).abs();
+            if ratio >= 10.0 {
+                (format!("x{ratio:.0}"), format!("{error:.0}"))
+            } else {
+                (format!("{:+.0}%", (ratio - 1.0) * 100.0), format!("{:.0}%", error * 100.0))
+            }
+        }
+        _ => (format!("+{}", metric.show(change.difference)), metric.show(change.error)),
+    };
+    // A change that rounds to nothing is not worth a place.
+    if matches!(value.as_str(), "+0%" | "-0%" | "+0.0" | "-0.0") {
+        return String::new();
+    }
+    if alone { value } else { format!("{value}±{error}") }
+}
+
+/// A short name for a row: what sets it apart from the others.
+pub fn row_name(row: &Row, study: &Study) -> String {
+    let schedulers = study.rows.iter().any(|other| other.scheduler != row.scheduler);
+    let variants = study.rows.iter().any(|other| other.variant != row.variant);
+    match (schedulers, variants) {
+        (true, true) => format!("{}, {}", row.scheduler, row.variant),
+        (true, false) => row.scheduler.clone(),
+        _ => row.variant.clone(),
+    }
+}

@@ -1,0 +1,9 @@
+//! Integration tests of `study`, in one binary.
+mod decision_cost;
+mod diff;
+mod limits;
+mod replay_round_trip;
+mod rtapp;
+mod scenario_corpus;
+mod scenario_errors;
+mod self_replay;
