@@ -81,10 +81,10 @@ pub fn change(metric: Metric, base: &[f64], other: &[f64], method: MethodError) 
     } else if difference.abs() <= error {
         Judgement::CannotTell
     } else {
-        match metric.smaller_is_better() {
+        match metric.is_better(difference) {
             None => Judgement::Different,
-            Some(smaller) if smaller == (difference < 0.0) => Judgement::Better,
-            Some(_) => Judgement::Worse,
+            Some(true) => Judgement::Better,
+            Some(false) => Judgement::Worse,
         }
     };
     Some(Change {

@@ -20,7 +20,7 @@ use crate::StudyError;
 use crate::change::{MethodError, change};
 use crate::delegation::{Delegated, DelegationResult, Place};
 use crate::measurements::{Kind, Measured, SubjectData};
-use crate::metric::{Metric, Stat};
+use crate::metric::Metric;
 use crate::result::{Cell, Row, Subject};
 use crate::run::{Plan, Run, with_knobs};
 use crate::variant::{self, Variant};
@@ -55,54 +55,6 @@ pub struct Options {
 /// Called with (done, all) runs.
 pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 
-const fn p(thousandths: u32) -> Stat {
-    Stat::Percentile(thousandths)
-}
-
-/// Every metric of a result.
-const METRICS: [Metric; 40] = [
-    Metric::Share,
-    Metric::Throughput,
-    Metric::Latency(p(50_000)),
-    Metric::Latency(p(99_000)),
-    Metric::Latency(p(99_900)),
-    Metric::Latency(Stat::Max),
-    Metric::Latency(Stat::Mean),
-    Metric::Wait(p(50_000)),
-    Metric::Wait(p(99_000)),
-    Metric::Wait(Stat::Max),
-    Metric::Response(p(50_000)),
-    Metric::Response(p(90_000)),
-    Metric::Response(p(95_000)),
-    Metric::Response(p(99_000)),
-    Metric::Response(p(99_500)),
-    Metric::Response(p(99_900)),
-    Metric::Response(p(99_990)),
-    Metric::Response(Stat::Max),
-    Metric::Response(Stat::Mean),
-    Metric::Run(p(50_000)),
-    Metric::Run(Stat::Mode),
-    Metric::Run(Stat::Max),
-    Metric::Switches,
-    Metric::Preemptions,
-    Metric::Migrations,
-    Metric::Utilisation,
-    Metric::IdleWaiting,
-    Metric::IdleCapped,
-    Metric::IdleLongest,
-    Metric::Delivery(p(50_000)),
-    Metric::Delivery(p(99_000)),
-    Metric::Commit(p(50_000)),
-    Metric::Commit(p(99_000)),
-    Metric::EndToEnd(p(50_000)),
-    Metric::EndToEnd(p(99_000)),
-    Metric::EndToEnd(Stat::Max),
-    Metric::Transactions,
-    Metric::FailedTransactions,
-    Metric::Messages,
-    Metric::Agents,
-];
-
 /// The method's error by class and metric.
 type Errors = BTreeMap<(String, Metric), MethodError>;
 
@@ -122,7 +74,7 @@ fn rows(
         changed.extend(plan.changed.iter().map(|&task| name(task)));
         let subjects = subjects(&own[0].measured, plan, &split).map(|subject| {
             let values = |runs: &[Run], metric| values(runs, subject.kind, &subject.name, metric);
-            let cell = |&metric: &Metric| {
+            let cell = |metric: Metric| {
                 let mine = values(own, metric);
                 let value = Estimate::from_values(mine.clone())?;
                 let method = errors.get(&(subject.name.clone(), metric)).copied().unwrap_or_default();
@@ -136,7 +88,7 @@ fn rows(
                 name: subject.name.clone(),
                 tasks: subject.tasks,
                 changed: matches!(subject.kind, Kind::Class | Kind::Task) && changed.contains(&subject.name),
-                cells: METRICS.iter().filter_map(cell).collect(),
+                cells: Metric::all_reported().filter_map(cell).collect(),
             }
         });
         let mut notes = plan.notes.clone();

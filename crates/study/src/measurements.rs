@@ -170,47 +170,100 @@ impl SubjectData {
         SubjectData { kind, name: name.to_owned(), tasks: 1, class: String::new(), window, data }
     }
 
-    /// The value of a metric: shares as a part of one CPU, times in nanoseconds, the rest per second. `None`
-    /// where the subject has no such metric or nothing was counted.
+    /// Returns the value of a metric: shares as a part of one CPU, times in nanoseconds, the rest a second. `None` where
+    /// the subject has no such metric or nothing was counted.
     pub fn value(&self, metric: Metric) -> Option<f64> {
-        let seconds = self.window.0 as f64 / 1e9;
-        let rate = |count: u64| (seconds > 0.0).then(|| count as f64 / seconds);
-        let counts = |metric, response: u64, switches, preemptions, migrations| match metric {
-            Metric::Throughput if response > 0 => rate(response),
-            Metric::Switches => rate(switches),
-            Metric::Preemptions => rate(preemptions),
-            Metric::Migrations => rate(migrations),
-            _ => None,
-        };
         match &self.data {
-            Data::Sim(task) => match metric {
-                Metric::Share => Some(task.cpu_ns.0 as f64 / self.window.0.max(1) as f64),
-                Metric::Latency(stat) => of_distribution(&task.wake_latency, stat),
-                Metric::Wait(stat) => of_distribution(&task.preempt_wait, stat),
-                Metric::Response(stat) => of_distribution(&task.response, stat),
-                Metric::Run(stat) => of_distribution(&task.run_length, stat),
-                _ => counts(metric, task.response.count(), task.switches, task.preemptions, task.migrations),
-            },
-            Data::Trace(task) => match metric {
-                Metric::Share => Some(task.run.0 as f64 / self.window.0.max(1) as f64),
-                Metric::Latency(stat) => of_durations(&task.wake_latency, stat),
-                Metric::Wait(stat) => of_durations(&task.preempt_wait, stat),
-                Metric::Response(stat) => of_durations(&task.response, stat),
-                Metric::Run(stat) => of_durations(&task.run_length, stat),
-                _ => counts(metric, task.activations, task.switches, task.preemptions, task.migrations),
-            },
-            Data::Source(source) => match metric {
-                Metric::Response(stat) => of_distribution(&source.response, stat),
-                Metric::Throughput => rate(source.completed),
-                _ => None,
-            },
+            Data::Sim(task) => TaskValues::simulated(task, self.window).value(metric),
+            Data::Trace(task) => TaskValues::recorded(task, self.window).value(metric),
+            Data::Source(source) => of_client(metric, &source.response, source.completed, self.window),
+            Data::Channel(channel) => of_client(metric, &channel.response, channel.done, self.window),
             Data::Machine(machine) => machine.value(metric, self.window),
-            Data::Channel(channel) => match metric {
-                Metric::Response(stat) => of_distribution(&channel.response, stat),
-                Metric::Throughput => rate(channel.done),
-                _ => None,
-            },
         }
+    }
+}
+
+/// What the metrics of tasks are made of, whether they were simulated or recorded.
+struct TaskValues<'a, D> {
+    window: Ns,
+    cpu: Ns,
+    /// Finished activations.
+    done: u64,
+    switches: u64,
+    preemptions: u64,
+    migrations: u64,
+    latency: &'a D,
+    wait: &'a D,
+    response: &'a D,
+    run: &'a D,
+}
+
+impl<'a> TaskValues<'a, Distribution> {
+    fn simulated(task: &'a TaskMetrics, window: Ns) -> Self {
+        TaskValues {
+            window,
+            cpu: task.cpu_ns,
+            done: task.response.count(),
+            switches: task.switches,
+            preemptions: task.preemptions,
+            migrations: task.migrations,
+            latency: &task.wake_latency,
+            wait: &task.preempt_wait,
+            response: &task.response,
+            run: &task.run_length,
+        }
+    }
+}
+
+impl<'a> TaskValues<'a, Durations> {
+    fn recorded(task: &'a TaskSummary, window: Ns) -> Self {
+        TaskValues {
+            window,
+            cpu: task.run,
+            done: task.activations,
+            switches: task.switches,
+            preemptions: task.preemptions,
+            migrations: task.migrations,
+            latency: &task.wake_latency,
+            wait: &task.preempt_wait,
+            response: &task.response,
+            run: &task.run_length,
+        }
+    }
+}
+
+impl<D: Values> TaskValues<'_, D> {
+    fn value(&self, metric: Metric) -> Option<f64> {
+        match metric {
+            Metric::Share => Some(self.cpu.0 as f64 / self.window.0.max(1) as f64),
+            Metric::Latency(stat) => self.latency.statistic(stat),
+            Metric::Wait(stat) => self.wait.statistic(stat),
+            Metric::Response(stat) => self.response.statistic(stat),
+            Metric::Run(stat) => self.run.statistic(stat),
+            Metric::Throughput => rate(self.done, self.window).filter(|_| self.done > 0),
+            Metric::Switches => rate(self.switches, self.window),
+            Metric::Preemptions => rate(self.preemptions, self.window),
+            Metric::Migrations => rate(self.migrations, self.window),
+            Metric::Utilisation | Metric::IdleWaiting | Metric::IdleCapped | Metric::IdleLongest => None,
+            Metric::Decision | Metric::DecisionWait => None,
+            Metric::Delivery(_) | Metric::Commit(_) | Metric::EndToEnd(_) => None,
+            Metric::Transactions | Metric::FailedTransactions | Metric::Messages | Metric::Agents => None,
+        }
+    }
+}
+
+/// Returns a count as events a second; `None` when there is no time.
+fn rate(count: u64, window: Ns) -> Option<f64> {
+    let seconds = window.0 as f64 / 1e9;
+    (seconds > 0.0).then(|| count as f64 / seconds)
+}
+
+/// Returns what the clients of a source, or those whose requests a channel carries, see.
+fn of_client(metric: Metric, response: &Distribution, done: u64, window: Ns) -> Option<f64> {
+    match metric {
+        Metric::Response(stat) => response.statistic(stat),
+        Metric::Throughput => rate(done, window),
+        _ => None,
     }
 }
 
@@ -220,25 +273,11 @@ impl MachineMetrics {
         (self.decisions.calls > 0).then(|| time.0 as f64 / self.decisions.calls as f64)
     }
 
-    fn of_agents(&self, metric: Metric, window: Ns) -> Option<f64> {
-        let agents = self.agents.as_deref()?;
-        let rate = |count: u64| (window > Ns::ZERO).then(|| count as f64 * 1e9 / window.0 as f64);
-        match metric {
-            Metric::Delivery(stat) => of_distribution(&agents.delivery, stat),
-            Metric::Commit(stat) => of_distribution(&agents.commit, stat),
-            Metric::EndToEnd(stat) => of_distribution(&agents.end_to_end, stat),
-            Metric::Transactions => rate(agents.transactions),
-            Metric::FailedTransactions => rate(agents.failed_in_all()),
-            Metric::Messages => rate(agents.messages),
-            Metric::Agents => Some(agents.agents_cpu_ns().0 as f64 / window.0.max(1) as f64),
-            _ => None,
-        }
-    }
-
     fn value(&self, metric: Metric, window: Ns) -> Option<f64> {
         let all = (window.0 * self.cpus.len() as u64).max(1) as f64;
         let idle: Ns = self.cpus.iter().map(|cpu| cpu.idle_ns).sum();
         let switches: u64 = self.cpus.iter().map(|cpu| cpu.switches).sum();
+        let agents = self.agents.as_deref();
         match metric {
             Metric::Utilisation => Some(1.0 - idle.0 as f64 / all),
             Metric::IdleWaiting => Some(self.conservation.idle_ns.0 as f64 / all),
@@ -246,8 +285,16 @@ impl MachineMetrics {
             Metric::IdleLongest => Some(self.conservation.longest_ns.0 as f64),
             Metric::Decision => self.per_decision(self.decisions.cost_ns),
             Metric::DecisionWait => self.per_decision(self.decisions.wait_ns),
-            Metric::Switches => (window > Ns::ZERO).then(|| switches as f64 * 1e9 / window.0 as f64),
-            _ => self.of_agents(metric, window),
+            Metric::Switches => rate(switches, window),
+            Metric::Delivery(stat) => agents?.delivery.statistic(stat),
+            Metric::Commit(stat) => agents?.commit.statistic(stat),
+            Metric::EndToEnd(stat) => agents?.end_to_end.statistic(stat),
+            Metric::Transactions => rate(agents?.transactions, window),
+            Metric::FailedTransactions => rate(agents?.failed_in_all(), window),
+            Metric::Messages => rate(agents?.messages, window),
+            Metric::Agents => Some(agents?.agents_cpu_ns().0 as f64 / window.0.max(1) as f64),
+            Metric::Share | Metric::Throughput | Metric::Preemptions | Metric::Migrations => None,
+            Metric::Latency(_) | Metric::Wait(_) | Metric::Response(_) | Metric::Run(_) => None,
         }
     }
 }
@@ -286,26 +333,36 @@ impl SubjectData {
     }
 }
 
-fn of_distribution(values: &Distribution, stat: Stat) -> Option<f64> {
-    let ns = match stat {
-        _ if values.count() == 0 => return None,
-        Stat::Min => values.min(),
-        Stat::Mean => values.mean(),
-        Stat::Mode => values.mode(),
-        Stat::Percentile(thousandths) => values.quantile(f64::from(thousandths) / 100_000.0),
-        Stat::Max => values.max(),
-    };
-    Some(ns.0 as f64)
+/// A distribution of times.
+trait Values {
+    /// Returns a statistic in nanoseconds; `None` of no values.
+    fn statistic(&self, stat: Stat) -> Option<f64>;
 }
 
-fn of_durations(values: &Durations, stat: Stat) -> Option<f64> {
-    let ns = match stat {
-        _ if values.count() == 0 => return None,
-        Stat::Min => values.quantile(0),
-        Stat::Mean => values.mean(),
-        Stat::Mode => values.buckets().max_by_key(|(_, count)| *count)?.0,
-        Stat::Percentile(thousandths) => values.quantile(thousandths * 10),
-        Stat::Max => values.max(),
-    };
-    Some(ns.0 as f64)
+impl Values for Distribution {
+    fn statistic(&self, stat: Stat) -> Option<f64> {
+        let ns = match stat {
+            _ if self.count() == 0 => return None,
+            Stat::Min => self.min(),
+            Stat::Mean => self.mean(),
+            Stat::Mode => self.mode(),
+            Stat::Percentile(thousandths) => self.quantile(f64::from(thousandths) / 100_000.0),
+            Stat::Max => self.max(),
+        };
+        Some(ns.0 as f64)
+    }
+}
+
+impl Values for Durations {
+    fn statistic(&self, stat: Stat) -> Option<f64> {
+        let ns = match stat {
+            _ if self.count() == 0 => return None,
+            Stat::Min => self.quantile(0),
+            Stat::Mean => self.mean(),
+            Stat::Mode => self.buckets().max_by_key(|(_, count)| *count)?.0,
+            Stat::Percentile(thousandths) => self.quantile(thousandths * 10),
+            Stat::Max => self.max(),
+        };
+        Some(ns.0 as f64)
+    }
 }

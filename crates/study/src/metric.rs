@@ -1,4 +1,5 @@
-//! The names of what is measured: `share`, `latency p99`, `throughput`, …
+//! What is measured: one table, [`METRICS`], from which names, units, headings and documents come. A new metric is one row
+//! there, and its value in `measurements.rs`, where the compiler asks for it.
 
 use schedlab_model::Ns;
 use schedlab_model::text::nearest;
@@ -6,53 +7,56 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// One number about a class of tasks, a source, or the machine.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Metric {
-    /// Part of the CPU time of one CPU: 0.5 is half a CPU, 2.0 two whole ones.
+/// One row of [`METRICS`].
+#[derive(Clone, Copy, Debug)]
+pub struct MetricDef {
+    /// Its name on the command line, in scenarios and in JSON. Metrics of a distribution are followed by a [`Stat`].
+    pub name: &'static str,
+    /// In what it is counted.
+    pub unit: Unit,
+    /// What has it.
+    pub of: Of,
+    /// Which direction a user wants; `None` when it depends.
+    pub better: Option<Better>,
+    /// Its heading in tables of tasks and of the machine; a [`Stat`] follows where it has one.
+    pub heading: &'static str,
+    /// The statistics of it that results hold; `[]` for what has no distribution.
+    pub reported: &'static [Stat],
+    /// Whether results hold it. (A decision's cost has a result of its own.)
+    pub in_results: bool,
+    /// What it is, in one sentence.
+    pub doc: &'static str,
+}
+
+/// In what a metric is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit {
+    /// A part of one CPU; of the machine, a part of all CPU time.
     Share,
-    /// Run-queue latency: from the wakeup to running.
-    Latency(Stat),
-    /// Waiting after a preemption, until running again.
-    Wait(Stat),
-    /// Response time: tasks: from the wakeup to blocking again; sources: what the client sees.
-    Response(Stat),
-    /// Length of uninterrupted runs on a CPU.
-    Run(Stat),
-    /// Finished activations (tasks) or completed requests (sources) a second.
-    Throughput,
-    /// Context switches to the task, a second.
-    Switches,
-    /// Involuntary switches away from the task, a second.
-    Preemptions,
-    /// Moves to another CPU, a second.
-    Migrations,
-    /// The machine: part of all CPU time in which CPUs are not idle.
-    Utilisation,
-    /// The machine: part of all CPU time that is idle while somebody waits who may run there.
-    IdleWaiting,
-    /// The machine: part of all CPU time that is idle while a cap (or bandwidth limit) keeps work from it.
-    IdleCapped,
-    /// The machine: the longest uninterrupted time in which a CPU idles while somebody waits who may run there.
-    IdleLongest,
-    /// The machine: mean time of a decision of the scheduler, from entry to return, where its work has a price.
-    Decision,
-    /// The machine: the part of it that waits for a lock that all CPUs share.
-    DecisionWait,
-    /// Agents: from an event in the kernel to the moment in which its message is read.
-    Delivery(Stat),
-    /// Agents: their time for a commit.
-    Commit(Stat),
-    /// Agents: from the start of a commit to the switch to the last of its tasks.
-    EndToEnd(Stat),
-    /// Agents: transactions a second, failed ones included.
-    Transactions,
-    /// Agents: transactions that failed, a second.
-    FailedTransactions,
-    /// Agents: messages read, a second.
-    Messages,
-    /// Agents: their CPU time, as a part of one CPU.
+    /// Nanoseconds.
+    Time,
+    /// Events a second.
+    PerSecond,
+}
+
+/// What has a metric.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Of {
+    /// Tasks, and where they have it sources and channels.
+    Tasks,
+    /// The machine as a whole.
+    Machine,
+    /// The machine, when the scheduler runs in agents.
     Agents,
+}
+
+/// Which direction a user wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Better {
+    /// Smaller values.
+    Smaller,
+    /// Larger values.
+    Larger,
 }
 
 /// Which number of a distribution.
@@ -70,61 +74,195 @@ pub enum Stat {
     Max,
 }
 
-/// In what a metric is counted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unit {
-    /// A part of one CPU.
-    Share,
-    /// Nanoseconds.
-    Time,
-    /// Events a second.
-    PerSecond,
+const fn p(thousandths: u32) -> Stat {
+    Stat::Percentile(thousandths)
+}
+
+/// Declares every metric once: the variants of [`Metric`] and the rows of [`METRICS`], in the order of results.
+macro_rules! metrics {
+    ($($variant:ident $(($stat:ident))? $doc:literal {
+        name: $name:literal, unit: $unit:ident, of: $of:ident, better: $better:expr, heading: $heading:literal,
+        reported: $reported:expr
+        $(, in_results: $in_results:literal)?
+    })+) => {
+        /// One number about a group of tasks, a source, a channel or the machine.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        pub enum Metric {
+            $(#[doc = $doc] $variant $(($stat))?,)+
+        }
+
+        /// Every metric, in the order of results.
+        pub const METRICS: &[MetricDef] = &[
+            $(MetricDef {
+                name: $name,
+                unit: Unit::$unit,
+                of: Of::$of,
+                better: $better,
+                heading: $heading,
+                reported: &$reported,
+                in_results: true $(&& $in_results)?,
+                doc: $doc,
+            },)+
+        ];
+
+        /// Places in [`METRICS`].
+        enum Place { $($variant,)+ }
+
+        impl Metric {
+            /// Returns its row of [`METRICS`].
+            pub const fn def(self) -> &'static MetricDef {
+                match self {
+                    $(Metric::$variant { .. } => &METRICS[Place::$variant as usize],)+
+                }
+            }
+
+            /// Returns which number of a distribution it is; `None` for metrics without one.
+            pub const fn stat(self) -> Option<Stat> {
+                match self {
+                    $(Metric::$variant { .. } => metrics!(@stat self, $variant $(($stat))?),)+
+                }
+            }
+
+            /// Returns the metric of this row of [`METRICS`]; `None` when the row wants a statistic and there is none.
+            fn build(row: usize, stat: Option<Stat>) -> Option<Metric> {
+                $(if row == Place::$variant as usize {
+                    return metrics!(@build stat, $variant $(($stat))?);
+                })+
+                None
+            }
+
+            /// Whether the metric of this row of [`METRICS`] is one of a distribution.
+            fn has_stat(row: usize) -> bool {
+                const HAS: &[bool] = &[$(metrics!(@has $(($stat))?),)+];
+                HAS.get(row).copied().unwrap_or_default()
+            }
+        }
+    };
+    (@stat $metric:expr, $variant:ident) => { None };
+    (@stat $metric:expr, $variant:ident ($stat:ident)) => {
+        match $metric { Metric::$variant(stat) => Some(stat), _ => None }
+    };
+    (@build $given:expr, $variant:ident) => { Some(Metric::$variant) };
+    (@build $given:expr, $variant:ident ($stat:ident)) => { $given.map(Metric::$variant) };
+    (@has) => { false };
+    (@has ($stat:ident)) => { true };
+}
+
+metrics! {
+    Share "CPU time as a part of one CPU: 0.5 is half a CPU, 2.0 two whole ones." {
+        name: "share", unit: Share, of: Tasks, better: Some(Better::Larger), heading: "CPU share", reported: []
+    }
+    Throughput "Finished activations (tasks) or completed requests (sources, channels) a second." {
+        name: "throughput", unit: PerSecond, of: Tasks, better: Some(Better::Larger), heading: "done/s", reported: []
+    }
+    Latency(Stat) "Run-queue latency: from the wakeup to running." {
+        name: "latency", unit: Time, of: Tasks, better: Some(Better::Smaller), heading: "latency",
+        reported: [p(50_000), p(99_000), p(99_900), Stat::Max, Stat::Mean]
+    }
+    Wait(Stat) "Wait after a preemption, until running again." {
+        name: "wait", unit: Time, of: Tasks, better: Some(Better::Smaller), heading: "preempted",
+        reported: [p(50_000), p(99_000), Stat::Max]
+    }
+    Response(Stat) "Response time: of tasks from the wakeup to blocking again, of sources what the client sees." {
+        name: "response", unit: Time, of: Tasks, better: Some(Better::Smaller), heading: "response",
+        reported: [
+            p(50_000), p(90_000), p(95_000), p(99_000), p(99_500), p(99_900), p(99_990), Stat::Max, Stat::Mean
+        ]
+    }
+    Run(Stat) "Length of an uninterrupted run on a CPU." {
+        name: "run", unit: Time, of: Tasks, better: None, heading: "run", reported: [p(50_000), Stat::Mode, Stat::Max]
+    }
+    Switches "Context switches to the task (of the machine: all of them) a second." {
+        name: "switches", unit: PerSecond, of: Tasks, better: None, heading: "switches/s", reported: []
+    }
+    Preemptions "Involuntary switches away from the task a second." {
+        name: "preemptions", unit: PerSecond, of: Tasks, better: None, heading: "preemptions/s", reported: []
+    }
+    Migrations "Moves of the task to another CPU a second." {
+        name: "migrations", unit: PerSecond, of: Tasks, better: None, heading: "migrations/s", reported: []
+    }
+    Utilisation "Part of all CPU time in which CPUs are not idle." {
+        name: "utilisation", unit: Share, of: Machine, better: None, heading: "busy", reported: []
+    }
+    IdleWaiting "Part of all CPU time that is idle while a task waits that may run there." {
+        name: "idle-waiting", unit: Share, of: Machine, better: Some(Better::Smaller), heading: "idle, work waits",
+        reported: []
+    }
+    IdleCapped "Part of all CPU time that is idle while a cap (or bandwidth limit) keeps work from it." {
+        name: "idle-capped", unit: Share, of: Machine, better: Some(Better::Smaller), heading: "idle, work capped",
+        reported: []
+    }
+    IdleLongest "The longest uninterrupted time in which a CPU idles while a task waits that may run there." {
+        name: "idle-longest", unit: Time, of: Machine, better: Some(Better::Smaller), heading: "idle longest",
+        reported: []
+    }
+    Decision "Mean time of a decision of the scheduler, from entry to return, where its work has a price." {
+        name: "decision", unit: Time, of: Machine, better: None, heading: "decision", reported: [], in_results: false
+    }
+    DecisionWait "The part of a decision's mean time that waits for a lock that all CPUs share." {
+        name: "decision-wait", unit: Time, of: Machine, better: None, heading: "decision, lock wait", reported: [],
+        in_results: false
+    }
+    Delivery(Stat) "From an event in the kernel to the moment in which the agent reads its message." {
+        name: "delivery", unit: Time, of: Agents, better: None, heading: "delivery", reported: [p(50_000), p(99_000)]
+    }
+    Commit(Stat) "The agent's time for a commit." {
+        name: "commit", unit: Time, of: Agents, better: None, heading: "commit", reported: [p(50_000), p(99_000)]
+    }
+    EndToEnd(Stat) "From the start of a commit to the switch to the last of its tasks." {
+        name: "end-to-end", unit: Time, of: Agents, better: None, heading: "end-to-end",
+        reported: [p(50_000), p(99_000), Stat::Max]
+    }
+    Transactions "Transactions of agents a second, failed ones included." {
+        name: "transactions", unit: PerSecond, of: Agents, better: None, heading: "transactions/s", reported: []
+    }
+    FailedTransactions "Transactions of agents that failed a second." {
+        name: "failed", unit: PerSecond, of: Agents, better: None, heading: "failed/s", reported: []
+    }
+    Messages "Messages that agents read a second." {
+        name: "messages", unit: PerSecond, of: Agents, better: None, heading: "messages/s", reported: []
+    }
+    Agents "CPU time of the agents as a part of one CPU." {
+        name: "agents", unit: Share, of: Agents, better: None, heading: "agents' CPU", reported: []
+    }
 }
 
 impl Metric {
-    /// In what it is counted.
+    /// Returns in what it is counted.
     pub const fn unit(self) -> Unit {
-        match self {
-            Metric::Share
-            | Metric::Utilisation
-            | Metric::IdleWaiting
-            | Metric::IdleCapped
-            | Metric::Agents => Unit::Share,
-            Metric::IdleLongest | Metric::Decision | Metric::DecisionWait => Unit::Time,
-            Metric::Latency(_) | Metric::Wait(_) | Metric::Response(_) | Metric::Run(_) => Unit::Time,
-            Metric::Delivery(_) | Metric::Commit(_) | Metric::EndToEnd(_) => Unit::Time,
-            _ => Unit::PerSecond,
-        }
+        self.def().unit
     }
 
-    /// Whether a smaller value is what a user wants; `None` when it depends.
-    pub const fn smaller_is_better(self) -> Option<bool> {
-        match self {
-            Metric::Latency(_) | Metric::Wait(_) | Metric::Response(_) => Some(true),
-            Metric::IdleWaiting | Metric::IdleCapped | Metric::IdleLongest => Some(true),
-            Metric::Share | Metric::Throughput => Some(false),
-            _ => None,
-        }
+    /// Returns whether a change by `difference` is what a user wants; `None` when it depends.
+    pub fn is_better(self, difference: f64) -> Option<bool> {
+        self.def().better.map(|better| match better {
+            Better::Smaller => difference < 0.0,
+            Better::Larger => difference >= 0.0,
+        })
     }
 
     /// Whether it is about the machine as a whole.
     pub const fn is_of_machine(self) -> bool {
-        use Metric::{Decision, DecisionWait, IdleCapped, IdleLongest, IdleWaiting, Utilisation};
-        matches!(self, Utilisation | IdleWaiting | IdleCapped | IdleLongest)
-            || matches!(self, Decision | DecisionWait)
-            || self.is_of_agents()
+        !matches!(self.def().of, Of::Tasks)
     }
 
     /// Whether only a machine with agents has it.
     pub const fn is_of_agents(self) -> bool {
-        use Metric::{Agents, Commit, Delivery, EndToEnd, FailedTransactions, Messages, Transactions};
-        matches!(
-            self,
-            Delivery(_) | Commit(_) | EndToEnd(_) | Transactions | FailedTransactions | Messages | Agents
-        )
+        matches!(self.def().of, Of::Agents)
     }
 
-    /// `value` of this metric as people write it: `49.8%`, `1.20ms`, `2830/s`.
+    /// Returns every number that a result holds, in its order.
+    pub fn all_reported() -> impl Iterator<Item = Metric> {
+        METRICS.iter().enumerate().filter(|(_, def)| def.in_results).flat_map(|(row, def)| {
+            let stats: Vec<Option<Stat>> = match Metric::has_stat(row) {
+                true => def.reported.iter().copied().map(Some).collect(),
+                false => vec![None],
+            };
+            stats.into_iter().filter_map(move |stat| Metric::build(row, stat))
+        })
+    }
+
+    /// Returns `value` of this metric as people write it: `49.8%`, `1.20ms`, `2830/s`.
     pub fn show(self, value: f64) -> String {
         match self.unit() {
             Unit::Share => format!("{:.1}%", value * 100.0),
@@ -133,22 +271,50 @@ impl Metric {
             Unit::PerSecond => format!("{value:.1}/s"),
         }
     }
+
+    /// Returns its heading in tables: `CPU share`, `latency p99`.
+    pub fn heading(self) -> String {
+        match self.stat() {
+            Some(stat) => format!("{} {stat}", self.def().heading),
+            None => self.def().heading.to_owned(),
+        }
+    }
 }
 
 /// Why a text is not a metric.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MetricError {
     /// No such name.
-    #[error(
-        "unknown metric `{0}`{hint}: use share, throughput, switches, preemptions, migrations, \
-         for the machine utilisation, idle-waiting, idle-capped, idle-longest, decision, decision-wait, behind agents messages, \
-         transactions, failed, agents, delivery, commit or end-to-end followed by p50 and so on, or one of latency, wait, response, run followed by p50, p99, p99.9, mean, min, max or mode, such as \"latency p99\"",
-        hint = .1.as_ref().map(|n| format!(" (did you mean `{n}`?)")).unwrap_or_default()
-    )]
+    #[error("unknown metric `{0}`{hint}: use {all}", hint = hint(.1), all = all_names())]
     Unknown(String, Option<String>),
     /// A time metric without a statistic, or with an unknown one.
     #[error("`{0}`: say which number of the distribution: p50, p99, p99.9, mean, min, max or mode")]
     Stat(String),
+    /// A metric that is one number, with a statistic.
+    #[error("`{0}`: {1} is one number, not a distribution: write \"{1}\"")]
+    OneNumber(String, &'static str),
+}
+
+fn hint(nearest: &Option<String>) -> String {
+    nearest.as_ref().map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
+}
+
+/// Returns what a user may write, by what has it.
+fn all_names() -> String {
+    let of = |of: Of, stat: bool| {
+        let rows = METRICS.iter().enumerate();
+        let names = rows.filter(|(row, def)| def.of == of && Metric::has_stat(*row) == stat);
+        names.map(|(_, def)| def.name).collect::<Vec<_>>().join(", ")
+    };
+    format!(
+        "{}; for the machine {}; behind agents {}; or one of {}, {} followed by p50, p99, p99.9, mean, min, max or mode, \
+         such as \"latency p99\"",
+        of(Of::Tasks, false),
+        of(Of::Machine, false),
+        of(Of::Agents, false),
+        of(Of::Tasks, true),
+        of(Of::Agents, true)
+    )
 }
 
 impl FromStr for Metric {
@@ -156,58 +322,15 @@ impl FromStr for Metric {
 
     fn from_str(text: &str) -> Result<Metric, MetricError> {
         let (name, stat) = text.trim().split_once(char::is_whitespace).unwrap_or((text.trim(), ""));
-        let stat = || stat.trim().parse::<Stat>().map_err(|()| MetricError::Stat(text.to_owned()));
-        match name {
-            "share" => Ok(Metric::Share),
-            "throughput" => Ok(Metric::Throughput),
-            "switches" => Ok(Metric::Switches),
-            "preemptions" => Ok(Metric::Preemptions),
-            "migrations" => Ok(Metric::Migrations),
-            "utilisation" => Ok(Metric::Utilisation),
-            "idle-waiting" => Ok(Metric::IdleWaiting),
-            "idle-capped" => Ok(Metric::IdleCapped),
-            "idle-longest" => Ok(Metric::IdleLongest),
-            "decision" => Ok(Metric::Decision),
-            "decision-wait" => Ok(Metric::DecisionWait),
-            "transactions" => Ok(Metric::Transactions),
-            "failed" => Ok(Metric::FailedTransactions),
-            "messages" => Ok(Metric::Messages),
-            "agents" => Ok(Metric::Agents),
-            "delivery" => Ok(Metric::Delivery(stat()?)),
-            "commit" => Ok(Metric::Commit(stat()?)),
-            "end-to-end" => Ok(Metric::EndToEnd(stat()?)),
-            "latency" => Ok(Metric::Latency(stat()?)),
-            "wait" => Ok(Metric::Wait(stat()?)),
-            "response" => Ok(Metric::Response(stat()?)),
-            "run" => Ok(Metric::Run(stat()?)),
-            _ => {
-                let names = [
-                    "share",
-                    "throughput",
-                    "switches",
-                    "preemptions",
-                    "migrations",
-                    "utilisation",
-                    "idle-waiting",
-                    "idle-capped",
-                    "idle-longest",
-                    "decision",
-                    "decision-wait",
-                    "transactions",
-                    "failed",
-                    "messages",
-                    "agents",
-                    "delivery",
-                    "commit",
-                    "end-to-end",
-                    "latency",
-                    "wait",
-                    "response",
-                    "run",
-                ];
-                Err(MetricError::Unknown(name.to_owned(), nearest(name, names.into_iter())))
-            }
+        let Some(row) = METRICS.iter().position(|def| def.name == name) else {
+            let nearest = nearest(name, METRICS.iter().map(|def| def.name));
+            return Err(MetricError::Unknown(name.to_owned(), nearest));
+        };
+        if !Metric::has_stat(row) && !stat.trim().is_empty() {
+            return Err(MetricError::OneNumber(text.to_owned(), METRICS[row].name));
         }
+        let stat = stat.trim().parse().ok();
+        Metric::build(row, stat).ok_or_else(|| MetricError::Stat(text.to_owned()))
     }
 }
 
@@ -244,29 +367,9 @@ impl fmt::Display for Stat {
 
 impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Metric::Share => f.write_str("share"),
-            Metric::Throughput => f.write_str("throughput"),
-            Metric::Switches => f.write_str("switches"),
-            Metric::Preemptions => f.write_str("preemptions"),
-            Metric::Migrations => f.write_str("migrations"),
-            Metric::Utilisation => f.write_str("utilisation"),
-            Metric::IdleWaiting => f.write_str("idle-waiting"),
-            Metric::IdleCapped => f.write_str("idle-capped"),
-            Metric::IdleLongest => f.write_str("idle-longest"),
-            Metric::Decision => f.write_str("decision"),
-            Metric::DecisionWait => f.write_str("decision-wait"),
-            Metric::Transactions => f.write_str("transactions"),
-            Metric::FailedTransactions => f.write_str("failed"),
-            Metric::Messages => f.write_str("messages"),
-            Metric::Agents => f.write_str("agents"),
-            Metric::Delivery(stat) => write!(f, "delivery {stat}"),
-            Metric::Commit(stat) => write!(f, "commit {stat}"),
-            Metric::EndToEnd(stat) => write!(f, "end-to-end {stat}"),
-            Metric::Latency(stat) => write!(f, "latency {stat}"),
-            Metric::Wait(stat) => write!(f, "wait {stat}"),
-            Metric::Response(stat) => write!(f, "response {stat}"),
-            Metric::Run(stat) => write!(f, "run {stat}"),
+        match self.stat() {
+            Some(stat) => write!(f, "{} {stat}", self.def().name),
+            None => f.write_str(self.def().name),
         }
     }
 }
@@ -298,10 +401,27 @@ mod tests {
     }
 
     #[test]
+    fn every_row_is_read_and_written_by_its_name() {
+        let reported: Vec<Metric> = Metric::all_reported().collect();
+        assert_eq!(reported.len(), 40);
+        for metric in reported {
+            assert_eq!(metric.to_string().parse::<Metric>(), Ok(metric));
+        }
+        for (row, def) in METRICS.iter().enumerate() {
+            let metric = Metric::build(row, Some(Stat::Max)).expect("a statistic is given");
+            assert_eq!(metric.def().name, def.name);
+            assert_eq!(metric.stat().is_some(), Metric::has_stat(row), "{}", def.name);
+            assert!(def.doc.ends_with('.') && !def.heading.is_empty(), "{}", def.name);
+            // What has no distribution lists no statistics.
+            assert!(Metric::has_stat(row) != def.reported.is_empty(), "{}", def.name);
+        }
+    }
+
+    #[test]
     fn refusals_teach() {
         let text = "latncy p99".parse::<Metric>().unwrap_err().to_string();
         assert!(text.contains("did you mean `latency`"), "{text}");
-        for bad in ["latency", "latency p100", "latency p", "run p9x", ""] {
+        for bad in ["latency", "latency p100", "latency p", "run p9x", "share p99", ""] {
             assert!(bad.parse::<Metric>().is_err(), "{bad}");
         }
     }

@@ -13,7 +13,7 @@ use crate::gate::Outcome;
 use crate::measurements::Kind;
 use crate::metric::{Metric, Unit};
 use crate::result::{Prediction, Replayed, Row, Study};
-use crate::view::{self, CLIENT_COLUMNS, MACHINE_COLUMNS, TASK_COLUMNS};
+use crate::view::{self, TASK_COLUMNS, columns_of, heading};
 use schedlab_model::Ns;
 use schedlab_report::{Cell, Column, Page, Section, Table, Tone};
 
@@ -128,33 +128,28 @@ fn named(kind: Kind, name: &str, tasks: usize) -> String {
 }
 
 fn subject(study: &Study, kind: Kind, name: &str, fold: Option<String>) -> Table {
-    let columns: &[(Metric, &str)] = match kind {
-        Kind::Machine => &MACHINE_COLUMNS,
-        _ if view::is_task(kind) => &TASK_COLUMNS,
-        _ => &CLIENT_COLUMNS,
-    };
     let has = |metric: Metric| {
         study.rows.iter().any(|row| row.find(kind, name).is_some_and(|s| s.cell(metric).is_some()))
     };
-    let columns: Vec<&(Metric, &str)> = columns.iter().filter(|(metric, _)| has(*metric)).collect();
+    let columns: Vec<Metric> = columns_of(kind).iter().copied().filter(|metric| has(*metric)).collect();
     let alone = study.seeds.len() == 1 && study.self_replay.is_none();
     let row = |(index, row): (usize, &Row)| {
         let subject = row.find(kind, name);
         let mut cells = vec![Cell::head(page_name(study, row)).swatch(index + 1)];
-        cells.extend(columns.iter().map(|(metric, _)| {
-            let Some(cell) = subject.and_then(|subject| subject.cell(*metric)) else {
+        cells.extend(columns.iter().map(|&metric| {
+            let Some(cell) = subject.and_then(|subject| subject.cell(metric)) else {
                 return Cell::text("–");
             };
-            let value = Cell::number(show(*metric, cell.value.median), cell.value.median);
+            let value = Cell::number(show(metric, cell.value.median), cell.value.median);
             match &cell.change {
-                Some(of) => value.note(change(*metric, of, alone), tone(of)),
+                Some(of) => value.note(change(metric, of, alone), tone(of)),
                 None => value,
             }
         }));
         cells
     };
     let tasks = study.rows.first().and_then(|row| row.find(kind, name)).map_or(1, |subject| subject.tasks);
-    let heads = columns.iter().map(|(_, title)| Column::number(*title));
+    let heads = columns.iter().map(|metric| Column::number(heading(*metric, kind)));
     Table {
         caption: named(kind, name, tasks),
         columns: std::iter::once(Column::text("run")).chain(heads).collect(),
@@ -181,14 +176,14 @@ fn others(study: &Study, rest: Vec<(Kind, &str)>, hidden: usize) -> Table {
                 Cell::head(named(kind, name, subject.tasks)),
                 Cell::text(page_name(study, row)).swatch(index + 1),
             ];
-            cells.extend(metrics.iter().map(|(metric, _)| match subject.cell(*metric) {
+            cells.extend(metrics.iter().map(|metric| match subject.cell(*metric) {
                 Some(cell) => Cell::number(show(*metric, cell.value.median), cell.value.median),
                 None => Cell::text("–"),
             }));
             rows.push(cells);
         }
     }
-    let heads = metrics.iter().map(|(_, title)| Column::number(*title));
+    let heads = metrics.iter().map(|metric| Column::number(metric.heading()));
     Table {
         caption: "Classes of tasks that use less than 1 % of a CPU in every run, or that were too many to show above".to_owned(),
         columns: [Column::text("tasks"), Column::text("run")].into_iter().chain(heads).collect(),
@@ -287,7 +282,7 @@ fn replayed(
     let shown = subjects.iter().filter(|subject| main.iter().any(|(_, name)| *name == subject.name));
     let row = |subject: &Replayed| {
         let mut cells = vec![Cell::head(named(Kind::Class, &subject.name, subject.tasks))];
-        for (metric, _) in TASK_COLUMNS {
+        for metric in TASK_COLUMNS {
             let cell = subject.cells.iter().find(|cell| cell.metric == metric);
             cells.push(cell.map_or_else(
                 || Cell::text("–"),
@@ -307,7 +302,7 @@ fn replayed(
         }
         cells
     };
-    let heads = TASK_COLUMNS.iter().map(|(_, title)| Column::number(*title));
+    let heads = TASK_COLUMNS.iter().map(|metric| Column::number(metric.heading()));
     Table {
         caption: caption.to_owned(),
         columns: std::iter::once(Column::text("tasks")).chain(heads).collect(),

@@ -6,48 +6,65 @@ use crate::metric::{Metric, Stat, Unit};
 use crate::result::{Replayed, Row, Study, Subject};
 
 /// Columns of tasks, the most important first: what does not fit is left out from the end.
-pub const TASK_COLUMNS: [(Metric, &str); 8] = [
-    (Metric::Share, "CPU share"),
-    (Metric::Latency(Stat::Percentile(50_000)), "latency p50"),
-    (Metric::Latency(Stat::Percentile(99_000)), "latency p99"),
-    (Metric::Response(Stat::Percentile(99_000)), "response p99"),
-    (Metric::Throughput, "done/s"),
-    (Metric::Latency(Stat::Max), "latency max"),
-    (Metric::Switches, "switches/s"),
-    (Metric::Wait(Stat::Percentile(99_000)), "preempted p99"),
+pub const TASK_COLUMNS: [Metric; 8] = [
+    Metric::Share,
+    Metric::Latency(Stat::Percentile(50_000)),
+    Metric::Latency(Stat::Percentile(99_000)),
+    Metric::Response(Stat::Percentile(99_000)),
+    Metric::Throughput,
+    Metric::Latency(Stat::Max),
+    Metric::Switches,
+    Metric::Wait(Stat::Percentile(99_000)),
 ];
 /// Columns of sources and channels.
-pub const CLIENT_COLUMNS: [(Metric, &str); 6] = [
-    (Metric::Throughput, "requests/s"),
-    (Metric::Response(Stat::Percentile(50_000)), "response p50"),
-    (Metric::Response(Stat::Percentile(95_000)), "p95"),
-    (Metric::Response(Stat::Percentile(99_000)), "p99"),
-    (Metric::Response(Stat::Percentile(99_500)), "p99.5"),
-    (Metric::Response(Stat::Max), "max"),
+const CLIENT_COLUMNS: [Metric; 6] = [
+    Metric::Throughput,
+    Metric::Response(Stat::Percentile(50_000)),
+    Metric::Response(Stat::Percentile(95_000)),
+    Metric::Response(Stat::Percentile(99_000)),
+    Metric::Response(Stat::Percentile(99_500)),
+    Metric::Response(Stat::Max),
 ];
 /// Columns of the machine as a whole.
-pub const MACHINE_COLUMNS: [(Metric, &str); 11] = [
-    (Metric::Utilisation, "busy"),
-    (Metric::Agents, "agents' CPU"),
-    (Metric::Transactions, "transactions/s"),
-    (Metric::FailedTransactions, "failed/s"),
-    (Metric::Delivery(Stat::Percentile(50_000)), "delivery p50"),
-    (Metric::Commit(Stat::Percentile(50_000)), "commit p50"),
-    (Metric::EndToEnd(Stat::Percentile(50_000)), "end-to-end p50"),
-    (Metric::Switches, "switches/s"),
-    (Metric::IdleWaiting, "idle, work waits"),
-    (Metric::IdleCapped, "idle, work capped"),
-    (Metric::IdleLongest, "idle longest"),
+const MACHINE_COLUMNS: [Metric; 11] = [
+    Metric::Utilisation,
+    Metric::Agents,
+    Metric::Transactions,
+    Metric::FailedTransactions,
+    Metric::Delivery(Stat::Percentile(50_000)),
+    Metric::Commit(Stat::Percentile(50_000)),
+    Metric::EndToEnd(Stat::Percentile(50_000)),
+    Metric::Switches,
+    Metric::IdleWaiting,
+    Metric::IdleCapped,
+    Metric::IdleLongest,
 ];
-/// The columns of a subject: those about agents only where there are some.
-pub fn columns(study: &Study, kind: Kind) -> Vec<(Metric, &'static str)> {
-    let delegated = study.rows.iter().any(|row| row.delegation.is_some());
-    let columns: &[(Metric, &str)] = match kind {
+
+/// Returns the columns of a subject, the most important first.
+pub const fn columns_of(kind: Kind) -> &'static [Metric] {
+    match kind {
         Kind::Class | Kind::Task => &TASK_COLUMNS,
         Kind::Source | Kind::Channel => &CLIENT_COLUMNS,
         Kind::Machine => &MACHINE_COLUMNS,
-    };
-    columns.iter().copied().filter(|(metric, _)| delegated || !metric.is_of_agents()).collect()
+    }
+}
+
+/// Returns the columns of a subject of this study: those about agents only where there are some.
+pub fn columns(study: &Study, kind: Kind) -> Vec<Metric> {
+    let delegated = study.rows.iter().any(|row| row.delegation.is_some());
+    columns_of(kind).iter().copied().filter(|metric| delegated || !metric.is_of_agents()).collect()
+}
+
+/// Returns the heading of a metric's column in a table of `kind`. What clients see is all response times: beside the median
+/// the percentile alone says which.
+pub fn heading(metric: Metric, kind: Kind) -> String {
+    match (kind, metric) {
+        (Kind::Source | Kind::Channel, Metric::Throughput) => "requests/s".to_owned(),
+        (Kind::Source | Kind::Channel, Metric::Response(stat)) if stat != Stat::Percentile(50_000) => {
+            stat.to_string()
+        }
+        _ => metric.heading(),
+    }
 }
 
 /// Classes below this share of one CPU are left out unless somebody asks for all.

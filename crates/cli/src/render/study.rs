@@ -96,7 +96,7 @@ fn replayed(study: &Study, subjects: &[Replayed], main: &[(Kind, String)], style
             continue;
         }
         let mut row = vec![Cell::plain(counted(&subject.name, subject.tasks))];
-        for (metric, _) in TASK_COLUMNS {
+        for metric in TASK_COLUMNS {
             let cell = subject.cells.iter().find(|cell| cell.metric == metric);
             row.push(cell.map_or_else(Cell::default, |cell| Cell {
                 value: format!("{} -> {}", metric.show(cell.recorded), metric.show(cell.simulated)),
@@ -111,7 +111,7 @@ fn replayed(study: &Study, subjects: &[Replayed], main: &[(Kind, String)], style
         rows.push(row);
     }
     let mut names = vec!["task".to_owned()];
-    names.extend(TASK_COLUMNS.iter().map(|(_, name)| (*name).to_owned()));
+    names.extend(TASK_COLUMNS.iter().map(|metric| metric.heading()));
     Table { head: names, rows, fixed: 1 }.render(style).0
 }
 
@@ -146,7 +146,7 @@ fn subject(study: &Study, kind: Kind, name: &str, style: &Style) -> (String, Vec
         let subject = row.find(kind, name);
         tasks = subject.map_or(tasks, |subject| subject.tasks);
         let mut cells = vec![Cell::plain(&row.scheduler), Cell::plain(&row.variant)];
-        for (metric, _) in &columns {
+        for metric in &columns {
             let cell = subject.and_then(|subject| subject.cell(*metric));
             cells.push(cell.map_or_else(Cell::default, |cell| {
                 let (change, look) =
@@ -157,7 +157,7 @@ fn subject(study: &Study, kind: Kind, name: &str, style: &Style) -> (String, Vec
         rows.push(cells);
     }
     let mut head = vec!["scheduler".to_owned(), "variant".to_owned()];
-    head.extend(columns.iter().map(|(_, name)| (*name).to_owned()));
+    head.extend(columns.iter().map(|metric| view::heading(*metric, kind)));
     let (table, missing) = Table { head, rows, fixed: 2 }.render(style);
     let title = match kind {
         Kind::Source => format!("{name} (source: what its clients see)"),
@@ -203,7 +203,7 @@ fn footer(
     }
     let checked = study.predictions.iter().map(|prediction| &prediction.subjects);
     let mut replayed = study.self_replay.iter().map(|replay| &replay.subjects).chain(checked).flatten();
-    let few = |subject: &Replayed| TASK_COLUMNS.iter().any(|(metric, _)| view::few(study, subject, *metric));
+    let few = |subject: &Replayed| TASK_COLUMNS.iter().any(|metric| view::few(study, subject, *metric));
     if replayed.any(|subject| few(subject) && main.iter().any(|(_, name)| *name == subject.name)) {
         legend.push(view::ABOUT_FEW.to_owned());
     }

@@ -1,7 +1,7 @@
 //! Comparing over a recording: first the recording against its own simulation, then the what-ifs.
 
 use super::scenario::costs;
-use super::{Detail, Errors, METRICS, Options, Progress, check_knobs_exist, check_names, check_schedulers};
+use super::{Detail, Errors, Options, Progress, check_knobs_exist, check_names, check_schedulers};
 use super::{detail, parse_variants, plan, rows, seeds, split_classes, values, verdict};
 use super::{features, gates};
 use crate::StudyError;
@@ -443,12 +443,12 @@ fn self_replay(
 /// What was recorded against what the runs of one row gave, class by class.
 fn against(was: &Measured, runs: &[Run]) -> Vec<Replayed> {
     let subject = |subject: &SubjectData| {
-        let cell = |&metric: &Metric| {
+        let cell = |metric: Metric| {
             let simulated = Estimate::from_values(values(runs, subject.kind, &subject.name, metric))?.median;
             let recorded = subject.value(metric)?;
             Some(ReplayedCell { metric, recorded, simulated, difference: simulated - recorded })
         };
-        let cells = METRICS.iter().filter_map(cell).collect();
+        let cells = Metric::all_reported().filter_map(cell).collect();
         Replayed { name: subject.name.clone(), tasks: subject.tasks, cells }
     };
     was.subjects.iter().chain(&was.tasks).map(subject).collect()
@@ -487,7 +487,7 @@ fn predictions(
 fn method_errors(replay: &SelfReplay) -> Errors {
     let mut errors = BTreeMap::new();
     for subject in &replay.subjects {
-        for metric in METRICS {
+        for metric in Metric::all_reported() {
             let own = subject.cells.iter().find(|cell| cell.metric == metric);
             let error = match own {
                 Some(cell) => MethodError::between(cell.recorded, cell.simulated),

@@ -174,11 +174,11 @@ pub(super) fn change(
     } else if small || middle.abs() <= error {
         Judgement::CannotTell
     } else {
-        match metric.smaller_is_better() {
+        match metric.is_better(difference) {
             // More CPU time may be a gain or a cost: a diff does not know which.
             _ if metric.unit() != Unit::Time => Judgement::Different,
-            Some(smaller) if smaller == (difference < 0.0) => Judgement::Better,
-            Some(_) => Judgement::Worse,
+            Some(true) => Judgement::Better,
+            Some(false) => Judgement::Worse,
             None => Judgement::Different,
         }
     };

@@ -120,13 +120,13 @@ fn tasks(page: &mut Page, measured: &Measured) {
     subjects.sort_by(|a, b| share(b).total_cmp(&share(a)).then(a.name.cmp(&b.name)));
     let row = |subject: &&crate::measurements::SubjectData| {
         let mut cells = vec![Cell::head(super::named(Kind::Class, &subject.name, subject.tasks))];
-        cells.extend(crate::view::TASK_COLUMNS.iter().map(|(metric, _)| match subject.value(*metric) {
+        cells.extend(crate::view::TASK_COLUMNS.iter().map(|metric| match subject.value(*metric) {
             Some(value) => Cell::number(super::show(*metric, value), value),
             None => Cell::text("–"),
         }));
         cells
     };
-    let heads = crate::view::TASK_COLUMNS.iter().map(|(_, title)| Column::number(*title));
+    let heads = crate::view::TASK_COLUMNS.iter().map(|metric| Column::number(metric.heading()));
     let table = |caption: &str, rows: Vec<Vec<Cell>>, fold: Option<String>| Table {
         caption: caption.to_owned(),
         columns: std::iter::once(Column::text("tasks")).chain(heads.clone()).collect(),
