@@ -13,15 +13,10 @@
 //! `preempt=` and `threaded_irqs=`, or `delegation`: where the scheduler runs.
 
 mod apply;
+mod setting;
 
 pub use apply::{Applied, Subject};
-
-use crate::scenario::{bandwidth, parse_model, shares_of_weight};
-use schedlab_model::text::nearest;
-use schedlab_model::text::scaled;
-use schedlab_model::{Bandwidth, CpuSet, Nice, Ns, Policy};
-use schedlab_scheduler::SchedulerSpec;
-use schedlab_sim::PreemptModel;
+pub use setting::{GroupSetting, MachineSetting, Setting, SourceSetting, TaskSetting};
 
 /// One thing to try.
 #[derive(Clone, PartialEq, Debug)]
@@ -37,53 +32,10 @@ pub struct Variant {
 /// The changes of one target.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Clause {
-    /// Who, as written.
+    /// What changes, as written.
     pub target: String,
-    /// What, in order.
+    /// How, in order.
     pub settings: Vec<Setting>,
-}
-
-/// One change.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Setting {
-    /// `policy=idle`
-    Policy(Policy),
-    /// `nice=5`
-    Nice(Nice),
-    /// `cpus=0-1`
-    Cpus(CpuSet),
-    /// `slice=3ms`
-    Slice(Ns),
-    /// `group=/batch` (made when it does not exist)
-    Group(String),
-    /// `demand=x2`, `demand=50%`: CPU time of every activation, in thousandths.
-    Demand(u64),
-    /// `off`: the task is not there.
-    Off,
-    /// `cpu.max=50ms/100ms`, `cpu.max=max`
-    Max(Option<Bandwidth>),
-    /// `cpu.weight=50` or `cpu.shares=512`, as shares.
-    Shares(u32),
-    /// `cpu.idle=on`
-    GroupIdle(bool),
-    /// `cap=200`: per cent of one pCPU (Xen), 0 = none.
-    Cap(u32),
-    /// `weight=512`: Xen's.
-    Weight(u32),
-    /// `guest=linux-6.1`: another scheduler in the domain; `none`: its tasks are vCPUs themselves.
-    Guest(Option<SchedulerSpec>),
-    /// `rate=x2`: requests of an open source come that much faster, in thousandths.
-    Rate(u64),
-    /// `clients=64`
-    Clients(u32),
-    /// A setting of the delegation: where the scheduler runs.
-    Delegation(String, String),
-    /// `preempt=rt`: how the machine's kernel lets itself be preempted.
-    Preempt(PreemptModel),
-    /// `threaded_irqs=on`
-    ThreadedIrqs(bool),
-    /// A knob of the scheduler.
-    Knob(String, String),
 }
 
 /// What is wrong with a variant.
@@ -126,12 +78,6 @@ pub enum VariantError {
     Cpu(String, String),
 }
 
-const TASK_KEYS: [&str; 7] = ["policy", "nice", "cpus", "slice", "group", "demand", "off"];
-const SOURCE_KEYS: [&str; 2] = ["rate", "clients"];
-const MACHINE_KEYS: [&str; 2] = ["preempt", "threaded_irqs"];
-const GROUP_KEYS: [&str; 8] =
-    ["cpu.max", "cpu.weight", "cpu.shares", "cpu.idle", "cpus", "cap", "weight", "guest"];
-
 impl Variant {
     /// Reads `NAME: TARGET SETTING... ; TARGET SETTING...`. Without `NAME:` the text is its own name.
     pub fn parse(text: &str) -> Result<Variant, VariantError> {
@@ -169,7 +115,7 @@ fn clause(text: &str) -> Result<Clause, VariantError> {
         )));
     }
     let settings =
-        rest.split_whitespace().map(|part| setting(target, part)).collect::<Result<Vec<_>, _>>()?;
+        rest.split_whitespace().map(|part| Setting::parse(target, part)).collect::<Result<Vec<_>, _>>()?;
     match settings.is_empty() {
         true => Err(VariantError::Empty(text.to_owned())),
         false => Ok(Clause { target: without_slashes(target), settings }),
@@ -185,104 +131,10 @@ fn without_slashes(target: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
-fn setting(target: &str, text: &str) -> Result<Setting, VariantError> {
-    let (key, value) = match text.split_once('=') {
-        Some(pair) => pair,
-        None if text == "off" => (text, ""),
-        None => return Err(VariantError::Syntax(text.to_owned())),
-    };
-    if target == "scheduler" {
-        return Ok(Setting::Knob(key.to_owned(), value.to_owned()));
-    }
-    if target == "delegation" {
-        return Ok(Setting::Delegation(key.to_owned(), value.to_owned()));
-    }
-    let keys: Vec<&str> = match target.starts_with('/') {
-        true => GROUP_KEYS.to_vec(),
-        _ if target == "machine" => MACHINE_KEYS.to_vec(),
-        false => TASK_KEYS.into_iter().chain(SOURCE_KEYS).collect(),
-    };
-    if !keys.contains(&key) {
-        let hint = match nearest(key, keys.iter().copied()) {
-            Some(right) => format!(": did you mean `{right}`?"),
-            None => format!("; it may be {}", keys.join(", ")),
-        };
-        return Err(VariantError::Key { target: target.to_owned(), key: key.to_owned(), hint });
-    }
-    value_of(key, value).map_err(|message| VariantError::Value(format!("{text}: {message}")))
-}
-
-fn value_of(key: &str, value: &str) -> Result<Setting, String> {
-    fn read<T: std::str::FromStr>(value: &str) -> Result<T, String>
-    where
-        T::Err: std::fmt::Display,
-    {
-        value.parse().map_err(|error: T::Err| error.to_string())
-    }
-    let number = |low: u64, high: u64| {
-        let wanted = || format!("must be a whole number from {low} to {high}");
-        value.parse::<u64>().ok().filter(|n| (low..=high).contains(n)).ok_or_else(wanted)
-    };
-    match key {
-        "policy" => Ok(Setting::Policy(read(value)?)),
-        "nice" => {
-            let nice = value.parse().ok().and_then(Nice::new);
-            Ok(Setting::Nice(nice.ok_or("must be a whole number from -20 to 19")?))
-        }
-        "cpus" => Ok(Setting::Cpus(read(value)?)),
-        "slice" => {
-            let slice: Ns = read(value)?;
-            match slice >= Ns::from_us(100) && slice <= Ns::from_ms(100) {
-                true => Ok(Setting::Slice(slice)),
-                false => Err("must be from 100us to 100ms".to_owned()),
-            }
-        }
-        "group" if value.starts_with('/') => Ok(Setting::Group(without_slashes(value))),
-        "group" => Err("a group is a path, such as /batch".to_owned()),
-        "demand" => Ok(Setting::Demand(factor(value)?)),
-        "off" => Ok(Setting::Off),
-        "rate" => Ok(Setting::Rate(factor(value)?)),
-        "clients" => Ok(Setting::Clients(number(1, 1_000_000)? as u32)),
-        "cpu.max" => Ok(Setting::Max(bandwidth(value)?)),
-        "cpu.weight" => Ok(Setting::Shares(shares_of_weight(number(1, 10_000)?))),
-        "cpu.shares" => Ok(Setting::Shares(number(2, 262_144)? as u32)),
-        "cap" => Ok(Setting::Cap(number(0, 51_200)? as u32)),
-        "weight" => Ok(Setting::Weight(number(1, 65_535)? as u32)),
-        "guest" if value == "none" => Ok(Setting::Guest(None)),
-        "guest" => {
-            let spec = read::<SchedulerSpec>(value)?;
-            crate::scenario::check_scheduler(&spec)?;
-            Ok(Setting::Guest(Some(spec)))
-        }
-        "preempt" => Ok(Setting::Preempt(parse_model(value)?)),
-        "threaded_irqs" => Ok(Setting::ThreadedIrqs(flag(value)?)),
-        "cpu.idle" => Ok(Setting::GroupIdle(flag(value)?)),
-        _ => unreachable!("checked against the list of keys"),
-    }
-}
-
-fn flag(value: &str) -> Result<bool, String> {
-    match value {
-        "on" | "1" | "true" => Ok(true),
-        "off" | "0" | "false" => Ok(false),
-        _ => Err("must be on or off".to_owned()),
-    }
-}
-
-/// `x2`, `x1.5` or `50%`, in thousandths.
-fn factor(text: &str) -> Result<u64, String> {
-    let form = || "must be a factor such as x2 or x0.5, or a percentage such as 50%".to_owned();
-    let permille = match (text.strip_prefix('x'), text.strip_suffix('%')) {
-        (Some(number), _) => scaled(number, 3),
-        (_, Some(number)) => scaled(number, 1),
-        _ => None,
-    };
-    permille.filter(|p| (1..=1_000_000).contains(p)).ok_or_else(form)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use schedlab_model::Policy;
 
     #[test]
     fn reads_the_line_of_the_issue() {
@@ -290,7 +142,7 @@ mod tests {
         assert_eq!(variant.name, "NAME");
         assert_eq!(variant.clauses.len(), 2);
         assert_eq!(variant.clauses[0].settings.len(), 3);
-        assert_eq!(variant.clauses[1].settings, [Setting::Policy(Policy::Fifo(1))]);
+        assert_eq!(variant.clauses[1].settings, [Setting::Task(TaskSetting::Policy(Policy::Fifo(1)))]);
     }
 
     #[test]
@@ -305,10 +157,11 @@ mod tests {
         let text = "x: /g cpu.max=50ms/100ms cpu.weight=200 cpu.idle=on cpus=0 ; t demand=x1.5 slice=3ms \
                     group=/g ; s rate=50% clients=3 ; u off ; scheduler a=b ; \"two words\" nice=-5";
         let variant = Variant::parse(text).unwrap();
-        assert_eq!(variant.clauses[0].settings[1], Setting::Shares(2048));
-        assert_eq!(variant.clauses[1].settings[0], Setting::Demand(1500));
-        assert_eq!(variant.clauses[2].settings, [Setting::Rate(500), Setting::Clients(3)]);
-        assert_eq!(variant.clauses[3].settings, [Setting::Off]);
+        assert_eq!(variant.clauses[0].settings[1], Setting::Group(GroupSetting::Shares(2048)));
+        assert_eq!(variant.clauses[1].settings[0], Setting::Task(TaskSetting::Demand(1500)));
+        let [rate, clients] = [SourceSetting::Rate(500), SourceSetting::Clients(3)].map(Setting::Source);
+        assert_eq!(variant.clauses[2].settings, [rate, clients]);
+        assert_eq!(variant.clauses[3].settings, [Setting::Task(TaskSetting::Off)]);
         assert_eq!(variant.clauses[5].target, "two words");
     }
 

@@ -8,7 +8,7 @@ use schedlab_model::CpuSet;
 use schedlab_model::text::glob;
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_study::StudyError;
-use schedlab_study::variant::{Clause, Setting, Variant};
+use schedlab_study::variant::{Clause, Setting, TaskSetting, Variant};
 
 /// What a round is run with.
 #[derive(Clone, PartialEq, Debug)]
@@ -54,21 +54,26 @@ fn possible(variant: &Variant, clause: &Clause) -> Result<(), ConfirmError> {
     };
     for setting in &clause.settings {
         match setting {
-            Setting::Policy(_) | Setting::Nice(_) | Setting::Slice(_) | Setting::Cpus(_)
-                if !clause.target.starts_with('/') => {}
+            Setting::Task(
+                TaskSetting::Policy(_) | TaskSetting::Nice(_) | TaskSetting::Slice(_) | TaskSetting::Cpus(_),
+            ) => {}
             Setting::Knob(name, _) => {
                 return refuse(&format!("the knob {name} is the kernel's own and stays as it is"));
             }
-            Setting::Demand(_) | Setting::Off | Setting::Rate(_) | Setting::Clients(_) => {
+            Setting::Task(TaskSetting::Demand(_) | TaskSetting::Off) | Setting::Source(_) => {
                 return refuse(&format!(
                     "`{}` would do other work, which the command decides",
                     clause.target
                 ));
             }
-            _ => {
+            Setting::Task(TaskSetting::Group(_)) | Setting::Group(_) => {
                 return refuse(
                     "control groups are left as the host has them (`schedlab colocate` sets them)",
                 );
+            }
+            Setting::Machine(_) => return refuse("the kernel stays as it is"),
+            Setting::Delegation(..) => {
+                return refuse("where a scheduler runs is tried with --scheduler");
             }
         }
     }
@@ -116,10 +121,10 @@ fn set(keeper: &mut Keeper, thread: &Identity, settings: &[Setting]) -> Result<(
     let mut cpus: Option<CpuSet> = None;
     for setting in settings {
         match setting {
-            Setting::Policy(policy) => wanted.policy = *policy,
-            Setting::Nice(nice) => wanted.nice = *nice,
-            Setting::Slice(slice) => wanted.slice = Some(*slice),
-            Setting::Cpus(set) => cpus = Some(*set),
+            Setting::Task(TaskSetting::Policy(policy)) => wanted.policy = *policy,
+            Setting::Task(TaskSetting::Nice(nice)) => wanted.nice = *nice,
+            Setting::Task(TaskSetting::Slice(slice)) => wanted.slice = Some(*slice),
+            Setting::Task(TaskSetting::Cpus(set)) => cpus = Some(*set),
             _ => {}
         }
     }

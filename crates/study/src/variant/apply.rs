@@ -1,6 +1,8 @@
 //! Applying a variant to a workload.
 
-use super::{Clause, Setting, Variant, VariantError};
+use super::{
+    Clause, GroupSetting, MachineSetting, Setting, SourceSetting, TaskSetting, Variant, VariantError,
+};
 use crate::delegation::{DelegationSpec, Place};
 use crate::scenario::{KernelSpec, Scenario, VmSpec, absent_cpu};
 use schedlab_model::text::glob;
@@ -105,7 +107,7 @@ impl Variant {
         };
         // Groups are made first, so that `/batch cpu.max=...` may stand before `task group=/batch`.
         for setting in self.clauses.iter().flat_map(|clause| &clause.settings) {
-            if let Setting::Group(path) = setting {
+            if let Setting::Task(TaskSetting::Group(path)) = setting {
                 make_group(&mut applied.workload, path);
             }
         }
@@ -140,58 +142,27 @@ impl Applied {
     }
 
     fn clause(&mut self, clause: &Clause, subject: &Subject<'_>) -> Result<(), VariantError> {
-        check_cpus(clause, subject.cpus)?;
-        if clause.target == "scheduler" {
-            for setting in &clause.settings {
-                if let Setting::Knob(name, value) = setting {
-                    self.knobs.push((name.clone(), value.clone()));
-                }
-            }
-            return Ok(());
-        }
-        if clause.target == "delegation" {
-            return self.delegate(clause, subject);
-        }
-        if clause.target == "machine" {
-            return clause.settings.iter().try_for_each(|setting| self.change_machine(setting));
-        }
-        if clause.target.starts_with('/') {
-            let group = self.workload.groups.iter_mut().find(|group| group.name == clause.target);
-            let group = group.ok_or_else(|| subject.unknown(&clause.target))?;
-            for setting in &clause.settings {
-                match setting {
-                    Setting::Guest(guest) => change_guest(&mut self.vms, &clause.target, guest.as_ref())?,
-                    _ => change_group(group, setting),
-                }
-            }
-            return Ok(());
-        }
-        let tasks = subject.tasks(&clause.target);
-        let sources: Vec<usize> = (0..self.workload.sources.len())
-            .filter(|&index| glob(&clause.target, &self.workload.sources[index].name))
-            .collect();
+        let target = &clause.target;
         for setting in &clause.settings {
-            let of_source = matches!(setting, Setting::Rate(_) | Setting::Clients(_));
-            if if of_source { sources.is_empty() } else { tasks.is_empty() } {
-                return Err(subject.unknown(&clause.target));
+            check_cpus(target, setting, subject.cpus)?;
+            match setting {
+                Setting::Task(setting) => self.change_tasks(target, setting, subject)?,
+                Setting::Source(setting) => self.change_sources(target, *setting, subject)?,
+                Setting::Group(setting) => self.change_group(target, setting, subject)?,
+                Setting::Machine(setting) => self.change_machine(*setting)?,
+                Setting::Delegation(key, value) => {
+                    self.delegation.set(key, value, subject.cpus).map_err(VariantError::Value)?;
+                }
+                Setting::Knob(name, value) => self.knobs.push((name.clone(), value.clone())),
             }
-            for &index in sources.iter().filter(|_| of_source) {
-                self.change_source(index, setting)?;
-            }
-            for &index in tasks.iter().filter(|_| !of_source) {
-                self.change_task(index, setting);
-                self.tasks.insert(index);
-            }
+        }
+        if clause.settings.iter().any(|setting| matches!(setting, Setting::Delegation(..))) {
+            self.check_delegation(subject)?;
         }
         Ok(())
     }
 
-    fn delegate(&mut self, clause: &Clause, subject: &Subject<'_>) -> Result<(), VariantError> {
-        for setting in &clause.settings {
-            if let Setting::Delegation(key, value) = setting {
-                self.delegation.set(key, value, subject.cpus).map_err(VariantError::Value)?;
-            }
-        }
+    fn check_delegation(&self, subject: &Subject<'_>) -> Result<(), VariantError> {
         for name in &self.delegation.outside {
             if subject.tasks(name).is_empty() {
                 return Err(subject.unknown(name));
@@ -204,74 +175,116 @@ impl Applied {
         Ok(())
     }
 
-    fn change_machine(&mut self, setting: &Setting) -> Result<(), VariantError> {
+    fn change_machine(&mut self, setting: MachineSetting) -> Result<(), VariantError> {
         let Some(kernel) = &mut self.kernel else {
             let text = "a recording does not show kernel sections, so the preemption model cannot be changed";
             return Err(VariantError::Value(text.to_owned()));
         };
         match setting {
-            Setting::Preempt(model) => kernel.preempt = *model,
-            Setting::ThreadedIrqs(on) => {
-                kernel.set_threaded(&mut self.workload, *on).map_err(VariantError::Value)?;
+            MachineSetting::Preempt(model) => kernel.preempt = model,
+            MachineSetting::ThreadedIrqs(on) => {
+                kernel.set_threaded(&mut self.workload, on).map_err(VariantError::Value)?;
             }
-            _ => unreachable!("the grammar allows only machine settings here"),
         }
         Ok(())
     }
 
-    fn change_task(&mut self, index: usize, setting: &Setting) {
+    fn change_tasks(
+        &mut self,
+        target: &str,
+        setting: &TaskSetting,
+        subject: &Subject<'_>,
+    ) -> Result<(), VariantError> {
+        let tasks = subject.tasks(target);
+        if tasks.is_empty() {
+            return Err(subject.unknown(target));
+        }
+        for index in tasks {
+            self.change_task(index, setting);
+            self.tasks.insert(index);
+        }
+        Ok(())
+    }
+
+    fn change_task(&mut self, index: usize, setting: &TaskSetting) {
         let group = match setting {
-            Setting::Group(path) => make_group(&mut self.workload, path),
+            TaskSetting::Group(path) => make_group(&mut self.workload, path),
             _ => GroupId::ROOT,
         };
         let task = &mut self.workload.tasks[index];
         match setting {
-            Setting::Policy(policy) => task.policy = *policy,
-            Setting::Nice(nice) => task.nice = *nice,
-            Setting::Cpus(cpus) => task.affinity = *cpus,
-            Setting::Slice(slice) => task.slice = Some(*slice),
-            Setting::Group(_) => task.group = group,
-            Setting::Demand(permille) => scale_program(&mut task.program, *permille),
-            Setting::Off => {
+            TaskSetting::Policy(policy) => task.policy = *policy,
+            TaskSetting::Nice(nice) => task.nice = *nice,
+            TaskSetting::Cpus(cpus) => task.affinity = *cpus,
+            TaskSetting::Slice(slice) => task.slice = Some(*slice),
+            TaskSetting::Group(_) => task.group = group,
+            TaskSetting::Demand(permille) => scale_program(&mut task.program, *permille),
+            TaskSetting::Off => {
                 task.program = Program::once([Op::Exit]);
                 task.start = Start::Spawned;
                 self.off.insert(index);
             }
-            _ => unreachable!("the grammar allows only task settings here"),
         }
     }
 
-    fn change_source(&mut self, index: usize, setting: &Setting) -> Result<(), VariantError> {
-        let source = &mut self.workload.sources[index];
-        match (&mut source.kind, setting) {
-            (SourceKind::Open { interarrival, .. }, Setting::Rate(permille)) => {
-                scale_draw(interarrival, 1000, *permille);
+    fn change_sources(
+        &mut self,
+        target: &str,
+        setting: SourceSetting,
+        subject: &Subject<'_>,
+    ) -> Result<(), VariantError> {
+        let mut sources =
+            self.workload.sources.iter_mut().filter(|source| glob(target, &source.name)).peekable();
+        if sources.peek().is_none() {
+            return Err(subject.unknown(target));
+        }
+        for source in sources {
+            let refuse = |why: &str| Err(VariantError::Value(format!("source `{}` {why}", source.name)));
+            match (&mut source.kind, setting) {
+                (SourceKind::Open { interarrival, .. }, SourceSetting::Rate(permille)) => {
+                    scale_draw(interarrival, 1000, permille);
+                }
+                (SourceKind::Closed { clients, .. }, SourceSetting::Clients(count)) => *clients = count,
+                (_, SourceSetting::Rate(_)) => {
+                    return refuse("is not open loop: `rate` has no meaning for it");
+                }
+                (_, SourceSetting::Clients(_)) => return refuse("has no clients: it is not closed loop"),
             }
-            (SourceKind::Closed { clients, .. }, Setting::Clients(count)) => *clients = *count,
-            (_, Setting::Rate(_)) => {
-                let text = format!("source `{}` is not open loop: `rate` has no meaning for it", source.name);
-                return Err(VariantError::Value(text));
-            }
-            _ => {
-                let text = format!("source `{}` has no clients: it is not closed loop", source.name);
-                return Err(VariantError::Value(text));
-            }
+        }
+        Ok(())
+    }
+
+    fn change_group(
+        &mut self,
+        target: &str,
+        setting: &GroupSetting,
+        subject: &Subject<'_>,
+    ) -> Result<(), VariantError> {
+        let group = self.workload.groups.iter_mut().find(|group| group.name == target);
+        let group = group.ok_or_else(|| subject.unknown(target))?;
+        match setting {
+            GroupSetting::Cpus(cpus) => group.cpus = Some(*cpus),
+            GroupSetting::Max(bandwidth) => group.bandwidth = *bandwidth,
+            GroupSetting::Shares(shares) => group.weight = Some(*shares),
+            GroupSetting::Idle(idle) => group.idle = *idle,
+            GroupSetting::Cap(cap) => group.cap_percent = *cap,
+            GroupSetting::Weight(weight) => group.weight = Some(*weight),
+            GroupSetting::Guest(guest) => change_guest(&mut self.vms, target, guest.as_ref())?,
         }
         Ok(())
     }
 }
 
-fn check_cpus(clause: &Clause, cpus: usize) -> Result<(), VariantError> {
-    for setting in &clause.settings {
-        if let Setting::Cpus(set) = setting
-            && *set != CpuSet::ALL
-            && let Some(cpu) = set.iter().find(|cpu| cpu.index() >= cpus)
-        {
-            let text = format!("{} cpus={set}", clause.target);
-            return Err(VariantError::Cpu(text, absent_cpu(cpu.index(), cpus)));
+fn check_cpus(target: &str, setting: &Setting, cpus: usize) -> Result<(), VariantError> {
+    let (Setting::Task(TaskSetting::Cpus(set)) | Setting::Group(GroupSetting::Cpus(set))) = setting else {
+        return Ok(());
+    };
+    match set.iter().find(|cpu| cpu.index() >= cpus) {
+        Some(cpu) if *set != CpuSet::ALL => {
+            Err(VariantError::Cpu(format!("{target} cpus={set}"), absent_cpu(cpu.index(), cpus)))
         }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// The group; it and its parents are made where they do not exist.
@@ -311,18 +324,6 @@ fn change_guest(
         None => drop(vms.remove(at)),
     }
     Ok(())
-}
-
-fn change_group(group: &mut GroupSpec, setting: &Setting) {
-    match setting {
-        Setting::Max(bandwidth) => group.bandwidth = *bandwidth,
-        Setting::Shares(shares) => group.weight = Some(*shares),
-        Setting::GroupIdle(idle) => group.idle = *idle,
-        Setting::Cap(cap) => group.cap_percent = *cap,
-        Setting::Weight(weight) => group.weight = Some(*weight),
-        Setting::Cpus(cpus) => group.cpus = Some(*cpus),
-        _ => unreachable!("the grammar allows only group settings here"),
-    }
 }
 
 /// Multiplies all CPU time that the program asks for by `permille` / 1000.
