@@ -9,7 +9,7 @@ use schedlab_scheduler::SchedulerSpec;
 use schedlab_scheduler::registry::{self, Entry};
 use schedlab_sim::{Machine, RunOptions, TickSkew};
 use schedlab_study::scenario::{self, Scenario};
-use schedlab_study::variant::{Subject, Variant};
+use schedlab_study::variant::Variant;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -72,7 +72,7 @@ fn response_ladder(scenario: &Scenario, scheduler: &str, name: &str) -> Result<V
         .chain(&scenario.variants)
         .find(|variant| variant.name == name)
         .with_context(|| format!("redis-batch has no variant `{name}`"))?;
-    let applied = variant.apply(&Subject::scenario(scenario))?;
+    let applied = variant.apply(&scenario.subject())?;
     let spec = SchedulerSpec { name: scheduler.to_owned(), knobs: applied.knobs };
     let machine = Machine {
         topology: scenario.machine.topology.clone(),

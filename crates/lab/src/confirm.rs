@@ -49,6 +49,9 @@ pub enum ConfirmError {
     /// A prediction cannot be made.
     #[error(transparent)]
     Study(#[from] StudyError),
+    /// The cost preset of this machine cannot be read.
+    #[error(transparent)]
+    Preset(#[from] schedlab_study::preset::PresetError),
     /// A thread cannot be changed.
     #[error(transparent)]
     Live(#[from] LiveError),

@@ -163,6 +163,9 @@ pub enum ExperimentError {
     /// The simulator refused.
     #[error(transparent)]
     Study(#[from] StudyError),
+    /// There is no such cost preset.
+    #[error(transparent)]
+    Preset(#[from] schedlab_study::preset::PresetError),
     /// The load client failed.
     #[error(transparent)]
     Load(#[from] LoadError),

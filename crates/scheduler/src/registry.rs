@@ -120,6 +120,14 @@ pub fn build_to_send(spec: &SchedulerSpec, cpus: usize) -> Result<Box<dyn Schedu
     Ok((entry.build)(cpus, &knobs))
 }
 
+/// Checks the name and the knobs of a scheduler.
+///
+/// # Errors
+/// No such scheduler or knob, or a value out of bounds.
+pub fn check(spec: &SchedulerSpec) -> Result<(), KnobError> {
+    Knobs::check(spec, &(find(&spec.name)?.knobs)()).map(drop)
+}
+
 /// The entry called `name`.
 pub fn find(name: &str) -> Result<&'static Entry, KnobError> {
     all().iter().find(|entry| entry.name == name).ok_or_else(|| KnobError::UnknownScheduler {

@@ -9,20 +9,18 @@ mod recorded;
 mod scenario;
 mod verdict;
 
-pub use detail::Detail;
 pub(crate) use detail::name as page_name;
 pub use gates::RowGate;
 pub use recorded::{RecordedInput, compare_recording, kernel_scheduler, recorded_scheduler};
 pub use scenario::compare_scenario;
-pub(crate) use scenario::{machine, one_plan};
 
 use crate::StudyError;
 use crate::change::{MethodError, change};
-use crate::delegation::{Delegated, DelegationResult, Place};
+use crate::delegation::DelegationResult;
 use crate::measurements::{Kind, Measured, SubjectData};
 use crate::metric::Metric;
 use crate::result::{Cell, Row, Subject};
-use crate::run::{Plan, Run, with_knobs};
+use crate::run::{RowPlan, Run};
 use crate::variant::{self, Variant};
 use schedlab_model::Ns;
 use schedlab_scheduler::{Knobs, SchedulerSpec, registry};
@@ -61,7 +59,7 @@ type Errors = BTreeMap<(String, Metric), MethodError>;
 /// Makes the rows of the table. The first plan is the baseline. `name(task)` is a name of its own for a task
 /// whose class is changed only in part.
 fn rows(
-    plans: &[Plan],
+    plans: &[RowPlan],
     runs: &[Vec<Run>],
     classes: &[String],
     name: &dyn Fn(usize) -> String,
@@ -69,7 +67,7 @@ fn rows(
 ) -> Vec<Row> {
     let base = &runs[0];
     let split = split_classes(plans, classes);
-    let row = |(index, (plan, own)): (usize, (&Plan, &Vec<Run>))| {
+    let row = |(index, (plan, own)): (usize, (&RowPlan, &Vec<Run>))| {
         let mut changed: BTreeSet<String> = plan.changed.iter().map(|&task| classes[task].clone()).collect();
         changed.extend(plan.changed.iter().map(|&task| name(task)));
         let subjects = subjects(&own[0].measured, plan, &split).map(|subject| {
@@ -110,7 +108,7 @@ fn rows(
 }
 
 /// Classes of which some variant changes a part only: their tasks stand alone in the table.
-fn split_classes<'a>(plans: &[Plan], classes: &'a [String]) -> BTreeSet<&'a str> {
+fn split_classes<'a>(plans: &[RowPlan], classes: &'a [String]) -> BTreeSet<&'a str> {
     let mut split = BTreeSet::new();
     for plan in plans {
         let changed: BTreeSet<usize> = plan.changed.iter().copied().collect();
@@ -127,7 +125,7 @@ fn split_classes<'a>(plans: &[Plan], classes: &'a [String]) -> BTreeSet<&'a str>
 /// source feeds (what their clients see says more).
 fn subjects<'a>(
     measured: &'a Measured,
-    plan: &'a Plan,
+    plan: &'a RowPlan,
     split: &'a BTreeSet<&str>,
 ) -> impl Iterator<Item = &'a SubjectData> {
     let fed = |name: &str| {
@@ -169,70 +167,6 @@ fn parse_variants(texts: &[String]) -> Result<Vec<Variant>, StudyError> {
     texts.iter().map(parse).collect()
 }
 
-/// A row for `scheduler` with `variant`.
-fn plan(
-    scheduler: &SchedulerSpec,
-    variant: &Variant,
-    subject: &variant::Subject<'_>,
-) -> Result<Plan, StudyError> {
-    let applied = variant
-        .apply(subject)
-        .map_err(|source| StudyError::Variant { variant: variant.name.clone(), source })?;
-    let (full, absent) = with_knobs(scheduler, &applied.knobs)?;
-    let notes =
-        absent.iter().map(|knob| format!("{} has no knob {knob}: left out", scheduler.name)).collect();
-    applied
-        .workload
-        .check(subject.cpus)
-        .map_err(|error| StudyError::Option(format!("--variant '{}': {error}", variant.name)))?;
-    check_caps(&full, variant, &applied)?;
-    let delegation = (applied.delegation.place != Place::Kernel).then(|| {
-        let names = &applied.delegation.outside;
-        let mut outside = vec![false; applied.workload.tasks.len()];
-        names.iter().flat_map(|name| subject.tasks(name)).for_each(|task| outside[task] = true);
-        Delegated { spec: applied.delegation.clone(), outside }
-    });
-    let preemption = applied.kernel.as_ref().map(|kernel| kernel.preemption(&applied.workload));
-    Ok(Plan {
-        preemption: preemption.unwrap_or_default(),
-        label: scheduler.to_string(),
-        scheduler: full,
-        variant: variant.name.clone(),
-        workload: applied.workload,
-        vms: applied.vms,
-        delegation,
-        changed: applied.tasks.into_iter().collect(),
-        notes,
-    })
-}
-
-/// Credit2 refuses a cap of more than all vCPUs of the domain.
-fn check_caps(
-    scheduler: &SchedulerSpec,
-    variant: &Variant,
-    applied: &variant::Applied,
-) -> Result<(), StudyError> {
-    if scheduler.name != "xen-credit2" {
-        return Ok(());
-    }
-    for (index, group) in applied.workload.groups.iter().enumerate() {
-        let vm = applied.vms.iter().find(|vm| vm.group.index() == index);
-        let tasks = applied.workload.tasks.iter().filter(|task| task.group.index() == index).count();
-        let vcpus = vm.map_or(tasks, |vm| vm.vcpus);
-        if vcpus > 0 && group.cap_percent as usize > 100 * vcpus {
-            return Err(StudyError::Option(format!(
-                "{scheduler}, {}: group `{}` has cap {}, but xl sched-credit2 takes at most 100 for each of its \
-                 vCPUs, here {}",
-                variant.name,
-                group.name,
-                group.cap_percent,
-                100 * vcpus
-            )));
-        }
-    }
-    Ok(())
-}
-
 /// Refuses schedulers and knobs that do not exist.
 fn check_schedulers(specs: &[SchedulerSpec]) -> Result<(), StudyError> {
     for spec in specs {
@@ -242,12 +176,12 @@ fn check_schedulers(specs: &[SchedulerSpec]) -> Result<(), StudyError> {
 }
 
 /// A knob that none of the schedulers has is a slip, not a variant.
-fn check_knobs_exist(plans: &[Plan], variants: &[Variant]) -> Result<(), StudyError> {
+fn check_knobs_exist(plans: &[RowPlan], variants: &[Variant]) -> Result<(), StudyError> {
     for variant in variants {
         for setting in variant.clauses.iter().flat_map(|clause| &clause.settings) {
             let variant::Setting::Knob(name, _) = setting else { continue };
-            let with = |plan: &&Plan| plan.variant == variant.name;
-            let known = |plan: &Plan| plan.scheduler.knobs.iter().any(|(knob, _)| knob == name);
+            let with = |plan: &&RowPlan| plan.variant == variant.name;
+            let known = |plan: &RowPlan| plan.scheduler.knobs.iter().any(|(knob, _)| knob == name);
             if plans.iter().filter(with).any(known) {
                 continue;
             }

@@ -245,12 +245,12 @@ fn row(scenario: &Scenario, costs: &Costs, point: &Point<'_>) -> Result<Decision
     let &Point { cpus, tasks, variant, scheduler } = point;
     let mut sized = scenario.sized(cpus, tasks as usize);
     sized.machine.costs = *costs;
-    let plan = crate::compare::one_plan(&sized, scheduler, Some(variant))?;
+    let plan = crate::run::RowPlan::of_scenario(&sized, scheduler, Some(variant))?;
     let built = plan.build(cpus)?;
     let more = u64::from(tasks).div_ceil(scenario.workload.tasks.len().max(1) as u64).max(1);
     let duration = Ns(scenario.duration.0.saturating_mul(more));
     let options = RunOptions { seed: scenario.seed, ..RunOptions::for_time(duration) };
-    let outcome = plan.run(&crate::compare::machine(&sized), &*built, &options, &mut ())?;
+    let outcome = plan.run(&sized.simulated_machine(), &*built, &options, &mut ())?;
     let d: DecisionMetrics = outcome.metrics.decisions;
     let per_call = |ns: u64| ns as f64 / d.calls.max(1) as f64;
     let cost_us = per_call(d.cost_ns.0) / 1e3;

@@ -3,16 +3,16 @@
 //! One list of settings serves the `[delegation]` section of a scenario (`mode = "global"`) and the target `delegation` of
 //! a variant (`delegation mode=global group=1`): [`DelegationSpec::set`].
 
-use crate::StudyError;
+use crate::preset::{self, THIS_MACHINE};
 use schedlab_model::text::nearest;
 use schedlab_model::{CpuId, EventSink, Ns, Workload};
-use schedlab_scheduler::{Scheduler, SchedulerSpec, registry};
+use schedlab_scheduler::{KnobError, Scheduler, SchedulerSpec, registry};
 use schedlab_sim::{
     Delegation, DelegationCosts, DelegationMetrics, Failed, Failure, Machine, Mode, Outcome, RunOptions,
     SimError, run_delegated,
 };
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::LazyLock;
 
 /// What the kernel runs when the agents are gone, and beside them.
@@ -176,7 +176,7 @@ fn place(text: &str) -> Result<Place, String> {
 
 fn fallback(text: &str) -> Result<SchedulerSpec, String> {
     let spec: SchedulerSpec = text.parse().map_err(|error| format!("fallback={text}: {error}"))?;
-    crate::scenario::check_scheduler(&spec)?;
+    registry::check(&spec).map_err(|error| error.to_string())?;
     match spec.name.starts_with("linux-6.") || spec.name.starts_with("linux-7.") {
         true => Ok(spec),
         false => Err(format!("fallback={text}: the kernel's own scheduler is linux-6.1 or later")),
@@ -196,8 +196,8 @@ fn costs(name: &str) -> Result<DelegationCosts, String> {
     if let Some(costs) = DelegationCosts::preset(name) {
         return Ok(costs);
     }
-    if name == "this-machine" {
-        let path = this_machine().ok_or("costs=this-machine: neither XDG_DATA_HOME nor HOME is set")?;
+    if name == THIS_MACHINE {
+        let path = preset::path().ok_or("costs=this-machine: neither XDG_DATA_HOME nor HOME is set")?;
         if !path.exists() {
             return Err(format!(
                 "costs=this-machine: there is no {}; `schedlab calibrate` measures this machine and writes it",
@@ -209,7 +209,7 @@ fn costs(name: &str) -> Result<DelegationCosts, String> {
     if name.contains(['/', '.']) {
         return read_costs(Path::new(name));
     }
-    let known = DelegationCosts::PRESETS.iter().copied().chain(["this-machine"]);
+    let known = DelegationCosts::PRESETS.iter().copied().chain([THIS_MACHINE]);
     let hint =
         nearest(name, known.clone()).map(|right| format!(" (did you mean `{right}`?)")).unwrap_or_default();
     let known: Vec<&str> = known.collect();
@@ -217,13 +217,6 @@ fn costs(name: &str) -> Result<DelegationCosts, String> {
         "no cost preset `{name}`{hint}: there are {}, or a file such as ./costs.toml",
         known.join(", ")
     ))
-}
-
-/// Where `schedlab calibrate` writes the costs of this machine.
-fn this_machine() -> Option<PathBuf> {
-    let data = std::env::var_os("XDG_DATA_HOME").filter(|value| !value.is_empty()).map(PathBuf::from);
-    let data = data.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/share")))?;
-    Some(data.join("schedlab/this-machine.toml"))
 }
 
 /// Reads a file of named costs: whole nanoseconds under the names of [`DelegationCosts`], in a table `delegation` or at the
@@ -304,7 +297,7 @@ impl Delegated {
         scheduler: &dyn Scheduler,
         options: &RunOptions,
         sink: &mut S,
-    ) -> Result<Result<Outcome, SimError>, StudyError> {
+    ) -> Result<Result<Outcome, SimError>, KnobError> {
         let own = registry::build(&self.spec.fallback, machine.topology.cpus())?;
         let delegation = Delegation {
             mode: self.spec.mode().unwrap_or(Mode::PerCpu),

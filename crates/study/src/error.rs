@@ -14,6 +14,9 @@ pub enum StudyError {
     /// A mistake in a scenario.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
+    /// A cost preset that cannot be had.
+    #[error(transparent)]
+    Preset(#[from] crate::preset::PresetError),
     /// A mistake in an rt-app workload.
     #[error(transparent)]
     RtApp(#[from] crate::rtapp::RtAppError),

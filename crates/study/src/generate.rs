@@ -33,8 +33,7 @@ pub fn draft(seed: u64, scheduler: Option<&str>) -> Result<Draft, StudyError> {
     let knobs = (entry.knobs)();
     let spec = parts::scheduler(&mut dice, entry.name, &knobs);
     // Some knobs exclude each other; then it has none.
-    let works =
-        spec.parse::<SchedulerSpec>().is_ok_and(|spec| crate::scenario::check_scheduler(&spec).is_ok());
+    let works = spec.parse::<SchedulerSpec>().is_ok_and(|spec| registry::check(&spec).is_ok());
     draft.set("schedulers", format!("[{}]", quote(if works { &spec } else { entry.name })));
     let duration = Ns::from_ms(dice.between(50, 1500));
     draft.set("duration", quote(&duration.exact()));

@@ -8,12 +8,12 @@ pub use provenance::Origin;
 pub use recording::of_recording;
 
 use crate::change::{Change, Judgement};
-use crate::compare::{Detail, page_name};
+use crate::compare::page_name;
 use crate::gate::Outcome;
 use crate::measurements::Kind;
 use crate::metric::{Metric, Unit};
-use crate::result::{Prediction, Replayed, Row, Study};
-use crate::view::{self, TASK_COLUMNS, columns_of, heading};
+use crate::result::{Detail, Prediction, Replayed, Row, Study};
+use crate::view::{self, TASK_COLUMNS, columns_of, heading, spaced};
 use schedlab_model::Ns;
 use schedlab_report::{Cell, Column, Page, Section, Table, Tone};
 
@@ -58,16 +58,6 @@ fn subtitle(study: &Study) -> String {
         seeds => format!("{seeds} seeds"),
     };
     format!("{name}{cpus} · HZ={} · {} each · {seeds}", input.hz, spaced(Ns(study.duration_ns).to_string()))
-}
-
-/// A number does not leave its unit.
-pub fn spaced(text: String) -> String {
-    match text.find(|c: char| c.is_alphabetic() || c == '%') {
-        Some(at) if at > 0 && text[..at].ends_with(|c: char| c.is_ascii_digit()) => {
-            format!("{}\u{a0}{}", &text[..at], text[at..].replace("us", "µs"))
-        }
-        _ => text,
-    }
 }
 
 fn show(metric: Metric, value: f64) -> String {

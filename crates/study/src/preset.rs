@@ -1,7 +1,6 @@
 //! The cost preset of this machine: reads the file that `schedlab calibrate` writes (`docs/calibration.md`) and gives the
 //! simulator's prices.
 
-use crate::StudyError;
 use schedlab_model::Ns;
 use schedlab_model::text::nearest;
 use schedlab_sim::Costs;
@@ -13,6 +12,11 @@ use std::path::{Path, PathBuf};
 pub const THIS_MACHINE: &str = "this-machine";
 /// Version of the file and of the JSON.
 pub const SCHEMA: &str = "schedlab-calibration/1";
+
+/// Why there is no such cost preset, or why it cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct PresetError(String);
 
 /// A calibration as it is kept.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -89,11 +93,11 @@ impl Preset {
     ///
     /// # Errors
     /// The file cannot be read, or is none of these; the message says what to do.
-    pub fn read(path: &Path) -> Result<Preset, StudyError> {
+    pub fn read(path: &Path) -> Result<Preset, PresetError> {
         let again = "run `schedlab calibrate` to make a new one";
-        let refuse = |why: String| StudyError::Option(format!("{}: {why}; {again}", path.display()));
+        let refuse = |why: String| PresetError(format!("{}: {why}; {again}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => StudyError::Option(format!(
+            std::io::ErrorKind::NotFound => PresetError(format!(
                 "there is no cost preset \"{THIS_MACHINE}\" yet ({} does not exist): run `schedlab calibrate`, which \
                  measures this machine in some seconds",
                 path.display()
@@ -129,11 +133,9 @@ pub fn path() -> Option<PathBuf> {
 ///
 /// # Errors
 /// There is none, or it cannot be read.
-pub fn this_machine() -> Result<Preset, StudyError> {
+pub fn this_machine() -> Result<Preset, PresetError> {
     let path = path().ok_or_else(|| {
-        StudyError::Option(format!(
-            "the cost preset \"{THIS_MACHINE}\" has no place: set HOME or XDG_DATA_HOME"
-        ))
+        PresetError(format!("the cost preset \"{THIS_MACHINE}\" has no place: set HOME or XDG_DATA_HOME"))
     })?;
     Preset::read(&path)
 }
@@ -142,7 +144,7 @@ pub fn this_machine() -> Result<Preset, StudyError> {
 ///
 /// # Errors
 /// There is one that cannot be read: it is not passed over in silence.
-pub fn kept() -> Result<Option<Preset>, StudyError> {
+pub fn kept() -> Result<Option<Preset>, PresetError> {
     path().filter(|path| path.exists()).map(|path| Preset::read(&path)).transpose()
 }
 
@@ -150,7 +152,7 @@ pub fn kept() -> Result<Option<Preset>, StudyError> {
 ///
 /// # Errors
 /// No such preset, or no calibration.
-pub fn costs(name: &str) -> Result<Costs, StudyError> {
+pub fn costs(name: &str) -> Result<Costs, PresetError> {
     if name == THIS_MACHINE {
         return Ok(this_machine()?.prices());
     }
@@ -159,7 +161,7 @@ pub fn costs(name: &str) -> Result<Costs, StudyError> {
         let hint =
             nearest(name, known()).map_or(String::new(), |right| format!(" (did you mean \"{right}\"?)"));
         let all: Vec<&str> = known().collect();
-        StudyError::Option(format!("there is no cost preset \"{name}\"{hint}: use one of {}", all.join(", ")))
+        PresetError(format!("there is no cost preset \"{name}\"{hint}: use one of {}", all.join(", ")))
     })
 }
 

@@ -5,6 +5,7 @@ use crate::deviation::Deviation;
 use crate::gate::Outcome;
 use crate::measurements::Kind;
 use crate::metric::Metric;
+use schedlab_report::{Cdf, Lanes, Matrix, Series, Table};
 use schedlab_stats::Estimate;
 use serde::{Deserialize, Serialize};
 
@@ -51,7 +52,7 @@ pub struct Study {
     pub sections: Vec<String>,
     /// Distributions and schedules behind the numbers, when they were asked for; not part of the JSON.
     #[serde(skip)]
-    pub detail: Option<Box<crate::compare::Detail>>,
+    pub detail: Option<Box<Detail>>,
 }
 
 /// What was compared.
@@ -279,4 +280,19 @@ impl Subject {
     pub fn cell(&self, metric: Metric) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.metric == metric)
     }
+}
+
+/// Distributions and schedules behind the numbers of a [`Study`].
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Detail {
+    /// One for each subject that is shown first.
+    pub distributions: Vec<Cdf>,
+    /// The recording, and each row with its first seed.
+    pub lanes: Lanes,
+    /// Who delayed whom, run by run.
+    pub blame: Vec<Matrix>,
+    /// Run-queue length of all runs.
+    pub queue: Option<Series>,
+    /// The longest waits, run by run.
+    pub worst: Vec<Table>,
 }

@@ -3,41 +3,19 @@
 
 pub(crate) mod levels;
 mod nested;
+mod row;
+
+pub(crate) use row::{RowPlan, own_variants, with_knobs};
 
 use crate::StudyError;
 use crate::compare::observe::{Keep, Observer};
-use crate::delegation::Delegated;
 use crate::measurements::Measured;
-use crate::scenario::VmSpec;
 use rayon::prelude::*;
 use schedlab_model::{EventSink, Ns, Workload};
-use schedlab_scheduler::{KnobError, Knobs, Scheduler, SchedulerSpec, registry};
-use schedlab_sim::{Machine, Outcome, Preemption, RunOptions, SimError, WaitsFor};
+use schedlab_scheduler::Scheduler;
+use schedlab_sim::{Machine, Outcome, RunOptions, SimError, WaitsFor};
 use schedlab_trace::analysis::Summary;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// One row to run: a scheduler, and a workload with a variant's changes.
-#[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    /// Scheduler with all knobs.
-    pub(crate) scheduler: SchedulerSpec,
-    /// As it stands in the table.
-    pub(crate) label: String,
-    /// Name of the variant.
-    pub(crate) variant: String,
-    /// What runs.
-    pub(crate) workload: Workload,
-    /// Domains with kernels of their own.
-    pub(crate) vms: Vec<VmSpec>,
-    /// It runs behind agents.
-    pub(crate) delegation: Option<Delegated>,
-    /// Preemption model and interrupt threads of the machine.
-    pub(crate) preemption: Preemption,
-    /// Which tasks the variant changes.
-    pub(crate) changed: Vec<usize>,
-    /// What a reader must know.
-    pub(crate) notes: Vec<String>,
-}
 
 /// How each row is run.
 pub(crate) struct Bench<'a> {
@@ -73,7 +51,7 @@ pub(crate) struct Run {
     pub(crate) observed: Option<Box<Observer>>,
 }
 
-impl Plan {
+impl RowPlan {
     /// Simulates the row once. With virtual machines `sink` sees the hypervisor.
     pub(crate) fn run<S: EventSink>(
         &self,
@@ -94,35 +72,15 @@ impl Plan {
             .map_err(|source| self.failed(source))
     }
 
-    /// The row's scheduler for a machine of `cpus` CPUs.
-    pub(crate) fn build(&self, cpus: usize) -> Result<Box<dyn Scheduler>, StudyError> {
-        Ok(registry::build(&self.scheduler, self.decided(cpus))?)
-    }
-
-    /// How many of the machine's CPUs the scheduler decides for.
-    pub(crate) fn decided(&self, cpus: usize) -> usize {
-        self.delegation.as_ref().map_or(cpus, |delegated| delegated.spec.cpus(cpus))
-    }
-
     fn failed(&self, source: SimError) -> StudyError {
         let (scheduler, variant) = (self.label.clone(), self.variant.clone());
         StudyError::Run { scheduler, variant, source: Box::new(source) }
-    }
-
-    fn vcpu_names(&self) -> Vec<String> {
-        self.vms.iter().flat_map(VmSpec::vcpu_names).collect()
-    }
-
-    /// The classes of the tasks, then those of the vCPUs.
-    fn classes(&self, of_tasks: &[String]) -> Vec<String> {
-        let vcpus = self.vms.iter().flat_map(|vm| (0..vm.vcpus).map(|_| vm.class()));
-        of_tasks.iter().cloned().chain(vcpus).collect()
     }
 }
 
 impl Bench<'_> {
     /// Runs every plan with every seed; the outer order is that of the plans, the inner that of the seeds.
-    pub(crate) fn run(&self, plans: &[Plan]) -> Result<Vec<Vec<Run>>, StudyError> {
+    pub(crate) fn run(&self, plans: &[RowPlan]) -> Result<Vec<Vec<Run>>, StudyError> {
         let all = plans.len() * self.seeds.len();
         let done = AtomicUsize::new(0);
         let one = |index: usize| {
@@ -140,7 +98,7 @@ impl Bench<'_> {
         Ok(runs.chunks(self.seeds.len()).map(<[Run]>::to_vec).collect())
     }
 
-    fn one(&self, plan: &Plan, seed: u64) -> Result<Run, StudyError> {
+    fn one(&self, plan: &RowPlan, seed: u64) -> Result<Run, StudyError> {
         let machine = Machine { preemption: plan.preemption.clone(), ..(self.machine)(seed) };
         let cpus = machine.topology.cpus();
         let scheduler = plan.build(cpus)?;
@@ -202,23 +160,4 @@ fn stuck(outcome: &Outcome, workload: &Workload, duration: Ns) -> Vec<String> {
         outcome.ended,
         workload.tasks[first.task.index()].name
     )]
-}
-
-/// `spec` with more knobs. Knobs that the scheduler does not have are named, not set.
-pub(crate) fn with_knobs(
-    spec: &SchedulerSpec,
-    knobs: &[(String, String)],
-) -> Result<(SchedulerSpec, Vec<String>), KnobError> {
-    let has = (registry::find(&spec.name)?.knobs)();
-    let (mut spec, mut absent) = (spec.clone(), Vec::new());
-    for (name, value) in knobs {
-        if !has.iter().any(|knob| knob.name == name) {
-            absent.push(name.clone());
-            continue;
-        }
-        spec.knobs.retain(|(known, _)| known != name);
-        spec.knobs.push((name.clone(), value.clone()));
-    }
-    Knobs::check(&spec, &has)?;
-    Ok((spec, absent))
 }

@@ -11,6 +11,7 @@ mod expect;
 mod group;
 mod kernel;
 mod machine;
+mod simulated;
 mod source;
 mod step;
 mod sweep;
@@ -25,15 +26,16 @@ pub(crate) use group::{absent_cpu, bandwidth, shares_of_weight};
 pub use kernel::{IRQ_CLASS, KernelSpec};
 pub(crate) use kernel::{parse_model, sections};
 pub use machine::{MachineSpec, Ticks};
+pub(crate) use simulated::task_info;
 pub use sweep::Sweep;
 pub use vm::VmSpec;
 
 use crate::delegation::{DelegationSpec, Place};
 use crate::metric::Metric;
-use crate::variant::{Subject, Variant};
+use crate::variant::Variant;
 use document::{Section, Source};
 use schedlab_model::{Ns, Op, SourceKind, Workload, WorkloadError};
-use schedlab_scheduler::{Knobs, SchedulerSpec, registry};
+use schedlab_scheduler::{SchedulerSpec, registry};
 use std::path::Path;
 use step::Names;
 use toml::de::DeTable;
@@ -213,7 +215,7 @@ impl Reader<'_> {
             return Err(root.error_of_file(text));
         }
         scenario.create();
-        let subject = Subject::scenario(&scenario);
+        let subject = scenario.subject();
         if let Some(name) = scenario.delegation.outside.iter().find(|name| subject.tasks(name).is_empty()) {
             return Err(self.root.error_of_file(format!("[delegation] outside: {}", subject.unknown(name))));
         }
@@ -253,7 +255,7 @@ impl Reader<'_> {
         let mut specs = Vec::new();
         for item in list.list()? {
             let spec: SchedulerSpec = item.parse()?;
-            check_scheduler(&spec).map_err(|message| item.error(message))?;
+            registry::check(&spec).map_err(|error| item.error(error.to_string()))?;
             if specs.contains(&spec) {
                 return Err(item.error(format!("`{spec}` is listed twice")));
             }
@@ -295,7 +297,7 @@ impl Reader<'_> {
         self.root.optional("baseline_set", |set| {
             let variant = Variant::parse_named(&scenario.baseline, set.text()?);
             let variant = variant.map_err(|error| set.error(error.to_string()))?;
-            let applied = variant.apply(&Subject::scenario(scenario));
+            let applied = variant.apply(&scenario.subject());
             applied.map_err(|error| set.error(error.to_string()))?;
             Ok(variant)
         })
@@ -317,7 +319,7 @@ impl Reader<'_> {
                 variant.schedulers =
                     only.list()?.iter().map(|item| Ok(item.text()?.to_owned())).collect::<Result<_, _>>()?;
             }
-            let subject = Subject::scenario(scenario);
+            let subject = scenario.subject();
             variant.apply(&subject).map_err(|error| set.error(error.to_string()))?;
             variants.push(variant);
         }
@@ -436,12 +438,6 @@ fn named(section: &Section<'_>, key: &'static str, names: &[&str]) -> Result<Opt
             }
         });
     Err(item.error(format!("there is no {key} `{text}`{hint}")))
-}
-
-/// Checks the name and the knobs of a scheduler against the registry.
-pub fn check_scheduler(spec: &SchedulerSpec) -> Result<(), String> {
-    let entry = registry::find(&spec.name).map_err(|error| error.to_string())?;
-    Knobs::check(spec, &(entry.knobs)()).map(drop).map_err(|error| error.to_string())
 }
 
 /// What keeps the workload from ending, in words.

@@ -3,17 +3,15 @@
 use crate::StudyError;
 use crate::gallery::Found;
 use crate::pieces::Lanes;
-use crate::run::Plan;
-use crate::scenario::Scenario;
+use crate::run::RowPlan;
+use crate::scenario::{Scenario, task_info};
 use schedlab_model::text::glob;
 use schedlab_model::{CpuId, Ns, TaskSpec};
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_sim::RunOptions;
 use schedlab_trace::analysis::timehist::{Listed, Listing, Piece, Take};
 use schedlab_trace::analysis::{By, Scope};
-use schedlab_trace::{
-    Blocks, Capabilities, GroupInfo, Header, Index, Part, ReadLimits, Recording, TaskInfo, TraceError,
-};
+use schedlab_trace::{Blocks, GroupInfo, Header, Index, Part, ReadLimits, Recording, TaskInfo, TraceError};
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
@@ -198,12 +196,12 @@ pub(crate) fn simulated(
     scenario: &Scenario,
     scheduler: Option<&SchedulerSpec>,
     variant: Option<&str>,
-) -> Result<(Plan, Recording), StudyError> {
+) -> Result<(RowPlan, Recording), StudyError> {
     let spec = scheduler.or(scenario.schedulers.first());
     let spec = spec
         .ok_or_else(|| StudyError::Option("the scenario names no scheduler: use --scheduler".to_owned()))?;
-    let plan = crate::compare::one_plan(scenario, spec, variant)?;
-    let machine = crate::compare::machine(scenario);
+    let plan = crate::run::RowPlan::of_scenario(scenario, spec, variant)?;
+    let machine = scenario.simulated_machine();
     let machine = schedlab_sim::Machine { preemption: plan.preemption.clone(), ..machine };
     let built = plan.build(machine.topology.cpus())?;
     let mut options = RunOptions::for_time(scenario.duration);
@@ -215,7 +213,7 @@ pub(crate) fn simulated(
         note: format!("simulated: {}, {}, seed {}", scenario.title, plan.variant, options.seed),
         tasks: tasks_of(&plan),
         groups: plan.workload.groups.iter().map(|spec| GroupInfo { spec: spec.clone() }).collect(),
-        ..header(scenario, &machine)
+        ..scenario.header(&machine)
     };
     let source = |source| StudyError::trace(&scenario.name, source);
     let recording = Recording::from_parts(header, events, scenario.duration).map_err(source)?;
@@ -223,11 +221,11 @@ pub(crate) fn simulated(
 }
 
 /// The tasks in the events of a row: those of the workload; or those outside of virtual machines, then the vCPUs.
-fn tasks_of(plan: &Plan) -> Vec<TaskInfo> {
+fn tasks_of(plan: &RowPlan) -> Vec<TaskInfo> {
     let inside = |task: &TaskSpec| plan.vms.iter().any(|vm| vm.group == task.group);
     let mut tasks: Vec<TaskInfo> = Vec::new();
     for task in plan.workload.tasks.iter().filter(|task| !inside(task)) {
-        tasks.push(info(tasks.len(), task));
+        tasks.push(task_info(tasks.len(), task));
     }
     for vm in &plan.vms {
         for name in vm.vcpu_names() {
@@ -236,32 +234,6 @@ fn tasks_of(plan: &Plan) -> Vec<TaskInfo> {
         }
     }
     tasks
-}
-
-fn info(index: usize, task: &TaskSpec) -> TaskInfo {
-    let number = index as u32 + 1;
-    TaskInfo {
-        policy: task.policy,
-        nice: task.nice,
-        affinity: task.affinity,
-        group: task.group,
-        known: true,
-        ..TaskInfo::unknown(number, number, task.name.clone())
-    }
-}
-
-/// What is known of every simulation of a scenario: machine, tasks, groups.
-pub(crate) fn header(scenario: &Scenario, machine: &schedlab_sim::Machine) -> Header {
-    let workload = &scenario.workload;
-    Header {
-        backend: "simulator".to_owned(),
-        hz: machine.hz,
-        topology: machine.topology.clone(),
-        capabilities: Capabilities::simulator(),
-        tasks: workload.tasks.iter().enumerate().map(|(index, task)| info(index, task)).collect(),
-        groups: workload.groups.iter().map(|spec| GroupInfo { spec: spec.clone() }).collect(),
-        ..Header::default()
-    }
 }
 
 /// The scope that `options` describe, or which of them does not fit this recording.

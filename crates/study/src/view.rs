@@ -198,6 +198,16 @@ pub fn change(metric: Metric, change: &Change, alone: bool) -> String {
     if alone { value } else { format!("{value}±{error}") }
 }
 
+/// A number does not leave its unit.
+pub fn spaced(text: String) -> String {
+    match text.find(|c: char| c.is_alphabetic() || c == '%') {
+        Some(at) if at > 0 && text[..at].ends_with(|c: char| c.is_ascii_digit()) => {
+            format!("{}\u{a0}{}", &text[..at], text[at..].replace("us", "µs"))
+        }
+        _ => text,
+    }
+}
+
 /// A short name for a row: what sets it apart from the others.
 pub fn row_name(row: &Row, study: &Study) -> String {
     let schedulers = study.rows.iter().any(|other| other.scheduler != row.scheduler);

@@ -9,7 +9,7 @@ mod runstates;
 pub use runstates::{PcpuRuns, Runstates, Tally};
 
 use crate::StudyError;
-use crate::run::Plan;
+use crate::run::RowPlan;
 use crate::scenario::Scenario;
 use runstates::Watch;
 use schedlab_model::{CpuSet, GroupId, Ns, TaskSpec};
@@ -155,7 +155,7 @@ fn pool(spec: &SchedulerSpec, pcpus: usize) -> Result<Pool, StudyError> {
 }
 
 /// The domains with their vCPUs; the hypervisor's tasks are those outside of virtual machines, then the vCPUs.
-fn domains(plan: &Plan, cpus: usize, watch: &Watch) -> Vec<Domain> {
+fn domains(plan: &RowPlan, cpus: usize, watch: &Watch) -> Vec<Domain> {
     let groups = &plan.workload.groups;
     let mut domains: Vec<Domain> = groups
         .iter()

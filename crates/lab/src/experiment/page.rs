@@ -2,7 +2,8 @@
 
 use super::{Experiment, Line, Sheet};
 use schedlab_report::{Cell, Column, Facts, Page, Part, Section, Table, Tone};
-use schedlab_study::page::{Origin, spaced};
+use schedlab_study::page::Origin;
+use schedlab_study::view::spaced;
 
 /// The page of some experiments: the first finding of each as the verdict, the tables, reasons and doubts.
 pub fn of_experiments(experiments: &[Experiment], origin: &Origin) -> Page {

@@ -7,7 +7,8 @@ use super::merge::{Difference, differences};
 use schedlab_model::Ns;
 use schedlab_report::{Cdf, Cell, Column, Curve, Facts, Measure, Page, Part, Section, Table, Tone};
 use schedlab_stats::OrderInterval;
-use schedlab_study::page::{Origin, spaced};
+use schedlab_study::page::Origin;
+use schedlab_study::view::spaced;
 
 /// The page of a result.
 pub fn of_matrix(matrix: &Matrix, origin: &Origin) -> Page {

@@ -100,7 +100,7 @@ pub(crate) fn worst(run: &str, findings: &Findings, header: &Header) -> Table {
         Occupant::Unknown => "unknown".to_owned(),
     };
     let row = |case: &schedlab_trace::analysis::worst::Case| {
-        let time = |ns: Ns| Cell::number(crate::page::spaced(ns.to_string()), ns.0 as f64);
+        let time = |ns: Ns| Cell::number(crate::view::spaced(ns.to_string()), ns.0 as f64);
         let meanwhile =
             case.meanwhile.iter().take(3).map(|(occupant, ns)| format!("{} {ns}", who(*occupant)));
         let began = match case.began {

@@ -5,11 +5,11 @@ pub(super) use super::observe::Keep;
 use super::observe::{Findings, Observer};
 use crate::StudyError;
 use crate::measurements::{Kind, Measured, Quantity, SubjectData};
-use crate::result::Study;
+use crate::result::{Detail, Study};
 use crate::run::Run;
 use crate::view::{by_importance, row_name};
 use schedlab_model::{EventSink, Ns};
-use schedlab_report::{Cdf, Curve, LaneRun, LaneTask, Lanes, Matrix, Measure, Series, Table};
+use schedlab_report::{Cdf, Curve, LaneRun, LaneTask, Lanes, Measure};
 use schedlab_trace::analysis::Analysis;
 use schedlab_trace::analysis::runqueue::RunQueue;
 use schedlab_trace::{Header, Recording};
@@ -22,21 +22,6 @@ pub(crate) const EVENTS: u64 = 600_000;
 const LEAST: u64 = 20_000;
 /// Colour and dashes of the recording; rows follow.
 const RECORDED: usize = 0;
-
-/// Distributions and schedules behind the numbers of a [`Study`].
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Detail {
-    /// One for each subject that is shown first.
-    pub distributions: Vec<Cdf>,
-    /// The recording, and each row with its first seed.
-    pub lanes: Lanes,
-    /// Who delayed whom, run by run.
-    pub blame: Vec<Matrix>,
-    /// Run-queue length of all runs.
-    pub queue: Option<Series>,
-    /// The longest waits, run by run.
-    pub worst: Vec<Table>,
-}
 
 /// How runs are observed when there are so many (the recording not counted). `classes` by task.
 pub(super) fn keep(header: &Header, classes: &[String], duration: Ns, rows: usize) -> Keep {

@@ -8,7 +8,7 @@ use crate::gate::{Bound, Evidence, Gate, Outcome};
 use crate::measurements::Quantity;
 use crate::metric::{Metric, Stat};
 use crate::result::{Gated, Row, Study, Subject};
-use crate::run::{Plan, Run};
+use crate::run::{RowPlan, Run};
 use schedlab_model::text::glob;
 use schedlab_model::text::nearest;
 use schedlab_stats::Estimate;
@@ -64,7 +64,7 @@ impl RowGate {
     }
 
     /// The row that a change is counted from.
-    fn base(&self, plans: &[Plan]) -> Option<usize> {
+    fn base(&self, plans: &[RowPlan]) -> Option<usize> {
         match &self.against {
             None => Some(0),
             Some(name) => plans.iter().position(|plan| is(plan, name)),
@@ -72,7 +72,7 @@ impl RowGate {
     }
 
     /// The rows that it is about, without the one that a change is counted from.
-    fn rows(&self, plans: &[Plan]) -> Vec<usize> {
+    fn rows(&self, plans: &[RowPlan]) -> Vec<usize> {
         let base = if self.relative() { self.base(plans) } else { None };
         let wanted = |index: usize| match &self.row {
             Some(name) => is(&plans[index], name),
@@ -89,13 +89,13 @@ impl fmt::Display for RowGate {
 }
 
 /// Whether the row has this variant, scheduler, or both (`linux-6.18, batch idle`).
-fn is(plan: &Plan, name: &str) -> bool {
+fn is(plan: &RowPlan, name: &str) -> bool {
     let both = format!("{}, {}", plan.label, plan.variant);
     glob(name, &plan.variant) || glob(name, &plan.label) || glob(name, &both)
 }
 
 /// Refuses gates about rows or subjects that there are not, before anything runs. `names`: classes and tasks.
-pub(super) fn check(gates: &[RowGate], plans: &[Plan], names: &[String]) -> Result<(), StudyError> {
+pub(super) fn check(gates: &[RowGate], plans: &[RowPlan], names: &[String]) -> Result<(), StudyError> {
     let mut known: Vec<&str> = names.iter().map(String::as_str).collect();
     for plan in plans {
         known.extend(plan.workload.sources.iter().map(|source| source.name.as_str()));
@@ -140,7 +140,7 @@ pub(super) fn check(gates: &[RowGate], plans: &[Plan], names: &[String]) -> Resu
 /// One entry for each row and subject that a gate covers.
 pub(super) fn judge(
     gates: &[RowGate],
-    plans: &[Plan],
+    plans: &[RowPlan],
     runs: &[Vec<Run>],
     errors: &Errors,
     study: &Study,

@@ -1,15 +1,17 @@
 //! Comparing over a recording: first the recording against its own simulation, then the what-ifs.
 
 use super::scenario::costs;
-use super::{Detail, Errors, Options, Progress, check_knobs_exist, check_names, check_schedulers};
-use super::{detail, parse_variants, plan, rows, seeds, split_classes, values, verdict};
+use super::{Errors, Options, Progress, check_knobs_exist, check_names, check_schedulers};
+use super::{detail, parse_variants, rows, seeds, split_classes, values, verdict};
 use super::{features, gates};
 use crate::StudyError;
 use crate::change::MethodError;
 use crate::measurements::{Measured, SubjectData};
 use crate::metric::Metric;
-use crate::result::{Input, InputKind, Prediction, Replayed, ReplayedCell, SCHEMA, SelfReplay, Study};
-use crate::run::{Bench, Plan, Run, with_knobs};
+use crate::result::{
+    Detail, Input, InputKind, Prediction, Replayed, ReplayedCell, SCHEMA, SelfReplay, Study,
+};
+use crate::run::{Bench, RowPlan, Run, with_knobs};
 use crate::variant::{Subject, Variant};
 use schedlab_model::{Draw, EventSink, Ns, random};
 use schedlab_scheduler::{SchedulerSpec, registry};
@@ -72,7 +74,7 @@ impl RecordedInput {
         let (recorded, _, _) = recorded_scheduler(&self.header, None)?;
         let unchanged =
             Variant { name: "as recorded".to_owned(), schedulers: Vec::new(), clauses: Vec::new() };
-        let plan = plan(&recorded, &unchanged, &self.subject())?;
+        let plan = RowPlan::new(&recorded, &unchanged, &self.subject())?;
         let machine = Machine { preemption: plan.preemption.clone(), ..self.machine(seed) };
         let scheduler = registry::build(&plan.scheduler, machine.topology.cpus())?;
         let options =
@@ -256,12 +258,12 @@ fn plans(
     input: &RecordedInput,
     recorded: &SchedulerSpec,
     options: &Options,
-) -> Result<Vec<Plan>, StudyError> {
+) -> Result<Vec<RowPlan>, StudyError> {
     let variants = parse_variants(&options.variants)?;
     check_names(&variants)?;
     let subject = input.subject();
     let unchanged = Variant { name: "as recorded".to_owned(), schedulers: Vec::new(), clauses: Vec::new() };
-    let baseline = Plan { label: recorded.name.clone(), ..plan(recorded, &unchanged, &subject)? };
+    let baseline = RowPlan { label: recorded.name.clone(), ..RowPlan::new(recorded, &unchanged, &subject)? };
     let named: Vec<(String, SchedulerSpec)> = match options.schedulers.is_empty() {
         true => vec![(recorded.name.clone(), recorded.clone())],
         false => {
@@ -272,7 +274,7 @@ fn plans(
     let mut plans = vec![baseline];
     for (label, spec) in &named {
         for variant in std::iter::once(&unchanged).chain(&variants) {
-            let plan = Plan { label: label.clone(), ..plan(spec, variant, &subject)? };
+            let plan = RowPlan { label: label.clone(), ..RowPlan::new(spec, variant, &subject)? };
             // The baseline is there already.
             if plan.scheduler != *recorded || variant.name != unchanged.name {
                 plans.push(plan);
@@ -456,7 +458,7 @@ fn against(was: &Measured, runs: &[Run]) -> Vec<Replayed> {
 
 /// What was predicted for a variant against a recording of it.
 fn predictions(
-    plans: &[Plan],
+    plans: &[RowPlan],
     runs: &[Vec<Run>],
     checks: &[(String, PathBuf)],
 ) -> Result<Vec<Prediction>, StudyError> {

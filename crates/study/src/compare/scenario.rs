@@ -1,18 +1,17 @@
 //! Comparing over a scenario.
 
-use super::{Detail, Errors, Options, Progress, check_knobs_exist, check_names, check_schedulers};
-use super::{detail, gates, parse_variants, plan, rows, seeds, values, verdict};
+use super::{Errors, Options, Progress, check_knobs_exist, check_names, check_schedulers};
+use super::{detail, gates, parse_variants, rows, seeds, values, verdict};
 use crate::StudyError;
 use crate::deviation::Deviation;
 use crate::measurements::{Kind, MACHINE};
-use crate::result::{Checked, Input, InputKind, SCHEMA, Study};
-use crate::run::{Bench, Plan, Run, levels};
-use crate::scenario::{Expectation, Scenario, Ticks};
-use crate::variant::{Subject, Variant};
+use crate::result::{Checked, Detail, Input, InputKind, SCHEMA, Study};
+use crate::run::{Bench, RowPlan, Run, levels, own_variants};
+use crate::scenario::{Expectation, Scenario};
+use crate::variant::Variant;
 use schedlab_model::Ns;
 use schedlab_model::text::glob;
-use schedlab_scheduler::SchedulerSpec;
-use schedlab_sim::{Costs, Delays, Machine, TickSkew};
+use schedlab_sim::{Costs, Machine};
 use schedlab_stats::Estimate;
 
 /// Runs a scenario under every scheduler, with every variant and seed, and checks its expectations.
@@ -29,7 +28,7 @@ pub fn compare_scenario(
     let duration = duration(scenario, options)?;
     let first = options.seed.unwrap_or(scenario.seed);
     let seeds = seeds(first, options.repetitions.unwrap_or(scenario.repetitions));
-    let machine = machine(scenario);
+    let machine = scenario.simulated_machine();
     let keep = options.detail.then(|| keep(scenario, &machine, duration, &plans));
     let bench = Bench {
         machine: &|_| machine.clone(),
@@ -83,54 +82,25 @@ pub fn compare_scenario(
 }
 
 /// The rows to run: every scheduler with every variant that is for it.
-fn plans(scenario: &Scenario, options: &Options) -> Result<Vec<Plan>, StudyError> {
+fn plans(scenario: &Scenario, options: &Options) -> Result<Vec<RowPlan>, StudyError> {
     let extra = parse_variants(&options.variants)?;
     let specs = if options.schedulers.is_empty() { &scenario.schedulers } else { &options.schedulers };
-    let subject = Subject::scenario(scenario);
+    let subject = scenario.subject();
     let variants: Vec<Variant> = own_variants(scenario).into_iter().chain(extra).collect();
     check_names(&variants)?;
     let mut plans = Vec::new();
     for spec in specs {
         for variant in variants.iter().filter(|variant| variant.is_for(spec)) {
-            plans.push(plan(spec, variant, &subject)?);
+            plans.push(RowPlan::new(spec, variant, &subject)?);
         }
     }
     check_knobs_exist(&plans, &variants)?;
     Ok(plans)
 }
 
-/// The workload as the scenario's first row has it, then its variants.
-fn own_variants(scenario: &Scenario) -> Vec<Variant> {
-    let unchanged = scenario.baseline_set.clone().unwrap_or_else(|| Variant {
-        name: scenario.baseline.clone(),
-        schedulers: Vec::new(),
-        clauses: Vec::new(),
-    });
-    std::iter::once(unchanged).chain(scenario.variants.iter().cloned()).collect()
-}
-
-/// One row of a scenario: a scheduler with one of the scenario's variants (`None`: its first row).
-pub(crate) fn one_plan(
-    scenario: &Scenario,
-    scheduler: &SchedulerSpec,
-    variant: Option<&str>,
-) -> Result<Plan, StudyError> {
-    let variants = own_variants(scenario);
-    let chosen = match variant {
-        None => variants.first(),
-        Some(name) => variants.iter().find(|variant| variant.name == name),
-    };
-    let chosen = chosen.ok_or_else(|| {
-        let names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
-        let wanted = variant.unwrap_or_default();
-        StudyError::Option(format!("--variant {wanted}: this scenario has {}", names.join(", ")))
-    })?;
-    plan(scheduler, chosen, &Subject::scenario(scenario))
-}
-
 /// How the runs of a scenario are observed.
-fn keep(scenario: &Scenario, machine: &Machine, duration: Ns, plans: &[Plan]) -> detail::Keep {
-    let header = crate::show::header(scenario, machine);
+fn keep(scenario: &Scenario, machine: &Machine, duration: Ns, plans: &[RowPlan]) -> detail::Keep {
+    let header = scenario.header(machine);
     let mut keep = detail::keep(&header, &scenario.classes, duration, plans.len());
     for vm in plans.iter().flat_map(|plan| &plan.vms) {
         for name in vm.vcpu_names() {
@@ -168,33 +138,8 @@ pub(super) fn costs(costs: &Costs) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// The machine of a scenario, for the simulator.
-pub(crate) fn machine(scenario: &Scenario) -> Machine {
-    let spec = &scenario.machine;
-    let ticks = match &spec.ticks {
-        Ticks::Aligned => TickSkew::Aligned,
-        Ticks::Staggered => TickSkew::Staggered,
-        Ticks::Spread => TickSkew::At(spread(spec.topology.cpus(), spec.hz)),
-        Ticks::At(edges) => TickSkew::At(edges.clone()),
-    };
-    Machine {
-        topology: spec.topology.clone(),
-        hz: spec.hz,
-        ticks,
-        costs: spec.costs,
-        delays: Delays::default(),
-        preemption: spec.kernel.preemption(&scenario.workload),
-    }
-}
-
-/// First tick edges, spread evenly over one period.
-fn spread(cpus: usize, hz: u32) -> Vec<Ns> {
-    let period = Machine { hz, ..Machine::flat(1) }.tick_ns();
-    (0..cpus as u64).map(|cpu| Ns(period.0 * (cpus as u64 + 1 + cpu) / (cpus as u64 + 1))).collect()
-}
-
 /// Every expectation against every row and task that it covers.
-fn check(scenario: &Scenario, plans: &[Plan], runs: &[Vec<Run>]) -> Vec<Checked> {
+fn check(scenario: &Scenario, plans: &[RowPlan], runs: &[Vec<Run>]) -> Vec<Checked> {
     let mut checked = Vec::new();
     for expectation in &scenario.expectations {
         for (plan, own) in plans.iter().zip(runs) {
@@ -205,7 +150,7 @@ fn check(scenario: &Scenario, plans: &[Plan], runs: &[Vec<Run>]) -> Vec<Checked>
             let base = match &expectation.over {
                 None => None,
                 Some(over) => {
-                    let same = |(other, _): &(&Plan, &Vec<Run>)| {
+                    let same = |(other, _): &(&RowPlan, &Vec<Run>)| {
                         other.label == plan.label && glob(over, &other.variant)
                     };
                     let Some((_, base)) = plans.iter().zip(runs).find(same) else { continue };
@@ -221,7 +166,7 @@ fn check(scenario: &Scenario, plans: &[Plan], runs: &[Vec<Run>]) -> Vec<Checked>
 }
 
 /// Whether a row was written by the scenario's author.
-fn is_own(scenario: &Scenario, plan: &Plan) -> bool {
+fn is_own(scenario: &Scenario, plan: &RowPlan) -> bool {
     let scheduler = scenario.schedulers.iter().any(|spec| spec.to_string() == plan.label);
     let variant =
         plan.variant == scenario.baseline || scenario.variants.iter().any(|v| v.name == plan.variant);
@@ -259,7 +204,7 @@ fn subjects(expectation: &Expectation, scenario: &Scenario, run: &Run) -> Vec<(K
 
 fn one(
     expectation: &Expectation,
-    plan: &Plan,
+    plan: &RowPlan,
     own: &[Run],
     base: Option<&Vec<Run>>,
     kind: Kind,

@@ -4,8 +4,7 @@
 use super::draft::Draft;
 use super::watch::Watch;
 use crate::StudyError;
-use crate::compare::{machine, one_plan};
-use crate::run::Plan;
+use crate::run::RowPlan;
 use crate::scenario::{Scenario, parse};
 use schedlab_model::{EventSink, Ns, SchedEvent};
 use schedlab_scheduler::{KnobError, Scheduler, SchedulerSpec};
@@ -120,7 +119,7 @@ impl<S: EventSink> EventSink for Budget<'_, S> {
 }
 
 fn three_times(scenario: &Scenario, scheduler: &SchedulerSpec, build: &Builder) -> Verdict {
-    let plan = match one_plan(scenario, scheduler, None) {
+    let plan = match RowPlan::of_scenario(scenario, scheduler, None) {
         Ok(plan) => plan,
         Err(error) => return Verdict::Refused(error.to_string()),
     };
@@ -157,7 +156,7 @@ fn three_times(scenario: &Scenario, scheduler: &SchedulerSpec, build: &Builder) 
 }
 
 /// The first event that is another one when the scenario runs again, with every tick or not.
-fn difference(scenario: &Scenario, plan: &Plan, build: &Builder, every_tick: bool) -> String {
+fn difference(scenario: &Scenario, plan: &RowPlan, build: &Builder, every_tick: bool) -> String {
     let (mut some, mut every): (Vec<SchedEvent>, Vec<SchedEvent>) = (Vec::new(), Vec::new());
     once(scenario, plan, build, false, &mut some).ok();
     once(scenario, plan, build, every_tick, &mut every).ok();
@@ -171,12 +170,12 @@ fn difference(scenario: &Scenario, plan: &Plan, build: &Builder, every_tick: boo
 
 fn once<S: EventSink>(
     scenario: &Scenario,
-    plan: &Plan,
+    plan: &RowPlan,
     build: &Builder,
     every_tick: bool,
     sink: &mut S,
 ) -> Result<Outcome, StudyError> {
-    let machine = machine(scenario);
+    let machine = scenario.simulated_machine();
     let scheduler = build(&plan.scheduler, plan.decided(machine.topology.cpus()))?;
     let (seed, duration, warmup) = (scenario.seed, scenario.duration, scenario.warmup);
     let mut sink = Budget { inner: sink, left: MOST_EVENTS, last: Ns::ZERO };

@@ -2,7 +2,7 @@
 //! were forgotten.
 
 use crate::delegation::Place;
-use crate::run::Plan;
+use crate::run::RowPlan;
 use crate::scenario::Scenario;
 use schedlab_model::{CpuId, CpuSet, EventKind, EventSink, Ns, PrevState, SchedEvent, Start, TaskId};
 use schedlab_scheduler::SchedulerSpec;
@@ -59,7 +59,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(scenario: &Scenario, plan: &Plan) -> Watch {
+    pub(super) fn new(scenario: &Scenario, plan: &RowPlan) -> Watch {
         let cpus = scenario.machine.topology.cpus();
         let agents = &scenario.delegation;
         let excused = match (agents.place, agents.failure) {
@@ -222,7 +222,7 @@ mod tests {
             "title = \"x\"\nschedulers = [\"{scheduler}\"]\nduration = \"200ms\"\n[machine]\ncpus = 2\n{TASK}{rest}"
         );
         let scenario = crate::scenario::parse("x", "x.toml", &text).unwrap();
-        let plan = crate::compare::one_plan(&scenario, &scenario.schedulers[0], None).unwrap();
+        let plan = crate::run::RowPlan::of_scenario(&scenario, &scenario.schedulers[0], None).unwrap();
         (Watch::new(&scenario, &plan), scenario.duration)
     }
 

@@ -108,7 +108,7 @@ fn costs(study: &Study) -> Table {
     let row = |(name, ns): &(String, u64)| {
         vec![
             Cell::head(name),
-            Cell::number(super::spaced(Ns(*ns).to_string()), *ns as f64),
+            Cell::number(crate::view::spaced(Ns(*ns).to_string()), *ns as f64),
             Cell::text(doc(name)),
         ]
     };

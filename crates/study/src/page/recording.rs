@@ -1,12 +1,13 @@
 //! One recording as a page: nothing is simulated, nothing is compared.
 
-use super::{Origin, provenance, spaced};
+use super::{Origin, provenance};
 use crate::StudyError;
 use crate::compare::delays;
 use crate::compare::detail::{EVENTS, QUANTITIES};
 use crate::compare::observe::{Keep, Observer};
 use crate::measurements::{Kind, Measured};
 use crate::metric::Metric;
+use crate::view::spaced;
 use schedlab_model::{EventSink, Ns};
 use schedlab_report::{Cdf, Cell, Column, Curve, Facts, LaneTask, Lanes, Measure, Page, Section, Table};
 use schedlab_trace::Recording;

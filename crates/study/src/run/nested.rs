@@ -1,6 +1,6 @@
 //! Rows whose domains have kernels of their own.
 
-use super::Plan;
+use super::RowPlan;
 use super::levels::Levels;
 use crate::StudyError;
 use crate::scenario::VmSpec;
@@ -10,7 +10,7 @@ use schedlab_sim::{Domain, Machine, Outcome, RunOptions, run_nested, run_nested_
 
 /// Runs the plan on `machine`; the vCPUs stand behind the tasks.
 pub(super) fn run<S: EventSink>(
-    plan: &Plan,
+    plan: &RowPlan,
     machine: &Machine,
     scheduler: &dyn Scheduler,
     options: &RunOptions,
@@ -23,7 +23,7 @@ pub(super) fn run<S: EventSink>(
 
 /// The same; `out` hears both levels, with a row for each vCPU. `all` are the vCPUs behind the tasks in its list.
 pub(super) fn seen<S: EventSink>(
-    plan: &Plan,
+    plan: &RowPlan,
     machine: &Machine,
     scheduler: &dyn Scheduler,
     options: &RunOptions,
@@ -42,12 +42,12 @@ pub(super) fn seen<S: EventSink>(
     Ok(outcome.map_err(|source| plan.failed(source))?.outcome)
 }
 
-fn guests(plan: &Plan) -> Result<Vec<Box<dyn Scheduler>>, StudyError> {
+fn guests(plan: &RowPlan) -> Result<Vec<Box<dyn Scheduler>>, StudyError> {
     let build = |vm: &VmSpec| registry::build(&vm.guest, vm.vcpus);
     Ok(plan.vms.iter().map(build).collect::<Result<Vec<_>, _>>()?)
 }
 
-fn domains<'a>(plan: &Plan, guests: &'a [Box<dyn Scheduler>]) -> Vec<Domain<'a>> {
+fn domains<'a>(plan: &RowPlan, guests: &'a [Box<dyn Scheduler>]) -> Vec<Domain<'a>> {
     plan.vms
         .iter()
         .zip(guests)

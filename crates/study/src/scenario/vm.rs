@@ -5,7 +5,7 @@ use super::group::cpu_list;
 use super::kernel::model;
 use super::machine::costs;
 use schedlab_model::{CpuSet, GroupId, GroupSpec, Topology};
-use schedlab_scheduler::SchedulerSpec;
+use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_sim::{Costs, Delays, Machine, PreemptModel, Preemption, TickSkew};
 
 /// A domain with a kernel of its own.
@@ -50,7 +50,7 @@ pub(super) fn read(
         }
         let guest = vm.need("guest", "guest = \"linux-6.18\" (without a kernel, leave `vm` out)")?;
         let spec: SchedulerSpec = guest.parse()?;
-        super::check_scheduler(&spec).map_err(|message| guest.error(message))?;
+        registry::check(&spec).map_err(|error| guest.error(error.to_string()))?;
         vms.push(VmSpec {
             name: group.name.trim_start_matches('/').to_owned(),
             group: GroupId::from(index + 1),

@@ -4,7 +4,7 @@ use super::{
     Clause, GroupSetting, MachineSetting, Setting, SourceSetting, TaskSetting, Variant, VariantError,
 };
 use crate::delegation::{DelegationSpec, Place};
-use crate::scenario::{KernelSpec, Scenario, VmSpec, absent_cpu};
+use crate::scenario::{KernelSpec, VmSpec, absent_cpu};
 use schedlab_model::text::glob;
 use schedlab_model::text::nearest;
 use schedlab_model::{
@@ -52,19 +52,6 @@ pub struct Applied {
 }
 
 impl<'a> Subject<'a> {
-    /// The workload of a scenario.
-    pub fn scenario(scenario: &'a Scenario) -> Subject<'a> {
-        Subject {
-            workload: &scenario.workload,
-            classes: &scenario.classes,
-            pids: &[],
-            cpus: scenario.machine.topology.cpus(),
-            vms: &scenario.vms,
-            delegation: &scenario.delegation,
-            kernel: Some(&scenario.machine.kernel),
-        }
-    }
-
     pub(crate) fn tasks(&self, target: &str) -> Vec<usize> {
         let pid: Option<u32> = target.parse().ok();
         let hit = |&index: &usize| {

@@ -1,10 +1,10 @@
 //! One change of a variant: `KEY=VALUE`, by what it changes.
 
 use super::{VariantError, without_slashes};
-use crate::scenario::{bandwidth, check_scheduler, parse_model, shares_of_weight};
+use crate::scenario::{bandwidth, parse_model, shares_of_weight};
 use schedlab_model::text::{nearest, scaled};
 use schedlab_model::{Bandwidth, CpuSet, Nice, Ns, Policy};
-use schedlab_scheduler::SchedulerSpec;
+use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_sim::PreemptModel;
 use std::fmt::Display;
 use std::str::FromStr;
@@ -171,8 +171,10 @@ fn group(key: &str, value: &str) -> Option<Value<GroupSetting>> {
         "cap" => number(value, 0, 51_200).map(GroupSetting::Cap),
         "weight" => number(value, 1, 65_535).map(GroupSetting::Weight),
         "guest" if value == "none" => Ok(GroupSetting::Guest(None)),
-        "guest" => read::<SchedulerSpec>(value)
-            .and_then(|spec| check_scheduler(&spec).map(|()| GroupSetting::Guest(Some(spec)))),
+        "guest" => read::<SchedulerSpec>(value).and_then(|spec| {
+            registry::check(&spec).map_err(|error| error.to_string())?;
+            Ok(GroupSetting::Guest(Some(spec)))
+        }),
         _ => return None,
     })
 }

@@ -3,7 +3,6 @@
 use schedlab_model::{Ns, Start};
 use schedlab_sim::PreemptModel;
 use schedlab_study::scenario::{Scenario, ScenarioError, parse};
-use schedlab_study::variant::Subject;
 
 const GOOD: &str = r#"schedulers = ["linux-6.1"]
 duration = "1s"
@@ -162,7 +161,7 @@ fn kernel_sections_and_interrupt_threads_are_read() {
     assert_eq!(scenario.classes[2..], ["irq", "irq"]);
     assert!(scenario.workload.tasks[2..].iter().all(|task| task.start == Start::Spawned));
     assert_eq!(scenario.workload.tasks[1].program.ops.len(), 4);
-    let applied = scenario.variants[0].apply(&Subject::scenario(&scenario)).unwrap();
+    let applied = scenario.variants[0].apply(&scenario.subject()).unwrap();
     assert_eq!(applied.kernel.unwrap().preempt, PreemptModel::Lazy);
     assert!(applied.workload.tasks[2..].iter().all(|task| task.start == Start::AsleepUntil(Ns::ZERO)));
 }
