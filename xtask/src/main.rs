@@ -1,4 +1,4 @@
-//! Chores of the workspace: `cargo xtask tidy|ci|bpf|stress|fuzz|disturb|docs|oracle`. A thin dispatcher; each chore is a
+//! Chores of the workspace: `cargo xtask tidy|ci|bpf|stress|fuzz|disturb|docs|oracle|same-results`. A thin dispatcher; each chore is a
 //! module of its own.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a command-line tool
@@ -13,6 +13,7 @@ mod finding;
 mod fuzz;
 mod oracle;
 mod picture;
+mod same_results;
 mod stress;
 mod tidy;
 mod tree;
@@ -52,6 +53,9 @@ Usage: cargo xtask <chore> [options]
       --write       replace it
   docs              write the generated files of docs/ anew
   oracle FILE...    compare the Linux presets with what real kernels did; `oracle --help` says more
+  same-results OLD NEW [CASE...]
+                    run two programs (or those of two checkouts) with the same inputs: every number, name and key that
+                    OLD gives must be in what NEW gives; sentences may read differently. CASE: only those that contain it
   help              this text
 
 Exit codes: 0 done, 1 something was found, 2 bad arguments.
@@ -88,6 +92,7 @@ fn run(args: &[String]) -> Result<ExitCode> {
         "stress" => stress::command(rest),
         "disturb" => disturb::command(rest),
         "fuzz" => fuzz::command(rest),
+        "same-results" => same_results::command(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(ExitCode::SUCCESS)
@@ -111,7 +116,7 @@ mod tests {
 
     #[test]
     fn every_chore_says_what_it_is() {
-        for chore in ["tidy", "ci", "stress", "fuzz", "disturb", "bpf", "docs", "help"] {
+        for chore in ["tidy", "ci", "stress", "fuzz", "disturb", "bpf", "docs", "same-results", "help"] {
             let text = of_chore(chore).unwrap_or_else(|| panic!("{chore}"));
             assert!(text.starts_with(&format!("  {chore} ")), "{text}");
         }
