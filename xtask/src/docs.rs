@@ -8,6 +8,7 @@ use schedlab_model::Ns;
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_scheduler::registry::{self, Entry};
 use schedlab_sim::{Machine, RunOptions, TickSkew};
+use schedlab_study::metric::{Better, METRICS, Of, Unit};
 use schedlab_study::scenario::{self, Scenario};
 use schedlab_study::variant::Variant;
 use std::fmt::Write;
@@ -16,6 +17,7 @@ use std::process::ExitCode;
 
 /// The generated files.
 const SCHEDULERS: &str = "docs/schedulers.md";
+const METRICS_PAGE: &str = "docs/metrics.md";
 const LADDER: &str = "docs/redis-batch.svg";
 
 /// The lines of the picture: scheduler and variant of `scenarios/redis-batch.toml`, name, colour.
@@ -34,18 +36,62 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
     }
     let root = tree::root();
     std::fs::create_dir_all(root.join("docs"))?;
-    std::fs::write(root.join(SCHEDULERS), schedulers(registry::all())).context(SCHEDULERS)?;
+    for (file, text) in texts() {
+        std::fs::write(root.join(file), text).context(file)?;
+    }
     std::fs::write(root.join(LADDER), redis_ladder(&root)?).context(LADDER)?;
-    println!("wrote {SCHEDULERS} and {LADDER}");
+    println!("wrote {SCHEDULERS}, {METRICS_PAGE} and {LADDER}");
     Ok(ExitCode::SUCCESS)
 }
 
 /// A finding for each generated file that is not what the code says now.
 pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) {
-    let there = std::fs::read_to_string(root.join(SCHEDULERS)).unwrap_or_default();
-    if there != schedulers(registry::all()) {
-        findings.push(Finding::new(SCHEDULERS, 0, "is stale: run `cargo xtask docs` and commit the result"));
+    for (file, text) in texts() {
+        if std::fs::read_to_string(root.join(file)).unwrap_or_default() != text {
+            findings.push(Finding::new(file, 0, "is stale: run `cargo xtask docs` and commit the result"));
+        }
     }
+}
+
+/// The generated texts, with their files.
+fn texts() -> [(&'static str, String); 2] {
+    [(SCHEDULERS, schedulers(registry::all())), (METRICS_PAGE, metrics())]
+}
+
+/// The page of all metrics.
+fn metrics() -> String {
+    let mut text = String::from(
+        "# Metrics\n\nMade by `cargo xtask docs` from `METRICS` (`crates/study/src/metric.rs`): do not edit by hand.\n\nA metric with \
+         statistics is followed by one of them: `latency p99`, `response max`, `wait mean`. Any percentile (`p50`, `p99.9`), `mean`, \
+         `mode`, `min` and `max` can be asked for; the table names those that results hold. Shares are parts of one CPU (of the \
+         machine: of all CPU time), times nanoseconds, the rest events a second of virtual time.\n\n\
+         | metric | of | unit | better | in results | what it is |\n|---|---|---|---|---|---|\n",
+    );
+    for def in METRICS {
+        let of = match def.of {
+            Of::Tasks => "tasks, sources, channels",
+            Of::Machine => "the machine",
+            Of::Agents => "the machine, with agents",
+        };
+        let unit = match def.unit {
+            Unit::Share => "share",
+            Unit::Time => "ns",
+            Unit::PerSecond => "1/s",
+        };
+        let better = match def.better {
+            Some(Better::Smaller) => "smaller",
+            Some(Better::Larger) => "larger",
+            None => "depends",
+        };
+        let stats: Vec<String> = def.reported.iter().map(ToString::to_string).collect();
+        let reported = match (def.in_results, stats.is_empty()) {
+            (false, _) => "no (`bench model`)".to_owned(),
+            (true, true) => "yes".to_owned(),
+            (true, false) => stats.join(", "),
+        };
+        let _ = writeln!(text, "| `{}` | {of} | {unit} | {better} | {reported} | {} |", def.name, def.doc);
+    }
+    text
 }
 
 /// The picture of the README: what the clients of a Redis server see beside a batch job.
