@@ -30,7 +30,7 @@ use schedlab_live::soft::{self, Actuator, LADDER};
 use schedlab_live::{LiveError, Room};
 use schedlab_model::{CpuSet, Ns};
 use schedlab_stats::Estimate;
-use schedlab_study::gate::{Against, Bound, Evidence, Gate, Op, Outcome};
+use schedlab_study::gate::{Against, Bound, Evidence, Gate, GateOutcome, Op};
 use schedlab_study::metric::{Metric, Stat};
 use search::search;
 use serde::Serialize;
@@ -114,7 +114,7 @@ pub trait Watch {
     /// The chosen one is set now, and is kept for `time`.
     fn keeping(&mut self, _how: Actuator, _time: Ns) {}
     /// While kept: a round has ended; whether the goal was met.
-    fn kept(&mut self, _round: &Round, _met: Outcome) {}
+    fn kept(&mut self, _round: &Round, _met: GateOutcome) {}
 }
 
 impl Watch for () {}
@@ -127,7 +127,7 @@ pub struct Tried {
     /// Threads and files that it changed.
     pub changed: usize,
     /// Whether the goals were met.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<GateOutcome>,
     /// What was measured.
     pub round: Option<Round>,
     /// Why it was not tried.
@@ -146,7 +146,7 @@ pub struct Colocation {
     /// The mildest that meets the goals; with an outcome of `cannot-say` the mildest that may meet them.
     pub chosen: Option<Actuator>,
     /// Over the confirming rounds of the chosen one, or of the last candidate.
-    pub outcome: Outcome,
+    pub outcome: GateOutcome,
     /// The interleaved rounds under the host's default.
     pub before: Vec<Round>,
     /// Those under the chosen one; of the last candidate when none was chosen.
@@ -164,7 +164,7 @@ pub struct Colocation {
     /// Rounds while it was kept.
     pub kept: Vec<Round>,
     /// Whether the goals were met while it was kept; nothing when it was not.
-    pub kept_outcome: Option<Outcome>,
+    pub kept_outcome: Option<GateOutcome>,
     /// How often the batch work ended and was started again.
     pub batch_restarts: usize,
     /// Setting for other tools.
@@ -180,7 +180,7 @@ impl Colocation {
             cpus,
             tried: Vec::new(),
             chosen: None,
-            outcome: Outcome::Not,
+            outcome: GateOutcome::Not,
             before: Vec::new(),
             after: Vec::new(),
             alone: Vec::new(),
@@ -257,16 +257,16 @@ pub fn colocate(
 }
 
 /// The outcome of both.
-fn worse(one: Outcome, other: Outcome) -> Outcome {
+fn worse(one: GateOutcome, other: GateOutcome) -> GateOutcome {
     match (one, other) {
-        (Outcome::Not, _) | (_, Outcome::Not) => Outcome::Not,
-        (Outcome::CannotSay, _) | (_, Outcome::CannotSay) => Outcome::CannotSay,
-        _ => Outcome::Met,
+        (GateOutcome::Not, _) | (_, GateOutcome::Not) => GateOutcome::Not,
+        (GateOutcome::CannotSay, _) | (_, GateOutcome::CannotSay) => GateOutcome::CannotSay,
+        _ => GateOutcome::Met,
     }
 }
 
 /// The outcome of one round, beside the last of those alone.
-fn look(goals: &[Goal], round: &Round, before: &[Round], alone: &[Round]) -> Outcome {
+fn look(goals: &[Goal], round: &Round, before: &[Round], alone: &[Round]) -> GateOutcome {
     let mut all = judge(goals, std::slice::from_ref(round), before, &[]);
     for (index, goal) in goals.iter().enumerate() {
         if goal.0.against == Against::Alone {
@@ -302,8 +302,8 @@ fn void(how: Actuator, server: &soft::Side, cpus: &CpuSet) -> Option<&'static st
 
 /// Whether the medians of the goals' values over these rounds meet all goals. Goals about the server alone are looked at
 /// where there are rounds of that.
-pub fn judge(goals: &[Goal], rounds: &[Round], before: &[Round], alone: &[Round]) -> Outcome {
-    let mut all = Outcome::Met;
+pub fn judge(goals: &[Goal], rounds: &[Round], before: &[Round], alone: &[Round]) -> GateOutcome {
+    let mut all = GateOutcome::Met;
     for (index, goal) in goals.iter().enumerate() {
         let median = |rounds: &[Round]| {
             let values = rounds.iter().filter_map(|round| round.goals.get(index).copied().flatten());
@@ -390,17 +390,17 @@ mod tests {
     #[test]
     fn a_goal_is_met_when_its_condition_is_true() {
         let goals = goal("p99 < 1ms");
-        assert_eq!(judge(&goals, &rounds(&[2e5, 3e5, 9e6]), &[], &[]), Outcome::Met);
-        assert_eq!(judge(&goals, &rounds(&[2e5, 3e6, 9e6]), &[], &[]), Outcome::Not);
+        assert_eq!(judge(&goals, &rounds(&[2e5, 3e5, 9e6]), &[], &[]), GateOutcome::Met);
+        assert_eq!(judge(&goals, &rounds(&[2e5, 3e6, 9e6]), &[], &[]), GateOutcome::Not);
         let half = goal("p99 < -50%");
-        assert_eq!(judge(&half, &rounds(&[4e5]), &rounds(&[1e6]), &[]), Outcome::Met);
-        assert_eq!(judge(&half, &rounds(&[6e5]), &rounds(&[1e6]), &[]), Outcome::Not);
-        assert_eq!(judge(&half, &rounds(&[6e5]), &[], &[]), Outcome::CannotSay);
+        assert_eq!(judge(&half, &rounds(&[4e5]), &rounds(&[1e6]), &[]), GateOutcome::Met);
+        assert_eq!(judge(&half, &rounds(&[6e5]), &rounds(&[1e6]), &[]), GateOutcome::Not);
+        assert_eq!(judge(&half, &rounds(&[6e5]), &[], &[]), GateOutcome::CannotSay);
     }
 
     #[test]
     fn too_few_values_cannot_say() {
         let few = Round { goals: vec![Some(1.0)], lacks: vec![Some("few".to_owned())], ..Round::default() };
-        assert_eq!(judge(&goal("p99 < 1ms"), &[few], &[], &[]), Outcome::CannotSay);
+        assert_eq!(judge(&goal("p99 < 1ms"), &[few], &[], &[]), GateOutcome::CannotSay);
     }
 }

@@ -18,7 +18,7 @@ pub use page::of_matrix;
 use schedlab_host::marks::Tracer;
 use schedlab_measure::{Budget, LatencyError, LatencyLine, LatencyReport, LatencyRequest, Samples, latency};
 use schedlab_model::{CpuId, Ns};
-use schedlab_study::gate::{Bound, Evidence, Gate, GateError, Outcome};
+use schedlab_study::gate::{Bound, Evidence, Gate, GateError, GateOutcome};
 use schedlab_study::metric::{Metric, Stat};
 use serde::Serialize;
 
@@ -123,7 +123,7 @@ pub struct Judged {
     /// The value, nanoseconds.
     pub value_ns: Option<u64>,
     /// Met means: failed.
-    pub outcome: Outcome,
+    pub outcome: GateOutcome,
     /// Why nothing can be said.
     pub lacks: Option<String>,
 }
@@ -226,7 +226,7 @@ fn judged(gate: &Gate, named: &[(String, &Samples)]) -> Vec<Judged> {
             gate: gate.to_string(),
             subject,
             value_ns: None,
-            outcome: Outcome::CannotSay,
+            outcome: GateOutcome::CannotSay,
             lacks,
         });
     }
@@ -369,7 +369,7 @@ mod tests {
         samples
     }
 
-    fn outcome(gate: &str, samples: &Samples) -> Outcome {
+    fn outcome(gate: &str, samples: &Samples) -> GateOutcome {
         let gate = &gates(&[gate.to_owned()]).unwrap()[0];
         judged(gate, &[("cpu0".to_owned(), samples), ("all".to_owned(), samples)])[0].outcome
     }
@@ -377,15 +377,15 @@ mod tests {
     #[test]
     fn gates_know_what_the_samples_carry() {
         let many = samples(1..=10_000);
-        assert_eq!(outcome("p99.9 > 5ms", &many), Outcome::Met);
-        assert_eq!(outcome("p99.9 > 9.995ms", &many), Outcome::Not);
-        assert_eq!(outcome("p99.99 > 50ms", &many), Outcome::CannotSay);
+        assert_eq!(outcome("p99.9 > 5ms", &many), GateOutcome::Met);
+        assert_eq!(outcome("p99.9 > 9.995ms", &many), GateOutcome::Not);
+        assert_eq!(outcome("p99.99 > 50ms", &many), GateOutcome::CannotSay);
         // A hundred samples are too few for p99.9, but all of them are above the bound.
-        assert_eq!(outcome("p99.9 > 1us", &samples(10..110)), Outcome::Met);
-        assert_eq!(outcome("p99.9 > 1ms", &samples(10..110)), Outcome::CannotSay);
-        assert_eq!(outcome("cpu0 max > 1ms", &samples(10..110)), Outcome::Not);
-        assert_eq!(outcome("cpu7 max > 1ms", &many), Outcome::CannotSay);
-        assert_eq!(outcome("max > 1ms", &samples(0..0)), Outcome::CannotSay);
+        assert_eq!(outcome("p99.9 > 1us", &samples(10..110)), GateOutcome::Met);
+        assert_eq!(outcome("p99.9 > 1ms", &samples(10..110)), GateOutcome::CannotSay);
+        assert_eq!(outcome("cpu0 max > 1ms", &samples(10..110)), GateOutcome::Not);
+        assert_eq!(outcome("cpu7 max > 1ms", &many), GateOutcome::CannotSay);
+        assert_eq!(outcome("max > 1ms", &samples(0..0)), GateOutcome::CannotSay);
     }
 
     #[test]

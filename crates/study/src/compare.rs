@@ -101,13 +101,13 @@ fn rows(
                 .delegation
                 .as_ref()
                 .zip(own[0].delegation.as_deref())
-                .map(|(delegated, metrics)| DelegationResult::of(&delegated.spec, metrics)),
+                .map(|(delegated, metrics)| DelegationResult::from_metrics(&delegated.spec, metrics)),
         }
     };
     plans.iter().zip(runs).enumerate().map(row).collect()
 }
 
-/// Classes of which some variant changes a part only: their tasks stand alone in the table.
+/// Programs of which some variant changes a part only: each of their tasks has a row of its own.
 fn split_classes<'a>(plans: &[RowPlan], classes: &'a [String]) -> BTreeSet<&'a str> {
     let mut split = BTreeSet::new();
     for plan in plans {
@@ -121,7 +121,7 @@ fn split_classes<'a>(plans: &[RowPlan], classes: &'a [String]) -> BTreeSet<&'a s
     split
 }
 
-/// Who stands in the table: every class (or its tasks, where it is split), sources, and channels that no
+/// The subjects of the table: every program (or its tasks, where it is split), sources, and channels that no
 /// source feeds (what their clients see says more).
 fn subjects<'a>(
     measured: &'a Measured,

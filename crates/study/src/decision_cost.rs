@@ -5,7 +5,7 @@
 //! the table shows that the model can carry those numbers; what it predicts are the shapes: how the cost grows
 //! with threads, the multi-queue scheduler, total times, migrations, variants.
 //!
-//! Workload, variants and numbers stand in `scenarios/smp-evaluation.toml`.
+//! Workload, variants and numbers are in `scenarios/smp-evaluation.toml`.
 
 use crate::StudyError;
 use crate::gallery::{self, Found};

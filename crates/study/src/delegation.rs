@@ -17,7 +17,7 @@ use std::sync::LazyLock;
 
 /// What the kernel runs when the agents are gone, and beside them.
 const FALLBACK: &str = "linux-6.1";
-/// Most transactions of one commit unless somebody says otherwise.
+/// Most transactions of one commit unless a scenario says otherwise.
 const GROUP: u32 = 64;
 /// The largest cost of a step.
 const COST_MAX: Ns = Ns::from_ms(10);
@@ -145,7 +145,7 @@ impl DelegationSpec {
         self.mode().map_or(cpus, |mode| mode.cpus(cpus))
     }
 
-    /// Where a number comes from that nobody published.
+    /// Where a number comes from that was not published.
     pub fn provenance(&self) -> &'static str {
         match self.source.as_str() {
             "ghost-2021" => {
@@ -355,7 +355,7 @@ pub struct AgentResult {
 }
 
 impl DelegationResult {
-    pub(crate) fn of(spec: &DelegationSpec, metrics: &DelegationMetrics) -> DelegationResult {
+    pub(crate) fn from_metrics(spec: &DelegationSpec, metrics: &DelegationMetrics) -> DelegationResult {
         let named = |(name, ns): (&str, Ns)| (name.to_owned(), ns.0);
         let costs =
             DelegationCosts::NAMES.iter().map(|(name, _)| (*name, spec.costs.get(name).unwrap_or_default()));

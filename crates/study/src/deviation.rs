@@ -36,7 +36,7 @@ pub struct Deviation {
 
 impl Deviation {
     /// `text`: what was published; `ratio`: ours is a quotient of two values of the metric. `None`: it is no number.
-    pub fn of(text: &str, metric: Metric, ratio: bool, ours: &Estimate) -> Option<Deviation> {
+    pub fn from_text(text: &str, metric: Metric, ratio: bool, ours: &Estimate) -> Option<Deviation> {
         let (low, high) = figure(text, metric, ratio)?;
         let here = ours.median;
         let nearest = here.clamp(low, high);
@@ -63,7 +63,7 @@ impl Deviation {
         }
     }
 
-    /// Whether single runs of ours lie on both sides of what was published, which was a single run often enough.
+    /// Whether single simulated runs lie on both sides of what was published, which often was a single run.
     pub fn between_seeds(&self) -> bool {
         self.seeds[0] <= self.published[1] && self.published[0] <= self.seeds[1]
     }
@@ -101,9 +101,9 @@ fn number(text: &str, metric: Metric, ratio: bool) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn of(text: &str, metric: &str, ratio: bool, here: f64) -> Option<Deviation> {
+    fn from_text(text: &str, metric: &str, ratio: bool, here: f64) -> Option<Deviation> {
         let ours = Estimate { median: here, low: here * 0.5, high: here * 1.5 };
-        Deviation::of(text, metric.parse().unwrap(), ratio, &ours)
+        Deviation::from_text(text, metric.parse().unwrap(), ratio, &ours)
     }
 
     #[test]
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn near_is_a_tenth_or_half_a_point() {
-        let near = |text, metric, ratio, here| of(text, metric, ratio, here).unwrap().near;
+        let near = |text, metric, ratio, here| from_text(text, metric, ratio, here).unwrap().near;
         assert!(
             near("100us", "latency mean", false, 110e3) && !near("100us", "latency mean", false, 110.2e3)
         );
@@ -139,14 +139,17 @@ mod tests {
 
     #[test]
     fn a_range_has_no_difference_inside_and_counts_from_its_end() {
-        let inside = of("20 to 72 us", "latency mean", false, 50e3).unwrap();
+        let inside = from_text("20 to 72 us", "latency mean", false, 50e3).unwrap();
         assert_eq!((inside.difference, inside.show().as_str()), (0.0, "+0.0 %"));
-        let above = of("20 to 72 us", "latency mean", false, 90e3).unwrap();
+        let above = from_text("20 to 72 us", "latency mean", false, 90e3).unwrap();
         assert_eq!((above.difference, above.show().as_str()), (18e3, "+25.0 %"));
-        let below = of("20 to 72 us", "latency mean", false, 15e3).unwrap();
+        let below = from_text("20 to 72 us", "latency mean", false, 15e3).unwrap();
         assert_eq!((below.difference, below.show().as_str()), (-5e3, "-25.0 %"));
-        assert!(below.between_seeds() && !of("20 us", "latency mean", false, 90e3).unwrap().between_seeds());
-        assert_eq!(of("13.40 %", "share", false, 0.1338).unwrap().show(), "-0.02 points");
-        assert_eq!(of("0ns", "latency p99", false, 5.0).unwrap().show(), "more than 0");
+        assert!(
+            below.between_seeds()
+                && !from_text("20 us", "latency mean", false, 90e3).unwrap().between_seeds()
+        );
+        assert_eq!(from_text("13.40 %", "share", false, 0.1338).unwrap().show(), "-0.02 points");
+        assert_eq!(from_text("0ns", "latency p99", false, 5.0).unwrap().show(), "more than 0");
     }
 }

@@ -16,7 +16,7 @@ pub(crate) use bootstrap::lacks as few_samples;
 
 use crate::StudyError;
 use crate::change::Judgement;
-use crate::gate::{Evidence, Gate, Outcome};
+use crate::gate::{Evidence, Gate, GateOutcome};
 use crate::metric::Metric;
 use crate::result::Verdict;
 use schedlab_trace::Repairs;
@@ -80,7 +80,7 @@ pub struct Side {
     pub duration_ns: u64,
     /// Length of a window of the bootstrap; 0 for results.
     pub window_ns: u64,
-    /// What was mended when it was read; recordings only.
+    /// What was repaired when it was read; recordings only.
     pub repairs: Option<Repairs>,
 }
 
@@ -127,7 +127,7 @@ pub struct Gated {
     /// Whom it is about.
     pub subject: String,
     /// Whether it failed: the condition is met.
-    pub outcome: Outcome,
+    pub outcome: GateOutcome,
     /// What was found, in words.
     pub got: String,
 }
@@ -135,12 +135,12 @@ pub struct Gated {
 impl Diff {
     /// Whether a gate failed.
     pub fn failed(&self) -> bool {
-        self.gates.iter().any(|gated| gated.outcome == Outcome::Met)
+        self.gates.iter().any(|gated| gated.outcome == GateOutcome::Met)
     }
 
     /// Whether a gate could not be judged.
     pub fn cannot_say(&self) -> bool {
-        self.gates.iter().any(|gated| gated.outcome == Outcome::CannotSay)
+        self.gates.iter().any(|gated| gated.outcome == GateOutcome::CannotSay)
     }
 
     /// Whether any number changed by more than chance.
@@ -189,12 +189,12 @@ fn judge(diff: &Diff, gate: &Gate, gates: usize) -> Vec<Gated> {
             (_, true) => "is only in the second",
             _ => "is in neither",
         };
-        return vec![one(name, Outcome::CannotSay, format!("{name} {why}"))];
+        return vec![one(name, GateOutcome::CannotSay, format!("{name} {why}"))];
     }
     let judged = |subject: &&Subject| {
         let Some(cell) = subject.cells.iter().find(|cell| cell.metric == gate.metric) else {
             let got = format!("{} was not measured: nothing was counted, or the input lacks it", gate.metric);
-            return one(&subject.name, Outcome::CannotSay, got);
+            return one(&subject.name, GateOutcome::CannotSay, got);
         };
         let evidence = Evidence {
             before: Some(cell.before),
@@ -208,7 +208,7 @@ fn judge(diff: &Diff, gate: &Gate, gates: usize) -> Vec<Gated> {
         let outcome = gate.judge(&evidence);
         let (before, after) = (cell.metric.show(cell.before), cell.metric.show(cell.after));
         let mut got = format!("{before} -> {after}");
-        if outcome == Outcome::CannotSay {
+        if outcome == GateOutcome::CannotSay {
             got += &format!(": {}", cell.lacks.as_deref().unwrap_or("the change is not larger than chance"));
         }
         one(&subject.name, outcome, got)

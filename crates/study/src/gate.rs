@@ -10,7 +10,7 @@ use std::fmt;
 /// A condition on one number.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Gate {
-    /// Name, glob or cgroup path of who it is about; `None`: whatever the command measures.
+    /// Name, glob or cgroup path of the tasks that it is about; `None`: what the command measures.
     pub subject: Option<String>,
     /// What is looked at.
     pub metric: Metric,
@@ -91,7 +91,7 @@ pub struct Evidence<'a> {
 /// What came of a condition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum GateOutcome {
     /// The condition is not met.
     Not,
     /// It is met.
@@ -170,18 +170,18 @@ impl Gate {
     }
 
     /// Whether the condition is met. A change counts only when it is larger than chance.
-    pub fn judge(&self, evidence: &Evidence<'_>) -> Outcome {
-        let (Some(after), None) = (evidence.after, evidence.lacks) else { return Outcome::CannotSay };
+    pub fn judge(&self, evidence: &Evidence<'_>) -> GateOutcome {
+        let (Some(after), None) = (evidence.after, evidence.lacks) else { return GateOutcome::CannotSay };
         if let Bound::Value(bound) = self.bound {
-            return if self.op.holds(after, bound) { Outcome::Met } else { Outcome::Not };
+            return if self.op.holds(after, bound) { GateOutcome::Met } else { GateOutcome::Not };
         }
         let Some(value) = evidence.before.and_then(|before| self.distance(after, before)) else {
-            return Outcome::CannotSay;
+            return GateOutcome::CannotSay;
         };
         match (self.op.holds(value.0, value.1), evidence.told_apart) {
-            (false, _) => Outcome::Not,
-            (true, true) => Outcome::Met,
-            (true, false) => Outcome::CannotSay,
+            (false, _) => GateOutcome::Not,
+            (true, true) => GateOutcome::Met,
+            (true, false) => GateOutcome::CannotSay,
         }
     }
 }
@@ -200,7 +200,9 @@ fn left(text: &str, default: Option<&str>) -> Result<(Option<String>, Metric), S
         let name = name.trim_matches(['"', '\'']);
         (!name.is_empty()).then(|| name.to_owned())
     };
-    let [rest @ .., last] = &words[..] else { return Err("nothing stands before the comparison".to_owned()) };
+    let [rest @ .., last] = &words[..] else {
+        return Err("there is nothing before the comparison".to_owned());
+    };
     if last.parse::<Stat>().is_ok() {
         if let [more @ .., name] = rest
             && let Ok(metric) = format!("{name} {last}").parse::<Metric>()
@@ -221,13 +223,13 @@ fn left(text: &str, default: Option<&str>) -> Result<(Option<String>, Metric), S
     Ok((subject(rest), metric))
 }
 
-/// What stands behind `alone`; `None`: it does not begin so.
+/// What follows `alone`; `None`: it does not begin so.
 fn alone(text: &str) -> Option<&str> {
     let rest = text.strip_prefix("alone")?;
     rest.chars().next().is_none_or(|next| !next.is_alphanumeric()).then(|| rest.trim())
 }
 
-/// What stands behind a reference: nothing, or a change with its sign.
+/// What follows a reference: nothing, or a change with its sign.
 fn change(text: &str, metric: Metric) -> Result<Bound, String> {
     match text.as_bytes().first() {
         None => Ok(Bound::Ratio(0.0)),
@@ -353,7 +355,7 @@ mod tests {
             ("a latency p99 > 20%", "+20%"),
             ("a latency p99 > 20", "not a time"),
             ("a share > nan", "not a number"),
-            ("> 1ms", "nothing stands"),
+            ("> 1ms", "nothing before"),
         ] {
             let error = Gate::parse(text).unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");
@@ -364,10 +366,10 @@ mod tests {
     fn a_change_within_chance_cannot_fail() {
         let gate = Gate::parse("a latency p99 > +20%").unwrap();
         let evidence = Evidence { before: Some(100.0), after: Some(130.0), told_apart: true, lacks: None };
-        assert_eq!(gate.judge(&evidence), Outcome::Met);
-        assert_eq!(gate.judge(&Evidence { told_apart: false, ..evidence }), Outcome::CannotSay);
-        assert_eq!(gate.judge(&Evidence { after: Some(110.0), ..evidence }), Outcome::Not);
-        assert_eq!(gate.judge(&Evidence { lacks: Some("few"), ..evidence }), Outcome::CannotSay);
-        assert_eq!(gate.judge(&Evidence { before: None, ..evidence }), Outcome::CannotSay);
+        assert_eq!(gate.judge(&evidence), GateOutcome::Met);
+        assert_eq!(gate.judge(&Evidence { told_apart: false, ..evidence }), GateOutcome::CannotSay);
+        assert_eq!(gate.judge(&Evidence { after: Some(110.0), ..evidence }), GateOutcome::Not);
+        assert_eq!(gate.judge(&Evidence { lacks: Some("few"), ..evidence }), GateOutcome::CannotSay);
+        assert_eq!(gate.judge(&Evidence { before: None, ..evidence }), GateOutcome::CannotSay);
     }
 }

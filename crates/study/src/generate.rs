@@ -10,7 +10,7 @@ mod trial;
 mod watch;
 
 pub use dice::Dice;
-pub use draft::{Draft, Part, quote};
+pub use draft::{Draft, DraftSection, quote};
 pub use trial::{Builder, Fault, MOST_EVENTS, Still, Verdict, assertions, shrink, trial};
 
 use crate::StudyError;

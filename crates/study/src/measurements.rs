@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 pub enum Kind {
     /// All tasks of one name.
     Class,
-    /// One task (only when somebody asks for it).
+    /// One task (only when it is asked for).
     Task,
     /// A source of requests: what its clients see.
     Source,
-    /// A channel: requests that were finished, whoever sent them.
+    /// A channel: requests that were finished, from any sender.
     Channel,
     /// All CPUs together.
     Machine,
@@ -161,7 +161,7 @@ fn merge(sum: &mut TaskMetrics, task: &TaskMetrics) {
 }
 
 impl SubjectData {
-    /// Of tasks that somebody took together.
+    /// Returns the measurements of tasks that were added up already.
     pub fn of_tasks(name: &str, window: Ns, sum: TaskSummary) -> SubjectData {
         SubjectData::new(Kind::Class, name, window, Data::Trace(Box::new(sum)))
     }

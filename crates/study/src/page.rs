@@ -9,7 +9,7 @@ pub use recording::of_recording;
 
 use crate::change::{Change, Judgement};
 use crate::compare::page_name;
-use crate::gate::Outcome;
+use crate::gate::GateOutcome;
 use crate::measurements::Kind;
 use crate::metric::{Metric, Unit};
 use crate::result::{Detail, Prediction, Replayed, Row, Study};
@@ -175,10 +175,11 @@ fn others(study: &Study, rest: Vec<(Kind, &str)>, hidden: usize) -> Table {
     }
     let heads = metrics.iter().map(|metric| Column::number(metric.heading()));
     Table {
-        caption: "Classes of tasks that use less than 1 % of a CPU in every run, or that were too many to show above".to_owned(),
+        caption: "Programs that use less than 1 % of a CPU in every run, or that were too many to show above"
+            .to_owned(),
         columns: [Column::text("tasks"), Column::text("run")].into_iter().chain(heads).collect(),
         rows,
-        fold: Some(format!("{hidden} more classes of tasks")),
+        fold: Some(format!("{hidden} more programs")),
     }
 }
 
@@ -209,14 +210,15 @@ fn schedules(page: &mut Page, study: &Study, detail: &Detail) {
 fn delays(page: &mut Page, study: &Study, detail: &Detail) {
     let seed = study.seeds.first().copied().unwrap_or_default();
     let mut section = Section::new("Who delayed whom").lead(format!(
-        "Every nanosecond for which somebody was ready to run and did not is laid to whoever ran there meanwhile. \
+        "Every nanosecond in which a task was ready to run and did not is counted for the task that ran on its CPU. \
          Simulated runs are those of seed {seed}."
     ));
     detail.blame.iter().for_each(|matrix| section.push(matrix.clone()));
     detail.worst.iter().for_each(|table| section.push(table.clone()));
     page.push(section);
-    let mut section = Section::new("Run-queue length")
-        .lead("How many tasks were ready to run and did not, over time. Zero means that nobody had to wait.");
+    let mut section = Section::new("Run-queue length").lead(
+        "How many tasks were ready to run and did not, over time. Zero means that no task had to wait.",
+    );
     detail.queue.iter().for_each(|queue| section.push(queue.clone()));
     page.push(section);
 }
@@ -304,9 +306,9 @@ fn replayed(
 fn gates(study: &Study) -> Table {
     let row = |gated: &crate::result::Gated| {
         let (word, tone) = match gated.outcome {
-            Outcome::Met => ("failed", Tone::Bad),
-            Outcome::Not => ("passed", Tone::Good),
-            Outcome::CannotSay => ("cannot say", Tone::Dim),
+            GateOutcome::Met => ("failed", Tone::Bad),
+            GateOutcome::Not => ("passed", Tone::Good),
+            GateOutcome::CannotSay => ("cannot say", Tone::Dim),
         };
         vec![
             Cell::head(&gated.gate),

@@ -67,7 +67,7 @@ pub fn in_order<P: Send, R: Send, S, E>(
             if result.is_err() {
                 break;
             }
-            // At the end nobody needs it.
+            // At the end it is not needed.
             let _ = give_back.send(buffer);
         }
         // Nobody takes anything any more: all threads end.

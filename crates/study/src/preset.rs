@@ -56,7 +56,7 @@ pub struct Provenance {
     pub command: String,
     /// Version of schedlab.
     pub schedlab: String,
-    /// Part of the measured CPUs' time that somebody else had, 0 to 1.
+    /// Part of the measured CPUs' time that other programs had, 0 to 1.
     pub foreign: f64,
     /// How long it took, seconds.
     pub seconds: f64,

@@ -1,4 +1,4 @@
-//! `schedlab published`: every figure of the gallery that somebody published (or measured with the real thing), beside what
+//! `schedlab published`: every figure of the gallery that was published (or measured with the real system), beside what
 //! comes out here, and why it differs. The figures are `published` and `differs` of the scenarios' expectations.
 
 use crate::StudyError;
@@ -43,7 +43,7 @@ pub struct Tally {
 
 impl Tally {
     /// Of these figures.
-    pub fn of(figures: &[Checked]) -> Tally {
+    pub fn count(figures: &[Checked]) -> Tally {
         let mut tally = Tally::default();
         for figure in figures {
             *match (figure.deviation.map(|one| one.near), &figure.differs) {
@@ -93,7 +93,7 @@ pub fn scenarios(names: &[String]) -> Result<Vec<Scenario>, StudyError> {
     names.iter().map(one).collect()
 }
 
-/// Runs one scenario as it stands.
+/// Runs one scenario unchanged.
 ///
 /// # Errors
 /// As [`compare_scenario`].
@@ -106,7 +106,7 @@ pub fn figures(scenario: &Scenario, jobs: usize) -> Result<Published, StudyError
         title: scenario.title.clone(),
         fitted: scenario.fitted.clone(),
         seeds: study.seeds.len(),
-        tally: Tally::of(&figures),
+        tally: Tally::count(&figures),
         figures,
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::change::Change;
 use crate::deviation::Deviation;
-use crate::gate::Outcome;
+use crate::gate::GateOutcome;
 use crate::measurements::Kind;
 use crate::metric::Metric;
 use schedlab_report::{Cdf, Lanes, Matrix, Series, Table};
@@ -138,7 +138,7 @@ pub struct Cell {
 pub struct SelfReplay {
     /// Kernel of the recording.
     pub kernel: String,
-    /// The scheduler that stands for it, with its knobs.
+    /// The preset that covers it, with its knobs.
     pub scheduler: String,
     /// Why that one.
     pub why: String,
@@ -148,7 +148,7 @@ pub struct SelfReplay {
     pub wakes_by_softirq: u64,
     /// Wakeups by interrupts and timers.
     pub wakes_by_hardirq: u64,
-    /// Wakeups by nobody knows whom.
+    /// Wakeups whose waker is unknown.
     pub wakes_unknown: u64,
     /// Wakeups from outside, in thousandths.
     pub outside_permille: u64,
@@ -164,7 +164,7 @@ pub struct SelfReplay {
     pub distrust: Vec<String>,
 }
 
-/// A variant that somebody also recorded: what was predicted for it, and what came.
+/// A variant that was also recorded: what was predicted for it, and what came.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Prediction {
     /// The variant.
@@ -241,7 +241,7 @@ pub struct Gated {
     /// Whom it is about.
     pub subject: String,
     /// Whether it failed: the condition is met.
-    pub outcome: Outcome,
+    pub outcome: GateOutcome,
     /// What was found, in words.
     pub got: String,
 }
@@ -249,12 +249,12 @@ pub struct Gated {
 impl Study {
     /// Whether a gate failed.
     pub fn failed(&self) -> bool {
-        self.gates.iter().any(|gated| gated.outcome == Outcome::Met)
+        self.gates.iter().any(|gated| gated.outcome == GateOutcome::Met)
     }
 
     /// Whether a gate could not be judged.
     pub fn cannot_say(&self) -> bool {
-        self.gates.iter().any(|gated| gated.outcome == Outcome::CannotSay)
+        self.gates.iter().any(|gated| gated.outcome == GateOutcome::CannotSay)
     }
 
     /// Whether every expectation holds.
@@ -289,7 +289,7 @@ pub struct Detail {
     pub distributions: Vec<Cdf>,
     /// The recording, and each row with its first seed.
     pub lanes: Lanes,
-    /// Who delayed whom, run by run.
+    /// Which program delayed which, run by run.
     pub blame: Vec<Matrix>,
     /// Run-queue length of all runs.
     pub queue: Option<Series>,

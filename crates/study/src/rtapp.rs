@@ -6,7 +6,7 @@
 mod json;
 mod program;
 
-use crate::generate::{Draft, Part, quote};
+use crate::generate::{Draft, DraftSection, quote};
 use crate::scenario::{Scenario, parse as parse_scenario};
 use json::Json;
 use program::Programs;
@@ -55,7 +55,7 @@ type Mistake = (String, String);
 /// A workload that was read.
 #[derive(Clone, Debug)]
 pub struct Imported {
-    /// The scenario as a file; what was left out or simplified stands in its comments.
+    /// The scenario as a file; what was left out or simplified is in its comments.
     pub toml: String,
     /// The same, parsed.
     pub scenario: Scenario,
@@ -152,7 +152,7 @@ fn draft(name: &str, root: &Json) -> Result<(Draft, Vec<String>), Mistake> {
 }
 
 /// The groups and their parents, parents first.
-fn groups(paths: &BTreeSet<String>) -> Vec<Part> {
+fn groups(paths: &BTreeSet<String>) -> Vec<DraftSection> {
     let mut all = BTreeSet::new();
     for path in paths {
         let mut full = String::new();
@@ -162,7 +162,7 @@ fn groups(paths: &BTreeSet<String>) -> Vec<Part> {
         }
     }
     let part = |path: &String| {
-        let mut part = Part::new("group");
+        let mut part = DraftSection::new("group");
         part.text("name", path);
         part
     };

@@ -139,7 +139,7 @@ impl Bench<'_> {
     }
 }
 
-/// Says who waits for ever, and that the run ended early.
+/// Says which task waits for ever, and that the run ended early.
 fn stuck(outcome: &Outcome, workload: &Workload, duration: Ns) -> Vec<String> {
     let Some(first) = outcome.stuck.first() else { return Vec::new() };
     if outcome.ended >= duration {

@@ -92,7 +92,7 @@ pub struct Scenario {
     pub vms: Vec<VmSpec>,
     /// The class of each task: its name in the file, which copies share.
     pub classes: Vec<String>,
-    /// What is tried beside the workload as it stands.
+    /// What is tried beside the unchanged workload.
     pub variants: Vec<Variant>,
     /// Name of the workload without a variant in tables.
     pub baseline: String,
@@ -211,7 +211,7 @@ impl Reader<'_> {
             notes: Vec::new(),
         };
         if scenario.sweep.is_some() && !scenario.stands_alone() {
-            let text = "[sweep] is for tasks that need nobody: leave out channels, sources, groups, vm and threaded_irqs";
+            let text = "[sweep] is for tasks that need nothing else: leave out channels, sources, groups, vm and threaded_irqs";
             return Err(root.error_of_file(text));
         }
         scenario.create();
@@ -370,7 +370,7 @@ impl Reader<'_> {
         let machine = section.optional("machine", |item| item.flag())?.unwrap_or(false);
         if [&task, &source, &channel].into_iter().flatten().count() + usize::from(machine) != 1 {
             return Err(section.error(
-                "[[expect]] needs `task`, `source`, `channel` or machine = true (one of them): about whom is it?",
+                "[[expect]] needs `task`, `source`, `channel` or machine = true (one of them), which says what it is about",
             ));
         }
         if machine != metric.is_of_machine() && !(machine && metric == Metric::Switches) {

@@ -1,4 +1,4 @@
-//! `schedlab show`: analyses of a recording, or of a simulated scenario, over the part that somebody asked for.
+//! `schedlab show`: analyses of a recording, or of a simulated scenario, over the part that the user asked for.
 
 use crate::StudyError;
 use crate::gallery::Found;
@@ -93,7 +93,7 @@ pub fn about(path: &Path) -> Result<Option<About>, StudyError> {
     Ok(Some(About { recording, in_order: index.is_in_order() }))
 }
 
-/// Hands on the rows of `--timehist` alone while the recording is read. `None`: nobody takes them any more.
+/// Hands on the rows of `--timehist` alone while the recording is read. `None`: the reader is gone.
 ///
 /// # Errors
 /// A file that cannot be read, or without events. Rows before a fault may have been handed on.
@@ -115,7 +115,7 @@ pub fn list(path: &Path, about: &About, lanes: &mut Lanes<Piece>) -> Result<Opti
     Ok(Some(listed))
 }
 
-/// Hands on the rows of what stands before a damaged block, as if the recording had been cut off there.
+/// Hands on the rows of what is before a damaged block, as if the recording had been cut off there.
 fn before_damage(path: &Path, error: &TraceError, listing: &mut Listing<'_>) {
     if let TraceError::Damaged { offset, .. } = error {
         let before = |part: &Result<Part, TraceError>| part.as_ref().is_ok_and(|part| part.start() < *offset);
@@ -127,7 +127,7 @@ fn before_damage(path: &Path, error: &TraceError, listing: &mut Listing<'_>) {
     }
 }
 
-/// Rows on their way to those who make something of them.
+/// Rows on their way to their reader.
 struct Rows<'a> {
     lanes: &'a mut Lanes<Piece>,
     stopped: &'a Cell<bool>,

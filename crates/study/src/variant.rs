@@ -55,7 +55,7 @@ pub enum VariantError {
     /// An unknown key.
     #[error("`{target}` has no setting `{key}`{hint}")]
     Key {
-        /// Of whom.
+        /// The target.
         target: String,
         /// As given.
         key: String,
@@ -111,7 +111,7 @@ fn clause(text: &str) -> Result<Clause, VariantError> {
     };
     if target.contains('=') {
         return Err(VariantError::Value(format!(
-            "`{text}`: say first who changes: TARGET SETTING..., such as \"sysbench policy=idle\""
+            "`{text}`: say first what changes: TARGET SETTING..., such as \"sysbench policy=idle\""
         )));
     }
     let settings =
@@ -174,7 +174,7 @@ mod tests {
             ("x: yes policy=idel", "use other, batch, idle"),
             ("x: yes nice=40", "-20 to 19"),
             ("x: yes demand=2", "x2 or x0.5"),
-            ("x: policy=idle", "say first who"),
+            ("x: policy=idle", "say first what"),
             ("x: /g cpu.mx=1ms", "did you mean `cpu.max`"),
             ("x: /g cpu.max=10us/100ms", "at least 1ms"),
             ("x: yes quickly", "KEY=VALUE"),

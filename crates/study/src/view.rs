@@ -67,9 +67,9 @@ pub fn heading(metric: Metric, kind: Kind) -> String {
     }
 }
 
-/// Classes below this share of one CPU are left out unless somebody asks for all.
+/// Classes below this share of one CPU are left out unless the user asks for all.
 const MAIN_SHARE: f64 = 0.01;
-/// How many classes are shown at most unless somebody asks for all.
+/// How many classes are shown at most unless the user asks for all.
 const MAIN_CLASSES: usize = 8;
 
 /// The classes to show, in order, and how many are not shown.
@@ -107,7 +107,7 @@ pub fn main_subjects(study: &Study, all: bool) -> (Vec<(Kind, String)>, usize) {
     (shown.map(|subject| (subject.kind, subject.name.clone())).collect(), hidden)
 }
 
-/// The sources of which no request was finished in any run. (Where messages end as somebody else's, say.)
+/// The sources of which no request was finished in any run. (Where their messages go on into another channel, say.)
 pub fn silent(study: &Study) -> Vec<&str> {
     let zero = |subject: &Subject| subject.cells.iter().all(|cell| cell.value.median == 0.0);
     let everywhere = |name: &str| study.rows.iter().filter_map(|row| row.find(Kind::Source, name)).all(zero);
@@ -122,7 +122,7 @@ pub fn about_silent(study: &Study) -> Option<String> {
     (!silent.is_empty()).then(|| format!("No request of {} was finished in any run.", silent.join(", ")))
 }
 
-/// As [`main_subjects`]: what clients see first, then whom a variant changes, then by CPU share.
+/// As [`main_subjects`]: what clients see first, then the tasks that a variant changes, then by CPU share.
 pub fn by_importance(study: &Study) -> (Vec<(Kind, String)>, usize) {
     let (mut main, hidden) = main_subjects(study, false);
     let rank = |kind: Kind, name: &str| {
@@ -144,7 +144,7 @@ pub(crate) fn few_for(rank: u32, values: f64) -> bool {
     values * f64::from(100_000_u32.saturating_sub(rank)) < BEYOND * 100_000.0
 }
 
-/// What stands in the place of the error of such a percentile.
+/// What is printed in place of the error of such a percentile.
 pub const FEW: &str = "few";
 /// What that means.
 pub const ABOUT_FEW: &str = "few: fewer than two values lie beyond this percentile, so its error says little";

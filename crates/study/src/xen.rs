@@ -11,7 +11,7 @@ pub use runstates::{PcpuRuns, Runstates, Tally};
 use crate::StudyError;
 use crate::run::RowPlan;
 use crate::scenario::Scenario;
-use runstates::Watch;
+use runstates::RunstateListener;
 use schedlab_model::{CpuSet, GroupId, Ns, TaskSpec};
 use schedlab_scheduler::{Knobs, SchedulerSpec, registry};
 use schedlab_trace::analysis::Scope;
@@ -117,7 +117,7 @@ pub fn observe(
     })?;
     let (plan, recording) = crate::show::simulated(scenario, Some(spec), variant)?;
     let cpus = recording.header.topology.cpus();
-    let watch = Watch::new(recording.header.tasks.len());
+    let watch = RunstateListener::new(recording.header.tasks.len());
     let watch = Followed::over(&recording, &Scope::default(), watch);
     Ok(Host {
         schema: SCHEMA.to_owned(),
@@ -155,7 +155,7 @@ fn pool(spec: &SchedulerSpec, pcpus: usize) -> Result<Pool, StudyError> {
 }
 
 /// The domains with their vCPUs; the hypervisor's tasks are those outside of virtual machines, then the vCPUs.
-fn domains(plan: &RowPlan, cpus: usize, watch: &Watch) -> Vec<Domain> {
+fn domains(plan: &RowPlan, cpus: usize, watch: &RunstateListener) -> Vec<Domain> {
     let groups = &plan.workload.groups;
     let mut domains: Vec<Domain> = groups
         .iter()

@@ -8,7 +8,7 @@ use schedlab_lab::colocate::{Client, FIGURES, Goal, Intent, Plan, Round, Watch, 
 use schedlab_live::Room;
 use schedlab_live::soft::Actuator;
 use schedlab_model::{CpuSet, Ns};
-use schedlab_study::gate::{Against, Gate, Outcome};
+use schedlab_study::gate::{Against, Gate, GateOutcome};
 use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 
@@ -130,8 +130,8 @@ pub(crate) fn run(args: &Colocate) -> anyhow::Result<Done> {
         return Ok(Done::Untrusted);
     }
     Ok(match (found.outcome, found.kept_outcome) {
-        (_, Some(Outcome::Not)) | (Outcome::Not, _) => Done::ExpectationFailed,
-        (Outcome::CannotSay, _) | (_, Some(Outcome::CannotSay)) => Done::Untrusted,
+        (_, Some(GateOutcome::Not)) | (GateOutcome::Not, _) => Done::ExpectationFailed,
+        (GateOutcome::CannotSay, _) | (_, Some(GateOutcome::CannotSay)) => Done::Untrusted,
         _ => Done::Well,
     })
 }
@@ -159,9 +159,9 @@ impl Watch for Live {
         let _ = writeln!(std::io::stderr(), "keeping {how} for {time}; then everything is put back");
     }
 
-    fn kept(&mut self, _: &Round, met: Outcome) {
+    fn kept(&mut self, _: &Round, met: GateOutcome) {
         self.kept += 1;
-        if met == Outcome::Not {
+        if met == GateOutcome::Not {
             let _ = writeln!(
                 std::io::stderr(),
                 "regression: the goal was missed in round {} of keeping",

@@ -12,7 +12,7 @@ use schedlab_host::threads::affinity;
 use schedlab_lab::latency::{check_subjects, gates, judge, measure};
 use schedlab_measure::{LatencyLine, LatencyRequest, Wake};
 use schedlab_model::{CpuId, CpuSet, Ns, Policy};
-use schedlab_study::gate::Outcome;
+use schedlab_study::gate::GateOutcome;
 use std::path::PathBuf;
 
 /// How long is measured when nobody says.
@@ -163,9 +163,9 @@ pub(crate) fn run(args: &Latency) -> anyhow::Result<Done> {
     };
     output::write(args.output.as_deref(), &text)?;
     let any = |outcome| result.gates.iter().any(|gate| gate.outcome == outcome);
-    Ok(if any(Outcome::Met) || result.report.broke.is_some() {
+    Ok(if any(GateOutcome::Met) || result.report.broke.is_some() {
         Done::ExpectationFailed
-    } else if any(Outcome::CannotSay) || result.report.stopped {
+    } else if any(GateOutcome::CannotSay) || result.report.stopped {
         Done::Untrusted
     } else {
         Done::Well

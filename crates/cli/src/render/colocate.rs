@@ -8,7 +8,7 @@ use schedlab_lab::colocate::{
 use schedlab_live::soft::Actuator;
 use schedlab_model::Ns;
 use schedlab_stats::{Estimate, OrderInterval, range_confidence};
-use schedlab_study::gate::{Against, Outcome};
+use schedlab_study::gate::{Against, GateOutcome};
 use schedlab_study::metric::Metric;
 use std::fmt::Write as _;
 
@@ -50,12 +50,12 @@ pub(crate) fn answer(plan: &Plan, found: &Colocation, style: &Style) -> String {
     let mut text = String::new();
     tried(&mut text, plan, found, style);
     let _ = match (found.chosen, found.outcome) {
-        (Some(Actuator::Default), Outcome::Met) => {
+        (Some(Actuator::Default), GateOutcome::Met) => {
             writeln!(text, "\n{}: the goal is met as the host is", style.good("nothing needs to be changed"))
         }
-        (Some(how), Outcome::CannotSay) => unsure(&mut text, found, how, style),
+        (Some(how), GateOutcome::CannotSay) => unsure(&mut text, found, how, style),
         (Some(how), _) => writeln!(text, "\n{}: {}", style.good(how.name()), advice(how).what),
-        (None, Outcome::CannotSay) => {
+        (None, GateOutcome::CannotSay) => {
             let lacks =
                 found.before.iter().chain(&found.after).flat_map(|round| round.lacks.iter().flatten());
             let why = lacks.map(String::as_str).next().unwrap_or("the metric was not seen");
@@ -75,7 +75,7 @@ pub(crate) fn answer(plan: &Plan, found: &Colocation, style: &Style) -> String {
         let _ = writeln!(text, "systemd:\n{}\nKubernetes: {}", advice.systemd, advice.kubernetes);
     }
     if let Some(outcome) = found.kept_outcome {
-        let word = if outcome == Outcome::Met { style.good("met") } else { style.bad("not met") };
+        let word = if outcome == GateOutcome::Met { style.good("met") } else { style.bad("not met") };
         let _ = writeln!(
             text,
             "\nkept for {} rounds: the goal was {word} in the median of them",
@@ -115,9 +115,9 @@ fn alone(text: &mut String, found: &Colocation, style: &Style) {
         };
         let OrderInterval { median, low, high, confidence } = one.of;
         let outcome = match one.outcome {
-            Outcome::Met => style.good("met"),
-            Outcome::Not => style.bad("missed"),
-            Outcome::CannotSay => "cannot tell".to_owned(),
+            GateOutcome::Met => style.good("met"),
+            GateOutcome::Not => style.bad("missed"),
+            GateOutcome::CannotSay => "cannot tell".to_owned(),
         };
         let _ = writeln!(
             text,
@@ -188,8 +188,8 @@ fn tried(text: &mut String, plan: &Plan, found: &Colocation, style: &Style) {
             .collect();
         let outcome = match (&one.skipped, one.outcome) {
             (Some(why), _) => style.dim(&format!("not tried: {why}")),
-            (None, Some(Outcome::Met)) => format!("{} {}", values.join(", "), style.good("met")),
-            (None, Some(Outcome::Not)) => format!("{} {}", values.join(", "), style.bad("missed")),
+            (None, Some(GateOutcome::Met)) => format!("{} {}", values.join(", "), style.good("met")),
+            (None, Some(GateOutcome::Not)) => format!("{} {}", values.join(", "), style.bad("missed")),
             _ => format!("{} cannot say", values.join(", ")),
         };
         let worst = one.round.iter().flat_map(|round| blamed(&round.blame));

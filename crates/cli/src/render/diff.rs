@@ -4,14 +4,14 @@ use super::table::{Cell, Look, Table};
 use super::{Style, wrap};
 use schedlab_study::change::Judgement;
 use schedlab_study::diff::{self, Diff};
-use schedlab_study::gate::Outcome;
+use schedlab_study::gate::GateOutcome;
 
 /// What came of a gate, in a word.
-pub(super) fn gate_outcome(outcome: Outcome, style: &Style) -> String {
+pub(super) fn gate_outcome(outcome: GateOutcome, style: &Style) -> String {
     match outcome {
-        Outcome::Met => style.bad("FAILED"),
-        Outcome::Not => style.good("passed"),
-        Outcome::CannotSay => style.bad("CANNOT SAY"),
+        GateOutcome::Met => style.bad("FAILED"),
+        GateOutcome::Not => style.good("passed"),
+        GateOutcome::CannotSay => style.bad("CANNOT SAY"),
     }
 }
 

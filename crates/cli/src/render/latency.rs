@@ -5,7 +5,7 @@ use super::{Style, wrap};
 use schedlab_lab::latency::{LatencyResult, RUNGS, Row};
 use schedlab_measure::Budget;
 use schedlab_model::Ns;
-use schedlab_study::gate::Outcome;
+use schedlab_study::gate::GateOutcome;
 
 /// The result as text.
 pub(crate) fn latency(result: &LatencyResult, style: &Style) -> String {
@@ -49,9 +49,9 @@ pub(crate) fn latency(result: &LatencyResult, style: &Style) -> String {
         let value = gate.value_ns.map_or("nothing".to_owned(), |ns| Ns(ns).to_string());
         let line = format!("{} ({}): {value}", gate.gate, gate.subject);
         text += &match gate.outcome {
-            Outcome::Met => style.bad(&format!("  FAILED {line}")),
-            Outcome::Not => style.good(&format!("  passed {line}")),
-            Outcome::CannotSay => {
+            GateOutcome::Met => style.bad(&format!("  FAILED {line}")),
+            GateOutcome::Not => style.good(&format!("  passed {line}")),
+            GateOutcome::CannotSay => {
                 format!("  CANNOT SAY {line}: {}", gate.lacks.as_deref().unwrap_or_default())
             }
         };

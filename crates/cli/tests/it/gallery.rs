@@ -13,7 +13,7 @@ fn every_scenario_holds_and_is_deterministic() {
         assert!(failed.is_empty(), "{path}: {failed:#?}");
         assert_eq!(one.code, 0, "{path}");
         assert!(!study.expectations.is_empty(), "{path} expects nothing");
-        let tally = schedlab_study::published::Tally::of(&study.expectations);
+        let tally = schedlab_study::published::Tally::count(&study.expectations);
         assert_eq!(
             tally.unexplained, 0,
             "{path}: more than 10 % off what was published, and no `differs`: {study:#?}"

@@ -14,7 +14,7 @@ use schedlab_host::threads::{self, Scheduling};
 use schedlab_live::soft::Side;
 use schedlab_model::{CpuSet, Policy};
 use schedlab_stats::{OrderInterval, median_interval};
-use schedlab_study::gate::{Against, Bound, Outcome};
+use schedlab_study::gate::{Against, Bound, GateOutcome};
 use serde::Serialize;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -119,7 +119,7 @@ pub struct Distance {
     /// How many pairs.
     pub pairs: usize,
     /// Whether the goal is met; `cannot-say` where the interval holds both.
-    pub outcome: Outcome,
+    pub outcome: GateOutcome,
 }
 
 /// Whether a goal is about the server alone.
@@ -146,9 +146,9 @@ pub(super) fn distances(
         of.confidence -= earlier.map_or(0.0, |one| 1.0 - one.of.confidence);
         of.confidence = of.confidence.max(0.0);
         let outcome = match [of.low, of.high].map(|end| goal.0.op.holds(end, bound)) {
-            [true, true] => Outcome::Met,
-            [false, false] => Outcome::Not,
-            _ => Outcome::CannotSay,
+            [true, true] => GateOutcome::Met,
+            [false, false] => GateOutcome::Not,
+            _ => GateOutcome::CannotSay,
         };
         let relative = matches!(goal.0.bound, Bound::Ratio(_));
         Some(Distance { goal: text, of, relative, pairs: found.len(), outcome })
@@ -158,18 +158,18 @@ pub(super) fn distances(
 }
 
 /// One round beside one alone: `cannot-say` when it is as near to the bound as the rounds alone are to each other.
-pub(super) fn first_look(goals: &[Goal], index: usize, round: &Round, alone: &[Round]) -> Outcome {
+pub(super) fn first_look(goals: &[Goal], index: usize, round: &Round, alone: &[Round]) -> GateOutcome {
     let gate = &goals[index].0;
     let value = |round: &Round| round.goals.get(index).copied().flatten();
     let all: Vec<f64> = alone.iter().filter_map(value).collect();
-    let (Some(now), Some(last)) = (value(round), all.last().copied()) else { return Outcome::CannotSay };
-    let Some((found, bound)) = gate.distance(now, last) else { return Outcome::CannotSay };
+    let (Some(now), Some(last)) = (value(round), all.last().copied()) else { return GateOutcome::CannotSay };
+    let Some((found, bound)) = gate.distance(now, last) else { return GateOutcome::CannotSay };
     let noise = all.iter().filter_map(|one| gate.distance(*one, last)).map(|(off, _)| off.abs());
     let noise = noise.fold(0.0, f64::max);
     match [found, found - noise, found + noise].map(|value| gate.op.holds(value, bound)) {
-        [_, true, true] => Outcome::Met,
-        [_, false, false] => Outcome::Not,
-        _ => Outcome::CannotSay,
+        [_, true, true] => GateOutcome::Met,
+        [_, false, false] => GateOutcome::Not,
+        _ => GateOutcome::CannotSay,
     }
 }
 
@@ -182,17 +182,17 @@ pub(super) fn looks(
     before: &[Round],
     alone: &mut Vec<Round>,
     pair: &mut dyn FnMut() -> Result<(Round, Round), ColocateError>,
-) -> Result<(Round, Outcome), ColocateError> {
+) -> Result<(Round, GateOutcome), ColocateError> {
     let outcome = super::look(goals, &round, before, alone);
     for _ in 1..LOOKS {
-        if outcome != Outcome::Not || !near(goals, &round, before, alone) {
+        if outcome != GateOutcome::Not || !near(goals, &round, before, alone) {
             return Ok((round, outcome));
         }
         let (next, beside) = pair()?;
         alone.push(beside);
         round = next;
-        if super::look(goals, &round, before, alone) != Outcome::Not {
-            return Ok((round, Outcome::CannotSay));
+        if super::look(goals, &round, before, alone) != GateOutcome::Not {
+            return Ok((round, GateOutcome::CannotSay));
         }
     }
     Ok((round, outcome))
@@ -209,8 +209,8 @@ fn near(goals: &[Goal], round: &Round, before: &[Round], alone: &[Round]) -> boo
         now > last * FAR || last > now * FAR
     };
     let against = (0..goals.len()).filter(|index| goals[*index].0.against == Against::Alone);
-    let mut missed = against.filter(|index| first_look(goals, *index, round, alone) == Outcome::Not);
-    super::judge(goals, std::slice::from_ref(round), before, &[]) == Outcome::Met && !missed.any(far)
+    let mut missed = against.filter(|index| first_look(goals, *index, round, alone) == GateOutcome::Not);
+    super::judge(goals, std::slice::from_ref(round), before, &[]) == GateOutcome::Met && !missed.any(far)
 }
 
 /// What cannot be alone, and parties that are one.
@@ -256,11 +256,11 @@ mod tests {
             distances(&goals, &rounds(&values), &alone, &[]).remove(0)
         };
         let near = judged([1.05, 1.02, 1.07, 0.99, 1.03]);
-        assert_eq!((near.outcome, near.pairs), (Outcome::Met, 5));
+        assert_eq!((near.outcome, near.pairs), (GateOutcome::Met, 5));
         assert!((near.of.median - 0.03).abs() < 1e-9 && (near.of.high - 0.07).abs() < 1e-9, "{near:?}");
         assert!((near.of.confidence - 0.9375).abs() < 1e-9, "all of five: 1 - 2/2^5");
-        assert_eq!(judged([1.05, 1.02, 1.17, 0.99, 1.03]).outcome, Outcome::CannotSay);
-        assert_eq!(judged([1.5, 1.2, 1.7, 1.3, 1.2]).outcome, Outcome::Not);
+        assert_eq!(judged([1.05, 1.02, 1.17, 0.99, 1.03]).outcome, GateOutcome::CannotSay);
+        assert_eq!(judged([1.5, 1.2, 1.7, 1.3, 1.2]).outcome, GateOutcome::Not);
         // Goals of other kinds have no distance, and values that were not seen make no pair.
         assert!(distances(&goal("p99 < 1ms"), &alone, &alone, &[]).is_empty());
         let unseen = Round { goals: vec![None], ..Round::default() };
@@ -276,7 +276,7 @@ mod tests {
         let first = distances(&goals, &rounds(&values[..5]), &alone[..5], &[]);
         let second = distances(&goals, &rounds(&values), &alone, &first).remove(0);
         let once = distances(&goals, &rounds(&values), &alone, &[]).remove(0);
-        assert_eq!((first[0].outcome, second.outcome), (Outcome::CannotSay, Outcome::Met));
+        assert_eq!((first[0].outcome, second.outcome), (GateOutcome::CannotSay, GateOutcome::Met));
         // All of five; all of ten but one at each end: 2/2^5 and 2 (1 + 10)/2^10.
         assert!((once.of.confidence - (1.0 - 22.0 / 1024.0)).abs() < 1e-9);
         assert!((second.of.confidence - (once.of.confidence - 2.0 / 32.0)).abs() < 1e-9, "{second:?}");
@@ -287,18 +287,21 @@ mod tests {
     fn a_first_look_knows_the_noise() {
         let goals = goal("p99 < alone + 10%");
         let look = |value: f64, alone: &[f64]| first_look(&goals, 0, &rounds(&[value])[0], &rounds(alone));
-        assert_eq!(look(105.0, &[99.0, 100.0]), Outcome::Met);
-        assert_eq!(look(105.0, &[80.0, 100.0]), Outcome::CannotSay, "rounds alone differ by 20 %");
-        assert_eq!(look(115.0, &[80.0, 100.0]), Outcome::CannotSay);
-        assert_eq!(look(140.0, &[80.0, 100.0]), Outcome::Not);
-        assert_eq!(look(140.0, &[]), Outcome::CannotSay);
+        assert_eq!(look(105.0, &[99.0, 100.0]), GateOutcome::Met);
+        assert_eq!(look(105.0, &[80.0, 100.0]), GateOutcome::CannotSay, "rounds alone differ by 20 %");
+        assert_eq!(look(115.0, &[80.0, 100.0]), GateOutcome::CannotSay);
+        assert_eq!(look(140.0, &[80.0, 100.0]), GateOutcome::Not);
+        assert_eq!(look(140.0, &[]), GateOutcome::CannotSay);
         let more = goal("throughput > alone - 5%");
         let look = |value: f64| first_look(&more, 0, &rounds(&[value])[0], &rounds(&[99.0, 100.0]));
-        assert_eq!([look(100.0), look(80.0), look(95.5)], [Outcome::Met, Outcome::Not, Outcome::CannotSay]);
+        assert_eq!(
+            [look(100.0), look(80.0), look(95.5)],
+            [GateOutcome::Met, GateOutcome::Not, GateOutcome::CannotSay]
+        );
     }
 
     /// What each further pair would be; how many were asked for, and what came of it.
-    fn looked(goals: &[Goal], first: f64, pairs: &[(f64, f64)]) -> (usize, Outcome) {
+    fn looked(goals: &[Goal], first: f64, pairs: &[(f64, f64)]) -> (usize, GateOutcome) {
         let mut alone = rounds(&[99.0, 100.0]);
         let mut left = pairs.iter();
         let mut pair = || -> Result<(Round, Round), ColocateError> {
@@ -314,17 +317,17 @@ mod tests {
     #[test]
     fn one_bad_pair_gives_nobody_up_who_is_near() {
         let goals = goal("p99 < alone + 10%");
-        assert_eq!(looked(&goals, 125.0, &[(104.0, 100.0)]), (1, Outcome::CannotSay));
-        assert_eq!(looked(&goals, 125.0, &[(120.0, 100.0), (104.0, 100.0)]), (2, Outcome::CannotSay));
-        assert_eq!(looked(&goals, 125.0, &[(120.0, 100.0), (130.0, 100.0)]), (2, Outcome::Not));
+        assert_eq!(looked(&goals, 125.0, &[(104.0, 100.0)]), (1, GateOutcome::CannotSay));
+        assert_eq!(looked(&goals, 125.0, &[(120.0, 100.0), (104.0, 100.0)]), (2, GateOutcome::CannotSay));
+        assert_eq!(looked(&goals, 125.0, &[(120.0, 100.0), (130.0, 100.0)]), (2, GateOutcome::Not));
         // By far, or met at once: one is enough.
-        assert_eq!(looked(&goals, 205.0, &[]), (0, Outcome::Not));
-        assert_eq!(looked(&goals, 105.0, &[]), (0, Outcome::Met));
+        assert_eq!(looked(&goals, 205.0, &[]), (0, GateOutcome::Not));
+        assert_eq!(looked(&goals, 105.0, &[]), (0, GateOutcome::Met));
         // Another goal is missed for good.
         let both = [goals, goal("p99 < 50ns")].concat();
         let mut alone = rounds(&[99.0, 100.0]);
         let round = Round { goals: vec![Some(125.0); 2], lacks: vec![None, None], ..Round::default() };
         let mut never = || -> Result<(Round, Round), ColocateError> { panic!("nothing more is asked for") };
-        assert_eq!(looks(&both, round, &[], &mut alone, &mut never).unwrap().1, Outcome::Not);
+        assert_eq!(looks(&both, round, &[], &mut alone, &mut never).unwrap().1, GateOutcome::Not);
     }
 }

@@ -12,7 +12,7 @@ use super::trial::Trial;
 use super::{ColocateError, Colocation, Plan, Tried, Watch, advice, judge, unfit, worse};
 use schedlab_live::LiveError;
 use schedlab_live::soft::{Actuator, LADDER};
-use schedlab_study::gate::{Against, Outcome};
+use schedlab_study::gate::{Against, GateOutcome};
 
 /// A setting's pairs of rounds are looked at after so many times the rounds of the plan, until their interval tells: at once ...
 const LOOKS: [usize; 2] = [1, 2];
@@ -71,7 +71,7 @@ struct Candidate {
     after: Vec<Round>,
     alone: Vec<Round>,
     distances: Vec<Distance>,
-    outcome: Outcome,
+    outcome: GateOutcome,
     /// More rounds may tell.
     open: bool,
 }
@@ -96,10 +96,10 @@ pub(super) fn search(
             let tried = attempt(rounds, plan, how, found, &mut alone, watch)?;
             let lacks = tried.round.iter().any(|round| round.lacks.iter().any(Option::is_some));
             // Where rounds alone were as far from each other as this one from the bound, more of them tell.
-            let near = !alone.is_empty() && !lacks && tried.outcome == Some(Outcome::CannotSay);
-            let candidate = tried.outcome == Some(Outcome::Met) || near;
-            if how == Actuator::Default && tried.outcome == Some(Outcome::CannotSay) && !near {
-                found.outcome = Outcome::CannotSay;
+            let near = !alone.is_empty() && !lacks && tried.outcome == Some(GateOutcome::CannotSay);
+            let candidate = tried.outcome == Some(GateOutcome::Met) || near;
+            if how == Actuator::Default && tried.outcome == Some(GateOutcome::CannotSay) && !near {
+                found.outcome = GateOutcome::CannotSay;
                 found.before.extend(tried.round.clone());
                 found.tried.push(tried);
                 return Ok(());
@@ -111,11 +111,11 @@ pub(super) fn search(
             let mut candidate = Candidate::new(how);
             candidate.look(rounds, plan, &LOOKS, "confirming", watch)?;
             candidate.tell(found);
-            if candidate.outcome == Outcome::Met {
+            if candidate.outcome == GateOutcome::Met {
                 found.choose(how);
                 return Ok(());
             }
-            unseen |= candidate.outcome == Outcome::CannotSay && !candidate.open;
+            unseen |= candidate.outcome == GateOutcome::CannotSay && !candidate.open;
             if candidate.open {
                 open.push(candidate);
             }
@@ -123,12 +123,12 @@ pub(super) fn search(
         for candidate in &mut open {
             candidate.look(rounds, plan, &LATER_LOOKS, "not decided yet", watch)?;
             candidate.tell(found);
-            if candidate.outcome == Outcome::Met {
+            if candidate.outcome == GateOutcome::Met {
                 found.choose(candidate.how);
                 return Ok(());
             }
         }
-        open.retain(|candidate| candidate.outcome == Outcome::CannotSay);
+        open.retain(|candidate| candidate.outcome == GateOutcome::CannotSay);
         found.undecided.extend(open.iter().map(|candidate| candidate.how));
         if let Some(mildest) = open.first() {
             mildest.tell(found);
@@ -137,7 +137,7 @@ pub(super) fn search(
         }
     }
     if unseen {
-        found.outcome = Outcome::CannotSay;
+        found.outcome = GateOutcome::CannotSay;
     }
     Ok(())
 }
@@ -197,7 +197,7 @@ fn attempt(
 impl Candidate {
     fn new(how: Actuator) -> Candidate {
         let (before, after, alone, distances) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Candidate { how, before, after, alone, distances, outcome: Outcome::CannotSay, open: true }
+        Candidate { how, before, after, alone, distances, outcome: GateOutcome::CannotSay, open: true }
     }
 
     /// Interleaved rounds, looked at after each of so many times those of the plan, until they tell.
@@ -251,9 +251,9 @@ impl Candidate {
         let rest = judge(&plan.goals, &self.after, &self.before, &[]);
         let all = plan.goals.iter().filter(|goal| goal.0.against == Against::Alone).count();
         // A goal without a distance was not seen, which no further round would mend.
-        let rest = if self.distances.len() < all { worse(rest, Outcome::CannotSay) } else { rest };
+        let rest = if self.distances.len() < all { worse(rest, GateOutcome::CannotSay) } else { rest };
         self.outcome = self.distances.iter().fold(rest, |all, one| worse(all, one.outcome));
-        self.open = self.outcome == Outcome::CannotSay && rest == Outcome::Met;
+        self.open = self.outcome == GateOutcome::CannotSay && rest == GateOutcome::Met;
     }
 
     /// What it found stands in the answer, until another one does.

@@ -11,7 +11,7 @@ use schedlab_trace::analysis::follow::{Began, Occupant};
 /// Rows and columns of a matrix at most; smaller ones are added up.
 const LINES: usize = 8;
 
-/// Who waited for whom, the largest first. `None` when nobody waited.
+/// Returns which task waited for which, the largest first. `None` when no task waited.
 pub(crate) fn matrix(run: &str, findings: &Findings) -> Option<Matrix> {
     let blame = &findings.blame;
     let mut rows: Vec<usize> = (0..blame.keys.len()).filter(|&line| blame.waited(line) > Ns::ZERO).collect();
@@ -51,7 +51,7 @@ pub(crate) fn matrix(run: &str, findings: &Findings) -> Option<Matrix> {
             .iter()
             .map(|culprit| match culprit {
                 Culprit::Line(line) => label(*line),
-                Culprit::Idle => "nobody (idle)".to_owned(),
+                Culprit::Idle => "no task (idle)".to_owned(),
                 Culprit::Throttled => "a limit".to_owned(),
                 Culprit::Unknown => "unknown".to_owned(),
             })
@@ -96,7 +96,7 @@ pub(crate) fn worst(run: &str, findings: &Findings, header: &Header) -> Table {
     };
     let who = |who: Occupant| match who {
         Occupant::Task(task) => name(task),
-        Occupant::Idle => "nobody".to_owned(),
+        Occupant::Idle => "no task".to_owned(),
         Occupant::Unknown => "unknown".to_owned(),
     };
     let row = |case: &schedlab_trace::analysis::worst::Case| {

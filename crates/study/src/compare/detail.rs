@@ -47,7 +47,7 @@ pub(crate) const QUANTITIES: [(Quantity, &str, &str); 4] = [
 
 impl Detail {
     /// From the runs of each row. `tasks` are name and class by task; `was` is what a recording measured.
-    pub(super) fn of(
+    pub(super) fn from_runs(
         study: &Study,
         runs: &[Vec<Run>],
         tasks: Vec<(String, String)>,
@@ -128,7 +128,7 @@ impl Detail {
     }
 }
 
-/// The name of a row on a page. What is simulated says so where something recorded stands beside it.
+/// The name of a row on a page. A simulated row says so where there is a recorded one beside it.
 pub(crate) fn name(study: &Study, row: &crate::result::Row) -> String {
     let name = row_name(row, study);
     if study.self_replay.is_some() { format!("{name}, simulated") } else { name }

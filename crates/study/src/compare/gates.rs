@@ -4,7 +4,7 @@ use super::{Errors, values};
 use crate::StudyError;
 use crate::change::{Judgement, change};
 use crate::diff::few_samples;
-use crate::gate::{Bound, Evidence, Gate, Outcome};
+use crate::gate::{Bound, Evidence, Gate, GateOutcome};
 use crate::measurements::Quantity;
 use crate::metric::{Metric, Stat};
 use crate::result::{Gated, Row, Study, Subject};
@@ -46,7 +46,7 @@ impl RowGate {
             None => (text, None),
         };
         let (row, condition) = match rest[..op].split_once(": ") {
-            Some((row, _)) if row.trim().is_empty() => return Err(unnamed("what stands before `:`")),
+            Some((row, _)) if row.trim().is_empty() => return Err(unnamed("what is before `:`")),
             Some((row, _)) => (Some(row.trim().to_owned()), &rest[row.len() + 2..]),
             None => (None, rest),
         };
@@ -131,7 +131,10 @@ pub(super) fn check(gates: &[RowGate], plans: &[RowPlan], names: &[String]) -> R
                 .unwrap_or_default();
             let some: Vec<&str> = known.iter().copied().take(20).collect();
             let more = if known.len() > some.len() { ", ..." } else { "" };
-            return fail(format!("nobody is called `{subject}`{hint}; there are: {}{more}", some.join(", ")));
+            return fail(format!(
+                "nothing is called `{subject}`{hint}; there are: {}{more}",
+                some.join(", ")
+            ));
         }
     }
     Ok(())
@@ -156,7 +159,7 @@ pub(super) fn judge(
             if judged.is_empty() {
                 let name = gate.gate.subject.as_deref().unwrap_or_default();
                 let got = format!("{} was not measured: nothing was counted", gate.gate.metric);
-                all.push(asked.found(name, Outcome::CannotSay, got));
+                all.push(asked.found(name, GateOutcome::CannotSay, got));
             }
             all.extend(judged);
         }
@@ -174,7 +177,7 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    fn found(&self, subject: &str, outcome: Outcome, got: String) -> Gated {
+    fn found(&self, subject: &str, outcome: GateOutcome, got: String) -> Gated {
         Gated {
             gate: self.gate.to_string(),
             scheduler: self.row.scheduler.clone(),
@@ -226,7 +229,7 @@ impl Asked<'_> {
         if error > 0.0 {
             got += &format!(" ± {}", metric.show(error));
         }
-        if outcome == Outcome::CannotSay {
+        if outcome == GateOutcome::CannotSay {
             let why = match (self.gate.relative(), before) {
                 (true, None) => "it has no such number in the row that the change is counted from",
                 _ => "the change is not larger than its error",

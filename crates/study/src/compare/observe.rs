@@ -1,4 +1,4 @@
-//! What a page needs of one run besides numbers: its schedule, who delayed whom, run-queue length, longest waits.
+//! What a page needs of one run besides numbers: its schedule, which task delayed which, run-queue length, longest waits.
 
 use schedlab_model::{CpuId, EventSink, Ns, SchedEvent, TaskId, Topology};
 use schedlab_report::LaneRecorder;
@@ -25,7 +25,7 @@ pub(crate) struct Keep {
     pub(crate) from: Ns,
     /// To here.
     pub(crate) duration: Ns,
-    /// The vCPUs of all runs, with their classes; they and their stand-ins stand behind the tasks of the workload in
+    /// The vCPUs of all runs, with their classes; they and their placeholders come after the tasks of the workload in
     /// the header ([`levels`](crate::run::levels)).
     pub(crate) vcpus: Vec<(String, String)>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Observer {
 /// What was found in one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Findings {
-    /// Who delayed whom, by class.
+    /// Which program delayed which.
     pub(crate) blame: Blame,
     /// Tasks that waited.
     pub(crate) queue: RunQueue,

@@ -134,7 +134,7 @@ impl RecordedInput {
         }
     }
 
-    /// Costs of the machine, fitted to the recording: how long a wakeup took to become a switch where nobody
+    /// Costs of the machine, fitted to the recording: how long a wakeup took to become a switch where no task
     /// was in the way.
     fn delays(&self) -> Delays {
         let delays = &self.replay.report.delays;
@@ -168,7 +168,7 @@ fn mixed(seed: u64) -> u64 {
     random::mix(seed.wrapping_add(random::GOLDEN))
 }
 
-/// The scheduler that stands for a kernel release, and why.
+/// Returns the preset that covers a kernel release, and why.
 pub fn kernel_scheduler(release: &str) -> Result<(&'static str, String), String> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().ok());
     let (Some(Some(major)), Some(Some(minor))) = (numbers.next(), numbers.next()) else {
@@ -358,7 +358,7 @@ pub fn compare_recording(
     if let Some(keep) = &keep {
         let tasks = (0..input.classes.len()).map(|task| (input.task_name(task), input.classes[task].clone()));
         let was = Measured::of_summary(&input.summary, &input.classes, &single);
-        let mut detail = Detail::of(&study, &runs, tasks.collect(), Some(&was));
+        let mut detail = Detail::from_runs(&study, &runs, tasks.collect(), Some(&was));
         detail.observed(&study, &runs, keep, Some(&input.path))?;
         study.detail = Some(Box::new(detail));
     }

@@ -74,7 +74,7 @@ pub fn compare_scenario(
     if let Some(keep) = &keep {
         let behind = levels::tasks_behind(&keep.vcpus);
         let tasks = tasks(scenario).into_iter().chain(behind).collect();
-        let mut detail = Detail::of(&study, &runs, tasks, None);
+        let mut detail = Detail::from_runs(&study, &runs, tasks, None);
         detail.observed(&study, &runs, keep, None)?;
         study.detail = Some(Box::new(detail));
     }
@@ -243,7 +243,7 @@ fn one(
         published: expectation.published.clone(),
         deviation: published
             .zip(got)
-            .and_then(|(text, got)| Deviation::of(text, metric, base.is_some(), &got)),
+            .and_then(|(text, got)| Deviation::from_text(text, metric, base.is_some(), &got)),
         differs: expectation.differs.clone(),
     }
 }

@@ -1,4 +1,4 @@
-//! The verdict: who gains what, at what cost, and how sure that is. Two sentences, from the numbers alone.
+//! The verdict: which tasks gain what, at what cost, and how sure that is. Two sentences, from the numbers alone.
 
 use crate::change::Judgement;
 use crate::measurements::Kind;
@@ -19,7 +19,7 @@ const WORTH: f64 = 0.02;
 /// Times below this are noise to every user, in nanoseconds.
 const FELT_TIME: f64 = 5_000.0;
 
-/// The percentile of which users hear: who has too few values for it is not spoken of.
+/// The percentile that users see: a task with too few values for it is not in the verdict.
 const TAIL: u32 = 99_000;
 
 /// One change that can be told.
@@ -137,7 +137,7 @@ fn speaks(t: &Telling<'_>, all: &[&Telling<'_>]) -> bool {
     of_class().find(|other| other.size >= most / 2.0).is_some_and(|first| std::ptr::eq(*first, t))
 }
 
-/// Who is told first: what clients see, then those whom the variant is about, then those who waited longest for a CPU. Of a
+/// The order of the verdict: what clients see, then the tasks that the variant changes, then those that waited longest for a CPU. Of a
 /// server and its load generator it is the server that waits: the generator is put where it does not.
 fn first(study: &Study, t: &Telling<'_>) -> (bool, bool, std::cmp::Reverse<i32>) {
     let waited = study.rows.first().and_then(|base| {

@@ -54,7 +54,7 @@ pub(super) struct Windowed {
 }
 
 impl Windowed {
-    pub(super) fn of(windows: &[&Durations]) -> Windowed {
+    pub(super) fn from_windows(windows: &[&Durations]) -> Windowed {
         let mut index: BTreeMap<u64, u32> = BTreeMap::new();
         for window in windows {
             index.extend(window.buckets().map(|(value, _)| (value.0, 0)));
@@ -116,7 +116,7 @@ pub(super) struct Change {
     pub(super) alone: Option<Alone>,
 }
 
-/// A change by itself, for those who asked for this number before they saw it: nothing is taken off for all the others that
+/// A change by itself, for a number that was asked for before it was seen: nothing is taken off for all the others that
 /// might have changed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Alone {

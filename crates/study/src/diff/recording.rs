@@ -23,7 +23,7 @@ const STATS: [Stat; 5] = [
 const SHARE_MIN: f64 = 0.001;
 const WAKES_MIN: f64 = 20.0;
 const WINDOWS_MIN: usize = 8;
-/// Of fewer recordings nobody can tell how much they differ.
+/// Of fewer recordings it cannot be told how much they differ.
 const RECORDINGS_MIN: usize = 3;
 
 /// What the tasks of one name or cgroup got, by window.
@@ -99,7 +99,7 @@ fn cut(path: &Path, options: &DiffOptions, seed: u64) -> Result<Cut, StudyError>
 }
 
 impl Cut {
-    /// The windows of the recording that stands at this place.
+    /// The windows of the recording at this place.
     fn add(&mut self, path: &Path, which: usize, windows: usize) -> Result<(), StudyError> {
         let trace = |source| StudyError::trace(path, source);
         let recording = Recording::open(path).map_err(trace)?;
@@ -188,7 +188,7 @@ pub(super) fn diff(before: &Path, after: &Path, options: &DiffOptions) -> Result
         .collect();
     let mut subjects = Vec::new();
     for ((kind, name), a, b) in &both {
-        let rows = [Row::of(one, a), Row::of(two, b)];
+        let rows = [Row::from_cut(one, a), Row::from_cut(two, b)];
         subjects.push((kind, name, [a.tasks, b.tasks], rows));
     }
     let numbers = subjects.iter().map(|(.., rows)| Row::judged(rows)).sum();
@@ -239,11 +239,11 @@ struct Row {
 }
 
 impl Row {
-    fn of(cut: &Cut, group: &Group) -> Row {
+    fn from_cut(cut: &Cut, group: &Group) -> Row {
         let column = |f: fn(&TaskSummary) -> u64| group.windows.iter().map(|w| f(w) as f64).collect();
         let dist = |f: fn(&TaskSummary) -> &Durations, there: bool| {
             let windows: Vec<&Durations> = group.windows.iter().map(f).collect();
-            if there { Windowed::of(&windows) } else { Windowed::default() }
+            if there { Windowed::from_windows(&windows) } else { Windowed::default() }
         };
         Row {
             seconds: cut.seconds,

@@ -8,7 +8,7 @@ type Keys = Vec<(String, String)>;
 
 /// A `[[...]]` section.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Part {
+pub struct DraftSection {
     /// `task`, `group`, `source`.
     pub kind: &'static str,
     /// Keys with their values as TOML.
@@ -31,7 +31,7 @@ pub struct Draft {
     /// Keys of `[delegation]`, the mode first; empty = in the kernel.
     pub delegation: Keys,
     /// Groups, tasks, sources, in this order.
-    pub parts: Vec<Part>,
+    pub parts: Vec<DraftSection>,
 }
 
 /// A text as TOML.
@@ -47,10 +47,10 @@ pub fn quote(text: &str) -> String {
     quoted + "\""
 }
 
-impl Part {
+impl DraftSection {
     /// A section without keys.
-    pub fn new(kind: &'static str) -> Part {
-        Part { kind, keys: Vec::new(), steps: Vec::new() }
+    pub fn new(kind: &'static str) -> DraftSection {
+        DraftSection { kind, keys: Vec::new(), steps: Vec::new() }
     }
 
     /// Adds a key with a TOML value.

@@ -1,7 +1,7 @@
 //! Random machines, groups, tasks and sources, as text.
 
 use super::dice::Dice;
-use super::draft::{Draft, Part, quote};
+use super::draft::{Draft, DraftSection, quote};
 use schedlab_model::{Ns, Section};
 use schedlab_scheduler::{Knob, KnobKind};
 use schedlab_sim::{Costs, PreemptModel};
@@ -102,7 +102,7 @@ pub(super) fn groups(dice: &mut Dice, draft: &mut Draft, shape: &mut Shape, xen:
     for index in 1..=dice.between(1, 4) {
         let below = shape.groups.iter().filter(|_| !xen).cloned().chain([String::new()]).collect::<Vec<_>>();
         let path = format!("{}/g{index}", dice.pick(&below));
-        let mut group = Part::new("group");
+        let mut group = DraftSection::new("group");
         group.text("name", &path);
         if xen {
             if dice.chance(50) {
@@ -157,14 +157,14 @@ pub(super) fn tasks(dice: &mut Dice, draft: &mut Draft, shape: &mut Shape) {
     draft.set("locks", "[\"m\"]");
 }
 
-fn new_task(shape: &mut Shape) -> Part {
-    let mut task = Part::new("task");
+fn new_task(shape: &mut Shape) -> DraftSection {
+    let mut task = DraftSection::new("task");
     task.text("name", format!("t{}", shape.tasks));
     shape.tasks += 1;
     task
 }
 
-fn attributes(dice: &mut Dice, shape: &Shape, task: &mut Part) {
+fn attributes(dice: &mut Dice, shape: &Shape, task: &mut DraftSection) {
     let mut pinned = !shape.nested && dice.chance(40);
     match dice.between(0, 12) {
         0 => task.text("policy", "batch"),
@@ -198,7 +198,7 @@ fn attributes(dice: &mut Dice, shape: &Shape, task: &mut Part) {
 }
 
 /// A kernel section, now and then.
-fn kernel(dice: &mut Dice, shape: &Shape, task: &mut Part) {
+fn kernel(dice: &mut Dice, shape: &Shape, task: &mut DraftSection) {
     while shape.kernel && dice.chance(45) {
         if dice.chance(20) {
             task.step("cond_resched");
@@ -212,7 +212,7 @@ fn kernel(dice: &mut Dice, shape: &Shape, task: &mut Part) {
 }
 
 /// One task's program. It may add a channel and a source for itself.
-fn program(dice: &mut Dice, shape: &mut Shape, task: &mut Part, sources: &mut Vec<Part>) {
+fn program(dice: &mut Dice, shape: &mut Shape, task: &mut DraftSection, sources: &mut Vec<DraftSection>) {
     let (work, rest) = (format!("run {}", dice.amount()), format!("sleep {}", dice.amount()));
     kernel(dice, shape, task);
     match dice.between(0, 9) {
@@ -266,9 +266,9 @@ fn channel(shape: &mut Shape, initial: u64) -> String {
 }
 
 /// A new channel with a source of requests.
-fn source(dice: &mut Dice, shape: &mut Shape, sources: &mut Vec<Part>) -> String {
+fn source(dice: &mut Dice, shape: &mut Shape, sources: &mut Vec<DraftSection>) -> String {
     let channel = channel(shape, 0);
-    let mut source = Part::new("source");
+    let mut source = DraftSection::new("source");
     source.text("name", format!("into-{channel}"));
     source.text("into", &channel);
     if dice.chance(50) {
@@ -300,12 +300,12 @@ fn ring(dice: &mut Dice, draft: &mut Draft, shape: &mut Shape) {
 
 /// A task that starts another one again and again.
 fn spawner(dice: &mut Dice, draft: &mut Draft) {
-    let mut child = Part::new("task");
+    let mut child = DraftSection::new("task");
     child.text("name", "child");
     child.text("start", "spawned");
     child.step(format!("run {}", dice.length().exact()));
     child.step("exit");
-    let mut parent = Part::new("task");
+    let mut parent = DraftSection::new("task");
     parent.text("name", "parent");
     parent.step("spawn child");
     parent.step(format!("sleep {}", dice.length().exact()));

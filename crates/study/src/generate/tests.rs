@@ -26,7 +26,7 @@ fn what_does_not_matter_is_left_out() {
         let text = small.to_toml();
         assert!(parses(&small) && tasks(&small) == 1, "seed {seed}:\n{text}");
         for absent in ["[[source]]", "[[group]]", "sigma", "[delegation]", "sockets"] {
-            // A virtual machine's task needs its group, and who receives needs a source.
+            // A virtual machine's task needs its group, and a receiver needs a source.
             let needed = text.contains("vm = ") || text.contains("receive");
             assert!(!text.contains(absent) || needed, "seed {seed}: {absent} in\n{text}");
         }

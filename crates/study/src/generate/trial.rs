@@ -2,7 +2,7 @@
 //! all must give the same events, and an observer that knows only the events must miss no task.
 
 use super::draft::Draft;
-use super::watch::Watch;
+use super::watch::StateChecker;
 use crate::StudyError;
 use crate::run::RowPlan;
 use crate::scenario::{Scenario, parse};
@@ -99,7 +99,7 @@ pub fn assertions(scenario: &Scenario, scheduler: &SchedulerSpec, build: &Builde
 struct TooLong;
 
 /// Counts events; unwinds with [`TooLong`] when there are too many, since nothing else ends a run early. In a circle, where
-/// time stands still, the engine has a limit of its own.
+/// time does not advance, the engine has a limit of its own.
 struct Budget<'a, S> {
     inner: &'a mut S,
     left: u64,
@@ -123,7 +123,7 @@ fn three_times(scenario: &Scenario, scheduler: &SchedulerSpec, build: &Builder) 
         Ok(plan) => plan,
         Err(error) => return Verdict::Refused(error.to_string()),
     };
-    let mut watch = Watch::new(scenario, &plan);
+    let mut watch = StateChecker::new(scenario, &plan);
     // The events of nested machines are the hypervisor's, whose tasks are others.
     let watched = plan.vms.is_empty();
     let first = match watched {

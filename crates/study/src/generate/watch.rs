@@ -1,4 +1,4 @@
-//! An event sink that trusts nobody: it rebuilds the state of the machine from the events alone, and finds tasks that
+//! An event sink that trusts no counter: it rebuilds the state of the machine from the events alone, and finds tasks that
 //! were forgotten.
 
 use crate::delegation::Place;
@@ -13,7 +13,7 @@ const FORGOTTEN: Ns = Ns::from_ms(100);
 /// Xen's default for Credit2's `migrate_resist`, which should not be larger (comment beside the constant, 4.4 to 4.22).
 const RESIST: Ns = Ns::from_us(500);
 
-/// Whether idle CPUs may leave a task waiting by the scheduler's own rules. In Credit2 an idle pCPU stands 1 below the least
+/// Whether idle CPUs may leave a task waiting by the scheduler's own rules. In Credit2 an idle pCPU has 1 less than the least
 /// credit, -10 ms, and takes from another pCPU only what leads that by `migrate_resist`: with more than 20 ms nothing. A
 /// unit that was tickled there, while its own pCPU looked past it, then waits beside two idle pCPUs.
 fn resists(spec: &SchedulerSpec) -> bool {
@@ -40,7 +40,7 @@ struct Task {
 }
 
 /// Rebuilt state, and the first thing that was wrong.
-pub(super) struct Watch {
+pub(super) struct StateChecker {
     at: Ns,
     current: Vec<Option<TaskId>>,
     idle_since: Vec<Ns>,
@@ -58,8 +58,8 @@ pub(super) struct Watch {
     wrong: Option<String>,
 }
 
-impl Watch {
-    pub(super) fn new(scenario: &Scenario, plan: &RowPlan) -> Watch {
+impl StateChecker {
+    pub(super) fn new(scenario: &Scenario, plan: &RowPlan) -> StateChecker {
         let cpus = scenario.machine.topology.cpus();
         let agents = &scenario.delegation;
         let excused = match (agents.place, agents.failure) {
@@ -80,7 +80,7 @@ impl Watch {
             home: spec.affinity.lowest().map_or(0, CpuId::index),
             mask: spec.affinity,
         };
-        Watch {
+        StateChecker {
             at: Ns::ZERO,
             current: vec![None; cpus],
             idle_since: vec![Ns::ZERO; cpus],
@@ -175,7 +175,7 @@ impl Watch {
     }
 }
 
-impl EventSink for Watch {
+impl EventSink for StateChecker {
     fn event(&mut self, event: &SchedEvent) {
         if event.at < self.at {
             self.say(format!("time goes back: {event:?} after {}", self.at));
@@ -217,13 +217,13 @@ mod tests {
 
     const TASK: &str = "[[task]]\nname = \"t\"\nprogram = [\"run 1ms\"]\n";
 
-    fn watch(scheduler: &str, rest: &str) -> (Watch, Ns) {
+    fn watch(scheduler: &str, rest: &str) -> (StateChecker, Ns) {
         let text = format!(
             "title = \"x\"\nschedulers = [\"{scheduler}\"]\nduration = \"200ms\"\n[machine]\ncpus = 2\n{TASK}{rest}"
         );
         let scenario = crate::scenario::parse("x", "x.toml", &text).unwrap();
         let plan = crate::run::RowPlan::of_scenario(&scenario, &scenario.schedulers[0], None).unwrap();
-        (Watch::new(&scenario, &plan), scenario.duration)
+        (StateChecker::new(&scenario, &plan), scenario.duration)
     }
 
     fn event(ms: u64, cpu: u32, kind: EventKind) -> SchedEvent {

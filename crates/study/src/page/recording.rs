@@ -63,7 +63,7 @@ pub fn of_recording(
     page.push(section);
     if knows {
         let mut section = Section::new("Who delayed whom").lead(
-            "Every nanosecond for which somebody was ready to run and did not is laid to whoever ran there meanwhile.",
+            "Every nanosecond in which a task was ready to run and did not is counted for the task that ran on its CPU.",
         );
         delays::matrix("recorded", &findings).into_iter().for_each(|matrix| section.push(matrix));
         section.push(delays::worst("recorded", &findings, header));
@@ -90,7 +90,7 @@ fn verdict(page: &mut Page, recording: &Recording, worst: Option<&Case>) {
     };
     let repairs = &recording.repairs;
     let certainty = format!(
-        "{} events in {}; {} were lost, and what had to be mended: {repairs}.",
+        "{} events in {}; {} were lost, and what had to be repaired: {repairs}.",
         recording.events.len(),
         spaced(recording.duration.to_string()),
         repairs.lost

@@ -2,7 +2,7 @@
 
 use super::json::Json;
 use super::{Counts, Mistake, micros, number, object, text, word};
-use crate::generate::{Part, quote};
+use crate::generate::{DraftSection, quote};
 use schedlab_model::text::nearest;
 use std::collections::BTreeSet;
 
@@ -171,12 +171,12 @@ impl Programs {
         entries: &[(String, Json)],
         default_policy: &str,
         notes: &mut BTreeSet<String>,
-    ) -> Result<Option<Part>, Mistake> {
+    ) -> Result<Option<DraftSection>, Mistake> {
         let place = format!("tasks.{name}");
         let copies = instances(entries, &place)?;
         let forked = self.forked.contains(name);
         if copies == 0 && !forked {
-            notes.insert(format!("{name}: instance 0 and nobody forks it: left out"));
+            notes.insert(format!("{name}: instance 0, and no task forks it: left out"));
             return Ok(None);
         }
         if forked && copies > 0 {
@@ -184,7 +184,7 @@ impl Programs {
         }
         let delay =
             find(entries, "delay").map(|value| micros(value, &format!("{place}.delay"))).transpose()?;
-        let mut part = Part::new("task");
+        let mut part = DraftSection::new("task");
         part.text("name", name);
         if copies > 1 && !forked {
             part.set("count", copies.to_string());
@@ -250,7 +250,7 @@ fn reference(value: &Json, place: &str) -> Result<(String, Option<String>), Mist
     Ok((word(condition), named("mutex")?.map(word)))
 }
 
-/// The channel through which a thread hears who has come to a barrier.
+/// The channel that counts the threads at a barrier.
 fn mailbox(barrier: &str, task: &str) -> String {
     format!("{barrier}@{}", word(task))
 }
@@ -297,7 +297,7 @@ impl Attributes {
         Ok(())
     }
 
-    fn write(&self, part: &mut Part, default_policy: &str, place: &str) -> Result<(), Mistake> {
+    fn write(&self, part: &mut DraftSection, default_policy: &str, place: &str) -> Result<(), Mistake> {
         let policy = self.policy.as_deref().unwrap_or(default_policy);
         let priority = |low, high, default| match self.priority.unwrap_or(default) {
             value if (low..=high).contains(&value) => Ok(value),
@@ -360,7 +360,7 @@ impl Steps<'_> {
             Some(phases) => {
                 let place = format!("{place}.phases");
                 if let Some((key, _)) = entries.iter().find(|(key, _)| event(key).is_some()) {
-                    let message = format!("`{key}` stands beside `phases`: events belong into a phase");
+                    let message = format!("`{key}` is beside `phases`: events belong into a phase");
                     return Err((place, message));
                 }
                 for (phase, value) in object(phases, &place)? {
@@ -464,7 +464,8 @@ impl Steps<'_> {
     }
 
     fn condition(&mut self, name: &str) {
-        self.notes.insert("a signal or resume that finds nobody waiting is kept; rt-app loses it".to_owned());
+        self.notes
+            .insert("a signal or resume that finds no waiting task is kept; rt-app loses it".to_owned());
         self.all.conditions.insert(name.to_owned());
     }
 

@@ -1,5 +1,5 @@
 //! One stream of events of a nested machine: the rows of the pCPUs, and behind them a row for each vCPU with the tasks
-//! of its guest. A vCPU is a task above and a row below. While it waits for a pCPU a stand-in is on its row, so
+//! of its guest. A vCPU is a task above and a row below. While it waits for a pCPU a placeholder is on its row, so
 //! that what its guest's tasks wait for has a name.
 
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId};
@@ -8,10 +8,10 @@ use schedlab_trace::{Header, TaskInfo, renumber};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// The class of the stand-ins.
+/// The program name of the placeholders.
 pub(crate) const NO_PCPU: &str = "(vCPU waits for a pCPU)";
 
-/// The tasks behind those of a workload: each vCPU, then a stand-in for each. Name and class.
+/// The tasks behind those of a workload: each vCPU, then a placeholder for each. Name and class.
 pub(crate) fn tasks_behind(vcpus: &[(String, String)]) -> Vec<(String, String)> {
     let stand_in = |(name, _): &(String, String)| (format!("{name} waits for a pCPU"), NO_PCPU.to_owned());
     vcpus.iter().cloned().chain(vcpus.iter().map(stand_in)).collect()
@@ -39,7 +39,7 @@ enum Shown {
 /// A vCPU.
 #[derive(Clone, Debug)]
 struct Vcpu {
-    /// Its task, and its stand-in.
+    /// Its task, and its placeholder.
     task: TaskId,
     stand_in: TaskId,
     row: CpuId,
@@ -80,7 +80,7 @@ impl<S: EventSink> Levels<S> {
     ) -> Levels<S> {
         let (mut host, mut guests) = (Vec::new(), vec![Vec::new(); domains.len()]);
         for (task, (home, _)) in places(workload, domains).into_iter().enumerate() {
-            // In each engine they stand in the order of the workload.
+            // In each engine they are in the order of the workload.
             home.map_or(&mut host, |domain| &mut guests[domain]).push(TaskId::from(task));
         }
         let behind = workload.tasks.len();
@@ -209,7 +209,7 @@ mod tests {
         SchedEvent { at: Ns(at), cpu: CpuId(0), kind }
     }
 
-    /// One pCPU, one vCPU (task 2 of the whole, its stand-in task 3), two tasks in its guest.
+    /// One pCPU, one vCPU (task 2 of the whole, its placeholder task 3), two tasks in its guest.
     #[test]
     fn a_row_below_follows_both_levels() {
         let vcpu = Vcpu {

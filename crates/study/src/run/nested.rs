@@ -8,7 +8,7 @@ use schedlab_model::{CpuSet, EventSink};
 use schedlab_scheduler::{Scheduler, registry};
 use schedlab_sim::{Domain, Machine, Outcome, RunOptions, run_nested, run_nested_seen};
 
-/// Runs the plan on `machine`; the vCPUs stand behind the tasks.
+/// Runs the plan on `machine`; the vCPUs come after the tasks.
 pub(super) fn run<S: EventSink>(
     plan: &RowPlan,
     machine: &Machine,

@@ -13,7 +13,7 @@ use schedlab_sim::Preemption;
 pub(crate) struct RowPlan {
     /// Scheduler with all knobs.
     pub(crate) scheduler: SchedulerSpec,
-    /// As it stands in the table.
+    /// Its name in the table.
     pub(crate) label: String,
     /// Name of the variant.
     pub(crate) variant: String,

@@ -8,7 +8,7 @@ pub(super) fn read(root: &Section<'_>, cpus: usize) -> Result<DelegationSpec, Sc
     let mut spec = DelegationSpec::default();
     let Some(section) = root.get("delegation") else { return Ok(spec) };
     let mut entries = section.entries()?;
-    // A preset comes first: single costs stand over it.
+    // A preset comes first: single costs replace its values.
     entries.sort_by_key(|item| item.key != "costs");
     for item in entries {
         let value = text(&item)?;

@@ -90,7 +90,7 @@ impl Source<'_> {
 pub(crate) struct Section<'a> {
     source: &'a Source<'a>,
     table: &'a DeTable<'a>,
-    /// Where the section stands (its header, or the value).
+    /// Where the section is in the file (its header, or the value).
     pub(crate) span: Range<usize>,
     what: &'static str,
 }
@@ -163,7 +163,7 @@ pub(crate) struct Item<'a> {
     source: &'a Source<'a>,
     /// The key, for messages.
     pub(crate) key: &'a str,
-    /// Where the value stands.
+    /// Where the value is in the file.
     pub(crate) span: Range<usize>,
     /// The value.
     pub(crate) value: &'a DeValue<'a>,

@@ -126,7 +126,7 @@ impl<'n> Reader<'n> {
         let rest = rest.trim();
         let alone = |op: Op| match rest {
             "" => Ok(op),
-            _ => Err(format!("`{word}` stands alone, `{rest}` has no meaning there")),
+            _ => Err(format!("`{word}` takes nothing behind it, so `{rest}` has no meaning there")),
         };
         match word {
             "run" => Ok(Op::Run(self.amount(rest)?)),
@@ -174,7 +174,7 @@ impl<'n> Reader<'n> {
                 Some(right) if !word.is_empty() => {
                     format!("`{word}` is no kind of kernel section: did you mean `{right}`?")
                 }
-                _ => format!("{error}; before the length may stand {}", names.join(", ")),
+                _ => format!("{error}; before the length there may be {}", names.join(", ")),
             }
         })?;
         Ok(Op::Kernel { section: Section::Preemptible, length })

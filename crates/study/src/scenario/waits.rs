@@ -1,5 +1,5 @@
 //! Finds workloads that can never get going: tasks that wait for each other in a circle, channels into which
-//! nobody sends, locks taken in a circle.
+//! no task sends, locks taken in a circle.
 //!
 //! Channels: every task is followed through its program, without time; a channel counts as supplied for ever
 //! once something was sent into it. Who is still stuck then is stuck in every real run too, so nothing that
@@ -113,7 +113,7 @@ impl Walk<'_> {
             let waiter = &self.workload.tasks[task].name;
             let Some(next) = self.senders(channel).find(|&s| s == task || self.waits_for(s).is_some()) else {
                 return format!(
-                    "task `{waiter}` waits for channel `{name}`, into which nobody ever sends: add a step \
+                    "task `{waiter}` waits for channel `{name}`, into which no task ever sends: add a step \
                      \"send {name}\" to a task, a [[source]] with into = \"{name}\", or initial = 1"
                 );
             };

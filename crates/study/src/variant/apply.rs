@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 /// What variants are applied to: a workload and the names that a user may say.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
-    /// The workload as it stands.
+    /// The unchanged workload.
     pub workload: &'a Workload,
     /// Class of each task.
     pub classes: &'a [String],
@@ -92,7 +92,7 @@ impl Variant {
             delegation: subject.delegation.clone(),
             kernel: subject.kernel.cloned(),
         };
-        // Groups are made first, so that `/batch cpu.max=...` may stand before `task group=/batch`.
+        // Groups are made first, so that `/batch cpu.max=...` may come before `task group=/batch`.
         for setting in self.clauses.iter().flat_map(|clause| &clause.settings) {
             if let Setting::Task(TaskSetting::Group(path)) = setting {
                 make_group(&mut applied.workload, path);

@@ -23,7 +23,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    fn of(stays: &Durations) -> Tally {
+    fn from_stays(stays: &Durations) -> Tally {
         Tally {
             times: stays.count(),
             total_ns: stays.sum(),
@@ -76,7 +76,7 @@ enum State {
 }
 
 impl State {
-    fn of(state: ThreadState) -> Option<State> {
+    fn from_thread_state(state: ThreadState) -> Option<State> {
         match state {
             ThreadState::Running => Some(State::Running),
             ThreadState::Runnable => Some(State::Wake),
@@ -109,13 +109,13 @@ impl Life {
 
 /// Watches the vCPUs of a run.
 #[derive(Clone, Debug)]
-pub(super) struct Watch {
+pub(super) struct RunstateListener {
     lives: Vec<Life>,
 }
 
-impl Watch {
-    pub(super) fn new(vcpus: usize) -> Watch {
-        Watch { lives: vec![Life::default(); vcpus] }
+impl RunstateListener {
+    pub(super) fn new(vcpus: usize) -> RunstateListener {
+        RunstateListener { lives: vec![Life::default(); vcpus] }
     }
 
     /// State (in xl's letters) and pCPU at the end.
@@ -126,12 +126,12 @@ impl Watch {
     pub(super) fn runstates(&self, vcpu: usize) -> Runstates {
         let life = &self.lives[vcpu];
         let stays = |state: State| &life.stays[state as usize];
-        let tally = |state: State| Tally::of(stays(state));
+        let tally = |state: State| Tally::from_stays(stays(state));
         let mut runnable = stays(State::Wake).clone();
         runnable.merge(stays(State::Preempt));
         Runstates {
             running: tally(State::Running),
-            runnable: Tally::of(&runnable),
+            runnable: Tally::from_stays(&runnable),
             wake: tally(State::Wake),
             preempt: tally(State::Preempt),
             blocked: tally(State::Blocked),
@@ -141,10 +141,10 @@ impl Watch {
     }
 }
 
-impl Listener for Watch {
+impl Listener for RunstateListener {
     fn span(&mut self, span: &Span) {
         let Some(life) = self.lives.get_mut(span.task.index()) else { return };
-        let state = State::of(span.state);
+        let state = State::from_thread_state(span.state);
         match (&mut life.open, state) {
             (Some((open, _, to)), Some(state)) if *open == state && *to == span.from => *to = span.to,
             (_, state) => {

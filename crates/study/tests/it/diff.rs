@@ -7,7 +7,7 @@ use schedlab_scheduler::registry;
 use schedlab_sim::{Machine, RunOptions};
 use schedlab_study::change::Judgement;
 use schedlab_study::diff::{Diff, DiffOptions, diff};
-use schedlab_study::gate::{Gate, Outcome};
+use schedlab_study::gate::{Gate, GateOutcome};
 use schedlab_study::metric::{Metric, Stat};
 use schedlab_trace::{Capabilities, Header, TaskInfo, Writer};
 use std::path::{Path, PathBuf};
@@ -82,8 +82,8 @@ fn finds_a_planted_regression_and_calls_equal_runs_equal() {
         let worse = diff(&before, &slower, &options).unwrap();
         assert_eq!(response(&worse), Judgement::Worse, "round {round}: {}", worse.verdict.outcome);
         assert!(worse.verdict.outcome.contains("server"), "{}", worse.verdict.outcome);
-        assert_eq!(worse.gates[0].outcome, Outcome::Met, "round {round}: {}", worse.gates[0].got);
-        assert_eq!(worse.gates[1].outcome, Outcome::Not);
+        assert_eq!(worse.gates[0].outcome, GateOutcome::Met, "round {round}: {}", worse.gates[0].got);
+        assert_eq!(worse.gates[1].outcome, GateOutcome::Not);
         assert_eq!(diff(&before, &slower, &options).unwrap(), worse, "equal seeds give equal intervals");
     }
     std::fs::remove_dir_all(&folder).unwrap();

@@ -40,7 +40,7 @@ fn a_pipeline_is_taken_over() {
     // `run` comes twice in one object, and both count.
     let runs = task("consumer-1").program.ops.iter().filter(|op| matches!(op, Op::Run(_))).count();
     assert_eq!(runs, 2);
-    for note in ["mem is left out", "priority inheritance", "nobody waiting is kept", "number of loops"] {
+    for note in ["mem is left out", "priority inheritance", "no waiting task is kept", "number of loops"] {
         assert!(imported.notes.iter().any(|other| other.contains(note)), "{note}: {:?}", imported.notes);
         assert!(imported.toml.contains(note), "{note}");
     }
@@ -90,7 +90,7 @@ fn errors_teach() {
         ("bad-fraction", "tasks.t.run", "whole number"),
         ("bad-periods", "tasks.t.timer1.period", "one timer period"),
         ("bad-syntax", "", "line 2"),
-        ("bad-nobody", "", "nobody ever sends"),
+        ("bad-nobody", "", "no task ever sends"),
     ] {
         let error = import(name).expect_err(name);
         assert!(error.place == place && error.to_string().contains(part), "{name}: {error}");

@@ -84,7 +84,7 @@ fn an_undecided_setting_gets_more_rounds_before_a_stalling_one_is_tried() {
     let late = late();
     let (found, asked) =
         searched(goal("p99 < alone + 10%"), &[(Actuator::Idle, &late), (Actuator::Fifo, &[100.0])]);
-    assert_eq!((found.chosen, found.outcome), (Some(Actuator::Idle), Outcome::Met));
+    assert_eq!((found.chosen, found.outcome), (Some(Actuator::Idle), GateOutcome::Met));
     assert_eq!(asked.asked(Actuator::Fifo), 0);
     assert_eq!(asked.asked(Actuator::Idle), 1 + 4 * 5, "the first try, and four times five pairs");
     assert_eq!((found.distances[0].pairs, found.after.len(), found.alone.len()), (20, 20, 20));
@@ -105,7 +105,7 @@ fn the_mildest_is_kept_and_said_when_its_rounds_are_used_up() {
             (Actuator::Fifo, &[100.0]),
         ],
     );
-    assert_eq!((found.chosen, found.outcome), (Some(Actuator::Idle), Outcome::CannotSay));
+    assert_eq!((found.chosen, found.outcome), (Some(Actuator::Idle), GateOutcome::CannotSay));
     assert_eq!(found.undecided, [Actuator::Idle, Actuator::Nice]);
     assert_eq!([Actuator::Elevation, Actuator::Fifo].map(|how| asked.asked(how)), [0, 0]);
     assert_eq!(asked.asked(Actuator::Idle), 1 + MOST * 5);
@@ -118,7 +118,7 @@ fn the_mildest_is_kept_and_said_when_its_rounds_are_used_up() {
 fn what_is_known_to_meet_the_goal_goes_before_what_is_not() {
     let (found, asked) =
         searched(goal("p99 < alone + 10%"), &[(Actuator::Idle, &[105.0, 115.0]), (Actuator::Nice, &[103.0])]);
-    assert_eq!((found.chosen, found.outcome), (Some(Actuator::Nice), Outcome::Met));
+    assert_eq!((found.chosen, found.outcome), (Some(Actuator::Nice), GateOutcome::Met));
     assert_eq!(asked.asked(Actuator::Idle), 1 + 2 * 5, "nobody went back to it");
 }
 
@@ -126,13 +126,13 @@ fn what_is_known_to_meet_the_goal_goes_before_what_is_not() {
 fn a_stalling_setting_is_chosen_when_nothing_else_meets_the_goal() {
     let all = [(Actuator::Idle, &[150.0][..]), (Actuator::Elevation, &[190.0]), (Actuator::Fifo, &[100.0])];
     let (found, _) = searched(goal("p99 < alone + 10%"), &all);
-    assert_eq!((found.chosen, found.outcome), (Some(Actuator::Fifo), Outcome::Met));
+    assert_eq!((found.chosen, found.outcome), (Some(Actuator::Fifo), GateOutcome::Met));
     let order: Vec<Actuator> = found.tried.iter().map(|tried| tried.actuator).collect();
     assert_eq!(order, LADDER);
     // Nor is our own scheduler given up for it while that cannot be told.
     let all = [(Actuator::Elevation, &[105.0, 115.0][..]), (Actuator::Fifo, &[100.0])];
     let (found, asked) = searched(goal("p99 < alone + 10%"), &all);
-    assert_eq!((found.chosen, found.outcome), (Some(Actuator::Elevation), Outcome::CannotSay));
+    assert_eq!((found.chosen, found.outcome), (Some(Actuator::Elevation), GateOutcome::CannotSay));
     assert_eq!(asked.asked(Actuator::Fifo), 0);
 }
 
@@ -172,7 +172,7 @@ fn who_was_not_seen_enough_is_no_proof_that_nothing_helps() {
         }
     }
     let (mut found, pretended) = searched(goal("p99 < alone + 10%"), &[]);
-    assert_eq!((found.chosen, found.outcome), (None, Outcome::Not));
+    assert_eq!((found.chosen, found.outcome), (None, GateOutcome::Not));
     let mut unseen = Unseen(Pretended { asked: BTreeMap::new(), ..pretended });
     unseen.0.of.insert(Actuator::Idle, vec![104.0]);
     found.tried.clear();
@@ -180,6 +180,6 @@ fn who_was_not_seen_enough_is_no_proof_that_nothing_helps() {
     let plan = plan(goal("p99 < alone + 10%"), &folder);
     search(&mut unseen, &plan, &mut found, &mut ()).unwrap();
     let _ = std::fs::remove_dir_all(&folder);
-    assert_eq!((found.chosen, found.outcome), (None, Outcome::CannotSay));
+    assert_eq!((found.chosen, found.outcome), (None, GateOutcome::CannotSay));
     assert!(found.undecided.is_empty(), "more rounds would not tell");
 }
