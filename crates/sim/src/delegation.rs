@@ -7,7 +7,7 @@
 //!   ([`DelegationCosts`]). With [`Mode::PerCpu`] every CPU has an agent that sleeps until there is a message for it and
 //!   then takes its CPU; with [`Mode::Global`] one agent spins on a CPU of its own and commits for all others, several
 //!   transactions at a time.
-//! * The scheduler (`desk`) sees the world as its agents know it, which may be out of date. A transaction names the last
+//! * The scheduler (`agent_view`) sees the world as its agents know it, which may be out of date. A transaction names the last
 //!   message read about its task; the kernel checks it when it is committed, and what fails is decided again.
 //! * Tasks outside of the enclave belong to the kernel's own scheduler, which goes before it. It takes over all tasks
 //!   when the agents die.
@@ -33,9 +33,9 @@
 //! | an agent's work beside a task on the same CPU | agent threads | simplified: overhead of the CPU, no task of its own in the event stream | |
 //! | agents of several CPUs in one process share the scheduler | locks | simplified: they never wait for each other | |
 
+mod agent_view;
 mod agents;
 mod costs;
-mod desk;
 mod kernel;
 mod metrics;
 
@@ -44,8 +44,8 @@ pub use metrics::{AgentMetrics, DelegationMetrics, Failed};
 
 use crate::engine::{Engine, Step};
 use crate::{Costs, Machine, Outcome, RunOptions, SimError, TickSkew};
+use agent_view::AgentView;
 use agents::Agents;
-use desk::Desk;
 use kernel::Kernel;
 use schedlab_model::{CpuId, CpuSet, EventSink, Ns, Topology, Workload};
 use schedlab_scheduler::Scheduler;
@@ -121,11 +121,11 @@ pub fn run_delegated<S: EventSink>(
     let inside = (inner_machine(&machine, &enclave), inner_workload(&workload, &enclave));
     let numbers = inner_numbers(&enclave, cpus);
     let late = delegation.costs.timer_late_ns.0;
-    let desk = Desk::new(scheduler, &inside.0, &inside.1, enclave, cpus, options.seed, late)?;
+    let view = AgentView::new(scheduler, &inside.0, &inside.1, enclave, cpus, options.seed, late)?;
     let kernel = Kernel::new(scheduler, delegation.own, delegation.costs, numbers, &outside);
     let mut engine = Engine::<S, false>::new(&machine, &workload, &kernel, options, sink)?;
     engine.set_toll(kernel.toll());
-    let agents = Agents::new(delegation.mode, delegation.costs, delegation.group, &machine.topology, desk);
+    let agents = Agents::new(delegation.mode, delegation.costs, delegation.group, &machine.topology, view);
     let end = options.duration.0;
     let warmup = (options.warmup > Ns::ZERO).then_some(options.warmup.0);
     let watchdog = delegation.runnable_timeout.map(|limit| (machine.tick_ns().0, limit.0));
@@ -236,7 +236,7 @@ const CHECK_EVERY: u64 = 64;
 impl<S: EventSink> Run<'_, '_, S> {
     fn run(mut self, mode: Mode, outside: &[bool], tick_ns: u64) -> Step<Outcome> {
         self.engine.start()?;
-        self.agents.desk.start(outside);
+        self.agents.view.start(outside)?;
         if let Mode::Global(cpu) = mode {
             self.engine.spin(cpu.index(), true);
         }
@@ -349,8 +349,8 @@ impl<S: EventSink> Run<'_, '_, S> {
         if self.agents.stopped || !self.agents.is_quiet() {
             return Ok(());
         }
-        let desk = &self.agents.desk;
-        match self.kernel.agrees(|task| desk.sees(task)) {
+        let view = &self.agents.view;
+        match self.kernel.agrees(|task| view.sees(task)) {
             Ok(()) => Ok(()),
             Err(what) => self.engine.broken(what),
         }

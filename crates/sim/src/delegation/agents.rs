@@ -1,6 +1,6 @@
 //! The agents: what each does, one step after the other, and how long that takes.
 
-use super::desk::Desk;
+use super::agent_view::AgentView;
 use super::kernel::{Kernel, Message, Order, What};
 use super::{AgentMetrics, DelegationCosts, Mode};
 use crate::engine::{Engine, Step};
@@ -20,7 +20,7 @@ enum Doing {
     /// It is being woken and switched in.
     Wakes,
     Reads(Message),
-    Calls(usize, u64),
+    Calls(CpuId, u64),
     Commits(Vec<Order>),
     /// Nothing changed: back to the task that ran.
     Returns,
@@ -54,7 +54,7 @@ pub(super) struct Agents<'a> {
     siblings: Vec<Vec<usize>>,
     /// Interrupts on their way: when and where.
     flights: VecDeque<(u64, usize)>,
-    pub(super) desk: Desk<'a>,
+    pub(super) view: AgentView<'a>,
     pub(super) stopped: bool,
     /// Transactions that failed in one instant, or right after the wait for that: when last, and how many.
     failures: (u64, u32),
@@ -68,7 +68,7 @@ impl<'a> Agents<'a> {
         costs: DelegationCosts,
         group: u32,
         topology: &schedlab_model::Topology,
-        desk: Desk<'a>,
+        view: AgentView<'a>,
     ) -> Agents<'a> {
         let cpus = topology.cpus();
         let own: Vec<usize> = match mode {
@@ -106,7 +106,7 @@ impl<'a> Agents<'a> {
             siblings: own.iter().map(sibling).collect(),
             agents: own.iter().map(agent).collect(),
             flights: VecDeque::new(),
-            desk,
+            view,
             stopped: false,
             failures: (0, 0),
             spun_from: 0,
@@ -123,14 +123,14 @@ impl<'a> Agents<'a> {
             return u64::MAX;
         }
         let own = |agent: &Agent| {
-            let unread = agent.queue.front().filter(|message| !self.desk.holds_up(message));
+            let unread = agent.queue.front().filter(|message| !self.view.holds_up(message));
             let reads = unread.map_or(u64::MAX, |message| message.visible.max(now));
             let idle = if matches!(agent.doing, Doing::Nothing) { reads } else { agent.until };
             idle.min(agent.pinged.filter(|_| !agent.awake).unwrap_or(u64::MAX))
         };
         let agents = self.agents.iter().map(own).min().unwrap_or(u64::MAX);
         let flight = self.flights.front().map_or(u64::MAX, |(at, _)| *at);
-        agents.min(flight).min(self.desk.next_at())
+        agents.min(flight).min(self.view.next_at())
     }
 
     /// The agents stop for good.
@@ -150,7 +150,7 @@ impl<'a> Agents<'a> {
     /// Nothing is under way.
     pub(super) fn is_quiet(&self) -> bool {
         let rests = |agent: &Agent| matches!(agent.doing, Doing::Nothing) && agent.queue.is_empty();
-        self.agents.iter().all(rests) && self.flights.is_empty() && self.desk.is_quiet()
+        self.agents.iter().all(rests) && self.flights.is_empty() && self.view.is_quiet()
     }
 
     /// Moves what was counted up to `now` into the metrics.
@@ -194,8 +194,8 @@ impl<'a> Agents<'a> {
             engine.ask_cpu(cpu);
             return Ok(true);
         }
-        if let Some((at, alarm, cpu)) = self.desk.take_due(now) {
-            let cpu = self.desk.outer(cpu);
+        if let Some((at, alarm, cpu)) = self.view.take_due(now) {
+            let cpu = self.view.outer(cpu);
             let agent = &mut self.agents[self.of_cpu[cpu.index()]];
             agent.queue.push_back(Message {
                 posted: at,
@@ -223,7 +223,7 @@ impl<'a> Agents<'a> {
 
     fn reads_now(&self, a: usize, now: u64) -> bool {
         let front = self.agents[a].queue.front();
-        front.is_some_and(|message| message.visible <= now && !self.desk.holds_up(message))
+        front.is_some_and(|message| message.visible <= now && !self.view.holds_up(message))
     }
 
     /// The next thing that agent `a` does; false: nothing.
@@ -246,7 +246,7 @@ impl<'a> Agents<'a> {
             return Ok(true);
         }
         let own = (!self.spins()).then_some(cpu);
-        if let Some((on, cookie)) = self.desk.take_call(own) {
+        if let Some((on, cookie)) = self.view.take_call(own) {
             self.start(a, engine, Doing::Calls(on, cookie), 0);
             return Ok(true);
         }
@@ -271,15 +271,15 @@ impl<'a> Agents<'a> {
         let now = engine.time();
         let mut orders: Vec<Order> = Vec::new();
         while orders.len() < self.group {
-            let Some(cpu) = self.desk.next_ask(own) else { break };
+            let Some(cpu) = self.view.next_ask(own) else { break };
             // A CPU has one transaction at a time. Deciding for it again waits for the commit: tasks that the scheduler lets
             // change places would be decided for for ever, and no time would pass.
-            let outer = self.desk.outer(cpu);
+            let outer = self.view.outer(cpu);
             if orders.iter().any(|order| order.cpu == outer) {
                 break;
             }
-            self.desk.take_ask(cpu);
-            orders.extend(self.desk.decide(now, cpu, |task| engine.run_time(task))?);
+            self.view.take_ask(cpu);
+            orders.extend(self.view.decide(now, cpu, |task| engine.run_time(task))?);
         }
         Ok((!orders.is_empty()).then_some(orders))
     }
@@ -343,7 +343,7 @@ impl<'a> Agents<'a> {
         match std::mem::replace(&mut agent.doing, Doing::Nothing) {
             Doing::Nothing | Doing::Wakes => {}
             Doing::Reads(message) => {
-                self.desk.read(now, &message);
+                self.view.read(now, &message)?;
                 let told = !matches!(message.what, What::Alarm(_));
                 kernel.measure(|metrics| {
                     metrics.messages += 1;
@@ -352,13 +352,13 @@ impl<'a> Agents<'a> {
                     }
                 });
             }
-            Doing::Calls(cpu, cookie) => self.desk.run_call(now, cpu, cookie),
+            Doing::Calls(cpu, cookie) => self.view.run_call(now, (cpu, cookie))?,
             Doing::Commits(orders) => self.commit(a, began, &orders, engine, kernel),
             Doing::Returns => self.rest(a, engine),
         }
-        let (calls, work) = self.desk.take_work();
+        let (calls, work) = self.view.take_work();
         self.agents[a].owes += self.costs.policy_call_ns.0 * calls + self.costs.policy_work_ns.0 * work;
-        for (task, throttled) in self.desk.take_throttles() {
+        for (task, throttled) in self.view.take_throttles() {
             engine.set_throttled(task, throttled)?;
         }
         Ok(())
@@ -381,11 +381,11 @@ impl<'a> Agents<'a> {
         for (order, result) in orders.iter().zip(results) {
             match result {
                 Err(why) => {
-                    self.desk.failed(order, why);
+                    self.view.failed(order, why);
                     self.agents[a].owes += self.patience(now);
                 }
                 Ok(()) => {
-                    self.desk.committed(order);
+                    self.view.committed(order);
                     if !local {
                         self.flights.push_back((now + self.costs.ipi_flight_ns.0, order.cpu.index()));
                     } else {
@@ -422,8 +422,8 @@ impl<'a> Agents<'a> {
         }
         let costs = &self.costs;
         let send = (costs.syscall_ns + costs.ipi_send_ns).0;
-        for cpu in self.desk.asks().collect::<Vec<_>>() {
-            let other = self.of_cpu[self.desk.outer(cpu).index()];
+        for cpu in self.view.asks().collect::<Vec<_>>() {
+            let other = self.of_cpu[self.view.outer(cpu).index()];
             let agent = &mut self.agents[other];
             if other == a && agent.awake || agent.pinged.is_some() {
                 continue;

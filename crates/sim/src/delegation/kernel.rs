@@ -28,7 +28,7 @@ pub(super) enum What {
     /// The kernel's own scheduler took the CPU (CPU_BUSY), or gave it back (CPU_AVAILABLE).
     Available(bool),
     /// Something of the agents' own is due on this CPU (CPU_TICK, CPU_TIMER_EXPIRED).
-    Alarm(super::desk::Alarm),
+    Alarm(super::agent_view::Alarm),
 }
 
 /// What became of a task.

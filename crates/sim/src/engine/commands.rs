@@ -6,6 +6,7 @@ use super::slots::OfCpu;
 use super::state::{Bucket, Cause, State};
 use super::{Engine, Step};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, TaskId};
+use schedlab_scheduler::decision_core::Breach;
 use schedlab_scheduler::{Cmd, Timer};
 
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
@@ -100,14 +101,14 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if target.index() < self.cpus.len() {
             return Ok(());
         }
-        self.fault(cpu, format!("a command names {target}, which the machine does not have"))
+        self.fault(cpu, Breach::NoSuchCpu(target).to_string())
     }
 
     fn check_task(&self, cpu: usize, task: TaskId) -> Step {
         if task.index() < self.tasks.len() {
             return Ok(());
         }
-        self.fault(cpu, format!("a command names {task}, which does not exist"))
+        self.fault(cpu, Breach::NoSuchTask(task).to_string())
     }
 
     fn timer_slot(&self, cpu: usize, timer: Timer) -> Step<usize> {
@@ -119,14 +120,14 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         };
         match slot {
             Some(slot) => Ok(slot),
-            None => self.fault(cpu, format!("timer {timer:?} was not declared in `needs`")),
+            None => self.fault(cpu, Breach::UndeclaredTimer(timer).to_string()),
         }
     }
 
     fn displace(&mut self, cpu: usize, task: TaskId) -> Step {
         self.check_task(cpu, task)?;
         if !self.tasks[task.index()].is_current() {
-            return self.fault(cpu, format!("it displaces {task}, which does not run"));
+            return self.fault(cpu, Breach::NotRunning(task).to_string());
         }
         let target = self.tasks[task.index()].cpu as usize;
         self.cpus[target].displace = true;
@@ -263,7 +264,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     #[inline(always)]
     pub(super) fn check_pick(&self, cpu: usize, task: TaskId) -> Step {
         let Some(record) = self.tasks.get(task.index()) else {
-            return self.fault(cpu, format!("it picked {task}, which does not exist"));
+            return self.fault(cpu, Breach::PickedUnknown(task).to_string());
         };
         let allowed = record.allowed == u32::MAX
             || cpu < 32 && record.allowed >> cpu & 1 != 0

@@ -6,6 +6,7 @@ use super::state::{Bucket, Cause, Since, State, Window};
 use super::{Engine, Step};
 use crate::metrics::Waited;
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, TaskId, Waker};
+use schedlab_scheduler::decision_core::Breach;
 use schedlab_scheduler::{Pick, Prev, Wake, WakeKind};
 
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
@@ -152,7 +153,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                     self.start_program(cpu);
                 }
             }
-            _ => return self.fault(cpu, format!("it picked {:?}, which has just left ({why:?})", pick.task)),
+            Prev::Blocked | Prev::Exited | Prev::Migrating => {
+                return self.fault(cpu, Breach::PickedLeaver { task: pick.task, why }.to_string());
+            }
         }
         self.arm_slice(cpu, pick.slice_ns);
         self.after_call(cpu, Cause::Other)
