@@ -40,7 +40,7 @@ mod threads;
 pub use gift::Gifts;
 pub use steward::manage;
 
-use crate::desk::{Decision, DeskOptions, Step};
+use crate::logged_core::{CoreOptions, Decision, Step};
 use schedlab_host::follow::Follower;
 use schedlab_model::{CpuSet, Ns, Policy};
 use serde::{Deserialize, Serialize};
@@ -136,7 +136,7 @@ pub struct Counts {
     pub starved: u64,
     /// Threads that were left alone because somebody else changed them.
     pub changed_by_others: u64,
-    /// Threads that found no room at the desk.
+    /// Threads that were one too many for `capacity`.
     pub refused: u64,
     /// Threads that were sent from one managed CPU to another.
     #[serde(default)]
@@ -172,8 +172,8 @@ pub struct ElevationReport {
     pub counts: Counts,
     /// The threads, in the order in which they joined.
     pub threads: Vec<ThreadReport>,
-    /// The desk, for the log's first line.
-    pub desk: DeskOptions,
+    /// What the scheduler's core was made of: the log's first line.
+    pub core: CoreOptions,
     /// The log.
     pub log: Vec<LogLine>,
     /// What was put back at the end.

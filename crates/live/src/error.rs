@@ -177,6 +177,17 @@ pub enum LiveError {
         /// Its journal.
         journal: PathBuf,
     },
+    /// The scheduler asked for what no driver can do, or never came to rest.
+    #[error(
+        "{scheduler} broke the contract of a scheduler: {breach}. Everything was put back; choose another scheduler, and \
+         please report this one"
+    )]
+    Contract {
+        /// The scheduler.
+        scheduler: String,
+        /// What it did.
+        breach: schedlab_scheduler::decision_core::Breach,
+    },
     /// The agent ended before its time.
     #[error("the agent died ({why}); everything was put back")]
     AgentDied {

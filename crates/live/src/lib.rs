@@ -12,13 +12,13 @@
 #![forbid(unsafe_code)]
 
 pub mod bulletin;
-pub mod desk;
 pub mod detach;
 pub mod elevation;
 mod error;
 pub mod guardian;
 pub mod journal;
 mod keeper;
+pub mod logged_core;
 pub mod restore;
 mod room;
 pub mod soft;

@@ -182,7 +182,7 @@ pub(crate) fn attach(args: &Attach) -> anyhow::Result<Done> {
 }
 
 fn log_text(report: &ElevationReport) -> anyhow::Result<String> {
-    let mut text = serde_json::to_string(&report.desk)? + "\n";
+    let mut text = serde_json::to_string(&report.core)? + "\n";
     for line in &report.log {
         text += &serde_json::to_string::<LogLine>(line)?;
         text.push('\n');
@@ -193,7 +193,7 @@ fn log_text(report: &ElevationReport) -> anyhow::Result<String> {
 fn as_json(report: &ElevationReport) -> anyhow::Result<String> {
     let value = serde_json::json!({
         "schema": super::status::SCHEMA,
-        "scheduler": report.desk.scheduler,
+        "scheduler": report.core.scheduler,
         "elapsed_ns": report.elapsed.0,
         "counts": report.counts,
         "threads": report.threads,
@@ -210,7 +210,7 @@ fn as_text(report: &ElevationReport, style: &Style) -> String {
     let _ = writeln!(
         text,
         "{} for {}: {} decisions, {} switches, {} wakeups ({} more found by looking)",
-        style.bold(&report.desk.scheduler),
+        style.bold(&report.core.scheduler),
         report.elapsed,
         counts.decisions,
         counts.switches,

@@ -1,4 +1,4 @@
-//! The agents: a thread on each managed CPU that asks the desk and sets priorities.
+//! The agents: a thread on each managed CPU that asks the scheduler and sets priorities.
 //!
 //! Each sleeps until an event, its sentinel, a timer, another agent or the steward wakes it, at the latest for a heartbeat.
 //! While it runs, nothing of ours runs on its CPU: it is above. It reads no file but `/proc/…/stat` that is open already, and
@@ -9,7 +9,7 @@
 use super::board::{Board, Newcomer, Post};
 use super::sentinel::{Sentinel, cpu_time};
 use super::threads::Thread;
-use crate::desk::By;
+use crate::logged_core::WokenBy;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use schedlab_host::follow::{Batch, By as Doer, Followed, Follower};
 use schedlab_model::{Ns, Policy};
@@ -164,6 +164,9 @@ impl Agent {
             // Another agent died in the middle of a change: the keeper knows what to put back.
             let Ok(mut board) = board.lock() else { break };
             until = self.go_round(&mut board, &woke);
+            if board.breach.is_some() {
+                break;
+            }
         }
         // Out of the real-time class at once, so that the sentinel, which is below them, can end.
         if let Ok(board) = board.lock() {
@@ -230,9 +233,9 @@ impl Agent {
             match *event {
                 Followed::Woken { tid, by } => {
                     let by = match by {
-                        Doer::Thread(waker) => board.task_of(waker).map_or(By::Unknown, By::Task),
-                        Doer::SoftIrq => By::SoftIrq,
-                        Doer::HardIrq => By::HardIrq,
+                        Doer::Thread(waker) => board.task_of(waker).map_or(WokenBy::Unknown, WokenBy::Task),
+                        Doer::SoftIrq => WokenBy::SoftIrq,
+                        Doer::HardIrq => WokenBy::HardIrq,
                     };
                     board.heard_wake(tid, by);
                 }

@@ -1,4 +1,4 @@
-//! The least that an agent does to hand a CPU from one thread to another: the system calls of the real one, without desk,
+//! The least that an agent does to hand a CPU from one thread to another: the system calls of the real one, without core,
 //! log, timers and threads that come and go. `benches/dispatch.rs` measures what the driver adds to it.
 
 use super::agent::{monotonic, wait_for};

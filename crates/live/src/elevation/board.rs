@@ -1,4 +1,4 @@
-//! What all agents share: the desk, the managed threads, and what each CPU is about to do. It stands behind one lock, which
+//! What all agents share: the core, the managed threads, and what each CPU is about to do. It stands behind one lock, which
 //! an agent holds for as long as it goes round; nobody else touches it.
 //!
 //! Each managed CPU has a *seat*: its sentinel, its slice, its timers, its gifts. An agent serves its own seat. What it finds
@@ -11,8 +11,9 @@
 
 use super::gift::{Gift, Gifts};
 use super::{Counts, HEARTBEAT, LogLine};
-use crate::desk::{Answer, By, Decision, Desk, Fate, Slot, Step, What};
+use crate::logged_core::{Answer, Decision, Fate, LoggedCore, LoggedTimer, Step, StepKind, WokenBy};
 use schedlab_model::{CpuId, CpuSet, Nice, Ns, Policy};
+use schedlab_scheduler::decision_core::{Breach, DECISIONS_MAX};
 use std::collections::BTreeMap;
 
 /// How many sleeping threads are looked at in one heartbeat at most, in case an event was missed.
@@ -20,8 +21,6 @@ const LOOKS: usize = 16;
 /// Within how many heartbeats every thread is looked at, when there are not too many: a look costs some microseconds of the
 /// managed CPU.
 const LOOK_ROUND: usize = 10;
-/// A scheduler that asks for another decision after each one is cut off.
-const DECISIONS: usize = 8;
 
 /// What a thread does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,7 +121,7 @@ pub(super) struct Seat<P> {
     pub(super) post: P,
     slice_ends: Option<Ns>,
     next_tick: Option<Ns>,
-    timers: BTreeMap<Slot, Ns>,
+    timers: BTreeMap<LoggedTimer, Ns>,
     decide: bool,
     looked_at: usize,
     /// Heartbeats in which it looked around.
@@ -170,13 +169,15 @@ pub(super) struct Rules {
 
 /// See the module.
 pub(super) struct Board<H, P> {
-    pub(super) desk: Desk,
+    pub(super) core: LoggedCore,
     pub(super) rules: Rules,
     pub(super) seats: Vec<Seat<P>>,
-    /// By number at the desk.
+    /// By number at the core.
     pub(super) threads: Vec<Managed<H>>,
     pub(super) counts: Counts,
     pub(super) log: Vec<LogLine>,
+    /// The scheduler broke its contract: nothing that it says counts any more, and management ends.
+    pub(super) breach: Option<Breach>,
     by_tid: BTreeMap<u32, u32>,
     /// The seat whose agent holds the lock: the others must be rung.
     pub(super) acting: usize,
@@ -184,16 +185,22 @@ pub(super) struct Board<H, P> {
 
 impl<H: Hold, P: Post> Board<H, P> {
     /// One without threads. The log holds so many steps.
-    pub(super) fn new(desk: Desk, rules: Rules, posts: Vec<(CpuId, P)>, log_steps: usize) -> Board<H, P> {
-        let ticks = desk.scheduler().needs().ticks;
+    pub(super) fn new(
+        core: LoggedCore,
+        rules: Rules,
+        posts: Vec<(CpuId, P)>,
+        log_steps: usize,
+    ) -> Board<H, P> {
+        let ticks = core.scheduler().needs().ticks;
         let first_tick = ticks.then(|| Ns(1_000_000_000 / u64::from(rules.hz.max(1))));
         Board {
-            desk,
+            core,
             rules,
             seats: posts.into_iter().map(|(cpu, post)| Seat::new(cpu, post, first_tick)).collect(),
             threads: Vec::new(),
             counts: Counts::default(),
             log: Vec::with_capacity(log_steps),
+            breach: None,
             by_tid: BTreeMap::new(),
             acting: 0,
         }
@@ -219,14 +226,14 @@ impl<H: Hold, P: Post> Board<H, P> {
         Ns(1_000_000_000 / u64::from(self.rules.hz.max(1)))
     }
 
-    /// Who runs on the CPU of a seat, as the desk knows it.
+    /// Who runs on the CPU of a seat, as the core knows it.
     pub(super) fn current(&self, seat: usize) -> Option<u32> {
-        self.desk.current(seat as u32)
+        self.core.current(seat as u32)
     }
 
-    /// The seat on whose CPU a task runs, as the desk knows it.
+    /// The seat on whose CPU a task runs, as the core knows it.
     fn runs_on(&self, task: u32) -> Option<usize> {
-        self.desk.on_cpu(task).map(|cpu| cpu as usize)
+        self.core.on_cpu(task).map(|cpu| cpu as usize)
     }
 
     /// The number of a thread that is managed.
@@ -258,10 +265,18 @@ impl<H: Hold, P: Post> Board<H, P> {
         self.wake_agent(seat);
     }
 
-    /// Plays a step at the desk, keeps it for the log, and notes what is asked for.
-    fn step(&mut self, at: Ns, what: What) -> Option<Decision> {
+    /// Plays a step at the core, keeps it for the log, and notes what is asked for. `None`: it was no decision, or the scheduler
+    /// broke its contract, now or before.
+    fn step(&mut self, at: Ns, what: StepKind) -> Option<Decision> {
+        if self.breach.is_some() {
+            return None;
+        }
         let step = Step { at, what };
-        let Answer { decision, resched, timers } = self.desk.step(&step);
+        let answer = self.core.step(&step);
+        let Answer { decision, resched, timers } = answer.unwrap_or_else(|breach| {
+            self.breach = Some(breach);
+            Answer::default()
+        });
         if self.log.len() < self.log.capacity() {
             self.log.push(LogLine { step, decision });
         } else {
@@ -277,14 +292,14 @@ impl<H: Hold, P: Post> Board<H, P> {
     }
 
     /// A CPU's timer belongs to its seat; others to the CPU on which they were armed last.
-    fn set_timer(&mut self, slot: Slot, time: Option<Ns>) {
+    fn set_timer(&mut self, slot: LoggedTimer, time: Option<Ns>) {
         self.seats.iter_mut().for_each(|seat| {
             seat.timers.remove(&slot);
         });
         let Some(time) = time else { return };
         let seat = match slot {
-            Slot::Cpu(cpu, _) => cpu as usize,
-            Slot::Task(_) | Slot::Global(_) => self.acting,
+            LoggedTimer::Cpu(cpu, _) => cpu as usize,
+            LoggedTimer::Task(_) | LoggedTimer::Global(_) => self.acting,
         };
         self.seats[seat].timers.insert(slot, time);
         self.wake_agent(seat);
@@ -293,7 +308,7 @@ impl<H: Hold, P: Post> Board<H, P> {
     /// A thread is journalled, pinned and parked: from now on it is ours. False: there is no room.
     pub(super) fn join(&mut self, newcomer: Newcomer<H>) -> bool {
         let Newcomer { hold, process, taken_for: policy, nice, affinity, cpu } = newcomer;
-        let Some(task) = self.desk.next_task().filter(|task| *task as usize == self.threads.len()) else {
+        let Some(task) = self.core.next_task().filter(|task| *task as usize == self.threads.len()) else {
             let mut hold = hold;
             hold.give_back();
             self.counts.refused += 1;
@@ -312,9 +327,9 @@ impl<H: Hold, P: Post> Board<H, P> {
         let stands = Stands::Band;
         self.threads.push(Managed { hold, seat, waits_since: None, left: false, stands, woke: None });
         let now = self.now();
-        self.step(now, What::Join { task, policy, nice, affinity, process });
+        self.step(now, StepKind::Join { task, policy, nice, affinity, process });
         if runnable {
-            self.woken(task, By::Unknown);
+            self.woken(task, WokenBy::Unknown);
         }
         true
     }
@@ -322,18 +337,18 @@ impl<H: Hold, P: Post> Board<H, P> {
     /// The scheduler shall take a task for something else.
     pub(super) fn take_for(&mut self, task: u32, policy: Policy) {
         let now = self.now();
-        self.step(now, What::Policy { task, policy });
+        self.step(now, StepKind::Policy { task, policy });
     }
 
     /// A task became runnable. False: that is known, or nobody's business any more.
-    pub(super) fn woken(&mut self, task: u32, by: By) -> bool {
-        if self.threads[task as usize].left || self.desk.runnable(task) {
+    pub(super) fn woken(&mut self, task: u32, by: WokenBy) -> bool {
+        if self.threads[task as usize].left || self.core.runnable(task) {
             return false;
         }
         let now = self.now();
         let thread = &mut self.threads[task as usize];
         (thread.waits_since, thread.woke) = (Some(now), Some(now));
-        self.step(now, What::Wake { task, by });
+        self.step(now, StepKind::Wake { task, by });
         let seat = self.threads[task as usize].seat;
         if self.current(seat).is_none() {
             self.ask(seat);
@@ -346,7 +361,7 @@ impl<H: Hold, P: Post> Board<H, P> {
     }
 
     /// An event tells that a thread woke.
-    pub(super) fn heard_wake(&mut self, tid: u32, by: By) {
+    pub(super) fn heard_wake(&mut self, tid: u32, by: WokenBy) {
         let Some(task) = self.task_of(tid) else { return };
         if let Some(seat) = self.runs_on(task).filter(|seat| self.lends(*seat)) {
             // In a gift nobody says that the chosen thread blocks; that it wakes does.
@@ -355,7 +370,7 @@ impl<H: Hold, P: Post> Board<H, P> {
         self.counts.wakeups += u64::from(self.woken(task, by));
     }
 
-    /// Takes a thread out of the desk. The caller says what becomes of the real one.
+    /// Takes a thread out of the core. The caller says what becomes of the real one.
     pub(super) fn forget(&mut self, task: u32) {
         self.threads[task as usize].left = true;
         self.by_tid.remove(&self.threads[task as usize].hold.tid());
@@ -363,7 +378,7 @@ impl<H: Hold, P: Post> Board<H, P> {
             Some(seat) => self.decide(seat, Fate::Exited),
             None => {
                 let now = self.now();
-                self.step(now, What::Leave { task });
+                self.step(now, StepKind::Leave { task });
             }
         }
     }
@@ -407,14 +422,15 @@ impl<H: Hold, P: Post> Board<H, P> {
     /// What is due on the CPU of a seat: timers, the tick, the end of the slice.
     pub(super) fn fire_timers(&mut self, seat: usize) {
         let now = self.now();
-        let due =
-            |timers: &BTreeMap<Slot, Ns>| timers.iter().find(|(_, at)| **at <= now).map(|(slot, _)| *slot);
+        let due = |timers: &BTreeMap<LoggedTimer, Ns>| {
+            timers.iter().find(|(_, at)| **at <= now).map(|(slot, _)| *slot)
+        };
         while let Some(slot) = due(&self.seats[seat].timers) {
             self.seats[seat].timers.remove(&slot);
-            self.step(now, What::Timer { timer: slot });
+            self.step(now, StepKind::Timer { timer: slot });
         }
         if self.seats[seat].next_tick.is_some_and(|at| at <= now) {
-            self.step(now, What::Tick { cpu: seat as u32 });
+            self.step(now, StepKind::Tick { cpu: seat as u32 });
             let tick = self.tick_ns();
             self.seats[seat].next_tick = Some(Ns((now.0 / tick.0 + 1) * tick.0));
         }
@@ -450,7 +466,7 @@ impl<H: Hold, P: Post> Board<H, P> {
         }
         for task in 0..count as u32 {
             let thread = &self.threads[task as usize];
-            let ours = thread.seat == seat && !thread.left && self.desk.runnable(task);
+            let ours = thread.seat == seat && !thread.left && self.core.runnable(task);
             let waits = thread.waits_since.filter(|_| ours);
             if waits.is_some_and(|since| now.saturating_sub(since) > self.rules.starve_after) {
                 self.counts.starved += 1;
@@ -465,7 +481,7 @@ impl<H: Hold, P: Post> Board<H, P> {
         (0..self.threads.len() as u32).for_each(|task| self.look_at(task));
     }
 
-    /// Sets the desk right about a thread that does not run.
+    /// Sets the core right about a thread that does not run.
     fn look_at(&mut self, task: u32) {
         let thread = &mut self.threads[task as usize];
         if thread.left {
@@ -473,7 +489,7 @@ impl<H: Hold, P: Post> Board<H, P> {
         }
         if let Some(nice) = thread.hold.new_nice() {
             let now = self.now();
-            self.step(now, What::Nice { task, nice });
+            self.step(now, StepKind::Nice { task, nice });
         }
         let thread = &self.threads[task as usize];
         let (state, runs) = (thread.hold.state(), self.runs_on(task).is_some());
@@ -485,20 +501,24 @@ impl<H: Hold, P: Post> Board<H, P> {
             State::Gone => self.forget(task),
             _ if grip != Grip::Firm && !given_away => self.leave_alone(task, grip),
             State::Runnable if !runs => {
-                self.counts.wakeups_found += u64::from(self.woken(task, By::Unknown));
+                self.counts.wakeups_found += u64::from(self.woken(task, WokenBy::Unknown));
             }
             State::Runnable | State::Sleeping => {}
         }
     }
 
-    /// Decides as often as the desk wants it.
+    /// Decides as often as the scheduler wants it.
     pub(super) fn settle(&mut self, seat: usize) {
-        for _ in 0..DECISIONS {
+        for _ in 0..DECISIONS_MAX {
             if !std::mem::take(&mut self.seats[seat].decide) {
-                break;
+                return;
             }
             let fate = if self.current(seat).is_some() { Fate::Runnable } else { Fate::Idle };
             self.decide(seat, fate);
+        }
+        if self.seats[seat].decide {
+            let endless = Breach::EndlessDecisions { cpu: CpuId(seat as u32), limit: DECISIONS_MAX };
+            self.breach.get_or_insert(endless);
         }
     }
 
@@ -507,7 +527,7 @@ impl<H: Hold, P: Post> Board<H, P> {
         let prev = self.current(seat);
         let now = self.now();
         self.counts.decisions += 1;
-        let decided = self.step(now, What::Decide { cpu: seat as u32, prev: fate });
+        let decided = self.step(now, StepKind::Decide { cpu: seat as u32, prev: fate });
         let Some(decision) = decided else { return };
         self.seats[seat].slice_ends =
             decision.slice.filter(|_| decision.task.is_some()).map(|slice| now + slice);
@@ -569,7 +589,7 @@ impl<H: Hold, P: Post> Board<H, P> {
         sent
     }
 
-    /// Puts a real thread where the desk wants it: in front, or with those that wait. False: the kernel refused.
+    /// Puts a real thread where the scheduler wants it: in front, or with those that wait. False: the kernel refused.
     pub(super) fn place(&mut self, task: u32, front: bool) -> bool {
         let lends = self.lends(self.threads[task as usize].seat);
         let thread = &mut self.threads[task as usize];

@@ -10,7 +10,7 @@
 //! groups.
 
 use super::board::{Board, Grip, Hold, Post, Stands, State};
-use crate::desk::Fate;
+use crate::logged_core::Fate;
 use schedlab_model::Ns;
 use std::fs;
 
@@ -148,7 +148,7 @@ impl<H: Hold, P: Post> Board<H, P> {
         for task in 0..self.threads.len() as u32 {
             // Whoever sleeps is moved when it wakes.
             let thread = &self.threads[task as usize];
-            if thread.seat == seat && !thread.left && self.desk.runnable(task) {
+            if thread.seat == seat && !thread.left && self.core.runnable(task) {
                 self.place(task, front == Some(task));
             }
         }

@@ -13,8 +13,8 @@ use super::{
     ThreadReport,
 };
 use crate::bulletin::{Bulletin, Taken};
-use crate::desk::{Desk, DeskOptions};
 use crate::journal::{Confined, Setting};
+use crate::logged_core::{CoreOptions, LoggedCore};
 use crate::{Keeper, KeeperOptions, LiveError, detach, restore};
 use crew::{Crew, Done};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -74,7 +74,7 @@ pub fn manage(
 
 struct Steward<'a> {
     options: &'a ElevationOptions,
-    desk: DeskOptions,
+    core: CoreOptions,
     keeper: Keeper,
     shared: Arc<Shared>,
     tidings: Receiver<Tiding>,
@@ -136,17 +136,17 @@ impl<'a> Steward<'a> {
     fn start(options: &'a ElevationOptions) -> Result<Steward<'a>, LiveError> {
         let others = check_cpus(&options.cpus)?;
         let cpus: Vec<CpuId> = options.cpus.iter().collect();
-        let desk = DeskOptions {
+        let core = CoreOptions {
             scheduler: options.scheduler.clone(),
             cpus: cpus.len(),
             tasks: options.capacity,
             hz: schedlab_host::machine().hz,
             seed: 1,
         };
-        check_scheduler(&desk, &options.declared)?;
+        check_scheduler(&core, &options.declared)?;
         let claims = cpus.iter().map(|cpu| Claim::of(*cpu, PATIENCE)).collect::<Result<_, _>>()?;
         let start = monotonic();
-        let (crew, adders, tidings) = Crew::start(options, &desk, &others, start)?;
+        let (crew, adders, tidings) = Crew::start(options, &core, &others, start)?;
         let shared = crew.shared.clone();
         // Before there is a guardian that counts our silence: on a busy machine an ordinary thread may wait that long.
         become_fifo("the steward", AGENT, &others)?;
@@ -170,7 +170,7 @@ impl<'a> Steward<'a> {
         let began = host::identity(own_thread).map_or(u64::MAX, |own| own.started);
         Ok(Steward {
             options,
-            desk,
+            core,
             keeper,
             shared,
             tidings,
@@ -426,7 +426,10 @@ impl<'a> Steward<'a> {
         let done = self.crew.end();
         let elapsed = monotonic().saturating_sub(self.start);
         let restored = self.keeper.finish()?;
-        let Done { threads, counts, log } = done?;
+        let Done { threads, counts, log, breach } = done?;
+        if let Some(breach) = breach {
+            return Err(LiveError::Contract { scheduler: self.core.scheduler, breach });
+        }
         let name = |thread: &Thread| {
             let kept = self.threads.iter().find(|kept| kept.taken.thread == thread.identity);
             kept.map_or(&thread.identity.comm, |kept| &kept.taken.thread.comm).clone()
@@ -437,7 +440,7 @@ impl<'a> Steward<'a> {
             chosen_ns: chosen.0,
         };
         let threads = threads.iter().map(|(thread, chosen)| report((thread, chosen))).collect();
-        Ok(ElevationReport { elapsed, counts, threads, desk: self.desk, log, restored })
+        Ok(ElevationReport { elapsed, counts, threads, core: self.core, log, restored })
     }
 }
 
@@ -455,11 +458,11 @@ fn check_cpus(managed: &CpuSet) -> Result<CpuSet, LiveError> {
 }
 
 /// Whether the scheduler exists, and can serve what is declared.
-fn check_scheduler(desk: &DeskOptions, declared: &[(String, Policy)]) -> Result<(), LiveError> {
-    let made = Desk::new(desk)?;
+fn check_scheduler(core: &CoreOptions, declared: &[(String, Policy)]) -> Result<(), LiveError> {
+    let made = LoggedCore::new(core)?;
     for (name, policy) in declared {
         if let Some(reason) = made.scheduler().refuses(*policy) {
-            let (scheduler, name, policy) = (desk.scheduler.clone(), name.clone(), *policy);
+            let (scheduler, name, policy) = (core.scheduler.clone(), name.clone(), *policy);
             return Err(LiveError::Policy { scheduler, name, policy, reason });
         }
     }

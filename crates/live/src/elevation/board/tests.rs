@@ -1,8 +1,10 @@
 //! Agents on CPUs that do not exist, with threads that do not exist: every change of a priority is checked when it is made.
 
 use super::*;
-use crate::desk::DeskOptions;
+use crate::logged_core::CoreOptions;
 use proptest::prelude::*;
+use schedlab_model::TaskId;
+use schedlab_scheduler::{Cmd, Cx, Pick, Prev, Scheduler, registry};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How a thread stands with the pretended kernel.
@@ -186,6 +188,10 @@ impl Post for PretendedPost {
     }
 }
 
+fn options(scheduler: &str, cpus: usize) -> CoreOptions {
+    CoreOptions { scheduler: scheduler.to_owned(), cpus, tasks: 32, hz: 250, seed: 1 }
+}
+
 struct Play {
     world: Shared,
     /// What a round of an agent takes.
@@ -195,10 +201,13 @@ struct Play {
 
 impl Play {
     fn new(scheduler: &str, cpus: usize) -> Play {
+        Play::under(LoggedCore::new(&options(scheduler, cpus)).expect("a scheduler of the registry"), cpus)
+    }
+
+    fn under(core: LoggedCore, cpus: usize) -> Play {
         let world = Shared::default();
         lock(&world).cpus = vec![Cpu::default(); cpus];
         lock(&world).events = vec![Vec::new(); cpus];
-        let options = DeskOptions { scheduler: scheduler.to_owned(), cpus, tasks: 32, hz: 250, seed: 1 };
         let clock = world.clone();
         let rules = Rules {
             clock: Box::new(move || Ns(lock(&clock).now)),
@@ -208,8 +217,7 @@ impl Play {
             gifts: Gifts::of(None, None),
         };
         let post = |cpu: usize| (CpuId(cpu as u32), PretendedPost { cpu, world: world.clone() });
-        let desk = Desk::new(&options).expect("a scheduler of the registry");
-        let board = Board::new(desk, rules, (0..cpus).map(post).collect(), 1 << 16);
+        let board = Board::new(core, rules, (0..cpus).map(post).collect(), 1 << 16);
         Play { world, round_ns: 0, board }
     }
 
@@ -256,7 +264,7 @@ impl Play {
         let board = &mut self.board;
         board.enter(seat);
         board.look_at_running(seat);
-        events.into_iter().for_each(|tid| board.heard_wake(tid, By::Unknown));
+        events.into_iter().for_each(|tid| board.heard_wake(tid, WokenBy::Unknown));
         board.look_at_lent(seat);
         board.fire_timers(seat);
         board.look_around(seat);
@@ -270,7 +278,7 @@ impl Play {
         for (cpu, one) in world.cpus.iter().enumerate() {
             let given_away = before[cpu] || after[cpu];
             let idles = |line: &LogLine| {
-                matches!(line.step.what, What::Decide { cpu: decided, .. } if decided as usize == cpu)
+                matches!(line.step.what, StepKind::Decide { cpu: decided, .. } if decided as usize == cpu)
                     && line.decision.is_some_and(|decision| decision.task.is_none())
             };
             let idled = self.board.log[logged..].iter().any(idles);
@@ -289,6 +297,7 @@ impl Play {
             assert!(raised.len() <= 1, "two threads run on CPU {cpu}: {raised:?}");
         }
         assert_eq!(world.faults, [] as [String; 0]);
+        assert_eq!(self.board.breach, None);
     }
 
     /// Until no agent has anything to do.
@@ -312,7 +321,7 @@ impl Play {
         panic!("the agents never come to rest");
     }
 
-    /// What holds when all is done: the pretended kernel runs whom the desk says.
+    /// What holds when all is done: the pretended kernel runs the threads that were decided for.
     fn check(&self) {
         let world = lock(&self.world);
         for (task, managed) in self.board.threads.iter().enumerate() {
@@ -322,7 +331,7 @@ impl Play {
             }
             let seat = &self.board.seats[managed.seat];
             assert_eq!(seat.cpu.0, thread.cpu, "the board knows where {task} is");
-            let on = self.board.desk.on_cpu(task as u32);
+            let on = self.board.core.on_cpu(task as u32);
             if seat.gift.is_some() {
                 // Who sleeps is moved when it wakes; beside one that is raised it does not matter who else is in which class.
                 let wanted = match (on.is_some(), self.board.lends(managed.seat)) {
@@ -341,7 +350,7 @@ impl Play {
             assert_eq!(thread.class, wanted, "thread {task}: {thread:?}");
             assert!(on.is_none_or(|cpu| cpu == thread.cpu), "{task} runs where it is not");
             assert_eq!(
-                self.board.desk.runnable(task as u32),
+                self.board.core.runnable(task as u32),
                 thread.runnable,
                 "a wakeup or a block was lost"
             );
@@ -538,19 +547,65 @@ proptest! {
                 Act::Pass(us) => play.pass(us),
             }
             let waits = |task: u32| {
-                play.board.desk.runnable(task) && play.board.desk.on_cpu(task).is_none()
+                play.board.core.runnable(task) && play.board.core.on_cpu(task).is_none()
             };
             if scheduler == "fifo-centralized" && play.currents().contains(&None) {
                 prop_assert!(!(0..7).any(waits), "a CPU idles while a task waits");
             }
         }
-        let mut again = Desk::new(&DeskOptions {
-            scheduler: scheduler.to_owned(), cpus, tasks: 32, hz: 250, seed: 1,
-        }).expect("it was made before");
+        let mut again = LoggedCore::new(&options(scheduler, cpus)).expect("it was made before");
         for line in &play.board.log {
-            prop_assert_eq!(again.step(&line.step).decision, line.decision);
+            prop_assert_eq!(again.step(&line.step).expect("it was played before").decision, line.decision);
         }
     }
+}
+
+/// Round robin that also asks, in each decision, for what `asks` says.
+struct Asks {
+    inner: Box<dyn Scheduler + Send>,
+    asks: Cmd,
+}
+
+impl Scheduler for Asks {
+    schedlab_scheduler::forward!(inner: needs, init, wake, leave, yielded, saved, tick, timer, changed, resync);
+
+    fn schedule(&self, cx: &Cx<'_>, cpu: CpuId, prev: Option<TaskId>, why: Prev) -> Pick {
+        cx.push(self.asks);
+        self.inner.schedule(cx, cpu, prev, why)
+    }
+}
+
+fn breach_of(asks: Cmd) -> Option<Breach> {
+    let inner = registry::build_to_send(&"rr".parse().expect("a scheduler"), 1).expect("it exists");
+    let core = LoggedCore::with(Box::new(Asks { inner, asks }), &options("asks", 1));
+    let mut play = Play::under(core, 1);
+    play.join(Policy::Other);
+    lock(&play.world).threads[0].runnable = true;
+    play.board.enter(0);
+    play.board.heard_wake(0, WokenBy::Unknown);
+    play.board.settle(0);
+    let (steps, switches) = (play.board.log.len(), play.board.counts.switches);
+    // Nothing is played or decided any more.
+    play.board.decide(0, Fate::Runnable);
+    assert_eq!((play.board.log.len(), play.board.counts.switches), (steps, switches));
+    play.board.breach
+}
+
+#[test]
+fn a_scheduler_that_breaks_its_contract_decides_no_more() {
+    let nowhere = CpuId(7);
+    assert_eq!(breach_of(Cmd::Resched(nowhere)), Some(Breach::NoSuchCpu(nowhere)));
+    assert_eq!(breach_of(Cmd::Throttled(TaskId(99))), Some(Breach::NoSuchTask(TaskId(99))));
+}
+
+#[test]
+fn decisions_that_never_end_are_a_breach_with_a_name() {
+    let breach = breach_of(Cmd::Resched(CpuId(0)));
+    assert_eq!(breach, Some(Breach::EndlessDecisions { cpu: CpuId(0), limit: DECISIONS_MAX }));
+    let told =
+        crate::LiveError::Contract { scheduler: "asks".to_owned(), breach: breach.expect("it is one") };
+    let words = ["asks broke", "cpu0 after 64", "put back"];
+    assert!(words.iter().all(|word| told.to_string().contains(word)), "{told}");
 }
 
 mod gifts;

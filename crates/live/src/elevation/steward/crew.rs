@@ -7,11 +7,12 @@ use super::super::sentinel::{Sentinel, become_fifo, cpu_time};
 use super::super::threads::Thread;
 use super::super::{AGENT, Counts, ElevationOptions, LogLine};
 use crate::LiveError;
-use crate::desk::{Desk, DeskOptions};
+use crate::logged_core::{CoreOptions, LoggedCore};
 use rustix::event::{EventfdFlags, eventfd};
 use schedlab_host::follow::{Adder, Follower};
 use schedlab_host::privileges::{Duty, keep_only};
 use schedlab_model::{CpuId, CpuSet, Ns};
+use schedlab_scheduler::decision_core::Breach;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -34,6 +35,8 @@ pub(super) struct Done {
     pub(super) threads: Vec<(Thread, Ns)>,
     pub(super) counts: Counts,
     pub(super) log: Vec<LogLine>,
+    /// How the scheduler broke its contract.
+    pub(super) breach: Option<Breach>,
 }
 
 /// What an agent's thread has made before it can be given the board.
@@ -58,7 +61,7 @@ impl Crew {
     /// Starts all; who adds threads to those that each follows; and what they will tell.
     pub(super) fn start(
         options: &ElevationOptions,
-        desk: &DeskOptions,
+        core: &CoreOptions,
         others: &CpuSet,
         start: Ns,
     ) -> Result<(Crew, Vec<Adder>, Receiver<Tiding>), LiveError> {
@@ -95,11 +98,11 @@ impl Crew {
         let rules = Rules {
             clock: Box::new(move || monotonic().saturating_sub(start)),
             used: Box::new(|| Ns(cpu_time())),
-            hz: desk.hz,
+            hz: core.hz,
             starve_after: options.starve_after,
             gifts: Gifts::here(),
         };
-        let board = Board::new(Desk::new(desk)?, rules, posts, options.log_steps);
+        let board = Board::new(LoggedCore::new(core)?, rules, posts, options.log_steps);
         let board = Arc::new(Mutex::new(board));
         // One that is gone is noticed by whoever asks.
         gives.into_iter().for_each(|give| drop(give.send(board.clone())));
@@ -149,14 +152,14 @@ impl Crew {
         // Another agent may have raised a thread here after the last look of the CPU's own.
         (0..board.seats.len()).for_each(|seat| board.lend_all(seat));
         let now = monotonic().saturating_sub(self.start);
-        let chosen: Vec<Ns> = (0..board.threads.len() as u32).map(|task| board.desk.ran(task, now)).collect();
+        let chosen: Vec<Ns> = (0..board.threads.len() as u32).map(|task| board.core.ran(task, now)).collect();
         let sentinels: u64 = board.seats.into_iter().map(|seat| seat.post.sentinel.end()).sum();
         if let Some(panic) = panic {
             return Err(panic);
         }
         let threads = board.threads.into_iter().map(|thread| thread.hold).zip(chosen).collect();
         let counts = Counts { agent_cpu_ns: agents_ns + sentinels, ..board.counts };
-        Ok(Done { threads, counts, log: board.log })
+        Ok(Done { threads, counts, log: board.log, breach: board.breach })
     }
 }
 
