@@ -6,7 +6,7 @@
 //! | priority | who |
 //! |---|---|
 //! | 5 | the [guardian](crate::guardian), and the [pulse] that it hears, elsewhere: sleep |
-//! | 4 | the [agent](agent) on each managed CPU; the steward elsewhere: sleep, decide, sleep |
+//! | 4 | the [agent](agent) on each managed CPU; the supervisor elsewhere: sleep, decide, sleep |
 //! | 3 | the thread that runs |
 //! | 2 | the [sentinel](sentinel): gets the CPU at the moment when the running thread blocks, and says so |
 //! | 1 | managed threads that wait their turn, or sleep |
@@ -34,11 +34,11 @@ mod gift;
 pub mod pair;
 mod pulse;
 mod sentinel;
-mod steward;
+mod supervisor;
 mod threads;
 
 pub use gift::Gifts;
-pub use steward::manage;
+pub use supervisor::manage;
 
 use crate::logged_core::{CoreOptions, Decision, Step};
 use schedlab_host::follow::Follower;

@@ -1,6 +1,6 @@
 //! The agents: a thread on each managed CPU that asks the scheduler and sets priorities.
 //!
-//! Each sleeps until an event, its sentinel, a timer, another agent or the steward wakes it, at the latest for a heartbeat.
+//! Each sleeps until an event, its sentinel, a timer, another agent or the supervisor wakes it, at the latest for a heartbeat.
 //! While it runs, nothing of ours runs on its CPU: it is above. It reads no file but `/proc/…/stat` that is open already, and
 //! writes none. What it knows and decides is the [`board`](super::board), which it holds while it goes round.
 //!
@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex};
 /// Descriptors that are waited for at once: the bell, the sentinel, and a ring for each CPU.
 const WATCHED: usize = 66;
 
-/// What the steward tells an agent.
+/// What the supervisor tells an agent.
 pub(super) enum Order {
     /// A thread that is journalled, pinned and parked.
     Join(Box<Thread>),
@@ -33,7 +33,7 @@ pub(super) enum Order {
     Release(u32),
 }
 
-/// What the agents tell the steward.
+/// What the agents tell the supervisor.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Tiding {
     /// A thread of ours made this one.
@@ -42,7 +42,7 @@ pub(super) enum Tiding {
     Execed(u32),
 }
 
-/// What agents and steward share, without a lock.
+/// What agents and supervisor share, without a lock.
 pub(super) struct Shared {
     pub(super) stop: AtomicBool,
     /// The guardian is gone.
@@ -146,7 +146,7 @@ pub(super) fn wait_for(bell: Option<&OwnedFd>, free: BorrowedFd<'_>, follower: &
 }
 
 impl Agent {
-    /// The loop, until the steward says stop; its CPU time. The threads are still confined at its end: the keeper puts that
+    /// The loop, until the supervisor says stop; its CPU time. The threads are still confined at its end: the keeper puts that
     /// back.
     pub(super) fn run(mut self) -> u64 {
         let shared = self.shared.clone();

@@ -1,5 +1,5 @@
 //! Tells the guardian that the agents go round: a thread beside the managed CPUs, so that no turn there pays for it. It
-//! beats only when every agent has gone round since the last beat. It has the guardian's priority, above the steward's, which
+//! beats only when every agent has gone round since the last beat. It has the guardian's priority, above the supervisor's, which
 //! may share its CPU and be busy for longer than the guardian waits.
 
 use super::agent::Shared;

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 /// The agents, one on each managed CPU. Whatever happens around them, they end with this value.
-pub(super) struct Crew {
+pub(super) struct AgentThreads {
     pub(super) shared: Arc<Shared>,
     orders: Vec<Sender<Order>>,
     /// Their CPU time is what they leave.
@@ -57,14 +57,14 @@ struct Given {
     board: Receiver<Arc<Mutex<RealBoard>>>,
 }
 
-impl Crew {
+impl AgentThreads {
     /// Starts all; who adds threads to those that each follows; and what they will tell.
     pub(super) fn start(
         options: &ElevationOptions,
         core: &CoreOptions,
         others: &CpuSet,
         start: Ns,
-    ) -> Result<(Crew, Vec<Adder>, Receiver<Tiding>), LiveError> {
+    ) -> Result<(AgentThreads, Vec<Adder>, Receiver<Tiding>), LiveError> {
         let cpus: Vec<CpuId> = options.cpus.iter().collect();
         let lines = cpus.iter().map(|_| Line::new()).collect::<Result<_, _>>()?;
         let shared = Arc::new(Shared {
@@ -75,8 +75,13 @@ impl Crew {
             agents: lines,
         });
         let (news, tidings) = channel();
-        let mut crew =
-            Crew { shared: shared.clone(), orders: Vec::new(), threads: Vec::new(), board: None, start };
+        let mut agents = AgentThreads {
+            shared: shared.clone(),
+            orders: Vec::new(),
+            threads: Vec::new(),
+            board: None,
+            start,
+        };
         let (mut adders, mut posts, mut gives) = (Vec::new(), Vec::new(), Vec::new());
         for (seat, cpu) in cpus.into_iter().enumerate() {
             // The first one also listens where nobody is managed.
@@ -90,8 +95,8 @@ impl Crew {
             let given =
                 Given { seat, cpu, follower, shared: shared.clone(), orders: inbox, tidings, start, board };
             let (thread, sentinel) = given.spawn()?;
-            crew.threads.push(thread);
-            crew.orders.push(orders);
+            agents.threads.push(thread);
+            agents.orders.push(orders);
             posts.push((cpu, CpuPost { sentinel, shared, seat }));
             gives.push(give);
         }
@@ -106,8 +111,8 @@ impl Crew {
         let board = Arc::new(Mutex::new(board));
         // One that is gone is noticed by whoever asks.
         gives.into_iter().for_each(|give| drop(give.send(board.clone())));
-        crew.board = Some(board);
-        Ok((crew, adders, tidings))
+        agents.board = Some(board);
+        Ok((agents, adders, tidings))
     }
 
     /// Gives an agent an order; false: it is gone.
@@ -163,7 +168,7 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for AgentThreads {
     fn drop(&mut self) {
         if !self.threads.is_empty() || self.board.is_some() {
             // Something else failed, and says so.

@@ -1,7 +1,7 @@
-//! The steward: everything around the agents that may touch files. It takes threads on, keeps the guardian informed, and
+//! The supervisor: everything around the agents that may touch files. It takes threads on, keeps the guardian informed, and
 //! ends the whole.
 
-mod crew;
+mod agent_threads;
 
 use super::agent::{Order, Shared, Tiding, monotonic};
 use super::claim::{Claim, PATIENCE};
@@ -16,7 +16,7 @@ use crate::bulletin::{Bulletin, Taken};
 use crate::journal::{Confined, Setting};
 use crate::logged_core::{CoreOptions, LoggedCore};
 use crate::{Keeper, KeeperOptions, LiveError, detach, restore};
-use crew::{Crew, Done};
+use agent_threads::{AgentThreads, Done};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use schedlab_host::follow::Adder;
 use schedlab_host::privileges::{Duty, keep_only};
@@ -53,26 +53,26 @@ pub fn manage(
     let work = move || {
         // Whoever is named must be there now. When it ends while it is taken on, that is its own business.
         processes.iter().try_for_each(|process| Keeper::target(*process).map(drop))?;
-        let mut steward = Steward::start(options)?;
+        let mut supervisor = Supervisor::start(options)?;
         for process in processes {
-            steward.take_family_member(*process)?;
+            supervisor.take_family_member(*process)?;
         }
         begin();
-        while !done() && steward.tend()? {
+        while !done() && supervisor.tend()? {
             std::thread::sleep(HEARTBEAT);
         }
-        steward.end()
+        supervisor.end()
     };
     // In a thread of its own: that one takes a real-time priority and gives up capabilities, for good.
     std::thread::scope(|scope| {
-        let builder = std::thread::Builder::new().name("sched-steward".to_owned());
-        let steward =
-            builder.spawn_scoped(scope, work).map_err(LiveError::io("starting the steward's thread"))?;
-        steward.join().unwrap_or_else(|panic| Err(LiveError::died(&*panic)))
+        let builder = std::thread::Builder::new().name("sched-supervise".to_owned());
+        let supervisor =
+            builder.spawn_scoped(scope, work).map_err(LiveError::io("starting the supervisor's thread"))?;
+        supervisor.join().unwrap_or_else(|panic| Err(LiveError::died(&*panic)))
     })
 }
 
-struct Steward<'a> {
+struct Supervisor<'a> {
     options: &'a ElevationOptions,
     core: CoreOptions,
     keeper: Keeper,
@@ -82,7 +82,7 @@ struct Steward<'a> {
     published: Ns,
     /// In the order in which they were taken on.
     threads: Vec<Kept>,
-    crew: Crew,
+    agents: AgentThreads,
     /// The managed CPUs, in order.
     cpus: Vec<CpuId>,
     start: Ns,
@@ -103,7 +103,7 @@ struct Steward<'a> {
     _claims: Vec<Claim>,
 }
 
-/// What the steward remembers of a thread.
+/// What the supervisor remembers of a thread.
 struct Kept {
     taken: Taken,
     /// Its own policy.
@@ -132,8 +132,8 @@ impl Drop for RtLimit {
     }
 }
 
-impl<'a> Steward<'a> {
-    fn start(options: &'a ElevationOptions) -> Result<Steward<'a>, LiveError> {
+impl<'a> Supervisor<'a> {
+    fn start(options: &'a ElevationOptions) -> Result<Supervisor<'a>, LiveError> {
         let others = check_cpus(&options.cpus)?;
         let cpus: Vec<CpuId> = options.cpus.iter().collect();
         let core = CoreOptions {
@@ -146,10 +146,10 @@ impl<'a> Steward<'a> {
         check_scheduler(&core, &options.declared)?;
         let claims = cpus.iter().map(|cpu| Claim::of(*cpu, PATIENCE)).collect::<Result<_, _>>()?;
         let start = monotonic();
-        let (crew, adders, tidings) = Crew::start(options, &core, &others, start)?;
-        let shared = crew.shared.clone();
+        let (agents, adders, tidings) = AgentThreads::start(options, &core, &others, start)?;
+        let shared = agents.shared.clone();
         // Before there is a guardian that counts our silence: on a busy machine an ordinary thread may wait that long.
-        become_fifo("the steward", AGENT, &others)?;
+        become_fifo("the supervisor", AGENT, &others)?;
         // Locking the memory takes its time: the guardian, which wants to hear from us, comes after that.
         let keeper = Keeper::start(&KeeperOptions {
             room: options.room.clone(),
@@ -168,7 +168,7 @@ impl<'a> Steward<'a> {
         // This thread was made for this management.
         let own_thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
         let began = host::identity(own_thread).map_or(u64::MAX, |own| own.started);
-        Ok(Steward {
+        Ok(Supervisor {
             options,
             core,
             keeper,
@@ -177,7 +177,7 @@ impl<'a> Steward<'a> {
             sent: 0,
             published: Ns::ZERO,
             threads: Vec::new(),
-            crew,
+            agents,
             cpus,
             start,
             taken: BTreeSet::new(),
@@ -200,7 +200,7 @@ impl<'a> Steward<'a> {
 
     fn order_to(&mut self, seat: usize, order: Order) {
         // An agent that is gone is noticed elsewhere.
-        self.sent += u64::from(self.crew.tell(seat, order));
+        self.sent += u64::from(self.agents.tell(seat, order));
     }
 
     /// Takes on every thread that a process has, and writes down that those to come are ours.
@@ -339,7 +339,7 @@ impl<'a> Steward<'a> {
         if self.shared.unguarded.load(Ordering::Relaxed) {
             return Err(self.keeper.unguarded()?);
         }
-        if self.crew.is_dead() {
+        if self.agents.is_dead() {
             return Ok(false);
         }
         let now = monotonic();
@@ -388,7 +388,7 @@ impl<'a> Steward<'a> {
     }
 
     fn wait_until_obeyed(&mut self) -> Result<(), LiveError> {
-        while self.shared.obeyed.load(Ordering::Acquire) < self.sent && !self.crew.is_dead() {
+        while self.shared.obeyed.load(Ordering::Acquire) < self.sent && !self.agents.is_dead() {
             self.keeper.beat()?;
             std::thread::sleep(HEARTBEAT / 10);
         }
@@ -417,13 +417,13 @@ impl<'a> Steward<'a> {
     }
 
     fn end(mut self) -> Result<ElevationReport, LiveError> {
-        self.crew.stop();
+        self.agents.stop();
         // Closing tracepoints takes the kernel a tenth of a second: the guardian must not take that for silence.
-        while !self.crew.has_ended() {
+        while !self.agents.has_ended() {
             self.keeper.beat()?;
             std::thread::sleep(HEARTBEAT / 2);
         }
-        let done = self.crew.end();
+        let done = self.agents.end();
         let elapsed = monotonic().saturating_sub(self.start);
         let restored = self.keeper.finish()?;
         let Done { threads, counts, log, breach } = done?;
