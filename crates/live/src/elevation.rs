@@ -12,7 +12,7 @@
 //! | 1 | managed threads that wait their turn, or sleep |
 //!
 //! Everything else of the system is below: that is why one CPU must stay unmanaged, and why the agent gives the CPU away
-//! now and then ([`Gifts`]), so that the kernel's own throttling never strikes.
+//! now and then ([`YieldWindows`]), so that the kernel's own throttling never strikes.
 //!
 //! | rule | where it is from | state |
 //! |---|---|---|
@@ -30,15 +30,15 @@ mod agent;
 pub mod bare;
 mod board;
 mod claim;
-mod gift;
 pub mod pair;
 mod pulse;
 mod sentinel;
 mod supervisor;
 mod threads;
+mod yield_window;
 
-pub use gift::Gifts;
 pub use supervisor::manage;
+pub use yield_window::YieldWindows;
 
 use crate::logged_core::{CoreOptions, Decision, Step};
 use schedlab_host::follow::Follower;
@@ -141,11 +141,12 @@ pub struct Counts {
     /// Threads that were sent from one managed CPU to another.
     #[serde(default)]
     pub migrations: u64,
-    /// Times that the CPU was given away.
-    pub gifts: u64,
-    /// For how long in all.
-    #[serde(default)]
-    pub given_ns: u64,
+    /// Yield windows: times that the CPU was given to the fair class.
+    #[serde(rename = "gifts")]
+    pub yield_windows: u64,
+    /// How long they were in all.
+    #[serde(default, rename = "given_ns")]
+    pub yielded_ns: u64,
     /// CPU time of agent and sentinel.
     pub agent_cpu_ns: u64,
     /// Steps that the log had no room for.

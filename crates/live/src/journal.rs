@@ -53,8 +53,8 @@ impl Setting {
 
     /// Whether `now` is what a thread has that one so set made: a child of a SCHED_IDLE thread is one, too.
     pub fn covers_child(&self, now: &Scheduling) -> bool {
-        let of_gift = matches!(self, Setting::FifoBand(..)) && now.policy == schedlab_model::Policy::Idle;
-        of_gift || self.covers(now)
+        let in_window = matches!(self, Setting::FifoBand(..)) && now.policy == schedlab_model::Policy::Idle;
+        in_window || self.covers(now)
     }
 }
 

@@ -56,7 +56,7 @@ fn main() -> ExitCode {
                 ("restore_works_when_all_are_dead", both_killed),
                 ("who_stands_still_goes_on_when_the_owner_is_killed", frozen::killed_while_frozen),
                 ("restore_lets_go_on_who_stood_still_when_all_died", frozen::all_killed_while_frozen),
-                ("what_was_lent_in_a_gift_is_put_back", killed_in_a_gift),
+                ("what_was_changed_in_a_yield_window_is_put_back", killed_in_a_yield_window),
                 ("restore_does_not_wait_for_a_killed_owner_to_get_the_cpu", killed_and_stuck),
                 ("a_later_thread_of_the_same_number_is_left_alone", number_used_again),
                 ("what_others_changed_is_left_alone", changed_by_others),
@@ -378,10 +378,10 @@ fn both_killed() -> Result<(), Failed> {
     Ok(())
 }
 
-/// In a gift, threads of the band are SCHED_IDLE with children that begin otherwise: that is ours, any other SCHED_IDLE is not.
-fn killed_in_a_gift() -> Result<(), Failed> {
+/// In a yield window, threads of the band are SCHED_IDLE with children that begin otherwise: that is ours, any other SCHED_IDLE is not.
+fn killed_in_a_yield_window() -> Result<(), Failed> {
     for ours in [false, true] {
-        let folder = Folder::new(if ours { "gift" } else { "no-gift" });
+        let folder = Folder::new(if ours { "window" } else { "no-window" });
         let target = Target::start();
         let before = target.state();
         let in_band = |entry: &mut Entry| {

@@ -222,7 +222,7 @@ fn as_text(report: &ElevationReport, style: &Style) -> String {
         "agents and sentinels used {:.1} % of a CPU; given away {} times; stale {}, released after waiting too long {}, \
          changed by others {}, no room for {}",
         percent(counts.agent_cpu_ns),
-        counts.gifts,
+        counts.yield_windows,
         counts.stale,
         counts.starved,
         counts.changed_by_others,

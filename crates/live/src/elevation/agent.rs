@@ -170,7 +170,7 @@ impl Agent {
         }
         // Out of the real-time class at once, so that the sentinel, which is below them, can end.
         if let Ok(board) = board.lock() {
-            board.lend_all(self.seat);
+            board.leave_real_time(self.seat);
         }
         shared.stop.store(true, Ordering::Relaxed);
         cpu_time()
@@ -187,7 +187,7 @@ impl Agent {
             board.look_at_running(seat);
         }
         self.read_events(board);
-        board.look_at_lent(seat);
+        board.look_at_chosen_in_window(seat);
         board.fire_timers(seat);
         // An onlooker that reads just now gets the next ones.
         if board.look_around(seat)
@@ -197,7 +197,7 @@ impl Agent {
             counts.clone_from(&board.counts);
         }
         board.settle(seat);
-        board.share_the_cpu(seat);
+        board.update_window(seat);
         board.leave(seat)
     }
 

@@ -3,9 +3,9 @@
 
 use super::agent::{monotonic, wait_for};
 use super::board::{Hold as _, State};
-use super::gift::Gifts;
 use super::sentinel::{Sentinel, become_fifo};
 use super::threads::Thread;
+use super::yield_window::YieldWindows;
 use super::{AGENT, HEARTBEAT};
 use crate::LiveError;
 use schedlab_host::follow::Follower;
@@ -14,14 +14,14 @@ use schedlab_model::{CpuId, CpuSet, Ns};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Runs two threads on `cpu` in turn, each until it blocks, until `stop`. With `gifts` the CPU is given away as the driver
+/// Runs two threads on `cpu` in turn, each until it blocks, until `stop`. With `windows` the CPU is given away as the driver
 /// must do it, lest the kernel throttles real-time threads. The calling thread becomes the agent for good:
 /// give it one of its own. The threads keep the policy and the CPU that they get here, and there is no guardian: they must
 /// belong to a process that the caller started for this and that ends soon.
 ///
 /// # Errors
 /// When the kernel refuses priorities or events, or a thread does not exist.
-pub fn hand_over(cpu: CpuId, pair: [u32; 2], gifts: bool, stop: &AtomicBool) -> Result<(), LiveError> {
+pub fn hand_over(cpu: CpuId, pair: [u32; 2], windows: bool, stop: &AtomicBool) -> Result<(), LiveError> {
     let managed = CpuSet::single(cpu);
     let all = threads::affinity(0).map_err(LiveError::io("reading the CPUs of this process"))?;
     let no_events = |error: schedlab_host::HostError| LiveError::NoEvents { reason: error.to_string() };
@@ -43,7 +43,7 @@ pub fn hand_over(cpu: CpuId, pair: [u32; 2], gifts: bool, stop: &AtomicBool) -> 
     let taken = [take(pair[0])?, take(pair[1])?];
     let mut sentinel = Sentinel::start(managed)?;
     become_fifo("the agent", AGENT, &managed)?;
-    let (gifts, mut began) = (gifts.then(Gifts::here), monotonic());
+    let (windows, mut began) = (windows.then(YieldWindows::here), monotonic());
     let mut runs = 0;
     taken[runs].raise();
     sentinel.arm();
@@ -63,10 +63,10 @@ pub fn hand_over(cpu: CpuId, pair: [u32; 2], gifts: bool, stop: &AtomicBool) -> 
             }
         }
         follower.read(|_| {});
-        if let Some(gifts) = gifts.filter(|gifts| monotonic().saturating_sub(began) >= gifts.period) {
-            taken[runs].lend();
-            taken[1 - runs].stand_back();
-            std::thread::sleep(std::time::Duration::from_nanos(gifts.gift.0));
+        if let Some(windows) = windows.filter(|windows| monotonic().saturating_sub(began) >= windows.period) {
+            taken[runs].set_own();
+            taken[1 - runs].set_behind();
+            std::thread::sleep(std::time::Duration::from_nanos(windows.length.0));
             follower.read(|_| {});
             let _ = sentinel.fired();
             if taken[runs].state() != State::Runnable {

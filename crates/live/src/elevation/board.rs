@@ -1,7 +1,7 @@
 //! What all agents share: the core, the managed threads, and what each CPU is about to do. It stands behind one lock, which
 //! an agent holds for as long as it goes round; nobody else touches it.
 //!
-//! Each managed CPU has a *seat*: its sentinel, its slice, its timers, its gifts. An agent serves its own seat. What it finds
+//! Each managed CPU has a *seat*: its sentinel, its slice, its timers, its yield windows. An agent serves its own seat. What it finds
 //! out about another one (the scheduler wants a decision there) it leaves in that seat and rings: that CPU's agent decides,
 //! and changes the priorities of its own threads on its own CPU, which costs a tenth of doing it from elsewhere. Only where a
 //! task must leave a CPU for good (it was released, or others changed it) the agent that notices decides for that CPU, too.
@@ -9,7 +9,7 @@
 //! What is done to threads goes through [`Hold`], and what a CPU tells through [`Post`]: the tests put threads and CPUs there
 //! that do not exist, and check every single change (`board/tests.rs`).
 
-use super::gift::{Gift, Gifts};
+use super::yield_window::{YieldWindow, YieldWindows};
 use super::{Counts, HEARTBEAT, LogLine};
 use crate::logged_core::{Answer, Decision, Fate, LoggedCore, LoggedTimer, Step, StepKind, WokenBy};
 use schedlab_model::{CpuId, CpuSet, Nice, Ns, Policy};
@@ -51,15 +51,15 @@ pub(super) trait Hold {
     /// With those that wait.
     fn park(&self) -> bool;
     /// As it was before, apart from its affinity: for as long as the CPU is given away.
-    fn lend(&self) -> bool;
+    fn set_own(&self) -> bool;
     /// Behind the one that is lent, for as long as the CPU is given away.
-    fn stand_back(&self) -> bool;
+    fn set_behind(&self) -> bool;
     /// Sends it to another CPU. False: the kernel refused.
     fn send_to(&mut self, cpu: CpuId) -> bool;
     /// Whether it is still as we left it. A thread that is gone counts as ours: its end is seen elsewhere.
     fn grip(&self) -> Grip;
-    /// Whether it still has a policy that a gift gave it, or those of the band. One that is gone counts as ours.
-    fn is_as_lent(&self) -> bool;
+    /// Whether it still has a policy that a yield window gave it, or those of the band. One that is gone counts as ours.
+    fn is_as_in_window(&self) -> bool;
     /// A nice value that somebody gave it meanwhile. It stays with the thread when it is given back.
     fn new_nice(&mut self) -> Option<Nice>;
     /// As it was before.
@@ -109,7 +109,7 @@ pub(super) struct Managed<H> {
 pub(super) enum Stands {
     /// With a priority of the band.
     Band,
-    /// In the fair class with its own policy, for the length of a gift.
+    /// In the fair class with its own policy, for the length of a yield window.
     Own,
     /// In the fair class behind that one.
     Behind,
@@ -133,7 +133,7 @@ pub(super) struct Seat<P> {
     pub(super) idle: Ns,
     pub(super) idle_since: Option<Ns>,
     /// The CPU is given away just now.
-    pub(super) gift: Option<Gift>,
+    pub(super) window: Option<YieldWindow>,
 }
 
 impl<P> Seat<P> {
@@ -151,7 +151,7 @@ impl<P> Seat<P> {
             period_began: Ns::ZERO,
             idle: Ns::ZERO,
             idle_since: Some(Ns::ZERO),
-            gift: None,
+            window: None,
         }
     }
 }
@@ -164,7 +164,7 @@ pub(super) struct Rules {
     pub(super) used: Box<dyn Fn() -> Ns + Send>,
     pub(super) hz: u32,
     pub(super) starve_after: Ns,
-    pub(super) gifts: Gifts,
+    pub(super) windows: YieldWindows,
 }
 
 /// See the module.
@@ -209,12 +209,12 @@ impl<H: Hold, P: Post> Board<H, P> {
     /// The agent of this seat goes round now.
     pub(super) fn enter(&mut self, seat: usize) {
         self.acting = seat;
-        self.count_gift(seat, false);
+        self.count_window(seat, false);
     }
 
     /// It has gone round; when it must wake at the latest.
     pub(super) fn leave(&mut self, seat: usize) -> Ns {
-        self.count_gift(seat, true);
+        self.count_window(seat, true);
         self.due(seat)
     }
 
@@ -246,8 +246,8 @@ impl<H: Hold, P: Post> Board<H, P> {
         let mut until = self.now() + Ns(HEARTBEAT.as_nanos() as u64);
         let one = &self.seats[seat];
         let tick = one.next_tick.filter(|_| self.current(seat).is_some());
-        let gift = one.gift.and_then(|gift| gift.due());
-        for time in [one.slice_ends, tick, one.timers.values().min().copied(), gift] {
+        let window = one.window.and_then(|window| window.due());
+        for time in [one.slice_ends, tick, one.timers.values().min().copied(), window] {
             until = time.map_or(until, |time| time.min(until));
         }
         until
@@ -353,8 +353,8 @@ impl<H: Hold, P: Post> Board<H, P> {
         if self.current(seat).is_none() {
             self.ask(seat);
         }
-        // It slept when the gift began. Where a decision is wanted, that decision finds it a place.
-        if self.lends(seat) && !self.seats[seat].decide {
+        // It slept when the yield window began. Where a decision is wanted, that decision finds it a place.
+        if self.is_yielded(seat) && !self.seats[seat].decide {
             self.place(task, false);
         }
         true
@@ -363,8 +363,8 @@ impl<H: Hold, P: Post> Board<H, P> {
     /// An event tells that a thread woke.
     pub(super) fn heard_wake(&mut self, tid: u32, by: WokenBy) {
         let Some(task) = self.task_of(tid) else { return };
-        if let Some(seat) = self.runs_on(task).filter(|seat| self.lends(*seat)) {
-            // In a gift nobody says that the chosen thread blocks; that it wakes does.
+        if let Some(seat) = self.runs_on(task).filter(|seat| self.is_yielded(*seat)) {
+            // In a yield window nobody says that the chosen thread blocks; that it wakes does.
             self.decide(seat, Fate::Blocked);
         }
         self.counts.wakeups += u64::from(self.woken(task, by));
@@ -394,7 +394,7 @@ impl<H: Hold, P: Post> Board<H, P> {
     /// The sentinel had the CPU: what became of the chosen thread?
     pub(super) fn look_at_running(&mut self, seat: usize) {
         // Where nobody of ours is above the sentinel, what it says is nothing new.
-        if !self.seats[seat].post.fired() || self.lends(seat) {
+        if !self.seats[seat].post.fired() || self.is_yielded(seat) {
             return;
         }
         let Some(task) = self.current(seat) else { return };
@@ -446,8 +446,8 @@ impl<H: Hold, P: Post> Board<H, P> {
     pub(super) fn look_around(&mut self, seat: usize) -> bool {
         let now = self.now();
         let one = &mut self.seats[seat];
-        // What somebody else changed is not told from what a gift changed: that waits.
-        if now.saturating_sub(one.looked) < Ns(HEARTBEAT.as_nanos() as u64) || one.gift.is_some() {
+        // What somebody else changed is not told from what a yield window changed: that waits.
+        if now.saturating_sub(one.looked) < Ns(HEARTBEAT.as_nanos() as u64) || one.window.is_some() {
             return false;
         }
         one.looked = now;
@@ -494,7 +494,7 @@ impl<H: Hold, P: Post> Board<H, P> {
         let thread = &self.threads[task as usize];
         let (state, runs) = (thread.hold.state(), self.runs_on(task).is_some());
         let grip = thread.hold.grip();
-        let given_away = self.seats[thread.seat].gift.is_some();
+        let given_away = self.seats[thread.seat].window.is_some();
         match state {
             // The end of the one that runs is seen when it is off the CPU.
             State::Gone if runs => {}
@@ -534,7 +534,7 @@ impl<H: Hold, P: Post> Board<H, P> {
         if decision.task != prev {
             self.switch(now, seat, prev, decision.task, fate);
         }
-        if self.lends(seat) {
+        if self.is_yielded(seat) {
             self.arrange(seat);
         } else if decision.task.is_some() {
             self.seats[seat].post.arm();
@@ -544,7 +544,7 @@ impl<H: Hold, P: Post> Board<H, P> {
 
     fn switch(&mut self, now: Ns, seat: usize, prev: Option<u32>, next: Option<u32>, fate: Fate) {
         self.counts.switches += 1;
-        self.turn_in_gift(now, seat, next);
+        self.switch_in_window(now, seat, next);
         match next {
             Some(next) => {
                 self.threads[next as usize].waits_since = None;
@@ -561,7 +561,7 @@ impl<H: Hold, P: Post> Board<H, P> {
         let thread = &mut self.threads[prev as usize];
         let waits = fate == Fate::Runnable;
         (thread.waits_since, thread.woke) = (waits.then_some(now), thread.woke.filter(|_| !waits));
-        // In a gift a class is changed for whoever wants the CPU only: who sleeps is moved when it wakes, the others by
+        // In a yield window a class is changed for whoever wants the CPU only: who sleeps is moved when it wakes, the others by
         // `arrange`. And whoever is in the fair class already is not above the next one.
         if fate != Fate::Exited && !thread.left && thread.stands == Stands::Band {
             thread.hold.park();
@@ -569,9 +569,9 @@ impl<H: Hold, P: Post> Board<H, P> {
     }
 
     /// Management ends: the threads on the CPU of a seat leave the real-time class.
-    pub(super) fn lend_all(&self, seat: usize) {
+    pub(super) fn leave_real_time(&self, seat: usize) {
         for thread in self.threads.iter().filter(|thread| thread.seat == seat && !thread.left) {
-            thread.hold.lend();
+            thread.hold.set_own();
         }
     }
 
@@ -591,10 +591,10 @@ impl<H: Hold, P: Post> Board<H, P> {
 
     /// Puts a real thread where the scheduler wants it: in front, or with those that wait. False: the kernel refused.
     pub(super) fn place(&mut self, task: u32, front: bool) -> bool {
-        let lends = self.lends(self.threads[task as usize].seat);
+        let is_yielded = self.is_yielded(self.threads[task as usize].seat);
         let thread = &mut self.threads[task as usize];
         let stood = thread.stands;
-        thread.stands = match (lends, front) {
+        thread.stands = match (is_yielded, front) {
             (false, _) => Stands::Band,
             (true, true) => Stands::Own,
             (true, false) => Stands::Behind,
@@ -602,8 +602,8 @@ impl<H: Hold, P: Post> Board<H, P> {
         match thread.stands {
             Stands::Band if front => thread.hold.raise(),
             Stands::Band => thread.hold.park(),
-            Stands::Own => stood == Stands::Own || thread.hold.lend(),
-            Stands::Behind => stood == Stands::Behind || thread.hold.stand_back(),
+            Stands::Own => stood == Stands::Own || thread.hold.set_own(),
+            Stands::Behind => stood == Stands::Behind || thread.hold.set_behind(),
         }
     }
 }

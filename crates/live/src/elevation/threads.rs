@@ -79,18 +79,18 @@ impl Hold for Thread {
         self.set(PARKED)
     }
 
-    fn lend(&self) -> bool {
+    fn set_own(&self) -> bool {
         threads::set_scheduling(self.identity.tid, &self.before).is_ok()
     }
 
-    fn stand_back(&self) -> bool {
+    fn set_behind(&self) -> bool {
         match self.behind() {
             Some(behind) => threads::set_policy(self.identity.tid, &behind).is_ok(),
-            None => self.lend(),
+            None => self.set_own(),
         }
     }
 
-    fn is_as_lent(&self) -> bool {
+    fn is_as_in_window(&self) -> bool {
         let ours = |now: Scheduling| {
             now.policy == self.before.policy
                 || self.behind().is_some_and(|behind| behind.policy == now.policy && now.reset_on_fork)
@@ -100,7 +100,7 @@ impl Hold for Thread {
     }
 
     fn give_back(&mut self) {
-        let _ = self.lend();
+        let _ = self.set_own();
         let _ = threads::set_affinity(self.identity.tid, &self.affinity);
     }
 
@@ -137,7 +137,7 @@ impl Hold for Thread {
     fn let_go(&self, loose: Grip) {
         let tid = self.identity.tid;
         if loose == Grip::Cpus {
-            self.lend();
+            self.set_own();
         } else if threads::affinity(tid).is_ok_and(|now| now == CpuSet::single(self.cpu)) {
             let _ = threads::set_affinity(tid, &self.affinity);
         }

@@ -14,7 +14,7 @@ enum Class {
     Parked,
     /// As it was before: SCHED_OTHER.
     Own,
-    /// SCHED_IDLE, in a gift.
+    /// SCHED_IDLE, in a yield window.
     Behind,
 }
 
@@ -35,7 +35,7 @@ struct Pretended {
     /// Ours.
     managed: bool,
     /// It came from a CPU that is given away: its class must change.
-    from_gift: bool,
+    from_window: bool,
 }
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -80,8 +80,8 @@ impl World {
         self.changes.push((tid, Change::To(class)));
         let real_time = |class| matches!(class, Class::Running | Class::Parked);
         let cpu = &mut self.cpus[one.cpu as usize];
-        cpu.classes += usize::from(real_time(class) != real_time(one.class) && !one.from_gift);
-        (self.threads[tid as usize].class, self.threads[tid as usize].from_gift) = (class, false);
+        cpu.classes += usize::from(real_time(class) != real_time(one.class) && !one.from_window);
+        (self.threads[tid as usize].class, self.threads[tid as usize].from_window) = (class, false);
         let raised = self.raised(one.cpu).count();
         self.cpus[one.cpu as usize].hole |= one.class == Class::Running && raised == 0;
         if raised > 2 {
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// Who would run on a CPU: the raised one; in a gift the one with a policy of its own.
+    /// Who would run on a CPU: the raised one; in a yield window the one with a policy of its own.
     fn runs(&self, cpu: u32) -> Option<u32> {
         let of = |class: Class| {
             let fits = |one: &Pretended| {
@@ -135,10 +135,10 @@ impl Hold for PretendedHold {
     fn park(&self) -> bool {
         lock(&self.world).set(self.tid, Class::Parked)
     }
-    fn lend(&self) -> bool {
+    fn set_own(&self) -> bool {
         lock(&self.world).set(self.tid, Class::Own)
     }
-    fn stand_back(&self) -> bool {
+    fn set_behind(&self) -> bool {
         lock(&self.world).set(self.tid, Class::Behind)
     }
     fn send_to(&mut self, cpu: CpuId) -> bool {
@@ -148,14 +148,14 @@ impl Hold for PretendedHold {
             world.faults.push(format!("thread {} is sent away while it may run: {one:?}", self.tid));
         }
         world.changes.push((self.tid, Change::Sent(cpu.0)));
-        let from_gift = one.class == Class::Behind;
-        world.threads[self.tid as usize] = Pretended { cpu: cpu.0, from_gift, ..one };
+        let from_window = one.class == Class::Behind;
+        world.threads[self.tid as usize] = Pretended { cpu: cpu.0, from_window, ..one };
         one.alive
     }
     fn grip(&self) -> Grip {
         lock(&self.world).threads[self.tid as usize].loose
     }
-    fn is_as_lent(&self) -> bool {
+    fn is_as_in_window(&self) -> bool {
         self.grip() != Grip::Policy
     }
     fn new_nice(&mut self) -> Option<Nice> {
@@ -214,7 +214,7 @@ impl Play {
             used: Box::new(|| Ns::ZERO),
             hz: 250,
             starve_after: Ns::from_s(1),
-            gifts: Gifts::of(None, None),
+            windows: YieldWindows::of(None, None),
         };
         let post = |cpu: usize| (CpuId(cpu as u32), PretendedPost { cpu, world: world.clone() });
         let board = Board::new(core, rules, (0..cpus).map(post).collect(), 1 << 16);
@@ -228,8 +228,8 @@ impl Play {
             let mut world = lock(&self.world);
             let (tid, loose) = (world.threads.len() as u32, Grip::Firm);
             let (cpu, class) = (tid % cpus as u32, Class::Parked);
-            let (alive, managed, from_gift) = (true, true, false);
-            world.threads.push(Pretended { cpu, class, runnable: false, alive, loose, managed, from_gift });
+            let (alive, managed, from_window) = (true, true, false);
+            world.threads.push(Pretended { cpu, class, runnable: false, alive, loose, managed, from_window });
             tid
         };
         let hold = PretendedHold { tid, world: self.world.clone() };
@@ -256,24 +256,24 @@ impl Play {
             world.cpus.iter_mut().for_each(|cpu| (cpu.hole, cpu.classes) = (false, 0));
             std::mem::take(&mut world.events[seat])
         };
-        let gifts = |board: &Board<_, _>| -> Vec<bool> {
-            board.seats.iter().map(|seat: &Seat<PretendedPost>| seat.gift.is_some()).collect()
+        let windows = |board: &Board<_, _>| -> Vec<bool> {
+            board.seats.iter().map(|seat: &Seat<PretendedPost>| seat.window.is_some()).collect()
         };
         let (before, logged, given_back) =
-            (gifts(&self.board), self.board.log.len(), self.board.counts.starved);
+            (windows(&self.board), self.board.log.len(), self.board.counts.starved);
         let board = &mut self.board;
         board.enter(seat);
         board.look_at_running(seat);
         events.into_iter().for_each(|tid| board.heard_wake(tid, WokenBy::Unknown));
-        board.look_at_lent(seat);
+        board.look_at_chosen_in_window(seat);
         board.fire_timers(seat);
         board.look_around(seat);
         board.settle(seat);
-        board.share_the_cpu(seat);
+        board.update_window(seat);
         lock(&self.world).now += self.round_ns;
         let board = &mut self.board;
         board.leave(seat);
-        let after = gifts(&self.board);
+        let after = windows(&self.board);
         let world = lock(&self.world);
         for (cpu, one) in world.cpus.iter().enumerate() {
             let given_away = before[cpu] || after[cpu];
@@ -332,9 +332,9 @@ impl Play {
             let seat = &self.board.seats[managed.seat];
             assert_eq!(seat.cpu.0, thread.cpu, "the board knows where {task} is");
             let on = self.board.core.on_cpu(task as u32);
-            if seat.gift.is_some() {
+            if seat.window.is_some() {
                 // Who sleeps is moved when it wakes; beside one that is raised it does not matter who else is in which class.
-                let wanted = match (on.is_some(), self.board.lends(managed.seat)) {
+                let wanted = match (on.is_some(), self.board.is_yielded(managed.seat)) {
                     (true, true) => &[Class::Own][..],
                     (false, true) => &[Class::Behind],
                     (true, false) => &[Class::Running],
@@ -342,7 +342,7 @@ impl Play {
                 };
                 assert!(
                     !thread.runnable || wanted.contains(&thread.class),
-                    "in a gift, thread {task}: {thread:?}"
+                    "in a yield window, thread {task}: {thread:?}"
                 );
                 continue;
             }
@@ -608,4 +608,4 @@ fn decisions_that_never_end_are_a_breach_with_a_name() {
     assert!(words.iter().all(|word| told.to_string().contains(word)), "{told}");
 }
 
-mod gifts;
+mod yield_windows;

@@ -2,9 +2,9 @@
 
 use super::super::agent::{Agent, CpuPost, Line, Order, RealBoard, Shared, Tiding, monotonic};
 use super::super::board::{Board, Rules};
-use super::super::gift::Gifts;
 use super::super::sentinel::{Sentinel, become_fifo, cpu_time};
 use super::super::threads::Thread;
+use super::super::yield_window::YieldWindows;
 use super::super::{AGENT, Counts, ElevationOptions, LogLine};
 use crate::LiveError;
 use crate::logged_core::{CoreOptions, LoggedCore};
@@ -105,7 +105,7 @@ impl AgentThreads {
             used: Box::new(|| Ns(cpu_time())),
             hz: core.hz,
             starve_after: options.starve_after,
-            gifts: Gifts::here(),
+            windows: YieldWindows::here(),
         };
         let board = Board::new(LoggedCore::new(core)?, rules, posts, options.log_steps);
         let board = Arc::new(Mutex::new(board));
@@ -155,7 +155,7 @@ impl AgentThreads {
         // After a panic in the middle of a change the board is still good for ending the sentinels.
         let board = board.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         // Another agent may have raised a thread here after the last look of the CPU's own.
-        (0..board.seats.len()).for_each(|seat| board.lend_all(seat));
+        (0..board.seats.len()).for_each(|seat| board.leave_real_time(seat));
         let now = monotonic().saturating_sub(self.start);
         let chosen: Vec<Ns> = (0..board.threads.len() as u32).map(|task| board.core.ran(task, now)).collect();
         let sentinels: u64 = board.seats.into_iter().map(|seat| seat.post.sentinel.end()).sum();

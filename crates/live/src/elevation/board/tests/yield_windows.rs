@@ -1,11 +1,11 @@
-//! Gifts on CPUs that do not exist.
+//! YieldWindows on CPUs that do not exist.
 
 use super::*;
 
-/// Two CPUs are given away at once, for different times because one of them idled before: the end of one gift leaves the other
+/// Two CPUs are given away at once, for different times because one of them idled before: the end of one yield window leaves the other
 /// CPU's threads as they are, whose chosen one is not chosen here.
 #[test]
-fn the_end_of_a_gift_is_the_end_of_one_gift() {
+fn the_end_of_a_yield_window_is_the_end_of_one() {
     let mut play = Play::with("fifo-per-cpu", 2, &["other"; 4]);
     for tid in [0, 1, 2] {
         play.wake(tid, 0);
@@ -19,7 +19,7 @@ fn the_end_of_a_gift_is_the_end_of_one_gift() {
     // Something wakes both agents, which see that it is time.
     lock(&play.world).cpus.iter_mut().for_each(|cpu| cpu.rung = true);
     play.settle();
-    let given_away = |play: &Play| [0, 1].map(|seat: usize| play.board.seats[seat].gift.is_some());
+    let given_away = |play: &Play| [0, 1].map(|seat: usize| play.board.seats[seat].window.is_some());
     assert_eq!(given_away(&play), [true, true]);
     let classes = |play: &Play| [0, 2, 1, 3].map(|tid: usize| lock(&play.world).threads[tid].class);
     assert_eq!(classes(&play), [Class::Own, Class::Behind, Class::Own, Class::Behind]);
@@ -31,14 +31,14 @@ fn the_end_of_a_gift_is_the_end_of_one_gift() {
     assert_eq!(classes(&play), [Class::Running, Class::Parked, Class::Running, Class::Parked]);
 }
 
-/// In a gift a SCHED_IDLE thread is given a tick by EEVDF now and then although a thread of another policy is there (p99 of
+/// In a yield window a SCHED_IDLE thread is given a tick by EEVDF now and then although a thread of another policy is there (p99 of
 /// Redis beside sysbench under `layers` was 1.26 ms, its median 89 us): who wakes then and is chosen is raised, and the fair
 /// class gets its time afterwards.
 #[test]
-fn who_wakes_in_a_gift_and_is_chosen_is_raised_and_the_gift_lasts_longer() {
+fn a_thread_that_wakes_in_a_yield_window_and_is_chosen_is_raised_and_extends_it() {
     let mut play = Play::with("layers", 1, &["idle", "other"]);
     let classes = |play: &Play| [0, 1].map(|tid: usize| lock(&play.world).threads[tid].class);
-    let given_away = |play: &Play| play.board.seats[0].gift.is_some();
+    let given_away = |play: &Play| play.board.seats[0].window.is_some();
     play.wake(0, 0);
     play.pass(100_000);
     assert_eq!((given_away(&play), classes(&play)), (true, [Class::Own, Class::Parked]));
@@ -58,9 +58,9 @@ fn who_wakes_in_a_gift_and_is_chosen_is_raised_and_the_gift_lasts_longer() {
     assert_eq!((given_away(&play), classes(&play)), (false, [Class::Running, Class::Parked]));
 }
 
-/// A thread that wakes in a gift, or just before, and goes on and on is above the fair class for the length of a gift only.
+/// A thread that wakes in a yield window, or just before, and goes on and on is above the fair class for the length of a yield window only.
 #[test]
-fn who_is_raised_in_a_gift_is_lowered_again() {
+fn a_thread_that_is_raised_in_a_yield_window_is_lowered_again() {
     let mut play = Play::with("layers", 1, &["idle", "other", "other"]);
     let classes = |play: &Play| [0, 1, 2].map(|tid: usize| lock(&play.world).threads[tid].class);
     play.wake(0, 0);
@@ -69,7 +69,7 @@ fn who_is_raised_in_a_gift_is_lowered_again() {
     play.pass(2_000);
     lock(&play.world).cpus[0].rung = true;
     play.settle();
-    assert!(play.board.seats[0].gift.is_some());
+    assert!(play.board.seats[0].window.is_some());
     assert_eq!(classes(&play), [Class::Parked, Class::Running, Class::Parked]);
     // Another one of its layer waits meanwhile.
     play.wake(2, 0);
@@ -77,9 +77,9 @@ fn who_is_raised_in_a_gift_is_lowered_again() {
     assert_eq!(classes(&play), [Class::Behind, Class::Own, Class::Behind]);
 }
 
-/// What the agent needs is above the fair class: the gift is as long as promised without it.
+/// What the agent needs is above the fair class: the yield window is as long as promised without it.
 #[test]
-fn agents_take_nothing_of_a_gift() {
+fn agents_take_nothing_of_a_yield_window() {
     let mut play = Play::with("layers", 1, &["idle", "other"]);
     play.wake(0, 0);
     play.pass(100_000);
@@ -90,14 +90,14 @@ fn agents_take_nothing_of_a_gift() {
         play.pass(100);
     }
     // 5 ms for the fair class and 10 for the agent.
-    assert!(play.board.seats[0].gift.is_some());
+    assert!(play.board.seats[0].window.is_some());
     play.pass(2_500);
-    assert!(play.board.seats[0].gift.is_none());
+    assert!(play.board.seats[0].window.is_none());
 }
 
-/// However many wake, half of a period after its beginning (50 ms less a turn of 7) the gift is made.
+/// However many wake, half of a period after its beginning (50 ms less a turn of 7) the yield window is made.
 #[test]
-fn a_gift_is_not_put_off_for_ever() {
+fn a_yield_window_is_not_put_off_for_ever() {
     let mut play = Play::with("layers", 1, &["idle", "other"]);
     play.wake(0, 0);
     play.pass(100_000);
@@ -111,25 +111,25 @@ fn a_gift_is_not_put_off_for_ever() {
     play.wake(1, 0);
     let classes = [0, 1].map(|tid: usize| lock(&play.world).threads[tid].class);
     assert_eq!(classes, [Class::Behind, Class::Own]);
-    assert!(play.board.seats[0].gift.is_some());
+    assert!(play.board.seats[0].window.is_some());
     play.pass(5_000);
-    assert!(play.board.seats[0].gift.is_none());
+    assert!(play.board.seats[0].window.is_none());
 }
 
 /// When the agent is to be woken before the next tick, each of its sleeps programs the CPU's timer, there and back: the turns of
 /// the last 4 ms before the limit of those who are raised took 31 us from a block to the next instead of 19.
 #[test]
-fn no_turn_of_who_is_raised_begins_just_before_the_limit() {
+fn no_raised_turn_begins_just_before_the_limit() {
     let mut play = Play::with("layers", 1, &["idle", "other"]);
     play.wake(0, 0);
     play.pass(100_000);
-    let (began, Gifts { period, gift }) = (play.board.now(), play.board.rules.gifts);
+    let (began, YieldWindows { period, length }) = (play.board.now(), play.board.rules.windows);
     let mut raised = 0;
     for _ in 0..50 {
         play.wake(1, 0);
-        if play.board.seats[0].gift.is_some() && !play.board.lends(0) {
+        if play.board.seats[0].window.is_some() && !play.board.is_yielded(0) {
             let (now, due) = (play.board.now(), play.board.due(0));
-            assert!(due >= now + gift, "{} of a turn are left", due.saturating_sub(now));
+            assert!(due >= now + length, "{} of a turn are left", due.saturating_sub(now));
             assert!(due <= began + Ns(period.0 / 2), "half of a period is the limit");
             raised += 1;
         }
