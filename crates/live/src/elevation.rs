@@ -5,7 +5,7 @@
 //!
 //! | priority | who |
 //! |---|---|
-//! | 5 | the [guardian](crate::guardian), and the [pulse] that it hears, elsewhere: sleep |
+//! | 5 | the [guardian](crate::guardian), and the [heartbeat] that it hears, elsewhere: sleep |
 //! | 4 | the [agent](agent) on each managed CPU; the supervisor elsewhere: sleep, decide, sleep |
 //! | 3 | the thread that runs |
 //! | 2 | the [sentinel](sentinel): gets the CPU at the moment when the running thread blocks, and says so |
@@ -30,8 +30,8 @@ mod agent;
 pub mod bare;
 mod board;
 mod claim;
+mod heartbeat;
 pub mod pair;
-mod pulse;
 mod sentinel;
 mod supervisor;
 mod threads;

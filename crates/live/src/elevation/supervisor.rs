@@ -5,7 +5,7 @@ mod agent_threads;
 
 use super::agent::{Order, Shared, Tiding, monotonic};
 use super::claim::{Claim, PATIENCE};
-use super::pulse::Pulse;
+use super::heartbeat::Heartbeat;
 use super::sentinel::become_fifo;
 use super::threads::Thread;
 use super::{
@@ -98,7 +98,7 @@ struct Supervisor<'a> {
     adders: Vec<Adder>,
     /// The threads of this process: never followed.
     own: BTreeSet<u32>,
-    _pulse: Pulse,
+    _heartbeat: Heartbeat,
     _limit: RtLimit,
     _claims: Vec<Claim>,
 }
@@ -163,7 +163,7 @@ impl<'a> Supervisor<'a> {
         // What is left to do: set policies, follow more threads, end the command.
         keep_only(&[Duty::Schedule, Duty::Follow, Duty::LockMemory, Duty::Kill, Duty::See])
             .map_err(LiveError::io("giving up capabilities"))?;
-        let pulse = Pulse::start(shared.clone(), keeper.heart()?, others)?;
+        let heartbeat = Heartbeat::start(shared.clone(), keeper.heart()?, others)?;
         let own = host::of_process(std::process::id()).into_iter().collect();
         // This thread was made for this management.
         let own_thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
@@ -187,7 +187,7 @@ impl<'a> Supervisor<'a> {
             released: BTreeSet::new(),
             adders,
             own,
-            _pulse: pulse,
+            _heartbeat: heartbeat,
             _limit: limit,
             _claims: claims,
         })

@@ -16,21 +16,21 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 
 /// See the module. Ends when it is dropped.
-pub(super) struct Pulse {
+pub(super) struct Heartbeat {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Pulse {
+impl Heartbeat {
     /// Starts it on `cpus`.
-    pub(super) fn start(shared: Arc<Shared>, heart: OwnedFd, cpus: CpuSet) -> Result<Pulse, LiveError> {
+    pub(super) fn start(shared: Arc<Shared>, heart: OwnedFd, cpus: CpuSet) -> Result<Heartbeat, LiveError> {
         let stop = Arc::new(AtomicBool::new(false));
         let (ready, started) = channel();
         let theirs = stop.clone();
-        let builder = std::thread::Builder::new().name("sched-pulse".to_owned());
+        let builder = std::thread::Builder::new().name("sched-heartbeat".to_owned());
         let thread = builder.spawn(move || {
-            let prepared = become_fifo("the pulse", GUARDIAN, &cpus).and_then(|()| {
-                keep_only(&[]).map_err(LiveError::io("giving up capabilities of the pulse (capset)"))
+            let prepared = become_fifo("the heartbeat", GUARDIAN, &cpus).and_then(|()| {
+                keep_only(&[]).map_err(LiveError::io("giving up capabilities of the heartbeat (capset)"))
             });
             let go = prepared.is_ok();
             // The other end waits for it.
@@ -39,15 +39,15 @@ impl Pulse {
                 beat(&shared, &heart, &theirs);
             }
         });
-        let thread = thread.map_err(LiveError::io("starting the pulse"))?;
-        let pulse = Pulse { stop, thread: Some(thread) };
-        let ended = || Err(LiveError::AgentDied { why: "its pulse ended before it began".to_owned() });
+        let thread = thread.map_err(LiveError::io("starting the heartbeat"))?;
+        let heartbeat = Heartbeat { stop, thread: Some(thread) };
+        let ended = || Err(LiveError::AgentDied { why: "its heartbeat ended before it began".to_owned() });
         started.recv().unwrap_or_else(|_| ended())?;
-        Ok(pulse)
+        Ok(heartbeat)
     }
 }
 
-impl Drop for Pulse {
+impl Drop for Heartbeat {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
