@@ -29,7 +29,7 @@
 mod agent;
 pub mod bare;
 mod board;
-mod claim;
+mod cpu_claim;
 mod heartbeat;
 pub mod pair;
 mod sentinel;

@@ -4,7 +4,7 @@
 mod agent_threads;
 
 use super::agent::{Order, Shared, Tiding, monotonic};
-use super::claim::{Claim, PATIENCE};
+use super::cpu_claim::{CpuClaim, PATIENCE};
 use super::heartbeat::Heartbeat;
 use super::sentinel::become_fifo;
 use super::threads::Thread;
@@ -100,7 +100,7 @@ struct Supervisor<'a> {
     own: BTreeSet<u32>,
     _heartbeat: Heartbeat,
     _limit: RtLimit,
-    _claims: Vec<Claim>,
+    _claims: Vec<CpuClaim>,
 }
 
 /// What the supervisor remembers of a thread.
@@ -144,7 +144,7 @@ impl<'a> Supervisor<'a> {
             seed: 1,
         };
         check_scheduler(&core, &options.declared)?;
-        let claims = cpus.iter().map(|cpu| Claim::of(*cpu, PATIENCE)).collect::<Result<_, _>>()?;
+        let claims = cpus.iter().map(|cpu| CpuClaim::take(*cpu, PATIENCE)).collect::<Result<_, _>>()?;
         let start = monotonic();
         let (agents, adders, tidings) = AgentThreads::start(options, &core, &others, start)?;
         let shared = agents.shared.clone();

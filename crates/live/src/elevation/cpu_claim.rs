@@ -17,20 +17,20 @@ const STEP: Duration = Duration::from_millis(20);
 
 /// Nobody else manages this CPU while it lives.
 #[derive(Debug)]
-pub(super) struct Claim(#[expect(dead_code, reason = "its life is the claim")] UnixDatagram);
+pub(super) struct CpuClaim(#[expect(dead_code, reason = "its life is the claim")] UnixDatagram);
 
-impl Claim {
+impl CpuClaim {
     /// Claims `cpu`; waits for as long as `patience` when somebody else has it.
     ///
     /// # Errors
     /// When somebody else still has it.
-    pub(super) fn of(cpu: CpuId, patience: Duration) -> Result<Claim, LiveError> {
+    pub(super) fn take(cpu: CpuId, patience: Duration) -> Result<CpuClaim, LiveError> {
         let failed = LiveError::io("claiming the CPU");
         let address = SocketAddr::from_abstract_name(format!("schedlab-cpu-{}", cpu.0)).map_err(failed)?;
         let begun = Instant::now();
         loop {
             match UnixDatagram::bind_addr(&address) {
-                Ok(socket) => return Ok(Claim(socket)),
+                Ok(socket) => return Ok(CpuClaim(socket)),
                 Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
                     return Err(LiveError::io("claiming the CPU")(error));
                 }
@@ -49,11 +49,11 @@ mod tests {
     fn a_cpu_has_one_driver() {
         // No machine has this one.
         let cpu = CpuId(1_000_000 + std::process::id());
-        let first = Claim::of(cpu, Duration::ZERO).expect("nobody has it");
-        let refused = Claim::of(cpu, Duration::ZERO).expect_err("it is taken");
+        let first = CpuClaim::take(cpu, Duration::ZERO).expect("nobody has it");
+        let refused = CpuClaim::take(cpu, Duration::ZERO).expect_err("it is taken");
         assert!(refused.to_string().contains("schedlab status"), "{refused}");
-        assert!(Claim::of(CpuId(cpu.0 + 1), Duration::ZERO).is_ok(), "another CPU is free");
+        assert!(CpuClaim::take(CpuId(cpu.0 + 1), Duration::ZERO).is_ok(), "another CPU is free");
         drop(first);
-        assert!(Claim::of(cpu, Duration::ZERO).is_ok());
+        assert!(CpuClaim::take(cpu, Duration::ZERO).is_ok());
     }
 }
