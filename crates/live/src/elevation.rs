@@ -8,7 +8,7 @@
 //! | 5 | the [guardian](crate::guardian), and the [heartbeat] that it hears, elsewhere: sleep |
 //! | 4 | the [agent](agent) on each managed CPU; the supervisor elsewhere: sleep, decide, sleep |
 //! | 3 | the thread that runs |
-//! | 2 | the [sentinel](sentinel): gets the CPU at the moment when the running thread blocks, and says so |
+//! | 2 | the [block detector](block_detector): gets the CPU at the moment when the running thread blocks, and says so |
 //! | 1 | managed threads that wait their turn, or sleep |
 //!
 //! Everything else of the system is below: that is why one CPU must stay unmanaged, and why the agent gives the CPU away
@@ -17,7 +17,7 @@
 //! | rule | where it is from | state |
 //! |---|---|---|
 //! | raise the next before lowering the previous | specs/delegation.md E.2 | done |
-//! | wakeups from tracepoints; blocks from the sentinel | E.2, E.3 | done |
+//! | wakeups from tracepoints; blocks from the block detector | E.2, E.3 | done |
 //! | `sched_yield` | E.4, 2 | not seen: the yielding thread goes on |
 //! | several managed CPUs: an agent each, one scheduler, migration while parked | E.2 | done; tested with CPUs that do not exist ([board]), because the project's machine can only spare one |
 //! | a waiting thread that is not served within `starve_after` | E.4, 5 | released to what it was before |
@@ -28,11 +28,11 @@
 
 mod agent;
 pub mod bare;
+mod block_detector;
 mod board;
 mod cpu_claim;
 mod heartbeat;
 pub mod pair;
-mod sentinel;
 mod supervisor;
 mod threads;
 mod yield_window;
@@ -53,8 +53,8 @@ pub const GUARDIAN: u8 = 5;
 pub const AGENT: u8 = 4;
 /// Priority of the thread that runs.
 pub const RUNNING: u8 = 3;
-/// Priority of the sentinel.
-pub const SENTINEL: u8 = 2;
+/// Priority of the block detector.
+pub const BLOCK_DETECTOR: u8 = 2;
 /// Priority of threads that wait.
 pub const PARKED: u8 = 1;
 
@@ -147,7 +147,7 @@ pub struct Counts {
     /// How long they were in all.
     #[serde(default, rename = "given_ns")]
     pub yielded_ns: u64,
-    /// CPU time of agent and sentinel.
+    /// CPU time of agent and block detector.
     pub agent_cpu_ns: u64,
     /// Steps that the log had no room for.
     pub unlogged: u64,

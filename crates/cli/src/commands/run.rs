@@ -219,7 +219,7 @@ fn as_text(report: &ElevationReport, style: &Style) -> String {
     );
     let _ = writeln!(
         text,
-        "agents and sentinels used {:.1} % of a CPU; given away {} times; stale {}, released after waiting too long {}, \
+        "agents and block detectors used {:.1} % of a CPU; given away {} times; stale {}, released after waiting too long {}, \
          changed by others {}, no room for {}",
         percent(counts.agent_cpu_ns),
         counts.yield_windows,

@@ -368,7 +368,7 @@ fn the_driver_gives_up() {
     let seen = capabilities(attached.id());
     for (name, most) in [
         ("sched-agent", nice | lock),
-        ("sched-sentinel", nice | lock),
+        ("sched-detector", nice | lock),
         ("sched-supervise", nice | lock | perfmon | kill | see),
     ] {
         let found = seen.iter().find(|(comm, _)| comm == name).unwrap_or_else(|| panic!("{name}: {seen:?}"));

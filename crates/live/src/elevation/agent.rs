@@ -1,13 +1,13 @@
 //! The agents: a thread on each managed CPU that asks the scheduler and sets priorities.
 //!
-//! Each sleeps until an event, its sentinel, a timer, another agent or the supervisor wakes it, at the latest for a heartbeat.
+//! Each sleeps until an event, its block detector, a timer, another agent or the supervisor wakes it, at the latest for a heartbeat.
 //! While it runs, nothing of ours runs on its CPU: it is above. It reads no file but `/proc/…/stat` that is open already, and
 //! writes none. What it knows and decides is the [`board`](super::board), which it holds while it goes round.
 //!
 //! The agent of a CPU hears of what happens on that CPU; the first one also of what happens on the CPUs that are not managed.
 
+use super::block_detector::{BlockDetector, cpu_time};
 use super::board::{Board, Newcomer, Post};
-use super::sentinel::{Sentinel, cpu_time};
 use super::threads::Thread;
 use crate::logged_core::WokenBy;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
 
-/// Descriptors that are waited for at once: the bell, the sentinel, and a ring for each CPU.
+/// Descriptors that are waited for at once: the bell, the block detector, and a ring for each CPU.
 const WATCHED: usize = 66;
 
 /// What the supervisor tells an agent.
@@ -75,19 +75,19 @@ impl Shared {
     }
 }
 
-/// A real CPU: its sentinel, and the bell of its agent.
+/// A real CPU: its block detector, and the bell of its agent.
 pub(super) struct CpuPost {
-    pub(super) sentinel: Sentinel,
+    pub(super) detector: BlockDetector,
     pub(super) shared: Arc<Shared>,
     pub(super) seat: usize,
 }
 
 impl Post for CpuPost {
     fn arm(&mut self) {
-        self.sentinel.arm();
+        self.detector.arm();
     }
     fn fired(&mut self) -> bool {
-        self.sentinel.fired()
+        self.detector.fired()
     }
     fn ring(&self) {
         self.shared.ring(self.seat);
@@ -100,7 +100,7 @@ pub(super) type RealBoard = Board<Thread, CpuPost>;
 pub(super) struct Agent {
     pub(super) seat: usize,
     pub(super) board: Arc<Mutex<RealBoard>>,
-    /// Readable when the sentinel had the CPU.
+    /// Readable when the block detector had the CPU.
     pub(super) free: OwnedFd,
     pub(super) follower: Follower,
     pub(super) shared: Arc<Shared>,
@@ -124,11 +124,11 @@ fn timespec(time: Ns) -> Timespec {
 pub(super) struct Woke {
     /// Somebody rang.
     rung: bool,
-    /// The sentinel had the CPU.
+    /// The block detector had the CPU.
     pub(super) free: bool,
 }
 
-/// Sleeps until the bell, the sentinel or an event, at most for `time`. Allocates nothing: descriptors are on the stack.
+/// Sleeps until the bell, the block detector or an event, at most for `time`. Allocates nothing: descriptors are on the stack.
 pub(super) fn wait_for(bell: Option<&OwnedFd>, free: BorrowedFd<'_>, follower: &Follower, time: Ns) -> Woke {
     let bell = bell.map_or(free, AsFd::as_fd);
     let mut fds: [PollFd<'_>; WATCHED] = std::array::from_fn(|place| match place {
@@ -168,7 +168,7 @@ impl Agent {
                 break;
             }
         }
-        // Out of the real-time class at once, so that the sentinel, which is below them, can end.
+        // Out of the real-time class at once, so that the block detector, which is below them, can end.
         if let Ok(board) = board.lock() {
             board.leave_real_time(self.seat);
         }
@@ -246,7 +246,7 @@ impl Agent {
                     let _ = self.tidings.send(Tiding::Execed(tid));
                 }
                 Followed::Exited { tid } => {
-                    // It still runs to its end; when it is off the CPU the sentinel, or a look, finds it gone.
+                    // It still runs to its end; when it is off the CPU the block detector, or a look, finds it gone.
                     let _ = tid;
                 }
                 Followed::Lost => board.look_at_all(),

@@ -2,8 +2,8 @@
 //! log, timers and threads that come and go. `benches/dispatch.rs` measures what the driver adds to it.
 
 use super::agent::{monotonic, wait_for};
+use super::block_detector::{BlockDetector, become_fifo};
 use super::board::{Hold as _, State};
-use super::sentinel::{Sentinel, become_fifo};
 use super::threads::Thread;
 use super::yield_window::YieldWindows;
 use super::{AGENT, HEARTBEAT};
@@ -41,15 +41,15 @@ pub fn hand_over(cpu: CpuId, pair: [u32; 2], windows: bool, stop: &AtomicBool) -
         Ok(thread)
     };
     let taken = [take(pair[0])?, take(pair[1])?];
-    let mut sentinel = Sentinel::start(managed)?;
+    let mut detector = BlockDetector::start(managed)?;
     become_fifo("the agent", AGENT, &managed)?;
     let (windows, mut began) = (windows.then(YieldWindows::here), monotonic());
     let mut runs = 0;
     taken[runs].raise();
-    sentinel.arm();
+    detector.arm();
     while !stop.load(Ordering::Relaxed) {
-        let woke = wait_for(None, sentinel.fd(), &follower, Ns(HEARTBEAT.as_nanos() as u64));
-        if woke.free && sentinel.fired() {
+        let woke = wait_for(None, detector.fd(), &follower, Ns(HEARTBEAT.as_nanos() as u64));
+        if woke.free && detector.fired() {
             let mut goes_on = true;
             if taken[runs].state() != State::Runnable {
                 let next = 1 - runs;
@@ -59,7 +59,7 @@ pub fn hand_over(cpu: CpuId, pair: [u32; 2], windows: bool, stop: &AtomicBool) -
                 runs = next;
             }
             if goes_on {
-                sentinel.arm();
+                detector.arm();
             }
         }
         follower.read(|_| {});
@@ -68,16 +68,16 @@ pub fn hand_over(cpu: CpuId, pair: [u32; 2], windows: bool, stop: &AtomicBool) -
             taken[1 - runs].set_behind();
             std::thread::sleep(std::time::Duration::from_nanos(windows.length.0));
             follower.read(|_| {});
-            let _ = sentinel.fired();
+            let _ = detector.fired();
             if taken[runs].state() != State::Runnable {
                 runs = 1 - runs;
             }
             taken[runs].raise();
             taken[1 - runs].park();
-            sentinel.arm();
+            detector.arm();
             began = monotonic();
         }
     }
-    sentinel.end();
+    detector.end();
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! What all agents share: the core, the managed threads, and what each CPU is about to do. It stands behind one lock, which
 //! an agent holds for as long as it goes round; nobody else touches it.
 //!
-//! Each managed CPU has a *seat*: its sentinel, its slice, its timers, its yield windows. An agent serves its own seat. What it finds
+//! Each managed CPU has a *seat*: its block detector, its slice, its timers, its yield windows. An agent serves its own seat. What it finds
 //! out about another one (the scheduler wants a decision there) it leaves in that seat and rings: that CPU's agent decides,
 //! and changes the priorities of its own threads on its own CPU, which costs a tenth of doing it from elsewhere. Only where a
 //! task must leave a CPU for good (it was released, or others changed it) the agent that notices decides for that CPU, too.
@@ -391,9 +391,9 @@ impl<H: Hold, P: Post> Board<H, P> {
         }
     }
 
-    /// The sentinel had the CPU: what became of the chosen thread?
+    /// The block detector had the CPU: what became of the chosen thread?
     pub(super) fn look_at_running(&mut self, seat: usize) {
-        // Where nobody of ours is above the sentinel, what it says is nothing new.
+        // Where nobody of ours is above the block detector, what it says is nothing new.
         if !self.seats[seat].post.fired() || self.is_yielded(seat) {
             return;
         }

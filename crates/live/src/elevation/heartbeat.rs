@@ -3,7 +3,7 @@
 //! may share its CPU and be busy for longer than the guardian waits.
 
 use super::agent::Shared;
-use super::sentinel::become_fifo;
+use super::block_detector::become_fifo;
 use super::{GUARDIAN, HEARTBEAT};
 use crate::LiveError;
 use crate::guardian::beat_through;

@@ -4,9 +4,9 @@
 mod agent_threads;
 
 use super::agent::{Order, Shared, Tiding, monotonic};
+use super::block_detector::become_fifo;
 use super::cpu_claim::{CpuClaim, PATIENCE};
 use super::heartbeat::Heartbeat;
-use super::sentinel::become_fifo;
 use super::threads::Thread;
 use super::{
     AGENT, Counts, ElevationOptions, ElevationReport, GUARDIAN, HEARTBEAT, PARKED, RUNNING, SILENCE,

@@ -233,10 +233,10 @@ impl<H: Hold, P: Post> Board<H, P> {
                 self.leave_alone(task, Grip::Policy);
             }
         }
-        // What the sentinel said meanwhile is about the yield window.
+        // What the block detector said meanwhile is about the yield window.
         let _ = self.seats[seat].post.fired();
         if self.current(seat).is_some() {
-            // First the sentinel, then the look: one of both sees it when the chosen thread blocks now.
+            // First the block detector, then the look: one of both sees it when the chosen thread blocks now.
             self.seats[seat].post.arm();
             self.look_at_chosen(seat);
         }

@@ -90,8 +90,8 @@ impl World {
         true
     }
 
-    /// The sentinel of a CPU runs when nobody above it wants the CPU.
-    fn sentinels(&mut self) {
+    /// The block detector of a CPU runs when nobody above it wants the CPU.
+    fn detectors(&mut self) {
         for cpu in 0..self.cpus.len() {
             let busy = self.raised(cpu as u32).any(|one| one.runnable);
             let one = &mut self.cpus[cpu];
@@ -303,7 +303,7 @@ impl Play {
     /// Until no agent has anything to do.
     fn settle(&mut self) {
         for _ in 0..10_000 {
-            lock(&self.world).sentinels();
+            lock(&self.world).detectors();
             let now = lock(&self.world).now;
             let wants = |seat: &usize| {
                 let world = lock(&self.world);
@@ -394,7 +394,7 @@ impl Play {
             let mut world = lock(&self.world);
             let Some(tid) = world.runs(cpu as u32) else { return };
             world.threads[tid as usize].runnable = false;
-            world.sentinels();
+            world.detectors();
             if let Some(heard) = anew {
                 world.threads[tid as usize].runnable = true;
                 world.events[heard].push(tid);

@@ -1,8 +1,8 @@
 //! The agents' threads: how they begin, and what they leave.
 
 use super::super::agent::{Agent, CpuPost, Line, Order, RealBoard, Shared, Tiding, monotonic};
+use super::super::block_detector::{BlockDetector, become_fifo, cpu_time};
 use super::super::board::{Board, Rules};
-use super::super::sentinel::{Sentinel, become_fifo, cpu_time};
 use super::super::threads::Thread;
 use super::super::yield_window::YieldWindows;
 use super::super::{AGENT, Counts, ElevationOptions, LogLine};
@@ -41,7 +41,7 @@ pub(super) struct Done {
 
 /// What an agent's thread has made before it can be given the board.
 struct Made {
-    sentinel: Sentinel,
+    detector: BlockDetector,
     free: OwnedFd,
 }
 
@@ -94,10 +94,10 @@ impl AgentThreads {
             let (shared, tidings) = (shared.clone(), news.clone());
             let given =
                 Given { seat, cpu, follower, shared: shared.clone(), orders: inbox, tidings, start, board };
-            let (thread, sentinel) = given.spawn()?;
+            let (thread, detector) = given.spawn()?;
             agents.threads.push(thread);
             agents.orders.push(orders);
-            posts.push((cpu, CpuPost { sentinel, shared, seat }));
+            posts.push((cpu, CpuPost { detector, shared, seat }));
             gives.push(give);
         }
         let rules = Rules {
@@ -137,7 +137,7 @@ impl AgentThreads {
         self.shared.ring_all();
     }
 
-    /// Ends all, and their sentinels.
+    /// Ends all, and their block detectors.
     pub(super) fn end(&mut self) -> Result<Done, LiveError> {
         self.stop();
         // Where a start failed, they wait for a board that never comes.
@@ -152,18 +152,18 @@ impl AgentThreads {
         let Some(board) = board else {
             return Err(panic.unwrap_or(LiveError::AgentDied { why: "before it began".to_owned() }));
         };
-        // After a panic in the middle of a change the board is still good for ending the sentinels.
+        // After a panic in the middle of a change the board is still good for ending the block detectors.
         let board = board.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         // Another agent may have raised a thread here after the last look of the CPU's own.
         (0..board.seats.len()).for_each(|seat| board.leave_real_time(seat));
         let now = monotonic().saturating_sub(self.start);
         let chosen: Vec<Ns> = (0..board.threads.len() as u32).map(|task| board.core.ran(task, now)).collect();
-        let sentinels: u64 = board.seats.into_iter().map(|seat| seat.post.sentinel.end()).sum();
+        let detectors: u64 = board.seats.into_iter().map(|seat| seat.post.detector.end()).sum();
         if let Some(panic) = panic {
             return Err(panic);
         }
         let threads = board.threads.into_iter().map(|thread| thread.hold).zip(chosen).collect();
-        let counts = Counts { agent_cpu_ns: agents_ns + sentinels, ..board.counts };
+        let counts = Counts { agent_cpu_ns: agents_ns + detectors, ..board.counts };
         Ok(Done { threads, counts, log: board.log, breach: board.breach })
     }
 }
@@ -187,14 +187,14 @@ impl Line {
 
 impl Given {
     /// Starts the thread and waits until it stands where it belongs.
-    fn spawn(self) -> Result<(JoinHandle<u64>, Sentinel), LiveError> {
+    fn spawn(self) -> Result<(JoinHandle<u64>, BlockDetector), LiveError> {
         let (ready, started) = channel();
         let thread = std::thread::Builder::new().name("sched-agent".to_owned()).spawn(move || {
             let cpu = self.cpu;
             let free = match Made::on(cpu) {
                 Ok(made) => {
                     let free = made.free;
-                    let _ = ready.send(Ok(made.sentinel));
+                    let _ = ready.send(Ok(made.detector));
                     free
                 }
                 Err(error) => {
@@ -210,8 +210,8 @@ impl Given {
         });
         let thread = thread.map_err(LiveError::io("starting an agent"))?;
         let ended = || Err(LiveError::AgentDied { why: "it ended before it began".to_owned() });
-        let sentinel = started.recv().unwrap_or_else(|_| ended())?;
-        Ok((thread, sentinel))
+        let detector = started.recv().unwrap_or_else(|_| ended())?;
+        Ok((thread, detector))
     }
 }
 
@@ -225,10 +225,10 @@ impl Made {
         rustix::mm::mlockall(all)
             .map_err(|error| LiveError::io("locking memory (mlockall)")(error.into()))?;
         let managed = CpuSet::single(cpu);
-        let sentinel = Sentinel::start(managed)?;
+        let detector = BlockDetector::start(managed)?;
         let free =
-            sentinel.fd().try_clone_to_owned().map_err(LiveError::io("sharing the sentinel's bell"))?;
+            detector.fd().try_clone_to_owned().map_err(LiveError::io("sharing the block detector's bell"))?;
         become_fifo("an agent", AGENT, &managed)?;
-        Ok(Made { sentinel, free })
+        Ok(Made { detector, free })
     }
 }

@@ -1,6 +1,6 @@
 //! The thread below the running one: when it gets the CPU, the running one has blocked.
 
-use super::SENTINEL;
+use super::BLOCK_DETECTOR;
 use crate::LiveError;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{read, write};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 /// The agent's end.
-pub(super) struct Sentinel {
+pub(super) struct BlockDetector {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     /// It waits for the CPU and has not said anything.
@@ -22,7 +22,7 @@ pub(super) struct Sentinel {
 struct Shared {
     /// Written by the agent: get ready.
     arm: OwnedFd,
-    /// Written by the sentinel: the CPU is free.
+    /// Written by the block detector: the CPU is free.
     free: OwnedFd,
     stop: AtomicBool,
     cpu_ns: AtomicU64,
@@ -46,12 +46,12 @@ pub(super) fn cpu_time() -> u64 {
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-impl Sentinel {
+impl BlockDetector {
     /// Starts one on `cpus`. It sleeps until it is armed.
-    pub(super) fn start(cpus: CpuSet) -> Result<Sentinel, LiveError> {
+    pub(super) fn start(cpus: CpuSet) -> Result<BlockDetector, LiveError> {
         let fd = |flags| {
             eventfd(0, flags)
-                .map_err(|error| LiveError::io("making a sentinel's bell (eventfd)")(error.into()))
+                .map_err(|error| LiveError::io("making a block detector's bell (eventfd)")(error.into()))
         };
         let shared = Arc::new(Shared {
             arm: fd(EventfdFlags::CLOEXEC)?,
@@ -61,8 +61,8 @@ impl Sentinel {
         });
         let (ready, started) = std::sync::mpsc::channel();
         let theirs = shared.clone();
-        let thread = std::thread::Builder::new().name("sched-sentinel".to_owned()).spawn(move || {
-            let prepared = become_fifo("a sentinel", SENTINEL, &cpus);
+        let thread = std::thread::Builder::new().name("sched-detector".to_owned()).spawn(move || {
+            let prepared = become_fifo("a block detector", BLOCK_DETECTOR, &cpus);
             let go = prepared.is_ok();
             // The other end waits for it.
             let _ = ready.send(prepared);
@@ -71,11 +71,12 @@ impl Sentinel {
             }
             theirs.cpu_ns.store(cpu_time(), Ordering::Relaxed);
         });
-        let thread = thread.map_err(LiveError::io("starting the sentinel"))?;
-        let sentinel = Sentinel { shared, thread: Some(thread), armed: false };
-        let ended = || Err(LiveError::AgentDied { why: "its sentinel ended before it began".to_owned() });
+        let thread = thread.map_err(LiveError::io("starting the block detector"))?;
+        let detector = BlockDetector { shared, thread: Some(thread), armed: false };
+        let ended =
+            || Err(LiveError::AgentDied { why: "its block detector ended before it began".to_owned() });
         started.recv().unwrap_or_else(|_| ended())?;
-        Ok(sentinel)
+        Ok(detector)
     }
 
     /// From now on, the moment in which nothing of a higher priority wants the CPU will be told.
@@ -85,7 +86,7 @@ impl Sentinel {
         }
     }
 
-    /// Readable when the sentinel had the CPU.
+    /// Readable when the block detector had the CPU.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.shared.free.as_fd()
     }
@@ -112,7 +113,7 @@ impl Sentinel {
     }
 }
 
-impl Drop for Sentinel {
+impl Drop for BlockDetector {
     fn drop(&mut self) {
         self.stop();
     }
