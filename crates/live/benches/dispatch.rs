@@ -1,5 +1,5 @@
 //! What it costs to hand a CPU from a thread that blocks to the next: by the kernel alone, by the least possible agent
-//! ([`bare`](schedlab_live::elevation::bare)) with and without yield windows, and by the driver under a scheduler; at
+//! ([`baseline`](schedlab_live::elevation::baseline)) with and without yield windows, and by the driver under a scheduler; at
 //! bursts of 0, 20, 100 and 1000 us. In a yield window the fair class, and whoever else is in it, decides: at bursts of 1000 us that
 //! is more than one turn in a hundred, so p99 is about yield windows there.
 //!
@@ -10,7 +10,7 @@
 
 use schedlab_host::threads;
 use schedlab_live::Room;
-use schedlab_live::elevation::{ElevationOptions, bare, manage, pair};
+use schedlab_live::elevation::{ElevationOptions, baseline, manage, pair};
 use schedlab_live::guardian::{self, Watch};
 use schedlab_model::{CpuId, CpuSet, Ns};
 use std::io::{BufRead, BufReader, Write};
@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const CPU: CpuId = CpuId(0);
 const BURSTS_US: [u64; 4] = [0, 20, 100, 1000];
-/// The bare agent never gives the CPU away, which the kernel bears for a second; `windows` is the bare agent that does.
-const WAYS: [&str; 4] = ["kernel", "bare", "yield windows", "driver"];
+/// The baseline agent never gives the CPU away, which the kernel bears for a second; `windows` is the baseline agent that does.
+const WAYS: [&str; 4] = ["kernel", "baseline", "yield windows", "driver"];
 const SCHEDULER: &str = "fifo-per-cpu";
 
 fn main() -> ExitCode {
@@ -130,10 +130,10 @@ fn one(way: &str, burst: u64, ms: u64) -> Numbers {
             }
             pair.go();
         }
-        "bare" | "yield windows" => {
+        "baseline" | "yield windows" => {
             let (stop, tids) = (AtomicBool::new(false), pair.tids);
             std::thread::scope(|scope| {
-                let agent = scope.spawn(|| bare::hand_over(CPU, tids, way == "yielding", &stop));
+                let agent = scope.spawn(|| baseline::hand_over(CPU, tids, way == "yielding", &stop));
                 // Until both are parked and raised.
                 while !tids.iter().all(|tid| threads::fifo_priority(*tid).is_ok_and(|now| now.is_some())) {
                     assert!(!agent.is_finished(), "the agent could not begin");

@@ -27,7 +27,7 @@
 //! | capabilities that are not needed any more | E.4, 12 | given up once the driver runs ([`schedlab_host::privileges`]) |
 
 mod agent;
-pub mod bare;
+pub mod baseline;
 mod block_detector;
 mod board;
 mod cpu_claim;
