@@ -10,7 +10,7 @@
 
 use schedlab_host::threads;
 use schedlab_live::Room;
-use schedlab_live::elevation::{ElevationOptions, baseline, manage, pair};
+use schedlab_live::elevation::{ElevationOptions, baseline, manage, ping_pong};
 use schedlab_live::guardian::{self, Watch};
 use schedlab_model::{CpuId, CpuSet, Ns};
 use std::io::{BufRead, BufReader, Write};
@@ -31,8 +31,12 @@ fn main() -> ExitCode {
             let watch = Watch::parse(&arguments[1..]).expect("our own arguments");
             guardian::watch(&watch).map_or(ExitCode::FAILURE, |_| ExitCode::SUCCESS)
         }
-        Some("pair") => {
-            played(&pair::play(Ns::from_us(number(&arguments, 1)), Ns::from_ms(number(&arguments, 2)), told));
+        Some("ping-pong") => {
+            played(&ping_pong::play(
+                Ns::from_us(number(&arguments, 1)),
+                Ns::from_ms(number(&arguments, 2)),
+                told,
+            ));
             ExitCode::SUCCESS
         }
         _ => bench(&arguments),
@@ -50,8 +54,8 @@ fn told(tids: [u32; 2]) {
     std::io::stdin().lock().lines().next();
 }
 
-fn played(played: &pair::Played) {
-    let pair::Played { block_to_next: block, cycle, overhead, turns } = played;
+fn played(played: &ping_pong::PingPong) {
+    let ping_pong::PingPong { block_to_next: block, cycle, overhead, turns } = played;
     println!("{} {} {} {} {overhead} {turns}", block.0.0, block.1.0, cycle.0.0, cycle.1.0);
 }
 
@@ -91,7 +95,7 @@ impl Pair {
     fn start(burst: u64, ms: u64) -> Pair {
         let program = std::env::current_exe().expect("this program");
         let mut child = Command::new(program)
-            .args(["pair", &burst.to_string(), &ms.to_string()])
+            .args(["ping-pong", &burst.to_string(), &ms.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

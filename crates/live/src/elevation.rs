@@ -32,7 +32,7 @@ mod block_detector;
 mod board;
 mod cpu_claim;
 mod heartbeat;
-pub mod pair;
+pub mod ping_pong;
 mod supervisor;
 mod threads;
 mod yield_window;

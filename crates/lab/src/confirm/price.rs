@@ -13,7 +13,7 @@
 //! Nothing is fitted to the workload: the pair is not it. How far two threads with two eventfds stand for everybody is part of
 //! the error that `confirm` prints.
 //!
-//! [`pair`]: schedlab_live::elevation::pair
+//! [`pair`]: schedlab_live::elevation::ping_pong
 
 use super::{ConfirmError, Plan};
 use schedlab_model::Ns;

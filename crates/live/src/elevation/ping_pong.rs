@@ -16,7 +16,7 @@ const KEPT: usize = 1 << 18;
 
 /// What the pair saw.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Played {
+pub struct PingPong {
     /// From the last step of the one that blocks to the first of the next: p50 and p99.
     pub block_to_next: (Ns, Ns),
     /// A whole turn without its burst: the same, and the wakeup of the other one, which waits. p50 and p99.
@@ -46,7 +46,7 @@ struct Turns {
 ///
 /// # Panics
 /// When the kernel gives no eventfd, or no thread.
-pub fn play(burst: Ns, time: Ns, begin: impl FnOnce([u32; 2])) -> Played {
+pub fn play(burst: Ns, time: Ns, begin: impl FnOnce([u32; 2])) -> PingPong {
     let bell = || eventfd(0, EventfdFlags::CLOEXEC).expect("a descriptor");
     let bells: Arc<[OwnedFd; 2]> = Arc::new([bell(), bell()]);
     let (times, end) = (Arc::new(Times::default()), Arc::new(AtomicU64::new(u64::MAX)));
@@ -76,7 +76,7 @@ pub fn play(burst: Ns, time: Ns, begin: impl FnOnce([u32; 2])) -> Played {
     }
     let (elapsed, turns) = (monotonic().saturating_sub(began), all.cycle.len() as u64);
     let overhead = 1.0 - (turns * burst.0) as f64 / elapsed.0.max(1) as f64;
-    Played { block_to_next: middle(all.block_to_next), cycle: middle(all.cycle), overhead, turns }
+    PingPong { block_to_next: middle(all.block_to_next), cycle: middle(all.cycle), overhead, turns }
 }
 
 fn turns(own: usize, burst: u64, bells: &[OwnedFd; 2], times: &Times, end: &AtomicU64) -> Turns {
