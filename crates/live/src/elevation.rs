@@ -19,7 +19,7 @@
 //! | raise the next before lowering the previous | specs/delegation.md E.2 | done |
 //! | wakeups from tracepoints; blocks from the block detector | E.2, E.3 | done |
 //! | `sched_yield` | E.4, 2 | not seen: the yielding thread goes on |
-//! | several managed CPUs: an agent each, one scheduler, migration while parked | E.2 | done; tested with CPUs that do not exist ([board]), because the project's machine can only spare one |
+//! | several managed CPUs: an agent each, one scheduler, migration while parked | E.2 | done; tested with CPUs that do not exist ([agent_state]), because the project's machine can only spare one |
 //! | a waiting thread that is not served within `starve_after` | E.4, 5 | released to what it was before |
 //! | threads whose policy others changed meanwhile | E.4 | left alone from then on; another nice value is told to the scheduler |
 //! | a declared policy follows the name through exec | | done |
@@ -27,9 +27,9 @@
 //! | capabilities that are not needed any more | E.4, 12 | given up once the driver runs ([`schedlab_host::privileges`]) |
 
 mod agent;
+mod agent_state;
 pub mod baseline;
 mod block_detector;
-mod board;
 mod cpu_claim;
 mod heartbeat;
 pub mod ping_pong;

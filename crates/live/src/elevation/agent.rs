@@ -2,12 +2,12 @@
 //!
 //! Each sleeps until an event, its block detector, a timer, another agent or the supervisor wakes it, at the latest for a heartbeat.
 //! While it runs, nothing of ours runs on its CPU: it is above. It reads no file but `/proc/…/stat` that is open already, and
-//! writes none. What it knows and decides is the [`board`](super::board), which it holds while it goes round.
+//! writes none. What it knows and decides is the [state](super::agent_state), which it holds while it goes round.
 //!
 //! The agent of a CPU hears of what happens on that CPU; the first one also of what happens on the CPUs that are not managed.
 
+use super::agent_state::{AgentState, Newcomer, Post};
 use super::block_detector::{BlockDetector, cpu_time};
-use super::board::{Board, Newcomer, Post};
 use super::threads::Thread;
 use crate::logged_core::WokenBy;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -51,7 +51,7 @@ pub(super) struct Shared {
     pub(super) obeyed: AtomicU64,
     /// How the agents stand, renewed with each look around of the first.
     pub(super) counts: Mutex<super::Counts>,
-    /// By seat.
+    /// By slot.
     pub(super) agents: Vec<Line>,
 }
 
@@ -64,14 +64,14 @@ pub(super) struct Line {
 }
 
 impl Shared {
-    /// Wakes the agent of a seat.
-    pub(super) fn ring(&self, seat: usize) {
-        let _ = rustix::io::write(&self.agents[seat].bell, &1_u64.to_ne_bytes());
+    /// Wakes the agent of a slot.
+    pub(super) fn ring(&self, slot: usize) {
+        let _ = rustix::io::write(&self.agents[slot].bell, &1_u64.to_ne_bytes());
     }
 
     /// Wakes all.
     pub(super) fn ring_all(&self) {
-        (0..self.agents.len()).for_each(|seat| self.ring(seat));
+        (0..self.agents.len()).for_each(|slot| self.ring(slot));
     }
 }
 
@@ -79,7 +79,7 @@ impl Shared {
 pub(super) struct CpuPost {
     pub(super) detector: BlockDetector,
     pub(super) shared: Arc<Shared>,
-    pub(super) seat: usize,
+    pub(super) slot: usize,
 }
 
 impl Post for CpuPost {
@@ -90,16 +90,16 @@ impl Post for CpuPost {
         self.detector.fired()
     }
     fn ring(&self) {
-        self.shared.ring(self.seat);
+        self.shared.ring(self.slot);
     }
 }
 
-/// The board with real threads on real CPUs.
-pub(super) type RealBoard = Board<Thread, CpuPost>;
+/// The agent state with real threads on real CPUs.
+pub(super) type RealState = AgentState<Thread, CpuPost>;
 
 pub(super) struct Agent {
-    pub(super) seat: usize,
-    pub(super) board: Arc<Mutex<RealBoard>>,
+    pub(super) slot: usize,
+    pub(super) state: Arc<Mutex<RealState>>,
     /// Readable when the block detector had the CPU.
     pub(super) free: OwnedFd,
     pub(super) follower: Follower,
@@ -150,8 +150,8 @@ impl Agent {
     /// back.
     pub(super) fn run(mut self) -> u64 {
         let shared = self.shared.clone();
-        let line = &shared.agents[self.seat];
-        let board = self.board.clone();
+        let line = &shared.agents[self.slot];
+        let state = self.state.clone();
         let mut until = Ns::ZERO;
         while !shared.stop.load(Ordering::Relaxed) {
             let now = monotonic().saturating_sub(self.start);
@@ -162,62 +162,62 @@ impl Agent {
                 let _ = rustix::io::read(&line.bell, &mut [0; 8]);
             }
             // Another agent died in the middle of a change: the keeper knows what to put back.
-            let Ok(mut board) = board.lock() else { break };
-            until = self.go_round(&mut board, &woke);
-            if board.breach.is_some() {
+            let Ok(mut state) = state.lock() else { break };
+            until = self.go_round(&mut state, &woke);
+            if state.breach.is_some() {
                 break;
             }
         }
         // Out of the real-time class at once, so that the block detector, which is below them, can end.
-        if let Ok(board) = board.lock() {
-            board.leave_real_time(self.seat);
+        if let Ok(state) = state.lock() {
+            state.leave_real_time(self.slot);
         }
         shared.stop.store(true, Ordering::Relaxed);
         cpu_time()
     }
 
     /// Everything that there is to do now; when there is something again.
-    fn go_round(&mut self, board: &mut RealBoard, woke: &Woke) -> Ns {
-        let seat = self.seat;
-        board.enter(seat);
+    fn go_round(&mut self, state: &mut RealState, woke: &Woke) -> Ns {
+        let slot = self.slot;
+        state.enter(slot);
         if woke.rung {
-            self.take_orders(board);
+            self.take_orders(state);
         }
         if woke.free {
-            board.look_at_running(seat);
+            state.look_at_running(slot);
         }
-        self.read_events(board);
-        board.look_at_chosen_in_window(seat);
-        board.fire_timers(seat);
+        self.read_events(state);
+        state.look_at_chosen_in_window(slot);
+        state.fire_timers(slot);
         // An onlooker that reads just now gets the next ones.
-        if board.look_around(seat)
-            && seat == 0
+        if state.look_around(slot)
+            && slot == 0
             && let Ok(mut counts) = self.shared.counts.try_lock()
         {
-            counts.clone_from(&board.counts);
+            counts.clone_from(&state.counts);
         }
-        board.settle(seat);
-        board.update_window(seat);
-        board.leave(seat)
+        state.settle(slot);
+        state.update_window(slot);
+        state.leave(slot)
     }
 
-    fn take_orders(&mut self, board: &mut RealBoard) {
+    fn take_orders(&mut self, state: &mut RealState) {
         while let Ok(order) = self.orders.try_recv() {
             match order {
                 Order::Join(thread) => {
                     let (process, taken_for) = (thread.identity.process, thread.taken_for);
                     let (nice, affinity, cpu) = (thread.before.nice, thread.affinity, thread.cpu);
-                    board.join(Newcomer { hold: *thread, process, taken_for, nice, affinity, cpu });
+                    state.join(Newcomer { hold: *thread, process, taken_for, nice, affinity, cpu });
                 }
                 Order::Follow(batch) => self.follower.take(batch),
                 Order::Policy(tid, policy) => {
-                    if let Some(task) = board.task_of(tid) {
-                        board.take_for(task, policy);
+                    if let Some(task) = state.task_of(tid) {
+                        state.take_for(task, policy);
                     }
                 }
                 Order::Release(tid) => {
-                    if let Some(task) = board.task_of(tid) {
-                        board.release(task);
+                    if let Some(task) = state.task_of(tid) {
+                        state.release(task);
                     }
                 }
             }
@@ -225,7 +225,7 @@ impl Agent {
         }
     }
 
-    fn read_events(&mut self, board: &mut RealBoard) {
+    fn read_events(&mut self, state: &mut RealState) {
         let mut events = std::mem::take(&mut self.events);
         events.clear();
         self.follower.read(|event| events.push(event));
@@ -233,23 +233,23 @@ impl Agent {
             match *event {
                 Followed::Woken { tid, by } => {
                     let by = match by {
-                        Doer::Thread(waker) => board.task_of(waker).map_or(WokenBy::Unknown, WokenBy::Task),
+                        Doer::Thread(waker) => state.task_of(waker).map_or(WokenBy::Unknown, WokenBy::Task),
                         Doer::SoftIrq => WokenBy::SoftIrq,
                         Doer::HardIrq => WokenBy::HardIrq,
                     };
-                    board.heard_wake(tid, by);
+                    state.heard_wake(tid, by);
                 }
-                Followed::Forked { parent, child } if board.task_of(parent).is_some() => {
+                Followed::Forked { parent, child } if state.task_of(parent).is_some() => {
                     let _ = self.tidings.send(Tiding::Born(child));
                 }
-                Followed::Execed { tid } if board.task_of(tid).is_some() => {
+                Followed::Execed { tid } if state.task_of(tid).is_some() => {
                     let _ = self.tidings.send(Tiding::Execed(tid));
                 }
                 Followed::Exited { tid } => {
                     // It still runs to its end; when it is off the CPU the block detector, or a look, finds it gone.
                     let _ = tid;
                 }
-                Followed::Lost => board.look_at_all(),
+                Followed::Lost => state.look_at_all(),
                 Followed::Forked { .. } | Followed::Execed { .. } => {}
             }
         }

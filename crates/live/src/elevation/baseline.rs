@@ -2,8 +2,8 @@
 //! log, timers and threads that come and go. `benches/dispatch.rs` measures what the driver adds to it.
 
 use super::agent::{monotonic, wait_for};
+use super::agent_state::{Hold as _, State};
 use super::block_detector::{BlockDetector, become_fifo};
-use super::board::{Hold as _, State};
 use super::threads::Thread;
 use super::yield_window::YieldWindows;
 use super::{AGENT, HEARTBEAT};

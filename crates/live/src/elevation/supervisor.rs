@@ -94,7 +94,7 @@ struct Supervisor<'a> {
     began: u64,
     /// Given back before their time; their children are not taken again.
     released: BTreeSet<u32>,
-    /// By seat: each follows the threads on its own CPUs.
+    /// By slot: each follows the threads on its own CPUs.
     adders: Vec<Adder>,
     /// The threads of this process: never followed.
     own: BTreeSet<u32>,
@@ -198,9 +198,9 @@ impl<'a> Supervisor<'a> {
         self.order_to(0, order);
     }
 
-    fn order_to(&mut self, seat: usize, order: Order) {
+    fn order_to(&mut self, slot: usize, order: Order) {
         // An agent that is gone is noticed elsewhere.
-        self.sent += u64::from(self.agents.tell(seat, order));
+        self.sent += u64::from(self.agents.tell(slot, order));
     }
 
     /// Takes on every thread that a process has, and writes down that those to come are ours.
@@ -308,9 +308,9 @@ impl<'a> Supervisor<'a> {
     /// From now on the agents hear of a thread. Where the kernel refuses to follow one more, its wakeups are found by looking.
     fn follow(&mut self, tid: u32) -> Result<(), LiveError> {
         let mut told = 0;
-        for seat in 0..self.adders.len() {
-            if let Ok(Some(batch)) = self.adders[seat].add(&BTreeSet::from([tid]), &self.own) {
-                self.order_to(seat, Order::Follow(batch));
+        for slot in 0..self.adders.len() {
+            if let Ok(Some(batch)) = self.adders[slot].add(&BTreeSet::from([tid]), &self.own) {
+                self.order_to(slot, Order::Follow(batch));
                 told += 1;
             }
         }

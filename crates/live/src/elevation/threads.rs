@@ -1,6 +1,6 @@
 //! The managed threads: who they are, what they were, what they do now.
 
-use super::board::{Grip, Hold, State};
+use super::agent_state::{Grip, Hold, State};
 use super::{PARKED, RUNNING};
 use rustix::io::pread;
 use schedlab_host::threads::{self, Identity, Scheduling};

@@ -9,7 +9,7 @@
 //! groups (or autogroups) of their own, SCHED_IDLE counts within its group only: there the kernel shares a yield window between the
 //! groups.
 
-use super::board::{Board, Grip, Hold, Post, Stands, State};
+use super::agent_state::{AgentState, Grip, Hold, Post, Stands, State};
 use crate::logged_core::Fate;
 use schedlab_model::Ns;
 use std::fs;
@@ -101,10 +101,10 @@ impl YieldWindow {
     }
 }
 
-impl<H: Hold, P: Post> Board<H, P> {
-    /// Whether the threads on the CPU of a seat are in the fair class just now.
-    pub(super) fn is_yielded(&self, seat: usize) -> bool {
-        self.seats[seat].window.is_some_and(|window| window.raised.is_none())
+impl<H: Hold, P: Post> AgentState<H, P> {
+    /// Whether the threads on a CPU are in the fair class just now.
+    pub(super) fn is_yielded(&self, slot: usize) -> bool {
+        self.slots[slot].window.is_some_and(|window| window.raised.is_none())
     }
 
     /// Whether a thread woke so lately that its turn is an answer to that.
@@ -113,12 +113,12 @@ impl<H: Hold, P: Post> Board<H, P> {
         woke.is_some_and(|woke| now.saturating_sub(woke) <= self.rules.windows.length)
     }
 
-    /// Another one, or nobody, gets the CPU of a seat; it may be given away just now.
-    pub(super) fn switch_in_window(&mut self, now: Ns, seat: usize, next: Option<u32>) {
+    /// Another one, or nobody, gets a CPU; it may be given away just now.
+    pub(super) fn switch_in_window(&mut self, now: Ns, slot: usize, next: Option<u32>) {
         let fresh = next.is_some_and(|next| self.fresh(next, now));
         let turn = self.rules.windows.length;
-        let elsewhere = seat != self.acting;
-        let Some(window) = &mut self.seats[seat].window else { return };
+        let elsewhere = slot != self.acting;
+        let Some(window) = &mut self.slots[slot].window else { return };
         // What the agent of that CPU used is not known here; it is asleep, as a rule.
         window.count(now, Ns::ZERO);
         window.raised = None;
@@ -131,9 +131,9 @@ impl<H: Hold, P: Post> Board<H, P> {
         }
     }
 
-    /// The agent of a seat begins to go round, or has gone round.
-    pub(super) fn count_window(&mut self, seat: usize, done: bool) {
-        if let Some(window) = &mut self.seats[seat].window {
+    /// The agent of a slot begins to go round, or has gone round.
+    pub(super) fn count_window(&mut self, slot: usize, done: bool) {
+        if let Some(window) = &mut self.slots[slot].window {
             let (now, used) = ((self.rules.clock)(), (self.rules.used)());
             window.count(now, used);
             if done {
@@ -142,29 +142,29 @@ impl<H: Hold, P: Post> Board<H, P> {
         }
     }
 
-    /// Puts everybody who wants the CPU of a seat, which is lent, where he belongs.
-    pub(super) fn arrange(&mut self, seat: usize) {
-        let front = self.current(seat);
+    /// Puts everybody who wants a CPU, which is lent, where he belongs.
+    pub(super) fn arrange(&mut self, slot: usize) {
+        let front = self.current(slot);
         for task in 0..self.threads.len() as u32 {
             // Whoever sleeps is moved when it wakes.
             let thread = &self.threads[task as usize];
-            if thread.seat == seat && !thread.left && self.core.runnable(task) {
+            if thread.slot == slot && !thread.left && self.core.runnable(task) {
                 self.place(task, front == Some(task));
             }
         }
     }
 
-    /// Lets the rest of the system run on the CPU of a seat, when it had no chance in this period.
-    pub(super) fn update_window(&mut self, seat: usize) {
+    /// Lets the rest of the system run on a CPU, when it had no chance in this period.
+    pub(super) fn update_window(&mut self, slot: usize) {
         let now = self.now();
         let YieldWindows { period, length } = self.rules.windows;
-        let one = &self.seats[seat];
+        let one = &self.slots[slot];
         if let Some(given) = one.window {
             match given.raised {
-                Some(until) if now >= until => self.lower_all(seat),
+                Some(until) if now >= until => self.lower_all(slot),
                 None if given.left == Ns::ZERO => {
-                    self.close_window(seat);
-                    self.count_idle_anew(seat);
+                    self.close_window(slot);
+                    self.count_idle_anew(slot);
                 }
                 _ => {}
             }
@@ -175,84 +175,84 @@ impl<H: Hold, P: Post> Board<H, P> {
         }
         let idle = one.idle + one.idle_since.map_or(Ns::ZERO, |since| now.saturating_sub(since));
         if idle < length {
-            self.open_window(seat, now, length.saturating_sub(idle));
+            self.open_window(slot, now, length.saturating_sub(idle));
         } else {
-            self.seats[seat].period_began = now;
-            self.count_idle_anew(seat);
+            self.slots[slot].period_began = now;
+            self.count_idle_anew(slot);
         }
     }
 
-    fn count_idle_anew(&mut self, seat: usize) {
+    fn count_idle_anew(&mut self, slot: usize) {
         let now = self.now();
-        let one = &mut self.seats[seat];
+        let one = &mut self.slots[slot];
         one.idle = Ns::ZERO;
         one.idle_since = one.idle_since.map(|_| now);
     }
 
-    fn open_window(&mut self, seat: usize, now: Ns, length: Ns) {
+    fn open_window(&mut self, slot: usize, now: Ns, length: Ns) {
         self.counts.yield_windows += 1;
         self.counts.yielded_ns += length.0;
         let YieldWindows { period, length: turn } = self.rules.windows;
         // Half of a period at most is spent on a yield window and those who are raised in it: the last turn ends then.
         let strict = now + Ns(period.0 / 2).saturating_sub(turn);
         let mut window = YieldWindow { left: length, yielded_since: None, strict, raised: None };
-        let front = self.current(seat);
+        let front = self.current(slot);
         if front.is_some_and(|front| self.fresh(front, now)) {
             window.raise(now, turn);
         }
-        let one = &mut self.seats[seat];
+        let one = &mut self.slots[slot];
         one.window = Some(window);
         // The yield window belongs to the period that it begins: after it would be less than promised, and too little at times.
         one.period_began = now;
-        if self.is_yielded(seat) {
-            self.arrange(seat);
+        if self.is_yielded(slot) {
+            self.arrange(slot);
         }
     }
 
     /// The turn of the one that was raised in a yield window is over, though it goes on.
-    fn lower_all(&mut self, seat: usize) {
-        if let Some(window) = &mut self.seats[seat].window {
+    fn lower_all(&mut self, slot: usize) {
+        if let Some(window) = &mut self.slots[slot].window {
             window.raised = None;
         }
-        if let Some(front) = self.current(seat) {
+        if let Some(front) = self.current(slot) {
             self.threads[front as usize].woke = None;
         }
-        self.arrange(seat);
+        self.arrange(slot);
     }
 
-    fn close_window(&mut self, seat: usize) {
-        self.seats[seat].window = None;
+    fn close_window(&mut self, slot: usize) {
+        self.slots[slot].window = None;
         for task in 0..self.threads.len() as u32 {
             let thread = &self.threads[task as usize];
-            if thread.seat != seat || thread.left || thread.stands == Stands::Band {
+            if thread.slot != slot || thread.left || thread.stands == Stands::Band {
                 continue;
             }
             if thread.hold.is_as_in_window() {
-                self.place(task, self.current(seat) == Some(task));
+                self.place(task, self.current(slot) == Some(task));
             } else {
                 self.leave_alone(task, Grip::Policy);
             }
         }
         // What the block detector said meanwhile is about the yield window.
-        let _ = self.seats[seat].post.fired();
-        if self.current(seat).is_some() {
+        let _ = self.slots[slot].post.fired();
+        if self.current(slot).is_some() {
             // First the block detector, then the look: one of both sees it when the chosen thread blocks now.
-            self.seats[seat].post.arm();
-            self.look_at_chosen(seat);
+            self.slots[slot].post.arm();
+            self.look_at_chosen(slot);
         }
     }
 
     /// Nobody says when a lent thread blocks: whenever something else wakes the agent, it looks.
-    pub(super) fn look_at_chosen_in_window(&mut self, seat: usize) {
-        if self.is_yielded(seat) {
-            self.look_at_chosen(seat);
+    pub(super) fn look_at_chosen_in_window(&mut self, slot: usize) {
+        if self.is_yielded(slot) {
+            self.look_at_chosen(slot);
         }
     }
 
-    fn look_at_chosen(&mut self, seat: usize) {
-        let Some(task) = self.current(seat) else { return };
+    fn look_at_chosen(&mut self, slot: usize) {
+        let Some(task) = self.current(slot) else { return };
         match self.threads[task as usize].hold.state() {
-            State::Sleeping => self.decide(seat, Fate::Blocked),
+            State::Sleeping => self.decide(slot, Fate::Blocked),
             State::Gone => self.forget(task),
             State::Runnable => {}
         }

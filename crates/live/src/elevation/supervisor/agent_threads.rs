@@ -1,8 +1,8 @@
 //! The agents' threads: how they begin, and what they leave.
 
-use super::super::agent::{Agent, CpuPost, Line, Order, RealBoard, Shared, Tiding, monotonic};
+use super::super::agent::{Agent, CpuPost, Line, Order, RealState, Shared, Tiding, monotonic};
+use super::super::agent_state::{AgentState, Rules};
 use super::super::block_detector::{BlockDetector, become_fifo, cpu_time};
-use super::super::board::{Board, Rules};
 use super::super::threads::Thread;
 use super::super::yield_window::YieldWindows;
 use super::super::{AGENT, Counts, ElevationOptions, LogLine};
@@ -25,7 +25,7 @@ pub(super) struct AgentThreads {
     orders: Vec<Sender<Order>>,
     /// Their CPU time is what they leave.
     threads: Vec<JoinHandle<u64>>,
-    board: Option<Arc<Mutex<RealBoard>>>,
+    state: Option<Arc<Mutex<RealState>>>,
     start: Ns,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Done {
     pub(super) breach: Option<Breach>,
 }
 
-/// What an agent's thread has made before it can be given the board.
+/// What an agent's thread has made before it can be given the state.
 struct Made {
     detector: BlockDetector,
     free: OwnedFd,
@@ -47,14 +47,14 @@ struct Made {
 
 /// What an agent's thread is given.
 struct Given {
-    seat: usize,
+    slot: usize,
     cpu: CpuId,
     follower: Follower,
     shared: Arc<Shared>,
     orders: Receiver<Order>,
     tidings: Sender<Tiding>,
     start: Ns,
-    board: Receiver<Arc<Mutex<RealBoard>>>,
+    state: Receiver<Arc<Mutex<RealState>>>,
 }
 
 impl AgentThreads {
@@ -79,25 +79,25 @@ impl AgentThreads {
             shared: shared.clone(),
             orders: Vec::new(),
             threads: Vec::new(),
-            board: None,
+            state: None,
             start,
         };
         let (mut adders, mut posts, mut gives) = (Vec::new(), Vec::new(), Vec::new());
-        for (seat, cpu) in cpus.into_iter().enumerate() {
+        for (slot, cpu) in cpus.into_iter().enumerate() {
             // The first one also listens where nobody is managed.
-            let heard = if seat == 0 { others.or(&CpuSet::single(cpu)) } else { CpuSet::single(cpu) };
+            let heard = if slot == 0 { others.or(&CpuSet::single(cpu)) } else { CpuSet::single(cpu) };
             let no_events =
                 |error: schedlab_host::HostError| LiveError::NoEvents { reason: error.to_string() };
             let follower = Follower::open(&heard).map_err(no_events)?;
             adders.push(follower.adder().map_err(no_events)?);
-            let ((orders, inbox), (give, board)) = (channel(), channel());
+            let ((orders, inbox), (give, state)) = (channel(), channel());
             let (shared, tidings) = (shared.clone(), news.clone());
             let given =
-                Given { seat, cpu, follower, shared: shared.clone(), orders: inbox, tidings, start, board };
+                Given { slot, cpu, follower, shared: shared.clone(), orders: inbox, tidings, start, state };
             let (thread, detector) = given.spawn()?;
             agents.threads.push(thread);
             agents.orders.push(orders);
-            posts.push((cpu, CpuPost { detector, shared, seat }));
+            posts.push((cpu, CpuPost { detector, shared, slot }));
             gives.push(give);
         }
         let rules = Rules {
@@ -107,18 +107,18 @@ impl AgentThreads {
             starve_after: options.starve_after,
             windows: YieldWindows::here(),
         };
-        let board = Board::new(LoggedCore::new(core)?, rules, posts, options.log_steps);
-        let board = Arc::new(Mutex::new(board));
+        let state = AgentState::new(LoggedCore::new(core)?, rules, posts, options.log_steps);
+        let state = Arc::new(Mutex::new(state));
         // One that is gone is noticed by whoever asks.
-        gives.into_iter().for_each(|give| drop(give.send(board.clone())));
-        agents.board = Some(board);
+        gives.into_iter().for_each(|give| drop(give.send(state.clone())));
+        agents.state = Some(state);
         Ok((agents, adders, tidings))
     }
 
     /// Gives an agent an order; false: it is gone.
-    pub(super) fn tell(&self, seat: usize, order: Order) -> bool {
-        let told = self.orders[seat].send(order).is_ok();
-        self.shared.ring(seat);
+    pub(super) fn tell(&self, slot: usize, order: Order) -> bool {
+        let told = self.orders[slot].send(order).is_ok();
+        self.shared.ring(slot);
         told
     }
 
@@ -140,7 +140,7 @@ impl AgentThreads {
     /// Ends all, and their block detectors.
     pub(super) fn end(&mut self) -> Result<Done, LiveError> {
         self.stop();
-        // Where a start failed, they wait for a board that never comes.
+        // Where a start failed, they wait for a agent state that never comes.
         let (mut agents_ns, mut panic) = (0, None);
         for thread in self.threads.drain(..) {
             match thread.join() {
@@ -148,29 +148,29 @@ impl AgentThreads {
                 Err(why) => panic = panic.or(Some(LiveError::died(&*why))),
             }
         }
-        let board = self.board.take().and_then(Arc::into_inner);
-        let Some(board) = board else {
+        let state = self.state.take().and_then(Arc::into_inner);
+        let Some(state) = state else {
             return Err(panic.unwrap_or(LiveError::AgentDied { why: "before it began".to_owned() }));
         };
-        // After a panic in the middle of a change the board is still good for ending the block detectors.
-        let board = board.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // After a panic in the middle of a change the state is still good for ending the block detectors.
+        let state = state.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         // Another agent may have raised a thread here after the last look of the CPU's own.
-        (0..board.seats.len()).for_each(|seat| board.leave_real_time(seat));
+        (0..state.slots.len()).for_each(|slot| state.leave_real_time(slot));
         let now = monotonic().saturating_sub(self.start);
-        let chosen: Vec<Ns> = (0..board.threads.len() as u32).map(|task| board.core.ran(task, now)).collect();
-        let detectors: u64 = board.seats.into_iter().map(|seat| seat.post.detector.end()).sum();
+        let chosen: Vec<Ns> = (0..state.threads.len() as u32).map(|task| state.core.ran(task, now)).collect();
+        let detectors: u64 = state.slots.into_iter().map(|slot| slot.post.detector.end()).sum();
         if let Some(panic) = panic {
             return Err(panic);
         }
-        let threads = board.threads.into_iter().map(|thread| thread.hold).zip(chosen).collect();
-        let counts = Counts { agent_cpu_ns: agents_ns + detectors, ..board.counts };
-        Ok(Done { threads, counts, log: board.log, breach: board.breach })
+        let threads = state.threads.into_iter().map(|thread| thread.hold).zip(chosen).collect();
+        let counts = Counts { agent_cpu_ns: agents_ns + detectors, ..state.counts };
+        Ok(Done { threads, counts, log: state.log, breach: state.breach })
     }
 }
 
 impl Drop for AgentThreads {
     fn drop(&mut self) {
-        if !self.threads.is_empty() || self.board.is_some() {
+        if !self.threads.is_empty() || self.state.is_some() {
             // Something else failed, and says so.
             let _ = self.end();
         }
@@ -202,11 +202,11 @@ impl Given {
                     return 0;
                 }
             };
-            // Nobody gives it a board when something else could not begin.
-            let Ok(board) = self.board.recv() else { return 0 };
-            let Given { seat, follower, shared, orders, tidings, start, .. } = self;
+            // Nobody gives it a agent state when something else could not begin.
+            let Ok(state) = self.state.recv() else { return 0 };
+            let Given { slot, follower, shared, orders, tidings, start, .. } = self;
             let events = Vec::with_capacity(1024);
-            Agent { seat, board, free, follower, shared, orders, tidings, start, events }.run()
+            Agent { slot, state, free, follower, shared, orders, tidings, start, events }.run()
         });
         let thread = thread.map_err(LiveError::io("starting an agent"))?;
         let ended = || Err(LiveError::AgentDied { why: "it ended before it began".to_owned() });

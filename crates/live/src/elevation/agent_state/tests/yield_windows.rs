@@ -19,7 +19,7 @@ fn the_end_of_a_yield_window_is_the_end_of_one() {
     // Something wakes both agents, which see that it is time.
     lock(&play.world).cpus.iter_mut().for_each(|cpu| cpu.rung = true);
     play.settle();
-    let given_away = |play: &Play| [0, 1].map(|seat: usize| play.board.seats[seat].window.is_some());
+    let given_away = |play: &Play| [0, 1].map(|slot: usize| play.state.slots[slot].window.is_some());
     assert_eq!(given_away(&play), [true, true]);
     let classes = |play: &Play| [0, 2, 1, 3].map(|tid: usize| lock(&play.world).threads[tid].class);
     assert_eq!(classes(&play), [Class::Own, Class::Behind, Class::Own, Class::Behind]);
@@ -38,7 +38,7 @@ fn the_end_of_a_yield_window_is_the_end_of_one() {
 fn a_thread_that_wakes_in_a_yield_window_and_is_chosen_is_raised_and_extends_it() {
     let mut play = Play::with("layers", 1, &["idle", "other"]);
     let classes = |play: &Play| [0, 1].map(|tid: usize| lock(&play.world).threads[tid].class);
-    let given_away = |play: &Play| play.board.seats[0].window.is_some();
+    let given_away = |play: &Play| play.state.slots[0].window.is_some();
     play.wake(0, 0);
     play.pass(100_000);
     assert_eq!((given_away(&play), classes(&play)), (true, [Class::Own, Class::Parked]));
@@ -69,7 +69,7 @@ fn a_thread_that_is_raised_in_a_yield_window_is_lowered_again() {
     play.pass(2_000);
     lock(&play.world).cpus[0].rung = true;
     play.settle();
-    assert!(play.board.seats[0].window.is_some());
+    assert!(play.state.slots[0].window.is_some());
     assert_eq!(classes(&play), [Class::Parked, Class::Running, Class::Parked]);
     // Another one of its layer waits meanwhile.
     play.wake(2, 0);
@@ -90,9 +90,9 @@ fn agents_take_nothing_of_a_yield_window() {
         play.pass(100);
     }
     // 5 ms for the fair class and 10 for the agent.
-    assert!(play.board.seats[0].window.is_some());
+    assert!(play.state.slots[0].window.is_some());
     play.pass(2_500);
-    assert!(play.board.seats[0].window.is_none());
+    assert!(play.state.slots[0].window.is_none());
 }
 
 /// However many wake, half of a period after its beginning (50 ms less a turn of 7) the yield window is made.
@@ -111,9 +111,9 @@ fn a_yield_window_is_not_put_off_for_ever() {
     play.wake(1, 0);
     let classes = [0, 1].map(|tid: usize| lock(&play.world).threads[tid].class);
     assert_eq!(classes, [Class::Behind, Class::Own]);
-    assert!(play.board.seats[0].window.is_some());
+    assert!(play.state.slots[0].window.is_some());
     play.pass(5_000);
-    assert!(play.board.seats[0].window.is_none());
+    assert!(play.state.slots[0].window.is_none());
 }
 
 /// When the agent is to be woken before the next tick, each of its sleeps programs the CPU's timer, there and back: the turns of
@@ -123,12 +123,12 @@ fn no_raised_turn_begins_just_before_the_limit() {
     let mut play = Play::with("layers", 1, &["idle", "other"]);
     play.wake(0, 0);
     play.pass(100_000);
-    let (began, YieldWindows { period, length }) = (play.board.now(), play.board.rules.windows);
+    let (began, YieldWindows { period, length }) = (play.state.now(), play.state.rules.windows);
     let mut raised = 0;
     for _ in 0..50 {
         play.wake(1, 0);
-        if play.board.seats[0].window.is_some() && !play.board.is_yielded(0) {
-            let (now, due) = (play.board.now(), play.board.due(0));
+        if play.state.slots[0].window.is_some() && !play.state.is_yielded(0) {
+            let (now, due) = (play.state.now(), play.state.due(0));
             assert!(due >= now + length, "{} of a turn are left", due.saturating_sub(now));
             assert!(due <= began + Ns(period.0 / 2), "half of a period is the limit");
             raised += 1;

@@ -1,13 +1,13 @@
 //! What all agents share: the core, the managed threads, and what each CPU is about to do. It stands behind one lock, which
 //! an agent holds for as long as it goes round; nobody else touches it.
 //!
-//! Each managed CPU has a *seat*: its block detector, its slice, its timers, its yield windows. An agent serves its own seat. What it finds
-//! out about another one (the scheduler wants a decision there) it leaves in that seat and rings: that CPU's agent decides,
+//! Each managed CPU has a *slot*: its block detector, its slice, its timers, its yield windows. An agent serves its own slot. What it finds
+//! out about another one (the scheduler wants a decision there) it leaves in that slot and rings: that CPU's agent decides,
 //! and changes the priorities of its own threads on its own CPU, which costs a tenth of doing it from elsewhere. Only where a
 //! task must leave a CPU for good (it was released, or others changed it) the agent that notices decides for that CPU, too.
 //!
 //! What is done to threads goes through [`Hold`], and what a CPU tells through [`Post`]: the tests put threads and CPUs there
-//! that do not exist, and check every single change (`board/tests.rs`).
+//! that do not exist, and check every single change (`agent_state/tests.rs`).
 
 use super::yield_window::{YieldWindow, YieldWindows};
 use super::{Counts, HEARTBEAT, LogLine};
@@ -93,8 +93,8 @@ pub(super) struct Newcomer<H> {
 /// A managed thread.
 pub(super) struct Managed<H> {
     pub(super) hold: H,
-    /// The seat of the CPU to which it is pinned.
-    pub(super) seat: usize,
+    /// The slot of the CPU to which it is pinned.
+    pub(super) slot: usize,
     /// Since when it waits, when it is runnable and not chosen.
     waits_since: Option<Ns>,
     /// No longer ours.
@@ -116,7 +116,7 @@ pub(super) enum Stands {
 }
 
 /// One managed CPU.
-pub(super) struct Seat<P> {
+pub(super) struct CpuSlot<P> {
     pub(super) cpu: CpuId,
     pub(super) post: P,
     slice_ends: Option<Ns>,
@@ -136,9 +136,9 @@ pub(super) struct Seat<P> {
     pub(super) window: Option<YieldWindow>,
 }
 
-impl<P> Seat<P> {
-    fn new(cpu: CpuId, post: P, next_tick: Option<Ns>) -> Seat<P> {
-        Seat {
+impl<P> CpuSlot<P> {
+    fn new(cpu: CpuId, post: P, next_tick: Option<Ns>) -> CpuSlot<P> {
+        CpuSlot {
             cpu,
             post,
             slice_ends: None,
@@ -168,10 +168,10 @@ pub(super) struct Rules {
 }
 
 /// See the module.
-pub(super) struct Board<H, P> {
+pub(super) struct AgentState<H, P> {
     pub(super) core: LoggedCore,
     pub(super) rules: Rules,
-    pub(super) seats: Vec<Seat<P>>,
+    pub(super) slots: Vec<CpuSlot<P>>,
     /// By number at the core.
     pub(super) threads: Vec<Managed<H>>,
     pub(super) counts: Counts,
@@ -179,24 +179,24 @@ pub(super) struct Board<H, P> {
     /// The scheduler broke its contract: nothing that it says counts any more, and management ends.
     pub(super) breach: Option<Breach>,
     by_tid: BTreeMap<u32, u32>,
-    /// The seat whose agent holds the lock: the others must be rung.
+    /// The slot whose agent holds the lock: the others must be rung.
     pub(super) acting: usize,
 }
 
-impl<H: Hold, P: Post> Board<H, P> {
+impl<H: Hold, P: Post> AgentState<H, P> {
     /// One without threads. The log holds so many steps.
     pub(super) fn new(
         core: LoggedCore,
         rules: Rules,
         posts: Vec<(CpuId, P)>,
         log_steps: usize,
-    ) -> Board<H, P> {
+    ) -> AgentState<H, P> {
         let ticks = core.scheduler().needs().ticks;
         let first_tick = ticks.then(|| Ns(1_000_000_000 / u64::from(rules.hz.max(1))));
-        Board {
+        AgentState {
             core,
             rules,
-            seats: posts.into_iter().map(|(cpu, post)| Seat::new(cpu, post, first_tick)).collect(),
+            slots: posts.into_iter().map(|(cpu, post)| CpuSlot::new(cpu, post, first_tick)).collect(),
             threads: Vec::new(),
             counts: Counts::default(),
             log: Vec::with_capacity(log_steps),
@@ -206,16 +206,16 @@ impl<H: Hold, P: Post> Board<H, P> {
         }
     }
 
-    /// The agent of this seat goes round now.
-    pub(super) fn enter(&mut self, seat: usize) {
-        self.acting = seat;
-        self.count_window(seat, false);
+    /// The agent of this slot goes round now.
+    pub(super) fn enter(&mut self, slot: usize) {
+        self.acting = slot;
+        self.count_window(slot, false);
     }
 
     /// It has gone round; when it must wake at the latest.
-    pub(super) fn leave(&mut self, seat: usize) -> Ns {
-        self.count_window(seat, true);
-        self.due(seat)
+    pub(super) fn leave(&mut self, slot: usize) -> Ns {
+        self.count_window(slot, true);
+        self.due(slot)
     }
 
     pub(super) fn now(&self) -> Ns {
@@ -226,12 +226,12 @@ impl<H: Hold, P: Post> Board<H, P> {
         Ns(1_000_000_000 / u64::from(self.rules.hz.max(1)))
     }
 
-    /// Who runs on the CPU of a seat, as the core knows it.
-    pub(super) fn current(&self, seat: usize) -> Option<u32> {
-        self.core.current(seat as u32)
+    /// Who runs on a CPU, as the core knows it.
+    pub(super) fn current(&self, slot: usize) -> Option<u32> {
+        self.core.current(slot as u32)
     }
 
-    /// The seat on whose CPU a task runs, as the core knows it.
+    /// The slot on whose CPU a task runs, as the core knows it.
     fn runs_on(&self, task: u32) -> Option<usize> {
         self.core.on_cpu(task).map(|cpu| cpu as usize)
     }
@@ -241,11 +241,11 @@ impl<H: Hold, P: Post> Board<H, P> {
         self.by_tid.get(&tid).copied()
     }
 
-    /// When the agent of a seat must wake at the latest.
-    pub(super) fn due(&self, seat: usize) -> Ns {
+    /// When the agent of a slot must wake at the latest.
+    pub(super) fn due(&self, slot: usize) -> Ns {
         let mut until = self.now() + Ns(HEARTBEAT.as_nanos() as u64);
-        let one = &self.seats[seat];
-        let tick = one.next_tick.filter(|_| self.current(seat).is_some());
+        let one = &self.slots[slot];
+        let tick = one.next_tick.filter(|_| self.current(slot).is_some());
         let window = one.window.and_then(|window| window.due());
         for time in [one.slice_ends, tick, one.timers.values().min().copied(), window] {
             until = time.map_or(until, |time| time.min(until));
@@ -253,16 +253,16 @@ impl<H: Hold, P: Post> Board<H, P> {
         until
     }
 
-    /// The agent of a seat has something to do.
-    fn wake_agent(&self, seat: usize) {
-        if seat != self.acting {
-            self.seats[seat].post.ring();
+    /// The agent of a slot has something to do.
+    fn wake_agent(&self, slot: usize) {
+        if slot != self.acting {
+            self.slots[slot].post.ring();
         }
     }
 
-    fn ask(&mut self, seat: usize) {
-        self.seats[seat].decide = true;
-        self.wake_agent(seat);
+    fn ask(&mut self, slot: usize) {
+        self.slots[slot].decide = true;
+        self.wake_agent(slot);
     }
 
     /// Plays a step at the core, keeps it for the log, and notes what is asked for. `None`: it was no decision, or the scheduler
@@ -285,24 +285,24 @@ impl<H: Hold, P: Post> Board<H, P> {
         for cpu in resched {
             self.ask(cpu as usize);
         }
-        for (slot, time) in timers {
-            self.set_timer(slot, time);
+        for (timer, time) in timers {
+            self.set_timer(timer, time);
         }
         decision
     }
 
-    /// A CPU's timer belongs to its seat; others to the CPU on which they were armed last.
-    fn set_timer(&mut self, slot: LoggedTimer, time: Option<Ns>) {
-        self.seats.iter_mut().for_each(|seat| {
-            seat.timers.remove(&slot);
+    /// A CPU's timer belongs to its slot; others to the CPU on which they were armed last.
+    fn set_timer(&mut self, timer: LoggedTimer, time: Option<Ns>) {
+        self.slots.iter_mut().for_each(|slot| {
+            slot.timers.remove(&timer);
         });
         let Some(time) = time else { return };
-        let seat = match slot {
+        let slot = match timer {
             LoggedTimer::Cpu(cpu, _) => cpu as usize,
             LoggedTimer::Task(_) | LoggedTimer::Global(_) => self.acting,
         };
-        self.seats[seat].timers.insert(slot, time);
-        self.wake_agent(seat);
+        self.slots[slot].timers.insert(timer, time);
+        self.wake_agent(slot);
     }
 
     /// A thread is journalled, pinned and parked: from now on it is ours. False: there is no room.
@@ -315,17 +315,17 @@ impl<H: Hold, P: Post> Board<H, P> {
             return false;
         };
         let numbered = |wanted: &dyn Fn(CpuId) -> bool| -> CpuSet {
-            let seats = self.seats.iter().enumerate().filter(|(_, seat)| wanted(seat.cpu));
-            seats.map(|(number, _)| CpuId(number as u32)).collect()
+            let slots = self.slots.iter().enumerate().filter(|(_, slot)| wanted(slot.cpu));
+            slots.map(|(number, _)| CpuId(number as u32)).collect()
         };
         // Whoever may run on none of the managed CPUs runs there all the same: that is what management is.
         let mine = numbered(&|cpu| affinity.contains(cpu));
         let affinity = if mine.is_empty() { numbered(&|_| true) } else { mine };
-        let seat = self.seats.iter().position(|seat| seat.cpu == cpu).unwrap_or(0);
+        let slot = self.slots.iter().position(|slot| slot.cpu == cpu).unwrap_or(0);
         self.by_tid.insert(hold.tid(), task);
         let runnable = hold.state() == State::Runnable;
         let stands = Stands::Band;
-        self.threads.push(Managed { hold, seat, waits_since: None, left: false, stands, woke: None });
+        self.threads.push(Managed { hold, slot, waits_since: None, left: false, stands, woke: None });
         let now = self.now();
         self.step(now, StepKind::Join { task, policy, nice, affinity, process });
         if runnable {
@@ -349,12 +349,12 @@ impl<H: Hold, P: Post> Board<H, P> {
         let thread = &mut self.threads[task as usize];
         (thread.waits_since, thread.woke) = (Some(now), Some(now));
         self.step(now, StepKind::Wake { task, by });
-        let seat = self.threads[task as usize].seat;
-        if self.current(seat).is_none() {
-            self.ask(seat);
+        let slot = self.threads[task as usize].slot;
+        if self.current(slot).is_none() {
+            self.ask(slot);
         }
         // It slept when the yield window began. Where a decision is wanted, that decision finds it a place.
-        if self.is_yielded(seat) && !self.seats[seat].decide {
+        if self.is_yielded(slot) && !self.slots[slot].decide {
             self.place(task, false);
         }
         true
@@ -363,9 +363,9 @@ impl<H: Hold, P: Post> Board<H, P> {
     /// An event tells that a thread woke.
     pub(super) fn heard_wake(&mut self, tid: u32, by: WokenBy) {
         let Some(task) = self.task_of(tid) else { return };
-        if let Some(seat) = self.runs_on(task).filter(|seat| self.is_yielded(*seat)) {
+        if let Some(slot) = self.runs_on(task).filter(|slot| self.is_yielded(*slot)) {
             // In a yield window nobody says that the chosen thread blocks; that it wakes does.
-            self.decide(seat, Fate::Blocked);
+            self.decide(slot, Fate::Blocked);
         }
         self.counts.wakeups += u64::from(self.woken(task, by));
     }
@@ -375,7 +375,7 @@ impl<H: Hold, P: Post> Board<H, P> {
         self.threads[task as usize].left = true;
         self.by_tid.remove(&self.threads[task as usize].hold.tid());
         match self.runs_on(task) {
-            Some(seat) => self.decide(seat, Fate::Exited),
+            Some(slot) => self.decide(slot, Fate::Exited),
             None => {
                 let now = self.now();
                 self.step(now, StepKind::Leave { task });
@@ -392,20 +392,20 @@ impl<H: Hold, P: Post> Board<H, P> {
     }
 
     /// The block detector had the CPU: what became of the chosen thread?
-    pub(super) fn look_at_running(&mut self, seat: usize) {
+    pub(super) fn look_at_running(&mut self, slot: usize) {
         // Where nobody of ours is above the block detector, what it says is nothing new.
-        if !self.seats[seat].post.fired() || self.is_yielded(seat) {
+        if !self.slots[slot].post.fired() || self.is_yielded(slot) {
             return;
         }
-        let Some(task) = self.current(seat) else { return };
+        let Some(task) = self.current(slot) else { return };
         match self.threads[task as usize].hold.state() {
-            State::Sleeping => self.decide(seat, Fate::Blocked),
+            State::Sleeping => self.decide(slot, Fate::Blocked),
             State::Gone => self.forget(task),
             State::Runnable => {
                 // It blocked and was woken before we looked; or somebody took its priority away.
                 self.counts.stale += 1;
                 match self.threads[task as usize].hold.grip() {
-                    Grip::Firm => self.decide(seat, Fate::Runnable),
+                    Grip::Firm => self.decide(slot, Fate::Runnable),
                     loose => self.leave_alone(task, loose),
                 }
             }
@@ -419,22 +419,22 @@ impl<H: Hold, P: Post> Board<H, P> {
         self.threads[task as usize].hold.let_go(loose);
     }
 
-    /// What is due on the CPU of a seat: timers, the tick, the end of the slice.
-    pub(super) fn fire_timers(&mut self, seat: usize) {
+    /// What is due on a CPU: timers, the tick, the end of the slice.
+    pub(super) fn fire_timers(&mut self, slot: usize) {
         let now = self.now();
         let due = |timers: &BTreeMap<LoggedTimer, Ns>| {
-            timers.iter().find(|(_, at)| **at <= now).map(|(slot, _)| *slot)
+            timers.iter().find(|(_, at)| **at <= now).map(|(timer, _)| *timer)
         };
-        while let Some(slot) = due(&self.seats[seat].timers) {
-            self.seats[seat].timers.remove(&slot);
-            self.step(now, StepKind::Timer { timer: slot });
+        while let Some(timer) = due(&self.slots[slot].timers) {
+            self.slots[slot].timers.remove(&timer);
+            self.step(now, StepKind::Timer { timer });
         }
-        if self.seats[seat].next_tick.is_some_and(|at| at <= now) {
-            self.step(now, StepKind::Tick { cpu: seat as u32 });
+        if self.slots[slot].next_tick.is_some_and(|at| at <= now) {
+            self.step(now, StepKind::Tick { cpu: slot as u32 });
             let tick = self.tick_ns();
-            self.seats[seat].next_tick = Some(Ns((now.0 / tick.0 + 1) * tick.0));
+            self.slots[slot].next_tick = Some(Ns((now.0 / tick.0 + 1) * tick.0));
         }
-        let one = &mut self.seats[seat];
+        let one = &mut self.slots[slot];
         if one.slice_ends.is_some_and(|at| at <= now) {
             one.slice_ends = None;
             one.decide = true;
@@ -443,9 +443,9 @@ impl<H: Hold, P: Post> Board<H, P> {
 
     /// With each heartbeat: a few sleeping threads in turn, in case a wakeup left no event, and whoever waits too long. True:
     /// it was time to.
-    pub(super) fn look_around(&mut self, seat: usize) -> bool {
+    pub(super) fn look_around(&mut self, slot: usize) -> bool {
         let now = self.now();
-        let one = &mut self.seats[seat];
+        let one = &mut self.slots[slot];
         // What somebody else changed is not told from what a yield window changed: that waits.
         if now.saturating_sub(one.looked) < Ns(HEARTBEAT.as_nanos() as u64) || one.window.is_some() {
             return false;
@@ -457,16 +457,16 @@ impl<H: Hold, P: Post> Board<H, P> {
         let looks = if count > LOOK_ROUND { count.div_ceil(LOOK_ROUND) } else { count };
         if count > LOOK_ROUND || one.beats.is_multiple_of(LOOK_ROUND) {
             for _ in 0..looks.min(LOOKS) {
-                let next = (self.seats[seat].looked_at + 1) % count;
-                self.seats[seat].looked_at = next;
-                if self.threads[next].seat == seat {
+                let next = (self.slots[slot].looked_at + 1) % count;
+                self.slots[slot].looked_at = next;
+                if self.threads[next].slot == slot {
                     self.look_at(next as u32);
                 }
             }
         }
         for task in 0..count as u32 {
             let thread = &self.threads[task as usize];
-            let ours = thread.seat == seat && !thread.left && self.core.runnable(task);
+            let ours = thread.slot == slot && !thread.left && self.core.runnable(task);
             let waits = thread.waits_since.filter(|_| ours);
             if waits.is_some_and(|since| now.saturating_sub(since) > self.rules.starve_after) {
                 self.counts.starved += 1;
@@ -494,7 +494,7 @@ impl<H: Hold, P: Post> Board<H, P> {
         let thread = &self.threads[task as usize];
         let (state, runs) = (thread.hold.state(), self.runs_on(task).is_some());
         let grip = thread.hold.grip();
-        let given_away = self.seats[thread.seat].window.is_some();
+        let given_away = self.slots[thread.slot].window.is_some();
         match state {
             // The end of the one that runs is seen when it is off the CPU.
             State::Gone if runs => {}
@@ -508,54 +508,54 @@ impl<H: Hold, P: Post> Board<H, P> {
     }
 
     /// Decides as often as the scheduler wants it.
-    pub(super) fn settle(&mut self, seat: usize) {
+    pub(super) fn settle(&mut self, slot: usize) {
         for _ in 0..DECISIONS_MAX {
-            if !std::mem::take(&mut self.seats[seat].decide) {
+            if !std::mem::take(&mut self.slots[slot].decide) {
                 return;
             }
-            let fate = if self.current(seat).is_some() { Fate::Runnable } else { Fate::Idle };
-            self.decide(seat, fate);
+            let fate = if self.current(slot).is_some() { Fate::Runnable } else { Fate::Idle };
+            self.decide(slot, fate);
         }
-        if self.seats[seat].decide {
-            let endless = Breach::EndlessDecisions { cpu: CpuId(seat as u32), limit: DECISIONS_MAX };
+        if self.slots[slot].decide {
+            let endless = Breach::EndlessDecisions { cpu: CpuId(slot as u32), limit: DECISIONS_MAX };
             self.breach.get_or_insert(endless);
         }
     }
 
-    /// Asks who runs on the CPU of a seat, and makes it so.
-    pub(super) fn decide(&mut self, seat: usize, fate: Fate) {
-        let prev = self.current(seat);
+    /// Asks who runs on a CPU, and makes it so.
+    pub(super) fn decide(&mut self, slot: usize, fate: Fate) {
+        let prev = self.current(slot);
         let now = self.now();
         self.counts.decisions += 1;
-        let decided = self.step(now, StepKind::Decide { cpu: seat as u32, prev: fate });
+        let decided = self.step(now, StepKind::Decide { cpu: slot as u32, prev: fate });
         let Some(decision) = decided else { return };
-        self.seats[seat].slice_ends =
+        self.slots[slot].slice_ends =
             decision.slice.filter(|_| decision.task.is_some()).map(|slice| now + slice);
         if decision.task != prev {
-            self.switch(now, seat, prev, decision.task, fate);
+            self.switch(now, slot, prev, decision.task, fate);
         }
-        if self.is_yielded(seat) {
-            self.arrange(seat);
+        if self.is_yielded(slot) {
+            self.arrange(slot);
         } else if decision.task.is_some() {
-            self.seats[seat].post.arm();
+            self.slots[slot].post.arm();
         }
-        self.wake_agent(seat);
+        self.wake_agent(slot);
     }
 
-    fn switch(&mut self, now: Ns, seat: usize, prev: Option<u32>, next: Option<u32>, fate: Fate) {
+    fn switch(&mut self, now: Ns, slot: usize, prev: Option<u32>, next: Option<u32>, fate: Fate) {
         self.counts.switches += 1;
-        self.switch_in_window(now, seat, next);
+        self.switch_in_window(now, slot, next);
         match next {
             Some(next) => {
                 self.threads[next as usize].waits_since = None;
                 // Raise first, lower then: never a moment in which something unmanaged gets the CPU.
-                if !(self.move_to(next, seat) && self.place(next, true)) {
+                if !(self.move_to(next, slot) && self.place(next, true)) {
                     self.counts.stale += 1;
                 }
-                let one = &mut self.seats[seat];
+                let one = &mut self.slots[slot];
                 one.idle += one.idle_since.take().map_or(Ns::ZERO, |since| now.saturating_sub(since));
             }
-            None => self.seats[seat].idle_since = Some(now),
+            None => self.slots[slot].idle_since = Some(now),
         }
         let Some(prev) = prev else { return };
         let thread = &mut self.threads[prev as usize];
@@ -568,22 +568,22 @@ impl<H: Hold, P: Post> Board<H, P> {
         }
     }
 
-    /// Management ends: the threads on the CPU of a seat leave the real-time class.
-    pub(super) fn leave_real_time(&self, seat: usize) {
-        for thread in self.threads.iter().filter(|thread| thread.seat == seat && !thread.left) {
+    /// Management ends: the threads on a CPU leave the real-time class.
+    pub(super) fn leave_real_time(&self, slot: usize) {
+        for thread in self.threads.iter().filter(|thread| thread.slot == slot && !thread.left) {
             thread.hold.set_own();
         }
     }
 
-    /// Sends a parked thread to the CPU of a seat. False: the kernel refused (somebody else may have confined it).
-    fn move_to(&mut self, task: u32, seat: usize) -> bool {
+    /// Sends a parked thread to a CPU. False: the kernel refused (somebody else may have confined it).
+    fn move_to(&mut self, task: u32, slot: usize) -> bool {
         let thread = &mut self.threads[task as usize];
-        if thread.seat == seat {
+        if thread.slot == slot {
             return true;
         }
-        let sent = thread.hold.send_to(self.seats[seat].cpu);
+        let sent = thread.hold.send_to(self.slots[slot].cpu);
         if sent {
-            thread.seat = seat;
+            thread.slot = slot;
             self.counts.migrations += 1;
         }
         sent
@@ -591,7 +591,7 @@ impl<H: Hold, P: Post> Board<H, P> {
 
     /// Puts a real thread where the scheduler wants it: in front, or with those that wait. False: the kernel refused.
     pub(super) fn place(&mut self, task: u32, front: bool) -> bool {
-        let is_yielded = self.is_yielded(self.threads[task as usize].seat);
+        let is_yielded = self.is_yielded(self.threads[task as usize].slot);
         let thread = &mut self.threads[task as usize];
         let stood = thread.stands;
         thread.stands = match (is_yielded, front) {

@@ -196,7 +196,7 @@ struct Play {
     world: Shared,
     /// What a round of an agent takes.
     round_ns: u64,
-    board: Board<PretendedHold, PretendedPost>,
+    state: AgentState<PretendedHold, PretendedPost>,
 }
 
 impl Play {
@@ -217,13 +217,13 @@ impl Play {
             windows: YieldWindows::of(None, None),
         };
         let post = |cpu: usize| (CpuId(cpu as u32), PretendedPost { cpu, world: world.clone() });
-        let board = Board::new(core, rules, (0..cpus).map(post).collect(), 1 << 16);
-        Play { world, round_ns: 0, board }
+        let state = AgentState::new(core, rules, (0..cpus).map(post).collect(), 1 << 16);
+        Play { world, round_ns: 0, state }
     }
 
     /// A thread that sleeps comes under management, on the CPU that is its turn.
     fn join(&mut self, policy: Policy) -> u32 {
-        let cpus = self.board.seats.len();
+        let cpus = self.state.slots.len();
         let tid = {
             let mut world = lock(&self.world);
             let (tid, loose) = (world.threads.len() as u32, Grip::Firm);
@@ -234,8 +234,8 @@ impl Play {
         };
         let hold = PretendedHold { tid, world: self.world.clone() };
         let (cpu, affinity) = (CpuId(tid % cpus as u32), CpuSet::first(cpus));
-        self.board.enter(0);
-        self.board.join(Newcomer { hold, process: 1, taken_for: policy, nice: Nice::ZERO, affinity, cpu });
+        self.state.enter(0);
+        self.state.join(Newcomer { hold, process: 1, taken_for: policy, nice: Nice::ZERO, affinity, cpu });
         tid
     }
 
@@ -249,31 +249,31 @@ impl Play {
     }
 
     /// What an agent does when it wakes ([`super::super::agent`]), and what must hold of it.
-    fn go_round(&mut self, seat: usize) {
+    fn go_round(&mut self, slot: usize) {
         let events = {
             let mut world = lock(&self.world);
-            world.cpus[seat].rung = false;
+            world.cpus[slot].rung = false;
             world.cpus.iter_mut().for_each(|cpu| (cpu.hole, cpu.classes) = (false, 0));
-            std::mem::take(&mut world.events[seat])
+            std::mem::take(&mut world.events[slot])
         };
-        let windows = |board: &Board<_, _>| -> Vec<bool> {
-            board.seats.iter().map(|seat: &Seat<PretendedPost>| seat.window.is_some()).collect()
+        let windows = |state: &AgentState<_, _>| -> Vec<bool> {
+            state.slots.iter().map(|slot: &CpuSlot<PretendedPost>| slot.window.is_some()).collect()
         };
         let (before, logged, given_back) =
-            (windows(&self.board), self.board.log.len(), self.board.counts.starved);
-        let board = &mut self.board;
-        board.enter(seat);
-        board.look_at_running(seat);
-        events.into_iter().for_each(|tid| board.heard_wake(tid, WokenBy::Unknown));
-        board.look_at_chosen_in_window(seat);
-        board.fire_timers(seat);
-        board.look_around(seat);
-        board.settle(seat);
-        board.update_window(seat);
+            (windows(&self.state), self.state.log.len(), self.state.counts.starved);
+        let state = &mut self.state;
+        state.enter(slot);
+        state.look_at_running(slot);
+        events.into_iter().for_each(|tid| state.heard_wake(tid, WokenBy::Unknown));
+        state.look_at_chosen_in_window(slot);
+        state.fire_timers(slot);
+        state.look_around(slot);
+        state.settle(slot);
+        state.update_window(slot);
         lock(&self.world).now += self.round_ns;
-        let board = &mut self.board;
-        board.leave(seat);
-        let after = windows(&self.board);
+        let state = &mut self.state;
+        state.leave(slot);
+        let after = windows(&self.state);
         let world = lock(&self.world);
         for (cpu, one) in world.cpus.iter().enumerate() {
             let given_away = before[cpu] || after[cpu];
@@ -281,13 +281,13 @@ impl Play {
                 matches!(line.step.what, StepKind::Decide { cpu: decided, .. } if decided as usize == cpu)
                     && line.decision.is_some_and(|decision| decision.task.is_none())
             };
-            let idled = self.board.log[logged..].iter().any(idles);
+            let idled = self.state.log[logged..].iter().any(idles);
             assert!(
                 !one.hole || idled || given_away,
                 "lowered before raised on CPU {cpu}: {:?}",
                 world.changes
             );
-            let released = given_back != self.board.counts.starved;
+            let released = given_back != self.state.counts.starved;
             assert!(
                 one.classes == 0 || given_away || released,
                 "a class was changed where a priority would do, on CPU {cpu}: {:?}",
@@ -297,7 +297,7 @@ impl Play {
             assert!(raised.len() <= 1, "two threads run on CPU {cpu}: {raised:?}");
         }
         assert_eq!(world.faults, [] as [String; 0]);
-        assert_eq!(self.board.breach, None);
+        assert_eq!(self.state.breach, None);
     }
 
     /// Until no agent has anything to do.
@@ -305,18 +305,18 @@ impl Play {
         for _ in 0..10_000 {
             lock(&self.world).detectors();
             let now = lock(&self.world).now;
-            let wants = |seat: &usize| {
+            let wants = |slot: &usize| {
                 let world = lock(&self.world);
-                let cpu = world.cpus[*seat];
-                let called = cpu.fired || cpu.rung || !world.events[*seat].is_empty();
+                let cpu = world.cpus[*slot];
+                let called = cpu.fired || cpu.rung || !world.events[*slot].is_empty();
                 drop(world);
-                called || self.board.due(*seat).0 <= now
+                called || self.state.due(*slot).0 <= now
             };
-            let Some(seat) = (0..self.board.seats.len()).find(wants) else {
+            let Some(slot) = (0..self.state.slots.len()).find(wants) else {
                 self.check();
                 return;
             };
-            self.go_round(seat);
+            self.go_round(slot);
         }
         panic!("the agents never come to rest");
     }
@@ -324,17 +324,17 @@ impl Play {
     /// What holds when all is done: the pretended kernel runs the threads that were decided for.
     fn check(&self) {
         let world = lock(&self.world);
-        for (task, managed) in self.board.threads.iter().enumerate() {
+        for (task, managed) in self.state.threads.iter().enumerate() {
             let thread = world.threads[task];
             if managed.left || !thread.alive {
                 continue;
             }
-            let seat = &self.board.seats[managed.seat];
-            assert_eq!(seat.cpu.0, thread.cpu, "the board knows where {task} is");
-            let on = self.board.core.on_cpu(task as u32);
-            if seat.window.is_some() {
+            let slot = &self.state.slots[managed.slot];
+            assert_eq!(slot.cpu.0, thread.cpu, "the state knows where {task} is");
+            let on = self.state.core.on_cpu(task as u32);
+            if slot.window.is_some() {
                 // Who sleeps is moved when it wakes; beside one that is raised it does not matter who else is in which class.
-                let wanted = match (on.is_some(), self.board.is_yielded(managed.seat)) {
+                let wanted = match (on.is_some(), self.state.is_yielded(managed.slot)) {
                     (true, true) => &[Class::Own][..],
                     (false, true) => &[Class::Behind],
                     (true, false) => &[Class::Running],
@@ -350,7 +350,7 @@ impl Play {
             assert_eq!(thread.class, wanted, "thread {task}: {thread:?}");
             assert!(on.is_none_or(|cpu| cpu == thread.cpu), "{task} runs where it is not");
             assert_eq!(
-                self.board.core.runnable(task as u32),
+                self.state.core.runnable(task as u32),
                 thread.runnable,
                 "a wakeup or a block was lost"
             );
@@ -361,7 +361,7 @@ impl Play {
         let end = lock(&self.world).now + us * 1_000;
         // Agents wake when something is due, not later.
         loop {
-            let due = (0..self.board.seats.len()).map(|seat| self.board.due(seat).0).min().unwrap_or(end);
+            let due = (0..self.state.slots.len()).map(|slot| self.state.due(slot).0).min().unwrap_or(end);
             let now = due.min(end);
             lock(&self.world).now = now;
             self.settle();
@@ -410,7 +410,7 @@ impl Play {
     }
 
     fn currents(&self) -> Vec<Option<u32>> {
-        (0..self.board.seats.len()).map(|seat| self.board.current(seat)).collect()
+        (0..self.state.slots.len()).map(|slot| self.state.current(slot)).collect()
     }
 
     fn changes(&self) -> Vec<(u32, Change)> {
@@ -431,7 +431,7 @@ fn a_task_goes_to_the_cpu_that_is_free_and_is_raised_there_before_the_other_is_l
     assert_eq!(play.currents(), [Some(0), Some(2)]);
     let order = [(2, Change::Sent(1)), (2, Change::To(Class::Running)), (1, Change::To(Class::Parked))];
     assert_eq!(play.changes(), order);
-    assert_eq!(play.board.counts.migrations, 1);
+    assert_eq!(play.state.counts.migrations, 1);
     // It is woken on the other CPU, waits for nobody, and comes back when there is room.
     play.wake(1, 0);
     assert!(play.changes().is_empty());
@@ -465,10 +465,10 @@ fn an_agent_that_comes_late_owes_no_slices() {
     play.wake(0, 0);
     play.wake(1, 0);
     assert_eq!(play.currents(), [Some(0)]);
-    let decided = play.board.counts.decisions;
+    let decided = play.state.counts.decisions;
     lock(&play.world).now += 17_000_000;
     play.settle();
-    assert_eq!((play.currents(), play.board.counts.decisions), (vec![Some(1)], decided + 1));
+    assert_eq!((play.currents(), play.state.counts.decisions), (vec![Some(1)], decided + 1));
     play.pass(4_900);
     assert_eq!(play.currents(), [Some(1)]);
     play.pass(200);
@@ -484,7 +484,7 @@ fn who_is_sent_away_by_others_is_let_go() {
     lock(&play.world).threads[on_one as usize].loose = Grip::Cpus;
     // It is looked at in one of the next rounds.
     play.pass(300_000);
-    assert_eq!(play.board.counts.changed_by_others, 1);
+    assert_eq!(play.state.counts.changed_by_others, 1);
     assert!(!lock(&play.world).threads[on_one as usize].managed);
     assert_eq!(play.currents().iter().flatten().count(), 2);
 }
@@ -540,21 +540,21 @@ proptest! {
                 Act::Block(cpu, anew) => play.block(cpu, anew),
                 Act::Exit(cpu) => play.exit(cpu),
                 Act::Release(tid) => {
-                    play.board.enter(0);
-                    play.board.release(tid);
+                    play.state.enter(0);
+                    play.state.release(tid);
                     play.settle();
                 }
                 Act::Pass(us) => play.pass(us),
             }
             let waits = |task: u32| {
-                play.board.core.runnable(task) && play.board.core.on_cpu(task).is_none()
+                play.state.core.runnable(task) && play.state.core.on_cpu(task).is_none()
             };
             if scheduler == "fifo-centralized" && play.currents().contains(&None) {
                 prop_assert!(!(0..7).any(waits), "a CPU idles while a task waits");
             }
         }
         let mut again = LoggedCore::new(&options(scheduler, cpus)).expect("it was made before");
-        for line in &play.board.log {
+        for line in &play.state.log {
             prop_assert_eq!(again.step(&line.step).expect("it was played before").decision, line.decision);
         }
     }
@@ -581,14 +581,14 @@ fn breach_of(asks: Cmd) -> Option<Breach> {
     let mut play = Play::under(core, 1);
     play.join(Policy::Other);
     lock(&play.world).threads[0].runnable = true;
-    play.board.enter(0);
-    play.board.heard_wake(0, WokenBy::Unknown);
-    play.board.settle(0);
-    let (steps, switches) = (play.board.log.len(), play.board.counts.switches);
+    play.state.enter(0);
+    play.state.heard_wake(0, WokenBy::Unknown);
+    play.state.settle(0);
+    let (steps, switches) = (play.state.log.len(), play.state.counts.switches);
     // Nothing is played or decided any more.
-    play.board.decide(0, Fate::Runnable);
-    assert_eq!((play.board.log.len(), play.board.counts.switches), (steps, switches));
-    play.board.breach
+    play.state.decide(0, Fate::Runnable);
+    assert_eq!((play.state.log.len(), play.state.counts.switches), (steps, switches));
+    play.state.breach
 }
 
 #[test]
