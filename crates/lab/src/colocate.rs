@@ -27,7 +27,7 @@ pub(crate) use trial::on_this_machine;
 use crate::record::RecordError;
 use schedlab_live::restore::{Outcome as Put, Report};
 use schedlab_live::soft::{self, Actuator, LADDER};
-use schedlab_live::{LiveError, Room};
+use schedlab_live::{LiveError, RunDir};
 use schedlab_model::{CpuSet, Ns};
 use schedlab_stats::Estimate;
 use schedlab_study::gate::{Against, Bound, Evidence, Gate, Op, Outcome};
@@ -100,7 +100,7 @@ pub struct Plan {
     /// Keep the chosen one for so long, and watch.
     pub keep_for: Option<Ns>,
     /// Where journals go.
-    pub room: Room,
+    pub run_dir: RunDir,
     /// The program that becomes the guardian.
     pub program: PathBuf,
 }

@@ -5,7 +5,7 @@ use crate::watch::{Focus, Living, Shared, State};
 use schedlab_host::threads::{self, Served};
 use schedlab_live::bulletin::{self, Bulletin};
 use schedlab_live::elevation::Counts;
-use schedlab_live::{LiveError, Room};
+use schedlab_live::{LiveError, RunDir};
 use schedlab_model::{CpuSet, Ns};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -84,9 +84,9 @@ impl Top {
     ///
     /// # Errors
     /// When the folder with the journals cannot be read.
-    pub fn find(room: &Room, owner: Option<u32>) -> Result<Option<Top>, LiveError> {
+    pub fn find(run_dir: &RunDir, owner: Option<u32>) -> Result<Option<Top>, LiveError> {
         let fits = |one: &Bulletin| owner.is_none_or(|owner| one.owner.tid == owner);
-        let found = bulletin::all(room)?.into_iter().find(|(_, one)| fits(one));
+        let found = bulletin::all(run_dir)?.into_iter().find(|(_, one)| fits(one));
         Ok(found.map(|(journal, bulletin)| {
             let living = Living::default();
             let top = Top { journal, living, older: bulletin.clone(), newest: bulletin, rates: None };

@@ -9,7 +9,7 @@
 #![expect(clippy::print_stdout, reason = "a bench prints its result")]
 
 use schedlab_host::threads;
-use schedlab_live::Room;
+use schedlab_live::RunDir;
 use schedlab_live::elevation::{ElevationOptions, baseline, manage, ping_pong};
 use schedlab_live::guardian::{self, Watch};
 use schedlab_model::{CpuId, CpuSet, Ns};
@@ -160,7 +160,7 @@ fn one(way: &str, burst: u64, ms: u64) -> Numbers {
                 starve_after: Ns::from_s(1),
                 declared: Vec::new(),
                 capacity: 64,
-                room: Room::at(&folder).expect("a room"),
+                run_dir: RunDir::at(&folder).expect("a run directory"),
                 program: std::env::current_exe().expect("this program"),
                 log_steps: 0,
             };

@@ -2,7 +2,7 @@
 //! `schedlab top` reads. It is a copy for onlookers; nothing depends on it.
 
 use crate::elevation::Counts;
-use crate::{LiveError, Room};
+use crate::{LiveError, RunDir};
 use schedlab_host::threads::{Identity, Served};
 use schedlab_model::{CpuSet, Ns};
 use serde::{Deserialize, Serialize};
@@ -70,7 +70,7 @@ pub(crate) fn forget(journal: &Path) {
 ///
 /// # Errors
 /// When the folder cannot be read.
-pub fn all(room: &Room) -> Result<Vec<(PathBuf, Bulletin)>, LiveError> {
-    let found = room.journals()?.into_iter().filter_map(|path| Some((Bulletin::read(&path)?, path)));
+pub fn all(run_dir: &RunDir) -> Result<Vec<(PathBuf, Bulletin)>, LiveError> {
+    let found = run_dir.journals()?.into_iter().filter_map(|path| Some((Bulletin::read(&path)?, path)));
     Ok(found.filter(|(bulletin, _)| bulletin.owner.lives()).map(|(one, path)| (path, one)).collect())
 }

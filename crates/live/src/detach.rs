@@ -3,7 +3,7 @@
 use crate::bulletin::Bulletin;
 use crate::journal::Record;
 use crate::restore::{Report, restore_after};
-use crate::{LiveError, Room};
+use crate::{LiveError, RunDir};
 use rustix::process::{Pid, Signal, kill_process};
 use schedlab_host::threads::Identity;
 use std::fs;
@@ -92,10 +92,10 @@ pub enum Whose {
 ///
 /// # Errors
 /// When the folder or a journal cannot be read; journals that can are served first.
-pub fn detach(room: &Room, whose: Whose) -> Result<Vec<Detached>, LiveError> {
+pub fn detach(run_dir: &RunDir, whose: Whose) -> Result<Vec<Detached>, LiveError> {
     let mut done = Vec::new();
     let mut first_error = None;
-    for path in room.journals()? {
+    for path in run_dir.journals()? {
         match one(&path, whose) {
             Ok(detached) => done.extend(detached),
             Err(error) => first_error = first_error.or(Some(error)),
@@ -108,8 +108,8 @@ pub fn detach(room: &Room, whose: Whose) -> Result<Vec<Detached>, LiveError> {
 ///
 /// # Errors
 /// When nobody manages it, its owner is dead or gives back all or nothing, or does not answer within two seconds.
-pub fn detach_process(room: &Room, process: u32) -> Result<Detached, LiveError> {
-    let all = crate::status::status(room)?;
+pub fn detach_process(run_dir: &RunDir, process: u32) -> Result<Detached, LiveError> {
+    let all = crate::status::status(run_dir)?;
     let has = |one: &&crate::status::Managed| one.threads.iter().any(|thread| thread.process == process);
     let Some(managed) = all.iter().find(has) else { return Err(LiveError::NotManaged { process }) };
     let (owner, journal) = (managed.owner, &managed.journal);

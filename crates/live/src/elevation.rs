@@ -102,7 +102,7 @@ pub struct ElevationOptions {
     /// Threads that can be managed over the whole run; more stay as they are, and are counted.
     pub capacity: usize,
     /// Where the journal goes.
-    pub room: crate::Room,
+    pub run_dir: crate::RunDir,
     /// The program that becomes the guardian.
     pub program: PathBuf,
     /// How many steps are kept for the log.

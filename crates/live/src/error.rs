@@ -99,7 +99,7 @@ pub enum LiveError {
     #[error(
         "{path} {fault}: journals must be in a folder that only you can write. Remove it, or set SCHEDLAB_RUN_DIR"
     )]
-    Room {
+    RunDir {
         /// Which folder.
         path: PathBuf,
         /// What is wrong.

@@ -3,7 +3,7 @@
 //! The first line is the [`Head`]; every other line is an [`Entry`], of something that is about to be changed. A last
 //! line that is cut off describes a change that was never made. The file goes when everything is put back.
 
-use crate::{LiveError, Room};
+use crate::{LiveError, RunDir};
 use schedlab_host::threads::{self, Identity, Scheduling};
 use schedlab_model::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -162,14 +162,14 @@ impl Journal {
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub fn create(room: &Room, purpose: &str) -> Result<Journal, LiveError> {
+    pub fn create(run_dir: &RunDir, purpose: &str) -> Result<Journal, LiveError> {
         let pid = std::process::id();
         let owner = threads::identity(pid).ok_or(LiveError::NoThread { tid: pid })?;
         // One process may keep several things apart.
         let taken =
-            |number: &u32| room.path().join(format!("{pid}-{}-{number}.journal", owner.started)).exists();
+            |number: &u32| run_dir.path().join(format!("{pid}-{}-{number}.journal", owner.started)).exists();
         let number = (0..).find(|number| !taken(number)).unwrap_or(0);
-        let path = room.path().join(format!("{pid}-{}-{number}.journal", owner.started));
+        let path = run_dir.path().join(format!("{pid}-{}-{number}.journal", owner.started));
         let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
         let file = file.map_err(LiveError::io(path.display().to_string()))?;
         let mut journal = Journal { path, file };

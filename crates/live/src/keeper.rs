@@ -3,7 +3,7 @@
 use crate::guardian::{Guardian, Watch};
 use crate::journal::{Confined, Entry, Journal, Setting};
 use crate::restore::{self, Report};
-use crate::{LiveError, Room};
+use crate::{LiveError, RunDir};
 use rustix::process::{Pid, Signal, kill_process};
 use schedlab_host::threads::{self, Identity, Scheduling};
 use schedlab_model::CpuSet;
@@ -16,7 +16,7 @@ use std::{fs, io};
 #[derive(Clone, Debug)]
 pub struct KeeperOptions {
     /// Where the journal goes.
-    pub room: Room,
+    pub run_dir: RunDir,
     /// What the changes are for; `schedlab status` prints it.
     pub purpose: String,
     /// The program that becomes the guardian: `schedlab` itself.
@@ -43,7 +43,7 @@ impl Keeper {
     /// # Errors
     /// When either cannot be done.
     pub fn start(options: &KeeperOptions) -> Result<Keeper, LiveError> {
-        let journal = Journal::create(&options.room, &options.purpose)?;
+        let journal = Journal::create(&options.run_dir, &options.purpose)?;
         let watch = Watch {
             journal: journal.path().to_owned(),
             silence: options.silence,

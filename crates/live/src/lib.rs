@@ -20,11 +20,11 @@ pub mod journal;
 mod keeper;
 pub mod logged_core;
 pub mod restore;
-mod room;
+mod run_dir;
 pub mod soft;
 pub mod status;
 pub mod verify;
 
 pub use error::LiveError;
 pub use keeper::{Keeper, KeeperOptions};
-pub use room::Room;
+pub use run_dir::RunDir;

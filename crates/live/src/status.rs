@@ -1,7 +1,7 @@
 //! What is managed on this machine now, read from the journals.
 
 use crate::journal::{Entry, Record};
-use crate::{LiveError, Room};
+use crate::{LiveError, RunDir};
 use schedlab_host::threads::{self, Identity, Scheduling};
 use schedlab_model::CpuSet;
 use serde::Serialize;
@@ -50,9 +50,9 @@ pub struct ManagedThread {
 ///
 /// # Errors
 /// When the folder or a journal cannot be read.
-pub fn status(room: &Room) -> Result<Vec<Managed>, LiveError> {
+pub fn status(run_dir: &RunDir) -> Result<Vec<Managed>, LiveError> {
     let mut all = Vec::new();
-    for path in room.journals()? {
+    for path in run_dir.journals()? {
         if let Some(record) = Record::read(&path)? {
             all.push(managed(record));
         }

@@ -14,7 +14,7 @@ use schedlab_live::guardian::{self, Watch};
 use schedlab_live::journal::{Entry, Journal, Record, Setting};
 use schedlab_live::restore::{Outcome, restore};
 use schedlab_live::status::status;
-use schedlab_live::{Keeper, KeeperOptions, LiveError, Room};
+use schedlab_live::{Keeper, KeeperOptions, LiveError, RunDir};
 use schedlab_model::{CpuSet, Nice, Policy};
 use std::io::{BufRead, BufReader, Read as _, Write};
 use std::path::{Path, PathBuf};
@@ -72,12 +72,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// `keep ROOM PID SILENCE_MS`: makes PID a SCHED_IDLE task on one CPU, says so, and then obeys: `beat`, `finish`. With a limit
+/// `keep RUN_DIR PID SILENCE_MS`: makes PID a SCHED_IDLE task on one CPU, says so, and then obeys: `beat`, `finish`. With a limit
 /// to its silence it beats by itself, until it is told to `hush`.
 fn keep(arguments: &[String]) -> ExitCode {
-    let [room, pid, silence] = arguments else { return ExitCode::FAILURE };
+    let [run_dir, pid, silence] = arguments else { return ExitCode::FAILURE };
     let options = KeeperOptions {
-        room: Room::at(Path::new(room)).expect("a room"),
+        run_dir: RunDir::at(Path::new(run_dir)).expect("a run directory"),
         purpose: "a test".to_owned(),
         program: std::env::current_exe().expect("this program"),
         silence: silence.parse().ok().map(Duration::from_millis),
@@ -183,11 +183,11 @@ impl Folder {
         let _ = std::fs::remove_dir_all(&path);
         Folder(path)
     }
-    fn room(&self) -> Room {
-        Room::at(&self.0).expect("a room")
+    fn run_dir(&self) -> RunDir {
+        RunDir::at(&self.0).expect("a run directory")
     }
     fn journals(&self) -> Vec<PathBuf> {
-        self.room().journals().expect("readable")
+        self.run_dir().journals().expect("readable")
     }
 }
 
@@ -303,7 +303,7 @@ fn held(folder: &Folder, silence: &str) -> (Target, (Scheduling, CpuSet), Kept) 
 fn finished() -> Result<(), Failed> {
     let folder = Folder::new("finished");
     let (target, before, mut kept) = held(&folder, "none");
-    let known = status(&folder.room())?;
+    let known = status(&folder.run_dir())?;
     assert!(known.len() == 1 && known[0].owner_lives && known[0].threads.len() == 1, "{known:?}");
     assert_eq!(known[0].threads[0].before, Some(before.0));
     let changed = if one_cpu(target.pid()) == before.1 { "1" } else { "2" };
@@ -370,7 +370,7 @@ fn both_killed() -> Result<(), Failed> {
     kept.kill();
     assert_ne!(target.state().0, before.0);
     let journals = folder.journals();
-    assert!(!status(&folder.room())?[0].owner_lives);
+    assert!(!status(&folder.run_dir())?[0].owner_lives);
     let report = restore(&journals[0])?;
     assert!(report.complete() && report.count(&Outcome::Restored) > 0, "{report:?}");
     assert_eq!((target.state(), folder.journals().len()), (before, 0));
@@ -402,7 +402,7 @@ fn killed_in_a_yield_window() -> Result<(), Failed> {
 
 /// A journal with one entry about `target`, which looks as if it had been changed to SCHED_IDLE.
 fn journal_of(folder: &Folder, edit: impl Fn(&mut Entry), target: &Target) -> PathBuf {
-    let mut journal = Journal::create(&folder.room(), "a test").expect("writable");
+    let mut journal = Journal::create(&folder.run_dir(), "a test").expect("writable");
     let thread = threads::identity(target.pid()).expect("it lives");
     let before = target.state().0;
     let mut entry = Entry::Scheduling { thread, before, set: Setting::To(idle(&before)) };
@@ -430,11 +430,11 @@ fn killed_and_stuck() -> Result<(), Failed> {
     kept.kill_both_guardians();
     freezer.freeze(kept.child.id());
     // It lives and was not killed: none of our business.
-    assert!(detach(&folder.room(), Whose::Dead)?.is_empty());
+    assert!(detach(&folder.run_dir(), Whose::Dead)?.is_empty());
     assert_ne!(target.state(), before);
     kept.child.kill().expect("our child");
-    let room = folder.room();
-    let restoring = std::thread::spawn(move || detach(&room, Whose::Dead));
+    let run_dir = folder.run_dir();
+    let restoring = std::thread::spawn(move || detach(&run_dir, Whose::Dead));
     target.waits_until(before);
     assert_eq!(folder.journals().len(), 1, "it stays until its owner is gone");
     freezer.thaw();
@@ -518,7 +518,7 @@ fn other_boot() -> Result<(), Failed> {
     let path = journal_of(&folder, |_| {}, &target);
     let text = std::fs::read_to_string(&path)?.replace(&threads::boot_id(), "another");
     std::fs::write(&path, text)?;
-    assert!(status(&folder.room())?[0].stale);
+    assert!(status(&folder.run_dir())?[0].stale);
     assert!(restore(&path)?.items.is_empty());
     assert_eq!((target.state().0.policy, path.exists()), (Policy::Idle, false));
     Ok(())
@@ -533,7 +533,7 @@ fn made_group() -> Result<(), Failed> {
         return Ok(());
     };
     let options = KeeperOptions {
-        room: folder.room(),
+        run_dir: folder.run_dir(),
         purpose: "a test".to_owned(),
         program: std::env::current_exe()?,
         silence: None,
@@ -568,7 +568,7 @@ fn refused() -> Result<(), Failed> {
     assert!(matches!(Keeper::target(1 << 23), Err(LiveError::NoThread { .. })));
     let folder = Folder::new("refused");
     let mut keeper = Keeper::start(&KeeperOptions {
-        room: folder.room(),
+        run_dir: folder.run_dir(),
         purpose: "a test".to_owned(),
         program: std::env::current_exe()?,
         silence: None,
@@ -580,7 +580,7 @@ fn refused() -> Result<(), Failed> {
     }
     keeper.finish()?;
     let missing = Keeper::start(&KeeperOptions {
-        room: folder.room(),
+        run_dir: folder.run_dir(),
         purpose: "a test".to_owned(),
         program: PathBuf::from("/bin/false"),
         silence: None,

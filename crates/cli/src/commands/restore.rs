@@ -3,7 +3,7 @@
 use super::status::SCHEMA;
 use crate::render::Style;
 use crate::{Done, output};
-use schedlab_live::Room;
+use schedlab_live::RunDir;
 use schedlab_live::detach::{Detached, Whose, detach as give_back, detach_process};
 use schedlab_live::restore::{Outcome, Report};
 use std::fmt::Write as _;
@@ -40,15 +40,15 @@ pub(crate) struct Restore {
 }
 
 pub(crate) fn detach(args: &Detach) -> anyhow::Result<Done> {
-    let room = Room::standard()?;
+    let run_dir = RunDir::standard()?;
     match args.pid {
-        Some(process) => finish(&[detach_process(&room, process)?], args.json),
-        None => finish(&give_back(&room, Whose::All)?, args.json),
+        Some(process) => finish(&[detach_process(&run_dir, process)?], args.json),
+        None => finish(&give_back(&run_dir, Whose::All)?, args.json),
     }
 }
 
 pub(crate) fn restore(args: &Restore) -> anyhow::Result<Done> {
-    finish(&give_back(&Room::standard()?, Whose::Dead)?, args.json)
+    finish(&give_back(&RunDir::standard()?, Whose::Dead)?, args.json)
 }
 
 fn finish(done: &[Detached], json: bool) -> anyhow::Result<Done> {

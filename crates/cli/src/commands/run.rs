@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow, bail};
 use schedlab_host::{OwnCommand, StopSignal};
 use schedlab_live::elevation::{ElevationOptions, ElevationReport, LogLine, manage};
 use schedlab_live::verify::verify as check;
-use schedlab_live::{Room, verify};
+use schedlab_live::{RunDir, verify};
 use schedlab_model::{CpuSet, Ns, Policy};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -108,7 +108,7 @@ impl How {
             starve_after: self.starve_after,
             declared: self.tasks.iter().map(|text| declared(text)).collect::<anyhow::Result<_>>()?,
             capacity: CAPACITY,
-            room: Room::standard()?,
+            run_dir: RunDir::standard()?,
             program: std::env::current_exe().context("finding the program that becomes the guardian")?,
             log_steps: if self.log.is_some() { LOG_STEPS } else { 0 },
         })

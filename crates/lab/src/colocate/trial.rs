@@ -64,7 +64,7 @@ pub(super) struct Held {
 
 impl<'a> Trial<'a> {
     pub(super) fn start(plan: &'a Plan, stop: &'a dyn Fn() -> bool) -> Result<Trial<'a>, ColocateError> {
-        Recorded::sweep(plan.room.path());
+        Recorded::sweep(plan.run_dir.path());
         let home = threads::affinity(0).unwrap_or(CpuSet::ALL);
         let server = Party::new(&plan.serve, home)?;
         let batch = Party::new(&plan.batch, home)?;
@@ -105,7 +105,7 @@ impl<'a> Trial<'a> {
 
     fn keeper(&self, what: &str, priority: Option<u8>) -> Result<Keeper, ColocateError> {
         let options = KeeperOptions {
-            room: self.plan.room.clone(),
+            run_dir: self.plan.run_dir.clone(),
             purpose: format!("colocate: {what}"),
             program: self.plan.program.clone(),
             silence: Some(SILENCE),
@@ -188,9 +188,9 @@ impl<'a> Trial<'a> {
                 if let Some(why) = elevate::unfit(&self.cpus, &schedlab_host::machine().online) {
                     return Err(ColocateError::Skip(why));
                 }
-                let (program, room) = (&self.plan.program, &self.plan.room);
+                let (program, run_dir) = (&self.plan.program, &self.plan.run_dir);
                 held.elevated =
-                    Some(Elevated::start(program, room, (&self.cpus, &self.home), server, batch)?);
+                    Some(Elevated::start(program, run_dir, (&self.cpus, &self.home), server, batch)?);
                 held.changed = server.threads().len() + batch.threads().len();
             }
             _ => {
@@ -217,7 +217,7 @@ impl<'a> Trial<'a> {
     }
 
     fn measure(&mut self, how: Actuator, held: &mut Held) -> Result<(Ns, Round), ColocateError> {
-        let file = Recorded::here(self.plan.room.path());
+        let file = Recorded::here(self.plan.run_dir.path());
         let mut request = RecordRequest::new(Scope::All);
         request.duration = Some(self.plan.round);
         // Recorder and client should not disturb whom they measure.
@@ -349,18 +349,18 @@ struct Recorded(PathBuf);
 
 impl Recorded {
     /// The recording of a round of this process.
-    fn here(room: &Path) -> Recorded {
-        Recorded(room.join(format!("colocate-{}.slt", std::process::id())))
+    fn here(run_dir: &Path) -> Recorded {
+        Recorded(run_dir.join(format!("colocate-{}.slt", std::process::id())))
     }
 
     /// Removes those of processes that were killed.
-    fn sweep(room: &Path) {
-        let names = std::fs::read_dir(room).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    fn sweep(run_dir: &Path) {
+        let names = std::fs::read_dir(run_dir).into_iter().flatten().flatten().map(|entry| entry.file_name());
         for name in names.filter_map(|name| name.into_string().ok()) {
             let pid = name.strip_prefix("colocate-").and_then(|rest| rest.strip_suffix(".slt"));
             let dead = |pid: u32| threads::identity(pid).is_none();
             if pid.and_then(|pid| pid.parse().ok()).is_some_and(dead) {
-                drop(Recorded(room.join(name)));
+                drop(Recorded(run_dir.join(name)));
             }
         }
     }

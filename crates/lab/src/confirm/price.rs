@@ -92,7 +92,7 @@ fn play(plan: &Plan) -> Result<(u64, u64), ConfirmError> {
     let mut command = Command::new(&plan.program);
     command.args(["run", "--json", "--scheduler", SCHEDULER, "--cpus", &plan.cpus.to_string(), "--"]);
     command.arg(&plan.program).args(["part", "pair", "--for", &TIME.to_string()]);
-    command.env("SCHEDLAB_RUN_DIR", plan.room.path()).stdin(Stdio::null());
+    command.env("SCHEDLAB_RUN_DIR", plan.run_dir.path()).stdin(Stdio::null());
     let failed = |why: &str| {
         ConfirmError::Input(format!("measuring what the driver costs here (schedlab run): {}", why.trim()))
     };

@@ -130,7 +130,8 @@ impl Drop for Files {
 
 impl<'a> Rounds<'a> {
     pub(super) fn new(plan: &'a Plan, stop: &'a dyn Fn() -> bool) -> Rounds<'a> {
-        let file = |what: &str| plan.room.path().join(format!("confirm-{}-{what}.slt", std::process::id()));
+        let file =
+            |what: &str| plan.run_dir.path().join(format!("confirm-{}-{what}.slt", std::process::id()));
         let silent = ["/bin/sh", "-c", "exec \"$0\" \"$@\" >/dev/null 2>&1"].map(str::to_owned);
         let command = silent.into_iter().chain(plan.command.iter().cloned()).collect();
         Rounds { plan, command, stop, files: Files { round: file("round"), kept: file("base") } }
@@ -156,7 +157,7 @@ impl<'a> Rounds<'a> {
 
     fn soft(&self, setting: Option<&Settings>) -> Result<(PathBuf, Live), ConfirmError> {
         let mut keeper = Keeper::start(&KeeperOptions {
-            room: self.plan.room.clone(),
+            run_dir: self.plan.run_dir.clone(),
             purpose: format!("confirm: {}", setting.map_or_else(|| "default".to_owned(), Settings::name)),
             program: self.plan.program.clone(),
             silence: Some(SILENCE),
@@ -205,13 +206,13 @@ impl<'a> Rounds<'a> {
         let cpu = self.plan.cpus.to_string();
         let mut command = std::process::Command::new(&self.plan.program);
         command.args(["run", "--json", "--scheduler", spec, "--cpus", &cpu, "--"]).args(&self.command);
-        command.env("SCHEDLAB_RUN_DIR", self.plan.room.path());
+        command.env("SCHEDLAB_RUN_DIR", self.plan.run_dir.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut driver = Driver::start(&mut command).map_err(failed)?;
         let first = Keeper::target(driver.pid())?;
         let begun = Instant::now();
         let journal = loop {
-            let all = bulletin::all(&self.plan.room)?;
+            let all = bulletin::all(&self.plan.run_dir)?;
             if let Some((journal, _)) = all.into_iter().find(|(_, one)| one.owner == first) {
                 break journal;
             }

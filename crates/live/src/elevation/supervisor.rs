@@ -152,7 +152,7 @@ impl<'a> Supervisor<'a> {
         become_fifo("the supervisor", AGENT, &others)?;
         // Locking the memory takes its time: the guardian, which wants to hear from us, comes after that.
         let keeper = Keeper::start(&KeeperOptions {
-            room: options.room.clone(),
+            run_dir: options.run_dir.clone(),
             purpose: format!("run under {} on CPU {}", options.scheduler, options.cpus),
             program: options.program.clone(),
             silence: Some(SILENCE),

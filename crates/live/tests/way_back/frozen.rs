@@ -5,15 +5,15 @@ use libtest_mimic::Failed;
 use schedlab_host::threads;
 use schedlab_live::restore::{Outcome, restore};
 use schedlab_live::status::status;
-use schedlab_live::{Keeper, KeeperOptions, Room, soft};
+use schedlab_live::{Keeper, KeeperOptions, RunDir, soft};
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 
-/// `freeze ROOM PID`: stops PID and its children, says so, and waits to be killed.
+/// `freeze RUN_DIR PID`: stops PID and its children, says so, and waits to be killed.
 pub(crate) fn freeze(arguments: &[String]) -> ExitCode {
-    let [room, pid] = arguments else { return ExitCode::FAILURE };
-    let mut keeper = keeper(Path::new(room));
+    let [run_dir, pid] = arguments else { return ExitCode::FAILURE };
+    let mut keeper = keeper(Path::new(run_dir));
     let first = Keeper::target(pid.parse().expect("a number")).expect("it lives");
     let side = soft::Side { processes: vec![first], group: None };
     let stopped = soft::freeze(&mut keeper, &side).expect("our own processes");
@@ -22,9 +22,9 @@ pub(crate) fn freeze(arguments: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn keeper(room: &Path) -> Keeper {
+fn keeper(run_dir: &Path) -> Keeper {
     Keeper::start(&KeeperOptions {
-        room: Room::at(room).expect("a room"),
+        run_dir: RunDir::at(run_dir).expect("a run directory"),
         purpose: "a test".to_owned(),
         program: std::env::current_exe().expect("this program"),
         silence: None,
@@ -72,7 +72,7 @@ pub(crate) fn killed_while_frozen() -> Result<(), Failed> {
     let (mut owner, _) = frozen(&folder, &shell);
     let still = |tid: &u32| threads::is_stopped(*tid);
     wait("both stand still", || [shell.pid(), child].iter().all(still));
-    let managed = status(&Room::at(&folder.0).expect("a room")).expect("readable");
+    let managed = status(&RunDir::at(&folder.0).expect("a run directory")).expect("readable");
     assert_eq!(managed[0].threads.len(), 2, "status names them: {managed:?}");
     owner.0.kill().expect("our child");
     wait("both go on", || ![shell.pid(), child].iter().any(still));
@@ -89,7 +89,7 @@ pub(crate) fn all_killed_while_frozen() -> Result<(), Failed> {
     let others = Target::start();
     signal(others.pid(), rustix::process::Signal::STOP);
     wait("the other one stands still", || still(others.pid()));
-    let room = Room::at(&folder.0).expect("a room");
+    let run_dir = RunDir::at(&folder.0).expect("a run directory");
     let mut keeper = keeper(&folder.0);
     let of = |pid: u32| Keeper::target(pid).expect("it lives");
     assert!(!keeper.stop(&of(others.pid())).expect("allowed"), "it stood still already");
@@ -110,7 +110,7 @@ pub(crate) fn all_killed_while_frozen() -> Result<(), Failed> {
     owner.0.kill().expect("our child");
     owner.0.wait().expect("our child");
     assert!(still(shell.pid()) && still(child), "nobody is left to let them go on");
-    for journal in room.journals().expect("readable") {
+    for journal in run_dir.journals().expect("readable") {
         restore(&journal).expect("a readable journal");
     }
     wait("both go on", || !still(shell.pid()) && !still(child));

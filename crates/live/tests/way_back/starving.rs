@@ -4,7 +4,7 @@ use super::{Folder, Target, one_cpu, wait};
 use libtest_mimic::Failed;
 use schedlab_host::threads::{self, Scheduling};
 use schedlab_live::journal::Setting;
-use schedlab_live::{Keeper, KeeperOptions, Room};
+use schedlab_live::{Keeper, KeeperOptions, RunDir};
 use schedlab_model::Policy;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -45,11 +45,11 @@ pub(crate) fn starves_and_beats() -> Result<(), Failed> {
     Ok(())
 }
 
-/// `starve ROOM PID PID`: makes both SCHED_FIFO on one CPU, the first above the second, and beats for ever.
+/// `starve RUN_DIR PID PID`: makes both SCHED_FIFO on one CPU, the first above the second, and beats for ever.
 pub(crate) fn starve(arguments: &[String]) -> ExitCode {
-    let [room, hogs @ ..] = arguments else { return ExitCode::FAILURE };
+    let [run_dir, hogs @ ..] = arguments else { return ExitCode::FAILURE };
     let mut keeper = Keeper::start(&KeeperOptions {
-        room: Room::at(Path::new(room)).expect("a room"),
+        run_dir: RunDir::at(Path::new(run_dir)).expect("a run directory"),
         purpose: "a test".to_owned(),
         program: std::env::current_exe().expect("this program"),
         silence: Some(Duration::from_secs(60)),

@@ -7,24 +7,24 @@ use std::path::{Path, PathBuf};
 
 /// The folder with the journals of everything that is managed on this machine by this user.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Room(PathBuf);
+pub struct RunDir(PathBuf);
 
-impl Room {
+impl RunDir {
     /// `$SCHEDLAB_RUN_DIR`; else `/run/schedlab` for root, `$XDG_RUNTIME_DIR/schedlab`, or `/tmp/schedlab-UID`.
     ///
     /// # Errors
-    /// See [`Room::at`].
-    pub fn standard() -> Result<Room, LiveError> {
+    /// See [`RunDir::at`].
+    pub fn standard() -> Result<RunDir, LiveError> {
         if let Some(path) = std::env::var_os("SCHEDLAB_RUN_DIR") {
-            return Room::at(Path::new(&path));
+            return RunDir::at(Path::new(&path));
         }
         let uid = rustix::process::geteuid();
         if uid.is_root() {
-            return Room::at(Path::new("/run/schedlab"));
+            return RunDir::at(Path::new("/run/schedlab"));
         }
         match std::env::var_os("XDG_RUNTIME_DIR") {
-            Some(path) => Room::at(&Path::new(&path).join("schedlab")),
-            None => Room::at(Path::new(&format!("/tmp/schedlab-{}", uid.as_raw()))),
+            Some(path) => RunDir::at(&Path::new(&path).join("schedlab")),
+            None => RunDir::at(Path::new(&format!("/tmp/schedlab-{}", uid.as_raw()))),
         }
     }
 
@@ -33,7 +33,7 @@ impl Room {
     /// # Errors
     /// When it is a link, belongs to another user or can be written by others: whoever can write a journal could
     /// make root change any thread.
-    pub fn at(path: &Path) -> Result<Room, LiveError> {
+    pub fn at(path: &Path) -> Result<RunDir, LiveError> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
         made.map_err(LiveError::io(format!("cannot make the folder {}", path.display())))?;
         let data = fs::symlink_metadata(path).map_err(LiveError::io(path.display().to_string()))?;
@@ -47,8 +47,8 @@ impl Room {
             None
         };
         match fault {
-            Some(fault) => Err(LiveError::Room { path: path.to_owned(), fault }),
-            None => Ok(Room(path.to_owned())),
+            Some(fault) => Err(LiveError::RunDir { path: path.to_owned(), fault }),
+            None => Ok(RunDir(path.to_owned())),
         }
     }
 
