@@ -1,8 +1,8 @@
 //! Asks whoever manages threads to give them back, and sees to it that it happens.
 
-use crate::bulletin::Bulletin;
 use crate::journal::Record;
 use crate::restore::{Report, restore_after};
+use crate::status_file::DriverStatus;
 use crate::{LiveError, RunDir};
 use rustix::process::{Pid, Signal, kill_process};
 use schedlab_host::threads::Identity;
@@ -116,7 +116,7 @@ pub fn detach_process(run_dir: &RunDir, process: u32) -> Result<Detached, LiveEr
     if !managed.owner_lives {
         return Err(LiveError::DeadOwner { process, owner });
     }
-    if Bulletin::read(journal).is_none() {
+    if DriverStatus::read(journal).is_none() {
         return Err(LiveError::AllOrNothing { process, owner, purpose: managed.purpose.clone() });
     }
     let file = request(journal, process);

@@ -11,7 +11,6 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod bulletin;
 pub mod detach;
 pub mod elevation;
 mod error;
@@ -23,6 +22,7 @@ pub mod restore;
 mod run_dir;
 pub mod soft;
 pub mod status;
+pub mod status_file;
 pub mod verify;
 
 pub use error::LiveError;

@@ -110,7 +110,7 @@ pub fn restore(path: &Path) -> Result<Report, LiveError> {
     if report.complete() {
         // They may be gone already.
         let _ = fs::remove_file(path);
-        crate::bulletin::forget(path);
+        crate::status_file::remove(path);
         crate::detach::forget_requests(path);
     }
     Ok(report)

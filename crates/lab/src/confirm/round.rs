@@ -6,7 +6,7 @@ use crate::record::{self, record};
 use rustix::process::{Pid, Signal, kill_process};
 use schedlab_host::threads::{self, Identity};
 use schedlab_host::{OwnCommand, RecordRequest, Scope};
-use schedlab_live::bulletin::{self, Bulletin};
+use schedlab_live::status_file::{self, DriverStatus};
 use schedlab_live::{Keeper, KeeperOptions, restore};
 use schedlab_model::{CpuId, CpuSet, EventKind, Ns, TaskId};
 use schedlab_study::measurements::SubjectData;
@@ -212,7 +212,7 @@ impl<'a> Rounds<'a> {
         let first = Keeper::target(driver.pid())?;
         let begun = Instant::now();
         let journal = loop {
-            let all = bulletin::all(&self.plan.run_dir)?;
+            let all = status_file::all(&self.plan.run_dir)?;
             if let Some((journal, _)) = all.into_iter().find(|(_, one)| one.owner == first) {
                 break journal;
             }
@@ -223,7 +223,7 @@ impl<'a> Rounds<'a> {
             std::thread::sleep(Duration::from_millis(5));
         };
         let mut tend = |processes: &mut BTreeSet<u32>| -> Result<bool, ConfirmError> {
-            let threads = Bulletin::read(&journal).map(|bulletin| bulletin.threads).unwrap_or_default();
+            let threads = DriverStatus::read(&journal).map(|status| status.threads).unwrap_or_default();
             processes.extend(threads.iter().map(|taken| taken.thread.process));
             driver.manages(&first);
             Ok(driver.ended())

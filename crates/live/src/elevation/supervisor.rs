@@ -12,9 +12,9 @@ use super::{
     AGENT, Counts, ElevationOptions, ElevationReport, GUARDIAN, HEARTBEAT, PARKED, RUNNING, SILENCE,
     ThreadReport,
 };
-use crate::bulletin::{Bulletin, Taken};
 use crate::journal::{Confined, Setting};
 use crate::logged_core::{CoreOptions, LoggedCore};
+use crate::status_file::{DriverStatus, Taken};
 use crate::{Keeper, KeeperOptions, LiveError, detach, restore};
 use agent_threads::{AgentThreads, Done};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -405,7 +405,7 @@ impl<'a> Supervisor<'a> {
         let own = host::of_process(owner.process).into_iter().filter(ours).filter_map(host::served);
         counts.agent_cpu_ns = own.map(|served| served.run.0).sum();
         let living = self.threads.iter().map(|kept| &kept.taken).filter(|taken| taken.thread.lives());
-        let bulletin = Bulletin {
+        let status = DriverStatus {
             owner,
             scheduler: self.options.scheduler.clone(),
             cpus: self.options.cpus,
@@ -413,7 +413,7 @@ impl<'a> Supervisor<'a> {
             counts,
             threads: living.cloned().collect(),
         };
-        bulletin.publish(journal);
+        status.write(journal);
     }
 
     fn end(mut self) -> Result<ElevationReport, LiveError> {
