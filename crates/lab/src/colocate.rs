@@ -25,8 +25,8 @@ pub use search::MOST;
 pub(crate) use trial::on_this_machine;
 
 use crate::record::RecordError;
+use schedlab_live::actuators::{self, Actuator, LADDER};
 use schedlab_live::restore::{Outcome as Put, Report};
-use schedlab_live::soft::{self, Actuator, LADDER};
 use schedlab_live::{LiveError, RunDir};
 use schedlab_model::{CpuSet, Ns};
 use schedlab_stats::Estimate;
@@ -290,7 +290,7 @@ fn unfit(plan: &Plan, how: Actuator) -> Option<String> {
 }
 
 /// Why it would change nothing.
-fn void(how: Actuator, server: &soft::Side, cpus: &CpuSet) -> Option<&'static str> {
+fn void(how: Actuator, server: &actuators::Side, cpus: &CpuSet) -> Option<&'static str> {
     match how {
         Actuator::QuotaOff => {
             server.limits().is_empty().then_some("no control group of the server has a cpu.max")
@@ -327,7 +327,7 @@ pub fn judge(goals: &[Goal], rounds: &[Round], before: &[Round], alone: &[Round]
 /// When a process or group that was named does not exist.
 pub fn intentions(plan: &Plan) -> Result<Vec<Intent>, ColocateError> {
     let side = |who: &Who| match who {
-        Who::Command(_) => Ok(soft::Side::default()),
+        Who::Command(_) => Ok(actuators::Side::default()),
         _ => party::Party::new(who, CpuSet::EMPTY).map(|party| party.side.clone()),
     };
     let (server, batch) = (side(&plan.serve)?, side(&plan.batch)?);

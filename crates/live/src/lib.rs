@@ -11,6 +11,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod actuators;
 pub mod detach;
 pub mod elevation;
 mod error;
@@ -20,7 +21,7 @@ mod keeper;
 pub mod logged_core;
 pub mod restore;
 mod run_dir;
-pub mod soft;
+
 pub mod status;
 pub mod status_file;
 pub mod verify;

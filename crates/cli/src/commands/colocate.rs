@@ -6,7 +6,7 @@ use crate::{Done, output};
 use anyhow::{anyhow, bail};
 use schedlab_lab::colocate::{Client, FIGURES, Goal, Intent, Plan, Round, Watch, Who, colocate, intentions};
 use schedlab_live::RunDir;
-use schedlab_live::soft::Actuator;
+use schedlab_live::actuators::Actuator;
 use schedlab_model::{CpuSet, Ns};
 use schedlab_study::gate::{Against, Gate, Outcome};
 use std::io::{IsTerminal as _, Write as _};

@@ -4,7 +4,7 @@
 use super::ColocateError;
 use schedlab_host::{begins_on, die_with_us, threads};
 use schedlab_live::RunDir;
-use schedlab_live::soft::Side;
+use schedlab_live::actuators::Side;
 use schedlab_model::{CpuSet, Policy};
 use std::collections::BTreeSet;
 use std::io::Read as _;

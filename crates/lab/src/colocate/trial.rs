@@ -8,7 +8,7 @@ use super::{ColocateError, GivenBack, Plan};
 use crate::record::{self, record};
 use schedlab_host::threads::{self, Confined};
 use schedlab_host::{RecordRequest, Scope};
-use schedlab_live::soft::{self, Actuator};
+use schedlab_live::actuators::{self, Actuator};
 use schedlab_live::{Keeper, KeeperOptions};
 use schedlab_model::{CpuSet, Ns};
 use schedlab_trace::Recording;
@@ -91,8 +91,8 @@ impl<'a> Trial<'a> {
         }
         if plan.cpus.is_some() {
             let mut keeper = trial.keeper("the CPUs of both parties", None)?;
-            soft::confine(&mut keeper, &trial.server.side, &cpus)?;
-            soft::confine(&mut keeper, &trial.batch.side, &cpus)?;
+            actuators::confine(&mut keeper, &trial.server.side, &cpus)?;
+            actuators::confine(&mut keeper, &trial.batch.side, &cpus)?;
             trial.confined = Some(keeper);
         }
         trial.load = plan.load.clone().map(|line| Party::new(&Who::Command(line), home)).transpose()?;
@@ -129,7 +129,7 @@ impl<'a> Trial<'a> {
         let begun = Instant::now();
         let mut keeper =
             self.keeper("the batch work stands still while the server is measured alone", None)?;
-        soft::freeze(&mut keeper, &self.batch.side)?;
+        actuators::freeze(&mut keeper, &self.batch.side)?;
         let watchman = Watchman::start(&self.server.side, &self.cpus);
         self.awake = Some(watchman.how);
         let mut held = Held { keeper: Some(keeper), frozen: true, ..Held::default() };
@@ -196,7 +196,7 @@ impl<'a> Trial<'a> {
             _ => {
                 let priority = (how == Actuator::Fifo).then_some(GUARDIAN_PRIORITY);
                 let mut keeper = self.keeper(how.name(), priority)?;
-                held.changed = soft::apply(&mut keeper, how, server, batch, &self.cpus)?;
+                held.changed = actuators::apply(&mut keeper, how, server, batch, &self.cpus)?;
                 held.keeper = Some(keeper);
                 if how == Actuator::Slice && !has_slice(server) {
                     return Err(ColocateError::Skip(
@@ -298,12 +298,12 @@ impl<'a> Trial<'a> {
         }
         if self.batch.renew()? {
             if let Some(confined) = &mut self.confined {
-                soft::confine(confined, &self.batch.side, &self.cpus)?;
+                actuators::confine(confined, &self.batch.side, &self.cpus)?;
             }
             if let Some(keeper) = held.keeper.as_mut().filter(|_| held.frozen) {
-                soft::freeze(keeper, &self.batch.side)?;
+                actuators::freeze(keeper, &self.batch.side)?;
             } else if let Some(keeper) = &mut held.keeper {
-                soft::apply(keeper, how, &self.server.side, &self.batch.side, &self.cpus)?;
+                actuators::apply(keeper, how, &self.server.side, &self.batch.side, &self.cpus)?;
             }
             batch.extend(self.batch.side.pids());
         }
@@ -339,8 +339,8 @@ pub(crate) fn on_this_machine(cpus: &CpuSet) -> Result<(), String> {
 }
 
 /// Whether a thread has the slice: older kernels take the value and forget it.
-fn has_slice(server: &soft::Side) -> bool {
-    let has = |tid| threads::scheduling(tid).is_ok_and(|now| now.slice == Some(soft::SERVER_SLICE));
+fn has_slice(server: &actuators::Side) -> bool {
+    let has = |tid| threads::scheduling(tid).is_ok_and(|now| now.slice == Some(actuators::SERVER_SLICE));
     server.threads().into_iter().any(|thread| has(thread.tid))
 }
 

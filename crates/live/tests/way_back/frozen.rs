@@ -5,7 +5,7 @@ use libtest_mimic::Failed;
 use schedlab_host::threads;
 use schedlab_live::restore::{Outcome, restore};
 use schedlab_live::status::status;
-use schedlab_live::{Keeper, KeeperOptions, RunDir, soft};
+use schedlab_live::{Keeper, KeeperOptions, RunDir, actuators};
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -15,8 +15,8 @@ pub(crate) fn freeze(arguments: &[String]) -> ExitCode {
     let [run_dir, pid] = arguments else { return ExitCode::FAILURE };
     let mut keeper = keeper(Path::new(run_dir));
     let first = Keeper::target(pid.parse().expect("a number")).expect("it lives");
-    let side = soft::Side { processes: vec![first], group: None };
-    let stopped = soft::freeze(&mut keeper, &side).expect("our own processes");
+    let side = actuators::Side { processes: vec![first], group: None };
+    let stopped = actuators::freeze(&mut keeper, &side).expect("our own processes");
     println!("{stopped} {}", keeper.guardian().expect("it has one"));
     std::thread::sleep(std::time::Duration::from_secs(600));
     ExitCode::SUCCESS
