@@ -26,7 +26,7 @@ pub(crate) use trial::on_this_machine;
 
 use crate::record::RecordError;
 use schedlab_live::actuators::{self, Actuator, LADDER};
-use schedlab_live::restore::{Outcome as Put, Report};
+use schedlab_live::restore::{ItemOutcome as Put, Report};
 use schedlab_live::{LiveError, RunDir};
 use schedlab_model::{CpuSet, Ns};
 use schedlab_stats::Estimate;
@@ -281,7 +281,7 @@ fn unfit(plan: &Plan, how: Actuator) -> Option<String> {
     if how != Actuator::Default && !plan.only.is_empty() && !plan.only.contains(&how) {
         return Some("--try does not name it".to_owned());
     }
-    if how.of_group() && !matches!(plan.batch, Who::Group(_)) {
+    if how.acts_on_group() && !matches!(plan.batch, Who::Group(_)) {
         return Some("needs --batch-cgroup".to_owned());
     }
     let stall = how.stall()?;
@@ -334,7 +334,7 @@ pub fn intentions(plan: &Plan) -> Result<Vec<Intent>, ColocateError> {
     let online = schedlab_host::machine().online;
     let cpus = plan.cpus.unwrap_or_else(|| server.cpus(&online));
     let one = |how: Actuator| {
-        let (who, side) = if how.of_server() { (&plan.serve, &server) } else { (&plan.batch, &batch) };
+        let (who, side) = if how.acts_on_server() { (&plan.serve, &server) } else { (&plan.batch, &batch) };
         let mut changes = Vec::new();
         if let Who::Command(command) = who
             && !matches!(how, Actuator::Default)
@@ -343,7 +343,7 @@ pub fn intentions(plan: &Plan) -> Result<Vec<Intent>, ColocateError> {
         }
         for thread in side.threads() {
             let Ok(now) = schedlab_host::threads::scheduling(thread.tid) else { continue };
-            if let Some(wanted) = how.of_thread(&now).filter(|wanted| *wanted != now) {
+            if let Some(wanted) = how.scheduling_for(&now).filter(|wanted| *wanted != now) {
                 let (tid, comm) = (thread.tid, &thread.comm);
                 let (was, will) = (now.policy, wanted.policy);
                 changes.push(format!(

@@ -204,7 +204,7 @@ pub fn record(
 mod tests {
     use super::*;
     use schedlab_host::threads::Identity;
-    use schedlab_live::status_file::Taken;
+    use schedlab_live::status_file::StatusThread;
 
     fn thread(tid: u32, comm: &str) -> Identity {
         Identity { tid, process: tid, parent: 1, started: 1, kernel: false, comm: comm.to_owned() }
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn gains_compare_the_time_before_with_the_time_since() {
-        let taken = |tid, comm, before| Taken { thread: thread(tid, comm), before };
+        let taken = |tid, comm, before| StatusThread { thread: thread(tid, comm), before };
         let status = DriverStatus {
             owner: thread(1, "schedlab"),
             scheduler: "layers".to_owned(),

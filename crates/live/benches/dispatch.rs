@@ -11,7 +11,7 @@
 use schedlab_host::threads;
 use schedlab_live::RunDir;
 use schedlab_live::elevation::{ElevationOptions, baseline, manage, ping_pong};
-use schedlab_live::guardian::{self, Watch};
+use schedlab_live::guardian::{self, GuardianOptions};
 use schedlab_model::{CpuId, CpuSet, Ns};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
@@ -28,8 +28,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.first().map(String::as_str) {
         Some(guardian::COMMAND) => {
-            let watch = Watch::parse(&arguments[1..]).expect("our own arguments");
-            guardian::watch(&watch).map_or(ExitCode::FAILURE, |_| ExitCode::SUCCESS)
+            let watch = GuardianOptions::parse(&arguments[1..]).expect("our own arguments");
+            guardian::run(&watch).map_or(ExitCode::FAILURE, |_| ExitCode::SUCCESS)
         }
         Some("ping-pong") => {
             played(&ping_pong::play(

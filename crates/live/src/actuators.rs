@@ -93,12 +93,12 @@ impl Actuator {
     }
 
     /// Whether it writes to files of the control group of the batch work.
-    pub const fn of_group(self) -> bool {
+    pub const fn acts_on_group(self) -> bool {
         matches!(self, Actuator::GroupIdle | Actuator::GroupWeight | Actuator::GroupMax)
     }
 
     /// Whether it changes the server instead of the batch work.
-    pub const fn of_server(self) -> bool {
+    pub const fn acts_on_server(self) -> bool {
         matches!(self, Actuator::QuotaOff | Actuator::Slice | Actuator::Fifo)
     }
 
@@ -119,7 +119,7 @@ impl Actuator {
     }
 
     /// What it makes of a thread; `None`: nothing.
-    pub fn of_thread(self, now: &Scheduling) -> Option<Scheduling> {
+    pub fn scheduling_for(self, now: &Scheduling) -> Option<Scheduling> {
         let now = *now;
         match self {
             Actuator::Idle => Some(Scheduling { policy: Policy::Idle, slice: None, ..now }),
@@ -265,22 +265,22 @@ pub fn apply(
     for (path, content) in &files {
         keeper.write_group(path, content)?;
     }
-    if how.of_group() || how == Actuator::QuotaOff {
+    if how.acts_on_group() || how == Actuator::QuotaOff {
         return Ok(files.len());
     }
     if let Some(some) = how.batch_cpus(cpus) {
         return confine(keeper, batch, &some);
     }
-    let side = if how.of_server() { server } else { batch };
+    let side = if how.acts_on_server() { server } else { batch };
     for root in side.roots() {
         let Ok(now) = threads::scheduling(root.tid) else { continue };
-        if let Some(wanted) = how.of_thread(&now) {
+        if let Some(wanted) = how.scheduling_for(&now) {
             gone_is_fine(keeper.adopt_process(&root, Setting::To(wanted), None))?;
         }
     }
     every(side, |thread| {
         let Ok(now) = threads::scheduling(thread.tid) else { return Ok(false) };
-        match how.of_thread(&now) {
+        match how.scheduling_for(&now) {
             Some(wanted) if wanted != now => keeper.schedule(thread, &wanted).map(|()| true),
             _ => Ok(false),
         }

@@ -68,7 +68,7 @@ pub enum Detached {
         process: u32,
     },
     /// The owner was dead, or did not answer and was killed; we put it back.
-    ByUs {
+    BySchedlab {
         /// The owner.
         owner: u32,
         /// Where the journal lay.
@@ -80,7 +80,7 @@ pub enum Detached {
 
 /// Which owners are meant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Whose {
+pub enum Owners {
     /// Only those that are dead: `schedlab restore`.
     Dead,
     /// All: `schedlab detach`.
@@ -92,7 +92,7 @@ pub enum Whose {
 ///
 /// # Errors
 /// When the folder or a journal cannot be read; journals that can are served first.
-pub fn detach(run_dir: &RunDir, whose: Whose) -> Result<Vec<Detached>, LiveError> {
+pub fn detach(run_dir: &RunDir, whose: Owners) -> Result<Vec<Detached>, LiveError> {
     let mut done = Vec::new();
     let mut first_error = None;
     for path in run_dir.journals()? {
@@ -132,14 +132,14 @@ pub fn detach_process(run_dir: &RunDir, process: u32) -> Result<Detached, LiveEr
     Ok(Detached::Part { owner, process })
 }
 
-fn one(path: &Path, whose: Whose) -> Result<Option<Detached>, LiveError> {
+fn one(path: &Path, whose: Owners) -> Result<Option<Detached>, LiveError> {
     let Some(record) = Record::read(path)? else {
         // Nothing was changed under it. Its owner may be about to write the first line: leave the file to it.
         return Ok(None);
     };
     let owner = &record.head.owner;
     if owner.process_lives() {
-        if whose == Whose::All {
+        if whose == Owners::All {
             end(&record, Signal::TERM);
             if !path.exists() {
                 return Ok(Some(Detached::ByOwner { owner: owner.tid }));
@@ -150,7 +150,7 @@ fn one(path: &Path, whose: Whose) -> Result<Option<Detached>, LiveError> {
         }
     }
     let report = restore_after(&record)?;
-    Ok(Some(Detached::ByUs { owner: owner.tid, journal: path.to_owned(), report }))
+    Ok(Some(Detached::BySchedlab { owner: owner.tid, journal: path.to_owned(), report }))
 }
 
 /// Whether the owner was killed. A signal sent a moment ago shows at once; what shows a little later is the end of one that

@@ -65,16 +65,16 @@ pub const SILENCE: Duration = Duration::from_millis(100);
 
 /// What a driver can give on this machine, with these permissions. Ticks, exact slices and timers it always has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Given {
+pub struct LiveSupport {
     /// Wakeups as they happen, and who did them: tracepoints of other people's threads.
     pub events: bool,
 }
 
-impl Given {
+impl LiveSupport {
     /// Tries it.
-    pub fn here() -> Given {
+    pub fn probe() -> LiveSupport {
         let none = CpuSet::EMPTY;
-        Given { events: Follower::open(&schedlab_host::threads::affinity(0).unwrap_or(none)).is_ok() }
+        LiveSupport { events: Follower::open(&schedlab_host::threads::affinity(0).unwrap_or(none)).is_ok() }
     }
 
     /// What a scheduler needs and is not given; `None`: it can run live.

@@ -62,7 +62,7 @@ pub enum LiveError {
     Policy {
         /// The scheduler.
         scheduler: String,
-        /// Whose threads.
+        /// Owners threads.
         name: String,
         /// What they were declared to be.
         policy: schedlab_model::Policy,

@@ -51,7 +51,7 @@ const READY: &[u8] = b"ready\n";
 
 /// What a guardian is told.
 #[derive(Clone, Debug)]
-pub struct Watch {
+pub struct GuardianOptions {
     /// The journal of its owner.
     pub journal: PathBuf,
     /// An owner that is silent for longer is killed; `None`: only its end counts.
@@ -65,14 +65,19 @@ pub struct Watch {
     pub second: bool,
 }
 
-impl Watch {
-    /// Reads what [`Watch::arguments`] wrote, without the command itself.
+impl GuardianOptions {
+    /// Reads what [`GuardianOptions::arguments`] wrote, without the command itself.
     ///
     /// # Errors
     /// When something else stands there: the command is not for people.
-    pub fn parse(arguments: &[String]) -> Result<Watch, LiveError> {
-        let mut watch =
-            Watch { journal: PathBuf::new(), silence: None, priority: None, starve: None, second: false };
+    pub fn parse(arguments: &[String]) -> Result<GuardianOptions, LiveError> {
+        let mut watch = GuardianOptions {
+            journal: PathBuf::new(),
+            silence: None,
+            priority: None,
+            starve: None,
+            second: false,
+        };
         let odd = |text: &str| LiveError::Guardian {
             reason: format!("`{text}` is not what schedlab tells a guardian"),
         };
@@ -117,7 +122,7 @@ fn milliseconds(text: &str) -> Option<Duration> {
 
 /// How a guardian's watch ended.
 #[derive(Debug)]
-pub enum WatchEnd {
+pub enum GuardianEnd {
     /// The owner said goodbye.
     Dismissed,
     /// The owner died or was silent; this was put back.
@@ -128,7 +133,7 @@ pub enum WatchEnd {
 ///
 /// # Errors
 /// When the journal cannot be read. The priority is a wish: without the permission it watches all the same.
-pub fn watch(watch: &Watch) -> Result<WatchEnd, LiveError> {
+pub fn run(watch: &GuardianOptions) -> Result<GuardianEnd, LiveError> {
     // It already leads a session when somebody starts it by hand: fine.
     let _ = rustix::process::setsid();
     if let Some(priority) = watch.priority {
@@ -149,9 +154,9 @@ pub fn watch(watch: &Watch) -> Result<WatchEnd, LiveError> {
     }
     let second = Second::start(watch);
     let end = match listen(watch) {
-        Heard::Quit => Ok(WatchEnd::Dismissed),
-        Heard::End => put_back(&watch.journal),
-        Heard::Silence(why) => {
+        OwnerEnd::Quit => Ok(GuardianEnd::Dismissed),
+        OwnerEnd::End => put_back(&watch.journal),
+        OwnerEnd::Silence(why) => {
             stop_owner(record.as_ref());
             let end = put_back(&watch.journal);
             say(record.as_ref(), &why);
@@ -162,13 +167,13 @@ pub fn watch(watch: &Watch) -> Result<WatchEnd, LiveError> {
     end
 }
 
-fn put_back(journal: &Path) -> Result<WatchEnd, LiveError> {
+fn put_back(journal: &Path) -> Result<GuardianEnd, LiveError> {
     // Read again: by now it says what was changed.
     let report = match Record::read(journal) {
         Ok(Some(record)) => restore_after(&record),
         _ => restore(journal),
     };
-    report.map(WatchEnd::Restored)
+    report.map(GuardianEnd::Restored)
 }
 
 /// Tells whoever reads the owner's standard error why it was ended: it cannot say so any more. Whoever does not read must not
@@ -186,16 +191,16 @@ fn say(record: Option<&Record>, why: &str) {
     }
 }
 
-enum Heard {
+enum OwnerEnd {
     Quit,
     End,
     /// Or words that are not to be trusted; and which.
     Silence(String),
 }
 
-fn listen(watch: &Watch) -> Heard {
+fn listen(watch: &GuardianOptions) -> OwnerEnd {
     let silence = watch.silence;
-    let mut starving = watch.starve.map(|limit| Starving::of(&watch.journal, limit));
+    let mut starving = watch.starve.map(|limit| Starving::for_journal(&watch.journal, limit));
     let mut input = io::stdin();
     let time = |silence: Duration| Timespec {
         tv_sec: i64::try_from(silence.as_secs()).unwrap_or(i64::MAX),
@@ -215,28 +220,28 @@ fn listen(watch: &Watch) -> Heard {
                 (doubted, timeout) = (true, silence.map(|silence| time(silence / DOUBT)));
                 continue;
             }
-            Ok(0) => return Heard::Silence(silent(silence.unwrap_or_default(), beaten)),
-            Err(error) if error != rustix::io::Errno::INTR => return Heard::End,
+            Ok(0) => return OwnerEnd::Silence(silent(silence.unwrap_or_default(), beaten)),
+            Err(error) if error != rustix::io::Errno::INTR => return OwnerEnd::End,
             Err(_) => continue,
             Ok(_) => {}
         }
         let mut bytes = [0; 64];
         match input.read(&mut bytes) {
-            Ok(0) => return Heard::End,
-            Ok(count) if bytes[..count].contains(&QUIT) => return Heard::Quit,
+            Ok(0) => return OwnerEnd::End,
+            Ok(count) if bytes[..count].contains(&QUIT) => return OwnerEnd::Quit,
             Ok(count) if bytes[..count].contains(&LAST) => {
                 (timeout, starving, beaten, doubted) = (None, None, true, false);
             }
             Ok(_) => {
                 if let Some(why) = starving.as_mut().and_then(Starving::look) {
-                    return Heard::Silence(why);
+                    return OwnerEnd::Silence(why);
                 }
                 if !beaten || doubted {
                     (beaten, doubted) = (true, false);
                     timeout = silence.map(|silence| time(silence - silence / DOUBT));
                 }
             }
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Heard::End,
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return OwnerEnd::End,
             _ => {}
         }
     }
@@ -261,10 +266,10 @@ fn stop_owner(record: Option<&journal::Record>) {
     }
 }
 
-/// A heartbeat through an end that [`Guardian::heart`] gave. False: the guardian is gone.
+/// A heartbeat through an end that [`Guardian::heartbeat_pipe`] gave. False: the guardian is gone.
 #[must_use]
-pub fn beat_through(heart: &OwnedFd) -> bool {
-    rustix::io::write(heart, &[BEAT]).is_ok()
+pub fn send_heartbeat(pipe: &OwnedFd) -> bool {
+    rustix::io::write(pipe, &[BEAT]).is_ok()
 }
 
 /// The owner's end of a guardian.
@@ -279,7 +284,7 @@ impl Guardian {
     ///
     /// # Errors
     /// When the program cannot be started or does not say that it watches.
-    pub fn start(program: &Path, watch: &Watch) -> Result<Guardian, LiveError> {
+    pub fn start(program: &Path, watch: &GuardianOptions) -> Result<Guardian, LiveError> {
         let refused = |reason: String| LiveError::Guardian { reason };
         let child = Command::new(program)
             .args(watch.arguments())
@@ -311,11 +316,11 @@ impl Guardian {
         self.child.id()
     }
 
-    /// Another end of the pipe, for the thread whose silence matters: [`beat_through`] writes to it.
+    /// Another end of the pipe, for the thread whose silence matters: [`send_heartbeat`] writes to it.
     ///
     /// # Errors
     /// When no descriptor is left.
-    pub fn heart(&self) -> io::Result<OwnedFd> {
+    pub fn heartbeat_pipe(&self) -> io::Result<OwnedFd> {
         match &self.pipe {
             Some(pipe) => pipe.as_fd().try_clone_to_owned(),
             None => Err(io::Error::from(io::ErrorKind::BrokenPipe)),

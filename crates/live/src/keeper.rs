@@ -1,6 +1,6 @@
 //! The one way to change a thread.
 
-use crate::guardian::{Guardian, Watch};
+use crate::guardian::{Guardian, GuardianOptions};
 use crate::journal::{Confined, Entry, Journal, Setting};
 use crate::restore::{self, Report};
 use crate::{LiveError, RunDir};
@@ -21,11 +21,11 @@ pub struct KeeperOptions {
     pub purpose: String,
     /// The program that becomes the guardian: `schedlab` itself.
     pub program: PathBuf,
-    /// See [`Watch::silence`].
+    /// See [`GuardianOptions::silence`].
     pub silence: Option<Duration>,
-    /// See [`Watch::priority`].
+    /// See [`GuardianOptions::priority`].
     pub priority: Option<u8>,
-    /// See [`Watch::starve`].
+    /// See [`GuardianOptions::starve`].
     pub starve: Option<Duration>,
 }
 
@@ -44,7 +44,7 @@ impl Keeper {
     /// When either cannot be done.
     pub fn start(options: &KeeperOptions) -> Result<Keeper, LiveError> {
         let journal = Journal::create(&options.run_dir, &options.purpose)?;
-        let watch = Watch {
+        let watch = GuardianOptions {
             journal: journal.path().to_owned(),
             silence: options.silence,
             priority: options.priority,
@@ -248,13 +248,13 @@ impl Keeper {
         fs::create_dir(path).map_err(failed)
     }
 
-    /// For the thread whose silence matters; see [`crate::guardian::beat_through`].
+    /// For the thread whose silence matters; see [`crate::guardian::send_heartbeat`].
     ///
     /// # Errors
     /// When the guardian is gone.
-    pub fn heart(&self) -> Result<OwnedFd, LiveError> {
+    pub fn heartbeat_pipe(&self) -> Result<OwnedFd, LiveError> {
         let guardian = self.guardian.as_ref().ok_or_else(LiveError::no_guardian)?;
-        guardian.heart().map_err(LiveError::io("the pipe to the guardian"))
+        guardian.heartbeat_pipe().map_err(LiveError::io("the pipe to the guardian"))
     }
 
     /// Tells the guardian that this process lives. Call it more often than the silence that was agreed.

@@ -17,7 +17,7 @@ use std::{fs, io};
 /// What became of one thing.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum ItemOutcome {
     /// It was changed, and is as before now.
     Restored,
     /// It already was as before.
@@ -36,7 +36,7 @@ pub struct Item {
     /// What, in words: `policy of thread 17 (redis-server)`.
     pub what: String,
     /// What became of it.
-    pub outcome: Outcome,
+    pub outcome: ItemOutcome,
 }
 
 /// What became of everything.
@@ -49,17 +49,17 @@ pub struct Report {
 impl Report {
     /// Whether nothing failed.
     pub fn complete(&self) -> bool {
-        !self.items.iter().any(|item| matches!(item.outcome, Outcome::Failed(_)))
+        !self.items.iter().any(|item| matches!(item.outcome, ItemOutcome::Failed(_)))
     }
     /// What could not be put back, and why.
     pub fn failures(&self) -> impl Iterator<Item = (&str, &str)> {
         self.items.iter().filter_map(|item| match &item.outcome {
-            Outcome::Failed(why) => Some((item.what.as_str(), why.as_str())),
+            ItemOutcome::Failed(why) => Some((item.what.as_str(), why.as_str())),
             _ => None,
         })
     }
     /// How many things came out so.
-    pub fn count(&self, outcome: &Outcome) -> usize {
+    pub fn count(&self, outcome: &ItemOutcome) -> usize {
         self.items.iter().filter(|item| item.outcome == *outcome).count()
     }
     /// What became of everything after a second look: that counts, unless it found as before what the first one put back.
@@ -67,12 +67,12 @@ impl Report {
         let restored: Vec<String> = self
             .items
             .into_iter()
-            .filter(|item| item.outcome == Outcome::Restored)
+            .filter(|item| item.outcome == ItemOutcome::Restored)
             .map(|item| item.what)
             .collect();
         let item = |mut item: Item| {
-            if item.outcome == Outcome::AsBefore && restored.contains(&item.what) {
-                item.outcome = Outcome::Restored;
+            if item.outcome == ItemOutcome::AsBefore && restored.contains(&item.what) {
+                item.outcome = ItemOutcome::Restored;
             }
             item
         };
@@ -80,10 +80,10 @@ impl Report {
         // What only the first look saw: threads that no entry names, or that are gone by now.
         let seen: Vec<String> = items.iter().map(|item| item.what.clone()).collect();
         let missing = restored.into_iter().filter(|what| !seen.contains(what));
-        items.extend(missing.map(|what| Item { what, outcome: Outcome::Restored }));
+        items.extend(missing.map(|what| Item { what, outcome: ItemOutcome::Restored }));
         Report { items }
     }
-    fn add(&mut self, what: String, outcome: Outcome) {
+    fn add(&mut self, what: String, outcome: ItemOutcome) {
         self.items.push(Item { what, outcome });
     }
 }
@@ -149,7 +149,7 @@ pub fn put_back(record: &Record) -> Report {
     if record.head.boot != threads::boot_id() {
         return report;
     }
-    let changes = Changes::of(&record.entries);
+    let changes = Changes::from_entries(&record.entries);
     // The policies first: a thread in a real-time class must not keep it a moment longer than needed.
     for (thread, change) in &changes.scheduling {
         report.add(named("policy", thread), give_scheduling(thread, change));
@@ -193,7 +193,7 @@ fn put<K: Ord, B, S>(map: &mut BTreeMap<K, Change<B, S>>, key: K, before: B, set
 }
 
 impl Changes {
-    fn of(entries: &[Entry]) -> Changes {
+    fn from_entries(entries: &[Entry]) -> Changes {
         let mut changes = Changes::default();
         for entry in entries.iter().cloned() {
             match entry {
@@ -248,11 +248,11 @@ const SETTLE: Duration = Duration::from_millis(2);
 fn processes_back(changes: &Changes, report: &mut Report) {
     let mut quiet = 0;
     for _ in 0..ROUNDS {
-        let before = report.count(&Outcome::Restored);
+        let before = report.count(&ItemOutcome::Restored);
         // One walk through /proc for all: after a fork bomb there are hundreds of them.
         let all = everybody();
         changes.processes.iter().for_each(|process| process.look(&all, changes, report));
-        quiet = if report.count(&Outcome::Restored) > before { 0 } else { quiet + 1 };
+        quiet = if report.count(&ItemOutcome::Restored) > before { 0 } else { quiet + 1 };
         if quiet == 2 || changes.processes.is_empty() {
             break;
         }
@@ -321,22 +321,22 @@ fn named(what: &str, thread: &Identity) -> String {
 }
 
 /// What an error of a system call about a thread means: it may have died in the middle.
-fn failed(thread: &Identity, error: &io::Error) -> Outcome {
-    if thread.lives() { Outcome::Failed(error.to_string()) } else { Outcome::Gone }
+fn failed(thread: &Identity, error: &io::Error) -> ItemOutcome {
+    if thread.lives() { ItemOutcome::Failed(error.to_string()) } else { ItemOutcome::Gone }
 }
 
-fn give_scheduling(thread: &Identity, change: &Change<Scheduling, Setting>) -> Outcome {
+fn give_scheduling(thread: &Identity, change: &Change<Scheduling, Setting>) -> ItemOutcome {
     if !thread.lives() {
-        return Outcome::Gone;
+        return ItemOutcome::Gone;
     }
     let now = match threads::scheduling(thread.tid) {
         Ok(now) => now,
         Err(error) => return failed(thread, &error),
     };
     if now == change.before {
-        Outcome::AsBefore
+        ItemOutcome::AsBefore
     } else if !change.set.iter().any(|set| set.covers(&now)) {
-        Outcome::ChangedByOthers
+        ItemOutcome::ChangedByOthers
     } else {
         let mut wanted = change.before;
         // A band leaves the nice value alone: another one is somebody else's doing.
@@ -344,21 +344,21 @@ fn give_scheduling(thread: &Identity, change: &Change<Scheduling, Setting>) -> O
             wanted.nice = now.nice;
         }
         match threads::set_scheduling(thread.tid, &wanted) {
-            Ok(()) => Outcome::Restored,
+            Ok(()) => ItemOutcome::Restored,
             Err(error) => failed(thread, &error),
         }
     }
 }
 
-fn give_affinity(thread: &Identity, change: &Change<CpuSet, Confined>) -> Outcome {
+fn give_affinity(thread: &Identity, change: &Change<CpuSet, Confined>) -> ItemOutcome {
     if !thread.lives() {
-        return Outcome::Gone;
+        return ItemOutcome::Gone;
     }
     match threads::affinity(thread.tid) {
-        Ok(now) if now == change.before => Outcome::AsBefore,
-        Ok(now) if !change.set.iter().any(|set| set.covers(&now)) => Outcome::ChangedByOthers,
+        Ok(now) if now == change.before => ItemOutcome::AsBefore,
+        Ok(now) if !change.set.iter().any(|set| set.covers(&now)) => ItemOutcome::ChangedByOthers,
         Ok(_) => match threads::set_affinity(thread.tid, &change.before) {
-            Ok(()) => Outcome::Restored,
+            Ok(()) => ItemOutcome::Restored,
             Err(error) => failed(thread, &error),
         },
         Err(error) => failed(thread, &error),
@@ -367,16 +367,16 @@ fn give_affinity(thread: &Identity, change: &Change<CpuSet, Confined>) -> Outcom
 
 /// Lets a process go on that was stopped. The signal is sent whatever `/proc` says: a stop may still be on its way, which it
 /// takes away.
-fn go_on(thread: &Identity) -> Outcome {
+fn go_on(thread: &Identity) -> ItemOutcome {
     if !thread.lives() {
-        return Outcome::Gone;
+        return ItemOutcome::Gone;
     }
     let stopped = threads::is_stopped(thread.tid);
     let sent = Pid::from_raw(thread.process as i32).map_or(Ok(()), |pid| kill_process(pid, Signal::CONT));
     match sent {
         Err(error) => failed(thread, &error.into()),
-        Ok(()) if stopped => Outcome::Restored,
-        Ok(()) => Outcome::AsBefore,
+        Ok(()) if stopped => ItemOutcome::Restored,
+        Ok(()) => ItemOutcome::AsBefore,
     }
 }
 
@@ -397,9 +397,9 @@ pub(crate) fn is_own_group(path: &Path) -> bool {
 }
 
 /// Ends everybody in a control group that we made, and removes it.
-fn remove_group(path: &Path) -> Outcome {
+fn remove_group(path: &Path) -> ItemOutcome {
     if !is_own_group(path) {
-        return Outcome::Failed("not a control group of schedlab".to_owned());
+        return ItemOutcome::Failed("not a control group of schedlab".to_owned());
     }
     let began = Instant::now();
     loop {
@@ -409,33 +409,33 @@ fn remove_group(path: &Path) -> Outcome {
             let _ = kill_process(pid, Signal::KILL);
         }
         match fs::remove_dir(path) {
-            Ok(()) => return Outcome::Restored,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Outcome::Gone,
-            Err(error) if began.elapsed() > LAST_BREATH => return Outcome::Failed(error.to_string()),
+            Ok(()) => return ItemOutcome::Restored,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return ItemOutcome::Gone,
+            Err(error) if began.elapsed() > LAST_BREATH => return ItemOutcome::Failed(error.to_string()),
             Err(_) => std::thread::sleep(Duration::from_millis(5)),
         }
     }
 }
 
-fn give_content(path: &Path, change: &Change<String, String>) -> Outcome {
+fn give_content(path: &Path, change: &Change<String, String>) -> ItemOutcome {
     if !is_group_file(path) {
-        return Outcome::Failed("not a file of a control group".to_owned());
+        return ItemOutcome::Failed("not a file of a control group".to_owned());
     }
     let now = match fs::read_to_string(path) {
         Ok(now) => now,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Outcome::Gone,
-        Err(error) => return Outcome::Failed(error.to_string()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return ItemOutcome::Gone,
+        Err(error) => return ItemOutcome::Failed(error.to_string()),
     };
     let now = now.trim();
     if now == change.before.trim() {
-        Outcome::AsBefore
+        ItemOutcome::AsBefore
     } else if !change.set.iter().any(|set| set.trim() == now) {
-        Outcome::ChangedByOthers
+        ItemOutcome::ChangedByOthers
     } else {
         match fs::write(path, &change.before) {
-            Ok(()) => Outcome::Restored,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Outcome::Gone,
-            Err(error) => Outcome::Failed(error.to_string()),
+            Ok(()) => ItemOutcome::Restored,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => ItemOutcome::Gone,
+            Err(error) => ItemOutcome::Failed(error.to_string()),
         }
     }
 }

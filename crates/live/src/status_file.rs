@@ -30,12 +30,12 @@ pub struct DriverStatus {
     /// What the agents did so far.
     pub counts: Counts,
     /// The managed threads that live.
-    pub threads: Vec<Taken>,
+    pub threads: Vec<StatusThread>,
 }
 
 /// A managed thread.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Taken {
+pub struct StatusThread {
     /// The thread.
     pub thread: Identity,
     /// The CPU time that it had had, and its waits, from its birth until it was managed; `None`: the kernel keeps no account.

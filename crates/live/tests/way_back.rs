@@ -9,10 +9,10 @@
 use libtest_mimic::{Arguments, Failed, Trial};
 use rustix::process::{Pid, Signal, kill_process};
 use schedlab_host::threads::{self, Scheduling};
-use schedlab_live::detach::{Detached, Whose, detach};
-use schedlab_live::guardian::{self, Watch};
+use schedlab_live::detach::{Detached, Owners, detach};
+use schedlab_live::guardian::{self, GuardianOptions};
 use schedlab_live::journal::{Entry, Journal, Record, Setting};
-use schedlab_live::restore::{Outcome, restore};
+use schedlab_live::restore::{ItemOutcome, restore};
 use schedlab_live::status::status;
 use schedlab_live::{Keeper, KeeperOptions, LiveError, RunDir};
 use schedlab_model::{CpuSet, Nice, Policy};
@@ -39,8 +39,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     match arguments.get(1).map(String::as_str) {
         Some(guardian::COMMAND) => {
-            let watch = Watch::parse(&arguments[2..]).expect("our own arguments");
-            guardian::watch(&watch).map_or(ExitCode::FAILURE, |_| ExitCode::SUCCESS)
+            let watch = GuardianOptions::parse(&arguments[2..]).expect("our own arguments");
+            guardian::run(&watch).map_or(ExitCode::FAILURE, |_| ExitCode::SUCCESS)
         }
         Some("keep") => keep(&arguments[2..]),
         Some("freeze") => frozen::freeze(&arguments[2..]),
@@ -117,7 +117,7 @@ fn keep(arguments: &[String]) -> ExitCode {
             }
             "finish" => {
                 let report = keeper.finish().expect("a readable journal");
-                println!("{}", report.count(&Outcome::Restored));
+                println!("{}", report.count(&ItemOutcome::Restored));
                 return ExitCode::SUCCESS;
             }
             _ => {}
@@ -372,7 +372,7 @@ fn both_killed() -> Result<(), Failed> {
     let journals = folder.journals();
     assert!(!status(&folder.run_dir())?[0].owner_lives);
     let report = restore(&journals[0])?;
-    assert!(report.complete() && report.count(&Outcome::Restored) > 0, "{report:?}");
+    assert!(report.complete() && report.count(&ItemOutcome::Restored) > 0, "{report:?}");
     assert_eq!((target.state(), folder.journals().len()), (before, 0));
     assert!(restore(&journals[0])?.items.is_empty(), "twice does no harm");
     Ok(())
@@ -393,7 +393,7 @@ fn killed_in_a_yield_window() -> Result<(), Failed> {
         let behind = Scheduling { reset_on_fork: ours, ..idle(&before.0) };
         threads::set_scheduling(target.pid(), &behind)?;
         let report = restore(&journal)?;
-        let wanted = if ours { Outcome::Restored } else { Outcome::ChangedByOthers };
+        let wanted = if ours { ItemOutcome::Restored } else { ItemOutcome::ChangedByOthers };
         assert_eq!(report.count(&wanted), 1, "{report:?}");
         assert_eq!(target.state().0, if ours { before.0 } else { behind });
     }
@@ -412,7 +412,7 @@ fn journal_of(folder: &Folder, edit: impl Fn(&mut Entry), target: &Target) -> Pa
     journal.path().to_owned()
 }
 
-fn outcome_of(path: &Path) -> Outcome {
+fn outcome_of(path: &Path) -> ItemOutcome {
     restore(path).expect("readable").items.first().expect("one item").outcome.clone()
 }
 
@@ -430,18 +430,18 @@ fn killed_and_stuck() -> Result<(), Failed> {
     kept.kill_both_guardians();
     freezer.freeze(kept.child.id());
     // It lives and was not killed: none of our business.
-    assert!(detach(&folder.run_dir(), Whose::Dead)?.is_empty());
+    assert!(detach(&folder.run_dir(), Owners::Dead)?.is_empty());
     assert_ne!(target.state(), before);
     kept.child.kill().expect("our child");
     let run_dir = folder.run_dir();
-    let restoring = std::thread::spawn(move || detach(&run_dir, Whose::Dead));
+    let restoring = std::thread::spawn(move || detach(&run_dir, Owners::Dead));
     target.waits_until(before);
     assert_eq!(folder.journals().len(), 1, "it stays until its owner is gone");
     freezer.thaw();
     kept.child.wait().expect("our child");
     let done = restoring.join().expect("no panic")?;
-    let [Detached::ByUs { report, .. }] = &done[..] else { return Err(format!("{done:?}").into()) };
-    assert!(report.complete() && report.count(&Outcome::Restored) == 2, "{report:?}");
+    let [Detached::BySchedlab { report, .. }] = &done[..] else { return Err(format!("{done:?}").into()) };
+    assert!(report.complete() && report.count(&ItemOutcome::Restored) == 2, "{report:?}");
     assert_eq!(folder.journals(), [] as [PathBuf; 0]);
     Ok(())
 }
@@ -456,7 +456,7 @@ fn number_used_again() -> Result<(), Failed> {
         },
         &target,
     );
-    assert_eq!(outcome_of(&path), Outcome::Gone);
+    assert_eq!(outcome_of(&path), ItemOutcome::Gone);
     assert_eq!(target.state().0.policy, Policy::Idle);
     Ok(())
 }
@@ -466,7 +466,7 @@ fn changed_by_others() -> Result<(), Failed> {
     let path = journal_of(&folder, |_| {}, &target);
     let theirs = Scheduling { policy: Policy::Batch, nice: Nice::new(3).expect("valid"), ..target.state().0 };
     threads::set_scheduling(target.pid(), &theirs)?;
-    assert_eq!(outcome_of(&path), Outcome::ChangedByOthers);
+    assert_eq!(outcome_of(&path), ItemOutcome::ChangedByOthers);
     assert_eq!(target.state().0, theirs);
     Ok(())
 }
@@ -555,7 +555,7 @@ fn made_group() -> Result<(), Failed> {
         made => made?,
     }
     std::fs::write(path.join("cgroup.procs"), target.pid().to_string())?;
-    assert_eq!(keeper.finish()?.count(&Outcome::Restored), 1);
+    assert_eq!(keeper.finish()?.count(&ItemOutcome::Restored), 1);
     assert!(!path.exists() && threads::identity(target.pid()).is_none_or(|thread| !thread.lives()));
     Ok(())
 }

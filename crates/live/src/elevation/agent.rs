@@ -6,7 +6,7 @@
 //!
 //! The agent of a CPU hears of what happens on that CPU; the first one also of what happens on the CPUs that are not managed.
 
-use super::agent_state::{AgentState, Newcomer, Post};
+use super::agent_state::{AgentState, CpuControl, NewThread};
 use super::block_detector::{BlockDetector, cpu_time};
 use super::threads::Thread;
 use crate::logged_core::WokenBy;
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
 
-/// Descriptors that are waited for at once: the bell, the block detector, and a ring for each CPU.
+/// Descriptors that are waited for at once: the wake_fd, the block detector, and a ring for each CPU.
 const WATCHED: usize = 66;
 
 /// What the supervisor tells an agent.
@@ -35,7 +35,7 @@ pub(super) enum Order {
 
 /// What the agents tell the supervisor.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Tiding {
+pub(super) enum Notice {
     /// A thread of ours made this one.
     Born(u32),
     /// A thread of ours runs another program now.
@@ -48,54 +48,54 @@ pub(super) struct Shared {
     /// The guardian is gone.
     pub(super) unguarded: AtomicBool,
     /// Orders that were carried out.
-    pub(super) obeyed: AtomicU64,
+    pub(super) orders_done: AtomicU64,
     /// How the agents stand, renewed with each look around of the first.
     pub(super) counts: Mutex<super::Counts>,
     /// By slot.
-    pub(super) agents: Vec<Line>,
+    pub(super) agents: Vec<AgentShared>,
 }
 
 /// One agent's part of it.
-pub(super) struct Line {
+pub(super) struct AgentShared {
     /// Written after an order, by other agents, and to end.
-    pub(super) bell: OwnedFd,
+    pub(super) wake_fd: OwnedFd,
     /// How often it has gone round: as long as that grows, the guardian is told that all is well.
     pub(super) rounds: AtomicU64,
 }
 
 impl Shared {
     /// Wakes the agent of a slot.
-    pub(super) fn ring(&self, slot: usize) {
-        let _ = rustix::io::write(&self.agents[slot].bell, &1_u64.to_ne_bytes());
+    pub(super) fn wake(&self, slot: usize) {
+        let _ = rustix::io::write(&self.agents[slot].wake_fd, &1_u64.to_ne_bytes());
     }
 
     /// Wakes all.
-    pub(super) fn ring_all(&self) {
-        (0..self.agents.len()).for_each(|slot| self.ring(slot));
+    pub(super) fn wake_all(&self) {
+        (0..self.agents.len()).for_each(|slot| self.wake(slot));
     }
 }
 
-/// A real CPU: its block detector, and the bell of its agent.
-pub(super) struct CpuPost {
+/// A real CPU: its block detector, and the wake_fd of its agent.
+pub(super) struct RealCpu {
     pub(super) detector: BlockDetector,
     pub(super) shared: Arc<Shared>,
     pub(super) slot: usize,
 }
 
-impl Post for CpuPost {
+impl CpuControl for RealCpu {
     fn arm(&mut self) {
         self.detector.arm();
     }
     fn fired(&mut self) -> bool {
         self.detector.fired()
     }
-    fn ring(&self) {
-        self.shared.ring(self.slot);
+    fn wake_agent(&self) {
+        self.shared.wake(self.slot);
     }
 }
 
 /// The agent state with real threads on real CPUs.
-pub(super) type RealState = AgentState<Thread, CpuPost>;
+pub(super) type RealState = AgentState<Thread, RealCpu>;
 
 pub(super) struct Agent {
     pub(super) slot: usize,
@@ -105,7 +105,7 @@ pub(super) struct Agent {
     pub(super) follower: Follower,
     pub(super) shared: Arc<Shared>,
     pub(super) orders: Receiver<Order>,
-    pub(super) tidings: Sender<Tiding>,
+    pub(super) notices: Sender<Notice>,
     pub(super) start: Ns,
     pub(super) events: Vec<Followed>,
 }
@@ -128,11 +128,16 @@ pub(super) struct Woke {
     pub(super) free: bool,
 }
 
-/// Sleeps until the bell, the block detector or an event, at most for `time`. Allocates nothing: descriptors are on the stack.
-pub(super) fn wait_for(bell: Option<&OwnedFd>, free: BorrowedFd<'_>, follower: &Follower, time: Ns) -> Woke {
-    let bell = bell.map_or(free, AsFd::as_fd);
+/// Sleeps until the wake_fd, the block detector or an event, at most for `time`. Allocates nothing: descriptors are on the stack.
+pub(super) fn wait_for(
+    wake_fd: Option<&OwnedFd>,
+    free: BorrowedFd<'_>,
+    follower: &Follower,
+    time: Ns,
+) -> Woke {
+    let wake_fd = wake_fd.map_or(free, AsFd::as_fd);
     let mut fds: [PollFd<'_>; WATCHED] = std::array::from_fn(|place| match place {
-        0 => PollFd::from_borrowed_fd(bell, PollFlags::IN),
+        0 => PollFd::from_borrowed_fd(wake_fd, PollFlags::IN),
         1 => PollFd::from_borrowed_fd(free, PollFlags::IN),
         // Machines with more CPUs than places look around more often for it.
         _ => PollFd::from_borrowed_fd(follower.fd(place - 2).unwrap_or(free), PollFlags::IN),
@@ -156,10 +161,10 @@ impl Agent {
         while !shared.stop.load(Ordering::Relaxed) {
             let now = monotonic().saturating_sub(self.start);
             let woke =
-                wait_for(Some(&line.bell), self.free.as_fd(), &self.follower, until.saturating_sub(now));
+                wait_for(Some(&line.wake_fd), self.free.as_fd(), &self.follower, until.saturating_sub(now));
             line.rounds.fetch_add(1, Ordering::Relaxed);
             if woke.rung {
-                let _ = rustix::io::read(&line.bell, &mut [0; 8]);
+                let _ = rustix::io::read(&line.wake_fd, &mut [0; 8]);
             }
             // Another agent died in the middle of a change: the keeper knows what to put back.
             let Ok(mut state) = state.lock() else { break };
@@ -207,7 +212,7 @@ impl Agent {
                 Order::Join(thread) => {
                     let (process, taken_for) = (thread.identity.process, thread.taken_for);
                     let (nice, affinity, cpu) = (thread.before.nice, thread.affinity, thread.cpu);
-                    state.join(Newcomer { hold: *thread, process, taken_for, nice, affinity, cpu });
+                    state.join(NewThread { control: *thread, process, taken_for, nice, affinity, cpu });
                 }
                 Order::Follow(batch) => self.follower.take(batch),
                 Order::Policy(tid, policy) => {
@@ -221,7 +226,7 @@ impl Agent {
                     }
                 }
             }
-            self.shared.obeyed.fetch_add(1, Ordering::Release);
+            self.shared.orders_done.fetch_add(1, Ordering::Release);
         }
     }
 
@@ -240,10 +245,10 @@ impl Agent {
                     state.heard_wake(tid, by);
                 }
                 Followed::Forked { parent, child } if state.task_of(parent).is_some() => {
-                    let _ = self.tidings.send(Tiding::Born(child));
+                    let _ = self.notices.send(Notice::Born(child));
                 }
                 Followed::Execed { tid } if state.task_of(tid).is_some() => {
-                    let _ = self.tidings.send(Tiding::Execed(tid));
+                    let _ = self.notices.send(Notice::Execed(tid));
                 }
                 Followed::Exited { tid } => {
                     // It still runs to its end; when it is off the CPU the block detector, or a look, finds it gone.

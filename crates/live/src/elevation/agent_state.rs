@@ -6,7 +6,7 @@
 //! and changes the priorities of its own threads on its own CPU, which costs a tenth of doing it from elsewhere. Only where a
 //! task must leave a CPU for good (it was released, or others changed it) the agent that notices decides for that CPU, too.
 //!
-//! What is done to threads goes through [`Hold`], and what a CPU tells through [`Post`]: the tests put threads and CPUs there
+//! What is done to threads goes through [`ThreadControl`], and what a CPU tells through [`CpuControl`]: the tests put threads and CPUs there
 //! that do not exist, and check every single change (`agent_state/tests.rs`).
 
 use super::yield_window::{YieldWindow, YieldWindows};
@@ -32,16 +32,16 @@ pub(super) enum State {
 
 /// Whether a thread is as we left it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Grip {
-    Firm,
+pub(super) enum Interference {
+    None,
     /// Somebody gave it another policy.
     Policy,
     /// Somebody sent it to other CPUs.
     Cpus,
 }
 
-/// Our hold on a thread: what is asked of the kernel about it. Each is some system calls without allocation.
-pub(super) trait Hold {
+/// Our control on a thread: what is asked of the kernel about it. Each is some system calls without allocation.
+pub(super) trait ThreadControl {
     /// Its number.
     fn tid(&self) -> u32;
     /// What it does.
@@ -57,7 +57,7 @@ pub(super) trait Hold {
     /// Sends it to another CPU. False: the kernel refused.
     fn send_to(&mut self, cpu: CpuId) -> bool;
     /// Whether it is still as we left it. A thread that is gone counts as ours: its end is seen elsewhere.
-    fn grip(&self) -> Grip;
+    fn interference(&self) -> Interference;
     /// Whether it still has a policy that a yield window gave it, or those of the band. One that is gone counts as ours.
     fn is_as_in_window(&self) -> bool;
     /// A nice value that somebody gave it meanwhile. It stays with the thread when it is given back.
@@ -65,22 +65,22 @@ pub(super) trait Hold {
     /// As it was before.
     fn give_back(&mut self);
     /// As it was before, apart from what somebody else changed.
-    fn let_go(&self, loose: Grip);
+    fn let_go(&self, interference: Interference);
 }
 
 /// What a CPU tells.
-pub(super) trait Post {
+pub(super) trait CpuControl {
     /// From now on, the moment in which nobody of ours wants the CPU will be told.
     fn arm(&mut self);
     /// Whether that moment came since.
     fn fired(&mut self) -> bool;
     /// Wakes the CPU's agent.
-    fn ring(&self);
+    fn wake_agent(&self);
 }
 
 /// A thread that comes under management.
-pub(super) struct Newcomer<H> {
-    pub(super) hold: H,
+pub(super) struct NewThread<T> {
+    pub(super) control: T,
     pub(super) process: u32,
     pub(super) taken_for: Policy,
     pub(super) nice: Nice,
@@ -91,34 +91,34 @@ pub(super) struct Newcomer<H> {
 }
 
 /// A managed thread.
-pub(super) struct Managed<H> {
-    pub(super) hold: H,
+pub(super) struct Managed<T> {
+    pub(super) control: T,
     /// The slot of the CPU to which it is pinned.
     pub(super) slot: usize,
     /// Since when it waits, when it is runnable and not chosen.
     waits_since: Option<Ns>,
     /// No longer ours.
     pub(super) left: bool,
-    pub(super) stands: Stands,
+    pub(super) placement: Placement,
     /// When it woke, until it has had to wait after a turn.
     pub(super) woke: Option<Ns>,
 }
 
 /// Where a thread was put.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Stands {
+pub(super) enum Placement {
     /// With a priority of the band.
     Band,
     /// In the fair class with its own policy, for the length of a yield window.
-    Own,
+    OwnPolicy,
     /// In the fair class behind that one.
     Behind,
 }
 
 /// One managed CPU.
-pub(super) struct CpuSlot<P> {
+pub(super) struct CpuSlot<C> {
     pub(super) cpu: CpuId,
-    pub(super) post: P,
+    pub(super) control: C,
     slice_ends: Option<Ns>,
     next_tick: Option<Ns>,
     timers: BTreeMap<LoggedTimer, Ns>,
@@ -136,11 +136,11 @@ pub(super) struct CpuSlot<P> {
     pub(super) window: Option<YieldWindow>,
 }
 
-impl<P> CpuSlot<P> {
-    fn new(cpu: CpuId, post: P, next_tick: Option<Ns>) -> CpuSlot<P> {
+impl<C> CpuSlot<C> {
+    fn new(cpu: CpuId, control: C, next_tick: Option<Ns>) -> CpuSlot<C> {
         CpuSlot {
             cpu,
-            post,
+            control,
             slice_ends: None,
             next_tick,
             timers: BTreeMap::new(),
@@ -168,12 +168,12 @@ pub(super) struct Rules {
 }
 
 /// See the module.
-pub(super) struct AgentState<H, P> {
+pub(super) struct AgentState<T, C> {
     pub(super) core: LoggedCore,
     pub(super) rules: Rules,
-    pub(super) slots: Vec<CpuSlot<P>>,
+    pub(super) slots: Vec<CpuSlot<C>>,
     /// By number at the core.
-    pub(super) threads: Vec<Managed<H>>,
+    pub(super) threads: Vec<Managed<T>>,
     pub(super) counts: Counts,
     pub(super) log: Vec<LogLine>,
     /// The scheduler broke its contract: nothing that it says counts any more, and management ends.
@@ -183,20 +183,23 @@ pub(super) struct AgentState<H, P> {
     pub(super) acting: usize,
 }
 
-impl<H: Hold, P: Post> AgentState<H, P> {
+impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
     /// One without threads. The log holds so many steps.
     pub(super) fn new(
         core: LoggedCore,
         rules: Rules,
-        posts: Vec<(CpuId, P)>,
+        controls: Vec<(CpuId, C)>,
         log_steps: usize,
-    ) -> AgentState<H, P> {
+    ) -> AgentState<T, C> {
         let ticks = core.scheduler().needs().ticks;
         let first_tick = ticks.then(|| Ns(1_000_000_000 / u64::from(rules.hz.max(1))));
         AgentState {
             core,
             rules,
-            slots: posts.into_iter().map(|(cpu, post)| CpuSlot::new(cpu, post, first_tick)).collect(),
+            slots: controls
+                .into_iter()
+                .map(|(cpu, control)| CpuSlot::new(cpu, control, first_tick))
+                .collect(),
             threads: Vec::new(),
             counts: Counts::default(),
             log: Vec::with_capacity(log_steps),
@@ -256,7 +259,7 @@ impl<H: Hold, P: Post> AgentState<H, P> {
     /// The agent of a slot has something to do.
     fn wake_agent(&self, slot: usize) {
         if slot != self.acting {
-            self.slots[slot].post.ring();
+            self.slots[slot].control.wake_agent();
         }
     }
 
@@ -306,11 +309,11 @@ impl<H: Hold, P: Post> AgentState<H, P> {
     }
 
     /// A thread is journalled, pinned and parked: from now on it is ours. False: there is no room.
-    pub(super) fn join(&mut self, newcomer: Newcomer<H>) -> bool {
-        let Newcomer { hold, process, taken_for: policy, nice, affinity, cpu } = newcomer;
+    pub(super) fn join(&mut self, new: NewThread<T>) -> bool {
+        let NewThread { control, process, taken_for: policy, nice, affinity, cpu } = new;
         let Some(task) = self.core.next_task().filter(|task| *task as usize == self.threads.len()) else {
-            let mut hold = hold;
-            hold.give_back();
+            let mut control = control;
+            control.give_back();
             self.counts.refused += 1;
             return false;
         };
@@ -322,10 +325,10 @@ impl<H: Hold, P: Post> AgentState<H, P> {
         let mine = numbered(&|cpu| affinity.contains(cpu));
         let affinity = if mine.is_empty() { numbered(&|_| true) } else { mine };
         let slot = self.slots.iter().position(|slot| slot.cpu == cpu).unwrap_or(0);
-        self.by_tid.insert(hold.tid(), task);
-        let runnable = hold.state() == State::Runnable;
-        let stands = Stands::Band;
-        self.threads.push(Managed { hold, slot, waits_since: None, left: false, stands, woke: None });
+        self.by_tid.insert(control.tid(), task);
+        let runnable = control.state() == State::Runnable;
+        let placement = Placement::Band;
+        self.threads.push(Managed { control, slot, waits_since: None, left: false, placement, woke: None });
         let now = self.now();
         self.step(now, StepKind::Join { task, policy, nice, affinity, process });
         if runnable {
@@ -373,7 +376,7 @@ impl<H: Hold, P: Post> AgentState<H, P> {
     /// Takes a thread out of the core. The caller says what becomes of the real one.
     pub(super) fn forget(&mut self, task: u32) {
         self.threads[task as usize].left = true;
-        self.by_tid.remove(&self.threads[task as usize].hold.tid());
+        self.by_tid.remove(&self.threads[task as usize].control.tid());
         match self.runs_on(task) {
             Some(slot) => self.decide(slot, Fate::Exited),
             None => {
@@ -387,36 +390,36 @@ impl<H: Hold, P: Post> AgentState<H, P> {
     pub(super) fn release(&mut self, task: u32) {
         if !self.threads[task as usize].left {
             self.forget(task);
-            self.threads[task as usize].hold.give_back();
+            self.threads[task as usize].control.give_back();
         }
     }
 
     /// The block detector had the CPU: what became of the chosen thread?
     pub(super) fn look_at_running(&mut self, slot: usize) {
         // Where nobody of ours is above the block detector, what it says is nothing new.
-        if !self.slots[slot].post.fired() || self.is_yielded(slot) {
+        if !self.slots[slot].control.fired() || self.is_yielded(slot) {
             return;
         }
         let Some(task) = self.current(slot) else { return };
-        match self.threads[task as usize].hold.state() {
+        match self.threads[task as usize].control.state() {
             State::Sleeping => self.decide(slot, Fate::Blocked),
             State::Gone => self.forget(task),
             State::Runnable => {
                 // It blocked and was woken before we looked; or somebody took its priority away.
                 self.counts.stale += 1;
-                match self.threads[task as usize].hold.grip() {
-                    Grip::Firm => self.decide(slot, Fate::Runnable),
-                    loose => self.leave_alone(task, loose),
+                match self.threads[task as usize].control.interference() {
+                    Interference::None => self.decide(slot, Fate::Runnable),
+                    interference => self.leave_alone(task, interference),
                 }
             }
         }
     }
 
     /// Somebody changed it: what he did stays, and the rest is as before.
-    pub(super) fn leave_alone(&mut self, task: u32, loose: Grip) {
+    pub(super) fn leave_alone(&mut self, task: u32, interference: Interference) {
         self.counts.changed_by_others += 1;
         self.forget(task);
-        self.threads[task as usize].hold.let_go(loose);
+        self.threads[task as usize].control.let_go(interference);
     }
 
     /// What is due on a CPU: timers, the tick, the end of the slice.
@@ -487,19 +490,19 @@ impl<H: Hold, P: Post> AgentState<H, P> {
         if thread.left {
             return;
         }
-        if let Some(nice) = thread.hold.new_nice() {
+        if let Some(nice) = thread.control.new_nice() {
             let now = self.now();
             self.step(now, StepKind::Nice { task, nice });
         }
         let thread = &self.threads[task as usize];
-        let (state, runs) = (thread.hold.state(), self.runs_on(task).is_some());
-        let grip = thread.hold.grip();
+        let (state, runs) = (thread.control.state(), self.runs_on(task).is_some());
+        let interference = thread.control.interference();
         let given_away = self.slots[thread.slot].window.is_some();
         match state {
             // The end of the one that runs is seen when it is off the CPU.
             State::Gone if runs => {}
             State::Gone => self.forget(task),
-            _ if grip != Grip::Firm && !given_away => self.leave_alone(task, grip),
+            _ if interference != Interference::None && !given_away => self.leave_alone(task, interference),
             State::Runnable if !runs => {
                 self.counts.wakeups_found += u64::from(self.woken(task, WokenBy::Unknown));
             }
@@ -537,7 +540,7 @@ impl<H: Hold, P: Post> AgentState<H, P> {
         if self.is_yielded(slot) {
             self.arrange(slot);
         } else if decision.task.is_some() {
-            self.slots[slot].post.arm();
+            self.slots[slot].control.arm();
         }
         self.wake_agent(slot);
     }
@@ -563,15 +566,15 @@ impl<H: Hold, P: Post> AgentState<H, P> {
         (thread.waits_since, thread.woke) = (waits.then_some(now), thread.woke.filter(|_| !waits));
         // In a yield window a class is changed for whoever wants the CPU only: who sleeps is moved when it wakes, the others by
         // `arrange`. And whoever is in the fair class already is not above the next one.
-        if fate != Fate::Exited && !thread.left && thread.stands == Stands::Band {
-            thread.hold.park();
+        if fate != Fate::Exited && !thread.left && thread.placement == Placement::Band {
+            thread.control.park();
         }
     }
 
     /// Management ends: the threads on a CPU leave the real-time class.
     pub(super) fn leave_real_time(&self, slot: usize) {
         for thread in self.threads.iter().filter(|thread| thread.slot == slot && !thread.left) {
-            thread.hold.set_own();
+            thread.control.set_own();
         }
     }
 
@@ -581,7 +584,7 @@ impl<H: Hold, P: Post> AgentState<H, P> {
         if thread.slot == slot {
             return true;
         }
-        let sent = thread.hold.send_to(self.slots[slot].cpu);
+        let sent = thread.control.send_to(self.slots[slot].cpu);
         if sent {
             thread.slot = slot;
             self.counts.migrations += 1;
@@ -593,17 +596,17 @@ impl<H: Hold, P: Post> AgentState<H, P> {
     pub(super) fn place(&mut self, task: u32, front: bool) -> bool {
         let is_yielded = self.is_yielded(self.threads[task as usize].slot);
         let thread = &mut self.threads[task as usize];
-        let stood = thread.stands;
-        thread.stands = match (is_yielded, front) {
-            (false, _) => Stands::Band,
-            (true, true) => Stands::Own,
-            (true, false) => Stands::Behind,
+        let stood = thread.placement;
+        thread.placement = match (is_yielded, front) {
+            (false, _) => Placement::Band,
+            (true, true) => Placement::OwnPolicy,
+            (true, false) => Placement::Behind,
         };
-        match thread.stands {
-            Stands::Band if front => thread.hold.raise(),
-            Stands::Band => thread.hold.park(),
-            Stands::Own => stood == Stands::Own || thread.hold.set_own(),
-            Stands::Behind => stood == Stands::Behind || thread.hold.set_behind(),
+        match thread.placement {
+            Placement::Band if front => thread.control.raise(),
+            Placement::Band => thread.control.park(),
+            Placement::OwnPolicy => stood == Placement::OwnPolicy || thread.control.set_own(),
+            Placement::Behind => stood == Placement::Behind || thread.control.set_behind(),
         }
     }
 }

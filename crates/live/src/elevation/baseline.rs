@@ -2,7 +2,7 @@
 //! log, timers and threads that come and go. `benches/dispatch.rs` measures what the driver adds to it.
 
 use super::agent::{monotonic, wait_for};
-use super::agent_state::{Hold as _, State};
+use super::agent_state::{State, ThreadControl as _};
 use super::block_detector::{BlockDetector, become_fifo};
 use super::threads::Thread;
 use super::yield_window::YieldWindows;
@@ -43,7 +43,7 @@ pub fn hand_over(cpu: CpuId, pair: [u32; 2], windows: bool, stop: &AtomicBool) -
     let taken = [take(pair[0])?, take(pair[1])?];
     let mut detector = BlockDetector::start(managed)?;
     become_fifo("the agent", AGENT, &managed)?;
-    let (windows, mut began) = (windows.then(YieldWindows::here), monotonic());
+    let (windows, mut began) = (windows.then(YieldWindows::for_this_kernel), monotonic());
     let mut runs = 0;
     taken[runs].raise();
     detector.arm();

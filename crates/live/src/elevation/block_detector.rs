@@ -51,7 +51,7 @@ impl BlockDetector {
     pub(super) fn start(cpus: CpuSet) -> Result<BlockDetector, LiveError> {
         let fd = |flags| {
             eventfd(0, flags)
-                .map_err(|error| LiveError::io("making a block detector's bell (eventfd)")(error.into()))
+                .map_err(|error| LiveError::io("making a block detector's wake_fd (eventfd)")(error.into()))
         };
         let shared = Arc::new(Shared {
             arm: fd(EventfdFlags::CLOEXEC)?,

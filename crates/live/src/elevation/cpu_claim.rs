@@ -1,4 +1,4 @@
-//! One driver for a CPU: two of them would end each other's turns, and hold the CPU in each other's yield windows, until the kernel
+//! One driver for a CPU: two of them would end each other's turns, and control the CPU in each other's yield windows, until the kernel
 //! throttles both.
 //!
 //! The claim is an abstract socket name: whatever ends the driver, the kernel takes it back, and no file is left. (It holds

@@ -6,7 +6,7 @@ use super::agent::Shared;
 use super::block_detector::become_fifo;
 use super::{GUARDIAN, HEARTBEAT};
 use crate::LiveError;
-use crate::guardian::beat_through;
+use crate::guardian::send_heartbeat;
 use schedlab_host::privileges::keep_only;
 use schedlab_model::CpuSet;
 use std::os::fd::OwnedFd;
@@ -23,7 +23,7 @@ pub(super) struct Heartbeat {
 
 impl Heartbeat {
     /// Starts it on `cpus`.
-    pub(super) fn start(shared: Arc<Shared>, heart: OwnedFd, cpus: CpuSet) -> Result<Heartbeat, LiveError> {
+    pub(super) fn start(shared: Arc<Shared>, pipe: OwnedFd, cpus: CpuSet) -> Result<Heartbeat, LiveError> {
         let stop = Arc::new(AtomicBool::new(false));
         let (ready, started) = channel();
         let theirs = stop.clone();
@@ -36,7 +36,7 @@ impl Heartbeat {
             // The other end waits for it.
             let _ = ready.send(prepared);
             if go {
-                beat(&shared, &heart, &theirs);
+                beat(&shared, &pipe, &theirs);
             }
         });
         let thread = thread.map_err(LiveError::io("starting the heartbeat"))?;
@@ -56,17 +56,17 @@ impl Drop for Heartbeat {
     }
 }
 
-fn beat(shared: &Shared, heart: &OwnedFd, stop: &AtomicBool) {
+fn beat(shared: &Shared, pipe: &OwnedFd, stop: &AtomicBool) {
     let mut known: Vec<u64> = vec![0; shared.agents.len()];
     while !stop.load(Ordering::Relaxed) {
         let rounds = || shared.agents.iter().map(|agent| agent.rounds.load(Ordering::Relaxed));
         if rounds().zip(&known).all(|(now, known)| now != *known) {
             known.clear();
             known.extend(rounds());
-            if !beat_through(heart) {
+            if !send_heartbeat(pipe) {
                 shared.unguarded.store(true, Ordering::Relaxed);
                 shared.stop.store(true, Ordering::Relaxed);
-                shared.ring_all();
+                shared.wake_all();
                 return;
             }
         }

@@ -47,8 +47,8 @@ struct Turns {
 /// # Panics
 /// When the kernel gives no eventfd, or no thread.
 pub fn play(burst: Ns, time: Ns, begin: impl FnOnce([u32; 2])) -> PingPong {
-    let bell = || eventfd(0, EventfdFlags::CLOEXEC).expect("a descriptor");
-    let bells: Arc<[OwnedFd; 2]> = Arc::new([bell(), bell()]);
+    let wake_fd = || eventfd(0, EventfdFlags::CLOEXEC).expect("a descriptor");
+    let bells: Arc<[OwnedFd; 2]> = Arc::new([wake_fd(), wake_fd()]);
     let (times, end) = (Arc::new(Times::default()), Arc::new(AtomicU64::new(u64::MAX)));
     let (ready, told) = channel();
     let workers = [0, 1].map(|own: usize| {

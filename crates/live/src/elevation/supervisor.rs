@@ -3,7 +3,7 @@
 
 mod agent_threads;
 
-use super::agent::{Order, Shared, Tiding, monotonic};
+use super::agent::{Notice, Order, Shared, monotonic};
 use super::block_detector::become_fifo;
 use super::cpu_claim::{CpuClaim, PATIENCE};
 use super::heartbeat::Heartbeat;
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::journal::{Confined, Setting};
 use crate::logged_core::{CoreOptions, LoggedCore};
-use crate::status_file::{DriverStatus, Taken};
+use crate::status_file::{DriverStatus, StatusThread};
 use crate::{Keeper, KeeperOptions, LiveError, detach, restore};
 use agent_threads::{AgentThreads, Done};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -77,11 +77,11 @@ struct Supervisor<'a> {
     core: CoreOptions,
     keeper: Keeper,
     shared: Arc<Shared>,
-    tidings: Receiver<Tiding>,
+    notices: Receiver<Notice>,
     sent: u64,
     published: Ns,
     /// In the order in which they were taken on.
-    threads: Vec<Kept>,
+    threads: Vec<KnownThread>,
     agents: AgentThreads,
     /// The managed CPUs, in order.
     cpus: Vec<CpuId>,
@@ -104,8 +104,8 @@ struct Supervisor<'a> {
 }
 
 /// What the supervisor remembers of a thread.
-struct Kept {
-    taken: Taken,
+struct KnownThread {
+    taken: StatusThread,
     /// Its own policy.
     own: Policy,
 }
@@ -146,7 +146,7 @@ impl<'a> Supervisor<'a> {
         check_scheduler(&core, &options.declared)?;
         let claims = cpus.iter().map(|cpu| CpuClaim::take(*cpu, PATIENCE)).collect::<Result<_, _>>()?;
         let start = monotonic();
-        let (agents, adders, tidings) = AgentThreads::start(options, &core, &others, start)?;
+        let (agents, adders, notices) = AgentThreads::start(options, &core, &others, start)?;
         let shared = agents.shared.clone();
         // Before there is a guardian that counts our silence: on a busy machine an ordinary thread may wait that long.
         become_fifo("the supervisor", AGENT, &others)?;
@@ -163,7 +163,7 @@ impl<'a> Supervisor<'a> {
         // What is left to do: set policies, follow more threads, end the command.
         keep_only(&[Duty::Schedule, Duty::Follow, Duty::LockMemory, Duty::Kill, Duty::See])
             .map_err(LiveError::io("giving up capabilities"))?;
-        let heartbeat = Heartbeat::start(shared.clone(), keeper.heart()?, others)?;
+        let heartbeat = Heartbeat::start(shared.clone(), keeper.heartbeat_pipe()?, others)?;
         let own = host::of_process(std::process::id()).into_iter().collect();
         // This thread was made for this management.
         let own_thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
@@ -173,7 +173,7 @@ impl<'a> Supervisor<'a> {
             core,
             keeper,
             shared,
-            tidings,
+            notices,
             sent: 0,
             published: Ns::ZERO,
             threads: Vec::new(),
@@ -280,8 +280,8 @@ impl<'a> Supervisor<'a> {
             other => other?,
         }
         self.follow(tid)?;
-        let taken = Taken { thread: thread.identity.clone(), before: served };
-        self.threads.push(Kept { taken, own: thread.before.policy });
+        let taken = StatusThread { thread: thread.identity.clone(), before: served };
+        self.threads.push(KnownThread { taken, own: thread.before.policy });
         self.order(Order::Join(Box::new(thread)));
         // It may have become another program before we listened.
         host::identity(tid).into_iter().for_each(|now| self.renamed(now));
@@ -315,7 +315,7 @@ impl<'a> Supervisor<'a> {
             }
         }
         // One agent takes its orders one after the other. Several must have begun to listen before the thread is told of.
-        if told > 1 { self.wait_until_obeyed() } else { Ok(()) }
+        if told > 1 { self.wait_until_done() } else { Ok(()) }
     }
 
     fn put_into_band(&mut self, thread: &Thread) -> Result<(), LiveError> {
@@ -327,13 +327,13 @@ impl<'a> Supervisor<'a> {
 
     /// What is to do now and then. False: nothing is left to manage.
     fn tend(&mut self) -> Result<bool, LiveError> {
-        let tidings: BTreeSet<Tiding> = self.tidings.try_iter().collect();
-        for tiding in tidings {
-            let (Tiding::Born(tid) | Tiding::Execed(tid)) = tiding;
+        let notices: BTreeSet<Notice> = self.notices.try_iter().collect();
+        for notice in notices {
+            let (Notice::Born(tid) | Notice::Execed(tid)) = notice;
             let Some(identity) = host::identity(tid) else { continue };
-            match tiding {
-                Tiding::Born(_) => self.take_family_member(identity.process)?,
-                Tiding::Execed(_) => self.renamed(identity),
+            match notice {
+                Notice::Born(_) => self.take_family_member(identity.process)?,
+                Notice::Execed(_) => self.renamed(identity),
             }
         }
         if self.shared.unguarded.load(Ordering::Relaxed) {
@@ -378,7 +378,7 @@ impl<'a> Supervisor<'a> {
                 for tid in host::of_process(member) {
                     self.order(Order::Release(tid));
                 }
-                self.wait_until_obeyed()?;
+                self.wait_until_done()?;
                 self.keeper.released(member)?;
                 self.threads.retain(|kept| kept.taken.thread.process != member);
             }
@@ -387,8 +387,8 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    fn wait_until_obeyed(&mut self) -> Result<(), LiveError> {
-        while self.shared.obeyed.load(Ordering::Acquire) < self.sent && !self.agents.is_dead() {
+    fn wait_until_done(&mut self) -> Result<(), LiveError> {
+        while self.shared.orders_done.load(Ordering::Acquire) < self.sent && !self.agents.is_dead() {
             self.keeper.beat()?;
             std::thread::sleep(HEARTBEAT / 10);
         }

@@ -1,6 +1,6 @@
 //! The managed threads: who they are, what they were, what they do now.
 
-use super::agent_state::{Grip, Hold, State};
+use super::agent_state::{Interference, State, ThreadControl};
 use super::{PARKED, RUNNING};
 use rustix::io::pread;
 use schedlab_host::threads::{self, Identity, Scheduling};
@@ -57,7 +57,7 @@ impl Thread {
     }
 }
 
-impl Hold for Thread {
+impl ThreadControl for Thread {
     /// Asks the kernel (about 3 us; no allocation).
     fn state(&self) -> State {
         let mut text = [0_u8; 128];
@@ -104,15 +104,15 @@ impl Hold for Thread {
         let _ = threads::set_affinity(self.identity.tid, &self.affinity);
     }
 
-    fn grip(&self) -> Grip {
+    fn interference(&self) -> Interference {
         let ours = |priority: Option<u8>| priority.is_some_and(|now| (PARKED..=RUNNING).contains(&now));
         let tid = self.identity.tid;
         if !threads::fifo_priority(tid).map_or(true, ours) {
-            Grip::Policy
+            Interference::Policy
         } else if threads::affinity(tid).is_ok_and(|now| now != CpuSet::single(self.cpu)) {
-            Grip::Cpus
+            Interference::Cpus
         } else {
-            Grip::Firm
+            Interference::None
         }
     }
 
@@ -134,9 +134,9 @@ impl Hold for Thread {
         sent
     }
 
-    fn let_go(&self, loose: Grip) {
+    fn let_go(&self, interference: Interference) {
         let tid = self.identity.tid;
-        if loose == Grip::Cpus {
+        if interference == Interference::Cpus {
             self.set_own();
         } else if threads::affinity(tid).is_ok_and(|now| now == CpuSet::single(self.cpu)) {
             let _ = threads::set_affinity(tid, &self.affinity);

@@ -9,7 +9,7 @@
 //! groups (or autogroups) of their own, SCHED_IDLE counts within its group only: there the kernel shares a yield window between the
 //! groups.
 
-use super::agent_state::{AgentState, Grip, Hold, Post, Stands, State};
+use super::agent_state::{AgentState, CpuControl, Interference, Placement, State, ThreadControl};
 use crate::logged_core::Fate;
 use schedlab_model::Ns;
 use std::fs;
@@ -37,18 +37,18 @@ const SHORTEST: Ns = Ns::from_ms(10);
 
 impl YieldWindows {
     /// As this kernel wants it.
-    pub fn here() -> YieldWindows {
+    pub fn for_this_kernel() -> YieldWindows {
         let read = |name: &str| {
             let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?;
             text.trim().parse::<i64>().ok()
         };
-        YieldWindows::of(read("sched_rt_period_us"), read("sched_rt_runtime_us"))
+        YieldWindows::from_rt_limits(read("sched_rt_period_us"), read("sched_rt_runtime_us"))
     }
 
     /// From the kernel's period and runtime of real-time threads (us); -1 or nothing: no limit of that kind. A tenth of the
     /// period, so that no second window of the kernel misses a yield window; at least 5 %, because the fair server has its own
     /// account; at most half.
-    pub fn of(period_us: Option<i64>, runtime_us: Option<i64>) -> YieldWindows {
+    pub fn from_rt_limits(period_us: Option<i64>, runtime_us: Option<i64>) -> YieldWindows {
         let known = period_us.and_then(|us| u64::try_from(us).ok()).filter(|us| *us > 0);
         let period_us = known.unwrap_or(1_000_000);
         let period = Ns((period_us * 100).clamp(SHORTEST.0, LONGEST.0));
@@ -101,7 +101,7 @@ impl YieldWindow {
     }
 }
 
-impl<H: Hold, P: Post> AgentState<H, P> {
+impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
     /// Whether the threads on a CPU are in the fair class just now.
     pub(super) fn is_yielded(&self, slot: usize) -> bool {
         self.slots[slot].window.is_some_and(|window| window.raised.is_none())
@@ -224,20 +224,20 @@ impl<H: Hold, P: Post> AgentState<H, P> {
         self.slots[slot].window = None;
         for task in 0..self.threads.len() as u32 {
             let thread = &self.threads[task as usize];
-            if thread.slot != slot || thread.left || thread.stands == Stands::Band {
+            if thread.slot != slot || thread.left || thread.placement == Placement::Band {
                 continue;
             }
-            if thread.hold.is_as_in_window() {
+            if thread.control.is_as_in_window() {
                 self.place(task, self.current(slot) == Some(task));
             } else {
-                self.leave_alone(task, Grip::Policy);
+                self.leave_alone(task, Interference::Policy);
             }
         }
         // What the block detector said meanwhile is about the yield window.
-        let _ = self.slots[slot].post.fired();
+        let _ = self.slots[slot].control.fired();
         if self.current(slot).is_some() {
             // First the block detector, then the look: one of both sees it when the chosen thread blocks now.
-            self.slots[slot].post.arm();
+            self.slots[slot].control.arm();
             self.look_at_chosen(slot);
         }
     }
@@ -251,7 +251,7 @@ impl<H: Hold, P: Post> AgentState<H, P> {
 
     fn look_at_chosen(&mut self, slot: usize) {
         let Some(task) = self.current(slot) else { return };
-        match self.threads[task as usize].hold.state() {
+        match self.threads[task as usize].control.state() {
             State::Sleeping => self.decide(slot, Fate::Blocked),
             State::Gone => self.forget(task),
             State::Runnable => {}
@@ -269,18 +269,18 @@ mod tests {
             period: Ns::from_ms(period),
             length: Ns::from_ms(window),
         };
-        assert_eq!(YieldWindows::of(Some(1_000_000), Some(950_000)), ms(100, 7));
+        assert_eq!(YieldWindows::from_rt_limits(Some(1_000_000), Some(950_000)), ms(100, 7));
         // Unlimited, or unreadable: the fair server's 5 % all the same.
-        assert_eq!(YieldWindows::of(Some(1_000_000), Some(-1)), ms(100, 7));
-        assert_eq!(YieldWindows::of(None, None), ms(100, 7));
-        assert_eq!(YieldWindows::of(Some(1_000_000), Some(1_000_000)), ms(100, 7));
-        assert_eq!(YieldWindows::of(Some(1_000_000), Some(800_000)), ms(100, 22));
+        assert_eq!(YieldWindows::from_rt_limits(Some(1_000_000), Some(-1)), ms(100, 7));
+        assert_eq!(YieldWindows::from_rt_limits(None, None), ms(100, 7));
+        assert_eq!(YieldWindows::from_rt_limits(Some(1_000_000), Some(1_000_000)), ms(100, 7));
+        assert_eq!(YieldWindows::from_rt_limits(Some(1_000_000), Some(800_000)), ms(100, 22));
         assert_eq!(
-            YieldWindows::of(Some(500_000), Some(475_000)),
+            YieldWindows::from_rt_limits(Some(500_000), Some(475_000)),
             YieldWindows { period: Ns::from_ms(50), length: Ns::from_us(3_500) }
         );
         // Nonsense does not make it give everything, nor divide by nothing.
-        assert_eq!(YieldWindows::of(Some(0), Some(0)), ms(100, 50));
-        assert_eq!(YieldWindows::of(Some(10_000), Some(0)), ms(10, 5));
+        assert_eq!(YieldWindows::from_rt_limits(Some(0), Some(0)), ms(100, 50));
+        assert_eq!(YieldWindows::from_rt_limits(Some(10_000), Some(0)), ms(10, 5));
     }
 }

@@ -2,7 +2,7 @@
 //! together with the owner. A killer that takes a whole process group, or the two largest, does not find it: it leads a
 //! session of its own, as the guardian does.
 
-use super::{QUIT, Watch, WatchEnd, put_back, stop_owner};
+use super::{GuardianEnd, GuardianOptions, QUIT, put_back, stop_owner};
 use crate::LiveError;
 use crate::journal::Record;
 use std::io::{self, Read as _, Write as _};
@@ -17,11 +17,11 @@ const STEP: Duration = Duration::from_millis(5);
 const GOING: Duration = Duration::from_secs(1);
 
 /// The body of the second guardian.
-pub(super) fn wait(watch: &Watch, record: Option<&Record>) -> Result<WatchEnd, LiveError> {
+pub(super) fn wait(watch: &GuardianOptions, record: Option<&Record>) -> Result<GuardianEnd, LiveError> {
     let mut byte = [0];
     loop {
         match io::stdin().read(&mut byte) {
-            Ok(1) if byte[0] == QUIT => return Ok(WatchEnd::Dismissed),
+            Ok(1) if byte[0] == QUIT => return Ok(GuardianEnd::Dismissed),
             Err(error) if error.kind() != io::ErrorKind::Interrupted => break,
             Ok(0) => break,
             _ => {}
@@ -31,7 +31,7 @@ pub(super) fn wait(watch: &Watch, record: Option<&Record>) -> Result<WatchEnd, L
     let Some(owner) = record.map(|record| &record.head.owner) else { return put_back(&watch.journal) };
     while owner.process_lives() && !owner.is_ending() {
         if !watch.journal.exists() {
-            return Ok(WatchEnd::Dismissed);
+            return Ok(GuardianEnd::Dismissed);
         }
         // Where silence counts it may not last for ever, either.
         if watch.silence.is_some() && begun.elapsed() > ALONE {
@@ -48,8 +48,8 @@ pub(super) fn wait(watch: &Watch, record: Option<&Record>) -> Result<WatchEnd, L
 pub(super) struct Second(Option<(Child, ChildStdin)>);
 
 impl Second {
-    pub(super) fn start(watch: &Watch) -> Second {
-        let watch = Watch { second: true, starve: None, ..watch.clone() };
+    pub(super) fn start(watch: &GuardianOptions) -> Second {
+        let watch = GuardianOptions { second: true, starve: None, ..watch.clone() };
         let start = || {
             let mut command = Command::new(std::env::current_exe().ok()?);
             command.args(watch.arguments()).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());

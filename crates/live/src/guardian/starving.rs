@@ -52,7 +52,7 @@ impl Wait {
 }
 
 impl Starving {
-    pub(super) fn of(journal: &Path, limit: Duration) -> Starving {
+    pub(super) fn for_journal(journal: &Path, limit: Duration) -> Starving {
         let (journal, looked) = (journal.to_owned(), Instant::now());
         Starving { journal, read: 0, limit, looked, threads: BTreeMap::new(), last: 0 }
     }

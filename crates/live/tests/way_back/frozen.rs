@@ -3,7 +3,7 @@
 use super::{Folder, Target, wait};
 use libtest_mimic::Failed;
 use schedlab_host::threads;
-use schedlab_live::restore::{Outcome, restore};
+use schedlab_live::restore::{ItemOutcome, restore};
 use schedlab_live::status::status;
 use schedlab_live::{Keeper, KeeperOptions, RunDir, actuators};
 use std::io::{BufRead as _, BufReader};
@@ -96,7 +96,7 @@ pub(crate) fn all_killed_while_frozen() -> Result<(), Failed> {
     assert!(keeper.stop(&of(child)).expect("allowed"));
     wait("the child stands still", || still(child));
     let report = keeper.finish().expect("a readable journal");
-    assert_eq!((report.count(&Outcome::Restored), report.items.len()), (1, 1), "{report:?}");
+    assert_eq!((report.count(&ItemOutcome::Restored), report.items.len()), (1, 1), "{report:?}");
     wait("the child goes on", || !still(child));
     assert!(still(others.pid()), "who stood still before stands still");
 

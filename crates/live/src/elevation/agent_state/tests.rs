@@ -31,7 +31,7 @@ struct Pretended {
     runnable: bool,
     alive: bool,
     /// What somebody else changed.
-    loose: Grip,
+    interference: Interference,
     /// Ours.
     managed: bool,
     /// It came from a CPU that is given away: its class must change.
@@ -113,12 +113,12 @@ impl World {
     }
 }
 
-struct PretendedHold {
+struct PretendedControl {
     tid: u32,
     world: Shared,
 }
 
-impl Hold for PretendedHold {
+impl ThreadControl for PretendedControl {
     fn tid(&self) -> u32 {
         self.tid
     }
@@ -152,11 +152,11 @@ impl Hold for PretendedHold {
         world.threads[self.tid as usize] = Pretended { cpu: cpu.0, from_window, ..one };
         one.alive
     }
-    fn grip(&self) -> Grip {
-        lock(&self.world).threads[self.tid as usize].loose
+    fn interference(&self) -> Interference {
+        lock(&self.world).threads[self.tid as usize].interference
     }
     fn is_as_in_window(&self) -> bool {
-        self.grip() != Grip::Policy
+        self.interference() != Interference::Policy
     }
     fn new_nice(&mut self) -> Option<Nice> {
         None
@@ -166,24 +166,24 @@ impl Hold for PretendedHold {
         world.set(self.tid, Class::Own);
         world.threads[self.tid as usize].managed = false;
     }
-    fn let_go(&self, _: Grip) {
+    fn let_go(&self, _: Interference) {
         lock(&self.world).threads[self.tid as usize].managed = false;
     }
 }
 
-struct PretendedPost {
+struct PretendedCpu {
     cpu: usize,
     world: Shared,
 }
 
-impl Post for PretendedPost {
+impl CpuControl for PretendedCpu {
     fn arm(&mut self) {
         lock(&self.world).cpus[self.cpu].armed = true;
     }
     fn fired(&mut self) -> bool {
         std::mem::take(&mut lock(&self.world).cpus[self.cpu].fired)
     }
-    fn ring(&self) {
+    fn wake_agent(&self) {
         lock(&self.world).cpus[self.cpu].rung = true;
     }
 }
@@ -196,7 +196,7 @@ struct Play {
     world: Shared,
     /// What a round of an agent takes.
     round_ns: u64,
-    state: AgentState<PretendedHold, PretendedPost>,
+    state: AgentState<PretendedControl, PretendedCpu>,
 }
 
 impl Play {
@@ -214,10 +214,10 @@ impl Play {
             used: Box::new(|| Ns::ZERO),
             hz: 250,
             starve_after: Ns::from_s(1),
-            windows: YieldWindows::of(None, None),
+            windows: YieldWindows::from_rt_limits(None, None),
         };
-        let post = |cpu: usize| (CpuId(cpu as u32), PretendedPost { cpu, world: world.clone() });
-        let state = AgentState::new(core, rules, (0..cpus).map(post).collect(), 1 << 16);
+        let control = |cpu: usize| (CpuId(cpu as u32), PretendedCpu { cpu, world: world.clone() });
+        let state = AgentState::new(core, rules, (0..cpus).map(control).collect(), 1 << 16);
         Play { world, round_ns: 0, state }
     }
 
@@ -226,16 +226,31 @@ impl Play {
         let cpus = self.state.slots.len();
         let tid = {
             let mut world = lock(&self.world);
-            let (tid, loose) = (world.threads.len() as u32, Grip::Firm);
+            let (tid, interference) = (world.threads.len() as u32, Interference::None);
             let (cpu, class) = (tid % cpus as u32, Class::Parked);
             let (alive, managed, from_window) = (true, true, false);
-            world.threads.push(Pretended { cpu, class, runnable: false, alive, loose, managed, from_window });
+            world.threads.push(Pretended {
+                cpu,
+                class,
+                runnable: false,
+                alive,
+                interference,
+                managed,
+                from_window,
+            });
             tid
         };
-        let hold = PretendedHold { tid, world: self.world.clone() };
+        let control = PretendedControl { tid, world: self.world.clone() };
         let (cpu, affinity) = (CpuId(tid % cpus as u32), CpuSet::first(cpus));
         self.state.enter(0);
-        self.state.join(Newcomer { hold, process: 1, taken_for: policy, nice: Nice::ZERO, affinity, cpu });
+        self.state.join(NewThread {
+            control,
+            process: 1,
+            taken_for: policy,
+            nice: Nice::ZERO,
+            affinity,
+            cpu,
+        });
         tid
     }
 
@@ -257,7 +272,7 @@ impl Play {
             std::mem::take(&mut world.events[slot])
         };
         let windows = |state: &AgentState<_, _>| -> Vec<bool> {
-            state.slots.iter().map(|slot: &CpuSlot<PretendedPost>| slot.window.is_some()).collect()
+            state.slots.iter().map(|slot: &CpuSlot<PretendedCpu>| slot.window.is_some()).collect()
         };
         let (before, logged, given_back) =
             (windows(&self.state), self.state.log.len(), self.state.counts.starved);
@@ -481,7 +496,7 @@ fn who_is_sent_away_by_others_is_let_go() {
     let mut play = Play::with("rr:slice_ns=5ms", 2, &["other"; 4]);
     (0..4).for_each(|tid| play.wake(tid, 0));
     let on_one = play.currents()[1].expect("four want two CPUs");
-    lock(&play.world).threads[on_one as usize].loose = Grip::Cpus;
+    lock(&play.world).threads[on_one as usize].interference = Interference::Cpus;
     // It is looked at in one of the next rounds.
     play.pass(300_000);
     assert_eq!(play.state.counts.changed_by_others, 1);

@@ -1,6 +1,6 @@
 //! The agents' threads: how they begin, and what they leave.
 
-use super::super::agent::{Agent, CpuPost, Line, Order, RealState, Shared, Tiding, monotonic};
+use super::super::agent::{Agent, AgentShared, Notice, Order, RealCpu, RealState, Shared, monotonic};
 use super::super::agent_state::{AgentState, Rules};
 use super::super::block_detector::{BlockDetector, become_fifo, cpu_time};
 use super::super::threads::Thread;
@@ -40,19 +40,19 @@ pub(super) struct Done {
 }
 
 /// What an agent's thread has made before it can be given the state.
-struct Made {
+struct Prepared {
     detector: BlockDetector,
     free: OwnedFd,
 }
 
 /// What an agent's thread is given.
-struct Given {
+struct AgentStart {
     slot: usize,
     cpu: CpuId,
     follower: Follower,
     shared: Arc<Shared>,
     orders: Receiver<Order>,
-    tidings: Sender<Tiding>,
+    notices: Sender<Notice>,
     start: Ns,
     state: Receiver<Arc<Mutex<RealState>>>,
 }
@@ -64,17 +64,17 @@ impl AgentThreads {
         core: &CoreOptions,
         others: &CpuSet,
         start: Ns,
-    ) -> Result<(AgentThreads, Vec<Adder>, Receiver<Tiding>), LiveError> {
+    ) -> Result<(AgentThreads, Vec<Adder>, Receiver<Notice>), LiveError> {
         let cpus: Vec<CpuId> = options.cpus.iter().collect();
-        let lines = cpus.iter().map(|_| Line::new()).collect::<Result<_, _>>()?;
+        let lines = cpus.iter().map(|_| AgentShared::new()).collect::<Result<_, _>>()?;
         let shared = Arc::new(Shared {
             stop: AtomicBool::new(false),
             unguarded: AtomicBool::new(false),
-            obeyed: AtomicU64::new(0),
+            orders_done: AtomicU64::new(0),
             counts: Mutex::new(Counts::default()),
             agents: lines,
         });
-        let (news, tidings) = channel();
+        let (news, notices) = channel();
         let mut agents = AgentThreads {
             shared: shared.clone(),
             orders: Vec::new(),
@@ -82,7 +82,7 @@ impl AgentThreads {
             state: None,
             start,
         };
-        let (mut adders, mut posts, mut gives) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut adders, mut controls, mut gives) = (Vec::new(), Vec::new(), Vec::new());
         for (slot, cpu) in cpus.into_iter().enumerate() {
             // The first one also listens where nobody is managed.
             let heard = if slot == 0 { others.or(&CpuSet::single(cpu)) } else { CpuSet::single(cpu) };
@@ -91,13 +91,21 @@ impl AgentThreads {
             let follower = Follower::open(&heard).map_err(no_events)?;
             adders.push(follower.adder().map_err(no_events)?);
             let ((orders, inbox), (give, state)) = (channel(), channel());
-            let (shared, tidings) = (shared.clone(), news.clone());
-            let given =
-                Given { slot, cpu, follower, shared: shared.clone(), orders: inbox, tidings, start, state };
+            let (shared, notices) = (shared.clone(), news.clone());
+            let given = AgentStart {
+                slot,
+                cpu,
+                follower,
+                shared: shared.clone(),
+                orders: inbox,
+                notices,
+                start,
+                state,
+            };
             let (thread, detector) = given.spawn()?;
             agents.threads.push(thread);
             agents.orders.push(orders);
-            posts.push((cpu, CpuPost { detector, shared, slot }));
+            controls.push((cpu, RealCpu { detector, shared, slot }));
             gives.push(give);
         }
         let rules = Rules {
@@ -105,20 +113,20 @@ impl AgentThreads {
             used: Box::new(|| Ns(cpu_time())),
             hz: core.hz,
             starve_after: options.starve_after,
-            windows: YieldWindows::here(),
+            windows: YieldWindows::for_this_kernel(),
         };
-        let state = AgentState::new(LoggedCore::new(core)?, rules, posts, options.log_steps);
+        let state = AgentState::new(LoggedCore::new(core)?, rules, controls, options.log_steps);
         let state = Arc::new(Mutex::new(state));
         // One that is gone is noticed by whoever asks.
         gives.into_iter().for_each(|give| drop(give.send(state.clone())));
         agents.state = Some(state);
-        Ok((agents, adders, tidings))
+        Ok((agents, adders, notices))
     }
 
     /// Gives an agent an order; false: it is gone.
     pub(super) fn tell(&self, slot: usize, order: Order) -> bool {
         let told = self.orders[slot].send(order).is_ok();
-        self.shared.ring(slot);
+        self.shared.wake(slot);
         told
     }
 
@@ -134,7 +142,7 @@ impl AgentThreads {
 
     pub(super) fn stop(&self) {
         self.shared.stop.store(true, Ordering::Relaxed);
-        self.shared.ring_all();
+        self.shared.wake_all();
     }
 
     /// Ends all, and their block detectors.
@@ -158,11 +166,11 @@ impl AgentThreads {
         (0..state.slots.len()).for_each(|slot| state.leave_real_time(slot));
         let now = monotonic().saturating_sub(self.start);
         let chosen: Vec<Ns> = (0..state.threads.len() as u32).map(|task| state.core.ran(task, now)).collect();
-        let detectors: u64 = state.slots.into_iter().map(|slot| slot.post.detector.end()).sum();
+        let detectors: u64 = state.slots.into_iter().map(|slot| slot.control.detector.end()).sum();
         if let Some(panic) = panic {
             return Err(panic);
         }
-        let threads = state.threads.into_iter().map(|thread| thread.hold).zip(chosen).collect();
+        let threads = state.threads.into_iter().map(|thread| thread.control).zip(chosen).collect();
         let counts = Counts { agent_cpu_ns: agents_ns + detectors, ..state.counts };
         Ok(Done { threads, counts, log: state.log, breach: state.breach })
     }
@@ -177,21 +185,21 @@ impl Drop for AgentThreads {
     }
 }
 
-impl Line {
-    fn new() -> Result<Line, LiveError> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let bell = bell.map_err(|error| LiveError::io("making a bell (eventfd)")(error.into()))?;
-        Ok(Line { bell, rounds: AtomicU64::new(0) })
+impl AgentShared {
+    fn new() -> Result<AgentShared, LiveError> {
+        let wake_fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let wake_fd = wake_fd.map_err(|error| LiveError::io("making a wake_fd (eventfd)")(error.into()))?;
+        Ok(AgentShared { wake_fd, rounds: AtomicU64::new(0) })
     }
 }
 
-impl Given {
+impl AgentStart {
     /// Starts the thread and waits until it stands where it belongs.
     fn spawn(self) -> Result<(JoinHandle<u64>, BlockDetector), LiveError> {
         let (ready, started) = channel();
         let thread = std::thread::Builder::new().name("sched-agent".to_owned()).spawn(move || {
             let cpu = self.cpu;
-            let free = match Made::on(cpu) {
+            let free = match Prepared::on(cpu) {
                 Ok(made) => {
                     let free = made.free;
                     let _ = ready.send(Ok(made.detector));
@@ -204,9 +212,9 @@ impl Given {
             };
             // Nobody gives it a agent state when something else could not begin.
             let Ok(state) = self.state.recv() else { return 0 };
-            let Given { slot, follower, shared, orders, tidings, start, .. } = self;
+            let AgentStart { slot, follower, shared, orders, notices, start, .. } = self;
             let events = Vec::with_capacity(1024);
-            Agent { slot, state, free, follower, shared, orders, tidings, start, events }.run()
+            Agent { slot, state, free, follower, shared, orders, notices, start, events }.run()
         });
         let thread = thread.map_err(LiveError::io("starting an agent"))?;
         let ended = || Err(LiveError::AgentDied { why: "it ended before it began".to_owned() });
@@ -215,8 +223,8 @@ impl Given {
     }
 }
 
-impl Made {
-    fn on(cpu: CpuId) -> Result<Made, LiveError> {
+impl Prepared {
+    fn on(cpu: CpuId) -> Result<Prepared, LiveError> {
         // A thread that is made from here on can do no more than this one.
         keep_only(&[Duty::Schedule, Duty::LockMemory])
             .map_err(LiveError::io("giving up capabilities (capset)"))?;
@@ -226,9 +234,11 @@ impl Made {
             .map_err(|error| LiveError::io("locking memory (mlockall)")(error.into()))?;
         let managed = CpuSet::single(cpu);
         let detector = BlockDetector::start(managed)?;
-        let free =
-            detector.fd().try_clone_to_owned().map_err(LiveError::io("sharing the block detector's bell"))?;
+        let free = detector
+            .fd()
+            .try_clone_to_owned()
+            .map_err(LiveError::io("sharing the block detector's wake_fd"))?;
         become_fifo("an agent", AGENT, &managed)?;
-        Ok(Made { detector, free })
+        Ok(Prepared { detector, free })
     }
 }
