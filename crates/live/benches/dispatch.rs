@@ -1,10 +1,10 @@
-//! What it costs to hand a CPU from a thread that blocks to the next: by the kernel alone, by the least possible agent
-//! ([`baseline`](schedlab_live::elevation::baseline)) with and without yield windows, and by the driver under a scheduler; at
-//! bursts of 0, 20, 100 and 1000 us. In a yield window the fair class, and whoever else is in it, decides: at bursts of 1000 us that
-//! is more than one turn in a hundred, so p99 is about yield windows there.
+//! The cost of handing a CPU from a thread that blocks to the next: by the kernel alone, by the least possible agent
+//! ([`baseline`](schedlab_live::elevation::baseline)) with and without yield windows, and by the driver under a
+//! scheduler; at bursts of 0, 20, 100 and 1000 us. In a yield window the fair class decides, also about other threads
+//! in it: at bursts of 1000 us that is more than one turn in a hundred, so p99 is about yield windows there.
 //!
-//! `cargo bench -p schedlab-live --bench dispatch -- [--rounds N] [--ms LENGTH]`. Rounds are interleaved; ratios are of
-//! medians over the rounds. Needs root and two CPUs. This program also is the guardian and the pair of threads.
+//! `cargo bench -p schedlab-live --bench dispatch -- [--rounds N] [--ms LENGTH]`. Rounds are interleaved; ratios are
+//! of medians over the rounds. Needs root and two CPUs. This program also is the guardian and the two threads.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its result")]
 
@@ -20,7 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const CPU: CpuId = CpuId(0);
 const BURSTS_US: [u64; 4] = [0, 20, 100, 1000];
-/// The baseline agent never gives the CPU away, which the kernel bears for a second; `windows` is the baseline agent that does.
+/// The baseline agent has no yield windows, which the kernel tolerates for a second; `yielding` is the baseline agent
+/// that has.
 const WAYS: [&str; 4] = ["kernel", "baseline", "yield windows", "driver"];
 const SCHEDULER: &str = "fifo-per-cpu";
 
@@ -47,7 +48,7 @@ fn number(arguments: &[String], at: usize) -> u64 {
     arguments.get(at).and_then(|text| text.parse().ok()).expect("a number")
 }
 
-/// Says who is there, and waits for a word.
+/// Prints the thread ids, and waits for a line.
 fn told(tids: [u32; 2]) {
     println!("{} {}", tids[0], tids[1]);
     std::io::stdout().flush().expect("the bench reads");
@@ -59,7 +60,7 @@ fn played(played: &ping_pong::PingPong) {
     println!("{} {} {} {} {overhead} {turns}", block.0.0, block.1.0, cycle.0.0, cycle.1.0);
 }
 
-/// What a pair measured: block to next p50 and p99, cycle p50 and p99 (ns), overhead, turns.
+/// The measurements of one run: block to next p50 and p99, cycle p50 and p99 (ns), overhead, turns.
 type Numbers = [f64; 6];
 
 fn bench(arguments: &[String]) -> ExitCode {
@@ -75,7 +76,7 @@ fn bench(arguments: &[String]) -> ExitCode {
     let mut found: Vec<Vec<Numbers>> = vec![Vec::new(); WAYS.len() * BURSTS_US.len()];
     for round in 0..rounds as usize {
         for index in 0..found.len() {
-            // Another order each round, so that what comes and goes hits everybody.
+            // Another order each round, so that passing disturbances hit all ways alike.
             let index = (index * 5 + round) % found.len();
             let (way, burst) = (WAYS[index % WAYS.len()], BURSTS_US[index / WAYS.len()]);
             found[index].push(one(way, burst, ms));
@@ -138,7 +139,7 @@ fn one(way: &str, burst: u64, ms: u64) -> Numbers {
             let (stop, tids) = (AtomicBool::new(false), pair.tids);
             std::thread::scope(|scope| {
                 let agent = scope.spawn(|| baseline::hand_over(CPU, tids, way == "yielding", &stop));
-                // Until both are parked and raised.
+                // Until one is raised and the other parked.
                 while !tids.iter().all(|tid| threads::fifo_priority(*tid).is_ok_and(|now| now.is_some())) {
                     assert!(!agent.is_finished(), "the agent could not begin");
                     std::thread::sleep(std::time::Duration::from_millis(1));
@@ -165,7 +166,7 @@ fn one(way: &str, burst: u64, ms: u64) -> Numbers {
                 log_steps: 0,
             };
             let (pid, pair) = (pair.child.id(), Mutex::new(&mut pair));
-            let held = || pair.lock().expect("nobody panics");
+            let held = || pair.lock().expect("no thread panics");
             manage(&options, &[pid], || held().go(), || held().ended()).expect("it can be managed");
             let _ = std::fs::remove_dir_all(&folder);
         }

@@ -1,5 +1,5 @@
-//! Soft actuators: settings of the stock kernel that help a server beside batch work, from mild to strong. Each is made
-//! through the [`Keeper`] and taken back by its end.
+//! Soft actuators: settings of the stock kernel that help a server beside batch work, from mild to strong. Each is
+//! made through the [`Keeper`] and restored by it.
 
 use crate::journal::Setting;
 use crate::{Keeper, LiveError, restore};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Actuator {
-    /// As the host has it.
+    /// The host's own settings.
     Default,
     /// SCHED_IDLE for every thread of the batch work.
     Idle,
@@ -36,14 +36,14 @@ pub enum Actuator {
     Apart,
     /// `cpu.max` for its control group: half of each managed CPU.
     GroupMax,
-    /// No setting of the kernel's: both run under our scheduler `layers` ([`crate::elevation`]), which [`apply`] leaves
-    /// to the caller.
+    /// No setting of the kernel's: server and batch work run under the scheduler `layers` ([`crate::elevation`]),
+    /// which [`apply`] leaves to the caller.
     Elevation,
     /// SCHED_FIFO, priority 1, for the threads of the server. The last one: see [`Actuator::stall`].
     Fifo,
 }
 
-/// All, the mildest first; what is known to stall the server at times comes last.
+/// All actuators, the mildest first; what is known to stall the server at times comes last.
 pub const LADDER: [Actuator; 12] = [
     Actuator::Default,
     Actuator::Idle,
@@ -59,22 +59,24 @@ pub const LADDER: [Actuator; 12] = [
     Actuator::Fifo,
 ];
 
-/// What the kernel keeps of each second for others on a CPU of real-time threads: the fair server since Linux 6.12
-/// (`sched_init_dl_servers`, kernel/sched/deadline.c: 50 ms of 1 s), throttling before (`sched_rt_runtime_us`, 950 of 1000 ms). In one piece.
+/// Time of each second that the kernel reserves for fair tasks on a CPU of real-time threads, in one piece: the fair
+/// server since Linux 6.12 (`sched_init_dl_servers`, kernel/sched/deadline.c: 50 ms of 1 s), throttling before
+/// (`sched_rt_runtime_us`, 950 of 1000 ms).
 const KEPT_FOR_OTHERS: Ns = Ns::from_ms(50);
 
-/// The least that the kernel takes.
+/// The shortest slice that the kernel takes (`sched_attr::sched_runtime`, kernel/sched/syscalls.c since Linux 6.12:
+/// 0.1 ms).
 pub const SERVER_SLICE: Ns = Ns::from_us(100);
 
-/// Period of the limit of [`Actuator::GroupMax`] in µs: shorter than the kernel's 100 ms, so that no burst is long.
+/// Period of the limit of [`Actuator::GroupMax`] in us: shorter than the kernel's 100 ms, so that no burst is long.
 const MAX_PERIOD_US: usize = 10_000;
-/// A stop that has not come about after so long does not: the process is in the kernel, or somebody let it go on.
+/// A stop takes so long at most: else the process is in the kernel, or another process continued it.
 const STANDS_STILL: Duration = Duration::from_secs(1);
-/// New threads are looked for at most so many times.
+/// How often new threads are looked for at most.
 const ROUNDS: usize = 20;
 
 impl Actuator {
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Actuator::Default => "default",
@@ -92,17 +94,18 @@ impl Actuator {
         }
     }
 
-    /// Whether it writes to files of the control group of the batch work.
+    /// Returns whether it writes to files of the control group of the batch work.
     pub const fn acts_on_group(self) -> bool {
         matches!(self, Actuator::GroupIdle | Actuator::GroupWeight | Actuator::GroupMax)
     }
 
-    /// Whether it changes the server instead of the batch work.
+    /// Returns whether it changes the server instead of the batch work.
     pub const fn acts_on_server(self) -> bool {
         matches!(self, Actuator::QuotaOff | Actuator::Slice | Actuator::Fifo)
     }
 
-    /// For how long it is known to stop a server that leaves the CPU less than the kernel keeps for others.
+    /// Returns for how long it is known to stop a server that leaves the CPU less than the kernel reserves for fair
+    /// tasks.
     pub const fn stall(self) -> Option<Ns> {
         match self {
             Actuator::Fifo => Some(KEPT_FOR_OTHERS),
@@ -110,7 +113,7 @@ impl Actuator {
         }
     }
 
-    /// The CPUs on which it keeps the batch work, of the managed ones.
+    /// Returns the CPUs on which it keeps the batch work, of the managed ones.
     pub fn batch_cpus(self, managed: &CpuSet) -> Option<CpuSet> {
         let half = managed.count() / 2;
         let last = managed.iter().skip(managed.count() - half);
@@ -118,7 +121,7 @@ impl Actuator {
             .then(|| last.fold(CpuSet::EMPTY, |all, cpu| all.or(&CpuSet::single(cpu))))
     }
 
-    /// What it makes of a thread; `None`: nothing.
+    /// Returns the scheduling that it gives a thread; `None`: it leaves the thread alone.
     pub fn scheduling_for(self, now: &Scheduling) -> Option<Scheduling> {
         let now = *now;
         match self {
@@ -133,8 +136,8 @@ impl Actuator {
         }
     }
 
-    /// The files of `group` that it writes and what, for `cpus` managed CPUs. Version 1 of the control groups has
-    /// other names: `cpu.shares`, of which 2 is the least, and a quota in two files.
+    /// Returns the files of `group` that it writes and their content, for `cpus` managed CPUs. Version 1 of the
+    /// control groups has other names: `cpu.shares`, of which 2 is the least, and a quota in two files.
     pub fn files(self, group: &Path, cpus: usize) -> Vec<(PathBuf, String)> {
         let first = group.join("cpu.shares").exists();
         let quota = cpus * MAX_PERIOD_US / 2;
@@ -170,7 +173,8 @@ impl FromStr for Actuator {
     }
 }
 
-/// The threads that are one party: whole processes with their descendants, and control groups.
+/// The threads of the server, or those of the batch work: whole processes with their descendants, and a control
+/// group.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Side {
     /// First threads of processes.
@@ -180,7 +184,7 @@ pub struct Side {
 }
 
 impl Side {
-    /// Its processes now, ascending.
+    /// Returns the process ids now, ascending.
     pub fn pids(&self) -> Vec<u32> {
         let mut pids: Vec<u32> = self.processes.iter().flat_map(restore::family).collect();
         if let Some(group) = &self.group {
@@ -191,27 +195,27 @@ impl Side {
         pids
     }
 
-    /// Its threads now that are not the kernel's.
+    /// Returns the threads now that are not the kernel's.
     pub fn threads(&self) -> Vec<Identity> {
         let tids = self.pids().into_iter().flat_map(threads::of_process);
         tids.filter_map(threads::identity).filter(|thread| !thread.kernel).collect()
     }
 
-    /// Where its threads may run, of those `online`; all of these when it has none yet.
+    /// Returns where the threads may run, of the CPUs `online`; all of these when there is no thread yet.
     pub fn cpus(&self, online: &CpuSet) -> CpuSet {
         let of_threads = self.threads().into_iter().filter_map(|thread| threads::affinity(thread.tid).ok());
         let all = of_threads.fold(CpuSet::EMPTY, |all, one| all.or(&one)).and(online);
         if all.is_empty() { *online } else { all }
     }
 
-    /// The files that limit it, with the content that lifts the limit.
+    /// Returns the files that limit the threads, with the content that lifts the limit.
     pub fn limits(&self) -> Vec<(PathBuf, String)> {
         let mut folders: BTreeSet<PathBuf> = self.group.iter().cloned().collect();
         folders.extend(self.pids().into_iter().flat_map(schedlab_host::cpu_groups_of));
         folders.iter().filter_map(|folder| limit(folder)).collect()
     }
 
-    /// The first threads of its processes: what threads to come get back belongs to them.
+    /// Returns the first threads of the processes: threads to come get back what these have.
     fn roots(&self) -> Vec<Identity> {
         let mut roots = self.processes.clone();
         if let Some(group) = &self.group {
@@ -224,7 +228,7 @@ impl Side {
     }
 }
 
-/// Processes of a control group and those below it.
+/// Adds the processes of a control group and those below it.
 fn members(group: &Path, pids: &mut Vec<u32>) {
     let text = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
     pids.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()).filter(|pid| *pid > 0));
@@ -235,7 +239,7 @@ fn members(group: &Path, pids: &mut Vec<u32>) {
     }
 }
 
-/// The file by which a group is limited, and what lifts that; `None`: it is not.
+/// Returns the file by which a group is limited, and what lifts that; `None`: it is not limited.
 fn limit(folder: &Path) -> Option<(PathBuf, String)> {
     let read = |file: &str| std::fs::read_to_string(folder.join(file)).ok();
     if let Some(text) = read("cpu.max") {
@@ -246,10 +250,10 @@ fn limit(folder: &Path) -> Option<(PathBuf, String)> {
     (quota > 0).then(|| (folder.join("cpu.cfs_quota_us"), "-1".to_owned()))
 }
 
-/// Makes the setting; how many threads and files were changed.
+/// Makes the setting; returns how many threads and files were changed.
 ///
 /// # Errors
-/// When the kernel refuses. What was changed until then goes back with the keeper.
+/// When the kernel refuses. What was changed until then is restored with the keeper.
 pub fn apply(
     keeper: &mut Keeper,
     how: Actuator,
@@ -287,7 +291,7 @@ pub fn apply(
     })
 }
 
-/// Confines both parties to `cpus`; how many threads were changed.
+/// Confines the threads of a side to `cpus`; returns how many were changed.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -302,7 +306,8 @@ pub fn confine(keeper: &mut Keeper, side: &Side, cpus: &CpuSet) -> Result<usize,
     })
 }
 
-/// Stops every process of a side (SIGSTOP), parents before their children, until none is left that runs; how many.
+/// Stops every process of a side (SIGSTOP), parents before their children, until none is left that runs; returns how
+/// many.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -310,7 +315,7 @@ pub fn freeze(keeper: &mut Keeper, side: &Side) -> Result<usize, LiveError> {
     let mut stopped = BTreeSet::new();
     for _ in 0..ROUNDS {
         let before = stopped.len();
-        // A family comes with its root first: who is stopped makes no more children.
+        // A family comes with its root first: a stopped process makes no more children.
         let roots = side.processes.iter().flat_map(restore::family);
         let firsts = roots.chain(side.pids()).filter_map(threads::identity).filter(|one| !one.kernel);
         for thread in firsts.collect::<Vec<_>>() {
@@ -329,7 +334,7 @@ pub fn freeze(keeper: &mut Keeper, side: &Side) -> Result<usize, LiveError> {
             break;
         }
     }
-    // Who waits for a CPU stops when it gets one.
+    // A process that waits for a CPU stops when it gets one.
     let begun = Instant::now();
     let moves = |one: &Identity| one.lives() && !threads::is_stopped(one.tid);
     while stopped.iter().any(moves) && begun.elapsed() < STANDS_STILL {
@@ -338,7 +343,7 @@ pub fn freeze(keeper: &mut Keeper, side: &Side) -> Result<usize, LiveError> {
     Ok(stopped.len())
 }
 
-/// Until no thread is left to change: those that are made meanwhile may have missed it.
+/// Changes threads until none is left to change: those that are made meanwhile may have missed it.
 fn every(
     side: &Side,
     mut change: impl FnMut(&Identity) -> Result<bool, LiveError>,

@@ -27,15 +27,15 @@ pub struct Step {
 pub enum StepKind {
     /// A thread came under management; it sleeps until its first `Wake`.
     Join {
-        /// Its number: the next free one.
+        /// Number of the task: the next free one.
         task: u32,
         /// The policy that the scheduler takes it for.
         policy: Policy,
-        /// Its nice value.
+        /// Nice value.
         nice: Nice,
         /// Where it may run, of the managed CPUs.
         affinity: CpuSet,
-        /// Its process.
+        /// Process id.
         process: u32,
     },
     /// A task became runnable.
@@ -57,7 +57,7 @@ pub enum StepKind {
     Nice {
         /// Which task.
         task: u32,
-        /// Its nice value now.
+        /// The nice value now.
         nice: Nice,
     },
     /// The affinity of a task changed.
@@ -86,12 +86,12 @@ pub enum StepKind {
     },
     /// A timer that the scheduler armed fired.
     Timer {
-        /// Which.
+        /// The timer.
         timer: LoggedTimer,
     },
 }
 
-/// On whose behalf a task was woken.
+/// The context in which a task was woken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WokenBy {
@@ -168,7 +168,7 @@ impl From<LoggedTimer> for Timer {
     }
 }
 
-/// StepKind the scheduler decided.
+/// What the scheduler decided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Decision {
     /// The task that runs; `None`: no managed one.
@@ -177,7 +177,7 @@ pub struct Decision {
     pub slice: Option<Ns>,
 }
 
-/// StepKind a step asks of the driver.
+/// What a step asks of the driver.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Answer {
     /// For a `Decide`: the decision.
@@ -207,7 +207,7 @@ impl AgentDriver for Answer {
     fn next_tick(&mut self, _: CpuId, _: Option<Ns>) {}
 }
 
-/// StepKind a core is made of; the first line of a log. Only managed CPUs count, numbered from 0.
+/// What a core is made of; the first line of a log. Only managed CPUs count, numbered from 0.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CoreOptions {
     /// The scheduler, such as `shinjuku:quantum=200us`.
@@ -444,7 +444,7 @@ mod tests {
         let mut play = Play::new("fifo-centralized", &["other", "other"]);
         assert_eq!(play.wake(0), [0]);
         assert_eq!(play.decide(0, Fate::Idle).task, Some(0));
-        assert!(play.wake(1).is_empty(), "nobody is preempted");
+        assert!(play.wake(1).is_empty(), "a task that runs is not preempted");
         assert!(play.wake(0).is_empty(), "it runs already");
         assert_eq!(play.decide(100, Fate::Blocked).task, Some(1));
         assert_eq!(play.core.ran(0, Ns(play.now)), Ns::from_us(100));
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_is_not_chosen() {
+    fn a_task_that_leaves_is_not_chosen() {
         let mut play = Play::new("rr", &["other", "other"]);
         play.wake(0);
         play.wake(1);
@@ -482,7 +482,7 @@ mod tests {
         let mut play = Play::new("layers", &["other", "other"]);
         play.wake(0);
         assert_eq!(play.decide(0, Fate::Idle).task, Some(0));
-        assert!(play.wake(1).is_empty(), "of one layer: nobody is preempted");
+        assert!(play.wake(1).is_empty(), "tasks of one layer do not preempt each other");
         // The first becomes batch work (another program, say): the second takes its CPU.
         let answer = play.step(1, StepKind::Policy { task: 0, policy: Policy::Batch });
         assert_eq!(answer.resched, [0]);

@@ -1,16 +1,17 @@
-//! Where journals lie.
+//! The run directory: where journals and status files are.
 
 use crate::LiveError;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The folder with the journals of everything that is managed on this machine by this user.
+/// The folder with the journals of everything that this user manages on this machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunDir(PathBuf);
 
 impl RunDir {
-    /// `$SCHEDLAB_RUN_DIR`; else `/run/schedlab` for root, `$XDG_RUNTIME_DIR/schedlab`, or `/tmp/schedlab-UID`.
+    /// Returns `$SCHEDLAB_RUN_DIR`; else `/run/schedlab` for root, `$XDG_RUNTIME_DIR/schedlab`, or
+    /// `/tmp/schedlab-UID`.
     ///
     /// # Errors
     /// See [`RunDir::at`].
@@ -28,11 +29,11 @@ impl RunDir {
         }
     }
 
-    /// That folder, made when it is missing (mode 0700).
+    /// Returns the folder `path`, made when it is missing (mode 0700).
     ///
     /// # Errors
-    /// When it is a link, belongs to another user or can be written by others: whoever can write a journal could
-    /// make root change any thread.
+    /// When it is a link, belongs to another user or can be written by others: a process that can write a journal
+    /// could make root change any thread.
     pub fn at(path: &Path) -> Result<RunDir, LiveError> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
         made.map_err(LiveError::io(format!("cannot make the folder {}", path.display())))?;
@@ -52,12 +53,12 @@ impl RunDir {
         }
     }
 
-    /// Its path.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// The journals in it, in order of their names.
+    /// Returns the journals, in order of their names.
     ///
     /// # Errors
     /// When the folder cannot be read.

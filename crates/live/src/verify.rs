@@ -10,7 +10,7 @@ use serde::Serialize;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {
-    /// A line that is none.
+    /// A line that is not of a log.
     #[error("line {line} is not of a log that `schedlab run --log` wrote: {fault}")]
     Line {
         /// Counted from 1.
@@ -41,7 +41,7 @@ pub enum VerifyError {
     Scheduler(#[from] KnobError),
 }
 
-/// What came out.
+/// How the log was played.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Verdict {
     /// The scheduler with its knobs.
@@ -59,14 +59,14 @@ pub struct Verdict {
 pub struct Difference {
     /// Line of the log, counted from 1.
     pub line: usize,
-    /// Logged and played.
+    /// The logged and the played decision.
     pub what: String,
 }
 
 /// Plays a log.
 ///
 /// # Errors
-/// When a line is not of a log, or the scheduler does not exist.
+/// When a line is not of a log, the scheduler does not exist, or it breaks its contract.
 pub fn verify(text: &str) -> Result<Verdict, VerifyError> {
     let bad = |line: usize, fault: serde_json::Error| VerifyError::Line { line, fault: fault.to_string() };
     let mut lines = text.lines().enumerate().map(|(number, line)| (number + 1, line));
@@ -88,17 +88,17 @@ pub fn verify(text: &str) -> Result<Verdict, VerifyError> {
         verdict.steps += 1;
         verdict.decisions += usize::from(played.is_some());
         if played != logged.decision && verdict.differs.is_none() {
-            let what = format!("logged {}, played {}", words(logged.decision), words(played));
+            let what = format!("logged {}, played {}", as_text(logged.decision), as_text(played));
             verdict.differs = Some(Difference { line: number, what });
         }
     }
     Ok(verdict)
 }
 
-fn words(decision: Option<Decision>) -> String {
+fn as_text(decision: Option<Decision>) -> String {
     match decision {
         None => "no decision".to_owned(),
-        Some(Decision { task: None, .. }) => "nobody".to_owned(),
+        Some(Decision { task: None, .. }) => "no task".to_owned(),
         Some(Decision { task: Some(task), slice: None }) => format!("task {task}"),
         Some(Decision { task: Some(task), slice: Some(slice) }) => format!("task {task} for {slice}"),
     }

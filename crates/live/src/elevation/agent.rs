@@ -1,13 +1,16 @@
 //! The agents: a thread on each managed CPU that asks the scheduler and sets priorities.
 //!
-//! Each sleeps until an event, its block detector, a timer, another agent or the supervisor wakes it, at the latest for a heartbeat.
-//! While it runs, nothing of ours runs on its CPU: it is above. It reads no file but `/proc/…/stat` that is open already, and
-//! writes none. What it knows and decides is the [state](super::agent_state), which it holds while it goes round.
+//! An agent sleeps until an event, its block detector, a timer, another agent or the supervisor wakes it, for
+//! [`HEARTBEAT`](super::HEARTBEAT) at most. While it runs, no managed thread runs on its CPU: its priority is higher.
+//! It opens no file and writes none; it reads `/proc/…/stat` through descriptors that are open already. What the
+//! agents know and decide is the [state](super::agent_state), whose lock an agent holds for one round.
 //!
-//! The agent of a CPU hears of what happens on that CPU; the first one also of what happens on the CPUs that are not managed.
+//! The agent of a CPU hears of what happens on that CPU; the first one also of what happens on the CPUs that are not
+//! managed.
 
-use super::agent_state::{AgentState, CpuControl, NewThread};
+use super::agent_state::{AgentState, NewThread};
 use super::block_detector::{BlockDetector, cpu_time};
+use super::control::CpuControl;
 use super::threads::Thread;
 use crate::logged_core::WokenBy;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,27 +21,27 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
 
-/// Descriptors that are waited for at once: the wake_fd, the block detector, and a ring for each CPU.
+/// Descriptors that are waited for at once: the wake descriptor, the block detector's, and a ring for each CPU.
 const WATCHED: usize = 66;
 
 /// What the supervisor tells an agent.
 pub(super) enum Order {
-    /// A thread that is journalled, pinned and parked.
+    /// A thread that is journalled, pinned and parked comes under management.
     Join(Box<Thread>),
     /// More threads are followed.
     Follow(Batch),
-    /// The scheduler shall take a thread for something else.
+    /// The scheduler takes a thread for one of this policy from now on.
     Policy(u32, Policy),
-    /// Give a thread back; the others stay.
+    /// A thread is given back; the others stay managed.
     Release(u32),
 }
 
 /// What the agents tell the supervisor.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Notice {
-    /// A thread of ours made this one.
+    /// A managed thread made this thread.
     Born(u32),
-    /// A thread of ours runs another program now.
+    /// A managed thread runs another program now.
     Execed(u32),
 }
 
@@ -49,33 +52,33 @@ pub(super) struct Shared {
     pub(super) unguarded: AtomicBool,
     /// Orders that were carried out.
     pub(super) orders_done: AtomicU64,
-    /// How the agents stand, renewed with each look around of the first.
+    /// The counts of all agents, renewed at each heartbeat of the first one.
     pub(super) counts: Mutex<super::Counts>,
-    /// By slot.
+    /// By CPU slot.
     pub(super) agents: Vec<AgentShared>,
 }
 
-/// One agent's part of it.
+/// One agent's part of [`Shared`].
 pub(super) struct AgentShared {
-    /// Written after an order, by other agents, and to end.
+    /// An eventfd that wakes the agent: after an order, from another agent, and to end it.
     pub(super) wake_fd: OwnedFd,
-    /// How often it has gone round: as long as that grows, the guardian is told that all is well.
+    /// Rounds that the agent has made: as long as they grow, the guardian is told that all is well.
     pub(super) rounds: AtomicU64,
 }
 
 impl Shared {
-    /// Wakes the agent of a slot.
+    /// Wakes the agent of a CPU slot.
     pub(super) fn wake(&self, slot: usize) {
         let _ = rustix::io::write(&self.agents[slot].wake_fd, &1_u64.to_ne_bytes());
     }
 
-    /// Wakes all.
+    /// Wakes all agents.
     pub(super) fn wake_all(&self) {
         (0..self.agents.len()).for_each(|slot| self.wake(slot));
     }
 }
 
-/// A real CPU: its block detector, and the wake_fd of its agent.
+/// A real CPU: its block detector, and the wake descriptor of its agent.
 pub(super) struct RealCpu {
     pub(super) detector: BlockDetector,
     pub(super) shared: Arc<Shared>,
@@ -110,7 +113,7 @@ pub(super) struct Agent {
     pub(super) events: Vec<Followed>,
 }
 
-/// CLOCK_MONOTONIC.
+/// Returns CLOCK_MONOTONIC.
 pub(super) fn monotonic() -> Ns {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Ns(u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0))
@@ -122,13 +125,14 @@ fn timespec(time: Ns) -> Timespec {
 
 /// What ended a sleep, besides events and time.
 pub(super) struct Woke {
-    /// Somebody rang.
+    /// The wake descriptor was written to.
     rung: bool,
     /// The block detector had the CPU.
     pub(super) free: bool,
 }
 
-/// Sleeps until the wake_fd, the block detector or an event, at most for `time`. Allocates nothing: descriptors are on the stack.
+/// Sleeps until the wake descriptor, the block detector or an event, at most for `time`. Allocates nothing: the
+/// descriptors are on the stack.
 pub(super) fn wait_for(
     wake_fd: Option<&OwnedFd>,
     free: BorrowedFd<'_>,
@@ -139,7 +143,7 @@ pub(super) fn wait_for(
     let mut fds: [PollFd<'_>; WATCHED] = std::array::from_fn(|place| match place {
         0 => PollFd::from_borrowed_fd(wake_fd, PollFlags::IN),
         1 => PollFd::from_borrowed_fd(free, PollFlags::IN),
-        // Machines with more CPUs than places look around more often for it.
+        // On a machine with more CPUs than places, wakeups of the last ones are found at the next heartbeat.
         _ => PollFd::from_borrowed_fd(follower.fd(place - 2).unwrap_or(free), PollFlags::IN),
     });
     let used = (2 + follower.cpus()).min(WATCHED);
@@ -151,8 +155,8 @@ pub(super) fn wait_for(
 }
 
 impl Agent {
-    /// The loop, until the supervisor says stop; its CPU time. The threads are still confined at its end: the keeper puts that
-    /// back.
+    /// Runs the loop until the supervisor says stop; returns the CPU time used. The threads are still pinned at its
+    /// end: the keeper restores that.
     pub(super) fn run(mut self) -> u64 {
         let shared = self.shared.clone();
         let line = &shared.agents[self.slot];
@@ -166,14 +170,14 @@ impl Agent {
             if woke.rung {
                 let _ = rustix::io::read(&line.wake_fd, &mut [0; 8]);
             }
-            // Another agent died in the middle of a change: the keeper knows what to put back.
+            // Another agent died in the middle of a change: the keeper knows what to restore.
             let Ok(mut state) = state.lock() else { break };
             until = self.go_round(&mut state, &woke);
             if state.breach.is_some() {
                 break;
             }
         }
-        // Out of the real-time class at once, so that the block detector, which is below them, can end.
+        // The threads leave the real-time class at once, so that the block detector, which is below them, can end.
         if let Ok(state) = state.lock() {
             state.leave_real_time(self.slot);
         }
@@ -181,7 +185,7 @@ impl Agent {
         cpu_time()
     }
 
-    /// Everything that there is to do now; when there is something again.
+    /// Does everything that is due now; returns when something is due again.
     fn go_round(&mut self, state: &mut RealState, woke: &Woke) -> Ns {
         let slot = self.slot;
         state.enter(slot);
@@ -194,7 +198,7 @@ impl Agent {
         self.read_events(state);
         state.look_at_chosen_in_window(slot);
         state.fire_timers(slot);
-        // An onlooker that reads just now gets the next ones.
+        // If the supervisor reads just now, it gets the next ones.
         if state.look_around(slot)
             && slot == 0
             && let Ok(mut counts) = self.shared.counts.try_lock()
@@ -251,7 +255,8 @@ impl Agent {
                     let _ = self.notices.send(Notice::Execed(tid));
                 }
                 Followed::Exited { tid } => {
-                    // It still runs to its end; when it is off the CPU the block detector, or a look, finds it gone.
+                    // The thread still runs to its end: when it is off the CPU, the block detector or a look finds it
+                    // gone.
                     let _ = tid;
                 }
                 Followed::Lost => state.look_at_all(),

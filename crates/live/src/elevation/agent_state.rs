@@ -1,14 +1,16 @@
-//! What all agents share: the core, the managed threads, and what each CPU is about to do. It stands behind one lock, which
-//! an agent holds for as long as it goes round; nobody else touches it.
+//! What all agents share: the scheduler's core, the managed threads, and what each CPU is about to do. One lock
+//! guards it, which an agent holds for one round; no other thread takes it.
 //!
-//! Each managed CPU has a *slot*: its block detector, its slice, its timers, its yield windows. An agent serves its own slot. What it finds
-//! out about another one (the scheduler wants a decision there) it leaves in that slot and rings: that CPU's agent decides,
-//! and changes the priorities of its own threads on its own CPU, which costs a tenth of doing it from elsewhere. Only where a
-//! task must leave a CPU for good (it was released, or others changed it) the agent that notices decides for that CPU, too.
+//! Each managed CPU has a [`CpuSlot`]: its block detector, slice, timers and yield window. An agent serves its own
+//! slot. When the scheduler wants a decision on another CPU, the agent notes that in the other slot and wakes its
+//! agent, which decides and changes the priorities of the threads on its own CPU: a tenth of what it costs from
+//! another CPU (measured, docs/live-safety.md, 13). Only where a task must leave a CPU for good (it was released, or
+//! another process changed it) the agent that notices decides for that CPU, too.
 //!
-//! What is done to threads goes through [`ThreadControl`], and what a CPU tells through [`CpuControl`]: the tests put threads and CPUs there
-//! that do not exist, and check every single change (`agent_state/tests.rs`).
+//! Threads are changed through [`ThreadControl`], and CPUs tell their state through [`CpuControl`]: the tests put
+//! threads and CPUs there that do not exist, and check every single change (`agent_state/tests.rs`).
 
+use super::control::{CpuControl, Interference, State, ThreadControl};
 use super::yield_window::{YieldWindow, YieldWindows};
 use super::{Counts, HEARTBEAT, LogLine};
 use crate::logged_core::{Answer, Decision, Fate, LoggedCore, LoggedTimer, Step, StepKind, WokenBy};
@@ -18,65 +20,9 @@ use std::collections::BTreeMap;
 
 /// How many sleeping threads are looked at in one heartbeat at most, in case an event was missed.
 const LOOKS: usize = 16;
-/// Within how many heartbeats every thread is looked at, when there are not too many: a look costs some microseconds of the
-/// managed CPU.
+/// Within how many heartbeats every thread is looked at, when there are not too many: a look costs some microseconds
+/// of the managed CPU.
 const LOOK_ROUND: usize = 10;
-
-/// What a thread does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum State {
-    Runnable,
-    Sleeping,
-    Gone,
-}
-
-/// Whether a thread is as we left it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Interference {
-    None,
-    /// Somebody gave it another policy.
-    Policy,
-    /// Somebody sent it to other CPUs.
-    Cpus,
-}
-
-/// Our control on a thread: what is asked of the kernel about it. Each is some system calls without allocation.
-pub(super) trait ThreadControl {
-    /// Its number.
-    fn tid(&self) -> u32;
-    /// What it does.
-    fn state(&self) -> State;
-    /// Above everybody of ours on its CPU. False: the kernel refused.
-    fn raise(&self) -> bool;
-    /// With those that wait.
-    fn park(&self) -> bool;
-    /// As it was before, apart from its affinity: for as long as the CPU is given away.
-    fn set_own(&self) -> bool;
-    /// Behind the one that is lent, for as long as the CPU is given away.
-    fn set_behind(&self) -> bool;
-    /// Sends it to another CPU. False: the kernel refused.
-    fn send_to(&mut self, cpu: CpuId) -> bool;
-    /// Whether it is still as we left it. A thread that is gone counts as ours: its end is seen elsewhere.
-    fn interference(&self) -> Interference;
-    /// Whether it still has a policy that a yield window gave it, or those of the band. One that is gone counts as ours.
-    fn is_as_in_window(&self) -> bool;
-    /// A nice value that somebody gave it meanwhile. It stays with the thread when it is given back.
-    fn new_nice(&mut self) -> Option<Nice>;
-    /// As it was before.
-    fn give_back(&mut self);
-    /// As it was before, apart from what somebody else changed.
-    fn let_go(&self, interference: Interference);
-}
-
-/// What a CPU tells.
-pub(super) trait CpuControl {
-    /// From now on, the moment in which nobody of ours wants the CPU will be told.
-    fn arm(&mut self);
-    /// Whether that moment came since.
-    fn fired(&mut self) -> bool;
-    /// Wakes the CPU's agent.
-    fn wake_agent(&self);
-}
 
 /// A thread that comes under management.
 pub(super) struct NewThread<T> {
@@ -84,9 +30,9 @@ pub(super) struct NewThread<T> {
     pub(super) process: u32,
     pub(super) taken_for: Policy,
     pub(super) nice: Nice,
-    /// Where it could run before.
+    /// Where the thread could run before.
     pub(super) affinity: CpuSet,
-    /// Where it is now.
+    /// Where the thread is now.
     pub(super) cpu: CpuId,
 }
 
@@ -95,23 +41,23 @@ pub(super) struct Managed<T> {
     pub(super) control: T,
     /// The slot of the CPU to which it is pinned.
     pub(super) slot: usize,
-    /// Since when it waits, when it is runnable and not chosen.
+    /// Since when the thread waits, if it is runnable and not chosen.
     waits_since: Option<Ns>,
-    /// No longer ours.
+    /// Managed no longer.
     pub(super) left: bool,
     pub(super) placement: Placement,
-    /// When it woke, until it has had to wait after a turn.
+    /// When the thread woke; forgotten when it has to wait after a turn.
     pub(super) woke: Option<Ns>,
 }
 
-/// Where a thread was put.
+/// The scheduling of a managed thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Placement {
-    /// With a priority of the band.
+    /// A priority of the band.
     Band,
-    /// In the fair class with its own policy, for the length of a yield window.
+    /// Its own policy: the chosen thread in a yield window.
     OwnPolicy,
-    /// In the fair class behind that one.
+    /// SCHED_IDLE, behind the chosen thread of a yield window.
     Behind,
 }
 
@@ -124,15 +70,15 @@ pub(super) struct CpuSlot<C> {
     timers: BTreeMap<LoggedTimer, Ns>,
     decide: bool,
     looked_at: usize,
-    /// Heartbeats in which it looked around.
+    /// Heartbeats so far.
     beats: usize,
-    /// When that was.
+    /// The time of the last one.
     looked: Ns,
     pub(super) period_began: Ns,
-    /// Time in this period in which nobody of ours wanted the CPU.
+    /// Time in this period in which no managed thread wanted the CPU.
     pub(super) idle: Ns,
     pub(super) idle_since: Option<Ns>,
-    /// The CPU is given away just now.
+    /// The yield window that is open.
     pub(super) window: Option<YieldWindow>,
 }
 
@@ -156,11 +102,11 @@ impl<C> CpuSlot<C> {
     }
 }
 
-/// What never changes.
+/// What never changes during a run.
 pub(super) struct Rules {
     /// The time since the start.
     pub(super) clock: Box<dyn Fn() -> Ns + Send>,
-    /// CPU time of the agent that asks.
+    /// CPU time of the calling agent.
     pub(super) used: Box<dyn Fn() -> Ns + Send>,
     pub(super) hz: u32,
     pub(super) starve_after: Ns,
@@ -172,19 +118,19 @@ pub(super) struct AgentState<T, C> {
     pub(super) core: LoggedCore,
     pub(super) rules: Rules,
     pub(super) slots: Vec<CpuSlot<C>>,
-    /// By number at the core.
+    /// By task number of the core.
     pub(super) threads: Vec<Managed<T>>,
     pub(super) counts: Counts,
     pub(super) log: Vec<LogLine>,
     /// The scheduler broke its contract: nothing that it says counts any more, and management ends.
     pub(super) breach: Option<Breach>,
     by_tid: BTreeMap<u32, u32>,
-    /// The slot whose agent holds the lock: the others must be rung.
+    /// The slot whose agent holds the lock: the other agents must be woken.
     pub(super) acting: usize,
 }
 
 impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
-    /// One without threads. The log holds so many steps.
+    /// Returns a state without threads. The log holds so many steps.
     pub(super) fn new(
         core: LoggedCore,
         rules: Rules,
@@ -209,13 +155,13 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         }
     }
 
-    /// The agent of this slot goes round now.
+    /// Begins a round of the agent of `slot`.
     pub(super) fn enter(&mut self, slot: usize) {
         self.acting = slot;
         self.count_window(slot, false);
     }
 
-    /// It has gone round; when it must wake at the latest.
+    /// Ends a round; returns when the agent must wake at the latest.
     pub(super) fn leave(&mut self, slot: usize) -> Ns {
         self.count_window(slot, true);
         self.due(slot)
@@ -229,22 +175,22 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         Ns(1_000_000_000 / u64::from(self.rules.hz.max(1)))
     }
 
-    /// Who runs on a CPU, as the core knows it.
+    /// Returns the task that was decided to run on a CPU.
     pub(super) fn current(&self, slot: usize) -> Option<u32> {
         self.core.current(slot as u32)
     }
 
-    /// The slot on whose CPU a task runs, as the core knows it.
+    /// Returns the slot of the CPU on which a task was decided to run.
     fn runs_on(&self, task: u32) -> Option<usize> {
         self.core.on_cpu(task).map(|cpu| cpu as usize)
     }
 
-    /// The number of a thread that is managed.
+    /// Returns the task number of a managed thread.
     pub(super) fn task_of(&self, tid: u32) -> Option<u32> {
         self.by_tid.get(&tid).copied()
     }
 
-    /// When the agent of a slot must wake at the latest.
+    /// Returns when the agent of a slot must wake at the latest.
     pub(super) fn due(&self, slot: usize) -> Ns {
         let mut until = self.now() + Ns(HEARTBEAT.as_nanos() as u64);
         let one = &self.slots[slot];
@@ -256,7 +202,7 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         until
     }
 
-    /// The agent of a slot has something to do.
+    /// Tells the agent of a slot that it has something to do.
     fn wake_agent(&self, slot: usize) {
         if slot != self.acting {
             self.slots[slot].control.wake_agent();
@@ -268,7 +214,7 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         self.wake_agent(slot);
     }
 
-    /// Plays a step at the core, keeps it for the log, and notes what is asked for. `None`: it was no decision, or the scheduler
+    /// Plays a step, keeps it for the log, and notes what is asked for. `None`: it was no decision, or the scheduler
     /// broke its contract, now or before.
     fn step(&mut self, at: Ns, what: StepKind) -> Option<Decision> {
         if self.breach.is_some() {
@@ -294,7 +240,7 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         decision
     }
 
-    /// A CPU's timer belongs to its slot; others to the CPU on which they were armed last.
+    /// Arms or stops a timer: a CPU's own in its slot, another one where it was armed last.
     fn set_timer(&mut self, timer: LoggedTimer, time: Option<Ns>) {
         self.slots.iter_mut().for_each(|slot| {
             slot.timers.remove(&timer);
@@ -308,7 +254,7 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         self.wake_agent(slot);
     }
 
-    /// A thread is journalled, pinned and parked: from now on it is ours. False: there is no room.
+    /// Takes on a thread that is journalled, pinned and parked. False: there is no room.
     pub(super) fn join(&mut self, new: NewThread<T>) -> bool {
         let NewThread { control, process, taken_for: policy, nice, affinity, cpu } = new;
         let Some(task) = self.core.next_task().filter(|task| *task as usize == self.threads.len()) else {
@@ -321,7 +267,7 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
             let slots = self.slots.iter().enumerate().filter(|(_, slot)| wanted(slot.cpu));
             slots.map(|(number, _)| CpuId(number as u32)).collect()
         };
-        // Whoever may run on none of the managed CPUs runs there all the same: that is what management is.
+        // A thread that may run on none of the managed CPUs runs there all the same: that is what management is.
         let mine = numbered(&|cpu| affinity.contains(cpu));
         let affinity = if mine.is_empty() { numbered(&|_| true) } else { mine };
         let slot = self.slots.iter().position(|slot| slot.cpu == cpu).unwrap_or(0);
@@ -337,13 +283,13 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         true
     }
 
-    /// The scheduler shall take a task for something else.
+    /// Makes the scheduler take a task for one of another policy.
     pub(super) fn take_for(&mut self, task: u32, policy: Policy) {
         let now = self.now();
         self.step(now, StepKind::Policy { task, policy });
     }
 
-    /// A task became runnable. False: that is known, or nobody's business any more.
+    /// Makes a task runnable. False: it was, or it is managed no longer.
     pub(super) fn woken(&mut self, task: u32, by: WokenBy) -> bool {
         if self.threads[task as usize].left || self.core.runnable(task) {
             return false;
@@ -356,7 +302,7 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         if self.current(slot).is_none() {
             self.ask(slot);
         }
-        // It slept when the yield window began. Where a decision is wanted, that decision finds it a place.
+        // It slept when the yield window opened. Where a decision is wanted, that decision places it.
         if self.is_yielded(slot) && !self.slots[slot].decide {
             self.place(task, false);
         }
@@ -367,13 +313,13 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
     pub(super) fn heard_wake(&mut self, tid: u32, by: WokenBy) {
         let Some(task) = self.task_of(tid) else { return };
         if let Some(slot) = self.runs_on(task).filter(|slot| self.is_yielded(*slot)) {
-            // In a yield window nobody says that the chosen thread blocks; that it wakes does.
+            // In a yield window no event tells that the chosen thread blocks; its wakeup does.
             self.decide(slot, Fate::Blocked);
         }
         self.counts.wakeups += u64::from(self.woken(task, by));
     }
 
-    /// Takes a thread out of the core. The caller says what becomes of the real one.
+    /// Takes a thread away from the scheduler. The caller says what becomes of the real thread.
     pub(super) fn forget(&mut self, task: u32) {
         self.threads[task as usize].left = true;
         self.by_tid.remove(&self.threads[task as usize].control.tid());
@@ -386,7 +332,7 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         }
     }
 
-    /// Gives a thread back; the others stay.
+    /// Gives a thread back; the others stay managed.
     pub(super) fn release(&mut self, task: u32) {
         if !self.threads[task as usize].left {
             self.forget(task);
@@ -394,9 +340,9 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         }
     }
 
-    /// The block detector had the CPU: what became of the chosen thread?
+    /// The block detector had the CPU: looks what became of the chosen thread.
     pub(super) fn look_at_running(&mut self, slot: usize) {
-        // Where nobody of ours is above the block detector, what it says is nothing new.
+        // Where no managed thread is above the block detector, it tells nothing new.
         if !self.slots[slot].control.fired() || self.is_yielded(slot) {
             return;
         }
@@ -405,7 +351,7 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
             State::Sleeping => self.decide(slot, Fate::Blocked),
             State::Gone => self.forget(task),
             State::Runnable => {
-                // It blocked and was woken before we looked; or somebody took its priority away.
+                // The thread blocked and was woken before this look; or another process took its priority away.
                 self.counts.stale += 1;
                 match self.threads[task as usize].control.interference() {
                     Interference::None => self.decide(slot, Fate::Runnable),
@@ -415,14 +361,14 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         }
     }
 
-    /// Somebody changed it: what he did stays, and the rest is as before.
+    /// Gives up a thread that another process changed: that change stays, the rest is as before.
     pub(super) fn leave_alone(&mut self, task: u32, interference: Interference) {
         self.counts.changed_by_others += 1;
         self.forget(task);
         self.threads[task as usize].control.let_go(interference);
     }
 
-    /// What is due on a CPU: timers, the tick, the end of the slice.
+    /// Serves what is due on a CPU: timers, the tick, the end of the slice.
     pub(super) fn fire_timers(&mut self, slot: usize) {
         let now = self.now();
         let due = |timers: &BTreeMap<LoggedTimer, Ns>| {
@@ -444,12 +390,12 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         }
     }
 
-    /// With each heartbeat: a few sleeping threads in turn, in case a wakeup left no event, and whoever waits too long. True:
-    /// it was time to.
+    /// Once in a heartbeat: looks at a few sleeping threads in turn, in case a wakeup left no event, and releases
+    /// those that wait too long. False: it is not time yet.
     pub(super) fn look_around(&mut self, slot: usize) -> bool {
         let now = self.now();
         let one = &mut self.slots[slot];
-        // What somebody else changed is not told from what a yield window changed: that waits.
+        // A change by another process cannot be told from those of a yield window: that waits.
         if now.saturating_sub(one.looked) < Ns(HEARTBEAT.as_nanos() as u64) || one.window.is_some() {
             return false;
         }
@@ -469,8 +415,8 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         }
         for task in 0..count as u32 {
             let thread = &self.threads[task as usize];
-            let ours = thread.slot == slot && !thread.left && self.core.runnable(task);
-            let waits = thread.waits_since.filter(|_| ours);
+            let may_starve = thread.slot == slot && !thread.left && self.core.runnable(task);
+            let waits = thread.waits_since.filter(|_| may_starve);
             if waits.is_some_and(|since| now.saturating_sub(since) > self.rules.starve_after) {
                 self.counts.starved += 1;
                 self.release(task);
@@ -479,12 +425,12 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         true
     }
 
-    /// Events were lost: nothing that is known of any thread is certain.
+    /// Events were lost: looks at every thread.
     pub(super) fn look_at_all(&mut self) {
         (0..self.threads.len() as u32).for_each(|task| self.look_at(task));
     }
 
-    /// Sets the core right about a thread that does not run.
+    /// Corrects what the scheduler knows about a thread that does not run.
     fn look_at(&mut self, task: u32) {
         let thread = &mut self.threads[task as usize];
         if thread.left {
@@ -499,7 +445,7 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         let interference = thread.control.interference();
         let given_away = self.slots[thread.slot].window.is_some();
         match state {
-            // The end of the one that runs is seen when it is off the CPU.
+            // The end of the running thread is seen when it is off the CPU.
             State::Gone if runs => {}
             State::Gone => self.forget(task),
             _ if interference != Interference::None && !given_away => self.leave_alone(task, interference),
@@ -525,7 +471,7 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         }
     }
 
-    /// Asks who runs on a CPU, and makes it so.
+    /// Asks which task runs on a CPU, and makes it so.
     pub(super) fn decide(&mut self, slot: usize, fate: Fate) {
         let prev = self.current(slot);
         let now = self.now();
@@ -551,7 +497,7 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         match next {
             Some(next) => {
                 self.threads[next as usize].waits_since = None;
-                // Raise first, lower then: never a moment in which something unmanaged gets the CPU.
+                // Raise first, then lower: at no moment an unmanaged thread gets the CPU.
                 if !(self.move_to(next, slot) && self.place(next, true)) {
                     self.counts.stale += 1;
                 }
@@ -564,8 +510,9 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         let thread = &mut self.threads[prev as usize];
         let waits = fate == Fate::Runnable;
         (thread.waits_since, thread.woke) = (waits.then_some(now), thread.woke.filter(|_| !waits));
-        // In a yield window a class is changed for whoever wants the CPU only: who sleeps is moved when it wakes, the others by
-        // `arrange`. And whoever is in the fair class already is not above the next one.
+        // In a yield window the class of a thread is changed only if it wants the CPU: a sleeping one is placed when
+        // it wakes, the others by `arrange`. And a thread that is in the fair class already is not above the next
+        // one.
         if fate != Fate::Exited && !thread.left && thread.placement == Placement::Band {
             thread.control.park();
         }
@@ -578,7 +525,7 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         }
     }
 
-    /// Sends a parked thread to a CPU. False: the kernel refused (somebody else may have confined it).
+    /// Sends a parked thread to a CPU. False: the kernel refused (another process may have confined it).
     fn move_to(&mut self, task: u32, slot: usize) -> bool {
         let thread = &mut self.threads[task as usize];
         if thread.slot == slot {
@@ -592,11 +539,11 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         sent
     }
 
-    /// Puts a real thread where the scheduler wants it: in front, or with those that wait. False: the kernel refused.
+    /// Places a real thread as the scheduler wants it: in front, or with those that wait. False: the kernel refused.
     pub(super) fn place(&mut self, task: u32, front: bool) -> bool {
         let is_yielded = self.is_yielded(self.threads[task as usize].slot);
         let thread = &mut self.threads[task as usize];
-        let stood = thread.placement;
+        let before = thread.placement;
         thread.placement = match (is_yielded, front) {
             (false, _) => Placement::Band,
             (true, true) => Placement::OwnPolicy,
@@ -605,8 +552,8 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         match thread.placement {
             Placement::Band if front => thread.control.raise(),
             Placement::Band => thread.control.park(),
-            Placement::OwnPolicy => stood == Placement::OwnPolicy || thread.control.set_own(),
-            Placement::Behind => stood == Placement::Behind || thread.control.set_behind(),
+            Placement::OwnPolicy => before == Placement::OwnPolicy || thread.control.set_own(),
+            Placement::Behind => before == Placement::Behind || thread.control.set_behind(),
         }
     }
 }

@@ -1,9 +1,9 @@
-//! The least that an agent does to hand a CPU from one thread to another: the system calls of the real one, without core,
-//! log, timers and threads that come and go. `benches/dispatch.rs` measures what the driver adds to it.
+//! The least that an agent does to hand a CPU from one thread to another: the system calls of the real one, without
+//! scheduler, log, timers and threads that come and go. `benches/dispatch.rs` measures what the driver adds to it.
 
 use super::agent::{monotonic, wait_for};
-use super::agent_state::{State, ThreadControl as _};
 use super::block_detector::{BlockDetector, become_fifo};
+use super::control::{State, ThreadControl as _};
 use super::threads::Thread;
 use super::yield_window::YieldWindows;
 use super::{AGENT, HEARTBEAT};
@@ -14,10 +14,10 @@ use schedlab_model::{CpuId, CpuSet, Ns};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Runs two threads on `cpu` in turn, each until it blocks, until `stop`. With `windows` the CPU is given away as the driver
-/// must do it, lest the kernel throttles real-time threads. The calling thread becomes the agent for good:
-/// give it one of its own. The threads keep the policy and the CPU that they get here, and there is no guardian: they must
-/// belong to a process that the caller started for this and that ends soon.
+/// Runs two threads on `cpu` in turn, each until it blocks, until `stop`. With `windows` the CPU is given to the fair
+/// class as the driver must do it, so that the kernel does not throttle real-time threads. The calling thread becomes
+/// the agent for good: give it one of its own. The threads keep the policy and the CPU that they get here, and there
+/// is no guardian: they must belong to a process that the caller started for this and that ends soon.
 ///
 /// # Errors
 /// When the kernel refuses priorities or events, or a thread does not exist.
@@ -53,7 +53,7 @@ pub fn hand_over(cpu: CpuId, pair: [u32; 2], windows: bool, stop: &AtomicBool) -
             let mut goes_on = true;
             if taken[runs].state() != State::Runnable {
                 let next = 1 - runs;
-                // Nobody is left when both have ended.
+                // None is left when both have ended.
                 goes_on = taken[next].raise();
                 taken[runs].park();
                 runs = next;

@@ -1,4 +1,5 @@
-//! The thread below the running one: when it gets the CPU, the running one has blocked.
+//! The thread below the running one: when it gets the CPU, the running one has blocked (or ended, or was changed). It
+//! does nothing but tell the agent.
 
 use super::BLOCK_DETECTOR;
 use crate::LiveError;
@@ -15,14 +16,14 @@ use std::thread::JoinHandle;
 pub(super) struct BlockDetector {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// It waits for the CPU and has not said anything.
+    /// It waits for the CPU and has not told anything.
     armed: bool,
 }
 
 struct Shared {
-    /// Written by the agent: get ready.
+    /// Written by the agent: wait for the CPU.
     arm: OwnedFd,
-    /// Written by the block detector: the CPU is free.
+    /// Written by the detector: it had the CPU.
     free: OwnedFd,
     stop: AtomicBool,
     cpu_ns: AtomicU64,
@@ -40,18 +41,19 @@ pub(super) fn become_fifo(who: &str, priority: u8, cpus: &CpuSet) -> Result<(), 
     threads::set_scheduling(0, &wanted).map_err(failed("sched_setattr"))
 }
 
-/// CPU time of the calling thread.
+/// Returns the CPU time of the calling thread.
 pub(super) fn cpu_time() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
 impl BlockDetector {
-    /// Starts one on `cpus`. It sleeps until it is armed.
+    /// Starts a detector on `cpus`. It sleeps until it is armed.
     pub(super) fn start(cpus: CpuSet) -> Result<BlockDetector, LiveError> {
         let fd = |flags| {
-            eventfd(0, flags)
-                .map_err(|error| LiveError::io("making a block detector's wake_fd (eventfd)")(error.into()))
+            eventfd(0, flags).map_err(|error| {
+                LiveError::io("making a block detector's descriptor (eventfd)")(error.into())
+            })
         };
         let shared = Arc::new(Shared {
             arm: fd(EventfdFlags::CLOEXEC)?,
@@ -79,26 +81,26 @@ impl BlockDetector {
         Ok(detector)
     }
 
-    /// From now on, the moment in which nothing of a higher priority wants the CPU will be told.
+    /// Asks to be told of the moment in which no thread of a higher priority wants the CPU.
     pub(super) fn arm(&mut self) {
         if !self.armed {
             self.armed = write(&self.shared.arm, &1_u64.to_ne_bytes()).is_ok();
         }
     }
 
-    /// Readable when the block detector had the CPU.
+    /// Returns a descriptor that is readable when the detector had the CPU.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.shared.free.as_fd()
     }
 
-    /// Whether it had the CPU since it was armed.
+    /// Returns whether the detector had the CPU since it was armed.
     pub(super) fn fired(&mut self) -> bool {
         let fired = read(&self.shared.free, &mut [0; 8]).is_ok();
         self.armed &= !fired;
         fired
     }
 
-    /// Ends it; its CPU time.
+    /// Ends the detector; returns its CPU time.
     pub(super) fn end(mut self) -> u64 {
         self.stop();
         self.shared.cpu_ns.load(Ordering::Relaxed)
@@ -120,7 +122,7 @@ impl Drop for BlockDetector {
 }
 
 impl Shared {
-    /// Until it is armed; false: it shall end.
+    /// Waits until it is armed; false: it shall end.
     fn wait(&self) -> bool {
         let armed = read(&self.arm, &mut [0; 8]);
         (armed.is_ok() || armed == Err(rustix::io::Errno::INTR)) && !self.stop.load(Ordering::Relaxed)

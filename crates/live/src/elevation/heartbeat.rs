@@ -1,6 +1,7 @@
-//! Tells the guardian that the agents go round: a thread beside the managed CPUs, so that no turn there pays for it. It
-//! beats only when every agent has gone round since the last beat. It has the guardian's priority, above the supervisor's, which
-//! may share its CPU and be busy for longer than the guardian waits.
+//! Tells the guardian that the agents make rounds: a thread on the unmanaged CPUs, so that no turn of a managed
+//! thread pays for it (a beat is an interrupt of another CPU). It beats only when every agent has made a round since
+//! the last beat. It has the guardian's priority, above the supervisor's, which may share its CPU and be busy for
+//! longer than the guardian waits.
 
 use super::agent::Shared;
 use super::block_detector::become_fifo;

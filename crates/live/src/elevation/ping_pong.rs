@@ -1,5 +1,5 @@
-//! Two threads that wake each other and block: what a driver costs is what their turns take longer. `benches/dispatch.rs`
-//! measures the driver with it, and `schedlab confirm` prices its predictions.
+//! Two threads that wake each other and block: the cost of a driver is what their turns take longer.
+//! `benches/dispatch.rs` measures the driver with it, and `schedlab confirm` prices its predictions.
 
 use super::agent::monotonic;
 use rustix::event::{EventfdFlags, eventfd};
@@ -14,12 +14,12 @@ use std::sync::mpsc::channel;
 /// Turns that are kept.
 const KEPT: usize = 1 << 18;
 
-/// What the pair saw.
+/// What the two threads measured.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PingPong {
-    /// From the last step of the one that blocks to the first of the next: p50 and p99.
+    /// From the last step of the thread that blocks to the first of the next one: p50 and p99.
     pub block_to_next: (Ns, Ns),
-    /// A whole turn without its burst: the same, and the wakeup of the other one, which waits. p50 and p99.
+    /// A whole turn without its burst: the same, and the wakeup of the other thread, which waits. p50 and p99.
     pub cycle: (Ns, Ns),
     /// The part of the time that was no burst.
     pub overhead: f64,
@@ -27,7 +27,7 @@ pub struct PingPong {
     pub turns: u64,
 }
 
-/// When the one that blocks did its last step, and when the last one came back; 0: nothing yet.
+/// When the thread that blocks did its last step, and when the last one came back; 0: not yet.
 #[derive(Default)]
 struct Times {
     left: AtomicU64,
@@ -41,8 +41,8 @@ struct Turns {
     cycle: Vec<u64>,
 }
 
-/// Two threads of this process take turns of `burst` CPU time each, for `time`. `begin` hears who they are, before the first
-/// turn.
+/// Makes two threads of this process take turns of `burst` CPU time each, for `time`. `begin` gets their thread ids
+/// before the first turn.
 ///
 /// # Panics
 /// When the kernel gives no eventfd, or no thread.
@@ -59,7 +59,7 @@ pub fn play(burst: Ns, time: Ns, begin: impl FnOnce([u32; 2])) -> PingPong {
             turns(own, burst.0, &bells, &times, &end)
         })
     });
-    // No spinning: under a driver nobody would see us yield.
+    // No spinning: a driver does not see a yield.
     let mut tids = [0; 2];
     for (own, tid) in told.iter().take(2) {
         tids[own] = tid;
@@ -99,7 +99,7 @@ fn turns(own: usize, burst: u64, bells: &[OwnedFd; 2], times: &Times, end: &Atom
             let until = used() + burst;
             while used() < until {}
         }
-        // Until this one blocks: whoever comes before was let in front of it, and has no block to tell of.
+        // Until this one blocks: a thread that comes before then was let in front of it, and has no block to measure.
         times.left.store(0, Ordering::Relaxed);
         write(&bells[1 - own], &1_u64.to_ne_bytes()).expect("an eventfd");
         if over {
@@ -109,7 +109,7 @@ fn turns(own: usize, burst: u64, bells: &[OwnedFd; 2], times: &Times, end: &Atom
     }
 }
 
-/// p50 and p99.
+/// Returns p50 and p99.
 fn middle(mut values: Vec<u64>) -> (Ns, Ns) {
     values.sort_unstable();
     let at = |percent: usize| Ns(values.get(values.len() * percent / 100).copied().unwrap_or(0));

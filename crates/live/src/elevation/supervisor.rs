@@ -1,5 +1,5 @@
-//! The supervisor: everything around the agents that may touch files. It takes threads on, keeps the guardian informed, and
-//! ends the whole.
+//! The supervisor: everything around the agents that may touch files. It brings threads under management, keeps the
+//! guardian informed, and ends the run.
 
 mod agent_threads;
 
@@ -29,21 +29,21 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-/// No agent of ours works for so long without a sleep.
+/// An agent that works for so long without a sleep is ended by the kernel (RLIMIT_RTTIME).
 const SPINS: Duration = Duration::from_secs(5);
-/// A thread that waits so many times longer than it may, and a while more, shows that its agent is broken. (The agent gives
-/// it back at the first look; threads of whose wakeups the kernel told nothing are found within a second and a half.)
+/// A thread that waits so many times longer than it may, and a while more, shows that its agent is broken. (The agent
+/// gives it back at the first look; threads whose wakeups left no event are found within a second and a half.)
 const BROKEN: u32 = 4;
 const BROKEN_MORE: Duration = Duration::from_secs(2);
-/// How often onlookers are told, and requests looked for.
+/// How often the status file is written, and requests are looked for.
 const PUBLISH: Ns = Ns::from_ms(100);
 
-/// Runs the threads of `processes`, and those that they make, under the scheduler of `options` until `done` says so or
-/// all are gone; then everything is as before. `begin` is called once, when all are managed.
+/// Runs the threads of `processes`, and those that they make, under the scheduler of `options` until `done` says so
+/// or all are gone; then everything is restored. `begin` is called once, when all are managed.
 ///
 /// # Errors
-/// When the scheduler cannot run live, a thread cannot be taken, or the kernel refuses real-time priorities. Everything
-/// is as before then.
+/// When the scheduler cannot run live or breaks its contract, a thread cannot be managed, or the kernel refuses
+/// real-time priorities. Everything is restored then.
 pub fn manage(
     options: &ElevationOptions,
     processes: &[u32],
@@ -51,7 +51,7 @@ pub fn manage(
     mut done: impl FnMut() -> bool + Send,
 ) -> Result<ElevationReport, LiveError> {
     let work = move || {
-        // Whoever is named must be there now. When it ends while it is taken on, that is its own business.
+        // A process that is named must exist now. If it ends while it is taken on, that is no error.
         processes.iter().try_for_each(|process| Keeper::target(*process).map(drop))?;
         let mut supervisor = Supervisor::start(options)?;
         for process in processes {
@@ -63,7 +63,7 @@ pub fn manage(
         }
         supervisor.end()
     };
-    // In a thread of its own: that one takes a real-time priority and gives up capabilities, for good.
+    // In a thread of its own: it takes a real-time priority and gives up capabilities for good.
     std::thread::scope(|scope| {
         let builder = std::thread::Builder::new().name("sched-supervise".to_owned());
         let supervisor =
@@ -92,9 +92,9 @@ struct Supervisor<'a> {
     origins: BTreeMap<u32, (Scheduling, CpuSet)>,
     /// When management began, in the unit of `Identity::started`.
     began: u64,
-    /// Given back before their time; their children are not taken again.
+    /// Processes that were given back while others stay managed; their children are not taken on again.
     released: BTreeSet<u32>,
-    /// By slot: each follows the threads on its own CPUs.
+    /// By CPU slot: adds threads to those that its agent follows.
     adders: Vec<Adder>,
     /// The threads of this process: never followed.
     own: BTreeSet<u32>,
@@ -106,13 +106,13 @@ struct Supervisor<'a> {
 /// What the supervisor remembers of a thread.
 struct KnownThread {
     taken: StatusThread,
-    /// Its own policy.
+    /// The thread's own policy.
     own: Policy,
 }
 
 /// While it lives, a thread of this process that is SCHED_FIFO and does not sleep for five seconds ends the process
-/// (RLIMIT_RTTIME): an agent that spins, whoever is left to notice. The soft limit only, so that it can be taken back. The
-/// programs that we start were started before, or are not real-time.
+/// (RLIMIT_RTTIME, setrlimit(2)), so that even an agent that spins comes to an end. Only the soft limit is set, so
+/// that it can be taken back. The programs that schedlab starts were started before, or are not real-time.
 struct RtLimit(Rlimit);
 
 impl RtLimit {
@@ -120,7 +120,7 @@ impl RtLimit {
         let before = getrlimit(Resource::Rttime);
         let spins = SPINS.as_micros() as u64;
         let current = Some(before.maximum.map_or(spins, |most| most.min(spins)));
-        // Without it the guardian is still there.
+        // Without the limit the guardian is still there.
         let _ = setrlimit(Resource::Rttime, Rlimit { current, ..before });
         RtLimit(before)
     }
@@ -148,9 +148,10 @@ impl<'a> Supervisor<'a> {
         let start = monotonic();
         let (agents, adders, notices) = AgentThreads::start(options, &core, &others, start)?;
         let shared = agents.shared.clone();
-        // Before there is a guardian that counts our silence: on a busy machine an ordinary thread may wait that long.
+        // Before there is a guardian that counts the silence: on a busy machine an ordinary thread may wait that
+        // long.
         become_fifo("the supervisor", AGENT, &others)?;
-        // Locking the memory takes its time: the guardian, which wants to hear from us, comes after that.
+        // Locking the memory takes its time: the guardian, which waits for heartbeats, is started after that.
         let keeper = Keeper::start(&KeeperOptions {
             run_dir: options.run_dir.clone(),
             purpose: format!("run under {} on CPU {}", options.scheduler, options.cpus),
@@ -193,17 +194,17 @@ impl<'a> Supervisor<'a> {
         })
     }
 
-    /// The first agent does what is not about one CPU.
+    /// Gives an order that is not about one CPU: the first agent carries it out.
     fn order(&mut self, order: Order) {
         self.order_to(0, order);
     }
 
     fn order_to(&mut self, slot: usize, order: Order) {
-        // An agent that is gone is noticed elsewhere.
+        // That an agent is gone is noticed elsewhere.
         self.sent += u64::from(self.agents.tell(slot, order));
     }
 
-    /// Takes on every thread that a process has, and writes down that those to come are ours.
+    /// Takes on every thread of a process, and journals that those to come are managed, too.
     fn take_process(&mut self, process: u32) -> Result<(), LiveError> {
         let first = Keeper::target(process)?;
         let band = Setting::FifoBand(PARKED, RUNNING);
@@ -214,7 +215,7 @@ impl<'a> Supervisor<'a> {
             self.origins.insert(process, origin);
             self.keeper.adopt_from(&first, origin, band, Some(self.confined()))?;
         }
-        // Threads that are made while we go through them are found in the next round.
+        // Threads that are made meanwhile are found in the next round.
         loop {
             let mut new = 0;
             for tid in host::of_process(process) {
@@ -232,7 +233,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// A process that one of ours made; it may be gone before we look.
+    /// Takes on a process that a managed one made; it may be gone already.
     fn take_family_member(&mut self, process: u32) -> Result<(), LiveError> {
         if self.released.contains(&process) {
             return Ok(());
@@ -246,8 +247,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// How a thread was before, and where it could run. One that was born under management inherited what we had made of
-    /// its `parent` (a process): it gets what that one had. `None`: it is gone.
+    /// Returns how a thread was scheduled before, and where it could run. A thread that was born under management
+    /// inherited what was made of its `parent` (a process): it gets what that one had. `None`: it is gone.
     fn origin(&self, thread: &Identity, parent: u32) -> Option<(Scheduling, CpuSet)> {
         let inherited = self.origins.get(&parent).or_else(|| self.origins.values().next());
         match inherited {
@@ -256,7 +257,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// True: it is managed now, and was not before.
+    /// Takes on a thread. True: it is managed now, and was not before.
     fn take_thread(&mut self, tid: u32) -> Result<bool, LiveError> {
         // Taking on hundreds takes long, and nothing more may be changed without a guardian.
         if self.shared.unguarded.load(Ordering::Relaxed) {
@@ -268,7 +269,7 @@ impl<'a> Supervisor<'a> {
         let Some((before, affinity)) = self.origin(&identity, identity.process) else { return Ok(false) };
         self.taken.insert(identity.clone());
         if !before.policy.is_fair() && !matches!(before.policy, Policy::Fifo(PARKED..=RUNNING)) {
-            // It has a real-time or deadline policy of its own: above ours, none of our business.
+            // A real-time or deadline policy of its own goes before the bands: it is left alone.
             return Ok(false);
         }
         let taken_for = self.taken_for(&identity.comm, before.policy);
@@ -283,29 +284,30 @@ impl<'a> Supervisor<'a> {
         let taken = StatusThread { thread: thread.identity.clone(), before: served };
         self.threads.push(KnownThread { taken, own: thread.before.policy });
         self.order(Order::Join(Box::new(thread)));
-        // It may have become another program before we listened.
+        // It may have become another program before its events were followed.
         host::identity(tid).into_iter().for_each(|now| self.renamed(now));
         Ok(true)
     }
 
-    /// What the scheduler takes a thread of this name for.
+    /// Returns the policy that the scheduler takes a thread of this name for.
     fn taken_for(&self, name: &str, own: Policy) -> Policy {
         self.options.declared.iter().find(|(declared, _)| declared == name).map_or(own, |(_, policy)| *policy)
     }
 
-    /// Where it is kept while it is managed: on one of the managed CPUs at a time.
+    /// Returns where a managed thread is confined to: one of the managed CPUs at a time.
     fn confined(&self) -> Confined {
         Confined { cpus: self.options.cpus, one_of: self.cpus.len() > 1 }
     }
 
-    /// The CPUs in turn, of those where the thread may run, if there are any.
+    /// Returns the managed CPUs in turn, of those where the thread may run, if there are any.
     fn next_cpu(&self, affinity: &CpuSet) -> CpuId {
         let allowed: Vec<CpuId> = self.cpus.iter().copied().filter(|cpu| affinity.contains(*cpu)).collect();
         let among = if allowed.is_empty() { &self.cpus } else { &allowed };
         among[self.threads.len() % among.len()]
     }
 
-    /// From now on the agents hear of a thread. Where the kernel refuses to follow one more, its wakeups are found by looking.
+    /// Makes the agents follow a thread. Where the kernel refuses to follow one more, its wakeups are found by
+    /// looking.
     fn follow(&mut self, tid: u32) -> Result<(), LiveError> {
         let mut told = 0;
         for slot in 0..self.adders.len() {
@@ -314,7 +316,7 @@ impl<'a> Supervisor<'a> {
                 told += 1;
             }
         }
-        // One agent takes its orders one after the other. Several must have begun to listen before the thread is told of.
+        // One agent takes its orders one after the other. Several must have begun to listen before the thread joins.
         if told > 1 { self.wait_until_done() } else { Ok(()) }
     }
 
@@ -325,7 +327,7 @@ impl<'a> Supervisor<'a> {
         self.keeper.apply(&thread.identity, &thread.band(PARKED))
     }
 
-    /// What is to do now and then. False: nothing is left to manage.
+    /// Does what is due now and then. False: nothing is left to manage.
     fn tend(&mut self) -> Result<bool, LiveError> {
         let notices: BTreeSet<Notice> = self.notices.try_iter().collect();
         for notice in notices {
@@ -362,7 +364,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// What `schedlab detach --pid` asked for.
+    /// Gives back what `schedlab detach --pid` asked for.
     fn give_back_requested(&mut self) -> Result<(), LiveError> {
         let Some(journal) = self.keeper.journal().map(Path::to_owned) else { return Ok(()) };
         for process in detach::requested(&journal) {
@@ -395,14 +397,14 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// For onlookers.
+    /// Writes the status file.
     fn publish(&self, now: Ns) {
         let Some(journal) = self.keeper.journal() else { return };
         let Some(owner) = host::identity(std::process::id()) else { return };
         let mut counts =
             self.shared.counts.lock().map_or_else(|_| Counts::default(), |counts| counts.clone());
-        let ours = |tid: &u32| host::identity(*tid).is_some_and(|one| one.comm.starts_with("sched-"));
-        let own = host::of_process(owner.process).into_iter().filter(ours).filter_map(host::served);
+        let of_driver = |tid: &u32| host::identity(*tid).is_some_and(|one| one.comm.starts_with("sched-"));
+        let own = host::of_process(owner.process).into_iter().filter(of_driver).filter_map(host::served);
         counts.agent_cpu_ns = own.map(|served| served.run.0).sum();
         let living = self.threads.iter().map(|kept| &kept.taken).filter(|taken| taken.thread.lives());
         let status = DriverStatus {
@@ -444,7 +446,7 @@ impl<'a> Supervisor<'a> {
     }
 }
 
-/// The CPUs that stay unmanaged.
+/// Returns the CPUs that stay unmanaged.
 fn check_cpus(managed: &CpuSet) -> Result<CpuSet, LiveError> {
     let allowed = host::affinity(0).map_err(LiveError::io("reading the CPUs of this process"))?;
     if let Some(cpu) = managed.without(&allowed).lowest() {
@@ -457,7 +459,7 @@ fn check_cpus(managed: &CpuSet) -> Result<CpuSet, LiveError> {
     Ok(others)
 }
 
-/// Whether the scheduler exists, and can serve what is declared.
+/// Checks that the scheduler exists, and can serve what is declared.
 fn check_scheduler(core: &CoreOptions, declared: &[(String, Policy)]) -> Result<(), LiveError> {
     let made = LoggedCore::new(core)?;
     for (name, policy) in declared {

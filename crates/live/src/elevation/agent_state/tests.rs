@@ -7,7 +7,7 @@ use schedlab_model::TaskId;
 use schedlab_scheduler::{Cmd, Cx, Pick, Prev, Scheduler, registry};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How a thread stands with the pretended kernel.
+/// The scheduling of a thread with the pretended kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Class {
     Running,
@@ -30,11 +30,11 @@ struct Pretended {
     class: Class,
     runnable: bool,
     alive: bool,
-    /// What somebody else changed.
+    /// What another process changed.
     interference: Interference,
-    /// Ours.
+    /// Not given back.
     managed: bool,
-    /// It came from a CPU that is given away: its class must change.
+    /// It came from a CPU with an open yield window: its class must change.
     from_window: bool,
 }
 
@@ -43,13 +43,13 @@ struct Cpu {
     armed: bool,
     fired: bool,
     rung: bool,
-    /// Its last raised thread was lowered, with no other raised: in this round.
+    /// In this round its last raised thread was lowered, with no other raised.
     hole: bool,
-    /// Somebody left or entered the real-time class in this round.
+    /// Threads that left or entered the real-time class in this round.
     classes: usize,
 }
 
-/// The kernel.
+/// The pretended kernel.
 #[derive(Default, Debug)]
 struct World {
     now: u64,
@@ -90,7 +90,7 @@ impl World {
         true
     }
 
-    /// The block detector of a CPU runs when nobody above it wants the CPU.
+    /// The block detector of a CPU runs when no thread above it wants the CPU.
     fn detectors(&mut self) {
         for cpu in 0..self.cpus.len() {
             let busy = self.raised(cpu as u32).any(|one| one.runnable);
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// Who would run on a CPU: the raised one; in a yield window the one with a policy of its own.
+    /// Returns the thread that would run on a CPU: the raised one; in a yield window the one with its own policy.
     fn runs(&self, cpu: u32) -> Option<u32> {
         let of = |class: Class| {
             let fits = |one: &Pretended| {
@@ -194,7 +194,7 @@ fn options(scheduler: &str, cpus: usize) -> CoreOptions {
 
 struct Play {
     world: Shared,
-    /// What a round of an agent takes.
+    /// The time that a round of an agent takes.
     round_ns: u64,
     state: AgentState<PretendedControl, PretendedCpu>,
 }
@@ -221,7 +221,7 @@ impl Play {
         Play { world, round_ns: 0, state }
     }
 
-    /// A thread that sleeps comes under management, on the CPU that is its turn.
+    /// Takes on a sleeping thread, on the CPUs in turn.
     fn join(&mut self, policy: Policy) -> u32 {
         let cpus = self.state.slots.len();
         let tid = {
@@ -263,7 +263,7 @@ impl Play {
         play
     }
 
-    /// What an agent does when it wakes ([`super::super::agent`]), and what must hold of it.
+    /// Makes a round as an agent does ([`super::super::agent`]), and checks what must hold after it.
     fn go_round(&mut self, slot: usize) {
         let events = {
             let mut world = lock(&self.world);
@@ -315,7 +315,7 @@ impl Play {
         assert_eq!(self.state.breach, None);
     }
 
-    /// Until no agent has anything to do.
+    /// Runs until no agent has anything to do.
     fn settle(&mut self) {
         for _ in 0..10_000 {
             lock(&self.world).detectors();
@@ -336,7 +336,7 @@ impl Play {
         panic!("the agents never come to rest");
     }
 
-    /// What holds when all is done: the pretended kernel runs the threads that were decided for.
+    /// Checks what holds when all is done: the pretended kernel runs the threads that were decided for.
     fn check(&self) {
         let world = lock(&self.world);
         for (task, managed) in self.state.threads.iter().enumerate() {
@@ -348,7 +348,7 @@ impl Play {
             assert_eq!(slot.cpu.0, thread.cpu, "the state knows where {task} is");
             let on = self.state.core.on_cpu(task as u32);
             if slot.window.is_some() {
-                // Who sleeps is moved when it wakes; beside one that is raised it does not matter who else is in which class.
+                // A sleeping thread is placed when it wakes; beside a raised one the class of the others does not matter.
                 let wanted = match (on.is_some(), self.state.is_yielded(managed.slot)) {
                     (true, true) => &[Class::Own][..],
                     (false, true) => &[Class::Behind],
@@ -386,7 +386,7 @@ impl Play {
         }
     }
 
-    /// Somebody wakes a thread on `cpu`, whose agent hears of it.
+    /// Wakes a thread on `cpu`, whose agent hears of it.
     fn wake(&mut self, tid: u32, cpu: usize) {
         {
             let mut world = lock(&self.world);
@@ -403,7 +403,7 @@ impl Play {
         self.settle();
     }
 
-    /// Who runs on a CPU blocks; with `anew` it is woken before anybody looks, and the agent of that CPU hears of it.
+    /// The running thread of a CPU blocks; with `anew` it is woken before an agent looks, and the agent of that CPU hears of it.
     fn block(&mut self, cpu: usize, anew: Option<usize>) {
         {
             let mut world = lock(&self.world);
@@ -447,7 +447,7 @@ fn a_task_goes_to_the_cpu_that_is_free_and_is_raised_there_before_the_other_is_l
     let order = [(2, Change::Sent(1)), (2, Change::To(Class::Running)), (1, Change::To(Class::Parked))];
     assert_eq!(play.changes(), order);
     assert_eq!(play.state.counts.migrations, 1);
-    // It is woken on the other CPU, waits for nobody, and comes back when there is room.
+    // It is woken on the other CPU, preempts no thread, and comes back when a CPU is free.
     play.wake(1, 0);
     assert!(play.changes().is_empty());
     play.exit(0);
@@ -472,8 +472,8 @@ fn a_wakeup_that_one_agent_hears_preempts_on_the_cpu_of_another() {
     assert!(raised.is_some() && raised < lowered, "{changes:?}");
 }
 
-/// Pitfall 15: slices are counted on the clock. An agent that was kept away (by the host of a virtual machine) finds one slice
-/// over, not several, and the next one begins when it decides.
+/// docs/live-safety.md, 15: slices are counted on the clock. An agent that was kept away (by the host of a virtual
+/// machine) finds one slice over, not several, and the next one begins when it decides.
 #[test]
 fn an_agent_that_comes_late_owes_no_slices() {
     let mut play = Play::with("rr:slice_ns=5ms", 1, &["other"; 2]);
@@ -490,9 +490,9 @@ fn an_agent_that_comes_late_owes_no_slices() {
     assert_eq!(play.currents(), [Some(0)]);
 }
 
-/// Somebody else sends a running thread away: the next one runs, and it stays where it was sent.
+/// Another process sends a running thread away: the next one runs, and it stays where it was sent.
 #[test]
-fn who_is_sent_away_by_others_is_let_go() {
+fn a_thread_that_others_send_away_is_let_go() {
     let mut play = Play::with("rr:slice_ns=5ms", 2, &["other"; 4]);
     (0..4).for_each(|tid| play.wake(tid, 0));
     let on_one = play.currents()[1].expect("four want two CPUs");
@@ -538,8 +538,8 @@ const SCHEDULERS: [&str; 8] = [
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Whatever threads do, on one to four managed CPUs: every round of every agent is checked by `go_round`, every rest by
-    /// `check`. A log of it replays.
+    /// Whatever threads do, on one to four managed CPUs: every round of every agent is checked by `go_round`, every
+    /// rest by `check`. A log of it replays.
     #[test]
     fn agents_keep_one_task_on_each_cpu(
         which in 0..SCHEDULERS.len(),

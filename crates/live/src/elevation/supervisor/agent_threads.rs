@@ -19,19 +19,19 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// The agents, one on each managed CPU. Whatever happens around them, they end with this value.
+/// The agents, one on each managed CPU. When this value is dropped, they have ended.
 pub(super) struct AgentThreads {
     pub(super) shared: Arc<Shared>,
     orders: Vec<Sender<Order>>,
-    /// Their CPU time is what they leave.
+    /// Each returns its CPU time.
     threads: Vec<JoinHandle<u64>>,
     state: Option<Arc<Mutex<RealState>>>,
     start: Ns,
 }
 
-/// What they leave together.
+/// What the agents leave together.
 pub(super) struct Done {
-    /// With the time for which each was the chosen one.
+    /// With the time for which each was the chosen thread.
     pub(super) threads: Vec<(Thread, Ns)>,
     pub(super) counts: Counts,
     pub(super) log: Vec<LogLine>,
@@ -58,7 +58,7 @@ struct AgentStart {
 }
 
 impl AgentThreads {
-    /// Starts all; who adds threads to those that each follows; and what they will tell.
+    /// Starts all agents. Also returns, by CPU slot, what adds threads to those that each follows; and their notices.
     pub(super) fn start(
         options: &ElevationOptions,
         core: &CoreOptions,
@@ -84,7 +84,7 @@ impl AgentThreads {
         };
         let (mut adders, mut controls, mut gives) = (Vec::new(), Vec::new(), Vec::new());
         for (slot, cpu) in cpus.into_iter().enumerate() {
-            // The first one also listens where nobody is managed.
+            // The first one also listens on the unmanaged CPUs.
             let heard = if slot == 0 { others.or(&CpuSet::single(cpu)) } else { CpuSet::single(cpu) };
             let no_events =
                 |error: schedlab_host::HostError| LiveError::NoEvents { reason: error.to_string() };
@@ -117,25 +117,25 @@ impl AgentThreads {
         };
         let state = AgentState::new(LoggedCore::new(core)?, rules, controls, options.log_steps);
         let state = Arc::new(Mutex::new(state));
-        // One that is gone is noticed by whoever asks.
+        // An agent that is gone already is noticed elsewhere.
         gives.into_iter().for_each(|give| drop(give.send(state.clone())));
         agents.state = Some(state);
         Ok((agents, adders, notices))
     }
 
-    /// Gives an agent an order; false: it is gone.
+    /// Gives an agent an order; false: the agent is gone.
     pub(super) fn tell(&self, slot: usize, order: Order) -> bool {
         let told = self.orders[slot].send(order).is_ok();
         self.shared.wake(slot);
         told
     }
 
-    /// Whether any is gone.
+    /// Returns whether an agent is gone.
     pub(super) fn is_dead(&self) -> bool {
         self.threads.iter().any(JoinHandle::is_finished)
     }
 
-    /// Whether all are.
+    /// Returns whether all agents are gone.
     pub(super) fn has_ended(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
     }
@@ -145,10 +145,10 @@ impl AgentThreads {
         self.shared.wake_all();
     }
 
-    /// Ends all, and their block detectors.
+    /// Ends all agents and their block detectors.
     pub(super) fn end(&mut self) -> Result<Done, LiveError> {
         self.stop();
-        // Where a start failed, they wait for a agent state that never comes.
+        // Where a start failed, they wait for a state that never comes.
         let (mut agents_ns, mut panic) = (0, None);
         for thread in self.threads.drain(..) {
             match thread.join() {
@@ -179,7 +179,7 @@ impl AgentThreads {
 impl Drop for AgentThreads {
     fn drop(&mut self) {
         if !self.threads.is_empty() || self.state.is_some() {
-            // Something else failed, and says so.
+            // Something else failed, and that is the error.
             let _ = self.end();
         }
     }
@@ -188,13 +188,14 @@ impl Drop for AgentThreads {
 impl AgentShared {
     fn new() -> Result<AgentShared, LiveError> {
         let wake_fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let wake_fd = wake_fd.map_err(|error| LiveError::io("making a wake_fd (eventfd)")(error.into()))?;
+        let wake_fd =
+            wake_fd.map_err(|error| LiveError::io("making a wake descriptor (eventfd)")(error.into()))?;
         Ok(AgentShared { wake_fd, rounds: AtomicU64::new(0) })
     }
 }
 
 impl AgentStart {
-    /// Starts the thread and waits until it stands where it belongs.
+    /// Starts the thread and waits until it is on its CPU with its priority.
     fn spawn(self) -> Result<(JoinHandle<u64>, BlockDetector), LiveError> {
         let (ready, started) = channel();
         let thread = std::thread::Builder::new().name("sched-agent".to_owned()).spawn(move || {
@@ -210,7 +211,7 @@ impl AgentStart {
                     return 0;
                 }
             };
-            // Nobody gives it a agent state when something else could not begin.
+            // There is no state when another agent could not begin.
             let Ok(state) = self.state.recv() else { return 0 };
             let AgentStart { slot, follower, shared, orders, notices, start, .. } = self;
             let events = Vec::with_capacity(1024);
@@ -228,7 +229,7 @@ impl Prepared {
         // A thread that is made from here on can do no more than this one.
         keep_only(&[Duty::Schedule, Duty::LockMemory])
             .map_err(LiveError::io("giving up capabilities (capset)"))?;
-        // From here on no page of ours waits for a disk.
+        // From here on no page of this process waits for a disk.
         let all = rustix::mm::MlockAllFlags::CURRENT | rustix::mm::MlockAllFlags::FUTURE;
         rustix::mm::mlockall(all)
             .map_err(|error| LiveError::io("locking memory (mlockall)")(error.into()))?;
@@ -237,7 +238,7 @@ impl Prepared {
         let free = detector
             .fd()
             .try_clone_to_owned()
-            .map_err(LiveError::io("sharing the block detector's wake_fd"))?;
+            .map_err(LiveError::io("sharing the block detector's descriptor"))?;
         become_fifo("an agent", AGENT, &managed)?;
         Ok(Prepared { detector, free })
     }

@@ -1,16 +1,16 @@
-//! YieldWindows on CPUs that do not exist.
+//! Yield windows on CPUs that do not exist.
 
 use super::*;
 
-/// Two CPUs are given away at once, for different times because one of them idled before: the end of one yield window leaves the other
-/// CPU's threads as they are, whose chosen one is not chosen here.
+/// Two CPUs have a yield window at once, of different lengths because one of them idled before: the end of one window
+/// leaves the threads of the other CPU as they are.
 #[test]
 fn the_end_of_a_yield_window_is_the_end_of_one() {
     let mut play = Play::with("fifo-per-cpu", 2, &["other"; 4]);
     for tid in [0, 1, 2] {
         play.wake(tid, 0);
     }
-    // CPU 1 has nobody who wants it for some milliseconds; then its thread and one more.
+    // No thread wants CPU 1 for some milliseconds; then its thread and one more do.
     play.block(1, None);
     play.pass(3_000);
     play.wake(1, 1);
@@ -31,9 +31,9 @@ fn the_end_of_a_yield_window_is_the_end_of_one() {
     assert_eq!(classes(&play), [Class::Running, Class::Parked, Class::Running, Class::Parked]);
 }
 
-/// In a yield window a SCHED_IDLE thread is given a tick by EEVDF now and then although a thread of another policy is there (p99 of
-/// Redis beside sysbench under `layers` was 1.26 ms, its median 89 us): who wakes then and is chosen is raised, and the fair
-/// class gets its time afterwards.
+/// In a yield window EEVDF gives a SCHED_IDLE thread a tick now and then although a thread of another policy is there
+/// (p99 of Redis beside sysbench under `layers` was 1.26 ms, its median 89 us): a thread that wakes then and is
+/// chosen is raised, and the fair class gets its time afterwards.
 #[test]
 fn a_thread_that_wakes_in_a_yield_window_and_is_chosen_is_raised_and_extends_it() {
     let mut play = Play::with("layers", 1, &["idle", "other"]);
@@ -58,7 +58,8 @@ fn a_thread_that_wakes_in_a_yield_window_and_is_chosen_is_raised_and_extends_it(
     assert_eq!((given_away(&play), classes(&play)), (false, [Class::Running, Class::Parked]));
 }
 
-/// A thread that wakes in a yield window, or just before, and goes on and on is above the fair class for the length of a yield window only.
+/// A thread that wakes in a yield window, or just before, and goes on and on is above the fair class for the length
+/// of a window only.
 #[test]
 fn a_thread_that_is_raised_in_a_yield_window_is_lowered_again() {
     let mut play = Play::with("layers", 1, &["idle", "other", "other"]);
@@ -77,7 +78,7 @@ fn a_thread_that_is_raised_in_a_yield_window_is_lowered_again() {
     assert_eq!(classes(&play), [Class::Behind, Class::Own, Class::Behind]);
 }
 
-/// What the agent needs is above the fair class: the yield window is as long as promised without it.
+/// The agent's own time is above the fair class: the window is as long as promised without it.
 #[test]
 fn agents_take_nothing_of_a_yield_window() {
     let mut play = Play::with("layers", 1, &["idle", "other"]);
@@ -95,7 +96,7 @@ fn agents_take_nothing_of_a_yield_window() {
     assert!(play.state.slots[0].window.is_none());
 }
 
-/// However many wake, half of a period after its beginning (50 ms less a turn of 7) the yield window is made.
+/// However many threads wake, half of a period after its beginning (50 ms less a turn of 7) the window is strict.
 #[test]
 fn a_yield_window_is_not_put_off_for_ever() {
     let mut play = Play::with("layers", 1, &["idle", "other"]);
@@ -116,8 +117,8 @@ fn a_yield_window_is_not_put_off_for_ever() {
     assert!(play.state.slots[0].window.is_none());
 }
 
-/// When the agent is to be woken before the next tick, each of its sleeps programs the CPU's timer, there and back: the turns of
-/// the last 4 ms before the limit of those who are raised took 31 us from a block to the next instead of 19.
+/// When an agent must wake before the next tick, each of its sleeps programs the CPU's timer, there and back: the
+/// turns of the last 4 ms before the limit of raised threads took 31 us from a block to the next instead of 19.
 #[test]
 fn no_raised_turn_begins_just_before_the_limit() {
     let mut play = Play::with("layers", 1, &["idle", "other"]);

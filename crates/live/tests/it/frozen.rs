@@ -1,4 +1,4 @@
-//! Processes that stand still go on, whoever dies.
+//! Stopped processes are continued, whatever dies.
 
 use super::{Folder, Target, wait};
 use libtest_mimic::Failed;
@@ -10,7 +10,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 
-/// `freeze RUN_DIR PID`: stops PID and its children, says so, and waits to be killed.
+/// `freeze RUN_DIR PID`: stops PID and its children, prints how many, and waits to be killed.
 pub(crate) fn freeze(arguments: &[String]) -> ExitCode {
     let [run_dir, pid] = arguments else { return ExitCode::FAILURE };
     let mut keeper = keeper(Path::new(run_dir));
@@ -34,7 +34,7 @@ fn keeper(run_dir: &Path) -> Keeper {
     .expect("a keeper")
 }
 
-/// A shell with a child of its own.
+/// Starts a shell with a child of its own.
 fn family() -> (Target, u32) {
     let mut shell = Command::new("sh");
     shell.args(["-c", "sleep 600 & echo $!; wait"]).stdout(Stdio::piped());
@@ -53,7 +53,7 @@ impl Drop for Owner {
     }
 }
 
-/// An owner with a family that it stopped; the guardian's number.
+/// Starts an owner with a family that it stopped; returns the guardian's number, too.
 fn frozen(folder: &Folder, shell: &Target) -> (Owner, i32) {
     let mut owner = Command::new(std::env::current_exe().expect("this program"));
     owner.args(["freeze", &folder.0.display().to_string(), &shell.pid().to_string()]);
@@ -65,13 +65,13 @@ fn frozen(folder: &Folder, shell: &Target) -> (Owner, i32) {
     (Owner(owner), guardian.parse().expect("a number"))
 }
 
-/// The owner is killed while its family stands still: the guardian lets them go on.
+/// The owner is killed while its family is stopped: the guardian continues them.
 pub(crate) fn killed_while_frozen() -> Result<(), Failed> {
     let folder = Folder::new("frozen");
     let (shell, child) = family();
     let (mut owner, _) = frozen(&folder, &shell);
     let still = |tid: &u32| threads::is_stopped(*tid);
-    wait("both stand still", || [shell.pid(), child].iter().all(still));
+    wait("both are stopped", || [shell.pid(), child].iter().all(still));
     let managed = status(&RunDir::at(&folder.0).expect("a run directory")).expect("readable");
     assert_eq!(managed[0].threads.len(), 2, "status names them: {managed:?}");
     owner.0.kill().expect("our child");
@@ -81,27 +81,27 @@ pub(crate) fn killed_while_frozen() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Owner and guardians are killed: `restore` lets them go on. One that stood still before is none of ours.
+/// Owner and guardians are killed: `restore` continues them. A process that was stopped before stays stopped.
 pub(crate) fn all_killed_while_frozen() -> Result<(), Failed> {
     let folder = Folder::new("frozen-all");
     let (shell, child) = family();
     let still = |tid: u32| threads::is_stopped(tid);
     let others = Target::start();
     signal(others.pid(), rustix::process::Signal::STOP);
-    wait("the other one stands still", || still(others.pid()));
+    wait("the other one is stopped", || still(others.pid()));
     let run_dir = RunDir::at(&folder.0).expect("a run directory");
     let mut keeper = keeper(&folder.0);
     let of = |pid: u32| Keeper::target(pid).expect("it lives");
-    assert!(!keeper.stop(&of(others.pid())).expect("allowed"), "it stood still already");
+    assert!(!keeper.stop(&of(others.pid())).expect("allowed"), "it was stopped already");
     assert!(keeper.stop(&of(child)).expect("allowed"));
-    wait("the child stands still", || still(child));
+    wait("the child is stopped", || still(child));
     let report = keeper.finish().expect("a readable journal");
     assert_eq!((report.count(&ItemOutcome::Restored), report.items.len()), (1, 1), "{report:?}");
     wait("the child goes on", || !still(child));
-    assert!(still(others.pid()), "who stood still before stands still");
+    assert!(still(others.pid()), "a process that was stopped before stays stopped");
 
     let (mut owner, guardian) = frozen(&folder, &shell);
-    wait("both stand still", || still(shell.pid()) && still(child));
+    wait("both are stopped", || still(shell.pid()) && still(child));
     // The second guardian first, or it would do the work; the owner sleeps and does not notice.
     for pid in threads::children(guardian as u32).into_iter().chain([guardian as u32]) {
         signal(pid, rustix::process::Signal::KILL);
@@ -109,7 +109,7 @@ pub(crate) fn all_killed_while_frozen() -> Result<(), Failed> {
     }
     owner.0.kill().expect("our child");
     owner.0.wait().expect("our child");
-    assert!(still(shell.pid()) && still(child), "nobody is left to let them go on");
+    assert!(still(shell.pid()) && still(child), "nothing is left to continue them");
     for journal in run_dir.journals().expect("readable") {
         restore(&journal).expect("a readable journal");
     }

@@ -1,4 +1,5 @@
-//! Whatever dies, everything is put back. This program is the tests, and also the keeper and the guardian that they kill.
+//! Whatever dies, everything is restored. This program is the tests, and also the keeper and the guardian that they
+//! kill.
 
 #![expect(
     clippy::print_stdout,
@@ -22,15 +23,13 @@ use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-#[path = "way_back/frozen.rs"]
 mod frozen;
-#[path = "way_back/starving.rs"]
 mod starving;
 
-/// For how long a keeper may be silent. Long beside everything that takes it from its CPU, and the guardian from its own,
-/// for it must not be silent before it is told to.
+/// For how long a keeper may be silent: long beside everything that takes it from its CPU, and the guardian from its
+/// own, because it must not be silent before it is told to.
 const SILENCE_MS: &str = "2000";
-/// The time between its beats.
+/// The time between its heartbeats.
 const BEAT: Duration = Duration::from_millis(20);
 
 type Test = fn() -> Result<(), Failed>;
@@ -54,8 +53,8 @@ fn main() -> ExitCode {
                 ("the_second_guardian_does_the_work_of_a_dead_one", guardian_and_owner_killed),
                 ("an_owner_that_beats_and_starves_is_killed", starving::starves_and_beats),
                 ("restore_works_when_all_are_dead", both_killed),
-                ("who_stands_still_goes_on_when_the_owner_is_killed", frozen::killed_while_frozen),
-                ("restore_lets_go_on_who_stood_still_when_all_died", frozen::all_killed_while_frozen),
+                ("a_stopped_process_goes_on_when_the_owner_is_killed", frozen::killed_while_frozen),
+                ("restore_continues_stopped_processes_when_all_died", frozen::all_killed_while_frozen),
                 ("what_was_changed_in_a_yield_window_is_put_back", killed_in_a_yield_window),
                 ("restore_does_not_wait_for_a_killed_owner_to_get_the_cpu", killed_and_stuck),
                 ("a_later_thread_of_the_same_number_is_left_alone", number_used_again),
@@ -63,7 +62,7 @@ fn main() -> ExitCode {
                 ("children_of_a_managed_process_are_put_back", children),
                 ("a_cut_off_line_is_a_change_that_was_not_made", cut_off),
                 ("another_boot_has_nothing_to_put_back", other_boot),
-                ("a_group_that_was_made_goes_with_everybody_in_it", made_group),
+                ("a_group_that_was_made_goes_with_all_its_members", made_group),
                 ("kernel_threads_and_foreign_files_are_refused", refused),
             ];
             let trials = tests.into_iter().map(|(name, test)| Trial::test(name, test)).collect();
@@ -72,8 +71,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// `keep RUN_DIR PID SILENCE_MS`: makes PID a SCHED_IDLE task on one CPU, says so, and then obeys: `beat`, `finish`. With a limit
-/// to its silence it beats by itself, until it is told to `hush`.
+/// `keep RUN_DIR PID SILENCE_MS`: makes PID a SCHED_IDLE task on one CPU, prints its guardian, and then obeys:
+/// `beat`, `finish`. With a limit to its silence it sends heartbeats by itself, until it is told to `hush`.
 fn keep(arguments: &[String]) -> ExitCode {
     let [run_dir, pid, silence] = arguments else { return ExitCode::FAILURE };
     let options = KeeperOptions {
@@ -129,7 +128,7 @@ fn idle(now: &Scheduling) -> Scheduling {
     Scheduling { policy: Policy::Idle, ..*now }
 }
 
-/// The last CPU where it may run.
+/// Returns the last CPU where the thread may run.
 fn one_cpu(tid: u32) -> CpuSet {
     CpuSet::single(threads::affinity(tid).expect("it lives").iter().last().expect("a CPU"))
 }
@@ -141,7 +140,7 @@ impl Target {
     fn start() -> Target {
         Target(Command::new("sleep").arg("600").spawn().expect("sleep(1)"))
     }
-    /// One that never sleeps. It ends by itself, whatever becomes of the test.
+    /// Starts one that never sleeps. It ends by itself, whatever becomes of the test.
     fn hog() -> Target {
         let hog = "ulimit -t 30; while :; do :; done";
         Target(Command::new("sh").args(["-c", hog]).spawn().expect("sh(1)"))
@@ -164,7 +163,7 @@ impl Drop for Target {
     }
 }
 
-/// Until `done`. A minute is no measure of speed: only a program that hangs takes that long.
+/// Waits until `done`. A minute is no measure of speed: only a program that hangs takes that long.
 fn wait(what: &str, done: impl Fn() -> bool) {
     for _ in 0..30_000 {
         if done() {
@@ -236,7 +235,7 @@ impl Kept {
     fn kill_guardian(&self) {
         kill(self.guardian);
     }
-    /// The second one, once it is there.
+    /// Returns the second guardian, once it is there.
     fn second(&self) -> u32 {
         wait("the guardian starts a second one", || !threads::children(self.guardian).is_empty());
         threads::children(self.guardian)[0]
@@ -259,7 +258,8 @@ impl Drop for Kept {
     }
 }
 
-/// A control group whose members stand still, and cannot even die: as an owner that the threads it manages keep from the CPU.
+/// A control group whose members are frozen, and cannot even die: as an owner that the threads it manages keep from
+/// the CPU.
 struct Freezer(PathBuf);
 
 impl Freezer {
@@ -272,7 +272,7 @@ impl Freezer {
         std::fs::write(self.0.join("cgroup.procs"), pid.to_string()).expect("it lives");
         std::fs::write(self.0.join("freezer.state"), "FROZEN").expect("root");
         let state = || std::fs::read_to_string(self.0.join("freezer.state")).expect("ours");
-        wait("it stands still", || state().trim() == "FROZEN");
+        wait("it is frozen", || state().trim() == "FROZEN");
     }
     fn thaw(&self) {
         std::fs::write(self.0.join("freezer.state"), "THAWED").expect("root");
@@ -291,7 +291,7 @@ impl Drop for Freezer {
     }
 }
 
-/// A target that a keeper holds; what it was before.
+/// Returns a target that a keeper holds, and what it was before.
 fn held(folder: &Folder, silence: &str) -> (Target, (Scheduling, CpuSet), Kept) {
     let target = Target::start();
     let before = target.state();
@@ -328,7 +328,7 @@ fn silent_keeper() -> Result<(), Failed> {
     assert_eq!(kept.say("hush"), "hushed");
     target.waits_until(before);
     assert!(!kept.child.wait()?.success(), "a silent keeper is killed");
-    // It cannot say why any more: the guardian does.
+    // The keeper cannot say why any more: the guardian does.
     let mut said = String::new();
     kept.child.stderr.take().expect("piped").read_to_string(&mut said)?;
     let words = [format!("ended process {} (a test)", kept.child.id()), "no heartbeat".to_owned()];
@@ -347,14 +347,14 @@ fn killed_guardian() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The owner and its guardian in one moment: the second guardian does what is left to do.
+/// Owner and guardian are killed in one moment: the second guardian restores.
 fn guardian_and_owner_killed() -> Result<(), Failed> {
     let folder = Folder::new("second");
     let (target, before, mut kept) = held(&folder, "none");
     let second = kept.second();
     kept.kill_guardian();
     assert!(threads::is_runnable(second) || threads::identity(second).is_some_and(|one| one.lives()));
-    // It leaves an owner that lives alone: that one will notice.
+    // It leaves an owner that lives alone, which will notice.
     assert_ne!(target.state(), before);
     kept.kill();
     target.waits_until(before);
@@ -378,10 +378,10 @@ fn both_killed() -> Result<(), Failed> {
     Ok(())
 }
 
-/// In a yield window, threads of the band are SCHED_IDLE with children that begin otherwise: that is ours, any other SCHED_IDLE is not.
+/// In a yield window, threads of the band are SCHED_IDLE with reset-on-fork; any other SCHED_IDLE was set by another process.
 fn killed_in_a_yield_window() -> Result<(), Failed> {
-    for ours in [false, true] {
-        let folder = Folder::new(if ours { "window" } else { "no-window" });
+    for in_window in [false, true] {
+        let folder = Folder::new(if in_window { "window" } else { "no-window" });
         let target = Target::start();
         let before = target.state();
         let in_band = |entry: &mut Entry| {
@@ -390,17 +390,17 @@ fn killed_in_a_yield_window() -> Result<(), Failed> {
             }
         };
         let journal = journal_of(&folder, in_band, &target);
-        let behind = Scheduling { reset_on_fork: ours, ..idle(&before.0) };
+        let behind = Scheduling { reset_on_fork: in_window, ..idle(&before.0) };
         threads::set_scheduling(target.pid(), &behind)?;
         let report = restore(&journal)?;
-        let wanted = if ours { ItemOutcome::Restored } else { ItemOutcome::ChangedByOthers };
+        let wanted = if in_window { ItemOutcome::Restored } else { ItemOutcome::ChangedByOthers };
         assert_eq!(report.count(&wanted), 1, "{report:?}");
-        assert_eq!(target.state().0, if ours { before.0 } else { behind });
+        assert_eq!(target.state().0, if in_window { before.0 } else { behind });
     }
     Ok(())
 }
 
-/// A journal with one entry about `target`, which looks as if it had been changed to SCHED_IDLE.
+/// Writes a journal with one entry about `target`, which looks as if it had been changed to SCHED_IDLE.
 fn journal_of(folder: &Folder, edit: impl Fn(&mut Entry), target: &Target) -> PathBuf {
     let mut journal = Journal::create(&folder.run_dir(), "a test").expect("writable");
     let thread = threads::identity(target.pid()).expect("it lives");
@@ -416,7 +416,7 @@ fn outcome_of(path: &Path) -> ItemOutcome {
     restore(path).expect("readable").items.first().expect("one item").outcome.clone()
 }
 
-/// The owner was killed and cannot die: `restore` must give back first and wait then, or it would wait for ever.
+/// The owner was killed and cannot die: `restore` must restore first and wait then, or it would wait for ever.
 fn killed_and_stuck() -> Result<(), Failed> {
     let Some(freezer) = Freezer::new() else {
         if std::env::var_os("CI").is_some() {
@@ -429,7 +429,7 @@ fn killed_and_stuck() -> Result<(), Failed> {
     let (target, before, mut kept) = held(&folder, "none");
     kept.kill_both_guardians();
     freezer.freeze(kept.child.id());
-    // It lives and was not killed: none of our business.
+    // The owner lives and was not killed: `restore` leaves it alone.
     assert!(detach(&folder.run_dir(), Owners::Dead)?.is_empty());
     assert_ne!(target.state(), before);
     kept.child.kill().expect("our child");
@@ -529,7 +529,7 @@ fn made_group() -> Result<(), Failed> {
     let (folder, target) = (Folder::new("made"), Target::start());
     let root = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"].map(Path::new);
     let Some(root) = root.into_iter().find(|root| root.join("cgroup.procs").exists()) else {
-        println!("skipped: a_group_that_was_made_goes_with_everybody_in_it (no control groups)");
+        println!("skipped: a_group_that_was_made_goes_with_all_its_members (no control groups)");
         return Ok(());
     };
     let options = KeeperOptions {
@@ -549,7 +549,7 @@ fn made_group() -> Result<(), Failed> {
     let path = root.join(format!("schedlab-test-{}", std::process::id()));
     match keeper.make_group(&path) {
         Err(LiveError::Group { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied => {
-            println!("skipped: a_group_that_was_made_goes_with_everybody_in_it (needs root)");
+            println!("skipped: a_group_that_was_made_goes_with_all_its_members (needs root)");
             return Ok(());
         }
         made => made?,

@@ -1,4 +1,4 @@
-//! The guardian's second net: an owner that beats and does not do its work.
+//! The guardian ends an owner that sends heartbeats and does not do its work.
 
 use super::{Folder, Target, one_cpu, wait};
 use libtest_mimic::Failed;
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// An owner that says that all is well while a thread that it made SCHED_FIFO is kept from the CPU by another one.
+/// An owner sends heartbeats while a thread that it made SCHED_FIFO is kept from the CPU by another one.
 pub(crate) fn starves_and_beats() -> Result<(), Failed> {
     let folder = Folder::new("starves");
     let hogs = [Target::hog(), Target::hog()];
@@ -45,7 +45,8 @@ pub(crate) fn starves_and_beats() -> Result<(), Failed> {
     Ok(())
 }
 
-/// `starve RUN_DIR PID PID`: makes both SCHED_FIFO on one CPU, the first above the second, and beats for ever.
+/// `starve RUN_DIR PID PID`: makes both SCHED_FIFO on one CPU, the first above the second, and sends heartbeats for
+/// ever.
 pub(crate) fn starve(arguments: &[String]) -> ExitCode {
     let [run_dir, hogs @ ..] = arguments else { return ExitCode::FAILURE };
     let mut keeper = Keeper::start(&KeeperOptions {
