@@ -75,7 +75,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// Brings `cpu`'s account up to now: kernel work first, then the occupant's program.
     #[inline]
     pub(super) fn account(&mut self, cpu: usize) {
-        let now = self.now;
+        let now = self.clock.now;
         let c = &mut self.cpus[cpu];
         let elapsed = now - c.accounted;
         if elapsed == 0 {
@@ -96,7 +96,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let extra = &mut self.extras[occupant.index()];
         let from = std::mem::replace(&mut c.accounted, now);
         let owed = c.debt + extra.debt;
-        let rest = self.machine.rest_of_debt(&self.world, cpu, from, now, owed);
+        let rest = self.input.machine.rest_of_debt(&self.world, cpu, from, now, owed);
         extra.debt = extra.debt.min(rest.left);
         c.debt = rest.left - extra.debt;
         let work = task.left.min(elapsed - (owed + rest.added - rest.left));
@@ -115,27 +115,27 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// See [`Task::set_bucket`].
     #[inline]
     pub(super) fn set_bucket(&mut self, t: usize, bucket: Bucket) -> u64 {
-        self.tasks[t].set_bucket(t, bucket, self.now, &mut self.watch, &mut self.metrics.tasks)
+        self.tasks[t].set_bucket(t, bucket, self.clock.now, &mut self.output.conservation, &mut self.output.metrics.tasks)
     }
 
     /// Charges what is under way up to now, for the end of the warm-up and of the run.
     pub(super) fn settle(&mut self) {
         for (t, task) in self.tasks.iter_mut().enumerate() {
-            self.log.record_wait(&mut self.metrics.tasks, t, &mut task.waited, &mut task.counts);
+            self.output.values.record_wait(&mut self.output.metrics.tasks, t, &mut task.waited, &mut task.counts);
         }
-        self.log.flush(&mut self.metrics.tasks);
+        self.output.values.flush(&mut self.output.metrics.tasks);
         for cpu in 0..self.cpus.len() {
             self.count_stolen(cpu);
             self.account(cpu);
-            self.metrics.cpus[cpu].add(std::mem::take(&mut self.cpus[cpu].counted));
+            self.output.metrics.cpus[cpu].add(std::mem::take(&mut self.cpus[cpu].counted));
         }
         let tasks = self.tasks.iter_mut().zip(&mut self.extras);
-        for ((task, extra), metrics) in tasks.zip(&mut self.metrics.tasks) {
-            task.spent(self.now, || metrics);
+        for ((task, extra), metrics) in tasks.zip(&mut self.output.metrics.tasks) {
+            task.spent(self.clock.now, || metrics);
             if task.bucket != Bucket::Out {
-                extra.lived += self.now - extra.born;
+                extra.lived += self.clock.now - extra.born;
             }
-            extra.born = self.now;
+            extra.born = self.clock.now;
             let worked = std::mem::take(&mut extra.worked);
             metrics.work_ns += Ns(if FREE { task.sums[Bucket::Run as usize] } else { worked });
             into(metrics, task);
@@ -152,7 +152,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// The warm-up is over.
     pub(super) fn restart_metrics(&mut self) -> Step {
         self.settle();
-        self.metrics.restart(Ns(self.now));
+        self.output.metrics.restart(Ns(self.clock.now));
         self.extras.iter_mut().for_each(|extra| extra.came_back = 0);
         Ok(())
     }

@@ -13,15 +13,15 @@ const FOR_EVER: u64 = 1 << 60;
 impl<'a, S: EventSink> Engine<'a, S, false> {
     /// From now on the scheduler says in `toll` what its calls take.
     pub(crate) fn set_toll(&mut self, toll: &'a Cell<u64>) {
-        self.toll = Some(toll);
+        self.features.toll = Some(toll);
     }
 
     pub(crate) fn time(&self) -> u64 {
-        self.now
+        self.clock.now
     }
 
     pub(crate) fn topology(&self) -> &Topology {
-        &self.machine.topology
+        &self.input.machine.topology
     }
 
     /// The context of a call on `cpu`.
@@ -42,7 +42,7 @@ impl<'a, S: EventSink> Engine<'a, S, false> {
     /// An agent works on `cpu` for `ns`; who runs there waits.
     pub(crate) fn occupy(&mut self, cpu: usize, ns: u64) {
         self.account(cpu);
-        self.watch.set_idle(cpu, false);
+        self.output.conservation.set_idle(cpu, false);
         self.steal(cpu, ns);
     }
 
@@ -50,7 +50,7 @@ impl<'a, S: EventSink> Engine<'a, S, false> {
     pub(crate) fn vacate(&mut self, cpu: usize) {
         let c = &self.cpus[cpu];
         if c.current.is_none() && c.window.is_none() {
-            self.watch.set_idle(cpu, true);
+            self.output.conservation.set_idle(cpu, true);
         }
     }
 
@@ -58,28 +58,28 @@ impl<'a, S: EventSink> Engine<'a, S, false> {
     pub(crate) fn spin(&mut self, cpu: usize, on: bool) {
         self.account(cpu);
         self.cpus[cpu].debt = if on { FOR_EVER } else { 0 };
-        self.watch.set_idle(cpu, !on);
+        self.output.conservation.set_idle(cpu, !on);
     }
 
     /// When a switch that is under way on `cpu` is over; now when there is none.
     pub(crate) fn free_at(&self, cpu: usize) -> u64 {
-        let switch = self.cpus[cpu].window.and_then(|_| self.slots.cpu_at(cpu, OfCpu::Work));
-        switch.unwrap_or(self.now)
+        let switch = self.cpus[cpu].window.and_then(|_| self.due.slots.cpu_at(cpu, OfCpu::Work));
+        switch.unwrap_or(self.clock.now)
     }
 
     /// CPU time of a task up to now.
     pub(crate) fn run_time(&self, task: TaskId) -> Ns {
         let view = &self.world.tasks[task.index()];
-        let running = view.on_cpu().map_or(Ns::ZERO, |_| Ns(self.now).saturating_sub(view.entered()));
+        let running = view.on_cpu().map_or(Ns::ZERO, |_| Ns(self.clock.now).saturating_sub(view.entered()));
         view.ran() + running
     }
 
     /// The scheduler behind the agents throttled a task, or let it go.
     pub(crate) fn set_throttled(&mut self, task: TaskId, throttled: bool) -> Step {
         if throttled {
-            self.by_agents.insert(task);
+            self.features.by_agents.insert(task);
         } else {
-            self.by_agents.remove(&task);
+            self.features.by_agents.remove(&task);
         }
         self.throttle(self.tasks[task.index()].home as usize, task, throttled)
     }
@@ -90,7 +90,7 @@ impl<'a, S: EventSink> Engine<'a, S, false> {
             let record = &self.tasks[task.index()];
             record.state == State::Ready && !record.throttled
         };
-        let again: Vec<TaskId> = self.by_agents.iter().filter(waits).copied().collect();
+        let again: Vec<TaskId> = self.features.by_agents.iter().filter(waits).copied().collect();
         for task in again {
             self.throttle(self.tasks[task.index()].home as usize, task, true)?;
         }
@@ -99,7 +99,7 @@ impl<'a, S: EventSink> Engine<'a, S, false> {
 
     /// The agents are gone, and what they throttled is not any more.
     pub(crate) fn let_all_go(&mut self) -> Step {
-        for task in std::mem::take(&mut self.by_agents) {
+        for task in std::mem::take(&mut self.features.by_agents) {
             self.throttle(self.tasks[task.index()].home as usize, task, false)?;
         }
         Ok(())
@@ -126,6 +126,6 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// A transaction that was under way when the agents throttled its task still puts it on `cpu`: the kernel knows nothing
     /// of their limits. They take it off again.
     pub(super) fn runs_all_the_same(&mut self, cpu: usize, task: TaskId) -> Step {
-        if self.by_agents.contains(&task) { self.throttle(cpu, task, false) } else { Ok(()) }
+        if self.features.by_agents.contains(&task) { self.throttle(cpu, task, false) } else { Ok(()) }
     }
 }

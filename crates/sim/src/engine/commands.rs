@@ -16,7 +16,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if self.out.has_cmds() {
             self.carry_out(cpu, cause)?;
         }
-        if self.asks_ticks {
+        if self.ticks.asked {
             self.ask_tick(cpu);
         }
         Ok(())
@@ -37,13 +37,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     #[inline(never)]
     fn carry_out_all(&mut self, cpu: usize, cause: Cause) -> Step {
-        let mut cmds = std::mem::take(&mut self.cmds);
+        let mut cmds = std::mem::take(&mut self.queues.cmds);
         self.out.take_cmds(&mut cmds);
         for &cmd in &cmds {
             self.command(cpu, cause, cmd)?;
         }
         cmds.clear();
-        self.cmds = cmds;
+        self.queues.cmds = cmds;
         Ok(())
     }
 
@@ -61,20 +61,20 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             Cmd::Arm(timer, at) => {
                 let slot = self.timer_slot(cpu, timer)?;
                 if let Timer::Global(n) = timer {
-                    self.global_armed_on[usize::from(n)] = cpu as u32;
+                    self.due.global_armed_on[usize::from(n)] = cpu as u32;
                 }
-                let (late, slop) = (self.costs.timer_late_ns.0, self.costs.timer_slop_ns.0);
-                let fires = at.0.max(self.now).saturating_add(late).max(self.now.saturating_add(slop));
-                self.slots.arm(slot, fires);
+                let (late, slop) = (self.input.costs.timer_late_ns.0, self.input.costs.timer_slop_ns.0);
+                let fires = at.0.max(self.clock.now).saturating_add(late).max(self.clock.now.saturating_add(slop));
+                self.due.slots.arm(slot, fires);
             }
             Cmd::Disarm(timer) => {
                 let slot = self.timer_slot(cpu, timer)?;
-                self.slots.disarm(slot);
+                self.due.slots.disarm(slot);
             }
             Cmd::Displace(task) => self.displace(cpu, task)?,
             Cmd::Call(target, cookie) => {
                 self.check_cpu(cpu, target)?;
-                self.calls.push((target, cookie));
+                self.queues.calls.push((target, cookie));
             }
             Cmd::Throttled(task) => self.throttle(cpu, task, true)?,
             Cmd::Unthrottled(task) => self.throttle(cpu, task, false)?,
@@ -92,7 +92,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     #[inline]
     fn ask_other_tick(&mut self, own: usize, target: CpuId) {
-        if self.asks_ticks && target.index() != own {
+        if self.ticks.asked && target.index() != own {
             self.ask_tick(target.index());
         }
     }
@@ -113,10 +113,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     fn timer_slot(&self, cpu: usize, timer: Timer) -> Step<usize> {
         let slot = match timer {
-            Timer::Cpu(target, n) => self.layout.cpu_timer(target.index(), n),
-            Timer::Task(task) if task.index() < self.tasks.len() => self.layout.task_timer(task.index()),
+            Timer::Cpu(target, n) => self.due.layout.cpu_timer(target.index(), n),
+            Timer::Task(task) if task.index() < self.tasks.len() => self.due.layout.task_timer(task.index()),
             Timer::Task(_) => None,
-            Timer::Global(n) => self.layout.global(n),
+            Timer::Global(n) => self.due.layout.global(n),
         };
         match slot {
             Some(slot) => Ok(slot),
@@ -171,7 +171,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     fn request_at_cost(&mut self, cpu: usize, cause: Cause, from: Option<usize>) {
-        if self.preempt.is_some() && self.is_put_off(cpu, cause, from) {
+        if self.features.preempt.is_some() && self.is_put_off(cpu, cause, from) {
             return;
         }
         let c = &mut self.cpus[cpu];
@@ -182,11 +182,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if c.queued {
             return;
         }
-        let costs = &self.costs;
+        let costs = &self.input.costs;
         let idle = c.current.is_none();
         let (drawn, slot, constant) = match cause {
-            _ if idle => (self.machine.delays.idle.get(cpu), 0, costs.idle_decide_ns),
-            Cause::Wakeup => (self.machine.delays.wakeup.get(cpu), 1, costs.wakeup_decide_ns),
+            _ if idle => (self.input.machine.delays.idle.get(cpu), 0, costs.idle_decide_ns),
+            Cause::Wakeup => (self.input.machine.delays.wakeup.get(cpu), 1, costs.wakeup_decide_ns),
             Cause::Tick => (None, 0, costs.tick_decide_ns),
             Cause::Block => (None, 0, costs.block_decide_ns),
             Cause::Other => (None, 0, costs.other_decide_ns),
@@ -202,15 +202,15 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             delay += costs.ipi_latency_ns.0;
         }
         let ipi = costs.ipi_send_ns.0;
-        let at = self.now + delay;
+        let at = self.clock.now + delay;
         if at < c.resched_at {
             c.cause = cause;
             if delay == 0 {
                 self.enqueue(cpu);
             } else {
                 c.resched_at = at;
-                self.watch.set_idle(cpu, false);
-                self.slots.arm_cpu(cpu, OfCpu::Resched, at);
+                self.output.conservation.set_idle(cpu, false);
+                self.due.slots.arm_cpu(cpu, OfCpu::Resched, at);
             }
         } else if cause == Cause::Block {
             c.cause = cause;
@@ -226,7 +226,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let c = &mut self.cpus[cpu];
         if !c.queued {
             c.queued = true;
-            self.resched.push(cpu as u32);
+            self.queues.resched.push(cpu as u32);
         }
     }
 
@@ -235,14 +235,14 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if ns == 0 {
             return;
         }
-        if !FREE && self.gate.is_some() && !self.is_on(cpu) {
+        if !FREE && self.features.gate.is_some() && !self.is_on(cpu) {
             self.cpus[cpu].debt += ns;
             return;
         }
         self.account(cpu);
         let c = &mut self.cpus[cpu];
         c.debt += ns;
-        if c.window.is_none() && self.slots.cpu_at(cpu, OfCpu::Work).is_some() {
+        if c.window.is_none() && self.due.slots.cpu_at(cpu, OfCpu::Work).is_some() {
             self.arm_work(cpu);
         }
     }
@@ -252,11 +252,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let (timer, cpu) = match what {
             Fires::CpuTimer(cpu, n) => (Timer::Cpu(CpuId(cpu as u32), n), cpu),
             Fires::TaskTimer(t) => (Timer::Task(t.into()), self.tasks[t].cpu as usize),
-            Fires::Global(n) => (Timer::Global(n), self.global_armed_on[usize::from(n)] as usize),
+            Fires::Global(n) => (Timer::Global(n), self.due.global_armed_on[usize::from(n)] as usize),
             _ => return Ok(()),
         };
         self.count_step(None)?;
-        self.scheduler.timer(&self.cx(cpu), timer);
+        self.input.scheduler.timer(&self.cx(cpu), timer);
         self.after_call(cpu, Cause::Other)
     }
 
@@ -280,7 +280,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     #[inline(never)]
     fn wrong_pick(&self, cpu: usize, task: TaskId) -> Step {
         let record = &self.tasks[task.index()];
-        let name = &self.workload.tasks[task.index()].name;
+        let name = &self.input.workload.tasks[task.index()].name;
         match record.state {
             State::Ready => {}
             State::Running => {
@@ -311,12 +311,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         match slice {
             Some(ns) => {
                 c.slice_armed = true;
-                let (late, slop) = (self.costs.timer_late_ns.0, self.costs.timer_slop_ns.0);
+                let (late, slop) = (self.input.costs.timer_late_ns.0, self.input.costs.timer_slop_ns.0);
                 self.arm_in(cpu, OfCpu::Slice, ns.0.saturating_add(late).max(slop));
             }
             None if c.slice_armed => {
                 c.slice_armed = false;
-                self.slots.disarm_cpu(cpu, OfCpu::Slice);
+                self.due.slots.disarm_cpu(cpu, OfCpu::Slice);
             }
             None => {}
         }

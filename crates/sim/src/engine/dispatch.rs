@@ -12,7 +12,7 @@ use schedlab_scheduler::{Pick, Prev, Wake, WakeKind};
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// Calls `schedule` for `cpu` and carries the answer out.
     pub(super) fn decide(&mut self, cpu: usize) -> Step {
-        if !FREE && self.gate.is_some() && self.is_off(cpu) {
+        if !FREE && self.features.gate.is_some() && self.is_off(cpu) {
             return Ok(());
         }
         let c = &mut self.cpus[cpu];
@@ -34,9 +34,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 _ => Prev::Runnable,
             },
         };
-        let pick = self.scheduler.schedule(&self.cx(cpu), CpuId(cpu as u32), prev, why);
-        let mut price = if !FREE && self.prices.is_some() { self.price_decision(cpu) } else { 0 };
-        if !FREE && let Some(toll) = self.toll {
+        let pick = self.input.scheduler.schedule(&self.cx(cpu), CpuId(cpu as u32), prev, why);
+        let mut price = if !FREE && self.features.prices.is_some() { self.price_decision(cpu) } else { 0 };
+        if !FREE && let Some(toll) = self.features.toll {
             price += toll.take();
         }
         if prev == pick.task {
@@ -56,13 +56,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             c.again = true;
             return true;
         }
-        if self.preempt.is_some() && self.is_held(cpu) {
+        if self.features.preempt.is_some() && self.is_held(cpu) {
             return true;
         }
         let c = &mut self.cpus[cpu];
         if c.resched_at != NEVER {
             c.resched_at = NEVER;
-            self.slots.disarm_cpu(cpu, OfCpu::Resched);
+            self.due.slots.disarm_cpu(cpu, OfCpu::Resched);
         }
         false
     }
@@ -78,16 +78,16 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     ) -> Step {
         let next = pick.task;
         if let Some(next) = next {
-            if !FREE && self.toll.is_some() {
+            if !FREE && self.features.toll.is_some() {
                 self.runs_all_the_same(cpu, next)?;
             }
             self.check_pick(cpu, next)?;
         }
         self.arm_slice(cpu, pick.slice_ns);
         if next.is_none() || !FREE {
-            self.slots.disarm_cpu(cpu, OfCpu::Work);
+            self.due.slots.disarm_cpu(cpu, OfCpu::Work);
         }
-        let now = self.now;
+        let now = self.clock.now;
         let c = &mut self.cpus[cpu];
         c.stopped = false;
         c.starting = false;
@@ -132,12 +132,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// The switch takes `length`.
     fn open_window(&mut self, cpu: usize, window: Window, length: u64) -> Step {
         if let Some(task) = window.prev {
-            self.extras[task.index()].saving_until = self.now + length;
+            self.extras[task.index()].saving_until = self.clock.now + length;
         }
         let c = &mut self.cpus[cpu];
         c.window = Some(window);
         c.debt += length;
-        self.watch.set_idle(cpu, false);
+        self.output.conservation.set_idle(cpu, false);
         self.arm_in(cpu, OfCpu::Work, length);
         self.after_call(cpu, Cause::Other)
     }
@@ -145,7 +145,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// The decision changed nothing.
     pub(super) fn stays(&mut self, cpu: usize, why: Prev, pick: Pick) -> Step {
         match why {
-            Prev::Idle => self.watch.set_idle(cpu, true),
+            Prev::Idle => self.output.conservation.set_idle(cpu, true),
             Prev::Runnable => {
                 let c = &mut self.cpus[cpu];
                 c.yielded = false;
@@ -166,7 +166,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if FREE {
             return 0;
         }
-        let costs = &self.costs;
+        let costs = &self.input.costs;
         match self.cpus[cpu].cause {
             _ if prev.is_none() => costs.idle_switch_ns,
             Cause::Wakeup => costs.wakeup_switch_ns,
@@ -191,18 +191,18 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let c = &mut self.cpus[cpu];
         c.counted.switches += 1;
         c.occupant = next;
-        let ran = self.now - std::mem::replace(&mut c.recorded_at, self.now);
+        let ran = self.clock.now - std::mem::replace(&mut c.recorded_at, self.clock.now);
         let cause = c.cause;
         if let Some(task) = prev {
             self.switched_out(cpu, task.index(), yielded, cause);
             let record = &mut self.tasks[task.index()];
             let (waited, counts) = (&mut record.waited, &mut record.counts);
-            self.log.record_run(&mut self.metrics.tasks, task.index(), waited, ran, counts);
+            self.output.values.record_run(&mut self.output.metrics.tasks, task.index(), waited, ran, counts);
         }
         if let Some(task) = next {
             self.switched_in(cpu, task.index(), prev.is_some());
         }
-        self.watch.set_idle(cpu, next.is_none());
+        self.output.conservation.set_idle(cpu, next.is_none());
         if let Some(task) = prev {
             self.context_saved(cpu, task)?;
         }
@@ -227,7 +227,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             State::Dying => {
                 task.state = State::Dead;
                 let extra = &mut self.extras[t];
-                extra.lived += self.now - extra.born;
+                extra.lived += self.clock.now - extra.born;
                 self.world.tasks[t].alive = false;
                 Bucket::Out
             }
@@ -243,19 +243,19 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 task.waiting_bucket()
             }
         };
-        task.set_bucket(t, bucket, self.now, &mut self.watch, &mut self.metrics.tasks);
+        task.set_bucket(t, bucket, self.clock.now, &mut self.output.conservation, &mut self.output.metrics.tasks);
     }
 
     #[inline]
     fn switched_in(&mut self, cpu: usize, t: usize, after_other: bool) {
         let task = &mut self.tasks[t];
-        let waited = task.set_bucket(t, Bucket::Run, self.now, &mut self.watch, &mut self.metrics.tasks);
+        let waited = task.set_bucket(t, Bucket::Run, self.clock.now, &mut self.output.conservation, &mut self.output.metrics.tasks);
         let last = task.last_ran_on;
         let migrated = last != cpu as u32 && last != u32::MAX;
         task.counts.migrations += u32::from(migrated);
         match task.since.recorded_as() {
             Some(kind) => {
-                let metrics = &mut self.metrics.tasks;
+                let metrics = &mut self.output.metrics.tasks;
                 task.waited = Waited::of(kind, waited, metrics, t, &mut task.counts);
             }
             None => self.extras[t].came_back += 1,
@@ -267,7 +267,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// The costs of coming back: rest of the switch, return from the call or the interrupt, cold caches.
     fn charge_entry(&mut self, cpu: usize, t: usize, waited: u64, from: Option<usize>, after_other: bool) {
-        let costs = &self.costs;
+        let costs = &self.input.costs;
         let task = &mut self.tasks[t];
         let mut debt = costs.switch_enter_ns.0;
         if std::mem::take(&mut task.entering) {
@@ -282,7 +282,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             .0;
         }
         if let Some(from) = from {
-            let places = self.machine.topology.places();
+            let places = self.input.machine.topology.places();
             let (a, b) = (places[from], places[cpu]);
             debt += costs.migration_ns.0;
             debt += if a.node != b.node {
@@ -301,10 +301,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     fn context_saved(&mut self, cpu: usize, task: TaskId) -> Step {
-        if self.tells_saved {
-            self.scheduler.saved(&self.cx(cpu), CpuId(cpu as u32), task);
+        if self.told.saved {
+            self.input.scheduler.saved(&self.cx(cpu), CpuId(cpu as u32), task);
         }
-        if !FREE && self.prices.is_some() {
+        if !FREE && self.features.prices.is_some() {
             self.price_call(cpu, true);
         }
         if self.out.has_cmds() {
@@ -326,7 +326,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.tasks[task.index()].state = State::Ready;
         self.note_waking(task.index());
         let wake = Wake { kind: WakeKind::Migrated, sync: false, waker: Waker::Unknown };
-        self.scheduler.wake(&self.cx(cpu), task, wake);
+        self.input.scheduler.wake(&self.cx(cpu), task, wake);
         self.after_call(cpu, Cause::Wakeup)
     }
 
@@ -344,9 +344,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
         let starting = std::mem::replace(&mut c.starting, true);
         // What the task before had to do is not due any more.
-        self.slots.disarm_cpu(cpu, OfCpu::Work);
+        self.due.slots.disarm_cpu(cpu, OfCpu::Work);
         if !starting {
-            self.starts.push(cpu as u32);
+            self.queues.starts.push(cpu as u32);
         }
     }
 
@@ -357,12 +357,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let Some(task) = c.occupant else { return };
         let left = self.tasks[task.index()].left;
         let at = if FREE {
-            self.now.saturating_add(left)
+            self.clock.now.saturating_add(left)
         } else {
             let need = c.debt + self.owes(task.index()) + left;
-            self.machine.done_at(&self.world, cpu, self.now, need)
+            self.input.machine.done_at(&self.world, cpu, self.clock.now, need)
         };
-        self.slots.arm_cpu(cpu, OfCpu::Work, at);
+        self.due.slots.arm_cpu(cpu, OfCpu::Work, at);
     }
 
     /// What a CPU worked at is finished: a switch, or an operation of the occupant.

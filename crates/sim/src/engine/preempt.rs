@@ -102,8 +102,8 @@ fn places(old: Place, op: Option<&Op>, model: PreemptModel) -> (Place, Place) {
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// A decision of `cpu` is due: whether it has to wait. If so, that is noted.
     pub(super) fn is_held(&mut self, cpu: usize) -> bool {
-        let (now, c) = (self.now, &self.cpus[cpu]);
-        let Some(p) = &mut self.preempt else { return false };
+        let (now, c) = (self.clock.now, &self.cpus[cpu]);
+        let Some(p) = &mut self.features.preempt else { return false };
         let state = &mut p.cpus[cpu];
         state.urgent |= state.urgent_at <= now;
         let urgent = state.urgent;
@@ -119,7 +119,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
         let state = &mut p.cpus[cpu];
         if state.held.take().is_some() {
-            self.metrics.held.count(now - state.since);
+            self.output.metrics.held.count(now - state.since);
         }
         (state.urgent, state.urgent_at) = (false, NEVER);
         false
@@ -127,33 +127,33 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// The decision waits, in the lazy model until the next tick at the latest.
     fn keep_waiting(&mut self, cpu: usize, cause: Cause) {
-        let Some(p) = &self.preempt else { return };
+        let Some(p) = &self.features.preempt else { return };
         let state = &p.cpus[cpu];
         let lazy = p.model == PreemptModel::Lazy && !state.urgent;
         let new = lazy && state.urgent_at == NEVER;
         let at = if new { self.edge_in(CpuId(cpu as u32), 1) } else { state.urgent_at };
-        let Some(p) = &mut self.preempt else { return };
+        let Some(p) = &mut self.features.preempt else { return };
         let state = &mut p.cpus[cpu];
         state.urgent_at = at;
         if state.held.is_none() {
-            (state.held, state.since) = (Some(cause), self.now);
+            (state.held, state.since) = (Some(cause), self.clock.now);
         }
         let c = &mut self.cpus[cpu];
         c.cause = cause;
         if lazy && at < c.resched_at {
             c.resched_at = at;
-            self.slots.arm_cpu(cpu, OfCpu::Resched, at);
+            self.due.slots.arm_cpu(cpu, OfCpu::Resched, at);
         }
     }
 
     /// A decision is asked for. True: it waits, because the request of another CPU sends no interrupt (`Lazy`).
     pub(super) fn is_put_off(&mut self, cpu: usize, cause: Cause, from: Option<usize>) -> bool {
         let c = &self.cpus[cpu];
-        let Some(p) = &mut self.preempt else { return false };
+        let Some(p) = &mut self.features.preempt else { return false };
         let Some(current) = c.current else { return false };
         let urgent = match cause {
             Cause::Wakeup => p.wakes_urgent,
-            _ => c.displace || !self.workload.tasks[current.index()].policy.is_fair(),
+            _ => c.displace || !self.input.workload.tasks[current.index()].policy.is_fair(),
         };
         p.cpus[cpu].urgent |= urgent;
         let remote = from.is_some_and(|from| from != cpu);
@@ -167,8 +167,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// A task is woken (or placed): whether it is one for which nobody waits.
     pub(super) fn note_waking(&mut self, t: usize) {
-        if let Some(p) = &mut self.preempt {
-            p.wakes_urgent = !self.workload.tasks[t].policy.is_fair();
+        if let Some(p) = &mut self.features.preempt {
+            p.wakes_urgent = !self.input.workload.tasks[t].policy.is_fair();
         }
     }
 
@@ -176,7 +176,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     pub(super) fn boundary(&mut self, cpu: usize, t: usize) -> Step<bool> {
         let task = &self.tasks[t];
         let op = task.ops().get(task.pc as usize);
-        let Some(p) = &mut self.preempt else { return Ok(false) };
+        let Some(p) = &mut self.features.preempt else { return Ok(false) };
         let old = p.places[t];
         let (between, next) = places(old, op, p.model);
         p.places[t] = between;
@@ -186,9 +186,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if old == Place::Kernel(Section::IrqsOff) {
             self.unmask(cpu)?;
         }
-        let Some(p) = &mut self.preempt else { return Ok(false) };
+        let Some(p) = &mut self.features.preempt else { return Ok(false) };
         let state = &mut p.cpus[cpu];
-        state.urgent |= state.urgent_at <= self.now;
+        state.urgent |= state.urgent_at <= self.clock.now;
         let state = &p.cpus[cpu];
         let queued = self.cpus[cpu].queued && old == Place::Kernel(Section::IrqsOff);
         if (state.held.is_some() || queued) && !p.keeps(between, state.urgent) {
@@ -205,13 +205,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// Interrupts are on again: those that waited are served.
     fn unmask(&mut self, cpu: usize) -> Step {
-        let Some(p) = &mut self.preempt else { return Ok(()) };
+        let Some(p) = &mut self.features.preempt else { return Ok(()) };
         let mut masked = std::mem::take(&mut p.cpus[cpu].masked);
         for &(task, waker) in &masked {
             self.wake_from_outside(task as usize, waker)?;
         }
         masked.clear();
-        if let Some(p) = &mut self.preempt {
+        if let Some(p) = &mut self.features.preempt {
             p.cpus[cpu].masked = masked;
         }
         Ok(())
@@ -220,7 +220,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// An interrupt on `cpu` is to wake `t`. True: it is off, or its thread will do it.
     pub(super) fn is_masked(&mut self, cpu: usize, t: usize, waker: Waker) -> Step<bool> {
         let c = &self.cpus[cpu];
-        let Some(p) = &mut self.preempt else { return Ok(false) };
+        let Some(p) = &mut self.features.preempt else { return Ok(false) };
         let off = |task: TaskId| p.places[task.index()] == Place::Kernel(Section::IrqsOff);
         let runs =
             |task: TaskId| self.tasks[task.index()].state == State::Running && c.occupant == Some(task);
@@ -241,7 +241,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// An interrupt on `cpu` returns: what waits there for a way into the kernel need not wait longer.
     pub(super) fn interrupt_returns(&mut self, cpu: usize) {
-        if self.preempt.as_ref().is_some_and(|p| p.cpus[cpu].held.is_some())
+        if self.features.preempt.as_ref().is_some_and(|p| p.cpus[cpu].held.is_some())
             && self.cpus[cpu].window.is_none()
         {
             self.enqueue(cpu);
@@ -250,11 +250,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// The body of an interrupt thread.
     pub(super) fn serve_interrupts(&mut self, cpu: usize, t: usize, handler: Amount) -> Step<Flow> {
-        let own = self.preempt.as_ref().and_then(|p| p.threads.iter().position(|thread| thread.index() == t));
-        let (Some(own), Some(p)) = (own, &mut self.preempt) else {
+        let own = self.features.preempt.as_ref().and_then(|p| p.threads.iter().position(|thread| thread.index() == t));
+        let (Some(own), Some(p)) = (own, &mut self.features.preempt) else {
             let what = "it serves interrupts, but is the interrupt thread of no CPU".to_owned();
-            let task = self.workload.tasks[t].name.clone();
-            return Err(Box::new(crate::SimError::Program { task, at: Ns(self.now), what }));
+            let task = self.input.workload.tasks[t].name.clone();
+            return Err(Box::new(crate::SimError::Program { task, at: Ns(self.clock.now), what }));
         };
         let state = &mut p.cpus[own];
         if state.threaded.is_empty() {
@@ -269,7 +269,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 return Ok(Flow::Cpu);
             }
         }
-        let Some(p) = &mut self.preempt else { return Ok(Flow::Next) };
+        let Some(p) = &mut self.features.preempt else { return Ok(Flow::Next) };
         let state = &mut p.cpus[own];
         let handled = std::mem::take(&mut state.handled);
         let rest = state.threaded.split_off(handled);

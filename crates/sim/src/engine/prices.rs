@@ -219,21 +219,21 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     #[cold]
     #[inline(never)]
     pub(super) fn price_decision(&mut self, cpu: usize) -> u64 {
-        let Some(prices) = &mut self.prices else { return 0 };
+        let Some(prices) = &mut self.features.prices else { return 0 };
         let c = &self.cpus[cpu];
         let from = c.recorded_at.max(prices.caches[cpu].decided_at);
-        let ran = if c.occupant.is_some() { self.now.saturating_sub(from) } else { 0 };
+        let ran = if c.occupant.is_some() { self.clock.now.saturating_sub(from) } else { 0 };
         prices.note_run(cpu, ran);
         self.out.take_touches(&mut prices.touched);
-        let served = prices.free_at(self.now);
+        let served = prices.free_at(self.clock.now);
         let bill = prices.bill(|kind| self.out.work(kind), cpu, served);
-        let hold = prices.hold(self.now, bill.scan + bill.lines);
+        let hold = prices.hold(self.clock.now, bill.scan + bill.lines);
         let shared = hold.held > 0;
         let work = if shared { hold.held } else { bill.scan + bill.lines };
         let cost = hold.wait + work + bill.unlocked + prices.fixed(cpu, served);
         // Waiting and deciding fill no cache.
-        prices.caches[cpu].decided_at = self.now + cost;
-        let sums = &mut self.metrics.decisions;
+        prices.caches[cpu].decided_at = self.clock.now + cost;
+        let sums = &mut self.output.metrics.decisions;
         sums.calls += 1;
         sums.cost_ns += Ns(cost);
         sums.wait_ns += Ns(hold.wait);
@@ -244,7 +244,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     fn note_hold(&mut self, hold: &Hold) {
-        let sums = &mut self.metrics.decisions;
+        let sums = &mut self.output.metrics.decisions;
         if hold.held > 0 {
             sums.locks += 1;
             sums.contended += u64::from(hold.wait > 0);
@@ -256,7 +256,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// Work that was counted and not paid yet: a decision that is still to come pays it, not a tick that comes before, which
     /// may be left out.
     pub(super) fn set_aside_work(&mut self) -> Option<Owed> {
-        let prices = self.prices.as_mut()?;
+        let prices = self.features.prices.as_mut()?;
         self.out.take_touches(&mut prices.touched);
         let mut work = [0; Work::COUNT];
         for (kind, owed) in Work::ALL.into_iter().zip(&mut work) {
@@ -269,7 +269,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// The work of [`Engine::set_aside_work`] is for the next bill again.
     pub(super) fn take_up_work(&mut self, owed: Owed) {
-        let Some(prices) = &mut self.prices else { return };
+        let Some(prices) = &mut self.features.prices else { return };
         for (seen, owed) in prices.seen.iter_mut().zip(owed.work) {
             *seen -= owed;
         }
@@ -283,19 +283,19 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     #[cold]
     #[inline(never)]
     pub(super) fn price_call(&mut self, cpu: usize, tail: bool) {
-        let Some(prices) = &mut self.prices else { return };
+        let Some(prices) = &mut self.features.prices else { return };
         self.out.take_touches(&mut prices.touched);
-        let bill = prices.bill(|kind| self.out.work(kind), cpu, self.now);
+        let bill = prices.bill(|kind| self.out.work(kind), cpu, self.clock.now);
         let mut need = bill.scan + bill.lines;
         // A tick takes its own CPU's lock for next to nothing.
-        if self.ticking.is_none() {
+        if self.ticks.handled.is_none() {
             need += bill.locks * prices.costs.wake_hold_ns.0;
         }
-        let hold = if bill.locks > 0 { prices.hold(self.now, need) } else { Hold { wait: 0, held: 0 } };
+        let hold = if bill.locks > 0 { prices.hold(self.clock.now, need) } else { Hold { wait: 0, held: 0 } };
         let cost = hold.wait + if hold.held > 0 { hold.held } else { need } + bill.unlocked;
         if tail {
-            self.metrics.decisions.cost_ns += Ns(cost);
-            self.metrics.decisions.wait_ns += Ns(hold.wait);
+            self.output.metrics.decisions.cost_ns += Ns(cost);
+            self.output.metrics.decisions.wait_ns += Ns(hold.wait);
         }
         self.note_hold(&hold);
         self.steal(cpu, cost);

@@ -55,7 +55,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// As [`decide`](Engine::decide), where nothing costs time.
     #[inline]
     pub(super) fn decide_swiftly(&mut self, cpu: usize) -> Step {
-        let now = self.now;
+        let now = self.clock.now;
         let c = &mut self.cpus[cpu];
         c.queued = false;
         let (prev, displace) = (c.current, std::mem::take(&mut c.displace));
@@ -79,8 +79,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             }
         };
         self.count_step(prev.map(TaskId::index))?;
-        self.out.set_alone(self.resched.is_empty());
-        let pick = self.scheduler.schedule(&self.cx(cpu), CpuId(cpu as u32), prev, why);
+        self.out.set_alone(self.queues.resched.is_empty());
+        let pick = self.input.scheduler.schedule(&self.cx(cpu), CpuId(cpu as u32), prev, why);
         if prev == pick.task {
             return self.stays(cpu, why, pick);
         }
@@ -93,7 +93,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// As `apply` and `record_switch` when the decision gave no commands.
     #[inline(always)]
     fn switch(&mut self, cpu: usize, prev: Option<TaskId>, why: Prev, pick: Pick) -> Step {
-        let (now, next) = (self.now, pick.task);
+        let (now, next) = (self.clock.now, pick.task);
         let on = match next {
             Some(next) => {
                 self.check_pick(cpu, next)?;
@@ -107,7 +107,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             Prev::Exited => PrevState::Dead,
             _ => PrevState::Runnable,
         };
-        self.journal.note(now, cpu, EventKind::Switch { prev, prev_state, next });
+        self.output.events.note(now, cpu, EventKind::Switch { prev, prev_state, next });
         let c = &mut self.cpus[cpu];
         (c.stopped, c.starting) = (false, false);
         let yielded = std::mem::take(&mut c.yielded);
@@ -117,12 +117,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         c.counted.switches += 1;
         self.world.cpus[cpu].set_current(next);
         if prev.is_none() || next.is_none() {
-            self.watch.set_idle(cpu, next.is_none());
+            self.output.conservation.set_idle(cpu, next.is_none());
         }
         if let Some(task) = prev {
             self.goes(cpu, task.index(), why, yielded, ran);
-            if self.tells_saved {
-                self.scheduler.saved(&self.cx(cpu), CpuId(cpu as u32), task);
+            if self.told.saved {
+                self.input.scheduler.saved(&self.cx(cpu), CpuId(cpu as u32), task);
                 if self.out.has_cmds() {
                     self.carry_out(cpu, Cause::Other)?;
                 }
@@ -138,24 +138,24 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     #[inline(always)]
     fn begins(&mut self, cpu: usize, why: Prev, next: Option<TaskId>, on: Onset) -> Step {
         if !on.starts && next.is_some() {
-            self.slots.arm_cpu(cpu, OfCpu::Work, self.now.saturating_add(on.left));
+            self.due.slots.arm_cpu(cpu, OfCpu::Work, self.clock.now.saturating_add(on.left));
         } else if matches!(why, Prev::Runnable | Prev::Migrating) {
             // Who left by itself had no work any more.
-            self.slots.disarm_cpu(cpu, OfCpu::Work);
+            self.due.slots.disarm_cpu(cpu, OfCpu::Work);
         }
-        if self.asks_ticks {
+        if self.ticks.asked {
             self.ask_tick(cpu);
         }
         match next {
             Some(next) if on.starts && !self.only_starts() => {
                 self.cpus[cpu].starting = true;
-                self.starts.push(cpu as u32);
+                self.queues.starts.push(cpu as u32);
                 debug_assert_eq!(self.cpus[cpu].current, Some(next));
                 Ok(())
             }
             Some(next) if on.starts && on.left > 0 => {
                 self.tasks[next.index()].fresh = false;
-                self.slots.arm_cpu(cpu, OfCpu::Work, self.now.saturating_add(on.left));
+                self.due.slots.arm_cpu(cpu, OfCpu::Work, self.clock.now.saturating_add(on.left));
                 Ok(())
             }
             Some(next) if on.starts => self.advance_swiftly(cpu, next.index()),
@@ -166,8 +166,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// `t` goes off `cpu`, on which it `ran` so long.
     #[inline(always)]
     fn goes(&mut self, cpu: usize, t: usize, why: Prev, yielded: bool, ran: u64) {
-        let now = self.now;
-        if self.shows {
+        let now = self.clock.now;
+        if self.told.views {
             self.world.tasks[t].switched_out(Ns(now), Ns(ran));
         }
         let task = &mut self.tasks[t];
@@ -193,17 +193,17 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                     task.counts.preemptions += 1;
                 }
                 task.since = if yielded { Since::Yield } else { Since::Preemption };
-                task.waits(t, &mut self.watch);
+                task.waits(t, &mut self.output.conservation);
             }
         }
-        self.log.record_run(&mut self.metrics.tasks, t, &mut task.waited, ran, &mut task.counts);
+        self.output.values.record_run(&mut self.output.metrics.tasks, t, &mut task.waited, ran, &mut task.counts);
     }
 
     /// `next` comes onto `cpu`.
     #[inline(always)]
     fn comes(&mut self, cpu: usize, next: TaskId) -> Onset {
-        let (t, now) = (next.index(), self.now);
-        if self.shows {
+        let (t, now) = (next.index(), self.clock.now);
+        if self.told.views {
             self.world.tasks[t].switched_in(CpuId(cpu as u32), Ns(now));
         }
         let task = &mut self.tasks[t];
@@ -211,7 +211,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         task.state = State::Running;
         task.cpu = cpu as u32;
         let waited = task.leaves(Bucket::Wait, now);
-        self.watch.waits_no_more(t);
+        self.output.conservation.waits_no_more(t);
         task.bucket = Bucket::Run;
         let last = task.last_ran_on;
         task.counts.migrations += u32::from(last != cpu as u32 && last != u32::MAX);
@@ -219,11 +219,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let on = Onset { left: task.left, starts: task.left == 0 || task.fresh };
         if home != cpu as u32 {
             let (from, to) = (CpuId(home), CpuId(cpu as u32));
-            self.journal.note(now, cpu, EventKind::Migrate { task: next, from, to });
+            self.output.events.note(now, cpu, EventKind::Migrate { task: next, from, to });
         }
         match since.recorded_as() {
             Some(kind) => {
-                let metrics = &mut self.metrics.tasks;
+                let metrics = &mut self.output.metrics.tasks;
                 task.waited = Waited::of(kind, waited, metrics, t, &mut task.counts);
             }
             None => self.extras[t].came_back += 1,
@@ -237,7 +237,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let c = &mut self.cpus[cpu];
         let Some(current) = c.current else { return self.internal(format!("work on idle cpu{cpu}")) };
         let task = &mut self.tasks[current.index()];
-        c.charge(task, self.now);
+        c.charge(task, self.clock.now);
         let rest = task.left;
         if rest != 0 {
             let name = self.name(current);
@@ -249,19 +249,19 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// As [`advance`](Engine::advance): what programs mostly do, runs and sleeps, without a detour.
     #[inline]
     pub(super) fn advance_swiftly(&mut self, cpu: usize, t: usize) -> Step {
-        let now = self.now;
+        let now = self.clock.now;
         let task = &mut self.tasks[t];
         if task.left > 0 {
             // Prepared when it blocked.
             task.fresh = false;
             let at = now.saturating_add(task.left);
-            self.slots.arm_cpu(cpu, OfCpu::Work, at);
+            self.due.slots.arm_cpu(cpu, OfCpu::Work, at);
             return Ok(());
         }
-        let mut steps = self.steps;
+        let mut steps = self.clock.steps;
         let (until, released) = loop {
-            if steps >= self.steps_max {
-                self.steps = steps;
+            if steps >= self.clock.steps_max {
+                self.clock.steps = steps;
                 return self.count_step(Some(t));
             }
             steps += 1;
@@ -275,8 +275,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                     task.pc += 1;
                     task.fresh = false;
                     if left > 0 {
-                        self.steps = steps;
-                        self.slots.arm_cpu(cpu, OfCpu::Work, now.saturating_add(left));
+                        self.clock.steps = steps;
+                        self.due.slots.arm_cpu(cpu, OfCpu::Work, now.saturating_add(left));
                         return Ok(());
                     }
                 }
@@ -297,22 +297,22 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                         break (due, due);
                     }
                     if !task.fresh {
-                        self.steps = steps - 1;
+                        self.clock.steps = steps - 1;
                         return self.advance(cpu, t);
                     }
                     task.begin_job(due);
-                    if self.shows {
+                    if self.told.views {
                         self.world.tasks[t].released.set(Ns(due));
                     }
                 }
                 None if task.repeat_from != u32::MAX => task.pc = task.repeat_from,
                 _ => {
-                    self.steps = steps - 1;
+                    self.clock.steps = steps - 1;
                     return self.advance(cpu, t);
                 }
             }
         };
-        self.steps = steps;
+        self.clock.steps = steps;
         self.sleeps(cpu, t, until, released);
         Ok(())
     }
@@ -322,22 +322,22 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     fn sleeps(&mut self, cpu: usize, t: usize, until: u64, released: u64) {
         let task = &mut self.tasks[t];
         if !task.fresh {
-            let response = self.now - task.released;
-            self.log.record(&mut self.metrics.tasks, t, Kind::Response, response, &mut task.counts);
+            let response = self.clock.now - task.released;
+            self.output.values.record(&mut self.output.metrics.tasks, t, Kind::Response, response, &mut task.counts);
         }
         (task.state, task.waits, task.released) = (State::Blocking, Waits::Timer, released);
         task.prepare();
-        if self.shows {
+        if self.told.views {
             self.world.tasks[t].set_runnable(Runnable::No);
         }
-        self.slots.arm(self.layout.task(t), until);
+        self.due.slots.arm(self.due.layout.task(t), until);
         self.enqueue(cpu);
     }
 
     /// As `wake_from_outside` of a task whose own timer fired.
     #[inline(always)]
     pub(super) fn wake_swiftly(&mut self, t: usize) -> Step {
-        let now = self.now;
+        let now = self.clock.now;
         let task = &mut self.tasks[t];
         // Who waits for something else set a device to work, and that is done.
         if task.state != State::Blocked || task.waits != Waits::Timer {
@@ -347,15 +347,15 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let (waker, released) = (Waker::HardIrq, task.release_time(now));
         task.gets_ready(released);
         task.leaves(Bucket::Sleep, now);
-        task.waits(t, &mut self.watch);
-        if self.shows {
+        task.waits(t, &mut self.output.conservation);
+        if self.told.views {
             let view = &self.world.tasks[t];
             view.released.set(Ns(released));
             view.set_runnable(Runnable::Yes);
         }
-        self.journal.note(now, cpu, EventKind::Wake { task: t.into(), waker });
+        self.output.events.note(now, cpu, EventKind::Wake { task: t.into(), waker });
         let wake = Wake { kind: WakeKind::Wake, sync: false, waker };
-        self.scheduler.wake(&self.cx(cpu), t.into(), wake);
+        self.input.scheduler.wake(&self.cx(cpu), t.into(), wake);
         self.after_call(cpu, Cause::Wakeup)
     }
 }

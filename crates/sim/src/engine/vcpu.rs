@@ -46,11 +46,11 @@ struct Vcpu {
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// From now on the CPUs are vCPUs; none runs.
     pub(crate) fn become_guest(&mut self) {
-        self.gate = Some(Box::new(Gate { vcpus: vec![Vcpu::default(); self.cpus.len()] }));
+        self.features.gate = Some(Box::new(Gate { vcpus: vec![Vcpu::default(); self.cpus.len()] }));
     }
 
     fn vcpu(&mut self, cpu: usize) -> Option<&mut Vcpu> {
-        self.gate.as_mut().map(|gate| &mut gate.vcpus[cpu])
+        self.features.gate.as_mut().map(|gate| &mut gate.vcpus[cpu])
     }
 
     /// Whether `cpu` is a vCPU that does not run. Who asks has a reason: it is wanted.
@@ -66,12 +66,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// Keeps an expired timer for a vCPU that does not run; true = it was kept.
     pub(super) fn hold(&mut self, seq: u64, slot: u32) -> bool {
-        let cpu = match self.layout.fires(slot as usize) {
+        let cpu = match self.due.layout.fires(slot as usize) {
             Fires::Work(_) | Fires::Warmup | Fires::Source(_) | Fires::Client(_) => return false,
             Fires::Slice(cpu) | Fires::Resched(cpu) | Fires::Tick(cpu) | Fires::CpuTimer(cpu, _) => cpu,
             Fires::Task(t) if self.tasks[t].state != State::Absent => self.tasks[t].home as usize,
             Fires::Task(t) | Fires::TaskTimer(t) => self.tasks[t].cpu as usize,
-            Fires::Global(n) => self.global_armed_on[usize::from(n)] as usize,
+            Fires::Global(n) => self.due.global_armed_on[usize::from(n)] as usize,
         };
         if !self.is_off(cpu) {
             return false;
@@ -110,12 +110,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             Some(_) => self.arm_work(cpu),
             None => {}
         }
-        calls.into_iter().for_each(|cookie| self.calls.push((CpuId(cpu as u32), cookie)));
+        calls.into_iter().for_each(|cookie| self.queues.calls.push((CpuId(cpu as u32), cookie)));
         for (seq, slot) in held {
-            let what = self.layout.fires(slot as usize);
+            let what = self.due.layout.fires(slot as usize);
             // A tick that was armed anew for a later edge is not due any more.
-            let moved = matches!(what, Fires::Tick(_)) && self.slots.cpu_at(cpu, OfCpu::Tick).is_some();
-            if !moved && self.slots.is_current(seq, slot as usize) && !self.hold(seq, slot) {
+            let moved = matches!(what, Fires::Tick(_)) && self.due.slots.cpu_at(cpu, OfCpu::Tick).is_some();
+            if !moved && self.due.slots.is_current(seq, slot as usize) && !self.hold(seq, slot) {
                 self.fire(slot as usize)?;
             }
         }
@@ -123,7 +123,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             self.notify(cpu, channel, count)?;
         }
         if self.cpus[cpu].queued {
-            self.resched.push(cpu as u32);
+            self.queues.resched.push(cpu as u32);
         }
         Ok(())
     }
@@ -131,8 +131,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// The vCPU does not run any more: the hypervisor took it away (`stolen`), or it has nothing to do.
     pub(crate) fn power_off(&mut self, cpu: usize, stolen: bool) -> Step {
         self.account(cpu);
-        let rest = self.slots.cpu_at(cpu, OfCpu::Work).map(|at| at - self.now);
-        self.slots.disarm_cpu(cpu, OfCpu::Work);
+        let rest = self.due.slots.cpu_at(cpu, OfCpu::Work).map(|at| at - self.clock.now);
+        self.due.slots.disarm_cpu(cpu, OfCpu::Work);
         if let Some(vcpu) = self.vcpu(cpu) {
             (vcpu.on, vcpu.runnable, vcpu.rest) = (false, stolen, rest);
         }
@@ -154,30 +154,30 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             return;
         }
         let c = &mut self.cpus[cpu];
-        let stolen = self.now - std::mem::replace(&mut c.accounted, self.now);
+        let stolen = self.clock.now - std::mem::replace(&mut c.accounted, self.clock.now);
         if let Some(task) = c.occupant {
             self.extras[task.index()].stolen += stolen;
         }
-        self.metrics.cpus[cpu].steal_ns += Ns(stolen);
+        self.output.metrics.cpus[cpu].steal_ns += Ns(stolen);
         let view = &self.world.cpus[cpu].steal;
         view.set(view.get() + Ns(stolen));
     }
 
     /// Whether the vCPU executes.
     pub(crate) fn is_on(&self, cpu: usize) -> bool {
-        self.gate.as_ref().is_some_and(|gate| gate.vcpus[cpu].on)
+        self.features.gate.as_ref().is_some_and(|gate| gate.vcpus[cpu].on)
     }
 
     /// Whether something waits for a vCPU that does not run.
     pub(crate) fn is_wanted(&self, cpu: usize) -> bool {
-        self.gate.as_ref().is_some_and(|gate| !gate.vcpus[cpu].on && gate.vcpus[cpu].wanted)
+        self.features.gate.as_ref().is_some_and(|gate| !gate.vcpus[cpu].on && gate.vcpus[cpu].wanted)
     }
 
     /// What a vCPU that executes still has to do before it can sleep; `None`: it is busy.
     pub(crate) fn idle_after(&self, cpu: usize) -> Option<u64> {
         let c = &self.cpus[cpu];
         let settled = c.current.is_none() && c.window.is_none() && !c.queued && c.resched_at == NEVER;
-        let passed = self.now - c.accounted;
+        let passed = self.clock.now - c.accounted;
         settled.then(|| c.debt.saturating_sub(passed))
     }
 
@@ -197,7 +197,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// The next thing happens then.
     pub(crate) fn next_at(&mut self) -> u64 {
-        self.slots.min()
+        self.due.slots.min()
     }
 
     /// Time goes on to `at`, at which nothing was served yet.
@@ -207,8 +207,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// Whether something is to be served now.
     pub(crate) fn is_due(&mut self) -> bool {
-        let waits = !self.resched.is_empty() || !self.starts.is_empty() || !self.calls.is_empty();
-        waits || self.slots.min() <= self.now
+        let waits = !self.queues.resched.is_empty() || !self.queues.starts.is_empty() || !self.queues.calls.is_empty();
+        waits || self.due.slots.min() <= self.clock.now
     }
 
     /// Serves everything of now.
@@ -218,13 +218,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// Takes the tokens out of a channel from which nobody here receives.
     pub(crate) fn take_tokens(&mut self, channel: usize) -> u32 {
-        let c = &mut self.channels[channel];
+        let c = &mut self.traffic.channels[channel];
         c.queue.clear();
         std::mem::take(&mut c.len).min(u64::from(u32::MAX)) as u32
     }
 
     pub(super) fn bring(&mut self, channel: usize, count: u32, sender: Sender) -> Step {
-        let token = Token { origin: Origin::Inside, sent: self.now, entered: self.now, count };
+        let token = Token { origin: Origin::Inside, sent: self.clock.now, entered: self.clock.now, count };
         self.put(channel, token, sender).map(drop)
     }
 }
