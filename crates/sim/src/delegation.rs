@@ -15,13 +15,13 @@
 //! The machine's own prices of decisions and switches ([`Costs`](crate::Costs): `*_decide_ns`, `*_switch_ns`, `ipi_*`)
 //! do not apply here: those of the delegation take their place. Ticks, timers, caches and interrupts cost what they do.
 //!
-//! Worked example (`a_wakeup_behind_a_global_agent`, `tests/delegation.rs`): with `ghost-2021` a task that wakes on an
+//! Worked example (`a_wakeup_behind_a_global_agent`, `tests/it/delegation.rs`): with `ghost-2021` a task that wakes on an
 //! idle machine runs 265 ns (message) + 1772 ns (remote transaction, end to end) later.
 //!
 //! # Fidelity
 //! | rule | ghOSt (userspace 9ca0a1fb, kernel 5.11) | here | test |
 //! |---|---|---|---|
-//! | messages with sequence numbers, per task; queue per agent | status-word barrier, ring | modelled; queues do not overflow | `tests/delegation.rs` |
+//! | messages with sequence numbers, per task; queue per agent | status-word barrier, ring | modelled; queues do not overflow | `tests/it/delegation.rs` |
 //! | TARGET_STALE, AGENT_STALE (local only), CPU_UNAVAIL, NOT_FOUND, ONCPU, affinity | `ghost_txn` states | modelled | the same |
 //! | group commit: one system call, one batch of interrupts | COMMIT_TXN | modelled | the same |
 //! | sync-group commit, BPF hooks, run flags, hints table, hot upgrade | | omitted | |

@@ -123,11 +123,19 @@ pub struct RunOptions {
     /// Deliver every tick edge, also those that the scheduler says cannot matter, and keep the views of tasks, also for one that
     /// says that it does not read them. Slow; must change nothing.
     pub every_tick: bool,
+    /// Take the engine's path for machines with costs on a machine without, too. Slow; must change nothing.
+    pub plain_path: bool,
 }
 
 impl Default for RunOptions {
     fn default() -> RunOptions {
-        RunOptions { seed: 1, duration: Ns::from_s(10), warmup: Ns::ZERO, every_tick: false }
+        RunOptions {
+            seed: 1,
+            duration: Ns::from_s(10),
+            warmup: Ns::ZERO,
+            every_tick: false,
+            plain_path: false,
+        }
     }
 }
 

@@ -115,13 +115,24 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// See [`Task::set_bucket`].
     #[inline]
     pub(super) fn set_bucket(&mut self, t: usize, bucket: Bucket) -> u64 {
-        self.tasks[t].set_bucket(t, bucket, self.clock.now, &mut self.output.conservation, &mut self.output.metrics.tasks)
+        self.tasks[t].set_bucket(
+            t,
+            bucket,
+            self.clock.now,
+            &mut self.output.conservation,
+            &mut self.output.metrics.tasks,
+        )
     }
 
     /// Charges what is under way up to now, for the end of the warm-up and of the run.
     pub(super) fn settle(&mut self) {
         for (t, task) in self.tasks.iter_mut().enumerate() {
-            self.output.values.record_wait(&mut self.output.metrics.tasks, t, &mut task.waited, &mut task.counts);
+            self.output.values.record_wait(
+                &mut self.output.metrics.tasks,
+                t,
+                &mut task.waited,
+                &mut task.counts,
+            );
         }
         self.output.values.flush(&mut self.output.metrics.tasks);
         for cpu in 0..self.cpus.len() {

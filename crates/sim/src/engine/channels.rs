@@ -110,7 +110,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if c.tracked {
             if c.queue.len() >= BACKLOG_MAX {
                 let channel = self.input.workload.channels[channel].name.clone();
-                return Err(Box::new(SimError::Backlog { channel, at: Ns(self.clock.now), limit: BACKLOG_MAX }));
+                return Err(Box::new(SimError::Backlog {
+                    channel,
+                    at: Ns(self.clock.now),
+                    limit: BACKLOG_MAX,
+                }));
             }
             c.queue.push_back(token);
         }
@@ -190,7 +194,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             if branch.channel.index() == channel {
                 self.tasks[t].pc = self.extras[t].cursors[b];
             } else {
-                self.traffic.channels[branch.channel.index()].waiters.retain(|(waiter, _)| *waiter != t as u32);
+                self.traffic.channels[branch.channel.index()]
+                    .waiters
+                    .retain(|(waiter, _)| *waiter != t as u32);
             }
         }
     }
@@ -239,7 +245,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 break;
             }
             came = true;
-            let token = Token { origin: Origin::Inside, sent: self.clock.now, entered: self.clock.now, count };
+            let token =
+                Token { origin: Origin::Inside, sent: self.clock.now, entered: self.clock.now, count };
             self.insert(channel, token)?;
             self.output.metrics.channels[channel].sent += u64::from(count);
             if count < left {

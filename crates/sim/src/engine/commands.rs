@@ -64,7 +64,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                     self.due.global_armed_on[usize::from(n)] = cpu as u32;
                 }
                 let (late, slop) = (self.input.costs.timer_late_ns.0, self.input.costs.timer_slop_ns.0);
-                let fires = at.0.max(self.clock.now).saturating_add(late).max(self.clock.now.saturating_add(slop));
+                let fires =
+                    at.0.max(self.clock.now).saturating_add(late).max(self.clock.now.saturating_add(slop));
                 self.due.slots.arm(slot, fires);
             }
             Cmd::Disarm(timer) => {

@@ -243,13 +243,25 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 task.waiting_bucket()
             }
         };
-        task.set_bucket(t, bucket, self.clock.now, &mut self.output.conservation, &mut self.output.metrics.tasks);
+        task.set_bucket(
+            t,
+            bucket,
+            self.clock.now,
+            &mut self.output.conservation,
+            &mut self.output.metrics.tasks,
+        );
     }
 
     #[inline]
     fn switched_in(&mut self, cpu: usize, t: usize, after_other: bool) {
         let task = &mut self.tasks[t];
-        let waited = task.set_bucket(t, Bucket::Run, self.clock.now, &mut self.output.conservation, &mut self.output.metrics.tasks);
+        let waited = task.set_bucket(
+            t,
+            Bucket::Run,
+            self.clock.now,
+            &mut self.output.conservation,
+            &mut self.output.metrics.tasks,
+        );
         let last = task.last_ran_on;
         let migrated = last != cpu as u32 && last != u32::MAX;
         task.counts.migrations += u32::from(migrated);

@@ -52,7 +52,8 @@ pub fn run<S: EventSink>(
     let cpus = machine.topology.cpus();
     machine.preemption.check(workload, cpus).map_err(SimError::Machine)?;
     let no_debts = workload.tasks.iter().all(|task| task.entry == schedlab_model::Ns::ZERO);
-    if machine.is_free() && no_debts && !machine.preemption.matters(workload) {
+    let free = machine.is_free() && no_debts && !machine.preemption.matters(workload);
+    if free && !options.plain_path {
         Engine::<S, true>::new(machine, workload, scheduler, options, sink)?.run()
     } else {
         Engine::<S, false>::new(machine, workload, scheduler, options, sink)?.run()
@@ -241,7 +242,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// Nothing but starting programs is left to do in this instant.
     #[inline]
     fn only_starts(&self) -> bool {
-        self.queues.resched.is_empty() && self.queues.starts.is_empty() && self.queues.calls.is_empty() && !self.due.slots.more()
+        self.queues.resched.is_empty()
+            && self.queues.starts.is_empty()
+            && self.queues.calls.is_empty()
+            && !self.due.slots.more()
     }
 
     /// Serves what fires in this instant, in order. Here alone, so that the most frequent events are inlined.

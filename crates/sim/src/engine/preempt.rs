@@ -250,7 +250,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// The body of an interrupt thread.
     pub(super) fn serve_interrupts(&mut self, cpu: usize, t: usize, handler: Amount) -> Step<Flow> {
-        let own = self.features.preempt.as_ref().and_then(|p| p.threads.iter().position(|thread| thread.index() == t));
+        let own = self
+            .features
+            .preempt
+            .as_ref()
+            .and_then(|p| p.threads.iter().position(|thread| thread.index() == t));
         let (Some(own), Some(p)) = (own, &mut self.features.preempt) else {
             let what = "it serves interrupts, but is the interrupt thread of no CPU".to_owned();
             let task = self.input.workload.tasks[t].name.clone();

@@ -243,7 +243,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             return false;
         }
         let task = &mut self.tasks[t];
-        let cost = if self.extras[t].realtime { self.input.costs.rt_exit_ns } else { self.input.costs.fair_exit_ns };
+        let cost =
+            if self.extras[t].realtime { self.input.costs.rt_exit_ns } else { self.input.costs.fair_exit_ns };
         if task.exit_paid || cost == Ns::ZERO {
             task.exit_paid = false;
             return false;
@@ -299,7 +300,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let task = &mut self.tasks[t];
         if !task.fresh {
             let response = self.clock.now - task.released;
-            self.output.values.record(&mut self.output.metrics.tasks, t, Kind::Response, response, &mut task.counts);
+            self.output.values.record(
+                &mut self.output.metrics.tasks,
+                t,
+                Kind::Response,
+                response,
+                &mut task.counts,
+            );
         }
     }
 

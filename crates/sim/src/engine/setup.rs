@@ -6,7 +6,9 @@ use super::prices::Prices;
 use super::slots::NEVER;
 use super::slots::Slots;
 use super::state::{Channel, Client, Cpu, Extra, Fifo, Mutex, Origin, Source, State, Task, Token, Waits};
-use super::{Clock, Due, Engine, Features, Input, Output, Queues, Step, Ticks, Told, Traffic, layout::Layout};
+use super::{
+    Clock, Due, Engine, Features, Input, Output, Queues, Step, Ticks, Told, Traffic, layout::Layout,
+};
 use crate::metrics::{Log, Watch};
 use crate::rng::{Entity, Stream};
 use crate::{ChannelMetrics, CpuMetrics, Machine, Metrics, RunOptions, SimError, SourceMetrics, TaskMetrics};

@@ -196,7 +196,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 task.waits(t, &mut self.output.conservation);
             }
         }
-        self.output.values.record_run(&mut self.output.metrics.tasks, t, &mut task.waited, ran, &mut task.counts);
+        self.output.values.record_run(
+            &mut self.output.metrics.tasks,
+            t,
+            &mut task.waited,
+            ran,
+            &mut task.counts,
+        );
     }
 
     /// `next` comes onto `cpu`.
@@ -323,7 +329,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let task = &mut self.tasks[t];
         if !task.fresh {
             let response = self.clock.now - task.released;
-            self.output.values.record(&mut self.output.metrics.tasks, t, Kind::Response, response, &mut task.counts);
+            self.output.values.record(
+                &mut self.output.metrics.tasks,
+                t,
+                Kind::Response,
+                response,
+                &mut task.counts,
+            );
         }
         (task.state, task.waits, task.released) = (State::Blocking, Waits::Timer, released);
         task.prepare();

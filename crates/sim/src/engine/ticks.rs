@@ -188,7 +188,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// every tick delivered, that edge would still come.
     fn tick_in_this_instant(&mut self, cpu: usize) {
         let entry = (cpu as u64, self.due.layout.tick(cpu) as u32);
-        let at = self.due.batch_at + self.due.batch[self.due.batch_at..].partition_point(|other| *other < entry);
+        let at =
+            self.due.batch_at + self.due.batch[self.due.batch_at..].partition_point(|other| *other < entry);
         if self.due.batch.get(at) != Some(&entry) {
             self.due.batch.insert(at, entry);
         }

@@ -207,7 +207,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// Whether something is to be served now.
     pub(crate) fn is_due(&mut self) -> bool {
-        let waits = !self.queues.resched.is_empty() || !self.queues.starts.is_empty() || !self.queues.calls.is_empty();
+        let waits = !self.queues.resched.is_empty()
+            || !self.queues.starts.is_empty()
+            || !self.queues.calls.is_empty();
         waits || self.due.slots.min() <= self.clock.now
     }
 

@@ -117,7 +117,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     fn make_ready(&mut self, t: usize, released: u64) {
         let task = &mut self.tasks[t];
         task.gets_ready(released);
-        task.set_bucket(t, task.waiting_bucket(), self.clock.now, &mut self.output.conservation, &mut self.output.metrics.tasks);
+        task.set_bucket(
+            t,
+            task.waiting_bucket(),
+            self.clock.now,
+            &mut self.output.conservation,
+            &mut self.output.metrics.tasks,
+        );
         let view = &self.world.tasks[t];
         view.released.set(Ns(released));
         view.set_runnable(Runnable::Yes);

@@ -1,8 +1,6 @@
 //! SCHED_DEADLINE in the simulator: reservations, admission, classes, several CPUs.
 
-mod common;
-
-use common::{fixed, periodic, scheduler};
+use crate::common::{fixed, periodic, scheduler};
 use proptest::prelude::*;
 use schedlab_model::{
     CpuId, CpuSet, EventKind, Ns, Op, Policy, Program, SchedEvent, Start, TaskId, TaskSpec, Workload,

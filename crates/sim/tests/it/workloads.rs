@@ -1,8 +1,6 @@
 //! The published workloads W1 and W2 give the totals that other simulators give.
 
-mod common;
-
-use common::{W1, periodic_set, scheduler, simulate, w2};
+use crate::common::{W1, periodic_set, scheduler, simulate, w2};
 use schedlab_model::{CpuId, Ns, Policy, TaskId};
 use schedlab_scheduler::{Cx, Pick, Prev, Scheduler};
 use schedlab_sim::{Machine, RunOptions, run};

@@ -1,8 +1,6 @@
 //! The work of devices: one interrupt, on the device's own CPU, lets everybody go on who waits for it.
 
-mod common;
-
-use common::{fixed, scheduler};
+use crate::common::{fixed, scheduler};
 use schedlab_model::{
     ChannelId, ChannelSpec, CpuId, CpuSet, EventKind, Ns, Op, Program, SchedEvent, TaskId, TaskSpec, Waker,
     Workload,

@@ -1,9 +1,7 @@
 //! Facts of specs/linux-schedulers.md §10 and specs/simulators.md D3 that have no place in another file, and shares as
 //! properties. `docs/facts.md` lists every fact with its test.
 
-mod common;
-
-use common::{fixed, periodic, scheduler, simulate};
+use crate::common::{fixed, periodic, scheduler, simulate};
 use proptest::prelude::*;
 use schedlab_model::{
     CpuId, CpuSet, EventKind, GroupId, GroupSpec, Nice, Ns, Op, Policy, Program, SchedEvent, Start, TaskSpec,

@@ -1,9 +1,7 @@
 //! A CPU that runs only SCHED_IDLE work takes wakees like an idle one, unless another task is *delayed* there: blocked, but
 //! not yet off the queue (`sched_idle_cpu` compares `nr_running`, which counts delayed tasks, with the idle ones).
 
-mod common;
-
-use common::scheduler;
+use crate::common::scheduler;
 use schedlab_model::{
     Amount, CpuId, CpuSet, EventKind, Ns, Op, Policy, Program, SchedEvent, Start, TaskId, TaskSpec, Workload,
 };

@@ -1,9 +1,7 @@
 //! Which schedulers see in the views of tasks what changes as they run: those that do not say that they keep their own marks, and
 //! with every tick delivered all.
 
-mod common;
-
-use common::{run_sleep, scheduler};
+use crate::common::{run_sleep, scheduler};
 use schedlab_model::{CpuId, Ns, TaskId};
 use schedlab_scheduler::{Cx, Needs, Pick, Prev, Runnable, Scheduler};
 use schedlab_sim::{Machine, RunOptions, run};

@@ -1,8 +1,6 @@
 //! The schedulers written for agents, in the simulated kernel, with zero costs.
 
-mod common;
-
-use common::{periodic, simulate};
+use crate::common::{periodic, simulate};
 use proptest::prelude::*;
 use schedlab_model::{
     Amount, CpuId, CpuSet, EventKind, Ns, Op, Policy, Program, SchedEvent, Start, TaskSpec, Workload,
@@ -32,7 +30,7 @@ fn metrics(spec: &str, cpus: usize, tasks: Vec<TaskSpec>, duration: Ns) -> Metri
 /// Who ran from when, on CPU 0.
 fn switches(spec: &str, tasks: Vec<TaskSpec>, duration: Ns) -> Vec<(u64, Option<u32>)> {
     let workload = Workload { tasks, ..Workload::default() };
-    let scheduler = common::scheduler(spec, 1);
+    let scheduler = crate::common::scheduler(spec, 1);
     let mut events: Vec<SchedEvent> = Vec::new();
     let options = RunOptions::for_time(duration);
     run(&Machine::flat(1), &workload, &*scheduler, &options, &mut events).expect("a clean run");
@@ -67,7 +65,8 @@ fn who_waits_in_another_cpus_queue_is_seen_there() {
         let workload = Workload { tasks: tasks.into(), ..Workload::default() };
         let mut events: Vec<SchedEvent> = Vec::new();
         let options = RunOptions::for_time(Ns::from_ms(1));
-        run(&Machine::flat(2), &workload, &*common::scheduler(spec, 2), &options, &mut events).unwrap();
+        run(&Machine::flat(2), &workload, &*crate::common::scheduler(spec, 2), &options, &mut events)
+            .unwrap();
         let place = |event: &SchedEvent| match event.kind {
             EventKind::Migrate { task, to, .. } => Some((task.0, to.0)),
             _ => None,
@@ -153,7 +152,7 @@ fn deadlines_are_refused_by_name() {
     for spec in AGENTS {
         if *spec != "fifo-per-cpu" {
             let policy = "deadline:1ms/2ms/2ms".parse().unwrap();
-            assert!(common::scheduler(spec, 1).refuses(policy).is_some(), "{spec}");
+            assert!(crate::common::scheduler(spec, 1).refuses(policy).is_some(), "{spec}");
         }
     }
 }

@@ -1,8 +1,6 @@
 //! Every knob of the Linux presets has an effect: a rich workload runs differently when it is changed.
 
-mod common;
-
-use common::scheduler;
+use crate::common::scheduler;
 use schedlab_model::{
     Amount, Bandwidth, ChannelId, ChannelSpec, CpuId, CpuSet, GroupId, GroupSpec, Nice, Ns, Op, Policy,
     Program, Start,
@@ -14,7 +12,7 @@ use schedlab_sim::{Machine, RunOptions, SimError, TickSkew, run};
 /// Everything that a knob could touch: nice values, all policies, groups with bandwidth and weights, forks,
 /// yields, pinned tasks, wakeups by tasks, custom slices.
 fn rich(cpus: u32, tasks: u32) -> Workload {
-    let mut workload = common::w2(cpus, tasks);
+    let mut workload = crate::common::w2(cpus, tasks);
     for (index, task) in workload.tasks.iter_mut().enumerate() {
         if index % 3 != 0 {
             task.affinity = CpuSet::ALL;

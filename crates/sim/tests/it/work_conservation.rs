@@ -1,9 +1,7 @@
 //! D3-12 (Lozi and others, EuroSys 2016): faults of real balancers let CPUs idle beside waiting tasks. With the fault
 //! switched on the model shows it, without it does not.
 
-mod common;
-
-use common::scheduler;
+use crate::common::scheduler;
 use schedlab_model::{GroupId, GroupSpec, Ns, Op, Program, Start, TaskId, TaskSpec, Topology, Workload};
 use schedlab_sim::{Machine, Outcome, RunOptions, run};
 

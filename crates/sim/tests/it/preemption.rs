@@ -1,7 +1,5 @@
 //! Where a wakeup takes effect while another task is in the kernel, by preemption model.
 
-mod common;
-
 use proptest::prelude::*;
 use schedlab_model::{
     Amount, ChannelId, ChannelSpec, EventKind, Ns, Op, Policy, Program, SchedEvent, Section, SourceKind,
@@ -232,7 +230,7 @@ proptest! {
             let run = |every_tick| {
                 let scheduler = registry::build(&name.parse().unwrap(), cpus).unwrap();
                 let options = RunOptions { every_tick, ..RunOptions::for_time(Ns::from_ms(30)) };
-                let mut checker = common::checker::Checker::new(&workload, cpus);
+                let mut checker = crate::common::checker::Checker::new(&workload, cpus);
                 schedlab_sim::run(&machine, &workload, &*scheduler, &options, &mut checker).unwrap()
             };
             let (first, second) = (run(false), run(true));

@@ -1,10 +1,8 @@
 //! Delegation: what steps cost, what transactions that fail lead to, and what happens when agents die.
 
-mod common;
-
-use common::checker::Checker;
-use common::random::case as random_case;
-use common::{periodic, scheduler};
+use crate::common::checker::Checker;
+use crate::common::random::case as random_case;
+use crate::common::{periodic, scheduler};
 use proptest::prelude::*;
 use schedlab_model::{
     Amount, ChannelId, ChannelSpec, CpuId, CpuSet, EventSink, Nice, Ns, Op, Policy, Program, SchedEvent,

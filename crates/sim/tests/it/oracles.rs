@@ -1,8 +1,6 @@
 //! Published numbers that any correct simulator gives (specs/simulators.md D3).
 
-mod common;
-
-use common::{fixed, periodic, scheduler, simulate};
+use crate::common::{fixed, periodic, scheduler, simulate};
 use proptest::prelude::*;
 use schedlab_model::{
     ChannelId, ChannelSpec, CpuId, CpuSet, Draw, EventKind, LockId, Ns, Op, Program, SchedEvent, SourceKind,

@@ -1,7 +1,5 @@
 //! The topology-aware Search policy, in the simulated kernel with zero costs.
 
-mod common;
-
 use proptest::prelude::*;
 use schedlab_model::{
     Amount, CpuId, CpuSet, EventKind, Nice, Ns, Op, Program, SchedEvent, Start, TaskId, TaskSpec, Topology,
@@ -16,7 +14,7 @@ fn machine() -> Machine {
 
 fn go(spec: &str, machine: &Machine, tasks: Vec<TaskSpec>, duration: Ns) -> (Vec<SchedEvent>, Vec<Ns>) {
     let workload = Workload { tasks, ..Workload::default() };
-    let scheduler = common::scheduler(spec, machine.topology.cpus());
+    let scheduler = crate::common::scheduler(spec, machine.topology.cpus());
     let mut events: Vec<SchedEvent> = Vec::new();
     let outcome = run(machine, &workload, &*scheduler, &RunOptions::for_time(duration), &mut events);
     let metrics = outcome.expect("a clean run").metrics;

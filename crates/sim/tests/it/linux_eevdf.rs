@@ -1,8 +1,6 @@
 //! `linux-6.12` and `linux-6.18` in the simulator: tables and golden values of specs/linux-schedulers.md §10.
 
-mod common;
-
-use common::scheduler;
+use crate::common::scheduler;
 use schedlab_model::{
     CpuId, CpuSet, EventKind, Nice, Ns, Policy, Program, SchedEvent, Start, TaskSpec, Workload,
 };

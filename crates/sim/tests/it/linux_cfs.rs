@@ -1,8 +1,6 @@
 //! `linux-6.1` in the simulator: tables and golden values of specs/linux-schedulers.md §10.
 
-mod common;
-
-use common::scheduler;
+use crate::common::scheduler;
 use schedlab_model::{
     Amount, CpuId, CpuSet, EventKind, Nice, Ns, Op, Policy, Program, SchedEvent, Start, TaskSpec, Workload,
 };
@@ -167,7 +165,7 @@ fn golden_values_of_real_time() {
 /// The same events whether every tick is delivered or only those that matter, with costs and several CPUs.
 #[test]
 fn elided_ticks_change_no_event() {
-    let mut workload = common::w2(4, 24);
+    let mut workload = crate::common::w2(4, 24);
     for (index, task) in workload.tasks.iter_mut().enumerate() {
         task.affinity = CpuSet::ALL;
         task.nice = Nice::new((index % 9) as i8 - 4).expect("in range");

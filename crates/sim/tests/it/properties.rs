@@ -1,10 +1,8 @@
 //! Properties of every run, over random machines, workloads and schedulers.
 
-mod common;
-
-use common::checker::Checker;
-use common::random::case;
-use common::scheduler;
+use crate::common::checker::Checker;
+use crate::common::random::case;
+use crate::common::scheduler;
 use proptest::prelude::*;
 use schedlab_model::{Ns, Policy, Workload};
 use schedlab_sim::{Machine, Outcome, RunOptions, run};
