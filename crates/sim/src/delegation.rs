@@ -124,7 +124,7 @@ pub fn run_delegated<S: EventSink>(
     let view = AgentView::new(scheduler, &inside.0, &inside.1, enclave, cpus, options.seed, late)?;
     let kernel = Kernel::new(scheduler, delegation.own, delegation.costs, numbers, &outside);
     let mut engine = Engine::<S, false>::new(&machine, &workload, &kernel, options, sink)?;
-    engine.set_toll(kernel.toll());
+    engine.set_call_cost(kernel.call_cost());
     let agents = Agents::new(delegation.mode, delegation.costs, delegation.group, &machine.topology, view);
     let end = options.duration.0;
     let warmup = (options.warmup > Ns::ZERO).then_some(options.warmup.0);

@@ -127,7 +127,7 @@ pub(super) struct Kernel<'a> {
     costs: DelegationCosts,
     /// The agents' number of each CPU, if they have it.
     inner: Vec<Option<usize>>,
-    toll: Cell<u64>,
+    call_cost: Cell<u64>,
     state: RefCell<State>,
 }
 
@@ -160,12 +160,12 @@ impl<'a> Kernel<'a> {
             own_used: outside.contains(&true),
             metrics: DelegationMetrics::default(),
         };
-        Kernel { policy, own, costs, inner, toll: Cell::new(0), state: RefCell::new(state) }
+        Kernel { policy, own, costs, inner, call_cost: Cell::new(0), state: RefCell::new(state) }
     }
 
     /// Nanoseconds that the call just made takes on its CPU.
-    pub(super) fn toll(&self) -> &Cell<u64> {
-        &self.toll
+    pub(super) fn call_cost(&self) -> &Cell<u64> {
+        &self.call_cost
     }
 
     /// The messages since the last time.
@@ -285,7 +285,7 @@ impl<'a> Kernel<'a> {
     }
 
     fn pay(&self, ns: Ns) {
-        self.toll.set(self.toll.get() + ns.0);
+        self.call_cost.set(self.call_cost.get() + ns.0);
     }
 }
 
@@ -406,7 +406,7 @@ impl State {
 }
 
 impl Kernel<'_> {
-    /// What the end of `prev`'s run means for its agent; true: it could go on. Adds to the toll.
+    /// What the end of `prev`'s run means for its agent; true: it could go on. Adds to the call_cost.
     fn leaves(&self, cx: &Cx<'_>, cpu: CpuId, prev: TaskId, why: Prev) -> bool {
         let state = &mut *self.state.borrow_mut();
         let yielded = std::mem::take(&mut state.cpus[cpu.index()].yielded);

@@ -3,7 +3,7 @@
 use super::state::{Bucket, Task};
 use super::{Engine, Step};
 use crate::TaskMetrics;
-use crate::metrics::Watch;
+use crate::metrics::ConservationMeter;
 use schedlab_model::{EventSink, Ns};
 
 impl Task<'_> {
@@ -14,7 +14,7 @@ impl Task<'_> {
         t: usize,
         bucket: Bucket,
         now: u64,
-        watch: &mut Watch,
+        watch: &mut ConservationMeter,
         metrics: &mut [TaskMetrics],
     ) -> u64 {
         let length = self.spent(now, || &mut metrics[t]);
@@ -55,7 +55,7 @@ impl Task<'_> {
 
     /// The second, for a task that is runnable from now on, and did not wait before.
     #[inline(always)]
-    pub(super) fn waits(&mut self, t: usize, watch: &mut Watch) {
+    pub(super) fn waits(&mut self, t: usize, watch: &mut ConservationMeter) {
         self.bucket = self.waiting_bucket();
         if self.bucket == Bucket::Wait {
             watch.waits(t);

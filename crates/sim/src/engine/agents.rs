@@ -11,9 +11,9 @@ use std::cell::Cell;
 const FOR_EVER: u64 = 1 << 60;
 
 impl<'a, S: EventSink> Engine<'a, S, false> {
-    /// From now on the scheduler says in `toll` what its calls take.
-    pub(crate) fn set_toll(&mut self, toll: &'a Cell<u64>) {
-        self.features.toll = Some(toll);
+    /// From now on the scheduler says in `call_cost` what its calls take.
+    pub(crate) fn set_call_cost(&mut self, call_cost: &'a Cell<u64>) {
+        self.features.call_cost = Some(call_cost);
     }
 
     pub(crate) fn time(&self) -> u64 {
@@ -49,7 +49,7 @@ impl<'a, S: EventSink> Engine<'a, S, false> {
     /// The agent of `cpu` is done.
     pub(crate) fn vacate(&mut self, cpu: usize) {
         let c = &self.cpus[cpu];
-        if c.current.is_none() && c.window.is_none() {
+        if c.current.is_none() && c.switching.is_none() {
             self.output.conservation.set_idle(cpu, true);
         }
     }
@@ -63,7 +63,7 @@ impl<'a, S: EventSink> Engine<'a, S, false> {
 
     /// When a switch that is under way on `cpu` is over; now when there is none.
     pub(crate) fn free_at(&self, cpu: usize) -> u64 {
-        let switch = self.cpus[cpu].window.and_then(|_| self.due.slots.cpu_at(cpu, OfCpu::Work));
+        let switch = self.cpus[cpu].switching.and_then(|_| self.due.slots.cpu_at(cpu, OfCpu::Work));
         switch.unwrap_or(self.clock.now)
     }
 

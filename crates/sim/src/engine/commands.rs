@@ -176,7 +176,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             return;
         }
         let c = &mut self.cpus[cpu];
-        if c.window.is_some() {
+        if c.switching.is_some() {
             c.again = true;
             return;
         }
@@ -236,14 +236,14 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if ns == 0 {
             return;
         }
-        if !FREE && self.features.gate.is_some() && !self.is_on(cpu) {
+        if !FREE && self.features.guest.is_some() && !self.is_on(cpu) {
             self.cpus[cpu].debt += ns;
             return;
         }
         self.account(cpu);
         let c = &mut self.cpus[cpu];
         c.debt += ns;
-        if c.window.is_none() && self.due.slots.cpu_at(cpu, OfCpu::Work).is_some() {
+        if c.switching.is_none() && self.due.slots.cpu_at(cpu, OfCpu::Work).is_some() {
             self.arm_work(cpu);
         }
     }

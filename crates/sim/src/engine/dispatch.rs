@@ -2,7 +2,7 @@
 
 use super::slots::NEVER;
 use super::slots::OfCpu;
-use super::state::{Bucket, Cause, Since, State, Window};
+use super::state::{Bucket, Cause, PendingSwitch, Since, State};
 use super::{Engine, Step};
 use crate::metrics::Waited;
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, TaskId, Waker};
@@ -12,7 +12,7 @@ use schedlab_scheduler::{Pick, Prev, Wake, WakeKind};
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// Calls `schedule` for `cpu` and carries the answer out.
     pub(super) fn decide(&mut self, cpu: usize) -> Step {
-        if !FREE && self.features.gate.is_some() && self.is_off(cpu) {
+        if !FREE && self.features.guest.is_some() && self.is_off(cpu) {
             return Ok(());
         }
         let c = &mut self.cpus[cpu];
@@ -36,8 +36,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         };
         let pick = self.input.scheduler.schedule(&self.cx(cpu), CpuId(cpu as u32), prev, why);
         let mut price = if !FREE && self.features.prices.is_some() { self.price_decision(cpu) } else { 0 };
-        if !FREE && let Some(toll) = self.features.toll {
-            price += toll.take();
+        if !FREE && let Some(call_cost) = self.features.call_cost {
+            price += call_cost.take();
         }
         if prev == pick.task {
             self.stays(cpu, why, pick)?;
@@ -52,7 +52,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// Inside a switch the decision has to wait; else no other request is under way any more.
     fn not_yet(&mut self, cpu: usize) -> bool {
         let c = &mut self.cpus[cpu];
-        if c.window.is_some() {
+        if c.switching.is_some() {
             c.again = true;
             return true;
         }
@@ -78,7 +78,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     ) -> Step {
         let next = pick.task;
         if let Some(next) = next {
-            if !FREE && self.features.toll.is_some() {
+            if !FREE && self.features.call_cost.is_some() {
                 self.runs_all_the_same(cpu, next)?;
             }
             self.check_pick(cpu, next)?;
@@ -114,28 +114,28 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             saved_at = if FREE { 0 } else { self.extras[task.index()].saving_until };
             self.world.tasks[task.index()].switched_in(CpuId(cpu as u32), Ns(now));
         }
-        let window = Window { prev, prev_state, yielded, next };
+        let switch = PendingSwitch { prev, prev_state, yielded, next };
         if !FREE {
             let length = (self.switch_cost(cpu, prev) + price).max(saved_at.saturating_sub(now));
             if length > 0 {
-                return self.open_window(cpu, window, length);
+                return self.begin_switch(cpu, switch, length);
             }
         }
         if self.out.has_cmds() {
             self.carry_out(cpu, Cause::Other)?;
         }
-        self.record_switch(cpu, window)?;
+        self.record_switch(cpu, switch)?;
         self.ask_tick(cpu);
         Ok(())
     }
 
     /// The switch takes `length`.
-    fn open_window(&mut self, cpu: usize, window: Window, length: u64) -> Step {
-        if let Some(task) = window.prev {
+    fn begin_switch(&mut self, cpu: usize, switch: PendingSwitch, length: u64) -> Step {
+        if let Some(task) = switch.prev {
             self.extras[task.index()].saving_until = self.clock.now + length;
         }
         let c = &mut self.cpus[cpu];
-        c.window = Some(window);
+        c.switching = Some(switch);
         c.debt += length;
         self.output.conservation.set_idle(cpu, false);
         self.arm_in(cpu, OfCpu::Work, length);
@@ -179,11 +179,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// The switch is done: the record is written, the old context is saved, the new program starts.
     #[inline]
-    pub(super) fn record_switch(&mut self, cpu: usize, window: Window) -> Step {
+    pub(super) fn record_switch(&mut self, cpu: usize, switch: PendingSwitch) -> Step {
         if !FREE {
             self.account(cpu);
         }
-        let Window { prev, prev_state, yielded, next } = window;
+        let PendingSwitch { prev, prev_state, yielded, next } = switch;
         if let Some(task) = next {
             self.move_home(cpu, task, CpuId(cpu as u32));
         }
@@ -268,7 +268,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         match task.since.recorded_as() {
             Some(kind) => {
                 let metrics = &mut self.output.metrics.tasks;
-                task.waited = Waited::of(kind, waited, metrics, t, &mut task.counts);
+                task.waited = Waited::after(kind, waited, metrics, t, &mut task.counts);
             }
             None => self.extras[t].came_back += 1,
         }
@@ -348,7 +348,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let Some(task) = self.cpus[cpu].current else { return };
         let (record, owes) = (&self.tasks[task.index()], self.owes(task.index()));
         let c = &mut self.cpus[cpu];
-        // Without costs an activation that nothing was done in starts when the instant is decided (`swift`).
+        // Without costs an activation that nothing was done in starts when the instant is decided (`fast_path`).
         let prepared = FREE && record.fresh;
         if record.left + owes + c.debt > 0 && !prepared {
             self.arm_work(cpu);
@@ -379,8 +379,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// What a CPU worked at is finished: a switch, or an operation of the occupant.
     pub(super) fn work_done(&mut self, cpu: usize) -> Step {
-        if !FREE && let Some(window) = self.cpus[cpu].window.take() {
-            return self.record_switch(cpu, window);
+        if !FREE && let Some(switch) = self.cpus[cpu].switching.take() {
+            return self.record_switch(cpu, switch);
         }
         self.account(cpu);
         let Some(task) = self.cpus[cpu].current else {
@@ -402,13 +402,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// A program goes on after the decisions of the instant.
     pub(super) fn go_on(&mut self, cpu: usize) -> Step {
         let c = &mut self.cpus[cpu];
-        if !std::mem::take(&mut c.starting) || c.window.is_some() {
+        if !std::mem::take(&mut c.starting) || c.switching.is_some() {
             return Ok(());
         }
         match c.current {
             Some(task) if self.tasks[task.index()].state == State::Running => {
                 let t = task.index();
-                if FREE { self.advance_swiftly(cpu, t) } else { self.advance(cpu, t) }
+                if FREE { self.advance_fast(cpu, t) } else { self.advance(cpu, t) }
             }
             _ => Ok(()),
         }

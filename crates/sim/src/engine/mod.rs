@@ -5,8 +5,9 @@ mod agents;
 mod channels;
 mod commands;
 mod dispatch;
+mod event_stream;
+mod fast_path;
 mod finish;
-mod journal;
 mod layout;
 mod preempt;
 mod prices;
@@ -15,15 +16,14 @@ mod setup;
 mod slots;
 mod sources;
 mod state;
-mod swift;
 mod ticks;
 pub(crate) mod vcpu;
 mod wake;
 
-use crate::metrics::{Log, Watch};
+use crate::metrics::{ConservationMeter, PendingValues};
 use crate::rng::Stream;
 use crate::{Costs, Machine, Metrics, Outcome, RunOptions, SimError};
-use journal::Journal;
+use event_stream::EventStream;
 use layout::{Fires, Layout};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, TaskId, Workload};
 use schedlab_scheduler::{Cmd, Cx, Out, Scheduler, World};
@@ -156,21 +156,21 @@ struct Traffic {
 struct Output<'a, S> {
     metrics: Metrics,
     /// Values on their way into the metrics.
-    values: Log,
-    conservation: Watch,
-    events: Journal<'a, S>,
+    values: PendingValues,
+    conservation: ConservationMeter,
+    events: EventStream<'a, S>,
 }
 
 /// What only some runs have.
 struct Features<'a> {
     /// The CPUs are vCPUs, which do not always run.
-    gate: Option<Box<vcpu::Gate>>,
+    guest: Option<Box<vcpu::GuestCpus>>,
     /// The scheduler's work has a price.
     prices: Option<Box<prices::Prices>>,
     /// Tasks are in the kernel at times, where they cannot always be preempted.
     preempt: Option<Box<preempt::Preempt>>,
     /// Delegation: the scheduler writes here what a call took on its CPU.
-    toll: Option<&'a std::cell::Cell<u64>>,
+    call_cost: Option<&'a std::cell::Cell<u64>>,
     /// Delegation: tasks that the scheduler behind the agents has throttled.
     by_agents: std::collections::BTreeSet<TaskId>,
 }
@@ -220,7 +220,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 && let Some((cpu, cookie)) = self.queues.calls.pop()
             {
                 self.count_step(None)?;
-                if !FREE && self.features.gate.is_some() && self.keep_call(cpu, cookie) {
+                if !FREE && self.features.guest.is_some() && self.keep_call(cpu, cookie) {
                     continue;
                 }
                 self.input.scheduler.call(&self.cx(cpu.index()), cookie);
@@ -228,7 +228,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             } else if !self.queues.resched.is_empty()
                 && let Some(cpu) = self.queues.resched.pop()
             {
-                if FREE { self.decide_swiftly(cpu as usize)? } else { self.decide(cpu as usize)? }
+                if FREE { self.decide_fast(cpu as usize)? } else { self.decide(cpu as usize)? }
             } else if !self.queues.starts.is_empty()
                 && let Some(cpu) = self.queues.starts.pop()
             {
@@ -252,13 +252,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     #[inline(always)]
     fn drain(&mut self) -> Step {
         let Some((first, another)) = self.due.slots.begin() else { return Ok(()) };
-        if another || (!FREE && self.features.gate.is_some()) {
+        if another || (!FREE && self.features.guest.is_some()) {
             self.due.slots.collect(first, &mut self.due.batch);
         } else {
             match first {
-                First::Task(task) if FREE => self.wake_swiftly(task)?,
+                First::Task(task) if FREE => self.wake_fast(task)?,
                 First::Task(task) => self.task_timer(task)?,
-                First::Cpu(cpu, 0) if FREE => self.work_done_swiftly(cpu)?,
+                First::Cpu(cpu, 0) if FREE => self.work_done_fast(cpu)?,
                 First::Cpu(cpu, 0) => self.work_done(cpu)?,
                 First::Cpu(cpu, which) => self.fire(PER_CPU * cpu + which)?,
                 First::Other(slot) => self.fire(slot)?,
@@ -281,7 +281,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     fn next_of_batch(&mut self) -> Option<usize> {
         while let Some(&(seq, slot)) = self.due.batch.get(self.due.batch_at) {
             self.due.batch_at += 1;
-            if !FREE && self.features.gate.is_some() && self.hold(seq, slot) {
+            if !FREE && self.features.guest.is_some() && self.hold(seq, slot) {
                 continue;
             }
             if self.due.slots.is_current(seq, slot as usize) {
@@ -297,7 +297,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     fn fire(&mut self, slot: usize) -> Step {
         let what = self.due.layout.fires(slot);
         match what {
-            Fires::Work(cpu) if FREE => self.work_done_swiftly(cpu),
+            Fires::Work(cpu) if FREE => self.work_done_fast(cpu),
             Fires::Work(cpu) => self.work_done(cpu),
             Fires::Slice(cpu) => {
                 self.cpus[cpu].slice_armed = false;
@@ -310,7 +310,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 Ok(())
             }
             Fires::Tick(cpu) => self.tick(cpu),
-            Fires::Task(task) if FREE => self.wake_swiftly(task),
+            Fires::Task(task) if FREE => self.wake_fast(task),
             Fires::Task(task) => self.task_timer(task),
             Fires::CpuTimer(..) | Fires::TaskTimer(_) | Fires::Global(_) => self.scheduler_timer(what),
             Fires::Source(source) => self.source_fires(source),

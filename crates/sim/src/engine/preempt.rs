@@ -157,7 +157,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         };
         p.cpus[cpu].urgent |= urgent;
         let remote = from.is_some_and(|from| from != cpu);
-        let runs = self.tasks[current.index()].state == State::Running && !c.stopped && c.window.is_none();
+        let runs = self.tasks[current.index()].state == State::Running && !c.stopped && c.switching.is_none();
         if p.model != PreemptModel::Lazy || !remote || p.cpus[cpu].urgent || c.queued || !runs {
             return false;
         }
@@ -242,7 +242,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// An interrupt on `cpu` returns: what waits there for a way into the kernel need not wait longer.
     pub(super) fn interrupt_returns(&mut self, cpu: usize) {
         if self.features.preempt.as_ref().is_some_and(|p| p.cpus[cpu].held.is_some())
-            && self.cpus[cpu].window.is_none()
+            && self.cpus[cpu].switching.is_none()
         {
             self.enqueue(cpu);
         }

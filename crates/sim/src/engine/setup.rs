@@ -1,6 +1,6 @@
 //! From the description of a machine and a workload to the state of a run.
 
-use super::journal::Journal;
+use super::event_stream::EventStream;
 use super::preempt::Preempt;
 use super::prices::Prices;
 use super::slots::NEVER;
@@ -9,7 +9,7 @@ use super::state::{Channel, Client, Cpu, Extra, Fifo, Mutex, Origin, Source, Sta
 use super::{
     Clock, Due, Engine, Features, Input, Output, Queues, Step, Ticks, Told, Traffic, layout::Layout,
 };
-use crate::metrics::{Log, Watch};
+use crate::metrics::{ConservationMeter, PendingValues};
 use crate::rng::{Entity, Stream};
 use crate::{ChannelMetrics, CpuMetrics, Machine, Metrics, RunOptions, SimError, SourceMetrics, TaskMetrics};
 use schedlab_model::{CpuSet, EventSink, GroupId, Ns, Op, SourceKind, Start, TaskSpec, Workload};
@@ -72,15 +72,15 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
             },
             output: Output {
                 metrics: metrics(workload, cpus),
-                values: Log::new(workload.tasks.len()),
-                conservation: Watch::new(&masks, cpus),
-                events: Journal::new(sink),
+                values: PendingValues::new(workload.tasks.len()),
+                conservation: ConservationMeter::new(&masks, cpus),
+                events: EventStream::new(sink),
             },
             features: Features {
-                gate: None,
+                guest: None,
                 prices,
                 preempt: Preempt::new(&machine.preemption, workload, cpus).map(Box::new),
-                toll: None,
+                call_cost: None,
                 by_agents: Default::default(),
             },
             out,

@@ -251,7 +251,7 @@ pub(crate) enum Cause {
 
 /// A switch that was decided and is not recorded yet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Window {
+pub(crate) struct PendingSwitch {
     pub(crate) prev: Option<TaskId>,
     pub(crate) prev_state: PrevState,
     pub(crate) yielded: bool,
@@ -300,7 +300,7 @@ pub(crate) struct Cpu {
     pub(crate) counted: CpuMetrics,
     /// A request that is under way arrives then.
     pub(crate) resched_at: u64,
-    pub(crate) window: Option<Window>,
+    pub(crate) switching: Option<PendingSwitch>,
 }
 
 impl Cpu {
@@ -308,7 +308,7 @@ impl Cpu {
         Cpu {
             current: None,
             occupant: None,
-            window: None,
+            switching: None,
             queued: false,
             resched_at: NEVER,
             again: false,

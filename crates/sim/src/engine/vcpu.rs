@@ -1,5 +1,5 @@
 //! The two ends of a vCPU. In the engine of a guest it is a CPU that does not always run: what would happen on
-//! it waits until it runs again ([`Gate`]). In the engine of the hypervisor it is a task that waits for an event
+//! it waits until it runs again ([`GuestCpus`]). In the engine of the hypervisor it is a task that waits for an event
 //! and then runs until its guest has nothing to do. `crate::nested` ties both together.
 
 use super::channels::Sender;
@@ -20,7 +20,7 @@ pub(crate) fn program(kicks: schedlab_model::ChannelId) -> Program {
 
 /// What a guest's engine knows of its vCPUs.
 #[derive(Debug, Default)]
-pub(crate) struct Gate {
+pub(crate) struct GuestCpus {
     vcpus: Vec<Vcpu>,
 }
 
@@ -46,11 +46,11 @@ struct Vcpu {
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// From now on the CPUs are vCPUs; none runs.
     pub(crate) fn become_guest(&mut self) {
-        self.features.gate = Some(Box::new(Gate { vcpus: vec![Vcpu::default(); self.cpus.len()] }));
+        self.features.guest = Some(Box::new(GuestCpus { vcpus: vec![Vcpu::default(); self.cpus.len()] }));
     }
 
     fn vcpu(&mut self, cpu: usize) -> Option<&mut Vcpu> {
-        self.features.gate.as_mut().map(|gate| &mut gate.vcpus[cpu])
+        self.features.guest.as_mut().map(|guest| &mut guest.vcpus[cpu])
     }
 
     /// Whether `cpu` is a vCPU that does not run. Who asks has a reason: it is wanted.
@@ -106,7 +106,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let c = &mut self.cpus[cpu];
         c.debt += debt;
         match rest {
-            Some(rest) if c.window.is_some() => self.arm_in(cpu, OfCpu::Work, rest + debt),
+            Some(rest) if c.switching.is_some() => self.arm_in(cpu, OfCpu::Work, rest + debt),
             Some(_) => self.arm_work(cpu),
             None => {}
         }
@@ -165,18 +165,18 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// Whether the vCPU executes.
     pub(crate) fn is_on(&self, cpu: usize) -> bool {
-        self.features.gate.as_ref().is_some_and(|gate| gate.vcpus[cpu].on)
+        self.features.guest.as_ref().is_some_and(|guest| guest.vcpus[cpu].on)
     }
 
     /// Whether something waits for a vCPU that does not run.
     pub(crate) fn is_wanted(&self, cpu: usize) -> bool {
-        self.features.gate.as_ref().is_some_and(|gate| !gate.vcpus[cpu].on && gate.vcpus[cpu].wanted)
+        self.features.guest.as_ref().is_some_and(|guest| !guest.vcpus[cpu].on && guest.vcpus[cpu].wanted)
     }
 
     /// What a vCPU that executes still has to do before it can sleep; `None`: it is busy.
     pub(crate) fn idle_after(&self, cpu: usize) -> Option<u64> {
         let c = &self.cpus[cpu];
-        let settled = c.current.is_none() && c.window.is_none() && !c.queued && c.resched_at == NEVER;
+        let settled = c.current.is_none() && c.switching.is_none() && !c.queued && c.resched_at == NEVER;
         let passed = self.clock.now - c.accounted;
         settled.then(|| c.debt.saturating_sub(passed))
     }
@@ -237,7 +237,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     pub(crate) fn executes(&self, task: TaskId) -> Option<(usize, u64)> {
         let record = &self.tasks[task.index()];
         let c = &self.cpus[record.cpu as usize];
-        let here = record.state == State::Running && c.occupant == Some(task) && c.window.is_none();
+        let here = record.state == State::Running && c.occupant == Some(task) && c.switching.is_none();
         let runs = here && !c.stopped && record.left >= FOR_EVER / 2;
         runs.then(|| (record.cpu as usize, self.extras[task.index()].debt + c.debt))
     }

@@ -46,7 +46,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if !FREE {
             self.interrupt_returns(cpu);
             let c = &self.cpus[cpu];
-            let switches = c.queued || c.window.is_some() || c.resched_at != super::slots::NEVER;
+            let switches = c.queued || c.switching.is_some() || c.resched_at != super::slots::NEVER;
             if !switches {
                 self.steal(cpu, self.input.costs.wake_interrupt_ns.0);
             }
@@ -138,8 +138,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if !FREE && self.features.prices.is_some() {
             self.price_call(cpu, false);
         }
-        if !FREE && let Some(toll) = self.features.toll {
-            self.steal(cpu, toll.take());
+        if !FREE && let Some(call_cost) = self.features.call_cost {
+            self.steal(cpu, call_cost.take());
         }
         self.after_call(cpu, Cause::Wakeup)
     }

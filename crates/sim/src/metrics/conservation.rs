@@ -13,7 +13,7 @@ struct Class {
 
 /// The state of the watch.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct ConservationMeter {
     classes: Vec<Class>,
     class_of: Vec<u32>,
     classes_of_cpu: Vec<Vec<u32>>,
@@ -31,9 +31,9 @@ pub(crate) struct Watch {
     spell: u64,
 }
 
-impl Watch {
+impl ConservationMeter {
     /// All CPUs idle, nobody waiting.
-    pub(crate) fn new(masks: &[CpuSet], cpus: usize) -> Watch {
+    pub(crate) fn new(masks: &[CpuSet], cpus: usize) -> ConservationMeter {
         let mut classes: Vec<Class> = Vec::new();
         let mut class_of = Vec::with_capacity(masks.len());
         for mask in masks {
@@ -47,7 +47,7 @@ impl Watch {
         for (i, class) in classes.iter().enumerate() {
             class.mask.iter().for_each(|cpu| classes_of_cpu[cpu.index()].push(i as u32));
         }
-        Watch {
+        ConservationMeter {
             uniform: matches!(&classes[..], [all] if all.mask == CpuSet::first(cpus)),
             classes,
             class_of,
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn counts_only_allowed_cpus() {
         let masks: Vec<CpuSet> = ["0", "0-1"].iter().map(|m| m.parse().unwrap()).collect();
-        let mut watch = Watch::new(&masks, 2);
+        let mut watch = ConservationMeter::new(&masks, 2);
         let mut seen = WorkConservation::default();
         watch.set_idle(0, false);
         watch.waits(0); // only CPU 0 is allowed, and it is busy

@@ -2,11 +2,11 @@
 
 mod conservation;
 mod distribution;
-mod log;
+mod pending;
 
-pub(crate) use conservation::Watch;
+pub(crate) use conservation::ConservationMeter;
 pub use distribution::Distribution;
-pub(crate) use log::{Counts, Kind, Log, Waited};
+pub(crate) use pending::{Counts, Kind, PendingValues, Waited};
 
 use schedlab_model::{GroupId, Nice, Ns, Policy, TaskId};
 

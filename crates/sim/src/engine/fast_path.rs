@@ -54,7 +54,7 @@ impl Task<'_> {
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// As [`decide`](Engine::decide), where nothing costs time.
     #[inline]
-    pub(super) fn decide_swiftly(&mut self, cpu: usize) -> Step {
+    pub(super) fn decide_fast(&mut self, cpu: usize) -> Step {
         let now = self.clock.now;
         let c = &mut self.cpus[cpu];
         c.queued = false;
@@ -158,7 +158,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 self.due.slots.arm_cpu(cpu, OfCpu::Work, self.clock.now.saturating_add(on.left));
                 Ok(())
             }
-            Some(next) if on.starts => self.advance_swiftly(cpu, next.index()),
+            Some(next) if on.starts => self.advance_fast(cpu, next.index()),
             _ => Ok(()),
         }
     }
@@ -230,7 +230,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         match since.recorded_as() {
             Some(kind) => {
                 let metrics = &mut self.output.metrics.tasks;
-                task.waited = Waited::of(kind, waited, metrics, t, &mut task.counts);
+                task.waited = Waited::after(kind, waited, metrics, t, &mut task.counts);
             }
             None => self.extras[t].came_back += 1,
         }
@@ -239,7 +239,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// As `work_done`, where nothing costs time.
     #[inline(always)]
-    pub(super) fn work_done_swiftly(&mut self, cpu: usize) -> Step {
+    pub(super) fn work_done_fast(&mut self, cpu: usize) -> Step {
         let c = &mut self.cpus[cpu];
         let Some(current) = c.current else { return self.internal(format!("work on idle cpu{cpu}")) };
         let task = &mut self.tasks[current.index()];
@@ -249,12 +249,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             let name = self.name(current);
             return self.internal(format!("{current} `{name}` finished {rest} ns too early"));
         }
-        self.advance_swiftly(cpu, current.index())
+        self.advance_fast(cpu, current.index())
     }
 
     /// As [`advance`](Engine::advance): what programs mostly do, runs and sleeps, without a detour.
     #[inline]
-    pub(super) fn advance_swiftly(&mut self, cpu: usize, t: usize) -> Step {
+    pub(super) fn advance_fast(&mut self, cpu: usize, t: usize) -> Step {
         let now = self.clock.now;
         let task = &mut self.tasks[t];
         if task.left > 0 {
@@ -348,7 +348,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// As `wake_from_outside` of a task whose own timer fired.
     #[inline(always)]
-    pub(super) fn wake_swiftly(&mut self, t: usize) -> Step {
+    pub(super) fn wake_fast(&mut self, t: usize) -> Step {
         let now = self.clock.now;
         let task = &mut self.tasks[t];
         // Who waits for something else set a device to work, and that is done.

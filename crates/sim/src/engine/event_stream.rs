@@ -4,7 +4,7 @@ use crate::hash::EventHash;
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, SchedEvent};
 
 #[derive(Debug)]
-pub(super) struct Journal<'a, S> {
+pub(super) struct EventStream<'a, S> {
     sink: &'a mut S,
     pub(super) hash: EventHash,
     pub(super) events: u64,
@@ -12,9 +12,9 @@ pub(super) struct Journal<'a, S> {
     pub(super) last: u64,
 }
 
-impl<S: EventSink> Journal<'_, S> {
-    pub(super) fn new(sink: &mut S) -> Journal<'_, S> {
-        Journal { sink, hash: EventHash::default(), events: 0, last: 0 }
+impl<S: EventSink> EventStream<'_, S> {
+    pub(super) fn new(sink: &mut S) -> EventStream<'_, S> {
+        EventStream { sink, hash: EventHash::default(), events: 0, last: 0 }
     }
 
     /// The kind is known where it is called: inlined, most of the hash is computed beforehand.

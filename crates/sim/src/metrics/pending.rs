@@ -51,7 +51,7 @@ impl Waited {
 
     /// A task comes onto a CPU after waiting so long. What has no room here is recorded at once.
     #[inline(always)]
-    pub(crate) fn of(
+    pub(crate) fn after(
         kind: Kind,
         value: u64,
         tasks: &mut [TaskMetrics],
@@ -70,7 +70,7 @@ impl Waited {
 /// distribution have mostly left the caches until it is touched again, and the more values come at once, the more of
 /// them meet in one cache line. Of a task's waiting values one line is in use.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub(crate) struct PendingValues {
     /// Where the next value of each task goes, close together (67 million tasks are possible).
     next: Vec<u32>,
     /// `room`, a power of two, values for each task.
@@ -78,12 +78,12 @@ pub(crate) struct Log {
     room: usize,
 }
 
-impl Log {
-    pub(crate) fn new(tasks: usize) -> Log {
+impl PendingValues {
+    pub(crate) fn new(tasks: usize) -> PendingValues {
         let room = (ALL / tasks.max(1)).clamp(*ROOM.start(), *ROOM.end());
         let room = 1 << room.ilog2();
         let next = (0..tasks).map(|task| (task * room) as u32).collect();
-        Log { next, values: vec![0; tasks * room], room }
+        PendingValues { next, values: vec![0; tasks * room], room }
     }
 
     #[inline(always)]
@@ -188,13 +188,13 @@ mod tests {
 
     #[test]
     fn many_tasks_wait_in_less_room() {
-        let rooms = [0, 1, 16_384, 16_385, 65_536, 1_000_000].map(|tasks| Log::new(tasks).room);
+        let rooms = [0, 1, 16_384, 16_385, 65_536, 1_000_000].map(|tasks| PendingValues::new(tasks).room);
         assert_eq!(rooms, [256, 256, 256, 128, 64, 64]);
     }
 
     #[test]
     fn every_value_arrives_where_it_belongs() {
-        let mut log = Log::new(2);
+        let mut log = PendingValues::new(2);
         let mut tasks = vec![TaskMetrics::default(), TaskMetrics::default()];
         let long = 3_000_000_000;
         let mut counts = [Counts::default(), Counts::default()];
