@@ -1,7 +1,8 @@
 //! A scheduler behind live agents, driven by [`Step`]s: what happened, in order, each with its time.
 //!
-//! The decisions are those of the [`DecisionCore`] and follow from the steps alone, without a clock or a system call. So a
-//! log of the steps, played into a new [`LoggedCore`], must give the same decisions: that is what `schedlab verify` checks.
+//! The decisions are those of the [`DecisionCore`] and follow from the steps alone, without a clock or a system call.
+//! So a log of the steps, played into a new [`LoggedCore`], must give the same decisions: that is what `schedlab
+//! verify` checks.
 
 use schedlab_model::{CpuId, CpuSet, Nice, Ns, Policy, TaskId, Topology, Waker};
 use schedlab_scheduler::decision_core::{AgentDriver, Breach, DecisionCore, Ticks};
@@ -200,8 +201,8 @@ impl AgentDriver for Answer {
     fn disarm(&mut self, timer: Timer) {
         self.timers.push((timer.into(), None));
     }
-    /// A throttled thread waits as any other: the scheduler does not pick it. The limit of waiting (`--starve-after`) holds
-    /// for it all the same, because it may hold a lock of the kernel.
+    /// A throttled thread waits as any other: the scheduler does not pick it. The limit of waiting (`--starve-after`)
+    /// holds for it all the same, because it may hold a lock of the kernel.
     fn throttle(&mut self, _: TaskId, _: bool) {}
     /// Live agents deliver every tick of a CPU on which a managed thread runs ([`Ticks::Every`]).
     fn next_tick(&mut self, _: CpuId, _: Option<Ns>) {}

@@ -38,7 +38,8 @@ pub struct DriverStatus {
 pub struct StatusThread {
     /// The thread.
     pub thread: Identity,
-    /// The CPU time that it had had, and its waits, from its birth until it was managed; `None`: the kernel keeps no account.
+    /// The CPU time that it had had, and its waits, from its birth until it was managed; `None`: the kernel keeps no
+    /// account.
     pub before: Option<Served>,
 }
 

@@ -1,9 +1,9 @@
-//! A scheduler behind agents: the calls, the views and the commands that every driver has in common whose agents decide
-//! beside the kernel. The simulated agents and the live driver use it; a sched_ext driver will.
+//! A scheduler behind agents: the calls, the views and the commands that every driver has in common whose agents
+//! decide beside the kernel. The simulated agents and the live driver use it; a sched_ext driver will.
 //!
 //! [`DecisionCore`] has no clock and makes no system call. A driver says what happened and when; the core brings the
-//! [`World`] up to date, calls the scheduler, and turns each [`Cmd`] into one call of [`AgentDriver`]. The answers follow
-//! from the calls alone, so a log of the calls, played into a new core, gives the same decisions.
+//! [`World`] up to date, calls the scheduler, and turns each [`Cmd`] into one call of [`AgentDriver`]. The answers
+//! follow from the calls alone, so a log of the calls, played into a new core, gives the same decisions.
 //!
 //! | command | here |
 //! |---|---|
@@ -23,8 +23,8 @@ use schedlab_model::{CpuId, CpuSet, Ns, TaskId, Waker};
 use std::collections::VecDeque;
 use std::ops::Deref;
 
-/// Function calls ([`Cmd::Call`]) that may follow each other in one instant: several for each CPU of a large machine. (No
-/// scheduler of the registry asks for any today.)
+/// Function calls ([`Cmd::Call`]) that may follow each other in one instant: several for each CPU of a large machine.
+/// (No scheduler of the registry asks for any today.)
 pub const CALLS_MAX: u32 = 1024;
 /// Decisions for one CPU that may follow each other in one instant.
 pub const DECISIONS_MAX: u32 = 64;
@@ -331,8 +331,8 @@ impl<S: Deref<Target: Scheduler>> DecisionCore<S> {
         if self.has_calls() { Err(Breach::EndlessCalls { limit: CALLS_MAX }) } else { Ok(()) }
     }
 
-    /// Decides for `cpu`. `why`: what became of the task that runs there, as far as the driver knows (`Idle`, `Runnable`,
-    /// `Blocked` or `Exited`); `ran`: the CPU time of that task since it came, asked when it goes.
+    /// Decides for `cpu`. `why`: what became of the task that runs there, as far as the driver knows (`Idle`,
+    /// `Runnable`, `Blocked` or `Exited`); `ran`: the CPU time of that task since it came, asked when it goes.
     ///
     /// # Errors
     /// See [`DecisionCore::init`]; and when the picked task cannot run there.

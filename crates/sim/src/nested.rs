@@ -33,11 +33,11 @@ pub use split::places;
 use split::{Links, Split, Vcpu};
 
 /// A domain of the hypervisor that has a kernel of its own. Its tasks are those of the workload that belong to
-/// [`group`](Domain::group); tasks of groups without such a domain are vCPUs themselves ("bare").
+/// [`group`](Domain::group); tasks of groups without such a domain are vCPUs themselves (bare tasks).
 pub struct Domain<'a> {
     /// Name, in messages and for its vCPUs (`name:vcpu0`).
     pub name: String,
-    /// The hypervisor's group: weight, cap, and whose tasks are inside.
+    /// The hypervisor's group: weight, cap, and the tasks inside.
     pub group: GroupId,
     /// What the guest takes for its machine: one CPU for each vCPU, its own ticks and costs.
     pub machine: Machine,

@@ -378,7 +378,8 @@ fn both_killed() -> Result<(), Failed> {
     Ok(())
 }
 
-/// In a yield window, threads of the band are SCHED_IDLE with reset-on-fork; any other SCHED_IDLE was set by another process.
+/// In a yield window, threads of the band are SCHED_IDLE with reset-on-fork; any other SCHED_IDLE was set by another
+/// process.
 fn killed_in_a_yield_window() -> Result<(), Failed> {
     for in_window in [false, true] {
         let folder = Folder::new(if in_window { "window" } else { "no-window" });

@@ -1,6 +1,6 @@
-//! The agents' end: the scheduler with the world as its agents know it. It learns from messages only, so its calls come
-//! in an order that every scheduler knows from the kernel, and what it believes may be out of date. The calls themselves
-//! and the commands are those of every driver with agents ([`DecisionCore`]).
+//! The agents' end: the scheduler with the world as its agents know it. It learns from messages only, so its calls
+//! come in an order that every scheduler knows from the kernel, and what it believes may be out of date. The calls
+//! themselves and the commands are those of every driver with agents ([`DecisionCore`]).
 
 use super::kernel::{Message, News, Order, What};
 use crate::engine::Step;
@@ -97,8 +97,8 @@ pub(super) struct AgentView<'a> {
 }
 
 impl<'a> AgentView<'a> {
-    /// `machine` and `workload` are the enclave's: its CPUs only. `outer`: their numbers in the whole machine, which has
-    /// `cpus`.
+    /// `machine` and `workload` are the enclave's: its CPUs only. `outer`: their numbers in the whole machine, which
+    /// has `cpus`.
     pub(super) fn new(
         scheduler: &'a dyn Scheduler,
         machine: &Machine,
@@ -216,8 +216,8 @@ impl<'a> AgentView<'a> {
 
 /// What agents read, and what they decide.
 impl AgentView<'_> {
-    /// Returns whether a message has to wait for a decision: a task that was started anew while the decision that its first
-    /// life is over is still to come.
+    /// Returns whether a message has to wait for a decision: a task that was started anew while the decision that its
+    /// first life is over is still to come.
     pub(super) fn holds_up(&self, message: &Message) -> bool {
         match message.what {
             What::Task(task, _, News::New { .. }) => self.core.world().tasks[task.index()].on_cpu().is_some(),
@@ -338,9 +338,10 @@ impl AgentView<'_> {
         self.checked(now, at, done)
     }
 
-    /// Whether a waker that said it would leave its CPU at once (`sync`) is still on one for the agents, so that they are
-    /// to decide for it. A task of the kernel's own scheduler never is, and the news that it left may have been read
-    /// already: a scheduler that counts on that decision (2.4) would leave the woken task waiting for it for ever.
+    /// Whether a waker that said it would leave its CPU at once (`sync`) is still on one for the agents, so that they
+    /// are to decide for it. A task of the kernel's own scheduler never is, and the news that it left may have been
+    /// read already: a scheduler that counts on that decision (2.4) would leave the woken task waiting for it for
+    /// ever.
     fn decides_soon(&self, waker: Waker) -> bool {
         matches!(waker, Waker::Task(waker) if self.core.world().tasks[waker.index()].on_cpu().is_some())
     }
@@ -386,8 +387,8 @@ impl AgentView<'_> {
         Ok(wanted.then(|| self.order(cpu, pick.task)))
     }
 
-    /// Whether a task really runs on `cpu`, as far as messages and commits say. That need not be the task that the scheduler
-    /// has there: transactions fail.
+    /// Whether a task really runs on `cpu`, as far as messages and commits say. That need not be the task that the
+    /// scheduler has there: transactions fail.
     fn is_occupied(&self, cpu: usize) -> bool {
         self.real.contains(&Some(cpu))
     }

@@ -12,7 +12,7 @@ const RETRIES: u32 = 100;
 /// How long they wait then, ns.
 const RETRY: u64 = 1_000;
 
-/// What an agent is at.
+/// What an agent does.
 #[derive(Debug)]
 enum Doing {
     /// A sleeping agent: nothing. A spinning one: it polls.
@@ -117,7 +117,7 @@ impl<'a> Agents<'a> {
         matches!(self.mode, Mode::Global(_))
     }
 
-    /// When the next thing of the agents happens.
+    /// Returns when the next thing of the agents happens.
     pub(super) fn next_at(&self, now: u64) -> u64 {
         if self.stopped {
             return u64::MAX;
@@ -147,7 +147,7 @@ impl<'a> Agents<'a> {
         }
     }
 
-    /// Nothing is under way.
+    /// Returns whether nothing is under way.
     pub(super) fn is_quiet(&self) -> bool {
         let rests = |agent: &Agent| matches!(agent.doing, Doing::Nothing) && agent.queue.is_empty();
         self.agents.iter().all(rests) && self.flights.is_empty() && self.view.is_quiet()
@@ -180,7 +180,7 @@ impl<'a> Agents<'a> {
 
 /// What happens, with the engine.
 impl<'a> Agents<'a> {
-    /// Serves what is due now, one thing; true: something was.
+    /// Serves one thing that is due now; returns whether there was one.
     pub(super) fn step<S: EventSink>(
         &mut self,
         engine: &mut Engine<'_, S, false>,
@@ -226,7 +226,7 @@ impl<'a> Agents<'a> {
         front.is_some_and(|message| message.visible <= now && !self.view.holds_up(message))
     }
 
-    /// The next thing that agent `a` does; false: nothing.
+    /// Begins the next thing that agent `a` does; false: there is none.
     fn begin<S: EventSink>(&mut self, a: usize, engine: &mut Engine<'_, S, false>) -> Step<bool> {
         let now = engine.time();
         let cpu = self.agents[a].cpu;
@@ -262,7 +262,7 @@ impl<'a> Agents<'a> {
         Ok(true)
     }
 
-    /// Decisions for the CPUs that need one, up to a group; `None`: no CPU has to do anything else.
+    /// Returns decisions for the CPUs that need one, up to a group; `None`: no CPU has to do anything else.
     fn decide<S: EventSink>(
         &mut self,
         own: Option<usize>,
@@ -272,8 +272,8 @@ impl<'a> Agents<'a> {
         let mut orders: Vec<Order> = Vec::new();
         while orders.len() < self.group {
             let Some(cpu) = self.view.next_ask(own) else { break };
-            // A CPU has one transaction at a time. Deciding for it again waits for the commit: tasks that the scheduler lets
-            // change places would be decided for for ever, and no time would pass.
+            // A CPU has one transaction at a time. Deciding for it again waits for the commit: otherwise tasks that
+            // the scheduler lets change places would be decided for again and again, and no time would pass.
             let outer = self.view.outer(cpu);
             if orders.iter().any(|order| order.cpu == outer) {
                 break;
@@ -296,7 +296,7 @@ impl<'a> Agents<'a> {
         (costs.syscall_ns + costs.ipi_send_ns + each).0
     }
 
-    /// A sleeping agent is woken and takes its CPU from whoever runs there.
+    /// A sleeping agent is woken and takes its CPU from the task there.
     fn wake<S: EventSink>(&mut self, a: usize, engine: &mut Engine<'_, S, false>) {
         let cpu = self.agents[a].cpu;
         let waits = engine.free_at(cpu) - engine.time();
@@ -373,8 +373,8 @@ impl<'a> Agents<'a> {
         kernel: &Kernel<'_>,
     ) {
         let (now, local) = (engine.time(), !self.spins());
-        // Messages about other CPUs' tasks do not invalidate what an agent knows of its own CPU, but ghOSt's barrier does
-        // not ask whom a message is about.
+        // Messages about other CPUs' tasks do not invalidate what an agent knows of its own CPU, but ghOSt's barrier
+        // does not ask which task a message is about.
         let unread = local && self.agents[a].queue.front().is_some_and(|message| message.visible <= now);
         let cx = engine.context(self.agents[a].cpu);
         let results = kernel.commit(&cx, orders, local, began, unread);
@@ -397,10 +397,10 @@ impl<'a> Agents<'a> {
         }
     }
 
-    /// How long an agent waits before it tries again what failed. Only agents whose work costs nothing ever do: they would try
-    /// for ever in one instant, while the task that they want is in the kernel on a CPU that it cannot leave yet. What fails
-    /// right after such a wait belongs to the same row: a task that stays in the kernel for milliseconds is asked for once in
-    /// a microsecond, not a hundred times.
+    /// Returns how long an agent waits before it tries again what failed. Only agents whose work costs nothing wait:
+    /// without it they would try for ever in one instant, while the task that they want is in the kernel on a CPU
+    /// that it cannot leave yet. What fails right after such a wait counts on: a task that stays in the kernel for
+    /// milliseconds is asked for once in a microsecond, not a hundred times.
     fn patience(&mut self, now: u64) -> u64 {
         let (at, count) = &mut self.failures;
         let goes_on = *at == now || *count > RETRIES && now <= *at + RETRY;
@@ -415,7 +415,7 @@ impl<'a> Agents<'a> {
         engine.vacate(self.agents[a].cpu);
     }
 
-    /// Agent `a` made other agents' CPUs decide: it pings those that sleep.
+    /// Pings the sleeping agents of CPUs that agent `a` made decide.
     fn ping_others(&mut self, a: usize, now: u64) {
         if self.spins() {
             return;

@@ -1,4 +1,4 @@
-//! Whose time it was: per CPU (busy, overhead, idle) and per task (run, wait, throttled, sleep).
+//! The accounts of time: per CPU (busy, overhead, idle) and per task (run, wait, throttled, sleep).
 
 use super::state::{Bucket, Task};
 use super::{Engine, Step};
@@ -7,7 +7,7 @@ use crate::metrics::ConservationMeter;
 use schedlab_model::{EventSink, Ns};
 
 impl Task<'_> {
-    /// From `now` on the task's time counts as `bucket`. Gives back how long it counted as the one before.
+    /// Counts the task's time as `bucket` from `now` on. Returns how long it counted as the one before.
     #[inline(always)]
     pub(super) fn set_bucket(
         &mut self,
@@ -31,7 +31,7 @@ impl Task<'_> {
         length
     }
 
-    /// Counts the time since `bucket_from`, and gives it back.
+    /// Counts the time since `bucket_from`, and returns it.
     #[inline(always)]
     fn spent<'m>(&mut self, now: u64, metrics: impl FnOnce() -> &'m mut TaskMetrics) -> u64 {
         let length = now - std::mem::replace(&mut self.bucket_from, now);
@@ -43,8 +43,8 @@ impl Task<'_> {
         length
     }
 
-    /// As [`set_bucket`](Self::set_bucket), in two steps, where it is known what the time counted as until `now`: this is
-    /// the first. Not for time that is throttled.
+    /// As [`set_bucket`](Self::set_bucket), in two steps, where it is known what the time counted as until `now`:
+    /// this is the first. Not for time that is throttled.
     #[inline(always)]
     pub(super) fn leaves(&mut self, bucket: Bucket, now: u64) -> u64 {
         debug_assert_eq!(self.bucket, bucket);
@@ -64,7 +64,7 @@ impl Task<'_> {
         }
     }
 
-    /// Runnable and not running: waits, or is throttled.
+    /// Returns what the time of a runnable task that does not run counts as.
     #[inline]
     pub(super) fn waiting_bucket(&self) -> Bucket {
         if self.throttled { Bucket::Throttled } else { Bucket::Wait }
@@ -106,7 +106,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         c.counted.overhead_ns += Ns(elapsed - work);
     }
 
-    /// Kernel work that a task owes before its program goes on.
+    /// Returns the kernel work that a task owes before its program goes on.
     #[inline]
     pub(super) fn owes(&self, t: usize) -> u64 {
         if FREE { 0 } else { self.extras[t].debt }
@@ -160,7 +160,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
     }
 
-    /// The warm-up is over.
+    /// The warm-up is over: the metrics begin again.
     pub(super) fn restart_metrics(&mut self) -> Step {
         self.settle();
         self.output.metrics.restart(Ns(self.clock.now));

@@ -9,7 +9,7 @@ use schedlab_model::{EventSink, Ns, Op, TaskId, Waker};
 /// Sends that may wait in one channel before the run is given up.
 const BACKLOG_MAX: usize = 1 << 24;
 
-/// Who puts tokens in: a task on a CPU, or the outside world.
+/// The sender of tokens.
 #[derive(Clone, Copy)]
 pub(super) enum Sender {
     Task {
@@ -49,7 +49,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
     }
 
-    /// Whether the operation after the present one of `t` usually blocks (`WF_SYNC`).
+    /// Returns whether the operation after the present one of `t` usually blocks (`WF_SYNC`).
     fn is_about_to_block(&self, t: usize) -> bool {
         let program = self.extras[t].program;
         let next = program.ops.get(self.tasks[t].pc as usize);
@@ -69,7 +69,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         )
     }
 
-    /// Puts `token.count` tokens in; gives back how many found no room.
+    /// Puts `token.count` tokens in; returns how many found no room.
     pub(super) fn put(&mut self, channel: usize, mut token: Token, sender: Sender) -> Step<u32> {
         let mut count = token.count;
         self.output.metrics.channels[channel].sent += u64::from(count);
@@ -92,7 +92,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
         let c = &self.traffic.channels[channel];
         let room = match (c.capacity, sender) {
-            // The outside world does not wait: what comes, comes.
+            // The outside world does not wait for room.
             (None, _) | (_, Sender::Outside | Sender::Interrupt { .. }) => count,
             (Some(capacity), _) => u64::from(capacity).saturating_sub(c.len).min(u64::from(count)) as u32,
         };
@@ -121,7 +121,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Ok(())
     }
 
-    /// `t` takes `count` tokens that are there.
+    /// Gives `t` `count` tokens that are there.
     fn take(&mut self, channel: usize, t: usize, mut count: u64) {
         let c = &mut self.traffic.channels[channel];
         c.len -= count;
@@ -174,7 +174,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Ok(self.after_own_call(cpu))
     }
 
-    /// Lets blocked senders in until `want` is there; whether it is.
+    /// Lets blocked senders in until `want` is there; returns whether it is.
     fn admit_for(&mut self, cpu: usize, t: usize, channel: usize, want: Want) -> Step<bool> {
         let came = self.admit(cpu, t, channel, true)?;
         Ok(came && self.traffic.channels[channel].len >= u64::from(want.least()))
@@ -233,8 +233,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Ok(Flow::Block(Waits::Select))
     }
 
-    /// Lets blocked senders put in what finds room now, or at least one token when `anyway` (a channel
-    /// without room hands over directly). True when something came in. `t` on `cpu` made the room.
+    /// Lets blocked senders put in what finds room now, or at least one token when `anyway` (a channel without room
+    /// hands over directly). Returns whether something came in. `t` on `cpu` made the room.
     fn admit(&mut self, cpu: usize, t: usize, channel: usize, anyway: bool) -> Step<bool> {
         let mut came = false;
         while let Some(&(sender, left)) = self.traffic.channels[channel].senders.front() {
@@ -259,7 +259,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Ok(came)
     }
 
-    /// The oldest unfinished request that `t` received from this channel (else: that anybody did) is done.
+    /// Ends the oldest unfinished request that `t` received from this channel, or else that any task did.
     pub(super) fn finish_request(&mut self, t: usize, channel: usize) -> Step {
         let taken = &mut self.traffic.channels[channel].taken;
         let own = taken.iter().position(|(receiver, _)| *receiver == t as u32);

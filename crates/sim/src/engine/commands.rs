@@ -231,7 +231,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
     }
 
-    /// An interrupt (or a call) takes `ns` from whoever runs on `cpu`.
+    /// Takes `ns` from the task on `cpu`, for an interrupt or a call.
     pub(super) fn steal(&mut self, cpu: usize, ns: u64) {
         if ns == 0 {
             return;
@@ -261,7 +261,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.after_call(cpu, Cause::Other)
     }
 
-    /// Whether the scheduler may run this task on `cpu` now.
+    /// Checks whether the scheduler may run this task on `cpu` now.
     #[inline(always)]
     pub(super) fn check_pick(&self, cpu: usize, task: TaskId) -> Step {
         let Some(record) = self.tasks.get(task.index()) else {
@@ -276,7 +276,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.wrong_pick(cpu, task)
     }
 
-    /// Says what is wrong with a pick.
+    /// Returns the error that says what is wrong with a pick.
     #[cold]
     #[inline(never)]
     fn wrong_pick(&self, cpu: usize, task: TaskId) -> Step {
@@ -305,7 +305,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.fault(cpu, format!("it picked {task} `{name}`, which it throttled"))
     }
 
-    /// When a decision asked for a slice: the CPU decides again after it.
+    /// Arms the slice that a decision asked for: the CPU decides again after it.
     #[inline(always)]
     pub(super) fn arm_slice(&mut self, cpu: usize, slice: Option<Ns>) {
         let c = &mut self.cpus[cpu];

@@ -49,7 +49,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.apply(cpu, prev, why, pick, price)
     }
 
-    /// Inside a switch the decision has to wait; else no other request is under way any more.
+    /// Returns whether the decision has to wait because a switch is under way; else cancels other requests that are.
     fn not_yet(&mut self, cpu: usize) -> bool {
         let c = &mut self.cpus[cpu];
         if c.switching.is_some() {
@@ -161,7 +161,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.after_call(cpu, Cause::Other)
     }
 
-    /// From the decision to the switch record.
+    /// Returns the time from the decision to the switch record.
     fn switch_cost(&self, cpu: usize, prev: Option<TaskId>) -> u64 {
         if FREE {
             return 0;
@@ -348,7 +348,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let Some(task) = self.cpus[cpu].current else { return };
         let (record, owes) = (&self.tasks[task.index()], self.owes(task.index()));
         let c = &mut self.cpus[cpu];
-        // Without costs an activation that nothing was done in starts when the instant is decided (`fast_path`).
+        // Without costs an activation in which nothing was done starts when the instant is decided (`fast_path`).
         let prepared = FREE && record.fresh;
         if record.left + owes + c.debt > 0 && !prepared {
             self.arm_work(cpu);

@@ -1,6 +1,6 @@
-//! A decision on a machine without costs: as in [`dispatch`](super::dispatch), but the decision and the switch are one
-//! moment, so each record is looked up once. What happens rarely (nothing changes, the decision gave commands) goes the
-//! general way.
+//! The fast path: decisions on a machine without costs. As in [`dispatch`](super::dispatch), but the decision and the
+//! switch are one moment, so each record is looked up once. What happens rarely (nothing changes, the decision gave
+//! commands) goes the plain way. `tests/it/paths.rs` holds both to the same events.
 
 use super::program::length;
 use super::slots::OfCpu;
@@ -15,7 +15,7 @@ impl Cpu {
     #[inline(always)]
     pub(super) fn charge(&mut self, task: &mut Task<'_>, now: u64) {
         let elapsed = now - std::mem::replace(&mut self.accounted, now);
-        debug_assert!(elapsed <= task.left, "who has no work left gives the CPU up");
+        debug_assert!(elapsed <= task.left, "a task without work gives the CPU up");
         task.left -= task.left.min(elapsed);
         self.counted.busy_ns += Ns(elapsed);
     }
@@ -37,8 +37,8 @@ struct Onset {
 }
 
 impl Task<'_> {
-    /// What follows a wakeup is mostly a run: it is made the present operation when the task blocks, while the program is at
-    /// hand. Until it runs the activation stays fresh.
+    /// What follows a wakeup is mostly a run: it is made the present operation when the task blocks, while the
+    /// program is at hand. Until it runs the activation stays fresh.
     #[inline(always)]
     fn prepare(&mut self) {
         let ended = self.pc as usize == self.ops().len() && self.repeat_from != u32::MAX;
@@ -66,7 +66,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             }
             Some(task) => {
                 let task = &mut self.tasks[task.index()];
-                // Who blocks has just been charged.
+                // A task that blocks has just been charged.
                 if c.accounted != now {
                     c.charge(task, now);
                 }
@@ -140,7 +140,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if !on.starts && next.is_some() {
             self.due.slots.arm_cpu(cpu, OfCpu::Work, self.clock.now.saturating_add(on.left));
         } else if matches!(why, Prev::Runnable | Prev::Migrating) {
-            // Who left by itself had no work any more.
+            // A task that left by itself had no work any more.
             self.due.slots.disarm_cpu(cpu, OfCpu::Work);
         }
         if self.ticks.asked {
@@ -323,7 +323,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Ok(())
     }
 
-    /// The current task blocks on its own timer; the activation that follows is `released` at that time (or when it is woken).
+    /// The current task blocks on its own timer; the activation that follows is `released` at that time (or when it
+    /// is woken).
     #[inline(always)]
     fn sleeps(&mut self, cpu: usize, t: usize, until: u64, released: u64) {
         let task = &mut self.tasks[t];
@@ -351,7 +352,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     pub(super) fn wake_fast(&mut self, t: usize) -> Step {
         let now = self.clock.now;
         let task = &mut self.tasks[t];
-        // Who waits for something else set a device to work, and that is done.
+        // A task that waits for something else set a device to work, and that is done.
         if task.state != State::Blocked || task.waits != Waits::Timer {
             return self.task_timer(t);
         }

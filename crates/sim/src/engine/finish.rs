@@ -1,4 +1,4 @@
-//! The end of a run: last accounts, invariants, and who waits for ever.
+//! The end of a run: last accounts, invariants, and the tasks that wait for ever.
 
 use super::state::{State, Waits};
 use super::{Engine, Step};
@@ -23,7 +23,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         })
     }
 
-    /// Every nanosecond of every CPU and every task has been counted once.
+    /// Checks that every nanosecond of every CPU and every task has been counted once.
     fn check_conservation(&self) -> Step {
         let elapsed = self.output.metrics.elapsed();
         let mut busy = Ns::ZERO;
@@ -54,14 +54,14 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Ok(())
     }
 
-    /// Nobody is runnable and nothing is pending.
+    /// Returns whether no task is runnable and nothing is pending.
     fn is_over(&self) -> bool {
         let alive = |state| !matches!(state, State::Blocked | State::Absent | State::Dead);
         let pending = self.due.layout.outside().any(|slot| self.due.slots.is_armed(slot));
         !pending && !self.tasks.iter().any(|task| alive(task.state))
     }
 
-    /// Who waits for what.
+    /// Returns the tasks that wait for ever, and what for.
     fn stuck(&self) -> Vec<Stuck> {
         let blocked = (0..self.tasks.len()).filter(|&t| self.tasks[t].state == State::Blocked);
         blocked

@@ -31,7 +31,7 @@ pub(crate) use setup::world;
 use slots::{First, NEVER, OfCpu, PER_CPU, Slots};
 use state::{Channel, Client, Cpu, Extra, Fifo, Mutex, Source, Task};
 
-/// What the parts of the engine return: the error is boxed, it is never on the fast path.
+/// The result of the engine's parts: the error is boxed, it is never on the fast path.
 pub(crate) type Step<T = ()> = Result<T, Box<SimError>>;
 
 /// Runs `workload` on `machine` under `scheduler` and hands every event to `sink`.
@@ -101,11 +101,11 @@ struct Input<'a> {
     costs: Costs,
 }
 
-/// Which tick edges are delivered.
+/// The tick edges that are delivered.
 struct Ticks {
     /// The scheduler needs ticks.
     wanted: bool,
-    /// And edges that cannot matter are left out: it is asked.
+    /// Edges that cannot matter are left out: the scheduler is asked.
     asked: bool,
     /// The CPU whose tick is being handled.
     handled: Option<usize>,
@@ -239,7 +239,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
     }
 
-    /// Nothing but starting programs is left to do in this instant.
+    /// Returns whether nothing but starting programs is left to do in this instant.
     #[inline]
     fn only_starts(&self) -> bool {
         self.queues.resched.is_empty()
@@ -276,7 +276,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Ok(())
     }
 
-    /// The next slot of the batch that is still to be served.
+    /// Returns the next slot of the batch that is still to be served.
     #[inline]
     fn next_of_batch(&mut self) -> Option<usize> {
         while let Some(&(seq, slot)) = self.due.batch.get(self.due.batch_at) {
@@ -319,7 +319,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
     }
 
-    /// One more step in which no time passes.
+    /// Counts one more step in which no time passes.
     #[inline]
     fn count_step(&mut self, task: Option<usize>) -> Step {
         self.clock.steps += 1;
@@ -338,14 +338,14 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
     }
 
-    /// The scheduler broke its contract.
+    /// Returns the error for a scheduler that broke its contract.
     #[cold]
     fn fault<T>(&self, cpu: usize, what: String) -> Step<T> {
         let state = self.input.scheduler.explain(&self.cx(cpu), CpuId(cpu as u32));
         Err(Box::new(SimError::Scheduler { at: Ns(self.clock.now), cpu: CpuId(cpu as u32), what, state }))
     }
 
-    /// The simulator broke its own rules.
+    /// Returns the error for a simulator that broke its own rules.
     #[cold]
     fn internal<T>(&self, what: String) -> Step<T> {
         Err(Box::new(SimError::Internal { at: Ns(self.clock.now), what }))

@@ -1,8 +1,8 @@
-//! Kernel sections: where a decision that was asked for may take effect. The rules and what is left out stand in
+//! Kernel sections: where a decision that was asked for may take effect. The rules and what is left out are in
 //! `crate::preemption`.
 //!
-//! A decision that comes while the current task may not be preempted is *held*: nothing happens to scheduler or
-//! task. At every boundary of the task's program it is looked at again, and taken when the model allows it there.
+//! A decision that comes while the current task may not be preempted is *held*: nothing happens to scheduler or task.
+//! At every boundary of the task's program it is looked at again, and taken when the model allows it there.
 
 use super::program::Flow;
 use super::slots::{NEVER, OfCpu};
@@ -27,11 +27,11 @@ struct OnCpu {
     held: Option<Cause>,
     /// Since when it waits.
     since: u64,
-    /// Somebody is to run who does not wait for the tick (`Lazy`).
+    /// A task is to run that does not wait for the tick (`Lazy`).
     urgent: bool,
     /// From here on the request counts as urgent (`Lazy`): the tick after it was made.
     urgent_at: u64,
-    /// Interrupts that came while they were off: whom they wake.
+    /// Interrupts that came while they were off: the tasks that they wake.
     masked: Vec<(u32, Waker)>,
     /// Interrupts for the CPU's thread.
     threaded: Vec<u32>,
@@ -51,7 +51,7 @@ pub(crate) struct Preempt {
 }
 
 impl Preempt {
-    /// `None` when no task can be held up and nobody waits for a tick.
+    /// `None` when no task can be held up and none waits for a tick.
     pub(super) fn new(preemption: &Preemption, workload: &Workload, cpus: usize) -> Option<Preempt> {
         let cpu = |_| OnCpu {
             held: None,
@@ -71,7 +71,7 @@ impl Preempt {
         })
     }
 
-    /// Whether a task that is at `place` keeps the CPU.
+    /// Returns whether a task that is at `place` keeps the CPU.
     fn keeps(&self, place: Place, urgent: bool) -> bool {
         let Place::Kernel(section) = place else { return false };
         match section {
@@ -86,7 +86,7 @@ impl Preempt {
     }
 }
 
-/// Where the program is before `op`, coming from `old`, and during it.
+/// Returns where the program is before `op`, coming from `old`, and during it.
 fn places(old: Place, op: Option<&Op>, model: PreemptModel) -> (Place, Place) {
     let between = if old == Place::User { Place::User } else { PLAIN };
     match op {
@@ -100,7 +100,7 @@ fn places(old: Place, op: Option<&Op>, model: PreemptModel) -> (Place, Place) {
 }
 
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
-    /// A decision of `cpu` is due: whether it has to wait. If so, that is noted.
+    /// Returns whether a decision of `cpu` that is due has to wait. If so, that is noted.
     pub(super) fn is_held(&mut self, cpu: usize) -> bool {
         let (now, c) = (self.clock.now, &self.cpus[cpu]);
         let Some(p) = &mut self.features.preempt else { return false };
@@ -146,7 +146,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
     }
 
-    /// A decision is asked for. True: it waits, because the request of another CPU sends no interrupt (`Lazy`).
+    /// Returns whether a decision that is asked for waits, because the request of another CPU sends no interrupt
+    /// (`Lazy`).
     pub(super) fn is_put_off(&mut self, cpu: usize, cause: Cause, from: Option<usize>) -> bool {
         let c = &self.cpus[cpu];
         let Some(p) = &mut self.features.preempt else { return false };
@@ -165,14 +166,14 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         true
     }
 
-    /// A task is woken (or placed): whether it is one for which nobody waits.
+    /// Notes whether the task that is woken (or placed) is one that waits for no tick.
     pub(super) fn note_waking(&mut self, t: usize) {
         if let Some(p) = &mut self.features.preempt {
             p.wakes_urgent = !self.input.workload.tasks[t].policy.is_fair();
         }
     }
 
-    /// The program of `t` on `cpu` comes to its next operation. True: it stops there for a decision.
+    /// The program of `t` on `cpu` comes to its next operation. Returns whether it stops there for a decision.
     pub(super) fn boundary(&mut self, cpu: usize, t: usize) -> Step<bool> {
         let task = &self.tasks[t];
         let op = task.ops().get(task.pc as usize);
@@ -217,7 +218,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Ok(())
     }
 
-    /// An interrupt on `cpu` is to wake `t`. True: it is off, or its thread will do it.
+    /// Returns whether an interrupt on `cpu` that is to wake `t` is off, or left to its thread.
     pub(super) fn is_masked(&mut self, cpu: usize, t: usize, waker: Waker) -> Step<bool> {
         let c = &self.cpus[cpu];
         let Some(p) = &mut self.features.preempt else { return Ok(false) };

@@ -22,7 +22,7 @@ pub(super) enum Flow {
     Exit,
 }
 
-/// The length of an operation.
+/// Returns the length of an operation.
 #[inline]
 pub(super) fn length(extra: &mut Extra<'_>, amount: Amount) -> u64 {
     match amount {
@@ -32,13 +32,13 @@ pub(super) fn length(extra: &mut Extra<'_>, amount: Amount) -> u64 {
 }
 
 impl Task<'_> {
-    /// Overdue jobs are dropped.
+    /// Drops overdue jobs.
     fn skip_missed(&mut self, now: u64, period: u64, offset: u64) {
         self.job = self.job.max(now.saturating_sub(offset).div_ceil(period));
         self.pc += 1;
     }
 
-    /// `NextPeriod` is done: the job that was due at `due` begins.
+    /// Begins the job that was due at `due`: `NextPeriod` is done.
     #[inline(always)]
     pub(super) fn begin_job(&mut self, due: u64) {
         self.exit_paid = false;
@@ -48,8 +48,8 @@ impl Task<'_> {
         self.fresh = true;
     }
 
-    /// When the activation is due that begins after waiting for `waits`; `u64::MAX`: when it is woken. Worked out while
-    /// the program is at hand.
+    /// Returns when the activation is due that begins after waiting for `waits`; `u64::MAX`: when it is woken. Worked
+    /// out while the program is at hand.
     #[inline]
     pub(super) fn next_release(&self, waits: Waits) -> u64 {
         match self.ops().get(self.pc as usize) {
@@ -60,7 +60,7 @@ impl Task<'_> {
         }
     }
 
-    /// When the activation that begins with a wakeup at `now` was due.
+    /// Returns when the activation was due that begins with a wakeup at `now`.
     #[inline]
     pub(super) fn release_time(&self, now: u64) -> u64 {
         self.released.min(now)
@@ -68,7 +68,7 @@ impl Task<'_> {
 }
 
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
-    /// The program of `t`, which runs on `cpu` and owes nothing, goes on until it needs time or leaves.
+    /// Lets the program of `t`, which runs on `cpu` and owes nothing, go on until it needs time or leaves.
     pub(super) fn advance(&mut self, cpu: usize, t: usize) -> Step {
         loop {
             self.count_step(Some(t))?;
@@ -237,7 +237,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if self.cpus[cpu].debt > 0 { Flow::Cpu } else { Flow::Next }
     }
 
-    /// Charges the way into a blocking call once; true = it has to be worked off first.
+    /// Charges the way into a blocking call once; returns whether it has to be worked off first.
     pub(super) fn pay_exit(&mut self, t: usize) -> bool {
         if FREE {
             return false;
@@ -294,7 +294,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Ok(if self.extras[t].debt > 0 { Flow::Cpu } else { Flow::Next })
     }
 
-    /// The activation ends: its response time is known. One in which nothing was done does not count.
+    /// Ends the activation: its response time is known. One in which nothing was done does not count.
     #[inline(always)]
     fn end_activation(&mut self, t: usize) {
         let task = &mut self.tasks[t];
@@ -332,7 +332,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             None => mutex.owner = Some(t as u32),
             Some(_) => {
                 mutex.waiters.push_back(t as u32);
-                // The one who unlocks hands the mutex over: the operation is done when the task wakes.
+                // Unlocking hands the mutex over: the operation is done when the task wakes.
                 self.tasks[t].pc += 1;
                 return Ok(Flow::Block(Waits::Lock(lock)));
             }

@@ -44,7 +44,8 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
             clock: Clock { now: 0, end: options.duration.0, steps: 0, steps_max },
             input: Input { scheduler, workload, machine, options, costs: machine.costs },
             ticks: Ticks { wanted: needs.ticks, asked: needs.ticks && !options.every_tick, handled: None },
-            // With every tick the views are kept for all, so that stress finds a scheduler that reads them all the same.
+            // With every tick the views are kept for all, so that stress finds a scheduler that reads them all the
+            // same.
             told: Told { saved: needs.saved, views: !needs.own_marks || options.every_tick },
             due: Due {
                 slots,
@@ -53,12 +54,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
                 batch_at: 0,
                 global_armed_on: vec![0; usize::from(needs.global_timers)],
             },
-            queues: Queues {
-                resched: Fifo::new(cpus),
-                starts: Fifo::new(cpus),
-                calls: Fifo::new(cpus),
-                cmds: Vec::new(),
-            },
+            queues: Queues::new(cpus),
             cpus: (0..cpus).map(|_| Cpu::new()).collect(),
             streams: (0..cpus).map(|cpu| Stream::new(options.seed, Entity::Cpu, cpu, 2)).collect(),
             tasks,
@@ -114,7 +110,14 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
     }
 }
 
-/// Whether the scheduler serves every policy, and these tasks together.
+impl Queues {
+    fn new(cpus: usize) -> Queues {
+        let (resched, starts) = (Fifo::new(cpus), Fifo::new(cpus));
+        Queues { resched, starts, calls: Fifo::new(cpus), cmds: Vec::new() }
+    }
+}
+
+/// Checks that the scheduler serves every policy, and these tasks together.
 fn admit(scheduler: &dyn Scheduler, workload: &Workload, world: &World) -> Result<(), SimError> {
     for task in &workload.tasks {
         if let Some(why) = scheduler.refuses(task.policy) {
@@ -128,7 +131,7 @@ fn admit(scheduler: &dyn Scheduler, workload: &Workload, world: &World) -> Resul
     Ok(())
 }
 
-/// What schedulers see of a machine and a workload at the start.
+/// Returns what schedulers see of a machine and a workload at the start.
 pub(crate) fn world(machine: &Machine, workload: &Workload) -> Result<World, SimError> {
     let cpus = machine.topology.cpus();
     let mut groups: Vec<GroupView> = workload
@@ -229,7 +232,7 @@ fn channels(workload: &Workload) -> Vec<Channel> {
     channels
 }
 
-/// Sources, the clients of the closed-loop ones, and the first client of each source.
+/// Returns the sources, the clients of the closed-loop ones, and the first client of each source.
 fn sources(workload: &Workload, seed: u64) -> (Vec<Source>, Vec<Client>, Vec<usize>) {
     let (mut sources, mut clients, mut first) = (Vec::new(), Vec::new(), Vec::new());
     for (s, spec) in workload.sources.iter().enumerate() {

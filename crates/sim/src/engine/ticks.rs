@@ -17,8 +17,8 @@ pub(super) struct Rest {
 }
 
 impl Machine {
-    /// The debt at `to`, when it was `owed` at `from`, is worked off before anything else, and every tick
-    /// edge after `from` and up to `to` adds the cost of a tick.
+    /// Returns what is left at `to` of a debt that was `owed` at `from`: it is worked off before anything else, and
+    /// every tick edge after `from` and up to `to` adds the cost of a tick.
     #[inline]
     pub(super) fn rest_of_debt(&self, world: &World, cpu: usize, from: u64, to: u64, owed: u64) -> Rest {
         let cost = self.costs.tick_ns.0;
@@ -36,7 +36,7 @@ impl Machine {
         Rest { added, left: (owed + added).saturating_sub(elapsed).max(of_last) }
     }
 
-    /// When `need` of kernel and program work that starts at `from` is done, ticks included. A tick at the
+    /// Returns when `need` of kernel and program work that starts at `from` is done, ticks included. A tick at the
     /// very end comes first.
     #[inline]
     pub(super) fn done_at(&self, world: &World, cpu: usize, from: u64, need: u64) -> u64 {
@@ -197,13 +197,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         (self.cpus[cpu].tick_at, self.cpus[cpu].tick_sure) = (NEVER, true);
     }
 
-    /// Whether `cpu` has a tick edge now.
+    /// Returns whether `cpu` has a tick edge now.
     fn on_edge(&self, cpu: CpuId) -> bool {
         let edges = self.world.ticks_until(cpu, Ns(self.clock.now));
         edges > 0 && self.world.tick_edge(cpu, edges).0 == self.clock.now
     }
 
-    /// The time of the `due`-th edge from now, `NEVER` when it is beyond the end of time.
+    /// Returns the time of the `due`-th edge from now, `NEVER` when it is beyond the end of time.
     #[inline]
     pub(super) fn edge_in(&self, cpu: CpuId, due: u64) -> u64 {
         let edge = self.world.ticks_until(cpu, Ns(self.clock.now)).saturating_add(due);

@@ -1,5 +1,5 @@
-//! The two ends of a vCPU. In the engine of a guest it is a CPU that does not always run: what would happen on
-//! it waits until it runs again ([`GuestCpus`]). In the engine of the hypervisor it is a task that waits for an event
+//! The two ends of a vCPU. In the engine of a guest it is a CPU that does not always run: what would happen on it
+//! waits until it runs again ([`GuestCpus`]). In the engine of the hypervisor it is a task that waits for an event
 //! and then runs until its guest has nothing to do. `crate::nested` ties both together.
 
 use super::channels::Sender;
@@ -13,7 +13,7 @@ use schedlab_model::{Amount, CpuId, EventSink, Ns, Op, Program, TaskId};
 /// A vCPU runs until it is told to stop: longer than any run lasts.
 const FOR_EVER: u64 = 1 << 60;
 
-/// The program of a vCPU in the hypervisor's workload: an event on `kicks` starts it.
+/// Returns the program of a vCPU in the hypervisor's workload: an event on `kicks` starts it.
 pub(crate) fn program(kicks: schedlab_model::ChannelId) -> Program {
     Program::forever([Op::Receive(kicks), Op::Run(Amount::Fixed(Ns(FOR_EVER)))])
 }
@@ -44,7 +44,7 @@ struct Vcpu {
 
 /// The guest's end.
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
-    /// From now on the CPUs are vCPUs; none runs.
+    /// Makes the CPUs vCPUs; none runs.
     pub(crate) fn become_guest(&mut self) {
         self.features.guest = Some(Box::new(GuestCpus { vcpus: vec![Vcpu::default(); self.cpus.len()] }));
     }
@@ -53,7 +53,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.features.guest.as_mut().map(|guest| &mut guest.vcpus[cpu])
     }
 
-    /// Whether `cpu` is a vCPU that does not run. Who asks has a reason: it is wanted.
+    /// Returns whether `cpu` is a vCPU that does not run. Asking means that there is something to do: it is wanted.
     pub(super) fn is_off(&mut self, cpu: usize) -> bool {
         match self.vcpu(cpu) {
             Some(vcpu) if !vcpu.on => {
@@ -64,7 +64,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
     }
 
-    /// Keeps an expired timer for a vCPU that does not run; true = it was kept.
+    /// Keeps an expired timer for a vCPU that does not run; returns whether it was kept.
     pub(super) fn hold(&mut self, seq: u64, slot: u32) -> bool {
         let cpu = match self.due.layout.fires(slot as usize) {
             Fires::Work(_) | Fires::Warmup | Fires::Source(_) | Fires::Client(_) => return false,
@@ -83,7 +83,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         true
     }
 
-    /// Keeps a function call for a vCPU that does not run; true = it was kept.
+    /// Keeps a function call for a vCPU that does not run; returns whether it was kept.
     #[cold]
     pub(super) fn keep_call(&mut self, cpu: CpuId, cookie: u64) -> bool {
         let off = self.is_off(cpu.index());
@@ -163,17 +163,17 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         view.set(view.get() + Ns(stolen));
     }
 
-    /// Whether the vCPU executes.
+    /// Returns whether the vCPU executes.
     pub(crate) fn is_on(&self, cpu: usize) -> bool {
         self.features.guest.as_ref().is_some_and(|guest| guest.vcpus[cpu].on)
     }
 
-    /// Whether something waits for a vCPU that does not run.
+    /// Returns whether something waits for a vCPU that does not run.
     pub(crate) fn is_wanted(&self, cpu: usize) -> bool {
         self.features.guest.as_ref().is_some_and(|guest| !guest.vcpus[cpu].on && guest.vcpus[cpu].wanted)
     }
 
-    /// What a vCPU that executes still has to do before it can sleep; `None`: it is busy.
+    /// Returns what a vCPU that executes still has to do before it can sleep; `None`: it is busy.
     pub(crate) fn idle_after(&self, cpu: usize) -> Option<u64> {
         let c = &self.cpus[cpu];
         let settled = c.current.is_none() && c.switching.is_none() && !c.queued && c.resched_at == NEVER;
@@ -195,17 +195,17 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
 /// What both ends need.
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
-    /// The next thing happens then.
+    /// Returns when the next thing happens.
     pub(crate) fn next_at(&mut self) -> u64 {
         self.due.slots.min()
     }
 
-    /// Time goes on to `at`, at which nothing was served yet.
+    /// Moves time on to `at`, at which nothing was served yet.
     pub(crate) fn advance_to(&mut self, at: u64) {
         self.go_to(at);
     }
 
-    /// Whether something is to be served now.
+    /// Returns whether something is to be served now.
     pub(crate) fn is_due(&mut self) -> bool {
         let waits = !self.queues.resched.is_empty()
             || !self.queues.starts.is_empty()
@@ -218,7 +218,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.instant()
     }
 
-    /// Takes the tokens out of a channel from which nobody here receives.
+    /// Takes the tokens out of a channel that has no receiver in this engine.
     pub(crate) fn take_tokens(&mut self, channel: usize) -> u32 {
         let c = &mut self.traffic.channels[channel];
         c.queue.clear();
@@ -233,7 +233,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
 /// The hypervisor's end.
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
-    /// The pCPU on which the vCPU `task` executes, and what the hypervisor does there first; `None`: it does not.
+    /// Returns the pCPU on which the vCPU `task` executes, and what the hypervisor does there first; `None`: it does
+    /// not.
     pub(crate) fn executes(&self, task: TaskId) -> Option<(usize, u64)> {
         let record = &self.tasks[task.index()];
         let c = &self.cpus[record.cpu as usize];

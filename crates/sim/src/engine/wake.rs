@@ -7,7 +7,7 @@ use schedlab_model::{CpuId, EventKind, EventSink, Ns, TaskId, Waker};
 use schedlab_scheduler::{Change, Runnable, Wake, WakeKind};
 
 impl Task<'_> {
-    /// It wakes, to begin what was due at `released`.
+    /// Makes the task ready, to begin what was due at `released`.
     #[inline(always)]
     pub(super) fn gets_ready(&mut self, released: u64) {
         self.waits = Waits::Nothing;
@@ -36,7 +36,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
     }
 
-    /// An interrupt wakes the task, on the CPU to whose run queue it belongs: where it ran last, or was moved to.
+    /// Wakes the task by an interrupt, on the CPU to whose run queue it belongs: where it ran last, or was moved to.
     pub(super) fn wake_from_outside(&mut self, t: usize, waker: Waker) -> Step {
         let cpu = self.tasks[t].home as usize;
         if !FREE && self.features.preempt.is_some() && self.is_masked(cpu, t, waker)? {
@@ -54,7 +54,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Ok(())
     }
 
-    /// A new task: it is placed, then it wakes for the first time.
+    /// Creates a task: it is placed, then it wakes for the first time.
     pub(super) fn create(&mut self, t: usize, parent: Option<TaskId>, cpu: usize) -> Step {
         let task = TaskId::from(t);
         let allowed = self.world.tasks[t].affinity;

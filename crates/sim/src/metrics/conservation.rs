@@ -1,4 +1,5 @@
-//! Watches for idle CPUs while somebody waits, incrementally: tasks with the same mask are one class.
+//! Measures, incrementally, how long CPUs idle while tasks wait that may run there: tasks with the same mask are one
+//! class.
 
 use super::WorkConservation;
 use schedlab_model::{CpuSet, Ns};
@@ -11,7 +12,7 @@ struct Class {
     idle: u32,
 }
 
-/// The state of the watch.
+/// The state of the measurement.
 #[derive(Debug)]
 pub(crate) struct ConservationMeter {
     classes: Vec<Class>,
@@ -32,7 +33,7 @@ pub(crate) struct ConservationMeter {
 }
 
 impl ConservationMeter {
-    /// All CPUs idle, nobody waiting.
+    /// Returns a meter for a machine on which all CPUs are idle and no task waits.
     pub(crate) fn new(masks: &[CpuSet], cpus: usize) -> ConservationMeter {
         let mut classes: Vec<Class> = Vec::new();
         let mut class_of = Vec::with_capacity(masks.len());
@@ -125,7 +126,7 @@ impl ConservationMeter {
     /// Time goes on from `since` to `now`.
     #[inline]
     pub(crate) fn advance(&mut self, since: u64, now: u64, into: &mut WorkConservation) {
-        // Nobody can be kept waiting, or idle by a throttle, while no CPU is idle.
+        // No task can wait beside an idle CPU while no CPU is idle.
         if self.idle_cpus > 0 && self.waiting + self.throttled > 0 {
             self.advance_with_idle(now - since, into);
         } else {
@@ -156,7 +157,7 @@ impl ConservationMeter {
         self.throttled = if throttled { self.throttled + 1 } else { self.throttled - 1 };
     }
 
-    /// Idle CPUs on which one of the waiting tasks may run.
+    /// Returns the idle CPUs on which one of the waiting tasks may run.
     fn idle_for_waiters(&self) -> u64 {
         if self.uniform {
             return u64::from(self.idle_cpus);

@@ -21,8 +21,8 @@ const ALL: usize = 1 << 22;
 /// Below the kind, which is in the two upper bits.
 const BITS: u32 = 30;
 
-/// What is counted of a task between two times at which its values go into its metrics. There are few enough: every switch
-/// away from it gives a value.
+/// What is counted of a task between two times at which its values go into its metrics. There are few enough: every
+/// switch away from it gives a value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) preemptions: u32,
@@ -31,7 +31,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Into the metrics, and from the start again.
+    /// Adds them to the metrics, and begins again.
     pub(crate) fn go_into(&mut self, task: &mut TaskMetrics) {
         let Counts { preemptions, migrations, wakeups } = std::mem::take(self);
         task.preemptions += u64::from(preemptions);
@@ -40,8 +40,8 @@ impl Counts {
     }
 }
 
-/// How long a task waited before it runs, as the log keeps it. It is recorded when the run ends, together with its length: one
-/// touch of the task's values instead of two.
+/// How long a task waited before it runs, as it is kept here. It is recorded when the run ends, together with its
+/// length: one touch of the task's values instead of two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Waited(u32);
 
@@ -143,7 +143,7 @@ impl PendingValues {
         }
     }
 
-    /// Everything so far goes into the distributions.
+    /// Moves everything so far into the distributions.
     pub(crate) fn flush(&mut self, tasks: &mut [TaskMetrics]) {
         let room = self.room as u32;
         for ((task, values), next) in tasks.iter_mut().zip(self.values.chunks(self.room)).zip(&mut self.next)
@@ -154,7 +154,7 @@ impl PendingValues {
     }
 }
 
-/// A value with its kind, as they wait. It is less than 2 to the power of [`BITS`].
+/// Returns a value with its kind, as they wait. It is less than 2 to the power of [`BITS`].
 #[inline]
 fn packed(kind: Kind, value: u64) -> u32 {
     value as u32 | (kind as u32) << BITS

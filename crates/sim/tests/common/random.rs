@@ -54,7 +54,7 @@ fn program() -> impl Strategy<Value = Program> {
     ];
     (prop::collection::vec(piece(), 1..5), draw, any::<bool>()).prop_map(|(pieces, draw, ends)| {
         let mut ops: Vec<Op> = pieces.into_iter().flatten().collect();
-        // Nobody may loop without time.
+        // No program may loop without time passing.
         ops.push(Op::Run(fixed(20_000)));
         let repeat_from = (!ends).then_some(0);
         Program { ops, repeat_from, draws: vec![draw], ..Program::default() }

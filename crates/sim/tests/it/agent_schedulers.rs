@@ -27,7 +27,7 @@ fn metrics(spec: &str, cpus: usize, tasks: Vec<TaskSpec>, duration: Ns) -> Metri
     simulate(spec, cpus, &Workload { tasks, ..Workload::default() }, duration).metrics
 }
 
-/// Who ran from when, on CPU 0.
+/// Returns the tasks that ran on CPU 0, and from when.
 fn switches(spec: &str, tasks: Vec<TaskSpec>, duration: Ns) -> Vec<(u64, Option<u32>)> {
     let workload = Workload { tasks, ..Workload::default() };
     let scheduler = crate::common::scheduler(spec, 1);
@@ -56,10 +56,10 @@ fn first_in_first_out_runs_each_to_its_end() {
     }
 }
 
-/// Stress, seed 12810: a task in the queue of another CPU than that of its creation was nowhere said to be there until it
-/// ran, which behind a hog is never.
+/// Found by `cargo xtask stress` (seed 12810): a task in the queue of another CPU than that of its creation was
+/// nowhere said to be there until it ran, which behind a hog is never.
 #[test]
-fn who_waits_in_another_cpus_queue_is_seen_there() {
+fn a_task_in_another_cpus_queue_is_seen_there() {
     for spec in ["fifo-per-cpu", "rr"] {
         let tasks = ["a", "b", "c", "d"].map(|name| TaskSpec::new(name, Program::hog()));
         let workload = Workload { tasks: tasks.into(), ..Workload::default() };

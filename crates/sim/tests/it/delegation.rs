@@ -133,8 +133,8 @@ fn tasks_outside_of_the_enclave_take_the_cpu_and_transactions_fail() {
 
 #[test]
 fn a_task_that_is_still_on_its_way_off_a_cpu_cannot_be_committed_to_another() {
-    // Three tasks take turns on two CPUs. Whoever is picked for a CPU was preempted on the other one a moment ago: its
-    // message is unread, or it still runs.
+    // Three tasks take turns on two CPUs. The task that is picked for a CPU was preempted on the other one a moment
+    // ago: its message is unread, or it still runs.
     let mut tasks: Vec<TaskSpec> =
         (0..3).map(|i| periodic(&format!("t{i}"), 25, 40, Ns::from_us(1))).collect();
     tasks.iter_mut().for_each(|task| task.policy = Policy::Other);
@@ -169,20 +169,20 @@ fn the_watchdog_ends_agents_that_hang() {
     let mut case = case("fifo-centralized", GLOBAL);
     case.failure = Some((Ns::from_ms(100), Failure::Hang));
     let frozen = case.run(2, vec![sleeper("s")], Ns::from_ms(400));
-    assert!(frozen.tasks[0].cpu_ns <= Ns::from_ms(11), "nobody notices without a watchdog");
+    assert!(frozen.tasks[0].cpu_ns <= Ns::from_ms(11), "nothing notices without a watchdog");
     case.timeout = Some(Ns::from_ms(50));
     let metrics = case.run(2, vec![sleeper("s")], Ns::from_ms(400));
     let fell = agents(&metrics).fell_back_at.expect("the watchdog bites");
     assert!((Ns::from_ms(150)..Ns::from_ms(160)).contains(&fell), "{fell}: after the limit, at a tick");
     assert!(metrics.tasks[0].cpu_ns > Ns::from_ms(30));
-    // Whoever waits for the third CPU under a scheduler that never gives it one is freed too.
+    // A task that waits for the third CPU under a scheduler that never gives it one is freed too.
     case.failure = None;
     let metrics = case.run(2, vec![hog("a"), hog("b")], Ns::from_ms(400));
     assert!(agents(&metrics).fell_back_at.is_some() && metrics.tasks[1].cpu_ns > Ns::from_ms(100));
 }
 
-/// Found by `cargo xtask stress` (seed 41): agents that cost nothing tried to have a task, for ever in one instant, that was
-/// in the kernel on a CPU which it could not leave yet.
+/// Found by `cargo xtask stress` (seed 41): agents that cost nothing tried to have a task, for ever in one instant,
+/// that was in the kernel on a CPU which it could not leave yet.
 #[test]
 fn agents_that_cost_nothing_wait_for_a_task_in_the_kernel() {
     let held = Op::Kernel { section: Section::PreemptOff, length: Amount::Fixed(Ns::from_ms(3)) };
@@ -227,8 +227,8 @@ fn what_agents_throttled_is_free_when_they_die() {
 #[test]
 fn a_task_is_throttled_while_its_transaction_is_under_way() {
     let mut case = case("linux-6.1:sched_rt_runtime_us=180", GLOBAL);
-    // Each call of the scheduler takes a millisecond: decided after 4 ms and committed at 6, throttled at 9 (the tick of
-    // 8 ms), on the CPU at 9.5, and off it with the transaction of 10 ms at 13.5.
+    // Each call of the scheduler takes a millisecond: decided after 4 ms and committed at 6, throttled at 9 (the tick
+    // of 8 ms), on the CPU at 9.5, and off it with the transaction of 10 ms at 13.5.
     case.costs.policy_call_ns = Ns::from_ms(1);
     case.costs.ipi_flight_ns = Ns::from_us(3_500);
     let metrics = case.run(2, fifo_hog(), Ns::from_ms(900));
@@ -237,8 +237,8 @@ fn a_task_is_throttled_while_its_transaction_is_under_way() {
     assert!(metrics.tasks[0].throttled_ns > Ns::from_ms(880), "{}", metrics.tasks[0].throttled_ns);
 }
 
-/// Found by `cargo xtask stress` (seed 44): the watchdog ended the agents at the edge at which the kernel's own scheduler
-/// wanted to balance; asked anew, it got the next edge.
+/// Found by `cargo xtask stress` (seed 44): the watchdog ended the agents at the edge at which the kernel's own
+/// scheduler wanted to balance; asked anew, it got the next edge.
 #[test]
 fn the_end_of_the_agents_does_not_put_a_tick_off() {
     let mut case = case("rr", Mode::Global(CpuId(1)));
@@ -257,8 +257,9 @@ fn the_end_of_the_agents_does_not_put_a_tick_off() {
     assert_eq!(events(false), events(true));
 }
 
-/// Found by `cargo xtask stress` (seed 4688): a task that wakes the next one of its ring in passing sleeps at once, so the O(1)
-/// schedulers of 2.6 ask for no decision. An agent that hears of the sleep first had nobody left to decide.
+/// Found by `cargo xtask stress` (seed 4688): a task that wakes the next one of its ring in passing sleeps at once,
+/// so the O(1) schedulers of 2.6 ask for no decision. An agent that hears of the sleep first had no task left to
+/// decide for.
 #[test]
 fn a_wakeup_in_passing_is_heard_after_the_waker_sleeps() {
     let channels = vec![
@@ -295,8 +296,8 @@ fn a_task_of_the_agents_cpu_alone_is_refused_by_name() {
     assert!(case("rr", GLOBAL).try_run(&Machine::flat(1), &workload, &options, &mut ()).is_err());
 }
 
-/// Seed 9970: a task of the kernel's own wakes one of the agents' on its way to sleep (`sync`). Its CPU decides then, but
-/// not the agents, and linux-2.4 leaves the woken one to that decision.
+/// Found by `cargo xtask stress` (seed 9970): a task of the kernel's own wakes one of the agents' on its way to sleep
+/// (`sync`). Its CPU decides then, but not the agents, and linux-2.4 leaves the woken one to that decision.
 #[test]
 fn a_task_woken_by_one_outside_that_leaves_at_once_is_not_forgotten() {
     let kernels = Program::forever([
@@ -320,8 +321,8 @@ fn a_task_woken_by_one_outside_that_leaves_at_once_is_not_forgotten() {
     }
 }
 
-/// One random run. Everything the engine and the delegation assert must hold; the events are checked by one who trusts
-/// nobody; twice the same, and with every tick.
+/// One random run. Everything the engine and the delegation assert must hold; the events are checked by an
+/// independent observer; twice the same, and with every tick.
 fn random_run(case: &Case<'_>, machine: &Machine, workload: &Workload) -> Option<Outcome> {
     let run = |every_tick: bool| {
         let options = RunOptions { seed: 3, duration: Ns::from_ms(60), every_tick, ..RunOptions::default() };
@@ -358,8 +359,8 @@ fn random_failure() -> impl Strategy<Value = Option<(Ns, Failure)>> {
     ]
 }
 
-/// With a penalty for staying, 2.4 lets whoever is preempted take another's CPU, and that one the next. An agent that commits in
-/// groups decided for all of them over and over within one instant (stress, seed 20002358).
+/// With a penalty for staying, 2.4 lets a preempted task take another's CPU, and that one the next. An agent that
+/// commits in groups decided for all of them over and over within one instant (stress, seed 20002358).
 #[test]
 fn tasks_that_change_places_for_ever_do_not_stop_time() {
     let yields = |us, from| {
@@ -398,8 +399,9 @@ proptest! {
         }
     }
 
-    /// A scheduler that conserves work still does, but for the time that its agents need (ghost-2021: some 5 us a decision,
-    /// of which several may follow each other), and what the machine takes: each of its prices once at most.
+    /// A scheduler that conserves work still does, but for the time that its agents need (ghost-2021: some 5 us a
+    /// decision, of which several may follow each other), and what the machine takes: each of its prices once at
+    /// most.
     #[test]
     fn work_is_conserved((machine, mut workload) in random_case(), mode in random_mode()) {
         workload.tasks.iter_mut().for_each(|task| task.affinity = CpuSet::ALL);
@@ -408,7 +410,7 @@ proptest! {
             let longest = outcome.metrics.work_conservation.longest_ns;
             let prices: u64 = Costs::knobs().filter_map(|(name, _)| machine.costs.get(name)).map(|ns| ns.0).sum();
             let most = Ns::from_us(60) + Ns(prices);
-            prop_assert!(longest < most, "a CPU idled for {longest} while somebody waited, not {most}");
+            prop_assert!(longest < most, "a CPU idled for {longest} while a task waited, not {most}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The work of devices: one interrupt, on the device's own CPU, lets everybody go on who waits for it.
+//! The work of devices: one interrupt, on the device's own CPU, wakes every task that waits for it.
 
 use crate::common::{fixed, scheduler};
 use schedlab_model::{
@@ -10,7 +10,7 @@ use schedlab_sim::{Machine, RunOptions, run};
 const DEVICE: ChannelId = ChannelId(0);
 const MS: u64 = 1_000_000;
 
-/// Who is woken by a softirq, where and when.
+/// Returns the tasks that a softirq woke, where and when.
 fn woken(cpu: u32) -> Vec<(u32, u32, u64)> {
     let start = Op::Device { length: fixed(5 * MS), cpu: CpuId(cpu), channel: DEVICE, count: 3 };
     let wait = Op::Receive(DEVICE);
@@ -41,9 +41,9 @@ fn woken(cpu: u32) -> Vec<(u32, u32, u64)> {
     events.iter().filter_map(softirq).collect()
 }
 
-/// Both that wait are woken when the device is done, 5 ms after it was asked at 1 ms; who comes later finds its token.
+/// Both that wait are woken when the device is done, 5 ms after it was asked at 1 ms; a later task finds its token.
 #[test]
-fn an_interrupt_wakes_all_who_wait() {
+fn an_interrupt_wakes_all_waiting_tasks() {
     assert_eq!(woken(1), [(0, 1, 6 * MS), (1, 1, 6 * MS)]);
 }
 

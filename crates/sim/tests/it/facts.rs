@@ -1,5 +1,5 @@
-//! Facts of specs/linux-schedulers.md §10 and specs/simulators.md D3 that have no place in another file, and shares as
-//! properties. `docs/facts.md` lists every fact with its test.
+//! Facts of docs/sources that have no place in another file, and shares as properties. `docs/facts.md` lists every
+//! fact with its test.
 
 use crate::common::{fixed, periodic, scheduler, simulate};
 use proptest::prelude::*;
@@ -50,10 +50,10 @@ fn assert_lengths(runs: &[(u32, Ns, Ns)], task: u32, wanted: &[f64], what: &str)
     assert!(own.len() > 10 && right * 10 >= own.len() * 9, "{what}, task {task}: {own:?}, not {wanted:?}");
 }
 
-/// D3-4: Buttazzo's pair (2,5) and (4,7) under rate-monotonic priorities: five preemptions in 35 ticks, and the second
+/// T4: Buttazzo's pair (2,5) and (4,7) under rate-monotonic priorities: five preemptions in 35 ticks, and the second
 /// task's first job ends at 8, after its deadline 7. (EDF: `buttazzo_edf_pair`.)
 #[test]
-fn d3_4_rate_monotonic_misses_where_edf_does_not() {
+fn rate_monotonic_misses_where_edf_does_not() {
     let mut pair = workload(vec![periodic("a", 2, 5, MS), periodic("b", 4, 7, MS)]);
     for (task, priority) in pair.tasks.iter_mut().zip([50, 40]) {
         task.policy = Policy::Fifo(priority);
@@ -63,10 +63,10 @@ fn d3_4_rate_monotonic_misses_where_edf_does_not() {
     assert_eq!(outcome.metrics.tasks[1].response.max(), MS * 8);
 }
 
-/// D3-5: Dhall's effect does not need deadlines: with fixed priorities the heavy task, due at 1001, has to wait for the
+/// T5: Dhall's effect does not need deadlines: with fixed priorities the heavy task, due at 1001, has to wait for the
 /// light ones' first jobs (until 2) and, just before its end, for their second ones: 1004. (EDF: `dhall_effect`.)
 #[test]
-fn d3_5_dhall_effect_under_fixed_priorities() {
+fn dhall_effect_under_fixed_priorities() {
     let mut tasks: Vec<TaskSpec> = (0..8).map(|i| periodic(&format!("light{i}"), 2, 1000, MS)).collect();
     tasks.push(periodic("heavy", 1000, 1001, MS));
     tasks.iter_mut().for_each(|task| task.policy = Policy::Fifo(50));
@@ -75,10 +75,10 @@ fn d3_5_dhall_effect_under_fixed_priorities() {
     assert_eq!(outcome.metrics.tasks[8].response.max(), MS * 1004);
 }
 
-/// D3-5, as the kernel's document has it: M tasks (e, P - 1) and one (P, P) on M CPUs; the last ends at e + P. And
+/// T5, as the kernel's document has it: M tasks (e, P - 1) and one (P, P) on M CPUs; the last ends at e + P. And
 /// partitioned EDF meets every deadline of the set above.
 #[test]
-fn d3_5_dhall_effect_of_the_kernel_document_and_partitions() {
+fn dhall_effect_of_the_kernel_document_and_partitions() {
     let mut tasks: Vec<TaskSpec> = (0..4).map(|i| periodic(&format!("light{i}"), 1, 99, MS)).collect();
     tasks.push(periodic("heavy", 100, 100, MS));
     let outcome = simulate("edf", 4, &workload(tasks), MS * 102);
@@ -94,10 +94,10 @@ fn d3_5_dhall_effect_of_the_kernel_document_and_partitions() {
     assert_eq!(latest[8], MS * 1000);
 }
 
-/// D3-10, the form of OSTEP's chapter 9: a latency of 48 ms; four tasks run 12 ms each, two 24 ms; nice -5 against 0
+/// T10, the form of OSTEP's chapter 9: a latency of 48 ms; four tasks run 12 ms each, two 24 ms; nice -5 against 0
 /// runs 36.14 and 11.86 ms. Slices end when they are used up (HRTICK), not at the next tick.
 #[test]
-fn d3_10_slices_of_a_latency_of_48_ms() {
+fn slices_of_a_latency_of_48_ms() {
     let spec = "linux-6.1:latency_ns=48ms,min_granularity_ns=6ms,features.HRTICK=on";
     for (nices, lengths) in
         [(&[0i8; 4][..], vec![12.0; 4]), (&[0; 2], vec![24.0; 2]), (&[-5, 0], vec![36.14, 11.86])]
@@ -110,9 +110,10 @@ fn d3_10_slices_of_a_latency_of_48_ms() {
     }
 }
 
-/// §10.1, row 7.2: HRTICK ends a slice when it is used up: 0.70 ms on one CPU, 2.8 ms on eight and more.
+/// docs/sources/linux-facts.md, 1, row 7.2: HRTICK ends a slice when it is used up: 0.70 ms on one CPU, 2.8 ms on
+/// eight and more.
 #[test]
-fn s10_1_slices_of_7_2_follow_the_number_of_cpus() {
+fn slices_of_7_2_follow_the_number_of_cpus() {
     for (cpus, length) in [(1, 0.7), (8, 2.8), (32, 2.8)] {
         let hogs = workload((0..3).map(|_| hog(0, Policy::Other)).collect());
         let (_, events) = observe("linux-7.2", 250, cpus, &hogs, Ns::from_s(3));
@@ -122,9 +123,9 @@ fn s10_1_slices_of_7_2_follow_the_number_of_cpus() {
     }
 }
 
-/// §10.2, G17 for 7.2: beside a FIFO hog the fair server works as in 6.12 and 6.18.
+/// G17 for 7.2: beside a FIFO hog the fair server works as in 6.12 and 6.18.
 #[test]
-fn s10_2_g17_of_7_2() {
+fn g17_of_7_2() {
     let tasks = workload(vec![hog(0, Policy::Fifo(50)), hog(0, Policy::Other)]);
     let (_, events) = observe("linux-7.2", 250, 1, &tasks, Ns::from_s(12));
     let rt: Vec<(Ns, Ns)> =
@@ -135,10 +136,10 @@ fn s10_2_g17_of_7_2() {
     }
 }
 
-/// §10.3-9: where no other CPU advertises a task that is better by more than the affinity bonus, the multi-queue
+/// A9: where no other CPU advertises a task that is better by more than the affinity bonus, the multi-queue
 /// scheduler reads the others' lines and takes no lock but its own. Balanced hogs are there from the second epoch on.
 #[test]
-fn s10_3_9_multi_queue_takes_its_own_lock_only() {
+fn multi_queue_takes_its_own_lock_only() {
     let work = |seconds: u64| {
         let hogs = (0..16).map(|_| TaskSpec::new("hog", Program::hog())).collect();
         simulate("linux-2.4-mq", 2, &workload(hogs), Ns::from_s(seconds)).work
@@ -149,7 +150,8 @@ fn s10_3_9_multi_queue_takes_its_own_lock_only() {
     assert!(more(Work::RemoteLine) > 100 && more(Work::Scan) > 100);
 }
 
-/// The weights of nice -20 to 19 (oracles/linux_facts.json): within 2 % of steps of a quarter, but two may be 3 % apart.
+/// The weights of nice -20 to 19 (oracles/linux_facts.json): within 2 % of steps of a quarter, but two may be 3 %
+/// apart.
 const WEIGHTS: [u32; 40] = [
     88_761, 71_755, 56_483, 46_273, 36_291, 29_154, 23_254, 18_705, 14_949, 11_916, 9_548, 7_620, 6_100,
     4_904, 3_906, 3_121, 2_501, 1_991, 1_586, 1_277, 1_024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110,
@@ -182,10 +184,10 @@ fn assert_shares(spec: &str, got: &[f64], wanted: &[f64], tolerance: f64) -> Res
     Ok(())
 }
 
-/// D3-11: before accurate accounting a guest that sleeps over every tick of Credit pays nothing and takes 95 % of a pCPU
+/// T11: before accurate accounting a guest that sleeps over every tick of Credit pays nothing and takes 95 % of a pCPU
 /// from an honest one; with it, half.
 #[test]
-fn d3_11_who_sleeps_over_the_tick_pays_nothing() {
+fn a_task_that_sleeps_over_the_tick_pays_nothing() {
     for (accounting, least, most) in [("sampled", 0.94, 0.951), ("accurate", 0.45, 0.55)] {
         let mut domains = Workload::default();
         domains.groups.push(GroupSpec { name: "/".into(), ..GroupSpec::default() });
@@ -274,12 +276,12 @@ proptest! {
         assert_shares(spec, &shares(&metrics), &wanted, 0.01)?;
     }
 
-    /// Xen: domains with one busy vCPU each share a pCPU by their weights (D3-11: 512 to 256 is 2 to 1). Credit does so for
-    /// two: their credits sum to nothing, and who runs a slice from 0 on stands at -CPS or above, so the other never has more
-    /// than CPS. Of three or more, one that waits while the others run may have more. It then leaves the active domains with
-    /// half of its credits (spec 2.5), and what it loses the others gain: 64, 64, 64, 835 gives 62 instead of 81 %. The
-    /// heaviest gets no more than its weight's share, nobody less than the lower of that and an equal share, and more
-    /// weight is never less time.
+    /// Xen: domains with one busy vCPU each share a pCPU by their weights (T11: 512 to 256 is 2 to 1). Credit does so
+    /// for two: their credits sum to nothing, and one that runs a slice from 0 on is at -CPS or above, so the other
+    /// never has more than CPS. Of three or more, one that waits while the others run may have more. It then leaves
+    /// the active domains with half of its credits (spec 2.5), and what it loses the others gain: 64, 64, 64, 835
+    /// gives 62 instead of 81 %. The heaviest gets no more than its weight's share, none less than the lower of that
+    /// and an equal share, and more weight is never less time.
     #[test]
     fn xen_shares_follow_the_weights(
         weights in prop::collection::vec(64u32..1024, 2..5), credit2 in any::<bool>(),
@@ -304,12 +306,12 @@ proptest! {
         }
     }
 
-    /// Lag bounds (D3-8, Stoica and Abdel-Wahab). Requests of `r` end at ticks of `q`, so each may be `q` too long, while its
-    /// deadline was for `r`. Ahead: a request begins with a lag of 0 or more and lasts `r + q` at most. Behind: let `i`
-    /// wait with deadline `d`, and `s` be when the last request with a later deadline began. Nobody with a deadline up to `d`
-    /// was eligible then, so up to the start of `i` the others get their ideal service up to `d`, `q` too much each, and the
-    /// request of `s` its `r + q`: virtual time has passed `d` by `(n - 1) q / W` at most, and the lag of `i`, `r` at `d`,
-    /// is `r + (n - 1) q w / W` at most.
+    /// Lag bounds (T8, Stoica and Abdel-Wahab). Requests of `r` end at ticks of `q`, so each may be `q` too long,
+    /// while its deadline was for `r`. Ahead: a request begins with a lag of 0 or more and lasts `r + q` at most.
+    /// Behind: let `i` wait with deadline `d`, and `s` be when the last request with a later deadline began. No task
+    /// with a deadline up to `d` was eligible then, so up to the start of `i` the others get their ideal service up
+    /// to `d`, `q` too much each, and the request of `s` its `r + q`: virtual time has passed `d` by `(n - 1) q / W`
+    /// at most, and the lag of `i`, `r` at `d`, is `r + (n - 1) q w / W` at most.
     #[test]
     fn service_stays_within_a_request_of_the_ideal(nices in nices(), preset in 4usize..7, slice in 1u64..6) {
         let spec = format!("{}:base_slice_ns={slice}ms", WEIGHTED[preset]);
@@ -332,7 +334,7 @@ proptest! {
         }
     }
 
-    /// D3-6: global EDF is late by at most ((M-1) Cmax - Cmin) / (M - (M-2) Umax) + Cmax wherever the machine can do the
+    /// T6: global EDF is late by at most ((M-1) Cmax - Cmin) / (M - (M-2) Umax) + Cmax wherever the machine can do the
     /// work at all.
     #[test]
     fn tardiness_of_global_edf_is_bounded(

@@ -1,5 +1,6 @@
-//! A CPU that runs only SCHED_IDLE work takes wakees like an idle one, unless another task is *delayed* there: blocked, but
-//! not yet off the queue (`sched_idle_cpu` compares `nr_running`, which counts delayed tasks, with the idle ones).
+//! A CPU that runs only SCHED_IDLE work takes wakees like an idle one, unless another task is *delayed* there:
+//! blocked, but not yet off the queue (`sched_idle_cpu` compares `nr_running`, which counts delayed tasks, with the
+//! idle ones).
 
 use crate::common::scheduler;
 use schedlab_model::{
@@ -9,9 +10,9 @@ use schedlab_sim::{Machine, RunOptions, run};
 
 const LIGHT: u64 = 100;
 
-/// CPU 0: a real-time task that works for 90 % of the time. CPU 1: SCHED_IDLE work and, every 9 ms, a server that works for
-/// 20 us and blocks with a little negative lag. 150 us later a light task wakes that slept on CPU 0: how many of a
-/// hundred run on CPU 1.
+/// CPU 0: a real-time task that works for 90 % of the time. CPU 1: SCHED_IDLE work and, every 9 ms, a server that
+/// works for 20 us and blocks with a little negative lag. 150 us later a light task wakes that slept on CPU 0: how
+/// many of a hundred run on CPU 1.
 fn taken(spec: &str, server: bool) -> usize {
     let on = |cpu: u32, mut task: TaskSpec| {
         task.affinity = CpuSet::single(CpuId(cpu));
@@ -46,7 +47,7 @@ fn taken(spec: &str, server: bool) -> usize {
 
 #[test]
 fn a_delayed_task_speaks_against_an_idle_looking_cpu() {
-    // Only SCHED_IDLE work: whoever finds CPU 0 busy goes to CPU 1.
+    // Only SCHED_IDLE work: a task that finds CPU 0 busy goes to CPU 1.
     for spec in ["linux-6.1", "linux-6.18"] {
         let taken = taken(spec, false);
         assert!(taken > 70, "{spec}: {taken}");

@@ -1,4 +1,4 @@
-//! `linux-6.1` in the simulator: tables and golden values of specs/linux-schedulers.md §10.
+//! `linux-6.1` in the simulator: tables and golden values of docs/sources/linux-facts.md.
 
 use crate::common::scheduler;
 use schedlab_model::{
@@ -50,7 +50,7 @@ fn simulate(
     (outcome.metrics, events, outcome.event_hash)
 }
 
-/// §10.1, rows of CFS 3.0 to 6.5: every HZ and every number of CPUs.
+/// docs/sources/linux-facts.md, 1, rows of CFS 3.0 to 6.5: every HZ and every number of CPUs.
 #[test]
 fn two_hogs_alternate_as_in_the_table() {
     for (cpus, ticks) in
@@ -75,7 +75,7 @@ fn two_hogs_alternate_as_in_the_table() {
     }
 }
 
-/// §10.2: shares, run lengths and waits of hogs on one CPU with HZ=250.
+/// G1 to G9: shares, run lengths and waits of hogs on one CPU with HZ=250.
 #[test]
 fn golden_values_of_hogs() {
     let big = "linux-6.1:latency_ns=24ms,min_granularity_ns=3ms,wakeup_granularity_ns=4ms";
@@ -115,7 +115,7 @@ fn golden_values_of_hogs() {
     }
 }
 
-/// §10.2, G21 and G23: a sleeper beside one hog preempts at once; beside three it often has to wait.
+/// G21 and G23: a sleeper beside one hog preempts at once; beside three it often has to wait.
 #[test]
 fn golden_values_of_a_sleeper() {
     let run = |hog_count: usize, work: u64, seed: u64| {
@@ -143,7 +143,7 @@ fn golden_values_of_a_sleeper() {
     assert!((2_050..2_250).contains(&shares[4]), "{shares:?}");
 }
 
-/// §10.2, G14 and G15: RR slices, and throttling on a grid of 1 s with its overrun carried over.
+/// G14 and G15: RR slices, and throttling on a grid of 1 s with its overrun carried over.
 #[test]
 fn golden_values_of_real_time() {
     let machine = Machine { costs: Costs::oracle_6_1(), ..Machine::flat(1) };

@@ -68,8 +68,8 @@ fn the_worked_example() {
     }
 }
 
-/// Spec §7, measured on 6.1: 95 in 100 ms beside a hog runs 95.2 on and 4.8 off; overruns are paid back, so the mean
-/// is 95.
+/// G24 (docs/sources/linux-facts.md), measured on 6.1: 95 in 100 ms beside a hog runs 95.2 on and 4.8 off; overruns
+/// are paid back, so the mean is 95.
 #[test]
 fn budgets_are_enforced_at_ticks() {
     let tasks = workload(vec![hog("deadline:95ms/100ms/100ms"), hog("other")]);
@@ -85,7 +85,7 @@ fn budgets_are_enforced_at_ticks() {
     assert!(exact.iter().all(|(from, to)| *to - *from == MS * 95), "{exact:?}");
 }
 
-/// Spec §10.2, G20: one CPU admits 95 %, not 96.
+/// G20: one CPU admits 95 %, not 96.
 #[test]
 fn g20_admission_at_95_percent() {
     let admitted = |spec: &str, cpus: usize, policies: &[&str]| {
@@ -214,8 +214,8 @@ fn deadline_time_counts_as_rt_time() {
     assert_eq!(shares, [5.0, 55.0, 40.0]);
 }
 
-/// The kernel document's example of GRUB (specs/simulators.md D3-7): two reservations of 4 in 8; the first runs for 2
-/// and blocks; the second lasts until 8 with SCHED_FLAG_RECLAIM, until 6 without.
+/// The example of GRUB in Documentation/scheduler/sched-deadline.rst, 2.2: two reservations of 4 in 8; the first runs
+/// for 2 and blocks; the second lasts until 8 with SCHED_FLAG_RECLAIM, until 6 without.
 #[test]
 fn grub_of_the_kernel_document() {
     let first = task("T1", "deadline:4ms/8ms/8ms", Program::periodic(MS * 8, MS * 2, Ns::ZERO));
@@ -411,8 +411,8 @@ fn beyond_one_cpu_deadlines_are_missed() {
     assert!(metrics.tasks.iter().any(|task| task.response.max() > MS * 20));
 }
 
-/// Found by `cargo xtask stress` (seed 8088): a CPU fetches a real-time task from one that is throttled, which the kernel does
-/// while a deadline task runs there. The decision itself lets the task go.
+/// Found by `cargo xtask stress` (seed 8088): a CPU fetches a real-time task from one that is throttled, which the
+/// kernel does while a deadline task runs there. The decision itself lets the task go.
 #[test]
 fn a_task_is_fetched_from_a_throttled_cpu() {
     let on = |cpu: usize, mut task: TaskSpec| {

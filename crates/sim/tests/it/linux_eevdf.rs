@@ -1,4 +1,4 @@
-//! `linux-6.12` and `linux-6.18` in the simulator: tables and golden values of specs/linux-schedulers.md §10.
+//! `linux-6.12` and `linux-6.18` in the simulator: tables and golden values of docs/sources/linux-facts.md.
 
 use crate::common::scheduler;
 use schedlab_model::{
@@ -63,14 +63,14 @@ impl Ran {
     fn share(&self, task: usize) -> f64 {
         self.metrics.tasks[task].cpu_ns.0 as f64 / Ns::from_s(self.seconds).0 as f64
     }
-    /// `share` within half a point of `expected` (the tolerance of §10.2).
+    /// `share` within half a point of `expected` (the tolerance of the golden values).
     fn assert_share(&self, task: usize, expected: f64) {
         let share = self.share(task);
         assert!((share - expected).abs() <= 0.005, "task {task}: share {share}, expected {expected}");
     }
 }
 
-/// `wanted` for at least nine runs of ten (the tolerance of §10.2).
+/// `wanted` for at least nine runs of ten (the tolerance of the golden values).
 fn assert_mostly(lengths: &[u64], wanted: &[u64], what: &str) {
     let right = lengths.iter().filter(|length| wanted.contains(length)).count();
     assert!(
@@ -79,7 +79,7 @@ fn assert_mostly(lengths: &[u64], wanted: &[u64], what: &str) {
     );
 }
 
-/// §10.1, rows of EEVDF 6.6 to 6.14 and 6.15+: every HZ and every number of CPUs, exact.
+/// docs/sources/linux-facts.md, 1, rows of EEVDF 6.6 to 6.14 and 6.15+: every HZ and every number of CPUs, exact.
 ///
 /// A request of exactly three ticks (3 ms, HZ=1000) is a knife's edge: from decision to decision a run is exactly
 /// three ticks long. On hardware the interrupts' time, which the task clock leaves out, tips it to the fourth tick.

@@ -36,8 +36,8 @@ fn restless() -> Workload {
     Workload { tasks, ..Workload::default() }
 }
 
-/// Seed 5037: a tick edge fell between a wakeup on an idle CPU and its decision; the periodic balance ran in
-/// it although nobody had asked for that tick.
+/// Found by `cargo xtask stress` (seed 5037): a tick edge fell between a wakeup on an idle CPU and its decision; the
+/// periodic balance ran in it although that tick had not been asked for.
 #[test]
 fn an_edge_while_a_cpu_leaves_idle_does_not_balance() {
     let mut machine = Machine::flat(2);
@@ -59,9 +59,9 @@ fn an_edge_while_a_cpu_leaves_idle_does_not_balance() {
     }
 }
 
-/// A tick edge fell between a wakeup on an idle CPU and its decision. Delivered, it refreshed the clock that the wakeup had
-/// just refreshed for the decision; left out, it was charged to the task that came next. Slices that end by HRTICK (7.2)
-/// showed the difference.
+/// A tick edge fell between a wakeup on an idle CPU and its decision. Delivered, it refreshed the clock that the
+/// wakeup had just refreshed for the decision; left out, it was charged to the task that came next. Slices that end
+/// by HRTICK (7.2) showed the difference.
 #[test]
 fn an_edge_while_a_cpu_leaves_idle_is_not_the_next_tasks() {
     let mut machine = Machine::flat(1);
@@ -91,8 +91,8 @@ fn an_edge_while_a_cpu_leaves_idle_is_not_the_next_tasks() {
     }
 }
 
-/// Seed 636: a tick edge while the interrupt that wakes an idle CPU was on its way; the tick, for which nobody had asked, found
-/// the task on the queue and was faster.
+/// Found by `cargo xtask stress` (seed 636): a tick edge while the interrupt that wakes an idle CPU was on its way;
+/// the tick, which had not been asked for, found the task on the queue and was faster.
 #[test]
 fn an_edge_is_not_faster_than_an_interrupt() {
     let mut machine = Machine::flat(2);
@@ -131,8 +131,9 @@ fn an_edge_is_not_faster_than_an_interrupt() {
     }
 }
 
-/// Seed 9614: a CPU that had borrowed real-time budget until it had a whole period left its ticks out, since nothing could
-/// throttle it; but others read at any time how much is used there, and take what is not.
+/// Found by `cargo xtask stress` (seed 9614): a CPU that had borrowed real-time budget until it had a whole period
+/// left its ticks out, since nothing could throttle it; but others read at any time how much is used there, and take
+/// what is not.
 #[test]
 fn a_cpu_with_a_whole_period_of_budget_still_counts_what_it_uses() {
     let mut machine = Machine::flat(2);

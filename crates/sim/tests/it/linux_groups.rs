@@ -65,8 +65,8 @@ fn runs(events: &[SchedEvent], task: u32) -> Vec<(u64, u64)> {
     runs
 }
 
-/// Found by `cargo xtask stress` (seed 31415940): the fair server lets a fair task of a group without run time go first. Since
-/// 6.18 that task leaves when it is chosen; the real-time task runs on then, and the CPU does not idle.
+/// Found by `cargo xtask stress` (seed 31415940): the fair server lets a fair task of a group without run time go
+/// first. Since 6.18 that task leaves when it is chosen; the real-time task runs on then, and the CPU does not idle.
 #[test]
 fn a_real_time_task_runs_when_the_fair_servers_task_has_no_run_time() {
     for version in ["linux-6.12", "linux-6.18"] {
@@ -83,8 +83,8 @@ fn a_real_time_task_runs_when_the_fair_servers_task_has_no_run_time() {
     }
 }
 
-/// Found by `cargo xtask stress` (seed 4485): `cpu.max` limits fair tasks only. Until 6.17 a real-time task that woke on an idle
-/// CPU, while its group was throttled there, asked for no decision.
+/// Found by `cargo xtask stress` (seed 4485): `cpu.max` limits fair tasks only. Until 6.17 a real-time task that woke
+/// on an idle CPU, while its group was throttled there, asked for no decision.
 #[test]
 fn real_time_tasks_of_a_throttled_group_run() {
     for version in ["linux-6.1", "linux-6.6", "linux-6.12", "linux-6.18"] {

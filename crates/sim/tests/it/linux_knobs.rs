@@ -114,14 +114,15 @@ fn every_knob_has_an_effect() {
     let machines =
         [(Topology::regular(2, 1, 2, 2), 72), (Topology::flat(4), 24), (Topology::regular(2, 1, 4, 1), 4)];
     let (mut idle, mut bases) = (Vec::new(), Vec::<(String, [u64; 3])>::new());
-    // Since 6.12 these limit SCHED_DEADLINE only (spec §6.5, G18): that FIFO and RR do not feel them is the rule.
+    // Since 6.12 these limit SCHED_DEADLINE only (kernel/sched/deadline.c, fair server; G18): that FIFO and RR do not
+    // feel them is the rule.
     let admission_only = ["sched_rt_runtime_us", "sched_rt_period_us"];
     // What they refuse: `impossible_reservations_are_refused`.
     let parameters_only = ["sched_deadline_period_min_us", "sched_deadline_period_max_us"];
     for name in ["linux-6.1", "linux-6.12", "linux-6.18"] {
         for knob in (registry::find(name).expect("it exists").knobs)() {
             let admits = name != "linux-6.1" && admission_only.contains(&knob.name);
-            // EEVDF leaves this workload no group that only its mean load hides (`d3_12_group_imbalance` has one).
+            // EEVDF leaves this workload no group that only its mean load hides (`group_imbalance` has one).
             let hidden = name != "linux-6.1" && knob.name == "defects.GROUP_IMBALANCE";
             if admits || hidden || parameters_only.contains(&knob.name) {
                 continue;

@@ -145,7 +145,7 @@ fn longest_wait(task: &TaskSpec, all: &[TaskSpec]) -> u64 {
 }
 
 /// The first task that never runs, though it had all the time that it may have to wait. `outcome` is of the first
-/// 2 s; where somebody did not run yet, the same is run for longer.
+/// 2 s; where a task did not run yet, the same is run for longer.
 fn lost(version: &str, topology: &Topology, workload: &Workload, outcome: &Outcome) -> Option<usize> {
     let (mut seconds, mut longer) = (2, None::<Outcome>);
     loop {
@@ -187,7 +187,7 @@ fn a_light_task_pays_a_whole_period_before_it_runs() {
     }
 }
 
-/// A case that the property below found, when it allowed 2 s to everybody: task 1 (BATCH, nice 8, only on CPU 1)
+/// A case that the property below found, when it allowed 2 s to every task: task 1 (BATCH, nice 8, only on CPU 1)
 /// is the first of its CPU, owes 12 ms of run time (71.4 ms virtual) under CFS, and the tasks of that CPU (27 times
 /// the weight of nice 0) need 2.03 s to get there. Nothing is lost: when it runs, all of them are there.
 #[test]
@@ -231,9 +231,9 @@ fn a_light_hog_waits_two_seconds_and_is_not_lost() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Random tasks on random machines: affinity holds on every event (the engine asserts it too), every task
-    /// runs within the time that its weight allows, every tick mode gives the same schedule, and a CPU idles beside a waiting task it could take only
-    /// for as long as balance intervals allow.
+    /// Random tasks on random machines: affinity holds on every event (the engine asserts it too), every task runs
+    /// within the time that its weight allows, every tick mode gives the same schedule, and a CPU idles beside a
+    /// waiting task it could take only for as long as balance intervals allow.
     #[test]
     fn affinity_is_kept_and_nothing_is_lost(
         tasks in proptest::collection::vec(random_task(), 1..24),
@@ -284,8 +284,8 @@ fn same_with_every_tick(
     }
 }
 
-/// §10.2 G17b (measured on a 6.18 host with 2 CPUs, base slice 1.4 ms): two hogs on one of two CPUs run 4 ms each
-/// and share half and half, nice 0 and 5 as 0.749 and 0.244.
+/// G17b of docs/sources/linux-facts.md (measured on a 6.18 host with 2 CPUs, base slice 1.4 ms): two hogs on one of
+/// two CPUs run 4 ms each and share half and half, nice 0 and 5 as 0.749 and 0.244.
 #[test]
 fn golden_values_of_two_cpus() {
     for (nice, expected) in [(0, [0.497, 0.498]), (5, [0.749, 0.244])] {
@@ -372,9 +372,10 @@ fn runs_repeat_exactly() {
     }
 }
 
-/// Two tasks that wake each other share a CPU for some milliseconds, until it has no room, and keep to one each for some
-/// hundred: so long their runnable averages are above their averages, and the estimates stay. (perf bench sched pipe on a guest
-/// of Linux 6.18.44: 2 to 17 and 5 to 470 ms; without estimates these two share one for more than half of the time.)
+/// Two tasks that wake each other share a CPU for some milliseconds, until it has no room, and keep to one each for
+/// some hundred: so long their runnable averages are above their averages, and the estimates stay. (perf bench sched
+/// pipe on a guest of Linux 6.18.44: 2 to 17 and 5 to 470 ms; without estimates these two share one for more than
+/// half of the time.)
 #[test]
 fn a_packed_pair_is_mostly_apart() {
     let work = |us| Op::Run(Amount::Fixed(Ns::from_us(us)));

@@ -8,7 +8,7 @@ use schedlab_model::{
 use schedlab_scheduler::{Scheduler, registry};
 use schedlab_sim::{Costs, Domain, Machine, NestedOutcome, RunOptions, SimError, run_nested};
 
-/// A workload with one domain for each of these caps; the root group is nobody's.
+/// A workload with one domain for each of these caps; the root group belongs to none.
 fn domains(caps: &[u32]) -> Workload {
     let mut workload = Workload::default();
     workload.groups.push(GroupSpec { name: "/".into(), ..GroupSpec::default() });
@@ -111,12 +111,12 @@ fn a_guest_shares_its_vcpus_by_its_own_rules() {
     // Weights of nice 0 and 5: 1024 and 335.
     assert!((share(0) / share(1) - 1024.0 / 335.0).abs() < 0.05, "{} {}", share(0), share(1));
     assert!((share(2) - 0.1).abs() < 0.002, "{}", share(2));
-    assert_eq!(got.outcome.metrics.tasks[2].preempt_wait.count(), 0, "nobody preempts the real-time task");
+    assert_eq!(got.outcome.metrics.tasks[2].preempt_wait.count(), 0, "the real-time task is not preempted");
 }
 
-/// The talk: 4 pCPUs, a VM with 3 vCPUs. Cap 200 is at most 2 of 4 pCPUs, 50 % of the machine; without a cap
-/// the VM has at most 3 of 4, 75 %. (Credit pays whole credits, rounded up: with slices of 5 ms that is 34 instead
-/// of 33 1/3 for each of three vCPUs, so 51 %.)
+/// The example of the talk 「Xenのスケジューラがぜんぜんわからん」 (speakerdeck): 4 pCPUs, a VM with 3 vCPUs. Cap 200 is at most 2 of 4
+/// pCPUs, 50 % of the machine; without a cap the VM has at most 3 of 4, 75 %. (Credit pays whole credits, rounded up:
+/// with slices of 5 ms that is 34 instead of 33 1/3 for each of three vCPUs, so 51 %.)
 #[test]
 fn the_cap_arithmetic_of_the_talk() {
     for (hypervisor, half) in [("xen-credit", 0.5), ("xen-credit:tslice=5ms", 0.51), ("xen-credit2", 0.5)] {
@@ -171,7 +171,7 @@ fn a_ping_crosses_dom0_both_ways() {
         let mean = rtt.response.mean();
         assert!(mean > Ns::from_us(45) && mean < Ns::from_us(60), "{} guests: {mean}", guests.len());
         let blocked = got.outcome.metrics.tasks.iter().all(|task| task.sleep_ns > Ns::from_ms(1900));
-        assert!(blocked, "somebody was busy: {:?}", got.outcome.metrics.tasks);
+        assert!(blocked, "a vCPU was busy: {:?}", got.outcome.metrics.tasks);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Published numbers that any correct simulator gives (specs/simulators.md D3).
+//! Published numbers that any correct simulator gives (docs/sources/simulation-facts.md).
 
 use crate::common::{fixed, periodic, scheduler, simulate};
 use proptest::prelude::*;
@@ -60,8 +60,8 @@ fn rr_takes_turns_of_4_ms() {
     assert_eq!(tasks[2].wake_latency.max(), MS * 7);
 }
 
-/// D3-2, Burns and Wellings: fixed priorities, highest first, response times 10, 20, 52 (too late); 4, 9, 58; 5, 15, 80.
-/// And D3-1, Liu and Layland's edge: one tick more and the second task misses.
+/// T2, Burns and Wellings: fixed priorities, highest first, response times 10, 20, 52 (too late); 4, 9, 58; 5, 15, 80.
+/// And T1, Liu and Layland's edge: one tick more and the second task misses.
 #[test]
 fn response_times_of_published_sets() {
     let fifo = |set: &[(u64, u64)]| {
@@ -256,7 +256,7 @@ fn locks_are_first_come_first_served() {
             _ => None,
         })
         .collect();
-    // Whoever unlocks first finishes its microsecond, then the new owner gets the CPU.
+    // The task that unlocks first finishes its microsecond, then the new owner gets the CPU.
     assert_eq!(exits, [(1, Ns(6_001_000)), (2, Ns(11_002_000)), (0, Ns(16_003_000))]);
     assert_eq!(outcome.ended, Ns(16_003_000));
     assert!(outcome.stuck.is_empty());
@@ -279,7 +279,7 @@ fn a_full_channel_blocks_its_sender() {
     }
 }
 
-/// A reader that needs three tokens is woken by the third, whoever sent the two before it, and by none of those; what
+/// A reader that needs three tokens is woken by the third, whatever sent the two before it, and by none of those; what
 /// is there already does not block it.
 #[test]
 fn a_receiver_may_need_several_tokens() {
@@ -319,7 +319,7 @@ fn a_receiver_may_need_several_tokens() {
     assert_eq!(first.at, Ns(600_000));
 }
 
-/// Two tasks that take two locks in opposite order wait for ever, and the outcome says on whom.
+/// Two tasks that take two locks in opposite order wait for ever, and the outcome says for which.
 #[test]
 fn a_deadlock_is_reported() {
     let program = |a, b| {

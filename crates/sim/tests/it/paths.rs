@@ -1,5 +1,5 @@
-//! The engine's fast path (machines without costs) and its plain one give the same events and the same metrics, on random
-//! machines and workloads, under every scheduler of the registry.
+//! The engine's fast path (machines without costs) and its plain one give the same events and the same metrics, on
+//! random machines and workloads, under every scheduler of the registry.
 
 use crate::common::random::free_case;
 use crate::common::scheduler;

@@ -209,7 +209,7 @@ fn without_sections_the_models_are_one() {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
-    /// Random sections, schedulers and costs: nobody is lost, all assertions hold, and ticks that are left out do
+    /// Random sections, schedulers and costs: no task is lost, all assertions hold, and ticks that are left out do
     /// not matter. A section without preemption is never left.
     #[test]
     fn sections_keep_every_invariant(

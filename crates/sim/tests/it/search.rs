@@ -75,7 +75,7 @@ fn a_patient_thread_waits_for_its_ccx() {
 }
 
 #[test]
-fn a_free_cpu_prefers_who_is_at_home_nearby() {
+fn a_free_cpu_prefers_a_task_from_nearby() {
     // Each is at home at one of two CPUs when a pinned one comes to share it.
     let mut tasks = Vec::new();
     for cpu in [4, 0] {
@@ -107,7 +107,7 @@ fn nice_values_count_with_priorities_only() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Weighted shares of tasks that never sleep, and nothing idles while somebody waits who is not patient.
+    /// Weighted shares of tasks that never sleep, and no CPU idles while a task waits that is not patient.
     #[test]
     fn shares_follow_the_weights(nices in prop::collection::vec(-5i8..6, 2..6), wait in prop::bool::ANY) {
         let task = |nice: &i8| {

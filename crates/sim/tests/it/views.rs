@@ -1,5 +1,5 @@
-//! Which schedulers see in the views of tasks what changes as they run: those that do not say that they keep their own marks, and
-//! with every tick delivered all.
+//! Which schedulers see in the views of tasks what changes as they run: those that do not say that they keep their
+//! own marks, and with every tick delivered all.
 
 use crate::common::{run_sleep, scheduler};
 use schedlab_model::{CpuId, Ns, TaskId};
@@ -43,13 +43,16 @@ fn seen(own_marks: bool, every_tick: bool) -> (Vec<Shown>, Ns) {
 }
 
 #[test]
-fn views_are_left_out_only_for_who_says_so() {
+fn views_are_left_out_only_for_a_scheduler_that_says_so() {
     let (told, ran) = seen(false, false);
     let shown: Ns = told[told.len() - 6..].iter().map(|view| view.0).sum();
     assert!(shown > ran - Ns::from_ms(5) && shown <= ran, "{shown} of {ran} is shown at the last decision");
     let (left_out, same) = seen(true, false);
     assert_eq!((left_out.len(), same), (told.len(), ran), "the schedule is the same");
-    assert!(left_out.iter().all(|view| view.0 == Ns::ZERO), "nothing is kept for who does not read it");
+    assert!(
+        left_out.iter().all(|view| view.0 == Ns::ZERO),
+        "nothing is kept for a scheduler that does not read it"
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! D3-12 (Lozi and others, EuroSys 2016): faults of real balancers let CPUs idle beside waiting tasks. With the fault
-//! switched on the model shows it, without it does not.
+//! T12 of docs/sources/simulation-facts.md (Lozi and others, EuroSys 2016): faults of real balancers let CPUs idle
+//! beside waiting tasks. With the fault switched on the model shows it, without it does not.
 
 use crate::common::scheduler;
 use schedlab_model::{GroupId, GroupSpec, Ns, Op, Program, Start, TaskId, TaskSpec, Topology, Workload};
@@ -22,7 +22,7 @@ fn violated(outcome: &Outcome) -> f64 {
 /// Group Imbalance: a session with one heavy task keeps the mean load of its node up, so the idle CPUs beside it take
 /// nothing from the other node, where the many light threads of another session wait.
 #[test]
-fn d3_12_group_imbalance() {
+fn group_imbalance() {
     let session = |name: &str| GroupSpec {
         name: name.into(),
         parent: Some(GroupId::ROOT),
@@ -56,7 +56,7 @@ fn d3_12_group_imbalance() {
 /// Missing Scheduling Domains: the threads of a process stay on the node on which it began: half of the machine, so
 /// embarrassingly parallel work takes exactly twice as long.
 #[test]
-fn d3_12_missing_domains() {
+fn missing_domains() {
     let threads = 16;
     let mut ops: Vec<Op> = (1..=threads).map(|thread| Op::Spawn(TaskId(thread))).collect();
     ops.push(Op::Exit);

@@ -5,7 +5,7 @@ use schedlab_model::{EventKind, GroupId, GroupSpec, Ns, Program, SchedEvent, Tas
 use schedlab_scheduler::registry;
 use schedlab_sim::{Costs, Machine, RunOptions};
 
-/// Runs hogs in one domain each, with these caps, on one pCPU; the switches as `(time in µs, who runs)`.
+/// Runs hogs in one domain each, with these caps, on one pCPU; the switches as `(time in us, running task)`.
 fn switches(scheduler: &str, caps: &[u32], ms: u64) -> Vec<(u64, Option<u32>)> {
     let mut workload = Workload::default();
     workload.groups.push(GroupSpec { name: "/".into(), ..GroupSpec::default() });
@@ -71,8 +71,9 @@ fn credit2_two_hogs_switch_every_10_ms_and_since_4_21_every_ms() {
     );
 }
 
-/// An idle pCPU of Credit2 resists, too: it stands 1 below the least credit, -10 ms, and takes from another pCPU only what
-/// leads that by `migrate_resist`. The third unit wakes with the first, on the same pCPU: the other one is tickled for it.
+/// An idle pCPU of Credit2 resists, too: it is 1 below the least credit, -10 ms, and takes from another pCPU only
+/// what leads that by `migrate_resist`. The third unit wakes with the first, on the same pCPU: the other one is
+/// tickled for it.
 #[test]
 fn credit2_an_idle_pcpu_leaves_what_does_not_lead_by_the_resistance() {
     let third_runs = |scheduler: &str| {

@@ -1,4 +1,5 @@
-//! Agents on CPUs that do not exist, with threads that do not exist: every change of a priority is checked when it is made.
+//! Agents on CPUs that do not exist, with threads that do not exist: every change of a priority is checked when it is
+//! made.
 
 use super::*;
 use crate::logged_core::CoreOptions;
@@ -346,7 +347,8 @@ impl Play {
             assert_eq!(slot.cpu.0, thread.cpu, "the state knows where {task} is");
             let on = self.state.core.on_cpu(task as u32);
             if slot.window.is_some() {
-                // A sleeping thread is placed when it wakes; beside a raised one the class of the others does not matter.
+                // A sleeping thread is placed when it wakes; beside a raised one the class of the others does not
+                // matter.
                 let wanted = match (on.is_some(), self.state.is_yielded(managed.slot)) {
                     (true, true) => &[Class::Own][..],
                     (false, true) => &[Class::Behind],
@@ -401,7 +403,8 @@ impl Play {
         self.settle();
     }
 
-    /// The running thread of a CPU blocks; with `anew` it is woken before an agent looks, and the agent of that CPU hears of it.
+    /// The running thread of a CPU blocks; with `anew` it is woken before an agent looks, and the agent of that CPU
+    /// hears of it.
     fn block(&mut self, cpu: usize, anew: Option<usize>) {
         {
             let mut world = lock(&self.world);

@@ -118,7 +118,7 @@ fn fork_shares_the_slice() {
     child.start = Start::Spawned;
     let ran = run("linux-2.4", 1, 100, vec![TaskSpec::new("parent", parent), child], Ns::from_ms(300));
     let first: Vec<u64> = ran.runs_ms();
-    // At 30 ms the parent's 2 ticks are used up. The child runs its 3, then everybody is recharged and its
+    // At 30 ms the parent's 2 ticks are used up. The child runs its 3, then every task is recharged and its
     // loaded address space wins the tie: 6 more.
     assert_eq!(first[0], 90, "{first:?}");
 }
@@ -203,7 +203,7 @@ fn o1_decides_with_the_same_work_for_2_and_1024_tasks() {
         (ran.scanned, switches)
     };
     let (scanned, switches) = scans("linux-2.4", 1024);
-    assert!(scanned / switches > 900, "2.4 looks at everybody: {scanned} / {switches}");
+    assert!(scanned / switches > 900, "2.4 looks at every task: {scanned} / {switches}");
     let (scanned, switches) = scans("linux-2.4-o1", 1024);
     assert!(scanned < 16 * switches, "O(1) does not: {scanned} / {switches}");
 }
