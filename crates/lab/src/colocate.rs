@@ -25,9 +25,9 @@ pub use search::MOST;
 pub(crate) use trial::on_this_machine;
 
 use crate::record::RecordError;
-use schedlab_live::restore::{Outcome as Put, Report};
-use schedlab_live::soft::{self, Actuator, LADDER};
-use schedlab_live::{LiveError, Room};
+use schedlab_live::actuators::{self, Actuator, LADDER};
+use schedlab_live::restore::{ItemOutcome as Put, Report};
+use schedlab_live::{LiveError, RunDir};
 use schedlab_model::{CpuSet, Ns};
 use schedlab_stats::Estimate;
 use schedlab_study::gate::{Against, Bound, Evidence, Gate, GateOutcome, Op};
@@ -100,7 +100,7 @@ pub struct Plan {
     /// Keep the chosen one for so long, and watch.
     pub keep_for: Option<Ns>,
     /// Where journals go.
-    pub room: Room,
+    pub run_dir: RunDir,
     /// The program that becomes the guardian.
     pub program: PathBuf,
 }
@@ -281,7 +281,7 @@ fn unfit(plan: &Plan, how: Actuator) -> Option<String> {
     if how != Actuator::Default && !plan.only.is_empty() && !plan.only.contains(&how) {
         return Some("--try does not name it".to_owned());
     }
-    if how.of_group() && !matches!(plan.batch, Who::Group(_)) {
+    if how.acts_on_group() && !matches!(plan.batch, Who::Group(_)) {
         return Some("needs --batch-cgroup".to_owned());
     }
     let stall = how.stall()?;
@@ -290,7 +290,7 @@ fn unfit(plan: &Plan, how: Actuator) -> Option<String> {
 }
 
 /// Why it would change nothing.
-fn void(how: Actuator, server: &soft::Side, cpus: &CpuSet) -> Option<&'static str> {
+fn void(how: Actuator, server: &actuators::Side, cpus: &CpuSet) -> Option<&'static str> {
     match how {
         Actuator::QuotaOff => {
             server.limits().is_empty().then_some("no control group of the server has a cpu.max")
@@ -327,14 +327,14 @@ pub fn judge(goals: &[Goal], rounds: &[Round], before: &[Round], alone: &[Round]
 /// When a process or group that was named does not exist.
 pub fn intentions(plan: &Plan) -> Result<Vec<Intent>, ColocateError> {
     let side = |who: &Who| match who {
-        Who::Command(_) => Ok(soft::Side::default()),
+        Who::Command(_) => Ok(actuators::Side::default()),
         _ => party::Party::new(who, CpuSet::EMPTY).map(|party| party.side.clone()),
     };
     let (server, batch) = (side(&plan.serve)?, side(&plan.batch)?);
     let online = schedlab_host::machine().online;
     let cpus = plan.cpus.unwrap_or_else(|| server.cpus(&online));
     let one = |how: Actuator| {
-        let (who, side) = if how.of_server() { (&plan.serve, &server) } else { (&plan.batch, &batch) };
+        let (who, side) = if how.acts_on_server() { (&plan.serve, &server) } else { (&plan.batch, &batch) };
         let mut changes = Vec::new();
         if let Who::Command(command) = who
             && !matches!(how, Actuator::Default)
@@ -343,7 +343,7 @@ pub fn intentions(plan: &Plan) -> Result<Vec<Intent>, ColocateError> {
         }
         for thread in side.threads() {
             let Ok(now) = schedlab_host::threads::scheduling(thread.tid) else { continue };
-            if let Some(wanted) = how.of_thread(&now).filter(|wanted| *wanted != now) {
+            if let Some(wanted) = how.scheduling_for(&now).filter(|wanted| *wanted != now) {
                 let (tid, comm) = (thread.tid, &thread.comm);
                 let (was, will) = (now.policy, wanted.policy);
                 changes.push(format!(

@@ -14,7 +14,7 @@ use crate::record::RecordError;
 pub use price::DriverCosts;
 use price::Plays;
 use round::{Live, Rounds};
-use schedlab_live::{LiveError, Room};
+use schedlab_live::{LiveError, RunDir};
 use schedlab_model::{CpuSet, Ns};
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_stats::Estimate;
@@ -94,7 +94,7 @@ pub struct Plan {
     /// The scheduler that stands for this kernel in the simulator; `None`: by its version.
     pub recorded_under: Option<SchedulerSpec>,
     /// Where journals go.
-    pub room: Room,
+    pub run_dir: RunDir,
     /// This program: guardian, and `run` for schedulers.
     pub program: PathBuf,
 }

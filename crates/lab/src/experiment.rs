@@ -24,7 +24,7 @@ pub use sleeper::{Asleep, StreamLine};
 
 use crate::record::RecordError;
 use schedlab_live::restore::Report;
-use schedlab_live::{LiveError, Room};
+use schedlab_live::{LiveError, RunDir};
 use schedlab_measure::LoadError;
 use schedlab_model::Ns;
 use schedlab_study::StudyError;
@@ -113,7 +113,7 @@ pub struct Options {
     /// Put what runs into a control group with a weight that foreign work hardly counts against.
     pub shield: bool,
     /// Where journals go.
-    pub room: Room,
+    pub run_dir: RunDir,
     /// `schedlab` itself: the guardian, and the client.
     pub program: PathBuf,
 }

@@ -1,11 +1,11 @@
-//! `schedlab top`: how a driver stands. What it does is in its bulletin, what its threads wait for comes from the recorder
+//! `schedlab top`: how a driver stands. What it does is in its status file, what its threads wait for comes from the recorder
 //! ([`watch`](crate::watch)), and what they waited before is in the kernel's own account.
 
 use crate::watch::{Focus, Living, Shared, State};
 use schedlab_host::threads::{self, Served};
-use schedlab_live::bulletin::{self, Bulletin};
 use schedlab_live::elevation::Counts;
-use schedlab_live::{LiveError, Room};
+use schedlab_live::status_file::{self, DriverStatus};
+use schedlab_live::{LiveError, RunDir};
 use schedlab_model::{CpuSet, Ns};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -21,8 +21,8 @@ const STRETCH: Ns = Ns::from_ms(900);
 pub struct Top {
     journal: PathBuf,
     living: Living,
-    older: Bulletin,
-    newest: Bulletin,
+    older: DriverStatus,
+    newest: DriverStatus,
     rates: Option<Rates>,
 }
 
@@ -84,12 +84,12 @@ impl Top {
     ///
     /// # Errors
     /// When the folder with the journals cannot be read.
-    pub fn find(room: &Room, owner: Option<u32>) -> Result<Option<Top>, LiveError> {
-        let fits = |one: &Bulletin| owner.is_none_or(|owner| one.owner.tid == owner);
-        let found = bulletin::all(room)?.into_iter().find(|(_, one)| fits(one));
-        Ok(found.map(|(journal, bulletin)| {
+    pub fn find(run_dir: &RunDir, owner: Option<u32>) -> Result<Option<Top>, LiveError> {
+        let fits = |one: &DriverStatus| owner.is_none_or(|owner| one.owner.tid == owner);
+        let found = status_file::all(run_dir)?.into_iter().find(|(_, one)| fits(one));
+        Ok(found.map(|(journal, status)| {
             let living = Living::default();
-            let top = Top { journal, living, older: bulletin.clone(), newest: bulletin, rates: None };
+            let top = Top { journal, living, older: status.clone(), newest: status, rates: None };
             top.follow();
             top
         }))
@@ -109,9 +109,9 @@ impl Top {
         self.living.set(self.newest.threads.iter().map(|taken| taken.thread.tid).collect());
     }
 
-    /// Reads the bulletin again. `None`: management is over.
+    /// Reads the status file again. `None`: management is over.
     pub fn look(&mut self) -> Option<Snapshot> {
-        let newest = Bulletin::read(&self.journal).filter(|one| one.owner.lives())?;
+        let newest = DriverStatus::read(&self.journal).filter(|one| one.owner.lives())?;
         self.newest = newest;
         self.follow();
         let stretch = self.newest.elapsed.saturating_sub(self.older.elapsed);
@@ -146,9 +146,9 @@ fn rates(older: &Counts, newer: &Counts, stretch: Ns) -> Rates {
     }
 }
 
-fn gains(bulletin: &Bulletin, served: &dyn Fn(u32) -> Option<Served>) -> Vec<Gain> {
+fn gains(status: &DriverStatus, served: &dyn Fn(u32) -> Option<Served>) -> Vec<Gain> {
     let mut sums: BTreeMap<&str, (usize, Served, Served)> = BTreeMap::new();
-    for taken in &bulletin.threads {
+    for taken in &status.threads {
         let (Some(before), Some(now)) = (taken.before, served(taken.thread.tid)) else { continue };
         let (threads, sum_before, sum_since) = sums.entry(&taken.thread.comm).or_default();
         *threads += 1;
@@ -161,7 +161,7 @@ fn gains(bulletin: &Bulletin, served: &dyn Fn(u32) -> Option<Served>) -> Vec<Gai
         threads,
         before: mean(&before),
         now: mean(&since),
-        share: since.run.0 as f64 / bulletin.elapsed.0.max(1) as f64,
+        share: since.run.0 as f64 / status.elapsed.0.max(1) as f64,
     };
     sums.into_iter().map(gain).collect()
 }
@@ -204,7 +204,7 @@ pub fn record(
 mod tests {
     use super::*;
     use schedlab_host::threads::Identity;
-    use schedlab_live::bulletin::Taken;
+    use schedlab_live::status_file::StatusThread;
 
     fn thread(tid: u32, comm: &str) -> Identity {
         Identity { tid, process: tid, parent: 1, started: 1, kernel: false, comm: comm.to_owned() }
@@ -216,8 +216,8 @@ mod tests {
 
     #[test]
     fn gains_compare_the_time_before_with_the_time_since() {
-        let taken = |tid, comm, before| Taken { thread: thread(tid, comm), before };
-        let bulletin = Bulletin {
+        let taken = |tid, comm, before| StatusThread { thread: thread(tid, comm), before };
+        let status = DriverStatus {
             owner: thread(1, "schedlab"),
             scheduler: "layers".to_owned(),
             cpus: CpuSet::first(1),
@@ -234,7 +234,7 @@ mod tests {
             11 => Some(served(100, 10, 10)),
             _ => None,
         };
-        let gains = gains(&bulletin, &now);
+        let gains = gains(&status, &now);
         let wanted = Gain {
             name: "server".to_owned(),
             threads: 2,

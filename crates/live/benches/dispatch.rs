@@ -1,17 +1,17 @@
-//! What it costs to hand a CPU from a thread that blocks to the next: by the kernel alone, by the least possible agent
-//! ([`bare`](schedlab_live::elevation::bare)) with and without gifts of CPU time, and by the driver under a scheduler; at
-//! bursts of 0, 20, 100 and 1000 us. In a gift the fair class, and whoever else is in it, decides: at bursts of 1000 us that
-//! is more than one turn in a hundred, so p99 is about gifts there.
+//! The cost of handing a CPU from a thread that blocks to the next: by the kernel alone, by the least possible agent
+//! ([`baseline`](schedlab_live::elevation::baseline)) with and without yield windows, and by the driver under a
+//! scheduler; at bursts of 0, 20, 100 and 1000 us. In a yield window the fair class decides, also about other threads
+//! in it: at bursts of 1000 us that is more than one turn in a hundred, so p99 is about yield windows there.
 //!
-//! `cargo bench -p schedlab-live --bench dispatch -- [--rounds N] [--ms LENGTH]`. Rounds are interleaved; ratios are of
-//! medians over the rounds. Needs root and two CPUs. This program also is the guardian and the pair of threads.
+//! `cargo bench -p schedlab-live --bench dispatch -- [--rounds N] [--ms LENGTH]`. Rounds are interleaved; ratios are
+//! of medians over the rounds. Needs root and two CPUs. This program also is the guardian and the two threads.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its result")]
 
 use schedlab_host::threads;
-use schedlab_live::Room;
-use schedlab_live::elevation::{ElevationOptions, bare, manage, pair};
-use schedlab_live::guardian::{self, Watch};
+use schedlab_live::RunDir;
+use schedlab_live::elevation::{ElevationOptions, baseline, manage, ping_pong};
+use schedlab_live::guardian::{self, GuardianOptions};
 use schedlab_model::{CpuId, CpuSet, Ns};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
@@ -20,19 +20,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const CPU: CpuId = CpuId(0);
 const BURSTS_US: [u64; 4] = [0, 20, 100, 1000];
-/// The bare agent never gives the CPU away, which the kernel bears for a second; `gifts` is the bare agent that does.
-const WAYS: [&str; 4] = ["kernel", "bare", "gifts", "driver"];
+/// The baseline agent has no yield windows, which the kernel tolerates for a second; `yielding` is the baseline agent
+/// that has.
+const WAYS: [&str; 4] = ["kernel", "baseline", "yield windows", "driver"];
 const SCHEDULER: &str = "fifo-per-cpu";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.first().map(String::as_str) {
         Some(guardian::COMMAND) => {
-            let watch = Watch::parse(&arguments[1..]).expect("our own arguments");
-            guardian::watch(&watch).map_or(ExitCode::FAILURE, |_| ExitCode::SUCCESS)
+            let watch = GuardianOptions::parse(&arguments[1..]).expect("our own arguments");
+            guardian::run(&watch).map_or(ExitCode::FAILURE, |_| ExitCode::SUCCESS)
         }
-        Some("pair") => {
-            played(&pair::play(Ns::from_us(number(&arguments, 1)), Ns::from_ms(number(&arguments, 2)), told));
+        Some("ping-pong") => {
+            played(&ping_pong::play(
+                Ns::from_us(number(&arguments, 1)),
+                Ns::from_ms(number(&arguments, 2)),
+                told,
+            ));
             ExitCode::SUCCESS
         }
         _ => bench(&arguments),
@@ -43,19 +48,19 @@ fn number(arguments: &[String], at: usize) -> u64 {
     arguments.get(at).and_then(|text| text.parse().ok()).expect("a number")
 }
 
-/// Says who is there, and waits for a word.
+/// Prints the thread ids, and waits for a line.
 fn told(tids: [u32; 2]) {
     println!("{} {}", tids[0], tids[1]);
     std::io::stdout().flush().expect("the bench reads");
     std::io::stdin().lock().lines().next();
 }
 
-fn played(played: &pair::Played) {
-    let pair::Played { block_to_next: block, cycle, overhead, turns } = played;
+fn played(played: &ping_pong::PingPong) {
+    let ping_pong::PingPong { block_to_next: block, cycle, overhead, turns } = played;
     println!("{} {} {} {} {overhead} {turns}", block.0.0, block.1.0, cycle.0.0, cycle.1.0);
 }
 
-/// What a pair measured: block to next p50 and p99, cycle p50 and p99 (ns), overhead, turns.
+/// The measurements of one run: block to next p50 and p99, cycle p50 and p99 (ns), overhead, turns.
 type Numbers = [f64; 6];
 
 fn bench(arguments: &[String]) -> ExitCode {
@@ -71,7 +76,7 @@ fn bench(arguments: &[String]) -> ExitCode {
     let mut found: Vec<Vec<Numbers>> = vec![Vec::new(); WAYS.len() * BURSTS_US.len()];
     for round in 0..rounds as usize {
         for index in 0..found.len() {
-            // Another order each round, so that what comes and goes hits everybody.
+            // Another order each round, so that passing disturbances hit all ways alike.
             let index = (index * 5 + round) % found.len();
             let (way, burst) = (WAYS[index % WAYS.len()], BURSTS_US[index / WAYS.len()]);
             found[index].push(one(way, burst, ms));
@@ -91,7 +96,7 @@ impl Pair {
     fn start(burst: u64, ms: u64) -> Pair {
         let program = std::env::current_exe().expect("this program");
         let mut child = Command::new(program)
-            .args(["pair", &burst.to_string(), &ms.to_string()])
+            .args(["ping-pong", &burst.to_string(), &ms.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -130,11 +135,11 @@ fn one(way: &str, burst: u64, ms: u64) -> Numbers {
             }
             pair.go();
         }
-        "bare" | "gifts" => {
+        "baseline" | "yield windows" => {
             let (stop, tids) = (AtomicBool::new(false), pair.tids);
             std::thread::scope(|scope| {
-                let agent = scope.spawn(|| bare::hand_over(CPU, tids, way == "gifts", &stop));
-                // Until both are parked and raised.
+                let agent = scope.spawn(|| baseline::hand_over(CPU, tids, way == "yielding", &stop));
+                // Until one is raised and the other parked.
                 while !tids.iter().all(|tid| threads::fifo_priority(*tid).is_ok_and(|now| now.is_some())) {
                     assert!(!agent.is_finished(), "the agent could not begin");
                     std::thread::sleep(std::time::Duration::from_millis(1));
@@ -156,12 +161,12 @@ fn one(way: &str, burst: u64, ms: u64) -> Numbers {
                 starve_after: Ns::from_s(1),
                 declared: Vec::new(),
                 capacity: 64,
-                room: Room::at(&folder).expect("a room"),
+                run_dir: RunDir::at(&folder).expect("a run directory"),
                 program: std::env::current_exe().expect("this program"),
                 log_steps: 0,
             };
             let (pid, pair) = (pair.child.id(), Mutex::new(&mut pair));
-            let held = || pair.lock().expect("nobody panics");
+            let held = || pair.lock().expect("no thread panics");
             manage(&options, &[pid], || held().go(), || held().ended()).expect("it can be managed");
             let _ = std::fs::remove_dir_all(&folder);
         }

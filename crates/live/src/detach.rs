@@ -1,18 +1,18 @@
-//! Asks whoever manages threads to give them back, and sees to it that it happens.
+//! Asks the owner of a journal to give threads back, and makes sure that it happens.
 
-use crate::bulletin::Bulletin;
 use crate::journal::Record;
 use crate::restore::{Report, restore_after};
-use crate::{LiveError, Room};
+use crate::status_file::DriverStatus;
+use crate::{LiveError, RunDir};
 use rustix::process::{Pid, Signal, kill_process};
 use schedlab_host::threads::Identity;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long an owner has to put everything back by itself.
+/// How long an owner has to restore everything by itself.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often we look.
+/// The time between two looks.
 const STEP: Duration = Duration::from_millis(5);
 
 /// Ending of a request to give back one process, before its number: `1-2-0.journal` gets `1-2-0.detach-957`.
@@ -22,7 +22,7 @@ fn request(journal: &Path, process: u32) -> PathBuf {
     journal.with_extension(format!("{REQUEST}{process}"))
 }
 
-/// The requests that lie beside a journal: process and file.
+/// Returns the requests beside a journal: process and file.
 fn requests(journal: &Path) -> Vec<(u32, PathBuf)> {
     let Some(entries) = journal.parent().and_then(|folder| fs::read_dir(folder).ok()) else {
         return Vec::new();
@@ -34,68 +34,68 @@ fn requests(journal: &Path) -> Vec<(u32, PathBuf)> {
     entries.filter_map(|entry| of_journal(entry.ok()?.path())).collect()
 }
 
-/// The processes that somebody asked the owner of this journal to give back.
+/// Returns the processes that the owner of a journal is asked to give back.
 pub(crate) fn requested(journal: &Path) -> Vec<u32> {
     requests(journal).into_iter().map(|(process, _)| process).collect()
 }
 
-/// The owner's answer: it is done.
+/// Answers a request: it is done.
 pub(crate) fn answer(journal: &Path, process: u32) {
-    // Whoever asked may have lost patience and taken it back.
+    // The request may have been withdrawn after its time limit.
     let _ = fs::remove_file(request(journal, process));
 }
 
-/// What was asked of an owner that is gone.
+/// Removes the requests to an owner that is gone.
 pub(crate) fn forget_requests(journal: &Path) {
     for (_, path) in requests(journal) {
         let _ = fs::remove_file(path);
     }
 }
 
-/// How one owner gave back what it managed.
+/// How an owner's threads were given back.
 #[derive(Debug)]
 pub enum Detached {
-    /// By itself, when it was asked to end.
+    /// By the owner, when it was asked to end.
     ByOwner {
         /// The owner.
         owner: u32,
     },
-    /// One process with its children, while the rest is managed on.
+    /// One process with its children; the owner keeps the rest managed.
     Part {
         /// The owner.
         owner: u32,
         /// The process.
         process: u32,
     },
-    /// The owner was dead, or did not answer and was killed; we put it back.
-    ByUs {
+    /// By schedlab: the owner was dead, or did not answer and was killed.
+    BySchedlab {
         /// The owner.
         owner: u32,
         /// Where the journal lay.
         journal: PathBuf,
-        /// What became of everything.
+        /// What became of all changes.
         report: Report,
     },
 }
 
-/// Which owners are meant.
+/// The owners that are asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Whose {
+pub enum Owners {
     /// Only those that are dead: `schedlab restore`.
     Dead,
     /// All: `schedlab detach`.
     All,
 }
 
-/// Ends the management of threads and puts everything back. Owners that live get SIGTERM first, and SIGKILL when they
-/// have not put everything back after two seconds.
+/// Ends all management and restores everything. Owners that live get SIGTERM first, and SIGKILL when they have not
+/// restored everything after two seconds.
 ///
 /// # Errors
 /// When the folder or a journal cannot be read; journals that can are served first.
-pub fn detach(room: &Room, whose: Whose) -> Result<Vec<Detached>, LiveError> {
+pub fn detach(run_dir: &RunDir, whose: Owners) -> Result<Vec<Detached>, LiveError> {
     let mut done = Vec::new();
     let mut first_error = None;
-    for path in room.journals()? {
+    for path in run_dir.journals()? {
         match one(&path, whose) {
             Ok(detached) => done.extend(detached),
             Err(error) => first_error = first_error.or(Some(error)),
@@ -104,19 +104,20 @@ pub fn detach(room: &Room, whose: Whose) -> Result<Vec<Detached>, LiveError> {
     first_error.map_or(Ok(done), Err)
 }
 
-/// Asks whoever manages `process` to give it back, with its children, and to manage the rest on.
+/// Asks the owner of `process` to give it back, with its children, and to keep the rest managed.
 ///
 /// # Errors
-/// When nobody manages it, its owner is dead or gives back all or nothing, or does not answer within two seconds.
-pub fn detach_process(room: &Room, process: u32) -> Result<Detached, LiveError> {
-    let all = crate::status::status(room)?;
+/// When the process is not managed, or its owner is dead, gives back all or nothing, or does not answer within two
+/// seconds.
+pub fn detach_process(run_dir: &RunDir, process: u32) -> Result<Detached, LiveError> {
+    let all = crate::status::status(run_dir)?;
     let has = |one: &&crate::status::Managed| one.threads.iter().any(|thread| thread.process == process);
     let Some(managed) = all.iter().find(has) else { return Err(LiveError::NotManaged { process }) };
     let (owner, journal) = (managed.owner, &managed.journal);
     if !managed.owner_lives {
         return Err(LiveError::DeadOwner { process, owner });
     }
-    if Bulletin::read(journal).is_none() {
+    if DriverStatus::read(journal).is_none() {
         return Err(LiveError::AllOrNothing { process, owner, purpose: managed.purpose.clone() });
     }
     let file = request(journal, process);
@@ -132,14 +133,14 @@ pub fn detach_process(room: &Room, process: u32) -> Result<Detached, LiveError> 
     Ok(Detached::Part { owner, process })
 }
 
-fn one(path: &Path, whose: Whose) -> Result<Option<Detached>, LiveError> {
+fn one(path: &Path, whose: Owners) -> Result<Option<Detached>, LiveError> {
     let Some(record) = Record::read(path)? else {
         // Nothing was changed under it. Its owner may be about to write the first line: leave the file to it.
         return Ok(None);
     };
     let owner = &record.head.owner;
     if owner.process_lives() {
-        if whose == Whose::All {
+        if whose == Owners::All {
             end(&record, Signal::TERM);
             if !path.exists() {
                 return Ok(Some(Detached::ByOwner { owner: owner.tid }));
@@ -150,11 +151,11 @@ fn one(path: &Path, whose: Whose) -> Result<Option<Detached>, LiveError> {
         }
     }
     let report = restore_after(&record)?;
-    Ok(Some(Detached::ByUs { owner: owner.tid, journal: path.to_owned(), report }))
+    Ok(Some(Detached::BySchedlab { owner: owner.tid, journal: path.to_owned(), report }))
 }
 
-/// Whether the owner was killed. A signal sent a moment ago shows at once; what shows a little later is the end of one that
-/// was just taking it.
+/// Returns whether the owner was killed. A signal sent a moment ago shows at once; what shows a little later is the
+/// end of a process that was just taking it.
 fn is_ending(owner: &Identity) -> bool {
     (0..2).any(|look| {
         if look > 0 {
@@ -164,7 +165,7 @@ fn is_ending(owner: &Identity) -> bool {
     })
 }
 
-/// Sends a signal and waits until the journal or the owner is gone, for as long as our patience lasts.
+/// Sends a signal and waits until the journal or the owner is gone, for two seconds at most.
 fn end(record: &Record, signal: Signal) {
     let owner = &record.head.owner;
     if let Some(pid) = Pid::from_raw(owner.tid as i32) {

@@ -3,68 +3,68 @@
 use std::io;
 use std::path::PathBuf;
 
-/// What went wrong. Nothing is changed when an operation that returns this fails, unless it says so.
+/// What went wrong. Nothing is changed when an operation that returns this fails, unless the error says so.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LiveError {
     /// No such thread.
     #[error("there is no thread {tid}: give the number of a running one (`ps -eL` lists them)")]
     NoThread {
-        /// Its number.
+        /// Thread id.
         tid: u32,
     },
     /// A thread of the kernel.
     #[error("thread {tid} ({comm}) belongs to the kernel, which needs it as it is: name a process of yours")]
     KernelThread {
-        /// Its number.
+        /// Thread id.
         tid: u32,
-        /// Its name.
+        /// Name.
         comm: String,
     },
-    /// Nobody manages it.
+    /// The process is not managed.
     #[error("process {process} is not managed: `schedlab status` lists what is")]
     NotManaged {
-        /// Its number.
+        /// Process id.
         process: u32,
     },
-    /// What its owner left is there, the owner is not.
+    /// The owner is dead, and what it changed is not restored.
     #[error(
         "process {process} was managed by process {owner}, which is dead: `schedlab restore` gives it back"
     )]
     DeadOwner {
-        /// Its number.
+        /// Process id.
         process: u32,
-        /// Who managed it.
+        /// The owner.
         owner: u32,
     },
-    /// The owner cannot do without it.
+    /// The owner gives back all of its threads or none.
     #[error(
         "process {process} is part of `{purpose}` (process {owner}), which gives back all or nothing: `schedlab detach`"
     )]
     AllOrNothing {
-        /// Its number.
+        /// Process id.
         process: u32,
-        /// Who manages it.
+        /// The owner.
         owner: u32,
-        /// What for.
+        /// What its changes are for.
         purpose: String,
     },
-    /// The owner was asked and did nothing.
+    /// The owner was asked and did not answer.
     #[error("process {owner}, which manages process {process}, does not answer: `schedlab detach` ends it")]
     NoAnswer {
-        /// Its number.
+        /// Process id.
         process: u32,
-        /// Who manages it.
+        /// The owner.
         owner: u32,
     },
-    /// The scheduler cannot serve tasks that are taken for this.
+    /// The scheduler cannot serve tasks of a declared policy.
     #[error("{scheduler} cannot serve {name} as {policy}: {reason}")]
     Policy {
         /// The scheduler.
         scheduler: String,
-        /// Whose threads.
+        /// The name of the threads.
         name: String,
-        /// What they were declared to be.
+        /// The declared policy.
         policy: schedlab_model::Policy,
         /// Why not.
         reason: &'static str,
@@ -74,11 +74,11 @@ pub enum LiveError {
     Refused {
         /// Policy or affinity.
         what: &'static str,
-        /// The system call that it refused.
+        /// The refused system call.
         call: &'static str,
-        /// Its number.
+        /// Thread id.
         tid: u32,
-        /// Its name.
+        /// Name.
         comm: String,
         /// What the kernel answered.
         source: io::Error,
@@ -90,17 +90,17 @@ pub enum LiveError {
         "{path}: {source}. Only files of control groups below /sys/fs/cgroup can be changed, and most need root"
     )]
     Group {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's answer.
         source: io::Error,
     },
     /// The folder for journals is not to be trusted.
     #[error(
         "{path} {fault}: journals must be in a folder that only you can write. Remove it, or set SCHEDLAB_RUN_DIR"
     )]
-    Room {
-        /// Which folder.
+    RunDir {
+        /// The folder.
         path: PathBuf,
         /// What is wrong.
         fault: &'static str,
@@ -110,7 +110,7 @@ pub enum LiveError {
         "{path}, line {line}: {fault}. It was written by another version of schedlab, or by something else"
     )]
     Journal {
-        /// Which journal.
+        /// The journal.
         path: PathBuf,
         /// Counted from 1.
         line: usize,
@@ -123,7 +123,7 @@ pub enum LiveError {
         /// Why.
         reason: String,
     },
-    /// The guardian is gone; everything was put back.
+    /// The guardian is gone; everything was restored.
     #[error("the guardian died ({how}): everything was put back, and nothing more is changed without one")]
     Unguarded {
         /// How it ended, as far as that is known: `signal: 9 (SIGKILL)`.
@@ -143,19 +143,19 @@ pub enum LiveError {
     /// A CPU that cannot be managed.
     #[error("CPU {cpu} cannot be managed: this process may use CPUs {allowed}")]
     Cpu {
-        /// Its number.
+        /// Number of the CPU.
         cpu: u32,
-        /// Those that can.
+        /// The CPUs that can be managed.
         allowed: String,
     },
-    /// Everything would be below the managed threads.
+    /// All CPUs were to be managed, which leaves none for the rest of the system.
     #[error(
         "CPUs {managed} cannot all be managed: one CPU must stay unmanaged, for the rest of the system, and this process may use CPUs {allowed} only. Leave one of them out"
     )]
     OneCpu {
-        /// Those that were named.
+        /// The named CPUs.
         managed: String,
-        /// Those that it may use.
+        /// The CPUs that this process may use.
         allowed: String,
     },
     /// Another driver manages the CPU.
@@ -166,7 +166,7 @@ pub enum LiveError {
         /// The CPU.
         cpu: u32,
     },
-    /// Killed, and not dead yet.
+    /// The owner was killed, and has not ended yet.
     #[error(
         "everything was put back, but process {owner}, which made the changes and was killed, has not come to its end: the journal {} stays until `schedlab restore` finds it gone",
         journal.display()
@@ -177,10 +177,21 @@ pub enum LiveError {
         /// Its journal.
         journal: PathBuf,
     },
-    /// The agent ended before its time.
+    /// The scheduler asked for what no driver can do, or never came to rest.
+    #[error(
+        "{scheduler} broke the contract of a scheduler: {breach}. Everything was put back; choose another scheduler, and \
+         please report this one"
+    )]
+    Contract {
+        /// The scheduler.
+        scheduler: String,
+        /// What it did.
+        breach: schedlab_scheduler::decision_core::Breach,
+    },
+    /// An agent ended too early.
     #[error("the agent died ({why}); everything was put back")]
     AgentDied {
-        /// What it said last.
+        /// Its last message.
         why: String,
     },
     /// A file operation failed.
@@ -199,12 +210,12 @@ impl LiveError {
         move |source| LiveError::Io { what, source }
     }
 
-    /// Nothing may be changed without a guardian, and there is none any more.
+    /// Returns the error for changes without a guardian.
     pub(crate) fn no_guardian() -> LiveError {
         LiveError::Unguarded { how: "some time ago".to_owned() }
     }
 
-    /// A thread of ours ended by a panic: this was its message.
+    /// Returns the error for a thread of this process that ended by a panic, with its message.
     pub(crate) fn died(panic: &(dyn std::any::Any + Send)) -> LiveError {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let why = text.or_else(|| panic.downcast_ref::<String>().cloned());

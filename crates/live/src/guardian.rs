@@ -1,17 +1,16 @@
-//! The guardian: a process of its own that puts everything back when the owner of a journal dies or falls silent.
+//! The guardian: a process of its own that restores everything when the owner of a journal dies or falls silent.
 //!
-//! | what happens | who puts everything back |
+//! | what happens | what restores everything |
 //! |---|---|
 //! | the owner dies, or is silent | the guardian |
 //! | the owner beats, but a thread that it manages in a real-time class is kept from the CPU ([`starving`]) | the guardian |
 //! | the guardian dies | the owner, which notices at its next heartbeat |
 //! | the guardian dies, and the owner dies or hangs | the [`second`] guardian |
-//! | all three die | `schedlab restore`; nothing in user space can do it by itself, and a limit of the kernel's own |
-//! | | (RLIMIT_RTTIME) would have to be laid upon, and would kill, other people's threads |
+//! | all three die | `schedlab restore`; nothing in user space can do it by itself, and the kernel's own limit (RLIMIT_RTTIME) on the managed threads would kill them |
 //!
-//! It is this very program, started anew with a hidden command, in a session of its own, so that neither Ctrl-C nor the
-//! end of a terminal reaches it. The owner sends a byte now and then through a pipe. The end of the pipe is the end of the
-//! owner, whatever killed it.
+//! It is the program `schedlab`, started anew with a hidden command, in a session of its own, so that neither Ctrl-C
+//! nor the end of a terminal reaches it. The owner sends a byte now and then through a pipe. The end of the pipe is
+//! the end of the owner, whatever killed it.
 
 mod second;
 mod starving;
@@ -32,26 +31,26 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
-/// The word that makes the program a guardian.
+/// The argument that makes the program a guardian.
 pub const COMMAND: &str = "guardian";
-/// "I live."
+/// The owner lives.
 const BEAT: u8 = b'b';
-/// "I put everything back now, which may take a while; only my end counts."
+/// The owner restores everything now, which may take a while; only its end counts.
 const LAST: u8 = b'l';
-/// "All is put back; go."
+/// Everything is restored: the guardian may go.
 const QUIT: u8 = b'q';
 /// Before its first heartbeat an owner may be silent for so many times longer: it is still beginning.
 const FIRST: u32 = 10;
 /// The last part of a silence, for beats that came late: one of so many.
 const DOUBT: u32 = 5;
-/// Milliseconds that a guardian whose pipe is closed may take to its end, until its owner has something else to do.
+/// Milliseconds that a guardian whose pipe is closed may take to end before its owner goes on.
 const ENDS: u32 = 20;
-/// What the guardian says when it watches.
+/// What the guardian writes when it watches.
 const READY: &[u8] = b"ready\n";
 
-/// What a guardian is told.
+/// What a guardian watches for.
 #[derive(Clone, Debug)]
-pub struct Watch {
+pub struct GuardianOptions {
     /// The journal of its owner.
     pub journal: PathBuf,
     /// An owner that is silent for longer is killed; `None`: only its end counts.
@@ -59,20 +58,25 @@ pub struct Watch {
     /// The guardian's own SCHED_FIFO priority; `None`: it stays as it is.
     pub priority: Option<u8>,
     /// An owner under which a managed thread in a real-time class is runnable and gets no CPU for longer is killed,
-    /// however well it beats; `None`: it is not looked at.
+    /// however well it beats; `None`: its threads are not looked at.
     pub starve: Option<Duration>,
     /// It is the second guardian, which waits for the end of the first.
     pub second: bool,
 }
 
-impl Watch {
-    /// Reads what [`Watch::arguments`] wrote, without the command itself.
+impl GuardianOptions {
+    /// Reads what [`GuardianOptions::arguments`] wrote, without the command itself.
     ///
     /// # Errors
-    /// When something else stands there: the command is not for people.
-    pub fn parse(arguments: &[String]) -> Result<Watch, LiveError> {
-        let mut watch =
-            Watch { journal: PathBuf::new(), silence: None, priority: None, starve: None, second: false };
+    /// When they are other arguments: the command is not for people.
+    pub fn parse(arguments: &[String]) -> Result<GuardianOptions, LiveError> {
+        let mut watch = GuardianOptions {
+            journal: PathBuf::new(),
+            silence: None,
+            priority: None,
+            starve: None,
+            second: false,
+        };
         let odd = |text: &str| LiveError::Guardian {
             reason: format!("`{text}` is not what schedlab tells a guardian"),
         };
@@ -93,7 +97,7 @@ impl Watch {
         if watch.journal.as_os_str().is_empty() { Err(odd("nothing")) } else { Ok(watch) }
     }
 
-    /// The arguments after the program's name that start it.
+    /// Returns the arguments after the program's name that start the guardian.
     pub fn arguments(&self) -> Vec<String> {
         let mut all = vec![COMMAND.to_owned(), "--journal".to_owned(), self.journal.display().to_string()];
         for (name, time) in [("--silence", self.silence), ("--starve", self.starve)] {
@@ -117,28 +121,28 @@ fn milliseconds(text: &str) -> Option<Duration> {
 
 /// How a guardian's watch ended.
 #[derive(Debug)]
-pub enum WatchEnd {
-    /// The owner said goodbye.
+pub enum GuardianEnd {
+    /// The owner restored everything itself.
     Dismissed,
-    /// The owner died or was silent; this was put back.
+    /// The owner died or was silent; this was restored.
     Restored(Report),
 }
 
-/// The body of the guardian's process. Its standard input is the pipe from the owner.
+/// Runs the guardian's process. Its standard input is the pipe from the owner.
 ///
 /// # Errors
-/// When the journal cannot be read. The priority is a wish: without the permission it watches all the same.
-pub fn watch(watch: &Watch) -> Result<WatchEnd, LiveError> {
-    // It already leads a session when somebody starts it by hand: fine.
+/// When the journal cannot be read. Without the permission for its priority it watches all the same.
+pub fn run(watch: &GuardianOptions) -> Result<GuardianEnd, LiveError> {
+    // It leads a session already when it is started by hand: fine.
     let _ = rustix::process::setsid();
     if let Some(priority) = watch.priority {
         let urgent = threads::scheduling(0).map(|now| Scheduling { policy: Policy::Fifo(priority), ..now });
         let _ = urgent.and_then(|urgent| threads::set_scheduling(0, &urgent));
     }
-    // Out of memory kills others first; needs root.
+    // When memory runs out the kernel kills others first; needs root.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
-    // What is left to do: give policies, affinities and groups back, and end a silent owner. Where even that much cannot
-    // be given up, it watches all the same.
+    // What is left to do: restore policies, affinities and groups, and end a silent owner. Where even that much
+    // cannot be given up, it watches all the same.
     let _ = keep_only(&[Duty::Schedule, Duty::Kill, Duty::See, Duty::WriteGroups]);
     let record = Record::read(&watch.journal)?;
     let mut out = io::stdout();
@@ -149,9 +153,9 @@ pub fn watch(watch: &Watch) -> Result<WatchEnd, LiveError> {
     }
     let second = Second::start(watch);
     let end = match listen(watch) {
-        Heard::Quit => Ok(WatchEnd::Dismissed),
-        Heard::End => put_back(&watch.journal),
-        Heard::Silence(why) => {
+        OwnerEnd::Quit => Ok(GuardianEnd::Dismissed),
+        OwnerEnd::End => put_back(&watch.journal),
+        OwnerEnd::Silence(why) => {
             stop_owner(record.as_ref());
             let end = put_back(&watch.journal);
             say(record.as_ref(), &why);
@@ -162,17 +166,17 @@ pub fn watch(watch: &Watch) -> Result<WatchEnd, LiveError> {
     end
 }
 
-fn put_back(journal: &Path) -> Result<WatchEnd, LiveError> {
+fn put_back(journal: &Path) -> Result<GuardianEnd, LiveError> {
     // Read again: by now it says what was changed.
     let report = match Record::read(journal) {
         Ok(Some(record)) => restore_after(&record),
         _ => restore(journal),
     };
-    report.map(WatchEnd::Restored)
+    report.map(GuardianEnd::Restored)
 }
 
-/// Tells whoever reads the owner's standard error why it was ended: it cannot say so any more. Whoever does not read must not
-/// hold us up.
+/// Writes to the owner's standard error why it was ended, which it cannot say itself any more. A reader that does not
+/// read must not stop the guardian.
 fn say(record: Option<&Record>, why: &str) {
     let owner = record.map_or(0, |record| record.head.owner.tid);
     let purpose = record.map_or("", |record| record.head.purpose.as_str());
@@ -186,16 +190,16 @@ fn say(record: Option<&Record>, why: &str) {
     }
 }
 
-enum Heard {
+enum OwnerEnd {
     Quit,
     End,
-    /// Or words that are not to be trusted; and which.
+    /// Or heartbeats that are not to be trusted; and why.
     Silence(String),
 }
 
-fn listen(watch: &Watch) -> Heard {
+fn listen(watch: &GuardianOptions) -> OwnerEnd {
     let silence = watch.silence;
-    let mut starving = watch.starve.map(|limit| Starving::of(&watch.journal, limit));
+    let mut starving = watch.starve.map(|limit| Starving::for_journal(&watch.journal, limit));
     let mut input = io::stdin();
     let time = |silence: Duration| Timespec {
         tv_sec: i64::try_from(silence.as_secs()).unwrap_or(i64::MAX),
@@ -209,34 +213,34 @@ fn listen(watch: &Watch) -> Heard {
             poll(&mut fds, timeout.as_ref())
         };
         match ready {
-            // Whatever kept this process from the CPU may have kept the beats from it, too, and stands before them in no
+            // What kept this process from the CPU may have kept the beats from it, too, and is not before them in a
             // queue now: the rest of the time is for those.
             Ok(0) if beaten && !doubted => {
                 (doubted, timeout) = (true, silence.map(|silence| time(silence / DOUBT)));
                 continue;
             }
-            Ok(0) => return Heard::Silence(silent(silence.unwrap_or_default(), beaten)),
-            Err(error) if error != rustix::io::Errno::INTR => return Heard::End,
+            Ok(0) => return OwnerEnd::Silence(silent(silence.unwrap_or_default(), beaten)),
+            Err(error) if error != rustix::io::Errno::INTR => return OwnerEnd::End,
             Err(_) => continue,
             Ok(_) => {}
         }
         let mut bytes = [0; 64];
         match input.read(&mut bytes) {
-            Ok(0) => return Heard::End,
-            Ok(count) if bytes[..count].contains(&QUIT) => return Heard::Quit,
+            Ok(0) => return OwnerEnd::End,
+            Ok(count) if bytes[..count].contains(&QUIT) => return OwnerEnd::Quit,
             Ok(count) if bytes[..count].contains(&LAST) => {
                 (timeout, starving, beaten, doubted) = (None, None, true, false);
             }
             Ok(_) => {
                 if let Some(why) = starving.as_mut().and_then(Starving::look) {
-                    return Heard::Silence(why);
+                    return OwnerEnd::Silence(why);
                 }
                 if !beaten || doubted {
                     (beaten, doubted) = (true, false);
                     timeout = silence.map(|silence| time(silence - silence / DOUBT));
                 }
             }
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Heard::End,
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return OwnerEnd::End,
             _ => {}
         }
     }
@@ -253,7 +257,7 @@ fn silent(silence: Duration, beaten: bool) -> String {
     }
 }
 
-/// A silent owner may wake up and go on changing: it must be gone first.
+/// A silent owner may wake up and change more: it must be gone first.
 fn stop_owner(record: Option<&journal::Record>) {
     let Some(owner) = record.map(|record| &record.head.owner) else { return };
     if let Some(pid) = Pid::from_raw(owner.tid as i32).filter(|_| owner.process_lives()) {
@@ -261,10 +265,10 @@ fn stop_owner(record: Option<&journal::Record>) {
     }
 }
 
-/// A heartbeat through an end that [`Guardian::heart`] gave. False: the guardian is gone.
+/// Sends a heartbeat through an end that [`Guardian::heartbeat_pipe`] gave. False: the guardian is gone.
 #[must_use]
-pub fn beat_through(heart: &OwnedFd) -> bool {
-    rustix::io::write(heart, &[BEAT]).is_ok()
+pub fn send_heartbeat(pipe: &OwnedFd) -> bool {
+    rustix::io::write(pipe, &[BEAT]).is_ok()
 }
 
 /// The owner's end of a guardian.
@@ -275,17 +279,17 @@ pub struct Guardian {
 }
 
 impl Guardian {
-    /// Starts one and waits until it watches.
+    /// Starts a guardian and waits until it watches.
     ///
     /// # Errors
     /// When the program cannot be started or does not say that it watches.
-    pub fn start(program: &Path, watch: &Watch) -> Result<Guardian, LiveError> {
+    pub fn start(program: &Path, watch: &GuardianOptions) -> Result<Guardian, LiveError> {
         let refused = |reason: String| LiveError::Guardian { reason };
         let child = Command::new(program)
             .args(watch.arguments())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // The owner's own: when the guardian has to end it, somebody must say why.
+            // The owner's own: when the guardian has to end it, the reason is written there.
             .stderr(Stdio::inherit())
             .spawn();
         let mut child = child.map_err(|error| refused(format!("{}: {error}", program.display())))?;
@@ -306,30 +310,30 @@ impl Guardian {
         Ok(Guardian { child, pipe })
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Another end of the pipe, for the thread whose silence matters: [`beat_through`] writes to it.
+    /// Returns another end of the pipe, for the thread whose silence counts: [`send_heartbeat`] writes to it.
     ///
     /// # Errors
     /// When no descriptor is left.
-    pub fn heart(&self) -> io::Result<OwnedFd> {
+    pub fn heartbeat_pipe(&self) -> io::Result<OwnedFd> {
         match &self.pipe {
             Some(pipe) => pipe.as_fd().try_clone_to_owned(),
             None => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
         }
     }
 
-    /// Tells it that the owner lives. False: it is gone.
+    /// Tells the guardian that the owner lives. False: the guardian is gone.
     #[must_use]
     pub fn beat(&mut self) -> bool {
         self.pipe.as_mut().is_some_and(|pipe| pipe.write_all(&[BEAT]).is_ok())
             && matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// How it ended; for when it is known to be gone or about to go.
+    /// Returns how the guardian ended, for when it is known to be gone or about to go.
     pub(crate) fn end(&mut self) -> String {
         for _ in 0..ENDS {
             match self.child.try_wait() {
@@ -341,15 +345,16 @@ impl Guardian {
         "it does not read what it is told".to_owned()
     }
 
-    /// Tells it that everything is about to be put back: silence does not count any more, only the end of the owner.
+    /// Tells the guardian that everything is about to be restored: silence does not count any more, only the end of
+    /// the owner.
     pub fn ease(&mut self) {
         if let Some(pipe) = &mut self.pipe {
-            // A guardian that is gone needs no word.
+            // A guardian that is gone need not be told.
             let _ = pipe.write_all(&[LAST]);
         }
     }
 
-    /// Sends it home: everything is put back already.
+    /// Tells the guardian to go: everything is restored already.
     pub fn dismiss(mut self) {
         if let Some(mut pipe) = self.pipe.take() {
             let _ = pipe.write_all(&[QUIT]);

@@ -1,9 +1,10 @@
-//! What was before: a file of JSON lines, synced before each change that it describes.
+//! The journal: a file of JSON lines that says what was before, synced before each change that it describes.
 //!
-//! The first line is the [`Head`]; every other line is an [`Entry`], of something that is about to be changed. A last
-//! line that is cut off describes a change that was never made. The file goes when everything is put back.
+//! The first line is the [`Head`]; every other line is an [`Entry`] about a change that follows. A last line that is
+//! cut off describes a change that was never made. The file is removed when everything is restored. Later versions
+//! read the journals of earlier ones: the names in the lines stay.
 
-use crate::{LiveError, Room};
+use crate::{LiveError, RunDir};
 use schedlab_host::threads::{self, Identity, Scheduling};
 use schedlab_model::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,7 @@ pub const VERSION: u32 = 1;
 pub struct Head {
     /// [`VERSION`].
     pub version: u32,
-    /// The boot in which it was written: after another one there is nothing to put back.
+    /// The boot in which it was written: after another one there is nothing to restore.
     pub boot: String,
     /// The process that makes the changes.
     pub owner: Identity,
@@ -28,18 +29,19 @@ pub struct Head {
     pub purpose: String,
 }
 
-/// What a changed thread may look like while it is managed. Anything else was done by somebody else, and is left.
+/// The scheduling that a changed thread may have while it is managed. Any other was set by another process, and is
+/// left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Setting {
-    /// Just so.
+    /// Exactly this one.
     To(Scheduling),
-    /// SCHED_FIFO with a priority from `.0` to `.1`; or SCHED_IDLE with children that begin otherwise, which it is while the
-    /// CPU is given away.
+    /// SCHED_FIFO with a priority from `.0` to `.1`; or SCHED_IDLE with reset-on-fork, which a thread of the band has
+    /// in a yield window.
     FifoBand(u8, u8),
 }
 
 impl Setting {
-    /// Whether `now` is what we made of the thread.
+    /// Returns whether schedlab set `now`.
     pub fn covers(&self, now: &Scheduling) -> bool {
         match (self, now.policy) {
             (Setting::To(set), _) => set == now,
@@ -51,14 +53,15 @@ impl Setting {
         }
     }
 
-    /// Whether `now` is what a thread has that one so set made: a child of a SCHED_IDLE thread is one, too.
+    /// Returns whether a thread that schedlab set so gave `now` to its child: a child of a SCHED_IDLE thread is one,
+    /// too.
     pub fn covers_child(&self, now: &Scheduling) -> bool {
-        let of_gift = matches!(self, Setting::FifoBand(..)) && now.policy == schedlab_model::Policy::Idle;
-        of_gift || self.covers(now)
+        let in_window = matches!(self, Setting::FifoBand(..)) && now.policy == schedlab_model::Policy::Idle;
+        in_window || self.covers(now)
     }
 }
 
-/// Where threads are kept while they are managed.
+/// Where threads are confined to while they are managed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Confined {
     /// The CPUs.
@@ -68,7 +71,7 @@ pub struct Confined {
 }
 
 impl Confined {
-    /// Whether `now` is what we made of an affinity.
+    /// Returns whether schedlab set the affinity `now`.
     pub fn covers(&self, now: &CpuSet) -> bool {
         match self.one_of {
             true => now.count() == 1 && now.without(&self.cpus).is_empty(),
@@ -81,14 +84,14 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// Something that is about to be changed. Several entries may speak of one thing; the first says what was before, the
-/// last what it looks like now.
+/// A change that follows. Several entries may be about one thing; the first says what was before, the last what
+/// schedlab made of it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "kebab-case")]
 pub enum Entry {
     /// Policy, nice value or slice of a thread.
     Scheduling {
-        /// Which thread.
+        /// The thread.
         thread: Identity,
         /// Before.
         before: Scheduling,
@@ -97,7 +100,7 @@ pub enum Entry {
     },
     /// Affinity of a thread.
     Affinity {
-        /// Which thread.
+        /// The thread.
         thread: Identity,
         /// Before.
         before: CpuSet,
@@ -121,7 +124,7 @@ pub enum Entry {
         /// Its first thread.
         thread: Identity,
     },
-    /// A control group that is about to be made: it goes with everybody in it.
+    /// A control group that is about to be made; restoring removes it with all its members.
     Made {
         /// Its folder, below `/sys/fs/cgroup`.
         path: PathBuf,
@@ -135,15 +138,15 @@ pub enum Entry {
         before: Scheduling,
         /// Where they may run.
         affinity: CpuSet,
-        /// What they may look like while they are managed.
+        /// The scheduling that they may have while they are managed.
         set: Setting,
-        /// Where they are confined to; `None`: they are not.
+        /// Where they are confined to; `None`: nowhere.
         confined: Option<CpuSet>,
         /// See [`Confined`].
         #[serde(default, skip_serializing_if = "is_false")]
         one_of: bool,
     },
-    /// A process was given back while others are managed on: what stands before this line about its threads is over.
+    /// A process was given back while others stay managed: earlier entries about its threads count no more.
     Released {
         /// The process.
         process: u32,
@@ -158,18 +161,18 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Begins one, for this process.
+    /// Begins a journal for this process.
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub fn create(room: &Room, purpose: &str) -> Result<Journal, LiveError> {
+    pub fn create(run_dir: &RunDir, purpose: &str) -> Result<Journal, LiveError> {
         let pid = std::process::id();
         let owner = threads::identity(pid).ok_or(LiveError::NoThread { tid: pid })?;
-        // One process may keep several things apart.
+        // One process may write several journals.
         let taken =
-            |number: &u32| room.path().join(format!("{pid}-{}-{number}.journal", owner.started)).exists();
+            |number: &u32| run_dir.path().join(format!("{pid}-{}-{number}.journal", owner.started)).exists();
         let number = (0..).find(|number| !taken(number)).unwrap_or(0);
-        let path = room.path().join(format!("{pid}-{}-{number}.journal", owner.started));
+        let path = run_dir.path().join(format!("{pid}-{}-{number}.journal", owner.started));
         let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
         let file = file.map_err(LiveError::io(path.display().to_string()))?;
         let mut journal = Journal { path, file };
@@ -178,12 +181,12 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Where it lies.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes down what is about to be changed; returns when it is on the disk.
+    /// Writes an entry; returns when it is on the disk.
     ///
     /// # Errors
     /// When it could not be written: then nothing may be changed.
@@ -203,11 +206,11 @@ impl Journal {
 /// A journal that was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// Where it lies.
+    /// The path of the file.
     pub path: PathBuf,
     /// Its first line.
     pub head: Head,
-    /// The others.
+    /// Its other lines.
     pub entries: Vec<Entry>,
 }
 
@@ -215,16 +218,16 @@ impl Record {
     /// Reads a journal. `None`: it is empty or its first line is cut off, so nothing was changed under it.
     ///
     /// # Errors
-    /// When it cannot be read, or a line that is not the last one makes no sense.
+    /// When it cannot be read, or a line that is not the last one is no entry.
     pub fn read(path: &Path) -> Result<Option<Record>, LiveError> {
         let text = fs::read(path).map_err(LiveError::io(path.display().to_string()))?;
         Record::parse(path, &String::from_utf8_lossy(&text))
     }
 
-    /// As [`Record::read`], from its text.
+    /// As [`Record::read`], from the text of the file.
     ///
     /// # Errors
-    /// When a whole line makes no sense.
+    /// When a whole line is no entry.
     pub fn parse(path: &Path, text: &str) -> Result<Option<Record>, LiveError> {
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         let mut lines = whole.lines().enumerate();

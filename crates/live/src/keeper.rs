@@ -1,9 +1,10 @@
-//! The one way to change a thread.
+//! The keeper: it keeps, in the journal, what a thread or a control group was before schedlab changed it, makes the
+//! change, and restores it. There is no other way to change a thread.
 
-use crate::guardian::{Guardian, Watch};
+use crate::guardian::{Guardian, GuardianOptions};
 use crate::journal::{Confined, Entry, Journal, Setting};
 use crate::restore::{self, Report};
-use crate::{LiveError, Room};
+use crate::{LiveError, RunDir};
 use rustix::process::{Pid, Signal, kill_process};
 use schedlab_host::threads::{self, Identity, Scheduling};
 use schedlab_model::CpuSet;
@@ -12,25 +13,25 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
-/// How changes are kept.
+/// Where a keeper writes, and what its guardian watches.
 #[derive(Clone, Debug)]
 pub struct KeeperOptions {
     /// Where the journal goes.
-    pub room: Room,
+    pub run_dir: RunDir,
     /// What the changes are for; `schedlab status` prints it.
     pub purpose: String,
     /// The program that becomes the guardian: `schedlab` itself.
     pub program: PathBuf,
-    /// See [`Watch::silence`].
+    /// See [`GuardianOptions::silence`].
     pub silence: Option<Duration>,
-    /// See [`Watch::priority`].
+    /// See [`GuardianOptions::priority`].
     pub priority: Option<u8>,
-    /// See [`Watch::starve`].
+    /// See [`GuardianOptions::starve`].
     pub starve: Option<Duration>,
 }
 
-/// Changes threads and control groups, and puts everything back: at [`Keeper::finish`], when it is dropped, and through
-/// the guardian when this process dies.
+/// Changes threads and control groups, and restores everything: at [`Keeper::finish`], when it is dropped, and
+/// through the guardian when this process dies.
 #[derive(Debug)]
 pub struct Keeper {
     journal: Option<Journal>,
@@ -43,8 +44,8 @@ impl Keeper {
     /// # Errors
     /// When either cannot be done.
     pub fn start(options: &KeeperOptions) -> Result<Keeper, LiveError> {
-        let journal = Journal::create(&options.room, &options.purpose)?;
-        let watch = Watch {
+        let journal = Journal::create(&options.run_dir, &options.purpose)?;
+        let watch = GuardianOptions {
             journal: journal.path().to_owned(),
             silence: options.silence,
             priority: options.priority,
@@ -60,17 +61,17 @@ impl Keeper {
         }
     }
 
-    /// The journal's path, while something is kept.
+    /// Returns the journal's path; `None`: everything is restored.
     pub fn journal(&self) -> Option<&Path> {
         self.journal.as_ref().map(Journal::path)
     }
 
-    /// The guardian's process id.
+    /// Returns the guardian's process id.
     pub fn guardian(&self) -> Option<u32> {
         self.guardian.as_ref().map(Guardian::pid)
     }
 
-    /// Who `tid` is, if schedlab may change it.
+    /// Returns the identity of thread `tid`, if schedlab may change it.
     ///
     /// # Errors
     /// When it does not exist or belongs to the kernel.
@@ -88,7 +89,7 @@ impl Keeper {
         self.apply(thread, wanted)
     }
 
-    /// Writes down that the scheduling of a thread will be changed within `set`, for [`Keeper::apply`].
+    /// Journals that the scheduling of a thread will be changed within `set`, for [`Keeper::apply`].
     ///
     /// # Errors
     /// When the thread is gone, or the journal cannot be written.
@@ -98,7 +99,7 @@ impl Keeper {
         self.declare_from(thread, before, set)
     }
 
-    /// As [`Keeper::declare`], for a thread that was born under management: `before` is what it would have been without.
+    /// As [`Keeper::declare`], for a thread that was born under management: `before` is what it gets back.
     ///
     /// # Errors
     /// When the journal cannot be written.
@@ -111,7 +112,7 @@ impl Keeper {
         self.note(&Entry::Scheduling { thread: thread.clone(), before, set })
     }
 
-    /// Sets what was declared before. Takes no file operation: fit for an agent's loop.
+    /// Sets what was declared before. Makes no file operation: fit for an agent's loop.
     ///
     /// # Errors
     /// When the thread is gone or the kernel refuses.
@@ -130,10 +131,10 @@ impl Keeper {
         self.confine_from(thread, before, cpus)
     }
 
-    /// As [`Keeper::confine`], for a thread that was born under management: `before` is where it could run without.
+    /// As [`Keeper::confine`], for a thread that was born under management: `before` is what it gets back.
     ///
     /// # Errors
-    /// As for that.
+    /// As for [`Keeper::confine`].
     pub fn confine_from(
         &mut self,
         thread: &Identity,
@@ -143,10 +144,11 @@ impl Keeper {
         self.confine_within(thread, before, Confined { cpus: *cpus, one_of: false }, cpus)
     }
 
-    /// As [`Keeper::confine_from`], where the thread may be sent to others of `within` later on, without another word here.
+    /// As [`Keeper::confine_from`], where the thread may be sent to other CPUs of `within` later on without another
+    /// entry.
     ///
     /// # Errors
-    /// As for that.
+    /// As for [`Keeper::confine`].
     pub fn confine_within(
         &mut self,
         thread: &Identity,
@@ -160,7 +162,8 @@ impl Keeper {
             .map_err(|error| refused("the affinity", "sched_setaffinity", thread, error))
     }
 
-    /// Writes down that threads which a process makes from now on are ours too: they get back what its first thread has now.
+    /// Journals that threads which a process makes from now on are managed, too: they get back what its first thread
+    /// has now.
     ///
     /// # Errors
     /// When the process is gone, or the journal cannot be written.
@@ -178,7 +181,8 @@ impl Keeper {
         self.adopt_from(thread, (before, affinity), set, confined)
     }
 
-    /// As [`Keeper::adopt_process`], for a process that was born under management: `before` is what it would have been.
+    /// As [`Keeper::adopt_process`], for a process that was born under management: `before` is what its threads get
+    /// back.
     ///
     /// # Errors
     /// When the journal cannot be written.
@@ -194,7 +198,7 @@ impl Keeper {
         self.note(&Entry::Process { thread, before, affinity, set, confined, one_of })
     }
 
-    /// Writes down that a process was given back before its time.
+    /// Journals that a process was given back while others stay managed.
     ///
     /// # Errors
     /// When the journal cannot be written.
@@ -202,10 +206,10 @@ impl Keeper {
         self.note(&Entry::Released { process })
     }
 
-    /// Stops a process (SIGSTOP): it stands still until it is put back. False: it stood still before, and stays so.
+    /// Stops a process (SIGSTOP) until it is restored. False: it was stopped before, and stays so.
     ///
     /// # Errors
-    /// When it is gone, belongs to somebody else, or the journal cannot be written.
+    /// When it is gone, belongs to another user, or the journal cannot be written.
     pub fn stop(&mut self, thread: &Identity) -> Result<bool, LiveError> {
         if threads::is_stopped(thread.process) {
             return Ok(false);
@@ -220,7 +224,7 @@ impl Keeper {
     /// Writes to a file of a control group.
     ///
     /// # Errors
-    /// When it is not such a file, cannot be written, or the journal cannot.
+    /// When the path is not such a file, the file cannot be written, or the journal cannot.
     pub fn write_group(&mut self, path: &Path, content: &str) -> Result<(), LiveError> {
         let failed = |source| LiveError::Group { path: path.to_owned(), source };
         if !restore::is_group_file(path) {
@@ -231,8 +235,8 @@ impl Keeper {
         fs::write(path, content).map_err(failed)
     }
 
-    /// Makes a control group of our own, which goes with everybody in it. Its name must begin with
-    /// [`restore::OWN_GROUP`], so that nothing else is ever removed.
+    /// Makes a control group, which restoring removes with all its members. Its name must begin with
+    /// [`restore::OWN_GROUP`], so that no other group is ever removed.
     ///
     /// # Errors
     /// When its name or place does not fit, it exists, it cannot be made, or the journal cannot be written.
@@ -248,19 +252,20 @@ impl Keeper {
         fs::create_dir(path).map_err(failed)
     }
 
-    /// For the thread whose silence matters; see [`crate::guardian::beat_through`].
+    /// Returns an end of the pipe to the guardian, for the thread whose silence counts; see
+    /// [`crate::guardian::send_heartbeat`].
     ///
     /// # Errors
     /// When the guardian is gone.
-    pub fn heart(&self) -> Result<OwnedFd, LiveError> {
+    pub fn heartbeat_pipe(&self) -> Result<OwnedFd, LiveError> {
         let guardian = self.guardian.as_ref().ok_or_else(LiveError::no_guardian)?;
-        guardian.heart().map_err(LiveError::io("the pipe to the guardian"))
+        guardian.heartbeat_pipe().map_err(LiveError::io("the pipe to the guardian"))
     }
 
-    /// Tells the guardian that this process lives. Call it more often than the silence that was agreed.
+    /// Tells the guardian that this process lives. To be called more often than the agreed silence.
     ///
     /// # Errors
-    /// When the guardian is gone: everything is put back then.
+    /// When the guardian is gone: everything is restored then.
     pub fn beat(&mut self) -> Result<(), LiveError> {
         if self.guardian.as_mut().is_some_and(Guardian::beat) {
             return Ok(());
@@ -268,7 +273,7 @@ impl Keeper {
         Err(self.unguarded()?)
     }
 
-    /// Somebody noticed that the guardian is gone: everything is put back, and this is what to say.
+    /// Restores everything because the guardian is gone; returns the error that says so.
     ///
     /// # Errors
     /// When the journal cannot be read.
@@ -281,7 +286,7 @@ impl Keeper {
         Ok(LiveError::Unguarded { how })
     }
 
-    /// Puts everything back and ends the guardian.
+    /// Restores everything and ends the guardian.
     ///
     /// # Errors
     /// When the journal cannot be read.
@@ -311,8 +316,8 @@ impl Drop for Keeper {
     }
 }
 
-/// What an error of `call` means. A thread may end between our finding it and the call, which is nobody's fault: that is
-/// [`LiveError::NoThread`], whatever the kernel answers about a thread at its end.
+/// Returns what an error of `call` means. A thread may end between the look at it and the call, which is no fault:
+/// that is [`LiveError::NoThread`], whatever the kernel answers about a thread at its end.
 fn refused(what: &'static str, call: &'static str, thread: &Identity, source: io::Error) -> LiveError {
     let no_such_thread = source.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error());
     if no_such_thread || !thread.lives() || thread.is_ending() {
@@ -338,7 +343,8 @@ mod tests {
     use super::*;
     use rustix::io::Errno;
 
-    /// Pitfall 11, and every error of `attach`: the call, the thread, what the kernel said, and what to do.
+    /// Every error of `attach` names the call, the thread, the kernel's answer, and what to do (docs/live-safety.md,
+    /// 11).
     #[test]
     fn a_refusal_names_the_call_the_thread_and_the_reason() {
         let own = threads::identity(std::process::id()).expect("we live");
@@ -359,7 +365,7 @@ mod tests {
     fn a_thread_that_is_gone_is_gone_whatever_the_kernel_said() {
         let own = threads::identity(std::process::id()).expect("we live");
         let gone = |error: LiveError| matches!(error, LiveError::NoThread { .. });
-        // The number may have been given away again already.
+        // The number may belong to another thread already.
         assert!(gone(refused("the policy", "sched_setattr", &own, Errno::SRCH.into())));
         let earlier = Identity { started: own.started - 1, ..own };
         assert!(gone(refused("the policy", "sched_setattr", &earlier, Errno::PERM.into())));

@@ -1,8 +1,8 @@
-//! Changes to other people's running threads, with a guaranteed way back.
+//! Changes to the scheduling of running threads, each of which can be taken back.
 //!
-//! The principal type is the [`Keeper`]: whoever wants to change how a thread is scheduled asks it. It writes down what
-//! was before ([`journal`]), only then makes the change, and has a [`guardian`] beside it, a process of its own that puts
-//! everything back when the keeper's process dies or hangs. When both are gone, [`restore`] does the same from the journal.
+//! The principal type is the [`Keeper`]: every change goes through it. It writes down what was before ([`journal`]),
+//! only then makes the change, and has a [`guardian`] beside it, a process of its own that restores everything when
+//! the keeper's process dies or hangs. When both are gone, [`restore`] does the same from the journal.
 //!
 //! ```text
 //!   keeper ──entry, synced──► journal ◄──reads── guardian ──(owner dead or silent)──► restore
@@ -11,20 +11,21 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod bulletin;
-pub mod desk;
+pub mod actuators;
 pub mod detach;
 pub mod elevation;
 mod error;
 pub mod guardian;
 pub mod journal;
 mod keeper;
+pub mod logged_core;
 pub mod restore;
-mod room;
-pub mod soft;
+mod run_dir;
+
 pub mod status;
+pub mod status_file;
 pub mod verify;
 
 pub use error::LiveError;
 pub use keeper::{Keeper, KeeperOptions};
-pub use room::Room;
+pub use run_dir::RunDir;

@@ -1,7 +1,7 @@
-//! Puts back what a journal says, as far as it is still ours.
+//! Restores what a journal says, as far as the present state is schedlab's doing.
 //!
-//! Restoring twice does no harm. A thread whose number was given to another one meanwhile is left alone, and so is one
-//! that somebody else changed after us.
+//! Restoring twice does no harm. A thread whose number belongs to another one by now is left alone, and so is one
+//! that another process changed after schedlab.
 
 use crate::LiveError;
 use crate::journal::{Confined, Entry, Record, Setting};
@@ -14,32 +14,32 @@ use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
-/// What became of one thing.
+/// What became of one change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
-    /// It was changed, and is as before now.
+pub enum ItemOutcome {
+    /// Restored now.
     Restored,
-    /// It already was as before.
+    /// It was as before already.
     AsBefore,
     /// The thread or file does not exist any more.
     Gone,
-    /// Somebody else changed it meanwhile; left as it is.
+    /// Another process changed it meanwhile; left as it is.
     ChangedByOthers,
-    /// It could not be put back.
+    /// It could not be restored.
     Failed(String),
 }
 
-/// One thing that was changed.
+/// One change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Item {
     /// What, in words: `policy of thread 17 (redis-server)`.
     pub what: String,
     /// What became of it.
-    pub outcome: Outcome,
+    pub outcome: ItemOutcome,
 }
 
-/// What became of everything.
+/// What became of all changes.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Report {
     /// One by one.
@@ -47,32 +47,33 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether nothing failed.
+    /// Returns whether nothing failed.
     pub fn complete(&self) -> bool {
-        !self.items.iter().any(|item| matches!(item.outcome, Outcome::Failed(_)))
+        !self.items.iter().any(|item| matches!(item.outcome, ItemOutcome::Failed(_)))
     }
-    /// What could not be put back, and why.
+    /// Returns what could not be restored, and why.
     pub fn failures(&self) -> impl Iterator<Item = (&str, &str)> {
         self.items.iter().filter_map(|item| match &item.outcome {
-            Outcome::Failed(why) => Some((item.what.as_str(), why.as_str())),
+            ItemOutcome::Failed(why) => Some((item.what.as_str(), why.as_str())),
             _ => None,
         })
     }
-    /// How many things came out so.
-    pub fn count(&self, outcome: &Outcome) -> usize {
+    /// Returns how many changes came out so.
+    pub fn count(&self, outcome: &ItemOutcome) -> usize {
         self.items.iter().filter(|item| item.outcome == *outcome).count()
     }
-    /// What became of everything after a second look: that counts, unless it found as before what the first one put back.
+    /// Returns what became of everything after a second look: its outcomes count, unless it found as before what the
+    /// first look restored.
     fn then(self, again: Report) -> Report {
         let restored: Vec<String> = self
             .items
             .into_iter()
-            .filter(|item| item.outcome == Outcome::Restored)
+            .filter(|item| item.outcome == ItemOutcome::Restored)
             .map(|item| item.what)
             .collect();
         let item = |mut item: Item| {
-            if item.outcome == Outcome::AsBefore && restored.contains(&item.what) {
-                item.outcome = Outcome::Restored;
+            if item.outcome == ItemOutcome::AsBefore && restored.contains(&item.what) {
+                item.outcome = ItemOutcome::Restored;
             }
             item
         };
@@ -80,22 +81,22 @@ impl Report {
         // What only the first look saw: threads that no entry names, or that are gone by now.
         let seen: Vec<String> = items.iter().map(|item| item.what.clone()).collect();
         let missing = restored.into_iter().filter(|what| !seen.contains(what));
-        items.extend(missing.map(|what| Item { what, outcome: Outcome::Restored }));
+        items.extend(missing.map(|what| Item { what, outcome: ItemOutcome::Restored }));
         Report { items }
     }
-    fn add(&mut self, what: String, outcome: Outcome) {
+    fn add(&mut self, what: String, outcome: ItemOutcome) {
         self.items.push(Item { what, outcome });
     }
 }
 
-/// Reads the journal, puts everything back and removes it. While another process does the same, waits for it.
+/// Reads the journal, restores everything and removes the journal. While another process does the same, waits for it.
 ///
 /// # Errors
-/// When the journal cannot be read. What could not be put back is in the report; the journal stays then.
+/// When the journal cannot be read. What could not be restored is in the report; the journal stays then.
 pub fn restore(path: &Path) -> Result<Report, LiveError> {
     let lock = match fs::File::open(path) {
         Ok(file) => file,
-        // Somebody else was faster.
+        // Another process was faster.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Report::default()),
         Err(error) => return Err(LiveError::io(path.display().to_string())(error)),
     };
@@ -110,21 +111,21 @@ pub fn restore(path: &Path) -> Result<Report, LiveError> {
     if report.complete() {
         // They may be gone already.
         let _ = fs::remove_file(path);
-        crate::bulletin::forget(path);
+        crate::status_file::remove(path);
         crate::detach::forget_requests(path);
     }
     Ok(report)
 }
 
-/// How long an owner that is at its end may take to get there.
+/// How long a killed owner may take to end.
 const LAST_STEPS: Duration = Duration::from_secs(10);
 
-/// As [`restore`], for an owner that was killed but may not be dead yet: it can be kept from its end by the very threads
-/// that it gave a real-time class. So everything is put back at once, and again when it is gone: what it was doing when it
-/// was killed may have come in between.
+/// As [`restore`], for an owner that was killed but may not have ended yet: the very threads that it gave a real-time
+/// class can keep it from the CPU. So everything is restored at once, and again when the owner is gone: its last
+/// change may have come in between.
 ///
 /// # Errors
-/// As for [`restore`], and when the owner did not get to its end within ten seconds: then the journal stays.
+/// As for [`restore`], and when the owner did not end within ten seconds: then the journal stays.
 pub fn restore_after(record: &Record) -> Result<Report, LiveError> {
     let owner = &record.head.owner;
     let mut first = if owner.process_lives() { put_back(record) } else { Report::default() };
@@ -149,8 +150,8 @@ pub fn put_back(record: &Record) -> Report {
     if record.head.boot != threads::boot_id() {
         return report;
     }
-    let changes = Changes::of(&record.entries);
-    // The policies first: a thread in a real-time class must not keep it a moment longer than needed.
+    let changes = Changes::from_entries(&record.entries);
+    // The policies first: no thread shall be in a real-time class a moment longer than needed.
     for (thread, change) in &changes.scheduling {
         report.add(named("policy", thread), give_scheduling(thread, change));
     }
@@ -171,7 +172,7 @@ pub fn put_back(record: &Record) -> Report {
     report
 }
 
-/// What was before, and everything that it was set to.
+/// What was before, and everything that schedlab set.
 struct Change<B, S> {
     before: B,
     set: Vec<S>,
@@ -193,7 +194,7 @@ fn put<K: Ord, B, S>(map: &mut BTreeMap<K, Change<B, S>>, key: K, before: B, set
 }
 
 impl Changes {
-    fn of(entries: &[Entry]) -> Changes {
+    fn from_entries(entries: &[Entry]) -> Changes {
         let mut changes = Changes::default();
         for entry in entries.iter().cloned() {
             match entry {
@@ -220,7 +221,7 @@ impl Changes {
 }
 
 impl Changes {
-    /// What was given back already is none of ours any more.
+    /// Forgets what was given back already.
     fn forget(&mut self, process: u32) {
         self.scheduling.retain(|thread, _| thread.process != process);
         self.affinity.retain(|thread, _| thread.process != process);
@@ -239,30 +240,30 @@ struct Process {
     confined: Option<Confined>,
 }
 
-/// Threads that are made while we go through them are found in the next round.
+/// Threads that are made meanwhile are found in the next round.
 const ROUNDS: usize = 20;
-/// Between two looks.
+/// Between two rounds.
 const SETTLE: Duration = Duration::from_millis(2);
 
-/// What the processes made meanwhile, until nothing new is found twice.
+/// Restores the threads that managed processes made meanwhile, until two rounds find nothing new.
 fn processes_back(changes: &Changes, report: &mut Report) {
     let mut quiet = 0;
     for _ in 0..ROUNDS {
-        let before = report.count(&Outcome::Restored);
-        // One walk through /proc for all: after a fork bomb there are hundreds of them.
-        let all = everybody();
+        let before = report.count(&ItemOutcome::Restored);
+        // One walk through /proc for all: after a fork bomb there are hundreds of processes.
+        let all = every_process();
         changes.processes.iter().for_each(|process| process.look(&all, changes, report));
-        quiet = if report.count(&Outcome::Restored) > before { 0 } else { quiet + 1 };
+        quiet = if report.count(&ItemOutcome::Restored) > before { 0 } else { quiet + 1 };
         if quiet == 2 || changes.processes.is_empty() {
             break;
         }
-        // Whoever was in the middle of its birth inherits what its parent was then, and shows up a little later.
+        // A thread that was being made inherits what its parent had then, and appears a little later.
         std::thread::sleep(SETTLE);
     }
 }
 
 impl Process {
-    /// One look at all threads that there are now.
+    /// Looks once at all threads that there are now.
     fn look(&self, all: &[Identity], changes: &Changes, report: &mut Report) {
         for pid in family_among(&self.thread, all).into_iter().filter(|pid| !changes.released.contains(pid)) {
             for tid in threads::of_process(pid) {
@@ -279,21 +280,21 @@ impl Process {
             report.add(named("policy", &thread), give_scheduling(&thread, &change));
         }
         let Some(confined) = self.confined else { return };
-        let ours = |now: CpuSet| confined.covers(&now) && now != self.affinity;
-        if !changes.affinity.contains_key(&thread) && threads::affinity(tid).is_ok_and(ours) {
+        let set_here = |now: CpuSet| confined.covers(&now) && now != self.affinity;
+        if !changes.affinity.contains_key(&thread) && threads::affinity(tid).is_ok_and(set_here) {
             let change = Change { before: self.affinity, set: vec![confined] };
             report.add(named("affinity", &thread), give_affinity(&thread, &change));
         }
     }
 }
 
-/// The process of `thread` and those that descend from it, as far as their parents still live.
+/// Returns the process of `thread` and those that descend from it, as far as their parents still live.
 pub fn family(thread: &Identity) -> Vec<u32> {
-    family_among(thread, &everybody())
+    family_among(thread, &every_process())
 }
 
-/// The first thread of every process.
-fn everybody() -> Vec<Identity> {
+/// Returns the first thread of every process.
+fn every_process() -> Vec<Identity> {
     threads::processes().into_iter().filter_map(threads::identity).collect()
 }
 
@@ -320,86 +321,87 @@ fn named(what: &str, thread: &Identity) -> String {
     format!("{what} of thread {} ({})", thread.tid, thread.comm)
 }
 
-/// What an error of a system call about a thread means: it may have died in the middle.
-fn failed(thread: &Identity, error: &io::Error) -> Outcome {
-    if thread.lives() { Outcome::Failed(error.to_string()) } else { Outcome::Gone }
+/// Returns what an error of a system call about a thread means: the thread may have ended meanwhile.
+fn failed(thread: &Identity, error: &io::Error) -> ItemOutcome {
+    if thread.lives() { ItemOutcome::Failed(error.to_string()) } else { ItemOutcome::Gone }
 }
 
-fn give_scheduling(thread: &Identity, change: &Change<Scheduling, Setting>) -> Outcome {
+fn give_scheduling(thread: &Identity, change: &Change<Scheduling, Setting>) -> ItemOutcome {
     if !thread.lives() {
-        return Outcome::Gone;
+        return ItemOutcome::Gone;
     }
     let now = match threads::scheduling(thread.tid) {
         Ok(now) => now,
         Err(error) => return failed(thread, &error),
     };
     if now == change.before {
-        Outcome::AsBefore
+        ItemOutcome::AsBefore
     } else if !change.set.iter().any(|set| set.covers(&now)) {
-        Outcome::ChangedByOthers
+        ItemOutcome::ChangedByOthers
     } else {
         let mut wanted = change.before;
-        // A band leaves the nice value alone: another one is somebody else's doing.
+        // The bands leave the nice value alone: another one was set by another process.
         if change.set.iter().all(|set| matches!(set, Setting::FifoBand(..))) {
             wanted.nice = now.nice;
         }
         match threads::set_scheduling(thread.tid, &wanted) {
-            Ok(()) => Outcome::Restored,
+            Ok(()) => ItemOutcome::Restored,
             Err(error) => failed(thread, &error),
         }
     }
 }
 
-fn give_affinity(thread: &Identity, change: &Change<CpuSet, Confined>) -> Outcome {
+fn give_affinity(thread: &Identity, change: &Change<CpuSet, Confined>) -> ItemOutcome {
     if !thread.lives() {
-        return Outcome::Gone;
+        return ItemOutcome::Gone;
     }
     match threads::affinity(thread.tid) {
-        Ok(now) if now == change.before => Outcome::AsBefore,
-        Ok(now) if !change.set.iter().any(|set| set.covers(&now)) => Outcome::ChangedByOthers,
+        Ok(now) if now == change.before => ItemOutcome::AsBefore,
+        Ok(now) if !change.set.iter().any(|set| set.covers(&now)) => ItemOutcome::ChangedByOthers,
         Ok(_) => match threads::set_affinity(thread.tid, &change.before) {
-            Ok(()) => Outcome::Restored,
+            Ok(()) => ItemOutcome::Restored,
             Err(error) => failed(thread, &error),
         },
         Err(error) => failed(thread, &error),
     }
 }
 
-/// Lets a process go on that was stopped. The signal is sent whatever `/proc` says: a stop may still be on its way, which it
-/// takes away.
-fn go_on(thread: &Identity) -> Outcome {
+/// Continues a process that was stopped. The signal is sent whatever `/proc` says: it also cancels a stop that is
+/// still pending.
+fn go_on(thread: &Identity) -> ItemOutcome {
     if !thread.lives() {
-        return Outcome::Gone;
+        return ItemOutcome::Gone;
     }
     let stopped = threads::is_stopped(thread.tid);
     let sent = Pid::from_raw(thread.process as i32).map_or(Ok(()), |pid| kill_process(pid, Signal::CONT));
     match sent {
         Err(error) => failed(thread, &error.into()),
-        Ok(()) if stopped => Outcome::Restored,
-        Ok(()) => Outcome::AsBefore,
+        Ok(()) if stopped => ItemOutcome::Restored,
+        Ok(()) => ItemOutcome::AsBefore,
     }
 }
 
-/// Whether a path is one that we write: below the mount points of control groups, without a way out.
+/// Returns whether a path is one that schedlab writes to: below the mount points of control groups, without a way
+/// out.
 pub(crate) fn is_group_file(path: &Path) -> bool {
     path.starts_with("/sys/fs/cgroup") && path.components().all(|part| !matches!(part, Component::ParentDir))
 }
 
-/// How the name of every control group begins that we make.
+/// How the name of every control group begins that schedlab makes.
 pub const OWN_GROUP: &str = "schedlab-";
-/// Who was in a control group may take so long to die.
+/// Members of a removed control group may take so long to die.
 const LAST_BREATH: Duration = Duration::from_secs(5);
 
-/// Whether a path is one of a control group that we make, and may remove.
+/// Returns whether a path is a control group that schedlab makes, and may remove.
 pub(crate) fn is_own_group(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     is_group_file(path) && name.starts_with(OWN_GROUP)
 }
 
-/// Ends everybody in a control group that we made, and removes it.
-fn remove_group(path: &Path) -> Outcome {
+/// Kills all members of a control group that schedlab made, and removes it.
+fn remove_group(path: &Path) -> ItemOutcome {
     if !is_own_group(path) {
-        return Outcome::Failed("not a control group of schedlab".to_owned());
+        return ItemOutcome::Failed("not a control group of schedlab".to_owned());
     }
     let began = Instant::now();
     loop {
@@ -409,33 +411,33 @@ fn remove_group(path: &Path) -> Outcome {
             let _ = kill_process(pid, Signal::KILL);
         }
         match fs::remove_dir(path) {
-            Ok(()) => return Outcome::Restored,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Outcome::Gone,
-            Err(error) if began.elapsed() > LAST_BREATH => return Outcome::Failed(error.to_string()),
+            Ok(()) => return ItemOutcome::Restored,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return ItemOutcome::Gone,
+            Err(error) if began.elapsed() > LAST_BREATH => return ItemOutcome::Failed(error.to_string()),
             Err(_) => std::thread::sleep(Duration::from_millis(5)),
         }
     }
 }
 
-fn give_content(path: &Path, change: &Change<String, String>) -> Outcome {
+fn give_content(path: &Path, change: &Change<String, String>) -> ItemOutcome {
     if !is_group_file(path) {
-        return Outcome::Failed("not a file of a control group".to_owned());
+        return ItemOutcome::Failed("not a file of a control group".to_owned());
     }
     let now = match fs::read_to_string(path) {
         Ok(now) => now,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Outcome::Gone,
-        Err(error) => return Outcome::Failed(error.to_string()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return ItemOutcome::Gone,
+        Err(error) => return ItemOutcome::Failed(error.to_string()),
     };
     let now = now.trim();
     if now == change.before.trim() {
-        Outcome::AsBefore
+        ItemOutcome::AsBefore
     } else if !change.set.iter().any(|set| set.trim() == now) {
-        Outcome::ChangedByOthers
+        ItemOutcome::ChangedByOthers
     } else {
         match fs::write(path, &change.before) {
-            Ok(()) => Outcome::Restored,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Outcome::Gone,
-            Err(error) => Outcome::Failed(error.to_string()),
+            Ok(()) => ItemOutcome::Restored,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => ItemOutcome::Gone,
+            Err(error) => ItemOutcome::Failed(error.to_string()),
         }
     }
 }

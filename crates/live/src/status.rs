@@ -1,7 +1,7 @@
 //! What is managed on this machine now, read from the journals.
 
 use crate::journal::{Entry, Record};
-use crate::{LiveError, Room};
+use crate::{LiveError, RunDir};
 use schedlab_host::threads::{self, Identity, Scheduling};
 use schedlab_model::CpuSet;
 use serde::Serialize;
@@ -11,13 +11,13 @@ use std::path::PathBuf;
 /// One journal.
 #[derive(Clone, Debug, Serialize)]
 pub struct Managed {
-    /// Where it lies.
+    /// The path of the journal.
     pub journal: PathBuf,
-    /// What for.
+    /// What the changes are for.
     pub purpose: String,
     /// The process that makes the changes.
     pub owner: u32,
-    /// Whether that one lives. If not, `schedlab restore` puts back what is left.
+    /// Whether the owner lives. If not, `schedlab restore` restores what is left.
     pub owner_lives: bool,
     /// From an earlier boot: nothing is left of it but the file.
     pub stale: bool,
@@ -30,11 +30,11 @@ pub struct Managed {
 /// One changed thread.
 #[derive(Clone, Debug, Serialize)]
 pub struct ManagedThread {
-    /// Which.
+    /// Thread id.
     pub tid: u32,
-    /// Its process.
+    /// Process id.
     pub process: u32,
-    /// Its name.
+    /// Name.
     pub comm: String,
     /// Scheduling before the first change, if that was changed.
     pub before: Option<Scheduling>,
@@ -46,13 +46,13 @@ pub struct ManagedThread {
     pub affinity_now: Option<CpuSet>,
 }
 
-/// Everything that is managed, in order of the journals' names.
+/// Returns everything that is managed, in order of the journals' names.
 ///
 /// # Errors
 /// When the folder or a journal cannot be read.
-pub fn status(room: &Room) -> Result<Vec<Managed>, LiveError> {
+pub fn status(run_dir: &RunDir) -> Result<Vec<Managed>, LiveError> {
     let mut all = Vec::new();
-    for path in room.journals()? {
+    for path in run_dir.journals()? {
         if let Some(record) = Record::read(&path)? {
             all.push(managed(record));
         }

@@ -1,15 +1,16 @@
-//! Plays the log of a live run into a new desk: the same steps must give the same decisions.
+//! Plays the log of a live run into a new scheduler: the same steps must give the same decisions.
 
-use crate::desk::{Decision, Desk, DeskOptions};
 use crate::elevation::LogLine;
+use crate::logged_core::{CoreOptions, Decision, LoggedCore};
 use schedlab_scheduler::KnobError;
+use schedlab_scheduler::decision_core::Breach;
 use serde::Serialize;
 
 /// Why a log cannot be played.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {
-    /// A line that is none.
+    /// A line that is not of a log.
     #[error("line {line} is not of a log that `schedlab run --log` wrote: {fault}")]
     Line {
         /// Counted from 1.
@@ -17,7 +18,7 @@ pub enum VerifyError {
         /// What is wrong.
         fault: String,
     },
-    /// A desk larger than any that a run has.
+    /// More CPUs or threads than any run has.
     #[error("line 1 asks for {cpus} CPUs and {tasks} threads; at most 512 and 1,000,000 are possible")]
     Size {
         /// CPUs.
@@ -25,12 +26,22 @@ pub enum VerifyError {
         /// Threads.
         tasks: usize,
     },
+    /// The scheduler broke its contract.
+    #[error("line {line}: {scheduler} broke the contract of a scheduler: {breach}")]
+    Contract {
+        /// Counted from 1.
+        line: usize,
+        /// The scheduler.
+        scheduler: String,
+        /// What it did.
+        breach: Breach,
+    },
     /// The scheduler of the log is not one of this program.
     #[error(transparent)]
     Scheduler(#[from] KnobError),
 }
 
-/// What came out.
+/// How the log was played.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Verdict {
     /// The scheduler with its knobs.
@@ -48,41 +59,46 @@ pub struct Verdict {
 pub struct Difference {
     /// Line of the log, counted from 1.
     pub line: usize,
-    /// Logged and played.
+    /// The logged and the played decision.
     pub what: String,
 }
 
 /// Plays a log.
 ///
 /// # Errors
-/// When a line is not of a log, or the scheduler does not exist.
+/// When a line is not of a log, the scheduler does not exist, or it breaks its contract.
 pub fn verify(text: &str) -> Result<Verdict, VerifyError> {
     let bad = |line: usize, fault: serde_json::Error| VerifyError::Line { line, fault: fault.to_string() };
     let mut lines = text.lines().enumerate().map(|(number, line)| (number + 1, line));
     let (_, first) = lines.next().unwrap_or((1, ""));
-    let options: DeskOptions = serde_json::from_str(first).map_err(|fault| bad(1, fault))?;
+    let options: CoreOptions = serde_json::from_str(first).map_err(|fault| bad(1, fault))?;
     if options.cpus == 0 || options.cpus > 512 || options.tasks > 1_000_000 {
         return Err(VerifyError::Size { cpus: options.cpus, tasks: options.tasks });
     }
-    let mut desk = Desk::new(&options)?;
+    let mut core = LoggedCore::new(&options)?;
     let mut verdict = Verdict { scheduler: options.scheduler, steps: 0, decisions: 0, differs: None };
     for (number, line) in lines {
         let logged: LogLine = serde_json::from_str(line).map_err(|fault| bad(number, fault))?;
-        let played = desk.step(&logged.step).decision;
+        let played = core.step(&logged.step).map_err(|breach| VerifyError::Contract {
+            line: number,
+            scheduler: verdict.scheduler.clone(),
+            breach,
+        })?;
+        let played = played.decision;
         verdict.steps += 1;
         verdict.decisions += usize::from(played.is_some());
         if played != logged.decision && verdict.differs.is_none() {
-            let what = format!("logged {}, played {}", words(logged.decision), words(played));
+            let what = format!("logged {}, played {}", as_text(logged.decision), as_text(played));
             verdict.differs = Some(Difference { line: number, what });
         }
     }
     Ok(verdict)
 }
 
-fn words(decision: Option<Decision>) -> String {
+fn as_text(decision: Option<Decision>) -> String {
     match decision {
         None => "no decision".to_owned(),
-        Some(Decision { task: None, .. }) => "nobody".to_owned(),
+        Some(Decision { task: None, .. }) => "no task".to_owned(),
         Some(Decision { task: Some(task), slice: None }) => format!("task {task}"),
         Some(Decision { task: Some(task), slice: Some(slice) }) => format!("task {task} for {slice}"),
     }
@@ -105,6 +121,21 @@ mod tests {
         assert_eq!((good.steps, good.decisions, good.differs), (4, 2, None));
         let bad = verify(&LOG.replace(r#""prev":"blocked""#, r#""prev":"runnable""#)).unwrap();
         assert_eq!(bad.differs.unwrap().line, 5);
+    }
+
+    /// Logs that earlier versions wrote (also what `cargo xtask fuzz` begins with).
+    #[test]
+    fn logs_of_earlier_versions_are_read() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/calls");
+        let logs = std::fs::read_dir(folder).expect("the corpus of the fuzzer");
+        let mut read = 0;
+        for log in logs {
+            let text = std::fs::read_to_string(log.expect("a file").path()).expect("text");
+            let verdict = verify(&text).expect("a log");
+            assert_eq!((verdict.steps, verdict.decisions), (6, 2), "{}", verdict.scheduler);
+            read += 1;
+        }
+        assert_eq!(read, 3);
     }
 
     #[test]

@@ -12,6 +12,7 @@
 pub mod agent;
 mod api;
 mod cx;
+pub mod decision_core;
 mod forward;
 mod knobs;
 pub mod linux;

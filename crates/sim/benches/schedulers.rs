@@ -2,10 +2,11 @@
 //! table of the README.
 //!
 //! Eight run/sleep tasks a CPU on a flat, free machine, metrics on; an event is one of the stream (switch, wakeup,
-//! migration). Nanoseconds of CPU time per event, the best of nine runs (or `RUNS`). Every run begins with creating and
-//! placing all tasks, which for 4096 of them on 512 CPUs is a good part of a short run and has nothing to do with events:
-//! a run of the first [`START`] alone is timed too, and its time and events are taken off. What it takes on 512 CPUs
-//! is the column before the last. The last is what issue 4 limits to 2.5 for schedulers with a queue for each CPU.
+//! migration). Nanoseconds of CPU time per event, the best of nine runs (or `RUNS`). Every run begins with creating
+//! and placing all tasks, which for 4096 of them on 512 CPUs is a good part of a short run and has nothing to do with
+//! events: a run of the first [`START`] alone is timed too, and its time and events are taken off. What it takes on
+//! 512 CPUs is the column before the last. The last is what issue 4 limits to 2.5 for schedulers with a queue for
+//! each CPU.
 #![allow(clippy::print_stdout)]
 
 #[path = "../tests/common/mod.rs"]
@@ -34,8 +35,8 @@ fn once(name: &str, cpus: usize, duration: Ns) -> Cost {
     ((cpu::seconds() - start) * 1e9, outcome.events as f64)
 }
 
-/// For each size: nanoseconds per event behind the start, and milliseconds of the start. The sizes take turns, so that a
-/// machine that becomes slower or faster meanwhile does so for all.
+/// For each size: nanoseconds per event behind the start, and milliseconds of the start. The sizes take turns, so
+/// that a machine that becomes slower or faster meanwhile does so for all.
 fn costs(name: &str) -> [(f64, f64); SIZES.len()] {
     const NONE: Cost = (f64::INFINITY, 0.0);
     let mut best = [(NONE, NONE); SIZES.len()];

@@ -1,9 +1,10 @@
 //! `cargo bench -p schedlab-sim --bench speed [-- FILTER]`: events per CPU second of the engine, metrics on.
 //!
-//! CPU seconds come from `/proc/self/schedstat` (nanoseconds of this thread on a CPU), so that a busy machine
-//! costs little precision; the best of three runs (or `RUNS`) counts. Events are counted as in the published comparison:
-//! for periodic tasks releases, completions and preemptions; for W2 slice ends and wakeups; for Linux
-//! the events of the stream (switches, wakeups, migrations). The totals of each run are checked before its speed is printed.
+//! CPU seconds come from `/proc/self/schedstat` (nanoseconds of this thread on a CPU), so that a busy machine costs
+//! little precision; the best of three runs (or `RUNS`) counts. Events are counted alike in all simulators that ran
+//! these workloads (docs/sources/simulation-facts.md): for periodic tasks releases, completions and preemptions; for
+//! W2 slice ends and wakeups; for Linux the events of the stream (switches, wakeups, migrations). The totals of each
+//! run are checked before its speed is printed.
 #![allow(clippy::print_stdout)]
 
 #[path = "../tests/common/mod.rs"]

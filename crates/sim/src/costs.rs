@@ -1,4 +1,5 @@
-//! What the machine's own work costs. Every knob is zero by default; an oracle test runs on a free machine.
+//! The prices of the machine's own work. Every knob is zero by default; a test against a recorded oracle runs on a
+//! free machine.
 
 use schedlab_model::Ns;
 use serde::{Deserialize, Serialize};
@@ -24,12 +25,12 @@ macro_rules! costs {
         }
 
         impl Costs {
-            /// Every knob with its description, in order of declaration.
+            /// Returns every knob with its description, in order of declaration.
             pub fn knobs() -> impl Iterator<Item = (&'static str, &'static str)> {
                 [$((stringify!($name), concat!($($doc),+).trim_ascii()),)+].into_iter()
             }
 
-            /// The value of a knob by name.
+            /// Returns the value of a knob.
             pub fn get(&self, name: &str) -> Option<Ns> {
                 match name {
                     $(stringify!($name) => Some(self.$name),)+
@@ -37,7 +38,7 @@ macro_rules! costs {
                 }
             }
 
-            /// Sets a knob by name; false when there is none of that name.
+            /// Sets a knob; false when there is none of that name.
             pub fn set(&mut self, name: &str, value: Ns) -> bool {
                 match name {
                     $(stringify!($name) => self.$name = value,)+
@@ -58,8 +59,8 @@ costs! {
     timer_slack_ns,
     /// How late a timer that the scheduler armed fires, slices included (1 ns in the Xen logs).
     timer_late_ns,
-    /// A timer that the scheduler arms (slices included) fires no earlier than this after it was armed (Xen's `timer_slop`,
-    /// 50 us; 0 in the Xen logs). Not behind agents.
+    /// A timer that the scheduler arms (slices included) fires no earlier than this after it was armed (Xen's
+    /// `timer_slop`, 50 us; 0 in the Xen logs). Not behind agents.
     timer_slop_ns,
     /// Taken from the interrupted task by an interrupt that wakes another task and does not ask for a switch
     /// there (with a switch, `wakeup_decide_ns`, `wakeup_switch_ns` and `wakeup_resume_ns` say what it costs).
@@ -88,7 +89,7 @@ costs! {
     other_decide_ns,
     /// From that decision to the switch record.
     other_switch_ns,
-    /// After the switch record, whoever comes: the rest of the context switch.
+    /// After the switch record, for any incoming task: the rest of the context switch.
     switch_enter_ns,
     /// After the switch record, for a task that was preempted by a wakeup: return from the interrupt.
     wakeup_resume_ns,
@@ -143,20 +144,20 @@ costs! {
 }
 
 impl Costs {
-    /// Whether nothing costs anything.
+    /// Returns whether nothing costs anything.
     pub fn is_free(&self) -> bool {
         *self == Costs::default()
     }
 
-    /// The Linux 6.1.192 virtual machines of `oracles/linux` (QEMU TCG, 1 ns an instruction, HZ=250).
+    /// Returns the prices of the Linux 6.1.192 virtual machines of `oracles/linux` (QEMU TCG, 1 ns an instruction,
+    /// HZ=250).
     ///
-    /// Source: specs/linux-schedulers.md §4.12 rule 9: 4.2 us a job; a tick 2.7; a timer wakeup without
-    /// preemption 2.75; with preemption 5.1 in all (record at +1, switch 2 later, 2.1 on resume); a switch
-    /// 4.1 after its tick and 1.4 on resume; idle exit 2; a sleep ends 0.15 us early as seen from the switch;
-    /// a periodic wakeup 2.0 us after its time. Rule 3: accounting changes hands at the wakeup, 2 us before
-    /// the switch. Where decision and record part at a block and at a tick (0.6 and 0.8 us) is taken from
-    /// §5.8 rule 4 (6.12), because the text for 6.1 does not say it. 2.05 us of a job lie before the work:
-    /// 4.2 less the 2.15 that follow from the two sentences on sleeps.
+    /// Source: docs/sources/linux-facts.md, 4: 4.2 us a job; a tick 2.7; a timer wakeup without preemption 2.75; with
+    /// preemption 5.1 in all (record at +1, switch 2 later, 2.1 on resume); a switch 4.1 after its tick and 1.4 on
+    /// resume; idle exit 2; a periodic wakeup 2.0 us after its time; accounting changes hands at the wakeup, 2 us
+    /// before the switch. Also read off the recording: a sleep ends 0.15 us early as seen from the switch, so 2.05 us
+    /// of a job lie before the work. Where decision and record part at a block and at a tick (0.6 and 0.8 us) is
+    /// taken from 6.12.95: 6.1 was not measured.
     pub fn oracle_6_1() -> Costs {
         Costs {
             timer_to_wake_ns: Ns(2_000),
@@ -176,13 +177,13 @@ impl Costs {
         }
     }
 
-    /// The Linux 6.12.95 virtual machines of `oracles/linux`.
+    /// Returns the prices of the Linux 6.12.95 virtual machines of `oracles/linux`.
     ///
-    /// Source: specs/linux-schedulers.md §5.8 rules 4 and 7: a fair job 2.1 us before and 2.5 after its work, a
-    /// real-time one 1.2 and 3.2; record of a wakeup 2.2 after its timer, switch 2.4 after that; accounting
-    /// changes hands 0.1 after the record of a wakeup, 0.6 before a blocking switch, 0.8 before a tick
-    /// switch; a tick 3.3; a switch 4.8 after its tick; a late job 1. Taken from 6.1, because the text for
-    /// 6.12 does not say them: wakeup without preemption, resume, idle exit, and the 0.15 us of a sleep.
+    /// Source: docs/sources/linux-facts.md, 4: a fair job 2.1 us before and 2.5 after its work, a real-time one 1.2
+    /// and 3.2; record of a wakeup 2.2 after its timer, switch 2.4 after that; a tick 3.3; a switch 4.8 after its
+    /// tick; a late job 1. Also read off the recording: accounting changes hands 0.1 after the record of a wakeup,
+    /// 0.6 before a blocking switch, 0.8 before a tick switch. Taken from 6.1, because 6.12 was not measured: wakeup
+    /// without preemption, resume, idle exit, and the 0.15 us of a sleep.
     pub fn oracle_6_12() -> Costs {
         Costs {
             timer_to_wake_ns: Ns(2_200),
@@ -206,15 +207,15 @@ impl Costs {
         }
     }
 
-    /// The Linux 7.2.13 virtual machines of `oracles/linux`.
+    /// Returns the prices of the Linux 7.2.13 virtual machines of `oracles/linux`.
     ///
-    /// Source: medians of the recording itself, where 6.12.95 measured the same way gives what its preset says. A fair
-    /// job takes 5.2 us above its work, one of a real-time task 4.5; a tick 3.0; a wakeup without preemption 3.5, with
-    /// 5.6 in all, its switch 2.5 after the record; a switch 5.2 after its tick; a job that HRTICK interrupts takes
-    /// 5.3 more. A new slice of 700 us lasts 704.5 from record to record, and one after another 703.4: HRTICK is
-    /// accounted for 3.4 us after the end of the slice (1 us of that is the scheduler's own, see `HRTICK_LATE`) and
-    /// 1.1 us before the decision, which lies 0.8 us before the record. The program is taken to run on until HRTICK is
-    /// accounted for; what it cannot do then is added to its return.
+    /// Source: medians of the recording itself, where 6.12.95 measured the same way gives what its preset says. A
+    /// fair job takes 5.2 us above its work, one of a real-time task 4.5; a tick 3.0; a wakeup without preemption
+    /// 3.5, with 5.6 in all, its switch 2.5 after the record; a switch 5.2 after its tick; a job that HRTICK
+    /// interrupts takes 5.3 more. A new slice of 700 us lasts 704.5 from record to record, and one after another
+    /// 703.4: HRTICK is accounted for 3.4 us after the end of the slice (1 us of that is the scheduler's own, see
+    /// `HRTICK_LATE`) and 1.1 us before the decision, which lies 0.8 us before the record. The program is taken to
+    /// run on until HRTICK is accounted for; what it cannot do then is added to its return.
     pub fn oracle_7_2() -> Costs {
         Costs {
             timer_to_wake_ns: Ns(2_400),
@@ -235,14 +236,13 @@ impl Costs {
         }
     }
 
-    /// A virtual machine of today with a fast core.
+    /// Returns the prices of a virtual machine of today with a fast core.
     ///
-    /// Source: the p50 column of specs/measuring.md §5 (2 vCPUs, AMD EPYC). Directly from there: IPI to a busy
-    /// CPU 12 us; timer slack 50 us (the distance between the sleeps of OTHER and FIFO). Split by hand so
-    /// that the sums come out: a wakeup and switch on the same CPU 2.0 us (0.5 call, 0.9 to the record, 0.6
-    /// after it); a wakeup of an idle CPU 27 us (12 IPI, 15 idle exit); a FIFO sleep of 1 ms ends 26 us late
-    /// (10 timer, 15 idle exit, 1 switch). Tick 0.75 us: linux-schedulers.md §8.3. Cache refill is not
-    /// measured there and stays 0.
+    /// Source: docs/sources/machine-costs.md, 1. Directly from there: IPI to a busy CPU 12 us; timer slack 50 us (the
+    /// distance between the sleeps of OTHER and FIFO); tick 0.75 us. Split by hand so that the sums come out: a
+    /// wakeup and switch on the same CPU 2.0 us (0.5 call, 0.9 to the record, 0.6 after it); a wakeup of an idle CPU
+    /// 27 us (12 IPI, 15 idle exit); a FIFO sleep of 1 ms ends 26 us late (10 timer, 15 idle exit, 1 switch). Cache
+    /// refill is not measured there and stays 0.
     pub fn modern_vm() -> Costs {
         Costs {
             timer_to_wake_ns: Ns(10_000),
@@ -263,16 +263,17 @@ impl Costs {
         }
     }
 
-    /// The paper's machine: 8-way Pentium III Xeon, 700 MHz, Linux 2.4 (specs/linux-schedulers.md §8.3).
+    /// Returns the prices of an 8-way Pentium III Xeon, 700 MHz, under Linux 2.4: the machine of Taniguchi, Ishikawa
+    /// and Hiraki (docs/sources/linux-facts.md, 5.1 and 5.3).
     ///
-    /// **Fitted** to the six numbers of the paper's Table 1, which are times from entry to return and so hold the wait
-    /// for the lock: `line_bus_ns` (545 ns with an assumed square-root law; 518 in the spec, which leaves the wait out
-    /// and gives all CPUs one bus), `decision_cold_ns` and `decision_bus_ns` (10 us and 4.1 such lines). Fitted to
-    /// Molnar's and IBM's figures for 2 and 8 CPUs: `handoff_ns` (0.4 and 2.7 us). Measured by others: `scan_hot_ns`
-    /// 14-33 ns, `line_ns` 200-400 ns without streaming, `hot_lines` 128-256. `bus_cpus`: 8-way machines of this
-    /// processor have the Profusion chipset, with two processor buses of four CPUs each; that the paper's machine is one
-    /// of them is inferred. `stream_after_ns`: 2 MB at the 350 MB/s that the kernel assumes for its cache flush time.
-    /// Chosen, no source: `wake_hold_ns`.
+    /// **Fitted** to the six numbers of the paper's Table 1, which are times from entry to return and so hold the
+    /// wait for the lock: `line_bus_ns` (545 ns with an assumed square-root law), `decision_cold_ns` and
+    /// `decision_bus_ns` (10 us and 4.1 such lines). Fitted to Molnar's and IBM's figures for 2 and 8 CPUs (5.2
+    /// there): `handoff_ns` (0.4 and 2.7 us). Measured by others (5.2): `scan_hot_ns` 14-33 ns, `line_ns` 200-400 ns
+    /// without streaming, `hot_lines` 128-256. `bus_cpus`: 8-way machines of this processor have the Profusion
+    /// chipset, with two processor buses of four CPUs each; that the paper's machine is one of them is inferred.
+    /// `stream_after_ns`: 2 MB at the 350 MB/s that the kernel assumes for its cache flush time
+    /// (`smp_tune_scheduling`, arch/i386/kernel/smpboot.c of 2.4). Chosen, no source: `wake_hold_ns`.
     pub fn p3_xeon_700() -> Costs {
         Costs {
             tick_ns: Ns(5_000),
@@ -293,8 +294,8 @@ impl Costs {
         }
     }
 
-    /// A machine of today, bare: the column "modern" of the same table, middle of each range. Nothing is fitted;
-    /// `stream_after_ns` (32 MB at 20 GB/s) and `wake_hold_ns` are chosen without a source.
+    /// Returns the prices of a machine of today without virtualisation: docs/sources/machine-costs.md, 2. Nothing is
+    /// fitted; `stream_after_ns` (32 MB at 20 GB/s) and `wake_hold_ns` are chosen without a source.
     pub fn modern() -> Costs {
         Costs {
             tick_ns: Ns(750),
@@ -312,7 +313,7 @@ impl Costs {
         }
     }
 
-    /// Whether the work that schedulers count has a price.
+    /// Returns whether the work that schedulers count has a price.
     pub fn prices_work(&self) -> bool {
         [
             self.decision_ns,
@@ -326,7 +327,7 @@ impl Costs {
         .any(|price| *price > Ns::ZERO)
     }
 
-    /// The presets by name.
+    /// Returns a preset by name.
     pub fn preset(name: &str) -> Option<Costs> {
         match name {
             "free" => Some(Costs::default()),
@@ -340,7 +341,7 @@ impl Costs {
         }
     }
 
-    /// The names that [`Costs::preset`] knows.
+    /// Returns the names that [`Costs::preset`] knows.
     pub const PRESETS: &[&str] =
         &["free", "oracle-6.1", "oracle-6.12", "oracle-7.2", "modern-vm", "p3-xeon-700", "modern"];
 }

@@ -1,27 +1,29 @@
 //! Delegation: the scheduler runs behind agents in user space, as in ghOSt. Which scheduler is a separate matter: any
 //! runs here, and hears of the world by messages only.
 //!
-//! * The kernel's end (`kernel`) writes a message with a sequence number for every task that wakes, blocks, yields, is
-//!   preempted or ends, and runs what a transaction latched for a CPU.
+//! * The kernel's end (`kernel`) writes a message with a sequence number for every task that wakes, blocks, yields,
+//!   is preempted or ends, and runs what a transaction latched for a CPU.
 //! * The agents (`agents`) read messages, call the scheduler and commit its decisions, each step at its price
-//!   ([`DelegationCosts`]). With [`Mode::PerCpu`] every CPU has an agent that sleeps until there is a message for it and
-//!   then takes its CPU; with [`Mode::Global`] one agent spins on a CPU of its own and commits for all others, several
-//!   transactions at a time.
-//! * The scheduler (`desk`) sees the world as its agents know it, which may be out of date. A transaction names the last
-//!   message read about its task; the kernel checks it when it is committed, and what fails is decided again.
+//!   ([`DelegationCosts`]). With [`Mode::PerCpu`] every CPU has an agent that sleeps until there is a message for it
+//!   and then takes its CPU; with [`Mode::Global`] one agent spins on a CPU of its own and commits for all others,
+//!   several transactions at a time.
+//! * The scheduler (`agent_view`) sees the world as its agents know it, which may be out of date. A transaction names
+//!   the last message read about its task; the kernel checks it when it is committed, and what fails is decided
+//!   again.
 //! * Tasks outside of the enclave belong to the kernel's own scheduler, which goes before it. It takes over all tasks
 //!   when the agents die.
 //!
-//! The machine's own prices of decisions and switches ([`Costs`](crate::Costs): `*_decide_ns`, `*_switch_ns`, `ipi_*`)
-//! do not apply here: those of the delegation take their place. Ticks, timers, caches and interrupts cost what they do.
+//! The machine's own prices of decisions and switches ([`Costs`](crate::Costs): `*_decide_ns`, `*_switch_ns`,
+//! `ipi_*`) do not apply here: those of the delegation take their place. Ticks, timers, caches and interrupts cost
+//! what they do.
 //!
-//! Worked example (`a_wakeup_behind_a_global_agent`, `tests/delegation.rs`): with `ghost-2021` a task that wakes on an
-//! idle machine runs 265 ns (message) + 1772 ns (remote transaction, end to end) later.
+//! Worked example (`a_wakeup_behind_a_global_agent`, `tests/it/delegation.rs`): with `ghost-2021` a task that wakes
+//! on an idle machine runs 265 ns (message) + 1772 ns (remote transaction, end to end) later.
 //!
 //! # Fidelity
 //! | rule | ghOSt (userspace 9ca0a1fb, kernel 5.11) | here | test |
 //! |---|---|---|---|
-//! | messages with sequence numbers, per task; queue per agent | status-word barrier, ring | modelled; queues do not overflow | `tests/delegation.rs` |
+//! | messages with sequence numbers, per task; queue per agent | status-word barrier, ring | modelled; queues do not overflow | `tests/it/delegation.rs` |
 //! | TARGET_STALE, AGENT_STALE (local only), CPU_UNAVAIL, NOT_FOUND, ONCPU, affinity | `ghost_txn` states | modelled | the same |
 //! | group commit: one system call, one batch of interrupts | COMMIT_TXN | modelled | the same |
 //! | sync-group commit, BPF hooks, run flags, hints table, hot upgrade | | omitted | |
@@ -33,9 +35,9 @@
 //! | an agent's work beside a task on the same CPU | agent threads | simplified: overhead of the CPU, no task of its own in the event stream | |
 //! | agents of several CPUs in one process share the scheduler | locks | simplified: they never wait for each other | |
 
+mod agent_view;
 mod agents;
 mod costs;
-mod desk;
 mod kernel;
 mod metrics;
 
@@ -44,8 +46,8 @@ pub use metrics::{AgentMetrics, DelegationMetrics, Failed};
 
 use crate::engine::{Engine, Step};
 use crate::{Costs, Machine, Outcome, RunOptions, SimError, TickSkew};
+use agent_view::AgentView;
 use agents::Agents;
-use desk::Desk;
 use kernel::Kernel;
 use schedlab_model::{CpuId, CpuSet, EventSink, Ns, Topology, Workload};
 use schedlab_scheduler::Scheduler;
@@ -60,7 +62,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// How many of `cpus` CPUs the scheduler decides for.
+    /// Returns how many of `cpus` CPUs the scheduler decides for.
     pub fn cpus(self, cpus: usize) -> usize {
         match self {
             Mode::PerCpu => cpus,
@@ -69,7 +71,7 @@ impl Mode {
     }
 }
 
-/// What happens to the agents.
+/// A failure of the agents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
     /// They die: the kernel notices at once.
@@ -121,11 +123,11 @@ pub fn run_delegated<S: EventSink>(
     let inside = (inner_machine(&machine, &enclave), inner_workload(&workload, &enclave));
     let numbers = inner_numbers(&enclave, cpus);
     let late = delegation.costs.timer_late_ns.0;
-    let desk = Desk::new(scheduler, &inside.0, &inside.1, enclave, cpus, options.seed, late)?;
+    let view = AgentView::new(scheduler, &inside.0, &inside.1, enclave, cpus, options.seed, late)?;
     let kernel = Kernel::new(scheduler, delegation.own, delegation.costs, numbers, &outside);
     let mut engine = Engine::<S, false>::new(&machine, &workload, &kernel, options, sink)?;
-    engine.set_toll(kernel.toll());
-    let agents = Agents::new(delegation.mode, delegation.costs, delegation.group, &machine.topology, desk);
+    engine.set_call_cost(kernel.call_cost());
+    let agents = Agents::new(delegation.mode, delegation.costs, delegation.group, &machine.topology, view);
     let end = options.duration.0;
     let warmup = (options.warmup > Ns::ZERO).then_some(options.warmup.0);
     let watchdog = delegation.runnable_timeout.map(|limit| (machine.tick_ns().0, limit.0));
@@ -134,7 +136,7 @@ pub fn run_delegated<S: EventSink>(
     run.run(delegation.mode, &outside, machine.tick_ns().0).map_err(|error| *error)
 }
 
-/// The machine without the prices that delegation has its own of.
+/// Returns the machine without the prices that delegation has its own of.
 fn own_costs(machine: &Machine) -> Machine {
     let mut machine = machine.clone();
     for (name, _) in Costs::knobs() {
@@ -177,7 +179,7 @@ fn off_agents_cpu(
     Ok(workload)
 }
 
-/// The enclave's number of each of a machine's `cpus` CPUs.
+/// Returns the enclave's number of each of a machine's `cpus` CPUs.
 fn inner_numbers(enclave: &[CpuId], cpus: usize) -> Vec<Option<usize>> {
     let mut inner = vec![None; cpus];
     enclave.iter().enumerate().for_each(|(i, cpu)| inner[cpu.index()] = Some(i));
@@ -195,7 +197,7 @@ fn inner_machine(machine: &Machine, enclave: &[CpuId]) -> Machine {
     }
 }
 
-/// The workload with the enclave's numbers of CPUs.
+/// Returns the workload with the enclave's numbers of CPUs.
 fn inner_workload(workload: &Workload, enclave: &[CpuId]) -> Workload {
     let map = |set: &CpuSet| -> CpuSet {
         let inside = enclave.iter().enumerate().filter(|(_, cpu)| set.contains(**cpu));
@@ -224,19 +226,19 @@ struct Run<'a, 'k, S> {
     end: u64,
     /// Steps of agents since time passed last.
     steps: u64,
-    /// Quiet moments so far.
+    /// Moments so far in which nothing was under way.
     checked: u64,
 }
 
 /// More steps than this without time passing are a circle.
 const STEPS_MAX: u64 = 1_000_000;
-/// One in so many quiet moments is checked for agreement between kernel and agents.
+/// One in so many of those is checked for agreement between kernel and agents.
 const CHECK_EVERY: u64 = 64;
 
 impl<S: EventSink> Run<'_, '_, S> {
     fn run(mut self, mode: Mode, outside: &[bool], tick_ns: u64) -> Step<Outcome> {
         self.engine.start()?;
-        self.agents.desk.start(outside);
+        self.agents.view.start(outside)?;
         if let Mode::Global(cpu) = mode {
             self.engine.spin(cpu.index(), true);
         }
@@ -249,8 +251,8 @@ impl<S: EventSink> Run<'_, '_, S> {
                 self.steps = 0;
             }
             self.engine.advance_to(at);
-            // Tick edges come first in an instant, and the watchdog looks at ticks: what it asks of the kernel must not put them
-            // off.
+            // Tick edges come first in an instant, and the watchdog looks at ticks: what it asks of the kernel must
+            // not put them off.
             if self.engine.is_due() {
                 self.engine.serve_instant()?;
             }
@@ -349,8 +351,8 @@ impl<S: EventSink> Run<'_, '_, S> {
         if self.agents.stopped || !self.agents.is_quiet() {
             return Ok(());
         }
-        let desk = &self.agents.desk;
-        match self.kernel.agrees(|task| desk.sees(task)) {
+        let view = &self.agents.view;
+        match self.kernel.agrees(|task| view.sees(task)) {
             Ok(()) => Ok(()),
             Err(what) => self.engine.broken(what),
         }

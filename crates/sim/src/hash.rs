@@ -48,8 +48,8 @@ fn cpu(cpu: CpuId) -> u64 {
 }
 
 impl EventHash {
-    /// Takes one event in. The encoding of every kind is fixed; a new kind gets a new number. Where it is called the kind
-    /// is known: inlined it is a third of what it is as a call, also in a build without link-time optimisation.
+    /// Takes one event in. The encoding of every kind is fixed; a new kind gets a new number. Where it is called the
+    /// kind is known: inlined it is a third of what it is as a call, also in a build without link-time optimisation.
     #[inline(always)]
     pub(crate) fn add(&mut self, event: &SchedEvent) {
         let (tag, a, b) = match event.kind {

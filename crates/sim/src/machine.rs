@@ -1,4 +1,4 @@
-//! What a run needs besides a workload and a scheduler.
+//! The input of a run besides a workload and a scheduler.
 
 use crate::{Costs, Preemption, SimError};
 use schedlab_model::{Draw, MAX_CPUS, Ns, Topology};
@@ -12,7 +12,7 @@ pub struct Machine {
     pub hz: u32,
     /// When the ticks of each CPU come.
     pub ticks: TickSkew,
-    /// What its own work costs.
+    /// What the machine's own work costs.
     pub costs: Costs,
     /// Delays that vary from one wakeup to the next.
     pub delays: Delays,
@@ -56,17 +56,17 @@ impl Machine {
         }
     }
 
-    /// Tick period, rounded to the nanosecond.
+    /// Returns the tick period, rounded to the nanosecond.
     pub fn tick_ns(&self) -> Ns {
         Ns((1_000_000_000 + u64::from(self.hz) / 2) / u64::from(self.hz.max(1)))
     }
 
-    /// Nothing that it does takes time.
+    /// Returns whether nothing that it does takes time.
     pub(crate) fn is_free(&self) -> bool {
         self.costs.is_free() && self.delays == Delays::default()
     }
 
-    /// The first tick edge of every CPU.
+    /// Returns the first tick edge of every CPU.
     pub(crate) fn phases(&self) -> Vec<Ns> {
         let (cpus, period) = (self.topology.cpus(), self.tick_ns());
         match &self.ticks {
@@ -111,23 +111,31 @@ impl Machine {
     }
 }
 
-/// How to run.
+/// The length, the seed and the checks of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunOptions {
     /// Seed of all random streams.
     pub seed: u64,
-    /// How long. Events at exactly this time are left out.
+    /// Length of the run. Events at exactly this time are left out.
     pub duration: Ns,
     /// Metrics start here (events do not). 0 … `duration`.
     pub warmup: Ns,
-    /// Deliver every tick edge, also those that the scheduler says cannot matter, and keep the views of tasks, also for one that
-    /// says that it does not read them. Slow; must change nothing.
+    /// Deliver every tick edge, also those that the scheduler says cannot matter, and keep the views of tasks, also
+    /// for one that says that it does not read them. Slow; must change nothing.
     pub every_tick: bool,
+    /// Take the engine's path for machines with costs on a machine without, too. Slow; must change nothing.
+    pub plain_path: bool,
 }
 
 impl Default for RunOptions {
     fn default() -> RunOptions {
-        RunOptions { seed: 1, duration: Ns::from_s(10), warmup: Ns::ZERO, every_tick: false }
+        RunOptions {
+            seed: 1,
+            duration: Ns::from_s(10),
+            warmup: Ns::ZERO,
+            every_tick: false,
+            plain_path: false,
+        }
     }
 }
 
@@ -146,7 +154,7 @@ impl RunOptions {
         Ok(())
     }
 
-    /// Runs for `duration`, seed 1.
+    /// Returns options for a run of `duration` with seed 1.
     pub fn for_time(duration: Ns) -> RunOptions {
         RunOptions { duration, ..RunOptions::default() }
     }

@@ -12,10 +12,10 @@
 //! # Fidelity
 //! | rule | Xen with PV or PVH guests | here | test |
 //! |---|---|---|---|
-//! | a vCPU blocks when its guest idles, an event or a timer wakes it | SCHEDOP_block, singleshot timer | modelled | `nested.rs` |
-//! | a notification to a running vCPU is an interrupt, to a preempted one it waits | event channels | modelled | `nested.rs` |
-//! | kicks of one domain's vCPUs go through the hypervisor | IPI event channels | modelled | `nested.rs` |
-//! | steal: runnable and not running | runstate area | modelled | `nested.rs` |
+//! | a vCPU blocks when its guest idles, an event or a timer wakes it | SCHEDOP_block, singleshot timer | modelled | `tests/it/nested.rs` |
+//! | a notification to a running vCPU is an interrupt, to a preempted one it waits | event channels | modelled | `tests/it/nested.rs` |
+//! | kicks of one domain's vCPUs go through the hypervisor | IPI event channels | modelled | `tests/it/nested.rs` |
+//! | steal: runnable and not running | runstate area | modelled | `tests/it/nested.rs` |
 //! | event channels bound to vCPUs in turn | guest's choice (irqbalance) | simplified: fixed at the start | `split.rs` |
 //! | the hypervisor's own interrupts under a running vCPU | delay the guest | simplified: only those before it runs | |
 //! | PAUSE-loop exits, directed yield, lock-holder preemption hints | SCHEDOP_yield | omitted: guests do not spin | |
@@ -33,11 +33,11 @@ pub use split::places;
 use split::{Links, Split, Vcpu};
 
 /// A domain of the hypervisor that has a kernel of its own. Its tasks are those of the workload that belong to
-/// [`group`](Domain::group); tasks of groups without such a domain are vCPUs themselves ("bare").
+/// [`group`](Domain::group); tasks of groups without such a domain are vCPUs themselves (bare tasks).
 pub struct Domain<'a> {
     /// Name, in messages and for its vCPUs (`name:vcpu0`).
     pub name: String,
-    /// The hypervisor's group: weight, cap, and whose tasks are inside.
+    /// The hypervisor's group: weight, cap, and the tasks inside.
     pub group: GroupId,
     /// What the guest takes for its machine: one CPU for each vCPU, its own ticks and costs.
     pub machine: Machine,

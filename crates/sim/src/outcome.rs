@@ -1,22 +1,22 @@
-//! What a run gives back.
+//! The result of a run.
 
 use crate::Metrics;
 use schedlab_model::{ChannelId, LockId, Ns, TaskId};
 use schedlab_scheduler::Work;
 
-/// What a run gives back.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What was measured.
+    /// The measurements.
     pub metrics: Metrics,
     /// A hash over every event of the run. Equal inputs give equal hashes on every machine.
     pub event_hash: u64,
-    /// How many events there were.
+    /// Number of events.
     pub events: u64,
-    /// The duration of the run, or the time of the last event when nobody was runnable and nothing pending
-    /// after it. (Metrics go on to the end of the duration in both cases.)
+    /// The duration of the run, or the time of the last event when no task was runnable and nothing pending after it.
+    /// (Metrics go on to the end of the duration in both cases.)
     pub ended: Ns,
-    /// Tasks that wait for ever: nobody is runnable and nothing is pending. Empty when the run could go on.
+    /// Tasks that wait for ever: none is runnable and nothing is pending. Empty when the run could go on.
     pub stuck: Vec<Stuck>,
     /// Units of scheduler work, by [`Work`].
     pub work: [u64; Work::COUNT],
@@ -25,9 +25,9 @@ pub struct Outcome {
 /// A task that waits for ever.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stuck {
-    /// Which.
+    /// The task.
     pub task: TaskId,
-    /// For what.
+    /// What it waits for.
     pub waits_for: WaitsFor,
 }
 

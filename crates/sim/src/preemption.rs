@@ -4,14 +4,14 @@
 //! | rule | Linux | here | test |
 //! |---|---|---|---|
 //! | user code is preempted at once | return from the interrupt | modelled | every other test |
-//! | `none`: kernel code runs to the return to user space or until it blocks | PREEMPT_NONE | modelled; its explicit `cond_resched` points count as voluntary ones | `preemption.rs` |
-//! | `voluntary`: also at declared points | PREEMPT_VOLUNTARY | modelled | `preemption.rs` |
-//! | `full`: anywhere but in sections without preemption, and at once when such a section ends | PREEMPT | modelled | `preemption.rs` |
-//! | `lazy`: the fair class waits for the return to user space or the next tick, real-time tasks do not | PREEMPT_LAZY (6.13) | modelled; a request of another CPU sends no interrupt and waits in user code too | `preemption.rs` |
-//! | `rt`: spinlocks sleep, so their sections are preemptible | PREEMPT_RT | modelled; who wants the same lock is not (no priority inheritance) | `preemption.rs` |
-//! | interrupts off: the interrupt is served when the section ends | local_irq_disable | modelled for wakeups; ticks are accounted at their nominal time, a scheduler's own timers run at theirs | `preemption.rs` |
-//! | a sleeping call decides at once | schedule() | modelled | `preemption.rs` |
-//! | threaded interrupts: a real-time thread of each CPU does the waking | `threadirqs`, PREEMPT_RT | modelled for requests from outside; timers wake from the interrupt itself, also those of fair tasks, which PREEMPT_RT serves in a softirq thread | `preemption.rs` |
+//! | `none`: kernel code runs to the return to user space or until it blocks | PREEMPT_NONE | modelled; its explicit `cond_resched` points count as voluntary ones | `tests/it/preemption.rs` |
+//! | `voluntary`: also at declared points | PREEMPT_VOLUNTARY | modelled | `tests/it/preemption.rs` |
+//! | `full`: anywhere but in sections without preemption, and at once when such a section ends | PREEMPT | modelled | `tests/it/preemption.rs` |
+//! | `lazy`: the fair class waits for the return to user space or the next tick, real-time tasks do not | PREEMPT_LAZY (6.13) | modelled; a request of another CPU sends no interrupt and waits in user code too | `tests/it/preemption.rs` |
+//! | `rt`: spinlocks sleep, so their sections are preemptible | PREEMPT_RT | modelled; waiting for the same lock is not (no priority inheritance) | `tests/it/preemption.rs` |
+//! | interrupts off: the interrupt is served when the section ends | local_irq_disable | modelled for wakeups; ticks are accounted at their nominal time, a scheduler's own timers run at theirs | `tests/it/preemption.rs` |
+//! | a sleeping call decides at once | schedule() | modelled | `tests/it/preemption.rs` |
+//! | threaded interrupts: a real-time thread of each CPU does the waking | `threadirqs`, PREEMPT_RT | modelled for requests from outside; timers wake from the interrupt itself, also those of fair tasks, which PREEMPT_RT serves in a softirq thread | `tests/it/preemption.rs` |
 //! | softirqs that run on exit of an interrupt or in ksoftirqd | | omitted | |
 
 use schedlab_model::{Op, TaskId, Workload};
@@ -42,7 +42,7 @@ impl PreemptModel {
         PreemptModel::Rt,
     ];
 
-    /// Its name in scenarios.
+    /// Returns its name in scenarios.
     pub const fn name(self) -> &'static str {
         match self {
             PreemptModel::None => "none",
@@ -53,7 +53,7 @@ impl PreemptModel {
         }
     }
 
-    /// By its name.
+    /// Returns a model by its name.
     pub fn from_name(name: &str) -> Option<PreemptModel> {
         PreemptModel::ALL.into_iter().find(|model| model.name() == name)
     }
@@ -70,7 +70,7 @@ pub struct Preemption {
 }
 
 impl Preemption {
-    /// Whether it makes a difference for `workload`.
+    /// Returns whether it makes a difference for `workload`.
     pub(crate) fn matters(&self, workload: &Workload) -> bool {
         let ops = || workload.tasks.iter().flat_map(|task| &task.program.ops);
         self.model == PreemptModel::Lazy
@@ -78,7 +78,7 @@ impl Preemption {
             || ops().any(|op| matches!(op, Op::Kernel { .. } | Op::Interrupts(_)))
     }
 
-    /// What is wrong with it on a machine with `cpus` CPUs.
+    /// Returns what is wrong with it on a machine with `cpus` CPUs.
     pub(crate) fn check(&self, workload: &Workload, cpus: usize) -> Result<(), String> {
         if self.irq_threads.is_empty() {
             return Ok(());

@@ -27,7 +27,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// The stream of entity `index` of a run with `seed`, which draws from `draws` distributions.
+    /// Returns the stream of entity `index` of a run with `seed`, which draws from `draws` distributions.
     pub(crate) fn new(seed: u64, entity: Entity, index: usize, draws: usize) -> Stream {
         let a = mix(seed.wrapping_add(GOLDEN));
         let b = mix(a ^ (entity as u64 + 1).wrapping_mul(GOLDEN));
@@ -36,7 +36,7 @@ impl Stream {
         Stream { pcg: Pcg64Mcg::new(state), splitmix: index as u64, cursors: vec![0; draws] }
     }
 
-    /// One draw from `draw`, which is distribution number `slot` of the entity.
+    /// Returns one draw from `draw`, which is distribution number `slot` of the entity.
     pub(crate) fn draw(&mut self, draw: &Draw, slot: usize) -> u64 {
         match draw {
             Draw::Fixed(ns) => ns.0,
@@ -80,7 +80,7 @@ impl Stream {
         value.0
     }
 
-    /// A whole number below `bound`, each equally likely (multiply and reject).
+    /// Returns a whole number below `bound`, each equally likely (multiply and reject).
     fn below(&mut self, bound: u64) -> u64 {
         let mut wide = u128::from(self.pcg.next_u64()) * u128::from(bound);
         if (wide as u64) < bound {
@@ -92,19 +92,19 @@ impl Stream {
         (wide >> 64) as u64
     }
 
-    /// A number in (0, 1] with 53 random bits.
+    /// Returns a number in (0, 1] with 53 random bits.
     fn unit(&mut self) -> f64 {
         ((self.pcg.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
-    /// A standard normal number (Box and Muller; the second one is thrown away to keep no state).
+    /// Returns a standard normal number (Box and Muller; the second one is thrown away to keep no state).
     fn normal(&mut self) -> f64 {
         let radius = libm::sqrt(-2.0 * libm::log(self.unit()));
         radius * libm::cos(2.0 * std::f64::consts::PI * self.unit())
     }
 }
 
-/// The nearest whole nanosecond, between 0 and about 146 years.
+/// Returns the nearest whole nanosecond, between 0 and about 146 years.
 fn to_ns(value: f64) -> u64 {
     libm::round(value).clamp(0.0, (1u64 << 62) as f64) as u64
 }

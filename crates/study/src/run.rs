@@ -102,7 +102,8 @@ impl Bench<'_> {
         let machine = Machine { preemption: plan.preemption.clone(), ..(self.machine)(seed) };
         let cpus = machine.topology.cpus();
         let scheduler = plan.build(cpus)?;
-        let options = RunOptions { seed, duration: self.duration, warmup: self.warmup, every_tick: false };
+        let options =
+            RunOptions { seed, duration: self.duration, warmup: self.warmup, ..RunOptions::default() };
         let mut summary = Summary::new(plan.workload.tasks.len(), cpus, self.warmup);
         let first = self.seeds.first() == Some(&seed);
         let keep = self.keep.filter(|_| first);

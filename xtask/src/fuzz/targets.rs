@@ -312,7 +312,7 @@ fn expression(input: &[u8]) -> String {
         answer += &said(line.parse::<Ns>(), |ns| format!("{ns}").len().to_string());
         answer += &said(line.parse::<CpuSet>(), |set| format!("{set}").len().to_string());
         answer += &said(line.parse::<Policy>(), |policy| policy.to_string());
-        answer += &said(line.parse::<schedlab_live::soft::Actuator>(), |soft| soft.to_string());
+        answer += &said(line.parse::<schedlab_live::actuators::Actuator>(), |actuator| actuator.to_string());
     }
     answer
 }

@@ -5,8 +5,8 @@ use crate::render::{Style, colocate as show};
 use crate::{Done, output};
 use anyhow::{anyhow, bail};
 use schedlab_lab::colocate::{Client, FIGURES, Goal, Intent, Plan, Round, Watch, Who, colocate, intentions};
-use schedlab_live::Room;
-use schedlab_live::soft::Actuator;
+use schedlab_live::RunDir;
+use schedlab_live::actuators::Actuator;
 use schedlab_model::{CpuSet, Ns};
 use schedlab_study::gate::{Against, Gate, GateOutcome};
 use std::io::{IsTerminal as _, Write as _};
@@ -211,7 +211,7 @@ fn plan(args: &Colocate) -> anyhow::Result<Plan> {
         round: args.round,
         only: args.only.clone(),
         keep_for: args.keep_for,
-        room: Room::standard()?,
+        run_dir: RunDir::standard()?,
         program: std::env::current_exe()?,
     })
 }

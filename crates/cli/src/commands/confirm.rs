@@ -6,7 +6,7 @@ use crate::render::{self, Style};
 use crate::{Done, origin, output};
 use anyhow::{Context, bail};
 use schedlab_lab::confirm::{Plan, confirm};
-use schedlab_live::Room;
+use schedlab_live::RunDir;
 use schedlab_model::{CpuSet, Ns};
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_trace::Recording;
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Confirm) -> anyhow::Result<Done> {
         rounds: args.rounds as usize,
         round: args.round,
         recorded_under: args.recorded_under.clone(),
-        room: Room::standard()?,
+        run_dir: RunDir::standard()?,
         program: std::env::current_exe().context("finding the program that becomes the guardian")?,
     };
     let signal = stop_signal()?;

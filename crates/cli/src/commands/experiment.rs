@@ -8,7 +8,7 @@ use schedlab_host::StopSignal;
 use schedlab_lab::experiment::{
     self, ARTICLE_CONNECTIONS, ClientKind, Experiment as Result, Network, Options, Watch, Which,
 };
-use schedlab_live::Room;
+use schedlab_live::RunDir;
 use schedlab_measure::readers::MOST_READERS;
 use schedlab_model::Ns;
 use std::io::{IsTerminal as _, Write as _};
@@ -134,7 +134,7 @@ pub(crate) fn run(args: &Experiment) -> anyhow::Result<Done> {
         )?,
         costs: args.costs.clone(),
         shield: !args.no_shield,
-        room: Room::standard()?,
+        run_dir: RunDir::standard()?,
         program: std::env::current_exe()?,
     };
     let all = match args.which {

@@ -1,9 +1,9 @@
 //! `schedlab guardian`: not for people.
 
 use crate::Done;
-use schedlab_live::guardian::{Watch, watch};
+use schedlab_live::guardian::{GuardianOptions, run as guardian};
 
-/// See [`Watch::arguments`].
+/// See [`GuardianOptions::arguments`].
 #[derive(Debug, clap::Args)]
 pub(crate) struct Guardian {
     /// What schedlab tells it
@@ -12,6 +12,6 @@ pub(crate) struct Guardian {
 }
 
 pub(crate) fn run(args: &Guardian) -> anyhow::Result<Done> {
-    watch(&Watch::parse(&args.arguments)?)?;
+    guardian(&GuardianOptions::parse(&args.arguments)?)?;
     Ok(Done::Well)
 }

@@ -3,7 +3,7 @@
 use crate::args::{List, What};
 use crate::render::{Style, wrap};
 use crate::{Done, output};
-use schedlab_live::elevation::Given;
+use schedlab_live::elevation::LiveSupport;
 use schedlab_scheduler::{Knobs, registry};
 use schedlab_study::gallery;
 use std::fmt::Write as _;
@@ -47,7 +47,7 @@ fn schedulers(verbose: bool, style: &Style) -> String {
 fn live(json: bool, style: &Style) -> anyhow::Result<String> {
     let mut text = String::new();
     let mut list = Vec::new();
-    let given = Given::here();
+    let given = LiveSupport::probe();
     for entry in registry::all() {
         let scheduler = (entry.build)(1, &Knobs::default());
         let needs = scheduler.needs();

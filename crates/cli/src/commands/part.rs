@@ -2,7 +2,7 @@
 
 use crate::{Done, output};
 use schedlab_lab::experiment::{ClientKind, READY};
-use schedlab_live::elevation::pair;
+use schedlab_live::elevation::ping_pong;
 use schedlab_measure::readers::{BYTES, READS, ReadersRequest, readers};
 use schedlab_measure::{LoadError, run_after};
 use schedlab_model::Ns;
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Part) -> anyhow::Result<Done> {
     match &args.which {
         Which::Client(client) => load(client),
         Which::Pair { time } => {
-            let played = pair::play(Ns::ZERO, *time, |_| ());
+            let played = ping_pong::play(Ns::ZERO, *time, |_| ());
             output::write(None, &format!("{} {}\n", played.block_to_next.0.0, played.cycle.0.0))?;
             Ok(Done::Well)
         }

@@ -3,9 +3,9 @@
 use super::status::SCHEMA;
 use crate::render::Style;
 use crate::{Done, output};
-use schedlab_live::Room;
-use schedlab_live::detach::{Detached, Whose, detach as give_back, detach_process};
-use schedlab_live::restore::{Outcome, Report};
+use schedlab_live::RunDir;
+use schedlab_live::detach::{Detached, Owners, detach as give_back, detach_process};
+use schedlab_live::restore::{ItemOutcome, Report};
 use std::fmt::Write as _;
 
 /// `schedlab detach`
@@ -40,15 +40,15 @@ pub(crate) struct Restore {
 }
 
 pub(crate) fn detach(args: &Detach) -> anyhow::Result<Done> {
-    let room = Room::standard()?;
+    let run_dir = RunDir::standard()?;
     match args.pid {
-        Some(process) => finish(&[detach_process(&room, process)?], args.json),
-        None => finish(&give_back(&room, Whose::All)?, args.json),
+        Some(process) => finish(&[detach_process(&run_dir, process)?], args.json),
+        None => finish(&give_back(&run_dir, Owners::All)?, args.json),
     }
 }
 
 pub(crate) fn restore(args: &Restore) -> anyhow::Result<Done> {
-    finish(&give_back(&Room::standard()?, Whose::Dead)?, args.json)
+    finish(&give_back(&RunDir::standard()?, Owners::Dead)?, args.json)
 }
 
 fn finish(done: &[Detached], json: bool) -> anyhow::Result<Done> {
@@ -56,7 +56,7 @@ fn finish(done: &[Detached], json: bool) -> anyhow::Result<Done> {
     output::write(None, &text)?;
     let complete = done.iter().all(|one| match one {
         Detached::ByOwner { .. } | Detached::Part { .. } => true,
-        Detached::ByUs { report, .. } => report.complete(),
+        Detached::BySchedlab { report, .. } => report.complete(),
     });
     Ok(if complete { Done::Well } else { Done::Untrusted })
 }
@@ -66,7 +66,7 @@ fn as_json(done: &[Detached]) -> anyhow::Result<String> {
     let one = |one: &Detached| {
         let (owner, by, report) = match one {
             Detached::ByOwner { owner } | Detached::Part { owner, .. } => (owner, "owner", &nothing),
-            Detached::ByUs { owner, report, .. } => (owner, "schedlab", report),
+            Detached::BySchedlab { owner, report, .. } => (owner, "schedlab", report),
         };
         serde_json::json!({ "owner": owner, "by": by, "items": report.items })
     };
@@ -85,7 +85,7 @@ fn as_text(done: &[Detached], style: &Style) -> String {
             Detached::ByOwner { owner } => {
                 let _ = writeln!(text, "process {owner} gave everything back");
             }
-            Detached::ByUs { owner, report, journal } => {
+            Detached::BySchedlab { owner, report, journal } => {
                 let _ = writeln!(text, "left behind by process {owner} (dead now):");
                 for item in &report.items {
                     let _ = writeln!(text, "  {}: {}", item.what, words(&item.outcome, style));
@@ -102,12 +102,12 @@ fn as_text(done: &[Detached], style: &Style) -> String {
     if text.is_empty() { "there is nothing to give back\n".to_owned() } else { text }
 }
 
-fn words(outcome: &Outcome, style: &Style) -> String {
+fn words(outcome: &ItemOutcome, style: &Style) -> String {
     match outcome {
-        Outcome::Restored => style.good("as before again"),
-        Outcome::AsBefore => "was as before".to_owned(),
-        Outcome::Gone => "gone".to_owned(),
-        Outcome::ChangedByOthers => "changed by somebody else meanwhile; left as it is".to_owned(),
-        Outcome::Failed(reason) => style.bad(&format!("cannot be put back: {reason}")),
+        ItemOutcome::Restored => style.good("as before again"),
+        ItemOutcome::AsBefore => "was as before".to_owned(),
+        ItemOutcome::Gone => "gone".to_owned(),
+        ItemOutcome::ChangedByOthers => "changed by somebody else meanwhile; left as it is".to_owned(),
+        ItemOutcome::Failed(reason) => style.bad(&format!("cannot be put back: {reason}")),
     }
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow, bail};
 use schedlab_host::{OwnCommand, StopSignal};
 use schedlab_live::elevation::{ElevationOptions, ElevationReport, LogLine, manage};
 use schedlab_live::verify::verify as check;
-use schedlab_live::{Room, verify};
+use schedlab_live::{RunDir, verify};
 use schedlab_model::{CpuSet, Ns, Policy};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -108,7 +108,7 @@ impl How {
             starve_after: self.starve_after,
             declared: self.tasks.iter().map(|text| declared(text)).collect::<anyhow::Result<_>>()?,
             capacity: CAPACITY,
-            room: Room::standard()?,
+            run_dir: RunDir::standard()?,
             program: std::env::current_exe().context("finding the program that becomes the guardian")?,
             log_steps: if self.log.is_some() { LOG_STEPS } else { 0 },
         })
@@ -182,7 +182,7 @@ pub(crate) fn attach(args: &Attach) -> anyhow::Result<Done> {
 }
 
 fn log_text(report: &ElevationReport) -> anyhow::Result<String> {
-    let mut text = serde_json::to_string(&report.desk)? + "\n";
+    let mut text = serde_json::to_string(&report.core)? + "\n";
     for line in &report.log {
         text += &serde_json::to_string::<LogLine>(line)?;
         text.push('\n');
@@ -193,7 +193,7 @@ fn log_text(report: &ElevationReport) -> anyhow::Result<String> {
 fn as_json(report: &ElevationReport) -> anyhow::Result<String> {
     let value = serde_json::json!({
         "schema": super::status::SCHEMA,
-        "scheduler": report.desk.scheduler,
+        "scheduler": report.core.scheduler,
         "elapsed_ns": report.elapsed.0,
         "counts": report.counts,
         "threads": report.threads,
@@ -210,7 +210,7 @@ fn as_text(report: &ElevationReport, style: &Style) -> String {
     let _ = writeln!(
         text,
         "{} for {}: {} decisions, {} switches, {} wakeups ({} more found by looking)",
-        style.bold(&report.desk.scheduler),
+        style.bold(&report.core.scheduler),
         report.elapsed,
         counts.decisions,
         counts.switches,
@@ -219,10 +219,10 @@ fn as_text(report: &ElevationReport, style: &Style) -> String {
     );
     let _ = writeln!(
         text,
-        "agents and sentinels used {:.1} % of a CPU; given away {} times; stale {}, released after waiting too long {}, \
+        "agents and block detectors used {:.1} % of a CPU; given away {} times; stale {}, released after waiting too long {}, \
          changed by others {}, no room for {}",
         percent(counts.agent_cpu_ns),
-        counts.gifts,
+        counts.yield_windows,
         counts.stale,
         counts.starved,
         counts.changed_by_others,

@@ -2,7 +2,7 @@
 
 use crate::render::Style;
 use crate::{Done, output};
-use schedlab_live::Room;
+use schedlab_live::RunDir;
 use schedlab_live::status::{Managed, ManagedThread, status};
 use std::fmt::Write as _;
 
@@ -24,7 +24,7 @@ pub(crate) struct Status {
 }
 
 pub(crate) fn run(args: &Status) -> anyhow::Result<Done> {
-    let managed = status(&Room::standard()?)?;
+    let managed = status(&RunDir::standard()?)?;
     let text = if args.json {
         serde_json::to_string_pretty(&serde_json::json!({ "schema": SCHEMA, "managed": managed }))? + "\n"
     } else {

@@ -10,7 +10,7 @@ use ratatui::crossterm::event::KeyCode;
 use schedlab_host::{HostError, RecordEnd, StopSignal};
 use schedlab_lab::top::{self, Snapshot, Top as Driver, waits};
 use schedlab_lab::watch::{Shared, State};
-use schedlab_live::Room;
+use schedlab_live::RunDir;
 use schedlab_model::Ns;
 use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Top) -> anyhow::Result<Done> {
             "top draws on a terminal, and this is none: run it in one (ssh -t HOST schedlab top), or use --once or --json"
         );
     }
-    let Some(mut driver) = Driver::find(&Room::standard()?, args.owner)? else {
+    let Some(mut driver) = Driver::find(&RunDir::standard()?, args.owner)? else {
         bail!(
             "nothing is managed here: begin with `schedlab run` or `schedlab attach` (`schedlab status` lists what is)"
         );

@@ -5,7 +5,7 @@ use super::table::{Cell, Table};
 use schedlab_lab::colocate::{
     Awake, Blamed, Colocation, FIGURES, GivenBack, Intent, MOST, Plan, Round, Side, advice, blame_over,
 };
-use schedlab_live::soft::Actuator;
+use schedlab_live::actuators::Actuator;
 use schedlab_model::Ns;
 use schedlab_stats::{Estimate, OrderInterval, range_confidence};
 use schedlab_study::gate::{Against, GateOutcome};

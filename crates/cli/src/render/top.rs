@@ -73,13 +73,13 @@ fn numbers(snapshot: &Snapshot, view: View) -> Paragraph<'static> {
         ],
     };
     let second = format!(
-        "in all: {} decisions, {} stale, {} found late, {} given back, {} changed, {} gifts",
+        "all: {} decisions, {} stale, {} found late, {} given back, {} changed, {} windows",
         short(counts.decisions),
         short(counts.stale),
         short(counts.wakeups_found),
         counts.starved,
         counts.changed_by_others,
-        short(counts.gifts)
+        short(counts.yield_windows)
     );
     Paragraph::new(vec![Text::from(first), Text::from(second)])
 }
@@ -204,7 +204,7 @@ mod tests {
             cpus: CpuSet::first(1),
             cpu: 0,
             elapsed: Ns::from_s(12),
-            counts: Counts { decisions: 123_456, stale: 7, gifts: 3, ..Counts::default() },
+            counts: Counts { decisions: 123_456, stale: 7, yield_windows: 3, ..Counts::default() },
             rates: Some(Rates {
                 decisions: 9_876.0,
                 switches: 5_000.0,
@@ -234,7 +234,7 @@ mod tests {
             "9876 decisions,",
             "2.0 stale;",
             "agents 3.4 %",
-            " gifts",
+            " windows",
             "Waits of managed threads",
             "x0.25",
             "agents take 3.4 %",

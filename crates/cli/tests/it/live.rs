@@ -368,8 +368,8 @@ fn the_driver_gives_up() {
     let seen = capabilities(attached.id());
     for (name, most) in [
         ("sched-agent", nice | lock),
-        ("sched-sentinel", nice | lock),
-        ("sched-steward", nice | lock | perfmon | kill | see),
+        ("sched-detector", nice | lock),
+        ("sched-supervise", nice | lock | perfmon | kill | see),
     ] {
         let found = seen.iter().find(|(comm, _)| comm == name).unwrap_or_else(|| panic!("{name}: {seen:?}"));
         assert_eq!(found.1 & !most, 0, "{name} has more than it needs: {:x}", found.1);

@@ -70,7 +70,7 @@ open(sys.argv[1], 'w').write(str(yields))
     let yields: u64 =
         std::fs::read_to_string(&yielder).expect("it came to its end").parse().expect("a number");
     assert!(yields > 1_000, "{yields}");
-    // The other one wanted the CPU all the while. (The kernel gives it some in gifts; the scheduler never chose it then.)
+    // The other one wanted the CPU all the while. (The kernel gives it some in yield windows; the scheduler never chose it then.)
     let threads = report["threads"].as_array().expect("threads");
     let own = threads.iter().filter_map(|thread| thread["chosen_ns"].as_u64()).max().expect("threads");
     let other = chosen(&report, "sh");

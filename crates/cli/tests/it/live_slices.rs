@@ -28,11 +28,11 @@ struct Turns {
     count: usize,
 }
 
-/// In a gift (6 ms of each 100 ms) the kernel may let the other hog run, too, though it is SCHED_IDLE then: for a tick or
+/// In a yield window (6 ms of each 100 ms) the kernel may let the other hog run, too, though it is SCHED_IDLE then: for a tick or
 /// two, when it finds that the chosen one has had more than its share. That ends no turn of the scheduler's.
 const GIFT: Ns = Ns::from_ms(7);
 
-/// A turn ends when the other one begins and goes on for longer than a gift; who else ran in between does not count.
+/// A turn ends when the other one begins and goes on for longer than a yield window; who else ran in between does not count.
 fn turns(stretches: &[Stretch]) -> Turns {
     let whole = joined(stretches.iter().map(|one| (one.who, one.to.saturating_sub(one.from))));
     // The time of an interruption is nobody's.
@@ -146,7 +146,7 @@ fn turns_of_two_hogs_agree_with_the_simulators() {
             let predicted = simulated(scheduler, Ns::from_ms(1_600));
             eprintln!("{scheduler}: by perf {live:?}, simulated {predicted:?}");
             let off = (live.median_ms - predicted.median_ms).abs() / predicted.median_ms;
-            // In a gift the chosen one goes on in the fair class: turns of any length stay whole.
+            // In a yield window the chosen one goes on in the fair class: turns of any length stay whole.
             assert!(off < 0.15, "{scheduler}: by perf {live:?}, simulated {predicted:?}");
             assert!((live.share - predicted.share).abs() < 0.08, "{scheduler}: {live:?}, {predicted:?}");
             assert!(live.count > 10, "{scheduler}: {live:?}");

@@ -1,6 +1,6 @@
 //! How to have the same without schedlab, what it costs, and what bites.
 
-use schedlab_live::soft::Actuator;
+use schedlab_live::actuators::Actuator;
 use serde::Serialize;
 
 /// The same setting in the words of other tools.

@@ -11,7 +11,7 @@
 use super::round::Round;
 use super::{ColocateError, Goal, Plan};
 use schedlab_host::threads::{self, Scheduling};
-use schedlab_live::soft::Side;
+use schedlab_live::actuators::Side;
 use schedlab_model::{CpuSet, Policy};
 use schedlab_stats::{OrderInterval, median_interval};
 use schedlab_study::gate::{Against, Bound, GateOutcome};

@@ -3,8 +3,8 @@
 
 use super::ColocateError;
 use schedlab_host::{begins_on, die_with_us, threads};
-use schedlab_live::Room;
-use schedlab_live::soft::Side;
+use schedlab_live::RunDir;
+use schedlab_live::actuators::Side;
 use schedlab_model::{CpuSet, Policy};
 use std::collections::BTreeSet;
 use std::io::Read as _;
@@ -41,7 +41,7 @@ impl Elevated {
     /// Starts it on `home`, and waits until the server is taken on.
     pub(super) fn start(
         program: &Path,
-        room: &Room,
+        run_dir: &RunDir,
         (cpus, home): (&CpuSet, &CpuSet),
         server: &Side,
         batch: &Side,
@@ -54,7 +54,7 @@ impl Elevated {
         names.iter().for_each(|name| {
             command.args(["--task", &format!("{name}=batch")]);
         });
-        command.env("SCHEDLAB_RUN_DIR", room.path());
+        command.env("SCHEDLAB_RUN_DIR", run_dir.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         die_with_us(&mut command);
         // It binds its threads itself, and refuses CPUs that it may not have.

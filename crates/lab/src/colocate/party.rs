@@ -3,7 +3,7 @@
 use super::ColocateError;
 use schedlab_host::{begins_on, die_with_us, threads};
 use schedlab_live::Keeper;
-use schedlab_live::soft::Side;
+use schedlab_live::actuators::Side;
 use schedlab_model::CpuSet;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;

@@ -11,7 +11,7 @@ use super::round::Round;
 use super::trial::Trial;
 use super::{ColocateError, Colocation, Plan, Tried, Watch, advice, judge, unfit, worse};
 use schedlab_live::LiveError;
-use schedlab_live::soft::{Actuator, LADDER};
+use schedlab_live::actuators::{Actuator, LADDER};
 use schedlab_study::gate::{Against, GateOutcome};
 
 /// A setting's pairs of rounds are looked at after so many times the rounds of the plan, until their interval tells: at once ...

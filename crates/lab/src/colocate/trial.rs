@@ -8,7 +8,7 @@ use super::{ColocateError, GivenBack, Plan};
 use crate::record::{self, record};
 use schedlab_host::threads::{self, Confined};
 use schedlab_host::{RecordRequest, Scope};
-use schedlab_live::soft::{self, Actuator};
+use schedlab_live::actuators::{self, Actuator};
 use schedlab_live::{Keeper, KeeperOptions};
 use schedlab_model::{CpuSet, Ns};
 use schedlab_trace::Recording;
@@ -64,7 +64,7 @@ pub(super) struct Held {
 
 impl<'a> Trial<'a> {
     pub(super) fn start(plan: &'a Plan, stop: &'a dyn Fn() -> bool) -> Result<Trial<'a>, ColocateError> {
-        Recorded::sweep(plan.room.path());
+        Recorded::sweep(plan.run_dir.path());
         let home = threads::affinity(0).unwrap_or(CpuSet::ALL);
         let server = Party::new(&plan.serve, home)?;
         let batch = Party::new(&plan.batch, home)?;
@@ -91,8 +91,8 @@ impl<'a> Trial<'a> {
         }
         if plan.cpus.is_some() {
             let mut keeper = trial.keeper("the CPUs of both parties", None)?;
-            soft::confine(&mut keeper, &trial.server.side, &cpus)?;
-            soft::confine(&mut keeper, &trial.batch.side, &cpus)?;
+            actuators::confine(&mut keeper, &trial.server.side, &cpus)?;
+            actuators::confine(&mut keeper, &trial.batch.side, &cpus)?;
             trial.confined = Some(keeper);
         }
         trial.load = plan.load.clone().map(|line| Party::new(&Who::Command(line), home)).transpose()?;
@@ -105,7 +105,7 @@ impl<'a> Trial<'a> {
 
     fn keeper(&self, what: &str, priority: Option<u8>) -> Result<Keeper, ColocateError> {
         let options = KeeperOptions {
-            room: self.plan.room.clone(),
+            run_dir: self.plan.run_dir.clone(),
             purpose: format!("colocate: {what}"),
             program: self.plan.program.clone(),
             silence: Some(SILENCE),
@@ -129,7 +129,7 @@ impl<'a> Trial<'a> {
         let begun = Instant::now();
         let mut keeper =
             self.keeper("the batch work stands still while the server is measured alone", None)?;
-        soft::freeze(&mut keeper, &self.batch.side)?;
+        actuators::freeze(&mut keeper, &self.batch.side)?;
         let watchman = Watchman::start(&self.server.side, &self.cpus);
         self.awake = Some(watchman.how);
         let mut held = Held { keeper: Some(keeper), frozen: true, ..Held::default() };
@@ -188,15 +188,15 @@ impl<'a> Trial<'a> {
                 if let Some(why) = elevate::unfit(&self.cpus, &schedlab_host::machine().online) {
                     return Err(ColocateError::Skip(why));
                 }
-                let (program, room) = (&self.plan.program, &self.plan.room);
+                let (program, run_dir) = (&self.plan.program, &self.plan.run_dir);
                 held.elevated =
-                    Some(Elevated::start(program, room, (&self.cpus, &self.home), server, batch)?);
+                    Some(Elevated::start(program, run_dir, (&self.cpus, &self.home), server, batch)?);
                 held.changed = server.threads().len() + batch.threads().len();
             }
             _ => {
                 let priority = (how == Actuator::Fifo).then_some(GUARDIAN_PRIORITY);
                 let mut keeper = self.keeper(how.name(), priority)?;
-                held.changed = soft::apply(&mut keeper, how, server, batch, &self.cpus)?;
+                held.changed = actuators::apply(&mut keeper, how, server, batch, &self.cpus)?;
                 held.keeper = Some(keeper);
                 if how == Actuator::Slice && !has_slice(server) {
                     return Err(ColocateError::Skip(
@@ -217,7 +217,7 @@ impl<'a> Trial<'a> {
     }
 
     fn measure(&mut self, how: Actuator, held: &mut Held) -> Result<(Ns, Round), ColocateError> {
-        let file = Recorded::here(self.plan.room.path());
+        let file = Recorded::here(self.plan.run_dir.path());
         let mut request = RecordRequest::new(Scope::All);
         request.duration = Some(self.plan.round);
         // Recorder and client should not disturb whom they measure.
@@ -298,12 +298,12 @@ impl<'a> Trial<'a> {
         }
         if self.batch.renew()? {
             if let Some(confined) = &mut self.confined {
-                soft::confine(confined, &self.batch.side, &self.cpus)?;
+                actuators::confine(confined, &self.batch.side, &self.cpus)?;
             }
             if let Some(keeper) = held.keeper.as_mut().filter(|_| held.frozen) {
-                soft::freeze(keeper, &self.batch.side)?;
+                actuators::freeze(keeper, &self.batch.side)?;
             } else if let Some(keeper) = &mut held.keeper {
-                soft::apply(keeper, how, &self.server.side, &self.batch.side, &self.cpus)?;
+                actuators::apply(keeper, how, &self.server.side, &self.batch.side, &self.cpus)?;
             }
             batch.extend(self.batch.side.pids());
         }
@@ -339,8 +339,8 @@ pub(crate) fn on_this_machine(cpus: &CpuSet) -> Result<(), String> {
 }
 
 /// Whether a thread has the slice: older kernels take the value and forget it.
-fn has_slice(server: &soft::Side) -> bool {
-    let has = |tid| threads::scheduling(tid).is_ok_and(|now| now.slice == Some(soft::SERVER_SLICE));
+fn has_slice(server: &actuators::Side) -> bool {
+    let has = |tid| threads::scheduling(tid).is_ok_and(|now| now.slice == Some(actuators::SERVER_SLICE));
     server.threads().into_iter().any(|thread| has(thread.tid))
 }
 
@@ -349,18 +349,18 @@ struct Recorded(PathBuf);
 
 impl Recorded {
     /// The recording of a round of this process.
-    fn here(room: &Path) -> Recorded {
-        Recorded(room.join(format!("colocate-{}.slt", std::process::id())))
+    fn here(run_dir: &Path) -> Recorded {
+        Recorded(run_dir.join(format!("colocate-{}.slt", std::process::id())))
     }
 
     /// Removes those of processes that were killed.
-    fn sweep(room: &Path) {
-        let names = std::fs::read_dir(room).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    fn sweep(run_dir: &Path) {
+        let names = std::fs::read_dir(run_dir).into_iter().flatten().flatten().map(|entry| entry.file_name());
         for name in names.filter_map(|name| name.into_string().ok()) {
             let pid = name.strip_prefix("colocate-").and_then(|rest| rest.strip_suffix(".slt"));
             let dead = |pid: u32| threads::identity(pid).is_none();
             if pid.and_then(|pid| pid.parse().ok()).is_some_and(dead) {
-                drop(Recorded(room.join(name)));
+                drop(Recorded(run_dir.join(name)));
             }
         }
     }

@@ -13,7 +13,7 @@
 //! Nothing is fitted to the workload: the pair is not it. How far two threads with two eventfds stand for everybody is part of
 //! the error that `confirm` prints.
 //!
-//! [`pair`]: schedlab_live::elevation::pair
+//! [`pair`]: schedlab_live::elevation::ping_pong
 
 use super::{ConfirmError, Plan};
 use schedlab_model::Ns;
@@ -92,7 +92,7 @@ fn play(plan: &Plan) -> Result<(u64, u64), ConfirmError> {
     let mut command = Command::new(&plan.program);
     command.args(["run", "--json", "--scheduler", SCHEDULER, "--cpus", &plan.cpus.to_string(), "--"]);
     command.arg(&plan.program).args(["part", "pair", "--for", &TIME.to_string()]);
-    command.env("SCHEDLAB_RUN_DIR", plan.room.path()).stdin(Stdio::null());
+    command.env("SCHEDLAB_RUN_DIR", plan.run_dir.path()).stdin(Stdio::null());
     let failed = |why: &str| {
         ConfirmError::Input(format!("measuring what the driver costs here (schedlab run): {}", why.trim()))
     };

@@ -6,7 +6,7 @@ use crate::record::{self, record};
 use rustix::process::{Pid, Signal, kill_process};
 use schedlab_host::threads::{self, Identity};
 use schedlab_host::{OwnCommand, RecordRequest, Scope};
-use schedlab_live::bulletin::{self, Bulletin};
+use schedlab_live::status_file::{self, DriverStatus};
 use schedlab_live::{Keeper, KeeperOptions, restore};
 use schedlab_model::{CpuId, CpuSet, EventKind, Ns, TaskId};
 use schedlab_study::measurements::SubjectData;
@@ -130,7 +130,8 @@ impl Drop for Files {
 
 impl<'a> Rounds<'a> {
     pub(super) fn new(plan: &'a Plan, stop: &'a dyn Fn() -> bool) -> Rounds<'a> {
-        let file = |what: &str| plan.room.path().join(format!("confirm-{}-{what}.slt", std::process::id()));
+        let file =
+            |what: &str| plan.run_dir.path().join(format!("confirm-{}-{what}.slt", std::process::id()));
         let silent = ["/bin/sh", "-c", "exec \"$0\" \"$@\" >/dev/null 2>&1"].map(str::to_owned);
         let command = silent.into_iter().chain(plan.command.iter().cloned()).collect();
         Rounds { plan, command, stop, files: Files { round: file("round"), kept: file("base") } }
@@ -156,7 +157,7 @@ impl<'a> Rounds<'a> {
 
     fn soft(&self, setting: Option<&Settings>) -> Result<(PathBuf, Live), ConfirmError> {
         let mut keeper = Keeper::start(&KeeperOptions {
-            room: self.plan.room.clone(),
+            run_dir: self.plan.run_dir.clone(),
             purpose: format!("confirm: {}", setting.map_or_else(|| "default".to_owned(), Settings::name)),
             program: self.plan.program.clone(),
             silence: Some(SILENCE),
@@ -205,13 +206,13 @@ impl<'a> Rounds<'a> {
         let cpu = self.plan.cpus.to_string();
         let mut command = std::process::Command::new(&self.plan.program);
         command.args(["run", "--json", "--scheduler", spec, "--cpus", &cpu, "--"]).args(&self.command);
-        command.env("SCHEDLAB_RUN_DIR", self.plan.room.path());
+        command.env("SCHEDLAB_RUN_DIR", self.plan.run_dir.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut driver = Driver::start(&mut command).map_err(failed)?;
         let first = Keeper::target(driver.pid())?;
         let begun = Instant::now();
         let journal = loop {
-            let all = bulletin::all(&self.plan.room)?;
+            let all = status_file::all(&self.plan.run_dir)?;
             if let Some((journal, _)) = all.into_iter().find(|(_, one)| one.owner == first) {
                 break journal;
             }
@@ -222,7 +223,7 @@ impl<'a> Rounds<'a> {
             std::thread::sleep(Duration::from_millis(5));
         };
         let mut tend = |processes: &mut BTreeSet<u32>| -> Result<bool, ConfirmError> {
-            let threads = Bulletin::read(&journal).map(|bulletin| bulletin.threads).unwrap_or_default();
+            let threads = DriverStatus::read(&journal).map(|status| status.threads).unwrap_or_default();
             processes.extend(threads.iter().map(|taken| taken.thread.process));
             driver.manages(&first);
             Ok(driver.ended())

@@ -62,7 +62,7 @@ impl<'a> Stage<'a> {
         };
         let prices = Prices::of(options.costs.as_deref(), &machine)?;
         let keeper = Keeper::start(&KeeperOptions {
-            room: options.room.clone(),
+            run_dir: options.run_dir.clone(),
             purpose: format!("experiment {}", which.name()),
             program: options.program.clone(),
             silence: None,

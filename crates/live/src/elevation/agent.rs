@@ -1,15 +1,18 @@
-//! The agents: a thread on each managed CPU that asks the desk and sets priorities.
+//! The agents: a thread on each managed CPU that asks the scheduler and sets priorities.
 //!
-//! Each sleeps until an event, its sentinel, a timer, another agent or the steward wakes it, at the latest for a heartbeat.
-//! While it runs, nothing of ours runs on its CPU: it is above. It reads no file but `/proc/…/stat` that is open already, and
-//! writes none. What it knows and decides is the [`board`](super::board), which it holds while it goes round.
+//! An agent sleeps until an event, its block detector, a timer, another agent or the supervisor wakes it, for
+//! [`HEARTBEAT`](super::HEARTBEAT) at most. While it runs, no managed thread runs on its CPU: its priority is higher.
+//! It opens no file and writes none; it reads `/proc/…/stat` through descriptors that are open already. What the
+//! agents know and decide is the [state](super::agent_state), whose lock an agent holds for one round.
 //!
-//! The agent of a CPU hears of what happens on that CPU; the first one also of what happens on the CPUs that are not managed.
+//! The agent of a CPU hears of what happens on that CPU; the first one also of what happens on the CPUs that are not
+//! managed.
 
-use super::board::{Board, Newcomer, Post};
-use super::sentinel::{Sentinel, cpu_time};
+use super::agent_state::{AgentState, NewThread};
+use super::block_detector::{BlockDetector, cpu_time};
+use super::control::CpuControl;
 use super::threads::Thread;
-use crate::desk::By;
+use crate::logged_core::WokenBy;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use schedlab_host::follow::{Batch, By as Doer, Followed, Follower};
 use schedlab_model::{Ns, Policy};
@@ -18,99 +21,99 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
 
-/// Descriptors that are waited for at once: the bell, the sentinel, and a ring for each CPU.
+/// Descriptors that are waited for at once: the wake descriptor, the block detector's, and a ring for each CPU.
 const WATCHED: usize = 66;
 
-/// What the steward tells an agent.
+/// What the supervisor tells an agent.
 pub(super) enum Order {
-    /// A thread that is journalled, pinned and parked.
+    /// A thread that is journalled, pinned and parked comes under management.
     Join(Box<Thread>),
     /// More threads are followed.
     Follow(Batch),
-    /// The scheduler shall take a thread for something else.
+    /// The scheduler takes a thread for one of this policy from now on.
     Policy(u32, Policy),
-    /// Give a thread back; the others stay.
+    /// A thread is given back; the others stay managed.
     Release(u32),
 }
 
-/// What the agents tell the steward.
+/// What the agents tell the supervisor.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Tiding {
-    /// A thread of ours made this one.
+pub(super) enum Notice {
+    /// A managed thread made this thread.
     Born(u32),
-    /// A thread of ours runs another program now.
+    /// A managed thread runs another program now.
     Execed(u32),
 }
 
-/// What agents and steward share, without a lock.
+/// What agents and supervisor share, without a lock.
 pub(super) struct Shared {
     pub(super) stop: AtomicBool,
     /// The guardian is gone.
     pub(super) unguarded: AtomicBool,
     /// Orders that were carried out.
-    pub(super) obeyed: AtomicU64,
-    /// How the agents stand, renewed with each look around of the first.
+    pub(super) orders_done: AtomicU64,
+    /// The counts of all agents, renewed at each heartbeat of the first one.
     pub(super) counts: Mutex<super::Counts>,
-    /// By seat.
-    pub(super) agents: Vec<Line>,
+    /// By CPU slot.
+    pub(super) agents: Vec<AgentShared>,
 }
 
-/// One agent's part of it.
-pub(super) struct Line {
-    /// Written after an order, by other agents, and to end.
-    pub(super) bell: OwnedFd,
-    /// How often it has gone round: as long as that grows, the guardian is told that all is well.
+/// One agent's part of [`Shared`].
+pub(super) struct AgentShared {
+    /// An eventfd that wakes the agent: after an order, from another agent, and to end it.
+    pub(super) wake_fd: OwnedFd,
+    /// Rounds that the agent has made: as long as they grow, the guardian is told that all is well.
     pub(super) rounds: AtomicU64,
 }
 
 impl Shared {
-    /// Wakes the agent of a seat.
-    pub(super) fn ring(&self, seat: usize) {
-        let _ = rustix::io::write(&self.agents[seat].bell, &1_u64.to_ne_bytes());
+    /// Wakes the agent of a CPU slot.
+    pub(super) fn wake(&self, slot: usize) {
+        let _ = rustix::io::write(&self.agents[slot].wake_fd, &1_u64.to_ne_bytes());
     }
 
-    /// Wakes all.
-    pub(super) fn ring_all(&self) {
-        (0..self.agents.len()).for_each(|seat| self.ring(seat));
+    /// Wakes all agents.
+    pub(super) fn wake_all(&self) {
+        (0..self.agents.len()).for_each(|slot| self.wake(slot));
     }
 }
 
-/// A real CPU: its sentinel, and the bell of its agent.
-pub(super) struct CpuPost {
-    pub(super) sentinel: Sentinel,
+/// A real CPU: its block detector, and the wake descriptor of its agent.
+pub(super) struct RealCpu {
+    pub(super) detector: BlockDetector,
     pub(super) shared: Arc<Shared>,
-    pub(super) seat: usize,
+    pub(super) slot: usize,
 }
 
-impl Post for CpuPost {
+impl CpuControl for RealCpu {
     fn arm(&mut self) {
-        self.sentinel.arm();
+        self.detector.arm();
     }
     fn fired(&mut self) -> bool {
-        self.sentinel.fired()
+        self.detector.fired()
     }
-    fn ring(&self) {
-        self.shared.ring(self.seat);
+    fn wake_agent(&self) {
+        self.shared.wake(self.slot);
     }
 }
 
-/// The board with real threads on real CPUs.
-pub(super) type RealBoard = Board<Thread, CpuPost>;
+/// The agent state with real threads on real CPUs.
+pub(super) type RealState = AgentState<Thread, RealCpu>;
 
 pub(super) struct Agent {
-    pub(super) seat: usize,
-    pub(super) board: Arc<Mutex<RealBoard>>,
-    /// Readable when the sentinel had the CPU.
+    pub(super) slot: usize,
+    pub(super) state: Arc<Mutex<RealState>>,
+    /// Readable when the block detector had the CPU.
     pub(super) free: OwnedFd,
     pub(super) follower: Follower,
     pub(super) shared: Arc<Shared>,
     pub(super) orders: Receiver<Order>,
-    pub(super) tidings: Sender<Tiding>,
+    pub(super) notices: Sender<Notice>,
     pub(super) start: Ns,
     pub(super) events: Vec<Followed>,
 }
 
-/// CLOCK_MONOTONIC.
+/// Returns CLOCK_MONOTONIC.
 pub(super) fn monotonic() -> Ns {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Ns(u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0))
@@ -122,19 +125,25 @@ fn timespec(time: Ns) -> Timespec {
 
 /// What ended a sleep, besides events and time.
 pub(super) struct Woke {
-    /// Somebody rang.
+    /// The wake descriptor was written to.
     rung: bool,
-    /// The sentinel had the CPU.
+    /// The block detector had the CPU.
     pub(super) free: bool,
 }
 
-/// Sleeps until the bell, the sentinel or an event, at most for `time`. Allocates nothing: descriptors are on the stack.
-pub(super) fn wait_for(bell: Option<&OwnedFd>, free: BorrowedFd<'_>, follower: &Follower, time: Ns) -> Woke {
-    let bell = bell.map_or(free, AsFd::as_fd);
+/// Sleeps until the wake descriptor, the block detector or an event, at most for `time`. Allocates nothing: the
+/// descriptors are on the stack.
+pub(super) fn wait_for(
+    wake_fd: Option<&OwnedFd>,
+    free: BorrowedFd<'_>,
+    follower: &Follower,
+    time: Ns,
+) -> Woke {
+    let wake_fd = wake_fd.map_or(free, AsFd::as_fd);
     let mut fds: [PollFd<'_>; WATCHED] = std::array::from_fn(|place| match place {
-        0 => PollFd::from_borrowed_fd(bell, PollFlags::IN),
+        0 => PollFd::from_borrowed_fd(wake_fd, PollFlags::IN),
         1 => PollFd::from_borrowed_fd(free, PollFlags::IN),
-        // Machines with more CPUs than places look around more often for it.
+        // On a machine with more CPUs than places, wakeups of the last ones are found at the next heartbeat.
         _ => PollFd::from_borrowed_fd(follower.fd(place - 2).unwrap_or(free), PollFlags::IN),
     });
     let used = (2 + follower.cpus()).min(WATCHED);
@@ -146,83 +155,86 @@ pub(super) fn wait_for(bell: Option<&OwnedFd>, free: BorrowedFd<'_>, follower: &
 }
 
 impl Agent {
-    /// The loop, until the steward says stop; its CPU time. The threads are still confined at its end: the keeper puts that
-    /// back.
+    /// Runs the loop until the supervisor says stop; returns the CPU time used. The threads are still pinned at its
+    /// end: the keeper restores that.
     pub(super) fn run(mut self) -> u64 {
         let shared = self.shared.clone();
-        let line = &shared.agents[self.seat];
-        let board = self.board.clone();
+        let line = &shared.agents[self.slot];
+        let state = self.state.clone();
         let mut until = Ns::ZERO;
         while !shared.stop.load(Ordering::Relaxed) {
             let now = monotonic().saturating_sub(self.start);
             let woke =
-                wait_for(Some(&line.bell), self.free.as_fd(), &self.follower, until.saturating_sub(now));
+                wait_for(Some(&line.wake_fd), self.free.as_fd(), &self.follower, until.saturating_sub(now));
             line.rounds.fetch_add(1, Ordering::Relaxed);
             if woke.rung {
-                let _ = rustix::io::read(&line.bell, &mut [0; 8]);
+                let _ = rustix::io::read(&line.wake_fd, &mut [0; 8]);
             }
-            // Another agent died in the middle of a change: the keeper knows what to put back.
-            let Ok(mut board) = board.lock() else { break };
-            until = self.go_round(&mut board, &woke);
+            // Another agent died in the middle of a change: the keeper knows what to restore.
+            let Ok(mut state) = state.lock() else { break };
+            until = self.go_round(&mut state, &woke);
+            if state.breach.is_some() {
+                break;
+            }
         }
-        // Out of the real-time class at once, so that the sentinel, which is below them, can end.
-        if let Ok(board) = board.lock() {
-            board.lend_all(self.seat);
+        // The threads leave the real-time class at once, so that the block detector, which is below them, can end.
+        if let Ok(state) = state.lock() {
+            state.leave_real_time(self.slot);
         }
         shared.stop.store(true, Ordering::Relaxed);
         cpu_time()
     }
 
-    /// Everything that there is to do now; when there is something again.
-    fn go_round(&mut self, board: &mut RealBoard, woke: &Woke) -> Ns {
-        let seat = self.seat;
-        board.enter(seat);
+    /// Does everything that is due now; returns when something is due again.
+    fn go_round(&mut self, state: &mut RealState, woke: &Woke) -> Ns {
+        let slot = self.slot;
+        state.enter(slot);
         if woke.rung {
-            self.take_orders(board);
+            self.take_orders(state);
         }
         if woke.free {
-            board.look_at_running(seat);
+            state.look_at_running(slot);
         }
-        self.read_events(board);
-        board.look_at_lent(seat);
-        board.fire_timers(seat);
-        // An onlooker that reads just now gets the next ones.
-        if board.look_around(seat)
-            && seat == 0
+        self.read_events(state);
+        state.look_at_chosen_in_window(slot);
+        state.fire_timers(slot);
+        // If the supervisor reads just now, it gets the next ones.
+        if state.look_around(slot)
+            && slot == 0
             && let Ok(mut counts) = self.shared.counts.try_lock()
         {
-            counts.clone_from(&board.counts);
+            counts.clone_from(&state.counts);
         }
-        board.settle(seat);
-        board.share_the_cpu(seat);
-        board.leave(seat)
+        state.settle(slot);
+        state.update_window(slot);
+        state.leave(slot)
     }
 
-    fn take_orders(&mut self, board: &mut RealBoard) {
+    fn take_orders(&mut self, state: &mut RealState) {
         while let Ok(order) = self.orders.try_recv() {
             match order {
                 Order::Join(thread) => {
                     let (process, taken_for) = (thread.identity.process, thread.taken_for);
                     let (nice, affinity, cpu) = (thread.before.nice, thread.affinity, thread.cpu);
-                    board.join(Newcomer { hold: *thread, process, taken_for, nice, affinity, cpu });
+                    state.join(NewThread { control: *thread, process, taken_for, nice, affinity, cpu });
                 }
                 Order::Follow(batch) => self.follower.take(batch),
                 Order::Policy(tid, policy) => {
-                    if let Some(task) = board.task_of(tid) {
-                        board.take_for(task, policy);
+                    if let Some(task) = state.task_of(tid) {
+                        state.take_for(task, policy);
                     }
                 }
                 Order::Release(tid) => {
-                    if let Some(task) = board.task_of(tid) {
-                        board.release(task);
+                    if let Some(task) = state.task_of(tid) {
+                        state.release(task);
                     }
                 }
             }
-            self.shared.obeyed.fetch_add(1, Ordering::Release);
+            self.shared.orders_done.fetch_add(1, Ordering::Release);
         }
     }
 
-    fn read_events(&mut self, board: &mut RealBoard) {
+    fn read_events(&mut self, state: &mut RealState) {
         let mut events = std::mem::take(&mut self.events);
         events.clear();
         self.follower.read(|event| events.push(event));
@@ -230,23 +242,24 @@ impl Agent {
             match *event {
                 Followed::Woken { tid, by } => {
                     let by = match by {
-                        Doer::Thread(waker) => board.task_of(waker).map_or(By::Unknown, By::Task),
-                        Doer::SoftIrq => By::SoftIrq,
-                        Doer::HardIrq => By::HardIrq,
+                        Doer::Thread(waker) => state.task_of(waker).map_or(WokenBy::Unknown, WokenBy::Task),
+                        Doer::SoftIrq => WokenBy::SoftIrq,
+                        Doer::HardIrq => WokenBy::HardIrq,
                     };
-                    board.heard_wake(tid, by);
+                    state.heard_wake(tid, by);
                 }
-                Followed::Forked { parent, child } if board.task_of(parent).is_some() => {
-                    let _ = self.tidings.send(Tiding::Born(child));
+                Followed::Forked { parent, child } if state.task_of(parent).is_some() => {
+                    let _ = self.notices.send(Notice::Born(child));
                 }
-                Followed::Execed { tid } if board.task_of(tid).is_some() => {
-                    let _ = self.tidings.send(Tiding::Execed(tid));
+                Followed::Execed { tid } if state.task_of(tid).is_some() => {
+                    let _ = self.notices.send(Notice::Execed(tid));
                 }
                 Followed::Exited { tid } => {
-                    // It still runs to its end; when it is off the CPU the sentinel, or a look, finds it gone.
+                    // The thread still runs to its end: when it is off the CPU, the block detector or a look finds it
+                    // gone.
                     let _ = tid;
                 }
-                Followed::Lost => board.look_at_all(),
+                Followed::Lost => state.look_at_all(),
                 Followed::Forked { .. } | Followed::Execed { .. } => {}
             }
         }

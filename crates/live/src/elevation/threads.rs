@@ -1,6 +1,6 @@
-//! The managed threads: who they are, what they were, what they do now.
+//! The managed threads: identity, scheduling before, and how each is changed.
 
-use super::board::{Grip, Hold, State};
+use super::control::{Interference, State, ThreadControl};
 use super::{PARKED, RUNNING};
 use rustix::io::pread;
 use schedlab_host::threads::{self, Identity, Scheduling};
@@ -15,7 +15,7 @@ pub(super) struct Thread {
     pub(super) before: Scheduling,
     /// Where it could run before.
     pub(super) affinity: CpuSet,
-    /// What the scheduler takes it for.
+    /// The policy that the scheduler takes it for.
     pub(super) taken_for: Policy,
     /// The CPU to which it is pinned.
     pub(super) cpu: CpuId,
@@ -23,7 +23,7 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    /// `None`: it is gone already.
+    /// Returns the thread; `None`: it is gone already.
     pub(super) fn open(
         identity: Identity,
         before: Scheduling,
@@ -39,7 +39,8 @@ impl Thread {
         threads::set_fifo(self.identity.tid, priority).is_ok()
     }
 
-    /// What it looks like with this priority. Children begin unmanaged, until they are taken on.
+    /// Returns the scheduling of this thread at a priority of the band. Children begin unmanaged, until they are
+    /// taken on.
     pub(super) fn band(&self, priority: u8) -> Scheduling {
         Scheduling {
             policy: Policy::Fifo(priority),
@@ -49,19 +50,21 @@ impl Thread {
         }
     }
 
-    /// How it stands back; `None`: its own policy is none of those that can be told from SCHED_IDLE.
+    /// Returns the scheduling behind the chosen thread of a yield window; `None`: the thread's own policy could not
+    /// be told from it.
     fn behind(&self) -> Option<Scheduling> {
-        // The flag tells ours from a policy that somebody else gave it ([`Setting::FifoBand`](crate::journal::Setting)).
+        // The flag tells it from a SCHED_IDLE that another process set
+        // ([`Setting::FifoBand`](crate::journal::Setting)).
         let behind = Scheduling { policy: Policy::Idle, slice: None, reset_on_fork: true, ..self.before };
         matches!(self.before.policy, Policy::Other | Policy::Batch).then_some(behind)
     }
 }
 
-impl Hold for Thread {
+impl ThreadControl for Thread {
     /// Asks the kernel (about 3 us; no allocation).
     fn state(&self) -> State {
         let mut text = [0_u8; 128];
-        // The file stays with the thread that it was opened for: after its death reading fails.
+        // The file is of the thread that it was opened for: after the thread's death reading fails.
         let Ok(length) = pread(&self.stat, &mut text, 0) else { return State::Gone };
         let after = text[..length].iter().rposition(|byte| *byte == b')');
         match after.and_then(|at| text.get(at + 2)) {
@@ -79,40 +82,40 @@ impl Hold for Thread {
         self.set(PARKED)
     }
 
-    fn lend(&self) -> bool {
+    fn set_own(&self) -> bool {
         threads::set_scheduling(self.identity.tid, &self.before).is_ok()
     }
 
-    fn stand_back(&self) -> bool {
+    fn set_behind(&self) -> bool {
         match self.behind() {
             Some(behind) => threads::set_policy(self.identity.tid, &behind).is_ok(),
-            None => self.lend(),
+            None => self.set_own(),
         }
     }
 
-    fn is_as_lent(&self) -> bool {
-        let ours = |now: Scheduling| {
+    fn is_as_in_window(&self) -> bool {
+        let set_here = |now: Scheduling| {
             now.policy == self.before.policy
                 || self.behind().is_some_and(|behind| behind.policy == now.policy && now.reset_on_fork)
                 || matches!(now.policy, Policy::Fifo(PARKED..=RUNNING))
         };
-        threads::scheduling(self.identity.tid).map_or(true, ours)
+        threads::scheduling(self.identity.tid).map_or(true, set_here)
     }
 
     fn give_back(&mut self) {
-        let _ = self.lend();
+        let _ = self.set_own();
         let _ = threads::set_affinity(self.identity.tid, &self.affinity);
     }
 
-    fn grip(&self) -> Grip {
-        let ours = |priority: Option<u8>| priority.is_some_and(|now| (PARKED..=RUNNING).contains(&now));
+    fn interference(&self) -> Interference {
+        let in_band = |priority: Option<u8>| priority.is_some_and(|now| (PARKED..=RUNNING).contains(&now));
         let tid = self.identity.tid;
-        if !threads::fifo_priority(tid).map_or(true, ours) {
-            Grip::Policy
+        if !threads::fifo_priority(tid).map_or(true, in_band) {
+            Interference::Policy
         } else if threads::affinity(tid).is_ok_and(|now| now != CpuSet::single(self.cpu)) {
-            Grip::Cpus
+            Interference::Cpus
         } else {
-            Grip::Firm
+            Interference::None
         }
     }
 
@@ -134,10 +137,10 @@ impl Hold for Thread {
         sent
     }
 
-    fn let_go(&self, loose: Grip) {
+    fn let_go(&self, interference: Interference) {
         let tid = self.identity.tid;
-        if loose == Grip::Cpus {
-            self.lend();
+        if interference == Interference::Cpus {
+            self.set_own();
         } else if threads::affinity(tid).is_ok_and(|now| now == CpuSet::single(self.cpu)) {
             let _ = threads::set_affinity(tid, &self.affinity);
         }

@@ -1,6 +1,6 @@
-//! An agent that beats and does not do its work: a thread that it put into a real-time class is runnable, and gets no CPU.
-//!
-//! The agent itself gives such a thread back much earlier. That it did not is the proof that it is not to be trusted.
+//! Finds an agent that beats and does not do its work: a thread that it put into a real-time class is runnable, and
+//! gets no CPU. The agent itself gives such a thread back much earlier; that it did not shows that it is not to be
+//! trusted.
 
 use crate::journal::{Entry, Setting};
 use schedlab_host::threads::{self, Identity};
@@ -11,26 +11,26 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How often it looks, unless the limit is shorter.
+/// How often the threads are looked at, unless the limit is shorter.
 const LOOK: Duration = Duration::from_millis(500);
-/// How many threads it looks at each time; with more than that each has its turn.
+/// How many threads are looked at each time; of more, each has its turn.
 const THREADS: usize = 64;
 
 /// What is known of the threads that a journal names.
 pub(super) struct Starving {
     journal: PathBuf,
-    /// What was read of it.
+    /// How much of it was read.
     read: u64,
     limit: Duration,
     looked: Instant,
     threads: BTreeMap<u32, Waiter>,
-    /// The last one that was looked at.
+    /// The last thread that was looked at.
     last: u32,
 }
 
 struct Waiter {
     thread: Identity,
-    /// Priorities that it may have while it is managed.
+    /// Priorities that the thread may have while it is managed.
     band: (u8, u8),
     wait: Wait,
 }
@@ -43,7 +43,8 @@ struct Wait {
 }
 
 impl Wait {
-    /// One look: whether it is runnable under our hand, and the CPU time it has had in all; for how long it waits.
+    /// Notes one look: whether the thread is runnable in the band, and its CPU time so far. Returns for how long it
+    /// has waited.
     fn seen(&mut self, now: Instant, runnable: bool, ran: Ns) -> Duration {
         self.since = (runnable && ran == self.ran).then(|| self.since.unwrap_or(now));
         self.ran = ran;
@@ -52,12 +53,12 @@ impl Wait {
 }
 
 impl Starving {
-    pub(super) fn of(journal: &Path, limit: Duration) -> Starving {
+    pub(super) fn for_journal(journal: &Path, limit: Duration) -> Starving {
         let (journal, looked) = (journal.to_owned(), Instant::now());
         Starving { journal, read: 0, limit, looked, threads: BTreeMap::new(), last: 0 }
     }
 
-    /// Looks when it is time to; a thread that has waited longer than the limit, in words.
+    /// Looks when it is time to; returns a sentence about a thread that has waited longer than the limit.
     pub(super) fn look(&mut self) -> Option<String> {
         if self.looked.elapsed() < LOOK.min(self.limit / 4) {
             return None;
@@ -87,7 +88,7 @@ impl Starving {
         None
     }
 
-    /// What was written since the last look. A line that is not whole yet is read the next time.
+    /// Reads what was written since the last look. A line that is not whole yet is read the next time.
     fn read_on(&mut self) {
         let mut text = String::new();
         let read = File::open(&self.journal).and_then(|mut file| {
@@ -118,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_is_runnable_and_does_not_run_waits() {
+    fn only_a_runnable_thread_that_does_not_run_waits() {
         let mut wait = Wait::default();
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
@@ -129,7 +130,7 @@ mod tests {
         assert_eq!(wait.seen(at(1_000), true, Ns(7)), ms(500));
         assert_eq!(wait.seen(at(1_500), true, Ns(8)), ms(0));
         assert_eq!(wait.seen(at(2_000), true, Ns(8)), ms(0));
-        // It sleeps, or is not in a class of ours.
+        // It sleeps, or is not in the band.
         assert_eq!(wait.seen(at(2_500), false, Ns(8)), ms(0));
         assert_eq!(wait.seen(at(9_000), true, Ns(8)), ms(0));
         assert_eq!(wait.seen(at(9_100), true, Ns(8)), ms(100));

@@ -2,7 +2,7 @@
 //!
 //! | rule | where it is from | state | test |
 //! |---|---|---|---|
-//! | one queue; a free CPU takes its first task, which runs until it blocks | ghOSt `schedulers/fifo/centralized` (2023) | modelled | `sim/tests/agent_schedulers.rs` |
+//! | one queue; a free CPU takes its first task, which runs until it blocks | ghOSt `schedulers/fifo/centralized` (2023) | modelled | `sim/tests/it/agent_schedulers.rs` |
 //! | nobody is preempted; `slice_ns` adds turns | ghOSt's has an optional slice | modelled | the same |
 //! | a queue for each CPU; a task is placed once, later wakeups go to the same CPU | ghOSt `schedulers/fifo/per_cpu` | modelled: [`RoundRobin`](crate::simple) without a slice | the same |
 //! | new tasks go to CPUs in turn | ghOSt per_cpu | simplified: to the allowed CPU with the fewest tasks | |

@@ -7,7 +7,7 @@
 //!
 //! | rule | where it is from | state | test |
 //! |---|---|---|---|
-//! | layers are served strictly in order; a better layer preempts at wakeup | scx_layered's `preempt` layers; design document of this project | modelled | `sim/tests/agent_schedulers.rs` |
+//! | layers are served strictly in order; a better layer preempts at wakeup | scx_layered's `preempt` layers; design document of this project | modelled | `sim/tests/it/agent_schedulers.rs` |
 //! | who is in which layer: `SCHED_BATCH` and `SCHED_IDLE` are batch, all else is latency | our choice (scx_layered matches by cgroup, name, nice) | modelled | the same |
 //! | inside of the latency layer: first in first out, until it blocks | FIFO of sched(7) | modelled; `slice_ns` gives turns | the same |
 //! | inside of the batch layer: turns | | modelled, `batch_slice_ns` | the same |

@@ -3,20 +3,20 @@
 //!
 //! Used at Google for a query server on machines with several NUMA nodes and many core complexes (CCX, one last-level
 //! cache each), where CFS balances too slowly and across caches. Worked example
-//! (`a_woken_thread_goes_to_the_nearest_idle_cpu`, `sim/tests/search.rs`): on two sockets of two CCX of two cores a thread
+//! (`a_woken_thread_goes_to_the_nearest_idle_cpu`, `sim/tests/it/search.rs`): on two sockets of two CCX of two cores a thread
 //! that ran on CPU 0 wakes while CPU 0 is busy; it goes to CPU 1 (its CCX); with that busy too to CPU 2 (its node), and
 //! only then to CPU 4.
 //!
 //! | rule | where it is from | state | test |
 //! |---|---|---|---|
-//! | one queue, ordered by run time so far: short queries overtake long ones | SOSP'21, Search (after notes; the policy was not published) | modelled | `sim/tests/search.rs` |
+//! | one queue, ordered by run time so far: short queries overtake long ones | SOSP'21, Search (after notes; the policy was not published) | modelled | `sim/tests/it/search.rs` |
 //! | a woken thread goes to an idle CPU: its last core, its CCX, its node, any | the same | modelled | the same |
 //! | a free CPU prefers threads of its core and CCX, then of its node | the same | modelled: among the first `scan` that may run there; so a CPU keeps few threads of its own while another shares itself among many (`scan=1`: by run time alone) | the same |
 //! | affinity of each thread (Search binds threads to sockets) | the same | modelled | the same |
 //! | without priorities: nice values are not looked at | SOSP'21: "which is why C gains nothing" | modelled: `priorities=off`, the default | `scenarios/ghost-search.toml` |
 //! | with priorities: run time is divided by the weight of the nice value | our extension, weights of CFS | modelled: `priorities=on` | the same |
 //! | a sleeper keeps at most one slice of advantage | ours: the notes do not say | modelled | |
-//! | a thread waits for a CPU of its CCX for a while before it goes further | from memory of the paper, not verified | `ccx_wait_ns`, off by default | `sim/tests/search.rs` |
+//! | a thread waits for a CPU of its CCX for a while before it goes further | from memory of the paper, not verified | `ccx_wait_ns`, off by default | `sim/tests/it/search.rs` |
 //! | turns | ours: the notes do not say | `slice_ns`, 1 ms | |
 
 use crate::registry::Entry;

@@ -7,7 +7,7 @@
 //!
 //! | rule | where it is from | state | test |
 //! |---|---|---|---|
-//! | centralised queue, first in first out; to the tail after a quantum | Shinjuku (NSDI'19); ghOSt `schedulers/shinjuku` | modelled | `sim/tests/agent_schedulers.rs` |
+//! | centralised queue, first in first out; to the tail after a quantum | Shinjuku (NSDI'19); ghOSt `schedulers/shinjuku` | modelled | `sim/tests/it/agent_schedulers.rs` |
 //! | a preempted task goes on with a whole quantum | ghOSt | modelled | the same |
 //! | default quantum 50 us | ghOSt `shinjuku` (2023); the paper's experiment has 30 us | modelled | |
 //! | a batch class (ghOSt's qos 0) takes idle CPUs, and gives way at once | ghOSt, as Shenango | modelled: batch = `SCHED_BATCH`, `SCHED_IDLE` | the same |

@@ -7,7 +7,7 @@
 //! | rule | where the real system has it | here | test |
 //! |---|---|---|---|
 //! | a CPU is idle when nothing runs and nothing is queued | `idle_cpu` | modelled | `an_empty_row_is_idle` |
-//! | a CPU with only SCHED_IDLE tasks counts as idle; delayed tasks of other policies speak against it | `sched_idle_cpu`, 5.4+ | modelled | `only_idle_tasks_count_as_idle`, `sim/tests/idle_takers.rs` |
+//! | a CPU with only SCHED_IDLE tasks counts as idle; delayed tasks of other policies speak against it | `sched_idle_cpu`, 5.4+ | modelled | `only_idle_tasks_count_as_idle`, `sim/tests/it/idle_takers.rs` |
 //! | remote load is as of the last tick or switch there | `cpu_load` | simplified: carried on to the reader's time | `signals_are_carried_on` |
 //! | capacity is what RT leaves, at least 1 | `scale_rt_capacity` | modelled (interrupts and DL: none) | `rt_takes_capacity` |
 //! | an LLC remembers whether it has an idle core, and how far to scan | `sched_domain_shared` | modelled | `placement` |

@@ -10,7 +10,7 @@
 //! # Fidelity
 //! | rule | where it is from | state | test |
 //! |---|---|---|---|
-//! | the job with the earliest absolute deadline runs; deadline = release + relative deadline | Liu & Layland 1973; Dhall & Liu 1978 for several CPUs | modelled | `sim/tests/oracles.rs` (Buttazzo, Dhall, W1) |
+//! | the job with the earliest absolute deadline runs; deadline = release + relative deadline | Liu & Layland 1973; Dhall & Liu 1978 for several CPUs | modelled | `sim/tests/it/oracles.rs` (Buttazzo, Dhall, W1) |
 //! | a running job wins ties (`ties=id`: the smaller task number does); among waiting jobs the smaller task number goes first | our choice, stated because published simulators differ by it | modelled | W1's preemption counts, 11,657 and 11,813 |
 //! | jobs that come and jobs that end in one instant are decided together: no preemption that is undone at once | our choice | modelled | the same |
 //! | relative deadline = `deadline` of policy `deadline:…`; tasks of other policies have none and run after all those | | simplified: no class order among them, first come first served | `without_deadlines_first_come_first_served` |

@@ -8,9 +8,9 @@
 //! # Fidelity
 //! | rule | where it is from | state | test |
 //! |---|---|---|---|
-//! | a task runs for a slice at most, then goes to the end of its CPU's queue | textbook | modelled | `sim/tests/workloads.rs` (W2: 473,124 slices) |
+//! | a task runs for a slice at most, then goes to the end of its CPU's queue | textbook | modelled | `sim/tests/it/workloads.rs` (W2: 473,124 slices) |
 //! | a woken task goes to the end; it never preempts | textbook | modelled | the same |
-//! | a task is placed when it is created: the allowed CPU with the fewest tasks, the lowest of equals; again only when its affinity excludes that CPU | our choice | modelled | `sim/tests/agent_schedulers.rs` |
+//! | a task is placed when it is created: the allowed CPU with the fewest tasks, the lowest of equals; again only when its affinity excludes that CPU | our choice | modelled | `sim/tests/it/agent_schedulers.rs` |
 //! | policy, nice, groups | | omitted: everybody is equal | |
 
 use crate::registry::Entry;

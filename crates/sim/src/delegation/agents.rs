@@ -1,6 +1,6 @@
 //! The agents: what each does, one step after the other, and how long that takes.
 
-use super::desk::Desk;
+use super::agent_view::AgentView;
 use super::kernel::{Kernel, Message, Order, What};
 use super::{AgentMetrics, DelegationCosts, Mode};
 use crate::engine::{Engine, Step};
@@ -12,7 +12,7 @@ const RETRIES: u32 = 100;
 /// How long they wait then, ns.
 const RETRY: u64 = 1_000;
 
-/// What an agent is at.
+/// What an agent does.
 #[derive(Debug)]
 enum Doing {
     /// A sleeping agent: nothing. A spinning one: it polls.
@@ -20,7 +20,7 @@ enum Doing {
     /// It is being woken and switched in.
     Wakes,
     Reads(Message),
-    Calls(usize, u64),
+    Calls(CpuId, u64),
     Commits(Vec<Order>),
     /// Nothing changed: back to the task that ran.
     Returns,
@@ -54,7 +54,7 @@ pub(super) struct Agents<'a> {
     siblings: Vec<Vec<usize>>,
     /// Interrupts on their way: when and where.
     flights: VecDeque<(u64, usize)>,
-    pub(super) desk: Desk<'a>,
+    pub(super) view: AgentView<'a>,
     pub(super) stopped: bool,
     /// Transactions that failed in one instant, or right after the wait for that: when last, and how many.
     failures: (u64, u32),
@@ -68,7 +68,7 @@ impl<'a> Agents<'a> {
         costs: DelegationCosts,
         group: u32,
         topology: &schedlab_model::Topology,
-        desk: Desk<'a>,
+        view: AgentView<'a>,
     ) -> Agents<'a> {
         let cpus = topology.cpus();
         let own: Vec<usize> = match mode {
@@ -106,7 +106,7 @@ impl<'a> Agents<'a> {
             siblings: own.iter().map(sibling).collect(),
             agents: own.iter().map(agent).collect(),
             flights: VecDeque::new(),
-            desk,
+            view,
             stopped: false,
             failures: (0, 0),
             spun_from: 0,
@@ -117,20 +117,20 @@ impl<'a> Agents<'a> {
         matches!(self.mode, Mode::Global(_))
     }
 
-    /// When the next thing of the agents happens.
+    /// Returns when the next thing of the agents happens.
     pub(super) fn next_at(&self, now: u64) -> u64 {
         if self.stopped {
             return u64::MAX;
         }
         let own = |agent: &Agent| {
-            let unread = agent.queue.front().filter(|message| !self.desk.holds_up(message));
+            let unread = agent.queue.front().filter(|message| !self.view.holds_up(message));
             let reads = unread.map_or(u64::MAX, |message| message.visible.max(now));
             let idle = if matches!(agent.doing, Doing::Nothing) { reads } else { agent.until };
             idle.min(agent.pinged.filter(|_| !agent.awake).unwrap_or(u64::MAX))
         };
         let agents = self.agents.iter().map(own).min().unwrap_or(u64::MAX);
         let flight = self.flights.front().map_or(u64::MAX, |(at, _)| *at);
-        agents.min(flight).min(self.desk.next_at())
+        agents.min(flight).min(self.view.next_at())
     }
 
     /// The agents stop for good.
@@ -147,10 +147,10 @@ impl<'a> Agents<'a> {
         }
     }
 
-    /// Nothing is under way.
+    /// Returns whether nothing is under way.
     pub(super) fn is_quiet(&self) -> bool {
         let rests = |agent: &Agent| matches!(agent.doing, Doing::Nothing) && agent.queue.is_empty();
-        self.agents.iter().all(rests) && self.flights.is_empty() && self.desk.is_quiet()
+        self.agents.iter().all(rests) && self.flights.is_empty() && self.view.is_quiet()
     }
 
     /// Moves what was counted up to `now` into the metrics.
@@ -180,7 +180,7 @@ impl<'a> Agents<'a> {
 
 /// What happens, with the engine.
 impl<'a> Agents<'a> {
-    /// Serves what is due now, one thing; true: something was.
+    /// Serves one thing that is due now; returns whether there was one.
     pub(super) fn step<S: EventSink>(
         &mut self,
         engine: &mut Engine<'_, S, false>,
@@ -194,8 +194,8 @@ impl<'a> Agents<'a> {
             engine.ask_cpu(cpu);
             return Ok(true);
         }
-        if let Some((at, alarm, cpu)) = self.desk.take_due(now) {
-            let cpu = self.desk.outer(cpu);
+        if let Some((at, alarm, cpu)) = self.view.take_due(now) {
+            let cpu = self.view.outer(cpu);
             let agent = &mut self.agents[self.of_cpu[cpu.index()]];
             agent.queue.push_back(Message {
                 posted: at,
@@ -223,10 +223,10 @@ impl<'a> Agents<'a> {
 
     fn reads_now(&self, a: usize, now: u64) -> bool {
         let front = self.agents[a].queue.front();
-        front.is_some_and(|message| message.visible <= now && !self.desk.holds_up(message))
+        front.is_some_and(|message| message.visible <= now && !self.view.holds_up(message))
     }
 
-    /// The next thing that agent `a` does; false: nothing.
+    /// Begins the next thing that agent `a` does; false: there is none.
     fn begin<S: EventSink>(&mut self, a: usize, engine: &mut Engine<'_, S, false>) -> Step<bool> {
         let now = engine.time();
         let cpu = self.agents[a].cpu;
@@ -246,7 +246,7 @@ impl<'a> Agents<'a> {
             return Ok(true);
         }
         let own = (!self.spins()).then_some(cpu);
-        if let Some((on, cookie)) = self.desk.take_call(own) {
+        if let Some((on, cookie)) = self.view.take_call(own) {
             self.start(a, engine, Doing::Calls(on, cookie), 0);
             return Ok(true);
         }
@@ -262,7 +262,7 @@ impl<'a> Agents<'a> {
         Ok(true)
     }
 
-    /// Decisions for the CPUs that need one, up to a group; `None`: no CPU has to do anything else.
+    /// Returns decisions for the CPUs that need one, up to a group; `None`: no CPU has to do anything else.
     fn decide<S: EventSink>(
         &mut self,
         own: Option<usize>,
@@ -271,15 +271,15 @@ impl<'a> Agents<'a> {
         let now = engine.time();
         let mut orders: Vec<Order> = Vec::new();
         while orders.len() < self.group {
-            let Some(cpu) = self.desk.next_ask(own) else { break };
-            // A CPU has one transaction at a time. Deciding for it again waits for the commit: tasks that the scheduler lets
-            // change places would be decided for for ever, and no time would pass.
-            let outer = self.desk.outer(cpu);
+            let Some(cpu) = self.view.next_ask(own) else { break };
+            // A CPU has one transaction at a time. Deciding for it again waits for the commit: otherwise tasks that
+            // the scheduler lets change places would be decided for again and again, and no time would pass.
+            let outer = self.view.outer(cpu);
             if orders.iter().any(|order| order.cpu == outer) {
                 break;
             }
-            self.desk.take_ask(cpu);
-            orders.extend(self.desk.decide(now, cpu, |task| engine.run_time(task))?);
+            self.view.take_ask(cpu);
+            orders.extend(self.view.decide(now, cpu, |task| engine.run_time(task))?);
         }
         Ok((!orders.is_empty()).then_some(orders))
     }
@@ -296,7 +296,7 @@ impl<'a> Agents<'a> {
         (costs.syscall_ns + costs.ipi_send_ns + each).0
     }
 
-    /// A sleeping agent is woken and takes its CPU from whoever runs there.
+    /// A sleeping agent is woken and takes its CPU from the task there.
     fn wake<S: EventSink>(&mut self, a: usize, engine: &mut Engine<'_, S, false>) {
         let cpu = self.agents[a].cpu;
         let waits = engine.free_at(cpu) - engine.time();
@@ -343,7 +343,7 @@ impl<'a> Agents<'a> {
         match std::mem::replace(&mut agent.doing, Doing::Nothing) {
             Doing::Nothing | Doing::Wakes => {}
             Doing::Reads(message) => {
-                self.desk.read(now, &message);
+                self.view.read(now, &message)?;
                 let told = !matches!(message.what, What::Alarm(_));
                 kernel.measure(|metrics| {
                     metrics.messages += 1;
@@ -352,13 +352,13 @@ impl<'a> Agents<'a> {
                     }
                 });
             }
-            Doing::Calls(cpu, cookie) => self.desk.run_call(now, cpu, cookie),
+            Doing::Calls(cpu, cookie) => self.view.run_call(now, (cpu, cookie))?,
             Doing::Commits(orders) => self.commit(a, began, &orders, engine, kernel),
             Doing::Returns => self.rest(a, engine),
         }
-        let (calls, work) = self.desk.take_work();
+        let (calls, work) = self.view.take_work();
         self.agents[a].owes += self.costs.policy_call_ns.0 * calls + self.costs.policy_work_ns.0 * work;
-        for (task, throttled) in self.desk.take_throttles() {
+        for (task, throttled) in self.view.take_throttles() {
             engine.set_throttled(task, throttled)?;
         }
         Ok(())
@@ -373,19 +373,19 @@ impl<'a> Agents<'a> {
         kernel: &Kernel<'_>,
     ) {
         let (now, local) = (engine.time(), !self.spins());
-        // Messages about other CPUs' tasks do not invalidate what an agent knows of its own CPU, but ghOSt's barrier does
-        // not ask whom a message is about.
+        // Messages about other CPUs' tasks do not invalidate what an agent knows of its own CPU, but ghOSt's barrier
+        // does not ask which task a message is about.
         let unread = local && self.agents[a].queue.front().is_some_and(|message| message.visible <= now);
         let cx = engine.context(self.agents[a].cpu);
         let results = kernel.commit(&cx, orders, local, began, unread);
         for (order, result) in orders.iter().zip(results) {
             match result {
                 Err(why) => {
-                    self.desk.failed(order, why);
+                    self.view.failed(order, why);
                     self.agents[a].owes += self.patience(now);
                 }
                 Ok(()) => {
-                    self.desk.committed(order);
+                    self.view.committed(order);
                     if !local {
                         self.flights.push_back((now + self.costs.ipi_flight_ns.0, order.cpu.index()));
                     } else {
@@ -397,10 +397,10 @@ impl<'a> Agents<'a> {
         }
     }
 
-    /// How long an agent waits before it tries again what failed. Only agents whose work costs nothing ever do: they would try
-    /// for ever in one instant, while the task that they want is in the kernel on a CPU that it cannot leave yet. What fails
-    /// right after such a wait belongs to the same row: a task that stays in the kernel for milliseconds is asked for once in
-    /// a microsecond, not a hundred times.
+    /// Returns how long an agent waits before it tries again what failed. Only agents whose work costs nothing wait:
+    /// without it they would try for ever in one instant, while the task that they want is in the kernel on a CPU
+    /// that it cannot leave yet. What fails right after such a wait counts on: a task that stays in the kernel for
+    /// milliseconds is asked for once in a microsecond, not a hundred times.
     fn patience(&mut self, now: u64) -> u64 {
         let (at, count) = &mut self.failures;
         let goes_on = *at == now || *count > RETRIES && now <= *at + RETRY;
@@ -415,15 +415,15 @@ impl<'a> Agents<'a> {
         engine.vacate(self.agents[a].cpu);
     }
 
-    /// Agent `a` made other agents' CPUs decide: it pings those that sleep.
+    /// Pings the sleeping agents of CPUs that agent `a` made decide.
     fn ping_others(&mut self, a: usize, now: u64) {
         if self.spins() {
             return;
         }
         let costs = &self.costs;
         let send = (costs.syscall_ns + costs.ipi_send_ns).0;
-        for cpu in self.desk.asks().collect::<Vec<_>>() {
-            let other = self.of_cpu[self.desk.outer(cpu).index()];
+        for cpu in self.view.asks().collect::<Vec<_>>() {
+            let other = self.of_cpu[self.view.outer(cpu).index()];
             let agent = &mut self.agents[other];
             if other == a && agent.awake || agent.pinged.is_some() {
                 continue;

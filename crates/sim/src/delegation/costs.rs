@@ -1,4 +1,4 @@
-//! What delegation costs, step by step, under names of its own. All zero by default.
+//! The prices of delegation, step by step. All zero by default.
 
 use schedlab_model::Ns;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ macro_rules! prices {
         }
 
         impl DelegationCosts {
-            /// Every price with its description, in order of declaration.
+            /// Returns every price with its description, in order of declaration.
             pub const NAMES: &[(&str, &str)] =
                 &[$((stringify!($name), concat!($($doc),+).trim_ascii()),)+];
 
@@ -68,18 +68,18 @@ impl DelegationCosts {
     /// The names of [`DelegationCosts::preset`].
     pub const PRESETS: &[&str] = &["free", "ghost-2021", "elevation-vm"];
 
-    /// A price by name.
+    /// Returns a price by name.
     pub fn get(&self, name: &str) -> Option<Ns> {
         let mut copy = *self;
         copy.slot(name).map(|ns| *ns)
     }
 
-    /// Sets a price by name; false when there is none of that name.
+    /// Sets a price; false when there is none of that name.
     pub fn set(&mut self, name: &str, value: Ns) -> bool {
         self.slot(name).map(|slot| *slot = value).is_some()
     }
 
-    /// A preset by name.
+    /// Returns a preset by name.
     pub fn preset(name: &str) -> Option<DelegationCosts> {
         match name {
             "free" => Some(DelegationCosts::default()),
@@ -89,15 +89,15 @@ impl DelegationCosts {
         }
     }
 
-    /// ghOSt on two Xeon Platinum 8173M (SOSP'21, Table 3; specs/delegation.md A.2).
+    /// Returns the prices of ghOSt on two Xeon Platinum 8173M (SOSP 2021, Table 3; docs/sources/machine-costs.md, 3).
     ///
-    /// Published: `syscall_ns`, `ctx_switch_ns`, `cfs_switch_ns`. Remainders, exact by construction: `agent_wake_ns` (725
-    /// less 410 less 265), `txn_local_ns` (888 less 72 less 410), `txn_target_ns` (1064 less 410; the 1064 are the part
-    /// of Table 3 that was not verified) and `ipi_flight_ns` (1772 less 668 less 1064). **Fitted**: `txn_remote_ns` and
-    /// `ipi_send_ns`, two unknowns from 668 (one) and 3964 ns (ten transactions); `txn_target_group_ns` from 5688 ns
-    /// (ten, end to end); the halves of the 265 ns of a message. **Chosen, no published value**: `txn_node_ns`
-    /// (three lines from the other socket), `smt_ns` (a core shared by two threads gives each 70 %). The table excludes the
-    /// policy's own code, so `policy_*` are 0.
+    /// Published: `syscall_ns`, `ctx_switch_ns`, `cfs_switch_ns`. Remainders, exact by construction: `agent_wake_ns`
+    /// (725 less 410 less 265), `txn_local_ns` (888 less 72 less 410), `txn_target_ns` (1064 less 410; the 1064 are
+    /// the part of Table 3 that was not verified) and `ipi_flight_ns` (1772 less 668 less 1064). **Fitted**:
+    /// `txn_remote_ns` and `ipi_send_ns`, two unknowns from 668 (one) and 3964 ns (ten transactions);
+    /// `txn_target_group_ns` from 5688 ns (ten, end to end); the halves of the 265 ns of a message. **Chosen, no
+    /// published value**: `txn_node_ns` (three lines from the other socket), `smt_ns` (a core shared by two threads
+    /// gives each 70 %). The table excludes the policy's own code, so `policy_*` are 0.
     pub fn ghost_2021() -> DelegationCosts {
         DelegationCosts {
             syscall_ns: Ns(72),
@@ -118,14 +118,15 @@ impl DelegationCosts {
         }
     }
 
-    /// Priority elevation from user space on a virtual machine (2 vCPUs, AMD EPYC, Linux 6.18), the median column of
-    /// specs/delegation.md B: an agent per CPU, no patched kernel, "messages" are records of tracepoints.
+    /// Returns the prices of priority elevation from user space on a virtual machine (2 vCPUs, AMD EPYC, Linux 6.18):
+    /// an agent per CPU, no patched kernel, "messages" are records of tracepoints. Medians of
+    /// docs/sources/machine-costs.md, 4.
     ///
-    /// Measured: `syscall_ns`; a block to the dispatcher's first instruction 1362 (`agent_wake_ns` + `ctx_switch_ns` +
-    /// the message); elevation to the worker's first instruction 1742 (`txn_local_ns` + `ctx_switch_ns` + the call).
-    /// Remote elevation 6941 for the caller and 13,225 end to end. Split by hand: the switch (680, half of a block's
-    /// way) and the two halves of a message. A timer is 15.6 us late there; it is 0 here, because the published
-    /// experiment ran on bare metal with slices of 5 us: set `timer_late_ns` for a VM.
+    /// Measured: `syscall_ns`; a block to the dispatcher's first instruction 1362 (the sum of `agent_wake_ns`,
+    /// `ctx_switch_ns` and the message); elevation to the worker's first instruction 1742 (the sum of `txn_local_ns`,
+    /// `ctx_switch_ns` and the call). Remote elevation 6941 for the caller and 13,225 end to end. Split by hand: the
+    /// switch (680, half of a block's way) and the two halves of a message. A timer is 15.6 us late there; it is 0
+    /// here, because the published experiment ran on bare metal with slices of 5 us: set `timer_late_ns` for a VM.
     pub fn elevation_vm() -> DelegationCosts {
         DelegationCosts {
             syscall_ns: Ns(140),
@@ -143,7 +144,7 @@ impl DelegationCosts {
         }
     }
 
-    /// The sums that ghOSt's Table 3 prints, by its names: what the single prices come to.
+    /// Returns the sums that ghOSt's Table 3 prints, by its names.
     pub fn sums(&self) -> [(&'static str, Ns); 7] {
         let message = self.msg_produce_ns + self.msg_consume_ns;
         let remote = |count: u64| self.syscall_ns + self.ipi_send_ns + self.txn_remote_ns * count;

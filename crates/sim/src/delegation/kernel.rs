@@ -1,5 +1,5 @@
-//! The kernel's end: a scheduler that decides nothing. It writes messages, runs what transactions latched, and keeps the
-//! kernel's own scheduler above the tasks of the enclave.
+//! The kernel's end: a scheduler that decides nothing. It writes messages, runs what transactions latched, and keeps
+//! the kernel's own scheduler above the tasks of the enclave.
 
 use super::{DelegationCosts, DelegationMetrics, Failed};
 use schedlab_model::{CpuId, Ns, Policy, TaskId};
@@ -28,7 +28,7 @@ pub(super) enum What {
     /// The kernel's own scheduler took the CPU (CPU_BUSY), or gave it back (CPU_AVAILABLE).
     Available(bool),
     /// Something of the agents' own is due on this CPU (CPU_TICK, CPU_TIMER_EXPIRED).
-    Alarm(super::desk::Alarm),
+    Alarm(super::agent_view::Alarm),
 }
 
 /// What became of a task.
@@ -51,7 +51,7 @@ pub(super) enum News {
     Released(Ns),
 }
 
-/// Who schedules a task.
+/// The scheduler of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Class {
     Enclave,
@@ -91,7 +91,7 @@ struct Cpu {
     taken: bool,
 }
 
-/// A commit some of whose transactions are not on their CPUs yet.
+/// A commit that still has transactions which are not on their CPUs yet.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     began: u64,
@@ -127,7 +127,7 @@ pub(super) struct Kernel<'a> {
     costs: DelegationCosts,
     /// The agents' number of each CPU, if they have it.
     inner: Vec<Option<usize>>,
-    toll: Cell<u64>,
+    call_cost: Cell<u64>,
     state: RefCell<State>,
 }
 
@@ -160,12 +160,12 @@ impl<'a> Kernel<'a> {
             own_used: outside.contains(&true),
             metrics: DelegationMetrics::default(),
         };
-        Kernel { policy, own, costs, inner, toll: Cell::new(0), state: RefCell::new(state) }
+        Kernel { policy, own, costs, inner, call_cost: Cell::new(0), state: RefCell::new(state) }
     }
 
-    /// Nanoseconds that the call just made takes on its CPU.
-    pub(super) fn toll(&self) -> &Cell<u64> {
-        &self.toll
+    /// Returns the nanoseconds that the call just made takes on its CPU.
+    pub(super) fn call_cost(&self) -> &Cell<u64> {
+        &self.call_cost
     }
 
     /// The messages since the last time.
@@ -173,7 +173,7 @@ impl<'a> Kernel<'a> {
         into.append(&mut self.state.borrow_mut().posted);
     }
 
-    /// What is measured.
+    /// Gives access to the measurements.
     pub(super) fn measure<T>(&self, with: impl FnOnce(&mut DelegationMetrics) -> T) -> T {
         with(&mut self.state.borrow_mut().metrics)
     }
@@ -215,8 +215,8 @@ impl<'a> Kernel<'a> {
         results
     }
 
-    /// Whether the tasks that the agents' view has on the CPUs are those that run, and those it has queued wait.
-    /// `seen(task)` is (queued, CPU) there.
+    /// Checks whether the tasks that the agents' view has on the CPUs are those that run, and those it has queued
+    /// wait. `seen(task)` is (queued, CPU) there.
     pub(super) fn agrees(&self, seen: impl Fn(TaskId) -> (bool, Option<CpuId>)) -> Result<(), String> {
         let state = self.state.borrow();
         if state.cpus.iter().any(|cpu| cpu.latch.is_some()) {
@@ -235,7 +235,7 @@ impl<'a> Kernel<'a> {
         Ok(())
     }
 
-    /// Whether a task of the enclave has waited for longer than `limit`.
+    /// Returns whether a task of the enclave has waited for longer than `limit`.
     pub(super) fn starves(&self, now: u64, limit: u64) -> bool {
         let waits = |task: &Task| task.class == Class::Enclave && task.runnable && task.on.is_none();
         self.state.borrow().tasks.iter().any(|task| waits(task) && now - task.since > limit)
@@ -285,7 +285,7 @@ impl<'a> Kernel<'a> {
     }
 
     fn pay(&self, ns: Ns) {
-        self.toll.set(self.toll.get() + ns.0);
+        self.call_cost.set(self.call_cost.get() + ns.0);
     }
 }
 
@@ -328,7 +328,7 @@ impl State {
         Ok(())
     }
 
-    /// A latched transaction is done with: its task runs from `at` on, or never did.
+    /// Ends a latched transaction: its task runs from `at` on, or never did.
     fn settle(&mut self, latch: Latch, at: Option<u64>) {
         let Some(group) = self.groups.get_mut(&latch.group) else { return };
         group.left -= 1;
@@ -342,7 +342,7 @@ impl State {
         }
     }
 
-    /// What runs on `cpu` now that the kernel's own scheduler does not want it, and what the way there costs.
+    /// Returns what runs on `cpu` now that the kernel's own scheduler does not want it, and what the way there costs.
     /// `prev`: the task of the enclave that ran; `may_stay`: it still wants to.
     fn run_latched(
         &mut self,
@@ -406,7 +406,8 @@ impl State {
 }
 
 impl Kernel<'_> {
-    /// What the end of `prev`'s run means for its agent; true: it could go on. Adds to the toll.
+    /// Tells the agent what the end of `prev`'s run means; returns whether it could go on. Adds to the cost of the
+    /// call.
     fn leaves(&self, cx: &Cx<'_>, cpu: CpuId, prev: TaskId, why: Prev) -> bool {
         let state = &mut *self.state.borrow_mut();
         let yielded = std::mem::take(&mut state.cpus[cpu.index()].yielded);
@@ -496,31 +497,31 @@ impl Scheduler for Kernel<'_> {
     }
 
     fn schedule(&self, cx: &Cx<'_>, cpu: CpuId, prev: Option<TaskId>, why: Prev) -> Pick {
-        let mut ours = prev.filter(|task| self.in_enclave(*task));
-        let mut theirs = prev.filter(|task| !self.in_enclave(*task));
-        if let Some(task) = ours.filter(|_| self.state.borrow().dead) {
+        let mut inside = prev.filter(|task| self.in_enclave(*task));
+        let mut outside = prev.filter(|task| !self.in_enclave(*task));
+        if let Some(task) = inside.filter(|_| self.state.borrow().dead) {
             self.adopt(cx, task, why);
-            // Its switch is one away from nobody in the eyes of the kernel's own scheduler: it was never there.
-            (ours, theirs) = (None, None);
-        } else if theirs.is_some_and(|task| !matches!(self.class(task), Class::Own(true))) {
-            theirs = None;
+            // For the kernel's own scheduler this task was never there, so its switch is one away from idle.
+            (inside, outside) = (None, None);
+        } else if outside.is_some_and(|task| !matches!(self.class(task), Class::Own(true))) {
+            outside = None;
         }
-        let may_stay = ours.is_some_and(|task| self.leaves(cx, cpu, task, why));
+        let may_stay = inside.is_some_and(|task| self.leaves(cx, cpu, task, why));
         let mut pick = Pick::IDLE;
         if self.own_used() {
-            pick = self.own.schedule(cx, cpu, theirs, if theirs.is_some() { why } else { Prev::Idle });
+            pick = self.own.schedule(cx, cpu, outside, if outside.is_some() { why } else { Prev::Idle });
         }
         let state = &mut *self.state.borrow_mut();
         if pick.task.is_some() {
             if pick.task != prev {
                 self.pay(self.costs.cfs_switch_ns);
             }
-            state.take_cpu(cx, cpu, ours.filter(|_| may_stay), &self.costs);
+            state.take_cpu(cx, cpu, inside.filter(|_| may_stay), &self.costs);
         } else if !state.dead {
             if std::mem::take(&mut state.cpus[cpu.index()].taken) {
                 state.post(cx, cpu, What::Available(true), self.costs.msg_produce_ns);
             }
-            let (task, price) = state.run_latched(cx, cpu, ours, may_stay, &self.costs);
+            let (task, price) = state.run_latched(cx, cpu, inside, may_stay, &self.costs);
             self.pay(price);
             pick.task = task;
         }

@@ -1,20 +1,20 @@
-//! Whose time it was: per CPU (busy, overhead, idle) and per task (run, wait, throttled, sleep).
+//! The accounts of time: per CPU (busy, overhead, idle) and per task (run, wait, throttled, sleep).
 
 use super::state::{Bucket, Task};
 use super::{Engine, Step};
 use crate::TaskMetrics;
-use crate::metrics::Watch;
+use crate::metrics::ConservationMeter;
 use schedlab_model::{EventSink, Ns};
 
 impl Task<'_> {
-    /// From `now` on the task's time counts as `bucket`. Gives back how long it counted as the one before.
+    /// Counts the task's time as `bucket` from `now` on. Returns how long it counted as the one before.
     #[inline(always)]
     pub(super) fn set_bucket(
         &mut self,
         t: usize,
         bucket: Bucket,
         now: u64,
-        watch: &mut Watch,
+        watch: &mut ConservationMeter,
         metrics: &mut [TaskMetrics],
     ) -> u64 {
         let length = self.spent(now, || &mut metrics[t]);
@@ -31,7 +31,7 @@ impl Task<'_> {
         length
     }
 
-    /// Counts the time since `bucket_from`, and gives it back.
+    /// Counts the time since `bucket_from`, and returns it.
     #[inline(always)]
     fn spent<'m>(&mut self, now: u64, metrics: impl FnOnce() -> &'m mut TaskMetrics) -> u64 {
         let length = now - std::mem::replace(&mut self.bucket_from, now);
@@ -43,8 +43,8 @@ impl Task<'_> {
         length
     }
 
-    /// As [`set_bucket`](Self::set_bucket), in two steps, where it is known what the time counted as until `now`: this is
-    /// the first. Not for time that is throttled.
+    /// As [`set_bucket`](Self::set_bucket), in two steps, where it is known what the time counted as until `now`:
+    /// this is the first. Not for time that is throttled.
     #[inline(always)]
     pub(super) fn leaves(&mut self, bucket: Bucket, now: u64) -> u64 {
         debug_assert_eq!(self.bucket, bucket);
@@ -55,7 +55,7 @@ impl Task<'_> {
 
     /// The second, for a task that is runnable from now on, and did not wait before.
     #[inline(always)]
-    pub(super) fn waits(&mut self, t: usize, watch: &mut Watch) {
+    pub(super) fn waits(&mut self, t: usize, watch: &mut ConservationMeter) {
         self.bucket = self.waiting_bucket();
         if self.bucket == Bucket::Wait {
             watch.waits(t);
@@ -64,7 +64,7 @@ impl Task<'_> {
         }
     }
 
-    /// Runnable and not running: waits, or is throttled.
+    /// Returns what the time of a runnable task that does not run counts as.
     #[inline]
     pub(super) fn waiting_bucket(&self) -> Bucket {
         if self.throttled { Bucket::Throttled } else { Bucket::Wait }
@@ -75,7 +75,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// Brings `cpu`'s account up to now: kernel work first, then the occupant's program.
     #[inline]
     pub(super) fn account(&mut self, cpu: usize) {
-        let now = self.now;
+        let now = self.clock.now;
         let c = &mut self.cpus[cpu];
         let elapsed = now - c.accounted;
         if elapsed == 0 {
@@ -96,7 +96,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let extra = &mut self.extras[occupant.index()];
         let from = std::mem::replace(&mut c.accounted, now);
         let owed = c.debt + extra.debt;
-        let rest = self.machine.rest_of_debt(&self.world, cpu, from, now, owed);
+        let rest = self.input.machine.rest_of_debt(&self.world, cpu, from, now, owed);
         extra.debt = extra.debt.min(rest.left);
         c.debt = rest.left - extra.debt;
         let work = task.left.min(elapsed - (owed + rest.added - rest.left));
@@ -106,7 +106,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         c.counted.overhead_ns += Ns(elapsed - work);
     }
 
-    /// Kernel work that a task owes before its program goes on.
+    /// Returns the kernel work that a task owes before its program goes on.
     #[inline]
     pub(super) fn owes(&self, t: usize) -> u64 {
         if FREE { 0 } else { self.extras[t].debt }
@@ -115,27 +115,38 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// See [`Task::set_bucket`].
     #[inline]
     pub(super) fn set_bucket(&mut self, t: usize, bucket: Bucket) -> u64 {
-        self.tasks[t].set_bucket(t, bucket, self.now, &mut self.watch, &mut self.metrics.tasks)
+        self.tasks[t].set_bucket(
+            t,
+            bucket,
+            self.clock.now,
+            &mut self.output.conservation,
+            &mut self.output.metrics.tasks,
+        )
     }
 
     /// Charges what is under way up to now, for the end of the warm-up and of the run.
     pub(super) fn settle(&mut self) {
         for (t, task) in self.tasks.iter_mut().enumerate() {
-            self.log.record_wait(&mut self.metrics.tasks, t, &mut task.waited, &mut task.counts);
+            self.output.values.record_wait(
+                &mut self.output.metrics.tasks,
+                t,
+                &mut task.waited,
+                &mut task.counts,
+            );
         }
-        self.log.flush(&mut self.metrics.tasks);
+        self.output.values.flush(&mut self.output.metrics.tasks);
         for cpu in 0..self.cpus.len() {
             self.count_stolen(cpu);
             self.account(cpu);
-            self.metrics.cpus[cpu].add(std::mem::take(&mut self.cpus[cpu].counted));
+            self.output.metrics.cpus[cpu].add(std::mem::take(&mut self.cpus[cpu].counted));
         }
         let tasks = self.tasks.iter_mut().zip(&mut self.extras);
-        for ((task, extra), metrics) in tasks.zip(&mut self.metrics.tasks) {
-            task.spent(self.now, || metrics);
+        for ((task, extra), metrics) in tasks.zip(&mut self.output.metrics.tasks) {
+            task.spent(self.clock.now, || metrics);
             if task.bucket != Bucket::Out {
-                extra.lived += self.now - extra.born;
+                extra.lived += self.clock.now - extra.born;
             }
-            extra.born = self.now;
+            extra.born = self.clock.now;
             let worked = std::mem::take(&mut extra.worked);
             metrics.work_ns += Ns(if FREE { task.sums[Bucket::Run as usize] } else { worked });
             into(metrics, task);
@@ -149,10 +160,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
     }
 
-    /// The warm-up is over.
+    /// The warm-up is over: the metrics begin again.
     pub(super) fn restart_metrics(&mut self) -> Step {
         self.settle();
-        self.metrics.restart(Ns(self.now));
+        self.output.metrics.restart(Ns(self.clock.now));
         self.extras.iter_mut().for_each(|extra| extra.came_back = 0);
         Ok(())
     }

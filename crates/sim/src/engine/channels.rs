@@ -9,7 +9,7 @@ use schedlab_model::{EventSink, Ns, Op, TaskId, Waker};
 /// Sends that may wait in one channel before the run is given up.
 const BACKLOG_MAX: usize = 1 << 24;
 
-/// Who puts tokens in: a task on a CPU, or the outside world.
+/// The sender of tokens.
 #[derive(Clone, Copy)]
 pub(super) enum Sender {
     Task {
@@ -35,13 +35,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             Sender::Outside => self.wake_from_outside(other, Waker::SoftIrq),
             Sender::Interrupt { cpu } => {
                 if !FREE {
-                    self.steal(cpu, self.costs.wake_interrupt_ns.0);
+                    self.steal(cpu, self.input.costs.wake_interrupt_ns.0);
                 }
                 self.wake(other, cpu, Waker::SoftIrq, false)
             }
             Sender::Task { t, cpu } => {
                 if !FREE {
-                    self.steal(cpu, self.costs.wake_call_ns.0);
+                    self.steal(cpu, self.input.costs.wake_call_ns.0);
                 }
                 let sync = self.is_about_to_block(t);
                 self.wake(other, cpu, Waker::Task(TaskId::from(t)), sync)
@@ -49,7 +49,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
     }
 
-    /// Whether the operation after the present one of `t` usually blocks (`WF_SYNC`).
+    /// Returns whether the operation after the present one of `t` usually blocks (`WF_SYNC`).
     fn is_about_to_block(&self, t: usize) -> bool {
         let program = self.extras[t].program;
         let next = program.ops.get(self.tasks[t].pc as usize);
@@ -69,18 +69,18 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         )
     }
 
-    /// Puts `token.count` tokens in; gives back how many found no room.
+    /// Puts `token.count` tokens in; returns how many found no room.
     pub(super) fn put(&mut self, channel: usize, mut token: Token, sender: Sender) -> Step<u32> {
         let mut count = token.count;
-        self.metrics.channels[channel].sent += u64::from(count);
+        self.output.metrics.channels[channel].sent += u64::from(count);
         while count > 0 {
-            let Some(&(waiter, want)) = self.channels[channel].waiters.front() else { break };
+            let Some(&(waiter, want)) = self.traffic.channels[channel].waiters.front() else { break };
             // It waits, so at least one is missing.
-            let missing = u64::from(want.least()).saturating_sub(self.channels[channel].len).max(1);
+            let missing = u64::from(want.least()).saturating_sub(self.traffic.channels[channel].len).max(1);
             if missing > u64::from(count) {
                 break;
             }
-            self.channels[channel].waiters.pop_front();
+            self.traffic.channels[channel].waiters.pop_front();
             token.count = missing as u32;
             self.insert(channel, token)?;
             count -= token.count;
@@ -90,9 +90,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             }
             self.wake_from(sender, waiter as usize)?;
         }
-        let c = &self.channels[channel];
+        let c = &self.traffic.channels[channel];
         let room = match (c.capacity, sender) {
-            // The outside world does not wait: what comes, comes.
+            // The outside world does not wait for room.
             (None, _) | (_, Sender::Outside | Sender::Interrupt { .. }) => count,
             (Some(capacity), _) => u64::from(capacity).saturating_sub(c.len).min(u64::from(count)) as u32,
         };
@@ -100,26 +100,30 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             token.count = room;
             self.insert(channel, token)?;
         }
-        self.metrics.channels[channel].sent -= u64::from(count - room);
+        self.output.metrics.channels[channel].sent -= u64::from(count - room);
         Ok(count - room)
     }
 
     fn insert(&mut self, channel: usize, token: Token) -> Step {
-        let c = &mut self.channels[channel];
+        let c = &mut self.traffic.channels[channel];
         c.len += u64::from(token.count);
         if c.tracked {
             if c.queue.len() >= BACKLOG_MAX {
-                let channel = self.workload.channels[channel].name.clone();
-                return Err(Box::new(SimError::Backlog { channel, at: Ns(self.now), limit: BACKLOG_MAX }));
+                let channel = self.input.workload.channels[channel].name.clone();
+                return Err(Box::new(SimError::Backlog {
+                    channel,
+                    at: Ns(self.clock.now),
+                    limit: BACKLOG_MAX,
+                }));
             }
             c.queue.push_back(token);
         }
         Ok(())
     }
 
-    /// `t` takes `count` tokens that are there.
+    /// Gives `t` `count` tokens that are there.
     fn take(&mut self, channel: usize, t: usize, mut count: u64) {
-        let c = &mut self.channels[channel];
+        let c = &mut self.traffic.channels[channel];
         c.len -= count;
         while c.tracked && count > 0 {
             let Some(front) = c.queue.front_mut() else { break };
@@ -136,26 +140,26 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     pub(super) fn send(&mut self, cpu: usize, t: usize, channel: usize, count: u32) -> Step<Flow> {
         self.tasks[t].pc += 1;
         self.tasks[t].fresh = false;
-        let token = Token { origin: Origin::Inside, sent: self.now, entered: self.now, count };
+        let token = Token { origin: Origin::Inside, sent: self.clock.now, entered: self.clock.now, count };
         let left = self.put(channel, token, Sender::Task { t, cpu })?;
         if left == 0 {
             return Ok(self.after_own_call(cpu));
         }
-        self.channels[channel].senders.push_back((t as u32, left));
+        self.traffic.channels[channel].senders.push_back((t as u32, left));
         Ok(Flow::Block(Waits::Room(channel as u32)))
     }
 
     pub(super) fn receive(&mut self, cpu: usize, t: usize, channel: usize, want: Want) -> Step<Flow> {
-        let missing = self.channels[channel].len < u64::from(want.least());
+        let missing = self.traffic.channels[channel].len < u64::from(want.least());
         if missing && !self.admit_for(cpu, t, channel, want)? {
             if self.pay_exit(t) {
                 return Ok(Flow::Cpu);
             }
-            self.channels[channel].waiters.push_back((t as u32, want));
+            self.traffic.channels[channel].waiters.push_back((t as u32, want));
             return Ok(Flow::Block(Waits::Channel(channel as u32)));
         }
         let count = match want {
-            Want::All => self.channels[channel].len,
+            Want::All => self.traffic.channels[channel].len,
             Want::Count(count) => count.into(),
         };
         self.take(channel, t, count);
@@ -170,16 +174,16 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Ok(self.after_own_call(cpu))
     }
 
-    /// Lets blocked senders in until `want` is there; whether it is.
+    /// Lets blocked senders in until `want` is there; returns whether it is.
     fn admit_for(&mut self, cpu: usize, t: usize, channel: usize, want: Want) -> Step<bool> {
         let came = self.admit(cpu, t, channel, true)?;
-        Ok(came && self.channels[channel].len >= u64::from(want.least()))
+        Ok(came && self.traffic.channels[channel].len >= u64::from(want.least()))
     }
 
     /// A blocked receiver got its token from `channel`: its operation is done.
     fn handed_over(&mut self, channel: usize, t: usize) {
         if !FREE {
-            self.extras[t].debt += self.workload.tasks[t].entry.0;
+            self.extras[t].debt += self.input.workload.tasks[t].entry.0;
         }
         let program = self.extras[t].program;
         if program.ops.get(self.tasks[t].pc as usize) != Some(&Op::Select) {
@@ -190,7 +194,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             if branch.channel.index() == channel {
                 self.tasks[t].pc = self.extras[t].cursors[b];
             } else {
-                self.channels[branch.channel.index()].waiters.retain(|(waiter, _)| *waiter != t as u32);
+                self.traffic.channels[branch.channel.index()]
+                    .waiters
+                    .retain(|(waiter, _)| *waiter != t as u32);
             }
         }
     }
@@ -207,7 +213,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
         for (b, branch) in branches.iter().enumerate() {
             let channel = branch.channel.index();
-            if self.channels[channel].len == 0 && !self.admit(cpu, t, channel, true)? {
+            if self.traffic.channels[channel].len == 0 && !self.admit(cpu, t, channel, true)? {
                 continue;
             }
             self.take(channel, t, 1);
@@ -222,39 +228,40 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             return Ok(Flow::Cpu);
         }
         for branch in branches {
-            self.channels[branch.channel.index()].waiters.push_back((t as u32, Want::Count(1)));
+            self.traffic.channels[branch.channel.index()].waiters.push_back((t as u32, Want::Count(1)));
         }
         Ok(Flow::Block(Waits::Select))
     }
 
-    /// Lets blocked senders put in what finds room now, or at least one token when `anyway` (a channel
-    /// without room hands over directly). True when something came in. `t` on `cpu` made the room.
+    /// Lets blocked senders put in what finds room now, or at least one token when `anyway` (a channel without room
+    /// hands over directly). Returns whether something came in. `t` on `cpu` made the room.
     fn admit(&mut self, cpu: usize, t: usize, channel: usize, anyway: bool) -> Step<bool> {
         let mut came = false;
-        while let Some(&(sender, left)) = self.channels[channel].senders.front() {
-            let c = &self.channels[channel];
+        while let Some(&(sender, left)) = self.traffic.channels[channel].senders.front() {
+            let c = &self.traffic.channels[channel];
             let room = u64::from(c.capacity.unwrap_or(u32::MAX)).saturating_sub(c.len);
             let count = room.max(u64::from(anyway && !came)).min(u64::from(left)) as u32;
             if count == 0 {
                 break;
             }
             came = true;
-            let token = Token { origin: Origin::Inside, sent: self.now, entered: self.now, count };
+            let token =
+                Token { origin: Origin::Inside, sent: self.clock.now, entered: self.clock.now, count };
             self.insert(channel, token)?;
-            self.metrics.channels[channel].sent += u64::from(count);
+            self.output.metrics.channels[channel].sent += u64::from(count);
             if count < left {
-                self.channels[channel].senders[0].1 -= count;
+                self.traffic.channels[channel].senders[0].1 -= count;
                 break;
             }
-            self.channels[channel].senders.pop_front();
+            self.traffic.channels[channel].senders.pop_front();
             self.wake_from(Sender::Task { t, cpu }, sender as usize)?;
         }
         Ok(came)
     }
 
-    /// The oldest unfinished request that `t` received from this channel (else: that anybody did) is done.
+    /// Ends the oldest unfinished request that `t` received from this channel, or else that any task did.
     pub(super) fn finish_request(&mut self, t: usize, channel: usize) -> Step {
-        let taken = &mut self.channels[channel].taken;
+        let taken = &mut self.traffic.channels[channel].taken;
         let own = taken.iter().position(|(receiver, _)| *receiver == t as u32);
         let Some(at) = own.or(if taken.is_empty() { None } else { Some(0) }) else { return Ok(()) };
         let (_, token) = &mut taken[at];
@@ -263,9 +270,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if token.count == 0 {
             taken.remove(at);
         }
-        let metrics = &mut self.metrics.channels[channel];
+        let metrics = &mut self.output.metrics.channels[channel];
         metrics.done += 1;
-        metrics.response.record(Ns(self.now - done.entered));
+        metrics.response.record(Ns(self.clock.now - done.entered));
         match done.origin {
             Origin::Inside => Ok(()),
             Origin::Open(source) => {

@@ -6,6 +6,7 @@ use super::slots::OfCpu;
 use super::state::{Bucket, Cause, State};
 use super::{Engine, Step};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, TaskId};
+use schedlab_scheduler::decision_core::Breach;
 use schedlab_scheduler::{Cmd, Timer};
 
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
@@ -15,7 +16,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if self.out.has_cmds() {
             self.carry_out(cpu, cause)?;
         }
-        if self.asks_ticks {
+        if self.ticks.asked {
             self.ask_tick(cpu);
         }
         Ok(())
@@ -36,13 +37,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     #[inline(never)]
     fn carry_out_all(&mut self, cpu: usize, cause: Cause) -> Step {
-        let mut cmds = std::mem::take(&mut self.cmds);
+        let mut cmds = std::mem::take(&mut self.queues.cmds);
         self.out.take_cmds(&mut cmds);
         for &cmd in &cmds {
             self.command(cpu, cause, cmd)?;
         }
         cmds.clear();
-        self.cmds = cmds;
+        self.queues.cmds = cmds;
         Ok(())
     }
 
@@ -60,20 +61,21 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             Cmd::Arm(timer, at) => {
                 let slot = self.timer_slot(cpu, timer)?;
                 if let Timer::Global(n) = timer {
-                    self.global_armed_on[usize::from(n)] = cpu as u32;
+                    self.due.global_armed_on[usize::from(n)] = cpu as u32;
                 }
-                let (late, slop) = (self.costs.timer_late_ns.0, self.costs.timer_slop_ns.0);
-                let fires = at.0.max(self.now).saturating_add(late).max(self.now.saturating_add(slop));
-                self.slots.arm(slot, fires);
+                let (late, slop) = (self.input.costs.timer_late_ns.0, self.input.costs.timer_slop_ns.0);
+                let fires =
+                    at.0.max(self.clock.now).saturating_add(late).max(self.clock.now.saturating_add(slop));
+                self.due.slots.arm(slot, fires);
             }
             Cmd::Disarm(timer) => {
                 let slot = self.timer_slot(cpu, timer)?;
-                self.slots.disarm(slot);
+                self.due.slots.disarm(slot);
             }
             Cmd::Displace(task) => self.displace(cpu, task)?,
             Cmd::Call(target, cookie) => {
                 self.check_cpu(cpu, target)?;
-                self.calls.push((target, cookie));
+                self.queues.calls.push((target, cookie));
             }
             Cmd::Throttled(task) => self.throttle(cpu, task, true)?,
             Cmd::Unthrottled(task) => self.throttle(cpu, task, false)?,
@@ -91,7 +93,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     #[inline]
     fn ask_other_tick(&mut self, own: usize, target: CpuId) {
-        if self.asks_ticks && target.index() != own {
+        if self.ticks.asked && target.index() != own {
             self.ask_tick(target.index());
         }
     }
@@ -100,33 +102,33 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if target.index() < self.cpus.len() {
             return Ok(());
         }
-        self.fault(cpu, format!("a command names {target}, which the machine does not have"))
+        self.fault(cpu, Breach::NoSuchCpu(target).to_string())
     }
 
     fn check_task(&self, cpu: usize, task: TaskId) -> Step {
         if task.index() < self.tasks.len() {
             return Ok(());
         }
-        self.fault(cpu, format!("a command names {task}, which does not exist"))
+        self.fault(cpu, Breach::NoSuchTask(task).to_string())
     }
 
     fn timer_slot(&self, cpu: usize, timer: Timer) -> Step<usize> {
         let slot = match timer {
-            Timer::Cpu(target, n) => self.layout.cpu_timer(target.index(), n),
-            Timer::Task(task) if task.index() < self.tasks.len() => self.layout.task_timer(task.index()),
+            Timer::Cpu(target, n) => self.due.layout.cpu_timer(target.index(), n),
+            Timer::Task(task) if task.index() < self.tasks.len() => self.due.layout.task_timer(task.index()),
             Timer::Task(_) => None,
-            Timer::Global(n) => self.layout.global(n),
+            Timer::Global(n) => self.due.layout.global(n),
         };
         match slot {
             Some(slot) => Ok(slot),
-            None => self.fault(cpu, format!("timer {timer:?} was not declared in `needs`")),
+            None => self.fault(cpu, Breach::UndeclaredTimer(timer).to_string()),
         }
     }
 
     fn displace(&mut self, cpu: usize, task: TaskId) -> Step {
         self.check_task(cpu, task)?;
         if !self.tasks[task.index()].is_current() {
-            return self.fault(cpu, format!("it displaces {task}, which does not run"));
+            return self.fault(cpu, Breach::NotRunning(task).to_string());
         }
         let target = self.tasks[task.index()].cpu as usize;
         self.cpus[target].displace = true;
@@ -170,22 +172,22 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     fn request_at_cost(&mut self, cpu: usize, cause: Cause, from: Option<usize>) {
-        if self.preempt.is_some() && self.is_put_off(cpu, cause, from) {
+        if self.features.preempt.is_some() && self.is_put_off(cpu, cause, from) {
             return;
         }
         let c = &mut self.cpus[cpu];
-        if c.window.is_some() {
+        if c.switching.is_some() {
             c.again = true;
             return;
         }
         if c.queued {
             return;
         }
-        let costs = &self.costs;
+        let costs = &self.input.costs;
         let idle = c.current.is_none();
         let (drawn, slot, constant) = match cause {
-            _ if idle => (self.machine.delays.idle.get(cpu), 0, costs.idle_decide_ns),
-            Cause::Wakeup => (self.machine.delays.wakeup.get(cpu), 1, costs.wakeup_decide_ns),
+            _ if idle => (self.input.machine.delays.idle.get(cpu), 0, costs.idle_decide_ns),
+            Cause::Wakeup => (self.input.machine.delays.wakeup.get(cpu), 1, costs.wakeup_decide_ns),
             Cause::Tick => (None, 0, costs.tick_decide_ns),
             Cause::Block => (None, 0, costs.block_decide_ns),
             Cause::Other => (None, 0, costs.other_decide_ns),
@@ -201,15 +203,15 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             delay += costs.ipi_latency_ns.0;
         }
         let ipi = costs.ipi_send_ns.0;
-        let at = self.now + delay;
+        let at = self.clock.now + delay;
         if at < c.resched_at {
             c.cause = cause;
             if delay == 0 {
                 self.enqueue(cpu);
             } else {
                 c.resched_at = at;
-                self.watch.set_idle(cpu, false);
-                self.slots.arm_cpu(cpu, OfCpu::Resched, at);
+                self.output.conservation.set_idle(cpu, false);
+                self.due.slots.arm_cpu(cpu, OfCpu::Resched, at);
             }
         } else if cause == Cause::Block {
             c.cause = cause;
@@ -225,23 +227,23 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let c = &mut self.cpus[cpu];
         if !c.queued {
             c.queued = true;
-            self.resched.push(cpu as u32);
+            self.queues.resched.push(cpu as u32);
         }
     }
 
-    /// An interrupt (or a call) takes `ns` from whoever runs on `cpu`.
+    /// Takes `ns` from the task on `cpu`, for an interrupt or a call.
     pub(super) fn steal(&mut self, cpu: usize, ns: u64) {
         if ns == 0 {
             return;
         }
-        if !FREE && self.gate.is_some() && !self.is_on(cpu) {
+        if !FREE && self.features.guest.is_some() && !self.is_on(cpu) {
             self.cpus[cpu].debt += ns;
             return;
         }
         self.account(cpu);
         let c = &mut self.cpus[cpu];
         c.debt += ns;
-        if c.window.is_none() && self.slots.cpu_at(cpu, OfCpu::Work).is_some() {
+        if c.switching.is_none() && self.due.slots.cpu_at(cpu, OfCpu::Work).is_some() {
             self.arm_work(cpu);
         }
     }
@@ -251,19 +253,19 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let (timer, cpu) = match what {
             Fires::CpuTimer(cpu, n) => (Timer::Cpu(CpuId(cpu as u32), n), cpu),
             Fires::TaskTimer(t) => (Timer::Task(t.into()), self.tasks[t].cpu as usize),
-            Fires::Global(n) => (Timer::Global(n), self.global_armed_on[usize::from(n)] as usize),
+            Fires::Global(n) => (Timer::Global(n), self.due.global_armed_on[usize::from(n)] as usize),
             _ => return Ok(()),
         };
         self.count_step(None)?;
-        self.scheduler.timer(&self.cx(cpu), timer);
+        self.input.scheduler.timer(&self.cx(cpu), timer);
         self.after_call(cpu, Cause::Other)
     }
 
-    /// Whether the scheduler may run this task on `cpu` now.
+    /// Checks whether the scheduler may run this task on `cpu` now.
     #[inline(always)]
     pub(super) fn check_pick(&self, cpu: usize, task: TaskId) -> Step {
         let Some(record) = self.tasks.get(task.index()) else {
-            return self.fault(cpu, format!("it picked {task}, which does not exist"));
+            return self.fault(cpu, Breach::PickedUnknown(task).to_string());
         };
         let allowed = record.allowed == u32::MAX
             || cpu < 32 && record.allowed >> cpu & 1 != 0
@@ -274,12 +276,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.wrong_pick(cpu, task)
     }
 
-    /// Says what is wrong with a pick.
+    /// Returns the error that says what is wrong with a pick.
     #[cold]
     #[inline(never)]
     fn wrong_pick(&self, cpu: usize, task: TaskId) -> Step {
         let record = &self.tasks[task.index()];
-        let name = &self.workload.tasks[task.index()].name;
+        let name = &self.input.workload.tasks[task.index()].name;
         match record.state {
             State::Ready => {}
             State::Running => {
@@ -303,19 +305,19 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.fault(cpu, format!("it picked {task} `{name}`, which it throttled"))
     }
 
-    /// When a decision asked for a slice: the CPU decides again after it.
+    /// Arms the slice that a decision asked for: the CPU decides again after it.
     #[inline(always)]
     pub(super) fn arm_slice(&mut self, cpu: usize, slice: Option<Ns>) {
         let c = &mut self.cpus[cpu];
         match slice {
             Some(ns) => {
                 c.slice_armed = true;
-                let (late, slop) = (self.costs.timer_late_ns.0, self.costs.timer_slop_ns.0);
+                let (late, slop) = (self.input.costs.timer_late_ns.0, self.input.costs.timer_slop_ns.0);
                 self.arm_in(cpu, OfCpu::Slice, ns.0.saturating_add(late).max(slop));
             }
             None if c.slice_armed => {
                 c.slice_armed = false;
-                self.slots.disarm_cpu(cpu, OfCpu::Slice);
+                self.due.slots.disarm_cpu(cpu, OfCpu::Slice);
             }
             None => {}
         }

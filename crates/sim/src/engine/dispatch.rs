@@ -2,16 +2,17 @@
 
 use super::slots::NEVER;
 use super::slots::OfCpu;
-use super::state::{Bucket, Cause, Since, State, Window};
+use super::state::{Bucket, Cause, PendingSwitch, Since, State};
 use super::{Engine, Step};
 use crate::metrics::Waited;
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, TaskId, Waker};
+use schedlab_scheduler::decision_core::Breach;
 use schedlab_scheduler::{Pick, Prev, Wake, WakeKind};
 
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// Calls `schedule` for `cpu` and carries the answer out.
     pub(super) fn decide(&mut self, cpu: usize) -> Step {
-        if !FREE && self.gate.is_some() && self.is_off(cpu) {
+        if !FREE && self.features.guest.is_some() && self.is_off(cpu) {
             return Ok(());
         }
         let c = &mut self.cpus[cpu];
@@ -33,10 +34,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 _ => Prev::Runnable,
             },
         };
-        let pick = self.scheduler.schedule(&self.cx(cpu), CpuId(cpu as u32), prev, why);
-        let mut price = if !FREE && self.prices.is_some() { self.price_decision(cpu) } else { 0 };
-        if !FREE && let Some(toll) = self.toll {
-            price += toll.take();
+        let pick = self.input.scheduler.schedule(&self.cx(cpu), CpuId(cpu as u32), prev, why);
+        let mut price = if !FREE && self.features.prices.is_some() { self.price_decision(cpu) } else { 0 };
+        if !FREE && let Some(call_cost) = self.features.call_cost {
+            price += call_cost.take();
         }
         if prev == pick.task {
             self.stays(cpu, why, pick)?;
@@ -48,20 +49,20 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.apply(cpu, prev, why, pick, price)
     }
 
-    /// Inside a switch the decision has to wait; else no other request is under way any more.
+    /// Returns whether the decision has to wait because a switch is under way; else cancels other requests that are.
     fn not_yet(&mut self, cpu: usize) -> bool {
         let c = &mut self.cpus[cpu];
-        if c.window.is_some() {
+        if c.switching.is_some() {
             c.again = true;
             return true;
         }
-        if self.preempt.is_some() && self.is_held(cpu) {
+        if self.features.preempt.is_some() && self.is_held(cpu) {
             return true;
         }
         let c = &mut self.cpus[cpu];
         if c.resched_at != NEVER {
             c.resched_at = NEVER;
-            self.slots.disarm_cpu(cpu, OfCpu::Resched);
+            self.due.slots.disarm_cpu(cpu, OfCpu::Resched);
         }
         false
     }
@@ -77,16 +78,16 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     ) -> Step {
         let next = pick.task;
         if let Some(next) = next {
-            if !FREE && self.toll.is_some() {
+            if !FREE && self.features.call_cost.is_some() {
                 self.runs_all_the_same(cpu, next)?;
             }
             self.check_pick(cpu, next)?;
         }
         self.arm_slice(cpu, pick.slice_ns);
         if next.is_none() || !FREE {
-            self.slots.disarm_cpu(cpu, OfCpu::Work);
+            self.due.slots.disarm_cpu(cpu, OfCpu::Work);
         }
-        let now = self.now;
+        let now = self.clock.now;
         let c = &mut self.cpus[cpu];
         c.stopped = false;
         c.starting = false;
@@ -113,30 +114,30 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             saved_at = if FREE { 0 } else { self.extras[task.index()].saving_until };
             self.world.tasks[task.index()].switched_in(CpuId(cpu as u32), Ns(now));
         }
-        let window = Window { prev, prev_state, yielded, next };
+        let switch = PendingSwitch { prev, prev_state, yielded, next };
         if !FREE {
             let length = (self.switch_cost(cpu, prev) + price).max(saved_at.saturating_sub(now));
             if length > 0 {
-                return self.open_window(cpu, window, length);
+                return self.begin_switch(cpu, switch, length);
             }
         }
         if self.out.has_cmds() {
             self.carry_out(cpu, Cause::Other)?;
         }
-        self.record_switch(cpu, window)?;
+        self.record_switch(cpu, switch)?;
         self.ask_tick(cpu);
         Ok(())
     }
 
     /// The switch takes `length`.
-    fn open_window(&mut self, cpu: usize, window: Window, length: u64) -> Step {
-        if let Some(task) = window.prev {
-            self.extras[task.index()].saving_until = self.now + length;
+    fn begin_switch(&mut self, cpu: usize, switch: PendingSwitch, length: u64) -> Step {
+        if let Some(task) = switch.prev {
+            self.extras[task.index()].saving_until = self.clock.now + length;
         }
         let c = &mut self.cpus[cpu];
-        c.window = Some(window);
+        c.switching = Some(switch);
         c.debt += length;
-        self.watch.set_idle(cpu, false);
+        self.output.conservation.set_idle(cpu, false);
         self.arm_in(cpu, OfCpu::Work, length);
         self.after_call(cpu, Cause::Other)
     }
@@ -144,7 +145,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// The decision changed nothing.
     pub(super) fn stays(&mut self, cpu: usize, why: Prev, pick: Pick) -> Step {
         match why {
-            Prev::Idle => self.watch.set_idle(cpu, true),
+            Prev::Idle => self.output.conservation.set_idle(cpu, true),
             Prev::Runnable => {
                 let c = &mut self.cpus[cpu];
                 c.yielded = false;
@@ -152,18 +153,20 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                     self.start_program(cpu);
                 }
             }
-            _ => return self.fault(cpu, format!("it picked {:?}, which has just left ({why:?})", pick.task)),
+            Prev::Blocked | Prev::Exited | Prev::Migrating => {
+                return self.fault(cpu, Breach::PickedLeaver { task: pick.task, why }.to_string());
+            }
         }
         self.arm_slice(cpu, pick.slice_ns);
         self.after_call(cpu, Cause::Other)
     }
 
-    /// From the decision to the switch record.
+    /// Returns the time from the decision to the switch record.
     fn switch_cost(&self, cpu: usize, prev: Option<TaskId>) -> u64 {
         if FREE {
             return 0;
         }
-        let costs = &self.costs;
+        let costs = &self.input.costs;
         match self.cpus[cpu].cause {
             _ if prev.is_none() => costs.idle_switch_ns,
             Cause::Wakeup => costs.wakeup_switch_ns,
@@ -176,11 +179,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// The switch is done: the record is written, the old context is saved, the new program starts.
     #[inline]
-    pub(super) fn record_switch(&mut self, cpu: usize, window: Window) -> Step {
+    pub(super) fn record_switch(&mut self, cpu: usize, switch: PendingSwitch) -> Step {
         if !FREE {
             self.account(cpu);
         }
-        let Window { prev, prev_state, yielded, next } = window;
+        let PendingSwitch { prev, prev_state, yielded, next } = switch;
         if let Some(task) = next {
             self.move_home(cpu, task, CpuId(cpu as u32));
         }
@@ -188,18 +191,18 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let c = &mut self.cpus[cpu];
         c.counted.switches += 1;
         c.occupant = next;
-        let ran = self.now - std::mem::replace(&mut c.recorded_at, self.now);
+        let ran = self.clock.now - std::mem::replace(&mut c.recorded_at, self.clock.now);
         let cause = c.cause;
         if let Some(task) = prev {
             self.switched_out(cpu, task.index(), yielded, cause);
             let record = &mut self.tasks[task.index()];
             let (waited, counts) = (&mut record.waited, &mut record.counts);
-            self.log.record_run(&mut self.metrics.tasks, task.index(), waited, ran, counts);
+            self.output.values.record_run(&mut self.output.metrics.tasks, task.index(), waited, ran, counts);
         }
         if let Some(task) = next {
             self.switched_in(cpu, task.index(), prev.is_some());
         }
-        self.watch.set_idle(cpu, next.is_none());
+        self.output.conservation.set_idle(cpu, next.is_none());
         if let Some(task) = prev {
             self.context_saved(cpu, task)?;
         }
@@ -224,7 +227,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             State::Dying => {
                 task.state = State::Dead;
                 let extra = &mut self.extras[t];
-                extra.lived += self.now - extra.born;
+                extra.lived += self.clock.now - extra.born;
                 self.world.tasks[t].alive = false;
                 Bucket::Out
             }
@@ -240,20 +243,32 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 task.waiting_bucket()
             }
         };
-        task.set_bucket(t, bucket, self.now, &mut self.watch, &mut self.metrics.tasks);
+        task.set_bucket(
+            t,
+            bucket,
+            self.clock.now,
+            &mut self.output.conservation,
+            &mut self.output.metrics.tasks,
+        );
     }
 
     #[inline]
     fn switched_in(&mut self, cpu: usize, t: usize, after_other: bool) {
         let task = &mut self.tasks[t];
-        let waited = task.set_bucket(t, Bucket::Run, self.now, &mut self.watch, &mut self.metrics.tasks);
+        let waited = task.set_bucket(
+            t,
+            Bucket::Run,
+            self.clock.now,
+            &mut self.output.conservation,
+            &mut self.output.metrics.tasks,
+        );
         let last = task.last_ran_on;
         let migrated = last != cpu as u32 && last != u32::MAX;
         task.counts.migrations += u32::from(migrated);
         match task.since.recorded_as() {
             Some(kind) => {
-                let metrics = &mut self.metrics.tasks;
-                task.waited = Waited::of(kind, waited, metrics, t, &mut task.counts);
+                let metrics = &mut self.output.metrics.tasks;
+                task.waited = Waited::after(kind, waited, metrics, t, &mut task.counts);
             }
             None => self.extras[t].came_back += 1,
         }
@@ -264,7 +279,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// The costs of coming back: rest of the switch, return from the call or the interrupt, cold caches.
     fn charge_entry(&mut self, cpu: usize, t: usize, waited: u64, from: Option<usize>, after_other: bool) {
-        let costs = &self.costs;
+        let costs = &self.input.costs;
         let task = &mut self.tasks[t];
         let mut debt = costs.switch_enter_ns.0;
         if std::mem::take(&mut task.entering) {
@@ -279,7 +294,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             .0;
         }
         if let Some(from) = from {
-            let places = self.machine.topology.places();
+            let places = self.input.machine.topology.places();
             let (a, b) = (places[from], places[cpu]);
             debt += costs.migration_ns.0;
             debt += if a.node != b.node {
@@ -298,10 +313,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     fn context_saved(&mut self, cpu: usize, task: TaskId) -> Step {
-        if self.tells_saved {
-            self.scheduler.saved(&self.cx(cpu), CpuId(cpu as u32), task);
+        if self.told.saved {
+            self.input.scheduler.saved(&self.cx(cpu), CpuId(cpu as u32), task);
         }
-        if !FREE && self.prices.is_some() {
+        if !FREE && self.features.prices.is_some() {
             self.price_call(cpu, true);
         }
         if self.out.has_cmds() {
@@ -323,7 +338,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.tasks[task.index()].state = State::Ready;
         self.note_waking(task.index());
         let wake = Wake { kind: WakeKind::Migrated, sync: false, waker: Waker::Unknown };
-        self.scheduler.wake(&self.cx(cpu), task, wake);
+        self.input.scheduler.wake(&self.cx(cpu), task, wake);
         self.after_call(cpu, Cause::Wakeup)
     }
 
@@ -333,7 +348,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let Some(task) = self.cpus[cpu].current else { return };
         let (record, owes) = (&self.tasks[task.index()], self.owes(task.index()));
         let c = &mut self.cpus[cpu];
-        // Without costs an activation that nothing was done in starts when the instant is decided (`swift`).
+        // Without costs an activation in which nothing was done starts when the instant is decided (`fast_path`).
         let prepared = FREE && record.fresh;
         if record.left + owes + c.debt > 0 && !prepared {
             self.arm_work(cpu);
@@ -341,9 +356,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
         let starting = std::mem::replace(&mut c.starting, true);
         // What the task before had to do is not due any more.
-        self.slots.disarm_cpu(cpu, OfCpu::Work);
+        self.due.slots.disarm_cpu(cpu, OfCpu::Work);
         if !starting {
-            self.starts.push(cpu as u32);
+            self.queues.starts.push(cpu as u32);
         }
     }
 
@@ -354,18 +369,18 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let Some(task) = c.occupant else { return };
         let left = self.tasks[task.index()].left;
         let at = if FREE {
-            self.now.saturating_add(left)
+            self.clock.now.saturating_add(left)
         } else {
             let need = c.debt + self.owes(task.index()) + left;
-            self.machine.done_at(&self.world, cpu, self.now, need)
+            self.input.machine.done_at(&self.world, cpu, self.clock.now, need)
         };
-        self.slots.arm_cpu(cpu, OfCpu::Work, at);
+        self.due.slots.arm_cpu(cpu, OfCpu::Work, at);
     }
 
     /// What a CPU worked at is finished: a switch, or an operation of the occupant.
     pub(super) fn work_done(&mut self, cpu: usize) -> Step {
-        if !FREE && let Some(window) = self.cpus[cpu].window.take() {
-            return self.record_switch(cpu, window);
+        if !FREE && let Some(switch) = self.cpus[cpu].switching.take() {
+            return self.record_switch(cpu, switch);
         }
         self.account(cpu);
         let Some(task) = self.cpus[cpu].current else {
@@ -387,13 +402,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// A program goes on after the decisions of the instant.
     pub(super) fn go_on(&mut self, cpu: usize) -> Step {
         let c = &mut self.cpus[cpu];
-        if !std::mem::take(&mut c.starting) || c.window.is_some() {
+        if !std::mem::take(&mut c.starting) || c.switching.is_some() {
             return Ok(());
         }
         match c.current {
             Some(task) if self.tasks[task.index()].state == State::Running => {
                 let t = task.index();
-                if FREE { self.advance_swiftly(cpu, t) } else { self.advance(cpu, t) }
+                if FREE { self.advance_fast(cpu, t) } else { self.advance(cpu, t) }
             }
             _ => Ok(()),
         }

@@ -1,4 +1,4 @@
-//! The end of a run: last accounts, invariants, and who waits for ever.
+//! The end of a run: last accounts, invariants, and the tasks that wait for ever.
 
 use super::state::{State, Waits};
 use super::{Engine, Step};
@@ -9,26 +9,26 @@ use schedlab_scheduler::Work;
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     pub(crate) fn finish(mut self) -> Step<Outcome> {
         self.settle();
-        self.metrics.to = Ns(self.now);
+        self.output.metrics.to = Ns(self.clock.now);
         self.check_conservation()?;
         let over = self.is_over();
         let stuck = if over { self.stuck() } else { Vec::new() };
         Ok(Outcome {
-            metrics: self.metrics,
-            event_hash: self.journal.hash.finish(),
-            events: self.journal.events,
-            ended: Ns(if over { self.journal.last } else { self.now }),
+            metrics: self.output.metrics,
+            event_hash: self.output.events.hash.finish(),
+            events: self.output.events.events,
+            ended: Ns(if over { self.output.events.last } else { self.clock.now }),
             stuck,
             work: Work::ALL.map(|work| self.out.work(work)),
         })
     }
 
-    /// Every nanosecond of every CPU and every task has been counted once.
+    /// Checks that every nanosecond of every CPU and every task has been counted once.
     fn check_conservation(&self) -> Step {
-        let elapsed = self.metrics.elapsed();
+        let elapsed = self.output.metrics.elapsed();
         let mut busy = Ns::ZERO;
         let mut not_idle = Ns::ZERO;
-        for (i, cpu) in self.metrics.cpus.iter().enumerate() {
+        for (i, cpu) in self.output.metrics.cpus.iter().enumerate() {
             let sum = cpu.busy_ns + cpu.overhead_ns + cpu.idle_ns + cpu.steal_ns;
             if sum != elapsed {
                 return self
@@ -38,7 +38,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             not_idle += cpu.busy_ns + cpu.overhead_ns;
         }
         let (mut work, mut ran) = (Ns::ZERO, Ns::ZERO);
-        for (i, task) in self.metrics.tasks.iter().enumerate() {
+        for (i, task) in self.output.metrics.tasks.iter().enumerate() {
             let sum = task.cpu_ns + task.stolen_ns + task.wait_ns + task.throttled_ns + task.sleep_ns;
             if sum != task.lifetime_ns {
                 return self
@@ -54,14 +54,14 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Ok(())
     }
 
-    /// Nobody is runnable and nothing is pending.
+    /// Returns whether no task is runnable and nothing is pending.
     fn is_over(&self) -> bool {
         let alive = |state| !matches!(state, State::Blocked | State::Absent | State::Dead);
-        let pending = self.layout.outside().any(|slot| self.slots.is_armed(slot));
+        let pending = self.due.layout.outside().any(|slot| self.due.slots.is_armed(slot));
         !pending && !self.tasks.iter().any(|task| alive(task.state))
     }
 
-    /// Who waits for what.
+    /// Returns the tasks that wait for ever, and what for.
     fn stuck(&self) -> Vec<Stuck> {
         let blocked = (0..self.tasks.len()).filter(|&t| self.tasks[t].state == State::Blocked);
         blocked
@@ -69,12 +69,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 let waits_for = match self.tasks[t].waits {
                     Waits::Channel(channel) => WaitsFor::Receive(ChannelId(channel)),
                     Waits::Select => {
-                        let branches = &self.workload.tasks[t].program.branches;
+                        let branches = &self.input.workload.tasks[t].program.branches;
                         WaitsFor::Receive(branches.first().map_or(ChannelId(0), |branch| branch.channel))
                     }
                     Waits::Room(channel) => WaitsFor::Room(ChannelId(channel)),
                     Waits::Lock(lock) => {
-                        WaitsFor::Lock(LockId(lock), self.locks[lock as usize].owner.map(TaskId))
+                        WaitsFor::Lock(LockId(lock), self.traffic.locks[lock as usize].owner.map(TaskId))
                     }
                     Waits::Timer | Waits::Nothing | Waits::Interrupts => return None,
                 };

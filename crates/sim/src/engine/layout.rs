@@ -56,7 +56,7 @@ impl Layout {
             warmup_at,
         }
     }
-    /// All slots but those of CPUs and tasks.
+    /// Returns the number of slots but those of CPUs and tasks.
     pub(crate) fn others(&self) -> usize {
         self.warmup_at + 1 - self.cpu_timers_at
     }
@@ -89,7 +89,7 @@ impl Layout {
     pub(crate) fn warmup(&self) -> usize {
         self.warmup_at
     }
-    /// The slots of tasks, sources and clients: what can still wake somebody without the scheduler.
+    /// Returns the slots of tasks, sources and clients: what can still wake a task without the scheduler.
     pub(crate) fn outside(&self) -> impl Iterator<Item = usize> + use<> {
         (self.tasks_at..self.cpu_timers_at).chain(self.sources_at..self.warmup_at)
     }

@@ -5,8 +5,9 @@ mod agents;
 mod channels;
 mod commands;
 mod dispatch;
+mod event_stream;
+mod fast_path;
 mod finish;
-mod journal;
 mod layout;
 mod preempt;
 mod prices;
@@ -15,15 +16,14 @@ mod setup;
 mod slots;
 mod sources;
 mod state;
-mod swift;
 mod ticks;
 pub(crate) mod vcpu;
 mod wake;
 
-use crate::metrics::{Log, Watch};
+use crate::metrics::{ConservationMeter, PendingValues};
 use crate::rng::Stream;
 use crate::{Costs, Machine, Metrics, Outcome, RunOptions, SimError};
-use journal::Journal;
+use event_stream::EventStream;
 use layout::{Fires, Layout};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, TaskId, Workload};
 use schedlab_scheduler::{Cmd, Cx, Out, Scheduler, World};
@@ -31,7 +31,7 @@ pub(crate) use setup::world;
 use slots::{First, NEVER, OfCpu, PER_CPU, Slots};
 use state::{Channel, Client, Cpu, Extra, Fifo, Mutex, Source, Task};
 
-/// What the parts of the engine return: the error is boxed, it is never on the fast path.
+/// The result of the engine's parts: the error is boxed, it is never on the fast path.
 pub(crate) type Step<T = ()> = Result<T, Box<SimError>>;
 
 /// Runs `workload` on `machine` under `scheduler` and hands every event to `sink`.
@@ -52,7 +52,8 @@ pub fn run<S: EventSink>(
     let cpus = machine.topology.cpus();
     machine.preemption.check(workload, cpus).map_err(SimError::Machine)?;
     let no_debts = workload.tasks.iter().all(|task| task.entry == schedlab_model::Ns::ZERO);
-    if machine.is_free() && no_debts && !machine.preemption.matters(workload) {
+    let free = machine.is_free() && no_debts && !machine.preemption.matters(workload);
+    if free && !options.plain_path {
         Engine::<S, true>::new(machine, workload, scheduler, options, sink)?.run()
     } else {
         Engine::<S, false>::new(machine, workload, scheduler, options, sink)?.run()
@@ -62,71 +63,123 @@ pub fn run<S: EventSink>(
 /// The state of a run. `FREE`: all costs and delays of the machine are zero, so a decision takes effect in the
 /// instant in which it is asked for; what only prices need is then left out when this is compiled.
 pub(crate) struct Engine<'a, S, const FREE: bool> {
+    clock: Clock,
+    input: Input<'a>,
+    ticks: Ticks,
+    told: Told,
+    /// What the scheduler sees, and what it asks for.
+    world: World,
+    out: Out,
+    due: Due,
+    queues: Queues,
+    cpus: Vec<Cpu>,
+    /// Random streams of the CPUs, for delays that vary.
+    streams: Vec<Stream>,
+    tasks: Vec<Task<'a>>,
+    extras: Vec<Extra<'a>>,
+    traffic: Traffic,
+    output: Output<'a, S>,
+    features: Features<'a>,
+}
+
+/// The time of a run.
+struct Clock {
     now: u64,
     /// Events at this time or later do not happen.
     end: u64,
+    /// Steps since time passed last, and how many are too many.
+    steps: u64,
+    steps_max: u64,
+}
+
+/// What a run is made of. It does not change.
+struct Input<'a> {
     scheduler: &'a dyn Scheduler,
     workload: &'a Workload,
     machine: &'a Machine,
     options: &'a RunOptions,
     costs: Costs,
-    wants_ticks: bool,
-    /// Ticks are wanted, and those that cannot matter are left out.
-    asks_ticks: bool,
-    /// The scheduler is told when a context is saved.
-    tells_saved: bool,
-    /// The scheduler reads in the tasks' views what changes as they run.
-    shows: bool,
+}
+
+/// The tick edges that are delivered.
+struct Ticks {
+    /// The scheduler needs ticks.
+    wanted: bool,
+    /// Edges that cannot matter are left out: the scheduler is asked.
+    asked: bool,
     /// The CPU whose tick is being handled.
-    ticking: Option<usize>,
-    world: World,
-    out: Out,
+    handled: Option<usize>,
+}
+
+/// What the scheduler is told beside wakeups and decisions.
+struct Told {
+    /// When a context is saved.
+    saved: bool,
+    /// In the views of tasks, what changes as they run.
+    views: bool,
+}
+
+/// What fires, and when.
+struct Due {
     slots: Slots,
     layout: Layout,
-    cpus: Vec<Cpu>,
-    /// Streams of the CPUs, for delays that vary.
-    streams: Vec<Stream>,
-    tasks: Vec<Task<'a>>,
-    extras: Vec<Extra<'a>>,
+    /// The slots of the present instant (arming sequence, number), and the index of the next one to be served.
+    batch: Vec<(u64, u32)>,
+    batch_at: usize,
+    /// By global timer: the CPU that armed it last.
+    global_armed_on: Vec<u32>,
+}
+
+/// What is to be done in the present instant.
+struct Queues {
+    /// CPUs that decide.
+    resched: Fifo<u32>,
+    /// CPUs whose programs go on.
+    starts: Fifo<u32>,
+    /// Function calls: CPU and cookie.
+    calls: Fifo<(CpuId, u64)>,
+    /// Commands of the call that was made last; empty but for its room.
+    cmds: Vec<Cmd>,
+}
+
+/// What tasks wait for, and what comes from outside.
+struct Traffic {
     channels: Vec<Channel>,
     locks: Vec<Mutex>,
     sources: Vec<Source>,
     clients: Vec<Client>,
     /// First client of every closed-loop source.
     first_client: Vec<usize>,
-    /// The CPU that armed each global timer last.
-    global_armed_on: Vec<u32>,
-    batch: Vec<(u64, u32)>,
-    /// Index of the next one to be served.
-    batch_at: usize,
-    cmds: Vec<Cmd>,
-    resched: Fifo<u32>,
-    starts: Fifo<u32>,
-    calls: Fifo<(CpuId, u64)>,
+}
+
+/// What a run gives back.
+struct Output<'a, S> {
     metrics: Metrics,
-    log: Log,
-    watch: Watch,
-    journal: Journal<'a, S>,
-    /// The CPUs of a guest are vCPUs, which do not always run; `None`: a real machine.
-    gate: Option<Box<vcpu::Gate>>,
+    /// Values on their way into the metrics.
+    values: PendingValues,
+    conservation: ConservationMeter,
+    events: EventStream<'a, S>,
+}
+
+/// What only some runs have.
+struct Features<'a> {
+    /// The CPUs are vCPUs, which do not always run.
+    guest: Option<Box<vcpu::GuestCpus>>,
     /// The scheduler's work has a price.
     prices: Option<Box<prices::Prices>>,
-    /// The scheduler says here what a call took on its CPU (delegation).
-    toll: Option<&'a std::cell::Cell<u64>>,
-    /// Tasks that the scheduler behind the agents has throttled (delegation).
-    by_agents: std::collections::BTreeSet<TaskId>,
     /// Tasks are in the kernel at times, where they cannot always be preempted.
     preempt: Option<Box<preempt::Preempt>>,
-    /// Steps since time passed last, and how many are too many.
-    steps: u64,
-    steps_max: u64,
+    /// Delegation: the scheduler writes here what a call took on its CPU.
+    call_cost: Option<&'a std::cell::Cell<u64>>,
+    /// Delegation: tasks that the scheduler behind the agents has throttled.
+    by_agents: std::collections::BTreeSet<TaskId>,
 }
 
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// The context of a call on `cpu`.
     #[inline]
     fn cx(&self, cpu: usize) -> Cx<'_> {
-        Cx { now: Ns(self.now), cpu: CpuId(cpu as u32), world: &self.world, out: &self.out }
+        Cx { now: Ns(self.clock.now), cpu: CpuId(cpu as u32), world: &self.world, out: &self.out }
     }
 
     fn run(mut self) -> Result<Outcome, SimError> {
@@ -135,49 +188,49 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     fn drive(&mut self) -> Step {
         loop {
-            let at = self.slots.min();
-            if at >= self.end {
+            let at = self.due.slots.min();
+            if at >= self.clock.end {
                 break;
             }
             self.go_to(at);
             self.instant()?;
         }
-        self.go_to(self.end);
+        self.go_to(self.clock.end);
         Ok(())
     }
 
     /// Time goes on.
     #[inline]
     fn go_to(&mut self, at: u64) {
-        if at > self.now {
-            self.watch.advance(self.now, at, &mut self.metrics.work_conservation);
-            self.now = at;
-            self.steps = 0;
+        if at > self.clock.now {
+            self.output.conservation.advance(self.clock.now, at, &mut self.output.metrics.work_conservation);
+            self.clock.now = at;
+            self.clock.steps = 0;
         }
     }
 
     /// Everything that happens now.
     #[inline(always)]
     fn instant(&mut self) -> Step {
-        self.slots.enter(self.now);
+        self.due.slots.enter(self.clock.now);
         loop {
-            if self.slots.more() {
+            if self.due.slots.more() {
                 self.drain()?;
-            } else if !self.calls.is_empty()
-                && let Some((cpu, cookie)) = self.calls.pop()
+            } else if !self.queues.calls.is_empty()
+                && let Some((cpu, cookie)) = self.queues.calls.pop()
             {
                 self.count_step(None)?;
-                if !FREE && self.gate.is_some() && self.keep_call(cpu, cookie) {
+                if !FREE && self.features.guest.is_some() && self.keep_call(cpu, cookie) {
                     continue;
                 }
-                self.scheduler.call(&self.cx(cpu.index()), cookie);
+                self.input.scheduler.call(&self.cx(cpu.index()), cookie);
                 self.after_call(cpu.index(), state::Cause::Other)?;
-            } else if !self.resched.is_empty()
-                && let Some(cpu) = self.resched.pop()
+            } else if !self.queues.resched.is_empty()
+                && let Some(cpu) = self.queues.resched.pop()
             {
-                if FREE { self.decide_swiftly(cpu as usize)? } else { self.decide(cpu as usize)? }
-            } else if !self.starts.is_empty()
-                && let Some(cpu) = self.starts.pop()
+                if FREE { self.decide_fast(cpu as usize)? } else { self.decide(cpu as usize)? }
+            } else if !self.queues.starts.is_empty()
+                && let Some(cpu) = self.queues.starts.pop()
             {
                 self.go_on(cpu as usize)?;
             } else {
@@ -186,30 +239,33 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
     }
 
-    /// Nothing but starting programs is left to do in this instant.
+    /// Returns whether nothing but starting programs is left to do in this instant.
     #[inline]
     fn only_starts(&self) -> bool {
-        self.resched.is_empty() && self.starts.is_empty() && self.calls.is_empty() && !self.slots.more()
+        self.queues.resched.is_empty()
+            && self.queues.starts.is_empty()
+            && self.queues.calls.is_empty()
+            && !self.due.slots.more()
     }
 
     /// Serves what fires in this instant, in order. Here alone, so that the most frequent events are inlined.
     #[inline(always)]
     fn drain(&mut self) -> Step {
-        let Some((first, another)) = self.slots.begin() else { return Ok(()) };
-        if another || (!FREE && self.gate.is_some()) {
-            self.slots.collect(first, &mut self.batch);
+        let Some((first, another)) = self.due.slots.begin() else { return Ok(()) };
+        if another || (!FREE && self.features.guest.is_some()) {
+            self.due.slots.collect(first, &mut self.due.batch);
         } else {
             match first {
-                First::Task(task) if FREE => self.wake_swiftly(task)?,
+                First::Task(task) if FREE => self.wake_fast(task)?,
                 First::Task(task) => self.task_timer(task)?,
-                First::Cpu(cpu, 0) if FREE => self.work_done_swiftly(cpu)?,
+                First::Cpu(cpu, 0) if FREE => self.work_done_fast(cpu)?,
                 First::Cpu(cpu, 0) => self.work_done(cpu)?,
                 First::Cpu(cpu, which) => self.fire(PER_CPU * cpu + which)?,
                 First::Other(slot) => self.fire(slot)?,
             }
         }
         // A tick may put the tick of a higher CPU into what is left of the batch, or into an empty one.
-        if self.batch.is_empty() { Ok(()) } else { self.serve_batch() }
+        if self.due.batch.is_empty() { Ok(()) } else { self.serve_batch() }
     }
 
     #[inline(never)]
@@ -220,28 +276,28 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Ok(())
     }
 
-    /// The next slot of the batch that is still to be served.
+    /// Returns the next slot of the batch that is still to be served.
     #[inline]
     fn next_of_batch(&mut self) -> Option<usize> {
-        while let Some(&(seq, slot)) = self.batch.get(self.batch_at) {
-            self.batch_at += 1;
-            if !FREE && self.gate.is_some() && self.hold(seq, slot) {
+        while let Some(&(seq, slot)) = self.due.batch.get(self.due.batch_at) {
+            self.due.batch_at += 1;
+            if !FREE && self.features.guest.is_some() && self.hold(seq, slot) {
                 continue;
             }
-            if self.slots.is_current(seq, slot as usize) {
+            if self.due.slots.is_current(seq, slot as usize) {
                 return Some(slot as usize);
             }
         }
-        self.batch.clear();
-        self.batch_at = 0;
+        self.due.batch.clear();
+        self.due.batch_at = 0;
         None
     }
 
     #[inline(never)]
     fn fire(&mut self, slot: usize) -> Step {
-        let what = self.layout.fires(slot);
+        let what = self.due.layout.fires(slot);
         match what {
-            Fires::Work(cpu) if FREE => self.work_done_swiftly(cpu),
+            Fires::Work(cpu) if FREE => self.work_done_fast(cpu),
             Fires::Work(cpu) => self.work_done(cpu),
             Fires::Slice(cpu) => {
                 self.cpus[cpu].slice_armed = false;
@@ -254,7 +310,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 Ok(())
             }
             Fires::Tick(cpu) => self.tick(cpu),
-            Fires::Task(task) if FREE => self.wake_swiftly(task),
+            Fires::Task(task) if FREE => self.wake_fast(task),
             Fires::Task(task) => self.task_timer(task),
             Fires::CpuTimer(..) | Fires::TaskTimer(_) | Fires::Global(_) => self.scheduler_timer(what),
             Fires::Source(source) => self.source_fires(source),
@@ -263,49 +319,49 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
     }
 
-    /// One more step in which no time passes.
+    /// Counts one more step in which no time passes.
     #[inline]
     fn count_step(&mut self, task: Option<usize>) -> Step {
-        self.steps += 1;
-        if self.steps > self.steps_max { self.livelock(task) } else { Ok(()) }
+        self.clock.steps += 1;
+        if self.clock.steps > self.clock.steps_max { self.livelock(task) } else { Ok(()) }
     }
 
     #[cold]
     fn livelock(&self, task: Option<usize>) -> Step {
-        let at = Ns(self.now);
+        let at = Ns(self.clock.now);
         match task {
             Some(task) => {
-                let task = self.workload.tasks[task].name.clone();
-                Err(Box::new(SimError::Livelock { task, at, steps: self.steps }))
+                let task = self.input.workload.tasks[task].name.clone();
+                Err(Box::new(SimError::Livelock { task, at, steps: self.clock.steps }))
             }
-            None => self.fault(0, format!("{} calls without time passing", self.steps)),
+            None => self.fault(0, format!("{} calls without time passing", self.clock.steps)),
         }
     }
 
-    /// The scheduler broke its contract.
+    /// Returns the error for a scheduler that broke its contract.
     #[cold]
     fn fault<T>(&self, cpu: usize, what: String) -> Step<T> {
-        let state = self.scheduler.explain(&self.cx(cpu), CpuId(cpu as u32));
-        Err(Box::new(SimError::Scheduler { at: Ns(self.now), cpu: CpuId(cpu as u32), what, state }))
+        let state = self.input.scheduler.explain(&self.cx(cpu), CpuId(cpu as u32));
+        Err(Box::new(SimError::Scheduler { at: Ns(self.clock.now), cpu: CpuId(cpu as u32), what, state }))
     }
 
-    /// The simulator broke its own rules.
+    /// Returns the error for a simulator that broke its own rules.
     #[cold]
     fn internal<T>(&self, what: String) -> Step<T> {
-        Err(Box::new(SimError::Internal { at: Ns(self.now), what }))
+        Err(Box::new(SimError::Internal { at: Ns(self.clock.now), what }))
     }
 
     #[inline]
     fn emit(&mut self, cpu: usize, kind: EventKind) {
-        self.journal.note(self.now, cpu, kind);
+        self.output.events.note(self.clock.now, cpu, kind);
     }
 
     #[inline]
     fn arm_in(&mut self, cpu: usize, which: OfCpu, delay: u64) {
-        self.slots.arm_cpu(cpu, which, self.now.saturating_add(delay));
+        self.due.slots.arm_cpu(cpu, which, self.clock.now.saturating_add(delay));
     }
 
     fn name(&self, task: TaskId) -> &str {
-        &self.workload.tasks[task.index()].name
+        &self.input.workload.tasks[task.index()].name
     }
 }

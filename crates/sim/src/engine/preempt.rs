@@ -1,8 +1,8 @@
-//! Kernel sections: where a decision that was asked for may take effect. The rules and what is left out stand in
+//! Kernel sections: where a decision that was asked for may take effect. The rules and what is left out are in
 //! `crate::preemption`.
 //!
-//! A decision that comes while the current task may not be preempted is *held*: nothing happens to scheduler or
-//! task. At every boundary of the task's program it is looked at again, and taken when the model allows it there.
+//! A decision that comes while the current task may not be preempted is *held*: nothing happens to scheduler or task.
+//! At every boundary of the task's program it is looked at again, and taken when the model allows it there.
 
 use super::program::Flow;
 use super::slots::{NEVER, OfCpu};
@@ -27,11 +27,11 @@ struct OnCpu {
     held: Option<Cause>,
     /// Since when it waits.
     since: u64,
-    /// Somebody is to run who does not wait for the tick (`Lazy`).
+    /// A task is to run that does not wait for the tick (`Lazy`).
     urgent: bool,
     /// From here on the request counts as urgent (`Lazy`): the tick after it was made.
     urgent_at: u64,
-    /// Interrupts that came while they were off: whom they wake.
+    /// Interrupts that came while they were off: the tasks that they wake.
     masked: Vec<(u32, Waker)>,
     /// Interrupts for the CPU's thread.
     threaded: Vec<u32>,
@@ -51,7 +51,7 @@ pub(crate) struct Preempt {
 }
 
 impl Preempt {
-    /// `None` when no task can be held up and nobody waits for a tick.
+    /// `None` when no task can be held up and none waits for a tick.
     pub(super) fn new(preemption: &Preemption, workload: &Workload, cpus: usize) -> Option<Preempt> {
         let cpu = |_| OnCpu {
             held: None,
@@ -71,7 +71,7 @@ impl Preempt {
         })
     }
 
-    /// Whether a task that is at `place` keeps the CPU.
+    /// Returns whether a task that is at `place` keeps the CPU.
     fn keeps(&self, place: Place, urgent: bool) -> bool {
         let Place::Kernel(section) = place else { return false };
         match section {
@@ -86,7 +86,7 @@ impl Preempt {
     }
 }
 
-/// Where the program is before `op`, coming from `old`, and during it.
+/// Returns where the program is before `op`, coming from `old`, and during it.
 fn places(old: Place, op: Option<&Op>, model: PreemptModel) -> (Place, Place) {
     let between = if old == Place::User { Place::User } else { PLAIN };
     match op {
@@ -100,10 +100,10 @@ fn places(old: Place, op: Option<&Op>, model: PreemptModel) -> (Place, Place) {
 }
 
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
-    /// A decision of `cpu` is due: whether it has to wait. If so, that is noted.
+    /// Returns whether a decision of `cpu` that is due has to wait. If so, that is noted.
     pub(super) fn is_held(&mut self, cpu: usize) -> bool {
-        let (now, c) = (self.now, &self.cpus[cpu]);
-        let Some(p) = &mut self.preempt else { return false };
+        let (now, c) = (self.clock.now, &self.cpus[cpu]);
+        let Some(p) = &mut self.features.preempt else { return false };
         let state = &mut p.cpus[cpu];
         state.urgent |= state.urgent_at <= now;
         let urgent = state.urgent;
@@ -119,7 +119,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
         let state = &mut p.cpus[cpu];
         if state.held.take().is_some() {
-            self.metrics.held.count(now - state.since);
+            self.output.metrics.held.count(now - state.since);
         }
         (state.urgent, state.urgent_at) = (false, NEVER);
         false
@@ -127,37 +127,38 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// The decision waits, in the lazy model until the next tick at the latest.
     fn keep_waiting(&mut self, cpu: usize, cause: Cause) {
-        let Some(p) = &self.preempt else { return };
+        let Some(p) = &self.features.preempt else { return };
         let state = &p.cpus[cpu];
         let lazy = p.model == PreemptModel::Lazy && !state.urgent;
         let new = lazy && state.urgent_at == NEVER;
         let at = if new { self.edge_in(CpuId(cpu as u32), 1) } else { state.urgent_at };
-        let Some(p) = &mut self.preempt else { return };
+        let Some(p) = &mut self.features.preempt else { return };
         let state = &mut p.cpus[cpu];
         state.urgent_at = at;
         if state.held.is_none() {
-            (state.held, state.since) = (Some(cause), self.now);
+            (state.held, state.since) = (Some(cause), self.clock.now);
         }
         let c = &mut self.cpus[cpu];
         c.cause = cause;
         if lazy && at < c.resched_at {
             c.resched_at = at;
-            self.slots.arm_cpu(cpu, OfCpu::Resched, at);
+            self.due.slots.arm_cpu(cpu, OfCpu::Resched, at);
         }
     }
 
-    /// A decision is asked for. True: it waits, because the request of another CPU sends no interrupt (`Lazy`).
+    /// Returns whether a decision that is asked for waits, because the request of another CPU sends no interrupt
+    /// (`Lazy`).
     pub(super) fn is_put_off(&mut self, cpu: usize, cause: Cause, from: Option<usize>) -> bool {
         let c = &self.cpus[cpu];
-        let Some(p) = &mut self.preempt else { return false };
+        let Some(p) = &mut self.features.preempt else { return false };
         let Some(current) = c.current else { return false };
         let urgent = match cause {
             Cause::Wakeup => p.wakes_urgent,
-            _ => c.displace || !self.workload.tasks[current.index()].policy.is_fair(),
+            _ => c.displace || !self.input.workload.tasks[current.index()].policy.is_fair(),
         };
         p.cpus[cpu].urgent |= urgent;
         let remote = from.is_some_and(|from| from != cpu);
-        let runs = self.tasks[current.index()].state == State::Running && !c.stopped && c.window.is_none();
+        let runs = self.tasks[current.index()].state == State::Running && !c.stopped && c.switching.is_none();
         if p.model != PreemptModel::Lazy || !remote || p.cpus[cpu].urgent || c.queued || !runs {
             return false;
         }
@@ -165,18 +166,18 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         true
     }
 
-    /// A task is woken (or placed): whether it is one for which nobody waits.
+    /// Notes whether the task that is woken (or placed) is one that waits for no tick.
     pub(super) fn note_waking(&mut self, t: usize) {
-        if let Some(p) = &mut self.preempt {
-            p.wakes_urgent = !self.workload.tasks[t].policy.is_fair();
+        if let Some(p) = &mut self.features.preempt {
+            p.wakes_urgent = !self.input.workload.tasks[t].policy.is_fair();
         }
     }
 
-    /// The program of `t` on `cpu` comes to its next operation. True: it stops there for a decision.
+    /// The program of `t` on `cpu` comes to its next operation. Returns whether it stops there for a decision.
     pub(super) fn boundary(&mut self, cpu: usize, t: usize) -> Step<bool> {
         let task = &self.tasks[t];
         let op = task.ops().get(task.pc as usize);
-        let Some(p) = &mut self.preempt else { return Ok(false) };
+        let Some(p) = &mut self.features.preempt else { return Ok(false) };
         let old = p.places[t];
         let (between, next) = places(old, op, p.model);
         p.places[t] = between;
@@ -186,9 +187,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if old == Place::Kernel(Section::IrqsOff) {
             self.unmask(cpu)?;
         }
-        let Some(p) = &mut self.preempt else { return Ok(false) };
+        let Some(p) = &mut self.features.preempt else { return Ok(false) };
         let state = &mut p.cpus[cpu];
-        state.urgent |= state.urgent_at <= self.now;
+        state.urgent |= state.urgent_at <= self.clock.now;
         let state = &p.cpus[cpu];
         let queued = self.cpus[cpu].queued && old == Place::Kernel(Section::IrqsOff);
         if (state.held.is_some() || queued) && !p.keeps(between, state.urgent) {
@@ -205,22 +206,22 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// Interrupts are on again: those that waited are served.
     fn unmask(&mut self, cpu: usize) -> Step {
-        let Some(p) = &mut self.preempt else { return Ok(()) };
+        let Some(p) = &mut self.features.preempt else { return Ok(()) };
         let mut masked = std::mem::take(&mut p.cpus[cpu].masked);
         for &(task, waker) in &masked {
             self.wake_from_outside(task as usize, waker)?;
         }
         masked.clear();
-        if let Some(p) = &mut self.preempt {
+        if let Some(p) = &mut self.features.preempt {
             p.cpus[cpu].masked = masked;
         }
         Ok(())
     }
 
-    /// An interrupt on `cpu` is to wake `t`. True: it is off, or its thread will do it.
+    /// Returns whether an interrupt on `cpu` that is to wake `t` is off, or left to its thread.
     pub(super) fn is_masked(&mut self, cpu: usize, t: usize, waker: Waker) -> Step<bool> {
         let c = &self.cpus[cpu];
-        let Some(p) = &mut self.preempt else { return Ok(false) };
+        let Some(p) = &mut self.features.preempt else { return Ok(false) };
         let off = |task: TaskId| p.places[task.index()] == Place::Kernel(Section::IrqsOff);
         let runs =
             |task: TaskId| self.tasks[task.index()].state == State::Running && c.occupant == Some(task);
@@ -241,8 +242,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// An interrupt on `cpu` returns: what waits there for a way into the kernel need not wait longer.
     pub(super) fn interrupt_returns(&mut self, cpu: usize) {
-        if self.preempt.as_ref().is_some_and(|p| p.cpus[cpu].held.is_some())
-            && self.cpus[cpu].window.is_none()
+        if self.features.preempt.as_ref().is_some_and(|p| p.cpus[cpu].held.is_some())
+            && self.cpus[cpu].switching.is_none()
         {
             self.enqueue(cpu);
         }
@@ -250,11 +251,15 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// The body of an interrupt thread.
     pub(super) fn serve_interrupts(&mut self, cpu: usize, t: usize, handler: Amount) -> Step<Flow> {
-        let own = self.preempt.as_ref().and_then(|p| p.threads.iter().position(|thread| thread.index() == t));
-        let (Some(own), Some(p)) = (own, &mut self.preempt) else {
+        let own = self
+            .features
+            .preempt
+            .as_ref()
+            .and_then(|p| p.threads.iter().position(|thread| thread.index() == t));
+        let (Some(own), Some(p)) = (own, &mut self.features.preempt) else {
             let what = "it serves interrupts, but is the interrupt thread of no CPU".to_owned();
-            let task = self.workload.tasks[t].name.clone();
-            return Err(Box::new(crate::SimError::Program { task, at: Ns(self.now), what }));
+            let task = self.input.workload.tasks[t].name.clone();
+            return Err(Box::new(crate::SimError::Program { task, at: Ns(self.clock.now), what }));
         };
         let state = &mut p.cpus[own];
         if state.threaded.is_empty() {
@@ -269,7 +274,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 return Ok(Flow::Cpu);
             }
         }
-        let Some(p) = &mut self.preempt else { return Ok(Flow::Next) };
+        let Some(p) = &mut self.features.preempt else { return Ok(Flow::Next) };
         let state = &mut p.cpus[own];
         let handled = std::mem::take(&mut state.handled);
         let rest = state.threaded.split_off(handled);

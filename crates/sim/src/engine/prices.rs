@@ -1,21 +1,21 @@
-//! What the scheduler's own work costs: the units that it counted ([`Work`]) and the task records that it touched,
+//! The price of the scheduler's own work: the units that it counted ([`Work`]) and the task records that it touched,
 //! priced by [`Costs`], with one queue for a lock that all CPUs share.
 //!
-//! The rules are those of specs/linux-schedulers.md §8.3 and §8.4:
-//! * A record that is scanned is *hot* when this CPU touched it at most `hot_lines` touches ago, nobody else wrote
+//! The rules are those of docs/sources/linux-facts.md, 5.3:
+//! * A record that is scanned is *hot* when this CPU touched it at most `hot_lines` touches ago, no other CPU wrote
 //!   it since, and no task filled the cache meanwhile. (Counting touches instead of distinct lines makes the cache
 //!   look a little smaller than it is.)
 //! * A task that ran `stream_after_ns` filled the cache; its CPU then counts as one that streams memory until it
-//!   decides after a shorter run, but not while it decides or waits for the lock: who spins on a line of its own cache
-//!   loads nothing. A miss costs `line_bus_ns` times the root of the number of such CPUs on the same bus, the searching
-//!   one included.
+//!   decides after a shorter run, but not while it decides or waits for the lock: a CPU that spins on a line of its
+//!   own cache loads nothing. A miss costs `line_bus_ns` times the root of the number of such CPUs on the same bus,
+//!   the searching one included.
 //! * A shared lock is served first in, first out. What the scheduler does under it is done in the order of the
 //!   requests, which is the order of service; so the decision is computed at once and takes effect after the wait.
 //!   While it waits the CPU is busy.
-//! * Recharging all tasks is done without the lock, as 2.4 does it.
+//! * Recharging all tasks is done without the lock, as 2.4 does it (`schedule`, kernel/sched.c).
 //!
-//! Omitted: contention of per-CPU locks (a few microseconds in all published measurements), and the traffic
-//! of the lock's own line other than the hand-off.
+//! Omitted: contention of per-CPU locks (a few microseconds in all published measurements), and the traffic of the
+//! lock's own line other than the hand-off.
 
 use super::Engine;
 use crate::Costs;
@@ -49,7 +49,7 @@ pub(crate) struct Prices {
     seen: [u64; Work::COUNT],
     touched: Vec<(CpuId, TaskId, bool)>,
     caches: Vec<Cache>,
-    /// Who wrote a record last, and when.
+    /// The CPU that wrote a record last, and when.
     written: Vec<(u32, u64)>,
     stamp: u64,
     /// Ends of the holds of the shared lock that are not over; `None`: every CPU has its own lock.
@@ -101,8 +101,8 @@ impl Prices {
         })
     }
 
-    /// CPUs of the bus of `cpu` that load from memory at `at`, when it searches: it, and those that stream and are not
-    /// deciding or waiting to.
+    /// Returns how many CPUs of the bus of `cpu` load from memory at `at`, when it searches: it, and those that
+    /// stream and are neither deciding nor waiting to.
     fn streaming(&self, cpu: usize, at: u64) -> u64 {
         let all = self.caches.len();
         let bus = if self.costs.bus_cpus == 0 { all } else { self.costs.bus_cpus as usize };
@@ -115,7 +115,7 @@ impl Prices {
         others + u64::from(others > 0 || self.caches[cpu].streams)
     }
 
-    /// A line that has to come from memory or from another CPU.
+    /// Returns the price of a line that has to come from memory or from another CPU.
     fn line(&self, cpu: usize, at: u64) -> u64 {
         match self.streaming(cpu, at) {
             n if n > 0 && self.costs.line_bus_ns > Ns::ZERO => by_root(self.costs.line_bus_ns, n),
@@ -123,7 +123,7 @@ impl Prices {
         }
     }
 
-    /// One record was touched; true when it was in the cache.
+    /// Touches one record; returns whether it was in the cache.
     fn touch(&mut self, cpu: usize, task: TaskId, write: bool) -> bool {
         self.stamp += 1;
         let cache = &mut self.caches[cpu];
@@ -175,7 +175,7 @@ impl Prices {
         }
     }
 
-    /// When who asks for the shared lock at `now` gets it.
+    /// Returns when a request for the shared lock at `now` is served.
     fn free_at(&self, now: u64) -> u64 {
         self.holds.iter().flatten().last().map_or(now, |end| now.max(*end))
     }
@@ -209,31 +209,31 @@ impl Prices {
     }
 }
 
-/// `ns` times the square root of `n`, rounded down.
+/// Returns `ns` times the square root of `n`, rounded down.
 fn by_root(ns: Ns, n: u64) -> u64 {
     (ns.0 * ns.0 * n).isqrt()
 }
 
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
-    /// The price of the decision that `cpu` has just made: what to wait for, and what to do.
+    /// Returns the price of the decision that `cpu` has just made: what to wait for, and what to do.
     #[cold]
     #[inline(never)]
     pub(super) fn price_decision(&mut self, cpu: usize) -> u64 {
-        let Some(prices) = &mut self.prices else { return 0 };
+        let Some(prices) = &mut self.features.prices else { return 0 };
         let c = &self.cpus[cpu];
         let from = c.recorded_at.max(prices.caches[cpu].decided_at);
-        let ran = if c.occupant.is_some() { self.now.saturating_sub(from) } else { 0 };
+        let ran = if c.occupant.is_some() { self.clock.now.saturating_sub(from) } else { 0 };
         prices.note_run(cpu, ran);
         self.out.take_touches(&mut prices.touched);
-        let served = prices.free_at(self.now);
+        let served = prices.free_at(self.clock.now);
         let bill = prices.bill(|kind| self.out.work(kind), cpu, served);
-        let hold = prices.hold(self.now, bill.scan + bill.lines);
+        let hold = prices.hold(self.clock.now, bill.scan + bill.lines);
         let shared = hold.held > 0;
         let work = if shared { hold.held } else { bill.scan + bill.lines };
         let cost = hold.wait + work + bill.unlocked + prices.fixed(cpu, served);
         // Waiting and deciding fill no cache.
-        prices.caches[cpu].decided_at = self.now + cost;
-        let sums = &mut self.metrics.decisions;
+        prices.caches[cpu].decided_at = self.clock.now + cost;
+        let sums = &mut self.output.metrics.decisions;
         sums.calls += 1;
         sums.cost_ns += Ns(cost);
         sums.wait_ns += Ns(hold.wait);
@@ -244,7 +244,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     fn note_hold(&mut self, hold: &Hold) {
-        let sums = &mut self.metrics.decisions;
+        let sums = &mut self.output.metrics.decisions;
         if hold.held > 0 {
             sums.locks += 1;
             sums.contended += u64::from(hold.wait > 0);
@@ -253,10 +253,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
     }
 
-    /// Work that was counted and not paid yet: a decision that is still to come pays it, not a tick that comes before, which
-    /// may be left out.
+    /// Takes out the work that was counted and not paid yet: a decision that is still to come pays it, not a tick
+    /// that comes before, which may be left out.
     pub(super) fn set_aside_work(&mut self) -> Option<Owed> {
-        let prices = self.prices.as_mut()?;
+        let prices = self.features.prices.as_mut()?;
         self.out.take_touches(&mut prices.touched);
         let mut work = [0; Work::COUNT];
         for (kind, owed) in Work::ALL.into_iter().zip(&mut work) {
@@ -267,9 +267,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Some(Owed { work, touched: std::mem::take(&mut prices.touched) })
     }
 
-    /// The work of [`Engine::set_aside_work`] is for the next bill again.
+    /// Puts the work of [`Engine::set_aside_work`] on the next bill again.
     pub(super) fn take_up_work(&mut self, owed: Owed) {
-        let Some(prices) = &mut self.prices else { return };
+        let Some(prices) = &mut self.features.prices else { return };
         for (seen, owed) in prices.seen.iter_mut().zip(owed.work) {
             *seen -= owed;
         }
@@ -283,19 +283,19 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     #[cold]
     #[inline(never)]
     pub(super) fn price_call(&mut self, cpu: usize, tail: bool) {
-        let Some(prices) = &mut self.prices else { return };
+        let Some(prices) = &mut self.features.prices else { return };
         self.out.take_touches(&mut prices.touched);
-        let bill = prices.bill(|kind| self.out.work(kind), cpu, self.now);
+        let bill = prices.bill(|kind| self.out.work(kind), cpu, self.clock.now);
         let mut need = bill.scan + bill.lines;
         // A tick takes its own CPU's lock for next to nothing.
-        if self.ticking.is_none() {
+        if self.ticks.handled.is_none() {
             need += bill.locks * prices.costs.wake_hold_ns.0;
         }
-        let hold = if bill.locks > 0 { prices.hold(self.now, need) } else { Hold { wait: 0, held: 0 } };
+        let hold = if bill.locks > 0 { prices.hold(self.clock.now, need) } else { Hold { wait: 0, held: 0 } };
         let cost = hold.wait + if hold.held > 0 { hold.held } else { need } + bill.unlocked;
         if tail {
-            self.metrics.decisions.cost_ns += Ns(cost);
-            self.metrics.decisions.wait_ns += Ns(hold.wait);
+            self.output.metrics.decisions.cost_ns += Ns(cost);
+            self.output.metrics.decisions.wait_ns += Ns(hold.wait);
         }
         self.note_hold(&hold);
         self.steal(cpu, cost);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn records_stay_hot_until_too_many_others_came_or_somebody_wrote() {
+    fn records_stay_hot_until_too_many_others_came_or_another_cpu_wrote() {
         let costs = Costs { line_ns: Ns(100), hot_lines: 3, stream_after_ns: Ns(50), ..Costs::default() };
         let mut prices = Prices::new(&costs, 2, 8, false).unwrap();
         let scan =
@@ -347,7 +347,7 @@ mod tests {
 
     /// CPUs load a bus while their tasks stream: not those of another bus, and not those that decide or wait to.
     #[test]
-    fn who_waits_for_the_lock_loads_no_bus() {
+    fn a_cpu_that_waits_for_the_lock_loads_no_bus() {
         let costs = Costs { stream_after_ns: Ns(50), line_ns: Ns(1), ..Costs::p3_xeon_700() };
         let mut prices = Prices::new(&costs, 8, 1, true).unwrap();
         assert_eq!(prices.streaming(0, 0), 0);

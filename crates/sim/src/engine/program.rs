@@ -22,7 +22,7 @@ pub(super) enum Flow {
     Exit,
 }
 
-/// The length of an operation.
+/// Returns the length of an operation.
 #[inline]
 pub(super) fn length(extra: &mut Extra<'_>, amount: Amount) -> u64 {
     match amount {
@@ -32,13 +32,13 @@ pub(super) fn length(extra: &mut Extra<'_>, amount: Amount) -> u64 {
 }
 
 impl Task<'_> {
-    /// Overdue jobs are dropped.
+    /// Drops overdue jobs.
     fn skip_missed(&mut self, now: u64, period: u64, offset: u64) {
         self.job = self.job.max(now.saturating_sub(offset).div_ceil(period));
         self.pc += 1;
     }
 
-    /// `NextPeriod` is done: the job that was due at `due` begins.
+    /// Begins the job that was due at `due`: `NextPeriod` is done.
     #[inline(always)]
     pub(super) fn begin_job(&mut self, due: u64) {
         self.exit_paid = false;
@@ -48,8 +48,8 @@ impl Task<'_> {
         self.fresh = true;
     }
 
-    /// When the activation is due that begins after waiting for `waits`; `u64::MAX`: when it is woken. Worked out while
-    /// the program is at hand.
+    /// Returns when the activation is due that begins after waiting for `waits`; `u64::MAX`: when it is woken. Worked
+    /// out while the program is at hand.
     #[inline]
     pub(super) fn next_release(&self, waits: Waits) -> u64 {
         match self.ops().get(self.pc as usize) {
@@ -60,7 +60,7 @@ impl Task<'_> {
         }
     }
 
-    /// When the activation that begins with a wakeup at `now` was due.
+    /// Returns when the activation was due that begins with a wakeup at `now`.
     #[inline]
     pub(super) fn release_time(&self, now: u64) -> u64 {
         self.released.min(now)
@@ -68,18 +68,18 @@ impl Task<'_> {
 }
 
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
-    /// The program of `t`, which runs on `cpu` and owes nothing, goes on until it needs time or leaves.
+    /// Lets the program of `t`, which runs on `cpu` and owes nothing, go on until it needs time or leaves.
     pub(super) fn advance(&mut self, cpu: usize, t: usize) -> Step {
         loop {
             self.count_step(Some(t))?;
-            if !FREE && self.preempt.is_some() && self.boundary(cpu, t)? {
+            if !FREE && self.features.preempt.is_some() && self.boundary(cpu, t)? {
                 return Ok(());
             }
             match self.step(cpu, t)? {
                 Flow::Next => {}
                 Flow::Cpu if FREE => {
-                    let at = self.now.saturating_add(self.tasks[t].left);
-                    self.slots.arm_cpu(cpu, OfCpu::Work, at);
+                    let at = self.clock.now.saturating_add(self.tasks[t].left);
+                    self.due.slots.arm_cpu(cpu, OfCpu::Work, at);
                     return Ok(());
                 }
                 Flow::Cpu => {
@@ -90,7 +90,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 Flow::Yield => {
                     let c = &mut self.cpus[cpu];
                     (c.stopped, c.yielded) = (true, true);
-                    self.scheduler.yielded(&self.cx(cpu), t.into());
+                    self.input.scheduler.yielded(&self.cx(cpu), t.into());
                     self.after_call(cpu, Cause::Block)?;
                     self.request(cpu, Cause::Block, Some(cpu));
                     return Ok(());
@@ -141,7 +141,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             }
             Op::NextPeriod { period, offset } => self.next_period(cpu, t, period, offset),
             Op::SkipMissed { period, offset } => {
-                task.skip_missed(self.now, period.0, offset.0);
+                task.skip_missed(self.clock.now, period.0, offset.0);
                 Ok(Flow::Next)
             }
             Op::SleepUntil(at) => Ok(self.sleep_until_time(t, at.0)),
@@ -191,7 +191,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let time = length(&mut self.extras[t], time);
         self.tasks[t].pc += 1;
         // A sleep of 0 still goes through the timer: it blocks, and its timer fires at once.
-        self.sleep_until(t, self.now.saturating_add(time));
+        self.sleep_until(t, self.clock.now.saturating_add(time));
         Flow::Block(Waits::Timer)
     }
 
@@ -203,12 +203,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         extra.device = Some(what);
         let time = length(extra, time);
         // No timer: it comes neither with slack nor late.
-        self.slots.arm(self.layout.task(t), self.now.saturating_add(time));
+        self.due.slots.arm(self.due.layout.task(t), self.clock.now.saturating_add(time));
         Flow::Next
     }
 
     fn sleep_until_time(&mut self, t: usize, at: u64) -> Flow {
-        if at <= self.now {
+        if at <= self.clock.now {
             self.tasks[t].pc += 1;
             self.tasks[t].exit_paid = false;
             return Flow::Next;
@@ -222,10 +222,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     fn spawn(&mut self, cpu: usize, t: usize, child: TaskId) -> Step<Flow> {
-        let spawned = self.workload.tasks[child.index()].start == Start::Spawned;
+        let spawned = self.input.workload.tasks[child.index()].start == Start::Spawned;
         if spawned && matches!(self.tasks[child.index()].state, State::Absent | State::Dead) {
             if !FREE {
-                self.steal(cpu, self.costs.wake_call_ns.0);
+                self.steal(cpu, self.input.costs.wake_call_ns.0);
             }
             self.create(child.index(), Some(t.into()), cpu)?;
         }
@@ -237,13 +237,14 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if self.cpus[cpu].debt > 0 { Flow::Cpu } else { Flow::Next }
     }
 
-    /// Charges the way into a blocking call once; true = it has to be worked off first.
+    /// Charges the way into a blocking call once; returns whether it has to be worked off first.
     pub(super) fn pay_exit(&mut self, t: usize) -> bool {
         if FREE {
             return false;
         }
         let task = &mut self.tasks[t];
-        let cost = if self.extras[t].realtime { self.costs.rt_exit_ns } else { self.costs.fair_exit_ns };
+        let cost =
+            if self.extras[t].realtime { self.input.costs.rt_exit_ns } else { self.input.costs.fair_exit_ns };
         if task.exit_paid || cost == Ns::ZERO {
             task.exit_paid = false;
             return false;
@@ -255,21 +256,21 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     fn sleep_until(&mut self, t: usize, at: u64) {
         let late = if FREE { 0 } else { self.timer_late(t) };
-        self.slots.arm(self.layout.task(t), at.saturating_add(late));
+        self.due.slots.arm(self.due.layout.task(t), at.saturating_add(late));
     }
 
     fn timer_late(&self, t: usize) -> u64 {
-        let slack = match self.workload.tasks[t].policy {
-            Policy::Other | Policy::Batch | Policy::Idle => self.costs.timer_slack_ns.0,
+        let slack = match self.input.workload.tasks[t].policy {
+            Policy::Other | Policy::Batch | Policy::Idle => self.input.costs.timer_slack_ns.0,
             _ => 0,
         };
-        slack + self.costs.timer_to_wake_ns.0
+        slack + self.input.costs.timer_to_wake_ns.0
     }
 
     fn next_period(&mut self, cpu: usize, t: usize, period: Ns, offset: Ns) -> Step<Flow> {
         let task = &mut self.tasks[t];
         let due = task.job.saturating_mul(period.0).saturating_add(offset.0);
-        if due > self.now {
+        if due > self.clock.now {
             if self.pay_exit(t) {
                 return Ok(Flow::Cpu);
             }
@@ -287,19 +288,25 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if fresh {
             return Ok(Flow::Next);
         }
-        self.extras[t].debt += self.costs.late_job_ns.0;
-        self.scheduler.changed(&self.cx(cpu), Change::Released(t.into()));
+        self.extras[t].debt += self.input.costs.late_job_ns.0;
+        self.input.scheduler.changed(&self.cx(cpu), Change::Released(t.into()));
         self.after_call(cpu, Cause::Other)?;
         Ok(if self.extras[t].debt > 0 { Flow::Cpu } else { Flow::Next })
     }
 
-    /// The activation ends: its response time is known. One in which nothing was done does not count.
+    /// Ends the activation: its response time is known. One in which nothing was done does not count.
     #[inline(always)]
     fn end_activation(&mut self, t: usize) {
         let task = &mut self.tasks[t];
         if !task.fresh {
-            let response = self.now - task.released;
-            self.log.record(&mut self.metrics.tasks, t, Kind::Response, response, &mut task.counts);
+            let response = self.clock.now - task.released;
+            self.output.values.record(
+                &mut self.output.metrics.tasks,
+                t,
+                Kind::Response,
+                response,
+                &mut task.counts,
+            );
         }
     }
 
@@ -320,12 +327,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     fn lock(&mut self, t: usize, lock: u32) -> Step<Flow> {
-        let mutex = &mut self.locks[lock as usize];
+        let mutex = &mut self.traffic.locks[lock as usize];
         match mutex.owner {
             None => mutex.owner = Some(t as u32),
             Some(_) => {
                 mutex.waiters.push_back(t as u32);
-                // The one who unlocks hands the mutex over: the operation is done when the task wakes.
+                // Unlocking hands the mutex over: the operation is done when the task wakes.
                 self.tasks[t].pc += 1;
                 return Ok(Flow::Block(Waits::Lock(lock)));
             }
@@ -336,11 +343,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     fn unlock(&mut self, cpu: usize, t: usize, lock: u32) -> Step<Flow> {
-        let mutex = &mut self.locks[lock as usize];
+        let mutex = &mut self.traffic.locks[lock as usize];
         if mutex.owner != Some(t as u32) {
             let what = format!("it unlocks lock{lock}, which it does not hold");
-            let task = self.workload.tasks[t].name.clone();
-            return Err(Box::new(crate::SimError::Program { task, at: Ns(self.now), what }));
+            let task = self.input.workload.tasks[t].name.clone();
+            return Err(Box::new(crate::SimError::Program { task, at: Ns(self.clock.now), what }));
         }
         self.tasks[t].pc += 1;
         self.tasks[t].fresh = false;

@@ -1,13 +1,15 @@
 //! From the description of a machine and a workload to the state of a run.
 
-use super::journal::Journal;
+use super::event_stream::EventStream;
 use super::preempt::Preempt;
 use super::prices::Prices;
 use super::slots::NEVER;
 use super::slots::Slots;
 use super::state::{Channel, Client, Cpu, Extra, Fifo, Mutex, Origin, Source, State, Task, Token, Waits};
-use super::{Engine, Step, layout::Layout};
-use crate::metrics::{Log, Watch};
+use super::{
+    Clock, Due, Engine, Features, Input, Output, Queues, Step, Ticks, Told, Traffic, layout::Layout,
+};
+use crate::metrics::{ConservationMeter, PendingValues};
 use crate::rng::{Entity, Stream};
 use crate::{ChannelMetrics, CpuMetrics, Machine, Metrics, RunOptions, SimError, SourceMetrics, TaskMetrics};
 use schedlab_model::{CpuSet, EventSink, GroupId, Ns, Op, SourceKind, Start, TaskSpec, Workload};
@@ -37,49 +39,46 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
         let prices = Prices::new(&machine.costs, cpus, workload.tasks.len(), needs.one_lock).map(Box::new);
         let out = Out::new(options.seed);
         let out = if prices.is_some() { out.with_touches() } else { out };
+        let steps_max = 1_000_000 + 1_000 * workload.tasks.len() as u64;
         Ok(Engine {
-            now: 0,
-            end: options.duration.0,
-            scheduler,
-            workload,
-            machine,
-            options,
-            costs: machine.costs,
-            wants_ticks: needs.ticks,
-            asks_ticks: needs.ticks && !options.every_tick,
-            tells_saved: needs.saved,
-            // With every tick, so that stress finds a scheduler that reads them all the same.
-            shows: !needs.own_marks || options.every_tick,
-            ticking: None,
-            slots,
-            layout,
+            clock: Clock { now: 0, end: options.duration.0, steps: 0, steps_max },
+            input: Input { scheduler, workload, machine, options, costs: machine.costs },
+            ticks: Ticks { wanted: needs.ticks, asked: needs.ticks && !options.every_tick, handled: None },
+            // With every tick the views are kept for all, so that stress finds a scheduler that reads them all the
+            // same.
+            told: Told { saved: needs.saved, views: !needs.own_marks || options.every_tick },
+            due: Due {
+                slots,
+                layout,
+                batch: Vec::new(),
+                batch_at: 0,
+                global_armed_on: vec![0; usize::from(needs.global_timers)],
+            },
+            queues: Queues::new(cpus),
             cpus: (0..cpus).map(|_| Cpu::new()).collect(),
             streams: (0..cpus).map(|cpu| Stream::new(options.seed, Entity::Cpu, cpu, 2)).collect(),
             tasks,
             extras: extras(workload, options.seed),
-            channels: channels(workload),
-            locks: (0..workload.locks).map(|_| Mutex::default()).collect(),
-            sources,
-            clients,
-            first_client,
-            global_armed_on: vec![0; usize::from(needs.global_timers)],
-            batch: Vec::new(),
-            batch_at: 0,
-            cmds: Vec::new(),
-            resched: Fifo::new(cpus),
-            starts: Fifo::new(cpus),
-            calls: Fifo::new(cpus),
-            metrics: metrics(workload, cpus),
-            log: Log::new(workload.tasks.len()),
-            watch: Watch::new(&masks, cpus),
-            journal: Journal::new(sink),
-            gate: None,
-            prices,
-            toll: None,
-            by_agents: Default::default(),
-            preempt: Preempt::new(&machine.preemption, workload, cpus).map(Box::new),
-            steps: 0,
-            steps_max: 1_000_000 + 1_000 * workload.tasks.len() as u64,
+            traffic: Traffic {
+                channels: channels(workload),
+                locks: (0..workload.locks).map(|_| Mutex::default()).collect(),
+                sources,
+                clients,
+                first_client,
+            },
+            output: Output {
+                metrics: metrics(workload, cpus),
+                values: PendingValues::new(workload.tasks.len()),
+                conservation: ConservationMeter::new(&masks, cpus),
+                events: EventStream::new(sink),
+            },
+            features: Features {
+                guest: None,
+                prices,
+                preempt: Preempt::new(&machine.preemption, workload, cpus).map(Box::new),
+                call_cost: None,
+                by_agents: Default::default(),
+            },
             out,
             world,
         })
@@ -87,31 +86,38 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
 
     /// Lets the scheduler place what exists, and arms what comes first.
     pub(crate) fn start(&mut self) -> Step {
-        self.scheduler.init(&self.cx(0));
+        self.input.scheduler.init(&self.cx(0));
         self.after_call(0, super::state::Cause::Other)?;
         for t in 0..self.tasks.len() {
-            match self.workload.tasks[t].start {
-                Start::At(at) => self.slots.arm(self.layout.task(t), at.0),
+            match self.input.workload.tasks[t].start {
+                Start::At(at) => self.due.slots.arm(self.due.layout.task(t), at.0),
                 Start::AsleepUntil(at) => {
                     let task = &mut self.tasks[t];
                     (task.state, task.bucket) = (State::Blocked, super::state::Bucket::Sleep);
                     task.waits = Waits::Timer;
                     task.released = task.next_release(Waits::Timer);
-                    self.slots.arm(self.layout.task(t), at.0);
+                    self.due.slots.arm(self.due.layout.task(t), at.0);
                 }
                 Start::Spawned => {}
             }
         }
-        (0..self.sources.len()).for_each(|s| self.start_source(s));
-        if self.options.warmup > Ns::ZERO {
-            self.slots.arm(self.layout.warmup(), self.options.warmup.0);
+        (0..self.traffic.sources.len()).for_each(|s| self.start_source(s));
+        if self.input.options.warmup > Ns::ZERO {
+            self.due.slots.arm(self.due.layout.warmup(), self.input.options.warmup.0);
         }
         (0..self.cpus.len()).for_each(|cpu| self.start_ticks(cpu));
         Ok(())
     }
 }
 
-/// Whether the scheduler serves every policy, and these tasks together.
+impl Queues {
+    fn new(cpus: usize) -> Queues {
+        let (resched, starts) = (Fifo::new(cpus), Fifo::new(cpus));
+        Queues { resched, starts, calls: Fifo::new(cpus), cmds: Vec::new() }
+    }
+}
+
+/// Checks that the scheduler serves every policy, and these tasks together.
 fn admit(scheduler: &dyn Scheduler, workload: &Workload, world: &World) -> Result<(), SimError> {
     for task in &workload.tasks {
         if let Some(why) = scheduler.refuses(task.policy) {
@@ -125,7 +131,7 @@ fn admit(scheduler: &dyn Scheduler, workload: &Workload, world: &World) -> Resul
     Ok(())
 }
 
-/// What schedulers see of a machine and a workload at the start.
+/// Returns what schedulers see of a machine and a workload at the start.
 pub(crate) fn world(machine: &Machine, workload: &Workload) -> Result<World, SimError> {
     let cpus = machine.topology.cpus();
     let mut groups: Vec<GroupView> = workload
@@ -226,7 +232,7 @@ fn channels(workload: &Workload) -> Vec<Channel> {
     channels
 }
 
-/// Sources, the clients of the closed-loop ones, and the first client of each source.
+/// Returns the sources, the clients of the closed-loop ones, and the first client of each source.
 fn sources(workload: &Workload, seed: u64) -> (Vec<Source>, Vec<Client>, Vec<usize>) {
     let (mut sources, mut clients, mut first) = (Vec::new(), Vec::new(), Vec::new());
     for (s, spec) in workload.sources.iter().enumerate() {

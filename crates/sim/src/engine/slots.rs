@@ -1,10 +1,10 @@
-//! One next-event slot per entity under winner trees: moving or cancelling an event is one store and a
-//! climb; nothing is queued, nothing is left behind, memory never grows.
+//! One next-event slot per entity under winner trees: moving or cancelling an event is one store and a climb; nothing
+//! is queued, nothing is left behind, memory never grows.
 //!
 //! Three trees: the CPUs', which is small and changes at nearly every event, the tasks', and that of everything else
-//! (timers, sources), where a change is rare. The smallest of their roots comes next. (A calendar of stretches of time was
-//! tried instead: nothing is climbed, but where an entry stands no branch predictor foresees. Side by side it was 6 %
-//! faster under global EDF and 10 % slower under round robin; with 512 CPUs two runs did not agree.)
+//! (timers, sources), where a change is rare. The smallest of their roots comes next. (A calendar of stretches of
+//! time was tried instead: nothing is climbed, but no branch predictor foresees the place of an entry. Side by side
+//! it was 6 % faster under global EDF and 10 % slower under round robin; with 512 CPUs two runs did not agree.)
 
 use schedlab_scheduler::Winner;
 
@@ -54,8 +54,8 @@ impl Line {
     }
 }
 
-/// All slots: `PER_CPU` of each CPU, then one of each task, then the others one by one, numbered in this order. A key is the time, and
-/// in `bits` bits below it the number of the slot; inside an instant the arming sequence decides.
+/// All slots: `PER_CPU` of each CPU, then one of each task, then the others one by one, numbered in this order. A key
+/// is the time, and in `bits` bits below it the number of the slot; inside an instant the arming sequence decides.
 #[derive(Debug)]
 pub(crate) struct Slots {
     lines: Vec<Line>,
@@ -206,8 +206,8 @@ impl Slots {
         self.more = true;
     }
 
-    /// Takes out a slot that fires in the present instant. The second says whether yet another one does. Which kind of slot it is
-    /// nobody can foresee: it is asked once, and each kind goes its own way from there.
+    /// Takes out a slot that fires in the present instant. The second says whether yet another one does. Which kind
+    /// of slot it is no branch predictor foresees: it is asked once, and each kind goes its own way from there.
     #[inline(always)]
     pub(crate) fn begin(&mut self) -> Option<(First, bool)> {
         self.more = false;

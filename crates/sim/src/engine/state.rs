@@ -103,8 +103,8 @@ impl Since {
     }
 }
 
-/// The hot part of a task: two cache lines side by side, which a processor that reads lines in pairs brings at once, and a
-/// third that is needed when the program goes on. What is in the way here costs more than what is computed.
+/// The hot part of a task: two cache lines side by side, which a processor that reads lines in pairs brings at once,
+/// and a third that is needed when the program goes on. What is in the way here costs more than what is computed.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Task<'a> {
@@ -120,7 +120,8 @@ pub(crate) struct Task<'a> {
     pub(crate) exit_paid: bool,
     /// Why it was switched out last while runnable.
     pub(crate) preempted_by: Cause,
-    /// The CPU on which it is or was current last, or where it was placed first: what nobody says otherwise about happens there.
+    /// The CPU on which it is or was current last, or where it was placed first: events about it happen there unless
+    /// something else is said.
     pub(crate) cpu: u32,
     /// The CPU of its run queue, for the event stream.
     pub(crate) home: u32,
@@ -251,7 +252,7 @@ pub(crate) enum Cause {
 
 /// A switch that was decided and is not recorded yet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Window {
+pub(crate) struct PendingSwitch {
     pub(crate) prev: Option<TaskId>,
     pub(crate) prev_state: PrevState,
     pub(crate) yielded: bool,
@@ -262,22 +263,22 @@ pub(crate) struct Window {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Cpu {
-    /// Who was decided to run.
+    /// The task that was decided to run.
     pub(crate) current: Option<TaskId>,
-    /// Who runs according to the last switch record.
+    /// The task that runs according to the last switch record.
     pub(crate) occupant: Option<TaskId>,
     /// In the queue of reschedule requests.
     pub(crate) queued: bool,
     pub(crate) cause: Cause,
     /// The current task is to be displaced.
     pub(crate) displace: bool,
-    /// The current task's program stands still until the next decision (yield, absorbed wakeup).
+    /// The current task's program pauses until the next decision (yield, absorbed wakeup).
     pub(crate) stopped: bool,
     pub(crate) yielded: bool,
     /// In the queue of programs to go on.
     pub(crate) starting: bool,
     pub(crate) slice_armed: bool,
-    /// A request came inside a window.
+    /// A request came during a switch.
     pub(crate) again: bool,
     /// Accounted up to here.
     pub(crate) accounted: u64,
@@ -300,7 +301,7 @@ pub(crate) struct Cpu {
     pub(crate) counted: CpuMetrics,
     /// A request that is under way arrives then.
     pub(crate) resched_at: u64,
-    pub(crate) window: Option<Window>,
+    pub(crate) switching: Option<PendingSwitch>,
 }
 
 impl Cpu {
@@ -308,7 +309,7 @@ impl Cpu {
         Cpu {
             current: None,
             occupant: None,
-            window: None,
+            switching: None,
             queued: false,
             resched_at: NEVER,
             again: false,
@@ -332,7 +333,7 @@ impl Cpu {
     }
 }
 
-/// First in, first out. The room is used again from the start whenever it is empty.
+/// First in, first out. The memory is used again from the start whenever it is empty.
 #[derive(Debug)]
 pub(crate) struct Fifo<T> {
     items: Vec<T>,
@@ -363,7 +364,7 @@ impl<T: Copy> Fifo<T> {
     }
 }
 
-/// Who sent a token.
+/// The sender of a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
     /// A task, or it was there at the start.

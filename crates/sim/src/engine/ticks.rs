@@ -17,8 +17,8 @@ pub(super) struct Rest {
 }
 
 impl Machine {
-    /// The debt at `to`, when it was `owed` at `from`, is worked off before anything else, and every tick
-    /// edge after `from` and up to `to` adds the cost of a tick.
+    /// Returns what is left at `to` of a debt that was `owed` at `from`: it is worked off before anything else, and
+    /// every tick edge after `from` and up to `to` adds the cost of a tick.
     #[inline]
     pub(super) fn rest_of_debt(&self, world: &World, cpu: usize, from: u64, to: u64, owed: u64) -> Rest {
         let cost = self.costs.tick_ns.0;
@@ -36,7 +36,7 @@ impl Machine {
         Rest { added, left: (owed + added).saturating_sub(elapsed).max(of_last) }
     }
 
-    /// When `need` of kernel and program work that starts at `from` is done, ticks included. A tick at the
+    /// Returns when `need` of kernel and program work that starts at `from` is done, ticks included. A tick at the
     /// very end comes first.
     #[inline]
     pub(super) fn done_at(&self, world: &World, cpu: usize, from: u64, need: u64) -> u64 {
@@ -56,9 +56,9 @@ impl Machine {
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// Arms the first edge.
     pub(super) fn start_ticks(&mut self, cpu: usize) {
-        if self.wants_ticks && self.options.every_tick {
+        if self.ticks.wanted && self.input.options.every_tick {
             let at = self.world.cpus[cpu].tick_phase.0;
-            self.slots.arm_tick(cpu, at);
+            self.due.slots.arm_tick(cpu, at);
         } else {
             self.ask_tick(cpu);
         }
@@ -72,33 +72,33 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let c = &mut self.cpus[cpu];
         c.counted.ticks_delivered += 1;
         c.tick_at = NEVER;
-        if self.options.every_tick {
-            let next = self.world.ticks_until(CpuId(cpu as u32), Ns(self.now)) + 1;
+        if self.input.options.every_tick {
+            let next = self.world.ticks_until(CpuId(cpu as u32), Ns(self.clock.now)) + 1;
             let at = self.world.tick_edge(CpuId(cpu as u32), next).0;
-            self.slots.arm_tick(cpu, at);
+            self.due.slots.arm_tick(cpu, at);
         }
-        self.ticking = Some(cpu);
+        self.ticks.handled = Some(cpu);
         let owed = if FREE { None } else { self.set_aside_work() };
-        self.scheduler.tick(&self.cx(cpu), CpuId(cpu as u32));
+        self.input.scheduler.tick(&self.cx(cpu), CpuId(cpu as u32));
         if let Some(owed) = owed {
             self.price_call(cpu, false);
             self.take_up_work(owed);
         }
         let step = self.after_call(cpu, Cause::Tick);
-        self.ticking = None;
+        self.ticks.handled = None;
         step
     }
 
     /// Asks the scheduler which edge of `cpu` matters next. Ticks are wanted.
     #[inline(always)]
     pub(super) fn ask_tick(&mut self, cpu: usize) {
-        if FREE && self.ticking.is_none() {
+        if FREE && self.ticks.handled.is_none() {
             let c = &mut self.cpus[cpu];
             // What `ask_tick_now` and `ask_later` mostly come to.
             if c.queued {
                 return;
             }
-            if c.ask_at_once == 0 && self.now < c.next_edge && c.tick_at == c.next_edge {
+            if c.ask_at_once == 0 && self.clock.now < c.next_edge && c.tick_at == c.next_edge {
                 c.put_off = c.put_off.saturating_add(1);
                 c.tick_sure = false;
                 return;
@@ -110,22 +110,22 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     #[inline(never)]
     fn ask_tick_now(&mut self, cpu: usize) {
         // A CPU that is about to decide is asked afterwards.
-        if !self.asks_ticks || (self.cpus[cpu].queued && self.ticking.is_none()) {
+        if !self.ticks.asked || (self.cpus[cpu].queued && self.ticks.handled.is_none()) {
             return;
         }
-        if FREE && self.ticking.is_none_or(|ticking| ticking >= cpu) && self.ask_later(cpu) {
+        if FREE && self.ticks.handled.is_none_or(|ticking| ticking >= cpu) && self.ask_later(cpu) {
             return;
         }
         let id = CpuId(cpu as u32);
-        let due = self.scheduler.tick_due(&self.cx(cpu), id);
-        if self.ticking.is_some_and(|ticking| ticking < cpu) && self.on_edge(id) {
+        let due = self.input.scheduler.tick_due(&self.cx(cpu), id);
+        if self.ticks.handled.is_some_and(|ticking| ticking < cpu) && self.on_edge(id) {
             return self.tick_in_this_instant(cpu);
         }
         let at = if due == u64::MAX { NEVER } else { self.edge_in(id, due.max(1)) };
         self.cpus[cpu].tick_sure = true;
         if at != self.cpus[cpu].tick_at {
             self.cpus[cpu].tick_at = at;
-            self.slots.arm_tick(cpu, at);
+            self.due.slots.arm_tick(cpu, at);
         }
     }
 
@@ -138,7 +138,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             c.ask_at_once -= 1;
             return false;
         }
-        if self.now >= c.next_edge {
+        if self.clock.now >= c.next_edge {
             self.find_edge(cpu);
         }
         let c = &mut self.cpus[cpu];
@@ -146,7 +146,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         c.tick_sure = false;
         if c.tick_at != c.next_edge {
             c.tick_at = c.next_edge;
-            self.slots.arm_tick(cpu, c.next_edge);
+            self.due.slots.arm_tick(cpu, c.next_edge);
         }
         true
     }
@@ -166,12 +166,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             c.ask_at_once = A_WHILE;
         }
         let id = CpuId(cpu as u32);
-        let before = Cx { now: Ns(self.now - 1), ..self.cx(cpu) };
-        let due = self.scheduler.tick_due(&before, id);
+        let before = Cx { now: Ns(self.clock.now - 1), ..self.cx(cpu) };
+        let due = self.input.scheduler.tick_due(&before, id);
         if due <= 1 {
             return false;
         }
-        let next = self.now.saturating_add(self.world.tick_ns.0);
+        let next = self.clock.now.saturating_add(self.world.tick_ns.0);
         // Where many calls come it will mostly be asked about the next one, whatever the answer is now.
         let at = match due {
             _ if !few => next,
@@ -180,32 +180,33 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         };
         let c = &mut self.cpus[cpu];
         (c.tick_at, c.next_edge, c.tick_sure) = (at, next, few);
-        self.slots.arm_tick(cpu, at);
+        self.due.slots.arm_tick(cpu, at);
         true
     }
 
     /// The tick of a lower CPU changed this one's queue in an instant in which this one has an edge too: with
     /// every tick delivered, that edge would still come.
     fn tick_in_this_instant(&mut self, cpu: usize) {
-        let entry = (cpu as u64, self.layout.tick(cpu) as u32);
-        let at = self.batch_at + self.batch[self.batch_at..].partition_point(|other| *other < entry);
-        if self.batch.get(at) != Some(&entry) {
-            self.batch.insert(at, entry);
+        let entry = (cpu as u64, self.due.layout.tick(cpu) as u32);
+        let at =
+            self.due.batch_at + self.due.batch[self.due.batch_at..].partition_point(|other| *other < entry);
+        if self.due.batch.get(at) != Some(&entry) {
+            self.due.batch.insert(at, entry);
         }
-        self.slots.disarm_cpu(cpu, OfCpu::Tick);
+        self.due.slots.disarm_cpu(cpu, OfCpu::Tick);
         (self.cpus[cpu].tick_at, self.cpus[cpu].tick_sure) = (NEVER, true);
     }
 
-    /// Whether `cpu` has a tick edge now.
+    /// Returns whether `cpu` has a tick edge now.
     fn on_edge(&self, cpu: CpuId) -> bool {
-        let edges = self.world.ticks_until(cpu, Ns(self.now));
-        edges > 0 && self.world.tick_edge(cpu, edges).0 == self.now
+        let edges = self.world.ticks_until(cpu, Ns(self.clock.now));
+        edges > 0 && self.world.tick_edge(cpu, edges).0 == self.clock.now
     }
 
-    /// The time of the `due`-th edge from now, `NEVER` when it is beyond the end of time.
+    /// Returns the time of the `due`-th edge from now, `NEVER` when it is beyond the end of time.
     #[inline]
     pub(super) fn edge_in(&self, cpu: CpuId, due: u64) -> u64 {
-        let edge = self.world.ticks_until(cpu, Ns(self.now)).saturating_add(due);
+        let edge = self.world.ticks_until(cpu, Ns(self.clock.now)).saturating_add(due);
         let offset = self.world.tick_ns.0.checked_mul(edge - 1);
         offset.and_then(|ns| ns.checked_add(self.world.cpus[cpu.index()].tick_phase.0)).unwrap_or(NEVER)
     }

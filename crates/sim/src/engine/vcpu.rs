@@ -1,5 +1,5 @@
-//! The two ends of a vCPU. In the engine of a guest it is a CPU that does not always run: what would happen on
-//! it waits until it runs again ([`Gate`]). In the engine of the hypervisor it is a task that waits for an event
+//! The two ends of a vCPU. In the engine of a guest it is a CPU that does not always run: what would happen on it
+//! waits until it runs again ([`GuestCpus`]). In the engine of the hypervisor it is a task that waits for an event
 //! and then runs until its guest has nothing to do. `crate::nested` ties both together.
 
 use super::channels::Sender;
@@ -13,14 +13,14 @@ use schedlab_model::{Amount, CpuId, EventSink, Ns, Op, Program, TaskId};
 /// A vCPU runs until it is told to stop: longer than any run lasts.
 const FOR_EVER: u64 = 1 << 60;
 
-/// The program of a vCPU in the hypervisor's workload: an event on `kicks` starts it.
+/// Returns the program of a vCPU in the hypervisor's workload: an event on `kicks` starts it.
 pub(crate) fn program(kicks: schedlab_model::ChannelId) -> Program {
     Program::forever([Op::Receive(kicks), Op::Run(Amount::Fixed(Ns(FOR_EVER)))])
 }
 
 /// What a guest's engine knows of its vCPUs.
 #[derive(Debug, Default)]
-pub(crate) struct Gate {
+pub(crate) struct GuestCpus {
     vcpus: Vec<Vcpu>,
 }
 
@@ -44,16 +44,16 @@ struct Vcpu {
 
 /// The guest's end.
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
-    /// From now on the CPUs are vCPUs; none runs.
+    /// Makes the CPUs vCPUs; none runs.
     pub(crate) fn become_guest(&mut self) {
-        self.gate = Some(Box::new(Gate { vcpus: vec![Vcpu::default(); self.cpus.len()] }));
+        self.features.guest = Some(Box::new(GuestCpus { vcpus: vec![Vcpu::default(); self.cpus.len()] }));
     }
 
     fn vcpu(&mut self, cpu: usize) -> Option<&mut Vcpu> {
-        self.gate.as_mut().map(|gate| &mut gate.vcpus[cpu])
+        self.features.guest.as_mut().map(|guest| &mut guest.vcpus[cpu])
     }
 
-    /// Whether `cpu` is a vCPU that does not run. Who asks has a reason: it is wanted.
+    /// Returns whether `cpu` is a vCPU that does not run. Asking means that there is something to do: it is wanted.
     pub(super) fn is_off(&mut self, cpu: usize) -> bool {
         match self.vcpu(cpu) {
             Some(vcpu) if !vcpu.on => {
@@ -64,14 +64,14 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
     }
 
-    /// Keeps an expired timer for a vCPU that does not run; true = it was kept.
+    /// Keeps an expired timer for a vCPU that does not run; returns whether it was kept.
     pub(super) fn hold(&mut self, seq: u64, slot: u32) -> bool {
-        let cpu = match self.layout.fires(slot as usize) {
+        let cpu = match self.due.layout.fires(slot as usize) {
             Fires::Work(_) | Fires::Warmup | Fires::Source(_) | Fires::Client(_) => return false,
             Fires::Slice(cpu) | Fires::Resched(cpu) | Fires::Tick(cpu) | Fires::CpuTimer(cpu, _) => cpu,
             Fires::Task(t) if self.tasks[t].state != State::Absent => self.tasks[t].home as usize,
             Fires::Task(t) | Fires::TaskTimer(t) => self.tasks[t].cpu as usize,
-            Fires::Global(n) => self.global_armed_on[usize::from(n)] as usize,
+            Fires::Global(n) => self.due.global_armed_on[usize::from(n)] as usize,
         };
         if !self.is_off(cpu) {
             return false;
@@ -83,7 +83,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         true
     }
 
-    /// Keeps a function call for a vCPU that does not run; true = it was kept.
+    /// Keeps a function call for a vCPU that does not run; returns whether it was kept.
     #[cold]
     pub(super) fn keep_call(&mut self, cpu: CpuId, cookie: u64) -> bool {
         let off = self.is_off(cpu.index());
@@ -106,16 +106,16 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let c = &mut self.cpus[cpu];
         c.debt += debt;
         match rest {
-            Some(rest) if c.window.is_some() => self.arm_in(cpu, OfCpu::Work, rest + debt),
+            Some(rest) if c.switching.is_some() => self.arm_in(cpu, OfCpu::Work, rest + debt),
             Some(_) => self.arm_work(cpu),
             None => {}
         }
-        calls.into_iter().for_each(|cookie| self.calls.push((CpuId(cpu as u32), cookie)));
+        calls.into_iter().for_each(|cookie| self.queues.calls.push((CpuId(cpu as u32), cookie)));
         for (seq, slot) in held {
-            let what = self.layout.fires(slot as usize);
+            let what = self.due.layout.fires(slot as usize);
             // A tick that was armed anew for a later edge is not due any more.
-            let moved = matches!(what, Fires::Tick(_)) && self.slots.cpu_at(cpu, OfCpu::Tick).is_some();
-            if !moved && self.slots.is_current(seq, slot as usize) && !self.hold(seq, slot) {
+            let moved = matches!(what, Fires::Tick(_)) && self.due.slots.cpu_at(cpu, OfCpu::Tick).is_some();
+            if !moved && self.due.slots.is_current(seq, slot as usize) && !self.hold(seq, slot) {
                 self.fire(slot as usize)?;
             }
         }
@@ -123,7 +123,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             self.notify(cpu, channel, count)?;
         }
         if self.cpus[cpu].queued {
-            self.resched.push(cpu as u32);
+            self.queues.resched.push(cpu as u32);
         }
         Ok(())
     }
@@ -131,8 +131,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// The vCPU does not run any more: the hypervisor took it away (`stolen`), or it has nothing to do.
     pub(crate) fn power_off(&mut self, cpu: usize, stolen: bool) -> Step {
         self.account(cpu);
-        let rest = self.slots.cpu_at(cpu, OfCpu::Work).map(|at| at - self.now);
-        self.slots.disarm_cpu(cpu, OfCpu::Work);
+        let rest = self.due.slots.cpu_at(cpu, OfCpu::Work).map(|at| at - self.clock.now);
+        self.due.slots.disarm_cpu(cpu, OfCpu::Work);
         if let Some(vcpu) = self.vcpu(cpu) {
             (vcpu.on, vcpu.runnable, vcpu.rest) = (false, stolen, rest);
         }
@@ -154,30 +154,30 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             return;
         }
         let c = &mut self.cpus[cpu];
-        let stolen = self.now - std::mem::replace(&mut c.accounted, self.now);
+        let stolen = self.clock.now - std::mem::replace(&mut c.accounted, self.clock.now);
         if let Some(task) = c.occupant {
             self.extras[task.index()].stolen += stolen;
         }
-        self.metrics.cpus[cpu].steal_ns += Ns(stolen);
+        self.output.metrics.cpus[cpu].steal_ns += Ns(stolen);
         let view = &self.world.cpus[cpu].steal;
         view.set(view.get() + Ns(stolen));
     }
 
-    /// Whether the vCPU executes.
+    /// Returns whether the vCPU executes.
     pub(crate) fn is_on(&self, cpu: usize) -> bool {
-        self.gate.as_ref().is_some_and(|gate| gate.vcpus[cpu].on)
+        self.features.guest.as_ref().is_some_and(|guest| guest.vcpus[cpu].on)
     }
 
-    /// Whether something waits for a vCPU that does not run.
+    /// Returns whether something waits for a vCPU that does not run.
     pub(crate) fn is_wanted(&self, cpu: usize) -> bool {
-        self.gate.as_ref().is_some_and(|gate| !gate.vcpus[cpu].on && gate.vcpus[cpu].wanted)
+        self.features.guest.as_ref().is_some_and(|guest| !guest.vcpus[cpu].on && guest.vcpus[cpu].wanted)
     }
 
-    /// What a vCPU that executes still has to do before it can sleep; `None`: it is busy.
+    /// Returns what a vCPU that executes still has to do before it can sleep; `None`: it is busy.
     pub(crate) fn idle_after(&self, cpu: usize) -> Option<u64> {
         let c = &self.cpus[cpu];
-        let settled = c.current.is_none() && c.window.is_none() && !c.queued && c.resched_at == NEVER;
-        let passed = self.now - c.accounted;
+        let settled = c.current.is_none() && c.switching.is_none() && !c.queued && c.resched_at == NEVER;
+        let passed = self.clock.now - c.accounted;
         settled.then(|| c.debt.saturating_sub(passed))
     }
 
@@ -195,20 +195,22 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
 /// What both ends need.
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
-    /// The next thing happens then.
+    /// Returns when the next thing happens.
     pub(crate) fn next_at(&mut self) -> u64 {
-        self.slots.min()
+        self.due.slots.min()
     }
 
-    /// Time goes on to `at`, at which nothing was served yet.
+    /// Moves time on to `at`, at which nothing was served yet.
     pub(crate) fn advance_to(&mut self, at: u64) {
         self.go_to(at);
     }
 
-    /// Whether something is to be served now.
+    /// Returns whether something is to be served now.
     pub(crate) fn is_due(&mut self) -> bool {
-        let waits = !self.resched.is_empty() || !self.starts.is_empty() || !self.calls.is_empty();
-        waits || self.slots.min() <= self.now
+        let waits = !self.queues.resched.is_empty()
+            || !self.queues.starts.is_empty()
+            || !self.queues.calls.is_empty();
+        waits || self.due.slots.min() <= self.clock.now
     }
 
     /// Serves everything of now.
@@ -216,26 +218,27 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.instant()
     }
 
-    /// Takes the tokens out of a channel from which nobody here receives.
+    /// Takes the tokens out of a channel that has no receiver in this engine.
     pub(crate) fn take_tokens(&mut self, channel: usize) -> u32 {
-        let c = &mut self.channels[channel];
+        let c = &mut self.traffic.channels[channel];
         c.queue.clear();
         std::mem::take(&mut c.len).min(u64::from(u32::MAX)) as u32
     }
 
     pub(super) fn bring(&mut self, channel: usize, count: u32, sender: Sender) -> Step {
-        let token = Token { origin: Origin::Inside, sent: self.now, entered: self.now, count };
+        let token = Token { origin: Origin::Inside, sent: self.clock.now, entered: self.clock.now, count };
         self.put(channel, token, sender).map(drop)
     }
 }
 
 /// The hypervisor's end.
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
-    /// The pCPU on which the vCPU `task` executes, and what the hypervisor does there first; `None`: it does not.
+    /// Returns the pCPU on which the vCPU `task` executes, and what the hypervisor does there first; `None`: it does
+    /// not.
     pub(crate) fn executes(&self, task: TaskId) -> Option<(usize, u64)> {
         let record = &self.tasks[task.index()];
         let c = &self.cpus[record.cpu as usize];
-        let here = record.state == State::Running && c.occupant == Some(task) && c.window.is_none();
+        let here = record.state == State::Running && c.occupant == Some(task) && c.switching.is_none();
         let runs = here && !c.stopped && record.left >= FOR_EVER / 2;
         runs.then(|| (record.cpu as usize, self.extras[task.index()].debt + c.debt))
     }

@@ -7,7 +7,7 @@ use schedlab_model::{CpuId, EventKind, EventSink, Ns, TaskId, Waker};
 use schedlab_scheduler::{Change, Runnable, Wake, WakeKind};
 
 impl Task<'_> {
-    /// It wakes, to begin what was due at `released`.
+    /// Makes the task ready, to begin what was due at `released`.
     #[inline(always)]
     pub(super) fn gets_ready(&mut self, released: u64) {
         self.waits = Waits::Nothing;
@@ -36,25 +36,25 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
     }
 
-    /// An interrupt wakes the task, on the CPU to whose run queue it belongs: where it ran last, or was moved to.
+    /// Wakes the task by an interrupt, on the CPU to whose run queue it belongs: where it ran last, or was moved to.
     pub(super) fn wake_from_outside(&mut self, t: usize, waker: Waker) -> Step {
         let cpu = self.tasks[t].home as usize;
-        if !FREE && self.preempt.is_some() && self.is_masked(cpu, t, waker)? {
+        if !FREE && self.features.preempt.is_some() && self.is_masked(cpu, t, waker)? {
             return Ok(());
         }
         self.wake(t, cpu, waker, false)?;
         if !FREE {
             self.interrupt_returns(cpu);
             let c = &self.cpus[cpu];
-            let switches = c.queued || c.window.is_some() || c.resched_at != super::slots::NEVER;
+            let switches = c.queued || c.switching.is_some() || c.resched_at != super::slots::NEVER;
             if !switches {
-                self.steal(cpu, self.costs.wake_interrupt_ns.0);
+                self.steal(cpu, self.input.costs.wake_interrupt_ns.0);
             }
         }
         Ok(())
     }
 
-    /// A new task: it is placed, then it wakes for the first time.
+    /// Creates a task: it is placed, then it wakes for the first time.
     pub(super) fn create(&mut self, t: usize, parent: Option<TaskId>, cpu: usize) -> Step {
         let task = TaskId::from(t);
         let allowed = self.world.tasks[t].affinity;
@@ -68,14 +68,14 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         record.state = State::Blocked;
         (record.pc, record.job, record.left) = (0, 0, 0);
         let extra = &mut self.extras[t];
-        (extra.born, extra.batch, extra.debt) = (self.now, 0, 0);
+        (extra.born, extra.batch, extra.debt) = (self.clock.now, 0, 0);
         extra.cursors = extra.program.branches.iter().map(|branch| branch.from).collect();
         self.set_bucket(t, Bucket::Sleep);
         self.emit(cpu, EventKind::New { task, parent });
-        self.scheduler.changed(&self.cx(cpu), Change::Created { task, parent });
+        self.input.scheduler.changed(&self.cx(cpu), Change::Created { task, parent });
         self.after_call(cpu, Cause::Other)?;
         let waker = parent.map_or(Waker::Unknown, Waker::Task);
-        self.make_ready(t, self.now);
+        self.make_ready(t, self.clock.now);
         self.call_wake(t, cpu, Wake { kind: WakeKind::New, sync: false, waker })
     }
 
@@ -85,14 +85,14 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         match self.tasks[t].state {
             State::Blocked => {
                 self.emit(cpu, EventKind::Wake { task, waker });
-                let released = self.tasks[t].release_time(self.now);
+                let released = self.tasks[t].release_time(self.clock.now);
                 self.make_ready(t, released);
                 self.call_wake(t, cpu, Wake { kind: WakeKind::Wake, sync, waker })
             }
             // It has not left its CPU yet: the decision that is under way finds it runnable.
             State::Blocking => {
                 self.emit(cpu, EventKind::Wake { task, waker });
-                let released = self.tasks[t].release_time(self.now);
+                let released = self.tasks[t].release_time(self.clock.now);
                 self.tasks[t].waits = Waits::Nothing;
                 let record = &mut self.tasks[t];
                 record.counts.wakeups += 1;
@@ -117,7 +117,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     fn make_ready(&mut self, t: usize, released: u64) {
         let task = &mut self.tasks[t];
         task.gets_ready(released);
-        task.set_bucket(t, task.waiting_bucket(), self.now, &mut self.watch, &mut self.metrics.tasks);
+        task.set_bucket(
+            t,
+            task.waiting_bucket(),
+            self.clock.now,
+            &mut self.output.conservation,
+            &mut self.output.metrics.tasks,
+        );
         let view = &self.world.tasks[t];
         view.released.set(Ns(released));
         view.set_runnable(Runnable::Yes);
@@ -128,12 +134,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if !FREE {
             self.note_waking(t);
         }
-        self.scheduler.wake(&self.cx(cpu), t.into(), wake);
-        if !FREE && self.prices.is_some() {
+        self.input.scheduler.wake(&self.cx(cpu), t.into(), wake);
+        if !FREE && self.features.prices.is_some() {
             self.price_call(cpu, false);
         }
-        if !FREE && let Some(toll) = self.toll {
-            self.steal(cpu, toll.take());
+        if !FREE && let Some(call_cost) = self.features.call_cost {
+            self.steal(cpu, call_cost.take());
         }
         self.after_call(cpu, Cause::Wakeup)
     }

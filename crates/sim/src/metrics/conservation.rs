@@ -1,4 +1,5 @@
-//! Watches for idle CPUs while somebody waits, incrementally: tasks with the same mask are one class.
+//! Measures, incrementally, how long CPUs idle while tasks wait that may run there: tasks with the same mask are one
+//! class.
 
 use super::WorkConservation;
 use schedlab_model::{CpuSet, Ns};
@@ -11,9 +12,9 @@ struct Class {
     idle: u32,
 }
 
-/// The state of the watch.
+/// The state of the measurement.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct ConservationMeter {
     classes: Vec<Class>,
     class_of: Vec<u32>,
     classes_of_cpu: Vec<Vec<u32>>,
@@ -31,9 +32,9 @@ pub(crate) struct Watch {
     spell: u64,
 }
 
-impl Watch {
-    /// All CPUs idle, nobody waiting.
-    pub(crate) fn new(masks: &[CpuSet], cpus: usize) -> Watch {
+impl ConservationMeter {
+    /// Returns a meter for a machine on which all CPUs are idle and no task waits.
+    pub(crate) fn new(masks: &[CpuSet], cpus: usize) -> ConservationMeter {
         let mut classes: Vec<Class> = Vec::new();
         let mut class_of = Vec::with_capacity(masks.len());
         for mask in masks {
@@ -47,7 +48,7 @@ impl Watch {
         for (i, class) in classes.iter().enumerate() {
             class.mask.iter().for_each(|cpu| classes_of_cpu[cpu.index()].push(i as u32));
         }
-        Watch {
+        ConservationMeter {
             uniform: matches!(&classes[..], [all] if all.mask == CpuSet::first(cpus)),
             classes,
             class_of,
@@ -125,7 +126,7 @@ impl Watch {
     /// Time goes on from `since` to `now`.
     #[inline]
     pub(crate) fn advance(&mut self, since: u64, now: u64, into: &mut WorkConservation) {
-        // Nobody can be kept waiting, or idle by a throttle, while no CPU is idle.
+        // No task can wait beside an idle CPU while no CPU is idle.
         if self.idle_cpus > 0 && self.waiting + self.throttled > 0 {
             self.advance_with_idle(now - since, into);
         } else {
@@ -156,7 +157,7 @@ impl Watch {
         self.throttled = if throttled { self.throttled + 1 } else { self.throttled - 1 };
     }
 
-    /// Idle CPUs on which one of the waiting tasks may run.
+    /// Returns the idle CPUs on which one of the waiting tasks may run.
     fn idle_for_waiters(&self) -> u64 {
         if self.uniform {
             return u64::from(self.idle_cpus);
@@ -174,7 +175,7 @@ mod tests {
     #[test]
     fn counts_only_allowed_cpus() {
         let masks: Vec<CpuSet> = ["0", "0-1"].iter().map(|m| m.parse().unwrap()).collect();
-        let mut watch = Watch::new(&masks, 2);
+        let mut watch = ConservationMeter::new(&masks, 2);
         let mut seen = WorkConservation::default();
         watch.set_idle(0, false);
         watch.waits(0); // only CPU 0 is allowed, and it is busy

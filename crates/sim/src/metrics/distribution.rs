@@ -37,14 +37,14 @@ const HIGHEST: u64 = (1 << 44) - 1;
 /// Values of one counter before it starts again.
 const CARRY: u64 = 1 << u16::BITS;
 
-/// The bucket of a value up to `HIGHEST`.
+/// Returns the bucket of a value up to `HIGHEST`.
 #[inline]
 const fn bucket(value: u64) -> usize {
     let shift = (value | PER_OCTAVE).ilog2() - BITS;
     (shift as u64 * PER_OCTAVE + (value >> shift)) as usize
 }
 
-/// The largest value of a bucket.
+/// Returns the largest value of a bucket.
 fn top_of(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < 2 * PER_OCTAVE {
@@ -106,7 +106,7 @@ impl Distribution {
         }
     }
 
-    /// Every bucket that is not empty, ascending, with its number of values.
+    /// Returns every bucket that is not empty, ascending, with its number of values.
     fn filled(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         let counts = self.counts.iter().enumerate().map(|(i, count)| (self.first + i, u64::from(*count)));
         let full = |(i, count)| {
@@ -116,27 +116,27 @@ impl Distribution {
         counts.map(full).filter(|(_, count)| *count > 0)
     }
 
-    /// How many values.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
-    /// Their exact sum in nanoseconds.
+    /// Returns their exact sum in nanoseconds.
     pub fn sum_ns(&self) -> u128 {
         self.sum
     }
-    /// Their mean, rounded down; 0 without values.
+    /// Returns their mean, rounded down; 0 without values.
     pub fn mean(&self) -> Ns {
         Ns((self.sum / u128::from(self.count.max(1))) as u64)
     }
-    /// The smallest, exactly; 0 without values.
+    /// Returns the smallest, exactly; 0 without values.
     pub fn min(&self) -> Ns {
         if self.count == 0 { Ns::ZERO } else { Ns(self.min) }
     }
-    /// The largest, exactly; 0 without values.
+    /// Returns the largest, exactly; 0 without values.
     pub fn max(&self) -> Ns {
         Ns(self.max)
     }
-    /// The smallest value of which at least the part `q` (0 … 1) of all values is not larger (nearest rank),
+    /// Returns the smallest value of which at least the part `q` (0 … 1) of all values is not larger (nearest rank),
     /// up to the width of a bucket; 0 without values.
     pub fn quantile(&self, q: f64) -> Ns {
         let rank = ((q.clamp(0.0, 1.0) * self.count as f64).ceil() as u64).max(1);
@@ -152,7 +152,7 @@ impl Distribution {
         }
         self.max()
     }
-    /// The part of the values that is at most `value`, 0 … 1, up to the width of a bucket; 1 without values.
+    /// Returns the part of the values that is at most `value`, 0 … 1, up to the width of a bucket; 1 without values.
     pub fn part_below(&self, value: Ns) -> f64 {
         if self.count == 0 {
             return 1.0;
@@ -161,11 +161,11 @@ impl Distribution {
         let below: u64 = self.filled().take_while(|(i, _)| *i <= last).map(|(_, count)| count).sum();
         below as f64 / self.count as f64
     }
-    /// Every bucket that is not empty: its largest value and how many values it holds, ascending.
+    /// Returns every bucket that is not empty: its largest value and how many values it holds, ascending.
     pub fn buckets(&self) -> impl Iterator<Item = (Ns, u64)> + '_ {
         self.filled().map(|(i, count)| (Ns(top_of(i)), count))
     }
-    /// The middle of the fullest bucket (the smallest of several); 0 without values.
+    /// Returns the middle of the fullest bucket (the smallest of several); 0 without values.
     pub fn mode(&self) -> Ns {
         let mut fullest = (0, 0);
         for (i, count) in self.filled() {

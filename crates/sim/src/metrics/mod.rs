@@ -2,11 +2,11 @@
 
 mod conservation;
 mod distribution;
-mod log;
+mod pending;
 
-pub(crate) use conservation::Watch;
+pub(crate) use conservation::ConservationMeter;
 pub use distribution::Distribution;
-pub(crate) use log::{Counts, Kind, Log, Waited};
+pub(crate) use pending::{Counts, Kind, PendingValues, Waited};
 
 use schedlab_model::{GroupId, Nice, Ns, Policy, TaskId};
 
@@ -25,7 +25,7 @@ pub struct Metrics {
     pub sources: Vec<SourceMetrics>,
     /// By channel id.
     pub channels: Vec<ChannelMetrics>,
-    /// Idle CPUs while somebody waits.
+    /// Idle CPUs while tasks wait that may run there.
     pub work_conservation: WorkConservation,
     /// What the scheduler's decisions cost; all 0 where work has no price.
     pub decisions: DecisionMetrics,
@@ -38,7 +38,7 @@ pub struct Metrics {
 /// Decisions that were asked for while the current task could not be preempted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// How many.
+    /// Their number.
     pub count: u64,
     /// How long they waited together.
     pub total_ns: Ns,
@@ -80,7 +80,7 @@ pub struct DecisionMetrics {
 /// One task.
 #[derive(Clone, Debug, Default)]
 pub struct TaskMetrics {
-    /// Its name.
+    /// Name of the task.
     pub name: String,
     /// CPU time from switch record to switch record: program work and what the kernel does meanwhile.
     pub cpu_ns: Ns,
@@ -137,7 +137,7 @@ pub struct CpuMetrics {
 /// One source of requests.
 #[derive(Clone, Debug, Default)]
 pub struct SourceMetrics {
-    /// Its name.
+    /// Name of the source.
     pub name: String,
     /// Requests whose intended send time lies in the measured time.
     pub sent: u64,
@@ -150,13 +150,13 @@ pub struct SourceMetrics {
 /// One channel.
 #[derive(Clone, Debug, Default)]
 pub struct ChannelMetrics {
-    /// Its name.
+    /// Name of the channel.
     pub name: String,
     /// Tokens that were put in.
     pub sent: u64,
     /// Requests that were finished (`Done`, `Serve`).
     pub done: u64,
-    /// From a token's entry into the channel to its `Done` or `Serve`, whoever sent it.
+    /// From a token's entry into the channel to its `Done` or `Serve`, whatever sent it.
     pub response: Distribution,
 }
 
@@ -169,7 +169,7 @@ pub struct WorkConservation {
     pub violated_ns: Ns,
     /// The longest.
     pub longest_ns: Ns,
-    /// CPU time that was idle meanwhile, on CPUs where one of those who waited may run.
+    /// CPU time that was idle meanwhile, on CPUs where one of the waiting tasks may run.
     pub idle_ns: Ns,
     /// CPU time that was idle while throttled tasks (a cap, a bandwidth limit) would have run: of each instant
     /// no more CPUs count than tasks were throttled.
@@ -185,7 +185,7 @@ pub struct Fairness {
     pub nice: Nice,
     /// Their group.
     pub group: GroupId,
-    /// How many they are.
+    /// Their number.
     pub tasks: usize,
     /// Jain index of their CPU time: 1 = all equal, `1 / tasks` = one got all.
     pub jain: f64,
@@ -203,22 +203,22 @@ impl CpuMetrics {
 }
 
 impl Metrics {
-    /// Length of the measured time.
+    /// Returns the length of the measured time.
     pub fn elapsed(&self) -> Ns {
         self.to.saturating_sub(self.from)
     }
-    /// The task's CPU time as a part of the measured time (1 = one CPU).
+    /// Returns the task's CPU time as a part of the measured time (1 = one CPU).
     pub fn share(&self, task: TaskId) -> f64 {
         self.tasks[task.index()].cpu_ns.0 as f64 / (self.elapsed().0.max(1)) as f64
     }
-    /// Jain index over the CPU time of some tasks: `(sum x)^2 / (n * sum x^2)`; 1 when nobody ran.
+    /// Returns the Jain index over the CPU time of some tasks: `(sum x)^2 / (n * sum x^2)`; 1 when none ran.
     pub fn jain(&self, tasks: &[TaskId]) -> f64 {
         let cpu = |t: &TaskId| self.tasks[t.index()].cpu_ns.0 as f64;
         let sum: f64 = tasks.iter().map(cpu).sum();
         let squares: f64 = tasks.iter().map(|t| cpu(t) * cpu(t)).sum();
         if squares == 0.0 { 1.0 } else { sum * sum / (tasks.len() as f64 * squares) }
     }
-    /// The Jain index of every set of two or more tasks that have policy, nice value and group in common.
+    /// Returns the Jain index of every set of two or more tasks that have policy, nice value and group in common.
     pub fn fairness(&self, workload: &schedlab_model::Workload) -> Vec<Fairness> {
         let mut sets: Vec<(Policy, Nice, GroupId, Vec<TaskId>)> = Vec::new();
         for (i, spec) in workload.tasks.iter().enumerate() {
@@ -239,15 +239,15 @@ impl Metrics {
             })
             .collect()
     }
-    /// Context switches of all CPUs.
+    /// Returns the context switches of all CPUs.
     pub fn switches(&self) -> u64 {
         self.cpus.iter().map(|cpu| cpu.switches).sum()
     }
-    /// Preemptions of all tasks.
+    /// Returns the preemptions of all tasks.
     pub fn preemptions(&self) -> u64 {
         self.tasks.iter().map(|task| task.preemptions).sum()
     }
-    /// Migrations of all tasks.
+    /// Returns the migrations of all tasks.
     pub fn migrations(&self) -> u64 {
         self.tasks.iter().map(|task| task.migrations).sum()
     }

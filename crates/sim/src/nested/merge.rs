@@ -18,7 +18,7 @@ pub(super) fn merge<S: EventSink, G: EventSink>(
         outcome.event_hash = mix(outcome.event_hash ^ guest.event_hash);
         outcome.events += guest.events;
     }
-    // Who waits for whom goes across engines: nobody is called stuck here.
+    // Tasks wait for each other across engines: none is called stuck here.
     outcome.stuck.clear();
     let hosts = std::mem::take(&mut outcome.metrics.tasks);
     let task = |(engine, task): &(Option<usize>, schedlab_model::TaskId)| match engine {

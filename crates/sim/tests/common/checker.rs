@@ -1,4 +1,4 @@
-//! An event sink that trusts nobody: it rebuilds the state from the events alone and checks every one.
+//! An event sink that rebuilds the state from the events alone and checks every one.
 
 use schedlab_model::{CpuId, CpuSet, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId};
 
@@ -68,8 +68,8 @@ impl Checker {
             let t = task.index();
             assert_eq!(self.tasks[t], Is::Ready, "{event:?}");
             assert!(self.masks[t].contains(event.cpu), "off its mask: {event:?}");
-            // The budget of a deadline task counts from the decision for it, as the kernel's does: it may end while the switch
-            // to it is under way.
+            // The budget of a deadline task counts from the decision for it, as the kernel's does: it may end while
+            // the switch to it is under way.
             let in_time = |(since, cpu): (Ns, CpuId)| cpu == event.cpu && event.at <= since + self.under_way;
             assert!(self.throttled[t].is_none_or(in_time), "throttled at {:?}: {event:?}", self.throttled[t]);
             self.tasks[t] = Is::On(event.cpu);

@@ -28,7 +28,7 @@ pub(crate) fn periodic(name: &str, work: u64, period: u64, unit: Ns) -> TaskSpec
     task
 }
 
-/// W1 or W64: the task set of a file of `tests/data`.
+/// Returns W1 or W64 (docs/sources/simulation-facts.md): the number of CPUs and the task set of a file of `tests/data`.
 pub(crate) fn periodic_set(json: &str) -> (usize, Workload) {
     let set: serde_json::Value = serde_json::from_str(json).expect("valid JSON");
     let tasks = set["tasks"].as_array().expect("tasks").iter();
@@ -43,7 +43,8 @@ pub(crate) fn periodic_set(json: &str) -> (usize, Workload) {
 pub(crate) const W1: &str = include_str!("../data/w1.json");
 pub(crate) const W64: &str = include_str!("../data/w64.json");
 
-/// W2: 64 tasks pinned to 8 CPUs, bursts of 1 to 20 ms, sleeps of 1 to 40 ms.
+/// Returns W2 (docs/sources/simulation-facts.md): 64 tasks pinned to 8 CPUs, bursts of 1 to 20 ms, sleeps of 1 to 40
+/// ms.
 pub(crate) fn w2(cpus: u32, tasks: u32) -> Workload {
     let task = |t: u32| {
         let mut program = Program::default();

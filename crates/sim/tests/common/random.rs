@@ -54,7 +54,7 @@ fn program() -> impl Strategy<Value = Program> {
     ];
     (prop::collection::vec(piece(), 1..5), draw, any::<bool>()).prop_map(|(pieces, draw, ends)| {
         let mut ops: Vec<Op> = pieces.into_iter().flatten().collect();
-        // Nobody may loop without time.
+        // No program may loop without time passing.
         ops.push(Op::Run(fixed(20_000)));
         let repeat_from = (!ends).then_some(0);
         Program { ops, repeat_from, draws: vec![draw], ..Program::default() }
@@ -127,14 +127,12 @@ fn costs() -> impl Strategy<Value = Costs> {
     prop_oneof![2 => Just(Costs::default()), 1 => Just(Costs::oracle_6_12()), 2 => random]
 }
 
-fn machine() -> impl Strategy<Value = Machine> {
+fn machine(
+    topology: impl Strategy<Value = Topology>,
+    costs: impl Strategy<Value = Costs>,
+) -> impl Strategy<Value = Machine> {
     let hz = prop_oneof![Just(100u32), Just(250), Just(300), Just(1000)];
-    let topology = prop_oneof![
-        3 => Just(Topology::flat(1)),
-        1 => Just(Topology::flat(2)),
-        1 => Just(Topology::regular(2, 1, 2, 1)),
-    ];
-    (topology, hz, any::<bool>(), costs()).prop_map(|(topology, hz, aligned, costs)| Machine {
+    (topology, hz, any::<bool>(), costs).prop_map(|(topology, hz, aligned, costs)| Machine {
         topology,
         hz,
         ticks: if aligned { TickSkew::Aligned } else { TickSkew::Staggered },
@@ -146,29 +144,46 @@ fn machine() -> impl Strategy<Value = Machine> {
 
 /// A machine and a workload for it.
 pub(crate) fn case() -> impl Strategy<Value = (Machine, Workload)> {
-    machine().prop_flat_map(|machine| {
-        let cpus = machine.topology.cpus();
-        let tasks = prop::collection::vec(task(cpus), 1..8);
-        let capacities = prop::collection::vec(prop::option::of(0u32..4), CHANNELS as usize);
-        (Just(machine), tasks, prop::collection::vec(source(), 0..2), capacities).prop_map(
-            |(machine, mut tasks, sources, capacities)| {
-                // The first task starts another one each time round.
-                let mut child = TaskSpec::new("child", Program::once([Op::Run(fixed(700_000))]));
-                child.start = Start::Spawned;
-                let number = TaskId::from(tasks.len());
-                tasks[0].program.ops.insert(0, Op::Spawn(number));
-                tasks.push(child);
-                let channels =
-                    capacities.into_iter().map(|capacity| ChannelSpec { capacity, ..ChannelSpec::default() });
-                let workload = Workload {
-                    tasks,
-                    sources,
-                    channels: channels.collect(),
-                    locks: LOCKS,
-                    ..Workload::default()
-                };
-                (machine, workload)
-            },
-        )
-    })
+    let topology = prop_oneof![
+        3 => Just(Topology::flat(1)),
+        1 => Just(Topology::flat(2)),
+        1 => Just(Topology::regular(2, 1, 2, 1)),
+    ];
+    machine(topology, costs()).prop_flat_map(|machine| workload(machine, 8))
+}
+
+/// A machine without costs, and a workload for it.
+pub(crate) fn free_case() -> impl Strategy<Value = (Machine, Workload)> {
+    let topology = prop_oneof![
+        2 => (1usize..6).prop_map(Topology::flat),
+        1 => Just(Topology::regular(2, 1, 2, 1)),
+        1 => Just(Topology::regular(1, 2, 2, 2)),
+    ];
+    machine(topology, Just(Costs::default())).prop_flat_map(|machine| workload(machine, 20))
+}
+
+fn workload(machine: Machine, most: usize) -> impl Strategy<Value = (Machine, Workload)> {
+    let cpus = machine.topology.cpus();
+    let tasks = prop::collection::vec(task(cpus), 1..most);
+    let capacities = prop::collection::vec(prop::option::of(0u32..4), CHANNELS as usize);
+    (Just(machine), tasks, prop::collection::vec(source(), 0..2), capacities).prop_map(
+        |(machine, mut tasks, sources, capacities)| {
+            // The first task starts another one each time round.
+            let mut child = TaskSpec::new("child", Program::once([Op::Run(fixed(700_000))]));
+            child.start = Start::Spawned;
+            let number = TaskId::from(tasks.len());
+            tasks[0].program.ops.insert(0, Op::Spawn(number));
+            tasks.push(child);
+            let channels =
+                capacities.into_iter().map(|capacity| ChannelSpec { capacity, ..ChannelSpec::default() });
+            let workload = Workload {
+                tasks,
+                sources,
+                channels: channels.collect(),
+                locks: LOCKS,
+                ..Workload::default()
+            };
+            (machine, workload)
+        },
+    )
 }

@@ -77,8 +77,7 @@ impl RecordedInput {
         let plan = RowPlan::new(&recorded, &unchanged, &self.subject())?;
         let machine = Machine { preemption: plan.preemption.clone(), ..self.machine(seed) };
         let scheduler = registry::build(&plan.scheduler, machine.topology.cpus())?;
-        let options =
-            RunOptions { seed, duration: self.replay.duration, warmup: Ns::ZERO, every_tick: false };
+        let options = RunOptions { seed, duration: self.replay.duration, ..RunOptions::default() };
         plan.run(&machine, &*scheduler, &options, sink).map(drop)
     }
 

@@ -179,7 +179,12 @@ fn once<S: EventSink>(
     let scheduler = build(&plan.scheduler, plan.decided(machine.topology.cpus()))?;
     let (seed, duration, warmup) = (scenario.seed, scenario.duration, scenario.warmup);
     let mut sink = Budget { inner: sink, left: MOST_EVENTS, last: Ns::ZERO };
-    plan.run(&machine, &*scheduler, &RunOptions { seed, duration, warmup, every_tick }, &mut sink)
+    plan.run(
+        &machine,
+        &*scheduler,
+        &RunOptions { seed, duration, warmup, every_tick, plain_path: false },
+        &mut sink,
+    )
 }
 
 fn refused_or_failed(error: &StudyError) -> Verdict {

@@ -3,7 +3,7 @@
 use super::super::tests::{goal, rounds};
 use super::super::{Goal, Who};
 use super::*;
-use schedlab_live::Room;
+use schedlab_live::RunDir;
 use schedlab_model::Ns;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -51,7 +51,7 @@ fn plan(goals: Vec<Goal>, folder: &std::path::Path) -> Plan {
         rounds: 5,
         only: Vec::new(),
         keep_for: None,
-        room: Room::at(folder).unwrap(),
+        run_dir: RunDir::at(folder).unwrap(),
         program: "/bin/true".into(),
     }
 }

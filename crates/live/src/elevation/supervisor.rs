@@ -1,0 +1,472 @@
+//! The supervisor: everything around the agents that may touch files. It brings threads under management, keeps the
+//! guardian informed, and ends the run.
+
+mod agent_threads;
+
+use super::agent::{Notice, Order, Shared, monotonic};
+use super::block_detector::become_fifo;
+use super::cpu_claim::{CpuClaim, PATIENCE};
+use super::heartbeat::Heartbeat;
+use super::threads::Thread;
+use super::{
+    AGENT, Counts, ElevationOptions, ElevationReport, GUARDIAN, HEARTBEAT, PARKED, RUNNING, SILENCE,
+    ThreadReport,
+};
+use crate::journal::{Confined, Setting};
+use crate::logged_core::{CoreOptions, LoggedCore};
+use crate::status_file::{DriverStatus, StatusThread};
+use crate::{Keeper, KeeperOptions, LiveError, detach, restore};
+use agent_threads::{AgentThreads, Done};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use schedlab_host::follow::Adder;
+use schedlab_host::privileges::{Duty, keep_only};
+use schedlab_host::threads::{self as host, Identity, Scheduling};
+use schedlab_model::{CpuId, CpuSet, Ns, Policy};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+/// An agent that works for so long without a sleep is ended by the kernel (RLIMIT_RTTIME).
+const SPINS: Duration = Duration::from_secs(5);
+/// A thread that waits so many times longer than it may, and a while more, shows that its agent is broken. (The agent
+/// gives it back at the first look; threads whose wakeups left no event are found within a second and a half.)
+const BROKEN: u32 = 4;
+const BROKEN_MORE: Duration = Duration::from_secs(2);
+/// How often the status file is written, and requests are looked for.
+const PUBLISH: Ns = Ns::from_ms(100);
+
+/// Runs the threads of `processes`, and those that they make, under the scheduler of `options` until `done` says so
+/// or all are gone; then everything is restored. `begin` is called once, when all are managed.
+///
+/// # Errors
+/// When the scheduler cannot run live or breaks its contract, a thread cannot be managed, or the kernel refuses
+/// real-time priorities. Everything is restored then.
+pub fn manage(
+    options: &ElevationOptions,
+    processes: &[u32],
+    begin: impl FnOnce() + Send,
+    mut done: impl FnMut() -> bool + Send,
+) -> Result<ElevationReport, LiveError> {
+    let work = move || {
+        // A process that is named must exist now. If it ends while it is taken on, that is no error.
+        processes.iter().try_for_each(|process| Keeper::target(*process).map(drop))?;
+        let mut supervisor = Supervisor::start(options)?;
+        for process in processes {
+            supervisor.take_family_member(*process)?;
+        }
+        begin();
+        while !done() && supervisor.tend()? {
+            std::thread::sleep(HEARTBEAT);
+        }
+        supervisor.end()
+    };
+    // In a thread of its own: it takes a real-time priority and gives up capabilities for good.
+    std::thread::scope(|scope| {
+        let builder = std::thread::Builder::new().name("sched-supervise".to_owned());
+        let supervisor =
+            builder.spawn_scoped(scope, work).map_err(LiveError::io("starting the supervisor's thread"))?;
+        supervisor.join().unwrap_or_else(|panic| Err(LiveError::died(&*panic)))
+    })
+}
+
+struct Supervisor<'a> {
+    options: &'a ElevationOptions,
+    core: CoreOptions,
+    keeper: Keeper,
+    shared: Arc<Shared>,
+    notices: Receiver<Notice>,
+    sent: u64,
+    published: Ns,
+    /// In the order in which they were taken on.
+    threads: Vec<KnownThread>,
+    agents: AgentThreads,
+    /// The managed CPUs, in order.
+    cpus: Vec<CpuId>,
+    start: Ns,
+    taken: BTreeSet<Identity>,
+    processes: BTreeSet<u32>,
+    /// By process: how its threads were scheduled before, and where they could run.
+    origins: BTreeMap<u32, (Scheduling, CpuSet)>,
+    /// When management began, in the unit of `Identity::started`.
+    began: u64,
+    /// Processes that were given back while others stay managed; their children are not taken on again.
+    released: BTreeSet<u32>,
+    /// By CPU slot: adds threads to those that its agent follows.
+    adders: Vec<Adder>,
+    /// The threads of this process: never followed.
+    own: BTreeSet<u32>,
+    _heartbeat: Heartbeat,
+    _limit: RtLimit,
+    _claims: Vec<CpuClaim>,
+}
+
+/// What the supervisor remembers of a thread.
+struct KnownThread {
+    taken: StatusThread,
+    /// The thread's own policy.
+    own: Policy,
+}
+
+/// While it lives, a thread of this process that is SCHED_FIFO and does not sleep for five seconds ends the process
+/// (RLIMIT_RTTIME, setrlimit(2)), so that even an agent that spins comes to an end. Only the soft limit is set, so
+/// that it can be taken back. The programs that schedlab starts were started before, or are not real-time.
+struct RtLimit(Rlimit);
+
+impl RtLimit {
+    fn set() -> RtLimit {
+        let before = getrlimit(Resource::Rttime);
+        let spins = SPINS.as_micros() as u64;
+        let current = Some(before.maximum.map_or(spins, |most| most.min(spins)));
+        // Without the limit the guardian is still there.
+        let _ = setrlimit(Resource::Rttime, Rlimit { current, ..before });
+        RtLimit(before)
+    }
+}
+
+impl Drop for RtLimit {
+    fn drop(&mut self) {
+        let _ = setrlimit(Resource::Rttime, self.0);
+    }
+}
+
+impl<'a> Supervisor<'a> {
+    fn start(options: &'a ElevationOptions) -> Result<Supervisor<'a>, LiveError> {
+        let others = check_cpus(&options.cpus)?;
+        let cpus: Vec<CpuId> = options.cpus.iter().collect();
+        let core = CoreOptions {
+            scheduler: options.scheduler.clone(),
+            cpus: cpus.len(),
+            tasks: options.capacity,
+            hz: schedlab_host::machine().hz,
+            seed: 1,
+        };
+        check_scheduler(&core, &options.declared)?;
+        let claims = cpus.iter().map(|cpu| CpuClaim::take(*cpu, PATIENCE)).collect::<Result<_, _>>()?;
+        let start = monotonic();
+        let (agents, adders, notices) = AgentThreads::start(options, &core, &others, start)?;
+        let shared = agents.shared.clone();
+        // Before there is a guardian that counts the silence: on a busy machine an ordinary thread may wait that
+        // long.
+        become_fifo("the supervisor", AGENT, &others)?;
+        // Locking the memory takes its time: the guardian, which waits for heartbeats, is started after that.
+        let keeper = Keeper::start(&KeeperOptions {
+            run_dir: options.run_dir.clone(),
+            purpose: format!("run under {} on CPU {}", options.scheduler, options.cpus),
+            program: options.program.clone(),
+            silence: Some(SILENCE),
+            priority: Some(GUARDIAN),
+            starve: Some(Duration::from_nanos(options.starve_after.0) * BROKEN + BROKEN_MORE),
+        })?;
+        let limit = RtLimit::set();
+        // What is left to do: set policies, follow more threads, end the command.
+        keep_only(&[Duty::Schedule, Duty::Follow, Duty::LockMemory, Duty::Kill, Duty::See])
+            .map_err(LiveError::io("giving up capabilities"))?;
+        let heartbeat = Heartbeat::start(shared.clone(), keeper.heartbeat_pipe()?, others)?;
+        let own = host::of_process(std::process::id()).into_iter().collect();
+        // This thread was made for this management.
+        let own_thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        let began = host::identity(own_thread).map_or(u64::MAX, |own| own.started);
+        Ok(Supervisor {
+            options,
+            core,
+            keeper,
+            shared,
+            notices,
+            sent: 0,
+            published: Ns::ZERO,
+            threads: Vec::new(),
+            agents,
+            cpus,
+            start,
+            taken: BTreeSet::new(),
+            processes: BTreeSet::new(),
+            origins: BTreeMap::new(),
+            began,
+            released: BTreeSet::new(),
+            adders,
+            own,
+            _heartbeat: heartbeat,
+            _limit: limit,
+            _claims: claims,
+        })
+    }
+
+    /// Gives an order that is not about one CPU: the first agent carries it out.
+    fn order(&mut self, order: Order) {
+        self.order_to(0, order);
+    }
+
+    fn order_to(&mut self, slot: usize, order: Order) {
+        // That an agent is gone is noticed elsewhere.
+        self.sent += u64::from(self.agents.tell(slot, order));
+    }
+
+    /// Takes on every thread of a process, and journals that those to come are managed, too.
+    fn take_process(&mut self, process: u32) -> Result<(), LiveError> {
+        let first = Keeper::target(process)?;
+        let band = Setting::FifoBand(PARKED, RUNNING);
+        if self.processes.insert(process) {
+            let Some(origin) = self.origin(&first, first.parent) else {
+                return Err(LiveError::NoThread { tid: process });
+            };
+            self.origins.insert(process, origin);
+            self.keeper.adopt_from(&first, origin, band, Some(self.confined()))?;
+        }
+        // Threads that are made meanwhile are found in the next round.
+        loop {
+            let mut new = 0;
+            for tid in host::of_process(process) {
+                new += usize::from(self.take_thread(tid)?);
+            }
+            for child in host::children(process) {
+                if !self.processes.contains(&child) && !self.released.contains(&child) {
+                    self.take_family_member(child)?;
+                    new += 1;
+                }
+            }
+            if new == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes on a process that a managed one made; it may be gone already.
+    fn take_family_member(&mut self, process: u32) -> Result<(), LiveError> {
+        if self.released.contains(&process) {
+            return Ok(());
+        }
+        match self.take_process(process) {
+            Err(LiveError::NoThread { .. } | LiveError::KernelThread { .. }) => {
+                self.processes.insert(process);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// Returns how a thread was scheduled before, and where it could run. A thread that was born under management
+    /// inherited what was made of its `parent` (a process): it gets what that one had. `None`: it is gone.
+    fn origin(&self, thread: &Identity, parent: u32) -> Option<(Scheduling, CpuSet)> {
+        let inherited = self.origins.get(&parent).or_else(|| self.origins.values().next());
+        match inherited {
+            Some(origin) if thread.started >= self.began => Some(*origin),
+            _ => Some((host::scheduling(thread.tid).ok()?, host::affinity(thread.tid).ok()?)),
+        }
+    }
+
+    /// Takes on a thread. True: it is managed now, and was not before.
+    fn take_thread(&mut self, tid: u32) -> Result<bool, LiveError> {
+        // Taking on hundreds takes long, and nothing more may be changed without a guardian.
+        if self.shared.unguarded.load(Ordering::Relaxed) {
+            return Err(self.keeper.unguarded()?);
+        }
+        let Some(identity) = host::identity(tid).filter(|identity| !self.taken.contains(identity)) else {
+            return Ok(false);
+        };
+        let Some((before, affinity)) = self.origin(&identity, identity.process) else { return Ok(false) };
+        self.taken.insert(identity.clone());
+        if !before.policy.is_fair() && !matches!(before.policy, Policy::Fifo(PARKED..=RUNNING)) {
+            // A real-time or deadline policy of its own goes before the bands: it is left alone.
+            return Ok(false);
+        }
+        let taken_for = self.taken_for(&identity.comm, before.policy);
+        let served = host::served(tid);
+        let cpu = self.next_cpu(&affinity);
+        let Some(thread) = Thread::open(identity, before, affinity, taken_for, cpu) else { return Ok(false) };
+        match self.put_into_band(&thread) {
+            Err(LiveError::NoThread { .. }) => return Ok(false),
+            other => other?,
+        }
+        self.follow(tid)?;
+        let taken = StatusThread { thread: thread.identity.clone(), before: served };
+        self.threads.push(KnownThread { taken, own: thread.before.policy });
+        self.order(Order::Join(Box::new(thread)));
+        // It may have become another program before its events were followed.
+        host::identity(tid).into_iter().for_each(|now| self.renamed(now));
+        Ok(true)
+    }
+
+    /// Returns the policy that the scheduler takes a thread of this name for.
+    fn taken_for(&self, name: &str, own: Policy) -> Policy {
+        self.options.declared.iter().find(|(declared, _)| declared == name).map_or(own, |(_, policy)| *policy)
+    }
+
+    /// Returns where a managed thread is confined to: one of the managed CPUs at a time.
+    fn confined(&self) -> Confined {
+        Confined { cpus: self.options.cpus, one_of: self.cpus.len() > 1 }
+    }
+
+    /// Returns the managed CPUs in turn, of those where the thread may run, if there are any.
+    fn next_cpu(&self, affinity: &CpuSet) -> CpuId {
+        let allowed: Vec<CpuId> = self.cpus.iter().copied().filter(|cpu| affinity.contains(*cpu)).collect();
+        let among = if allowed.is_empty() { &self.cpus } else { &allowed };
+        among[self.threads.len() % among.len()]
+    }
+
+    /// Makes the agents follow a thread. Where the kernel refuses to follow one more, its wakeups are found by
+    /// looking.
+    fn follow(&mut self, tid: u32) -> Result<(), LiveError> {
+        let mut told = 0;
+        for slot in 0..self.adders.len() {
+            if let Ok(Some(batch)) = self.adders[slot].add(&BTreeSet::from([tid]), &self.own) {
+                self.order_to(slot, Order::Follow(batch));
+                told += 1;
+            }
+        }
+        // One agent takes its orders one after the other. Several must have begun to listen before the thread joins.
+        if told > 1 { self.wait_until_done() } else { Ok(()) }
+    }
+
+    fn put_into_band(&mut self, thread: &Thread) -> Result<(), LiveError> {
+        self.keeper.declare_from(&thread.identity, thread.before, Setting::FifoBand(PARKED, RUNNING))?;
+        let to = CpuSet::single(thread.cpu);
+        self.keeper.confine_within(&thread.identity, thread.affinity, self.confined(), &to)?;
+        self.keeper.apply(&thread.identity, &thread.band(PARKED))
+    }
+
+    /// Does what is due now and then. False: nothing is left to manage.
+    fn tend(&mut self) -> Result<bool, LiveError> {
+        let notices: BTreeSet<Notice> = self.notices.try_iter().collect();
+        for notice in notices {
+            let (Notice::Born(tid) | Notice::Execed(tid)) = notice;
+            let Some(identity) = host::identity(tid) else { continue };
+            match notice {
+                Notice::Born(_) => self.take_family_member(identity.process)?,
+                Notice::Execed(_) => self.renamed(identity),
+            }
+        }
+        if self.shared.unguarded.load(Ordering::Relaxed) {
+            return Err(self.keeper.unguarded()?);
+        }
+        if self.agents.is_dead() {
+            return Ok(false);
+        }
+        let now = monotonic();
+        if now.saturating_sub(self.published) >= PUBLISH {
+            self.published = now;
+            self.give_back_requested()?;
+            self.publish(now);
+        }
+        Ok(self.processes.iter().any(|process| !host::of_process(*process).is_empty()))
+    }
+
+    /// A thread may run another program: its name, and what is declared for that, may be another.
+    fn renamed(&mut self, identity: Identity) {
+        let Some(kept) = self.threads.iter_mut().find(|kept| kept.taken.thread == identity) else { return };
+        let was = std::mem::replace(&mut kept.taken.thread.comm, identity.comm.clone());
+        let own = kept.own;
+        let now = self.taken_for(&identity.comm, own);
+        if self.taken_for(&was, own) != now {
+            self.order(Order::Policy(identity.tid, now));
+        }
+    }
+
+    /// Gives back what `schedlab detach --pid` asked for.
+    fn give_back_requested(&mut self) -> Result<(), LiveError> {
+        let Some(journal) = self.keeper.journal().map(Path::to_owned) else { return Ok(()) };
+        for process in detach::requested(&journal) {
+            let family = match host::identity(process) {
+                Some(first) => restore::family(&first),
+                None => vec![process],
+            };
+            for member in family {
+                if !self.processes.remove(&member) {
+                    continue;
+                }
+                self.released.insert(member);
+                for tid in host::of_process(member) {
+                    self.order(Order::Release(tid));
+                }
+                self.wait_until_done()?;
+                self.keeper.released(member)?;
+                self.threads.retain(|kept| kept.taken.thread.process != member);
+            }
+            detach::answer(&journal, process);
+        }
+        Ok(())
+    }
+
+    fn wait_until_done(&mut self) -> Result<(), LiveError> {
+        while self.shared.orders_done.load(Ordering::Acquire) < self.sent && !self.agents.is_dead() {
+            self.keeper.beat()?;
+            std::thread::sleep(HEARTBEAT / 10);
+        }
+        Ok(())
+    }
+
+    /// Writes the status file.
+    fn publish(&self, now: Ns) {
+        let Some(journal) = self.keeper.journal() else { return };
+        let Some(owner) = host::identity(std::process::id()) else { return };
+        let mut counts =
+            self.shared.counts.lock().map_or_else(|_| Counts::default(), |counts| counts.clone());
+        let of_driver = |tid: &u32| host::identity(*tid).is_some_and(|one| one.comm.starts_with("sched-"));
+        let own = host::of_process(owner.process).into_iter().filter(of_driver).filter_map(host::served);
+        counts.agent_cpu_ns = own.map(|served| served.run.0).sum();
+        let living = self.threads.iter().map(|kept| &kept.taken).filter(|taken| taken.thread.lives());
+        let status = DriverStatus {
+            owner,
+            scheduler: self.options.scheduler.clone(),
+            cpus: self.options.cpus,
+            elapsed: now.saturating_sub(self.start),
+            counts,
+            threads: living.cloned().collect(),
+        };
+        status.write(journal);
+    }
+
+    fn end(mut self) -> Result<ElevationReport, LiveError> {
+        self.agents.stop();
+        // Closing tracepoints takes the kernel a tenth of a second: the guardian must not take that for silence.
+        while !self.agents.has_ended() {
+            self.keeper.beat()?;
+            std::thread::sleep(HEARTBEAT / 2);
+        }
+        let done = self.agents.end();
+        let elapsed = monotonic().saturating_sub(self.start);
+        let restored = self.keeper.finish()?;
+        let Done { threads, counts, log, breach } = done?;
+        if let Some(breach) = breach {
+            return Err(LiveError::Contract { scheduler: self.core.scheduler, breach });
+        }
+        let name = |thread: &Thread| {
+            let kept = self.threads.iter().find(|kept| kept.taken.thread == thread.identity);
+            kept.map_or(&thread.identity.comm, |kept| &kept.taken.thread.comm).clone()
+        };
+        let report = |(thread, chosen): (&Thread, &Ns)| ThreadReport {
+            tid: thread.identity.tid,
+            comm: name(thread),
+            chosen_ns: chosen.0,
+        };
+        let threads = threads.iter().map(|(thread, chosen)| report((thread, chosen))).collect();
+        Ok(ElevationReport { elapsed, counts, threads, core: self.core, log, restored })
+    }
+}
+
+/// Returns the CPUs that stay unmanaged.
+fn check_cpus(managed: &CpuSet) -> Result<CpuSet, LiveError> {
+    let allowed = host::affinity(0).map_err(LiveError::io("reading the CPUs of this process"))?;
+    if let Some(cpu) = managed.without(&allowed).lowest() {
+        return Err(LiveError::Cpu { cpu: cpu.0, allowed: allowed.to_string() });
+    }
+    let others = allowed.without(managed);
+    if others.is_empty() || managed.is_empty() {
+        return Err(LiveError::OneCpu { managed: managed.to_string(), allowed: allowed.to_string() });
+    }
+    Ok(others)
+}
+
+/// Checks that the scheduler exists, and can serve what is declared.
+fn check_scheduler(core: &CoreOptions, declared: &[(String, Policy)]) -> Result<(), LiveError> {
+    let made = LoggedCore::new(core)?;
+    for (name, policy) in declared {
+        if let Some(reason) = made.scheduler().refuses(*policy) {
+            let (scheduler, name, policy) = (core.scheduler.clone(), name.clone(), *policy);
+            return Err(LiveError::Policy { scheduler, name, policy, reason });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! The work of devices: one interrupt, on the device's own CPU, wakes every task that waits for it.
+
+use crate::common::{fixed, scheduler};
+use schedlab_model::{
+    ChannelId, ChannelSpec, CpuId, CpuSet, EventKind, Ns, Op, Program, SchedEvent, TaskId, TaskSpec, Waker,
+    Workload,
+};
+use schedlab_sim::{Machine, RunOptions, run};
+
+const DEVICE: ChannelId = ChannelId(0);
+const MS: u64 = 1_000_000;
+
+/// Returns the tasks that a softirq woke, where and when.
+fn woken(cpu: u32) -> Vec<(u32, u32, u64)> {
+    let start = Op::Device { length: fixed(5 * MS), cpu: CpuId(cpu), channel: DEVICE, count: 3 };
+    let wait = Op::Receive(DEVICE);
+    let asks = Program::once([Op::Run(fixed(MS)), start, wait, Op::Run(fixed(MS))]);
+    let waits = Program::once([Op::Run(fixed(MS)), wait, Op::Run(fixed(MS))]);
+    let late = Program::once([Op::Run(fixed(MS)), Op::Sleep(fixed(20 * MS)), wait, Op::Run(fixed(MS))]);
+    let task = |(name, program): (&str, Program)| TaskSpec {
+        affinity: CpuSet::single(CpuId(0)),
+        ..TaskSpec::new(name, program)
+    };
+    let workload = Workload {
+        tasks: [("asks", asks), ("waits", waits), ("late", late)].map(task).to_vec(),
+        channels: vec![ChannelSpec { name: "device".to_owned(), ..ChannelSpec::default() }],
+        ..Workload::default()
+    };
+    let mut events: Vec<SchedEvent> = Vec::new();
+    let options = RunOptions::for_time(Ns::from_ms(50));
+    let scheduler = scheduler("fifo-per-cpu", 2);
+    run(&Machine::flat(2), &workload, &*scheduler, &options, &mut events).expect("a clean run");
+    let ended = events.iter().filter(|event| matches!(event.kind, EventKind::Exit { .. })).count();
+    assert_eq!(ended, 3, "{events:?}");
+    let softirq = |event: &SchedEvent| match event.kind {
+        EventKind::Wake { task: TaskId(task), waker: Waker::SoftIrq } => {
+            Some((task, event.cpu.0, event.at.0))
+        }
+        _ => None,
+    };
+    events.iter().filter_map(softirq).collect()
+}
+
+/// Both that wait are woken when the device is done, 5 ms after it was asked at 1 ms; a later task finds its token.
+#[test]
+fn an_interrupt_wakes_all_waiting_tasks() {
+    assert_eq!(woken(1), [(0, 1, 6 * MS), (1, 1, 6 * MS)]);
+}
+
+#[test]
+fn where_the_cpu_is_not_there_it_comes_to_the_tasks_own() {
+    assert_eq!(woken(7), [(0, 0, 6 * MS), (1, 0, 6 * MS)]);
+}

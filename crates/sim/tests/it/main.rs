@@ -1,0 +1,29 @@
+//! All tests of the simulator but `memory`, in one program.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod agent_schedulers;
+mod delegation;
+mod devices;
+mod facts;
+mod idle_takers;
+mod linux_cfs;
+mod linux_deadline;
+mod linux_eevdf;
+mod linux_elision;
+mod linux_groups;
+mod linux_knobs;
+mod linux_pre_cfs;
+mod linux_smp;
+mod nested;
+mod oracles;
+mod paths;
+mod preemption;
+mod properties;
+mod search;
+mod smp_shapes;
+mod views;
+mod work_conservation;
+mod workloads;
+mod xen;
