@@ -111,7 +111,7 @@ pub(crate) struct Played {
     /// For how long others kept the CPU from them, whom no driver can hold off: foreign real-time threads, a hypervisor.
     pub(crate) others: Ns,
     /// Times that the driver gave the CPU away. (It has no need to in an undisturbed run, which is shorter than the period.)
-    pub(crate) gifts: u64,
+    pub(crate) yield_windows: u64,
 }
 
 /// Plays `case` under `scheduler`.
@@ -151,9 +151,9 @@ pub(crate) fn run(case: &Case, scheduler: &str) -> Result<Played, Failed> {
     let recording = Recording::open(&output)?;
     let (pid, agents) = (stage.player.id(), stage.attached.id());
     let report = stage.end();
-    let gifts = report["counts"]["gifts"].as_u64().unwrap_or(0);
+    let yield_windows = report["counts"]["gifts"].as_u64().unwrap_or(0);
     let others = others(&recording, pid, agents);
-    Ok(Played { events: events(case, &recording, pid, &report), others, gifts })
+    Ok(Played { events: events(case, &recording, pid, &report), others, yield_windows })
 }
 
 /// The time on the managed CPU, while a thread of the player `pid` wanted it, of whoever is neither of the player nor of the
