@@ -16,7 +16,7 @@ pub mod decision_core;
 mod forward;
 mod knobs;
 pub mod linux;
-pub mod linux_old;
+pub mod linux_pre_cfs;
 mod locks;
 pub mod registry;
 pub mod simple;
