@@ -20,8 +20,8 @@ pub mod linux_pre_cfs;
 mod locks;
 pub mod registry;
 pub mod simple;
+mod tournament_tree;
 mod view;
-mod winner;
 pub mod xen;
 
 pub use api::{
@@ -30,5 +30,5 @@ pub use api::{
 pub use cx::{Cx, Out, Work};
 pub use knobs::{Knob, KnobError, KnobKind, KnobValue, Knobs, SchedulerSpec, Steps};
 pub use locks::{CellLock, CellLocks, Dense, Lock, Locks, OnLine};
+pub use tournament_tree::TournamentTree;
 pub use view::{CpuView, GroupView, Relaxed64, Runnable, TaskView, World};
-pub use winner::Winner;

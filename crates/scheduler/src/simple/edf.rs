@@ -18,7 +18,8 @@
 
 use crate::registry::Entry;
 use crate::{
-    CellLocks, Change, Cmd, Cx, Knob, KnobKind, Lock, Locks, Needs, Pick, Prev, Scheduler, Wake, Winner,
+    CellLocks, Change, Cmd, Cx, Knob, KnobKind, Lock, Locks, Needs, Pick, Prev, Scheduler, TournamentTree,
+    Wake,
 };
 use schedlab_model::{CpuId, Policy, TaskId};
 
@@ -74,7 +75,7 @@ fn unpack(packed: u128) -> Urgency {
 struct Ready {
     /// The most urgent last.
     near: Vec<Urgency>,
-    far: Winner<u128>,
+    far: TournamentTree<u128>,
 }
 
 const NEAR: usize = 16;
@@ -83,7 +84,7 @@ const FEW: usize = 16;
 
 impl Ready {
     fn new(tasks: usize) -> Ready {
-        Ready { near: Vec::with_capacity(NEAR), far: Winner::new(tasks, u128::MAX) }
+        Ready { near: Vec::with_capacity(NEAR), far: TournamentTree::new(tasks, u128::MAX) }
     }
 
     #[inline]
@@ -154,7 +155,7 @@ struct State {
     idle: Vec<u64>,
     /// `cpus` the other way round: the least urgent wins, of equals the CPU with the smallest number. Asked only while
     /// no CPU is idle, so what has changed is kept in `stale` until then.
-    lazy: Winner<u128>,
+    lazy: TournamentTree<u128>,
     /// The same for few CPUs, which are compared one by one: key, task and CPU as one number.
     few: [u128; FEW],
     stale: Vec<u32>,
@@ -179,7 +180,7 @@ impl State {
             jobs: vec![Job { key: NEVER, anywhere: false }; tasks],
             cpus: vec![IDLE; cpus],
             idle,
-            lazy: Winner::new(cpus, u128::MAX),
+            lazy: TournamentTree::new(cpus, u128::MAX),
             few: [0; FEW],
             stale: (0..cpus as u32).collect(),
             is_stale: vec![true; cpus],
