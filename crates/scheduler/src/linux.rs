@@ -7,7 +7,7 @@
 //! * [`version::Version`] is a preset as data; [`tunables::Tunables`] are its knobs resolved for a machine.
 //! * [`rq::Rq`] is everything that one CPU's lock guards: clock, entities (tasks and group shares), the fair
 //!   queues, the RT lists. An entity lives in the store of the CPU on which its task is (or was last);
-//!   [`homes::Homes`] says where. [`board::Board`] is what others may read without the lock.
+//!   [`homes::Homes`] says where. [`cpu_summary::CpuSummary`] is what others may read without the lock.
 //! * [`decide`] takes the running task off and chooses, class by class; [`plain`] does the same in one piece for
 //!   a CPU that has fair tasks of the root group only.
 //! * [`fair`] walks the group hierarchy and calls the rules for each level; [`rt`] is the RT class, [`dl`] the
@@ -36,10 +36,10 @@
 
 mod balance;
 mod bandwidth;
-mod board;
 mod cfs;
 #[cfg(test)]
 mod chaos;
+mod cpu_summary;
 mod decide;
 mod dl;
 mod domains;

@@ -404,7 +404,7 @@ fn plain_and_general_paths_agree<F: FairRules>(version: Version, cpus: usize, st
         for cpu in 0..cpus {
             let states = [&plain, &general].map(|chaos| {
                 let at = CpuId::from(cpu);
-                let signals = chaos.linux.smp.get().map(|smp| smp.board.signals(at, Ns(chaos.now)));
+                let signals = chaos.linux.smp.get().map(|smp| smp.summary.signals(at, Ns(chaos.now)));
                 let due = chaos.linux.tick_due(&chaos.cx(cpu), at);
                 (chaos.linux.explain(&chaos.cx(cpu), at), signals, due, chaos.timers.clone())
             });

@@ -17,7 +17,7 @@
 //! | fault: groups are compared by mean load, idle CPUs or not | from 2.6.38 on | `defects.GROUP_IMBALANCE`: a condition more | `d3_12_group_imbalance` |
 //! | SMT-only groups beside single threads (`group_smt_balance`, 6.6+), energy, misfit, asym packing | – | omitted | – |
 
-use super::board::Board;
+use super::cpu_summary::CpuSummary;
 use super::domains::{Domain, Domains, Group, Level};
 use super::pelt::SCALE;
 use super::placement::Kind;
@@ -48,7 +48,7 @@ pub(super) enum Amount {
 /// The question: what should move to `cpu` within one domain.
 #[derive(Clone, Copy)]
 pub(super) struct Ask<'a> {
-    pub(super) board: &'a Board,
+    pub(super) summary: &'a CpuSummary,
     pub(super) domains: &'a Domains,
     pub(super) domain: &'a Domain,
     /// Index of the CPU's own group.
@@ -95,11 +95,11 @@ impl Ask<'_> {
         let whole = group;
         let mut idle_thread = None;
         for cpu in whole.iter() {
-            if !group.contains(cpu) || !self.board.idle(cpu) {
+            if !group.contains(cpu) || !self.summary.idle(cpu) {
                 continue;
             }
             let threads = &self.domains.smt[cpu.index()];
-            let core_idle = threads.iter().all(|thread| self.board.idle(thread));
+            let core_idle = threads.iter().all(|thread| self.summary.idle(thread));
             if self.since_6_6 && self.domain.level != Level::Smt && !core_idle {
                 idle_thread = idle_thread.or(Some(cpu));
                 threads.iter().for_each(|thread| group.remove(thread));
@@ -125,18 +125,18 @@ impl Ask<'_> {
         let mut stats = Stats { cores: group.cores, ..Stats::default() };
         group.for_each_within(self.cpus, |cpu| {
             let averages = if self.again {
-                self.board.averages(cpu, self.now)
+                self.summary.averages(cpu, self.now)
             } else {
-                self.board.averages_once(cpu, self.now)
+                self.summary.averages_once(cpu, self.now)
             };
             stats.cpus += 1;
             stats.load += averages.load;
             stats.util += averages.util;
             stats.runnable += averages.runnable;
             stats.capacity += averages.capacity;
-            stats.tasks += self.board.nr_running(cpu);
-            stats.fair += self.board.fair(cpu);
-            stats.idle += u64::from(self.board.idle(cpu));
+            stats.tasks += self.summary.nr_running(cpu);
+            stats.fair += self.summary.fair(cpu);
+            stats.idle += u64::from(self.summary.idle(cpu));
         });
         stats.capacity = stats.capacity.max(1);
         let pct = self.domain.imbalance_pct;
@@ -194,7 +194,7 @@ impl Ask<'_> {
             return;
         }
         let cpus = scan_length(util, llc, self.domain.imbalance_pct);
-        self.board.set_scan(self.domains.llc_id[self.cpu.index()], cpus as u32);
+        self.summary.set_scan(self.domains.llc_id[self.cpu.index()], cpus as u32);
     }
 
     /// Difference in tasks between siblings, counted per core since 6.6; 0 when there is nothing to do.
@@ -269,17 +269,17 @@ impl Ask<'_> {
     fn busiest_cpu(&self, group: usize, amount: Amount) -> Option<CpuId> {
         let mut best: Option<(CpuId, u64, u64)> = None;
         for cpu in self.domain.groups[group].within(self.cpus) {
-            let tasks = self.board.fair(cpu);
+            let tasks = self.summary.fair(cpu);
             if tasks == 0 {
                 continue;
             }
-            let capacity = self.board.capacity(cpu, self.now);
+            let capacity = self.summary.capacity(cpu, self.now);
             let value = match amount {
                 Amount::Tasks(_) => tasks,
                 Amount::Util(_) if tasks <= 1 => continue,
-                Amount::Util(_) => self.board.signals(cpu, self.now).util_avg(),
+                Amount::Util(_) => self.summary.signals(cpu, self.now).util_avg(),
                 Amount::Load(limit) => {
-                    let load = self.board.load(cpu, self.now);
+                    let load = self.summary.load(cpu, self.now);
                     let free = capacity * self.domain.imbalance_pct >= SCALE * 100;
                     if tasks == 1 && load > limit && free {
                         continue;
@@ -312,14 +312,14 @@ fn scan_length(util: u64, llc: u64, pct: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::board::tests::hogs;
+    use super::super::cpu_summary::tests::hogs;
     use super::*;
     use schedlab_model::Topology;
 
     const NOW: Ns = Ns::from_s(10);
 
     struct Machine {
-        board: Board,
+        summary: CpuSummary,
         domains: Domains,
         online: CpuSet,
     }
@@ -328,16 +328,16 @@ mod tests {
         fn new(topology: &Topology, tasks: &[u32]) -> Machine {
             let domains = Domains::build(topology, &CpuSet::ALL);
             let caches = 1 + domains.llc_id.iter().max().map_or(0, |&id| id as usize);
-            let board = Board::new(topology.cpus(), &vec![topology.cpus() / caches; caches]);
+            let summary = CpuSummary::new(topology.cpus(), &vec![topology.cpus() / caches; caches]);
             for (cpu, &count) in tasks.iter().enumerate() {
-                hogs(&board, cpu as u32, count, NOW);
+                hogs(&summary, cpu as u32, count, NOW);
             }
-            Machine { board, domains, online: CpuSet::first(topology.cpus()) }
+            Machine { summary, domains, online: CpuSet::first(topology.cpus()) }
         }
         fn ask(&self, cpu: u32, level: usize, idle: Idle, since_6_6: bool) -> Ask<'_> {
             let (domain, link) = self.domains.chain(CpuId(cpu)).nth(level).unwrap();
             Ask {
-                board: &self.board,
+                summary: &self.summary,
                 domains: &self.domains,
                 domain,
                 local: link.local,
@@ -439,6 +439,6 @@ mod tests {
         assert_eq!(scan_length(8 * 875, 8, 117), 0);
         let machine = Machine::new(&Topology::flat(8), &[1, 1, 1, 1, 0, 0, 0, 0]);
         machine.ask(7, 0, Idle::Yes, true).busiest();
-        assert_eq!(machine.board.scan(0), 5);
+        assert_eq!(machine.summary.scan(0), 5);
     }
 }

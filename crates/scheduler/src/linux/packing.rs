@@ -128,7 +128,7 @@ impl Place<'_> {
         let (pack, this, prev) = (self.t.vcpu_pack, wakeup.this, wakeup.prev);
         let has = |bit| pack & bit != 0;
         let room = |cpu: CpuId| self.room(cpu, if cpu == prev { 0 } else { wakeup.util });
-        if has(IRQ) && self.board.idle(this) && self.allowed.contains(this) {
+        if has(IRQ) && self.summary.idle(this) && self.allowed.contains(this) {
             return Some(this);
         }
         if has(SYNC) && wakeup.sync && room(this) {
@@ -137,13 +137,13 @@ impl Place<'_> {
         if !has(BUSY) {
             return None;
         }
-        if !self.board.idle(prev) && room(prev) {
+        if !self.summary.idle(prev) && room(prev) {
             return Some(prev);
         }
         if room(this) {
             return Some(this);
         }
-        self.allowed.iter().find(|&cpu| !self.board.idle(cpu) && room(cpu))
+        self.allowed.iter().find(|&cpu| !self.summary.idle(cpu) && room(cpu))
     }
 
     /// Whether a new task stays on the CPU where it is created.
@@ -155,11 +155,11 @@ impl Place<'_> {
 
     /// Whether a task that uses `more` of a CPU has room on this one.
     fn room(&self, cpu: CpuId, more: u64) -> bool {
-        let fair = self.board.fair(cpu);
-        if !self.allowed.contains(cpu) || self.board.nr_running(cpu) != fair || fair > 1 {
+        let fair = self.summary.fair(cpu);
+        if !self.allowed.contains(cpu) || self.summary.nr_running(cpu) != fair || fair > 1 {
             return false;
         }
-        let now = self.board.averages(cpu, self.now);
+        let now = self.summary.averages(cpu, self.now);
         // Who waits for a CPU is nobody: one runs, or none.
         let estimated = if fair == 1 { self.estimates.running[cpu.index()].load(Relaxed) } else { 0 };
         (now.util.max(estimated) + more) * 100 < now.capacity * FULL
@@ -168,8 +168,8 @@ impl Place<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::board::Facts;
-    use super::super::board::tests::{hogs, runs_for};
+    use super::super::cpu_summary::Facts;
+    use super::super::cpu_summary::tests::{hogs, runs_for};
     use super::super::pelt::Inputs;
     use super::super::placement::tests::{Machine, NOW, wakeup};
     use super::*;
@@ -179,7 +179,7 @@ mod tests {
     fn machine(pack: u8, light: &[u32]) -> Machine {
         let mut machine = Machine::new(&Topology::flat(4), &[]);
         machine.t.vcpu_pack = pack;
-        light.iter().for_each(|&cpu| runs_for(&machine.board, cpu, Ns::from_ms(5), NOW));
+        light.iter().for_each(|&cpu| runs_for(&machine.summary, cpu, Ns::from_ms(5), NOW));
         machine
     }
 
@@ -187,17 +187,17 @@ mod tests {
     fn room_is_one_fair_task_and_70_percent() {
         let machine = machine(15, &[1]);
         let room = |cpu, more| machine.place().room(CpuId(cpu), more);
-        let used = machine.board.averages(CpuId(1), NOW).util;
+        let used = machine.summary.averages(CpuId(1), NOW).util;
         assert!((50..200).contains(&used), "{used} of 1024 after 5 ms");
         // 716.8 is 70 % of 1024.
         assert!(room(1, 716 - used) && !room(1, 717 - used));
-        hogs(&machine.board, 2, 1, NOW);
+        hogs(&machine.summary, 2, 1, NOW);
         assert!(!room(2, 0), "a hog uses all of it");
         let two = Facts { nr_running: 2, fair: 2, busy: true, ..Facts::default() };
-        machine.board.publish(CpuId(1), NOW, &two);
+        machine.summary.publish(CpuId(1), NOW, &two);
         assert!(!room(1, 0), "two are too many");
         let rt = Facts { nr_running: 1, fair: 0, busy: true, rt_runs: 1, rt_best: 1, ..Facts::default() };
-        machine.board.publish(CpuId(1), NOW, &rt);
+        machine.summary.publish(CpuId(1), NOW, &rt);
         assert!(!room(1, 0), "not beside a real-time task");
         assert!(room(3, 0), "an idle CPU has room");
     }
@@ -261,9 +261,9 @@ mod tests {
         assert_eq!(machine(BUSY, &[0, 3]).place().wake(&wakeup(0, 2)), CpuId(0), "not to an idle CPU");
         assert_eq!(machine(BUSY, &[0, 2, 3]).place().wake(&wakeup(0, 2)), CpuId(2), "its last CPU first");
         let full = machine(BUSY, &[3]);
-        hogs(&full.board, 0, 1, NOW);
+        hogs(&full.summary, 0, 1, NOW);
         assert_eq!(full.place().wake(&wakeup(0, 2)), CpuId(3), "then any busy one with room");
-        hogs(&full.board, 3, 1, NOW);
+        hogs(&full.summary, 3, 1, NOW);
         assert_eq!(full.place().wake(&wakeup(0, 2)), CpuId(2), "then as upstream");
     }
 
@@ -272,7 +272,7 @@ mod tests {
         assert_ne!(machine(IRQ | SYNC | BUSY, &[0]).place().fork(CpuId(0)), CpuId(0), "as upstream");
         let packed = machine(FORK, &[0]);
         assert_eq!(packed.place().fork(CpuId(0)), CpuId(0));
-        hogs(&packed.board, 0, 1, NOW);
+        hogs(&packed.summary, 0, 1, NOW);
         assert_ne!(packed.place().fork(CpuId(0)), CpuId(0), "no room");
     }
 

@@ -12,13 +12,13 @@
 //! | target, last, recently used CPU if idle | `select_idle_sibling` | modelled | same |
 //! | idle thread of the last CPU's core, idle core, idle CPU | `select_idle_smt/_core/_cpu` | modelled | `idle_cores_come_first` |
 //! | the search is cut short in a busy LLC | `SIS_UTIL` (5.19+) | modelled | `a_busy_cache_is_not_searched` |
-//! | CPUs with only SCHED_IDLE tasks count as idle | 5.4+ | modelled | `board` |
+//! | CPUs with only SCHED_IDLE tasks count as idle | 5.4+ | modelled | `cpu_summary` |
 //! | new tasks: idlest group, idlest CPU, level by level | `find_idlest_cpu` | modelled | `forks_spread_over_sockets` |
 //! | exec balancing | `SD_BALANCE_EXEC` | omitted: programs have no exec | – |
 //! | clusters, energy-aware placement, core scheduling, unequal capacity, depth of idle states | – | omitted | – |
 //! | remote wakeups by wake list and IPI | `TTWU_QUEUE` | the driver's business | – |
 
-use super::board::Board;
+use super::cpu_summary::CpuSummary;
 use super::domains::{Domain, Domains, Group, Level, wrap};
 use super::packing::Estimates;
 use super::pelt::SCALE;
@@ -65,7 +65,7 @@ impl Partners {
 /// Where the decision is made and what may be read for it.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
-    pub(super) board: &'a Board,
+    pub(super) summary: &'a CpuSummary,
     pub(super) domains: &'a Domains,
     pub(super) estimates: &'a Estimates,
     pub(super) now: Ns,
@@ -131,16 +131,16 @@ impl Place<'_> {
     /// The waker's CPU or the last one, before looking for an idle one.
     fn affine(&self, domain: &Domain, wakeup: &Wakeup) -> CpuId {
         let (this, prev) = (wakeup.this, wakeup.prev);
-        if self.t.wa_idle && self.board.idle(this) && self.domains.share_cache(this, prev) {
-            return if self.board.idle(prev) { prev } else { this };
+        if self.t.wa_idle && self.summary.idle(this) && self.domains.share_cache(this, prev) {
+            return if self.summary.idle(prev) { prev } else { this };
         }
-        if self.t.wa_idle && wakeup.sync && self.board.nr_running(this) == 1 {
+        if self.t.wa_idle && wakeup.sync && self.summary.nr_running(this) == 1 {
             return this;
         }
-        if (self.t.wa_idle && self.board.idle(prev)) || !self.t.wa_weight {
+        if (self.t.wa_idle && self.summary.idle(prev)) || !self.t.wa_weight {
             return prev;
         }
-        let mut here = self.board.load(this, self.now);
+        let mut here = self.summary.load(this, self.now);
         if wakeup.sync {
             let waker = wakeup.waker.map_or(0, |w| w.load);
             if waker > here {
@@ -148,20 +148,20 @@ impl Place<'_> {
             }
             here -= waker;
         }
-        let capacity = |cpu| self.board.capacity(cpu, self.now);
+        let capacity = |cpu| self.summary.capacity(cpu, self.now);
         let (ours, theirs) =
             if self.t.wa_bias { (100, 100 + (domain.imbalance_pct - 100) / 2) } else { (1, 1) };
         let here = (here + wakeup.load) * ours * capacity(prev);
-        let there = self.board.load(prev, self.now).saturating_sub(wakeup.load);
+        let there = self.summary.load(prev, self.now).saturating_sub(wakeup.load);
         let there = there * theirs * capacity(this) + u64::from(wakeup.sync);
         if here < there { this } else { prev }
     }
 
     /// An idle CPU behind `target`'s cache, or `target`.
     fn idle_sibling(&self, wakeup: &Wakeup, target: CpuId) -> CpuId {
-        let (board, domains, prev) = (self.board, self.domains, wakeup.prev);
+        let (summary, domains, prev) = (self.summary, self.domains, wakeup.prev);
         let near = |cpu: CpuId| cpu != target && domains.share_cache(cpu, target);
-        let takes = |cpu: CpuId| self.allowed.contains(cpu) && board.takes_wakee(cpu);
+        let takes = |cpu: CpuId| self.allowed.contains(cpu) && summary.takes_wakee(cpu);
         if takes(target) {
             return target;
         }
@@ -173,7 +173,7 @@ impl Place<'_> {
             return recent;
         }
         let llc = domains.llc_id[target.index()];
-        let idle_core = domains.has_smt && board.idle_core(llc);
+        let idle_core = domains.has_smt && summary.idle_core(llc);
         if domains.has_smt && !idle_core && domains.share_cache(prev, target) {
             let found = domains.smt[prev.index()].iter().find(|&cpu| cpu != prev && takes(cpu));
             if let Some(cpu) = found {
@@ -185,7 +185,7 @@ impl Place<'_> {
 
     /// An idle CPU behind the target's cache, the next one after the target, as far as the search may go.
     fn search(&self, target: CpuId, llc: u32, idle_core: bool) -> Option<CpuId> {
-        let limit = if self.t.sis_util { self.board.scan(llc) as usize } else { usize::MAX };
+        let limit = if self.t.sis_util { self.summary.scan(llc) as usize } else { usize::MAX };
         if limit == 0 {
             return None;
         }
@@ -193,7 +193,7 @@ impl Place<'_> {
         if idle_core {
             return self.search_core(target, llc, near.and(self.allowed));
         }
-        if self.board.takers() == 0 {
+        if self.summary.takers() == 0 {
             return None;
         }
         let from = target.index() + 1;
@@ -207,7 +207,7 @@ impl Place<'_> {
                 _ => u64::MAX,
             };
             let word = near.word(number) & self.allowed.word(number) & part;
-            let takers = word & self.board.takers_in_word(number);
+            let takers = word & self.summary.takers_in_word(number);
             if takers != 0 {
                 // How many CPUs a scan would have looked at.
                 looked += (word & (takers ^ (takers - 1))).count_ones() as usize;
@@ -233,7 +233,7 @@ impl Place<'_> {
             }
             self.domains.smt[cpu.index()].iter().for_each(|thread| left.remove(thread));
         }
-        self.board.set_idle_core(llc, false);
+        self.summary.set_idle_core(llc, false);
         fallback
     }
 
@@ -241,14 +241,14 @@ impl Place<'_> {
     fn whole_core(&self, cpu: CpuId, fallback: &mut Option<CpuId>) -> bool {
         let mut whole = true;
         for thread in self.domains.smt[cpu.index()].iter() {
-            if self.board.idle(thread) {
+            if self.summary.idle(thread) {
                 if fallback.is_none() && self.allowed.contains(thread) {
                     *fallback = Some(thread);
                 }
                 continue;
             }
             whole = false;
-            let usable = self.board.only_idle_tasks(thread) && self.allowed.contains(thread);
+            let usable = self.summary.only_idle_tasks(thread) && self.allowed.contains(thread);
             if fallback.is_none() && usable {
                 *fallback = Some(thread);
             }
@@ -335,14 +335,14 @@ impl Place<'_> {
         let mut facts = GroupFacts::default();
         let (mut load, mut capacity, mut weight, mut runnable) = (0, 0, 0, 0);
         group.for_each_within(&group.cpus, |cpu| {
-            let averages = self.board.averages(cpu, self.now);
+            let averages = self.summary.averages(cpu, self.now);
             load += averages.load;
             facts.util += averages.util;
             runnable += averages.runnable;
             capacity += averages.capacity;
             weight += 1;
-            facts.tasks += self.board.nr_running(cpu);
-            facts.idle += u64::from(self.board.idle(cpu));
+            facts.tasks += self.summary.nr_running(cpu);
+            facts.idle += u64::from(self.summary.idle(cpu));
         });
         facts.kind = Kind::of(facts.tasks, weight, capacity, facts.util, runnable, domain.imbalance_pct);
         facts.average = load * SCALE / capacity.max(1);
@@ -355,16 +355,16 @@ impl Place<'_> {
         let mut idle: Option<(Ns, CpuId)> = None;
         let mut least = (u64::MAX, this);
         for cpu in group.within(self.allowed) {
-            if self.board.only_idle_tasks(cpu) {
+            if self.summary.only_idle_tasks(cpu) {
                 return cpu;
             }
-            if self.board.idle(cpu) {
-                let since = self.board.idle_since(cpu);
+            if self.summary.idle(cpu) {
+                let since = self.summary.idle_since(cpu);
                 if idle.is_none_or(|(latest, _)| since > latest) {
                     idle = Some((since, cpu));
                 }
             } else if idle.is_none() {
-                let load = self.board.load(cpu, self.now);
+                let load = self.summary.load(cpu, self.now);
                 if load < least.0 {
                     least = (load, cpu);
                 }
@@ -426,14 +426,14 @@ impl GroupFacts {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::board::tests::hogs;
+    use super::super::cpu_summary::tests::hogs;
     use super::*;
     use schedlab_model::Topology;
 
     pub(in crate::linux) const NOW: Ns = Ns::from_s(10);
 
     pub(in crate::linux) struct Machine {
-        pub(in crate::linux) board: Board,
+        pub(in crate::linux) summary: CpuSummary,
         domains: Domains,
         pub(in crate::linux) estimates: Estimates,
         pub(in crate::linux) allowed: CpuSet,
@@ -445,17 +445,17 @@ pub(super) mod tests {
         pub(in crate::linux) fn new(topology: &Topology, tasks: &[u32]) -> Machine {
             let domains = Domains::build(topology, &CpuSet::ALL);
             let caches = 1 + domains.llc_id.iter().max().map_or(0, |&id| id as usize);
-            let board = Board::new(topology.cpus(), &vec![topology.cpus() / caches; caches]);
+            let summary = CpuSummary::new(topology.cpus(), &vec![topology.cpus() / caches; caches]);
             for (cpu, &count) in tasks.iter().enumerate() {
-                hogs(&board, cpu as u32, count, NOW);
+                hogs(&summary, cpu as u32, count, NOW);
             }
             let t = SmpTunables::new(&crate::linux::version::V6_1, &crate::Knobs::default());
             let estimates = Estimates::new(topology.cpus());
-            Machine { board, domains, estimates, allowed: CpuSet::first(topology.cpus()), t }
+            Machine { summary, domains, estimates, allowed: CpuSet::first(topology.cpus()), t }
         }
         pub(in crate::linux) fn place(&self) -> Place<'_> {
-            let (board, domains, estimates) = (&self.board, &self.domains, &self.estimates);
-            Place { board, domains, estimates, now: NOW, allowed: &self.allowed, t: &self.t }
+            let (summary, domains, estimates) = (&self.summary, &self.domains, &self.estimates);
+            Place { summary, domains, estimates, now: NOW, allowed: &self.allowed, t: &self.t }
         }
     }
 
@@ -531,7 +531,7 @@ pub(super) mod tests {
         // No idle core: found out by the first search, which gives an idle thread; then the flag is down.
         let machine = Machine::new(&smt, &[1, 1, 1, 0, 1, 0, 1, 1]);
         assert_eq!(machine.place().wake(&wakeup(0, 1)), CpuId(3));
-        assert!(!machine.board.idle_core(0));
+        assert!(!machine.summary.idle_core(0));
         assert_eq!(machine.place().wake(&wakeup(6, 4)), CpuId(5), "the idle thread of its last core");
     }
 
@@ -539,9 +539,9 @@ pub(super) mod tests {
     fn a_busy_cache_is_not_searched() {
         let machine = Machine::new(&Topology::flat(4), &[1, 1, 1, 0]);
         assert_eq!(machine.place().wake(&wakeup(0, 1)), CpuId(3));
-        machine.board.set_scan(0, 0);
+        machine.summary.set_scan(0, 0);
         assert_eq!(machine.place().wake(&wakeup(0, 1)), CpuId(1));
-        machine.board.set_scan(0, 1);
+        machine.summary.set_scan(0, 1);
         assert_eq!(machine.place().wake(&wakeup(0, 1)), CpuId(1), "looked at CPU 2 only");
     }
 

@@ -22,8 +22,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     /// `priority`.
     fn lowest(&self, cx: &Cx<'_>, smp: &Smp, task: TaskId, priority: u8) -> Option<CpuSet> {
         let allowed = smp.allowed(cx, task);
-        let least = allowed.iter().map(|cpu| smp.board.rt_best(cpu)).min()?;
-        (least < priority).then(|| allowed.iter().filter(|&cpu| smp.board.rt_best(cpu) == least).collect())
+        let least = allowed.iter().map(|cpu| smp.summary.rt_best(cpu)).min()?;
+        (least < priority).then(|| allowed.iter().filter(|&cpu| smp.summary.rt_best(cpu) == least).collect())
     }
 
     /// One of the lowest CPUs for a task that was on `from`.
@@ -55,7 +55,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     /// The CPU on which an RT task that wakes, last on `from`, is queued.
     pub(super) fn select_rt(&self, cx: &Cx<'_>, smp: &Smp, task: TaskId, from: CpuId) -> CpuId {
         let priority = cx.task(task).policy.rt_priority();
-        let (runs, pinned) = smp.board.rt_runs(from);
+        let (runs, pinned) = smp.summary.rt_runs(from);
         let crowded = runs > 0 && (pinned || runs >= priority);
         if !crowded || !self.t.version.pushes_rt() {
             return from;
@@ -94,10 +94,10 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let Some(smp) = self.smp.get().filter(|_| self.t.version.pushes_rt()) else { return };
         let env = &self.env(cx);
         for from in smp.domains.online.iter().filter(|&from| from != cpu) {
-            if !smp.board.rt_overloaded(from) {
+            if !smp.summary.rt_overloaded(from) {
                 continue;
             }
-            let best = smp.board.rt_best(cpu);
+            let best = smp.summary.rt_best(cpu);
             let taken = self.locked(from, |rq| {
                 let id = waiting(rq, |id| cx.task(TaskId(rq.entity(id).task)).affinity.contains(cpu))?;
                 let (found, runs) = (rq.entity(id).rt_priority, running(rq));
@@ -118,7 +118,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     pub(super) fn push_rt(&self, cx: &Cx<'_>, cpu: CpuId) {
         let Some(smp) = self.smp.get().filter(|_| self.t.version.pushes_rt()) else { return };
         let env = &self.env(cx);
-        while smp.board.rt_overloaded(cpu) {
+        while smp.summary.rt_overloaded(cpu) {
             let pushed = self.locked(cpu, |rq| {
                 let id = waiting(rq, |id| !rq.entity(id).pinned)?;
                 let (task, priority) = (TaskId(rq.entity(id).task), rq.entity(id).rt_priority);
@@ -143,7 +143,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         if !policy.is_realtime() || cx.task(task).affinity.count() < 2 {
             return;
         }
-        let (runs, pinned) = smp.board.rt_runs(cpu);
+        let (runs, pinned) = smp.summary.rt_runs(cpu);
         let waits = !self.rqs_need_resched(cpu);
         if waits && runs > 0 && (pinned || runs >= policy.rt_priority()) {
             self.push_rt(cx, cpu);

@@ -1,7 +1,7 @@
-//! What the CPUs of one machine share: the board, the domains, and the times of their next balance. A machine
+//! What the CPUs of one machine share: the CPU summary, the domains, and the times of their next balance. A machine
 //! with one CPU has none of it.
 
-use super::board::{Board, Facts, SharedSet, Turn};
+use super::cpu_summary::{CpuSummary, Facts, SharedSet, Turn};
 use super::domains::{Domain, Domains, Level};
 use super::edges::Edges;
 use super::fair::FairRules;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::R
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Smp {
-    pub(super) board: Board,
+    pub(super) summary: CpuSummary,
     pub(super) domains: Domains,
     pub(super) edges: Edges,
     /// By CPU: when its next periodic balance is due, ns.
@@ -69,7 +69,7 @@ impl Smp {
         Smp {
             online,
             deadlines: (0..topology.cpus()).map(no_deadlines).collect(),
-            board: Board::new(topology.cpus(), &caches),
+            summary: CpuSummary::new(topology.cpus(), &caches),
             next_balance: times(0),
             avg_idle: times(LONGEST_IDLE),
             estimates: Estimates::new(topology.cpus()),
@@ -153,19 +153,19 @@ impl Smp {
         let fair_idle = if all == root.idle_h_nr { nr_running } else { 0 };
         let turn = if urgent {
             if moved {
-                self.board.publish_fair(cpu, &root.signal);
+                self.summary.publish_fair(cpu, &root.signal);
             }
             let facts = Facts { nr_running, busy, fair, fair_idle, ..Facts::default() };
             self.publish_urgent(rq, facts)
         } else {
             let facts = Facts::packed_fair(nr_running, fair, fair_idle, busy);
-            self.board.publish_plain(cpu, now, moved.then_some(&root.signal), facts)
+            self.summary.publish_plain(cpu, now, moved.then_some(&root.signal), facts)
         };
         match turn {
             Turn::None => {}
             Turn::Idles => self.idles(cpu),
             Turn::Works => {
-                let idle = now.saturating_sub(self.board.idle_since(cpu)).0;
+                let idle = now.saturating_sub(self.summary.idle_since(cpu)).0;
                 let average = &self.avg_idle[cpu.index()];
                 let old = average.load(Relaxed);
                 average.store(((7 * old + idle) / 8).min(LONGEST_IDLE), Relaxed);
@@ -182,7 +182,7 @@ impl Smp {
         if rq.rt_nr > 0 || rq.rt_ran || rq.curr != NONE && rq.entity(rq.curr).class > Class::Fair {
             self.publish_rt(rq, &mut facts);
         }
-        self.board.publish(rq.cpu, rq.wall, &facts)
+        self.summary.publish(rq.cpu, rq.wall, &facts)
     }
 
     /// Earliest deadline of a CPU, and the earliest one of those that wait there and may move.
@@ -215,7 +215,7 @@ impl Smp {
         rq.rt_ran = facts.rt_runs > 0;
         rq.rt_signal.set(Moment::of(rq.wall), Inputs { running: rq.rt_ran, ..Inputs::default() });
         if rq.rt_signal.take_moved() {
-            self.board.publish_rt(rq.cpu, &rq.rt_signal);
+            self.summary.publish_rt(rq.cpu, &rq.rt_signal);
         }
     }
 
@@ -225,8 +225,8 @@ impl Smp {
             return;
         }
         let core = &self.domains.smt[cpu.index()];
-        if core.iter().all(|cpu| self.board.idle(cpu)) {
-            self.board.set_idle_core(self.domains.llc_id[cpu.index()], true);
+        if core.iter().all(|cpu| self.summary.idle(cpu)) {
+            self.summary.set_idle_core(self.domains.llc_id[cpu.index()], true);
         }
     }
 }
@@ -278,7 +278,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             return from;
         }
         let place = Place {
-            board: &smp.board,
+            summary: &smp.summary,
             domains: &smp.domains,
             estimates: &smp.estimates,
             now: cx.now,

@@ -83,7 +83,7 @@ impl Facts {
     }
 }
 
-/// Kinds of CPUs of which the board keeps sets: [`Facts::idle`], where a wakee would run at once, and where more
+/// Kinds of CPUs of which the summary keeps sets: [`Facts::idle`], where a wakee would run at once, and where more
 /// than one task is.
 const IDLE: u8 = 1;
 const TAKES: u8 = 2;
@@ -243,7 +243,7 @@ struct Cache {
 
 /// All rows.
 #[derive(Debug)]
-pub(super) struct Board {
+pub(super) struct CpuSummary {
     rows: Box<[Row]>,
     caches: Box<[Cache]>,
     /// CPUs that are idle.
@@ -256,10 +256,10 @@ pub(super) struct Board {
     asked_at: AtomicU64,
 }
 
-impl Board {
+impl CpuSummary {
     /// Idle CPUs. `caches[i]` is the number of CPUs behind last-level cache `i`.
-    pub(super) fn new(cpus: usize, caches: &[usize]) -> Board {
-        Board {
+    pub(super) fn new(cpus: usize, caches: &[usize]) -> CpuSummary {
+        CpuSummary {
             rows: (0..cpus).map(|_| Row::default()).collect(),
             caches: caches
                 .iter()
@@ -525,66 +525,66 @@ pub(super) mod tests {
     }
 
     /// Publishes `fair` hogs that have been there for long.
-    pub(in crate::linux) fn hogs(board: &Board, cpu: u32, fair: u32, now: Ns) {
+    pub(in crate::linux) fn hogs(summary: &CpuSummary, cpu: u32, fair: u32, now: Ns) {
         let on = fair > 0;
         let facts = Facts { nr_running: fair, fair, busy: on, ..Facts::default() };
         let signal = signal(1024 * u64::from(fair), u64::from(fair), on, now);
-        board.publish(CpuId(cpu), now, &facts);
-        board.publish_fair(CpuId(cpu), &signal);
+        summary.publish(CpuId(cpu), now, &facts);
+        summary.publish_fair(CpuId(cpu), &signal);
     }
 
     /// Publishes one fair task that has run for this long, after nothing.
-    pub(in crate::linux) fn runs_for(board: &Board, cpu: u32, length: Ns, now: Ns) {
+    pub(in crate::linux) fn runs_for(summary: &CpuSummary, cpu: u32, length: Ns, now: Ns) {
         let facts = Facts { nr_running: 1, fair: 1, busy: true, ..Facts::default() };
         let mut signal = Signal::zero(Ns(0));
         signal.set(Moment::of(now.saturating_sub(length)), Inputs { load: 1024, runnable: 1, running: true });
         signal.at(now);
-        board.publish(CpuId(cpu), now, &facts);
-        board.publish_fair(CpuId(cpu), &signal);
+        summary.publish(CpuId(cpu), now, &facts);
+        summary.publish_fair(CpuId(cpu), &signal);
     }
 
     #[test]
     fn an_empty_row_is_idle() {
-        let board = Board::new(2, &[2]);
-        assert!(board.idle(CpuId(0)) && board.takes_wakee(CpuId(0)));
-        hogs(&board, 0, 1, Ns(5));
-        assert!(!board.idle(CpuId(0)));
-        assert_eq!(board.publish(CpuId(0), Ns(9), &Facts::default()), Turn::Idles);
-        assert_eq!(board.idle_since(CpuId(0)), Ns(9));
+        let summary = CpuSummary::new(2, &[2]);
+        assert!(summary.idle(CpuId(0)) && summary.takes_wakee(CpuId(0)));
+        hogs(&summary, 0, 1, Ns(5));
+        assert!(!summary.idle(CpuId(0)));
+        assert_eq!(summary.publish(CpuId(0), Ns(9), &Facts::default()), Turn::Idles);
+        assert_eq!(summary.idle_since(CpuId(0)), Ns(9));
     }
 
     #[test]
     fn only_idle_tasks_count_as_idle() {
-        let board = Board::new(1, &[1]);
+        let summary = CpuSummary::new(1, &[1]);
         let mut facts = Facts { nr_running: 2, fair: 2, fair_idle: 2, busy: true, ..Facts::default() };
-        board.publish(CpuId(0), Ns(0), &facts);
-        assert!(board.only_idle_tasks(CpuId(0)) && !board.idle(CpuId(0)));
+        summary.publish(CpuId(0), Ns(0), &facts);
+        assert!(summary.only_idle_tasks(CpuId(0)) && !summary.idle(CpuId(0)));
         facts.nr_running = 3;
-        board.publish(CpuId(0), Ns(0), &facts);
-        assert!(!board.takes_wakee(CpuId(0)));
+        summary.publish(CpuId(0), Ns(0), &facts);
+        assert!(!summary.takes_wakee(CpuId(0)));
     }
 
     #[test]
     fn signals_are_carried_on() {
-        let board = Board::new(1, &[1]);
+        let summary = CpuSummary::new(1, &[1]);
         let facts = Facts { nr_running: 1, fair: 1, busy: true, ..Facts::default() };
         let on = signal(1024, 1, true, Ns(0));
-        board.publish(CpuId(0), Ns(0), &facts);
-        board.publish_fair(CpuId(0), &on);
-        assert_eq!(board.load(CpuId(0), Ns(0)), 0);
-        let half = board.signals(CpuId(0), Ns(32 * 1024 * 1024)).util_avg();
+        summary.publish(CpuId(0), Ns(0), &facts);
+        summary.publish_fair(CpuId(0), &on);
+        assert_eq!(summary.load(CpuId(0), Ns(0)), 0);
+        let half = summary.signals(CpuId(0), Ns(32 * 1024 * 1024)).util_avg();
         assert!((490..=530).contains(&half), "{half}");
     }
 
     #[test]
     fn rt_takes_capacity() {
-        let board = Board::new(1, &[1]);
-        assert_eq!(board.capacity(CpuId(0), Ns(0)), 1024);
+        let summary = CpuSummary::new(1, &[1]);
+        assert_eq!(summary.capacity(CpuId(0), Ns(0)), 1024);
         let facts = Facts { nr_running: 1, busy: true, rt_runs: 5, rt_best: 5, ..Facts::default() };
         let rt = signal(0, 0, true, Ns(0));
-        board.publish(CpuId(0), Ns(0), &facts);
-        board.publish_rt(CpuId(0), &rt);
-        assert!(board.capacity(CpuId(0), Ns::from_s(2)) <= 8);
-        assert_eq!(board.rt_runs(CpuId(0)), (5, false));
+        summary.publish(CpuId(0), Ns(0), &facts);
+        summary.publish_rt(CpuId(0), &rt);
+        assert!(summary.capacity(CpuId(0), Ns::from_s(2)) <= 8);
+        assert_eq!(summary.rt_runs(CpuId(0)), (5, false));
     }
 }
