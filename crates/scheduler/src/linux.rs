@@ -7,7 +7,7 @@
 //! * [`version::Version`] is a preset as data; [`tunables::Tunables`] are its knobs resolved for a machine.
 //! * [`rq::Rq`] is everything that one CPU's lock guards: clock, entities (tasks and group shares), the fair
 //!   queues, the RT lists. An entity lives in the store of the CPU on which its task is (or was last);
-//!   [`homes::Homes`] says where. [`cpu_summary::CpuSummary`] is what others may read without the lock.
+//!   [`task_index::TaskIndex`] says where. [`cpu_summary::CpuSummary`] is what others may read without the lock.
 //! * [`decide`] takes the running task off and chooses, class by class; [`plain`] does the same in one piece for
 //!   a CPU that has fair tasks of the root group only.
 //! * [`fair`] walks the group hierarchy and calls the rules for each level; [`rt`] is the RT class, [`dl`] the
@@ -43,12 +43,12 @@ mod cpu_summary;
 mod decide;
 mod dl;
 mod domains;
-mod edges;
+mod tick_edges;
 mod eevdf;
 mod fair;
 mod fair_server;
 mod groups;
-mod homes;
+mod task_index;
 mod imbalance;
 mod packing;
 mod pelt;
@@ -69,7 +69,7 @@ mod tasks;
 mod testing;
 #[cfg(test)]
 mod tests;
-mod tries;
+mod newidle_odds;
 mod tunables;
 mod version;
 mod weights;
@@ -82,7 +82,7 @@ use crate::{
 use balance::Balancer;
 use bandwidth::{PoolTable, Pools};
 use fair::{Dequeue, Enqueue, FairRules};
-use homes::Homes;
+use task_index::TaskIndex;
 use rq::{Class, EntityId, NONE, Rq};
 use rt_period::{RT_PERIOD, RtBudget, RtPeriod};
 use schedlab_model::{CpuId, GroupId, Ns, Policy, TaskId};
@@ -122,7 +122,7 @@ struct Linux<L: Locks, F> {
     balancers: Vec<L::Lock<Balancer>>,
     /// Missing when no group has a bandwidth limit.
     pools: OnceLock<PoolTable<L>>,
-    homes: Homes,
+    index: TaskIndex,
     rt_period: L::Lock<RtPeriod>,
     budgets: Vec<RtBudget>,
     /// The common case has a path of its own; off in the test that compares.
@@ -138,7 +138,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             smp: OnceLock::new(),
             balancers: (0..cpus).map(|_| L::Lock::new(Balancer::default())).collect(),
             pools: OnceLock::new(),
-            homes: Homes::new(),
+            index: TaskIndex::new(),
             rt_period: L::Lock::new(RtPeriod { active: false, next: 0 }),
             budgets: (0..cpus).map(|_| RtBudget::new(t.rt_runtime)).collect(),
             plain: version.has_plain_way() && !t.has(Feature::HRTICK),
@@ -281,7 +281,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
     }
 
     fn leave(&self, cx: &Cx<'_>, task: TaskId) {
-        let Some((cpu, id)) = self.homes.get(task) else { return };
+        let Some((cpu, id)) = self.index.get(task) else { return };
         let env = &self.env(cx);
         self.locked(cpu, |rq| {
             bandwidth::out_of_limbo::<F>(env, rq, id);
@@ -291,13 +291,13 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
             }
             if !cx.task(task).alive && rq.curr != id {
                 rq.take(id);
-                self.homes.clear(task);
+                self.index.clear(task);
             }
         });
     }
 
     fn yielded(&self, cx: &Cx<'_>, task: TaskId) {
-        let Some((cpu, id)) = self.homes.get(task) else { return };
+        let Some((cpu, id)) = self.index.get(task) else { return };
         let env = &self.env(cx);
         self.locked(cpu, |rq| {
             if rq.curr != id {
@@ -442,12 +442,12 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
         }
         for (index, view) in cx.world.tasks.iter().enumerate() {
             let task = TaskId::from(index);
-            self.homes.clear(task);
+            self.index.clear(task);
             if !view.alive {
                 continue;
             }
             self.create(cx, task, None);
-            let Some((cpu, id)) = self.homes.get(task) else { continue };
+            let Some((cpu, id)) = self.index.get(task) else { continue };
             let running = view.on_cpu() == Some(cpu);
             if running || view.runnable() != crate::Runnable::No {
                 self.locked(cpu, |rq| {
@@ -467,7 +467,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
     }
 
     fn standing(&self, _cx: &Cx<'_>, task: TaskId) -> Option<crate::Standing> {
-        let (cpu, id) = self.homes.get(task)?;
+        let (cpu, id) = self.index.get(task)?;
         let rq = self.rqs[cpu.index()].lock();
         let entity = rq.entity(id);
         (entity.on_rq && entity.class == Class::Fair).then(|| F::standing(&rq, id))

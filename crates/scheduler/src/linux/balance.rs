@@ -27,7 +27,7 @@ use super::imbalance::{Amount, Ask, Idle};
 use super::pelt::Moment;
 use super::rq::{Class, Entity, EntityId, NONE, Rq};
 use super::smp::{self, Smp};
-use super::tries::Tries;
+use super::newidle_odds::NewidleOdds;
 use super::{Env, Linux};
 use crate::{Cmd, Cx, Lock, Locks, Timer, Wake, WakeKind};
 use schedlab_model::{CpuId, CpuSet, Ns, TaskId, Waker};
@@ -53,7 +53,7 @@ struct State {
     last: u64,
     interval_ms: u64,
     failed: u32,
-    tries: Tries,
+    odds: NewidleOdds,
 }
 
 /// One attempt to balance one domain.
@@ -121,7 +121,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 last: 0,
                 interval_ms: d.weight,
                 failed: 0,
-                tries: Tries::default(),
+                odds: NewidleOdds::default(),
             };
             balancer.levels = smp.domains.chain(cpu).map(fresh).collect();
         }
@@ -159,7 +159,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             cost += self.t.smp.newidle_cost;
             pulled = self.balance_level(cx, smp, cpu, level, Idle::New);
             if self.t.smp.ni_random {
-                self.balancers[cpu.index()].lock().levels[level].tries.add(pulled);
+                self.balancers[cpu.index()].lock().levels[level].odds.add(pulled);
             }
             if pulled {
                 break;
@@ -176,9 +176,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// NI_RANDOM: a CPU that found nothing the last times rarely looks again.
     fn dice_against(&self, cx: &Cx<'_>, smp: &Smp, cpu: CpuId, level: usize) -> bool {
-        let against = !self.level(smp, cpu, level).tries.dice(cx.rand());
+        let against = !self.level(smp, cpu, level).odds.dice(cx.rand());
         if against {
-            self.balancers[cpu.index()].lock().levels[level].tries.add(false);
+            self.balancers[cpu.index()].lock().levels[level].odds.add(false);
         }
         against
     }

@@ -282,7 +282,7 @@ impl<F: FairRules> Chaos<F> {
     fn check(&self) {
         for (index, view) in self.world.tasks.iter().enumerate() {
             let task = TaskId::from(index);
-            let Some((cpu, id)) = self.linux.homes.get(task) else {
+            let Some((cpu, id)) = self.linux.index.get(task) else {
                 assert!(!view.alive, "{task} has no home");
                 continue;
             };

@@ -184,7 +184,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
         if why == Prev::Exited && curr != NONE {
             smp::detach(rq, curr);
-            self.homes.clear(TaskId(rq.take(curr).task));
+            self.index.clear(TaskId(rq.take(curr).task));
         }
         self.publish_estimate(rq);
         Pick { task: picked, slice_ns: None, note: 0 }
@@ -211,7 +211,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// The entity of a task that is forced to run on this CPU: it is woken if it is not queued.
     fn forced(&self, env: Env<'_>, rq: &mut Rq, task: Option<TaskId>) -> EntityId {
-        match task.and_then(|task| self.homes.get(task)) {
+        match task.and_then(|task| self.index.get(task)) {
             Some((cpu, id)) if cpu == rq.cpu => {
                 if !rq.entity(id).on_rq {
                     self.enqueue(env, rq, id, Enqueue::Wake);

@@ -15,7 +15,7 @@
 //! | new tasks stay with their parent | bit 8 | modelled; for `exec` omitted: programs have none | `children_stay_where_room_is` |
 //! | tasks that may run on one CPU only are left alone | `nr_cpus_allowed` | modelled | `who_has_no_choice_is_not_packed` |
 
-use super::homes::ByTask;
+use super::task_index::ByTask;
 use super::pelt::{PERIOD_SHIFT, Pelt, SCALE};
 use super::placement::{Place, Wakeup};
 use super::rq::{Class, EntityId, Rq};

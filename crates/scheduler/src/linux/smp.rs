@@ -3,7 +3,7 @@
 
 use super::cpu_summary::{CpuSummary, Facts, SharedSet, Turn};
 use super::domains::{Domain, Domains, Level};
-use super::edges::Edges;
+use super::tick_edges::TickEdges;
 use super::fair::FairRules;
 use super::packing::Estimates;
 use super::pelt::{Inputs, Moment, Pelt, SCALE, TaskSignal};
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::R
 pub(super) struct Smp {
     pub(super) summary: CpuSummary,
     pub(super) domains: Domains,
-    pub(super) edges: Edges,
+    pub(super) edges: TickEdges,
     /// By CPU: when its next periodic balance is due, ns.
     pub(super) next_balance: Box<[AtomicU64]>,
     /// By CPU: how long it is idle on average, ns.
@@ -78,7 +78,7 @@ impl Smp {
             group_load: cx.world.groups.iter().map(|_| AtomicU64::new(0)).collect(),
             pinned: domains.all.iter().map(flags).collect(),
             domains,
-            edges: Edges::new(cx.world),
+            edges: TickEdges::new(cx.world),
             distributed: AtomicU32::new(u32::MAX),
         }
     }
@@ -337,7 +337,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     ) -> Wakeup {
         let mut rq = self.rqs[prev.index()].lock();
         let (mut load, mut util, mut flips, mut recent) = (0, 0, 0, u32::MAX);
-        if let Some((_, id)) = self.homes.get(task).filter(|(cpu, _)| *cpu == prev) {
+        if let Some((_, id)) = self.index.get(task).filter(|(cpu, _)| *cpu == prev) {
             let entity = rq.entity_mut(id);
             let weight = entity.load.weight();
             // On its own CPU its load is compared with nothing.

@@ -12,7 +12,7 @@ use schedlab_model::{CpuId, CpuSet, Policy, TaskId};
 impl<L: Locks, F: FairRules> Linux<L, F> {
     /// Makes the entity of a task. It belongs to its parent's CPU, or to the first one where it may run.
     pub(super) fn create(&self, cx: &Cx<'_>, task: TaskId, parent: Option<TaskId>) {
-        if self.homes.get(task).is_some() {
+        if self.index.get(task).is_some() {
             return;
         }
         let view = cx.task(task);
@@ -21,13 +21,13 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             let fits = last.index() < self.rqs.len() && view.affinity.contains(last);
             if fits { last } else { view.affinity.lowest().unwrap_or(CpuId(0)) }
         };
-        let parent = parent.and_then(|p| self.homes.get(p));
+        let parent = parent.and_then(|p| self.index.get(p));
         let cpu = parent.map_or_else(fallback, |(cpu, _)| cpu);
         let env = &self.env(cx);
         self.locked(cpu, |rq| {
             rq.touch::<F>(env, false);
             let id = rq.store(Entity::new(task.0, rq::ROOT, 0));
-            self.homes.set(task, cpu, id);
+            self.index.set(task, cpu, id);
             describe::<F>(env, rq, id);
             let entity = rq.entity_mut(id);
             if view.old_sleeper {
@@ -46,7 +46,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// Policy, nice value or group of a task changed: off the queue, new description, on again.
     pub(super) fn redescribe(&self, cx: &Cx<'_>, task: TaskId) {
-        let Some((cpu, id)) = self.homes.get(task) else { return };
+        let Some((cpu, id)) = self.index.get(task) else { return };
         let env = &self.env(cx);
         let less_urgent = self.locked(cpu, |rq| {
             rq.touch::<F>(env, false);
@@ -110,7 +110,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     /// A wakeup, wherever the task is.
     #[inline(always)]
     pub(super) fn woken(&self, cx: &Cx<'_>, smp: Option<&Smp>, task: TaskId, wake: Wake) {
-        let home = self.homes.get(task).or_else(|| self.comes_to_be(cx, task));
+        let home = self.index.get(task).or_else(|| self.comes_to_be(cx, task));
         let Some((from, id)) = home else { return };
         let env = &self.env(cx);
         let push_to = {
@@ -141,7 +141,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     #[inline(never)]
     fn comes_to_be(&self, cx: &Cx<'_>, task: TaskId) -> Option<(CpuId, rq::EntityId)> {
         self.create(cx, task, None);
-        self.homes.get(task)
+        self.index.get(task)
     }
 
     /// A wakeup of a task that sleeps: choose the CPU (`push_to` if it was pushed there), move the task there, enqueue it, ask
@@ -240,7 +240,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         entity.queue = groups::queue_of(env, rq, env.cx.task(task).group);
         entity.depth = depth_in(rq, entity.queue);
         let id = rq.store(entity);
-        self.homes.set(task, rq.cpu, id);
+        self.index.set(task, rq.cpu, id);
         smp::attach(rq, id);
         dl::arrived(env, rq, id);
         id
@@ -248,7 +248,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// Affinity of a task changed, or its CPU goes away.
     pub(super) fn evict(&self, cx: &Cx<'_>, task: TaskId) {
-        let Some((cpu, id)) = self.homes.get(task) else { return };
+        let Some((cpu, id)) = self.index.get(task) else { return };
         let affinity = &cx.task(task).affinity;
         self.locked(cpu, |rq| restrict(cx, rq.entity_mut(id), affinity));
         if affinity.contains(cpu) && cx.cpu(cpu).online {

@@ -35,7 +35,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// The CPU on which a deadline task that wakes, last on `from`, is queued.
     pub(in crate::linux) fn select_dl(&self, cx: &Cx<'_>, smp: &Smp, task: TaskId, from: CpuId) -> CpuId {
-        let Some((cpu, id)) = self.homes.get(task) else { return from };
+        let Some((cpu, id)) = self.index.get(task) else { return from };
         let (until, crowded) = {
             use crate::Lock;
             let until = {

@@ -40,11 +40,11 @@ impl<const FRESH: u64> ByTask<FRESH> {
 }
 
 /// An entry is written under the lock of the CPU it names; readers that hold no lock must check again after locking.
-pub(super) struct Homes(ByTask<NOWHERE>);
+pub(super) struct TaskIndex(ByTask<NOWHERE>);
 
-impl Homes {
-    pub(super) fn new() -> Homes {
-        Homes(ByTask::new())
+impl TaskIndex {
+    pub(super) fn new() -> TaskIndex {
+        TaskIndex(ByTask::new())
     }
     /// CPU and slot of a task; `None` when it has not been created.
     #[inline]
@@ -71,16 +71,16 @@ mod tests {
 
     #[test]
     fn tasks_of_every_segment_have_a_place_of_their_own() {
-        let homes = Homes::new();
+        let index = TaskIndex::new();
         let tasks = [0, 1, 1023, 1024, 3071, 3072, 1_000_000];
         for (i, task) in tasks.into_iter().enumerate() {
-            assert_eq!(homes.get(TaskId(task)), None);
-            homes.set(TaskId(task), CpuId(7), i as u32);
+            assert_eq!(index.get(TaskId(task)), None);
+            index.set(TaskId(task), CpuId(7), i as u32);
         }
         for (i, task) in tasks.into_iter().enumerate() {
-            assert_eq!(homes.get(TaskId(task)), Some((CpuId(7), i as u32)));
+            assert_eq!(index.get(TaskId(task)), Some((CpuId(7), i as u32)));
         }
-        homes.clear(TaskId(1024));
-        assert_eq!(homes.get(TaskId(1024)), None);
+        index.clear(TaskId(1024));
+        assert_eq!(index.get(TaskId(1024)), None);
     }
 }

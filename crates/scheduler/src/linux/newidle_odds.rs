@@ -10,20 +10,20 @@
 
 /// Successes of one domain of one CPU.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tries {
+pub(super) struct NewidleOdds {
     looked: u32,
     found: u32,
     /// Successes in 1024 looks, as of the last 1024.
     ratio: u32,
 }
 
-impl Default for Tries {
-    fn default() -> Tries {
-        Tries { looked: 512, found: 256, ratio: 512 }
+impl Default for NewidleOdds {
+    fn default() -> NewidleOdds {
+        NewidleOdds { looked: 512, found: 256, ratio: 512 }
     }
 }
 
-impl Tries {
+impl NewidleOdds {
     /// Whether to look this time.
     pub(super) fn dice(&self, random: u64) -> bool {
         random % 1024 <= u64::from(self.ratio) + 1
@@ -45,24 +45,24 @@ impl Tries {
 mod tests {
     use super::*;
 
-    fn chance(tries: &Tries) -> usize {
-        (0..1024).filter(|&random| tries.dice(random)).count()
+    fn chance(odds: &NewidleOdds) -> usize {
+        (0..1024).filter(|&random| odds.dice(random)).count()
     }
 
     #[test]
     fn one_that_never_finds_anything_stops_looking() {
-        let mut tries = Tries::default();
-        assert_eq!(chance(&tries), 514);
-        (0..512).for_each(|_| tries.add(false));
-        assert_eq!(chance(&tries), 258);
-        (0..10_000).for_each(|_| tries.add(false));
-        assert_eq!(chance(&tries), 2);
+        let mut odds = NewidleOdds::default();
+        assert_eq!(chance(&odds), 514);
+        (0..512).for_each(|_| odds.add(false));
+        assert_eq!(chance(&odds), 258);
+        (0..10_000).for_each(|_| odds.add(false));
+        assert_eq!(chance(&odds), 2);
     }
 
     #[test]
     fn one_that_always_does_goes_on() {
-        let mut tries = Tries::default();
-        (0..20_000).for_each(|_| tries.add(true));
-        assert_eq!(chance(&tries), 1024);
+        let mut odds = NewidleOdds::default();
+        (0..20_000).for_each(|_| odds.add(true));
+        assert_eq!(chance(&odds), 1024);
     }
 }

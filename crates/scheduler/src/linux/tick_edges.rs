@@ -5,7 +5,7 @@ use schedlab_model::{CpuId, Ns};
 
 /// The CPUs in the order of their ticks within a period.
 #[derive(Debug)]
-pub(super) struct Edges {
+pub(super) struct TickEdges {
     /// Place in the period, ns, and CPU; ascending.
     order: Box<[(u64, CpuId)]>,
     tick: u64,
@@ -13,15 +13,15 @@ pub(super) struct Edges {
     regular: u64,
 }
 
-impl Edges {
-    pub(super) fn new(world: &World) -> Edges {
+impl TickEdges {
+    pub(super) fn new(world: &World) -> TickEdges {
         let tick = world.tick_ns.0;
         let phases = || world.cpus.iter().map(|cpu| cpu.tick_phase.0);
         let mut order: Vec<(u64, CpuId)> =
             phases().enumerate().map(|(cpu, phase)| (phase % tick, cpu.into())).collect();
         order.sort_unstable();
         let last = phases().max().unwrap_or(0);
-        Edges { order: order.into(), tick, regular: (last + 1).saturating_sub(tick) }
+        TickEdges { order: order.into(), tick, regular: (last + 1).saturating_sub(tick) }
     }
 
     /// The first tick edge at `from` or later of any CPU for which there `is` a reason.
@@ -67,7 +67,7 @@ mod tests {
             let edges = phases.iter().enumerate().filter(|(cpu, _)| is((*cpu).into()));
             let plain = edges.flat_map(|(_, phase)| (0..20).map(move |k| phase + 1_000 * k));
             let expected = plain.filter(|at| *at >= from).min();
-            prop_assert_eq!(Edges::new(&world).first(&world, from, is), expected);
+            prop_assert_eq!(TickEdges::new(&world).first(&world, from, is), expected);
         }
     }
 }
