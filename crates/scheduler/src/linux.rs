@@ -3,21 +3,21 @@
 //!
 //! Shape:
 //! * [`Linux`] implements [`Scheduler`]. It is generic over the lock family and over the rules of the fair
-//!   class ([`fair::FairRules`]): [`cfs::Cfs`] here, EEVDF beside it.
+//!   class ([`fair::FairRules`]): [`fair::cfs::Cfs`] here, EEVDF beside it.
 //! * [`version::Version`] is a preset as data; [`tunables::Tunables`] are its knobs resolved for a machine.
-//! * [`rq::Rq`] is everything that one CPU's lock guards: clock, entities (tasks and group shares), the fair
+//! * [`core::rq::Rq`] is everything that one CPU's lock guards: clock, entities (tasks and group shares), the fair
 //!   queues, the RT lists. An entity lives in the store of the CPU on which its task is (or was last);
-//!   [`task_index::TaskIndex`] says where. [`cpu_summary::CpuSummary`] is what others may read without the lock.
-//! * [`decide`] takes the running task off and chooses, class by class; [`plain`] does the same in one piece for
+//!   [`core::task_index::TaskIndex`] says where. [`core::cpu_summary::CpuSummary`] is what others may read without the lock.
+//! * [`core::decide`] takes the running task off and chooses, class by class; [`core::plain`] does the same in one piece for
 //!   a CPU that has fair tasks of the root group only.
 //! * [`fair`] walks the group hierarchy and calls the rules for each level; [`rt`] is the RT class, [`dl`] the
 //!   deadline class.
-//! * [`groups`] makes the queue of a group on a CPU; [`placement`] chooses a CPU at wakeup; [`tasks`] is the
-//!   life of a task on the run queues. [`smp`] holds what the CPUs share.
+//! * [`fair::groups`] makes the queue of a group on a CPU; [`balance::placement`] chooses a CPU at wakeup; [`core::tasks`] is the
+//!   life of a task on the run queues. [`core::smp`] holds what the CPUs share.
 //!
 //! # Fidelity of the whole
-//! Each file has its own table: [`cfs`], [`eevdf`], [`fair_server`], [`rt`], [`rt_balance`], [`dl`], [`placement`],
-//! [`packing`], [`balance`], [`groups`], [`pelt`].
+//! Each file has its own table: [`fair::cfs`], [`fair::eevdf`], [`fair::server`], [`rt`], [`rt::balance`], [`dl`], [`balance::placement`],
+//! [`balance::packing`], [`balance`], [`fair::groups`], [`fair::pelt`].
 //!
 //! | rule | real place | here | test |
 //! |---|---|---|---|
@@ -35,58 +35,30 @@
 //! in effect, so that the schedule is the same as with every tick.
 
 mod balance;
-mod bandwidth;
-mod cfs;
-#[cfg(test)]
-mod chaos;
-mod cpu_summary;
-mod decide;
+mod core;
 mod dl;
-mod domains;
-mod tick_edges;
-mod eevdf;
 mod fair;
-mod fair_server;
-mod groups;
-mod task_index;
-mod imbalance;
-mod packing;
-mod pelt;
-mod placement;
-mod plain;
-mod pool;
 mod presets;
-mod rq;
 mod rt;
-mod rt_balance;
-mod rt_period;
-mod smp;
-#[cfg(test)]
-mod smp_tests;
 mod smp_tunables;
-mod tasks;
-#[cfg(test)]
-mod testing;
 #[cfg(test)]
 mod tests;
-mod newidle_odds;
 mod tunables;
 mod version;
-mod weights;
 
-pub(crate) use weights::of_nice as weight_of_nice;
+pub(crate) use fair::weights::of_nice as weight_of_nice;
 
+use self::core::rq::{Class, EntityId, NONE, Rq};
+use self::core::smp::Smp;
+use self::core::task_index::TaskIndex;
 use crate::{
     Change, Cx, Knobs, Lock, Locks, Needs, OnLine, Pick, Prev, Rejection, Scheduler, Timer, Wake, World,
 };
 use balance::Balancer;
-use bandwidth::{PoolTable, Pools};
+use fair::bandwidth::{self, PoolTable, Pools};
 use fair::{Dequeue, Enqueue, FairRules};
-use task_index::TaskIndex;
-use rq::{Class, EntityId, NONE, Rq};
-use rt_period::{RT_PERIOD, RtBudget, RtPeriod};
+use rt::period::{RT_PERIOD, RtBudget, RtPeriod};
 use schedlab_model::{CpuId, GroupId, Ns, Policy, TaskId};
-use smp::Smp;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 use tunables::Tunables;
@@ -225,7 +197,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                     if ours > theirs {
                         rq.resched(env);
                     } else if ours == theirs && self.equal_goes_first(env, rq, curr, woken) {
-                        rt_balance::go_first(env, rq, woken);
+                        rt::balance::go_first(env, rq, woken);
                     }
                 }
             }
@@ -393,7 +365,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
                 self.rt_period_ended(cx);
             } else if timer == balance::KICK {
                 self.kicked(cx);
-            } else if timer == bandwidth::BANDWIDTH {
+            } else if timer == fair::bandwidth::BANDWIDTH {
                 self.bandwidth_due(cx);
             }
             return;
@@ -487,7 +459,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
 
     fn explain(&self, _cx: &Cx<'_>, cpu: CpuId) -> String {
         let rq = self.rqs[cpu.index()].lock();
-        let root = rq.queue(rq::ROOT);
+        let root = rq.queue(core::rq::ROOT);
         let mut text = format!(
             "{cpu}: {} running, {} deadline, {} rt{}, fair {} (min_vruntime {})",
             rq.nr_running,

@@ -21,14 +21,20 @@
 //! | NUMA balancing by page faults | `task_numa_*` | omitted | – |
 //! | one NUMA domain balance at a time in the machine | `SD_SERIALIZE` | omitted: balancing takes no time | – |
 
-use super::domains::{Domain, Level, Link};
-use super::fair::{self, Dequeue, FairRules};
-use super::imbalance::{Amount, Ask, Idle};
-use super::pelt::Moment;
-use super::rq::{Class, Entity, EntityId, NONE, Rq};
-use super::smp::{self, Smp};
-use super::newidle_odds::NewidleOdds;
-use super::{Env, Linux};
+pub(super) mod domains;
+mod imbalance;
+mod newidle_odds;
+pub(super) mod packing;
+pub(super) mod placement;
+
+use crate::linux::balance::domains::{Domain, Level, Link};
+use crate::linux::balance::imbalance::{Amount, Ask, Idle};
+use crate::linux::balance::newidle_odds::NewidleOdds;
+use crate::linux::core::rq::{Class, Entity, EntityId, NONE, Rq};
+use crate::linux::core::smp::{self, Smp};
+use crate::linux::fair::pelt::{Moment, SCALE};
+use crate::linux::fair::{self, Dequeue, FairRules};
+use crate::linux::{Env, Linux};
 use crate::{Cmd, Cx, Lock, Locks, Timer, Wake, WakeKind};
 use schedlab_model::{CpuId, CpuSet, Ns, TaskId, Waker};
 use std::sync::atomic::Ordering::Relaxed;
@@ -495,8 +501,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         if summary.idle(cpu) || !cx.cpu(cpu).online {
             return false;
         }
-        let pressed =
-            || summary.fair(cpu) > 0 && summary.capacity(cpu, cx.now) * 117 < super::pelt::SCALE * 100;
+        let pressed = || summary.fair(cpu) > 0 && summary.capacity(cpu, cx.now) * 117 < SCALE * 100;
         let llc = &smp.domains.llc[cpu.index()];
         let busy = || llc.count() - llc.and(&summary.idle_set()).count();
         summary.nr_running(cpu) >= 2 || pressed() || busy() > 1
@@ -513,7 +518,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             return;
         }
         let mut next = u64::MAX;
-        for cpu in super::domains::wrap(&online, first.0 + 1).filter(idle).collect::<Vec<_>>() {
+        for cpu in domains::wrap(&online, first.0 + 1).filter(idle).collect::<Vec<_>>() {
             if !idle(&first) {
                 break;
             }

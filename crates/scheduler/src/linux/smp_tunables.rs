@@ -1,6 +1,6 @@
 //! Knobs of balancing, placement, bandwidth and autogroup.
 
-use super::version::Version;
+use crate::linux::version::Version;
 use crate::{Knob, KnobKind, Knobs};
 use schedlab_model::Ns;
 
@@ -27,7 +27,7 @@ pub(super) struct SmpTunables {
     pub(super) group_imbalance: bool,
     /// No balance between nodes.
     pub(super) missing_domains: bool,
-    /// Which tasks are put on a CPU that is busy and has room: the bits of [`packing`](super::packing).
+    /// Which tasks are put on a CPU that is busy and has room: the bits of [`packing`](crate::linux::balance::packing).
     pub(super) vcpu_pack: u8,
 }
 

@@ -1,7 +1,9 @@
 //! The knobs of a version, resolved for one machine.
 
-use super::smp_tunables::{self, SmpTunables};
-use super::version::{Feature, Version};
+use crate::linux::dl::admission;
+use crate::linux::dl::cbs::BW_SHIFT;
+use crate::linux::smp_tunables::{self, SmpTunables};
+use crate::linux::version::{Feature, Version};
 use crate::{Knob, KnobKind, Knobs};
 use schedlab_model::Ns;
 
@@ -286,7 +288,7 @@ impl Tunables {
 
     /// The part of a CPU that deadline tasks may have, 20-bit fixed point.
     pub(super) fn dl_most(&self) -> u64 {
-        super::dl::admission::most(self).unwrap_or(1 << super::dl::cbs::BW_SHIFT)
+        admission::most(self).unwrap_or(1 << BW_SHIFT)
     }
 
     /// Whether a feature is on.

@@ -11,6 +11,7 @@
 //! | `linux-6.18` | 6.17, 6.18 | EEVDF, `vprot` | slice 0.70 ms | fair server |
 //! | `linux-7.2` | 7.2 | EEVDF, HRTICK | slice 0.70 ms | fair server |
 
+use crate::linux::fair::weights;
 use schedlab_model::Ns;
 
 /// What makes one kernel version. A further version is a further constant.
@@ -254,7 +255,7 @@ impl Version {
     }
     /// Weight of SCHED_IDLE.
     pub(super) const fn idle_weight(&self) -> u64 {
-        if self.rules < 2629 { 2 } else { super::weights::IDLE }
+        if self.rules < 2629 { 2 } else { weights::IDLE }
     }
     /// RT tasks are pushed and pulled over CPUs.
     pub(super) const fn pushes_rt(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Who may be a deadline task at all: parameters, affinity, and the sum of what is reserved.
 
-use super::super::tunables::Tunables;
 use super::cbs::{BW_SHIFT, ratio};
+use crate::linux::tunables::Tunables;
 use crate::{Rejection, World};
 use schedlab_model::{Ns, Policy, TaskId};
 
