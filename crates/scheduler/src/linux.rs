@@ -39,6 +39,7 @@ mod core;
 mod dl;
 mod fair;
 mod presets;
+mod release;
 mod rt;
 mod smp_tunables;
 #[cfg(test)]
@@ -65,6 +66,7 @@ use tunables::Tunables;
 use version::{Feature, Version};
 
 pub(crate) use presets::PRESETS;
+pub use release::{KernelRelease, KernelReleaseError, ModelledBy, preset_of};
 
 /// What every function of this family needs besides its run queue.
 type Env<'a> = &'a Surroundings<'a>;
@@ -113,7 +115,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             index: TaskIndex::new(),
             rt_period: L::Lock::new(RtPeriod { active: false, next: 0 }),
             budgets: (0..cpus).map(|_| RtBudget::new(t.rt_runtime)).collect(),
-            plain: version.has_plain_way() && !t.has(Feature::HRTICK),
+            plain: version.has_plain_path() && !t.has(Feature::HRTICK),
             rules: PhantomData,
             t,
         }

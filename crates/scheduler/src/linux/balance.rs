@@ -210,7 +210,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 again,
                 cpus: &cpus,
                 pinned_below: &pinned_below,
-                since_6_6: self.t.version.eevdf,
+                by_core: self.t.version.balances_by_core(),
                 mean_only: self.t.smp.group_imbalance,
             };
             let found = if ask.is_ours() { ask.busiest() } else { None };
@@ -429,7 +429,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     /// Whether nothing but the amount speaks against moving this waiting task, which may run there.
     fn may_leave(&self, rq: &Rq, id: EntityId, attempt: &Attempt<'_>) -> bool {
         let entity = rq.entity(id);
-        if self.t.version.rules >= SHY && attempt.failed == 0 {
+        if self.t.version.ineligible_tasks_move_later() && attempt.failed == 0 {
             let busy = self.smp.get().is_some_and(|smp| smp.summary.fair(attempt.to) > 0);
             if busy && !F::eligible(rq, id) {
                 return false;
@@ -531,9 +531,6 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         self.arm_kick(cx, self.smp.get());
     }
 }
-
-/// From 6.14 on, tasks that would not be eligible on the target are not moved at once.
-const SHY: u32 = 6018;
 
 /// The waiting fair tasks of a queue that balancing may take, least recently run first.
 fn candidates(rq: &Rq) -> Vec<EntityId> {

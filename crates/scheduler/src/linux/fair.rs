@@ -150,7 +150,7 @@ pub(super) fn enqueue<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId, w
         queue.h_nr += 1;
         queue.idle_h_nr += idle;
         entity = queue.owner;
-        if queue.throttled && env.t.version.throttles_queues() {
+        if queue.throttled && env.t.version.throttles_whole_queues() {
             return env.cx.push(Cmd::Throttled(TaskId(rq.entity(task).task)));
         }
         if entity != NONE && rq.entity(entity).idle {
@@ -266,7 +266,7 @@ fn dequeued<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId, why: Dequeu
         queue.idle_h_nr -= idle;
         leaving &= queue.nr == 0;
         entity = queue.owner;
-        if queue.throttled && env.t.version.throttles_queues() {
+        if queue.throttled && env.t.version.throttles_whole_queues() {
             return false;
         }
         if leaving && entity != NONE {

@@ -57,19 +57,17 @@ const DEFECTS: [(&str, &str); 2] = [
 
 /// Whether a version has a knob of this file.
 pub(super) fn exists(version: &Version, name: &str) -> bool {
-    let since = match name {
-        "max_newidle_lb_cost" => 3012,
-        "sched_cfs_bandwidth_slice_us" => 3002,
-        "sched_autogroup_enabled" => 2638,
-        "features.SIS_UTIL" => 5019,
-        "features.WA_IDLE" | "features.WA_WEIGHT" | "features.WA_BIAS" => 4014,
-        "features.CACHE_HOT_BUDDY" => 2628,
-        "features.NI_RANDOM" => 5000,
-        "sched_vcpu_pack" => 6018,
-        _ => 0,
-    };
-    // Since EEVDF nothing sets the buddies that it looks at (NEXT_BUDDY is off and not modelled).
-    version.rules >= since && (!version.eevdf || name != "features.CACHE_HOT_BUDDY")
+    match name {
+        "max_newidle_lb_cost" => version.has_newidle_cost(),
+        "sched_cfs_bandwidth_slice_us" => version.has_bandwidth(),
+        "sched_autogroup_enabled" => version.has_autogroup(),
+        "features.SIS_UTIL" => version.searches_by_utilisation(),
+        "features.WA_IDLE" | "features.WA_WEIGHT" | "features.WA_BIAS" => version.has_wake_affine_features(),
+        "features.CACHE_HOT_BUDDY" => version.buddies_are_cache_hot(),
+        "features.NI_RANDOM" => version.may_have_newidle_odds(),
+        "sched_vcpu_pack" => version.may_pack_vcpus(),
+        _ => true,
+    }
 }
 
 /// The knobs.

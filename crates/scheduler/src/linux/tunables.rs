@@ -30,7 +30,7 @@ pub(super) fn knobs(version: &Version) -> Vec<Knob> {
 fn fair_knobs(version: &Version) -> Vec<Knob> {
     let time = |name, default, doc| Knob { name, kind: KnobKind::Time(Ns(100_000), MAX_SLICE), default, doc };
     let mut knobs = Vec::new();
-    if version.caps_scaling() {
+    if version.scaling_counts_eight_cpus() {
         knobs.push(Knob {
             name: "tunable_scaling",
             kind: KnobKind::Number(0, 2),
@@ -42,13 +42,13 @@ fn fair_knobs(version: &Version) -> Vec<Knob> {
         knobs.push(time("base_slice_ns", "by version, times the scaling factor", "the default request"));
         return knobs;
     }
-    let (latency, least, wakeup) = match version.rules {
-        2624 => (
+    let (latency, least, wakeup) = match version.latency {
+        Ns(20_000_000) => (
             "20ms times 1 + log2 of the CPUs",
             "4ms times 1 + log2 of the CPUs",
             "10ms times 1 + log2 of the CPUs",
         ),
-        2632 => (
+        Ns(5_000_000) => (
             "5ms times 1 + log2 of the CPUs",
             "1ms times 1 + log2 of the CPUs",
             "1ms times 1 + log2 of the CPUs",
@@ -67,7 +67,7 @@ fn fair_knobs(version: &Version) -> Vec<Knob> {
         ),
         time(version.named("sched_min_granularity_ns", "min_granularity_ns"), least, "the least slice"),
     ]);
-    if version.features.iter().any(|(feature, _)| *feature == Feature::BASE_SLICE) {
+    if version.has_feature(Feature::BASE_SLICE) {
         knobs.push(time(
             "idle_min_granularity_ns",
             "0.75ms",
@@ -83,7 +83,7 @@ fn fair_knobs(version: &Version) -> Vec<Knob> {
         Knob {
             name: version.named("sched_child_runs_first", "child_runs_first"),
             kind: KnobKind::Flag,
-            default: if version.rules < 2632 { "on" } else { "off" },
+            default: if !version.parent_runs_first() { "on" } else { "off" },
             doc: "a new task runs before its parent goes on",
         },
     ]);
@@ -92,7 +92,7 @@ fn fair_knobs(version: &Version) -> Vec<Knob> {
 
 /// The knobs of the RT class, and of what protects the others from it.
 fn rt_knobs(version: &Version, knobs: &mut Vec<Knob>) {
-    if version.rules >= 3009 {
+    if version.rr_slice_can_be_set() {
         knobs.push(rr_knob());
     }
     if version.has_deadline() {
@@ -236,15 +236,16 @@ pub(super) struct Tunables {
 impl Tunables {
     /// Resolves the knobs for a machine with `cpus` CPUs.
     pub(super) fn new(version: Version, cpus: usize, knobs: &Knobs) -> Tunables {
-        let factor = if version.caps_scaling() {
+        let factor = if version.scaling_counts_eight_cpus() {
             factor(cpus, knobs.number("tunable_scaling", 1))
         } else {
             1 + u64::from(cpus.max(1).ilog2())
         };
         let time = |name: &str, default: u64| knobs.time(name, Ns(default)).0;
         // The old scaling stops at 200 ms; it does not look at the wakeup granularity.
-        let scaled =
-            |ns: Ns| if version.caps_scaling() { ns.0 * factor } else { (ns.0 * factor).min(OLD_LIMIT) };
+        let scaled = |ns: Ns| {
+            if version.scaling_counts_eight_cpus() { ns.0 * factor } else { (ns.0 * factor).min(OLD_LIMIT) }
+        };
         let latency = time(version.named("sched_latency_ns", "latency_ns"), scaled(version.latency));
         let least = version.named("sched_min_granularity_ns", "min_granularity_ns");
         let min_granularity = time(least, scaled(version.granularity));
@@ -264,7 +265,7 @@ impl Tunables {
             nr_latency: nr_latency.unwrap_or(latency.div_ceil(min_granularity) as u32),
             base_slice: time("base_slice_ns", version.granularity.0 * factor) as u32,
             base_slice_unscaled: version.granularity.0,
-            child_runs_first: knobs.flag(first, version.rules < 2632 && !version.eevdf),
+            child_runs_first: knobs.flag(first, !version.parent_runs_first()),
             rr_slice: knobs.number("sched_rr_timeslice_ms", 100) as u64 * 1_000_000,
             rt_period: knobs.number("sched_rt_period_us", 1_000_000) as u64 * 1_000,
             rt_runtime: match knobs.number("sched_rt_runtime_us", version.rt_runtime_us) {

@@ -62,8 +62,8 @@ pub(in crate::linux) struct Ask<'a> {
     pub(in crate::linux) cpus: &'a CpuSet,
     /// The domain below reported that affinity prevented balance inside this group.
     pub(in crate::linux) pinned_below: &'a dyn Fn(usize) -> bool,
-    /// Rules of 6.6 and later.
-    pub(in crate::linux) since_6_6: bool,
+    /// The rules of 6.6 and later, which look at cores.
+    pub(in crate::linux) by_core: bool,
     /// The fault that only mean loads count above the caches.
     pub(in crate::linux) mean_only: bool,
 }
@@ -100,7 +100,7 @@ impl Ask<'_> {
             }
             let threads = &self.domains.smt[cpu.index()];
             let core_idle = threads.iter().all(|thread| self.summary.idle(thread));
-            if self.since_6_6 && self.domain.level != Level::Smt && !core_idle {
+            if self.by_core && self.domain.level != Level::Smt && !core_idle {
                 idle_thread = idle_thread.or(Some(cpu));
                 threads.iter().for_each(|thread| group.remove(thread));
                 continue;
@@ -144,7 +144,7 @@ impl Ask<'_> {
         if stats.kind < Kind::Overloaded && remote.is_some_and(|index| (self.pinned_below)(index)) {
             stats.kind = Kind::Imbalanced;
         }
-        if stats.kind == Kind::Overloaded || (self.since_6_6 && stats.kind == Kind::Busy) {
+        if stats.kind == Kind::Overloaded || (self.by_core && stats.kind == Kind::Busy) {
             stats.average = stats.load * SCALE / stats.capacity;
         }
         stats
@@ -199,7 +199,7 @@ impl Ask<'_> {
 
     /// Difference in tasks between siblings, counted per core since 6.6; 0 when there is nothing to do.
     fn sibling_difference(&self, local: &Stats, there: &Stats) -> u64 {
-        if !self.since_6_6 || there.cores == local.cores {
+        if !self.by_core || there.cores == local.cores {
             return there.tasks.saturating_sub(local.tasks);
         }
         let more = (local.cores * there.tasks).saturating_sub(there.cores * local.tasks);
@@ -220,7 +220,7 @@ impl Ask<'_> {
                 && local.average < average
                 && 100 * there.average > self.domain.imbalance_pct * local.average;
         }
-        let siblings = self.domain.prefer_sibling && !(self.since_6_6 && self.idle == Idle::No);
+        let siblings = self.domain.prefer_sibling && !(self.by_core && self.idle == Idle::No);
         if siblings && local.kind == Kind::Spare && self.sibling_difference(local, there) > 1 {
             return true;
         }
@@ -334,7 +334,7 @@ mod tests {
             }
             Machine { summary, domains, online: CpuSet::first(topology.cpus()) }
         }
-        fn ask(&self, cpu: u32, level: usize, idle: Idle, since_6_6: bool) -> Ask<'_> {
+        fn ask(&self, cpu: u32, level: usize, idle: Idle, by_core: bool) -> Ask<'_> {
             let (domain, link) = self.domains.chain(CpuId(cpu)).nth(level).unwrap();
             Ask {
                 summary: &self.summary,
@@ -347,7 +347,7 @@ mod tests {
                 again: false,
                 cpus: &self.online,
                 pinned_below: &|_| false,
-                since_6_6,
+                by_core,
                 mean_only: false,
             }
         }

@@ -207,7 +207,7 @@ fn throttle<F: FairRules>(env: Env<'_>, rq: &mut Rq, queue: QueueId) {
     let Some(pools) = env.pools else { return };
     pools.with(env.cx, group, &mut |pool| pool.throttle(cpu));
     rq.queue_mut(queue).throttled = true;
-    let whole = env.t.version.throttles_queues();
+    let whole = env.t.version.throttles_whole_queues();
     if whole {
         detach_queue::<F>(env, rq, queue);
     }
@@ -290,7 +290,7 @@ fn unthrottle<F: FairRules>(env: Env<'_>, rq: &mut Rq, queue: QueueId) {
     let Some(pools) = env.pools else { return };
     pools.with(env.cx, group, &mut |pool| pool.unthrottle(cpu));
     rq.queue_mut(queue).throttled = false;
-    let whole = env.t.version.throttles_queues();
+    let whole = env.t.version.throttles_whole_queues();
     for below in subtree(rq, queue) {
         rq.queue_mut(below).throttle_count -= 1;
         if rq.queue(below).throttle_count > 0 {
@@ -332,7 +332,7 @@ fn release<F: FairRules>(env: Env<'_>, rq: &mut Rq, id: EntityId) {
 /// 6.18: a picked task whose group has no run time goes into limbo. Gives whether it did.
 pub(in crate::linux) fn into_limbo<F: FairRules>(env: Env<'_>, rq: &mut Rq, id: EntityId) -> bool {
     let queue = rq.entity(id).queue;
-    if env.pools.is_none() || env.t.version.throttles_queues() || !rq.is_throttled(queue) {
+    if env.pools.is_none() || env.t.version.throttles_whole_queues() || !rq.is_throttled(queue) {
         return false;
     }
     fair::dequeue::<F>(env, rq, id, Dequeue::Exit);
@@ -356,7 +356,7 @@ pub(in crate::linux) fn out_of_limbo<F: FairRules>(env: Env<'_>, rq: &mut Rq, id
 pub(in crate::linux) fn keeps_back(env: Env<'_>, rq: &Rq, id: EntityId) -> bool {
     let fair = |id: EntityId| rq.entity(id).class == Class::Fair;
     let throttled = |id: EntityId| rq.is_throttled(rq.entity(id).queue);
-    env.pools.is_some() && env.t.version.throttles_queues() && fair(id) && throttled(id)
+    env.pools.is_some() && env.t.version.throttles_whole_queues() && fair(id) && throttled(id)
 }
 
 impl<L: Locks, F: FairRules> Linux<L, F> {

@@ -218,7 +218,7 @@ impl FairRules for Cfs {
         if ran > ideal {
             rq.resched(env);
             clear_buddies(rq, id);
-        } else if ran >= env.t.min_granularity && env.t.version.checks_lead() {
+        } else if ran >= env.t.min_granularity && env.t.version.tick_checks_lead() {
             let ahead = rq.queue(queue).leftmost().map_or(0, |left| vruntime - left.key);
             if ahead > ideal as i64 {
                 rq.resched(env);
@@ -236,7 +236,7 @@ impl FairRules for Cfs {
         let ideal = slice(env.t, rq, id);
         // `ran > ideal` is true from this time on.
         let mut due = entity.exec_start + (ideal + 1).saturating_sub(ran);
-        if let Some(left) = q.leftmost().filter(|_| env.t.version.checks_lead()) {
+        if let Some(left) = q.leftmost().filter(|_| env.t.version.tick_checks_lead()) {
             // `vruntime - left > ideal` is not true before this much more run time (rounded down).
             let short = (ideal as i64 - (entity.vruntime - left.key)).max(0) as u64;
             let granularity = env.t.min_granularity.saturating_sub(ran);
@@ -260,10 +260,11 @@ impl FairRules for Cfs {
         }
         let (mut se, mut pse) = (curr, woken);
         let version = &env.t.version;
-        let idle = |rq: &Rq, id: EntityId| version.idle_gives_way() && rq.entity(id).policy == Policy::Idle;
+        let idle =
+            |rq: &Rq, id: EntityId| version.idle_policy_gives_way() && rq.entity(id).policy == Policy::Idle;
         if !idle(rq, curr) || idle(rq, task) {
             let waits = match rq.entity(task).policy {
-                Policy::Idle => version.idle_gives_way(),
+                Policy::Idle => version.idle_policy_gives_way(),
                 policy => policy != Policy::Other,
             };
             if waits || !env.t.has(Feature::WAKEUP_PREEMPTION) {
@@ -467,7 +468,7 @@ fn least_slice(t: &Tunables, queue: &Queue, idle: bool) -> u64 {
 fn wants_preempt(t: &Tunables, rq: &Rq, from: EntityId, to: EntityId) -> i32 {
     let target = rq.entity(to);
     let behind = rq.entity(from).vruntime - target.vruntime;
-    let mut load = if t.version.scales_by_wakee() { target.load } else { rq.entity(from).load };
+    let mut load = if t.version.wakeup_granularity_of_wakee() { target.load } else { rq.entity(from).load };
     if behind <= 0 {
         -1
     } else if behind > load.virt(t.wakeup_granularity) as i64 {

@@ -52,7 +52,7 @@ use lag::{
     average, depart_from, eligibility, eligible, join, lag_was_bounded, pass_slice_up, place, rebase,
     save_lag,
 };
-use protection::{VPROT, cancel_protection, holds, is_protected, protection, shrink_protection};
+use protection::{cancel_protection, holds, is_protected, protection, shrink_protection};
 
 /// Rules of EEVDF.
 pub(in crate::linux) struct Eevdf;
@@ -216,7 +216,7 @@ impl FairRules for Eevdf {
         if q.nr >= 2 {
             // The vruntime at which it asks for a reschedule.
             let mut target = entity.deadline;
-            if env.t.version.rules >= VPROT {
+            if env.t.version.eevdf_slice_protection() {
                 target = target.min(entity.protected_until());
             } else if entity.protected_until() != entity.deadline && q.avg_load > 0 {
                 // Not eligible beyond the mean of the others.
@@ -252,7 +252,7 @@ impl FairRules for Eevdf {
         let queue = rq.entity(se).queue;
         Eevdf::update_curr(env, rq, queue);
         let shorter = env.t.has(Feature::PREEMPT_SHORT) && rq.entity(pse).slice < rq.entity(se).slice;
-        if env.t.version.rules >= VPROT {
+        if env.t.version.eevdf_slice_protection() {
             let mut best = choose(env.t, rq, queue, !shorter);
             while env.t.version.wakeup_takes_delayed_off() && rq.entity(best).delayed {
                 fair::dequeue_delayed::<Eevdf>(env, rq, best);
@@ -429,7 +429,9 @@ fn account(env: Env<'_>, rq: &mut Rq, queue: QueueId, curr: EntityId, now: u64) 
     if rq.queue(queue).nr < 2 {
         return;
     }
-    let unfit = || env.t.version.rules >= VPROT || (env.t.has(Feature::PREEMPT_SHORT) && !eligible(rq, curr));
+    let unfit = || {
+        env.t.version.eevdf_slice_protection() || (env.t.has(Feature::PREEMPT_SHORT) && !eligible(rq, curr))
+    };
     if fulfilled || (!protected && unfit()) {
         rq.resched(env);
     }

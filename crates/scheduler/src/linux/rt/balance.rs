@@ -63,7 +63,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let priority = cx.task(task).policy.rt_priority();
         let (runs, pinned) = smp.summary.rt_runs(from);
         let crowded = runs > 0 && (pinned || runs >= priority);
-        if !crowded || !self.t.version.pushes_rt() {
+        if !crowded || !self.t.version.rt_push_pull() {
             return from;
         }
         self.lowest_cpu(cx, smp, task, priority, from).unwrap_or(from)
@@ -77,7 +77,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         curr: EntityId,
         woken: EntityId,
     ) -> bool {
-        let Some(smp) = self.smp.get().filter(|_| !rq.need_resched && self.t.version.pushes_rt()) else {
+        let Some(smp) = self.smp.get().filter(|_| !rq.need_resched && self.t.version.rt_push_pull()) else {
             return false;
         };
         let movable = |id: EntityId| {
@@ -103,7 +103,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// Takes from each overloaded CPU its best waiting RT task, if that is better than what `cpu` has.
     pub(in crate::linux) fn pull_rt(&self, cx: &Cx<'_>, cpu: CpuId) {
-        let Some(smp) = self.smp.get().filter(|_| self.t.version.pushes_rt()) else { return };
+        let Some(smp) = self.smp.get().filter(|_| self.t.version.rt_push_pull()) else { return };
         let env = &self.env(cx);
         for from in smp.domains.online.iter().filter(|&from| from != cpu) {
             if !smp.summary.rt_overloaded(from) {
@@ -128,7 +128,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// Moves waiting RT tasks of `cpu`, best first, to CPUs that run something less urgent.
     pub(in crate::linux) fn push_rt(&self, cx: &Cx<'_>, cpu: CpuId) {
-        let Some(smp) = self.smp.get().filter(|_| self.t.version.pushes_rt()) else { return };
+        let Some(smp) = self.smp.get().filter(|_| self.t.version.rt_push_pull()) else { return };
         let env = &self.env(cx);
         while smp.summary.rt_overloaded(cpu) {
             let pushed = self.locked(cpu, |rq| {

@@ -2,7 +2,7 @@
 //! worked out once. The rules are those of the parent module, which is asked whenever something is unusual.
 
 use super::lag::{clamped_lag, mean, position, rebase};
-use super::protection::{VPROT, cancel_protection, holds, is_protected, protection_of, shrink_protection};
+use super::protection::{cancel_protection, holds, is_protected, protection_of, shrink_protection};
 use super::timeline::{Place, Waiting};
 use super::{Eevdf, FairRules, charge, charge_here};
 use crate::linux::core::plain::{change_by_steps, pick_plain};
@@ -292,5 +292,5 @@ pub(super) fn preempt(env: Env<'_>, rq: &mut Rq, curr: EntityId, woken: EntityId
 /// Whether [`preempt`] knows these rules.
 #[inline(always)]
 pub(super) fn knows(t: &Tunables) -> bool {
-    t.version.rules >= VPROT
+    t.version.eevdf_slice_protection()
 }

@@ -4,9 +4,6 @@ use crate::linux::core::rq::{Entity, EntityId, Queue, Rq};
 use crate::linux::tunables::Tunables;
 use crate::linux::version::Feature;
 
-/// From these rules on, protection ends at a vruntime of its own (`vprot`).
-pub(super) const VPROT: u32 = 6017;
-
 /// Protection that an entity gets when it is switched in.
 #[inline]
 pub(super) fn protection(t: &Tunables, rq: &Rq, id: EntityId) -> i64 {
@@ -17,7 +14,7 @@ pub(super) fn protection(t: &Tunables, rq: &Rq, id: EntityId) -> i64 {
 /// The same for an entity of `queue`.
 #[inline]
 pub(super) fn protection_of(t: &Tunables, queue: &Queue, entity: &Entity) -> i64 {
-    if t.version.rules < VPROT {
+    if !t.version.eevdf_slice_protection() {
         return entity.deadline;
     }
     let mut slice = if t.has(Feature::RUN_TO_PARITY) {
@@ -37,7 +34,7 @@ pub(super) fn protection_of(t: &Tunables, queue: &Queue, entity: &Entity) -> i64
 /// Up to 6.16 protection ends with the request; later at a vruntime.
 #[inline]
 pub(super) fn is_protected(t: &Tunables, entity: &Entity) -> bool {
-    if t.version.rules >= VPROT {
+    if t.version.eevdf_slice_protection() {
         entity.protected_until() > entity.vruntime
     } else {
         entity.protected_until() == entity.deadline
@@ -47,13 +44,13 @@ pub(super) fn is_protected(t: &Tunables, entity: &Entity) -> bool {
 /// Whether an eligible running entity goes on whatever the others are.
 #[inline]
 pub(super) fn holds(t: &Tunables, entity: &Entity) -> bool {
-    (t.version.rules >= VPROT || t.has(Feature::RUN_TO_PARITY)) && is_protected(t, entity)
+    (t.version.eevdf_slice_protection() || t.has(Feature::RUN_TO_PARITY)) && is_protected(t, entity)
 }
 
 pub(super) fn cancel_protection(t: &Tunables, rq: &mut Rq, id: EntityId) {
     let entity = rq.entity_mut(id);
     if is_protected(t, entity) {
-        let until = if t.version.rules >= VPROT { entity.vruntime } else { entity.deadline + 1 };
+        let until = if t.version.eevdf_slice_protection() { entity.vruntime } else { entity.deadline + 1 };
         entity.protect_until(until);
     }
 }

@@ -245,7 +245,7 @@ fn the_lag_of_a_delayed_task_does_not_grow() {
         assert!(bench.lag(a) < -1_900_000, "{}", bench.lag(a));
         bench.wake_preempts(a);
         let kept = bench.lag(a).abs_diff(-500_000) <= 2;
-        assert_eq!(kept, stays, "rules {}: {}", version.rules, bench.lag(a));
+        assert_eq!(kept, stays, "{}: {}", version.release, bench.lag(a));
     }
 }
 
@@ -261,7 +261,7 @@ fn a_delayed_task_does_not_stand_before_the_one_that_wakes() {
         bench.run(3 * MS);
         assert!(eligible(&bench.rq, a) && !eligible(&bench.rq, b));
         let woken = bench.task(nice(0));
-        assert_eq!(bench.wake_preempts(woken), preempts, "rules {}", version.rules);
+        assert_eq!(bench.wake_preempts(woken), preempts, "{}", version.release);
         assert_eq!(bench.rq.entity(a).on_rq, !preempts);
     }
 }
@@ -281,7 +281,7 @@ fn bounds_of_the_saved_lag_by_version() {
         }
         bench.run(60 * MS);
         bench.with(|env, rq| fair::dequeue::<Eevdf>(env, rq, b, Dequeue::Exit));
-        assert_eq!(bench.rq.entity(b).vlag, bound as i64, "rules {}", version.rules);
+        assert_eq!(bench.rq.entity(b).vlag, bound as i64, "{}", version.release);
     }
 }
 
@@ -315,7 +315,7 @@ fn a_short_slice_preempts() {
             let short = bench.task(nice(0));
             let entity = bench.rq.entity_mut(short);
             (entity.slice, entity.custom_slice) = (slice as u32, true);
-            assert_eq!(bench.wake_preempts(short), preempts, "rules {}, slice {slice}", version.rules);
+            assert_eq!(bench.wake_preempts(short), preempts, "{}, slice {slice}", version.release);
         }
     }
 }
