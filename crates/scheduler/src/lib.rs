@@ -28,7 +28,11 @@ pub use api::{
     Change, Cmd, Needs, Pick, Prev, Rejection, Request, Scheduler, Standing, Timer, Wake, WakeKind,
 };
 pub use cx::{Cx, Out, Work};
-pub use knobs::{Knob, KnobError, KnobKind, KnobValue, Knobs, SchedulerSpec, Steps};
+pub use knobs::{
+    FlagKnob, Knob, KnobDefault, KnobError, KnobKind, KnobValue, Knobs, NumberKnob, Row, SchedulerSpec,
+    Steps, TimeKnob, Times, Typed, Word, WordKnob, rows,
+};
+pub(crate) use knobs::{exact_time, words};
 pub use locks::{CellLock, CellLocks, Dense, Lock, Locks, OnLine};
 pub use tournament_tree::TournamentTree;
 pub use view::{CpuView, GroupView, Relaxed64, Runnable, TaskView, World};

@@ -38,10 +38,10 @@ mod balance;
 mod core;
 mod dl;
 mod fair;
+mod knobs;
 mod presets;
 mod release;
 mod rt;
-mod smp_tunables;
 #[cfg(test)]
 mod tests;
 mod tunables;

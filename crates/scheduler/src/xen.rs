@@ -9,26 +9,40 @@
 mod common;
 mod credit;
 mod credit2;
+mod release;
 
-use crate::{Knob, KnobKind, Knobs, Locks, Needs, Scheduler};
-use common::Release;
+use crate::{Knob, Knobs, Locks, Needs, Scheduler, rows};
+use release::{VERSION, XenRelease};
+use schedlab_model::Ns;
 
-const VERSIONS: &[&str] = &["4.12", "4.15", "4.17", "4.20", "4.22"];
+/// The knobs do not depend on the release: where a default does, its text says so.
+const ANY: XenRelease = XenRelease::V4_20;
 
-const VERSION: Knob = Knob {
-    name: "version",
-    kind: KnobKind::Word(VERSIONS),
-    default: "4.20",
-    doc: "the Xen release whose rules hold",
-};
+/// Scheduler parameters of a cpupool, as `xl sched-credit -s` and `xl sched-credit2 -s` print them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PoolParameters {
+    /// Credit: the time slice.
+    pub tslice: Option<Ns>,
+    /// Shortest run before preemption; 0 = off.
+    pub ratelimit: Ns,
+    /// Credit: how long a unit counts as cache hot; 0 = off.
+    pub migration_delay: Option<Ns>,
+}
 
-fn release(knobs: &Knobs) -> Release {
-    match knobs.word("version", "4.20") {
-        "4.12" => Release::V4_12,
-        "4.15" => Release::V4_15,
-        "4.17" => Release::V4_17,
-        "4.22" => Release::V4_22,
-        _ => Release::V4_20,
+impl PoolParameters {
+    /// Returns those of a pool under Credit.
+    pub fn of_credit(knobs: &Knobs) -> PoolParameters {
+        let release = knobs.get(&VERSION);
+        PoolParameters {
+            tslice: Some(knobs.get_for(&credit::TSLICE, &release)),
+            ratelimit: knobs.get_for(&credit::RATELIMIT, &release),
+            migration_delay: Some(knobs.get_for(&credit::MIGRATION_DELAY, &release)),
+        }
+    }
+    /// Returns those of a pool under Credit2.
+    pub fn of_credit2(knobs: &Knobs) -> PoolParameters {
+        let ratelimit = knobs.get_for(&common::RATELIMIT, &knobs.get(&VERSION));
+        PoolParameters { tslice: None, ratelimit, migration_delay: None }
     }
 }
 
@@ -39,24 +53,20 @@ fn needs() -> Needs {
 
 /// The knobs of `xen-credit`.
 pub fn credit_knobs() -> Vec<Knob> {
-    let mut knobs = vec![VERSION];
-    knobs.extend(credit::knobs());
-    knobs
+    [rows(&[&VERSION], &()), rows(credit::KNOBS, &ANY)].concat()
 }
 
 /// `xen-credit`: Credit, the default until Xen 4.11.
 pub fn build_credit<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler + Send> {
-    Box::new(credit::Credit::<L>::new(release(knobs), cpus, knobs))
+    Box::new(credit::Credit::<L>::new(knobs.get(&VERSION), cpus, knobs))
 }
 
 /// The knobs of `xen-credit2`.
 pub fn credit2_knobs() -> Vec<Knob> {
-    let mut knobs = vec![VERSION];
-    knobs.extend(credit2::knobs());
-    knobs
+    [rows(&[&VERSION], &()), rows(credit2::KNOBS, &ANY)].concat()
 }
 
 /// `xen-credit2`: Credit2, the default since Xen 4.12.
 pub fn build_credit2<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler + Send> {
-    Box::new(credit2::Credit2::<L>::new(release(knobs), cpus, knobs))
+    Box::new(credit2::Credit2::<L>::new(knobs.get(&VERSION), cpus, knobs))
 }

@@ -32,8 +32,8 @@ fn schedulers(verbose: bool, style: &Style) -> String {
             }
         }
         for knob in if verbose { (entry.knobs)() } else { Vec::new() } {
-            let _ = writeln!(text, "    {} = {}  ({})", style.bold(knob.name), knob.default, knob.kind);
-            let _ = writeln!(text, "{}", wrap(knob.doc, style.width, 8));
+            let _ = writeln!(text, "    {} = {}  ({})", style.bold(knob.name), knob.default, knob.allowed());
+            let _ = writeln!(text, "{}", wrap(&format!("{} [{}]", knob.doc, knob.source), style.width, 8));
         }
     }
     if !verbose {
@@ -84,7 +84,8 @@ fn schedulers_json() -> anyhow::Result<String> {
             let knobs: Vec<_> = (entry.knobs)()
                 .iter()
                 .map(|knob| {
-                    serde_json::json!({ "name": knob.name, "default": knob.default, "allowed": knob.kind.to_string(), "doc": knob.doc })
+                    serde_json::json!({ "name": knob.name, "default": knob.default, "allowed": knob.allowed(), "unit": knob.unit,
+                                        "doc": knob.doc, "source": knob.source })
                 })
                 .collect();
             serde_json::json!({ "name": entry.name, "summary": entry.summary, "knobs": knobs,

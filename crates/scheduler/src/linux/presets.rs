@@ -3,7 +3,7 @@
 use crate::linux::fair::cfs::Cfs;
 use crate::linux::fair::eevdf::Eevdf;
 use crate::linux::version::{self, Version};
-use crate::linux::{Linux, fair::FairRules, tunables};
+use crate::linux::{Linux, fair::FairRules, knobs};
 use crate::registry::Entry;
 use crate::{CellLocks, Knobs, Scheduler};
 
@@ -18,7 +18,7 @@ macro_rules! presets {
         pub(crate) const PRESETS: &[Entry] = &[$(Entry {
             name: $name,
             summary: $summary,
-            knobs: || tunables::knobs(&version::$version),
+            knobs: || knobs::rows(&version::$version),
             build: |cpus, knobs| make::<$rules>(version::$version, cpus, knobs),
         }),*];
     };

@@ -63,38 +63,52 @@ pub(super) enum Feature {
 }
 
 impl Feature {
-    /// The knob's name and what it does.
-    pub(super) const fn knob(self) -> (&'static str, &'static str) {
+    /// The name of its knob.
+    const fn name(self) -> &'static str {
         use Feature::*;
         match self {
-            GENTLE_FAIR_SLEEPERS => {
-                ("features.GENTLE_FAIR_SLEEPERS", "a sleeper is credited half a latency, not a whole one")
-            }
-            START_DEBIT => ("features.START_DEBIT", "a new task starts one slice behind"),
-            NEXT_BUDDY => {
-                ("features.NEXT_BUDDY", "the task woken last is preferred even if it did not preempt")
-            }
-            LAST_BUDDY => ("features.LAST_BUDDY", "a task preempted by a wakeup is preferred afterwards"),
-            WAKEUP_PREEMPTION => ("features.WAKEUP_PREEMPTION", "a wakeup may preempt"),
-            ALT_PERIOD => {
-                ("features.ALT_PERIOD", "the period counts all tasks of the CPU, not those of the queue")
-            }
-            BASE_SLICE => ("features.BASE_SLICE", "a slice is at least min_granularity_ns"),
-            HRTICK => ("features.HRTICK", "slices end by a timer of their own, not at a tick"),
-            HRTICK_DL => {
-                ("features.HRTICK_DL", "budgets of deadline tasks end by a timer of their own, not at a tick")
-            }
-            DOUBLE_TICK => ("features.DOUBLE_TICK", "with HRTICK, ticks check the slice too"),
-            RT_RUNTIME_SHARE => ("features.RT_RUNTIME_SHARE", "a CPU may borrow RT run time from the others"),
-            PLACE_LAG => ("features.PLACE_LAG", "a task keeps its lag over a sleep"),
-            PLACE_DEADLINE_INITIAL => {
-                ("features.PLACE_DEADLINE_INITIAL", "a new task starts with half a slice")
-            }
-            PLACE_REL_DEADLINE => ("features.PLACE_REL_DEADLINE", "a moved task keeps its relative deadline"),
-            RUN_TO_PARITY => ("features.RUN_TO_PARITY", "a task runs protected until its request is served"),
-            PREEMPT_SHORT => ("features.PREEMPT_SHORT", "a shorter slice breaks the protection"),
-            DELAY_DEQUEUE => ("features.DELAY_DEQUEUE", "a task that blocks with negative lag stays queued"),
-            DELAY_ZERO => ("features.DELAY_ZERO", "a delayed task leaves with no positive lag"),
+            GENTLE_FAIR_SLEEPERS => "features.GENTLE_FAIR_SLEEPERS",
+            START_DEBIT => "features.START_DEBIT",
+            NEXT_BUDDY => "features.NEXT_BUDDY",
+            LAST_BUDDY => "features.LAST_BUDDY",
+            WAKEUP_PREEMPTION => "features.WAKEUP_PREEMPTION",
+            ALT_PERIOD => "features.ALT_PERIOD",
+            BASE_SLICE => "features.BASE_SLICE",
+            HRTICK => "features.HRTICK",
+            HRTICK_DL => "features.HRTICK_DL",
+            DOUBLE_TICK => "features.DOUBLE_TICK",
+            RT_RUNTIME_SHARE => "features.RT_RUNTIME_SHARE",
+            PLACE_LAG => "features.PLACE_LAG",
+            PLACE_DEADLINE_INITIAL => "features.PLACE_DEADLINE_INITIAL",
+            PLACE_REL_DEADLINE => "features.PLACE_REL_DEADLINE",
+            RUN_TO_PARITY => "features.RUN_TO_PARITY",
+            PREEMPT_SHORT => "features.PREEMPT_SHORT",
+            DELAY_DEQUEUE => "features.DELAY_DEQUEUE",
+            DELAY_ZERO => "features.DELAY_ZERO",
+        }
+    }
+    /// What it does when it is on.
+    pub(super) const fn doc(self) -> &'static str {
+        use Feature::*;
+        match self {
+            GENTLE_FAIR_SLEEPERS => "a sleeper is credited half a latency, not a whole one",
+            START_DEBIT => "a new task starts one slice behind",
+            NEXT_BUDDY => "the task woken last is preferred even if it did not preempt",
+            LAST_BUDDY => "a task preempted by a wakeup is preferred afterwards",
+            WAKEUP_PREEMPTION => "a wakeup may preempt",
+            ALT_PERIOD => "the period counts all tasks of the CPU, not those of the queue",
+            BASE_SLICE => "a slice is at least min_granularity_ns",
+            HRTICK => "slices end by a timer of their own, not at a tick",
+            HRTICK_DL => "budgets of deadline tasks end by a timer of their own, not at a tick",
+            DOUBLE_TICK => "with HRTICK, ticks check the slice too",
+            RT_RUNTIME_SHARE => "a CPU may borrow RT run time from the others",
+            PLACE_LAG => "a task keeps its lag over a sleep",
+            PLACE_DEADLINE_INITIAL => "a new task starts with half a slice",
+            PLACE_REL_DEADLINE => "a moved task keeps its relative deadline",
+            RUN_TO_PARITY => "a task runs protected until its request is served",
+            PREEMPT_SHORT => "a shorter slice breaks the protection",
+            DELAY_DEQUEUE => "a task that blocks with negative lag stays queued",
+            DELAY_ZERO => "a delayed task leaves with no positive lag",
         }
     }
 }
@@ -229,17 +243,21 @@ pub(super) const V7_2: Version =
     Version { release: KernelRelease::new(7, 2, 0), rt_runtime_us: 1_000_000, features: EEVDF_7, ..V6_18 };
 
 impl Version {
-    /// The name of a tunable of CFS: a sysctl up to 5.12, a file of debugfs since.
-    pub(super) const fn named(&self, sysctl: &'static str, debugfs: &'static str) -> &'static str {
-        if self.tunables_in_debugfs() { debugfs } else { sysctl }
+    /// Returns the default of a feature; `None` when the version does not have it.
+    pub(super) fn default_of(&self, feature: Feature) -> Option<bool> {
+        self.features.iter().find(|(known, _)| *known == feature).map(|(_, default)| *default)
     }
-    /// Its sched_feature of this name.
+    /// Returns whether its `kernel/sched/features.h` lists the feature.
+    pub(super) fn has_feature(&self, feature: Feature) -> bool {
+        self.default_of(feature).is_some()
+    }
+    /// Returns the name of the knob of a feature.
     pub(super) fn feature_name(&self, feature: Feature) -> &'static str {
         match feature {
             Feature::WAKEUP_PREEMPTION if !self.wakeup_preemption_by_its_long_name() => {
                 "features.WAKEUP_PREEMPT"
             }
-            feature => feature.knob().0,
+            feature => feature.name(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What the 2.4 scheduler and the multi-queue patch share: time slices, goodness, task records, per-CPU ticks.
 
 use super::records::{Byte, Half, Links, Word};
-use crate::{Cx, Knob, KnobKind, Knobs, Work};
+use crate::{Cx, Knob, KnobDefault, NumberKnob, Work, rows};
 use schedlab_model::{CpuId, Policy, TaskId};
 
 /// Goodness of "nothing found".
@@ -148,20 +148,22 @@ pub(super) fn recharge_all<'a>(cx: &Cx<'_>, all: impl Iterator<Item = &'a Record
     changed
 }
 
+/// Goodness of the CPU on which a task ran last.
+pub(super) const PROC_CHANGE_PENALTY: NumberKnob = NumberKnob {
+    name: "proc_change_penalty",
+    unit: "goodness",
+    allowed: (-1000, 1000),
+    default: KnobDefault::Is(15),
+    doc: "what a task gains on the CPU on which it ran last (i386: 15, others 20). The evaluation's variant `stay` is 115, \
+          `change` -85 (below 0 tasks that wait change places with those that run for ever, so that switches must cost \
+          something)",
+    source: "include/asm-i386/smp.h of 2.4.17, PROC_CHANGE_PENALTY; `stay` and `change`: Taniguchi, Ishikawa, Hiraki, SMP \
+             環境における Linux スケジューラの評価",
+};
+
 /// The knobs of both.
 pub(super) fn knobs() -> Vec<Knob> {
-    vec![Knob {
-        name: "proc_change_penalty",
-        kind: KnobKind::Number(-1000, 1000),
-        default: "15",
-        doc: "goodness for staying on the same CPU (PROC_CHANGE_PENALTY; i386: 15, others 20); the paper's \
-              `stay` is 115, `change` -85 (below 0 tasks that wait change places with those that run for ever, so that \
-              switches must cost something)",
-    }]
-}
-
-pub(super) fn penalty(knobs: &Knobs) -> i64 {
-    knobs.number("proc_change_penalty", 15)
+    rows(&[&PROC_CHANGE_PENALTY], &())
 }
 
 /// Charges the tick edges of `cpu` since the last call to whoever runs there. `seen` is the number of edges

@@ -79,7 +79,7 @@ pub fn new_mq<L: Locks>(cpus: usize, knobs: &Knobs) -> impl Scheduler + use<L> {
         ticks_seen: Word::new(0),
     };
     MultiQueue::<L> {
-        penalty: goodness::penalty(knobs),
+        penalty: knobs.get(&goodness::PROC_CHANGE_PENALTY),
         queues: (0..cpus).map(queue).collect(),
         boards: (0..cpus).map(board).collect(),
         tasks: OnceLock::new(),

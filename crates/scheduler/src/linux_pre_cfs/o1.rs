@@ -30,8 +30,8 @@ mod estimate;
 mod version;
 
 use super::records::{Byte, Half, Links, NIL, Word};
-use crate::{Change, Cmd, Cx, Knob, KnobKind, Knobs, Lock, Locks, Needs, Pick, Prev, Runnable, Scheduler};
-use crate::{Wake, Work};
+use crate::{Change, Cmd, Cx, Knob, KnobDefault, Knobs, Lock, Locks, Needs, Pick, Prev, Runnable, Scheduler};
+use crate::{Wake, WordKnob, Work, rows, words};
 use array::Array;
 use schedlab_model::{CpuId, Policy, TaskId};
 use std::sync::OnceLock;
@@ -88,7 +88,7 @@ struct Rq {
 /// The scheduler.
 struct O1<L: Locks> {
     version: Version,
-    balance: &'static str,
+    balance: Pull,
     rqs: Vec<L::Lock<Rq>>,
     /// Queue lengths, readable without the locks.
     lens: Vec<Word>,
@@ -97,15 +97,29 @@ struct O1<L: Locks> {
     tasks: OnceLock<Box<[L::Slot<Record>]>>,
 }
 
+words! {
+    /// When balancing moves tasks.
+    enum Pull {
+        /// A queue below about half of the busiest pulls.
+        Default = "default",
+        /// Never.
+        Stay = "stay",
+        /// At a difference of 3.
+        Change = "change",
+    }
+}
+
+const BALANCE: WordKnob<Pull> = WordKnob {
+    name: "balance",
+    default: KnobDefault::Is(Pull::Default),
+    doc: "variants of affinity: default (a queue below about half of the busiest pulls), stay \
+          (balancing never moves a task), change (pulls at a difference of 3)",
+    source: "Taniguchi, Ishikawa, Hiraki, SMP 環境における Linux スケジューラの評価",
+};
+
 /// The knobs of the O(1) schedulers.
 pub fn knobs_o1() -> Vec<Knob> {
-    vec![Knob {
-        name: "balance",
-        kind: KnobKind::Word(&["default", "stay", "change"]),
-        default: "default",
-        doc: "the paper's affinity variants: default (a queue below about half of the busiest pulls), stay \
-              (balancing never moves a task), change (pulls at a difference of 3)",
-    }]
+    rows(&[&BALANCE], &())
 }
 
 /// `linux-2.4-o1`.
@@ -151,7 +165,7 @@ impl<L: Locks> O1<L> {
         };
         O1 {
             version,
-            balance: knobs.word("balance", "default"),
+            balance: knobs.get(&BALANCE),
             rqs: (0..cpus).map(rq).collect(),
             lens: (0..cpus).map(|_| Word::new(0)).collect(),
             crowded: Word::new(0),
@@ -281,7 +295,7 @@ impl<L: Locks> O1<L> {
     fn crowds(&self, cx: &Cx<'_>, cpu: CpuId) {
         let before = self.crowded.get();
         self.crowded.add(1);
-        if before > 1 || self.balance == "stay" {
+        if before > 1 || self.balance == Pull::Stay {
             return;
         }
         for other in (0..self.lens.len()).filter(|other| *other != cpu.index()) {

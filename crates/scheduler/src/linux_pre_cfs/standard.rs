@@ -63,7 +63,7 @@ pub fn build_2_4<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler + Se
 pub fn new_2_4<L: Locks>(cpus: usize, knobs: &Knobs) -> impl Scheduler + use<L> {
     let cpu = |_| Cpu { curr: None, mm: NIL, last_schedule: Ns::ZERO, ticks_seen: 0, idle_yield: false };
     let state = State::<L> {
-        penalty: goodness::penalty(knobs),
+        penalty: knobs.get(&goodness::PROC_CHANGE_PENALTY),
         tasks: Vec::new(),
         list: List::EMPTY,
         cpus: (0..cpus).map(cpu).collect(),

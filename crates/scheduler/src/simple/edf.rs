@@ -18,8 +18,8 @@
 
 use crate::registry::Entry;
 use crate::{
-    CellLocks, Change, Cmd, Cx, Knob, KnobKind, Lock, Locks, Needs, Pick, Prev, Scheduler, TournamentTree,
-    Wake,
+    CellLocks, Change, Cmd, Cx, KnobDefault, Lock, Locks, Needs, Pick, Prev, Scheduler, TournamentTree, Wake,
+    WordKnob, rows, words,
 };
 use schedlab_model::{CpuId, Policy, TaskId};
 
@@ -27,18 +27,26 @@ use schedlab_model::{CpuId, Policy, TaskId};
 pub const ENTRY: Entry = Entry {
     name: "edf",
     summary: "global earliest deadline first over jobs of policy deadline (no budget enforcement)",
-    knobs,
-    build: |_, knobs| Box::new(edf(knobs.word("ties", "running") == "id")),
+    knobs: || rows(&[&TIES], &()),
+    build: |_, knobs| Box::new(edf(knobs.get(&TIES) == Ties::Id)),
 };
 
-fn knobs() -> Vec<Knob> {
-    vec![Knob {
-        name: "ties",
-        kind: KnobKind::Word(&["running", "id"]),
-        default: "running",
-        doc: "equal deadlines: the running job keeps the CPU, or the smaller task number gets it",
-    }]
+words! {
+    /// Which of two jobs with equal deadlines runs.
+    enum Ties {
+        /// The running one.
+        Running = "running",
+        /// The one of the smaller task number.
+        Id = "id",
+    }
 }
+
+const TIES: WordKnob<Ties> = WordKnob {
+    name: "ties",
+    default: KnobDefault::Is(Ties::Running),
+    doc: "equal deadlines: the running job keeps the CPU, or the smaller task number gets it",
+    source: "published simulators of EDF differ by this",
+};
 
 /// With the simulator's locks. `ties_by_id`: see the knob `ties`.
 pub fn edf(ties_by_id: bool) -> GlobalEdf<CellLocks> {

@@ -23,11 +23,10 @@ mod account;
 mod placement;
 mod queue;
 
-use super::common::{Core, Places, Release, SMT_POWER_SAVINGS, Units, now, ratelimit};
-use crate::Wake;
-use crate::{
-    Change, Cmd, Cx, Knob, KnobKind, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, Steps, Timer,
-};
+use super::common::{self, Core, Places, SMT_POWER_SAVINGS, Units, now};
+use super::release::XenRelease;
+use crate::{Change, Cmd, Cx, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, Timer, Wake};
+use crate::{FlagKnob, KnobDefault, Row, TimeKnob, Times, WordKnob, words};
 use schedlab_model::{CpuId, CpuSet, GroupId, Ns, TaskId};
 use std::collections::VecDeque;
 
@@ -88,7 +87,7 @@ struct Pcpu {
 /// The tunables, as `xl sched-credit -s` and the boot parameters name them.
 #[derive(Clone, Debug)]
 struct Settings {
-    release: Release,
+    release: XenRelease,
     tslice: i64,
     ratelimit: i64,
     migrate_delay: i64,
@@ -140,71 +139,78 @@ pub(super) struct Credit<L: Locks> {
     state: L::Lock<State>,
 }
 
-/// The knobs, with Xen's names, bounds and defaults.
-pub(super) fn knobs() -> Vec<Knob> {
-    let time = |name, off, low, high, step, default, doc| {
-        let kind = KnobKind::Steps(Steps { off, low, high, step, at_most: None });
-        Knob { name, kind, default, doc }
-    };
-    let (us, ms) = (Ns::from_us(1), Ns::from_ms(1));
-    vec![
-        time(
-            "tslice",
-            false,
-            ms,
-            Ns::from_s(1),
-            ms,
-            "30ms",
-            "time slice and accounting period (xl -s -t, boot sched_credit_tslice_ms)",
-        ),
-        ratelimit(Some(("tslice", Ns::from_ms(30)))),
-        time(
-            "migration_delay",
-            true,
-            us,
-            Ns::from_ms(100),
-            us,
-            "0ns",
-            "cache-hot time, 0 = off (xl -s -m, boot vcpu_migration_delay)",
-        ),
-        Knob {
-            name: "tickle_one_idle_cpu",
-            kind: KnobKind::Flag,
-            default: "on",
-            doc: "wake one idle pCPU, not all suitable ones (boot tickle_one_idle_cpu)",
-        },
-        SMT_POWER_SAVINGS,
-        Knob {
-            name: "accounting",
-            kind: KnobKind::Word(&["accurate", "sampled"]),
-            default: "accurate",
-            doc: "sampled: as until 2010, a tick charges a whole tick to whoever runs then (no parameter of Xen)",
-        },
-        time(
-            "load_balance_ratelimit",
-            true,
-            us,
-            Ns::from_s(1),
-            us,
-            "1ms (0 before 4.18)",
-            "shortest time between two steals of a pCPU, 0 = off (boot load-balance-ratelimit, 4.18 and later)",
-        ),
-    ]
+const US: Ns = Ns::from_us(1);
+pub(super) const TSLICE: TimeKnob<XenRelease> = TimeKnob {
+    name: "tslice",
+    allowed: Times::steps(Ns::from_ms(1), Ns::from_ms(1), Ns::from_s(1)),
+    default: KnobDefault::Is(Ns::from_ms(30)),
+    doc: "time slice and accounting period (xl -s -t, boot sched_credit_tslice_ms)",
+    source: "xen/common/sched/credit.c, CSCHED_DEFAULT_TSLICE_MS",
+};
+pub(super) const RATELIMIT: TimeKnob<XenRelease> =
+    TimeKnob { allowed: common::RATELIMIT.allowed.at_most(&TSLICE), ..common::RATELIMIT };
+pub(super) const MIGRATION_DELAY: TimeKnob<XenRelease> = TimeKnob {
+    name: "migration_delay",
+    allowed: Times::steps_or_off(US, US, Ns::from_ms(100)),
+    default: KnobDefault::Is(Ns::ZERO),
+    doc: "cache-hot time, 0 = off (xl -s -m, boot vcpu_migration_delay)",
+    source: "xen/common/sched/credit.c, vcpu_migration_delay_us",
+};
+const TICKLE_ONE_IDLE_CPU: FlagKnob<XenRelease> = FlagKnob {
+    name: "tickle_one_idle_cpu",
+    default: KnobDefault::Is(true),
+    doc: "wake one idle pCPU, not all suitable ones (boot tickle_one_idle_cpu)",
+    source: "xen/common/sched/credit.c, opt_tickle_one_idle",
+};
+words! {
+    /// Which run time is charged.
+    enum Accounting {
+        /// What ran, to the credit.
+        Accurate = "accurate",
+        /// A whole tick to the unit that runs at the tick.
+        Sampled = "sampled",
+    }
 }
+const ACCOUNTING_KNOB: WordKnob<Accounting, XenRelease> = WordKnob {
+    name: "accounting",
+    default: KnobDefault::Is(Accounting::Accurate),
+    doc: "sampled: as until 2010, a tick charges a whole tick to the unit that runs then (no parameter of Xen)",
+    source: "xen/common/sched_credit.c until 2010",
+};
+const LOAD_BALANCE_RATELIMIT: TimeKnob<XenRelease> = TimeKnob {
+    name: "load_balance_ratelimit",
+    allowed: Times::steps_or_off(US, US, Ns::from_s(1)),
+    default: KnobDefault::InWords(
+        |release| if release.credit_limits_stealing() { Ns::from_ms(1) } else { Ns::ZERO },
+        |_| "1ms (0 before 4.18)".to_owned(),
+    ),
+    doc: "shortest time between two steals of a pCPU, 0 = off (boot load-balance-ratelimit, 4.18 and later)",
+    source: "xen/common/sched/credit.c, load_balance_ratelimit_us, 4.18",
+};
+
+/// The knobs, with Xen's names, bounds and defaults.
+pub(super) const KNOBS: &[&dyn Row<XenRelease>] = &[
+    &TSLICE,
+    &RATELIMIT,
+    &MIGRATION_DELAY,
+    &TICKLE_ONE_IDLE_CPU,
+    &SMT_POWER_SAVINGS,
+    &ACCOUNTING_KNOB,
+    &LOAD_BALANCE_RATELIMIT,
+];
 
 impl<L: Locks> Credit<L> {
-    pub(super) fn new(release: Release, cpus: usize, knobs: &Knobs) -> Self {
-        let limit = if release >= Release::V4_20 { Ns::from_ms(1) } else { Ns::ZERO };
-        let time = |name, default| knobs.time(name, default).0 as i64;
+    pub(super) fn new(release: XenRelease, cpus: usize, knobs: &Knobs) -> Self {
+        let time = |knob: &TimeKnob<XenRelease>| knobs.get_for(knob, &release).0 as i64;
         let set = Settings {
             release,
-            tslice: time("tslice", Ns::from_ms(30)),
-            ratelimit: time("ratelimit", Ns::from_ms(1)),
-            migrate_delay: time("migration_delay", Ns::ZERO),
-            load_balance_ratelimit: time("load_balance_ratelimit", limit),
-            tickle_one: knobs.flag("tickle_one_idle_cpu", true),
-            pack: knobs.flag("sched_smt_power_savings", false),
-            sampled: knobs.word("accounting", "accurate") == "sampled",
+            tslice: time(&TSLICE),
+            ratelimit: time(&RATELIMIT),
+            migrate_delay: time(&MIGRATION_DELAY),
+            load_balance_ratelimit: time(&LOAD_BALANCE_RATELIMIT),
+            tickle_one: knobs.get_for(&TICKLE_ONE_IDLE_CPU, &release),
+            pack: knobs.get_for(&SMT_POWER_SAVINGS, &release),
+            sampled: knobs.get_for(&ACCOUNTING_KNOB, &release) == Accounting::Sampled,
         };
         let pool = CpuSet::first(cpus);
         let last = CpuId::from(cpus.max(1) - 1);

@@ -29,9 +29,10 @@ mod runqueue;
 mod select;
 mod state;
 
-use super::common::{Places, Release, SMT_POWER_SAVINGS, Units, now, ratelimit};
-use crate::Wake;
-use crate::{Change, Cmd, Cx, Knob, KnobKind, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, Timer};
+use super::common::{Places, RATELIMIT, SMT_POWER_SAVINGS, Units, now};
+use super::release::XenRelease;
+use crate::{Change, Cmd, Cx, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, Timer, Wake};
+use crate::{KnobDefault, NumberKnob, Row, TimeKnob, Times, WordKnob, words};
 use schedlab_model::{CpuId, Ns, TaskId};
 use state::{Settings, State};
 
@@ -55,94 +56,120 @@ pub(super) struct Credit2<L: Locks> {
     state: L::Lock<State>,
 }
 
-const ARRANGEMENTS: &[&str] = &["cpu", "core", "socket", "node", "all"];
-
-/// The knobs, with Xen's names, bounds and defaults.
-pub(super) fn knobs() -> Vec<Knob> {
-    let time = |name, low, high, default, doc| Knob { name, kind: KnobKind::Time(low, high), default, doc };
-    let number =
-        |name, low, high, default, doc| Knob { name, kind: KnobKind::Number(low, high), default, doc };
-    vec![
-        ratelimit(None),
-        time(
-            "migrate_resist",
-            Ns::ZERO,
-            Ns::from_s(1),
-            "500us",
-            "credit by which a unit must lead to leave its pCPU (boot sched_credit2_migrate_resist)",
-        ),
-        Knob {
-            name: "credit2_runqueue",
-            kind: KnobKind::Word(ARRANGEMENTS),
-            default: "socket",
-            doc: "which pCPUs share a run queue (boot credit2_runqueue)",
-        },
-        number(
-            "max_cpus_runqueue",
-            1,
-            512,
-            "16 (512 before 4.14)",
-            "most pCPUs of one run queue (boot sched_credit2_max_cpus_runqueue)",
-        ),
-        time(
-            "cap_period",
-            Ns::from_ms(1),
-            Ns::from_s(1),
-            "10ms",
-            "period of caps (boot credit2_cap_period_ms)",
-        ),
-        number(
-            "load_precision_shift",
-            1,
-            30,
-            "18",
-            "bits after the point of load averages (boot credit2_load_precision_shift)",
-        ),
-        number(
-            "load_window_shift",
-            11,
-            50,
-            "30",
-            "log2 of the load window in ns (boot credit2_load_window_shift)",
-        ),
-        number(
-            "balance_under",
-            -16,
-            16,
-            "0",
-            "log2 of the load difference that is balanced with room left (boot credit2_balance_under)",
-        ),
-        number(
-            "balance_over",
-            -16,
-            16,
-            "-3",
-            "log2 of the load difference that is balanced when overloaded (boot credit2_balance_over)",
-        ),
-        SMT_POWER_SAVINGS,
-    ]
+words! {
+    /// Which pCPUs share a run queue.
+    pub(in crate::xen) enum Arrangement {
+        /// None.
+        Cpu = "cpu",
+        /// The threads of a core.
+        Core = "core",
+        /// The cores of a socket.
+        Socket = "socket",
+        /// The sockets of a NUMA node.
+        Node = "node",
+        /// All.
+        All = "all",
+    }
 }
 
-fn settings(release: Release, knobs: &Knobs) -> Settings {
-    let time = |name, default| knobs.time(name, default).0 as i64;
-    let most = if release == Release::V4_12 { 512 } else { 16 };
+const MIGRATE_RESIST: TimeKnob<XenRelease> = TimeKnob {
+    name: "migrate_resist",
+    allowed: Times::between(Ns::ZERO, Ns::from_s(1)),
+    default: KnobDefault::Is(Ns::from_us(500)),
+    doc: "credit by which a unit must lead to leave its pCPU (boot sched_credit2_migrate_resist)",
+    source: "xen/common/sched/credit2.c, CSCHED2_MIGRATE_RESIST",
+};
+const RUNQUEUE: WordKnob<Arrangement, XenRelease> = WordKnob {
+    name: "credit2_runqueue",
+    default: KnobDefault::Is(Arrangement::Socket),
+    doc: "which pCPUs share a run queue (boot credit2_runqueue)",
+    source: "xen/common/sched/credit2.c, opt_runqueue",
+};
+const MAX_CPUS_RUNQUEUE: NumberKnob<XenRelease> = NumberKnob {
+    name: "max_cpus_runqueue",
+    unit: "pCPUs",
+    allowed: (1, 512),
+    default: KnobDefault::InWords(
+        |release| if release.credit2_limits_queues() { 16 } else { 512 },
+        |_| "16 (512 before 4.14)".to_owned(),
+    ),
+    doc: "most pCPUs of one run queue (boot sched_credit2_max_cpus_runqueue)",
+    source: "xen/common/sched/credit2.c, MAX_CPUS_RUNQ, 4.14",
+};
+const CAP_PERIOD: TimeKnob<XenRelease> = TimeKnob {
+    name: "cap_period",
+    allowed: Times::between(Ns::from_ms(1), Ns::from_s(1)),
+    default: KnobDefault::Is(Ns::from_ms(10)),
+    doc: "period of caps (boot credit2_cap_period_ms)",
+    source: "xen/common/sched/credit2.c, CSCHED2_BDGT_REPL_PERIOD, 4.10",
+};
+const LOAD_PRECISION_SHIFT: NumberKnob<XenRelease> = NumberKnob {
+    name: "load_precision_shift",
+    unit: "bits",
+    allowed: (1, 30),
+    default: KnobDefault::Is(18),
+    doc: "bits after the point of load averages (boot credit2_load_precision_shift)",
+    source: "xen/common/sched/credit2.c, opt_load_precision_shift",
+};
+const LOAD_WINDOW_SHIFT: NumberKnob<XenRelease> = NumberKnob {
+    name: "load_window_shift",
+    unit: "log2 ns",
+    allowed: (11, 50),
+    default: KnobDefault::Is(30),
+    doc: "log2 of the load window in ns (boot credit2_load_window_shift)",
+    source: "xen/common/sched/credit2.c, opt_load_window_shift",
+};
+const BALANCE_UNDER: NumberKnob<XenRelease> = NumberKnob {
+    name: "balance_under",
+    unit: "log2",
+    allowed: (-16, 16),
+    default: KnobDefault::Is(0),
+    doc: "log2 of the load difference that is balanced with room left (boot credit2_balance_under)",
+    source: "xen/common/sched/credit2.c, opt_underload_balance_tolerance",
+};
+const BALANCE_OVER: NumberKnob<XenRelease> = NumberKnob {
+    name: "balance_over",
+    unit: "log2",
+    allowed: (-16, 16),
+    default: KnobDefault::Is(-3),
+    doc: "log2 of the load difference that is balanced when overloaded (boot credit2_balance_over)",
+    source: "xen/common/sched/credit2.c, opt_overload_balance_tolerance",
+};
+
+/// The knobs, with Xen's names, bounds and defaults.
+pub(super) const KNOBS: &[&dyn Row<XenRelease>] = &[
+    &RATELIMIT,
+    &MIGRATE_RESIST,
+    &RUNQUEUE,
+    &MAX_CPUS_RUNQUEUE,
+    &CAP_PERIOD,
+    &LOAD_PRECISION_SHIFT,
+    &LOAD_WINDOW_SHIFT,
+    &BALANCE_UNDER,
+    &BALANCE_OVER,
+    &SMT_POWER_SAVINGS,
+];
+
+fn settings(release: XenRelease, knobs: &Knobs) -> Settings {
+    let time = |knob: &TimeKnob<XenRelease>| knobs.get_for(knob, &release).0 as i64;
+    let number = |knob: &NumberKnob<XenRelease>| knobs.get_for(knob, &release);
     Settings {
         release,
-        ratelimit: time("ratelimit", Ns::from_ms(1)),
-        resist: time("migrate_resist", Ns::from_us(500)),
-        runqueue: knobs.word("credit2_runqueue", "socket"),
-        max_cpus: knobs.number("max_cpus_runqueue", most) as usize,
-        cap_period: time("cap_period", Ns::from_ms(10)),
-        precision: knobs.number("load_precision_shift", 18) as u32,
-        window: knobs.number("load_window_shift", 30) as u32,
-        under: knobs.number("balance_under", 0),
-        over: knobs.number("balance_over", -3),
-        pack: knobs.flag("sched_smt_power_savings", false),
+        ratelimit: time(&RATELIMIT),
+        resist: time(&MIGRATE_RESIST),
+        runqueue: knobs.get_for(&RUNQUEUE, &release),
+        max_cpus: number(&MAX_CPUS_RUNQUEUE) as usize,
+        cap_period: time(&CAP_PERIOD),
+        precision: number(&LOAD_PRECISION_SHIFT) as u32,
+        window: number(&LOAD_WINDOW_SHIFT) as u32,
+        under: number(&BALANCE_UNDER),
+        over: number(&BALANCE_OVER),
+        pack: knobs.get_for(&SMT_POWER_SAVINGS, &release),
     }
 }
 
 impl<L: Locks> Credit2<L> {
-    pub(super) fn new(release: Release, cpus: usize, knobs: &Knobs) -> Self {
+    pub(super) fn new(release: XenRelease, cpus: usize, knobs: &Knobs) -> Self {
         Credit2 { state: L::Lock::new(State::new(settings(release, knobs), cpus)) }
     }
 }
@@ -244,7 +271,7 @@ impl State {
             Some(task) => self.dispatch(cx, cpu, task, current),
             None => self.go_idle(cx, cpu),
         }
-        let seen = if self.settings.release >= Release::V4_22 { inflight(self) } else { 0 };
+        let seen = if self.settings.release.credit2_slice_sees_previous() { inflight(self) } else { 0 };
         self.curr[cpu.index()] = next;
         if next != current
             && let Some(task) = next

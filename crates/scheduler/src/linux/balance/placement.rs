@@ -22,7 +22,7 @@ use crate::linux::balance::domains::{Domain, Domains, Group, Level, Link, wrap};
 use crate::linux::balance::packing::Estimates;
 use crate::linux::core::cpu_summary::CpuSummary;
 use crate::linux::fair::pelt::SCALE;
-use crate::linux::smp_tunables::SmpTunables;
+use crate::linux::tunables::SmpTunables;
 use schedlab_model::{CpuId, CpuSet, Ns, WORDS};
 
 /// Remembered by each task for placement.
@@ -435,6 +435,7 @@ impl GroupFacts {
 pub(in crate::linux) mod tests {
     use super::*;
     use crate::linux::core::cpu_summary::tests::hogs;
+    use crate::linux::knobs::Setup;
     use crate::linux::version::V6_1;
     use schedlab_model::Topology;
 
@@ -457,7 +458,7 @@ pub(in crate::linux) mod tests {
             for (cpu, &count) in tasks.iter().enumerate() {
                 hogs(&summary, cpu as u32, count, NOW);
             }
-            let t = SmpTunables::new(&V6_1, &crate::Knobs::default());
+            let t = SmpTunables::new(&Setup { version: V6_1, factor: 1 }, &crate::Knobs::default());
             let estimates = Estimates::new(topology.cpus());
             Machine { summary, domains, estimates, allowed: CpuSet::first(topology.cpus()), t }
         }

@@ -471,7 +471,7 @@ proptest! {
         steps in prop::collection::vec((0usize..64, any::<bool>()), 1..80),
     ) {
         let spec = "linux-6.1:sched_rt_runtime_us=-1".parse().expect("a spec");
-        let knobs = Knobs::check(&spec, &crate::linux::tunables::knobs(&V6_1)).expect("a knob");
+        let knobs = Knobs::check(&spec, &crate::linux::knobs::rows(&V6_1)).expect("a knob");
         let mut chaos: Chaos<Cfs> = Chaos::with_knobs(V6_1, cpus, priorities.len() + 2, &knobs);
         for (task, &priority) in priorities.iter().enumerate() {
             chaos.step(Step::Attributes(task, Policy::Fifo(priority), 0));

@@ -3,7 +3,7 @@
 //! Read in `kernel/sched*.c` of 2.6.24, 2.6.32 and 3.0.27, and in `kernel/sched/` of 6.1.192, 6.6.9, 6.12.107, 6.12.117 and 6.18.2.
 //! A change whose release lies between two of these may be off by one release where no commit is named.
 
-use super::{Feature, Version};
+use super::Version;
 use crate::linux::fair::weights;
 
 /// CFS and its knobs.
@@ -200,12 +200,5 @@ impl Version {
     /// The kernels of some cloud guests have `sched_vcpu_pack` (read in the machine code of 6.18.44).
     pub(in crate::linux) const fn may_pack_vcpus(&self) -> bool {
         self.release.since(6, 18, 0)
-    }
-}
-
-impl Version {
-    /// Returns whether its `kernel/sched/features.h` has the feature.
-    pub(in crate::linux) fn has_feature(&self, feature: Feature) -> bool {
-        self.features.iter().any(|(known, _)| *known == feature)
     }
 }

@@ -2,14 +2,14 @@
 
 use super::super::records::NIL;
 use super::version::Era;
-use super::{O1, Rq};
+use super::{O1, Pull, Rq};
 use crate::{Cmd, Cx, Lock, Locks, Work};
 use schedlab_model::{CpuId, TaskId};
 
 impl<L: Locks> O1<L> {
     /// In how many ticks `cpu` should look for work elsewhere.
     pub(super) fn balance_due(&self, cx: &Cx<'_>, cpu: CpuId, rq: &Rq) -> u64 {
-        if self.balance == "stay" || !self.others_busy(cpu) {
+        if self.balance == Pull::Stay || !self.others_busy(cpu) {
             return u64::MAX;
         }
         if rq.curr.is_none() {
@@ -35,7 +35,7 @@ impl<L: Locks> O1<L> {
 
     /// Moves tasks from the longest queue to this one.
     pub(super) fn pull(&self, cx: &Cx<'_>, cpu: CpuId, rq: &mut Rq, idle: bool) {
-        if self.balance == "stay" {
+        if self.balance == Pull::Stay {
             return;
         }
         let Some((busiest, length)) = self.busiest(cx, cpu, rq, idle) else { return };
@@ -97,7 +97,7 @@ impl<L: Locks> O1<L> {
         }
         let difference = length.checked_sub(own)?;
         let enough = match (self.balance, self.version.era) {
-            ("change", _) => difference >= 3,
+            (Pull::Change, _) => difference >= 3,
             // A quarter of the longest, rounded up.
             (_, Era::Backport) => difference / 2 >= length.div_ceil(4),
             (_, Era::Early26) => difference * 4 >= length,

@@ -20,7 +20,7 @@ struct Bench {
 impl Bench {
     fn new(version: Version, knobs: &str) -> Bench {
         let spec: SchedulerSpec = format!("x:{knobs}").parse().expect("knobs");
-        let knobs = Knobs::check(&spec, &crate::linux::tunables::knobs(&version)).expect("known knobs");
+        let knobs = Knobs::check(&spec, &crate::linux::knobs::rows(&version)).expect("known knobs");
         let t = Tunables::new(version, 1, &knobs);
         let world = World {
             tasks: Vec::new(),
