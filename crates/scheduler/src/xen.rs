@@ -34,9 +34,9 @@ impl PoolParameters {
     pub fn of_credit(knobs: &Knobs) -> PoolParameters {
         let release = knobs.get(&VERSION);
         PoolParameters {
-            tslice: Some(knobs.get_for(&credit::TSLICE, &release)),
-            ratelimit: knobs.get_for(&credit::RATELIMIT, &release),
-            migration_delay: Some(knobs.get_for(&credit::MIGRATION_DELAY, &release)),
+            tslice: Some(knobs.get_for(&credit::settings::TSLICE, &release)),
+            ratelimit: knobs.get_for(&credit::settings::RATELIMIT, &release),
+            migration_delay: Some(knobs.get_for(&credit::settings::MIGRATION_DELAY, &release)),
         }
     }
     /// Returns those of a pool under Credit2.
@@ -53,7 +53,7 @@ fn needs() -> Needs {
 
 /// The knobs of `xen-credit`.
 pub fn credit_knobs() -> Vec<Knob> {
-    [rows(&[&VERSION], &()), rows(credit::KNOBS, &ANY)].concat()
+    [rows(&[&VERSION], &()), rows(credit::settings::KNOBS, &ANY)].concat()
 }
 
 /// `xen-credit`: Credit, the default until Xen 4.11.

@@ -22,12 +22,13 @@
 mod account;
 mod placement;
 mod queue;
+pub(super) mod settings;
 
-use super::common::{self, Core, Places, SMT_POWER_SAVINGS, Units, now};
+use super::common::{Core, Places, Units, now};
 use super::release::XenRelease;
 use crate::{Change, Cmd, Cx, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, Timer, Wake};
-use crate::{FlagKnob, KnobDefault, Row, TimeKnob, Times, WordKnob, words};
 use schedlab_model::{CpuId, CpuSet, GroupId, Ns, TaskId};
+use settings::Settings;
 use std::collections::VecDeque;
 
 const BOOST: i64 = 0;
@@ -84,33 +85,6 @@ struct Pcpu {
     last_tickled: CpuId,
 }
 
-/// The tunables, as `xl sched-credit -s` and the boot parameters name them.
-#[derive(Clone, Debug)]
-struct Settings {
-    release: XenRelease,
-    tslice: i64,
-    ratelimit: i64,
-    migrate_delay: i64,
-    load_balance_ratelimit: i64,
-    tickle_one: bool,
-    pack: bool,
-    /// Charge a whole tick to whoever runs at the tick, and nobody else.
-    sampled: bool,
-}
-
-impl Settings {
-    /// Tick period, ns: a third of the slice, in whole microseconds.
-    fn tick(&self) -> i64 {
-        let ms = self.tslice / MS;
-        let ticks = if ms < 3 { 1 } else { 3 };
-        ms * 1000 / ticks * 1000
-    }
-    /// Credits per slice: 10 per ms.
-    fn per_slice(&self) -> i64 {
-        10 * (self.tslice / MS)
-    }
-}
-
 struct State {
     set: Settings,
     places: Option<Places>,
@@ -139,79 +113,9 @@ pub(super) struct Credit<L: Locks> {
     state: L::Lock<State>,
 }
 
-const US: Ns = Ns::from_us(1);
-pub(super) const TSLICE: TimeKnob<XenRelease> = TimeKnob {
-    name: "tslice",
-    allowed: Times::steps(Ns::from_ms(1), Ns::from_ms(1), Ns::from_s(1)),
-    default: KnobDefault::Is(Ns::from_ms(30)),
-    doc: "time slice and accounting period (xl -s -t, boot sched_credit_tslice_ms)",
-    source: "xen/common/sched/credit.c, CSCHED_DEFAULT_TSLICE_MS",
-};
-pub(super) const RATELIMIT: TimeKnob<XenRelease> =
-    TimeKnob { allowed: common::RATELIMIT.allowed.at_most(&TSLICE), ..common::RATELIMIT };
-pub(super) const MIGRATION_DELAY: TimeKnob<XenRelease> = TimeKnob {
-    name: "migration_delay",
-    allowed: Times::steps_or_off(US, US, Ns::from_ms(100)),
-    default: KnobDefault::Is(Ns::ZERO),
-    doc: "cache-hot time, 0 = off (xl -s -m, boot vcpu_migration_delay)",
-    source: "xen/common/sched/credit.c, vcpu_migration_delay_us",
-};
-const TICKLE_ONE_IDLE_CPU: FlagKnob<XenRelease> = FlagKnob {
-    name: "tickle_one_idle_cpu",
-    default: KnobDefault::Is(true),
-    doc: "wake one idle pCPU, not all suitable ones (boot tickle_one_idle_cpu)",
-    source: "xen/common/sched/credit.c, opt_tickle_one_idle",
-};
-words! {
-    /// Which run time is charged.
-    enum Accounting {
-        /// What ran, to the credit.
-        Accurate = "accurate",
-        /// A whole tick to the unit that runs at the tick.
-        Sampled = "sampled",
-    }
-}
-const ACCOUNTING_KNOB: WordKnob<Accounting, XenRelease> = WordKnob {
-    name: "accounting",
-    default: KnobDefault::Is(Accounting::Accurate),
-    doc: "sampled: as until 2010, a tick charges a whole tick to the unit that runs then (no parameter of Xen)",
-    source: "xen/common/sched_credit.c until 2010",
-};
-const LOAD_BALANCE_RATELIMIT: TimeKnob<XenRelease> = TimeKnob {
-    name: "load_balance_ratelimit",
-    allowed: Times::steps_or_off(US, US, Ns::from_s(1)),
-    default: KnobDefault::InWords(
-        |release| if release.credit_limits_stealing() { Ns::from_ms(1) } else { Ns::ZERO },
-        |_| "1ms (0 before 4.18)".to_owned(),
-    ),
-    doc: "shortest time between two steals of a pCPU, 0 = off (boot load-balance-ratelimit, 4.18 and later)",
-    source: "xen/common/sched/credit.c, load_balance_ratelimit_us, 4.18",
-};
-
-/// The knobs, with Xen's names, bounds and defaults.
-pub(super) const KNOBS: &[&dyn Row<XenRelease>] = &[
-    &TSLICE,
-    &RATELIMIT,
-    &MIGRATION_DELAY,
-    &TICKLE_ONE_IDLE_CPU,
-    &SMT_POWER_SAVINGS,
-    &ACCOUNTING_KNOB,
-    &LOAD_BALANCE_RATELIMIT,
-];
-
 impl<L: Locks> Credit<L> {
     pub(super) fn new(release: XenRelease, cpus: usize, knobs: &Knobs) -> Self {
-        let time = |knob: &TimeKnob<XenRelease>| knobs.get_for(knob, &release).0 as i64;
-        let set = Settings {
-            release,
-            tslice: time(&TSLICE),
-            ratelimit: time(&RATELIMIT),
-            migrate_delay: time(&MIGRATION_DELAY),
-            load_balance_ratelimit: time(&LOAD_BALANCE_RATELIMIT),
-            tickle_one: knobs.get_for(&TICKLE_ONE_IDLE_CPU, &release),
-            pack: knobs.get_for(&SMT_POWER_SAVINGS, &release),
-            sampled: knobs.get_for(&ACCOUNTING_KNOB, &release) == Accounting::Sampled,
-        };
+        let set = Settings::new(release, knobs);
         let pool = CpuSet::first(cpus);
         let last = CpuId::from(cpus.max(1) - 1);
         let pcpu = |_| Pcpu {
