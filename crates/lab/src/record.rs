@@ -6,7 +6,7 @@ mod until;
 use flight::Flight;
 use schedlab_host::{
     Backend, FactSource, GroupFacts, HostError, MachineFacts, Preparing, RecordEnd, RecordRequest,
-    RecordSink, RecordStart, RecordingCapabilities, Scope, TaskFacts,
+    RecordSink, RecordStart, RecordUntil, RecordingCapabilities, TaskFacts,
 };
 use schedlab_model::{EventKind, EventSink, GroupSpec, Ns, SchedEvent};
 use schedlab_trace::{Capabilities, Capability, CpuTime, GroupInfo, Header, TaskInfo, TraceError, Writer};
@@ -75,7 +75,7 @@ pub struct Recorded {
 /// What to record, and into which file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// Whom, how and for how long.
+    /// RecordFilter, how and for how long.
     pub request: RecordRequest,
     /// The file. An existing one is replaced once the recording can begin.
     pub output: PathBuf,
@@ -137,8 +137,8 @@ impl Watch for () {}
 /// last block.
 pub fn record(plan: &Plan, watch: &mut dyn Watch, stop: &dyn Fn() -> bool) -> Result<Recorded, RecordError> {
     let output = |source| RecordError::Output { path: plan.output.clone(), source };
-    let command = match &plan.request.scope {
-        Scope::Command(arguments) => arguments.clone(),
+    let command = match &plan.request.until {
+        RecordUntil::CommandEnds(arguments) => arguments.clone(),
         _ => Vec::new(),
     };
     let over = Cell::new(false);
@@ -440,8 +440,10 @@ mod tests {
     fn an_unwritable_output_is_refused_before_anything_starts() {
         let marker = std::env::temp_dir().join(format!("schedlab-record-{}", std::process::id()));
         let command = vec!["touch".to_owned(), marker.to_string_lossy().into_owned()];
-        let request =
-            RecordRequest { backend: Some(Backend::Switches), ..RecordRequest::new(Scope::Command(command)) };
+        let request = RecordRequest {
+            backend: Some(Backend::Switches),
+            ..RecordRequest::new(RecordUntil::CommandEnds(command))
+        };
         let result = record(&plan(request, Path::new("/no/such/directory/x.slt")), &mut (), &|| false);
         match result {
             Err(RecordError::Output { .. }) => assert!(!marker.exists(), "the command ran"),
@@ -456,8 +458,10 @@ mod tests {
     fn what_was_recorded_can_be_opened() {
         let path = std::env::temp_dir().join(format!("schedlab-record-{}.slt", std::process::id()));
         let command = ["sh", "-c", "sleep 0.05; sleep 0.05"].map(str::to_owned).to_vec();
-        let request =
-            RecordRequest { backend: Some(Backend::OwnTasks), ..RecordRequest::new(Scope::Command(command)) };
+        let request = RecordRequest {
+            backend: Some(Backend::OwnTasks),
+            ..RecordRequest::new(RecordUntil::CommandEnds(command))
+        };
         match record(&plan(request, &path), &mut (), &|| false) {
             Ok(recorded) => {
                 let recording = Recording::open(&path).unwrap();

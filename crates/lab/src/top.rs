@@ -194,7 +194,7 @@ pub fn record(
     shared: &Shared,
     stop: &dyn Fn() -> bool,
 ) -> Result<schedlab_host::RecordEnd, schedlab_host::HostError> {
-    let mut request = schedlab_host::RecordRequest::new(schedlab_host::Scope::All);
+    let mut request = schedlab_host::RecordRequest::new(schedlab_host::RecordUntil::Stopped);
     // Not where agents would be in its way.
     request.recorder_cpu = schedlab_host::machine().online.without(&top.1).lowest();
     crate::watch::watch(&request, &top.0, shared, stop)

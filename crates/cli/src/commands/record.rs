@@ -5,7 +5,8 @@ use crate::progress::Recording;
 use crate::{Done, output};
 use anyhow::{anyhow, bail};
 use schedlab_host::{
-    Backend, Preparing, RecordRequest, RecordStart, RecordingCapabilities, Scope, StopSignal, Whom,
+    Backend, Preparing, RecordFilter, RecordRequest, RecordStart, RecordUntil, RecordingCapabilities,
+    StopSignal,
 };
 use schedlab_lab::record::{Plan, Progress, Recorded, SMALLEST_FILE, Until, Watch, record};
 use schedlab_model::{CpuId, Ns};
@@ -155,12 +156,12 @@ fn max_size(text: &str) -> anyhow::Result<u64> {
 
 fn request(args: &Record) -> anyhow::Result<RecordRequest> {
     let scope = if !args.run.is_empty() {
-        Scope::Command(args.run.clone())
+        RecordUntil::CommandEnds(args.run.clone())
     } else if !args.pid.is_empty() {
-        Scope::Pids(args.pid.clone())
+        RecordUntil::ProcessesEnd(args.pid.clone())
     } else if args.all || args.cgroup.is_some() || args.ring.is_some() || !args.until.is_empty() {
         // A flight recorder keeps everybody when nobody is named.
-        Scope::All
+        RecordUntil::Stopped
     } else {
         bail!(
             "what shall be recorded? Give --all (the whole machine), --pid N, --cgroup PATH, or a command after `--`, such as \
@@ -175,11 +176,11 @@ fn request(args: &Record) -> anyhow::Result<RecordRequest> {
     request.backend = args.backend;
     request.measure_cost = !args.no_calibration;
     request.whole_machine = args.all;
-    request.whom = match &args.cgroup {
-        _ if args.all => Whom::All,
-        Some(path) => Whom::Group(path.clone()),
-        None if !args.pid.is_empty() => Whom::Processes(args.pid.clone()),
-        None => Whom::All,
+    request.filter = match &args.cgroup {
+        _ if args.all => RecordFilter::All,
+        Some(path) => RecordFilter::Group(path.clone()),
+        None if !args.pid.is_empty() => RecordFilter::Processes(args.pid.clone()),
+        None => RecordFilter::All,
     };
     if let Some(cpu) = args.recorder_cpu {
         let cpus = schedlab_host::machine().online;

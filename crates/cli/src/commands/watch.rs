@@ -6,7 +6,7 @@ use crate::{Done, output};
 use anyhow::{anyhow, bail};
 use ratatui::Frame;
 use ratatui::crossterm::event::KeyCode;
-use schedlab_host::{HostError, RecordEnd, RecordRequest, Scope, StopSignal};
+use schedlab_host::{HostError, RecordEnd, RecordRequest, RecordUntil, StopSignal};
 use schedlab_lab::watch::{Focus, Shared, State, watch};
 use schedlab_model::Ns;
 use std::io::{IsTerminal, Write};
@@ -81,7 +81,8 @@ pub(crate) fn run(args: &Watch) -> anyhow::Result<Done> {
 }
 
 fn start(args: &Watch, shared: &Shared, stop: &Arc<AtomicBool>) -> Recorder {
-    let scope = if args.pid.is_empty() { Scope::All } else { Scope::Pids(args.pid.clone()) };
+    let scope =
+        if args.pid.is_empty() { RecordUntil::Stopped } else { RecordUntil::ProcessesEnd(args.pid.clone()) };
     let focus = match &args.cgroup {
         Some(path) => Focus::Group(path.clone()),
         None if args.pid.is_empty() => Focus::All,

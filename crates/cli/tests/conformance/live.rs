@@ -3,7 +3,7 @@
 use crate::cases::{self, Case};
 use crate::player;
 use libtest_mimic::Failed;
-use schedlab_host::{RecordRequest, Scope, threads};
+use schedlab_host::{RecordRequest, RecordUntil, threads};
 use schedlab_lab::record::{Plan, record};
 use schedlab_model::{CpuId, CpuSet, EventKind, Ns, SchedEvent, Start, TaskId};
 use schedlab_trace::Recording;
@@ -117,7 +117,7 @@ pub(crate) struct Played {
 /// Plays `case` under `scheduler`.
 pub(crate) fn run(case: &Case, scheduler: &str) -> Result<Played, Failed> {
     let mut stage = Stage::new(case, scheduler);
-    let mut request = RecordRequest::new(Scope::All);
+    let mut request = RecordRequest::new(RecordUntil::Stopped);
     request.recorder_cpu = Some(CpuId(1));
     let output = stage.folder.join("run.slt");
     let plan = Plan {

@@ -7,7 +7,7 @@ use super::round::{Parties, Round};
 use super::{ColocateError, GivenBack, Plan};
 use crate::record::{self, record};
 use schedlab_host::threads::{self, Confined};
-use schedlab_host::{RecordRequest, Scope};
+use schedlab_host::{RecordRequest, RecordUntil};
 use schedlab_live::actuators::{self, Actuator};
 use schedlab_live::{Keeper, KeeperOptions};
 use schedlab_model::{CpuSet, Ns};
@@ -218,7 +218,7 @@ impl<'a> Trial<'a> {
 
     fn measure(&mut self, how: Actuator, held: &mut Held) -> Result<(Ns, Round), ColocateError> {
         let file = Recorded::here(self.plan.run_dir.path());
-        let mut request = RecordRequest::new(Scope::All);
+        let mut request = RecordRequest::new(RecordUntil::Stopped);
         request.duration = Some(self.plan.round);
         // Recorder and client should not disturb whom they measure.
         let aside = schedlab_host::machine().online.without(&self.cpus);

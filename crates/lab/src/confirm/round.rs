@@ -5,7 +5,7 @@ use super::{ConfirmError, METRICS, Plan};
 use crate::record::{self, record};
 use rustix::process::{Pid, Signal, kill_process};
 use schedlab_host::threads::{self, Identity};
-use schedlab_host::{OwnCommand, RecordRequest, Scope};
+use schedlab_host::{OwnCommand, RecordRequest, RecordUntil};
 use schedlab_live::status_file::{self, DriverStatus};
 use schedlab_live::{Keeper, KeeperOptions, restore};
 use schedlab_model::{CpuId, CpuSet, EventKind, Ns, TaskId};
@@ -266,7 +266,7 @@ impl<'a> Rounds<'a> {
         driver: Option<u32>,
         tend: &mut dyn FnMut(&mut BTreeSet<u32>) -> Result<bool, ConfirmError>,
     ) -> Result<Live, ConfirmError> {
-        let mut request = RecordRequest::new(Scope::All);
+        let mut request = RecordRequest::new(RecordUntil::Stopped);
         request.duration = Some(self.plan.round);
         request.recorder_cpu = schedlab_host::machine().online.without(&self.plan.cpus).lowest();
         let plan = record::Plan {

@@ -5,7 +5,7 @@ use super::waits::{Waits, waits};
 use super::{ExperimentError, Which};
 use crate::record::{self, record};
 use rustix::fs::{MemfdFlags, memfd_create};
-use schedlab_host::{RecordRequest, Scope};
+use schedlab_host::{RecordRequest, RecordUntil};
 use schedlab_model::{CpuId, EventKind, EventSink as _, Ns, SchedEvent, TaskId};
 use schedlab_trace::analysis::{Analysis as _, Summary, TaskSummary};
 use schedlab_trace::{Recording, TaskInfo};
@@ -72,7 +72,7 @@ pub(super) fn watch(stage: &Stage<'_>, which: Which, mut scene: Scene<'_>) -> Re
     let memory = memfd_create("schedlab-experiment", MemfdFlags::CLOEXEC)
         .map_err(|error| ExperimentError::Input(format!("no memory for a recording: {error}")))?;
     let path = PathBuf::from(format!("/proc/self/fd/{}", memory.as_raw_fd()));
-    let mut request = RecordRequest::new(Scope::All);
+    let mut request = RecordRequest::new(RecordUntil::Stopped);
     // The recorder must not disturb whom it measures.
     request.recorder_cpu = stage.others.lowest();
     let plan = record::Plan {
