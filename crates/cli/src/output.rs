@@ -1,6 +1,6 @@
 //! Writing: to standard output, or to a file that appears whole or not at all.
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -28,6 +28,16 @@ pub(crate) fn check(path: &Path) -> anyhow::Result<()> {
     let part = part(path)?;
     let tried = std::fs::File::create(&part).map(drop).and_then(|()| std::fs::remove_file(&part));
     tried.with_context(|| unwritable(path))
+}
+
+/// Refuses early a result or a page that cannot be written, and one file for both.
+pub(crate) fn check_both(output: Option<&Path>, report: Option<&Path>) -> anyhow::Result<()> {
+    if let (Some(output), Some(report)) = (output, report)
+        && output == report
+    {
+        bail!("--report and -o both write {}: give each a file of its own", report.display());
+    }
+    output.into_iter().chain(report).try_for_each(check)
 }
 
 fn unwritable(path: &Path) -> String {

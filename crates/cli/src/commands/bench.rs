@@ -1,8 +1,10 @@
 //! `schedlab bench`
 
+use crate::exit::Exit;
+use crate::options::numbers;
+use crate::output;
 use crate::progress::Progress;
-use crate::{Done, output};
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use schedlab_study::decision_cost::{self, DecisionCostOptions, DecisionCostResult, DecisionCostRow};
 use schedlab_study::gallery::{self, Found};
 use std::fmt::Write as _;
@@ -11,7 +13,7 @@ mod runqueue;
 
 /// `schedlab bench`
 #[derive(Debug, clap::Args)]
-pub(crate) struct Bench {
+pub(crate) struct BenchArgs {
     /// What to evaluate
     #[command(subcommand)]
     what: What,
@@ -61,14 +63,14 @@ pub(crate) struct Model {
     json: bool,
 }
 
-pub(crate) fn run(args: &Bench) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<Exit> {
     match &args.what {
         What::Model(args) => model(args),
         What::Runqueue(args) => runqueue::run(args),
     }
 }
 
-fn model(args: &Model) -> anyhow::Result<Done> {
+fn model(args: &Model) -> anyhow::Result<Exit> {
     let Found::Scenario(scenario) = gallery::find(&args.scenario)? else {
         bail!(
             "{}: `bench model` needs a scenario with a [sweep], such as {}",
@@ -97,25 +99,7 @@ fn model(args: &Model) -> anyhow::Result<Done> {
     drop(progress);
     let text = if args.json { serde_json::to_string_pretty(&result)? + "\n" } else { render(&result) };
     output::write(None, &text)?;
-    Ok(Done::Well)
-}
-
-/// `2,4,8` or `2..1024` (powers of two times the first).
-pub(crate) fn numbers(option: &str, text: &str, most: u32) -> anyhow::Result<Vec<u32>> {
-    let advice = || format!("{option} {text}: give numbers from 1 to {most}, such as 2,4,8 or 2..1024");
-    let number = |text: &str| -> anyhow::Result<u32> {
-        let number: u32 = text.trim().parse().map_err(|_| anyhow!(advice()))?;
-        if number == 0 || number > most {
-            bail!(advice());
-        }
-        Ok(number)
-    };
-    let Some((low, high)) = text.split_once("..") else { return text.split(',').map(number).collect() };
-    let (low, high) = (number(low)?, number(high)?);
-    if low > high {
-        bail!(advice());
-    }
-    Ok(std::iter::successors(Some(low), |n| n.checked_mul(2)).take_while(|n| *n <= high).collect())
+    Ok(Exit::Done)
 }
 
 fn render(result: &DecisionCostResult) -> String {

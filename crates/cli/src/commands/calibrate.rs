@@ -1,10 +1,11 @@
 //! `schedlab calibrate`
 
+use crate::exit::Exit;
+use crate::options::stop_signal;
+use crate::output;
 use crate::progress::Progress;
 use crate::render::Style;
-use crate::{Done, output};
 use anyhow::{Context, anyhow};
-use schedlab_host::StopSignal;
 use schedlab_lab::calibrate::{file_text, preset};
 use schedlab_measure::calibrate::{CalibrateRequest, Calibration, Cost, calibrate};
 use schedlab_model::Ns;
@@ -24,7 +25,7 @@ Examples:
 The file lies at $XDG_DATA_HOME/schedlab/this-machine.toml (by default in ~/.local/share); docs/calibration.md \
 describes it. All changes of policy and affinity concern threads that end with the measurement. A quiet machine gives \
 better numbers; the share of the CPUs that others had is printed and kept.")]
-pub(crate) struct Calibrate {
+pub(crate) struct CalibrateArgs {
     /// Write to this file instead of the preset's place
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -42,7 +43,7 @@ pub(crate) struct Calibrate {
     json: bool,
 }
 
-pub(crate) fn run(args: &Calibrate) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<Exit> {
     let path = match &args.output {
         Some(path) => path.clone(),
         None => {
@@ -56,7 +57,7 @@ pub(crate) fn run(args: &Calibrate) -> anyhow::Result<Done> {
         }
     };
     output::check(&path)?;
-    let signal = StopSignal::install()?;
+    let signal = stop_signal()?;
     let progress = Progress::of("measuring");
     let request = CalibrateRequest { duration: args.duration, rounds: args.rounds, seed: args.seed };
     let result = calibrate(&request, &mut |done, all| progress.set(done, all), &|| signal.requested())?;
@@ -71,7 +72,7 @@ pub(crate) fn run(args: &Calibrate) -> anyhow::Result<Done> {
         render(&result, &preset, &Style::of_stdout()) + &format!("\nwritten to {}\n", path.display())
     };
     output::write(None, &text)?;
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }
 
 fn render(result: &Calibration, preset: &Preset, style: &Style) -> String {

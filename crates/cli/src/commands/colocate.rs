@@ -1,8 +1,9 @@
 //! `schedlab colocate`
 
-use super::{long_enough, stop_signal};
+use crate::exit::Exit;
+use crate::options::{long_enough, stop_signal};
+use crate::output;
 use crate::render::{Style, colocate as show};
-use crate::{Done, output};
 use anyhow::{anyhow, bail};
 use schedlab_lab::colocate::{Client, FIGURES, Goal, Intent, Plan, Round, Watch, Who, colocate, intentions};
 use schedlab_live::RunDir;
@@ -44,7 +45,7 @@ Order: the host's default, idle, group-idle, quota-off, group-weight, batch, nic
 The first that meets every goal is confirmed. fifo, under which the kernel stops a busy server for 50 ms of each second, is not \
 tried when a goal about a `max` forbids that. Whatever happens, all is as before at the end, also after kill -9 (`schedlab restore` when the \
 guardian was killed too). Exit codes: 0 met, 1 no actuator meets the goal, 3 too little was seen to say.")]
-pub(crate) struct Colocate {
+pub(crate) struct ColocateArgs {
     /// Start this server (`/bin/sh` reads it); it is ended afterwards
     #[arg(long, value_name = "COMMAND", required_unless_present = "serve_pid", conflicts_with = "serve_pid")]
     serve: Option<String>,
@@ -106,13 +107,13 @@ pub(crate) struct Colocate {
     json: bool,
 }
 
-pub(crate) fn run(args: &Colocate) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &ColocateArgs) -> anyhow::Result<Exit> {
     let plan = plan(args)?;
     if args.dry_run {
         let intents = intentions(&plan)?;
         let text = if args.json { dry_json(&intents)? } else { show::intents(&plan, &intents) };
         output::write(None, &text)?;
-        return Ok(Done::Well);
+        return Ok(Exit::Done);
     }
     let signal = stop_signal()?;
     let mut live = Live { quiet: !std::io::stderr().is_terminal(), kept: 0 };
@@ -127,12 +128,12 @@ pub(crate) fn run(args: &Colocate) -> anyhow::Result<Done> {
     };
     output::write(None, &text)?;
     if !found.given_back.failed.is_empty() {
-        return Ok(Done::Untrusted);
+        return Ok(Exit::Untrusted);
     }
     Ok(match (found.outcome, found.kept_outcome) {
-        (_, Some(GateOutcome::Not)) | (GateOutcome::Not, _) => Done::ExpectationFailed,
-        (GateOutcome::CannotSay, _) | (_, Some(GateOutcome::CannotSay)) => Done::Untrusted,
-        _ => Done::Well,
+        (_, Some(GateOutcome::Not)) | (GateOutcome::Not, _) => Exit::ExpectationFailed,
+        (GateOutcome::CannotSay, _) | (_, Some(GateOutcome::CannotSay)) => Exit::Untrusted,
+        _ => Exit::Done,
     })
 }
 
@@ -171,7 +172,7 @@ impl Watch for Live {
     }
 }
 
-fn plan(args: &Colocate) -> anyhow::Result<Plan> {
+fn plan(args: &ColocateArgs) -> anyhow::Result<Plan> {
     let goals = args.goals.iter().map(|text| {
         let gate = Gate::parse_with(text, Some("latency")).map_err(|error| anyhow!("--goal {error}"))?;
         if gate.metric.is_of_machine() {

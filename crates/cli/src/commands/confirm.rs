@@ -1,9 +1,10 @@
 //! `schedlab confirm`
 
-use super::{long_enough, stop_signal};
+use crate::exit::Exit;
+use crate::options::{long_enough, stop_signal};
 use crate::progress::{Lines, Progress};
 use crate::render::{self, Style};
-use crate::{Done, origin, output};
+use crate::{origin, output};
 use anyhow::{Context, bail};
 use schedlab_lab::confirm::{Plan, confirm};
 use schedlab_live::RunDir;
@@ -24,7 +25,7 @@ The command is started anew for each round: as the host has it, with each varian
 under each scheduler by `schedlab run`. Every round is recorded; predictions are those of `schedlab compare` from FILE, or \
 from the first round. Variants may set policy, nice, slice and cpus of tasks. Needs root. Give a command that works for \
 longer than a round; it is ended then.")]
-pub(crate) struct Confirm {
+pub(crate) struct ConfirmArgs {
     /// The recording to predict from (.slt) [default: the first round under the host's default]
     file: Option<PathBuf>,
     /// A scheduler to run it under (may be given several times)
@@ -53,7 +54,7 @@ pub(crate) struct Confirm {
     command: Vec<String>,
 }
 
-pub(crate) fn run(args: &Confirm) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &ConfirmArgs) -> anyhow::Result<Exit> {
     if args.command.is_empty() {
         bail!("{}", without_command(args.file.as_deref())?);
     }
@@ -82,7 +83,7 @@ pub(crate) fn run(args: &Confirm) -> anyhow::Result<Done> {
         false => render::confirm(&confirmed, &Style::of_stdout()),
     };
     output::write(None, &text)?;
-    Ok(if confirmed.trusted { Done::Well } else { Done::Untrusted })
+    Ok(if confirmed.trusted { Exit::Done } else { Exit::Untrusted })
 }
 
 /// What is missing. The command that a recording names is told and not run: the file may come from anywhere, and this is

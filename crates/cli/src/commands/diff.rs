@@ -1,7 +1,8 @@
 //! `schedlab diff`
 
+use crate::exit::Exit;
+use crate::output;
 use crate::render::{self, Style};
-use crate::{Done, output};
 use anyhow::Context;
 use schedlab_study::diff::{DiffOptions, diff};
 use schedlab_study::gate::Gate;
@@ -27,7 +28,7 @@ migrations, or latency, wait, response with p50, p90, p99, p99.9 or max. OP: > >
 change (+20%, -1ms), one without is the value itself (1ms, 50%, 300/s).
 
 Exit codes: 0 no gate failed, 1 a gate failed, 3 the data cannot carry a gate.")]
-pub(crate) struct Diff {
+pub(crate) struct DiffArgs {
     /// A recording (.slt), a folder of recordings, or a result of `compare --json` (.json)
     before: PathBuf,
     /// The same, made later
@@ -52,7 +53,7 @@ pub(crate) struct Diff {
     output: Option<PathBuf>,
 }
 
-pub(crate) fn run(args: &Diff) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
     if let Some(path) = &args.output {
         output::check(path)?;
     }
@@ -72,8 +73,8 @@ pub(crate) fn run(args: &Diff) -> anyhow::Result<Done> {
     };
     output::write(args.output.as_deref(), &text)?;
     Ok(match (found.failed(), found.cannot_say()) {
-        (true, _) => Done::ExpectationFailed,
-        (false, true) => Done::Untrusted,
-        _ => Done::Well,
+        (true, _) => Exit::ExpectationFailed,
+        (false, true) => Exit::Untrusted,
+        _ => Exit::Done,
     })
 }

@@ -1,10 +1,11 @@
 //! `schedlab experiment`
 
+use crate::exit::Exit;
+use crate::options::{numbers, stop_signal};
 use crate::origin::origin;
+use crate::output;
 use crate::render::{Style, experiment as show};
-use crate::{Done, output};
-use anyhow::{anyhow, bail};
-use schedlab_host::StopSignal;
+use anyhow::bail;
 use schedlab_lab::experiment::{
     self, ARTICLE_CONNECTIONS, ClientKind, Experiment as Result, Network, Options, Watch, Which,
 };
@@ -37,7 +38,7 @@ whether the row can be told apart from the one it is compared with (at least fou
 It starts real programs (Debian: apt-get install --no-install-recommends redis-server redis-tools sysbench netcat-openbsd \
 iproute2) on one CPU, some of them in a real-time class, and needs root for that. All of it goes at the end, also on \
 Ctrl-C and kill -9: processes, control group, network namespaces. It changes no sysctl.")]
-pub(crate) struct Experiment {
+pub(crate) struct ExperimentArgs {
     /// Which
     which: Chosen,
     /// Rounds of every row
@@ -106,16 +107,11 @@ enum Wire {
     Loopback,
 }
 
-pub(crate) fn run(args: &Experiment) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &ExperimentArgs) -> anyhow::Result<Exit> {
     if args.time < Ns::from_ms(100) || args.time > Ns::from_s(600) {
         bail!("--for {}: give a time from 100ms to 600s", args.time);
     }
-    for path in [&args.output, &args.report].into_iter().flatten() {
-        output::check(path)?;
-    }
-    if args.report.is_some() && args.report == args.output {
-        bail!("--report and -o both write one file: give each its own");
-    }
+    output::check_both(args.output.as_deref(), args.report.as_deref())?;
     let options = Options {
         rounds: usize::from(args.rounds),
         time: args.time,
@@ -127,11 +123,7 @@ pub(crate) fn run(args: &Experiment) -> anyhow::Result<Done> {
         },
         connections: args.connections.map_or(ARTICLE_CONNECTIONS, usize::from),
         network: if args.network == Some(Wire::Loopback) { Network::Loopback } else { Network::Veth },
-        tasks: super::bench::numbers(
-            "--tasks",
-            args.tasks.as_deref().unwrap_or("2,16,128,1024"),
-            MOST_READERS,
-        )?,
+        tasks: numbers("--tasks", args.tasks.as_deref().unwrap_or("2,16,128,1024"), MOST_READERS)?,
         costs: args.costs.clone(),
         shield: !args.no_shield,
         run_dir: RunDir::standard()?,
@@ -145,7 +137,7 @@ pub(crate) fn run(args: &Experiment) -> anyhow::Result<Done> {
         Chosen::All => Which::ALL.to_vec(),
     };
     refuse_unused(args, &all)?;
-    let signal = StopSignal::install().map_err(|error| anyhow!("cannot catch Ctrl-C: {error}"))?;
+    let signal = stop_signal()?;
     let mut live = Live { terminal: std::io::stderr().is_terminal(), plan: None };
     let mut results = Vec::new();
     for which in all {
@@ -158,11 +150,11 @@ pub(crate) fn run(args: &Experiment) -> anyhow::Result<Done> {
     }
     output::write(args.output.as_deref(), &text)?;
     let left = results.iter().any(|result| !result.given_back.complete());
-    Ok(if left { Done::Untrusted } else { Done::Well })
+    Ok(if left { Exit::Untrusted } else { Exit::Done })
 }
 
 /// Refuses options that mean nothing for what was asked for.
-fn refuse_unused(args: &Experiment, all: &[Which]) -> anyhow::Result<()> {
+fn refuse_unused(args: &ExperimentArgs, all: &[Which]) -> anyhow::Result<()> {
     if !args.only.is_empty() && (all.len() > 1 || all[0] == Which::Smp) {
         bail!("--only names rows of two-hogs, sleeper or redis-batch: name one of them (smp takes --tasks)");
     }

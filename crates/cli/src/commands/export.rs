@@ -1,6 +1,7 @@
 //! `schedlab export`
 
-use crate::{Done, output};
+use crate::exit::Exit;
+use crate::output;
 use anyhow::bail;
 use schedlab_trace::export::{self, Exported};
 use schedlab_trace::{Recording, TraceError};
@@ -15,7 +16,7 @@ Examples:
   schedlab export a.slt --ftrace a.txt --perf-script a.perf.txt
 
 Files are written whole or not at all. docs/exchange-formats.md says what each format carries.")]
-pub(crate) struct Export {
+pub(crate) struct ExportArgs {
     /// The recording (.slt)
     input: PathBuf,
     /// Write a Perfetto trace (protobuf)
@@ -37,7 +38,7 @@ pub(crate) struct Export {
 
 type Write = fn(&Recording, &mut dyn std::io::Write) -> std::io::Result<Exported>;
 
-pub(crate) fn run(args: &Export) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
     let files: [(&str, &Option<PathBuf>, Write); 3] = [
         ("perfetto", &args.perfetto, export::perfetto),
         ("ftrace", &args.ftrace, export::ftrace),
@@ -66,7 +67,7 @@ pub(crate) fn run(args: &Export) -> anyhow::Result<Done> {
     }
     let text = if args.json { json(&recording, &made)? } else { words(&recording, &made) };
     output::write(None, &text)?;
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }
 
 fn words(recording: &Recording, made: &[(&str, &Path, Exported)]) -> String {

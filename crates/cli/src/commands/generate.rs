@@ -1,6 +1,7 @@
 //! `schedlab generate`
 
-use crate::{Done, output};
+use crate::exit::Exit;
+use crate::output;
 use schedlab_study::generate;
 use std::path::PathBuf;
 
@@ -14,7 +15,7 @@ Examples:
 
 The same number gives the same scenario: machine, tasks, groups, policies, preemption model, agents, scheduler with \
 some of its knobs turned.")]
-pub(crate) struct Generate {
+pub(crate) struct GenerateArgs {
     /// The number that the scenario follows from
     #[arg(long, value_name = "N")]
     pub(crate) seed: u64,
@@ -26,11 +27,11 @@ pub(crate) struct Generate {
     pub(crate) output: Option<PathBuf>,
 }
 
-pub(crate) fn run(args: &Generate) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &GenerateArgs) -> anyhow::Result<Exit> {
     if let Some(path) = &args.output {
         output::check(path)?;
     }
     let draft = generate::draft(args.seed, args.scheduler.as_deref())?;
     output::write(args.output.as_deref(), &draft.to_toml())?;
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }

@@ -1,22 +1,28 @@
 //! `schedlab latency`
 
+mod cyclictest;
 mod matrix;
 
+use crate::exit::Exit;
+use crate::options::stop_signal;
+use crate::output;
 use crate::progress::Lines;
 use crate::render::{Style, latency as render};
-use crate::{Done, output};
 use anyhow::{anyhow, bail};
 use clap::ValueEnum;
-use schedlab_host::StopSignal;
 use schedlab_host::threads::affinity;
-use schedlab_lab::latency::{check_subjects, gates, judge, measure};
+use schedlab_lab::latency::{MatrixRequest, check_subjects, gates, judge, measure};
 use schedlab_measure::{LatencyLine, LatencyRequest, Wake};
 use schedlab_model::{CpuId, CpuSet, Ns, Policy};
 use schedlab_study::gate::GateOutcome;
 use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How long is measured when nobody says.
+/// How long a measurement is without --for.
 const USUAL: Ns = Ns::from_s(10);
+/// How long a row of --matrix is without --for: 30,000 expiries of a millisecond over five rounds, as many as the published
+/// table has (docs/sources/experiments.md).
+const USUAL_OF_A_ROW: Ns = Ns::from_s(6);
 
 /// `schedlab latency`
 #[derive(Debug, clap::Args)]
@@ -37,7 +43,7 @@ Every expiry is a sample, also one that passed while the thread was late from th
 early.",
     args_conflicts_with_subcommands = true
 )]
-pub(crate) struct Latency {
+pub(crate) struct LatencyArgs {
     #[command(subcommand)]
     command: Option<Sub>,
     /// CPUs to measure on, such as 0,2-3 [default: all that this process may use]
@@ -107,7 +113,7 @@ pub(crate) struct Latency {
 #[derive(Debug, clap::Subcommand)]
 enum Sub {
     /// Put results of several machines or kernels into one table and one page
-    Merge(matrix::Merge),
+    Merge(matrix::MergeArgs),
 }
 
 /// [`Wake`] on the command line.
@@ -134,12 +140,18 @@ impl From<How> for Wake {
     }
 }
 
-pub(crate) fn run(args: &Latency) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &LatencyArgs) -> anyhow::Result<Exit> {
     if let Some(Sub::Merge(merge)) = &args.command {
         return matrix::merge(merge);
     }
     if args.matrix {
-        return matrix::run(args);
+        output::check_both(args.output.as_deref(), args.report.as_deref())?;
+        return matrix::run(
+            &matrix_request(args)?,
+            args.json,
+            args.output.as_deref(),
+            args.report.as_deref(),
+        );
     }
     let gates = gates(&args.fail_if).map_err(|error| anyhow!("--fail-if {error}"))?;
     let request = request(args)?;
@@ -148,9 +160,9 @@ pub(crate) fn run(args: &Latency) -> anyhow::Result<Done> {
     if let Some(path) = &args.output {
         output::check(path)?;
     }
-    let signal = StopSignal::install().map_err(|error| anyhow!("cannot catch Ctrl-C: {error}"))?;
+    let signal = stop_signal()?;
     let mut live = Lines::new();
-    let mut show = |lines: &[LatencyLine]| live.set(|| cyclictest(lines, request.policy));
+    let mut show = |lines: &[LatencyLine]| live.set(|| cyclictest::lines(lines, request.policy));
     let measured = measure(&request, &mut show, &|| signal.requested())?;
     drop(live);
     let result = judge(measured, &gates);
@@ -164,16 +176,16 @@ pub(crate) fn run(args: &Latency) -> anyhow::Result<Done> {
     output::write(args.output.as_deref(), &text)?;
     let any = |outcome| result.gates.iter().any(|gate| gate.outcome == outcome);
     Ok(if any(GateOutcome::Met) || result.report.broke.is_some() {
-        Done::ExpectationFailed
+        Exit::ExpectationFailed
     } else if any(GateOutcome::CannotSay) || result.report.stopped {
-        Done::Untrusted
+        Exit::Untrusted
     } else {
-        Done::Well
+        Exit::Done
     })
 }
 
 /// The CPUs that were asked for.
-fn cpus(args: &Latency) -> anyhow::Result<Vec<CpuId>> {
+fn cpus(args: &LatencyArgs) -> anyhow::Result<Vec<CpuId>> {
     let allowed = affinity(0)?;
     let chosen: Vec<CpuId> = match &args.cpus {
         None => allowed.iter().collect(),
@@ -186,7 +198,23 @@ fn cpus(args: &Latency) -> anyhow::Result<Vec<CpuId>> {
     Ok(chosen)
 }
 
-fn request(args: &Latency) -> anyhow::Result<LatencyRequest> {
+fn matrix_request(args: &LatencyArgs) -> anyhow::Result<MatrixRequest> {
+    Ok(MatrixRequest {
+        cpus: cpus(args)?,
+        interval: args.interval,
+        distance: args.distance,
+        each: args.duration.unwrap_or(USUAL_OF_A_ROW),
+        rounds: args.rounds,
+        policies: vec![Policy::Other, Policy::Fifo(49)],
+        groups: args.groups as usize,
+        slack: args.slack,
+        dma_latency_us: args.dma_latency,
+        lock: !args.no_lock,
+        seed: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64),
+    })
+}
+
+fn request(args: &LatencyArgs) -> anyhow::Result<LatencyRequest> {
     let chosen = cpus(args)?;
     let threads = args.threads.map_or(chosen.len(), |threads| threads as usize);
     Ok(LatencyRequest {
@@ -203,85 +231,4 @@ fn request(args: &Latency) -> anyhow::Result<LatencyRequest> {
         aligned: args.aligned,
         break_above: args.break_above,
     })
-}
-
-/// As cyclictest shows its threads, microseconds.
-fn cyclictest(lines: &[LatencyLine], policy: Policy) -> String {
-    let priority = match policy {
-        Policy::Fifo(priority) | Policy::Rr(priority) => priority,
-        _ => 0,
-    };
-    let line = |(index, line): (usize, &LatencyLine)| {
-        let us = |ns: u64| ns / 1000;
-        format!(
-            "T:{index:2} ({:5}) P:{priority:2} I:{} C:{:7} Min:{:7} Act:{:5} Avg:{:5} Max:{:8}",
-            line.tid,
-            us(line.interval.0),
-            line.count,
-            us(line.min),
-            us(line.last),
-            us(line.mean),
-            us(line.max)
-        )
-    };
-    lines.iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_look_like_those_of_cyclictest() {
-        let interval = Ns::from_ms(1);
-        let line = LatencyLine {
-            tid: 4711,
-            interval,
-            count: 1000,
-            min: 2_900,
-            last: 8_000,
-            mean: 7_000,
-            max: 93_000,
-        };
-        assert_eq!(
-            cyclictest(&[line], Policy::Fifo(49)),
-            "T: 0 ( 4711) P:49 I:1000 C:   1000 Min:      2 Act:    8 Avg:    7 Max:      93"
-        );
-    }
-
-    /// The numbers of cyclictest's own line, printed by us, are its line.
-    #[test]
-    #[allow(clippy::print_stderr)] // a test that is skipped says its name
-    fn lines_are_those_of_the_cyclictest_that_is_installed() {
-        let ran = std::process::Command::new("cyclictest")
-            .args(["-q", "-t2", "-i", "1000", "-d", "500", "-l", "20", "--policy=other", "--default-system"])
-            .output();
-        let printed = ran.map(|out| String::from_utf8_lossy(&out.stdout).into_owned()).unwrap_or_default();
-        let theirs: Vec<&str> = printed.lines().filter(|line| line.starts_with("T:")).collect();
-        if theirs.is_empty() {
-            assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "CI installs rt-tests (.ci/run)");
-            eprintln!("SKIPPED: no cyclictest here");
-            return;
-        }
-        for line in theirs {
-            let number = |name: &str| -> u64 {
-                let rest = line.split_once(name).unwrap_or_else(|| panic!("no {name} in {line}")).1;
-                let digits = rest.trim_start_matches([' ', '(']);
-                digits.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
-            };
-            let ours = LatencyLine {
-                tid: line.split_once('(').map(|_| number("(") as u32).unwrap(),
-                interval: Ns::from_us(number("I:")),
-                count: number("C:"),
-                min: number("Min:") * 1000,
-                last: number("Act:") * 1000,
-                mean: number("Avg:") * 1000,
-                max: number("Max:") * 1000,
-            };
-            let index = number("T:") as usize;
-            let all = vec![ours; index + 1];
-            let text = cyclictest(&all, Policy::Other);
-            assert_eq!(text.lines().last().unwrap().trim_end(), line.trim_end());
-        }
-    }
 }

@@ -1,14 +1,45 @@
 //! `schedlab list`
 
-use crate::args::{List, What};
+use crate::exit::Exit;
+use crate::output;
 use crate::render::{Style, wrap};
-use crate::{Done, output};
+use clap::{ArgAction, ValueEnum};
 use schedlab_live::elevation::LiveSupport;
 use schedlab_scheduler::{Knobs, registry};
 use schedlab_study::gallery;
 use std::fmt::Write as _;
 
-pub(crate) fn run(args: &List) -> anyhow::Result<Done> {
+/// `schedlab list`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  schedlab list schedulers
+  schedlab list schedulers -v          with every knob
+  schedlab list scenarios")]
+pub(crate) struct ListArgs {
+    /// What to list
+    what: What,
+    /// Show knobs (schedulers) or the story (scenarios)
+    #[arg(short, long, action = ArgAction::SetTrue)]
+    verbose: bool,
+    /// Schedulers: which of them can run real threads (`schedlab run`), and what they need
+    #[arg(long)]
+    live: bool,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What can be listed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum What {
+    /// Schedulers and their knobs
+    Schedulers,
+    /// The gallery
+    Scenarios,
+}
+
+pub(crate) fn run(args: &ListArgs) -> anyhow::Result<Exit> {
     let style = Style::of_stdout();
     let text = match (args.what, args.json) {
         (What::Schedulers, _) if args.live => live(args.json, &style)?,
@@ -17,7 +48,7 @@ pub(crate) fn run(args: &List) -> anyhow::Result<Done> {
         (What::Scenarios, json) => scenarios(args.verbose, json, &style)?,
     };
     output::write(None, &text)?;
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }
 
 fn schedulers(verbose: bool, style: &Style) -> String {

@@ -1,8 +1,9 @@
 //! `schedlab published`
 
+use crate::exit::Exit;
+use crate::output;
 use crate::progress::Working;
 use crate::render::{Style, wrap};
-use crate::{Done, output};
 use schedlab_study::deviation::Deviation;
 use schedlab_study::published::{self, Published, Tally};
 use std::fmt::Write as _;
@@ -18,7 +19,7 @@ The figures are those of papers, articles and talks, or were measured with the r
 `published` in the scenarios' expectations. Ours are medians over the scenario's seeds; behind them stands how far they are \
 off, FAR when that is more than 10 % (shares: more than 0.5 points), and what the seeds give by themselves: many a published \
 figure is of one run. Exit code 1: one of ours is not what the scenario expects (a figure that is far off is none).")]
-pub(crate) struct Args {
+pub(crate) struct PublishedArgs {
     /// Scenarios [default: all of the gallery that have published figures]
     #[arg(value_name = "SCENARIO")]
     scenarios: Vec<String>,
@@ -30,7 +31,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &PublishedArgs) -> anyhow::Result<Exit> {
     let scenarios = published::scenarios(&args.scenarios)?;
     let mut all = Vec::new();
     for scenario in &scenarios {
@@ -52,7 +53,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Done> {
     };
     output::write(None, &text)?;
     let well = all.iter().flat_map(|one| &one.figures).all(|figure| figure.holds);
-    Ok(if well { Done::Well } else { Done::ExpectationFailed })
+    Ok(if well { Exit::Done } else { Exit::ExpectationFailed })
 }
 
 fn render(one: &Published, style: &Style) -> String {

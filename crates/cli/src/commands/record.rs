@@ -1,34 +1,99 @@
 //! `schedlab record`
 
-use crate::args::Record;
+use crate::exit::Exit;
+use crate::options::stop_signal;
+use crate::output;
 use crate::progress::Recording;
-use crate::{Done, output};
 use anyhow::{anyhow, bail};
 use schedlab_host::{
     Backend, Preparing, RecordFilter, RecordRequest, RecordStart, RecordUntil, RecordingCapabilities,
-    StopSignal,
 };
 use schedlab_lab::record::{Plan, Progress, Recorded, SMALLEST_FILE, Until, Watch, record};
 use schedlab_model::{CpuId, Ns};
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+/// `schedlab record`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  schedlab record -o all.slt --for 5s --all               the whole machine for 5 seconds
+  schedlab record -o redis.slt --for 5s -- ./bench.sh     while a command runs, 5 seconds at most
+  schedlab record -o redis.slt --pid 4711                 it and its children alone, until it ends
+  schedlab record -o redis.slt --pid 4711 --all           the whole machine, until process 4711 ends
+  schedlab record -o batch.slt --cgroup /batch --for 1m   the tasks of a control group alone
+  schedlab record -o long.slt --all --max-size 2G         until the file has 2 GiB (or Ctrl-C)
+  schedlab record --ring 30s --until 'redis-server wait > 10ms' -o incident.slt
+                                                          the 30 seconds before such a wait
+
+Record the whole machine where you can: who disturbs a task is as interesting as the task. With --pid or --cgroup \
+alone the others are left out in the kernel (backend bpf), and stand in the file as one task `others/N` on each \
+CPU.")]
+pub(crate) struct RecordArgs {
+    /// The recording to write (.slt)
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Stop after this time, such as 5s
+    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
+    duration: Option<Ns>,
+    /// Record every task of the machine, until --for or Ctrl-C, or until the command or --pid ends
+    #[arg(long, conflicts_with = "cgroup")]
+    all: bool,
+    /// Record this process and its children until it ends (may be given several times); with --all, everybody
+    #[arg(long, value_name = "N", conflicts_with = "run")]
+    pid: Vec<u32>,
+    /// Record the tasks of this control group: its directory, or its path such as /batch
+    #[arg(long, value_name = "PATH", conflicts_with = "pid")]
+    cgroup: Option<String>,
+    /// Flight recorder: keep only the last of it in memory, such as 30s, and write that at the end
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    ring: Option<Ns>,
+    /// End at this event: '[TASK] wait|run|block > TIME', such as 'redis-server wait > 10ms' or 'ran > 50ms'
+    #[arg(long, value_name = "EVENT")]
+    until: Vec<String>,
+    /// Go on for this long after the event
+    #[arg(long, value_name = "TIME", requires = "until", allow_hyphen_values = true)]
+    after: Option<Ns>,
+    /// End before the file would be larger than this, such as 500M; with --ring: memory for events [256M]
+    #[arg(long, value_name = "SIZE")]
+    max_size: Option<String>,
+    /// How to record: bpf, tracepoints, switches or own [default: the best that works]
+    #[arg(long, value_name = "BACKEND")]
+    backend: Option<Backend>,
+    /// Run the recorder itself on this CPU only
+    #[arg(long, value_name = "CPU")]
+    recorder_cpu: Option<u32>,
+    /// Do not measure first what recording costs a switch (up to 300 ms); replays then take what its tier costs usually
+    #[arg(long)]
+    no_calibration: bool,
+    /// A line about the recording, kept in its header
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    note: String,
+    /// Print what was recorded as JSON
+    #[arg(long)]
+    json: bool,
+    /// The command to run: the whole machine is recorded while it runs (by --backend own, only the command)
+    #[arg(last = true, value_name = "COMMAND")]
+    run: Vec<String>,
+}
+
 /// More lost events than this part of all, and the recording is not to be trusted (per thousand).
 const LOST_PERMILLE: u64 = 10;
 
-pub(crate) fn run(args: &Record) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {
     let plan = plan(args)?;
     output::check(&args.output)?;
-    let signal = StopSignal::install().map_err(|error| anyhow!("cannot catch Ctrl-C: {error}"))?;
+    let signal = stop_signal()?;
     let mut live = Live { json: args.json, line: Recording::new(), patience: None };
     let recorded = record(&plan, &mut live, &|| signal.requested())?;
     drop(live);
     let text = if args.json { json(args, &recorded)? } else { text(args, &recorded) };
     output::write(None, &text)?;
     let bad = recorded.end.lost * 1000 > recorded.end.events * LOST_PERMILLE;
-    Ok(if bad { Done::Untrusted } else { Done::Well })
+    Ok(if bad { Exit::Untrusted } else { Exit::Done })
 }
 
 /// Says first what the recorder sees, then how it goes.
@@ -127,7 +192,7 @@ fn first_line(found: &RecordingCapabilities) -> String {
     format!("recording by {name}, {whom}: {sees}. With it {works}.{lacks}\n")
 }
 
-fn plan(args: &Record) -> anyhow::Result<Plan> {
+fn plan(args: &RecordArgs) -> anyhow::Result<Plan> {
     let max_bytes = args.max_size.as_deref().map(max_size).transpose()?;
     if let Some(bytes) = max_bytes.filter(|&bytes| bytes < SMALLEST_FILE) {
         bail!("--max-size {bytes}: a recording needs at least {} KiB", SMALLEST_FILE / 1024);
@@ -154,7 +219,7 @@ fn max_size(text: &str) -> anyhow::Result<u64> {
     schedlab_model::text::bytes(text).ok_or_else(refused)
 }
 
-fn request(args: &Record) -> anyhow::Result<RecordRequest> {
+fn request(args: &RecordArgs) -> anyhow::Result<RecordRequest> {
     let scope = if !args.run.is_empty() {
         RecordUntil::CommandEnds(args.run.clone())
     } else if !args.pid.is_empty() {
@@ -192,7 +257,7 @@ fn request(args: &Record) -> anyhow::Result<RecordRequest> {
     Ok(request)
 }
 
-fn text(args: &Record, recorded: &Recorded) -> String {
+fn text(args: &RecordArgs, recorded: &Recorded) -> String {
     let end = &recorded.end;
     let path = args.output.display();
     let mut text = format!(
@@ -251,7 +316,7 @@ fn text(args: &Record, recorded: &Recorded) -> String {
     text + &if replays { format!("next: schedlab compare {path}\n") } else { String::new() }
 }
 
-fn json(args: &Record, recorded: &Recorded) -> anyhow::Result<String> {
+fn json(args: &RecordArgs, recorded: &Recorded) -> anyhow::Result<String> {
     let end = &recorded.end;
     let value = serde_json::json!({
         "file": args.output.display().to_string(),

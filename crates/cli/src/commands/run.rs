@@ -1,16 +1,17 @@
-//! `schedlab run`, `attach` and `verify`: real threads under a scheduler of ours.
+//! `schedlab run`: a command under a schedlab scheduler. Also the options and the report that `attach` has in common with it.
 
+use crate::exit::Exit;
+use crate::options::stop_signal;
+use crate::output;
 use crate::render::Style;
-use crate::{Done, output};
 use anyhow::{Context, anyhow, bail};
-use schedlab_host::{OwnCommand, StopSignal};
+use schedlab_host::OwnCommand;
+use schedlab_live::RunDir;
 use schedlab_live::elevation::{ElevationOptions, ElevationReport, LogLine, manage};
-use schedlab_live::verify::verify as check;
-use schedlab_live::{RunDir, verify};
 use schedlab_model::{CpuSet, Ns, Policy};
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,9 +20,9 @@ const LOG_STEPS: usize = 200_000;
 /// Threads that can be managed in one run.
 const CAPACITY: usize = 2_048;
 
-/// What `run` and `attach` have in common.
+/// The options of `run` and `attach`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct How {
+pub(crate) struct ManageArgs {
     /// The scheduler, such as shinjuku:quantum=200us (`schedlab list schedulers --live` shows which can)
     #[arg(long, value_name = "SCHEDULER")]
     scheduler: String,
@@ -56,45 +57,16 @@ Examples:
 Needs root. The threads get SCHED_FIFO priorities 1 to 3 while they are managed; a guardian process gives everything back \
 within 100 ms when schedlab dies, `schedlab restore` when the guardian dies too. The command goes on then, under the kernel's \
 own scheduler, whatever --for says.")]
-pub(crate) struct Run {
+pub(crate) struct RunArgs {
     #[command(flatten)]
-    how: How,
+    manage: ManageArgs,
     /// The command to run
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
-/// `schedlab attach`
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  schedlab attach --scheduler layers --pid 957,1201 --task sysbench=batch --cpus 0      until Ctrl-C
-  schedlab attach --scheduler fifo-centralized --pid 957 --for 10s --json
-
-All threads of the processes are taken, and those that they make. `schedlab detach` from elsewhere ends it, too.")]
-pub(crate) struct Attach {
-    #[command(flatten)]
-    how: How,
-    /// The processes
-    #[arg(long = "pid", value_name = "PID", required = true, value_delimiter = ',')]
-    pids: Vec<u32>,
-}
-
-/// `schedlab verify`
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  schedlab verify run.calls        plays the log of a live run again: each decision must be the same")]
-pub(crate) struct Verify {
-    /// The log that `run --log` wrote
-    file: PathBuf,
-    /// Print the result as JSON
-    #[arg(long)]
-    json: bool,
-}
-
-impl How {
-    fn options(&self) -> anyhow::Result<ElevationOptions> {
+impl ManageArgs {
+    pub(super) fn options(&self) -> anyhow::Result<ElevationOptions> {
         let cpus: CpuSet = self.cpus.parse().map_err(|error| anyhow!("--cpus {}: {error}", self.cpus))?;
         if cpus.is_empty() {
             bail!("--cpus {}: name the CPUs to manage, such as --cpus 0", self.cpus);
@@ -115,7 +87,7 @@ impl How {
     }
 
     /// Says on standard error what nobody has tried.
-    fn warn(&self, options: &ElevationOptions) {
+    pub(super) fn warn(&self, options: &ElevationOptions) {
         if let Some(text) = untried(&options.cpus) {
             // Without standard error nobody reads it.
             let _ = writeln!(std::io::stderr(), "note: {text}");
@@ -123,13 +95,13 @@ impl How {
     }
 
     /// Whether the time is up or a signal has come.
-    fn done(&self) -> anyhow::Result<impl FnMut() -> bool + Send + use<>> {
-        let signal = StopSignal::install().context("taking over Ctrl-C")?;
+    pub(super) fn done(&self) -> anyhow::Result<impl FnMut() -> bool + Send + use<>> {
+        let signal = stop_signal()?;
         let (start, limit) = (Instant::now(), self.duration.map(|time| Duration::from_nanos(time.0)));
         Ok(move || signal.requested() || limit.is_some_and(|limit| start.elapsed() >= limit))
     }
 
-    fn finish(&self, report: &ElevationReport) -> anyhow::Result<Done> {
+    pub(super) fn finish(&self, report: &ElevationReport) -> anyhow::Result<Exit> {
         if let Some(path) = &self.log {
             output::write(Some(path), &log_text(report)?)?;
         }
@@ -139,7 +111,7 @@ impl How {
             // Nothing is left to do when standard error is gone too.
             let _ = writeln!(std::io::stderr(), "error: {what} could not be put back: {why}");
         }
-        Ok(if report.restored.complete() { Done::Well } else { Done::Untrusted })
+        Ok(if report.restored.complete() { Exit::Done } else { Exit::Untrusted })
     }
 }
 
@@ -161,24 +133,17 @@ fn declared(text: &str) -> anyhow::Result<(String, Policy)> {
     Ok((name.to_owned(), policy))
 }
 
-pub(crate) fn run(args: &Run) -> anyhow::Result<Done> {
-    let options = args.how.options()?;
-    args.how.warn(&options);
-    let mut done = args.how.done()?;
+pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
+    let options = args.manage.options()?;
+    args.manage.warn(&options);
+    let mut done = args.manage.done()?;
     let command = OwnCommand::start(&args.command, true)?;
     let pid = command.pid();
     let command = Mutex::new(command);
     let held = || command.lock().unwrap_or_else(PoisonError::into_inner);
     let result = manage(&options, &[pid], || held().go_on(), || done() || held().ended());
     command.into_inner().unwrap_or_else(PoisonError::into_inner).end();
-    args.how.finish(&result?)
-}
-
-pub(crate) fn attach(args: &Attach) -> anyhow::Result<Done> {
-    let options = args.how.options()?;
-    args.how.warn(&options);
-    let report = manage(&options, &args.pids, || {}, args.how.done()?)?;
-    args.how.finish(&report)
+    args.manage.finish(&result?)
 }
 
 fn log_text(report: &ElevationReport) -> anyhow::Result<String> {
@@ -244,27 +209,4 @@ fn as_text(report: &ElevationReport, style: &Style) -> String {
         );
     }
     text
-}
-
-pub(crate) fn verify(args: &Verify) -> anyhow::Result<Done> {
-    let text = std::fs::read_to_string(&args.file).with_context(|| args.file.display().to_string())?;
-    let verdict = check(&text).with_context(|| args.file.display().to_string())?;
-    let out =
-        if args.json { serde_json::to_string_pretty(&verdict)? + "\n" } else { words(&args.file, &verdict) };
-    output::write(None, &out)?;
-    Ok(if verdict.differs.is_none() { Done::Well } else { Done::ExpectationFailed })
-}
-
-fn words(file: &Path, verdict: &verify::Verdict) -> String {
-    let head = format!(
-        "{}: {} steps, {} decisions of {}",
-        file.display(),
-        verdict.steps,
-        verdict.decisions,
-        verdict.scheduler
-    );
-    match &verdict.differs {
-        None => format!("{head}: all the same\n"),
-        Some(first) => format!("{head}: the first that differs is in line {}: {}\n", first.line, first.what),
-    }
 }

@@ -1,11 +1,12 @@
 //! `schedlab show`
 
+use crate::exit::Exit;
 use crate::origin::origin;
+use crate::output;
 use crate::progress::Working;
 use crate::render::Style;
 use crate::render::show::{Json, Text, overview};
 use crate::render::xen as render;
-use crate::{Done, output};
 use anyhow::{anyhow, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueEnum};
 use schedlab_model::Ns;
@@ -35,7 +36,7 @@ Examples:
   schedlab show xen-bare-caps --scheduler xen-credit2 --variant 'cap 25' --xl --xenalyze
 
 Several analyses may be asked for at once. An analysis that needs more than the recording has refuses by name.")]
-pub(crate) struct Show {
+pub(crate) struct ShowArgs {
     /// A recording (.slt), a scenario (.toml), or the name of a scenario
     pub(crate) input: String,
     #[command(flatten)]
@@ -145,7 +146,7 @@ impl clap::FromArgMatches for Analyses {
 /// Files above this many bytes take long enough to say so.
 const LARGE: u64 = 8 << 20;
 
-pub(crate) fn run(args: &Show) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
     let found = gallery::find(&args.input)?;
     if args.xl || args.xenalyze {
         return xen(args, found);
@@ -171,7 +172,7 @@ pub(crate) fn run(args: &Show) -> anyhow::Result<Done> {
         output::check(path)?;
         let page = schedlab_study::page::of_recording(&recording, &args.input, &scope, &origin(None)?)?;
         output::write(Some(path), &page.render()?)?;
-        return Ok(Done::Well);
+        return Ok(Exit::Done);
     }
     let chosen: Vec<(&Entry, Scope)> = match args.analyses.0.is_empty() {
         true => overview_of(&recording, &scope),
@@ -206,11 +207,11 @@ pub(crate) fn run(args: &Show) -> anyhow::Result<Done> {
         drop(working);
         text.finish()?.flush()?;
     }
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }
 
 /// The recording of which the times on a CPU are asked for and nothing else: they need not all that is in it.
-fn listed<'a>(args: &Show, found: &'a Found) -> Option<&'a Path> {
+fn listed<'a>(args: &ShowArgs, found: &'a Found) -> Option<&'a Path> {
     let alone = matches!(args.analyses.0[..], [(index, _)] if ALL[index].name == timehist::ENTRY.name);
     let text = !args.json && args.report.is_none() && args.scheduler.is_none() && args.variant.is_none();
     match found {
@@ -220,7 +221,7 @@ fn listed<'a>(args: &Show, found: &'a Found) -> Option<&'a Path> {
 }
 
 /// `--timehist` as text, while it is read.
-fn list(args: &Show, path: &Path, known: &About) -> anyhow::Result<Done> {
+fn list(args: &ShowArgs, path: &Path, known: &About) -> anyhow::Result<Exit> {
     let about = &known.recording;
     let scope = scope(about, &options(args))?;
     timehist::ENTRY.check(&about.header).map_err(|error| anyhow!("{}: {error}", args.input))?;
@@ -235,14 +236,14 @@ fn list(args: &Show, path: &Path, known: &About) -> anyhow::Result<Done> {
     // What stands before a fault is shown.
     text.finish()?.flush()?;
     listed?;
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }
 
 fn stdout() -> std::io::BufWriter<std::io::StdoutLock<'static>> {
     std::io::BufWriter::with_capacity(1 << 16, std::io::stdout().lock())
 }
 
-fn options(args: &Show) -> ShowOptions {
+fn options(args: &ShowArgs) -> ShowOptions {
     ShowOptions {
         task: args.task.clone(),
         cgroup: args.cgroup.clone(),
@@ -259,7 +260,7 @@ fn options(args: &Show) -> ShowOptions {
 }
 
 /// A Xen host in the words of Xen's own tools.
-fn xen(args: &Show, found: Found) -> anyhow::Result<Done> {
+fn xen(args: &ShowArgs, found: Found) -> anyhow::Result<Exit> {
     let Found::Scenario(scenario) = found else {
         bail!(
             "--xl and --xenalyze show a simulated Xen host: give a scenario such as xen-ping, not {}",
@@ -280,7 +281,7 @@ fn xen(args: &Show, found: Found) -> anyhow::Result<Done> {
         }
     };
     output::write(None, &text)?;
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }
 
 /// What is shown when nobody says what.

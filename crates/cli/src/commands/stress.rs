@@ -1,7 +1,9 @@
 //! `schedlab stress`
 
+use crate::exit::Exit;
+use crate::options::stop_signal;
+use crate::output;
 use crate::progress::Working;
-use crate::{Done, output};
 use anyhow::anyhow;
 use schedlab_host::StopSignal;
 use schedlab_measure::stress::{
@@ -26,7 +28,7 @@ Examples:
 
 Ctrl-C ends the load at once and leaves no process behind."
 )]
-pub(crate) struct Stress {
+pub(crate) struct StressArgs {
     /// Groups of senders and receivers
     #[arg(short, long, value_name = "N", conflicts_with_all = ["hogs", "memory"])]
     groups: Option<usize>,
@@ -66,17 +68,17 @@ pub(crate) struct Stress {
     json: bool,
 }
 
-pub(crate) fn run(args: &Stress) -> anyhow::Result<Done> {
-    let signal = StopSignal::install()?;
+pub(crate) fn run(args: &StressArgs) -> anyhow::Result<Exit> {
+    let signal = stop_signal()?;
     let text = match args.groups {
         Some(groups) => send(args, groups, &signal)?,
         None => hogs(args, &signal)?,
     };
     output::write(None, &text)?;
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }
 
-fn send(args: &Stress, groups: usize, signal: &StopSignal) -> anyhow::Result<String> {
+fn send(args: &StressArgs, groups: usize, signal: &StopSignal) -> anyhow::Result<String> {
     let request = GroupsRequest {
         groups,
         fds: args.fds,
@@ -121,7 +123,7 @@ fn send(args: &Stress, groups: usize, signal: &StopSignal) -> anyhow::Result<Str
     Ok(text)
 }
 
-fn hogs(args: &Stress, signal: &StopSignal) -> anyhow::Result<String> {
+fn hogs(args: &StressArgs, signal: &StopSignal) -> anyhow::Result<String> {
     let request = HogsRequest {
         hogs: args.hogs.unwrap_or(0),
         memory_bytes: args.memory.unwrap_or(0),

@@ -1,13 +1,15 @@
 //! `schedlab top`
 
+use crate::exit::Exit;
+use crate::options::stop_signal;
+use crate::output;
 use crate::render::top::{draw, text};
 use crate::render::watch::View;
 use crate::screen::{LOOK, Screen, show};
-use crate::{Done, output};
 use anyhow::{anyhow, bail};
 use ratatui::Frame;
 use ratatui::crossterm::event::KeyCode;
-use schedlab_host::{HostError, RecordEnd, StopSignal};
+use schedlab_host::{HostError, RecordEnd};
 use schedlab_lab::top::{self, Snapshot, Top as Driver, waits};
 use schedlab_lab::watch::{Shared, State};
 use schedlab_live::RunDir;
@@ -30,7 +32,7 @@ Examples:
 
 Waits are what the recorder sees. Gain compares the kernel's own account of each thread (/proc/TID/schedstat): the mean \
 wait before a turn on a CPU until schedlab took the thread on, and since. Agents' CPU time stands beside it.")]
-pub(crate) struct Top {
+pub(crate) struct TopArgs {
     /// The process of the driver [default: the first that there is]
     #[arg(long, value_name = "PID")]
     owner: Option<u32>,
@@ -50,7 +52,7 @@ const ONCE: Duration = Duration::from_millis(1_300);
 
 type Recorder = JoinHandle<Result<RecordEnd, HostError>>;
 
-pub(crate) fn run(args: &Top) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &TopArgs) -> anyhow::Result<Exit> {
     let terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     if !args.json && !args.once && !terminal {
         bail!(
@@ -62,7 +64,7 @@ pub(crate) fn run(args: &Top) -> anyhow::Result<Done> {
             "nothing is managed here: begin with `schedlab run` or `schedlab attach` (`schedlab status` lists what is)"
         );
     };
-    let signal = StopSignal::install().map_err(|error| anyhow!("signals cannot be caught: {error}"))?;
+    let signal = stop_signal()?;
     let (shared, stop) = (Shared::default(), Arc::new(AtomicBool::new(false)));
     let recorder = start(&driver, &shared, &stop);
     let begun = Instant::now();
@@ -90,7 +92,7 @@ pub(crate) fn run(args: &Top) -> anyhow::Result<Done> {
         let state = shared.lock().clone();
         output::write(None, &if args.json { json(&last, &state)? } else { text(&last, &state) })?;
     }
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }
 
 fn start(driver: &Driver, shared: &Shared, stop: &Arc<AtomicBool>) -> Recorder {
@@ -103,7 +105,7 @@ fn lines(
     driver: &mut Driver,
     first: Snapshot,
     shared: &Shared,
-    args: &Top,
+    args: &TopArgs,
     over: &dyn Fn() -> bool,
 ) -> anyhow::Result<Option<Snapshot>> {
     let mut last = first;

@@ -1,8 +1,10 @@
 //! `schedlab watch`
 
+use crate::exit::Exit;
+use crate::options::stop_signal;
+use crate::output;
 use crate::render::watch::{View, draw, summary};
 use crate::screen::{LOOK, Screen, show};
-use crate::{Done, output};
 use anyhow::{anyhow, bail};
 use ratatui::Frame;
 use ratatui::crossterm::event::KeyCode;
@@ -25,7 +27,7 @@ Examples:
   schedlab watch --json --for 10s           a line of JSON every second (docs/watch-schema.md)
 
 Keys: ? help, q quit, p pause, s sort, r reset. Works over ssh in 80x24.")]
-pub(crate) struct Watch {
+pub(crate) struct WatchArgs {
     /// Show the waits of this process only (may be given several times)
     #[arg(long, value_name = "N", conflicts_with = "cgroup")]
     pid: Vec<u32>,
@@ -45,7 +47,7 @@ pub(crate) struct Watch {
 
 type Recorder = JoinHandle<Result<RecordEnd, HostError>>;
 
-pub(crate) fn run(args: &Watch) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
     let terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     if !args.json && !terminal {
         bail!(
@@ -55,7 +57,7 @@ pub(crate) fn run(args: &Watch) -> anyhow::Result<Done> {
     if args.duration == Some(Ns::ZERO) {
         bail!("--for 0: must be longer than 0, such as --for 30s");
     }
-    let signal = StopSignal::install().map_err(|error| anyhow!("signals cannot be caught: {error}"))?;
+    let signal = stop_signal()?;
     let (shared, stop) = (Shared::default(), Arc::new(AtomicBool::new(false)));
     let recorder = start(args, &shared, &stop);
     let ready = || shared.lock().start.is_some();
@@ -77,10 +79,10 @@ pub(crate) fn run(args: &Watch) -> anyhow::Result<Done> {
     state.now = state.now.max(end.duration);
     let text = if args.json { json(&state)? } else { summary(&state) };
     output::write(None, &text)?;
-    Ok(if state.lost * 100 > state.events { Done::Untrusted } else { Done::Well })
+    Ok(if state.lost * 100 > state.events { Exit::Untrusted } else { Exit::Done })
 }
 
-fn start(args: &Watch, shared: &Shared, stop: &Arc<AtomicBool>) -> Recorder {
+fn start(args: &WatchArgs, shared: &Shared, stop: &Arc<AtomicBool>) -> Recorder {
     let scope =
         if args.pid.is_empty() { RecordUntil::Stopped } else { RecordUntil::ProcessesEnd(args.pid.clone()) };
     let focus = match &args.cgroup {

@@ -1,6 +1,6 @@
 //! The answer of `schedlab colocate`.
 
-use super::Style;
+use super::style::Style;
 use super::table::{Cell, Table};
 use schedlab_lab::colocate::{
     Awake, Blamed, Colocation, FIGURES, GivenBack, Intent, MOST, Plan, Round, Side, advice, blame_over,

@@ -1,7 +1,7 @@
 //! Predicted beside live.
 
+use super::style::{Style, wrap};
 use super::table::{Cell, Look, Table};
-use super::{Style, wrap};
 use schedlab_lab::confirm::{Answer, Confirmed, How, Setting};
 use schedlab_stats::{Estimate, range_confidence};
 use schedlab_study::metric::{Metric, Unit};

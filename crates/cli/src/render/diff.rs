@@ -1,7 +1,7 @@
 //! A diff for people: the verdict, the gates, then what changed.
 
+use super::style::{Style, wrap};
 use super::table::{Cell, Look, Table};
-use super::{Style, wrap};
 use schedlab_study::change::Judgement;
 use schedlab_study::diff::{self, Diff};
 use schedlab_study::gate::GateOutcome;

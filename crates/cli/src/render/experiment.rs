@@ -1,7 +1,7 @@
 //! An experiment: article, this machine, simulated.
 
+use super::style::{Style, wrap};
 use super::table::{Cell, Look, Table};
-use super::{Style, wrap};
 use schedlab_lab::experiment::{Experiment, Line, Sheet};
 use std::fmt::Write as _;
 

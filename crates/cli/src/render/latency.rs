@@ -1,7 +1,7 @@
 //! The ladder of a latency measurement.
 
+use super::style::{Style, wrap};
 use super::table::{Cell, Table};
-use super::{Style, wrap};
 use schedlab_lab::latency::{LatencyResult, RUNGS, Row};
 use schedlab_measure::Budget;
 use schedlab_model::Ns;

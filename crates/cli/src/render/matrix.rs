@@ -1,7 +1,7 @@
 //! The table of `latency --matrix` and `latency merge`.
 
+use super::style::{Style, wrap};
 use super::table::{Cell, Table};
-use super::{Style, wrap};
 use schedlab_lab::latency::{Matrix, MatrixRow, Truth, differences};
 use schedlab_model::Ns;
 use schedlab_stats::OrderInterval;

@@ -1,7 +1,7 @@
 //! What analyses answer, as text and as JSON. Rows of listings are written as they come.
 
+use super::style::{Style, wrap};
 use super::table::{Cell as Field, Table as Grid};
-use super::{Style, wrap};
 use schedlab_model::Ns;
 use schedlab_study::pieces::{Lanes, in_order};
 use schedlab_trace::analysis::Scope;

@@ -1,8 +1,8 @@
 //! A comparison as text: verdict, self-replay, a table for each class of tasks, expectations.
 
 use super::diff::gate_outcome;
+use super::style::{Style, wrap};
 use super::table::{Cell, Look, Table};
-use super::{Style, wrap};
 use schedlab_model::Ns;
 use schedlab_study::change::{Change, Judgement};
 use schedlab_study::measurements::Kind;

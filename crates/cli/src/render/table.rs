@@ -1,6 +1,6 @@
 //! Tables whose columns fit the terminal.
 
-use super::Style;
+use super::style::Style;
 use unicode_width::UnicodeWidthStr;
 
 /// How a cell looks.

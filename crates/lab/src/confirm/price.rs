@@ -91,7 +91,7 @@ impl DriverCosts {
 fn play(plan: &Plan) -> Result<(u64, u64), ConfirmError> {
     let mut command = Command::new(&plan.program);
     command.args(["run", "--json", "--scheduler", SCHEDULER, "--cpus", &plan.cpus.to_string(), "--"]);
-    command.arg(&plan.program).args(["part", "pair", "--for", &TIME.to_string()]);
+    command.arg(&plan.program).args(["helper", "ping-pong", "--for", &TIME.to_string()]);
     command.env("SCHEDLAB_RUN_DIR", plan.run_dir.path()).stdin(Stdio::null());
     let failed = |why: &str| {
         ConfirmError::Input(format!("measuring what the driver costs here (schedlab run): {}", why.trim()))

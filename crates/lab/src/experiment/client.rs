@@ -221,7 +221,7 @@ impl Client {
 pub const READY: &str = "ready\n";
 
 fn own(address: &str, kind: ClientKind, connections: usize, time: Ns, seed: u64) -> Vec<String> {
-    let text = ["part", "client", "--address"].map(str::to_owned).into_iter();
+    let text = ["helper", "load-client", "--address"].map(str::to_owned).into_iter();
     let rest = [
         format!("{address}:{PORT}"),
         "--client".to_owned(),

@@ -99,7 +99,7 @@ fn priced(tasks: &[u32], cpus: usize) -> DecisionCostOptions {
 
 /// One run of the program, in a process of its own, on all CPUs.
 fn measure(stage: &Stage<'_>, threads: u32) -> Result<Round, ExperimentError> {
-    let words = ["part", "readers", "--threads", &threads.to_string()].map(str::to_owned);
+    let words = ["helper", "readers", "--threads", &threads.to_string()].map(str::to_owned);
     let program = Program { piped: true, ..stage.own(&words) };
     let what = program.command.join(" ");
     let odd = |happened: String| ExperimentError::Program { what: what.clone(), happened };

@@ -1,10 +1,10 @@
 //! `schedlab bench runqueue`
 
-use super::numbers;
+use crate::exit::Exit;
+use crate::options::{numbers, stop_signal};
+use crate::output;
 use crate::progress::Progress;
-use crate::{Done, output};
 use anyhow::bail;
-use schedlab_host::StopSignal;
 use schedlab_lab::runqueue::{self as lab, Claim, ModelOptions, PAPER_INTERVAL_US, RunqueueResult, TABLE_1};
 use schedlab_measure::runqueue::{MOST_TASKS, RunqueueRequest, RunqueueRow, Stride, runqueue};
 use schedlab_model::{Ns, Policy};
@@ -68,10 +68,10 @@ pub(crate) struct Runqueue {
     json: bool,
 }
 
-pub(super) fn run(args: &Runqueue) -> anyhow::Result<Done> {
+pub(super) fn run(args: &Runqueue) -> anyhow::Result<Exit> {
     let request = request(args)?;
     let costs = lab::model_costs(args.costs.as_deref())?;
-    let signal = StopSignal::install()?;
+    let signal = stop_signal()?;
     let progress = Progress::of("deciding");
     let report = runqueue(&request, &mut |done, all| progress.set(done, all), &|| signal.requested())?;
     drop(progress);
@@ -81,7 +81,7 @@ pub(super) fn run(args: &Runqueue) -> anyhow::Result<Done> {
     drop(progress);
     let text = if args.json { serde_json::to_string_pretty(&result)? + "\n" } else { render(&result) };
     output::write(None, &text)?;
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }
 
 fn request(args: &Runqueue) -> anyhow::Result<RunqueueRequest> {
