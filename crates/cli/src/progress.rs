@@ -1,7 +1,7 @@
 //! A progress bar on standard error, for what takes longer than a second.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use schedlab_lab::record::Progress as RecordProgress;
+use schedlab_lab::record::RecordProgress;
 use std::io::IsTerminal;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -80,15 +80,15 @@ impl Drop for Progress {
 }
 
 /// The line that shows how a recording goes: on standard error, on a terminal only, a few times a second.
-pub(crate) struct Recording {
+pub(crate) struct RecordingLine {
     line: ProgressBar,
     start: Instant,
     shown: Option<Instant>,
 }
 
-impl Recording {
-    pub(crate) fn new() -> Recording {
-        Recording { line: message_line(), start: Instant::now(), shown: None }
+impl RecordingLine {
+    pub(crate) fn new() -> RecordingLine {
+        RecordingLine { line: message_line(), start: Instant::now(), shown: None }
     }
 
     pub(crate) fn set(&mut self, so_far: &RecordProgress) {
@@ -106,7 +106,7 @@ impl Recording {
     }
 }
 
-impl Drop for Recording {
+impl Drop for RecordingLine {
     fn drop(&mut self) {
         self.line.finish_and_clear();
     }

@@ -3,12 +3,14 @@
 use crate::exit::Exit;
 use crate::options::stop_signal;
 use crate::output;
-use crate::progress::Recording;
+use crate::progress::RecordingLine;
 use anyhow::{anyhow, bail};
 use schedlab_host::{
     Backend, Preparing, RecordFilter, RecordRequest, RecordStart, RecordUntil, RecordingCapabilities,
 };
-use schedlab_lab::record::{Plan, Progress, Recorded, SMALLEST_FILE, Until, Watch, record};
+use schedlab_lab::record::{
+    RecordObserver, RecordPlan, RecordProgress, Recorded, SMALLEST_FILE, StopConditions, record,
+};
 use schedlab_model::{CpuId, Ns};
 use std::io::Write;
 use std::path::PathBuf;
@@ -87,7 +89,7 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {
     let plan = plan(args)?;
     output::check(&args.output)?;
     let signal = stop_signal()?;
-    let mut live = Live { json: args.json, line: Recording::new(), patience: None };
+    let mut live = Live { json: args.json, line: RecordingLine::new(), patience: None };
     let recorded = record(&plan, &mut live, &|| signal.requested())?;
     drop(live);
     let text = if args.json { json(args, &recorded)? } else { text(args, &recorded) };
@@ -99,12 +101,12 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {
 /// Says first what the recorder sees, then how it goes.
 struct Live {
     json: bool,
-    line: Recording,
+    line: RecordingLine,
     /// Until it begins.
     patience: Option<Patience>,
 }
 
-impl Watch for Live {
+impl RecordObserver for Live {
     fn preparing(&mut self, what: Preparing) {
         match self.patience.get_or_insert_with(Patience::new).0.lock() {
             Ok(mut at) => *at = what,
@@ -123,7 +125,7 @@ impl Watch for Live {
         };
     }
 
-    fn progress(&mut self, so_far: &Progress) {
+    fn progress(&mut self, so_far: &RecordProgress) {
         self.line.set(so_far);
     }
 }
@@ -192,7 +194,7 @@ fn first_line(found: &RecordingCapabilities) -> String {
     format!("recording by {name}, {whom}: {sees}. With it {works}.{lacks}\n")
 }
 
-fn plan(args: &RecordArgs) -> anyhow::Result<Plan> {
+fn plan(args: &RecordArgs) -> anyhow::Result<RecordPlan> {
     let max_bytes = args.max_size.as_deref().map(max_size).transpose()?;
     if let Some(bytes) = max_bytes.filter(|&bytes| bytes < SMALLEST_FILE) {
         bail!("--max-size {bytes}: a recording needs at least {} KiB", SMALLEST_FILE / 1024);
@@ -200,10 +202,13 @@ fn plan(args: &RecordArgs) -> anyhow::Result<Plan> {
     if args.ring == Some(Ns::ZERO) {
         bail!("--ring 0: must be longer than 0, such as --ring 30s");
     }
-    let until =
-        args.until.iter().map(|text| Ok(text.parse::<Until>()?.0)).collect::<anyhow::Result<Vec<_>>>()?;
-    let until = (!until.is_empty()).then(|| Until(until.concat()));
-    Ok(Plan {
+    let until = args
+        .until
+        .iter()
+        .map(|text| Ok(text.parse::<StopConditions>()?.0))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let until = (!until.is_empty()).then(|| StopConditions(until.concat()));
+    Ok(RecordPlan {
         request: request(args)?,
         output: args.output.clone(),
         note: args.note.clone(),

@@ -4,7 +4,7 @@ use crate::cases::{self, Case};
 use crate::player;
 use libtest_mimic::Failed;
 use schedlab_host::{RecordRequest, RecordUntil, threads};
-use schedlab_lab::record::{Plan, record};
+use schedlab_lab::record::{RecordPlan, record};
 use schedlab_model::{CpuId, CpuSet, EventKind, Ns, SchedEvent, Start, TaskId};
 use schedlab_trace::Recording;
 use std::collections::BTreeMap;
@@ -120,7 +120,7 @@ pub(crate) fn run(case: &Case, scheduler: &str) -> Result<Played, Failed> {
     let mut request = RecordRequest::new(RecordUntil::Stopped);
     request.recorder_cpu = Some(CpuId(1));
     let output = stage.folder.join("run.slt");
-    let plan = Plan {
+    let plan = RecordPlan {
         request,
         output: output.clone(),
         note: String::new(),

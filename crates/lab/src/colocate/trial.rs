@@ -5,7 +5,7 @@ use super::elevate::{self, Elevated};
 use super::party::{Party, Who};
 use super::round::{Parties, Round};
 use super::{ColocateError, GivenBack, Plan};
-use crate::record::{self, record};
+use crate::record::{RecordPlan, record};
 use schedlab_host::threads::{self, Confined};
 use schedlab_host::{RecordRequest, RecordUntil};
 use schedlab_live::actuators::{self, Actuator};
@@ -223,15 +223,7 @@ impl<'a> Trial<'a> {
         // Recorder and client should not disturb whom they measure.
         let aside = schedlab_host::machine().online.without(&self.cpus);
         request.recorder_cpu = aside.lowest();
-        let plan = record::Plan {
-            request,
-            output: file.0.clone(),
-            note: format!("schedlab colocate, {how}"),
-            max_bytes: None,
-            ring: None,
-            until: None,
-            after: Ns::ZERO,
-        };
+        let plan = RecordPlan::new(request, file.0.clone(), format!("schedlab colocate, {how}"));
         let (stopped, failed) = (Cell::new(false), Cell::new(None));
         let mut seen = Parties {
             server: self.server.side.pids().into_iter().collect(),

@@ -2,7 +2,7 @@
 
 use super::settings::{self, Settings};
 use super::{ConfirmError, METRICS, Plan};
-use crate::record::{self, record};
+use crate::record::{RecordPlan, record};
 use rustix::process::{Pid, Signal, kill_process};
 use schedlab_host::threads::{self, Identity};
 use schedlab_host::{OwnCommand, RecordRequest, RecordUntil};
@@ -269,15 +269,7 @@ impl<'a> Rounds<'a> {
         let mut request = RecordRequest::new(RecordUntil::Stopped);
         request.duration = Some(self.plan.round);
         request.recorder_cpu = schedlab_host::machine().online.without(&self.plan.cpus).lowest();
-        let plan = record::Plan {
-            request,
-            output: self.files.round.clone(),
-            note: self.plan.command.join(" "),
-            max_bytes: None,
-            ring: None,
-            until: None,
-            after: Ns::ZERO,
-        };
+        let plan = RecordPlan::new(request, self.files.round.clone(), self.plan.command.join(" "));
         let state = RefCell::new((tend, BTreeSet::new(), None));
         record(&plan, &mut (), &|| {
             let (tend, processes, failed) = &mut *state.borrow_mut();

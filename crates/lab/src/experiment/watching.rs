@@ -3,7 +3,7 @@
 use super::stage::Stage;
 use super::waits::{Waits, waits};
 use super::{ExperimentError, Which};
-use crate::record::{self, record};
+use crate::record::{RecordObserver, RecordPlan, RecordProgress, record};
 use rustix::fs::{MemfdFlags, memfd_create};
 use schedlab_host::{RecordRequest, RecordUntil};
 use schedlab_model::{CpuId, EventKind, EventSink as _, Ns, SchedEvent, TaskId};
@@ -42,8 +42,8 @@ struct Curtain<'a, 'b> {
     time_is_up: Rc<Cell<bool>>,
 }
 
-impl record::Watch for Curtain<'_, '_> {
-    fn progress(&mut self, _: &record::Progress) {
+impl RecordObserver for Curtain<'_, '_> {
+    fn progress(&mut self, _: &RecordProgress) {
         let now = now_ns();
         match self.begun_ns {
             None => {
@@ -75,15 +75,7 @@ pub(super) fn watch(stage: &Stage<'_>, which: Which, mut scene: Scene<'_>) -> Re
     let mut request = RecordRequest::new(RecordUntil::Stopped);
     // The recorder must not disturb whom it measures.
     request.recorder_cpu = stage.others.lowest();
-    let plan = record::Plan {
-        request,
-        output: path.clone(),
-        note: format!("schedlab experiment {}", which.name()),
-        max_bytes: None,
-        ring: None,
-        until: None,
-        after: Ns::ZERO,
-    };
+    let plan = RecordPlan::new(request, path.clone(), format!("schedlab experiment {}", which.name()));
     let (stopped, failed, up) = (Cell::new(false), Rc::new(Cell::new(None)), Rc::new(Cell::new(false)));
     let (warm_up, time, over) = (scene.warm_up, scene.time, scene.over);
     let mut curtain =
