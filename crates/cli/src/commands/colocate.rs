@@ -5,7 +5,10 @@ use crate::options::{long_enough, stop_signal};
 use crate::output;
 use crate::render::{Style, colocate as show};
 use anyhow::{anyhow, bail};
-use schedlab_lab::colocate::{Client, FIGURES, Goal, Intent, Plan, Round, Watch, Who, colocate, intentions};
+use schedlab_lab::colocate::{
+    Client, ColocateObserver, ColocatePlan, FIGURES, Goal, Intent, Round, WorkloadSource, colocate,
+    intentions,
+};
 use schedlab_live::RunDir;
 use schedlab_live::actuators::Actuator;
 use schedlab_model::{CpuSet, Ns};
@@ -121,7 +124,7 @@ pub(crate) fn run(args: &ColocateArgs) -> anyhow::Result<Exit> {
     let text = if args.json {
         let mut value = serde_json::to_value(&found)?;
         value["schema"] = SCHEMA.into();
-        value["figures"] = FIGURES.map(|(side, metric)| show::name(side, metric)).to_vec().into();
+        value["figures"] = FIGURES.map(|(role, metric)| show::name(role, metric)).to_vec().into();
         serde_json::to_string_pretty(&value)? + "\n"
     } else {
         show::answer(&plan, &found, &Style::of_stdout())
@@ -143,7 +146,7 @@ struct Live {
     kept: usize,
 }
 
-impl Watch for Live {
+impl ColocateObserver for Live {
     fn round(&mut self, what: &str, how: Actuator) {
         if !self.quiet {
             let _ = writeln!(std::io::stderr(), "{what}: {how}");
@@ -172,7 +175,7 @@ impl Watch for Live {
     }
 }
 
-fn plan(args: &ColocateArgs) -> anyhow::Result<Plan> {
+fn plan(args: &ColocateArgs) -> anyhow::Result<ColocatePlan> {
     let goals = args.goals.iter().map(|text| {
         let gate = Gate::parse_with(text, Some("latency")).map_err(|error| anyhow!("--goal {error}"))?;
         if gate.metric.is_of_machine() {
@@ -191,14 +194,14 @@ fn plan(args: &ColocateArgs) -> anyhow::Result<Plan> {
         bail!("--client-rate must be above 0 and at most 1000000 a second, and --client-request have a word");
     }
     long_enough("--round", args.round)?;
-    let party = |command: &Option<String>, pids: &[u32], group: &Option<String>| match (command, group) {
-        (Some(command), _) => Who::Command(command.clone()),
-        (_, Some(group)) => Who::Group(group.clone()),
-        _ => Who::Pids(pids.to_vec()),
+    let source = |command: &Option<String>, pids: &[u32], group: &Option<String>| match (command, group) {
+        (Some(command), _) => WorkloadSource::Command(command.clone()),
+        (_, Some(group)) => WorkloadSource::Group(group.clone()),
+        _ => WorkloadSource::Pids(pids.to_vec()),
     };
-    Ok(Plan {
-        serve: party(&args.serve, &args.serve_pid, &None),
-        batch: party(&args.batch, &args.batch_pid, &args.batch_cgroup),
+    Ok(ColocatePlan {
+        serve: source(&args.serve, &args.serve_pid, &None),
+        batch: source(&args.batch, &args.batch_pid, &args.batch_cgroup),
         load: args.load.clone(),
         client: args.client.map(|address| Client {
             address,

@@ -3,7 +3,8 @@
 use super::style::Style;
 use super::table::{Cell, Table};
 use schedlab_lab::colocate::{
-    Awake, Blamed, Colocation, FIGURES, GivenBack, Intent, MOST, Plan, Round, Side, advice, blame_over,
+    Blamed, ColocatePlan, Colocation, FIGURES, GivenBack, Intent, KeptAwake, MOST_TIMES, Round, WorkloadRole,
+    advice, median_blame,
 };
 use schedlab_live::actuators::Actuator;
 use schedlab_model::Ns;
@@ -13,7 +14,7 @@ use schedlab_study::metric::Metric;
 use std::fmt::Write as _;
 
 /// What would be done.
-pub(crate) fn intents(plan: &Plan, intents: &[Intent]) -> String {
+pub(crate) fn intents(plan: &ColocatePlan, intents: &[Intent]) -> String {
     let mut text =
         "nothing is changed; this would be tried, in this order, until the goal is met:\n".to_owned();
     if let Some(cpus) = plan.cpus {
@@ -40,13 +41,13 @@ pub(crate) fn intents(plan: &Plan, intents: &[Intent]) -> String {
 }
 
 /// What a row is called.
-pub(crate) fn name(side: Side, metric: Metric) -> String {
-    let side = if side == Side::Server { "server" } else { "batch" };
-    format!("{side} {metric}")
+pub(crate) fn name(role: WorkloadRole, metric: Metric) -> String {
+    let role = if role == WorkloadRole::Server { "server" } else { "batch" };
+    format!("{role} {metric}")
 }
 
 /// All that was found.
-pub(crate) fn answer(plan: &Plan, found: &Colocation, style: &Style) -> String {
+pub(crate) fn answer(plan: &ColocatePlan, found: &Colocation, style: &Style) -> String {
     let mut text = String::new();
     tried(&mut text, plan, found, style);
     let _ = match (found.chosen, found.outcome) {
@@ -94,7 +95,7 @@ fn unsure(text: &mut String, found: &Colocation, how: Actuator, style: &Style) -
     let names: Vec<&str> = found.undecided.iter().map(|how| how.name()).collect();
     writeln!(
         text,
-        "\n{}, {}: {}\nAfter {} pairs of rounds ({MOST} times --rounds, which is all that a setting gets) it cannot be told whether \
+        "\n{}, {}: {}\nAfter {} pairs of rounds ({MOST_TIMES} times --rounds, which is all that a setting gets) it cannot be told whether \
          the goal is met: the interval below holds both answers. Of the settings of which that is so ({}) it is the mildest; what \
          is harsher was not tried for that. Longer rounds (--round), more of them (--rounds), or a machine with less else to do \
          tell more",
@@ -132,9 +133,9 @@ fn alone(text: &mut String, found: &Colocation, style: &Style) {
     }
     if let Some(awake) = found.awake {
         let how = match awake {
-            Awake::Spinner => "a SCHED_IDLE thread kept the CPUs awake",
-            Awake::NoLatency => "the kernel was asked for no latency of idle states, on all CPUs",
-            Awake::Not => {
+            KeptAwake::Spinner => "a SCHED_IDLE thread kept the CPUs awake",
+            KeptAwake::NoLatency => "the kernel was asked for no latency of idle states, on all CPUs",
+            KeptAwake::Not => {
                 "the CPUs could not be kept awake: the server's numbers alone hold the exit from idle"
             }
         };
@@ -177,7 +178,7 @@ fn blamed(all: &[Blamed]) -> impl Iterator<Item = String> {
 }
 
 /// One line for each actuator.
-fn tried(text: &mut String, plan: &Plan, found: &Colocation, style: &Style) {
+fn tried(text: &mut String, plan: &ColocatePlan, found: &Colocation, style: &Style) {
     let goals = found.goals.join(" and ");
     let _ =
         writeln!(text, "goal: {goals} (met when true), on the CPUs {}, rounds of {}", found.cpus, plan.round);
@@ -200,7 +201,7 @@ fn tried(text: &mut String, plan: &Plan, found: &Colocation, style: &Style) {
 }
 
 /// Before and after, with the range over the rounds.
-fn table(text: &mut String, plan: &Plan, found: &Colocation, style: &Style) {
+fn table(text: &mut String, plan: &ColocatePlan, found: &Colocation, style: &Style) {
     if found.before.is_empty() || found.after.is_empty() {
         return;
     }
@@ -219,8 +220,8 @@ fn table(text: &mut String, plan: &Plan, found: &Colocation, style: &Style) {
         let show = |value| goal.0.metric.show(value);
         row(format!("goal {goal}", goal = goal.0), &show, &|round| round.goals.get(index).copied().flatten());
     }
-    for (index, (side, metric)) in FIGURES.into_iter().enumerate() {
-        row(name(side, metric), &|value| metric.show(value), &|round| {
+    for (index, (role, metric)) in FIGURES.into_iter().enumerate() {
+        row(name(role, metric), &|value| metric.show(value), &|round| {
             round.figures.get(index).copied().flatten()
         });
     }
@@ -230,7 +231,7 @@ fn table(text: &mut String, plan: &Plan, found: &Colocation, style: &Style) {
     if plan.client.is_some() {
         for metric in ["response p50", "response p99", "response p99.9", "response max", "throughput"] {
             let Ok(metric) = metric.parse::<Metric>() else { continue };
-            row(format!("client {metric}"), &|value| metric.show(value), &|round| round.of_client(metric));
+            row(format!("client {metric}"), &|value| metric.show(value), &|round| round.client_value(metric));
         }
     }
     let how = found.tried.last().map_or(Actuator::Default, |last| last.actuator);
@@ -249,7 +250,7 @@ fn table(text: &mut String, plan: &Plan, found: &Colocation, style: &Style) {
     );
     text.push_str(&Table { head, rows, fixed: if alone.is_some() { 4 } else { 3 } }.render(style).0);
     for (what, rounds) in [("default", &found.before), (how.name(), &found.after)] {
-        let worst = blame_over(rounds.iter().map(|round| round.blame.as_slice()));
+        let worst = median_blame(rounds.iter().map(|round| round.blame.as_slice()));
         let worst = blamed(&worst).collect::<Vec<_>>().join(", ");
         let worst = if worst.is_empty() { "nobody" } else { &worst };
         let _ = writeln!(text, "the server waited for ({what}): {worst}");

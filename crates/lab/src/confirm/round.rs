@@ -71,7 +71,7 @@ impl Live {
         driver: Option<u32>,
     ) -> Result<Live, ConfirmError> {
         let summary = Summary::of(recording).map_err(|error| ConfirmError::Input(error.to_string()))?;
-        let ours = crate::colocate::members(recording, processes);
+        let ours = crate::process_tasks::of_processes(recording, processes);
         let mut sums: BTreeMap<String, TaskSummary> = BTreeMap::new();
         for (index, task) in recording.header.tasks.iter().enumerate().filter(|(index, _)| ours[*index]) {
             sums.entry(task.comm.clone()).or_default().merge(&summary.tasks[index]);

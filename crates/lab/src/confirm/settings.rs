@@ -1,7 +1,7 @@
 //! A variant of `compare`, made on living threads.
 
 use super::{ConfirmError, How, Plan};
-use crate::colocate::on_this_machine;
+use crate::cpus::check_online;
 use schedlab_host::threads::{self, Identity, Scheduling};
 use schedlab_live::{Keeper, LiveError};
 use schedlab_model::CpuSet;
@@ -20,7 +20,7 @@ pub(super) enum Settings {
 
 /// The default, the variants, the schedulers.
 pub(super) fn all(plan: &Plan) -> Result<Vec<Settings>, ConfirmError> {
-    on_this_machine(&plan.cpus).map_err(ConfirmError::Input)?;
+    check_online(&plan.cpus).map_err(ConfirmError::Input)?;
     let mut all = vec![Settings::Default];
     for text in &plan.variants {
         let variant =

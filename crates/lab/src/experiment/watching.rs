@@ -3,10 +3,11 @@
 use super::stage::Stage;
 use super::waits::{Waits, waits};
 use super::{ExperimentError, Which};
+use crate::process_tasks::threads_of;
 use crate::record::{RecordObserver, RecordPlan, RecordProgress, record};
 use rustix::fs::{MemfdFlags, memfd_create};
 use schedlab_host::{RecordRequest, RecordUntil};
-use schedlab_model::{CpuId, EventKind, EventSink as _, Ns, SchedEvent, TaskId};
+use schedlab_model::{CpuId, EventKind, EventSink as _, Ns, TaskId};
 use schedlab_trace::analysis::{Analysis as _, Summary, TaskSummary};
 use schedlab_trace::{Recording, TaskInfo};
 use std::cell::Cell;
@@ -178,23 +179,6 @@ impl Seen {
     }
 }
 
-/// Which tasks are threads of a process. Whose one is that was gone before the recorder could ask only its maker says:
-/// `redis-benchmark --threads` does its work in such ones.
-fn threads_of(tasks: &[TaskInfo], events: &[SchedEvent], pid: u32) -> Vec<bool> {
-    let mut of: Vec<bool> = tasks.iter().map(|info| info.pid == pid).collect();
-    for event in events {
-        let EventKind::New { task, parent: Some(parent) } = event.kind else { continue };
-        let unknown = tasks.get(task.index()).is_some_and(|info| !info.known);
-        if unknown
-            && of.get(parent.index()) == Some(&true)
-            && let Some(of) = of.get_mut(task.index())
-        {
-            *of = true;
-        }
-    }
-    of
-}
-
 /// Starting the programs, the recorder and ending them takes about so long in each measurement. Seen on an idle machine; a
 /// busy one takes longer.
 const AROUND: Ns = Ns::from_ms(900);
@@ -216,29 +200,4 @@ pub(super) fn usual_turn(task: &TaskSummary) -> Option<f64> {
         longer += time(turn);
         (longer >= all / 2.0).then_some(turn.0.0 as f64)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_thread_that_was_gone_belongs_to_its_maker() {
-        let known = |tid, pid| TaskInfo { known: true, ..TaskInfo::unknown(tid, pid, "known") };
-        // A client, a thread of it that was gone, one that this made, a program that the client started, a stranger.
-        let tasks = [
-            known(10, 10),
-            TaskInfo::unknown(11, 11, "gone"),
-            TaskInfo::unknown(12, 12, "gone"),
-            known(13, 13),
-            TaskInfo::unknown(14, 14, "stranger"),
-        ];
-        let made = |task, parent| SchedEvent {
-            at: Ns(1),
-            cpu: CpuId(0),
-            kind: EventKind::New { task: TaskId(task), parent: Some(TaskId(parent)) },
-        };
-        let events = [made(1, 0), made(2, 1), made(3, 0), made(4, 3)];
-        assert_eq!(threads_of(&tasks, &events, 10), [true, true, true, false, false]);
-    }
 }
