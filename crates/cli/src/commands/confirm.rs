@@ -6,7 +6,7 @@ use crate::progress::{Lines, Progress};
 use crate::render::{self, Style};
 use crate::{origin, output};
 use anyhow::{Context, bail};
-use schedlab_lab::confirm::{Plan, confirm};
+use schedlab_lab::confirm::{ConfirmPlan, confirm};
 use schedlab_live::RunDir;
 use schedlab_model::{CpuSet, Ns};
 use schedlab_scheduler::SchedulerSpec;
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &ConfirmArgs) -> anyhow::Result<Exit> {
         bail!("{}", without_command(args.file.as_deref())?);
     }
     long_enough("--for", args.round)?;
-    let plan = Plan {
+    let plan = ConfirmPlan {
         base: args.file.clone(),
         schedulers: args.schedulers.clone(),
         variants: args.variants.clone(),

@@ -2,7 +2,7 @@
 
 use super::style::{Style, wrap};
 use super::table::{Cell, Look, Table};
-use schedlab_lab::confirm::{Answer, Confirmed, How, Setting};
+use schedlab_lab::confirm::{Confirmed, MetricAnswer, SettingAnswer, SettingKind};
 use schedlab_stats::{Estimate, range_confidence};
 use schedlab_study::metric::{Metric, Unit};
 
@@ -61,11 +61,11 @@ pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
     text
 }
 
-fn title(setting: &Setting, style: &Style) -> String {
+fn title(setting: &SettingAnswer, style: &Style) -> String {
     let how = match setting.how {
-        How::Default => "as the host has it".to_owned(),
-        How::Soft => "set on the threads".to_owned(),
-        How::Elevation => {
+        SettingKind::Default => "as the host has it".to_owned(),
+        SettingKind::Soft => "set on the threads".to_owned(),
+        SettingKind::Elevation => {
             let agents = setting.agents.map_or_else(String::new, |agents| {
                 format!("; agents used {:.1} % of the CPU", 100.0 * agents.median)
             });
@@ -89,7 +89,7 @@ fn title(setting: &Setting, style: &Style) -> String {
     format!("{} ({how}{others})", style.bold(&setting.name))
 }
 
-fn row(name: &str, cell: &Answer) -> Vec<Cell> {
+fn row(name: &str, cell: &MetricAnswer) -> Vec<Cell> {
     let metric = cell.metric;
     let (before, after) = cell
         .change
@@ -113,7 +113,7 @@ fn range(metric: Metric, value: Estimate) -> String {
     format!("{} [{} .. {}]", metric.show(value.median), metric.show(value.low), metric.show(value.high))
 }
 
-fn error(cell: &Answer) -> String {
+fn error(cell: &MetricAnswer) -> String {
     match (cell.metric.unit(), cell.relative) {
         (Unit::Share, _) => format!("{:+.1} points", 100.0 * cell.error),
         (_, Some(relative)) => format!("{:+.0} %", 100.0 * relative),
