@@ -8,7 +8,9 @@ use crate::output;
 use crate::progress::Lines;
 use crate::render::{Style, matrix as render};
 use anyhow::anyhow;
-use schedlab_lab::latency::{Matrix, MatrixRequest, Source, System, differences, kernel, of_matrix};
+use schedlab_lab::latency::{
+    MAXIMA, Matrix, MatrixRequest, ResultFile, System, differences, findings, kernel, of_matrix,
+};
 use schedlab_measure::LatencyLine;
 use schedlab_model::Policy;
 use serde_json::{Value, json};
@@ -42,8 +44,8 @@ pub(super) struct MergeArgs {
 pub(super) fn merge(args: &MergeArgs) -> anyhow::Result<Exit> {
     let source = |text: &String| match text.split_once('=') {
         Some(("", _)) => Err(anyhow!("{text}: a name is missing before `=`")),
-        Some((name, path)) => Ok(Source { name: Some(name.to_owned()), path: path.into() }),
-        None => Ok(Source { name: None, path: text.into() }),
+        Some((name, path)) => Ok(ResultFile { name: Some(name.to_owned()), path: path.into() }),
+        None => Ok(ResultFile { name: None, path: text.into() }),
     };
     let sources = args.files.iter().map(source).collect::<anyhow::Result<Vec<_>>>()?;
     output::check_both(args.output.as_deref(), args.report.as_deref())?;
@@ -95,8 +97,8 @@ fn value(matrix: &Matrix) -> anyhow::Result<Value> {
     let mut value = serde_json::to_value(matrix)?;
     value["rows"] = json!(matrix.rows());
     value["differences"] = json!(differences(matrix));
-    value["findings"] = json!(matrix.findings());
-    value["article"] = json!(schedlab_lab::latency::article::ROWS);
+    value["findings"] = json!(findings(matrix));
+    value["article"] = json!(MAXIMA);
     value["doubts"] = json!(matrix.doubts());
     Ok(value)
 }
