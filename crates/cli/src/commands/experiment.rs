@@ -7,7 +7,8 @@ use crate::output;
 use crate::render::{Style, experiment as show};
 use anyhow::bail;
 use schedlab_lab::experiment::{
-    self, ARTICLE_CONNECTIONS, ClientKind, Experiment as Result, Network, Options, Watch, Which,
+    self, ClientKind, ExperimentKind, ExperimentObserver, ExperimentPlan, ExperimentResult, Network,
+    PUBLISHED_CONNECTIONS,
 };
 use schedlab_live::RunDir;
 use schedlab_measure::readers::MOST_READERS;
@@ -112,7 +113,7 @@ pub(crate) fn run(args: &ExperimentArgs) -> anyhow::Result<Exit> {
         bail!("--for {}: give a time from 100ms to 600s", args.time);
     }
     output::check_both(args.output.as_deref(), args.report.as_deref())?;
-    let options = Options {
+    let plan = ExperimentPlan {
         rounds: usize::from(args.rounds),
         time: args.time,
         seed: args.seed,
@@ -121,7 +122,7 @@ pub(crate) fn run(args: &ExperimentArgs) -> anyhow::Result<Exit> {
             true => ClientKind::USUAL.to_vec(),
             false => args.client.clone(),
         },
-        connections: args.connections.map_or(ARTICLE_CONNECTIONS, usize::from),
+        connections: args.connections.map_or(PUBLISHED_CONNECTIONS, usize::from),
         network: if args.network == Some(Wire::Loopback) { Network::Loopback } else { Network::Veth },
         tasks: numbers("--tasks", args.tasks.as_deref().unwrap_or("2,16,128,1024"), MOST_READERS)?,
         costs: args.costs.clone(),
@@ -130,18 +131,18 @@ pub(crate) fn run(args: &ExperimentArgs) -> anyhow::Result<Exit> {
         program: std::env::current_exe()?,
     };
     let all = match args.which {
-        Chosen::TwoHogs => vec![Which::TwoHogs],
-        Chosen::Sleeper => vec![Which::Sleeper],
-        Chosen::RedisBatch => vec![Which::RedisBatch],
-        Chosen::Smp => vec![Which::Smp],
-        Chosen::All => Which::ALL.to_vec(),
+        Chosen::TwoHogs => vec![ExperimentKind::TwoHogs],
+        Chosen::Sleeper => vec![ExperimentKind::Sleeper],
+        Chosen::RedisBatch => vec![ExperimentKind::RedisBatch],
+        Chosen::Smp => vec![ExperimentKind::Smp],
+        Chosen::All => ExperimentKind::ALL.to_vec(),
     };
     refuse_unused(args, &all)?;
     let signal = stop_signal()?;
     let mut live = Live { terminal: std::io::stderr().is_terminal(), plan: None };
     let mut results = Vec::new();
-    for which in all {
-        results.push(experiment::run(which, &options, &mut live, &|| signal.requested())?);
+    for kind in all {
+        results.push(experiment::run(kind, &plan, &mut live, &|| signal.requested())?);
     }
     let text = if args.json { json(&results)? } else { text(&results) };
     if let Some(path) = &args.report {
@@ -154,15 +155,15 @@ pub(crate) fn run(args: &ExperimentArgs) -> anyhow::Result<Exit> {
 }
 
 /// Refuses options that mean nothing for what was asked for.
-fn refuse_unused(args: &ExperimentArgs, all: &[Which]) -> anyhow::Result<()> {
-    if !args.only.is_empty() && (all.len() > 1 || all[0] == Which::Smp) {
+fn refuse_unused(args: &ExperimentArgs, all: &[ExperimentKind]) -> anyhow::Result<()> {
+    if !args.only.is_empty() && (all.len() > 1 || all[0] == ExperimentKind::Smp) {
         bail!("--only names rows of two-hogs, sleeper or redis-batch: name one of them (smp takes --tasks)");
     }
     let given = [
-        ("--client", !args.client.is_empty(), Which::RedisBatch),
-        ("--connections", args.connections.is_some(), Which::RedisBatch),
-        ("--network", args.network.is_some(), Which::RedisBatch),
-        ("--tasks", args.tasks.is_some(), Which::Smp),
+        ("--client", !args.client.is_empty(), ExperimentKind::RedisBatch),
+        ("--connections", args.connections.is_some(), ExperimentKind::RedisBatch),
+        ("--network", args.network.is_some(), ExperimentKind::RedisBatch),
+        ("--tasks", args.tasks.is_some(), ExperimentKind::Smp),
     ];
     match given.iter().find(|(_, given, of)| *given && !all.contains(of)) {
         Some((option, _, of)) => bail!("{option} is for {}: leave it out here", of.name()),
@@ -170,12 +171,12 @@ fn refuse_unused(args: &ExperimentArgs, all: &[Which]) -> anyhow::Result<()> {
     }
 }
 
-fn json(results: &[Result]) -> anyhow::Result<String> {
+fn json(results: &[ExperimentResult]) -> anyhow::Result<String> {
     let value = serde_json::json!({ "schema": SCHEMA, "experiments": results });
     Ok(serde_json::to_string_pretty(&value)? + "\n")
 }
 
-fn text(results: &[Result]) -> String {
+fn text(results: &[ExperimentResult]) -> String {
     let style = Style::of_stdout();
     results.iter().map(|result| show(result, &style)).collect::<Vec<_>>().join("\n")
 }
@@ -187,10 +188,10 @@ struct Live {
     plan: Option<(&'static str, Ns, Instant)>,
 }
 
-impl Watch for Live {
-    fn plan(&mut self, which: Which, measurements: usize, about: Ns) {
-        self.plan = Some((which.name(), about, Instant::now()));
-        self.say(&format!("{}: {measurements} measurements, about {}", which.name(), duration(about)));
+impl ExperimentObserver for Live {
+    fn plan(&mut self, kind: ExperimentKind, measurements: usize, about: Ns) {
+        self.plan = Some((kind.name(), about, Instant::now()));
+        self.say(&format!("{}: {measurements} measurements, about {}", kind.name(), duration(about)));
     }
 
     fn step(&mut self, what: &str, done: usize, all: usize) {

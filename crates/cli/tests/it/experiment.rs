@@ -3,7 +3,7 @@
 
 use crate::{Folder, Ran, ran, root};
 use rustix::process::{Pid, Signal, kill_process};
-use schedlab_lab::experiment::Which;
+use schedlab_lab::experiment::ExperimentKind;
 use schedlab_testing::{always, settles};
 use serde_json::Value;
 use std::fs;
@@ -16,7 +16,7 @@ use std::time::Duration;
 static ONE: Mutex<()> = Mutex::new(());
 
 /// `None`: it cannot run here, and says so. In CI that is a failure.
-fn turn(test: &str, of: Which) -> Option<MutexGuard<'static, ()>> {
+fn turn(test: &str, of: ExperimentKind) -> Option<MutexGuard<'static, ()>> {
     let programs = of.programs().iter().map(|(program, _)| *program);
     let missing: Vec<&str> =
         programs.filter(|program| schedlab_host::program::find(program).is_none()).collect();
@@ -148,7 +148,9 @@ fn value<'a>(result: &'a Value, row: &str, figure: &str) -> &'a Value {
 
 #[test]
 fn two_hogs_stand_beside_article_and_model() {
-    let Some(_turn) = turn("two_hogs_stand_beside_article_and_model", Which::TwoHogs) else { return };
+    let Some(_turn) = turn("two_hogs_stand_beside_article_and_model", ExperimentKind::TwoHogs) else {
+        return;
+    };
     settles(3, two_hogs);
 }
 
@@ -179,7 +181,9 @@ const CALIBRATION: &str = "schema = \"schedlab-calibration/1\"\n[provenance]\nke
 
 #[test]
 fn the_simulated_column_has_this_machines_costs_and_says_so() {
-    let Some(_turn) = turn("the_simulated_column_has_this_machines_costs_and_says_so", Which::Sleeper) else {
+    let Some(_turn) =
+        turn("the_simulated_column_has_this_machines_costs_and_says_so", ExperimentKind::Sleeper)
+    else {
         return;
     };
     settles(3, simulated_column);
@@ -213,7 +217,8 @@ fn simulated_column() {
 
 #[test]
 fn the_sleeper_shows_its_stream_and_its_system_calls() {
-    let Some(_turn) = turn("the_sleeper_shows_its_stream_and_its_system_calls", Which::Sleeper) else {
+    let Some(_turn) = turn("the_sleeper_shows_its_stream_and_its_system_calls", ExperimentKind::Sleeper)
+    else {
         return;
     };
     settles(3, sleeper);
@@ -235,7 +240,8 @@ fn sleeper() {
 
 #[test]
 fn redis_is_loaded_by_each_client_over_two_hosts() {
-    let Some(_turn) = turn("redis_is_loaded_by_each_client_over_two_hosts", Which::RedisBatch) else {
+    let Some(_turn) = turn("redis_is_loaded_by_each_client_over_two_hosts", ExperimentKind::RedisBatch)
+    else {
         return;
     };
     settles(3, redis_is_loaded);
@@ -277,7 +283,8 @@ fn redis_is_loaded() {
 /// program must have said that Redis slept, and this test that it could not judge.
 #[test]
 fn the_limit_on_real_time_tasks_is_named_and_is_in_every_column() {
-    let Some(_turn) = turn("the_limit_on_real_time_tasks_is_named_and_is_in_every_column", Which::RedisBatch)
+    let Some(_turn) =
+        turn("the_limit_on_real_time_tasks_is_named_and_is_in_every_column", ExperimentKind::RedisBatch)
     else {
         return;
     };
@@ -320,7 +327,7 @@ fn limit_on_real_time_tasks(last: bool) {
 
 #[test]
 fn the_smp_program_runs_on_all_cpus() {
-    let Some(_turn) = turn("the_smp_program_runs_on_all_cpus", Which::Smp) else { return };
+    let Some(_turn) = turn("the_smp_program_runs_on_all_cpus", ExperimentKind::Smp) else { return };
     settles(3, smp_program);
 }
 
@@ -340,7 +347,9 @@ fn smp_program() {
 #[test]
 fn a_row_that_is_not_there_and_a_missing_program_are_named() {
     let folder = Folder::new("experiment-missing");
-    let Some(_turn) = turn("a_row_that_is_not_there_and_a_missing_program_are_named", Which::TwoHogs) else {
+    let Some(_turn) =
+        turn("a_row_that_is_not_there_and_a_missing_program_are_named", ExperimentKind::TwoHogs)
+    else {
         return;
     };
     let odd = ran(&mut command(&folder, &["two-hogs", "--only", "nice 7"]));
@@ -377,7 +386,7 @@ fn moments(count: u64) -> impl Iterator<Item = Duration> {
 
 #[test]
 fn a_kill_at_any_moment_leaves_nothing() {
-    let Some(_turn) = turn("a_kill_at_any_moment_leaves_nothing", Which::RedisBatch) else { return };
+    let Some(_turn) = turn("a_kill_at_any_moment_leaves_nothing", ExperimentKind::RedisBatch) else { return };
     let before = Machine::now();
     let kills = std::env::var("SCHEDLAB_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
     let (mut with_group, mut with_children) = (0, 0);
@@ -406,7 +415,7 @@ fn a_kill_at_any_moment_leaves_nothing() {
 
 #[test]
 fn ctrl_c_puts_everything_back() {
-    let Some(_turn) = turn("ctrl_c_puts_everything_back", Which::RedisBatch) else { return };
+    let Some(_turn) = turn("ctrl_c_puts_everything_back", ExperimentKind::RedisBatch) else { return };
     let (folder, before) = (Folder::new("experiment-ctrl-c"), Machine::now());
     let mut command = command(&folder, &LONG);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
@@ -426,7 +435,9 @@ fn ctrl_c_puts_everything_back() {
 
 #[test]
 fn restore_removes_the_group_when_the_guardian_died_too() {
-    let Some(_turn) = turn("restore_removes_the_group_when_the_guardian_died_too", Which::RedisBatch) else {
+    let Some(_turn) =
+        turn("restore_removes_the_group_when_the_guardian_died_too", ExperimentKind::RedisBatch)
+    else {
         return;
     };
     let folder = Folder::new("experiment-both");
