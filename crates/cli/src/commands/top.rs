@@ -10,8 +10,8 @@ use anyhow::{anyhow, bail};
 use ratatui::Frame;
 use ratatui::crossterm::event::KeyCode;
 use schedlab_host::{HostError, RecordEnd};
-use schedlab_lab::top::{self, Snapshot, Top as Driver, waits};
-use schedlab_lab::watch::{Shared, State};
+use schedlab_lab::top::{self, Snapshot, WatchedDriver, waits};
+use schedlab_lab::watch::{SharedState, WatchState};
 use schedlab_live::RunDir;
 use schedlab_model::Ns;
 use std::cell::RefCell;
@@ -59,13 +59,13 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<Exit> {
             "top draws on a terminal, and this is none: run it in one (ssh -t HOST schedlab top), or use --once or --json"
         );
     }
-    let Some(mut driver) = Driver::find(&RunDir::standard()?, args.owner)? else {
+    let Some(mut driver) = WatchedDriver::find(&RunDir::standard()?, args.owner)? else {
         bail!(
             "nothing is managed here: begin with `schedlab run` or `schedlab attach` (`schedlab status` lists what is)"
         );
     };
     let signal = stop_signal()?;
-    let (shared, stop) = (Shared::default(), Arc::new(AtomicBool::new(false)));
+    let (shared, stop) = (SharedState::default(), Arc::new(AtomicBool::new(false)));
     let recorder = start(&driver, &shared, &stop);
     let begun = Instant::now();
     while shared.lock().start.is_none() && !recorder.is_finished() && !signal.requested() {
@@ -95,16 +95,16 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn start(driver: &Driver, shared: &Shared, stop: &Arc<AtomicBool>) -> Recorder {
-    let (whom, shared, stop) = ((driver.focus(), driver.cpus()), shared.clone(), Arc::clone(stop));
+fn start(driver: &WatchedDriver, shared: &SharedState, stop: &Arc<AtomicBool>) -> Recorder {
+    let (whom, shared, stop) = ((driver.filter(), driver.cpus()), shared.clone(), Arc::clone(stop));
     spawn(move || top::record(&whom, &shared, &|| stop.load(Ordering::Relaxed)))
 }
 
 /// Until it is over, or management is. The last look.
 fn lines(
-    driver: &mut Driver,
+    driver: &mut WatchedDriver,
     first: Snapshot,
-    shared: &Shared,
+    shared: &SharedState,
     args: &TopArgs,
     over: &dyn Fn() -> bool,
 ) -> anyhow::Result<Option<Snapshot>> {
@@ -124,7 +124,7 @@ fn lines(
     Ok(Some(last))
 }
 
-fn json(snapshot: &Snapshot, state: &State) -> anyhow::Result<String> {
+fn json(snapshot: &Snapshot, state: &WatchState) -> anyhow::Result<String> {
     let mut value = serde_json::to_value(snapshot)?;
     value["waits"] = waits(state).into();
     value["lost"] = state.lost.into();
@@ -133,10 +133,10 @@ fn json(snapshot: &Snapshot, state: &State) -> anyhow::Result<String> {
 
 /// What is on the screen.
 struct Shown<'a> {
-    driver: &'a mut Driver,
-    shared: &'a Shared,
+    driver: &'a mut WatchedDriver,
+    shared: &'a SharedState,
     snapshot: Snapshot,
-    state: State,
+    state: WatchState,
     view: View,
     ended: &'a RefCell<bool>,
 }
@@ -164,14 +164,14 @@ impl Screen for Shown<'_> {
 }
 
 fn on_screen(
-    driver: &mut Driver,
+    driver: &mut WatchedDriver,
     first: Snapshot,
-    shared: &Shared,
+    shared: &SharedState,
     over: &dyn Fn() -> bool,
 ) -> anyhow::Result<Option<Snapshot>> {
     let ended = RefCell::new(false);
     let view = View { colors: std::env::var_os("NO_COLOR").is_none(), ..View::default() };
-    let state = State::default();
+    let state = WatchState::default();
     let mut shown = Shown { driver, shared, snapshot: first, state, view, ended: &ended };
     show(&mut shown, &|| over() || *ended.borrow())?;
     Ok(Some(shown.snapshot))

@@ -9,7 +9,7 @@ use anyhow::{anyhow, bail};
 use ratatui::Frame;
 use ratatui::crossterm::event::KeyCode;
 use schedlab_host::{HostError, RecordEnd, RecordRequest, RecordUntil, StopSignal};
-use schedlab_lab::watch::{Focus, Shared, State, watch};
+use schedlab_lab::watch::{SharedState, WatchFilter, WatchState, watch};
 use schedlab_model::Ns;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
         bail!("--for 0: must be longer than 0, such as --for 30s");
     }
     let signal = stop_signal()?;
-    let (shared, stop) = (Shared::default(), Arc::new(AtomicBool::new(false)));
+    let (shared, stop) = (SharedState::default(), Arc::new(AtomicBool::new(false)));
     let recorder = start(args, &shared, &stop);
     let ready = || shared.lock().start.is_some();
     while !ready() && !recorder.is_finished() && !signal.requested() {
@@ -82,13 +82,13 @@ pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
     Ok(if state.lost * 100 > state.events { Exit::Untrusted } else { Exit::Done })
 }
 
-fn start(args: &WatchArgs, shared: &Shared, stop: &Arc<AtomicBool>) -> Recorder {
+fn start(args: &WatchArgs, shared: &SharedState, stop: &Arc<AtomicBool>) -> Recorder {
     let scope =
         if args.pid.is_empty() { RecordUntil::Stopped } else { RecordUntil::ProcessesEnd(args.pid.clone()) };
     let focus = match &args.cgroup {
-        Some(path) => Focus::Group(path.clone()),
-        None if args.pid.is_empty() => Focus::All,
-        None => Focus::Processes(args.pid.clone()),
+        Some(path) => WatchFilter::Group(path.clone()),
+        None if args.pid.is_empty() => WatchFilter::All,
+        None => WatchFilter::Processes(args.pid.clone()),
     };
     let request =
         RecordRequest { duration: args.duration, backend: args.backend, ..RecordRequest::new(scope) };
@@ -97,7 +97,7 @@ fn start(args: &WatchArgs, shared: &Shared, stop: &Arc<AtomicBool>) -> Recorder 
 }
 
 /// Lines of JSON until the recorder ends, a signal comes, or nobody reads.
-fn lines(shared: &Shared, recorder: &Recorder, signal: &StopSignal) -> anyhow::Result<()> {
+fn lines(shared: &SharedState, recorder: &Recorder, signal: &StopSignal) -> anyhow::Result<()> {
     let mut next = Instant::now() + Duration::from_secs(1);
     while !recorder.is_finished() && !signal.requested() {
         if Instant::now() >= next {
@@ -112,21 +112,21 @@ fn lines(shared: &Shared, recorder: &Recorder, signal: &StopSignal) -> anyhow::R
     Ok(())
 }
 
-fn json(state: &State) -> anyhow::Result<String> {
-    let task = |(name, line): (&String, &schedlab_lab::watch::Line)| {
+fn json(state: &WatchState) -> anyhow::Result<String> {
+    let task = |(name, line): (&String, &schedlab_lab::watch::TaskWaits)| {
         let waits = &line.waits;
         serde_json::json!({
             "task": name, "cpu_ns": line.run.0, "waits": waits.count(), "p50_ns": waits.p50().0,
             "p99_ns": waits.p99().0, "max_ns": waits.max().0, "waited_ns": waits.sum().0,
         })
     };
-    let worst = |worst: &schedlab_lab::watch::Worst| {
+    let worst = |worst: &schedlab_lab::watch::LongWait| {
         serde_json::json!({
             "task": worst.task.0, "tid": worst.task.1, "from_ns": worst.from.0, "length_ns": worst.length.0,
             "cpu": worst.cpu.0, "culprit": worst.culprit.0, "culprit_ns": worst.culprit.1.0, "held": worst.held,
         })
     };
-    let ongoing = |wait: &schedlab_lab::watch::Ongoing| {
+    let ongoing = |wait: &schedlab_lab::watch::OngoingWait| {
         serde_json::json!({
             "task": wait.task.0, "tid": wait.task.1, "from_ns": wait.from.0, "age_ns": wait.age.0,
             "cpu": wait.cpu.0, "running": wait.running,
@@ -153,8 +153,8 @@ fn json(state: &State) -> anyhow::Result<String> {
 
 /// What is on the screen.
 struct Shown<'a> {
-    shared: &'a Shared,
-    state: State,
+    shared: &'a SharedState,
+    state: WatchState,
     view: View,
 }
 
@@ -179,8 +179,8 @@ impl Screen for Shown<'_> {
 }
 
 /// The screen until somebody has seen enough.
-fn on_screen(shared: &Shared, recorder: &Recorder, signal: &StopSignal) -> anyhow::Result<()> {
+fn on_screen(shared: &SharedState, recorder: &Recorder, signal: &StopSignal) -> anyhow::Result<()> {
     let view = View { colors: std::env::var_os("NO_COLOR").is_none(), ..View::default() };
-    let mut shown = Shown { shared, state: State::default(), view };
+    let mut shown = Shown { shared, state: WatchState::default(), view };
     show(&mut shown, &|| recorder.is_finished() || signal.requested())
 }

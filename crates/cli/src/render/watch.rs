@@ -5,7 +5,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line as Text, Span};
 use ratatui::widgets::{Block, Borders, Cell, Clear, Paragraph, Row, Table};
-use schedlab_lab::watch::{Line, State};
+use schedlab_lab::watch::{TaskWaits, WatchState};
 use schedlab_model::Ns;
 
 /// By what the tasks are sorted.
@@ -42,7 +42,7 @@ impl Sort {
         }
     }
 
-    fn key(self, line: &Line) -> u64 {
+    fn key(self, line: &TaskWaits) -> u64 {
         match self {
             Sort::P99 => line.waits.p99().0,
             Sort::Max => line.waits.max().0,
@@ -71,7 +71,7 @@ const DECADES: u32 = 6;
 pub(super) const BINS: usize = DECADES as usize * 3 + 1;
 
 /// Draws everything.
-pub(crate) fn draw(frame: &mut Frame<'_>, state: &State, view: View) {
+pub(crate) fn draw(frame: &mut Frame<'_>, state: &WatchState, view: View) {
     let area = frame.area();
     let lower = if area.height >= 20 { 6 + area.height.saturating_sub(24) / 4 } else { 4 };
     let [head, tasks, worst, below, foot] = Layout::vertical([
@@ -99,7 +99,7 @@ pub(super) fn colored(view: View, color: Color) -> Style {
     if view.colors { Style::new().fg(color) } else { Style::new().add_modifier(Modifier::BOLD) }
 }
 
-fn header(state: &State, view: View) -> Paragraph<'static> {
+fn header(state: &WatchState, view: View) -> Paragraph<'static> {
     let backend = state.start.as_ref().map_or("starting", |start| start.capabilities.backend.name());
     let lost = match state.lost {
         0 => Span::raw("lost 0"),
@@ -131,15 +131,15 @@ pub(super) fn block(title: impl Into<String>) -> Block<'static> {
 }
 
 /// The `count` largest lines.
-pub(super) fn largest(state: &State, sort: Sort, count: usize) -> Vec<(&String, &Line)> {
-    let mut all: Vec<(&String, &Line)> =
+pub(super) fn largest(state: &WatchState, sort: Sort, count: usize) -> Vec<(&String, &TaskWaits)> {
+    let mut all: Vec<(&String, &TaskWaits)> =
         state.lines.iter().filter(|(_, line)| line.waits.count() > 0).collect();
     all.sort_by(|a, b| sort.key(b.1).cmp(&sort.key(a.1)).then(a.0.cmp(b.0)));
     all.truncate(count);
     all
 }
 
-fn tasks(frame: &mut Frame<'_>, area: Rect, state: &State, view: View) {
+fn tasks(frame: &mut Frame<'_>, area: Rect, state: &WatchState, view: View) {
     waits(
         frame,
         area,
@@ -151,7 +151,14 @@ fn tasks(frame: &mut Frame<'_>, area: Rect, state: &State, view: View) {
 }
 
 /// How long the tasks waited, by task; with their shares of the CPUs where these do not stand elsewhere.
-pub(super) fn waits(frame: &mut Frame<'_>, area: Rect, state: &State, sort: Sort, title: &str, shares: bool) {
+pub(super) fn waits(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    state: &WatchState,
+    sort: Sort,
+    title: &str,
+    shares: bool,
+) {
     let right = |text: String| Cell::from(Text::from(text).right_aligned());
     let cells = |name: Cell<'static>, share: String, numbers: [String; 4], bars: String| {
         let share = shares.then(|| right(share));
@@ -161,7 +168,7 @@ pub(super) fn waits(frame: &mut Frame<'_>, area: Rect, state: &State, sort: Sort
         )
     };
     let rows = largest(state, sort, area.height.saturating_sub(2) as usize);
-    let row = |(name, line): &(&String, &Line)| {
+    let row = |(name, line): &(&String, &TaskWaits)| {
         let waits = &line.waits;
         let times = [waits.p50(), waits.p99(), waits.max()].map(|ns| ns.to_string());
         let [p50, p99, max] = times;
@@ -182,7 +189,7 @@ pub(super) fn waits(frame: &mut Frame<'_>, area: Rect, state: &State, sort: Sort
 }
 
 /// Bars of a histogram over logarithmic bins; the height is the root of the part, so that tails stay visible.
-pub(super) fn histogram(line: &Line) -> String {
+pub(super) fn histogram(line: &TaskWaits) -> String {
     let mut bins = [0u64; BINS];
     for (edge, count) in line.waits.buckets() {
         let decade = ((edge.0.max(1) as f64 / 1_000.0).log10() * 3.0).floor();
@@ -200,8 +207,8 @@ pub(super) fn histogram(line: &Line) -> String {
 }
 
 /// Waits that go on come first, in at most half of the rows; then those that ended, the longest first.
-pub(super) fn worst(frame: &mut Frame<'_>, area: Rect, state: &State, view: View) {
-    let ongoing = |wait: &schedlab_lab::watch::Ongoing| {
+pub(super) fn worst(frame: &mut Frame<'_>, area: Rect, state: &WatchState, view: View) {
+    let ongoing = |wait: &schedlab_lab::watch::OngoingWait| {
         let why = match &wait.running {
             Some(name) => format!("waits still; {name} runs"),
             None => "waits still; held back by a limit".to_owned(),
@@ -215,7 +222,7 @@ pub(super) fn worst(frame: &mut Frame<'_>, area: Rect, state: &State, view: View
         ])
         .style(colored(view, Color::Yellow))
     };
-    let row = |worst: &schedlab_lab::watch::Worst| {
+    let row = |worst: &schedlab_lab::watch::LongWait| {
         let why = match &worst.held {
             Some(limit) => format!("held back by {limit}"),
             None => format!("{} ran {}", worst.culprit.0, worst.culprit.1),
@@ -242,7 +249,7 @@ pub(super) fn worst(frame: &mut Frame<'_>, area: Rect, state: &State, view: View
     frame.render_widget(Table::new(rows, widths).block(block("Worst waits, and who ran meanwhile ")), area);
 }
 
-pub(super) fn delays(frame: &mut Frame<'_>, area: Rect, state: &State) {
+pub(super) fn delays(frame: &mut Frame<'_>, area: Rect, state: &WatchState) {
     let mut pairs: Vec<_> = state.delays.iter().collect();
     pairs.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
     let row = |((waiter, culprit), time): (&(String, String), &Ns)| {
@@ -258,7 +265,7 @@ pub(super) fn delays(frame: &mut Frame<'_>, area: Rect, state: &State) {
     frame.render_widget(Table::new(rows, widths).block(block("Who delays whom ")), area);
 }
 
-fn limits(frame: &mut Frame<'_>, area: Rect, state: &State) {
+fn limits(frame: &mut Frame<'_>, area: Rect, state: &WatchState) {
     let mut all: Vec<_> = state.throttled.iter().collect();
     all.sort_by(|a, b| b.1.1.cmp(&a.1.1).then(a.0.cmp(b.0)));
     let line = |((task, limit), (times, time)): (&(String, String), &(u64, Ns))| {
@@ -307,8 +314,8 @@ pub(super) fn short(count: u64) -> String {
 }
 
 /// One line for each of the `count` tasks that waited longest.
-pub(super) fn worst_lines(state: &State, count: usize) -> String {
-    let line = |(name, line): (&String, &Line)| {
+pub(super) fn worst_lines(state: &WatchState, count: usize) -> String {
+    let line = |(name, line): (&String, &TaskWaits)| {
         let waits = &line.waits;
         let (count, p50, p99, max) = (waits.count(), waits.p50(), waits.p99(), waits.max());
         format!("{name}: {count} waits, p50 {p50}, p99 {p99}, max {max}\n")
@@ -317,7 +324,7 @@ pub(super) fn worst_lines(state: &State, count: usize) -> String {
 }
 
 /// What stays on the terminal at the end.
-pub(crate) fn summary(state: &State) -> String {
+pub(crate) fn summary(state: &WatchState) -> String {
     let mut text = format!(
         "watched {} from {}: {} events, {} lost, own cost {:.1}% of a CPU\n",
         seconds(state.window()),
@@ -346,10 +353,10 @@ mod tests {
     use super::*;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use schedlab_lab::watch::{Focus, replayed};
+    use schedlab_lab::watch::{WatchFilter, replayed};
     use schedlab_trace::Recording;
 
-    fn screen(width: u16, height: u16, state: &State, view: View) -> Vec<String> {
+    fn screen(width: u16, height: u16, state: &WatchState, view: View) -> Vec<String> {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| draw(frame, state, view)).unwrap();
         let buffer = terminal.backend().buffer();
@@ -357,9 +364,9 @@ mod tests {
         (0..height).map(|y| line(y).trim_end().to_owned()).collect()
     }
 
-    fn recorded() -> State {
+    fn recorded() -> WatchState {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recordings/redis-other-other-closed8.slt");
-        replayed(&Recording::open(path).unwrap(), &Focus::All)
+        replayed(&Recording::open(path).unwrap(), &WatchFilter::All)
     }
 
     #[test]
@@ -385,7 +392,7 @@ mod tests {
     #[test]
     fn a_wait_that_goes_on_stands_first_and_leaves_room_for_the_others() {
         let mut state = recorded();
-        let wait = |number: u64| schedlab_lab::watch::Ongoing {
+        let wait = |number: u64| schedlab_lab::watch::OngoingWait {
             task: (format!("starved-{number}"), 77),
             from: Ns::from_ms(100),
             age: Ns::from_ms(4_200 - number),
