@@ -1,4 +1,4 @@
-//! Results for people: as wide as the terminal, colours only on one.
+//! Results as text.
 
 pub(crate) mod colocate;
 mod confirm;

@@ -15,7 +15,7 @@ All threads of the processes are managed, and those that they create. `schedlab 
 pub(crate) struct AttachArgs {
     #[command(flatten)]
     manage: ManageArgs,
-    /// The processes
+    /// Manage the threads of these processes
     #[arg(long = "pid", value_name = "PID", required = true, value_delimiter = ',')]
     pids: Vec<u32>,
 }

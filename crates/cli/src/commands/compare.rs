@@ -41,55 +41,55 @@ cpu.max=50ms/100ms cpu.weight=N cpu.idle=on cpus=0-3, on Xen cap=N weight=N gues
 A gate (--fail-if) is '[ROW: ]SUBJECT METRIC OP VALUE[ against ROW]'; ROW: a variant or scheduler [every row but the \
 first]. A VALUE with a sign is the change against the first row (+20%, -1ms), or against the ROW named at the end.
 
-A recording is first compared with its own simulation; no change smaller than that error is claimed.
+A recording is first compared with its own simulation; a change smaller than that error is `cannot tell`.
 
 Exit codes: 0 done, 1 an expectation or a gate failed, 3 the simulation does not reproduce the recording, or the data \
 cannot carry a gate.")]
 pub(crate) struct CompareArgs {
-    /// A recording (.slt), a scenario (.toml), an rt-app workload (.json), or the name of a scenario (`schedlab list
-    /// scenarios`)
+    /// Play this recording (.slt), scenario (.toml), rt-app workload (.json), or scenario of the gallery by name (`schedlab
+    /// list scenarios`)
     input: String,
-    /// A scheduler with knobs, such as linux-6.18:base_slice_ns=6ms (may be given several times)
+    /// Simulate this scheduler with its knobs, such as linux-6.18:base_slice_ns=6ms (may be given several times)
     #[arg(short, long = "scheduler", value_name = "SCHEDULER")]
     schedulers: Vec<SchedulerSpec>,
-    /// Something to try: 'NAME: TASK policy=idle' (may be given several times)
+    /// Try this variant: 'NAME: TASK policy=idle' (may be given several times)
     #[arg(long = "variant", value_name = "VARIANT")]
     variants: Vec<String>,
-    /// First seed of the random streams
+    /// Begin with this seed of the random streams
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// How many seeds: more make narrower claims [default: 5 for recordings, else what the scenario says]
+    /// Run this many seeds: more give narrower intervals [default: 5 for recordings, else what the scenario says]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: Option<u32>,
     /// Simulate this long, such as 2s [default: the whole recording, or what the scenario says]
     #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     duration: Option<Ns>,
-    /// Costs of the machine instead of the scenario's: a preset such as modern-vm, or this-machine (`schedlab calibrate`)
+    /// Use this cost preset instead of the scenario's costs, such as modern-vm or this-machine (`schedlab calibrate`)
     #[arg(long, value_name = "PRESET")]
     costs: Option<String>,
-    /// The scheduler that stands for the recorded kernel [default: by the kernel's version]
+    /// Represent the recorded kernel by this scheduler [default: by the kernel's version]
     #[arg(long, value_name = "SCHEDULER")]
     recorded_under: Option<SchedulerSpec>,
-    /// 'VARIANT=FILE': a recording of what a variant really did; prints predicted against recorded
+    /// Print predicted against recorded, with this recording of a variant on the real machine: 'VARIANT=FILE'
     #[arg(long = "check", value_name = "VARIANT=FILE")]
     checks: Vec<String>,
     /// Fail (exit 1) when this holds: 'redis-server latency p99 > 1ms' (may be given several times)
     #[arg(long = "fail-if", value_name = "EXPR")]
     fail_if: Vec<String>,
-    /// Threads; 0 = one per CPU. The result does not depend on it
+    /// Use this many worker threads; 0 = one per CPU. The result does not depend on it
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     jobs: usize,
-    /// Scenarios: first run each scheduler three times under every assertion (the same again, every tick delivered, no task
-    /// forgotten); what fails ends with exit code 3
+    /// Run each scheduler of a scenario three times first, under every assertion (same events again, every tick delivered, no task
+    /// forgotten); a failure ends with exit code 3
     #[arg(long)]
     assert: bool,
-    /// Show every class of tasks, also those that use next to nothing
+    /// Show every task group, also those with less than 1 % of a CPU
     #[arg(long)]
     all_tasks: bool,
     /// Show the fitted constants and costs, the knobs, and how the errors are computed
     #[arg(long)]
     explain: bool,
-    /// Write a page to this file too: one HTML file with charts that needs nothing else
+    /// Write a page to this file too: one HTML file with charts, without other files
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
     /// Print the result as JSON (docs/result-schema.md)
@@ -100,7 +100,7 @@ pub(crate) struct CompareArgs {
     output: Option<PathBuf>,
 }
 
-/// What is compared, read once.
+/// The input, read once.
 enum Input {
     Scenario(Box<Scenario>),
     Recording(PathBuf, Box<RecordedInput>),
@@ -168,7 +168,7 @@ fn read(args: &CompareArgs) -> anyhow::Result<Input> {
     Ok(Input::Recording(path, Box::new(recorded)))
 }
 
-/// Runs every scheduler under all assertions; says on standard error what does not hold.
+/// Runs every scheduler under all assertions. Returns whether they hold; prints those on standard error that do not.
 fn holds(args: &CompareArgs, scenario: &Scenario) -> bool {
     let schedulers = if args.schedulers.is_empty() { &scenario.schedulers } else { &args.schedulers };
     let mut all = true;
@@ -216,7 +216,7 @@ fn gate(text: &str) -> anyhow::Result<RowGate> {
     RowGate::parse(text).map_err(|error| anyhow!("--fail-if {error}"))
 }
 
-/// `VARIANT=FILE`; the file's name has no `=`, a variant's name may.
+/// Reads `VARIANT=FILE`; the variant's name may have a `=`, the file's name has none.
 fn check(text: &str) -> anyhow::Result<(String, PathBuf)> {
     match text.rsplit_once('=') {
         Some((variant, file)) if !variant.trim().is_empty() && !file.is_empty() => {

@@ -9,8 +9,8 @@ use schedlab_live::detach::{Owners, detach, detach_process};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  schedlab detach                  whatever schedlab manages is as before
-  schedlab detach --pid 957        this process and its children are; the rest is managed on
+  schedlab detach                  everything that schedlab manages is as before
+  schedlab detach --pid 957        this process and its children are as before; the rest stays managed
 
 An owner that does not give back within two seconds is killed, and everything is put back from its journal.")]
 pub(crate) struct DetachArgs {

@@ -41,7 +41,7 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// A line for the state, below it what follows, and the command that lifts it.
+/// Writes a line for the state, below it the consequence, and the command that removes the limit.
 fn show(text: &mut String, fact: &Fact, style: &Style) {
     let mark = match fact.level {
         Level::Good => style.good("good   "),

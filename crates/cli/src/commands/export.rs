@@ -17,7 +17,7 @@ Examples:
 
 Files are written whole or not at all. docs/exchange-formats.md says what each format carries.")]
 pub(crate) struct ExportArgs {
-    /// The recording (.slt)
+    /// Read this recording (.slt)
     input: PathBuf,
     /// Write a Perfetto trace (protobuf)
     #[arg(long, value_name = "FILE")]
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
         output::check(path)?;
     }
     let recording = Recording::open(&args.input).map_err(|error| match error {
-        // This one names the file itself.
+        // This error names the file itself.
         TraceError::File { .. } => error.into(),
         _ => anyhow::Error::from(error).context(args.input.display().to_string()),
     })?;
@@ -65,18 +65,18 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
     if let Some(folder) = &args.csv {
         made.push(("csv", folder, export::csv(&recording, folder)?));
     }
-    let text = if args.json { json(&recording, &made)? } else { words(&recording, &made) };
+    let text = if args.json { json(&recording, &made)? } else { as_text(&recording, &made) };
     output::write(None, &text)?;
     Ok(Exit::Done)
 }
 
-fn words(recording: &Recording, made: &[(&str, &Path, Exported)]) -> String {
+fn as_text(recording: &Recording, made: &[(&str, &Path, Exported)]) -> String {
     let mut text = String::new();
     for (format, path, exported) in made {
         let Exported { switches, wakes, .. } = exported;
         text += &format!("{} ({format}): {switches} switches, {wakes} wakeups\n", path.display());
         for (what, count) in &exported.left_out {
-            text += &format!("  left out, because the format cannot say it: {count} {what}\n");
+            text += &format!("  left out, because the format cannot express it: {count} {what}\n");
         }
         for note in &exported.notes {
             text += &format!("  {note}\n");

@@ -16,10 +16,10 @@ Examples:
 The same number gives the same scenario: machine, tasks, groups, policies, preemption model, agents, scheduler with \
 some of its knobs turned.")]
 pub(crate) struct GenerateArgs {
-    /// The number that the scenario follows from
+    /// Generate the scenario of this number
     #[arg(long, value_name = "N")]
     pub(crate) seed: u64,
-    /// This scheduler instead of a random one
+    /// Use this scheduler instead of a random one
     #[arg(short, long, value_name = "SCHEDULER")]
     pub(crate) scheduler: Option<String>,
     /// Write to this file instead of standard output

@@ -1,4 +1,4 @@
-//! `schedlab guardian`: not for people.
+//! `schedlab guardian`, which schedlab starts itself: the process that gives threads back when their owner dies.
 
 use crate::exit::Exit;
 use schedlab_live::guardian::{GuardianOptions, run as guardian};
@@ -6,7 +6,7 @@ use schedlab_live::guardian::{GuardianOptions, run as guardian};
 /// See [`GuardianOptions::arguments`].
 #[derive(Debug, clap::Args)]
 pub(crate) struct GuardianArgs {
-    /// What schedlab tells it
+    /// The arguments from schedlab
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }

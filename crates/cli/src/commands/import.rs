@@ -20,13 +20,13 @@ Examples:
 
 Lossy or misordered input is repaired; the last line says how much was.")]
 pub(crate) struct ImportArgs {
-    /// A Perfetto trace, or the text of `perf script` or of ftrace, with sched events, or an rt-app workload (.json); `-` is
-    /// standard input
+    /// Read this Perfetto trace, text of `perf script` or of ftrace with sched events, or rt-app workload (.json); `-` is standard
+    /// input
     input: String,
-    /// The recording (.slt) or scenario (.toml) to write
+    /// Write this recording (.slt) or scenario (.toml)
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Take the running task for the waker even where the text does not show whether an interrupt woke
+    /// Treat the running task as the waker even where the text does not show whether an interrupt was
     #[arg(long)]
     current_is_waker: bool,
 }
@@ -57,14 +57,17 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<Exit> {
     if !imported.ignored.is_empty() {
         let ignored: Vec<String> =
             imported.ignored.iter().map(|(name, count)| format!("{name} ({count})")).collect();
-        text += &format!("left out, because they say nothing about the schedule: {}\n", ignored.join(", "));
+        text += &format!(
+            "left out, because these events say nothing about the schedule: {}\n",
+            ignored.join(", ")
+        );
     }
     text += &format!("repairs: {}\n", recording.repairs);
     output::write(None, &text)?;
     Ok(Exit::Done)
 }
 
-/// An rt-app workload: a `.json` file, or standard input that is to become a scenario.
+/// Returns whether the input is an rt-app workload: a `.json` file, or standard input that becomes a scenario.
 fn is_rtapp(args: &ImportArgs) -> bool {
     let ends = |path: &Path, with: &str| path.extension().is_some_and(|extension| extension == with);
     ends(Path::new(&args.input), "json") || (args.input == "-" && ends(&args.output, "toml"))

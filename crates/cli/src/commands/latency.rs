@@ -31,14 +31,14 @@ const USUAL_OF_A_ROW: Ns = Ns::from_s(6);
 Examples:
   schedlab latency                                    every CPU for 10 seconds, as SCHED_OTHER
   schedlab latency --policy fifo:49 --interval 1ms --distance 500us --loops 30000 --json
-  schedlab latency --wake pipe --cpus 1               what a thread sees that another one wakes
+  schedlab latency --wake pipe --cpus 1               wakeups by another thread
   schedlab latency --slack 1ns                        SCHED_OTHER without its 50 us of timer slack
   schedlab latency --for 10m --fail-if 'p99.9 > 200us' --fail-if 'cpu1 max > 5ms'
-  schedlab latency --policy fifo:80 --for 1h --break 500us    the first worse one: who is to blame?
+  schedlab latency --policy fifo:80 --for 1h --break 500us    stop at the first later one, and say what took the time
   schedlab latency --matrix --report rt.html          {idle, loaded} x {other, fifo:49}, two minutes
   schedlab latency merge standard=a.json rt=b.json --report kernels.html
 
-Every expiry is a sample, also one that passed while the thread was late from the one before. Exit codes: 1 a \
+Every expiry is a sample, also one that passes while the thread is late from an earlier one. Exit codes: 1 a \
 --fail-if condition is met or --break ended it, 3 a condition needs more samples than there are, or Ctrl-C ended it \
 early.",
     args_conflicts_with_subcommands = true
@@ -46,22 +46,22 @@ early.",
 pub(crate) struct LatencyArgs {
     #[command(subcommand)]
     command: Option<Sub>,
-    /// CPUs to measure on, such as 0,2-3 [default: all that this process may use]
+    /// Measure on these CPUs, such as 0,2-3 [default: all that this process may use]
     #[arg(long, value_name = "CPUS")]
     cpus: Option<CpuSet>,
-    /// Measuring threads, spread over the CPUs [default: one per CPU]
+    /// Use this many measuring threads, spread over the CPUs [default: one per CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: Option<u32>,
-    /// other, batch, idle, fifo:N, rr:N, or deadline:RUNTIME/DEADLINE/PERIOD (on all CPUs of a root domain)
+    /// Measure under other, batch, idle, fifo:N, rr:N, or deadline:RUNTIME/DEADLINE/PERIOD (on all CPUs of a root domain)
     #[arg(long, value_name = "POLICY", default_value = "other")]
     policy: Policy,
-    /// What wakes the threads: a timer (clock, timerfd), or another thread of the same policy on the next CPU
+    /// Wake the threads by a timer (clock, timerfd), or by another thread of the same policy on the next CPU
     #[arg(long, value_enum, default_value = "clock")]
-    wake: How,
-    /// Time between two expiries
+    wake: WakeArg,
+    /// Let this time pass between two expiries
     #[arg(long, value_name = "TIME", default_value = "1ms", allow_hyphen_values = true)]
     interval: Ns,
-    /// How much longer the interval of each further thread is
+    /// Lengthen the interval of each further thread by this much
     #[arg(long, value_name = "TIME", default_value = "500us", allow_hyphen_values = true)]
     distance: Ns,
     /// Measure this long [default: 10s, or until --loops]
@@ -70,7 +70,7 @@ pub(crate) struct LatencyArgs {
     /// Measure this many expiries per thread
     #[arg(long, value_name = "N")]
     loops: Option<u64>,
-    /// Timer slack of the threads, such as 1ns [default: as inherited, usually 50us]
+    /// Give the threads this timer slack, such as 1ns [default: as inherited, usually 50us]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     slack: Option<Ns>,
     /// Hold /dev/cpu_dma_latency at this many microseconds (0: no idle states) [default: leave it alone]
@@ -79,23 +79,24 @@ pub(crate) struct LatencyArgs {
     /// Do not lock memory
     #[arg(long)]
     no_lock: bool,
-    /// All threads expire in the same instants [default: their grids begin apart]
+    /// Let all threads expire in the same instants [default: their grids begin apart]
     #[arg(long)]
     aligned: bool,
-    /// Stop at the first wakeup that is later than this, and say who is to blame (records interrupts and switches
-    /// meanwhile: root)
+    /// Stop at the first wakeup that is later than this, and say what took the time (records interrupts and switches
+    /// meanwhile: needs root)
     #[arg(long = "break", value_name = "TIME", conflicts_with = "matrix")]
     break_above: Option<Ns>,
-    /// Measure a table: {idle, loaded} x {other, fifo:49}, rows in random order, and check the cyclictest article's findings
+    /// Measure a table, {idle, loaded} x {other, fifo:49}, rows in random order, and check four published findings
+    /// (docs/sources/experiments.md)
     #[arg(long, conflicts_with_all = ["policy", "wake", "threads", "loops", "fail_if", "aligned"])]
     matrix: bool,
-    /// With --matrix: how often each row is measured, --for [6s] each
+    /// With --matrix: measure each row this often, --for [6s] each
     #[arg(long, value_name = "N", default_value = "5", requires = "matrix", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// With --matrix: groups of the load, 20 senders and 20 receivers each
+    /// With --matrix: load with this many groups of 20 senders and 20 receivers
     #[arg(long, value_name = "N", default_value = "10", requires = "matrix", value_parser = clap::value_parser!(u32).range(1..=100))]
     groups: u32,
-    /// With --matrix: write the table as a page (HTML) too
+    /// With --matrix: write a page (HTML) to this file too
     #[arg(long, value_name = "FILE", requires = "matrix")]
     report: Option<PathBuf>,
     /// Exit with 1 when this holds, such as 'p99.9 > 200us' or 'cpu0 max > 1ms' (may be given several times)
@@ -109,7 +110,7 @@ pub(crate) struct LatencyArgs {
     output: Option<PathBuf>,
 }
 
-/// What else `schedlab latency` does.
+/// The subcommand of `schedlab latency`.
 #[derive(Debug, clap::Subcommand)]
 enum Sub {
     /// Put results of several machines or kernels into one table and one page
@@ -118,7 +119,7 @@ enum Sub {
 
 /// [`Wake`] on the command line.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum How {
+enum WakeArg {
     Clock,
     Timerfd,
     Pipe,
@@ -127,15 +128,15 @@ enum How {
     Socket,
 }
 
-impl From<How> for Wake {
-    fn from(how: How) -> Wake {
-        match how {
-            How::Clock => Wake::Clock,
-            How::Timerfd => Wake::Timerfd,
-            How::Pipe => Wake::Pipe,
-            How::Eventfd => Wake::Eventfd,
-            How::Futex => Wake::Futex,
-            How::Socket => Wake::Socket,
+impl From<WakeArg> for Wake {
+    fn from(wake: WakeArg) -> Wake {
+        match wake {
+            WakeArg::Clock => Wake::Clock,
+            WakeArg::Timerfd => Wake::Timerfd,
+            WakeArg::Pipe => Wake::Pipe,
+            WakeArg::Eventfd => Wake::Eventfd,
+            WakeArg::Futex => Wake::Futex,
+            WakeArg::Socket => Wake::Socket,
         }
     }
 }
@@ -184,7 +185,7 @@ pub(crate) fn run(args: &LatencyArgs) -> anyhow::Result<Exit> {
     })
 }
 
-/// The CPUs that were asked for.
+/// Returns the CPUs to measure on.
 fn cpus(args: &LatencyArgs) -> anyhow::Result<Vec<CpuId>> {
     let allowed = affinity(0)?;
     let chosen: Vec<CpuId> = match &args.cpus {

@@ -17,12 +17,12 @@ Examples:
   schedlab list schedulers -v          with every knob
   schedlab list scenarios")]
 pub(crate) struct ListArgs {
-    /// What to list
+    /// List these
     what: What,
-    /// Show knobs (schedulers) or the story (scenarios)
+    /// Show knobs (schedulers) or the description (scenarios)
     #[arg(short, long, action = ArgAction::SetTrue)]
     verbose: bool,
-    /// Schedulers: which of them can run real threads (`schedlab run`), and what they need
+    /// Say which schedulers can run real threads (`schedlab run`), and what they need
     #[arg(long)]
     live: bool,
     /// Print as JSON
@@ -30,12 +30,12 @@ pub(crate) struct ListArgs {
     json: bool,
 }
 
-/// What can be listed.
+/// The lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum What {
     /// Schedulers and their knobs
     Schedulers,
-    /// The gallery
+    /// The scenarios of the gallery
     Scenarios,
 }
 
@@ -74,7 +74,7 @@ fn schedulers(verbose: bool, style: &Style) -> String {
     text
 }
 
-/// Which schedulers `run` and `attach` can drive over real threads.
+/// Returns which schedulers `run` and `attach` can drive over real threads.
 fn live(json: bool, style: &Style) -> anyhow::Result<String> {
     let mut text = String::new();
     let mut list = Vec::new();
@@ -104,7 +104,7 @@ fn live(json: bool, style: &Style) -> anyhow::Result<String> {
     if !given.events {
         text += "\nWakeups cannot be seen here: run as root; `schedlab doctor` shows each limit.\n";
     }
-    text += "\n`schedlab run --scheduler NAME -- COMMAND` and `attach`. Yields are not seen; groups and caps are not applied.\n";
+    text += "\nFor `schedlab run --scheduler NAME -- COMMAND` and `attach`. Yields are not seen; groups and caps are not applied.\n";
     Ok(text)
 }
 

@@ -12,18 +12,18 @@ use std::fmt::Write as _;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  schedlab published                       every published figure beside ours (half a minute)
+  schedlab published                       every published figure beside the simulated one (half a minute)
   schedlab published elevation cyclictest  of these scenarios
 
-The figures are those of papers, articles and talks, or were measured with the real schedulers' code; they stand as \
-`published` in the scenarios' expectations. Ours are medians over the scenario's seeds; behind them stands how far they are \
-off, FAR when that is more than 10 % (shares: more than 0.5 points), and what the seeds give by themselves: many a published \
-figure is of one run. Exit code 1: one of ours is not what the scenario expects (a figure that is far off is none).")]
+The published figures are those of papers, articles and talks, or were measured with the real schedulers' code; the scenarios' \
+expectations name them as `published`. The simulated ones are medians over the scenario's seeds. Printed after each: how far it \
+is off (FAR above 10 %, of shares above 0.5 points), and the range of the seeds, since many a published figure is of one run. \
+Exit code 1: a simulated figure is not what the scenario expects (a figure that is far off may be as expected).")]
 pub(crate) struct PublishedArgs {
-    /// Scenarios [default: all of the gallery that have published figures]
+    /// Print these scenarios [default: all of the gallery that have published figures]
     #[arg(value_name = "SCENARIO")]
     scenarios: Vec<String>,
-    /// Worker threads; 0 = one per CPU. The result does not depend on it
+    /// Use this many worker threads; 0 = one per CPU. The result does not depend on it
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     jobs: usize,
     /// Print as JSON (docs/result-schema.md)
@@ -80,7 +80,7 @@ fn render(one: &Published, style: &Style) -> String {
     text
 }
 
-/// How far ours is off, and whether a single run of ours may give what was published.
+/// Returns how far a simulated figure is off, and whether a single simulated run may give the published one.
 fn off(deviation: &Deviation, style: &Style) -> String {
     let off = format!("   {:>11}", deviation.show());
     if deviation.near {
@@ -89,9 +89,9 @@ fn off(deviation: &Deviation, style: &Style) -> String {
     let one_run = if deviation.seeds[0] == deviation.seeds[1] {
         ""
     } else if deviation.between_seeds() {
-        ", inside the range of our seeds"
+        ", inside the range of the seeds"
     } else {
-        ", outside the range of our seeds"
+        ", outside the range of the seeds"
     };
     format!("{off}   {}{one_run}", style.bad("FAR"))
 }

@@ -15,8 +15,8 @@ use std::fmt::Write as _;
 Examples:
   schedlab restore                 all as before, after a crash of schedlab and its guardian
 
-What a living schedlab manages is left alone (`schedlab detach` ends that). Doing it twice does no harm. Threads that \
-ended, and what others changed meanwhile, are left as they are.")]
+Threads that a running schedlab manages are left alone (`schedlab detach` gives those back). Running it twice does no harm. Threads \
+that ended, and settings that other programs changed meanwhile, are left as they are.")]
 pub(crate) struct RestoreArgs {
     /// Print as JSON
     #[arg(long)]
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &RestoreArgs) -> anyhow::Result<Exit> {
     finish(&detach(&RunDir::standard()?, Owners::Dead)?, args.json)
 }
 
-/// Prints what was given back; [`Exit::Untrusted`] when something could not be.
+/// Prints what was given back. Returns [`Exit::Untrusted`] when something could not be.
 pub(super) fn finish(done: &[Detached], json: bool) -> anyhow::Result<Exit> {
     let text = if json { as_json(done)? } else { as_text(done, &Style::of_stdout()) };
     output::write(None, &text)?;
@@ -57,15 +57,15 @@ fn as_text(done: &[Detached], style: &Style) -> String {
         match one {
             Detached::Part { owner, process } => {
                 let _ =
-                    writeln!(text, "process {owner} gave process {process} back, and manages the rest on");
+                    writeln!(text, "process {owner} gave process {process} back, and still manages the rest");
             }
             Detached::ByOwner { owner } => {
                 let _ = writeln!(text, "process {owner} gave everything back");
             }
             Detached::BySchedlab { owner, report, journal } => {
-                let _ = writeln!(text, "left behind by process {owner} (dead now):");
+                let _ = writeln!(text, "left behind by process {owner}, which is dead:");
                 for item in &report.items {
-                    let _ = writeln!(text, "  {}: {}", item.what, words(&item.outcome, style));
+                    let _ = writeln!(text, "  {}: {}", item.what, outcome_text(&item.outcome, style));
                 }
                 if report.items.is_empty() {
                     let _ = writeln!(text, "  nothing was changed");
@@ -76,15 +76,15 @@ fn as_text(done: &[Detached], style: &Style) -> String {
             }
         }
     }
-    if text.is_empty() { "there is nothing to give back\n".to_owned() } else { text }
+    if text.is_empty() { "nothing has to be given back\n".to_owned() } else { text }
 }
 
-fn words(outcome: &ItemOutcome, style: &Style) -> String {
+fn outcome_text(outcome: &ItemOutcome, style: &Style) -> String {
     match outcome {
         ItemOutcome::Restored => style.good("as before again"),
         ItemOutcome::AsBefore => "was as before".to_owned(),
         ItemOutcome::Gone => "gone".to_owned(),
-        ItemOutcome::ChangedByOthers => "changed by somebody else meanwhile; left as it is".to_owned(),
+        ItemOutcome::ChangedByOthers => "changed by another program meanwhile; left as it is".to_owned(),
         ItemOutcome::Failed(reason) => style.bad(&format!("cannot be put back: {reason}")),
     }
 }

@@ -15,24 +15,24 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Steps that a log holds: some minutes of a busy server.
+/// Steps of a log, at most: some minutes of a busy server.
 const LOG_STEPS: usize = 200_000;
-/// Threads that can be managed in one run.
+/// Threads of one run, at most.
 const CAPACITY: usize = 2_048;
 
 /// The options of `run` and `attach`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ManageArgs {
-    /// The scheduler, such as shinjuku:quantum=200us (`schedlab list schedulers --live` shows which can)
+    /// Run the threads under this scheduler, such as shinjuku:quantum=200us (see `schedlab list schedulers --live`)
     #[arg(long, value_name = "SCHEDULER")]
     scheduler: String,
-    /// The CPUs to manage, such as 0 or 1-3 (several: never tried on real CPUs); one CPU of the machine must stay unmanaged
+    /// Manage these CPUs, such as 0 or 1-3 (several: never tried on real CPUs); one CPU of the machine must stay unmanaged
     #[arg(long, value_name = "CPUS", default_value = "0")]
     cpus: String,
-    /// What threads of this name are taken for, such as sysbench=batch (repeatable); others are what they are
+    /// Treat threads of this name as if they had this policy, such as sysbench=batch (may be given several times)
     #[arg(long = "task", value_name = "NAME=POLICY")]
     tasks: Vec<String>,
-    /// A runnable thread that waits longer than this is given back to the kernel
+    /// Give a runnable thread back to the kernel when it waits longer than this
     #[arg(long, value_name = "TIME", default_value = "100ms")]
     starve_after: Ns,
     /// Write every step and decision, for `schedlab verify`
@@ -60,7 +60,7 @@ own scheduler, whatever --for says.")]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     manage: ManageArgs,
-    /// The command to run
+    /// Run this command
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -86,15 +86,15 @@ impl ManageArgs {
         })
     }
 
-    /// Says on standard error what nobody has tried.
+    /// Prints on standard error what was never tried.
     pub(super) fn warn(&self, options: &ElevationOptions) {
         if let Some(text) = untried(&options.cpus) {
-            // Without standard error nobody reads it.
+            // Without standard error the note is not needed.
             let _ = writeln!(std::io::stderr(), "note: {text}");
         }
     }
 
-    /// Whether the time is up or a signal has come.
+    /// Returns whether the time is up or a signal has come.
     pub(super) fn done(&self) -> anyhow::Result<impl FnMut() -> bool + Send + use<>> {
         let signal = stop_signal()?;
         let (start, limit) = (Instant::now(), self.duration.map(|time| Duration::from_nanos(time.0)));
@@ -115,12 +115,12 @@ impl ManageArgs {
     }
 }
 
-/// What has never been done on a real machine.
+/// Returns what was never tried on a real machine.
 fn untried(cpus: &CpuSet) -> Option<String> {
     (cpus.count() > 1).then(|| {
         format!(
             "--cpus {cpus}: several managed CPUs have been tested on pretended CPUs only, never on real ones \
-             (docs/live-safety.md); the way back is the same as with one"
+             (docs/live-safety.md); threads are given back as with one"
         )
     })
 }
@@ -174,7 +174,7 @@ fn as_text(report: &ElevationReport, style: &Style) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "{} for {}: {} decisions, {} switches, {} wakeups ({} more found by looking)",
+        "{} for {}: {} decisions, {} switches, {} wakeups ({} more without an event)",
         style.bold(&report.core.scheduler),
         report.elapsed,
         counts.decisions,
@@ -184,8 +184,8 @@ fn as_text(report: &ElevationReport, style: &Style) -> String {
     );
     let _ = writeln!(
         text,
-        "agents and block detectors used {:.1} % of a CPU; given away {} times; stale {}, released after waiting too long {}, \
-         changed by others {}, no room for {}",
+        "agents and block detectors used {:.1} % of a CPU; {} yield windows; {} stale commits; threads released after a long wait: {}, \
+         changed by other programs: {}, not taken for want of room: {}",
         percent(counts.agent_cpu_ns),
         counts.yield_windows,
         counts.stale,
@@ -197,7 +197,7 @@ fn as_text(report: &ElevationReport, style: &Style) -> String {
         let _ = writeln!(text, "sent to another managed CPU {} times", counts.migrations);
     }
     if counts.unlogged > 0 {
-        let _ = writeln!(text, "the log was full: {} steps are not in it", counts.unlogged);
+        let _ = writeln!(text, "the log was full: it lacks {} steps", counts.unlogged);
     }
     for thread in &report.threads {
         let _ = writeln!(

@@ -1,4 +1,4 @@
-//! `schedlab status`: what is managed now.
+//! `schedlab status`: which threads schedlab manages now.
 
 use crate::exit::Exit;
 use crate::output;
@@ -14,7 +14,7 @@ pub(super) const SCHEMA: u32 = 1;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  schedlab status                  who manages which threads; what they were and what they are
+  schedlab status                  which process manages which threads, and their policies before and now
   schedlab status --json | jq '.managed[].threads[].tid'
 
 Journals of what was before lie in /run/schedlab (root) or $XDG_RUNTIME_DIR/schedlab; SCHEDLAB_RUN_DIR names another folder.")]

@@ -25,18 +25,18 @@ use std::time::{Duration, Instant};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  schedlab top                     what `schedlab run` or `attach` does now, until q or its end
-  schedlab top --owner 4711        that of process 4711, where several run
+  schedlab top                     the driver of `schedlab run` or `attach`, until q or its end
+  schedlab top --owner 4711        the driver of process 4711, where several run
   schedlab top --once              one look after a second, as text or JSON (docs/live-schema.md)
   schedlab top --json --for 10s    a line of JSON every second
 
-Waits are what the recorder sees. Gain compares the kernel's own account of each thread (/proc/TID/schedstat): the mean \
-wait before a turn on a CPU until schedlab took the thread on, and since. Agents' CPU time stands beside it.")]
+Waits are those that the recorder sees. Gain compares the kernel's own account of each thread (/proc/TID/schedstat): the mean \
+wait before a turn on a CPU before schedlab managed the thread, and since. The CPU time of agents is printed beside it.")]
 pub(crate) struct TopArgs {
-    /// The process of the driver [default: the first that there is]
+    /// Watch the driver of this process [default: the first that is found]
     #[arg(long, value_name = "PID")]
     owner: Option<u32>,
-    /// One look after a second, then end
+    /// Print the state after a second, then end
     #[arg(long, conflicts_with = "duration")]
     once: bool,
     /// Stop after this time, such as 30s
@@ -47,7 +47,7 @@ pub(crate) struct TopArgs {
     json: bool,
 }
 
-/// How long `--once` looks: rates need a second.
+/// How long `--once` measures: rates need a second.
 const ONCE: Duration = Duration::from_millis(1_300);
 
 type Recorder = JoinHandle<Result<RecordEnd, HostError>>;
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<Exit> {
         recorder.is_finished() || signal.requested() || limit.is_some_and(|limit| begun.elapsed() >= limit)
     };
     let shown = match driver.look() {
-        // A recorder that could not begin says why before the terminal is touched.
+        // A recorder that could not begin reports its error before the terminal is changed.
         Some(first) if !recorder.is_finished() => {
             if args.once || args.json {
                 lines(&mut driver, first, &shared, args, &over)
@@ -96,11 +96,11 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<Exit> {
 }
 
 fn start(driver: &WatchedDriver, shared: &SharedState, stop: &Arc<AtomicBool>) -> Recorder {
-    let (whom, shared, stop) = ((driver.filter(), driver.cpus()), shared.clone(), Arc::clone(stop));
-    spawn(move || top::record(&whom, &shared, &|| stop.load(Ordering::Relaxed)))
+    let (filter, shared, stop) = ((driver.filter(), driver.cpus()), shared.clone(), Arc::clone(stop));
+    spawn(move || top::record(&filter, &shared, &|| stop.load(Ordering::Relaxed)))
 }
 
-/// Until it is over, or management is. The last look.
+/// Prints lines of JSON until `over` says so or the driver ends. Returns the last state.
 fn lines(
     driver: &mut WatchedDriver,
     first: Snapshot,
@@ -131,7 +131,7 @@ fn json(snapshot: &Snapshot, state: &WatchState) -> anyhow::Result<String> {
     Ok(serde_json::to_string(&value)? + "\n")
 }
 
-/// What is on the screen.
+/// The content of the screen.
 struct Shown<'a> {
     driver: &'a mut WatchedDriver,
     shared: &'a SharedState,

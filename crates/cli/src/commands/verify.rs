@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 Examples:
   schedlab verify run.calls        plays the log of a live run again: each decision must be the same")]
 pub(crate) struct VerifyArgs {
-    /// The log that `run --log` wrote
+    /// Play this log, which `run --log` wrote
     file: PathBuf,
     /// Print the result as JSON
     #[arg(long)]

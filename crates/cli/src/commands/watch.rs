@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 #[command(after_help = "\
 Examples:
   schedlab watch                            the whole machine, until q
-  schedlab watch --pid 4711                 of one process; anybody may be the culprit
+  schedlab watch --pid 4711                 waits of one process, and which tasks cause them
   schedlab watch --cgroup /batch --for 1m   waits of a control group, for a minute
   schedlab watch --json --for 10s           a line of JSON every second (docs/watch-schema.md)
 
@@ -37,7 +37,7 @@ pub(crate) struct WatchArgs {
     /// Stop after this time, such as 30s
     #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     duration: Option<Ns>,
-    /// How to record: bpf, tracepoints or switches [default: the best that works]
+    /// Record by bpf, tracepoints or switches [default: the best that works]
     #[arg(long, value_name = "BACKEND")]
     backend: Option<schedlab_host::Backend>,
     /// Print a line of JSON every second instead of drawing
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
     while !ready() && !recorder.is_finished() && !signal.requested() {
         sleep(LOOK);
     }
-    // A recorder that could not begin says why before the terminal is touched.
+    // A recorder that could not begin reports its error before the terminal is changed.
     let shown = if !ready() || recorder.is_finished() {
         Ok(())
     } else if args.json {
@@ -96,7 +96,7 @@ fn start(args: &WatchArgs, shared: &SharedState, stop: &Arc<AtomicBool>) -> Reco
     spawn(move || watch(&request, &focus, &shared, &|| stop.load(Ordering::Relaxed)))
 }
 
-/// Lines of JSON until the recorder ends, a signal comes, or nobody reads.
+/// Prints lines of JSON until the recorder ends, a signal comes, or the reader is gone.
 fn lines(shared: &SharedState, recorder: &Recorder, signal: &StopSignal) -> anyhow::Result<()> {
     let mut next = Instant::now() + Duration::from_secs(1);
     while !recorder.is_finished() && !signal.requested() {
@@ -151,7 +151,7 @@ fn json(state: &WatchState) -> anyhow::Result<String> {
     Ok(serde_json::to_string(&value)? + "\n")
 }
 
-/// What is on the screen.
+/// The content of the screen.
 struct Shown<'a> {
     shared: &'a SharedState,
     state: WatchState,
@@ -178,7 +178,7 @@ impl Screen for Shown<'_> {
     }
 }
 
-/// The screen until somebody has seen enough.
+/// Shows the screen until the user leaves it.
 fn on_screen(shared: &SharedState, recorder: &Recorder, signal: &StopSignal) -> anyhow::Result<()> {
     let view = View { colors: std::env::var_os("NO_COLOR").is_none(), ..View::default() };
     let mut shown = Shown { shared, state: WatchState::default(), view };

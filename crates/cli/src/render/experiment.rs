@@ -5,7 +5,7 @@ use super::table::{Cell, Look, Table};
 use schedlab_lab::experiment::{ExperimentResult, Line, Sheet};
 use std::fmt::Write as _;
 
-/// The result as text.
+/// Returns the result as text.
 pub(crate) fn experiment(result: &ExperimentResult, style: &Style) -> String {
     let mut text = style.bold(&result.title) + "\n";
     for condition in &result.conditions {

@@ -6,7 +6,7 @@ use schedlab_lab::latency::{Matrix, MatrixRow, Truth, differences, findings, sum
 use schedlab_model::Ns;
 use schedlab_stats::OrderInterval;
 
-/// The result as text.
+/// Returns the result as text.
 pub(crate) fn matrix(matrix: &Matrix, style: &Style) -> String {
     let mut text = style.bold("Wakeup latency") + "\n";
     for system in &matrix.systems {
@@ -53,7 +53,7 @@ pub(crate) fn matrix(matrix: &Matrix, style: &Style) -> String {
     text
 }
 
-/// `5.63ms [4.10..7.21]`: the ends in the unit of the median.
+/// Returns `5.63ms [4.10..7.21]`: the ends in the unit of the median.
 fn estimate(of: &OrderInterval) -> Cell {
     let (unit, name) = match of.median {
         1e9.. => (1e9, "s"),
@@ -80,7 +80,7 @@ fn cells(row: &MatrixRow, several: bool) -> Vec<Cell> {
         estimate(&row.p99_ns),
         estimate(&row.max_ns),
         time(row.worst_ns),
-        row.article_max_ns.map_or(Cell::default(), |ns| time(ns.0)),
+        row.published_max_ns.map_or(Cell::default(), |ns| time(ns.0)),
         estimate(&row.mean_ns),
         row.p999_ns.map_or(Cell::default(), time),
         Cell::plain(row.count.to_string()),

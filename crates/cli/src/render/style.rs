@@ -6,7 +6,7 @@ use unicode_width::UnicodeWidthStr;
 /// Width of the output where the terminal does not say its own.
 const DEFAULT_WIDTH: usize = 120;
 
-/// How to print.
+/// Width and colours of the output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
     /// Columns.
@@ -15,7 +15,7 @@ pub(crate) struct Style {
 }
 
 impl Style {
-    /// For standard output: colours on a terminal only, and never with NO_COLOR.
+    /// Returns the style of standard output: colours on a terminal only, and never with NO_COLOR.
     pub(crate) fn of_stdout() -> Style {
         let terminal = std::io::stdout().is_terminal();
         let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -27,7 +27,7 @@ impl Style {
         Style { width, colors: terminal && !forbidden && !dumb }
     }
 
-    /// For files.
+    /// Returns the style of files.
     pub(crate) const fn plain() -> Style {
         Style { width: DEFAULT_WIDTH, colors: false }
     }
@@ -49,7 +49,7 @@ impl Style {
     }
 }
 
-/// Breaks `text` into lines of at most `width` columns, each indented.
+/// Returns `text` in lines of at most `width` columns, each indented.
 pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> String {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

@@ -1,4 +1,4 @@
-//! The live view of a managed machine: whole at 80 × 24.
+//! The live view of a managed machine: complete at 80 × 24.
 
 use super::watch::{View, block, colored, delays, seconds, short, waits, worst, worst_lines};
 use ratatui::Frame;
@@ -25,7 +25,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, state: &WatchStat
         Layout::horizontal([Constraint::Percentage(45), Constraint::Percentage(55)]).areas(below);
     frame.render_widget(header(snapshot, state, view), head);
     frame.render_widget(numbers(snapshot, view), counts);
-    // Shares stand in the table of gains.
+    // The table of gains has the shares.
     let title = "Waits of managed threads (wakeup or preemption to running) ";
     waits(frame, tasks, state, view.sort, title, false);
     self::gains(frame, gains, snapshot);
@@ -141,7 +141,7 @@ fn factor(gain: &Gain) -> String {
     }
 }
 
-/// The same as lines, for `--once` and for what stays on the terminal.
+/// Returns the same as lines, for `--once` and for the summary that stays on the terminal.
 pub(crate) fn text(snapshot: &Snapshot, state: &WatchState) -> String {
     let counts = &snapshot.counts;
     let mut text = format!(
@@ -238,8 +238,8 @@ mod tests {
             "Waits of managed threads",
             "x0.25",
             "agents take 3.4 %",
-            "Who delays whom",
-            "Worst waits",
+            "Delays: running",
+            "Longest waits",
             "q quit",
             "sysbench",
         ] {

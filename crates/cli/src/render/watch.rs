@@ -1,4 +1,4 @@
-//! The live view: one screen that is whole at 80 × 24 and grows with the terminal.
+//! The live view: one screen that is complete at 80 × 24 and grows with the terminal.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -8,22 +8,22 @@ use ratatui::widgets::{Block, Borders, Cell, Clear, Paragraph, Row, Table};
 use schedlab_lab::watch::{TaskWaits, WatchState};
 use schedlab_model::Ns;
 
-/// By what the tasks are sorted.
+/// The order of the tasks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Sort {
-    /// 99 of 100 waits are shorter.
+    /// By the 99th percentile of the waits.
     #[default]
     P99,
-    /// The longest wait.
+    /// By the longest wait.
     Max,
-    /// All waiting together.
+    /// By the sum of the waits.
     Waited,
-    /// CPU time.
+    /// By CPU time.
     Cpu,
 }
 
 impl Sort {
-    /// The next in turn.
+    /// Returns the next order.
     pub(crate) const fn next(self) -> Sort {
         match self {
             Sort::P99 => Sort::Max,
@@ -52,16 +52,16 @@ impl Sort {
     }
 }
 
-/// How the screen stands.
+/// What the user chose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct View {
     /// Order of tasks.
     pub(crate) sort: Sort,
-    /// The display stands still; the recorder goes on.
+    /// Whether the display is paused; the recorder goes on.
     pub(crate) paused: bool,
-    /// Keys are explained.
+    /// Whether the help is shown.
     pub(crate) help: bool,
-    /// With colours.
+    /// Whether colours are used.
     pub(crate) colors: bool,
 }
 
@@ -130,7 +130,7 @@ pub(super) fn block(title: impl Into<String>) -> Block<'static> {
     block.border_style(Style::new().add_modifier(Modifier::DIM))
 }
 
-/// The `count` largest lines.
+/// Returns the `count` largest tasks.
 pub(super) fn largest(state: &WatchState, sort: Sort, count: usize) -> Vec<(&String, &TaskWaits)> {
     let mut all: Vec<(&String, &TaskWaits)> =
         state.lines.iter().filter(|(_, line)| line.waits.count() > 0).collect();
@@ -150,7 +150,7 @@ fn tasks(frame: &mut Frame<'_>, area: Rect, state: &WatchState, view: View) {
     );
 }
 
-/// How long the tasks waited, by task; with their shares of the CPUs where these do not stand elsewhere.
+/// Draws how long the tasks waited, by task; with their shares of the CPUs if `shares`.
 pub(super) fn waits(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -179,7 +179,7 @@ pub(super) fn waits(
     let numbers = [if shares { 6 } else { 7 }].into_iter().chain([if shares { 7 } else { 8 }; 3]);
     let columns = share.into_iter().chain(numbers).chain([BINS as u16]).map(Constraint::Length);
     let widths = std::iter::once(Constraint::Min(15)).chain(columns);
-    // The marks of the scale stand over the column in which their decade begins.
+    // Each mark of the scale is over the column in which its decade begins.
     let names = ["waits", "p50", "p99", "max"].map(str::to_owned);
     let head = cells(Cell::from("task"), "CPU%".to_owned(), names, "1us      1ms     1s".to_owned());
     let table = Table::new(rows.iter().map(row), widths)
@@ -188,7 +188,7 @@ pub(super) fn waits(
     frame.render_widget(table, area);
 }
 
-/// Bars of a histogram over logarithmic bins; the height is the root of the part, so that tails stay visible.
+/// Returns the bars of a histogram over logarithmic bins; the height is the square root of the part, so that tails are visible.
 pub(super) fn histogram(line: &TaskWaits) -> String {
     let mut bins = [0u64; BINS];
     for (edge, count) in line.waits.buckets() {
@@ -206,7 +206,7 @@ pub(super) fn histogram(line: &TaskWaits) -> String {
     bins.iter().map(bar).collect()
 }
 
-/// Waits that go on come first, in at most half of the rows; then those that ended, the longest first.
+/// Draws the longest waits: those that go on first, in at most half of the rows; then those that ended, the longest first.
 pub(super) fn worst(frame: &mut Frame<'_>, area: Rect, state: &WatchState, view: View) {
     let ongoing = |wait: &schedlab_lab::watch::OngoingWait| {
         let why = match &wait.running {
@@ -246,7 +246,8 @@ pub(super) fn worst(frame: &mut Frame<'_>, area: Rect, state: &WatchState, view:
         Constraint::Length(8),
         Constraint::Min(20),
     ];
-    frame.render_widget(Table::new(rows, widths).block(block("Worst waits, and who ran meanwhile ")), area);
+    frame
+        .render_widget(Table::new(rows, widths).block(block("Longest waits, and what ran meanwhile ")), area);
 }
 
 pub(super) fn delays(frame: &mut Frame<'_>, area: Rect, state: &WatchState) {
@@ -262,7 +263,7 @@ pub(super) fn delays(frame: &mut Frame<'_>, area: Rect, state: &WatchState) {
     };
     let rows = pairs.into_iter().take(area.height.saturating_sub(1) as usize).map(row);
     let widths = [Constraint::Length(7), Constraint::Min(8), Constraint::Length(7), Constraint::Min(8)];
-    frame.render_widget(Table::new(rows, widths).block(block("Who delays whom ")), area);
+    frame.render_widget(Table::new(rows, widths).block(block("Delays: running task, waiting task ")), area);
 }
 
 fn limits(frame: &mut Frame<'_>, area: Rect, state: &WatchState) {
@@ -304,7 +305,7 @@ pub(super) fn seconds(at: Ns) -> String {
     format!("{:.1}s", at.0 as f64 / 1e9)
 }
 
-/// 1234567 → 1.2M.
+/// Returns a short form of a number: 1234567 is 1.2M.
 pub(super) fn short(count: u64) -> String {
     match count {
         0..10_000 => count.to_string(),
@@ -313,7 +314,7 @@ pub(super) fn short(count: u64) -> String {
     }
 }
 
-/// One line for each of the `count` tasks that waited longest.
+/// Returns a line for each of the `count` tasks that waited longest.
 pub(super) fn worst_lines(state: &WatchState, count: usize) -> String {
     let line = |(name, line): (&String, &TaskWaits)| {
         let waits = &line.waits;
@@ -323,7 +324,7 @@ pub(super) fn worst_lines(state: &WatchState, count: usize) -> String {
     largest(state, Sort::P99, count).into_iter().map(line).collect()
 }
 
-/// What stays on the terminal at the end.
+/// Returns the summary that stays on the terminal at the end.
 pub(crate) fn summary(state: &WatchState) -> String {
     let mut text = format!(
         "watched {} from {}: {} events, {} lost, own cost {:.1}% of a CPU\n",
@@ -336,7 +337,8 @@ pub(crate) fn summary(state: &WatchState) -> String {
     text += &worst_lines(state, 5);
     for wait in state.ongoing.iter().take(3) {
         let (task, tid) = &wait.task;
-        let why = wait.running.as_ref().map_or("a limit holds it".to_owned(), |name| format!("{name} runs"));
+        let why =
+            wait.running.as_ref().map_or("a limit holds it back".to_owned(), |name| format!("{name} runs"));
         text += &format!("waits still, for {}: {task} {tid} on CPU {}; {why}\n", wait.age, wait.cpu.0);
     }
     for worst in state.worst.iter().take(3) {
@@ -377,8 +379,8 @@ mod tests {
             "lost 0",
             "own cost",
             "Run-queue latency",
-            "Worst waits",
-            "Who delays whom",
+            "Longest waits",
+            "Delays: running",
             "Throttled",
             "? help",
         ] {
@@ -401,7 +403,7 @@ mod tests {
         };
         state.ongoing = (0..9).map(wait).collect();
         let lines = screen(80, 24, &state, View::default());
-        let title = lines.iter().position(|line| line.contains("Worst waits")).unwrap();
+        let title = lines.iter().position(|line| line.contains("Longest waits")).unwrap();
         assert!(lines[title + 1].contains("starved-0 77"), "{lines:#?}");
         assert!(lines[title + 1].contains("waits still; hog runs"), "{lines:#?}");
         assert!(lines[title + 4].contains(" ran "), "those that ended: {lines:#?}");

@@ -155,21 +155,23 @@ fn answer(
     let live = |rounds: &[RoundMeasurements]| {
         Estimate::from_values(rounds.iter().filter_map(|live| live.value(name, metric)).collect())
     };
-    let (ours, came) = (predicted(row)?, live(rounds)?);
-    let (ours_before, came_before) = (base.0.and_then(predicted), live(base.1));
+    let (predicted_now, live_now) = (predicted(row)?, live(rounds)?);
+    let (predicted_before, live_before) = (base.0.and_then(predicted), live(base.1));
     let change = |now: Estimate, before: Estimate| match metric.unit() {
         Unit::Share => Some(now.median - before.median),
         _ => (before.median != 0.0).then(|| now.median / before.median),
     };
-    let changes = ours_before.zip(came_before).and_then(|(a, b)| change(ours, a).zip(change(came, b)));
-    let error = ours.median - came.median;
+    let changes = predicted_before
+        .zip(live_before)
+        .and_then(|(a, b)| change(predicted_now, a).zip(change(live_now, b)));
+    let error = predicted_now.median - live_now.median;
     Some(MetricAnswer {
         metric,
-        predicted: ours,
-        live: came,
+        predicted: predicted_now,
+        live: live_now,
         error,
-        relative: (came.median != 0.0).then(|| error / came.median),
-        overlap: ours.low <= came.high && came.low <= ours.high,
+        relative: (live_now.median != 0.0).then(|| error / live_now.median),
+        overlap: predicted_now.low <= live_now.high && live_now.low <= predicted_now.high,
         change: changes.filter(|_| !std::ptr::eq(rounds, base.1.as_slice())),
     })
 }
@@ -209,12 +211,12 @@ mod tests {
     fn errors_and_changes_are_of_medians() {
         let (before, after) = (row(0.5, 0.5, 0.5), row(0.2, 0.3, 0.35));
         let base = vec![live(0.48), live(0.52), live(0.5)];
-        let came = vec![live(0.4), live(0.42), live(0.36)];
-        let answer = answer(Metric::Share, "hog", &after, &came, (Some(&before), &base)).unwrap();
+        let measured = vec![live(0.4), live(0.42), live(0.36)];
+        let answer = answer(Metric::Share, "hog", &after, &measured, (Some(&before), &base)).unwrap();
         assert!((answer.error + 0.1).abs() < 1e-9 && !answer.overlap, "{answer:?}");
         assert!((answer.relative.unwrap() + 0.25).abs() < 1e-9);
         let (predicted, live) = answer.change.unwrap();
         assert!((predicted + 0.2).abs() < 1e-9 && (live + 0.1).abs() < 1e-9);
-        assert!(super::answer(Metric::Share, "nobody", &after, &came, (None, &base)).is_none());
+        assert!(super::answer(Metric::Share, "no such task", &after, &measured, (None, &base)).is_none());
     }
 }

@@ -50,8 +50,8 @@ impl Search<'_> {
 }
 
 impl Listener for Search<'_> {
-    fn occupied(&mut self, cpu: schedlab_model::CpuId, at: Ns, who: Occupant) {
-        self.occupancy.note(cpu, at, who);
+    fn occupied(&mut self, cpu: schedlab_model::CpuId, at: Ns, occupant: Occupant) {
+        self.occupancy.note(cpu, at, occupant);
     }
 
     fn wait(&mut self, wait: &Wait<'_>) {
@@ -65,8 +65,8 @@ impl Listener for Search<'_> {
         }
         let mut by: Vec<(TaskId, Ns)> = Vec::new();
         wait.each_part(|part, end| {
-            self.occupancy.over(part.cpu, part.since, end, |who, time| {
-                let Occupant::Task(task) = who else { return };
+            self.occupancy.over(part.cpu, part.since, end, |occupant, time| {
+                let Occupant::Task(task) = occupant else { return };
                 if self.fair(task) != Some(true) {
                     return;
                 }

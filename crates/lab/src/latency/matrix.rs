@@ -133,7 +133,8 @@ pub struct MatrixRow {
     /// Largest of all.
     pub worst_ns: u64,
     /// The published maximum for this kind of kernel, load and policy.
-    pub article_max_ns: Option<Ns>,
+    #[serde(rename = "article_max_ns")]
+    pub published_max_ns: Option<Ns>,
 }
 
 /// Why there is no table.
@@ -200,7 +201,7 @@ impl Matrix {
                 p999_ns: (all.count() >= Samples::needed(0.999)).then(|| all.quantile(0.999)),
                 max_ns: cell.over_rounds(Samples::max),
                 worst_ns: all.max(),
-                article_max_ns: published::max(realtime, cell.load, cell.fifo()).filter(|_| comparable),
+                published_max_ns: published::max(realtime, cell.load, cell.fifo()).filter(|_| comparable),
             }
         };
         self.cells.iter().map(row).collect()

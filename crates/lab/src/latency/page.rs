@@ -150,7 +150,7 @@ fn table(matrix: &Matrix) -> Section {
             row.p999_ns.map_or_else(dash, |ns| Cell::number(time(ns as f64), ns as f64)),
             estimate(&row.max_ns),
             Cell::number(time(row.worst_ns as f64), row.worst_ns as f64),
-            row.article_max_ns.map_or_else(dash, |ns| Cell::number(time(ns.0 as f64), ns.0 as f64)),
+            row.published_max_ns.map_or_else(dash, |ns| Cell::number(time(ns.0 as f64), ns.0 as f64)),
             estimate(&row.mean_ns),
             Cell::number(row.count.to_string(), row.count as f64),
         ]);

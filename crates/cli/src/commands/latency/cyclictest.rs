@@ -68,7 +68,7 @@ mod tests {
                 let digits = rest.trim_start_matches([' ', '(']);
                 digits.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
             };
-            let ours = LatencyLine {
+            let line_again = LatencyLine {
                 tid: line.split_once('(').map(|_| number("(") as u32).unwrap(),
                 interval: Ns::from_us(number("I:")),
                 count: number("C:"),
@@ -78,7 +78,7 @@ mod tests {
                 max: number("Max:") * 1000,
             };
             let index = number("T:") as usize;
-            let all = vec![ours; index + 1];
+            let all = vec![line_again; index + 1];
             let text = lines(&all, Policy::Other);
             assert_eq!(text.lines().last().unwrap().trim_end(), line.trim_end());
         }

@@ -24,13 +24,13 @@ Examples:
   schedlab latency merge laptop=a.json server=b.json server=c.json --json -o both.json
   schedlab latency merge cyclictest=c1.json cyclictest=c2.json schedlab=s1.json schedlab=s2.json
 
-Files are what `schedlab latency --json`, `--matrix --json`, `merge --json` and `cyclictest -h 100000 --json=FILE` write. \
-Several files of one name are rounds; the n-th of each name are a pair. The first name is what others are compared with.")]
+Files are those that `schedlab latency --json`, `--matrix --json`, `merge --json` and `cyclictest -h 100000 --json=FILE` write. \
+Several files of one name are rounds; the n-th of each name are a pair. The other names are compared with the first.")]
 pub(super) struct MergeArgs {
-    /// Results; without a name a system is called by its kernel
+    /// Merge these results; a system without a name is called by its kernel
     #[arg(value_name = "[NAME=]FILE", required = true)]
     files: Vec<String>,
-    /// Write the table as a page (HTML) too
+    /// Write a page (HTML) to this file too
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Print as JSON (docs/latency-schema.md)
@@ -92,7 +92,7 @@ fn write(matrix: &Matrix, json: bool, to: Option<&Path>, report: Option<&Path>) 
     Ok(if matrix.stopped { Exit::Untrusted } else { Exit::Done })
 }
 
-/// The result with what follows from it, which is not read again.
+/// Returns the result as JSON, with what follows from it and is not read again.
 fn value(matrix: &Matrix) -> anyhow::Result<Value> {
     let mut value = serde_json::to_value(matrix)?;
     value["rows"] = json!(matrix.rows());

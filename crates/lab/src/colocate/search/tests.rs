@@ -1,4 +1,4 @@
-//! The search over measurements that are pretended.
+//! The search over pretended measurements.
 
 use super::super::plan::Goal;
 use super::super::pretended::{goal, rounds};
@@ -120,7 +120,7 @@ fn what_is_known_to_meet_the_goal_goes_before_what_is_not() {
     let (found, asked) =
         searched(goal("p99 < alone + 10%"), &[(Actuator::Idle, &[105.0, 115.0]), (Actuator::Nice, &[103.0])]);
     assert_eq!((found.chosen, found.outcome), (Some(Actuator::Nice), GateOutcome::Met));
-    assert_eq!(asked.asked(Actuator::Idle), 1 + 2 * 5, "nobody went back to it");
+    assert_eq!(asked.asked(Actuator::Idle), 1 + 2 * 5, "it got no further rounds");
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_stalling_setting_is_chosen_when_nothing_else_meets_the_goal() {
     assert_eq!((found.chosen, found.outcome), (Some(Actuator::Fifo), GateOutcome::Met));
     let order: Vec<Actuator> = found.tried.iter().map(|tried| tried.actuator).collect();
     assert_eq!(order, LADDER);
-    // Nor is our own scheduler given up for it while that cannot be told.
+    // Nor is schedlab's own scheduler given up for it while it is not decided.
     let all = [(Actuator::Elevation, &[105.0, 115.0][..]), (Actuator::Fifo, &[100.0])];
     let (found, asked) = searched(goal("p99 < alone + 10%"), &all);
     assert_eq!((found.chosen, found.outcome), (Some(Actuator::Elevation), GateOutcome::CannotSay));

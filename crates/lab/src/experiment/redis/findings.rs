@@ -162,14 +162,14 @@ pub(super) fn client_stalls(kind: ClientKind, here: &Collected, rows: &[&str], d
 /// Adds whether SCHED_IDLE or nice 19 for the batch job does what FIFO for Redis does.
 pub(super) fn milder(kind: ClientKind, here: &Collected, findings: &mut Vec<String>) {
     for row in ["batch SCHED_IDLE", "batch nice 19"] {
-        let (ours, fifo) = (here.values(row, P99), here.values("redis FIFO", P99));
-        let Some(change) = schedlab_stats::difference(fifo, ours, 1) else { continue };
+        let (milder, fifo) = (here.values(row, P99), here.values("redis FIFO", P99));
+        let Some(change) = schedlab_stats::difference(fifo, milder, 1) else { continue };
         let show = |value: f64| Unit::Time.show(value);
         let word = if change.told_apart { "differs from" } else { "cannot be told apart from" };
         findings.push(format!(
             "{kind}, {row}: p99 {} {word} that of redis FIFO, {} (difference {} to {}); the longest wait of Redis is {} \
              against {}",
-            show(schedlab_stats::median(ours).unwrap_or_default()),
+            show(schedlab_stats::median(milder).unwrap_or_default()),
             show(schedlab_stats::median(fifo).unwrap_or_default()),
             show(change.low),
             show(change.high),
