@@ -32,14 +32,14 @@ fn turn(test: &str, of: ExperimentKind) -> Option<MutexGuard<'static, ()>> {
     None
 }
 
-/// Processes that carry this mark were started by one experiment, whoever their parent is now.
+/// Processes with this mark were started by one experiment, whatever their parent is now.
 const MARK: &str = "SCHEDLAB_TEST_MARK";
 
 fn command(folder: &Folder, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
     command.arg("experiment").args(arguments).current_dir(root()).stdin(Stdio::null());
     command.env("SCHEDLAB_RUN_DIR", folder.0.join("run")).env(MARK, folder.0.display().to_string());
-    // Whoever runs the tests may have calibrated the machine.
+    // The machine may have a calibration.
     command.env("XDG_DATA_HOME", folder.0.join("data"));
     command
 }
@@ -47,7 +47,7 @@ fn command(folder: &Folder, arguments: &[&str]) -> Command {
 fn experiment(folder: &Folder, arguments: &[&str]) -> Value {
     let before = Machine::now();
     let Ran { code, stdout, stderr } = ran(command(folder, arguments).arg("--json"));
-    // Whatever it measured.
+    // Whatever was measured.
     let left = (marked(folder), names(&folder.0.join("run").display().to_string()), Machine::now());
     always(left.0.is_empty() && left.1.is_empty() && left.2 == before, || format!("{left:?} {before:?}"));
     assert_eq!(code, 0, "{stderr}");
@@ -62,7 +62,7 @@ fn marked(folder: &Folder) -> Vec<String> {
     let entries = fs::read_dir("/proc").expect("Linux");
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let pids = names.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
-    let ours = |pid: &String| {
+    let marked = |pid: &String| {
         let variables = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         variables.split(|byte| *byte == 0).any(|one| one == mark.as_bytes())
     };
@@ -70,7 +70,7 @@ fn marked(folder: &Folder) -> Vec<String> {
         let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         format!("{pid} {}", String::from_utf8_lossy(&words).replace('\0', " "))
     };
-    pids.filter(ours).map(line).collect()
+    pids.filter(marked).map(line).collect()
 }
 
 /// What of the machine an experiment could have changed.
@@ -133,7 +133,7 @@ fn gone(folder: &Folder, pid: u32, when: &str) {
 
 fn kill(pid: u32, signal: Signal) {
     let pid = Pid::from_raw(pid.try_into().expect("a process id")).expect("not 0");
-    kill_process(pid, signal).expect("our own child");
+    kill_process(pid, signal).expect("a child of this test");
 }
 
 /// The lines of the only table.
@@ -147,8 +147,9 @@ fn value<'a>(result: &'a Value, row: &str, figure: &str) -> &'a Value {
 }
 
 #[test]
-fn two_hogs_stand_beside_article_and_model() {
-    let Some(_turn) = turn("two_hogs_stand_beside_article_and_model", ExperimentKind::TwoHogs) else {
+fn two_hogs_are_printed_beside_published_and_simulated() {
+    let Some(_turn) = turn("two_hogs_are_printed_beside_published_and_simulated", ExperimentKind::TwoHogs)
+    else {
         return;
     };
     settles(3, two_hogs);
@@ -403,7 +404,7 @@ fn a_kill_at_any_moment_leaves_nothing() {
         with_children += usize::from(marked(&folder).len() > 2);
         kill(child.id(), Signal::KILL);
         let pid = child.id();
-        child.wait().expect("our own child");
+        child.wait().expect("a child of this test");
         gone(&folder, pid, &format!("after {moment:?}"));
     }
     // Kills that came before there was anything would prove nothing.
@@ -425,7 +426,7 @@ fn ctrl_c_puts_everything_back() {
         std::thread::sleep(Duration::from_millis(10));
     }
     kill(pid, Signal::INT);
-    let output = child.wait_with_output().expect("our own child");
+    let output = child.wait_with_output().expect("a child of this test");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(2) && text.contains("everything is as before"), "{text}");
     // Nothing is left to wait for.
@@ -460,8 +461,8 @@ fn restore_removes_the_group_when_the_guardian_died_too() {
         kill(guardian, Signal::KILL);
     }
     kill(pid, Signal::KILL);
-    child.wait().expect("our own child");
-    assert_eq!(groups(pid).len(), 1, "nobody is left to remove it");
+    child.wait().expect("a child of this test");
+    assert_eq!(groups(pid).len(), 1, "no guardian is left to remove it");
     let restored = ran(Command::new(env!("CARGO_BIN_EXE_schedlab"))
         .arg("restore")
         .env("SCHEDLAB_RUN_DIR", folder.0.join("run")));

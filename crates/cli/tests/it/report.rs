@@ -21,7 +21,7 @@ fn of_a_recording() {
     let html = page("recording", &arguments);
     let order = ["What changes", "Distributions", "Who ran when", "Where the numbers come from"];
     let places: Vec<usize> = order.iter().map(|text| html.find(&format!("-h\">{text}")).unwrap()).collect();
-    assert!(html.find("class=\"outcome\"").unwrap() < places[0], "the verdict stands first");
+    assert!(html.find("class=\"outcome\"").unwrap() < places[0], "the verdict is first");
     assert!(places.is_sorted(), "{places:?}");
     for fact in ["one idle: yes policy=idle", "recorded by", "CLOCK_MONOTONIC", "6.18.44", "seeds"] {
         assert!(html.contains(fact), "{fact}");
