@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 /// Connections of the published client (docs/sources/experiments.md, section 1).
 pub const PUBLISHED_CONNECTIONS: usize = 32;
+
 /// A client that sends requests to Redis.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
