@@ -3,8 +3,8 @@
 use crate::cases::{self, Case};
 use crate::player;
 use libtest_mimic::Failed;
-use schedlab_host::{RecordRequest, Scope, threads};
-use schedlab_lab::record::{Plan, record};
+use schedlab_host::{RecordRequest, RecordUntil, threads};
+use schedlab_lab::record::{RecordPlan, record};
 use schedlab_model::{CpuId, CpuSet, EventKind, Ns, SchedEvent, Start, TaskId};
 use schedlab_trace::Recording;
 use std::collections::BTreeMap;
@@ -84,11 +84,11 @@ impl Stage {
 
     /// When all is over: what `attach` printed.
     fn end(mut self) -> serde_json::Value {
-        assert!(self.player.wait().expect("our child").success(), "the player failed");
+        assert!(self.player.wait().expect("a child of this test").success(), "the player failed");
         let mut text = String::new();
         let mut out = self.attached.stdout.take().expect("piped");
         std::io::Read::read_to_string(&mut out, &mut text).expect("it prints");
-        self.attached.wait().expect("our child");
+        self.attached.wait().expect("a child of this test");
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 }
@@ -117,10 +117,10 @@ pub(crate) struct Played {
 /// Plays `case` under `scheduler`.
 pub(crate) fn run(case: &Case, scheduler: &str) -> Result<Played, Failed> {
     let mut stage = Stage::new(case, scheduler);
-    let mut request = RecordRequest::new(Scope::All);
+    let mut request = RecordRequest::new(RecordUntil::Stopped);
     request.recorder_cpu = Some(CpuId(1));
     let output = stage.folder.join("run.slt");
-    let plan = Plan {
+    let plan = RecordPlan {
         request,
         output: output.clone(),
         note: String::new(),
@@ -145,7 +145,7 @@ pub(crate) fn run(case: &Case, scheduler: &str) -> Result<Played, Failed> {
         stage_ref.go();
         let played = stage_ref.player.wait();
         ended.store(true, Ordering::Release);
-        played.expect("our child");
+        played.expect("a child of this test");
         recorder.join().expect("it does not panic")
     })?;
     let recording = Recording::open(&output)?;

@@ -1,8 +1,7 @@
-//! `--until 'redis-server wait > 10ms'`: the event at which a flight recorder stops.
+//! `--until 'redis-server wait > 10ms'`: the conditions at which a recording stops.
 //!
-//! `[TASK] MEASURE > TIME`, several joined by `or`. A stretch that is still going on counts as soon as it is
-//! longer than the limit; the recorder then goes on until the stretch ends (at most a second), so that its
-//! whole length is in the recording.
+//! `[TASK] wait|run|block > TIME`, several joined by `or`. A stretch that still goes on counts as soon as it is longer than the
+//! limit; the recorder then goes on until the stretch ends (at most a second), so that its whole length is in the recording.
 
 use schedlab_model::text::glob;
 use schedlab_model::{CpuId, EventKind, Ns, SchedEvent, TaskId};
@@ -11,81 +10,81 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// What is measured of a task.
+/// A kind of stretch in the life of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Measure {
-    /// Runnable and not running, after a wakeup or a preemption.
+pub enum StretchKind {
+    /// The task is runnable and does not run, after a wakeup or a preemption.
     Wait,
-    /// Running without a break.
+    /// The task runs without a break.
     Run,
-    /// Neither running nor runnable.
+    /// The task is blocked.
     Block,
 }
 
-impl Measure {
-    const WORDS: [(&'static str, Measure); 8] = [
-        ("wait", Measure::Wait),
-        ("waited", Measure::Wait),
-        ("run", Measure::Run),
-        ("ran", Measure::Run),
-        ("block", Measure::Block),
-        ("blocked", Measure::Block),
-        ("sleep", Measure::Block),
-        ("slept", Measure::Block),
+impl StretchKind {
+    const WORDS: [(&'static str, StretchKind); 8] = [
+        ("wait", StretchKind::Wait),
+        ("waited", StretchKind::Wait),
+        ("run", StretchKind::Run),
+        ("ran", StretchKind::Run),
+        ("block", StretchKind::Block),
+        ("blocked", StretchKind::Block),
+        ("sleep", StretchKind::Block),
+        ("slept", StretchKind::Block),
     ];
 
     const fn past(self) -> &'static str {
         match self {
-            Measure::Wait => "waited",
-            Measure::Run => "ran",
-            Measure::Block => "blocked",
+            StretchKind::Wait => "waited",
+            StretchKind::Run => "ran",
+            StretchKind::Block => "blocked",
         }
     }
 }
 
-/// One condition.
+/// One condition: a stretch of a kind that is longer than a limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Condition {
+pub struct StopCondition {
     /// Name, glob or thread id; `None`: any task but the recorder.
     pub task: Option<String>,
-    /// Of what.
-    pub measure: Measure,
-    /// More than this.
+    /// The kind of stretch.
+    pub measure: StretchKind,
+    /// The limit.
     pub limit: Ns,
 }
 
-/// Conditions of which one is enough.
+/// Conditions of which one has to be met.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Until(pub Vec<Condition>);
+pub struct StopConditions(pub Vec<StopCondition>);
 
-/// What is wrong with a condition.
+/// Why a condition cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "--until '{text}': {what}. Write [TASK] wait|run|block > TIME, several joined by `or`, such as 'redis-server wait > 10ms' or 'ran > 50ms'"
 )]
-pub struct UntilError {
+pub struct StopConditionError {
     text: String,
     what: String,
 }
 
-impl FromStr for Until {
-    type Err = UntilError;
+impl FromStr for StopConditions {
+    type Err = StopConditionError;
 
-    fn from_str(text: &str) -> Result<Until, UntilError> {
+    fn from_str(text: &str) -> Result<StopConditions, StopConditionError> {
         // `>=` is taken for `>`: no clock is fine enough for the difference.
         let spaced = text.replace(">=", ">").replace('>', " > ");
         let words: Vec<&str> = spaced.split_whitespace().collect();
-        let failed = |what: String| UntilError { text: text.to_owned(), what };
+        let failed = |what: String| StopConditionError { text: text.to_owned(), what };
         words
             .split(|&word| word == "or" || word == "||")
             .map(condition)
             .collect::<Result<_, _>>()
-            .map(Until)
+            .map(StopConditions)
             .map_err(failed)
     }
 }
 
-fn condition(words: &[&str]) -> Result<Condition, String> {
+fn condition(words: &[&str]) -> Result<StopCondition, String> {
     let at = words.iter().position(|word| *word == ">");
     let Some(at) = at else {
         return Err(match words.iter().find(|word| matches!(**word, "<" | "<=" | "=" | "==")) {
@@ -99,7 +98,7 @@ fn condition(words: &[&str]) -> Result<Condition, String> {
     let (task, measure) = match &words[..at] {
         [measure] => (None, *measure),
         [task, measure] => (Some((*task).to_owned()), *measure),
-        [] => return Err("before `>` stands nothing: say what is measured".to_owned()),
+        [] => return Err("nothing is before `>`: say what is measured".to_owned()),
         more => {
             return Err(format!(
                 "`{}` is not TASK MEASURE (a name with spaces: write `?` for each)",
@@ -107,7 +106,7 @@ fn condition(words: &[&str]) -> Result<Condition, String> {
             ));
         }
     };
-    let known = Measure::WORDS.into_iter().find(|(word, _)| *word == measure);
+    let known = StretchKind::WORDS.into_iter().find(|(word, _)| *word == measure);
     let (_, measure) =
         known.ok_or_else(|| format!("`{measure}` cannot be measured: use wait, run or block"))?;
     let limit = match &words[at + 1..] {
@@ -115,26 +114,26 @@ fn condition(words: &[&str]) -> Result<Condition, String> {
         more => more.concat(),
     };
     let limit = limit.parse::<Ns>().map_err(|error| error.to_string())?;
-    Ok(Condition { task: task.filter(|task| task != "*" && task != "any"), measure, limit })
+    Ok(StopCondition { task: task.filter(|task| task != "*" && task != "any"), measure, limit })
 }
 
-impl fmt::Display for Condition {
+impl fmt::Display for StopCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let task = self.task.as_deref().unwrap_or("any task");
         write!(f, "{task} {} > {}", self.measure.past(), self.limit)
     }
 }
 
-/// The event that came.
+/// A stretch that met a condition.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Caught {
-    /// Which condition it met.
-    pub condition: Condition,
-    /// Whom it happened to: name and thread id.
+    /// The condition.
+    pub condition: StopCondition,
+    /// Name and thread id of the task.
     pub task: (String, u32),
-    /// When the stretch began, in the time of the recording.
+    /// Its beginning, in the time of the recording.
     pub from: Ns,
-    /// How long it was; `None`: it was still going on when the recorder gave up waiting for its end.
+    /// Its length; `None`: it still went on when the recorder gave up waiting for its end.
     pub length: Option<Ns>,
 }
 
@@ -150,11 +149,11 @@ impl fmt::Display for Caught {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stretch {
-    measure: Measure,
+    measure: StretchKind,
     since: Ns,
 }
 
-/// A task's current stretch and the conditions that it could meet.
+/// A task's current stretch, and the conditions that it can meet.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Track {
     now: Option<Stretch>,
@@ -166,35 +165,35 @@ struct Track {
 
 /// Follows the events until one of the conditions is met.
 #[derive(Clone, Debug)]
-pub(crate) struct Watcher {
-    conditions: Vec<Condition>,
+pub(crate) struct StopWatcher {
+    conditions: Vec<StopCondition>,
     own_process: u32,
     tasks: BTreeMap<TaskId, Track>,
     running: BTreeMap<CpuId, TaskId>,
-    /// A stretch that is longer than its limit already: whose, and which condition.
+    /// A stretch that is longer than its limit already: its task, the condition, its beginning.
     overdue: Option<(TaskId, usize, Ns)>,
     caught: Option<Caught>,
 }
 
-/// How long the end of an overdue stretch is waited for.
+/// How long the recorder waits for the end of an overdue stretch.
 const LINGER: Ns = Ns(1_000_000_000);
 
-impl Watcher {
-    /// `own_process`: the recorder's, which `any task` does not mean.
-    pub(crate) fn new(until: &Until, own_process: u32) -> Watcher {
+impl StopWatcher {
+    /// `own_process` is the recorder's, whose tasks meet no condition without a name.
+    pub(crate) fn new(until: &StopConditions, own_process: u32) -> StopWatcher {
         let conditions = until.0.clone();
         let (tasks, running) = (BTreeMap::new(), BTreeMap::new());
-        Watcher { conditions, own_process, tasks, running, overdue: None, caught: None }
+        StopWatcher { conditions, own_process, tasks, running, overdue: None, caught: None }
     }
 
-    /// What came, once it came and is over.
+    /// Returns the stretch that met a condition, when it is over.
     pub(crate) fn caught(&self) -> Option<&Caught> {
         self.caught.as_ref()
     }
 
-    /// A task is new or has another name.
+    /// Notes a task that is new or has another name.
     pub(crate) fn task(&mut self, id: TaskId, info: &TaskInfo, stand_in: bool) {
-        let meant = |condition: &Condition| match &condition.task {
+        let meant = |condition: &StopCondition| match &condition.task {
             None => info.pid != self.own_process && info.tid != 0,
             Some(task) => glob(task, &info.comm) || *task == info.tid.to_string(),
         };
@@ -213,33 +212,33 @@ impl Watcher {
                 self.running.remove(&event.cpu);
                 if let Some(prev) = prev {
                     let measure = match prev_state.is_runnable() {
-                        Some(true) => Some(Measure::Wait),
-                        Some(false) => Some(Measure::Block),
+                        Some(true) => Some(StretchKind::Wait),
+                        Some(false) => Some(StretchKind::Block),
                         None => None,
                     };
                     self.turn(prev, at, measure);
                 }
                 if let Some(next) = next {
                     self.running.insert(event.cpu, next);
-                    self.turn(next, at, Some(Measure::Run));
+                    self.turn(next, at, Some(StretchKind::Run));
                 }
             }
             EventKind::Wake { task, .. } => {
-                // A wakeup of one that runs or waits already changes nothing.
-                let blocked = |track: &Track| track.now.is_none_or(|now| now.measure == Measure::Block);
+                // A wakeup of a task that runs or waits already changes nothing.
+                let blocked = |track: &Track| track.now.is_none_or(|now| now.measure == StretchKind::Block);
                 if self.tasks.get(&task).is_some_and(blocked) && !self.running.values().any(|&t| t == task) {
-                    self.turn(task, at, Some(Measure::Wait));
+                    self.turn(task, at, Some(StretchKind::Wait));
                 }
             }
-            EventKind::New { task, .. } => self.turn(task, at, Some(Measure::Wait)),
+            EventKind::New { task, .. } => self.turn(task, at, Some(StretchKind::Wait)),
             EventKind::Exit { task } => {
-                // It runs its last steps; whatever is left of it is no block.
+                // The task runs its last steps; its end is no block.
                 self.turn(task, at, None);
                 if self.overdue.is_none_or(|(overdue, ..)| overdue != task) {
                     self.tasks.remove(&task);
                 }
             }
-            // What was lost may have ended any stretch.
+            // A lost event may have ended any stretch.
             EventKind::Lost { .. } => {
                 self.tasks.values_mut().for_each(|track| track.now = None);
                 self.running.clear();
@@ -249,8 +248,8 @@ impl Watcher {
         }
     }
 
-    /// The stretch of `task` ends at `at`, and one of `measure` begins.
-    fn turn(&mut self, task: TaskId, at: Ns, measure: Option<Measure>) {
+    /// Ends the stretch of `task` at `at`, and begins one of kind `measure`.
+    fn turn(&mut self, task: TaskId, at: Ns, measure: Option<StretchKind>) {
         let Some(track) = self.tasks.get_mut(&task) else { return };
         let ended = std::mem::replace(&mut track.now, measure.map(|measure| Stretch { measure, since: at }));
         let Some(ended) = ended.filter(|_| self.caught.is_none()) else { return };
@@ -260,12 +259,12 @@ impl Watcher {
         };
         if let Some(&condition) = track.watched.iter().find(met) {
             let condition = self.conditions[condition].clone();
-            let who = (track.name.clone(), track.tid);
-            self.caught = Some(Caught { condition, task: who, from: ended.since, length: Some(length) });
+            let task = (track.name.clone(), track.tid);
+            self.caught = Some(Caught { condition, task, from: ended.since, length: Some(length) });
         }
     }
 
-    /// Looks at the stretches that go on at `now`, every now and then.
+    /// Checks the stretches that still go on at `now`.
     pub(crate) fn look(&mut self, now: Ns) {
         if self.caught.is_some() {
             return;
@@ -294,9 +293,9 @@ impl Watcher {
         }
     }
 
-    /// Whether some condition measures blocking, which needs to know when tasks are woken.
-    pub(crate) fn needs_wakeups(until: &Until) -> Option<&Condition> {
-        until.0.iter().find(|condition| condition.measure == Measure::Block)
+    /// Returns a condition about blocking, if there is one: it needs to know when tasks are woken.
+    pub(crate) fn needs_wakeups(until: &StopConditions) -> Option<&StopCondition> {
+        until.0.iter().find(|condition| condition.measure == StretchKind::Block)
     }
 }
 
@@ -305,8 +304,8 @@ mod tests {
     use super::*;
     use schedlab_model::{PrevState, Waker};
 
-    fn watcher(text: &str) -> Watcher {
-        let mut watcher = Watcher::new(&text.parse().unwrap(), 99);
+    fn watcher(text: &str) -> StopWatcher {
+        let mut watcher = StopWatcher::new(&text.parse().unwrap(), 99);
         for (id, name, pid) in [(0, "redis-server", 10), (1, "batch-7", 11), (2, "schedlab", 99)] {
             watcher.task(TaskId(id), &TaskInfo::unknown(pid, pid, name), false);
         }
@@ -324,7 +323,7 @@ mod tests {
     }
 
     /// Redis sleeps, batch runs from 10 ms; redis is woken at 12 ms and runs at 30 ms.
-    fn story() -> [SchedEvent; 4] {
+    fn events() -> [SchedEvent; 4] {
         [
             switch(1, None, PrevState::Runnable, Some(0)),
             switch(10, Some(0), PrevState::Sleeping, Some(1)),
@@ -335,7 +334,7 @@ mod tests {
 
     fn caught(text: &str) -> Option<(String, u32)> {
         let mut watcher = watcher(text);
-        story().iter().for_each(|event| watcher.event(event));
+        events().iter().for_each(|event| watcher.event(event));
         watcher.caught().map(|caught| (caught.task.0.clone(), (caught.length.unwrap().0 / 1_000_000) as u32))
     }
 
@@ -355,12 +354,12 @@ mod tests {
     #[test]
     fn a_stretch_without_an_end_is_caught_too() {
         let mut watcher = watcher("redis-server wait > 10ms");
-        story()[..3].iter().for_each(|event| watcher.event(event));
+        events()[..3].iter().for_each(|event| watcher.event(event));
         watcher.look(Ns::from_ms(20));
         watcher.look(Ns::from_ms(23));
         assert_eq!(watcher.caught(), None, "its end is waited for");
         let mut ends = watcher.clone();
-        ends.event(&story()[3]);
+        ends.event(&events()[3]);
         assert_eq!(ends.caught().unwrap().length, Some(Ns::from_ms(18)));
         watcher.look(Ns::from_ms(1100));
         let caught = watcher.caught().unwrap();
@@ -370,9 +369,9 @@ mod tests {
     #[test]
     fn lost_events_end_what_is_known() {
         let mut watcher = watcher("redis-server wait > 10ms");
-        story()[..3].iter().for_each(|event| watcher.event(event));
+        events()[..3].iter().for_each(|event| watcher.event(event));
         watcher.event(&SchedEvent { at: Ns::from_ms(20), cpu: CpuId(0), kind: EventKind::Lost { count: 5 } });
-        watcher.event(&story()[3]);
+        watcher.event(&events()[3]);
         assert_eq!(watcher.caught(), None);
     }
 
@@ -389,7 +388,7 @@ mod tests {
             ("my long name wait > 1ms", "name with spaces"),
             ("wait > 1ms or", "a condition is missing"),
         ] {
-            let error = text.parse::<Until>().unwrap_err().to_string();
+            let error = text.parse::<StopConditions>().unwrap_err().to_string();
             assert!(error.contains(wanted) && error.contains("such as"), "{text}: {error}");
         }
     }

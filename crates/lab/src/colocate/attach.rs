@@ -1,7 +1,7 @@
-//! The last rung: both parties under our own `layers` on one CPU, by `schedlab attach`. In a process of its own, because
-//! its threads are real-time and its memory is locked.
+//! The actuator `elevation`: server and batch work under schedlab's scheduler `layers` on one CPU, by `schedlab attach`. It runs
+//! in a process of its own, because its threads are real-time and its memory is locked.
 
-use super::ColocateError;
+use super::error::ColocateError;
 use schedlab_host::{begins_on, die_with_us, threads};
 use schedlab_live::RunDir;
 use schedlab_live::actuators::Side;
@@ -12,14 +12,14 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long it has to take everybody on, and to give everybody back.
+/// How long `attach` has to begin to manage the threads, and to give them back.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A running `schedlab attach`.
 #[derive(Debug)]
-pub(super) struct Elevated(Child);
+pub(super) struct AttachedDriver(Child);
 
-/// Why it cannot be tried with these CPUs; the agent must have another CPU to be ended from.
+/// Returns why it cannot be tried with these CPUs: the agent manages one, and must have another to be ended from.
 pub(super) fn unfit(cpus: &CpuSet, online: &CpuSet) -> Option<String> {
     if cpus.count() != 1 {
         return Some("manages one CPU: give one with --cpus".to_owned());
@@ -27,25 +27,27 @@ pub(super) fn unfit(cpus: &CpuSet, online: &CpuSet) -> Option<String> {
     online.without(cpus).is_empty().then(|| "one CPU must stay unmanaged, and there is one only".to_owned())
 }
 
-/// The names of the batch threads. `attach` tells batch from server by name.
+/// Returns the names of the batch threads: `attach` tells batch from server by name.
 fn names(server: &Side, batch: &Side) -> Result<BTreeSet<String>, String> {
     let of = |side: &Side| side.threads().into_iter().map(|thread| thread.comm).collect::<BTreeSet<_>>();
     let (server, batch) = (of(server), of(batch));
     match server.intersection(&batch).next() {
-        Some(both) => Err(format!("threads of both parties are named `{both}`, and `layers` goes by names")),
+        Some(both) => Err(format!(
+            "threads of the server and of the batch work are named `{both}`, and `layers` tells them apart by name"
+        )),
         None => Ok(batch),
     }
 }
 
-impl Elevated {
-    /// Starts it on `home`, and waits until the server is taken on.
+impl AttachedDriver {
+    /// Starts it on `home`, and waits until a thread of the server is managed.
     pub(super) fn start(
         program: &Path,
         run_dir: &RunDir,
         (cpus, home): (&CpuSet, &CpuSet),
         server: &Side,
         batch: &Side,
-    ) -> Result<Elevated, ColocateError> {
+    ) -> Result<AttachedDriver, ColocateError> {
         let names = names(server, batch).map_err(ColocateError::Skip)?;
         let pids: Vec<String> = server.pids().iter().chain(&batch.pids()).map(u32::to_string).collect();
         let mut command = Command::new(program);
@@ -57,26 +59,26 @@ impl Elevated {
         command.env("SCHEDLAB_RUN_DIR", run_dir.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         die_with_us(&mut command);
-        // It binds its threads itself, and refuses CPUs that it may not have.
+        // `attach` binds its own threads, and refuses CPUs that it may not use.
         begins_on(&mut command, home);
         let failed = |error: std::io::Error| ColocateError::Input(format!("starting the agent: {error}"));
-        let mut elevated = Elevated(command.spawn().map_err(failed)?);
+        let mut driver = AttachedDriver(command.spawn().map_err(failed)?);
         let begun = Instant::now();
-        while !taken(server) {
-            if let Some(status) = elevated.0.try_wait().map_err(failed)? {
-                return Err(ColocateError::Skip(elevated.words(&status.to_string())));
+        while !is_managed(server) {
+            if let Some(status) = driver.0.try_wait().map_err(failed)? {
+                return Err(ColocateError::Skip(driver.message(&status.to_string())));
             }
             if begun.elapsed() > PATIENCE {
-                elevated.end()?;
-                return Err(ColocateError::Skip("the agent did not take the threads on".to_owned()));
+                driver.end()?;
+                return Err(ColocateError::Skip("the agent did not begin to manage the threads".to_owned()));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        Ok(elevated)
+        Ok(driver)
     }
 
-    /// What it said before it ended.
-    fn words(&mut self, status: &str) -> String {
+    /// Returns the first line of its standard error, or its exit status.
+    fn message(&mut self, status: &str) -> String {
         let mut text = String::new();
         if let Some(error) = &mut self.0.stderr {
             let _ = error.read_to_string(&mut text);
@@ -85,12 +87,12 @@ impl Elevated {
         first.trim_start_matches("schedlab: ").to_owned()
     }
 
-    /// Whether the agent works.
-    pub(super) fn works(&mut self) -> bool {
+    /// Returns whether it still runs.
+    pub(super) fn runs(&mut self) -> bool {
         matches!(self.0.try_wait(), Ok(None))
     }
 
-    /// Ends it; everybody is as before then.
+    /// Ends it; all threads are as before then.
     pub(super) fn end(mut self) -> Result<(), ColocateError> {
         let failed = |error: std::io::Error| ColocateError::Input(format!("ending the agent: {error}"));
         signal(&self.0, rustix::process::Signal::INT);
@@ -101,7 +103,7 @@ impl Elevated {
                 Some(status) => {
                     return Err(ColocateError::Input(format!(
                         "the agent: {}",
-                        self.words(&status.to_string())
+                        self.message(&status.to_string())
                     )));
                 }
                 None if asked.elapsed() > PATIENCE => {
@@ -115,10 +117,10 @@ impl Elevated {
     }
 }
 
-impl Drop for Elevated {
-    /// When something else failed: its guardian gives everybody back.
+impl Drop for AttachedDriver {
+    /// After another failure: its guardian gives the threads back.
     fn drop(&mut self) {
-        if self.works() {
+        if self.runs() {
             let _ = self.0.kill();
             let _ = self.0.wait();
         }
@@ -127,13 +129,13 @@ impl Drop for Elevated {
 
 fn signal(child: &Child, signal: rustix::process::Signal) {
     if let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32) {
-        // It may just have ended.
+        // The process may have ended in this moment.
         let _ = rustix::process::kill_process(pid, signal);
     }
 }
 
-/// Whether a thread of the server is in the band.
-fn taken(server: &Side) -> bool {
+/// Returns whether a thread of the server runs in the FIFO band.
+fn is_managed(server: &Side) -> bool {
     let mut threads = server.threads().into_iter();
     threads
         .any(|thread| threads::scheduling(thread.tid).is_ok_and(|now| matches!(now.policy, Policy::Fifo(_))))

@@ -1,5 +1,5 @@
-//! What the driver costs on this machine, so that a prediction under `schedlab run` pays it: two threads that wake each other
-//! and block are run under the driver for a moment ([`pair`]).
+//! The costs of the driver on this machine, which a prediction under `schedlab run` contains: two threads that wake each other
+//! and block are run under the driver for a moment ([`ping_pong`]).
 //!
 //! The simulator's per-CPU agents ([`schedlab_sim::DelegationCosts`]) get two prices from it. The agent's answer to a wakeup
 //! is two messages there (the task that runs is preempted, and the wakeup itself); a block is one message and a transaction:
@@ -10,50 +10,51 @@
 //! | `txn_local_ns` | block to next - `msg_consume_ns` | switches and system calls are in these two sums, so their own prices are 0 |
 //! | `timer_late_ns` | calibrated `timer_fifo_ns` | 0 without a calibration |
 //!
-//! Nothing is fitted to the workload: the pair is not it. How far two threads with two eventfds stand for everybody is part of
-//! the error that `confirm` prints.
+//! Nothing is fitted to the workload, of which the two threads are no part. How well two threads with two eventfds represent other
+//! programs is part of the error that `confirm` prints.
 //!
-//! [`pair`]: schedlab_live::elevation::ping_pong
+//! [`ping_pong`]: schedlab_live::elevation::ping_pong
 
-use super::{ConfirmError, Plan};
+use super::plan::{ConfirmError, ConfirmPlan};
 use schedlab_model::Ns;
 use schedlab_study::preset;
 use serde::Serialize;
 use std::process::{Command, Stdio};
 
-/// How often the pair plays at least, and for how long.
+/// Measurements of the two threads, at least.
 const PLAYS: usize = 3;
+/// Length of each.
 const TIME: Ns = Ns::from_ms(400);
-/// First in first out: its own code costs next to nothing.
+/// The scheduler of the measurement: its own code costs next to nothing.
 const SCHEDULER: &str = "fifo-per-cpu";
 
-/// What the driver costs here.
+/// Costs of the driver on this machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct DriverCosts {
-    /// From a block to the next task, p50, median of the plays.
+    /// From a block to the next task: p50, median of the measurements.
     pub block_to_next_ns: u64,
-    /// What a wakeup takes from the task that runs, likewise.
+    /// What a wakeup takes from the task that runs: p50, median of the measurements.
     pub wakeup_ns: u64,
-    /// How late its timers are.
+    /// How late its timers fire.
     pub timer_late_ns: u64,
     /// Whether the machine is calibrated.
     pub calibrated: bool,
 }
 
-/// Block to next and a whole turn of each play (ns). They are taken between the rounds, so that what comes and goes on the
-/// machine hits both.
+/// Block to next and a whole turn of each measurement (ns). They are taken between the rounds, so that other load on the machine
+/// hits both.
 #[derive(Debug, Default)]
 pub(super) struct Plays(Vec<(u64, u64)>);
 
 impl Plays {
-    /// Plays once, on the CPU of the plan.
-    pub(super) fn play(&mut self, plan: &Plan) -> Result<(), ConfirmError> {
+    /// Measures once, on the CPU of the plan.
+    pub(super) fn play(&mut self, plan: &ConfirmPlan) -> Result<(), ConfirmError> {
         self.0.push(play(plan)?);
         Ok(())
     }
 
-    /// What came of all.
-    pub(super) fn costs(mut self, plan: &Plan) -> Result<DriverCosts, ConfirmError> {
+    /// Returns the costs from all measurements.
+    pub(super) fn costs(mut self, plan: &ConfirmPlan) -> Result<DriverCosts, ConfirmError> {
         while self.0.len() < PLAYS {
             self.play(plan)?;
         }
@@ -77,7 +78,7 @@ impl Plays {
 }
 
 impl DriverCosts {
-    /// As settings of a variant's `delegation`.
+    /// Returns the costs as settings of a variant's `delegation`.
     pub(super) fn settings(&self) -> String {
         let message = self.wakeup_ns / 2;
         format!(
@@ -88,10 +89,10 @@ impl DriverCosts {
     }
 }
 
-fn play(plan: &Plan) -> Result<(u64, u64), ConfirmError> {
+fn play(plan: &ConfirmPlan) -> Result<(u64, u64), ConfirmError> {
     let mut command = Command::new(&plan.program);
     command.args(["run", "--json", "--scheduler", SCHEDULER, "--cpus", &plan.cpus.to_string(), "--"]);
-    command.arg(&plan.program).args(["part", "pair", "--for", &TIME.to_string()]);
+    command.arg(&plan.program).args(["helper", "ping-pong", "--for", &TIME.to_string()]);
     command.env("SCHEDLAB_RUN_DIR", plan.run_dir.path()).stdin(Stdio::null());
     let failed = |why: &str| {
         ConfirmError::Input(format!("measuring what the driver costs here (schedlab run): {}", why.trim()))

@@ -1,6 +1,6 @@
-//! The server, the batch work and the load: given by command, by process or by control group.
+//! The workloads of a trial (server, batch work, load): given by command, by process or by control group.
 
-use super::ColocateError;
+use super::error::ColocateError;
 use schedlab_host::{begins_on, die_with_us, threads};
 use schedlab_live::Keeper;
 use schedlab_live::actuators::Side;
@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How a party is given.
+/// How a workload is given.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Who {
+pub enum WorkloadSource {
     /// A command line for `/bin/sh`, which schedlab starts and ends.
     Command(String),
     /// Running processes, with their descendants.
@@ -25,49 +25,49 @@ pub enum Who {
 /// How long a command has to end by itself.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A party of a trial.
+/// A workload of a trial.
 #[derive(Debug)]
-pub(super) struct Party {
+pub(super) struct Workload {
     /// Its threads.
     pub(super) side: Side,
     /// How often its command ended and was started again.
     pub(super) restarts: usize,
     command: Option<String>,
-    /// Where its command begins.
+    /// The CPUs on which its command begins.
     home: CpuSet,
     child: Option<Child>,
 }
 
-impl Party {
-    /// Finds its threads, or starts its command on the CPUs `home`.
-    pub(super) fn new(who: &Who, home: CpuSet) -> Result<Party, ColocateError> {
-        let mut party = Party { side: Side::default(), restarts: 0, command: None, home, child: None };
-        match who {
-            Who::Command(command) => {
-                party.command = Some(command.clone());
-                party.start()?;
+impl Workload {
+    /// Finds the threads of `source`, or starts its command on the CPUs `home`.
+    pub(super) fn start(source: &WorkloadSource, home: CpuSet) -> Result<Workload, ColocateError> {
+        let mut workload = Workload { side: Side::default(), restarts: 0, command: None, home, child: None };
+        match source {
+            WorkloadSource::Command(command) => {
+                workload.command = Some(command.clone());
+                workload.start_command()?;
             }
-            Who::Pids(pids) => {
+            WorkloadSource::Pids(pids) => {
                 for pid in pids {
-                    party.side.processes.push(Keeper::target(*pid)?);
+                    workload.side.processes.push(Keeper::target(*pid)?);
                 }
             }
-            Who::Group(path) => party.side.group = Some(group_folder(path)?),
+            WorkloadSource::Group(path) => workload.side.group = Some(group_folder(path)?),
         }
-        Ok(party)
+        Ok(workload)
     }
 
-    fn start(&mut self) -> Result<(), ColocateError> {
+    fn start_command(&mut self) -> Result<(), ColocateError> {
         let Some(command) = &self.command else { return Ok(()) };
         let failed = |error: std::io::Error| ColocateError::Input(format!("`{command}`: {error}"));
-        // A plain command takes the shell's place, so that no shell is left between us and it.
+        // A plain command replaces the shell: its process id is then the command's.
         let plain = !command.contains([';', '&', '|', '<', '>', '(', ')', '\n', '`']);
         let line = if plain { format!("exec {command}") } else { command.clone() };
         // Its output goes to standard error: standard output is the report.
         let error = std::io::stderr().as_fd().try_clone_to_owned().map_err(failed)?;
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", &line]).stdin(Stdio::null()).stdout(Stdio::from(error)).process_group(0);
-        // Nobody is left to end it when we are killed.
+        // When schedlab is killed nothing else would end it.
         die_with_us(&mut shell);
         begins_on(&mut shell, &self.home);
         let child = shell.spawn().map_err(failed)?;
@@ -76,26 +76,26 @@ impl Party {
         Ok(())
     }
 
-    /// Whether its command ended. One that never ended on its own says how.
+    /// Returns the exit status of its command, if the command ended.
     pub(super) fn ended(&mut self) -> Option<String> {
         let status = self.child.as_mut()?.try_wait().ok()??;
         Some(status.to_string())
     }
 
-    /// Starts a command that ended again; whether it did.
+    /// Starts a command that ended again. Returns whether it did.
     pub(super) fn renew(&mut self) -> Result<bool, ColocateError> {
         if self.ended().is_none() {
             return Ok(false);
         }
         self.side.processes.clear();
         self.restarts += 1;
-        self.start()?;
+        self.start_command()?;
         Ok(true)
     }
 }
 
-impl Drop for Party {
-    /// Ends the command that we started, and what it started.
+impl Drop for Workload {
+    /// Ends the command that this workload started, with all that the command started.
     fn drop(&mut self) {
         use rustix::process::{Pid, Signal, kill_process_group};
         let Some(child) = &mut self.child else { return };
@@ -114,7 +114,7 @@ impl Drop for Party {
     }
 }
 
-/// The folder of a control group in which `cpu.*` files are written.
+/// Returns the folder of a control group in which `cpu.*` files are written.
 fn group_folder(path: &str) -> Result<PathBuf, ColocateError> {
     let root = Path::new("/sys/fs/cgroup");
     let relative = path.trim_start_matches('/');

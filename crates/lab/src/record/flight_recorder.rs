@@ -1,6 +1,6 @@
 //! The flight recorder: the last seconds, packed in memory, written when it ends.
 
-use super::until::Caught;
+use super::stop_conditions::Caught;
 use schedlab_model::{EventKind, EventSink, Ns, SchedEvent, TaskId};
 use schedlab_trace::{CpuTime, GroupInfo, Header, Packed, TaskInfo, TraceError, Writer, renumber};
 use std::collections::{BTreeMap, VecDeque};
@@ -8,20 +8,20 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 
-/// Packed together at most.
+/// Events that are packed together, at most.
 const PACK: usize = 16 * 1024;
 
-/// Memory for the packed events. What does not fit is dropped from the oldest end, and the result says so.
+/// Memory for the packed events, in bytes. What does not fit is dropped from the oldest end, and the result says so.
 pub(super) const MEMORY: usize = 256 << 20;
 
-/// A task and, when it has ended, when.
+/// A task, and when it ended.
 struct Known {
     info: TaskInfo,
     ended: Option<Ns>,
 }
 
-/// The ring.
-pub(super) struct Flight {
+/// The events of the last `keep`, packed.
+pub(super) struct FlightRecorder {
     keep: Ns,
     memory: usize,
     pending: Vec<SchedEvent>,
@@ -29,13 +29,13 @@ pub(super) struct Flight {
     bytes: usize,
     tasks: BTreeMap<TaskId, Known>,
     groups: Vec<GroupInfo>,
-    /// The oldest events that were dropped for want of memory ended here.
+    /// Whether events younger than `keep` were dropped for want of memory.
     short: bool,
 }
 
-impl Flight {
-    pub(super) fn new(keep: Ns, memory: usize) -> Flight {
-        Flight {
+impl FlightRecorder {
+    pub(super) fn new(keep: Ns, memory: usize) -> FlightRecorder {
+        FlightRecorder {
             keep,
             memory,
             pending: Vec::with_capacity(PACK),
@@ -65,12 +65,12 @@ impl Flight {
         if self.pending.len() == PACK { self.pack() } else { Ok(()) }
     }
 
-    /// Bytes in use for events.
+    /// Returns the bytes in use for events.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Packs what is pending and forgets what is too old.
+    /// Packs the pending events and drops those that are too old.
     pub(super) fn pack(&mut self) -> Result<(), TraceError> {
         let now = self.pending.last().map(|event| event.at);
         if let Some(pack) = Packed::pack(&self.pending)? {
@@ -96,8 +96,8 @@ impl Flight {
         Ok(())
     }
 
-    /// Writes what is kept: times begin with the oldest event that is young enough, tasks are numbered anew. Also
-    /// moves the time of what was caught. The threads in the file, and whether memory was short.
+    /// Writes the events that are kept: times begin with the oldest event within `keep`, tasks are numbered anew, and the time
+    /// of `caught` moves with them. Returns what is in the file, and whether memory was short.
     pub(super) fn write(
         mut self,
         path: &Path,
@@ -154,7 +154,7 @@ impl Flight {
     }
 }
 
-/// What was written.
+/// What is in the file.
 pub(super) struct Written {
     pub(super) events: u64,
     pub(super) tasks: usize,
@@ -177,7 +177,7 @@ mod tests {
     /// A million short-lived tasks: memory stays what the last second needs.
     #[test]
     fn memory_is_that_of_the_last_second() {
-        let mut flight = Flight::new(Ns::from_ms(1000), MEMORY);
+        let mut flight = FlightRecorder::new(Ns::from_ms(1000), MEMORY);
         for id in 0..200_000u32 {
             flight.task(TaskId(id), TaskInfo::unknown(id + 1, id + 1, "short"));
             let at = u64::from(id) * 100;
@@ -190,9 +190,9 @@ mod tests {
         let path = std::env::temp_dir().join(format!("schedlab-flight-{}.slt", std::process::id()));
         let end = Ns::from_us(20_000_000);
         let mut caught = Caught {
-            condition: super::super::until::Condition {
+            condition: super::super::stop_conditions::StopCondition {
                 task: None,
-                measure: super::super::until::Measure::Run,
+                measure: super::super::stop_conditions::StretchKind::Run,
                 limit: Ns::ZERO,
             },
             task: ("short".to_owned(), 1),
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn memory_has_a_limit() {
-        let mut flight = Flight::new(Ns::from_ms(3_600_000), 200_000);
+        let mut flight = FlightRecorder::new(Ns::from_ms(3_600_000), 200_000);
         flight.task(TaskId(0), TaskInfo::unknown(1, 1, "a"));
         let mut at = 0u64;
         for us in 0..400_000u64 {

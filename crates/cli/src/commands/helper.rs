@@ -1,6 +1,7 @@
-//! `schedlab part`: not for people. Processes of an experiment that must be ours and apart.
+//! `schedlab helper`, which schedlab starts itself: programs of an experiment that must run in a process of their own.
 
-use crate::{Done, output};
+use crate::exit::Exit;
+use crate::output;
 use schedlab_lab::experiment::{ClientKind, READY};
 use schedlab_live::elevation::ping_pong;
 use schedlab_measure::readers::{BYTES, READS, ReadersRequest, readers};
@@ -11,42 +12,42 @@ use std::io::{BufRead as _, Write as _};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// A server that comes up, and a network that is being laid, get so long.
+/// How long the load client tries to connect: the server comes up, and its network is being set up, meanwhile.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// `schedlab part`
+/// `schedlab helper`
 #[derive(Debug, clap::Args)]
-pub(crate) struct Part {
-    /// Which part
+pub(crate) struct HelperArgs {
+    /// The program
     #[command(subcommand)]
     which: Which,
 }
 
-/// The parts.
+/// The programs.
 #[derive(Debug, clap::Subcommand)]
 enum Which {
-    /// Connects, says so, waits for a line, loads the server, and writes what it saw as JSON
-    Client(Client),
-    /// Says that it is there, waits for a line, and runs the SMP program
-    Readers(Readers),
-    /// Two threads wake each other and block: p50 of block to next and of a turn, in ns
-    Pair {
+    /// Connect to a server, say so, wait for a line, load the server, and write what was measured as JSON
+    LoadClient(LoadClientArgs),
+    /// Say that the program is there, wait for a line, and run the reader threads of the SMP paper
+    Readers(ReadersArgs),
+    /// Let two threads wake each other and block: p50 of block to next and of a turn, in ns
+    PingPong {
         /// For how long
         #[arg(long = "for")]
         time: Ns,
     },
 }
 
-/// The SMP program.
+/// `schedlab helper readers`
 #[derive(Debug, clap::Args)]
-struct Readers {
+struct ReadersArgs {
     #[arg(long)]
     threads: u32,
 }
 
-/// The load client.
+/// `schedlab helper load-client`
 #[derive(Debug, clap::Args)]
-struct Client {
+struct LoadClientArgs {
     #[arg(long)]
     address: SocketAddr,
     #[arg(long)]
@@ -61,37 +62,37 @@ struct Client {
     seed: u64,
 }
 
-pub(crate) fn run(args: &Part) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &HelperArgs) -> anyhow::Result<Exit> {
     match &args.which {
-        Which::Client(client) => load(client),
-        Which::Pair { time } => {
+        Which::LoadClient(args) => load_client(args),
+        Which::PingPong { time } => {
             let played = ping_pong::play(Ns::ZERO, *time, |_| ());
             output::write(None, &format!("{} {}\n", played.block_to_next.0.0, played.cycle.0.0))?;
-            Ok(Done::Well)
+            Ok(Exit::Done)
         }
-        Which::Readers(part) => {
-            wait_for_word();
-            let report = readers(&ReadersRequest { threads: part.threads, bytes: BYTES, reads: READS })?;
+        Which::Readers(args) => {
+            say_ready();
+            let report = readers(&ReadersRequest { threads: args.threads, bytes: BYTES, reads: READS })?;
             output::write(None, &serde_json::to_string(&report)?)?;
-            Ok(Done::Well)
+            Ok(Exit::Done)
         }
     }
 }
 
-/// Says that we are ready and waits for a line.
-fn wait_for_word() {
-    // Whoever started us reads; when it is gone, so are we.
+/// Says that the program is ready, and waits for a line.
+fn say_ready() {
+    // The process that started this one reads the line; when it is gone, this one ends with it.
     let _ = std::io::stdout().write_all(READY.as_bytes()).and_then(|()| std::io::stdout().flush());
     let _ = std::io::stdin().lock().read_line(&mut String::new());
 }
 
-fn load(client: &Client) -> anyhow::Result<Done> {
-    let time = (client.warmup, client.duration);
-    let request = client.client.load(client.address, client.connections, time, client.seed);
+fn load_client(args: &LoadClientArgs) -> anyhow::Result<Exit> {
+    let time = (args.warmup, args.duration);
+    let request = args.client.load(args.address, args.connections, time, args.seed);
     let (began, told) = (Instant::now(), Cell::new(false));
     let connected = || {
         told.set(true);
-        wait_for_word();
+        say_ready();
     };
     let report = loop {
         match run_after(&request, connected) {
@@ -102,5 +103,5 @@ fn load(client: &Client) -> anyhow::Result<Done> {
         }
     };
     output::write(None, &serde_json::to_string(&report)?)?;
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }

@@ -1,11 +1,11 @@
 //! What an experiment runs on: the CPUs, a control group of its own, networks, and the way back.
 //!
-//! Nothing here outlives the process. Programs die with the thread that started them (`PR_SET_PDEATHSIG`), namespaces and
-//! the devices in them with the processes inside, recordings are files without a name, and the control group is in the
-//! journal of a [`Keeper`], whose guardian removes it when we cannot. No sysctl is changed.
+//! Nothing of it outlives the process. Programs die with the thread that started them (`PR_SET_PDEATHSIG`), namespaces and the
+//! devices in them with the processes inside, recordings are files without a name, and the control group is in the journal of a
+//! [`Keeper`], whose guardian removes it when this process is killed. No sysctl is changed.
 
-use super::model::Prices;
-use super::{ExperimentError, Network, Options, Which};
+use super::plan::{ExperimentError, ExperimentKind, ExperimentPlan, Network};
+use super::prices::Prices;
 use schedlab_host::program::{Program, Running};
 use schedlab_host::threads::Scheduling;
 use schedlab_host::{MachineFacts, program, program::Network as Net};
@@ -15,61 +15,62 @@ use schedlab_model::{CpuId, CpuSet, Nice, Policy};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Above server (1) and client (2), so that the way back is open whatever they do.
+/// Above server (1) and client (2), so that the guardian can put everything back whatever they do.
 const GUARDIAN_PRIORITY: u8 = 3;
-/// A program gets so long to come up, or to end.
+/// How long a program has to come up, or to end.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long one that was asked to end may take.
+/// How long a program may take to end after it was asked.
 const FAREWELL: Duration = Duration::from_millis(300);
 
-/// Where an experiment happens.
-pub(super) struct Stage<'a> {
-    // Dropped in this order: who lives in the group goes before it.
+/// The testbed of an experiment.
+pub(super) struct Testbed<'a> {
+    // Dropped in this order: the processes in the group end before it.
     holders: Vec<Running>,
     keeper: Option<Keeper>,
     group: Option<PathBuf>,
     pub(super) machine: MachineFacts,
     /// What the machine's own work costs in the simulator.
     pub(super) prices: Prices,
-    /// Where what is measured runs.
+    /// The CPU of the measured programs.
     pub(super) cpu: CpuId,
-    /// Where everybody else of ours runs.
+    /// The CPUs of client, recorder and schedlab.
     pub(super) others: CpuSet,
     pub(super) notes: Vec<String>,
     pub(super) stop: &'a dyn Fn() -> bool,
     program: PathBuf,
 }
 
-/// Policy and nice value for a program.
+/// Returns a policy and a nice value for a program.
 pub(super) fn scheduling(policy: Policy, nice: i8) -> Scheduling {
     Scheduling { policy, nice: Nice::new(nice).unwrap_or_default(), slice: None, reset_on_fork: false }
 }
 
-impl<'a> Stage<'a> {
+impl<'a> Testbed<'a> {
+    /// Sets the testbed up.
     pub(super) fn open(
-        which: Which,
-        options: &Options,
+        kind: ExperimentKind,
+        plan: &ExperimentPlan,
         stop: &'a dyn Fn() -> bool,
-    ) -> Result<Stage<'a>, ExperimentError> {
+    ) -> Result<Testbed<'a>, ExperimentError> {
         let machine = schedlab_host::machine();
         let allowed =
             schedlab_host::threads::affinity(0).map_or(machine.online, |own| own.and(&machine.online));
         let Some(cpu) = allowed.lowest().filter(|_| allowed.count() > 1) else {
             return Err(ExperimentError::Input(format!(
-                "an experiment needs two CPUs, one for what is measured and one for the client and the recorder; this \
-                 process may use {allowed}"
+                "an experiment needs two CPUs, one for the measured programs and one for client and recorder; this process may \
+                 use {allowed}"
             )));
         };
-        let prices = Prices::of(options.costs.as_deref(), &machine)?;
+        let prices = Prices::choose(plan.costs.as_deref(), &machine)?;
         let keeper = Keeper::start(&KeeperOptions {
-            run_dir: options.run_dir.clone(),
-            purpose: format!("experiment {}", which.name()),
-            program: options.program.clone(),
+            run_dir: plan.run_dir.clone(),
+            purpose: format!("experiment {}", kind.name()),
+            program: plan.program.clone(),
             silence: None,
             priority: Some(GUARDIAN_PRIORITY),
             starve: None,
         })?;
-        let mut stage = Stage {
+        let mut testbed = Testbed {
             holders: Vec::new(),
             keeper: Some(keeper),
             group: None,
@@ -77,26 +78,26 @@ impl<'a> Stage<'a> {
             others: allowed.without(&CpuSet::single(cpu)),
             notes: Vec::new(),
             stop,
-            program: options.program.clone(),
+            program: plan.program.clone(),
             machine,
             prices,
         };
-        stage.describe();
-        if options.shield {
-            stage.make_group();
+        testbed.describe();
+        if plan.shield {
+            testbed.make_group();
         } else {
-            stage.notes.push(
-                "no control group of its own (--no-shield): foreign work has its full share".to_owned(),
-            );
+            testbed
+                .notes
+                .push("no control group of its own (--no-shield): other work has its full share".to_owned());
         }
-        Ok(stage)
+        Ok(testbed)
     }
 
     fn describe(&mut self) {
         let machine = &self.machine;
-        let kind = if machine.virtual_machine { ", virtual" } else { "" };
+        let virtual_machine = if machine.virtual_machine { ", virtual" } else { "" };
         let text = format!(
-            "Linux {} HZ={}, {} CPUs{kind}, {}; measured on CPU {}, client and recorder on {}",
+            "Linux {} HZ={}, {} CPUs{virtual_machine}, {}; measured on CPU {}, client and recorder on {}",
             machine.kernel,
             machine.hz,
             machine.online.count(),
@@ -107,7 +108,7 @@ impl<'a> Stage<'a> {
         self.notes.push(text);
     }
 
-    /// A control group with the greatest weight.
+    /// Makes a control group with the greatest weight.
     fn make_group(&mut self) {
         let made = controller().ok_or_else(|| "no CPU controller is mounted".to_owned()).and_then(
             |(root, file, weight)| {
@@ -123,13 +124,13 @@ impl<'a> Stage<'a> {
                 let path = group.display();
                 self.notes.push(format!(
                     "all programs in one control group of their own, {path} ({file} {weight}): policies and nice values \
-                     count among them, and foreign work hardly disturbs"
+                     count among them, and other work gets a small share"
                 ));
                 self.group = Some(group);
             }
             Err(why) => self.notes.push(format!(
-                "no control group of their own ({why}): foreign work takes its share, and without one the programs are \
-                 in the autogroup of this session"
+                "no control group of their own ({why}): other work takes its share, and the programs are in the \
+                 autogroup of this session"
             )),
         }
     }
@@ -142,47 +143,47 @@ impl<'a> Stage<'a> {
         )
     }
 
-    /// Starts `program`, scheduled like this, in our group.
+    /// Starts `program`, scheduled like this, in the control group of the testbed.
     pub(super) fn launch(&self, program: Program, how: Scheduling) -> Result<Running, ExperimentError> {
-        // In a group of its own a real-time thread needs a budget, and is stopped when it is used up.
+        // In a group of its own a real-time thread needs a budget (RT_GROUP_SCHED), and is stopped when it is used up.
         let group = self.group.clone().filter(|_| how.policy.is_fair());
         let program = Program { scheduling: Some(how), group, ..program };
         program.start().map_err(|source| ExperimentError::Start { what: program.command.join(" "), source })
     }
 
-    /// The command of `schedlab` itself with these words.
+    /// Returns the command `schedlab` with these arguments.
     pub(super) fn own(&self, words: &[String]) -> Program {
         let own = self.program.display().to_string();
         Program::new(std::iter::once(own).chain(words.iter().cloned()))
     }
 
-    /// Networks for server and client.
-    pub(super) fn networks(&mut self, network: Network) -> Result<Wires, ExperimentError> {
-        let server = self.hold()?;
+    /// Sets up the networks of server and client.
+    pub(super) fn networks(&mut self, network: Network) -> Result<Networks, ExperimentError> {
+        let server = self.hold_namespace()?;
         self.ip(server, &["link", "set", "lo", "up"])?;
         if network == Network::Loopback {
             self.notes.push("client and server talk over loopback".to_owned());
-            return Ok(Wires { server: Net::Of(server), client: Net::Of(server), address: "127.0.0.1" });
+            return Ok(Networks { server: Net::Of(server), client: Net::Of(server), address: "127.0.0.1" });
         }
-        let client = self.hold()?;
+        let client = self.hold_namespace()?;
         let pid = client.to_string();
         self.ip(
             server,
             &["link", "add", "slserver", "type", "veth", "peer", "name", "slclient", "netns", &pid],
         )?;
-        for (who, device, address) in [(server, "slserver", SERVER), (client, "slclient", CLIENT)] {
-            self.ip(who, &["addr", "add", &format!("{address}/24"), "dev", device])?;
-            self.ip(who, &["link", "set", device, "up"])?;
+        for (holder, device, address) in [(server, "slserver", SERVER), (client, "slclient", CLIENT)] {
+            self.ip(holder, &["addr", "add", &format!("{address}/24"), "dev", device])?;
+            self.ip(holder, &["link", "set", device, "up"])?;
         }
         self.notes.push(
             "client and server are two hosts: a network namespace each, a pair of virtual Ethernet devices between"
                 .to_owned(),
         );
-        Ok(Wires { server: Net::Of(server), client: Net::Of(client), address: SERVER })
+        Ok(Networks { server: Net::Of(server), client: Net::Of(client), address: SERVER })
     }
 
-    /// A process that keeps a new network namespace.
-    fn hold(&mut self) -> Result<u32, ExperimentError> {
+    /// Starts a process that holds a new network namespace.
+    fn hold_namespace(&mut self) -> Result<u32, ExperimentError> {
         let program =
             Program { network: Net::New, cpus: Some(self.others), ..Program::new(["sleep", "infinity"]) };
         let holder = self.launch(program, scheduling(Policy::Other, 0))?;
@@ -201,7 +202,7 @@ impl<'a> Stage<'a> {
         self.finish(running, &what).map(drop)
     }
 
-    /// Waits for the end of a program and gives what it wrote (up to a pipe's 64 KiB).
+    /// Waits for the end of a program. Returns what it wrote, up to the 64 KiB of a pipe.
     pub(super) fn finish(&self, mut running: Running, what: &str) -> Result<String, ExperimentError> {
         let happened = |happened: String| ExperimentError::Program { what: what.to_owned(), happened };
         let mut out = running.stdout();
@@ -221,7 +222,7 @@ impl<'a> Stage<'a> {
         if status.success() { Ok(text) } else { Err(happened(format!("ended with {status}"))) }
     }
 
-    /// Until `ready`, or refuses.
+    /// Waits until `ready`; fails after [`PATIENCE`].
     pub(super) fn wait(&self, what: &str, mut ready: impl FnMut() -> bool) -> Result<(), ExperimentError> {
         let until = Instant::now() + PATIENCE;
         while !ready() {
@@ -234,7 +235,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Sleeps, and ends when the user does.
+    /// Sleeps; fails when the user ended the experiment.
     pub(super) fn pause(&self, time: Duration) -> Result<(), ExperimentError> {
         let until = Instant::now() + time;
         loop {
@@ -249,7 +250,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Everything back.
+    /// Puts everything back. Returns the notes, and what was given back.
     pub(super) fn close(mut self) -> Result<(Vec<String>, Report), ExperimentError> {
         self.holders.drain(..).for_each(|holder| holder.end(FAREWELL));
         let report = self.keeper.take().map_or_else(|| Ok(Report::default()), Keeper::finish)?;
@@ -260,15 +261,15 @@ impl<'a> Stage<'a> {
 const SERVER: &str = "10.77.0.1";
 const CLIENT: &str = "10.77.0.2";
 
-/// Networks of server and client, and where the client finds the server.
+/// The networks of server and client, and the address of the server.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wires {
+pub(super) struct Networks {
     pub(super) server: Net,
     pub(super) client: Net,
     pub(super) address: &'static str,
 }
 
-/// The folder in which a control group for CPU time can be made, the file with its weight, and the greatest weight.
+/// Returns the folder in which a control group for CPU time can be made, the file of its weight, and the greatest weight.
 fn controller() -> Option<(PathBuf, &'static str, &'static str)> {
     let root = Path::new("/sys/fs/cgroup");
     let enabled = std::fs::read_to_string(root.join("cgroup.subtree_control")).unwrap_or_default();
@@ -278,4 +279,30 @@ fn controller() -> Option<(PathBuf, &'static str, &'static str)> {
     let first = ["cpu", "cpu,cpuacct", "cpuacct,cpu"].map(|name| root.join(name));
     let found = first.into_iter().find(|folder| folder.join("cpu.shares").exists());
     found.map(|folder| (folder, "cpu.shares", "262144"))
+}
+
+/// Returns whether a process listens at `port` in the network of process `pid`: `/proc/PID/net/tcp` has state 0A.
+pub(super) fn listens(pid: u32, port: u16) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
+    let here = format!(":{port:04X}");
+    text.lines().any(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let local = fields.next().is_some_and(|local| local.ends_with(&here));
+        local && fields.nth(1) == Some("0A")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    #[test]
+    fn a_listener_is_found() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert!(listens(std::process::id(), port));
+        drop(listener);
+        assert!(!listens(std::process::id(), port));
+    }
 }
