@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 Examples:
   schedlab record -o all.slt --for 5s --all               the whole machine for 5 seconds
   schedlab record -o redis.slt --for 5s -- ./bench.sh     while a command runs, 5 seconds at most
-  schedlab record -o redis.slt --pid 4711                 process 4711 and its children alone, until it ends
+  schedlab record -o redis.slt --pid 4711                 process 4711 and its children, until it ends
   schedlab record -o redis.slt --pid 4711 --all           the whole machine, until process 4711 ends
   schedlab record -o batch.slt --cgroup /batch --for 1m   the tasks of a control group alone
   schedlab record -o long.slt --all --max-size 2G         until the file has 2 GiB (or Ctrl-C)

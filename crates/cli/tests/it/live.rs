@@ -217,7 +217,7 @@ fn one_of_two_is_given_back() {
     let stranger = schedlab(&folder, &["detach", "--pid", &std::process::id().to_string()]);
     assert!(stranger.code == 2 && stranger.stderr.contains("is not managed"), "{stranger:?}");
     let given = schedlab(&folder, &["detach", "--pid", &first.pid().to_string()]);
-    assert!(given.code == 0 && given.stdout.contains("manages the rest on"), "{given:?}");
+    assert!(given.code == 0 && given.stdout.contains("still manages the rest"), "{given:?}");
     is_as_before(&first, &before[0]);
     let listed = schedlab(&folder, &["status", "--json"]).stdout;
     let status: Value = serde_json::from_str(&listed).expect("JSON");
@@ -450,7 +450,7 @@ fn an_ordinary_user_is_told_what_is_missing() {
     assert!(matrix.code == 0 && matrix.stdout.contains("no: to know when tasks wake"), "{matrix:?}");
     for (arguments, word) in [
         (&["status"][..], "nothing is managed"),
-        (&["restore"], "nothing to give back"),
+        (&["restore"], "nothing has to be given back"),
         (&["compare", "two-hogs"], "linux"),
         (&["doctor"], "setcap"),
     ] {
