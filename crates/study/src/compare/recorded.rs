@@ -71,7 +71,7 @@ impl RecordedInput {
 
     /// Plays the recording once under the scheduler that it was recorded under, and hands every simulated event to
     /// `sink`: for lining the two streams up, wakeup by wakeup.
-    pub fn play<S: EventSink>(&self, seed: u64, sink: &mut S) -> Result<(), StudyError> {
+    pub fn play(&self, seed: u64, sink: &mut dyn EventSink) -> Result<(), StudyError> {
         let (recorded, _, _) = recorded_scheduler(&self.header, None)?;
         let unchanged =
             Variant { name: "as recorded".to_owned(), schedulers: Vec::new(), clauses: Vec::new() };
