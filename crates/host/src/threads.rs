@@ -290,6 +290,13 @@ pub fn served(tid: u32) -> Option<Served> {
     Some(Served { run: Ns(next()?), wait: Ns(next()?), times: next()? })
 }
 
+/// Whether thread `tid` sleeps and can be woken by what it waits for (state S of `/proc/TID/stat`).
+pub fn is_asleep(tid: u32) -> bool {
+    // The name before the state may hold anything, a parenthesis too.
+    fs::read_to_string(format!("/proc/{tid}/stat"))
+        .is_ok_and(|text| text.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S')))
+}
+
 /// Where thread `tid` may run.
 ///
 /// # Errors

@@ -37,6 +37,7 @@ pub mod baseline;
 mod block_detector;
 mod control;
 mod cpu_claim;
+mod hearing;
 mod heartbeat;
 pub mod ping_pong;
 mod supervisor;

@@ -7,6 +7,7 @@ use super::switches::UNKNOWN_PRIO;
 use super::tasks::{Hint, Tasks};
 use super::{CpuSource, RecordSink};
 use crate::proc;
+use rustix::time::ClockId;
 use schedlab_model::{CpuId, EventKind, Ns, PrevState, SchedEvent, TaskId, Waker};
 use std::collections::VecDeque;
 
@@ -14,9 +15,8 @@ use std::collections::VecDeque;
 const NONE: Comm = [0; 16];
 
 pub(crate) struct Merger {
+    /// CLOCK_MONOTONIC of event time 0; what is older is not handed out.
     origin: u64,
-    /// Events before this time (CLOCK_MONOTONIC) are not handed out.
-    begin: u64,
     queues: Vec<VecDeque<RawEvent>>,
     tasks: Tasks,
     /// Who stands for those that are not recorded, per CPU, where not everybody is.
@@ -31,12 +31,19 @@ pub(crate) struct Merger {
     pub(crate) stolen: Ns,
 }
 
+/// When a recording is over.
+pub(crate) struct Over {
+    /// CLOCK_MONOTONIC.
+    pub(crate) at: u64,
+    /// Stolen time of each CPU then.
+    steal: Vec<(CpuId, u64)>,
+}
+
 impl Merger {
     pub(crate) fn new(origin: u64, cpus: usize, mut tasks: Tasks, stand_ins: bool) -> Merger {
         let stand_ins: Vec<_> = (0..cpus).map(|cpu| stand_ins.then(|| tasks.stand_in(cpu as u32))).collect();
         Merger {
             origin,
-            begin: 0,
             queues: vec![VecDeque::new(); cpus],
             tasks,
             running: stand_ins.clone(),
@@ -55,9 +62,10 @@ impl Merger {
         self.origin
     }
 
-    /// Forgets what happened before now: not all rings hold it.
-    pub(crate) fn begin_at(&mut self, now: u64) {
-        self.begin = now;
+    /// The end of a recording of this length, or now: to be asked before anything is switched off.
+    pub(crate) fn end_at(&self, duration: Option<Ns>) -> Over {
+        let asked = duration.map_or(u64::MAX, |duration| self.origin.saturating_add(duration.0));
+        Over { at: super::clock(ClockId::Monotonic).min(asked), steal: proc::steal() }
     }
 
     /// Reads the facts of this thread again: they have changed since the stock was taken.
@@ -76,13 +84,31 @@ impl Merger {
         for (cpu, source) in sources {
             source.drain(&mut self.queues[cpu.index()]);
         }
+        self.hand_out_to(horizon, sink);
+        self.report_steal(&proc::steal(), sink);
+        self.tasks.forget(self.last);
+    }
+
+    /// Reads every ring a last time and hands out what happened before the end.
+    pub(crate) fn finish(
+        &mut self,
+        sources: &mut [(CpuId, Box<dyn CpuSource>)],
+        over: &Over,
+        sink: &mut dyn RecordSink,
+    ) {
+        for (cpu, source) in sources {
+            source.drain(&mut self.queues[cpu.index()]);
+        }
+        self.hand_out_to(over.at, sink);
+        self.report_steal(&over.steal, sink);
+    }
+
+    fn hand_out_to(&mut self, horizon: u64, sink: &mut dyn RecordSink) {
         while let Some((cpu, event)) = self.oldest(horizon) {
-            if event.at >= self.begin {
+            if event.at >= self.origin {
                 self.hand_out(cpu, event, sink);
             }
         }
-        self.report_steal(sink);
-        self.tasks.forget(self.last);
     }
 
     /// The oldest event of all rings, when it is not later than `horizon`. Few CPUs have events at a time,
@@ -141,8 +167,7 @@ impl Merger {
         sink.event(&event);
     }
 
-    fn report_steal(&mut self, sink: &mut dyn RecordSink) {
-        let now = proc::steal();
+    fn report_steal(&mut self, now: &[(CpuId, u64)], sink: &mut dyn RecordSink) {
         for (&(cpu, after), &(before_cpu, before)) in now.iter().zip(&self.steal.clone()) {
             if cpu == before_cpu && after > before {
                 let ns = Ns(after - before);
@@ -150,7 +175,7 @@ impl Merger {
                 self.emit(SchedEvent { at: self.last, cpu, kind: EventKind::Steal { ns } }, sink);
             }
         }
-        self.steal = now;
+        self.steal = now.to_vec();
     }
 
     /// What is left of an event when only some tasks are kept: as `on_switch` and the others of

@@ -6,6 +6,7 @@ mod agent_threads;
 use super::agent::{Notice, Order, Shared, monotonic};
 use super::block_detector::become_fifo;
 use super::cpu_claim::{CpuClaim, PATIENCE};
+use super::hearing::Hearing;
 use super::heartbeat::Heartbeat;
 use super::threads::Thread;
 use super::{
@@ -18,7 +19,7 @@ use crate::status_file::{DriverStatus, StatusThread};
 use crate::{Keeper, KeeperOptions, LiveError, detach, restore};
 use agent_threads::{AgentThreads, Done};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use schedlab_host::follow::Adder;
+use schedlab_host::follow::{Adder, least_duty};
 use schedlab_host::privileges::{Duty, keep_only};
 use schedlab_host::threads::{self as host, Identity, Scheduling};
 use schedlab_model::{CpuId, CpuSet, Ns, Policy};
@@ -98,6 +99,7 @@ struct Supervisor<'a> {
     adders: Vec<Adder>,
     /// The threads of this process: never followed.
     own: BTreeSet<u32>,
+    hearing: Hearing,
     _heartbeat: Heartbeat,
     _limit: RtLimit,
     _claims: Vec<CpuClaim>,
@@ -144,6 +146,9 @@ impl<'a> Supervisor<'a> {
             seed: 1,
         };
         check_scheduler(&core, &options.declared)?;
+        // Agents open events before anything is given up; this thread opens more for each thread that it takes on.
+        let follow =
+            least_duty(cpus[0]).map_err(|error| LiveError::NoEvents { reason: error.to_string() })?;
         let claims = cpus.iter().map(|cpu| CpuClaim::take(*cpu, PATIENCE)).collect::<Result<_, _>>()?;
         let start = monotonic();
         let (agents, adders, notices) = AgentThreads::start(options, &core, &others, start)?;
@@ -162,14 +167,15 @@ impl<'a> Supervisor<'a> {
         })?;
         let limit = RtLimit::set();
         // What is left to do: set policies, follow more threads, end the command.
-        keep_only(&[Duty::Schedule, Duty::Follow, Duty::LockMemory, Duty::Kill, Duty::See])
+        keep_only(&[Duty::Schedule, follow, Duty::LockMemory, Duty::Kill, Duty::See])
             .map_err(LiveError::io("giving up capabilities"))?;
         let heartbeat = Heartbeat::start(shared.clone(), keeper.heartbeat_pipe()?, others)?;
         let own = host::of_process(std::process::id()).into_iter().collect();
         // This thread was made for this management.
         let own_thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
         let began = host::identity(own_thread).map_or(u64::MAX, |own| own.started);
-        Ok(Supervisor {
+        let hearing = Hearing::start(&shared)?;
+        let mut supervisor = Supervisor {
             options,
             core,
             keeper,
@@ -188,10 +194,16 @@ impl<'a> Supervisor<'a> {
             released: BTreeSet::new(),
             adders,
             own,
+            hearing,
             _heartbeat: heartbeat,
             _limit: limit,
             _claims: claims,
-        })
+        };
+        let probe = supervisor.hearing.tid();
+        supervisor.follow(probe)?;
+        let Supervisor { hearing, shared, keeper, .. } = &mut supervisor;
+        hearing.first(shared, || keeper.beat())?;
+        Ok(supervisor)
     }
 
     /// Gives an order that is not about one CPU: the first agent carries it out.
@@ -306,12 +318,14 @@ impl<'a> Supervisor<'a> {
         among[self.threads.len() % among.len()]
     }
 
-    /// Makes the agents follow a thread. Where the kernel refuses to follow one more, its wakeups are found by
-    /// looking.
+    /// Makes the agents follow a thread.
     fn follow(&mut self, tid: u32) -> Result<(), LiveError> {
         let mut told = 0;
         for slot in 0..self.adders.len() {
-            if let Ok(Some(batch)) = self.adders[slot].add(&BTreeSet::from([tid]), &self.own) {
+            let no_events =
+                |error: schedlab_host::HostError| LiveError::NoEvents { reason: error.to_string() };
+            let added = self.adders[slot].add(&BTreeSet::from([tid]), &self.own).map_err(no_events)?;
+            if let Some(batch) = added {
                 self.order_to(slot, Order::Follow(batch));
                 told += 1;
             }
@@ -344,6 +358,8 @@ impl<'a> Supervisor<'a> {
         if self.agents.is_dead() {
             return Ok(false);
         }
+        let Supervisor { hearing, shared, keeper, .. } = self;
+        hearing.tend(shared, || keeper.beat())?;
         let now = monotonic();
         if now.saturating_sub(self.published) >= PUBLISH {
             self.published = now;
