@@ -83,7 +83,7 @@ pub(super) const TESTS: &[Test] = &[
         name: "same-twice",
         about: "two boots under a virtual clock give the same recording, bit by bit",
         machine: Machine::usual(Clock::Virtual),
-        kernels: &["6.12-rt"],
+        kernels: &["6.1"],
         short: true,
         twice: true,
         ..USUAL

@@ -288,11 +288,13 @@ impl<'a> Supervisor<'a> {
         let served = host::served(tid);
         let cpu = self.next_cpu(&affinity);
         let Some(thread) = Thread::open(identity, before, affinity, taken_for, cpu) else { return Ok(false) };
+        // Before it is in a band: opening an event may wait for an RCU grace period, and PREEMPT_RT's rcuc threads
+        // (SCHED_FIFO 1) come to none behind an endless loop in a band that no agent takes the CPU from yet.
+        self.follow(tid)?;
         match self.put_into_band(&thread) {
             Err(LiveError::NoThread { .. }) => return Ok(false),
             other => other?,
         }
-        self.follow(tid)?;
         let taken = StatusThread { thread: thread.identity.clone(), before: served };
         self.threads.push(KnownThread { taken, own: thread.before.policy });
         self.order(Order::Join(Box::new(thread)));
