@@ -21,6 +21,7 @@ pub(crate) mod tasks;
 pub(crate) mod tracepoints;
 
 use crate::facts::{Backend, GroupFacts, MachineFacts, RecordingCapabilities, TaskFacts};
+use crate::sys::huge_pages::NoHugePages;
 use crate::threads::Confined;
 use crate::{HostError, proc};
 use child::Command;
@@ -202,6 +203,7 @@ pub fn record(
     {
         return Err(HostError::NoProcess { pid });
     }
+    let _small_pages = NoHugePages::hold();
     sink.preparing(Preparing::Opening);
     let machine = crate::machine::machine();
     let (opened, mut command) = open::open(request, &machine)?;

@@ -196,6 +196,14 @@ fn as_text(report: &ElevationReport, style: &Style) -> String {
     if counts.migrations > 0 {
         let _ = writeln!(text, "sent to another managed CPU {} times", counts.migrations);
     }
+    if report.silence > schedlab_live::elevation::SILENCE {
+        let _ = writeln!(
+            text,
+            "this machine kept real-time threads waiting for up to {}: the guardian waited {} ms for a heartbeat",
+            report.stall,
+            report.silence.as_millis()
+        );
+    }
     if counts.unlogged > 0 {
         let _ = writeln!(text, "the log was full: it lacks {} steps", counts.unlogged);
     }

@@ -68,7 +68,7 @@ fn throttling(found: &Capabilities) -> Option<Fact> {
         "a FIFO task that never sleeps loses 50 ms of each second to waiting fair tasks, whatever sched_rt_runtime_us says: \
          a maximum near 50 ms is this, and no fault of the machine",
         readable.then_some(
-            "sh -c 'for f in /sys/kernel/debug/sched/fair_server/cpu*/runtime; do echo 0 > $f; done'",
+            super::NO_FAIR_SERVER,
         ),
     ))
 }

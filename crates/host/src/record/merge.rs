@@ -31,6 +31,21 @@ pub(crate) struct Merger {
     pub(crate) stolen: Ns,
 }
 
+/// Most events for which a queue has touched memory at the beginning, for one CPU and for all.
+const TOUCHED: (usize, usize) = (8192, 1 << 19);
+
+/// Empty queues whose memory is there: a page fault in the middle of a recording may wait for the memory lock.
+fn touched_queues(cpus: usize) -> Vec<VecDeque<RawEvent>> {
+    let each = TOUCHED.0.min(TOUCHED.1 / cpus.max(1));
+    let nothing = RawEvent { at: 0, kind: RawKind::Lost { count: 0 } };
+    let queue = || {
+        let mut queue = VecDeque::from(vec![nothing; each]);
+        queue.clear();
+        queue
+    };
+    (0..cpus).map(|_| queue()).collect()
+}
+
 /// When a recording is over.
 pub(crate) struct Over {
     /// CLOCK_MONOTONIC.
@@ -44,7 +59,7 @@ impl Merger {
         let stand_ins: Vec<_> = (0..cpus).map(|cpu| stand_ins.then(|| tasks.stand_in(cpu as u32))).collect();
         Merger {
             origin,
-            queues: vec![VecDeque::new(); cpus],
+            queues: touched_queues(cpus),
             tasks,
             running: stand_ins.clone(),
             stand_ins,

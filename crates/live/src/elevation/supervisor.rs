@@ -8,9 +8,10 @@ use super::block_detector::become_fifo;
 use super::cpu_claim::{CpuClaim, PATIENCE};
 use super::hearing::Hearing;
 use super::heartbeat::Heartbeat;
+use super::host_stalls;
 use super::threads::Thread;
 use super::{
-    AGENT, Counts, ElevationOptions, ElevationReport, GUARDIAN, HEARTBEAT, PARKED, RUNNING, SILENCE,
+    AGENT, Counts, ElevationOptions, ElevationReport, GUARDIAN, HEARTBEAT, PARKED, RUNNING,
     ThreadReport,
 };
 use crate::journal::{Confined, Setting};
@@ -19,6 +20,7 @@ use crate::status_file::{DriverStatus, StatusThread};
 use crate::{Keeper, KeeperOptions, LiveError, detach, restore};
 use agent_threads::{AgentThreads, Done};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use schedlab_host::NoHugePages;
 use schedlab_host::follow::{Adder, least_duty};
 use schedlab_host::privileges::{Duty, keep_only};
 use schedlab_host::threads::{self as host, Identity, Scheduling};
@@ -100,6 +102,10 @@ struct Supervisor<'a> {
     /// The threads of this process: never followed.
     own: BTreeSet<u32>,
     hearing: Hearing,
+    /// See [`ElevationReport`].
+    silence: Duration,
+    stall: Ns,
+    _small_pages: NoHugePages,
     _heartbeat: Heartbeat,
     _limit: RtLimit,
     _claims: Vec<CpuClaim>,
@@ -149,6 +155,9 @@ impl<'a> Supervisor<'a> {
         // Agents open events before anything is given up; this thread opens more for each thread that it takes on.
         let follow =
             least_duty(cpus[0]).map_err(|error| LiveError::NoEvents { reason: error.to_string() })?;
+        let small_pages = NoHugePages::hold();
+        let stall = host_stalls::longest(&options.cpus);
+        let silence = host_stalls::silence(stall);
         let claims = cpus.iter().map(|cpu| CpuClaim::take(*cpu, PATIENCE)).collect::<Result<_, _>>()?;
         let start = monotonic();
         let (agents, adders, notices) = AgentThreads::start(options, &core, &others, start)?;
@@ -161,7 +170,7 @@ impl<'a> Supervisor<'a> {
             run_dir: options.run_dir.clone(),
             purpose: format!("run under {} on CPU {}", options.scheduler, options.cpus),
             program: options.program.clone(),
-            silence: Some(SILENCE),
+            silence: Some(silence),
             priority: Some(GUARDIAN),
             starve: Some(Duration::from_nanos(options.starve_after.0) * BROKEN + BROKEN_MORE),
         })?;
@@ -195,6 +204,9 @@ impl<'a> Supervisor<'a> {
             adders,
             own,
             hearing,
+            silence,
+            stall,
+            _small_pages: small_pages,
             _heartbeat: heartbeat,
             _limit: limit,
             _claims: claims,
@@ -460,7 +472,8 @@ impl<'a> Supervisor<'a> {
             chosen_ns: chosen.0,
         };
         let threads = threads.iter().map(|(thread, chosen)| report((thread, chosen))).collect();
-        Ok(ElevationReport { elapsed, counts, threads, core: self.core, log, restored })
+        let (silence, stall) = (self.silence, self.stall);
+        Ok(ElevationReport { elapsed, counts, threads, core: self.core, log, restored, silence, stall })
     }
 }
 
