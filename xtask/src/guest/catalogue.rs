@@ -55,7 +55,7 @@ const USUAL: Test = Test {
 pub(super) const TESTS: &[Test] = &[
     Test {
         name: "doctor",
-        about: "doctor names every way to record, and each works for root",
+        about: "every way to record works for root, advice is for this kernel, and huge pages stay away",
         short: true,
         ..USUAL
     },
@@ -77,6 +77,38 @@ pub(super) const TESTS: &[Test] = &[
         name: "way-back",
         about: "kill -9 of the owner, then of everything, leaves no changed thread",
         short: true,
+        ..USUAL
+    },
+    Test {
+        name: "ext",
+        about: "a thread with SCHED_EXT has it again after attach, and after kill -9 of everything",
+        kernels: &["7.2", "7.2-rt"],
+        ..USUAL
+    },
+    Test {
+        name: "latency",
+        about: "the cause of a late wakeup is named rightly from the first second on",
+        ..USUAL
+    },
+    Test {
+        name: "matrix",
+        about: "latency idle and loaded on the standard kernel and its PREEMPT_RT pair, to be merged into one table",
+        kernels: &["6.12", "6.12-rt", "7.2", "7.2-rt"],
+        limit_s: 400,
+        ..USUAL
+    },
+    Test {
+        name: super::table::TEST,
+        about: "which ways to record work: as root and as a user, at each perf_event_paranoid, contained, locked down",
+        machine: Machine { arguments: "lsm=lockdown", ..Machine::usual(Clock::Host) },
+        limit_s: 400,
+        ..USUAL
+    },
+    Test {
+        name: "agents",
+        about: "schedulers on two and three CPUs: shares, migrations, affinity, hotplug, cpusets, kill -9, and the log repeats",
+        machine: Machine::usual(Clock::Virtual),
+        limit_s: 300,
         ..USUAL
     },
     Test {

@@ -11,6 +11,7 @@ mod machine;
 mod options;
 mod store;
 mod switches;
+mod table;
 mod transcript;
 
 use crate::tree;
@@ -85,6 +86,13 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
     let mut bad = 0;
     for kernel in &kernels {
         bad += laboratory.kernel(kernel, &options)?;
+    }
+    if options.table {
+        let mut table = table::Table::default();
+        for kernel in &kernels {
+            table.add(&kernel.name, &laboratory.runs.join(&kernel.release))?;
+        }
+        println!("{}", table.write(&tree)?);
     }
     println!("guest: {} in {:.0} s", faults(bad), begin.elapsed().as_secs_f64());
     Ok(ExitCode::from(u8::from(bad > 0)))

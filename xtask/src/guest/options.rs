@@ -14,6 +14,8 @@ pub(super) struct Options {
     pub(super) tests: Vec<String>,
     pub(super) short: bool,
     pub(super) list: bool,
+    /// Write the table of docs/recording.md of what the kernels answer.
+    pub(super) table: bool,
     /// A script to run in place of the tests, on this machine.
     pub(super) script: Option<(PathBuf, Machine)>,
     /// The program to test; `None`: that of this tree, built anew.
@@ -25,7 +27,7 @@ const SHORT: [&str; 3] = ["6.1", "6.12-rt", "7.2"];
 
 /// Names that are no version.
 const KNOWN: &str =
-    "--test NAME, --short, --list, --script FILE, --virtual, --cpus N, --memory MiB, --program FILE";
+    "--test NAME, --short, --list, --table, --script FILE, --virtual, --cpus N, --memory MiB, --program FILE";
 
 pub(super) fn parse(args: &[String]) -> Result<Options> {
     let mut options = Options {
@@ -33,6 +35,7 @@ pub(super) fn parse(args: &[String]) -> Result<Options> {
         tests: Vec::new(),
         short: false,
         list: false,
+        table: false,
         script: None,
         program: None,
     };
@@ -44,6 +47,10 @@ pub(super) fn parse(args: &[String]) -> Result<Options> {
         match arg.as_str() {
             "--short" => options.short = true,
             "--list" => options.list = true,
+            "--table" => {
+                options.table = true;
+                options.tests.push(super::table::TEST.to_owned());
+            }
             "--test" => options.tests.push(value()?),
             "--script" => script = Some(PathBuf::from(value()?)),
             "--program" => options.program = Some(PathBuf::from(value()?)),
