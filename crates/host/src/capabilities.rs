@@ -138,11 +138,7 @@ pub fn probe() -> Capabilities {
             Ok(fs) => fs.read("sched/features").map(drop).map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         },
-        clocksources: fs::read_to_string(CLOCKSOURCES)
-            .unwrap_or_default()
-            .split_whitespace()
-            .map(str::to_owned)
-            .collect(),
+        clocksources: read(CLOCKSOURCES).split_whitespace().map(str::to_owned).collect(),
         fair_server,
         trace_levels: calibration.own_levels,
         idle_traced: calibration.idle_seen,

@@ -257,6 +257,38 @@ fn hrtick(features: Option<&str>) -> &'static str {
     }
 }
 
+/// Settings of a steady machine: the good state, what another one costs, how to get it.
+const STEADY: [(&str, &str, &str, &str); 3] = [
+    (
+        "governor",
+        "performance",
+        "a CPU that changes its speed changes every CPU demand",
+        "cpupower frequency-set -g performance",
+    ),
+    (
+        "smt",
+        "off",
+        "two threads of a core slow each other down, which no scheduler model knows",
+        "sh -c 'echo off > /sys/devices/system/cpu/smt/control'",
+    ),
+    (
+        "clocksource",
+        "tsc",
+        "reading the time is slow: recording costs more",
+        "sh -c 'echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource'",
+    ),
+];
+
+/// Takes the advice to read the time stamp counter back where the kernel cannot.
+fn no_tsc_where_there_is_none(facts: &mut [Fact], found: &Capabilities) {
+    let clock = facts.iter_mut().find(|fact| fact.what == "clocksource" && fact.level != Level::Good);
+    if let Some(clock) = clock.filter(|_| !found.clocksources.iter().any(|name| name == "tsc")) {
+        let there = found.clocksources.join(", ");
+        clock.consequence += &format!("; the kernel found no usable tsc here (available: {there})");
+        clock.lift = None;
+    }
+}
+
 fn machine(found: &Capabilities) -> Vec<Fact> {
     let machine = &found.machine;
     let knob = |name: &str| machine.knobs.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
@@ -290,39 +322,14 @@ fn machine(found: &Capabilities) -> Vec<Fact> {
         "other work takes part in every recording and disturbs every measurement",
         None,
     ));
-    for (name, good, consequence, lift) in [
-        (
-            "governor",
-            "performance",
-            "a CPU that changes its speed changes every CPU demand",
-            "cpupower frequency-set -g performance",
-        ),
-        (
-            "smt",
-            "off",
-            "two threads of a core slow each other down, which no scheduler model knows",
-            "sh -c 'echo off > /sys/devices/system/cpu/smt/control'",
-        ),
-        (
-            "clocksource",
-            "tsc",
-            "reading the time is slow: recording costs more",
-            "sh -c 'echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource'",
-        ),
-    ] {
+    for (name, good, consequence, lift) in STEADY {
         if let Some(state) = knob(name) {
             let fine = state == good || (name == "smt" && state.starts_with("not"));
             let level = if fine { Level::Good } else { Level::Limit };
             facts.push(fact(level, name, state, consequence, (!fine).then_some(lift)));
         }
     }
-    if let Some(clock) = facts.iter_mut().find(|fact| fact.what == "clocksource" && fact.level != Level::Good)
-        && !found.clocksources.iter().any(|name| name == "tsc")
-    {
-        let there = found.clocksources.join(", ");
-        clock.consequence += &format!("; the kernel found no usable tsc here (available: {there})");
-        clock.lift = None;
-    }
+    no_tsc_where_there_is_none(&mut facts, found);
     let isolated = knob("isolated_cpus");
     facts.push(fact(
         Level::Note,

@@ -204,7 +204,11 @@ fn knobs(online: &CpuSet) -> Vec<(String, String)> {
 }
 
 /// A setting of [`DEBUG`], wherever this kernel has it: `debugfs` reads below debugfs, `file` a whole path (empty: there is none).
-fn debug_setting(name: &str, debugfs: impl Fn(&str) -> Option<String>, file: &dyn Fn(String) -> String) -> String {
+fn debug_setting(
+    name: &str,
+    debugfs: impl Fn(&str) -> Option<String>,
+    file: &dyn Fn(String) -> String,
+) -> String {
     let older = || match name {
         "features" => debugfs("sched_features").unwrap_or_default(),
         _ => file(format!("/proc/sys/kernel/sched_{name}")),
@@ -215,7 +219,8 @@ fn debug_setting(name: &str, debugfs: impl Fn(&str) -> Option<String>, file: &dy
 /// What real-time threads may have of each second (`sched_rt_runtime_us`, scaled to its period); `None`: no limit.
 pub fn rt_runtime() -> Option<Ns> {
     let of = |name: &str| read(format!("/proc/sys/kernel/{name}")).trim().parse::<i64>().ok();
-    let (runtime, period) = (of("sched_rt_runtime_us")?, of("sched_rt_period_us").filter(|period| *period > 0)?);
+    let (runtime, period) =
+        (of("sched_rt_runtime_us")?, of("sched_rt_period_us").filter(|period| *period > 0)?);
     (runtime >= 0 && runtime < period).then(|| Ns((runtime as u128 * 1_000_000_000 / period as u128) as u64))
 }
 
@@ -265,7 +270,8 @@ mod tests {
     #[test]
     fn settings_are_found_where_older_kernels_have_them() {
         // As of 5.10: no folder sched/ in debugfs.
-        let debugfs = |path: &str| (path == "sched_features").then(|| "GENTLE_FAIR_SLEEPERS NO_HRTICK".to_owned());
+        let debugfs =
+            |path: &str| (path == "sched_features").then(|| "GENTLE_FAIR_SLEEPERS NO_HRTICK".to_owned());
         let file = |path: String| {
             if path == "/proc/sys/kernel/sched_latency_ns" { "18000000\n".to_owned() } else { String::new() }
         };

@@ -10,13 +10,13 @@ for i in 5 6; do
 done
 all=${all#,}
 sleep 0.3
-part() { said "$1 +chosen +([1-9]|[1-9][0-9])[.]"; }
+part() { said "$1 +chosen +([1-9]|[0-9]+[.][1-9])"; }
 for scheduler in rr fifo-centralized shinjuku layers linux-6.12 edf; do
     for cpus in 1-2 1-3; do
         name="$scheduler on $cpus"
-        run schedlab attach --scheduler $scheduler --cpus $cpus --pid $all --for 1s --log calls
+        run schedlab attach --scheduler $scheduler --cpus $cpus --pid $all --for 4s --log calls
         check "$name: it ends well" [ $code = 0 ]
-        check "$name: wakeups are heard" said ' [1-9][0-9]+ wakeups'
+        check "$name: wakeups are heard" said ' [1-9][0-9]* wakeups'
         for sleeper in m5 m6; do
             # By first come, first served a sleeper waits behind threads without end until these are given back.
             case $scheduler in

@@ -28,7 +28,9 @@ impl Table {
         self.kernels.push(kernel.to_owned());
         for line in text.lines() {
             let mut words = line.split('|');
-            let (Some(who), Some(way), Some(answer)) = (words.next(), words.next(), words.next()) else { continue };
+            let (Some(who), Some(way), Some(answer)) = (words.next(), words.next(), words.next()) else {
+                continue;
+            };
             if !self.rows.iter().any(|row| row == who) {
                 self.rows.push(who.to_owned());
             }
@@ -42,7 +44,8 @@ impl Table {
 
     /// The table as Markdown: a row for each who, a column for each kernel.
     fn text(&self) -> String {
-        let mut text = format!("| | {} |\n|---|{}\n", self.kernels.join(" | "), "---|".repeat(self.kernels.len()));
+        let mut text =
+            format!("| | {} |\n|---|{}\n", self.kernels.join(" | "), "---|".repeat(self.kernels.len()));
         for row in &self.rows {
             let _ = write!(text, "| {row} |");
             for kernel in 0..self.kernels.len() {

@@ -6,8 +6,8 @@ use crate::output;
 use crate::render::{Style, colocate as show};
 use anyhow::{anyhow, bail};
 use schedlab_lab::colocate::{
-    Client, ColocateObserver, ColocatePlan, FIGURES, Goal, Intent, Round, Tried, WorkloadSource,
-    colocate, intentions,
+    Client, ColocateObserver, ColocatePlan, FIGURES, Goal, Intent, Round, Tried, WorkloadSource, colocate,
+    intentions,
 };
 use schedlab_live::RunDir;
 use schedlab_live::actuators::Actuator;

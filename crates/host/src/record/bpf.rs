@@ -163,7 +163,8 @@ impl Loaded {
             .override_global("filter", &filter, true)
             .override_global("group_id", &group, true);
         let release = read_release();
-        let ebpf = loader.load(&OBJECT.0).map_err(|e| too_old(&release, failed("loading BPF programs")(&e)))?;
+        let ebpf =
+            loader.load(&OBJECT.0).map_err(|e| too_old(&release, failed("loading BPF programs")(&e)))?;
         let limits = btf.id_by_type_name_kind(TASKS_ARE_THROTTLED, BtfKind::Func).is_ok();
         let mut loaded = Loaded { ebpf, links: Vec::new(), limits };
         if let Only::Processes(list) = only {

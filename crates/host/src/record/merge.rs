@@ -317,3 +317,99 @@ impl Merger {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::switch_on;
+    use super::*;
+    use crate::facts::{GroupFacts, TaskFacts};
+    use crate::record::RecordStart;
+    use schedlab_model::EventSink;
+    use std::cell::RefCell;
+    use std::io;
+    use std::rc::Rc;
+
+    /// A ring with these events; notes when it is switched on.
+    struct Ring {
+        events: VecDeque<RawEvent>,
+        on: Rc<RefCell<Vec<u64>>>,
+    }
+
+    impl CpuSource for Ring {
+        fn enable(&mut self) -> io::Result<()> {
+            self.on.borrow_mut().push(super::super::clock(ClockId::Monotonic));
+            // Where events come quickly the first rings are full before the last is on.
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            Ok(())
+        }
+        fn disable(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+        fn drain(&mut self, out: &mut VecDeque<RawEvent>) {
+            out.append(&mut self.events);
+        }
+        fn ring_bytes(&self) -> usize {
+            0
+        }
+    }
+
+    fn ring(cpu: usize, times: &[u64], on: &Rc<RefCell<Vec<u64>>>) -> (CpuId, Box<dyn CpuSource>) {
+        let event = |at: &u64| RawEvent { at: *at, kind: RawKind::Lost { count: 1 } };
+        (CpuId::from(cpu), Box::new(Ring { events: times.iter().map(event).collect(), on: Rc::clone(on) }))
+    }
+
+    #[derive(Default)]
+    struct Sink(Vec<(u64, usize)>);
+
+    impl EventSink for Sink {
+        fn event(&mut self, event: &SchedEvent) {
+            if let EventKind::Lost { .. } = event.kind {
+                self.0.push((event.at.0, event.cpu.index()));
+            }
+        }
+    }
+
+    impl RecordSink for Sink {
+        fn start(&mut self, _: &RecordStart) -> io::Result<()> {
+            Ok(())
+        }
+        fn group(&mut self, _: &GroupFacts) {}
+        fn task(&mut self, _: &TaskFacts) {}
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_recording_holds_what_all_cpus_saw() {
+        // CPU 0 was on from 900 on, CPU 1 from 1000 on; they are switched off after 2000, CPU 0 first.
+        let on = Rc::default();
+        let mut sources = vec![ring(0, &[900, 1500], &on), ring(1, &[1100, 2000, 2500], &on)];
+        let mut merger = Merger::new(1000, 2, Tasks::new(true), false);
+        let mut sink = Sink::default();
+        merger.round(&mut sources, 1800, &mut sink);
+        assert_eq!(sink.0, [(100, 1), (500, 0)]);
+        merger.finish(&mut sources, &Over { at: 2000, steal: Vec::new() }, &mut sink);
+        assert_eq!(sink.0, [(100, 1), (500, 0), (1000, 1)]);
+    }
+
+    #[test]
+    fn a_recording_begins_when_the_last_cpu_is_on() {
+        let on = Rc::default();
+        let mut sources = vec![ring(0, &[1, 2, 3], &on), ring(1, &[1], &on), ring(2, &[], &on)];
+        let begin = switch_on(&mut sources).expect("rings of memory");
+        assert_eq!(on.borrow().len(), 3);
+        assert!(on.borrow().iter().all(|at| *at < begin));
+        let mut left = VecDeque::new();
+        sources.iter_mut().for_each(|(_, source)| source.drain(&mut left));
+        assert!(left.is_empty(), "what came before is in no recording, and takes no room");
+    }
+
+    #[test]
+    fn the_asked_time_is_not_exceeded() {
+        let now = super::super::clock(ClockId::Monotonic);
+        let merger = Merger::new(now - 5_000_000_000, 1, Tasks::new(true), false);
+        assert_eq!(merger.end_at(Some(Ns::from_s(2))).at, now - 3_000_000_000);
+        assert!(merger.end_at(None).at >= now);
+    }
+}

@@ -110,6 +110,7 @@ pub(super) fn search(
             let near = !alone.is_empty() && !lacks && tried.outcome == Some(GateOutcome::CannotSay);
             let candidate = tried.outcome == Some(GateOutcome::Met) || near;
             if how == Actuator::Default && tried.outcome == Some(GateOutcome::CannotSay) && !near {
+                observer.tried(&tried);
                 found.outcome = GateOutcome::CannotSay;
                 found.before.extend(tried.round.clone());
                 found.tried.push(tried);
@@ -137,24 +138,38 @@ pub(super) fn search(
                 open.push(candidate);
             }
         }
-        for candidate in &mut open {
-            candidate.look(rounds, plan, &LATER_LOOKS, "not decided yet", observer)?;
-            candidate.tell(found);
-            if candidate.outcome == GateOutcome::Met {
-                found.choose(candidate.how);
-                return Ok(());
-            }
-        }
-        open.retain(|candidate| candidate.outcome == GateOutcome::CannotSay);
-        found.undecided.extend(open.iter().map(|candidate| candidate.how));
-        if let Some(mildest) = open.first() {
-            mildest.tell(found);
-            found.choose(mildest.how);
+        decide(open, rounds, plan, found, observer)?;
+        if found.chosen.is_some() {
             return Ok(());
         }
     }
     if !unseen.is_empty() {
         found.outcome = GateOutcome::CannotSay;
+    }
+    Ok(())
+}
+
+/// Gives the undecided settings of a stage more rounds. The first that meets the goals is chosen, else the mildest that may.
+fn decide(
+    mut open: Vec<Candidate>,
+    rounds: &mut dyn Rounds,
+    plan: &ColocatePlan,
+    found: &mut Colocation,
+    observer: &mut dyn ColocateObserver,
+) -> Result<(), ColocateError> {
+    for candidate in &mut open {
+        candidate.look(rounds, plan, &LATER_LOOKS, "not decided yet", observer)?;
+        candidate.tell(found);
+        if candidate.outcome == GateOutcome::Met {
+            found.choose(candidate.how);
+            return Ok(());
+        }
+    }
+    open.retain(|candidate| candidate.outcome == GateOutcome::CannotSay);
+    found.undecided.extend(open.iter().map(|candidate| candidate.how));
+    if let Some(mildest) = open.first() {
+        mildest.tell(found);
+        found.choose(mildest.how);
     }
     Ok(())
 }

@@ -11,8 +11,7 @@ use super::heartbeat::Heartbeat;
 use super::host_stalls;
 use super::threads::Thread;
 use super::{
-    AGENT, Counts, ElevationOptions, ElevationReport, GUARDIAN, HEARTBEAT, PARKED, RUNNING,
-    ThreadReport,
+    AGENT, Counts, ElevationOptions, ElevationReport, GUARDIAN, HEARTBEAT, PARKED, RUNNING, ThreadReport,
 };
 use crate::journal::{Confined, Setting};
 use crate::logged_core::{CoreOptions, LoggedCore};
@@ -144,13 +143,9 @@ impl<'a> Supervisor<'a> {
     fn start(options: &'a ElevationOptions) -> Result<Supervisor<'a>, LiveError> {
         let others = check_cpus(&options.cpus)?;
         let cpus: Vec<CpuId> = options.cpus.iter().collect();
-        let core = CoreOptions {
-            scheduler: options.scheduler.clone(),
-            cpus: cpus.len(),
-            tasks: options.capacity,
-            hz: schedlab_host::machine().hz,
-            seed: 1,
-        };
+        let (scheduler, tasks, hz) =
+            (options.scheduler.clone(), options.capacity, schedlab_host::machine().hz);
+        let core = CoreOptions { scheduler, cpus: cpus.len(), tasks, hz, seed: 1 };
         check_scheduler(&core, &options.declared)?;
         // Agents open events before anything is given up; this thread opens more for each thread that it takes on.
         let follow =
@@ -184,7 +179,7 @@ impl<'a> Supervisor<'a> {
         let own_thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
         let began = host::identity(own_thread).map_or(u64::MAX, |own| own.started);
         let hearing = Hearing::start(&shared)?;
-        let mut supervisor = Supervisor {
+        let supervisor = Supervisor {
             options,
             core,
             keeper,
@@ -211,11 +206,16 @@ impl<'a> Supervisor<'a> {
             _limit: limit,
             _claims: claims,
         };
-        let probe = supervisor.hearing.tid();
-        supervisor.follow(probe)?;
-        let Supervisor { hearing, shared, keeper, .. } = &mut supervisor;
+        supervisor.hears()
+    }
+
+    /// Shows that events come, before a thread is taken on.
+    fn hears(mut self) -> Result<Self, LiveError> {
+        let probe = self.hearing.tid();
+        self.follow(probe)?;
+        let Supervisor { hearing, shared, keeper, .. } = &mut self;
         hearing.first(shared, || keeper.beat())?;
-        Ok(supervisor)
+        Ok(self)
     }
 
     /// Gives an order that is not about one CPU: the first agent carries it out.

@@ -400,7 +400,8 @@ mod tests {
                 (2_000_000, switch(8, ME, 50)),
             ];
             list.sort_by_key(|(at, _)| *at);
-            Budget::of(&broke(1_000_000), policy.parse().unwrap(), Ns::ZERO, LIMIT, &marks(&list)).parts[0].cause
+            Budget::of(&broke(1_000_000), policy.parse().unwrap(), Ns::ZERO, LIMIT, &marks(&list)).parts[0]
+                .cause
         };
         assert_eq!(of(120, "other", true), Cause::RunQueue);
         assert_eq!(of(110, "other", true), Cause::RunQueue);
@@ -445,7 +446,8 @@ mod tests {
         // It was due while it ran; it went to sleep late, and was woken at once.
         let list = [(2_600_000, switch(ME, 0, 120)), (2_630_000, WAKING), (2_660_000, switch(0, ME, 19))];
         let budget = Budget::of(&broke(1_680_000), Policy::Fifo(80), Ns::ZERO, LIMIT, &marks(&list));
-        let expected = [(Cause::StillRan, "", 1_600_000), (Cause::IdleExit, "", 60_000), (Cause::Own, "", 20_000)];
+        let expected =
+            [(Cause::StillRan, "", 1_600_000), (Cause::IdleExit, "", 60_000), (Cause::Own, "", 20_000)];
         assert_eq!(parts(&budget), expected);
         assert_eq!(
             budget.blame(),

@@ -166,7 +166,8 @@ mod tests {
                 None => spans.push((kernel.clone(), kernel, preset)),
             }
         }
-        let spans: Vec<_> = spans.iter().map(|(from, to, preset)| (from.as_str(), to.as_str(), *preset)).collect();
+        let spans: Vec<_> =
+            spans.iter().map(|(from, to, preset)| (from.as_str(), to.as_str(), *preset)).collect();
         let expected = [
             ("2.4.0", "2.4.37", "linux-2.4"),
             ("2.6.0", "2.6.7", "linux-2.6.0"),

@@ -207,7 +207,12 @@ fn no_stall_is_chosen_because_milder_settings_could_not_be_told() {
     }
     let folder = std::env::temp_dir().join(format!("schedlab-thin-{}", std::process::id()));
     let of = |fifo: f64| {
-        let all = [(Actuator::Default, 900.0), (Actuator::Idle, 101.0), (Actuator::Nice, 101.0), (Actuator::Fifo, fifo)];
+        let all = [
+            (Actuator::Default, 900.0),
+            (Actuator::Idle, 101.0),
+            (Actuator::Nice, 101.0),
+            (Actuator::Fifo, fifo),
+        ];
         let of = all.into_iter().map(|(how, value)| (how, vec![value])).collect();
         Thin(Pretended { of, asked: BTreeMap::new() })
     };
