@@ -88,6 +88,7 @@ pub(super) const TESTS: &[Test] = &[
     Test {
         name: "latency",
         about: "the cause of a late wakeup is named rightly from the first second on",
+        limit_s: 240,
         ..USUAL
     },
     Test {
