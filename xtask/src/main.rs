@@ -11,6 +11,7 @@ mod docs;
 mod facts;
 mod finding;
 mod fuzz;
+mod guest;
 mod oracle;
 mod picture;
 mod same_results;
@@ -50,6 +51,11 @@ Usage: cargo xtask <chore> [options]
       --share 8     percent of each CPU's time (default 8); --longest 40ms: the longest stall
       --hogs N      and so many endless loops
       --for 60s     no longer than this; without a command: for so long
+  guest [KERNEL...] boot Debian's kernels (6.12, 6.12-rt, ...) in QEMU and test the program inside: docs/guests.md
+      --test NAME   only this test (may be given several times); --list: what there is
+      --short       what CI runs: three kernels, some minutes
+      --script FILE this shell script in place of the tests; --virtual, --cpus N, --memory MiB: on which machine
+      --program P   not the program of this tree, but this one
   bpf               build the BPF object and compare it with the one in bpf/ (needs clang, llvm and libbpf-dev)
       --write       replace it
   docs              write the generated files of docs/ anew
@@ -95,6 +101,7 @@ fn run(args: &[String]) -> Result<ExitCode> {
         "stress" => stress::command(rest),
         "disturb" => disturb::command(rest),
         "fuzz" => fuzz::command(rest),
+        "guest" => guest::command(rest),
         "same-results" => same_results::command(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
@@ -119,7 +126,9 @@ mod tests {
 
     #[test]
     fn every_chore_says_what_it_is() {
-        for chore in ["tidy", "ci", "stress", "fuzz", "disturb", "bpf", "docs", "same-results", "help"] {
+        for chore in
+            ["tidy", "ci", "stress", "fuzz", "disturb", "guest", "bpf", "docs", "same-results", "help"]
+        {
             let text = of_chore(chore).unwrap_or_else(|| panic!("{chore}"));
             assert!(text.starts_with(&format!("  {chore} ")), "{text}");
         }
