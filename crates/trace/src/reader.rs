@@ -203,8 +203,9 @@ pub(crate) fn assemble(
     limits: ReadLimits,
     keep: &mut dyn Keep,
 ) -> Result<Recording, TraceError> {
-    let header = header(blocks.next().unwrap_or(Err(TraceError::Empty))?, limits)?;
-    let recording = Recording { header, ..Recording::default() };
+    let mut header = header(blocks.next().unwrap_or(Err(TraceError::Empty))?, limits)?;
+    let repairs = std::mem::take(&mut header.repairs);
+    let recording = Recording { header, repairs, ..Recording::default() };
     let mut assembly = Assembly { recording, limits, records: 0, keep };
     let mut totals = None;
     for part in blocks {
