@@ -11,7 +11,7 @@ use schedlab_scheduler::SchedulerSpec;
 use schedlab_sim::RunOptions;
 use schedlab_trace::analysis::timehist::{Listed, Listing, Piece, Take};
 use schedlab_trace::analysis::{By, Scope};
-use schedlab_trace::{Blocks, GroupInfo, Header, Index, Part, ReadLimits, Recording, TaskInfo, TraceError};
+use schedlab_trace::{import, Blocks, GroupInfo, Header, Index, Part, ReadLimits, Recording, TaskInfo, TraceError};
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
@@ -63,8 +63,10 @@ pub fn open(
 }
 
 fn recording(path: &Path) -> Result<Recording, StudyError> {
-    let read =
-        std::thread::scope(|threads| Recording::of_blocks(ahead(threads, path), ReadLimits::default()));
+    let read = match import::is_foreign(path) {
+        true => Recording::open(path),
+        false => std::thread::scope(|threads| Recording::of_blocks(ahead(threads, path), ReadLimits::default())),
+    };
     let recording = read.map_err(|error| named(path, error))?;
     not_empty(path, recording.events.len(), &recording)?;
     Ok(recording)
@@ -78,12 +80,13 @@ pub struct About {
     in_order: bool,
 }
 
-/// What is known of a recording without its events; `None` when it cannot be read twice, as a pipe.
+/// Returns what is known of a recording without its events; `None` when it cannot be read twice, as a pipe, or is a trace that
+/// has to be imported first.
 ///
 /// # Errors
 /// A file that cannot be read, that is no recording, or one without events.
 pub fn about(path: &Path) -> Result<Option<About>, StudyError> {
-    if !std::fs::metadata(path).is_ok_and(|data| data.is_file()) {
+    if !std::fs::metadata(path).is_ok_and(|data| data.is_file()) || import::is_foreign(path) {
         return Ok(None);
     }
     let failed = |source| StudyError::trace(path, source);

@@ -28,6 +28,7 @@ use collect::{Collector, Take};
 use formats::{Elsewhere, Format, How};
 use schedlab_model::{Ns, SchedEvent};
 use std::io::BufRead;
+use std::path::Path;
 
 /// How to read a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -65,6 +66,13 @@ pub fn read<'i>(input: impl BufRead + 'i, options: ImportOptions) -> Result<Impo
     recording.repairs.misordered += summary.misordered;
     summary.repairs = recording.repairs.clone();
     Ok(Imported { recording, summary })
+}
+
+/// Whether the file at `path` is something else than a recording, and not empty: a trace to be imported, or nothing that can be
+/// read. A file that cannot be opened is not.
+pub fn is_foreign(path: &Path) -> bool {
+    let file = std::fs::File::open(path);
+    file.is_ok_and(|file| crate::reader::is_foreign(&mut std::io::BufReader::new(file)).unwrap_or(false))
 }
 
 /// Decodes a trace; its events go to `out` as they come.

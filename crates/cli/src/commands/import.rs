@@ -3,56 +3,126 @@
 use crate::args::Import;
 use crate::{Done, output};
 use anyhow::{Context, anyhow, bail};
-use schedlab_study::rtapp;
-use schedlab_trace::import::{self, ImportOptions};
-use std::io::{BufReader, Read};
+use schedlab_study::{gallery, rtapp};
+use schedlab_trace::Recording;
+use schedlab_trace::import::{self, ImportOptions, Loss, OddLines, Summary};
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Read};
 use std::path::Path;
+
+/// Bytes that are read at a time.
+const CHUNK: usize = 1 << 20;
+/// zstd level of the recording: 3 is what `record` uses.
+const LEVEL: i32 = 3;
+/// Losses that are listed.
+const LISTED: usize = 5;
 
 pub(crate) fn run(args: &Import) -> anyhow::Result<Done> {
     output::check(&args.output)?;
     if is_rtapp(args) {
         return rtapp(args);
     }
-    let options = ImportOptions { current_is_waker: args.current_is_waker };
-    let imported = if args.input == "-" {
-        import::any(std::io::stdin().lock(), options)
-    } else {
-        let file = std::fs::File::open(&args.input).with_context(|| args.input.clone())?;
-        import::any(BufReader::new(file), options)
+    let options = ImportOptions {
+        current_is_waker: args.current_is_waker,
+        strict: args.strict,
+        clock_hz: args.clock_hz,
+        kernel: args.kernel,
+        machine: args.machine,
     };
-    let imported = imported.map_err(|error| anyhow!("{}: {error}", args.input))?;
-    schedlab_trace::save(&imported.recording, &args.output)?;
-    let recording = &imported.recording;
+    let input: Box<dyn BufRead> = match args.input.as_str() {
+        "-" => Box::new(std::io::stdin().lock()),
+        path => Box::new(BufReader::with_capacity(CHUNK, File::open(path).with_context(|| path.to_owned())?)),
+    };
+    let summary = write(input, &args.output, options).map_err(|error| anyhow!("{}: {error}", args.input))?;
+    // What is repaired is repaired whenever a recording is read: reading it says how much.
+    let recording = Recording::open(&args.output)?;
+    output::write(None, &told(&args.output, &recording, &summary))?;
+    Ok(Done::Well)
+}
+
+/// Writes beside the file and renames: what was there before is there until everything is written.
+fn write(input: Box<dyn BufRead>, path: &Path, options: ImportOptions) -> anyhow::Result<Summary> {
+    let part = output::beside(path);
+    let written = File::create(&part)
+        .with_context(|| part.display().to_string())
+        .and_then(|file| Ok(import::write(input, BufWriter::with_capacity(CHUNK, file), LEVEL, options)?))
+        .and_then(|summary| {
+            std::fs::rename(&part, path).with_context(|| path.display().to_string())?;
+            Ok(summary)
+        });
+    if written.is_err() {
+        // Best effort: the error that matters is the one above.
+        let _ = std::fs::remove_file(&part);
+    }
+    written
+}
+
+fn told(output: &Path, recording: &Recording, summary: &Summary) -> String {
     let mut text = format!(
         "{}: {} events of {} tasks on {} CPUs, {}\n",
-        args.output.display(),
+        output.display(),
         recording.events.len(),
         recording.header.tasks.len(),
         recording.header.topology.cpus(),
         recording.duration
     );
-    if !imported.ignored.is_empty() {
+    if !summary.ignored.is_empty() {
         let ignored: Vec<String> =
-            imported.ignored.iter().map(|(name, count)| format!("{name} ({count})")).collect();
-        text += &format!("left out, because they say nothing about the schedule: {}\n", ignored.join(", "));
+            summary.ignored.iter().map(|(name, count)| format!("{name} ({count})")).collect();
+        let _ = writeln!(text, "left out, because they say nothing about the schedule: {}", ignored.join(", "));
     }
-    text += &format!("repairs: {}\n", recording.repairs);
-    output::write(None, &text)?;
-    Ok(Done::Well)
+    losses(&mut text, summary);
+    odd(&mut text, "lines skipped that are no events", &summary.odd);
+    odd(&mut text, "scheduling events damaged (each is a loss in the recording)", &summary.damaged);
+    for note in &summary.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    let _ = writeln!(text, "repairs: {}", recording.repairs);
+    text
 }
 
-/// An rt-app workload: a `.json` file, or standard input that is to become a scenario.
+fn losses(text: &mut String, summary: &Summary) {
+    for Loss { cpu, count, from, to } in summary.losses.iter().take(LISTED) {
+        let until = to.map_or("the end".to_owned(), |to| to.to_string());
+        let events = if *count == 1 { "event is" } else { "events are" };
+        let _ = writeln!(text, "lost: {count} {events} missing on CPU {cpu} between {from} and {until}");
+    }
+    let more = summary.losses_in_all.saturating_sub(LISTED as u64);
+    if more > 0 {
+        let _ = writeln!(text, "lost: and events at {more} more places");
+    }
+}
+
+fn odd(text: &mut String, what: &str, lines: &OddLines) {
+    if lines.count == 0 {
+        return;
+    }
+    let _ = writeln!(text, "{}: {what} (--strict refuses them); the first:", lines.count);
+    for line in &lines.first {
+        // The text comes from a file: control characters must not reach a terminal.
+        let shown: String = line.text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        let _ = writeln!(text, "  line {}: {}: {}", line.line, shown.trim(), line.why);
+    }
+}
+
+/// An rt-app workload: by its content, or standard input that is to become a scenario.
 fn is_rtapp(args: &Import) -> bool {
-    let ends = |path: &Path, with: &str| path.extension().is_some_and(|extension| extension == with);
-    ends(Path::new(&args.input), "json") || (args.input == "-" && ends(&args.output, "toml"))
+    let to_scenario = args.output.extension().is_some_and(|extension| extension == "toml");
+    if args.input == "-" { to_scenario } else { gallery::is_rtapp(Path::new(&args.input)) }
 }
 
 fn rtapp(args: &Import) -> anyhow::Result<Done> {
-    if args.current_is_waker {
-        bail!(
-            "--current-is-waker has a meaning only for recordings, and {} is an rt-app workload",
-            args.input
-        );
+    for (given, option) in [
+        (args.current_is_waker, "--current-is-waker"),
+        (args.strict, "--strict"),
+        (args.clock_hz.is_some(), "--clock-hz"),
+        (args.kernel.is_some(), "--kernel"),
+        (args.machine.is_some(), "--machine"),
+    ] {
+        if given {
+            bail!("{option} has a meaning only for recordings, and {} is an rt-app workload", args.input);
+        }
     }
     let imported = if args.input == "-" {
         let mut text = String::new();
