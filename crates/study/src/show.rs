@@ -11,7 +11,9 @@ use schedlab_scheduler::SchedulerSpec;
 use schedlab_sim::RunOptions;
 use schedlab_trace::analysis::timehist::{Listed, Listing, Piece, Take};
 use schedlab_trace::analysis::{By, Scope};
-use schedlab_trace::{import, Blocks, GroupInfo, Header, Index, Part, ReadLimits, Recording, TaskInfo, TraceError};
+use schedlab_trace::{
+    Blocks, GroupInfo, Header, Index, Part, ReadLimits, Recording, TaskInfo, TraceError, import,
+};
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
@@ -65,7 +67,9 @@ pub fn open(
 fn recording(path: &Path) -> Result<Recording, StudyError> {
     let read = match import::is_foreign(path) {
         true => Recording::open(path),
-        false => std::thread::scope(|threads| Recording::of_blocks(ahead(threads, path), ReadLimits::default())),
+        false => {
+            std::thread::scope(|threads| Recording::of_blocks(ahead(threads, path), ReadLimits::default()))
+        }
     };
     let recording = read.map_err(|error| named(path, error))?;
     not_empty(path, recording.events.len(), &recording)?;
@@ -209,8 +213,10 @@ pub(crate) fn simulated(
     let built = plan.build(machine.topology.cpus())?;
     let mut options = RunOptions::for_time(scenario.duration);
     options.seed = scenario.seed;
+    options.end_with_tasks = scenario.end_with_tasks;
     let mut events = Vec::new();
-    plan.run(&machine, &*built, &options, &mut events)?;
+    let outcome = plan.run(&machine, &*built, &options, &mut events)?;
+    let duration = if scenario.end_with_tasks { outcome.metrics.to } else { scenario.duration };
     let header = Header {
         kernel: spec.to_string(),
         note: format!("simulated: {}, {}, seed {}", scenario.title, plan.variant, options.seed),
@@ -219,7 +225,7 @@ pub(crate) fn simulated(
         ..scenario.header(&machine)
     };
     let source = |source| StudyError::trace(&scenario.name, source);
-    let recording = Recording::from_parts(header, events, scenario.duration).map_err(source)?;
+    let recording = Recording::from_parts(header, events, duration).map_err(source)?;
     Ok((plan, recording))
 }
 

@@ -54,9 +54,8 @@ impl Recording {
         let mut input = std::io::BufReader::with_capacity(1 << 20, file);
         let read = match is_foreign(&mut input) {
             Ok(false) => Recording::read(input),
-            Ok(true) => {
-                crate::import::read(input, crate::import::ImportOptions::default()).map(|imported| imported.recording)
-            }
+            Ok(true) => crate::import::read(input, crate::import::ImportOptions::default())
+                .map(|imported| imported.recording),
             Err(error) => Err(error),
         };
         read.map_err(|error| match error {

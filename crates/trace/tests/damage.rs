@@ -80,7 +80,7 @@ fn a_file_of_version_1_0_reads_for_ever() {
 
 #[test]
 fn the_corpus_of_texts() {
-    for (_, bytes) in corpus("perf_script") {
+    for (_, bytes) in corpus("import") {
         for end in (0..bytes.len()).step_by(1 + bytes.len() / 400) {
             for current_is_waker in [false, true] {
                 let result =

@@ -5,7 +5,7 @@ use schedlab_trace::import::{ImportOptions, Imported, read};
 use schedlab_trace::{Capability, TraceError};
 
 fn import(file: &str) -> Imported {
-    let path = format!("{}/../../fuzz/corpus/perf_script/{file}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../../fuzz/corpus/import/{file}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read(path).unwrap();
     read(&text[..], ImportOptions::default()).unwrap()
 }

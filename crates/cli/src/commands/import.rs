@@ -1,15 +1,15 @@
 //! `schedlab import`
 
-use crate::args::Import;
-use crate::{Done, output};
+use crate::exit::Exit;
+use crate::output;
 use anyhow::{Context, anyhow, bail};
 use schedlab_study::{gallery, rtapp};
 use schedlab_trace::Recording;
-use schedlab_trace::import::{self, ImportOptions, Loss, OddLines, Summary};
+use schedlab_trace::import::{self, ImportOptions, KernelVersion, Loss, OddLines, Summary};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Bytes that are read at a time.
 const CHUNK: usize = 1 << 20;
@@ -18,7 +18,44 @@ const LEVEL: i32 = 3;
 /// Losses that are listed.
 const LISTED: usize = 5;
 
-pub(crate) fn run(args: &Import) -> anyhow::Result<Done> {
+/// `schedlab import`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  perf script | schedlab import - -o mine.slt
+  trace-cmd report | schedlab import - -o mine.slt
+  schedlab import perf.data -o mine.slt                  also .gz and .zst of any kind
+  schedlab import trace.pftrace -o mine.slt              a Perfetto trace with sched events
+  schedlab import systrace.html -o mine.slt
+  schedlab import workload.json -o mine.toml             an rt-app workload becomes a scenario
+
+The kind of the file is told by its content. What is lost, odd or repaired is counted; the last line says how much was repaired.
+docs/exchange-formats.md lists every kind of file and what is kept of it.")]
+pub(crate) struct ImportArgs {
+    /// Read this trace (perf.data, a Perfetto trace, or the text of perf, ftrace, trace-cmd, atrace, systrace or LTTng) or rt-app
+    /// workload; `-` is standard input
+    input: String,
+    /// Write this recording (.slt) or scenario (.toml)
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Treat the running task as the waker even where the trace does not show whether an interrupt was
+    #[arg(long)]
+    current_is_waker: bool,
+    /// Refuse the first line that is not understood, instead of counting such lines
+    #[arg(long)]
+    strict: bool,
+    /// Read time stamps that are whole numbers (trace_clock x86-tsc, counter) as ticks of a clock of this frequency
+    #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u64).range(1..))]
+    clock_hz: Option<u64>,
+    /// Read task states that are numbers as those of this kernel release, such as 4.9
+    #[arg(long, value_name = "VERSION")]
+    kernel: Option<KernelVersion>,
+    /// Read this machine of a Perfetto trace of several
+    #[arg(long, value_name = "ID")]
+    machine: Option<u32>,
+}
+
+pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<Exit> {
     output::check(&args.output)?;
     if is_rtapp(args) {
         return rtapp(args);
@@ -38,12 +75,12 @@ pub(crate) fn run(args: &Import) -> anyhow::Result<Done> {
     // What is repaired is repaired whenever a recording is read: reading it says how much.
     let recording = Recording::open(&args.output)?;
     output::write(None, &told(&args.output, &recording, &summary))?;
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }
 
 /// Writes beside the file and renames: what was there before is there until everything is written.
 fn write(input: Box<dyn BufRead>, path: &Path, options: ImportOptions) -> anyhow::Result<Summary> {
-    let part = output::beside(path);
+    let part = output::part(path)?;
     let written = File::create(&part)
         .with_context(|| part.display().to_string())
         .and_then(|file| Ok(import::write(input, BufWriter::with_capacity(CHUNK, file), LEVEL, options)?))
@@ -70,7 +107,8 @@ fn told(output: &Path, recording: &Recording, summary: &Summary) -> String {
     if !summary.ignored.is_empty() {
         let ignored: Vec<String> =
             summary.ignored.iter().map(|(name, count)| format!("{name} ({count})")).collect();
-        let _ = writeln!(text, "left out, because they say nothing about the schedule: {}", ignored.join(", "));
+        let _ =
+            writeln!(text, "left out, because they say nothing about the schedule: {}", ignored.join(", "));
     }
     losses(&mut text, summary);
     odd(&mut text, "lines skipped that are no events", &summary.odd);
@@ -107,12 +145,12 @@ fn odd(text: &mut String, what: &str, lines: &OddLines) {
 }
 
 /// An rt-app workload: by its content, or standard input that is to become a scenario.
-fn is_rtapp(args: &Import) -> bool {
+fn is_rtapp(args: &ImportArgs) -> bool {
     let to_scenario = args.output.extension().is_some_and(|extension| extension == "toml");
     if args.input == "-" { to_scenario } else { gallery::is_rtapp(Path::new(&args.input)) }
 }
 
-fn rtapp(args: &Import) -> anyhow::Result<Done> {
+fn rtapp(args: &ImportArgs) -> anyhow::Result<Exit> {
     for (given, option) in [
         (args.current_is_waker, "--current-is-waker"),
         (args.strict, "--strict"),
@@ -127,7 +165,8 @@ fn rtapp(args: &Import) -> anyhow::Result<Done> {
     let imported = if args.input == "-" {
         let mut text = String::new();
         std::io::stdin().lock().read_to_string(&mut text).context("standard input")?;
-        rtapp::parse("rt-app", "standard input", &text)
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        rtapp::parse("rt-app", "standard input", &text, cpus)
     } else {
         rtapp::load(Path::new(&args.input))
     }?;
@@ -138,5 +177,5 @@ fn rtapp(args: &Import) -> anyhow::Result<Done> {
         text += &format!("  {note}\n");
     }
     output::write(None, &text)?;
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }

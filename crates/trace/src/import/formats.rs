@@ -19,10 +19,25 @@ pub struct Format {
     pub what: &'static str,
     /// Whether a file that begins so is of this kind. The first entry that says yes counts.
     pub is: fn(head: &[u8]) -> bool,
+    /// What its bytes are.
+    pub content: Content,
     /// What is done with it.
     pub(super) how: How,
     /// What is kept of it and what is lost, for docs/exchange-formats.md.
     pub notes: &'static str,
+}
+
+/// What the bytes of a file are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Content {
+    /// Lines.
+    Text,
+    /// One JSON value.
+    Json,
+    /// A protocol buffer.
+    Protobuf,
+    /// Anything else.
+    Binary,
 }
 
 /// What is done with a file.
@@ -56,6 +71,7 @@ pub const FORMATS: &[Format] = &[
         name: "recording",
         what: "a schedlab recording",
         is: |head| head.starts_with(&crate::format::MAGIC),
+        content: Content::Binary,
         how: How::Elsewhere(Elsewhere::Recording),
         notes: "docs/recording-format.md",
     },
@@ -63,6 +79,7 @@ pub const FORMATS: &[Format] = &[
         name: "perf_data",
         what: "perf.data",
         is: |head| head.starts_with(b"PERFILE2") || head.starts_with(b"2ELIFREP"),
+        content: Content::Binary,
         how: How::Whole(perf_data::read),
         notes: "sched and raw_syscalls tracepoints, lost records, thread names; samples of other events are left out",
     },
@@ -70,6 +87,7 @@ pub const FORMATS: &[Format] = &[
         name: "trace_dat",
         what: "trace.dat of trace-cmd",
         is: |head| head.starts_with(b"\x17\x08\x44tracing"),
+        content: Content::Binary,
         how: How::Refused("pass its text: `trace-cmd report -i FILE | schedlab import - -o OUT.slt`"),
         notes: "read its text",
     },
@@ -77,6 +95,7 @@ pub const FORMATS: &[Format] = &[
         name: "ctf",
         what: "a stream of a CTF trace (LTTng)",
         is: |head| head.starts_with(&[0xc1, 0x1f, 0xfc, 0xc1]) || head.starts_with(b"/* CTF 1.8"),
+        content: Content::Binary,
         how: How::Refused("pass its text: `babeltrace2 FOLDER | schedlab import - -o OUT.slt`"),
         notes: "read its text",
     },
@@ -84,6 +103,7 @@ pub const FORMATS: &[Format] = &[
         name: "elf",
         what: "a program or core dump (ELF)",
         is: |head| head.starts_with(b"\x7fELF"),
+        content: Content::Binary,
         how: How::Refused("record what it does: `schedlab record -o OUT.slt -- PROGRAM`"),
         notes: "",
     },
@@ -96,6 +116,7 @@ pub const FORMATS: &[Format] = &[
                 [0xd4, 0xc3, 0xb2, 0xa1, ..] | [0xa1, 0xb2, 0xc3, 0xd4, ..] | [0x0a, 0x0d, 0x0d, 0x0a, ..]
             )
         },
+        content: Content::Binary,
         how: How::Refused("it has no scheduling events"),
         notes: "",
     },
@@ -103,6 +124,7 @@ pub const FORMATS: &[Format] = &[
         name: "perfetto",
         what: "a Perfetto trace",
         is: perfetto::is_perfetto,
+        content: Content::Protobuf,
         how: How::Whole(perfetto::read),
         notes: "ftrace's sched events, plain and compact, compressed packets too; the process list; other data sources are left out",
     },
@@ -113,6 +135,7 @@ pub const FORMATS: &[Format] = &[
             is_json(head) && contains(head, b"\"traceEvents\"")
                 || is_json(head) && contains(head, b"\"systemTraceEvents\"")
         },
+        content: Content::Json,
         how: How::Whole(read_json),
         notes: "the text under `systemTraceEvents`; `traceEvents` of programs are left out",
     },
@@ -120,6 +143,7 @@ pub const FORMATS: &[Format] = &[
         name: "rt_app",
         what: "an rt-app workload",
         is: |head| is_json(head) && !contains(head, b"\"traceEvents\""),
+        content: Content::Json,
         how: How::Elsewhere(Elsewhere::RtApp),
         notes: "becomes a scenario",
     },
@@ -127,6 +151,7 @@ pub const FORMATS: &[Format] = &[
         name: "binary",
         what: "not text, and none of the binary traces that are known",
         is: |head| head.iter().take(512).filter(|byte| **byte == 0).count() > 2,
+        content: Content::Binary,
         how: How::Refused(
             "schedlab reads perf.data, Perfetto traces, and the text of perf, ftrace, trace-cmd, atrace, systrace and LTTng",
         ),
@@ -136,6 +161,7 @@ pub const FORMATS: &[Format] = &[
         name: "text",
         what: "the text of a tracer",
         is: |_| true,
+        content: Content::Text,
         how: How::Stream(text::read),
         notes: "`perf script` with any -F that has comm, tid, cpu, time and event; ftrace, `trace-cmd report`, atrace, systrace (also HTML), LTTng by babeltrace",
     },
@@ -151,6 +177,14 @@ impl Format {
     pub const fn elsewhere(&self) -> Option<Elsewhere> {
         match self.how {
             How::Elsewhere(what) => Some(what),
+            _ => None,
+        }
+    }
+
+    /// Returns what makes a file readable that `import` does not read.
+    pub const fn advice(&self) -> Option<&'static str> {
+        match self.how {
+            How::Refused(what_to_do) => Some(what_to_do),
             _ => None,
         }
     }
