@@ -89,6 +89,7 @@ fn formats() -> String {
             (true, _) => "yes",
             (false, Some(Elsewhere::Recording)) => "is one already",
             (false, Some(Elsewhere::RtApp)) => "as a scenario",
+            (false, Some(Elsewhere::Scenario)) => "is one already",
             (false, None) => "no",
         };
         let _ = writeln!(text, "| {} | {read} | {} |", format.what, format.advice().unwrap_or(format.notes));

@@ -3,11 +3,13 @@
 //!
 //! Source of the grammar: rt-app's own `doc/tutorial.txt` (scheduler-tools/rt-app, May 2026) and its examples.
 
+mod export;
 mod json;
 mod program;
 
 use crate::generate::{Draft, DraftSection, quote};
 use crate::scenario::{Scenario, parse as parse_scenario};
+pub use export::{Exported, export};
 use json::Json;
 use program::Programs;
 use schedlab_model::MAX_CPUS;

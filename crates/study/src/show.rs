@@ -65,7 +65,8 @@ pub fn open(
 }
 
 fn recording(path: &Path) -> Result<Recording, StudyError> {
-    let read = match import::is_foreign(path) {
+    // A pipe can be read once: it is opened once.
+    let read = match !path.is_file() || import::is_foreign(path) {
         true => Recording::open(path),
         false => {
             std::thread::scope(|threads| Recording::of_blocks(ahead(threads, path), ReadLimits::default()))

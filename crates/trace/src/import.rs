@@ -99,6 +99,9 @@ fn decode<'i>(
 fn elsewhere(what: Elsewhere) -> TraceError {
     TraceError::Option(match what {
         Elsewhere::Recording => "this is a schedlab recording already: use it as it is".to_owned(),
+        Elsewhere::Scenario => {
+            "this is a scenario of schedlab, not a trace: `schedlab compare` runs it".to_owned()
+        }
         Elsewhere::RtApp => {
             "this is JSON without the text of a tracer; an rt-app workload has to come as a file".to_owned()
         }

@@ -60,6 +60,8 @@ pub enum Elsewhere {
     Recording,
     /// An rt-app workload.
     RtApp,
+    /// A scenario (TOML).
+    Scenario,
 }
 
 /// Bytes of a file by which it is recognised.
@@ -146,6 +148,17 @@ pub const FORMATS: &[Format] = &[
         content: Content::Json,
         how: How::Elsewhere(Elsewhere::RtApp),
         notes: "becomes a scenario",
+    },
+    Format {
+        name: "scenario",
+        what: "a scenario of schedlab",
+        is: |head| {
+            let sections = ["[machine]", "[[task]]", "[[group]]"];
+            String::from_utf8_lossy(head).lines().any(|line| sections.contains(&line.trim_end()))
+        },
+        content: Content::Text,
+        how: How::Elsewhere(Elsewhere::Scenario),
+        notes: "docs/scenario-format.md",
     },
     Format {
         name: "binary",

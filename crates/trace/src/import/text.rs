@@ -9,7 +9,7 @@ mod lttng;
 mod markup;
 
 use super::build::Builder;
-use super::event::Event;
+use super::event::{Context, Event, Running, Stamp};
 use super::states::KernelVersion;
 use crate::TraceError;
 use line::{Columns, Time};
@@ -123,6 +123,10 @@ impl<'b, 'o> Text<'b, 'o> {
         if trimmed.starts_with("CPU:") && self.lost(trimmed)? || self.preamble(trimmed) {
             self.quiet += 1;
             return Ok(());
+        }
+        if let Some((cpu, at, count)) = self.lttng.loss(trimmed) {
+            let stamp = Stamp { at, cpu, running: Running::default(), context: Context::NotShown };
+            return self.builder.event(&stamp, &Event::Lost { count });
         }
         if let Some(line) = lttng::split(trimmed) {
             return self.of_lttng(number, &line);

@@ -59,6 +59,21 @@ impl Clock {
         self.days.checked_mul(2 * HALF_DAY)?.checked_add(ns).map(Ns)
     }
 
+    /// The CPU, time and number of discarded events that babeltrace warns of: `[warning] Tracer discarded 3 events between [TIME] and
+    /// [TIME] in trace ..., at relative path: "channel0_1".` (1), `WARNING: Tracer discarded 3 events ... "channel0_1"` (2).
+    pub(super) fn loss(&mut self, text: &str) -> Option<(u32, Ns, u64)> {
+        let rest =
+            text.strip_prefix("[warning] Tracer ").or_else(|| text.strip_prefix("WARNING: Tracer "))?;
+        let rest = rest.strip_prefix("discarded ").or_else(|| rest.strip_prefix("may have discarded "))?;
+        let count = rest.split_whitespace().next()?.parse().ok()?;
+        let at = self.read(rest.split_once("between [")?.1.split(']').next()?)?;
+        // A stream is the buffer of one CPU; its name ends with the CPU's number.
+        let (_, stream) = rest.rsplit_once("channel")?;
+        let (_, number) = stream.split('"').next()?.rsplit_once('_')?;
+        let cpu = number.parse().ok().filter(|&cpu: &u32| (cpu as usize) < MAX_CPUS)?;
+        Some((cpu, at, count))
+    }
+
     /// The event of a line.
     pub(super) fn event<'a>(
         &mut self,
@@ -66,9 +81,11 @@ impl Clock {
         kernel: Option<KernelVersion>,
         by_version: &mut bool,
     ) -> Result<(Stamp<'a>, Event<'a>), String> {
-        let fields = Fields(line.fields);
+        let contexts = Fields(line.fields);
+        // The event's own fields come last; contexts before them may have fields of the same name.
+        let fields = Fields(line.fields.rfind("}, {").map_or(line.fields, |at| &line.fields[at + 3..]));
         let at = self.read(line.time).ok_or_else(|| format!("`{}` is no time", line.time))?;
-        let cpu = fields.number("cpu_id").filter(|&cpu| (0..MAX_CPUS as i64).contains(&cpu));
+        let cpu = contexts.number("cpu_id").filter(|&cpu| (0..MAX_CPUS as i64).contains(&cpu));
         let cpu = cpu.ok_or("no `cpu_id`")? as u32;
         let lacks = || format!("fields of {} not understood", line.event);
         let who = |comm: &str, tid: &str, prio: &str| {
@@ -77,7 +94,8 @@ impl Clock {
             Some(Who { comm: fields.text(comm)?, tid, prio })
         };
         let subject = || who("comm", "tid", "prio").ok_or_else(lacks);
-        let mut running = self.running(&fields);
+        let mut running =
+            if contexts.0.len() > fields.0.len() { self.running(&contexts) } else { Running::default() };
         let event = match line.event {
             "sched_switch" => {
                 let prev = who("prev_comm", "prev_tid", "prev_prio").ok_or_else(lacks)?;
@@ -115,7 +133,9 @@ impl Clock {
     /// The task that was running, where the trace has the contexts `tid` and `procname`.
     fn running<'a>(&self, fields: &Fields<'a>) -> Running<'a> {
         let of = |key: &str| fields.number(key).and_then(|id| u32::try_from(id).ok());
-        Running { comm: fields.text("procname").unwrap_or_default(), tid: of("vtid"), pid: of("pid") }
+        // Without the context `procname`, `tid` is a field of the event.
+        let Some(comm) = fields.text("procname") else { return Running::default() };
+        Running { comm, tid: of("tid"), pid: of("pid") }
     }
 }
 
