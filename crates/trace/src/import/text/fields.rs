@@ -79,6 +79,8 @@ fn switch<'a>(fields: &'a str, kernel: Option<KernelVersion>, by_version: &mut b
         let (prev, word) = split_last(prev, " prev_state=")?;
         let (prev, next) =
             (named(prev, " prev_pid=", " prev_prio=")?, named(next, " next_pid=", " next_prio=")?);
+        // Every kernel prints the priority last: without it the line is cut, and the thread id may be.
+        next.prio?;
         return Some(Event::Switch { prev, state: state(word), next });
     }
     let (prev, next) = split_last(fields, " ==> ")?;
@@ -129,7 +131,8 @@ fn side(text: &str) -> Option<(u32, Option<i32>, &str)> {
 /// The task of a wakeup, migration or exit, in any form.
 fn subject(fields: &str) -> Option<Who<'_>> {
     if let Some(rest) = fields.strip_prefix("comm=") {
-        return named(rest, " pid=", " prio=").or_else(|| named(rest, " pid=", " "));
+        // The priority is behind the thread id: without it the line is cut, and the id may be.
+        return named(rest, " pid=", " prio=").filter(|who| who.prio.is_some());
     }
     let fields = fields.strip_prefix("task ").unwrap_or(fields);
     let end = fields.find(']').map_or(fields.len(), |at| at + 1);
