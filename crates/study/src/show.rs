@@ -123,6 +123,31 @@ pub fn list(path: &Path, about: &About, lanes: &mut Lanes<Piece>) -> Result<Opti
     Ok(Some(listed))
 }
 
+/// Reads all of a recording, as every command does, and returns it without its events, with what was repaired. Memory does not grow
+/// with its length.
+///
+/// # Errors
+/// A file that cannot be read, or without events.
+pub fn checked(path: &Path) -> Result<Listed, StudyError> {
+    /// Rows that nobody needs; the last piece is used again.
+    struct Dropped(Option<Piece>);
+    impl Take for Dropped {
+        fn take(&mut self, piece: Piece) {
+            self.0 = Some(piece);
+        }
+        fn used(&mut self) -> Option<Piece> {
+            self.0.take()
+        }
+    }
+    let in_order = about(path)?.is_some_and(|about| about.in_order);
+    let mut rows = Dropped(None);
+    let mut listing = Listing::new(&mut rows, in_order);
+    let listed = std::thread::scope(|threads| listing.all(|| ahead(threads, path), ReadLimits::default()));
+    let listed = listed.map_err(|error| named(path, error))?;
+    not_empty(path, listed.events, &listed.about)?;
+    Ok(listed)
+}
+
 /// Hands on the rows of what is before a damaged block, as if the recording had been cut off there.
 fn before_damage(path: &Path, error: &TraceError, listing: &mut Listing<'_>) {
     if let TraceError::Damaged { offset, .. } = error {

@@ -53,8 +53,16 @@ fn history(choices: &[u8]) -> Vec<SchedEvent> {
                 state[task] = 1;
             }
             (_, 1, running) => {
-                let left = if choice >> 5 & 1 == 0 { PrevState::Runnable } else { PrevState::RunnableInKernel };
-                push(cpu, switch(running, if running.is_none() { PrevState::Runnable } else { left }, Some(task as u32)));
+                let left =
+                    if choice >> 5 & 1 == 0 { PrevState::Runnable } else { PrevState::RunnableInKernel };
+                push(
+                    cpu,
+                    switch(
+                        running,
+                        if running.is_none() { PrevState::Runnable } else { left },
+                        Some(task as u32),
+                    ),
+                );
                 if let Some(prev) = running {
                     state[prev as usize] = 1;
                 }
@@ -114,7 +122,13 @@ fn shown(recording: &Recording, wakers: bool, kernel_tells_preemption: bool) -> 
             format!("{} {} {} {state:?} {}", event.at, event.cpu, tid(prev), tid(next))
         }
         EventKind::Wake { task, waker } => {
-            format!("{} {} wakes {} {}", event.at, event.cpu, tid(Some(task)), if wakers { told(waker) } else { String::new() })
+            format!(
+                "{} {} wakes {} {}",
+                event.at,
+                event.cpu,
+                tid(Some(task)),
+                if wakers { told(waker) } else { String::new() }
+            )
         }
         other => format!("{other:?}"),
     };
@@ -151,12 +165,22 @@ const KERNELS: [(&str, u32, &[&str]); 7] = [
     ("4.4", 0x800, &LAZY),
     ("4.9", 0x1000, &LAZY),
     ("5.15", 0x100, &MIGRATE),
-    ("6.12", 0x100, &["irqs-off/BH-disabled", "need-resched", "hardirq/softirq", "preempt-depth", "migrate-disable"]),
+    (
+        "6.12",
+        0x100,
+        &["irqs-off/BH-disabled", "need-resched", "hardirq/softirq", "preempt-depth", "migrate-disable"],
+    ),
 ];
 const CLASSIC: [&str; 4] = ["irqs-off", "need-resched", "hardirq/softirq", "preempt-depth"];
 /// PREEMPT_RT before 5.17.
-const LAZY: [&str; 6] =
-    ["irqs-off", "need-resched", "need-resched-lazy", "hardirq/softirq", "preempt-depth", "preempt-lazy-depth"];
+const LAZY: [&str; 6] = [
+    "irqs-off",
+    "need-resched",
+    "need-resched-lazy",
+    "hardirq/softirq",
+    "preempt-depth",
+    "preempt-lazy-depth",
+];
 const MIGRATE: [&str; 7] = [
     "irqs-off",
     "need-resched",
@@ -204,7 +228,12 @@ fn as_kernel(recording: &Recording, kernel: usize, states: usize, decimals: usiz
                 let ((prev, prev_tid), (next, next_tid)) = (name(prev), name(next));
                 let arrow = if states == 0 { "==> " } else { "" };
                 let state = state(prev_state);
-                ('.', format!("sched_switch: prev_comm={prev} prev_pid={prev_tid} prev_prio=120 prev_state={state} {arrow}next_comm={next} next_pid={next_tid} next_prio=120"))
+                (
+                    '.',
+                    format!(
+                        "sched_switch: prev_comm={prev} prev_pid={prev_tid} prev_prio=120 prev_state={state} {arrow}next_comm={next} next_pid={next_tid} next_prio=120"
+                    ),
+                )
             }
             EventKind::Wake { task, waker } => {
                 let letter = match waker {

@@ -4,7 +4,7 @@ use crate::exit::Exit;
 use crate::output;
 use anyhow::{Context, anyhow, bail};
 use schedlab_study::{gallery, rtapp};
-use schedlab_trace::Recording;
+use schedlab_trace::analysis::timehist::Listed;
 use schedlab_trace::import::{self, ImportOptions, KernelVersion, Loss, OddLines, Summary};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -73,8 +73,8 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<Exit> {
     };
     let summary = write(input, &args.output, options).map_err(|error| anyhow!("{}: {error}", args.input))?;
     // What is repaired is repaired whenever a recording is read: reading it says how much.
-    let recording = Recording::open(&args.output)?;
-    output::write(None, &told(&args.output, &recording, &summary))?;
+    let listed = schedlab_study::show::checked(&args.output)?;
+    output::write(None, &told(&args.output, &listed, &summary))?;
     Ok(Exit::Done)
 }
 
@@ -95,11 +95,12 @@ fn write(input: Box<dyn BufRead>, path: &Path, options: ImportOptions) -> anyhow
     written
 }
 
-fn told(output: &Path, recording: &Recording, summary: &Summary) -> String {
+fn told(output: &Path, listed: &Listed, summary: &Summary) -> String {
+    let recording = &listed.about;
     let mut text = format!(
         "{}: {} events of {} tasks on {} CPUs, {}\n",
         output.display(),
-        recording.events.len(),
+        listed.events,
         recording.header.tasks.len(),
         recording.header.topology.cpus(),
         recording.duration
