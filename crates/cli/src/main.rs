@@ -14,6 +14,7 @@ mod output;
 mod progress;
 mod render;
 mod screen;
+mod stdin;
 
 use args::{Args, Command};
 use clap::Parser;
@@ -57,7 +58,7 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // Nothing is left to do when standard error is gone too.
-            let _ = writeln!(std::io::stderr(), "error: {}", message(&error));
+            let _ = writeln!(std::io::stderr(), "error: {}", stdin::named(&message(&error)));
             ExitCode::from(2)
         }
     }

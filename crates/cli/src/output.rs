@@ -44,7 +44,8 @@ fn unwritable(path: &Path) -> String {
     format!("{} cannot be written: choose another place", path.display())
 }
 
-fn part(path: &Path) -> anyhow::Result<PathBuf> {
+/// Returns the file beside `path` that is written first and then renamed.
+pub(crate) fn part(path: &Path) -> anyhow::Result<PathBuf> {
     let name = path.file_name().ok_or_else(|| anyhow!("-o {}: name a file", path.display()))?;
     let mut part = name.to_owned();
     part.push(format!(".{}.part", std::process::id()));

@@ -14,6 +14,8 @@ pub struct Workload {
     pub channels: Vec<ChannelSpec>,
     /// How many mutexes there are; a [`LockId`] is below it.
     pub locks: u32,
+    /// Mutexes with priority inheritance: the owner runs at the priority of its highest waiter.
+    pub inheriting_locks: Vec<LockId>,
     /// Requests from outside.
     pub sources: Vec<SourceSpec>,
 }

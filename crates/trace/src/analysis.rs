@@ -9,6 +9,7 @@ pub mod conservation;
 mod durations;
 pub mod follow;
 pub mod latency;
+pub mod losses;
 pub mod migrations;
 mod occupancy;
 pub mod runqueue;

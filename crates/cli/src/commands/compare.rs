@@ -5,6 +5,7 @@ use crate::origin::origin;
 use crate::output;
 use crate::progress::Progress;
 use crate::render::{self, Style};
+use crate::stdin;
 use anyhow::{Context, anyhow, bail};
 use schedlab_model::Ns;
 use schedlab_scheduler::{SchedulerSpec, registry};
@@ -122,7 +123,8 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
             scenario.machine.costs = schedlab_study::preset::costs(name).context("--costs")?;
         }
     }
-    let study = study(args, &options, &input)?;
+    let mut study = study(args, &options, &input)?;
+    study.input.name = stdin::named(&study.input.name);
     let text = if args.json {
         serde_json::to_string_pretty(&study).context("the result cannot be written as JSON")? + "\n"
     } else {
@@ -151,7 +153,7 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
 
 /// Finds the input and reads it. Refuses options that have no meaning for an input of its kind.
 fn read(args: &CompareArgs) -> anyhow::Result<Input> {
-    let path = match gallery::find(&args.input)? {
+    let path = match gallery::find(&stdin::given(&args.input)?)? {
         Found::Scenario(scenario) => {
             let given =
                 [("--recorded-under", args.recorded_under.is_some()), ("--check", !args.checks.is_empty())];

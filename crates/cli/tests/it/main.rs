@@ -10,6 +10,7 @@ mod export;
 mod gallery;
 mod gates;
 mod generate;
+mod import;
 mod latency;
 mod latency_stall;
 mod live;

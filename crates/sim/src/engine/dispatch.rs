@@ -250,6 +250,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             &mut self.output.conservation,
             &mut self.output.metrics.tasks,
         );
+        if bucket == Bucket::Out {
+            self.ends_with_last();
+        }
     }
 
     #[inline]

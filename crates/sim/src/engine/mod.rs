@@ -9,6 +9,7 @@ mod event_stream;
 mod fast_path;
 mod finish;
 mod layout;
+mod locks;
 mod preempt;
 mod prices;
 mod program;

@@ -12,7 +12,7 @@ use super::{
 use crate::metrics::{ConservationMeter, PendingValues};
 use crate::rng::{Entity, Stream};
 use crate::{ChannelMetrics, CpuMetrics, Machine, Metrics, RunOptions, SimError, SourceMetrics, TaskMetrics};
-use schedlab_model::{CpuSet, EventSink, GroupId, Ns, Op, SourceKind, Start, TaskSpec, Workload};
+use schedlab_model::{CpuSet, EventSink, GroupId, LockId, Ns, Op, SourceKind, Start, TaskSpec, Workload};
 use schedlab_scheduler::{CpuView, GroupView, Out, Rejection, Scheduler, TaskView, World};
 use std::collections::BinaryHeap;
 
@@ -61,7 +61,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
             extras: extras(workload, options.seed),
             traffic: Traffic {
                 channels: channels(workload),
-                locks: (0..workload.locks).map(|_| Mutex::default()).collect(),
+                locks: locks(workload),
                 sources,
                 clients,
                 first_client,
@@ -274,4 +274,9 @@ fn metrics(workload: &Workload, cpus: usize) -> Metrics {
             .collect(),
         ..Metrics::default()
     }
+}
+
+fn locks(workload: &Workload) -> Vec<Mutex> {
+    let inherits = |lock| workload.inheriting_locks.contains(&LockId(lock));
+    (0..workload.locks).map(|lock| Mutex { inherits: inherits(lock), ..Mutex::default() }).collect()
 }

@@ -409,6 +409,8 @@ pub(crate) struct Channel {
 pub(crate) struct Mutex {
     pub(crate) owner: Option<u32>,
     pub(crate) waiters: VecDeque<u32>,
+    /// Its owner runs at the priority of its highest waiter.
+    pub(crate) inherits: bool,
 }
 
 /// One source.

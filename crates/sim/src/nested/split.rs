@@ -67,6 +67,7 @@ pub(super) fn split(workload: &Workload, domains: &[Domain<'_>]) -> Result<Split
             tasks: part(Some(d)),
             channels: local(workload, &links, Some(d)),
             locks: workload.locks,
+            inheriting_locks: workload.inheriting_locks.clone(),
             sources: Vec::new(),
         })
         .collect();

@@ -308,6 +308,7 @@ pub fn compare_recording(
         machine: &|seed| input.machine(seed),
         classes: &input.classes,
         duration,
+        end_with_tasks: false,
         warmup: Ns::ZERO,
         seeds: &seeds,
         keep: keep.as_ref(),

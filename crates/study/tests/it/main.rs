@@ -1,6 +1,7 @@
 //! Integration tests of `study`, in one binary.
 mod decision_cost;
 mod diff;
+mod field;
 mod limits;
 mod replay_round_trip;
 mod rtapp;

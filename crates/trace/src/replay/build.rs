@@ -88,7 +88,7 @@ impl Builder<'_> {
             tasks.push(task);
         }
         let groups: Vec<GroupSpec> = self.header.groups.iter().map(|g| g.spec.clone()).collect();
-        Workload { groups, tasks, channels, locks: 0, sources }
+        Workload { groups, tasks, channels, sources, ..Workload::default() }
     }
 
     /// One task and the times at which the outside wakes it.
