@@ -171,7 +171,8 @@ impl Reader<'_> {
         let tasks = task::read(root, &groups, &mut names, cpus)?;
         let sources = source::read(root, &names)?;
         let locks = names.locks.len() as u32;
-        let mut workload = Workload { groups, tasks: tasks.specs, channels, locks, sources };
+        let mut workload =
+            Workload { groups, tasks: tasks.specs, channels, locks, sources, handoffs: Vec::new() };
         let at = |index: usize, message: String| self.source.error(tasks.places[index].clone(), message);
         waits::check(&workload, &names.locks).map_err(|(index, message)| at(index, message))?;
         workload.check(cpus).map_err(|error| self.misfit(&workload, &error, &at))?;

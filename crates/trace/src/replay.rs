@@ -36,6 +36,7 @@ mod messages;
 mod pool;
 mod reactor;
 mod recorder;
+mod runtime;
 mod ticks;
 mod timeline;
 
@@ -167,6 +168,8 @@ pub struct ReplayReport {
     pub links: Vec<(TaskId, TaskId)>,
     /// Tasks that many others of their loop feed, with the number of those: amounts take the place of wakeups.
     pub pools: Vec<(TaskId, usize)>,
+    /// Threads over which a runtime multiplexes its work.
+    pub runtimes: Vec<RuntimeFit>,
     /// Tasks that answer several others over a connection each, with the number of those.
     pub reactors: Vec<(TaskId, usize)>,
     /// Messages to tasks that were awake, which no wakeup shows: taken from what their senders do otherwise.
@@ -182,6 +185,37 @@ pub struct ReplayReport {
     pub ticks: Vec<Option<TickFit>>,
     /// Activations recorded per task, by [`TaskId`]: a replay that completes more began again from the start.
     pub recorded: Vec<u64>,
+}
+
+/// Threads of a runtime that take over from each other, with what was fitted for that.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RuntimeFit {
+    /// The threads.
+    pub threads: Vec<TaskId>,
+    /// How many of them work at a time.
+    pub lanes: usize,
+    /// Takeovers from threads that waited for their CPU.
+    pub takeovers: usize,
+    /// How often that happens to a thread that waits for long, in thousandths.
+    pub permille: u32,
+    /// How long the thread had waited, at the median.
+    pub after: Ns,
+    /// What it still ran, at the median.
+    pub rest: Ns,
+}
+
+impl RuntimeFit {
+    fn of(runtime: &runtime::Runtime) -> RuntimeFit {
+        let median = |values: &[Ns]| values.get(values.len() / 2).copied().unwrap_or_default();
+        RuntimeFit {
+            threads: runtime.threads.iter().copied().map(TaskId::from).collect(),
+            lanes: runtime.lanes.len(),
+            takeovers: runtime.after.len(),
+            permille: runtime.permille(),
+            after: median(&runtime.after),
+            rest: median(&runtime.rest),
+        }
+    }
 }
 
 impl ReplayReport {
@@ -260,6 +294,20 @@ impl ReplayReport {
                 self.unseen_messages
             )?;
         }
+        for runtime in &self.runtimes {
+            write!(
+                f,
+                "\n{} threads of {} share the work of {} that run at a time: {} takeovers from threads that had waited for {} \
+                 ({} % of those that wait so long), which still ran for {} (medians, fitted)",
+                runtime.threads.len(),
+                runtime.threads.first().copied().unwrap_or_default(),
+                runtime.lanes,
+                runtime.takeovers,
+                runtime.after,
+                runtime.permille / 10,
+                runtime.rest
+            )?;
+        }
         for (task, peers) in &self.reactors {
             write!(
                 f,
@@ -311,8 +359,11 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     }
     check_demand(recording, &options.demand)?;
     let mut timeline = timeline::timeline(recording);
-    let classes = classify::classify(&timeline.lines, recording.duration);
     let mut report = count(&timeline);
+    let processes: Vec<u32> = recording.header.tasks.iter().map(|task| task.pid).collect();
+    let runtimes = runtime::merge(&mut timeline.lines, &processes, recording.duration);
+    report.runtimes = runtimes.iter().map(RuntimeFit::of).collect();
+    let classes = classify::classify(&timeline.lines, recording.duration);
     for circle in &classes.loops {
         let tasks = circle.tasks.iter().map(|&t| TaskId::from(t)).collect();
         if circle.closed { &mut report.closed_loops } else { &mut report.driven_loops }.push(tasks);
@@ -340,6 +391,7 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
         reactors: &reactors,
         messages: &messages,
         devices: &devices,
+        runtimes: &runtimes,
         demand: &options.demand,
         duration: recording.duration,
         report: &mut report,

@@ -8,6 +8,7 @@ mod dispatch;
 mod event_stream;
 mod fast_path;
 mod finish;
+mod handoff;
 mod layout;
 mod preempt;
 mod prices;
@@ -52,7 +53,8 @@ pub fn run<S: EventSink>(
     let cpus = machine.topology.cpus();
     machine.preemption.check(workload, cpus).map_err(SimError::Machine)?;
     let no_debts = workload.tasks.iter().all(|task| task.entry == schedlab_model::Ns::ZERO);
-    let free = machine.is_free() && no_debts && !machine.preemption.matters(workload);
+    let hands_over = !workload.handoffs.is_empty();
+    let free = machine.is_free() && no_debts && !hands_over && !machine.preemption.matters(workload);
     if free && !options.plain_path {
         Engine::<S, true>::new(machine, workload, scheduler, options, sink)?.run()
     } else {
@@ -165,6 +167,8 @@ struct Output<'a, S> {
 struct Features<'a> {
     /// The CPUs are vCPUs, which do not always run.
     guest: Option<Box<vcpu::GuestCpus>>,
+    /// Threads hand their work to each other.
+    handoffs: Option<Box<handoff::Handoffs<'a>>>,
     /// The scheduler's work has a price.
     prices: Option<Box<prices::Prices>>,
     /// Tasks are in the kernel at times, where they cannot always be preempted.
@@ -315,6 +319,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             Fires::CpuTimer(..) | Fires::TaskTimer(_) | Fires::Global(_) => self.scheduler_timer(what),
             Fires::Source(source) => self.source_fires(source),
             Fires::Client(client) => self.client_fires(client),
+            Fires::Handoff(thread) => self.hand_over(thread),
             Fires::Warmup => self.restart_metrics(),
         }
     }
