@@ -363,7 +363,8 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     let processes: Vec<u32> = recording.header.tasks.iter().map(|task| task.pid).collect();
     let runtimes = runtime::merge(&mut timeline.lines, &processes, recording.duration);
     report.runtimes = runtimes.iter().map(RuntimeFit::of).collect();
-    let classes = classify::classify(&timeline.lines, recording.duration);
+    let monitors: Vec<usize> = runtimes.iter().flat_map(|runtime| runtime.monitors.iter().copied()).collect();
+    let classes = classify::classify(&timeline.lines, recording.duration, &monitors);
     for circle in &classes.loops {
         let tasks = circle.tasks.iter().map(|&t| TaskId::from(t)).collect();
         if circle.closed { &mut report.closed_loops } else { &mut report.driven_loops }.push(tasks);

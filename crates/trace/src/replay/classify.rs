@@ -64,11 +64,13 @@ const HUNGRY_PERCENT: u64 = 10;
 const ENOUGH: usize = 8;
 
 /// Decides for every task.
-pub(super) fn classify(lines: &[Line], duration: Ns) -> Classes {
+///
+/// `monitors` drive nobody, whatever their timers do.
+pub(super) fn classify(lines: &[Line], duration: Ns, monitors: &[usize]) -> Classes {
     let loops: Vec<Loop> = circles(lines)
         .into_iter()
         .map(|tasks| {
-            let closed = !tasks.iter().any(|&task| driven(lines, task));
+            let closed = !tasks.iter().any(|&task| !monitors.contains(&task) && driven(lines, task));
             Loop { tasks, closed }
         })
         .collect();

@@ -19,7 +19,7 @@
 use super::couple::add;
 use super::timeline::{Activation, Deed, End, Line, Origin, Stretch};
 use schedlab_model::{Ns, PrevState, TaskId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Threads of a process are no runtime with fewer takeovers than this. Chosen: two halves of so few can be told apart.
 const TAKEOVERS: usize = 8;
@@ -40,6 +40,8 @@ pub(super) struct Runtime {
     pub(super) threads: Vec<usize>,
     /// The threads that carry a lane at the beginning: the lines of the others are empty.
     pub(super) lanes: Vec<usize>,
+    /// Threads that let others take over. Their timers are the runtime's own business: they drive nothing.
+    pub(super) monitors: Vec<usize>,
     /// How long threads had waited for their CPU when another one took over, ascending.
     pub(super) after: Vec<Ns>,
     /// What they still ran then, ascending.
@@ -59,13 +61,13 @@ impl Runtime {
 pub(super) fn merge(lines: &mut [Line], processes: &[u32], duration: Ns) -> Vec<Runtime> {
     let mut runtimes = Vec::new();
     for threads in candidates(lines, processes) {
-        let mut sweep = Sweep::new(lines, &threads, 1);
+        let mut sweep = Sweep::new(lines, &threads, processes, 1);
         while sweep.wants_another_lane() {
-            sweep = Sweep::new(lines, &threads, sweep.lanes.len() + 1);
+            sweep = Sweep::new(lines, &threads, processes, sweep.lanes.len() + 1);
         }
         if sweep.is_runtime() {
             let (mut runtime, lanes) = sweep.finish();
-            runtime.lanes = weave(lines, &threads, &lanes, duration);
+            runtime.lanes = weave(lines, &runtime, &lanes, duration);
             runtimes.push(runtime);
         }
     }
@@ -126,10 +128,12 @@ struct Part {
 struct Sweep<'a> {
     lines: &'a [Line],
     threads: &'a [usize],
+    processes: &'a [u32],
     places: BTreeMap<usize, Place>,
     lanes: Vec<Lane>,
     after: Vec<Ns>,
     rest: Vec<Ns>,
+    monitors: BTreeSet<usize>,
     /// CPU progress of a thread when its lane was taken over.
     lost_at: BTreeMap<usize, Ns>,
     begun: usize,
@@ -137,14 +141,16 @@ struct Sweep<'a> {
 }
 
 impl<'a> Sweep<'a> {
-    fn new(lines: &'a [Line], threads: &'a [usize], lanes: usize) -> Sweep<'a> {
+    fn new(lines: &'a [Line], threads: &'a [usize], processes: &'a [u32], lanes: usize) -> Sweep<'a> {
         let mut sweep = Sweep {
             lines,
             threads,
+            processes,
             places: threads.iter().map(|&thread| (thread, Place::Asleep)).collect(),
             lanes: vec![Lane::default(); lanes],
             after: Vec::new(),
             rest: Vec::new(),
+            monitors: BTreeSet::new(),
             lost_at: BTreeMap::new(),
             begun: 0,
             missing: 0,
@@ -164,6 +170,11 @@ impl<'a> Sweep<'a> {
             if begins { sweep.begin(at, thread, number) } else { sweep.end(at, thread) }
         }
         sweep
+    }
+
+    /// Whether a task is a thread of the same process.
+    fn is_inside(&self, task: usize) -> bool {
+        self.threads.first().is_some_and(|&first| self.processes[first] == self.processes[task])
     }
 
     /// Since when a thread has been without a CPU; `None`: it runs.
@@ -201,11 +212,12 @@ impl<'a> Sweep<'a> {
             Some(&Place::Carries(lane)) if self.left(by, at) <= REST => Some(lane),
             _ => None,
         });
-        let by_monitor = by.is_some_and(|by| !self.places.contains_key(&by));
+        let monitor = by.filter(|by| !self.places.contains_key(by) && self.is_inside(*by));
         self.begun += 1;
         match (yields, off, free) {
             (Some(lane), ..) => self.take_over(lane, at, thread),
-            (None, Some((since, lane)), _) if by_monitor => {
+            (None, Some((since, lane)), _) if monitor.is_some() => {
+                self.monitors.extend(monitor);
                 self.after.push(at.saturating_sub(since));
                 self.take_over(lane, at, thread);
             }
@@ -298,7 +310,8 @@ impl<'a> Sweep<'a> {
         let long = self.after.get(self.after.len() / 2).copied().unwrap_or_default();
         let kept = self.kept(long);
         let (threads, lanes) = (self.threads.to_vec(), Vec::new());
-        let runtime = Runtime { threads, lanes, after: self.after, rest: self.rest, kept };
+        let monitors = self.monitors.into_iter().collect();
+        let runtime = Runtime { threads, lanes, monitors, after: self.after, rest: self.rest, kept };
         (runtime, self.lanes.into_iter().map(|lane| lane.parts).collect())
     }
 }
@@ -338,8 +351,8 @@ impl Weave {
         last.map_or(0, |last| parts[last].2)
     }
 
-    /// The line of one lane, without its deeds.
-    fn line(&mut self, lane: usize, parts: &[Part], duration: Ns) -> Line {
+    /// The line of one lane, without its deeds. What a monitor begins its timer begins: the lane had slept for so long.
+    fn line(&mut self, lane: usize, parts: &[Part], monitors: &[usize], duration: Ns) -> Line {
         let mut line = Line::default();
         let mut until = Ns::ZERO;
         for part in parts {
@@ -354,10 +367,14 @@ impl Weave {
                     false => Some((part.from.saturating_sub(until), PrevState::Sleeping)),
                 };
                 line.slept += slept.map_or(Ns::ZERO, |(slept, _)| slept);
-                self.woke.insert((part.thread, number), (lane, line.activations.len()));
+                let by_monitor = matches!(first.origin, Origin::Task(by) if monitors.contains(&by.index()));
+                let origin = if by_monitor { Origin::HardIrq } else { first.origin };
+                if !by_monitor {
+                    self.woke.insert((part.thread, number), (lane, line.activations.len()));
+                }
                 line.starts.push(line.total);
                 let (demand, deeds, end) = (Ns::ZERO, Vec::new(), End::Cut);
-                line.activations.push(Activation { slept, demand, deeds, end, ..first.clone() });
+                line.activations.push(Activation { origin, slept, demand, deeds, end, ..first.clone() });
             }
             let first = old.stretches.partition_point(|s| s.to <= part.from);
             for s in old.stretches[first..].iter().take_while(|s| s.from < part.to) {
@@ -432,14 +449,104 @@ impl Weave {
 }
 
 /// Puts the lanes into the lines; gives their carriers.
-fn weave(lines: &mut [Line], threads: &[usize], lanes: &[Vec<Part>], duration: Ns) -> Vec<usize> {
-    let mut weave = Weave::new(lines, threads, lanes);
+fn weave(lines: &mut [Line], runtime: &Runtime, lanes: &[Vec<Part>], duration: Ns) -> Vec<usize> {
+    let mut weave = Weave::new(lines, &runtime.threads, lanes);
+    let monitors = &runtime.monitors;
     for (lane, parts) in lanes.iter().enumerate() {
-        lines[weave.carriers[lane]] = weave.line(lane, parts, duration);
+        lines[weave.carriers[lane]] = weave.line(lane, parts, monitors, duration);
     }
     weave.add_deeds(lines);
     for (task, line) in lines.iter_mut().enumerate() {
         weave.rename(line, !weave.carriers.contains(&task));
     }
     weave.carriers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLIENT: usize = 3;
+    const MONITOR: usize = 2;
+    const PROCESSES: [u32; 4] = [1, 1, 1, 2];
+    const ROUNDS: u64 = 20;
+
+    fn us(us: u64) -> Ns {
+        Ns::from_us(us)
+    }
+
+    fn run(line: &mut Line, from: Ns, length: Ns) {
+        line.stretches.push(Stretch { from, to: from + length, before: line.total });
+        line.total += length;
+        if let Some(open) = line.activations.last_mut() {
+            open.demand += length;
+        }
+    }
+
+    fn wake(line: &mut Line, by: Origin, at: Ns) {
+        line.starts.push(line.total);
+        line.activations.push(Activation::plain(by, at, Ns::ZERO));
+    }
+
+    /// Two workers in turn: one works for 4 ms, wakes the client in their middle and loses its CPU; 80 us later the monitor
+    /// wakes the other. The first still runs for `left` then.
+    fn rounds(left: Ns) -> Vec<Line> {
+        let mut lines = vec![Line::default(); 4];
+        for round in 0..ROUNDS {
+            let (worker, at) = (round as usize % 2, us(4_080 * round));
+            let by = if round == 0 { Origin::Initial } else { Origin::Task(TaskId(MONITOR as u32)) };
+            wake(&mut lines[worker], by, at);
+            run(&mut lines[worker], at, us(4_000));
+            let heard = lines[CLIENT].activations.len() as u32;
+            let deed = (us(2_000), Deed::Wake(TaskId(CLIENT as u32), heard));
+            lines[worker].activations.last_mut().unwrap().deeds.push(deed);
+            run(&mut lines[worker], at + us(4_180), left);
+            wake(&mut lines[CLIENT], Origin::Task(TaskId(worker as u32)), at + us(2_000));
+            run(&mut lines[CLIENT], at + us(2_001), us(10));
+            wake(&mut lines[MONITOR], Origin::HardIrq, at + us(4_080));
+            let next = Deed::Wake(TaskId(1 - worker as u32), (round.div_ceil(2)) as u32);
+            lines[MONITOR].activations.last_mut().unwrap().deeds.push((Ns::ZERO, next));
+        }
+        lines
+    }
+
+    #[test]
+    fn threads_that_take_over_are_one_lane() {
+        let mut lines = rounds(us(5));
+        let runtimes = merge(&mut lines, &PROCESSES, us(4_080 * ROUNDS));
+        assert_eq!(runtimes.len(), 1);
+        let runtime = &runtimes[0];
+        let found = (&runtime.threads[..], &runtime.lanes[..], &runtime.monitors[..]);
+        assert_eq!(found, (&[0, 1][..], &[0][..], &[MONITOR][..]));
+        assert!(runtime.after.iter().all(|after| *after == us(80)));
+        // From the last one nobody took over: it got its CPU back.
+        assert_eq!((runtime.after.len(), runtime.kept, runtime.permille()), (19, 1, 950));
+        assert!(runtime.rest.iter().all(|rest| *rest == us(5)), "{:?}", runtime.rest);
+        let lane = &lines[0];
+        assert_eq!(
+            (lane.activations.len(), lane.total),
+            (1, us(4_000 * ROUNDS + 5)),
+            "the last keeps its rest"
+        );
+        assert_eq!(
+            lane.activations[0].deeds.len(),
+            ROUNDS as usize,
+            "all that the threads did to the client"
+        );
+        assert_eq!(lane.activations[0].deeds[7].0, us(4_000 * 7 + 2_000));
+        assert!(lines[1].activations.is_empty());
+        assert!(lines[CLIENT].activations.iter().all(|a| a.origin == Origin::Task(TaskId(0))));
+        assert!(
+            lines[MONITOR].activations.iter().all(|a| a.deeds.is_empty()),
+            "nobody waits for the monitor"
+        );
+    }
+
+    #[test]
+    fn workers_with_jobs_of_their_own_are_no_runtime() {
+        let mut lines = rounds(us(3_000));
+        let before = lines.clone();
+        assert_eq!(merge(&mut lines, &PROCESSES, us(4_080 * ROUNDS)), []);
+        assert!(lines.iter().zip(&before).all(|(new, old)| new.activations == old.activations));
+    }
 }
