@@ -1,0 +1,171 @@
+//! A second reading of how much a group of tasks would do if nobody held it back, from the recording alone.
+//!
+//! In a recording a group runs for a part R of the time, is held back for a part W (it waits for a CPU, and has none), and has
+//! nothing to do for the rest. Taken away what holds it back, a group whose work comes by itself (an open loop) still runs for R:
+//! what it did late it does in time. A closed loop does more, because its next work comes when the last is done: it runs for
+//! R / (1 - W), the part of the time that is left when W is taken out. Which of the two it is the recording shows where it holds
+//! moments of more and of less contention: in a closed loop a window in which the group was held back for longer is one in which
+//! it ran for less by as much; in an open loop it is not.
+//!
+//! The simulation is asked the same question: without the tasks that never end, how much does each group run? When the two
+//! disagree one of them is wrong, and which one cannot be told from the recording. A replay that plays arrivals at their recorded
+//! times reproduces its own recording perfectly, whatever drives it; this is the test that it fails.
+
+use super::super::measurements::Measured;
+use crate::measurements::Kind;
+use crate::metric::Metric;
+use schedlab_trace::analysis::contention::Contention;
+
+/// Windows into which a recording is cut: of 3 s each is 60 ms long, some fifteen turns of tasks that share a CPU.
+pub(super) const WINDOWS: u64 = 50;
+/// Fewer windows in which a group did anything do not show how it reacts.
+const ENOUGH: usize = 10;
+/// The two readings may differ by so many points of CPU share. As the self-replay.
+const AGREE: f64 = 0.05;
+/// Standard errors of a reading that are believed.
+const ERRORS: f64 = 2.0;
+
+/// How a group of tasks spent a recording, and what it would do alone.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(super) struct Reading {
+    /// Part of a CPU that it had.
+    pub(super) share: f64,
+    /// Part of the time in which it was held back.
+    pub(super) held: f64,
+    /// From 0 (its work comes by itself) to 1 (its work comes when the last is done); see [`reading`].
+    pub(super) elastic: f64,
+    /// Standard error of that.
+    pub(super) uncertain: f64,
+    /// Standard error of its share, from how much the windows differ.
+    pub(super) noise: f64,
+}
+
+impl Reading {
+    /// What it would have in a closed loop that nobody holds back.
+    fn alone(self) -> f64 {
+        self.share / (1.0 - self.held).max(0.01)
+    }
+
+    /// What it would have if nobody held it back: lowest, likely, highest.
+    pub(super) fn free(self) -> (f64, f64, f64) {
+        let at = |elastic: f64| self.share + elastic.clamp(0.0, 1.0) * (self.alone() - self.share);
+        let spread = ERRORS * self.uncertain;
+        (at(self.elastic - spread), at(self.elastic), at(self.elastic + spread))
+    }
+
+    /// Whether a simulation in which nobody holds it back and it has this share agrees.
+    pub(super) fn agrees(self, simulated: f64) -> bool {
+        let (low, _, high) = self.free();
+        (low - AGREE..=high + AGREE).contains(&simulated)
+    }
+}
+
+/// Reads how a group reacts: the slope of what it ran over what it was held back, window by window, as a part of the slope that a
+/// closed loop has.
+pub(super) fn reading(contention: &Contention, group: usize) -> Option<Reading> {
+    let (duration, length) = (contention.duration().0 as f64, contention.length.0 as f64);
+    let whole = contention.whole(group);
+    if duration <= 0.0 {
+        return None;
+    }
+    let mut reading = Reading {
+        share: whole.ran.0 as f64 / duration,
+        held: (whole.held.0 as f64 / duration).min(1.0),
+        // Nothing shows how it reacts: it may be either.
+        elastic: 0.5,
+        uncertain: 0.25,
+        noise: 0.0,
+    };
+    let windows = contention.windows(group);
+    // The last window is cut short.
+    let points: Vec<(f64, f64)> = windows
+        .iter()
+        .take((duration / length) as usize)
+        .map(|w| (w.held.0 as f64 / length, w.ran.0 as f64 / length))
+        .collect();
+    let count = points.len() as f64;
+    if points.len() < ENOUGH {
+        return Some(reading);
+    }
+    let mean = |of: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+    let (held, ran) = (mean(&|p| p.0), mean(&|p| p.1));
+    let (xx, yy) = (mean(&|p| (p.0 - held) * (p.0 - held)), mean(&|p| (p.1 - ran) * (p.1 - ran)));
+    let xy = mean(&|p| (p.0 - held) * (p.1 - ran));
+    reading.noise = (yy / count).sqrt();
+    if xx > 0.0 && reading.share > 0.0 {
+        let (slope, alone) = (xy / xx, reading.alone());
+        let left = (yy - slope * xy).max(0.0);
+        reading.elastic = (-slope / alone).clamp(0.0, 1.0);
+        reading.uncertain = (left / xx / (count - 2.0)).sqrt() / alone;
+    }
+    Some(reading)
+}
+
+/// Why the simulation is not to be believed about a group: it would have `simulated` of a CPU without what holds it back.
+pub(super) fn disagreement(name: &str, reading: Reading, simulated: f64) -> Option<String> {
+    if reading.agrees(simulated) {
+        return None;
+    }
+    let (_, likely, _) = reading.free();
+    let show = |share: f64| Metric::Share.show(share);
+    Some(format!(
+        "{name}: when nothing holds it back it would have {} of a CPU as the recording's own moments say, {} as simulated",
+        show(likely),
+        show(simulated)
+    ))
+}
+
+/// The share of a class in a run.
+pub(super) fn share(measured: &Measured, class: &str) -> Option<f64> {
+    measured.find(Kind::Class, class)?.value(Metric::Share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId};
+
+    /// A group that in each of 50 windows of 100 ns runs for so long, and is held back for so long.
+    fn windows(of: impl Fn(u64) -> (u64, u64)) -> Contention {
+        let mut contention = Contention::new(vec![0], Ns(100));
+        for window in 0..50 {
+            let (ran, held) = of(window);
+            let at = |ns: u64| Ns(window * 100 + ns);
+            let switch = |at: Ns, prev: Option<TaskId>, prev_state, next: Option<TaskId>| SchedEvent {
+                at,
+                cpu: CpuId(0),
+                kind: EventKind::Switch { prev, prev_state, next },
+            };
+            let task = Some(TaskId(0));
+            contention.event(&switch(at(0), None, PrevState::Runnable, task));
+            contention.event(&switch(at(ran - 1), task, PrevState::Runnable, None));
+            contention.event(&switch(at(ran - 1 + held), None, PrevState::Runnable, task));
+            contention.event(&switch(at(ran + held), task, PrevState::Sleeping, None));
+        }
+        contention.finish(Ns(5_000));
+        contention
+    }
+
+    #[test]
+    fn a_closed_loop_runs_less_where_it_is_held_back() {
+        // It always wants the CPU: what it is held back it does not run.
+        let closed = reading(&windows(|w| (80 - w % 7 * 5, 20 + w % 7 * 5)), 0).unwrap();
+        assert!((closed.elastic - 1.0).abs() < 0.01 && closed.uncertain < 0.01, "{closed:?}");
+        assert!((closed.free().1 - 1.0).abs() < 0.01, "{closed:?}");
+        assert!(closed.agrees(0.97) && !closed.agrees(0.66));
+        assert!(disagreement("server", closed, 0.66).unwrap().contains("100.0%"));
+    }
+
+    #[test]
+    fn an_open_loop_runs_as_much_where_it_is_held_back() {
+        let open = reading(&windows(|w| (30 + w % 2, 20 + w % 7 * 5)), 0).unwrap();
+        assert!(open.elastic < 0.1, "{open:?}");
+        assert!(open.agrees(0.32) && !open.agrees(0.49), "{open:?}");
+    }
+
+    #[test]
+    fn without_differences_it_may_be_either() {
+        let either = reading(&windows(|_| (30, 40)), 0).unwrap();
+        assert!(either.agrees(0.3) && either.agrees(0.5), "{either:?}");
+    }
+}
