@@ -2,11 +2,13 @@
 
 pub(crate) mod delays;
 pub(crate) mod detail;
+pub(crate) mod elasticity;
 mod features;
 mod gates;
 pub(crate) mod observe;
 mod recorded;
 mod scenario;
+mod trust;
 mod verdict;
 
 pub(crate) use detail::name as page_name;
@@ -73,10 +75,12 @@ fn rows(
         let subjects = subjects(&own[0].measured, plan, &split).map(|subject| {
             let values = |runs: &[Run], metric| values(runs, subject.kind, &subject.name, metric);
             let cell = |metric: Metric| {
-                let mine = values(own, metric);
-                let value = Estimate::from_values(mine.clone())?;
                 let method = errors.get(&(subject.name.clone(), metric)).copied().unwrap_or_default();
-                let theirs = values(base, metric);
+                let anchored = |runs: &[Run]| -> Vec<f64> {
+                    values(runs, metric).into_iter().map(|value| method.anchored(metric, value)).collect()
+                };
+                let (mine, theirs) = (anchored(own), anchored(base));
+                let value = Estimate::from_values(mine.clone())?;
                 let comparable = index > 0 && theirs.len() == mine.len();
                 let change = if comparable { change(metric, &theirs, &mine, method) } else { None };
                 Some(Cell { metric, value, change })

@@ -18,6 +18,7 @@ pub mod generate;
 pub mod measurements;
 pub mod metric;
 pub mod page;
+pub mod pairs;
 pub mod pieces;
 pub mod preset;
 pub mod published;

@@ -154,6 +154,9 @@ pub struct SelfReplay {
     pub outside_permille: u64,
     /// Recorded against simulated, class by class.
     pub subjects: Vec<Replayed>,
+    /// What each class would have of a CPU without the tasks that never end: two readings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alone: Vec<Alone>,
     /// What was found in the recording and what had to be assumed, as text.
     pub assumptions: String,
     /// Settings of the recorded kernel that the model does not have.
@@ -175,6 +178,24 @@ pub struct Prediction {
     pub file: String,
     /// Recorded there against predicted here, class by class.
     pub subjects: Vec<Replayed>,
+}
+
+/// What a class would have of a CPU without the tasks that never end, as parts of one CPU: as the recording's own moments of
+/// less and more contention say, and as simulated.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Alone {
+    /// Name of the class.
+    pub name: String,
+    /// What it had in the recording.
+    pub recorded: f64,
+    /// The least that the recording allows.
+    pub low: f64,
+    /// What the recording says.
+    pub likely: f64,
+    /// The most that the recording allows.
+    pub high: f64,
+    /// In the simulation.
+    pub simulated: f64,
 }
 
 /// One class of the self-replay.

@@ -1,5 +1,5 @@
-//! How each group of tasks spent a recording, window by window: on a CPU, held back (one of them waits for a CPU and none has
-//! one), or with nothing to do. What a group does when nobody holds it back is read from the moments in which nobody did.
+//! How groups of tasks spent a recording, window by window: on a CPU, held back (one of them waits for a CPU, none has one, and a
+//! rival runs), or neither. What a group does when nobody holds it back is read from the moments in which nobody did.
 
 use super::Analysis;
 use crate::{Capability, Recording};
@@ -10,7 +10,7 @@ use schedlab_model::{EventKind, EventSink, Ns, SchedEvent, TaskId};
 pub struct Window {
     /// CPU time of all its tasks together.
     pub ran: Ns,
-    /// For how long at least one of its tasks waited for a CPU while none of them had one.
+    /// For how long at least one of its tasks waited for a CPU while none of them had one, and a rival ran.
     pub held: Ns,
 }
 
@@ -37,7 +37,9 @@ pub struct Contention {
     /// Length of a window.
     pub length: Ns,
     states: Vec<State>,
-    group_of: Vec<usize>,
+    group_of: Vec<Option<usize>>,
+    rivals: Vec<bool>,
+    rivals_running: u64,
     groups: Vec<Group>,
     duration: Ns,
 }
@@ -48,22 +50,30 @@ impl Analysis for Contention {
 }
 
 impl Contention {
-    /// For tasks of these groups (by task, from 0 on), in windows of this `length`, which is more than zero.
-    pub fn new(group_of: Vec<usize>, length: Ns) -> Contention {
-        let groups = group_of.iter().max().map_or(0, |last| last + 1);
+    /// For tasks of these groups (by task, groups from 0 on; `None`: no matter) beside these `rivals` (by task), in windows of this
+    /// `length`, which is more than zero.
+    pub fn new(group_of: Vec<Option<usize>>, rivals: Vec<bool>, length: Ns) -> Contention {
+        let groups = group_of.iter().flatten().max().map_or(0, |last| last + 1);
         Contention {
             length: length.max(Ns(1)),
             states: vec![State::default(); group_of.len()],
             group_of,
+            rivals,
+            rivals_running: 0,
             groups: vec![Group::default(); groups],
             duration: Ns::ZERO,
         }
     }
 
     /// Of a whole recording, in `count` windows.
-    pub fn of(recording: &Recording, group_of: Vec<usize>, count: u64) -> Contention {
+    pub fn of(
+        recording: &Recording,
+        group_of: Vec<Option<usize>>,
+        rivals: Vec<bool>,
+        count: u64,
+    ) -> Contention {
         let length = Ns(recording.duration.0.div_ceil(count.max(1)));
-        let mut contention = Contention::new(group_of, length);
+        let mut contention = Contention::new(group_of, rivals, length);
         recording.events.iter().for_each(|event| contention.event(event));
         contention.finish(recording.duration);
         contention
@@ -92,7 +102,7 @@ impl Contention {
     }
 
     fn count(&mut self, group: usize, now: Ns) {
-        let (length, group) = (self.length.0, &mut self.groups[group]);
+        let (length, rivals, group) = (self.length.0, self.rivals_running, &mut self.groups[group]);
         while group.since < now {
             let window = (group.since.0 / length) as usize;
             let until = Ns((window as u64 + 1).saturating_mul(length)).min(now);
@@ -103,7 +113,7 @@ impl Contention {
                 let time = until - group.since;
                 let at = &mut group.windows[window];
                 at.ran += Ns(time.0 * group.running);
-                if group.running == 0 {
+                if group.running == 0 && rivals > 0 {
                     at.held += time;
                 }
             }
@@ -112,14 +122,14 @@ impl Contention {
     }
 
     fn set(&mut self, task: TaskId, state: State, now: Ns) {
-        let (Some(old), Some(&group)) = (self.states.get(task.index()), self.group_of.get(task.index()))
-        else {
-            return;
-        };
-        if *old == state {
-            return;
+        let Some(old) = self.states.get(task.index()).copied().filter(|old| *old != state) else { return };
+        self.states[task.index()] = state;
+        if self.rivals.get(task.index()) == Some(&true) {
+            (0..self.groups.len()).for_each(|group| self.count(group, now));
+            self.rivals_running += u64::from(state == State::Runs);
+            self.rivals_running -= u64::from(old == State::Runs);
         }
-        let old = *old;
+        let Some(group) = self.group_of.get(task.index()).copied().flatten() else { return };
         self.count(group, now);
         let group = &mut self.groups[group];
         match old {
@@ -132,7 +142,6 @@ impl Contention {
             State::Waits => group.waiting += 1,
             State::Away => {}
         }
-        self.states[task.index()] = state;
     }
 }
 
@@ -177,8 +186,9 @@ mod tests {
 
     #[test]
     fn ran_held_and_idle_are_told_apart() {
-        // Tasks 0 and 1 are one group, 2 is another.
-        let mut contention = Contention::new(vec![0, 0, 1], Ns(100));
+        // Tasks 0 and 1 are one group, 2 is their rival, and nobody is the rival of the group of 2.
+        let group_of = vec![Some(0), Some(0), Some(1)];
+        let mut contention = Contention::new(group_of, vec![false, false, true], Ns(100));
         let wake = EventKind::Wake { task: TaskId(1), waker: Waker::HardIrq };
         for event in [
             switch(10, None, PrevState::Runnable, Some(0)),
@@ -196,7 +206,7 @@ mod tests {
             [Window { ran: Ns(40), held: Ns(50) }, Window { ran: Ns(30), held: Ns(50) },]
         );
         assert_eq!(contention.whole(0), Window { ran: Ns(70), held: Ns(100) });
-        assert_eq!(contention.whole(1), Window { ran: Ns(220), held: Ns(20) });
+        assert_eq!(contention.whole(1), Window { ran: Ns(220), held: Ns(0) });
         assert_eq!(contention.windows(7), []);
     }
 }
