@@ -46,6 +46,8 @@ pub struct MethodError {
     pub noise: f64,
     /// What two recordings of one setting differ by, as a part of the value.
     pub drift: f64,
+    /// The metric counts activations that are no requests: more of them is neither better nor worse.
+    pub merges: bool,
     /// What was recorded, and simulated for the same setting: predictions start from the first. `None`: not recorded.
     pub anchor: Option<(f64, f64)>,
 }
@@ -67,11 +69,15 @@ impl MethodError {
     /// The error to expect of a difference between two values of this size: for shares the points by which
     /// the self-replay was off; for times and rates the same part of the larger of the two, and never less
     /// than the self-replay's own absolute error of the baseline.
-    fn of_difference(self, metric: Metric, base: f64, other: f64) -> f64 {
+    pub fn of_difference(self, metric: Metric, base: f64, other: f64) -> f64 {
         let larger = base.abs().max(other.abs());
         let apart = self.apart * (other - base).abs();
         let (own, drift) = match metric.unit() {
-            Unit::Share => (self.absolute, self.drift * unsettled(base).max(unsettled(other))),
+            // What was recorded is known; what its costs were then is not known of what is predicted.
+            Unit::Share => (
+                self.absolute,
+                if self.drift > 0.0 { self.drift * unsettled(other) + RESOLUTION } else { 0.0 },
+            ),
             _ => (self.absolute.max(self.relative * larger), self.drift * larger),
         };
         let noise = if metric.unit() == Unit::Share { NOISE_ERRORS * self.noise } else { 0.0 };
@@ -94,6 +100,8 @@ impl MethodError {
     }
 }
 
+/// A share is known to a point at best: interrupts and the kernel's own threads are in it.
+const RESOLUTION: f64 = 0.01;
 /// Standard errors of a share that are counted.
 const NOISE_ERRORS: f64 = 2.0;
 
@@ -119,7 +127,7 @@ pub fn change(metric: Metric, base: &[f64], other: &[f64], method: MethodError) 
     } else if difference.abs() <= error {
         Judgement::CannotTell
     } else {
-        match metric.is_better(difference) {
+        match metric.is_better(difference).filter(|_| !method.merges) {
             None => Judgement::Different,
             Some(true) => Judgement::Better,
             Some(false) => Judgement::Worse,

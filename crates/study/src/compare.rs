@@ -83,13 +83,19 @@ fn rows(
                 let value = Estimate::from_values(mine.clone())?;
                 let comparable = index > 0 && theirs.len() == mine.len();
                 let change = if comparable { change(metric, &theirs, &mine, method) } else { None };
-                Some(Cell { metric, value, change })
+                let spread = (value.high - value.low) / 2.0;
+                let was = Estimate::from_values(theirs.clone())?.median;
+                let error = method.anchor.map(|_| spread + method.of_difference(metric, was, value.median));
+                Some(Cell { metric, value, error, change })
             };
             Subject {
                 kind: subject.kind,
                 name: subject.name.clone(),
                 tasks: subject.tasks,
                 changed: matches!(subject.kind, Kind::Class | Kind::Task) && changed.contains(&subject.name),
+                merges: errors
+                    .get(&(subject.name.clone(), Metric::Throughput))
+                    .is_some_and(|method| method.merges),
                 cells: Metric::all_reported().filter_map(cell).collect(),
             }
         });

@@ -194,7 +194,7 @@ fn beside(study: &Study, before: &Figures, came: &Figures) -> Vec<Figure> {
                 before,
                 after,
                 predicted: cell.value.median,
-                error: cell.change.map_or(0.0, |change| change.error),
+                error: cell.error.unwrap_or_default(),
                 judgement: cell.change.map_or(Judgement::Same, |change| change.judgement),
             });
         }

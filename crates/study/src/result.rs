@@ -118,6 +118,9 @@ pub struct Subject {
     pub tasks: usize,
     /// Whether the variant changes it.
     pub changed: bool,
+    /// Recordings: its activations are no requests, because several share one: their number and length say nothing about work done.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub merges: bool,
     /// Its measurements; metrics of which nothing was counted are missing.
     pub cells: Vec<Cell>,
 }
@@ -129,6 +132,9 @@ pub struct Cell {
     pub metric: Metric,
     /// Its value over the seeds.
     pub value: Estimate,
+    /// Recordings: half width of the interval that holds what a second recording would show (95 %).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<f64>,
     /// Against the first row; missing in the first row.
     pub change: Option<Change>,
 }

@@ -39,6 +39,7 @@ mod recorder;
 mod runtime;
 mod ticks;
 mod timeline;
+mod units;
 
 pub use recorder::RecorderCost;
 pub use ticks::TickFit;
@@ -168,6 +169,11 @@ pub struct ReplayReport {
     pub links: Vec<(TaskId, TaskId)>,
     /// Tasks that many others of their loop feed, with the number of those: amounts take the place of wakeups.
     pub pools: Vec<(TaskId, usize)>,
+    /// Tasks of which an activation is a request.
+    pub requests: Vec<TaskId>,
+    /// Threads of one process that do the same for others, of which the recording does not show whether they take over from each
+    /// other when one loses its CPU: hardly any did.
+    pub undecided: Vec<TaskId>,
     /// Threads over which a runtime multiplexes its work.
     pub runtimes: Vec<RuntimeFit>,
     /// Tasks that answer several others over a connection each, with the number of those.
@@ -360,8 +366,10 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     check_demand(recording, &options.demand)?;
     let mut timeline = timeline::timeline(recording);
     let mut report = count(&timeline);
+    report.requests = units::requests(&timeline.lines);
     let processes: Vec<u32> = recording.header.tasks.iter().map(|task| task.pid).collect();
-    let runtimes = runtime::merge(&mut timeline.lines, &processes, recording.duration);
+    let (runtimes, undecided) = runtime::merge(&mut timeline.lines, &processes, recording.duration);
+    report.undecided = undecided.into_iter().map(TaskId::from).collect();
     report.runtimes = runtimes.iter().map(RuntimeFit::of).collect();
     let monitors: Vec<usize> = runtimes.iter().flat_map(|runtime| runtime.monitors.iter().copied()).collect();
     let classes = classify::classify(&timeline.lines, recording.duration, &monitors);
@@ -370,6 +378,9 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
         if circle.closed { &mut report.closed_loops } else { &mut report.driven_loops }.push(tasks);
     }
     let mut reactors = reactor::find(&timeline.lines, &classes.loops, recording.duration);
+    report.requests.extend(units::of_reactors(&reactors));
+    report.requests.sort_unstable();
+    report.requests.dedup();
     let mut pools = pool::find(&timeline.lines, &classes.loops, &reactors);
     let links = couple::couple(&mut timeline.lines, &classes.loops, &pools, &reactors);
     pool::fill(&mut timeline.lines, &mut pools, links.len());

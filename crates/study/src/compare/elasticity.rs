@@ -97,12 +97,12 @@ mod tests {
     use super::*;
     use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId};
 
-    /// A group that in each of 50 windows of 100 ns runs for so long, and is held back for so long.
+    /// A group that in each of 50 windows of 100 ms runs for so long, and is held back for so long.
     fn windows(of: impl Fn(u64) -> (u64, u64)) -> Contention {
-        let mut contention = Contention::new(vec![Some(0), None], vec![false, true], Ns(100));
+        let mut contention = Contention::new(vec![Some(0), None], vec![false, true], Ns::from_ms(100));
         for window in 0..50 {
             let (ran, held) = of(window);
-            let at = |ns: u64| Ns(window * 100 + ns);
+            let at = |ms: u64| Ns::from_ms(window * 100 + ms);
             let switch = |at: Ns, prev: Option<TaskId>, prev_state, next: Option<TaskId>| SchedEvent {
                 at,
                 cpu: CpuId(0),
@@ -114,7 +114,7 @@ mod tests {
             contention.event(&switch(at(ran - 1 + held), rival, PrevState::Runnable, task));
             contention.event(&switch(at(ran + held), task, PrevState::Sleeping, rival));
         }
-        contention.finish(Ns(5_000));
+        contention.finish(Ns::from_s(5));
         contention
     }
 

@@ -199,6 +199,12 @@ impl Asked<'_> {
         let mine = of(self.own);
         let now = Estimate::from_values(mine.clone())?;
         let mut lacks = self.few(subject, metric);
+        if method.merges {
+            lacks = Some(
+                "several requests share an activation, so that activations are no measure of work: the client's own count (--client-log) is"
+                    .to_owned(),
+            );
+        }
         if !trusted {
             lacks = Some("the simulation does not reproduce the recording".to_owned());
         }

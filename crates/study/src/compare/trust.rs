@@ -12,13 +12,19 @@ use crate::run::{Bench, RowPlan, Run};
 use schedlab_model::{Op, Program};
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_stats::Estimate;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Off by more points of CPU share than this, the simulation is not trusted.
 const TRUSTED_SHARE: f64 = 0.05;
+/// Activations of a class are requests when this part of them is (in per cent).
+const REQUESTS_PERCENT: u64 = 90;
+/// Where the recording does not show how a class reacts, half of each change is open: whether threads take over from each other when
+/// one loses its CPU (twice as many of them may want one as it shows), or how a class that nobody holds back follows those that
+/// somebody does (its activations merge and split).
+const UNDECIDED: f64 = 0.5;
 /// What the same work costs changes by so much from one recording to the next (2 standard deviations). Fitted to the pairs of
 /// recordings/pairs in which nothing was changed.
-const DRIFT_OF_COSTS: f64 = 0.3;
+const DRIFT_OF_COSTS: f64 = 0.45;
 /// And so do the rates of activations.
 const DRIFT_OF_RATES: f64 = 0.3;
 /// And percentiles of times.
@@ -145,6 +151,38 @@ impl Alone {
     }
 }
 
+/// The classes of which nearly all activations are requests.
+fn of_requests(input: &RecordedInput) -> BTreeSet<String> {
+    let report = &input.replay.report;
+    let mut counts: BTreeMap<&String, (u64, u64)> = BTreeMap::new();
+    for (task, class) in input.classes.iter().enumerate() {
+        let recorded = report.recorded.get(task).copied().unwrap_or_default();
+        let of = counts.entry(class).or_default();
+        of.0 += recorded;
+        of.1 += if report.requests.binary_search(&task.into()).is_ok() { recorded } else { 0 };
+    }
+    let nearly = counts.into_iter().filter(|(_, (all, requests))| requests * 100 >= all * REQUESTS_PERCENT);
+    nearly.map(|(class, _)| class.clone()).collect()
+}
+
+/// By what part of a change of this class it may be wrong, as far as two readings of how the classes react say.
+fn apart(replay: &SelfReplay, input: &RecordedInput, class: &str) -> f64 {
+    let report = &input.replay.report;
+    if !report.undecided.is_empty() {
+        return UNDECIDED;
+    }
+    let alone = replay.alone.iter();
+    match alone.clone().find(|alone| alone.name == class) {
+        Some(alone) => alone.apart(),
+        // What is left for it is what the others do not take.
+        None if report.hogs.iter().any(|task| input.classes[task.index()] == class) => {
+            alone.map(Alone::apart).fold(0.0, f64::max)
+        }
+        None if replay.alone.is_empty() => 0.0,
+        None => UNDECIDED,
+    }
+}
+
 /// What two recordings of one setting differ by.
 fn drift(metric: Metric) -> f64 {
     match metric {
@@ -157,9 +195,10 @@ fn drift(metric: Metric) -> f64 {
 /// The error of the method for every class and metric. Where a class has no recorded value (no wakeup was seen, say), the largest
 /// relative error of the same metric among all classes is taken.
 pub(super) fn method_errors(replay: &SelfReplay, input: &RecordedInput) -> Errors {
+    let requests = of_requests(input);
     let mut errors = BTreeMap::new();
     for subject in &replay.subjects {
-        let apart = replay.alone.iter().find(|alone| alone.name == subject.name).map_or(0.0, Alone::apart);
+        let apart = apart(replay, input, &subject.name);
         let noise = input.readings.iter().find(|(name, _)| *name == subject.name);
         let noise = noise.map_or(0.0, |(_, reading)| reading.noise);
         for metric in Metric::all_reported() {
@@ -174,9 +213,13 @@ pub(super) fn method_errors(replay: &SelfReplay, input: &RecordedInput) -> Error
                     MethodError { relative: same.map(relative).fold(0.0, f64::max), ..MethodError::default() }
                 }
             };
+            let merges = !requests.contains(&subject.name)
+                && matches!(metric, Metric::Throughput | Metric::Response(_));
             let anchor = own.map(|cell| (cell.recorded, cell.simulated));
-            let drift = drift(metric);
-            let error = MethodError { apart, noise, drift, anchor, ..error };
+            let merged =
+                merges || (!requests.contains(&subject.name) && matches!(metric, Metric::Latency(_)));
+            let (apart, drift) = if merged { (1.0, 1.0) } else { (apart, drift(metric)) };
+            let error = MethodError { apart, noise, drift, merges, anchor, ..error };
             errors.insert((subject.name.clone(), metric), error);
         }
     }

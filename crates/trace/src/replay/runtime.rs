@@ -28,6 +28,9 @@ const TAKEOVERS: usize = 8;
 const REST: Ns = Ns::from_us(50);
 /// At least this part of the threads that were taken over from have nothing but such a rest left (in per cent).
 const SHORT_PERCENT: usize = 50;
+/// A thread that is without its CPU for so long has lost it: Go's monitor takes over after 0.08 ms where it is busy, and after 10 ms at the
+/// latest.
+const LONG: Ns = Ns::from_ms(10);
 /// Between two stretches of a thread that does not lose its CPU lies no more than the recorder's own work.
 const OFF_CPU: Ns = Ns::from_us(10);
 /// One more lane is there when it was missing in this part of the begun activations (in per cent).
@@ -57,9 +60,10 @@ impl Runtime {
     }
 }
 
-/// Finds the runtimes, and puts the work of each together. `processes`: by task.
-pub(super) fn merge(lines: &mut [Line], processes: &[u32], duration: Ns) -> Vec<Runtime> {
-    let mut runtimes = Vec::new();
+/// Finds the runtimes, and puts the work of each together. `processes`: by task. Gives also the threads of which too little is seen to
+/// tell: fewer than [`TAKEOVERS`] of them lost their CPU for long.
+pub(super) fn merge(lines: &mut [Line], processes: &[u32], duration: Ns) -> (Vec<Runtime>, Vec<usize>) {
+    let (mut runtimes, mut undecided) = (Vec::new(), Vec::new());
     for threads in candidates(lines, processes) {
         let mut sweep = Sweep::new(lines, &threads, processes, 1);
         while sweep.wants_another_lane() {
@@ -69,9 +73,11 @@ pub(super) fn merge(lines: &mut [Line], processes: &[u32], duration: Ns) -> Vec<
             let (mut runtime, lanes) = sweep.finish();
             runtime.lanes = weave(lines, &runtime, &lanes, duration);
             runtimes.push(runtime);
+        } else if sweep.shows_little() {
+            undecided.extend(threads);
         }
     }
-    runtimes
+    (runtimes, undecided)
 }
 
 /// Threads of one process that do the same: they wake the same tasks outside, and a thread of the process begins a part of what
@@ -280,6 +286,11 @@ impl<'a> Sweep<'a> {
 
     fn wants_another_lane(&self) -> bool {
         self.lanes.len() < self.threads.len() && self.missing * 100 > self.begun * MISSING_PERCENT
+    }
+
+    /// Whether too few of its threads lost their CPU to see what comes of it.
+    fn shows_little(&self) -> bool {
+        self.after.len() < TAKEOVERS && self.kept(LONG) < TAKEOVERS
     }
 
     fn is_runtime(&self) -> bool {
@@ -513,8 +524,8 @@ mod tests {
     #[test]
     fn threads_that_take_over_are_one_lane() {
         let mut lines = rounds(us(5));
-        let runtimes = merge(&mut lines, &PROCESSES, us(4_080 * ROUNDS));
-        assert_eq!(runtimes.len(), 1);
+        let (runtimes, undecided) = merge(&mut lines, &PROCESSES, us(4_080 * ROUNDS));
+        assert_eq!((runtimes.len(), undecided), (1, vec![]));
         let runtime = &runtimes[0];
         let found = (&runtime.threads[..], &runtime.lanes[..], &runtime.monitors[..]);
         assert_eq!(found, (&[0, 1][..], &[0][..], &[MONITOR][..]));
@@ -546,7 +557,7 @@ mod tests {
     fn workers_with_jobs_of_their_own_are_no_runtime() {
         let mut lines = rounds(us(3_000));
         let before = lines.clone();
-        assert_eq!(merge(&mut lines, &PROCESSES, us(4_080 * ROUNDS)), []);
+        assert_eq!(merge(&mut lines, &PROCESSES, us(4_080 * ROUNDS)), (vec![], vec![]));
         assert!(lines.iter().zip(&before).all(|(new, old)| new.activations == old.activations));
     }
 }
