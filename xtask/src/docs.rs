@@ -162,16 +162,17 @@ fn schedulers(all: &[Entry]) -> String {
             text.push_str("\nNo knobs.\n");
             continue;
         }
-        text.push_str("\n| knob | default | allowed | what it does |\n|---|---|---|---|\n");
+        text.push_str("\n| knob | default | allowed | what it does | source |\n|---|---|---|---|---|\n");
         for knob in knobs {
             let cell = |part: &str| part.replace('|', "\\|").replace('\n', " ");
             let _ = writeln!(
                 text,
-                "| `{}` | {} | {} | {} |",
+                "| `{}` | {} | {} | {} | {} |",
                 knob.name,
-                cell(knob.default),
-                cell(knob.kind.to_string().split(", such as").next().unwrap_or_default()),
-                cell(knob.doc)
+                cell(&knob.default),
+                cell(&knob.allowed().replace(", such as \"3ms\"", "")),
+                cell(knob.doc),
+                cell(knob.source)
             );
         }
     }
@@ -196,7 +197,8 @@ mod tests {
     fn a_knob_becomes_a_row() {
         fn knobs() -> Vec<Knob> {
             let kind = KnobKind::Time(Ns::from_us(1), Ns::from_s(1));
-            vec![Knob { name: "slice_ns", kind, default: "4ms", doc: "Length of a | slice." }]
+            let (doc, source) = ("Length of a | slice.", "a textbook");
+            vec![Knob { name: "slice_ns", kind, unit: "", default: "4ms".to_owned(), doc, source }]
         }
         let entry = Entry {
             name: "novel",
@@ -207,6 +209,6 @@ mod tests {
         let text = schedulers(&[entry]);
         assert!(text.contains("## novel\nFor a test.\n"), "{text}");
         assert!(text.contains("| `slice_ns` | 4ms | a time from 1.00us to 1.00s"), "{text}");
-        assert!(text.contains("a \\| slice"), "{text}");
+        assert!(text.contains("a \\| slice. | a textbook |"), "{text}");
     }
 }

@@ -1,4 +1,5 @@
-//! The binary `schedlab`: arguments, output, exit codes. What the commands do is in `schedlab_lab`.
+//! The binary `schedlab`: arguments, output, exit codes. What the commands do is in `schedlab_study` (predictions) and
+//! `schedlab_lab` (experiments on this machine).
 //!
 //! Exit codes: 0 done, 1 a stated expectation failed, 2 bad input or not possible here, 3 ran but the result
 //! cannot be trusted.
@@ -6,6 +7,8 @@
 
 mod args;
 mod commands;
+mod exit;
+mod options;
 mod origin;
 mod output;
 mod progress;
@@ -16,17 +19,6 @@ use args::{Args, Command};
 use clap::Parser;
 use std::io::Write;
 use std::process::ExitCode;
-
-/// How a command ended, apart from errors.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Done {
-    /// All is well.
-    Well,
-    /// An expectation of a scenario failed.
-    ExpectationFailed,
-    /// The numbers cannot be trusted.
-    Untrusted,
-}
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -47,23 +39,21 @@ fn main() -> ExitCode {
         Command::Doctor(command) => commands::doctor::run(command),
         Command::Stress(command) => commands::stress::run(command),
         Command::Run(command) => commands::run::run(command),
-        Command::Attach(command) => commands::run::attach(command),
-        Command::Verify(command) => commands::run::verify(command),
+        Command::Attach(command) => commands::attach::run(command),
+        Command::Verify(command) => commands::verify::run(command),
         Command::Colocate(command) => commands::colocate::run(command),
         Command::Experiment(command) => commands::experiment::run(command),
         Command::Confirm(command) => commands::confirm::run(command),
         Command::Top(command) => commands::top::run(command),
         Command::Status(command) => commands::status::run(command),
-        Command::Detach(command) => commands::restore::detach(command),
-        Command::Restore(command) => commands::restore::restore(command),
-        Command::Part(command) => commands::part::run(command),
+        Command::Detach(command) => commands::detach::run(command),
+        Command::Restore(command) => commands::restore::run(command),
+        Command::Helper(command) => commands::helper::run(command),
         Command::Guardian(command) => commands::guardian::run(command),
     };
     match result {
-        Ok(Done::Well) => ExitCode::SUCCESS,
-        Ok(Done::ExpectationFailed) => ExitCode::from(1),
-        Ok(Done::Untrusted) => ExitCode::from(3),
-        // The reader of a pipe has seen enough: that is no error.
+        Ok(exit) => exit.into(),
+        // The reader of a pipe has read enough: that is no error.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // Nothing is left to do when standard error is gone too.
@@ -73,7 +63,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The error and its causes, without those whose text is already in it.
+/// Returns the error and its causes, without those whose text is already in it.
 fn message(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -88,7 +78,7 @@ fn message(error: &anyhow::Error) -> String {
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    // A pipe to an agent or a guardian is none that a reader has seen enough of.
+    // The pipe to an agent or a guardian is not one from which a reader has read enough.
     !error.is::<schedlab_live::LiveError>()
         && error.chain().any(|cause| {
             cause

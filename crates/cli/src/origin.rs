@@ -2,18 +2,18 @@
 
 use anyhow::Context;
 use schedlab_study::page::Origin;
-use schedlab_trace::Recording;
+use schedlab_trace::Header;
 use std::path::Path;
 
-/// This command, this program, this machine, and the recording if there is one.
-pub(crate) fn origin(recording: Option<&Path>) -> anyhow::Result<Origin> {
+/// Returns this command, this program, this machine, and the header and size of the recording, if there is one.
+pub(crate) fn origin(recording: Option<(&Path, &Header)>) -> anyhow::Result<Origin> {
     let machine = schedlab_host::machine();
     let virtual_machine = if machine.virtual_machine { ", virtual machine" } else { "" };
     let recording = match recording {
         None => None,
-        Some(path) => {
+        Some((path, header)) => {
             let bytes = std::fs::metadata(path).with_context(|| path.display().to_string())?.len();
-            Some((Recording::open(path)?.header, bytes))
+            Some((header.clone(), bytes))
         }
     };
     Ok(Origin {
@@ -24,13 +24,13 @@ pub(crate) fn origin(recording: Option<&Path>) -> anyhow::Result<Origin> {
     })
 }
 
-/// The command as one would type it, the program by its name.
+/// Returns the command as one would type it, the program by its name.
 fn command(arguments: impl Iterator<Item = String>) -> String {
     let arguments: Vec<String> = arguments.skip(1).collect();
     format!("schedlab {}", as_typed(&arguments)).trim_end().to_owned()
 }
 
-/// Words as one would type them: quoted where a shell needs it.
+/// Returns `words` as one would type them: quoted where a shell needs it.
 pub(crate) fn as_typed(words: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
     let quoted = |text: &String| match !text.is_empty() && text.chars().all(plain) {

@@ -1,6 +1,6 @@
-//! Writing: to standard output, or to a file that appears whole or not at all.
+//! Writes results to standard output, or to a file that appears whole or not at all.
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -14,13 +14,13 @@ pub(crate) fn write(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
     let part = part(path)?;
     let written = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, path));
     if written.is_err() {
-        // Best effort: the error that matters is the first.
+        // The first error is the one to report.
         let _ = std::fs::remove_file(&part);
     }
     written.with_context(|| unwritable(path))
 }
 
-/// Refuses early what cannot be written, so that no work is done for nothing.
+/// Refuses a file that cannot be written, before the work is done.
 pub(crate) fn check(path: &Path) -> anyhow::Result<()> {
     if path.is_dir() {
         return Err(anyhow!("{} is a directory: name a file in it with -o", path.display()));
@@ -28,6 +28,16 @@ pub(crate) fn check(path: &Path) -> anyhow::Result<()> {
     let part = part(path)?;
     let tried = std::fs::File::create(&part).map(drop).and_then(|()| std::fs::remove_file(&part));
     tried.with_context(|| unwritable(path))
+}
+
+/// Refuses a result or a page that cannot be written, and one file for both, before the work is done.
+pub(crate) fn check_both(output: Option<&Path>, report: Option<&Path>) -> anyhow::Result<()> {
+    if let (Some(output), Some(report)) = (output, report)
+        && output == report
+    {
+        bail!("--report and -o both write {}: give each a file of its own", report.display());
+    }
+    output.into_iter().chain(report).try_for_each(check)
 }
 
 fn unwritable(path: &Path) -> String {

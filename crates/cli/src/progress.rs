@@ -1,26 +1,26 @@
-//! A progress bar on standard error, for what takes longer than a second.
+//! Progress on standard error, for work that takes longer than a second.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use schedlab_lab::record::Progress as RecordProgress;
+use schedlab_lab::record::RecordProgress;
 use std::io::IsTerminal;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Appears after a second, only on a terminal, and goes away.
+/// A progress bar: it appears after a second, on a terminal only, and is removed at the end.
 pub(crate) struct Progress {
     start: Instant,
     bar: OnceLock<ProgressBar>,
     wanted: bool,
-    /// What is being done.
+    /// The work, such as `simulating`.
     verb: &'static str,
 }
 
 impl Progress {
     pub(crate) fn new() -> Progress {
-        Progress::of("simulating")
+        Progress::with_verb("simulating")
     }
 
-    pub(crate) fn of(verb: &'static str) -> Progress {
+    pub(crate) fn with_verb(verb: &'static str) -> Progress {
         Progress {
             start: Instant::now(),
             bar: OnceLock::new(),
@@ -29,7 +29,7 @@ impl Progress {
         }
     }
 
-    /// `done` of `all` runs are finished.
+    /// Shows that `done` of `all` runs are finished.
     pub(crate) fn set(&self, done: usize, all: usize) {
         if !self.wanted || self.start.elapsed() < Duration::from_secs(1) {
             return;
@@ -45,11 +45,11 @@ impl Progress {
     }
 }
 
-/// A line on standard error while something that cannot say how far it is takes long: on a terminal only.
+/// A line about long work whose end is not known, on a terminal only.
 pub(crate) struct Working(Option<ProgressBar>);
 
 impl Working {
-    /// Shows `what` if it is `long`.
+    /// Shows `what` if the work is `long`.
     pub(crate) fn new(what: String, long: bool) -> Working {
         let bar = (long && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
@@ -79,16 +79,16 @@ impl Drop for Progress {
     }
 }
 
-/// The line that shows how a recording goes: on standard error, on a terminal only, a few times a second.
-pub(crate) struct Recording {
+/// A line about a recording, updated a few times a second, on a terminal only.
+pub(crate) struct RecordingLine {
     line: ProgressBar,
     start: Instant,
     shown: Option<Instant>,
 }
 
-impl Recording {
-    pub(crate) fn new() -> Recording {
-        Recording { line: message_line(), start: Instant::now(), shown: None }
+impl RecordingLine {
+    pub(crate) fn new() -> RecordingLine {
+        RecordingLine { line: message_line(), start: Instant::now(), shown: None }
     }
 
     pub(crate) fn set(&mut self, so_far: &RecordProgress) {
@@ -106,13 +106,13 @@ impl Recording {
     }
 }
 
-impl Drop for Recording {
+impl Drop for RecordingLine {
     fn drop(&mut self) {
         self.line.finish_and_clear();
     }
 }
 
-/// A message that is written over; hidden when standard error is no terminal.
+/// Returns a line that is written over; hidden when standard error is no terminal.
 fn message_line() -> ProgressBar {
     let wanted = std::io::stderr().is_terminal();
     let target = if wanted { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -121,7 +121,7 @@ fn message_line() -> ProgressBar {
     line
 }
 
-/// Lines on standard error that are written over a few times a second: on a terminal only.
+/// Lines that are written over a few times a second, on a terminal only.
 pub(crate) struct Lines {
     line: ProgressBar,
     shown: Option<Instant>,
@@ -132,7 +132,7 @@ impl Lines {
         Lines { line: message_line(), shown: None }
     }
 
-    /// Shows what `text` says, if it is time.
+    /// Shows what `text` returns, if the last update is long enough ago.
     pub(crate) fn set(&mut self, text: impl FnOnce() -> String) {
         if !self.line.is_hidden() && self.shown.is_none_or(|at| at.elapsed() >= Duration::from_millis(250)) {
             self.shown = Some(Instant::now());

@@ -1,4 +1,4 @@
-//! Results for people: as wide as the terminal, colours only on one.
+//! Results as text.
 
 pub(crate) mod colocate;
 mod confirm;
@@ -9,6 +9,7 @@ mod latency;
 mod matrix;
 pub(crate) mod show;
 mod study;
+mod style;
 mod table;
 pub(crate) mod top;
 pub(crate) mod watch;
@@ -20,80 +21,4 @@ pub(crate) use experiment::experiment;
 pub(crate) use latency::latency;
 pub(crate) use matrix::matrix;
 pub(crate) use study::study;
-
-use std::io::IsTerminal;
-use unicode_width::UnicodeWidthStr;
-
-/// Width of the output when nobody says.
-const DEFAULT_WIDTH: usize = 120;
-
-/// How to print.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Style {
-    /// Columns.
-    pub(crate) width: usize,
-    colors: bool,
-}
-
-impl Style {
-    /// For standard output: colours on a terminal only, and never with NO_COLOR.
-    pub(crate) fn of_stdout() -> Style {
-        let terminal = std::io::stdout().is_terminal();
-        let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-        let asked = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-        let measured =
-            if terminal { terminal_size::terminal_size().map(|(w, _)| usize::from(w.0)) } else { None };
-        let width = asked.or(measured).unwrap_or(DEFAULT_WIDTH).clamp(60, 400);
-        Style { width, colors: terminal && !forbidden && !dumb }
-    }
-
-    /// For files.
-    pub(crate) const fn plain() -> Style {
-        Style { width: DEFAULT_WIDTH, colors: false }
-    }
-
-    fn paint(&self, code: &str, text: &str) -> String {
-        if self.colors { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
-    }
-    pub(crate) fn bold(&self, text: &str) -> String {
-        self.paint("1", text)
-    }
-    pub(crate) fn dim(&self, text: &str) -> String {
-        self.paint("2", text)
-    }
-    pub(crate) fn good(&self, text: &str) -> String {
-        self.paint("32", text)
-    }
-    pub(crate) fn bad(&self, text: &str) -> String {
-        self.paint("31", text)
-    }
-}
-
-/// Breaks `text` into lines of at most `width` columns, each indented.
-pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let line = lines.last_mut().expect("never empty");
-        if line.is_empty() {
-            line.push_str(word);
-        } else if indent + line.width() + 1 + word.width() <= width {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    let indented: Vec<String> = lines.iter().map(|line| format!("{:indent$}{line}", "")).collect();
-    indented.join("\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn wraps_at_the_width() {
-        assert_eq!(wrap("a bb ccc", 6, 1), " a bb\n ccc");
-    }
-}
+pub(crate) use style::{Style, wrap};

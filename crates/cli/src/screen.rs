@@ -1,25 +1,25 @@
-//! A full-screen view: drawn a few times a second, with keys, until it is left. The terminal comes back whole.
+//! A full-screen view: drawn a few times a second, with keys, until the user leaves it. The terminal is restored at the end.
 
 use anyhow::Context;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use std::time::{Duration, Instant};
 
-/// How often the screen is drawn.
+/// Time between two drawings.
 const FRAME: Duration = Duration::from_millis(250);
-/// How often keys and signals are looked at while nothing happens.
+/// Time between two checks for keys and signals.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
 
-/// What is shown.
+/// The content of the screen.
 pub(crate) trait Screen {
     /// Draws everything.
     fn draw(&mut self, frame: &mut Frame<'_>);
-    /// A key went down.
+    /// Handles a key.
     fn press(&mut self, key: KeyCode);
 }
 
-/// Shows until q, Esc, Ctrl-C, or `done`. The terminal comes back whole whatever happens: on every return by `Restore`,
-/// after a panic by ratatui's hook.
+/// Shows `screen` until q, Esc, Ctrl-C, or `done`. The terminal is always restored: on every return by `Restore`, after a panic by
+/// ratatui's hook.
 pub(crate) fn show(screen: &mut dyn Screen, done: &dyn Fn() -> bool) -> anyhow::Result<()> {
     let mut terminal = ratatui::try_init().context("the terminal cannot be used")?;
     let _restore = Restore;
@@ -40,7 +40,7 @@ pub(crate) fn show(screen: &mut dyn Screen, done: &dyn Fn() -> bool) -> anyhow::
                 screen.press(key.code);
             }
         }
-        // What a key or a new size changed is seen at once.
+        // A key or a new size is drawn at once.
         next = Instant::now();
     }
     Ok(())
@@ -50,7 +50,7 @@ struct Restore;
 
 impl Drop for Restore {
     fn drop(&mut self) {
-        // A terminal that is gone cannot be restored, and need not be.
+        // A terminal that is gone cannot be restored.
         let _ = ratatui::try_restore();
     }
 }

@@ -50,7 +50,7 @@ impl Drop for End<'_> {
     }
 }
 
-/// Makes one thread of ours real-time, for the little while that it lives.
+/// Makes one thread of this test real-time until it ends.
 fn make_fifo(tid: &AtomicU64, priority: &str) -> bool {
     while tid.load(Ordering::SeqCst) == 0 {
         std::thread::yield_now();
@@ -146,7 +146,7 @@ fn planted_hog_is_caught() {
     std::fs::remove_file(path).unwrap();
 }
 
-/// The recording holds the whole wait, and who ran meanwhile.
+/// The recording has the whole wait, and the task that ran meanwhile.
 fn check(recording: &Recording, told: &serde_json::Value, spins: &[Spin], hog: u32) {
     assert!(recording.duration <= Ns::from_ms(3000));
     let (from, length) =

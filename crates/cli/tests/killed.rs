@@ -58,9 +58,9 @@ fn a_killed_recorder_leaves_a_file_that_opens() {
             Ok(recording) => {
                 assert!(recording.repairs.cut_off, "round {round}");
                 // Repair adds a switch where one is missing and drops what is there twice.
-                let mended = recording.repairs.inconsistent_switches + recording.repairs.duplicates;
+                let repaired = recording.repairs.inconsistent_switches + recording.repairs.duplicates;
                 let listed = Index::open(&path).unwrap().events();
-                assert!(listed.abs_diff(recording.events.len() as u64) <= mended, "round {round}");
+                assert!(listed.abs_diff(recording.events.len() as u64) <= repaired, "round {round}");
                 opened += 1;
                 events += recording.events.len();
             }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Starts a recording of a shell that writes its process id and then sleeps often: for longer than anybody waits for events.
+/// Starts a recording of a shell that writes its process id and then sleeps often: for longer than the recorder waits for events.
 fn start(name: &str) -> (Child, PathBuf, PathBuf) {
     let folder = std::env::temp_dir().join(format!("schedlab-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -73,7 +73,7 @@ fn a_killed_recorder_leaves_a_file_that_opens() {
         child.wait().unwrap();
         let recording = Recording::open(&file).unwrap();
         assert!(recording.repairs.cut_off && !recording.events.is_empty());
-        // Nobody else ends the command now.
+        // Nothing else ends the command now.
         rustix::process::kill_process_group(command_pid(&pid), Signal::KILL).unwrap();
     }
     let _ = std::fs::remove_dir_all(file.parent().unwrap());

@@ -1,7 +1,7 @@
 //! Records a command and prints what came: `cargo run -p schedlab-host --example events -- [--backend B] CMD…`
 #![allow(clippy::print_stdout)]
 
-use schedlab_host::{GroupFacts, RecordRequest, RecordSink, RecordStart, Scope, TaskFacts, record};
+use schedlab_host::{GroupFacts, RecordRequest, RecordSink, RecordStart, RecordUntil, TaskFacts, record};
 use schedlab_model::{EventKind, EventSink, SchedEvent, Waker};
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ fn main() {
         arguments.remove(0);
         arguments.remove(0).parse().expect("a backend")
     });
-    let request = RecordRequest { backend, ..RecordRequest::new(Scope::Command(arguments)) };
+    let request = RecordRequest { backend, ..RecordRequest::new(RecordUntil::CommandEnds(arguments)) };
     let mut count = Count::default();
     let end = record(&request, &mut count, &|| false).unwrap_or_else(|error| {
         println!("{error}");

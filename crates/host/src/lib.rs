@@ -27,7 +27,9 @@ pub use error::HostError;
 pub use facts::{Backend, FactSource, GroupFacts, MachineFacts, RecordingCapabilities, TaskFacts};
 pub use machine::machine;
 pub use record::child::Command as OwnCommand;
-pub use record::{Preparing, RecordEnd, RecordRequest, RecordSink, RecordStart, Scope, Whom, record};
+pub use record::{
+    Preparing, RecordEnd, RecordFilter, RecordRequest, RecordSink, RecordStart, RecordUntil, record,
+};
 pub use surroundings::{IdleState, Surroundings};
 pub use sys::cycles::{Rate, now as cycles};
 pub use sys::fork::{Worker, begins_on, die_with_us};

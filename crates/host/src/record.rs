@@ -30,11 +30,11 @@ use std::io;
 use std::time::Duration;
 use tasks::Tasks;
 
-/// Whose events are kept. Everybody else is one stand-in on each CPU (`others/0`): that it ran stays known,
-/// and who it was does not. Tier 1 leaves the others out in the kernel.
+/// The tasks whose events are kept. All others are one stand-in task on each CPU (`others/0`): when one of them ran stays
+/// known, which of them does not. The BPF backend leaves them out in the kernel.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub enum Whom {
-    /// Everybody.
+pub enum RecordFilter {
+    /// Every task.
     #[default]
     All,
     /// These processes, and the children that they create during the recording.
@@ -44,28 +44,28 @@ pub enum Whom {
     Group(String),
 }
 
-/// When to record.
+/// When a recording ends, apart from its greatest length ([`RecordRequest::duration`]) and `stop`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Scope {
-    /// The whole machine.
-    All,
-    /// The whole machine, until these processes have ended (or the time is over).
-    Pids(Vec<u32>),
-    /// The whole machine while this command runs. When the time is over or the recording is stopped, the
-    /// command's process group gets SIGTERM, and two seconds later SIGKILL.
-    Command(Vec<String>),
+pub enum RecordUntil {
+    /// With its time, or when it is stopped.
+    Stopped,
+    /// When these processes have ended.
+    ProcessesEnd(Vec<u32>),
+    /// When this command, which the recorder starts, has ended. When the time is over or the recording is stopped before,
+    /// the command's process group gets SIGTERM, and two seconds later SIGKILL.
+    CommandEnds(Vec<String>),
 }
 
 /// A recording to be made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecordRequest {
-    /// When.
-    pub scope: Scope,
-    /// Whom.
-    pub whom: Whom,
+    /// When it ends.
+    pub until: RecordUntil,
+    /// The tasks whose events are kept.
+    pub filter: RecordFilter,
     /// Refuse a way to record that sees only what it was started for.
     pub whole_machine: bool,
-    /// For how long at most; `None`: until the scope ends or `stop` says so.
+    /// For how long at most; `None`: until `until` or `stop` ends it.
     pub duration: Option<Ns>,
     /// One way to record; `None`: the best that works.
     pub backend: Option<Backend>,
@@ -81,10 +81,10 @@ pub struct RecordRequest {
 
 impl RecordRequest {
     /// The defaults.
-    pub fn new(scope: Scope) -> RecordRequest {
+    pub fn new(until: RecordUntil) -> RecordRequest {
         RecordRequest {
-            scope,
-            whom: Whom::All,
+            until,
+            filter: RecordFilter::All,
             whole_machine: false,
             duration: None,
             backend: None,
@@ -181,7 +181,7 @@ pub(crate) trait CpuSource {
     }
 }
 
-/// Records until the time is over, the scope ends, or `stop` returns true (it is asked every 20 ms).
+/// Records until the time is over, [`RecordRequest::until`] says so, or `stop` returns true (it is asked every 20 ms).
 ///
 /// # Errors
 /// [`HostError::NoBackend`] when nothing works here; everything else as its message says. A command that was
@@ -191,7 +191,7 @@ pub fn record(
     sink: &mut dyn RecordSink,
     stop: &dyn Fn() -> bool,
 ) -> Result<RecordEnd, HostError> {
-    if let Scope::Pids(pids) = &request.scope
+    if let RecordUntil::ProcessesEnd(pids) = &request.until
         && let Some(&pid) = pids.iter().find(|pid| !alive(**pid))
     {
         return Err(HostError::NoProcess { pid });
@@ -227,8 +227,8 @@ fn recorder_cpus(request: &RecordRequest, online: &CpuSet) -> CpuSet {
 }
 
 fn measured(request: &RecordRequest) -> Option<&[u32]> {
-    match (&request.whom, &request.scope) {
-        (Whom::Processes(pids), _) | (_, Scope::Pids(pids)) => Some(pids),
+    match (&request.filter, &request.until) {
+        (RecordFilter::Processes(pids), _) | (_, RecordUntil::ProcessesEnd(pids)) => Some(pids),
         _ => None,
     }
 }
@@ -273,7 +273,7 @@ fn run(
     let translated = matches!(opened.capabilities.backend, Backend::Switches | Backend::OwnTasks);
     let mut tasks = Tasks::new(proc::in_first_pid_namespace() || translated);
     if opened.filter_here {
-        tasks.keep_only(&request.whom)?;
+        tasks.keep_only(&request.filter)?;
     }
     let only = match (command.as_ref(), measured(request)) {
         _ if !own_only => None,
@@ -298,7 +298,7 @@ fn run(
     let stand_ins = !opened.capabilities.system_wide;
     let mut merger = Merger::new(monotonic_ns, cpus, tasks, stand_ins);
     switch_on(&mut opened.sources, cost_measured, &mut merger)?;
-    if let Scope::Command(arguments) = &request.scope {
+    if let RecordUntil::CommandEnds(arguments) = &request.until {
         match command {
             Some(started) => started.go_on(),
             None => *command = Some(Command::start(arguments, false)?),
@@ -379,7 +379,7 @@ fn drain(
         let over = end_at.is_some_and(|end| now >= end)
             || stop()
             || command.as_mut().is_some_and(Command::ended)
-            || matches!(&request.scope, Scope::Pids(pids) if !pids.iter().any(|&pid| alive(pid)));
+            || matches!(&request.until, RecordUntil::ProcessesEnd(pids) if !pids.iter().any(|&pid| alive(pid)));
         if over {
             return Ok(());
         }

@@ -6,7 +6,7 @@
 mod common;
 
 use common::{Kept, Tids, looking, skip};
-use schedlab_host::{Backend, HostError, RecordRequest, Scope, record};
+use schedlab_host::{Backend, HostError, RecordRequest, RecordUntil, record};
 use schedlab_model::{EventKind, Ns, SchedEvent, TaskId};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,8 @@ fn bpf(
         }
     });
     let duration = Some(Ns::from_ms(60_000));
-    let request = RecordRequest { backend: Some(Backend::Bpf), duration, ..RecordRequest::new(Scope::All) };
+    let request =
+        RecordRequest { backend: Some(Backend::Bpf), duration, ..RecordRequest::new(RecordUntil::Stopped) };
     record(&request, &mut seen, &|| over.get())?;
     Ok(seen)
 }

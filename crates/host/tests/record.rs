@@ -5,7 +5,9 @@
 mod common;
 
 use common::{Kept, Tids, allowed, gettid, kept};
-use schedlab_host::{Backend, HostError, RecordEnd, RecordRequest, Scope, TaskFacts, Whom, record};
+use schedlab_host::{
+    Backend, HostError, RecordEnd, RecordFilter, RecordRequest, RecordUntil, TaskFacts, record,
+};
 use schedlab_model::{CpuId, EventKind, Ns, SchedEvent, Waker};
 use schedlab_testing::settles;
 use std::cell::Cell;
@@ -23,8 +25,8 @@ fn recorded(test: &str, request: &RecordRequest, stop: &dyn Fn() -> bool) -> Opt
     Some((keep, end))
 }
 
-fn request(scope: Scope, backend: Backend) -> RecordRequest {
-    RecordRequest { backend: Some(backend), duration: Some(Ns::from_ms(1000)), ..RecordRequest::new(scope) }
+fn request(until: RecordUntil, backend: Backend) -> RecordRequest {
+    RecordRequest { backend: Some(backend), duration: Some(Ns::from_ms(1000)), ..RecordRequest::new(until) }
 }
 
 struct Ended(Vec<Child>);
@@ -80,7 +82,7 @@ fn two_spinners_share(test: &str, backend: Backend) {
     let before: Vec<u64> = pids.iter().map(used).collect();
     let enough =
         || pids.iter().zip(&before).all(|(pid, before)| used(pid).saturating_sub(*before) >= 300_000_000);
-    let mut wanted = request(Scope::Pids(pids.clone()), backend);
+    let mut wanted = request(RecordUntil::ProcessesEnd(pids.clone()), backend);
     wanted.duration = Some(Ns::from_s(120));
     let Some((keep, _)) = recorded(test, &wanted, &enough) else { return };
     assert!(keep.events.windows(2).all(|pair| pair[0].at <= pair[1].at), "events are in time order");
@@ -138,7 +140,7 @@ fn echoes_name_the_sender(test: &str) {
         }
         ended.load(Ordering::Relaxed)
     };
-    let mut wanted = request(Scope::All, Backend::Tracepoints);
+    let mut wanted = request(RecordUntil::Stopped, Backend::Tracepoints);
     wanted.duration = Some(Ns::from_s(20));
     let kept = recorded(test, &wanted, &stop);
     drop(go.take());
@@ -192,7 +194,7 @@ fn echo_pair() {
 fn own_tasks_need_no_privilege() {
     let script = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; sleep 0.1".to_owned();
     let command = vec!["sh".to_owned(), "-c".to_owned(), script];
-    let mut wanted = request(Scope::Command(command), Backend::OwnTasks);
+    let mut wanted = request(RecordUntil::CommandEnds(command), Backend::OwnTasks);
     wanted.duration = Some(Ns::from_s(20));
     let Some((keep, end)) = recorded("own_tasks_need_no_privilege", &wanted, &|| false) else { return };
     assert!(end.exit.unwrap().success());
@@ -217,8 +219,8 @@ fn a_process_that_runs_already_needs_no_privilege_either() {
         .spawn()
         .unwrap();
     let pid = child.id();
-    let mut wanted = request(Scope::Pids(vec![pid]), Backend::OwnTasks);
-    (wanted.whom, wanted.duration) = (Whom::Processes(vec![pid]), Some(Ns::from_s(60)));
+    let mut wanted = request(RecordUntil::ProcessesEnd(vec![pid]), Backend::OwnTasks);
+    (wanted.filter, wanted.duration) = (RecordFilter::Processes(vec![pid]), Some(Ns::from_s(60)));
     // It goes on when the recording has begun, and ends by itself: closing the pipe is its line.
     let input = std::cell::RefCell::new(child.stdin.take());
     let over = std::cell::Cell::new(false);
@@ -249,9 +251,13 @@ fn a_process_that_runs_already_needs_no_privilege_either() {
 
 #[test]
 fn a_process_that_does_not_exist_is_refused() {
-    let error = record(&request(Scope::Pids(vec![u32::MAX]), Backend::Tracepoints), &mut kept(), &|| true);
+    let error = record(
+        &request(RecordUntil::ProcessesEnd(vec![u32::MAX]), Backend::Tracepoints),
+        &mut kept(),
+        &|| true,
+    );
     assert!(matches!(error, Err(HostError::NoProcess { pid: u32::MAX })), "{error:?}");
-    let nothing = Scope::Command(vec!["/no/such/program".to_owned()]);
+    let nothing = RecordUntil::CommandEnds(vec!["/no/such/program".to_owned()]);
     let error = record(&RecordRequest::new(nothing), &mut kept(), &|| true);
     assert!(matches!(error, Err(HostError::Spawn { .. })), "{error:?}");
 }
@@ -261,7 +267,7 @@ fn a_process_that_does_not_exist_is_refused() {
 fn the_recorder_stands_in_the_file_as_it_runs() {
     let test = "the_recorder_stands_in_the_file_as_it_runs";
     for backend in [Backend::Tracepoints, Backend::Switches] {
-        let mut wanted = request(Scope::All, backend);
+        let mut wanted = request(RecordUntil::Stopped, backend);
         (wanted.duration, wanted.recorder_cpu) = (Some(Ns::from_ms(100)), Some(CpuId(0)));
         let before = rustix::thread::sched_getaffinity(None).unwrap();
         let Some((keep, _)) = recorded(test, &wanted, &|| false) else { continue };
@@ -284,7 +290,7 @@ fn the_cost_of_recording_is_measured() {
 }
 
 fn cost_of_recording(test: &str, backend: Backend) {
-    let mut wanted = request(Scope::All, backend);
+    let mut wanted = request(RecordUntil::Stopped, backend);
     (wanted.duration, wanted.measure_cost) = (Some(Ns::from_ms(50)), true);
     let Some((keep, _)) = recorded(test, &wanted, &|| false) else { return };
     let start = keep.start.unwrap();

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Kept, Tids, allowed, gettid, looking, now, pin_to};
-use schedlab_host::{Backend, RecordRequest, Scope, record};
+use schedlab_host::{Backend, RecordRequest, RecordUntil, record};
 use schedlab_model::{CpuId, EventKind, Ns, PrevState, SchedEvent, TaskId, Waker};
 use schedlab_testing::settles;
 use std::collections::{BTreeMap, BTreeSet};
@@ -247,7 +247,8 @@ fn same_run(test: &str) {
         let recorders = tiers.map(|backend| {
             let (over, count) = (&over, Arc::clone(&count));
             scope.spawn(move || {
-                let request = RecordRequest { backend: Some(backend), ..RecordRequest::new(Scope::All) };
+                let request =
+                    RecordRequest { backend: Some(backend), ..RecordRequest::new(RecordUntil::Stopped) };
                 let mut seen = counted(&count);
                 let end = record(&request, &mut seen, &|| over.load(Ordering::Relaxed));
                 (seen, end)
@@ -370,7 +371,7 @@ fn sleepers(test: &str) {
     let count = Arc::new(AtomicU32::new(0));
     let mut seen = counted(&count);
     let mut all = Vec::new();
-    let request = RecordRequest { backend: Some(Backend::Bpf), ..RecordRequest::new(Scope::All) };
+    let request = RecordRequest { backend: Some(Backend::Bpf), ..RecordRequest::new(RecordUntil::Stopped) };
     let end = std::thread::scope(|scope| {
         let recorder = scope.spawn(|| record(&request, &mut seen, &|| over.load(Ordering::Relaxed)));
         begun(1, &count, || recorder.is_finished());

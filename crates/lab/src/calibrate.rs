@@ -1,5 +1,5 @@
-//! `schedlab calibrate`: what was measured becomes a file, and the file the cost preset `this-machine`.
-//! `docs/calibration.md` describes the file and how the simulator's prices follow from the measured ones.
+//! `schedlab calibrate`: the file of a calibration, which is the cost preset `this-machine`. `docs/calibration.md` describes it, and how
+//! the simulator's prices follow from the measured costs.
 
 use schedlab_host::MachineFacts;
 use schedlab_measure::calibrate::Calibration;
@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Of the part of a switch that lies before the record of a tracer. Chosen: nothing outside of the kernel can tell. The
-/// preset `modern-vm` has the same.
+/// Part of the cost of a switch that lies before the record of a tracer (0 … 1). Chosen, since nothing outside of the kernel can
+/// measure it; the preset `modern-vm` has the same.
 const BEFORE_RECORD: f64 = 0.6;
 
 /// Returns the preset of a calibration made just now on `machine` by `command`.
@@ -41,7 +41,7 @@ pub fn preset(calibration: &Calibration, machine: &MachineFacts, command: String
             preset.lacks.insert(cost.name.to_owned(), why.clone());
         }
         let Some(spread) = cost.spread else { continue };
-        // A difference that noise made negative; the spread keeps the sign.
+        // Noise can make a difference negative, which no price may be; the spread keeps the sign.
         preset.costs.insert(cost.name.to_owned(), tenths(spread.median_ns).max(0.0));
         let sure = Sure {
             low_ns: tenths(spread.low_ns),
@@ -102,7 +102,7 @@ pub fn file_text(preset: &Preset) -> String {
     text
 }
 
-/// The simulator's prices out of the measured ones. What was not measured stays free.
+/// Returns the simulator's prices from the measured costs. What was not measured is free.
 fn simulator(measured: &BTreeMap<String, f64>) -> BTreeMap<String, u64> {
     let get = |name: &str| measured.get(name).copied();
     let less = |a: Option<f64>, b: Option<f64>| Some((a? - b?).max(0.0));
@@ -124,7 +124,7 @@ fn simulator(measured: &BTreeMap<String, f64>) -> BTreeMap<String, u64> {
         ("timer_to_wake_ns", less(get("timer_fifo_ns"), sum(idle_exit, switch))),
         ("timer_slack_ns", less(get("timer_other_ns"), get("timer_fifo_ns"))),
         ("tick_ns", get("tick_ns")),
-        // An interrupt like the tick's, and a wakeup in it.
+        // A device's interrupt costs as much as the tick's, plus the wakeup in it.
         ("wake_interrupt_ns", sum(get("tick_ns"), wake)),
         ("refill_core_ns", get("refill_64k_moved_ns")),
         ("scan_hot_ns", get("scan_hot_ns")),
@@ -169,7 +169,7 @@ mod tests {
         ]
         .map(cost)
         .into();
-        // Noise made a difference negative: the file must be read back all the same.
+        // Noise made a difference negative, and the file must be readable all the same.
         costs.push(cost(("recorder_switch_ns", -75.0)));
         let lacks = Some("needs \"two\" CPUs\n".to_owned());
         costs.push(Cost { name: "lock_handoff_ns", what: "", spread: None, lacks });

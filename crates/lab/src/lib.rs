@@ -7,8 +7,10 @@
 pub mod calibrate;
 pub mod colocate;
 pub mod confirm;
+mod cpus;
 pub mod experiment;
 pub mod latency;
+mod process_tasks;
 pub mod record;
 pub mod runqueue;
 pub mod top;

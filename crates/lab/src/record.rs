@@ -1,12 +1,12 @@
-//! `schedlab record`: joins the recorder (`host`) with the file format (`trace`).
+//! `schedlab record`: writes what the recorder (`host`) sees into a recording (`trace`).
 
-mod flight;
-mod until;
+mod flight_recorder;
+mod stop_conditions;
 
-use flight::Flight;
+use flight_recorder::FlightRecorder;
 use schedlab_host::{
     Backend, FactSource, GroupFacts, HostError, MachineFacts, Preparing, RecordEnd, RecordRequest,
-    RecordSink, RecordStart, RecordingCapabilities, Scope, TaskFacts,
+    RecordSink, RecordStart, RecordUntil, RecordingCapabilities, TaskFacts,
 };
 use schedlab_model::{EventKind, EventSink, GroupSpec, Ns, SchedEvent};
 use schedlab_trace::{Capabilities, Capability, CpuTime, GroupInfo, Header, TaskInfo, TraceError, Writer};
@@ -15,145 +15,155 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::PathBuf;
-use until::Watcher;
+use stop_conditions::StopWatcher;
 
-pub use until::{Caught, Condition, Measure, Until, UntilError};
+pub use stop_conditions::{Caught, StopCondition, StopConditionError, StopConditions, StretchKind};
 
-/// Blocks are written at least this often, so that a recorder that is killed loses no more.
+/// Greatest time between two blocks of the file: a recorder that is killed loses no more than this.
 const BLOCK_EVERY: Ns = Ns(500_000_000);
 
 /// Why nothing was recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The machine does not allow it, or the command is wrong.
+    /// The machine does not allow recording, or the command is wrong.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// The event to wait for cannot be seen in this way.
+    /// The backend does not see the event to wait for.
     #[error(
         "`{condition}` needs the time of wakeups, which the backend {backend} does not see. Use `wait` or `run`, or \
          a backend that sees them (`schedlab doctor` says what bpf and tracepoints lack here)"
     )]
     Unseen {
-        /// What was asked for.
+        /// The condition as it was given.
         condition: String,
-        /// How it would be recorded.
+        /// The backend that would record.
         backend: &'static str,
     },
     /// The file cannot be written.
     #[error("cannot write {path}: {source}. Choose another file with `-o FILE`")]
     Output {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: TraceError,
     },
 }
 
-/// What a recording became.
+/// A finished recording.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recorded {
-    /// What the recorder says at its end.
+    /// The recorder's own account.
     pub end: RecordEnd,
-    /// How it was recorded.
+    /// The backend that recorded.
     pub backend: Backend,
-    /// Every task of the machine is in it.
+    /// Whether every task of the machine is in it.
     pub system_wide: bool,
     /// Threads in the task table.
     pub tasks: usize,
     /// Size of the file in bytes.
     pub file_bytes: u64,
-    /// It ended because the file had its greatest allowed size.
+    /// Whether it ended because the file had its greatest allowed size.
     pub full: bool,
-    /// The event that was waited for, when it came.
+    /// The stretch that met a condition, if one did.
     pub caught: Option<Caught>,
-    /// Of a flight recorder: how much of the last is in the file.
+    /// With a flight recorder: how much of the end is in the file.
     pub kept: Option<Kept>,
-    /// CPU time that it added to a switch with its wakeup, in nanoseconds, where it was measured.
+    /// CPU time that recording added to a switch with its wakeup, in nanoseconds, where it was measured.
     pub cost_ns_per_switch: Option<u64>,
 }
 
-/// What to record, and into which file.
+/// What to record, when to stop, and into which file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Plan {
-    /// Whom, how and for how long.
+pub struct RecordPlan {
+    /// Which tasks, by which backend, for how long.
     pub request: RecordRequest,
-    /// The file. An existing one is replaced once the recording can begin.
+    /// The file. An existing one is replaced when the recording begins.
     pub output: PathBuf,
     /// A line for the header.
     pub note: String,
     /// The recording ends before the file would be longer than this many bytes. At least [`SMALLEST_FILE`].
     pub max_bytes: Option<u64>,
-    /// Keep only the last of it, in memory, and write that when the recording ends.
+    /// Flight recorder: keep only the last of the events, this long, in memory, and write them when the recording ends.
     pub ring: Option<Ns>,
-    /// End at this event.
-    pub until: Option<Until>,
-    /// Go on for so long after the event.
+    /// End when one of these conditions is met.
+    pub until: Option<StopConditions>,
+    /// How long to go on after that.
     pub after: Ns,
 }
 
-/// No recording fits into less: header, first tasks, index and end mark.
+impl RecordPlan {
+    /// Returns a plan that records until `request` ends it, into `output`.
+    pub fn new(request: RecordRequest, output: PathBuf, note: String) -> RecordPlan {
+        RecordPlan { request, output, note, max_bytes: None, ring: None, until: None, after: Ns::ZERO }
+    }
+}
+
+/// Smallest file, in bytes: header, first tasks, index and end mark.
 pub const SMALLEST_FILE: u64 = 256 << 10;
 
-/// What a flight recorder kept.
+/// What a flight recorder wrote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Kept {
     /// Length of the recording in the file.
     pub duration: Ns,
     /// Events in the file.
     pub events: u64,
-    /// Memory did not suffice for all that was asked for.
+    /// Whether memory was too small for all that was asked for.
     pub short: bool,
 }
 
-/// How a recording stands.
+/// State of a recording that goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Progress {
+pub struct RecordProgress {
     /// Time of the last event.
     pub at: Ns,
     /// Events so far.
     pub events: u64,
     /// Events lost so far.
     pub lost: u64,
-    /// Bytes written so far; of a flight recorder, bytes in memory.
+    /// Bytes written so far; with a flight recorder, bytes in memory.
     pub file_bytes: u64,
 }
 
-/// Hears how a recording goes. Called from the recorder's thread: be short.
-pub trait Watch {
-    /// What is done before it begins.
+/// Is told how a recording goes, in the recorder's thread, which waits meanwhile.
+pub trait RecordObserver {
+    /// Called while the recorder prepares, with what it does.
     fn preparing(&mut self, _: Preparing) {}
-    /// It begins.
+    /// Called when the recording begins.
     fn started(&mut self, _: &RecordStart) {}
-    /// Every 20 ms.
-    fn progress(&mut self, _: &Progress) {}
+    /// Called every 20 ms.
+    fn progress(&mut self, _: &RecordProgress) {}
 }
 
-impl Watch for () {}
+impl RecordObserver for () {}
 
-/// Records. `stop` is asked every 20 ms; see [`schedlab_host::StopSignal`] for Ctrl-C.
+/// Records as `plan` says. `stop` is asked every 20 ms; see [`schedlab_host::StopSignal`] for Ctrl-C.
 ///
 /// # Errors
-/// As [`RecordError`] says. A recording that was begun and then failed leaves a file that opens up to its
-/// last block.
-pub fn record(plan: &Plan, watch: &mut dyn Watch, stop: &dyn Fn() -> bool) -> Result<Recorded, RecordError> {
+/// As [`RecordError`] says. A recording that fails after its beginning leaves a file that opens up to its last block.
+pub fn record(
+    plan: &RecordPlan,
+    observer: &mut dyn RecordObserver,
+    stop: &dyn Fn() -> bool,
+) -> Result<Recorded, RecordError> {
     let output = |source| RecordError::Output { path: plan.output.clone(), source };
-    let command = match &plan.request.scope {
-        Scope::Command(arguments) => arguments.clone(),
+    let command = match &plan.request.until {
+        RecordUntil::CommandEnds(arguments) => arguments.clone(),
         _ => Vec::new(),
     };
     let over = Cell::new(false);
     let mut sink = FileSink {
         plan,
-        watch,
+        observer,
         header: Header { command, note: plan.note.clone(), ..Header::default() },
         writer: None,
-        flight: plan
-            .ring
-            .map(|keep| Flight::new(keep, plan.max_bytes.map_or(flight::MEMORY, |n| n as usize))),
-        watcher: plan.until.as_ref().map(|until| Watcher::new(until, std::process::id())),
+        flight: plan.ring.map(|keep| {
+            FlightRecorder::new(keep, plan.max_bytes.map_or(flight_recorder::MEMORY, |n| n as usize))
+        }),
+        stops: plan.until.as_ref().map(|until| StopWatcher::new(until, std::process::id())),
         error: None,
         tasks: 0,
-        so_far: Progress::default(),
+        so_far: RecordProgress::default(),
         written: Ns::ZERO,
         over: &over,
         started: None,
@@ -174,23 +184,23 @@ enum Failed {
 }
 
 struct FileSink<'a> {
-    plan: &'a Plan,
-    watch: &'a mut dyn Watch,
+    plan: &'a RecordPlan,
+    observer: &'a mut dyn RecordObserver,
     header: Header,
     writer: Option<Writer<BufWriter<File>>>,
-    flight: Option<Flight>,
-    watcher: Option<Watcher>,
+    flight: Option<FlightRecorder>,
+    stops: Option<StopWatcher>,
     error: Option<Failed>,
     tasks: usize,
-    so_far: Progress,
+    so_far: RecordProgress,
     written: Ns,
-    /// The recording shall end.
+    /// Set when the recording has to end.
     over: &'a Cell<bool>,
     started: Option<RecordingCapabilities>,
 }
 
 impl FileSink<'_> {
-    /// Keeps the real error for the caller and stops the recorder with a stand-in.
+    /// Keeps the real error for the caller, and returns one that stops the recorder.
     fn keep<T>(&mut self, result: Result<T, TraceError>) -> io::Result<T> {
         result.map_err(|error| {
             let text = io::Error::other(error.to_string());
@@ -199,16 +209,16 @@ impl FileSink<'_> {
         })
     }
 
-    /// Writes the file, or its end.
+    /// Writes the file, or its end, and returns what became of the recording.
     fn finish(self, end: RecordEnd) -> Result<Recorded, TraceError> {
         let path = &self.plan.output;
         let cpu_time = CpuTime { busy: end.busy, stolen: end.stolen, recorder: end.recorder_cpu };
         let cost_ns_per_switch = self.header.recorder_ns_per_switch;
-        let mut caught = self.watcher.and_then(|watcher| watcher.caught().cloned());
+        let mut caught = self.stops.and_then(|stops| stops.caught().cloned());
         let (mut tasks, mut full, mut kept) = (self.tasks, false, None);
         if let Some(flight) = self.flight {
             let written = flight.write(path, self.header, end.duration, cpu_time, caught.as_mut())?;
-            let flight::Written { duration, events, short, .. } = written;
+            let flight_recorder::Written { duration, events, short, .. } = written;
             tasks = written.tasks;
             kept = Some(Kept { duration, events, short });
         } else if let Some(mut writer) = self.writer {
@@ -222,11 +232,11 @@ impl FileSink<'_> {
         Ok(Recorded { end, backend, system_wide, tasks, file_bytes, full, caught, kept, cost_ns_per_switch })
     }
 
-    /// Whether the event came, and the time after it is over.
-    fn look(&mut self) -> bool {
-        let Some(watcher) = &mut self.watcher else { return false };
-        watcher.look(self.so_far.at);
-        let until = watcher.caught().map(|caught| {
+    /// Whether a condition was met and the time to go on after it has passed.
+    fn met(&mut self) -> bool {
+        let Some(stops) = &mut self.stops else { return false };
+        stops.look(self.so_far.at);
+        let until = stops.caught().map(|caught| {
             let end = caught.from.saturating_add(caught.length.unwrap_or(Ns::ZERO));
             end.saturating_add(self.plan.after)
         });
@@ -241,8 +251,8 @@ impl EventSink for FileSink<'_> {
         if let EventKind::Lost { count } = event.kind {
             self.so_far.lost += count;
         }
-        if let Some(watcher) = &mut self.watcher {
-            watcher.event(event);
+        if let Some(stops) = &mut self.stops {
+            stops.event(event);
         }
         if let Some(flight) = &mut self.flight {
             let packed = flight.event(event);
@@ -256,13 +266,13 @@ impl EventSink for FileSink<'_> {
 
 impl RecordSink for FileSink<'_> {
     fn preparing(&mut self, what: Preparing) {
-        self.watch.preparing(what);
+        self.observer.preparing(what);
     }
 
     fn start(&mut self, start: &RecordStart) -> io::Result<()> {
         self.started = Some(start.capabilities.clone());
         describe(&mut self.header, start);
-        let unseen = self.plan.until.as_ref().and_then(Watcher::needs_wakeups);
+        let unseen = self.plan.until.as_ref().and_then(StopWatcher::needs_wakeups);
         if let Some(condition) = unseen.filter(|_| !start.capabilities.wakeups) {
             let backend = start.capabilities.backend.name();
             self.error = Some(Failed::Unseen(condition.to_string(), backend));
@@ -282,7 +292,7 @@ impl RecordSink for FileSink<'_> {
             self.keep(flushed)?;
             self.writer = Some(writer);
         }
-        self.watch.started(start);
+        self.observer.started(start);
         Ok(())
     }
 
@@ -297,8 +307,8 @@ impl RecordSink for FileSink<'_> {
 
     fn task(&mut self, task: &TaskFacts) {
         let info = task_info(task);
-        if let Some(watcher) = &mut self.watcher {
-            watcher.task(task.id, &info, task.stand_in);
+        if let Some(stops) = &mut self.stops {
+            stops.task(task.id, &info, task.stand_in);
         }
         let new = task.id.index() >= self.tasks;
         self.tasks += usize::from(new);
@@ -327,14 +337,14 @@ impl RecordSink for FileSink<'_> {
             self.keep(done)?;
         }
         let full = self.writer.as_ref().is_some_and(Writer::is_full);
-        let met = self.look();
+        let met = self.met();
         self.over.set(full || met);
         self.so_far.file_bytes = match (&self.flight, &self.writer) {
             (Some(flight), _) => flight.bytes() as u64,
             (None, Some(writer)) => writer.bytes_written(),
             (None, None) => 0,
         };
-        self.watch.progress(&self.so_far);
+        self.observer.progress(&self.so_far);
         Ok(())
     }
 }
@@ -370,7 +380,7 @@ fn describe(header: &mut Header, start: &RecordStart) {
     header.date = schedlab_model::text::iso8601(start.unix_ns);
 }
 
-/// The same in the words of a recording's header.
+/// Returns the capabilities as a recording's header has them.
 pub(crate) fn capabilities(of: &RecordingCapabilities) -> Capabilities {
     let all = [
         (Capability::WakeTimes, of.wakeups),
@@ -424,24 +434,18 @@ mod tests {
     use schedlab_trace::Recording;
     use std::path::Path;
 
-    fn plan(request: RecordRequest, output: &Path) -> Plan {
-        Plan {
-            request,
-            output: output.to_owned(),
-            note: "a test".to_owned(),
-            max_bytes: None,
-            ring: None,
-            until: None,
-            after: Ns::ZERO,
-        }
+    fn plan(request: RecordRequest, output: &Path) -> RecordPlan {
+        RecordPlan::new(request, output.to_owned(), "a test".to_owned())
     }
 
     #[test]
     fn an_unwritable_output_is_refused_before_anything_starts() {
         let marker = std::env::temp_dir().join(format!("schedlab-record-{}", std::process::id()));
         let command = vec!["touch".to_owned(), marker.to_string_lossy().into_owned()];
-        let request =
-            RecordRequest { backend: Some(Backend::Switches), ..RecordRequest::new(Scope::Command(command)) };
+        let request = RecordRequest {
+            backend: Some(Backend::Switches),
+            ..RecordRequest::new(RecordUntil::CommandEnds(command))
+        };
         let result = record(&plan(request, Path::new("/no/such/directory/x.slt")), &mut (), &|| false);
         match result {
             Err(RecordError::Output { .. }) => assert!(!marker.exists(), "the command ran"),
@@ -456,8 +460,10 @@ mod tests {
     fn what_was_recorded_can_be_opened() {
         let path = std::env::temp_dir().join(format!("schedlab-record-{}.slt", std::process::id()));
         let command = ["sh", "-c", "sleep 0.05; sleep 0.05"].map(str::to_owned).to_vec();
-        let request =
-            RecordRequest { backend: Some(Backend::OwnTasks), ..RecordRequest::new(Scope::Command(command)) };
+        let request = RecordRequest {
+            backend: Some(Backend::OwnTasks),
+            ..RecordRequest::new(RecordUntil::CommandEnds(command))
+        };
         match record(&plan(request, &path), &mut (), &|| false) {
             Ok(recorded) => {
                 let recording = Recording::open(&path).unwrap();

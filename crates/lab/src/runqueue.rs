@@ -1,5 +1,5 @@
-//! `schedlab bench runqueue`: what a decision of the simulator's schedulers costs on this machine, beside what the cost
-//! model says. `docs/runqueue-schema.md` describes the JSON.
+//! `schedlab bench runqueue`: the cost of a decision of the simulator's schedulers on this machine, beside that of the cost model.
+//! `docs/runqueue-schema.md` describes the JSON.
 
 use schedlab_measure::calibrate::Spread;
 use schedlab_measure::runqueue::{LockKind, RunqueueReport, RunqueueRow};
@@ -11,12 +11,12 @@ use serde::Serialize;
 
 /// Version of the JSON.
 pub const SCHEMA: &str = "schedlab-runqueue/1";
-/// The number of threads of the paper's Table 1.
+/// Threads of Table 1 of the SMP paper (Taniguchi, Ishikawa, Hiraki; docs/sources/linux-facts.md, section 5.1).
 pub const TABLE_1: u32 = 1024;
-/// The paper divides the cost of a call by this, microseconds.
+/// Interval by which the SMP paper divides the cost of a call, microseconds.
 pub const PAPER_INTERVAL_US: f64 = 100_000.0;
 
-/// The scheduler `name` in the affinity variant `variant`, with the knobs that the paper's variants mean.
+/// Returns the scheduler `name` in an affinity variant of the SMP paper, with the knobs of that variant.
 ///
 /// # Errors
 /// Unknown names.
@@ -25,30 +25,30 @@ pub fn contender(name: &str, variant: &str) -> Result<(SchedulerSpec, String), S
         let known = decision_cost::VARIANTS.join(", ");
         StudyError::Option(format!("--affinity {variant}: there are {known}"))
     })?;
-    // 2.6.22 has the O(1) scheduler's knob.
+    // linux-2.6.22 has the knob of the O(1) scheduler.
     let like = if name == "linux-2.6.22" { "linux-2.4-o1" } else { name };
     let knobs = decision_cost::SCHEDULERS.iter().find(|(known, ..)| *known == like);
     let knobs = knobs.map(|(_, knob, values)| vec![((*knob).to_owned(), values[which].to_owned())]);
     Ok((SchedulerSpec { name: name.to_owned(), knobs: knobs.unwrap_or_default() }, variant.to_owned()))
 }
 
-/// What was measured, what the model says, and what follows.
+/// The measurement, the costs of the model, and what follows from both.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct RunqueueResult {
     /// [`SCHEMA`].
     pub schema: &'static str,
     /// The kernel's release and version.
     pub kernel: String,
-    /// The CPU's name for itself.
+    /// The model name of the CPU.
     pub cpu: String,
     /// What was measured.
     #[serde(flatten)]
     pub report: RunqueueReport,
     /// The cost preset of the model.
     pub model_costs: String,
-    /// What the model says for one lock and 64 bytes a record.
+    /// The costs of the model, for one lock and 64 bytes a record.
     pub model: Vec<Modelled>,
-    /// The claims that this benchmark is to check.
+    /// The claims that this benchmark checks.
     pub claims: Vec<Claim>,
 }
 
@@ -59,7 +59,7 @@ pub struct Modelled {
     pub scheduler: String,
     /// Variant.
     pub variant: String,
-    /// The tasks fill the caches between decisions.
+    /// Whether the tasks fill the caches between decisions.
     pub cold: bool,
     /// CPUs.
     pub threads: usize,
@@ -71,32 +71,32 @@ pub struct Modelled {
     pub looked: f64,
 }
 
-/// A claim, and what this run says of it.
+/// A claim, and whether it holds in this run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Claim {
-    /// In words.
+    /// The claim in words.
     pub claim: String,
-    /// The number.
+    /// The number that it is about.
     pub value: f64,
     /// Its interval.
     pub low: f64,
     /// See `low`.
     pub high: f64,
-    /// `Some(true)`: holds for the whole interval; `Some(false)`: for no part of it; `None`: cannot tell.
+    /// `Some(true)`: the claim holds for the whole interval; `Some(false)`: for no part of it; `None`: for a part.
     pub holds: Option<bool>,
 }
 
-/// What the model is asked.
+/// Options of the model.
 #[derive(Clone, Debug)]
 pub struct ModelOptions {
-    /// Cost preset, as [`model_costs`] gives it.
+    /// Cost preset, as [`model_costs`] returns it.
     pub costs: String,
     /// Worker threads; 0 = one per CPU.
     pub jobs: usize,
 }
 
-/// The cost preset of the model: the one asked for, or this machine's if there is a calibration, else `modern`. Ask before
-/// measuring: what cannot be had is refused then.
+/// Returns the cost preset of the model: `asked`, or this machine's if there is a calibration, else `modern`. To be called before the
+/// measurement, so that an unknown preset is refused early.
 ///
 /// # Errors
 /// No such preset, or a calibration that cannot be read.
@@ -110,7 +110,7 @@ pub fn model_costs(asked: Option<&str>) -> Result<String, StudyError> {
     Ok(name.to_owned())
 }
 
-/// Puts the model beside a measurement. `progress` hears (done, all) runs of the model.
+/// Returns a measurement with the costs of the model. `progress` is told the runs of the model that are done, and all.
 ///
 /// # Errors
 /// No such preset, or a run of the model that fails.
@@ -171,7 +171,7 @@ pub fn explain(
 }
 
 impl RunqueueResult {
-    /// The model's point for a row.
+    /// Returns the costs of the model for a row.
     pub fn modelled(&self, row: &RunqueueRow) -> Option<&Modelled> {
         self.model.iter().find(|point| {
             (point.scheduler.as_str(), point.variant.as_str())
@@ -181,7 +181,7 @@ impl RunqueueResult {
     }
 }
 
-/// `a` over `b` with the interval that their intervals allow: wider than needed, never narrower.
+/// Returns `a` over `b` with the interval that their intervals allow, which is never too narrow.
 fn ratio(a: Spread, b: Spread) -> (f64, f64, f64) {
     let over = |a: f64, b: f64| a / b.max(0.1);
     (over(a.median_ns, b.median_ns), over(a.low_ns, b.high_ns), over(a.high_ns, b.low_ns))
@@ -239,10 +239,10 @@ fn claims(rows: &[RunqueueRow]) -> Vec<Claim> {
     claims
 }
 
-/// The lock by its name.
+/// Returns the lock of this name.
 ///
 /// # Errors
-/// An unknown one.
+/// An unknown name.
 pub fn lock(name: &str) -> Result<LockKind, StudyError> {
     let found = LockKind::ALL.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind);
     found.ok_or_else(|| {

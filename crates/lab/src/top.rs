@@ -1,7 +1,7 @@
-//! `schedlab top`: how a driver stands. What it does is in its status file, what its threads wait for comes from the recorder
-//! ([`watch`](crate::watch)), and what they waited before is in the kernel's own account.
+//! `schedlab top`: what a driver does, costs and gains. Its counters are in its status file, the waits of its threads come from the
+//! recorder ([`watch`](crate::watch)), and their waits before it are in the kernel's own account (/proc/TID/schedstat).
 
-use crate::watch::{Focus, Living, Shared, State};
+use crate::watch::{SharedState, TaskWaits, ThreadSet, WatchFilter, WatchState};
 use schedlab_host::threads::{self, Served};
 use schedlab_live::elevation::Counts;
 use schedlab_live::status_file::{self, DriverStatus};
@@ -13,29 +13,29 @@ use std::path::PathBuf;
 
 /// Version of the JSON (docs/live-schema.md).
 pub const SCHEMA: &str = "schedlab-top/1";
-/// Rates are of stretches of this length at least.
+/// Shortest time that rates are over.
 const STRETCH: Ns = Ns::from_ms(900);
 
-/// A driver that is watched.
+/// A running driver.
 #[derive(Debug)]
-pub struct Top {
+pub struct WatchedDriver {
     journal: PathBuf,
-    living: Living,
+    managed: ThreadSet,
     older: DriverStatus,
     newest: DriverStatus,
     rates: Option<Rates>,
 }
 
-/// How often something happens, per second, over the last second or so.
+/// Rates per second, over the last second or so.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Rates {
     /// Decisions.
     pub decisions: f64,
-    /// Decisions that changed who runs.
+    /// Decisions after which another thread runs.
     pub switches: f64,
-    /// Wakeups that events told of.
+    /// Wakeups that events reported.
     pub wakeups: f64,
-    /// Commits that found the thread otherwise than it was thought to be.
+    /// Commits that found the thread in another state than the agent knew.
     pub stale: f64,
     /// CPU time of the driver's threads, as a part of one CPU.
     pub agents: f64,
@@ -46,9 +46,9 @@ pub struct Rates {
 pub struct Gain {
     /// The name.
     pub name: String,
-    /// Threads that live.
+    /// Threads that exist.
     pub threads: usize,
-    /// Mean wait before each turn on a CPU until it was taken on; `None`: it had had no turn.
+    /// Mean wait before each turn on a CPU until schedlab managed the threads; `None`: they had no turn.
     pub before: Option<Ns>,
     /// Mean wait since then.
     pub now: Option<Ns>,
@@ -56,7 +56,7 @@ pub struct Gain {
     pub share: f64,
 }
 
-/// Everything but the recorder's part.
+/// The state of the driver, without what the recorder sees.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Snapshot {
     /// Always [`SCHEMA`].
@@ -69,47 +69,48 @@ pub struct Snapshot {
     pub cpus: CpuSet,
     /// The first of them.
     pub cpu: u32,
-    /// For how long it has been managing.
+    /// How long it has been managing threads.
     pub elapsed: Ns,
-    /// Since it began.
+    /// Its counters since the beginning.
     pub counts: Counts,
-    /// Over the last second; `None`: not watched for so long yet.
+    /// Rates over the last second; `None`: it has not been watched for so long.
     pub rates: Option<Rates>,
-    /// By name.
+    /// Gains by name.
     pub gains: Vec<Gain>,
 }
 
-impl Top {
-    /// The driver of process `owner`, or the first that there is; `None`: there is none.
+impl WatchedDriver {
+    /// Returns the driver of process `owner`, or the first that is found; `None`: there is none.
     ///
     /// # Errors
     /// When the folder with the journals cannot be read.
-    pub fn find(run_dir: &RunDir, owner: Option<u32>) -> Result<Option<Top>, LiveError> {
+    pub fn find(run_dir: &RunDir, owner: Option<u32>) -> Result<Option<WatchedDriver>, LiveError> {
         let fits = |one: &DriverStatus| owner.is_none_or(|owner| one.owner.tid == owner);
         let found = status_file::all(run_dir)?.into_iter().find(|(_, one)| fits(one));
         Ok(found.map(|(journal, status)| {
-            let living = Living::default();
-            let top = Top { journal, living, older: status.clone(), newest: status, rates: None };
-            top.follow();
-            top
+            let managed = ThreadSet::default();
+            let driver =
+                WatchedDriver { journal, managed, older: status.clone(), newest: status, rates: None };
+            driver.follow();
+            driver
         }))
     }
 
-    /// Whose waits the recorder shall show.
-    pub fn focus(&self) -> Focus {
-        Focus::Living(self.living.clone())
+    /// Returns the threads whose waits are shown.
+    pub fn filter(&self) -> WatchFilter {
+        WatchFilter::Threads(self.managed.clone())
     }
 
-    /// The managed CPUs.
+    /// Returns the managed CPUs.
     pub fn cpus(&self) -> CpuSet {
         self.newest.cpus
     }
 
     fn follow(&self) {
-        self.living.set(self.newest.threads.iter().map(|taken| taken.thread.tid).collect());
+        self.managed.set(self.newest.threads.iter().map(|taken| taken.thread.tid).collect());
     }
 
-    /// Reads the status file again. `None`: management is over.
+    /// Reads the status file again; `None`: the driver has ended.
     pub fn look(&mut self) -> Option<Snapshot> {
         let newest = DriverStatus::read(&self.journal).filter(|one| one.owner.lives())?;
         self.newest = newest;
@@ -166,16 +167,16 @@ fn gains(status: &DriverStatus, served: &dyn Fn(u32) -> Option<Served>) -> Vec<G
     sums.into_iter().map(gain).collect()
 }
 
-/// Adds what came after `from`.
+/// Adds the difference of two accounts.
 fn add(sum: &mut Served, now: Served, from: Served) {
     sum.run += now.run.saturating_sub(from.run);
     sum.wait += now.wait.saturating_sub(from.wait);
     sum.times += now.times.saturating_sub(from.times);
 }
 
-/// What the recorder saw, for programs.
-pub fn waits(state: &State) -> Vec<serde_json::Value> {
-    let one = |(name, line): (&String, &crate::watch::Line)| {
+/// Returns the waits of the managed threads as JSON.
+pub fn waits(state: &WatchState) -> Vec<serde_json::Value> {
+    let one = |(name, line): (&String, &TaskWaits)| {
         let waits = &line.waits;
         serde_json::json!({
             "task": name, "cpu_ns": line.run.0, "waits": waits.count(), "p50_ns": waits.p50().0,
@@ -190,14 +191,14 @@ pub fn waits(state: &State) -> Vec<serde_json::Value> {
 /// # Errors
 /// As for [`schedlab_host::record`].
 pub fn record(
-    top: &(Focus, CpuSet),
-    shared: &Shared,
+    (filter, managed): &(WatchFilter, CpuSet),
+    shared: &SharedState,
     stop: &dyn Fn() -> bool,
 ) -> Result<schedlab_host::RecordEnd, schedlab_host::HostError> {
-    let mut request = schedlab_host::RecordRequest::new(schedlab_host::Scope::All);
-    // Not where agents would be in its way.
-    request.recorder_cpu = schedlab_host::machine().online.without(&top.1).lowest();
-    crate::watch::watch(&request, &top.0, shared, stop)
+    let mut request = schedlab_host::RecordRequest::new(schedlab_host::RecordUntil::Stopped);
+    // The agents have the managed CPUs.
+    request.recorder_cpu = schedlab_host::machine().online.without(managed).lowest();
+    crate::watch::watch(&request, filter, shared, stop)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! `schedlab watch`: what the scheduler does now. The recorder's events go through the same analysis of waits as
-//! a recording ([`follow`](schedlab_trace::analysis::follow)) and are summed up; none is kept.
+//! `schedlab watch`: what the scheduler does now. The recorder's events go through the same analysis of waits as a recording
+//! ([`follow`](schedlab_trace::analysis::follow)) and are summed up; no event is kept.
 
 use crate::record::{capabilities, group_info, task_info};
 use schedlab_host::{GroupFacts, HostError, RecordEnd, RecordRequest, RecordSink, RecordStart, TaskFacts};
@@ -11,35 +11,35 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Longest waits kept.
+/// Longest waits that are kept.
 const WORST: usize = 20;
-/// A wait that goes on is shown from this age on: shorter ones are daily bread, and over before anybody reads of them.
+/// Age from which a wait that goes on is shown: shorter ones are usual, and over before they can be read.
 const LONG: Ns = Ns::from_ms(1);
-/// Names kept apart; what comes after them counts as `(others)`, so that memory stays flat.
+/// Names with a row of their own; all further names count as `(others)`, so that memory stays flat.
 const NAMES: usize = 2_000;
-/// Where names beyond [`NAMES`] go.
+/// The row of names beyond [`NAMES`].
 const OTHERS: &str = "(others)";
 
-/// Whose waits are shown. Who ran meanwhile may be anybody.
+/// The tasks whose waits are shown. Of the tasks that ran meanwhile all are shown.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub enum Focus {
-    /// Everybody's.
+pub enum WatchFilter {
+    /// All tasks.
     #[default]
     All,
     /// The threads of these processes.
     Processes(Vec<u32>),
     /// The tasks of this control group and of those below it.
     Group(String),
-    /// The threads of a set that changes meanwhile.
-    Living(Living),
+    /// The threads of a set that may change meanwhile.
+    Threads(ThreadSet),
 }
 
-/// Thread ids that others may change; clones share them.
+/// A set of thread ids; clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Living(Arc<Mutex<BTreeSet<u32>>>);
+pub struct ThreadSet(Arc<Mutex<BTreeSet<u32>>>);
 
-impl Living {
-    /// These and no others.
+impl ThreadSet {
+    /// Replaces the set.
     pub fn set(&self, threads: BTreeSet<u32>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = threads;
     }
@@ -49,172 +49,172 @@ impl Living {
     }
 }
 
-impl PartialEq for Living {
-    fn eq(&self, other: &Living) -> bool {
+impl PartialEq for ThreadSet {
+    fn eq(&self, other: &ThreadSet) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for Living {}
+impl Eq for ThreadSet {}
 
-/// One line: all threads of a name.
+/// All threads of a name.
 #[derive(Clone, Debug, Default)]
-pub struct Line {
-    /// Waits for the CPU, from a wakeup or a preemption to running; throttled time included.
+pub struct TaskWaits {
+    /// Their waits for a CPU, from a wakeup or a preemption to running, throttled time included.
     pub waits: Durations,
-    /// CPU time.
+    /// Their CPU time.
     pub run: Ns,
 }
 
-/// One long wait.
+/// A long wait that is over.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Worst {
+pub struct LongWait {
     /// Name and thread id.
     pub task: (String, u32),
-    /// When it began, since the start.
+    /// Its beginning, since the start.
     pub from: Ns,
-    /// How long it was.
+    /// Its length.
     pub length: Ns,
-    /// Where it ended.
+    /// The CPU on which it ended.
     pub cpu: CpuId,
-    /// Who ran longest meanwhile, and for how long.
+    /// The program that ran longest meanwhile, and for how long.
     pub culprit: (String, Ns),
-    /// The limit that held it back, if one did.
+    /// The limit that held the task back, if one did.
     pub held: Option<String>,
 }
 
 /// A wait that goes on.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Ongoing {
+pub struct OngoingWait {
     /// Name and thread id.
     pub task: (String, u32),
-    /// When it began, since the start.
+    /// Its beginning, since the start.
     pub from: Ns,
-    /// How long it is until now (the last event).
+    /// Its length until now, the time of the last event.
     pub age: Ns,
-    /// To whose run queue the task belongs.
+    /// The CPU in whose run queue the task is.
     pub cpu: CpuId,
-    /// Who is on that CPU now; `None`: a limit holds the task back.
+    /// The task that runs there now; `None`: a limit holds the waiting task back.
     pub running: Option<String>,
 }
 
-/// Everything that is shown.
+/// Everything that `watch` shows.
 #[derive(Clone, Debug, Default)]
-pub struct State {
-    /// What the recorder says about itself; `None` until it runs.
+pub struct WatchState {
+    /// The recorder's own account; `None` until it runs.
     pub start: Option<RecordStart>,
     /// Time of the last event, since the start.
     pub now: Ns,
-    /// Since when is counted: the start, or the last reset.
+    /// Beginning of the sums: the start, or the last reset.
     pub since: Ns,
     /// Events since the start.
     pub events: u64,
     /// Events that the kernel had no room for.
     pub lost: u64,
-    /// By name.
-    pub lines: BTreeMap<String, Line>,
-    /// Longest first.
-    pub worst: Vec<Worst>,
-    /// Those of a millisecond and more that go on, longest first; they are not in the sums yet.
-    pub ongoing: Vec<Ongoing>,
-    /// (who waited, who ran meanwhile): how long.
+    /// Tasks by name.
+    pub lines: BTreeMap<String, TaskWaits>,
+    /// The longest waits, longest first.
+    pub worst: Vec<LongWait>,
+    /// Waits of a millisecond and more that go on, longest first; they are not in the sums yet.
+    pub ongoing: Vec<OngoingWait>,
+    /// By waiting and running name: for how long one ran while the other waited.
     pub delays: BTreeMap<(String, String), Ns>,
-    /// (task, limit): how often and how long.
+    /// By task and limit: how often and for how long the limit held the task back.
     pub throttled: BTreeMap<(String, String), (u64, Ns)>,
     /// CPU time of this program itself, recorder and display.
     pub own: Ns,
 }
 
-impl State {
-    /// Forgets what was counted.
+impl WatchState {
+    /// Sets all sums to 0.
     pub fn reset(&mut self) {
         let (start, now, ongoing) = (self.start.take(), self.now, std::mem::take(&mut self.ongoing));
-        *self = State {
+        *self = WatchState {
             start,
             now,
             ongoing,
             since: now,
             events: self.events,
             lost: self.lost,
-            ..State::default()
+            ..WatchState::default()
         };
     }
 
-    /// Time over which was counted.
+    /// Returns the time that the sums are over.
     pub fn window(&self) -> Ns {
         self.now.saturating_sub(self.since)
     }
 
-    /// A part of the window, in CPUs.
+    /// Returns a time as a part of the window, in CPUs.
     pub fn part(&self, time: Ns) -> f64 {
         time.0 as f64 / self.window().0.max(1) as f64
     }
 }
 
-/// Shared between the recorder's thread and whoever shows it.
+/// The state that the recorder's thread writes and a display reads.
 #[derive(Clone, Debug, Default)]
-pub struct Shared(Arc<Mutex<State>>);
+pub struct SharedState(Arc<Mutex<WatchState>>);
 
-impl Shared {
-    /// The state, for as long as the guard lives: be short, the recorder waits.
-    pub fn lock(&self) -> MutexGuard<'_, State> {
+impl SharedState {
+    /// Locks the state. The recorder waits for as long as the guard lives.
+    pub fn lock(&self) -> MutexGuard<'_, WatchState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Watches until the time is over, the scope ends, or `stop` says so. `shared` is renewed every 20 ms.
+/// Watches until `request` or `stop` ends it. `shared` is updated every 20 ms.
 ///
 /// # Errors
 /// As for [`schedlab_host::record`].
 pub fn watch(
     request: &RecordRequest,
-    focus: &Focus,
-    shared: &Shared,
+    focus: &WatchFilter,
+    shared: &SharedState,
     stop: &dyn Fn() -> bool,
 ) -> Result<RecordEnd, HostError> {
-    let mut sink = Watcher::new(focus.clone(), shared.clone());
+    let mut sink = WatchSink::new(focus.clone(), shared.clone());
     schedlab_host::record(request, &mut sink, stop)
 }
 
-/// Follows a finished recording in the same way: what `watch` would have shown at its end.
-pub fn replayed(recording: &Recording, focus: &Focus) -> State {
-    let shared = Shared::default();
-    let mut watcher = Watcher::new(focus.clone(), shared.clone());
+/// Returns what `watch` would show at the end of a recording.
+pub fn replayed(recording: &Recording, focus: &WatchFilter) -> WatchState {
+    let shared = SharedState::default();
+    let mut watcher = WatchSink::new(focus.clone(), shared.clone());
     watcher.followed.listener.header = recording.header.clone();
     recording.events.iter().for_each(|event| watcher.event(event));
-    watcher.give();
+    watcher.update();
     shared.lock().clone()
 }
 
-struct Watcher {
+struct WatchSink {
     followed: Followed<Sums>,
-    shared: Shared,
+    shared: SharedState,
     start: Option<RecordStart>,
 }
 
-/// What came since the last look, to be added to the shared state in one go.
+/// The sums since the last update of the shared state.
 struct Sums {
     header: Header,
-    focus: Focus,
+    focus: WatchFilter,
     occupancy: Occupancy,
-    state: State,
+    state: WatchState,
     own: u32,
 }
 
-impl Watcher {
-    fn new(focus: Focus, shared: Shared) -> Watcher {
+impl WatchSink {
+    fn new(focus: WatchFilter, shared: SharedState) -> WatchSink {
         let sums = Sums {
             header: Header::default(),
             focus,
             occupancy: Occupancy::default(),
-            state: State::default(),
+            state: WatchState::default(),
             own: std::process::id(),
         };
-        Watcher { followed: Followed::new(0, 0, sums), shared, start: None }
+        WatchSink { followed: Followed::new(0, 0, sums), shared, start: None }
     }
 
-    /// Adds what is new to the shared state.
-    fn give(&mut self) {
+    /// Adds the new sums to the shared state.
+    fn update(&mut self) {
         let new = std::mem::take(&mut self.followed.listener.state);
         let (now, events) = (new.now, new.events);
         let ongoing = self.followed.listener.ongoing(self.followed.follower());
@@ -251,7 +251,7 @@ impl Watcher {
     }
 }
 
-impl EventSink for Watcher {
+impl EventSink for WatchSink {
     fn event(&mut self, event: &SchedEvent) {
         let sums = &mut self.followed.listener.state;
         sums.events += 1;
@@ -263,13 +263,13 @@ impl EventSink for Watcher {
     }
 }
 
-impl RecordSink for Watcher {
+impl RecordSink for WatchSink {
     fn start(&mut self, start: &RecordStart) -> io::Result<()> {
         let header = &mut self.followed.listener.header;
         header.topology = start.machine.topology.clone();
         header.capabilities = capabilities(&start.capabilities);
         self.start = Some(start.clone());
-        self.give();
+        self.update();
         Ok(())
     }
 
@@ -286,7 +286,7 @@ impl RecordSink for Watcher {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.give();
+        self.update();
         Ok(())
     }
 }
@@ -296,8 +296,8 @@ impl Sums {
         self.header.tasks.get(task.index()).map_or_else(|| "?".to_owned(), |task| task.comm.clone())
     }
 
-    /// The waits that go on, of those whom this is about.
-    fn ongoing(&self, follower: &Follower) -> Vec<Ongoing> {
+    /// Returns the waits that go on, of the tasks that are shown.
+    fn ongoing(&self, follower: &Follower) -> Vec<OngoingWait> {
         let now = follower.now();
         let old = |(task, from): (TaskId, Ns)| {
             let age = now.saturating_sub(from);
@@ -315,7 +315,7 @@ impl Sums {
                 Occupant::Unknown => Some("(unknown)".to_owned()),
             };
             let tid = self.header.tasks.get(task.index()).map_or(0, |info| info.tid);
-            Ongoing { task: (self.name(task), tid), from, age, cpu, running }
+            OngoingWait { task: (self.name(task), tid), from, age, cpu, running }
         };
         waits.into_iter().map(of).collect()
     }
@@ -323,10 +323,10 @@ impl Sums {
     fn shows(&self, task: TaskId) -> bool {
         let Some(info) = self.header.tasks.get(task.index()) else { return false };
         match &self.focus {
-            Focus::All => true,
-            Focus::Living(threads) => threads.has(info.tid),
-            Focus::Processes(pids) => pids.contains(&info.pid) || pids.contains(&info.tid),
-            Focus::Group(path) => self.header.groups.get(info.group.index()).is_some_and(|group| {
+            WatchFilter::All => true,
+            WatchFilter::Threads(threads) => threads.has(info.tid),
+            WatchFilter::Processes(pids) => pids.contains(&info.pid) || pids.contains(&info.tid),
+            WatchFilter::Group(path) => self.header.groups.get(info.group.index()).is_some_and(|group| {
                 let name = &group.spec.name;
                 name == path
                     || name.strip_prefix(path.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'))
@@ -336,8 +336,8 @@ impl Sums {
 }
 
 impl Listener for Sums {
-    fn occupied(&mut self, cpu: CpuId, at: Ns, who: Occupant) {
-        self.occupancy.note(cpu, at, who);
+    fn occupied(&mut self, cpu: CpuId, at: Ns, occupant: Occupant) {
+        self.occupancy.note(cpu, at, occupant);
     }
 
     fn span(&mut self, span: &Span) {
@@ -361,8 +361,8 @@ impl Listener for Sums {
         let mut meanwhile: BTreeMap<Occupant, Ns> = BTreeMap::new();
         wait.each_part(|part, end| {
             if !part.throttled {
-                self.occupancy.over(part.cpu, part.since, end, |who, time| {
-                    *meanwhile.entry(who).or_default() += time;
+                self.occupancy.over(part.cpu, part.since, end, |occupant, time| {
+                    *meanwhile.entry(occupant).or_default() += time;
                 });
             }
         });
@@ -378,7 +378,7 @@ impl Listener for Sums {
             self.state.worst.len() < WORST || self.state.worst.iter().any(|other| other.length < length);
         if long {
             let most = meanwhile.iter().max_by_key(|(_, time)| *time).cloned();
-            let worst = Worst {
+            let worst = LongWait {
                 task: (name.clone(), self.header.tasks[wait.task.index()].tid),
                 from: wait.from,
                 length,
@@ -435,7 +435,7 @@ mod tests {
 
     #[test]
     fn a_wait_its_culprit_and_what_was_lost() {
-        let state = replayed(&recording(), &Focus::All);
+        let state = replayed(&recording(), &WatchFilter::All);
         assert_eq!(state.worst[0].task, ("server".to_owned(), 22));
         assert_eq!(state.worst[0].length, Ns::from_ms(4));
         assert_eq!(state.worst[0].culprit, ("hog".to_owned(), Ns::from_ms(4)));
@@ -450,11 +450,11 @@ mod tests {
         let whole = recording();
         let part = |events| Recording::from_parts(whole.header.clone(), events, Ns::from_ms(6)).unwrap();
         let mut events = whole.events[..2].to_vec();
-        assert!(replayed(&part(events.clone()), &Focus::All).ongoing.is_empty(), "it has just begun");
+        assert!(replayed(&part(events.clone()), &WatchFilter::All).ongoing.is_empty(), "it has just begun");
         let kind = EventKind::Steal { ns: Ns(1) };
         events.push(SchedEvent { at: Ns::from_us(3_100), cpu: CpuId(0), kind });
-        let state = replayed(&part(events.clone()), &Focus::All);
-        let expected = Ongoing {
+        let state = replayed(&part(events.clone()), &WatchFilter::All);
+        let expected = OngoingWait {
             task: ("server".to_owned(), 22),
             from: Ns::from_us(100),
             age: Ns::from_ms(3),
@@ -463,25 +463,25 @@ mod tests {
         };
         assert_eq!(state.ongoing, [expected]);
         assert!(state.worst.is_empty() && !state.lines.contains_key("server"), "it counts when it ends");
-        assert!(replayed(&part(events.clone()), &Focus::Processes(vec![11])).ongoing.is_empty());
+        assert!(replayed(&part(events.clone()), &WatchFilter::Processes(vec![11])).ongoing.is_empty());
         let task = TaskId(1);
         let kind = EventKind::Throttle { task };
         events.push(SchedEvent { at: Ns::from_us(3_200), cpu: CpuId(0), kind });
-        assert_eq!(replayed(&part(events), &Focus::All).ongoing[0].running, None, "a limit");
-        assert!(replayed(&whole, &Focus::All).ongoing.is_empty(), "it is over");
+        assert_eq!(replayed(&part(events), &WatchFilter::All).ongoing[0].running, None, "a limit");
+        assert!(replayed(&whole, &WatchFilter::All).ongoing.is_empty(), "it is over");
     }
 
     #[test]
-    fn a_focus_narrows_who_waits_and_not_who_ran() {
-        let state = replayed(&recording(), &Focus::Processes(vec![22]));
+    fn a_filter_leaves_out_waiting_tasks_and_not_running_ones() {
+        let state = replayed(&recording(), &WatchFilter::Processes(vec![22]));
         assert_eq!(state.lines.keys().collect::<Vec<_>>(), ["server"]);
         assert_eq!(state.worst[0].culprit.0, "hog");
-        assert!(replayed(&recording(), &Focus::Processes(vec![1])).worst.is_empty());
+        assert!(replayed(&recording(), &WatchFilter::Processes(vec![1])).worst.is_empty());
     }
 
     #[test]
     fn a_reset_forgets_sums_and_keeps_the_clock() {
-        let mut state = replayed(&recording(), &Focus::All);
+        let mut state = replayed(&recording(), &WatchFilter::All);
         state.reset();
         assert!(state.lines.is_empty() && state.worst.is_empty());
         assert_eq!((state.window(), state.lost), (Ns::ZERO, 7));

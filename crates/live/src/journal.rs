@@ -244,3 +244,39 @@ impl Record {
         Ok(Some(Record { path: path.to_owned(), head, entries }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const THREAD: &str = r#"{"tid":11,"process":11,"parent":1,"started":5,"kernel":false,"comm":"x"}"#;
+
+    /// A journal that version 0.1.0 wrote can be restored by later ones: the names in its lines stay.
+    #[test]
+    fn journals_of_earlier_versions_are_read() {
+        let before = r#"{"policy":"other","nice":0,"slice":null,"reset_on_fork":false}"#;
+        let head = format!(r#"{{"version":1,"boot":"0a1b","owner":{THREAD},"purpose":"a test"}}"#);
+        let lines = [
+            format!(r#""scheduling","thread":{THREAD},"before":{before},"set":{{"FifoBand":[1,3]}}"#),
+            format!(r#""scheduling","thread":{THREAD},"before":{before},"set":{{"To":{before}}}"#),
+            format!(r#""affinity","thread":{THREAD},"before":"0-1","set":"1""#),
+            format!(r#""affinity","thread":{THREAD},"before":"0-1","set":"1","one_of":true"#),
+            r#""file","path":"/sys/fs/cgroup/a/cpu.max","before":"max 100000","set":"50000 100000""#
+                .to_owned(),
+            format!(r#""stopped","thread":{THREAD}"#),
+            r#""made","path":"/sys/fs/cgroup/schedlab-1""#.to_owned(),
+            format!(
+                r#""process","thread":{THREAD},"before":{before},"affinity":"0-1","set":{{"FifoBand":[1,3]}},"confined":"1""#
+            ),
+            r#""released","process":11"#.to_owned(),
+        ];
+        let text = lines.iter().fold(head + "\n", |text, line| text + "{\"what\":" + line + "}\n");
+        let record = Record::parse(Path::new("1-2-0.journal"), &text).expect("a journal").expect("a head");
+        assert_eq!(record.entries.len(), lines.len());
+        // And this one writes the same lines.
+        for (entry, line) in record.entries.iter().zip(&lines) {
+            let written = serde_json::to_string(entry).expect("JSON");
+            assert_eq!(written, format!("{{\"what\":{line}}}"));
+        }
+    }
+}

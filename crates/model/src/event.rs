@@ -164,12 +164,21 @@ impl Waker {
 pub trait EventSink {
     /// One event.
     fn event(&mut self, event: &SchedEvent);
+
+    /// Returns whether [`EventSink::event`] does nothing, so that a driver need not call it.
+    fn ignores_all(&self) -> bool {
+        false
+    }
 }
 
 /// Ignores everything.
 impl EventSink for () {
     #[inline]
     fn event(&mut self, _: &SchedEvent) {}
+
+    fn ignores_all(&self) -> bool {
+        true
+    }
 }
 
 /// Keeps everything.
@@ -185,11 +194,19 @@ impl<A: EventSink, B: EventSink> EventSink for (A, B) {
         self.0.event(event);
         self.1.event(event);
     }
+
+    fn ignores_all(&self) -> bool {
+        self.0.ignores_all() && self.1.ignores_all()
+    }
 }
 
 impl<S: EventSink + ?Sized> EventSink for &mut S {
     #[inline]
     fn event(&mut self, event: &SchedEvent) {
         (**self).event(event);
+    }
+
+    fn ignores_all(&self) -> bool {
+        (**self).ignores_all()
     }
 }

@@ -1,22 +1,45 @@
 //! Knobs: every tunable that the real system has, under its real name and with its real default.
+//!
+//! A scheduler declares each of its knobs once ([`TimeKnob`], [`NumberKnob`], [`FlagKnob`], [`WordKnob`]) and reads the value
+//! through the declaration. The lists that users see and the check of what they set are made from it ([`rows`]).
+
+mod declared;
+mod spec;
+
+pub use declared::{FlagKnob, KnobDefault, NumberKnob, Row, TimeKnob, Times, Typed, Word, WordKnob, rows};
+pub(crate) use declared::{exact_time, words};
+pub use spec::{KnobError, SchedulerSpec};
 
 use schedlab_model::Ns;
 use schedlab_model::text::nearest;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::str::FromStr;
 
-/// One tunable of a scheduler.
-#[derive(Clone, Copy, Debug)]
+/// One tunable of a scheduler, as lists show it and settings are checked against it.
+#[derive(Clone, Debug)]
 pub struct Knob {
     /// The real name, such as `sched_latency_ns`.
     pub name: &'static str,
     /// What it may be.
     pub kind: KnobKind,
-    /// The default as text (it may depend on the machine: `6ms * factor`).
-    pub default: &'static str,
-    /// What it does, in one line, with unit and source.
+    /// Unit of a number: `us`, `tasks`; empty for a plain number, and for times, which are written with theirs.
+    pub unit: &'static str,
+    /// The default as text (it may depend on the machine: `6ms times the scaling factor`).
+    pub default: String,
+    /// What it does, in one line.
     pub doc: &'static str,
+    /// Where the real system has it.
+    pub source: &'static str,
+}
+
+impl Knob {
+    /// Returns what it may be, with the unit.
+    pub fn allowed(&self) -> String {
+        match self.unit {
+            "" => self.kind.to_string(),
+            unit => format!("{} ({unit})", self.kind),
+        }
+    }
 }
 
 /// What a knob may be.
@@ -75,85 +98,6 @@ pub enum KnobValue {
     Flag(bool),
     /// A word.
     Word(&'static str),
-}
-
-/// A scheduler by name, with knobs: `linux-6.18` or `linux-6.18:base_slice_ns=2.8ms,features.RUN_TO_PARITY=off`.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct SchedulerSpec {
-    /// Name in the registry.
-    pub name: String,
-    /// Knob settings as text, in the order given.
-    pub knobs: Vec<(String, String)>,
-}
-
-/// What is wrong with a scheduler's name or knobs.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum KnobError {
-    /// Not `name=value`.
-    #[error("`{0}` is not a knob setting: write name=value, several separated by commas")]
-    Syntax(String),
-    /// No such scheduler.
-    #[error("unknown scheduler `{name}`{}; `schedlab list schedulers` shows all", suggest(.nearest))]
-    UnknownScheduler {
-        /// As given.
-        name: String,
-        /// The nearest real one.
-        nearest: Option<String>,
-    },
-    /// No such knob.
-    #[error("scheduler {scheduler} has no knob `{name}`{}; it has: {all}", suggest(.nearest))]
-    UnknownKnob {
-        /// The scheduler.
-        scheduler: String,
-        /// As given.
-        name: String,
-        /// The nearest real one.
-        nearest: Option<String>,
-        /// Every knob it has.
-        all: String,
-    },
-    /// A value of the wrong kind or out of bounds.
-    #[error("knob {name}={value}: must be {allowed}")]
-    Value {
-        /// The knob.
-        name: String,
-        /// As given.
-        value: String,
-        /// What is allowed.
-        allowed: String,
-    },
-}
-
-fn suggest(nearest: &Option<String>) -> String {
-    nearest.as_ref().map(|n| format!(" (did you mean `{n}`?)")).unwrap_or_default()
-}
-
-impl FromStr for SchedulerSpec {
-    type Err = KnobError;
-
-    fn from_str(text: &str) -> Result<SchedulerSpec, KnobError> {
-        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-        let knobs = rest
-            .split(',')
-            .filter(|part| !part.trim().is_empty())
-            .map(|part| match part.split_once('=') {
-                Some((knob, value)) => Ok((knob.trim().to_owned(), value.trim().to_owned())),
-                None => Err(KnobError::Syntax(part.to_owned())),
-            })
-            .collect::<Result<_, _>>()?;
-        Ok(SchedulerSpec { name: name.trim().to_owned(), knobs })
-    }
-}
-
-impl fmt::Display for SchedulerSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)?;
-        for (i, (knob, value)) in self.knobs.iter().enumerate() {
-            write!(f, "{}{knob}={value}", if i == 0 { ':' } else { ',' })?;
-        }
-        Ok(())
-    }
 }
 
 impl fmt::Display for KnobKind {
@@ -220,7 +164,7 @@ impl Knobs {
             let value = knob.kind.parse(text).ok_or_else(|| KnobError::Value {
                 name: name.clone(),
                 value: text.clone(),
-                allowed: knob.kind.to_string(),
+                allowed: knob.allowed(),
             })?;
             values.insert(knob.name, value);
         }
@@ -233,7 +177,10 @@ impl Knobs {
         for knob in has {
             let KnobKind::Steps(Steps { at_most: Some((limit, default)), .. }) = knob.kind else { continue };
             let Some(KnobValue::Time(value)) = self.values.get(knob.name) else { continue };
-            let most = self.time(limit, default);
+            let most = match self.value(limit) {
+                Some(KnobValue::Time(most)) => most,
+                _ => default,
+            };
             if *value > most {
                 return Err(KnobError::Value {
                     name: knob.name.to_owned(),
@@ -244,33 +191,17 @@ impl Knobs {
         }
         Ok(())
     }
-    /// The time set for `name`, or `default`.
-    pub fn time(&self, name: &str, default: Ns) -> Ns {
-        match self.values.get(name) {
-            Some(KnobValue::Time(value)) => *value,
-            _ => default,
-        }
+    /// Returns what was set for `name`, if anything.
+    fn value(&self, name: &str) -> Option<KnobValue> {
+        self.values.get(name).copied()
     }
-    /// The number set for `name`, or `default`.
-    pub fn number(&self, name: &str, default: i64) -> i64 {
-        match self.values.get(name) {
-            Some(KnobValue::Number(value)) => *value,
-            _ => default,
-        }
+    /// Returns what was set for a declared knob, or its default.
+    pub fn get<K: Typed<()>>(&self, knob: &K) -> K::Value {
+        knob.read(self, &())
     }
-    /// The switch set for `name`, or `default`.
-    pub fn flag(&self, name: &str, default: bool) -> bool {
-        match self.values.get(name) {
-            Some(KnobValue::Flag(value)) => *value,
-            _ => default,
-        }
-    }
-    /// The word set for `name`, or `default`.
-    pub fn word(&self, name: &str, default: &'static str) -> &'static str {
-        match self.values.get(name) {
-            Some(KnobValue::Word(value)) => value,
-            _ => default,
-        }
+    /// The same for a knob whose default depends on `context`.
+    pub fn get_for<C, K: Typed<C>>(&self, knob: &K, context: &C) -> K::Value {
+        knob.read(self, context)
     }
 }
 
@@ -278,16 +209,21 @@ impl Knobs {
 mod tests {
     use super::*;
 
-    const HAS: &[Knob] = &[
-        Knob { name: "slice", kind: KnobKind::Time(Ns(1), Ns::from_s(1)), default: "4ms", doc: "" },
-        Knob { name: "fair_server", kind: KnobKind::Flag, default: "on", doc: "" },
-    ];
+    const SLICE: TimeKnob = TimeKnob {
+        name: "slice",
+        allowed: Times::between(Ns(1), Ns::from_s(1)),
+        default: KnobDefault::Is(Ns::from_ms(4)),
+        doc: "",
+        source: "",
+    };
+    const FAIR_SERVER: FlagKnob =
+        FlagKnob { name: "fair_server", default: KnobDefault::Is(true), doc: "", source: "" };
 
     #[test]
     fn knobs_are_checked_by_name_kind_and_bounds() {
-        let check = |text: &str| Knobs::check(&text.parse().unwrap(), HAS);
-        assert_eq!(check("x:slice=3ms").unwrap().time("slice", Ns(0)), Ns::from_ms(3));
-        assert!(!check("x:fair_server=off").unwrap().flag("fair_server", true));
+        let check = |text: &str| Knobs::check(&text.parse().unwrap(), &rows(&[&SLICE, &FAIR_SERVER], &()));
+        assert_eq!(check("x:slice=3ms").unwrap().get(&SLICE), Ns::from_ms(3));
+        assert!(!check("x:fair_server=off").unwrap().get(&FAIR_SERVER));
         assert!(matches!(check("x:slise=3ms"),
             Err(KnobError::UnknownKnob { nearest: Some(n), .. }) if n == "slice"));
         assert!(matches!(check("x:slice=2s"), Err(KnobError::Value { .. })));
@@ -296,13 +232,19 @@ mod tests {
 
     #[test]
     fn whole_units_and_limits_between_knobs() {
-        let steps = |off, low, high, step, at_most| KnobKind::Steps(Steps { off, low, high, step, at_most });
-        let limit = Some(("tslice", Ns::from_ms(30)));
-        let knob = |name, kind| Knob { name, kind, default: "", doc: "" };
-        let has = [
-            knob("tslice", steps(false, Ns::from_ms(1), Ns::from_s(1), Ns::from_ms(1), None)),
-            knob("ratelimit", steps(true, Ns::from_us(100), Ns::from_ms(500), Ns::from_us(1), limit)),
-        ];
+        const TSLICE: TimeKnob = TimeKnob {
+            name: "tslice",
+            allowed: Times::steps(Ns::from_ms(1), Ns::from_ms(1), Ns::from_s(1)),
+            default: KnobDefault::Is(Ns::from_ms(30)),
+            doc: "",
+            source: "",
+        };
+        const RATELIMIT: TimeKnob = TimeKnob {
+            name: "ratelimit",
+            allowed: Times::steps_or_off(Ns::from_us(1), Ns::from_us(100), Ns::from_ms(500)).at_most(&TSLICE),
+            ..TSLICE
+        };
+        let has = rows(&[&TSLICE, &RATELIMIT], &());
         let check = |text: &str| Knobs::check(&text.parse().unwrap(), &has);
         for good in ["x:tslice=5ms", "x:ratelimit=0ns", "x:ratelimit=100us", "x:ratelimit=5ms,tslice=5ms"] {
             assert!(check(good).is_ok(), "{good}");

@@ -16,19 +16,23 @@ pub mod decision_core;
 mod forward;
 mod knobs;
 pub mod linux;
-pub mod linux_old;
+pub mod linux_pre_cfs;
 mod locks;
 pub mod registry;
 pub mod simple;
+mod tournament_tree;
 mod view;
-mod winner;
 pub mod xen;
 
 pub use api::{
     Change, Cmd, Needs, Pick, Prev, Rejection, Request, Scheduler, Standing, Timer, Wake, WakeKind,
 };
 pub use cx::{Cx, Out, Work};
-pub use knobs::{Knob, KnobError, KnobKind, KnobValue, Knobs, SchedulerSpec, Steps};
+pub use knobs::{
+    FlagKnob, Knob, KnobDefault, KnobError, KnobKind, KnobValue, Knobs, NumberKnob, Row, SchedulerSpec,
+    Steps, TimeKnob, Times, Typed, Word, WordKnob, rows,
+};
+pub(crate) use knobs::{exact_time, words};
 pub use locks::{CellLock, CellLocks, Dense, Lock, Locks, OnLine};
+pub use tournament_tree::TournamentTree;
 pub use view::{CpuView, GroupView, Relaxed64, Runnable, TaskView, World};
-pub use winner::Winner;

@@ -103,13 +103,13 @@ pub struct Delegation<'a> {
 ///
 /// # Errors
 /// As [`run`](crate::run); and a task of the enclave that may run on the spinning agent's CPU only.
-pub fn run_delegated<S: EventSink>(
+pub fn run_delegated(
     machine: &Machine,
     workload: &Workload,
     scheduler: &dyn Scheduler,
     delegation: &Delegation<'_>,
     options: &RunOptions,
-    sink: &mut S,
+    mut sink: &mut dyn EventSink,
 ) -> Result<Outcome, SimError> {
     machine.check()?;
     let cpus = machine.topology.cpus();
@@ -125,7 +125,7 @@ pub fn run_delegated<S: EventSink>(
     let late = delegation.costs.timer_late_ns.0;
     let view = AgentView::new(scheduler, &inside.0, &inside.1, enclave, cpus, options.seed, late)?;
     let kernel = Kernel::new(scheduler, delegation.own, delegation.costs, numbers, &outside);
-    let mut engine = Engine::<S, false>::new(&machine, &workload, &kernel, options, sink)?;
+    let mut engine = Engine::<_, false>::new(&machine, &workload, &kernel, options, &mut sink)?;
     engine.set_call_cost(kernel.call_cost());
     let agents = Agents::new(delegation.mode, delegation.costs, delegation.group, &machine.topology, view);
     let end = options.duration.0;

@@ -68,15 +68,18 @@ pub struct NestedOutcome {
 /// # Errors
 /// As [`run`](crate::run); and domains that share what only one kernel can have (a lock, the receiving end of a
 /// channel, a spawned task).
-pub fn run_nested<S: EventSink>(
+pub fn run_nested(
     machine: &Machine,
     workload: &Workload,
     scheduler: &dyn Scheduler,
     domains: &[Domain<'_>],
     options: &RunOptions,
-    sink: &mut S,
+    sink: &mut dyn EventSink,
 ) -> Result<NestedOutcome, SimError> {
-    run_nested_seen(machine, workload, scheduler, domains, options, sink, &mut vec![(); domains.len()])
+    let mut ignored = vec![(); domains.len()];
+    let mut seen: Vec<&mut dyn EventSink> =
+        ignored.iter_mut().map(|guest| guest as &mut dyn EventSink).collect();
+    run_nested_seen(machine, workload, scheduler, domains, options, sink, &mut seen)
 }
 
 /// As [`run_nested`]; each of `seen` sees the events of one guest, in the guest's own numbers: its CPUs are its vCPUs,
@@ -84,14 +87,14 @@ pub fn run_nested<S: EventSink>(
 ///
 /// # Errors
 /// As [`run_nested`].
-pub fn run_nested_seen<S: EventSink, G: EventSink>(
+pub fn run_nested_seen(
     machine: &Machine,
     workload: &Workload,
     scheduler: &dyn Scheduler,
     domains: &[Domain<'_>],
     options: &RunOptions,
-    sink: &mut S,
-    seen: &mut [G],
+    mut sink: &mut dyn EventSink,
+    seen: &mut [&mut dyn EventSink],
 ) -> Result<NestedOutcome, SimError> {
     if seen.len() != domains.len() {
         let (sinks, domains) = (seen.len(), domains.len());
@@ -119,7 +122,7 @@ pub fn run_nested_seen<S: EventSink, G: EventSink>(
         guest.become_guest();
         guests.push(guest);
     }
-    let host = Engine::new(machine, &split.host, scheduler, options, sink)?;
+    let host = Engine::new(machine, &split.host, scheduler, options, &mut sink)?;
     let sleeps = vec![Sleep::Kicked; split.vcpus.len()];
     let nest = Nest { host, guests, split: &split, sleeps, end: options.duration.0 };
     nest.run().map_err(|error| *error)

@@ -290,13 +290,13 @@ pub(crate) struct Delegated {
 
 impl Delegated {
     /// Runs behind agents.
-    pub(crate) fn run<S: EventSink>(
+    pub(crate) fn run(
         &self,
         machine: &Machine,
         workload: &Workload,
         scheduler: &dyn Scheduler,
         options: &RunOptions,
-        sink: &mut S,
+        sink: &mut dyn EventSink,
     ) -> Result<Result<Outcome, SimError>, KnobError> {
         let own = registry::build(&self.spec.fallback, machine.topology.cpus())?;
         let delegation = Delegation {

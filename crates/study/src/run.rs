@@ -53,12 +53,12 @@ pub(crate) struct Run {
 
 impl RowPlan {
     /// Simulates the row once. With virtual machines `sink` sees the hypervisor.
-    pub(crate) fn run<S: EventSink>(
+    pub(crate) fn run(
         &self,
         machine: &Machine,
         scheduler: &dyn Scheduler,
         options: &RunOptions,
-        sink: &mut S,
+        sink: &mut dyn EventSink,
     ) -> Result<Outcome, StudyError> {
         if !self.vms.is_empty() {
             return nested::run(self, machine, scheduler, options, sink);

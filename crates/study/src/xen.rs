@@ -13,6 +13,7 @@ use crate::run::RowPlan;
 use crate::scenario::Scenario;
 use runstates::RunstateListener;
 use schedlab_model::{CpuSet, GroupId, Ns, TaskSpec};
+use schedlab_scheduler::xen::PoolParameters;
 use schedlab_scheduler::{Knobs, SchedulerSpec, registry};
 use schedlab_trace::analysis::Scope;
 use schedlab_trace::analysis::follow::Followed;
@@ -141,16 +142,18 @@ fn kind(spec: &SchedulerSpec) -> Option<&'static str> {
 
 fn pool(spec: &SchedulerSpec, pcpus: usize) -> Result<Pool, StudyError> {
     let knobs = Knobs::check(spec, &(registry::find(&spec.name)?.knobs)())?;
-    let credit = spec.name == "xen-credit";
-    let only_credit = |name, default| credit.then(|| knobs.time(name, default));
+    let parameters = match spec.name.as_str() {
+        "xen-credit" => PoolParameters::of_credit(&knobs),
+        _ => PoolParameters::of_credit2(&knobs),
+    };
     Ok(Pool {
         name: "Pool-0".to_owned(),
         scheduler: kind(spec).unwrap_or_default().to_owned(),
         spec: spec.to_string(),
         pcpus,
-        tslice_ns: only_credit("tslice", Ns::from_ms(30)),
-        ratelimit_ns: knobs.time("ratelimit", Ns::from_ms(1)),
-        migration_delay_ns: only_credit("migration_delay", Ns::ZERO),
+        tslice_ns: parameters.tslice,
+        ratelimit_ns: parameters.ratelimit,
+        migration_delay_ns: parameters.migration_delay,
     })
 }
 

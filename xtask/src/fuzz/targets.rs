@@ -3,7 +3,7 @@
 
 use super::mutate::Shape;
 use anyhow::{Result, bail};
-use schedlab_lab::record::Until;
+use schedlab_lab::record::StopConditions;
 use schedlab_model::{CpuSet, GroupSpec, Ns, Policy, Program, TaskSpec, Workload};
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_study::compare::RowGate;
@@ -307,7 +307,7 @@ fn expression(input: &[u8]) -> String {
         answer += &said(Gate::parse(line), |gate| format!("{:?}", gate.op));
         answer += &said(Gate::parse_with(line, Some("latency")), |gate| format!("{:?}", gate.metric));
         answer += &said(RowGate::parse(line), |gate| format!("{}", gate.row.is_some()));
-        answer += &said(line.parse::<Until>(), |_| "until".to_owned());
+        answer += &said(line.parse::<StopConditions>(), |_| "until".to_owned());
         answer += &said(line.parse::<DemandChange>(), |_| "demand".to_owned());
         answer += &said(line.parse::<Ns>(), |ns| format!("{ns}").len().to_string());
         answer += &said(line.parse::<CpuSet>(), |set| format!("{set}").len().to_string());

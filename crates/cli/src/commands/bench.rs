@@ -1,8 +1,10 @@
 //! `schedlab bench`
 
+use crate::exit::Exit;
+use crate::options::numbers;
+use crate::output;
 use crate::progress::Progress;
-use crate::{Done, output};
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use schedlab_study::decision_cost::{self, DecisionCostOptions, DecisionCostResult, DecisionCostRow};
 use schedlab_study::gallery::{self, Found};
 use std::fmt::Write as _;
@@ -11,18 +13,18 @@ mod runqueue;
 
 /// `schedlab bench`
 #[derive(Debug, clap::Args)]
-pub(crate) struct Bench {
-    /// What to evaluate
+pub(crate) struct BenchArgs {
+    /// Measure this
     #[command(subcommand)]
     what: What,
 }
 
-/// What can be evaluated.
+/// The benchmarks.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum What {
-    /// The cost of a decision against threads and CPUs, in the simulator: the paper's evaluation
+    /// Simulate the cost of a decision against threads and CPUs: the evaluation of the SMP paper (Taniguchi, Ishikawa, Hiraki)
     Model(Model),
-    /// The cost of a decision on this machine: the simulator's schedulers under pinned threads and real locks
+    /// Measure the cost of a decision on this machine: the simulator's schedulers under pinned threads and real locks
     Runqueue(runqueue::Runqueue),
 }
 
@@ -30,7 +32,7 @@ pub(crate) enum What {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  schedlab bench model                               the paper's: 2 to 1024 threads on 2, 4, 8 CPUs
+  schedlab bench model                               as in the paper: 2 to 1024 threads on 2, 4, 8 CPUs
   schedlab bench model --tasks 64,1024 --cpus 8 --variant stay --variant change
   schedlab bench model --costs modern --tasks 2..4096
   schedlab bench model mine.toml                     another scenario with a [sweep]
@@ -38,22 +40,22 @@ Examples:
 The workload is the scenario smp-evaluation: threads of one process read 4 MB fifty times under linux-2.4, linux-2.4-mq and linux-2.4-o1, in virtual time. \
 Printed: cost of a call of schedule() against threads, Table 1 beside the paper's, total times, migrations.")]
 pub(crate) struct Model {
-    /// A scenario with a [sweep] (docs/scenario-format.md)
+    /// Simulate this scenario, which has a [sweep] (docs/scenario-format.md)
     #[arg(value_name = "SCENARIO", default_value = decision_cost::SCENARIO)]
     scenario: String,
-    /// Numbers of threads: a list such as 2,64,1024, or powers of two from A to B: A..B [default: the scenario's]
+    /// Use these numbers of threads: a list such as 2,64,1024, or powers of two from A to B: A..B [default: the scenario's]
     #[arg(long, value_name = "LIST")]
     tasks: Option<String>,
-    /// Numbers of CPUs [default: the scenario's]
+    /// Use these numbers of CPUs [default: the scenario's]
     #[arg(long, value_name = "LIST")]
     cpus: Option<String>,
-    /// Affinity variant: default, stay or change (may be given several times)
+    /// Use this affinity variant: default, stay or change (may be given several times)
     #[arg(long = "variant", value_name = "NAME", default_value = "default")]
     variants: Vec<String>,
-    /// Cost preset: p3-xeon-700, modern, or this-machine (`schedlab calibrate`)
+    /// Use this cost preset: p3-xeon-700, modern, or this-machine (`schedlab calibrate`)
     #[arg(long, value_name = "PRESET", default_value = "p3-xeon-700")]
     costs: String,
-    /// Worker threads; 0 = one per CPU. The result does not depend on it
+    /// Use this many worker threads; 0 = one per CPU. The result does not depend on it
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     jobs: usize,
     /// Print the result as JSON (schema 1: the fields are those of the tables)
@@ -61,14 +63,14 @@ pub(crate) struct Model {
     json: bool,
 }
 
-pub(crate) fn run(args: &Bench) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<Exit> {
     match &args.what {
         What::Model(args) => model(args),
         What::Runqueue(args) => runqueue::run(args),
     }
 }
 
-fn model(args: &Model) -> anyhow::Result<Done> {
+fn model(args: &Model) -> anyhow::Result<Exit> {
     let Found::Scenario(scenario) = gallery::find(&args.scenario)? else {
         bail!(
             "{}: `bench model` needs a scenario with a [sweep], such as {}",
@@ -97,25 +99,7 @@ fn model(args: &Model) -> anyhow::Result<Done> {
     drop(progress);
     let text = if args.json { serde_json::to_string_pretty(&result)? + "\n" } else { render(&result) };
     output::write(None, &text)?;
-    Ok(Done::Well)
-}
-
-/// `2,4,8` or `2..1024` (powers of two times the first).
-pub(crate) fn numbers(option: &str, text: &str, most: u32) -> anyhow::Result<Vec<u32>> {
-    let advice = || format!("{option} {text}: give numbers from 1 to {most}, such as 2,4,8 or 2..1024");
-    let number = |text: &str| -> anyhow::Result<u32> {
-        let number: u32 = text.trim().parse().map_err(|_| anyhow!(advice()))?;
-        if number == 0 || number > most {
-            bail!(advice());
-        }
-        Ok(number)
-    };
-    let Some((low, high)) = text.split_once("..") else { return text.split(',').map(number).collect() };
-    let (low, high) = (number(low)?, number(high)?);
-    if low > high {
-        bail!(advice());
-    }
-    Ok(std::iter::successors(Some(low), |n| n.checked_mul(2)).take_while(|n| *n <= high).collect())
+    Ok(Exit::Done)
 }
 
 fn render(result: &DecisionCostResult) -> String {
@@ -164,10 +148,10 @@ fn render(result: &DecisionCostResult) -> String {
 }
 
 const NOTES: &str = "
-What a faithful model says against the paper:
+Where a faithful model differs from the paper:
   - MQ: with balanced lists a CPU looks at its own N / CPUs entries; the paper prints the cost of the standard
     scheduler, which needs all N on one list. Nothing is tuned to hide that.
-  - The paper says that the cost falls as threads are added (figure 4). A list that is searched whole cannot do that.
+  - The paper's cost falls as threads are added (figure 4). A list that is searched completely cannot do that.
   - The paper divides by 100 ms. A slice of 2.4 is 60 ms: `of CPU` is the share that the model really spends, and totals
     differ by that much. Table 1's own 0.75, 1.1 and 1.5 ms a call are 1.2, 1.8 and 2.4 % of the machine then, so on 8 CPUs
     the slowest cannot be within 2 % of the fastest; each is within 2 % of the mean of the three.
@@ -217,7 +201,7 @@ fn table_1(text: &mut String, result: &DecisionCostResult) {
     }
 }
 
-/// Figures 4 and 5: cost against threads, a column for each scheduler.
+/// Writes figures 4 and 5: cost against threads, a column for each scheduler.
 fn figures(text: &mut String, result: &DecisionCostResult) {
     let mut seen = Vec::new();
     for first in &result.rows {
@@ -251,7 +235,7 @@ fn figures(text: &mut String, result: &DecisionCostResult) {
     }
 }
 
-/// How far the total times of the schedulers are apart, by both readings of the paper's "no notable difference".
+/// Writes how far the total times of the schedulers are apart, by both readings of the paper's "no notable difference".
 fn totals(text: &mut String, result: &DecisionCostResult) {
     text.push_str(
         "\nTotal times (the paper: no notable difference; it prints none). In brackets: CPU time that the decisions of the \

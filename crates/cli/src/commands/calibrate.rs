@@ -1,10 +1,11 @@
 //! `schedlab calibrate`
 
+use crate::exit::Exit;
+use crate::options::stop_signal;
+use crate::output;
 use crate::progress::Progress;
 use crate::render::Style;
-use crate::{Done, output};
 use anyhow::{Context, anyhow};
-use schedlab_host::StopSignal;
 use schedlab_lab::calibrate::{file_text, preset};
 use schedlab_measure::calibrate::{CalibrateRequest, Calibration, Cost, calibrate};
 use schedlab_model::Ns;
@@ -21,20 +22,20 @@ Examples:
   schedlab calibrate -o vm.toml --json           into another file, and as JSON to standard output
   schedlab compare two-hogs --costs this-machine
 
-The file lies at $XDG_DATA_HOME/schedlab/this-machine.toml (by default in ~/.local/share); docs/calibration.md \
-describes it. All changes of policy and affinity concern threads that end with the measurement. A quiet machine gives \
-better numbers; the share of the CPUs that others had is printed and kept.")]
-pub(crate) struct Calibrate {
+The file is $XDG_DATA_HOME/schedlab/this-machine.toml (by default in ~/.local/share); docs/calibration.md \
+describes it. Policies and affinities change on threads only that end with the measurement. A quiet machine gives better \
+numbers; the share of the CPUs that other programs had is printed and kept.")]
+pub(crate) struct CalibrateArgs {
     /// Write to this file instead of the preset's place
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Measure for about this long, 500ms or more
     #[arg(long = "for", value_name = "TIME", default_value = "10s", allow_hyphen_values = true)]
     duration: Ns,
-    /// Rounds of every measurement
+    /// Repeat every measurement this many times
     #[arg(long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(3..=100))]
     rounds: u32,
-    /// Seed of the order of measurements
+    /// Seed the order of measurements
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Print the result as JSON (docs/calibration.md)
@@ -42,12 +43,12 @@ pub(crate) struct Calibrate {
     json: bool,
 }
 
-pub(crate) fn run(args: &Calibrate) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<Exit> {
     let path = match &args.output {
         Some(path) => path.clone(),
         None => {
             let path = preset::path().ok_or_else(|| {
-                anyhow!("there is no home for the preset: set HOME or XDG_DATA_HOME, or use -o FILE")
+                anyhow!("the preset has no folder: set HOME or XDG_DATA_HOME, or use -o FILE")
             })?;
             let folder = path.parent().unwrap_or(&path);
             std::fs::create_dir_all(folder)
@@ -56,8 +57,8 @@ pub(crate) fn run(args: &Calibrate) -> anyhow::Result<Done> {
         }
     };
     output::check(&path)?;
-    let signal = StopSignal::install()?;
-    let progress = Progress::of("measuring");
+    let signal = stop_signal()?;
+    let progress = Progress::with_verb("measuring");
     let request = CalibrateRequest { duration: args.duration, rounds: args.rounds, seed: args.seed };
     let result = calibrate(&request, &mut |done, all| progress.set(done, all), &|| signal.requested())?;
     drop(progress);
@@ -71,7 +72,7 @@ pub(crate) fn run(args: &Calibrate) -> anyhow::Result<Done> {
         render(&result, &preset, &Style::of_stdout()) + &format!("\nwritten to {}\n", path.display())
     };
     output::write(None, &text)?;
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }
 
 fn render(result: &Calibration, preset: &Preset, style: &Style) -> String {
@@ -99,7 +100,7 @@ fn render(result: &Calibration, preset: &Preset, style: &Style) -> String {
     let p = &preset.provenance;
     let _ = writeln!(
         text,
-        "\n{} on {} ({} CPUs{}), HZ={}; {} s; others had {:.1} % of the measured CPUs",
+        "\n{} on {} ({} CPUs{}), HZ={}; {} s; other programs had {:.1} % of the measured CPUs",
         p.kernel,
         p.cpu,
         p.cpus,
@@ -109,10 +110,11 @@ fn render(result: &Calibration, preset: &Preset, style: &Style) -> String {
         p.foreign * 100.0
     );
     if p.foreign > 0.1 {
-        text += &style
-            .bad("the machine was not quiet: wakeups and timers across CPUs are longer than they would be\n");
+        text += &style.bad(
+            "the machine was not quiet: wakeups and timers across CPUs are longer than on a quiet one\n",
+        );
     }
-    text += "prices of the simulator that follow (ns):\n";
+    text += "prices of the simulator that follow from these (ns):\n";
     for (name, ns) in &preset.simulator {
         let _ = writeln!(text, "  {name} = {ns}");
     }

@@ -1,10 +1,14 @@
 //! `schedlab colocate`
 
-use super::{long_enough, stop_signal};
+use crate::exit::Exit;
+use crate::options::{long_enough, stop_signal};
+use crate::output;
 use crate::render::{Style, colocate as show};
-use crate::{Done, output};
 use anyhow::{anyhow, bail};
-use schedlab_lab::colocate::{Client, FIGURES, Goal, Intent, Plan, Round, Watch, Who, colocate, intentions};
+use schedlab_lab::colocate::{
+    Client, ColocateObserver, ColocatePlan, FIGURES, Goal, Intent, Round, WorkloadSource, colocate,
+    intentions,
+};
 use schedlab_live::RunDir;
 use schedlab_live::actuators::Actuator;
 use schedlab_model::{CpuSet, Ns};
@@ -31,74 +35,74 @@ A goal is met when its condition is true: 'latency p99 < 1ms' wants less than 1 
 written in the same way and fails when it is true.) SUBJECT is a thread's name or glob, `server` or `batch`; without \
 one it is the server, and a percentile alone is one of `latency`, the time from the wakeup to running. `client` is \
 schedlab's own client (--client, Redis's protocol): it sends at the times of a Poisson process, whatever the server does, \
-and measures from the intended time, so that no stall is hidden.
+and measures from the intended time, so that it misses no stall.
 
-`alone` is what the server has when the batch work stands still (it is stopped for some rounds, and goes on whatever becomes \
-of schedlab) and a SCHED_IDLE thread keeps the CPUs awake. Rounds alone stand between the others; a goal such as \
-'response p99 < alone + 10%' is met when the interval of their distances, pair by pair, says so, and `cannot tell` when that \
-holds both answers. A setting that cannot be told gets more pairs of rounds, up to eight times --rounds, before anything that \
-needs schedlab's scheduler or stalls the server is tried; when those are used up, the mildest of them is chosen, and the \
-answer says that it is not sure (exit code 3).
+`alone` is the server's value while the batch work is stopped (for some rounds; the guardian lets it go on if schedlab dies) \
+and a SCHED_IDLE thread keeps the CPUs awake. Rounds alone alternate with the others; a goal such as \
+'response p99 < alone + 10%' is met when the interval of their distances, pair by pair, is within the bound, and `cannot tell` when \
+the interval contains the bound. A setting without an answer gets more pairs of rounds, up to eight times --rounds, before \
+schedlab's own scheduler and settings that stall the server are tried; after those rounds the mildest setting without an answer is \
+chosen, and the result says that it is not sure (exit code 3).
 
 Order: the host's default, idle, group-idle, quota-off, group-weight, batch, nice, slice, apart, group-max, elevation, fifo. \
 The first that meets every goal is confirmed. fifo, under which the kernel stops a busy server for 50 ms of each second, is not \
-tried when a goal about a `max` forbids that. Whatever happens, all is as before at the end, also after kill -9 (`schedlab restore` when the \
-guardian was killed too). Exit codes: 0 met, 1 no actuator meets the goal, 3 too little was seen to say.")]
-pub(crate) struct Colocate {
-    /// Start this server (`/bin/sh` reads it); it is ended afterwards
+tried when a goal about a `max` forbids that. At the end everything is as before, also after kill -9 (`schedlab restore` when the \
+guardian was killed too). Exit codes: 0 met, 1 no actuator meets the goal, 3 too little was seen for an answer.")]
+pub(crate) struct ColocateArgs {
+    /// Start this server (by `/bin/sh`), and end it afterwards
     #[arg(long, value_name = "COMMAND", required_unless_present = "serve_pid", conflicts_with = "serve_pid")]
     serve: Option<String>,
-    /// The server runs already: this process and its children (may be given several times)
+    /// Take this running process and its children for the server (may be given several times)
     #[arg(long, value_name = "N")]
     serve_pid: Vec<u32>,
-    /// Start this batch work, and again whenever it ends; it is ended afterwards
+    /// Start this batch work, start it again when it ends, and end it afterwards
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["batch_pid", "batch_cgroup"],
           required_unless_present_any = ["batch_pid", "batch_cgroup"])]
     batch: Option<String>,
-    /// The batch work runs already: this process and its children (may be given several times)
+    /// Take this running process and its children for the batch work (may be given several times)
     #[arg(long, value_name = "N", conflicts_with = "batch_cgroup")]
     batch_pid: Vec<u32>,
-    /// The batch work is all of this control group: its folder, or its path such as /batch
+    /// Take all processes of this control group for the batch work: its folder, or its path such as /batch
     #[arg(long, value_name = "PATH")]
     batch_cgroup: Option<String>,
-    /// Start this client, which keeps the server busy, and again whenever it ends; it is not changed
+    /// Start this client, which keeps the server busy, and start it again when it ends
     #[arg(long, value_name = "COMMAND")]
     load: Option<String>,
     /// Measure with schedlab's own client at this address, IP:PORT (Redis's protocol)
     #[arg(long, value_name = "ADDRESS")]
     client: Option<SocketAddr>,
-    /// Requests a second of that client
+    /// Send this many requests a second by --client
     #[arg(long, value_name = "RATE", default_value_t = 1000.0, requires = "client")]
     client_rate: f64,
-    /// Closed loop instead: each connection sends when its reply has come. Hides stalls; shows throughput
+    /// Send in a closed loop instead: each connection waits for its reply. Hides stalls, shows throughput
     #[arg(long, requires = "client", conflicts_with = "client_rate")]
     client_closed: bool,
-    /// Its connections
+    /// Use this many connections for --client
     #[arg(long, value_name = "N", default_value_t = 8, requires = "client", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     client_connections: u16,
-    /// Its request
+    /// Send this request by --client
     #[arg(long, value_name = "WORDS", default_value = "PING", requires = "client")]
     client_request: String,
-    /// Keep both parties on these CPUs meanwhile, such as 0 or 0-3 [default: where they may run]
+    /// Confine server and batch work to these CPUs meanwhile, such as 0 or 0-3 [default: those that they may use]
     #[arg(long, value_name = "CPUS")]
     cpus: Option<CpuSet>,
-    /// What shall be: '[SUBJECT] METRIC < VALUE' (may be given several times; all must be met)
+    /// Meet this goal: '[SUBJECT] METRIC < VALUE' (may be given several times; all must be met)
     #[arg(long = "goal", value_name = "GOAL", required_unless_present = "dry_run")]
     goals: Vec<String>,
-    /// Length of a round
+    /// Measure each round for this long
     #[arg(long, value_name = "TIME", default_value = "2s")]
     round: Ns,
-    /// Interleaved rounds with and without the chosen actuator [default: 3; with `alone` in a goal 5, and up to eight times
-    /// as many while they do not tell]
+    /// Measure this many interleaved rounds with and without the chosen actuator [default: 3; with `alone` in a goal 5, and up
+    /// to eight times as many without an answer]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
     rounds: Option<u8>,
     /// Try only these actuators, such as idle,nice
     #[arg(long = "try", value_name = "NAMES", value_delimiter = ',')]
     only: Vec<Actuator>,
-    /// Keep the chosen actuator for so long and watch it; then everything is put back
+    /// Keep the chosen actuator for this long and measure; then put everything back
     #[arg(long, value_name = "TIME")]
     keep_for: Option<Ns>,
-    /// Say what would be changed; start nothing and change nothing
+    /// Print what would be changed; start nothing and change nothing
     #[arg(long)]
     dry_run: bool,
     /// Print as JSON
@@ -106,13 +110,13 @@ pub(crate) struct Colocate {
     json: bool,
 }
 
-pub(crate) fn run(args: &Colocate) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &ColocateArgs) -> anyhow::Result<Exit> {
     let plan = plan(args)?;
     if args.dry_run {
         let intents = intentions(&plan)?;
         let text = if args.json { dry_json(&intents)? } else { show::intents(&plan, &intents) };
         output::write(None, &text)?;
-        return Ok(Done::Well);
+        return Ok(Exit::Done);
     }
     let signal = stop_signal()?;
     let mut live = Live { quiet: !std::io::stderr().is_terminal(), kept: 0 };
@@ -120,29 +124,29 @@ pub(crate) fn run(args: &Colocate) -> anyhow::Result<Done> {
     let text = if args.json {
         let mut value = serde_json::to_value(&found)?;
         value["schema"] = SCHEMA.into();
-        value["figures"] = FIGURES.map(|(side, metric)| show::name(side, metric)).to_vec().into();
+        value["figures"] = FIGURES.map(|(role, metric)| show::name(role, metric)).to_vec().into();
         serde_json::to_string_pretty(&value)? + "\n"
     } else {
         show::answer(&plan, &found, &Style::of_stdout())
     };
     output::write(None, &text)?;
     if !found.given_back.failed.is_empty() {
-        return Ok(Done::Untrusted);
+        return Ok(Exit::Untrusted);
     }
     Ok(match (found.outcome, found.kept_outcome) {
-        (_, Some(GateOutcome::Not)) | (GateOutcome::Not, _) => Done::ExpectationFailed,
-        (GateOutcome::CannotSay, _) | (_, Some(GateOutcome::CannotSay)) => Done::Untrusted,
-        _ => Done::Well,
+        (_, Some(GateOutcome::Not)) | (GateOutcome::Not, _) => Exit::ExpectationFailed,
+        (GateOutcome::CannotSay, _) | (_, Some(GateOutcome::CannotSay)) => Exit::Untrusted,
+        _ => Exit::Done,
     })
 }
 
-/// Progress on standard error, on a terminal; what is kept, and a regression, everywhere.
+/// Prints progress on standard error if that is a terminal; what is kept, and a regression, always.
 struct Live {
     quiet: bool,
     kept: usize,
 }
 
-impl Watch for Live {
+impl ColocateObserver for Live {
     fn round(&mut self, what: &str, how: Actuator) {
         if !self.quiet {
             let _ = writeln!(std::io::stderr(), "{what}: {how}");
@@ -151,7 +155,7 @@ impl Watch for Live {
 
     fn alone(&mut self) {
         if !self.quiet {
-            let _ = writeln!(std::io::stderr(), "the server alone: the batch work stands still");
+            let _ = writeln!(std::io::stderr(), "the server alone: the batch work is stopped");
         }
     }
 
@@ -171,7 +175,7 @@ impl Watch for Live {
     }
 }
 
-fn plan(args: &Colocate) -> anyhow::Result<Plan> {
+fn plan(args: &ColocateArgs) -> anyhow::Result<ColocatePlan> {
     let goals = args.goals.iter().map(|text| {
         let gate = Gate::parse_with(text, Some("latency")).map_err(|error| anyhow!("--goal {error}"))?;
         if gate.metric.is_of_machine() {
@@ -181,7 +185,9 @@ fn plan(args: &Colocate) -> anyhow::Result<Plan> {
             );
         }
         if gate.subject.as_deref() == Some("client") && args.client.is_none() {
-            bail!("--goal '{text}': `client` is schedlab's own client; say where it connects to with --client IP:PORT");
+            bail!(
+                "--goal '{text}': `client` is schedlab's own client; give its server with --client IP:PORT"
+            );
         }
         Ok(Goal(gate))
     });
@@ -190,14 +196,14 @@ fn plan(args: &Colocate) -> anyhow::Result<Plan> {
         bail!("--client-rate must be above 0 and at most 1000000 a second, and --client-request have a word");
     }
     long_enough("--round", args.round)?;
-    let party = |command: &Option<String>, pids: &[u32], group: &Option<String>| match (command, group) {
-        (Some(command), _) => Who::Command(command.clone()),
-        (_, Some(group)) => Who::Group(group.clone()),
-        _ => Who::Pids(pids.to_vec()),
+    let source = |command: &Option<String>, pids: &[u32], group: &Option<String>| match (command, group) {
+        (Some(command), _) => WorkloadSource::Command(command.clone()),
+        (_, Some(group)) => WorkloadSource::Group(group.clone()),
+        _ => WorkloadSource::Pids(pids.to_vec()),
     };
-    Ok(Plan {
-        serve: party(&args.serve, &args.serve_pid, &None),
-        batch: party(&args.batch, &args.batch_pid, &args.batch_cgroup),
+    Ok(ColocatePlan {
+        serve: source(&args.serve, &args.serve_pid, &None),
+        batch: source(&args.batch, &args.batch_pid, &args.batch_cgroup),
         load: args.load.clone(),
         client: args.client.map(|address| Client {
             address,
@@ -216,7 +222,8 @@ fn plan(args: &Colocate) -> anyhow::Result<Plan> {
     })
 }
 
-/// Five pairs are the fewest whose range holds the true median with 90 % (1 - 2/2^5).
+/// Returns the number of rounds without --rounds. Five pairs are the fewest whose range holds the true median with 90 %
+/// (1 - 2/2^5).
 fn usual_rounds(goals: &[Goal]) -> usize {
     if goals.iter().any(|goal| goal.0.against == Against::Alone) { 5 } else { 3 }
 }

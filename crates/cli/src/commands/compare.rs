@@ -1,34 +1,124 @@
 //! `schedlab compare`
 
-use crate::args::Compare;
+use crate::exit::Exit;
 use crate::origin::origin;
+use crate::output;
 use crate::progress::Progress;
 use crate::render::{self, Style};
-use crate::{Done, output};
 use anyhow::{Context, anyhow, bail};
-use schedlab_scheduler::registry;
+use schedlab_model::Ns;
+use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_study::compare::{Options, RecordedInput, RowGate, compare_recording, compare_scenario};
 use schedlab_study::gallery::{self, Found};
 use schedlab_study::generate::{self, Verdict};
 use schedlab_study::page;
 use schedlab_study::result::Study;
+use schedlab_study::scenario::Scenario;
 use std::io::Write;
 use std::path::PathBuf;
 
-pub(crate) fn run(args: &Compare) -> anyhow::Result<Done> {
-    if let Some(path) = &args.output {
-        output::check(path)?;
-    }
-    if let Some(path) = &args.report {
-        if args.output.as_ref() == Some(path) {
-            bail!("--report and -o both write {}: give each a file of its own", path.display());
+/// `schedlab compare`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  schedlab compare redis-batch
+  schedlab compare my.toml --scheduler linux-6.1 --scheduler linux-6.18:base_slice_ns=6ms
+  schedlab compare redis.slt --variant 'batch idle: sysbench policy=idle' \\
+                             --variant 'redis fifo: redis-server policy=fifo:1'
+  schedlab compare redis.slt --variant 'capped: sysbench group=/batch ; /batch cpu.max=50ms/100ms'
+  schedlab compare redis.slt --variant 'twice the work: redis-server demand=x2' --json
+  schedlab compare redis.slt --variant 'idle: sysbench policy=idle' --report out.html
+  schedlab compare redis.slt --variant 'idle: sysbench policy=idle' --check 'idle=redis-idle.slt'
+  schedlab compare redis.slt --variant 'idle: sysbench policy=idle' \\
+                             --fail-if 'redis-server latency p99 > 1ms' \\
+                             --fail-if 'idle: sysbench throughput < -10%'
+
+A variant is 'NAME: TARGET SETTING... ; TARGET SETTING...'. Targets: a task (name, glob such as 'worker-*', or \
+pid of a recording), a control group (/path), a source, or `scheduler` (settings are its knobs). Settings of \
+tasks: policy=other|batch|idle|fifo:N|rr:N nice=N cpus=0-3 slice=3ms group=/path demand=x2 off. Of groups:
+cpu.max=50ms/100ms cpu.weight=N cpu.idle=on cpus=0-3, on Xen cap=N weight=N guest=SCHEDULER|none. Of sources: rate=x2 clients=N.
+
+A gate (--fail-if) is '[ROW: ]SUBJECT METRIC OP VALUE[ against ROW]'; ROW: a variant or scheduler [every row but the \
+first]. A VALUE with a sign is the change against the first row (+20%, -1ms), or against the ROW named at the end.
+
+A recording is first compared with its own simulation; a change smaller than that error is `cannot tell`.
+
+Exit codes: 0 done, 1 an expectation or a gate failed, 3 the simulation does not reproduce the recording, or the data \
+cannot carry a gate.")]
+pub(crate) struct CompareArgs {
+    /// Play this recording (.slt), scenario (.toml), rt-app workload (.json), or scenario of the gallery by name (`schedlab
+    /// list scenarios`)
+    input: String,
+    /// Simulate this scheduler with its knobs, such as linux-6.18:base_slice_ns=6ms (may be given several times)
+    #[arg(short, long = "scheduler", value_name = "SCHEDULER")]
+    schedulers: Vec<SchedulerSpec>,
+    /// Try this variant: 'NAME: TASK policy=idle' (may be given several times)
+    #[arg(long = "variant", value_name = "VARIANT")]
+    variants: Vec<String>,
+    /// Begin with this seed of the random streams
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Run this many seeds: more give narrower intervals [default: 5 for recordings, else what the scenario says]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    seeds: Option<u32>,
+    /// Simulate this long, such as 2s [default: the whole recording, or what the scenario says]
+    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
+    duration: Option<Ns>,
+    /// Use this cost preset instead of the scenario's costs, such as modern-vm or this-machine (`schedlab calibrate`)
+    #[arg(long, value_name = "PRESET")]
+    costs: Option<String>,
+    /// Represent the recorded kernel by this scheduler [default: by the kernel's version]
+    #[arg(long, value_name = "SCHEDULER")]
+    recorded_under: Option<SchedulerSpec>,
+    /// Print predicted against recorded, with this recording of a variant on the real machine: 'VARIANT=FILE'
+    #[arg(long = "check", value_name = "VARIANT=FILE")]
+    checks: Vec<String>,
+    /// Fail (exit 1) when this holds: 'redis-server latency p99 > 1ms' (may be given several times)
+    #[arg(long = "fail-if", value_name = "EXPR")]
+    fail_if: Vec<String>,
+    /// Use this many worker threads; 0 = one per CPU. The result does not depend on it
+    #[arg(short, long, value_name = "N", default_value_t = 0)]
+    jobs: usize,
+    /// Run each scheduler of a scenario three times first, under every assertion (same events again, every tick delivered, no task
+    /// forgotten); a failure ends with exit code 3
+    #[arg(long)]
+    assert: bool,
+    /// Show every task group, also those with less than 1 % of a CPU
+    #[arg(long)]
+    all_tasks: bool,
+    /// Show the fitted constants and costs, the knobs, and how the errors are computed
+    #[arg(long)]
+    explain: bool,
+    /// Write a page to this file too: one HTML file with charts, without other files
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+    /// Print the result as JSON (docs/result-schema.md)
+    #[arg(long)]
+    json: bool,
+    /// Write to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// The input, read once.
+enum Input {
+    Scenario(Box<Scenario>),
+    Recording(PathBuf, Box<RecordedInput>),
+}
+
+pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
+    output::check_both(args.output.as_deref(), args.report.as_deref())?;
+    let options = options(args)?;
+    let mut input = read(args)?;
+    if let Input::Scenario(scenario) = &mut input {
+        if args.assert && !holds(args, scenario) {
+            return Ok(Exit::Untrusted);
         }
-        output::check(path)?;
+        if let Some(name) = &args.costs {
+            scenario.machine.costs = schedlab_study::preset::costs(name).context("--costs")?;
+        }
     }
-    if args.assert && !holds(args)? {
-        return Ok(Done::Untrusted);
-    }
-    let study = study(args)?;
+    let study = study(args, &options, &input)?;
     let text = if args.json {
         serde_json::to_string_pretty(&study).context("the result cannot be written as JSON")? + "\n"
     } else {
@@ -36,30 +126,54 @@ pub(crate) fn run(args: &Compare) -> anyhow::Result<Done> {
         render::study(&study, &style, args.all_tasks, args.explain)
     };
     if let Some(path) = &args.report {
-        output::write(Some(path), &page(args, &study)?)?;
+        let recording = match &input {
+            Input::Scenario(_) => None,
+            Input::Recording(path, recorded) => Some((path.as_path(), recorded.found().0)),
+        };
+        output::write(Some(path), &page::of_study(&study, &origin(recording)?).render()?)?;
     }
     output::write(args.output.as_deref(), &text)?;
     Ok(if !study.holds() || study.failed() {
-        Done::ExpectationFailed
+        Exit::ExpectationFailed
     } else if !study.trusted() || study.cannot_say() {
-        Done::Untrusted
+        Exit::Untrusted
     } else {
-        Done::Well
+        Exit::Done
     })
 }
 
-/// Runs every scheduler under all assertions; says on standard error what does not hold.
-fn holds(args: &Compare) -> anyhow::Result<bool> {
-    let scenario = match gallery::find(&args.input)? {
-        Found::Scenario(scenario) => scenario,
-        Found::Recording(_) => {
-            bail!("--assert has a meaning only for scenarios, and {} is a recording", args.input)
+/// Finds the input and reads it. Refuses options that have no meaning for an input of its kind.
+fn read(args: &CompareArgs) -> anyhow::Result<Input> {
+    let path = match gallery::find(&args.input)? {
+        Found::Scenario(scenario) => {
+            let given =
+                [("--recorded-under", args.recorded_under.is_some()), ("--check", !args.checks.is_empty())];
+            if let Some((option, _)) = given.iter().find(|(_, given)| *given) {
+                bail!("{option} has a meaning only for recordings, and {} is a scenario", args.input);
+            }
+            return Ok(Input::Scenario(scenario));
         }
+        Found::Recording(path) => path,
     };
+    if args.assert {
+        bail!("--assert has a meaning only for scenarios, and {} is a recording", args.input);
+    }
+    if args.costs.is_some() {
+        bail!(
+            "--costs has a meaning only for scenarios: the delays of the recorded machine are in {}",
+            args.input
+        );
+    }
+    let recorded = RecordedInput::open(&path)?;
+    Ok(Input::Recording(path, Box::new(recorded)))
+}
+
+/// Runs every scheduler under all assertions. Returns whether they hold; prints those on standard error that do not.
+fn holds(args: &CompareArgs, scenario: &Scenario) -> bool {
     let schedulers = if args.schedulers.is_empty() { &scenario.schedulers } else { &args.schedulers };
     let mut all = true;
     for scheduler in schedulers {
-        match generate::assertions(&scenario, scheduler, &registry::build) {
+        match generate::assertions(scenario, scheduler, &registry::build) {
             Verdict::Ran(_) => {}
             Verdict::Refused(why) => {
                 let _ = writeln!(std::io::stderr(), "--assert: {scheduler} was not checked: {why}");
@@ -70,11 +184,11 @@ fn holds(args: &Compare) -> anyhow::Result<bool> {
             }
         }
     }
-    Ok(all)
+    all
 }
 
-fn study(args: &Compare) -> anyhow::Result<Study> {
-    let options = Options {
+fn options(args: &CompareArgs) -> anyhow::Result<Options> {
+    Ok(Options {
         schedulers: args.schedulers.clone(),
         variants: args.variants.clone(),
         seed: args.seed,
@@ -84,48 +198,25 @@ fn study(args: &Compare) -> anyhow::Result<Study> {
         detail: args.report.is_some(),
         gates: args.fail_if.iter().map(|text| gate(text)).collect::<anyhow::Result<_>>()?,
         checks: args.checks.iter().map(|text| check(text)).collect::<anyhow::Result<_>>()?,
-    };
-    let progress = Progress::new();
-    let report = |done, all| progress.set(done, all);
-    match gallery::find(&args.input)? {
-        Found::Scenario(mut scenario) => {
-            if let Some(name) = &args.costs {
-                scenario.machine.costs = schedlab_study::preset::costs(name).context("--costs")?;
-            }
-            if args.recorded_under.is_some() {
-                bail!("--recorded-under has a meaning only for recordings, and {} is a scenario", args.input);
-            }
-            if !args.checks.is_empty() {
-                bail!("--check has a meaning only for recordings, and {} is a scenario", args.input);
-            }
-            Ok(compare_scenario(&scenario, &options, &report)?)
-        }
-        Found::Recording(path) => {
-            if args.costs.is_some() {
-                bail!(
-                    "--costs has a meaning only for scenarios: the delays of the recorded machine are in {}",
-                    args.input
-                );
-            }
-            let input = RecordedInput::open(&path)?;
-            Ok(compare_recording(&input, args.recorded_under.as_ref(), &options, &report)?)
-        }
-    }
+    })
 }
 
-fn page(args: &Compare, study: &Study) -> anyhow::Result<String> {
-    let recording = match gallery::find(&args.input)? {
-        Found::Scenario(_) => None,
-        Found::Recording(path) => Some(path),
-    };
-    Ok(page::of_study(study, &origin(recording.as_deref())?).render()?)
+fn study(args: &CompareArgs, options: &Options, input: &Input) -> anyhow::Result<Study> {
+    let progress = Progress::new();
+    let report = |done, all| progress.set(done, all);
+    Ok(match input {
+        Input::Scenario(scenario) => compare_scenario(scenario, options, &report)?,
+        Input::Recording(_, recorded) => {
+            compare_recording(recorded, args.recorded_under.as_ref(), options, &report)?
+        }
+    })
 }
 
 fn gate(text: &str) -> anyhow::Result<RowGate> {
     RowGate::parse(text).map_err(|error| anyhow!("--fail-if {error}"))
 }
 
-/// `VARIANT=FILE`; the file's name has no `=`, a variant's name may.
+/// Reads `VARIANT=FILE`; the variant's name may have a `=`, the file's name has none.
 fn check(text: &str) -> anyhow::Result<(String, PathBuf)> {
     match text.rsplit_once('=') {
         Some((variant, file)) if !variant.trim().is_empty() && !file.is_empty() => {

@@ -1,11 +1,12 @@
 //! `schedlab confirm`
 
-use super::{long_enough, stop_signal};
+use crate::exit::Exit;
+use crate::options::{long_enough, stop_signal};
 use crate::progress::{Lines, Progress};
 use crate::render::{self, Style};
-use crate::{Done, origin, output};
+use crate::{origin, output};
 use anyhow::{Context, bail};
-use schedlab_lab::confirm::{Plan, confirm};
+use schedlab_lab::confirm::{ConfirmPlan, confirm};
 use schedlab_live::RunDir;
 use schedlab_model::{CpuSet, Ns};
 use schedlab_scheduler::SchedulerSpec;
@@ -20,45 +21,45 @@ Examples:
   schedlab confirm --scheduler rr --scheduler layers --rounds 3 -- sh -c 'yes & yes & wait'
   schedlab confirm redis.slt --variant 'nice: sysbench nice=10' --json -- ./both.sh > confirmed.json
 
-The command is started anew for each round: as the host has it, with each variant's settings made on its threads, and \
-under each scheduler by `schedlab run`. Every round is recorded; predictions are those of `schedlab compare` from FILE, or \
-from the first round. Variants may set policy, nice, slice and cpus of tasks. Needs root. Give a command that works for \
-longer than a round; it is ended then.")]
-pub(crate) struct Confirm {
-    /// The recording to predict from (.slt) [default: the first round under the host's default]
+Each round starts the command anew: as the host has it, with each variant's settings made on its threads, and under each \
+scheduler by `schedlab run`. Every round is recorded; predictions are those of `schedlab compare` from FILE, or \
+from the first round. Variants may set policy, nice, slice and cpus of tasks. Needs root. Give a command that works for longer than \
+a round, which ends it.")]
+pub(crate) struct ConfirmArgs {
+    /// Predict from this recording (.slt) [default: the first round under the host's default]
     file: Option<PathBuf>,
-    /// A scheduler to run it under (may be given several times)
+    /// Run the command under this scheduler (may be given several times)
     #[arg(short, long = "scheduler", value_name = "SCHEDULER")]
     schedulers: Vec<SchedulerSpec>,
-    /// Something to try: 'NAME: TASK policy=idle' (may be given several times)
+    /// Try this variant: 'NAME: TASK policy=idle' (may be given several times)
     #[arg(long = "variant", value_name = "VARIANT")]
     variants: Vec<String>,
-    /// Rounds of each
+    /// Run each setting this many times
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Length of a round
+    /// Record each round for this long
     #[arg(long = "for", value_name = "TIME", default_value = "2s")]
     round: Ns,
-    /// The CPUs for the command in every round; one with --scheduler
+    /// Confine the command to these CPUs in every round; one with --scheduler
     #[arg(long, value_name = "CPUS", default_value = "0")]
     cpus: CpuSet,
-    /// The scheduler that stands for this kernel in the simulator [default: by the kernel's version]
+    /// Represent this kernel by this scheduler in the simulator [default: by the kernel's version]
     #[arg(long, value_name = "SCHEDULER")]
     recorded_under: Option<SchedulerSpec>,
     /// Print the result as JSON (docs/live-schema.md)
     #[arg(long)]
     json: bool,
-    /// The command to run
+    /// Run this command
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
-pub(crate) fn run(args: &Confirm) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &ConfirmArgs) -> anyhow::Result<Exit> {
     if args.command.is_empty() {
         bail!("{}", without_command(args.file.as_deref())?);
     }
     long_enough("--for", args.round)?;
-    let plan = Plan {
+    let plan = ConfirmPlan {
         base: args.file.clone(),
         schedulers: args.schedulers.clone(),
         variants: args.variants.clone(),
@@ -82,13 +83,13 @@ pub(crate) fn run(args: &Confirm) -> anyhow::Result<Done> {
         false => render::confirm(&confirmed, &Style::of_stdout()),
     };
     output::write(None, &text)?;
-    Ok(if confirmed.trusted { Done::Well } else { Done::Untrusted })
+    Ok(if confirmed.trusted { Exit::Done } else { Exit::Untrusted })
 }
 
-/// What is missing. The command that a recording names is told and not run: the file may come from anywhere, and this is
-/// root.
+/// Returns what is missing. The command in a recording's header is printed and not run: the file may come from anywhere, and this
+/// program runs as root.
 fn without_command(file: Option<&Path>) -> anyhow::Result<String> {
-    let missing = "say what to run, after `--`: the command is started anew for each round";
+    let missing = "say what to run, after `--`: each round starts the command anew";
     let Some(file) = file else { return Ok(format!("{missing}, such as `-- ./bench.sh`")) };
     let recording = Recording::open(file).with_context(|| file.display().to_string())?;
     let made = match recording.header.command.as_slice() {

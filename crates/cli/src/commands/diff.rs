@@ -1,7 +1,8 @@
 //! `schedlab diff`
 
+use crate::exit::Exit;
+use crate::output;
 use crate::render::{self, Style};
-use crate::{Done, output};
 use anyhow::Context;
 use schedlab_study::diff::{DiffOptions, diff};
 use schedlab_study::gate::Gate;
@@ -19,18 +20,18 @@ Examples:
                                                   several recordings each, made in turns
   schedlab diff old.json new.json                 two results of `schedlab compare --json`
 
-Two recordings of one setup differ by what the machine does meanwhile, which neither of them knows. Folders \
-with at least 3 recordings (*.slt) each, made in turns, show how much that is: then a change must be larger.
+Two recordings of one setup differ by what else the machine does, which neither of them shows. Folders with at least 3 \
+recordings (*.slt) each, made in turns, show how large that difference is; a change must be larger then.
 
 A gate is 'SUBJECT METRIC OP VALUE'. SUBJECT: a task name, a glob, or a cgroup path. METRIC: share, switches, \
 migrations, or latency, wait, response with p50, p90, p99, p99.9 or max. OP: > >= < <=. A VALUE with a sign is the \
 change (+20%, -1ms), one without is the value itself (1ms, 50%, 300/s).
 
 Exit codes: 0 no gate failed, 1 a gate failed, 3 the data cannot carry a gate.")]
-pub(crate) struct Diff {
-    /// A recording (.slt), a folder of recordings, or a result of `compare --json` (.json)
+pub(crate) struct DiffArgs {
+    /// Compare this recording (.slt), folder of recordings, or result of `compare --json` (.json) ...
     before: PathBuf,
-    /// The same, made later
+    /// ... with this one, made later
     after: PathBuf,
     /// Fail (exit 1) when this holds: 'redis-server latency p99 > +20%' (may be given several times)
     #[arg(long = "fail-if", value_name = "EXPR")]
@@ -38,10 +39,10 @@ pub(crate) struct Diff {
     /// Call changes below this many per cent equal
     #[arg(long, value_name = "PERCENT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=100))]
     least: u32,
-    /// Seed of the intervals
+    /// Compute the intervals with this seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Show also what did not change
+    /// Show also metrics that did not change
     #[arg(long)]
     all: bool,
     /// Print the result as JSON (docs/exchange-formats.md)
@@ -52,7 +53,7 @@ pub(crate) struct Diff {
     output: Option<PathBuf>,
 }
 
-pub(crate) fn run(args: &Diff) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
     if let Some(path) = &args.output {
         output::check(path)?;
     }
@@ -72,8 +73,8 @@ pub(crate) fn run(args: &Diff) -> anyhow::Result<Done> {
     };
     output::write(args.output.as_deref(), &text)?;
     Ok(match (found.failed(), found.cannot_say()) {
-        (true, _) => Done::ExpectationFailed,
-        (false, true) => Done::Untrusted,
-        _ => Done::Well,
+        (true, _) => Exit::ExpectationFailed,
+        (false, true) => Exit::Untrusted,
+        _ => Exit::Done,
     })
 }

@@ -1,13 +1,25 @@
 //! `schedlab doctor`
 
-use crate::args::Doctor;
+use crate::exit::Exit;
+use crate::output;
 use crate::render::{Style, wrap};
-use crate::{Done, output};
 use schedlab_host::doctor::{Fact, Level, facts};
 use schedlab_host::probe;
 use std::fmt::Write as _;
 
-pub(crate) fn run(args: &Doctor) -> anyhow::Result<Done> {
+/// `schedlab doctor`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  schedlab doctor
+  schedlab doctor --json")]
+pub(crate) struct DoctorArgs {
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
     let found = probe();
     let facts = facts(&found);
     let text = if args.json {
@@ -26,10 +38,10 @@ pub(crate) fn run(args: &Doctor) -> anyhow::Result<Done> {
         text
     };
     output::write(None, &text)?;
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }
 
-/// A line for the state, below it what follows, and the command that lifts it.
+/// Writes a line for the state, below it the consequence, and the command that removes the limit.
 fn show(text: &mut String, fact: &Fact, style: &Style) {
     let mark = match fact.level {
         Level::Good => style.good("good   "),

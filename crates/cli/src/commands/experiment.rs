@@ -1,12 +1,14 @@
 //! `schedlab experiment`
 
+use crate::exit::Exit;
+use crate::options::{numbers, stop_signal};
 use crate::origin::origin;
+use crate::output;
 use crate::render::{Style, experiment as show};
-use crate::{Done, output};
-use anyhow::{anyhow, bail};
-use schedlab_host::StopSignal;
+use anyhow::bail;
 use schedlab_lab::experiment::{
-    self, ARTICLE_CONNECTIONS, ClientKind, Experiment as Result, Network, Options, Watch, Which,
+    self, ClientKind, ExperimentKind, ExperimentObserver, ExperimentPlan, ExperimentResult, Network,
+    PUBLISHED_CONNECTIONS,
 };
 use schedlab_live::RunDir;
 use schedlab_measure::readers::MOST_READERS;
@@ -30,43 +32,44 @@ Examples:
   schedlab experiment smp --tasks 2..1024              the SMP paper's program on all CPUs
   schedlab experiment all --rounds 10 --json
 
-Every configuration (row) runs --rounds times for --for each; rows take turns in random order. Printed: what the article \
-says, this machine (median and 95 % bootstrap interval over the rounds), what the simulator says of this machine, and \
-whether the row can be told apart from the one it is compared with (at least four rounds for that).
+Every configuration (row) runs --rounds times for --for each; rows take turns in random order. Printed: the published \
+figure (docs/sources/experiments.md), this machine (median and 95 % bootstrap interval over the rounds), the simulator's figure for \
+this machine, and whether the row differs from the one it is compared with (needs at least four rounds).
 
 It starts real programs (Debian: apt-get install --no-install-recommends redis-server redis-tools sysbench netcat-openbsd \
-iproute2) on one CPU, some of them in a real-time class, and needs root for that. All of it goes at the end, also on \
-Ctrl-C and kill -9: processes, control group, network namespaces. It changes no sysctl.")]
-pub(crate) struct Experiment {
-    /// Which
+iproute2) on one CPU, some of them with a real-time policy, and needs root for that. At the end, also after Ctrl-C and kill -9, \
+nothing of it is left: processes, control group, network namespaces. It changes no sysctl.")]
+pub(crate) struct ExperimentArgs {
+    /// Run this experiment
     which: Chosen,
-    /// Rounds of every row
+    /// Measure every row this many times
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: u16,
-    /// Length of a measurement, after its warm-up
+    /// Measure this long, after the warm-up
     #[arg(long = "for", value_name = "TIME", default_value = "2s")]
     time: Ns,
-    /// Order of the rows, and gaps between requests
+    /// Seed of the order of the rows and of the gaps between requests
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Only this row (may be given several times)
+    /// Measure only this row (may be given several times)
     #[arg(long, value_name = "ROW")]
     only: Vec<String>,
-    /// redis-batch: who sends requests: redis-benchmark; ours in a closed loop: closed (GET), bitcount (BITCOUNT of a 128 KiB
-    /// key: Redis limits, not the client); ours in an open loop: open:RATE [default: redis-benchmark,bitcount,open:10000]
+    /// redis-batch: send requests by redis-benchmark; by schedlab's client in a closed loop: closed (GET) or bitcount (BITCOUNT of
+    /// a 128 KiB key, where Redis is the bottleneck); or in an open loop: open:RATE
+    /// [default: redis-benchmark,bitcount,open:10000]
     #[arg(long, value_name = "CLIENTS", value_delimiter = ',')]
     client: Vec<ClientKind>,
-    /// redis-batch: connections of the client; with few of them Redis may run dry between two requests [default: 32]
+    /// redis-batch: use this many connections; with few of them Redis may sleep between two requests [default: 32]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     connections: Option<u16>,
-    /// redis-batch: veth: client and server are two hosts; loopback: one [default: veth]
+    /// redis-batch: connect client and server by veth, as two hosts, or by loopback, as one [default: veth]
     #[arg(long, value_name = "NETWORK")]
     network: Option<Wire>,
-    /// smp: numbers of threads: a list such as 2,64,1024, or powers of two from A to B: A..B
+    /// smp: run these numbers of threads: a list such as 2,64,1024, or powers of two from A to B: A..B
     /// [default: 2,16,128,1024]
     #[arg(long, value_name = "LIST")]
     tasks: Option<String>,
-    /// Cost preset of the simulated machine, such as modern-vm
+    /// Simulate with this cost preset, such as modern-vm
     /// [default: this-machine, if `schedlab calibrate` was run here]
     #[arg(long, value_name = "PRESET")]
     costs: Option<String>,
@@ -84,7 +87,7 @@ pub(crate) struct Experiment {
     output: Option<PathBuf>,
 }
 
-/// What can be asked for.
+/// The experiments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum Chosen {
     /// Two tasks that never sleep on one CPU
@@ -99,24 +102,19 @@ enum Chosen {
     All,
 }
 
-/// How client and server talk.
+/// The network between client and server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum Wire {
     Veth,
     Loopback,
 }
 
-pub(crate) fn run(args: &Experiment) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &ExperimentArgs) -> anyhow::Result<Exit> {
     if args.time < Ns::from_ms(100) || args.time > Ns::from_s(600) {
         bail!("--for {}: give a time from 100ms to 600s", args.time);
     }
-    for path in [&args.output, &args.report].into_iter().flatten() {
-        output::check(path)?;
-    }
-    if args.report.is_some() && args.report == args.output {
-        bail!("--report and -o both write one file: give each its own");
-    }
-    let options = Options {
+    output::check_both(args.output.as_deref(), args.report.as_deref())?;
+    let plan = ExperimentPlan {
         rounds: usize::from(args.rounds),
         time: args.time,
         seed: args.seed,
@@ -125,31 +123,27 @@ pub(crate) fn run(args: &Experiment) -> anyhow::Result<Done> {
             true => ClientKind::USUAL.to_vec(),
             false => args.client.clone(),
         },
-        connections: args.connections.map_or(ARTICLE_CONNECTIONS, usize::from),
+        connections: args.connections.map_or(PUBLISHED_CONNECTIONS, usize::from),
         network: if args.network == Some(Wire::Loopback) { Network::Loopback } else { Network::Veth },
-        tasks: super::bench::numbers(
-            "--tasks",
-            args.tasks.as_deref().unwrap_or("2,16,128,1024"),
-            MOST_READERS,
-        )?,
+        tasks: numbers("--tasks", args.tasks.as_deref().unwrap_or("2,16,128,1024"), MOST_READERS)?,
         costs: args.costs.clone(),
         shield: !args.no_shield,
         run_dir: RunDir::standard()?,
         program: std::env::current_exe()?,
     };
     let all = match args.which {
-        Chosen::TwoHogs => vec![Which::TwoHogs],
-        Chosen::Sleeper => vec![Which::Sleeper],
-        Chosen::RedisBatch => vec![Which::RedisBatch],
-        Chosen::Smp => vec![Which::Smp],
-        Chosen::All => Which::ALL.to_vec(),
+        Chosen::TwoHogs => vec![ExperimentKind::TwoHogs],
+        Chosen::Sleeper => vec![ExperimentKind::Sleeper],
+        Chosen::RedisBatch => vec![ExperimentKind::RedisBatch],
+        Chosen::Smp => vec![ExperimentKind::Smp],
+        Chosen::All => ExperimentKind::ALL.to_vec(),
     };
     refuse_unused(args, &all)?;
-    let signal = StopSignal::install().map_err(|error| anyhow!("cannot catch Ctrl-C: {error}"))?;
+    let signal = stop_signal()?;
     let mut live = Live { terminal: std::io::stderr().is_terminal(), plan: None };
     let mut results = Vec::new();
-    for which in all {
-        results.push(experiment::run(which, &options, &mut live, &|| signal.requested())?);
+    for kind in all {
+        results.push(experiment::run(kind, &plan, &mut live, &|| signal.requested())?);
     }
     let text = if args.json { json(&results)? } else { text(&results) };
     if let Some(path) = &args.report {
@@ -158,19 +152,19 @@ pub(crate) fn run(args: &Experiment) -> anyhow::Result<Done> {
     }
     output::write(args.output.as_deref(), &text)?;
     let left = results.iter().any(|result| !result.given_back.complete());
-    Ok(if left { Done::Untrusted } else { Done::Well })
+    Ok(if left { Exit::Untrusted } else { Exit::Done })
 }
 
-/// Refuses options that mean nothing for what was asked for.
-fn refuse_unused(args: &Experiment, all: &[Which]) -> anyhow::Result<()> {
-    if !args.only.is_empty() && (all.len() > 1 || all[0] == Which::Smp) {
+/// Refuses options that have no meaning for the chosen experiments.
+fn refuse_unused(args: &ExperimentArgs, all: &[ExperimentKind]) -> anyhow::Result<()> {
+    if !args.only.is_empty() && (all.len() > 1 || all[0] == ExperimentKind::Smp) {
         bail!("--only names rows of two-hogs, sleeper or redis-batch: name one of them (smp takes --tasks)");
     }
     let given = [
-        ("--client", !args.client.is_empty(), Which::RedisBatch),
-        ("--connections", args.connections.is_some(), Which::RedisBatch),
-        ("--network", args.network.is_some(), Which::RedisBatch),
-        ("--tasks", args.tasks.is_some(), Which::Smp),
+        ("--client", !args.client.is_empty(), ExperimentKind::RedisBatch),
+        ("--connections", args.connections.is_some(), ExperimentKind::RedisBatch),
+        ("--network", args.network.is_some(), ExperimentKind::RedisBatch),
+        ("--tasks", args.tasks.is_some(), ExperimentKind::Smp),
     ];
     match given.iter().find(|(_, given, of)| *given && !all.contains(of)) {
         Some((option, _, of)) => bail!("{option} is for {}: leave it out here", of.name()),
@@ -178,12 +172,12 @@ fn refuse_unused(args: &Experiment, all: &[Which]) -> anyhow::Result<()> {
     }
 }
 
-fn json(results: &[Result]) -> anyhow::Result<String> {
+fn json(results: &[ExperimentResult]) -> anyhow::Result<String> {
     let value = serde_json::json!({ "schema": SCHEMA, "experiments": results });
     Ok(serde_json::to_string_pretty(&value)? + "\n")
 }
 
-fn text(results: &[Result]) -> String {
+fn text(results: &[ExperimentResult]) -> String {
     let style = Style::of_stdout();
     results.iter().map(|result| show(result, &style)).collect::<Vec<_>>().join("\n")
 }
@@ -191,14 +185,14 @@ fn text(results: &[Result]) -> String {
 /// Progress on standard error, on a terminal.
 struct Live {
     terminal: bool,
-    /// The experiment, and what its measurements take together, about.
+    /// The experiment, the time of its measurements, and when it began.
     plan: Option<(&'static str, Ns, Instant)>,
 }
 
-impl Watch for Live {
-    fn plan(&mut self, which: Which, measurements: usize, about: Ns) {
-        self.plan = Some((which.name(), about, Instant::now()));
-        self.say(&format!("{}: {measurements} measurements, about {}", which.name(), duration(about)));
+impl ExperimentObserver for Live {
+    fn plan(&mut self, kind: ExperimentKind, measurements: usize, about: Ns) {
+        self.plan = Some((kind.name(), about, Instant::now()));
+        self.say(&format!("{}: {measurements} measurements, about {}", kind.name(), duration(about)));
     }
 
     fn step(&mut self, what: &str, done: usize, all: usize) {
@@ -213,13 +207,13 @@ impl Watch for Live {
 impl Live {
     fn say(&self, line: &str) {
         if self.terminal {
-            // Nobody needs to read it.
+            // Without standard error progress is not needed.
             let _ = writeln!(std::io::stderr(), "{line}");
         }
     }
 }
 
-/// What is left of `about` after `done` of `all`: by the plan at first, then by how long it took so far.
+/// Returns the time that is left of `about` after `done` of `all`: by the plan at first, then by the time so far.
 fn left(about: Ns, done: usize, all: usize, taken: Duration) -> String {
     let rest = all.saturating_sub(done) as f64;
     let each = match done {
@@ -229,7 +223,7 @@ fn left(about: Ns, done: usize, all: usize, taken: Duration) -> String {
     format!(", {} left", duration(Ns((rest * each) as u64)))
 }
 
-/// As people say it: 45 s, 12 min.
+/// Returns a time as 45 s or 12 min.
 fn duration(time: Ns) -> String {
     match (time.0 as f64 / 1e9).ceil() as u64 {
         seconds @ 0..100 => format!("{seconds} s"),

@@ -1,6 +1,7 @@
 //! `schedlab export`
 
-use crate::{Done, output};
+use crate::exit::Exit;
+use crate::output;
 use anyhow::bail;
 use schedlab_trace::export::{self, Exported};
 use schedlab_trace::{Recording, TraceError};
@@ -15,8 +16,8 @@ Examples:
   schedlab export a.slt --ftrace a.txt --perf-script a.perf.txt
 
 Files are written whole or not at all. docs/exchange-formats.md says what each format carries.")]
-pub(crate) struct Export {
-    /// The recording (.slt)
+pub(crate) struct ExportArgs {
+    /// Read this recording (.slt)
     input: PathBuf,
     /// Write a Perfetto trace (protobuf)
     #[arg(long, value_name = "FILE")]
@@ -37,7 +38,7 @@ pub(crate) struct Export {
 
 type Write = fn(&Recording, &mut dyn std::io::Write) -> std::io::Result<Exported>;
 
-pub(crate) fn run(args: &Export) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
     let files: [(&str, &Option<PathBuf>, Write); 3] = [
         ("perfetto", &args.perfetto, export::perfetto),
         ("ftrace", &args.ftrace, export::ftrace),
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &Export) -> anyhow::Result<Done> {
         output::check(path)?;
     }
     let recording = Recording::open(&args.input).map_err(|error| match error {
-        // This one names the file itself.
+        // This error names the file itself.
         TraceError::File { .. } => error.into(),
         _ => anyhow::Error::from(error).context(args.input.display().to_string()),
     })?;
@@ -64,18 +65,18 @@ pub(crate) fn run(args: &Export) -> anyhow::Result<Done> {
     if let Some(folder) = &args.csv {
         made.push(("csv", folder, export::csv(&recording, folder)?));
     }
-    let text = if args.json { json(&recording, &made)? } else { words(&recording, &made) };
+    let text = if args.json { json(&recording, &made)? } else { as_text(&recording, &made) };
     output::write(None, &text)?;
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }
 
-fn words(recording: &Recording, made: &[(&str, &Path, Exported)]) -> String {
+fn as_text(recording: &Recording, made: &[(&str, &Path, Exported)]) -> String {
     let mut text = String::new();
     for (format, path, exported) in made {
         let Exported { switches, wakes, .. } = exported;
         text += &format!("{} ({format}): {switches} switches, {wakes} wakeups\n", path.display());
         for (what, count) in &exported.left_out {
-            text += &format!("  left out, because the format cannot say it: {count} {what}\n");
+            text += &format!("  left out, because the format cannot express it: {count} {what}\n");
         }
         for note in &exported.notes {
             text += &format!("  {note}\n");

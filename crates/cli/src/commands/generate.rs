@@ -1,6 +1,7 @@
 //! `schedlab generate`
 
-use crate::{Done, output};
+use crate::exit::Exit;
+use crate::output;
 use schedlab_study::generate;
 use std::path::PathBuf;
 
@@ -14,11 +15,11 @@ Examples:
 
 The same number gives the same scenario: machine, tasks, groups, policies, preemption model, agents, scheduler with \
 some of its knobs turned.")]
-pub(crate) struct Generate {
-    /// The number that the scenario follows from
+pub(crate) struct GenerateArgs {
+    /// Generate the scenario of this number
     #[arg(long, value_name = "N")]
     pub(crate) seed: u64,
-    /// This scheduler instead of a random one
+    /// Use this scheduler instead of a random one
     #[arg(short, long, value_name = "SCHEDULER")]
     pub(crate) scheduler: Option<String>,
     /// Write to this file instead of standard output
@@ -26,11 +27,11 @@ pub(crate) struct Generate {
     pub(crate) output: Option<PathBuf>,
 }
 
-pub(crate) fn run(args: &Generate) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &GenerateArgs) -> anyhow::Result<Exit> {
     if let Some(path) = &args.output {
         output::check(path)?;
     }
     let draft = generate::draft(args.seed, args.scheduler.as_deref())?;
     output::write(args.output.as_deref(), &draft.to_toml())?;
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }

@@ -1,17 +1,17 @@
-//! `schedlab guardian`: not for people.
+//! `schedlab guardian`, which schedlab starts itself: the process that gives threads back when their owner dies.
 
-use crate::Done;
+use crate::exit::Exit;
 use schedlab_live::guardian::{GuardianOptions, run as guardian};
 
 /// See [`GuardianOptions::arguments`].
 #[derive(Debug, clap::Args)]
-pub(crate) struct Guardian {
-    /// What schedlab tells it
+pub(crate) struct GuardianArgs {
+    /// The arguments from schedlab
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }
 
-pub(crate) fn run(args: &Guardian) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &GuardianArgs) -> anyhow::Result<Exit> {
     guardian(&GuardianOptions::parse(&args.arguments)?)?;
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }

@@ -1,14 +1,37 @@
 //! `schedlab import`
 
-use crate::args::Import;
-use crate::{Done, output};
+use crate::exit::Exit;
+use crate::output;
 use anyhow::{Context, anyhow, bail};
 use schedlab_study::rtapp;
 use schedlab_trace::import::{self, ImportOptions};
 use std::io::{BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-pub(crate) fn run(args: &Import) -> anyhow::Result<Done> {
+/// `schedlab import`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  perf sched record -- sleep 5 && perf script | schedlab import - -o mine.slt
+  trace-cmd report | schedlab import - -o mine.slt
+  schedlab import perf.txt -o mine.slt
+  schedlab import trace.pftrace -o mine.slt              a Perfetto trace with sched events
+  schedlab import workload.json -o mine.toml             an rt-app workload becomes a scenario
+
+Lossy or misordered input is repaired; the last line says how much was.")]
+pub(crate) struct ImportArgs {
+    /// Read this Perfetto trace, text of `perf script` or of ftrace with sched events, or rt-app workload (.json); `-` is standard
+    /// input
+    input: String,
+    /// Write this recording (.slt) or scenario (.toml)
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Treat the running task as the waker even where the text does not show whether an interrupt was
+    #[arg(long)]
+    current_is_waker: bool,
+}
+
+pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<Exit> {
     output::check(&args.output)?;
     if is_rtapp(args) {
         return rtapp(args);
@@ -34,20 +57,23 @@ pub(crate) fn run(args: &Import) -> anyhow::Result<Done> {
     if !imported.ignored.is_empty() {
         let ignored: Vec<String> =
             imported.ignored.iter().map(|(name, count)| format!("{name} ({count})")).collect();
-        text += &format!("left out, because they say nothing about the schedule: {}\n", ignored.join(", "));
+        text += &format!(
+            "left out, because these events say nothing about the schedule: {}\n",
+            ignored.join(", ")
+        );
     }
     text += &format!("repairs: {}\n", recording.repairs);
     output::write(None, &text)?;
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }
 
-/// An rt-app workload: a `.json` file, or standard input that is to become a scenario.
-fn is_rtapp(args: &Import) -> bool {
+/// Returns whether the input is an rt-app workload: a `.json` file, or standard input that becomes a scenario.
+fn is_rtapp(args: &ImportArgs) -> bool {
     let ends = |path: &Path, with: &str| path.extension().is_some_and(|extension| extension == with);
     ends(Path::new(&args.input), "json") || (args.input == "-" && ends(&args.output, "toml"))
 }
 
-fn rtapp(args: &Import) -> anyhow::Result<Done> {
+fn rtapp(args: &ImportArgs) -> anyhow::Result<Exit> {
     if args.current_is_waker {
         bail!(
             "--current-is-waker has a meaning only for recordings, and {} is an rt-app workload",
@@ -68,5 +94,5 @@ fn rtapp(args: &Import) -> anyhow::Result<Done> {
         text += &format!("  {note}\n");
     }
     output::write(None, &text)?;
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }

@@ -1,22 +1,28 @@
 //! `schedlab latency`
 
+mod cyclictest;
 mod matrix;
 
+use crate::exit::Exit;
+use crate::options::stop_signal;
+use crate::output;
 use crate::progress::Lines;
 use crate::render::{Style, latency as render};
-use crate::{Done, output};
 use anyhow::{anyhow, bail};
 use clap::ValueEnum;
-use schedlab_host::StopSignal;
 use schedlab_host::threads::affinity;
-use schedlab_lab::latency::{check_subjects, gates, judge, measure};
+use schedlab_lab::latency::{MatrixRequest, check_subjects, gates, judge, measure};
 use schedlab_measure::{LatencyLine, LatencyRequest, Wake};
 use schedlab_model::{CpuId, CpuSet, Ns, Policy};
 use schedlab_study::gate::GateOutcome;
 use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How long is measured when nobody says.
+/// How long a measurement is without --for.
 const USUAL: Ns = Ns::from_s(10);
+/// How long a row of --matrix is without --for: 30,000 expiries of a millisecond over five rounds, as many as the published
+/// table has (docs/sources/experiments.md).
+const USUAL_OF_A_ROW: Ns = Ns::from_s(6);
 
 /// `schedlab latency`
 #[derive(Debug, clap::Args)]
@@ -25,37 +31,37 @@ const USUAL: Ns = Ns::from_s(10);
 Examples:
   schedlab latency                                    every CPU for 10 seconds, as SCHED_OTHER
   schedlab latency --policy fifo:49 --interval 1ms --distance 500us --loops 30000 --json
-  schedlab latency --wake pipe --cpus 1               what a thread sees that another one wakes
+  schedlab latency --wake pipe --cpus 1               wakeups by another thread
   schedlab latency --slack 1ns                        SCHED_OTHER without its 50 us of timer slack
   schedlab latency --for 10m --fail-if 'p99.9 > 200us' --fail-if 'cpu1 max > 5ms'
-  schedlab latency --policy fifo:80 --for 1h --break 500us    the first worse one: who is to blame?
+  schedlab latency --policy fifo:80 --for 1h --break 500us    stop at the first later one, and say what took the time
   schedlab latency --matrix --report rt.html          {idle, loaded} x {other, fifo:49}, two minutes
   schedlab latency merge standard=a.json rt=b.json --report kernels.html
 
-Every expiry is a sample, also one that passed while the thread was late from the one before. Exit codes: 1 a \
+Every expiry is a sample, also one that passes while the thread is late from an earlier one. Exit codes: 1 a \
 --fail-if condition is met or --break ended it, 3 a condition needs more samples than there are, or Ctrl-C ended it \
 early.",
     args_conflicts_with_subcommands = true
 )]
-pub(crate) struct Latency {
+pub(crate) struct LatencyArgs {
     #[command(subcommand)]
     command: Option<Sub>,
-    /// CPUs to measure on, such as 0,2-3 [default: all that this process may use]
+    /// Measure on these CPUs, such as 0,2-3 [default: all that this process may use]
     #[arg(long, value_name = "CPUS")]
     cpus: Option<CpuSet>,
-    /// Measuring threads, spread over the CPUs [default: one per CPU]
+    /// Use this many measuring threads, spread over the CPUs [default: one per CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: Option<u32>,
-    /// other, batch, idle, fifo:N, rr:N, or deadline:RUNTIME/DEADLINE/PERIOD (on all CPUs of a root domain)
+    /// Measure under other, batch, idle, fifo:N, rr:N, or deadline:RUNTIME/DEADLINE/PERIOD (on all CPUs of a root domain)
     #[arg(long, value_name = "POLICY", default_value = "other")]
     policy: Policy,
-    /// What wakes the threads: a timer (clock, timerfd), or another thread of the same policy on the next CPU
+    /// Wake the threads by a timer (clock, timerfd), or by another thread of the same policy on the next CPU
     #[arg(long, value_enum, default_value = "clock")]
-    wake: How,
-    /// Time between two expiries
+    wake: WakeArg,
+    /// Let this time pass between two expiries
     #[arg(long, value_name = "TIME", default_value = "1ms", allow_hyphen_values = true)]
     interval: Ns,
-    /// How much longer the interval of each further thread is
+    /// Lengthen the interval of each further thread by this much
     #[arg(long, value_name = "TIME", default_value = "500us", allow_hyphen_values = true)]
     distance: Ns,
     /// Measure this long [default: 10s, or until --loops]
@@ -64,7 +70,7 @@ pub(crate) struct Latency {
     /// Measure this many expiries per thread
     #[arg(long, value_name = "N")]
     loops: Option<u64>,
-    /// Timer slack of the threads, such as 1ns [default: as inherited, usually 50us]
+    /// Give the threads this timer slack, such as 1ns [default: as inherited, usually 50us]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     slack: Option<Ns>,
     /// Hold /dev/cpu_dma_latency at this many microseconds (0: no idle states) [default: leave it alone]
@@ -73,23 +79,24 @@ pub(crate) struct Latency {
     /// Do not lock memory
     #[arg(long)]
     no_lock: bool,
-    /// All threads expire in the same instants [default: their grids begin apart]
+    /// Let all threads expire in the same instants [default: their grids begin apart]
     #[arg(long)]
     aligned: bool,
-    /// Stop at the first wakeup that is later than this, and say who is to blame (records interrupts and switches
-    /// meanwhile: root)
+    /// Stop at the first wakeup that is later than this, and say what took the time (records interrupts and switches
+    /// meanwhile: needs root)
     #[arg(long = "break", value_name = "TIME", conflicts_with = "matrix")]
     break_above: Option<Ns>,
-    /// Measure a table: {idle, loaded} x {other, fifo:49}, rows in random order, and check the cyclictest article's findings
+    /// Measure a table, {idle, loaded} x {other, fifo:49}, rows in random order, and check four published findings
+    /// (docs/sources/experiments.md)
     #[arg(long, conflicts_with_all = ["policy", "wake", "threads", "loops", "fail_if", "aligned"])]
     matrix: bool,
-    /// With --matrix: how often each row is measured, --for [6s] each
+    /// With --matrix: measure each row this often, --for [6s] each
     #[arg(long, value_name = "N", default_value = "5", requires = "matrix", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// With --matrix: groups of the load, 20 senders and 20 receivers each
+    /// With --matrix: load with this many groups of 20 senders and 20 receivers
     #[arg(long, value_name = "N", default_value = "10", requires = "matrix", value_parser = clap::value_parser!(u32).range(1..=100))]
     groups: u32,
-    /// With --matrix: write the table as a page (HTML) too
+    /// With --matrix: write a page (HTML) to this file too
     #[arg(long, value_name = "FILE", requires = "matrix")]
     report: Option<PathBuf>,
     /// Exit with 1 when this holds, such as 'p99.9 > 200us' or 'cpu0 max > 1ms' (may be given several times)
@@ -103,16 +110,16 @@ pub(crate) struct Latency {
     output: Option<PathBuf>,
 }
 
-/// What else `schedlab latency` does.
+/// The subcommand of `schedlab latency`.
 #[derive(Debug, clap::Subcommand)]
 enum Sub {
     /// Put results of several machines or kernels into one table and one page
-    Merge(matrix::Merge),
+    Merge(matrix::MergeArgs),
 }
 
 /// [`Wake`] on the command line.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum How {
+enum WakeArg {
     Clock,
     Timerfd,
     Pipe,
@@ -121,25 +128,31 @@ enum How {
     Socket,
 }
 
-impl From<How> for Wake {
-    fn from(how: How) -> Wake {
-        match how {
-            How::Clock => Wake::Clock,
-            How::Timerfd => Wake::Timerfd,
-            How::Pipe => Wake::Pipe,
-            How::Eventfd => Wake::Eventfd,
-            How::Futex => Wake::Futex,
-            How::Socket => Wake::Socket,
+impl From<WakeArg> for Wake {
+    fn from(wake: WakeArg) -> Wake {
+        match wake {
+            WakeArg::Clock => Wake::Clock,
+            WakeArg::Timerfd => Wake::Timerfd,
+            WakeArg::Pipe => Wake::Pipe,
+            WakeArg::Eventfd => Wake::Eventfd,
+            WakeArg::Futex => Wake::Futex,
+            WakeArg::Socket => Wake::Socket,
         }
     }
 }
 
-pub(crate) fn run(args: &Latency) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &LatencyArgs) -> anyhow::Result<Exit> {
     if let Some(Sub::Merge(merge)) = &args.command {
         return matrix::merge(merge);
     }
     if args.matrix {
-        return matrix::run(args);
+        output::check_both(args.output.as_deref(), args.report.as_deref())?;
+        return matrix::run(
+            &matrix_request(args)?,
+            args.json,
+            args.output.as_deref(),
+            args.report.as_deref(),
+        );
     }
     let gates = gates(&args.fail_if).map_err(|error| anyhow!("--fail-if {error}"))?;
     let request = request(args)?;
@@ -148,9 +161,9 @@ pub(crate) fn run(args: &Latency) -> anyhow::Result<Done> {
     if let Some(path) = &args.output {
         output::check(path)?;
     }
-    let signal = StopSignal::install().map_err(|error| anyhow!("cannot catch Ctrl-C: {error}"))?;
+    let signal = stop_signal()?;
     let mut live = Lines::new();
-    let mut show = |lines: &[LatencyLine]| live.set(|| cyclictest(lines, request.policy));
+    let mut show = |lines: &[LatencyLine]| live.set(|| cyclictest::lines(lines, request.policy));
     let measured = measure(&request, &mut show, &|| signal.requested())?;
     drop(live);
     let result = judge(measured, &gates);
@@ -164,16 +177,16 @@ pub(crate) fn run(args: &Latency) -> anyhow::Result<Done> {
     output::write(args.output.as_deref(), &text)?;
     let any = |outcome| result.gates.iter().any(|gate| gate.outcome == outcome);
     Ok(if any(GateOutcome::Met) || result.report.broke.is_some() {
-        Done::ExpectationFailed
+        Exit::ExpectationFailed
     } else if any(GateOutcome::CannotSay) || result.report.stopped {
-        Done::Untrusted
+        Exit::Untrusted
     } else {
-        Done::Well
+        Exit::Done
     })
 }
 
-/// The CPUs that were asked for.
-fn cpus(args: &Latency) -> anyhow::Result<Vec<CpuId>> {
+/// Returns the CPUs to measure on.
+fn cpus(args: &LatencyArgs) -> anyhow::Result<Vec<CpuId>> {
     let allowed = affinity(0)?;
     let chosen: Vec<CpuId> = match &args.cpus {
         None => allowed.iter().collect(),
@@ -186,7 +199,23 @@ fn cpus(args: &Latency) -> anyhow::Result<Vec<CpuId>> {
     Ok(chosen)
 }
 
-fn request(args: &Latency) -> anyhow::Result<LatencyRequest> {
+fn matrix_request(args: &LatencyArgs) -> anyhow::Result<MatrixRequest> {
+    Ok(MatrixRequest {
+        cpus: cpus(args)?,
+        interval: args.interval,
+        distance: args.distance,
+        each: args.duration.unwrap_or(USUAL_OF_A_ROW),
+        rounds: args.rounds,
+        policies: vec![Policy::Other, Policy::Fifo(49)],
+        groups: args.groups as usize,
+        slack: args.slack,
+        dma_latency_us: args.dma_latency,
+        lock: !args.no_lock,
+        seed: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64),
+    })
+}
+
+fn request(args: &LatencyArgs) -> anyhow::Result<LatencyRequest> {
     let chosen = cpus(args)?;
     let threads = args.threads.map_or(chosen.len(), |threads| threads as usize);
     Ok(LatencyRequest {
@@ -203,85 +232,4 @@ fn request(args: &Latency) -> anyhow::Result<LatencyRequest> {
         aligned: args.aligned,
         break_above: args.break_above,
     })
-}
-
-/// As cyclictest shows its threads, microseconds.
-fn cyclictest(lines: &[LatencyLine], policy: Policy) -> String {
-    let priority = match policy {
-        Policy::Fifo(priority) | Policy::Rr(priority) => priority,
-        _ => 0,
-    };
-    let line = |(index, line): (usize, &LatencyLine)| {
-        let us = |ns: u64| ns / 1000;
-        format!(
-            "T:{index:2} ({:5}) P:{priority:2} I:{} C:{:7} Min:{:7} Act:{:5} Avg:{:5} Max:{:8}",
-            line.tid,
-            us(line.interval.0),
-            line.count,
-            us(line.min),
-            us(line.last),
-            us(line.mean),
-            us(line.max)
-        )
-    };
-    lines.iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_look_like_those_of_cyclictest() {
-        let interval = Ns::from_ms(1);
-        let line = LatencyLine {
-            tid: 4711,
-            interval,
-            count: 1000,
-            min: 2_900,
-            last: 8_000,
-            mean: 7_000,
-            max: 93_000,
-        };
-        assert_eq!(
-            cyclictest(&[line], Policy::Fifo(49)),
-            "T: 0 ( 4711) P:49 I:1000 C:   1000 Min:      2 Act:    8 Avg:    7 Max:      93"
-        );
-    }
-
-    /// The numbers of cyclictest's own line, printed by us, are its line.
-    #[test]
-    #[allow(clippy::print_stderr)] // a test that is skipped says its name
-    fn lines_are_those_of_the_cyclictest_that_is_installed() {
-        let ran = std::process::Command::new("cyclictest")
-            .args(["-q", "-t2", "-i", "1000", "-d", "500", "-l", "20", "--policy=other", "--default-system"])
-            .output();
-        let printed = ran.map(|out| String::from_utf8_lossy(&out.stdout).into_owned()).unwrap_or_default();
-        let theirs: Vec<&str> = printed.lines().filter(|line| line.starts_with("T:")).collect();
-        if theirs.is_empty() {
-            assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "CI installs rt-tests (.ci/run)");
-            eprintln!("SKIPPED: no cyclictest here");
-            return;
-        }
-        for line in theirs {
-            let number = |name: &str| -> u64 {
-                let rest = line.split_once(name).unwrap_or_else(|| panic!("no {name} in {line}")).1;
-                let digits = rest.trim_start_matches([' ', '(']);
-                digits.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
-            };
-            let ours = LatencyLine {
-                tid: line.split_once('(').map(|_| number("(") as u32).unwrap(),
-                interval: Ns::from_us(number("I:")),
-                count: number("C:"),
-                min: number("Min:") * 1000,
-                last: number("Act:") * 1000,
-                mean: number("Avg:") * 1000,
-                max: number("Max:") * 1000,
-            };
-            let index = number("T:") as usize;
-            let all = vec![ours; index + 1];
-            let text = cyclictest(&all, Policy::Other);
-            assert_eq!(text.lines().last().unwrap().trim_end(), line.trim_end());
-        }
-    }
 }

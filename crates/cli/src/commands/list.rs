@@ -1,14 +1,45 @@
 //! `schedlab list`
 
-use crate::args::{List, What};
+use crate::exit::Exit;
+use crate::output;
 use crate::render::{Style, wrap};
-use crate::{Done, output};
+use clap::{ArgAction, ValueEnum};
 use schedlab_live::elevation::LiveSupport;
 use schedlab_scheduler::{Knobs, registry};
 use schedlab_study::gallery;
 use std::fmt::Write as _;
 
-pub(crate) fn run(args: &List) -> anyhow::Result<Done> {
+/// `schedlab list`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  schedlab list schedulers
+  schedlab list schedulers -v          with every knob
+  schedlab list scenarios")]
+pub(crate) struct ListArgs {
+    /// List these
+    what: What,
+    /// Show knobs (schedulers) or the description (scenarios)
+    #[arg(short, long, action = ArgAction::SetTrue)]
+    verbose: bool,
+    /// Say which schedulers can run real threads (`schedlab run`), and what they need
+    #[arg(long)]
+    live: bool,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The lists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum What {
+    /// Schedulers and their knobs
+    Schedulers,
+    /// The scenarios of the gallery
+    Scenarios,
+}
+
+pub(crate) fn run(args: &ListArgs) -> anyhow::Result<Exit> {
     let style = Style::of_stdout();
     let text = match (args.what, args.json) {
         (What::Schedulers, _) if args.live => live(args.json, &style)?,
@@ -17,7 +48,7 @@ pub(crate) fn run(args: &List) -> anyhow::Result<Done> {
         (What::Scenarios, json) => scenarios(args.verbose, json, &style)?,
     };
     output::write(None, &text)?;
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }
 
 fn schedulers(verbose: bool, style: &Style) -> String {
@@ -32,8 +63,8 @@ fn schedulers(verbose: bool, style: &Style) -> String {
             }
         }
         for knob in if verbose { (entry.knobs)() } else { Vec::new() } {
-            let _ = writeln!(text, "    {} = {}  ({})", style.bold(knob.name), knob.default, knob.kind);
-            let _ = writeln!(text, "{}", wrap(knob.doc, style.width, 8));
+            let _ = writeln!(text, "    {} = {}  ({})", style.bold(knob.name), knob.default, knob.allowed());
+            let _ = writeln!(text, "{}", wrap(&format!("{} [{}]", knob.doc, knob.source), style.width, 8));
         }
     }
     if !verbose {
@@ -43,7 +74,7 @@ fn schedulers(verbose: bool, style: &Style) -> String {
     text
 }
 
-/// Which schedulers `run` and `attach` can drive over real threads.
+/// Returns which schedulers `run` and `attach` can drive over real threads.
 fn live(json: bool, style: &Style) -> anyhow::Result<String> {
     let mut text = String::new();
     let mut list = Vec::new();
@@ -73,7 +104,7 @@ fn live(json: bool, style: &Style) -> anyhow::Result<String> {
     if !given.events {
         text += "\nWakeups cannot be seen here: run as root; `schedlab doctor` shows each limit.\n";
     }
-    text += "\n`schedlab run --scheduler NAME -- COMMAND` and `attach`. Yields are not seen; groups and caps are not applied.\n";
+    text += "\nFor `schedlab run --scheduler NAME -- COMMAND` and `attach`. Yields are not seen; groups and caps are not applied.\n";
     Ok(text)
 }
 
@@ -84,7 +115,8 @@ fn schedulers_json() -> anyhow::Result<String> {
             let knobs: Vec<_> = (entry.knobs)()
                 .iter()
                 .map(|knob| {
-                    serde_json::json!({ "name": knob.name, "default": knob.default, "allowed": knob.kind.to_string(), "doc": knob.doc })
+                    serde_json::json!({ "name": knob.name, "default": knob.default, "allowed": knob.allowed(), "unit": knob.unit,
+                                        "doc": knob.doc, "source": knob.source })
                 })
                 .collect();
             serde_json::json!({ "name": entry.name, "summary": entry.summary, "knobs": knobs,

@@ -1,8 +1,9 @@
 //! `schedlab published`
 
+use crate::exit::Exit;
+use crate::output;
 use crate::progress::Working;
 use crate::render::{Style, wrap};
-use crate::{Done, output};
 use schedlab_study::deviation::Deviation;
 use schedlab_study::published::{self, Published, Tally};
 use std::fmt::Write as _;
@@ -11,18 +12,18 @@ use std::fmt::Write as _;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  schedlab published                       every published figure beside ours (half a minute)
+  schedlab published                       every published figure beside the simulated one (half a minute)
   schedlab published elevation cyclictest  of these scenarios
 
-The figures are those of papers, articles and talks, or were measured with the real schedulers' code; they stand as \
-`published` in the scenarios' expectations. Ours are medians over the scenario's seeds; behind them stands how far they are \
-off, FAR when that is more than 10 % (shares: more than 0.5 points), and what the seeds give by themselves: many a published \
-figure is of one run. Exit code 1: one of ours is not what the scenario expects (a figure that is far off is none).")]
-pub(crate) struct Args {
-    /// Scenarios [default: all of the gallery that have published figures]
+The published figures are those of papers, articles and talks, or were measured with the real schedulers' code; the scenarios' \
+expectations name them as `published`. The simulated ones are medians over the scenario's seeds. Printed after each: how far it \
+is off (FAR above 10 %, of shares above 0.5 points), and the range of the seeds, since many a published figure is of one run. \
+Exit code 1: a simulated figure is not what the scenario expects (a figure that is far off may be as expected).")]
+pub(crate) struct PublishedArgs {
+    /// Print these scenarios [default: all of the gallery that have published figures]
     #[arg(value_name = "SCENARIO")]
     scenarios: Vec<String>,
-    /// Worker threads; 0 = one per CPU. The result does not depend on it
+    /// Use this many worker threads; 0 = one per CPU. The result does not depend on it
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     jobs: usize,
     /// Print as JSON (docs/result-schema.md)
@@ -30,7 +31,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &PublishedArgs) -> anyhow::Result<Exit> {
     let scenarios = published::scenarios(&args.scenarios)?;
     let mut all = Vec::new();
     for scenario in &scenarios {
@@ -52,7 +53,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Done> {
     };
     output::write(None, &text)?;
     let well = all.iter().flat_map(|one| &one.figures).all(|figure| figure.holds);
-    Ok(if well { Done::Well } else { Done::ExpectationFailed })
+    Ok(if well { Exit::Done } else { Exit::ExpectationFailed })
 }
 
 fn render(one: &Published, style: &Style) -> String {
@@ -79,7 +80,7 @@ fn render(one: &Published, style: &Style) -> String {
     text
 }
 
-/// How far ours is off, and whether a single run of ours may give what was published.
+/// Returns how far a simulated figure is off, and whether a single simulated run may give the published one.
 fn off(deviation: &Deviation, style: &Style) -> String {
     let off = format!("   {:>11}", deviation.show());
     if deviation.near {
@@ -88,9 +89,9 @@ fn off(deviation: &Deviation, style: &Style) -> String {
     let one_run = if deviation.seeds[0] == deviation.seeds[1] {
         ""
     } else if deviation.between_seeds() {
-        ", inside the range of our seeds"
+        ", inside the range of the seeds"
     } else {
-        ", outside the range of our seeds"
+        ", outside the range of the seeds"
     };
     format!("{off}   {}{one_run}", style.bad("FAR"))
 }

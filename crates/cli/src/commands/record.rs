@@ -1,44 +1,111 @@
 //! `schedlab record`
 
-use crate::args::Record;
-use crate::progress::Recording;
-use crate::{Done, output};
+use crate::exit::Exit;
+use crate::options::stop_signal;
+use crate::output;
+use crate::progress::RecordingLine;
 use anyhow::{anyhow, bail};
 use schedlab_host::{
-    Backend, Preparing, RecordRequest, RecordStart, RecordingCapabilities, Scope, StopSignal, Whom,
+    Backend, Preparing, RecordFilter, RecordRequest, RecordStart, RecordUntil, RecordingCapabilities,
 };
-use schedlab_lab::record::{Plan, Progress, Recorded, SMALLEST_FILE, Until, Watch, record};
+use schedlab_lab::record::{
+    RecordObserver, RecordPlan, RecordProgress, Recorded, SMALLEST_FILE, StopConditions, record,
+};
 use schedlab_model::{CpuId, Ns};
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// More lost events than this part of all, and the recording is not to be trusted (per thousand).
+/// `schedlab record`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  schedlab record -o all.slt --for 5s --all               the whole machine for 5 seconds
+  schedlab record -o redis.slt --for 5s -- ./bench.sh     while a command runs, 5 seconds at most
+  schedlab record -o redis.slt --pid 4711                 process 4711 and its children, until it ends
+  schedlab record -o redis.slt --pid 4711 --all           the whole machine, until process 4711 ends
+  schedlab record -o batch.slt --cgroup /batch --for 1m   the tasks of a control group alone
+  schedlab record -o long.slt --all --max-size 2G         until the file has 2 GiB (or Ctrl-C)
+  schedlab record --ring 30s --until 'redis-server wait > 10ms' -o incident.slt
+                                                          the 30 seconds before such a wait
+
+Record the whole machine where you can: the tasks that disturb a task are as interesting as the task. With --pid or --cgroup \
+alone the kernel leaves all others out (backend bpf), and the file has them as one task `others/N` on each CPU.")]
+pub(crate) struct RecordArgs {
+    /// Write this recording (.slt)
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Stop after this time, such as 5s
+    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
+    duration: Option<Ns>,
+    /// Record every task of the machine, until --for or Ctrl-C, or until the command or --pid ends
+    #[arg(long, conflicts_with = "cgroup")]
+    all: bool,
+    /// Record this process and its children until it ends (may be given several times); with --all, all tasks
+    #[arg(long, value_name = "N", conflicts_with = "run")]
+    pid: Vec<u32>,
+    /// Record the tasks of this control group: its directory, or its path such as /batch
+    #[arg(long, value_name = "PATH", conflicts_with = "pid")]
+    cgroup: Option<String>,
+    /// Keep only the last events in memory, such as 30s of them, and write them at the end (flight recorder)
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    ring: Option<Ns>,
+    /// End at this event: '[TASK] wait|run|block > TIME', such as 'redis-server wait > 10ms' or 'ran > 50ms'
+    #[arg(long, value_name = "EVENT")]
+    until: Vec<String>,
+    /// Go on for this long after the event
+    #[arg(long, value_name = "TIME", requires = "until", allow_hyphen_values = true)]
+    after: Option<Ns>,
+    /// End before the file would be larger than this, such as 500M; with --ring: memory for events [256M]
+    #[arg(long, value_name = "SIZE")]
+    max_size: Option<String>,
+    /// Record by bpf, tracepoints, switches or own [default: the best that works]
+    #[arg(long, value_name = "BACKEND")]
+    backend: Option<Backend>,
+    /// Run the recorder itself on this CPU only
+    #[arg(long, value_name = "CPU")]
+    recorder_cpu: Option<u32>,
+    /// Do not measure what recording costs a switch (up to 300 ms); replays then use the usual cost of the backend
+    #[arg(long)]
+    no_calibration: bool,
+    /// Keep this line in the header of the recording
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    note: String,
+    /// Print a summary of the recording as JSON
+    #[arg(long)]
+    json: bool,
+    /// Run this command, and record the whole machine while it runs (with --backend own, only the command)
+    #[arg(last = true, value_name = "COMMAND")]
+    run: Vec<String>,
+}
+
+/// Greatest part of lost events of a recording that can be trusted, per thousand.
 const LOST_PERMILLE: u64 = 10;
 
-pub(crate) fn run(args: &Record) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {
     let plan = plan(args)?;
     output::check(&args.output)?;
-    let signal = StopSignal::install().map_err(|error| anyhow!("cannot catch Ctrl-C: {error}"))?;
-    let mut live = Live { json: args.json, line: Recording::new(), patience: None };
+    let signal = stop_signal()?;
+    let mut live = Live { json: args.json, line: RecordingLine::new(), patience: None };
     let recorded = record(&plan, &mut live, &|| signal.requested())?;
     drop(live);
     let text = if args.json { json(args, &recorded)? } else { text(args, &recorded) };
     output::write(None, &text)?;
     let bad = recorded.end.lost * 1000 > recorded.end.events * LOST_PERMILLE;
-    Ok(if bad { Done::Untrusted } else { Done::Well })
+    Ok(if bad { Exit::Untrusted } else { Exit::Done })
 }
 
-/// Says first what the recorder sees, then how it goes.
+/// Prints first what the recorder sees, then how the recording goes.
 struct Live {
     json: bool,
-    line: Recording,
-    /// Until it begins.
+    line: RecordingLine,
+    /// Explains a long wait for the beginning, until it begins.
     patience: Option<Patience>,
 }
 
-impl Watch for Live {
+impl RecordObserver for Live {
     fn preparing(&mut self, what: Preparing) {
         match self.patience.get_or_insert_with(Patience::new).0.lock() {
             Ok(mut at) => *at = what,
@@ -49,7 +116,7 @@ impl Watch for Live {
     fn started(&mut self, start: &RecordStart) {
         self.patience = None;
         let text = first_line(&start.capabilities);
-        // A recording is worth more than its first line: a closed pipe does not end it.
+        // A closed pipe ends the line and not the recording.
         let _ = if self.json {
             std::io::stderr().write_all(text.as_bytes())
         } else {
@@ -57,15 +124,15 @@ impl Watch for Live {
         };
     }
 
-    fn progress(&mut self, so_far: &Progress) {
+    fn progress(&mut self, so_far: &RecordProgress) {
         self.line.set(so_far);
     }
 }
 
-/// After this time somebody who waits for the recording to begin hears what it waits for, and then every so often.
+/// Time before the first line about a recording that does not begin, and between these lines.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Says on standard error why a recording does not begin, until it is dropped.
+/// Prints on standard error why a recording does not begin, until this is dropped.
 struct Patience(
     Arc<Mutex<Preparing>>,
     #[expect(dead_code, reason = "ends the thread when it goes")] Sender<()>,
@@ -80,7 +147,7 @@ impl Patience {
             let began = Instant::now();
             while over.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
                 let at = shared.lock().map_or(Preparing::Opening, |at| *at);
-                // Nothing depends on this line.
+                // Without standard error the line is not needed.
                 let _ = std::io::stderr().write_all(waiting(at, began.elapsed().as_secs()).as_bytes());
             }
         });
@@ -88,7 +155,7 @@ impl Patience {
     }
 }
 
-/// What a recording waits for before it begins.
+/// Returns what a recording waits for before it begins.
 fn waiting(at: Preparing, seconds: u64) -> String {
     let what = match at {
         Preparing::Opening => "making rings and loading programs into the kernel",
@@ -101,9 +168,9 @@ fn waiting(at: Preparing, seconds: u64) -> String {
     )
 }
 
-/// What this way of recording sees and what works with it.
+/// Returns what this backend sees, and which commands work with the recording.
 fn first_line(found: &RecordingCapabilities) -> String {
-    let whom = match (found.backend, found.system_wide) {
+    let tasks = match (found.backend, found.system_wide) {
         (Backend::OwnTasks, _) => "its own tasks only: the command's, or those of --pid",
         (_, true) => "every task of the machine",
         (_, false) => "the chosen tasks (all others are one task `others/N` on each CPU)",
@@ -123,10 +190,10 @@ fn first_line(found: &RecordingCapabilities) -> String {
     }
     let lacks =
         if lacks.is_empty() { String::new() } else { format!(" It does not see {}.", lacks.join(" and ")) };
-    format!("recording by {name}, {whom}: {sees}. With it {works}.{lacks}\n")
+    format!("recording by {name}, {tasks}: {sees}. With it {works}.{lacks}\n")
 }
 
-fn plan(args: &Record) -> anyhow::Result<Plan> {
+fn plan(args: &RecordArgs) -> anyhow::Result<RecordPlan> {
     let max_bytes = args.max_size.as_deref().map(max_size).transpose()?;
     if let Some(bytes) = max_bytes.filter(|&bytes| bytes < SMALLEST_FILE) {
         bail!("--max-size {bytes}: a recording needs at least {} KiB", SMALLEST_FILE / 1024);
@@ -134,10 +201,13 @@ fn plan(args: &Record) -> anyhow::Result<Plan> {
     if args.ring == Some(Ns::ZERO) {
         bail!("--ring 0: must be longer than 0, such as --ring 30s");
     }
-    let until =
-        args.until.iter().map(|text| Ok(text.parse::<Until>()?.0)).collect::<anyhow::Result<Vec<_>>>()?;
-    let until = (!until.is_empty()).then(|| Until(until.concat()));
-    Ok(Plan {
+    let until = args
+        .until
+        .iter()
+        .map(|text| Ok(text.parse::<StopConditions>()?.0))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let until = (!until.is_empty()).then(|| StopConditions(until.concat()));
+    Ok(RecordPlan {
         request: request(args)?,
         output: args.output.clone(),
         note: args.note.clone(),
@@ -153,17 +223,17 @@ fn max_size(text: &str) -> anyhow::Result<u64> {
     schedlab_model::text::bytes(text).ok_or_else(refused)
 }
 
-fn request(args: &Record) -> anyhow::Result<RecordRequest> {
+fn request(args: &RecordArgs) -> anyhow::Result<RecordRequest> {
     let scope = if !args.run.is_empty() {
-        Scope::Command(args.run.clone())
+        RecordUntil::CommandEnds(args.run.clone())
     } else if !args.pid.is_empty() {
-        Scope::Pids(args.pid.clone())
+        RecordUntil::ProcessesEnd(args.pid.clone())
     } else if args.all || args.cgroup.is_some() || args.ring.is_some() || !args.until.is_empty() {
-        // A flight recorder keeps everybody when nobody is named.
-        Scope::All
+        // Without a name a flight recorder keeps all tasks.
+        RecordUntil::Stopped
     } else {
         bail!(
-            "what shall be recorded? Give --all (the whole machine), --pid N, --cgroup PATH, or a command after `--`, such as \
+            "say what to record: --all (the whole machine), --pid N, --cgroup PATH, or a command after `--`, such as \
              schedlab record -o x.slt --for 5s -- ./bench.sh"
         );
     };
@@ -175,11 +245,11 @@ fn request(args: &Record) -> anyhow::Result<RecordRequest> {
     request.backend = args.backend;
     request.measure_cost = !args.no_calibration;
     request.whole_machine = args.all;
-    request.whom = match &args.cgroup {
-        _ if args.all => Whom::All,
-        Some(path) => Whom::Group(path.clone()),
-        None if !args.pid.is_empty() => Whom::Processes(args.pid.clone()),
-        None => Whom::All,
+    request.filter = match &args.cgroup {
+        _ if args.all => RecordFilter::All,
+        Some(path) => RecordFilter::Group(path.clone()),
+        None if !args.pid.is_empty() => RecordFilter::Processes(args.pid.clone()),
+        None => RecordFilter::All,
     };
     if let Some(cpu) = args.recorder_cpu {
         let cpus = schedlab_host::machine().online;
@@ -191,7 +261,7 @@ fn request(args: &Record) -> anyhow::Result<RecordRequest> {
     Ok(request)
 }
 
-fn text(args: &Record, recorded: &Recorded) -> String {
+fn text(args: &RecordArgs, recorded: &Recorded) -> String {
     let end = &recorded.end;
     let path = args.output.display();
     let mut text = format!(
@@ -204,7 +274,7 @@ fn text(args: &Record, recorded: &Recorded) -> String {
         end.recorder_cpu
     );
     if end.stolen > Ns::ZERO {
-        text += &format!("the hypervisor took {} away meanwhile\n", end.stolen);
+        text += &format!("the hypervisor took {} of CPU time away meanwhile\n", end.stolen);
     }
     if let Some(kept) = recorded.kept {
         text = format!(
@@ -218,22 +288,22 @@ fn text(args: &Record, recorded: &Recorded) -> String {
             end.recorder_cpu
         );
         if kept.short {
-            text += "memory did not suffice for more: give more with --max-size\n";
+            text += "memory was too small for more: give more with --max-size\n";
         }
     }
     if let Some(cost) = recorded.cost_ns_per_switch {
         text += &format!(
-            "recording added {} to a context switch with its wakeup (measured before it began)\n",
+            "recording added {} to a context switch with its wakeup (measured before the recording)\n",
             Ns(cost)
         );
     }
     match &recorded.caught {
         Some(caught) => text += &format!("caught: {caught}\n"),
-        None if !args.until.is_empty() => text += "the event of --until did not come\n",
+        None if !args.until.is_empty() => text += "no condition of --until was met\n",
         None => {}
     }
     if recorded.full {
-        text += "it ended early: the file has the size that --max-size allows\n";
+        text += "the recording ended early: the file has the size that --max-size allows\n";
     }
     if end.lost > 0 {
         text += &format!(
@@ -250,7 +320,7 @@ fn text(args: &Record, recorded: &Recorded) -> String {
     text + &if replays { format!("next: schedlab compare {path}\n") } else { String::new() }
 }
 
-fn json(args: &Record, recorded: &Recorded) -> anyhow::Result<String> {
+fn json(args: &RecordArgs, recorded: &Recorded) -> anyhow::Result<String> {
     let end = &recorded.end;
     let value = serde_json::json!({
         "file": args.output.display().to_string(),

@@ -1,29 +1,13 @@
-//! `schedlab detach` and `schedlab restore`: everything is given back.
+//! `schedlab restore`: gives back what a crashed schedlab left behind. Also the report that `detach` has in common with it.
 
 use super::status::SCHEMA;
+use crate::exit::Exit;
+use crate::output;
 use crate::render::Style;
-use crate::{Done, output};
 use schedlab_live::RunDir;
-use schedlab_live::detach::{Detached, Owners, detach as give_back, detach_process};
+use schedlab_live::detach::{Detached, Owners, detach};
 use schedlab_live::restore::{ItemOutcome, Report};
 use std::fmt::Write as _;
-
-/// `schedlab detach`
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  schedlab detach                  whatever schedlab manages is as before
-  schedlab detach --pid 957        this process and its children are; the rest is managed on
-
-An owner that does not give back within two seconds is killed, and everything is put back from its journal.")]
-pub(crate) struct Detach {
-    /// Give back this process with its children only
-    #[arg(long, value_name = "PID")]
-    pid: Option<u32>,
-    /// Print as JSON
-    #[arg(long)]
-    json: bool,
-}
 
 /// `schedlab restore`
 #[derive(Debug, clap::Args)]
@@ -31,34 +15,27 @@ pub(crate) struct Detach {
 Examples:
   schedlab restore                 all as before, after a crash of schedlab and its guardian
 
-What a living schedlab manages is left alone (`schedlab detach` ends that). Doing it twice does no harm. Threads that \
-ended, and what others changed meanwhile, are left as they are.")]
-pub(crate) struct Restore {
+Threads that a running schedlab manages are left alone (`schedlab detach` gives those back). Running it twice does no harm. Threads \
+that ended, and settings that other programs changed meanwhile, are left as they are.")]
+pub(crate) struct RestoreArgs {
     /// Print as JSON
     #[arg(long)]
     json: bool,
 }
 
-pub(crate) fn detach(args: &Detach) -> anyhow::Result<Done> {
-    let run_dir = RunDir::standard()?;
-    match args.pid {
-        Some(process) => finish(&[detach_process(&run_dir, process)?], args.json),
-        None => finish(&give_back(&run_dir, Owners::All)?, args.json),
-    }
+pub(crate) fn run(args: &RestoreArgs) -> anyhow::Result<Exit> {
+    finish(&detach(&RunDir::standard()?, Owners::Dead)?, args.json)
 }
 
-pub(crate) fn restore(args: &Restore) -> anyhow::Result<Done> {
-    finish(&give_back(&RunDir::standard()?, Owners::Dead)?, args.json)
-}
-
-fn finish(done: &[Detached], json: bool) -> anyhow::Result<Done> {
+/// Prints what was given back. Returns [`Exit::Untrusted`] when something could not be.
+pub(super) fn finish(done: &[Detached], json: bool) -> anyhow::Result<Exit> {
     let text = if json { as_json(done)? } else { as_text(done, &Style::of_stdout()) };
     output::write(None, &text)?;
     let complete = done.iter().all(|one| match one {
         Detached::ByOwner { .. } | Detached::Part { .. } => true,
         Detached::BySchedlab { report, .. } => report.complete(),
     });
-    Ok(if complete { Done::Well } else { Done::Untrusted })
+    Ok(if complete { Exit::Done } else { Exit::Untrusted })
 }
 
 fn as_json(done: &[Detached]) -> anyhow::Result<String> {
@@ -80,15 +57,15 @@ fn as_text(done: &[Detached], style: &Style) -> String {
         match one {
             Detached::Part { owner, process } => {
                 let _ =
-                    writeln!(text, "process {owner} gave process {process} back, and manages the rest on");
+                    writeln!(text, "process {owner} gave process {process} back, and still manages the rest");
             }
             Detached::ByOwner { owner } => {
                 let _ = writeln!(text, "process {owner} gave everything back");
             }
             Detached::BySchedlab { owner, report, journal } => {
-                let _ = writeln!(text, "left behind by process {owner} (dead now):");
+                let _ = writeln!(text, "left behind by process {owner}, which is dead:");
                 for item in &report.items {
-                    let _ = writeln!(text, "  {}: {}", item.what, words(&item.outcome, style));
+                    let _ = writeln!(text, "  {}: {}", item.what, outcome_text(&item.outcome, style));
                 }
                 if report.items.is_empty() {
                     let _ = writeln!(text, "  nothing was changed");
@@ -99,15 +76,15 @@ fn as_text(done: &[Detached], style: &Style) -> String {
             }
         }
     }
-    if text.is_empty() { "there is nothing to give back\n".to_owned() } else { text }
+    if text.is_empty() { "nothing has to be given back\n".to_owned() } else { text }
 }
 
-fn words(outcome: &ItemOutcome, style: &Style) -> String {
+fn outcome_text(outcome: &ItemOutcome, style: &Style) -> String {
     match outcome {
         ItemOutcome::Restored => style.good("as before again"),
         ItemOutcome::AsBefore => "was as before".to_owned(),
         ItemOutcome::Gone => "gone".to_owned(),
-        ItemOutcome::ChangedByOthers => "changed by somebody else meanwhile; left as it is".to_owned(),
+        ItemOutcome::ChangedByOthers => "changed by another program meanwhile; left as it is".to_owned(),
         ItemOutcome::Failed(reason) => style.bad(&format!("cannot be put back: {reason}")),
     }
 }

@@ -1,37 +1,38 @@
-//! `schedlab run`, `attach` and `verify`: real threads under a scheduler of ours.
+//! `schedlab run`: a command under a schedlab scheduler. Also the options and the report that `attach` has in common with it.
 
+use crate::exit::Exit;
+use crate::options::stop_signal;
+use crate::output;
 use crate::render::Style;
-use crate::{Done, output};
 use anyhow::{Context, anyhow, bail};
-use schedlab_host::{OwnCommand, StopSignal};
+use schedlab_host::OwnCommand;
+use schedlab_live::RunDir;
 use schedlab_live::elevation::{ElevationOptions, ElevationReport, LogLine, manage};
-use schedlab_live::verify::verify as check;
-use schedlab_live::{RunDir, verify};
 use schedlab_model::{CpuSet, Ns, Policy};
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Steps that a log holds: some minutes of a busy server.
+/// Steps of a log, at most: some minutes of a busy server.
 const LOG_STEPS: usize = 200_000;
-/// Threads that can be managed in one run.
+/// Threads of one run, at most.
 const CAPACITY: usize = 2_048;
 
-/// What `run` and `attach` have in common.
+/// The options of `run` and `attach`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct How {
-    /// The scheduler, such as shinjuku:quantum=200us (`schedlab list schedulers --live` shows which can)
+pub(crate) struct ManageArgs {
+    /// Run the threads under this scheduler, such as shinjuku:quantum=200us (see `schedlab list schedulers --live`)
     #[arg(long, value_name = "SCHEDULER")]
     scheduler: String,
-    /// The CPUs to manage, such as 0 or 1-3 (several: never tried on real CPUs); one CPU of the machine must stay unmanaged
+    /// Manage these CPUs, such as 0 or 1-3 (several: never tried on real CPUs); one CPU of the machine must stay unmanaged
     #[arg(long, value_name = "CPUS", default_value = "0")]
     cpus: String,
-    /// What threads of this name are taken for, such as sysbench=batch (repeatable); others are what they are
+    /// Treat threads of this name as if they had this policy, such as sysbench=batch (may be given several times)
     #[arg(long = "task", value_name = "NAME=POLICY")]
     tasks: Vec<String>,
-    /// A runnable thread that waits longer than this is given back to the kernel
+    /// Give a runnable thread back to the kernel when it waits longer than this
     #[arg(long, value_name = "TIME", default_value = "100ms")]
     starve_after: Ns,
     /// Write every step and decision, for `schedlab verify`
@@ -56,45 +57,16 @@ Examples:
 Needs root. The threads get SCHED_FIFO priorities 1 to 3 while they are managed; a guardian process gives everything back \
 within 100 ms when schedlab dies, `schedlab restore` when the guardian dies too. The command goes on then, under the kernel's \
 own scheduler, whatever --for says.")]
-pub(crate) struct Run {
+pub(crate) struct RunArgs {
     #[command(flatten)]
-    how: How,
-    /// The command to run
+    manage: ManageArgs,
+    /// Run this command
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
-/// `schedlab attach`
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  schedlab attach --scheduler layers --pid 957,1201 --task sysbench=batch --cpus 0      until Ctrl-C
-  schedlab attach --scheduler fifo-centralized --pid 957 --for 10s --json
-
-All threads of the processes are taken, and those that they make. `schedlab detach` from elsewhere ends it, too.")]
-pub(crate) struct Attach {
-    #[command(flatten)]
-    how: How,
-    /// The processes
-    #[arg(long = "pid", value_name = "PID", required = true, value_delimiter = ',')]
-    pids: Vec<u32>,
-}
-
-/// `schedlab verify`
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  schedlab verify run.calls        plays the log of a live run again: each decision must be the same")]
-pub(crate) struct Verify {
-    /// The log that `run --log` wrote
-    file: PathBuf,
-    /// Print the result as JSON
-    #[arg(long)]
-    json: bool,
-}
-
-impl How {
-    fn options(&self) -> anyhow::Result<ElevationOptions> {
+impl ManageArgs {
+    pub(super) fn options(&self) -> anyhow::Result<ElevationOptions> {
         let cpus: CpuSet = self.cpus.parse().map_err(|error| anyhow!("--cpus {}: {error}", self.cpus))?;
         if cpus.is_empty() {
             bail!("--cpus {}: name the CPUs to manage, such as --cpus 0", self.cpus);
@@ -114,22 +86,22 @@ impl How {
         })
     }
 
-    /// Says on standard error what nobody has tried.
-    fn warn(&self, options: &ElevationOptions) {
+    /// Prints on standard error what was never tried.
+    pub(super) fn warn(&self, options: &ElevationOptions) {
         if let Some(text) = untried(&options.cpus) {
-            // Without standard error nobody reads it.
+            // Without standard error the note is not needed.
             let _ = writeln!(std::io::stderr(), "note: {text}");
         }
     }
 
-    /// Whether the time is up or a signal has come.
-    fn done(&self) -> anyhow::Result<impl FnMut() -> bool + Send + use<>> {
-        let signal = StopSignal::install().context("taking over Ctrl-C")?;
+    /// Returns whether the time is up or a signal has come.
+    pub(super) fn done(&self) -> anyhow::Result<impl FnMut() -> bool + Send + use<>> {
+        let signal = stop_signal()?;
         let (start, limit) = (Instant::now(), self.duration.map(|time| Duration::from_nanos(time.0)));
         Ok(move || signal.requested() || limit.is_some_and(|limit| start.elapsed() >= limit))
     }
 
-    fn finish(&self, report: &ElevationReport) -> anyhow::Result<Done> {
+    pub(super) fn finish(&self, report: &ElevationReport) -> anyhow::Result<Exit> {
         if let Some(path) = &self.log {
             output::write(Some(path), &log_text(report)?)?;
         }
@@ -139,16 +111,16 @@ impl How {
             // Nothing is left to do when standard error is gone too.
             let _ = writeln!(std::io::stderr(), "error: {what} could not be put back: {why}");
         }
-        Ok(if report.restored.complete() { Done::Well } else { Done::Untrusted })
+        Ok(if report.restored.complete() { Exit::Done } else { Exit::Untrusted })
     }
 }
 
-/// What has never been done on a real machine.
+/// Returns what was never tried on a real machine.
 fn untried(cpus: &CpuSet) -> Option<String> {
     (cpus.count() > 1).then(|| {
         format!(
             "--cpus {cpus}: several managed CPUs have been tested on pretended CPUs only, never on real ones \
-             (docs/live-safety.md); the way back is the same as with one"
+             (docs/live-safety.md); threads are given back as with one"
         )
     })
 }
@@ -161,24 +133,17 @@ fn declared(text: &str) -> anyhow::Result<(String, Policy)> {
     Ok((name.to_owned(), policy))
 }
 
-pub(crate) fn run(args: &Run) -> anyhow::Result<Done> {
-    let options = args.how.options()?;
-    args.how.warn(&options);
-    let mut done = args.how.done()?;
+pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
+    let options = args.manage.options()?;
+    args.manage.warn(&options);
+    let mut done = args.manage.done()?;
     let command = OwnCommand::start(&args.command, true)?;
     let pid = command.pid();
     let command = Mutex::new(command);
     let held = || command.lock().unwrap_or_else(PoisonError::into_inner);
     let result = manage(&options, &[pid], || held().go_on(), || done() || held().ended());
     command.into_inner().unwrap_or_else(PoisonError::into_inner).end();
-    args.how.finish(&result?)
-}
-
-pub(crate) fn attach(args: &Attach) -> anyhow::Result<Done> {
-    let options = args.how.options()?;
-    args.how.warn(&options);
-    let report = manage(&options, &args.pids, || {}, args.how.done()?)?;
-    args.how.finish(&report)
+    args.manage.finish(&result?)
 }
 
 fn log_text(report: &ElevationReport) -> anyhow::Result<String> {
@@ -209,7 +174,7 @@ fn as_text(report: &ElevationReport, style: &Style) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "{} for {}: {} decisions, {} switches, {} wakeups ({} more found by looking)",
+        "{} for {}: {} decisions, {} switches, {} wakeups ({} more without an event)",
         style.bold(&report.core.scheduler),
         report.elapsed,
         counts.decisions,
@@ -219,8 +184,8 @@ fn as_text(report: &ElevationReport, style: &Style) -> String {
     );
     let _ = writeln!(
         text,
-        "agents and block detectors used {:.1} % of a CPU; given away {} times; stale {}, released after waiting too long {}, \
-         changed by others {}, no room for {}",
+        "agents and block detectors used {:.1} % of a CPU; {} yield windows; {} stale commits; threads released after a long wait: {}, \
+         changed by other programs: {}, not taken for want of room: {}",
         percent(counts.agent_cpu_ns),
         counts.yield_windows,
         counts.stale,
@@ -232,7 +197,7 @@ fn as_text(report: &ElevationReport, style: &Style) -> String {
         let _ = writeln!(text, "sent to another managed CPU {} times", counts.migrations);
     }
     if counts.unlogged > 0 {
-        let _ = writeln!(text, "the log was full: {} steps are not in it", counts.unlogged);
+        let _ = writeln!(text, "the log was full: it lacks {} steps", counts.unlogged);
     }
     for thread in &report.threads {
         let _ = writeln!(
@@ -244,27 +209,4 @@ fn as_text(report: &ElevationReport, style: &Style) -> String {
         );
     }
     text
-}
-
-pub(crate) fn verify(args: &Verify) -> anyhow::Result<Done> {
-    let text = std::fs::read_to_string(&args.file).with_context(|| args.file.display().to_string())?;
-    let verdict = check(&text).with_context(|| args.file.display().to_string())?;
-    let out =
-        if args.json { serde_json::to_string_pretty(&verdict)? + "\n" } else { words(&args.file, &verdict) };
-    output::write(None, &out)?;
-    Ok(if verdict.differs.is_none() { Done::Well } else { Done::ExpectationFailed })
-}
-
-fn words(file: &Path, verdict: &verify::Verdict) -> String {
-    let head = format!(
-        "{}: {} steps, {} decisions of {}",
-        file.display(),
-        verdict.steps,
-        verdict.decisions,
-        verdict.scheduler
-    );
-    match &verdict.differs {
-        None => format!("{head}: all the same\n"),
-        Some(first) => format!("{head}: the first that differs is in line {}: {}\n", first.line, first.what),
-    }
 }

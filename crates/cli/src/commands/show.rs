@@ -1,11 +1,12 @@
 //! `schedlab show`
 
+use crate::exit::Exit;
 use crate::origin::origin;
+use crate::output;
 use crate::progress::Working;
 use crate::render::Style;
 use crate::render::show::{Json, Text, overview};
 use crate::render::xen as render;
-use crate::{Done, output};
 use anyhow::{anyhow, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueEnum};
 use schedlab_model::Ns;
@@ -18,7 +19,7 @@ use schedlab_trace::analysis::{By, Scope, timehist};
 use std::io::Write;
 use std::path::Path;
 
-/// What selects a part of the events has no meaning for a summary of the whole run.
+/// Options that select a part of the events, which have no meaning for a summary of the whole run.
 const XEN_ALONE: [&str; 9] = ["report", "task", "cgroup", "cpu", "from", "to", "by", "top", "absolute"];
 
 /// `schedlab show`
@@ -29,54 +30,54 @@ Examples:
   schedlab show incident.slt --worst 10                   the ten longest waits, and why
   schedlab show a.slt --latency --task 'redis*'           run-queue latency of some tasks
   schedlab show a.slt --timehist --from 2s --to 2.1s      each time on a CPU, as perf sched timehist
-  schedlab show a.slt --blame --by cgroup --json          who delays whom, for a program
+  schedlab show a.slt --blame --by cgroup --json          which groups delay which, as JSON
   schedlab show incident.slt --report incident.html       a page with charts
   schedlab show two-hogs --slices --scheduler linux-6.1   of a simulated scenario
   schedlab show xen-bare-caps --scheduler xen-credit2 --variant 'cap 25' --xl --xenalyze
 
 Several analyses may be asked for at once. An analysis that needs more than the recording has refuses by name.")]
-pub(crate) struct Show {
-    /// A recording (.slt), a scenario (.toml), or the name of a scenario
+pub(crate) struct ShowArgs {
+    /// Analyse this recording (.slt), scenario (.toml), or scenario of the gallery by name
     pub(crate) input: String,
     #[command(flatten)]
     pub(crate) analyses: Analyses,
-    /// Only these tasks: a name, a glob such as 'redis*', a thread's or process' id
+    /// Show only these tasks: a name, a glob such as 'redis*', a thread's or process' id
     #[arg(long, value_name = "NAME|PID")]
     pub(crate) task: Option<String>,
-    /// Only tasks of this control group and those below it
+    /// Show only tasks of this control group and those below it
     #[arg(long, value_name = "PATH")]
     pub(crate) cgroup: Option<String>,
-    /// Only what happens on this CPU
+    /// Show only this CPU
     #[arg(long, value_name = "N")]
     pub(crate) cpu: Option<u32>,
-    /// Start of the window, since the start of the recording, such as 2s
+    /// Begin at this time since the start of the recording, such as 2s
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) from: Option<Ns>,
-    /// End of the window
+    /// End at this time
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) to: Option<Ns>,
-    /// How tasks are taken together [default: by name, listings by thread]
+    /// Group tasks by this [default: by name, listings by thread]
     #[arg(long, value_name = "WHAT")]
     pub(crate) by: Option<Together>,
-    /// Rows at most where the largest are shown
+    /// Show at most this many rows where the largest are shown
     #[arg(long, value_name = "N")]
     pub(crate) top: Option<usize>,
-    /// Times of the recording's clock (as perf prints them) instead of since its start
+    /// Print times of the recording's clock (as perf prints them) instead of times since its start
     #[arg(long)]
     pub(crate) absolute: bool,
-    /// The scheduler of a simulated scenario [default: its first]
+    /// Simulate a scenario under this scheduler [default: its first]
     #[arg(short, long, value_name = "SCHEDULER")]
     pub(crate) scheduler: Option<SchedulerSpec>,
-    /// A variant of the scenario [default: as its first row has it]
+    /// Simulate this variant of a scenario [default: its first row]
     #[arg(long, value_name = "NAME")]
     pub(crate) variant: Option<String>,
-    /// A Xen host at the end of a scenario's run, as `xl sched-credit`, `xl sched-credit2` and `xl vcpu-list` print it
+    /// Print a Xen host at the end of a scenario's run, as `xl sched-credit`, `xl sched-credit2` and `xl vcpu-list` do
     #[arg(long, help_heading = "Xen", conflicts_with_all = XEN_ALONE)]
     pub(crate) xl: bool,
-    /// Time by run state of each vCPU, as `xenalyze --summary` prints it, in nanoseconds instead of cycles
+    /// Print the time by run state of each vCPU, as `xenalyze --summary` does, in nanoseconds instead of cycles
     #[arg(long, help_heading = "Xen", conflicts_with_all = XEN_ALONE)]
     pub(crate) xenalyze: bool,
-    /// Write a page to this file instead: one HTML file with charts that needs nothing else
+    /// Write a page to this file instead: one HTML file with charts, without other files
     #[arg(long, value_name = "FILE.html")]
     #[arg(conflicts_with_all = ["json", "task", "cgroup", "cpu", "by", "top", "absolute"])]
     pub(crate) report: Option<std::path::PathBuf>,
@@ -85,19 +86,18 @@ pub(crate) struct Show {
     pub(crate) json: bool,
 }
 
-/// How tasks are taken together.
+/// How tasks are grouped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Together {
-    /// Each thread by itself
+    /// By thread
     Thread,
-    /// All threads of a name
+    /// By name
     Name,
-    /// All threads of a control group
+    /// By control group
     Cgroup,
 }
 
-/// The analyses that were asked for, in the order of the list. Their options come from the list, so that a new
-/// analysis needs no line here.
+/// The chosen analyses, in the order of the list. Their options come from the list, so that a new analysis needs no line here.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Analyses(Vec<(usize, Option<usize>)>);
 
@@ -142,10 +142,10 @@ impl clap::FromArgMatches for Analyses {
     }
 }
 
-/// Files above this many bytes take long enough to say so.
+/// Smallest file, in bytes, whose reading shows progress.
 const LARGE: u64 = 8 << 20;
 
-pub(crate) fn run(args: &Show) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
     let found = gallery::find(&args.input)?;
     if args.xl || args.xenalyze {
         return xen(args, found);
@@ -155,7 +155,7 @@ pub(crate) fn run(args: &Show) -> anyhow::Result<Done> {
         Found::Scenario(_) => true,
     };
     if let Some(path) = listed(args, &found) {
-        // What is read from a pipe is gone: there all of it is read before anything is shown.
+        // A pipe can be read once: all of it is read before anything is shown.
         if let Some(about) = schedlab_study::show::about(path)? {
             return list(args, path, &about);
         }
@@ -171,7 +171,7 @@ pub(crate) fn run(args: &Show) -> anyhow::Result<Done> {
         output::check(path)?;
         let page = schedlab_study::page::of_recording(&recording, &args.input, &scope, &origin(None)?)?;
         output::write(Some(path), &page.render()?)?;
-        return Ok(Done::Well);
+        return Ok(Exit::Done);
     }
     let chosen: Vec<(&Entry, Scope)> = match args.analyses.0.is_empty() {
         true => overview_of(&recording, &scope),
@@ -206,11 +206,11 @@ pub(crate) fn run(args: &Show) -> anyhow::Result<Done> {
         drop(working);
         text.finish()?.flush()?;
     }
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }
 
-/// The recording of which the times on a CPU are asked for and nothing else: they need not all that is in it.
-fn listed<'a>(args: &Show, found: &'a Found) -> Option<&'a Path> {
+/// Returns the recording of which only the times on a CPU are asked for, which need not all of it in memory.
+fn listed<'a>(args: &ShowArgs, found: &'a Found) -> Option<&'a Path> {
     let alone = matches!(args.analyses.0[..], [(index, _)] if ALL[index].name == timehist::ENTRY.name);
     let text = !args.json && args.report.is_none() && args.scheduler.is_none() && args.variant.is_none();
     match found {
@@ -219,8 +219,8 @@ fn listed<'a>(args: &Show, found: &'a Found) -> Option<&'a Path> {
     }
 }
 
-/// `--timehist` as text, while it is read.
-fn list(args: &Show, path: &Path, known: &About) -> anyhow::Result<Done> {
+/// Prints `--timehist` as text while the recording is read.
+fn list(args: &ShowArgs, path: &Path, known: &About) -> anyhow::Result<Exit> {
     let about = &known.recording;
     let scope = scope(about, &options(args))?;
     timehist::ENTRY.check(&about.header).map_err(|error| anyhow!("{}: {error}", args.input))?;
@@ -232,17 +232,17 @@ fn list(args: &Show, path: &Path, known: &About) -> anyhow::Result<Done> {
         Ok(Some(listed)) => text.note_repairs(&listed.about, listed.events)?,
         _ => text.cut_short(),
     }
-    // What stands before a fault is shown.
+    // The rows before a fault are shown.
     text.finish()?.flush()?;
     listed?;
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }
 
 fn stdout() -> std::io::BufWriter<std::io::StdoutLock<'static>> {
     std::io::BufWriter::with_capacity(1 << 16, std::io::stdout().lock())
 }
 
-fn options(args: &Show) -> ShowOptions {
+fn options(args: &ShowArgs) -> ShowOptions {
     ShowOptions {
         task: args.task.clone(),
         cgroup: args.cgroup.clone(),
@@ -258,8 +258,8 @@ fn options(args: &Show) -> ShowOptions {
     }
 }
 
-/// A Xen host in the words of Xen's own tools.
-fn xen(args: &Show, found: Found) -> anyhow::Result<Done> {
+/// Prints a Xen host as Xen's own tools do.
+fn xen(args: &ShowArgs, found: Found) -> anyhow::Result<Exit> {
     let Found::Scenario(scenario) = found else {
         bail!(
             "--xl and --xenalyze show a simulated Xen host: give a scenario such as xen-ping, not {}",
@@ -267,7 +267,7 @@ fn xen(args: &Show, found: Found) -> anyhow::Result<Done> {
         );
     };
     if !args.analyses.0.is_empty() {
-        bail!("--xl and --xenalyze stand alone: ask for other analyses in a call of their own");
+        bail!("--xl and --xenalyze exclude other analyses: ask for those in a call of their own");
     }
     let working = Working::new(format!("simulating {}", args.input), true);
     let host = schedlab_study::xen::observe(&scenario, args.scheduler.as_ref(), args.variant.as_deref())?;
@@ -280,10 +280,10 @@ fn xen(args: &Show, found: Found) -> anyhow::Result<Done> {
         }
     };
     output::write(None, &text)?;
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }
 
-/// What is shown when nobody says what.
+/// Returns the analyses of the overview, which is shown without options.
 fn overview_of(recording: &Recording, scope: &Scope) -> Vec<(&'static Entry, Scope)> {
     let wanted = ALL.iter().filter(|entry| ["tasks", "worst"].contains(&entry.name));
     let possible = wanted.filter(|entry| entry.check(&recording.header).is_ok());

@@ -1,7 +1,8 @@
-//! `schedlab status`: what is managed now.
+//! `schedlab status`: which threads schedlab manages now.
 
+use crate::exit::Exit;
+use crate::output;
 use crate::render::Style;
-use crate::{Done, output};
 use schedlab_live::RunDir;
 use schedlab_live::status::{Managed, ManagedThread, status};
 use std::fmt::Write as _;
@@ -13,17 +14,17 @@ pub(super) const SCHEMA: u32 = 1;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  schedlab status                  who manages which threads; what they were and what they are
+  schedlab status                  which process manages which threads, and their policies before and now
   schedlab status --json | jq '.managed[].threads[].tid'
 
 Journals of what was before lie in /run/schedlab (root) or $XDG_RUNTIME_DIR/schedlab; SCHEDLAB_RUN_DIR names another folder.")]
-pub(crate) struct Status {
+pub(crate) struct StatusArgs {
     /// Print as JSON
     #[arg(long)]
     json: bool,
 }
 
-pub(crate) fn run(args: &Status) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<Exit> {
     let managed = status(&RunDir::standard()?)?;
     let text = if args.json {
         serde_json::to_string_pretty(&serde_json::json!({ "schema": SCHEMA, "managed": managed }))? + "\n"
@@ -34,7 +35,7 @@ pub(crate) fn run(args: &Status) -> anyhow::Result<Done> {
         if text.is_empty() { "nothing is managed\n".to_owned() } else { text }
     };
     output::write(None, &text)?;
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }
 
 fn show(text: &mut String, managed: &Managed, style: &Style) {

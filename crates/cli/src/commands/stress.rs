@@ -1,7 +1,9 @@
 //! `schedlab stress`
 
+use crate::exit::Exit;
+use crate::options::stop_signal;
+use crate::output;
 use crate::progress::Working;
-use crate::{Done, output};
 use anyhow::anyhow;
 use schedlab_host::StopSignal;
 use schedlab_measure::stress::{
@@ -21,41 +23,41 @@ Examples:
   schedlab stress --groups 10 --messages 100              the work of hackbench -g 10 -l 100
   schedlab stress --groups 4 --pipe --thread --json       as hackbench -g 4 -p -T
   schedlab stress --groups 2 --fds 20 --for 30s           one round after the other, for 30 seconds
-  schedlab stress --hogs 2 --for 10s                      two threads that take what they get
+  schedlab stress --hogs 2 --for 10s                      two threads that only compute
   schedlab stress --memory 64M                            stream through 64 MiB until Ctrl-C
 
 Ctrl-C ends the load at once and leaves no process behind."
 )]
-pub(crate) struct Stress {
-    /// Groups of senders and receivers
+pub(crate) struct StressArgs {
+    /// Start this many groups of senders and receivers
     #[arg(short, long, value_name = "N", conflicts_with_all = ["hogs", "memory"])]
     groups: Option<usize>,
     // `requires` alone lets `--hogs 1 --messages 5` pass: clap waives it because --hogs excludes --groups.
-    /// Messages from each sender to each receiver
+    /// Send this many messages from each sender to each receiver
     #[arg(short = 'l', long, value_name = "N", default_value_t = 100, requires = "groups", conflicts_with_all = ["hogs", "memory"])]
     messages: u64,
-    /// Bytes of a message
+    /// Send messages of this many bytes
     #[arg(short, long, value_name = "BYTES", default_value_t = 100, requires = "groups", conflicts_with_all = ["hogs", "memory"])]
     size: usize,
-    /// Senders, and as many receivers, in each group
+    /// Start this many senders, and as many receivers, in each group
     #[arg(short, long, value_name = "N", default_value_t = 20, requires = "groups", conflicts_with_all = ["hogs", "memory"])]
     fds: usize,
-    /// Messages go through pipes
+    /// Send messages through pipes
     #[arg(short, long, requires = "groups", conflicts_with_all = ["socket", "hogs", "memory"])]
     pipe: bool,
-    /// Messages go through sockets of the Unix family [default]
+    /// Send messages through Unix sockets [default]
     #[arg(long, requires = "groups", conflicts_with_all = ["hogs", "memory"])]
     socket: bool,
-    /// Senders and receivers are threads
+    /// Start senders and receivers as threads
     #[arg(short = 'T', long, requires = "groups", conflicts_with_all = ["process", "hogs", "memory"])]
     thread: bool,
-    /// Senders and receivers are processes [default]
+    /// Start senders and receivers as processes [default]
     #[arg(short = 'P', long, requires = "groups", conflicts_with_all = ["hogs", "memory"])]
     process: bool,
-    /// Threads that only compute
+    /// Start this many threads that only compute
     #[arg(long, value_name = "N")]
     hogs: Option<usize>,
-    /// A thread that streams through this much memory, such as 64M
+    /// Start a thread that streams through this much memory, such as 64M
     #[arg(long, value_name = "SIZE", value_parser = memory_size)]
     memory: Option<usize>,
     /// End after this time, such as 10s; groups send round after round until then
@@ -66,17 +68,17 @@ pub(crate) struct Stress {
     json: bool,
 }
 
-pub(crate) fn run(args: &Stress) -> anyhow::Result<Done> {
-    let signal = StopSignal::install()?;
+pub(crate) fn run(args: &StressArgs) -> anyhow::Result<Exit> {
+    let signal = stop_signal()?;
     let text = match args.groups {
         Some(groups) => send(args, groups, &signal)?,
         None => hogs(args, &signal)?,
     };
     output::write(None, &text)?;
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }
 
-fn send(args: &Stress, groups: usize, signal: &StopSignal) -> anyhow::Result<String> {
+fn send(args: &StressArgs, groups: usize, signal: &StopSignal) -> anyhow::Result<String> {
     let request = GroupsRequest {
         groups,
         fds: args.fds,
@@ -88,7 +90,7 @@ fn send(args: &Stress, groups: usize, signal: &StopSignal) -> anyhow::Result<Str
     let start = Instant::now();
     let over = || args.duration.is_some_and(|wanted| start.elapsed() >= Duration::from_nanos(wanted.0));
     let mut rounds = Vec::new();
-    // Processes are forked from here, which no second thread may watch: no progress line.
+    // This process forks and must have one thread: no progress line.
     let interrupted = loop {
         match run_groups(&request, &|| signal.requested() || over())? {
             Round::Done(time) => rounds.push(time),
@@ -121,7 +123,7 @@ fn send(args: &Stress, groups: usize, signal: &StopSignal) -> anyhow::Result<Str
     Ok(text)
 }
 
-fn hogs(args: &Stress, signal: &StopSignal) -> anyhow::Result<String> {
+fn hogs(args: &StressArgs, signal: &StopSignal) -> anyhow::Result<String> {
     let request = HogsRequest {
         hogs: args.hogs.unwrap_or(0),
         memory_bytes: args.memory.unwrap_or(0),
@@ -150,7 +152,7 @@ fn hogs(args: &Stress, signal: &StopSignal) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Bytes of memory, not more than 64 GiB: this is a load, not a test of the machine's limits.
+/// Reads a number of bytes up to 64 GiB: this is a load, not a test of the machine's limits.
 fn memory_size(text: &str) -> anyhow::Result<usize> {
     let bytes =
         schedlab_model::text::bytes(text).ok_or_else(|| anyhow!("give bytes with K, M or G, such as 64M"))?;

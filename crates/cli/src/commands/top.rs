@@ -1,15 +1,17 @@
 //! `schedlab top`
 
+use crate::exit::Exit;
+use crate::options::stop_signal;
+use crate::output;
 use crate::render::top::{draw, text};
 use crate::render::watch::View;
 use crate::screen::{LOOK, Screen, show};
-use crate::{Done, output};
 use anyhow::{anyhow, bail};
 use ratatui::Frame;
 use ratatui::crossterm::event::KeyCode;
-use schedlab_host::{HostError, RecordEnd, StopSignal};
-use schedlab_lab::top::{self, Snapshot, Top as Driver, waits};
-use schedlab_lab::watch::{Shared, State};
+use schedlab_host::{HostError, RecordEnd};
+use schedlab_lab::top::{self, Snapshot, WatchedDriver, waits};
+use schedlab_lab::watch::{SharedState, WatchState};
 use schedlab_live::RunDir;
 use schedlab_model::Ns;
 use std::cell::RefCell;
@@ -23,18 +25,18 @@ use std::time::{Duration, Instant};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  schedlab top                     what `schedlab run` or `attach` does now, until q or its end
-  schedlab top --owner 4711        that of process 4711, where several run
+  schedlab top                     the driver of `schedlab run` or `attach`, until q or its end
+  schedlab top --owner 4711        the driver of process 4711, where several run
   schedlab top --once              one look after a second, as text or JSON (docs/live-schema.md)
   schedlab top --json --for 10s    a line of JSON every second
 
-Waits are what the recorder sees. Gain compares the kernel's own account of each thread (/proc/TID/schedstat): the mean \
-wait before a turn on a CPU until schedlab took the thread on, and since. Agents' CPU time stands beside it.")]
-pub(crate) struct Top {
-    /// The process of the driver [default: the first that there is]
+Waits are those that the recorder sees. Gain compares the kernel's own account of each thread (/proc/TID/schedstat): the mean \
+wait before a turn on a CPU before schedlab managed the thread, and since. The CPU time of agents is printed beside it.")]
+pub(crate) struct TopArgs {
+    /// Watch the driver of this process [default: the first that is found]
     #[arg(long, value_name = "PID")]
     owner: Option<u32>,
-    /// One look after a second, then end
+    /// Print the state after a second, then end
     #[arg(long, conflicts_with = "duration")]
     once: bool,
     /// Stop after this time, such as 30s
@@ -45,25 +47,25 @@ pub(crate) struct Top {
     json: bool,
 }
 
-/// How long `--once` looks: rates need a second.
+/// How long `--once` measures: rates need a second.
 const ONCE: Duration = Duration::from_millis(1_300);
 
 type Recorder = JoinHandle<Result<RecordEnd, HostError>>;
 
-pub(crate) fn run(args: &Top) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &TopArgs) -> anyhow::Result<Exit> {
     let terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     if !args.json && !args.once && !terminal {
         bail!(
             "top draws on a terminal, and this is none: run it in one (ssh -t HOST schedlab top), or use --once or --json"
         );
     }
-    let Some(mut driver) = Driver::find(&RunDir::standard()?, args.owner)? else {
+    let Some(mut driver) = WatchedDriver::find(&RunDir::standard()?, args.owner)? else {
         bail!(
             "nothing is managed here: begin with `schedlab run` or `schedlab attach` (`schedlab status` lists what is)"
         );
     };
-    let signal = StopSignal::install().map_err(|error| anyhow!("signals cannot be caught: {error}"))?;
-    let (shared, stop) = (Shared::default(), Arc::new(AtomicBool::new(false)));
+    let signal = stop_signal()?;
+    let (shared, stop) = (SharedState::default(), Arc::new(AtomicBool::new(false)));
     let recorder = start(&driver, &shared, &stop);
     let begun = Instant::now();
     while shared.lock().start.is_none() && !recorder.is_finished() && !signal.requested() {
@@ -74,7 +76,7 @@ pub(crate) fn run(args: &Top) -> anyhow::Result<Done> {
         recorder.is_finished() || signal.requested() || limit.is_some_and(|limit| begun.elapsed() >= limit)
     };
     let shown = match driver.look() {
-        // A recorder that could not begin says why before the terminal is touched.
+        // A recorder that could not begin reports its error before the terminal is changed.
         Some(first) if !recorder.is_finished() => {
             if args.once || args.json {
                 lines(&mut driver, first, &shared, args, &over)
@@ -90,20 +92,20 @@ pub(crate) fn run(args: &Top) -> anyhow::Result<Done> {
         let state = shared.lock().clone();
         output::write(None, &if args.json { json(&last, &state)? } else { text(&last, &state) })?;
     }
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }
 
-fn start(driver: &Driver, shared: &Shared, stop: &Arc<AtomicBool>) -> Recorder {
-    let (whom, shared, stop) = ((driver.focus(), driver.cpus()), shared.clone(), Arc::clone(stop));
-    spawn(move || top::record(&whom, &shared, &|| stop.load(Ordering::Relaxed)))
+fn start(driver: &WatchedDriver, shared: &SharedState, stop: &Arc<AtomicBool>) -> Recorder {
+    let (filter, shared, stop) = ((driver.filter(), driver.cpus()), shared.clone(), Arc::clone(stop));
+    spawn(move || top::record(&filter, &shared, &|| stop.load(Ordering::Relaxed)))
 }
 
-/// Until it is over, or management is. The last look.
+/// Prints lines of JSON until `over` says so or the driver ends. Returns the last state.
 fn lines(
-    driver: &mut Driver,
+    driver: &mut WatchedDriver,
     first: Snapshot,
-    shared: &Shared,
-    args: &Top,
+    shared: &SharedState,
+    args: &TopArgs,
     over: &dyn Fn() -> bool,
 ) -> anyhow::Result<Option<Snapshot>> {
     let mut last = first;
@@ -122,19 +124,19 @@ fn lines(
     Ok(Some(last))
 }
 
-fn json(snapshot: &Snapshot, state: &State) -> anyhow::Result<String> {
+fn json(snapshot: &Snapshot, state: &WatchState) -> anyhow::Result<String> {
     let mut value = serde_json::to_value(snapshot)?;
     value["waits"] = waits(state).into();
     value["lost"] = state.lost.into();
     Ok(serde_json::to_string(&value)? + "\n")
 }
 
-/// What is on the screen.
+/// The content of the screen.
 struct Shown<'a> {
-    driver: &'a mut Driver,
-    shared: &'a Shared,
+    driver: &'a mut WatchedDriver,
+    shared: &'a SharedState,
     snapshot: Snapshot,
-    state: State,
+    state: WatchState,
     view: View,
     ended: &'a RefCell<bool>,
 }
@@ -162,14 +164,14 @@ impl Screen for Shown<'_> {
 }
 
 fn on_screen(
-    driver: &mut Driver,
+    driver: &mut WatchedDriver,
     first: Snapshot,
-    shared: &Shared,
+    shared: &SharedState,
     over: &dyn Fn() -> bool,
 ) -> anyhow::Result<Option<Snapshot>> {
     let ended = RefCell::new(false);
     let view = View { colors: std::env::var_os("NO_COLOR").is_none(), ..View::default() };
-    let state = State::default();
+    let state = WatchState::default();
     let mut shown = Shown { driver, shared, snapshot: first, state, view, ended: &ended };
     show(&mut shown, &|| over() || *ended.borrow())?;
     Ok(Some(shown.snapshot))

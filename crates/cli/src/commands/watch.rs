@@ -1,13 +1,15 @@
 //! `schedlab watch`
 
+use crate::exit::Exit;
+use crate::options::stop_signal;
+use crate::output;
 use crate::render::watch::{View, draw, summary};
 use crate::screen::{LOOK, Screen, show};
-use crate::{Done, output};
 use anyhow::{anyhow, bail};
 use ratatui::Frame;
 use ratatui::crossterm::event::KeyCode;
-use schedlab_host::{HostError, RecordEnd, RecordRequest, Scope, StopSignal};
-use schedlab_lab::watch::{Focus, Shared, State, watch};
+use schedlab_host::{HostError, RecordEnd, RecordRequest, RecordUntil, StopSignal};
+use schedlab_lab::watch::{SharedState, WatchFilter, WatchState, watch};
 use schedlab_model::Ns;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
@@ -20,12 +22,12 @@ use std::time::{Duration, Instant};
 #[command(after_help = "\
 Examples:
   schedlab watch                            the whole machine, until q
-  schedlab watch --pid 4711                 of one process; anybody may be the culprit
+  schedlab watch --pid 4711                 waits of one process, and which tasks cause them
   schedlab watch --cgroup /batch --for 1m   waits of a control group, for a minute
   schedlab watch --json --for 10s           a line of JSON every second (docs/watch-schema.md)
 
 Keys: ? help, q quit, p pause, s sort, r reset. Works over ssh in 80x24.")]
-pub(crate) struct Watch {
+pub(crate) struct WatchArgs {
     /// Show the waits of this process only (may be given several times)
     #[arg(long, value_name = "N", conflicts_with = "cgroup")]
     pid: Vec<u32>,
@@ -35,7 +37,7 @@ pub(crate) struct Watch {
     /// Stop after this time, such as 30s
     #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     duration: Option<Ns>,
-    /// How to record: bpf, tracepoints or switches [default: the best that works]
+    /// Record by bpf, tracepoints or switches [default: the best that works]
     #[arg(long, value_name = "BACKEND")]
     backend: Option<schedlab_host::Backend>,
     /// Print a line of JSON every second instead of drawing
@@ -45,7 +47,7 @@ pub(crate) struct Watch {
 
 type Recorder = JoinHandle<Result<RecordEnd, HostError>>;
 
-pub(crate) fn run(args: &Watch) -> anyhow::Result<Done> {
+pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
     let terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     if !args.json && !terminal {
         bail!(
@@ -55,14 +57,14 @@ pub(crate) fn run(args: &Watch) -> anyhow::Result<Done> {
     if args.duration == Some(Ns::ZERO) {
         bail!("--for 0: must be longer than 0, such as --for 30s");
     }
-    let signal = StopSignal::install().map_err(|error| anyhow!("signals cannot be caught: {error}"))?;
-    let (shared, stop) = (Shared::default(), Arc::new(AtomicBool::new(false)));
+    let signal = stop_signal()?;
+    let (shared, stop) = (SharedState::default(), Arc::new(AtomicBool::new(false)));
     let recorder = start(args, &shared, &stop);
     let ready = || shared.lock().start.is_some();
     while !ready() && !recorder.is_finished() && !signal.requested() {
         sleep(LOOK);
     }
-    // A recorder that could not begin says why before the terminal is touched.
+    // A recorder that could not begin reports its error before the terminal is changed.
     let shown = if !ready() || recorder.is_finished() {
         Ok(())
     } else if args.json {
@@ -77,15 +79,16 @@ pub(crate) fn run(args: &Watch) -> anyhow::Result<Done> {
     state.now = state.now.max(end.duration);
     let text = if args.json { json(&state)? } else { summary(&state) };
     output::write(None, &text)?;
-    Ok(if state.lost * 100 > state.events { Done::Untrusted } else { Done::Well })
+    Ok(if state.lost * 100 > state.events { Exit::Untrusted } else { Exit::Done })
 }
 
-fn start(args: &Watch, shared: &Shared, stop: &Arc<AtomicBool>) -> Recorder {
-    let scope = if args.pid.is_empty() { Scope::All } else { Scope::Pids(args.pid.clone()) };
+fn start(args: &WatchArgs, shared: &SharedState, stop: &Arc<AtomicBool>) -> Recorder {
+    let scope =
+        if args.pid.is_empty() { RecordUntil::Stopped } else { RecordUntil::ProcessesEnd(args.pid.clone()) };
     let focus = match &args.cgroup {
-        Some(path) => Focus::Group(path.clone()),
-        None if args.pid.is_empty() => Focus::All,
-        None => Focus::Processes(args.pid.clone()),
+        Some(path) => WatchFilter::Group(path.clone()),
+        None if args.pid.is_empty() => WatchFilter::All,
+        None => WatchFilter::Processes(args.pid.clone()),
     };
     let request =
         RecordRequest { duration: args.duration, backend: args.backend, ..RecordRequest::new(scope) };
@@ -93,8 +96,8 @@ fn start(args: &Watch, shared: &Shared, stop: &Arc<AtomicBool>) -> Recorder {
     spawn(move || watch(&request, &focus, &shared, &|| stop.load(Ordering::Relaxed)))
 }
 
-/// Lines of JSON until the recorder ends, a signal comes, or nobody reads.
-fn lines(shared: &Shared, recorder: &Recorder, signal: &StopSignal) -> anyhow::Result<()> {
+/// Prints lines of JSON until the recorder ends, a signal comes, or the reader is gone.
+fn lines(shared: &SharedState, recorder: &Recorder, signal: &StopSignal) -> anyhow::Result<()> {
     let mut next = Instant::now() + Duration::from_secs(1);
     while !recorder.is_finished() && !signal.requested() {
         if Instant::now() >= next {
@@ -109,21 +112,21 @@ fn lines(shared: &Shared, recorder: &Recorder, signal: &StopSignal) -> anyhow::R
     Ok(())
 }
 
-fn json(state: &State) -> anyhow::Result<String> {
-    let task = |(name, line): (&String, &schedlab_lab::watch::Line)| {
+fn json(state: &WatchState) -> anyhow::Result<String> {
+    let task = |(name, line): (&String, &schedlab_lab::watch::TaskWaits)| {
         let waits = &line.waits;
         serde_json::json!({
             "task": name, "cpu_ns": line.run.0, "waits": waits.count(), "p50_ns": waits.p50().0,
             "p99_ns": waits.p99().0, "max_ns": waits.max().0, "waited_ns": waits.sum().0,
         })
     };
-    let worst = |worst: &schedlab_lab::watch::Worst| {
+    let worst = |worst: &schedlab_lab::watch::LongWait| {
         serde_json::json!({
             "task": worst.task.0, "tid": worst.task.1, "from_ns": worst.from.0, "length_ns": worst.length.0,
             "cpu": worst.cpu.0, "culprit": worst.culprit.0, "culprit_ns": worst.culprit.1.0, "held": worst.held,
         })
     };
-    let ongoing = |wait: &schedlab_lab::watch::Ongoing| {
+    let ongoing = |wait: &schedlab_lab::watch::OngoingWait| {
         serde_json::json!({
             "task": wait.task.0, "tid": wait.task.1, "from_ns": wait.from.0, "age_ns": wait.age.0,
             "cpu": wait.cpu.0, "running": wait.running,
@@ -148,10 +151,10 @@ fn json(state: &State) -> anyhow::Result<String> {
     Ok(serde_json::to_string(&value)? + "\n")
 }
 
-/// What is on the screen.
+/// The content of the screen.
 struct Shown<'a> {
-    shared: &'a Shared,
-    state: State,
+    shared: &'a SharedState,
+    state: WatchState,
     view: View,
 }
 
@@ -175,9 +178,9 @@ impl Screen for Shown<'_> {
     }
 }
 
-/// The screen until somebody has seen enough.
-fn on_screen(shared: &Shared, recorder: &Recorder, signal: &StopSignal) -> anyhow::Result<()> {
+/// Shows the screen until the user leaves it.
+fn on_screen(shared: &SharedState, recorder: &Recorder, signal: &StopSignal) -> anyhow::Result<()> {
     let view = View { colors: std::env::var_os("NO_COLOR").is_none(), ..View::default() };
-    let mut shown = Shown { shared, state: State::default(), view };
+    let mut shown = Shown { shared, state: WatchState::default(), view };
     show(&mut shown, &|| recorder.is_finished() || signal.requested())
 }

@@ -1,9 +1,10 @@
 //! The answer of `schedlab colocate`.
 
-use super::Style;
+use super::style::Style;
 use super::table::{Cell, Table};
 use schedlab_lab::colocate::{
-    Awake, Blamed, Colocation, FIGURES, GivenBack, Intent, MOST, Plan, Round, Side, advice, blame_over,
+    Blamed, ColocatePlan, Colocation, FIGURES, GivenBack, Intent, KeptAwake, MOST_TIMES, Round, WorkloadRole,
+    advice, median_blame,
 };
 use schedlab_live::actuators::Actuator;
 use schedlab_model::Ns;
@@ -12,17 +13,18 @@ use schedlab_study::gate::{Against, GateOutcome};
 use schedlab_study::metric::Metric;
 use std::fmt::Write as _;
 
-/// What would be done.
-pub(crate) fn intents(plan: &Plan, intents: &[Intent]) -> String {
+/// Returns the steps of a dry run.
+pub(crate) fn intents(plan: &ColocatePlan, intents: &[Intent]) -> String {
     let mut text =
-        "nothing is changed; this would be tried, in this order, until the goal is met:\n".to_owned();
+        "nothing is changed; these actuators would be tried, in this order, until the goal is met:\n"
+            .to_owned();
     if let Some(cpus) = plan.cpus {
-        let _ = writeln!(text, "  throughout: both parties on the CPUs {cpus} only");
+        let _ = writeln!(text, "  throughout: server and batch work on the CPUs {cpus} only");
     }
     if plan.goals.iter().any(|goal| goal.0.against == Against::Alone) {
         let _ = writeln!(
             text,
-            "  before each, for {}: the batch processes are stopped (SIGSTOP) to see the server alone",
+            "  before each, for {}: the batch processes are stopped (SIGSTOP) to measure the server alone",
             plan.round
         );
     }
@@ -39,26 +41,30 @@ pub(crate) fn intents(plan: &Plan, intents: &[Intent]) -> String {
     text
 }
 
-/// What a row is called.
-pub(crate) fn name(side: Side, metric: Metric) -> String {
-    let side = if side == Side::Server { "server" } else { "batch" };
-    format!("{side} {metric}")
+/// Returns the name of a row.
+pub(crate) fn name(role: WorkloadRole, metric: Metric) -> String {
+    let role = if role == WorkloadRole::Server { "server" } else { "batch" };
+    format!("{role} {metric}")
 }
 
-/// All that was found.
-pub(crate) fn answer(plan: &Plan, found: &Colocation, style: &Style) -> String {
+/// Returns the answer.
+pub(crate) fn answer(plan: &ColocatePlan, found: &Colocation, style: &Style) -> String {
     let mut text = String::new();
     tried(&mut text, plan, found, style);
     let _ = match (found.chosen, found.outcome) {
         (Some(Actuator::Default), GateOutcome::Met) => {
-            writeln!(text, "\n{}: the goal is met as the host is", style.good("nothing needs to be changed"))
+            writeln!(
+                text,
+                "\n{}: the goal is met under the host's default",
+                style.good("nothing needs to be changed")
+            )
         }
         (Some(how), GateOutcome::CannotSay) => unsure(&mut text, found, how, style),
         (Some(how), _) => writeln!(text, "\n{}: {}", style.good(how.name()), advice(how).what),
         (None, GateOutcome::CannotSay) => {
             let lacks =
                 found.before.iter().chain(&found.after).flat_map(|round| round.lacks.iter().flatten());
-            let why = lacks.map(String::as_str).next().unwrap_or("the metric was not seen");
+            let why = lacks.map(String::as_str).next().unwrap_or("nothing was seen of the metric");
             writeln!(
                 text,
                 "\n{}: {why} in a round. Send the server load (--load), or give longer rounds (--round)",
@@ -70,8 +76,8 @@ pub(crate) fn answer(plan: &Plan, found: &Colocation, style: &Style) -> String {
     table(&mut text, plan, found, style);
     alone(&mut text, found, style);
     if let Some(advice) = &found.advice {
-        let _ = writeln!(text, "\nwhat bites: {}", advice.bites);
-        let _ = writeln!(text, "\nthe same without schedlab:\n{}", advice.shell);
+        let _ = writeln!(text, "\nto know: {}", advice.bites);
+        let _ = writeln!(text, "\nthe same setting without schedlab:\n{}", advice.shell);
         let _ = writeln!(text, "systemd:\n{}\nKubernetes: {}", advice.systemd, advice.kubernetes);
     }
     if let Some(outcome) = found.kept_outcome {
@@ -89,15 +95,15 @@ pub(crate) fn answer(plan: &Plan, found: &Colocation, style: &Style) -> String {
     text
 }
 
-/// The mildest of those of which all rounds do not tell.
+/// Writes the mildest setting that its rounds did not decide.
 fn unsure(text: &mut String, found: &Colocation, how: Actuator, style: &Style) -> std::fmt::Result {
     let names: Vec<&str> = found.undecided.iter().map(|how| how.name()).collect();
     writeln!(
         text,
-        "\n{}, {}: {}\nAfter {} pairs of rounds ({MOST} times --rounds, which is all that a setting gets) it cannot be told whether \
-         the goal is met: the interval below holds both answers. Of the settings of which that is so ({}) it is the mildest; what \
-         is harsher was not tried for that. Longer rounds (--round), more of them (--rounds), or a machine with less else to do \
-         tell more",
+        "\n{}, {}: {}\nAfter {} pairs of rounds ({MOST_TIMES} times --rounds, the most that a setting gets) it is not known whether the \
+         goal is met: the interval below contains both answers. Of the settings without an answer ({}) it is the mildest; harsher \
+         settings were not tried. Longer rounds (--round), more rounds (--rounds), or a machine with less other work give an \
+         answer",
         style.bad("not sure"),
         how.name(),
         advice(how).what,
@@ -106,7 +112,7 @@ fn unsure(text: &mut String, found: &Colocation, how: Actuator, style: &Style) -
     )
 }
 
-/// How far from the server alone, and what the batch work pays.
+/// Writes the distance from the server alone, and the cost for the batch work.
 fn alone(text: &mut String, found: &Colocation, style: &Style) {
     for one in &found.distances {
         let show = |value: f64| match one.relative {
@@ -132,14 +138,14 @@ fn alone(text: &mut String, found: &Colocation, style: &Style) {
     }
     if let Some(awake) = found.awake {
         let how = match awake {
-            Awake::Spinner => "a SCHED_IDLE thread kept the CPUs awake",
-            Awake::NoLatency => "the kernel was asked for no latency of idle states, on all CPUs",
-            Awake::Not => {
-                "the CPUs could not be kept awake: the server's numbers alone hold the exit from idle"
+            KeptAwake::Spinner => "a SCHED_IDLE thread kept the CPUs awake",
+            KeptAwake::NoLatency => "the kernel was asked for no latency of idle states, on all CPUs",
+            KeptAwake::Not => {
+                "the CPUs could not be kept awake: the server's numbers alone contain the exit from idle"
             }
         };
         let still = Ns(found.stood_still_ns / 1_000_000 * 1_000_000);
-        let _ = writeln!(text, "alone: the batch work stood still for {still} in all; {how}");
+        let _ = writeln!(text, "alone: the batch work was stopped for {still} in all; {how}");
     }
     let share = |rounds: &[Round]| {
         let of = |round: &Round| round.figures.last().copied().flatten();
@@ -154,14 +160,14 @@ fn alone(text: &mut String, found: &Colocation, style: &Style) {
             format!(", {} of what the server leaves", Metric::Share.show(left.median))
         });
         let (before, after) = (Metric::Share.show(before), Metric::Share.show(after));
-        let _ = writeln!(text, "what it costs the batch work: {after} of a CPU, {before} by default{left}");
+        let _ = writeln!(text, "cost for the batch work: {after} of a CPU, {before} by default{left}");
     }
 }
 
-/// Whether all is as it was.
+/// Writes what is not as it was.
 fn as_before(text: &mut String, found: &Colocation, style: &Style) {
     for what in &found.given_back.changed_by_others {
-        let _ = writeln!(text, "{what}: somebody else changed it meanwhile; left as they wanted it");
+        let _ = writeln!(text, "{what}: another program changed it meanwhile; left as that program set it");
     }
     for what in &found.given_back.failed {
         let _ = writeln!(text, "{}: {what}. `schedlab restore` tries again", style.bad("not put back"));
@@ -171,13 +177,13 @@ fn as_before(text: &mut String, found: &Colocation, style: &Style) {
     }
 }
 
-/// `sysbench 120ms/s`: waiting time of the server for each second.
+/// Returns `sysbench 120ms/s`: waiting time of the server for each second.
 fn blamed(all: &[Blamed]) -> impl Iterator<Item = String> {
     all.iter().map(|one| format!("{} {}/s", one.who, Ns(one.ns_per_s.round() as u64)))
 }
 
-/// One line for each actuator.
-fn tried(text: &mut String, plan: &Plan, found: &Colocation, style: &Style) {
+/// Writes a line for each actuator.
+fn tried(text: &mut String, plan: &ColocatePlan, found: &Colocation, style: &Style) {
     let goals = found.goals.join(" and ");
     let _ =
         writeln!(text, "goal: {goals} (met when true), on the CPUs {}, rounds of {}", found.cpus, plan.round);
@@ -194,13 +200,14 @@ fn tried(text: &mut String, plan: &Plan, found: &Colocation, style: &Style) {
         };
         let worst = one.round.iter().flat_map(|round| blamed(&round.blame));
         let worst = worst.take(2).collect::<Vec<_>>().join(", ");
-        let outcome = if worst.is_empty() { outcome } else { format!("{outcome}; it waited for {worst}") };
+        let outcome =
+            if worst.is_empty() { outcome } else { format!("{outcome}; the server waited for {worst}") };
         let _ = writeln!(text, "  {:<13} {outcome}", one.actuator.name());
     }
 }
 
-/// Before and after, with the range over the rounds.
-fn table(text: &mut String, plan: &Plan, found: &Colocation, style: &Style) {
+/// Writes the table of both settings, with the range over the rounds.
+fn table(text: &mut String, plan: &ColocatePlan, found: &Colocation, style: &Style) {
     if found.before.is_empty() || found.after.is_empty() {
         return;
     }
@@ -219,8 +226,8 @@ fn table(text: &mut String, plan: &Plan, found: &Colocation, style: &Style) {
         let show = |value| goal.0.metric.show(value);
         row(format!("goal {goal}", goal = goal.0), &show, &|round| round.goals.get(index).copied().flatten());
     }
-    for (index, (side, metric)) in FIGURES.into_iter().enumerate() {
-        row(name(side, metric), &|value| metric.show(value), &|round| {
+    for (index, (role, metric)) in FIGURES.into_iter().enumerate() {
+        row(name(role, metric), &|value| metric.show(value), &|round| {
             round.figures.get(index).copied().flatten()
         });
     }
@@ -230,7 +237,7 @@ fn table(text: &mut String, plan: &Plan, found: &Colocation, style: &Style) {
     if plan.client.is_some() {
         for metric in ["response p50", "response p99", "response p99.9", "response max", "throughput"] {
             let Ok(metric) = metric.parse::<Metric>() else { continue };
-            row(format!("client {metric}"), &|value| metric.show(value), &|round| round.of_client(metric));
+            row(format!("client {metric}"), &|value| metric.show(value), &|round| round.client_value(metric));
         }
     }
     let how = found.tried.last().map_or(Actuator::Default, |last| last.actuator);
@@ -249,9 +256,9 @@ fn table(text: &mut String, plan: &Plan, found: &Colocation, style: &Style) {
     );
     text.push_str(&Table { head, rows, fixed: if alone.is_some() { 4 } else { 3 } }.render(style).0);
     for (what, rounds) in [("default", &found.before), (how.name(), &found.after)] {
-        let worst = blame_over(rounds.iter().map(|round| round.blame.as_slice()));
+        let worst = median_blame(rounds.iter().map(|round| round.blame.as_slice()));
         let worst = blamed(&worst).collect::<Vec<_>>().join(", ");
-        let worst = if worst.is_empty() { "nobody" } else { &worst };
+        let worst = if worst.is_empty() { "no task" } else { &worst };
         let _ = writeln!(text, "the server waited for ({what}): {worst}");
     }
     let doubts = found.before.iter().chain(&found.after).flat_map(|round| round.client.iter());

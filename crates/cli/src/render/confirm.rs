@@ -1,12 +1,12 @@
 //! Predicted beside live.
 
+use super::style::{Style, wrap};
 use super::table::{Cell, Look, Table};
-use super::{Style, wrap};
-use schedlab_lab::confirm::{Answer, Confirmed, How, Setting};
+use schedlab_lab::confirm::{Confirmed, MetricAnswer, SettingAnswer, SettingKind};
 use schedlab_stats::{Estimate, range_confidence};
 use schedlab_study::metric::{Metric, Unit};
 
-/// The result as text.
+/// Returns the result as text.
 pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
     let mut text = format!(
         "{}: {} rounds of {} each, on CPU {}, kernel {}\npredicted from {} by {}\n\n",
@@ -21,12 +21,14 @@ pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
     if let Some(driver) = found.driver {
         let timers = match driver.calibrated {
             true => format!(", its timers {} late", schedlab_model::Ns(driver.timer_late_ns)),
-            false => " (no calibration here: `schedlab calibrate` adds how late its timers are)".to_owned(),
+            false => {
+                " (no calibration here: `schedlab calibrate` measures how late its timers are)".to_owned()
+            }
         };
         text.truncate(text.trim_end().len());
         text += &format!(
-            "\nunder schedulers, behind an agent with the driver's costs here: {} from a block to the next task, {} \
-             for a wakeup{timers}\n\n",
+            "\nschedulers are predicted behind an agent with the driver's costs on this machine: {} from a block to the next task, \
+             {} for a wakeup{timers}\n\n",
             schedlab_model::Ns(driver.block_to_next_ns),
             schedlab_model::Ns(driver.wakeup_ns),
         );
@@ -40,7 +42,7 @@ pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
             .flat_map(|task| task.cells.iter().map(|cell| row(&task.name, cell)))
             .collect();
         if rows.is_empty() {
-            text += "  no task of the command was seen in both\n\n";
+            text += "  no task of the command is in both\n\n";
             continue;
         }
         let table = Table { head: head[1..].iter().map(|text| (*text).to_owned()).collect(), rows, fixed: 2 };
@@ -50,7 +52,7 @@ pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
     let note = format!(
         "In brackets: the range over seeds (predicted) and over rounds (live; it holds the true median with {sure:.0} %). \
          Error: predicted minus live, of the medians; `apart` where the ranges do not overlap. Under a \
-         scheduler, predicted shares hold the time in which its agent answers a wakeup (the task is stopped for it)."
+         scheduler, predicted shares contain the time in which its agent answers a wakeup (the task is stopped for it)."
     );
     text += &(style.dim(&wrap(&note, style.width, 0)) + "\n");
     if !found.trusted {
@@ -61,17 +63,17 @@ pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
     text
 }
 
-fn title(setting: &Setting, style: &Style) -> String {
+fn title(setting: &SettingAnswer, style: &Style) -> String {
     let how = match setting.how {
-        How::Default => "as the host has it".to_owned(),
-        How::Soft => "set on the threads".to_owned(),
-        How::Elevation => {
+        SettingKind::Default => "as the host has it".to_owned(),
+        SettingKind::Soft => "set on the threads".to_owned(),
+        SettingKind::Elevation => {
             let agents = setting.agents.map_or_else(String::new, |agents| {
                 format!("; agents used {:.1} % of the CPU", 100.0 * agents.median)
             });
             let back = match setting.given_back {
                 0 => String::new(),
-                count => format!("; {count} threads were given back before their time"),
+                count => format!("; {count} threads were given back before the end"),
             };
             let again = match setting.repeated {
                 0 => String::new(),
@@ -82,14 +84,14 @@ fn title(setting: &Setting, style: &Style) -> String {
             format!("by schedlab run{agents}{back}{again}")
         }
     };
-    // Below a thousandth it is the kernel's own housekeeping.
+    // Below a thousandth others are the kernel's own threads.
     let others = setting.others.filter(|others| others.median >= 0.001);
     let others =
         others.map_or_else(String::new, |others| format!("; others took {}", range(Metric::Share, others)));
     format!("{} ({how}{others})", style.bold(&setting.name))
 }
 
-fn row(name: &str, cell: &Answer) -> Vec<Cell> {
+fn row(name: &str, cell: &MetricAnswer) -> Vec<Cell> {
     let metric = cell.metric;
     let (before, after) = cell
         .change
@@ -113,7 +115,7 @@ fn range(metric: Metric, value: Estimate) -> String {
     format!("{} [{} .. {}]", metric.show(value.median), metric.show(value.low), metric.show(value.high))
 }
 
-fn error(cell: &Answer) -> String {
+fn error(cell: &MetricAnswer) -> String {
     match (cell.metric.unit(), cell.relative) {
         (Unit::Share, _) => format!("{:+.1} points", 100.0 * cell.error),
         (_, Some(relative)) => format!("{:+.0} %", 100.0 * relative),
@@ -121,7 +123,7 @@ fn error(cell: &Answer) -> String {
     }
 }
 
-/// Of shares a difference, else a ratio.
+/// Returns the change: of shares a difference, else a ratio.
 fn change(metric: Metric, value: f64) -> String {
     match metric.unit() {
         Unit::Share => format!("{:+.1} points", 100.0 * value),

@@ -1,11 +1,11 @@
-//! What agents did, as text.
+//! The work of agents, as text.
 
 use schedlab_model::Ns;
 use schedlab_sim::DelegationCosts;
 use schedlab_study::delegation::DelegationResult;
 use schedlab_study::result::Study;
 
-/// One line for each row whose scheduler ran behind agents.
+/// Returns a line for each row whose scheduler ran behind agents.
 pub(crate) fn lines(study: &Study) -> Vec<String> {
     let rows = study.rows.iter().filter_map(|row| Some((row, row.delegation.as_ref()?)));
     rows.map(|(row, agents)| format!("{}, {}: {}", row.scheduler, row.variant, line(agents, study))).collect()
@@ -41,7 +41,7 @@ fn line(agents: &DelegationResult, study: &Study) -> String {
     text
 }
 
-/// The costs of delegation and where they come from, each set once.
+/// Returns the costs of delegation and where they come from, each set once.
 pub(crate) fn explanation(study: &Study) -> Vec<String> {
     let mut told: Vec<&DelegationResult> = Vec::new();
     let mut lines = Vec::new();

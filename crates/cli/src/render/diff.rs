@@ -1,12 +1,12 @@
-//! A diff for people: the verdict, the gates, then what changed.
+//! A diff as text: the verdict, the gates, then what changed.
 
+use super::style::{Style, wrap};
 use super::table::{Cell, Look, Table};
-use super::{Style, wrap};
 use schedlab_study::change::Judgement;
 use schedlab_study::diff::{self, Diff};
 use schedlab_study::gate::GateOutcome;
 
-/// What came of a gate, in a word.
+/// Returns the outcome of a gate in a word.
 pub(super) fn gate_outcome(outcome: GateOutcome, style: &Style) -> String {
     match outcome {
         GateOutcome::Met => style.bad("FAILED"),
@@ -15,7 +15,7 @@ pub(super) fn gate_outcome(outcome: GateOutcome, style: &Style) -> String {
     }
 }
 
-/// The text.
+/// Returns the text.
 pub(crate) fn diff(diff: &Diff, style: &Style, all: bool) -> String {
     let mut text = style.bold(&wrap(&diff.verdict.outcome, style.width, 0)) + "\n";
     text += &(wrap(&diff.verdict.certainty, style.width, 0) + "\n");
@@ -47,7 +47,8 @@ pub(crate) fn diff(diff: &Diff, style: &Style, all: bool) -> String {
 }
 
 fn table(diff: &Diff, all: bool) -> (Table, usize) {
-    let head = ["who", "tasks", "number", "before", "after", "change", "interval"].map(String::from).to_vec();
+    let head =
+        ["task", "tasks", "metric", "before", "after", "change", "interval"].map(String::from).to_vec();
     let mut rows = Vec::new();
     for subject in &diff.subjects {
         for cell in &subject.cells {

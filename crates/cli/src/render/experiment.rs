@@ -1,12 +1,12 @@
-//! An experiment: article, this machine, simulated.
+//! An experiment: published, this machine, simulated.
 
+use super::style::{Style, wrap};
 use super::table::{Cell, Look, Table};
-use super::{Style, wrap};
-use schedlab_lab::experiment::{Experiment, Line, Sheet};
+use schedlab_lab::experiment::{ExperimentResult, Line, Sheet};
 use std::fmt::Write as _;
 
-/// The result as text.
-pub(crate) fn experiment(result: &Experiment, style: &Style) -> String {
+/// Returns the result as text.
+pub(crate) fn experiment(result: &ExperimentResult, style: &Style) -> String {
     let mut text = style.bold(&result.title) + "\n";
     for condition in &result.conditions {
         text += &(style.dim(&wrap(condition, style.width, 2)) + "\n");
@@ -47,7 +47,7 @@ fn list(text: &mut String, title: &str, lines: &[String], style: &Style) {
 fn table(sheet: &Sheet, style: &Style) -> String {
     let base = sheet.lines.iter().find_map(|line| Some(line.against.as_ref()?.row.clone()));
     let against = base.map_or_else(String::new, |base| format!("against {base}"));
-    let head = ["", "", "article", "this machine", "95 % interval", "simulated", &against];
+    let head = ["", "", "published", "this machine", "95 % interval", "simulated", &against];
     let mut before = "";
     let mut rows = Vec::new();
     for line in &sheet.lines {
@@ -81,7 +81,7 @@ fn cells(line: &Line, name: &str) -> Vec<Cell> {
     vec![
         Cell::plain(name),
         Cell::plain(line.figure.name),
-        shown(line.article),
+        shown(line.published),
         shown(line.machine.map(|found| found.median)),
         Cell::plain(interval),
         shown(line.simulated),

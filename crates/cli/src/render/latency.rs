@@ -1,13 +1,13 @@
 //! The ladder of a latency measurement.
 
+use super::style::{Style, wrap};
 use super::table::{Cell, Table};
-use super::{Style, wrap};
 use schedlab_lab::latency::{LatencyResult, RUNGS, Row};
 use schedlab_measure::Budget;
 use schedlab_model::Ns;
 use schedlab_study::gate::GateOutcome;
 
-/// The result as text.
+/// Returns the result as text.
 pub(crate) fn latency(result: &LatencyResult, style: &Style) -> String {
     let (report, request) = (&result.report, &result.report.request);
     let mut text = style.bold("Wakeup latency") + &format!(" on {}\n", result.kernel);
@@ -60,7 +60,7 @@ pub(crate) fn latency(result: &LatencyResult, style: &Style) -> String {
     text
 }
 
-/// Where the time of the wakeup that ended it went, part by part.
+/// Returns where the time of the wakeup that ended the run went, part by part.
 fn blame(budget: &Budget, style: &Style) -> String {
     let woken = match budget.woken_after_ns {
         Some(ns) => format!("woken {} after its time", Ns(ns)),
@@ -102,7 +102,7 @@ fn cells(result: &LatencyResult, index: usize, row: &Row) -> Vec<Cell> {
     };
     cells.push(Cell::plain(missed.to_string()));
     let cpu = thread.and_then(|thread| report.cpus.iter().find(|cpu| cpu.cpu == thread.cpu.0));
-    // Counted in clock ticks: in a short run more can come out than there was.
+    // Counted in clock ticks, which can give more than the time of a short run.
     let part = |ns: u64| format!("{:.1} %", (ns as f64 * 100.0 / report.elapsed.0.max(1) as f64).min(100.0));
     cells.push(Cell::plain(cpu.map_or(String::new(), |cpu| part(cpu.steal_ns))));
     cells.push(Cell::plain(cpu.map_or(String::new(), |cpu| part(cpu.foreign_ns))));

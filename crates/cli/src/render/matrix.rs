@@ -1,12 +1,12 @@
 //! The table of `latency --matrix` and `latency merge`.
 
+use super::style::{Style, wrap};
 use super::table::{Cell, Table};
-use super::{Style, wrap};
-use schedlab_lab::latency::{Matrix, MatrixRow, Truth, differences};
+use schedlab_lab::latency::{Matrix, MatrixRow, Truth, differences, findings, summary};
 use schedlab_model::Ns;
 use schedlab_stats::OrderInterval;
 
-/// The result as text.
+/// Returns the result as text.
 pub(crate) fn matrix(matrix: &Matrix, style: &Style) -> String {
     let mut text = style.bold("Wakeup latency") + "\n";
     for system in &matrix.systems {
@@ -20,7 +20,7 @@ pub(crate) fn matrix(matrix: &Matrix, style: &Style) -> String {
     if several {
         head.push("system".to_owned());
     }
-    let numbers = ["p50", "p99", "max", "worst", "article", "mean", "p99.9", "samples", "rounds"];
+    let numbers = ["p50", "p99", "max", "worst", "published", "mean", "p99.9", "samples", "rounds"];
     head.extend(numbers.map(String::from));
     let fixed = if several { 3 } else { 2 };
     let cells = rows.iter().map(|row| cells(row, several)).collect();
@@ -30,11 +30,15 @@ pub(crate) fn matrix(matrix: &Matrix, style: &Style) -> String {
         text += &format!("  (no room for: {})\n", left_out.join(", "));
     }
     let note = format!(
-        "mean, p50, p99, max: medians over the rounds, in brackets the interval that holds the true median with {confidence:.0} % or more; p99.9 and worst are of all rounds; article: its maximum for such a kernel, on its own machine"
+        "mean, p50, p99, max: medians over the rounds, in brackets the interval that holds the true median with {confidence:.0} % or more; p99.9 and worst are of all rounds; published: the maximum of cyclictest for such a kernel, on another machine (docs/sources/experiments.md)"
     );
     text += &(style.dim(&wrap(&note, style.width, 2)) + "\n\n");
     text += &side_by_side(matrix, style);
-    for (number, finding) in matrix.findings().iter().enumerate() {
+    let found = findings(matrix);
+    if !found.is_empty() {
+        text += &(wrap(&summary(matrix), style.width, 2) + "\n");
+    }
+    for (number, finding) in found.iter().enumerate() {
         let word = match finding.truth {
             Truth::Holds => style.good("TRUE"),
             Truth::DoesNot => style.bad("FALSE"),
@@ -49,7 +53,7 @@ pub(crate) fn matrix(matrix: &Matrix, style: &Style) -> String {
     text
 }
 
-/// `5.63ms [4.10..7.21]`: the ends in the unit of the median.
+/// Returns `5.63ms [4.10..7.21]`: the ends in the unit of the median.
 fn estimate(of: &OrderInterval) -> Cell {
     let (unit, name) = match of.median {
         1e9.. => (1e9, "s"),
@@ -67,7 +71,7 @@ fn estimate(of: &OrderInterval) -> Cell {
 
 fn cells(row: &MatrixRow, several: bool) -> Vec<Cell> {
     let time = |ns: u64| Cell::plain(Ns(ns).to_string());
-    let mut cells = vec![Cell::plain(row.load.words()), Cell::plain(row.policy.to_string())];
+    let mut cells = vec![Cell::plain(row.load.as_str()), Cell::plain(row.policy.to_string())];
     if several {
         cells.push(Cell::plain(&row.system));
     }
@@ -76,7 +80,7 @@ fn cells(row: &MatrixRow, several: bool) -> Vec<Cell> {
         estimate(&row.p99_ns),
         estimate(&row.max_ns),
         time(row.worst_ns),
-        row.article_max_ns.map_or(Cell::default(), |ns| time(ns.0)),
+        row.published_max_ns.map_or(Cell::default(), |ns| time(ns.0)),
         estimate(&row.mean_ns),
         row.p999_ns.map_or(Cell::default(), time),
         Cell::plain(row.count.to_string()),
@@ -101,7 +105,7 @@ fn side_by_side(matrix: &Matrix, style: &Style) -> String {
         let us = |ns: f64| format!("{:+.1}", ns / 1000.0);
         text += &format!(
             "  {}, {}, {}: {} ratio {:.3} [{:.3}..{:.3}], {} us [{}..{}] ({:.0} %): {word}\n",
-            one.load.words(),
+            one.load.as_str(),
             one.policy,
             one.system,
             one.rung,

@@ -1,7 +1,7 @@
-//! What analyses answer, as text and as JSON. Rows of listings are written as they come.
+//! The tables of analyses, as text and as JSON. Rows of listings are written one by one.
 
+use super::style::{Style, wrap};
 use super::table::{Cell as Field, Table as Grid};
-use super::{Style, wrap};
 use schedlab_model::Ns;
 use schedlab_study::pieces::{Lanes, in_order};
 use schedlab_trace::analysis::Scope;
@@ -17,7 +17,7 @@ mod listing;
 pub(crate) use json::Json;
 use listing::{Listing, width};
 
-/// `redis-server[4711]`; with the process id for a thread that is not the first: `redis-server[4712/4711]`.
+/// Returns `redis-server[4711]`; with the process id for a thread that is not the first: `redis-server[4712/4711]`.
 fn task_names(header: &Header) -> Vec<String> {
     let name = |task: &schedlab_trace::TaskInfo| match task.tid == task.pid {
         true => format!("{}[{}]", task.comm, task.tid),
@@ -26,22 +26,22 @@ fn task_names(header: &Header) -> Vec<String> {
     header.tasks.iter().map(name).collect()
 }
 
-/// Bytes of a listing that are handed on together.
+/// Bytes of a listing that are written together.
 const PIECE: usize = 1 << 16;
 
-/// For people.
+/// Writes tables as text.
 pub(crate) struct Text<W> {
     out: W,
     style: Style,
-    /// Added to moments.
+    /// Nanoseconds that are added to points in time.
     clock: u64,
     table: Option<Table>,
     rows: Vec<Vec<Field>>,
-    /// How many leading columns are names.
+    /// The number of leading columns that are names.
     fixed: usize,
     count: u64,
     listing: Listing,
-    /// Rows of a listing that are not yet handed on.
+    /// Rows of a listing that are not written yet.
     text: Vec<u8>,
     left_out: Vec<String>,
 }
@@ -62,13 +62,13 @@ impl<W: Write> Text<W> {
         }
     }
 
-    /// Any text, before or between tables.
+    /// Writes any text, before or between tables.
     pub(crate) fn line(&mut self, text: &str) -> io::Result<()> {
         self.end_table()?;
         writeln!(self.out, "{text}")
     }
 
-    /// What had to be mended in the recording concerns every number.
+    /// Writes the repairs of the recording, which concern every number.
     pub(crate) fn note_repairs(&mut self, recording: &Recording, events: usize) -> io::Result<()> {
         let repairs = &recording.repairs;
         if repairs.is_clean() {
@@ -82,14 +82,14 @@ impl<W: Write> Text<W> {
         Ok(self.out)
     }
 
-    /// What is there is not all: nobody can say that there was nothing.
+    /// Notes that the listing is cut short: without rows it is not `(none)`.
     pub(crate) fn cut_short(&mut self) {
         self.count += 1;
     }
 
     fn end_table(&mut self) -> io::Result<()> {
         let Some(table) = self.table.take() else { return Ok(()) };
-        self.hand_on(0)?;
+        self.write_rows(0)?;
         match table.layout {
             Layout::Table if self.rows.is_empty() => writeln!(self.out, "{}", self.style.dim("  (none)"))?,
             Layout::Table => {
@@ -117,8 +117,8 @@ impl<W: Write> Text<W> {
         }
     }
 
-    /// Hands on the rows of a listing, when they are so many bytes.
-    fn hand_on(&mut self, least: usize) -> io::Result<()> {
+    /// Writes the rows of a listing, when they have so many bytes.
+    fn write_rows(&mut self, least: usize) -> io::Result<()> {
         if self.text.len() < least {
             return Ok(());
         }
@@ -127,7 +127,7 @@ impl<W: Write> Text<W> {
         result
     }
 
-    /// All times on CPUs, as `list` finds them: several threads make text of them meanwhile.
+    /// Writes all times on CPUs, as `list` finds them; several threads format them meanwhile.
     pub(crate) fn times_on_cpu<R: Send>(
         &mut self,
         header: &Header,
@@ -141,7 +141,7 @@ impl<W: Write> Text<W> {
             || listing.clone(),
             |listing, piece: &Piece, text| piece.rows(scope, |row| listing.time_on_cpu(row, text)),
             |text| {
-                // Of a listing only whether it had a row is asked.
+                // Only whether a listing had a row counts.
                 *count += u64::from(!text.is_empty());
                 out.write_all(text)
             },
@@ -150,8 +150,8 @@ impl<W: Write> Text<W> {
         Ok(result)
     }
 
-    /// A cell of a table or paragraph.
-    fn words(&self, cell: &Cell<'_>, exact: bool) -> String {
+    /// Returns a cell of a table or paragraph.
+    fn cell_text(&self, cell: &Cell<'_>, exact: bool) -> String {
         match *cell {
             Cell::None => String::new(),
             Cell::Text(text) => text.to_owned(),
@@ -203,7 +203,7 @@ impl<W: Write> Text<W> {
                 Cell::Count(count) if column.title.is_empty() => facts.push(format!("{count}.")),
                 Cell::Task(task) if facts.len() < 2 => facts.push(self.style.bold(self.listing.name(*task))),
                 Cell::Text(text) if text.contains(' ') => sentences.push(format!("{}: {text}", column.title)),
-                cell => facts.push(format!("{} {}", column.title, self.words(cell, true))),
+                cell => facts.push(format!("{} {}", column.title, self.cell_text(cell, true))),
             }
         }
         writeln!(self.out, "{}", facts.join(" "))?;
@@ -239,7 +239,7 @@ impl<W: Write> Output for Text<W> {
             Layout::Data => Ok(()),
             Layout::Listing => {
                 self.listing.row(cells, &mut self.text);
-                self.hand_on(PIECE)
+                self.write_rows(PIECE)
             }
             Layout::Paragraphs => self.paragraph(table.columns, cells),
             Layout::Table => {
@@ -247,7 +247,7 @@ impl<W: Write> Output for Text<W> {
                     let named = |cell: &&Cell<'_>| matches!(cell, Cell::Text(_) | Cell::Task(_));
                     self.fixed = cells.iter().take_while(named).count().max(1);
                 }
-                let row = cells.iter().map(|cell| Field::plain(self.words(cell, false))).collect();
+                let row = cells.iter().map(|cell| Field::plain(self.cell_text(cell, false))).collect();
                 self.rows.push(row);
                 Ok(())
             }
@@ -257,7 +257,7 @@ impl<W: Write> Output for Text<W> {
     fn time_on_cpu(&mut self, row: &Row) -> io::Result<()> {
         self.count += 1;
         self.listing.time_on_cpu(row, &mut self.text);
-        self.hand_on(PIECE)
+        self.write_rows(PIECE)
     }
 
     fn note(&mut self, text: &str) -> io::Result<()> {
@@ -267,28 +267,28 @@ impl<W: Write> Output for Text<W> {
     }
 }
 
-/// `12.345678`, rounded down to microseconds.
+/// Writes `12.345678`, rounded down to microseconds.
 fn seconds(line: &mut String, ns: u64) {
     digits(line, ns / 1_000_000_000, 1);
     line.push('.');
     digits(line, ns / 1_000 % 1_000_000, 6);
 }
 
-/// Thousandths as `1.234`.
+/// Writes thousandths as `1.234`.
 fn fixed_point(line: &mut String, thousandths: u64) {
     digits(line, thousandths / 1_000, 1);
     line.push('.');
     digits(line, thousandths % 1_000, 3);
 }
 
-/// Milliseconds with three decimals.
+/// Returns milliseconds with three decimals.
 fn milliseconds(time: Ns) -> String {
     let mut text = String::new();
     fixed_point(&mut text, (time.0 + 500) / 1_000);
     text
 }
 
-/// At least `least` digits. Listings have millions of rows: this is several times faster than `format!`.
+/// Writes at least `least` digits. Listings have millions of rows: this is several times faster than `format!`.
 fn digits(line: &mut String, mut number: u64, least: usize) {
     let mut bytes = [b'0'; 20];
     let mut at = bytes.len();
@@ -300,7 +300,7 @@ fn digits(line: &mut String, mut number: u64, least: usize) {
     line.extend(bytes[at..].iter().map(|&byte| char::from(byte)));
 }
 
-/// The first lines of `schedlab show FILE`.
+/// Returns the first lines of `schedlab show FILE`.
 pub(crate) fn overview(input: &str, recording: &Recording, style: &Style) -> String {
     let header = &recording.header;
     let mut text = format!("{}\n", style.bold(input));

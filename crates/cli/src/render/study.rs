@@ -1,8 +1,8 @@
-//! A comparison as text: verdict, self-replay, a table for each class of tasks, expectations.
+//! A comparison as text: verdict, self-replay, a table for each task group, expectations.
 
 use super::diff::gate_outcome;
+use super::style::{Style, wrap};
 use super::table::{Cell, Look, Table};
-use super::{Style, wrap};
 use schedlab_model::Ns;
 use schedlab_study::change::{Change, Judgement};
 use schedlab_study::measurements::Kind;
@@ -11,7 +11,7 @@ use schedlab_study::result::{InputKind, Prediction, Replayed, SelfReplay, Study}
 use schedlab_study::view::{self, TASK_COLUMNS, main_subjects};
 use std::fmt::Write as _;
 
-/// The whole result.
+/// Returns the whole result.
 pub(crate) fn study(study: &Study, style: &Style, all_tasks: bool, explain: bool) -> String {
     let mut text = head(study, style);
     let _ = writeln!(text, "{}", style.bold(&wrap(&study.verdict.outcome, style.width, 0)));
@@ -21,7 +21,7 @@ pub(crate) fn study(study: &Study, style: &Style, all_tasks: bool, explain: bool
         text += &self_replay(study, replay, &main, style);
     }
     let mut left_out = Vec::new();
-    // The self-replay has shown the only row of a recording already.
+    // The self-replay shows the only row of a recording.
     let alone = study.rows.len() < 2 && study.self_replay.is_some();
     for (kind, name) in main.iter().filter(|_| !alone) {
         let (table, missing) = subject(study, *kind, name, style);
@@ -88,7 +88,7 @@ fn self_replay(study: &Study, replay: &SelfReplay, main: &[(Kind, String)], styl
     text
 }
 
-/// Recorded against simulated (or predicted), one line for each class.
+/// Returns recorded against simulated (or predicted) values, one line for each task group.
 fn replayed(study: &Study, subjects: &[Replayed], main: &[(Kind, String)], style: &Style) -> String {
     let mut rows = Vec::new();
     for subject in subjects {
@@ -138,7 +138,7 @@ fn counted(name: &str, tasks: usize) -> String {
 
 fn subject(study: &Study, kind: Kind, name: &str, style: &Style) -> (String, Vec<String>) {
     let columns = view::columns(study, kind);
-    // With one run of each and no recording there is no error to show.
+    // One run of each row, without a recording, has no error.
     let sure = study.seeds.len() == 1 && study.self_replay.is_none();
     let mut tasks = 1;
     let mut rows = Vec::new();
@@ -168,7 +168,7 @@ fn subject(study: &Study, kind: Kind, name: &str, style: &Style) -> (String, Vec
     (format!("{}\n{table}\n", style.bold(&title)), missing)
 }
 
-/// How a change looks; see [`view::change`] for the text.
+/// Returns the text of a change ([`view::change`]) and how it looks.
 fn shown_change(metric: Metric, change: &Change, alone: bool) -> (String, Look) {
     let look = match change.judgement {
         Judgement::Better => Look::Good,
@@ -220,8 +220,9 @@ fn footer(
         let _ = writeln!(text, "{}", style.dim(&wrap(&about, style.width, 0)));
     }
     if hidden > 0 {
-        let line =
-            format!("{hidden} classes with less than 1 % of a CPU are not shown (--all-tasks shows them)");
+        let line = format!(
+            "{hidden} task groups with less than 1 % of a CPU are not shown (--all-tasks shows them)"
+        );
         let _ = writeln!(text, "{}", style.dim(&line));
     }
     text
@@ -263,7 +264,7 @@ fn notes(study: &Study) -> Vec<String> {
     notes
 }
 
-/// Kernel sections, and what the scenario's author fitted.
+/// Returns the kernel sections, and what the scenario's author fitted.
 fn of_the_scenario(study: &Study) -> Vec<String> {
     let mut lines = Vec::new();
     let mut list = |title: &str, items: &[String]| {
@@ -272,7 +273,7 @@ fn of_the_scenario(study: &Study) -> Vec<String> {
             lines.extend(items.iter().map(|item| format!("  {item}")));
         }
     };
-    list("kernel sections of the programs (class, kind, length):", &study.sections);
+    list("kernel sections of the programs (name, kind, length):", &study.sections);
     list("fitted by the scenario's author:", &study.fitted);
     lines
 }

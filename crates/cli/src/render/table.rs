@@ -1,23 +1,23 @@
 //! Tables whose columns fit the terminal.
 
-use super::Style;
+use super::style::Style;
 use unicode_width::UnicodeWidthStr;
 
 /// How a cell looks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Look {
-    /// As it is.
+    /// Plain.
     #[default]
     Plain,
-    /// Something good.
+    /// Good.
     Good,
-    /// Something bad.
+    /// Bad.
     Bad,
     /// Less important.
     Dim,
 }
 
-/// One cell: a value and, behind it, what became of it.
+/// One cell: a value and its change.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Cell {
     /// The value.
@@ -29,13 +29,13 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// A cell without a change.
+    /// Returns a cell without a change.
     pub(crate) fn plain(value: impl Into<String>) -> Cell {
         Cell { value: value.into(), ..Cell::default() }
     }
 }
 
-/// A table. The first `fixed` columns are always shown and stand left; of the others as many as fit.
+/// A table. The first `fixed` columns are always shown, aligned left; of the others as many as fit.
 pub(crate) struct Table {
     pub(crate) head: Vec<String>,
     pub(crate) rows: Vec<Vec<Cell>>,
@@ -43,7 +43,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// The text, indented by two, and the names of the columns for which there was no room.
+    /// Returns the text, indented by two, and the names of the columns that did not fit.
     pub(crate) fn render(&self, style: &Style) -> (String, Vec<String>) {
         let widths: Vec<(usize, usize)> = (0..self.head.len()).map(|column| self.widths(column)).collect();
         let mut shown = Vec::new();
@@ -64,7 +64,7 @@ impl Table {
         }
         let mut text = String::new();
         for &column in &shown {
-            // Over the values, not over their changes.
+            // The heading is over the values, not over their changes.
             text += "  ";
             text += &pad(&self.head[column], widths[column].0, column < self.fixed);
             text += &" ".repeat(total(widths[column]) - widths[column].0);
@@ -82,7 +82,7 @@ impl Table {
         (text, left_out)
     }
 
-    /// Widest value and widest change of a column.
+    /// Returns the widths of the widest value and the widest change of a column.
     fn widths(&self, column: usize) -> (usize, usize) {
         let cells = || self.rows.iter().map(|row| &row[column]);
         let value = cells().map(|cell| cell.value.width()).max().unwrap_or(0);

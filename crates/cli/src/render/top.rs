@@ -1,4 +1,4 @@
-//! The live view of a managed machine: whole at 80 × 24.
+//! The live view of a managed machine: complete at 80 × 24.
 
 use super::watch::{View, block, colored, delays, seconds, short, waits, worst, worst_lines};
 use ratatui::Frame;
@@ -7,11 +7,11 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line as Text, Span};
 use ratatui::widgets::{Cell, Paragraph, Row, Table};
 use schedlab_lab::top::{Gain, Snapshot};
-use schedlab_lab::watch::State;
+use schedlab_lab::watch::WatchState;
 use schedlab_model::Ns;
 
 /// Draws everything.
-pub(crate) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, state: &State, view: View) {
+pub(crate) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, state: &WatchState, view: View) {
     let [head, counts, tasks, gains, below, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(2),
@@ -25,7 +25,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, state: &State, vi
         Layout::horizontal([Constraint::Percentage(45), Constraint::Percentage(55)]).areas(below);
     frame.render_widget(header(snapshot, state, view), head);
     frame.render_widget(numbers(snapshot, view), counts);
-    // Shares stand in the table of gains.
+    // The table of gains has the shares.
     let title = "Waits of managed threads (wakeup or preemption to running) ";
     waits(frame, tasks, state, view.sort, title, false);
     self::gains(frame, gains, snapshot);
@@ -35,7 +35,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, state: &State, vi
     frame.render_widget(Paragraph::new(keys).style(Style::new().add_modifier(Modifier::DIM)), foot);
 }
 
-fn header(snapshot: &Snapshot, state: &State, view: View) -> Paragraph<'static> {
+fn header(snapshot: &Snapshot, state: &WatchState, view: View) -> Paragraph<'static> {
     let backend = state.start.as_ref().map_or("starting", |start| start.capabilities.backend.name());
     let mut spans = vec![
         Span::styled("schedlab top", Style::new().add_modifier(Modifier::BOLD)),
@@ -141,8 +141,8 @@ fn factor(gain: &Gain) -> String {
     }
 }
 
-/// The same as lines, for `--once` and for what stays on the terminal.
-pub(crate) fn text(snapshot: &Snapshot, state: &State) -> String {
+/// Returns the same as lines, for `--once` and for the summary that stays on the terminal.
+pub(crate) fn text(snapshot: &Snapshot, state: &WatchState) -> String {
     let counts = &snapshot.counts;
     let mut text = format!(
         "{} on CPU {} for {} (process {}): {} decisions, {} stale, {} given back\n",
@@ -184,7 +184,7 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use schedlab_lab::top::{Rates, SCHEMA};
-    use schedlab_lab::watch::{Focus, replayed};
+    use schedlab_lab::watch::{WatchFilter, replayed};
     use schedlab_live::elevation::Counts;
     use schedlab_model::CpuSet;
     use schedlab_trace::Recording;
@@ -218,7 +218,7 @@ mod tests {
 
     fn screen(width: u16, height: u16) -> Vec<String> {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recordings/redis-other-other-closed8.slt");
-        let state = replayed(&Recording::open(path).unwrap(), &Focus::All);
+        let state = replayed(&Recording::open(path).unwrap(), &WatchFilter::All);
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| draw(frame, &snapshot(), &state, View::default())).unwrap();
         let buffer = terminal.backend().buffer();
@@ -238,8 +238,8 @@ mod tests {
             "Waits of managed threads",
             "x0.25",
             "agents take 3.4 %",
-            "Who delays whom",
-            "Worst waits",
+            "Delays: running",
+            "Longest waits",
             "q quit",
             "sysbench",
         ] {

@@ -1,29 +1,29 @@
-//! The live view: one screen that is whole at 80 × 24 and grows with the terminal.
+//! The live view: one screen that is complete at 80 × 24 and grows with the terminal.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line as Text, Span};
 use ratatui::widgets::{Block, Borders, Cell, Clear, Paragraph, Row, Table};
-use schedlab_lab::watch::{Line, State};
+use schedlab_lab::watch::{TaskWaits, WatchState};
 use schedlab_model::Ns;
 
-/// By what the tasks are sorted.
+/// The order of the tasks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Sort {
-    /// 99 of 100 waits are shorter.
+    /// By the 99th percentile of the waits.
     #[default]
     P99,
-    /// The longest wait.
+    /// By the longest wait.
     Max,
-    /// All waiting together.
+    /// By the sum of the waits.
     Waited,
-    /// CPU time.
+    /// By CPU time.
     Cpu,
 }
 
 impl Sort {
-    /// The next in turn.
+    /// Returns the next order.
     pub(crate) const fn next(self) -> Sort {
         match self {
             Sort::P99 => Sort::Max,
@@ -42,7 +42,7 @@ impl Sort {
         }
     }
 
-    fn key(self, line: &Line) -> u64 {
+    fn key(self, line: &TaskWaits) -> u64 {
         match self {
             Sort::P99 => line.waits.p99().0,
             Sort::Max => line.waits.max().0,
@@ -52,16 +52,16 @@ impl Sort {
     }
 }
 
-/// How the screen stands.
+/// What the user chose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct View {
     /// Order of tasks.
     pub(crate) sort: Sort,
-    /// The display stands still; the recorder goes on.
+    /// Whether the display is paused; the recorder goes on.
     pub(crate) paused: bool,
-    /// Keys are explained.
+    /// Whether the help is shown.
     pub(crate) help: bool,
-    /// With colours.
+    /// Whether colours are used.
     pub(crate) colors: bool,
 }
 
@@ -71,7 +71,7 @@ const DECADES: u32 = 6;
 pub(super) const BINS: usize = DECADES as usize * 3 + 1;
 
 /// Draws everything.
-pub(crate) fn draw(frame: &mut Frame<'_>, state: &State, view: View) {
+pub(crate) fn draw(frame: &mut Frame<'_>, state: &WatchState, view: View) {
     let area = frame.area();
     let lower = if area.height >= 20 { 6 + area.height.saturating_sub(24) / 4 } else { 4 };
     let [head, tasks, worst, below, foot] = Layout::vertical([
@@ -99,7 +99,7 @@ pub(super) fn colored(view: View, color: Color) -> Style {
     if view.colors { Style::new().fg(color) } else { Style::new().add_modifier(Modifier::BOLD) }
 }
 
-fn header(state: &State, view: View) -> Paragraph<'static> {
+fn header(state: &WatchState, view: View) -> Paragraph<'static> {
     let backend = state.start.as_ref().map_or("starting", |start| start.capabilities.backend.name());
     let lost = match state.lost {
         0 => Span::raw("lost 0"),
@@ -130,16 +130,16 @@ pub(super) fn block(title: impl Into<String>) -> Block<'static> {
     block.border_style(Style::new().add_modifier(Modifier::DIM))
 }
 
-/// The `count` largest lines.
-pub(super) fn largest(state: &State, sort: Sort, count: usize) -> Vec<(&String, &Line)> {
-    let mut all: Vec<(&String, &Line)> =
+/// Returns the `count` largest tasks.
+pub(super) fn largest(state: &WatchState, sort: Sort, count: usize) -> Vec<(&String, &TaskWaits)> {
+    let mut all: Vec<(&String, &TaskWaits)> =
         state.lines.iter().filter(|(_, line)| line.waits.count() > 0).collect();
     all.sort_by(|a, b| sort.key(b.1).cmp(&sort.key(a.1)).then(a.0.cmp(b.0)));
     all.truncate(count);
     all
 }
 
-fn tasks(frame: &mut Frame<'_>, area: Rect, state: &State, view: View) {
+fn tasks(frame: &mut Frame<'_>, area: Rect, state: &WatchState, view: View) {
     waits(
         frame,
         area,
@@ -150,8 +150,15 @@ fn tasks(frame: &mut Frame<'_>, area: Rect, state: &State, view: View) {
     );
 }
 
-/// How long the tasks waited, by task; with their shares of the CPUs where these do not stand elsewhere.
-pub(super) fn waits(frame: &mut Frame<'_>, area: Rect, state: &State, sort: Sort, title: &str, shares: bool) {
+/// Draws how long the tasks waited, by task; with their shares of the CPUs if `shares`.
+pub(super) fn waits(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    state: &WatchState,
+    sort: Sort,
+    title: &str,
+    shares: bool,
+) {
     let right = |text: String| Cell::from(Text::from(text).right_aligned());
     let cells = |name: Cell<'static>, share: String, numbers: [String; 4], bars: String| {
         let share = shares.then(|| right(share));
@@ -161,7 +168,7 @@ pub(super) fn waits(frame: &mut Frame<'_>, area: Rect, state: &State, sort: Sort
         )
     };
     let rows = largest(state, sort, area.height.saturating_sub(2) as usize);
-    let row = |(name, line): &(&String, &Line)| {
+    let row = |(name, line): &(&String, &TaskWaits)| {
         let waits = &line.waits;
         let times = [waits.p50(), waits.p99(), waits.max()].map(|ns| ns.to_string());
         let [p50, p99, max] = times;
@@ -172,7 +179,7 @@ pub(super) fn waits(frame: &mut Frame<'_>, area: Rect, state: &State, sort: Sort
     let numbers = [if shares { 6 } else { 7 }].into_iter().chain([if shares { 7 } else { 8 }; 3]);
     let columns = share.into_iter().chain(numbers).chain([BINS as u16]).map(Constraint::Length);
     let widths = std::iter::once(Constraint::Min(15)).chain(columns);
-    // The marks of the scale stand over the column in which their decade begins.
+    // Each mark of the scale is over the column in which its decade begins.
     let names = ["waits", "p50", "p99", "max"].map(str::to_owned);
     let head = cells(Cell::from("task"), "CPU%".to_owned(), names, "1us      1ms     1s".to_owned());
     let table = Table::new(rows.iter().map(row), widths)
@@ -181,8 +188,8 @@ pub(super) fn waits(frame: &mut Frame<'_>, area: Rect, state: &State, sort: Sort
     frame.render_widget(table, area);
 }
 
-/// Bars of a histogram over logarithmic bins; the height is the root of the part, so that tails stay visible.
-pub(super) fn histogram(line: &Line) -> String {
+/// Returns the bars of a histogram over logarithmic bins; the height is the square root of the part, so that tails are visible.
+pub(super) fn histogram(line: &TaskWaits) -> String {
     let mut bins = [0u64; BINS];
     for (edge, count) in line.waits.buckets() {
         let decade = ((edge.0.max(1) as f64 / 1_000.0).log10() * 3.0).floor();
@@ -199,9 +206,9 @@ pub(super) fn histogram(line: &Line) -> String {
     bins.iter().map(bar).collect()
 }
 
-/// Waits that go on come first, in at most half of the rows; then those that ended, the longest first.
-pub(super) fn worst(frame: &mut Frame<'_>, area: Rect, state: &State, view: View) {
-    let ongoing = |wait: &schedlab_lab::watch::Ongoing| {
+/// Draws the longest waits: those that go on first, in at most half of the rows; then those that ended, the longest first.
+pub(super) fn worst(frame: &mut Frame<'_>, area: Rect, state: &WatchState, view: View) {
+    let ongoing = |wait: &schedlab_lab::watch::OngoingWait| {
         let why = match &wait.running {
             Some(name) => format!("waits still; {name} runs"),
             None => "waits still; held back by a limit".to_owned(),
@@ -215,7 +222,7 @@ pub(super) fn worst(frame: &mut Frame<'_>, area: Rect, state: &State, view: View
         ])
         .style(colored(view, Color::Yellow))
     };
-    let row = |worst: &schedlab_lab::watch::Worst| {
+    let row = |worst: &schedlab_lab::watch::LongWait| {
         let why = match &worst.held {
             Some(limit) => format!("held back by {limit}"),
             None => format!("{} ran {}", worst.culprit.0, worst.culprit.1),
@@ -239,10 +246,11 @@ pub(super) fn worst(frame: &mut Frame<'_>, area: Rect, state: &State, view: View
         Constraint::Length(8),
         Constraint::Min(20),
     ];
-    frame.render_widget(Table::new(rows, widths).block(block("Worst waits, and who ran meanwhile ")), area);
+    frame
+        .render_widget(Table::new(rows, widths).block(block("Longest waits, and what ran meanwhile ")), area);
 }
 
-pub(super) fn delays(frame: &mut Frame<'_>, area: Rect, state: &State) {
+pub(super) fn delays(frame: &mut Frame<'_>, area: Rect, state: &WatchState) {
     let mut pairs: Vec<_> = state.delays.iter().collect();
     pairs.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
     let row = |((waiter, culprit), time): (&(String, String), &Ns)| {
@@ -255,10 +263,10 @@ pub(super) fn delays(frame: &mut Frame<'_>, area: Rect, state: &State) {
     };
     let rows = pairs.into_iter().take(area.height.saturating_sub(1) as usize).map(row);
     let widths = [Constraint::Length(7), Constraint::Min(8), Constraint::Length(7), Constraint::Min(8)];
-    frame.render_widget(Table::new(rows, widths).block(block("Who delays whom ")), area);
+    frame.render_widget(Table::new(rows, widths).block(block("Delays: running task, waiting task ")), area);
 }
 
-fn limits(frame: &mut Frame<'_>, area: Rect, state: &State) {
+fn limits(frame: &mut Frame<'_>, area: Rect, state: &WatchState) {
     let mut all: Vec<_> = state.throttled.iter().collect();
     all.sort_by(|a, b| b.1.1.cmp(&a.1.1).then(a.0.cmp(b.0)));
     let line = |((task, limit), (times, time)): (&(String, String), &(u64, Ns))| {
@@ -297,7 +305,7 @@ pub(super) fn seconds(at: Ns) -> String {
     format!("{:.1}s", at.0 as f64 / 1e9)
 }
 
-/// 1234567 → 1.2M.
+/// Returns a short form of a number: 1234567 is 1.2M.
 pub(super) fn short(count: u64) -> String {
     match count {
         0..10_000 => count.to_string(),
@@ -306,9 +314,9 @@ pub(super) fn short(count: u64) -> String {
     }
 }
 
-/// One line for each of the `count` tasks that waited longest.
-pub(super) fn worst_lines(state: &State, count: usize) -> String {
-    let line = |(name, line): (&String, &Line)| {
+/// Returns a line for each of the `count` tasks that waited longest.
+pub(super) fn worst_lines(state: &WatchState, count: usize) -> String {
+    let line = |(name, line): (&String, &TaskWaits)| {
         let waits = &line.waits;
         let (count, p50, p99, max) = (waits.count(), waits.p50(), waits.p99(), waits.max());
         format!("{name}: {count} waits, p50 {p50}, p99 {p99}, max {max}\n")
@@ -316,8 +324,8 @@ pub(super) fn worst_lines(state: &State, count: usize) -> String {
     largest(state, Sort::P99, count).into_iter().map(line).collect()
 }
 
-/// What stays on the terminal at the end.
-pub(crate) fn summary(state: &State) -> String {
+/// Returns the summary that stays on the terminal at the end.
+pub(crate) fn summary(state: &WatchState) -> String {
     let mut text = format!(
         "watched {} from {}: {} events, {} lost, own cost {:.1}% of a CPU\n",
         seconds(state.window()),
@@ -329,7 +337,8 @@ pub(crate) fn summary(state: &State) -> String {
     text += &worst_lines(state, 5);
     for wait in state.ongoing.iter().take(3) {
         let (task, tid) = &wait.task;
-        let why = wait.running.as_ref().map_or("a limit holds it".to_owned(), |name| format!("{name} runs"));
+        let why =
+            wait.running.as_ref().map_or("a limit holds it back".to_owned(), |name| format!("{name} runs"));
         text += &format!("waits still, for {}: {task} {tid} on CPU {}; {why}\n", wait.age, wait.cpu.0);
     }
     for worst in state.worst.iter().take(3) {
@@ -346,10 +355,10 @@ mod tests {
     use super::*;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use schedlab_lab::watch::{Focus, replayed};
+    use schedlab_lab::watch::{WatchFilter, replayed};
     use schedlab_trace::Recording;
 
-    fn screen(width: u16, height: u16, state: &State, view: View) -> Vec<String> {
+    fn screen(width: u16, height: u16, state: &WatchState, view: View) -> Vec<String> {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| draw(frame, state, view)).unwrap();
         let buffer = terminal.backend().buffer();
@@ -357,9 +366,9 @@ mod tests {
         (0..height).map(|y| line(y).trim_end().to_owned()).collect()
     }
 
-    fn recorded() -> State {
+    fn recorded() -> WatchState {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recordings/redis-other-other-closed8.slt");
-        replayed(&Recording::open(path).unwrap(), &Focus::All)
+        replayed(&Recording::open(path).unwrap(), &WatchFilter::All)
     }
 
     #[test]
@@ -370,8 +379,8 @@ mod tests {
             "lost 0",
             "own cost",
             "Run-queue latency",
-            "Worst waits",
-            "Who delays whom",
+            "Longest waits",
+            "Delays: running",
             "Throttled",
             "? help",
         ] {
@@ -385,7 +394,7 @@ mod tests {
     #[test]
     fn a_wait_that_goes_on_stands_first_and_leaves_room_for_the_others() {
         let mut state = recorded();
-        let wait = |number: u64| schedlab_lab::watch::Ongoing {
+        let wait = |number: u64| schedlab_lab::watch::OngoingWait {
             task: (format!("starved-{number}"), 77),
             from: Ns::from_ms(100),
             age: Ns::from_ms(4_200 - number),
@@ -394,7 +403,7 @@ mod tests {
         };
         state.ongoing = (0..9).map(wait).collect();
         let lines = screen(80, 24, &state, View::default());
-        let title = lines.iter().position(|line| line.contains("Worst waits")).unwrap();
+        let title = lines.iter().position(|line| line.contains("Longest waits")).unwrap();
         assert!(lines[title + 1].contains("starved-0 77"), "{lines:#?}");
         assert!(lines[title + 1].contains("waits still; hog runs"), "{lines:#?}");
         assert!(lines[title + 4].contains(" ran "), "those that ended: {lines:#?}");

@@ -4,7 +4,7 @@ use schedlab_model::Ns;
 use schedlab_study::xen::{Host, Pool, Tally};
 use std::fmt::Write as _;
 
-/// `xl sched-credit` or `xl sched-credit2`, then `xl vcpu-list`.
+/// Returns the output of `xl sched-credit` or `xl sched-credit2`, then of `xl vcpu-list`.
 pub(crate) fn xl(host: &Host) -> String {
     let mut out = String::new();
     let command = format!("xl sched-{}", host.pool.scheduler);
@@ -59,7 +59,7 @@ fn seconds(time: Ns) -> f64 {
     time.0 as f64 / 1e9
 }
 
-/// The run-state part of `xenalyze --summary`.
+/// Returns the run-state part of `xenalyze --summary`.
 pub(crate) fn xenalyze(host: &Host) -> String {
     let mut out = String::new();
     let _ = writeln!(
@@ -94,7 +94,7 @@ pub(crate) fn xenalyze(host: &Host) -> String {
     out
 }
 
-/// One line; states in which the vCPU never was are left out. The two kinds of waiting stand further in.
+/// Writes one line; states in which the vCPU never was are left out. The two kinds of waiting are indented.
 fn tally(out: &mut String, name: &str, tally: &Tally) {
     if tally.times == 0 {
         return;

@@ -3,8 +3,8 @@
 use crate::cases::{self, Case};
 use crate::player;
 use libtest_mimic::Failed;
-use schedlab_host::{RecordRequest, Scope, threads};
-use schedlab_lab::record::{Plan, record};
+use schedlab_host::{RecordRequest, RecordUntil, threads};
+use schedlab_lab::record::{RecordPlan, record};
 use schedlab_model::{CpuId, CpuSet, EventKind, Ns, SchedEvent, Start, TaskId};
 use schedlab_trace::Recording;
 use std::collections::BTreeMap;
@@ -84,11 +84,11 @@ impl Stage {
 
     /// When all is over: what `attach` printed.
     fn end(mut self) -> serde_json::Value {
-        assert!(self.player.wait().expect("our child").success(), "the player failed");
+        assert!(self.player.wait().expect("a child of this test").success(), "the player failed");
         let mut text = String::new();
         let mut out = self.attached.stdout.take().expect("piped");
         std::io::Read::read_to_string(&mut out, &mut text).expect("it prints");
-        self.attached.wait().expect("our child");
+        self.attached.wait().expect("a child of this test");
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 }
@@ -111,16 +111,16 @@ pub(crate) struct Played {
     /// For how long others kept the CPU from them, whom no driver can hold off: foreign real-time threads, a hypervisor.
     pub(crate) others: Ns,
     /// Times that the driver gave the CPU away. (It has no need to in an undisturbed run, which is shorter than the period.)
-    pub(crate) gifts: u64,
+    pub(crate) yield_windows: u64,
 }
 
 /// Plays `case` under `scheduler`.
 pub(crate) fn run(case: &Case, scheduler: &str) -> Result<Played, Failed> {
     let mut stage = Stage::new(case, scheduler);
-    let mut request = RecordRequest::new(Scope::All);
+    let mut request = RecordRequest::new(RecordUntil::Stopped);
     request.recorder_cpu = Some(CpuId(1));
     let output = stage.folder.join("run.slt");
-    let plan = Plan {
+    let plan = RecordPlan {
         request,
         output: output.clone(),
         note: String::new(),
@@ -145,15 +145,15 @@ pub(crate) fn run(case: &Case, scheduler: &str) -> Result<Played, Failed> {
         stage_ref.go();
         let played = stage_ref.player.wait();
         ended.store(true, Ordering::Release);
-        played.expect("our child");
+        played.expect("a child of this test");
         recorder.join().expect("it does not panic")
     })?;
     let recording = Recording::open(&output)?;
     let (pid, agents) = (stage.player.id(), stage.attached.id());
     let report = stage.end();
-    let gifts = report["counts"]["gifts"].as_u64().unwrap_or(0);
+    let yield_windows = report["counts"]["gifts"].as_u64().unwrap_or(0);
     let others = others(&recording, pid, agents);
-    Ok(Played { events: events(case, &recording, pid, &report), others, gifts })
+    Ok(Played { events: events(case, &recording, pid, &report), others, yield_windows })
 }
 
 /// The time on the managed CPU, while a thread of the player `pid` wanted it, of whoever is neither of the player nor of the

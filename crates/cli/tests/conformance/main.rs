@@ -79,12 +79,14 @@ fn on_threads(case: &Case, scheduler: &str, expected: &str) -> Result<(), Failed
         let judge = |events: Vec<_>| verdict(case, scheduler, expected, &events, SLACK);
         let overrun = played.events.as_ref().map_or(Ns::ZERO, |events| overrun(case, events));
         let Err(failed) = played.events.and_then(judge) else { return Ok(()) };
-        if played.others.max(overrun) <= DISTURBED && played.gifts == 0 {
+        if played.others.max(overrun) <= DISTURBED && played.yield_windows == 0 {
             return Err(failed);
         }
         let why = failed.message().unwrap_or_default();
-        let Played { others, gifts, .. } = played;
-        said.push(format!("{others} taken by others, {overrun} lost on the CPU, {gifts} gifts: {why}"));
+        let Played { others, yield_windows, .. } = played;
+        said.push(format!(
+            "{others} taken by others, {overrun} lost on the CPU, {yield_windows} yield windows: {why}"
+        ));
         std::thread::sleep(std::time::Duration::from_millis(40) * play);
     }
     Err(format!("CPU 0 was not to be had in any of {PLAYS} plays: {}", said.join("; ")).into())

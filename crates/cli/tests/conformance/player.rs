@@ -37,11 +37,11 @@ pub(crate) fn play(file: &str) -> ExitCode {
     println!("ready");
     std::io::stdout().flush().expect("the test reads");
     std::io::stdin().lock().lines().next();
-    *play.gate.0.lock().expect("nobody panics") = Some(Instant::now() + PAUSE);
+    *play.gate.0.lock().expect("no thread panics") = Some(Instant::now() + PAUSE);
     play.gate.1.notify_all();
     loop {
         // Children may make more while we wait.
-        let Some(thread) = play.threads.lock().expect("nobody panics").pop() else { break };
+        let Some(thread) = play.threads.lock().expect("no thread panics").pop() else { break };
         thread.join().expect("a player");
     }
     ExitCode::SUCCESS
@@ -52,9 +52,9 @@ fn start(play: &Arc<Play>, task: TaskId, at: Option<Ns>) {
     let name = play.workload.tasks[task.index()].name.clone();
     let thread = Builder::new().name(name).spawn(move || {
         if let Some(at) = at {
-            let mut zero = theirs.gate.0.lock().expect("nobody panics");
+            let mut zero = theirs.gate.0.lock().expect("no thread panics");
             while zero.is_none() {
-                zero = theirs.gate.1.wait(zero).expect("nobody panics");
+                zero = theirs.gate.1.wait(zero).expect("no thread panics");
             }
             let begin = zero.expect("it was said") + Duration::from_nanos(at.0);
             drop(zero);
@@ -68,7 +68,7 @@ fn start(play: &Arc<Play>, task: TaskId, at: Option<Ns>) {
             }
         }
     });
-    play.threads.lock().expect("nobody panics").push(thread.expect("a thread"));
+    play.threads.lock().expect("no thread panics").push(thread.expect("a thread"));
 }
 
 fn act(play: &Arc<Play>, op: &Op) {

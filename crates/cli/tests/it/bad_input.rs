@@ -196,7 +196,7 @@ fn nothing_is_half_written() {
 fn record_says_what_it_needs() {
     let folder = Folder::new("record");
     let out = folder.0.join("x.slt").display().to_string();
-    refused(&schedlab(&["record", "-o", &out]), "what shall be recorded?");
+    refused(&schedlab(&["record", "-o", &out]), "say what to record");
     refused(&schedlab(&["record", "-o", &out, "--for", "0s", "--all"]), "longer than 0");
     refused(
         &schedlab(&["record", "-o", &out, "--all", "--recorder-cpu", "9999"]),
@@ -227,7 +227,7 @@ fn missing_permission() {
     let mut command = Command::new(&program);
     command.args(["record", "--for", "10ms", "--all", "--backend", "tracepoints", "-o"]).arg(&out);
     command.current_dir(&folder.0);
-    // Only root can become somebody else; anybody else has no rights to lose.
+    // Only root can become another user; other users have no rights to lose.
     let root =
         std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
     if root {

@@ -1,4 +1,4 @@
-//! `colocate` on a small server and a spinner of our own.
+//! `colocate` on a small server and a spinner that the tests start.
 
 use crate::live::{children_of, turn, wait_until, words_of};
 use crate::{Folder, Ran, ran, root};
@@ -75,10 +75,10 @@ fn trial(folder: &Folder, server: &Pinned, batch: &Pinned, more: &[&str]) -> Com
 }
 
 /// Nothing of a run is left, whatever it measured.
-fn all_is_as_before(folder: &Folder, parties: [&Pinned; 2]) {
-    for party in parties {
-        always(party.policy() == "SCHED_OTHER", || party.policy());
-        always(party.state() != 'T', || "it stands still".to_owned());
+fn all_is_as_before(folder: &Folder, workloads: [&Pinned; 2]) {
+    for workload in workloads {
+        always(workload.policy() == "SCHED_OTHER", || workload.policy());
+        always(workload.state() != 'T', || "it is stopped".to_owned());
     }
     always(folder.names().is_empty(), || format!("{:?}", folder.names()));
 }
@@ -97,14 +97,14 @@ fn goal_is_reached() {
     let ran: Ran = ran(&mut trial(&folder, &server, &batch, &goals));
     all_is_as_before(&folder, [&server, &batch]);
     let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
-    let nobody = serde_json::json!({ "changed_by_others": [], "failed": [] });
-    always(value["given_back"] == nobody, || format!("{ran:?}"));
+    let nothing = serde_json::json!({ "changed_by_others": [], "failed": [] });
+    always(value["given_back"] == nothing, || format!("{ran:?}"));
     assert_eq!((ran.code, value["outcome"].as_str()), (0, Some("met")), "{ran:?}");
     assert_eq!(value["chosen"], "default", "it meets them already: {ran:?}");
-    // Whoever measures beside it waits for this line.
+    // Scripts that measure beside it wait for this line.
     assert!(ran.stderr.contains("keeping default for 500ms; then everything is put back\n"), "{ran:?}");
     assert_eq!(value["kept"].as_array().map(Vec::len), Some(1), "{ran:?}");
-    let blamed = value["before"][0]["blame"].as_array().expect("who it waited for");
+    let blamed = value["before"][0]["blame"].as_array().expect("what the server waited for");
     assert!(blamed.iter().all(|one| one["ns_per_s"].as_f64() > Some(0.0)), "{ran:?}");
 }
 
@@ -124,7 +124,7 @@ fn sched_idle_is_found() {
     assert!(ran.stdout.contains("CPUSchedulingPolicy=idle"), "{ran:?}");
 }
 
-/// The last rung but one: our own scheduler in a process of its own, which gives everybody back.
+/// The actuator elevation: schedlab's own scheduler in a process of its own, which gives all threads back.
 #[test]
 fn elevation_keeps_the_batch_from_a_server_that_does_not_sleep() {
     let Some(_turn) = turn("elevation_keeps_the_batch_from_a_server_that_does_not_sleep") else { return };
@@ -142,13 +142,13 @@ fn elevation_keeps_the_batch() {
     all_is_as_before(&folder, [&server, &batch]);
     let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
     let all = value["tried"].as_array().expect("rungs");
-    let rung = all.iter().find(|one| one["actuator"] == "elevation").expect("our own scheduler");
+    let rung = all.iter().find(|one| one["actuator"] == "elevation").expect("the actuator elevation");
     let share = |figure: usize| rung["round"]["figures"][figure].as_f64().unwrap_or(-1.0);
     assert_eq!((ran.code, rung["skipped"].as_str()), (1, None), "{ran:?}");
     assert!(share(4) > 0.5 && (0.0..0.3).contains(&share(5)), "server and batch: {ran:?}");
 }
 
-/// Names tell the two parties apart there: where they cannot, the rung is left out and the reason is given.
+/// Elevation tells server and batch work apart by name: where names are equal it is not tried, with the reason.
 #[test]
 fn elevation_is_not_tried_on_threads_of_one_name() {
     let Some(_turn) = turn("elevation_is_not_tried_on_threads_of_one_name") else { return };
@@ -156,7 +156,7 @@ fn elevation_is_not_tried_on_threads_of_one_name() {
     let (server, batch) = (Pinned::python(SPINNER), Pinned::python(SPINNER));
     let more = ["--try", "elevation", "--goal", "batch share < -99%"];
     let ran: Ran = ran(&mut trial(&folder, &server, &batch, &more));
-    assert!(ran.code == 1 && ran.stdout.contains("both parties are named `python3`"), "{ran:?}");
+    assert!(ran.code == 1 && ran.stdout.contains("of the batch work are named `python3`"), "{ran:?}");
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn client_sees_the_server() {
     assert!(count > Some(50), "about 200 requests of one second: {ran:?}");
 }
 
-/// The batch work stands still in the rounds alone, and in no others.
+/// The batch work is stopped in the rounds alone, and in no others.
 #[test]
 fn a_goal_can_be_about_the_server_alone() {
     let Some(_turn) = turn("a_goal_can_be_about_the_server_alone") else { return };
@@ -203,7 +203,7 @@ fn goal_about_the_server_alone() {
     );
     let batch_share = |rounds: &str| value[rounds][0]["figures"][5].as_f64().unwrap_or(0.0);
     assert!(batch_share("alone") < 0.001 && batch_share("before") > batch_share("alone"), "{ran:?}");
-    assert_eq!(value["awake"], "spinner", "the server is of our session: {ran:?}");
+    assert_eq!(value["awake"], "spinner", "the server is in the session of the test: {ran:?}");
     assert!(
         value["stood_still_ns"].as_u64() >= Some(2_000_000_000),
         "two rounds to look, one to confirm: {ran:?}"
@@ -217,9 +217,9 @@ fn kill_9_while_the_batch_stands_still_lets_it_go_on() {
     let (server, batch) = (Pinned::python(SERVER), Pinned::python(SPINNER));
     let mut command = trial(&folder, &server, &batch, &["--goal", "p50 < alone + 10%"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("schedlab");
-    wait_until("the batch stands still", || batch.state() == 'T');
-    child.kill().expect("our child");
-    child.wait().expect("our child");
+    wait_until("the batch work is stopped", || batch.state() == 'T');
+    child.kill().expect("a child of this test");
+    child.wait().expect("a child of this test");
     wait_until("the guardian lets it go on", || batch.state() != 'T');
     wait_until("the journals are gone", || !folder.names().iter().any(|name| name.ends_with(".journal")));
 }
@@ -236,13 +236,13 @@ fn kill_9_leaves_all_as_before() {
         .spawn()
         .expect("schedlab");
     wait_until("the batch is SCHED_IDLE", || batch.policy() == "SCHED_IDLE");
-    child.kill().expect("our child");
-    child.wait().expect("our child");
+    child.kill().expect("a child of this test");
+    child.wait().expect("a child of this test");
     wait_until("the guardian put it back", || batch.policy() == "SCHED_OTHER");
     wait_until("the journals are gone", || !folder.names().iter().any(|name| name.ends_with(".journal")));
 }
 
-/// What reads a round back while the setting is kept would take CPU time from those who are measured.
+/// Reading a round back while the setting is kept must not take CPU time from the measured threads.
 #[test]
 fn colocate_keeps_off_the_cpus_of_the_trial() {
     let Some(_turn) = turn("colocate_keeps_off_the_cpus_of_the_trial") else { return };
@@ -261,16 +261,16 @@ fn colocate_keeps_off_the_cpus_of_the_trial() {
             children_of(child.id()).into_iter().partition(|pid| words_of(*pid).contains(spins));
         batch.first().is_some_and(|pid| policy_of(&pid.to_string()) == "SCHED_IDLE")
     });
-    let (own, ours, theirs) = (cpus_of(std::process::id()), cpus_of(child.id()), cpus_of(batch[0]));
+    let (own, child_cpus, batch_cpus) = (cpus_of(std::process::id()), cpus_of(child.id()), cpus_of(batch[0]));
     assert!(!left.exists(), "it goes with the next trial");
     let guardians: Vec<CpuSet> = guardians.into_iter().map(cpus_of).collect();
-    child.kill().expect("our child");
-    child.wait().expect("our child");
+    child.kill().expect("a child of this test");
+    child.wait().expect("a child of this test");
     wait_until("the journals are gone", || !folder.names().iter().any(|name| name.ends_with(".journal")));
     let aside = own.without(&CpuSet::single(CpuId(0)));
     let aside = if aside.is_empty() { own } else { aside };
-    assert_eq!(ours, aside);
-    assert_eq!(theirs, own, "a command begins where we might run");
+    assert_eq!(child_cpus, aside);
+    assert_eq!(batch_cpus, own, "a command begins where we might run");
     assert!(!guardians.is_empty() && guardians.iter().all(|cpus| *cpus == aside), "{guardians:?}");
 }
 
@@ -296,9 +296,11 @@ fn a_dry_run_changes_nothing() {
     // A set of CPUs is fine for all settings but the agent's.
     if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() >= 2) {
         let set = ["--cpus", "0-1", "--goal", "p99 < alone + 10%", "--dry-run"];
-        let parties = ["--serve-pid", &server.pid(), "--batch-pid", &batch.pid()].map(str::to_owned);
-        let ran = crate::ran(command(&folder, &set).args(parties));
-        for part in ["CPUs 1\n", "manages one CPU", "both parties on the CPUs 0-1", "are stopped (SIGSTOP)"] {
+        let workloads = ["--serve-pid", &server.pid(), "--batch-pid", &batch.pid()].map(str::to_owned);
+        let ran = crate::ran(command(&folder, &set).args(workloads));
+        for part in
+            ["CPUs 1\n", "manages one CPU", "server and batch work on the CPUs 0-1", "are stopped (SIGSTOP)"]
+        {
             assert!(ran.code == 0 && ran.stdout.contains(part), "{part}: {ran:?}");
         }
     }
@@ -319,7 +321,10 @@ fn bad_input_is_refused() {
         (&["--serve", "true", "--batch", "true", "--goal", "utilisation > 1%"], "about the machine"),
         (&["--serve", "true", "--batch", "true"], "--goal"),
         (&["--serve", "true", "--batch", "true", "--goal", "p99 < alone 10%"], "alone + 10%"),
-        (&["--serve", "sleep 9", "--batch", "sleep 9", "--goal", "batch share > alone"], "stands still"),
+        (
+            &["--serve", "sleep 9", "--batch", "sleep 9", "--goal", "batch share > alone"],
+            "the batch work is stopped",
+        ),
         (&["--serve", "true", "--batch", "true", "--goal", "client response p99 < 1ms"], "--client IP:PORT"),
         (
             &["--serve", "sleep 9", "--batch", "sleep 9", "--client", "127.0.0.1:1", "--goal", "p99 < 1ms"],

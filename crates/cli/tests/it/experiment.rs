@@ -3,7 +3,7 @@
 
 use crate::{Folder, Ran, ran, root};
 use rustix::process::{Pid, Signal, kill_process};
-use schedlab_lab::experiment::Which;
+use schedlab_lab::experiment::ExperimentKind;
 use schedlab_testing::{always, settles};
 use serde_json::Value;
 use std::fs;
@@ -16,7 +16,7 @@ use std::time::Duration;
 static ONE: Mutex<()> = Mutex::new(());
 
 /// `None`: it cannot run here, and says so. In CI that is a failure.
-fn turn(test: &str, of: Which) -> Option<MutexGuard<'static, ()>> {
+fn turn(test: &str, of: ExperimentKind) -> Option<MutexGuard<'static, ()>> {
     let programs = of.programs().iter().map(|(program, _)| *program);
     let missing: Vec<&str> =
         programs.filter(|program| schedlab_host::program::find(program).is_none()).collect();
@@ -32,14 +32,14 @@ fn turn(test: &str, of: Which) -> Option<MutexGuard<'static, ()>> {
     None
 }
 
-/// Processes that carry this mark were started by one experiment, whoever their parent is now.
+/// Processes with this mark were started by one experiment, whatever their parent is now.
 const MARK: &str = "SCHEDLAB_TEST_MARK";
 
 fn command(folder: &Folder, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
     command.arg("experiment").args(arguments).current_dir(root()).stdin(Stdio::null());
     command.env("SCHEDLAB_RUN_DIR", folder.0.join("run")).env(MARK, folder.0.display().to_string());
-    // Whoever runs the tests may have calibrated the machine.
+    // The machine may have a calibration.
     command.env("XDG_DATA_HOME", folder.0.join("data"));
     command
 }
@@ -47,7 +47,7 @@ fn command(folder: &Folder, arguments: &[&str]) -> Command {
 fn experiment(folder: &Folder, arguments: &[&str]) -> Value {
     let before = Machine::now();
     let Ran { code, stdout, stderr } = ran(command(folder, arguments).arg("--json"));
-    // Whatever it measured.
+    // Whatever was measured.
     let left = (marked(folder), names(&folder.0.join("run").display().to_string()), Machine::now());
     always(left.0.is_empty() && left.1.is_empty() && left.2 == before, || format!("{left:?} {before:?}"));
     assert_eq!(code, 0, "{stderr}");
@@ -62,7 +62,7 @@ fn marked(folder: &Folder) -> Vec<String> {
     let entries = fs::read_dir("/proc").expect("Linux");
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let pids = names.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
-    let ours = |pid: &String| {
+    let marked = |pid: &String| {
         let variables = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         variables.split(|byte| *byte == 0).any(|one| one == mark.as_bytes())
     };
@@ -70,7 +70,7 @@ fn marked(folder: &Folder) -> Vec<String> {
         let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         format!("{pid} {}", String::from_utf8_lossy(&words).replace('\0', " "))
     };
-    pids.filter(ours).map(line).collect()
+    pids.filter(marked).map(line).collect()
 }
 
 /// What of the machine an experiment could have changed.
@@ -133,7 +133,7 @@ fn gone(folder: &Folder, pid: u32, when: &str) {
 
 fn kill(pid: u32, signal: Signal) {
     let pid = Pid::from_raw(pid.try_into().expect("a process id")).expect("not 0");
-    kill_process(pid, signal).expect("our own child");
+    kill_process(pid, signal).expect("a child of this test");
 }
 
 /// The lines of the only table.
@@ -147,8 +147,11 @@ fn value<'a>(result: &'a Value, row: &str, figure: &str) -> &'a Value {
 }
 
 #[test]
-fn two_hogs_stand_beside_article_and_model() {
-    let Some(_turn) = turn("two_hogs_stand_beside_article_and_model", Which::TwoHogs) else { return };
+fn two_hogs_are_printed_beside_published_and_simulated() {
+    let Some(_turn) = turn("two_hogs_are_printed_beside_published_and_simulated", ExperimentKind::TwoHogs)
+    else {
+        return;
+    };
     settles(3, two_hogs);
 }
 
@@ -179,7 +182,9 @@ const CALIBRATION: &str = "schema = \"schedlab-calibration/1\"\n[provenance]\nke
 
 #[test]
 fn the_simulated_column_has_this_machines_costs_and_says_so() {
-    let Some(_turn) = turn("the_simulated_column_has_this_machines_costs_and_says_so", Which::Sleeper) else {
+    let Some(_turn) =
+        turn("the_simulated_column_has_this_machines_costs_and_says_so", ExperimentKind::Sleeper)
+    else {
         return;
     };
     settles(3, simulated_column);
@@ -213,7 +218,8 @@ fn simulated_column() {
 
 #[test]
 fn the_sleeper_shows_its_stream_and_its_system_calls() {
-    let Some(_turn) = turn("the_sleeper_shows_its_stream_and_its_system_calls", Which::Sleeper) else {
+    let Some(_turn) = turn("the_sleeper_shows_its_stream_and_its_system_calls", ExperimentKind::Sleeper)
+    else {
         return;
     };
     settles(3, sleeper);
@@ -235,7 +241,8 @@ fn sleeper() {
 
 #[test]
 fn redis_is_loaded_by_each_client_over_two_hosts() {
-    let Some(_turn) = turn("redis_is_loaded_by_each_client_over_two_hosts", Which::RedisBatch) else {
+    let Some(_turn) = turn("redis_is_loaded_by_each_client_over_two_hosts", ExperimentKind::RedisBatch)
+    else {
         return;
     };
     settles(3, redis_is_loaded);
@@ -277,7 +284,8 @@ fn redis_is_loaded() {
 /// program must have said that Redis slept, and this test that it could not judge.
 #[test]
 fn the_limit_on_real_time_tasks_is_named_and_is_in_every_column() {
-    let Some(_turn) = turn("the_limit_on_real_time_tasks_is_named_and_is_in_every_column", Which::RedisBatch)
+    let Some(_turn) =
+        turn("the_limit_on_real_time_tasks_is_named_and_is_in_every_column", ExperimentKind::RedisBatch)
     else {
         return;
     };
@@ -320,7 +328,7 @@ fn limit_on_real_time_tasks(last: bool) {
 
 #[test]
 fn the_smp_program_runs_on_all_cpus() {
-    let Some(_turn) = turn("the_smp_program_runs_on_all_cpus", Which::Smp) else { return };
+    let Some(_turn) = turn("the_smp_program_runs_on_all_cpus", ExperimentKind::Smp) else { return };
     settles(3, smp_program);
 }
 
@@ -340,7 +348,9 @@ fn smp_program() {
 #[test]
 fn a_row_that_is_not_there_and_a_missing_program_are_named() {
     let folder = Folder::new("experiment-missing");
-    let Some(_turn) = turn("a_row_that_is_not_there_and_a_missing_program_are_named", Which::TwoHogs) else {
+    let Some(_turn) =
+        turn("a_row_that_is_not_there_and_a_missing_program_are_named", ExperimentKind::TwoHogs)
+    else {
         return;
     };
     let odd = ran(&mut command(&folder, &["two-hogs", "--only", "nice 7"]));
@@ -377,7 +387,7 @@ fn moments(count: u64) -> impl Iterator<Item = Duration> {
 
 #[test]
 fn a_kill_at_any_moment_leaves_nothing() {
-    let Some(_turn) = turn("a_kill_at_any_moment_leaves_nothing", Which::RedisBatch) else { return };
+    let Some(_turn) = turn("a_kill_at_any_moment_leaves_nothing", ExperimentKind::RedisBatch) else { return };
     let before = Machine::now();
     let kills = std::env::var("SCHEDLAB_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
     let (mut with_group, mut with_children) = (0, 0);
@@ -394,7 +404,7 @@ fn a_kill_at_any_moment_leaves_nothing() {
         with_children += usize::from(marked(&folder).len() > 2);
         kill(child.id(), Signal::KILL);
         let pid = child.id();
-        child.wait().expect("our own child");
+        child.wait().expect("a child of this test");
         gone(&folder, pid, &format!("after {moment:?}"));
     }
     // Kills that came before there was anything would prove nothing.
@@ -406,7 +416,7 @@ fn a_kill_at_any_moment_leaves_nothing() {
 
 #[test]
 fn ctrl_c_puts_everything_back() {
-    let Some(_turn) = turn("ctrl_c_puts_everything_back", Which::RedisBatch) else { return };
+    let Some(_turn) = turn("ctrl_c_puts_everything_back", ExperimentKind::RedisBatch) else { return };
     let (folder, before) = (Folder::new("experiment-ctrl-c"), Machine::now());
     let mut command = command(&folder, &LONG);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
@@ -416,7 +426,7 @@ fn ctrl_c_puts_everything_back() {
         std::thread::sleep(Duration::from_millis(10));
     }
     kill(pid, Signal::INT);
-    let output = child.wait_with_output().expect("our own child");
+    let output = child.wait_with_output().expect("a child of this test");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(2) && text.contains("everything is as before"), "{text}");
     // Nothing is left to wait for.
@@ -426,7 +436,9 @@ fn ctrl_c_puts_everything_back() {
 
 #[test]
 fn restore_removes_the_group_when_the_guardian_died_too() {
-    let Some(_turn) = turn("restore_removes_the_group_when_the_guardian_died_too", Which::RedisBatch) else {
+    let Some(_turn) =
+        turn("restore_removes_the_group_when_the_guardian_died_too", ExperimentKind::RedisBatch)
+    else {
         return;
     };
     let folder = Folder::new("experiment-both");
@@ -449,8 +461,8 @@ fn restore_removes_the_group_when_the_guardian_died_too() {
         kill(guardian, Signal::KILL);
     }
     kill(pid, Signal::KILL);
-    child.wait().expect("our own child");
-    assert_eq!(groups(pid).len(), 1, "nobody is left to remove it");
+    child.wait().expect("a child of this test");
+    assert_eq!(groups(pid).len(), 1, "no guardian is left to remove it");
     let restored = ran(Command::new(env!("CARGO_BIN_EXE_schedlab"))
         .arg("restore")
         .env("SCHEDLAB_RUN_DIR", folder.0.join("run")));

@@ -63,7 +63,7 @@ fn the_verdict_begins_with_the_server() {
     let ran = schedlab(&arguments);
     let value: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
     let outcome = value["verdict"]["outcome"].as_str().expect("text");
-    // The load generator gains more, and is not what anybody asks about.
+    // The load generator gains more, and no gate is about it.
     assert!(outcome.starts_with("idle: redis-server "), "{outcome}");
     // Of each the number that is felt first of those that are certain: 87 activations of a server that is hardly ever
     // without work say less than its share, and how much the generator got done says more than its share.
@@ -72,7 +72,7 @@ fn the_verdict_begins_with_the_server() {
 }
 
 #[test]
-fn gates_about_nobody_are_refused_at_once() {
+fn gates_about_no_task_are_refused_at_once() {
     for (gate, part) in [
         ("sysbnch share < 50%", "did you mean `sysbench`?"),
         ("ide: sysbench share < 50%", "no variant or scheduler `ide`; there are: as recorded, idle"),

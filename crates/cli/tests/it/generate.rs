@@ -1,4 +1,4 @@
-//! Scenarios that nobody wrote: `generate`, and workloads of rt-app.
+//! Scenarios that are generated: `generate`, and workloads of rt-app.
 
 use super::{Folder, schedlab};
 

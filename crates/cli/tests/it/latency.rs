@@ -113,7 +113,7 @@ fn results_of_several_machines_are_one_table_and_one_page() {
     let rounds: Vec<usize> =
         value["cells"].as_array().unwrap().iter().map(|c| c["rounds"].as_array().unwrap().len()).collect();
     assert_eq!(rounds, [1, 2]);
-    // Nobody knows what ran beside these: nothing to check.
+    // The files do not say what ran beside: no finding can be checked.
     assert_eq!(value["findings"].as_array().unwrap().len(), 0);
     assert_eq!(value["article"].as_array().unwrap().len(), 8);
 }
@@ -142,7 +142,7 @@ fn what_cannot_be_merged_is_answered() {
 
 /// The smallest table that there is: real threads, a real load.
 #[test]
-fn a_matrix_has_its_four_rows_beside_the_articles() {
+fn a_matrix_has_its_four_rows_beside_the_published_maxima() {
     let page = File::named("rt.html");
     let arguments = [
         "latency",
@@ -161,7 +161,7 @@ fn a_matrix_has_its_four_rows_beside_the_articles() {
     let ran = schedlab(&arguments);
     if ran.code == 2 && ran.stderr.contains("CAP_SYS_NICE") {
         assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "CI runs as root");
-        super::skip("a_matrix_has_its_four_rows_beside_the_articles", "no real-time policy for us here");
+        super::skip("a_matrix_has_its_four_rows_beside_the_published_maxima", "no real-time policy here");
         return;
     }
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -172,14 +172,14 @@ fn a_matrix_has_its_four_rows_beside_the_articles() {
         .iter()
         .map(|row| format!("{} {} {}", row["load"], row["policy"], row["article_max_ns"]).replace('"', ""))
         .collect();
-    let article = ["9602000", "369000", "101095000", "446000"];
+    let published = ["9602000", "369000", "101095000", "446000"];
     assert_eq!(rows.len(), 4, "{rows:?}");
     for (row, start) in rows.iter().zip(["idle other", "idle fifo:49", "loaded other", "loaded fifo:49"]) {
         assert!(row.starts_with(start), "{rows:?}");
     }
     assert_eq!(value["findings"].as_array().unwrap().len(), 4);
     let realtime = value["systems"][0]["realtime"] == true;
-    assert!(realtime || rows.iter().zip(article).all(|(row, max)| row.ends_with(max)), "{rows:?}");
+    assert!(realtime || rows.iter().zip(published).all(|(row, max)| row.ends_with(max)), "{rows:?}");
     for cell in value["cells"].as_array().unwrap() {
         assert!(cell["rounds"][0]["samples"]["count"].as_u64().unwrap() >= 30, "{cell}");
     }

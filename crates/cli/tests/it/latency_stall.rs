@@ -22,7 +22,7 @@ fn place() -> CpuId {
     affinity(0).unwrap().iter().next().unwrap()
 }
 
-/// Runs `work` while a thread of ours holds its CPU for `long` again and again; `None`: not allowed here. The thread ends
+/// Runs `work` while a thread of the test holds its CPU for `long` again and again; `None`: not allowed here. The thread ends
 /// when `work` does.
 fn beside_hog<T>(long: Duration, work: impl FnOnce() -> T) -> Option<T> {
     let over = AtomicBool::new(false);
@@ -93,7 +93,7 @@ fn break_blames_a_planted_hog_by_name() {
         "--no-lock",
         "--json",
     ];
-    // Whoever else holds the CPU for so long is blamed rightly, and proves nothing: the hog is blamed some time.
+    // Another program that holds the CPU for so long is named rightly, which proves nothing: the hog is named some time.
     let mut seen = String::new();
     for _ in 0..TRIES {
         let Some(ran) = beside_hog(Duration::from_millis(5), || schedlab(&arguments)) else { return };

@@ -1,4 +1,4 @@
-//! Real threads under schedulers of ours. Needs root and the kernel's events; touches only threads that the tests start.
+//! Real threads under schedlab schedulers. Needs root and the kernel's events; touches only threads that the tests start.
 //!
 //! A guardian ends a driver that does not beat for 100 ms, as it must, and a hypervisor may take the CPU from it for so long: a
 //! run that was ended for that is repeated ([`settles`]). What must hold whatever happens is told to [`always`].
@@ -77,7 +77,7 @@ pub(super) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     panic!("this never happened: {what}");
 }
 
-/// Whatever else went wrong: what was given back is as it was.
+/// Checks that what was given back is as it was.
 fn is_as_before(target: &Children, before: &(i64, String)) {
     let now = state(target.pid());
     always(now.as_ref() == Some(before), || format!("{now:?} {before:?}"));
@@ -137,7 +137,7 @@ fn an_edited_log_is_caught() {
     let folder = Folder::new("live-log");
     let log = folder.0.join("run.calls");
     let path = log.display().to_string();
-    // It ends by itself, when somebody has run for certain.
+    // It ends by itself, when a task has run for certain.
     let script = "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done; sleep 0.05; /bin/true";
     let arguments =
         ["run", "--scheduler", "fifo-centralized", "--for", "60s", "--log", &path, "--", "sh", "-c", script];
@@ -145,8 +145,8 @@ fn an_edited_log_is_caught() {
     assert_eq!(run.code, 0, "{run:?}");
     let text = std::fs::read_to_string(&log).expect("it was written");
     let edited = text.replacen("\"decision\":{\"task\":0", "\"decision\":{\"task\":1", 1);
-    assert_ne!(edited, text, "somebody ran");
-    std::fs::write(&log, edited).expect("ours");
+    assert_ne!(edited, text, "a task ran");
+    std::fs::write(&log, edited).expect("a file of this test");
     let verified = schedlab(&folder, &["verify", &path]);
     assert!(verified.code == 1 && verified.stdout.contains("differs"), "{verified:?}");
 }
@@ -170,12 +170,12 @@ fn attach_and_detach() {
     let detached = schedlab(&folder, &["detach"]);
     assert!(detached.code == 0 && detached.stdout.contains("gave everything back"), "{detached:?}");
     is_as_before(&target, &before);
-    assert!(attached.wait().expect("our child").success());
+    assert!(attached.wait().expect("a child of this test").success());
 }
 
 #[test]
-fn whoever_is_killed_everything_is_given_back() {
-    let Some(_turn) = turn("whoever_is_killed_everything_is_given_back") else { return };
+fn whichever_process_is_killed_everything_is_given_back() {
+    let Some(_turn) = turn("whichever_process_is_killed_everything_is_given_back") else { return };
     let folder = Folder::new("live-kill");
     // Different moments: while it starts, while it runs.
     for (round, delay_ms) in [3_u64, 40, 90, 170, 260, 410].into_iter().enumerate() {
@@ -188,8 +188,8 @@ fn whoever_is_killed_everything_is_given_back() {
             .spawn()
             .expect("the program can be started");
         std::thread::sleep(std::time::Duration::from_millis(delay_ms));
-        attached.kill().expect("our child");
-        attached.wait().expect("our child");
+        attached.kill().expect("a child of this test");
+        attached.wait().expect("a child of this test");
         wait_until("everything is as before", || state(target.pid()) == Some(before.clone()));
         let journals = || std::fs::read_dir(folder.0.join("run")).map_or(0, Iterator::count);
         // A journal without a guardian (it was killed before that one watched) is what `restore` is for.
@@ -217,7 +217,7 @@ fn one_of_two_is_given_back() {
     let stranger = schedlab(&folder, &["detach", "--pid", &std::process::id().to_string()]);
     assert!(stranger.code == 2 && stranger.stderr.contains("is not managed"), "{stranger:?}");
     let given = schedlab(&folder, &["detach", "--pid", &first.pid().to_string()]);
-    assert!(given.code == 0 && given.stdout.contains("manages the rest on"), "{given:?}");
+    assert!(given.code == 0 && given.stdout.contains("still manages the rest"), "{given:?}");
     is_as_before(&first, &before[0]);
     let listed = schedlab(&folder, &["status", "--json"]).stdout;
     let status: Value = serde_json::from_str(&listed).expect("JSON");
@@ -231,7 +231,7 @@ fn one_of_two_is_given_back() {
     wait_until("the other is managed on", || managed(second.pid()));
     assert_eq!(schedlab(&folder, &["detach"]).code, 0);
     is_as_before(&second, &before[1]);
-    attached.wait().expect("our child");
+    attached.wait().expect("a child of this test");
     assert_eq!(folder_names(&folder), Vec::<String>::new());
 }
 
@@ -268,7 +268,7 @@ fn children_get_what_their_parent_had() {
     });
     let children = children_of(target.pid());
     assert_eq!(schedlab(&folder, &["detach"]).code, 0);
-    attached.wait().expect("our child");
+    attached.wait().expect("a child of this test");
     let after: Vec<_> = children.iter().map(|pid| state(*pid)).collect();
     for child in &children {
         let _ = rustix::process::kill_process(
@@ -375,7 +375,7 @@ fn the_driver_gives_up() {
         assert_eq!(found.1 & !most, 0, "{name} has more than it needs: {:x}", found.1);
     }
     assert_eq!(schedlab(&folder, &["detach"]).code, 0);
-    attached.wait().expect("our child");
+    attached.wait().expect("a child of this test");
 }
 
 #[test]
@@ -424,11 +424,11 @@ fn an_ordinary_user_is_told_what_is_missing() {
     let program = folder.0.join("schedlab");
     std::fs::copy(env!("CARGO_BIN_EXE_schedlab"), &program).expect("the temporary folder is writable");
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&folder.0, open).expect("ours");
+    std::fs::set_permissions(&folder.0, open).expect("a file of this test");
     let rooms = folder.0.join("rooms");
-    std::fs::create_dir(&rooms).expect("ours");
+    std::fs::create_dir(&rooms).expect("a file of this test");
     std::os::unix::fs::chown(&rooms, Some(65_534), Some(65_534)).expect("root");
-    let as_nobody = |arguments: &[&str]| {
+    let as_other_user = |arguments: &[&str]| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all", "--"]);
         command.arg(&program).args(arguments).current_dir("/").stdin(Stdio::null());
@@ -442,23 +442,23 @@ fn an_ordinary_user_is_told_what_is_missing() {
         &["attach", "--scheduler", "rr", "--pid", &pid],
         &["confirm", "--scheduler", "rr", "--rounds", "1", "--", "sleep", "5"],
     ] {
-        let refused = as_nobody(arguments);
+        let refused = as_other_user(arguments);
         let said = refused.stderr.contains("root") || refused.stderr.contains("permission");
         assert!(refused.code == 2 && said, "{arguments:?}: {refused:?}");
     }
-    let matrix = as_nobody(&["list", "schedulers", "--live"]);
+    let matrix = as_other_user(&["list", "schedulers", "--live"]);
     assert!(matrix.code == 0 && matrix.stdout.contains("no: to know when tasks wake"), "{matrix:?}");
     for (arguments, word) in [
         (&["status"][..], "nothing is managed"),
-        (&["restore"], "nothing to give back"),
+        (&["restore"], "nothing has to be given back"),
         (&["compare", "two-hogs"], "linux"),
         (&["doctor"], "setcap"),
     ] {
-        let works = as_nobody(arguments);
+        let works = as_other_user(arguments);
         assert!(works.code == 0 && works.stdout.contains(word), "{arguments:?}: {works:?}");
     }
     assert_eq!(state(target.pid()), before);
-    let top = as_nobody(&["top", "--once"]);
+    let top = as_other_user(&["top", "--once"]);
     assert!(top.code == 2 && top.stderr.contains("nothing is managed"), "{top:?}");
 }
 
@@ -490,7 +490,7 @@ fn signal_driver(confirm: &Child, last: Option<u32>, signal: rustix::process::Si
     });
     let (driver, spinner) = seen.expect("it was seen");
     let pid = rustix::process::Pid::from_raw(driver as i32).expect("a process");
-    rustix::process::kill_process(pid, signal).expect("our child's child");
+    rustix::process::kill_process(pid, signal).expect("a process of this test");
     (driver, spinner)
 }
 
@@ -511,7 +511,7 @@ fn a_killed_round_is_made_again() {
     // Silent, then dead, then well.
     let (first, spinner) = signal_driver(&confirm, None, rustix::process::Signal::STOP);
     let (_, another) = signal_driver(&confirm, Some(first), rustix::process::Signal::KILL);
-    let ended = confirm.wait_with_output().expect("our child");
+    let ended = confirm.wait_with_output().expect("a child of this test");
     // 3: what is predicted of so short a round may not be trusted.
     assert!(matches!(ended.status.code(), Some(0 | 3)), "{ended:?}");
     let told: Value = serde_json::from_slice(&ended.stdout).expect("JSON");
@@ -532,7 +532,7 @@ fn a_driver_that_is_always_killed_ends_it() {
         last = Some(driver);
         spinners.push(spinner);
     }
-    let ended = confirm.wait_with_output().expect("our child");
+    let ended = confirm.wait_with_output().expect("a child of this test");
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     // Before it manages anything its guardian may have been the one to speak.
     let why = ["ended without a report (signal: 9", "the guardian ended process"];

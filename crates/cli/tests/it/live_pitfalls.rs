@@ -47,7 +47,7 @@ while time.thread_time() < 0.6:
 other.kill()
 open(sys.argv[1], 'w').write(str(yields))
 ";
-    std::fs::write(&program, script).expect("ours");
+    std::fs::write(&program, script).expect("a file of this test");
     let (program, counted) = (program.display().to_string(), yielder.display().to_string());
     let run = schedlab(
         &folder,
@@ -88,7 +88,7 @@ fn a_lock_whose_owner_waits_is_free_in_the_end() {
 fn the_lock_is_free_in_the_end() {
     let folder = Folder::new("live-lock");
     let owner = folder.0.join("owner");
-    std::fs::copy("/bin/sh", &owner).expect("ours");
+    std::fs::copy("/bin/sh", &owner).expect("a file of this test");
     // The hog does not sleep; it ends with the test in any case.
     let script = "\
 cd \"$0\"

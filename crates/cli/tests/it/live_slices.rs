@@ -161,7 +161,7 @@ fn turns_of_two_hogs_agree_with_the_simulators() {
 }
 
 #[test]
-fn an_interruption_by_a_gift_ends_no_turn() {
+fn an_interruption_in_a_yield_window_ends_no_turn() {
     let ms = Ns::from_ms;
     let mut at = Ns::ZERO;
     let stretches: Vec<Stretch> = [(1, 20), (2, 10), (1, 3), (2, 9), (1, 20), (2, 5)]

@@ -131,7 +131,7 @@ fn explain_names_every_cost_in_use() {
 }
 
 #[test]
-fn doctor_works_for_everybody() {
+fn doctor_works_for_every_user() {
     let ran = schedlab(&["doctor"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     let value: serde_json::Value = serde_json::from_str(&schedlab(&["doctor", "--json"]).stdout).unwrap();

@@ -1,6 +1,8 @@
 //! `compare --report`: one HTML file with the verdict first and all its provenance.
 
-use super::schedlab;
+use super::{Folder, root, schedlab};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 fn page(name: &str, arguments: &[&str]) -> String {
     let file = std::env::temp_dir().join(format!("schedlab-report-{}-{name}.html", std::process::id()));
@@ -19,7 +21,7 @@ fn of_a_recording() {
     let html = page("recording", &arguments);
     let order = ["What changes", "Distributions", "Who ran when", "Where the numbers come from"];
     let places: Vec<usize> = order.iter().map(|text| html.find(&format!("-h\">{text}")).unwrap()).collect();
-    assert!(html.find("class=\"outcome\"").unwrap() < places[0], "the verdict stands first");
+    assert!(html.find("class=\"outcome\"").unwrap() < places[0], "the verdict is first");
     assert!(places.is_sorted(), "{places:?}");
     for fact in ["one idle: yes policy=idle", "recorded by", "CLOCK_MONOTONIC", "6.18.44", "seeds"] {
         assert!(html.contains(fact), "{fact}");
@@ -33,6 +35,38 @@ fn of_a_scenario() {
     let html = page("scenario", &["compare", "two-hogs", "--seeds", "1"]);
     assert!(html.contains("expectations hold") && html.contains("scenario"));
     assert!(!html.contains("Recorded, then simulated"));
+}
+
+/// A named pipe has nothing to read the second time: a program that opens it again waits for ever.
+#[test]
+fn of_an_input_that_can_be_read_once() {
+    let folder = Folder::new("read-once");
+    let (pipe, html) = (folder.0.join("two-hogs.toml"), folder.0.join("page.html"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let text = std::fs::read_to_string(root().join("scenarios/two-hogs.toml")).unwrap();
+    let into = pipe.clone();
+    let writer = std::thread::spawn(move || std::fs::write(into, text));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_schedlab"))
+        .args(["compare", "--assert", "--seeds", "1", "--report"])
+        .args([&html, &pipe])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if begun.elapsed() > Duration::from_secs(120) {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("compare reads its input again");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    writer.join().unwrap().unwrap();
+    assert!(status.success(), "{status}");
+    assert!(std::fs::read_to_string(&html).unwrap().contains("two-hogs"));
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn timehist_is_the_same_however_it_is_read() {
     assert_eq!(ran.code, 2, "{}", ran.stderr);
     assert!(ran.stderr.contains("is damaged") && ran.stderr.contains("`head -c "), "{}", ran.stderr);
     let shown = ran.stdout.trim_end();
-    assert!(whole.stdout.starts_with(shown), "what stands before the damage is shown as it is");
+    assert!(whole.stdout.starts_with(shown), "the rows before the damage are shown");
     assert!(shown.lines().count() > 1_000, "{}", shown.lines().count());
 }
 

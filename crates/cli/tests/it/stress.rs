@@ -51,7 +51,7 @@ fn a_signal_ends_it_and_leaves_no_process() {
         kill_process(Pid::from_child(&child), signal).unwrap();
         let output = child.wait_with_output().unwrap();
         if signal == Signal::KILL {
-            // The kernel kills them; whoever adopts them reaps them when it comes to it.
+            // The kernel kills them; the process that adopts them reaps them later.
             while workers.iter().any(|&(pid, started)| running(pid, started)) {
                 std::thread::sleep(Duration::from_millis(5));
             }

@@ -50,7 +50,8 @@ impl Terminal {
 
     /// Waits until these words are on the screen. False: the program ended without them.
     pub(crate) fn shows(&mut self, words: &str) -> bool {
-        while !self.text().contains(words) && self.script.try_wait().expect("our child").is_none() {
+        while !self.text().contains(words) && self.script.try_wait().expect("a child of this test").is_none()
+        {
             std::thread::sleep(Duration::from_millis(50));
         }
         self.text().contains(words)
@@ -71,7 +72,7 @@ impl Terminal {
     /// Waits for the end. The screen that the program took must be given back, the terminal's settings be as before, and
     /// its exit code this one. All that was written.
     pub(crate) fn left_whole(mut self, code: i32) -> String {
-        self.script.wait().expect("our child");
+        self.script.wait().expect("a child of this test");
         let text = self.text();
         let (enter, leave) = (text.find("\u{1b}[?1049h"), text.rfind("\u{1b}[?1049l"));
         assert!(enter.is_some() && leave > enter, "{text:?}");

@@ -31,13 +31,13 @@ impl Driver {
 
     fn signal(&self, signal: Signal) {
         let pid = rustix::process::Pid::from_raw(self.0.id() as i32).expect("a process");
-        rustix::process::kill_process(pid, signal).expect("our child");
+        rustix::process::kill_process(pid, signal).expect("a child of this test");
     }
 
     /// Until everything is given back and nothing of it is left to be taken for the next one.
     fn end(mut self, folder: &Folder) {
         self.signal(Signal::INT);
-        self.0.wait().expect("our child");
+        self.0.wait().expect("a child of this test");
         let left = || std::fs::read_dir(folder.0.join("run")).into_iter().flatten().count();
         for _ in 0..6_000 {
             if left() == 0 {

@@ -44,7 +44,7 @@ fn the_terminal_comes_back_whole_after_a_signal() {
             eprintln!("SKIPPED: no script(1) here");
             return;
         };
-        if !terminal.shows("Worst waits") {
+        if !terminal.shows("Longest waits") {
             let text = terminal.text();
             assert!(std::env::var_os("CI").is_none(), "recording must work here: {text}");
             eprintln!("SKIPPED: nothing can be recorded here");

@@ -4,7 +4,7 @@ use crate::{Folder, Ran, ran, root};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Stdio};
 
-/// A child of ours in a policy that it did not begin with, and a journal that says so.
+/// A child of the test in a policy that it did not begin with, and a journal that says so.
 struct Left {
     folder: Folder,
     target: Child,
@@ -95,7 +95,7 @@ fn restore_gives_back_what_a_dead_owner_left() {
     let given = left.schedlab(&["restore"]);
     assert!(given.code == 0 && given.stdout.contains("as before again"), "{given:?}");
     assert_eq!((left.policy(), left.folder.names().len()), ("SCHED_OTHER".to_owned(), 0));
-    assert_eq!(left.schedlab(&["restore"]).stdout, "there is nothing to give back\n");
+    assert_eq!(left.schedlab(&["restore"]).stdout, "nothing has to be given back\n");
     assert_eq!(left.schedlab(&["status"]).stdout, "nothing is managed\n");
 }
 
@@ -125,7 +125,7 @@ fn a_journal_that_makes_no_sense_is_named() {
 fn a_folder_that_others_can_write_is_refused() {
     let left = Left::new("open");
     let open = std::fs::Permissions::from_mode(0o777);
-    std::fs::set_permissions(&left.folder.0, open).expect("ours");
+    std::fs::set_permissions(&left.folder.0, open).expect("a file of this test");
     let given = left.schedlab(&["restore"]);
     assert!(given.code == 2 && given.stderr.contains("can be written by others"), "{given:?}");
 }

@@ -123,7 +123,7 @@ fn what_is_no_xen_host_is_refused() {
     for (arguments, says) in [
         (vec!["show", "two-hogs", "--xl"], "--scheduler xen-credit"),
         (vec!["show", &file, "--scheduler", "linux-6.1", "--xl"], "linux-6.1"),
-        (vec!["show", &file, "--xl", "--latency"], "stand alone"),
+        (vec!["show", &file, "--xl", "--latency"], "exclude other analyses"),
         (vec!["show", &file, "--xl", "--from", "1s"], "--from"),
         (vec!["show", &file, "--variant", "nobody", "--xl"], "cap 50, free"),
         (vec!["show", &file, "--variant", "nobody", "--latency"], "cap 50, free"),

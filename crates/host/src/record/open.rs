@@ -4,7 +4,7 @@ use super::bpf::{self, Only};
 use super::child::Command;
 use super::switches::SwitchRecorder;
 use super::tracepoints::Tracepoints;
-use super::{CpuSource, RecordRequest, Scope, Whom};
+use super::{CpuSource, RecordFilter, RecordRequest, RecordUntil};
 use crate::cgroup::{Hierarchy, find_group};
 use crate::facts::{Backend, MachineFacts, RecordingCapabilities};
 use crate::sys::perf::Target;
@@ -16,7 +16,7 @@ use std::io;
 pub(super) struct Opened {
     pub(super) capabilities: RecordingCapabilities,
     pub(super) sources: Vec<(CpuId, Box<dyn CpuSource>)>,
-    /// The kernel's side does not leave out whom the request leaves out.
+    /// The kernel's side does not leave out the tasks that the request leaves out.
     pub(super) filter_here: bool,
 }
 
@@ -55,8 +55,8 @@ pub(super) fn open(
         let reason = reasons.pop().map_or_else(String::new, |(_, reason)| reason);
         return Err(HostError::Backend { backend: backend.name(), reason });
     }
-    let scope = match request.scope {
-        Scope::Command(_) => "a command",
+    let scope = match request.until {
+        RecordUntil::CommandEnds(_) => "a command",
         _ => "other processes",
     };
     let reasons: Vec<String> =
@@ -78,7 +78,7 @@ fn open_one(
     let everything = matches!(backend, Backend::Bpf | Backend::Tracepoints);
     let capabilities = RecordingCapabilities {
         backend,
-        system_wide: backend != Backend::OwnTasks && request.whom == Whom::All,
+        system_wide: backend != Backend::OwnTasks && request.filter == RecordFilter::All,
         wakeups: everything,
         wakers: everything,
         softirq_rule: sources.wake_rule.to_owned(),
@@ -91,7 +91,7 @@ fn open_one(
         steal_grain: Some(proc::STEAL_GRAIN),
     };
     let filter_here =
-        request.whom != Whom::All && matches!(backend, Backend::Tracepoints | Backend::Switches);
+        request.filter != RecordFilter::All && matches!(backend, Backend::Tracepoints | Backend::Switches);
     Ok((Opened { capabilities, sources: sources.list, filter_here }, sources.command))
 }
 
@@ -109,10 +109,10 @@ fn only_in_first_namespace(what: &str) -> Result<(), HostError> {
 
 fn open_bpf(request: &RecordRequest, machine: &MachineFacts) -> Result<Sources, HostError> {
     only_in_first_namespace("running BPF programs")?;
-    let only = match &request.whom {
-        Whom::All => Only::All,
-        Whom::Processes(list) => Only::Processes(list.clone()),
-        Whom::Group(path) => {
+    let only = match &request.filter {
+        RecordFilter::All => Only::All,
+        RecordFilter::Processes(list) => Only::Processes(list.clone()),
+        RecordFilter::Group(path) => {
             let group = find_group(path)?;
             match group.hierarchy {
                 Hierarchy::Cpu => Only::CpuGroup(group.id),
@@ -148,14 +148,16 @@ fn open_switches(request: &RecordRequest, machine: &MachineFacts) -> Result<Sour
 }
 
 fn open_own(request: &RecordRequest, machine: &MachineFacts) -> Result<Sources, HostError> {
-    let arguments = match (&request.scope, &request.whom) {
-        (Scope::Command(_) | Scope::Pids(_), _) if request.whole_machine => {
+    let arguments = match (&request.until, &request.filter) {
+        (RecordUntil::CommandEnds(_) | RecordUntil::ProcessesEnd(_), _) if request.whole_machine => {
             let source =
                 io::Error::other("it sees only what it was started for, and --all asks for everybody");
             return Err(HostError::Io { what: "recording own tasks".to_owned(), source });
         }
-        (Scope::Command(arguments), _) => arguments,
-        (_, Whom::Processes(pids)) | (Scope::Pids(pids), _) => return open_threads(request, machine, pids),
+        (RecordUntil::CommandEnds(arguments), _) => arguments,
+        (_, RecordFilter::Processes(pids)) | (RecordUntil::ProcessesEnd(pids), _) => {
+            return open_threads(request, machine, pids);
+        }
         _ => {
             let source = io::Error::other(
                 "it sees only a command that schedlab starts (schedlab record -o FILE -- COMMAND) or processes of yours \

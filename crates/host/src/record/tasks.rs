@@ -1,6 +1,6 @@
 //! From thread ids to [`TaskId`]s, with the facts of each task.
 
-use super::Whom;
+use super::RecordFilter;
 use super::raw::{Comm, comm_text};
 use crate::HostError;
 use crate::cgroup::{Groups, find_group};
@@ -65,15 +65,15 @@ impl Tasks {
     }
 
     /// Keeps only these from now on.
-    pub(crate) fn keep_only(&mut self, whom: &Whom) -> Result<(), HostError> {
-        self.keep = match whom {
-            Whom::All => Keep::All,
-            Whom::Processes(list) => {
+    pub(crate) fn keep_only(&mut self, filter: &RecordFilter) -> Result<(), HostError> {
+        self.keep = match filter {
+            RecordFilter::All => Keep::All,
+            RecordFilter::Processes(list) => {
                 let mut list = list.clone();
                 list.sort_unstable();
                 Keep::Processes(list)
             }
-            Whom::Group(path) => Keep::Below(find_group(path)?.path_of_cpu_controller()?),
+            RecordFilter::Group(path) => Keep::Below(find_group(path)?.path_of_cpu_controller()?),
         };
         Ok(())
     }

@@ -1,24 +1,24 @@
-//! How to have the same without schedlab, what it costs, and what bites.
+//! How to make a setting without schedlab, and what to know about it.
 
 use schedlab_live::actuators::Actuator;
 use serde::Serialize;
 
-/// The same setting in the words of other tools.
+/// A setting for other tools.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Advice {
-    /// What is set, in words.
+    /// What is set.
     pub what: &'static str,
     /// What to know about it.
     pub bites: &'static str,
-    /// A drop-in for the unit of the party that it changes.
+    /// A drop-in for the unit of the workload that it changes.
     pub systemd: &'static str,
     /// What Kubernetes offers.
     pub kubernetes: &'static str,
-    /// For a shell: a new program and a running one.
+    /// Commands for a shell: for a new program and for a running one.
     pub shell: &'static str,
 }
 
-/// Of each actuator.
+/// Returns the advice for an actuator.
 pub const fn advice(how: Actuator) -> Advice {
     match how {
         Actuator::Default => DEFAULT,
@@ -41,8 +41,8 @@ const DEFAULT: Advice =
 
 const IDLE: Advice = Advice {
     what: "the batch threads run under SCHED_IDLE",
-    bites: "A server that never sleeps leaves the batch next to nothing; a lock that the batch holds is held \
-            long then. Policies count within one control group: in different groups, the groups' weights decide.",
+    bites: "Beside a server that never sleeps the batch gets almost no CPU time, and holds its locks for long. Policies \
+            count within one control group: in different groups, the groups' weights decide.",
     systemd: "# /etc/systemd/system/BATCH.service.d/schedlab.conf\n[Service]\nCPUSchedulingPolicy=idle",
     kubernetes: "no field sets a policy: wrap the batch container, command: [\"chrt\", \"--idle\", \"0\", ...]; \
                  nearest field: no CPU request at all (QoS BestEffort, cpu.weight 1)",
@@ -51,7 +51,7 @@ const IDLE: Advice = Advice {
 
 const GROUP_IDLE: Advice = Advice {
     what: "cpu.idle = 1 for the control group of the batch",
-    bites: "Needs Linux 5.15. Groups beside it must have work of their own weight: within the group all is as before.",
+    bites: "Needs Linux 5.15. It counts against the groups beside it only: within the group nothing changes.",
     systemd: "# no directive yet: ExecStartPost=+/bin/sh -c 'echo 1 > /sys/fs/cgroup/system.slice/BATCH.service/cpu.idle'",
     kubernetes: "no field: QoS BestEffort is nearest (cpu.weight 1); a node agent can write cpu.idle",
     shell: "echo 1 > /sys/fs/cgroup/BATCH/cpu.idle",
@@ -59,7 +59,7 @@ const GROUP_IDLE: Advice = Advice {
 
 const QUOTA_OFF: Advice = Advice {
     what: "no cpu.max for the control groups of the server",
-    bites: "The server may use whole CPUs then; what the limit protected is protected by weights only.",
+    bites: "The server may use whole CPUs then; only weights protect the work that the limit protected.",
     systemd: "# /etc/systemd/system/SERVER.service.d/schedlab.conf\n[Service]\nCPUQuota=",
     kubernetes: "no resources.limits.cpu for the server's container (keep its request)",
     shell: "echo max > /sys/fs/cgroup/SERVER/cpu.max",
@@ -75,7 +75,7 @@ const GROUP_WEIGHT: Advice = Advice {
 
 const BATCH: Advice = Advice {
     what: "the batch threads run under SCHED_BATCH",
-    bites: "They do not preempt at their wakeups; once they run, they run their slice.",
+    bites: "Batch threads do not preempt when they wake; a batch thread that runs still runs its whole slice.",
     systemd: "# /etc/systemd/system/BATCH.service.d/schedlab.conf\n[Service]\nCPUSchedulingPolicy=batch",
     kubernetes: "no field sets a policy: command: [\"chrt\", \"--batch\", \"0\", ...]",
     shell: "chrt --batch 0 COMMAND\nchrt --batch --all-tasks --pid 0 BATCH_PID",
@@ -91,8 +91,8 @@ const NICE: Advice = Advice {
 
 const SLICE: Advice = Advice {
     what: "the server's threads ask for slices of 0.1 ms: earlier deadlines, the same share",
-    bites: "Needs Linux 6.12. A server that uses more than its share still waits for its turn; it is switched more \
-            often, which costs both of them.",
+    bites: "Needs Linux 6.12. A server that uses more than its share still waits for its turn; more switches cost server and \
+            batch CPU time.",
     systemd: "# no directive: ExecStartPost=+/usr/bin/chrt --other --sched-runtime 100000 --all-tasks --pid 0 $MAINPID",
     kubernetes: "no field: command: [\"chrt\", \"--other\", \"--sched-runtime\", \"100000\", \"0\", ...] (util-linux 2.42)",
     shell: "chrt --other --sched-runtime 100000 0 COMMAND   # util-linux 2.42; schedtool and older chrt cannot",
@@ -107,8 +107,8 @@ const APART: Advice = Advice {
 };
 
 const ELEVATION: Advice = Advice {
-    what: "both run under schedlab's own scheduler `layers`: batch runs only when the server does not want to",
-    bites: "An agent of schedlab's must run as root, and takes a CPU time of its own (`schedlab top`); 6 ms of each 100 ms \
+    what: "server and batch run under schedlab's own scheduler `layers`: batch runs only when no server thread is runnable",
+    bites: "A schedlab agent must run as root and uses CPU time (`schedlab top` shows how much); 6 ms of each 100 ms \
             belong to the kernel's own scheduling, and a second CPU must stay unmanaged.",
     systemd: "# a unit of its own: ExecStart=/usr/bin/schedlab attach --scheduler layers --cpus CPU --pid SERVER_PID,BATCH_PID \
               --task BATCH=batch",
@@ -118,7 +118,7 @@ const ELEVATION: Advice = Advice {
 
 const GROUP_MAX: Advice = Advice {
     what: "the batch gets half of each managed CPU at most, in periods of 10 ms",
-    bites: "The other half stays empty when the server does not need it: this wastes CPU time.",
+    bites: "The other half is idle when the server does not need it: this wastes CPU time.",
     systemd: "# /etc/systemd/system/BATCH.service.d/schedlab.conf\n[Service]\nCPUQuota=50%\nCPUQuotaPeriodSec=10ms",
     kubernetes: "resources.limits.cpu: \"500m\" for each CPU (its period is 100 ms: longer bursts)",
     shell: "echo '5000 10000' > /sys/fs/cgroup/BATCH/cpu.max   # times the number of CPUs",
@@ -126,10 +126,10 @@ const GROUP_MAX: Advice = Advice {
 
 const FIFO: Advice = Advice {
     what: "the server's threads run under SCHED_FIFO with priority 1",
-    bites: "A server that does not sleep keeps everything ordinary off its CPU, this shell too. Since Linux 6.12 the \
-            fair server gives ordinary tasks 50 ms of each second then, in one piece, and the server waits for that \
+    bites: "A server that does not sleep keeps all fair tasks off its CPU, this shell too. Since Linux 6.12 the \
+            fair server gives fair tasks 50 ms of each second then, in one piece, and the server waits that \
             long; kernels with RT_GROUP_SCHED, and all older ones, stop it for 50 ms of each second \
-            (kernel.sched_rt_runtime_us) even when nobody else wants to run.",
+            (kernel.sched_rt_runtime_us) even when no other task is runnable.",
     systemd: "# /etc/systemd/system/SERVER.service.d/schedlab.conf\n[Service]\nCPUSchedulingPolicy=fifo\n\
               CPUSchedulingPriority=1",
     kubernetes: "no field: securityContext.capabilities.add: [\"SYS_NICE\"] and command: [\"chrt\", \"--fifo\", \"1\", ...]",

@@ -1,4 +1,4 @@
-//! Who delayed the server.
+//! Which programs delayed the server.
 
 use schedlab_model::Ns;
 use schedlab_trace::Recording;
@@ -8,19 +8,19 @@ use schedlab_trace::analysis::{By, Scope};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// How much of the server's waiting is laid to whom.
+/// How much of the server's waiting a program caused.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Blamed {
-    /// A program's name; `idle` when the CPU was on its way to the server, `a limit` when one held it back.
+    /// The program's name; `idle` for a CPU that was leaving idle, `a limit` where a limit held the server back.
     pub who: String,
-    /// Waiting time for each second of the round.
+    /// Waiting time in each second of the round.
     pub ns_per_s: f64,
 }
 
-/// Culprits that are kept.
+/// Programs that are kept.
 const TOP: usize = 3;
 
-/// The worst of one round, of the tasks for whom `server` is true.
+/// Returns the programs that delayed the server most in a round; `server` says of each task whether it belongs to the server.
 pub(super) fn blame(recording: &Recording, server: &[bool]) -> Vec<Blamed> {
     let scope = Scope::default();
     let blame = Followed::over(recording, &scope, Blame::new(&recording.header, &scope, By::Thread));
@@ -44,15 +44,15 @@ pub(super) fn blame(recording: &Recording, server: &[bool]) -> Vec<Blamed> {
     worst(all.collect())
 }
 
-/// The medians over rounds, the worst first.
-pub fn over<'a>(rounds: impl Iterator<Item = &'a [Blamed]> + Clone) -> Vec<Blamed> {
+/// Returns the medians over rounds, the largest first.
+pub fn median_blame<'a>(rounds: impl Iterator<Item = &'a [Blamed]> + Clone) -> Vec<Blamed> {
     let mut values: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     let count = rounds.clone().count();
     for one in rounds.flatten() {
         values.entry(&one.who).or_default().push(one.ns_per_s);
     }
     let median = |(who, mut values): (&str, Vec<f64>)| {
-        // Whoever is not among the worst of a round counts as nothing there.
+        // A program that is not among the largest of a round counts as 0 there.
         values.resize(count, 0.0);
         let median = schedlab_stats::Estimate::from_values(values).map_or(0.0, |estimate| estimate.median);
         Blamed { who: who.to_owned(), ns_per_s: median }
@@ -72,10 +72,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_over_rounds_counts_those_who_are_missing() {
+    fn the_median_over_rounds_counts_programs_that_are_missing_as_0() {
         let one = |who: &str, ns_per_s| Blamed { who: who.to_owned(), ns_per_s };
         let rounds =
             [vec![one("batch", 9.0), one("cron", 50.0)], vec![one("batch", 7.0)], vec![one("batch", 8.0)]];
-        assert_eq!(over(rounds.iter().map(Vec::as_slice)), [one("batch", 8.0)]);
+        assert_eq!(median_blame(rounds.iter().map(Vec::as_slice)), [one("batch", 8.0)]);
     }
 }

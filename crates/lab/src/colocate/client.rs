@@ -1,7 +1,7 @@
-//! Our own client beside a trial. In an open loop a stall of the server is seen by every request that it hits.
+//! schedlab's own client beside a trial. In an open loop every request that a stall of the server hits measures it.
 
-use super::ColocateError;
-use super::round::needed;
+use super::error::ColocateError;
+use super::samples::needed;
 use schedlab_host::threads::{self, Scheduling};
 use schedlab_measure::{Ladder, LoadReport, LoadRequest, LoopKind, run};
 use schedlab_model::{CpuSet, Ns, Policy};
@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Whom to ask what, how often.
+/// A client: which server it asks what, and how often.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Client {
     /// The server's address. It speaks Redis's protocol (RESP).
@@ -23,22 +23,22 @@ pub struct Client {
     pub words: Vec<String>,
 }
 
-/// What the client saw in one round.
+/// What the client measured in one round.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Seen {
-    /// To the reply: from the intended send time, in a closed loop from the send.
+pub struct ClientMeasurements {
+    /// Response times: to the reply, from the intended send time (in a closed loop from the send).
     pub response: Ladder,
     /// Replies a second.
     pub throughput_per_s: f64,
-    /// Why it should not be trusted.
+    /// Why the numbers should not be trusted.
     pub doubts: Vec<String>,
 }
 
-/// A server that was just started gets so long to listen.
+/// How long a server that was just started has to listen.
 const LISTENS: Duration = Duration::from_secs(5);
 
 impl Client {
-    /// Waits until somebody listens at the address.
+    /// Waits until a server listens at the address.
     pub(super) fn wait(&self, stop: &dyn Fn() -> bool) -> Result<(), ColocateError> {
         let begun = Instant::now();
         loop {
@@ -59,14 +59,19 @@ impl Client {
         }
     }
 
-    /// One round of `length`, on `cpus` (where that is allowed). The same `seed` sends at the same times.
-    pub(super) fn round(&self, length: Ns, cpus: Option<CpuSet>, seed: u64) -> Result<Seen, ColocateError> {
+    /// Measures one round of `length`, on `cpus` where that is allowed. The same `seed` sends at the same times.
+    pub(super) fn round(
+        &self,
+        length: Ns,
+        cpus: Option<CpuSet>,
+        seed: u64,
+    ) -> Result<ClientMeasurements, ColocateError> {
         if let Some(cpus) = cpus {
-            // A client beside the server is still a client: its own doubts say when it was too slow.
+            // Where that is refused the client shares the CPU with the server: its doubts say when it was too slow.
             let _ = threads::set_affinity(0, &cpus);
         }
-        // What else runs on its CPU would look like the server's delay. It sleeps between replies, and the thread ends with
-        // the round; where the kernel refuses, its lag and its doubts tell.
+        // Other work on the client's CPU would look like a delay of the server. The client sleeps between replies, and its thread
+        // ends with the round; where the kernel refuses the policy, the client's lag and doubts show it.
         if let Ok(now) = threads::scheduling(0) {
             let _ = threads::set_scheduling(0, &Scheduling { policy: Policy::Fifo(1), ..now });
         }
@@ -81,12 +86,12 @@ impl Client {
         };
         let failed = |error| ColocateError::Input(format!("--client {}: {error}", self.address));
         let LoadReport { latency, throughput_per_s, doubts, .. } = run(&request).map_err(failed)?;
-        Ok(Seen { response: latency, throughput_per_s, doubts })
+        Ok(ClientMeasurements { response: latency, throughput_per_s, doubts })
     }
 }
 
-impl Seen {
-    /// What it says of `metric`; `None`: a client does not know that.
+impl ClientMeasurements {
+    /// Returns the value of `metric`; `None`: a client does not know it.
     pub(super) fn value(&self, metric: Metric) -> Option<f64> {
         let ladder = &self.response;
         let stat = match metric {
@@ -110,7 +115,7 @@ impl Seen {
         Some(ns as f64)
     }
 
-    /// Why its number says nothing.
+    /// Returns why the value of `metric` says nothing.
     pub(super) fn lacks(&self, metric: Metric) -> Option<String> {
         if self.value(metric).is_none() {
             return Some(
@@ -132,9 +137,9 @@ impl Seen {
 mod tests {
     use super::*;
 
-    fn seen(count: u64) -> Seen {
+    fn seen(count: u64) -> ClientMeasurements {
         let response = Ladder { count, p99_ns: 700, max_ns: 900, ..Ladder::default() };
-        Seen { response, throughput_per_s: 50.0, doubts: Vec::new() }
+        ClientMeasurements { response, throughput_per_s: 50.0, doubts: Vec::new() }
     }
 
     #[test]

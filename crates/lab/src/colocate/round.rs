@@ -1,11 +1,13 @@
-//! What one round measured.
+//! What one round measured: the values of the goals, and the figures of the table.
 
 use super::blame::{Blamed, blame};
-use super::client::Seen;
-use super::{ColocateError, Goal};
+use super::client::ClientMeasurements;
+use super::error::ColocateError;
+use super::plan::Goal;
+use super::samples::too_few;
+use crate::process_tasks::of_processes;
 use schedlab_model::EventKind;
 use schedlab_model::text::glob;
-use schedlab_study::gate::Evidence;
 use schedlab_study::measurements::SubjectData;
 use schedlab_study::metric::{Metric, Stat};
 use schedlab_trace::Recording;
@@ -13,70 +15,70 @@ use schedlab_trace::analysis::{Summary, TaskSummary};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// The rows of the table before/after, besides the goals.
-pub const FIGURES: [(Side, Metric); 6] = [
-    (Side::Server, Metric::Latency(Stat::Percentile(50_000))),
-    (Side::Server, Metric::Latency(Stat::Percentile(99_000))),
-    (Side::Server, Metric::Latency(Stat::Max)),
-    (Side::Server, Metric::Response(Stat::Percentile(99_000))),
-    (Side::Server, Metric::Share),
-    (Side::Batch, Metric::Share),
+/// The rows of the table of both settings, besides the goals.
+pub const FIGURES: [(WorkloadRole, Metric); 6] = [
+    (WorkloadRole::Server, Metric::Latency(Stat::Percentile(50_000))),
+    (WorkloadRole::Server, Metric::Latency(Stat::Percentile(99_000))),
+    (WorkloadRole::Server, Metric::Latency(Stat::Max)),
+    (WorkloadRole::Server, Metric::Response(Stat::Percentile(99_000))),
+    (WorkloadRole::Server, Metric::Share),
+    (WorkloadRole::Batch, Metric::Share),
 ];
 
-/// Whose figure it is.
+/// The workload that a figure is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Side {
-    /// Who has the goal.
+pub enum WorkloadRole {
+    /// The server, which the goals are about.
     Server,
-    /// Who takes the rest.
+    /// The batch work.
     Batch,
 }
 
 /// The values of one round.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Round {
-    /// The value of each goal, in its metric's unit; `null`: it was not seen.
+    /// The value of each goal, in its metric's unit; `null`: nothing was seen of it.
     pub goals: Vec<Option<f64>>,
     /// Why the value of a goal cannot be judged.
     pub lacks: Vec<Option<String>>,
-    /// By [`FIGURES`].
+    /// The values of [`FIGURES`].
     pub figures: Vec<Option<f64>>,
-    /// The part that the batch work got of the CPU time that the server left.
+    /// The part of the CPU time left by the server that the batch work got.
     pub batch_of_left: Option<f64>,
-    /// Who the server waited for.
+    /// The programs that the server waited for.
     pub blame: Vec<Blamed>,
-    /// What our own client saw.
-    pub client: Option<Seen>,
-    /// Wakeups of the server whose wait was seen.
+    /// What schedlab's own client measured.
+    pub client: Option<ClientMeasurements>,
+    /// Wakeups of the server whose wait was recorded.
     pub wakeups: u64,
     /// Events that were lost.
     pub lost: u64,
 }
 
-/// The processes of both parties.
-pub(super) struct Parties {
+/// The processes of server and batch work.
+pub(super) struct WorkloadProcesses {
     pub(super) server: BTreeSet<u32>,
     pub(super) batch: BTreeSet<u32>,
 }
 
 impl Round {
-    /// Of a recording over `cpus` managed CPUs.
-    pub(super) fn of(
+    /// Returns the values of a recording; `cpus` is the number of managed CPUs.
+    pub(super) fn from_recording(
         recording: &Recording,
-        parties: &Parties,
-        client: Option<Seen>,
+        processes: &WorkloadProcesses,
+        client: Option<ClientMeasurements>,
         goals: &[Goal],
         cpus: usize,
     ) -> Result<Round, ColocateError> {
         let summary = Summary::of(recording).map_err(|error| ColocateError::Input(error.to_string()))?;
         let tasks = &recording.header.tasks;
-        let server = members(recording, &parties.server);
-        let batch = members(recording, &parties.batch);
+        let server = of_processes(recording, &processes.server);
+        let batch = of_processes(recording, &processes.batch);
         let window = summary.window;
-        let sum = |who: &dyn Fn(usize) -> bool| {
+        let sum = |counts: &dyn Fn(usize) -> bool| {
             let mut sum = TaskSummary::default();
-            let chosen = (0..tasks.len()).filter(|index| who(*index));
+            let chosen = (0..tasks.len()).filter(|index| counts(*index));
             chosen.for_each(|index| sum.merge(&summary.tasks[index]));
             sum
         };
@@ -105,8 +107,8 @@ impl Round {
                 let names: BTreeSet<&str> = all.map(|index| tasks[index].comm.as_str()).collect();
                 let names = names.into_iter().collect::<Vec<_>>().join(", ");
                 return Err(ColocateError::Input(format!(
-                    "--goal '{}': nobody of the two parties has that name; `server`, `batch` and these have been \
-                     seen: {names}",
+                    "--goal '{}': no thread of the server or the batch work has that name; `server`, `batch` and these names \
+                     were seen: {names}",
                     goal.0
                 )));
             }
@@ -115,63 +117,26 @@ impl Round {
             round.goals.push(SubjectData::of_tasks("", window, of_goal).value(goal.0.metric));
         }
         let subjects = [of_server, of_batch].map(|sum| SubjectData::of_tasks("", window, sum));
-        let value = |(side, metric): (Side, Metric)| subjects[usize::from(side == Side::Batch)].value(metric);
+        let value = |(role, metric): (WorkloadRole, Metric)| {
+            subjects[usize::from(role == WorkloadRole::Batch)].value(metric)
+        };
         round.figures = FIGURES.map(value).to_vec();
         round.client = client;
         Ok(round)
     }
 
-    /// What our own client says of `metric`.
-    pub fn of_client(&self, metric: Metric) -> Option<f64> {
+    /// Returns what schedlab's own client measured of `metric`.
+    pub fn client_value(&self, metric: Metric) -> Option<f64> {
         self.client.as_ref().and_then(|seen| seen.value(metric))
     }
 
-    /// The evidence about a goal.
-    pub(super) fn evidence(&self, goal: usize, before: Option<f64>) -> Evidence<'_> {
-        let lacks = self.lacks.get(goal).and_then(Option::as_deref);
-        Evidence { before, after: self.goals.get(goal).copied().flatten(), told_apart: true, lacks }
+    /// Returns why the value of a goal cannot be judged.
+    pub(super) fn lacks_of_goal(&self, goal: usize) -> Option<&str> {
+        self.lacks.get(goal).and_then(Option::as_deref)
     }
-}
-
-/// By task: whether it belongs to one of `processes`, or was made by one who does.
-pub(crate) fn members(recording: &Recording, processes: &BTreeSet<u32>) -> Vec<bool> {
-    let tasks = &recording.header.tasks;
-    let mut found: Vec<bool> = tasks.iter().map(|task| processes.contains(&task.pid)).collect();
-    for event in &recording.events {
-        if let EventKind::New { task, parent: Some(parent) } = event.kind
-            && found.get(parent.index()) == Some(&true)
-            && let Some(one) = found.get_mut(task.index())
-        {
-            *one = true;
-        }
-    }
-    found
 }
 
 fn lost(recording: &Recording) -> u64 {
     let count = |kind: &EventKind| if let EventKind::Lost { count } = kind { *count } else { 0 };
     recording.events.iter().map(|event| count(&event.kind)).sum()
-}
-
-/// How many values a number of a distribution needs, so that it says something.
-pub(super) fn needed(stat: Stat) -> u64 {
-    match stat {
-        Stat::Percentile(thousandths) => u64::from(100_000_u32.div_ceil(100_000 - thousandths)),
-        _ => 10,
-    }
-}
-
-/// Why a number of a distribution says nothing: a percentile needs so many values that one lies beyond it.
-fn too_few(sum: &TaskSummary, metric: Metric) -> Option<String> {
-    let (values, stat) = match metric {
-        Metric::Latency(stat) => (&sum.wake_latency, stat),
-        Metric::Wait(stat) => (&sum.preempt_wait, stat),
-        Metric::Response(stat) => (&sum.response, stat),
-        Metric::Run(stat) => (&sum.run_length, stat),
-        _ => return None,
-    };
-    let needed = needed(stat);
-    let count = values.count();
-    let text = || format!("{count} values were seen and {needed} are needed");
-    (count < needed).then(text)
 }

@@ -1,35 +1,38 @@
 //! Which setting is chosen.
 //!
-//! The settings are tried in stages: those of the stock kernel, the mildest first; our own scheduler; what is known to stall
-//! the server. The first that meets the goals in its interleaved rounds is chosen. Before the next stage, those of which the
-//! rounds did not tell get more of them: a setting must not lose to a harsher one only because the machine was noisy. Which
-//! of them still cannot be told when all its rounds are used up is not known to miss the goals either: the mildest of those
-//! is chosen then, and the answer says that it is not sure.
+//! The settings are tried in stages: those of the stock kernel, the mildest first; schedlab's own scheduler; those that are known to
+//! stall the server. The first that meets the goals in its interleaved rounds is chosen. Before the next stage, settings that the
+//! rounds did not decide get more of them: a setting must not lose to a harsher one only because the machine was noisy. A setting that
+//! its last rounds do not decide either is not known to miss the goals: the mildest of those is chosen then, and the answer says
+//! that it is not sure.
 
-use super::alone::{self, Distance};
+use super::answer::{ColocateObserver, Colocation, Tried};
+use super::distance::{Distance, distances};
+use super::error::ColocateError;
+use super::judge::{judge, judge_first_pairs, worse};
+use super::plan::ColocatePlan;
 use super::round::Round;
 use super::trial::Trial;
-use super::{ColocateError, Colocation, Plan, Tried, Watch, advice, judge, unfit, worse};
 use schedlab_live::LiveError;
 use schedlab_live::actuators::{Actuator, LADDER};
-use schedlab_study::gate::{Against, GateOutcome};
+use schedlab_study::gate::GateOutcome;
 
-/// A setting's pairs of rounds are looked at after so many times the rounds of the plan, until their interval tells: at once ...
+/// A setting's pairs of rounds are judged after so many times the rounds of the plan, until their interval tells: at once ...
 const LOOKS: [usize; 2] = [1, 2];
-/// ... and when nothing milder than the next stage meets the goals. Each look is one more at the same rounds, which
-/// [`alone::distances`] takes off its confidence; so they are few, and each has twice as many.
-const LATER_LOOKS: [usize; 2] = [4, MOST];
-/// Goals about the server alone get so many times the rounds of the plan at most.
-pub const MOST: usize = 8;
+/// ... and when nothing milder than the next stage meets the goals. Each look is one more at the same rounds, which costs it
+/// confidence ([`distances`]); so there are few of them, each at twice as many rounds.
+const LATER_LOOKS: [usize; 2] = [4, MOST_TIMES];
+/// Goals against the server alone get so many times the rounds of the plan at most.
+pub const MOST_TIMES: usize = 8;
 
-/// What can be measured.
+/// Measures rounds: a [`Trial`], or numbers that a test pretends.
 pub(super) trait Rounds {
-    /// One round under `how`: how much was changed, and what was measured.
+    /// Measures one round under `how`. Returns how many threads and files were changed, and the values.
     fn round(&mut self, how: Actuator) -> Result<(usize, Round), ColocateError>;
-    /// One round in which the batch work stands still.
+    /// Measures one round in which the batch work is stopped.
     fn alone(&mut self) -> Result<Round, ColocateError>;
-    /// Why `how` would change nothing.
-    fn void(&self, how: Actuator) -> Option<&'static str>;
+    /// Returns why `how` would change nothing.
+    fn changes_nothing(&self, how: Actuator) -> Option<&'static str>;
 }
 
 impl Rounds for Trial<'_> {
@@ -39,26 +42,29 @@ impl Rounds for Trial<'_> {
     fn alone(&mut self) -> Result<Round, ColocateError> {
         Trial::alone(self)
     }
-    fn void(&self, how: Actuator) -> Option<&'static str> {
-        Trial::void(self, how)
+    fn changes_nothing(&self, how: Actuator) -> Option<&'static str> {
+        Trial::changes_nothing(self, how)
     }
 }
 
-/// When it is tried.
+/// The order in which actuators are tried, in three groups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
+    /// Settings of the stock kernel.
     Settings,
-    OurScheduler,
+    /// schedlab's own scheduler.
+    Elevation,
+    /// Settings that stall the server at times.
     Stalls,
 }
 
 impl Stage {
-    const ALL: [Stage; 3] = [Stage::Settings, Stage::OurScheduler, Stage::Stalls];
+    const ALL: [Stage; 3] = [Stage::Settings, Stage::Elevation, Stage::Stalls];
 
-    fn of(how: Actuator) -> Stage {
+    fn from_actuator(how: Actuator) -> Stage {
         match how {
             _ if how.stall().is_some() => Stage::Stalls,
-            Actuator::Elevation => Stage::OurScheduler,
+            Actuator::Elevation => Stage::Elevation,
             _ => Stage::Settings,
         }
     }
@@ -72,30 +78,30 @@ struct Candidate {
     alone: Vec<Round>,
     distances: Vec<Distance>,
     outcome: GateOutcome,
-    /// More rounds may tell.
+    /// Whether more rounds may decide.
     open: bool,
 }
 
-/// Tries and confirms; fills in what was found.
+/// Tries and confirms, and fills the answer in.
 pub(super) fn search(
     rounds: &mut dyn Rounds,
-    plan: &Plan,
+    plan: &ColocatePlan,
     found: &mut Colocation,
-    watch: &mut dyn Watch,
+    observer: &mut dyn ColocateObserver,
 ) -> Result<(), ColocateError> {
-    // Too little was seen of one of them to say that none meets the goals.
+    // Whether too little was seen of a setting to say that none meets the goals.
     let mut unseen = false;
     let mut alone = Vec::new();
-    if alone::wanted(&plan.goals) {
-        watch.alone();
+    if plan.needs_alone() {
+        observer.alone();
         alone.push(rounds.alone()?);
     }
     for stage in Stage::ALL {
         let mut open: Vec<Candidate> = Vec::new();
-        for how in LADDER.into_iter().filter(|how| Stage::of(*how) == stage) {
-            let tried = attempt(rounds, plan, how, found, &mut alone, watch)?;
+        for how in LADDER.into_iter().filter(|how| Stage::from_actuator(*how) == stage) {
+            let tried = attempt(rounds, plan, how, found, &mut alone, observer)?;
             let lacks = tried.round.iter().any(|round| round.lacks.iter().any(Option::is_some));
-            // Where rounds alone were as far from each other as this one from the bound, more of them tell.
+            // Where rounds alone differ from each other as much as this one from the bound, more of them can decide.
             let near = !alone.is_empty() && !lacks && tried.outcome == Some(GateOutcome::CannotSay);
             let candidate = tried.outcome == Some(GateOutcome::Met) || near;
             if how == Actuator::Default && tried.outcome == Some(GateOutcome::CannotSay) && !near {
@@ -109,7 +115,7 @@ pub(super) fn search(
                 continue;
             }
             let mut candidate = Candidate::new(how);
-            candidate.look(rounds, plan, &LOOKS, "confirming", watch)?;
+            candidate.look(rounds, plan, &LOOKS, "confirming", observer)?;
             candidate.tell(found);
             if candidate.outcome == GateOutcome::Met {
                 found.choose(how);
@@ -121,7 +127,7 @@ pub(super) fn search(
             }
         }
         for candidate in &mut open {
-            candidate.look(rounds, plan, &LATER_LOOKS, "not decided yet", watch)?;
+            candidate.look(rounds, plan, &LATER_LOOKS, "not decided yet", observer)?;
             candidate.tell(found);
             if candidate.outcome == GateOutcome::Met {
                 found.choose(candidate.how);
@@ -142,47 +148,40 @@ pub(super) fn search(
     Ok(())
 }
 
-impl Colocation {
-    fn choose(&mut self, how: Actuator) {
-        self.chosen = Some(how);
-        self.advice = (how != Actuator::Default).then(|| advice(how));
-    }
-}
-
-/// One round under `how`.
+/// Tries `how` in its first rounds.
 fn attempt(
     rounds: &mut dyn Rounds,
-    plan: &Plan,
+    plan: &ColocatePlan,
     how: Actuator,
     found: &Colocation,
     alone: &mut Vec<Round>,
-    watch: &mut dyn Watch,
+    observer: &mut dyn ColocateObserver,
 ) -> Result<Tried, ColocateError> {
     let mut tried = Tried { actuator: how, changed: 0, outcome: None, round: None, skipped: None };
-    tried.skipped = unfit(plan, how).or_else(|| rounds.void(how).map(str::to_owned));
+    tried.skipped = plan.rules_out(how).or_else(|| rounds.changes_nothing(how).map(str::to_owned));
     if tried.skipped.is_some() {
         return Ok(tried);
     }
-    watch.round("trying", how);
+    observer.round("trying", how);
     match rounds.round(how) {
         Ok((changed, round)) => {
-            // The first round is the only "before" that there is yet.
+            // No interleaved rounds exist yet: the first round of the trial is the "before".
             let before = found.tried.first().and_then(|first| first.round.clone());
             let before = before.unwrap_or_else(|| round.clone());
             if !alone.is_empty() {
-                watch.alone();
+                observer.alone();
                 alone.push(rounds.alone()?);
             }
             let mut pair = || -> Result<(Round, Round), ColocateError> {
-                watch.round("once more", how);
+                observer.round("once more", how);
                 let round = rounds.round(how)?.1;
-                watch.alone();
+                observer.alone();
                 Ok((round, rounds.alone()?))
             };
-            let (round, outcome) = alone::looks(&plan.goals, round, &[before], alone, &mut pair)?;
+            let (round, outcome) = judge_first_pairs(&plan.goals, round, &[before], alone, &mut pair)?;
             (tried.changed, tried.round, tried.outcome) = (changed, Some(round), Some(outcome));
         }
-        // What the kernel refuses here may still be followed by something that it allows.
+        // The kernel may allow another actuator.
         Err(ColocateError::Live(error @ (LiveError::Refused { .. } | LiveError::Group { .. })))
             if how != Actuator::Default =>
         {
@@ -200,21 +199,21 @@ impl Candidate {
         Candidate { how, before, after, alone, distances, outcome: GateOutcome::CannotSay, open: true }
     }
 
-    /// Interleaved rounds, looked at after each of so many times those of the plan, until they tell.
+    /// Measures interleaved rounds, and judges them after each of so many times the rounds of the plan, until they decide.
     fn look(
         &mut self,
         rounds: &mut dyn Rounds,
-        plan: &Plan,
+        plan: &ColocatePlan,
         times: &[usize],
         what: &str,
-        watch: &mut dyn Watch,
+        observer: &mut dyn ColocateObserver,
     ) -> Result<(), ColocateError> {
         for times in times {
             if !self.open {
                 break;
             }
             while self.after.len() < plan.rounds * times {
-                self.measure(rounds, plan, what, watch)?;
+                self.measure(rounds, plan, what, observer)?;
             }
             self.judge(plan);
         }
@@ -224,39 +223,39 @@ impl Candidate {
     fn measure(
         &mut self,
         rounds: &mut dyn Rounds,
-        plan: &Plan,
+        plan: &ColocatePlan,
         what: &str,
-        watch: &mut dyn Watch,
+        observer: &mut dyn ColocateObserver,
     ) -> Result<(), ColocateError> {
-        if alone::wanted(&plan.goals) {
-            watch.alone();
+        if plan.needs_alone() {
+            observer.alone();
             self.alone.push(rounds.alone()?);
         }
-        // What decides is the pair; the default stands beside it for the table.
+        // The pair decides; the default is measured beside it for the table.
         if self.how == Actuator::Default || self.before.len() < plan.rounds {
-            watch.round(what, Actuator::Default);
+            observer.round(what, Actuator::Default);
             self.before.push(rounds.round(Actuator::Default)?.1);
         }
         if self.how == Actuator::Default {
             self.after.clone_from(&self.before);
         } else {
-            watch.round(what, self.how);
+            observer.round(what, self.how);
             self.after.push(rounds.round(self.how)?.1);
         }
         Ok(())
     }
 
-    fn judge(&mut self, plan: &Plan) {
-        self.distances = alone::distances(&plan.goals, &self.after, &self.alone, &self.distances);
+    fn judge(&mut self, plan: &ColocatePlan) {
+        self.distances = distances(&plan.goals, &self.after, &self.alone, &self.distances);
         let rest = judge(&plan.goals, &self.after, &self.before, &[]);
-        let all = plan.goals.iter().filter(|goal| goal.0.against == Against::Alone).count();
-        // A goal without a distance was not seen, which no further round would mend.
+        let all = plan.goals.iter().filter(|goal| goal.is_against_alone()).count();
+        // Nothing was seen of a goal without a distance, which no further round would change.
         let rest = if self.distances.len() < all { worse(rest, GateOutcome::CannotSay) } else { rest };
         self.outcome = self.distances.iter().fold(rest, |all, one| worse(all, one.outcome));
         self.open = self.outcome == GateOutcome::CannotSay && rest == GateOutcome::Met;
     }
 
-    /// What it found stands in the answer, until another one does.
+    /// Copies what was measured into the answer, in place of an earlier candidate's.
     fn tell(&self, found: &mut Colocation) {
         found.before.clone_from(&self.before);
         found.after.clone_from(&self.after);

@@ -1,13 +1,16 @@
-//! Rounds: an actuator is set, everybody is recorded, the actuator is taken back.
+//! Rounds: an actuator is set, the machine is recorded, the actuator is taken back.
 
-use super::alone::{self, Awake, Watchman};
-use super::elevate::{self, Elevated};
-use super::party::{Party, Who};
-use super::round::{Parties, Round};
-use super::{ColocateError, GivenBack, Plan};
-use crate::record::{self, record};
+use super::answer::GivenBack;
+use super::attach::{self, AttachedDriver};
+use super::awake::{AwakeCpus, KeptAwake};
+use super::error::ColocateError;
+use super::plan::{ColocatePlan, changes_nothing};
+use super::round::{Round, WorkloadProcesses};
+use super::workload::{Workload, WorkloadSource};
+use crate::cpus::check_online;
+use crate::record::{RecordPlan, record};
 use schedlab_host::threads::{self, Confined};
-use schedlab_host::{RecordRequest, Scope};
+use schedlab_host::{RecordRequest, RecordUntil};
 use schedlab_live::actuators::{self, Actuator};
 use schedlab_live::{Keeper, KeeperOptions};
 use schedlab_model::{CpuSet, Ns};
@@ -17,59 +20,64 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// An owner that is silent for longer is killed by its guardian. Beats come every 20 ms while a round is recorded, but
-/// not while a recording is analysed.
+/// The guardian kills an owner whose heartbeats stop for longer. They come every 20 ms while a round is recorded, but not while
+/// a recording is analysed.
 const SILENCE: Duration = Duration::from_secs(30);
-/// Above the server's own priority 1, so that the way back is open whatever the server does.
+/// Above the server's priority (1), so that the guardian can put everything back whatever the server does.
 const GUARDIAN_PRIORITY: u8 = 2;
-/// While a setting is kept, this many lengths of a round follow each round unrecorded: to record, and to read it back, costs
-/// those who are measured something too.
+/// While a setting is kept, this many lengths of a round follow each round unrecorded: recording, and reading it back, costs the
+/// measured threads CPU time.
 const REST: u64 = 4;
+/// Time between two checks of guardians and commands.
 const TEND: Duration = Duration::from_millis(20);
-/// Commands get so long to come up before the first round.
+/// How long commands have to come up before the first round.
 const COME_UP: Duration = Duration::from_millis(300);
 
-/// Both parties, and what holds them.
+/// The workloads of a trial, and what holds them on their CPUs.
 pub(super) struct Trial<'a> {
-    plan: &'a Plan,
+    plan: &'a ColocatePlan,
     stop: &'a dyn Fn() -> bool,
-    // Dropped in this order: first everything is put back, then what we started is ended.
+    // Dropped in this order: first everything is put back, then the commands are ended.
     confined: Option<Keeper>,
-    server: Party,
-    batch: Party,
-    load: Option<Party>,
+    server: Workload,
+    batch: Workload,
+    load: Option<Workload>,
     pub(super) cpus: CpuSet,
-    /// Where this thread might run before: commands begin there.
+    /// The CPUs of this thread before the trial: commands begin on them.
     home: CpuSet,
     given_back: GivenBack,
-    /// Rounds so far: the client's seed.
+    /// Rounds so far, which is the seed of the client.
     rounds: u64,
-    /// For how long the batch work stood still, and how the CPUs were kept awake then.
+    /// How long the batch work was stopped, and how the CPUs were kept awake then.
     pub(super) stood_still: Duration,
-    pub(super) awake: Option<Awake>,
-    /// This thread and the guardians that it starts keep off the CPUs of the trial: to read a round back while the setting is
-    /// kept took 2.3 % of them from the server and its batch work.
+    pub(super) awake: Option<KeptAwake>,
+    /// Keeps this thread and the guardians that it starts off the CPUs of the trial: reading a round back while a setting was kept
+    /// took 2.3 % of them from server and batch work (measured).
     _aside: Confined,
 }
 
-/// What holds an actuator.
+/// An actuator that is set.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct AppliedSetting {
     keeper: Option<Keeper>,
-    elevated: Option<Elevated>,
+    driver: Option<AttachedDriver>,
     changed: usize,
-    /// The batch work stands still.
+    /// Whether the batch work is stopped.
     frozen: bool,
 }
 
 impl<'a> Trial<'a> {
-    pub(super) fn start(plan: &'a Plan, stop: &'a dyn Fn() -> bool) -> Result<Trial<'a>, ColocateError> {
-        Recorded::sweep(plan.run_dir.path());
+    /// Finds or starts the workloads, and confines them to the CPUs of the plan.
+    pub(super) fn start(
+        plan: &'a ColocatePlan,
+        stop: &'a dyn Fn() -> bool,
+    ) -> Result<Trial<'a>, ColocateError> {
+        RoundFile::sweep(plan.run_dir.path());
         let home = threads::affinity(0).unwrap_or(CpuSet::ALL);
-        let server = Party::new(&plan.serve, home)?;
-        let batch = Party::new(&plan.batch, home)?;
+        let server = Workload::start(&plan.serve, home)?;
+        let batch = Workload::start(&plan.batch, home)?;
         let online = schedlab_host::machine().online;
-        plan.cpus.iter().try_for_each(on_this_machine).map_err(ColocateError::Input)?;
+        plan.cpus.iter().try_for_each(check_online).map_err(ColocateError::Input)?;
         let cpus = plan.cpus.unwrap_or_else(|| server.side.cpus(&online));
         let mut trial = Trial {
             plan,
@@ -86,16 +94,20 @@ impl<'a> Trial<'a> {
             awake: None,
             _aside: Confined::to(&online.without(&cpus)),
         };
-        if let Some(why) = alone::refuse(plan, &trial.server.side, &trial.batch.side) {
+        if let Some(why) = plan.refuses_alone(&trial.server.side, &trial.batch.side) {
             return Err(ColocateError::Input(why));
         }
         if plan.cpus.is_some() {
-            let mut keeper = trial.keeper("the CPUs of both parties", None)?;
+            let mut keeper = trial.keeper("the CPUs of server and batch work", None)?;
             actuators::confine(&mut keeper, &trial.server.side, &cpus)?;
             actuators::confine(&mut keeper, &trial.batch.side, &cpus)?;
             trial.confined = Some(keeper);
         }
-        trial.load = plan.load.clone().map(|line| Party::new(&Who::Command(line), home)).transpose()?;
+        trial.load = plan
+            .load
+            .clone()
+            .map(|line| Workload::start(&WorkloadSource::Command(line), home))
+            .transpose()?;
         std::thread::sleep(COME_UP);
         if let Some(client) = &plan.client {
             client.wait(stop)?;
@@ -115,7 +127,7 @@ impl<'a> Trial<'a> {
         Ok(Keeper::start(&options)?)
     }
 
-    /// One round under `how`: how much was changed, and what was measured.
+    /// Measures one round under `how`. Returns how many threads and files were changed, and the values.
     pub(super) fn round(&mut self, how: Actuator) -> Result<(usize, Round), ColocateError> {
         let mut held = self.set(how)?;
         let changed = held.changed;
@@ -124,27 +136,26 @@ impl<'a> Trial<'a> {
         Ok((changed, result?.1))
     }
 
-    /// One round in which the batch work stands still and the CPUs are kept awake.
+    /// Measures one round in which the batch work is stopped and the CPUs are kept awake.
     pub(super) fn alone(&mut self) -> Result<Round, ColocateError> {
         let begun = Instant::now();
-        let mut keeper =
-            self.keeper("the batch work stands still while the server is measured alone", None)?;
+        let mut keeper = self.keeper("the batch work is stopped while the server is measured alone", None)?;
         actuators::freeze(&mut keeper, &self.batch.side)?;
-        let watchman = Watchman::start(&self.server.side, &self.cpus);
-        self.awake = Some(watchman.how);
-        let mut held = Held { keeper: Some(keeper), frozen: true, ..Held::default() };
+        let awake = AwakeCpus::start(&self.server.side, &self.cpus);
+        self.awake = Some(awake.how);
+        let mut held = AppliedSetting { keeper: Some(keeper), frozen: true, ..AppliedSetting::default() };
         let result = self.measure(Actuator::Default, &mut held);
-        drop(watchman);
+        drop(awake);
         self.release(held)?;
         self.stood_still += begun.elapsed();
         Ok(result?.1)
     }
 
-    /// Keeps `how`, which `held` holds, for `time` or until it is stopped, and measures a round every so often.
+    /// Keeps `how`, which is set, for `time` or until `stop` says so, and measures a round now and then.
     pub(super) fn keep(
         &mut self,
         how: Actuator,
-        mut held: Held,
+        mut held: AppliedSetting,
         time: Ns,
         each: &mut dyn FnMut(&Round),
     ) -> Result<Vec<Round>, ColocateError> {
@@ -158,7 +169,7 @@ impl<'a> Trial<'a> {
                     passed += length + rest;
                     self.rest(how, &mut held, rest)?;
                 }
-                // To be stopped is the usual end of keeping.
+                // The usual end of keeping.
                 Err(ColocateError::Interrupted) => break,
                 Err(error) => return Err(error),
             }
@@ -167,8 +178,8 @@ impl<'a> Trial<'a> {
         Ok(rounds)
     }
 
-    /// Nothing is recorded for `time`: keeps guardians, server and batch work alive.
-    fn rest(&mut self, how: Actuator, held: &mut Held, time: Ns) -> Result<(), ColocateError> {
+    /// Records nothing for `time`, and keeps guardians, server and batch work alive.
+    fn rest(&mut self, how: Actuator, held: &mut AppliedSetting, time: Ns) -> Result<(), ColocateError> {
         let begun = Instant::now();
         let mut seen = BTreeSet::new();
         while begun.elapsed() < Duration::from_nanos(time.0) && !(self.stop)() {
@@ -178,19 +189,19 @@ impl<'a> Trial<'a> {
         Ok(())
     }
 
-    /// Sets `how`; what is returned must be given to [`Trial::keep`].
-    pub(super) fn set(&self, how: Actuator) -> Result<Held, ColocateError> {
+    /// Sets `how`. What it returns holds the setting, and goes to [`Trial::keep`].
+    pub(super) fn set(&self, how: Actuator) -> Result<AppliedSetting, ColocateError> {
         let (server, batch) = (&self.server.side, &self.batch.side);
-        let mut held = Held::default();
+        let mut held = AppliedSetting::default();
         match how {
             Actuator::Default => {}
             Actuator::Elevation => {
-                if let Some(why) = elevate::unfit(&self.cpus, &schedlab_host::machine().online) {
+                if let Some(why) = attach::unfit(&self.cpus, &schedlab_host::machine().online) {
                     return Err(ColocateError::Skip(why));
                 }
                 let (program, run_dir) = (&self.plan.program, &self.plan.run_dir);
-                held.elevated =
-                    Some(Elevated::start(program, run_dir, (&self.cpus, &self.home), server, batch)?);
+                held.driver =
+                    Some(AttachedDriver::start(program, run_dir, (&self.cpus, &self.home), server, batch)?);
                 held.changed = server.threads().len() + batch.threads().len();
             }
             _ => {
@@ -200,7 +211,7 @@ impl<'a> Trial<'a> {
                 held.keeper = Some(keeper);
                 if how == Actuator::Slice && !has_slice(server) {
                     return Err(ColocateError::Skip(
-                        "this kernel has no custom slices: Linux 6.12 has".to_owned(),
+                        "this kernel has no custom slices (they need Linux 6.12)".to_owned(),
                     ));
                 }
             }
@@ -208,32 +219,24 @@ impl<'a> Trial<'a> {
         Ok(held)
     }
 
-    fn release(&mut self, held: Held) -> Result<(), ColocateError> {
-        let elevated = held.elevated.map_or(Ok(()), Elevated::end);
+    fn release(&mut self, held: AppliedSetting) -> Result<(), ColocateError> {
+        let ended = held.driver.map_or(Ok(()), AttachedDriver::end);
         if let Some(keeper) = held.keeper {
             self.given_back.add(&keeper.finish()?);
         }
-        elevated
+        ended
     }
 
-    fn measure(&mut self, how: Actuator, held: &mut Held) -> Result<(Ns, Round), ColocateError> {
-        let file = Recorded::here(self.plan.run_dir.path());
-        let mut request = RecordRequest::new(Scope::All);
+    fn measure(&mut self, how: Actuator, held: &mut AppliedSetting) -> Result<(Ns, Round), ColocateError> {
+        let file = RoundFile::of_this_process(self.plan.run_dir.path());
+        let mut request = RecordRequest::new(RecordUntil::Stopped);
         request.duration = Some(self.plan.round);
-        // Recorder and client should not disturb whom they measure.
+        // Recorder and client should not disturb the measured threads.
         let aside = schedlab_host::machine().online.without(&self.cpus);
         request.recorder_cpu = aside.lowest();
-        let plan = record::Plan {
-            request,
-            output: file.0.clone(),
-            note: format!("schedlab colocate, {how}"),
-            max_bytes: None,
-            ring: None,
-            until: None,
-            after: Ns::ZERO,
-        };
+        let plan = RecordPlan::new(request, file.0.clone(), format!("schedlab colocate, {how}"));
         let (stopped, failed) = (Cell::new(false), Cell::new(None));
-        let mut seen = Parties {
+        let mut processes = WorkloadProcesses {
             server: self.server.side.pids().into_iter().collect(),
             batch: self.batch.side.pids().into_iter().collect(),
         };
@@ -244,7 +247,7 @@ impl<'a> Trial<'a> {
         let aside = (!aside.is_empty()).then_some(aside);
         let client = client.map(|client| std::thread::spawn(move || client.round(length, aside, seed)));
         {
-            let tending = RefCell::new((&mut *self, &mut *held, &mut seen.batch));
+            let tending = RefCell::new((&mut *self, &mut *held, &mut processes.batch));
             record(&plan, &mut (), &|| {
                 let (trial, held, batch) = &mut *tending.borrow_mut();
                 if let Err(error) = trial.tend(how, held, batch) {
@@ -255,7 +258,7 @@ impl<'a> Trial<'a> {
                 stopped.get()
             })?;
         }
-        // It ends with its round, or when the server does.
+        // The client ends with its round, or with the server.
         let client = client.map(|thread| thread.join().unwrap_or(Err(ColocateError::Interrupted)));
         if let Some(error) = failed.take() {
             return Err(error);
@@ -263,23 +266,25 @@ impl<'a> Trial<'a> {
         if stopped.get() {
             return Err(ColocateError::Interrupted);
         }
-        seen.server.extend(self.server.side.pids());
-        seen.batch.extend(self.batch.side.pids());
+        processes.server.extend(self.server.side.pids());
+        processes.batch.extend(self.batch.side.pids());
         let recording = Recording::open(&file.0)
             .map_err(|error| ColocateError::Input(format!("the round cannot be read back: {error}")))?;
         let client = client.transpose()?;
-        let round = Round::of(&recording, &seen, client, &self.plan.goals, self.cpus.count())?;
+        let round =
+            Round::from_recording(&recording, &processes, client, &self.plan.goals, self.cpus.count())?;
         Ok((recording.duration.max(Ns(1)), round))
     }
 
-    /// Every 20 ms: the guardians know that we live, the server lives, batch work and load that ended begin again.
+    /// To be called every 20 ms: sends heartbeats to the guardians, checks that the server runs, and starts batch work and load
+    /// again that ended.
     fn tend(
         &mut self,
         how: Actuator,
-        held: &mut Held,
+        held: &mut AppliedSetting,
         batch: &mut BTreeSet<u32>,
     ) -> Result<(), ColocateError> {
-        if held.elevated.as_mut().is_some_and(|agent| !agent.works()) {
+        if held.driver.as_mut().is_some_and(|agent| !agent.runs()) {
             return Err(ColocateError::Input("the agent has ended; see `schedlab status`".to_owned()));
         }
         for keeper in [held.keeper.as_mut(), self.confined.as_mut()].into_iter().flatten() {
@@ -290,7 +295,7 @@ impl<'a> Trial<'a> {
                 "the server ended ({status}): give a command that stays in the foreground, and look at its output above"
             )));
         }
-        if let (Who::Pids(_), true) = (&self.plan.serve, self.server.side.pids().is_empty()) {
+        if let (WorkloadSource::Pids(_), true) = (&self.plan.serve, self.server.side.pids().is_empty()) {
             return Err(ColocateError::Input("the server ended".to_owned()));
         }
         if let Some(load) = &mut self.load {
@@ -310,16 +315,16 @@ impl<'a> Trial<'a> {
         Ok(())
     }
 
-    /// Why `how` would change nothing.
-    pub(super) fn void(&self, how: Actuator) -> Option<&'static str> {
-        super::void(how, &self.server.side, &self.cpus)
+    /// Returns why `how` would change nothing.
+    pub(super) fn changes_nothing(&self, how: Actuator) -> Option<&'static str> {
+        changes_nothing(how, &self.server.side, &self.cpus)
     }
 
     pub(super) fn batch_restarts(&self) -> usize {
         self.batch.restarts
     }
 
-    /// Everything back, and what could not be.
+    /// Puts everything back. Returns what could not be.
     pub(super) fn finish(mut self) -> Result<GivenBack, ColocateError> {
         let mut given_back = std::mem::take(&mut self.given_back);
         if let Some(keeper) = self.confined.take() {
@@ -329,44 +334,35 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// Refuses CPUs that are not there.
-pub(crate) fn on_this_machine(cpus: &CpuSet) -> Result<(), String> {
-    let online = schedlab_host::machine().online;
-    if cpus.is_empty() || !cpus.without(&online).is_empty() {
-        return Err(format!("--cpus {cpus}: this machine has the CPUs {online}"));
-    }
-    Ok(())
-}
-
-/// Whether a thread has the slice: older kernels take the value and forget it.
+/// Returns whether a thread has the custom slice: kernels before 6.12 accept the value and ignore it.
 fn has_slice(server: &actuators::Side) -> bool {
     let has = |tid| threads::scheduling(tid).is_ok_and(|now| now.slice == Some(actuators::SERVER_SLICE));
     server.threads().into_iter().any(|thread| has(thread.tid))
 }
 
-/// A file that goes.
-struct Recorded(PathBuf);
+/// The recording of a round, which is removed with this.
+struct RoundFile(PathBuf);
 
-impl Recorded {
-    /// The recording of a round of this process.
-    fn here(run_dir: &Path) -> Recorded {
-        Recorded(run_dir.join(format!("colocate-{}.slt", std::process::id())))
+impl RoundFile {
+    /// Returns the file of this process, which is not created yet.
+    fn of_this_process(run_dir: &Path) -> RoundFile {
+        RoundFile(run_dir.join(format!("colocate-{}.slt", std::process::id())))
     }
 
-    /// Removes those of processes that were killed.
+    /// Removes the files of processes that were killed.
     fn sweep(run_dir: &Path) {
         let names = std::fs::read_dir(run_dir).into_iter().flatten().flatten().map(|entry| entry.file_name());
         for name in names.filter_map(|name| name.into_string().ok()) {
             let pid = name.strip_prefix("colocate-").and_then(|rest| rest.strip_suffix(".slt"));
             let dead = |pid: u32| threads::identity(pid).is_none();
             if pid.and_then(|pid| pid.parse().ok()).is_some_and(dead) {
-                drop(Recorded(run_dir.join(name)));
+                drop(RoundFile(run_dir.join(name)));
             }
         }
     }
 }
 
-impl Drop for Recorded {
+impl Drop for RoundFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }

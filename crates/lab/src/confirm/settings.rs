@@ -1,7 +1,7 @@
-//! A variant of `compare`, made on living threads.
+//! The settings of the rounds, and how a variant of `compare` is made on running threads.
 
-use super::{ConfirmError, How, Plan};
-use crate::colocate::on_this_machine;
+use super::plan::{ConfirmError, ConfirmPlan};
+use crate::cpus::check_online;
 use schedlab_host::threads::{self, Identity, Scheduling};
 use schedlab_live::{Keeper, LiveError};
 use schedlab_model::CpuSet;
@@ -9,24 +9,37 @@ use schedlab_model::text::glob;
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_study::StudyError;
 use schedlab_study::variant::{Clause, Setting, TaskSetting, Variant};
+use serde::Serialize;
 
-/// What a round is run with.
+/// How the command is run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SettingKind {
+    /// As the host has it.
+    Default,
+    /// With policies, nice values, slices or CPUs of its threads changed.
+    Soft,
+    /// By the elevation driver (`schedlab run`).
+    Elevation,
+}
+
+/// The setting of a round.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Settings {
+pub(super) enum RoundSetting {
     Default,
     Soft(Variant),
     Elevation(SchedulerSpec),
 }
 
-/// The default, the variants, the schedulers.
-pub(super) fn all(plan: &Plan) -> Result<Vec<Settings>, ConfirmError> {
-    on_this_machine(&plan.cpus).map_err(ConfirmError::Input)?;
-    let mut all = vec![Settings::Default];
+/// Returns the default, the variants and the schedulers of the plan.
+pub(super) fn all(plan: &ConfirmPlan) -> Result<Vec<RoundSetting>, ConfirmError> {
+    check_online(&plan.cpus).map_err(ConfirmError::Input)?;
+    let mut all = vec![RoundSetting::Default];
     for text in &plan.variants {
         let variant =
             Variant::parse(text).map_err(|source| StudyError::Variant { variant: text.clone(), source })?;
         variant.clauses.iter().try_for_each(|clause| possible(&variant, clause))?;
-        all.push(Settings::Soft(variant));
+        all.push(RoundSetting::Soft(variant));
     }
     if !plan.schedulers.is_empty() && plan.cpus.count() != 1 {
         return Err(ConfirmError::Input(format!(
@@ -34,7 +47,7 @@ pub(super) fn all(plan: &Plan) -> Result<Vec<Settings>, ConfirmError> {
             plan.cpus
         )));
     }
-    all.extend(plan.schedulers.iter().cloned().map(Settings::Elevation));
+    all.extend(plan.schedulers.iter().cloned().map(RoundSetting::Elevation));
     if all.len() == 1 {
         return Err(ConfirmError::Input(
             "name what to confirm: --variant 'NAME: TASK policy=idle', --scheduler rr:slice_ns=5ms, or several"
@@ -44,7 +57,7 @@ pub(super) fn all(plan: &Plan) -> Result<Vec<Settings>, ConfirmError> {
     Ok(all)
 }
 
-/// Refuses what cannot be done to a thread that lives.
+/// Refuses settings that cannot be made on a running thread.
 fn possible(variant: &Variant, clause: &Clause) -> Result<(), ConfirmError> {
     let refuse = |why: &str| {
         Err(ConfirmError::Input(format!(
@@ -80,33 +93,33 @@ fn possible(variant: &Variant, clause: &Clause) -> Result<(), ConfirmError> {
     Ok(())
 }
 
-impl Settings {
-    /// With its knobs, when it is a scheduler.
+impl RoundSetting {
+    /// Returns its name; of a scheduler with its knobs.
     pub(super) fn name(&self) -> String {
         match self {
-            Settings::Default => "default".to_owned(),
-            Settings::Soft(variant) => variant.name.clone(),
-            Settings::Elevation(spec) => spec.to_string(),
+            RoundSetting::Default => "default".to_owned(),
+            RoundSetting::Soft(variant) => variant.name.clone(),
+            RoundSetting::Elevation(spec) => spec.to_string(),
         }
     }
 
-    pub(super) fn how(&self) -> How {
+    pub(super) fn kind(&self) -> SettingKind {
         match self {
-            Settings::Default => How::Default,
-            Settings::Soft(_) => How::Soft,
-            Settings::Elevation(_) => How::Elevation,
+            RoundSetting::Default => SettingKind::Default,
+            RoundSetting::Soft(_) => SettingKind::Soft,
+            RoundSetting::Elevation(_) => SettingKind::Elevation,
         }
     }
 }
 
-/// Makes the settings of `variant` on those of `family` that it means; what is so already is left.
+/// Makes the settings of `variant` on the threads of `family` that it names, where they differ from the present ones.
 pub(super) fn apply(keeper: &mut Keeper, variant: &Variant, family: &[Identity]) -> Result<(), LiveError> {
     for thread in family {
         let meant =
             |clause: &&Clause| glob(&clause.target, &thread.comm) || clause.target == thread.tid.to_string();
         for clause in variant.clauses.iter().filter(meant) {
             match set(keeper, thread, &clause.settings) {
-                // It may end at any time.
+                // The thread may end at any time.
                 Err(LiveError::NoThread { .. }) => {}
                 other => other?,
             }
@@ -128,7 +141,7 @@ fn set(keeper: &mut Keeper, thread: &Identity, settings: &[Setting]) -> Result<(
             _ => {}
         }
     }
-    // A slice is of policy other and batch.
+    // Only the policies other and batch have a slice.
     let wanted = Scheduling { slice: wanted.slice.filter(|_| wanted.policy.is_fair()), ..wanted };
     if wanted != now {
         keeper.schedule(thread, &wanted)?;

@@ -1,10 +1,10 @@
-//! The figures of an experiment: by row and metric, article, this machine, simulated.
+//! The figures of an experiment, by row and metric: published, this machine, simulated.
 
 use schedlab_model::Ns;
 use schedlab_stats::{BootstrapInterval, Difference};
 use serde::Serialize;
 
-/// In what a figure is counted.
+/// The unit of a figure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
@@ -12,7 +12,7 @@ pub enum Unit {
     Time,
     /// A part of one CPU, or of something else: 0.5 is half.
     Share,
-    /// A second.
+    /// Per second.
     PerSecond,
     /// A plain number.
     Count,
@@ -21,7 +21,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// `value` as people write it.
+    /// Returns `value` with its unit, as it is printed.
     pub fn show(self, value: f64) -> String {
         match self {
             Unit::Time => {
@@ -42,12 +42,12 @@ impl Unit {
     }
 }
 
-/// One figure that is looked at in every row.
+/// A figure that every row has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Figure {
     /// Its name.
     pub name: &'static str,
-    /// In what.
+    /// Its unit.
     pub unit: Unit,
 }
 
@@ -58,22 +58,23 @@ pub struct Line {
     pub row: String,
     /// The figure.
     pub figure: Figure,
-    /// As published.
-    pub article: Option<f64>,
-    /// On this machine, over the rounds.
+    /// The published value.
+    #[serde(rename = "article")]
+    pub published: Option<f64>,
+    /// The value on this machine, over the rounds.
     pub machine: Option<BootstrapInterval>,
     /// The rounds, in the order in which they were measured.
     pub rounds: Vec<f64>,
-    /// In the simulator.
+    /// The value in the simulator.
     pub simulated: Option<f64>,
-    /// Against the row that the others are compared with.
+    /// The change against the row that the others are compared with.
     pub against: Option<Against>,
 }
 
 /// A change against another row, on this machine.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Against {
-    /// Which row.
+    /// That row.
     pub row: String,
     /// The change.
     pub difference: Difference,
@@ -84,13 +85,13 @@ pub struct Against {
 pub struct Sheet {
     /// What it shows.
     pub title: String,
-    /// What the article's column is.
+    /// What the published column is.
     pub source: String,
-    /// Row by row, the figures of each in one order.
+    /// The figures of each row, in one order.
     pub lines: Vec<Line>,
 }
 
-/// The values of all rounds, while they come in.
+/// The values of all rounds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Collected {
     values: Vec<(String, Figure, Vec<f64>)>,
@@ -106,43 +107,43 @@ impl Collected {
         }
     }
 
-    /// The values of a row so far.
-    pub(super) fn of(&self, row: &str, figure: Figure) -> &[f64] {
+    /// Returns the values of a row so far.
+    pub(super) fn values(&self, row: &str, figure: Figure) -> &[f64] {
         let found = self.values.iter().find(|(name, known, _)| name == row && *known == figure);
         found.map_or(&[], |(_, _, values)| values)
     }
 
-    /// The median of a row.
+    /// Returns the median of a row.
     pub(super) fn median(&self, row: &str, figure: Figure) -> Option<f64> {
-        schedlab_stats::median(self.of(row, figure))
+        schedlab_stats::median(self.values(row, figure))
     }
 
-    /// The lines of `rows`, each against `base`.
+    /// Returns the lines of `rows`, each against `base`.
     pub(super) fn lines(
         &self,
         rows: &[&str],
         figures: &[Figure],
         base: &str,
-        article: &dyn Fn(&str, &str) -> Option<f64>,
+        published: &dyn Fn(&str, &str) -> Option<f64>,
         simulated: &dyn Fn(&str, &str) -> Option<f64>,
         seed: u64,
     ) -> Vec<Line> {
         let mut lines = Vec::new();
         for row in rows {
             for &figure in figures {
-                let rounds = self.of(row, figure);
-                let difference =
-                    schedlab_stats::difference(self.of(base, figure), rounds, seed).filter(|_| *row != base);
+                let rounds = self.values(row, figure);
+                let difference = schedlab_stats::difference(self.values(base, figure), rounds, seed)
+                    .filter(|_| *row != base);
                 let line = Line {
                     row: (*row).to_owned(),
                     figure,
-                    article: article(row, figure.name),
+                    published: published(row, figure.name),
                     machine: schedlab_stats::interval(rounds, seed),
                     rounds: rounds.to_vec(),
                     simulated: simulated(row, figure.name),
                     against: difference.map(|difference| Against { row: base.to_owned(), difference }),
                 };
-                if line.article.is_some() || line.machine.is_some() || line.simulated.is_some() {
+                if line.published.is_some() || line.machine.is_some() || line.simulated.is_some() {
                     lines.push(line);
                 }
             }
@@ -150,7 +151,7 @@ impl Collected {
         lines
     }
 
-    /// Figures that drift, a line each; figures with rounds far from the others, a line for each row.
+    /// Returns a line for each figure that drifts, and one for each row with figures of which a round is far from the others.
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut all = Vec::new();
         let mut far: Vec<(&str, Vec<String>)> = Vec::new();
@@ -187,7 +188,7 @@ mod tests {
     const P99: Figure = Figure { name: "p99", unit: Unit::Time };
 
     #[test]
-    fn values_are_written_as_people_do() {
+    fn values_are_printed_with_their_units() {
         assert_eq!(Unit::Time.show(4_130_000.0), "4.13ms");
         assert_eq!(Unit::Time.show(-1500.0), "-1.5us");
         assert_eq!(Unit::Share.show(0.498), "49.8%");
@@ -195,23 +196,23 @@ mod tests {
     }
 
     #[test]
-    fn lines_stand_against_the_base() {
+    fn lines_are_compared_with_the_base() {
         let mut collected = Collected::default();
         for value in [1.0, 2.0, 3.0, 4.0, 5.0] {
             collected.add("a", P99, Some(value));
             collected.add("b", P99, Some(value + 100.0));
             collected.add("c", P99, None);
         }
-        let article = |row: &str, _: &str| (row == "a").then_some(7.0);
-        let lines = collected.lines(&["a", "b", "c"], &[P99], "a", &article, &|_, _| None, 1);
+        let published = |row: &str, _: &str| (row == "a").then_some(7.0);
+        let lines = collected.lines(&["a", "b", "c"], &[P99], "a", &published, &|_, _| None, 1);
         assert_eq!(lines.len(), 2, "nothing is known of c");
-        assert_eq!((lines[0].article, lines[0].against.is_none()), (Some(7.0), true));
+        assert_eq!((lines[0].published, lines[0].against.is_none()), (Some(7.0), true));
         let against = lines[1].against.clone().unwrap();
         assert!(against.difference.told_apart && against.difference.median == 100.0);
     }
 
     #[test]
-    fn what_lies_far_off_is_told_once_for_a_row() {
+    fn rounds_far_off_are_named_once_for_a_row() {
         let mut collected = Collected::default();
         for value in [5.0, 1.0, 4.0, 2.0, 3.0, 50.0] {
             collected.add("a", P99, Some(value));

@@ -1,15 +1,16 @@
 //! Experiments as a page.
 
-use super::{Experiment, Line, Sheet};
+use super::figures::{Line, Sheet};
+use super::result::ExperimentResult;
 use schedlab_report::{Cell, Column, Facts, Page, Part, Section, Table, Tone};
 use schedlab_study::page::Origin;
 use schedlab_study::view::spaced;
 
-/// The page of some experiments: the first finding of each as the verdict, the tables, reasons and doubts.
-pub fn of_experiments(experiments: &[Experiment], origin: &Origin) -> Page {
+/// Returns the page of some experiments: the first finding of each as the verdict, the tables, reasons and doubts.
+pub fn of_experiments(experiments: &[ExperimentResult], origin: &Origin) -> Page {
     let mut page = Page::new(match experiments {
         [one] => one.title.clone(),
-        _ => "Experiments: article, this machine, simulated".to_owned(),
+        _ => "Experiments: published, this machine, simulated".to_owned(),
     });
     page.subtitle(origin.made_on.clone());
     let named = experiments.len() > 1;
@@ -17,8 +18,8 @@ pub fn of_experiments(experiments: &[Experiment], origin: &Origin) -> Page {
     let doubts: usize = experiments.iter().map(|one| one.doubts.len()).sum();
     let sure = match doubts {
         0 => "No doubts: intervals are 95 % bootstrap intervals of the median over the rounds.".to_owned(),
-        1 => "One doubt stands below. Intervals: 95 %, bootstrap, median over the rounds.".to_owned(),
-        _ => format!("{doubts} doubts stand below. Intervals: 95 %, bootstrap, median over the rounds."),
+        1 => "One doubt is listed below. Intervals: 95 %, bootstrap, median over the rounds.".to_owned(),
+        _ => format!("{doubts} doubts are listed below. Intervals: 95 %, bootstrap, median over the rounds."),
     };
     page.verdict(first.collect::<Vec<_>>().join(". "), sure);
     for one in experiments {
@@ -38,12 +39,12 @@ pub fn of_experiments(experiments: &[Experiment], origin: &Origin) -> Page {
     page
 }
 
-/// With the experiment's name before it where there are several.
-fn title(one: &Experiment, text: &str, named: bool) -> String {
+/// Returns `text`, with the experiment's name before it where there are several.
+fn title(one: &ExperimentResult, text: &str, named: bool) -> String {
     if named { format!("{}: {text}", one.name.name()) } else { text.to_owned() }
 }
 
-fn experiment(page: &mut Page, one: &Experiment, named: bool) {
+fn experiment(page: &mut Page, one: &ExperimentResult, named: bool) {
     for sheet in &one.sheets {
         let mut section = Section::new(title(one, &sheet.title, named));
         section.push(table(sheet));
@@ -79,7 +80,7 @@ fn table(sheet: &Sheet) -> Table {
         columns: vec![
             Column::text("row"),
             Column::text("figure"),
-            Column::number("article"),
+            Column::number("published"),
             Column::number("this machine"),
             Column::number("simulated"),
             Column::number(against),
@@ -89,7 +90,7 @@ fn table(sheet: &Sheet) -> Table {
     }
 }
 
-/// A row's name stands at its first figure only.
+/// Returns the cells; a row has its name at its first figure only.
 fn cells(lines: &[Line]) -> Vec<Vec<Cell>> {
     let before = std::iter::once(None).chain(lines.iter().map(|line| Some(line.row.as_str())));
     lines.iter().zip(before).map(|(line, before)| row(line, before != Some(line.row.as_str()))).collect()
@@ -117,7 +118,7 @@ fn row(line: &Line, first: bool) -> Vec<Cell> {
     vec![
         if first { Cell::head(line.row.clone()) } else { Cell::text("") },
         Cell::text(line.figure.name),
-        number(line.article),
+        number(line.published),
         here,
         number(line.simulated),
         against,

@@ -1,11 +1,15 @@
-//! The paper's own program on the live kernel: 2 … 1024 threads of one process read 4 MB fifty times, on all CPUs.
+//! The program of the SMP paper on the live kernel: 2 … 1024 threads of one process read 4 MB fifty times, on all CPUs (Taniguchi,
+//! Ishikawa, Hiraki; docs/sources/linux-facts.md, section 5.1).
 
+use super::client::READY;
 use super::figures::{Collected, Figure, Sheet, Unit};
-use super::model::Model;
+use super::measurement::{Measurement, record_measurement, time_of};
+use super::model::MachineModel;
+use super::plan::{ExperimentError, ExperimentKind, ExperimentObserver, ExperimentPlan};
+use super::result::ExperimentResult;
 use super::rounds::{Rounds, in_turns};
-use super::stage::{Stage, scheduling};
-use super::watching::{Scene, Seen, pieces, watch};
-use super::{Experiment, ExperimentError, Options, Watch, Which};
+use super::testbed::{Testbed, scheduling};
+use super::window::RecordedWindow;
 use schedlab_host::program::{Program, Running};
 use schedlab_measure::readers::{BYTES, READS, ReadersReport};
 use schedlab_model::{EventKind, Ns, Policy};
@@ -15,7 +19,7 @@ use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::time::{Duration, Instant};
 
-/// The longest that a round may last.
+/// Greatest length of a round.
 const LONGEST: Ns = Ns::from_s(300);
 
 const TOTAL: Figure = Figure { name: "create to join", unit: Unit::Seconds };
@@ -25,64 +29,64 @@ const READ: Figure = Figure { name: "CPU time of a read", unit: Unit::Time };
 const CREATE: Figure = Figure { name: "CPU time of a creation", unit: Unit::Time };
 const STANDARD: Figure = Figure { name: "a decision of linux-2.4", unit: Unit::Time };
 const CONSTANT: Figure = Figure { name: "a decision of linux-2.4-o1", unit: Unit::Time };
-/// The simulated thread that makes the others.
+/// Name of the simulated thread that creates the others.
 const CREATOR: &str = "creator";
 const FIGURES: [Figure; 7] = [TOTAL, QUEUE, SWITCHES, READ, CREATE, STANDARD, CONSTANT];
 
-/// What one run gave.
+/// One run of the program.
 struct Round {
     report: ReadersReport,
-    seen: Seen,
+    window: RecordedWindow,
     pid: u32,
 }
 
 pub(super) fn run(
-    stage: &mut Stage<'_>,
-    options: &Options,
-    watching: &mut dyn Watch,
-) -> Result<Experiment, ExperimentError> {
-    if !options.only.is_empty() {
+    testbed: &mut Testbed<'_>,
+    plan: &ExperimentPlan,
+    observer: &mut dyn ExperimentObserver,
+) -> Result<ExperimentResult, ExperimentError> {
+    if !plan.only.is_empty() {
         return Err(ExperimentError::Input(
-            "--only: this experiment has no rows but its numbers of threads".to_owned(),
+            "--only: the rows of this experiment are its numbers of threads (--tasks)".to_owned(),
         ));
     }
-    let names: Vec<String> = options.tasks.iter().map(|threads| format!("{threads} threads")).collect();
-    let all = names.len() * options.rounds;
-    watching.plan(Which::Smp, all, about(stage, options)?);
+    let names: Vec<String> = plan.tasks.iter().map(|threads| format!("{threads} threads")).collect();
+    let all = names.len() * plan.rounds;
+    observer.plan(ExperimentKind::Smp, all, about(testbed, plan)?);
     let rows: Vec<&str> = names.iter().map(String::as_str).collect();
-    let rounds = in_turns(stage, options, watching, &rows, &mut |turn, here| {
-        let (name, threads) = (rows[turn.row], options.tasks[turn.row]);
-        let Round { report, seen, pid } = measure(stage, threads)?;
+    let rounds = in_turns(testbed, plan, observer, &rows, &mut |turn, here| {
+        let (name, threads) = (rows[turn.row], plan.tasks[turn.row]);
+        let Round { report, window, pid } = measure(testbed, threads)?;
         let of = f64::from(threads);
         here.add(name, TOTAL, Some(report.elapsed_ns as f64 / 1e9));
         let reading = report.cpu_ns.saturating_sub(report.creating_ns);
         here.add(name, READ, Some(reading as f64 / of / f64::from(READS)));
         here.add(name, CREATE, Some(report.creating_ns as f64 / of));
-        note(here, name, &seen.made_by(pid), of);
-        Ok(seen)
+        add_waits(here, name, &window.created_by(pid), of);
+        Ok(window)
     })?;
-    watching.step("the model", all.saturating_sub(1), all);
+    observer.step("the model", all.saturating_sub(1), all);
     let mut simulated = Collected::default();
-    for (name, threads) in rows.iter().zip(&options.tasks) {
+    for (name, threads) in rows.iter().zip(&plan.tasks) {
         let median = |figure| rounds.here.median(name, figure);
         if let (Some(read_ns), Some(create_ns)) = (median(READ), median(CREATE)) {
             simulate(&mut simulated, &rounds.model, name, *threads, (read_ns, create_ns))?;
         }
     }
-    let cpus = stage.machine.online.count();
-    let priced = evaluate(&priced(&options.tasks, cpus), &|_, _| {})?;
-    Ok(result(options, &rows, rounds, (&simulated, &priced), cpus))
+    let cpus = testbed.machine.online.count();
+    let priced = evaluate(&priced(&plan.tasks, cpus), &|_, _| {})?;
+    Ok(result(plan, &rows, rounds, (&simulated, &priced), cpus))
 }
 
-/// How long it takes, about: from a first run with few threads, which is not counted.
-fn about(stage: &Stage<'_>, options: &Options) -> Result<Ns, ExperimentError> {
-    let few = options.tasks.iter().copied().min().unwrap_or(1);
-    let report = measure(stage, few)?.report;
+/// Returns how long all rounds take, about: from a first run with few threads, which is not counted.
+fn about(testbed: &Testbed<'_>, plan: &ExperimentPlan) -> Result<Ns, ExperimentError> {
+    let few = plan.tasks.iter().copied().min().unwrap_or(1);
+    let report = measure(testbed, few)?.report;
     let thread = report.cpu_ns / u64::from(few.max(1));
-    let threads: u64 = options.tasks.iter().map(|threads| u64::from(*threads)).sum();
-    let work = thread.saturating_mul(threads) / stage.machine.online.count().max(1) as u64;
-    let round = Ns(work) + pieces(options.tasks.len(), Ns::ZERO);
-    Ok(Ns(round.0.saturating_mul(options.rounds as u64)))
+    let threads: u64 = plan.tasks.iter().map(|threads| u64::from(*threads)).sum();
+    let work = thread.saturating_mul(threads) / testbed.machine.online.count().max(1) as u64;
+    let round = Ns(work) + time_of(plan.tasks.len(), Ns::ZERO);
+    Ok(Ns(round.0.saturating_mul(plan.rounds as u64)))
 }
 
 fn priced(tasks: &[u32], cpus: usize) -> DecisionCostOptions {
@@ -97,37 +101,37 @@ fn priced(tasks: &[u32], cpus: usize) -> DecisionCostOptions {
     }
 }
 
-/// One run of the program, in a process of its own, on all CPUs.
-fn measure(stage: &Stage<'_>, threads: u32) -> Result<Round, ExperimentError> {
-    let words = ["part", "readers", "--threads", &threads.to_string()].map(str::to_owned);
-    let program = Program { piped: true, ..stage.own(&words) };
+/// Runs the program in a process of its own, on all CPUs.
+fn measure(testbed: &Testbed<'_>, threads: u32) -> Result<Round, ExperimentError> {
+    let words = ["helper", "readers", "--threads", &threads.to_string()].map(str::to_owned);
+    let program = Program { piped: true, ..testbed.own(&words) };
     let what = program.command.join(" ");
     let odd = |happened: String| ExperimentError::Program { what: what.clone(), happened };
-    let mut running = stage.launch(program, scheduling(Policy::Other, 0))?;
+    let mut running = testbed.launch(program, scheduling(Policy::Other, 0))?;
     let pid = running.pid();
     let (input, out) = (running.stdin(), running.stdout());
     let (Some(mut input), Some(out)) = (input, out) else { return Err(odd("has no pipes".to_owned())) };
     let mut out = BufReader::new(out);
     let mut line = String::new();
-    if out.read_line(&mut line).is_err() || line != super::READY {
+    if out.read_line(&mut line).is_err() || line != READY {
         return Err(odd("did not come up".to_owned()));
     }
     let running = RefCell::new(running);
-    let scene = Scene {
+    let measurement = Measurement {
         begin: &mut || input.write_all(b"go\n").map_err(|error| odd(format!("does not listen: {error}"))),
         warm_up: Ns::ZERO,
         time: LONGEST,
         over: &|| !matches!(running.borrow_mut().ended(), Ok(None)),
     };
-    let seen = watch(stage, Which::Smp, scene)?;
+    let window = record_measurement(testbed, ExperimentKind::Smp, measurement)?;
     let mut text = String::new();
     end(running.into_inner(), &odd)?;
     out.read_to_string(&mut text).map_err(|error| odd(error.to_string()))?;
     let report = serde_json::from_str(&text).map_err(|error| odd(format!("says something odd: {error}")))?;
-    Ok(Round { report, seen, pid })
+    Ok(Round { report, window, pid })
 }
 
-/// It has ended already, or its time is up.
+/// Waits for the end of the program, which has ended already or used up its time.
 fn end(mut running: Running, odd: &dyn Fn(String) -> ExperimentError) -> Result<(), ExperimentError> {
     let until = Instant::now() + Duration::from_secs(1);
     loop {
@@ -140,22 +144,22 @@ fn end(mut running: Running, odd: &dyn Fn(String) -> ExperimentError) -> Result<
     }
 }
 
-fn note(into: &mut Collected, row: &str, all: &TaskSummary, threads: f64) {
+fn add_waits(into: &mut Collected, row: &str, all: &TaskSummary, threads: f64) {
     let waited = all.wake_latency.sum().0 + all.preempt_wait.sum().0;
     into.add(row, QUEUE, Some(waited as f64 / threads));
     into.add(row, SWITCHES, Some(all.switches as f64 / threads));
 }
 
-/// One thread creates all others, each after the CPU time that a creation took here, and each reads as long as here.
+/// Simulates a row: one thread creates all others, each after the CPU time that a creation took here, and each reads as long as here.
 fn simulate(
     into: &mut Collected,
-    model: &Model,
+    model: &MachineModel,
     name: &str,
     threads: u32,
     (read_ns, create_ns): (f64, f64),
 ) -> Result<(), ExperimentError> {
     let [work, create] = [read_ns * f64::from(READS), create_ns].map(|ns| ns.round().max(1.0) as u64);
-    // More than it can take on one CPU.
+    // More than all threads can take on one CPU.
     let longest = Ns((work + create).saturating_mul(u64::from(threads)).saturating_mul(2) + 1_000_000_000);
     let creations: Vec<String> =
         (0..threads).map(|thread| format!("\"run {create}ns\", \"spawn reader-{thread}\"")).collect();
@@ -170,21 +174,21 @@ fn simulate(
     let exits = seen.recording.events.iter().filter(|event| matches!(event.kind, EventKind::Exit { .. }));
     let last = exits.map(|event| event.at).max();
     into.add(name, TOTAL, last.map(|at| at.0 as f64 / 1e9));
-    note(into, name, &seen.sum(|task| task.comm != CREATOR), f64::from(threads));
+    add_waits(into, name, &seen.sum(|task| task.comm != CREATOR), f64::from(threads));
     Ok(())
 }
 
 fn result(
-    options: &Options,
+    plan: &ExperimentPlan,
     rows: &[&str],
     rounds: Rounds,
     (simulated, priced): (&Collected, &DecisionCostResult),
     cpus: usize,
-) -> Experiment {
+) -> ExperimentResult {
     let Rounds { here, model, doubts } = rounds;
     let threads_of = |row: &str| row.split(' ').next().and_then(|word| word.parse::<u32>().ok());
     let scheduler = |figure: &str| figure.strip_prefix("a decision of ").map(str::to_owned);
-    let article = |row: &str, figure: &str| {
+    let published = |row: &str, figure: &str| {
         let scheduler = scheduler(figure).filter(|_| threads_of(row) == Some(1024))?;
         paper_us(&scheduler, cpus).map(|us| us * 1e3)
     };
@@ -198,12 +202,12 @@ fn result(
         }
     };
     let base = rows.first().copied().unwrap_or_default();
-    let lines = here.lines(rows, &FIGURES, base, &article, &of_model, options.seed);
-    Experiment {
-        name: Which::Smp,
+    let lines = here.lines(rows, &FIGURES, base, &published, &of_model, plan.seed);
+    ExperimentResult {
+        name: ExperimentKind::Smp,
         title: format!("Threads of one process read {} MB {READS} times, on all CPUs", BYTES >> 20),
         conditions: vec![
-            format!("{} rounds, rows in random order (seed {}); all threads read the same memory", options.rounds, options.seed),
+            format!("{} rounds, rows in random order (seed {}); all threads read the same memory", plan.rounds, plan.seed),
             model.about.clone(),
             "simulated: a thread that creates the others, all with the CPU time measured here; a decision: `bench model` with the \
              cost preset p3-xeon-700, whose memory prices are FITTED to the paper's Table 1"
@@ -211,16 +215,16 @@ fn result(
         ],
         sheets: vec![Sheet {
             title: "From the first pthread_create to the last pthread_join; run-queue time from the recorder".to_owned(),
-            source: "article: the paper's Table 1 (cost of schedule(), 1024 threads, Linux 2.4.17, P-III Xeon)".to_owned(),
+            source: "published: the SMP paper's Table 1 (cost of schedule(), 1024 threads, Linux 2.4.17, P-III Xeon)".to_owned(),
             lines,
         }],
         stream: Vec::new(),
         asleep: Vec::new(),
         findings: findings(&here, rows),
         reasons: vec![
-            "create to join, run-queue time: foreign work and the recorder take CPU time here, none there".to_owned(),
-            "a decision costs microseconds to milliseconds in the paper's kernel and is not seen in these totals here: the \
-             scheduler of this kernel looks at a tree, not at a list of all threads"
+            "create to join, run-queue time: other work and the recorder take CPU time on this machine, none in the simulator".to_owned(),
+            "a decision costs microseconds to milliseconds in the paper's kernel and is too short to be seen in these totals: the \
+             scheduler of this kernel searches a tree, not a list of all threads"
                 .to_owned(),
         ],
         doubts,
@@ -228,14 +232,14 @@ fn result(
     }
 }
 
-/// Whether the time of a thread grows with their number.
+/// Returns whether the CPU time of a read grows with the number of threads.
 fn findings(here: &Collected, rows: &[&str]) -> Vec<String> {
     let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Vec::new() };
     let read = |row: &str| here.median(row, READ);
     let (Some(few), Some(many)) = (read(first), read(last).filter(|_| rows.len() > 1)) else {
         return Vec::new();
     };
-    let change = schedlab_stats::difference(here.of(first, READ), here.of(last, READ), 1);
+    let change = schedlab_stats::difference(here.values(first, READ), here.values(last, READ), 1);
     let apart = change.is_some_and(|change| change.told_apart);
     vec![format!(
         "a read costs {} of CPU with {first} and {} with {last}: {}",

@@ -1,33 +1,33 @@
 //! Rows take turns: each round has every row once, in an order of its own.
 
 use super::figures::Collected;
-use super::model::Model;
-use super::stage::Stage;
-use super::watching::Seen;
-use super::{ExperimentError, Options, Watch};
+use super::model::MachineModel;
+use super::plan::{ExperimentError, ExperimentObserver, ExperimentPlan};
+use super::testbed::Testbed;
+use super::window::RecordedWindow;
 
-/// What all rounds gave.
+/// The results of all rounds.
 pub(super) struct Rounds {
     /// The values of the figures.
     pub(super) here: Collected,
-    /// The machine as the recorder found it first.
-    pub(super) model: Model,
+    /// The model of the machine, as the first recording found it.
+    pub(super) model: MachineModel,
     /// Why the numbers should not be trusted.
     pub(super) doubts: Vec<String>,
 }
 
-/// Which measurement.
+/// One measurement of a row in a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Turn {
-    /// Of which row.
+    /// Index of the row.
     pub(super) row: usize,
-    /// In which round, from 0.
+    /// Number of the round, from 0.
     pub(super) round: usize,
-    /// For what is random in this round: the same for all its rows.
+    /// Seed of all that is random in this round: the same for all its rows.
     pub(super) seed: u64,
 }
 
-/// Every measurement in its order.
+/// Returns every measurement in its order.
 fn turns(rows: usize, rounds: usize, seed: u64) -> Vec<Turn> {
     let orders = schedlab_stats::turns(rows, rounds, seed).into_iter().enumerate();
     let turn = |(round, order): (usize, Vec<usize>)| {
@@ -37,23 +37,24 @@ fn turns(rows: usize, rounds: usize, seed: u64) -> Vec<Turn> {
     orders.flat_map(turn).collect()
 }
 
-/// Measures each of the rows, which have these names, in every round. `measure` notes what a measurement gave and hands on what
-/// the recorder saw.
+/// Measures each of the rows, which have these names, in every round. `measure` notes the values of a measurement, and returns what
+/// was recorded.
 pub(super) fn in_turns(
-    stage: &Stage<'_>,
-    options: &Options,
-    watching: &mut dyn Watch,
+    testbed: &Testbed<'_>,
+    plan: &ExperimentPlan,
+    observer: &mut dyn ExperimentObserver,
     names: &[&str],
-    measure: &mut dyn FnMut(Turn, &mut Collected) -> Result<Seen, ExperimentError>,
+    measure: &mut dyn FnMut(Turn, &mut Collected) -> Result<RecordedWindow, ExperimentError>,
 ) -> Result<Rounds, ExperimentError> {
     let (mut here, mut model, mut lost) = (Collected::default(), None, 0);
-    let all = turns(names.len(), options.rounds, options.seed);
+    let all = turns(names.len(), plan.rounds, plan.seed);
     for (done, turn) in all.iter().enumerate() {
-        watching.step(names[turn.row], done, all.len());
-        let seen = measure(*turn, &mut here)?;
-        lost += seen.lost();
+        observer.step(names[turn.row], done, all.len());
+        let window = measure(*turn, &mut here)?;
+        lost += window.lost();
         if model.is_none() {
-            model = Some(Model::of(&seen.recording.header, &stage.machine, &stage.prices)?);
+            model =
+                Some(MachineModel::from_header(&window.recording.header, &testbed.machine, &testbed.prices)?);
         }
     }
     let model = model.ok_or_else(|| ExperimentError::Input("--rounds 0: give at least 1".to_owned()))?;

@@ -1,12 +1,14 @@
-//! A task that mostly waits: `nc -l` beside `yes`. When is it scheduled and descheduled, in which system call does it wait,
-//! what does an input line cost?
+//! A task that mostly waits: `nc -l` beside `yes`. When it is scheduled and descheduled, in which system call it waits, and what an
+//! input line costs.
 
 use super::figures::{Collected, Figure, Sheet, Unit};
-use super::model::Model;
+use super::measurement::{Measurement, now_ns, record_measurement, time_of};
+use super::model::MachineModel;
+use super::plan::{ExperimentError, ExperimentKind, ExperimentObserver, ExperimentPlan, chosen};
+use super::result::{Asleep, ExperimentResult, StreamLine};
 use super::rounds::{Rounds, in_turns};
-use super::stage::{Stage, scheduling};
-use super::watching::{Scene, Seen, now_ns, pieces, watch};
-use super::{Experiment, ExperimentError, Options, Watch, Which, chosen};
+use super::testbed::{Testbed, listens, scheduling};
+use super::window::RecordedWindow;
 use schedlab_host::program::{Program, Running};
 use schedlab_host::threads;
 use schedlab_model::{CpuSet, Ns, Policy};
@@ -14,7 +16,6 @@ use schedlab_stats::Random;
 use schedlab_trace::analysis::follow::Followed;
 use schedlab_trace::analysis::stream::{Line, Stream, What};
 use schedlab_trace::analysis::{Scope, syscalls};
-use serde::Serialize;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 
 /// Mean time between two lines.
 const GAP: Duration = Duration::from_millis(10);
-/// So long nobody connects: it must not run.
+/// How long no client connects: `nc` must not run meanwhile.
 const SILENCE: Duration = Duration::from_millis(300);
 /// Lines of the stream that are kept.
 const STREAM: usize = 24;
@@ -48,33 +49,9 @@ const ROWS: [Row; 3] = [
     Row { name: "alone", beside: None },
 ];
 
-/// Where the sleeper waits.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Asleep {
-    /// When: before the connection, or between two lines.
-    pub when: &'static str,
-    /// `/proc/PID/stat`: S is asleep.
-    pub state: String,
-    /// The kernel function that it waits in (`/proc/PID/wchan`).
-    pub wchan: String,
-    /// The system call (`/proc/PID/syscall`).
-    pub call: String,
-}
-
-/// One line of the stream.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct StreamLine {
-    /// Since the start of the recording.
-    pub at_ns: u64,
-    /// The CPU.
-    pub cpu: u32,
-    /// What happened, in words.
-    pub what: String,
-}
-
 /// One round.
 struct Round {
-    seen: Seen,
+    window: RecordedWindow,
     pid: u32,
     lines: u64,
     connected: Ns,
@@ -82,45 +59,47 @@ struct Round {
 }
 
 pub(super) fn run(
-    stage: &mut Stage<'_>,
-    options: &Options,
-    watching: &mut dyn Watch,
-) -> Result<Experiment, ExperimentError> {
-    let rows = chosen(&ROWS, |row| row.name, options)?;
+    testbed: &mut Testbed<'_>,
+    plan: &ExperimentPlan,
+    observer: &mut dyn ExperimentObserver,
+) -> Result<ExperimentResult, ExperimentError> {
+    let rows = chosen(&ROWS, |row| row.name, plan)?;
     let names: Vec<&str> = rows.iter().map(|row| row.name).collect();
     let (mut asleep, mut stream) = (Vec::new(), Vec::new());
-    let all = rows.len() * options.rounds;
-    watching.plan(Which::Sleeper, all, pieces(all, options.time));
-    let rounds = in_turns(stage, options, watching, &names, &mut |turn, here| {
+    let all = rows.len() * plan.rounds;
+    observer.plan(ExperimentKind::Sleeper, all, time_of(all, plan.time));
+    let rounds = in_turns(testbed, plan, observer, &names, &mut |turn, here| {
         let row = rows[turn.row];
-        let round = measure(stage, row, options.time, turn.seed)?;
-        note(here, row.name, &round);
+        let round = measure(testbed, row, plan.time, turn.seed)?;
+        add_values(here, row.name, &round);
         if (turn.row, turn.round) == (0, 0) {
             stream = stream_of(&round);
             asleep.clone_from(&round.asleep);
         }
-        Ok(round.seen)
+        Ok(round.window)
     })?;
     let Rounds { here, model, doubts } = rounds;
     let mut simulated = Collected::default();
     for row in &rows {
         if let Some(cost) = here.median(row.name, PER_LINE) {
             let seen = simulate(&model, row, cost)?;
-            waits(&mut simulated, row.name, &seen.sum(|info| info.comm == "nc"));
+            add_waits(&mut simulated, row.name, &seen.sum(|info| info.comm == "nc"));
         }
     }
     let of_model =
         |row: &str, figure: &str| simulated.median(row, *FIGURES.iter().find(|known| known.name == figure)?);
     let lines =
-        here.lines(&names, &FIGURES, "beside yes", &|_, figure| article(figure), &of_model, options.seed);
-    Ok(Experiment {
-        name: Which::Sleeper,
+        here.lines(&names, &FIGURES, "beside yes", &|_, figure| published(figure), &of_model, plan.seed);
+    Ok(ExperimentResult {
+        name: ExperimentKind::Sleeper,
         title: "A task that sleeps beside one that never does: nc -l, and yes".to_owned(),
-        conditions: vec![conditions(options), model.about.clone()],
+        conditions: vec![conditions(plan), model.about.clone()],
         sheets: vec![Sheet {
-            title: "`nc -l` on one CPU; the row says what is beside it. Waits: from the wakeup to running"
+            title: "`nc -l` on one CPU; the row says what runs beside it. Waits: from the wakeup to running"
                 .to_owned(),
-            source: "article: what its text says of a task that sleeps; it prints no times".to_owned(),
+            source:
+                "published: that a task which waits is not scheduled; no times (docs/sources/experiments.md)"
+                    .to_owned(),
             lines,
         }],
         findings: findings(&here, &asleep),
@@ -132,85 +111,74 @@ pub(super) fn run(
     })
 }
 
-fn conditions(options: &Options) -> String {
+fn conditions(plan: &ExperimentPlan) -> String {
     format!(
         "{} rounds of {}, rows in random order (seed {}); a line of 6 bytes every {} ms on average (exponential), the \
          first after {} ms",
-        options.rounds,
-        options.time,
-        options.seed,
+        plan.rounds,
+        plan.time,
+        plan.seed,
         GAP.as_millis(),
         SILENCE.as_millis()
     )
 }
 
-/// Why the simulation differs.
+/// Why the simulated column differs.
 const REASONS: [&str; 2] = [
     "simulated: a client on another CPU sends a line every 10 ms on average, and nc then runs as long as a line cost here; the \
      way of the packet through the kernel is in that cost, not in its wait",
     "wait: the simulator's wakeup across CPUs is the median that `calibrate` found, the same each time; here it is an interrupt \
-     between processors on a virtual machine, with an exit to the host that takes longer now and then",
+     between processors, which takes longer now and then on a virtual machine, by an exit to the host",
 ];
 
-/// A task that waits for a connection is not scheduled at all.
-fn article(figure: &str) -> Option<f64> {
+/// Returns what was published: a task that waits for a connection is not scheduled at all (docs/sources/experiments.md, section 1).
+fn published(figure: &str) -> Option<f64> {
     (figure == SILENT.name).then_some(0.0)
 }
 
-fn measure(stage: &Stage<'_>, row: &Row, time: Ns, seed: u64) -> Result<Round, ExperimentError> {
+fn measure(testbed: &Testbed<'_>, row: &Row, time: Ns, seed: u64) -> Result<Round, ExperimentError> {
     let port = free_port()?;
     let words = ["nc", "-l", "127.0.0.1", &port.to_string()].map(str::to_owned);
-    let program = Program { cpus: Some(CpuSet::single(stage.cpu)), piped: true, ..Program::new(words) };
-    let mut nc = stage.launch(program, scheduling(Policy::Other, 0))?;
-    // It reads the terminal too: ours says nothing, and stays open.
+    let program = Program { cpus: Some(CpuSet::single(testbed.cpu)), piped: true, ..Program::new(words) };
+    let mut nc = testbed.launch(program, scheduling(Policy::Other, 0))?;
+    // `nc` reads its standard input too: this end stays open and sends nothing.
     let _silent = nc.stdin();
-    let beside = |policy: Policy| stage.start(&["yes"], scheduling(policy, 0));
+    let beside = |policy: Policy| testbed.start(&["yes"], scheduling(policy, 0));
     let _beside: Option<Running> = row.beside.map(beside).transpose()?;
     let pid = nc.pid();
-    stage.wait("nc -l", || listens(pid, port))?;
+    testbed.wait("nc -l", || listens(pid, port))?;
     let (begin, over) = (AtomicBool::new(false), AtomicBool::new(false));
-    let (talk, asleep_before) =
-        (Talk { port, pid, time, seed, cpus: stage.others }, state(pid, "before a connection"));
-    let (seen, said) = std::thread::scope(|scope| {
-        let talking = scope.spawn(|| talk.hold(&begin, &over));
-        let scene = Scene {
+    let (sender, asleep_before) =
+        (LineSender { port, pid, time, seed, cpus: testbed.others }, state(pid, "before a connection"));
+    let (window, sent) = std::thread::scope(|scope| {
+        let sending = scope.spawn(|| sender.send(&begin, &over));
+        let measurement = Measurement {
             begin: &mut || {
                 begin.store(true, Ordering::Relaxed);
                 Ok(())
             },
             warm_up: Ns::ZERO,
             time: Ns(time.0 + SILENCE.as_nanos() as u64 + 50_000_000),
-            over: &|| talking.is_finished(),
+            over: &|| sending.is_finished(),
         };
-        let seen = watch(stage, Which::Sleeper, scene);
+        let window = record_measurement(testbed, ExperimentKind::Sleeper, measurement);
         over.store(true, Ordering::Relaxed);
-        (seen, talking.join())
+        (window, sending.join())
     });
-    let seen = seen?;
+    let window = window?;
     let failed = |happened: String| ExperimentError::Program { what: "nc -l".to_owned(), happened };
-    let said = said.map_err(|_| failed("was talked to by a thread that panicked".to_owned()))?;
-    let said = said.map_err(|error| failed(format!("does not take lines: {error}")))?;
-    let connected = Ns(said.connected_ns.saturating_sub(seen.recording.header.clock_start_ns));
-    Ok(Round { seen, pid, lines: said.lines, connected, asleep: vec![asleep_before, said.asleep] })
+    let sent = sent.map_err(|_| failed("lost its client, whose thread panicked".to_owned()))?;
+    let sent = sent.map_err(|error| failed(format!("does not take lines: {error}")))?;
+    let connected = Ns(sent.connected_ns.saturating_sub(window.recording.header.clock_start_ns));
+    Ok(Round { window, pid, lines: sent.lines, connected, asleep: vec![asleep_before, sent.asleep] })
 }
 
-/// A port that was free a moment ago.
+/// Returns a port that was free a moment ago.
 fn free_port() -> Result<u16, ExperimentError> {
     let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     bound
         .map(|address| address.port())
         .map_err(|error| ExperimentError::Input(format!("no free port: {error}")))
-}
-
-/// Whether somebody listens there, as `/proc/PID/net/tcp` says: state 0A.
-pub(super) fn listens(pid: u32, port: u16) -> bool {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
-    let here = format!(":{port:04X}");
-    text.lines().any(|line| {
-        let mut fields = line.split_whitespace().skip(1);
-        let local = fields.next().is_some_and(|local| local.ends_with(&here));
-        local && fields.nth(1) == Some("0A")
-    })
 }
 
 fn state(pid: u32, when: &'static str) -> Asleep {
@@ -227,8 +195,8 @@ fn state(pid: u32, when: &'static str) -> Asleep {
     }
 }
 
-/// Who talks to `nc`.
-struct Talk {
+/// The client of `nc`.
+struct LineSender {
     port: u16,
     pid: u32,
     time: Ns,
@@ -236,15 +204,15 @@ struct Talk {
     cpus: CpuSet,
 }
 
-struct Said {
+struct Sent {
     lines: u64,
     connected_ns: u64,
     asleep: Asleep,
 }
 
-impl Talk {
-    /// Connects after a silence and sends a line now and then.
-    fn hold(&self, begin: &AtomicBool, over: &AtomicBool) -> std::io::Result<Said> {
+impl LineSender {
+    /// Connects after a silence, and sends a line now and then.
+    fn send(&self, begin: &AtomicBool, over: &AtomicBool) -> std::io::Result<Sent> {
         threads::set_affinity(0, &self.cpus)?;
         while !begin.load(Ordering::Relaxed) && !over.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(1));
@@ -268,7 +236,7 @@ impl Talk {
             stream.write_all(b"hello\n")?;
             lines += 1;
         }
-        Ok(Said {
+        Ok(Sent {
             lines,
             connected_ns,
             asleep: asleep.unwrap_or_else(|| state(self.pid, "between two lines")),
@@ -276,12 +244,12 @@ impl Talk {
     }
 }
 
-fn note(into: &mut Collected, row: &str, round: &Round) {
-    let task = round.seen.process(round.pid);
+fn add_values(into: &mut Collected, row: &str, round: &Round) {
+    let task = round.window.process(round.pid);
     let lines = round.lines.max(1) as f64;
     into.add(row, PER_LINE, Some(task.run.0 as f64 / lines));
     into.add(row, WAKES, Some(task.switches as f64 / lines));
-    waits(into, row, &task);
+    add_waits(into, row, &task);
     let mut early = 0;
     each(round, |line| {
         early += u64::from(line.at < round.connected && matches!(line.what, What::Scheduled(_)))
@@ -289,7 +257,7 @@ fn note(into: &mut Collected, row: &str, round: &Round) {
     into.add(row, SILENT, Some(early as f64));
 }
 
-fn waits(into: &mut Collected, row: &str, task: &schedlab_trace::analysis::TaskSummary) {
+fn add_waits(into: &mut Collected, row: &str, task: &schedlab_trace::analysis::TaskSummary) {
     let latency = &task.wake_latency;
     for (figure, quantile) in [(P50, 500_000), (P90, 900_000), (P99, 990_000)] {
         let needed = schedlab_stats::samples_needed(f64::from(quantile) / 1e6);
@@ -298,18 +266,18 @@ fn waits(into: &mut Collected, row: &str, task: &schedlab_trace::analysis::TaskS
     into.add(row, MAX, (latency.count() > 0).then(|| latency.max().0 as f64));
 }
 
-/// Every line of the stream that is about the sleeper.
+/// Calls `found` for every line of the stream that is about the sleeper.
 fn each(round: &Round, mut found: impl FnMut(&Line)) {
-    let tasks = &round.seen.recording.header.tasks;
-    let stream = Stream::new(&round.seen.recording.header, |line: &Line| {
+    let tasks = &round.window.recording.header.tasks;
+    let stream = Stream::new(&round.window.recording.header, |line: &Line| {
         if tasks.get(line.task.index()).is_some_and(|info| info.pid == round.pid) {
             found(line);
         }
     });
-    let _ = Followed::over(&round.seen.recording, &Scope::default(), stream);
+    let _ = Followed::over(&round.window.recording, &Scope::default(), stream);
 }
 
-/// The first lines from the connection on.
+/// Returns the first lines from the connection on.
 fn stream_of(round: &Round) -> Vec<StreamLine> {
     let mut lines = Vec::new();
     each(round, |line| {
@@ -331,8 +299,8 @@ fn stream_of(round: &Round) -> Vec<StreamLine> {
     lines
 }
 
-/// As in the experiment, the client is on the other CPU: its wakeups are interrupts between processors.
-fn simulate(model: &Model, row: &Row, cost_ns: f64) -> Result<Seen, ExperimentError> {
+/// Simulates a row. As in the experiment the client is on another CPU: its wakeups are interrupts between processors.
+fn simulate(model: &MachineModel, row: &Row, cost_ns: f64) -> Result<RecordedWindow, ExperimentError> {
     let beside = match row.beside {
         None => String::new(),
         Some(policy) => {
@@ -357,12 +325,12 @@ fn findings(here: &Collected, asleep: &[Asleep]) -> Vec<String> {
         .collect();
     if let Some(silent) = here.median("beside yes", SILENT) {
         all.push(format!(
-            "while nobody connects it is scheduled {silent:.0} times: a task that waits costs nothing"
+            "while no client connects, nc is scheduled {silent:.0} times: a task that waits costs nothing"
         ));
     }
     if let (Some(cost), Some(wait)) = (here.median("beside yes", PER_LINE), here.median("beside yes", P50)) {
         all.push(format!(
-            "a line costs {} of CPU; beside a hog it waits {} in the median: who sleeps is owed the CPU",
+            "a line costs {} of CPU; beside a hog nc waits {} in the median: a task that sleeps has a claim to the CPU when it wakes",
             Unit::Time.show(cost),
             Unit::Time.show(wait)
         ));
@@ -373,15 +341,6 @@ fn findings(here: &Collected, asleep: &[Asleep]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_listener_is_found() {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        assert!(listens(std::process::id(), port));
-        drop(listener);
-        assert!(!listens(std::process::id(), port));
-    }
 
     #[test]
     fn a_sleeping_thread_says_where() {

@@ -1,62 +1,62 @@
-//! The waits of some threads for a CPU, those included in which a limit held them back; and where a real-time thread was runnable
-//! and a fair one on its CPU: what only a limit on the real-time class does (Linux 6.12 and later: the fair server; before:
-//! real-time throttling).
+//! The waits of some threads for a CPU, including those in which a limit held them back; and where a fair task ran on the CPU of a
+//! runnable real-time thread, which only a limit on the real-time class causes (since Linux 6.12 the fair server,
+//! kernel/sched/deadline.c; before, real-time throttling, kernel/sched/rt.c).
 
 use schedlab_model::{Ns, SchedEvent, TaskId};
 use schedlab_trace::analysis::follow::{Followed, Follower, Listener, Occupant, Wait};
 use schedlab_trace::analysis::{Occupancy, Scope};
 use schedlab_trace::{Recording, TaskInfo};
 
-/// Fair tasks that hold the CPU of a waiting real-time thread for this long were given it by the limit. Chosen: the limit
-/// gives 50 ms of each second, less what fair tasks had of that second before; switches and sections in which the kernel does not
-/// preempt take 10 ms at most, even in a virtual machine (docs/measuring.md).
+/// Fair tasks that run this long on the CPU of a waiting real-time thread got it from the limit. Chosen: the limit gives 50 ms of
+/// each second, less what fair tasks had of that second before; switches and sections in which the kernel does not preempt take
+/// 10 ms at most, even in a virtual machine (docs/measuring.md).
 pub(super) const LIMIT: Ns = Ns::from_ms(40);
 
-/// A wait of a real-time thread, and what fair tasks had of it.
+/// A wait of a real-time thread, and the CPU time of fair tasks in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Overtaken {
-    /// When it began.
+    /// Its beginning.
     pub(super) at: Ns,
     /// Its length.
     pub(super) waited: Ns,
-    /// For how long of it fair tasks were on the CPU in whose queue the thread was.
+    /// CPU time of fair tasks in it, on the CPU in whose queue the thread was.
     pub(super) fair: Ns,
-    /// Which of them had most, and how much.
+    /// The fair task with the most of it, and how much.
     pub(super) most: (String, Ns),
 }
 
-/// What the waits were.
+/// The waits of some threads.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Waits {
-    /// The longest, throttled time included: recorders that see the limit at work call it that.
+    /// The longest, throttled time included, as recorders call it that see the limit.
     pub(super) longest: Ns,
-    /// Those of real-time threads that fair tasks had a part of, in the order of their ends.
+    /// The waits of real-time threads in which fair tasks ran, in the order of their ends.
     pub(super) overtaken: Vec<Overtaken>,
 }
 
 struct Search<'a> {
     tasks: &'a [TaskInfo],
-    whom: &'a [bool],
+    waiting: &'a [bool],
     window: (Ns, Ns),
     occupancy: Occupancy,
     found: Waits,
 }
 
 impl Search<'_> {
-    /// Its policy is known, and whether that is fair.
+    /// Returns whether the policy of a task is fair; `None`: it is not known.
     fn fair(&self, task: TaskId) -> Option<bool> {
         self.tasks.get(task.index()).filter(|info| info.known).map(|info| info.policy.is_fair())
     }
 }
 
 impl Listener for Search<'_> {
-    fn occupied(&mut self, cpu: schedlab_model::CpuId, at: Ns, who: Occupant) {
-        self.occupancy.note(cpu, at, who);
+    fn occupied(&mut self, cpu: schedlab_model::CpuId, at: Ns, occupant: Occupant) {
+        self.occupancy.note(cpu, at, occupant);
     }
 
     fn wait(&mut self, wait: &Wait<'_>) {
         let (from, to) = self.window;
-        if self.whom.get(wait.task.index()) != Some(&true) || wait.from < from || wait.to > to {
+        if self.waiting.get(wait.task.index()) != Some(&true) || wait.from < from || wait.to > to {
             return;
         }
         self.found.longest = self.found.longest.max(wait.total());
@@ -65,8 +65,8 @@ impl Listener for Search<'_> {
         }
         let mut by: Vec<(TaskId, Ns)> = Vec::new();
         wait.each_part(|part, end| {
-            self.occupancy.over(part.cpu, part.since, end, |who, time| {
-                let Occupant::Task(task) = who else { return };
+            self.occupancy.over(part.cpu, part.since, end, |occupant, time| {
+                let Occupant::Task(task) = occupant else { return };
                 if self.fair(task) != Some(true) {
                     return;
                 }
@@ -90,11 +90,11 @@ impl Listener for Search<'_> {
     }
 }
 
-/// The waits of the marked tasks within `window`. One that the window cuts is left out: how it began or ended is not known.
-pub(super) fn waits(recording: &Recording, window: (Ns, Ns), whom: &[bool]) -> Waits {
+/// Returns the waits of the marked tasks within `window`. A wait that the window cuts is left out: its beginning or end is not known.
+pub(super) fn waits(recording: &Recording, window: (Ns, Ns), waiting: &[bool]) -> Waits {
     let search = Search {
         tasks: &recording.header.tasks,
-        whom,
+        waiting,
         window,
         occupancy: Occupancy::default(),
         found: Waits::default(),
@@ -136,16 +136,16 @@ mod tests {
 
     const ALL: (Ns, Ns) = (Ns::ZERO, Ns::MAX);
 
-    /// The waits of the tasks of this name.
+    /// Returns the waits of the tasks of this name.
     fn of(recording: &Recording, window: (Ns, Ns), comm: &str) -> Waits {
-        let whom: Vec<bool> = recording.header.tasks.iter().map(|info| info.comm == comm).collect();
-        waits(recording, window, &whom)
+        let waiting: Vec<bool> = recording.header.tasks.iter().map(|info| info.comm == comm).collect();
+        waits(recording, window, &waiting)
     }
 
     #[test]
     fn a_wait_is_laid_to_the_fair_tasks_that_ran_in_it() {
-        // FIFO loses the CPU at 10 to the batch job, this to a stranger at 40; it is back at 64. A second real-time task then
-        // takes it away for 20 ms: that is no limit.
+        // The FIFO task loses the CPU at 10 to the batch job, which loses it to a stranger at 40; the FIFO task runs again at 64. A second
+        // real-time task then takes the CPU for 20 ms: that is no limit.
         let tasks = vec![
             task("redis", Policy::Fifo(1)),
             task("batch", Policy::Other),
@@ -166,14 +166,14 @@ mod tests {
         let most = ("batch".to_owned(), ms(30));
         let overtaken = vec![Overtaken { at: ms(10), waited: ms(54), fair: ms(54), most }];
         assert_eq!(of(&recording, ALL, "redis"), Waits { longest: ms(54), overtaken });
-        // Whoever is fair itself is not overtaken, nor is a wait judged that the window cuts.
+        // A fair task is not overtaken, and a wait that the window cuts is not counted.
         assert_eq!(of(&recording, ALL, "batch"), Waits { longest: ms(59), overtaken: Vec::new() });
         let later = Waits { longest: ms(20), overtaken: Vec::new() };
         assert_eq!(of(&recording, (ms(11), Ns::MAX), "redis"), later);
     }
 
     #[test]
-    fn an_idle_cpu_and_a_task_nobody_knows_are_no_fair_task() {
+    fn an_idle_cpu_and_an_unknown_task_are_no_fair_task() {
         let tasks = vec![task("redis", Policy::Fifo(1)), TaskInfo::unknown(7, 7, "gone")];
         let wake = EventKind::Wake { task: TaskId(0), waker: Waker::HardIrq };
         let sleep = EventKind::Switch {
@@ -187,8 +187,8 @@ mod tests {
         assert_eq!(found, Waits { longest: Ns::from_ms(58), overtaken: Vec::new() });
     }
 
-    /// The BPF recorder calls the time in which the fair server holds a task back throttled, which is no run-queue latency. For
-    /// the task, and for whoever waits for its answer, it is a wait.
+    /// The BPF recorder calls the time in which the fair server holds a task back throttled, which is no run-queue latency. For the
+    /// task, and for the clients that wait for its answer, it is a wait.
     #[test]
     fn a_throttled_wait_is_a_wait() {
         let tasks = vec![task("redis", Policy::Fifo(1)), task("batch", Policy::Other)];
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(found.overtaken[0].fair, Ns::from_ms(54));
     }
 
-    /// A kernel's own: Redis under SCHED_FIFO 1 beside sysbench, Linux 6.18, three seconds.
+    /// Recorded on Linux 6.18: Redis under SCHED_FIFO 1 beside sysbench, three seconds.
     #[test]
     fn the_fair_server_is_found_in_a_shipped_recording() {
         let found = of(&shipped("redis-fifo-other-closed8"), ALL, "redis-server");

@@ -1,7 +1,9 @@
-//! The four findings of the cyclictest article, checked against what was measured.
+//! Four findings about cyclictest on standard and PREEMPT_RT kernels (docs/sources/experiments.md, section 2), checked against what was
+//! measured.
 
-use super::article::{self, LOOPS};
-use super::matrix::{Cell, Load, Matrix, System};
+use super::load::Load;
+use super::matrix::{Cell, Matrix, System};
+use super::published::{self, LOOPS};
 use schedlab_measure::Samples;
 use schedlab_model::Ns;
 use serde::Serialize;
@@ -19,8 +21,8 @@ pub enum Truth {
 }
 
 impl Truth {
-    /// In words.
-    pub const fn words(self) -> &'static str {
+    /// Returns its name for a table.
+    pub const fn as_str(self) -> &'static str {
         match self {
             Truth::Holds => "true",
             Truth::DoesNot => "false",
@@ -29,10 +31,10 @@ impl Truth {
     }
 }
 
-/// A finding of the article and what became of it.
+/// A published finding, and whether it holds.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Finding {
-    /// What the article says.
+    /// What was published.
     pub says: &'static str,
     /// Whether it holds.
     pub truth: Truth,
@@ -42,8 +44,8 @@ pub struct Finding {
 
 const MS: u64 = 1_000_000;
 
-/// Checks all four; none where no row says what ran beside it.
-pub(super) fn check(matrix: &Matrix) -> Vec<Finding> {
+/// Returns all four, checked; none where no row says what ran beside it.
+pub fn findings(matrix: &Matrix) -> Vec<Finding> {
     if matrix.cells.iter().all(|cell| cell.load == Load::Unstated) {
         return Vec::new();
     }
@@ -80,9 +82,9 @@ fn other_idle(samples: Option<Samples>, disturbed: Option<f64>) -> Finding {
     let (mean, max) = (samples.mean(), samples.max());
     let truth = match (mean, max) {
         (10_000..100_000, MS..) => Truth::Holds,
-        // A longer run could still meet its millisecond.
+        // A longer run could still have a sample of a millisecond.
         (10_000..100_000, _) if samples.count() < LOOPS => Truth::CannotTell,
-        // Beside others the row is not idle.
+        // Beside other programs the row is not idle.
         _ if disturbed.is_some() => Truth::CannotTell,
         _ => Truth::DoesNot,
     };
@@ -121,10 +123,11 @@ fn fifo(idle: Option<&Samples>, loaded: Option<&Samples>, virtual_machine: bool)
     let truth = if worst < MS && count >= LOOPS {
         Truth::Holds
     } else if worst < MS {
-        because += &format!("; {LOOPS} expiries each are wanted");
+        because += &format!("; {LOOPS} expiries each are needed");
         Truth::CannotTell
     } else if virtual_machine {
-        because += "; in a virtual machine the host's own delays are in it, and from inside they cannot be taken out";
+        because +=
+            "; in a virtual machine these contain the host's own delays, which cannot be told apart inside";
         Truth::CannotTell
     } else {
         Truth::DoesNot
@@ -134,17 +137,17 @@ fn fifo(idle: Option<&Samples>, loaded: Option<&Samples>, virtual_machine: bool)
 
 fn order(standard: [Option<&Samples>; 2], realtime: [Option<Samples>; 2]) -> Finding {
     let says = "PREEMPT_RT shortens SCHED_FIFO's maximum by another order";
-    let article = |realtime, load| article::max(realtime, load, true).unwrap_or(Ns::ZERO);
-    let [old, new] = [false, true].map(|rt| article(rt, Load::Loaded));
+    let maximum = |realtime, load| published::max(realtime, load, true).unwrap_or(Ns::ZERO);
+    let [old, new] = [false, true].map(|rt| maximum(rt, Load::Loaded));
     let published = format!(
-        "the article's own: {old} to {new} under load ({:.0} times), {} to {} idle ({:.0} times)",
+        "published: {old} to {new} under load ({:.0} times), {} to {} idle ({:.0} times)",
         old.0 as f64 / new.0 as f64,
-        article(false, Load::Idle),
-        article(true, Load::Idle),
-        article(false, Load::Idle).0 as f64 / article(true, Load::Idle).0 as f64
+        maximum(false, Load::Idle),
+        maximum(true, Load::Idle),
+        maximum(false, Load::Idle).0 as f64 / maximum(true, Load::Idle).0 as f64
     );
     let ([_, Some(old)], [_, Some(new)]) = (standard, &realtime) else {
-        let because = format!("no two kernels here (docs/kernels.md says how); {published}");
+        let because = format!("one kernel only (docs/kernels.md says how to compare two); {published}");
         return Finding { says, truth: Truth::CannotTell, because };
     };
     let times = old.max() as f64 / new.max().max(1) as f64;
@@ -172,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_articles_own_numbers_agree_with_it() {
+    fn the_published_numbers_agree_with_the_findings() {
         assert_eq!(other_idle(Some(samples(30_000, 55, 9_602)), None).truth, Truth::Holds);
         assert_eq!(other_loaded(Some(samples(30_000, 55, 101_095))).truth, Truth::Holds);
         let (idle, loaded) = (samples(30_000, 5, 369), samples(30_000, 5, 446));

@@ -1,6 +1,8 @@
-//! `latency --matrix`: {idle, loaded} x {other, fifo:49}, interleaved; and results of several systems side by side.
+//! `latency --matrix`: {idle, loaded} x {other, fifo:49}, measured in turns; and results of several systems in one table.
 
-use super::findings::{self, Finding};
+use super::load::Load;
+use super::published;
+use super::single::expiries;
 use schedlab_measure::stress::{GroupsRequest, StressError, Transport, Workers, run_groups};
 use schedlab_measure::{LatencyError, LatencyLine, LatencyReport, LatencyRequest, Samples, Wake, latency};
 use schedlab_model::{CpuId, Ns, Policy};
@@ -13,38 +15,15 @@ use std::time::Duration;
 /// Version of the JSON.
 pub const SCHEMA: &str = "schedlab-latency-matrix/1";
 
-/// After the start of a load, and after its end.
+/// Pause after the start of a load.
 const SETTLE: Duration = Duration::from_millis(1000);
-
-/// What ran beside the measuring threads.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Load {
-    /// Nothing of ours.
-    Idle,
-    /// Groups of senders and receivers, as hackbench.
-    Loaded,
-    /// The file does not say.
-    Unstated,
-}
-
-impl Load {
-    /// In words.
-    pub const fn words(self) -> &'static str {
-        match self {
-            Load::Idle => "idle",
-            Load::Loaded => "loaded",
-            Load::Unstated => "as it was",
-        }
-    }
-}
 
 /// A table to be measured.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct MatrixRequest {
     /// One measuring thread on each.
     pub cpus: Vec<CpuId>,
-    /// OrderInterval of the first thread.
+    /// Interval of the first thread.
     pub interval: Ns,
     /// How much longer that of each further one is.
     pub distance: Ns,
@@ -52,7 +31,7 @@ pub struct MatrixRequest {
     pub each: Ns,
     /// How often every row is measured.
     pub rounds: u32,
-    /// Policies; the article's are other and fifo:49.
+    /// Policies of the measuring threads.
     pub policies: Vec<Policy>,
     /// Groups of the load: 20 senders and 20 receivers each, threads, socket pairs, 100 bytes.
     pub groups: usize,
@@ -69,7 +48,7 @@ pub struct MatrixRequest {
 /// A machine with its kernel.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct System {
-    /// What it is called here.
+    /// Its name in the table.
     pub name: String,
     /// `uname -rv`.
     pub kernel: String,
@@ -77,14 +56,14 @@ pub struct System {
     pub realtime: bool,
     /// Whether a hypervisor is below; `None`: the file does not say.
     pub virtual_machine: Option<bool>,
-    /// What measured.
+    /// The program that measured.
     pub tool: String,
 }
 
 /// One of several equal runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Round {
-    /// How long.
+    /// Its length.
     pub elapsed: Ns,
     /// Every expiry (of cyclictest: every wakeup).
     pub samples: Samples,
@@ -95,7 +74,7 @@ pub struct Round {
     pub missed: u64,
     /// The part of the CPUs' time that the hypervisor took, 0 … 1.
     pub steal: f64,
-    /// The part that went to others: neither measuring threads nor a load of ours, 0 … 1. `None`: not known.
+    /// The part that other programs had, neither measuring threads nor schedlab's load, 0 … 1. `None`: not known.
     #[serde(default)]
     pub foreign: Option<f64>,
 }
@@ -128,10 +107,10 @@ pub struct Matrix {
     pub stopped: bool,
 }
 
-/// What a row comes to, nanoseconds.
+/// The values of a row, nanoseconds.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct MatrixRow {
-    /// Whose.
+    /// [`System::name`].
     pub system: String,
     /// What else ran.
     pub load: Load,
@@ -153,14 +132,15 @@ pub struct MatrixRow {
     pub max_ns: OrderInterval,
     /// Largest of all.
     pub worst_ns: u64,
-    /// The article's maximum for the kind of kernel, load and policy.
-    pub article_max_ns: Option<Ns>,
+    /// The published maximum for this kind of kernel, load and policy.
+    #[serde(rename = "article_max_ns")]
+    pub published_max_ns: Option<Ns>,
 }
 
 /// Why there is no table.
 #[derive(Debug, thiserror::Error)]
 pub enum MatrixError {
-    /// The request makes no sense.
+    /// The request is not possible.
     #[error("{0}")]
     Request(String),
     /// Measuring failed.
@@ -172,19 +152,19 @@ pub enum MatrixError {
 }
 
 impl Cell {
-    /// The samples of all rounds.
+    /// Returns the samples of all rounds together.
     pub fn all(&self) -> Samples {
         let mut all = Samples::default();
         self.rounds.iter().for_each(|round| all.merge(&round.samples));
         all
     }
 
-    /// Whether the policy is real-time.
+    /// Returns whether the policy is real-time.
     pub fn fifo(&self) -> bool {
         matches!(self.policy, Policy::Fifo(_) | Policy::Rr(_))
     }
 
-    /// An idle row beside which others ran: the part of the CPUs that they had, when that was more than 5 % (a choice).
+    /// Returns the part of the CPUs that other programs had during an idle row, when that was more than 5 % (chosen).
     pub fn disturbed(&self) -> Option<f64> {
         let known: Vec<f64> = self.rounds.iter().filter_map(|round| round.foreign).collect();
         let mean = known.iter().sum::<f64>() / known.len().max(1) as f64;
@@ -198,12 +178,12 @@ impl Cell {
 }
 
 impl Matrix {
-    /// The system called so.
+    /// Returns the system of this name.
     pub fn system(&self, name: &str) -> Option<&System> {
         self.systems.iter().find(|system| system.name == name)
     }
 
-    /// What every row comes to.
+    /// Returns the values of every row.
     pub fn rows(&self) -> Vec<MatrixRow> {
         let row = |cell: &Cell| {
             let all = cell.all();
@@ -221,18 +201,13 @@ impl Matrix {
                 p999_ns: (all.count() >= Samples::needed(0.999)).then(|| all.quantile(0.999)),
                 max_ns: cell.over_rounds(Samples::max),
                 worst_ns: all.max(),
-                article_max_ns: super::article::max(realtime, cell.load, cell.fifo()).filter(|_| comparable),
+                published_max_ns: published::max(realtime, cell.load, cell.fifo()).filter(|_| comparable),
             }
         };
         self.cells.iter().map(row).collect()
     }
 
-    /// The article's findings, checked.
-    pub fn findings(&self) -> Vec<Finding> {
-        findings::check(self)
-    }
-
-    /// What one must know to believe it.
+    /// Returns why the numbers may mislead.
     pub fn doubts(&self) -> Vec<String> {
         let mut doubts = Vec::new();
         if self.stopped {
@@ -241,13 +216,13 @@ impl Matrix {
         for system in &self.systems {
             if system.virtual_machine == Some(true) {
                 doubts.push(format!(
-                    "{}: a virtual machine. Its largest values may be the hypervisor's, and no measurement from inside can tell",
+                    "{}: a virtual machine. Its largest values may come from the hypervisor, which no measurement inside can tell",
                     system.name
                 ));
             }
         }
         for cell in &self.cells {
-            let name = format!("{}, {}, {}", cell.system, cell.load.words(), cell.policy);
+            let name = format!("{}, {}, {}", cell.system, cell.load.as_str(), cell.policy);
             let steal = cell.rounds.iter().map(|round| round.steal).fold(0.0, f64::max);
             if steal > 0.05 {
                 doubts
@@ -260,7 +235,7 @@ impl Matrix {
             if missed > 0 {
                 doubts.push(format!(
                     "{name}: {} passed while a thread was still late; they count here, and do not in cyclictest",
-                    super::expiries(missed)
+                    expiries(missed)
                 ));
             }
             if cell.rounds.len() < 5 {
@@ -271,13 +246,13 @@ impl Matrix {
     }
 }
 
-/// Is told runs done, all runs, what is measured now, and the threads' lines.
+/// Is told the runs done, all runs, what is measured now, and the state of the threads.
 pub type MatrixProgress<'a> = dyn FnMut(usize, usize, &str, &[LatencyLine]) + 'a;
 
 /// Measures the table.
 ///
 /// # Errors
-/// A request that makes no sense here; a system that refuses.
+/// A request that is not possible here; a system that refuses.
 pub fn matrix(
     request: &MatrixRequest,
     system: System,
@@ -313,7 +288,7 @@ pub fn matrix(
                 break;
             }
             let (load, policy) = plan[index];
-            let what = format!("{}, {policy}", load.words());
+            let what = format!("{}, {policy}", load.as_str());
             let one = run(request, policy);
             let report = match load {
                 Load::Loaded => {
@@ -323,8 +298,8 @@ pub fn matrix(
             };
             stopped |= report.stopped;
             if !report.stopped {
-                let mut round = Round::of(&report);
-                // Beside a load of ours the rest cannot be told from it.
+                let mut round = Round::from_report(&report);
+                // Beside schedlab's own load, other programs cannot be told from it.
                 round.foreign = round.foreign.filter(|_| load == Load::Idle);
                 cells[index].rounds.push(round);
             }
@@ -336,13 +311,13 @@ pub fn matrix(
 }
 
 impl Round {
-    /// What cyclictest would have counted.
+    /// Returns the samples that cyclictest would have: one for each wakeup.
     pub fn by_wakeup(&self) -> &Samples {
         self.uncorrected.as_ref().unwrap_or(&self.samples)
     }
 
-    /// What is kept of a report.
-    pub fn of(report: &LatencyReport) -> Round {
+    /// Returns what a table keeps of a report.
+    pub fn from_report(report: &LatencyReport) -> Round {
         let cpus = report.cpus.len().max(1) as u64;
         let foreign: u64 = report.cpus.iter().map(|cpu| cpu.foreign_ns).sum();
         let stolen: u64 = report.cpus.iter().map(|cpu| cpu.steal_ns).sum();
@@ -376,14 +351,14 @@ fn run(request: &MatrixRequest, policy: Policy) -> LatencyRequest {
     }
 }
 
-/// Measures while groups of threads send to each other; they are gone afterwards, whatever happens.
+/// Measures while groups of threads send to each other. The groups have ended when it returns.
 fn under_load(
     request: &MatrixRequest,
     one: &LatencyRequest,
     progress: &mut dyn FnMut(&[LatencyLine]),
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<LatencyReport, MatrixError> {
-    // Threads, since a process that measures has several and cannot fork.
+    // Threads and not processes: this process has several threads and must not fork.
     let groups = GroupsRequest {
         groups: request.groups,
         fds: 20,

@@ -1,7 +1,9 @@
 //! `latency merge`: results of several machines or kernels, side by side. Reads what `latency --json`, `latency --matrix
 //! --json` and `latency merge --json` write, and what `cyclictest --json` writes.
 
-use super::matrix::{Cell, Load, Matrix, Round, SCHEMA, System};
+use super::load::Load;
+use super::matrix::{Cell, Matrix, Round, SCHEMA, System};
+use super::single;
 use schedlab_measure::{LatencyReport, Samples};
 use schedlab_model::{Ns, Policy};
 use schedlab_stats::{OrderInterval, median_interval};
@@ -15,10 +17,10 @@ const MOST: u64 = 256 << 20;
 
 /// A file with its name in the table, if it was given one.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Source {
+pub struct ResultFile {
     /// Results of one name belong to one system; more files are more rounds.
     pub name: Option<String>,
-    /// Where.
+    /// The file.
     pub path: PathBuf,
 }
 
@@ -26,7 +28,7 @@ pub struct Source {
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {what}", path = path.display())]
 pub struct MergeError {
-    /// Which file.
+    /// The file.
     pub path: PathBuf,
     /// What is wrong, what would be right.
     pub what: String,
@@ -35,9 +37,9 @@ pub struct MergeError {
 /// A row of one system beside the same row of the first.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Difference {
-    /// Whose.
+    /// [`System::name`].
     pub system: String,
-    /// Compared with whom.
+    /// The system that it is compared with.
     pub base: String,
     /// What else ran.
     pub load: Load,
@@ -45,14 +47,14 @@ pub struct Difference {
     pub policy: Policy,
     /// `p50`, `p99` or `max`.
     pub rung: &'static str,
-    /// This divided by the first, over pairs of rounds.
+    /// This system divided by the first, over pairs of rounds.
     pub ratio: OrderInterval,
-    /// This minus the first, over pairs of rounds, nanoseconds.
+    /// This system minus the first, over pairs of rounds, nanoseconds.
     pub difference_ns: OrderInterval,
 }
 
 impl Difference {
-    /// Whether the interval of the difference does not contain 0 and is sure enough (five rounds or more).
+    /// Returns whether the interval of the difference excludes 0 with a confidence above 90 % (five rounds or more).
     pub fn told(&self) -> bool {
         let of = &self.difference_ns;
         of.confidence > 0.9 && (of.low > 0.0 || of.high < 0.0)
@@ -62,8 +64,8 @@ impl Difference {
 /// Reads all `sources` into one result, in their order.
 ///
 /// # Errors
-/// A file that cannot be read or is none of the kinds that are known; one name for two kernels; two names for one.
-pub fn merge(sources: &[Source]) -> Result<Matrix, MergeError> {
+/// A file that cannot be read or has no known format; one name for two kernels; one name for several systems of a file.
+pub fn merge(sources: &[ResultFile]) -> Result<Matrix, MergeError> {
     let mut whole = Matrix {
         schema: SCHEMA.to_owned(),
         request: None,
@@ -102,11 +104,11 @@ pub fn merge(sources: &[Source]) -> Result<Matrix, MergeError> {
     Ok(whole)
 }
 
-/// Name, and how to read it off.
+/// A rung: its name, and its value.
 type Rung = (&'static str, fn(&Samples) -> u64);
 
-/// Every row of every further system against the first's, where both have it. Where one is cyclictest's, both are counted by
-/// wakeups, as it does.
+/// Returns every row of every further system against the row of the first, where both have it. Where cyclictest measured one of
+/// them, both are counted by wakeups, as cyclictest does.
 pub fn differences(matrix: &Matrix) -> Vec<Difference> {
     let Some(base) = matrix.systems.first() else { return Vec::new() };
     let of_base = |cell: &Cell| {
@@ -170,14 +172,14 @@ fn read(path: &Path) -> Result<Matrix, String> {
 /// Reads the text of one file.
 ///
 /// # Errors
-/// In words: what is wrong, what is allowed.
+/// What is wrong, and what is allowed.
 pub fn parse(text: &str) -> Result<Matrix, String> {
     let value: Value =
         serde_json::from_str(text).map_err(|error| format!("no JSON ({error}); give {KINDS}"))?;
     let schema = value.get("schema").and_then(Value::as_str);
     match schema {
         Some(SCHEMA) => matrix(value),
-        Some(super::SCHEMA) => single(value),
+        Some(single::SCHEMA) => single(value),
         Some(other) => Err(unknown(other)),
         None if value.get("rt_test_version:").is_some() && value.get("thread").is_some() => {
             cyclictest(&value)
@@ -187,7 +189,7 @@ pub fn parse(text: &str) -> Result<Matrix, String> {
 }
 
 fn unknown(schema: &str) -> String {
-    let newer = [SCHEMA, super::SCHEMA].into_iter().find(|known| {
+    let newer = [SCHEMA, single::SCHEMA].into_iter().find(|known| {
         let family = |name: &str| name.rsplit_once('/').map(|(family, _)| family.to_owned());
         family(known) == family(schema)
     });
@@ -207,7 +209,7 @@ fn matrix(value: Value) -> Result<Matrix, String> {
     Ok(matrix)
 }
 
-/// A kernel says PREEMPT_RT in its version.
+/// Returns whether a kernel is PREEMPT_RT, which its version says.
 pub(super) fn is_realtime(kernel: &str) -> bool {
     kernel.split_whitespace().any(|word| word == "PREEMPT_RT")
 }
@@ -224,7 +226,7 @@ fn single(value: Value) -> Result<Matrix, String> {
     let realtime = is_realtime(&kernel);
     let system =
         System { name, kernel, realtime, virtual_machine: None, tool: "schedlab latency".to_owned() };
-    Ok(one_row(system, report.request.policy, Round::of(&report), report.stopped))
+    Ok(one_row(system, report.request.policy, Round::from_report(&report), report.stopped))
 }
 
 fn cyclictest(value: &Value) -> Result<Matrix, String> {
@@ -246,13 +248,13 @@ fn cyclictest(value: &Value) -> Result<Matrix, String> {
         }
         let cycles = get("cycles").ok_or_else(|| damaged("no `cycles`"))?;
         let inside = buckets.values().fold(0u64, |sum, count| sum.saturating_add(*count));
-        // What lies beyond the histogram is only counted; all that is known is that none is above the maximum.
+        // Samples beyond the histogram are only counted: none is above the maximum.
         let beyond = cycles.saturating_sub(inside);
         if beyond > 0 {
             let most = get("max").ok_or_else(|| damaged("no `max`"))?;
             *buckets.entry(most).or_default() += beyond;
         }
-        // Whole units are cut off, not rounded: half a unit is added. In nanoseconds that is nothing.
+        // cyclictest cuts to whole units: half a unit is added (0 for nanoseconds).
         buckets.iter().for_each(|(time, count)| {
             samples.add_many(time.saturating_mul(unit).saturating_add(unit / 2), *count)
         });
@@ -266,7 +268,7 @@ fn cyclictest(value: &Value) -> Result<Matrix, String> {
     Ok(one_row(system, policy(command)?, round, false))
 }
 
-/// The policy that a command line of cyclictest asks for.
+/// Returns the policy that a command line of cyclictest asks for.
 fn policy(command: &str) -> Result<Policy, String> {
     let words: Vec<&str> = command.split_whitespace().collect();
     let value = |short: &str, long: &str| {

@@ -1,16 +1,17 @@
-//! The table of `latency --matrix` and `latency merge` as a page.
+//! The table of `latency --matrix` and `latency merge` as a page, and in sentences.
 
-use super::article;
-use super::findings::Truth;
-use super::matrix::{Cell as Measured, Load, Matrix, MatrixRow};
+use super::findings::{Finding, Truth, findings};
+use super::load::Load;
+use super::matrix::{Cell as Measured, Matrix, MatrixRow};
 use super::merge::{Difference, differences};
-use schedlab_model::Ns;
+use super::published::{MAXIMA, PublishedMaximum};
+use schedlab_model::{Ns, Policy};
 use schedlab_report::{Cdf, Cell, Column, Curve, Facts, Measure, Page, Part, Section, Table, Tone};
 use schedlab_stats::OrderInterval;
 use schedlab_study::page::Origin;
 use schedlab_study::view::spaced;
 
-/// The page of a result.
+/// Returns the page of a result.
 pub fn of_matrix(matrix: &Matrix, origin: &Origin) -> Page {
     let several = matrix.systems.len() > 1;
     let mut page = Page::new(if several { "Wakeup latency, side by side" } else { "Wakeup latency" });
@@ -25,8 +26,9 @@ pub fn of_matrix(matrix: &Matrix, origin: &Origin) -> Page {
     if several {
         page.push(side_by_side(matrix));
     }
-    if !matrix.findings().is_empty() {
-        page.push(findings(matrix));
+    let found = findings(matrix);
+    if !found.is_empty() {
+        page.push(published_findings(&found));
     }
     page.push(distributions(matrix));
     let mut trust = Section::new("How far to trust it");
@@ -43,35 +45,63 @@ pub fn of_matrix(matrix: &Matrix, origin: &Origin) -> Page {
     page
 }
 
-/// What came out, and how sure it is.
+/// Returns the outcome, and how sure it is.
 fn verdict(matrix: &Matrix) -> (String, String) {
-    let found = matrix.findings();
-    let count = |truth| found.iter().filter(|finding| finding.truth == truth).count();
-    let told = differences(matrix).iter().filter(|one| one.told()).count();
-    let outcome = if found.is_empty() {
-        format!("{told} of {} differences can be told from noise.", differences(matrix).len())
-    } else {
-        outcome_of(count(Truth::Holds), count(Truth::DoesNot), count(Truth::CannotTell))
-    };
     let rounds = matrix.cells.iter().map(|cell| cell.rounds.len()).min().unwrap_or(0);
     let certainty = format!(
         "Medians over at least {rounds} rounds, with intervals that hold the true median as surely as the table says; \
          a maximum is of all rounds and grows with the length of a run."
     );
-    (outcome, certainty)
+    (summary(matrix), certainty)
 }
 
-/// The article's findings in one sentence; what did not occur is not mentioned.
-fn outcome_of(holds: usize, does_not: usize, open: usize) -> String {
+/// Returns what the table says, in sentences: of the first system, then of the published findings; where no row says what ran
+/// beside it, of the differences between the systems.
+pub fn summary(matrix: &Matrix) -> String {
+    let found = findings(matrix);
+    if found.is_empty() {
+        let all = differences(matrix);
+        let told = all.iter().filter(|one| one.told()).count();
+        return format!("{told} of {} differences can be told from noise.", all.len());
+    }
+    let rows: Vec<MatrixRow> = match matrix.systems.first() {
+        Some(first) => matrix.rows().into_iter().filter(|row| row.system == first.name).collect(),
+        None => Vec::new(),
+    };
+    let mut sentences: Vec<String> =
+        [fifo_sentence(&rows), other_sentence(&rows)].into_iter().flatten().collect();
+    let count = |truth| found.iter().filter(|finding| finding.truth == truth).count();
+    sentences.push(findings_sentence(count(Truth::Holds), count(Truth::DoesNot), count(Truth::CannotTell)));
+    sentences.join(" ")
+}
+
+/// `SCHED_FIFO wakes within 85us in 99 of 100 cases, idle or loaded.`
+fn fifo_sentence(rows: &[MatrixRow]) -> Option<String> {
+    let fifo = |row: &&MatrixRow| matches!(row.policy, Policy::Fifo(_)) && row.count > 0;
+    let worst = rows.iter().filter(fifo).map(|row| row.p99_ns.median).reduce(f64::max)?;
+    let loads: Vec<&str> = rows.iter().filter(fifo).map(|row| row.load.as_str()).collect();
+    Some(format!("SCHED_FIFO wakes within {} in 99 of 100 cases, {}.", Ns(worst as u64), loads.join(" or ")))
+}
+
+/// `SCHED_OTHER is up to 61ms late, loaded.`
+fn other_sentence(rows: &[MatrixRow]) -> Option<String> {
+    let other = rows.iter().filter(|row| row.policy == Policy::Other && row.count > 0);
+    let worst = other.max_by_key(|row| row.worst_ns)?;
+    Some(format!("SCHED_OTHER is up to {} late, {}.", Ns(worst.worst_ns), worst.load.as_str()))
+}
+
+/// `Of the four published findings 2 hold here and 2 cannot be judged here.`
+fn findings_sentence(holds: usize, does_not: usize, open: usize) -> String {
     let part = |count: usize, one: &str, more: &str| {
         (count > 0).then(|| format!("{count} {}", if count == 1 { one } else { more }))
     };
     let parts = [
         part(holds, "holds here", "hold here"),
         part(does_not, "does not", "do not"),
-        part(open, "cannot be told here", "cannot be told here"),
+        part(open, "cannot be judged here", "cannot be judged here"),
     ];
-    format!("Of the article's findings {}.", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    format!("Of the four published findings {}.", parts.join(", "))
 }
 
 fn time(ns: f64) -> String {
@@ -105,14 +135,14 @@ fn table(matrix: &Matrix) -> Section {
     let rows = ordered(matrix);
     let confidence = rows.iter().map(|row| row.p50_ns.confidence).fold(1.0, f64::min);
     let mut section = Section::new("The table").lead(
-        "How late a thread ran after its timer expired. The article's column is the maximum that it gives for the same kind of \
-         kernel, load and policy, on its own machine: compare magnitudes.",
+        "How late a thread ran after its timer expired. The column `published` is the maximum of cyclictest that was published for \
+         the same kind of kernel, load and policy, on another machine: compare magnitudes.",
     );
-    // One system stands in the subtitle.
+    // The name of a single system is in the subtitle.
     let several = matrix.systems.len() > 1;
     let cells = |row: &MatrixRow| {
         let dash = || Cell::text("–");
-        let mut cells = vec![Cell::head(row.load.words()), Cell::text(row.policy.to_string())];
+        let mut cells = vec![Cell::head(row.load.as_str()), Cell::text(row.policy.to_string())];
         cells.extend(several.then(|| Cell::text(&row.system)));
         cells.extend([
             estimate(&row.p50_ns),
@@ -120,13 +150,13 @@ fn table(matrix: &Matrix) -> Section {
             row.p999_ns.map_or_else(dash, |ns| Cell::number(time(ns as f64), ns as f64)),
             estimate(&row.max_ns),
             Cell::number(time(row.worst_ns as f64), row.worst_ns as f64),
-            row.article_max_ns.map_or_else(dash, |ns| Cell::number(time(ns.0 as f64), ns.0 as f64)),
+            row.published_max_ns.map_or_else(dash, |ns| Cell::number(time(ns.0 as f64), ns.0 as f64)),
             estimate(&row.mean_ns),
             Cell::number(row.count.to_string(), row.count as f64),
         ]);
         cells
     };
-    let numbers = ["p50", "p99", "p99.9", "max of a round", "max of all", "article", "mean", "samples"];
+    let numbers = ["p50", "p99", "p99.9", "max of a round", "max of all", "published", "mean", "samples"];
     section.push(Table {
         caption: format!(
             "Medians over the rounds; below each the interval that holds the true median with {:.0} % or more",
@@ -141,19 +171,19 @@ fn table(matrix: &Matrix) -> Section {
         rows: rows.iter().map(cells).collect(),
         fold: None,
     });
-    section.push(article_table());
+    section.push(published_table());
     section
 }
 
-/// The reference data as they are.
-fn article_table() -> Table {
-    let row = |row: &article::ArticleRow| {
+/// Returns the published maxima.
+fn published_table() -> Table {
+    let row = |row: &PublishedMaximum| {
         let kernel = if row.realtime { "4.19 PREEMPT_RT" } else { "4.19 voluntary" };
         let policy = if row.fifo { "fifo:49" } else { "other" };
         let max = row.max_ns.0 as f64;
         vec![
             Cell::head(kernel),
-            Cell::text(row.load.words()),
+            Cell::text(row.load.as_str()),
             Cell::text(policy),
             Cell::number(time(max), max),
         ]
@@ -165,8 +195,8 @@ fn article_table() -> Table {
             .into_iter()
             .chain([Column::number("max")])
             .collect(),
-        rows: article::ROWS.iter().map(row).collect(),
-        fold: Some("The article's eight rows".to_owned()),
+        rows: MAXIMA.iter().map(row).collect(),
+        fold: Some("The published maxima".to_owned()),
     }
 }
 
@@ -186,7 +216,7 @@ fn side_by_side(matrix: &Matrix) -> Section {
         };
         let signed = |ns: f64| format!("{}{}", if ns < 0.0 { "−" } else { "+" }, time(ns.abs()));
         vec![
-            Cell::head(format!("{}, {}", one.load.words(), one.policy)),
+            Cell::head(format!("{}, {}", one.load.as_str(), one.policy)),
             Cell::text(&one.system),
             Cell::text(one.rung),
             Cell::number(format!("{:.3}", ratio.median), ratio.median)
@@ -214,12 +244,12 @@ fn side_by_side(matrix: &Matrix) -> Section {
     section
 }
 
-fn findings(matrix: &Matrix) -> Section {
-    let mut section = Section::new("The article's findings").lead(
+fn published_findings(found: &[Finding]) -> Section {
+    let mut section = Section::new("The published findings").lead(
         "Checked on the first standard and the first PREEMPT_RT kernel of the table. A maximum below a limit counts only \
-         with as many expiries as the article had.",
+         with as many expiries as the published measurement had (30,000).",
     );
-    let row = |finding: &super::Finding| {
+    let row = |finding: &Finding| {
         let tone = match finding.truth {
             Truth::Holds => Tone::Good,
             Truth::DoesNot => Tone::Bad,
@@ -227,14 +257,14 @@ fn findings(matrix: &Matrix) -> Section {
         };
         vec![
             Cell::head(finding.says),
-            Cell::text("").note(finding.truth.words(), tone),
+            Cell::text("").note(finding.truth.as_str(), tone),
             Cell::text(finding.because.clone()),
         ]
     };
     section.push(Table {
         caption: "The four findings".to_owned(),
-        columns: ["the article says", "here", "why"].map(Column::text).to_vec(),
-        rows: matrix.findings().iter().map(row).collect(),
+        columns: ["published", "here", "why"].map(Column::text).to_vec(),
+        rows: found.iter().map(row).collect(),
         fold: None,
     });
     section
@@ -255,7 +285,7 @@ fn distributions(matrix: &Matrix) -> Section {
         Curve::of_buckets(&name, style(matrix, cell), &buckets)
     };
     let measure = |load: Load| Measure {
-        name: load.words().to_owned(),
+        name: load.as_str().to_owned(),
         about: "From the expiry of the timer until the thread has read the clock".to_owned(),
         curves: matrix.cells.iter().filter(|cell| cell.load == load).filter_map(curve).collect(),
     };
@@ -314,8 +344,8 @@ fn provenance(matrix: &Matrix, origin: &Origin) -> Section {
         );
     }
     facts.add(
-        "the article",
-        "cyclictest on Linux 4.19, standard and PREEMPT_RT, two CPUs; its maxima as shipped with schedlab",
+        "published",
+        "cyclictest on Linux 4.19, standard and PREEMPT_RT, two CPUs (docs/sources/experiments.md of schedlab)",
     );
     section.push(facts);
     section
@@ -323,14 +353,17 @@ fn provenance(matrix: &Matrix, origin: &Origin) -> Section {
 
 #[cfg(test)]
 mod tests {
-    use super::outcome_of;
+    use super::findings_sentence;
 
     #[test]
     fn the_verdict_is_a_sentence() {
-        assert_eq!(outcome_of(1, 0, 3), "Of the article's findings 1 holds here, 3 cannot be told here.");
         assert_eq!(
-            outcome_of(2, 1, 1),
-            "Of the article's findings 2 hold here, 1 does not, 1 cannot be told here."
+            findings_sentence(1, 0, 3),
+            "Of the four published findings 1 holds here, 3 cannot be judged here."
+        );
+        assert_eq!(
+            findings_sentence(2, 1, 1),
+            "Of the four published findings 2 hold here, 1 does not, 1 cannot be judged here."
         );
     }
 }

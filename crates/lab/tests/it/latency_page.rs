@@ -14,7 +14,7 @@ fn samples(usual_us: u64, worst_us: u64) -> Samples {
     samples
 }
 
-/// Two systems, four rows each, the article's own maxima.
+/// Two systems, four rows each, the published maxima.
 fn matrix() -> Matrix {
     let system = |name: &str, realtime| System {
         name: name.to_owned(),
@@ -88,6 +88,6 @@ fn a_browser_shows_table_findings_and_a_curve_for_every_row() {
     // One curve a row, by load.
     assert_eq!(body("Wakeup latency: idle").matches("<tr>").count(), 4);
     assert_eq!(body("Wakeup latency: loaded").matches("<tr>").count(), 4);
-    assert!(dom.contains("101&nbsp;ms") && dom.contains("Of the article's findings 4 hold here."));
+    assert!(dom.contains("101&nbsp;ms") && dom.contains("Of the four published findings 4 hold here."));
     std::fs::remove_dir_all(folder).unwrap();
 }

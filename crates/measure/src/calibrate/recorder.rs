@@ -2,7 +2,7 @@
 
 use super::switches::Echo;
 use super::{Place, on};
-use schedlab_host::{GroupFacts, RecordRequest, RecordSink, RecordStart, Scope, TaskFacts, record};
+use schedlab_host::{GroupFacts, RecordRequest, RecordSink, RecordStart, RecordUntil, TaskFacts, record};
 use schedlab_model::{EventSink, Ns, SchedEvent};
 use schedlab_stats::median;
 use std::io;
@@ -42,7 +42,7 @@ fn round(place: &Place) -> io::Result<f64> {
     let (begun, enough) = (AtomicBool::new(false), AtomicBool::new(false));
     let with = std::thread::scope(|scope| {
         let recorder = scope.spawn(|| {
-            let mut request = RecordRequest::new(Scope::All);
+            let mut request = RecordRequest::new(RecordUntil::Stopped);
             request.recorder_cpu = place.other;
             // However this ends, the recording does.
             request.duration = Some(Ns::from_s(5));

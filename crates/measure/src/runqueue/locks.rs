@@ -1,7 +1,7 @@
 //! The lock families and record layouts with which schedulers run here.
 
 use schedlab_host::{Mcs, RawLock, Spin, SpinGuard, Tas, Ticket, cycles};
-use schedlab_scheduler::{Knobs, Lock, Locks, OnLine, Scheduler, linux_old};
+use schedlab_scheduler::{Knobs, Lock, Locks, OnLine, Scheduler, linux_pre_cfs};
 use serde::Serialize;
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -201,10 +201,10 @@ fn with_meter<S: Layout>(name: &str, cpus: usize, knobs: &Knobs, lock: LockKind)
 
 fn of<R: RawLock, S: Layout>(name: &str, cpus: usize, knobs: &Knobs) -> Option<Shared> {
     Some(match name {
-        "linux-2.4" => Box::new(linux_old::new_2_4::<Real<R, S>>(cpus, knobs)),
-        "linux-2.4-mq" => Box::new(linux_old::new_mq::<Real<R, S>>(cpus, knobs)),
-        "linux-2.4-o1" => Box::new(linux_old::new_2_4_o1::<Real<R, S>>(cpus, knobs)),
-        "linux-2.6.22" => Box::new(linux_old::new_2_6_22::<Real<R, S>>(cpus, knobs)),
+        "linux-2.4" => Box::new(linux_pre_cfs::new_2_4::<Real<R, S>>(cpus, knobs)),
+        "linux-2.4-mq" => Box::new(linux_pre_cfs::new_mq::<Real<R, S>>(cpus, knobs)),
+        "linux-2.4-o1" => Box::new(linux_pre_cfs::new_2_4_o1::<Real<R, S>>(cpus, knobs)),
+        "linux-2.6.22" => Box::new(linux_pre_cfs::new_2_6_22::<Real<R, S>>(cpus, knobs)),
         _ => return None,
     })
 }

@@ -11,7 +11,7 @@
 use super::central::{Central, Rules};
 use crate::registry::Entry;
 use crate::simple::first_in_first_out;
-use crate::{CellLocks, Cx, Knob, KnobKind};
+use crate::{CellLocks, Cx, KnobDefault, TimeKnob, Times, rows};
 use schedlab_model::{Ns, TaskId};
 
 struct Fifo {
@@ -30,23 +30,22 @@ impl Rules for Fifo {
     }
 }
 
-fn knobs() -> Vec<Knob> {
-    vec![Knob {
-        name: "slice_ns",
-        kind: KnobKind::Time(Ns(0), Ns::from_s(10)),
-        default: "0",
-        doc: "a task goes to the tail after this much CPU time; 0 = it runs until it blocks (ghOSt's default)",
-    }]
-}
+const SLICE: TimeKnob = TimeKnob {
+    name: "slice_ns",
+    allowed: Times::between(Ns::ZERO, Ns::from_s(10)),
+    default: KnobDefault::Is(Ns::ZERO),
+    doc: "a task goes to the tail after this much CPU time; 0 = it runs until it blocks",
+    source: "ghOSt, schedulers/fifo/centralized, preemption_time_slice",
+};
 
 /// Its line in the registry.
 pub const CENTRALIZED: Entry = Entry {
     name: "fifo-centralized",
     summary: "one first-in-first-out queue for all CPUs (ghOSt's centralized FIFO)",
-    knobs,
+    knobs: || rows(&[&SLICE], &()),
     build: |_, knobs| {
-        let slice = knobs.time("slice_ns", Ns::ZERO);
-        Box::new(Central::<CellLocks, _>::new(Fifo { slice: (slice > Ns::ZERO).then_some(slice) }))
+        let slice = Some(knobs.get(&SLICE)).filter(|slice| *slice > Ns::ZERO);
+        Box::new(Central::<CellLocks, _>::new(Fifo { slice }))
     },
 };
 

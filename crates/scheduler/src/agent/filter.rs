@@ -14,15 +14,42 @@
 
 use super::central::{Central, Rules};
 use crate::registry::Entry;
-use crate::{CellLocks, Cx, Knob, KnobKind};
+use crate::{CellLocks, Cx, KnobDefault, NumberKnob, TimeKnob, Times, rows};
 use schedlab_model::{Ns, TaskId};
 use std::collections::VecDeque;
 
-const FAIR_SLICE: Ns = Ns::from_ms(4);
-/// Before the window is filled.
+const SLICE: TimeKnob = TimeKnob {
+    name: "slice_ns",
+    allowed: Times::between(Ns::ZERO, Ns::from_s(100)),
+    default: KnobDefault::Is(Ns::ZERO),
+    doc: "slice of the filter; 0 = CPUs x mean time between arrivals, 100 ms before the window is filled",
+    source: "SFS (SC'22), the time slice of its FILTER",
+};
+const FAIR_SLICE: TimeKnob = TimeKnob {
+    name: "fair_slice_ns",
+    allowed: Times::between(Ns::from_us(1), Ns::from_s(10)),
+    default: KnobDefault::Is(Ns::from_ms(4)),
+    doc: "turns of the functions that fell through the filter",
+    source: "schedlab, in place of CFS",
+};
+const WINDOW: NumberKnob = NumberKnob {
+    name: "window",
+    unit: "arrivals",
+    allowed: (1, 100_000),
+    default: KnobDefault::Is(100),
+    doc: "arrivals over which the time between arrivals is averaged",
+    source: "SFS (SC'22)",
+};
+const OVERLOAD: NumberKnob = NumberKnob {
+    name: "overload",
+    unit: "slices",
+    allowed: (1, 1_000_000),
+    default: KnobDefault::Is(3),
+    doc: "a function that waited longer than this falls through at once",
+    source: "SFS (SC'22), overload",
+};
+/// Slice before the window is filled.
 const FIRST_SLICE: Ns = Ns::from_ms(100);
-const WINDOW: i64 = 100;
-const OVERLOAD: i64 = 3;
 
 struct Filter {
     fixed: Option<Ns>,
@@ -68,47 +95,17 @@ impl Rules for Filter {
     }
 }
 
-fn knobs() -> Vec<Knob> {
-    vec![
-        Knob {
-            name: "slice_ns",
-            kind: KnobKind::Time(Ns(0), Ns::from_s(100)),
-            default: "0",
-            doc: "slice of the filter; 0 = CPUs x mean time between arrivals, 100 ms before the window is filled",
-        },
-        Knob {
-            name: "fair_slice_ns",
-            kind: KnobKind::Time(Ns(1_000), Ns::from_s(10)),
-            default: "4ms",
-            doc: "turns of those that fell through the filter",
-        },
-        Knob {
-            name: "window",
-            kind: KnobKind::Number(1, 100_000),
-            default: "100",
-            doc: "arrivals over which the time between arrivals is averaged",
-        },
-        Knob {
-            name: "overload",
-            kind: KnobKind::Number(1, 1_000_000),
-            default: "3",
-            doc: "who waited longer than this many slices falls through at once",
-        },
-    ]
-}
-
 /// Its line in the registry.
 pub const ENTRY: Entry = Entry {
     name: "filter",
     summary: "short ones first in first out, long ones fall through to turns (SFS of SC'22)",
-    knobs,
+    knobs: || rows(&[&SLICE, &FAIR_SLICE, &WINDOW, &OVERLOAD], &()),
     build: |cpus, knobs| {
-        let slice = knobs.time("slice_ns", Ns::ZERO);
         Box::new(Central::<CellLocks, _>::new(Filter {
-            fixed: (slice > Ns::ZERO).then_some(slice),
-            fair: knobs.time("fair_slice_ns", FAIR_SLICE),
-            window: knobs.number("window", WINDOW) as usize,
-            overload: knobs.number("overload", OVERLOAD) as u64,
+            fixed: Some(knobs.get(&SLICE)).filter(|slice| *slice > Ns::ZERO),
+            fair: knobs.get(&FAIR_SLICE),
+            window: knobs.get(&WINDOW) as usize,
+            overload: knobs.get(&OVERLOAD) as u64,
             cpus: cpus as u64,
             arrivals: VecDeque::new(),
             adapted: FIRST_SLICE,

@@ -16,10 +16,23 @@
 use super::central::{Central, Rules};
 use super::is_batch;
 use crate::registry::Entry;
-use crate::{CellLocks, Cx, Knob, KnobKind};
+use crate::{CellLocks, Cx, KnobDefault, TimeKnob, Times, rows};
 use schedlab_model::{Ns, TaskId};
 
-const BATCH_SLICE: Ns = Ns::from_ms(5);
+const SLICE: TimeKnob = TimeKnob {
+    name: "slice_ns",
+    allowed: Times::between(Ns::ZERO, Ns::from_s(10)),
+    default: KnobDefault::Is(Ns::ZERO),
+    doc: "turns among latency tasks; 0 = each runs until it blocks",
+    source: "SCHED_FIFO and SCHED_RR of sched(7)",
+};
+const BATCH_SLICE: TimeKnob = TimeKnob {
+    name: "batch_slice_ns",
+    allowed: Times::between(Ns(500), Ns::from_s(10)),
+    default: KnobDefault::Is(Ns::from_ms(5)),
+    doc: "turns among batch tasks (SCHED_BATCH, SCHED_IDLE)",
+    source: "schedlab",
+};
 
 struct Layers {
     slice: Option<Ns>,
@@ -41,32 +54,14 @@ impl Rules for Layers {
     }
 }
 
-fn knobs() -> Vec<Knob> {
-    vec![
-        Knob {
-            name: "slice_ns",
-            kind: KnobKind::Time(Ns(0), Ns::from_s(10)),
-            default: "0",
-            doc: "turns among latency tasks; 0 = each runs until it blocks",
-        },
-        Knob {
-            name: "batch_slice_ns",
-            kind: KnobKind::Time(Ns(500), Ns::from_s(10)),
-            default: "5ms",
-            doc: "turns among batch tasks (SCHED_BATCH, SCHED_IDLE)",
-        },
-    ]
-}
-
 /// Its line in the registry.
 pub const ENTRY: Entry = Entry {
     name: "layers",
     summary: "strict latency and batch layers: batch runs only where no latency task wants to",
-    knobs,
+    knobs: || rows(&[&SLICE, &BATCH_SLICE], &()),
     build: |_, knobs| {
-        let slice = knobs.time("slice_ns", Ns::ZERO);
-        let batch_slice = knobs.time("batch_slice_ns", BATCH_SLICE);
-        let slice = (slice > Ns::ZERO).then_some(slice);
+        let slice = Some(knobs.get(&SLICE)).filter(|slice| *slice > Ns::ZERO);
+        let batch_slice = knobs.get(&BATCH_SLICE);
         Box::new(Central::<CellLocks, _>::new(Layers { slice, batch_slice }))
     },
 };

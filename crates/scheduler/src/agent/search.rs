@@ -21,14 +21,40 @@
 
 use crate::registry::Entry;
 use crate::{
-    CellLocks, Change, Cmd, Cx, Knob, KnobKind, Lock, Locks, Needs, Pick, Prev, Runnable, Scheduler, Timer,
-    Wake, Work,
+    CellLocks, Change, Cmd, Cx, Lock, Locks, Needs, Pick, Prev, Runnable, Scheduler, Timer, Wake, Work,
 };
+use crate::{FlagKnob, KnobDefault, NumberKnob, TimeKnob, Times, rows};
 use schedlab_model::{CpuId, Ns, TaskId};
 use std::collections::BTreeSet;
 
-const SLICE: Ns = Ns::from_ms(1);
-const SCAN: i64 = 16;
+const SLICE: TimeKnob = TimeKnob {
+    name: "slice_ns",
+    allowed: Times::between(Ns(500), Ns::from_s(10)),
+    default: KnobDefault::Is(Ns::from_ms(1)),
+    doc: "a thread that ran this long goes back into the queue",
+    source: "schedlab",
+};
+const SCAN: NumberKnob = NumberKnob {
+    name: "scan",
+    unit: "threads",
+    allowed: (1, 4096),
+    default: KnobDefault::Is(16),
+    doc: "of how many threads at the head of the queue a free CPU takes the nearest",
+    source: "schedlab",
+};
+const PRIORITIES: FlagKnob = FlagKnob {
+    name: "priorities",
+    default: KnobDefault::Is(false),
+    doc: "nice values count: run time is divided by their weight",
+    source: "schedlab; weights of CFS",
+};
+const CCX_WAIT: TimeKnob = TimeKnob {
+    name: "ccx_wait_ns",
+    allowed: Times::between(Ns::ZERO, Ns::from_ms(100)),
+    default: KnobDefault::Is(Ns::ZERO),
+    doc: "how long a thread waits for a CPU of its own CCX before it goes further",
+    source: "ghOSt (SOSP'21), Search, from memory",
+};
 /// Weight of nice 0.
 const NICE_0: u64 = 1024;
 
@@ -296,46 +322,17 @@ impl<L: Locks> Scheduler for Search<L> {
     }
 }
 
-fn knobs() -> Vec<Knob> {
-    vec![
-        Knob {
-            name: "slice_ns",
-            kind: KnobKind::Time(Ns(500), Ns::from_s(10)),
-            default: "1ms",
-            doc: "a thread that ran this long goes back into the queue",
-        },
-        Knob {
-            name: "scan",
-            kind: KnobKind::Number(1, 4096),
-            default: "16",
-            doc: "of how many threads at the head of the queue a free CPU takes the nearest",
-        },
-        Knob {
-            name: "priorities",
-            kind: KnobKind::Flag,
-            default: "off",
-            doc: "whether nice values count: run time is divided by their weight",
-        },
-        Knob {
-            name: "ccx_wait_ns",
-            kind: KnobKind::Time(Ns(0), Ns::from_ms(100)),
-            default: "0",
-            doc: "how long a thread waits for a CPU of its own CCX before it goes further",
-        },
-    ]
-}
-
 /// Its line in the registry.
 pub const ENTRY: Entry = Entry {
     name: "search",
     summary: "nearest idle CPU by core, CCX and NUMA node, least run time first (ghOSt's Search policy)",
-    knobs,
+    knobs: || rows(&[&SLICE, &SCAN, &PRIORITIES, &CCX_WAIT], &()),
     build: |_, knobs| {
         let rules = Rules {
-            slice: knobs.time("slice_ns", SLICE),
-            scan: knobs.number("scan", SCAN) as usize,
-            priorities: knobs.flag("priorities", false),
-            ccx_wait: knobs.time("ccx_wait_ns", Ns::ZERO),
+            slice: knobs.get(&SLICE),
+            scan: knobs.get(&SCAN) as usize,
+            priorities: knobs.get(&PRIORITIES),
+            ccx_wait: knobs.get(&CCX_WAIT),
         };
         let (queue, tasks, cpus) = (BTreeSet::new(), Vec::new(), Vec::new());
         let state = State { rules, queue, tasks, cpus, floor: 0 };

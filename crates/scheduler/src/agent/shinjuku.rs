@@ -17,11 +17,23 @@
 use super::central::{Central, Rules};
 use super::is_batch;
 use crate::registry::Entry;
-use crate::{CellLocks, Cx, Knob, KnobKind};
+use crate::{CellLocks, Cx, KnobDefault, TimeKnob, Times, rows};
 use schedlab_model::{Ns, TaskId};
 
-const QUANTUM: Ns = Ns::from_us(50);
-const BATCH_SLICE: Ns = Ns::from_ms(5);
+const QUANTUM: TimeKnob = TimeKnob {
+    name: "quantum",
+    allowed: Times::between(Ns(500), Ns::from_s(1)),
+    default: KnobDefault::Is(Ns::from_us(50)),
+    doc: "a request that ran this long goes to the tail of the queue",
+    source: "ghOSt, schedulers/shinjuku (2023); 30 us in the experiment of its paper (SOSP'21)",
+};
+const BATCH_SLICE: TimeKnob = TimeKnob {
+    name: "batch_slice_ns",
+    allowed: Times::between(Ns(500), Ns::from_s(10)),
+    default: KnobDefault::Is(Ns::from_ms(5)),
+    doc: "turns of batch tasks (SCHED_BATCH, SCHED_IDLE) among themselves, on CPUs that no request wants",
+    source: "schedlab",
+};
 
 struct Shinjuku {
     quantum: Ns,
@@ -43,31 +55,14 @@ impl Rules for Shinjuku {
     }
 }
 
-fn knobs() -> Vec<Knob> {
-    vec![
-        Knob {
-            name: "quantum",
-            kind: KnobKind::Time(Ns(500), Ns::from_s(1)),
-            default: "50us",
-            doc: "a request that ran this long goes to the tail of the queue",
-        },
-        Knob {
-            name: "batch_slice_ns",
-            kind: KnobKind::Time(Ns(500), Ns::from_s(10)),
-            default: "5ms",
-            doc: "turns of batch tasks (SCHED_BATCH, SCHED_IDLE) among themselves, on CPUs that no request wants",
-        },
-    ]
-}
-
 /// Its line in the registry.
 pub const ENTRY: Entry = Entry {
     name: "shinjuku",
     summary: "one queue with a short quantum, batch on idle CPUs (Shinjuku of NSDI'19, as in ghOSt)",
-    knobs,
+    knobs: || rows(&[&QUANTUM, &BATCH_SLICE], &()),
     build: |_, knobs| {
-        let quantum = knobs.time("quantum", QUANTUM);
-        let batch_slice = knobs.time("batch_slice_ns", BATCH_SLICE);
+        let quantum = knobs.get(&QUANTUM);
+        let batch_slice = knobs.get(&BATCH_SLICE);
         Box::new(Central::<CellLocks, _>::new(Shinjuku { quantum, batch_slice }))
     },
 };

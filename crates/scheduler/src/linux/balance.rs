@@ -21,14 +21,20 @@
 //! | NUMA balancing by page faults | `task_numa_*` | omitted | – |
 //! | one NUMA domain balance at a time in the machine | `SD_SERIALIZE` | omitted: balancing takes no time | – |
 
-use super::domains::{Domain, Level, Link};
-use super::fair::{self, Dequeue, FairRules};
-use super::imbalance::{Amount, Ask, Idle};
-use super::pelt::Moment;
-use super::rq::{Class, Entity, EntityId, NONE, Rq};
-use super::smp::{self, Smp};
-use super::tries::Tries;
-use super::{Env, Linux};
+pub(super) mod domains;
+mod imbalance;
+mod newidle_odds;
+pub(super) mod packing;
+pub(super) mod placement;
+
+use crate::linux::balance::domains::{Domain, Level, Link};
+use crate::linux::balance::imbalance::{Amount, Ask, Idle};
+use crate::linux::balance::newidle_odds::NewidleOdds;
+use crate::linux::core::rq::{Class, Entity, EntityId, NONE, Rq};
+use crate::linux::core::smp::{self, Smp};
+use crate::linux::fair::pelt::{Moment, SCALE};
+use crate::linux::fair::{self, Dequeue, FairRules};
+use crate::linux::{Env, Linux};
 use crate::{Cmd, Cx, Lock, Locks, Timer, Wake, WakeKind};
 use schedlab_model::{CpuId, CpuSet, Ns, TaskId, Waker};
 use std::sync::atomic::Ordering::Relaxed;
@@ -53,7 +59,7 @@ struct State {
     last: u64,
     interval_ms: u64,
     failed: u32,
-    tries: Tries,
+    odds: NewidleOdds,
 }
 
 /// One attempt to balance one domain.
@@ -83,7 +89,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     pub(super) fn balance_at_tick(&self, cx: &Cx<'_>, cpu: CpuId) {
         let Some(smp) = self.smp.get() else { return };
         let due = smp.next_balance[cpu.index()].load(Relaxed);
-        if cx.now.0 >= due && !smp.board.idle(cpu) {
+        if cx.now.0 >= due && !smp.summary.idle(cpu) {
             self.rebalance(cx, smp, cpu);
         }
     }
@@ -97,7 +103,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     /// Balances every domain of `cpu` that is due.
     fn rebalance(&self, cx: &Cx<'_>, smp: &Smp, cpu: CpuId) {
         let now = cx.now.0;
-        let idle_now = || if smp.board.idle(cpu) { Idle::Yes } else { Idle::No };
+        let idle_now = || if smp.summary.idle(cpu) { Idle::Yes } else { Idle::No };
         let mut idle = idle_now();
         let mut next = now + 60_000_000_000;
         for level in 0..smp.domains.of_cpu[cpu.index()].len() {
@@ -121,7 +127,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 last: 0,
                 interval_ms: d.weight,
                 failed: 0,
-                tries: Tries::default(),
+                odds: NewidleOdds::default(),
             };
             balancer.levels = smp.domains.chain(cpu).map(fresh).collect();
         }
@@ -131,11 +137,11 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     /// Time between two balances of a domain, in ns.
     fn interval(&self, cx: &Cx<'_>, smp: &Smp, cpu: CpuId, level: usize, idle: Idle, state: &State) -> u64 {
         let tick = cx.world.tick_ns.0;
-        let busy = idle != Idle::Yes && !smp.board.only_idle_tasks(cpu);
+        let busy = idle != Idle::Yes && !smp.summary.only_idle_tasks(cpu);
         let domain = &smp.domains.all[smp.domains.of_cpu[cpu.index()][level].domain];
         let factor = if busy { domain.busy_factor } else { 1 };
         let ticks = (state.interval_ms * factor * 1_000_000).div_ceil(tick) - u64::from(busy);
-        let longest = LONGEST_PER_CPU * smp.board.cpus() as u64 / tick;
+        let longest = LONGEST_PER_CPU * smp.summary.cpus() as u64 / tick;
         ticks.clamp(1, longest.max(1)) * tick
     }
 
@@ -150,7 +156,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let mut cost = self.t.smp.newidle_cost;
         let affordable = smp.avg_idle[cpu.index()].load(Relaxed);
         for level in 0..levels {
-            if !smp.board.any_crowded() || affordable < cost {
+            if !smp.summary.any_crowded() || affordable < cost {
                 break;
             }
             if self.t.smp.ni_random && self.dice_against(cx, smp, cpu, level) {
@@ -159,7 +165,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             cost += self.t.smp.newidle_cost;
             pulled = self.balance_level(cx, smp, cpu, level, Idle::New);
             if self.t.smp.ni_random {
-                self.balancers[cpu.index()].lock().levels[level].tries.add(pulled);
+                self.balancers[cpu.index()].lock().levels[level].odds.add(pulled);
             }
             if pulled {
                 break;
@@ -176,9 +182,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// NI_RANDOM: a CPU that found nothing the last times rarely looks again.
     fn dice_against(&self, cx: &Cx<'_>, smp: &Smp, cpu: CpuId, level: usize) -> bool {
-        let against = !self.level(smp, cpu, level).tries.dice(cx.rand());
+        let against = !self.level(smp, cpu, level).odds.dice(cx.rand());
         if against {
-            self.balancers[cpu.index()].lock().levels[level].tries.add(false);
+            self.balancers[cpu.index()].lock().levels[level].odds.add(false);
         }
         against
     }
@@ -191,10 +197,10 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let attempt = Attempt { domain, link, to: cpu, idle, failed };
         let mut cpus = smp.online().and(&domain.span);
         let pinned_below = |group: usize| smp.pinned(link.domain, group);
-        let again = smp.board.asked_before(cx.now);
+        let again = smp.summary.asked_before(cx.now);
         loop {
             let ask = Ask {
-                board: &smp.board,
+                summary: &smp.summary,
                 domains: &smp.domains,
                 domain,
                 local: link.local,
@@ -204,7 +210,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 again,
                 cpus: &cpus,
                 pinned_below: &pinned_below,
-                since_6_6: self.t.version.eevdf,
+                by_core: self.t.version.balances_by_core(),
                 mean_only: self.t.smp.group_imbalance,
             };
             let found = if ask.is_ours() { ask.busiest() } else { None };
@@ -214,7 +220,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             };
             let mut moved = 0;
             let mut all_pinned = false;
-            if smp.board.nr_running(from) > 1 {
+            if smp.summary.nr_running(from) > 1 {
                 let some_pinned;
                 (moved, all_pinned, some_pinned) = self.pull(cx, smp, &attempt, from, amount);
                 if some_pinned {
@@ -281,9 +287,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             state.failed
         };
         let stuck = matches!(amount, Amount::Tasks(_)) && failed > attempt.domain.cache_nice_tries + 2;
-        let (there, here) = (smp.board.capacity(from, cx.now), smp.board.capacity(attempt.to, cx.now));
+        let (there, here) = (smp.summary.capacity(from, cx.now), smp.summary.capacity(attempt.to, cx.now));
         let pressed = attempt.idle != Idle::No
-            && smp.board.fair(from) == 1
+            && smp.summary.fair(from) == 1
             && there * attempt.domain.imbalance_pct < here * 100;
         if !(stuck || pressed) {
             return false;
@@ -423,8 +429,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     /// Whether nothing but the amount speaks against moving this waiting task, which may run there.
     fn may_leave(&self, rq: &Rq, id: EntityId, attempt: &Attempt<'_>) -> bool {
         let entity = rq.entity(id);
-        if self.t.version.rules >= SHY && attempt.failed == 0 {
-            let busy = self.smp.get().is_some_and(|smp| smp.board.fair(attempt.to) > 0);
+        if self.t.version.ineligible_tasks_move_later() && attempt.failed == 0 {
+            let busy = self.smp.get().is_some_and(|smp| smp.summary.fair(attempt.to) > 0);
             if busy && !F::eligible(rq, id) {
                 return false;
             }
@@ -437,7 +443,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
         let queue = rq.queue(entity.queue);
         let buddy = queue.next == id || queue.last == id;
-        let there = self.smp.get().is_some_and(|smp| smp.board.nr_running(attempt.to) > 0);
+        let there = self.smp.get().is_some_and(|smp| smp.summary.nr_running(attempt.to) > 0);
         let hot = rq.clock.saturating_sub(entity.exec_start) < self.t.smp.migration_cost;
         !(hot || (self.t.smp.cache_hot_buddy && there && buddy))
     }
@@ -476,7 +482,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     #[inline]
     pub(super) fn arm_kick(&self, cx: &Cx<'_>, smp: Option<&Smp>) {
         let Some(smp) = smp else { return };
-        if smp.board.idle_cpus() > 0 && !smp.kick_armed.load(Relaxed) && smp.board.any_work() {
+        if smp.summary.idle_cpus() > 0 && !smp.kick_armed.load(Relaxed) && smp.summary.any_work() {
             self.arm_next_kick(cx, smp);
         }
     }
@@ -491,14 +497,14 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// Whether a tick of this CPU would kick an idle one.
     fn kicks(&self, cx: &Cx<'_>, smp: &Smp, cpu: CpuId) -> bool {
-        let board = &smp.board;
-        if board.idle(cpu) || !cx.cpu(cpu).online {
+        let summary = &smp.summary;
+        if summary.idle(cpu) || !cx.cpu(cpu).online {
             return false;
         }
-        let pressed = || board.fair(cpu) > 0 && board.capacity(cpu, cx.now) * 117 < super::pelt::SCALE * 100;
+        let pressed = || summary.fair(cpu) > 0 && summary.capacity(cpu, cx.now) * 117 < SCALE * 100;
         let llc = &smp.domains.llc[cpu.index()];
-        let busy = || llc.count() - llc.and(&board.idle_set()).count();
-        board.nr_running(cpu) >= 2 || pressed() || busy() > 1
+        let busy = || llc.count() - llc.and(&summary.idle_set()).count();
+        summary.nr_running(cpu) >= 2 || pressed() || busy() > 1
     }
 
     /// The kick: one idle CPU balances for all idle ones, itself last.
@@ -506,13 +512,13 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let Some(smp) = self.smp.get() else { return };
         smp.kick_armed.store(false, Relaxed);
         let online = smp.online();
-        let idle = |cpu: &CpuId| smp.board.idle(*cpu);
+        let idle = |cpu: &CpuId| smp.summary.idle(*cpu);
         let Some(first) = online.iter().find(|cpu| idle(cpu)) else { return };
         if !online.iter().any(|cpu| self.kicks(cx, smp, cpu)) {
             return;
         }
         let mut next = u64::MAX;
-        for cpu in super::domains::wrap(&online, first.0 + 1).filter(idle).collect::<Vec<_>>() {
+        for cpu in domains::wrap(&online, first.0 + 1).filter(idle).collect::<Vec<_>>() {
             if !idle(&first) {
                 break;
             }
@@ -525,9 +531,6 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         self.arm_kick(cx, self.smp.get());
     }
 }
-
-/// From 6.14 on, tasks that would not be eligible on the target are not moved at once.
-const SHY: u32 = 6018;
 
 /// The waiting fair tasks of a queue that balancing may take, least recently run first.
 fn candidates(rq: &Rq) -> Vec<EntityId> {

@@ -32,10 +32,11 @@ mod balance;
 pub(super) mod cbs;
 pub(super) mod reclaim;
 
-use super::Env;
-use super::fair::{self, Enqueue};
-use super::rq::{Class, EntityId, NONE, Rq};
-use super::version::Feature;
+use crate::linux::Env;
+use crate::linux::core::rq::{Class, EntityId, NONE, Rq};
+use crate::linux::fair::{self, Enqueue};
+use crate::linux::rt;
+use crate::linux::version::Feature;
 use crate::{Cmd, Timer};
 use cbs::Cbs;
 use reclaim::Bandwidth;
@@ -196,7 +197,7 @@ pub(super) fn update_curr(env: Env<'_>, rq: &mut Rq) {
     if !rq.dl.holds(curr) {
         return;
     }
-    super::rt::charge_deadline(env, rq, delta);
+    rt::charge_deadline(env, rq, delta);
     let cost = reclaim::cost(env, rq, curr, delta);
     if server_mut(rq, curr).spend(cost) {
         throttle(env, rq, curr);

@@ -1,10 +1,20 @@
 //! The fair class without its rules: the walk over the levels of the group hierarchy. What happens in one
 //! queue is the business of [`FairRules`]: CFS or EEVDF.
 
-use super::Env;
-use super::bandwidth;
-use super::rq::{Class, EntityId, NONE, QueueId, ROOT, Rq};
-use super::version::Feature;
+pub(super) mod bandwidth;
+pub(super) mod cfs;
+pub(super) mod eevdf;
+pub(super) mod groups;
+pub(super) mod pelt;
+pub(super) mod pool;
+pub(super) mod server;
+pub(super) mod weights;
+
+use crate::linux::Env;
+use crate::linux::core::plain;
+use crate::linux::core::rq::{Class, EntityId, NONE, QueueId, ROOT, Rq};
+use crate::linux::dl;
+use crate::linux::version::Feature;
 use crate::{Cmd, Timer};
 use schedlab_model::{CpuId, Ns, TaskId};
 
@@ -90,18 +100,18 @@ pub(super) trait FairRules: Sized + Send + 'static {
     /// Real time until the slice of the running `entity` is used up, ns; negative: it was used up before.
     fn slice_left(env: Env<'_>, rq: &Rq, entity: EntityId) -> i64;
     /// The weight of `entity`, queued or not, becomes `load`.
-    fn reweight(env: Env<'_>, rq: &mut Rq, entity: EntityId, load: super::weights::Load);
-    /// As `dequeue`, `pick`, `put_prev` and `set_next` when the running task `curr` of a [`plain`](super::plain) CPU
+    fn reweight(env: Env<'_>, rq: &mut Rq, entity: EntityId, load: weights::Load);
+    /// As `dequeue`, `pick`, `put_prev` and `set_next` when the running task `curr` of a [`plain`] CPU
     /// blocks, the counts of [`dequeue`] included. Gives who runs next, or [`NONE`].
     #[inline(always)]
     fn block_plain(env: Env<'_>, rq: &mut Rq, curr: EntityId) -> EntityId {
-        super::plain::block_by_steps::<Self>(env, rq, curr)
+        plain::block_by_steps::<Self>(env, rq, curr)
     }
     /// As `pick`, `put_prev` and `set_next` when the running task of a plain CPU goes on or gives way, or nothing ran. Gives who
     /// runs next, or [`NONE`].
     #[inline(always)]
     fn change_plain(env: Env<'_>, rq: &mut Rq) -> EntityId {
-        super::plain::change_by_steps::<Self>(env, rq)
+        plain::change_by_steps::<Self>(env, rq)
     }
     /// As `enqueue` of a task that does not run, on a plain CPU.
     #[inline(always)]
@@ -140,7 +150,7 @@ pub(super) fn enqueue<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId, w
         queue.h_nr += 1;
         queue.idle_h_nr += idle;
         entity = queue.owner;
-        if queue.throttled && env.t.version.throttles_queues() {
+        if queue.throttled && env.t.version.throttles_whole_queues() {
             return env.cx.push(Cmd::Throttled(TaskId(rq.entity(task).task)));
         }
         if entity != NONE && rq.entity(entity).idle {
@@ -212,7 +222,7 @@ pub(super) fn hrtick_fired<F: FairRules>(env: Env<'_>, rq: &mut Rq) {
     if !std::mem::take(&mut rq.hrtick) {
         return;
     }
-    let Some(mut entity) = rq.curr_of(Class::Fair) else { return super::dl::hrtick_fired(env, rq) };
+    let Some(mut entity) = rq.curr_of(Class::Fair) else { return dl::hrtick_fired(env, rq) };
     while entity != NONE {
         let queue = rq.entity(entity).queue;
         F::update_curr(env, rq, queue);
@@ -256,7 +266,7 @@ fn dequeued<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId, why: Dequeu
         queue.idle_h_nr -= idle;
         leaving &= queue.nr == 0;
         entity = queue.owner;
-        if queue.throttled && env.t.version.throttles_queues() {
+        if queue.throttled && env.t.version.throttles_whole_queues() {
             return false;
         }
         if leaving && entity != NONE {

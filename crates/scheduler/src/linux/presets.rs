@@ -1,7 +1,9 @@
 //! The versions that can be asked for by name.
 
-use super::version::{self, Version};
-use super::{Linux, cfs::Cfs, eevdf::Eevdf, fair::FairRules, tunables};
+use crate::linux::fair::cfs::Cfs;
+use crate::linux::fair::eevdf::Eevdf;
+use crate::linux::version::{self, Version};
+use crate::linux::{Linux, fair::FairRules, knobs};
 use crate::registry::Entry;
 use crate::{CellLocks, Knobs, Scheduler};
 
@@ -16,7 +18,7 @@ macro_rules! presets {
         pub(crate) const PRESETS: &[Entry] = &[$(Entry {
             name: $name,
             summary: $summary,
-            knobs: || tunables::knobs(&version::$version),
+            knobs: || knobs::rows(&version::$version),
             build: |cpus, knobs| make::<$rules>(version::$version, cpus, knobs),
         }),*];
     };

@@ -17,14 +17,16 @@
 //! | period grid: from the first RT task after a quiet period | `start_rt_bandwidth` | modelled | `golden_values_of_real_time` |
 //! | RT_RUNTIME_SHARE | `do_balance_runtime` | modelled; a CPU that goes offline does not give back | `rt_time_is_borrowed_from_other_cpus` |
 //! | a wakeup while throttled still asks for `schedule` | `check_preempt_curr` | modelled | oracle replay (`rt_mix`) |
-//! | several CPUs | push and pull | see [`super::rt_balance`] | |
+//! | several CPUs | push and pull | see [`balance`] | |
 //! | RT_GROUP_SCHED | `rt_bandwidth` of groups | omitted: RT tasks are not limited by their group | |
 
-use super::Env;
-use super::rq::{Class, EntityId, Rq};
-use super::rt_period;
-use super::version::Feature;
+pub(super) mod balance;
+pub(super) mod period;
+
 use crate::Cmd;
+use crate::linux::Env;
+use crate::linux::core::rq::{Class, EntityId, Rq};
+use crate::linux::version::Feature;
 use schedlab_model::{Policy, TaskId};
 use std::collections::VecDeque;
 
@@ -157,7 +159,7 @@ pub(super) fn update_curr(env: Env<'_>, rq: &mut Rq) {
     budget.set_time(rq.rt.time);
     if !rq.rt.throttled && budget.runtime() < env.t.rt_period && rq.rt.time > budget.runtime() {
         if env.t.has(Feature::RT_RUNTIME_SHARE) {
-            rt_period::borrow(env, rq.cpu);
+            period::borrow(env, rq.cpu);
         }
         if rq.rt.time > budget.runtime() {
             throttle(env, rq);
@@ -199,7 +201,7 @@ pub(super) fn period_step(env: Env<'_>, rq: &mut Rq, periods: u64) -> PeriodStep
     let budget = &env.budgets[rq.cpu.index()];
     if rq.rt.time > 0 {
         if rq.rt.throttled && env.t.has(Feature::RT_RUNTIME_SHARE) && rq.rt.time > budget.runtime() {
-            rt_period::borrow(env, rq.cpu);
+            period::borrow(env, rq.cpu);
         }
         rq.rt.time = rq.rt.time.saturating_sub(budget.runtime().saturating_mul(periods));
         budget.set_time(rq.rt.time);

@@ -1,194 +1,11 @@
 //! The knobs of a version, resolved for one machine.
 
-use super::smp_tunables::{self, SmpTunables};
-use super::version::{Feature, Version};
-use crate::{Knob, KnobKind, Knobs};
+use crate::linux::dl::admission;
+use crate::linux::dl::cbs::BW_SHIFT;
+use crate::linux::knobs::{self, Setup, Versioned, balance};
+use crate::linux::version::{Feature, Version};
+use crate::{FlagKnob, Knobs, NumberKnob, TimeKnob};
 use schedlab_model::Ns;
-
-/// Up to 2.6.32 scaling stops here, ns.
-const OLD_LIMIT: u64 = 200_000_000;
-
-/// The largest settable time of the fair class's tunables (the kernel's own limit).
-const MAX_SLICE: Ns = Ns::from_s(1);
-
-/// The knobs that a scheduler of this version has.
-pub(super) fn knobs(version: &Version) -> Vec<Knob> {
-    let mut knobs = fair_knobs(version);
-    rt_knobs(version, &mut knobs);
-    knobs.extend(smp_tunables::knobs().into_iter().filter(|knob| smp_tunables::exists(version, knob.name)));
-    knobs.extend(version.features.iter().map(|&(feature, default)| {
-        let doc = feature.knob().1;
-        let default = if default { "on" } else { "off" };
-        Knob { name: version.feature_name(feature), kind: KnobKind::Flag, default, doc }
-    }));
-    knobs
-}
-
-/// The knobs of CFS or EEVDF.
-fn fair_knobs(version: &Version) -> Vec<Knob> {
-    let time = |name, default, doc| Knob { name, kind: KnobKind::Time(Ns(100_000), MAX_SLICE), default, doc };
-    let mut knobs = Vec::new();
-    if version.caps_scaling() {
-        knobs.push(Knob {
-            name: "tunable_scaling",
-            kind: KnobKind::Number(0, 2),
-            default: "1",
-            doc: "defaults grow with the CPUs (8 at most): 0 not at all, 1 as 1 + log2, 2 in proportion",
-        });
-    }
-    if version.eevdf {
-        knobs.push(time("base_slice_ns", "by version, times the scaling factor", "the default request"));
-        return knobs;
-    }
-    let (latency, least, wakeup) = match version.rules {
-        2624 => (
-            "20ms times 1 + log2 of the CPUs",
-            "4ms times 1 + log2 of the CPUs",
-            "10ms times 1 + log2 of the CPUs",
-        ),
-        2632 => (
-            "5ms times 1 + log2 of the CPUs",
-            "1ms times 1 + log2 of the CPUs",
-            "1ms times 1 + log2 of the CPUs",
-        ),
-        _ => (
-            "6ms times the scaling factor",
-            "0.75ms times the scaling factor",
-            "1ms times the scaling factor",
-        ),
-    };
-    knobs.extend([
-        time(
-            version.named("sched_latency_ns", "latency_ns"),
-            latency,
-            "the period in which each runnable task runs once",
-        ),
-        time(version.named("sched_min_granularity_ns", "min_granularity_ns"), least, "the least slice"),
-    ]);
-    if version.features.iter().any(|(feature, _)| *feature == Feature::BASE_SLICE) {
-        knobs.push(time(
-            "idle_min_granularity_ns",
-            "0.75ms",
-            "the least slice of SCHED_IDLE beside other tasks",
-        ));
-    }
-    knobs.extend([
-        time(
-            version.named("sched_wakeup_granularity_ns", "wakeup_granularity_ns"),
-            wakeup,
-            "how far behind a wakee must be to preempt",
-        ),
-        Knob {
-            name: version.named("sched_child_runs_first", "child_runs_first"),
-            kind: KnobKind::Flag,
-            default: if version.rules < 2632 { "on" } else { "off" },
-            doc: "a new task runs before its parent goes on",
-        },
-    ]);
-    knobs
-}
-
-/// The knobs of the RT class, and of what protects the others from it.
-fn rt_knobs(version: &Version, knobs: &mut Vec<Knob>) {
-    if version.rules >= 3009 {
-        knobs.push(rr_knob());
-    }
-    if version.has_deadline() {
-        deadline_knobs(knobs);
-    }
-    if version.rt_throttling {
-        knobs.extend(throttling_knobs(version));
-    }
-    if version.has_fair_server() {
-        knobs.extend(fair_server_knobs(version));
-    }
-}
-
-fn rr_knob() -> Knob {
-    Knob {
-        name: "sched_rr_timeslice_ms",
-        kind: KnobKind::Number(1, 10_000),
-        default: "100",
-        doc: "slice of SCHED_RR in milliseconds",
-    }
-}
-
-fn throttling_knobs(version: &Version) -> [Knob; 2] {
-    [
-        Knob {
-            name: "sched_rt_period_us",
-            kind: KnobKind::Number(1, i32::MAX as i64),
-            default: "1000000",
-            doc: "period of RT throttling in microseconds",
-        },
-        Knob {
-            name: "sched_rt_runtime_us",
-            kind: KnobKind::Number(-1, i32::MAX as i64),
-            default: "950000",
-            doc: if version.has_deadline() {
-                "run time of RT tasks in each period in microseconds, and the admission limit of SCHED_DEADLINE; -1 \
-                 = no limit"
-            } else {
-                "run time of RT tasks in each period in microseconds; -1 = no limit"
-            },
-        },
-    ]
-}
-
-fn fair_server_knobs(version: &Version) -> [Knob; 4] {
-    [
-        Knob {
-            name: "fair_server_runtime_ns",
-            kind: KnobKind::Time(Ns::ZERO, Ns::from_us(1 << 22)),
-            default: "50ms",
-            doc: "debugfs fair_server/cpuN/runtime: CPU time kept for fair tasks in each period (at most the \
-                  period); 0 = none",
-        },
-        Knob {
-            name: "fair_server_period_ns",
-            kind: KnobKind::Time(Ns::from_us(100), Ns::from_us(1 << 22)),
-            default: "1s",
-            doc: "debugfs fair_server/cpuN/period",
-        },
-        Knob {
-            name: "sched_rt_runtime_us",
-            kind: KnobKind::Number(-1, i32::MAX as i64),
-            default: if version.rt_runtime_us == 1_000_000 { "1000000" } else { "950000" },
-            doc: "since 6.12 only the admission limit of SCHED_DEADLINE (-1 = none): FIFO and RR tasks do not feel \
-                  it",
-        },
-        Knob {
-            name: "sched_rt_period_us",
-            kind: KnobKind::Number(1, i32::MAX as i64),
-            default: "1000000",
-            doc: "the period that sched_rt_runtime_us refers to",
-        },
-    ]
-}
-
-/// The knobs of the deadline class.
-fn deadline_knobs(knobs: &mut Vec<Knob>) {
-    let period = |name, default, doc| Knob { name, kind: KnobKind::Number(1, i32::MAX as i64), default, doc };
-    knobs.extend([
-        period(
-            "sched_deadline_period_min_us",
-            "100",
-            "the shortest PERIOD of a SCHED_DEADLINE task in microseconds",
-        ),
-        period(
-            "sched_deadline_period_max_us",
-            "4194304",
-            "the longest PERIOD of a SCHED_DEADLINE task in microseconds",
-        ),
-        Knob {
-            name: "dl_reclaim",
-            kind: KnobKind::Flag,
-            default: "off",
-            doc: "SCHED_FLAG_RECLAIM on every SCHED_DEADLINE task (a flag of each task in the real system): unused \
-                  bandwidth of others stretches its budget (GRUB)",
-        },
-    ]);
-}
 
 /// The knobs of a version, resolved for a machine.
 #[derive(Clone, Debug)]
@@ -234,59 +51,52 @@ pub(super) struct Tunables {
 impl Tunables {
     /// Resolves the knobs for a machine with `cpus` CPUs.
     pub(super) fn new(version: Version, cpus: usize, knobs: &Knobs) -> Tunables {
-        let factor = if version.caps_scaling() {
-            factor(cpus, knobs.number("tunable_scaling", 1))
-        } else {
-            1 + u64::from(cpus.max(1).ilog2())
-        };
-        let time = |name: &str, default: u64| knobs.time(name, Ns(default)).0;
-        // The old scaling stops at 200 ms; it does not look at the wakeup granularity.
-        let scaled =
-            |ns: Ns| if version.caps_scaling() { ns.0 * factor } else { (ns.0 * factor).min(OLD_LIMIT) };
-        let latency = time(version.named("sched_latency_ns", "latency_ns"), scaled(version.latency));
-        let least = version.named("sched_min_granularity_ns", "min_granularity_ns");
-        let min_granularity = time(least, scaled(version.granularity));
-        let wakeup = version.named("sched_wakeup_granularity_ns", "wakeup_granularity_ns");
-        let first = version.named("sched_child_runs_first", "child_runs_first");
+        let unscaled = Setup { version, factor: 1 };
+        let scaling = knobs.get_for(&knobs::TUNABLE_SCALING, &unscaled);
+        let setup = Setup { version, factor: factor(&version, cpus, scaling) };
+        let time = |knob: &Versioned<TimeKnob<Setup>>| knobs.get_for(knob, &setup).0;
+        let number = |knob: &Versioned<NumberKnob<Setup>>| knobs.get_for(knob, &setup) as u64;
         let mut features = 0;
-        for &(feature, default) in version.features {
-            features |= u64::from(knobs.flag(version.feature_name(feature), default)) << feature as u8;
+        for (feature, _) in version.features {
+            features |= u64::from(knobs.get_for(feature, &setup)) << *feature as u8;
         }
-        let nr_latency = version.tasks_of_a_period();
+        let (latency, min_granularity) = (time(&knobs::LATENCY), time(&knobs::MIN_GRANULARITY));
+        let server_period = knobs.get_for(&knobs::FAIR_SERVER_PERIOD, &setup);
         Tunables {
             version,
             latency,
             min_granularity,
-            idle_min_granularity: time("idle_min_granularity_ns", 750_000),
-            wakeup_granularity: time(wakeup, version.wakeup_granularity.0 * factor),
-            nr_latency: nr_latency.unwrap_or(latency.div_ceil(min_granularity) as u32),
-            base_slice: time("base_slice_ns", version.granularity.0 * factor) as u32,
+            idle_min_granularity: time(&knobs::IDLE_MIN_GRANULARITY),
+            wakeup_granularity: time(&knobs::WAKEUP_GRANULARITY),
+            nr_latency: version
+                .tasks_of_a_period()
+                .unwrap_or_else(|| latency.div_ceil(min_granularity) as u32),
+            base_slice: time(&knobs::BASE_SLICE) as u32,
             base_slice_unscaled: version.granularity.0,
-            child_runs_first: knobs.flag(first, version.rules < 2632 && !version.eevdf),
-            rr_slice: knobs.number("sched_rr_timeslice_ms", 100) as u64 * 1_000_000,
-            rt_period: knobs.number("sched_rt_period_us", 1_000_000) as u64 * 1_000,
-            rt_runtime: match knobs.number("sched_rt_runtime_us", version.rt_runtime_us) {
+            child_runs_first: knobs.get_for(&knobs::CHILD_RUNS_FIRST, &setup),
+            rr_slice: number(&knobs::RR_TIMESLICE) * 1_000_000,
+            rt_period: number(&knobs::RT_PERIOD) * 1_000,
+            rt_runtime: match knobs.get_for(&knobs::RT_RUNTIME, &setup) {
                 us if us < 0 => u64::MAX,
                 us => us as u64 * 1_000,
             },
-            dl_period_min: knobs.number("sched_deadline_period_min_us", 100) as u64 * 1_000,
-            dl_period_max: knobs.number("sched_deadline_period_max_us", 1 << 22) as u64 * 1_000,
-            dl_reclaim: knobs.flag("dl_reclaim", false),
-            fair_server_runtime: if !version.has_fair_server() {
-                Ns::ZERO
+            dl_period_min: number(&knobs::DEADLINE_PERIOD_MIN) * 1_000,
+            dl_period_max: number(&knobs::DEADLINE_PERIOD_MAX) * 1_000,
+            dl_reclaim: knobs.get_for(&knobs::DL_RECLAIM, &setup),
+            fair_server_runtime: if version.has_fair_server() {
+                knobs.get_for(&knobs::FAIR_SERVER_RUNTIME, &setup).min(server_period)
             } else {
-                let period = knobs.time("fair_server_period_ns", Ns::from_s(1));
-                knobs.time("fair_server_runtime_ns", Ns::from_ms(50)).min(period)
+                Ns::ZERO
             },
-            fair_server_period: knobs.time("fair_server_period_ns", Ns::from_s(1)),
-            smp: SmpTunables::new(&version, knobs),
+            fair_server_period: server_period,
+            smp: SmpTunables::new(&setup, knobs),
             features,
         }
     }
 
     /// The part of a CPU that deadline tasks may have, 20-bit fixed point.
     pub(super) fn dl_most(&self) -> u64 {
-        super::dl::admission::most(self).unwrap_or(1 << super::dl::cbs::BW_SHIFT)
+        admission::most(self).unwrap_or(1 << BW_SHIFT)
     }
 
     /// Whether a feature is on.
@@ -296,8 +106,61 @@ impl Tunables {
     }
 }
 
-/// By how much the defaults grow with the number of CPUs (counted up to 8).
-fn factor(cpus: usize, scaling: i64) -> u64 {
+/// The knobs of balancing, placement, bandwidth and autogroup, resolved.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SmpTunables {
+    /// `migration_cost_ns`: a task that ran this recently is cache hot, ns; `u64::MAX` = always.
+    pub(super) migration_cost: u64,
+    /// Tasks looked at in one balancing pass.
+    pub(super) nr_migrate: u32,
+    /// Estimated cost of balancing one domain when a CPU becomes idle, ns.
+    pub(super) newidle_cost: u64,
+    /// Run time that a CPU takes out of a group's pool at a time, ns.
+    pub(super) bandwidth_slice: u64,
+    /// Sessions are groups.
+    pub(super) autogroup: bool,
+    pub(super) sis_util: bool,
+    pub(super) wa_idle: bool,
+    pub(super) wa_weight: bool,
+    pub(super) wa_bias: bool,
+    pub(super) cache_hot_buddy: bool,
+    pub(super) ni_random: bool,
+    /// Balancing above the caches compares mean loads only.
+    pub(super) group_imbalance: bool,
+    /// No balance between nodes.
+    pub(super) missing_domains: bool,
+    /// Which tasks are put on a CPU that is busy and has room: the bits of [`packing`](crate::linux::balance::packing).
+    pub(super) vcpu_pack: u8,
+}
+
+impl SmpTunables {
+    /// Resolves the knobs.
+    pub(super) fn new(setup: &Setup, knobs: &Knobs) -> SmpTunables {
+        let on = |knob: &Versioned<FlagKnob<Setup>>| knobs.get_for(knob, setup);
+        SmpTunables {
+            migration_cost: knobs.get_for(&balance::MIGRATION_COST, setup).0,
+            nr_migrate: knobs.get_for(&balance::NR_MIGRATE, setup) as u32,
+            newidle_cost: knobs.get_for(&balance::NEWIDLE_COST, setup).0,
+            bandwidth_slice: knobs.get_for(&balance::BANDWIDTH_SLICE, setup) as u64 * 1000,
+            autogroup: on(&balance::AUTOGROUP),
+            sis_util: on(&balance::SIS_UTIL),
+            wa_idle: on(&balance::WA_IDLE),
+            wa_weight: on(&balance::WA_WEIGHT),
+            wa_bias: on(&balance::WA_BIAS),
+            cache_hot_buddy: on(&balance::CACHE_HOT_BUDDY),
+            ni_random: on(&balance::NI_RANDOM),
+            group_imbalance: on(&balance::GROUP_IMBALANCE),
+            missing_domains: on(&balance::MISSING_DOMAINS),
+            vcpu_pack: knobs.get_for(&balance::VCPU_PACK, setup) as u8,
+        }
+    }
+}
+
+/// By how much the defaults grow with the number of CPUs (of 8 at most since 2.6.33, `get_update_sysctl_factor`).
+fn factor(version: &Version, cpus: usize, scaling: i64) -> u64 {
+    if !version.scaling_counts_eight_cpus() {
+        return 1 + u64::from(cpus.max(1).ilog2());
+    }
     let cpus = cpus.clamp(1, 8) as u64;
     match scaling {
         0 => 1,
@@ -339,7 +202,8 @@ mod tests {
     /// Spec §10.3-5.
     #[test]
     fn factors_follow_the_logarithm_up_to_8_cpus() {
-        let factors: Vec<u64> = [1, 2, 3, 4, 5, 6, 7, 8, 32].iter().map(|&cpus| factor(cpus, 1)).collect();
+        let factors: Vec<u64> =
+            [1, 2, 3, 4, 5, 6, 7, 8, 32].iter().map(|&cpus| factor(&V6_1, cpus, 1)).collect();
         assert_eq!(factors, [1, 2, 2, 3, 3, 3, 3, 4, 4]);
         let eight = Tunables::new(V6_1, 8, &Knobs::default());
         assert_eq!((eight.latency, eight.min_granularity), (24_000_000, 3_000_000));

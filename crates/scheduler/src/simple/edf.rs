@@ -18,7 +18,8 @@
 
 use crate::registry::Entry;
 use crate::{
-    CellLocks, Change, Cmd, Cx, Knob, KnobKind, Lock, Locks, Needs, Pick, Prev, Scheduler, Wake, Winner,
+    CellLocks, Change, Cmd, Cx, KnobDefault, Lock, Locks, Needs, Pick, Prev, Scheduler, TournamentTree, Wake,
+    WordKnob, rows, words,
 };
 use schedlab_model::{CpuId, Policy, TaskId};
 
@@ -26,18 +27,26 @@ use schedlab_model::{CpuId, Policy, TaskId};
 pub const ENTRY: Entry = Entry {
     name: "edf",
     summary: "global earliest deadline first over jobs of policy deadline (no budget enforcement)",
-    knobs,
-    build: |_, knobs| Box::new(edf(knobs.word("ties", "running") == "id")),
+    knobs: || rows(&[&TIES], &()),
+    build: |_, knobs| Box::new(edf(knobs.get(&TIES) == Ties::Id)),
 };
 
-fn knobs() -> Vec<Knob> {
-    vec![Knob {
-        name: "ties",
-        kind: KnobKind::Word(&["running", "id"]),
-        default: "running",
-        doc: "equal deadlines: the running job keeps the CPU, or the smaller task number gets it",
-    }]
+words! {
+    /// Which of two jobs with equal deadlines runs.
+    enum Ties {
+        /// The running one.
+        Running = "running",
+        /// The one of the smaller task number.
+        Id = "id",
+    }
 }
+
+const TIES: WordKnob<Ties> = WordKnob {
+    name: "ties",
+    default: KnobDefault::Is(Ties::Running),
+    doc: "equal deadlines: the running job keeps the CPU, or the smaller task number gets it",
+    source: "published simulators of EDF differ by this",
+};
 
 /// With the simulator's locks. `ties_by_id`: see the knob `ties`.
 pub fn edf(ties_by_id: bool) -> GlobalEdf<CellLocks> {
@@ -74,7 +83,7 @@ fn unpack(packed: u128) -> Urgency {
 struct Ready {
     /// The most urgent last.
     near: Vec<Urgency>,
-    far: Winner<u128>,
+    far: TournamentTree<u128>,
 }
 
 const NEAR: usize = 16;
@@ -83,7 +92,7 @@ const FEW: usize = 16;
 
 impl Ready {
     fn new(tasks: usize) -> Ready {
-        Ready { near: Vec::with_capacity(NEAR), far: Winner::new(tasks, u128::MAX) }
+        Ready { near: Vec::with_capacity(NEAR), far: TournamentTree::new(tasks, u128::MAX) }
     }
 
     #[inline]
@@ -154,7 +163,7 @@ struct State {
     idle: Vec<u64>,
     /// `cpus` the other way round: the least urgent wins, of equals the CPU with the smallest number. Asked only while
     /// no CPU is idle, so what has changed is kept in `stale` until then.
-    lazy: Winner<u128>,
+    lazy: TournamentTree<u128>,
     /// The same for few CPUs, which are compared one by one: key, task and CPU as one number.
     few: [u128; FEW],
     stale: Vec<u32>,
@@ -179,7 +188,7 @@ impl State {
             jobs: vec![Job { key: NEVER, anywhere: false }; tasks],
             cpus: vec![IDLE; cpus],
             idle,
-            lazy: Winner::new(cpus, u128::MAX),
+            lazy: TournamentTree::new(cpus, u128::MAX),
             few: [0; FEW],
             stale: (0..cpus as u32).collect(),
             is_stale: vec![true; cpus],

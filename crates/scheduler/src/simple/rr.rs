@@ -14,27 +14,25 @@
 //! | policy, nice, groups | | omitted: everybody is equal | |
 
 use crate::registry::Entry;
-use crate::{CellLocks, Change, Cmd, Cx, Knob, KnobKind, Lock, Locks, Needs, Pick, Prev, Scheduler, Wake};
+use crate::{CellLocks, Change, Cmd, Cx, Lock, Locks, Needs, Pick, Prev, Scheduler, Wake};
+use crate::{KnobDefault, TimeKnob, Times, rows};
 use schedlab_model::{CpuId, Ns, TaskId};
 use std::collections::VecDeque;
 
-const SLICE: Ns = Ns::from_ms(4);
-
-fn knobs() -> Vec<Knob> {
-    vec![Knob {
-        name: "slice_ns",
-        kind: KnobKind::Time(Ns(1_000), Ns::from_s(10)),
-        default: "4ms",
-        doc: "length of a slice, by a timer of its own (not rounded to ticks)",
-    }]
-}
+const SLICE: TimeKnob = TimeKnob {
+    name: "slice_ns",
+    allowed: Times::between(Ns::from_us(1), Ns::from_s(10)),
+    default: KnobDefault::Is(Ns::from_ms(4)),
+    doc: "length of a slice, by a timer of its own (not rounded to ticks)",
+    source: "schedlab: one tick at HZ=250",
+};
 
 /// Its line in the registry.
 pub const ENTRY: Entry = Entry {
     name: "rr",
     summary: "round robin per CPU with exact slices, no balancing",
-    knobs,
-    build: |_, knobs| Box::new(round_robin(knobs.time("slice_ns", SLICE))),
+    knobs: || rows(&[&SLICE], &()),
+    build: |_, knobs| Box::new(round_robin(knobs.get(&SLICE))),
 };
 
 /// With the simulator's locks.

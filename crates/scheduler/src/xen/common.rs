@@ -1,30 +1,24 @@
 //! What Credit and Credit2 share: the state of a unit that Xen's core keeps, CPU-set walks, affinity steps.
 
-use crate::{Cx, Knob, KnobKind, Prev, Steps, TaskView, Wake, WakeKind};
+use super::release::XenRelease;
+use crate::{Cx, FlagKnob, KnobDefault, Prev, TaskView, TimeKnob, Times, Wake, WakeKind};
 use schedlab_model::{CpuId, CpuSet, Ns, TaskId, Topology};
 
-/// The rate limit of Credit and Credit2: 0, or 100 us to 500 ms, in microseconds (4.4 to 4.22).
-pub(super) fn ratelimit(at_most: Option<(&'static str, Ns)>) -> Knob {
-    Knob {
-        name: "ratelimit",
-        kind: KnobKind::Steps(Steps {
-            off: true,
-            low: Ns::from_us(100),
-            high: Ns::from_ms(500),
-            step: Ns::from_us(1),
-            at_most,
-        }),
-        default: "1ms",
-        doc: "shortest run before preemption, 0 = off (xl -s -r, boot sched_ratelimit_us)",
-    }
-}
+/// The rate limit of Credit and Credit2. Credit's is bounded by its slice.
+pub(super) const RATELIMIT: TimeKnob<XenRelease> = TimeKnob {
+    name: "ratelimit",
+    allowed: Times::steps_or_off(Ns::from_us(1), Ns::from_us(100), Ns::from_ms(500)),
+    default: KnobDefault::Is(Ns::from_ms(1)),
+    doc: "shortest run before preemption, 0 = off (xl -s -r, boot sched_ratelimit_us)",
+    source: "xen/common/sched/core.c, sched_ratelimit_us, 4.4 to 4.22",
+};
 
 /// Packing instead of spreading, for both schedulers.
-pub(super) const SMT_POWER_SAVINGS: Knob = Knob {
+pub(super) const SMT_POWER_SAVINGS: FlagKnob<XenRelease> = FlagKnob {
     name: "sched_smt_power_savings",
-    kind: KnobKind::Flag,
-    default: "off",
+    default: KnobDefault::Is(false),
     doc: "pack onto busy cores instead of spreading over idle ones (boot sched_smt_power_savings)",
+    source: "xen/common/sched/core.c, sched_smt_power_savings",
 };
 
 /// What Xen's core does around either scheduler.
@@ -69,21 +63,6 @@ pub(super) trait Units {
             self.take_asleep(cx, task);
         }
     }
-}
-
-/// Xen releases in which a rule changed (spec of the version switches: module docs).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Release {
-    /// 4.12, of the time of the talk.
-    V4_12,
-    /// 4.15.
-    V4_15,
-    /// 4.17.
-    V4_17,
-    /// 4.20.
-    V4_20,
-    /// 4.22.
-    V4_22,
 }
 
 /// The smallest member of `set` above `cpu`, else the smallest member.

@@ -1,12 +1,12 @@
-//! One next-event slot per entity under winner trees: moving or cancelling an event is one store and a climb; nothing
-//! is queued, nothing is left behind, memory never grows.
+//! One next-event slot per entity under tournament trees: moving or cancelling an event is one store and a
+//! climb; nothing is queued, nothing is left behind, memory never grows.
 //!
 //! Three trees: the CPUs', which is small and changes at nearly every event, the tasks', and that of everything else
 //! (timers, sources), where a change is rare. The smallest of their roots comes next. (A calendar of stretches of
 //! time was tried instead: nothing is climbed, but no branch predictor foresees the place of an entry. Side by side
 //! it was 6 % faster under global EDF and 10 % slower under round robin; with 512 CPUs two runs did not agree.)
 
-use schedlab_scheduler::Winner;
+use schedlab_scheduler::TournamentTree;
 
 /// "Never": larger than every other key.
 pub(crate) const NEVER: u64 = u64::MAX;
@@ -61,9 +61,9 @@ pub(crate) struct Slots {
     lines: Vec<Line>,
     /// Arming sequence of tasks and others.
     seqs: Vec<u64>,
-    cpus: Winner<u64>,
-    tasks: Winner<u64>,
-    others: Winner<u64>,
+    cpus: TournamentTree<u64>,
+    tasks: TournamentTree<u64>,
+    others: TournamentTree<u64>,
     /// Number of the first task's, and of the first of the others.
     first_task: usize,
     first_other: usize,
@@ -83,9 +83,9 @@ impl Slots {
         Slots {
             lines: vec![Line { key: [NEVER; PER_CPU], seq: [0; PER_CPU] }; cpus],
             seqs: vec![0; tasks + others],
-            cpus: Winner::new(cpus, NEVER),
-            tasks: Winner::new(tasks, NEVER),
-            others: Winner::new(others, NEVER),
+            cpus: TournamentTree::new(cpus, NEVER),
+            tasks: TournamentTree::new(tasks, NEVER),
+            others: TournamentTree::new(others, NEVER),
             first_task: PER_CPU * cpus,
             first_other: PER_CPU * cpus + tasks,
             bits,

@@ -12,6 +12,7 @@ use crate::result::{Detail, Input, InputKind, Prediction, SCHEMA, Study};
 use crate::run::{Bench, RowPlan, Run, with_knobs};
 use crate::variant::{Subject, Variant};
 use schedlab_model::{Draw, EventSink, Ns, random};
+use schedlab_scheduler::linux::{KernelRelease, preset_of};
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_sim::{Costs, Delays, Machine, Preemption, RunOptions, TickSkew};
 use schedlab_trace::analysis::contention::Contention;
@@ -67,7 +68,7 @@ impl RecordedInput {
 
     /// Plays the recording once under the scheduler that it was recorded under, and hands every simulated event to
     /// `sink`: for lining the two streams up, wakeup by wakeup.
-    pub fn play<S: EventSink>(&self, seed: u64, sink: &mut S) -> Result<(), StudyError> {
+    pub fn play(&self, seed: u64, sink: &mut dyn EventSink) -> Result<(), StudyError> {
         let (recorded, _, _) = recorded_scheduler(&self.header, None)?;
         let unchanged =
             Variant { name: "as recorded".to_owned(), schedulers: Vec::new(), clauses: Vec::new() };
@@ -169,25 +170,16 @@ fn mixed(seed: u64) -> u64 {
     random::mix(seed.wrapping_add(random::GOLDEN))
 }
 
-/// Returns the preset that covers a kernel release, and why.
+/// Returns the preset that models a kernel release (what `uname -r` prints) best, and why.
 pub fn kernel_scheduler(release: &str) -> Result<(&'static str, String), String> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().ok());
-    let (Some(Some(major)), Some(Some(minor))) = (numbers.next(), numbers.next()) else {
-        return Err(format!(
-            "the recording's header says kernel `{release}`, which has no version number: name the scheduler that \
-             stands for it with --recorded-under, such as --recorded-under linux-6.18"
-        ));
-    };
-    let why = |text: &str| format!("kernel {major}.{minor}: {text}");
-    Ok(match (major, minor) {
-        (6, 17..) => ("linux-6.18", why("EEVDF with the slice protection of 6.17 and later")),
-        (7, 2) => ("linux-7.2", why("EEVDF with HRTICK")),
-        (7.., _) => ("linux-7.2", why("not modelled by itself; linux-7.2 is the nearest")),
-        (6, 12..) => ("linux-6.12", why("EEVDF with delayed dequeue")),
-        (6, 6..) => ("linux-6.12", why("early EEVDF; linux-6.12 is the nearest model")),
-        (6, _) | (5, 15..) => ("linux-6.1", why("CFS")),
-        _ => ("linux-6.1", why("older than every model here; linux-6.1 is the nearest")),
-    })
+    let release: KernelRelease = release.parse().map_err(|error| {
+        format!(
+            "the kernel of the recording's header: {error}; name the scheduler that models it with --recorded-under, \
+             such as --recorded-under linux-6.18"
+        )
+    })?;
+    let model = preset_of(release);
+    Ok((model.preset, format!("kernel {}.{}: {}", release.major(), release.minor(), model.why)))
 }
 
 /// A setting as the recorder found it, as a knob. debugfs gives the base slice in milliseconds.

@@ -100,13 +100,13 @@ struct TooLong;
 
 /// Counts events; unwinds with [`TooLong`] when there are too many, since nothing else ends a run early. In a circle, where
 /// time does not advance, the engine has a limit of its own.
-struct Budget<'a, S> {
-    inner: &'a mut S,
+struct Budget<'a> {
+    inner: &'a mut dyn EventSink,
     left: u64,
     last: Ns,
 }
 
-impl<S: EventSink> EventSink for Budget<'_, S> {
+impl EventSink for Budget<'_> {
     fn event(&mut self, event: &SchedEvent) {
         self.inner.event(event);
         let passes = std::mem::replace(&mut self.last, event.at) != event.at;
@@ -168,12 +168,12 @@ fn difference(scenario: &Scenario, plan: &RowPlan, build: &Builder, every_tick: 
     }
 }
 
-fn once<S: EventSink>(
+fn once(
     scenario: &Scenario,
     plan: &RowPlan,
     build: &Builder,
     every_tick: bool,
-    sink: &mut S,
+    sink: &mut dyn EventSink,
 ) -> Result<Outcome, StudyError> {
     let machine = scenario.simulated_machine();
     let scheduler = build(&plan.scheduler, plan.decided(machine.topology.cpus()))?;

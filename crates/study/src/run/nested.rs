@@ -9,12 +9,12 @@ use schedlab_scheduler::{Scheduler, registry};
 use schedlab_sim::{Domain, Machine, Outcome, RunOptions, run_nested, run_nested_seen};
 
 /// Runs the plan on `machine`; the vCPUs come after the tasks.
-pub(super) fn run<S: EventSink>(
+pub(super) fn run(
     plan: &RowPlan,
     machine: &Machine,
     scheduler: &dyn Scheduler,
     options: &RunOptions,
-    sink: &mut S,
+    sink: &mut dyn EventSink,
 ) -> Result<Outcome, StudyError> {
     let guests = guests(plan)?;
     let outcome = run_nested(machine, &plan.workload, scheduler, &domains(plan, &guests), options, sink);
@@ -22,13 +22,13 @@ pub(super) fn run<S: EventSink>(
 }
 
 /// The same; `out` hears both levels, with a row for each vCPU. `all` are the vCPUs behind the tasks in its list.
-pub(super) fn seen<S: EventSink>(
+pub(super) fn seen(
     plan: &RowPlan,
     machine: &Machine,
     scheduler: &dyn Scheduler,
     options: &RunOptions,
     all: &[(String, String)],
-    out: &mut S,
+    out: &mut dyn EventSink,
 ) -> Result<Outcome, StudyError> {
     let guests = guests(plan)?;
     let domains = domains(plan, &guests);
@@ -37,8 +37,10 @@ pub(super) fn seen<S: EventSink>(
     let pcpus = machine.topology.cpus();
     let levels = Levels::new(&plan.workload, &domains, pcpus, (&numbers, all.len()), out);
     let (mut host, mut below) = levels.sinks();
+    let mut guests: Vec<&mut dyn EventSink> =
+        below.iter_mut().map(|guest| guest as &mut dyn EventSink).collect();
     let outcome =
-        run_nested_seen(machine, &plan.workload, scheduler, &domains, options, &mut host, &mut below);
+        run_nested_seen(machine, &plan.workload, scheduler, &domains, options, &mut host, &mut guests);
     Ok(outcome.map_err(|source| plan.failed(source))?.outcome)
 }
 

@@ -1,10 +1,10 @@
 //! `schedlab bench runqueue`
 
-use super::numbers;
+use crate::exit::Exit;
+use crate::options::{numbers, stop_signal};
+use crate::output;
 use crate::progress::Progress;
-use crate::{Done, output};
 use anyhow::bail;
-use schedlab_host::StopSignal;
 use schedlab_lab::runqueue::{self as lab, Claim, ModelOptions, PAPER_INTERVAL_US, RunqueueResult, TABLE_1};
 use schedlab_measure::runqueue::{MOST_TASKS, RunqueueRequest, RunqueueRow, Stride, runqueue};
 use schedlab_model::{Ns, Policy};
@@ -22,45 +22,45 @@ Examples:
 
 The same scheduler code as in the simulator, called by pinned threads; the cycle counter is read around schedule(). A cost is \
 the mean of a round, the value the median of the rounds, the interval a bootstrap over rounds. `sum` is what a decision \
-costs all threads together: ticks and switches are in it. Beside it what the simulator's cost model says.")]
+costs all threads together, with ticks and switches. Printed beside it: the cost in the simulator's model.")]
 pub(crate) struct Runqueue {
-    /// Numbers of tasks: a list such as 2,64,1024, or powers of two from A to B: A..B
+    /// Use these numbers of tasks: a list such as 2,64,1024, or powers of two from A to B: A..B
     #[arg(long, value_name = "LIST", default_value = "2..4096")]
     tasks: String,
-    /// Numbers of threads, each deciding for a CPU of its own [default: 1 up to the number of CPUs]
+    /// Use these numbers of threads, each of which decides for a CPU of its own [default: 1 up to the number of CPUs]
     #[arg(long, value_name = "LIST")]
     threads: Option<String>,
-    /// Locks: tas, ticket, mcs
+    /// Use these locks: tas, ticket, mcs
     #[arg(long, value_name = "LIST", default_value = "tas,ticket,mcs")]
     lock: String,
-    /// Bytes from one task's record to the next: 64, 8192
+    /// Lay task records this many bytes apart: 64, 8192
     #[arg(long, value_name = "LIST", default_value = "64,8192")]
     stride: String,
     /// Also decide after reading twice the last-level cache (some milliseconds each)
     #[arg(long)]
     cold: bool,
-    /// Affinity variant of the paper: default, stay or change (may be given several times)
+    /// Use this affinity variant of the SMP paper: default, stay or change (may be given several times)
     #[arg(long, value_name = "NAME", default_value = "default")]
     affinity: Vec<String>,
-    /// Scheduler (may be given several times) [default: linux-2.4, linux-2.4-mq, linux-2.4-o1, linux-2.6.22]
+    /// Measure this scheduler (may be given several times) [default: linux-2.4, linux-2.4-mq, linux-2.4-o1, linux-2.6.22]
     #[arg(short, long = "scheduler", value_name = "SCHEDULER")]
     schedulers: Vec<String>,
-    /// Rounds of every combination, 3 or more
+    /// Measure every combination this many times, 3 or more
     #[arg(long, value_name = "N", default_value_t = 5)]
     rounds: u32,
-    /// Decide for about this long in all; preparing, and cold decisions, take their time besides
+    /// Decide for about this long in all; preparation and cold decisions take more time
     #[arg(long = "for", value_name = "TIME", default_value = "20s", allow_hyphen_values = true)]
     duration: Ns,
-    /// Policy of the threads: other, or fifo:N to keep others from preempting the holder of a lock
+    /// Run the threads under this policy: other, or fifo:N so that fair tasks do not preempt the holder of a lock
     #[arg(long, value_name = "POLICY", default_value = "other")]
     policy: Policy,
     /// Allow more threads than CPUs, although they spin
     #[arg(long)]
     oversubscribe: bool,
-    /// Cost preset of the model [default: this-machine if there is a calibration, else modern]
+    /// Use this cost preset in the model [default: this-machine if there is a calibration, else modern]
     #[arg(long, value_name = "PRESET")]
     costs: Option<String>,
-    /// Seed of the order of rounds and tasks
+    /// Seed the order of rounds and tasks
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Print the result as JSON (docs/runqueue-schema.md)
@@ -68,11 +68,11 @@ pub(crate) struct Runqueue {
     json: bool,
 }
 
-pub(super) fn run(args: &Runqueue) -> anyhow::Result<Done> {
+pub(super) fn run(args: &Runqueue) -> anyhow::Result<Exit> {
     let request = request(args)?;
     let costs = lab::model_costs(args.costs.as_deref())?;
-    let signal = StopSignal::install()?;
-    let progress = Progress::of("deciding");
+    let signal = stop_signal()?;
+    let progress = Progress::with_verb("deciding");
     let report = runqueue(&request, &mut |done, all| progress.set(done, all), &|| signal.requested())?;
     drop(progress);
     let progress = Progress::new();
@@ -81,7 +81,7 @@ pub(super) fn run(args: &Runqueue) -> anyhow::Result<Done> {
     drop(progress);
     let text = if args.json { serde_json::to_string_pretty(&result)? + "\n" } else { render(&result) };
     output::write(None, &text)?;
-    Ok(Done::Well)
+    Ok(Exit::Done)
 }
 
 fn request(args: &Runqueue) -> anyhow::Result<RunqueueRequest> {
@@ -168,13 +168,13 @@ fn render(result: &RunqueueResult) -> String {
         let _ = writeln!(text, "  {verdict:11}  {claim}: {value:.2} ({low:.2} to {high:.2})");
     }
     if result.claims.is_empty() {
-        text.push_str("  none: they need linux-2.4 with 1024 tasks, or with one and with two threads\n");
+        text.push_str("  none: claims need linux-2.4 with 1024 tasks, or with one and with two threads\n");
     }
     let disturbed: u32 = report.rows.iter().map(|row| row.disturbed).sum();
     if disturbed > 0 {
         let _ = writeln!(
             text,
-            "\n{disturbed} rounds were disturbed: a thread was preempted in spite of repeating. They count only where fewer \
+            "\n{disturbed} rounds were disturbed: a thread was preempted although the round was repeated. They count only where fewer \
              than three others are left."
         );
     }
@@ -211,7 +211,7 @@ fn line(text: &mut String, result: &RunqueueResult, row: &RunqueueRow) {
     );
 }
 
-/// The paper's share for 1024 tasks: here, in the model, and on its machine of 2002.
+/// Writes the share of Table 1 of the SMP paper for 1024 tasks: here, in the model, and in the paper (a machine of 2002).
 fn table_1(text: &mut String, result: &RunqueueResult) {
     let mut head = "\nTable 1: cost of one schedule() / 100 ms at 1024 tasks (the paper's definition; its CPUs are of 2002)\n";
     for row in result.report.rows.iter().filter(|row| row.tasks == TABLE_1 && row.variant == "default") {

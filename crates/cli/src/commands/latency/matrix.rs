@@ -1,21 +1,20 @@
 //! `schedlab latency --matrix` and `schedlab latency merge`.
 
-use super::{Latency, cpus, cyclictest};
+use super::cyclictest;
+use crate::exit::Exit;
+use crate::options::stop_signal;
 use crate::origin::origin;
+use crate::output;
 use crate::progress::Lines;
 use crate::render::{Style, matrix as render};
-use crate::{Done, output};
-use anyhow::{anyhow, bail};
-use schedlab_host::StopSignal;
-use schedlab_lab::latency::{Matrix, MatrixRequest, Source, System, differences, kernel, of_matrix};
+use anyhow::anyhow;
+use schedlab_lab::latency::{
+    MAXIMA, Matrix, MatrixRequest, ResultFile, System, differences, findings, kernel, of_matrix,
+};
 use schedlab_measure::LatencyLine;
-use schedlab_model::{Ns, Policy};
+use schedlab_model::Policy;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
-
-/// The article's 30,000 expiries of a millisecond, over five rounds.
-const USUAL: Ns = Ns::from_s(6);
 
 /// `schedlab latency merge`
 #[derive(Debug, clap::Args)]
@@ -25,13 +24,13 @@ Examples:
   schedlab latency merge laptop=a.json server=b.json server=c.json --json -o both.json
   schedlab latency merge cyclictest=c1.json cyclictest=c2.json schedlab=s1.json schedlab=s2.json
 
-Files are what `schedlab latency --json`, `--matrix --json`, `merge --json` and `cyclictest -h 100000 --json=FILE` write. \
-Several files of one name are rounds; the n-th of each name are a pair. The first name is what others are compared with.")]
-pub(super) struct Merge {
-    /// Results; without a name a system is called by its kernel
+Files are those that `schedlab latency --json`, `--matrix --json`, `merge --json` and `cyclictest -h 100000 --json=FILE` write. \
+Several files of one name are rounds; the n-th of each name are a pair. The other names are compared with the first.")]
+pub(super) struct MergeArgs {
+    /// Merge these results; a system without a name is called by its kernel
     #[arg(value_name = "[NAME=]FILE", required = true)]
     files: Vec<String>,
-    /// Write the table as a page (HTML) too
+    /// Write a page (HTML) to this file too
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Print as JSON (docs/latency-schema.md)
@@ -42,33 +41,25 @@ pub(super) struct Merge {
     output: Option<PathBuf>,
 }
 
-pub(super) fn merge(args: &Merge) -> anyhow::Result<Done> {
+pub(super) fn merge(args: &MergeArgs) -> anyhow::Result<Exit> {
     let source = |text: &String| match text.split_once('=') {
         Some(("", _)) => Err(anyhow!("{text}: a name is missing before `=`")),
-        Some((name, path)) => Ok(Source { name: Some(name.to_owned()), path: path.into() }),
-        None => Ok(Source { name: None, path: text.into() }),
+        Some((name, path)) => Ok(ResultFile { name: Some(name.to_owned()), path: path.into() }),
+        None => Ok(ResultFile { name: None, path: text.into() }),
     };
     let sources = args.files.iter().map(source).collect::<anyhow::Result<Vec<_>>>()?;
-    check(args.output.as_deref(), args.report.as_deref())?;
+    output::check_both(args.output.as_deref(), args.report.as_deref())?;
     let matrix = schedlab_lab::latency::merge(&sources)?;
     write(&matrix, args.json, args.output.as_deref(), args.report.as_deref())
 }
 
-pub(super) fn run(args: &Latency) -> anyhow::Result<Done> {
-    let request = MatrixRequest {
-        cpus: cpus(args)?,
-        interval: args.interval,
-        distance: args.distance,
-        each: args.duration.unwrap_or(USUAL),
-        rounds: args.rounds,
-        policies: vec![Policy::Other, Policy::Fifo(49)],
-        groups: args.groups as usize,
-        slack: args.slack,
-        dma_latency_us: args.dma_latency,
-        lock: !args.no_lock,
-        seed: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64),
-    };
-    check(args.output.as_deref(), args.report.as_deref())?;
+/// Measures the table.
+pub(super) fn run(
+    request: &MatrixRequest,
+    json: bool,
+    output: Option<&Path>,
+    report: Option<&Path>,
+) -> anyhow::Result<Exit> {
     let machine = schedlab_host::machine();
     let kernel = kernel();
     let system = System {
@@ -78,27 +69,18 @@ pub(super) fn run(args: &Latency) -> anyhow::Result<Done> {
         virtual_machine: Some(machine.virtual_machine),
         tool: "schedlab latency --matrix".to_owned(),
     };
-    let signal = StopSignal::install().map_err(|error| anyhow!("cannot catch Ctrl-C: {error}"))?;
+    let signal = stop_signal()?;
     let mut live = Lines::new();
     let mut show = |done: usize, all: usize, what: &str, lines: &[LatencyLine]| {
         let policy = if what.contains("fifo") { Policy::Fifo(49) } else { Policy::Other };
-        live.set(|| format!("run {} of {all}: {what}\n{}", done + 1, cyclictest(lines, policy)));
+        live.set(|| format!("run {} of {all}: {what}\n{}", done + 1, cyclictest::lines(lines, policy)));
     };
-    let matrix = schedlab_lab::latency::matrix(&request, system, &mut show, &|| signal.requested())?;
+    let matrix = schedlab_lab::latency::matrix(request, system, &mut show, &|| signal.requested())?;
     drop(live);
-    write(&matrix, args.json, args.output.as_deref(), args.report.as_deref())
+    write(&matrix, json, output, report)
 }
 
-fn check(output: Option<&Path>, report: Option<&Path>) -> anyhow::Result<()> {
-    if let (Some(output), Some(report)) = (output, report)
-        && output == report
-    {
-        bail!("--report and -o both write {}: give each a file of its own", report.display());
-    }
-    output.into_iter().chain(report).try_for_each(output::check)
-}
-
-fn write(matrix: &Matrix, json: bool, to: Option<&Path>, report: Option<&Path>) -> anyhow::Result<Done> {
+fn write(matrix: &Matrix, json: bool, to: Option<&Path>, report: Option<&Path>) -> anyhow::Result<Exit> {
     let text = match json {
         true => serde_json::to_string_pretty(&value(matrix)?)? + "\n",
         false => render(matrix, &if to.is_some() { Style::plain() } else { Style::of_stdout() }),
@@ -107,16 +89,16 @@ fn write(matrix: &Matrix, json: bool, to: Option<&Path>, report: Option<&Path>) 
         output::write(Some(path), &of_matrix(matrix, &origin(None)?).render()?)?;
     }
     output::write(to, &text)?;
-    Ok(if matrix.stopped { Done::Untrusted } else { Done::Well })
+    Ok(if matrix.stopped { Exit::Untrusted } else { Exit::Done })
 }
 
-/// The result with what follows from it, which is not read again.
+/// Returns the result as JSON, with what follows from it and is not read again.
 fn value(matrix: &Matrix) -> anyhow::Result<Value> {
     let mut value = serde_json::to_value(matrix)?;
     value["rows"] = json!(matrix.rows());
     value["differences"] = json!(differences(matrix));
-    value["findings"] = json!(matrix.findings());
-    value["article"] = json!(schedlab_lab::latency::article::ROWS);
+    value["findings"] = json!(findings(matrix));
+    value["article"] = json!(MAXIMA);
     value["doubts"] = json!(matrix.doubts());
     Ok(value)
 }

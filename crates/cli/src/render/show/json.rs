@@ -1,4 +1,4 @@
-//! `schedlab show --json`, as docs/show-schema.md says. Written as it comes: a listing may be larger than memory.
+//! `schedlab show --json` (docs/show-schema.md). Rows are written one by one: a listing may be larger than memory.
 
 use schedlab_trace::analysis::Scope;
 use schedlab_trace::analysis::show::{Cell, Column, Output, Table};
@@ -6,10 +6,10 @@ use schedlab_trace::{Recording, TaskInfo};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
-/// Grows when a field changes its meaning or goes away.
+/// Version of the JSON; it grows when a field changes its meaning or goes away.
 const SCHEMA: &str = "schedlab-show/1";
 
-/// For programs.
+/// Writes tables as JSON.
 pub(crate) struct Json<'a, W> {
     out: W,
     tasks: &'a [TaskInfo],
@@ -56,7 +56,7 @@ impl<'a, W: Write> Json<'a, W> {
         Ok(Json { out, tasks, clock, columns, analyses: 0, tables: 0, rows: 0, notes: Vec::new() })
     }
 
-    /// An analysis begins.
+    /// Begins an analysis.
     pub(crate) fn analysis(&mut self, name: &str) -> io::Result<()> {
         self.end_analysis()?;
         let comma = if self.analyses > 0 { "," } else { "" };

@@ -1,5 +1,5 @@
-//! Rows of listings: columns of fixed width. A listing has millions of rows, so they are written as bytes, numbers from the
-//! right edge of their column, behind one another.
+//! Rows of listings: columns of fixed width. A listing has millions of rows, so they are written as bytes, numbers from the right
+//! edge of their column.
 
 use schedlab_model::TaskId;
 use schedlab_trace::analysis::show::{Cell, Column};
@@ -40,7 +40,7 @@ pub(super) struct Listing {
     row: usize,
     /// The name of an idle CPU.
     idle: Arc<Name>,
-    /// The name of a task that nobody had heard of when the listing began.
+    /// The name of a task that was not known when the listing began.
     unknown: Arc<Name>,
     second: Second,
 }

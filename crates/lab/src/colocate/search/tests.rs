@@ -1,7 +1,8 @@
-//! The search over measurements that are pretended.
+//! The search over pretended measurements.
 
-use super::super::tests::{goal, rounds};
-use super::super::{Goal, Who};
+use super::super::plan::Goal;
+use super::super::pretended::{goal, rounds};
+use super::super::workload::WorkloadSource;
 use super::*;
 use schedlab_live::RunDir;
 use schedlab_model::Ns;
@@ -28,7 +29,7 @@ impl Rounds for Pretended {
         let round = rounds(&[100.0]).remove(0);
         Ok(Round { goals: vec![Some(100.0); 2], lacks: vec![None, None], ..round })
     }
-    fn void(&self, _: Actuator) -> Option<&'static str> {
+    fn changes_nothing(&self, _: Actuator) -> Option<&'static str> {
         None
     }
 }
@@ -39,10 +40,10 @@ impl Pretended {
     }
 }
 
-fn plan(goals: Vec<Goal>, folder: &std::path::Path) -> Plan {
-    Plan {
-        serve: Who::Pids(vec![1]),
-        batch: Who::Pids(vec![2]),
+fn plan(goals: Vec<Goal>, folder: &std::path::Path) -> ColocatePlan {
+    ColocatePlan {
+        serve: WorkloadSource::Pids(vec![1]),
+        batch: WorkloadSource::Pids(vec![2]),
         load: None,
         client: None,
         cpus: None,
@@ -65,7 +66,7 @@ fn searched(goals: Vec<Goal>, of: &[(Actuator, &[f64])]) -> (Colocation, Pretend
     let folder = std::env::temp_dir().join(format!("schedlab-search-{}-{run}", std::process::id()));
     let plan = plan(goals, &folder);
     let mut pretended = Pretended { of, asked: BTreeMap::new() };
-    let mut found = Colocation::nothing_yet(&plan, schedlab_model::CpuSet::EMPTY);
+    let mut found = Colocation::new(&plan, schedlab_model::CpuSet::EMPTY);
     search(&mut pretended, &plan, &mut found, &mut ()).unwrap();
     let _ = std::fs::remove_dir_all(&folder);
     (found, pretended)
@@ -89,7 +90,7 @@ fn an_undecided_setting_gets_more_rounds_before_a_stalling_one_is_tried() {
     assert_eq!(asked.asked(Actuator::Idle), 1 + 4 * 5, "the first try, and four times five pairs");
     assert_eq!((found.distances[0].pairs, found.after.len(), found.alone.len()), (20, 20, 20));
     // What was looked at three times is less sure than what was looked at once.
-    let once = alone::distances(&goal("p99 < alone + 10%"), &found.after, &found.alone, &[]).remove(0);
+    let once = distances(&goal("p99 < alone + 10%"), &found.after, &found.alone, &[]).remove(0);
     assert!(found.distances[0].of.confidence < once.of.confidence);
     assert!(found.undecided.is_empty());
 }
@@ -108,7 +109,7 @@ fn the_mildest_is_kept_and_said_when_its_rounds_are_used_up() {
     assert_eq!((found.chosen, found.outcome), (Some(Actuator::Idle), GateOutcome::CannotSay));
     assert_eq!(found.undecided, [Actuator::Idle, Actuator::Nice]);
     assert_eq!([Actuator::Elevation, Actuator::Fifo].map(|how| asked.asked(how)), [0, 0]);
-    assert_eq!(asked.asked(Actuator::Idle), 1 + MOST * 5);
+    assert_eq!(asked.asked(Actuator::Idle), 1 + MOST_TIMES * 5);
     let Distance { of, pairs, .. } = &found.distances[0];
     assert!((of.low - 0.05).abs() < 1e-9 && (of.high - 0.15).abs() < 1e-9 && *pairs == 40, "{of:?}");
     assert!(found.advice.is_some(), "how to have it without schedlab");
@@ -119,7 +120,7 @@ fn what_is_known_to_meet_the_goal_goes_before_what_is_not() {
     let (found, asked) =
         searched(goal("p99 < alone + 10%"), &[(Actuator::Idle, &[105.0, 115.0]), (Actuator::Nice, &[103.0])]);
     assert_eq!((found.chosen, found.outcome), (Some(Actuator::Nice), GateOutcome::Met));
-    assert_eq!(asked.asked(Actuator::Idle), 1 + 2 * 5, "nobody went back to it");
+    assert_eq!(asked.asked(Actuator::Idle), 1 + 2 * 5, "it got no further rounds");
 }
 
 #[test]
@@ -129,7 +130,7 @@ fn a_stalling_setting_is_chosen_when_nothing_else_meets_the_goal() {
     assert_eq!((found.chosen, found.outcome), (Some(Actuator::Fifo), GateOutcome::Met));
     let order: Vec<Actuator> = found.tried.iter().map(|tried| tried.actuator).collect();
     assert_eq!(order, LADDER);
-    // Nor is our own scheduler given up for it while that cannot be told.
+    // Nor is schedlab's own scheduler given up for it while it is not decided.
     let all = [(Actuator::Elevation, &[105.0, 115.0][..]), (Actuator::Fifo, &[100.0])];
     let (found, asked) = searched(goal("p99 < alone + 10%"), &all);
     assert_eq!((found.chosen, found.outcome), (Some(Actuator::Elevation), GateOutcome::CannotSay));
@@ -167,7 +168,7 @@ fn who_was_not_seen_enough_is_no_proof_that_nothing_helps() {
         fn alone(&mut self) -> Result<Round, ColocateError> {
             self.0.alone()
         }
-        fn void(&self, _: Actuator) -> Option<&'static str> {
+        fn changes_nothing(&self, _: Actuator) -> Option<&'static str> {
             None
         }
     }

@@ -1,26 +1,31 @@
-//! What the rounds say: who limited, who met the fair server, which milder setting does as well, and why the columns differ.
+//! What the rounds of `redis-batch` show: the bottleneck, the limit on the real-time class, which milder setting does as well, and why
+//! the columns differ.
 
-use super::{
-    BATCH_SHARE, CLIENT, CLIENT_STALL, ClientKind, Collected, FOREIGN, Heard, LAG, LIMIT, MAX, MEAN,
-    Overtaken, P99, SERVER_SHARE, STALL, Stage, THROUGHPUT, Unit,
+use super::super::client_kind::ClientKind;
+use super::super::figures::{Collected, Unit};
+use super::super::testbed::Testbed;
+use super::super::waits::{LIMIT, Overtaken};
+use super::rows::{
+    BATCH_SHARE, CLIENT, CLIENT_STALL, ClientRounds, FOREIGN, LAG, MAX, MEAN, P99, SERVER_SHARE, STALL,
+    THROUGHPUT,
 };
 use schedlab_model::Ns;
 
-/// A client above this part of its CPUs may be what limits the throughput.
+/// A client above this part of its CPUs may limit the throughput.
 const BUSY: f64 = 0.8;
-/// A server above this part of what strangers leave of its CPU, with that CPU for itself, is what limits.
+/// A server above this part of what other programs leave of its CPU, with no batch job on it, limits the throughput.
 const FULL: f64 = 0.95;
-/// Requests that leave no later than this, in nanoseconds, are on time.
+/// Requests that leave at most this much late, in nanoseconds, are on time.
 const LATE: f64 = 50_000.0;
-/// A client's own mean below this part of the mean time of a request leaves much of it out.
+/// A client whose own mean is below this part of the mean time of a request does not measure much of it.
 const UNSEEN: f64 = 0.75;
 
-/// Whether a server with `share` of a CPU, of which strangers had `foreign`, never lets it idle.
+/// Returns whether a server with `share` of a CPU, of which other programs had `foreign`, never lets it idle.
 pub(super) fn never_idle(share: f64, foreign: f64) -> bool {
     share >= FULL * (1.0 - foreign)
 }
 
-/// Whether the client or the server was what limits.
+/// Adds whether the client or the server limits the throughput.
 pub(super) fn bottleneck(
     kind: ClientKind,
     here: &Collected,
@@ -43,7 +48,7 @@ pub(super) fn bottleneck(
     let late: Vec<&str> = rows.iter().filter(late).copied().collect();
     if !late.is_empty() {
         doubts.push(format!(
-            "{kind}: in {} requests left late by more than half of p99: much of that is the client's own",
+            "{kind}: in {} requests left late by more than half of p99: much of p99 is the client's own delay",
             late.join(", ")
         ));
     }
@@ -51,22 +56,26 @@ pub(super) fn bottleneck(
         let server = here.median("dedicated", SERVER_SHARE).filter(|_| kind.closed());
         let server = server.map_or_else(String::new, |share| {
             let foreign = here.median("dedicated", FOREIGN).unwrap_or_default();
-            let who = if never_idle(share, foreign) { "Redis limits" } else { "neither does Redis limit" };
+            let limits = if never_idle(share, foreign) { "Redis limits" } else { "neither does Redis limit" };
             let show = |share| Unit::Share.show(share);
-            format!("; {who}: {} of its CPU in the row dedicated, strangers {}", show(share), show(foreign))
+            format!(
+                "; {limits}: {} of its CPU in the row dedicated, other programs {}",
+                show(share),
+                show(foreign)
+            )
         });
         findings.push(format!(
             "{kind}: the client is not the bottleneck: {most} of its CPUs at most{lag}{server}"
         ));
     } else {
         doubts.push(format!(
-            "{kind}: the client used up to {most} of its CPUs ({}): there it, not Redis, may limit the throughput{lag}",
+            "{kind}: the client used up to {most} of its CPUs ({}): there the client, not Redis, may limit the throughput{lag}",
             busy.join(", ")
         ));
     }
 }
 
-/// What limits the real-time class in a kernel of this release: its name in a finding, and what it is.
+/// Returns the limit on the real-time class in a kernel of this release: its name in a finding, and what it does.
 pub(super) fn limit_of(release: &str) -> (&'static str, &'static str) {
     let word = schedlab_study::compare::kernel_scheduler(release).map_or("", |(name, _)| name);
     match word {
@@ -81,11 +90,11 @@ pub(super) fn limit_of(release: &str) -> (&'static str, &'static str) {
     }
 }
 
-/// Names the limit on the real-time class where the recordings show it: fair tasks on the CPU for which a real-time thread of
-/// Redis waited.
+/// Returns the rows in whose recordings the limit on the real-time class acts: fair tasks run on the CPU for which a real-time thread
+/// of Redis waits.
 pub(super) fn limited(
     kind: ClientKind,
-    heard: &Heard,
+    heard: &ClientRounds,
     rows: &[&str],
     (name, what): (&str, &str),
 ) -> Vec<String> {
@@ -119,8 +128,8 @@ pub(super) fn limited(
     rows.iter().filter_map(told).collect()
 }
 
-/// A wait for each turn that the limit gave to fair tasks, in order. Several threads of Redis may have waited through one turn, and
-/// one that waited for the others too began long before it: the shortest wait says when it was.
+/// Returns a wait for each turn that the limit gave to fair tasks, in order. Several threads of Redis may wait through one turn, some of
+/// them from long before: the shortest wait tells when the turn was.
 fn turns(waits: &[Overtaken]) -> Vec<&Overtaken> {
     let mut met: Vec<&Overtaken> = waits.iter().filter(|wait| wait.fair >= LIMIT).collect();
     met.sort_by_key(|wait| (wait.waited, wait.at));
@@ -135,32 +144,32 @@ fn turns(waits: &[Overtaken]) -> Vec<&Overtaken> {
     turns
 }
 
-/// A real-time client without a pause meets the fair server of its own CPU.
+/// Adds a doubt where the limit stopped the client: a real-time client without a pause is limited on its own CPU.
 pub(super) fn client_stalls(kind: ClientKind, here: &Collected, rows: &[&str], doubts: &mut Vec<String>) {
     for row in rows {
-        let stalls = here.of(row, CLIENT_STALL);
+        let stalls = here.values(row, CLIENT_STALL);
         let met = stalls.iter().filter(|stall| **stall >= LIMIT.0 as f64).count();
         if met > 0 {
             doubts.push(format!(
                 "{kind}, {row}: in {met} of {} rounds the client itself waited for its CPU for 40 ms or more (a busy SCHED_FIFO \
-                 client meets the fair server too): that maximum says nothing of Redis",
+                 client meets the fair server too): that maximum says nothing about Redis",
                 stalls.len()
             ));
         }
     }
 }
 
-/// Whether SCHED_IDLE for the batch job does what FIFO does for Redis.
+/// Adds whether SCHED_IDLE or nice 19 for the batch job does what FIFO for Redis does.
 pub(super) fn milder(kind: ClientKind, here: &Collected, findings: &mut Vec<String>) {
     for row in ["batch SCHED_IDLE", "batch nice 19"] {
-        let (ours, fifo) = (here.of(row, P99), here.of("redis FIFO", P99));
-        let Some(change) = schedlab_stats::difference(fifo, ours, 1) else { continue };
+        let (milder, fifo) = (here.values(row, P99), here.values("redis FIFO", P99));
+        let Some(change) = schedlab_stats::difference(fifo, milder, 1) else { continue };
         let show = |value: f64| Unit::Time.show(value);
         let word = if change.told_apart { "differs from" } else { "cannot be told apart from" };
         findings.push(format!(
             "{kind}, {row}: p99 {} {word} that of redis FIFO, {} (difference {} to {}); the longest wait of Redis is {} \
              against {}",
-            show(schedlab_stats::median(ours).unwrap_or_default()),
+            show(schedlab_stats::median(milder).unwrap_or_default()),
             show(schedlab_stats::median(fifo).unwrap_or_default()),
             show(change.low),
             show(change.high),
@@ -170,8 +179,9 @@ pub(super) fn milder(kind: ClientKind, here: &Collected, findings: &mut Vec<Stri
     }
 }
 
-/// A closed loop's requests in flight are its rate times their mean time (Little 1961). A client whose own mean is much less than
-/// that does not count the time that a request or an answer waits in the client itself.
+/// Returns the rows in which the client does not measure the whole time of its requests. In a closed loop the connections are the rate
+/// times the mean time of a request (Little, Operations Research 9, 1961); a client whose own mean is much less does not count the
+/// time that a request or an answer waits in the client.
 pub(super) fn little(
     (kind, connections): (ClientKind, usize),
     here: &Collected,
@@ -187,21 +197,22 @@ pub(super) fn little(
     (!told.is_empty()).then(|| {
         format!(
             "{kind}, times: {connections} connections over the requests a second are the mean time of a request, of which the \
-             client's own clock sees a part ({}); the rest it waits in the client. The simulator counts all of it",
+             client's own clock measures a part ({}); for the rest the request waits in the client. The simulator counts all of it",
             told.join(", ")
         )
     })
 }
 
-pub(super) fn why(stage: &Stage<'_>) -> Vec<String> {
-    let machine = &stage.machine;
+/// Returns why the columns differ on this machine.
+pub(super) fn why(testbed: &Testbed<'_>) -> Vec<String> {
+    let machine = &testbed.machine;
     let tick = 1000 / machine.hz.max(1);
     let mut all = vec![
-        "another CPU and another network than the article's: compare rows with rows, not requests with requests".to_owned(),
+        "another CPU and another network than the published ones: compare rows with rows, not requests with requests".to_owned(),
     ];
     if schedlab_study::compare::kernel_scheduler(&machine.kernel).is_ok_and(|(name, _)| name != "linux-6.1") {
         all.push(format!(
-            "shared p99: 11 ms in the article (CFS: turns of 12 to 16 ms), about a tick of {tick} ms here (EEVDF: a slice ends \
+            "shared p99: 11 ms published (CFS: turns of 12 to 16 ms), about a tick of {tick} ms here (EEVDF: a slice ends \
              at the first tick after it)"
         ));
     }
@@ -210,7 +221,7 @@ pub(super) fn why(stage: &Stage<'_>) -> Vec<String> {
         Ok(("linux-6.12" | "linux-6.18" | "linux-7.2", _))
     ) {
         all.push(
-            "redis FIFO: 5 sysbench events in the article (RT throttling, lifted by sched_rt_runtime_us=999990), 5 % of the \
+            "redis FIFO: 5 sysbench events published (RT throttling, lifted by sched_rt_runtime_us=999990), 5 % of the \
              CPU here: since Linux 6.12 the fair server decides, and that knob changes nothing"
                 .to_owned(),
         );
@@ -220,7 +231,7 @@ pub(super) fn why(stage: &Stage<'_>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::P50;
+    use super::super::rows::P50;
     use super::*;
 
     fn wait(at_ms: u64, fair_ms: u64) -> Overtaken {
@@ -231,7 +242,7 @@ mod tests {
 
     #[test]
     fn the_fair_server_is_named_where_fair_tasks_ran_in_a_wait() {
-        let mut heard = Heard::default();
+        let mut heard = ClientRounds::default();
         for (row, waits) in [
             ("redis FIFO", vec![wait(100, 54), wait(400, 2), wait(1100, 53)]),
             ("redis FIFO", vec![wait(10, 3)]),
@@ -268,7 +279,7 @@ mod tests {
         let waits = [wait(950, 52), wait(1990, 53), long.clone()];
         assert_eq!(turns(&waits), [&waits[0], &waits[1]]);
         assert_eq!(turns(&[wait(950, 3), long.clone()]), [&long]);
-        let mut heard = Heard::default();
+        let mut heard = ClientRounds::default();
         heard.overtaken.push(("redis FIFO", waits.to_vec()));
         let told = limited(ClientKind::Bitcount, &heard, &["redis FIFO"], limit_of("6.18.44"));
         assert!(
@@ -278,12 +289,12 @@ mod tests {
     }
 
     #[test]
-    fn who_limits_is_said_of_the_client_and_of_the_server() {
-        let said_beside = |client: f64, server: f64, strangers: f64| {
+    fn the_bottleneck_is_the_client_or_the_server() {
+        let said_beside = |client: f64, server: f64, foreign: f64| {
             let (mut here, mut findings, mut doubts) = (Collected::default(), Vec::new(), Vec::new());
             here.add("dedicated", CLIENT, Some(client));
             here.add("dedicated", SERVER_SHARE, Some(server));
-            here.add("dedicated", FOREIGN, Some(strangers));
+            here.add("dedicated", FOREIGN, Some(foreign));
             bottleneck(ClientKind::Bitcount, &here, &["dedicated"], &mut findings, &mut doubts);
             (findings.concat(), doubts.concat())
         };
@@ -292,16 +303,16 @@ mod tests {
         assert!(found.contains("not the bottleneck") && found.contains("; Redis limits: 99.8%"), "{found}");
         assert_eq!(doubted, "");
         assert!(said(0.3, 0.7).0.contains("neither does Redis limit: 70.0%"));
-        let strangers = said_beside(0.3, 0.7, 0.28).0;
+        let disturbed = said_beside(0.3, 0.7, 0.28).0;
         assert!(
-            strangers.contains("; Redis limits: 70.0%") && strangers.contains("strangers 28.0%"),
-            "{strangers}"
+            disturbed.contains("; Redis limits: 70.0%") && disturbed.contains("other programs 28.0%"),
+            "{disturbed}"
         );
-        assert!(said(0.93, 0.998).1.contains("there it, not Redis"), "a busy client is doubted");
+        assert!(said(0.93, 0.998).1.contains("there the client, not Redis"), "a busy client is a doubt");
     }
 
     #[test]
-    fn what_the_client_does_not_count_is_told() {
+    fn time_that_the_client_does_not_count_is_named() {
         let mut here = Collected::default();
         here.add("dedicated", THROUGHPUT, Some(64_000.0));
         here.add("dedicated", MEAN, Some(250_000.0));

@@ -1,7 +1,14 @@
-//! What the simulator says of Redis and sysbench, with the request's cost taken from the dedicated row of this machine.
+//! The simulated rows of `redis-batch`, with the cost of a request from the dedicated row of this machine.
 
-use super::{BATCH, BATCH_SHARE, OVERTAKEN, Row, SERVER_SHARE, STALL, THROUGHPUT};
-use super::{ClientKind, Collected, ExperimentError, FOREIGN, Model, P50, longest, never_idle, waits};
+use super::super::client_kind::ClientKind;
+use super::super::figures::Collected;
+use super::super::model::MachineModel;
+use super::super::plan::ExperimentError;
+use super::super::waits::waits;
+use super::findings::never_idle;
+use super::rows::{
+    BATCH, BATCH_SHARE, FOREIGN, OVERTAKEN, P50, ROWS, Row, SERVER_SHARE, STALL, THROUGHPUT, longest,
+};
 use schedlab_study::compare::{Options, compare_scenario};
 use schedlab_study::gallery::Found;
 use schedlab_study::measurements::Kind;
@@ -13,26 +20,27 @@ use schedlab_study::show;
 /// Virtual time of a row, with its warm-up.
 const HEAD: &str =
     "duration = \"6s\"\nwarmup = \"1s\"\nbaseline = \"shared\"\nchannels = [\"requests\"]\nrepetitions = 1";
-/// Virtual time while the way of a request is fitted.
+/// Virtual time of a run for the fit of a request's way.
 const FIT: &str = "duration = \"600ms\"\nwarmup = \"100ms\"\nbaseline = \"shared\"\nchannels = [\"requests\"]\nrepetitions = 1";
-/// Halvings of the interval in which the way of a request lies.
+/// Halvings of the interval of a request's way.
 const STEPS: usize = 8;
 
 /// The simulated rows.
 pub(super) struct Prediction {
     study: Option<Study>,
-    /// Of the rows with a real-time server: the longest time in one of its waits for which a fair task had the CPU.
+    /// For the rows with a real-time server: the greatest CPU time of fair tasks in one of its waits, in nanoseconds.
     overtaken: Vec<(&'static str, f64)>,
-    /// Events of sysbench in a second of CPU time, as far as it was measured.
+    /// Events of sysbench in a second of CPU time, where it was measured.
     events: f64,
-    /// What was taken from where.
+    /// Where the numbers are from.
     pub(super) about: Vec<String>,
 }
 
 impl Prediction {
-    /// For one client and its connections. Without a dedicated row there is nothing to take the cost of a request from.
-    pub(super) fn of(
-        model: &Model,
+    /// Simulates the rows for one client and its connections. Nothing is simulated without a dedicated row, which gives the cost of a
+    /// request.
+    pub(super) fn simulate(
+        model: &MachineModel,
         (kind, connections): (ClientKind, usize),
         here: &Collected,
         rows: &[&Row],
@@ -49,7 +57,7 @@ impl Prediction {
         let full = kind.closed() && never_idle(share, foreign);
         let mut load = Load { model, kind, connections, cost_ns: seen_ns, full };
         let mut way_ns = load.fit(rate, p50)?;
-        // What redis had here has its switches and ticks in it, and the model adds those of its own.
+        // The measured CPU time of Redis contains switches and ticks, and the model adds its own.
         let dedicated = load.dedicated(way_ns)?;
         let own_ns = (dedicated.share * 1e9 / dedicated.rate.max(1.0) - seen_ns).clamp(0.0, seen_ns / 2.0);
         load.cost_ns = seen_ns - own_ns;
@@ -59,7 +67,8 @@ impl Prediction {
         let way = match kind {
             ClientKind::Open(_) => format!("{way}, so that p50 of the dedicated row is met"),
             _ if full => {
-                "its way there and back is left out: nothing shows it where Redis is never idle".to_owned()
+                "its way there and back is left out: where Redis is never idle, nothing depends on it"
+                    .to_owned()
             }
             _ => format!("{way}, so that the requests a second of the dedicated row are met"),
         };
@@ -73,7 +82,7 @@ impl Prediction {
         Ok(Prediction { study: Some(study), overtaken, events, about })
     }
 
-    /// A figure of a row, by its name.
+    /// Returns a figure of a row, by its name.
     pub(super) fn value(&self, row: &str, figure: &str) -> Option<f64> {
         let study = self.study.as_ref()?;
         let found = study.rows.iter().find(|one| one.variant == row)?;
@@ -106,13 +115,13 @@ impl Prediction {
     }
 }
 
-/// Events of sysbench for each part of a CPU, from the rows that have it.
+/// Returns the events of sysbench in a second of CPU time, from the first row that has both.
 fn median_ratio(here: &Collected, rows: &[&Row]) -> f64 {
     let one = |row: &&&Row| Some(here.median(row.name, BATCH)? / here.median(row.name, BATCH_SHARE)?);
     rows.iter().find_map(|row| one(&row)).unwrap_or(f64::NAN)
 }
 
-/// What the simulated dedicated row gave: requests a second, nanoseconds, a part of the CPU.
+/// The simulated dedicated row: requests a second, p50 in nanoseconds, a part of the CPU.
 struct Dedicated {
     rate: f64,
     p50: f64,
@@ -121,23 +130,23 @@ struct Dedicated {
 
 /// The load of a scenario.
 struct Load<'a> {
-    model: &'a Model,
+    model: &'a MachineModel,
     kind: ClientKind,
     connections: usize,
     cost_ns: f64,
-    /// The server of the dedicated row was never idle.
+    /// Whether the server of the dedicated row was never idle.
     full: bool,
 }
 
 impl Load<'_> {
-    /// The one-way time with which the dedicated row comes out.
+    /// Returns the one-way time of a request, in nanoseconds, with which the simulated dedicated row is as measured.
     fn fit(&self, rate: f64, p50: f64) -> Result<f64, ExperimentError> {
         if let ClientKind::Open(_) = self.kind {
-            // The response is the way there and back and what happens at the server, which does not depend on the way.
+            // The response time is the way there and back and the time at the server, which does not depend on the way.
             return Ok(((p50 - self.dedicated(0.0)?.p50) / 2.0).max(0.0));
         }
         if self.full {
-            // Any way comes out in which the next request is there when one is served.
+            // Every way fits in which the next request has arrived when one is served.
             return Ok(0.0);
         }
         let round = self.connections as f64 * 1e9 / rate.max(1.0);
@@ -149,9 +158,9 @@ impl Load<'_> {
         Ok((low + high) / 2.0)
     }
 
-    /// The dedicated row with this one-way time, for a short while.
+    /// Simulates the dedicated row with this one-way time, briefly.
     fn dedicated(&self, way_ns: f64) -> Result<Dedicated, ExperimentError> {
-        let study = self.study(FIT, way_ns, &[&super::ROWS[0]])?;
+        let study = self.study(FIT, way_ns, &[&ROWS[0]])?;
         let row = study.rows.iter().find(|row| row.variant == "dedicated");
         let of = |kind, name, metric| {
             let cell = row.and_then(|row| row.find(kind, name)?.cell(metric).cloned());
@@ -164,7 +173,7 @@ impl Load<'_> {
         })
     }
 
-    /// What the events of the rows with a real-time server show, as those of a recording do.
+    /// Returns [`OVERTAKEN`] of the rows with a real-time server, from the simulated events.
     fn overtaken(&self, way_ns: f64, rows: &[&Row]) -> Result<Vec<(&'static str, f64)>, ExperimentError> {
         let scenario = self.scenario(HEAD, way_ns, rows)?;
         let one = |row: &&&Row| {
@@ -205,24 +214,23 @@ impl Load<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BATCH_SHARE, ROWS};
     use super::*;
-    use crate::experiment::model::Prices;
+    use crate::experiment::prices::Prices;
     use schedlab_model::CpuSet;
     use schedlab_trace::Recording;
     use std::path::Path;
 
-    fn model() -> Model {
+    fn model() -> MachineModel {
         let file =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings/redis-fifo-other-closed8.slt");
         let header = Recording::open(&file).unwrap().header;
         let mut machine = schedlab_host::machine();
         (machine.online, machine.hz) = (CpuSet::first(2), 250);
-        let prices = Prices::of(Some("modern-vm"), &machine).unwrap();
-        Model::of(&header, &machine, &prices).unwrap()
+        let prices = Prices::choose(Some("modern-vm"), &machine).unwrap();
+        MachineModel::from_header(&header, &machine, &prices).unwrap()
     }
 
-    /// The dedicated row as a round of it was here: requests a second, p50 in ns, CPU of Redis.
+    /// Returns the dedicated row as measured: requests a second, p50 in ns, CPU of Redis.
     fn dedicated(rate: f64, p50: f64, share: f64) -> Collected {
         let mut here = Collected::default();
         for (figure, value) in [(THROUGHPUT, rate), (P50, p50), (SERVER_SHARE, share)] {
@@ -235,7 +243,7 @@ mod tests {
     fn a_server_that_is_never_idle_meets_the_fair_server_in_the_simulator_too() {
         let rows: Vec<&Row> = ROWS[..3].iter().collect();
         let here = dedicated(30_000.0, 1_060_000.0, 0.998);
-        let full = Prediction::of(&model(), (ClientKind::Bitcount, 32), &here, &rows).unwrap();
+        let full = Prediction::simulate(&model(), (ClientKind::Bitcount, 32), &here, &rows).unwrap();
         assert!(full.about[0].contains("left out"), "{:?}", full.about);
         for figure in [OVERTAKEN, STALL] {
             let ns = full.value("redis FIFO", figure.name).unwrap();
@@ -244,10 +252,11 @@ mod tests {
         let share = full.value("redis FIFO", BATCH_SHARE.name).unwrap();
         assert!((0.04..0.07).contains(&share), "{share}");
         assert_eq!(full.value("shared", OVERTAKEN.name), None, "both are fair");
-        // Nor is one idle beside strangers that take a third of its CPU.
+        // Nor is a server idle beside other programs that take a third of its CPU.
         let mut disturbed = dedicated(20_000.0, 1_600_000.0, 0.66);
         disturbed.add("dedicated", FOREIGN, Some(0.33));
-        let full = Prediction::of(&model(), (ClientKind::Bitcount, 32), &disturbed, &rows[..1]).unwrap();
+        let full =
+            Prediction::simulate(&model(), (ClientKind::Bitcount, 32), &disturbed, &rows[..1]).unwrap();
         assert!(full.about[0].contains("left out"), "{:?}", full.about);
         let rate = full.value("dedicated", THROUGHPUT.name).unwrap();
         assert!((rate / 30_000.0 - 1.0).abs() < 0.03, "{rate}");
@@ -257,7 +266,7 @@ mod tests {
     fn a_client_that_limits_has_its_way_fitted() {
         let rows: Vec<&Row> = ROWS[..3].iter().collect();
         let here = dedicated(60_000.0, 250_000.0, 0.6);
-        let idle = Prediction::of(&model(), (ClientKind::Closed, 32), &here, &rows).unwrap();
+        let idle = Prediction::simulate(&model(), (ClientKind::Closed, 32), &here, &rows).unwrap();
         assert!(idle.about[0].contains("FITTED"), "{:?}", idle.about);
         let rate = idle.value("dedicated", THROUGHPUT.name).unwrap();
         assert!((rate / 60_000.0 - 1.0).abs() < 0.03, "{rate}");

@@ -1,7 +1,7 @@
 //! Who may be a deadline task at all: parameters, affinity, and the sum of what is reserved.
 
-use super::super::tunables::Tunables;
 use super::cbs::{BW_SHIFT, ratio};
+use crate::linux::tunables::Tunables;
 use crate::{Rejection, World};
 use schedlab_model::{Ns, Policy, TaskId};
 
@@ -29,7 +29,7 @@ pub(in crate::linux) fn refuses(t: &Tunables, policy: Policy) -> Option<&'static
 /// What the deadline tasks of a CPU may reserve together, 20-bit fixed point; `None`: there is no limit.
 pub(in crate::linux) fn most(t: &Tunables) -> Option<u64> {
     (t.rt_runtime != u64::MAX).then(|| {
-        let servers = if t.version.counts_fair_server() {
+        let servers = if t.version.fair_server_counts_in_admission() {
             ratio(t.fair_server_runtime.0, t.fair_server_period.0)
         } else {
             0

@@ -8,11 +8,11 @@
 //! | pull when the running one blocks or is throttled | `pull_dl_task` | modelled; at once | `the_earliest_deadlines_run` |
 //! | a throttled task whose CPU went offline | `dl_task_offline_migration` | simplified: it stays and is evicted when it is runnable | |
 
-use super::super::fair::FairRules;
-use super::super::rq::{Class, EntityId, Rq};
-use super::super::smp::Smp;
-use super::super::{Env, Linux};
 use super::{NEVER, server};
+use crate::linux::core::rq::{Class, EntityId, Rq};
+use crate::linux::core::smp::Smp;
+use crate::linux::fair::FairRules;
+use crate::linux::{Env, Linux};
 use crate::{Cmd, Cx, Locks};
 use schedlab_model::{CpuId, CpuSet, TaskId};
 
@@ -35,7 +35,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// The CPU on which a deadline task that wakes, last on `from`, is queued.
     pub(in crate::linux) fn select_dl(&self, cx: &Cx<'_>, smp: &Smp, task: TaskId, from: CpuId) -> CpuId {
-        let Some((cpu, id)) = self.homes.get(task) else { return from };
+        let Some((cpu, id)) = self.index.get(task) else { return from };
         let (until, crowded) = {
             use crate::Lock;
             let until = {

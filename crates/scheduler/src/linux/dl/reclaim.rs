@@ -7,10 +7,10 @@
 //! | charge: `max(own bandwidth, Umax − Uinact − Uextra)`, over Umax | `grub_reclaim` | modelled | `grub_of_the_kernel_document` |
 //! | Uextra: what no task of the machine has reserved, per CPU | `__dl_update` | modelled: from the tasks at the start of the run | |
 
-use super::super::Env;
-use super::super::rq::{EntityId, Rq};
 use super::cbs::{BW_SHIFT, ratio};
 use super::{Due, server, server_mut, wait_until};
+use crate::linux::Env;
+use crate::linux::core::rq::{EntityId, Rq};
 use schedlab_model::Policy;
 
 /// Bandwidth on one CPU, 20-bit fixed point.

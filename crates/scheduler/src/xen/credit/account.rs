@@ -1,6 +1,6 @@
 //! Credit's periodic work: the tick of each pCPU and the accounting of the pool.
 
-use super::super::common::{Release, div_ceil, now};
+use super::super::common::{div_ceil, now};
 use super::{ACCOUNTING, BOOST, MS, OVER, State, TICK_SLOT, UNDER};
 use crate::{Cmd, Cx, Timer};
 use schedlab_model::{CpuId, GroupId, Ns, TaskId};
@@ -180,7 +180,7 @@ impl State {
 
     fn unpark(&mut self, cx: &Cx<'_>, task: TaskId) {
         cx.push(Cmd::Unthrottled(task));
-        let unboosted = self.set.release > Release::V4_12;
+        let unboosted = !self.set.release.credit_boosts_after_unpark();
         let unit = self.unit_mut(task);
         unit.parked = unboosted;
         if unit.core.awake && !unit.core.migrating {

@@ -1,6 +1,6 @@
 //! Run queues of Credit: insertion, tickling, the choice of the next unit, stealing.
 
-use super::super::common::{Release, Step, cycle, minus, now, take};
+use super::super::common::{Step, cycle, minus, now, take};
 use super::{BOOST, IDLE, OVER, State, UNDER};
 use crate::{Cmd, Cx, Work};
 use schedlab_model::{CpuId, CpuSet, TaskId};
@@ -21,7 +21,7 @@ impl State {
         }
         self.pcpus[cpu.index()].queue.insert(at, task);
         self.refresh(cpu);
-        let early = self.set.release < Release::V4_20;
+        let early = !self.set.release.credit_limits_stealing();
         let unit = self.unit_mut(task);
         unit.queued = true;
         if early {
@@ -83,7 +83,7 @@ impl State {
     /// Up to 4.12: the preempted unit moves to an idler if its own mask allows.
     fn kick_away(&mut self, cx: &Cx<'_>, cpu: CpuId, idle: &CpuSet) {
         let Some(cur) = self.pcpus[cpu.index()].curr else { return };
-        if self.set.release <= Release::V4_12 && !self.unit(cur).core.hard.and(idle).is_empty() {
+        if self.set.release.credit_kicks_away() && !self.unit(cur).core.hard.and(idle).is_empty() {
             cx.push(Cmd::Displace(cur));
         }
     }
@@ -171,7 +171,7 @@ impl State {
 
     fn may_steal(&self, task: TaskId, cpu: CpuId, step: Step, now: i64) -> bool {
         let unit = self.unit(task);
-        if self.set.release >= Release::V4_20 && unit.yielded {
+        if self.set.release.credit_limits_stealing() && unit.yielded {
             return false;
         }
         let mask = match step {

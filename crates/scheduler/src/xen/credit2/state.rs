@@ -1,16 +1,17 @@
 //! Credit2's units, domains and run queues.
 
-use super::super::common::{Core, Places, Release, Units, cycle, now, take};
-use super::{INIT, MIN};
+use super::super::common::{Core, Places, Units, cycle, now, take};
+use super::super::release::XenRelease;
+use super::{Arrangement, INIT, MIN};
 use crate::{Cmd, Cx, Runnable};
 use schedlab_model::{CpuId, CpuSet, GroupId, TaskId, Topology};
 
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
-    pub(super) release: Release,
+    pub(super) release: XenRelease,
     pub(super) ratelimit: i64,
     pub(super) resist: i64,
-    pub(super) runqueue: &'static str,
+    pub(super) runqueue: Arrangement,
     pub(super) max_cpus: usize,
     pub(super) cap_period: i64,
     pub(super) precision: u32,
@@ -149,11 +150,11 @@ impl State {
         let fits = |queue: &Queue| {
             let first = &topology.places()[queue.active.lowest().expect("never empty").index()];
             match arrangement {
-                "all" => true,
-                "cpu" => false,
-                "core" => first.core == place.core,
-                "node" => first.node == place.node,
-                _ => first.socket == place.socket,
+                Arrangement::All => true,
+                Arrangement::Cpu => false,
+                Arrangement::Core => first.core == place.core,
+                Arrangement::Node => first.node == place.node,
+                Arrangement::Socket => first.socket == place.socket,
             }
         };
         let siblings = &self.siblings[cpu.index()];
@@ -164,7 +165,7 @@ impl State {
         let roomy = |at: &usize| {
             let members = self.queues[*at].active.count();
             let whole_core = members + siblings.count() <= per_queue;
-            members < per_queue && (whole_core || matches!(arrangement, "core" | "all"))
+            members < per_queue && (whole_core || matches!(arrangement, Arrangement::Core | Arrangement::All))
         };
         indices().filter(roomy).min_by_key(|at| self.queues[*at].active.count())
     }
@@ -407,7 +408,7 @@ mod tests {
     fn queues(topology: &Topology, spec: &str) -> Vec<String> {
         let spec = format!("xen-credit2:{spec}").parse().unwrap();
         let knobs = Knobs::check(&spec, &super::super::super::credit2_knobs()).unwrap();
-        let settings = super::super::settings(Release::V4_20, &knobs);
+        let settings = super::super::settings(XenRelease::V4_20, &knobs);
         let mut state = State::new(settings, topology.cpus());
         state.arrange(&Places::of(topology), topology);
         state.queues.iter().map(|queue| queue.active.to_string()).collect()

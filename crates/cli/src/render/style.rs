@@ -1,0 +1,78 @@
+//! How text is printed: as wide as the terminal, colours only on one.
+
+use std::io::IsTerminal;
+use unicode_width::UnicodeWidthStr;
+
+/// Width of the output where the terminal does not say its own.
+const DEFAULT_WIDTH: usize = 120;
+
+/// Width and colours of the output.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Style {
+    /// Columns.
+    pub(crate) width: usize,
+    pub(super) colors: bool,
+}
+
+impl Style {
+    /// Returns the style of standard output: colours on a terminal only, and never with NO_COLOR.
+    pub(crate) fn of_stdout() -> Style {
+        let terminal = std::io::stdout().is_terminal();
+        let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+        let asked = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+        let measured =
+            if terminal { terminal_size::terminal_size().map(|(w, _)| usize::from(w.0)) } else { None };
+        let width = asked.or(measured).unwrap_or(DEFAULT_WIDTH).clamp(60, 400);
+        Style { width, colors: terminal && !forbidden && !dumb }
+    }
+
+    /// Returns the style of files.
+    pub(crate) const fn plain() -> Style {
+        Style { width: DEFAULT_WIDTH, colors: false }
+    }
+
+    fn paint(&self, code: &str, text: &str) -> String {
+        if self.colors { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+    pub(crate) fn bold(&self, text: &str) -> String {
+        self.paint("1", text)
+    }
+    pub(crate) fn dim(&self, text: &str) -> String {
+        self.paint("2", text)
+    }
+    pub(crate) fn good(&self, text: &str) -> String {
+        self.paint("32", text)
+    }
+    pub(crate) fn bad(&self, text: &str) -> String {
+        self.paint("31", text)
+    }
+}
+
+/// Returns `text` in lines of at most `width` columns, each indented.
+pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("never empty");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if indent + line.width() + 1 + word.width() <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    let indented: Vec<String> = lines.iter().map(|line| format!("{:indent$}{line}", "")).collect();
+    indented.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wraps_at_the_width() {
+        assert_eq!(wrap("a bb ccc", 6, 1), " a bb\n ccc");
+    }
+}

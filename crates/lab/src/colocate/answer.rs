@@ -1,0 +1,131 @@
+//! What `colocate` answers, and what it tells while it works.
+
+use super::advice::{Advice, advice};
+use super::awake::KeptAwake;
+use super::distance::Distance;
+use super::plan::ColocatePlan;
+use super::round::Round;
+use schedlab_live::actuators::Actuator;
+use schedlab_live::restore::{ItemOutcome, Report};
+use schedlab_model::{CpuSet, Ns};
+use schedlab_study::gate::GateOutcome;
+use serde::Serialize;
+
+/// Is told what `colocate` does.
+pub trait ColocateObserver {
+    /// Called when a round under `how` begins; `what` says what it is for.
+    fn round(&mut self, _what: &str, _how: Actuator) {}
+    /// Called when a round of the server alone begins.
+    fn alone(&mut self) {}
+    /// Called when the chosen actuator is set, to be kept for `time`.
+    fn keeping(&mut self, _how: Actuator, _time: Ns) {}
+    /// Called when a round of keeping has ended, with whether the goals were met.
+    fn kept(&mut self, _round: &Round, _met: GateOutcome) {}
+}
+
+impl ColocateObserver for () {}
+
+/// One actuator in its first round.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Tried {
+    /// The actuator.
+    pub actuator: Actuator,
+    /// Threads and files that it changed.
+    pub changed: usize,
+    /// Whether the goals were met.
+    pub outcome: Option<GateOutcome>,
+    /// What was measured.
+    pub round: Option<Round>,
+    /// Why it was not tried.
+    pub skipped: Option<String>,
+}
+
+/// The answer.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Colocation {
+    /// The goals as they were given.
+    pub goals: Vec<String>,
+    /// The managed CPUs.
+    pub cpus: CpuSet,
+    /// Every actuator, in the order of the trial.
+    pub tried: Vec<Tried>,
+    /// The mildest actuator that meets the goals; with an outcome of `cannot-say` the mildest that may meet them.
+    pub chosen: Option<Actuator>,
+    /// Over the confirming rounds of the chosen actuator, or of the last candidate.
+    pub outcome: GateOutcome,
+    /// The interleaved rounds under the host's default.
+    pub before: Vec<Round>,
+    /// Those under the chosen actuator; of the last candidate when none was chosen.
+    pub after: Vec<Round>,
+    /// Rounds of the server alone, one beside each of those; empty: no goal asks for it.
+    pub alone: Vec<Round>,
+    /// The distance of the last candidate from the rounds alone, for each goal that asks.
+    pub distances: Vec<Distance>,
+    /// Candidates that used up their rounds without an answer whether they meet the goals.
+    pub undecided: Vec<Actuator>,
+    /// How the CPUs were kept awake while the server was alone.
+    pub awake: Option<KeptAwake>,
+    /// How long the batch work was stopped for that, in all (ns).
+    pub stood_still_ns: u64,
+    /// Rounds while the chosen actuator was kept.
+    pub kept: Vec<Round>,
+    /// Whether the goals were met in those rounds; `None`: it was not kept.
+    pub kept_outcome: Option<GateOutcome>,
+    /// How often the batch work ended and was started again.
+    pub batch_restarts: usize,
+    /// The same setting for other tools.
+    pub advice: Option<Advice>,
+    /// What is not as before, and why.
+    pub given_back: GivenBack,
+}
+
+impl Colocation {
+    /// Returns an answer in which nothing is tried yet.
+    pub(super) fn new(plan: &ColocatePlan, cpus: CpuSet) -> Colocation {
+        Colocation {
+            goals: plan.goals.iter().map(|goal| goal.0.to_string()).collect(),
+            cpus,
+            tried: Vec::new(),
+            chosen: None,
+            outcome: GateOutcome::Not,
+            before: Vec::new(),
+            after: Vec::new(),
+            alone: Vec::new(),
+            distances: Vec::new(),
+            undecided: Vec::new(),
+            awake: None,
+            stood_still_ns: 0,
+            kept: Vec::new(),
+            kept_outcome: None,
+            batch_restarts: 0,
+            advice: None,
+            given_back: GivenBack::default(),
+        }
+    }
+
+    pub(super) fn choose(&mut self, how: Actuator) {
+        self.chosen = Some(how);
+        self.advice = (how != Actuator::Default).then(|| advice(how));
+    }
+}
+
+/// What is not as it was before the trial; empty when everything is.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct GivenBack {
+    /// Another program changed it meanwhile: left as that program set it.
+    pub changed_by_others: Vec<String>,
+    /// It could not be put back; `schedlab restore` tries again.
+    pub failed: Vec<String>,
+}
+
+impl GivenBack {
+    pub(super) fn add(&mut self, report: &Report) {
+        for item in &report.items {
+            match &item.outcome {
+                ItemOutcome::ChangedByOthers => self.changed_by_others.push(item.what.clone()),
+                ItemOutcome::Failed(why) => self.failed.push(format!("{}: {why}", item.what)),
+                ItemOutcome::Restored | ItemOutcome::AsBefore | ItemOutcome::Gone => {}
+            }
+        }
+    }
+}

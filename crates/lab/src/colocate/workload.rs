@@ -1,0 +1,134 @@
+//! The workloads of a trial (server, batch work, load): given by command, by process or by control group.
+
+use super::error::ColocateError;
+use schedlab_host::{begins_on, die_with_us, threads};
+use schedlab_live::Keeper;
+use schedlab_live::actuators::Side;
+use schedlab_model::CpuSet;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How a workload is given.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum WorkloadSource {
+    /// A command line for `/bin/sh`, which schedlab starts and ends.
+    Command(String),
+    /// Running processes, with their descendants.
+    Pids(Vec<u32>),
+    /// A control group: its folder, or its path such as `/batch`.
+    Group(String),
+}
+
+/// How long a command has to end by itself.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A workload of a trial.
+#[derive(Debug)]
+pub(super) struct Workload {
+    /// Its threads.
+    pub(super) side: Side,
+    /// How often its command ended and was started again.
+    pub(super) restarts: usize,
+    command: Option<String>,
+    /// The CPUs on which its command begins.
+    home: CpuSet,
+    child: Option<Child>,
+}
+
+impl Workload {
+    /// Finds the threads of `source`, or starts its command on the CPUs `home`.
+    pub(super) fn start(source: &WorkloadSource, home: CpuSet) -> Result<Workload, ColocateError> {
+        let mut workload = Workload { side: Side::default(), restarts: 0, command: None, home, child: None };
+        match source {
+            WorkloadSource::Command(command) => {
+                workload.command = Some(command.clone());
+                workload.start_command()?;
+            }
+            WorkloadSource::Pids(pids) => {
+                for pid in pids {
+                    workload.side.processes.push(Keeper::target(*pid)?);
+                }
+            }
+            WorkloadSource::Group(path) => workload.side.group = Some(group_folder(path)?),
+        }
+        Ok(workload)
+    }
+
+    fn start_command(&mut self) -> Result<(), ColocateError> {
+        let Some(command) = &self.command else { return Ok(()) };
+        let failed = |error: std::io::Error| ColocateError::Input(format!("`{command}`: {error}"));
+        // A plain command replaces the shell: its process id is then the command's.
+        let plain = !command.contains([';', '&', '|', '<', '>', '(', ')', '\n', '`']);
+        let line = if plain { format!("exec {command}") } else { command.clone() };
+        // Its output goes to standard error: standard output is the report.
+        let error = std::io::stderr().as_fd().try_clone_to_owned().map_err(failed)?;
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", &line]).stdin(Stdio::null()).stdout(Stdio::from(error)).process_group(0);
+        // When schedlab is killed nothing else would end it.
+        die_with_us(&mut shell);
+        begins_on(&mut shell, &self.home);
+        let child = shell.spawn().map_err(failed)?;
+        self.side.processes.extend(threads::identity(child.id()));
+        self.child = Some(child);
+        Ok(())
+    }
+
+    /// Returns the exit status of its command, if the command ended.
+    pub(super) fn ended(&mut self) -> Option<String> {
+        let status = self.child.as_mut()?.try_wait().ok()??;
+        Some(status.to_string())
+    }
+
+    /// Starts a command that ended again. Returns whether it did.
+    pub(super) fn renew(&mut self) -> Result<bool, ColocateError> {
+        if self.ended().is_none() {
+            return Ok(false);
+        }
+        self.side.processes.clear();
+        self.restarts += 1;
+        self.start_command()?;
+        Ok(true)
+    }
+}
+
+impl Drop for Workload {
+    /// Ends the command that this workload started, with all that the command started.
+    fn drop(&mut self) {
+        use rustix::process::{Pid, Signal, kill_process_group};
+        let Some(child) = &mut self.child else { return };
+        let group = Pid::from_raw(child.id() as i32);
+        let send = |signal| {
+            // The group may be empty already.
+            let _ = group.map(|group| kill_process_group(group, signal));
+        };
+        send(Signal::TERM);
+        let asked = Instant::now();
+        while asked.elapsed() < PATIENCE && matches!(child.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        send(Signal::KILL);
+        let _ = child.wait();
+    }
+}
+
+/// Returns the folder of a control group in which `cpu.*` files are written.
+fn group_folder(path: &str) -> Result<PathBuf, ColocateError> {
+    let root = Path::new("/sys/fs/cgroup");
+    let relative = path.trim_start_matches('/');
+    let mut candidates = vec![root.join(relative), root.join("unified").join(relative)];
+    candidates.extend(["cpu", "cpu,cpuacct"].map(|controller| root.join(controller).join(relative)));
+    if Path::new(path).starts_with(root) {
+        candidates = vec![PathBuf::from(path)];
+    }
+    let with = |file: &str| candidates.iter().find(|folder| folder.join(file).exists());
+    let found = with("cpu.idle").or_else(|| with("cgroup.procs"));
+    found.cloned().ok_or_else(|| {
+        ColocateError::Input(format!(
+            "there is no control group {path}: give its folder below {}, or its path as in /proc/PID/cgroup",
+            root.display()
+        ))
+    })
+}

@@ -1,0 +1,224 @@
+//! What `confirm` answers: predicted beside measured.
+
+use super::driver_costs::DriverCosts;
+use super::measured::{METRICS, RoundMeasurements};
+use super::predict::BY_AGENTS;
+use super::settings::{RoundSetting, SettingKind};
+use schedlab_model::CpuSet;
+use schedlab_stats::Estimate;
+use schedlab_study::measurements::Kind;
+use schedlab_study::metric::{Metric, Unit};
+use schedlab_study::result::{Row, Study};
+use serde::Serialize;
+use std::collections::BTreeSet;
+
+/// Version of the JSON (docs/live-schema.md).
+pub const SCHEMA: &str = "schedlab-confirm/1";
+/// Tasks below this part of a CPU, predicted and measured, are left out.
+const WORTH_A_ROW: f64 = 0.005;
+
+/// The answer.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Confirmed {
+    /// Always [`SCHEMA`].
+    pub schema: &'static str,
+    /// The workload.
+    pub command: Vec<String>,
+    /// The CPUs that it ran on.
+    pub cpus: CpuSet,
+    /// Kernel.
+    pub kernel: String,
+    /// What predictions were made from.
+    pub base: String,
+    /// Rounds of each setting.
+    pub rounds: usize,
+    /// Length of a round.
+    pub round_ns: u64,
+    /// The scheduler that represented the host's.
+    pub simulated_as: String,
+    /// Whether the simulator repeats the base recording well enough for predictions to mean something.
+    pub trusted: bool,
+    /// Why not.
+    pub distrust: Vec<String>,
+    /// Costs of the driver on this machine, which predictions under schedulers contain; `None`: no scheduler was asked for.
+    pub driver: Option<DriverCosts>,
+    /// The host's default first.
+    pub settings: Vec<SettingAnswer>,
+}
+
+/// One variant or scheduler.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct SettingAnswer {
+    /// Its name.
+    pub name: String,
+    /// How the command was run.
+    pub how: SettingKind,
+    /// CPU time of agents, as a part of a CPU; elevation only.
+    pub agents: Option<Estimate>,
+    /// Threads that the driver gave back before the end; elevation only.
+    pub given_back: u64,
+    /// Rounds that were begun again because the driver had been killed, mostly by its guardian; elevation only.
+    pub repeated: u64,
+    /// CPU time of other programs on the CPUs of the rounds, as a part of one CPU.
+    pub others: Option<Estimate>,
+    /// The command's tasks by name.
+    pub tasks: Vec<TaskAnswer>,
+}
+
+/// All tasks of a name.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct TaskAnswer {
+    /// The name.
+    pub name: String,
+    /// The metrics that prediction and measurement both have.
+    pub cells: Vec<MetricAnswer>,
+}
+
+/// One metric: shares as a part of one CPU, times in nanoseconds, the rest per second.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct MetricAnswer {
+    /// The metric.
+    pub metric: Metric,
+    /// As predicted, over the seeds.
+    pub predicted: Estimate,
+    /// As measured, over the rounds.
+    pub live: Estimate,
+    /// Predicted minus live, of the medians.
+    pub error: f64,
+    /// The same as a part of live; `None` where that is 0.
+    pub relative: Option<f64>,
+    /// Whether the intervals of both overlap.
+    pub overlap: bool,
+    /// The change against the host's default, predicted and measured: ratios of medians, for shares differences.
+    pub change: Option<(f64, f64)>,
+}
+
+/// Returns what was predicted beside what was measured, by setting. `measured` has the rounds of each setting.
+pub(super) fn answers(
+    settings: &[RoundSetting],
+    measured: &[Vec<RoundMeasurements>],
+    soft: &Study,
+    elevated: Option<&Study>,
+    names: &BTreeSet<String>,
+) -> Vec<SettingAnswer> {
+    let base = (soft.rows.first(), &measured[0]);
+    let row = |setting: &RoundSetting| match setting {
+        RoundSetting::Default => soft.rows.first(),
+        RoundSetting::Soft(variant) => soft.rows.iter().find(|row| row.variant == variant.name),
+        RoundSetting::Elevation(spec) => {
+            let of = |study: &'_ Study, variant: &str| {
+                let label = spec.to_string();
+                study.rows.iter().position(|row| row.scheduler == label && row.variant == variant)
+            };
+            let study = elevated?;
+            let found = of(study, BY_AGENTS)?;
+            study.rows.get(found)
+        }
+    };
+    let one = |(setting, rounds): (&RoundSetting, &Vec<RoundMeasurements>)| {
+        let predicted = row(setting);
+        let task = |name: &String| {
+            // A real agent interrupts the run of a task while it works, a simulated one does not: runs and switches of both
+            // cannot be compared.
+            let same = |metric: &&Metric| match setting {
+                RoundSetting::Elevation(_) => matches!(metric, Metric::Share | Metric::Latency(_)),
+                _ => true,
+            };
+            let metrics = METRICS.iter().filter(same);
+            let cells: Vec<MetricAnswer> =
+                metrics.filter_map(|metric| answer(*metric, name, predicted?, rounds, base)).collect();
+            let share = cells.iter().find(|cell| cell.metric == Metric::Share);
+            let worth = share.is_some_and(|cell| cell.live.median.max(cell.predicted.median) >= WORTH_A_ROW);
+            worth.then(|| TaskAnswer { name: name.clone(), cells })
+        };
+        SettingAnswer {
+            name: setting.name(),
+            how: setting.kind(),
+            agents: Estimate::from_values(rounds.iter().filter_map(|live| live.agents).collect()),
+            others: Estimate::from_values(rounds.iter().map(|live| live.others).collect()),
+            given_back: rounds.iter().map(|live| live.given_back).sum(),
+            repeated: rounds.iter().map(|live| live.repeated).sum(),
+            tasks: names.iter().filter_map(task).collect(),
+        }
+    };
+    settings.iter().zip(measured).map(one).collect()
+}
+
+fn answer(
+    metric: Metric,
+    name: &str,
+    row: &Row,
+    rounds: &[RoundMeasurements],
+    base: (Option<&Row>, &Vec<RoundMeasurements>),
+) -> Option<MetricAnswer> {
+    let predicted = |row: &Row| Some(row.find(Kind::Class, name)?.cell(metric)?.value);
+    let live = |rounds: &[RoundMeasurements]| {
+        Estimate::from_values(rounds.iter().filter_map(|live| live.value(name, metric)).collect())
+    };
+    let (predicted_now, live_now) = (predicted(row)?, live(rounds)?);
+    let (predicted_before, live_before) = (base.0.and_then(predicted), live(base.1));
+    let change = |now: Estimate, before: Estimate| match metric.unit() {
+        Unit::Share => Some(now.median - before.median),
+        _ => (before.median != 0.0).then(|| now.median / before.median),
+    };
+    let changes = predicted_before
+        .zip(live_before)
+        .and_then(|(a, b)| change(predicted_now, a).zip(change(live_now, b)));
+    let error = predicted_now.median - live_now.median;
+    Some(MetricAnswer {
+        metric,
+        predicted: predicted_now,
+        live: live_now,
+        error,
+        relative: (live_now.median != 0.0).then(|| error / live_now.median),
+        overlap: predicted_now.low <= live_now.high && live_now.low <= predicted_now.high,
+        change: changes.filter(|_| !std::ptr::eq(rounds, base.1.as_slice())),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn live(value: f64) -> RoundMeasurements {
+        RoundMeasurements::from_values("hog", &[(Metric::Share, value)])
+    }
+
+    fn row(low: f64, median: f64, high: f64) -> Row {
+        let cell = schedlab_study::result::Cell {
+            metric: Metric::Share,
+            value: Estimate { median, low, high },
+            error: None,
+            change: None,
+        };
+        let subject = schedlab_study::result::Subject {
+            kind: Kind::Class,
+            name: "hog".to_owned(),
+            tasks: 1,
+            changed: false,
+            merges: false,
+            cells: vec![cell],
+        };
+        Row {
+            scheduler: "linux-6.18".to_owned(),
+            variant: "v".to_owned(),
+            subjects: vec![subject],
+            event_hashes: Vec::new(),
+            notes: Vec::new(),
+            delegation: None,
+        }
+    }
+
+    #[test]
+    fn errors_and_changes_are_of_medians() {
+        let (before, after) = (row(0.5, 0.5, 0.5), row(0.2, 0.3, 0.35));
+        let base = vec![live(0.48), live(0.52), live(0.5)];
+        let measured = vec![live(0.4), live(0.42), live(0.36)];
+        let answer = answer(Metric::Share, "hog", &after, &measured, (Some(&before), &base)).unwrap();
+        assert!((answer.error + 0.1).abs() < 1e-9 && !answer.overlap, "{answer:?}");
+        assert!((answer.relative.unwrap() + 0.25).abs() < 1e-9);
+        let (predicted, live) = answer.change.unwrap();
+        assert!((predicted + 0.2).abs() < 1e-9 && (live + 0.1).abs() < 1e-9);
+        assert!(super::answer(Metric::Share, "no such task", &after, &measured, (None, &base)).is_none());
+    }
+}

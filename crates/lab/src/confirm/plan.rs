@@ -1,0 +1,68 @@
+//! What `confirm` is asked, and why there is no answer.
+
+use crate::record::RecordError;
+use schedlab_live::{LiveError, RunDir};
+use schedlab_model::{CpuSet, Ns};
+use schedlab_scheduler::SchedulerSpec;
+use schedlab_study::StudyError;
+use std::path::PathBuf;
+
+/// What to confirm.
+#[derive(Clone, Debug)]
+pub struct ConfirmPlan {
+    /// The recording that predictions are made from; `None`: the first round under the host's default.
+    pub base: Option<PathBuf>,
+    /// Schedulers, which `schedlab run` runs.
+    pub schedulers: Vec<SchedulerSpec>,
+    /// Variants as `compare` has them.
+    pub variants: Vec<String>,
+    /// The workload.
+    pub command: Vec<String>,
+    /// The CPUs of the workload in every round; with schedulers one CPU.
+    pub cpus: CpuSet,
+    /// Rounds of each setting.
+    pub rounds: usize,
+    /// Length of a round.
+    pub round: Ns,
+    /// The scheduler that represents this kernel in the simulator; `None`: by its version.
+    pub recorded_under: Option<SchedulerSpec>,
+    /// The folder of the journals.
+    pub run_dir: RunDir,
+    /// The program that becomes the guardian, and runs `run` for schedulers.
+    pub program: PathBuf,
+}
+
+/// Is told the setting of the round that begins, the rounds done, and the rounds in all.
+pub type ConfirmProgress<'a> = &'a mut dyn FnMut(&str, usize, usize);
+
+/// Why there is no answer. Nothing is left changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfirmError {
+    /// A prediction cannot be made.
+    #[error(transparent)]
+    Study(#[from] StudyError),
+    /// The cost preset of this machine cannot be read.
+    #[error(transparent)]
+    Preset(#[from] schedlab_study::preset::PresetError),
+    /// A thread cannot be changed.
+    #[error(transparent)]
+    Live(#[from] LiveError),
+    /// Nothing can be recorded.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// An option cannot be applied to running threads, or a round failed.
+    #[error("{0}")]
+    Input(String),
+    /// `schedlab run` ended before its time.
+    #[error("{said}")]
+    Driver {
+        /// Its message.
+        said: String,
+        /// Whether it got SIGKILL, from its guardian or from elsewhere.
+        killed: bool,
+    },
+    /// The user ended it.
+    #[error("ended before there was an answer; everything is as before")]
+    Interrupted,
+}

@@ -1,0 +1,229 @@
+//! The flight recorder: the last seconds, packed in memory, written when it ends.
+
+use super::stop_conditions::Caught;
+use schedlab_model::{EventKind, EventSink, Ns, SchedEvent, TaskId};
+use schedlab_trace::{CpuTime, GroupInfo, Header, Packed, TaskInfo, TraceError, Writer, renumber};
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+
+/// Events that are packed together, at most.
+const PACK: usize = 16 * 1024;
+
+/// Memory for the packed events, in bytes. What does not fit is dropped from the oldest end, and the result says so.
+pub(super) const MEMORY: usize = 256 << 20;
+
+/// A task, and when it ended.
+struct Known {
+    info: TaskInfo,
+    ended: Option<Ns>,
+}
+
+/// The events of the last `keep`, packed.
+pub(super) struct FlightRecorder {
+    keep: Ns,
+    memory: usize,
+    pending: Vec<SchedEvent>,
+    packs: VecDeque<Packed>,
+    bytes: usize,
+    tasks: BTreeMap<TaskId, Known>,
+    groups: Vec<GroupInfo>,
+    /// Whether events younger than `keep` were dropped for want of memory.
+    short: bool,
+}
+
+impl FlightRecorder {
+    pub(super) fn new(keep: Ns, memory: usize) -> FlightRecorder {
+        FlightRecorder {
+            keep,
+            memory,
+            pending: Vec::with_capacity(PACK),
+            packs: VecDeque::new(),
+            bytes: 0,
+            tasks: BTreeMap::new(),
+            groups: Vec::new(),
+            short: false,
+        }
+    }
+
+    pub(super) fn group(&mut self, info: GroupInfo) {
+        self.groups.push(info);
+    }
+
+    pub(super) fn task(&mut self, id: TaskId, info: TaskInfo) {
+        self.tasks.insert(id, Known { info, ended: None });
+    }
+
+    pub(super) fn event(&mut self, event: &SchedEvent) -> Result<(), TraceError> {
+        if let EventKind::Exit { task } = event.kind
+            && let Some(known) = self.tasks.get_mut(&task)
+        {
+            known.ended = Some(event.at);
+        }
+        self.pending.push(*event);
+        if self.pending.len() == PACK { self.pack() } else { Ok(()) }
+    }
+
+    /// Returns the bytes in use for events.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Packs the pending events and drops those that are too old.
+    pub(super) fn pack(&mut self) -> Result<(), TraceError> {
+        let now = self.pending.last().map(|event| event.at);
+        if let Some(pack) = Packed::pack(&self.pending)? {
+            self.bytes += pack.bytes();
+            self.packs.push_back(pack);
+        }
+        self.pending.clear();
+        let Some(now) = now else { return Ok(()) };
+        let oldest = now.saturating_sub(self.keep);
+        while let Some(front) = self.packs.front() {
+            let too_much = self.bytes > self.memory && self.packs.len() > 1;
+            if front.last() >= oldest && !too_much {
+                break;
+            }
+            self.short |= front.last() >= oldest;
+            self.bytes -= front.bytes();
+            self.packs.pop_front();
+        }
+        let begin = self.packs.front().map_or(now, Packed::first);
+        // A task that ended before the oldest event is named by none of them; its last switch follows its end.
+        let margin = Ns::from_ms(1000);
+        self.tasks.retain(|_, known| known.ended.is_none_or(|ended| ended.saturating_add(margin) >= begin));
+        Ok(())
+    }
+
+    /// Writes the events that are kept: times begin with the oldest event within `keep`, tasks are numbered anew, and the time
+    /// of `caught` moves with them. Returns what is in the file, and whether memory was short.
+    pub(super) fn write(
+        mut self,
+        path: &Path,
+        mut header: Header,
+        end: Ns,
+        cpu_time: CpuTime,
+        caught: Option<&mut Caught>,
+    ) -> Result<Written, TraceError> {
+        self.pack()?;
+        let oldest = end.saturating_sub(self.keep);
+        let mut events = Vec::new();
+        let file = |source| TraceError::File { path: path.to_owned(), source };
+        let part = path.with_extension(format!("{}.part", std::process::id()));
+        let mut writer: Option<(Writer<BufWriter<File>>, Ns)> = None;
+        let (mut new_ids, mut count) = (BTreeMap::new(), 0);
+        header.groups = std::mem::take(&mut self.groups);
+        for pack in &self.packs {
+            events.clear();
+            pack.unpack(&mut events)?;
+            for event in events.iter().filter(|event| event.at >= oldest) {
+                if writer.is_none() {
+                    header.clock_start_ns += event.at.0;
+                    let out = BufWriter::new(File::create(&part).map_err(file)?);
+                    writer = Some((Writer::new(out, &header)?, event.at));
+                }
+                let Some((writer, begin)) = &mut writer else { continue };
+                let mut event = renumber(event, |id| {
+                    *new_ids.entry(id).or_insert_with(|| {
+                        let known = self.tasks.get(&id).map(|known| known.info.clone());
+                        writer.add_task(known.unwrap_or_else(|| TaskInfo::unknown(0, 0, "?")))
+                    })
+                });
+                event.at = event.at.saturating_sub(*begin);
+                writer.event(&event);
+                count += 1;
+            }
+        }
+        let (mut writer, begin) = match writer {
+            Some(writer) => writer,
+            None => (Writer::new(BufWriter::new(File::create(&part).map_err(file)?), &header)?, end),
+        };
+        writer.set_cpu_time(cpu_time);
+        writer.finish(end.saturating_sub(begin))?;
+        std::fs::rename(&part, path).map_err(file)?;
+        if let Some(caught) = caught {
+            caught.from = caught.from.saturating_sub(begin);
+        }
+        Ok(Written {
+            events: count,
+            tasks: new_ids.len(),
+            duration: end.saturating_sub(begin),
+            short: self.short,
+        })
+    }
+}
+
+/// What is in the file.
+pub(super) struct Written {
+    pub(super) events: u64,
+    pub(super) tasks: usize,
+    pub(super) duration: Ns,
+    pub(super) short: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schedlab_model::{CpuId, PrevState};
+    use schedlab_trace::Recording;
+
+    fn switch(us: u64, prev: u32, next: u32) -> SchedEvent {
+        let (prev, next) = (Some(TaskId(prev)), Some(TaskId(next)));
+        let kind = EventKind::Switch { prev, prev_state: PrevState::Sleeping, next };
+        SchedEvent { at: Ns::from_us(us), cpu: CpuId(0), kind }
+    }
+
+    /// A million short-lived tasks: memory stays what the last second needs.
+    #[test]
+    fn memory_is_that_of_the_last_second() {
+        let mut flight = FlightRecorder::new(Ns::from_ms(1000), MEMORY);
+        for id in 0..200_000u32 {
+            flight.task(TaskId(id), TaskInfo::unknown(id + 1, id + 1, "short"));
+            let at = u64::from(id) * 100;
+            flight.event(&switch(at, id.saturating_sub(1), id)).unwrap();
+            let exit = EventKind::Exit { task: TaskId(id) };
+            flight.event(&SchedEvent { at: Ns::from_us(at + 50), cpu: CpuId(0), kind: exit }).unwrap();
+        }
+        assert!(flight.tasks.len() < 40_000, "{} tasks", flight.tasks.len());
+        assert!(flight.bytes() < 400_000, "{} bytes", flight.bytes());
+        let path = std::env::temp_dir().join(format!("schedlab-flight-{}.slt", std::process::id()));
+        let end = Ns::from_us(20_000_000);
+        let mut caught = Caught {
+            condition: super::super::stop_conditions::StopCondition {
+                task: None,
+                measure: super::super::stop_conditions::StretchKind::Run,
+                limit: Ns::ZERO,
+            },
+            task: ("short".to_owned(), 1),
+            from: Ns::from_us(19_500_000),
+            length: None,
+        };
+        let header = Header { clock_start_ns: 7, ..Header::default() };
+        let written = flight.write(&path, header, end, CpuTime::default(), Some(&mut caught)).unwrap();
+        let recording = Recording::open(&path).unwrap();
+        assert!(recording.repairs.is_clean(), "{}", recording.repairs);
+        assert_eq!(recording.events.len() as u64, written.events);
+        assert_eq!((written.events, written.duration), (20_000, Ns::from_ms(1000)));
+        assert_eq!(recording.duration, Ns::from_ms(1000));
+        assert_eq!(recording.header.clock_start_ns, 7 + 19_000_000_000);
+        assert_eq!(recording.header.tasks.len(), 10_001);
+        assert_eq!(recording.header.tasks[1].tid, 190_001);
+        assert_eq!(caught.from, Ns::from_ms(500));
+        assert!(!written.short);
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn memory_has_a_limit() {
+        let mut flight = FlightRecorder::new(Ns::from_ms(3_600_000), 200_000);
+        flight.task(TaskId(0), TaskInfo::unknown(1, 1, "a"));
+        let mut at = 0u64;
+        for us in 0..400_000u64 {
+            at += (us * 7919 + us * us * 104_729) % 60_000;
+            flight.event(&switch(at, 0, 0)).unwrap();
+        }
+        assert!(flight.bytes() <= 200_000, "{}", flight.bytes());
+        assert!(flight.short);
+    }
+}

@@ -1,0 +1,395 @@
+//! `--until 'redis-server wait > 10ms'`: the conditions at which a recording stops.
+//!
+//! `[TASK] wait|run|block > TIME`, several joined by `or`. A stretch that still goes on counts as soon as it is longer than the
+//! limit; the recorder then goes on until the stretch ends (at most a second), so that its whole length is in the recording.
+
+use schedlab_model::text::glob;
+use schedlab_model::{CpuId, EventKind, Ns, SchedEvent, TaskId};
+use schedlab_trace::TaskInfo;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// A kind of stretch in the life of a task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StretchKind {
+    /// The task is runnable and does not run, after a wakeup or a preemption.
+    Wait,
+    /// The task runs without a break.
+    Run,
+    /// The task is blocked.
+    Block,
+}
+
+impl StretchKind {
+    const WORDS: [(&'static str, StretchKind); 8] = [
+        ("wait", StretchKind::Wait),
+        ("waited", StretchKind::Wait),
+        ("run", StretchKind::Run),
+        ("ran", StretchKind::Run),
+        ("block", StretchKind::Block),
+        ("blocked", StretchKind::Block),
+        ("sleep", StretchKind::Block),
+        ("slept", StretchKind::Block),
+    ];
+
+    const fn past(self) -> &'static str {
+        match self {
+            StretchKind::Wait => "waited",
+            StretchKind::Run => "ran",
+            StretchKind::Block => "blocked",
+        }
+    }
+}
+
+/// One condition: a stretch of a kind that is longer than a limit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StopCondition {
+    /// Name, glob or thread id; `None`: any task but the recorder.
+    pub task: Option<String>,
+    /// The kind of stretch.
+    pub measure: StretchKind,
+    /// The limit.
+    pub limit: Ns,
+}
+
+/// Conditions of which one has to be met.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StopConditions(pub Vec<StopCondition>);
+
+/// Why a condition cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "--until '{text}': {what}. Write [TASK] wait|run|block > TIME, several joined by `or`, such as 'redis-server wait > 10ms' or 'ran > 50ms'"
+)]
+pub struct StopConditionError {
+    text: String,
+    what: String,
+}
+
+impl FromStr for StopConditions {
+    type Err = StopConditionError;
+
+    fn from_str(text: &str) -> Result<StopConditions, StopConditionError> {
+        // `>=` is taken for `>`: no clock is fine enough for the difference.
+        let spaced = text.replace(">=", ">").replace('>', " > ");
+        let words: Vec<&str> = spaced.split_whitespace().collect();
+        let failed = |what: String| StopConditionError { text: text.to_owned(), what };
+        words
+            .split(|&word| word == "or" || word == "||")
+            .map(condition)
+            .collect::<Result<_, _>>()
+            .map(StopConditions)
+            .map_err(failed)
+    }
+}
+
+fn condition(words: &[&str]) -> Result<StopCondition, String> {
+    let at = words.iter().position(|word| *word == ">");
+    let Some(at) = at else {
+        return Err(match words.iter().find(|word| matches!(**word, "<" | "<=" | "=" | "==")) {
+            Some(word) => format!(
+                "`{word}` is not possible, only `>`: the recorder stops when something takes too long"
+            ),
+            None if words.is_empty() => "a condition is missing".to_owned(),
+            None => format!("there is no `>` in `{}`", words.join(" ")),
+        });
+    };
+    let (task, measure) = match &words[..at] {
+        [measure] => (None, *measure),
+        [task, measure] => (Some((*task).to_owned()), *measure),
+        [] => return Err("nothing is before `>`: say what is measured".to_owned()),
+        more => {
+            return Err(format!(
+                "`{}` is not TASK MEASURE (a name with spaces: write `?` for each)",
+                more.join(" ")
+            ));
+        }
+    };
+    let known = StretchKind::WORDS.into_iter().find(|(word, _)| *word == measure);
+    let (_, measure) =
+        known.ok_or_else(|| format!("`{measure}` cannot be measured: use wait, run or block"))?;
+    let limit = match &words[at + 1..] {
+        [] => return Err("after `>` a time is missing".to_owned()),
+        more => more.concat(),
+    };
+    let limit = limit.parse::<Ns>().map_err(|error| error.to_string())?;
+    Ok(StopCondition { task: task.filter(|task| task != "*" && task != "any"), measure, limit })
+}
+
+impl fmt::Display for StopCondition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let task = self.task.as_deref().unwrap_or("any task");
+        write!(f, "{task} {} > {}", self.measure.past(), self.limit)
+    }
+}
+
+/// A stretch that met a condition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Caught {
+    /// The condition.
+    pub condition: StopCondition,
+    /// Name and thread id of the task.
+    pub task: (String, u32),
+    /// Its beginning, in the time of the recording.
+    pub from: Ns,
+    /// Its length; `None`: it still went on when the recorder gave up waiting for its end.
+    pub length: Option<Ns>,
+}
+
+impl fmt::Display for Caught {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ((name, tid), past) = (&self.task, self.condition.measure.past());
+        match self.length {
+            Some(length) => write!(f, "{name} ({tid}) {past} {length} from {} on", self.from),
+            None => write!(f, "{name} ({tid}) {past} from {} on, and longer than was recorded", self.from),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Stretch {
+    measure: StretchKind,
+    since: Ns,
+}
+
+/// A task's current stretch, and the conditions that it can meet.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Track {
+    now: Option<Stretch>,
+    /// Indexes of conditions.
+    watched: Vec<usize>,
+    name: String,
+    tid: u32,
+}
+
+/// Follows the events until one of the conditions is met.
+#[derive(Clone, Debug)]
+pub(crate) struct StopWatcher {
+    conditions: Vec<StopCondition>,
+    own_process: u32,
+    tasks: BTreeMap<TaskId, Track>,
+    running: BTreeMap<CpuId, TaskId>,
+    /// A stretch that is longer than its limit already: its task, the condition, its beginning.
+    overdue: Option<(TaskId, usize, Ns)>,
+    caught: Option<Caught>,
+}
+
+/// How long the recorder waits for the end of an overdue stretch.
+const LINGER: Ns = Ns(1_000_000_000);
+
+impl StopWatcher {
+    /// `own_process` is the recorder's, whose tasks meet no condition without a name.
+    pub(crate) fn new(until: &StopConditions, own_process: u32) -> StopWatcher {
+        let conditions = until.0.clone();
+        let (tasks, running) = (BTreeMap::new(), BTreeMap::new());
+        StopWatcher { conditions, own_process, tasks, running, overdue: None, caught: None }
+    }
+
+    /// Returns the stretch that met a condition, when it is over.
+    pub(crate) fn caught(&self) -> Option<&Caught> {
+        self.caught.as_ref()
+    }
+
+    /// Notes a task that is new or has another name.
+    pub(crate) fn task(&mut self, id: TaskId, info: &TaskInfo, stand_in: bool) {
+        let meant = |condition: &StopCondition| match &condition.task {
+            None => info.pid != self.own_process && info.tid != 0,
+            Some(task) => glob(task, &info.comm) || *task == info.tid.to_string(),
+        };
+        let watched =
+            self.conditions.iter().enumerate().filter(|(_, c)| !stand_in && meant(c)).map(|(at, _)| at);
+        let watched: Vec<usize> = watched.collect();
+        let track = self.tasks.entry(id).or_default();
+        (track.watched, track.tid) = (watched, info.tid);
+        track.name.clone_from(&info.comm);
+    }
+
+    pub(crate) fn event(&mut self, event: &SchedEvent) {
+        let at = event.at;
+        match event.kind {
+            EventKind::Switch { prev, prev_state, next } => {
+                self.running.remove(&event.cpu);
+                if let Some(prev) = prev {
+                    let measure = match prev_state.is_runnable() {
+                        Some(true) => Some(StretchKind::Wait),
+                        Some(false) => Some(StretchKind::Block),
+                        None => None,
+                    };
+                    self.turn(prev, at, measure);
+                }
+                if let Some(next) = next {
+                    self.running.insert(event.cpu, next);
+                    self.turn(next, at, Some(StretchKind::Run));
+                }
+            }
+            EventKind::Wake { task, .. } => {
+                // A wakeup of a task that runs or waits already changes nothing.
+                let blocked = |track: &Track| track.now.is_none_or(|now| now.measure == StretchKind::Block);
+                if self.tasks.get(&task).is_some_and(blocked) && !self.running.values().any(|&t| t == task) {
+                    self.turn(task, at, Some(StretchKind::Wait));
+                }
+            }
+            EventKind::New { task, .. } => self.turn(task, at, Some(StretchKind::Wait)),
+            EventKind::Exit { task } => {
+                // The task runs its last steps; its end is no block.
+                self.turn(task, at, None);
+                if self.overdue.is_none_or(|(overdue, ..)| overdue != task) {
+                    self.tasks.remove(&task);
+                }
+            }
+            // A lost event may have ended any stretch.
+            EventKind::Lost { .. } => {
+                self.tasks.values_mut().for_each(|track| track.now = None);
+                self.running.clear();
+                self.overdue = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends the stretch of `task` at `at`, and begins one of kind `measure`.
+    fn turn(&mut self, task: TaskId, at: Ns, measure: Option<StretchKind>) {
+        let Some(track) = self.tasks.get_mut(&task) else { return };
+        let ended = std::mem::replace(&mut track.now, measure.map(|measure| Stretch { measure, since: at }));
+        let Some(ended) = ended.filter(|_| self.caught.is_none()) else { return };
+        let length = at.saturating_sub(ended.since);
+        let met = |&&at: &&usize| {
+            self.conditions[at].measure == ended.measure && length > self.conditions[at].limit
+        };
+        if let Some(&condition) = track.watched.iter().find(met) {
+            let condition = self.conditions[condition].clone();
+            let task = (track.name.clone(), track.tid);
+            self.caught = Some(Caught { condition, task, from: ended.since, length: Some(length) });
+        }
+    }
+
+    /// Checks the stretches that still go on at `now`.
+    pub(crate) fn look(&mut self, now: Ns) {
+        if self.caught.is_some() {
+            return;
+        }
+        if let Some((task, condition, since)) = self.overdue {
+            let track = self.tasks.get(&task).cloned().unwrap_or_default();
+            if track.now.is_none_or(|stretch| stretch.since != since) {
+                self.overdue = None;
+            } else if now.saturating_sub(since) > self.conditions[condition].limit.saturating_add(LINGER) {
+                let condition = self.conditions[condition].clone();
+                self.caught =
+                    Some(Caught { condition, task: (track.name, track.tid), from: since, length: None });
+            }
+            return;
+        }
+        for (&id, track) in &self.tasks {
+            let Some(stretch) = track.now else { continue };
+            let length = now.saturating_sub(stretch.since);
+            let met = |&&at: &&usize| {
+                self.conditions[at].measure == stretch.measure && length > self.conditions[at].limit
+            };
+            if let Some(&condition) = track.watched.iter().find(met) {
+                self.overdue = Some((id, condition, stretch.since));
+                return;
+            }
+        }
+    }
+
+    /// Returns a condition about blocking, if there is one: it needs to know when tasks are woken.
+    pub(crate) fn needs_wakeups(until: &StopConditions) -> Option<&StopCondition> {
+        until.0.iter().find(|condition| condition.measure == StretchKind::Block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schedlab_model::{PrevState, Waker};
+
+    fn watcher(text: &str) -> StopWatcher {
+        let mut watcher = StopWatcher::new(&text.parse().unwrap(), 99);
+        for (id, name, pid) in [(0, "redis-server", 10), (1, "batch-7", 11), (2, "schedlab", 99)] {
+            watcher.task(TaskId(id), &TaskInfo::unknown(pid, pid, name), false);
+        }
+        watcher
+    }
+
+    fn switch(ms: u64, prev: Option<u32>, prev_state: PrevState, next: Option<u32>) -> SchedEvent {
+        let kind = EventKind::Switch { prev: prev.map(TaskId), prev_state, next: next.map(TaskId) };
+        SchedEvent { at: Ns::from_ms(ms), cpu: CpuId(0), kind }
+    }
+
+    fn wake(ms: u64, task: u32) -> SchedEvent {
+        let kind = EventKind::Wake { task: TaskId(task), waker: Waker::HardIrq };
+        SchedEvent { at: Ns::from_ms(ms), cpu: CpuId(0), kind }
+    }
+
+    /// Redis sleeps, batch runs from 10 ms; redis is woken at 12 ms and runs at 30 ms.
+    fn events() -> [SchedEvent; 4] {
+        [
+            switch(1, None, PrevState::Runnable, Some(0)),
+            switch(10, Some(0), PrevState::Sleeping, Some(1)),
+            wake(12, 0),
+            switch(30, Some(1), PrevState::RunnableInKernel, Some(0)),
+        ]
+    }
+
+    fn caught(text: &str) -> Option<(String, u32)> {
+        let mut watcher = watcher(text);
+        events().iter().for_each(|event| watcher.event(event));
+        watcher.caught().map(|caught| (caught.task.0.clone(), (caught.length.unwrap().0 / 1_000_000) as u32))
+    }
+
+    #[test]
+    fn catches_what_was_asked_for() {
+        assert_eq!(caught("redis-server wait > 10ms"), Some(("redis-server".to_owned(), 18)));
+        assert_eq!(caught("redis-server wait>18ms"), None);
+        assert_eq!(caught("redis-server wait>=17.9 ms"), Some(("redis-server".to_owned(), 18)));
+        assert_eq!(caught("batch-* ran > 19ms"), Some(("batch-7".to_owned(), 20)));
+        assert_eq!(caught("ran > 19ms"), Some(("batch-7".to_owned(), 20)));
+        assert_eq!(caught("10 block > 1ms"), Some(("redis-server".to_owned(), 2)));
+        assert_eq!(caught("11 block > 1ms"), None);
+        assert_eq!(caught("redis-server wait > 1s or batch-7 run > 15ms"), Some(("batch-7".to_owned(), 20)));
+        assert_eq!(caught("schedlab wait > 0ms"), None);
+    }
+
+    #[test]
+    fn a_stretch_without_an_end_is_caught_too() {
+        let mut watcher = watcher("redis-server wait > 10ms");
+        events()[..3].iter().for_each(|event| watcher.event(event));
+        watcher.look(Ns::from_ms(20));
+        watcher.look(Ns::from_ms(23));
+        assert_eq!(watcher.caught(), None, "its end is waited for");
+        let mut ends = watcher.clone();
+        ends.event(&events()[3]);
+        assert_eq!(ends.caught().unwrap().length, Some(Ns::from_ms(18)));
+        watcher.look(Ns::from_ms(1100));
+        let caught = watcher.caught().unwrap();
+        assert_eq!((caught.from, caught.length), (Ns::from_ms(12), None));
+    }
+
+    #[test]
+    fn lost_events_end_what_is_known() {
+        let mut watcher = watcher("redis-server wait > 10ms");
+        events()[..3].iter().for_each(|event| watcher.event(event));
+        watcher.event(&SchedEvent { at: Ns::from_ms(20), cpu: CpuId(0), kind: EventKind::Lost { count: 5 } });
+        watcher.event(&events()[3]);
+        assert_eq!(watcher.caught(), None);
+    }
+
+    #[test]
+    fn mistakes_are_explained() {
+        for (text, wanted) in [
+            ("", "a condition is missing"),
+            ("redis-server wait", "no `>`"),
+            ("redis-server wait < 10ms", "only `>`"),
+            ("redis-server latency > 10ms", "`latency` cannot be measured: use wait, run or block"),
+            ("redis-server wait > 10", "10"),
+            ("wait >", "a time is missing"),
+            ("> 10ms", "say what is measured"),
+            ("my long name wait > 1ms", "name with spaces"),
+            ("wait > 1ms or", "a condition is missing"),
+        ] {
+            let error = text.parse::<StopConditions>().unwrap_err().to_string();
+            assert!(error.contains(wanted) && error.contains("such as"), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! Load balancing, the decision: which group of CPUs has too much, and how much should move here.
+//!
+//! Nothing is changed here; `balance` acts. Groups are compared in ring order starting with the balancing CPU's
+//! own one, CPUs in ascending number; the first of equals is taken, except where a rule says otherwise.
+//!
+//! | rule | where the real system has it | here | test |
+//! |---|---|---|---|
+//! | classes has-spare, fully-busy, imbalanced, overloaded | `group_classify` | modelled (no misfit, no asym packing) | `hogs_beyond_the_cpus_overload_a_group` |
+//! | busiest group: highest class, then load / fewest idle | `update_sd_pick_busiest` | modelled | `the_fuller_group_is_busiest` |
+//! | overloaded: 117 % of the local average, above the total average | `find_busiest_group` | modelled | `a_small_difference_is_left_alone` |
+//! | siblings preferred: difference of more than 1 task | same; per core since 6.6 | modelled | `siblings_share_tasks` |
+//! | how much: tasks, use or load | `calculate_imbalance` | modelled | `half_the_difference_moves` |
+//! | busiest CPU of the group | `find_busiest_queue` | modelled | same |
+//! | who balances: first idle CPU of the group, idle cores first (6.6+), else the first CPU | `should_we_balance` | modelled | `only_one_cpu_of_a_group_balances` |
+//! | length of searches for idle CPUs from the use of the LLC | `update_idle_cpu_scan` (5.19+) | modelled | `searches_shorten_with_the_square_of_use` |
+//! | small NUMA imbalance allowed | `adjust_numa_imbalance` | modelled | `nodes_keep_small_differences` |
+//! | fault: groups are compared by mean load, idle CPUs or not | from 2.6.38 on | `defects.GROUP_IMBALANCE`: a condition more | `d3_12_group_imbalance` |
+//! | SMT-only groups beside single threads (`group_smt_balance`, 6.6+), energy, misfit, asym packing | – | omitted | – |
+
+use crate::linux::balance::domains::{Domain, Domains, Group, Level};
+use crate::linux::balance::placement::Kind;
+use crate::linux::core::cpu_summary::CpuSummary;
+use crate::linux::fair::pelt::SCALE;
+use schedlab_model::{CpuId, CpuSet, Ns};
+
+/// Why a CPU balances.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::linux) enum Idle {
+    /// It has work: periodic balance at a tick.
+    No,
+    /// It is idle: balance on behalf of idle CPUs.
+    Yes,
+    /// It is about to become idle.
+    New,
+}
+
+/// What should move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::linux) enum Amount {
+    /// So many tasks.
+    Tasks(u64),
+    /// Tasks with so much use, in 1/1024 of a CPU.
+    Util(u64),
+    /// Tasks with so much load.
+    Load(u64),
+}
+
+/// The question: what should move to `cpu` within one domain.
+#[derive(Clone, Copy)]
+pub(in crate::linux) struct Ask<'a> {
+    pub(in crate::linux) summary: &'a CpuSummary,
+    pub(in crate::linux) domains: &'a Domains,
+    pub(in crate::linux) domain: &'a Domain,
+    /// Index of the CPU's own group.
+    pub(in crate::linux) local: usize,
+    pub(in crate::linux) cpu: CpuId,
+    pub(in crate::linux) idle: Idle,
+    pub(in crate::linux) now: Ns,
+    /// Another CPU asked at this very time: what each average comes to is kept for the next one.
+    pub(in crate::linux) again: bool,
+    /// CPUs to be considered: online, and not found to hold only pinned tasks.
+    pub(in crate::linux) cpus: &'a CpuSet,
+    /// The domain below reported that affinity prevented balance inside this group.
+    pub(in crate::linux) pinned_below: &'a dyn Fn(usize) -> bool,
+    /// The rules of 6.6 and later, which look at cores.
+    pub(in crate::linux) by_core: bool,
+    /// The fault that only mean loads count above the caches.
+    pub(in crate::linux) mean_only: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Stats {
+    kind: Kind,
+    cpus: u64,
+    cores: u64,
+    capacity: u64,
+    load: u64,
+    util: u64,
+    runnable: u64,
+    /// Tasks of all classes.
+    tasks: u64,
+    /// Fair tasks.
+    fair: u64,
+    idle: u64,
+    average: u64,
+}
+
+impl Ask<'_> {
+    /// Whether this CPU is the one of its group that balances.
+    pub(in crate::linux) fn is_ours(&self) -> bool {
+        if self.idle == Idle::New {
+            return true;
+        }
+        let mut group = self.domain.groups[self.local].cpus.and(self.cpus);
+        let whole = group;
+        let mut idle_thread = None;
+        for cpu in whole.iter() {
+            if !group.contains(cpu) || !self.summary.idle(cpu) {
+                continue;
+            }
+            let threads = &self.domains.smt[cpu.index()];
+            let core_idle = threads.iter().all(|thread| self.summary.idle(thread));
+            if self.by_core && self.domain.level != Level::Smt && !core_idle {
+                idle_thread = idle_thread.or(Some(cpu));
+                threads.iter().for_each(|thread| group.remove(thread));
+                continue;
+            }
+            return cpu == self.cpu;
+        }
+        match idle_thread {
+            Some(cpu) => cpu == self.cpu,
+            None => whole.lowest() == Some(self.cpu),
+        }
+    }
+
+    /// The busiest CPU and what should move from it; `None` = balanced.
+    pub(in crate::linux) fn busiest(&self) -> Option<(CpuId, Amount)> {
+        let (group, amount) = self.busiest_group()?;
+        let from = self.busiest_cpu(group, amount)?;
+        (from != self.cpu).then_some((from, amount))
+    }
+
+    /// What there is in a group; `remote` is its index when it is not the own one.
+    fn stats(&self, group: &Group, remote: Option<usize>) -> Stats {
+        let mut stats = Stats { cores: group.cores, ..Stats::default() };
+        group.for_each_within(self.cpus, |cpu| {
+            let averages = if self.again {
+                self.summary.averages(cpu, self.now)
+            } else {
+                self.summary.averages_once(cpu, self.now)
+            };
+            stats.cpus += 1;
+            stats.load += averages.load;
+            stats.util += averages.util;
+            stats.runnable += averages.runnable;
+            stats.capacity += averages.capacity;
+            stats.tasks += self.summary.nr_running(cpu);
+            stats.fair += self.summary.fair(cpu);
+            stats.idle += u64::from(self.summary.idle(cpu));
+        });
+        stats.capacity = stats.capacity.max(1);
+        let pct = self.domain.imbalance_pct;
+        stats.kind = Kind::of(stats.tasks, stats.cpus, stats.capacity, stats.util, stats.runnable, pct);
+        if stats.kind < Kind::Overloaded && remote.is_some_and(|index| (self.pinned_below)(index)) {
+            stats.kind = Kind::Imbalanced;
+        }
+        if stats.kind == Kind::Overloaded || (self.by_core && stats.kind == Kind::Busy) {
+            stats.average = stats.load * SCALE / stats.capacity;
+        }
+        stats
+    }
+
+    /// Whether `new` is busier than `old`.
+    fn busier(&self, new: &Stats, old: &Stats) -> bool {
+        if new.fair == 0 || new.kind != old.kind {
+            return new.fair > 0 && new.kind > old.kind;
+        }
+        match new.kind {
+            Kind::Overloaded | Kind::Busy => new.average > old.average,
+            Kind::Imbalanced => false,
+            Kind::Spare => new.idle < old.idle || (new.idle == old.idle && new.tasks > old.tasks),
+        }
+    }
+
+    fn busiest_group(&self) -> Option<(usize, Amount)> {
+        let groups = &self.domain.groups;
+        let mut local = self.stats(&groups[self.local], None);
+        let (mut load, mut util, mut capacity) = (local.load, local.util, local.capacity);
+        let mut busiest: Option<(usize, Stats)> = None;
+        for index in (self.local + 1..groups.len()).chain(0..self.local) {
+            let stats = self.stats(&groups[index], Some(index));
+            (load, util, capacity) = (load + stats.load, util + stats.util, capacity + stats.capacity);
+            if stats.fair > 0 && busiest.as_ref().is_none_or(|(_, old)| self.busier(&stats, old)) {
+                busiest = Some((index, stats));
+            }
+        }
+        self.note_use(util);
+        let (index, there) = busiest?;
+        let average = load * SCALE / capacity;
+        let mean = |stats: &Stats| stats.load * SCALE / stats.capacity;
+        if self.mean_only && self.domain.level > Level::Mc && mean(&there) <= mean(&local) {
+            return None;
+        }
+        if !self.worth_it(&mut local, &there, average) {
+            return None;
+        }
+        self.amount(&mut local, &there, average).map(|amount| (index, amount))
+    }
+
+    /// Remembers how far a search for an idle CPU of this LLC may go.
+    fn note_use(&self, util: u64) {
+        let llc = self.domains.llc[self.cpu.index()].count() as u64;
+        if self.idle == Idle::New || self.domain.weight != llc || self.domain.level > Level::Mc {
+            return;
+        }
+        let cpus = scan_length(util, llc, self.domain.imbalance_pct);
+        self.summary.set_scan(self.domains.llc_id[self.cpu.index()], cpus as u32);
+    }
+
+    /// Difference in tasks between siblings, counted per core since 6.6; 0 when there is nothing to do.
+    fn sibling_difference(&self, local: &Stats, there: &Stats) -> u64 {
+        if !self.by_core || there.cores == local.cores {
+            return there.tasks.saturating_sub(local.tasks);
+        }
+        let more = (local.cores * there.tasks).saturating_sub(there.cores * local.tasks);
+        let cores = local.cores + there.cores;
+        let difference = (2 * more + cores) / cores;
+        if difference <= 1 && local.tasks == 0 && there.tasks > 1 { 2 } else { difference }
+    }
+
+    fn worth_it(&self, local: &mut Stats, there: &Stats, average: u64) -> bool {
+        if there.kind == Kind::Imbalanced {
+            return true;
+        }
+        if local.kind > there.kind {
+            return false;
+        }
+        if local.kind == Kind::Overloaded {
+            return local.average < there.average
+                && local.average < average
+                && 100 * there.average > self.domain.imbalance_pct * local.average;
+        }
+        let siblings = self.domain.prefer_sibling && !(self.by_core && self.idle == Idle::No);
+        if siblings && local.kind == Kind::Spare && self.sibling_difference(local, there) > 1 {
+            return true;
+        }
+        let little =
+            self.idle == Idle::No || (there.cpus > 1 && local.idle <= there.idle + 1) || there.fair == 1;
+        there.kind == Kind::Overloaded || !little
+    }
+
+    fn amount(&self, local: &mut Stats, there: &Stats, average: u64) -> Option<Amount> {
+        if there.kind == Kind::Imbalanced {
+            return Some(Amount::Tasks(1));
+        }
+        if local.kind == Kind::Spare {
+            if there.kind > Kind::Busy && self.domain.level > Level::Mc {
+                let room = local.capacity.saturating_sub(local.util);
+                if room == 0 {
+                    return (self.idle != Idle::No).then_some(Amount::Tasks(1));
+                }
+                return Some(Amount::Util(room));
+            }
+            let mut difference = if there.cpus == 1 || self.domain.prefer_sibling {
+                self.sibling_difference(local, there)
+            } else {
+                local.idle.saturating_sub(there.idle)
+            };
+            if self.domain.level == Level::Numa
+                && local.tasks < self.domain.imb_numa_nr
+                && difference <= NUMA_DIFFERENCE
+            {
+                difference = 0;
+            }
+            return (difference > 1).then_some(Amount::Tasks(difference / 2));
+        }
+        if local.kind < Kind::Overloaded {
+            local.average = local.load * SCALE / local.capacity;
+            if local.average >= there.average || local.average >= average {
+                return None;
+            }
+        }
+        let above = there.average.saturating_sub(average) * there.capacity;
+        let below = average.saturating_sub(local.average) * local.capacity;
+        let load = above.min(below) / SCALE;
+        (load > 0).then_some(Amount::Load(load))
+    }
+
+    fn busiest_cpu(&self, group: usize, amount: Amount) -> Option<CpuId> {
+        let mut best: Option<(CpuId, u64, u64)> = None;
+        for cpu in self.domain.groups[group].within(self.cpus) {
+            let tasks = self.summary.fair(cpu);
+            if tasks == 0 {
+                continue;
+            }
+            let capacity = self.summary.capacity(cpu, self.now);
+            let value = match amount {
+                Amount::Tasks(_) => tasks,
+                Amount::Util(_) if tasks <= 1 => continue,
+                Amount::Util(_) => self.summary.signals(cpu, self.now).util_avg(),
+                Amount::Load(limit) => {
+                    let load = self.summary.load(cpu, self.now);
+                    let free = capacity * self.domain.imbalance_pct >= SCALE * 100;
+                    if tasks == 1 && load > limit && free {
+                        continue;
+                    }
+                    load
+                }
+            };
+            // Loads are compared relative to the capacity.
+            let more = best.is_none_or(|(_, old, room)| match amount {
+                Amount::Load(_) => value * room > old * capacity,
+                _ => value > old,
+            });
+            if value > 0 && more {
+                best = Some((cpu, value, capacity));
+            }
+        }
+        best.map(|(cpu, ..)| cpu)
+    }
+}
+
+/// A difference between nodes that is left alone while the node has few tasks.
+const NUMA_DIFFERENCE: u64 = 2;
+
+/// How many of `llc` CPUs a search for an idle one may look at when together they use `util`.
+fn scan_length(util: u64, llc: u64, pct: u64) -> u64 {
+    let use_of_one = util / llc;
+    let square = (use_of_one * use_of_one * pct * pct / (10_000 * SCALE)).min(SCALE);
+    (SCALE - square) * llc / SCALE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::linux::core::cpu_summary::tests::hogs;
+    use schedlab_model::Topology;
+
+    const NOW: Ns = Ns::from_s(10);
+
+    struct Machine {
+        summary: CpuSummary,
+        domains: Domains,
+        online: CpuSet,
+    }
+
+    impl Machine {
+        fn new(topology: &Topology, tasks: &[u32]) -> Machine {
+            let domains = Domains::build(topology, &CpuSet::ALL);
+            let caches = 1 + domains.llc_id.iter().max().map_or(0, |&id| id as usize);
+            let summary = CpuSummary::new(topology.cpus(), &vec![topology.cpus() / caches; caches]);
+            for (cpu, &count) in tasks.iter().enumerate() {
+                hogs(&summary, cpu as u32, count, NOW);
+            }
+            Machine { summary, domains, online: CpuSet::first(topology.cpus()) }
+        }
+        fn ask(&self, cpu: u32, level: usize, idle: Idle, by_core: bool) -> Ask<'_> {
+            let (domain, link) = self.domains.chain(CpuId(cpu)).nth(level).unwrap();
+            Ask {
+                summary: &self.summary,
+                domains: &self.domains,
+                domain,
+                local: link.local,
+                cpu: CpuId(cpu),
+                idle,
+                now: NOW,
+                again: false,
+                cpus: &self.online,
+                pinned_below: &|_| false,
+                by_core,
+                mean_only: false,
+            }
+        }
+    }
+
+    #[test]
+    fn hogs_beyond_the_cpus_overload_a_group() {
+        // One CPU each: a hog fills it, two overload it.
+        assert_eq!(Kind::of(0, 1, 1024, 0, 0, 117), Kind::Spare);
+        assert_eq!(Kind::of(1, 1, 1024, 1024, 1024, 117), Kind::Busy);
+        assert_eq!(Kind::of(1, 1, 1024, 300, 300, 117), Kind::Spare, "much room left");
+        assert_eq!(Kind::of(2, 1, 1024, 1024, 2048, 117), Kind::Overloaded);
+        assert_eq!(Kind::of(2, 1, 1024, 200, 300, 117), Kind::Spare, "two light tasks do not fill a CPU");
+        assert!(
+            Kind::Spare < Kind::Busy && Kind::Busy < Kind::Imbalanced && Kind::Imbalanced < Kind::Overloaded
+        );
+    }
+
+    #[test]
+    fn the_fuller_group_is_busiest() {
+        let machine = Machine::new(&Topology::flat(4), &[0, 2, 3, 1]);
+        let (from, amount) = machine.ask(0, 0, Idle::Yes, true).busiest().unwrap();
+        assert_eq!((from, amount), (CpuId(2), Amount::Tasks(1)));
+    }
+
+    #[test]
+    fn half_the_difference_moves() {
+        let machine = Machine::new(&Topology::flat(2), &[0, 7]);
+        assert_eq!(machine.ask(0, 0, Idle::Yes, false).busiest(), Some((CpuId(1), Amount::Tasks(3))));
+        // Both overloaded: load, half of the difference.
+        let machine = Machine::new(&Topology::flat(2), &[2, 6]);
+        let (_, amount) = machine.ask(0, 0, Idle::No, false).busiest().unwrap();
+        let Amount::Load(load) = amount else { panic!("{amount:?}") };
+        assert!((2000..=2048).contains(&load), "{load}");
+        // One task beyond: half a task; it moves after a failed attempt.
+        let machine = Machine::new(&Topology::flat(2), &[1, 2]);
+        let (_, amount) = machine.ask(0, 0, Idle::No, false).busiest().unwrap();
+        assert!(matches!(amount, Amount::Load(500..=512)), "{amount:?}");
+    }
+
+    #[test]
+    fn a_small_difference_is_left_alone() {
+        let machine = Machine::new(&Topology::flat(2), &[8, 9]);
+        assert_eq!(machine.ask(0, 0, Idle::No, false).busiest(), None);
+        let machine = Machine::new(&Topology::flat(2), &[7, 9]);
+        assert!(machine.ask(0, 0, Idle::No, false).busiest().is_some());
+        let machine = Machine::new(&Topology::flat(2), &[9, 7]);
+        assert_eq!(machine.ask(0, 0, Idle::No, false).busiest(), None, "this one is the busiest");
+    }
+
+    #[test]
+    fn siblings_share_tasks() {
+        // Two caches of four CPUs: 3 + 0 tasks, every CPU has at most one.
+        let topology = Topology::regular(1, 2, 4, 1);
+        let machine = Machine::new(&topology, &[1, 1, 1, 0, 0, 0, 0, 0]);
+        assert!(matches!(machine.ask(4, 1, Idle::Yes, true).busiest(), Some((_, Amount::Tasks(1)))));
+        let machine = Machine::new(&topology, &[1, 1, 0, 0, 1, 0, 0, 0]);
+        assert_eq!(machine.ask(5, 1, Idle::Yes, true).busiest(), None, "2 and 1 is balanced");
+    }
+
+    #[test]
+    fn nodes_keep_small_differences() {
+        let machine = Machine::new(&Topology::regular(2, 1, 16, 1), &[1, 1]);
+        assert_eq!(machine.ask(16, 1, Idle::Yes, true).busiest(), None);
+        let machine = Machine::new(&Topology::regular(2, 1, 16, 1), &[1; 8]);
+        assert!(machine.ask(16, 1, Idle::Yes, true).busiest().is_some());
+    }
+
+    #[test]
+    fn only_one_cpu_of_a_group_balances() {
+        // Two caches with two two-thread cores each; level 2 joins the caches.
+        let topology = Topology::regular(1, 2, 2, 2);
+        let machine = Machine::new(&topology, &[1, 0, 0, 0, 1, 1, 1, 1]);
+        let ours = |cpu, new| machine.ask(cpu, 2, Idle::Yes, new).is_ours();
+        assert_eq!([0, 1, 2, 3].map(|cpu| ours(cpu, false)), [false, true, false, false], "first idle CPU");
+        assert_eq!([0, 1, 2, 3].map(|cpu| ours(cpu, true)), [false, false, true, false], "idle core first");
+        assert_eq!(
+            [4, 5, 6, 7].map(|cpu| ours(cpu, true)),
+            [true, false, false, false],
+            "all busy: the first"
+        );
+        assert!(machine.ask(5, 2, Idle::New, true).is_ours());
+    }
+
+    #[test]
+    fn searches_shorten_with_the_square_of_use() {
+        assert_eq!(scan_length(0, 8, 117), 8);
+        assert_eq!(scan_length(8 * 512, 8, 117), 5);
+        assert_eq!(scan_length(8 * 875, 8, 117), 0);
+        let machine = Machine::new(&Topology::flat(8), &[1, 1, 1, 1, 0, 0, 0, 0]);
+        machine.ask(7, 0, Idle::Yes, true).busiest();
+        assert_eq!(machine.summary.scan(0), 5);
+    }
+}

@@ -1,0 +1,72 @@
+//! The schedulers of the Xen hypervisor: Credit and Credit2.
+//!
+//! A task is a vCPU (a *unit* in Xen's words), a group is a domain; `weight` is 1 … 65535 (default 256) and
+//! `cap_percent` is in per cent of one pCPU. The core of Xen below both (when a unit may be decided upon, what
+//! migration means, that a slice timer starts with each decision) is the driver's part of the contract.
+//!
+//! Releases differ in a few rules: the knob `version` says from which release they are taken.
+
+mod common;
+mod credit;
+mod credit2;
+mod release;
+
+use crate::{Knob, Knobs, Locks, Needs, Scheduler, rows};
+use release::{VERSION, XenRelease};
+use schedlab_model::Ns;
+
+/// The knobs do not depend on the release: where a default does, its text says so.
+const ANY: XenRelease = XenRelease::V4_20;
+
+/// Scheduler parameters of a cpupool, as `xl sched-credit -s` and `xl sched-credit2 -s` print them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PoolParameters {
+    /// Credit: the time slice.
+    pub tslice: Option<Ns>,
+    /// Shortest run before preemption; 0 = off.
+    pub ratelimit: Ns,
+    /// Credit: how long a unit counts as cache hot; 0 = off.
+    pub migration_delay: Option<Ns>,
+}
+
+impl PoolParameters {
+    /// Returns those of a pool under Credit.
+    pub fn of_credit(knobs: &Knobs) -> PoolParameters {
+        let release = knobs.get(&VERSION);
+        PoolParameters {
+            tslice: Some(knobs.get_for(&credit::settings::TSLICE, &release)),
+            ratelimit: knobs.get_for(&credit::settings::RATELIMIT, &release),
+            migration_delay: Some(knobs.get_for(&credit::settings::MIGRATION_DELAY, &release)),
+        }
+    }
+    /// Returns those of a pool under Credit2.
+    pub fn of_credit2(knobs: &Knobs) -> PoolParameters {
+        let ratelimit = knobs.get_for(&common::RATELIMIT, &knobs.get(&VERSION));
+        PoolParameters { tslice: None, ratelimit, migration_delay: None }
+    }
+}
+
+/// What both need of the driver.
+fn needs() -> Needs {
+    Needs { wakeups: true, exact_slices: true, saved: true, own_marks: true, ..Needs::default() }
+}
+
+/// The knobs of `xen-credit`.
+pub fn credit_knobs() -> Vec<Knob> {
+    [rows(&[&VERSION], &()), rows(credit::settings::KNOBS, &ANY)].concat()
+}
+
+/// `xen-credit`: Credit, the default until Xen 4.11.
+pub fn build_credit<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler + Send> {
+    Box::new(credit::Credit::<L>::new(knobs.get(&VERSION), cpus, knobs))
+}
+
+/// The knobs of `xen-credit2`.
+pub fn credit2_knobs() -> Vec<Knob> {
+    [rows(&[&VERSION], &()), rows(credit2::KNOBS, &ANY)].concat()
+}
+
+/// `xen-credit2`: Credit2, the default since Xen 4.12.
+pub fn build_credit2<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler + Send> {
+    Box::new(credit2::Credit2::<L>::new(knobs.get(&VERSION), cpus, knobs))
+}
