@@ -1,5 +1,6 @@
 //! `schedlab compare`: schedulers × variants over a scenario or a recording.
 
+mod client_log;
 pub(crate) mod delays;
 pub(crate) mod detail;
 pub(crate) mod elasticity;
@@ -11,6 +12,7 @@ mod scenario;
 mod trust;
 mod verdict;
 
+pub use client_log::ClientLogSpec;
 pub(crate) use detail::name as page_name;
 pub use gates::RowGate;
 pub use recorded::{RecordedInput, compare_recording, kernel_scheduler, recorded_scheduler};
@@ -46,6 +48,8 @@ pub struct Options {
     pub jobs: usize,
     /// Recordings of what variants really did: (variant, file).
     pub checks: Vec<(String, std::path::PathBuf)>,
+    /// What the client of the recorded server counted.
+    pub client_log: Option<ClientLogSpec>,
     /// Conditions that must not be met.
     pub gates: Vec<RowGate>,
     /// Keep distributions and schedules for a page ([`Study::detail`](crate::result::Study::detail)).

@@ -1,5 +1,6 @@
 //! Comparing over a recording: first the recording against its own simulation, then the what-ifs.
 
+use super::client_log::{self, ClientLog};
 use super::elasticity::{self, Reading};
 use super::scenario::costs;
 use super::trust::{self, against};
@@ -300,7 +301,10 @@ pub fn compare_recording(
     check_schedulers(recorded_under.map(std::slice::from_ref).unwrap_or_default())?;
     let (recorded, why, left_out) = recorded_scheduler(&input.header, recorded_under)?;
     let plans = self::plans(input, &recorded, options)?;
-    gates::check(&options.gates, &plans, &input.classes)?;
+    let client = options.client_log.as_ref().map(|log| ClientLog::open(log, input)).transpose()?;
+    let mut names = input.classes.clone();
+    names.extend(client.as_ref().map(|_| client_log::SUBJECT.to_owned()));
+    gates::check(&options.gates, &plans, &names)?;
     let duration = self::duration(input, options)?;
     let seeds = seeds(options.seed.unwrap_or(1), options.repetitions.unwrap_or(SEEDS));
     let split = split_classes(&plans, &input.classes);
@@ -317,11 +321,17 @@ pub fn compare_recording(
         jobs: options.jobs,
         progress,
     };
-    let runs = bench.run(&plans)?;
+    let mut runs = bench.run(&plans)?;
+    if let Some(client) = &client {
+        client.add_to(&mut runs);
+    }
     let alone = trust::alone(input, &plans[0], &bench)?;
     let mut replay = trust::self_replay(input, &recorded, why, &runs[0], &alone, &single);
     replay.left_out = left_out;
-    let errors = trust::method_errors(&replay, input);
+    let mut errors = trust::method_errors(&replay, input);
+    if let Some(client) = &client {
+        client.add_error(&runs[0], &mut errors);
+    }
     let mut study = Study {
         schema: SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -341,7 +351,7 @@ pub fn compare_recording(
         rows: rows(&plans, &runs, &input.classes, &|task| input.task_name(task), &errors),
         expectations: Vec::new(),
         gates: Vec::new(),
-        notes: notes(input),
+        notes: notes(input, client.as_ref()),
         costs: costs(&input.costs()),
         fitted: Vec::new(),
         sections: Vec::new(),
@@ -367,8 +377,8 @@ fn title(header: &Header) -> String {
     }
 }
 
-fn notes(input: &RecordedInput) -> Vec<String> {
-    let mut notes = Vec::new();
+fn notes(input: &RecordedInput, client: Option<&ClientLog>) -> Vec<String> {
+    let mut notes: Vec<String> = client.map(ClientLog::note).into_iter().collect();
     if input.replay.hz == 0 {
         notes.push("the recording does not know HZ: 250 is assumed".to_owned());
     }

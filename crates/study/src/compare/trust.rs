@@ -26,7 +26,7 @@ const UNDECIDED: f64 = 0.5;
 /// recordings/pairs in which nothing was changed.
 const DRIFT_OF_COSTS: f64 = 0.45;
 /// And so do the rates of activations.
-const DRIFT_OF_RATES: f64 = 0.3;
+pub(super) const DRIFT_OF_RATES: f64 = 0.3;
 /// And percentiles of times.
 const DRIFT_OF_TIMES: f64 = 0.5;
 /// More lost or unusable events than this part of all, the recording is not trusted.
