@@ -125,7 +125,9 @@ mod tests {
 
     #[test]
     fn every_chore_says_what_it_is() {
-        for chore in ["tidy", "ci", "stress", "fuzz", "disturb", "bpf", "docs", "pairs", "same-results", "help"] {
+        for chore in
+            ["tidy", "ci", "stress", "fuzz", "disturb", "bpf", "docs", "pairs", "same-results", "help"]
+        {
             let text = of_chore(chore).unwrap_or_else(|| panic!("{chore}"));
             assert!(text.starts_with(&format!("  {chore} ")), "{text}");
         }

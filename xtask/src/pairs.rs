@@ -21,15 +21,21 @@ struct Asked {
 }
 
 fn parse(args: &[String]) -> Result<Asked> {
-    let mut asked = Asked { jobs: std::thread::available_parallelism().map_or(1, usize::from), ..Asked::default() };
+    let mut asked =
+        Asked { jobs: std::thread::available_parallelism().map_or(1, usize::from), ..Asked::default() };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
         match arg.as_str() {
             "--only" => asked.only = Some(value()?.clone()),
             "--figures" => asked.figures = true,
-            "--jobs" => asked.jobs = value()?.parse().ok().filter(|jobs| *jobs > 0).context("--jobs needs a number from 1")?,
-            option if option.starts_with('-') => bail!("pairs has no option `{option}` (--only, --figures, --jobs)"),
+            "--jobs" => {
+                asked.jobs =
+                    value()?.parse().ok().filter(|jobs| *jobs > 0).context("--jobs needs a number from 1")?
+            }
+            option if option.starts_with('-') => {
+                bail!("pairs has no option `{option}` (--only, --figures, --jobs)")
+            }
             path if asked.path.is_none() => asked.path = Some(path.into()),
             extra => bail!("pairs takes one file or folder, and got `{extra}` too"),
         }
@@ -52,7 +58,8 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
     let mut results: Vec<PairResult> = Vec::new();
     for pair in file.pairs.iter().filter(|pair| wanted(&pair.name)) {
         eprintln!("{} ...", pair.name);
-        results.push(pairs::judge(folder, pair, asked.jobs).with_context(|| format!("pair {:?}", pair.name))?);
+        results
+            .push(pairs::judge(folder, pair, asked.jobs).with_context(|| format!("pair {:?}", pair.name))?);
     }
     if results.is_empty() {
         bail!("{}: no pair is asked for", path.display());
@@ -70,7 +77,10 @@ fn is_good(summary: &Summary) -> bool {
 fn figures(path: &Path) -> Result<String> {
     let figures = pairs::figures(path)?;
     let line = |(class, of): (&String, &std::collections::BTreeMap<_, f64>)| {
-        let of: Vec<String> = of.iter().map(|(metric, value): (&schedlab_study::metric::Metric, _)| format!("\"{metric}\" = {value:?}")).collect();
+        let of: Vec<String> = of
+            .iter()
+            .map(|(metric, value): (&schedlab_study::metric::Metric, _)| format!("\"{metric}\" = {value:?}"))
+            .collect();
         format!("{class:?} = {{ {} }}\n", of.join(", "))
     };
     Ok(figures.iter().map(line).collect())
@@ -87,7 +97,8 @@ mod tests {
     #[test]
     fn arguments_are_read_or_refused() {
         let all = asked(&["some/dir", "--only", "idle", "--jobs", "3"]).unwrap();
-        let expected = Asked { path: Some("some/dir".into()), only: Some("idle".to_owned()), figures: false, jobs: 3 };
+        let expected =
+            Asked { path: Some("some/dir".into()), only: Some("idle".to_owned()), figures: false, jobs: 3 };
         assert_eq!(all, expected);
         assert!(asked(&["--figures", "a.slt"]).unwrap().figures);
         for wrong in [&["a", "b"][..], &["--jobs", "0"], &["--only"], &["--what"]] {

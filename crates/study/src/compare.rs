@@ -89,7 +89,8 @@ fn rows(
                 let change = if comparable { change(metric, &theirs, &mine, method) } else { None };
                 let spread = (value.high - value.low) / 2.0;
                 let was = Estimate::from_values(theirs.clone())?.median;
-                let error = method.anchor.map(|_| spread + method.of_difference(metric, was, value.median));
+                let known = method.anchor.filter(|_| !method.merges);
+                let error = known.map(|_| spread + method.of_difference(metric, was, value.median));
                 Some(Cell { metric, value, error, change })
             };
             Subject {

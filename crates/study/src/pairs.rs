@@ -74,8 +74,8 @@ pub struct Figure {
     pub after: f64,
     /// Predicted for after the change.
     pub predicted: f64,
-    /// Half width of the interval beside the prediction.
-    pub error: f64,
+    /// Half width of the interval beside the prediction; `None`: activations that are no requests, of which nothing is predicted.
+    pub error: Option<f64>,
     /// What the prediction says of the change.
     pub judgement: Judgement,
 }
@@ -83,7 +83,7 @@ pub struct Figure {
 impl Figure {
     /// Whether what came is inside the interval.
     pub fn holds(&self) -> bool {
-        (self.predicted - self.after).abs() <= self.error
+        self.error.is_some_and(|error| (self.predicted - self.after).abs() <= error)
     }
 
     /// Whether the prediction claims a change that goes the other way, or did not come at all.
@@ -194,7 +194,7 @@ fn beside(study: &Study, before: &Figures, came: &Figures) -> Vec<Figure> {
                 before,
                 after,
                 predicted: cell.value.median,
-                error: cell.error.unwrap_or_default(),
+                error: cell.error,
                 judgement: cell.change.map_or(Judgement::Same, |change| change.judgement),
             });
         }
@@ -206,7 +206,7 @@ fn beside(study: &Study, before: &Figures, came: &Figures) -> Vec<Figure> {
 pub fn table(results: &[PairResult]) -> String {
     let mut text = "| pair | class | figure | before | after | predicted | error | claim |\n|---|---|---|---|---|---|---|---|\n".to_owned();
     for result in results {
-        for figure in &result.figures {
+        for figure in result.figures.iter().filter(|figure| figure.error.is_some()) {
             let show = |value: f64| figure.metric.show(value);
             let off = match figure.metric {
                 Metric::Share => format!("{:+.1} points", figure.off() * 100.0),
@@ -228,7 +228,7 @@ pub fn table(results: &[PairResult]) -> String {
                 show(figure.before),
                 show(figure.after),
                 show(figure.predicted),
-                show(figure.error),
+                show(figure.error.unwrap_or_default()),
                 if figure.holds() { "" } else { " (outside)" },
             );
         }
@@ -242,6 +242,8 @@ pub fn table(results: &[PairResult]) -> String {
 /// How good the predictions are.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Summary {
+    /// Figures that are not predicted, because several requests share an activation.
+    pub merged: usize,
     /// Pairs, and how many of them are trusted.
     pub pairs: (usize, usize),
     /// Figures of trusted pairs, and how many are inside their interval.
@@ -259,7 +261,8 @@ impl Summary {
         let mut errors: BTreeMap<Metric, Vec<f64>> = BTreeMap::new();
         for result in results.iter().filter(|result| result.distrust.is_empty()) {
             summary.pairs.1 += 1;
-            for figure in &result.figures {
+            summary.merged += result.figures.iter().filter(|figure| figure.error.is_none()).count();
+            for figure in result.figures.iter().filter(|figure| figure.error.is_some()) {
                 summary.held.0 += 1;
                 summary.held.1 += usize::from(figure.holds());
                 let claims = matches!(figure.judgement, Judgement::Better | Judgement::Worse);
@@ -279,6 +282,13 @@ impl std::fmt::Display for Summary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "{} pairs, {} trusted.", self.pairs.0, self.pairs.1)?;
         writeln!(f, "Inside the interval: {} of {} figures.", self.held.1, self.held.0)?;
+        if self.merged > 0 {
+            writeln!(
+                f,
+                "Not predicted: {} rates and response times of activations that several requests share.",
+                self.merged
+            )?;
+        }
         writeln!(f, "Certain claims: {}, of them wrong: {}.", self.claims.0, self.claims.1)?;
         for (metric, error) in &self.errors {
             let unit = if *metric == Metric::Share { "points" } else { "%" };

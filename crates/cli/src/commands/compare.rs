@@ -8,7 +8,9 @@ use crate::render::{self, Style};
 use anyhow::{Context, anyhow, bail};
 use schedlab_model::Ns;
 use schedlab_scheduler::{SchedulerSpec, registry};
-use schedlab_study::compare::{ClientLogSpec, Options, RecordedInput, RowGate, compare_recording, compare_scenario};
+use schedlab_study::compare::{
+    ClientLogSpec, Options, RecordedInput, RowGate, compare_recording, compare_scenario,
+};
 use schedlab_study::gallery::{self, Found};
 use schedlab_study::generate::{self, Verdict};
 use schedlab_study::page;

@@ -70,7 +70,9 @@ impl ClientLog {
         };
         match share(&server) {
             Some(share) if share >= MATTERS => Ok(ClientLog { program, server, requests_per_s, share }),
-            _ => Err(fail(format!("{server} has less than 1 % of a CPU, too little to say what a request costs it"))),
+            _ => Err(fail(format!(
+                "{server} has less than 1 % of a CPU, too little to say what a request costs it"
+            ))),
         }
     }
 
@@ -117,7 +119,8 @@ fn server_of(input: &RecordedInput, program: &str, share: &dyn Fn(&str) -> Optio
     };
     // A task's name has 15 letters.
     let client = |name: &str| !name.is_empty() && program.starts_with(name);
-    let mut names: Vec<&String> = input.classes.iter().filter(|name| !endless(name) && !client(name)).collect();
+    let mut names: Vec<&String> =
+        input.classes.iter().filter(|name| !endless(name) && !client(name)).collect();
     names.sort_unstable();
     names.dedup();
     let shares = names.into_iter().filter_map(|name| Some((name, share(name)?)));
@@ -128,7 +131,13 @@ fn server_of(input: &RecordedInput, program: &str, share: &dyn Fn(&str) -> Optio
 fn requests_per_s(text: &str) -> Result<(&'static str, f64), String> {
     let lines = || text.split(['\n', '\r']).map(str::trim);
     let number = |text: &str| text.trim().parse::<f64>().ok();
-    let after = |begin: &str| lines().filter_map(|line| number(line.strip_prefix(begin)?.split_whitespace().next()?.trim_end_matches(','))).next_back();
+    let after = |begin: &str| {
+        lines()
+            .filter_map(|line| {
+                number(line.strip_prefix(begin)?.split_whitespace().next()?.trim_end_matches(','))
+            })
+            .next_back()
+    };
     let found = if let Some(rate) = after("Requests/sec:") {
         Some(("wrk", rate))
     } else if let Some(rate) = after("tps =") {
@@ -139,17 +148,23 @@ fn requests_per_s(text: &str) -> Result<(&'static str, f64), String> {
     } else {
         // Its tests do the same number of requests, one test after the other.
         let rates: Vec<f64> = lines()
-            .filter_map(|line| number(line.split_once(" requests per second")?.0.split_whitespace().next_back()?))
+            .filter_map(|line| {
+                number(line.split_once(" requests per second")?.0.split_whitespace().next_back()?)
+            })
             .collect();
         let seconds: f64 = rates.iter().map(|rate| 1.0 / rate).sum();
         (!rates.is_empty()).then(|| ("redis-benchmark", rates.len() as f64 / seconds))
     };
     match found {
         Some((program, rate)) if rate.is_finite() && rate > 0.0 => Ok((program, rate)),
-        Some((program, rate)) => Err(format!("{program} counted {rate} requests a second: a number above 0 is needed")),
-        None => Err("no count of requests is in it; what wrk, redis-benchmark and pgbench print is read (lines \
+        Some((program, rate)) => {
+            Err(format!("{program} counted {rate} requests a second: a number above 0 is needed"))
+        }
+        None => {
+            Err("no count of requests is in it; what wrk, redis-benchmark and pgbench print is read (lines \
                      `Requests/sec:`, `... requests per second`, `tps =`)"
-            .to_owned()),
+                .to_owned())
+        }
     }
 }
 
@@ -184,7 +199,14 @@ mod tests {
 
     #[test]
     fn what_is_no_count_is_refused() {
-        for text in ["", "hello", "Requests/sec: many", "Requests/sec: 0", "Requests/sec: nan", "x requests per second"] {
+        for text in [
+            "",
+            "hello",
+            "Requests/sec: many",
+            "Requests/sec: 0",
+            "Requests/sec: nan",
+            "x requests per second",
+        ] {
             assert!(requests_per_s(text).is_err(), "{text}");
         }
     }

@@ -175,10 +175,13 @@ fn apart(replay: &SelfReplay, input: &RecordedInput, class: &str) -> f64 {
     match alone.clone().find(|alone| alone.name == class) {
         Some(alone) => alone.apart(),
         // What is left for it is what the others do not take.
-        None if report.hogs.iter().any(|task| input.classes[task.index()] == class) => {
+        None if !replay.alone.is_empty()
+            && report.hogs.iter().any(|task| input.classes[task.index()] == class) =>
+        {
             alone.map(Alone::apart).fold(0.0, f64::max)
         }
-        None if replay.alone.is_empty() => 0.0,
+        // Nothing competes for CPUs without end: there is nothing to be held back by.
+        None if report.hogs.is_empty() => 0.0,
         None => UNDECIDED,
     }
 }
