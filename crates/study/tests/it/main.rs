@@ -2,6 +2,7 @@
 mod decision_cost;
 mod diff;
 mod limits;
+mod pairs;
 mod replay_round_trip;
 mod rtapp;
 mod scenario_corpus;
