@@ -15,6 +15,7 @@ mod error;
 pub mod gallery;
 pub mod gate;
 pub mod generate;
+pub mod headline;
 pub mod measurements;
 pub mod metric;
 pub mod page;

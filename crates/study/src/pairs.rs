@@ -5,10 +5,10 @@
 
 use crate::StudyError;
 use crate::change::Judgement;
-use crate::compare::{Options, RecordedInput, compare_recording};
+use crate::compare::{CLIENT_LOG, ClientLogSpec, Options, RecordedInput, compare_recording};
 use crate::measurements::{Kind, Measured};
 use crate::metric::{Metric, Stat};
-use crate::result::Study;
+use crate::result::{Row, Study};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -56,6 +56,12 @@ pub struct Pair {
     /// Or its figures: by class and metric, shares as parts of a CPU, times in nanoseconds, the rest a second.
     #[serde(default)]
     pub figures: BTreeMap<String, BTreeMap<Metric, f64>>,
+    /// What the client counted before the change, as `compare --client-log` has it, beside the file of pairs.
+    #[serde(default)]
+    pub client_log: Option<PathBuf>,
+    /// And requests a second that it counted after the change.
+    #[serde(default)]
+    pub requests_per_s: Option<f64>,
     /// Nothing was looked at, and nothing changed because of it, before the method was final.
     #[serde(default)]
     pub unseen: bool,
@@ -154,19 +160,38 @@ pub fn judge(folder: &Path, pair: &Pair, jobs: usize) -> Result<PairResult, Stud
     if !pair.scheduler.is_empty() {
         options.schedulers = vec![pair.scheduler.parse().map_err(StudyError::Scheduler)?];
     }
+    options.client_log =
+        pair.client_log.as_ref().map(|file| ClientLogSpec { server: None, file: folder.join(file) });
     let study = compare_recording(&input, None, &options, &|_, _| {})?;
     let came = match &pair.came {
         Some(path) => figures(&folder.join(path))?,
         None => pair.figures.clone(),
     };
     let before = of_measured(&input.measured());
+    let mut figures = beside(&study, &before, &came);
+    figures.extend(pair.requests_per_s.and_then(|after| requests(&study, after)));
     let distrust = study.self_replay.as_ref().map(|replay| replay.distrust.clone()).unwrap_or_default();
     Ok(PairResult {
         name: pair.name.clone(),
         unseen: pair.unseen,
         distrust,
-        figures: beside(&study, &before, &came),
+        figures,
         verdict: study.verdict.outcome.clone(),
+    })
+}
+
+/// What the client counted after the change, beside what is predicted from what it counted before.
+fn requests(study: &Study, after: f64) -> Option<Figure> {
+    let cell = |row: &Row| Some(row.find(Kind::Source, CLIENT_LOG)?.cell(Metric::Throughput)?.clone());
+    let (base, own) = (cell(study.rows.first()?)?, cell(study.rows.last()?)?);
+    Some(Figure {
+        class: CLIENT_LOG.to_owned(),
+        metric: Metric::Throughput,
+        before: base.value.median,
+        after,
+        predicted: own.value.median,
+        error: own.error,
+        judgement: own.change.map_or(Judgement::Same, |change| change.judgement),
     })
 }
 

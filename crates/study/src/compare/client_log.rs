@@ -16,7 +16,7 @@ use schedlab_stats::Estimate;
 use std::path::{Path, PathBuf};
 
 /// What the client's count is called in tables and gates.
-pub(super) const SUBJECT: &str = "client-log";
+pub const SUBJECT: &str = "client-log";
 /// A server that has less of a CPU says nothing about its requests.
 const MATTERS: f64 = 0.01;
 
