@@ -1,4 +1,4 @@
-//! Chores of the workspace: `cargo xtask tidy|ci|deny|bpf|stress|fuzz|disturb|docs|oracle|same-results`. A thin dispatcher; each chore is a
+//! Chores of the workspace: `cargo xtask tidy|ci|deny|bpf|stress|fuzz|disturb|docs|oracle|pairs|same-results`. A thin dispatcher; each chore is a
 //! module of its own.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a command-line tool
@@ -13,6 +13,7 @@ mod finding;
 mod fuzz;
 mod guest;
 mod oracle;
+mod pairs;
 mod picture;
 mod same_results;
 mod stress;
@@ -60,6 +61,10 @@ Usage: cargo xtask <chore> [options]
       --write       replace it
   docs              write the generated files of docs/ anew
   oracle FILE...    compare the Linux presets with what real kernels did; `oracle --help` says more
+  pairs [FILE]      predict every pair of recordings of a file (or a folder's pairs.toml; default recordings/pairs), and print
+                    prediction, interval and claim beside what was recorded; fails when a certain claim is wrong
+      --only TEXT   only pairs with this in their name; --jobs N: simulations at once
+      --figures     print the figures of a recording (FILE), as a file of pairs keeps them
   same-results OLD NEW [CASE...]
                     run two programs (or those of two checkouts) with the same inputs: every number, name and key that
                     OLD gives must be in what NEW gives; sentences may read differently. CASE: only those that contain it
@@ -102,6 +107,7 @@ fn run(args: &[String]) -> Result<ExitCode> {
         "disturb" => disturb::command(rest),
         "fuzz" => fuzz::command(rest),
         "guest" => guest::command(rest),
+        "pairs" => pairs::command(rest),
         "same-results" => same_results::command(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
@@ -126,9 +132,19 @@ mod tests {
 
     #[test]
     fn every_chore_says_what_it_is() {
-        for chore in
-            ["tidy", "ci", "stress", "fuzz", "disturb", "guest", "bpf", "docs", "same-results", "help"]
-        {
+        for chore in [
+            "tidy",
+            "ci",
+            "stress",
+            "fuzz",
+            "disturb",
+            "guest",
+            "bpf",
+            "docs",
+            "pairs",
+            "same-results",
+            "help",
+        ] {
             let text = of_chore(chore).unwrap_or_else(|| panic!("{chore}"));
             assert!(text.starts_with(&format!("  {chore} ")), "{text}");
         }

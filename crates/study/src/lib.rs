@@ -19,6 +19,7 @@ pub mod headline;
 pub mod measurements;
 pub mod metric;
 pub mod page;
+pub mod pairs;
 pub mod pieces;
 pub mod preset;
 pub mod published;

@@ -42,7 +42,7 @@ use std::path::Path;
 use step::Names;
 use toml::de::DeTable;
 
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 22] = [
     "title",
     "about",
     "headline",
@@ -180,7 +180,9 @@ impl Reader<'_> {
         let sources = source::read(root, &names)?;
         let locks = names.locks.len() as u32;
         let specs = tasks.specs;
-        let mut workload = Workload { groups, tasks: specs, channels, locks, inheriting_locks, sources };
+        let handoffs = Vec::new();
+        let mut workload =
+            Workload { groups, tasks: specs, channels, locks, inheriting_locks, sources, handoffs };
         let at = |index: usize, message: String| self.source.error(tasks.places[index].clone(), message);
         waits::check(&workload, &names.locks).map_err(|(index, message)| at(index, message))?;
         workload.check(cpus).map_err(|error| self.misfit(&workload, &error, &at))?;

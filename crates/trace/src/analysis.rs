@@ -6,6 +6,7 @@
 
 pub mod blame;
 pub mod conservation;
+pub mod contention;
 mod durations;
 pub mod follow;
 pub mod latency;

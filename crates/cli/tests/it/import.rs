@@ -49,7 +49,10 @@ fn what_is_odd_or_lost_is_told_and_strict_refuses_it() {
     let odd = folder.write("odd.txt", good.replacen('\n', "\nwhat is this\n", 1));
     let told = schedlab(&["import", &odd, "-o", &out]);
     assert_eq!(told.code, 0, "{told:?}");
-    assert!(told.stdout.contains("1: lines skipped") && told.stdout.contains("line 2: what is this"), "{told:?}");
+    assert!(
+        told.stdout.contains("1: lines skipped") && told.stdout.contains("line 2: what is this"),
+        "{told:?}"
+    );
     let refused = schedlab(&["import", &odd, "-o", &out, "--strict"]);
     assert!(refused.code == 2 && refused.stderr.contains("line 2"), "{refused:?}");
     let lost = schedlab(&["import", &field("trace-cmd-events-dropped.txt"), "-o", &out]);
@@ -105,7 +108,8 @@ fn perf_data_says_what_perf_script_prints() {
         assert_eq!(shown.code, 0, "{shown:?}");
         let shown: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
         let rows = shown["analyses"][0]["tables"]["tasks"].as_array().unwrap().clone();
-        let one = |row: &serde_json::Value| format!("{} {} {}", row["task"]["tid"], row["run_ns"], row["switches"]);
+        let one =
+            |row: &serde_json::Value| format!("{} {} {}", row["task"]["tid"], row["run_ns"], row["switches"]);
         let mut rows: Vec<String> = rows.iter().map(one).collect();
         rows.sort();
         rows

@@ -3,6 +3,7 @@ mod decision_cost;
 mod diff;
 mod field;
 mod limits;
+mod pairs;
 mod replay_round_trip;
 mod rtapp;
 mod scenario_corpus;
