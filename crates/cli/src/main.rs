@@ -17,6 +17,7 @@ mod screen;
 
 use args::{Args, Command};
 use clap::Parser;
+use schedlab_model::text::shown_lines;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -57,7 +58,7 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // Nothing is left to do when standard error is gone too.
-            let _ = writeln!(std::io::stderr(), "error: {}", message(&error));
+            let _ = writeln!(std::io::stderr(), "error: {}", shown_lines(&message(&error)));
             ExitCode::from(2)
         }
     }

@@ -7,6 +7,7 @@ use crate::progress::Progress;
 use crate::render::{self, Style};
 use anyhow::{Context, anyhow, bail};
 use schedlab_model::Ns;
+use schedlab_model::text::shown;
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_study::compare::{Options, RecordedInput, RowGate, compare_recording, compare_scenario};
 use schedlab_study::gallery::{self, Found};
@@ -190,7 +191,7 @@ fn holds(args: &CompareArgs, scenario: &Scenario) -> bool {
 fn options(args: &CompareArgs) -> anyhow::Result<Options> {
     Ok(Options {
         schedulers: args.schedulers.clone(),
-        variants: args.variants.clone(),
+        variants: args.variants.iter().map(|text| shown(text).into_owned()).collect(),
         seed: args.seed,
         repetitions: args.seeds,
         duration: args.duration,

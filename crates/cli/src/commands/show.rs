@@ -10,6 +10,7 @@ use crate::render::xen as render;
 use anyhow::{anyhow, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueEnum};
 use schedlab_model::Ns;
+use schedlab_model::text::shown;
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_study::gallery::{self, Found};
 use schedlab_study::show::{About, ShowOptions, open, scope};
@@ -197,7 +198,7 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
     } else {
         let mut text = Text::new(stdout, &recording, Style::of_stdout(), clock);
         if args.analyses.0.is_empty() {
-            text.line(&overview(&args.input, &recording, &Style::of_stdout()))?;
+            text.line(&overview(&shown(&args.input), &recording, &Style::of_stdout()))?;
         }
         for (entry, scope) in &chosen {
             entry.run(&recording, scope, &mut text)?;

@@ -1,6 +1,7 @@
 //! Tables whose columns fit the terminal.
 
 use super::style::Style;
+use schedlab_model::text::shown;
 use unicode_width::UnicodeWidthStr;
 
 /// How a cell looks.
@@ -31,7 +32,8 @@ pub(crate) struct Cell {
 impl Cell {
     /// Returns a cell without a change.
     pub(crate) fn plain(value: impl Into<String>) -> Cell {
-        Cell { value: value.into(), ..Cell::default() }
+        let value: String = value.into();
+        Cell { value: shown(&value).into_owned(), ..Cell::default() }
     }
 }
 

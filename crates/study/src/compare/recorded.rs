@@ -324,7 +324,7 @@ pub fn compare_recording(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         input: Input {
             kind: InputKind::Recording,
-            name: input.path.display().to_string(),
+            name: schedlab_model::text::shown(&input.path.display().to_string()).into_owned(),
             title: title(&input.header),
             cpus: input.replay.topology.cpus(),
             hz: input.hz(),
