@@ -22,7 +22,10 @@ use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return refused(&error),
+    };
     let result = match &args.command {
         Command::Record(command) => commands::record::run(command),
         Command::Compare(command) => commands::compare::run(command),
@@ -62,6 +65,18 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// Prints the help that was asked for, or why the arguments were refused. An argument is data: its control characters are escaped.
+fn refused(error: &clap::Error) -> ExitCode {
+    let text = error.render().to_string();
+    if matches!(shown_lines(&text), std::borrow::Cow::Borrowed(_)) {
+        // In colours, to the stream that fits, with the pager's width.
+        error.exit();
+    }
+    // Nothing is left to do when standard error is gone too.
+    let _ = write!(std::io::stderr(), "{}", shown_lines(&text));
+    ExitCode::from(2)
 }
 
 /// Returns the error and its causes, without those whose text is already in it.

@@ -35,7 +35,11 @@ fn safe(text: &str) -> Cow<'_, str> {
         rest = &rest[at..];
         let length = colour(rest).unwrap_or_else(|| rest.chars().next().map_or(0, char::len_utf8));
         let (part, after) = rest.split_at(length);
-        if part.len() > 2 && part.starts_with('\u{1b}') { out.push_str(part) } else { out += &shown(part) }
+        if part.len() > 2 && part.starts_with('\u{1b}') {
+            out.push_str(part)
+        } else {
+            out += &shown(part)
+        }
         rest = after;
     }
     out.push_str(rest);

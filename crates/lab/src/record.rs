@@ -9,7 +9,9 @@ use schedlab_host::{
     RecordSink, RecordStart, RecordUntil, RecordingCapabilities, TaskFacts,
 };
 use schedlab_model::{EventKind, EventSink, GroupSpec, Ns, SchedEvent};
-use schedlab_trace::{Capabilities, Capability, CpuTime, GroupInfo, Header, NewFile, TaskInfo, TraceError, Writer};
+use schedlab_trace::{
+    Capabilities, Capability, CpuTime, GroupInfo, Header, NewFile, TaskInfo, TraceError, Writer,
+};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter};
@@ -321,7 +323,8 @@ impl RecordSink for FileSink<'_> {
         }
         if self.flight.is_none() {
             let path = &self.plan.output;
-            let created = NewFile::growing(path).map_err(|source| TraceError::File { path: path.clone(), source });
+            let created =
+                NewFile::growing(path).map_err(|source| TraceError::File { path: path.clone(), source });
             let file = self.keep(created)?;
             self.written_to = file.path().to_owned();
             let begun = Writer::new(BufWriter::new(file), &self.header);

@@ -28,7 +28,8 @@ impl NewFile {
     /// # Errors
     /// What the system says: no such folder, no permission, no space.
     pub fn create(path: &Path) -> io::Result<NewFile> {
-        let at_once = |file| NewFile { file, part: None, place: path.to_owned(), drop_place: false, keep: false };
+        let at_once =
+            |file| NewFile { file, part: None, place: path.to_owned(), drop_place: false, keep: false };
         if path == Path::new(STDOUT) {
             return Ok(at_once(File::from(io::stdout().as_fd().try_clone_to_owned()?)));
         }

@@ -15,7 +15,7 @@ Examples:
   schedlab export a.slt --csv tables              tables/events.csv, tasks.csv, waits.csv
   schedlab export a.slt --ftrace a.txt --perf-script a.perf.txt
 
-Files are written whole or not at all. docs/exchange-formats.md says what each format carries.")]
+Files are written whole or not at all; `-` is standard output. docs/exchange-formats.md says what each format carries.")]
 pub(crate) struct ExportArgs {
     /// Read this recording (.slt)
     input: PathBuf,
@@ -47,6 +47,9 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
     if files.iter().all(|(_, path, _)| path.is_none()) && args.csv.is_none() {
         bail!("say what to write: --perfetto FILE, --ftrace FILE, --perf-script FILE or --csv DIR");
     }
+    if files.iter().filter(|(_, path, _)| path.as_deref().is_some_and(output::is_stdout)).count() > 1 {
+        bail!("only one of --perfetto, --ftrace and --perf-script can write standard output (`-`)");
+    }
     for path in files.iter().filter_map(|(_, path, _)| path.as_deref()) {
         output::check(path)?;
     }
@@ -66,7 +69,9 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
         made.push(("csv", folder, export::csv(&recording, folder)?));
     }
     let text = if args.json { json(&recording, &made)? } else { as_text(&recording, &made) };
-    output::write(None, &text)?;
+    // One of the files may be standard output.
+    let to_stdout = made.iter().find(|(_, path, _)| output::is_stdout(path));
+    output::say(to_stdout.map_or(&args.input, |(_, path, _)| path), &text)?;
     Ok(Exit::Done)
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct ImportArgs {
     /// Read this Perfetto trace, text of `perf script` or of ftrace with sched events, or rt-app workload (.json); `-` is standard
     /// input
     input: String,
-    /// Write this recording (.slt) or scenario (.toml)
+    /// Write this recording (.slt) or scenario (.toml); `-` is standard output
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Treat the running task as the waker even where the text does not show whether an interrupt was
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<Exit> {
         );
     }
     text += &format!("repairs: {}\n", recording.repairs);
-    output::write(None, &text)?;
+    output::say(&args.output, &text)?;
     Ok(Exit::Done)
 }
 
@@ -93,6 +93,6 @@ fn rtapp(args: &ImportArgs) -> anyhow::Result<Exit> {
     for note in &imported.notes {
         text += &format!("  {note}\n");
     }
-    output::write(None, &text)?;
+    output::say(&args.output, &text)?;
     Ok(Exit::Done)
 }

@@ -112,7 +112,7 @@ fn replayed(study: &Study, subjects: &[Replayed], main: &[(Kind, String)], style
     }
     let mut names = vec!["task".to_owned()];
     names.extend(TASK_COLUMNS.iter().map(|metric| metric.heading()));
-    Table { head: names, rows, fixed: 1 }.render(style).0
+    Table { head: names, rows, fixed: 1, ..Table::default() }.render(style).0
 }
 
 fn predicted(study: &Study, prediction: &Prediction, main: &[(Kind, String)], style: &Style) -> String {
@@ -158,7 +158,7 @@ fn subject(study: &Study, kind: Kind, name: &str, style: &Style) -> (String, Vec
     }
     let mut head = vec!["scheduler".to_owned(), "variant".to_owned()];
     head.extend(columns.iter().map(|metric| view::heading(*metric, kind)));
-    let (table, missing) = Table { head, rows, fixed: 2 }.render(style);
+    let (table, missing) = Table { head, rows, fixed: 2, ..Table::default() }.render(style);
     let title = match kind {
         Kind::Source => format!("{name} (source: what its clients see)"),
         Kind::Channel => format!("{name} (channel: requests that were finished)"),

@@ -6,6 +6,9 @@ use unicode_width::UnicodeWidthStr;
 /// Width of the output where the terminal does not say its own.
 const DEFAULT_WIDTH: usize = 120;
 
+/// Narrower terminals get lines of this width.
+const NARROWEST: usize = 32;
+
 /// Width and colours of the output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
@@ -23,7 +26,7 @@ impl Style {
         let asked = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
         let measured =
             if terminal { terminal_size::terminal_size().map(|(w, _)| usize::from(w.0)) } else { None };
-        let width = asked.or(measured).unwrap_or(DEFAULT_WIDTH).clamp(60, 400);
+        let width = asked.or(measured).unwrap_or(DEFAULT_WIDTH).clamp(NARROWEST, 400);
         Style { width, colors: terminal && !forbidden && !dumb }
     }
 

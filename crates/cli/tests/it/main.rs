@@ -9,6 +9,7 @@ mod export;
 mod gallery;
 mod gates;
 mod generate;
+mod hostile;
 mod latency;
 mod latency_stall;
 mod live;

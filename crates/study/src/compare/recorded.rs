@@ -297,7 +297,7 @@ pub fn compare_recording(
     check_schedulers(&options.schedulers)?;
     check_schedulers(recorded_under.map(std::slice::from_ref).unwrap_or_default())?;
     let (recorded, why, left_out) = recorded_scheduler(&input.header, recorded_under)?;
-    let plans = self::plans(input, &recorded, options)?;
+    let mut plans = self::plans(input, &recorded, options)?;
     gates::check(&options.gates, &plans, &input.classes)?;
     let duration = self::duration(input, options)?;
     let seeds = seeds(options.seed.unwrap_or(1), options.repetitions.unwrap_or(SEEDS));
@@ -315,7 +315,8 @@ pub fn compare_recording(
         jobs: options.jobs,
         progress,
     };
-    let runs = bench.run(&plans)?;
+    let (runs, refused) = bench.run(&mut plans)?;
+    gates::check(&options.gates, &plans, &input.classes)?;
     let mut replay = self_replay(input, &recorded, why, &runs[0], &single);
     replay.left_out = left_out;
     let errors = method_errors(&replay);
@@ -338,7 +339,7 @@ pub fn compare_recording(
         rows: rows(&plans, &runs, &input.classes, &|task| input.task_name(task), &errors),
         expectations: Vec::new(),
         gates: Vec::new(),
-        notes: notes(input),
+        notes: notes(input).into_iter().chain(refused).collect(),
         costs: costs(&input.costs()),
         fitted: Vec::new(),
         sections: Vec::new(),

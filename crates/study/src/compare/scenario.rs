@@ -23,7 +23,7 @@ pub fn compare_scenario(
     progress: Progress<'_>,
 ) -> Result<Study, StudyError> {
     check_schedulers(&options.schedulers)?;
-    let plans = plans(scenario, options)?;
+    let mut plans = plans(scenario, options)?;
     gates::check(&options.gates, &plans, &scenario.classes)?;
     let duration = duration(scenario, options)?;
     let first = options.seed.unwrap_or(scenario.seed);
@@ -41,7 +41,8 @@ pub fn compare_scenario(
         jobs: options.jobs,
         progress,
     };
-    let runs = bench.run(&plans)?;
+    let (runs, refused) = bench.run(&mut plans)?;
+    gates::check(&options.gates, &plans, &scenario.classes)?;
     let name = |task: usize| scenario.workload.tasks[task].name.clone();
     let rows = rows(&plans, &runs, &scenario.classes, &name, &Errors::new());
     let mut study = Study {
@@ -64,7 +65,7 @@ pub fn compare_scenario(
         rows,
         expectations: check(scenario, &plans, &runs),
         gates: Vec::new(),
-        notes: scenario.notes.clone(),
+        notes: scenario.notes.iter().cloned().chain(refused).collect(),
         costs: costs(&machine.costs),
         fitted: scenario.fitted.clone(),
         sections: crate::scenario::sections(&scenario.workload, &scenario.classes),
