@@ -26,7 +26,11 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => return refused(&error),
     };
+    render::use_colors(args.color);
     let result = match &args.command {
+        Command::Explain(command) => commands::explain::run(command),
+        Command::Completions(command) => commands::completions::run(command),
+        Command::Man(command) => commands::man::run(command),
         Command::Record(command) => commands::record::run(command),
         Command::Compare(command) => commands::compare::run(command),
         Command::Bench(command) => commands::bench::run(command),

@@ -21,4 +21,4 @@ pub(crate) use experiment::experiment;
 pub(crate) use latency::latency;
 pub(crate) use matrix::matrix;
 pub(crate) use study::study;
-pub(crate) use style::{Style, wrap};
+pub(crate) use style::{Style, use_colors, wrap};

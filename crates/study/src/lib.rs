@@ -15,6 +15,7 @@ mod error;
 pub mod gallery;
 pub mod gate;
 pub mod generate;
+pub mod glossary;
 pub mod measurements;
 pub mod metric;
 pub mod page;

@@ -15,7 +15,7 @@ use crate::metric::{Metric, Unit};
 use crate::result::{Detail, Prediction, Replayed, Row, Study};
 use crate::view::{self, TASK_COLUMNS, columns_of, heading, spaced};
 use schedlab_model::Ns;
-use schedlab_report::{Cell, Column, Page, Section, Table, Tone};
+use schedlab_report::{Cell, Choice, Column, Ladders, Page, Section, Table, Tone};
 
 /// The page of a comparison. Distributions and schedules are on it when the study was made with
 /// [`Options::detail`](crate::compare::Options::detail).
@@ -28,16 +28,22 @@ pub fn of_study(study: &Study, origin: &Origin) -> Page {
         page.distrust();
     }
     let (main, hidden) = view::by_importance(study);
+    if let Some(detail) = &study.detail {
+        ladder(&mut page, detail);
+    }
     if study.rows.len() > 1 || study.self_replay.is_none() {
-        page.push(changes(study, &main, hidden));
+        let (first, rest) = main.split_at(main.len().min(FIRST_SUBJECTS));
+        page.push(changes(study, first));
+        page.push(other_tasks(study, rest, &main, hidden));
     }
     if let Some(detail) = &study.detail {
         distributions(&mut page, detail);
         schedules(&mut page, study, detail);
         delays(&mut page, study, detail);
     }
-    page.push(trust(study, &main));
-    page.push(provenance::section(study, origin));
+    let trust = trust(study, &main);
+    page.push(if study.trusted() && study.holds() { trust.folded() } else { trust });
+    page.push(provenance::section(study, origin).folded());
     page.footer(format!(
         "Made by schedlab {} ({}). This file needs no network and no other file.",
         study.version, origin.commit
@@ -85,7 +91,22 @@ fn change(metric: Metric, change: &Change, alone: bool) -> String {
     }
 }
 
-fn changes(study: &Study, main: &[(Kind, String)], hidden: usize) -> Section {
+/// Subjects whose tables are not folded: what clients see, and what changes most.
+const FIRST_SUBJECTS: usize = 2;
+
+/// The percentiles of what the page is about first, a line for each run.
+fn ladder(page: &mut Page, detail: &Detail) {
+    let found = detail
+        .distributions
+        .iter()
+        .find_map(|cdf| cdf.measures.iter().find_map(|measure| Ladders::of_measure(&cdf.title, measure)));
+    let mut section = Section::new("From the median to the maximum")
+        .lead("Lower is faster, on a logarithmic axis. The name of each run is at the end of its line.");
+    found.into_iter().for_each(|ladders| section.push(ladders));
+    page.push(section);
+}
+
+fn changes(study: &Study, main: &[(Kind, String)]) -> Section {
     let lead = if study.rows.len() > 1 {
         "Each row against the first, with the error of the change. “Cannot tell”: the change is smaller than its error. \
          “Same”: equal in every run. CPU share is in parts of one CPU and changes by points."
@@ -98,6 +119,14 @@ fn changes(study: &Study, main: &[(Kind, String)], hidden: usize) -> Section {
     };
     let mut section = Section::new("What changes").lead(lead);
     for (kind, name) in main {
+        section.push(subject(study, *kind, name, None));
+    }
+    section
+}
+
+fn other_tasks(study: &Study, rest: &[(Kind, String)], main: &[(Kind, String)], hidden: usize) -> Section {
+    let mut section = Section::new("The other tasks").folded();
+    for (kind, name) in rest {
         section.push(subject(study, *kind, name, None));
     }
     if hidden > 0 {
@@ -186,7 +215,7 @@ fn others(study: &Study, rest: Vec<(Kind, &str)>, hidden: usize) -> Table {
 fn distributions(page: &mut Page, detail: &Detail) {
     let lead = "How large a part of all values took longer than a time; further left is faster, and the lower end is \
                 the tail. Both axes are logarithmic.";
-    let mut section = Section::new("Distributions").lead(lead);
+    let mut section = Section::new("Distributions").lead(lead).folded();
     for cdf in &detail.distributions {
         section.push(cdf.clone());
     }
@@ -202,7 +231,7 @@ fn schedules(page: &mut Page, study: &Study, detail: &Detail) {
         "What ran on each CPU; the height of a column is how busy it was. Zoom in far enough and waits appear as lines \
          below a lane, wakeups as arrows from the waker. Simulated runs are those of seed {seed}."
     );
-    let mut section = Section::new("Who ran when").lead(lead);
+    let mut section = Section::new("Who ran when").lead(lead).folded();
     section.push(detail.lanes.clone());
     page.push(section);
 }
@@ -213,12 +242,16 @@ fn delays(page: &mut Page, study: &Study, detail: &Detail) {
         "Every nanosecond in which a task was ready to run and did not is counted for the task that ran on its CPU. \
          Simulated runs are those of seed {seed}."
     ));
-    detail.blame.iter().for_each(|matrix| section.push(matrix.clone()));
+    section = section.folded();
+    if !detail.blame.is_empty() {
+        section.push(Choice { label: "Run".to_owned(), items: detail.blame.clone() });
+    }
     detail.worst.iter().for_each(|table| section.push(table.clone()));
     page.push(section);
     let mut section = Section::new("Run-queue length").lead(
         "How many tasks were ready to run and did not, over time. Zero means that no task had to wait.",
     );
+    section = section.folded();
     detail.queue.iter().for_each(|queue| section.push(queue.clone()));
     page.push(section);
 }
