@@ -24,9 +24,10 @@ build:  ## Build the program: target/release/schedlab
 test:  ## Every test: models against oracles, scenarios, recordings, bad input, tidiness
 	$(CARGO) test --workspace --no-fail-fast
 
-lint:  ## Formatting and clippy, warnings are errors
+lint:  ## Formatting, clippy (warnings are errors), licences and known holes of dependencies
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) xtask deny
 
 ci:  ## What must hold before a change lands: lint, tidy, licences, tests
 	$(CARGO) xtask ci

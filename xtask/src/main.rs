@@ -1,4 +1,4 @@
-//! Chores of the workspace: `cargo xtask tidy|ci|bpf|stress|fuzz|disturb|docs|oracle|same-results|torture-writes`. A thin
+//! Chores of the workspace: `cargo xtask tidy|ci|deny|bpf|stress|fuzz|disturb|docs|oracle|same-results|torture-writes`. A thin
 //! dispatcher; each chore is a module of its own.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a command-line tool
@@ -30,6 +30,7 @@ Usage: cargo xtask <chore> [options]
   tidy              check what the compiler does not: floors, lengths, forbidden names, dead files, stale docs
   ci                everything that must hold before a change lands: fmt, clippy, tidy, tests, deny
       --fast        without the tests of the other crates
+  deny              licences, sources and known holes of dependencies (cargo-deny); says what it cannot check here
   stress            random machines, workloads, schedulers and agents under every assertion of the engine; what fails is
                     made small and kept in target/stress, as a scenario for `schedlab compare FILE --assert`
       --seed N      first case (default 1); a failure names the case that repeats it
@@ -91,6 +92,8 @@ fn run(args: &[String]) -> Result<ExitCode> {
         "tidy" => tidy::command(rest),
         "bpf" => bpf::command(rest),
         "ci" => ci::command(rest),
+        "deny" if rest.is_empty() => ci::dependencies(),
+        "deny" => bail!("deny takes no options"),
         "oracle" => oracle::command(rest),
         "docs" => docs::command(rest),
         "stress" => stress::command(rest),

@@ -1,4 +1,4 @@
-//! Mends what real recordings get wrong. Every change is counted; nothing is mended silently.
+//! Mends what real recordings get wrong. Every change is counted; nothing is repaired silently.
 
 mod scan;
 
@@ -78,7 +78,7 @@ impl fmt::Display for Repairs {
             (self.lost, "events lost by the recorder"),
             (self.misordered, "misordered events sorted"),
             (self.duplicates, "duplicates dropped"),
-            (self.inconsistent_switches, "inconsistent switches mended"),
+            (self.inconsistent_switches, "inconsistent switches repaired"),
             (self.early_wakes, "early wakeups moved"),
             (self.missing_wakes, "wakeups missing"),
             (self.skipped_blocks, "unknown blocks skipped"),

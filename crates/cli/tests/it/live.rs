@@ -399,11 +399,11 @@ fn threads_and_children_come_and_go() {
     );
 }
 
-/// A short round of `benches/live_kills.py`: each kind of target with each victim once.
+/// A short round of `experiments/live_kills.py`: each kind of target with each victim once.
 #[test]
 fn killed_at_random_moments_nothing_is_left() {
     let Some(_turn) = turn("killed_at_random_moments_nothing_is_left") else { return };
-    let script = root().join("benches/live_kills.py");
+    let script = root().join("experiments/live_kills.py");
     let mut python = Command::new("python3");
     let output =
         python.arg(script).args(["--rounds", "25", "--binary", env!("CARGO_BIN_EXE_schedlab")]).output();

@@ -3,7 +3,7 @@
 //! information (`/sys/kernel/btf/vmlinux`) and Linux 5.18.
 //!
 //! Each CPU has a ring in one array that user space maps: a record costs one store of 32 bytes and no lock, no
-//! reservation and no wakeup. What that costs against other ways: `benches/recorder_cost.py`.
+//! reservation and no wakeup. What that costs against other ways: `experiments/recorder_cost.py`.
 
 mod decode;
 

@@ -29,7 +29,7 @@ const DEAREST: u64 = 1_000_000;
 
 /// Extra CPU time of a switch and a wakeup together, in ns, by tier.
 ///
-/// Measured, not fitted to any recording: `benches/recorder_cost.py`, median of seven interleaved rounds of `perf bench
+/// Measured, not fitted to any recording: `experiments/recorder_cost.py`, median of seven interleaved rounds of `perf bench
 /// sched pipe` (a switch and a wakeup each) on the virtual machine that the shipped recordings come from. The interval
 /// of bpf was 38 to 411 ns.
 const TIERS: [(&str, u64); 3] = [("bpf", 146), ("perf tracepoints", 1_846), ("perf switches", 744)];

@@ -2,9 +2,9 @@
 """Prediction pairs: a workload is recorded under setting A, what it would do under setting B is predicted from that, and B
 is recorded too.
 
-usage: benches/pairs.py record WORKLOAD... [--folder target/pairs] [--seconds 3] [--only CHANGE...] [--rounds 3]
+usage: experiments/pairs.py record WORKLOAD... [--folder target/pairs] [--seconds 3] [--only CHANGE...] [--rounds 3]
                         [--first 1]
-       benches/pairs.py table [WORKLOAD...] [--folder target/pairs] [--json FILE]
+       experiments/pairs.py table [WORKLOAD...] [--folder target/pairs] [--json FILE]
 
 WORKLOAD: redis (one connection) beside sysbench; nginx (one connection) under wrk beside a parallel compile; postgres under pgbench beside
 stress. Server and batch share one CPU, client and recorder have the other. A and B are recorded one right after the other,

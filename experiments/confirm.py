@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What `schedlab confirm` predicts beside what comes, for two workloads and five settings: one command, some two minutes.
 
-    benches/confirm.py [redis|hogs|pipe|all] [rounds]      (root; redis-server, sysbench, perf; builds what it needs, unless
+    experiments/confirm.py [redis|hogs|pipe|all] [rounds]      (root; redis-server, sysbench, perf; builds what it needs, unless
                                                             SCHEDLAB and REDLOAD name both programs; CPU=1 is managed, SIDE=0
                                                             has the client and the recorder)
 

@@ -3,7 +3,7 @@
 three (then `schedlab restore` is given), or the target. After each: is
 any thread left with another policy, nice value or affinity, any process or journal left over, any CPU starved?
 
-    benches/live_kills.py [--rounds 1000] [--binary target/debug/schedlab] [--seed 1]
+    experiments/live_kills.py [--rounds 1000] [--binary target/debug/schedlab] [--seed 1]
 
 Targets in turn: two hogs, a fork bomb of bounded size, 500 threads, one that changes its own policy meanwhile, sleepers
 that wake each other. Manages CPU 0 and needs root. Prints a line per kind, and every fault; ends with 1 when there is one.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # W1 under SimSo (from PyPI) and under schedlab, CPU seconds of the same machine, one after the other, and their ratio.
 #
-#   benches/simso.sh [SECONDS]      simulated seconds for SimSo, default 2 (about as many CPU seconds)
+#   experiments/simso.sh [SECONDS]      simulated seconds for SimSo, default 2 (about as many CPU seconds)
 #
 # SimSo 0.8.5 imports the module `imp`, which Python lost in 3.12: an older python3 is needed. Everything goes
 # into a virtual environment below target/.
@@ -15,7 +15,7 @@ if [ ! -x "$venv/bin/python" ]; then
     python3 -m venv "$venv"
     "$venv/bin/pip" install --quiet simso==0.8.5
 fi
-simso=$("$venv/bin/python" benches/simso_w1.py crates/sim/tests/data/w1.json "$seconds")
+simso=$("$venv/bin/python" experiments/simso_w1.py crates/sim/tests/data/w1.json "$seconds")
 echo "$simso"
 bench=$(cargo bench -q -p schedlab-sim --bench speed -- W1)
 echo "$bench"

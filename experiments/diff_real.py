@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`schedlab diff` on real recordings: equal runs must be called equal, a planted regression of 20 % must be found.
 
-usage: benches/diff_real.py [--times 10] [--recordings 6] [--seconds 1] [--folder target/diff] [--schedlab target/debug/schedlab] [--record-only | --judge-only]
+usage: experiments/diff_real.py [--times 10] [--recordings 6] [--seconds 1] [--folder target/diff] [--schedlab target/debug/schedlab] [--record-only | --judge-only]
 
 The workload is our own: on one CPU a server burns the CPU for 400 us whenever a timer wakes it (every 4 ms, with some
 jitter from a fixed seed), beside a hog of nice 5. In the planted runs the server needs 480 us: 20 % more of a response,

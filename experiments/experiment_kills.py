@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """kill -9 of `schedlab experiment` at random moments; afterwards nothing of it may be left.
 
-    benches/experiment_kills.py [--rounds 100] [--seed 1] [--schedlab target/release/schedlab]
+    experiments/experiment_kills.py [--rounds 100] [--seed 1] [--schedlab target/release/schedlab]
 
 Every second kill is counted from the moment when its programs run, the others from its start; 0 to 4 s. Looked at after each,
 for up to a minute: processes that it started (they carry a mark in their environment, whoever their parent is), its control

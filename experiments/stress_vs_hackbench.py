@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """schedlab stress beside hackbench: equal parameters, blocks of four runs (A B B A or B A A B, drawn), ratio with an interval.
 
-    benches/stress_vs_hackbench.py [--blocks 12] [--groups 4] [--loops 300] [--cpus 0-1] [--only pipes]
+    experiments/stress_vs_hackbench.py [--blocks 12] [--groups 4] [--loops 300] [--cpus 0-1] [--only pipes]
                                    [--schedlab target/release/schedlab] [--for 140] [--shield]
 
 Of each block: the ratio schedlab / hackbench of the geometric means of its two runs each, so that a drift of the machine

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Redis beside sysbench on one CPU, under six ways to schedule them: what `colocate` finds, beside what one would do by hand.
 
-    benches/colocate_redis.py [open|closed] [rounds]        (root; redis-server, sysbench; builds what it needs, unless
+    experiments/colocate_redis.py [open|closed] [rounds]        (root; redis-server, sysbench; builds what it needs, unless
                                                              SCHEDLAB and REDLOAD name both programs;
                                                              CHOSEN=fifo takes the setting as given, GOAL='...' another
                                                              goal than p99 < alone + 10 %; CPU=1 SIDE=0

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `schedlab latency` beside cyclictest: the same policy, interval, CPUs, idle states; ten rounds, the two in random order
 # in each; medians of the pairs with the interval that holds the true one (`latency merge`).
-#   benches/latency_vs_cyclictest.sh [POLICY [ROUNDS [SECONDS]]]        POLICY: fifo (default, priority 49) or other
+#   experiments/latency_vs_cyclictest.sh [POLICY [ROUNDS [SECONDS]]]        POLICY: fifo (default, priority 49) or other
 #
 # What makes the two comparable:
 #  * cyclictest -N: nanoseconds. Without it every value is cut to whole microseconds, half a microsecond less on average.

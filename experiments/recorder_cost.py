@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What each way of recording costs the recorded tasks, for each context switch.
 
-usage: benches/recorder_cost.py [--rounds 7] [--loops 200000] [--schedlab target/release/schedlab] [--json FILE]
+usage: experiments/recorder_cost.py [--rounds 7] [--loops 200000] [--schedlab target/release/schedlab] [--json FILE]
 
 Runs `perf bench sched pipe` (two processes that wake each other, both bound to one CPU: two switches for each
 operation) without a recorder, under each tier of `schedlab record`, and under `perf sched record`; the recorder

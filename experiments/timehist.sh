@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # `schedlab show --timehist` against `perf sched timehist` on one load: the same rows, waits within 5 us, and how much
-# faster.   benches/timehist.sh [SECONDS [LOAD...]]
+# faster.   experiments/timehist.sh [SECONDS [LOAD...]]
 #
 # perf records the scheduler's tracepoints while LOAD runs (default: `perf bench sched pipe`), `perf script` turns that
 # into text, `schedlab import` into a recording. Both tools then list it. Rows are compared in order: time, CPU, thread
 # and run time must be the same to perf's microseconds; waits and delays within 5 us. Rows that differ are counted by
 # kind and the first ones printed. Speed is CPU time (user + system) and elapsed time, three rounds, interleaved, medians.
-# Ten million events: benches/timehist.sh 60 perf bench sched pipe -l 2500000 (4 events an operation).
+# Ten million events: experiments/timehist.sh 60 perf bench sched pipe -l 2500000 (4 events an operation).
 # Needs root, perf with tracepoints, and a release build (SCHEDLAB=path). Changes nothing on the machine.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)

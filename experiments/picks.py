@@ -2,11 +2,11 @@
 """Which rule differs? Turns what one CPU did in a recording into a line for `cargo xtask oracle --replay`, which feeds a
 scheduler the recorded wakeups and switches, compares each of its choices with the recorded one, and goes on with that.
 
-usage: benches/picks.py FILE.slt CPU OUT.jsonl [--schedlab PATH]
+usage: experiments/picks.py FILE.slt CPU OUT.jsonl [--schedlab PATH]
        cargo xtask oracle OUT.jsonl --replay --verbose
 
 What to know when reading its output:
-* Groups are flattened: it fits a CPU whose tasks are nearly all of one group, such as those of benches/pairs.py.
+* Groups are flattened: it fits a CPU whose tasks are nearly all of one group, such as those of experiments/pairs.py.
 * From a wakeup to the switch it takes 10 to 20 us on a virtual machine (an interrupt from another CPU), and the oracle waits
   for 6. A switch that followed its wakeup within 100 us is moved to 3 us after it. The accounts are the same: the switch
   uses the clock of the wakeup.
