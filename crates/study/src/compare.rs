@@ -11,7 +11,7 @@ mod verdict;
 
 pub(crate) use detail::name as page_name;
 pub use gates::RowGate;
-pub use recorded::{RecordedInput, compare_recording, kernel_scheduler, recorded_scheduler};
+pub use recorded::{RecordedInput, compare_recording, kernel_scheduler, modelled_by, recorded_scheduler};
 pub use scenario::compare_scenario;
 
 use crate::StudyError;

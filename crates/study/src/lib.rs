@@ -25,6 +25,7 @@ pub mod published;
 pub mod result;
 pub mod rtapp;
 mod run;
+pub mod scan;
 pub mod scenario;
 pub mod show;
 pub mod variant;

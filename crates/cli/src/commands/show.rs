@@ -162,7 +162,8 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
         }
     }
     let working = Working::new(format!("reading {}", args.input), large);
-    let recording = open(found, args.scheduler.as_ref(), args.variant.as_deref())?;
+    let scheduler = args.scheduler.as_ref().map(|spec| schedlab_study::compare::modelled_by(spec).0);
+    let recording = open(found, scheduler.as_ref(), args.variant.as_deref())?;
     drop(working);
     let scope = scope(&recording, &options(args))?;
     if let Some(path) = &args.report {

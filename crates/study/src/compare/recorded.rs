@@ -180,6 +180,21 @@ pub fn kernel_scheduler(release: &str) -> Result<(&'static str, String), String>
     Ok((model.preset, format!("kernel {}.{}: {}", release.major(), release.minor(), model.why)))
 }
 
+/// Returns the scheduler that `spec` names; a kernel without a preset of its own (`linux-4.19`) is taken for the preset that models it,
+/// and the sentence says so.
+pub fn modelled_by(spec: &SchedulerSpec) -> (SchedulerSpec, Option<String>) {
+    let Some(release) = spec.name.strip_prefix("linux-").filter(|_| registry::find(&spec.name).is_err()) else {
+        return (spec.clone(), None);
+    };
+    match kernel_scheduler(release) {
+        Ok((preset, why)) => {
+            let taken = SchedulerSpec { name: preset.to_owned(), knobs: spec.knobs.clone() };
+            (taken, Some(format!("{} is simulated as {preset} ({why})", spec.name)))
+        }
+        Err(_) => (spec.clone(), None),
+    }
+}
+
 /// A setting as the recorder found it, as a knob. debugfs gives the base slice in milliseconds.
 fn knob_of(name: &str, value: &str) -> (String, String) {
     let value = value.trim();
