@@ -60,7 +60,10 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
 /// is said, and is no failure.
 pub(crate) fn dependencies() -> Result<ExitCode> {
     if !installed("deny") {
-        println!("== {}, advisories: left out, cargo-deny is not installed (cargo install cargo-deny)", LICENCES.title);
+        println!(
+            "== {}, advisories: left out, cargo-deny is not installed (cargo install cargo-deny)",
+            LICENCES.title
+        );
         return Ok(ExitCode::SUCCESS);
     }
     if !cargo(&LICENCES)? {

@@ -22,5 +22,5 @@ pub(crate) use experiment::experiment;
 pub(crate) use latency::latency;
 pub(crate) use matrix::matrix;
 pub(crate) use scan::scan;
-pub(crate) use study::study;
+pub(crate) use study::{Shown, study};
 pub(crate) use style::{Style, use_colors, wrap};

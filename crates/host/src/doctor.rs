@@ -65,9 +65,12 @@ pub fn answer(found: &Capabilities, facts: &[Fact]) -> String {
         1 => " (one limit below can be lifted)".to_owned(),
         many => format!(" ({many} limits below can be lifted)"),
     };
-    let preempt = found.machine.knobs.iter().find(|(name, _)| name == "preempt").and_then(|(_, text)| {
-        Some(text.split_once('(')?.1.split_once(')')?.0.to_owned())
-    });
+    let preempt = found
+        .machine
+        .knobs
+        .iter()
+        .find(|(name, _)| name == "preempt")
+        .and_then(|(_, text)| Some(text.split_once('(')?.1.split_once(')')?.0.to_owned()));
     let kernel = &found.machine.kernel;
     let kind = match (found.machine.version.contains("PREEMPT_RT"), preempt) {
         (true, _) => format!("Linux {kernel} is a real-time kernel (PREEMPT_RT)"),

@@ -198,7 +198,8 @@ fn large() -> Page {
         _ => format!("run {run}"),
     };
     let buckets = |scale: u64| (1..300).map(|i| (Ns(i * i * scale), 3_000 / i)).collect::<Vec<_>>();
-    let curves = (0..16).map(|run| Curve::of_buckets(&name(run), run + 1, &buckets(100 + 40 * run as u64)).unwrap());
+    let curves =
+        (0..16).map(|run| Curve::of_buckets(&name(run), run + 1, &buckets(100 + 40 * run as u64)).unwrap());
     let measure = Measure {
         name: "response time".to_owned(),
         about: "From the request to the answer.".to_owned(),
@@ -211,15 +212,30 @@ fn large() -> Page {
         "Over 5 seeds, the range holds the median with 94 % confidence.",
     );
     let mut deploy = Section::new("Deploy it");
-    deploy.push(Code { title: "now".to_owned(), text: "chrt --idle --all-tasks --pid 0 $(pidof sysbench)".to_owned() });
+    deploy.push(Code {
+        title: "now".to_owned(),
+        text: "chrt --idle --all-tasks --pid 0 $(pidof sysbench)".to_owned(),
+    });
     page.push(deploy);
     let mut ladder = Section::new("From the median to the maximum");
     ladder.push(Ladders::of_measure("clients", &measure).unwrap());
     page.push(ladder);
-    let heads = ["requests/s", "response p50", "p95", "p99", "p99.5", "p99.9", "max", "CPU share", "switches/s", "wait p99"];
+    let heads = [
+        "requests/s",
+        "response p50",
+        "p95",
+        "p99",
+        "p99.5",
+        "p99.9",
+        "max",
+        "CPU share",
+        "switches/s",
+        "wait p99",
+    ];
     let row = |run: usize| {
         let cells = (0..heads.len()).map(|at| {
-            Cell::number(format!("{}.{at}\u{a0}ms", 1000 + run), at as f64).note("−98 % ± 3 %, better", Tone::Good)
+            Cell::number(format!("{}.{at}\u{a0}ms", 1000 + run), at as f64)
+                .note("−98 % ± 3 %, better", Tone::Good)
         });
         std::iter::once(Cell::head(name(run)).swatch(run + 1)).chain(cells).collect()
     };

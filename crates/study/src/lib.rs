@@ -18,6 +18,7 @@ pub mod generate;
 pub mod glossary;
 pub mod measurements;
 pub mod metric;
+pub mod order;
 pub mod page;
 pub mod pieces;
 pub mod preset;

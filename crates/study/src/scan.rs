@@ -21,10 +21,13 @@ impl Scan {
     /// What is wrong, and what is allowed.
     pub fn parse(text: &str) -> Result<Scan, String> {
         let form = || {
-            format!("`{text}` is no scan: write KEY=V1,V2 (a knob) or TARGET KEY=V1,V2, such as 'sysbench nice=0..19'")
+            format!(
+                "`{text}` is no scan: write KEY=V1,V2 (a knob) or TARGET KEY=V1,V2, such as 'sysbench nice=0..19'"
+            )
         };
         let (left, values) = text.rsplit_once('=').ok_or_else(form)?;
-        let (target, key) = left.trim().rsplit_once(char::is_whitespace).unwrap_or(("scheduler", left.trim()));
+        let (target, key) =
+            left.trim().rsplit_once(char::is_whitespace).unwrap_or(("scheduler", left.trim()));
         let values = values_of(values.trim()).ok_or_else(form)?;
         if key.is_empty() || values.len() < 2 {
             return Err(form());
@@ -46,7 +49,8 @@ impl Scan {
 fn values_of(text: &str) -> Option<Vec<String>> {
     if let Some((low, high)) = text.split_once("..") {
         let (low, high): (i64, i64) = (low.parse().ok()?, high.parse().ok()?);
-        return (low < high && high.abs_diff(low) < 10_000).then(|| (low..=high).map(|n| n.to_string()).collect());
+        return (low < high && high.abs_diff(low) < 10_000)
+            .then(|| (low..=high).map(|n| n.to_string()).collect());
     }
     let values: Vec<String> = text.split(',').map(|value| value.trim().to_owned()).collect();
     (!values.iter().any(String::is_empty)).then_some(values)

@@ -94,6 +94,9 @@ pub(crate) struct CompareArgs {
     /// Show every task group, also those with less than 1 % of a CPU
     #[arg(long)]
     all_tasks: bool,
+    /// Show every row; more than nine are sorted otherwise, and those after the best folded
+    #[arg(long)]
+    all: bool,
     /// Show the fitted constants and costs, the knobs, and how the errors are computed
     #[arg(long)]
     explain: bool,
@@ -135,7 +138,8 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
     } else {
         let style = if args.output.is_some() { Style::plain() } else { Style::of_stdout() };
         let curves = scans.iter().map(|scan| render::scan(&study, scan, &style));
-        render::study(&study, &style, args.all_tasks, args.explain) + &curves.collect::<String>()
+        let shown = render::Shown { all_tasks: args.all_tasks, all_rows: args.all, explain: args.explain };
+        render::study(&study, &style, shown) + &curves.collect::<String>()
     };
     if let Some(path) = &args.report {
         let recording = match &input {

@@ -30,8 +30,7 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
         serde_json::to_string_pretty(&value)? + "\n"
     } else {
         let style = Style::of_stdout();
-        let mut text =
-            format!("{}\n\n", style.bold(&wrap(&answer(&found, &facts), style.width, 0)));
+        let mut text = format!("{}\n\n", style.bold(&wrap(&answer(&found, &facts), style.width, 0)));
         for fact in &facts {
             show(&mut text, fact, &style);
         }

@@ -1,8 +1,8 @@
 //! `compare --scan`: a curve over the values of one setting.
 
 use super::style::Style;
-use schedlab_study::metric::{Metric, Stat};
 use schedlab_study::measurements::Kind;
+use schedlab_study::metric::{Metric, Stat};
 use schedlab_study::result::{Row, Study};
 use schedlab_study::scan::Scan;
 use schedlab_study::view;

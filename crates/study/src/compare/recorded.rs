@@ -183,7 +183,8 @@ pub fn kernel_scheduler(release: &str) -> Result<(&'static str, String), String>
 /// Returns the scheduler that `spec` names; a kernel without a preset of its own (`linux-4.19`) is taken for the preset that models it,
 /// and the sentence says so.
 pub fn modelled_by(spec: &SchedulerSpec) -> (SchedulerSpec, Option<String>) {
-    let Some(release) = spec.name.strip_prefix("linux-").filter(|_| registry::find(&spec.name).is_err()) else {
+    let Some(release) = spec.name.strip_prefix("linux-").filter(|_| registry::find(&spec.name).is_err())
+    else {
         return (spec.clone(), None);
     };
     match kernel_scheduler(release) {
