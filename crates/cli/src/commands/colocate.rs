@@ -17,7 +17,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 
 /// Version of the JSON: docs/live-schema.md.
-const SCHEMA: u32 = 1;
+const SCHEMA: &str = "schedlab-colocate/1";
 
 /// `schedlab colocate`
 #[derive(Debug, clap::Args)]

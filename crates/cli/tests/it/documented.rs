@@ -8,7 +8,19 @@ use std::process::{Command, Stdio};
 
 /// Commands that only read and write files: they are run as they are written.
 const RUN: [&str; 13] = [
-    "compare", "show", "diff", "export", "import", "list", "generate", "explain", "completions", "man", "doctor", "status", "published",
+    "compare",
+    "show",
+    "diff",
+    "export",
+    "import",
+    "list",
+    "generate",
+    "explain",
+    "completions",
+    "man",
+    "doctor",
+    "status",
+    "published",
 ];
 
 /// A command line, and where it is written.
@@ -87,7 +99,9 @@ fn of_help(name: &str) -> Vec<Documented> {
         }
         let whole = std::mem::take(&mut begun) + line;
         let whole = whole.trim();
-        let cut = whole.find("   ").or_else(|| whole.find("  ").filter(|at| !whole[*at..].trim_start().starts_with('-')));
+        let cut = whole
+            .find("   ")
+            .or_else(|| whole.find("  ").filter(|at| !whole[*at..].trim_start().starts_with('-')));
         let place = format!("schedlab {name} --help");
         found.extend(command(&whole[..cut.unwrap_or(whole.len())]).map(|words| Documented { place, words }));
     }
@@ -141,7 +155,8 @@ fn own_files(folder: &Folder) {
     for name in ["my.toml", "mine.toml"] {
         folder.write(name, &hogs);
     }
-    let rtapp = r#"{"tasks": {"worker": {"loop": 10, "run": 2000, "sleep": 8000}}, "global": {"duration": 1}}"#;
+    let rtapp =
+        r#"{"tasks": {"worker": {"loop": 10, "run": 2000, "sleep": 8000}}, "global": {"duration": 1}}"#;
     folder.write("workload.json", rtapp);
     let exported = folder.0.join("perf.txt").display().to_string();
     let ran = schedlab(&["export", "recordings/two-yes.slt", "--perf-script", &exported]);
@@ -174,7 +189,8 @@ fn every_documented_command_works() {
     for one in documented() {
         let known = seen.insert(one.words.clone(), one.place.clone()).is_some();
         // `...` stands for what the reader puts there.
-        let left_open = one.words.iter().any(|word| word.contains("...") || word == "COMMAND" || word.starts_with('['));
+        let left_open =
+            one.words.iter().any(|word| word.contains("...") || word == "COMMAND" || word.starts_with('['));
         if known || left_open || !RUN.contains(&one.words[0].as_str()) {
             continue;
         }
@@ -182,11 +198,21 @@ fn every_documented_command_works() {
         let ran = run(&folder, &one.words);
         count += 1;
         if ![0, 1, 3].contains(&ran.code) {
-            failed.push(format!("{}: schedlab {}\n    {}", one.place, one.words.join(" "), ran.stderr.trim()));
+            failed.push(format!(
+                "{}: schedlab {}\n    {}",
+                one.place,
+                one.words.join(" "),
+                ran.stderr.trim()
+            ));
         }
     }
     assert!(count > 60, "only {count} commands were found");
-    assert!(failed.is_empty(), "{} of {count} documented commands fail:\n{}", failed.len(), failed.join("\n"));
+    assert!(
+        failed.is_empty(),
+        "{} of {count} documented commands fail:\n{}",
+        failed.len(),
+        failed.join("\n")
+    );
 }
 
 /// A shipped recording may have threads that are bound to each CPU, those of the kernel among them.
