@@ -12,7 +12,7 @@ RECORDED := recordings/redis-other
 
 demo:  ## No root: a recording of Redis beside a batch job; two predictions, and what really happened
 	$(CARGO) build --release --package schedlab-cli
-	target/release/schedlab compare $(RECORDED)-other-closed8.slt \
+	target/release/schedlab compare --brief $(RECORDED)-other-closed8.slt \
 	    --variant 'batch idle: sysbench policy=idle' \
 	    --variant 'redis fifo: redis-server policy=fifo:1' \
 	    --check 'batch idle=$(RECORDED)-idle-closed8.slt' \

@@ -26,7 +26,7 @@ const LICENCES: Step = Step {
 };
 const ADVISORIES_DATABASE: Step = Step { title: "database of advisories", args: &["deny", "fetch", "db"] };
 const ADVISORIES: Step =
-    Step { title: "advisories", args: &["deny", "--offline", "check", "--disable-fetch", "advisories"] };
+    Step { title: "advisories", args: &["deny", "--offline", "check", "advisories"] };
 
 /// Runs the steps; stops at the first that fails.
 pub(crate) fn command(args: &[String]) -> Result<ExitCode> {

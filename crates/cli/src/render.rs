@@ -1,5 +1,6 @@
 //! Results as text.
 
+mod brief;
 pub(crate) mod colocate;
 mod confirm;
 mod delegation;
@@ -16,6 +17,7 @@ pub(crate) mod top;
 pub(crate) mod watch;
 pub(crate) mod xen;
 
+pub(crate) use brief::brief;
 pub(crate) use confirm::confirm;
 pub(crate) use diff::diff;
 pub(crate) use experiment::experiment;

@@ -13,6 +13,7 @@ pub(crate) use detail::name as page_name;
 pub use gates::RowGate;
 pub use recorded::{RecordedInput, compare_recording, kernel_scheduler, modelled_by, recorded_scheduler};
 pub use scenario::compare_scenario;
+pub(crate) use verdict::{FELT, tellings};
 
 use crate::StudyError;
 use crate::change::{MethodError, change};

@@ -16,6 +16,7 @@ pub mod gallery;
 pub mod gate;
 pub mod generate;
 pub mod glossary;
+pub mod headline;
 pub mod measurements;
 pub mod metric;
 pub mod order;

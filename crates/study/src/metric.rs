@@ -131,6 +131,13 @@ macro_rules! metrics {
                 None
             }
 
+            /// Returns another number of the same distribution; `None` for metrics without one.
+            pub const fn with(self, stat: Stat) -> Option<Metric> {
+                match self {
+                    $(Metric::$variant { .. } => metrics!(@with stat, $variant $(($stat))?),)+
+                }
+            }
+
             /// Whether the metric of this row of [`METRICS`] is one of a distribution.
             fn has_stat(row: usize) -> bool {
                 const HAS: &[bool] = &[$(metrics!(@has $(($stat))?),)+];
@@ -142,6 +149,8 @@ macro_rules! metrics {
     (@stat $metric:expr, $variant:ident ($stat:ident)) => {
         match $metric { Metric::$variant(stat) => Some(stat), _ => None }
     };
+    (@with $given:expr, $variant:ident) => { None };
+    (@with $given:expr, $variant:ident ($stat:ident)) => { Some(Metric::$variant($given)) };
     (@build $given:expr, $variant:ident) => { Some(Metric::$variant) };
     (@build $given:expr, $variant:ident ($stat:ident)) => { $given.map(Metric::$variant) };
     (@has) => { false };

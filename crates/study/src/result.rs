@@ -3,6 +3,7 @@
 use crate::change::Change;
 use crate::deviation::Deviation;
 use crate::gate::GateOutcome;
+use crate::headline::Figure;
 use crate::measurements::Kind;
 use crate::metric::Metric;
 use schedlab_report::{Cdf, Lanes, Matrix, Series, Table};
@@ -29,6 +30,9 @@ pub struct Study {
     pub warmup_ns: u64,
     /// What it comes to, in two sentences.
     pub verdict: Verdict,
+    /// The numbers that it is about, the most important first: named by the scenario, else those that changed most.
+    #[serde(default)]
+    pub headline: Vec<Figure>,
     /// How well the method reproduces the recording; recordings only.
     pub self_replay: Option<SelfReplay>,
     /// Predictions that were checked against a second recording.
@@ -87,6 +91,9 @@ pub struct Verdict {
     pub outcome: String,
     /// How sure that is.
     pub certainty: String,
+    /// Place in `rows` of the one that the outcome is about, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row: Option<usize>,
 }
 
 /// One scheduler with one variant.

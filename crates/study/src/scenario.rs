@@ -9,6 +9,7 @@ mod document;
 mod draw;
 mod expect;
 mod group;
+mod headline;
 mod kernel;
 mod machine;
 mod simulated;
@@ -31,6 +32,7 @@ pub use sweep::Sweep;
 pub use vm::VmSpec;
 
 use crate::delegation::{DelegationSpec, Place};
+use crate::headline::Wanted;
 use crate::metric::Metric;
 use crate::variant::Variant;
 use document::{Section, Source};
@@ -41,9 +43,10 @@ use std::path::Path;
 use step::Names;
 use toml::de::DeTable;
 
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 21] = [
     "title",
     "about",
+    "headline",
     "machine",
     "delegation",
     "schedulers",
@@ -79,6 +82,8 @@ pub struct Scenario {
     pub title: String,
     /// What it teaches, as text.
     pub about: String,
+    /// The numbers that it is about, the most important first; empty: those that change most.
+    pub headline: Vec<Wanted>,
     /// Which numbers were fitted, and to what, as text for `--explain`.
     pub fitted: Vec<String>,
     /// The machine.
@@ -193,6 +198,7 @@ impl Reader<'_> {
             name: name.to_owned(),
             title: text("title")?.unwrap_or_default(),
             about: text("about")?.unwrap_or_default(),
+            headline: Vec::new(),
             fitted: self.fitted()?,
             machine,
             delegation,
@@ -223,6 +229,7 @@ impl Reader<'_> {
         scenario.baseline_set = self.baseline_set(&scenario)?;
         scenario.variants = self.variants(&scenario)?;
         scenario.expectations = self.expectations(&scenario)?;
+        scenario.headline = headline::read(root, &scenario)?;
         Ok(scenario)
     }
 

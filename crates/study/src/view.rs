@@ -163,6 +163,14 @@ pub fn few(study: &Study, subject: &Replayed, metric: Metric) -> bool {
     done.is_some_and(|done| few_for(rank, done.recorded.min(done.simulated) * seconds(study)))
 }
 
+/// Whether a task of this name is schedlab itself (the recorder, an agent): it is measured, but no verdict is about it.
+pub fn is_own(name: &str) -> bool {
+    name == "schedlab" || OWN_THREADS.contains(&name)
+}
+
+/// Names of the threads of schedlab's agents (crates/live/src/elevation).
+const OWN_THREADS: [&str; 4] = ["sched-supervise", "sched-heartbeat", "sched-agent", "sched-detector"];
+
 /// Whether a subject is made of tasks.
 pub fn is_task(kind: Kind) -> bool {
     matches!(kind, Kind::Class | Kind::Task)

@@ -26,6 +26,7 @@ use std::path::PathBuf;
 #[command(after_help = "\
 Examples:
   schedlab compare redis-batch
+  schedlab compare redis-batch --brief
   schedlab compare my.toml --scheduler linux-6.1 --scheduler linux-6.18:base_slice_ns=6ms
   schedlab compare redis.slt --variant 'batch idle: sysbench policy=idle' \\
                              --variant 'redis fifo: redis-server policy=fifo:1'
@@ -91,6 +92,9 @@ pub(crate) struct CompareArgs {
     /// forgotten); a failure ends with exit code 3
     #[arg(long)]
     assert: bool,
+    /// Print the verdict, how sure it is, and one table of the numbers that it is about: at most 15 lines
+    #[arg(long, conflicts_with_all = ["json", "explain", "all_tasks"])]
+    brief: bool,
     /// Show every task group, also those with less than 1 % of a CPU
     #[arg(long)]
     all_tasks: bool,
@@ -137,9 +141,13 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
         serde_json::to_string_pretty(&study).context("the result cannot be written as JSON")? + "\n"
     } else {
         let style = if args.output.is_some() { Style::plain() } else { Style::of_stdout() };
-        let curves = scans.iter().map(|scan| render::scan(&study, scan, &style));
+        let curves: String = scans.iter().map(|scan| render::scan(&study, scan, &style)).collect();
         let shown = render::Shown { all_tasks: args.all_tasks, all_rows: args.all, explain: args.explain };
-        render::study(&study, &style, shown) + &curves.collect::<String>()
+        let text = match args.brief {
+            true => render::brief(&study, &style),
+            false => render::study(&study, &style, shown),
+        };
+        text + &curves
     };
     if let Some(path) = &args.report {
         let recording = match &input {

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod bench;
+mod brief;
 mod calibrate;
 mod colocate;
 mod documented;

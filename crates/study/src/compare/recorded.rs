@@ -349,6 +349,7 @@ pub fn compare_recording(
         duration_ns: duration.0,
         warmup_ns: 0,
         verdict: Default::default(),
+        headline: Vec::new(),
         detail: None,
         self_replay: Some(replay),
         predictions: predictions(&plans, &runs, &options.checks)?,
@@ -362,6 +363,7 @@ pub fn compare_recording(
         seeds,
     };
     study.gates = gates::judge(&options.gates, &plans, &runs, &errors, &study);
+    study.headline = crate::headline::headline(&study, &[]);
     study.verdict = verdict::verdict(&study);
     if let Some(keep) = &keep {
         let tasks = (0..input.classes.len()).map(|task| (input.task_name(task), input.classes[task].clone()));

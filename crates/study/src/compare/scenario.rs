@@ -59,6 +59,7 @@ pub fn compare_scenario(
         duration_ns: duration.0,
         warmup_ns: scenario.warmup.0,
         verdict: Default::default(),
+        headline: Vec::new(),
         detail: None,
         self_replay: None,
         predictions: Vec::new(),
@@ -71,6 +72,7 @@ pub fn compare_scenario(
         sections: crate::scenario::sections(&scenario.workload, &scenario.classes),
     };
     study.gates = gates::judge(&options.gates, &plans, &runs, &Errors::new(), &study);
+    study.headline = crate::headline::headline(&study, &scenario.headline);
     study.verdict = verdict::verdict(&study);
     if let Some(keep) = &keep {
         let behind = levels::tasks_behind(&keep.vcpus);

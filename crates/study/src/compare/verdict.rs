@@ -1,91 +1,27 @@
 //! The verdict: which tasks gain what, at what cost, and how sure that is. Two sentences, from the numbers alone.
 
+mod telling;
+
+pub(crate) use telling::{FELT, Telling, tellings};
+
 use crate::change::Judgement;
 use crate::measurements::Kind;
 use crate::metric::{Metric, Stat};
-use crate::result::{Cell, Row, SelfReplay, Study, Subject, Verdict};
+use crate::result::{SelfReplay, Study, Verdict};
 use crate::view::{few_for, row_name, seconds};
 use schedlab_stats::range_confidence;
-
-/// What a user feels first, in this order.
-const FELT: [Metric; 4] = [
-    Metric::Response(Stat::Percentile(99_000)),
-    Metric::Latency(Stat::Percentile(99_000)),
-    Metric::Throughput,
-    Metric::Share,
-];
-/// Changes below this part of the value are not worth a sentence.
-const WORTH: f64 = 0.02;
-/// Times below this are noise to every user, in nanoseconds.
-const FELT_TIME: f64 = 5_000.0;
-
-/// The percentile that users see: a task with too few values for it is not in the verdict.
-const TAIL: u32 = 99_000;
-
-/// One change that can be told.
-struct Telling<'a> {
-    row: &'a Row,
-    subject: &'a Subject,
-    cell: &'a Cell,
-    base: f64,
-    /// |ln(value / base)|, with the value nearer to the base by its error: so much is certain.
-    size: f64,
-    better: bool,
-}
+use telling::TAIL;
 
 pub(super) fn verdict(study: &Study) -> Verdict {
     let tellings = tellings(study);
-    Verdict { outcome: outcome(study, &tellings), certainty: certainty(study) }
+    let (row, outcome) = outcome(study, &tellings);
+    Verdict { outcome, certainty: certainty(study), row }
 }
 
-fn tellings(study: &Study) -> Vec<Telling<'_>> {
-    let Some(base) = study.rows.first() else { return Vec::new() };
-    let mut all = Vec::new();
-    for row in &study.rows[1..] {
-        for subject in row.subjects.iter().filter(|subject| matters(base, subject)) {
-            for metric in FELT {
-                let Some(cell) = subject.cell(metric) else { continue };
-                let Some(change) = cell.change else { continue };
-                let Some(ratio) = change.ratio else { continue };
-                let better = match change.judgement {
-                    Judgement::Better => true,
-                    Judgement::Worse => false,
-                    _ => continue,
-                };
-                let base = cell.value.median - change.difference;
-                let tiny = metric.unit() == crate::metric::Unit::Time && change.difference.abs() < FELT_TIME;
-                let thin =
-                    metric.unit() == crate::metric::Unit::Time && few_for(TAIL, samples(study, subject));
-                if (ratio - 1.0).abs() < WORTH || tiny || thin {
-                    continue;
-                }
-                let certain = (change.difference.abs() - change.error).max(0.0).copysign(change.difference);
-                let size = ((base + certain) / base).max(1e-6).ln().abs();
-                all.push(Telling { row, subject, cell, base, size, better });
-            }
-        }
-    }
-    all
-}
-
-/// How many activations or requests a subject finished in each run.
-fn samples(study: &Study, subject: &Subject) -> f64 {
-    subject.cell(Metric::Throughput).map_or(0.0, |cell| cell.value.median * seconds(study))
-}
-
-/// Classes that use next to nothing are not what a user asks about.
-fn matters(base: &Row, subject: &Subject) -> bool {
-    let share =
-        |row: &Row| row.find(subject.kind, &subject.name)?.cell(Metric::Share).map(|c| c.value.median);
-    !matches!(subject.kind, Kind::Class | Kind::Task)
-        || subject.changed
-        || share(base).is_some_and(|share| share >= 0.05)
-}
-
-fn outcome(study: &Study, tellings: &[Telling<'_>]) -> String {
+fn outcome(study: &Study, tellings: &[Telling<'_>]) -> (Option<usize>, String) {
     if study.rows.len() < 2 {
         let row = study.rows.first().map(|row| row.scheduler.as_str()).unwrap_or_default();
-        return format!("Only {row} was run: name a second --scheduler or a --variant to compare.");
+        return (None, format!("Only {row} was run: name a second --scheduler or a --variant to compare."));
     }
     let time = |t: &&Telling<'_>| t.cell.metric.unit() == crate::metric::Unit::Time;
     let best = |of: &mut dyn Iterator<Item = &Telling<'_>>| -> Option<(usize, f64)> {
@@ -97,7 +33,7 @@ fn outcome(study: &Study, tellings: &[Telling<'_>]) -> String {
     let found = best(&mut gains().filter(time)).or_else(|| best(&mut gains()));
     let Some((row, _)) = found else {
         let base = &study.rows[0];
-        return match tellings.iter().max_by(|a, b| a.size.total_cmp(&b.size)) {
+        let said = match tellings.iter().max_by(|a, b| a.size.total_cmp(&b.size)) {
             None => {
                 format!(
                     "No change of response, run-queue latency, throughput or CPU share against {} can be told.",
@@ -111,8 +47,9 @@ fn outcome(study: &Study, tellings: &[Telling<'_>]) -> String {
                 describe(worst)
             ),
         };
+        return (None, said);
     };
-    let row = &study.rows[row];
+    let (index, row) = (row, &study.rows[row]);
     let of_row = |better: bool| {
         let all: Vec<&Telling<'_>> =
             tellings.iter().filter(|t| std::ptr::eq(t.row, row) && t.better == better).collect();
@@ -126,7 +63,7 @@ fn outcome(study: &Study, tellings: &[Telling<'_>]) -> String {
         None => "at no cost above 2 %".to_owned(),
         Some(loss) => format!("at the cost of {}", describe(loss)),
     };
-    format!("{}: {}, {cost}.", row_name(row, study), gain.join(" and "))
+    (Some(index), format!("{}: {}, {cost}.", row_name(row, study), gain.join(" and ")))
 }
 
 /// One number about each class says enough: the one that is felt first, unless another one changed more than twice as much

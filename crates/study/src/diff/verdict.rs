@@ -47,7 +47,7 @@ pub(super) fn verdict(diff: &Diff) -> Verdict {
         "{apart} of {judged} numbers changed by more than chance; {left} more cannot be judged. The intervals hold \
          for all of them together with 95 % confidence, for the variation {variation}."
     );
-    Verdict { outcome, certainty }
+    Verdict { outcome, certainty, row: None }
 }
 
 fn describe(subject: &Subject, cell: &Cell) -> String {
