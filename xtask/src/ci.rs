@@ -25,8 +25,7 @@ const LICENCES: Step = Step {
     args: &["deny", "--offline", "check", "licenses", "bans", "sources"],
 };
 const ADVISORIES_DATABASE: Step = Step { title: "database of advisories", args: &["deny", "fetch", "db"] };
-const ADVISORIES: Step =
-    Step { title: "advisories", args: &["deny", "--offline", "check", "advisories"] };
+const ADVISORIES: Step = Step { title: "advisories", args: &["deny", "--offline", "check", "advisories"] };
 
 /// Runs the steps; stops at the first that fails.
 pub(crate) fn command(args: &[String]) -> Result<ExitCode> {

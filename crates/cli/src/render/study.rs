@@ -46,9 +46,10 @@ pub(crate) fn study(study: &Study, style: &Style, show: Shown) -> String {
         text += &predicted(study, prediction, &main, style);
     }
     if folded > 0 {
-        let by = order::sorted_by(study).map_or(String::new(), |(kind, name, metric)| {
-            format!(", by {name} {}", view::heading(metric, kind))
-        });
+        let by = study
+            .headline
+            .first()
+            .map_or(String::new(), |figure| format!(", by {} {}", figure.subject(), figure.heading()));
         let line = format!("{} of {} rows are shown{by} (--all shows them)", order.len(), study.rows.len());
         let _ = writeln!(text, "{}", style.dim(&wrap(&line, style.width, 0)));
     }
@@ -166,7 +167,8 @@ fn subject(
     order: &[usize],
     style: &Style,
 ) -> (String, Vec<String>) {
-    let columns = view::columns(study, kind);
+    let (columns, column_ranks): (Vec<Metric>, Vec<u8>) =
+        order::columns(study, kind, name).into_iter().unzip();
     // One run of each row, without a recording, has no error.
     let sure = study.seeds.len() == 1 && study.self_replay.is_none();
     let mut tasks = 1;
@@ -196,8 +198,7 @@ fn subject(
     head.extend(variants.then(|| "variant".to_owned()));
     let fixed = head.len();
     head.extend(columns.iter().map(|metric| view::heading(*metric, kind)));
-    // The first columns are the most important.
-    let ranks = (0..head.len()).map(|column| column as u8).collect();
+    let ranks = std::iter::repeat_n(0, fixed).chain(column_ranks).collect();
     let (table, missing) = Table { head, rows, fixed, ranks }.render(style);
     let title = match kind {
         Kind::Source => format!("{name} (source: what its clients see)"),
