@@ -10,10 +10,12 @@ pub use recording::of_recording;
 use crate::change::{Change, Judgement};
 use crate::compare::page_name;
 use crate::gate::GateOutcome;
+use crate::headline::Figure;
 use crate::measurements::Kind;
 use crate::metric::{Metric, Unit};
+use crate::order;
 use crate::result::{Detail, Prediction, Replayed, Row, Study};
-use crate::view::{self, TASK_COLUMNS, columns_of, heading, spaced};
+use crate::view::{self, TASK_COLUMNS, heading, spaced};
 use schedlab_model::Ns;
 use schedlab_report::{Cell, Choice, Column, Ladders, Page, Section, Table, Tone};
 
@@ -29,7 +31,7 @@ pub fn of_study(study: &Study, origin: &Origin) -> Page {
     }
     let (main, hidden) = view::by_importance(study);
     if let Some(detail) = &study.detail {
-        ladder(&mut page, detail);
+        ladder(&mut page, study, detail);
     }
     if study.rows.len() > 1 || study.self_replay.is_none() {
         let (first, rest) = main.split_at(main.len().min(FIRST_SUBJECTS));
@@ -95,11 +97,19 @@ fn change(metric: Metric, change: &Change, alone: bool) -> String {
 const FIRST_SUBJECTS: usize = 2;
 
 /// The percentiles of what the page is about first, a line for each run.
-fn ladder(page: &mut Page, detail: &Detail) {
-    let found = detail
-        .distributions
-        .iter()
-        .find_map(|cdf| cdf.measures.iter().find_map(|measure| Ladders::of_measure(&cdf.title, measure)));
+fn ladder(page: &mut Page, study: &Study, detail: &Detail) {
+    // Of a task the headline may be about waiting or about answers; clients have one distribution.
+    let about = |figure: &Figure| {
+        let cdf = detail.distributions.iter().find(|cdf| cdf.title == figure.subject)?;
+        let is_answer = matches!(figure.metric, Metric::Response(_));
+        let measure = cdf.measures.iter().find(|measure| measure.name.starts_with("Response") == is_answer);
+        Ladders::of_measure(&cdf.title, measure.or(cdf.measures.first())?)
+    };
+    let of_headline =
+        study.headline.iter().filter(|figure| figure.metric.unit() == Unit::Time).find_map(about);
+    let found = of_headline.or_else(|| {
+        detail.distributions.iter().find_map(|cdf| Ladders::of_measure(&cdf.title, cdf.measures.first()?))
+    });
     let mut section = Section::new("From the median to the maximum")
         .lead("Lower is faster, on a logarithmic axis. The name of each run is at the end of its line.");
     found.into_iter().for_each(|ladders| section.push(ladders));
@@ -150,7 +160,8 @@ fn subject(study: &Study, kind: Kind, name: &str, fold: Option<String>) -> Table
     let has = |metric: Metric| {
         study.rows.iter().any(|row| row.find(kind, name).is_some_and(|s| s.cell(metric).is_some()))
     };
-    let columns: Vec<Metric> = columns_of(kind).iter().copied().filter(|metric| has(*metric)).collect();
+    let all = order::columns(study, kind, name).into_iter().map(|(metric, _)| metric);
+    let columns: Vec<Metric> = all.filter(|metric| has(*metric)).collect();
     let alone = study.seeds.len() == 1 && study.self_replay.is_none();
     let row = |(index, row): (usize, &Row)| {
         let subject = row.find(kind, name);
