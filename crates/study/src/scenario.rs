@@ -222,6 +222,11 @@ impl Reader<'_> {
             return Err(root.error_of_file(text));
         }
         scenario.create();
+        self.named(scenario)
+    }
+
+    /// Reads what names tasks and groups of the scenario, which are all known by now.
+    fn named(&self, mut scenario: Scenario) -> Result<Scenario, ScenarioError> {
         let subject = scenario.subject();
         if let Some(name) = scenario.delegation.outside.iter().find(|name| subject.tasks(name).is_empty()) {
             return Err(self.root.error_of_file(format!("[delegation] outside: {}", subject.unknown(name))));
@@ -229,7 +234,7 @@ impl Reader<'_> {
         scenario.baseline_set = self.baseline_set(&scenario)?;
         scenario.variants = self.variants(&scenario)?;
         scenario.expectations = self.expectations(&scenario)?;
-        scenario.headline = headline::read(root, &scenario)?;
+        scenario.headline = headline::read(&self.root, &scenario)?;
         Ok(scenario)
     }
 
