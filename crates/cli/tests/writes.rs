@@ -28,9 +28,9 @@ const fn recorder(arguments: &'static [&'static str]) -> Writer {
 }
 
 const WRITERS: &[Writer] = &[
-    writer(&["compare", "two-hogs", "--for", "1s", "-o", "OUT"]),
-    writer(&["compare", "two-hogs", "--for", "1s", "--json", "-o", "OUT"]),
-    writer(&["compare", "two-hogs", "--for", "1s", "--report", "OUT"]),
+    writer(&["compare", "two-hogs", "--for", "1500ms", "-o", "OUT"]),
+    writer(&["compare", "two-hogs", "--for", "1500ms", "--json", "-o", "OUT"]),
+    writer(&["compare", "two-hogs", "--for", "1500ms", "--report", "OUT"]),
     writer(&["show", "recordings/two-yes.slt", "--report", "OUT"]),
     writer(&["diff", "recordings/two-yes.slt", "recordings/two-yes.slt", "-o", "OUT"]),
     writer(&["export", "recordings/two-yes.slt", "--ftrace", "OUT"]),

@@ -162,7 +162,7 @@ fn scenarios(verbose: bool, json: bool, style: &Style) -> anyhow::Result<String>
         }
     }
     if json {
-        return Ok(serde_json::to_string_pretty(&list)? + "\n");
+        return listed("scenarios", list);
     }
     text += "\nRun one with `schedlab compare NAME`; write your own as docs/scenario-format.md says.\n";
     Ok(text)

@@ -207,7 +207,7 @@ impl<W: Write> Text<W> {
                 cell => facts.push(format!("{} {}", column.title, self.cell_text(cell, true))),
             }
         }
-        writeln!(self.out, "{}", facts.join(" "))?;
+        writeln!(self.out, "{}", wrap(&facts.join(" "), self.style.width, 0))?;
         for sentence in sentences {
             writeln!(self.out, "{}", wrap(&sentence, self.style.width, 4))?;
         }

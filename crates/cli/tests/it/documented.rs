@@ -166,7 +166,7 @@ fn own_files(folder: &Folder) {
     }
     for name in ["old.json", "new.json"] {
         let out = folder.0.join(name).display().to_string();
-        let ran = schedlab(&["compare", "two-hogs", "--for", "500ms", "--json", "-o", &out]);
+        let ran = schedlab(&["compare", "two-hogs", "--for", "1500ms", "--json", "-o", &out]);
         assert!(ran.code < 2, "{ran:?}");
     }
     let trace = folder.0.join("trace.pftrace").display().to_string();

@@ -142,7 +142,7 @@ fn a_scan_is_a_table_and_a_curve() {
 #[test]
 fn a_kernel_is_taken_for_the_preset_that_models_it() {
     for (kernel, preset) in [("linux-6.2", "linux-6.1"), ("linux-4.19", "linux-")] {
-        let ran = schedlab(&["compare", "two-hogs", "--for", "500ms", "--scheduler", kernel]);
+        let ran = schedlab(&["compare", "two-hogs", "--for", "1500ms", "--scheduler", kernel]);
         assert!([0, 1].contains(&ran.code), "{ran:?}");
         assert!(ran.stdout.contains(&format!("{kernel} is simulated as {preset}")), "{}", ran.stdout);
     }
@@ -182,7 +182,7 @@ fn colours_are_what_was_asked_for() {
 fn a_dash_is_standard_output() {
     let ran = schedlab(&["export", "recordings/two-yes.slt", "--ftrace", "-"]);
     assert!(ran.stdout.contains("sched_switch") && ran.stderr.contains("switches"), "{}", ran.stderr);
-    let page = schedlab(&["compare", "two-hogs", "--for", "500ms", "--report", "-", "-o", "/dev/null"]);
+    let page = schedlab(&["compare", "two-hogs", "--for", "1500ms", "--report", "-", "-o", "/dev/null"]);
     assert!(page.stdout.starts_with("<!doctype html>"), "{page:?}");
     let both = schedlab(&["compare", "two-hogs", "--report", "-"]);
     assert!(both.code == 2 && both.stderr.contains("standard output"), "{both:?}");

@@ -88,7 +88,7 @@ fn every_json_output_is_what_its_schema_says() {
     let out = folder.0.join("x.txt").display().to_string();
     let gate = "redis-server latency p99 > 1ms";
     for command in [
-        &["compare", "two-hogs", "--for", "500ms", "--json"][..],
+        &["compare", "two-hogs", "--for", "1500ms", "--json"][..],
         &[
             "compare",
             recording,
