@@ -264,7 +264,7 @@ fn footer(
         let line = format!(
             "{hidden} task groups with less than 1 % of a CPU are not shown (--all-tasks shows them)"
         );
-        let _ = writeln!(text, "{}", style.dim(&line));
+        let _ = writeln!(text, "{}", style.dim(&wrap(&line, style.width, 0)));
     }
     text
 }

@@ -197,9 +197,11 @@ fn every_documented_command_works() {
         let left_open = one.words.iter().any(|word| {
             word.contains("...") || word.contains("NAME-OF") || word == "COMMAND" || word.starts_with('[')
         });
+        // The prices of this machine are there after `schedlab calibrate` only.
+        let measured = one.words.iter().any(|word| word == "this-machine");
         // Every scenario of the gallery takes minutes; the gallery has tests of its own.
         let whole_gallery = one.words == ["published"];
-        if known || left_open || whole_gallery || !RUN.contains(&one.words[0].as_str()) {
+        if known || left_open || measured || whole_gallery || !RUN.contains(&one.words[0].as_str()) {
             continue;
         }
         inputs(&folder, &one.words);
