@@ -1,5 +1,5 @@
-//! Chores of the workspace: `cargo xtask tidy|ci|deny|bpf|stress|fuzz|disturb|docs|oracle|pairs|same-results`. A thin dispatcher; each chore is a
-//! module of its own.
+//! Chores of the workspace: `cargo xtask tidy|ci|deny|bpf|stress|fuzz|disturb|docs|oracle|pairs|guest|same-results|torture-writes`. A thin
+//! dispatcher; each chore is a module of its own.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a command-line tool
 
@@ -18,6 +18,7 @@ mod picture;
 mod same_results;
 mod stress;
 mod tidy;
+mod torture_writes;
 mod tree;
 
 use anyhow::{Result, bail};
@@ -68,6 +69,9 @@ Usage: cargo xtask <chore> [options]
   same-results OLD NEW [CASE...]
                     run two programs (or those of two checkouts) with the same inputs: every number, name and key that
                     OLD gives must be in what NEW gives; sentences may read differently. CASE: only those that contain it
+  torture-writes    kill every command that writes at random moments, and fill its disk: the old file stays, or the whole new one
+                    is there
+      --rounds N    how many (default 500)
   help              this text
 
 Exit codes: 0 done, 1 something was found, 2 bad arguments.
@@ -109,6 +113,7 @@ fn run(args: &[String]) -> Result<ExitCode> {
         "guest" => guest::command(rest),
         "pairs" => pairs::command(rest),
         "same-results" => same_results::command(rest),
+        "torture-writes" => torture_writes::command(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(ExitCode::SUCCESS)
@@ -143,6 +148,7 @@ mod tests {
             "docs",
             "pairs",
             "same-results",
+            "torture-writes",
             "help",
         ] {
             let text = of_chore(chore).unwrap_or_else(|| panic!("{chore}"));

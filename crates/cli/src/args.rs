@@ -1,7 +1,7 @@
 //! The command line: the list of the commands. The arguments of each are beside its code, in `commands/NAME.rs`.
 
 use crate::commands;
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 
 /// Would another scheduler serve this workload better? Record a real machine, or write a scenario, and compare.
 #[derive(Debug, Parser)]
@@ -20,9 +20,23 @@ Examples:
 Exit codes: 0 done, 1 an expectation failed, 2 bad input or not possible here, 3 not to be trusted."
 )]
 pub(crate) struct Args {
+    /// Use colours: on a terminal, always, or never (as with NO_COLOR)
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_default_value = true)]
+    pub(crate) color: ColorWhen,
     /// The command and its arguments.
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// When output has colours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum ColorWhen {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    /// Also into a pipe or a file
+    Always,
+    /// Not at all
+    Never,
 }
 
 /// The commands.
@@ -58,6 +72,12 @@ pub(crate) enum Command {
     Calibrate(commands::calibrate::CalibrateArgs),
     /// Repeat published experiments with the real programs: published, this machine, simulated
     Experiment(commands::experiment::ExperimentArgs),
+    /// Explain a word of the tables and verdicts
+    Explain(commands::explain::ExplainArgs),
+    /// Print the completions of a shell
+    Completions(commands::completions::CompletionsArgs),
+    /// Print or write manual pages
+    Man(commands::man::ManArgs),
     /// Say what this kernel and these permissions allow
     Doctor(commands::doctor::DoctorArgs),
     /// Find the mildest setting under which a server beside batch work meets its goal

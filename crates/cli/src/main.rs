@@ -18,12 +18,20 @@ mod stdin;
 
 use args::{Args, Command};
 use clap::Parser;
+use schedlab_model::text::shown_lines;
 use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return refused(&error),
+    };
+    render::use_colors(args.color);
     let result = match &args.command {
+        Command::Explain(command) => commands::explain::run(command),
+        Command::Completions(command) => commands::completions::run(command),
+        Command::Man(command) => commands::man::run(command),
         Command::Record(command) => commands::record::run(command),
         Command::Compare(command) => commands::compare::run(command),
         Command::Bench(command) => commands::bench::run(command),
@@ -56,12 +64,40 @@ fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         // The reader of a pipe has read enough: that is no error.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Nothing is left to do when standard error is gone too.
-            let _ = writeln!(std::io::stderr(), "error: {}", stdin::named(&message(&error)));
-            ExitCode::from(2)
-        }
+        Err(error) => failed(&stdin::named(&message(&error)), asks_for_json()),
     }
+}
+
+/// Prints the help that was asked for, or why the arguments were refused. An argument is data: its control characters are escaped.
+fn refused(error: &clap::Error) -> ExitCode {
+    let text = error.render().to_string();
+    if error.use_stderr() && asks_for_json() {
+        return failed(text.trim_end().trim_start_matches("error: "), true);
+    }
+    if matches!(shown_lines(&text), std::borrow::Cow::Borrowed(_)) {
+        // In colours, to the stream that fits, with the pager's width.
+        error.exit();
+    }
+    // Nothing is left to do when standard error is gone too.
+    let _ = write!(std::io::stderr(), "{}", shown_lines(&text));
+    ExitCode::from(2)
+}
+
+/// Whether the command line has `--json`, before what another program is started with.
+fn asks_for_json() -> bool {
+    std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json")
+}
+
+/// Prints why the command failed: as a line, or as JSON where the result would have been JSON. Standard output stays empty.
+fn failed(message: &str, json: bool) -> ExitCode {
+    let text = if json {
+        serde_json::json!({ "schema": "schedlab-error/1", "error": message, "exit_code": 2 }).to_string()
+    } else {
+        format!("error: {}", shown_lines(message))
+    };
+    // Nothing is left to do when standard error is gone too.
+    let _ = writeln!(std::io::stderr(), "{text}");
+    ExitCode::from(2)
 }
 
 /// Returns the error and its causes, without those whose text is already in it.

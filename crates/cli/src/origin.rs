@@ -1,6 +1,7 @@
 //! Where a result comes from: what a page says about this run of the program.
 
 use anyhow::Context;
+use schedlab_model::text::shown;
 use schedlab_study::page::Origin;
 use schedlab_trace::Header;
 use std::path::Path;
@@ -37,7 +38,7 @@ pub(crate) fn as_typed(words: &[String]) -> String {
         true => text.clone(),
         false => format!("'{}'", text.replace('\'', r"'\''")),
     };
-    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+    shown(&words.iter().map(quoted).collect::<Vec<_>>().join(" ")).into_owned()
 }
 
 #[cfg(test)]

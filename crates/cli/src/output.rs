@@ -1,23 +1,69 @@
 //! Writes results to standard output, or to a file that appears whole or not at all.
 
 use anyhow::{Context, anyhow, bail};
+use schedlab_model::text::{is_hostile, shown};
+use schedlab_trace::{NewFile, STDOUT};
+use std::borrow::Cow;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Writes to `path`, or to standard output. A file is replaced only when everything is written.
 pub(crate) fn write(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
-    let Some(path) = path else {
+    let Some(path) = path.filter(|path| !is_stdout(path)) else {
         let mut out = std::io::stdout().lock();
-        out.write_all(text.as_bytes())?;
+        out.write_all(safe(text).as_bytes())?;
         return Ok(out.flush()?);
     };
-    let part = part(path)?;
-    let written = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, path));
-    if written.is_err() {
-        // The first error is the one to report.
-        let _ = std::fs::remove_file(&part);
+    let write = || -> std::io::Result<()> {
+        let mut file = NewFile::create(path)?;
+        file.write_all(text.as_bytes())?;
+        file.commit()
+    };
+    write().with_context(|| unwritable(path))
+}
+
+/// Returns `text` without control characters other than line ends, tabs and the colours of [`Style`](crate::render::Style): a name
+/// that a view forgot to escape moves no cursor and sets no title.
+fn safe(text: &str) -> Cow<'_, str> {
+    if !text.contains(|c| is_hostile(c) && c != '\n') {
+        return Cow::Borrowed(text);
     }
-    written.with_context(|| unwritable(path))
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut rest = text;
+    while let Some(at) = rest.find(|c| is_hostile(c) && !matches!(c, '\n' | '\t')) {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let length = colour(rest).unwrap_or_else(|| rest.chars().next().map_or(0, char::len_utf8));
+        let (part, after) = rest.split_at(length);
+        if part.len() > 2 && part.starts_with('\u{1b}') {
+            out.push_str(part)
+        } else {
+            out += &shown(part)
+        }
+        rest = after;
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
+}
+
+/// Returns the length of the colour sequence (`ESC [ N m`) that `text` begins with.
+fn colour(text: &str) -> Option<usize> {
+    let number = text.strip_prefix("\u{1b}[")?;
+    let digits = number.len() - number.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    (digits <= 2 && number[digits..].starts_with('m')).then_some(digits + 3)
+}
+
+/// Whether `path` is `-`, standard output.
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    path == Path::new(STDOUT)
+}
+
+/// Writes what a command says about the file that it made: to standard output, or to standard error when the file is there.
+pub(crate) fn say(file: &Path, text: &str) -> anyhow::Result<()> {
+    if is_stdout(file) {
+        return Ok(std::io::stderr().lock().write_all(text.as_bytes())?);
+    }
+    write(None, text)
 }
 
 /// Refuses a file that cannot be written, before the work is done.
@@ -25,9 +71,13 @@ pub(crate) fn check(path: &Path) -> anyhow::Result<()> {
     if path.is_dir() {
         return Err(anyhow!("{} is a directory: name a file in it with -o", path.display()));
     }
-    let part = part(path)?;
-    let tried = std::fs::File::create(&part).map(drop).and_then(|()| std::fs::remove_file(&part));
-    tried.with_context(|| unwritable(path))
+    if is_stdout(path) {
+        return Ok(());
+    }
+    if path.file_name().is_none() {
+        bail!("-o {}: name a file", path.display());
+    }
+    NewFile::create(path).map(drop).with_context(|| unwritable(path))
 }
 
 /// Refuses a result or a page that cannot be written, and one file for both, before the work is done.
@@ -37,6 +87,9 @@ pub(crate) fn check_both(output: Option<&Path>, report: Option<&Path>) -> anyhow
     {
         bail!("--report and -o both write {}: give each a file of its own", report.display());
     }
+    if output.is_none_or(is_stdout) && report.is_some_and(is_stdout) {
+        bail!("--report - and the result both go to standard output: name a file for the result with -o");
+    }
     output.into_iter().chain(report).try_for_each(check)
 }
 
@@ -44,10 +97,14 @@ fn unwritable(path: &Path) -> String {
     format!("{} cannot be written: choose another place", path.display())
 }
 
-/// Returns the file beside `path` that is written first and then renamed.
-pub(crate) fn part(path: &Path) -> anyhow::Result<PathBuf> {
-    let name = path.file_name().ok_or_else(|| anyhow!("-o {}: name a file", path.display()))?;
-    let mut part = name.to_owned();
-    part.push(format!(".{}.part", std::process::id()));
-    Ok(path.with_file_name(part))
+#[cfg(test)]
+mod tests {
+    use super::safe;
+
+    #[test]
+    fn only_colours_reach_a_terminal() {
+        assert_eq!(safe("a\t\u{1b}[1mb\u{1b}[0m\n"), "a\t\u{1b}[1mb\u{1b}[0m\n");
+        assert_eq!(safe("\u{1b}[2J\u{1b}]0;x\u{7}\u{9b}31m"), r"\x1b[2J\x1b]0;x\x07\u{9b}31m");
+        assert_eq!(safe("\u{1b}"), r"\x1b");
+    }
 }

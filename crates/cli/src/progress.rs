@@ -2,6 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use schedlab_lab::record::RecordProgress;
+use schedlab_model::text::shown;
 use std::io::IsTerminal;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -55,7 +56,7 @@ impl Working {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
             let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-            bar.set_message(what);
+            bar.set_message(shown(&what).into_owned());
             bar.enable_steady_tick(Duration::from_millis(200));
             bar
         });

@@ -46,6 +46,40 @@ pub fn facts(found: &Capabilities) -> Vec<Fact> {
     facts
 }
 
+/// Returns the answer in two sentences: what can be recorded and run here, and what kind of kernel it is.
+pub fn answer(found: &Capabilities, facts: &[Fact]) -> String {
+    let best = found.backends.iter().find(|(_, works)| works.is_ok()).map(|(backend, _)| *backend);
+    let records = match best {
+        Some(Backend::Bpf | Backend::Tracepoints) => "Everything can be recorded here",
+        Some(Backend::Switches) => "Only run times can be recorded here, not wakeups: no replay",
+        Some(Backend::OwnTasks) => "Only your own tasks can be recorded here: no replay",
+        None => "Nothing can be recorded here; scenarios can be compared",
+    };
+    let runs = match found.rt_priority_max {
+        0 => ", and threads cannot be run under another scheduler",
+        _ => ", and threads can be run under another scheduler",
+    };
+    let lifted = facts.iter().filter(|fact| fact.level > Level::Note && fact.lift.is_some()).count();
+    let lifted = match lifted {
+        0 => String::new(),
+        1 => " (one limit below can be lifted)".to_owned(),
+        many => format!(" ({many} limits below can be lifted)"),
+    };
+    let preempt = found
+        .machine
+        .knobs
+        .iter()
+        .find(|(name, _)| name == "preempt")
+        .and_then(|(_, text)| Some(text.split_once('(')?.1.split_once(')')?.0.to_owned()));
+    let kernel = &found.machine.kernel;
+    let kind = match (found.machine.version.contains("PREEMPT_RT"), preempt) {
+        (true, _) => format!("Linux {kernel} is a real-time kernel (PREEMPT_RT)"),
+        (false, Some(model)) => format!("Linux {kernel} is not a real-time kernel (preemption: {model})"),
+        (false, None) => format!("Linux {kernel} is not a real-time kernel"),
+    };
+    format!("{records}{runs}{lifted}. {kind}.")
+}
+
 fn fact(level: Level, what: &str, state: impl Into<String>, consequence: &str, lift: Option<&str>) -> Fact {
     let (what, consequence) = (what.to_owned(), consequence.to_owned());
     Fact { what, state: state.into(), level, consequence, lift: lift.map(str::to_owned) }

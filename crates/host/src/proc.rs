@@ -4,6 +4,7 @@ use crate::cgroup::Groups;
 use crate::facts::{FactSource, TaskFacts};
 use crate::sys::sched;
 use rustix::process::Pid;
+use schedlab_model::text::shown;
 use schedlab_model::{CpuId, CpuSet, MAX_CPUS, Nice, Ns, Policy, TaskId};
 use std::sync::OnceLock;
 use std::{fs, io};
@@ -56,7 +57,7 @@ pub(crate) fn task(
     groups: &mut Groups,
     default_slice: Option<u64>,
 ) -> Option<TaskFacts> {
-    let comm = fs::read_to_string(format!("/proc/{tid}/comm")).ok()?;
+    let comm = text(&format!("/proc/{tid}/comm"))?;
     let attributes = sched::attributes(tid).ok()?;
     let (process, kernel) = identity(tid);
     let fair = matches!(attributes.policy, 0 | 3 | 5);
@@ -66,7 +67,7 @@ pub(crate) fn task(
         id,
         tid,
         process,
-        comm: comm.trim_end_matches('\n').to_owned(),
+        comm: shown(comm.trim_end_matches('\n')).into_owned(),
         policy: policy(&attributes),
         nice: i8::try_from(attributes.nice).ok().and_then(Nice::new).unwrap_or_default(),
         affinity: affinity(tid).ok()?,
@@ -101,12 +102,17 @@ pub(crate) fn affinity(tid: u32) -> io::Result<CpuSet> {
     Ok((0..limit).filter(|&cpu| mask.is_set(cpu)).map(CpuId::from).collect())
 }
 
+/// Returns a file of `/proc` that has a name in it: a name may end inside a character, as the kernel cuts it after 15 bytes.
+pub(crate) fn text(path: &str) -> Option<String> {
+    Some(String::from_utf8_lossy(&fs::read(path).ok()?).into_owned())
+}
+
 /// Process id, and whether it is a kernel thread (PF_KTHREAD in `/proc/TID/stat`).
 pub(crate) fn identity(tid: u32) -> (u32, bool) {
     const PF_KTHREAD: u32 = 0x0020_0000;
-    let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    let status = text(&format!("/proc/{tid}/status")).unwrap_or_default();
     let process = value(&status, "Tgid:").and_then(|text| text.parse().ok()).unwrap_or(0);
-    let stat = fs::read_to_string(format!("/proc/{tid}/stat")).unwrap_or_default();
+    let stat = text(&format!("/proc/{tid}/stat")).unwrap_or_default();
     // The name may contain spaces and brackets; the fields after it are counted from its last bracket.
     let flags =
         stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(6)?.parse::<u32>().ok());

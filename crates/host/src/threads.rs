@@ -4,6 +4,7 @@
 use crate::proc;
 use crate::sys::sched::{self, Attributes};
 use rustix::process::Pid;
+use schedlab_model::text::shown;
 use schedlab_model::{CpuId, CpuSet, Nice, Ns, Policy};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
@@ -58,13 +59,13 @@ impl Scheduling {
 
 /// Reads who thread `tid` is. `None`: there is none.
 pub fn identity(tid: u32) -> Option<Identity> {
-    let stat = fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
+    let stat = proc::text(&format!("/proc/{tid}/stat"))?;
     let (process, kernel) = proc::identity(tid);
     let (name, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace();
     let parent = fields.nth(1)?.parse().ok()?;
     let started = fields.nth(17)?.parse().ok()?;
-    let comm = name.split_once('(').map_or_else(String::new, |(_, comm)| comm.to_owned());
+    let comm = name.split_once('(').map_or_else(String::new, |(_, comm)| shown(comm).into_owned());
     // It ended between two of our looks: process 0 is nobody's.
     if process == 0 {
         return None;
@@ -137,13 +138,13 @@ pub fn is_stopped(tid: u32) -> bool {
 
 /// The letter in `/proc/TID/stat`. `None`: it is gone.
 fn state(tid: u32) -> Option<char> {
-    let stat = fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
+    let stat = proc::text(&format!("/proc/{tid}/stat"))?;
     stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next())
 }
 
 /// Whether SIGKILL waits for it. The kernel gives it to every thread of a process that ends by a fatal signal.
 fn has_fatal_signal(tid: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    let status = proc::text(&format!("/proc/{tid}/status")).unwrap_or_default();
     let pending = status.lines().filter_map(|line| {
         let mask = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"))?;
         u64::from_str_radix(mask.trim(), 16).ok()
@@ -154,7 +155,7 @@ fn has_fatal_signal(tid: u32) -> bool {
 /// Whether it is on its way through the kernel's exit (PF_EXITING in field 9 of `/proc/TID/stat`), or dead.
 fn is_exiting(tid: u32) -> bool {
     const PF_EXITING: u64 = 4;
-    let stat = fs::read_to_string(format!("/proc/{tid}/stat")).unwrap_or_default();
+    let stat = proc::text(&format!("/proc/{tid}/stat")).unwrap_or_default();
     let flags =
         stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(6)?.parse::<u64>().ok());
     flags.is_none_or(|flags| flags & PF_EXITING != 0)

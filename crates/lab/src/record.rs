@@ -9,12 +9,13 @@ use schedlab_host::{
     RecordSink, RecordStart, RecordUntil, RecordingCapabilities, TaskFacts,
 };
 use schedlab_model::{EventKind, EventSink, GroupSpec, Ns, SchedEvent};
-use schedlab_trace::{Capabilities, Capability, CpuTime, GroupInfo, Header, TaskInfo, TraceError, Writer};
+use schedlab_trace::{
+    Capabilities, Capability, CpuTime, GroupInfo, Header, NewFile, TaskInfo, TraceError, Writer,
+};
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, BufWriter};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use stop_conditions::StopWatcher;
 
 pub use stop_conditions::{Caught, StopCondition, StopConditionError, StopConditions, StretchKind};
@@ -47,6 +48,22 @@ pub enum RecordError {
         /// The error of the system.
         source: TraceError,
     },
+    /// The file cannot be written any longer.
+    #[error("cannot go on writing {}: {source}. What was recorded until then is in {}", .path.display(), .left.display())]
+    Cut {
+        /// The file.
+        path: PathBuf,
+        /// The file that has what was recorded until then.
+        left: PathBuf,
+        /// The error of the system.
+        source: TraceError,
+    },
+    /// Nothing happened that could be recorded, and there is a recording already.
+    #[error(
+        "no event was recorded, and {} is as it was. Record for longer, or more tasks (`--all`)",
+        .0.display()
+    )]
+    Empty(PathBuf),
 }
 
 /// A finished recording.
@@ -77,7 +94,7 @@ pub struct Recorded {
 pub struct RecordPlan {
     /// Which tasks, by which backend, for how long.
     pub request: RecordRequest,
-    /// The file. An existing one is replaced when the recording begins.
+    /// The file. An existing one stays until the recording is whole: what is recorded meanwhile is beside it.
     pub output: PathBuf,
     /// A line for the header.
     pub note: String,
@@ -157,6 +174,8 @@ pub fn record(
         observer,
         header: Header { command, note: plan.note.clone(), ..Header::default() },
         writer: None,
+        written_to: plan.output.clone(),
+        kept: false,
         flight: plan.ring.map(|keep| {
             FlightRecorder::new(keep, plan.max_bytes.map_or(flight_recorder::MEMORY, |n| n as usize))
         }),
@@ -170,11 +189,19 @@ pub fn record(
     };
     let result = schedlab_host::record(&plan.request, &mut sink, &|| over.get() || stop());
     match sink.error.take() {
+        Some(Failed::Trace(source)) if sink.kept => {
+            return Err(RecordError::Cut { path: plan.output.clone(), left: sink.written_to, source });
+        }
         Some(Failed::Trace(error)) => return Err(output(error)),
         Some(Failed::Unseen(condition, backend)) => return Err(RecordError::Unseen { condition, backend }),
         None => {}
     }
-    sink.finish(result?).map_err(output)
+    sink.finish(result?)
+}
+
+/// Whether there is a recording at `path` that a new file would replace.
+fn replaces(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.len() > 0)
 }
 
 /// Why the sink stopped the recorder.
@@ -187,7 +214,11 @@ struct FileSink<'a> {
     plan: &'a RecordPlan,
     observer: &'a mut dyn RecordObserver,
     header: Header,
-    writer: Option<Writer<BufWriter<File>>>,
+    writer: Option<Writer<BufWriter<NewFile>>>,
+    /// The file that is written: the output, or one beside it where a recording was before.
+    written_to: PathBuf,
+    /// Whether it has events, and so stays whatever happens.
+    kept: bool,
     flight: Option<FlightRecorder>,
     stops: Option<StopWatcher>,
     error: Option<Failed>,
@@ -210,21 +241,33 @@ impl FileSink<'_> {
     }
 
     /// Writes the file, or its end, and returns what became of the recording.
-    fn finish(self, end: RecordEnd) -> Result<Recorded, TraceError> {
+    fn finish(self, end: RecordEnd) -> Result<Recorded, RecordError> {
         let path = &self.plan.output;
+        let output = |source| RecordError::Output { path: path.clone(), source };
+        let system = |source| output(TraceError::File { path: path.clone(), source });
+        let replaced = replaces(path) && self.written_to == *path;
         let cpu_time = CpuTime { busy: end.busy, stolen: end.stolen, recorder: end.recorder_cpu };
         let cost_ns_per_switch = self.header.recorder_ns_per_switch;
         let mut caught = self.stops.and_then(|stops| stops.caught().cloned());
         let (mut tasks, mut full, mut kept) = (self.tasks, false, None);
         if let Some(flight) = self.flight {
-            let written = flight.write(path, self.header, end.duration, cpu_time, caught.as_mut())?;
+            let written =
+                flight.write(path, self.header, end.duration, cpu_time, caught.as_mut()).map_err(output)?;
             let flight_recorder::Written { duration, events, short, .. } = written;
+            if events == 0 && replaced {
+                return Err(RecordError::Empty(path.clone()));
+            }
             tasks = written.tasks;
             kept = Some(Kept { duration, events, short });
         } else if let Some(mut writer) = self.writer {
             full = writer.is_full();
             writer.set_cpu_time(cpu_time);
-            writer.finish(end.duration)?;
+            let out = writer.finish(end.duration).map_err(output)?;
+            let file = out.into_inner().map_err(|error| system(error.into_error()))?;
+            if self.so_far.events == 0 && self.written_to != *path {
+                return Err(RecordError::Empty(path.clone()));
+            }
+            file.commit().map_err(system)?;
         }
         let file_bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
         let (backend, system_wide) =
@@ -280,10 +323,12 @@ impl RecordSink for FileSink<'_> {
         }
         if self.flight.is_none() {
             let path = &self.plan.output;
-            let created = File::create(path)
-                .map_err(|source| TraceError::File { path: path.clone(), source })
-                .and_then(|file| Writer::new(BufWriter::new(file), &self.header));
-            let mut writer = self.keep(created)?;
+            let created =
+                NewFile::growing(path).map_err(|source| TraceError::File { path: path.clone(), source });
+            let file = self.keep(created)?;
+            self.written_to = file.path().to_owned();
+            let begun = Writer::new(BufWriter::new(file), &self.header);
+            let mut writer = self.keep(begun)?;
             if let Some(bytes) = self.plan.max_bytes {
                 writer.limit(bytes);
             }
@@ -335,6 +380,10 @@ impl RecordSink for FileSink<'_> {
                 (None, None) => Ok(()),
             };
             self.keep(done)?;
+            if let Some(writer) = self.writer.as_mut().filter(|_| self.so_far.events > 0) {
+                writer.out_mut().get_mut().keep();
+                self.kept = true;
+            }
         }
         let full = self.writer.as_ref().is_some_and(Writer::is_full);
         let met = self.met();
@@ -416,7 +465,7 @@ pub(crate) fn task_info(task: &TaskFacts) -> TaskInfo {
 
 pub(crate) fn group_info(group: &GroupFacts) -> GroupInfo {
     let spec = GroupSpec {
-        name: group.path.clone(),
+        name: schedlab_model::text::shown(&group.path).into_owned(),
         parent: group.parent,
         weight: group.weight,
         idle: group.idle,

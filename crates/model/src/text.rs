@@ -1,4 +1,7 @@
-//! Small readings of text that every part of schedlab needs: the nearest known word, patterns, dates, sizes, decimals.
+//! Small readings of text that every part of schedlab needs: the nearest known word, patterns, dates, sizes, decimals, and
+//! names as they are shown.
+
+use std::borrow::Cow;
 
 /// Returns the candidate with the smallest edit distance to `name`, if it is near enough to be a typing error.
 pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
@@ -132,6 +135,70 @@ pub fn iso8601(unix_ns: u64) -> String {
     format!("{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", day + 1)
 }
 
+/// Whether `c` changes what a terminal, a page or an editor shows around it: control characters (C0, DEL, C1), separators of lines
+/// and paragraphs, and what Unicode (TR 9, table 1) reverses or hides text with.
+pub const fn is_hostile(c: char) -> bool {
+    matches!(c, '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// Returns a name as it is shown and kept: what [`is_hostile`] is written as an escape (`\x1b`, `\n`, `\u{202e}`). Threads, control
+/// groups, programs and files may be named anything, and a name is data wherever it is printed.
+pub fn shown(name: &str) -> Cow<'_, str> {
+    if !name.contains(is_hostile) {
+        return Cow::Borrowed(name);
+    }
+    let mut text = String::with_capacity(name.len() + 8);
+    name.chars().for_each(|c| push_shown(&mut text, c));
+    Cow::Owned(text)
+}
+
+/// Returns a message of several lines as it is shown: as [`shown`], but lines stay lines.
+pub fn shown_lines(message: &str) -> Cow<'_, str> {
+    if !message.contains(|c| is_hostile(c) && c != '\n') {
+        return Cow::Borrowed(message);
+    }
+    let mut text = String::with_capacity(message.len() + 8);
+    for c in message.chars() {
+        if c == '\n' { text.push(c) } else { push_shown(&mut text, c) }
+    }
+    Cow::Owned(text)
+}
+
+fn push_shown(text: &mut String, c: char) {
+    match c {
+        '\n' => text.push_str("\\n"),
+        '\t' => text.push_str("\\t"),
+        '\r' => text.push_str("\\r"),
+        c if !is_hostile(c) => text.push(c),
+        c if c.is_ascii() => text.push_str(&format!("\\x{:02x}", c as u32)),
+        c => text.push_str(&format!("\\u{{{:x}}}", c as u32)),
+    }
+}
+
+/// Returns a field of a CSV table: quoted where RFC 4180 wants it. A text that a spreadsheet would run as a formula (it begins with
+/// `=`, `+`, `-`, `@`) gets an apostrophe before it, which spreadsheets hide.
+pub fn csv_field(text: &str) -> String {
+    let text = shown(text);
+    let text = if text.starts_with(['=', '+', '-', '@']) { format!("'{text}") } else { text.into_owned() };
+    if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+}
+
+/// Returns a cell of a Markdown table: what Markdown or HTML would read as markup is escaped.
+pub fn markdown_cell(text: &str) -> String {
+    let mut cell = String::with_capacity(text.len());
+    for c in shown(text).chars() {
+        match c {
+            '&' => cell.push_str("&amp;"),
+            '<' => cell.push_str("&lt;"),
+            '>' => cell.push_str("&gt;"),
+            '|' | '\\' | '`' | '*' | '_' | '[' | ']' | '~' => cell.extend(['\\', c]),
+            c => cell.push(c),
+        }
+    }
+    cell
+}
+
 /// Returns a number of bytes: `500M` is 524,288,000. Units are K, M, G and T, powers of 1024, with or without `B` or `iB`;
 /// `None` when `text` is not such a number or is larger than 2^64 - 1 bytes.
 pub fn bytes(text: &str) -> Option<u64> {
@@ -180,6 +247,24 @@ mod tests {
         assert_eq!(near("yse").as_deref(), Some("yes"));
         assert_eq!(near("dration").as_deref(), Some("duration"));
         assert_eq!(near("elephant"), None);
+    }
+
+    #[test]
+    fn a_name_is_data() {
+        assert_eq!(shown("redis-server"), "redis-server");
+        assert_eq!(shown("日本 (x)\\"), "日本 (x)\\");
+        assert_eq!(shown("\u{1b}[31m\n\u{9b}2J\u{202e}"), r"\x1b[31m\n\u{9b}2J\u{202e}");
+        assert_eq!(shown(&shown("\u{1b}\t")), r"\x1b\t", "once is enough");
+        assert_eq!(shown_lines("a\n\u{1b}b"), "a\n\\x1bb");
+    }
+
+    #[test]
+    fn no_cell_of_a_table_is_a_formula_or_markup() {
+        let cells = [("yes", "yes"), ("=1+2", "'=1+2"), ("@a,b", "\"'@a,b\""), ("a\"\n", "\"a\"\"\\n\"")];
+        for (name, cell) in cells {
+            assert_eq!(csv_field(name), cell);
+        }
+        assert_eq!(markdown_cell("a|b<i>\u{7}"), r"a\|b&lt;i&gt;\\x07");
     }
 
     #[test]

@@ -140,7 +140,7 @@ impl fmt::Display for Ns {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NsError {
     /// No unit, or an unknown one.
-    #[error("`{0}` is not a time: write a number and a unit, one of ns, us, ms, s, m (such as \"30ms\")")]
+    #[error("`{0}` is not a time: write a number and a unit, one of ns, us, ms, s, m, h (such as \"30ms\")")]
     Unit(String),
     /// A sign in front.
     #[error("`{0}` is negative: a time is 0 or more, such as \"30ms\"")]
@@ -150,7 +150,7 @@ pub enum NsError {
     Number(String),
 }
 
-/// Reads `"30ms"`, `"1.5us"`, `"250ns"`, `"2s"`, `"10m"`. `µs` is accepted for `us`.
+/// Reads `"30ms"`, `"1.5us"`, `"250ns"`, `"2s"`, `"10m"`, `"1h"`. `µs` is accepted for `us`.
 impl FromStr for Ns {
     type Err = NsError;
 
@@ -167,6 +167,7 @@ impl FromStr for Ns {
             "ms" => 1_000_000,
             "s" => 1_000_000_000,
             "m" | "min" => 60_000_000_000,
+            "h" => 3_600_000_000_000,
             _ => return Err(NsError::Unit(text.to_owned())),
         };
         decimal(&number.replace('_', ""), scale).map(Ns).ok_or_else(|| NsError::Number(text.to_owned()))

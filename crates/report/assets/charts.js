@@ -20,8 +20,10 @@ const Lab = {
     const [d, u] = ns < 1e3 ? [1, "ns"] : ns < 1e6 ? [1e3, "µs"] : ns < 1e9 ? [1e6, "ms"] : [1e9, "s"];
     return +(ns / d).toPrecision(6) + "\u00a0" + u;
   },
-  dash: [[2, 3], [], [], [8, 4], [], [8, 4], [], [8, 4], []],
-  color(style) { return Lab.css("--v" + (style < 9 ? style : 2 + (style - 2) % 7)); },
+  // Key of a run: one of seven colours with one of four dashes, so that 28 runs differ. 0 is the recording, 1 the first row.
+  dashes: [[], [8, 4], [2, 3], [10, 3, 2, 3]],
+  dash(style) { return style < 2 ? (style ? [] : [2, 3]) : Lab.dashes[((style - 2) % 7 + Math.floor((style - 2) / 7)) % 4]; },
+  color(style) { return Lab.css("--v" + (style < 2 ? style : 2 + (style - 2) % 7)); },
   redraw: [],
 };
 
@@ -111,7 +113,7 @@ Lab.cdf = (figure) => {
           const v = u.data[k + 1][i];
           return c.name + ": " + (v == null ? "none" : +(v * 100).toPrecision(2) + " % (" + percentile(v) + ")");
         })])],
-        series: [{}, ...curves.map((c) => ({ label: c.name, stroke: Lab.color(c.style), width: c.style === 0 ? 2.5 : 2, dash: Lab.dash[c.style % 9],
+        series: [{}, ...curves.map((c) => ({ label: c.name, stroke: Lab.color(c.style), width: c.style === 0 ? 2.5 : 2, dash: Lab.dash(c.style),
           points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }) }))],
       },
     };
@@ -139,8 +141,68 @@ Lab.series = (figure) => {
         legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
         plugins: [Lab.tip((u, i) => ["at " + Lab.time(u.data[0][i]), s.traces.map((t, k) => t.name + ": " + (u.data[k + 1][i] == null ? "–" : u.data[k + 1][i].toFixed(2)))])],
-        series: [{}, ...s.traces.map((t) => ({ label: t.name, stroke: Lab.color(t.style), width: 1.5, dash: Lab.dash[t.style % 9], points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }) }))],
+        series: [{}, ...s.traces.map((t) => ({ label: t.name, stroke: Lab.color(t.style), width: 1.5, dash: Lab.dash(t.style), points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }) }))],
       },
     };
   });
+};
+
+// The percentile ladder: one line for each run from p50 to the maximum, its name at its end.
+Lab.ladder = (figure) => {
+  const given = JSON.parse(figure.querySelector("script").textContent), box = figure.querySelector(".plot");
+  const svg = (tag, props, ...children) => {
+    const e = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [k, v] of Object.entries(props)) e.setAttribute(k, v);
+    e.append(...children);
+    return e;
+  };
+  const rungs = given.rungs, curves = given.curves, values = curves.flatMap((c) => c.ns.filter((v) => v !== null && v > 0));
+  let width = 0;
+  const build = () => {
+    width = box.clientWidth;
+    if (!width || !values.length) return;
+    const line = 17, longest = Math.max(...curves.map((c) => c.name.length));
+    const right = Math.min(width * 0.42, longest * 6.6 + 14), left = 62, top = 12, bottom = 26;
+    const height = Math.max(260, curves.length * line + top + bottom + 8);
+    const lo = Math.log10(Math.min(...values)), hi = Math.log10(Math.max(...values)), pad = Math.max(0.08, (hi - lo) * 0.05);
+    const Y = (v) => top + (hi + pad - Math.log10(Math.max(1, v))) / (hi - lo + 2 * pad) * (height - top - bottom);
+    const X = (i) => left + 6 + i / Math.max(1, rungs.length - 1) * (width - left - right - 18);
+    const all = svg("svg", { width, height, viewBox: "0 0 " + width + " " + height, "aria-hidden": "true" });
+    for (let d = Math.ceil(lo - pad); d <= hi + pad; d++) {
+      const y = Y(Math.pow(10, d));
+      all.append(svg("line", { x1: left, x2: width - right, y1: y, y2: y, class: "grid" }), svg("text", { x: left - 8, y: y + 4, class: "axis end" }, Lab.tick(Math.pow(10, d))));
+    }
+    rungs.forEach((r, i) => all.append(svg("text", { x: X(i), y: height - 6, class: "axis mid" }, r)));
+    const ends = curves.map((c) => { let i = c.ns.length - 1; while (i > 0 && c.ns[i] === null) i--; return { c, i, y: Y(c.ns[i]) }; }).sort((a, b) => a.y - b.y);
+    // Names that would cover each other are pushed apart, all of them inside the picture.
+    let below = top;
+    ends.forEach((e) => { e.at = Math.max(e.y, below); below = e.at + line; });
+    let above = height - bottom;
+    [...ends].reverse().forEach((e) => { e.at = Math.min(e.at, above); above = e.at - line; });
+    for (const { c, i, y, at } of ends) {
+      const key = "run v" + (c.style < 2 ? c.style : 2 + (c.style - 2) % 7), dash = Lab.dash(c.style).join(" ");
+      const points = c.ns.map((v, k) => (v === null ? null : X(k) + "," + Y(v))).filter((p) => p).join(" ");
+      const room = Math.floor((right - 14) / 6.6), name = c.name.length > room ? c.name.slice(0, Math.max(1, room - 1)) + "…" : c.name;
+      const label = svg("text", { x: width - right + 12, y: at + 4, class: "name " + key }, name);
+      label.append(svg("title", {}, c.name));
+      const group = svg("g", { class: "row" },
+        svg("polyline", { points, class: key, "stroke-dasharray": dash }),
+        svg("line", { x1: X(i), y1: y, x2: width - right + 8, y2: at, class: "lead " + key }), label);
+      c.ns.forEach((v, k) => { if (v === null) return; const dot = svg("circle", { cx: X(k), cy: Y(v), r: 3.2, class: key }); dot.append(svg("title", {}, c.name + ", " + rungs[k] + ": " + Lab.time(v))); group.append(dot); });
+      all.append(group);
+    }
+    box.replaceChildren(all);
+  };
+  build();
+  Lab.redraw.push(build);
+  new ResizeObserver(() => { if (box.clientWidth !== width) build(); }).observe(box);
+};
+
+// One of several tables at a time.
+Lab.choice = (figure) => {
+  const select = figure.querySelector("select"), items = [...figure.querySelectorAll(".item")];
+  const show = () => items.forEach((item, i) => { item.hidden = i !== select.selectedIndex; });
+  select.addEventListener("change", show);
+  figure.querySelector(".choices").hidden = items.length < 2;
+  show();
 };

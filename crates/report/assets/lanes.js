@@ -73,6 +73,12 @@ Lab.lanes = async (figure) => {
   const paint = names.map(() => 7);
   ranked.slice(0, 7).forEach((c, i) => { paint[c] = i; });
 
+  // A CPU on which no task ran in any run is not drawn.
+  const idle = (cpu) => runs.every((r) => !r.cpus[cpu] || !r.cpus[cpu].who.some((who) => who >= 0));
+  const cpuCount = Math.max(...runs.map((r) => r.cpus.length)), unused = new Set([...Array(cpuCount).keys()].filter(idle));
+  if (unused.size === cpuCount) unused.clear();
+  const drawn = (r) => r.cpus.map((c, cpu) => [c, cpu]).filter(([, cpu]) => !unused.has(cpu));
+
   const begin = Math.min(...runs.map((r) => r.from_ns)), finish = Math.max(...runs.map((r) => r.to_ns));
   const view = { a: begin, b: finish };
   let shown = [], total = 0;
@@ -94,7 +100,8 @@ Lab.lanes = async (figure) => {
     bar.append(b);
   });
   bar.append(el("span", { className: "gap" }), action("Longest wait", "Go to the longest wait (n: next, p: previous)", () => jump(1)),
-    action("−", "Zoom out", () => zoom(2)), action("+", "Zoom in", () => zoom(0.5)), action("Whole", "Show everything (0)", () => set(begin, finish)));
+    action("−", "Zoom out", () => zoom(2)), action("+", "Zoom in", () => zoom(0.5)), action("Whole", "Show everything (0)", () => set(begin, finish)),
+    action("Open in Perfetto", "Open these lanes in ui.perfetto.dev; the data stays in this browser", () => perfetto()));
   const legend = el("ul", { className: "legend", "aria-label": "Tasks by CPU time; press to follow one" });
   const key = (index, text) => {
     const swatch = el("i");
@@ -107,13 +114,47 @@ Lab.lanes = async (figure) => {
   ranked.filter((c) => used[c] > 0).slice(0, 7).forEach((c) => key(c, names[c]));
   const others = ranked.filter((c) => used[c] > 0).length - 7;
   if (others > 0) { const s = el("i"); const dye = () => { s.style.background = Lab.css("--c7"); }; dye(); Lab.redraw.push(dye); legend.append(el("li", {}, el("span", { style: "" }, s, " " + others + " others"))); }
+  // Perfetto reads Chrome's JSON; the page there says PONG when it listens. Without a network the trace is saved as a file.
+  const trace = () => {
+    const events = [];
+    runs.forEach((r, p) => {
+      events.push({ ph: "M", name: "process_name", pid: p + 1, args: { name: r.name } });
+      drawn(r).forEach(([c, cpu]) => {
+        events.push({ ph: "M", name: "thread_name", pid: p + 1, tid: cpu + 1, args: { name: rowName(r, cpu) } });
+        for (let i = 0; i < c.n; i++) if (c.who[i] >= 0) {
+          const args = c.wait[i] > 0 ? { waited_us: c.wait[i] / 1e3 } : {};
+          events.push({ ph: "X", name: given.tasks[c.who[i]][0], pid: p + 1, tid: cpu + 1, ts: c.start[i] / 1e3, dur: (end(r, c, i) - c.start[i]) / 1e3, args });
+        }
+      });
+    });
+    return JSON.stringify({ traceEvents: events });
+  };
+  const save = () => {
+    const link = el("a", { href: URL.createObjectURL(new Blob([trace()], { type: "application/json" })), download: "schedlab-lanes.json" });
+    link.click();
+    status.textContent = "Saved as schedlab-lanes.json: open it in ui.perfetto.dev.";
+  };
+  const perfetto = () => {
+    const there = "https://ui.perfetto.dev", page = window.open(there);
+    if (!page) return save();
+    let tries = 0;
+    const ask = setInterval(() => { if (++tries > 200) { clearInterval(ask); removeEventListener("message", answer); save(); } else page.postMessage("PING", there); }, 50);
+    const answer = (e) => {
+      if (e.source !== page || e.origin !== there || e.data !== "PONG") return;
+      clearInterval(ask); removeEventListener("message", answer);
+      const buffer = new TextEncoder().encode(trace()).buffer;
+      page.postMessage({ perfetto: { buffer, title: document.title, fileName: "schedlab-lanes.json" } }, there);
+    };
+    addEventListener("message", answer);
+  };
   const help = el("p", { className: "help", id: figure.id + "-help" });
   const keys = (text, ...ks) => { ks.forEach((k) => help.append(el("kbd", {}, k), " ")); help.append(text + "  "); };
   help.append("Drag to move, drag with Shift to zoom into a span, Ctrl and wheel (or wheel after a click) to zoom, double click for one span. Keys: ");
   keys("move", "←", "→"); keys("lane", "↑", "↓"); keys("span", ",", "."); keys("zoom", "+", "−"); keys("whole", "0"); keys("longest waits", "n", "p"); keys("let go", "Esc");
   const list = el("details", { className: "fold" }, el("summary", {}, "What is in view, as a table"));
   const stage = el("div", { className: "stage" }, canvas, tip);
-  figure.querySelector(".mount").append(bar, over, stage, legend, status, help, list);
+  const silent = el("p", { className: "help unused" }, unused.size ? unused.size + " of " + cpuCount + " CPUs ran no task and are not drawn." : "");
+  figure.querySelector(".mount").append(bar, over, stage, legend, status, silent, help, list);
 
   // Rows of vCPUs have names, which are longer.
   const rowName = (r, cpu) => (r.rows && r.rows[cpu]) || "CPU " + cpu;
@@ -121,12 +162,12 @@ Lab.lanes = async (figure) => {
   let width = 0, lanes = [], height = 0, laneHeight = 24;
   const layout = () => {
     shown = runs.filter((r) => r.on);
-    const count = shown.reduce((n, r) => n + r.cpus.length, 0);
+    const count = shown.reduce((n, r) => n + drawn(r).length, 0);
     laneHeight = count <= 8 ? 30 : count <= 16 ? 22 : count <= 48 ? 14 : 8;
     lanes = []; let y = 0;
     for (const r of shown) {
       r.head = y; y += 24;
-      r.cpus.forEach((c, cpu) => { lanes.push({ r, c, cpu, y }); y += laneHeight + (laneHeight > 10 ? 5 : 2); });
+      drawn(r).forEach(([c, cpu]) => { lanes.push({ r, c, cpu, y }); y += laneHeight + (laneHeight > 10 ? 5 : 2); });
       y += 8;
     }
     height = y + AXIS;
@@ -189,8 +230,8 @@ Lab.lanes = async (figure) => {
     const g = over.getContext("2d"), r = shown[0];
     g.clearRect(0, 0, width, 26);
     g.fillStyle = Lab.css("--raise"); g.fillRect(GUTTER, 0, width - GUTTER, 26);
-    const h = 22 / r.cpus.length, colors = dyes(), keep = followed; followed = -1;
-    r.cpus.slice(0, 16).forEach((c, k) => drawLane(g, r, c, 2 + k * h, Math.max(1, h - 1), GUTTER, width, begin, finish, colors, false));
+    const seen = drawn(r).slice(0, 16), h = 22 / seen.length, colors = dyes(), keep = followed; followed = -1;
+    seen.forEach(([c], k) => drawLane(g, r, c, 2 + k * h, Math.max(1, h - 1), GUTTER, width, begin, finish, colors, false));
     followed = keep;
     const x = (t) => GUTTER + (t - begin) / (finish - begin) * (width - GUTTER);
     g.fillStyle = Lab.css("--paper"); g.globalAlpha = 0.72;
@@ -287,7 +328,20 @@ Lab.lanes = async (figure) => {
     if (i + 1 < c.n) lines.push(WHY[c.why[i + 1]]);
     return lines;
   };
-  const pick = (l, i, quiet) => { picked = { l, i }; if (!quiet) status.textContent = word(picked).join(" · "); draw(); };
+  // Who was on the CPU while the task of a span waited for it.
+  const meanwhile = ({ l, i }) => {
+    const { c, r } = l, to = c.start[i], from = to - c.wait[i], ran = new Map();
+    if (c.wait[i] <= 0) return "";
+    for (let k = find(c, from); k < i; k++) {
+      const part = Math.min(to, end(r, c, k)) - Math.max(from, c.start[k]);
+      const name = c.who[k] >= 0 ? given.tasks[c.who[k]][0] : c.who[k] === -1 ? "no task (idle)" : "unknown";
+      if (part > 0) ran.set(name, (ran.get(name) || 0) + part);
+    }
+    const all = [...ran].sort((a, b) => b[1] - a[1]), more = all.length - 4;
+    return all.length ? "meanwhile on " + rowName(r, l.cpu) + ": " + all.slice(0, 4).map(([n, ns]) => n + " " + time(ns)).join(", ") + (more > 0 ? " and " + more + " more" : "") : "";
+  };
+  const told = (p) => [...word(p), meanwhile(p)].filter((t) => t).join(" · ");
+  const pick = (l, i, quiet) => { picked = { l, i }; if (!quiet) status.textContent = told(picked); draw(); };
   let turn = -1;
   const jump = (by) => {
     const all = shown.flatMap((r) => r.waits.map((w) => [w, r])).filter(([w, r]) => followed < 0 || classOf[r.cpus[w[1]].who[w[2]]] === followed).sort((a, b) => b[0][0] - a[0][0]);
@@ -296,7 +350,7 @@ Lab.lanes = async (figure) => {
     const [[wait, cpu, i], r] = all[turn], c = r.cpus[cpu], s = c.start[i], room = Math.max(wait, 2000);
     set(s - wait - room * 0.25, s + room * 0.35);
     pick(laneOf(r, cpu), i, true);
-    status.textContent = "Wait " + (turn + 1) + " of " + all.length + " by length · " + word(picked).join(" · ");
+    status.textContent = "Wait " + (turn + 1) + " of " + all.length + " by length · " + told(picked);
   };
   const step = (by) => {
     if (!picked) { const l = lanes[0]; return pick(l, find(l.c, (view.a + view.b) / 2)); }
@@ -314,9 +368,11 @@ Lab.lanes = async (figure) => {
   };
   const hit = (e) => {
     const box = canvas.getBoundingClientRect(), x = e.clientX - box.left, y = e.clientY - box.top;
-    const l = lanes.find((o) => y >= o.y - 2 && y <= o.y + laneHeight + 3);
+    const l = lanes.find((o) => y >= o.y - 2 && y <= o.y + laneHeight + 4);
     if (!l || x < GUTTER) return null;
     const t = T(x); let i = find(l.c, t);
+    // Below the lane are the waits: the span that ended the one under the pointer.
+    if (y > l.y + laneHeight) for (let k = i; k < l.c.n && k < i + 400; k++) if (l.c.wait[k] > 0 && l.c.start[k] >= t && l.c.start[k] - l.c.wait[k] <= t) return { l, i: k };
     // A narrow neighbour within two pixels is easier to point at.
     for (const k of [i, i + 1, i - 1]) if (k >= 0 && k < l.c.n && l.c.who[k] >= 0 && X(l.c.start[k]) - 2 <= x && X(end(l.r, l.c, k)) + 2 >= x) { i = k; break; }
     return t >= l.r.from_ns && t <= l.r.to_ns ? { l, i } : null;

@@ -26,6 +26,15 @@
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
   show();
 
+  // A folded section opens when it is gone to.
+  const open = () => {
+    const at = location.hash.slice(1) && document.getElementById(location.hash.slice(1));
+    const fold = at && at.querySelector(":scope > details");
+    if (fold) fold.open = true;
+  };
+  addEventListener("hashchange", open);
+  open();
+
   // Sorting: a button in each head; the direction is told to screen readers by aria-sort.
   for (const table of document.querySelectorAll("table.data")) {
     if (table.tBodies[0].rows.length < 2) continue;

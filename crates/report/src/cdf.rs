@@ -63,6 +63,50 @@ pub struct Ladder {
     pub max: Ns,
 }
 
+/// The percentiles of several runs as lines, from the median to the maximum.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Ladders {
+    /// What is shown of what.
+    pub title: String,
+    /// How it is counted.
+    pub about: String,
+    /// Names of the rungs, such as `p99`.
+    pub rungs: Vec<String>,
+    /// The runs.
+    pub curves: Vec<LadderLine>,
+}
+
+/// One line of [`Ladders`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct LadderLine {
+    /// Name of the run.
+    pub name: String,
+    /// As [`Curve::style`].
+    pub style: usize,
+    /// By rung; `None` where there are too few values.
+    pub ns: Vec<Option<Ns>>,
+}
+
+impl Ladders {
+    /// Returns the ladders of a measure; `None` when no run has values enough for a picture.
+    pub fn of_measure(title: &str, measure: &Measure) -> Option<Ladders> {
+        measure.curves.iter().any(|curve| curve.count >= FEWEST).then(|| Ladders {
+            title: format!("{title}: {}", measure.name),
+            about: measure.about.clone(),
+            rungs: ["p50", "p90", "p99", "p99.9", "max"].map(str::to_owned).to_vec(),
+            curves: measure
+                .curves
+                .iter()
+                .map(|curve| {
+                    let Ladder { p50, p90, p99, p999, max, .. } = curve.ladder;
+                    let ns = vec![Some(p50), Some(p90), Some(p99), p999, Some(max)];
+                    LadderLine { name: curve.name.clone(), style: curve.style, ns }
+                })
+                .collect(),
+        })
+    }
+}
+
 impl Measure {
     /// Unless no curve has values enough for a picture.
     pub fn worth_drawing(self) -> Option<Measure> {

@@ -1,7 +1,7 @@
 //! Results as one HTML page that needs nothing else: no network, no second file.
 //!
 //! A [`Page`] is a title, a verdict and sections; a section holds parts: text, tables, distributions
-//! ([`Cdf`]), schedules by CPU ([`Lanes`]), matrices ([`Matrix`]), values over time ([`Series`]) and lists of facts
+//! ([`Cdf`], [`Ladders`]), schedules by CPU ([`Lanes`]), matrices ([`Matrix`]), values over time ([`Series`]) and lists of facts
 //! ([`Facts`]). Whoever has a result builds a page from these and knows nothing of HTML:
 //!
 //! ```
@@ -33,10 +33,10 @@ mod render;
 mod series;
 mod table;
 
-pub use cdf::{Cdf, Curve, Ladder, Measure};
+pub use cdf::{Cdf, Curve, Ladder, LadderLine, Ladders, Measure};
 pub use lanes::{LaneRecorder, LaneRun, LaneTask, Lanes};
-pub use matrix::Matrix;
-pub use page::{Facts, Page, Part, Section, Tone};
+pub use matrix::{Choice, Matrix};
+pub use page::{Code, Facts, Page, Part, Section, Tone};
 pub use render::ReportError;
 pub use series::{Series, Trace};
 pub use table::{Cell, Column, Table};

@@ -19,6 +19,15 @@ pub struct Matrix {
     pub times: Vec<Vec<Ns>>,
 }
 
+/// Matrices of one kind, of which a reader sees one at a time.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Choice {
+    /// What is chosen, such as "run".
+    pub label: String,
+    /// Name and matrix; the first is shown at first.
+    pub items: Vec<(String, Matrix)>,
+}
+
 impl Matrix {
     /// Shade of a cell in steps of a tenth, by the root of its part of the largest: small delays stay visible.
     pub(crate) fn shade(&self, time: Ns) -> u32 {

@@ -1,6 +1,6 @@
 //! What a page consists of.
 
-use crate::{Cdf, Lanes, Matrix, Series, Table};
+use crate::{Cdf, Choice, Ladders, Lanes, Matrix, Series, Table};
 
 /// A page. Sections stand in the order in which they are pushed.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -42,6 +42,7 @@ impl Tone {
 pub struct Section {
     pub(crate) title: String,
     pub(crate) lead: String,
+    pub(crate) folded: bool,
     pub(crate) parts: Vec<Part>,
 }
 
@@ -52,6 +53,12 @@ pub enum Part {
     Text(String),
     /// Short statements, one below the other.
     List(Vec<String>),
+    /// Commands or a file, to be copied.
+    Code(Code),
+    /// The percentiles of several runs, with their names at the lines.
+    Ladders(Ladders),
+    /// One of several matrices at a time.
+    Choice(Choice),
     /// A table.
     Table(Table),
     /// Distributions of one subject, as complementary CDFs.
@@ -64,6 +71,15 @@ pub enum Part {
     Series(Series),
     /// Where numbers come from.
     Facts(Facts),
+}
+
+/// Text that is copied as it is: a command, a file.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Code {
+    /// What it is, and where it belongs.
+    pub title: String,
+    /// The text.
+    pub text: String,
 }
 
 /// Name and value pairs: provenance, settings.
@@ -128,6 +144,12 @@ impl Section {
         self
     }
 
+    /// Folds the section behind its heading, until a reader opens it.
+    pub fn folded(mut self) -> Section {
+        self.folded = true;
+        self
+    }
+
     /// Adds a part.
     pub fn push(&mut self, part: impl Into<Part>) {
         self.parts.push(part.into());
@@ -146,4 +168,4 @@ macro_rules! parts {
         }
     })* };
 }
-parts!(Table, Cdf, Lanes, Matrix, Series, Facts);
+parts!(Code, Ladders, Choice, Table, Cdf, Lanes, Matrix, Series, Facts);

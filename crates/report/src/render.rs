@@ -1,7 +1,7 @@
 //! From a page to HTML.
 
 use crate::embed::json;
-use crate::{Cdf, Cell, Column, Curve, Lanes, Matrix, Page, Part, Series, Table};
+use crate::{Cdf, Cell, Column, Curve, Ladders, Lanes, Matrix, Page, Part, Series, Table};
 use minijinja::value::Serde;
 use minijinja::{Environment, Value, context};
 use schedlab_model::Ns;
@@ -44,7 +44,7 @@ impl Page {
             }
             let id = format!("s{index}");
             sections
-                .push(context! { id, title => section.title.as_str(), lead => section.lead.as_str(), parts });
+                .push(context! { id, title => section.title.as_str(), lead => section.lead.as_str(), folded => section.folded, parts });
         }
         let verdict = self.verdict.as_ref().map(|(outcome, certainty, tone)| {
             context! { outcome => outcome.as_str(), certainty => certainty.as_str(), tone => tone.class() }
@@ -85,6 +85,18 @@ fn part(part: &Part, id: &str) -> Result<Value, ReportError> {
         Part::Cdf(cdf) => self::cdf(cdf, id)?,
         Part::Lanes(lanes) => self::lanes(lanes, id)?,
         Part::Matrix(matrix) => self::matrix(matrix, id),
+        Part::Code(code) => {
+            context! { kind => "code", id, title => code.title.as_str(), text => code.text.as_str() }
+        }
+        Part::Ladders(ladders) => self::ladders(ladders, id)?,
+        Part::Choice(choice) => {
+            let items: Vec<Value> = choice
+                .items
+                .iter()
+                .map(|(name, matrix)| context! { name => name.as_str(), ..self::matrix(matrix, id) })
+                .collect();
+            context! { kind => "choice", id, label => choice.label.as_str(), items }
+        }
         Part::Series(series) => self::series(series, id)?,
     })
 }
@@ -131,6 +143,18 @@ fn cdf(cdf: &Cdf, id: &str) -> Result<Value, ReportError> {
         .map(|measure| context! { name => measure.name.as_str(), about => measure.about.as_str(), ladder => ladder(measure) })
         .collect();
     Ok(context! { kind => "cdf", id, title => cdf.title.as_str(), measures, data => data(&cdf.measures)? })
+}
+
+fn ladders(ladders: &Ladders, id: &str) -> Result<Value, ReportError> {
+    #[derive(serde::Serialize)]
+    struct Data<'a> {
+        rungs: &'a [String],
+        curves: &'a [crate::LadderLine],
+    }
+    let data = data(&Data { rungs: &ladders.rungs, curves: &ladders.curves })?;
+    Ok(
+        context! { kind => "ladder", id, title => ladders.title.as_str(), about => ladders.about.as_str(), data },
+    )
 }
 
 fn lanes(lanes: &Lanes, id: &str) -> Result<Value, ReportError> {

@@ -15,7 +15,7 @@ mod verdict;
 pub use client_log::{ClientLogSpec, SUBJECT as CLIENT_LOG};
 pub(crate) use detail::name as page_name;
 pub use gates::RowGate;
-pub use recorded::{RecordedInput, compare_recording, kernel_scheduler, recorded_scheduler};
+pub use recorded::{RecordedInput, compare_recording, kernel_scheduler, modelled_by, recorded_scheduler};
 pub use scenario::compare_scenario;
 pub(crate) use verdict::{FELT, tellings};
 

@@ -17,6 +17,9 @@ use schedlab_sim::{Costs, DecisionMetrics, RunOptions};
 use serde::Serialize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// Name and version of the JSON.
+pub const SCHEMA: &str = "schedlab-decision-cost/1";
+
 /// The scenario of the gallery that holds the workload.
 pub const SCENARIO: &str = "smp-evaluation";
 
@@ -114,8 +117,8 @@ pub struct DecisionCostTotals {
 /// The whole evaluation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DecisionCostResult {
-    /// Version of this schema.
-    pub schema: u32,
+    /// [`SCHEMA`].
+    pub schema: String,
     /// The cost preset.
     pub costs: String,
     /// Prices of the preset that are not 0, in nanoseconds.
@@ -189,7 +192,7 @@ pub fn sweep(
     prices.push(("bus_cpus (a count)".to_owned(), u64::from(costs.bus_cpus)));
     let rows = rows.into_iter().collect::<Result<Vec<DecisionCostRow>, _>>()?;
     let totals = totals(&rows);
-    Ok(DecisionCostResult { schema: 1, costs: options.costs.clone(), prices, rows, totals })
+    Ok(DecisionCostResult { schema: SCHEMA.to_owned(), costs: options.costs.clone(), prices, rows, totals })
 }
 
 /// The total times of the schedulers of each point; a point with one scheduler has nothing to compare.

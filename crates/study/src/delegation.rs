@@ -48,6 +48,8 @@ pub struct DelegationSpec {
     pub place: Place,
     /// The CPU of a global agent.
     pub agent: CpuId,
+    /// Whether that CPU was named; otherwise a recording's row takes the one to which the fewest tasks are bound.
+    pub agent_named: bool,
     /// What the steps cost.
     pub costs: DelegationCosts,
     /// Where the costs come from: a preset, or a file.
@@ -69,6 +71,7 @@ impl Default for DelegationSpec {
         DelegationSpec {
             place: Place::Kernel,
             agent: CpuId(0),
+            agent_named: false,
             costs: DelegationCosts::ghost_2021(),
             source: "ghost-2021".to_owned(),
             group: GROUP,
@@ -93,6 +96,7 @@ impl DelegationSpec {
                 let cpu = value.parse().ok().filter(|cpu| (*cpu as usize) < cpus);
                 let wanted = || format!("agent={value}: must be a CPU of the machine, 0 to {}", cpus - 1);
                 self.agent = CpuId(cpu.ok_or_else(wanted)?);
+                self.agent_named = true;
             }
             "costs" => {
                 self.costs = costs(value)?;

@@ -81,6 +81,13 @@ pub enum StudyError {
 }
 
 impl StudyError {
+    /// Whether a scheduler refused the tasks of a row, as sched_setattr(2) does with EBUSY: the other rows can be run.
+    pub(crate) fn is_admission(&self) -> bool {
+        matches!(self, StudyError::Run { source, .. } if matches!(**source, SimError::Admission { .. }))
+    }
+}
+
+impl StudyError {
     /// What is wrong with the recording at `path`. An error of the file itself has the path in it already.
     pub(crate) fn trace(path: impl Into<PathBuf>, source: TraceError) -> StudyError {
         let source = Box::new(source);

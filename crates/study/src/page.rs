@@ -10,12 +10,14 @@ pub use recording::of_recording;
 use crate::change::{Change, Judgement};
 use crate::compare::page_name;
 use crate::gate::GateOutcome;
+use crate::headline::Figure;
 use crate::measurements::Kind;
 use crate::metric::{Metric, Unit};
+use crate::order;
 use crate::result::{Detail, Prediction, Replayed, Row, Study};
-use crate::view::{self, TASK_COLUMNS, columns_of, heading, spaced};
+use crate::view::{self, TASK_COLUMNS, heading, spaced};
 use schedlab_model::Ns;
-use schedlab_report::{Cell, Column, Page, Section, Table, Tone};
+use schedlab_report::{Cell, Choice, Column, Ladders, Page, Section, Table, Tone};
 
 /// The page of a comparison. Distributions and schedules are on it when the study was made with
 /// [`Options::detail`](crate::compare::Options::detail).
@@ -28,16 +30,22 @@ pub fn of_study(study: &Study, origin: &Origin) -> Page {
         page.distrust();
     }
     let (main, hidden) = view::by_importance(study);
+    if let Some(detail) = &study.detail {
+        ladder(&mut page, study, detail);
+    }
     if study.rows.len() > 1 || study.self_replay.is_none() {
-        page.push(changes(study, &main, hidden));
+        let (first, rest) = main.split_at(main.len().min(FIRST_SUBJECTS));
+        page.push(changes(study, first));
+        page.push(other_tasks(study, rest, &main, hidden));
     }
     if let Some(detail) = &study.detail {
         distributions(&mut page, detail);
         schedules(&mut page, study, detail);
         delays(&mut page, study, detail);
     }
-    page.push(trust(study, &main));
-    page.push(provenance::section(study, origin));
+    let trust = trust(study, &main);
+    page.push(if study.trusted() && study.holds() { trust.folded() } else { trust });
+    page.push(provenance::section(study, origin).folded());
     page.footer(format!(
         "Made by schedlab {} ({}). This file needs no network and no other file.",
         study.version, origin.commit
@@ -85,7 +93,30 @@ fn change(metric: Metric, change: &Change, alone: bool) -> String {
     }
 }
 
-fn changes(study: &Study, main: &[(Kind, String)], hidden: usize) -> Section {
+/// Subjects whose tables are not folded: what clients see, and what changes most.
+const FIRST_SUBJECTS: usize = 2;
+
+/// The percentiles of what the page is about first, a line for each run.
+fn ladder(page: &mut Page, study: &Study, detail: &Detail) {
+    // Of a task the headline may be about waiting or about answers; clients have one distribution.
+    let about = |figure: &Figure| {
+        let cdf = detail.distributions.iter().find(|cdf| cdf.title == figure.subject)?;
+        let is_answer = matches!(figure.metric, Metric::Response(_));
+        let measure = cdf.measures.iter().find(|measure| measure.name.starts_with("Response") == is_answer);
+        Ladders::of_measure(&cdf.title, measure.or(cdf.measures.first())?)
+    };
+    let of_headline =
+        study.headline.iter().filter(|figure| figure.metric.unit() == Unit::Time).find_map(about);
+    let found = of_headline.or_else(|| {
+        detail.distributions.iter().find_map(|cdf| Ladders::of_measure(&cdf.title, cdf.measures.first()?))
+    });
+    let mut section = Section::new("From the median to the maximum")
+        .lead("Lower is faster, on a logarithmic axis. The name of each run is at the end of its line.");
+    found.into_iter().for_each(|ladders| section.push(ladders));
+    page.push(section);
+}
+
+fn changes(study: &Study, main: &[(Kind, String)]) -> Section {
     let lead = if study.rows.len() > 1 {
         "Each row against the first, with the error of the change. “Cannot tell”: the change is smaller than its error. \
          “Same”: equal in every run. CPU share is in parts of one CPU and changes by points."
@@ -98,6 +129,14 @@ fn changes(study: &Study, main: &[(Kind, String)], hidden: usize) -> Section {
     };
     let mut section = Section::new("What changes").lead(lead);
     for (kind, name) in main {
+        section.push(subject(study, *kind, name, None));
+    }
+    section
+}
+
+fn other_tasks(study: &Study, rest: &[(Kind, String)], main: &[(Kind, String)], hidden: usize) -> Section {
+    let mut section = Section::new("The other tasks").folded();
+    for (kind, name) in rest {
         section.push(subject(study, *kind, name, None));
     }
     if hidden > 0 {
@@ -121,7 +160,8 @@ fn subject(study: &Study, kind: Kind, name: &str, fold: Option<String>) -> Table
     let has = |metric: Metric| {
         study.rows.iter().any(|row| row.find(kind, name).is_some_and(|s| s.cell(metric).is_some()))
     };
-    let columns: Vec<Metric> = columns_of(kind).iter().copied().filter(|metric| has(*metric)).collect();
+    let all = order::columns(study, kind, name).into_iter().map(|(metric, _)| metric);
+    let columns: Vec<Metric> = all.filter(|metric| has(*metric)).collect();
     let alone = study.seeds.len() == 1 && study.self_replay.is_none();
     let row = |(index, row): (usize, &Row)| {
         let subject = row.find(kind, name);
@@ -186,7 +226,7 @@ fn others(study: &Study, rest: Vec<(Kind, &str)>, hidden: usize) -> Table {
 fn distributions(page: &mut Page, detail: &Detail) {
     let lead = "How large a part of all values took longer than a time; further left is faster, and the lower end is \
                 the tail. Both axes are logarithmic.";
-    let mut section = Section::new("Distributions").lead(lead);
+    let mut section = Section::new("Distributions").lead(lead).folded();
     for cdf in &detail.distributions {
         section.push(cdf.clone());
     }
@@ -202,7 +242,7 @@ fn schedules(page: &mut Page, study: &Study, detail: &Detail) {
         "What ran on each CPU; the height of a column is how busy it was. Zoom in far enough and waits appear as lines \
          below a lane, wakeups as arrows from the waker. Simulated runs are those of seed {seed}."
     );
-    let mut section = Section::new("Who ran when").lead(lead);
+    let mut section = Section::new("Who ran when").lead(lead).folded();
     section.push(detail.lanes.clone());
     page.push(section);
 }
@@ -213,12 +253,16 @@ fn delays(page: &mut Page, study: &Study, detail: &Detail) {
         "Every nanosecond in which a task was ready to run and did not is counted for the task that ran on its CPU. \
          Simulated runs are those of seed {seed}."
     ));
-    detail.blame.iter().for_each(|matrix| section.push(matrix.clone()));
+    section = section.folded();
+    if !detail.blame.is_empty() {
+        section.push(Choice { label: "Run".to_owned(), items: detail.blame.clone() });
+    }
     detail.worst.iter().for_each(|table| section.push(table.clone()));
     page.push(section);
     let mut section = Section::new("Run-queue length").lead(
         "How many tasks were ready to run and did not, over time. Zero means that no task had to wait.",
     );
+    section = section.folded();
     detail.queue.iter().for_each(|queue| section.push(queue.clone()));
     page.push(section);
 }

@@ -323,8 +323,8 @@ pub struct Detail {
     pub distributions: Vec<Cdf>,
     /// The recording, and each row with its first seed.
     pub lanes: Lanes,
-    /// Which program delayed which, run by run.
-    pub blame: Vec<Matrix>,
+    /// Which program delayed which: the name of the run, and its matrix.
+    pub blame: Vec<(String, Matrix)>,
     /// Run-queue length of all runs.
     pub queue: Option<Series>,
     /// The longest waits, run by run.

@@ -83,8 +83,9 @@ impl RowPlan {
 }
 
 impl Bench<'_> {
-    /// Runs every plan with every seed; the outer order is that of the plans, the inner that of the seeds.
-    pub(crate) fn run(&self, plans: &[RowPlan]) -> Result<Vec<Vec<Run>>, StudyError> {
+    /// Runs every plan with every seed; the outer order is that of the plans, the inner that of the seeds. A plan whose tasks the
+    /// scheduler does not admit leaves `plans` unless it is the first, and a sentence about it is returned.
+    pub(crate) fn run(&self, plans: &mut Vec<RowPlan>) -> Result<(Vec<Vec<Run>>, Vec<String>), StudyError> {
         let all = plans.len() * self.seeds.len();
         let done = AtomicUsize::new(0);
         let one = |index: usize| {
@@ -98,8 +99,21 @@ impl Bench<'_> {
             .map_err(|error| StudyError::Option(format!("--jobs {}: {error}", self.jobs)))?;
         let runs: Vec<Result<Run, StudyError>> =
             pool.install(|| (0..all).into_par_iter().with_max_len(1).map(one).collect());
-        let runs = runs.into_iter().collect::<Result<Vec<Run>, StudyError>>()?;
-        Ok(runs.chunks(self.seeds.len()).map(<[Run]>::to_vec).collect())
+        let mut runs = runs.into_iter();
+        let (mut kept, mut all_runs, mut refused) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, plan) in std::mem::take(plans).into_iter().enumerate() {
+            let own: Vec<_> = runs.by_ref().take(self.seeds.len()).collect();
+            match own.into_iter().collect::<Result<Vec<Run>, StudyError>>() {
+                Ok(own) => {
+                    kept.push(plan);
+                    all_runs.push(own);
+                }
+                Err(error) if index > 0 && error.is_admission() => refused.push(format!("left out: {error}")),
+                Err(error) => return Err(error),
+            }
+        }
+        *plans = kept;
+        Ok((all_runs, refused))
     }
 
     fn one(&self, plan: &RowPlan, seed: u64) -> Result<Run, StudyError> {

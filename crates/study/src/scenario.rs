@@ -36,6 +36,7 @@ use crate::headline::Wanted;
 use crate::metric::Metric;
 use crate::variant::Variant;
 use document::{Section, Source};
+use schedlab_model::text::shown;
 use schedlab_model::{Ns, Op, SourceKind, Workload, WorkloadError};
 use schedlab_scheduler::{SchedulerSpec, registry};
 use std::path::Path;
@@ -138,7 +139,7 @@ pub fn load(path: &Path) -> Result<Scenario, ScenarioError> {
             "is not a text file: a scenario is TOML in UTF-8 (see docs/scenario-format.md)",
         )
     })?;
-    let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = path.file_stem().map(|stem| shown(&stem.to_string_lossy()).into_owned()).unwrap_or_default();
     parse(&name, &file, &text)
 }
 

@@ -115,11 +115,25 @@ fn clause(text: &str) -> Result<Clause, VariantError> {
         )));
     }
     let settings =
-        rest.split_whitespace().map(|part| Setting::parse(target, part)).collect::<Result<Vec<_>, _>>()?;
+        parts(rest).iter().map(|part| Setting::parse(target, part)).collect::<Result<Vec<_>, _>>()?;
     match settings.is_empty() {
         true => Err(VariantError::Empty(text.to_owned())),
         false => Ok(Clause { target: without_slashes(target), settings }),
     }
+}
+
+/// Returns the settings of `text`, which stand between blanks. The kernel's own form of `cpu.max` has a blank inside.
+fn parts(text: &str) -> Vec<String> {
+    let mut parts: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match parts.last_mut() {
+            Some(last) if last.starts_with("cpu.max=") && word.bytes().all(|b| b.is_ascii_digit()) => {
+                *last = format!("{last} {word}");
+            }
+            _ => parts.push(word.to_owned()),
+        }
+    }
+    parts
 }
 
 /// `/a//b/` is the group `/a/b`.
@@ -134,7 +148,7 @@ fn without_slashes(target: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use schedlab_model::Policy;
+    use schedlab_model::{Ns, Policy};
 
     #[test]
     fn reads_the_line_of_the_issue() {
@@ -143,6 +157,28 @@ mod tests {
         assert_eq!(variant.clauses.len(), 2);
         assert_eq!(variant.clauses[0].settings.len(), 3);
         assert_eq!(variant.clauses[1].settings, [Setting::Task(TaskSetting::Policy(Policy::Fifo(1)))]);
+    }
+
+    #[test]
+    fn a_limit_may_be_written_as_the_kernel_and_systemd_do() {
+        for text in
+            ["cpu.max=25ms/100ms", "cpu.max=25ms", "cpu.max=25%", "cpu.max=25000 100000", "cpu.max=25000"]
+        {
+            let variant = Variant::parse(&format!("x: /g {text} cpu.weight=50")).unwrap();
+            let Setting::Group(GroupSetting::Max(Some(limit))) = &variant.clauses[0].settings[0] else {
+                panic!("{text}: {variant:?}")
+            };
+            assert_eq!((limit.quota, limit.period), (Ns::from_ms(25), Ns::from_ms(100)), "{text}");
+            assert_eq!(variant.clauses[0].settings.len(), 2);
+        }
+        let half = Variant::parse("x: /g cpu.max=150%").unwrap();
+        assert!(format!("{half:?}").contains("150000000"), "{half:?}");
+        for text in ["cpu.max=max", "cpu.max=max 100000"] {
+            let all = format!("{:?}", Variant::parse(&format!("x: /g {text}")).unwrap());
+            assert!(all.contains("Max(None)"), "{text}: {all}");
+        }
+        assert!(Variant::parse("x: /g cpu.max=25%%").unwrap_err().to_string().contains("percentage"));
+        assert!(Variant::parse("x: /g cpu.max=5").unwrap_err().to_string().contains("at least 1ms"));
     }
 
     #[test]

@@ -41,7 +41,7 @@ const MACHINE_COLUMNS: [Metric; 11] = [
 ];
 
 /// Returns the columns of a subject, the most important first.
-pub const fn columns_of(kind: Kind) -> &'static [Metric] {
+const fn columns_of(kind: Kind) -> &'static [Metric] {
     match kind {
         Kind::Class | Kind::Task => &TASK_COLUMNS,
         Kind::Source | Kind::Channel => &CLIENT_COLUMNS,

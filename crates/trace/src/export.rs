@@ -18,7 +18,7 @@ pub use lttng::lttng;
 pub use perfetto::perfetto;
 pub use text::{ftrace, perf_script, systrace, trace_cmd};
 
-use crate::TraceError;
+use crate::{NewFile, TraceError};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
@@ -45,19 +45,9 @@ pub fn whole_file(
     write: impl FnOnce(&mut dyn Write) -> std::io::Result<Exported>,
 ) -> Result<Exported, TraceError> {
     let error = |source| TraceError::File { path: path.to_owned(), source };
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.part", std::process::id()));
-    let part = path.with_file_name(name);
-    let written = std::fs::File::create(&part).and_then(|file| {
-        let mut out = std::io::BufWriter::with_capacity(1 << 18, file);
-        let exported = write(&mut out)?;
-        out.flush()?;
-        Ok(exported)
-    });
-    let moved = written.and_then(|exported| std::fs::rename(&part, path).map(|()| exported));
-    if moved.is_err() {
-        // Best effort: the error that matters is the first.
-        let _ = std::fs::remove_file(&part);
-    }
-    moved.map_err(error)
+    let mut out = std::io::BufWriter::with_capacity(1 << 18, NewFile::create(path).map_err(error)?);
+    let exported = write(&mut out).map_err(error)?;
+    let file = out.into_inner().map_err(|failed| error(failed.into_error()))?;
+    file.commit().map_err(error)?;
+    Ok(exported)
 }

@@ -1,6 +1,7 @@
 //! What a recording knows besides its events: machine, tasks, groups, and what the recorder could see.
 
 use crate::Repairs;
+use schedlab_model::text::{is_hostile, shown};
 use schedlab_model::{CpuSet, GroupId, GroupSpec, Nice, Ns, Policy, Topology};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -53,6 +54,39 @@ pub struct Header {
     pub tasks: Vec<TaskInfo>,
     /// Control groups; the index is the [`GroupId`](schedlab_model::GroupId), the first is the root.
     pub groups: Vec<GroupInfo>,
+}
+
+impl Header {
+    /// Writes every text as it is shown ([`schedlab_model::text::shown`]). Readers and importers call it, so that nothing behind
+    /// them meets a control character in a name; the kernel does the same in `/proc/PID/status`.
+    pub(crate) fn escape(&mut self) {
+        let texts = [
+            &mut self.program,
+            &mut self.backend,
+            &mut self.kernel,
+            &mut self.kernel_build,
+            &mut self.machine,
+            &mut self.clock,
+            &mut self.boot_id,
+            &mut self.date,
+            &mut self.note,
+        ];
+        texts.into_iter().chain(&mut self.preempt).chain(&mut self.command).for_each(escape);
+        if self.knobs.iter().any(|(name, value)| [name, value].iter().any(|text| text.contains(is_hostile))) {
+            let knobs = std::mem::take(&mut self.knobs).into_iter();
+            self.knobs =
+                knobs.map(|(name, value)| (shown(&name).into_owned(), shown(&value).into_owned())).collect();
+        }
+        self.tasks.iter_mut().for_each(TaskInfo::escape);
+        self.groups.iter_mut().for_each(GroupInfo::escape);
+    }
+}
+
+/// Replaces `text` by what is shown of it.
+fn escape(text: &mut String) {
+    if text.contains(is_hostile) {
+        *text = shown(text).into_owned();
+    }
 }
 
 impl Default for Header {
@@ -120,6 +154,11 @@ fn yes() -> bool {
 }
 
 impl TaskInfo {
+    /// Writes the name as it is shown.
+    pub(crate) fn escape(&mut self) {
+        escape(&mut self.comm);
+    }
+
     /// A task of which only ids and name are known: policy other, nice 0, any CPU, root group.
     pub fn unknown(tid: u32, pid: u32, comm: impl Into<String>) -> TaskInfo {
         TaskInfo {
@@ -144,6 +183,13 @@ pub struct GroupInfo {
     /// Name, parent, weight, `cpu.max`, cpuset, and whether it is an autogroup.
     #[serde(flatten)]
     pub spec: GroupSpec,
+}
+
+impl GroupInfo {
+    /// Writes the name as it is shown.
+    pub(crate) fn escape(&mut self) {
+        escape(&mut self.spec.name);
+    }
 }
 
 /// One thing that a recorder may or may not be able to see.

@@ -99,10 +99,11 @@ impl Recording {
     /// A recording from parts that did not come out of a file (an import, a simulation): checked and repaired
     /// in the same way.
     pub fn from_parts(
-        header: Header,
+        mut header: Header,
         events: Vec<SchedEvent>,
         duration: Ns,
     ) -> Result<Recording, TraceError> {
+        header.escape();
         let mut recording = Recording { header, events, duration, repairs: Repairs::default() };
         recording.check()?;
         crate::repair::repair(&mut recording);
@@ -253,7 +254,8 @@ fn header(first: Part, limits: ReadLimits) -> Result<Header, TraceError> {
     match first {
         Part::End { start, bytes, .. } => Err(TraceError::NoHeader { bytes: start + bytes }),
         Part::Block(block) if block.header.kind == kind::HEADER => {
-            let header: Header = block.json()?;
+            let mut header: Header = block.json()?;
+            header.escape();
             match header.tasks.len() {
                 tasks if tasks > limits.tasks => {
                     Err(TraceError::TooLarge { what: format!("its header lists {tasks} tasks") })
@@ -307,14 +309,16 @@ impl Assembly<'_> {
     fn merge(&mut self, block: &Block) -> Result<(), TraceError> {
         let tables: Tables = block.json()?;
         let header = &mut self.recording.header;
-        for (id, info) in tables.groups {
+        for (id, mut info) in tables.groups {
+            info.escape();
             match id.index().cmp(&header.groups.len()) {
                 std::cmp::Ordering::Less => header.groups[id.index()] = info,
                 std::cmp::Ordering::Equal => header.groups.push(info),
                 std::cmp::Ordering::Greater => return Err(block.damaged("it skips a group number")),
             }
         }
-        for (id, info) in tables.tasks {
+        for (id, mut info) in tables.tasks {
+            info.escape();
             match id.index().cmp(&header.tasks.len()) {
                 std::cmp::Ordering::Less => header.tasks[id.index()] = info,
                 std::cmp::Ordering::Equal if id.index() < self.limits.tasks => header.tasks.push(info),

@@ -2,7 +2,7 @@
 
 use crate::format::{self, BlockHeader, kind};
 use crate::index::{self, IndexEntry};
-use crate::{CpuTime, GroupInfo, Header, Packed, Recording, TaskInfo, Totals, TraceError};
+use crate::{CpuTime, GroupInfo, Header, NewFile, Packed, Recording, TaskInfo, Totals, TraceError};
 use schedlab_model::{EventKind, EventSink, GroupId, Ns, SchedEvent, TaskId};
 use serde::{Deserialize, Serialize};
 use std::io::Write;
@@ -83,6 +83,11 @@ impl<W: Write> Writer<W> {
     /// Notes in the end mark where the machine's CPU time went.
     pub fn set_cpu_time(&mut self, cpu_time: CpuTime) {
         self.totals.cpu_time = Some(cpu_time);
+    }
+
+    /// Returns what is written to.
+    pub fn out_mut(&mut self) -> &mut W {
+        &mut self.out
     }
 
     /// Whether the limit was reached: the recording ends with the last block that fits.
@@ -258,19 +263,10 @@ impl<W: Write> EventSink for Writer<W> {
 /// Writes a whole recording to `path`. An existing file is replaced only when everything is written.
 pub fn save(recording: &Recording, path: &Path) -> Result<(), TraceError> {
     let file_error = |source| TraceError::File { path: path.to_owned(), source };
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".part");
-    let part = path.with_file_name(name);
-    let written = std::fs::File::create(&part).map_err(file_error).and_then(|file| {
-        let header = Header { repairs: recording.repairs.clone(), ..recording.header.clone() };
-        let mut writer = Writer::with_level(std::io::BufWriter::new(file), &header, 19)?;
-        recording.events.iter().for_each(|event| writer.event(event));
-        writer.finish(recording.duration).map(drop)
-    });
-    let moved = written.and_then(|()| std::fs::rename(&part, path).map_err(file_error));
-    if moved.is_err() {
-        // Best effort: the error that matters is the one above.
-        let _ = std::fs::remove_file(&part);
-    }
-    moved
+    let out = std::io::BufWriter::new(NewFile::create(path).map_err(file_error)?);
+    let header = Header { repairs: recording.repairs.clone(), ..recording.header.clone() };
+    let mut writer = Writer::with_level(out, &header, 19)?;
+    recording.events.iter().for_each(|event| writer.event(event));
+    let out = writer.finish(recording.duration)?;
+    out.into_inner().map_err(|error| file_error(error.into_error()))?.commit().map_err(file_error)
 }

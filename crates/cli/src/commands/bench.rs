@@ -58,7 +58,7 @@ pub(crate) struct Model {
     /// Use this many worker threads; 0 = one per CPU. The result does not depend on it
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     jobs: usize,
-    /// Print the result as JSON (schema 1: the fields are those of the tables)
+    /// Print the result as JSON (docs/schema): the fields are those of the tables
     #[arg(long)]
     json: bool,
 }

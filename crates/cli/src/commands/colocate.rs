@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 /// Version of the JSON: docs/live-schema.md.
-const SCHEMA: u32 = 1;
+const SCHEMA: &str = "schedlab-colocate/1";
 
 /// `schedlab colocate`
 #[derive(Debug, clap::Args)]

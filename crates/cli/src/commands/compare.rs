@@ -8,14 +8,16 @@ use crate::render::{self, Style};
 use crate::stdin;
 use anyhow::{Context, anyhow, bail};
 use schedlab_model::Ns;
+use schedlab_model::text::shown;
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_study::compare::{
-    ClientLogSpec, Options, RecordedInput, RowGate, compare_recording, compare_scenario,
+    ClientLogSpec, Options, RecordedInput, RowGate, compare_recording, compare_scenario, modelled_by,
 };
 use schedlab_study::gallery::{self, Found};
 use schedlab_study::generate::{self, Verdict};
 use schedlab_study::page;
 use schedlab_study::result::Study;
+use schedlab_study::scan::Scan;
 use schedlab_study::scenario::Scenario;
 use std::io::Write;
 use std::path::PathBuf;
@@ -30,6 +32,7 @@ Examples:
   schedlab compare redis.slt --variant 'batch idle: sysbench policy=idle' \\
                              --variant 'redis fifo: redis-server policy=fifo:1'
   schedlab compare redis.slt --variant 'capped: sysbench group=/batch ; /batch cpu.max=50ms/100ms'
+  schedlab compare redis.slt --scan 'sysbench nice=0..19'
   schedlab compare redis.slt --variant 'twice the work: redis-server demand=x2' --json
   schedlab compare redis.slt --variant 'idle: sysbench policy=idle' --report out.html
   schedlab compare redis.slt --variant 'idle: sysbench policy=idle' --check 'idle=redis-idle.slt'
@@ -60,6 +63,9 @@ pub(crate) struct CompareArgs {
     /// Try this variant: 'NAME: TASK policy=idle' (may be given several times)
     #[arg(long = "variant", value_name = "VARIANT")]
     variants: Vec<String>,
+    /// Try a setting with many values, as a table and a curve: 'sysbench nice=0..19', 'base_slice_ns=0.7ms,1.4ms'
+    #[arg(long = "scan", value_name = "SETTING=VALUES")]
+    scans: Vec<String>,
     /// Begin with this seed of the random streams
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -98,6 +104,9 @@ pub(crate) struct CompareArgs {
     /// Show every task group, also those with less than 1 % of a CPU
     #[arg(long)]
     all_tasks: bool,
+    /// Show every row; more than nine are sorted otherwise, and those after the best folded
+    #[arg(long)]
+    all: bool,
     /// Show the fitted constants and costs, the knobs, and how the errors are computed
     #[arg(long)]
     explain: bool,
@@ -120,7 +129,9 @@ enum Input {
 
 pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
     output::check_both(args.output.as_deref(), args.report.as_deref())?;
-    let options = options(args)?;
+    let scans = args.scans.iter().map(|text| scan(text)).collect::<anyhow::Result<Vec<Scan>>>()?;
+    let (mut options, said) = options(args)?;
+    options.variants.extend(scans.iter().flat_map(Scan::variants));
     let mut input = read(args)?;
     if let Input::Scenario(scenario) = &mut input {
         if args.assert && !holds(args, scenario) {
@@ -132,14 +143,18 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
     }
     let mut study = study(args, &options, &input)?;
     study.input.name = stdin::named(&study.input.name);
+    study.notes.extend(said);
     let text = if args.json {
         serde_json::to_string_pretty(&study).context("the result cannot be written as JSON")? + "\n"
     } else {
         let style = if args.output.is_some() { Style::plain() } else { Style::of_stdout() };
-        match args.brief {
+        let curves: String = scans.iter().map(|scan| render::scan(&study, scan, &style)).collect();
+        let shown = render::Shown { all_tasks: args.all_tasks, all_rows: args.all, explain: args.explain };
+        let text = match args.brief {
             true => render::brief(&study, &style),
-            false => render::study(&study, &style, args.all_tasks, args.explain),
-        }
+            false => render::study(&study, &style, shown),
+        };
+        text + &curves
     };
     if let Some(path) = &args.report {
         let recording = match &input {
@@ -206,10 +221,16 @@ fn holds(args: &CompareArgs, scenario: &Scenario) -> bool {
     all
 }
 
-fn options(args: &CompareArgs) -> anyhow::Result<Options> {
-    Ok(Options {
-        schedulers: args.schedulers.clone(),
-        variants: args.variants.clone(),
+fn scan(text: &str) -> anyhow::Result<Scan> {
+    Scan::parse(text).map_err(|error| anyhow!("--scan {error}"))
+}
+
+/// Returns the options of the study, and which preset a kernel without one is simulated as.
+fn options(args: &CompareArgs) -> anyhow::Result<(Options, Vec<String>)> {
+    let (schedulers, said): (Vec<_>, Vec<_>) = args.schedulers.iter().map(modelled_by).unzip();
+    let options = Options {
+        schedulers,
+        variants: args.variants.iter().map(|text| shown(text).into_owned()).collect(),
         seed: args.seed,
         repetitions: args.seeds,
         duration: args.duration,
@@ -218,7 +239,8 @@ fn options(args: &CompareArgs) -> anyhow::Result<Options> {
         client_log: args.client_log.as_deref().map(ClientLogSpec::parse),
         gates: args.fail_if.iter().map(|text| gate(text)).collect::<anyhow::Result<_>>()?,
         checks: args.checks.iter().map(|text| check(text)).collect::<anyhow::Result<_>>()?,
-    })
+    };
+    Ok((options, said.into_iter().flatten().collect()))
 }
 
 fn study(args: &CompareArgs, options: &Options, input: &Input) -> anyhow::Result<Study> {
@@ -227,7 +249,8 @@ fn study(args: &CompareArgs, options: &Options, input: &Input) -> anyhow::Result
     Ok(match input {
         Input::Scenario(scenario) => compare_scenario(scenario, options, &report)?,
         Input::Recording(_, recorded) => {
-            compare_recording(recorded, args.recorded_under.as_ref(), options, &report)?
+            let under = args.recorded_under.as_ref().map(|spec| modelled_by(spec).0);
+            compare_recording(recorded, under.as_ref(), options, &report)?
         }
     })
 }

@@ -3,7 +3,7 @@
 use crate::exit::Exit;
 use crate::output;
 use crate::render::{Style, wrap};
-use schedlab_host::doctor::{Fact, Level, facts};
+use schedlab_host::doctor::{Fact, Level, answer, facts};
 use schedlab_host::probe;
 use std::fmt::Write as _;
 
@@ -23,11 +23,14 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
     let found = probe();
     let facts = facts(&found);
     let text = if args.json {
-        let value = serde_json::json!({ "capabilities": found, "facts": facts });
+        let answer = answer(&found, &facts);
+        let value = serde_json::json!({
+            "schema": "schedlab-doctor/1", "answer": answer, "capabilities": found, "facts": facts,
+        });
         serde_json::to_string_pretty(&value)? + "\n"
     } else {
         let style = Style::of_stdout();
-        let mut text = String::new();
+        let mut text = format!("{}\n\n", style.bold(&wrap(&answer(&found, &facts), style.width, 0)));
         for fact in &facts {
             show(&mut text, fact, &style);
         }

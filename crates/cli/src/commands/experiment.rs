@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Version of the JSON: docs/experiment-schema.md.
-const SCHEMA: u32 = 1;
+const SCHEMA: &str = "schedlab-experiment/1";
 
 /// `schedlab experiment`
 #[derive(Debug, clap::Args)]

@@ -20,7 +20,7 @@ Examples:
   schedlab export a.slt --rt-app a.json           what its tasks wanted, for rt-app on another machine
   perf script | schedlab export - --perfetto a.pftrace
 
-Files are written whole or not at all. docs/exchange-formats.md says what each format carries.")]
+Files are written whole or not at all; `-` is standard output. docs/exchange-formats.md says what each format carries.")]
 pub(crate) struct ExportArgs {
     /// Read this recording (.slt) or trace of another tool; `-` is standard input
     input: String,
@@ -68,6 +68,9 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
         let options: Vec<String> = files.iter().map(|(name, ..)| format!("--{name} FILE")).collect();
         bail!("say what to write: {}, --rt-app FILE or --csv DIR", options.join(", "));
     }
+    if files.iter().filter(|(_, path, _)| path.as_deref().is_some_and(output::is_stdout)).count() > 1 {
+        bail!("only one file can be standard output (`-`)");
+    }
     for path in files.iter().filter_map(|(_, path, _)| path.as_deref()).chain(args.rt_app.as_deref()) {
         output::check(path)?;
     }
@@ -93,7 +96,9 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
         made.push(("csv", folder, export::csv(&recording, folder)?));
     }
     let text = if args.json { json(&recording, &made)? } else { as_text(&recording, &made) };
-    output::write(None, &text)?;
+    // One of the files may be standard output.
+    let to_stdout = made.iter().find(|(_, path, _)| output::is_stdout(path));
+    output::say(to_stdout.map_or(Path::new(""), |(_, path, _)| path), &text)?;
     Ok(Exit::Done)
 }
 

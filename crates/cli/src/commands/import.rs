@@ -4,6 +4,7 @@ use crate::exit::Exit;
 use crate::output;
 use anyhow::{Context, anyhow, bail};
 use schedlab_study::{gallery, rtapp};
+use schedlab_trace::NewFile;
 use schedlab_trace::analysis::timehist::Listed;
 use schedlab_trace::import::{self, ImportOptions, KernelVersion, Loss, OddLines, Summary};
 use std::fmt::Write as _;
@@ -35,7 +36,7 @@ pub(crate) struct ImportArgs {
     /// Read this trace (perf.data, a Perfetto trace, or the text of perf, ftrace, trace-cmd, atrace, systrace or LTTng) or rt-app
     /// workload; `-` is standard input
     input: String,
-    /// Write this recording (.slt) or scenario (.toml)
+    /// Write this recording (.slt) or scenario (.toml); `-` is standard output
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Treat the running task as the waker even where the trace does not show whether an interrupt was
@@ -72,53 +73,55 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<Exit> {
         path => Box::new(BufReader::with_capacity(CHUNK, File::open(path).with_context(|| path.to_owned())?)),
     };
     let summary = write(input, &args.output, options).map_err(|error| anyhow!("{}: {error}", args.input))?;
-    // What is repaired is repaired whenever a recording is read: reading it says how much.
-    let listed = schedlab_study::show::checked(&args.output)?;
-    output::write(None, &told(&args.output, &listed, &summary))?;
+    let mut text = String::new();
+    if !output::is_stdout(&args.output) {
+        // What is repaired is repaired whenever a recording is read: reading it says how much.
+        text = made(&args.output, &schedlab_study::show::checked(&args.output)?);
+    }
+    told(&mut text, &summary);
+    output::say(&args.output, &text)?;
     Ok(Exit::Done)
 }
 
-/// Writes beside the file and renames: what was there before is there until everything is written.
 fn write(input: Box<dyn BufRead>, path: &Path, options: ImportOptions) -> anyhow::Result<Summary> {
-    let part = output::part(path)?;
-    let written = File::create(&part)
-        .with_context(|| part.display().to_string())
-        .and_then(|file| Ok(import::write(input, BufWriter::with_capacity(CHUNK, file), LEVEL, options)?))
-        .and_then(|summary| {
-            std::fs::rename(&part, path).with_context(|| path.display().to_string())?;
-            Ok(summary)
-        });
-    if written.is_err() {
-        // Best effort: the error that matters is the one above.
-        let _ = std::fs::remove_file(&part);
-    }
-    written
+    let cannot = || format!("{} cannot be written", path.display());
+    let mut file = BufWriter::with_capacity(CHUNK, NewFile::create(path).with_context(cannot)?);
+    let summary = import::write(input, &mut file, LEVEL, options)?;
+    file.into_inner()
+        .map_err(std::io::IntoInnerError::into_error)
+        .and_then(NewFile::commit)
+        .with_context(cannot)?;
+    Ok(summary)
 }
 
-fn told(output: &Path, listed: &Listed, summary: &Summary) -> String {
+/// Returns what the recording holds, with what was repaired while it was read.
+fn made(output: &Path, listed: &Listed) -> String {
     let recording = &listed.about;
-    let mut text = format!(
-        "{}: {} events of {} tasks on {} CPUs, {}\n",
+    format!(
+        "{}: {} events of {} tasks on {} CPUs, {}\nrepairs: {}\n",
         output.display(),
         listed.events,
         recording.header.tasks.len(),
         recording.header.topology.cpus(),
-        recording.duration
-    );
+        recording.duration,
+        recording.repairs
+    )
+}
+
+/// Adds what was left out, lost or odd in the input.
+fn told(text: &mut String, summary: &Summary) {
     if !summary.ignored.is_empty() {
         let ignored: Vec<String> =
             summary.ignored.iter().map(|(name, count)| format!("{name} ({count})")).collect();
         let _ =
             writeln!(text, "left out, because they say nothing about the schedule: {}", ignored.join(", "));
     }
-    losses(&mut text, summary);
-    odd(&mut text, "lines skipped that are no events", &summary.odd);
-    odd(&mut text, "scheduling events damaged (each is a loss in the recording)", &summary.damaged);
+    losses(text, summary);
+    odd(text, "lines skipped that are no events", &summary.odd);
+    odd(text, "scheduling events damaged (each is a loss in the recording)", &summary.damaged);
     for note in &summary.notes {
         let _ = writeln!(text, "note: {note}");
     }
-    let _ = writeln!(text, "repairs: {}", recording.repairs);
-    text
 }
 
 fn losses(text: &mut String, summary: &Summary) {
@@ -177,6 +180,6 @@ fn rtapp(args: &ImportArgs) -> anyhow::Result<Exit> {
     for note in &imported.notes {
         text += &format!("  {note}\n");
     }
-    output::write(None, &text)?;
+    output::say(&args.output, &text)?;
     Ok(Exit::Done)
 }

@@ -99,7 +99,7 @@ fn live(json: bool, style: &Style) -> anyhow::Result<String> {
         let _ = writeln!(text, "{:18}  needs {:40}  {verdict}", entry.name, needed.join(", "));
     }
     if json {
-        return Ok(serde_json::to_string_pretty(&list)? + "\n");
+        return listed("schedulers", list);
     }
     if !given.events {
         text += "\nWakeups cannot be seen here: run as root; `schedlab doctor` shows each limit.\n";
@@ -123,7 +123,13 @@ fn schedulers_json() -> anyhow::Result<String> {
                                 "capabilities": entry.capabilities() })
         })
         .collect();
-    Ok(serde_json::to_string_pretty(&all)? + "\n")
+    listed("schedulers", all)
+}
+
+/// Returns a list as JSON, under its name.
+fn listed(name: &str, list: Vec<serde_json::Value>) -> anyhow::Result<String> {
+    let value = serde_json::json!({ "schema": "schedlab-list/1", name: list });
+    Ok(serde_json::to_string_pretty(&value)? + "\n")
 }
 
 fn scenarios(verbose: bool, json: bool, style: &Style) -> anyhow::Result<String> {
@@ -156,7 +162,7 @@ fn scenarios(verbose: bool, json: bool, style: &Style) -> anyhow::Result<String>
         }
     }
     if json {
-        return Ok(serde_json::to_string_pretty(&list)? + "\n");
+        return listed("scenarios", list);
     }
     text += "\nRun one with `schedlab compare NAME`; write your own as docs/scenario-format.md says.\n";
     Ok(text)

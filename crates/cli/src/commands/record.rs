@@ -13,7 +13,7 @@ use schedlab_lab::record::{
 };
 use schedlab_model::{CpuId, Ns};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 #[command(after_help = "\
 Examples:
   schedlab record -o all.slt --for 5s --all               the whole machine for 5 seconds
+  schedlab record --for 5s --all                          the same, into a file named by the date
   schedlab record -o redis.slt --for 5s -- ./bench.sh     while a command runs, 5 seconds at most
   schedlab record -o redis.slt --pid 4711                 process 4711 and its children, until it ends
   schedlab record -o redis.slt --pid 4711 --all           the whole machine, until process 4711 ends
@@ -32,11 +33,13 @@ Examples:
                                                           the 30 seconds before such a wait
 
 Record the whole machine where you can: the tasks that disturb a task are as interesting as the task. With --pid or --cgroup \
-alone the kernel leaves all others out (backend bpf), and the file has them as one task `others/N` on each CPU.")]
+alone the kernel leaves all others out (backend bpf), and the file has them as one task `others/N` on each CPU.
+
+A recording that is there stays until the new one is whole; if the recorder is killed, what it had is in FILE.PID.part.")]
 pub(crate) struct RecordArgs {
-    /// Write this recording (.slt)
+    /// Write this recording (.slt); `-` is standard output [default: schedlab-DATE.slt, in this folder]
     #[arg(short, long, value_name = "FILE")]
-    output: PathBuf,
+    output: Option<PathBuf>,
     /// Stop after this time, such as 5s
     #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     duration: Option<Ns>,
@@ -86,20 +89,23 @@ const LOST_PERMILLE: u64 = 10;
 
 pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {
     let plan = plan(args)?;
-    output::check(&args.output)?;
+    let file = plan.output.as_path();
+    output::check(file)?;
     let signal = stop_signal()?;
-    let mut live = Live { json: args.json, line: RecordingLine::new(), patience: None };
+    let mut live =
+        Live { quiet: args.json || output::is_stdout(file), line: RecordingLine::new(), patience: None };
     let recorded = record(&plan, &mut live, &|| signal.requested())?;
     drop(live);
-    let text = if args.json { json(args, &recorded)? } else { text(args, &recorded) };
-    output::write(None, &text)?;
+    let text = if args.json { json(file, &recorded)? } else { text(args, file, &recorded) };
+    output::say(file, &text)?;
     let bad = recorded.end.lost * 1000 > recorded.end.events * LOST_PERMILLE;
     Ok(if bad { Exit::Untrusted } else { Exit::Done })
 }
 
 /// Prints first what the recorder sees, then how the recording goes.
 struct Live {
-    json: bool,
+    /// Standard output is for something else.
+    quiet: bool,
     line: RecordingLine,
     /// Explains a long wait for the beginning, until it begins.
     patience: Option<Patience>,
@@ -117,7 +123,7 @@ impl RecordObserver for Live {
         self.patience = None;
         let text = first_line(&start.capabilities);
         // A closed pipe ends the line and not the recording.
-        let _ = if self.json {
+        let _ = if self.quiet {
             std::io::stderr().write_all(text.as_bytes())
         } else {
             output::write(None, &text).map_err(std::io::Error::other)
@@ -209,13 +215,20 @@ fn plan(args: &RecordArgs) -> anyhow::Result<RecordPlan> {
     let until = (!until.is_empty()).then(|| StopConditions(until.concat()));
     Ok(RecordPlan {
         request: request(args)?,
-        output: args.output.clone(),
+        output: args.output.clone().unwrap_or_else(by_date),
         note: args.note.clone(),
         max_bytes,
         ring: args.ring,
         until,
         after: args.after.unwrap_or(Ns::ZERO),
     })
+}
+
+/// Returns a name that no other recording of this folder has, as long as none begins in the same second.
+fn by_date() -> PathBuf {
+    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let date = schedlab_model::text::iso8601(since_1970.as_nanos() as u64).replace(':', "-");
+    PathBuf::from(format!("schedlab-{date}.slt"))
 }
 
 fn max_size(text: &str) -> anyhow::Result<u64> {
@@ -261,9 +274,9 @@ fn request(args: &RecordArgs) -> anyhow::Result<RecordRequest> {
     Ok(request)
 }
 
-fn text(args: &RecordArgs, recorded: &Recorded) -> String {
+fn text(args: &RecordArgs, file: &Path, recorded: &Recorded) -> String {
     let end = &recorded.end;
-    let path = args.output.display();
+    let path = file.display();
     let mut text = format!(
         "{path}: {} events of {} threads in {}, {} KiB, by {}; the recorder used {} of CPU\n",
         end.events,
@@ -320,10 +333,11 @@ fn text(args: &RecordArgs, recorded: &Recorded) -> String {
     text + &if replays { format!("next: schedlab compare {path}\n") } else { String::new() }
 }
 
-fn json(args: &RecordArgs, recorded: &Recorded) -> anyhow::Result<String> {
+fn json(file: &Path, recorded: &Recorded) -> anyhow::Result<String> {
     let end = &recorded.end;
     let value = serde_json::json!({
-        "file": args.output.display().to_string(),
+        "schema": "schedlab-record/1",
+        "file": file.display().to_string(),
         "events": end.events,
         "lost": end.lost,
         "threads": recorded.tasks,

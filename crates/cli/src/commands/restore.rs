@@ -1,6 +1,5 @@
 //! `schedlab restore`: gives back what a crashed schedlab left behind. Also the report that `detach` has in common with it.
 
-use super::status::SCHEMA;
 use crate::exit::Exit;
 use crate::output;
 use crate::render::Style;
@@ -48,7 +47,9 @@ fn as_json(done: &[Detached]) -> anyhow::Result<String> {
         serde_json::json!({ "owner": owner, "by": by, "items": report.items })
     };
     let all: Vec<_> = done.iter().map(one).collect();
-    Ok(serde_json::to_string_pretty(&serde_json::json!({ "schema": SCHEMA, "given_back": all }))? + "\n")
+    Ok(serde_json::to_string_pretty(
+        &serde_json::json!({ "schema": "schedlab-restore/1", "given_back": all }),
+    )? + "\n")
 }
 
 fn as_text(done: &[Detached], style: &Style) -> String {

@@ -138,7 +138,7 @@ fn log_text(report: &ElevationReport) -> anyhow::Result<String> {
 
 fn as_json(report: &ElevationReport) -> anyhow::Result<String> {
     let value = serde_json::json!({
-        "schema": super::status::SCHEMA,
+        "schema": "schedlab-run/1",
         "scheduler": report.core.scheduler,
         "elapsed_ns": report.elapsed.0,
         "counts": report.counts,

@@ -11,6 +11,7 @@ use crate::stdin;
 use anyhow::{anyhow, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueEnum};
 use schedlab_model::Ns;
+use schedlab_model::text::shown;
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_study::gallery::{self, Found};
 use schedlab_study::show::{About, ShowOptions, open, scope};
@@ -165,7 +166,8 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
         }
     }
     let working = Working::new(format!("reading {}", args.input), large);
-    let recording = open(found, args.scheduler.as_ref(), args.variant.as_deref())?;
+    let scheduler = args.scheduler.as_ref().map(|spec| schedlab_study::compare::modelled_by(spec).0);
+    let recording = open(found, scheduler.as_ref(), args.variant.as_deref())?;
     drop(working);
     let scope = scope(&recording, &options(args))?;
     if let Some(path) = &args.report {
@@ -201,7 +203,7 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
     } else {
         let mut text = Text::new(stdout, &recording, Style::of_stdout(), clock);
         if args.analyses.0.is_empty() {
-            text.line(&overview(&args.input, &recording, &Style::of_stdout()))?;
+            text.line(&overview(&shown(&args.input), &recording, &Style::of_stdout()))?;
         }
         for (entry, scope) in &chosen {
             entry.run(&recording, scope, &mut text)?;

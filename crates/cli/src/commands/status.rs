@@ -8,7 +8,7 @@ use schedlab_live::status::{Managed, ManagedThread, status};
 use std::fmt::Write as _;
 
 /// Version of the JSON: docs/live-schema.md.
-pub(super) const SCHEMA: u32 = 1;
+const SCHEMA: &str = "schedlab-status/1";
 
 /// `schedlab status`
 #[derive(Debug, clap::Args)]

@@ -275,7 +275,9 @@ fn table(text: &mut String, plan: &ColocatePlan, found: &Colocation, style: &Sty
         text,
         "\nmedian (range) over {rounds} interleaved rounds{more}; the range holds the true median with {sure:.0} %"
     );
-    text.push_str(&Table { head, rows, fixed: if alone.is_some() { 4 } else { 3 } }.render(style).0);
+    text.push_str(
+        &Table { head, rows, fixed: if alone.is_some() { 4 } else { 3 }, ..Table::default() }.render(style).0,
+    );
     for (what, rounds) in [("default", &found.before), (how.name(), &found.after)] {
         let worst = median_blame(rounds.iter().map(|round| round.blame.as_slice()));
         let worst = blamed(&worst).collect::<Vec<_>>().join(", ");

@@ -45,7 +45,12 @@ pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
             text += "  no task of the command is in both\n\n";
             continue;
         }
-        let table = Table { head: head[1..].iter().map(|text| (*text).to_owned()).collect(), rows, fixed: 2 };
+        let table = Table {
+            head: head[1..].iter().map(|text| (*text).to_owned()).collect(),
+            rows,
+            fixed: 2,
+            ..Table::default()
+        };
         text += &(table.render(style).0 + "\n");
     }
     let sure = 100.0 * range_confidence(found.rounds);

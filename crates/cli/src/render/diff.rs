@@ -58,7 +58,7 @@ fn table(diff: &Diff, all: bool) -> (Table, usize) {
         }
     }
     let cells = rows.len();
-    (Table { head, rows, fixed: 1 }, cells)
+    (Table { head, rows, fixed: 1, ..Table::default() }, cells)
 }
 
 fn row(subject: &diff::Subject, cell: &diff::Cell) -> Vec<Cell> {

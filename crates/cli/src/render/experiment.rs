@@ -55,7 +55,8 @@ fn table(sheet: &Sheet, style: &Style) -> String {
         rows.push(cells(line, name));
         before = &line.row;
     }
-    let (text, left_out) = Table { head: head.map(str::to_owned).to_vec(), rows, fixed: 2 }.render(style);
+    let (text, left_out) =
+        Table { head: head.map(str::to_owned).to_vec(), rows, fixed: 2, ..Table::default() }.render(style);
     match left_out.is_empty() {
         true => text,
         false => text + &format!("  (no room for: {})\n", left_out.join(", ")),

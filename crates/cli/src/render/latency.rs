@@ -30,7 +30,7 @@ pub(crate) fn latency(result: &LatencyResult, style: &Style) -> String {
     head.extend(RUNGS.iter().map(|(name, _)| (*name).to_owned()));
     head.extend(["max", "missed", "steal", "foreign", "interrupts"].map(String::from));
     let rows = result.rows.iter().enumerate().map(|(index, row)| cells(result, index, row)).collect();
-    let (table, left_out) = Table { head, rows, fixed: 1 }.render(style);
+    let (table, left_out) = Table { head, rows, fixed: 1, ..Table::default() }.render(style);
     text += &table;
     if !left_out.is_empty() {
         text += &format!("  (no room for: {})\n", left_out.join(", "));

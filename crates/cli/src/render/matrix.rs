@@ -24,7 +24,7 @@ pub(crate) fn matrix(matrix: &Matrix, style: &Style) -> String {
     head.extend(numbers.map(String::from));
     let fixed = if several { 3 } else { 2 };
     let cells = rows.iter().map(|row| cells(row, several)).collect();
-    let (table, left_out) = Table { head, rows: cells, fixed }.render(style);
+    let (table, left_out) = Table { head, rows: cells, fixed, ..Table::default() }.render(style);
     text += &table;
     if !left_out.is_empty() {
         text += &format!("  (no room for: {})\n", left_out.join(", "));

@@ -95,7 +95,8 @@ impl<W: Write> Text<W> {
             Layout::Table => {
                 let head = table.columns.iter().map(|column| column.title.to_owned()).collect();
                 let rows = std::mem::take(&mut self.rows);
-                let (text, left_out) = Grid { head, rows, fixed: self.fixed }.render(&self.style);
+                let ranks = table.columns.iter().map(|column| column.rank).collect();
+                let (text, left_out) = Grid { head, rows, fixed: self.fixed, ranks }.render(&self.style);
                 self.left_out = left_out;
                 self.out.write_all(text.as_bytes())?;
                 if !self.left_out.is_empty() {
@@ -206,7 +207,7 @@ impl<W: Write> Text<W> {
                 cell => facts.push(format!("{} {}", column.title, self.cell_text(cell, true))),
             }
         }
-        writeln!(self.out, "{}", facts.join(" "))?;
+        writeln!(self.out, "{}", wrap(&facts.join(" "), self.style.width, 0))?;
         for sentence in sentences {
             writeln!(self.out, "{}", wrap(&sentence, self.style.width, 4))?;
         }

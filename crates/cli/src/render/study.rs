@@ -7,12 +7,26 @@ use schedlab_model::Ns;
 use schedlab_study::change::{Change, Judgement};
 use schedlab_study::measurements::Kind;
 use schedlab_study::metric::{Metric, Unit};
-use schedlab_study::result::{InputKind, Prediction, Replayed, SelfReplay, Study};
+use schedlab_study::order;
+use schedlab_study::result::{InputKind, Prediction, Replayed, Row, SelfReplay, Study};
 use schedlab_study::view::{self, TASK_COLUMNS, main_subjects};
 use std::fmt::Write as _;
 
+/// How much of a result is shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown {
+    /// Also tasks with less than 1 % of a CPU.
+    pub(crate) all_tasks: bool,
+    /// All rows, in the order of the result.
+    pub(crate) all_rows: bool,
+    /// Constants, costs, and how errors come about.
+    pub(crate) explain: bool,
+}
+
 /// Returns the whole result.
-pub(crate) fn study(study: &Study, style: &Style, all_tasks: bool, explain: bool) -> String {
+pub(crate) fn study(study: &Study, style: &Style, show: Shown) -> String {
+    let Shown { all_tasks, all_rows, explain } = show;
+    let (order, folded) = order::rows(study, all_rows);
     let mut text = head(study, style);
     let _ = writeln!(text, "{}", style.bold(&wrap(&study.verdict.outcome, style.width, 0)));
     let _ = writeln!(text, "{}\n", wrap(&study.verdict.certainty, style.width, 0));
@@ -24,12 +38,20 @@ pub(crate) fn study(study: &Study, style: &Style, all_tasks: bool, explain: bool
     // The self-replay shows the only row of a recording.
     let alone = study.rows.len() < 2 && study.self_replay.is_some();
     for (kind, name) in main.iter().filter(|_| !alone) {
-        let (table, missing) = subject(study, *kind, name, style);
+        let (table, missing) = subject(study, (*kind, name), &order, style);
         text += &table;
         left_out.extend(missing);
     }
     for prediction in &study.predictions {
         text += &predicted(study, prediction, &main, style);
+    }
+    if folded > 0 {
+        let by = study
+            .headline
+            .first()
+            .map_or(String::new(), |figure| format!(", by {} {}", figure.subject(), figure.heading()));
+        let line = format!("{} of {} rows are shown{by} (--all shows them)", order.len(), study.rows.len());
+        let _ = writeln!(text, "{}", style.dim(&wrap(&line, style.width, 0)));
     }
     text += &footer(study, &main, hidden, left_out, style);
     for line in super::delegation::lines(study) {
@@ -63,7 +85,10 @@ fn head(study: &Study, style: &Style) -> String {
     let (duration, hz) = (Ns(study.duration_ns), input.hz);
     let title = wrap(&format!("{}{title}", input.name), style.width, 0);
     let title = title.replacen(&input.name, &style.bold(&input.name), 1);
-    let runs = wrap(&format!("{cpus}, HZ={hz}, {duration} each, {seeds}"), style.width, 0);
+    let only = study.rows.first().map(|row| row.scheduler.as_str());
+    let only = only.filter(|only| study.rows.iter().all(|row| row.scheduler == *only));
+    let scheduler = only.map_or(String::new(), |only| format!("{only}, "));
+    let runs = wrap(&format!("{scheduler}{cpus}, HZ={hz}, {duration} each, {seeds}"), style.width, 0);
     format!("{title}\n{}\n\n", style.dim(&runs))
 }
 
@@ -112,7 +137,7 @@ fn replayed(study: &Study, subjects: &[Replayed], main: &[(Kind, String)], style
     }
     let mut names = vec!["task".to_owned()];
     names.extend(TASK_COLUMNS.iter().map(|metric| metric.heading()));
-    Table { head: names, rows, fixed: 1 }.render(style).0
+    Table { head: names, rows, fixed: 1, ..Table::default() }.render(style).0
 }
 
 fn predicted(study: &Study, prediction: &Prediction, main: &[(Kind, String)], style: &Style) -> String {
@@ -136,16 +161,28 @@ fn counted(name: &str, tasks: usize) -> String {
     if tasks == 1 { name.to_owned() } else { format!("{name} ({tasks} tasks)") }
 }
 
-fn subject(study: &Study, kind: Kind, name: &str, style: &Style) -> (String, Vec<String>) {
-    let columns = view::columns(study, kind);
+fn subject(
+    study: &Study,
+    (kind, name): (Kind, &str),
+    order: &[usize],
+    style: &Style,
+) -> (String, Vec<String>) {
+    let (columns, column_ranks): (Vec<Metric>, Vec<u8>) =
+        order::columns(study, kind, name).into_iter().unzip();
     // One run of each row, without a recording, has no error.
     let sure = study.seeds.len() == 1 && study.self_replay.is_none();
     let mut tasks = 1;
     let mut rows = Vec::new();
-    for row in &study.rows {
+    // What all rows have in common needs no column.
+    let differ = |name: fn(&Row) -> &str| study.rows.iter().any(|row| name(row) != name(&study.rows[0]));
+    let variants = differ(|row| &row.variant);
+    let schedulers = differ(|row| &row.scheduler) || !variants;
+    for row in order.iter().map(|&index| &study.rows[index]) {
         let subject = row.find(kind, name);
         tasks = subject.map_or(tasks, |subject| subject.tasks);
-        let mut cells = vec![Cell::plain(&row.scheduler), Cell::plain(&row.variant)];
+        let mut cells = Vec::new();
+        cells.extend(schedulers.then(|| Cell::plain(&row.scheduler)));
+        cells.extend(variants.then(|| Cell::plain(&row.variant)));
         for metric in &columns {
             let cell = subject.and_then(|subject| subject.cell(*metric));
             cells.push(cell.map_or_else(Cell::default, |cell| {
@@ -156,9 +193,13 @@ fn subject(study: &Study, kind: Kind, name: &str, style: &Style) -> (String, Vec
         }
         rows.push(cells);
     }
-    let mut head = vec!["scheduler".to_owned(), "variant".to_owned()];
+    let mut head = Vec::new();
+    head.extend(schedulers.then(|| "scheduler".to_owned()));
+    head.extend(variants.then(|| "variant".to_owned()));
+    let fixed = head.len();
     head.extend(columns.iter().map(|metric| view::heading(*metric, kind)));
-    let (table, missing) = Table { head, rows, fixed: 2 }.render(style);
+    let ranks = std::iter::repeat_n(0, fixed).chain(column_ranks).collect();
+    let (table, missing) = Table { head, rows, fixed, ranks }.render(style);
     let title = match kind {
         Kind::Source => format!("{name} (source: what its clients see)"),
         Kind::Channel => format!("{name} (channel: requests that were finished)"),
@@ -223,7 +264,7 @@ fn footer(
         let line = format!(
             "{hidden} task groups with less than 1 % of a CPU are not shown (--all-tasks shows them)"
         );
-        let _ = writeln!(text, "{}", style.dim(&line));
+        let _ = writeln!(text, "{}", style.dim(&wrap(&line, style.width, 0)));
     }
     text
 }

@@ -1,10 +1,24 @@
 //! How text is printed: as wide as the terminal, colours only on one.
 
+use crate::args::ColorWhen;
 use std::io::IsTerminal;
+use std::sync::OnceLock;
 use unicode_width::UnicodeWidthStr;
 
 /// Width of the output where the terminal does not say its own.
 const DEFAULT_WIDTH: usize = 120;
+
+/// Narrower terminals get lines of this width.
+const NARROWEST: usize = 32;
+
+/// What --color says.
+static COLOR: OnceLock<ColorWhen> = OnceLock::new();
+
+/// Sets whether all output of this process has colours.
+pub(crate) fn use_colors(when: ColorWhen) {
+    // Called once, before anything is printed.
+    let _ = COLOR.set(when);
+}
 
 /// Width and colours of the output.
 #[derive(Clone, Copy, Debug)]
@@ -18,13 +32,19 @@ impl Style {
     /// Returns the style of standard output: colours on a terminal only, and never with NO_COLOR.
     pub(crate) fn of_stdout() -> Style {
         let terminal = std::io::stdout().is_terminal();
+        let chosen = COLOR.get().copied().unwrap_or(ColorWhen::Auto);
         let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
         let asked = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
         let measured =
             if terminal { terminal_size::terminal_size().map(|(w, _)| usize::from(w.0)) } else { None };
-        let width = asked.or(measured).unwrap_or(DEFAULT_WIDTH).clamp(60, 400);
-        Style { width, colors: terminal && !forbidden && !dumb }
+        let width = asked.or(measured).unwrap_or(DEFAULT_WIDTH).clamp(NARROWEST, 400);
+        let colors = match chosen {
+            ColorWhen::Auto => terminal && !forbidden && !dumb,
+            ColorWhen::Always => true,
+            ColorWhen::Never => false,
+        };
+        Style { width, colors }
     }
 
     /// Returns the style of files.

@@ -1,7 +1,8 @@
 //! Tables whose columns fit the terminal.
 
 use super::style::Style;
-use unicode_width::UnicodeWidthStr;
+use schedlab_model::text::shown;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// How a cell looks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -31,42 +32,55 @@ pub(crate) struct Cell {
 impl Cell {
     /// Returns a cell without a change.
     pub(crate) fn plain(value: impl Into<String>) -> Cell {
-        Cell { value: value.into(), ..Cell::default() }
+        let value: String = value.into();
+        Cell { value: shown(&value).into_owned(), ..Cell::default() }
     }
 }
 
-/// A table. The first `fixed` columns are always shown, aligned left; of the others as many as fit.
+/// A table. The first `fixed` columns are always shown, aligned left, and cut where they alone are too wide; of the others as many as
+/// fit, those of the lowest rank first.
+#[derive(Default)]
 pub(crate) struct Table {
     pub(crate) head: Vec<String>,
     pub(crate) rows: Vec<Vec<Cell>>,
     pub(crate) fixed: usize,
+    /// By column; one without a rank comes after those that have one, in the order of the columns.
+    pub(crate) ranks: Vec<u8>,
 }
+
+/// A name is not cut below this many columns.
+const NAME_MIN: usize = 8;
 
 impl Table {
     /// Returns the text, indented by two, and the names of the columns that did not fit.
     pub(crate) fn render(&self, style: &Style) -> (String, Vec<String>) {
-        let widths: Vec<(usize, usize)> = (0..self.head.len()).map(|column| self.widths(column)).collect();
-        let mut shown = Vec::new();
+        let mut widths: Vec<(usize, usize)> =
+            (0..self.head.len()).map(|column| self.widths(column)).collect();
+        let empty = |column: usize| self.rows.iter().all(|row| row[column].value.is_empty());
+        let mut others: Vec<usize> = (self.fixed..self.head.len()).filter(|&column| !empty(column)).collect();
+        others.sort_by_key(|&column| self.ranks.get(column).copied().unwrap_or(u8::MAX));
+        let most_important = others.first().map_or(0, |&column| 2 + total(widths[column]));
+        self.cut_names(&mut widths, style.width.saturating_sub(most_important));
+        let mut shown: Vec<usize> = (0..self.fixed).collect();
+        let mut used: usize = shown.iter().map(|&column| 2 + total(widths[column])).sum();
         let mut left_out = Vec::new();
-        let mut used = 0;
-        for (column, head) in self.head.iter().enumerate() {
-            let empty = self.rows.iter().all(|row| row[column].value.is_empty());
-            if empty && column >= self.fixed {
-                continue;
-            }
+        for column in others {
             let width = 2 + total(widths[column]);
-            if column < self.fixed || used + width <= style.width && left_out.is_empty() {
+            if used + width <= style.width {
                 used += width;
                 shown.push(column);
             } else {
-                left_out.push(head.clone());
+                left_out.push(column);
             }
         }
+        shown.sort_unstable();
+        left_out.sort_unstable();
+        let left_out = left_out.into_iter().map(|column| self.head[column].clone()).collect();
         let mut text = String::new();
         for &column in &shown {
             // The heading is over the values, not over their changes.
             text += "  ";
-            text += &pad(&self.head[column], widths[column].0, column < self.fixed);
+            text += &pad(&cut(&self.head[column], widths[column].0), widths[column].0, column < self.fixed);
             text += &" ".repeat(total(widths[column]) - widths[column].0);
         }
         let mut text = style.dim(text.trim_end()) + "\n";
@@ -82,6 +96,20 @@ impl Table {
         (text, left_out)
     }
 
+    /// Takes columns off the widest names until they are `room` wide together.
+    fn cut_names(&self, widths: &mut [(usize, usize)], room: usize) {
+        let together = |widths: &[(usize, usize)]| -> usize {
+            widths[..self.fixed].iter().map(|&width| 2 + total(width)).sum()
+        };
+        while together(widths) > room {
+            let widest = (0..self.fixed).max_by_key(|&column| widths[column].0);
+            match widest {
+                Some(column) if widths[column].0 > NAME_MIN => widths[column].0 -= 1,
+                _ => return,
+            }
+        }
+    }
+
     /// Returns the widths of the widest value and the widest change of a column.
     fn widths(&self, column: usize) -> (usize, usize) {
         let cells = || self.rows.iter().map(|row| &row[column]);
@@ -95,13 +123,28 @@ fn total((value, change): (usize, usize)) -> usize {
     value + if change > 0 { change + 1 } else { 0 }
 }
 
+/// Returns `text` in at most `width` columns; what is cut off the end becomes `…`.
+fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut short = String::new();
+    for c in text.chars() {
+        if short.width() + c.width().unwrap_or(0) + 1 > width {
+            break;
+        }
+        short.push(c);
+    }
+    short + "…"
+}
+
 fn pad(text: &str, width: usize, left: bool) -> String {
     let space = " ".repeat(width.saturating_sub(text.width()));
     if left { format!("{text}{space}") } else { format!("{space}{text}") }
 }
 
 fn cell(cell: &Cell, widths: (usize, usize), left: bool, style: &Style) -> String {
-    let value = pad(&cell.value, widths.0, left);
+    let value = pad(&cut(&cell.value, widths.0), widths.0, left);
     if widths.1 == 0 {
         return value;
     }
@@ -129,6 +172,7 @@ mod tests {
                 vec![Cell::plain("x"), cell("5.1%", "-3.0±0.1"), cell("12.0us", "-99%±8%")],
             ],
             fixed: 1,
+            ranks: Vec::new(),
         }
     }
 
@@ -147,5 +191,22 @@ mod tests {
         let (text, left_out) = table().render(&Style { width: 30, colors: false });
         assert_eq!(left_out, ["p99"]);
         assert!(text.lines().all(|line| line.width() <= 30), "{text}");
+    }
+
+    #[test]
+    fn the_important_columns_stay() {
+        let ranked = Table { ranks: vec![0, 2, 1], ..table() };
+        let (text, left_out) = ranked.render(&Style { width: 30, colors: false });
+        assert_eq!(left_out, ["share"]);
+        assert!(text.contains("p99") && text.contains("12.0us -99%±8%"), "{text}");
+    }
+
+    #[test]
+    fn long_names_are_cut_before_the_most_important_column_goes() {
+        let mut long = table();
+        long.rows[0][0] = Cell::plain("a-name-that-is-longer-than-the-screen-is-wide[123456]");
+        let (text, _) = long.render(&Style { width: 40, colors: false });
+        assert!(text.lines().all(|line| line.width() <= 40), "{text}");
+        assert!(text.contains('…') && text.contains("35.1%"), "{text}");
     }
 }

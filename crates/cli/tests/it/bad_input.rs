@@ -153,7 +153,7 @@ fn recordings_with_flipped_bits() {
         let path = folder.write("two-yes.slt", &bytes);
         let ran = schedlab(&["compare", &path, "--seeds", "1", "--json"]);
         match ran.code {
-            2 => assert_eq!(ran.stderr.matches("error:").count(), 1, "{ran:?}"),
+            2 => assert_eq!(ran.stderr.matches("\"error\":").count(), 1, "{ran:?}"),
             code => panic!("bit flipped at {at}: exit {code}: {}", ran.stderr),
         }
     }

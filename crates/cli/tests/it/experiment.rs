@@ -52,7 +52,7 @@ fn experiment(folder: &Folder, arguments: &[&str]) -> Value {
     always(left.0.is_empty() && left.1.is_empty() && left.2 == before, || format!("{left:?} {before:?}"));
     assert_eq!(code, 0, "{stderr}");
     let value: Value = serde_json::from_str(&stdout).expect("JSON");
-    assert_eq!(value["schema"], 1);
+    assert_eq!(value["schema"], "schedlab-experiment/1");
     value["experiments"][0].clone()
 }
 

@@ -6,7 +6,9 @@ use std::process::{Command, Stdio};
 
 #[test]
 fn every_command_has_examples() {
-    for command in ["record", "compare", "show", "list", "import", "doctor", "generate"] {
+    for command in
+        ["record", "compare", "show", "list", "import", "doctor", "generate", "explain", "completions", "man"]
+    {
         let ran = schedlab(&[command, "--help"]);
         assert_eq!(ran.code, 0);
         assert!(ran.stdout.contains("Examples:\n  "), "{command}: {}", ran.stdout);
@@ -38,7 +40,7 @@ fn lists_as_json() {
     for what in ["schedulers", "scenarios"] {
         let value: serde_json::Value =
             serde_json::from_str(&schedlab(&["list", what, "--json"]).stdout).unwrap();
-        assert!(value.as_array().is_some_and(|list| list.len() > 2), "{what}");
+        assert!(value[what].as_array().is_some_and(|list| list.len() > 2), "{what}");
     }
 }
 
@@ -72,6 +74,118 @@ fn a_narrow_terminal_gets_narrow_tables() {
     let wide: Vec<&str> = ran.stdout.lines().filter(|line| line.chars().count() > 70).collect();
     assert!(wide.is_empty(), "{wide:#?}");
     assert!(ran.stdout.contains("no room for"), "{}", ran.stdout);
+}
+
+/// Tables at any width: no line is wider, and what a table is about stays.
+#[test]
+fn no_line_is_wider_than_the_terminal() {
+    let recording = "recordings/redis-other-other-closed8.slt";
+    for (arguments, stays) in [
+        (&["show", recording][..], "latency p99"),
+        (&["show", recording, "--latency"], "wakeup p99"),
+        (&["show", recording, "--slices"], "slice max"),
+        (&["compare", recording, "--seeds", "1", "--variant", "idle: sysbench policy=idle"], "CPU share"),
+        (&["diff", recording, recording], ""),
+        (&["doctor"], ""),
+        (&["explain"], ""),
+    ] {
+        for width in [60, 80, 100] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
+            command.args(arguments).env("COLUMNS", width.to_string()).current_dir(root());
+            let ran = ran(&mut command);
+            // A command that is to be copied, a path or a setting of the kernel is one word.
+            let can_break = |line: &&str| {
+                line.trim().contains("  ") || line.split_whitespace().all(|word| word.chars().count() < 30)
+            };
+            let wide = ran.stdout.lines().filter(|line| line.chars().count() > width).find(can_break);
+            let copied = wide.is_some_and(|line| line.contains("lift: ") || line.contains(" = "));
+            assert!(wide.is_none() || copied, "{arguments:?} at {width}: {wide:?}");
+            assert!(ran.stdout.contains(stays), "{arguments:?} at {width} has no {stays}: {}", ran.stdout);
+        }
+    }
+}
+
+/// Two columns of one name cannot be told apart.
+#[test]
+fn no_two_columns_have_one_name() {
+    let recording = "recordings/redis-other-other-closed8.slt";
+    for entry in schedlab_trace::analysis::show::ALL {
+        let option =
+            if entry.takes.is_some() { format!("--{}=3", entry.name) } else { format!("--{}", entry.name) };
+        let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
+        command.args(["show", recording, &option]).env("COLUMNS", "400").current_dir(root());
+        let ran = ran(&mut command);
+        for line in
+            ran.stdout.lines().filter(|line| line.starts_with("  task ") || line.starts_with("  CPU "))
+        {
+            let heads: Vec<&str> = line.split("  ").map(str::trim).filter(|head| !head.is_empty()).collect();
+            let mut once = heads.clone();
+            once.sort_unstable();
+            once.dedup();
+            assert_eq!(once.len(), heads.len(), "{}: {heads:?}", entry.name);
+        }
+    }
+}
+
+#[test]
+fn a_scan_is_a_table_and_a_curve() {
+    let ran = schedlab(&["compare", "recordings/two-yes.slt", "--seeds", "1", "--scan", "yes nice=0..12"]);
+    assert!([0, 3].contains(&ran.code), "{ran:?}");
+    assert!(ran.stdout.contains("over yes nice") && ran.stdout.contains('█'), "{}", ran.stdout);
+    assert!(ran.stdout.contains("of 14 rows are shown"), "thirteen values and the recording: {}", ran.stdout);
+    let all =
+        schedlab(&["compare", "recordings/two-yes.slt", "--seeds", "1", "--scan", "yes nice=0..12", "--all"]);
+    assert!(!all.stdout.contains("rows are shown") && all.stdout.contains("yes nice=12"), "{}", all.stdout);
+}
+
+/// Kernels that sources name and that have no preset of their own.
+#[test]
+fn a_kernel_is_taken_for_the_preset_that_models_it() {
+    for (kernel, preset) in [("linux-6.2", "linux-6.1"), ("linux-4.19", "linux-")] {
+        let ran = schedlab(&["compare", "two-hogs", "--for", "1500ms", "--scheduler", kernel]);
+        assert!([0, 1].contains(&ran.code), "{ran:?}");
+        assert!(ran.stdout.contains(&format!("{kernel} is simulated as {preset}")), "{}", ran.stdout);
+    }
+}
+
+#[test]
+fn words_are_explained() {
+    let ran = schedlab(&["explain", "cannot", "tell"]);
+    assert!(ran.code == 0 && ran.stdout.contains("smaller than its error"), "{ran:?}");
+    let ran = schedlab(&["explain", "presure"]);
+    assert!(ran.code == 2 && ran.stderr.contains("did you mean `pressure`?"), "{ran:?}");
+}
+
+#[test]
+fn completions_and_manual_pages_are_made() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ran = schedlab(&["completions", shell]);
+        assert!(ran.code == 0 && ran.stdout.contains("compare") && ran.stdout.contains("fail-if"), "{shell}");
+    }
+    let folder = Folder::new("man");
+    let place = folder.0.join("man1").display().to_string();
+    assert_eq!(schedlab(&["man", "--all", &place]).code, 0);
+    let page = std::fs::read_to_string(folder.0.join("man1/schedlab-compare.1")).unwrap();
+    assert!(page.starts_with(".") && page.contains(".SH OPTIONS") && page.contains("fail"), "{page}");
+    assert!(schedlab(&["man", "compar"]).stderr.contains("did you mean `compare`?"));
+}
+
+#[test]
+fn colours_are_what_was_asked_for() {
+    let coloured =
+        |option: &str| schedlab(&["compare", "fifo-rr", "--color", option]).stdout.contains('\u{1b}');
+    assert!(coloured("always") && !coloured("never") && !coloured("auto"));
+}
+
+/// `-` is standard output, and what is said about it goes to standard error.
+#[test]
+fn a_dash_is_standard_output() {
+    let ran = schedlab(&["export", "recordings/two-yes.slt", "--ftrace", "-"]);
+    assert!(ran.stdout.contains("sched_switch") && ran.stderr.contains("switches"), "{}", ran.stderr);
+    let page = schedlab(&["compare", "two-hogs", "--for", "1500ms", "--report", "-", "-o", "/dev/null"]);
+    assert!(page.stdout.starts_with("<!doctype html>"), "{page:?}");
+    let both = schedlab(&["compare", "two-hogs", "--report", "-"]);
+    assert!(both.code == 2 && both.stderr.contains("standard output"), "{both:?}");
 }
 
 /// `schedlab … | head -1` is no error.

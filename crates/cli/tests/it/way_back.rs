@@ -106,7 +106,7 @@ fn detach_says_in_json_what_it_did() {
     let value: serde_json::Value = serde_json::from_str(&given.stdout).expect("JSON");
     assert_eq!(
         (&value["schema"], &value["given_back"][0]["items"][0]["outcome"]),
-        (&1.into(), &"restored".into())
+        (&"schedlab-restore/1".into(), &"restored".into())
     );
     assert_eq!(left.policy(), "SCHED_OTHER");
 }

@@ -102,7 +102,7 @@ fn one(probe: &Probe, cpu: CpuId, result: &mut Calibration) -> std::io::Result<(
 /// ksoftirqd, and on PREEMPT_RT the timer and interrupt threads: what they run came from interrupts.
 pub(crate) fn softirq_threads() -> Vec<u32> {
     let serves = |tid: &u32| {
-        let comm = std::fs::read_to_string(format!("/proc/{tid}/comm")).unwrap_or_default();
+        let comm = crate::proc::text(&format!("/proc/{tid}/comm")).unwrap_or_default();
         ["ksoftirqd/", "ktimers/", "irq/"].iter().any(|name| comm.starts_with(name))
     };
     proc::processes().into_iter().filter(serves).collect()

@@ -2,6 +2,7 @@
 
 use super::limits::Class;
 use schedlab_model::PrevState;
+use schedlab_model::text::shown;
 
 /// A thread's name as the kernel keeps it: 16 bytes, padded with zeros.
 pub(crate) type Comm = [u8; 16];
@@ -141,10 +142,10 @@ pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(offset..offset + 4)?.try_into().ok()?))
 }
 
-/// The name without its padding; bytes that are not UTF-8 are replaced.
+/// The name without its padding; bytes that are not UTF-8 are replaced, control characters escaped.
 pub(crate) fn comm_text(comm: &Comm) -> String {
     let end = comm.iter().position(|&b| b == 0).unwrap_or(comm.len());
-    String::from_utf8_lossy(&comm[..end]).into_owned()
+    shown(&String::from_utf8_lossy(&comm[..end])).into_owned()
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ pub(crate) fn spawn(command: &mut Command, stopped: bool) -> io::Result<Child> {
 /// Whether a stopped child has reached its stop, within a second.
 pub(crate) fn wait_until_stopped(pid: u32) -> io::Result<()> {
     for _ in 0..1000 {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        let stat = String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/stat"))?).into_owned();
         let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
         if state == Some('T') {
             return Ok(());

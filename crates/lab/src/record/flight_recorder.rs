@@ -1,10 +1,9 @@
 //! The flight recorder: the last seconds, packed in memory, written when it ends.
 
-use super::stop_conditions::Caught;
+use super::{replaces, stop_conditions::Caught};
 use schedlab_model::{EventKind, EventSink, Ns, SchedEvent, TaskId};
-use schedlab_trace::{CpuTime, GroupInfo, Header, Packed, TaskInfo, TraceError, Writer, renumber};
+use schedlab_trace::{CpuTime, GroupInfo, Header, NewFile, Packed, TaskInfo, TraceError, Writer, renumber};
 use std::collections::{BTreeMap, VecDeque};
-use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 
@@ -110,8 +109,8 @@ impl FlightRecorder {
         let oldest = end.saturating_sub(self.keep);
         let mut events = Vec::new();
         let file = |source| TraceError::File { path: path.to_owned(), source };
-        let part = path.with_extension(format!("{}.part", std::process::id()));
-        let mut writer: Option<(Writer<BufWriter<File>>, Ns)> = None;
+        let create = || NewFile::create(path).map(BufWriter::new).map_err(file);
+        let mut writer: Option<(Writer<BufWriter<NewFile>>, Ns)> = None;
         let (mut new_ids, mut count) = (BTreeMap::new(), 0);
         header.groups = std::mem::take(&mut self.groups);
         for pack in &self.packs {
@@ -120,8 +119,7 @@ impl FlightRecorder {
             for event in events.iter().filter(|event| event.at >= oldest) {
                 if writer.is_none() {
                     header.clock_start_ns += event.at.0;
-                    let out = BufWriter::new(File::create(&part).map_err(file)?);
-                    writer = Some((Writer::new(out, &header)?, event.at));
+                    writer = Some((Writer::new(create()?, &header)?, event.at));
                 }
                 let Some((writer, begin)) = &mut writer else { continue };
                 let mut event = renumber(event, |id| {
@@ -137,11 +135,14 @@ impl FlightRecorder {
         }
         let (mut writer, begin) = match writer {
             Some(writer) => writer,
-            None => (Writer::new(BufWriter::new(File::create(&part).map_err(file)?), &header)?, end),
+            None => (Writer::new(create()?, &header)?, end),
         };
         writer.set_cpu_time(cpu_time);
-        writer.finish(end.saturating_sub(begin))?;
-        std::fs::rename(&part, path).map_err(file)?;
+        let out = writer.finish(end.saturating_sub(begin))?;
+        let out = out.into_inner().map_err(|error| file(error.into_error()))?;
+        if count > 0 || !replaces(path) {
+            out.commit().map_err(file)?;
+        }
         if let Some(caught) = caught {
             caught.from = caught.from.saturating_sub(begin);
         }

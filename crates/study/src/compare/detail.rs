@@ -112,7 +112,10 @@ impl Detail {
                 add(name(study, row), index + 1, *observer, &mut self.lanes.runs);
             }
         }
-        self.blame = all.iter().filter_map(|(name, _, findings)| delays::matrix(name, findings)).collect();
+        self.blame = all
+            .iter()
+            .filter_map(|(name, _, findings)| Some((name.clone(), delays::matrix(name, findings)?)))
+            .collect();
         let named = |header: &Header| {
             let mut header = header.clone();
             for (info, task) in header.tasks.iter_mut().zip(&self.lanes.tasks) {

@@ -183,6 +183,22 @@ pub fn kernel_scheduler(release: &str) -> Result<(&'static str, String), String>
     Ok((model.preset, format!("kernel {}.{}: {}", release.major(), release.minor(), model.why)))
 }
 
+/// Returns the scheduler that `spec` names; a kernel without a preset of its own (`linux-4.19`) is taken for the preset that models it,
+/// and the sentence says so.
+pub fn modelled_by(spec: &SchedulerSpec) -> (SchedulerSpec, Option<String>) {
+    let Some(release) = spec.name.strip_prefix("linux-").filter(|_| registry::find(&spec.name).is_err())
+    else {
+        return (spec.clone(), None);
+    };
+    match kernel_scheduler(release) {
+        Ok((preset, why)) => {
+            let taken = SchedulerSpec { name: preset.to_owned(), knobs: spec.knobs.clone() };
+            (taken, Some(format!("{} is simulated as {preset} ({why})", spec.name)))
+        }
+        Err(_) => (spec.clone(), None),
+    }
+}
+
 /// A setting as the recorder found it, as a knob. debugfs gives the base slice in milliseconds.
 fn knob_of(name: &str, value: &str) -> (String, String) {
     let value = value.trim();
@@ -300,7 +316,7 @@ pub fn compare_recording(
     check_schedulers(&options.schedulers)?;
     check_schedulers(recorded_under.map(std::slice::from_ref).unwrap_or_default())?;
     let (recorded, why, left_out) = recorded_scheduler(&input.header, recorded_under)?;
-    let plans = self::plans(input, &recorded, options)?;
+    let mut plans = self::plans(input, &recorded, options)?;
     let client = options.client_log.as_ref().map(|log| ClientLog::open(log, input)).transpose()?;
     let mut names = input.classes.clone();
     names.extend(client.as_ref().map(|_| client_log::SUBJECT.to_owned()));
@@ -322,7 +338,8 @@ pub fn compare_recording(
         jobs: options.jobs,
         progress,
     };
-    let mut runs = bench.run(&plans)?;
+    let (mut runs, refused) = bench.run(&mut plans)?;
+    gates::check(&options.gates, &plans, &names)?;
     if let Some(client) = &client {
         client.add_to(&mut runs);
     }
@@ -338,7 +355,7 @@ pub fn compare_recording(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         input: Input {
             kind: InputKind::Recording,
-            name: input.path.display().to_string(),
+            name: schedlab_model::text::shown(&input.path.display().to_string()).into_owned(),
             title: title(&input.header),
             cpus: input.replay.topology.cpus(),
             hz: input.hz(),
@@ -353,7 +370,7 @@ pub fn compare_recording(
         rows: rows(&plans, &runs, &input.classes, &|task| input.task_name(task), &errors),
         expectations: Vec::new(),
         gates: Vec::new(),
-        notes: notes(input, client.as_ref()),
+        notes: notes(input, client.as_ref()).into_iter().chain(refused).collect(),
         costs: costs(&input.costs()),
         fitted: Vec::new(),
         sections: Vec::new(),

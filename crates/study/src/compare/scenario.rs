@@ -23,7 +23,7 @@ pub fn compare_scenario(
     progress: Progress<'_>,
 ) -> Result<Study, StudyError> {
     check_schedulers(&options.schedulers)?;
-    let plans = plans(scenario, options)?;
+    let mut plans = plans(scenario, options)?;
     gates::check(&options.gates, &plans, &scenario.classes)?;
     let duration = duration(scenario, options)?;
     let first = options.seed.unwrap_or(scenario.seed);
@@ -42,7 +42,8 @@ pub fn compare_scenario(
         jobs: options.jobs,
         progress,
     };
-    let runs = bench.run(&plans)?;
+    let (runs, refused) = bench.run(&mut plans)?;
+    gates::check(&options.gates, &plans, &scenario.classes)?;
     // The longest of them, where runs end with their last task.
     let duration = runs.iter().flatten().map(|run| run.ended).max().unwrap_or(duration);
     let name = |task: usize| scenario.workload.tasks[task].name.clone();
@@ -68,7 +69,7 @@ pub fn compare_scenario(
         rows,
         expectations: check(scenario, &plans, &runs),
         gates: Vec::new(),
-        notes: scenario.notes.clone(),
+        notes: scenario.notes.iter().cloned().chain(refused).collect(),
         costs: costs(&machine.costs),
         fitted: scenario.fitted.clone(),
         sections: crate::scenario::sections(&scenario.workload, &scenario.classes),

@@ -3,8 +3,8 @@
 use crate::StudyError;
 use crate::delegation::{Delegated, Place};
 use crate::scenario::{Scenario, VmSpec};
-use crate::variant::{Applied, Subject, Variant};
-use schedlab_model::Workload;
+use crate::variant::{Applied, GroupSetting, Setting, Subject, Variant, VariantError};
+use schedlab_model::{CpuId, CpuSet, Workload};
 use schedlab_scheduler::{KnobError, Knobs, Scheduler, SchedulerSpec, registry};
 use schedlab_sim::Preemption;
 
@@ -38,21 +38,25 @@ impl RowPlan {
         variant: &Variant,
         subject: &Subject<'_>,
     ) -> Result<RowPlan, StudyError> {
-        let applied = variant
+        let mut applied = variant
             .apply(subject)
             .map_err(|source| StudyError::Variant { variant: variant.name.clone(), source })?;
         let (full, absent) = with_knobs(scheduler, &applied.knobs)?;
-        let notes =
+        let mut notes: Vec<String> =
             absent.iter().map(|knob| format!("{} has no knob {knob}: left out", scheduler.name)).collect();
         applied
             .workload
             .check(subject.cpus)
             .map_err(|error| StudyError::Option(format!("--variant '{}': {error}", variant.name)))?;
         check_caps(&full, variant, &applied)?;
+        check_group_settings(scheduler, variant, &applied)?;
         let delegation = (applied.delegation.place != Place::Kernel).then(|| {
             let names = &applied.delegation.outside;
             let mut outside = vec![false; applied.workload.tasks.len()];
             names.iter().flat_map(|name| subject.tasks(name)).for_each(|task| outside[task] = true);
+            if subject.kernel.is_none() && applied.delegation.place == Place::Global {
+                notes.extend(free_the_agents_cpu(&mut applied, &mut outside, subject.cpus));
+            }
             Delegated { spec: applied.delegation.clone(), outside }
         });
         let preemption = applied.kernel.as_ref().map(|kernel| kernel.preemption(&applied.workload));
@@ -117,6 +121,72 @@ pub(crate) fn own_variants(scenario: &Scenario) -> Vec<Variant> {
         clauses: Vec::new(),
     });
     std::iter::once(unchanged).chain(scenario.variants.iter().cloned()).collect()
+}
+
+/// Chooses the CPU of a global agent on a recorded machine, and takes off it what is bound to it, mostly threads of the kernel
+/// (ksoftirqd, migration): the kernel keeps them and runs them on the other CPUs. Returns what a reader must know.
+fn free_the_agents_cpu(applied: &mut Applied, outside: &mut [bool], cpus: usize) -> Option<String> {
+    let bound_to = |workload: &Workload, agent: CpuId| -> Vec<usize> {
+        let only = CpuSet::single(agent);
+        let tasks = workload.tasks.iter().enumerate();
+        tasks.filter(|(_, task)| task.affinity.without(&only).is_empty()).map(|(index, _)| index).collect()
+    };
+    if !applied.delegation.agent_named {
+        let all = (0..cpus as u32).map(CpuId);
+        let best = all.min_by_key(|cpu| bound_to(&applied.workload, *cpu).len());
+        applied.delegation.agent = best.unwrap_or(CpuId(0));
+    }
+    let agent = applied.delegation.agent;
+    let bound = bound_to(&applied.workload, agent);
+    if bound.is_empty() || cpus < 2 {
+        return None;
+    }
+    let rest = CpuSet::first(cpus).without(&CpuSet::single(agent));
+    for &task in &bound {
+        applied.workload.tasks[task].affinity = rest;
+        outside[task] = true;
+    }
+    let mut names: Vec<&str> = bound.iter().map(|&task| applied.workload.tasks[task].name.as_str()).collect();
+    let more = names.len().saturating_sub(3);
+    names.truncate(3);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Some(format!(
+        "the agent spins on CPU {agent}: {}{more} were bound to it, stay with the kernel and run on the other CPUs",
+        names.join(", ")
+    ))
+}
+
+/// Refuses a setting of groups that the scheduler does not know: the result would be that of the unchanged workload.
+fn check_group_settings(
+    scheduler: &SchedulerSpec,
+    variant: &Variant,
+    applied: &Applied,
+) -> Result<(), StudyError> {
+    let xen = scheduler.name.starts_with("xen-");
+    for clause in &variant.clauses {
+        // A domain's guest has a scheduler of its own.
+        if applied.vms.iter().any(|vm| vm.name == clause.target.trim_start_matches('/')) && xen {
+            continue;
+        }
+        for setting in &clause.settings {
+            let Setting::Group(setting) = setting else { continue };
+            let (key, other) = match setting {
+                GroupSetting::Max(_) if xen => ("cpu.max", "Xen has `cap=PERCENT`"),
+                GroupSetting::Idle(_) if xen => ("cpu.idle", "Xen has `weight=N`"),
+                GroupSetting::Cap(_) if !xen => ("cap", "Linux has `cpu.max=QUOTA/PERIOD`"),
+                GroupSetting::Weight(_) if !xen => ("weight", "Linux has `cpu.weight=N`"),
+                _ => continue,
+            };
+            return Err(StudyError::Variant {
+                variant: variant.name.clone(),
+                source: VariantError::Value(format!(
+                    "{scheduler} does not know `{key}` of `{}`: {other}",
+                    clause.target
+                )),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Credit2 refuses a cap of more than all vCPUs of the domain.

@@ -4,7 +4,7 @@
 //! own, so nothing that a user writes is ever ignored.
 
 use schedlab_model::Ns;
-use schedlab_model::text::nearest;
+use schedlab_model::text::{is_hostile, nearest, shown};
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
@@ -183,9 +183,13 @@ impl<'a> Item<'a> {
         self.error(format!("`{}` must be {wanted}, not {}", self.key, kind(self.value)))
     }
 
-    /// A text.
+    /// A text. Names and titles go to terminals, so that none has a control character.
     pub(crate) fn text(&self) -> Result<&'a str, ScenarioError> {
-        self.value.as_str().ok_or_else(|| self.wrong("a text in quotes"))
+        let text = self.value.as_str().ok_or_else(|| self.wrong("a text in quotes"))?;
+        if text.contains(|c| is_hostile(c) && !matches!(c, '\n' | '\t')) {
+            return Err(self.error(format!("`{}` has a control character: {}", self.key, shown(text))));
+        }
+        Ok(text)
     }
 
     /// A text that reads as `T`.

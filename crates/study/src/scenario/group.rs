@@ -1,6 +1,7 @@
 //! `[[group]]` sections: control groups with the kernel's own names for their limits.
 
 use super::document::{Item, ScenarioError, Section};
+use schedlab_model::text::scaled;
 use schedlab_model::{Bandwidth, CpuSet, GroupId, GroupSpec, Ns};
 
 pub(super) const KEYS: [&str; 7] = ["name", "cpu", "cpus", "cap", "weight", "autogroup", "vm"];
@@ -82,18 +83,32 @@ pub(crate) fn shares_of_weight(weight: u64) -> u32 {
     ((weight * 1024 + 50) / 100).clamp(2, 262_144) as u32
 }
 
-/// `50ms/100ms`, `50ms` (of 100 ms) or `max`.
+/// `50ms/100ms`, `50ms` (of 100 ms), `50%` (of one CPU, as systemd's CPUQuota=), the kernel's own `50000 100000` (microseconds), or
+/// `max`.
 pub(crate) fn bandwidth(text: &str) -> Result<Option<Bandwidth>, String> {
-    if text.trim() == "max" {
+    const PERIOD: Ns = Ns::from_ms(100);
+    let time = |part: &str| part.parse::<Ns>().map_err(|error| format!("cpu.max: {error}"));
+    let us = |part: &str| part.parse::<u64>().ok().and_then(|us| us.checked_mul(1000)).map(Ns);
+    let trimmed = text.trim();
+    let (first, second) = trimmed.split_once(char::is_whitespace).unwrap_or((trimmed, "100000"));
+    if first == "max" {
         return Ok(None);
     }
-    let (quota, period) = text.split_once('/').unwrap_or((text, "100ms"));
-    let time = |part: &str| part.parse::<Ns>().map_err(|error| format!("cpu.max: {error}"));
-    let (quota, period) = (time(quota)?, time(period)?);
+    let (quota, period) = if let Some(percent) = trimmed.strip_suffix('%') {
+        let permille = scaled(percent.trim(), 1).filter(|permille| (1..=10_000_000).contains(permille));
+        let wanted =
+            || format!("cpu.max `{text}`: give a percentage of one CPU, such as \"25%\" or \"150%\"");
+        (Ns(PERIOD.0 / 1000 * permille.ok_or_else(wanted)?), PERIOD)
+    } else if let (Some(quota), Some(period)) = (us(first), us(second.trim())) {
+        (quota, period)
+    } else {
+        let (quota, period) = trimmed.split_once('/').unwrap_or((trimmed, "100ms"));
+        (time(quota)?, time(period)?)
+    };
     if quota < Ns::from_ms(1) || period < Ns::from_ms(1) || period > Ns::from_s(1) {
         return Err(format!(
             "cpu.max `{text}`: the kernel allows a quota of at least 1ms in a period from 1ms to 1s, such as \
-             \"50ms/100ms\""
+             \"50ms/100ms\", \"50%\" or \"50000 100000\" (microseconds, as in the kernel's file)"
         ));
     }
     Ok(Some(Bandwidth { quota, period, burst: Ns::ZERO }))

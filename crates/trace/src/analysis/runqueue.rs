@@ -125,15 +125,15 @@ impl Listener for RunQueue {
 
 const COLUMNS: &[Column] = &[
     column("cpu", "CPU"),
-    column("mean", "mean waiting"),
-    column("most", "most"),
-    column("most_at_ns", "first at"),
+    column("mean", "mean waiting").rank(1),
+    column("most", "most").rank(1),
+    column("most_at_ns", "first at").rank(4),
     column("none", "none"),
     column("one", "one"),
     column("two", "two"),
     column("three_or_four", "3 or 4"),
     column("more", "more"),
-    column("picture", "over time"),
+    column("picture", "over time").rank(3),
 ];
 
 const STEPS: &[Column] = &[column("from_ns", "from"), column("cpu", "CPU"), column("mean", "mean waiting")];

@@ -106,13 +106,25 @@ pub struct Table {
 pub struct Column {
     /// Its name in JSON; names of times end in `_ns`.
     pub key: &'static str,
-    /// Its headline.
+    /// Its headline; no two columns of a table have the same.
     pub title: &'static str,
+    /// Where a screen is too narrow, columns of the lowest rank stay.
+    pub rank: u8,
 }
+
+/// The rank of a column that names none.
+const RANK: u8 = 5;
 
 /// A column.
 pub(crate) const fn column(key: &'static str, title: &'static str) -> Column {
-    Column { key, title }
+    Column { key, title, rank: RANK }
+}
+
+impl Column {
+    /// The same column with this rank: 1 is what its table is about.
+    pub(crate) const fn rank(self, rank: u8) -> Column {
+        Column { rank, ..self }
+    }
 }
 
 /// One value of a row.

@@ -59,18 +59,18 @@ impl Listener for Slices {
 
 const COLUMNS: &[Column] = &[
     column("task", "task"),
-    column("run_ns", "run"),
-    column("slices", "slices"),
-    column("mean_ns", "mean"),
-    column("p50_ns", "p50"),
-    column("p99_ns", "p99"),
-    column("max_ns", "max"),
-    column("preempted", "preempted"),
-    column("preempted_mean_ns", "mean"),
-    column("preempted_max_ns", "max"),
-    column("given_up", "blocked"),
-    column("given_up_mean_ns", "mean"),
-    column("given_up_max_ns", "max"),
+    column("run_ns", "run").rank(4),
+    column("slices", "slices").rank(3),
+    column("mean_ns", "slice mean").rank(1),
+    column("p50_ns", "slice p50").rank(4),
+    column("p99_ns", "slice p99").rank(3),
+    column("max_ns", "slice max").rank(1),
+    column("preempted", "preempted").rank(2),
+    column("preempted_mean_ns", "preempted mean").rank(4),
+    column("preempted_max_ns", "preempted max").rank(4),
+    column("given_up", "blocked").rank(3),
+    column("given_up_mean_ns", "blocked mean").rank(6),
+    column("given_up_max_ns", "blocked max").rank(6),
 ];
 
 const BUCKETS: &[Column] = &[

@@ -186,12 +186,12 @@ impl Listener for Throttling {
 
 const COLUMNS: &[Column] = &[
     column("task", "task"),
-    column("limit", "held back by"),
-    column("times", "times"),
-    column("time_ns", "time"),
+    column("limit", "held back by").rank(1),
+    column("times", "times").rank(2),
+    column("time_ns", "time").rank(1),
     column("share", "of its waiting"),
     column("mean_ns", "mean"),
-    column("max_ns", "max"),
+    column("max_ns", "max").rank(2),
     column("max_from_ns", "max from"),
     column("max_to_ns", "max to"),
 ];

@@ -3,11 +3,12 @@
 use super::Exported;
 use crate::analysis::Summary;
 use crate::format::tasks_of;
-use crate::{Recording, TraceError};
+use crate::{NewFile, Recording, TraceError};
+use schedlab_model::text::csv_field;
 use schedlab_model::{EventKind, EventSink, Ns, PrevState, TaskId, Waker};
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Writes the tables into `folder`, which is made when it is missing. Each file is written beside its place
 /// first; only when all three are whole they are put there.
@@ -30,27 +31,24 @@ pub fn csv(recording: &Recording, folder: &Path) -> Result<Exported, TraceError>
         ("waits.csv", &|out| waits(recording, &summary, out)),
     ];
     let place = |name: &str| folder.join(name);
-    let part = |name: &str| -> PathBuf { folder.join(format!("{name}.{}.part", std::process::id())) };
     let write_all = || -> Result<(), TraceError> {
+        let mut whole = Vec::new();
         for (name, table) in tables {
-            let file = std::fs::File::create(part(name)).map_err(|source| made(&place(name), source))?;
-            let mut out = io::BufWriter::with_capacity(1 << 18, file);
-            table(&mut out).and_then(|()| out.flush()).map_err(|source| made(&place(name), source))?;
+            let failed = |source| made(&place(name), source);
+            let mut out =
+                io::BufWriter::with_capacity(1 << 18, NewFile::create(&place(name)).map_err(failed)?);
+            table(&mut out).map_err(failed)?;
+            whole.push((name, out.into_inner().map_err(|error| failed(error.into_error()))?));
         }
-        for (name, _) in tables {
-            std::fs::rename(part(name), place(name)).map_err(|source| made(&place(name), source))?;
+        for (name, file) in whole {
+            file.commit().map_err(|source| made(&place(name), source))?;
         }
         Ok(())
     };
     let written = write_all();
-    if written.is_err() {
+    if written.is_err() && !existed {
         // Best effort: the error that matters is the first.
-        for (name, _) in tables {
-            let _ = std::fs::remove_file(part(name));
-        }
-        if !existed {
-            let _ = std::fs::remove_dir(folder);
-        }
+        let _ = std::fs::remove_dir(folder);
     }
     written?;
     let count = |f: fn(&EventKind) -> bool| recording.events.iter().filter(|e| f(&e.kind)).count() as u64;
@@ -61,15 +59,6 @@ pub fn csv(recording: &Recording, folder: &Path) -> Result<Exported, TraceError>
     })
 }
 
-/// A field, quoted where it must be.
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
-}
-
 fn events(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "at_ns,cpu,event,task,tid,comm,state,next_task,next_tid,next_comm,by,detail")?;
     let header = &recording.header;
@@ -77,7 +66,7 @@ fn events(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
         None => ",,".to_owned(),
         Some(task) => {
             let info = &header.tasks[task.index()];
-            format!("{},{},{}", task.0, info.tid, quoted(&info.comm))
+            format!("{},{},{}", task.0, info.tid, csv_field(&info.comm))
         }
     };
     for event in &recording.events {
@@ -110,7 +99,7 @@ fn events(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
             }
             EventKind::Regroup { group, .. } => {
                 let path = header.groups.get(group.index()).map_or("/", |group| group.spec.name.as_str());
-                detail = quoted(path);
+                detail = csv_field(path);
                 "regroup"
             }
             EventKind::Lost { count } => {
@@ -171,11 +160,11 @@ fn tasks(recording: &Recording, summary: &Summary, out: &mut dyn Write) -> io::R
             "{index},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
             info.tid,
             info.pid,
-            quoted(&info.comm),
+            csv_field(&info.comm),
             info.policy,
             info.nice.get(),
-            quoted(&info.affinity.to_string()),
-            quoted(group),
+            csv_field(&info.affinity.to_string()),
+            csv_field(group),
             info.kernel,
             info.known,
             got.run.0,
@@ -200,7 +189,7 @@ fn waits(recording: &Recording, summary: &Summary, out: &mut dyn Write) -> io::R
     for wait in summary.waits() {
         let info = recording.task(wait.task);
         let why = if wait.preempted { "preempted" } else { "woken" };
-        let (tid, comm) = (info.tid, quoted(&info.comm));
+        let (tid, comm) = (info.tid, csv_field(&info.comm));
         let ended = wait.ended.0;
         writeln!(
             out,

@@ -386,12 +386,12 @@ mod tests {
     use schedlab_model::{CpuId, Ns};
 
     const COLUMNS: &[Column] = &[
-        Column { key: "at_ns", title: "time" },
-        Column { key: "cpu", title: "cpu" },
-        Column { key: "task", title: "task" },
-        Column { key: "wait_ns", title: "wait" },
-        Column { key: "count", title: "count" },
-        Column { key: "state", title: "state" },
+        Column { key: "at_ns", title: "time", rank: 5 },
+        Column { key: "cpu", title: "cpu", rank: 5 },
+        Column { key: "task", title: "task", rank: 5 },
+        Column { key: "wait_ns", title: "wait", rank: 5 },
+        Column { key: "count", title: "count", rank: 5 },
+        Column { key: "state", title: "state", rank: 5 },
     ];
 
     fn row(cells: &[Cell<'_>], clock: u64) -> String {

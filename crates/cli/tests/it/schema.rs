@@ -1,0 +1,191 @@
+//! Every JSON output names its schema, and is what docs/schema says.
+
+use super::{Folder, Ran, root, schedlab};
+use serde_json::Value;
+
+/// Checks `value` by the part of JSON Schema 2020-12 that docs/schema uses. Returns where and why it does not fit.
+fn misfit(schema: &Value, value: &Value, place: &str) -> Option<String> {
+    for key in schema.as_object().expect("a schema is an object").keys() {
+        let known = [
+            "$schema",
+            "title",
+            "description",
+            "type",
+            "const",
+            "properties",
+            "required",
+            "additionalProperties",
+            "items",
+        ];
+        assert!(known.contains(&key.as_str()), "the test does not know `{key}`");
+    }
+    let names = match &schema["type"] {
+        Value::String(name) => vec![name.as_str()],
+        Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let is = |name: &&str| match *name {
+        "null" => value.is_null(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        "string" => value.is_string(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        other => panic!("the test does not know the type `{other}`"),
+    };
+    if !names.is_empty() && !names.iter().any(is) {
+        return Some(format!("{place} is {value}, not {}", names.join(" or ")));
+    }
+    if let Some(wanted) = schema.get("const").filter(|wanted| *wanted != value) {
+        return Some(format!("{place} is {value}, not {wanted}"));
+    }
+    if let (Some(items), Some(list)) = (schema.get("items"), value.as_array()) {
+        let inner = |(index, item): (usize, &Value)| misfit(items, item, &format!("{place}[{index}]"));
+        return list.iter().enumerate().find_map(inner);
+    }
+    let object = value.as_object()?;
+    let required = schema.get("required").and_then(Value::as_array);
+    let missing =
+        required.into_iter().flatten().filter_map(Value::as_str).find(|name| !object.contains_key(*name));
+    if let Some(name) = missing {
+        return Some(format!("{place} has no `{name}`"));
+    }
+    object.iter().find_map(|(name, inner)| {
+        let of = schema
+            .get("properties")
+            .and_then(|all| all.get(name))
+            .or_else(|| schema.get("additionalProperties"));
+        of.filter(|of| of.is_object()).and_then(|of| misfit(of, inner, &format!("{place}.{name}")))
+    })
+}
+
+/// The schema that a value names, from docs/schema.
+fn schema_of(value: &Value) -> Value {
+    let name = value["schema"].as_str().unwrap_or_else(|| panic!("no schema is named: {value}"));
+    let file = name.strip_prefix("schedlab-").expect(name).replace('/', "-") + ".json";
+    let path = root().join("docs/schema").join(&file);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("docs/schema/{file}: {error}"));
+    let schema: Value = serde_json::from_str(&text).expect(&file);
+    assert_eq!(schema["properties"]["schema"]["const"], name, "{file}");
+    schema
+}
+
+#[track_caller]
+fn fits(what: &str, text: &str) {
+    let value: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{what}: {error}: {text}"));
+    assert_eq!(misfit(&schema_of(&value), &value, "result"), None, "{what}");
+}
+
+fn done(ran: &Ran) -> bool {
+    [0, 1, 3].contains(&ran.code)
+}
+
+#[test]
+fn every_json_output_is_what_its_schema_says() {
+    let folder = Folder::new("schema");
+    let recording = "recordings/redis-other-other-closed8.slt";
+    let out = folder.0.join("x.txt").display().to_string();
+    let gate = "redis-server latency p99 > 1ms";
+    for command in [
+        &["compare", "two-hogs", "--for", "1500ms", "--json"][..],
+        &[
+            "compare",
+            recording,
+            "--seeds",
+            "1",
+            "--for",
+            "500ms",
+            "--json",
+            "--fail-if",
+            gate,
+            "--variant",
+            "i: sysbench policy=idle",
+        ],
+        &["diff", recording, recording, "--json"],
+        &["show", recording, "--json"],
+        &[
+            "show",
+            recording,
+            "--json",
+            "--worst=3",
+            "--latency",
+            "--slices",
+            "--blame",
+            "--states",
+            "--runqueue",
+            "--wakes",
+        ],
+        &["show", "xen-ping", "--xl", "--xenalyze", "--json"],
+        &["list", "schedulers", "--json"],
+        &["list", "schedulers", "--live", "--json"],
+        &["list", "scenarios", "--json"],
+        &["explain", "--json"],
+        &["doctor", "--json"],
+        &["status", "--json"],
+        &["restore", "--json"],
+        &["export", recording, "--ftrace", &out, "--json"],
+        &["bench", "model", "--json"],
+        &["stress", "--hogs", "1", "--for", "100ms", "--json"],
+    ] {
+        let ran = schedlab(command);
+        assert!(done(&ran), "{command:?}: {ran:?}");
+        fits(&format!("{command:?}"), &ran.stdout);
+    }
+}
+
+/// What measures the live machine, where it may.
+#[test]
+#[allow(clippy::print_stderr)]
+fn live_json_output_is_what_its_schema_says() {
+    let folder = Folder::new("schema-live");
+    let file = folder.0.join("x.slt").display().to_string();
+    for command in [
+        &["record", "-o", &file, "--backend", "own", "--no-calibration", "--json", "--", "sleep", "0.1"][..],
+        &["watch", "--json", "--for", "1s"],
+        &["latency", "--for", "300ms", "--json"],
+    ] {
+        let ran = schedlab(command);
+        if !done(&ran) {
+            assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "it must work here: {ran:?}");
+            eprintln!("SKIPPED {}: {}", command[0], ran.stderr);
+            continue;
+        }
+        match command[0] {
+            "watch" => ran.stdout.lines().for_each(|line| fits("watch", line)),
+            name => fits(name, &ran.stdout),
+        }
+    }
+}
+
+/// With --json an error is JSON too, on standard error; standard output stays empty.
+#[test]
+fn errors_are_json_where_the_result_would_be() {
+    for command in [
+        &["compare", "no-such-thing", "--json"][..],
+        &["show", "gone.slt", "--json"],
+        &["compare", "two-hogs", "--json", "--no-such-option"],
+    ] {
+        let ran = schedlab(command);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.stdout.is_empty(), "{ran:?}");
+        fits(&format!("{command:?}"), &ran.stderr);
+    }
+}
+
+#[test]
+fn a_misfit_is_found() {
+    let schema = serde_json::json!({
+        "type": "object", "required": ["a"],
+        "properties": { "a": { "type": ["integer", "null"] }, "b": { "type": "array", "items": { "type": "string" } } },
+    });
+    for (value, fits) in [
+        (serde_json::json!({ "a": 1 }), true),
+        (serde_json::json!({ "a": null, "b": ["x"], "c": 1 }), true),
+        (serde_json::json!({ "b": [] }), false),
+        (serde_json::json!({ "a": 1.5 }), false),
+        (serde_json::json!({ "a": 1, "b": ["x", 2] }), false),
+    ] {
+        assert_eq!(misfit(&schema, &value, "it").is_none(), fits, "{value}");
+    }
+}
