@@ -3,10 +3,10 @@ CARGO ?= cargo
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test lint ci oracle stress bench doc clean
+.PHONY: help demo build test lint ci guests guests-short oracle stress bench doc clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 RECORDED := recordings/redis-other
 
@@ -31,6 +31,14 @@ lint:  ## Formatting, clippy (warnings are errors), licences and known holes of 
 
 ci:  ## What must hold before a change lands: lint, tidy, licences, tests
 	$(CARGO) xtask ci
+
+guests:  ## The program on six other kernels, in QEMU (fetches some 500 MB; an hour)
+	$(CARGO) xtask guest
+
+# The program of the tests: one that is built for release would take CI as long again.
+guests-short:  ## The same on three kernels, some minutes: what CI runs
+	$(CARGO) build --package schedlab-cli
+	$(CARGO) xtask guest --short --program target/debug/schedlab
 
 oracle:  ## The Linux presets against recorded kernels: runs (median of ten) and replays
 	$(CARGO) xtask oracle oracles/linux/*.jsonl.zst --jitter 10 --share 0.005 --wait 15% --wait-floor 50us --pass 85%

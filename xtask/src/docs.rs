@@ -11,6 +11,7 @@ use schedlab_sim::{Machine, RunOptions, TickSkew};
 use schedlab_study::metric::{Better, METRICS, Of, Unit};
 use schedlab_study::scenario::{self, Scenario};
 use schedlab_study::variant::Variant;
+use schedlab_trace::import::formats::{Elsewhere, FORMATS};
 use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -19,6 +20,11 @@ use std::process::ExitCode;
 const SCHEDULERS: &str = "docs/schedulers.md";
 const METRICS_PAGE: &str = "docs/metrics.md";
 const LADDER: &str = "docs/redis-batch.svg";
+/// The page with the generated table of formats, and the lines around that table.
+const EXCHANGE: &str = "docs/exchange-formats.md";
+const FORMATS_BEGIN: &str =
+    "<!-- made by `cargo xtask docs` from FORMATS (crates/trace/src/import/formats.rs) -->\n";
+const FORMATS_END: &str = "<!-- end of what is made -->\n";
 
 /// The lines of the picture: scheduler and variant of `scenarios/redis-batch.toml`, name, colour.
 const LINES: &[(&str, &str, &str, &str)] = &[
@@ -36,17 +42,21 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
     }
     let root = tree::root();
     std::fs::create_dir_all(root.join("docs"))?;
-    for (file, text) in texts() {
+    for (file, text) in texts(&root)? {
         std::fs::write(root.join(file), text).context(file)?;
     }
     std::fs::write(root.join(LADDER), redis_ladder(&root)?).context(LADDER)?;
-    println!("wrote {SCHEDULERS}, {METRICS_PAGE} and {LADDER}");
+    println!("wrote {SCHEDULERS}, {METRICS_PAGE}, {EXCHANGE} and {LADDER}");
     Ok(ExitCode::SUCCESS)
 }
 
 /// A finding for each generated file that is not what the code says now.
 pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) {
-    for (file, text) in texts() {
+    let texts = match texts(root) {
+        Ok(texts) => texts,
+        Err(error) => return findings.push(Finding::new(EXCHANGE, 0, &format!("{error:#}"))),
+    };
+    for (file, text) in texts {
         if std::fs::read_to_string(root.join(file)).unwrap_or_default() != text {
             findings.push(Finding::new(file, 0, "is stale: run `cargo xtask docs` and commit the result"));
         }
@@ -54,8 +64,37 @@ pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) {
 }
 
 /// The generated texts, with their files.
-fn texts() -> [(&'static str, String); 2] {
-    [(SCHEDULERS, schedulers(registry::all())), (METRICS_PAGE, metrics())]
+fn texts(root: &Path) -> Result<[(&'static str, String); 3]> {
+    let exchange = std::fs::read_to_string(root.join(EXCHANGE)).context(EXCHANGE)?;
+    Ok([
+        (SCHEDULERS, schedulers(registry::all())),
+        (METRICS_PAGE, metrics()),
+        (EXCHANGE, with_formats(&exchange)?),
+    ])
+}
+
+/// The page of exchange formats with the table of what `import` knows.
+fn with_formats(page: &str) -> Result<String> {
+    let lacks = "the lines around the table of formats are missing";
+    let (before, rest) = page.split_once(FORMATS_BEGIN).context(lacks)?;
+    let (_, after) = rest.split_once(FORMATS_END).context(lacks)?;
+    Ok(format!("{before}{FORMATS_BEGIN}{}{FORMATS_END}{after}", formats()))
+}
+
+/// The table of what `import` knows.
+fn formats() -> String {
+    let mut text = String::from("| file | read | what is kept, or what makes it readable |\n|---|---|---|\n");
+    for format in FORMATS {
+        let read = match (format.is_trace(), format.elsewhere()) {
+            (true, _) => "yes",
+            (false, Some(Elsewhere::Recording)) => "is one already",
+            (false, Some(Elsewhere::RtApp)) => "as a scenario",
+            (false, Some(Elsewhere::Scenario)) => "is one already",
+            (false, None) => "no",
+        };
+        let _ = writeln!(text, "| {} | {read} | {} |", format.what, format.advice().unwrap_or(format.notes));
+    }
+    text
 }
 
 /// The page of all metrics.

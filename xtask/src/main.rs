@@ -1,4 +1,4 @@
-//! Chores of the workspace: `cargo xtask tidy|ci|deny|bpf|stress|fuzz|disturb|docs|oracle|same-results|torture-writes`. A thin
+//! Chores of the workspace: `cargo xtask tidy|ci|deny|bpf|stress|fuzz|disturb|docs|oracle|pairs|same-results|torture-writes`. A thin
 //! dispatcher; each chore is a module of its own.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a command-line tool
@@ -11,7 +11,9 @@ mod docs;
 mod facts;
 mod finding;
 mod fuzz;
+mod guest;
 mod oracle;
+mod pairs;
 mod picture;
 mod same_results;
 mod stress;
@@ -51,10 +53,19 @@ Usage: cargo xtask <chore> [options]
       --share 8     percent of each CPU's time (default 8); --longest 40ms: the longest stall
       --hogs N      and so many endless loops
       --for 60s     no longer than this; without a command: for so long
+  guest [KERNEL...] boot Debian's kernels (6.12, 6.12-rt, ...) in QEMU and test the program inside: docs/guests.md
+      --test NAME   only this test (may be given several times); --list: what there is
+      --short       what CI runs: three kernels, some minutes
+      --script FILE this shell script in place of the tests; --virtual, --cpus N, --memory MiB: on which machine
+      --program P   not the program of this tree, but this one
   bpf               build the BPF object and compare it with the one in bpf/ (needs clang, llvm and libbpf-dev)
       --write       replace it
   docs              write the generated files of docs/ anew
   oracle FILE...    compare the Linux presets with what real kernels did; `oracle --help` says more
+  pairs [FILE]      predict every pair of recordings of a file (or a folder's pairs.toml; default recordings/pairs), and print
+                    prediction, interval and claim beside what was recorded; fails when a certain claim is wrong
+      --only TEXT   only pairs with this in their name; --jobs N: simulations at once
+      --figures     print the figures of a recording (FILE), as a file of pairs keeps them
   same-results OLD NEW [CASE...]
                     run two programs (or those of two checkouts) with the same inputs: every number, name and key that
                     OLD gives must be in what NEW gives; sentences may read differently. CASE: only those that contain it
@@ -99,6 +110,8 @@ fn run(args: &[String]) -> Result<ExitCode> {
         "stress" => stress::command(rest),
         "disturb" => disturb::command(rest),
         "fuzz" => fuzz::command(rest),
+        "guest" => guest::command(rest),
+        "pairs" => pairs::command(rest),
         "same-results" => same_results::command(rest),
         "torture-writes" => torture_writes::command(rest),
         "help" | "--help" | "-h" => {
@@ -124,9 +137,20 @@ mod tests {
 
     #[test]
     fn every_chore_says_what_it_is() {
-        for chore in
-            ["tidy", "ci", "stress", "fuzz", "disturb", "bpf", "docs", "same-results", "torture-writes"]
-        {
+        for chore in [
+            "tidy",
+            "ci",
+            "stress",
+            "fuzz",
+            "disturb",
+            "guest",
+            "bpf",
+            "docs",
+            "pairs",
+            "same-results",
+            "torture-writes",
+            "help",
+        ] {
             let text = of_chore(chore).unwrap_or_else(|| panic!("{chore}"));
             assert!(text.starts_with(&format!("  {chore} ")), "{text}");
         }

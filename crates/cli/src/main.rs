@@ -14,6 +14,7 @@ mod output;
 mod progress;
 mod render;
 mod screen;
+mod stdin;
 
 use args::{Args, Command};
 use clap::Parser;
@@ -63,7 +64,7 @@ fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         // The reader of a pipe has read enough: that is no error.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => failed(&message(&error), asks_for_json()),
+        Err(error) => failed(&stdin::named(&message(&error)), asks_for_json()),
     }
 }
 

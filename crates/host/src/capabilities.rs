@@ -31,6 +31,8 @@ pub struct Capabilities {
     pub tracefs: Result<(), String>,
     /// Scheduler settings in debugfs can be read.
     pub debugfs_sched: Result<(), String>,
+    /// Clock sources that the kernel can use.
+    pub clocksources: Vec<String>,
     /// `fair_server/cpu0/runtime` and `period` of debugfs, where they exist and can be read.
     pub fair_server: Option<(Ns, Ns)>,
     /// Preemption levels that tracing adds (needed to attribute softirqs); `None`: not measured.
@@ -73,6 +75,8 @@ pub struct Caps {
     /// CAP_BPF (39).
     pub bpf: bool,
 }
+
+const CLOCKSOURCES: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
 
 impl Caps {
     fn of_status(status: &str) -> Caps {
@@ -134,6 +138,7 @@ pub fn probe() -> Capabilities {
             Ok(fs) => fs.read("sched/features").map(drop).map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         },
+        clocksources: read(CLOCKSOURCES).split_whitespace().map(str::to_owned).collect(),
         fair_server,
         trace_levels: calibration.own_levels,
         idle_traced: calibration.idle_seen,

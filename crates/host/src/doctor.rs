@@ -89,6 +89,10 @@ fn fact(level: Level, what: &str, state: impl Into<String>, consequence: &str, l
 const SETCAP: &str =
     "setcap cap_bpf,cap_perfmon,cap_sys_admin,cap_sys_nice,cap_ipc_lock+ep \"$(command -v schedlab)\"";
 
+/// Each CPU has a fair server of its own.
+const NO_FAIR_SERVER: &str =
+    "sh -c 'for f in /sys/kernel/debug/sched/fair_server/cpu*/runtime; do echo 0 > $f; done'";
+
 fn recording(found: &Capabilities) -> Vec<Fact> {
     let mut facts = Vec::new();
     for (backend, works) in &found.backends {
@@ -120,7 +124,9 @@ fn recording(found: &Capabilities) -> Vec<Fact> {
                 fact(Level::Missing, &what, error.as_str(), bad, Some(lift))
             }
             Err(error) => {
-                let lift = found.first_pid_namespace.then_some(SETCAP);
+                // Who has the rights already needs another kernel, not other rights.
+                let rightless = !found.caps.perfmon || *backend == Backend::Bpf && !found.caps.bpf;
+                let lift = (found.first_pid_namespace && rightless).then_some(SETCAP);
                 fact(Level::Missing, &what, error.as_str(), bad, lift)
             }
         });
@@ -212,7 +218,7 @@ fn scheduler(found: &Capabilities) -> Vec<Fact> {
             "fair server",
             format!("{runtime} in {period}"),
             "real-time tasks that never sleep leave this much to the fair policies",
-            Some("sh -c 'echo 0 > /sys/kernel/debug/sched/fair_server/cpu0/runtime'"),
+            Some(NO_FAIR_SERVER),
         ),
         None => fact(
             Level::Note,
@@ -273,6 +279,50 @@ fn realtime(found: &Capabilities) -> Vec<Fact> {
     facts
 }
 
+/// When slices end, by `sched/features`.
+fn hrtick(features: Option<&str>) -> &'static str {
+    let has = |name: &str| features.is_some_and(|text| text.split_whitespace().any(|word| word == name));
+    if has("HRTICK") {
+        "HRTICK is on: slices of fair tasks end by a timer of their own"
+    } else if has("NO_HRTICK") {
+        "HRTICK is off: no slice ends between two ticks"
+    } else {
+        "whether HRTICK is on cannot be read here; without it no slice ends between two ticks"
+    }
+}
+
+/// Settings of a steady machine: the good state, what another one costs, how to get it.
+const STEADY: [(&str, &str, &str, &str); 3] = [
+    (
+        "governor",
+        "performance",
+        "a CPU that changes its speed changes every CPU demand",
+        "cpupower frequency-set -g performance",
+    ),
+    (
+        "smt",
+        "off",
+        "two threads of a core slow each other down, which no scheduler model knows",
+        "sh -c 'echo off > /sys/devices/system/cpu/smt/control'",
+    ),
+    (
+        "clocksource",
+        "tsc",
+        "reading the time is slow: recording costs more",
+        "sh -c 'echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource'",
+    ),
+];
+
+/// Takes the advice to read the time stamp counter back where the kernel cannot.
+fn no_tsc_where_there_is_none(facts: &mut [Fact], found: &Capabilities) {
+    let clock = facts.iter_mut().find(|fact| fact.what == "clocksource" && fact.level != Level::Good);
+    if let Some(clock) = clock.filter(|_| !found.clocksources.iter().any(|name| name == "tsc")) {
+        let there = found.clocksources.join(", ");
+        clock.consequence += &format!("; the kernel found no usable tsc here (available: {there})");
+        clock.lift = None;
+    }
+}
+
 fn machine(found: &Capabilities) -> Vec<Fact> {
     let machine = &found.machine;
     let knob = |name: &str| machine.knobs.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
@@ -280,7 +330,7 @@ fn machine(found: &Capabilities) -> Vec<Fact> {
         Level::Note,
         "kernel",
         format!("{} {}, HZ={}", machine.kernel, machine.version, machine.hz),
-        "without HRTICK no slice ends between two ticks",
+        hrtick(knob("features")),
         None,
     )];
     if machine.virtual_machine {
@@ -306,32 +356,14 @@ fn machine(found: &Capabilities) -> Vec<Fact> {
         "other work takes part in every recording and disturbs every measurement",
         None,
     ));
-    for (name, good, consequence, lift) in [
-        (
-            "governor",
-            "performance",
-            "a CPU that changes its speed changes every CPU demand",
-            "cpupower frequency-set -g performance",
-        ),
-        (
-            "smt",
-            "off",
-            "two threads of a core slow each other down, which no scheduler model knows",
-            "sh -c 'echo off > /sys/devices/system/cpu/smt/control'",
-        ),
-        (
-            "clocksource",
-            "tsc",
-            "reading the time is slow: recording costs more",
-            "sh -c 'echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource'",
-        ),
-    ] {
+    for (name, good, consequence, lift) in STEADY {
         if let Some(state) = knob(name) {
             let fine = state == good || (name == "smt" && state.starts_with("not"));
             let level = if fine { Level::Good } else { Level::Limit };
             facts.push(fact(level, name, state, consequence, (!fine).then_some(lift)));
         }
     }
+    no_tsc_where_there_is_none(&mut facts, found);
     let isolated = knob("isolated_cpus");
     facts.push(fact(
         Level::Note,
@@ -346,7 +378,7 @@ fn machine(found: &Capabilities) -> Vec<Fact> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use schedlab_model::CpuSet;
+    use schedlab_model::{CpuSet, Ns};
 
     fn find<'a>(facts: &'a [Fact], what: &str) -> &'a Fact {
         facts.iter().find(|fact| fact.what == what).unwrap_or_else(|| panic!("no fact about {what}"))
@@ -380,6 +412,28 @@ mod tests {
         let paranoid = find(&facts, "kernel.perf_event_paranoid");
         assert_eq!(paranoid.lift.as_deref(), Some("sysctl kernel.perf_event_paranoid=-1"));
         assert_eq!(find(&facts, "real-time policies").level, Level::Limit);
+    }
+
+    #[test]
+    fn advice_is_for_this_machine() {
+        let mut found = crate::probe();
+        found.backends = vec![(Backend::Bpf, Err("needs Linux 5.18".to_owned()))];
+        found.first_pid_namespace = true;
+        (found.caps.perfmon, found.caps.bpf) = (true, true);
+        found.fair_server = Some((Ns::from_ms(50), Ns::from_s(1)));
+        found.machine.knobs = [("clocksource", "hpet"), ("features", "PLACE_LAG HRTICK NO_HRTICK_DL")]
+            .map(|(name, text)| (name.to_owned(), text.to_owned()))
+            .to_vec();
+        found.clocksources = vec!["hpet".to_owned(), "acpi_pm".to_owned()];
+        let those = facts(&found);
+        assert_eq!(find(&those, "recording by bpf").lift, None, "root needs no setcap");
+        assert!(find(&those, "fair server").lift.as_deref().unwrap().contains("cpu*"));
+        assert!(find(&those, "kernel").consequence.starts_with("HRTICK is on"));
+        let clock = find(&those, "clocksource");
+        assert!(clock.lift.is_none() && clock.consequence.contains("hpet, acpi_pm"), "{clock:?}");
+        found.clocksources.push("tsc".to_owned());
+        assert!(find(&facts(&found), "clocksource").lift.as_deref().unwrap().contains("tsc"));
+        assert!(hrtick(Some("NO_HRTICK")).contains("is off") && hrtick(None).contains("cannot be read"));
     }
 
     #[test]

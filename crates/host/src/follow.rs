@@ -4,12 +4,13 @@
 //! its rings now and then and wants everything; this wants little, and now.
 
 use crate::HostError;
+use crate::privileges::{Duty, keep_only};
 use crate::record::raw::{Records, u32_at, u64_at};
 use crate::sys::perf::{Target, What};
 use crate::sys::{Event, Ring};
 use crate::tracefs::{Field, PseudoFs};
 use perf_event_open_sys::bindings as abi;
-use schedlab_model::CpuSet;
+use schedlab_model::{CpuId, CpuSet};
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -126,7 +127,7 @@ impl Follower {
             .iter()
             .map(|cpu| CpuRing::open(&points, cpu.0))
             .collect::<Result<_, _>>()
-            .map_err(HostError::io("opening tracepoints for live scheduling"))?;
+            .map_err(refused("opening tracepoints for live scheduling"))?;
         Ok(Follower { points, rings, bytes: Vec::with_capacity(RING_BYTES), found: Vec::with_capacity(1024) })
     }
 
@@ -179,6 +180,51 @@ impl Follower {
         // A stable sort: records of one CPU are in order already, and so stay.
         self.found.sort_by_key(|(at, _)| *at);
         self.found.iter().for_each(|(_, event)| to(*event));
+    }
+}
+
+/// Returns the least right with which threads can be followed on `cpu` by a thread that gives up the others.
+///
+/// Upstream kernels ask for CAP_PERFMON. Debian's know a level of `perf_event_paranoid` above 2, their default, at which
+/// `perf_event_open(2)` asks for CAP_SYS_ADMIN (Debian's patch "security,perf: Allow further restriction of
+/// perf_event_open"); so it is tried, by threads that have no other right.
+///
+/// # Errors
+/// When neither is enough, or this process has neither.
+pub fn least_duty(cpu: CpuId) -> Result<Duty, HostError> {
+    let fs = PseudoFs::tracefs().map_err(HostError::io("opening tracefs"))?;
+    let id = fs.tracepoint("sched/sched_waking")?.id;
+    let allowed = |duty: Duty| {
+        let open = move || {
+            keep_only(&[duty])?;
+            Event::open_waking(What::Tracepoint(id), Target::Cpu(cpu.0 as i32)).map(drop)
+        };
+        std::thread::spawn(open).join().unwrap_or_else(|_| Err(std::io::Error::other("the trial died")))
+    };
+    let why = match allowed(Duty::Follow) {
+        Ok(()) => return Ok(Duty::Follow),
+        Err(error) => error,
+    };
+    match allowed(Duty::FollowAsAdmin) {
+        Ok(()) => Ok(Duty::FollowAsAdmin),
+        Err(_) => Err(refused("opening tracepoints without other rights")(why)),
+    }
+}
+
+/// An error of opening events, with the level that forbids it.
+fn refused(what: &str) -> impl FnOnce(std::io::Error) -> HostError {
+    let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    let needed = match level.trim().parse::<i32>() {
+        Ok(level) if level > 2 => format!(
+            "{what} (kernel.perf_event_paranoid is {level}: above 2, a level of distributions, that takes CAP_SYS_ADMIN; \
+             `sysctl kernel.perf_event_paranoid=2` makes CAP_PERFMON enough)"
+        ),
+        _ => what.to_owned(),
+    };
+    let what = what.to_owned();
+    move |error| {
+        let forbidden = error.kind() == std::io::ErrorKind::PermissionDenied;
+        HostError::io(if forbidden { needed } else { what })(error)
     }
 }
 
@@ -246,7 +292,7 @@ impl Adder {
         let filter = |point: &Point| if all { but(point.name, own) } else { only(point.name, threads) };
         let filters: Vec<CString> = self.points.iter().map(filter).collect();
         let earlier = self.events.len();
-        let batch = self.open(&filters).map_err(HostError::io("following threads by tracepoints"))?;
+        let batch = self.open(&filters).map_err(refused("following threads by tracepoints"))?;
         if all {
             // They are within the new ones. Closing them would take the kernel long.
             let disabled = self.events[..earlier].iter().try_for_each(Event::disable);
@@ -295,6 +341,22 @@ mod tests {
         let set = BTreeSet::from([7, 9]);
         assert_eq!(only("pid", &set).to_str(), Ok("pid == 7 || pid == 9"));
         assert_eq!(but("pid", &set).to_str(), Ok("pid != 0 && pid != 7 && pid != 9"));
+    }
+
+    /// Whatever this machine demands: with the right that is named and no other, an event can be opened.
+    #[test]
+    fn the_least_right_is_enough() {
+        let cpus = crate::proc::affinity(0).expect("we live");
+        let cpu = cpus.lowest().expect("a CPU");
+        let Ok(duty) = least_duty(cpu) else {
+            assert!(std::env::var_os("CI").is_none(), "CI may record other people's threads");
+            return;
+        };
+        let trial = std::thread::spawn(move || {
+            keep_only(&[duty]).expect("less is always allowed");
+            Follower::open(&CpuSet::single(cpu)).map(drop).map_err(|error| error.to_string())
+        });
+        assert_eq!(trial.join().expect("it holds"), Ok(()));
     }
 
     /// A child that we wake by a pipe, and that becomes another program then.

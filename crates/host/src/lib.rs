@@ -25,7 +25,7 @@ pub use capabilities::{Capabilities, Caps, probe};
 pub use cgroup::cpu_groups_of;
 pub use error::HostError;
 pub use facts::{Backend, FactSource, GroupFacts, MachineFacts, RecordingCapabilities, TaskFacts};
-pub use machine::machine;
+pub use machine::{machine, rt_runtime};
 pub use record::child::Command as OwnCommand;
 pub use record::{
     Preparing, RecordEnd, RecordFilter, RecordRequest, RecordSink, RecordStart, RecordUntil, record,
@@ -33,5 +33,6 @@ pub use record::{
 pub use surroundings::{IdleState, Surroundings};
 pub use sys::cycles::{Rate, now as cycles};
 pub use sys::fork::{Worker, begins_on, die_with_us};
+pub use sys::huge_pages::NoHugePages;
 pub use sys::locks::{Mcs, Place, RawLock, Spin, SpinGuard, Tas, Ticket};
 pub use sys::signal::StopSignal;

@@ -4,7 +4,7 @@ use crate::facts::MachineFacts;
 use crate::proc::{default_slice, value};
 use crate::tracefs::PseudoFs;
 use rustix::time::{ClockId, clock_getres};
-use schedlab_model::{CpuId, CpuPlace, CpuSet, MAX_CPUS, Topology};
+use schedlab_model::{CpuId, CpuPlace, CpuSet, MAX_CPUS, Ns, Topology};
 use std::fs;
 use std::path::Path;
 
@@ -129,7 +129,8 @@ const SYSCTLS: [&str; 12] = [
     "timer_migration",
 ];
 
-/// Files of debugfs `sched/` (up to 5.12 they were sysctls). Lockdown or permissions may hide them.
+/// Files of debugfs `sched/`, which lockdown or permissions may hide. Up to Linux 5.12 they were sysctls (CONFIG_SCHED_DEBUG),
+/// `features` the file `sched_features` of debugfs.
 const DEBUG: [&str; 9] = [
     "base_slice_ns",
     "latency_ns",
@@ -164,7 +165,7 @@ fn knobs(online: &CpuSet) -> Vec<(String, String)> {
     }
     if let Ok(debugfs) = PseudoFs::detached("debugfs") {
         for name in DEBUG {
-            add(name, &debugfs.read(&format!("sched/{name}")).unwrap_or_default());
+            add(name, &debug_setting(name, |path| debugfs.read(path).ok(), &|path| read(path)));
         }
         for cpu in online.iter().take(1) {
             for name in ["runtime", "period"] {
@@ -200,6 +201,27 @@ fn knobs(online: &CpuSet) -> Vec<(String, String)> {
         add(name, &read(path));
     }
     knobs
+}
+
+/// A setting of [`DEBUG`], wherever this kernel has it: `debugfs` reads below debugfs, `file` a whole path (empty: there is none).
+fn debug_setting(
+    name: &str,
+    debugfs: impl Fn(&str) -> Option<String>,
+    file: &dyn Fn(String) -> String,
+) -> String {
+    let older = || match name {
+        "features" => debugfs("sched_features").unwrap_or_default(),
+        _ => file(format!("/proc/sys/kernel/sched_{name}")),
+    };
+    debugfs(&format!("sched/{name}")).unwrap_or_else(older)
+}
+
+/// What real-time threads may have of each second (`sched_rt_runtime_us`, scaled to its period); `None`: no limit.
+pub fn rt_runtime() -> Option<Ns> {
+    let of = |name: &str| read(format!("/proc/sys/kernel/{name}")).trim().parse::<i64>().ok();
+    let (runtime, period) =
+        (of("sched_rt_runtime_us")?, of("sched_rt_period_us").filter(|period| *period > 0)?);
+    (runtime >= 0 && runtime < period).then(|| Ns((runtime as u128 * 1_000_000_000 / period as u128) as u64))
 }
 
 /// The settings that `sched/debug` prints at its top, under the names of their own files:
@@ -243,6 +265,22 @@ mod tests {
         let line = "quiet sched_vcpu_pack=3 sched_vcpu_packs=7 sched_vcpu_pack=15 -- sched_vcpu_pack=1";
         assert_eq!(boot_option(line, "sched_vcpu_pack"), "15");
         assert_eq!(boot_option("quiet", "sched_vcpu_pack"), "");
+    }
+
+    #[test]
+    fn settings_are_found_where_older_kernels_have_them() {
+        // As of 5.10: no folder sched/ in debugfs.
+        let debugfs =
+            |path: &str| (path == "sched_features").then(|| "GENTLE_FAIR_SLEEPERS NO_HRTICK".to_owned());
+        let file = |path: String| {
+            if path == "/proc/sys/kernel/sched_latency_ns" { "18000000\n".to_owned() } else { String::new() }
+        };
+        assert_eq!(debug_setting("latency_ns", debugfs, &file), "18000000\n");
+        assert_eq!(debug_setting("features", debugfs, &file), "GENTLE_FAIR_SLEEPERS NO_HRTICK");
+        assert_eq!(debug_setting("preempt", debugfs, &file), "");
+        // Since 5.13 the files of debugfs count.
+        let debugfs = |path: &str| (path == "sched/latency_ns").then(|| "24000000".to_owned());
+        assert_eq!(debug_setting("latency_ns", debugfs, &file), "24000000");
     }
 
     #[test]

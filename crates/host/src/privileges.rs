@@ -10,6 +10,8 @@ pub enum Duty {
     Schedule,
     /// Opens events about other people's threads: CAP_PERFMON.
     Follow,
+    /// The same where the kernel wants more for it: CAP_SYS_ADMIN. See [`least_duty`](crate::follow::least_duty).
+    FollowAsAdmin,
     /// Maps memory after `mlockall` has locked all that is to come: CAP_IPC_LOCK.
     LockMemory,
     /// Ends processes of other users: CAP_KILL.
@@ -25,6 +27,7 @@ impl Duty {
         match self {
             Duty::Schedule => CapabilitySet::SYS_NICE,
             Duty::Follow => CapabilitySet::PERFMON,
+            Duty::FollowAsAdmin => CapabilitySet::SYS_ADMIN,
             Duty::LockMemory => CapabilitySet::IPC_LOCK,
             Duty::Kill => CapabilitySet::KILL,
             Duty::See => CapabilitySet::SYS_PTRACE,

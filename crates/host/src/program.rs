@@ -152,6 +152,7 @@ mod tests {
             nice: Nice::new(5).unwrap(),
             slice: None,
             reset_on_fork: false,
+            ext: false,
         };
         let program = Program {
             cpus: Some(CpuSet::single(cpu)),

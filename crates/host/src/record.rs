@@ -4,6 +4,9 @@
 //! Nothing wakes the recorder: it looks every 20 ms, at nice −20 when it may. Each ring is in order; an event
 //! is handed out when every ring has been read at a later time than the event's, so that nothing older can
 //! still come. Lost records become [`EventKind::Lost`].
+//!
+//! A recording begins when the last CPU is on and ends before the first is switched off: within it every CPU is seen all
+//! the time. (Switching on and off takes up to a second on a slow machine; what happens meanwhile is not recorded.)
 
 pub(crate) mod bpf;
 pub(crate) mod calibrate;
@@ -18,6 +21,7 @@ pub(crate) mod tasks;
 pub(crate) mod tracepoints;
 
 use crate::facts::{Backend, GroupFacts, MachineFacts, RecordingCapabilities, TaskFacts};
+use crate::sys::huge_pages::NoHugePages;
 use crate::threads::Confined;
 use crate::{HostError, proc};
 use child::Command;
@@ -117,7 +121,7 @@ pub struct RecordStart {
 /// What is known when it has ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecordEnd {
-    /// From the first to the last instant recorded.
+    /// From the first to the last instant at which every CPU was recorded: the time that was asked for, where that ended it.
     pub duration: Ns,
     /// Events handed out.
     pub events: u64,
@@ -168,6 +172,9 @@ pub trait RecordSink: EventSink {
     fn flush(&mut self) -> io::Result<()>;
 }
 
+/// Longest time that rings fill unread while CPUs are switched on.
+const EMPTIED_EVERY_NS: u64 = 20_000_000;
+
 /// The ring of one CPU, whatever fills it.
 pub(crate) trait CpuSource {
     fn enable(&mut self) -> io::Result<()>;
@@ -196,6 +203,7 @@ pub fn record(
     {
         return Err(HostError::NoProcess { pid });
     }
+    let _small_pages = NoHugePages::hold();
     sink.preparing(Preparing::Opening);
     let machine = crate::machine::machine();
     let (opened, mut command) = open::open(request, &machine)?;
@@ -265,7 +273,6 @@ fn run(
     stop: &dyn Fn() -> bool,
 ) -> Result<RecordEnd, HostError> {
     sink.preparing(Preparing::Measuring);
-    let cost_measured = measures_cost(request, &opened);
     let cost_ns_per_switch = own_cost(request, &mut opened, &machine.online);
     sink.preparing(Preparing::Beginning);
     let own_only = opened.capabilities.backend == Backend::OwnTasks;
@@ -283,21 +290,16 @@ fn run(
     tasks.scan(only.as_deref());
     let cpus = machine.topology.cpus();
     let online = machine.online;
-    let cpu_before = clock(ClockId::ThreadCPUTime);
-    let busy_before = proc::busy();
-    let monotonic_ns = clock(ClockId::Monotonic);
-    sink.start(&RecordStart {
-        machine,
-        capabilities: opened.capabilities.clone(),
-        monotonic_ns,
-        unix_ns: clock(ClockId::Realtime),
-        ring_bytes: opened.sources.iter().map(|(_, source)| source.ring_bytes()).min().unwrap_or(0),
-        cost_ns_per_switch,
-    })
-    .map_err(HostError::Sink)?;
     let stand_ins = !opened.capabilities.system_wide;
+    let ring_bytes = opened.sources.iter().map(|(_, source)| source.ring_bytes()).min().unwrap_or(0);
+    let cpu_before = clock(ClockId::ThreadCPUTime);
+    let monotonic_ns = switch_on(&mut opened.sources)?;
+    let (unix_ns, busy_before) = (clock(ClockId::Realtime), proc::busy());
     let mut merger = Merger::new(monotonic_ns, cpus, tasks, stand_ins);
-    switch_on(&mut opened.sources, cost_measured, &mut merger)?;
+    let (capabilities, cost) = (opened.capabilities.clone(), cost_ns_per_switch);
+    let start =
+        RecordStart { machine, capabilities, monotonic_ns, unix_ns, ring_bytes, cost_ns_per_switch: cost };
+    sink.start(&start).map_err(HostError::Sink)?;
     if let RecordUntil::CommandEnds(arguments) = &request.until {
         match command {
             Some(started) => started.go_on(),
@@ -309,39 +311,41 @@ fn run(
     // No event was handed out yet, so the recorder itself stands in the file as it now is.
     merger.look_again(rustix::thread::gettid().as_raw_nonzero().get() as u32);
     drain(request, &mut opened, &mut merger, command, sink, stop)?;
+    // What comes while the CPUs are switched off one after the other is of some of them only.
+    let over = merger.end_at(request.duration);
+    let busy = Ns(proc::busy().saturating_sub(busy_before));
     for (_, source) in &mut opened.sources {
         source.disable().map_err(HostError::io("ending the recording"))?;
     }
-    let ended = clock(ClockId::Monotonic);
-    merger.round(&mut opened.sources, u64::MAX, sink);
+    merger.finish(&mut opened.sources, &over, sink);
     sink.flush().map_err(HostError::Sink)?;
     Ok(RecordEnd {
-        duration: Ns(ended - monotonic_ns),
+        duration: Ns(over.at - monotonic_ns),
         events: merger.events,
         lost: merger.lost,
         recorder_cpu: Ns(clock(ClockId::ThreadCPUTime).saturating_sub(cpu_before)),
         stolen: merger.stolen,
-        busy: Ns(proc::busy().saturating_sub(busy_before)),
+        busy,
         exit: None,
         command_pid: None,
     })
 }
 
-/// Recording begins now.
-fn switch_on(
-    sources: &mut [(CpuId, Box<dyn CpuSource>)],
-    cost_measured: bool,
-    merger: &mut Merger,
-) -> Result<(), HostError> {
-    for (_, source) in &mut *sources {
-        source.enable().map_err(HostError::io("starting the recording"))?;
+/// Switches every CPU on; returns the moment (CLOCK_MONOTONIC) from which all of them are seen. The first may be on for a
+/// second before the last: what they say meanwhile is read, so that no ring is full at the beginning, and belongs to no
+/// recording.
+fn switch_on(sources: &mut [(CpuId, Box<dyn CpuSource>)]) -> Result<u64, HostError> {
+    let mut emptied = clock(ClockId::Monotonic);
+    for on in 0..sources.len() {
+        sources[on].1.enable().map_err(HostError::io("starting the recording"))?;
+        let now = clock(ClockId::Monotonic);
+        if now.saturating_sub(emptied) > EMPTIED_EVERY_NS {
+            own_cost::empty(&mut sources[..=on]);
+            emptied = now;
+        }
     }
-    // What is on since its price was measured has recorded all the time.
-    if cost_measured {
-        own_cost::empty(sources);
-        merger.begin_at(clock(ClockId::Monotonic));
-    }
-    Ok(())
+    own_cost::empty(sources);
+    Ok(clock(ClockId::Monotonic))
 }
 
 fn measures_cost(request: &RecordRequest, opened: &Opened) -> bool {

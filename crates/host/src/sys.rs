@@ -3,6 +3,7 @@
 
 pub(crate) mod cycles;
 pub(crate) mod fork;
+pub(crate) mod huge_pages;
 pub(crate) mod launch;
 pub(crate) mod locks;
 pub(crate) mod perf;

@@ -11,6 +11,8 @@ use std::cmp::Ordering;
 use std::{fs, io};
 
 const RESET_ON_FORK: u64 = 1;
+/// `SCHED_EXT` of include/uapi/linux/sched.h.
+const SCHED_EXT: u32 = 7;
 
 /// Which thread: numbers are used again, so its start time belongs to its name. Two are equal when they mean the same
 /// thread; its name and its parent may have changed in between.
@@ -41,6 +43,18 @@ pub struct Scheduling {
     pub slice: Option<Ns>,
     /// Children begin as `SCHED_OTHER` with nice 0.
     pub reset_on_fork: bool,
+    /// The policy is SCHED_EXT (7, Linux 6.12 and later): a sched_ext scheduler may take it. Where none is loaded it is
+    /// SCHED_OTHER to the kernel, and so [`policy`](Self::policy) is that.
+    #[serde(default)]
+    pub ext: bool,
+}
+
+impl Scheduling {
+    /// This with another policy, and so not SCHED_EXT.
+    #[must_use]
+    pub fn with_policy(self, policy: Policy) -> Scheduling {
+        Scheduling { policy, ext: false, ..self }
+    }
 }
 
 /// Reads who thread `tid` is. `None`: there is none.
@@ -186,6 +200,7 @@ pub fn scheduling(tid: u32) -> io::Result<Scheduling> {
         nice: i8::try_from(nice).ok().and_then(Nice::new).unwrap_or_default(),
         slice,
         reset_on_fork: raw.flags & RESET_ON_FORK != 0,
+        ext: raw.policy == SCHED_EXT,
     })
 }
 
@@ -222,7 +237,7 @@ pub(crate) fn raw(wanted: &Scheduling) -> Attributes {
         Attributes { flags: u64::from(wanted.reset_on_fork) * RESET_ON_FORK, ..Attributes::default() };
     raw.nice = i32::from(wanted.nice.get());
     match wanted.policy {
-        Policy::Other => raw.policy = 0,
+        Policy::Other => raw.policy = if wanted.ext { SCHED_EXT } else { 0 },
         Policy::Batch => raw.policy = 3,
         Policy::Idle => raw.policy = 5,
         Policy::Fifo(priority) => (raw.policy, raw.priority) = (1, u32::from(priority)),
@@ -289,6 +304,13 @@ pub fn served(tid: u32) -> Option<Served> {
     let mut numbers = text.split_whitespace().map(str::parse::<u64>);
     let mut next = || numbers.next()?.ok();
     Some(Served { run: Ns(next()?), wait: Ns(next()?), times: next()? })
+}
+
+/// Whether thread `tid` sleeps and can be woken by what it waits for (state S of `/proc/TID/stat`).
+pub fn is_asleep(tid: u32) -> bool {
+    // The name before the state may hold anything, a parenthesis too.
+    fs::read_to_string(format!("/proc/{tid}/stat"))
+        .is_ok_and(|text| text.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S')))
 }
 
 /// Where thread `tid` may run.
@@ -397,11 +419,19 @@ mod tests {
                 nice: Nice::new(7).unwrap(),
                 slice: None,
                 reset_on_fork: true,
+                ext: false,
             };
             set_scheduling(sleeper.tid(), &wanted).expect("our own child");
             assert_eq!(scheduling(sleeper.tid()).unwrap(), wanted);
         }
         assert_ne!(scheduling(sleeper.tid()).unwrap(), before);
+        // Kernels without CONFIG_SCHED_CLASS_EXT refuse it (EINVAL).
+        let ext = Scheduling { ext: true, ..before };
+        match set_scheduling(sleeper.tid(), &ext) {
+            Ok(()) => assert_eq!(scheduling(sleeper.tid()).unwrap(), ext),
+            Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EINVAL)),
+        }
+        assert_eq!((raw(&ext).policy, raw(&ext.with_policy(Policy::Batch)).policy), (7, 3));
         let only = CpuSet::single(affinity(sleeper.tid()).unwrap().iter().next().unwrap());
         set_affinity(sleeper.tid(), &only).unwrap();
         assert_eq!(affinity(sleeper.tid()).unwrap(), only);

@@ -20,6 +20,7 @@ mod judge;
 mod plan;
 #[cfg(test)]
 mod pretended;
+mod pulse;
 mod round;
 mod samples;
 mod search;

@@ -125,13 +125,13 @@ impl Actuator {
     pub fn scheduling_for(self, now: &Scheduling) -> Option<Scheduling> {
         let now = *now;
         match self {
-            Actuator::Idle => Some(Scheduling { policy: Policy::Idle, slice: None, ..now }),
-            Actuator::Batch => Some(Scheduling { policy: Policy::Batch, ..now }),
+            Actuator::Idle => Some(Scheduling { slice: None, ..now.with_policy(Policy::Idle) }),
+            Actuator::Batch => Some(now.with_policy(Policy::Batch)),
             Actuator::Nice => Some(Scheduling { nice: Nice::new(19).unwrap_or(now.nice), ..now }),
             Actuator::Slice if now.policy.is_fair() && now.policy != Policy::Idle => {
                 Some(Scheduling { slice: Some(SERVER_SLICE), ..now })
             }
-            Actuator::Fifo => Some(Scheduling { policy: Policy::Fifo(1), slice: None, ..now }),
+            Actuator::Fifo => Some(Scheduling { slice: None, ..now.with_policy(Policy::Fifo(1)) }),
             _ => None,
         }
     }

@@ -37,7 +37,9 @@ pub mod baseline;
 mod block_detector;
 mod control;
 mod cpu_claim;
+mod hearing;
 mod heartbeat;
+mod host_stalls;
 pub mod ping_pong;
 mod supervisor;
 mod threads;
@@ -66,7 +68,8 @@ pub const PARKED: u8 = 1;
 
 /// The longest sleep of an agent, after which it looks for wakeups and changes that no event told of.
 pub const HEARTBEAT: Duration = Duration::from_millis(10);
-/// An owner whose agents are silent for longer is ended by the guardian.
+/// An owner whose agents are silent for longer is ended by the guardian; on a machine that stalls for long the bound is longer
+/// ([`ElevationReport::silence`]).
 pub const SILENCE: Duration = Duration::from_millis(100);
 
 /// What the live driver can give a scheduler on this machine, with these permissions. Ticks, exact slices and timers
@@ -187,4 +190,8 @@ pub struct ElevationReport {
     pub log: Vec<LogLine>,
     /// What was restored at the end.
     pub restored: crate::restore::Report,
+    /// For how long its agents might be silent.
+    pub silence: Duration,
+    /// The longest time for which this machine kept a real-time thread waiting, measured at the beginning.
+    pub stall: Ns,
 }

@@ -140,6 +140,14 @@ pub enum LiveError {
         /// Why.
         reason: String,
     },
+    /// Events were promised and do not come.
+    #[error(
+        "the kernel tells of no wakeup ({what}): nothing can be scheduled so, and everything was put back. Please report it with the output of `uname -a` and `schedlab doctor`"
+    )]
+    Deaf {
+        /// What should have been heard.
+        what: String,
+    },
     /// A CPU that cannot be managed.
     #[error("CPU {cpu} cannot be managed: this process may use CPUs {allowed}")]
     Cpu {

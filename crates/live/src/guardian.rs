@@ -21,7 +21,7 @@ use crate::{LiveError, journal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use schedlab_host::privileges::{Duty, keep_only};
-use schedlab_host::threads::{self, Scheduling};
+use schedlab_host::{NoHugePages, threads};
 use schedlab_model::Policy;
 use second::Second;
 use starving::Starving;
@@ -29,7 +29,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The argument that makes the program a guardian.
 pub const COMMAND: &str = "guardian";
@@ -133,10 +133,11 @@ pub enum GuardianEnd {
 /// # Errors
 /// When the journal cannot be read. Without the permission for its priority it watches all the same.
 pub fn run(watch: &GuardianOptions) -> Result<GuardianEnd, LiveError> {
+    let _small_pages = NoHugePages::hold();
     // It leads a session already when it is started by hand: fine.
     let _ = rustix::process::setsid();
     if let Some(priority) = watch.priority {
-        let urgent = threads::scheduling(0).map(|now| Scheduling { policy: Policy::Fifo(priority), ..now });
+        let urgent = threads::scheduling(0).map(|now| now.with_policy(Policy::Fifo(priority)));
         let _ = urgent.and_then(|urgent| threads::set_scheduling(0, &urgent));
     }
     // When memory runs out the kernel kills others first; needs root.
@@ -144,6 +145,8 @@ pub fn run(watch: &GuardianOptions) -> Result<GuardianEnd, LiveError> {
     // What is left to do: restore policies, affinities and groups, and end a silent owner. Where even that much
     // cannot be given up, it watches all the same.
     let _ = keep_only(&[Duty::Schedule, Duty::Kill, Duty::See, Duty::WriteGroups]);
+    // No page of it waits for a disk or a lock later. Where the limit on locked memory forbids that, it watches all the same.
+    let _ = rustix::mm::mlockall(rustix::mm::MlockAllFlags::CURRENT | rustix::mm::MlockAllFlags::FUTURE);
     let record = Record::read(&watch.journal)?;
     let mut out = io::stdout();
     // An owner that is dead already does not read; the pipe's end says the rest.
@@ -207,12 +210,16 @@ fn listen(watch: &GuardianOptions) -> OwnerEnd {
     };
     let mut timeout = silence.map(|silence| time(silence * FIRST));
     let (mut beaten, mut doubted) = (false, false);
+    let mut away = Away::default();
     loop {
+        let began = Instant::now();
         let ready = {
             let mut fds = [PollFd::new(&input, PollFlags::IN)];
             poll(&mut fds, timeout.as_ref())
         };
         match ready {
+            // The machine itself stood still, for this process too: that says nothing about the owner.
+            Ok(0) if away.excuses(began.elapsed(), timeout.as_ref(), silence) => continue,
             // What kept this process from the CPU may have kept the beats from it, too, and is not before them in a
             // queue now: the rest of the time is for those.
             Ok(0) if beaten && !doubted => {
@@ -232,6 +239,7 @@ fn listen(watch: &GuardianOptions) -> OwnerEnd {
                 (timeout, starving, beaten, doubted) = (None, None, true, false);
             }
             Ok(_) => {
+                away = Away::default();
                 if let Some(why) = starving.as_mut().and_then(Starving::look) {
                     return OwnerEnd::Silence(why);
                 }
@@ -243,6 +251,26 @@ fn listen(watch: &GuardianOptions) -> OwnerEnd {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return OwnerEnd::End,
             _ => {}
         }
+    }
+}
+
+/// How often in a row a guardian that was itself late forgives a silence: a host that stands still for longer than that looks
+/// like an owner that hangs.
+const EXCUSES: u32 = 10;
+
+/// Silences in which the guardian did not get its CPU either.
+#[derive(Default)]
+struct Away(u32);
+
+impl Away {
+    /// Whether a silence after a wait of `waited` says nothing: with a time limit of `timeout` the guardian came later than that by
+    /// half of the agreed silence.
+    fn excuses(&mut self, waited: Duration, timeout: Option<&Timespec>, silence: Option<Duration>) -> bool {
+        let (Some(timeout), Some(silence)) = (timeout, silence) else { return false };
+        let wanted = Duration::from_secs(timeout.tv_sec.unsigned_abs())
+            + Duration::from_nanos(timeout.tv_nsec.unsigned_abs());
+        self.0 += 1;
+        self.0 <= EXCUSES && waited > wanted + silence / 2
     }
 }
 
@@ -360,5 +388,22 @@ impl Guardian {
             let _ = pipe.write_all(&[QUIT]);
         }
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_stood_still_is_no_silence_of_the_owner() {
+        let (silence, timeout) = (Duration::from_millis(100), Timespec { tv_sec: 0, tv_nsec: 80_000_000 });
+        let of = |waited: u64, turns: u32| {
+            let mut away = Away::default();
+            (0..turns).all(|_| away.excuses(Duration::from_millis(waited), Some(&timeout), Some(silence)))
+        };
+        assert!(!of(81, 1), "the guardian woke in time: the owner is silent");
+        assert!(of(700, EXCUSES), "the guardian did not run either");
+        assert!(!of(700, EXCUSES + 1), "but not for ever");
     }
 }

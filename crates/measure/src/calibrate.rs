@@ -298,7 +298,7 @@ pub(crate) fn on<T: Send>(cpu: CpuId, work: impl FnOnce() -> io::Result<T> + Sen
 pub(crate) fn become_policy(policy: Policy) -> io::Result<()> {
     let old = scheduling(0)?;
     let told = |error: io::Error| io::Error::new(error.kind(), format!("needs policy {policy}: {error}"));
-    set_scheduling(0, &Scheduling { policy, slice: None, ..old }).map_err(told)
+    set_scheduling(0, &Scheduling { slice: None, ..old.with_policy(policy) }).map_err(told)
 }
 
 #[cfg(test)]

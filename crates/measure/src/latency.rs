@@ -257,6 +257,7 @@ pub fn latency(
     stop: &dyn Fn() -> bool,
 ) -> Result<LatencyReport, LatencyError> {
     request.check()?;
+    let _small_pages = schedlab_host::NoHugePages::hold();
     let _held = request.dma_latency_us.map(hold_dma_latency).transpose()?;
     let all = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE;
     let (_locked, unlocked) = lock_memory(request.lock, || Ok(mlockall(all)?));

@@ -26,5 +26,6 @@ pub use program::{Amount, Branch, Draw, Op, Program, Section};
 pub use time::{Ns, NsError};
 pub use topology::{CpuPlace, Topology};
 pub use workload::{
-    Bandwidth, ChannelSpec, GroupSpec, SourceKind, SourceSpec, Start, TaskSpec, Workload, WorkloadError,
+    Bandwidth, ChannelSpec, GroupSpec, Handoff, SourceKind, SourceSpec, Start, TaskSpec, Workload,
+    WorkloadError,
 };

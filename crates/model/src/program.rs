@@ -192,6 +192,14 @@ impl Program {
     pub fn once(ops: impl IntoIterator<Item = Op>) -> Program {
         Program { ops: ops.into_iter().collect(), ..Program::default() }
     }
+    /// Receives from this channel, for ever.
+    pub fn parked(channel: ChannelId) -> Program {
+        Program::forever([Op::Receive(channel)])
+    }
+    /// Whether it does nothing but receive from this channel.
+    pub fn receives_only(&self, channel: ChannelId) -> bool {
+        self.ops == [Op::Receive(channel)]
+    }
     /// Works for `work`, sleeps for `sleep`, repeats; starts with work.
     pub fn closed(work: Ns, sleep: Ns) -> Program {
         Program::forever([Op::Run(Amount::Fixed(work)), Op::Sleep(Amount::Fixed(sleep))])

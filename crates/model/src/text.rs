@@ -31,16 +31,74 @@ fn distance(a: &str, b: &str) -> usize {
     rows[a.len()][b.len()]
 }
 
-/// Returns whether `name` matches `pattern`, in which `*` stands for any text and `?` for any one character.
+/// A place of a [`glob`] pattern.
+enum Place {
+    /// `*`
+    Any,
+    /// `?`
+    One,
+    Letter(char),
+    /// `[1-8x]`, or `[!1-8x]` with `true`: one character of (or outside) these ranges.
+    Class(bool, Vec<(char, char)>),
+}
+
+impl Place {
+    fn takes(&self, letter: char) -> bool {
+        match self {
+            Place::Any => false,
+            Place::One => true,
+            Place::Letter(own) => *own == letter,
+            Place::Class(except, ranges) => {
+                ranges.iter().any(|(from, to)| (*from..=*to).contains(&letter)) != *except
+            }
+        }
+    }
+
+    /// The places of a pattern. A bracket that nothing closes is itself a letter, as in fnmatch(3).
+    fn of(pattern: &str) -> Vec<Place> {
+        let letters: Vec<char> = pattern.chars().collect();
+        let (mut places, mut at) = (Vec::new(), 0);
+        while let Some(&letter) = letters.get(at) {
+            let class = (letter == '[').then(|| Place::class(&letters[at + 1..])).flatten();
+            let (place, length) = match (letter, class) {
+                (_, Some((class, length))) => (class, length + 1),
+                ('*', _) => (Place::Any, 1),
+                ('?', _) => (Place::One, 1),
+                (letter, _) => (Place::Letter(letter), 1),
+            };
+            places.push(place);
+            at += length;
+        }
+        places
+    }
+
+    /// A class and how many letters it has, with its closing bracket.
+    fn class(letters: &[char]) -> Option<(Place, usize)> {
+        let except = matches!(letters.first(), Some('!' | '^'));
+        let begin = usize::from(except);
+        // A bracket that stands first is one of the letters.
+        let end = begin + 1 + letters.get(begin + 1..)?.iter().position(|letter| *letter == ']')?;
+        let (mut ranges, mut at) = (Vec::new(), begin);
+        while at < end {
+            let to = if at + 2 < end && letters[at + 1] == '-' { at + 2 } else { at };
+            ranges.push((letters[at], letters[to]));
+            at = to + 1;
+        }
+        Some((Place::Class(except, ranges), end + 1))
+    }
+}
+
+/// Returns whether `name` matches `pattern`, in which `*` matches any text, `?` any one character, and `[1-8x]` one of these
+/// (`[!1-8x]`: one that is none of these).
 pub fn glob(pattern: &str, name: &str) -> bool {
-    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    let (pattern, name): (Vec<Place>, Vec<char>) = (Place::of(pattern), name.chars().collect());
     let (mut p, mut n) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;
     while n < name.len() {
-        if pattern.get(p) == Some(&'*') {
+        if matches!(pattern.get(p), Some(Place::Any)) {
             retry = Some((p, n));
             p += 1;
-        } else if pattern.get(p).is_some_and(|&c| c == '?' || c == name[n]) {
+        } else if pattern.get(p).is_some_and(|place| place.takes(name[n])) {
             (p, n) = (p + 1, n + 1);
         } else if let Some((star, from)) = retry {
             // The star takes one character more.
@@ -50,7 +108,7 @@ pub fn glob(pattern: &str, name: &str) -> bool {
             return false;
         }
     }
-    pattern[p..].iter().all(|&c| c == '*')
+    pattern[p..].iter().all(|place| matches!(place, Place::Any))
 }
 
 /// Returns the date as `2026-11-21T11:45:03Z`, of nanoseconds since 1970, in the proleptic Gregorian calendar.
@@ -219,6 +277,14 @@ mod tests {
             ("a*b*c", "axxbyy", false),
             ("y?s", "yes", true),
             ("yes", "yes-1", false),
+            ("s[1-8]", "s8", true),
+            ("s[1-8]", "s9", false),
+            ("s[1-8]", "s[1-8]", false),
+            ("*[!a-cx]", "worker-d", true),
+            ("*[!a-cx]", "worker-x", false),
+            ("kworker/[]0]*", "kworker/0:1", true),
+            ("a[", "a[", true),
+            ("[]", "[]", true),
         ] {
             assert_eq!(glob(pattern, name), expected, "{pattern} {name}");
         }

@@ -14,8 +14,30 @@ pub struct Workload {
     pub channels: Vec<ChannelSpec>,
     /// How many mutexes there are; a [`LockId`] is below it.
     pub locks: u32,
+    /// Mutexes with priority inheritance: the owner runs at the priority of its highest waiter.
+    pub inheriting_locks: Vec<LockId>,
     /// Requests from outside.
     pub sources: Vec<SourceSpec>,
+    /// Threads that hand their work to each other; a thread is in one of these at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub handoffs: Vec<Handoff>,
+}
+
+/// Threads of one runtime that multiplexes its own tasks over them (Go's goroutines over its Ms). Some carry a program, the
+/// others are parked. A thread that loses its CPU while it is in a system call does not hold up its program: after a while a
+/// parked thread is woken and goes on with it (`retake` and `handoffp` in Go's runtime/proc.go).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Handoff {
+    /// The threads.
+    pub threads: Vec<TaskId>,
+    /// The channel in which parked threads wait; nothing is ever sent there. Their own program is to receive from it.
+    pub parked: ChannelId,
+    /// How long a thread is runnable without running before its program goes on in another one.
+    pub after: Draw,
+    /// How often that happens, in thousandths of the times that a thread waited so long.
+    pub permille: u32,
+    /// CPU time that the thread without its program needs until it parks.
+    pub rest: Draw,
 }
 
 /// A control group or a domain.
@@ -211,7 +233,17 @@ impl Workload {
         for source in &self.sources {
             self.check_channel(&source.name, source.into)?;
         }
+        self.handoffs.iter().try_for_each(|handoff| self.check_handoff(handoff))?;
         self.tasks.iter().try_for_each(|task| self.check_task(task, cpus))
+    }
+
+    fn check_handoff(&self, handoff: &Handoff) -> Result<(), WorkloadError> {
+        let user = "handoff";
+        self.check_channel(user, handoff.parked)?;
+        let missing = handoff.threads.iter().find(|thread| thread.index() >= self.tasks.len());
+        missing.map_or(Ok(()), |thread| {
+            Err(WorkloadError::Missing { task: user.to_owned(), what: thread.to_string() })
+        })
     }
 
     fn check_task(&self, task: &TaskSpec, cpus: usize) -> Result<(), WorkloadError> {

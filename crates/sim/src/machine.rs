@@ -120,6 +120,8 @@ pub struct RunOptions {
     pub duration: Ns,
     /// Metrics start here (events do not). 0 … `duration`.
     pub warmup: Ns,
+    /// End before `duration` when every task that does not wait to be spawned has exited.
+    pub end_with_tasks: bool,
     /// Deliver every tick edge, also those that the scheduler says cannot matter, and keep the views of tasks, also
     /// for one that says that it does not read them. Slow; must change nothing.
     pub every_tick: bool,
@@ -133,6 +135,7 @@ impl Default for RunOptions {
             seed: 1,
             duration: Ns::from_s(10),
             warmup: Ns::ZERO,
+            end_with_tasks: false,
             every_tick: false,
             plain_path: false,
         }

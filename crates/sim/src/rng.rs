@@ -81,7 +81,7 @@ impl Stream {
     }
 
     /// Returns a whole number below `bound`, each equally likely (multiply and reject).
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         let mut wide = u128::from(self.pcg.next_u64()) * u128::from(bound);
         if (wide as u64) < bound {
             let threshold = bound.wrapping_neg() % bound;

@@ -40,6 +40,16 @@ pub struct MethodError {
     pub absolute: f64,
     /// The same as a part of the larger of the two.
     pub relative: f64,
+    /// By what part of a change two readings of how the class reacts differ.
+    pub apart: f64,
+    /// Standard error of the share in the recording, in parts of a CPU.
+    pub noise: f64,
+    /// What two recordings of one setting differ by, as a part of the value.
+    pub drift: f64,
+    /// The metric counts activations that are no requests: more of them is neither better nor worse.
+    pub merges: bool,
+    /// What was recorded, and simulated for the same setting: predictions start from the first. `None`: not recorded.
+    pub anchor: Option<(f64, f64)>,
 }
 
 impl MethodError {
@@ -47,7 +57,8 @@ impl MethodError {
     pub fn between(recorded: f64, simulated: f64) -> MethodError {
         let absolute = (simulated - recorded).abs();
         let larger = recorded.abs().max(simulated.abs());
-        MethodError { absolute, relative: if larger > 0.0 { absolute / larger } else { 0.0 } }
+        let relative = if larger > 0.0 { absolute / larger } else { 0.0 };
+        MethodError { absolute, relative, ..MethodError::default() }
     }
 
     /// The error to expect of a value of this size.
@@ -58,12 +69,47 @@ impl MethodError {
     /// The error to expect of a difference between two values of this size: for shares the points by which
     /// the self-replay was off; for times and rates the same part of the larger of the two, and never less
     /// than the self-replay's own absolute error of the baseline.
-    fn of_difference(self, metric: Metric, base: f64, other: f64) -> f64 {
+    pub fn of_difference(self, metric: Metric, base: f64, other: f64) -> f64 {
+        let larger = base.abs().max(other.abs());
+        let apart = self.apart * (other - base).abs();
+        let (own, drift) = match metric.unit() {
+            // What was recorded is known; what its costs were then is not known of what is predicted.
+            Unit::Share => (
+                self.absolute,
+                if self.drift > 0.0 { self.drift * unsettled(other) + RESOLUTION } else { 0.0 },
+            ),
+            _ => (self.absolute.max(self.relative * larger), self.drift * larger),
+        };
+        let noise = if metric.unit() == Unit::Share { NOISE_ERRORS * self.noise } else { 0.0 };
+        (own * own + apart * apart + drift * drift + noise * noise).sqrt()
+    }
+
+    /// The prediction for a value that was simulated: the recorded value of the unchanged setting, changed as the simulation
+    /// changes. The further the two simulated values are apart, the less the error of the one says about the other.
+    pub fn anchored(self, metric: Metric, simulated: f64) -> f64 {
+        let Some((recorded, base)) = self.anchor else { return simulated };
+        let (low, high) = (base.abs().min(simulated.abs()), base.abs().max(simulated.abs()));
+        if low <= 0.0 || recorded <= 0.0 {
+            return simulated;
+        }
+        let alike = low / high;
         match metric.unit() {
-            Unit::Share => self.absolute,
-            _ => self.absolute.max(self.relative * base.abs().max(other.abs())),
+            Unit::Share => (simulated + alike * (recorded - base)).max(0.0),
+            _ => simulated * libm::pow(recorded / base, alike),
         }
     }
+}
+
+/// A share is known to a point at best: interrupts and the kernel's own threads are in it.
+const RESOLUTION: f64 = 0.01;
+/// Standard errors of a share that are counted.
+const NOISE_ERRORS: f64 = 2.0;
+
+/// How far a share can be moved by what tasks cost: the slope of the logistic function, greatest at half a CPU and none at the
+/// whole. Of a group on several CPUs, of the CPU that it has in part.
+fn unsettled(share: f64) -> f64 {
+    let part = share - (share.ceil() - 1.0).max(0.0);
+    part * (1.0 - part)
 }
 
 /// The change from `base` to `other`, both by seed.
@@ -81,7 +127,7 @@ pub fn change(metric: Metric, base: &[f64], other: &[f64], method: MethodError) 
     } else if difference.abs() <= error {
         Judgement::CannotTell
     } else {
-        match metric.is_better(difference) {
+        match metric.is_better(difference).filter(|_| !method.merges) {
             None => Judgement::Different,
             Some(true) => Judgement::Better,
             Some(false) => Judgement::Worse,

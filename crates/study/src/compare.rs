@@ -1,14 +1,18 @@
 //! `schedlab compare`: schedulers × variants over a scenario or a recording.
 
+mod client_log;
 pub(crate) mod delays;
 pub(crate) mod detail;
+pub(crate) mod elasticity;
 mod features;
 mod gates;
 pub(crate) mod observe;
 mod recorded;
 mod scenario;
+mod trust;
 mod verdict;
 
+pub use client_log::{ClientLogSpec, SUBJECT as CLIENT_LOG};
 pub(crate) use detail::name as page_name;
 pub use gates::RowGate;
 pub use recorded::{RecordedInput, compare_recording, kernel_scheduler, modelled_by, recorded_scheduler};
@@ -45,6 +49,8 @@ pub struct Options {
     pub jobs: usize,
     /// Recordings of what variants really did: (variant, file).
     pub checks: Vec<(String, std::path::PathBuf)>,
+    /// What the client of the recorded server counted.
+    pub client_log: Option<ClientLogSpec>,
     /// Conditions that must not be met.
     pub gates: Vec<RowGate>,
     /// Keep distributions and schedules for a page ([`Study::detail`](crate::result::Study::detail)).
@@ -74,19 +80,28 @@ fn rows(
         let subjects = subjects(&own[0].measured, plan, &split).map(|subject| {
             let values = |runs: &[Run], metric| values(runs, subject.kind, &subject.name, metric);
             let cell = |metric: Metric| {
-                let mine = values(own, metric);
-                let value = Estimate::from_values(mine.clone())?;
                 let method = errors.get(&(subject.name.clone(), metric)).copied().unwrap_or_default();
-                let theirs = values(base, metric);
+                let anchored = |runs: &[Run]| -> Vec<f64> {
+                    values(runs, metric).into_iter().map(|value| method.anchored(metric, value)).collect()
+                };
+                let (mine, theirs) = (anchored(own), anchored(base));
+                let value = Estimate::from_values(mine.clone())?;
                 let comparable = index > 0 && theirs.len() == mine.len();
                 let change = if comparable { change(metric, &theirs, &mine, method) } else { None };
-                Some(Cell { metric, value, change })
+                let spread = (value.high - value.low) / 2.0;
+                let was = Estimate::from_values(theirs.clone())?.median;
+                let known = method.anchor.filter(|_| !method.merges);
+                let error = known.map(|_| spread + method.of_difference(metric, was, value.median));
+                Some(Cell { metric, value, error, change })
             };
             Subject {
                 kind: subject.kind,
                 name: subject.name.clone(),
                 tasks: subject.tasks,
                 changed: matches!(subject.kind, Kind::Class | Kind::Task) && changed.contains(&subject.name),
+                merges: errors
+                    .get(&(subject.name.clone(), Metric::Throughput))
+                    .is_some_and(|method| method.merges),
                 cells: Metric::all_reported().filter_map(cell).collect(),
             }
         });

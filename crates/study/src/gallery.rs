@@ -4,6 +4,8 @@
 use crate::StudyError;
 use crate::scenario::{self, Scenario, ScenarioError};
 use schedlab_model::text::nearest;
+use schedlab_trace::import::formats::{self, Elsewhere, HEAD};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 include!(concat!(env!("OUT_DIR"), "/gallery.rs"));
@@ -28,6 +30,21 @@ pub fn load(name: &str) -> Option<Result<Scenario, ScenarioError>> {
     Some(scenario::parse(name, &format!("scenarios/{name}.toml"), text))
 }
 
+/// Whether a file is an rt-app workload, by its first bytes.
+pub fn is_rtapp(path: &Path) -> bool {
+    kind(path) == Some(Elsewhere::RtApp)
+}
+
+/// What a file is by its first bytes, if it is no trace. A pipe can be read once: nothing is taken from it here.
+fn kind(path: &Path) -> Option<Elsewhere> {
+    if !path.is_file() {
+        return None;
+    }
+    let mut head = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(HEAD as u64).read_to_end(&mut head));
+    read.ok().and_then(|_| formats::recognise(&head).elsewhere())
+}
+
 /// Finds what a user means: a file, else `scenarios/NAME.toml` below the current directory, else a built-in
 /// scenario.
 pub fn find(input: &str) -> Result<Found, StudyError> {
@@ -41,8 +58,10 @@ pub fn find(input: &str) -> Result<Found, StudyError> {
     if is_toml && path.exists() {
         return Ok(Found::Scenario(Box::new(scenario::load(path)?)));
     }
-    if path.extension().is_some_and(|extension| extension == "json") && path.exists() {
-        return Ok(Found::Scenario(Box::new(crate::rtapp::load(path)?.scenario)));
+    match kind(path) {
+        Some(Elsewhere::RtApp) => return Ok(Found::Scenario(Box::new(crate::rtapp::load(path)?.scenario))),
+        Some(Elsewhere::Scenario) => return Ok(Found::Scenario(Box::new(scenario::load(path)?))),
+        _ => {}
     }
     if path.exists() {
         return Ok(Found::Recording(path.to_owned()));

@@ -21,6 +21,7 @@ pub mod measurements;
 pub mod metric;
 pub mod order;
 pub mod page;
+pub mod pairs;
 pub mod pieces;
 pub mod preset;
 pub mod published;

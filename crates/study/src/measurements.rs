@@ -56,6 +56,8 @@ enum Data {
     Source(Box<SourceMetrics>),
     Channel(Box<ChannelMetrics>),
     Machine(Box<MachineMetrics>),
+    /// Requests a second that a client counted.
+    Counted(f64),
 }
 
 /// All CPUs together.
@@ -143,6 +145,11 @@ impl Measured {
         all.iter().find(|subject| subject.kind == kind && subject.name == name)
     }
 
+    /// Adds a count that was not made from events, a second.
+    pub(crate) fn count(&mut self, name: &str, per_second: f64) {
+        self.subjects.push(SubjectData::new(Kind::Source, name, Ns::ZERO, Data::Counted(per_second)));
+    }
+
     fn class(&mut self, name: &str) -> Option<&mut SubjectData> {
         self.subjects.iter_mut().find(|subject| subject.kind == Kind::Class && subject.name == name)
     }
@@ -178,6 +185,7 @@ impl SubjectData {
             Data::Trace(task) => TaskValues::recorded(task, self.window).value(metric),
             Data::Source(source) => of_client(metric, &source.response, source.completed, self.window),
             Data::Channel(channel) => of_client(metric, &channel.response, channel.done, self.window),
+            Data::Counted(rate) => Some(*rate).filter(|_| metric == Metric::Throughput),
             Data::Machine(machine) => machine.value(metric, self.window),
         }
     }

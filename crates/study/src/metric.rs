@@ -162,7 +162,7 @@ metrics! {
         name: "share", unit: Share, of: Tasks, better: Some(Better::Larger), heading: "CPU share", reported: []
     }
     Throughput "Finished activations (tasks) or completed requests (sources, channels) a second." {
-        name: "throughput", unit: PerSecond, of: Tasks, better: Some(Better::Larger), heading: "done/s", reported: []
+        name: "throughput", unit: PerSecond, of: Tasks, better: Some(Better::Larger), heading: "activations/s", reported: []
     }
     Latency(Stat) "Run-queue latency: from the wakeup to running." {
         name: "latency", unit: Time, of: Tasks, better: Some(Better::Smaller), heading: "latency",

@@ -125,6 +125,9 @@ pub struct Subject {
     pub tasks: usize,
     /// Whether the variant changes it.
     pub changed: bool,
+    /// Recordings: its activations are no requests, because several share one: their number and length say nothing about work done.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub merges: bool,
     /// Its measurements; metrics of which nothing was counted are missing.
     pub cells: Vec<Cell>,
 }
@@ -136,6 +139,9 @@ pub struct Cell {
     pub metric: Metric,
     /// Its value over the seeds.
     pub value: Estimate,
+    /// Recordings: half width of the interval that holds what a second recording would show (95 %).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<f64>,
     /// Against the first row; missing in the first row.
     pub change: Option<Change>,
 }
@@ -161,6 +167,9 @@ pub struct SelfReplay {
     pub outside_permille: u64,
     /// Recorded against simulated, class by class.
     pub subjects: Vec<Replayed>,
+    /// What each class would have of a CPU without the tasks that never end: two readings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alone: Vec<Alone>,
     /// What was found in the recording and what had to be assumed, as text.
     pub assumptions: String,
     /// Settings of the recorded kernel that the model does not have.
@@ -182,6 +191,24 @@ pub struct Prediction {
     pub file: String,
     /// Recorded there against predicted here, class by class.
     pub subjects: Vec<Replayed>,
+}
+
+/// What a class would have of a CPU without the tasks that never end, as parts of one CPU: as the recording's own moments of
+/// less and more contention say, and as simulated.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Alone {
+    /// Name of the class.
+    pub name: String,
+    /// What it had in the recording.
+    pub recorded: f64,
+    /// The least that the recording allows.
+    pub low: f64,
+    /// What the recording says.
+    pub likely: f64,
+    /// The most that the recording allows.
+    pub high: f64,
+    /// In the simulation.
+    pub simulated: f64,
 }
 
 /// One class of the self-replay.

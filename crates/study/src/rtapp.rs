@@ -1,15 +1,18 @@
 //! Workloads of rt-app (JSON) as scenarios. `docs/exchange-formats.md` says what is taken over and what is not; what a
 //! file loses on the way is written into the scenario as comments.
 //!
-//! Source of the grammar: rt-app's own `doc/tutorial.txt`.
+//! Source of the grammar: rt-app's own `doc/tutorial.txt` (scheduler-tools/rt-app, May 2026) and its examples.
 
+mod export;
 mod json;
 mod program;
 
 use crate::generate::{Draft, DraftSection, quote};
 use crate::scenario::{Scenario, parse as parse_scenario};
+pub use export::{Exported, export};
 use json::Json;
 use program::Programs;
+use schedlab_model::MAX_CPUS;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -29,8 +32,10 @@ const IGNORED: [&str; 11] = [
     "cumulative_slack",
     "frag",
 ];
-/// How long a workload without a duration runs.
+/// How long a workload without a duration runs whose tasks do not end.
 const DURATION_S: i64 = 10;
+/// How long a workload without a duration may take until its tasks end: a day.
+const OPEN_END_S: i64 = 86_400;
 
 /// What is wrong with an rt-app file, and where.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -74,14 +79,17 @@ pub fn load(path: &Path) -> Result<Imported, RtAppError> {
     let bytes = std::fs::read(path).map_err(|error| fail(format!("cannot be read: {error}")))?;
     let text = String::from_utf8(bytes)
         .map_err(|_| fail("is not a text file: an rt-app workload is JSON in UTF-8".to_owned()))?;
-    parse(&name, &file, &text)
+    // What names no CPUs may run on all CPUs of the machine.
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    parse(&name, &file, &text, cpus)
 }
 
-/// Makes a scenario out of the rt-app workload `text`; `file` is for messages.
+/// Makes a scenario out of the rt-app workload `text`; `file` is for messages. A task that names no CPUs may run on all of a
+/// machine that has `cpus` CPUs.
 ///
 /// # Errors
 /// What is not JSON, not rt-app's grammar, or has no counterpart in a scenario, with its place.
-pub fn parse(name: &str, file: &str, text: &str) -> Result<Imported, RtAppError> {
+pub fn parse(name: &str, file: &str, text: &str, cpus: usize) -> Result<Imported, RtAppError> {
     let fail = |(place, message): Mistake| RtAppError { file: file.to_owned(), place, message };
     if text.len() > MAX_BYTES {
         return Err(fail((
@@ -90,7 +98,8 @@ pub fn parse(name: &str, file: &str, text: &str) -> Result<Imported, RtAppError>
         )));
     }
     let root = json::parse(text).map_err(|message| fail((String::new(), message)))?;
-    let (draft, notes) = draft(name, &root).map_err(fail)?;
+    let cpus = i64::try_from(cpus).unwrap_or(1).clamp(1, MAX_CPUS as i64);
+    let (draft, notes) = draft(name, &root, cpus).map_err(fail)?;
     let toml = draft.to_toml();
     let mut scenario = parse_scenario(name, file, &toml)
         .map_err(|error| fail((String::new(), format!("cannot run as a scenario: {}", error.message))))?;
@@ -98,10 +107,10 @@ pub fn parse(name: &str, file: &str, text: &str) -> Result<Imported, RtAppError>
     Ok(Imported { toml, scenario, notes })
 }
 
-fn draft(name: &str, root: &Json) -> Result<(Draft, Vec<String>), Mistake> {
+fn draft(name: &str, root: &Json, cpus: i64) -> Result<(Draft, Vec<String>), Mistake> {
     let root = object(root, "")?;
     let mut notes = BTreeSet::new();
-    let mut global = Global { duration_s: None, policy: "SCHED_OTHER".to_owned() };
+    let mut global = Global { duration_s: None, policy: "SCHED_OTHER".to_owned(), inherits: false };
     let mut tasks = Vec::new();
     for (key, value) in root {
         match key.as_str() {
@@ -122,18 +131,23 @@ fn draft(name: &str, root: &Json) -> Result<(Draft, Vec<String>), Mistake> {
             "there is no task: \"tasks\": { \"t\": { \"run\": 1000, \"sleep\": 9000 } }".to_owned(),
         ));
     }
-    let mut programs = Programs::new(&tasks)?;
+    let mut programs = Programs::new(&tasks, cpus)?;
     let mut parts = Vec::new();
     for (task, value) in &tasks {
         let entries = object(value, &format!("tasks.{task}"))?;
         parts.extend(programs.task(task, entries, &global.policy, &mut notes)?);
     }
-    let duration = global.duration_s.unwrap_or_else(|| {
-        notes.insert(format!("it names no duration: {DURATION_S} s"));
-        DURATION_S
-    });
+    let duration = match (global.duration_s, programs.endless) {
+        (Some(duration), _) => duration,
+        (None, false) => OPEN_END_S,
+        (None, true) => {
+            notes.insert(format!("it names no duration, and not all of its tasks end: {DURATION_S} s"));
+            DURATION_S
+        }
+    };
     notes.insert(format!(
-        "it does not describe the machine: {} CPU(s), as many as it names; HZ=250; change [machine] as you like",
+        "it does not describe the machine: {} CPU(s), as many as it names, or those of this machine where a task names none; HZ=250; \
+         change [machine] as you like",
         programs.cpus
     ));
     let mut draft = Draft::default();
@@ -142,8 +156,15 @@ fn draft(name: &str, root: &Json) -> Result<(Draft, Vec<String>), Mistake> {
     draft.set("title", quote(&format!("{name} (rt-app)")));
     draft.set("schedulers", "[\"linux-6.18\"]");
     draft.set("duration", quote(&format!("{duration}s")));
+    if !programs.endless {
+        draft.set("end", quote("tasks"));
+    }
     draft.set("channels", format!("[{}]", programs.channels().join(", ")));
-    let locks: Vec<String> = programs.locks.iter().map(|lock| quote(lock)).collect();
+    let lock = |name: &String| match global.inherits {
+        true => format!("{{ name = {}, protocol = \"inherit\" }}", quote(name)),
+        false => quote(name),
+    };
+    let locks: Vec<String> = programs.locks.iter().map(lock).collect();
     draft.set("locks", format!("[{}]", locks.join(", ")));
     draft.machine.push(("cpus".to_owned(), programs.cpus.to_string()));
     draft.parts = groups(&programs.groups);
@@ -172,6 +193,8 @@ fn groups(paths: &BTreeSet<String>) -> Vec<DraftSection> {
 struct Global {
     duration_s: Option<i64>,
     policy: String,
+    /// Locks have priority inheritance.
+    inherits: bool,
 }
 
 impl Global {
@@ -187,10 +210,7 @@ impl Global {
                     }
                 },
                 "default_policy" => self.policy = text(value, &place)?.to_owned(),
-                "pi_enabled" if *value == Json::Flag(true) => {
-                    notes.insert("pi_enabled: locks have no priority inheritance here".to_owned());
-                }
-                "pi_enabled" => {}
+                "pi_enabled" => self.inherits = *value == Json::Flag(true),
                 key if IGNORED.contains(&key) => {}
                 other => {
                     notes.insert(format!("global.{other}: left out"));

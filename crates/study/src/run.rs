@@ -25,6 +25,8 @@ pub(crate) struct Bench<'a> {
     pub(crate) classes: &'a [String],
     /// Virtual time of each run.
     pub(crate) duration: Ns,
+    /// A run ends with its last task, if that is earlier.
+    pub(crate) end_with_tasks: bool,
     /// Not counted.
     pub(crate) warmup: Ns,
     /// One run for each.
@@ -45,6 +47,8 @@ pub(crate) struct Bench<'a> {
 pub(crate) struct Run {
     pub(crate) measured: Measured,
     pub(crate) event_hash: u64,
+    /// When it ended, in virtual time.
+    pub(crate) ended: Ns,
     pub(crate) delegation: Option<Box<schedlab_sim::DelegationMetrics>>,
     pub(crate) notes: Vec<String>,
     /// What was observed, where that was asked for.
@@ -116,8 +120,13 @@ impl Bench<'_> {
         let machine = Machine { preemption: plan.preemption.clone(), ..(self.machine)(seed) };
         let cpus = machine.topology.cpus();
         let scheduler = plan.build(cpus)?;
-        let options =
-            RunOptions { seed, duration: self.duration, warmup: self.warmup, ..RunOptions::default() };
+        let options = RunOptions {
+            seed,
+            duration: self.duration,
+            warmup: self.warmup,
+            end_with_tasks: self.end_with_tasks,
+            ..RunOptions::default()
+        };
         let mut summary = Summary::new(plan.workload.tasks.len(), cpus, self.warmup);
         let first = self.seeds.first() == Some(&seed);
         let keep = self.keep.filter(|_| first);
@@ -147,6 +156,7 @@ impl Bench<'_> {
         Ok(Run {
             measured,
             event_hash: outcome.event_hash,
+            ended: outcome.metrics.to,
             delegation: outcome.metrics.delegation.clone(),
             notes: stuck(&outcome, &plan.workload, self.duration),
             observed,

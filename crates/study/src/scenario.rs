@@ -43,7 +43,7 @@ use std::path::Path;
 use step::Names;
 use toml::de::DeTable;
 
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 22] = [
     "title",
     "about",
     "headline",
@@ -51,6 +51,7 @@ const KEYS: [&str; 21] = [
     "delegation",
     "schedulers",
     "duration",
+    "end",
     "warmup",
     "seed",
     "repetitions",
@@ -108,6 +109,8 @@ pub struct Scenario {
     pub sweep: Option<Sweep>,
     /// How long each run lasts (virtual time).
     pub duration: Ns,
+    /// A run ends with its last task, if that is earlier.
+    pub end_with_tasks: bool,
     /// What happens before this is not counted.
     pub warmup: Ns,
     /// First seed; the others follow it.
@@ -173,11 +176,14 @@ impl Reader<'_> {
                 .error_of_file("virtual machines do not run behind agents: leave out `vm` or [delegation]"));
         }
         let channels = source::read_channels(root, &mut names)?;
-        source::read_locks(root, &mut names)?;
+        let inheriting_locks = source::read_locks(root, &mut names)?;
         let tasks = task::read(root, &groups, &mut names, cpus)?;
         let sources = source::read(root, &names)?;
         let locks = names.locks.len() as u32;
-        let mut workload = Workload { groups, tasks: tasks.specs, channels, locks, sources };
+        let specs = tasks.specs;
+        let handoffs = Vec::new();
+        let mut workload =
+            Workload { groups, tasks: specs, channels, locks, inheriting_locks, sources, handoffs };
         let at = |index: usize, message: String| self.source.error(tasks.places[index].clone(), message);
         waits::check(&workload, &names.locks).map_err(|(index, message)| at(index, message))?;
         workload.check(cpus).map_err(|error| self.misfit(&workload, &error, &at))?;
@@ -210,6 +216,7 @@ impl Reader<'_> {
             baseline_set: None,
             sweep: sweep::read(root, workload.tasks.len())?,
             duration,
+            end_with_tasks: self.ends_with_tasks(&workload)?,
             warmup: self.warmup(duration)?,
             seed: root.optional("seed", |item| item.integer(0, i64::MAX))?.unwrap_or(1) as u64,
             repetitions: root.optional("repetitions", |item| item.integer(1, 1000))?.unwrap_or(1) as u32,
@@ -294,6 +301,28 @@ impl Reader<'_> {
                 "this workload never ends: {what}. Say how long to run it, such as duration = \"10s\""
             ))),
             None => Ok(OPEN_END),
+        }
+    }
+
+    /// `end = "tasks"`.
+    fn ends_with_tasks(&self, workload: &Workload) -> Result<bool, ScenarioError> {
+        let Some(item) = self.root.get("end") else { return Ok(false) };
+        match item.text()? {
+            "duration" => return Ok(false),
+            "tasks" => {}
+            other => {
+                return Err(
+                    item.error(format!("`{other}`: a run ends with its \"tasks\" or its \"duration\""))
+                );
+            }
+        }
+        let elsewhere = ["vm", "delegation"].into_iter().find(|key| self.root.get(key).is_some());
+        if let Some(key) = elsewhere {
+            return Err(item.error(format!("a run with `{key}` ends with its duration: leave out `end`")));
+        }
+        match endless(workload) {
+            Some(what) => Err(item.error(format!("the tasks of this workload never end: {what}"))),
+            None => Ok(true),
         }
     }
 

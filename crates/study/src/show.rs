@@ -11,7 +11,9 @@ use schedlab_scheduler::SchedulerSpec;
 use schedlab_sim::RunOptions;
 use schedlab_trace::analysis::timehist::{Listed, Listing, Piece, Take};
 use schedlab_trace::analysis::{By, Scope};
-use schedlab_trace::{Blocks, GroupInfo, Header, Index, Part, ReadLimits, Recording, TaskInfo, TraceError};
+use schedlab_trace::{
+    Blocks, GroupInfo, Header, Index, Part, ReadLimits, Recording, TaskInfo, TraceError, import,
+};
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
@@ -63,8 +65,13 @@ pub fn open(
 }
 
 fn recording(path: &Path) -> Result<Recording, StudyError> {
-    let read =
-        std::thread::scope(|threads| Recording::of_blocks(ahead(threads, path), ReadLimits::default()));
+    // A pipe can be read once: it is opened once.
+    let read = match !path.is_file() || import::is_foreign(path) {
+        true => Recording::open(path),
+        false => {
+            std::thread::scope(|threads| Recording::of_blocks(ahead(threads, path), ReadLimits::default()))
+        }
+    };
     let recording = read.map_err(|error| named(path, error))?;
     not_empty(path, recording.events.len(), &recording)?;
     Ok(recording)
@@ -78,12 +85,13 @@ pub struct About {
     in_order: bool,
 }
 
-/// What is known of a recording without its events; `None` when it cannot be read twice, as a pipe.
+/// Returns what is known of a recording without its events; `None` when it cannot be read twice, as a pipe, or is a trace that
+/// has to be imported first.
 ///
 /// # Errors
 /// A file that cannot be read, that is no recording, or one without events.
 pub fn about(path: &Path) -> Result<Option<About>, StudyError> {
-    if !std::fs::metadata(path).is_ok_and(|data| data.is_file()) {
+    if !std::fs::metadata(path).is_ok_and(|data| data.is_file()) || import::is_foreign(path) {
         return Ok(None);
     }
     let failed = |source| StudyError::trace(path, source);
@@ -113,6 +121,31 @@ pub fn list(path: &Path, about: &About, lanes: &mut Lanes<Piece>) -> Result<Opti
     })?;
     not_empty(path, listed.events, &listed.about)?;
     Ok(Some(listed))
+}
+
+/// Reads all of a recording, as every command does, and returns it without its events, with what was repaired. Memory does not grow
+/// with its length.
+///
+/// # Errors
+/// A file that cannot be read, or without events.
+pub fn checked(path: &Path) -> Result<Listed, StudyError> {
+    /// Rows that nobody needs; the last piece is used again.
+    struct Dropped(Option<Piece>);
+    impl Take for Dropped {
+        fn take(&mut self, piece: Piece) {
+            self.0 = Some(piece);
+        }
+        fn used(&mut self) -> Option<Piece> {
+            self.0.take()
+        }
+    }
+    let in_order = about(path)?.is_some_and(|about| about.in_order);
+    let mut rows = Dropped(None);
+    let mut listing = Listing::new(&mut rows, in_order);
+    let listed = std::thread::scope(|threads| listing.all(|| ahead(threads, path), ReadLimits::default()));
+    let listed = listed.map_err(|error| named(path, error))?;
+    not_empty(path, listed.events, &listed.about)?;
+    Ok(listed)
 }
 
 /// Hands on the rows of what is before a damaged block, as if the recording had been cut off there.
@@ -206,8 +239,10 @@ pub(crate) fn simulated(
     let built = plan.build(machine.topology.cpus())?;
     let mut options = RunOptions::for_time(scenario.duration);
     options.seed = scenario.seed;
+    options.end_with_tasks = scenario.end_with_tasks;
     let mut events = Vec::new();
-    plan.run(&machine, &*built, &options, &mut events)?;
+    let outcome = plan.run(&machine, &*built, &options, &mut events)?;
+    let duration = if scenario.end_with_tasks { outcome.metrics.to } else { scenario.duration };
     let header = Header {
         kernel: spec.to_string(),
         note: format!("simulated: {}, {}, seed {}", scenario.title, plan.variant, options.seed),
@@ -216,7 +251,7 @@ pub(crate) fn simulated(
         ..scenario.header(&machine)
     };
     let source = |source| StudyError::trace(&scenario.name, source);
-    let recording = Recording::from_parts(header, events, scenario.duration).map_err(source)?;
+    let recording = Recording::from_parts(header, events, duration).map_err(source)?;
     Ok((plan, recording))
 }
 

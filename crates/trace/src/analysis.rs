@@ -6,9 +6,11 @@
 
 pub mod blame;
 pub mod conservation;
+pub mod contention;
 mod durations;
 pub mod follow;
 pub mod latency;
+pub mod losses;
 pub mod migrations;
 mod occupancy;
 pub mod runqueue;

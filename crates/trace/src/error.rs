@@ -88,8 +88,8 @@ pub enum TraceError {
     },
     /// The recording lacks what an analysis needs.
     #[error(
-        "{analysis} needs {}, which this recording ({backend}) does not have: record with a backend that sees it \
-         (`schedlab doctor` says which)", missing.join(", ")
+        "{analysis} needs {}, which this recording ({backend}) does not have: {}",
+        missing.join(", "), remedy(backend, missing)
     )]
     Lacks {
         /// Which analysis.
@@ -102,6 +102,22 @@ pub enum TraceError {
     /// An option of a conversion that cannot be honoured.
     #[error("{0}")]
     Option(String),
+}
+
+/// What gives a recording what it lacks.
+fn remedy(backend: &str, missing: &[&str]) -> &'static str {
+    let imported = ["perf-script", "perf-data", "ftrace", "perfetto", "lttng"].contains(&backend);
+    let wakers = [crate::Capability::Waker.name(), crate::Capability::IrqContext.name()];
+    match imported {
+        true if missing.iter().all(|name| wakers.contains(name)) => {
+            "the trace does not show whether an interrupt woke a task; `schedlab import --current-is-waker` takes the running task \
+             for the waker (perf.data and ftrace with its flags show it)"
+        }
+        true => {
+            "the imported trace does not have it: docs/exchange-formats.md says what each kind of trace shows"
+        }
+        false => "record with a backend that sees it (`schedlab doctor` says which)",
+    }
 }
 
 /// What can be done about a damaged block.

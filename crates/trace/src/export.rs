@@ -1,10 +1,11 @@
-//! Recordings for other tools: ftrace and `perf script` text, Perfetto, CSV.
+//! Recordings for other tools: the text of ftrace, trace-cmd, systrace, `perf script` and LTTng, Perfetto, CSV.
 //!
 //! All of them are written from one walk over the events ([`rows`]), in which each event gets what Linux's trace
 //! formats carry beside it: the task that was running and the interrupt context. What a format cannot say is
 //! counted in [`Exported::left_out`]. `docs/exchange-formats.md` lists what survives a round trip.
 
 mod csv;
+mod lttng;
 pub(crate) mod perfetto;
 pub(crate) mod proto;
 mod rows;
@@ -13,8 +14,9 @@ mod text;
 pub(crate) use rows::MARK;
 
 pub use csv::csv;
+pub use lttng::lttng;
 pub use perfetto::perfetto;
-pub use text::{ftrace, perf_script};
+pub use text::{ftrace, perf_script, systrace, trace_cmd};
 
 use crate::{NewFile, TraceError};
 use std::collections::BTreeMap;

@@ -1,5 +1,6 @@
 //! What a recording knows besides its events: machine, tasks, groups, and what the recorder could see.
 
+use crate::Repairs;
 use schedlab_model::text::{is_hostile, shown};
 use schedlab_model::{CpuSet, GroupId, GroupSpec, Nice, Ns, Policy, Topology};
 use serde::{Deserialize, Serialize};
@@ -45,6 +46,10 @@ pub struct Header {
     pub note: String,
     /// What the recorder itself costs per context switch, in nanoseconds, where it was calibrated.
     pub recorder_ns_per_switch: Option<u64>,
+    /// What was repaired before the events were written: an import puts a trace in order, and a recording that is saved again was
+    /// repaired when it was read. A reader adds what it repairs.
+    #[serde(skip_serializing_if = "Repairs::is_default")]
+    pub repairs: Repairs,
     /// Every task that occurs; the index is the [`TaskId`](schedlab_model::TaskId). Tasks found later are added while recording.
     pub tasks: Vec<TaskInfo>,
     /// Control groups; the index is the [`GroupId`](schedlab_model::GroupId), the first is the root.
@@ -104,6 +109,7 @@ impl Default for Header {
             date: String::new(),
             note: String::new(),
             recorder_ns_per_switch: None,
+            repairs: Repairs::default(),
             tasks: Vec::new(),
             groups: Vec::new(),
         }

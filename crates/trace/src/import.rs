@@ -1,79 +1,113 @@
-//! Recordings made elsewhere: the text that `perf script` prints for sched events, ftrace's own text, and
-//! Perfetto traces with the sched events of ftrace.
+//! Recordings made elsewhere: the text of every tracer, perf.data, and Perfetto traces.
+//!
+//! [`FORMATS`](formats::FORMATS) lists every kind of file. A source is unwrapped (gzip, zstd, UTF-16), recognised by its first bytes, and
+//! decoded into events; a builder decides what they mean. Events go to memory ([`read`]) or, as they come, into the file of a
+//! recording ([`write`]).
 
 mod build;
-mod line;
+mod collect;
+mod container;
+mod event;
+pub mod formats;
+mod perf_data;
 mod perfetto;
+mod states;
+mod summary;
+mod text;
+mod tids;
+mod write;
 
-pub use perfetto::perfetto;
+pub use container::UNFOLDED_MAX;
+pub use states::KernelVersion;
+pub use summary::{Loss, OddLine, OddLines, Summary};
+pub use write::write;
 
-use crate::{Recording, TraceError};
-use std::collections::BTreeMap;
-use std::io::{BufRead, Read};
+use crate::{Header, Recording, TraceError};
+use build::Builder;
+use collect::{Collector, Take};
+use formats::{Elsewhere, Format, How};
+use schedlab_model::{Ns, SchedEvent};
+use std::io::BufRead;
+use std::path::Path;
 
-/// How to read a text.
+/// How to read a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ImportOptions {
-    /// Take the task that was running for the waker although the text does not show whether an interrupt did
+    /// Take the task that was running for the waker although the trace does not show whether an interrupt did
     /// it. Forges dependencies where one did.
     pub current_is_waker: bool,
+    /// Refuse the first line that is not understood, instead of counting such lines.
+    pub strict: bool,
+    /// Frequency of the clock whose whole numbers the text has (`trace_clock` x86-tsc), in Hz.
+    pub clock_hz: Option<u64>,
+    /// Version of the recorded kernel, where the trace does not name it or names a wrong one.
+    pub kernel: Option<KernelVersion>,
+    /// The machine of a Perfetto trace of several.
+    pub machine: Option<u32>,
 }
 
-/// An imported recording, and what was left out.
+/// An imported recording, and what there is to say about the import.
 #[derive(Clone, Debug)]
 pub struct Imported {
     /// The recording.
     pub recording: Recording,
-    /// Events that mean nothing to the schedule, by name.
-    pub ignored: BTreeMap<String, u64>,
+    /// What was left out, lost or odd.
+    pub summary: Summary,
 }
 
-/// Longest line that is read, in bytes.
-const LINE_MAX: u64 = 64 << 10;
-/// Most lines that are read.
-const LINES_MAX: u64 = 50_000_000;
-
-/// Largest Perfetto trace that is read; it is held in memory.
-const PERFETTO_MAX: u64 = 1 << 30;
-
-/// Reads the output of `perf script` of a recording with sched events (at least `sched:sched_switch`), or the
-/// text of ftrace (`trace-cmd report`, `/sys/kernel/tracing/trace`). Times may have any number of decimals;
-/// pid, tid or both; interrupt flags are used where they are shown.
-pub fn perf_script(mut input: impl BufRead, options: ImportOptions) -> Result<Imported, TraceError> {
-    let mut builder = build::Builder::new(options);
-    let mut bytes = Vec::new();
-    for number in 1.. {
-        bytes.clear();
-        let read = Read::take(&mut input, LINE_MAX).read_until(b'\n', &mut bytes);
-        if read.map_err(|source| TraceError::Io { doing: "read", source })? == 0 {
-            break;
-        }
-        let fail = |what: String| TraceError::Import { line: number, what };
-        if bytes.len() as u64 == LINE_MAX {
-            return Err(fail(format!(
-                "is longer than {LINE_MAX} bytes; this is not the text of `perf script`"
-            )));
-        }
-        if number > LINES_MAX {
-            return Err(TraceError::TooLarge { what: format!("it has more than {LINES_MAX} lines") });
-        }
-        let text = String::from_utf8_lossy(&bytes);
-        builder.line(text.trim_end_matches(['\n', '\r'])).map_err(fail)?;
-    }
-    builder.finish("perf-script", "as recorded by perf")
+/// Reads a trace of any kind into memory.
+///
+/// # Errors
+/// What is wrong with the trace, by line or byte, and what to do; also for kinds of files that cannot be read.
+pub fn read<'i>(input: impl BufRead + 'i, options: ImportOptions) -> Result<Imported, TraceError> {
+    let mut events: Vec<SchedEvent> = Vec::new();
+    let (header, duration, mut summary) = decode(Box::new(input), options, &mut events)?;
+    let mut recording = Recording::from_parts(header, events, duration)?;
+    recording.repairs.misordered += summary.misordered;
+    summary.repairs = recording.repairs.clone();
+    Ok(Imported { recording, summary })
 }
 
-/// Reads a trace of any kind that is understood: Perfetto by its first bytes, else text.
-pub fn any(mut input: impl BufRead, options: ImportOptions) -> Result<Imported, TraceError> {
+/// Whether the file at `path` is something else than a recording, and not empty: a trace to be imported, or nothing that can be
+/// read. A file that cannot be opened is not.
+pub fn is_foreign(path: &Path) -> bool {
+    let file = std::fs::File::open(path);
+    file.is_ok_and(|file| crate::reader::is_foreign(&mut std::io::BufReader::new(file)).unwrap_or(false))
+}
+
+/// Decodes a trace; its events go to `out` as they come.
+fn decode<'i>(
+    input: Box<dyn BufRead + 'i>,
+    options: ImportOptions,
+    out: &mut dyn Take,
+) -> Result<(Header, Ns, Summary), TraceError> {
+    let mut input = container::unwrap(input)?;
     let head = input.fill_buf().map_err(|source| TraceError::Io { doing: "read", source })?;
-    if !perfetto::is_perfetto(head) {
-        return perf_script(input, options);
+    let format = formats::recognise(&head[..head.len().min(formats::HEAD)]);
+    let mut builder = Builder::new(options, Collector::new(out));
+    match format.how {
+        How::Stream(read) => read(&mut *input, &mut builder)?,
+        How::Whole(read) => read(&formats::whole(&mut *input)?, &mut builder)?,
+        How::Elsewhere(what) => return Err(elsewhere(what)),
+        How::Refused(what_to_do) => return Err(refused(format, what_to_do)),
     }
-    let mut bytes = Vec::new();
-    let read = Read::take(&mut input, PERFETTO_MAX + 1).read_to_end(&mut bytes);
-    read.map_err(|source| TraceError::Io { doing: "read", source })?;
-    if bytes.len() as u64 > PERFETTO_MAX {
-        return Err(TraceError::TooLarge { what: format!("the trace has more than {PERFETTO_MAX} bytes") });
-    }
-    perfetto(&bytes, options)
+    let (header, duration, mut summary) = builder.finish()?;
+    summary.format = format.name;
+    Ok((header, duration, summary))
+}
+
+fn elsewhere(what: Elsewhere) -> TraceError {
+    TraceError::Option(match what {
+        Elsewhere::Recording => "this is a schedlab recording already: use it as it is".to_owned(),
+        Elsewhere::Scenario => {
+            "this is a scenario of schedlab, not a trace: `schedlab compare` runs it".to_owned()
+        }
+        Elsewhere::RtApp => {
+            "this is JSON without the text of a tracer; an rt-app workload has to come as a file".to_owned()
+        }
+    })
+}
+
+fn refused(format: &Format, what_to_do: &str) -> TraceError {
+    TraceError::Option(format!("this is {}: {what_to_do}", format.what))
 }

@@ -2,7 +2,7 @@
 
 use crate::TraceError;
 use crate::format;
-use schedlab_model::{Ns, SchedEvent};
+use schedlab_model::{EventKind, Ns, SchedEvent};
 
 /// Some events, compressed as in a block of a file: about 4 bytes each.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -11,6 +11,8 @@ pub struct Packed {
     raw: usize,
     first: Ns,
     last: Ns,
+    /// Events that were lost between them.
+    lost: u64,
 }
 
 impl Packed {
@@ -19,13 +21,25 @@ impl Packed {
     /// # Errors
     /// The compressor has no memory.
     pub fn pack(events: &[SchedEvent]) -> Result<Option<Packed>, TraceError> {
+        Packed::with_level(events, 1)
+    }
+
+    /// As [`Packed::pack`] with a zstd level from 1 (fast) to 19 (small).
+    ///
+    /// # Errors
+    /// The compressor has no memory.
+    pub fn with_level(events: &[SchedEvent], level: i32) -> Result<Option<Packed>, TraceError> {
         let times = || events.iter().map(|event| event.at);
         let (Some(first), Some(last)) = (times().min(), times().max()) else { return Ok(None) };
         let raw = format::encode_events(events, first.0);
         let mut stored =
-            zstd::bulk::compress(&raw, 1).map_err(|source| TraceError::Io { doing: "pack", source })?;
+            zstd::bulk::compress(&raw, level).map_err(|source| TraceError::Io { doing: "pack", source })?;
         stored.shrink_to_fit();
-        Ok(Some(Packed { stored, raw: raw.len(), first, last }))
+        let lost = events.iter().fold(0u64, |lost, event| match event.kind {
+            EventKind::Lost { count } => lost.saturating_add(count),
+            _ => lost,
+        });
+        Ok(Some(Packed { stored, raw: raw.len(), first, last, lost }))
     }
 
     /// Appends the events to `out`, as they were.
@@ -37,6 +51,16 @@ impl Packed {
             .map_err(|source| TraceError::Io { doing: "unpack", source })?;
         format::decode_events(&raw, self.first.0, out).map_err(|what| TraceError::Header { what })?;
         Ok(())
+    }
+
+    /// The compressed events, and their length before.
+    pub(crate) fn stored(&self) -> (&[u8], usize) {
+        (&self.stored, self.raw)
+    }
+
+    /// Events that were lost between them.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost
     }
 
     /// How many events.
@@ -73,7 +97,7 @@ pub fn renumber(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use schedlab_model::{CpuId, EventKind, PrevState, TaskId, Waker};
+    use schedlab_model::{CpuId, PrevState, TaskId, Waker};
 
     #[test]
     fn packs_and_renumbers() {

@@ -45,12 +45,20 @@ impl Default for ReadLimits {
 }
 
 impl Recording {
-    /// Reads the file at `path`.
+    /// Reads the file at `path`: a recording, or a trace of any other kind that [`import`](crate::import) reads, with its usual
+    /// options.
     pub fn open(path: impl AsRef<Path>) -> Result<Recording, TraceError> {
         let path = path.as_ref();
         let file =
             std::fs::File::open(path).map_err(|source| TraceError::File { path: path.to_owned(), source })?;
-        Recording::read(std::io::BufReader::with_capacity(1 << 20, file)).map_err(|error| match error {
+        let mut input = std::io::BufReader::with_capacity(1 << 20, file);
+        let read = match is_foreign(&mut input) {
+            Ok(false) => Recording::read(input),
+            Ok(true) => crate::import::read(input, crate::import::ImportOptions::default())
+                .map(|imported| imported.recording),
+            Err(error) => Err(error),
+        };
+        read.map_err(|error| match error {
             // A directory opens but does not read.
             TraceError::Io { source, .. } => TraceError::File { path: path.to_owned(), source },
             other => other,
@@ -141,6 +149,13 @@ impl Recording {
     }
 }
 
+/// Whether an input is something else than a recording, and not empty.
+pub(crate) fn is_foreign(input: &mut impl std::io::BufRead) -> Result<bool, TraceError> {
+    let head = input.fill_buf().map_err(|source| TraceError::Io { doing: "read", source })?;
+    let known = head.len().min(format::MAGIC.len());
+    Ok(known > 0 && head[..known] != format::MAGIC[..known])
+}
+
 /// The ids that a header knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Ids {
@@ -204,8 +219,9 @@ pub(crate) fn assemble(
     limits: ReadLimits,
     keep: &mut dyn Keep,
 ) -> Result<Recording, TraceError> {
-    let header = header(blocks.next().unwrap_or(Err(TraceError::Empty))?, limits)?;
-    let recording = Recording { header, ..Recording::default() };
+    let mut header = header(blocks.next().unwrap_or(Err(TraceError::Empty))?, limits)?;
+    let repairs = std::mem::take(&mut header.repairs);
+    let recording = Recording { header, repairs, ..Recording::default() };
     let mut assembly = Assembly { recording, limits, records: 0, keep };
     let mut totals = None;
     for part in blocks {

@@ -12,6 +12,7 @@ use std::vec::IntoIter;
 
 /// What was mended, or could not be, when a recording was read.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Repairs {
     /// The file ended before its end mark: the recorder died, or the file was cut.
     pub cut_off: bool,
@@ -45,6 +46,11 @@ impl Repairs {
     pub fn is_clean(&self) -> bool {
         // Early wakes are a race of the kernel's tracepoints, not a fault.
         *self == Repairs { early_wakes: self.early_wakes, ..Repairs::default() }
+    }
+
+    /// Whether nothing at all was counted.
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Repairs::default()
     }
 
     /// Those of a part are those of the whole.

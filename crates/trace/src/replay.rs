@@ -36,8 +36,10 @@ mod messages;
 mod pool;
 mod reactor;
 mod recorder;
+mod runtime;
 mod ticks;
 mod timeline;
+mod units;
 
 pub use recorder::RecorderCost;
 pub use ticks::TickFit;
@@ -167,6 +169,13 @@ pub struct ReplayReport {
     pub links: Vec<(TaskId, TaskId)>,
     /// Tasks that many others of their loop feed, with the number of those: amounts take the place of wakeups.
     pub pools: Vec<(TaskId, usize)>,
+    /// Tasks of which an activation is a request.
+    pub requests: Vec<TaskId>,
+    /// Threads of one process that do the same for others, of which the recording does not show whether they take over from each
+    /// other when one loses its CPU: hardly any did.
+    pub undecided: Vec<TaskId>,
+    /// Threads over which a runtime multiplexes its work.
+    pub runtimes: Vec<RuntimeFit>,
     /// Tasks that answer several others over a connection each, with the number of those.
     pub reactors: Vec<(TaskId, usize)>,
     /// Messages to tasks that were awake, which no wakeup shows: taken from what their senders do otherwise.
@@ -182,6 +191,37 @@ pub struct ReplayReport {
     pub ticks: Vec<Option<TickFit>>,
     /// Activations recorded per task, by [`TaskId`]: a replay that completes more began again from the start.
     pub recorded: Vec<u64>,
+}
+
+/// Threads of a runtime that take over from each other, with what was fitted for that.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RuntimeFit {
+    /// The threads.
+    pub threads: Vec<TaskId>,
+    /// How many of them work at a time.
+    pub lanes: usize,
+    /// Takeovers from threads that waited for their CPU.
+    pub takeovers: usize,
+    /// How often that happens to a thread that waits for long, in thousandths.
+    pub permille: u32,
+    /// How long the thread had waited, at the median.
+    pub after: Ns,
+    /// What it still ran, at the median.
+    pub rest: Ns,
+}
+
+impl RuntimeFit {
+    fn of(runtime: &runtime::Runtime) -> RuntimeFit {
+        let median = |values: &[Ns]| values.get(values.len() / 2).copied().unwrap_or_default();
+        RuntimeFit {
+            threads: runtime.threads.iter().copied().map(TaskId::from).collect(),
+            lanes: runtime.lanes.len(),
+            takeovers: runtime.after.len(),
+            permille: runtime.permille(),
+            after: median(&runtime.after),
+            rest: median(&runtime.rest),
+        }
+    }
 }
 
 impl ReplayReport {
@@ -260,6 +300,20 @@ impl ReplayReport {
                 self.unseen_messages
             )?;
         }
+        for runtime in &self.runtimes {
+            write!(
+                f,
+                "\n{} threads of {} share the work of {} that run at a time: {} takeovers from threads that had waited for {} \
+                 ({} % of those that wait so long), which still ran for {} (medians, fitted)",
+                runtime.threads.len(),
+                runtime.threads.first().copied().unwrap_or_default(),
+                runtime.lanes,
+                runtime.takeovers,
+                runtime.after,
+                runtime.permille / 10,
+                runtime.rest
+            )?;
+        }
         for (task, peers) in &self.reactors {
             write!(
                 f,
@@ -311,13 +365,22 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     }
     check_demand(recording, &options.demand)?;
     let mut timeline = timeline::timeline(recording);
-    let classes = classify::classify(&timeline.lines, recording.duration);
     let mut report = count(&timeline);
+    report.requests = units::requests(&timeline.lines);
+    let processes: Vec<u32> = recording.header.tasks.iter().map(|task| task.pid).collect();
+    let (runtimes, undecided) = runtime::merge(&mut timeline.lines, &processes, recording.duration);
+    report.undecided = undecided.into_iter().map(TaskId::from).collect();
+    report.runtimes = runtimes.iter().map(RuntimeFit::of).collect();
+    let monitors: Vec<usize> = runtimes.iter().flat_map(|runtime| runtime.monitors.iter().copied()).collect();
+    let classes = classify::classify(&timeline.lines, recording.duration, &monitors);
     for circle in &classes.loops {
         let tasks = circle.tasks.iter().map(|&t| TaskId::from(t)).collect();
         if circle.closed { &mut report.closed_loops } else { &mut report.driven_loops }.push(tasks);
     }
     let mut reactors = reactor::find(&timeline.lines, &classes.loops, recording.duration);
+    report.requests.extend(units::of_reactors(&reactors));
+    report.requests.sort_unstable();
+    report.requests.dedup();
     let mut pools = pool::find(&timeline.lines, &classes.loops, &reactors);
     let links = couple::couple(&mut timeline.lines, &classes.loops, &pools, &reactors);
     pool::fill(&mut timeline.lines, &mut pools, links.len());
@@ -340,6 +403,7 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
         reactors: &reactors,
         messages: &messages,
         devices: &devices,
+        runtimes: &runtimes,
         demand: &options.demand,
         duration: recording.duration,
         report: &mut report,

@@ -2,7 +2,7 @@
 
 use crate::format::{self, BlockHeader, kind};
 use crate::index::{self, IndexEntry};
-use crate::{CpuTime, GroupInfo, Header, NewFile, Recording, TaskInfo, Totals, TraceError};
+use crate::{CpuTime, GroupInfo, Header, NewFile, Packed, Recording, TaskInfo, Totals, TraceError};
 use schedlab_model::{EventKind, EventSink, GroupId, Ns, SchedEvent, TaskId};
 use serde::{Deserialize, Serialize};
 use std::io::Write;
@@ -183,15 +183,40 @@ impl<W: Write> Writer<W> {
         }
     }
 
+    /// Writes events that were packed elsewhere as a block of their own. The header names every task that they name.
+    pub fn append(&mut self, packed: &Packed) -> Result<(), TraceError> {
+        self.write_pending()?;
+        if self.full {
+            return Ok(());
+        }
+        let (stored, raw) = packed.stored();
+        let (first, last) = (packed.first().0, packed.last().0);
+        let records = packed.events() as u32;
+        let header = BlockHeader {
+            kind: kind::EVENTS,
+            raw: raw as u32,
+            records,
+            first,
+            last,
+            ..BlockHeader::default()
+        };
+        self.stored_block(header, stored)?;
+        if !self.full {
+            self.totals.events += u64::from(records);
+            self.totals.duration = self.totals.duration.max(packed.last());
+            self.totals.lost = self.totals.lost.saturating_add(packed.lost());
+        }
+        Ok(())
+    }
+
     fn block(&mut self, header: BlockHeader, raw: &[u8]) -> Result<(), TraceError> {
         let stored = zstd::bulk::compress(raw, self.level)
             .map_err(|source| TraceError::Io { doing: "write", source })?;
-        let header = BlockHeader {
-            stored: stored.len() as u32,
-            raw: raw.len() as u32,
-            crc: crc32fast::hash(&stored),
-            ..header
-        };
+        self.stored_block(BlockHeader { raw: raw.len() as u32, ..header }, &stored)
+    }
+
+    fn stored_block(&mut self, header: BlockHeader, stored: &[u8]) -> Result<(), TraceError> {
+        let header = BlockHeader { stored: stored.len() as u32, crc: crc32fast::hash(stored), ..header };
         let data = matches!(header.kind, kind::EVENTS | kind::TABLES);
         if data && self.offset + stored.len() as u64 + self.room_at_the_end() > self.limit {
             self.full = true;
@@ -200,7 +225,7 @@ impl<W: Write> Writer<W> {
         let BlockHeader { kind, records, first, last, .. } = header;
         self.index.push(IndexEntry { offset: self.offset, kind, records, first: Ns(first), last: Ns(last) });
         self.bytes(&header.encode())?;
-        self.bytes(&stored)
+        self.bytes(stored)
     }
 
     /// An upper bound of what index and end mark will take, with this block in the index.
@@ -239,7 +264,8 @@ impl<W: Write> EventSink for Writer<W> {
 pub fn save(recording: &Recording, path: &Path) -> Result<(), TraceError> {
     let file_error = |source| TraceError::File { path: path.to_owned(), source };
     let out = std::io::BufWriter::new(NewFile::create(path).map_err(file_error)?);
-    let mut writer = Writer::with_level(out, &recording.header, 19)?;
+    let header = Header { repairs: recording.repairs.clone(), ..recording.header.clone() };
+    let mut writer = Writer::with_level(out, &header, 19)?;
     recording.events.iter().for_each(|event| writer.event(event));
     let out = writer.finish(recording.duration)?;
     out.into_inner().map_err(|error| file_error(error.into_error()))?.commit().map_err(file_error)

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use schedlab_model::{CpuId, EventKind, EventSink, GroupId, Ns, PrevState, SchedEvent, TaskId, Waker};
 use schedlab_trace::analysis::Summary;
 use schedlab_trace::analysis::timehist::{Listing, Row, Timehist};
-use schedlab_trace::import::{ImportOptions, perf_script};
+use schedlab_trace::import::{ImportOptions, read};
 use schedlab_trace::replay::{ReplayOptions, replay};
 use schedlab_trace::{Blocks, Index, ReadLimits, Recording, TaskInfo, TraceError, Writer};
 use std::path::PathBuf;
@@ -80,10 +80,11 @@ fn a_file_of_version_1_0_reads_for_ever() {
 
 #[test]
 fn the_corpus_of_texts() {
-    for (_, bytes) in corpus("perf_script") {
+    for (_, bytes) in corpus("import") {
         for end in (0..bytes.len()).step_by(1 + bytes.len() / 400) {
             for current_is_waker in [false, true] {
-                let result = perf_script(&bytes[..end], ImportOptions { current_is_waker });
+                let result =
+                    read(&bytes[..end], ImportOptions { current_is_waker, ..ImportOptions::default() });
                 if let Ok(imported) = result {
                     Summary::of(&imported.recording).unwrap();
                     let options = ReplayOptions { without_wakes: true, ..ReplayOptions::default() };
@@ -92,8 +93,7 @@ fn the_corpus_of_texts() {
             }
         }
         let broken: Vec<u8> = bytes.iter().enumerate().map(|(i, b)| b ^ u8::from(i % 97 == 5) << 4).collect();
-        let _ = perf_script(&broken[..], ImportOptions::default())
-            .map_err(|e| assert!(!e.to_string().is_empty()));
+        let _ = read(&broken[..], ImportOptions::default()).map_err(|e| assert!(!e.to_string().is_empty()));
     }
 }
 
@@ -311,6 +311,6 @@ proptest! {
     /// No text makes the import panic.
     #[test]
     fn any_text(text in "([a-z0-9 :=\\[\\]./>-]{0,80}\n){0,6}") {
-        let _ = perf_script(text.as_bytes(), ImportOptions::default());
+        let _ = read(text.as_bytes(), ImportOptions::default());
     }
 }

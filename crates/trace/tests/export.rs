@@ -14,7 +14,7 @@ type Write = fn(&Recording, &mut dyn std::io::Write) -> std::io::Result<Exported
 fn out_and_in(recording: &Recording, write: Write) -> (Exported, Imported) {
     let mut bytes = Vec::new();
     let exported = write(recording, &mut bytes).unwrap();
-    (exported, import::any(&bytes[..], ImportOptions::default()).unwrap())
+    (exported, import::read(&bytes[..], ImportOptions::default()).unwrap())
 }
 
 /// An event with tasks by name instead of by number, which an import gives anew.
@@ -122,9 +122,9 @@ fn ftrace_and_perfetto_bring_back_every_event() {
             let (exported, back) = out_and_in(&recording, write);
             same(&recording, &back.recording, what);
             assert!(
-                exported.left_out.is_empty() && back.ignored.is_empty(),
+                exported.left_out.is_empty() && back.summary.ignored.is_empty(),
                 "{exported:?} {:?}",
-                back.ignored
+                back.summary.ignored
             );
             assert_eq!(recording.header.capabilities, back.recording.header.capabilities);
         }

@@ -1,13 +1,13 @@
 //! Texts of `perf script` and ftrace.
 
 use schedlab_model::{CpuId, EventKind, Ns, PrevState, TaskId, Waker};
-use schedlab_trace::import::{ImportOptions, Imported, perf_script};
+use schedlab_trace::import::{ImportOptions, Imported, read};
 use schedlab_trace::{Capability, TraceError};
 
 fn import(file: &str) -> Imported {
-    let path = format!("{}/../../fuzz/corpus/perf_script/{file}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../../fuzz/corpus/import/{file}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read(path).unwrap();
-    perf_script(&text[..], ImportOptions::default()).unwrap()
+    read(&text[..], ImportOptions::default()).unwrap()
 }
 
 fn names(imported: &Imported) -> Vec<&str> {
@@ -33,7 +33,7 @@ fn reads_what_perf_prints() {
     assert_eq!(recording.repairs.inconsistent_switches, 6, "{}", recording.repairs);
     assert!(!recording.header.capabilities.has(Capability::Waker), "the text does not say who woke");
     assert!(names(&imported).contains(&"sched-pipe"));
-    assert!(imported.ignored.is_empty(), "{:?}", imported.ignored);
+    assert!(imported.summary.ignored.is_empty(), "{:?}", imported.summary.ignored);
 }
 
 #[test]
@@ -83,13 +83,14 @@ fn reads_old_wakeups_and_hostile_names() {
     assert_eq!(names(&imported), ["a b", "c", "c ==> d"]);
     let wakes = imported.recording.events.iter().filter(|e| matches!(e.kind, EventKind::Wake { .. })).count();
     assert_eq!(wakes, 1, "sched_wakeup counts where no sched_waking was recorded");
-    assert_eq!(imported.ignored["sched_stat_runtime"], 1);
+    assert_eq!(imported.summary.ignored["sched_stat_runtime"], 1);
     assert_eq!(imported.recording.header.tasks[1].nice.get(), -10);
 }
 
 #[test]
 fn errors_name_the_line() {
-    let error = |text: &str| perf_script(text.as_bytes(), ImportOptions::default()).unwrap_err();
+    let strict = ImportOptions { strict: true, ..ImportOptions::default() };
+    let error = |text: &str| read(text.as_bytes(), strict).unwrap_err();
     let good = "a 1 [000] 1.0: sched:sched_waking: comm=b pid=2 prio=120 target_cpu=0\n";
     for (bad, expected) in [
         ("hello world\n", "no time stamp"),

@@ -5,6 +5,7 @@ use schedlab_model::{
     Bandwidth, CpuId, EventKind, GroupId, GroupSpec, Ns, PrevState, SchedEvent, TaskId, Topology, Waker,
 };
 use schedlab_study::gate::Gate;
+use schedlab_trace::import::formats::{FORMATS, HEAD, recognise};
 use schedlab_trace::{Capabilities, GroupInfo, Header, Recording, TaskInfo, Writer, export};
 use std::path::Path;
 
@@ -13,11 +14,6 @@ pub(super) fn of(target: &str) -> Result<Vec<Vec<u8>>> {
     let mut all = files(&format!("fuzz/corpus/{}", target.replace('-', "_")))?;
     match target {
         "recording" => all.extend([recorded(2), recorded(9)]),
-        "perf-script" => {
-            all.push(exported(export::perf_script)?);
-            all.push(exported(export::ftrace)?);
-        }
-        "perfetto" => all.push(exported(export::perfetto)?),
         "scenario" => all.extend(files("scenarios")?),
         "variant" => all.extend(lines(VARIANTS)),
         "scheduler" => all.extend(lines(SCHEDULERS)),
@@ -26,11 +22,23 @@ pub(super) fn of(target: &str) -> Result<Vec<Vec<u8>>> {
             debug_assert!(Gate::parse(&String::from_utf8_lossy(&gates[0])).is_ok());
             all.extend(gates);
         }
+        format if FORMATS.iter().any(|known| known.name == format) => all.extend(traces(format)?),
         _ => {}
     }
     if all.is_empty() {
         all.push(Vec::new());
     }
+    Ok(all)
+}
+
+/// Traces of a format: collected ones, and exports.
+fn traces(format: &str) -> Result<Vec<Vec<u8>>> {
+    let mut all = files("fuzz/corpus/import")?;
+    all.extend(files("crates/trace/tests/field")?);
+    for write in [export::perf_script, export::ftrace, export::perfetto] {
+        all.push(exported(write)?);
+    }
+    all.retain(|input| recognise(&input[..input.len().min(HEAD)]).name == format);
     Ok(all)
 }
 

@@ -17,6 +17,8 @@ pub(super) enum Shape {
     Recording,
     /// A protocol buffer.
     Proto,
+    /// Other binary data.
+    Bytes,
 }
 
 /// Numbers at the ends of what types hold.
@@ -58,6 +60,7 @@ pub(super) fn mutate(shape: Shape, dice: &mut Dice, pool: &[Vec<u8>]) -> Vec<u8>
         input = match shape {
             // Now and then plain bytes, so that nothing is taken for granted.
             _ if dice.chance(15) => bytes(dice, input, &other),
+            Shape::Bytes => bytes(dice, input, &other),
             Shape::Text(words) => text(dice, input, &other, words),
             Shape::Json => json(dice, &input).unwrap_or_else(|| bytes(dice, input, &other)),
             Shape::JsonLines => json_lines(dice, input, &other),

@@ -12,12 +12,14 @@ use schedlab_study::variant::{Subject, Variant};
 use schedlab_trace::analysis::show::{self, Cell, Output, Table};
 use schedlab_trace::analysis::timehist::{Listing, Row};
 use schedlab_trace::analysis::{Scope, Summary};
-use schedlab_trace::import::{ImportOptions, any, perf_script, perfetto};
+use schedlab_trace::import::formats::{self, Content};
+use schedlab_trace::import::{ImportOptions, read};
 use schedlab_trace::replay::{DemandChange, ReplayOptions, replay};
 use schedlab_trace::{Blocks, ReadLimits, Recording, export};
 use std::fmt::Display;
 use std::io;
 use std::path::Path;
+use std::sync::LazyLock;
 
 /// One parser.
 pub(super) struct Target {
@@ -139,11 +141,23 @@ const RTAPP: &[&str] = &[
     "/*",
 ];
 
-/// Every target.
-pub(super) const ALL: &[Target] = &[
+/// Every target: those of the traces come from the registry of formats.
+pub(super) static ALL: LazyLock<Vec<Target>> = LazyLock::new(|| {
+    let traces = formats::FORMATS.iter().filter(|format| format.is_trace()).map(|format| {
+        let shape = match format.content {
+            Content::Text => Shape::Text(TRACE),
+            Content::Json => Shape::Json,
+            Content::Protobuf => Shape::Proto,
+            Content::Binary => Shape::Bytes,
+        };
+        Target { name: format.name, shape, run: import }
+    });
+    traces.chain(OTHERS).collect()
+});
+
+/// What is no trace.
+const OTHERS: [Target; 10] = [
     Target { name: "recording", shape: Shape::Recording, run: recording },
-    Target { name: "perf-script", shape: Shape::Text(TRACE), run: text_import },
-    Target { name: "perfetto", shape: Shape::Proto, run: perfetto_import },
     Target { name: "scenario", shape: Shape::Text(SCENARIO), run: scenario },
     Target { name: "rtapp", shape: Shape::Text(RTAPP), run: rtapp },
     Target { name: "variant", shape: Shape::Text(EXPRESSION), run: variant },
@@ -244,14 +258,14 @@ fn listed(input: &[u8], limits: ReadLimits, in_order: bool) -> Option<usize> {
     listed.ok().map(|_| rows.len())
 }
 
-fn text_import(input: &[u8]) -> String {
-    let options = |current_is_waker| ImportOptions { current_is_waker };
-    let one = said(perf_script(input, options(false)), |imported| used(&imported.recording));
-    one + &said(any(input, options(true)), |imported| used(&imported.recording))
-}
-
-fn perfetto_import(input: &[u8]) -> String {
-    said(perfetto(input, ImportOptions::default()), |imported| used(&imported.recording))
+fn import(input: &[u8]) -> String {
+    let of = |strict: bool| {
+        let options = ImportOptions { current_is_waker: strict, strict, ..ImportOptions::default() };
+        said(read(input, options), |imported| {
+            format!("{} {}", imported.summary.odd.count.min(2), used(&imported.recording))
+        })
+    };
+    of(false) + &of(true)
 }
 
 fn text(input: &[u8]) -> &str {
@@ -269,7 +283,7 @@ fn scenario(input: &[u8]) -> String {
 }
 
 fn rtapp(input: &[u8]) -> String {
-    said(schedlab_study::rtapp::parse("fuzz", "fuzz.json", text(input)), |imported| {
+    said(schedlab_study::rtapp::parse("fuzz", "fuzz.json", text(input), 2), |imported| {
         // What is written down must be what runs.
         let again =
             schedlab_study::scenario::parse("fuzz", "fuzz.toml", &imported.toml).expect("it is a scenario");

@@ -77,7 +77,7 @@ pub(super) fn all(root: &Path, oracles: bool) -> Result<Vec<Case>> {
     add(&["diff", &recordings[0], &recordings[0], "--json"], &[]);
     add(&["list", "schedulers", "--json"], &[]);
     add(&["list", "scenarios", "--json"], &[]);
-    for text in files(root, "fuzz/corpus/perf_script", "txt")? {
+    for text in files(root, "fuzz/corpus/import", "txt")? {
         add(&["import", &text, "-o", "{out}/a.slt", "--json"], &["a.slt"]);
     }
     for text in files(root, "fuzz/corpus/rtapp", "json")? {

@@ -72,7 +72,16 @@ pub(super) const FLOORS: &[Floor] = &[
     Floor { external: Some(&["rand_core", "rand_pcg", "serde", "statrs"]), ..floor("schedlab-stats", &[]) },
     pure("schedlab-scheduler", &["schedlab-model"], &["thiserror"]),
     Floor {
-        external: Some(&["serde", "serde_json", "thiserror", "zstd", "hdrhistogram", "crc32fast"]),
+        external: Some(&[
+            "serde",
+            "serde_json",
+            "thiserror",
+            "zstd",
+            "hdrhistogram",
+            "crc32fast",
+            "flate2",
+            "memchr",
+        ]),
         ..floor("schedlab-trace", &["schedlab-model"])
     },
     pure(

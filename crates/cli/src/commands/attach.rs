@@ -22,7 +22,6 @@ pub(crate) struct AttachArgs {
 
 pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<Exit> {
     let options = args.manage.options()?;
-    args.manage.warn(&options);
     let report = manage(&options, &args.pids, || {}, args.manage.done()?)?;
     args.manage.finish(&report)
 }

@@ -6,15 +6,16 @@ use crate::output;
 use crate::render::{Style, colocate as show};
 use anyhow::{anyhow, bail};
 use schedlab_lab::colocate::{
-    Client, ColocateObserver, ColocatePlan, FIGURES, Goal, Intent, Round, WorkloadSource, colocate,
+    Client, ColocateObserver, ColocatePlan, FIGURES, Goal, Intent, Round, Tried, WorkloadSource, colocate,
     intentions,
 };
 use schedlab_live::RunDir;
 use schedlab_live::actuators::Actuator;
 use schedlab_model::{CpuSet, Ns};
 use schedlab_study::gate::{Against, Gate, GateOutcome};
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::net::SocketAddr;
+use std::time::Instant;
 
 /// Version of the JSON: docs/live-schema.md.
 const SCHEMA: &str = "schedlab-colocate/1";
@@ -119,7 +120,7 @@ pub(crate) fn run(args: &ColocateArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     let signal = stop_signal()?;
-    let mut live = Live { quiet: !std::io::stderr().is_terminal(), kept: 0 };
+    let mut live = Live { goals: plan.goals.clone(), begun: Instant::now(), kept: 0 };
     let found = colocate(&plan, &mut live, &|| signal.requested())?;
     let text = if args.json {
         let mut value = serde_json::to_value(&found)?;
@@ -140,37 +141,40 @@ pub(crate) fn run(args: &ColocateArgs) -> anyhow::Result<Exit> {
     })
 }
 
-/// Prints progress on standard error if that is a terminal; what is kept, and a regression, always.
+/// Prints progress on standard error, a terminal or not: a trial takes minutes, and what is known so far is an answer too.
 struct Live {
-    quiet: bool,
+    goals: Vec<Goal>,
+    begun: Instant,
     kept: usize,
+}
+
+impl Live {
+    fn say(&self, text: &str) {
+        let _ = writeln!(std::io::stderr(), "{:5.1} s  {text}", self.begun.elapsed().as_secs_f64());
+    }
 }
 
 impl ColocateObserver for Live {
     fn round(&mut self, what: &str, how: Actuator) {
-        if !self.quiet {
-            let _ = writeln!(std::io::stderr(), "{what}: {how}");
-        }
+        self.say(&format!("{what}: {how}"));
     }
 
     fn alone(&mut self) {
-        if !self.quiet {
-            let _ = writeln!(std::io::stderr(), "the server alone: the batch work is stopped");
-        }
+        self.say("the server alone: the batch work is stopped");
+    }
+
+    fn tried(&mut self, tried: &Tried) {
+        self.say(&show::so_far(&self.goals, tried));
     }
 
     fn keeping(&mut self, how: Actuator, time: Ns) {
-        let _ = writeln!(std::io::stderr(), "keeping {how} for {time}; then everything is put back");
+        self.say(&format!("keeping {how} for {time}; then everything is put back"));
     }
 
     fn kept(&mut self, _: &Round, met: GateOutcome) {
         self.kept += 1;
         if met == GateOutcome::Not {
-            let _ = writeln!(
-                std::io::stderr(),
-                "regression: the goal was missed in round {} of keeping",
-                self.kept
-            );
+            self.say(&format!("regression: the goal was missed in round {} of keeping", self.kept));
         }
     }
 }

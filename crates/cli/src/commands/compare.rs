@@ -5,12 +5,13 @@ use crate::origin::origin;
 use crate::output;
 use crate::progress::Progress;
 use crate::render::{self, Style};
+use crate::stdin;
 use anyhow::{Context, anyhow, bail};
 use schedlab_model::Ns;
 use schedlab_model::text::shown;
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_study::compare::{
-    Options, RecordedInput, RowGate, compare_recording, compare_scenario, modelled_by,
+    ClientLogSpec, Options, RecordedInput, RowGate, compare_recording, compare_scenario, modelled_by,
 };
 use schedlab_study::gallery::{self, Found};
 use schedlab_study::generate::{self, Verdict};
@@ -35,6 +36,7 @@ Examples:
   schedlab compare redis.slt --variant 'twice the work: redis-server demand=x2' --json
   schedlab compare redis.slt --variant 'idle: sysbench policy=idle' --report out.html
   schedlab compare redis.slt --variant 'idle: sysbench policy=idle' --check 'idle=redis-idle.slt'
+  schedlab compare nginx.slt --variant 'idle: sysbench policy=idle' --client-log wrk.txt
   schedlab compare redis.slt --variant 'idle: sysbench policy=idle' \\
                              --fail-if 'redis-server latency p99 > 1ms' \\
                              --fail-if 'idle: sysbench throughput < -10%'
@@ -82,6 +84,10 @@ pub(crate) struct CompareArgs {
     /// Print predicted against recorded, with this recording of a variant on the real machine: 'VARIANT=FILE'
     #[arg(long = "check", value_name = "VARIANT=FILE")]
     checks: Vec<String>,
+    /// Read requests a second from what wrk, redis-benchmark or pgbench printed while its server was recorded, and predict them
+    /// [default server: the class with the largest share that has an end]
+    #[arg(long, value_name = "[CLASS=]FILE")]
+    client_log: Option<String>,
     /// Fail (exit 1) when this holds: 'redis-server latency p99 > 1ms' (may be given several times)
     #[arg(long = "fail-if", value_name = "EXPR")]
     fail_if: Vec<String>,
@@ -137,6 +143,7 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
     }
     let mut study = study(args, &options, &input)?;
     study.notes.extend(said);
+    study.input.name = stdin::named(&study.input.name);
     let text = if args.json {
         serde_json::to_string_pretty(&study).context("the result cannot be written as JSON")? + "\n"
     } else {
@@ -168,10 +175,13 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
 
 /// Finds the input and reads it. Refuses options that have no meaning for an input of its kind.
 fn read(args: &CompareArgs) -> anyhow::Result<Input> {
-    let path = match gallery::find(&args.input)? {
+    let path = match gallery::find(&stdin::given(&args.input)?)? {
         Found::Scenario(scenario) => {
-            let given =
-                [("--recorded-under", args.recorded_under.is_some()), ("--check", !args.checks.is_empty())];
+            let given = [
+                ("--recorded-under", args.recorded_under.is_some()),
+                ("--check", !args.checks.is_empty()),
+                ("--client-log", args.client_log.is_some()),
+            ];
             if let Some((option, _)) = given.iter().find(|(_, given)| *given) {
                 bail!("{option} has a meaning only for recordings, and {} is a scenario", args.input);
             }
@@ -226,6 +236,7 @@ fn options(args: &CompareArgs) -> anyhow::Result<(Options, Vec<String>)> {
         duration: args.duration,
         jobs: args.jobs,
         detail: args.report.is_some(),
+        client_log: args.client_log.as_deref().map(ClientLogSpec::parse),
         gates: args.fail_if.iter().map(|text| gate(text)).collect::<anyhow::Result<_>>()?,
         checks: args.checks.iter().map(|text| check(text)).collect::<anyhow::Result<_>>()?,
     };

@@ -3,6 +3,7 @@
 use crate::exit::Exit;
 use crate::output;
 use crate::render::{self, Style};
+use crate::stdin;
 use anyhow::Context;
 use schedlab_study::diff::{DiffOptions, diff};
 use schedlab_study::gate::Gate;
@@ -64,13 +65,18 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
         gates: args.fail_if.iter().map(gate).collect::<anyhow::Result<_>>()?,
         ..DiffOptions::default()
     };
-    let found = diff(&args.before, &args.after, &options)?;
+    let given = |path: &PathBuf| match path.to_str() {
+        Some("-") => stdin::given("-").map(PathBuf::from),
+        _ => Ok(path.clone()),
+    };
+    let found = diff(&given(&args.before)?, &given(&args.after)?, &options)?;
     let text = if args.json {
         serde_json::to_string_pretty(&found).context("the result cannot be written as JSON")? + "\n"
     } else {
         let style = if args.output.is_some() { Style::plain() } else { Style::of_stdout() };
         render::diff(&found, &style, args.all)
     };
+    let text = stdin::named(&text);
     output::write(args.output.as_deref(), &text)?;
     Ok(match (found.failed(), found.cannot_say()) {
         (true, _) => Exit::ExpectationFailed,

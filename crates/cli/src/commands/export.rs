@@ -2,7 +2,9 @@
 
 use crate::exit::Exit;
 use crate::output;
+use crate::stdin;
 use anyhow::bail;
+use schedlab_study::rtapp;
 use schedlab_trace::export::{self, Exported};
 use schedlab_trace::{Recording, TraceError};
 use std::path::{Path, PathBuf};
@@ -14,11 +16,14 @@ Examples:
   schedlab export a.slt --perfetto a.pftrace      open it in https://ui.perfetto.dev
   schedlab export a.slt --csv tables              tables/events.csv, tasks.csv, waits.csv
   schedlab export a.slt --ftrace a.txt --perf-script a.perf.txt
+  schedlab export a.slt --systrace a.html --trace-cmd a.report.txt --lttng a.lttng.txt
+  schedlab export a.slt --rt-app a.json           what its tasks wanted, for rt-app on another machine
+  perf script | schedlab export - --perfetto a.pftrace
 
 Files are written whole or not at all; `-` is standard output. docs/exchange-formats.md says what each format carries.")]
 pub(crate) struct ExportArgs {
-    /// Read this recording (.slt)
-    input: PathBuf,
+    /// Read this recording (.slt) or trace of another tool; `-` is standard input
+    input: String,
     /// Write a Perfetto trace (protobuf)
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
@@ -28,6 +33,18 @@ pub(crate) struct ExportArgs {
     /// Write what `perf script` would print
     #[arg(long, value_name = "FILE")]
     perf_script: Option<PathBuf>,
+    /// Write what `trace-cmd report -t` would print
+    #[arg(long, value_name = "FILE")]
+    trace_cmd: Option<PathBuf>,
+    /// Write a page of systrace (HTML)
+    #[arg(long, value_name = "FILE")]
+    systrace: Option<PathBuf>,
+    /// Write what babeltrace prints of an LTTng trace
+    #[arg(long, value_name = "FILE")]
+    lttng: Option<PathBuf>,
+    /// Write an rt-app workload (JSON)
+    #[arg(long, value_name = "FILE")]
+    rt_app: Option<PathBuf>,
     /// Write events.csv, tasks.csv and waits.csv into this folder
     #[arg(long, value_name = "DIR")]
     csv: Option<PathBuf>,
@@ -39,24 +56,29 @@ pub(crate) struct ExportArgs {
 type Write = fn(&Recording, &mut dyn std::io::Write) -> std::io::Result<Exported>;
 
 pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
-    let files: [(&str, &Option<PathBuf>, Write); 3] = [
+    let files: [(&str, &Option<PathBuf>, Write); 6] = [
         ("perfetto", &args.perfetto, export::perfetto),
         ("ftrace", &args.ftrace, export::ftrace),
         ("perf-script", &args.perf_script, export::perf_script),
+        ("trace-cmd", &args.trace_cmd, export::trace_cmd),
+        ("systrace", &args.systrace, export::systrace),
+        ("lttng", &args.lttng, export::lttng),
     ];
-    if files.iter().all(|(_, path, _)| path.is_none()) && args.csv.is_none() {
-        bail!("say what to write: --perfetto FILE, --ftrace FILE, --perf-script FILE or --csv DIR");
+    if files.iter().all(|(_, path, _)| path.is_none()) && args.csv.is_none() && args.rt_app.is_none() {
+        let options: Vec<String> = files.iter().map(|(name, ..)| format!("--{name} FILE")).collect();
+        bail!("say what to write: {}, --rt-app FILE or --csv DIR", options.join(", "));
     }
-    if files.iter().filter(|(_, path, _)| path.as_deref().is_some_and(output::is_stdout)).count() > 1 {
-        bail!("only one of --perfetto, --ftrace and --perf-script can write standard output (`-`)");
+    let paths = || files.iter().filter_map(|(_, path, _)| path.as_deref()).chain(args.rt_app.as_deref());
+    if paths().filter(|path| output::is_stdout(path)).count() > 1 {
+        bail!("only one of the files can be standard output (`-`)");
     }
-    for path in files.iter().filter_map(|(_, path, _)| path.as_deref()) {
+    for path in paths() {
         output::check(path)?;
     }
-    let recording = Recording::open(&args.input).map_err(|error| match error {
+    let recording = Recording::open(stdin::given(&args.input)?).map_err(|error| match error {
         // This error names the file itself.
         TraceError::File { .. } => error.into(),
-        _ => anyhow::Error::from(error).context(args.input.display().to_string()),
+        _ => anyhow::Error::from(error).context(args.input.clone()),
     })?;
     let mut made: Vec<(&str, &Path, Exported)> = Vec::new();
     for (format, path, write) in files {
@@ -65,13 +87,21 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
             made.push((format, path, exported?));
         }
     }
+    if let Some(path) = &args.rt_app {
+        let workload = rtapp::export(&recording)?;
+        output::write(Some(path), &workload.json)?;
+        let notes = workload.notes;
+        made.push(("rt-app", path, Exported { notes, ..Exported::default() }));
+    }
     if let Some(folder) = &args.csv {
         made.push(("csv", folder, export::csv(&recording, folder)?));
     }
     let text = if args.json { json(&recording, &made)? } else { as_text(&recording, &made) };
     // One of the files may be standard output.
-    let to_stdout = made.iter().find(|(_, path, _)| output::is_stdout(path));
-    output::say(to_stdout.map_or(&args.input, |(_, path, _)| path), &text)?;
+    match made.iter().find(|(_, path, _)| output::is_stdout(path)) {
+        Some((_, path, _)) => output::say(path, &text)?,
+        None => output::write(None, &text)?,
+    }
     Ok(Exit::Done)
 }
 
@@ -79,7 +109,10 @@ fn as_text(recording: &Recording, made: &[(&str, &Path, Exported)]) -> String {
     let mut text = String::new();
     for (format, path, exported) in made {
         let Exported { switches, wakes, .. } = exported;
-        text += &format!("{} ({format}): {switches} switches, {wakes} wakeups\n", path.display());
+        text += &match *format {
+            "rt-app" => format!("{} ({format}): a workload\n", path.display()),
+            _ => format!("{} ({format}): {switches} switches, {wakes} wakeups\n", path.display()),
+        };
         for (what, count) in &exported.left_out {
             text += &format!("  left out, because the format cannot express it: {count} {what}\n");
         }

@@ -3,32 +3,58 @@
 use crate::exit::Exit;
 use crate::output;
 use anyhow::{Context, anyhow, bail};
-use schedlab_study::rtapp;
-use schedlab_trace::import::{self, ImportOptions};
-use std::io::{BufReader, Read};
+use schedlab_model::text::shown;
+use schedlab_study::{gallery, rtapp};
+use schedlab_trace::NewFile;
+use schedlab_trace::analysis::timehist::Listed;
+use schedlab_trace::import::{self, ImportOptions, KernelVersion, Loss, OddLines, Summary};
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Read};
 use std::path::{Path, PathBuf};
+
+/// Bytes that are read at a time.
+const CHUNK: usize = 1 << 20;
+/// zstd level of the recording: 3 is what `record` uses.
+const LEVEL: i32 = 3;
+/// Losses that are listed.
+const LISTED: usize = 5;
 
 /// `schedlab import`
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  perf sched record -- sleep 5 && perf script | schedlab import - -o mine.slt
+  perf script | schedlab import - -o mine.slt
   trace-cmd report | schedlab import - -o mine.slt
-  schedlab import perf.txt -o mine.slt
+  schedlab import perf.data -o mine.slt                  also .gz and .zst of any kind
   schedlab import trace.pftrace -o mine.slt              a Perfetto trace with sched events
+  schedlab import systrace.html -o mine.slt
   schedlab import workload.json -o mine.toml             an rt-app workload becomes a scenario
 
-Lossy or misordered input is repaired; the last line says how much was.")]
+The kind of the file is told by its content. What is lost, odd or repaired is counted; the last line says how much was repaired.
+docs/exchange-formats.md lists every kind of file and what is kept of it.")]
 pub(crate) struct ImportArgs {
-    /// Read this Perfetto trace, text of `perf script` or of ftrace with sched events, or rt-app workload (.json); `-` is standard
-    /// input
+    /// Read this trace (perf.data, a Perfetto trace, or the text of perf, ftrace, trace-cmd, atrace, systrace or LTTng) or rt-app
+    /// workload; `-` is standard input
     input: String,
     /// Write this recording (.slt) or scenario (.toml); `-` is standard output
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Treat the running task as the waker even where the text does not show whether an interrupt was
+    /// Treat the running task as the waker even where the trace does not show whether an interrupt was
     #[arg(long)]
     current_is_waker: bool,
+    /// Refuse the first line that is not understood, instead of counting such lines
+    #[arg(long)]
+    strict: bool,
+    /// Read time stamps that are whole numbers (trace_clock x86-tsc, counter) as ticks of a clock of this frequency
+    #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u64).range(1..))]
+    clock_hz: Option<u64>,
+    /// Read task states that are numbers as those of this kernel release, such as 4.9
+    #[arg(long, value_name = "VERSION")]
+    kernel: Option<KernelVersion>,
+    /// Read this machine of a Perfetto trace of several
+    #[arg(long, value_name = "ID")]
+    machine: Option<u32>,
 }
 
 pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<Exit> {
@@ -36,54 +62,117 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<Exit> {
     if is_rtapp(args) {
         return rtapp(args);
     }
-    let options = ImportOptions { current_is_waker: args.current_is_waker };
-    let imported = if args.input == "-" {
-        import::any(std::io::stdin().lock(), options)
-    } else {
-        let file = std::fs::File::open(&args.input).with_context(|| args.input.clone())?;
-        import::any(BufReader::new(file), options)
+    let options = ImportOptions {
+        current_is_waker: args.current_is_waker,
+        strict: args.strict,
+        clock_hz: args.clock_hz,
+        kernel: args.kernel,
+        machine: args.machine,
     };
-    let imported = imported.map_err(|error| anyhow!("{}: {error}", args.input))?;
-    schedlab_trace::save(&imported.recording, &args.output)?;
-    let recording = &imported.recording;
+    let input: Box<dyn BufRead> = match args.input.as_str() {
+        "-" => Box::new(std::io::stdin().lock()),
+        path => Box::new(BufReader::with_capacity(CHUNK, File::open(path).with_context(|| path.to_owned())?)),
+    };
+    let summary = write(input, &args.output, options).map_err(|error| anyhow!("{}: {error}", args.input))?;
+    if output::is_stdout(&args.output) {
+        // What went into a pipe cannot be read again.
+        let mut text = String::new();
+        about(&mut text, &summary);
+        output::say(&args.output, &text)?;
+        return Ok(Exit::Done);
+    }
+    // What is repaired is repaired whenever a recording is read: reading it says how much.
+    let listed = schedlab_study::show::checked(&args.output)?;
+    output::write(None, &told(&args.output, &listed, &summary))?;
+    Ok(Exit::Done)
+}
+
+/// Writes beside the file and renames: what was there before is there until everything is written.
+fn write(input: Box<dyn BufRead>, path: &Path, options: ImportOptions) -> anyhow::Result<Summary> {
+    let place = || path.display().to_string();
+    let mut out = BufWriter::with_capacity(CHUNK, NewFile::create(path).with_context(place)?);
+    let summary = import::write(input, &mut out, LEVEL, options)?;
+    let file = out.into_inner().map_err(std::io::IntoInnerError::into_error).with_context(place)?;
+    file.commit().with_context(place)?;
+    Ok(summary)
+}
+
+fn told(output: &Path, listed: &Listed, summary: &Summary) -> String {
+    let recording = &listed.about;
     let mut text = format!(
         "{}: {} events of {} tasks on {} CPUs, {}\n",
-        args.output.display(),
-        recording.events.len(),
+        output.display(),
+        listed.events,
         recording.header.tasks.len(),
         recording.header.topology.cpus(),
         recording.duration
     );
-    if !imported.ignored.is_empty() {
-        let ignored: Vec<String> =
-            imported.ignored.iter().map(|(name, count)| format!("{name} ({count})")).collect();
-        text += &format!(
-            "left out, because these events say nothing about the schedule: {}\n",
-            ignored.join(", ")
-        );
-    }
-    text += &format!("repairs: {}\n", recording.repairs);
-    output::say(&args.output, &text)?;
-    Ok(Exit::Done)
+    about(&mut text, summary);
+    let _ = writeln!(text, "repairs: {}", recording.repairs);
+    text
 }
 
-/// Returns whether the input is an rt-app workload: a `.json` file, or standard input that becomes a scenario.
+/// Adds what was left out, lost or odd in the input.
+fn about(text: &mut String, summary: &Summary) {
+    if !summary.ignored.is_empty() {
+        let ignored: Vec<String> =
+            summary.ignored.iter().map(|(name, count)| format!("{name} ({count})")).collect();
+        let _ =
+            writeln!(text, "left out, because they say nothing about the schedule: {}", ignored.join(", "));
+    }
+    losses(text, summary);
+    odd(text, "lines skipped that are no events", &summary.odd);
+    odd(text, "scheduling events damaged (each is a loss in the recording)", &summary.damaged);
+    for note in &summary.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+}
+
+fn losses(text: &mut String, summary: &Summary) {
+    for Loss { cpu, count, from, to } in summary.losses.iter().take(LISTED) {
+        let until = to.map_or("the end".to_owned(), |to| to.to_string());
+        let events = if *count == 1 { "event is" } else { "events are" };
+        let _ = writeln!(text, "lost: {count} {events} missing on CPU {cpu} between {from} and {until}");
+    }
+    let more = summary.losses_in_all.saturating_sub(LISTED as u64);
+    if more > 0 {
+        let _ = writeln!(text, "lost: and events at {more} more places");
+    }
+}
+
+fn odd(text: &mut String, what: &str, lines: &OddLines) {
+    if lines.count == 0 {
+        return;
+    }
+    let _ = writeln!(text, "{}: {what} (--strict refuses them); the first:", lines.count);
+    for line in &lines.first {
+        let _ = writeln!(text, "  line {}: {}: {}", line.line, shown(line.text.trim()), line.why);
+    }
+}
+
+/// An rt-app workload: by its content, or standard input that is to become a scenario.
 fn is_rtapp(args: &ImportArgs) -> bool {
-    let ends = |path: &Path, with: &str| path.extension().is_some_and(|extension| extension == with);
-    ends(Path::new(&args.input), "json") || (args.input == "-" && ends(&args.output, "toml"))
+    let to_scenario = args.output.extension().is_some_and(|extension| extension == "toml");
+    if args.input == "-" { to_scenario } else { gallery::is_rtapp(Path::new(&args.input)) }
 }
 
 fn rtapp(args: &ImportArgs) -> anyhow::Result<Exit> {
-    if args.current_is_waker {
-        bail!(
-            "--current-is-waker has a meaning only for recordings, and {} is an rt-app workload",
-            args.input
-        );
+    for (given, option) in [
+        (args.current_is_waker, "--current-is-waker"),
+        (args.strict, "--strict"),
+        (args.clock_hz.is_some(), "--clock-hz"),
+        (args.kernel.is_some(), "--kernel"),
+        (args.machine.is_some(), "--machine"),
+    ] {
+        if given {
+            bail!("{option} has a meaning only for recordings, and {} is an rt-app workload", args.input);
+        }
     }
     let imported = if args.input == "-" {
         let mut text = String::new();
         std::io::stdin().lock().read_to_string(&mut text).context("standard input")?;
-        rtapp::parse("rt-app", "standard input", &text)
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        rtapp::parse("rt-app", "standard input", &text, cpus)
     } else {
         rtapp::load(Path::new(&args.input))
     }?;

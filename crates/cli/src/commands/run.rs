@@ -86,14 +86,6 @@ impl ManageArgs {
         })
     }
 
-    /// Prints on standard error what was never tried.
-    pub(super) fn warn(&self, options: &ElevationOptions) {
-        if let Some(text) = untried(&options.cpus) {
-            // Without standard error the note is not needed.
-            let _ = writeln!(std::io::stderr(), "note: {text}");
-        }
-    }
-
     /// Returns whether the time is up or a signal has come.
     pub(super) fn done(&self) -> anyhow::Result<impl FnMut() -> bool + Send + use<>> {
         let signal = stop_signal()?;
@@ -115,16 +107,6 @@ impl ManageArgs {
     }
 }
 
-/// Returns what was never tried on a real machine.
-fn untried(cpus: &CpuSet) -> Option<String> {
-    (cpus.count() > 1).then(|| {
-        format!(
-            "--cpus {cpus}: several managed CPUs have been tested on pretended CPUs only, never on real ones \
-             (docs/live-safety.md); threads are given back as with one"
-        )
-    })
-}
-
 fn declared(text: &str) -> anyhow::Result<(String, Policy)> {
     let (name, policy) = text.split_once('=').ok_or_else(|| {
         anyhow!("--task {text}: write NAME=POLICY, such as sysbench=batch (NAME as `ps -eLo comm` shows it)")
@@ -135,7 +117,6 @@ fn declared(text: &str) -> anyhow::Result<(String, Policy)> {
 
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     let options = args.manage.options()?;
-    args.manage.warn(&options);
     let mut done = args.manage.done()?;
     let command = OwnCommand::start(&args.command, true)?;
     let pid = command.pid();
@@ -195,6 +176,14 @@ fn as_text(report: &ElevationReport, style: &Style) -> String {
     );
     if counts.migrations > 0 {
         let _ = writeln!(text, "sent to another managed CPU {} times", counts.migrations);
+    }
+    if report.silence > schedlab_live::elevation::SILENCE {
+        let _ = writeln!(
+            text,
+            "this machine kept real-time threads waiting for up to {}: the guardian waited {} ms for a heartbeat",
+            report.stall,
+            report.silence.as_millis()
+        );
     }
     if counts.unlogged > 0 {
         let _ = writeln!(text, "the log was full: it lacks {} steps", counts.unlogged);

@@ -7,6 +7,7 @@ use crate::progress::Working;
 use crate::render::Style;
 use crate::render::show::{Json, Text, overview};
 use crate::render::xen as render;
+use crate::stdin;
 use anyhow::{anyhow, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueEnum};
 use schedlab_model::Ns;
@@ -38,7 +39,8 @@ Examples:
 
 Several analyses may be asked for at once. An analysis that needs more than the recording has refuses by name.")]
 pub(crate) struct ShowArgs {
-    /// Analyse this recording (.slt), scenario (.toml), or scenario of the gallery by name
+    /// Analyse this recording (.slt), trace of another tool, scenario (.toml), or scenario of the gallery by name; `-` is standard
+    /// input
     pub(crate) input: String,
     #[command(flatten)]
     pub(crate) analyses: Analyses,
@@ -94,6 +96,8 @@ pub(crate) enum Together {
     Thread,
     /// By name
     Name,
+    /// By process: its main thread's name and its id
+    Process,
     /// By control group
     Cgroup,
 }
@@ -147,7 +151,7 @@ impl clap::FromArgMatches for Analyses {
 const LARGE: u64 = 8 << 20;
 
 pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
-    let found = gallery::find(&args.input)?;
+    let found = gallery::find(&stdin::given(&args.input)?)?;
     if args.xl || args.xenalyze {
         return xen(args, found);
     }
@@ -255,6 +259,7 @@ fn options(args: &ShowArgs) -> ShowOptions {
         by: args.by.map(|by| match by {
             Together::Thread => By::Thread,
             Together::Name => By::Name,
+            Together::Process => By::Process,
             Together::Cgroup => By::Cgroup,
         }),
     }

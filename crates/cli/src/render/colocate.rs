@@ -3,8 +3,8 @@
 use super::style::Style;
 use super::table::{Cell, Table};
 use schedlab_lab::colocate::{
-    Blamed, ColocatePlan, Colocation, FIGURES, GivenBack, Intent, KeptAwake, MOST_TIMES, Round, WorkloadRole,
-    advice, median_blame,
+    Blamed, ColocatePlan, Colocation, FIGURES, GivenBack, Goal, Intent, KeptAwake, MOST_TIMES, Round, Tried,
+    WorkloadRole, advice, median_blame,
 };
 use schedlab_live::actuators::Actuator;
 use schedlab_model::Ns;
@@ -180,6 +180,27 @@ fn as_before(text: &mut String, found: &Colocation, style: &Style) {
 /// Returns `sysbench 120ms/s`: waiting time of the server for each second.
 fn blamed(all: &[Blamed]) -> impl Iterator<Item = String> {
     all.iter().map(|one| format!("{} {}/s", one.who, Ns(one.ns_per_s.round() as u64)))
+}
+
+/// Returns what the first rounds under an actuator say, in a line: an answer for the time being.
+pub(crate) fn so_far(goals: &[Goal], tried: &Tried) -> String {
+    let name = tried.actuator.name();
+    let Some(round) = &tried.round else {
+        let why = tried.skipped.as_deref().unwrap_or("nothing was measured");
+        return format!("so far: {name} is not tried: {why}");
+    };
+    let mut all = Vec::new();
+    for (index, goal) in goals.iter().enumerate() {
+        let value = round.goals.get(index).copied().flatten();
+        let value = value.map_or("no value".to_owned(), |value| goal.0.metric.show(value));
+        all.push(format!("{value} of '{}'", goal.0));
+    }
+    let outcome = match tried.outcome {
+        Some(GateOutcome::Met) => "meets the goal in its first round",
+        Some(GateOutcome::Not) => "misses the goal",
+        _ => "cannot be judged yet",
+    };
+    format!("so far: {name} {outcome} ({})", all.join(", "))
 }
 
 /// Writes a line for each actuator.

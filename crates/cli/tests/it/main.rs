@@ -12,6 +12,7 @@ mod gallery;
 mod gates;
 mod generate;
 mod hostile;
+mod import;
 mod latency;
 mod latency_stall;
 mod live;

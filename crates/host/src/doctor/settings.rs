@@ -67,9 +67,7 @@ fn throttling(found: &Capabilities) -> Option<Fact> {
         if readable { "the fair server" } else { "the fair server, whose parameters are hidden here" },
         "a FIFO task that never sleeps loses 50 ms of each second to waiting fair tasks, whatever sched_rt_runtime_us says: \
          a maximum near 50 ms is this, and no fault of the machine",
-        readable.then_some(
-            "sh -c 'for f in /sys/kernel/debug/sched/fair_server/cpu*/runtime; do echo 0 > $f; done'",
-        ),
+        readable.then_some(super::NO_FAIR_SERVER),
     ))
 }
 

@@ -121,6 +121,22 @@ fn failed(what: &str) -> impl FnOnce(&dyn std::error::Error) -> HostError {
     }
 }
 
+fn read_release() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
+}
+
+/// What the kernel answered, or, where its release says enough, which one is needed. (Before 5.18 it knows no typed arguments of
+/// BPF programs: "arg#0 type is not a struct".)
+fn too_old(release: &str, error: HostError) -> HostError {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return error };
+    if (major, minor) >= (5, 18) {
+        return error;
+    }
+    let what = format!("the BPF programs need Linux 5.18 or later, and this is {release}");
+    HostError::Io { what, source: std::io::Error::other("recording by tracepoints sees as much") }
+}
+
 /// The programs in the kernel.
 struct Loaded {
     ebpf: Ebpf,
@@ -146,7 +162,9 @@ impl Loaded {
             .override_global("cpus", &cpus, true)
             .override_global("filter", &filter, true)
             .override_global("group_id", &group, true);
-        let ebpf = loader.load(&OBJECT.0).map_err(|e| failed("loading BPF programs")(&e))?;
+        let release = read_release();
+        let ebpf =
+            loader.load(&OBJECT.0).map_err(|e| too_old(&release, failed("loading BPF programs")(&e)))?;
         let limits = btf.id_by_type_name_kind(TASKS_ARE_THROTTLED, BtfKind::Func).is_ok();
         let mut loaded = Loaded { ebpf, links: Vec::new(), limits };
         if let Only::Processes(list) = only {
@@ -158,7 +176,8 @@ impl Loaded {
                 Ok(()) => {}
                 Err(ProgramError::Btf(_)) if !needed => {}
                 Err(error) => {
-                    return Err(failed(&format!("loading the BPF program on {tracepoint}"))(&error));
+                    let what = format!("loading the BPF program on {tracepoint}");
+                    return Err(too_old(&release, failed(&what)(&error)));
                 }
             }
         }
@@ -314,5 +333,23 @@ impl super::CpuSource for BpfRing {
     /// A tracepoint whose last program went gets another one only after a grace period (`tracepoint_add_func`).
     fn begins_once(&self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_kernel_is_told_which_one_is_needed() {
+        let answer = || HostError::Io {
+            what: "loading BPF programs".to_owned(),
+            source: std::io::Error::other("arg#0 type is not a struct"),
+        };
+        let old = too_old("5.10.0-36-amd64", answer()).to_string();
+        assert!(old.contains("5.18") && old.contains("5.10.0-36-amd64") && !old.contains("arg#0"), "{old}");
+        for release in ["5.18.0", "6.1.0-56-amd64", "unknown"] {
+            assert!(too_old(release, answer()).to_string().contains("arg#0"), "{release}");
+        }
     }
 }

@@ -7,6 +7,7 @@ use super::switches::UNKNOWN_PRIO;
 use super::tasks::{Hint, Tasks};
 use super::{CpuSource, RecordSink};
 use crate::proc;
+use rustix::time::ClockId;
 use schedlab_model::{CpuId, EventKind, Ns, PrevState, SchedEvent, TaskId, Waker};
 use std::collections::VecDeque;
 
@@ -14,9 +15,8 @@ use std::collections::VecDeque;
 const NONE: Comm = [0; 16];
 
 pub(crate) struct Merger {
+    /// CLOCK_MONOTONIC of event time 0; what is older is not handed out.
     origin: u64,
-    /// Events before this time (CLOCK_MONOTONIC) are not handed out.
-    begin: u64,
     queues: Vec<VecDeque<RawEvent>>,
     tasks: Tasks,
     /// Who stands for those that are not recorded, per CPU, where not everybody is.
@@ -31,13 +31,35 @@ pub(crate) struct Merger {
     pub(crate) stolen: Ns,
 }
 
+/// Most events for which a queue has touched memory at the beginning, for one CPU and for all.
+const TOUCHED: (usize, usize) = (8192, 1 << 19);
+
+/// Empty queues whose memory is there: a page fault in the middle of a recording may wait for the memory lock.
+fn touched_queues(cpus: usize) -> Vec<VecDeque<RawEvent>> {
+    let each = TOUCHED.0.min(TOUCHED.1 / cpus.max(1));
+    let nothing = RawEvent { at: 0, kind: RawKind::Lost { count: 0 } };
+    let queue = || {
+        let mut queue = VecDeque::from(vec![nothing; each]);
+        queue.clear();
+        queue
+    };
+    (0..cpus).map(|_| queue()).collect()
+}
+
+/// When a recording is over.
+pub(crate) struct Over {
+    /// CLOCK_MONOTONIC.
+    pub(crate) at: u64,
+    /// Stolen time of each CPU then.
+    steal: Vec<(CpuId, u64)>,
+}
+
 impl Merger {
     pub(crate) fn new(origin: u64, cpus: usize, mut tasks: Tasks, stand_ins: bool) -> Merger {
         let stand_ins: Vec<_> = (0..cpus).map(|cpu| stand_ins.then(|| tasks.stand_in(cpu as u32))).collect();
         Merger {
             origin,
-            begin: 0,
-            queues: vec![VecDeque::new(); cpus],
+            queues: touched_queues(cpus),
             tasks,
             running: stand_ins.clone(),
             stand_ins,
@@ -55,9 +77,10 @@ impl Merger {
         self.origin
     }
 
-    /// Forgets what happened before now: not all rings hold it.
-    pub(crate) fn begin_at(&mut self, now: u64) {
-        self.begin = now;
+    /// The end of a recording of this length, or now: to be asked before anything is switched off.
+    pub(crate) fn end_at(&self, duration: Option<Ns>) -> Over {
+        let asked = duration.map_or(u64::MAX, |duration| self.origin.saturating_add(duration.0));
+        Over { at: super::clock(ClockId::Monotonic).min(asked), steal: proc::steal() }
     }
 
     /// Reads the facts of this thread again: they have changed since the stock was taken.
@@ -76,13 +99,31 @@ impl Merger {
         for (cpu, source) in sources {
             source.drain(&mut self.queues[cpu.index()]);
         }
+        self.hand_out_to(horizon, sink);
+        self.report_steal(&proc::steal(), sink);
+        self.tasks.forget(self.last);
+    }
+
+    /// Reads every ring a last time and hands out what happened before the end.
+    pub(crate) fn finish(
+        &mut self,
+        sources: &mut [(CpuId, Box<dyn CpuSource>)],
+        over: &Over,
+        sink: &mut dyn RecordSink,
+    ) {
+        for (cpu, source) in sources {
+            source.drain(&mut self.queues[cpu.index()]);
+        }
+        self.hand_out_to(over.at, sink);
+        self.report_steal(&over.steal, sink);
+    }
+
+    fn hand_out_to(&mut self, horizon: u64, sink: &mut dyn RecordSink) {
         while let Some((cpu, event)) = self.oldest(horizon) {
-            if event.at >= self.begin {
+            if event.at >= self.origin {
                 self.hand_out(cpu, event, sink);
             }
         }
-        self.report_steal(sink);
-        self.tasks.forget(self.last);
     }
 
     /// The oldest event of all rings, when it is not later than `horizon`. Few CPUs have events at a time,
@@ -141,8 +182,7 @@ impl Merger {
         sink.event(&event);
     }
 
-    fn report_steal(&mut self, sink: &mut dyn RecordSink) {
-        let now = proc::steal();
+    fn report_steal(&mut self, now: &[(CpuId, u64)], sink: &mut dyn RecordSink) {
         for (&(cpu, after), &(before_cpu, before)) in now.iter().zip(&self.steal.clone()) {
             if cpu == before_cpu && after > before {
                 let ns = Ns(after - before);
@@ -150,7 +190,7 @@ impl Merger {
                 self.emit(SchedEvent { at: self.last, cpu, kind: EventKind::Steal { ns } }, sink);
             }
         }
-        self.steal = now;
+        self.steal = now.to_vec();
     }
 
     /// What is left of an event when only some tasks are kept: as `on_switch` and the others of
@@ -275,5 +315,101 @@ impl Merger {
             Context::HardIrq => Waker::HardIrq,
             Context::Unknown => Waker::Unknown,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::switch_on;
+    use super::*;
+    use crate::facts::{GroupFacts, TaskFacts};
+    use crate::record::RecordStart;
+    use schedlab_model::EventSink;
+    use std::cell::RefCell;
+    use std::io;
+    use std::rc::Rc;
+
+    /// A ring with these events; notes when it is switched on.
+    struct Ring {
+        events: VecDeque<RawEvent>,
+        on: Rc<RefCell<Vec<u64>>>,
+    }
+
+    impl CpuSource for Ring {
+        fn enable(&mut self) -> io::Result<()> {
+            self.on.borrow_mut().push(super::super::clock(ClockId::Monotonic));
+            // Where events come quickly the first rings are full before the last is on.
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            Ok(())
+        }
+        fn disable(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+        fn drain(&mut self, out: &mut VecDeque<RawEvent>) {
+            out.append(&mut self.events);
+        }
+        fn ring_bytes(&self) -> usize {
+            0
+        }
+    }
+
+    fn ring(cpu: usize, times: &[u64], on: &Rc<RefCell<Vec<u64>>>) -> (CpuId, Box<dyn CpuSource>) {
+        let event = |at: &u64| RawEvent { at: *at, kind: RawKind::Lost { count: 1 } };
+        (CpuId::from(cpu), Box::new(Ring { events: times.iter().map(event).collect(), on: Rc::clone(on) }))
+    }
+
+    #[derive(Default)]
+    struct Sink(Vec<(u64, usize)>);
+
+    impl EventSink for Sink {
+        fn event(&mut self, event: &SchedEvent) {
+            if let EventKind::Lost { .. } = event.kind {
+                self.0.push((event.at.0, event.cpu.index()));
+            }
+        }
+    }
+
+    impl RecordSink for Sink {
+        fn start(&mut self, _: &RecordStart) -> io::Result<()> {
+            Ok(())
+        }
+        fn group(&mut self, _: &GroupFacts) {}
+        fn task(&mut self, _: &TaskFacts) {}
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_recording_holds_what_all_cpus_saw() {
+        // CPU 0 was on from 900 on, CPU 1 from 1000 on; they are switched off after 2000, CPU 0 first.
+        let on = Rc::default();
+        let mut sources = vec![ring(0, &[900, 1500], &on), ring(1, &[1100, 2000, 2500], &on)];
+        let mut merger = Merger::new(1000, 2, Tasks::new(true), false);
+        let mut sink = Sink::default();
+        merger.round(&mut sources, 1800, &mut sink);
+        assert_eq!(sink.0, [(100, 1), (500, 0)]);
+        merger.finish(&mut sources, &Over { at: 2000, steal: Vec::new() }, &mut sink);
+        assert_eq!(sink.0, [(100, 1), (500, 0), (1000, 1)]);
+    }
+
+    #[test]
+    fn a_recording_begins_when_the_last_cpu_is_on() {
+        let on = Rc::default();
+        let mut sources = vec![ring(0, &[1, 2, 3], &on), ring(1, &[1], &on), ring(2, &[], &on)];
+        let begin = switch_on(&mut sources).expect("rings of memory");
+        assert_eq!(on.borrow().len(), 3);
+        assert!(on.borrow().iter().all(|at| *at < begin));
+        let mut left = VecDeque::new();
+        sources.iter_mut().for_each(|(_, source)| source.drain(&mut left));
+        assert!(left.is_empty(), "what came before is in no recording, and takes no room");
+    }
+
+    #[test]
+    fn the_asked_time_is_not_exceeded() {
+        let now = super::super::clock(ClockId::Monotonic);
+        let merger = Merger::new(now - 5_000_000_000, 1, Tasks::new(true), false);
+        assert_eq!(merger.end_at(Some(Ns::from_s(2))).at, now - 3_000_000_000);
+        assert!(merger.end_at(None).at >= now);
     }
 }

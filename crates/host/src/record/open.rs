@@ -139,12 +139,44 @@ fn open_tracepoints(request: &RecordRequest, machine: &MachineFacts) -> Result<S
 }
 
 fn open_switches(request: &RecordRequest, machine: &MachineFacts) -> Result<Sources, HostError> {
-    let mut list: Vec<(CpuId, Box<dyn CpuSource>)> = Vec::new();
-    for cpu in machine.online.iter() {
-        let target = Target::Cpu(cpu.0 as i32);
-        list.push((cpu, Box::new(SwitchRecorder::open(target, request.ring_bytes).map_err(failed(cpu))?)));
+    let target = |cpu: CpuId| Target::Cpu(cpu.0 as i32);
+    let list = switch_recorders(request.ring_bytes, machine, target);
+    let list = list.map_err(|(cpu, error)| failed(cpu)(error))?;
+    Ok(Sources::of(list.into_iter().map(boxed).collect()))
+}
+
+fn boxed((cpu, source): (CpuId, SwitchRecorder)) -> (CpuId, Box<dyn CpuSource>) {
+    (cpu, Box::new(source))
+}
+
+fn switch_recorders(
+    ring_bytes: usize,
+    machine: &MachineFacts,
+    target: impl Fn(CpuId) -> Target,
+) -> Result<Vec<(CpuId, SwitchRecorder)>, (CpuId, io::Error)> {
+    let open = |cpu: CpuId, bytes: usize| SwitchRecorder::open(target(cpu), bytes).map(|ring| (cpu, ring));
+    shared_fairly(ring_bytes, &|bytes| {
+        machine.online.iter().map(|cpu| open(cpu, bytes).map_err(|error| (cpu, error))).collect()
+    })
+}
+
+/// The smallest ring that is asked for.
+const LEAST_RING: usize = 128 << 10;
+
+/// Opens the rings of all CPUs with `bytes` each, or with less: users have a limit on locked memory for all of them
+/// (`perf_event_mlock_kb` for each CPU, and RLIMIT_MEMLOCK), and where the first CPUs took all of it the others would have none.
+fn shared_fairly<T>(
+    mut bytes: usize,
+    all: &dyn Fn(usize) -> Result<T, (CpuId, io::Error)>,
+) -> Result<T, (CpuId, io::Error)> {
+    loop {
+        match all(bytes) {
+            Err((_, error)) if error.kind() == io::ErrorKind::PermissionDenied && bytes > LEAST_RING => {
+                bytes /= 2;
+            }
+            other => return other,
+        }
     }
-    Ok(Sources::of(list))
 }
 
 fn open_own(request: &RecordRequest, machine: &MachineFacts) -> Result<Sources, HostError> {
@@ -167,18 +199,17 @@ fn open_own(request: &RecordRequest, machine: &MachineFacts) -> Result<Sources, 
         }
     };
     let started = Command::start(arguments, true)?;
-    let mut list: Vec<(CpuId, Box<dyn CpuSource>)> = Vec::new();
-    for cpu in machine.online.iter() {
-        let target = Target::Tree { pid: started.pid() as i32, cpu: cpu.0 as i32 };
-        match SwitchRecorder::open(target, request.ring_bytes) {
-            Ok(source) => list.push((cpu, Box::new(source))),
-            Err(error) => {
-                started.end();
-                return Err(failed(cpu)(error));
-            }
+    let target = |cpu: CpuId| Target::Tree { pid: started.pid() as i32, cpu: cpu.0 as i32 };
+    match switch_recorders(request.ring_bytes, machine, target) {
+        Ok(list) => {
+            let list = list.into_iter().map(boxed).collect();
+            Ok(Sources { command: Some(started), ..Sources::of(list) })
+        }
+        Err((cpu, error)) => {
+            started.end();
+            Err(failed(cpu)(error))
         }
     }
-    Ok(Sources { command: Some(started), ..Sources::of(list) })
 }
 
 /// The threads of processes that run already. The kernel allows it for processes that their user may trace.
@@ -204,8 +235,6 @@ fn open_threads(request: &RecordRequest, machine: &MachineFacts, pids: &[u32]) -
             }
         }
     }
-    let boxed =
-        |(cpu, source): (CpuId, SwitchRecorder)| -> (CpuId, Box<dyn CpuSource>) { (cpu, Box::new(source)) };
     if list.is_empty() {
         return Err(HostError::NoProcess { pid: pids.first().copied().unwrap_or_default() });
     }
@@ -222,10 +251,40 @@ fn watch_thread(
     if !list.is_empty() {
         return list.iter_mut().try_for_each(|(cpu, source)| source.add(thread, cpu.0));
     }
-    let open = |cpu: CpuId| {
-        let target = Target::Tree { pid: thread as i32, cpu: cpu.0 as i32 };
-        Ok((cpu, SwitchRecorder::open(target, ring_bytes)?))
-    };
-    *list = machine.online.iter().map(open).collect::<io::Result<_>>()?;
+    let target = |cpu: CpuId| Target::Tree { pid: thread as i32, cpu: cpu.0 as i32 };
+    *list = switch_recorders(ring_bytes, machine, target).map_err(|(_, error)| error)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// The limits of a user of a machine with four CPUs: 4 x 516 KiB, and RLIMIT_MEMLOCK of 8 MiB. A ring halves itself when the
+    /// rest does not hold it ([`Ring::map`](crate::sys::Ring::map)).
+    #[test]
+    fn every_cpu_has_its_part_of_the_memory() {
+        let refused = || io::Error::from(io::ErrorKind::PermissionDenied);
+        let open = |bytes: usize| {
+            let left = Cell::new(4 * (516 << 10) + (8 << 20));
+            let one = |cpu: usize| {
+                let mut size = bytes;
+                while size + 4096 > left.get() {
+                    size /= 2;
+                    if size < LEAST_RING {
+                        return Err((CpuId::from(cpu), refused()));
+                    }
+                }
+                left.set(left.get() - size - 4096);
+                Ok(size)
+            };
+            (0..4).map(one).collect::<Result<Vec<usize>, _>>()
+        };
+        assert!(open(8 << 20).is_err(), "the first takes what the others need");
+        let rings = shared_fairly(8 << 20, &open).expect("there is enough for all");
+        assert!(rings.iter().all(|size| *size >= LEAST_RING) && rings.len() == 4, "{rings:?}");
+        let never = |_: usize| -> Result<(), _> { Err((CpuId(3), refused())) };
+        assert_eq!(shared_fairly(8 << 20, &never).unwrap_err().0, CpuId(3), "a real refusal stays one");
+    }
 }

@@ -73,6 +73,7 @@ pub fn die_with_us(command: &mut std::process::Command) {
     unsafe {
         command.pre_exec(bind);
     }
+    super::huge_pages::begins_without(command);
 }
 
 /// Lets the program that `command` starts begin on `cpus`, wherever the thread that starts it is bound.

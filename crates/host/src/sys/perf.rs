@@ -187,7 +187,8 @@ impl Ring {
                 std::ptr::null_mut(),
                 page + size,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
+                // No page fault later.
+                libc::MAP_SHARED | libc::MAP_POPULATE,
                 event.file.as_raw_fd(),
                 0,
             )

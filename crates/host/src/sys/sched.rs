@@ -51,6 +51,7 @@ pub(crate) fn set_attributes(tid: u32, mut attributes: Attributes) -> io::Result
 /// instruction of user code, until it gets SIGCONT.
 pub(crate) fn spawn(command: &mut Command, stopped: bool) -> io::Result<Child> {
     command.process_group(0);
+    super::huge_pages::begins_without(command);
     if !stopped {
         return command.spawn();
     }
@@ -59,6 +60,7 @@ pub(crate) fn spawn(command: &mut Command, stopped: bool) -> io::Result<Child> {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", "kill -STOP $$; exec \"$0\" \"$@\""]).arg(command.get_program());
     shell.args(command.get_args()).process_group(0);
+    super::huge_pages::begins_without(&mut shell);
     shell.spawn()
 }
 

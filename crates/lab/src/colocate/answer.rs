@@ -17,6 +17,8 @@ pub trait ColocateObserver {
     fn round(&mut self, _what: &str, _how: Actuator) {}
     /// Called when a round of the server alone begins.
     fn alone(&mut self) {}
+    /// Called when the first rounds of an actuator are judged.
+    fn tried(&mut self, _tried: &Tried) {}
     /// Called when the chosen actuator is set, to be kept for `time`.
     fn keeping(&mut self, _how: Actuator, _time: Ns) {}
     /// Called when a round of keeping has ended, with whether the goals were met.

@@ -66,8 +66,9 @@ impl Drop for AwakeCpus {
 
 fn spin(cpu: &CpuSet, stop: &AtomicBool) {
     // It must not compete with fair tasks, nor run on another CPU: without both it does not spin.
-    let idle = threads::scheduling(0)
-        .and_then(|now| threads::set_scheduling(0, &Scheduling { policy: Policy::Idle, slice: None, ..now }));
+    let idle = threads::scheduling(0).and_then(|now| {
+        threads::set_scheduling(0, &Scheduling { slice: None, ..now.with_policy(Policy::Idle) })
+    });
     if idle.and_then(|()| threads::set_affinity(0, cpu)).is_err() {
         return;
     }

@@ -2,7 +2,7 @@
 
 use super::error::ColocateError;
 use super::samples::needed;
-use schedlab_host::threads::{self, Scheduling};
+use schedlab_host::threads;
 use schedlab_measure::{Ladder, LoadReport, LoadRequest, LoopKind, run};
 use schedlab_model::{CpuSet, Ns, Policy};
 use schedlab_study::metric::{Metric, Stat};
@@ -73,7 +73,7 @@ impl Client {
         // Other work on the client's CPU would look like a delay of the server. The client sleeps between replies, and its thread
         // ends with the round; where the kernel refuses the policy, the client's lag and doubts show it.
         if let Ok(now) = threads::scheduling(0) {
-            let _ = threads::set_scheduling(0, &Scheduling { policy: Policy::Fifo(1), ..now });
+            let _ = threads::set_scheduling(0, &now.with_policy(Policy::Fifo(1)));
         }
         let request = LoadRequest {
             address: self.address,

@@ -4,7 +4,8 @@
 //! stall the server. The first that meets the goals in its interleaved rounds is chosen. Before the next stage, settings that the
 //! rounds did not decide get more of them: a setting must not lose to a harsher one only because the machine was noisy. A setting that
 //! its last rounds do not decide either is not known to miss the goals: the mildest of those is chosen then, and the answer says
-//! that it is not sure.
+//! that it is not sure. Where nothing can be said of a milder setting, for want of values, no setting that stalls the server is tried
+//! unless the user names it.
 
 use super::answer::{ColocateObserver, Colocation, Tried};
 use super::distance::{Distance, distances};
@@ -90,7 +91,7 @@ pub(super) fn search(
     observer: &mut dyn ColocateObserver,
 ) -> Result<(), ColocateError> {
     // Whether too little was seen of a setting to say that none meets the goals.
-    let mut unseen = false;
+    let mut unseen: Vec<Actuator> = Vec::new();
     let mut alone = Vec::new();
     if plan.needs_alone() {
         observer.alone();
@@ -99,17 +100,26 @@ pub(super) fn search(
     for stage in Stage::ALL {
         let mut open: Vec<Candidate> = Vec::new();
         for how in LADDER.into_iter().filter(|how| Stage::from_actuator(*how) == stage) {
+            if let Some(tried) = stalls_for_nothing(how, plan, &unseen) {
+                found.tried.push(tried);
+                continue;
+            }
             let tried = attempt(rounds, plan, how, found, &mut alone, observer)?;
             let lacks = tried.round.iter().any(|round| round.lacks.iter().any(Option::is_some));
             // Where rounds alone differ from each other as much as this one from the bound, more of them can decide.
             let near = !alone.is_empty() && !lacks && tried.outcome == Some(GateOutcome::CannotSay);
             let candidate = tried.outcome == Some(GateOutcome::Met) || near;
             if how == Actuator::Default && tried.outcome == Some(GateOutcome::CannotSay) && !near {
+                observer.tried(&tried);
                 found.outcome = GateOutcome::CannotSay;
                 found.before.extend(tried.round.clone());
                 found.tried.push(tried);
                 return Ok(());
             }
+            if tried.outcome == Some(GateOutcome::CannotSay) && !candidate {
+                unseen.push(how);
+            }
+            observer.tried(&tried);
             found.tried.push(tried);
             if !candidate {
                 continue;
@@ -121,31 +131,61 @@ pub(super) fn search(
                 found.choose(how);
                 return Ok(());
             }
-            unseen |= candidate.outcome == GateOutcome::CannotSay && !candidate.open;
+            if candidate.outcome == GateOutcome::CannotSay && !candidate.open {
+                unseen.push(how);
+            }
             if candidate.open {
                 open.push(candidate);
             }
         }
-        for candidate in &mut open {
-            candidate.look(rounds, plan, &LATER_LOOKS, "not decided yet", observer)?;
-            candidate.tell(found);
-            if candidate.outcome == GateOutcome::Met {
-                found.choose(candidate.how);
-                return Ok(());
-            }
-        }
-        open.retain(|candidate| candidate.outcome == GateOutcome::CannotSay);
-        found.undecided.extend(open.iter().map(|candidate| candidate.how));
-        if let Some(mildest) = open.first() {
-            mildest.tell(found);
-            found.choose(mildest.how);
+        decide(open, rounds, plan, found, observer)?;
+        if found.chosen.is_some() {
             return Ok(());
         }
     }
-    if unseen {
+    if !unseen.is_empty() {
         found.outcome = GateOutcome::CannotSay;
     }
     Ok(())
+}
+
+/// Gives the undecided settings of a stage more rounds. The first that meets the goals is chosen, else the mildest that may.
+fn decide(
+    mut open: Vec<Candidate>,
+    rounds: &mut dyn Rounds,
+    plan: &ColocatePlan,
+    found: &mut Colocation,
+    observer: &mut dyn ColocateObserver,
+) -> Result<(), ColocateError> {
+    for candidate in &mut open {
+        candidate.look(rounds, plan, &LATER_LOOKS, "not decided yet", observer)?;
+        candidate.tell(found);
+        if candidate.outcome == GateOutcome::Met {
+            found.choose(candidate.how);
+            return Ok(());
+        }
+    }
+    open.retain(|candidate| candidate.outcome == GateOutcome::CannotSay);
+    found.undecided.extend(open.iter().map(|candidate| candidate.how));
+    if let Some(mildest) = open.first() {
+        mildest.tell(found);
+        found.choose(mildest.how);
+    }
+    Ok(())
+}
+
+/// Returns that `how`, which stalls the server at times, is not tried: nothing can be said of milder settings, and the user does not
+/// name it.
+fn stalls_for_nothing(how: Actuator, plan: &ColocatePlan, unseen: &[Actuator]) -> Option<Tried> {
+    let stall = how.stall().filter(|_| !unseen.is_empty() && !plan.only.contains(&how))?;
+    let milder: Vec<&str> = unseen.iter().map(|how| how.name()).collect();
+    let why = format!(
+        "it stops the server for {stall} at times, and whether {} would do could not be told: a longer --round may tell, --try {} \
+         tries it all the same",
+        milder.join(", "),
+        how.name()
+    );
+    Some(Tried { actuator: how, changed: 0, outcome: None, round: None, skipped: Some(why) })
 }
 
 /// Tries `how` in its first rounds.

@@ -5,6 +5,7 @@ use super::attach::{self, AttachedDriver};
 use super::awake::{AwakeCpus, KeptAwake};
 use super::error::ColocateError;
 use super::plan::{ColocatePlan, changes_nothing};
+use super::pulse::Pulse;
 use super::round::{Round, WorkloadProcesses};
 use super::workload::{Workload, WorkloadSource};
 use crate::cpus::check_online;
@@ -20,8 +21,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The guardian kills an owner whose heartbeats stop for longer. They come every 20 ms while a round is recorded, but not while
-/// a recording is analysed.
+/// The guardian kills an owner whose heartbeats stop for longer. They come from a thread of their own ([`Pulse`]), however long the
+/// trial's own thread waits for a CPU.
 const SILENCE: Duration = Duration::from_secs(30);
 /// Above the server's priority (1), so that the guardian can put everything back whatever the server does.
 const GUARDIAN_PRIORITY: u8 = 2;
@@ -39,6 +40,7 @@ pub(super) struct Trial<'a> {
     stop: &'a dyn Fn() -> bool,
     // Dropped in this order: first everything is put back, then the commands are ended.
     confined: Option<Keeper>,
+    pulse: Option<Pulse>,
     server: Workload,
     batch: Workload,
     load: Option<Workload>,
@@ -83,6 +85,7 @@ impl<'a> Trial<'a> {
             plan,
             stop,
             confined: None,
+            pulse: Pulse::start(),
             server,
             batch,
             load: None,
@@ -120,11 +123,16 @@ impl<'a> Trial<'a> {
             run_dir: self.plan.run_dir.clone(),
             purpose: format!("colocate: {what}"),
             program: self.plan.program.clone(),
-            silence: Some(SILENCE),
+            // Without the right to a real-time heartbeat nothing real-time is set either, and only the end of this process counts.
+            silence: self.pulse.as_ref().filter(|pulse| pulse.is_urgent()).map(|_| SILENCE),
             priority,
             starve: None,
         };
-        Ok(Keeper::start(&options)?)
+        let keeper = Keeper::start(&options)?;
+        if let (Some(pulse), Ok(pipe)) = (&self.pulse, keeper.heartbeat_pipe()) {
+            pulse.add(pipe);
+        }
+        Ok(keeper)
     }
 
     /// Measures one round under `how`. Returns how many threads and files were changed, and the values.
@@ -276,7 +284,7 @@ impl<'a> Trial<'a> {
         Ok((recording.duration.max(Ns(1)), round))
     }
 
-    /// To be called every 20 ms: sends heartbeats to the guardians, checks that the server runs, and starts batch work and load
+    /// To be called every 20 ms: checks that guardians and server run, and starts batch work and load
     /// again that ended.
     fn tend(
         &mut self,
@@ -287,6 +295,7 @@ impl<'a> Trial<'a> {
         if held.driver.as_mut().is_some_and(|agent| !agent.runs()) {
             return Err(ColocateError::Input("the agent has ended; see `schedlab status`".to_owned()));
         }
+        self.pulse.iter().for_each(Pulse::word);
         for keeper in [held.keeper.as_mut(), self.confined.as_mut()].into_iter().flatten() {
             keeper.beat()?;
         }

@@ -188,6 +188,7 @@ mod tests {
         let cell = schedlab_study::result::Cell {
             metric: Metric::Share,
             value: Estimate { median, low, high },
+            error: None,
             change: None,
         };
         let subject = schedlab_study::result::Subject {
@@ -195,6 +196,7 @@ mod tests {
             name: "hog".to_owned(),
             tasks: 1,
             changed: false,
+            merges: false,
             cells: vec![cell],
         };
         Row {

@@ -42,7 +42,13 @@ pub(super) struct Testbed<'a> {
 
 /// Returns a policy and a nice value for a program.
 pub(super) fn scheduling(policy: Policy, nice: i8) -> Scheduling {
-    Scheduling { policy, nice: Nice::new(nice).unwrap_or_default(), slice: None, reset_on_fork: false }
+    Scheduling {
+        policy,
+        nice: Nice::new(nice).unwrap_or_default(),
+        slice: None,
+        reset_on_fork: false,
+        ext: false,
+    }
 }
 
 impl<'a> Testbed<'a> {

@@ -76,7 +76,9 @@ pub fn measure(
         progress(lines);
     };
     let report = latency(request, &mut both, stop)?;
-    let budget = |tracer: Tracer, broke| Budget::of(broke, request.policy, report.slack, &tracer.finish());
+    let rt_runtime = schedlab_host::rt_runtime();
+    let budget =
+        |tracer: Tracer, broke| Budget::of(broke, request.policy, report.slack, rt_runtime, &tracer.finish());
     let blame = report.broke.as_ref().map(|broke| tracer.map(|tracer| budget(tracer, broke)));
     Ok(Measured { report, blame })
 }

@@ -71,12 +71,10 @@ impl FromStr for StopConditions {
     type Err = StopConditionError;
 
     fn from_str(text: &str) -> Result<StopConditions, StopConditionError> {
-        // `>=` is taken for `>`: no clock is fine enough for the difference.
-        let spaced = text.replace(">=", ">").replace('>', " > ");
-        let words: Vec<&str> = spaced.split_whitespace().collect();
         let failed = |what: String| StopConditionError { text: text.to_owned(), what };
+        let words = words(text).map_err(failed)?;
         words
-            .split(|&word| word == "or" || word == "||")
+            .split(|word| word.is("or") || word.is("||"))
             .map(condition)
             .collect::<Result<_, _>>()
             .map(StopConditions)
@@ -84,25 +82,68 @@ impl FromStr for StopConditions {
     }
 }
 
-fn condition(words: &[&str]) -> Result<StopCondition, String> {
-    let at = words.iter().position(|word| *word == ">");
+/// A word of a condition; in quotes it is a name, whatever it holds.
+#[derive(Debug)]
+struct Word {
+    text: String,
+    quoted: bool,
+}
+
+impl Word {
+    /// Whether it is this word of the grammar.
+    fn is(&self, word: &str) -> bool {
+        !self.quoted && self.text == word
+    }
+}
+
+/// Splits a condition at blanks and at `>`, which also ends a word. `'...'` and `"..."` are one word each.
+fn words(text: &str) -> Result<Vec<Word>, String> {
+    let mut words: Vec<Word> = Vec::new();
+    let mut rest = text.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let (word, after) = match first {
+            '\'' | '"' => {
+                let (name, after) =
+                    rest[1..].split_once(first).ok_or_else(|| format!("the quote {first} has no end"))?;
+                (Word { text: name.to_owned(), quoted: true }, after)
+            }
+            // `>=` is taken for `>`: no clock is fine enough for the difference.
+            '>' => {
+                let after = rest[1..].strip_prefix('=').unwrap_or(&rest[1..]);
+                (Word { text: ">".to_owned(), quoted: false }, after)
+            }
+            _ => {
+                let end = rest.find(|c: char| c.is_whitespace() || c == '>').unwrap_or(rest.len());
+                (Word { text: rest[..end].to_owned(), quoted: false }, &rest[end..])
+            }
+        };
+        words.push(word);
+        rest = after.trim_start();
+    }
+    Ok(words)
+}
+
+fn condition(words: &[Word]) -> Result<StopCondition, String> {
+    let joined = |words: &[Word]| words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
+    let at = words.iter().position(|word| word.is(">"));
     let Some(at) = at else {
-        return Err(match words.iter().find(|word| matches!(**word, "<" | "<=" | "=" | "==")) {
-            Some(word) => format!(
+        let others = ["<", "<=", "=", "=="];
+        return Err(match words.iter().find(|word| others.iter().any(|other| word.is(other))) {
+            Some(Word { text: word, .. }) => format!(
                 "`{word}` is not possible, only `>`: the recorder stops when something takes too long"
             ),
             None if words.is_empty() => "a condition is missing".to_owned(),
-            None => format!("there is no `>` in `{}`", words.join(" ")),
+            None => format!("there is no `>` in `{}`", joined(words)),
         });
     };
     let (task, measure) = match &words[..at] {
-        [measure] => (None, *measure),
-        [task, measure] => (Some((*task).to_owned()), *measure),
+        [measure] => (None, measure.text.as_str()),
+        [task, measure] => (Some(task.text.clone()), measure.text.as_str()),
         [] => return Err("nothing is before `>`: say what is measured".to_owned()),
         more => {
             return Err(format!(
-                "`{}` is not TASK MEASURE (a name with spaces: write `?` for each)",
-                more.join(" ")
+                "`{}` is not TASK MEASURE (write a name with blanks in quotes)",
+                joined(more)
             ));
         }
     };
@@ -111,7 +152,7 @@ fn condition(words: &[&str]) -> Result<StopCondition, String> {
         known.ok_or_else(|| format!("`{measure}` cannot be measured: use wait, run or block"))?;
     let limit = match &words[at + 1..] {
         [] => return Err("after `>` a time is missing".to_owned()),
-        more => more.concat(),
+        more => more.iter().map(|word| word.text.as_str()).collect::<String>(),
     };
     let limit = limit.parse::<Ns>().map_err(|error| error.to_string())?;
     Ok(StopCondition { task: task.filter(|task| task != "*" && task != "any"), measure, limit })
@@ -349,6 +390,12 @@ mod tests {
         assert_eq!(caught("11 block > 1ms"), None);
         assert_eq!(caught("redis-server wait > 1s or batch-7 run > 15ms"), Some(("batch-7".to_owned(), 20)));
         assert_eq!(caught("schedlab wait > 0ms"), None);
+        assert_eq!(caught("'redis-server' wait>10ms"), Some(("redis-server".to_owned(), 18)));
+        let parsed = |text: &str| text.parse::<StopConditions>().map(|found| found.0);
+        let named = |text: &str| parsed(text).unwrap().remove(0).task;
+        assert_eq!(named("\"a > b\" wait > 1ms"), Some("a > b".to_owned()));
+        assert_eq!(named("'it is \"or\"' run > 1ms or ran > 2ms"), Some("it is \"or\"".to_owned()));
+        assert!(parsed("'a wait > 1ms").unwrap_err().to_string().contains("has no end"));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use schedlab_host::follow::{Batch, By as Doer, Followed, Follower};
 use schedlab_model::{Ns, Policy};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
 
@@ -52,6 +52,9 @@ pub(super) struct Shared {
     pub(super) unguarded: AtomicBool,
     /// Orders that were carried out.
     pub(super) orders_done: AtomicU64,
+    /// The thread whose wakeups show that events come (0: none yet), and how many of them were heard.
+    pub(super) probe: AtomicU32,
+    pub(super) probed: AtomicU64,
     /// The counts of all agents, renewed at each heartbeat of the first one.
     pub(super) counts: Mutex<super::Counts>,
     /// By CPU slot.
@@ -240,6 +243,9 @@ impl Agent {
         self.follower.read(|event| events.push(event));
         for event in &events {
             match *event {
+                Followed::Woken { tid, .. } if tid == self.shared.probe.load(Ordering::Relaxed) => {
+                    self.shared.probed.fetch_add(1, Ordering::Release);
+                }
                 Followed::Woken { tid, by } => {
                     let by = match by {
                         Doer::Thread(waker) => state.task_of(waker).map_or(WokenBy::Unknown, WokenBy::Task),

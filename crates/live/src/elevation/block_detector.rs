@@ -37,7 +37,7 @@ pub(super) fn become_fifo(who: &str, priority: u8, cpus: &CpuSet) -> Result<(), 
     };
     threads::set_affinity(0, cpus).map_err(failed("sched_setaffinity"))?;
     let now = threads::scheduling(0).map_err(failed("sched_getattr"))?;
-    let wanted = Scheduling { policy: Policy::Fifo(priority), reset_on_fork: true, ..now };
+    let wanted = Scheduling { reset_on_fork: true, ..now.with_policy(Policy::Fifo(priority)) };
     threads::set_scheduling(0, &wanted).map_err(failed("sched_setattr"))
 }
 

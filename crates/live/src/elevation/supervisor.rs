@@ -6,11 +6,12 @@ mod agent_threads;
 use super::agent::{Notice, Order, Shared, monotonic};
 use super::block_detector::become_fifo;
 use super::cpu_claim::{CpuClaim, PATIENCE};
+use super::hearing::Hearing;
 use super::heartbeat::Heartbeat;
+use super::host_stalls;
 use super::threads::Thread;
 use super::{
-    AGENT, Counts, ElevationOptions, ElevationReport, GUARDIAN, HEARTBEAT, PARKED, RUNNING, SILENCE,
-    ThreadReport,
+    AGENT, Counts, ElevationOptions, ElevationReport, GUARDIAN, HEARTBEAT, PARKED, RUNNING, ThreadReport,
 };
 use crate::journal::{Confined, Setting};
 use crate::logged_core::{CoreOptions, LoggedCore};
@@ -18,7 +19,8 @@ use crate::status_file::{DriverStatus, StatusThread};
 use crate::{Keeper, KeeperOptions, LiveError, detach, restore};
 use agent_threads::{AgentThreads, Done};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use schedlab_host::follow::Adder;
+use schedlab_host::NoHugePages;
+use schedlab_host::follow::{Adder, least_duty};
 use schedlab_host::privileges::{Duty, keep_only};
 use schedlab_host::threads::{self as host, Identity, Scheduling};
 use schedlab_model::{CpuId, CpuSet, Ns, Policy};
@@ -98,6 +100,11 @@ struct Supervisor<'a> {
     adders: Vec<Adder>,
     /// The threads of this process: never followed.
     own: BTreeSet<u32>,
+    hearing: Hearing,
+    /// See [`ElevationReport`].
+    silence: Duration,
+    stall: Ns,
+    _small_pages: NoHugePages,
     _heartbeat: Heartbeat,
     _limit: RtLimit,
     _claims: Vec<CpuClaim>,
@@ -136,14 +143,16 @@ impl<'a> Supervisor<'a> {
     fn start(options: &'a ElevationOptions) -> Result<Supervisor<'a>, LiveError> {
         let others = check_cpus(&options.cpus)?;
         let cpus: Vec<CpuId> = options.cpus.iter().collect();
-        let core = CoreOptions {
-            scheduler: options.scheduler.clone(),
-            cpus: cpus.len(),
-            tasks: options.capacity,
-            hz: schedlab_host::machine().hz,
-            seed: 1,
-        };
+        let (scheduler, tasks, hz) =
+            (options.scheduler.clone(), options.capacity, schedlab_host::machine().hz);
+        let core = CoreOptions { scheduler, cpus: cpus.len(), tasks, hz, seed: 1 };
         check_scheduler(&core, &options.declared)?;
+        // Agents open events before anything is given up; this thread opens more for each thread that it takes on.
+        let follow =
+            least_duty(cpus[0]).map_err(|error| LiveError::NoEvents { reason: error.to_string() })?;
+        let small_pages = NoHugePages::hold();
+        let stall = host_stalls::longest(&options.cpus);
+        let silence = host_stalls::silence(stall);
         let claims = cpus.iter().map(|cpu| CpuClaim::take(*cpu, PATIENCE)).collect::<Result<_, _>>()?;
         let start = monotonic();
         let (agents, adders, notices) = AgentThreads::start(options, &core, &others, start)?;
@@ -156,20 +165,21 @@ impl<'a> Supervisor<'a> {
             run_dir: options.run_dir.clone(),
             purpose: format!("run under {} on CPU {}", options.scheduler, options.cpus),
             program: options.program.clone(),
-            silence: Some(SILENCE),
+            silence: Some(silence),
             priority: Some(GUARDIAN),
             starve: Some(Duration::from_nanos(options.starve_after.0) * BROKEN + BROKEN_MORE),
         })?;
         let limit = RtLimit::set();
         // What is left to do: set policies, follow more threads, end the command.
-        keep_only(&[Duty::Schedule, Duty::Follow, Duty::LockMemory, Duty::Kill, Duty::See])
+        keep_only(&[Duty::Schedule, follow, Duty::LockMemory, Duty::Kill, Duty::See])
             .map_err(LiveError::io("giving up capabilities"))?;
         let heartbeat = Heartbeat::start(shared.clone(), keeper.heartbeat_pipe()?, others)?;
         let own = host::of_process(std::process::id()).into_iter().collect();
         // This thread was made for this management.
         let own_thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
         let began = host::identity(own_thread).map_or(u64::MAX, |own| own.started);
-        Ok(Supervisor {
+        let hearing = Hearing::start(&shared)?;
+        let supervisor = Supervisor {
             options,
             core,
             keeper,
@@ -188,10 +198,24 @@ impl<'a> Supervisor<'a> {
             released: BTreeSet::new(),
             adders,
             own,
+            hearing,
+            silence,
+            stall,
+            _small_pages: small_pages,
             _heartbeat: heartbeat,
             _limit: limit,
             _claims: claims,
-        })
+        };
+        supervisor.hears()
+    }
+
+    /// Shows that events come, before a thread is taken on.
+    fn hears(mut self) -> Result<Self, LiveError> {
+        let probe = self.hearing.tid();
+        self.follow(probe)?;
+        let Supervisor { hearing, shared, keeper, .. } = &mut self;
+        hearing.first(shared, || keeper.beat())?;
+        Ok(self)
     }
 
     /// Gives an order that is not about one CPU: the first agent carries it out.
@@ -276,11 +300,13 @@ impl<'a> Supervisor<'a> {
         let served = host::served(tid);
         let cpu = self.next_cpu(&affinity);
         let Some(thread) = Thread::open(identity, before, affinity, taken_for, cpu) else { return Ok(false) };
+        // Before it is in a band: opening an event may wait for an RCU grace period, and PREEMPT_RT's rcuc threads
+        // (SCHED_FIFO 1) come to none behind an endless loop in a band that no agent takes the CPU from yet.
+        self.follow(tid)?;
         match self.put_into_band(&thread) {
             Err(LiveError::NoThread { .. }) => return Ok(false),
             other => other?,
         }
-        self.follow(tid)?;
         let taken = StatusThread { thread: thread.identity.clone(), before: served };
         self.threads.push(KnownThread { taken, own: thread.before.policy });
         self.order(Order::Join(Box::new(thread)));
@@ -306,12 +332,14 @@ impl<'a> Supervisor<'a> {
         among[self.threads.len() % among.len()]
     }
 
-    /// Makes the agents follow a thread. Where the kernel refuses to follow one more, its wakeups are found by
-    /// looking.
+    /// Makes the agents follow a thread.
     fn follow(&mut self, tid: u32) -> Result<(), LiveError> {
         let mut told = 0;
         for slot in 0..self.adders.len() {
-            if let Ok(Some(batch)) = self.adders[slot].add(&BTreeSet::from([tid]), &self.own) {
+            let no_events =
+                |error: schedlab_host::HostError| LiveError::NoEvents { reason: error.to_string() };
+            let added = self.adders[slot].add(&BTreeSet::from([tid]), &self.own).map_err(no_events)?;
+            if let Some(batch) = added {
                 self.order_to(slot, Order::Follow(batch));
                 told += 1;
             }
@@ -344,6 +372,8 @@ impl<'a> Supervisor<'a> {
         if self.agents.is_dead() {
             return Ok(false);
         }
+        let Supervisor { hearing, shared, keeper, .. } = self;
+        hearing.tend(shared, || keeper.beat())?;
         let now = monotonic();
         if now.saturating_sub(self.published) >= PUBLISH {
             self.published = now;
@@ -442,7 +472,8 @@ impl<'a> Supervisor<'a> {
             chosen_ns: chosen.0,
         };
         let threads = threads.iter().map(|(thread, chosen)| report((thread, chosen))).collect();
-        Ok(ElevationReport { elapsed, counts, threads, core: self.core, log, restored })
+        let (silence, stall) = (self.silence, self.stall);
+        Ok(ElevationReport { elapsed, counts, threads, core: self.core, log, restored, silence, stall })
     }
 }
 

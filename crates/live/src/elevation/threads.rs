@@ -47,6 +47,7 @@ impl Thread {
             nice: self.before.nice,
             slice: None,
             reset_on_fork: true,
+            ext: false,
         }
     }
 
@@ -55,7 +56,7 @@ impl Thread {
     fn behind(&self) -> Option<Scheduling> {
         // The flag tells it from a SCHED_IDLE that another process set
         // ([`Setting::FifoBand`](crate::journal::Setting)).
-        let behind = Scheduling { policy: Policy::Idle, slice: None, reset_on_fork: true, ..self.before };
+        let behind = Scheduling { slice: None, reset_on_fork: true, ..self.before.with_policy(Policy::Idle) };
         matches!(self.before.policy, Policy::Other | Policy::Batch).then_some(behind)
     }
 }

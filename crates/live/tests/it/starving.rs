@@ -63,7 +63,7 @@ pub(crate) fn starve(arguments: &[String]) -> ExitCode {
         let now = threads::scheduling(thread.tid).expect("readable");
         keeper.confine(&thread, &one_cpu(thread.tid)).expect("allowed");
         keeper.declare(&thread, Setting::FifoBand(1, 3)).expect("noted");
-        let fifo = Scheduling { policy: Policy::Fifo(priority), reset_on_fork: true, ..now };
+        let fifo = Scheduling { reset_on_fork: true, ..now.with_policy(Policy::Fifo(priority)) };
         keeper.apply(&thread, &fifo).expect("root");
     }
     while keeper.beat().is_ok() {

@@ -6,7 +6,7 @@ use rustix::io::{read, write};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet as RawMask, gettid, sched_setaffinity, sched_yield};
 use rustix::time::{ClockId, clock_gettime};
-use schedlab_host::threads::{Scheduling, affinity, scheduling, set_affinity, set_scheduling};
+use schedlab_host::threads::{affinity, scheduling, set_affinity, set_scheduling};
 use schedlab_model::{CpuId, CpuSet, Policy};
 use std::hint::{black_box, spin_loop};
 use std::io;
@@ -52,7 +52,7 @@ pub(super) fn alone(place: &Place) -> io::Result<Vec<f64>> {
 /// Changes the policy of thread `tid` there and back, a call a sample.
 fn toggle(place: &Place, tid: u32, there: Policy) -> io::Result<Vec<f64>> {
     let before = scheduling(tid)?;
-    let changed = Scheduling { policy: there, ..before };
+    let changed = before.with_policy(there);
     let mut next = [changed, before].into_iter().cycle();
     let samples = place.calls(1, || next.next().map_or(Ok(()), |wanted| set_scheduling(tid, &wanted)));
     set_scheduling(tid, &before)?;

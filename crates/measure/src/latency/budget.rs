@@ -12,9 +12,16 @@ use schedlab_model::{CpuId, Ns, Policy};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A choice of a lower thread or of idling is called throttling from this length on; shorter ones come about between a
+/// A choice of a lower thread or of idling can be throttling from this length on; shorter ones come about between a
 /// wakeup from elsewhere and its arrival in the queue. (A choice, not a measurement.)
 const THROTTLED_FROM: u64 = 100_000;
+
+/// Real-time throttling and the fair server act on real-time threads that had most of a second before (defaults: 950 ms,
+/// `sched_rt_runtime_us` and `fair_server/cpuN/runtime`). Where those had less than this part of the allowed time, a real-time
+/// thread that is passed over was not held back by either.
+const USED_UP: f64 = 0.9;
+/// The period of both, nanoseconds (`sched_rt_period_us`).
+const PERIOD: u64 = 1_000_000_000;
 
 /// Why time passed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -38,6 +45,8 @@ pub enum Cause {
     LateWakeup,
     /// The thread itself, from its switch-in until it read the clock.
     Own,
+    /// The thread itself: at its expiry it still ran, and had not gone to sleep.
+    StillRan,
     /// Records were lost or missing.
     Unknown,
 }
@@ -55,6 +64,7 @@ impl Cause {
             Cause::TimerSlack => "timer slack",
             Cause::LateWakeup => "late wakeup, meanwhile",
             Cause::Own => "return to user space",
+            Cause::StillRan => "the thread itself, which still ran when it was due",
             Cause::Unknown => "unknown",
         }
     }
@@ -94,8 +104,9 @@ impl Budget {
         part.ns as f64 / self.total_ns.max(1) as f64
     }
 
-    /// Of the wakeup `broke`, whose thread has `policy` and timer slack `slack`.
-    pub fn of(broke: &Broke, policy: Policy, slack: Ns, marks: &Marks) -> Budget {
+    /// Of the wakeup `broke`, whose thread has `policy` and timer slack `slack`. `rt_runtime`: what real-time threads may have of
+    /// each second (`sched_rt_runtime_us`); `None`: no limit.
+    pub fn of(broke: &Broke, policy: Policy, slack: Ns, rt_runtime: Option<Ns>, marks: &Marks) -> Budget {
         let (due, ran) = (broke.due_ns, broke.ran_ns.max(broke.due_ns));
         let within = |mark: &&Mark| (due..=ran).contains(&mark.at);
         let switched_in =
@@ -110,6 +121,7 @@ impl Budget {
         let slack_until = if policy.is_fair() { due.saturating_add(slack.0) } else { due };
         let none = Vec::new();
         let list = marks.cpus.get(&cpu).unwrap_or(&none);
+        let slept = list.iter().any(|mark| within(&mark) && switched_in(mark));
         let mut state = State {
             tid: broke.tid,
             prio: priority(policy),
@@ -117,6 +129,8 @@ impl Budget {
             slack_until,
             current: None,
             picked: false,
+            entered: !slept && woken.is_some(),
+            may_be_throttled: may_be_throttled(policy, rt_runtime, list, due),
             irqs: Vec::new(),
             softirqs: Vec::new(),
             prios: priorities(list),
@@ -195,6 +209,22 @@ fn priority(policy: Policy) -> i32 {
     }
 }
 
+/// Whether a limit can hold back a thread of `policy` that is due at `due`. Limits of groups and of deadline threads act at any
+/// time, those of real-time threads only after these have run for long.
+fn may_be_throttled(policy: Policy, rt_runtime: Option<Ns>, list: &[Mark], due: u64) -> bool {
+    let (Policy::Fifo(_) | Policy::Rr(_)) = policy else { return true };
+    let Some(allowed) = rt_runtime else { return false };
+    let from = due.saturating_sub(PERIOD);
+    let (mut ran, mut since) = (0, None::<u64>);
+    for mark in list.iter().take_while(|mark| mark.at <= due) {
+        let MarkKind::Switch { next, next_prio, .. } = mark.kind else { continue };
+        ran += since.map_or(0, |since| mark.at.saturating_sub(since.max(from)));
+        since = next_prio.filter(|prio| next != 0 && (0..100).contains(prio)).map(|_| mark.at);
+    }
+    ran += since.map_or(0, |since| due.saturating_sub(since.max(from)));
+    ran as f64 >= allowed.0 as f64 * USED_UP
+}
+
 /// Nice 0. All fair threads count as equal: nice values weigh, they give no right to go first.
 const FAIR: i32 = 120;
 
@@ -224,6 +254,10 @@ struct State {
     current: Option<u32>,
     /// The scheduler chose `current` after the wakeup.
     picked: bool,
+    /// The thread was switched in after its expiry, or never left the CPU and was woken there.
+    entered: bool,
+    /// A limit may hold the thread back.
+    may_be_throttled: bool,
     irqs: Vec<u16>,
     softirqs: Vec<u16>,
     prios: BTreeMap<u32, i32>,
@@ -235,6 +269,7 @@ impl State {
         match mark.kind {
             MarkKind::Switch { next, .. } => {
                 self.current = Some(next);
+                self.entered |= mark.at >= due && next == self.tid;
                 self.picked = mark.at >= due && self.woken.is_some_and(|woken| mark.at >= woken);
                 // Nothing is switched inside interrupts: an end that is missing was lost.
                 self.irqs.clear();
@@ -277,12 +312,12 @@ impl State {
         }
         let Some(current) = self.current else { return (Cause::Unknown, Who::Nobody) };
         if current == self.tid {
-            return (Cause::Own, Who::Nobody);
+            return (if self.entered { Cause::Own } else { Cause::StillRan }, Who::Nobody);
         }
         if self.woken.is_none_or(|woken| at < woken) && at < self.slack_until {
             return (Cause::TimerSlack, Who::Nobody);
         }
-        let passed_over = self.picked && long >= THROTTLED_FROM;
+        let passed_over = self.picked && self.may_be_throttled && long >= THROTTLED_FROM;
         if current == 0 {
             return (if passed_over { Cause::Throttled } else { Cause::IdleExit }, Who::Nobody);
         }
@@ -308,6 +343,8 @@ mod tests {
     use proptest::prelude::*;
 
     const ME: u32 = 7;
+    /// A real-time thread that ran since 0 has used it up when one is due ([`broke`]).
+    const LIMIT: Option<Ns> = Some(Ns(900_000));
 
     fn broke(late: u64) -> Broke {
         Broke { thread: 0, tid: ME, cpu: CpuId(0), due_ns: 1_000_000, ran_ns: 1_000_000 + late }
@@ -339,7 +376,7 @@ mod tests {
             (1_004_000, MarkKind::IrqExit),
             (5_900_000, switch(8, ME, 49)),
         ]);
-        let budget = Budget::of(&broke(5_000_000), Policy::Fifo(50), Ns::ZERO, &seen);
+        let budget = Budget::of(&broke(5_000_000), Policy::Fifo(50), Ns::ZERO, LIMIT, &seen);
         let expected = [
             (Cause::Preempted, "hog", 4_896_000),
             (Cause::Own, "", 100_000),
@@ -356,10 +393,15 @@ mod tests {
         let of = |prio: i32, policy: &str, picked: bool| {
             // Without a choice after the wakeup it ran already.
             let at = if picked { 1_002_000 } else { 900_000 };
-            let mut list =
-                vec![(at, switch(0, 8, prio)), (1_001_000, WAKING), (2_000_000, switch(8, ME, 50))];
+            let mut list = vec![
+                (0, switch(0, 9, 49)),
+                (at, switch(9, 8, prio)),
+                (1_001_000, WAKING),
+                (2_000_000, switch(8, ME, 50)),
+            ];
             list.sort_by_key(|(at, _)| *at);
-            Budget::of(&broke(1_000_000), policy.parse().unwrap(), Ns::ZERO, &marks(&list)).parts[0].cause
+            Budget::of(&broke(1_000_000), policy.parse().unwrap(), Ns::ZERO, LIMIT, &marks(&list)).parts[0]
+                .cause
         };
         assert_eq!(of(120, "other", true), Cause::RunQueue);
         assert_eq!(of(110, "other", true), Cause::RunQueue);
@@ -374,18 +416,43 @@ mod tests {
     #[test]
     fn idle_slack_and_loss() {
         let idle = marks(&[(1_060_000, WAKING), (1_080_000, switch(0, ME, 120))]);
-        let budget = Budget::of(&broke(100_000), Policy::Other, Ns::from_us(50), &idle);
+        let budget = Budget::of(&broke(100_000), Policy::Other, Ns::from_us(50), LIMIT, &idle);
         let expected =
             [(Cause::TimerSlack, "", 50_000), (Cause::IdleExit, "", 30_000), (Cause::Own, "", 20_000)];
         assert_eq!(parts(&budget), expected);
         let lost = marks(&[(900_000, switch(0, 8, 120)), (1_010_000, MarkKind::Lost)]);
-        let budget = Budget::of(&broke(100_000), Policy::Fifo(1), Ns::ZERO, &lost);
+        let budget = Budget::of(&broke(100_000), Policy::Fifo(1), Ns::ZERO, LIMIT, &lost);
         assert_eq!(parts(&budget), [(Cause::Unknown, "", 90_000), (Cause::Unknown, "hog", 10_000)]);
         // Idle although the thread was ready.
-        let budget = [(990_000, switch(8, 9, 50)), (1_000_000, WAKING), (1_100_000, switch(9, 0, 120))];
-        let budget = Budget::of(&broke(950_000), Policy::Fifo(1), Ns::ZERO, &marks(&budget));
+        let budget = [(0, switch(8, 9, 50)), (1_000_000, WAKING), (1_100_000, switch(9, 0, 120))];
+        let budget = Budget::of(&broke(950_000), Policy::Fifo(1), Ns::ZERO, LIMIT, &marks(&budget));
         assert_eq!(parts(&budget)[0], (Cause::Throttled, "", 850_000));
-        assert_eq!(parts(&Budget::of(&broke(0), Policy::Other, Ns::ZERO, &Marks::default())), []);
+        assert_eq!(parts(&Budget::of(&broke(0), Policy::Other, Ns::ZERO, LIMIT, &Marks::default())), []);
+    }
+
+    #[test]
+    fn a_limit_that_is_not_used_up_is_no_cause() {
+        let list = [(900_000, switch(0, 9, 50)), (1_000_000, WAKING), (1_100_000, switch(9, 0, 120))];
+        let of = |limit| {
+            Budget::of(&broke(950_000), Policy::Fifo(80), Ns::ZERO, limit, &marks(&list)).parts[0].cause
+        };
+        assert_eq!(of(LIMIT), Cause::IdleExit, "100 us of real-time threads before");
+        assert_eq!(of(None), Cause::IdleExit, "no limit at all");
+        assert_eq!(of(Some(Ns(100_000))), Cause::Throttled);
+    }
+
+    #[test]
+    fn a_thread_that_still_ran_did_not_return_to_user_space() {
+        // It was due while it ran; it went to sleep late, and was woken at once.
+        let list = [(2_600_000, switch(ME, 0, 120)), (2_630_000, WAKING), (2_660_000, switch(0, ME, 19))];
+        let budget = Budget::of(&broke(1_680_000), Policy::Fifo(80), Ns::ZERO, LIMIT, &marks(&list));
+        let expected =
+            [(Cause::StillRan, "", 1_600_000), (Cause::IdleExit, "", 60_000), (Cause::Own, "", 20_000)];
+        assert_eq!(parts(&budget), expected);
+        assert_eq!(
+            budget.blame(),
+            "95 % of 1.68ms are laid to: the thread itself, which still ran when it was due."
+        );
     }
 
     fn kind() -> impl Strategy<Value = MarkKind> {
@@ -408,7 +475,7 @@ mod tests {
                             late in 0u64..2_000_000, slack in 0u64..100_000, fair: bool) {
             list.sort_by_key(|(at, _)| *at);
             let policy = if fair { Policy::Other } else { Policy::Fifo(50) };
-            let budget = Budget::of(&broke(late), policy, Ns(slack), &marks(&list));
+            let budget = Budget::of(&broke(late), policy, Ns(slack), LIMIT, &marks(&list));
             prop_assert_eq!(budget.parts.iter().map(|part| part.ns).sum::<u64>(), late);
             prop_assert!(budget.parts.iter().all(|part| part.ns > 0));
         }

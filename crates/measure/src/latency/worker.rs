@@ -24,6 +24,8 @@ pub(super) struct Live {
     /// When the first sample above `break_above` was read off the clock; 0: none was.
     pub(super) broke_at: AtomicU64,
     pub(super) broke_late: AtomicU64,
+    /// It waits for what its waker sends.
+    pub(super) listens: AtomicBool,
 }
 
 /// One measuring thread's part of a request.
@@ -50,7 +52,7 @@ pub(super) fn prepare(request: &LatencyRequest, cpu: CpuId, slack: Option<Ns>) -
     prefault();
     if request.policy != Policy::Other {
         let old = scheduling(0)?;
-        set_scheduling(0, &Scheduling { policy: request.policy, slice: None, ..old })?;
+        set_scheduling(0, &Scheduling { slice: None, ..old.with_policy(request.policy) })?;
     }
     Ok(())
 }
@@ -129,6 +131,7 @@ impl Job<'_> {
 
     fn by_timer(&self, base: u64, tally: &mut Tally<'_>) -> io::Result<()> {
         let mut grid = self.grid(base);
+        grid.begin_after(now());
         let timer = Timer::start(self.request.wake, grid.next, self.interval)?;
         while grid.open() && !self.stop.load(Ordering::Relaxed) {
             let now = timer.wait(grid.next)?;
@@ -168,6 +171,7 @@ impl Job<'_> {
     }
 
     fn by_mail(&self, mailbox: &Mailbox, tally: &mut Tally<'_>) -> io::Result<()> {
+        self.live.listens.store(true, Ordering::Release);
         loop {
             let mut oldest = None;
             let mut at = 0;
@@ -194,7 +198,12 @@ impl Job<'_> {
         let cpu_before = own_cpu();
         let mut withheld = 0;
         let mut send = || -> io::Result<()> {
+            // What is sent to a thread that has not begun would measure its beginning.
+            while !self.live.listens.load(Ordering::Acquire) && !self.stop.load(Ordering::Relaxed) {
+                sleep_until(now() + self.interval.0)?;
+            }
             let mut grid = self.grid(base);
+            grid.begin_after(now());
             while grid.open() && !self.stop.load(Ordering::Relaxed) {
                 sleep_until(grid.next)?;
                 let now = now();
@@ -224,6 +233,14 @@ struct Grid {
 }
 
 impl Grid {
+    /// Moves the whole grid behind `now` by whole intervals: a thread that gets its CPU late for the first time is late by its
+    /// own start, which is no wakeup latency.
+    fn begin_after(&mut self, now: u64) {
+        let moved = if now < self.next { 0 } else { (now - self.next) / self.interval + 1 };
+        self.next += moved * self.interval;
+        self.last = self.last.saturating_add(moved * self.interval);
+    }
+
     fn open(&self) -> bool {
         self.left > 0 && self.next <= self.last
     }
@@ -261,6 +278,20 @@ mod tests {
         // Nothing after the end, which belongs to it.
         grid.expired(50_000, |ns| late.push(ns));
         assert_eq!((late.len(), late.last(), grid.open()), (10, Some(&40_000), false));
+    }
+
+    #[test]
+    fn a_late_beginning_is_no_sample() {
+        let late_by = |start: u64| {
+            let mut grid = Grid { next: 1000, interval: 1000, last: 3000, left: u64::MAX };
+            grid.begin_after(start);
+            let (first, mut late) = (grid.next, Vec::new());
+            grid.expired(grid.last, |ns| late.push(ns));
+            (first, late)
+        };
+        assert_eq!(late_by(400), (1000, vec![2000, 1000, 0]), "in time: the grid stays");
+        assert_eq!(late_by(1000), (2000, vec![2000, 1000, 0]), "that expiry cannot be waited for any more");
+        assert_eq!(late_by(28_100), (29_000, vec![2000, 1000, 0]), "as many expiries, later");
     }
 
     #[test]

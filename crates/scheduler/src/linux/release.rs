@@ -81,18 +81,30 @@ pub struct ModelledBy {
 
 /// Presets by kernel, oldest first. The first row has no lower end.
 const MODELS: &[ModelledBy] = &[
-    row(0, 0, "linux-6.1", "older than 5.15; linux-6.1 is the nearest model"),
-    row(5, 15, "linux-6.1", "CFS"),
-    row(6, 6, "linux-6.12", "early EEVDF; linux-6.12 is the nearest model"),
-    row(6, 12, "linux-6.12", "EEVDF with delayed dequeue"),
-    row(6, 17, "linux-6.18", "EEVDF with the slice protection of 6.17 and later"),
-    row(7, 0, "linux-7.2", "not modelled by itself; linux-7.2 is the nearest"),
-    row(7, 2, "linux-7.2", "EEVDF with HRTICK"),
-    row(7, 3, "linux-7.2", "not modelled by itself; linux-7.2 is the nearest"),
+    row((0, 0, 0), "linux-2.4", "older than 2.4; linux-2.4 is the nearest model"),
+    row((2, 4, 0), "linux-2.4", "goodness of all runnable tasks"),
+    row((2, 5, 0), "linux-2.6.0", "development of 2.6; linux-2.6.0 is the nearest model"),
+    row((2, 6, 0), "linux-2.6.0", "O(1), early constants"),
+    row((2, 6, 8), "linux-2.6.22", "O(1), with the constants that it had up to 2.6.22"),
+    row((2, 6, 23), "linux-2.6.24", "the first CFS, not by vruntime; linux-2.6.24 is the nearest model"),
+    row((2, 6, 24), "linux-2.6.24", "CFS by vruntime"),
+    row((2, 6, 28), "linux-2.6.32", "not modelled by itself; linux-2.6.32 is the nearest"),
+    row((2, 6, 32), "linux-2.6.32", "CFS with gentle sleepers"),
+    row((2, 6, 33), "linux-2.6.32", "not modelled by itself; linux-2.6.32 is the nearest"),
+    row((2, 6, 37), "linux-3.0", "CFS with latency 6 ms"),
+    row((5, 13, 0), "linux-6.1", "not modelled by itself; linux-6.1 is the nearest"),
+    row((5, 15, 0), "linux-6.1", "CFS"),
+    row((6, 6, 0), "linux-6.6", "the first EEVDF"),
+    row((6, 12, 0), "linux-6.12", "EEVDF with delayed dequeue"),
+    row((6, 17, 0), "linux-6.18", "EEVDF with the slice protection of 6.17 and later"),
+    row((6, 19, 0), "linux-6.18", "not modelled by itself; linux-6.18 is the nearest"),
+    row((7, 0, 0), "linux-7.2", "not modelled by itself; linux-7.2 is the nearest"),
+    row((7, 2, 0), "linux-7.2", "EEVDF with HRTICK"),
+    row((7, 3, 0), "linux-7.2", "not modelled by itself; linux-7.2 is the nearest"),
 ];
 
-const fn row(major: u8, minor: u8, preset: &'static str, why: &'static str) -> ModelledBy {
-    ModelledBy { from: KernelRelease::new(major, minor, 0), preset, why }
+const fn row(from: (u8, u8, u16), preset: &'static str, why: &'static str) -> ModelledBy {
+    ModelledBy { from: KernelRelease::new(from.0, from.1, from.2), preset, why }
 }
 
 /// Returns the preset that models a kernel best, for recordings that do not name their scheduler.
@@ -136,20 +148,44 @@ mod tests {
     }
 
     #[test]
-    fn every_kernel_has_a_preset_of_the_registry() {
+    fn every_kernel_from_2_4_to_7_2_has_its_preset() {
         assert!(MODELS.is_sorted_by_key(|row| row.from));
         for row in MODELS {
             assert!(crate::registry::find(row.preset).is_ok(), "{}", row.preset);
         }
+        let minors = |major: u8, from: u8, to: u8| (from..=to).map(move |minor| format!("{major}.{minor}"));
+        let of_2_6 = (0..=39).map(|patch| format!("2.6.{patch}"));
+        let all = ["2.4.0".to_owned(), "2.4.37".to_owned()].into_iter().chain(of_2_6);
+        let later = [(3, 19), (4, 20), (5, 19), (6, 19), (7, 2)];
+        let all = all.chain(later.into_iter().flat_map(|(major, last)| minors(major, 0, last)));
+        let mut spans: Vec<(String, String, &str)> = Vec::new();
+        for kernel in all {
+            let preset = preset_of(release(&kernel)).preset;
+            match spans.last_mut().filter(|span| span.2 == preset) {
+                Some(span) => span.1 = kernel,
+                None => spans.push((kernel.clone(), kernel, preset)),
+            }
+        }
+        let spans: Vec<_> =
+            spans.iter().map(|(from, to, preset)| (from.as_str(), to.as_str(), *preset)).collect();
+        let expected = [
+            ("2.4.0", "2.4.37", "linux-2.4"),
+            ("2.6.0", "2.6.7", "linux-2.6.0"),
+            ("2.6.8", "2.6.22", "linux-2.6.22"),
+            ("2.6.23", "2.6.27", "linux-2.6.24"),
+            ("2.6.28", "2.6.36", "linux-2.6.32"),
+            ("2.6.37", "5.12", "linux-3.0"),
+            ("5.13", "6.5", "linux-6.1"),
+            ("6.6", "6.11", "linux-6.6"),
+            ("6.12", "6.16", "linux-6.12"),
+            ("6.17", "6.19", "linux-6.18"),
+            ("7.0", "7.2", "linux-7.2"),
+        ];
+        assert_eq!(spans, expected);
         for (kernel, preset) in [
-            ("2.4.18", "linux-6.1"),
-            ("5.14.21", "linux-6.1"),
-            ("6.5.13", "linux-6.1"),
-            ("6.11.11", "linux-6.12"),
-            ("6.16.1", "linux-6.12"),
-            ("6.17", "linux-6.18"),
-            ("6.19.3", "linux-6.18"),
-            ("7.1", "linux-7.2"),
+            ("5.10.262", "linux-3.0"),
+            ("6.11.11", "linux-6.6"),
+            ("6.12.118+deb13-rt-amd64", "linux-6.12"),
             ("9.0", "linux-7.2"),
         ] {
             assert_eq!(preset_of(release(kernel)).preset, preset, "{kernel}");

@@ -26,7 +26,7 @@ impl Task<'_> {
             watch.waits(t);
         }
         if (old == Bucket::Throttled) != (bucket == Bucket::Throttled) {
-            watch.throttle(bucket == Bucket::Throttled);
+            watch.throttle(t, bucket == Bucket::Throttled);
         }
         length
     }
@@ -60,7 +60,7 @@ impl Task<'_> {
         if self.bucket == Bucket::Wait {
             watch.waits(t);
         } else {
-            watch.throttle(true);
+            watch.throttle(t, true);
         }
     }
 

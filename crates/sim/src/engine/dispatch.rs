@@ -250,6 +250,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             &mut self.output.conservation,
             &mut self.output.metrics.tasks,
         );
+        if bucket == Bucket::Out {
+            self.ends_with_last();
+        }
+        if !FREE && self.features.handoffs.is_some() {
+            self.lost_its_cpu(t);
+        }
     }
 
     #[inline]
@@ -271,6 +277,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 task.waited = Waited::after(kind, waited, metrics, t, &mut task.counts);
             }
             None => self.extras[t].came_back += 1,
+        }
+        if !FREE && self.features.handoffs.is_some() {
+            self.has_a_cpu(t);
         }
         if !FREE {
             self.charge_entry(cpu, t, waited, migrated.then_some(last as usize), after_other);

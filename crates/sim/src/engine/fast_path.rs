@@ -203,6 +203,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             ran,
             &mut task.counts,
         );
+        if why == Prev::Exited {
+            self.ends_with_last();
+        }
     }
 
     /// `next` comes onto `cpu`.

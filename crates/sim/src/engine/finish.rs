@@ -3,7 +3,7 @@
 use super::state::{State, Waits};
 use super::{Engine, Step};
 use crate::{Outcome, Stuck, WaitsFor};
-use schedlab_model::{ChannelId, EventSink, LockId, Ns, TaskId};
+use schedlab_model::{ChannelId, EventSink, LockId, Ns, Start, TaskId};
 use schedlab_scheduler::Work;
 
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
@@ -52,6 +52,22 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 .internal(format!("programs advanced {work}, CPUs were busy {busy}; tasks ran {ran}"));
         }
         Ok(())
+    }
+
+    /// Ends the run when the last task has exited, if that is asked for.
+    pub(super) fn ends_with_last(&mut self) {
+        if !self.input.options.end_with_tasks {
+            return;
+        }
+        let waits_to_be_spawned = |t: usize| self.input.workload.tasks[t].start == Start::Spawned;
+        let over = self.tasks.iter().enumerate().all(|(t, task)| match task.state {
+            State::Dead => true,
+            State::Absent => waits_to_be_spawned(t),
+            _ => false,
+        });
+        if over {
+            self.clock.end = self.clock.end.min(self.clock.now);
+        }
     }
 
     /// Returns whether no task is runnable and nothing is pending.

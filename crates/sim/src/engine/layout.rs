@@ -17,6 +17,8 @@ pub(crate) enum Fires {
     Global(u8),
     Source(usize),
     Client(usize),
+    /// A thread has waited for its CPU for so long that its work goes on elsewhere; by its number among such threads.
+    Handoff(usize),
     Warmup,
 }
 
@@ -31,11 +33,19 @@ pub(crate) struct Layout {
     globals_at: usize,
     sources_at: usize,
     clients_at: usize,
+    handoffs_at: usize,
     warmup_at: usize,
 }
 
 impl Layout {
-    pub(crate) fn new(cpus: usize, tasks: usize, sources: usize, clients: usize, needs: &Needs) -> Layout {
+    /// `handoffs`: threads that may hand their work over.
+    pub(crate) fn new(
+        cpus: usize,
+        tasks: usize,
+        (sources, clients): (usize, usize),
+        handoffs: usize,
+        needs: &Needs,
+    ) -> Layout {
         let timers_per_cpu = usize::from(needs.cpu_timers);
         let tasks_at = PER_CPU * cpus;
         let cpu_timers_at = tasks_at + tasks;
@@ -43,7 +53,8 @@ impl Layout {
         let globals_at = task_timers_at + if needs.task_timers { tasks } else { 0 };
         let sources_at = globals_at + usize::from(needs.global_timers);
         let clients_at = sources_at + sources;
-        let warmup_at = clients_at + clients;
+        let handoffs_at = clients_at + clients;
+        let warmup_at = handoffs_at + handoffs;
         Layout {
             cpus,
             timers_per_cpu,
@@ -53,6 +64,7 @@ impl Layout {
             globals_at,
             sources_at,
             clients_at,
+            handoffs_at,
             warmup_at,
         }
     }
@@ -86,12 +98,15 @@ impl Layout {
     pub(crate) fn client(&self, client: usize) -> usize {
         self.clients_at + client
     }
+    pub(crate) fn handoff(&self, thread: usize) -> usize {
+        self.handoffs_at + thread
+    }
     pub(crate) fn warmup(&self) -> usize {
         self.warmup_at
     }
     /// Returns the slots of tasks, sources and clients: what can still wake a task without the scheduler.
     pub(crate) fn outside(&self) -> impl Iterator<Item = usize> + use<> {
-        (self.tasks_at..self.cpu_timers_at).chain(self.sources_at..self.warmup_at)
+        (self.tasks_at..self.cpu_timers_at).chain(self.sources_at..self.handoffs_at)
     }
     #[inline]
     pub(crate) fn fires(&self, slot: usize) -> Fires {
@@ -115,8 +130,10 @@ impl Layout {
             Fires::Global((slot - self.globals_at) as u8)
         } else if slot < self.clients_at {
             Fires::Source(slot - self.sources_at)
-        } else if slot < self.warmup_at {
+        } else if slot < self.handoffs_at {
             Fires::Client(slot - self.clients_at)
+        } else if slot < self.warmup_at {
+            Fires::Handoff(slot - self.handoffs_at)
         } else {
             Fires::Warmup
         }

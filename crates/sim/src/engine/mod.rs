@@ -8,7 +8,9 @@ mod dispatch;
 mod event_stream;
 mod fast_path;
 mod finish;
+mod handoff;
 mod layout;
+mod locks;
 mod preempt;
 mod prices;
 mod program;
@@ -52,7 +54,8 @@ pub fn run(
     let cpus = machine.topology.cpus();
     machine.preemption.check(workload, cpus).map_err(SimError::Machine)?;
     let no_debts = workload.tasks.iter().all(|task| task.entry == schedlab_model::Ns::ZERO);
-    let free = machine.is_free() && no_debts && !machine.preemption.matters(workload);
+    let hands_over = !workload.handoffs.is_empty();
+    let free = machine.is_free() && no_debts && !hands_over && !machine.preemption.matters(workload);
     // Four engines, compiled once, here: with one for each caller's sink they were a fifth of the build.
     match (free && !options.plain_path, sink.ignores_all()) {
         (true, true) => Engine::<(), true>::new(machine, workload, scheduler, options, &mut ())?.run(),
@@ -167,6 +170,8 @@ struct Output<'a, S> {
 struct Features<'a> {
     /// The CPUs are vCPUs, which do not always run.
     guest: Option<Box<vcpu::GuestCpus>>,
+    /// Threads hand their work to each other.
+    handoffs: Option<Box<handoff::Handoffs<'a>>>,
     /// The scheduler's work has a price.
     prices: Option<Box<prices::Prices>>,
     /// Tasks are in the kernel at times, where they cannot always be preempted.
@@ -317,6 +322,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             Fires::CpuTimer(..) | Fires::TaskTimer(_) | Fires::Global(_) => self.scheduler_timer(what),
             Fires::Source(source) => self.source_fires(source),
             Fires::Client(client) => self.client_fires(client),
+            Fires::Handoff(thread) => self.hand_over(thread),
             Fires::Warmup => self.restart_metrics(),
         }
     }

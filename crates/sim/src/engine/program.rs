@@ -109,11 +109,16 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     #[inline(always)]
     pub(super) fn block(&mut self, cpu: usize, t: usize, waits: Waits) -> Step {
-        self.end_activation(t);
+        let goes_on = matches!(waits, Waits::Lock(_));
+        if !goes_on {
+            self.end_activation(t);
+        }
         let task = &mut self.tasks[t];
         task.state = State::Blocking;
         task.waits = waits;
-        task.released = task.next_release(waits);
+        if !goes_on {
+            task.released = task.next_release(waits);
+        }
         self.world.tasks[t].set_runnable(Runnable::No);
         self.request(cpu, Cause::Block, Some(cpu));
         Ok(())
@@ -157,7 +162,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 Ok(Flow::Next)
             }
             Op::Serve { channel, per_request } => self.serve(t, channel.index(), per_request),
-            Op::Lock(lock) => self.lock(t, lock.0),
+            Op::Lock(lock) => self.lock(cpu, t, lock.0),
             Op::Unlock(lock) => self.unlock(cpu, t, lock.0),
             Op::Interrupts(handler) => self.serve_interrupts(cpu, t, handler),
             Op::CondResched | Op::Yield => {
@@ -324,37 +329,5 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.extras[t].serving = true;
         task.left = length(&mut self.extras[t], per_request);
         Ok(if task.left > 0 { Flow::Cpu } else { Flow::Next })
-    }
-
-    fn lock(&mut self, t: usize, lock: u32) -> Step<Flow> {
-        let mutex = &mut self.traffic.locks[lock as usize];
-        match mutex.owner {
-            None => mutex.owner = Some(t as u32),
-            Some(_) => {
-                mutex.waiters.push_back(t as u32);
-                // Unlocking hands the mutex over: the operation is done when the task wakes.
-                self.tasks[t].pc += 1;
-                return Ok(Flow::Block(Waits::Lock(lock)));
-            }
-        }
-        self.tasks[t].pc += 1;
-        self.tasks[t].fresh = false;
-        Ok(Flow::Next)
-    }
-
-    fn unlock(&mut self, cpu: usize, t: usize, lock: u32) -> Step<Flow> {
-        let mutex = &mut self.traffic.locks[lock as usize];
-        if mutex.owner != Some(t as u32) {
-            let what = format!("it unlocks lock{lock}, which it does not hold");
-            let task = self.input.workload.tasks[t].name.clone();
-            return Err(Box::new(crate::SimError::Program { task, at: Ns(self.clock.now), what }));
-        }
-        self.tasks[t].pc += 1;
-        self.tasks[t].fresh = false;
-        mutex.owner = mutex.waiters.pop_front();
-        match mutex.owner {
-            Some(next) => self.wake_by(cpu, t, next as usize),
-            None => Ok(Flow::Next),
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! From the description of a machine and a workload to the state of a run.
 
 use super::event_stream::EventStream;
+use super::handoff::Handoffs;
 use super::preempt::Preempt;
 use super::prices::Prices;
 use super::slots::NEVER;
@@ -12,7 +13,7 @@ use super::{
 use crate::metrics::{ConservationMeter, PendingValues};
 use crate::rng::{Entity, Stream};
 use crate::{ChannelMetrics, CpuMetrics, Machine, Metrics, RunOptions, SimError, SourceMetrics, TaskMetrics};
-use schedlab_model::{CpuSet, EventSink, GroupId, Ns, Op, SourceKind, Start, TaskSpec, Workload};
+use schedlab_model::{CpuSet, EventSink, GroupId, LockId, Ns, Op, SourceKind, Start, TaskSpec, Workload};
 use schedlab_scheduler::{CpuView, GroupView, Out, Rejection, Scheduler, TaskView, World};
 use std::collections::BinaryHeap;
 
@@ -29,7 +30,9 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
         let world = world(machine, workload)?;
         admit(scheduler, workload, &world)?;
         let (sources, clients, first_client) = sources(workload, options.seed);
-        let layout = Layout::new(cpus, workload.tasks.len(), sources.len(), clients.len(), &needs);
+        let handoffs = Handoffs::new(workload, options.seed).map(Box::new);
+        let threads = handoffs.as_ref().map_or(0, |handoffs| handoffs.threads());
+        let layout = Layout::new(cpus, workload.tasks.len(), (sources.len(), clients.len()), threads, &needs);
         let slots = Slots::new(cpus, workload.tasks.len(), layout.others());
         options.check(Ns(slots.latest()))?;
         let masks: Vec<CpuSet> = world.tasks.iter().map(|view| view.affinity).collect();
@@ -61,7 +64,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
             extras: extras(workload, options.seed),
             traffic: Traffic {
                 channels: channels(workload),
-                locks: (0..workload.locks).map(|_| Mutex::default()).collect(),
+                locks: locks(workload),
                 sources,
                 clients,
                 first_client,
@@ -74,6 +77,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
             },
             features: Features {
                 guest: None,
+                handoffs,
                 prices,
                 preempt: Preempt::new(&machine.preemption, workload, cpus).map(Box::new),
                 call_cost: None,
@@ -274,4 +278,9 @@ fn metrics(workload: &Workload, cpus: usize) -> Metrics {
             .collect(),
         ..Metrics::default()
     }
+}
+
+fn locks(workload: &Workload) -> Vec<Mutex> {
+    let inherits = |lock| workload.inheriting_locks.contains(&LockId(lock));
+    (0..workload.locks).map(|lock| Mutex { inherits: inherits(lock), ..Mutex::default() }).collect()
 }

@@ -198,6 +198,15 @@ impl<'a> Task<'a> {
     pub(crate) fn ops(&self) -> &[Op] {
         if self.ops.len() <= SHORT { &self.short[..self.ops.len()] } else { self.ops }
     }
+    /// Each goes on with the other's program, where that was.
+    pub(crate) fn swap_programs(&mut self, other: &mut Task<'a>) {
+        std::mem::swap(&mut self.ops, &mut other.ops);
+        std::mem::swap(&mut self.short, &mut other.short);
+        std::mem::swap(&mut self.pc, &mut other.pc);
+        std::mem::swap(&mut self.repeat_from, &mut other.repeat_from);
+        std::mem::swap(&mut self.left, &mut other.left);
+        std::mem::swap(&mut self.job, &mut other.job);
+    }
     /// Whether it is its CPU's current task.
     #[inline]
     pub(crate) fn is_current(&self) -> bool {
@@ -239,6 +248,19 @@ pub(crate) struct Extra<'a> {
     pub(crate) device: Option<(CpuId, ChannelId, u32)>,
     /// A wakeup that came while the context was being saved.
     pub(crate) deferred: Option<(u32, Waker, bool)>,
+}
+
+impl<'a> Extra<'a> {
+    /// As [`Task::swap_programs`].
+    pub(crate) fn swap_programs(&mut self, other: &mut Extra<'a>) {
+        std::mem::swap(&mut self.stream, &mut other.stream);
+        std::mem::swap(&mut self.program, &mut other.program);
+        std::mem::swap(&mut self.batch, &mut other.batch);
+        std::mem::swap(&mut self.loops, &mut other.loops);
+        std::mem::swap(&mut self.cursors, &mut other.cursors);
+        std::mem::swap(&mut self.serving, &mut other.serving);
+        std::mem::swap(&mut self.device, &mut other.device);
+    }
 }
 
 /// Why a decision was asked for; selects the costs on its way.
@@ -409,6 +431,8 @@ pub(crate) struct Channel {
 pub(crate) struct Mutex {
     pub(crate) owner: Option<u32>,
     pub(crate) waiters: VecDeque<u32>,
+    /// Its owner runs at the priority of its highest waiter.
+    pub(crate) inherits: bool,
 }
 
 /// One source.

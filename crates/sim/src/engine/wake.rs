@@ -10,12 +10,13 @@ impl Task<'_> {
     /// Makes the task ready, to begin what was due at `released`.
     #[inline(always)]
     pub(super) fn gets_ready(&mut self, released: u64) {
+        // With its mutex the task goes on with the activation in which it asked for it.
+        self.fresh = !matches!(self.waits, Waits::Lock(_));
         self.waits = Waits::Nothing;
         self.counts.wakeups += 1;
         self.state = State::Ready;
         self.since = Since::Wakeup;
         self.released = released;
-        self.fresh = true;
         self.entering = true;
     }
 }
@@ -93,12 +94,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             State::Blocking => {
                 self.emit(cpu, EventKind::Wake { task, waker });
                 let released = self.tasks[t].release_time(self.clock.now);
-                self.tasks[t].waits = Waits::Nothing;
                 let record = &mut self.tasks[t];
+                record.fresh = !matches!(record.waits, Waits::Lock(_));
+                record.waits = Waits::Nothing;
                 record.counts.wakeups += 1;
                 record.state = State::Running;
                 record.released = released;
-                record.fresh = true;
                 self.world.tasks[t].released.set(Ns(released));
                 self.world.tasks[t].set_runnable(Runnable::Yes);
                 let on = record.cpu as usize;

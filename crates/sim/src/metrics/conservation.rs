@@ -10,6 +10,7 @@ struct Class {
     mask: CpuSet,
     waiting: u32,
     idle: u32,
+    throttled: u32,
 }
 
 /// The state of the measurement.
@@ -39,7 +40,7 @@ impl ConservationMeter {
         let mut class_of = Vec::with_capacity(masks.len());
         for mask in masks {
             let class = classes.iter().position(|c| c.mask == *mask).unwrap_or_else(|| {
-                classes.push(Class { mask: *mask, waiting: 0, idle: mask.count() as u32 });
+                classes.push(Class { mask: *mask, waiting: 0, idle: mask.count() as u32, throttled: 0 });
                 classes.len() - 1
             });
             class_of.push(class as u32);
@@ -149,12 +150,36 @@ impl ConservationMeter {
         } else {
             self.in_spell = false;
         }
-        into.capped_idle_ns += Ns(length * u64::from(self.idle_cpus.min(self.throttled)));
+        if self.throttled > 0 {
+            into.capped_idle_ns += Ns(length * self.idle_for_throttled());
+        }
     }
 
     /// A runnable task is throttled (`true`), or no longer.
-    pub(crate) fn throttle(&mut self, throttled: bool) {
-        self.throttled = if throttled { self.throttled + 1 } else { self.throttled - 1 };
+    pub(crate) fn throttle(&mut self, task: usize, throttled: bool) {
+        let class = &mut self.classes[self.class_of[task] as usize];
+        for count in [&mut self.throttled, &mut class.throttled] {
+            *count = if throttled { *count + 1 } else { *count - 1 };
+        }
+    }
+
+    /// Returns the idle CPUs that throttled tasks would use: each task one on which it may run. The classes with the fewest CPUs
+    /// choose first, which is the most that can be used where masks do not overlap in part.
+    fn idle_for_throttled(&self) -> u64 {
+        if self.uniform {
+            return u64::from(self.idle_cpus.min(self.throttled));
+        }
+        let mut classes: Vec<&Class> = self.classes.iter().filter(|class| class.throttled > 0).collect();
+        classes.sort_by_key(|class| class.mask.count());
+        let mut free: Vec<bool> = self.idle.clone();
+        let mut used = 0;
+        for class in classes {
+            let allowed = class.mask.iter().map(|cpu| cpu.index()).filter(|cpu| *cpu < self.idle.len());
+            let taken: Vec<usize> = allowed.filter(|cpu| free[*cpu]).take(class.throttled as usize).collect();
+            used += taken.len() as u64;
+            taken.into_iter().for_each(|cpu| free[cpu] = false);
+        }
+        used
     }
 
     /// Returns the idle CPUs on which one of the waiting tasks may run.
@@ -171,6 +196,27 @@ impl ConservationMeter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Two tasks are throttled, one of CPU 0 and one of both CPUs.
+    #[test]
+    fn a_limit_is_charged_only_for_cpus_that_its_tasks_may_use() {
+        let masks: Vec<CpuSet> = ["0", "0-1"].iter().map(|m| m.parse().unwrap()).collect();
+        let mut meter = ConservationMeter::new(&masks, 2);
+        let mut seen = WorkConservation::default();
+        meter.throttle(0, true);
+        meter.set_idle(0, false);
+        meter.advance(0, 10, &mut seen);
+        assert_eq!(seen.capped_idle_ns, Ns(0), "CPU 1 idles, but the task may not run there");
+        meter.throttle(1, true);
+        meter.advance(10, 20, &mut seen);
+        assert_eq!(seen.capped_idle_ns, Ns(10));
+        meter.set_idle(0, true);
+        meter.advance(20, 30, &mut seen);
+        assert_eq!(seen.capped_idle_ns, Ns(30));
+        meter.throttle(0, false);
+        meter.advance(30, 40, &mut seen);
+        assert_eq!(seen.capped_idle_ns, Ns(40));
+    }
 
     #[test]
     fn counts_only_allowed_cpus() {

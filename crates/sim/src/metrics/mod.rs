@@ -171,8 +171,8 @@ pub struct WorkConservation {
     pub longest_ns: Ns,
     /// CPU time that was idle meanwhile, on CPUs where one of the waiting tasks may run.
     pub idle_ns: Ns,
-    /// CPU time that was idle while throttled tasks (a cap, a bandwidth limit) would have run: of each instant
-    /// no more CPUs count than tasks were throttled.
+    /// CPU time that was idle while throttled tasks (a cap, a bandwidth limit) would have run: at each instant
+    /// one CPU for each throttled task that may run there.
     pub capped_idle_ns: Ns,
 }
 

@@ -67,11 +67,18 @@ pub(super) fn split(workload: &Workload, domains: &[Domain<'_>]) -> Result<Split
             tasks: part(Some(d)),
             channels: local(workload, &links, Some(d)),
             locks: workload.locks,
+            inheriting_locks: workload.inheriting_locks.clone(),
             sources: Vec::new(),
+            // Only recordings have these, and no recording is of nested machines.
+            handoffs: Vec::new(),
         })
         .collect();
-    let mut host =
-        Workload { tasks: part(None), channels: local(workload, &links, None), ..workload.clone() };
+    let mut host = Workload {
+        tasks: part(None),
+        channels: local(workload, &links, None),
+        handoffs: Vec::new(),
+        ..workload.clone()
+    };
     let vcpus = add_vcpus(&mut host, domains);
     Ok(Split { host, guests, places, vcpus, links })
 }

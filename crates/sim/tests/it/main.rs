@@ -7,6 +7,7 @@ mod agent_schedulers;
 mod delegation;
 mod devices;
 mod facts;
+mod handoff;
 mod idle_takers;
 mod linux_cfs;
 mod linux_deadline;

@@ -18,7 +18,7 @@ fn go(name: &str, machine: &Machine, workload: &Workload, options: &RunOptions) 
 
 fn check(name: &str, machine: &Machine, workload: &Workload, every_tick: bool, seed: u64) {
     let (duration, warmup) = (Ns::from_ms(120), Ns::from_ms(seed % 3 * 10));
-    let fast = RunOptions { seed, duration, warmup, every_tick, plain_path: false };
+    let fast = RunOptions { seed, duration, warmup, every_tick, ..RunOptions::default() };
     let plain = RunOptions { plain_path: true, ..fast.clone() };
     let both = (go(name, machine, workload, &fast), go(name, machine, workload, &plain));
     let ((fast, seen), (plain, expected)) = match both {

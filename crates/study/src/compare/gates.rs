@@ -191,11 +191,20 @@ impl Asked<'_> {
     /// `None`: the subject has no such number.
     fn judge(&self, subject: &Subject, trusted: bool) -> Option<Gated> {
         let metric = self.gate.gate.metric;
-        let of = |runs: &[Run]| values(runs, subject.kind, &subject.name, metric);
+        let method = self.errors.get(&(subject.name.clone(), metric)).copied().unwrap_or_default();
+        let of = |runs: &[Run]| -> Vec<f64> {
+            let values = values(runs, subject.kind, &subject.name, metric).into_iter();
+            values.map(|value| method.anchored(metric, value)).collect()
+        };
         let mine = of(self.own);
         let now = Estimate::from_values(mine.clone())?;
-        let method = self.errors.get(&(subject.name.clone(), metric)).copied().unwrap_or_default();
         let mut lacks = self.few(subject, metric);
+        if method.merges {
+            lacks = Some(
+                "several requests share an activation, so that activations are no measure of work: the client's own count (--client-log) is"
+                    .to_owned(),
+            );
+        }
         if !trusted {
             lacks = Some("the simulation does not reproduce the recording".to_owned());
         }

@@ -1,48 +1,44 @@
 //! Comparing over a recording: first the recording against its own simulation, then the what-ifs.
 
+use super::client_log::{self, ClientLog};
+use super::elasticity::{self, Reading};
 use super::scenario::costs;
+use super::trust::{self, against};
 use super::{Errors, Options, Progress, check_knobs_exist, check_names, check_schedulers};
-use super::{detail, parse_variants, rows, seeds, split_classes, values, verdict};
+use super::{detail, parse_variants, rows, seeds, split_classes, verdict};
 use super::{features, gates};
 use crate::StudyError;
-use crate::change::MethodError;
-use crate::measurements::{Measured, SubjectData};
-use crate::metric::Metric;
-use crate::result::{
-    Detail, Input, InputKind, Prediction, Replayed, ReplayedCell, SCHEMA, SelfReplay, Study,
-};
+use crate::measurements::Measured;
+use crate::result::{Detail, Input, InputKind, Prediction, SCHEMA, Study};
 use crate::run::{Bench, RowPlan, Run, with_knobs};
 use crate::variant::{Subject, Variant};
 use schedlab_model::{Draw, EventSink, Ns, random};
 use schedlab_scheduler::linux::{KernelRelease, preset_of};
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_sim::{Costs, Delays, Machine, Preemption, RunOptions, TickSkew};
-use schedlab_stats::Estimate;
-use schedlab_trace::analysis::{Durations, Summary};
+use schedlab_trace::analysis::contention::Contention;
+use schedlab_trace::analysis::{Analysis, Durations, Summary};
 use schedlab_trace::replay::{Replay, ReplayOptions, replay};
 use schedlab_trace::{Header, Recording};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// How many seeds when the user does not say. Each moves the ticks of the machine, of which a recording does
 /// not know when they came.
 const SEEDS: u32 = 5;
-/// Off by more points of CPU share than this, the simulation is not trusted.
-const TRUSTED_SHARE: f64 = 0.05;
-/// More lost or unusable events than this part of all, the recording is not trusted.
-const TRUSTED_LOSS: f64 = 0.01;
 
 /// A recording ready to be compared.
 #[derive(Debug)]
 pub struct RecordedInput {
     path: PathBuf,
-    header: Header,
-    events: usize,
-    repairs: schedlab_trace::Repairs,
-    replay: Replay,
-    summary: Summary,
-    classes: Vec<String>,
+    pub(super) header: Header,
+    pub(super) events: usize,
+    pub(super) repairs: schedlab_trace::Repairs,
+    pub(super) replay: Replay,
+    pub(super) summary: Summary,
+    pub(super) classes: Vec<String>,
     pids: Vec<u32>,
+    /// By class: what the recording itself says of how it reacts to others.
+    pub(super) readings: Vec<(String, Reading)>,
 }
 
 impl RecordedInput {
@@ -55,9 +51,11 @@ impl RecordedInput {
         }
         let replay = replay(&recording, &ReplayOptions::default()).map_err(fail)?;
         let summary = Summary::of(&recording).map_err(fail)?;
+        let readings = readings(&recording, &replay);
         let header = recording.header;
         let classes: Vec<String> = header.tasks.iter().map(|task| task.comm.clone()).collect();
         Ok(RecordedInput {
+            readings,
             path: path.to_owned(),
             events: recording.events.len(),
             repairs: recording.repairs,
@@ -85,6 +83,11 @@ impl RecordedInput {
     /// The recorded header and what the conversion found.
     pub fn found(&self) -> (&Header, &Replay) {
         (&self.header, &self.replay)
+    }
+
+    /// What was recorded, class by class.
+    pub fn measured(&self) -> Measured {
+        Measured::of_summary(&self.summary, &self.classes, &|_| None)
     }
 
     /// The names of its tasks, with repetitions.
@@ -314,7 +317,10 @@ pub fn compare_recording(
     check_schedulers(recorded_under.map(std::slice::from_ref).unwrap_or_default())?;
     let (recorded, why, left_out) = recorded_scheduler(&input.header, recorded_under)?;
     let mut plans = self::plans(input, &recorded, options)?;
-    gates::check(&options.gates, &plans, &input.classes)?;
+    let client = options.client_log.as_ref().map(|log| ClientLog::open(log, input)).transpose()?;
+    let mut names = input.classes.clone();
+    names.extend(client.as_ref().map(|_| client_log::SUBJECT.to_owned()));
+    gates::check(&options.gates, &plans, &names)?;
     let duration = self::duration(input, options)?;
     let seeds = seeds(options.seed.unwrap_or(1), options.repetitions.unwrap_or(SEEDS));
     let split = split_classes(&plans, &input.classes);
@@ -324,6 +330,7 @@ pub fn compare_recording(
         machine: &|seed| input.machine(seed),
         classes: &input.classes,
         duration,
+        end_with_tasks: false,
         warmup: Ns::ZERO,
         seeds: &seeds,
         keep: keep.as_ref(),
@@ -331,11 +338,18 @@ pub fn compare_recording(
         jobs: options.jobs,
         progress,
     };
-    let (runs, refused) = bench.run(&mut plans)?;
-    gates::check(&options.gates, &plans, &input.classes)?;
-    let mut replay = self_replay(input, &recorded, why, &runs[0], &single);
+    let (mut runs, refused) = bench.run(&mut plans)?;
+    gates::check(&options.gates, &plans, &names)?;
+    if let Some(client) = &client {
+        client.add_to(&mut runs);
+    }
+    let alone = trust::alone(input, &plans[0], &bench)?;
+    let mut replay = trust::self_replay(input, &recorded, why, &runs[0], &alone, &single);
     replay.left_out = left_out;
-    let errors = method_errors(&replay);
+    let mut errors = trust::method_errors(&replay, input);
+    if let Some(client) = &client {
+        client.add_error(&runs[0], &mut errors);
+    }
     let mut study = Study {
         schema: SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -352,11 +366,11 @@ pub fn compare_recording(
         headline: Vec::new(),
         detail: None,
         self_replay: Some(replay),
-        predictions: predictions(&plans, &runs, &options.checks)?,
+        predictions: predictions(&plans, &runs, &options.checks, &errors)?,
         rows: rows(&plans, &runs, &input.classes, &|task| input.task_name(task), &errors),
         expectations: Vec::new(),
         gates: Vec::new(),
-        notes: notes(input).into_iter().chain(refused).collect(),
+        notes: notes(input, client.as_ref()).into_iter().chain(refused).collect(),
         costs: costs(&input.costs()),
         fitted: Vec::new(),
         sections: Vec::new(),
@@ -383,8 +397,8 @@ fn title(header: &Header) -> String {
     }
 }
 
-fn notes(input: &RecordedInput) -> Vec<String> {
-    let mut notes = Vec::new();
+fn notes(input: &RecordedInput, client: Option<&ClientLog>) -> Vec<String> {
+    let mut notes: Vec<String> = client.map(ClientLog::note).into_iter().collect();
     if input.replay.hz == 0 {
         notes.push("the recording does not know HZ: 250 is assumed".to_owned());
     }
@@ -411,59 +425,27 @@ fn notes(input: &RecordedInput) -> Vec<String> {
     notes
 }
 
-/// Recorded against simulated.
-fn self_replay(
-    input: &RecordedInput,
-    recorded: &SchedulerSpec,
-    why: String,
-    runs: &[Run],
-    single: &dyn Fn(usize) -> Option<String>,
-) -> SelfReplay {
-    let was = Measured::of_summary(&input.summary, &input.classes, single);
-    let subjects = against(&was, runs);
-    let mut distrust = Vec::new();
-    for subject in &subjects {
-        for cell in subject.cells.iter().filter(|cell| cell.metric == Metric::Share) {
-            if cell.difference.abs() > TRUSTED_SHARE {
-                let (was, is) = (cell.metric.show(cell.recorded), cell.metric.show(cell.simulated));
-                distrust.push(format!("{}: {was} of a CPU recorded, {is} simulated", subject.name));
-            }
-        }
+/// How each class that has a twentieth of a CPU, and has an end, reacts to those that have none.
+fn readings(recording: &Recording, replay: &Replay) -> Vec<(String, Reading)> {
+    if Contention::check(&recording.header).is_err() || replay.report.hogs.is_empty() {
+        return Vec::new();
     }
-    let lost = input.repairs.lost + input.repairs.inconsistent_switches;
-    if lost as f64 > TRUSTED_LOSS * input.events as f64 {
-        distrust.push(format!("{lost} of {} events were lost or made no sense", input.events));
-    }
-    let report = &input.replay.report;
-    SelfReplay {
-        kernel: input.header.kernel.clone(),
-        scheduler: recorded.to_string(),
-        why,
-        wakes_by_tasks: report.wakes_by_tasks,
-        wakes_by_softirq: report.wakes_by_softirq,
-        wakes_by_hardirq: report.wakes_by_hardirq,
-        wakes_unknown: report.wakes_unknown,
-        outside_permille: report.outside_permille(),
-        subjects,
-        assumptions: report.to_string(),
-        left_out: Vec::new(),
-        trusted: distrust.is_empty(),
-        distrust,
-    }
-}
-
-/// What was recorded against what the runs of one row gave, class by class.
-fn against(was: &Measured, runs: &[Run]) -> Vec<Replayed> {
-    let subject = |subject: &SubjectData| {
-        let cell = |metric: Metric| {
-            let simulated = Estimate::from_values(values(runs, subject.kind, &subject.name, metric))?.median;
-            let recorded = subject.value(metric)?;
-            Some(ReplayedCell { metric, recorded, simulated, difference: simulated - recorded })
-        };
-        let cells = Metric::all_reported().filter_map(cell).collect();
-        Replayed { name: subject.name.clone(), tasks: subject.tasks, cells }
+    let tasks = &recording.header.tasks;
+    let mut rivals = vec![false; tasks.len()];
+    replay.report.hogs.iter().for_each(|task| rivals[task.index()] = true);
+    let endless = |name: &str| tasks.iter().zip(&rivals).any(|(task, rival)| *rival && task.comm == name);
+    let mut names: Vec<&str> = tasks.iter().map(|task| task.comm.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.retain(|name| !endless(name));
+    let groups = tasks.iter().map(|task| names.binary_search(&task.comm.as_str()).ok());
+    let contention = Contention::of(recording, groups.collect(), rivals.clone(), elasticity::WINDOWS);
+    let reading = |(group, name): (usize, &&str)| {
+        let reading = elasticity::reading(&contention, group)?;
+        let matters = reading.share >= elasticity::MATTERS;
+        matters.then(|| ((*name).to_owned(), reading))
     };
-    was.subjects.iter().chain(&was.tasks).map(subject).collect()
+    names.iter().enumerate().filter_map(reading).collect()
 }
 
 /// What was predicted for a variant against a recording of it.
@@ -471,6 +453,7 @@ fn predictions(
     plans: &[RowPlan],
     runs: &[Vec<Run>],
     checks: &[(String, PathBuf)],
+    errors: &Errors,
 ) -> Result<Vec<Prediction>, StudyError> {
     let mut predictions = Vec::new();
     for (variant, path) in checks {
@@ -488,33 +471,10 @@ fn predictions(
             variant: variant.clone(),
             scheduler: plans[row].label.clone(),
             file: path.display().to_string(),
-            subjects: against(&was, &runs[row]),
+            subjects: against(&was, &runs[row], Some(errors)),
         });
     }
     Ok(predictions)
-}
-
-/// The self-replay error of every class and metric. Where a class has no recorded value (no wakeup was seen,
-/// say), the largest relative error of the same metric among all classes stands in.
-fn method_errors(replay: &SelfReplay) -> Errors {
-    let mut errors = BTreeMap::new();
-    for subject in &replay.subjects {
-        for metric in Metric::all_reported() {
-            let own = subject.cells.iter().find(|cell| cell.metric == metric);
-            let error = match own {
-                Some(cell) => MethodError::between(cell.recorded, cell.simulated),
-                None => {
-                    let all = replay.subjects.iter().flat_map(|other| &other.cells);
-                    let same = all.filter(|cell| cell.metric == metric);
-                    let relative =
-                        |cell: &ReplayedCell| MethodError::between(cell.recorded, cell.simulated).relative;
-                    MethodError { absolute: 0.0, relative: same.map(relative).fold(0.0, f64::max) }
-                }
-            };
-            errors.insert((subject.name.clone(), metric), error);
-        }
-    }
-    errors
 }
 
 #[cfg(test)]

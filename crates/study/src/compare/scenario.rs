@@ -34,6 +34,7 @@ pub fn compare_scenario(
         machine: &|_| machine.clone(),
         classes: &scenario.classes,
         duration,
+        end_with_tasks: scenario.end_with_tasks,
         warmup: scenario.warmup,
         seeds: &seeds,
         keep: keep.as_ref(),
@@ -43,6 +44,8 @@ pub fn compare_scenario(
     };
     let (runs, refused) = bench.run(&mut plans)?;
     gates::check(&options.gates, &plans, &scenario.classes)?;
+    // The longest of them, where runs end with their last task.
+    let duration = runs.iter().flatten().map(|run| run.ended).max().unwrap_or(duration);
     let name = |task: usize| scenario.workload.tasks[task].name.clone();
     let rows = rows(&plans, &runs, &scenario.classes, &name, &Errors::new());
     let mut study = Study {

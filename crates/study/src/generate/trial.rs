@@ -182,7 +182,7 @@ fn once(
     plan.run(
         &machine,
         &*scheduler,
-        &RunOptions { seed, duration, warmup, every_tick, plain_path: false },
+        &RunOptions { seed, duration, warmup, every_tick, ..RunOptions::default() },
         &mut sink,
     )
 }

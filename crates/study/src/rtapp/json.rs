@@ -1,5 +1,5 @@
-//! JSON as rt-app takes it: comments, commas before a closing bracket, and objects in which a key may come again and
-//! whose order counts.
+//! JSON as rt-app and workgen take it: comments, commas before a closing bracket, keys that have no value (`"suspend",`), and objects
+//! in which a key may come again and whose order counts.
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::fmt;
@@ -34,7 +34,7 @@ impl Json {
 
 /// Reads a text; the error says line and column.
 pub(super) fn parse(text: &str) -> Result<Json, String> {
-    serde_json::from_str(&plain(text)).map_err(|error| format!("not valid JSON: {error}"))
+    serde_json::from_str(&with_values(&plain(text))).map_err(|error| format!("not valid JSON: {error}"))
 }
 
 /// The text with blanks in the place of comments and of commas before a closing bracket.
@@ -67,6 +67,24 @@ fn plain(text: &str) -> String {
         at += 1;
     }
     out.into_iter().collect()
+}
+
+/// The text with an empty value for each key `"suspend"` that has none. Only that event may leave its value out (workgen,
+/// check_suspend_json), and only a key can be a text between `{` or `,` and `,` or `}` of an object.
+fn with_values(text: &str) -> String {
+    const KEY: &str = "\"suspend\"";
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(KEY) {
+        let (before, after) = rest.split_at(at + KEY.len());
+        out.push_str(before);
+        let begins = out[..out.len() - KEY.len()].trim_end().ends_with(['{', ',']);
+        if begins && after.trim_start().starts_with([',', '}']) {
+            out.push_str(":\"\"");
+        }
+        rest = after;
+    }
+    out + rest
 }
 
 /// Blanks out the comment at `at`; gives back its last character's place.
@@ -146,6 +164,13 @@ mod tests {
         assert_eq!(keys, ["run", "a/*b", "run"]);
         assert_eq!(entries[1].1, Json::List(vec![Json::Number(1), Json::Number(2)]));
         assert_eq!(entries[2].1, Json::Fraction);
+        let Json::Object(entries) = parse("{ \"suspend\", \"run\": 1, \"suspend\" }").unwrap() else {
+            panic!("an object")
+        };
+        assert_eq!(
+            (entries.len(), &entries[0].1, &entries[2].1),
+            (3, &entries[2].1, &Json::Text(String::new()))
+        );
         assert!(parse("{\n\"a\" 1}").unwrap_err().contains("line 2"));
         for bad in ["", "/", "/*", "//", "\"\\", "[1,", "{,}", "/*/"] {
             assert!(parse(bad).is_err(), "{bad}");

@@ -11,9 +11,9 @@ const MAX_COPIES: i64 = 10_000;
 /// Threads that may meet at one barrier: each tells every other.
 const MAX_BARRIER: u64 = 64;
 /// Events, as rt-app matches them: by the beginning of the key, longer names first.
-const EVENTS: [&str; 17] = [
-    "runtime", "run", "sleep", "timer", "unlock", "lock", "wait", "signal", "broad", "sync", "suspend",
-    "resume", "barrier", "yield", "fork", "iorun", "mem",
+const EVENTS: [&str; 19] = [
+    "sem_post", "sem_wait", "runtime", "run", "sleep", "timer", "unlock", "lock", "wait", "signal", "broad",
+    "sync", "suspend", "resume", "barrier", "yield", "fork", "iorun", "mem",
 ];
 /// Attributes of tasks and phases.
 const ATTRIBUTES: [&str; 19] = [
@@ -48,8 +48,10 @@ fn event(key: &str) -> Option<&'static str> {
 
 /// What the programs of a workload share.
 pub(super) struct Programs {
-    /// CPUs of the machine: as many as are named.
+    /// CPUs of the machine: as many as are named; those of this machine where a task may run on all of them.
     pub(super) cpus: i64,
+    /// Some task ends only with the run.
+    pub(super) endless: bool,
     pub(super) locks: BTreeSet<String>,
     pub(super) groups: BTreeSet<String>,
     conditions: BTreeSet<String>,
@@ -85,9 +87,10 @@ struct Steps<'p> {
 
 impl Programs {
     /// Looks through all tasks for what they share.
-    pub(super) fn new(tasks: &[&(String, Json)]) -> Result<Programs, Mistake> {
+    pub(super) fn new(tasks: &[&(String, Json)], machine_cpus: i64) -> Result<Programs, Mistake> {
         let mut programs = Programs {
             cpus: 1,
+            endless: false,
             locks: BTreeSet::new(),
             groups: BTreeSet::new(),
             conditions: BTreeSet::new(),
@@ -101,6 +104,9 @@ impl Programs {
             let entries = object(value, &place)?;
             let copies = instances(entries, &place)?.max(1) as u64;
             programs.look(task, entries, copies, &place)?;
+            if !names_cpus(entries) {
+                programs.cpus = programs.cpus.max(machine_cpus);
+            }
         }
         match programs.meets.iter().find(|(_, count)| **count > MAX_BARRIER) {
             Some((name, count)) => {
@@ -144,6 +150,9 @@ impl Programs {
                 (_, Some("wait" | "sync")) => {
                     let (name, _) = reference(value, &place)?;
                     *self.waiters.entry(name).or_default() += copies;
+                }
+                (_, Some("suspend")) => {
+                    *self.waiters.entry(suspended(text(value, &place)?, task)).or_default() += copies;
                 }
                 (_, Some("fork")) => {
                     self.forked.insert(text(value, &place)?.to_owned());
@@ -211,9 +220,19 @@ impl Programs {
         part.steps = program;
         if ends {
             part.step("exit");
+        } else {
+            self.endless = true;
         }
         Ok(Some(part))
     }
+}
+
+/// Whether a task names its CPUs, itself or in a phase.
+fn names_cpus(entries: &[(String, Json)]) -> bool {
+    let named = |entries: &[(String, Json)]| find(entries, "cpus").is_some();
+    let in_phase = |(_, phase): &(String, Json)| matches!(phase, Json::Object(phase) if named(phase));
+    named(entries)
+        || matches!(find(entries, "phases"), Some(Json::Object(phases)) if phases.iter().any(in_phase))
 }
 
 fn instances(entries: &[(String, Json)], place: &str) -> Result<i64, Mistake> {
@@ -248,6 +267,11 @@ fn reference(value: &Json, place: &str) -> Result<(String, Option<String>), Mist
     let condition =
         named("ref")?.ok_or_else(|| (place.to_owned(), "needs \"ref\", the condition".to_owned()))?;
     Ok((word(condition), named("mutex")?.map(word)))
+}
+
+/// The channel of those that suspend themselves by this name; without one, by the name of their task.
+fn suspended(named: &str, task: &str) -> String {
+    format!("suspend:{}", word(if named.is_empty() { task } else { named }))
 }
 
 /// The channel that counts the threads at a barrier.
@@ -446,11 +470,21 @@ impl Steps<'_> {
                 });
             }
             "suspend" | "resume" => {
-                let named = text(value, place)?;
-                let whom = if named.is_empty() { &task } else { named };
-                let channel = format!("suspend:{}", word(whom));
+                let channel = suspended(text(value, place)?, &task);
                 self.condition(&channel);
-                steps.push(format!("{} {channel}", if event == "suspend" { "receive" } else { "send" }));
+                let waiters = self.all.waiters.get(&channel).copied().unwrap_or(1);
+                steps.push(match event {
+                    "suspend" => format!("receive {channel}"),
+                    // It wakes all that suspended themselves by this name.
+                    _ if waiters > 1 => format!("send {channel} x{waiters}"),
+                    _ => format!("send {channel}"),
+                });
+            }
+            // A semaphore keeps what is posted before somebody waits, as a channel does.
+            "sem_post" | "sem_wait" => {
+                let channel = format!("sem:{}", word(text(value, place)?));
+                steps.push(format!("{} {channel}", if event == "sem_wait" { "receive" } else { "send" }));
+                self.all.conditions.insert(channel);
             }
             "barrier" => self.barrier(&word(text(value, place)?), steps),
             "yield" => steps.push("yield".to_owned()),

@@ -3,7 +3,7 @@
 use super::document::{Item, ScenarioError, Section};
 use super::draw::parse_draw;
 use super::step::{Names, find};
-use schedlab_model::{ChannelId, ChannelSpec, Draw, Ns, SourceKind, SourceSpec};
+use schedlab_model::{ChannelId, ChannelSpec, Draw, LockId, Ns, SourceKind, SourceSpec};
 use toml::de::DeValue;
 
 const KEYS: [&str; 8] = ["name", "into", "open", "start", "at", "clients", "think", "one_way"];
@@ -42,15 +42,35 @@ pub(super) fn read_channels(
     Ok(channels)
 }
 
-/// `locks = ["m"]`
-pub(super) fn read_locks(root: &Section<'_>, names: &mut Names) -> Result<(), ScenarioError> {
-    if let Some(list) = root.get("locks") {
-        for item in list.list()? {
-            new_name("lock", item.text()?, &item, &names.locks)?;
-            names.locks.push(item.text()?.to_owned());
+/// Reads `locks = ["m", { name = "n", protocol = "inherit" }]`; returns those with priority inheritance.
+pub(super) fn read_locks(root: &Section<'_>, names: &mut Names) -> Result<Vec<LockId>, ScenarioError> {
+    let mut inheriting = Vec::new();
+    let Some(list) = root.get("locks") else { return Ok(inheriting) };
+    for item in list.list()? {
+        let (name, inherits) = match item.value {
+            DeValue::Table(_) => {
+                let section = item.section("a lock", &["name", "protocol"])?;
+                let name = section.need("name", "name = \"m\"")?.text()?.to_owned();
+                (name, section.optional("protocol", protocol)?.unwrap_or(false))
+            }
+            _ => (item.text()?.to_owned(), false),
+        };
+        new_name("lock", &name, &item, &names.locks)?;
+        if inherits {
+            inheriting.push(LockId::from(names.locks.len()));
         }
+        names.locks.push(name);
     }
-    Ok(())
+    Ok(inheriting)
+}
+
+/// Whether a protocol is priority inheritance.
+fn protocol(item: Item<'_>) -> Result<bool, ScenarioError> {
+    match item.text()? {
+        "none" => Ok(false),
+        "inherit" => Ok(true),
+        other => Err(item.error(format!("`{other}`: the protocol of a lock is \"none\" or \"inherit\""))),
+    }
 }
 
 fn new_name(what: &str, name: &str, item: &Item<'_>, known: &[String]) -> Result<(), ScenarioError> {

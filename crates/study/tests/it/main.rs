@@ -1,7 +1,9 @@
 //! Integration tests of `study`, in one binary.
 mod decision_cost;
 mod diff;
+mod field;
 mod limits;
+mod pairs;
 mod replay_round_trip;
 mod rtapp;
 mod scenario_corpus;

@@ -20,7 +20,7 @@ fn corpus() -> Vec<(String, String)> {
 
 fn import(name: &str) -> Result<Imported, RtAppError> {
     let (_, text) = corpus().into_iter().find(|(known, _)| known == name).expect("it is in the corpus");
-    parse(name, &format!("{name}.json"), &text)
+    parse(name, &format!("{name}.json"), &text, 2)
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_pipeline_is_taken_over() {
     // `run` comes twice in one object, and both count.
     let runs = task("consumer-1").program.ops.iter().filter(|op| matches!(op, Op::Run(_))).count();
     assert_eq!(runs, 2);
-    for note in ["mem is left out", "priority inheritance", "no waiting task is kept", "number of loops"] {
+    for note in ["mem is left out", "no waiting task is kept", "number of loops"] {
         assert!(imported.notes.iter().any(|other| other.contains(note)), "{note}: {:?}", imported.notes);
         assert!(imported.toml.contains(note), "{note}");
     }
@@ -103,7 +103,7 @@ fn errors_teach() {
         ("{\"tasks\": {\"t\": {\"run\": -1}}}", "microseconds"),
         ("{\"task\": {}}", "not `task`"),
     ] {
-        let error = parse("t", "t.json", text).expect_err(text);
+        let error = parse("t", "t.json", text, 2).expect_err(text);
         assert!(
             error.to_string().starts_with("t.json") && error.to_string().contains(part),
             "{text}: {error}"
@@ -114,13 +114,13 @@ fn errors_teach() {
 #[test]
 fn damaged_workloads_never_panic() {
     for (name, text) in corpus() {
-        assert_eq!(parse(&name, "f", &text).is_ok(), name.starts_with("good"), "{name}");
+        assert_eq!(parse(&name, "f", &text, 2).is_ok(), name.starts_with("good"), "{name}");
         for at in (0..text.len()).filter(|at| text.is_char_boundary(*at)) {
-            let _ = parse("cut", "f", &text[..at]);
+            let _ = parse("cut", "f", &text[..at], 2);
             for bad in ["\"", "{", "}", "-", "9999999999999999999999", "/*", "\u{0}", "é"] {
                 let mut text = text.clone();
                 text.replace_range(at..at + 1, bad);
-                let _ = parse("damaged", "f", &text);
+                let _ = parse("damaged", "f", &text, 2);
             }
         }
     }

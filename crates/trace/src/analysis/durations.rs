@@ -9,6 +9,8 @@ use schedlab_model::Ns;
 pub struct Durations {
     histogram: Option<Box<Histogram<u32>>>,
     sum: u128,
+    /// The shortest and the longest; a histogram's bucket is up to 0.1 % off.
+    extremes: Option<(Ns, Ns)>,
 }
 
 impl Durations {
@@ -19,11 +21,21 @@ impl Durations {
             .get_or_insert_with(|| Box::new(Histogram::new(3).expect("3 significant digits are supported")));
         histogram.record(duration.0.min(u64::MAX / 4)).expect("it resizes itself for all below 2^62");
         self.sum += u128::from(duration.0);
+        self.reach(duration, duration);
+    }
+
+    #[inline]
+    fn reach(&mut self, low: Ns, high: Ns) {
+        let (least, most) = self.extremes.unwrap_or((low, high));
+        self.extremes = Some((least.min(low), most.max(high)));
     }
 
     /// Adds all of `other`.
     pub fn merge(&mut self, other: &Durations) {
         self.sum += other.sum;
+        if let Some((low, high)) = other.extremes {
+            self.reach(low, high);
+        }
         match (&mut self.histogram, &other.histogram) {
             (Some(own), Some(theirs)) => own.add(&**theirs).expect("both resize themselves"),
             (own @ None, Some(theirs)) => *own = Some(theirs.clone()),
@@ -48,8 +60,12 @@ impl Durations {
 
     /// The duration that `per_million` millionths of all do not exceed (500_000 is the median); 0 when empty.
     pub fn quantile(&self, per_million: u32) -> Ns {
-        let quantile = f64::from(per_million.min(1_000_000)) / 1e6;
-        Ns(self.histogram.as_ref().map_or(0, |h| h.value_at_quantile(quantile)))
+        let (Some(histogram), Some((low, high))) = (&self.histogram, self.extremes) else { return Ns::ZERO };
+        match per_million {
+            0 => low,
+            1_000_000.. => high,
+            _ => Ns(histogram.value_at_quantile(f64::from(per_million) / 1e6)).clamp(low, high),
+        }
     }
 
     /// The median.
@@ -62,9 +78,14 @@ impl Durations {
         self.quantile(990_000)
     }
 
-    /// The longest; 0 when empty.
+    /// The shortest, exactly; 0 when empty.
+    pub fn min(&self) -> Ns {
+        self.extremes.map_or(Ns::ZERO, |(low, _)| low)
+    }
+
+    /// The longest, exactly; 0 when empty.
     pub fn max(&self) -> Ns {
-        Ns(self.histogram.as_ref().map_or(0, |h| h.max()))
+        self.extremes.map_or(Ns::ZERO, |(_, high)| high)
     }
 
     /// `count` values that are distributed like all: evenly spaced quantiles. Empty when this is.
@@ -101,7 +122,8 @@ mod tests {
         assert_eq!(other.sum(), Ns(500_500 * 1_000_000 + 3 + 1_000_000_000_000));
         assert!(other.p50().0.abs_diff(500_000_000) < 1_000_000, "{}", other.p50());
         assert!(other.p99().0.abs_diff(991_000_000) < 2_000_000, "{}", other.p99());
-        assert!(other.max() >= Ns::from_s(1_000) && other.max() < Ns::from_s(1_001));
+        assert_eq!((other.min(), other.max()), (Ns(3), Ns::from_s(1_000)));
+        assert_eq!((other.quantile(0), other.quantile(1_000_000)), (Ns(3), Ns::from_s(1_000)));
         other.add(Ns(u64::MAX));
     }
 }

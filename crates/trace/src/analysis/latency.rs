@@ -156,6 +156,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
         let (key, title) = match by {
             By::Thread => ("threads", "Run-queue latency of threads"),
             By::Name => ("tasks", "Run-queue latency of tasks (threads of one name together)"),
+            By::Process => ("processes", "Run-queue latency of processes"),
             By::Cgroup => ("cgroups", "Run-queue latency of control groups"),
         };
         let latency = Followed::over(recording, scope, Latency::new(&recording.header, scope, by));

@@ -11,6 +11,8 @@ pub enum By {
     Thread,
     /// All threads of one name.
     Name,
+    /// All threads of one process.
+    Process,
     /// All threads of one control group.
     Cgroup,
 }
@@ -92,7 +94,7 @@ impl Scope {
 pub enum Label {
     /// One thread.
     Task(TaskId),
-    /// Several: their name, or the path of their control group.
+    /// Several: their name, their process with its id, or the path of their control group.
     Name(String),
 }
 
@@ -111,9 +113,19 @@ impl Keys {
         let name = |group: GroupId| {
             header.groups.get(group.index()).map_or("/", |info| info.spec.name.as_str()).to_owned()
         };
+        // A process is called as its first thread, whose id is that of the process.
+        let mut leaders: BTreeMap<u32, &str> = BTreeMap::new();
+        for task in header.tasks.iter().filter(|task| task.tid == task.pid) {
+            leaders.insert(task.pid, &task.comm);
+        }
+        let process = |task: &crate::TaskInfo| {
+            let name = leaders.get(&task.pid).copied().unwrap_or(&task.comm);
+            format!("{name} ({})", task.pid)
+        };
         let label = |(index, task): (usize, &crate::TaskInfo)| match by {
             By::Thread => Label::Task(TaskId::from(index)),
             By::Name => Label::Name(task.comm.clone()),
+            By::Process => Label::Name(process(task)),
             By::Cgroup => Label::Name(name(task.group)),
         };
         let mut known: BTreeMap<String, usize> = BTreeMap::new();

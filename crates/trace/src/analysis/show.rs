@@ -49,7 +49,11 @@ impl Entry {
     /// Runs the analysis over `recording`, which must have passed [`check`](Entry::check). The only error is that
     /// of `out`.
     pub fn run(&self, recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {
-        (self.run)(recording, scope, out)
+        (self.run)(recording, scope, out)?;
+        match super::losses::sentence(&super::losses::losses(recording, scope)) {
+            Some(sentence) => out.note(&sentence),
+            None => Ok(()),
+        }
     }
 }
 

@@ -182,7 +182,7 @@ fn event(row: &Row<'_>) -> Message {
             EVENT_EXEC
         }
         What::Exit => {
-            let Named { comm, tid, prio } = &row.running;
+            let Named { comm, tid, prio, .. } = &row.running;
             inner.bytes(1, comm.as_bytes()).int(2, (*tid).into()).signed(4, (*prio).into());
             EVENT_EXIT
         }

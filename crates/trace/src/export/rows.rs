@@ -14,7 +14,22 @@ pub(crate) const MARK: &str = "schedlab: ";
 pub(super) struct Named<'a> {
     pub(super) comm: Cow<'a, str>,
     pub(super) tid: u32,
+    /// Process id; 0 for the idle task.
+    pub(super) pid: u32,
     pub(super) prio: i32,
+}
+
+impl<'a> Row<'a> {
+    /// Every task that the row names.
+    pub(super) fn named(&mut self) -> impl Iterator<Item = &mut Named<'a>> {
+        let (one, other) = match &mut self.what {
+            What::Switch { prev, next, .. } => (Some(prev), Some(next)),
+            What::Waking { task, .. } | What::Migrate { task, .. } => (Some(task), None),
+            What::Fork { child } => (Some(child), None),
+            _ => (None, None),
+        };
+        std::iter::once(&mut self.running).chain(one).chain(other)
+    }
 }
 
 /// In which context the event happened, where the recording knows it.
@@ -67,7 +82,7 @@ pub(super) enum What<'a> {
     Mark(String),
 }
 
-const IDLE: Named<'static> = Named { comm: Cow::Borrowed("swapper"), tid: 0, prio: 120 };
+const IDLE: Named<'static> = Named { comm: Cow::Borrowed("swapper"), tid: 0, pid: 0, prio: 120 };
 
 /// The kernel's internal priority.
 fn prio(task: &TaskInfo) -> i32 {
@@ -106,7 +121,12 @@ pub(super) fn rows<'a>(
     each: &mut dyn FnMut(Row<'a>) -> std::io::Result<()>,
 ) -> std::io::Result<Exported> {
     let header = &recording.header;
-    let name = |task: &'a TaskInfo| Named { comm: clean(&task.comm), tid: task.tid, prio: prio(task) };
+    let name = |task: &'a TaskInfo| Named {
+        comm: clean(&task.comm),
+        tid: task.tid,
+        pid: task.pid,
+        prio: prio(task),
+    };
     let mut walk = Walk {
         names: header.tasks.iter().map(name).collect(),
         current: first_tasks(recording),

@@ -1,10 +1,18 @@
-//! The text of ftrace, and that of `perf script`.
+//! The text of ftrace, trace-cmd and systrace, and that of `perf script`.
 
 use super::Exported;
 use super::rows::{Context, MARK, Named, Row, What, rows};
 use crate::Recording;
 use schedlab_model::PrevState;
 use std::io::{self, Write};
+
+/// How a text of ftrace's family differs from the others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dialect {
+    Ftrace,
+    TraceCmd,
+    Systrace,
+}
 
 /// Writes the text that `/sys/kernel/tracing/trace` shows, with times in nanoseconds. Steal, throttling and
 /// whose system call a softirq ran in are written as `trace_marker` lines that begin with `schedlab:`.
@@ -15,14 +23,57 @@ pub fn ftrace(recording: &Recording, out: &mut dyn Write) -> io::Result<Exported
     writeln!(out, "# tracer: nop")?;
     writeln!(out, "#")?;
     writeln!(out, "#           TASK-PID     CPU#  flags  TIMESTAMP  FUNCTION")?;
-    let mut blocked = 0u64;
-    let mut exported = rows(recording, &mut |row| {
+    lines(recording, Dialect::Ftrace, out)
+}
+
+/// Writes what `trace-cmd report -t` prints: switches in the words of its plugin, times in nanoseconds.
+///
+/// # Errors
+/// What the writer says.
+pub fn trace_cmd(recording: &Recording, out: &mut dyn Write) -> io::Result<Exported> {
+    writeln!(out, "cpus={}", recording.header.topology.cpus())?;
+    lines(recording, Dialect::TraceCmd, out)
+}
+
+/// Writes a page of systrace (atrace): ftrace's text with the processes of threads, in an element that viewers look for.
+///
+/// # Errors
+/// What the writer says.
+pub fn systrace(recording: &Recording, out: &mut dyn Write) -> io::Result<Exported> {
+    writeln!(
+        out,
+        "<!DOCTYPE html>\n<html>\n<head><meta charset=\"utf-8\"><title>schedlab</title></head>\n<body>"
+    )?;
+    writeln!(out, "<script class=\"trace-data\" type=\"application/text\">")?;
+    writeln!(out, "# tracer: nop\n#")?;
+    writeln!(out, "#           TASK-PID    TGID   CPU#  flags  TIMESTAMP  FUNCTION")?;
+    let exported = lines(recording, Dialect::Systrace, out)?;
+    writeln!(out, "</script>\n</body>\n</html>")?;
+    Ok(exported)
+}
+
+fn lines(recording: &Recording, dialect: Dialect, out: &mut dyn Write) -> io::Result<Exported> {
+    let (mut blocked, mut renamed) = (0u64, 0u64);
+    let mut exported = rows(recording, &mut |mut row| {
         if let What::Lost(count) = row.what {
-            return writeln!(out, "CPU:{} [LOST {count} EVENTS]", row.cpu);
+            return match dialect {
+                Dialect::TraceCmd => writeln!(out, "CPU:{} [{count} EVENTS DROPPED]", row.cpu),
+                _ => writeln!(out, "CPU:{} [LOST {count} EVENTS]", row.cpu),
+            };
+        }
+        if dialect == Dialect::Systrace {
+            renamed += u64::from(without_markup(&mut row));
         }
         let Row { at, cpu, running, context, .. } = &row;
         let comm = if running.tid == 0 { "<idle>" } else { &*running.comm };
-        write!(out, "{comm:>16}-{:<7} [{cpu:03}] ", running.tid)?;
+        write!(out, "{comm:>16}-{:<7} ", running.tid)?;
+        if dialect == Dialect::Systrace {
+            match running.pid {
+                0 => write!(out, "(-------) ")?,
+                pid => write!(out, "({pid:>7}) ")?,
+            }
+        }
+        write!(out, "[{cpu:03}] ")?;
         match context {
             Context::NotShown => {}
             Context::Task => write!(out, "d..2. ")?,
@@ -31,10 +82,37 @@ pub fn ftrace(recording: &Recording, out: &mut dyn Write) -> io::Result<Exported
         }
         write!(out, "{}.{:09}: ", at / 1_000_000_000, at % 1_000_000_000)?;
         blocked += u64::from(is_blocked(&row.what));
-        fields(&row, out)
+        match &row.what {
+            What::Switch { prev, state, next } if dialect == Dialect::TraceCmd => {
+                writeln!(out, "sched_switch:         {} {} ==> {}", short(prev), letter(*state), short(next))
+            }
+            _ => fields(&row, out),
+        }
     })?;
     note_blocked(&mut exported, blocked);
+    if renamed > 0 {
+        exported.notes.push(format!(
+            "{renamed} events name a task with `</`, which would end the page; it is written as `<|`"
+        ));
+    }
     Ok(exported)
+}
+
+/// trace-cmd's words for a task.
+fn short(task: &Named<'_>) -> String {
+    format!("{}:{} [{}]", task.comm, task.tid, task.prio)
+}
+
+/// Changes names that a browser takes for the end of the trace; whether there was one.
+fn without_markup(row: &mut Row<'_>) -> bool {
+    let mut changed = false;
+    for task in row.named() {
+        if task.comm.contains("</") {
+            task.comm = task.comm.replace("</", "<|").into();
+            changed = true;
+        }
+    }
+    changed
 }
 
 /// Writes what `perf script -F comm,tid,cpu,time,event,trace --ns` prints. It shows no interrupt context, so
@@ -74,7 +152,7 @@ fn is_blocked(what: &What<'_>) -> bool {
     matches!(what, What::Switch { state: PrevState::Blocked, .. })
 }
 
-fn note_blocked(exported: &mut Exported, blocked: u64) {
+pub(super) fn note_blocked(exported: &mut Exported, blocked: u64) {
     if blocked > 0 {
         exported.notes.push(format!(
             "{blocked} tasks blocked in a state that the recorder could not see; written as S (sleeping)"

@@ -1,31 +1,69 @@
-//! Lines → events, tasks and a header.
+//! Decoded events → the events, tasks and header of a recording.
+//!
+//! Whatever the source, this decides which task a number stands for, which task woke another, which of `sched_waking` and
+//! `sched_wakeup` counts, and what the source was able to see.
 
-use super::line::{self, Context, Line, Who};
-use super::{ImportOptions, Imported};
-use crate::export::MARK;
-use crate::{Capabilities, Capability, Header, Recording, TaskInfo, TraceError};
-use schedlab_model::{CpuId, EventKind, Nice, Ns, Policy, SchedEvent, TaskId, Topology, Waker};
-use std::collections::BTreeMap;
+use super::collect::{Collector, Settled};
+use super::event::{Context, Event, Running, Stamp, Who};
+use super::tids::Tids;
+use super::{ImportOptions, Summary};
+use crate::{Capabilities, Capability, Header, TaskInfo, TraceError};
+use schedlab_model::{
+    CpuId, EventKind, MAX_CPUS, Nice, Ns, Policy, PrevState, SchedEvent, TaskId, Topology, Waker,
+};
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Names longer than this are cut (the kernel's limit is 15 bytes; others exist).
+/// Names longer than this are cut (the kernel's limit is 15 bytes; other systems have longer ones).
 const COMM_MAX: usize = 64;
 
-pub(super) struct Builder {
+/// A task as the stream shows it.
+#[derive(Default)]
+struct Seen {
+    /// A `sched_waking` of it has come, and it has not run since: its `sched_wakeup` says nothing new.
+    waking: bool,
+    /// It was named by an event, and not only as the task that was running.
+    named: bool,
+}
+
+/// The task on a CPU, as the switches tell it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OnCpu {
+    Unknown,
+    Idle,
+    Task(TaskId),
+}
+
+pub(super) struct Builder<'o> {
     options: ImportOptions,
-    ids: BTreeMap<u32, TaskId>,
+    ids: Tids,
     tasks: Vec<TaskInfo>,
-    events: Vec<SchedEvent>,
-    /// `sched_wakeup` events, used only where no `sched_waking` was recorded.
-    wakeups: Vec<SchedEvent>,
-    ignored: BTreeMap<String, u64>,
-    first: Option<Ns>,
-    last: Ns,
+    seen: Vec<Seen>,
+    on_cpu: Vec<OnCpu>,
+    collector: Collector<'o>,
+    summary: Summary,
     cpus: u32,
     has: Has,
-    /// What schedlab itself wrote into the text about its recording.
     marks: Marks,
+    /// What the source says about the machine.
+    pub(super) source: Source,
     /// Process and name of threads, from a process list.
     processes: BTreeMap<u32, (u32, String)>,
+}
+
+/// What a source says about itself, beside its events.
+#[derive(Default)]
+pub(super) struct Source {
+    /// `perf-script`, `ftrace`, `perfetto`, `perf-data`, `lttng`.
+    pub(super) backend: &'static str,
+    /// Which clock the times are of.
+    pub(super) clock: &'static str,
+    /// The kernel's release.
+    pub(super) kernel: String,
+    pub(super) hostname: String,
+    /// The command that recorded, such as `perf record -a -e sched:*`.
+    pub(super) command: String,
+    /// The recorder was told to record one program only.
+    pub(super) own_only: bool,
 }
 
 /// The contents of `schedlab:` marks (`export/rows.rs` writes them).
@@ -34,148 +72,206 @@ struct Marks {
     hz: Option<u32>,
     sees: Option<Capabilities>,
     /// CPUs whose next softirq wakeup was found to be a task's own doing.
-    inline: std::collections::BTreeSet<u32>,
+    inline: BTreeSet<u32>,
 }
 
 #[derive(Default)]
 struct Has {
     switch: bool,
-    waking: bool,
     flags: bool,
     migrate: bool,
     fork: bool,
     exit: bool,
     syscalls: bool,
+    wakes: bool,
 }
 
-impl Builder {
-    pub(super) fn new(options: ImportOptions) -> Builder {
+impl<'o> Builder<'o> {
+    /// Returns a builder whose events go to `collector`.
+    pub(super) fn new(options: ImportOptions, collector: Collector<'o>) -> Builder<'o> {
         Builder {
             options,
-            ids: BTreeMap::new(),
+            ids: Tids::default(),
             tasks: Vec::new(),
-            events: Vec::new(),
-            wakeups: Vec::new(),
-            ignored: BTreeMap::new(),
-            first: None,
-            last: Ns::ZERO,
+            seen: Vec::new(),
+            on_cpu: Vec::new(),
+            collector,
+            summary: Summary::default(),
             cpus: 0,
             has: Has::default(),
             marks: Marks::default(),
+            source: Source::default(),
             processes: BTreeMap::new(),
         }
     }
 
-    pub(super) fn line(&mut self, text: &str) -> Result<(), String> {
-        if let Some((cpu, count)) = lost_of_ftrace(text) {
-            self.cpus = self.cpus.max(cpu.saturating_add(1));
-            self.events.push(SchedEvent { at: self.last, cpu: CpuId(cpu), kind: EventKind::Lost { count } });
+    pub(super) fn options(&self) -> &ImportOptions {
+        &self.options
+    }
+
+    /// What is told about the import, beside the recording.
+    pub(super) fn summary(&mut self) -> &mut Summary {
+        &mut self.summary
+    }
+
+    /// The machine has at least so many CPUs.
+    pub(super) fn at_least_cpus(&mut self, cpus: u32) {
+        self.cpus = self.cpus.max(cpus.min(MAX_CPUS as u32));
+    }
+
+    /// What a process list says about a thread; used for threads that events name, whatever their order.
+    pub(super) fn describe(&mut self, tid: u32, pid: u32, comm: &str) {
+        self.processes.insert(tid, (pid, comm.chars().take(COMM_MAX).collect()));
+    }
+
+    /// Events of a CPU are missing since the last one that was seen of it.
+    pub(super) fn lost_since_last(&mut self, cpu: u32, count: u64) -> Result<(), TraceError> {
+        if cpu as usize >= MAX_CPUS {
             return Ok(());
         }
-        match line::split(text)? {
-            Some(line) => self.event(&line),
+        let at = self.collector.last_on(cpu);
+        self.lost(at, cpu, count)
+    }
+
+    fn lost(&mut self, at: Ns, cpu: u32, count: u64) -> Result<(), TraceError> {
+        self.at_least_cpus(cpu + 1);
+        *self.slot(cpu) = OnCpu::Unknown;
+        self.summary.lose(cpu, count, at);
+        self.collector.push(SchedEvent { at, cpu: CpuId(cpu), kind: EventKind::Lost { count } }, None)
+    }
+
+    /// One event.
+    pub(super) fn event(&mut self, stamp: &Stamp<'_>, event: &Event<'_>) -> Result<(), TraceError> {
+        match *event {
+            // What is left out changes nothing: not the window, not the CPUs, not the tasks.
+            Event::Other(name) => {
+                self.summary.ignore(name);
+                return Ok(());
+            }
+            Event::Mark(text) => return self.mark(stamp, text),
+            _ => {}
+        }
+        self.at_least_cpus(stamp.cpu + 1);
+        self.has.flags |= stamp.context != Context::NotShown;
+        self.summary.end_of_loss(stamp.cpu, stamp.at);
+        match *event {
+            Event::Switch { prev, state, next } => self.switch(stamp, prev, state, next),
+            Event::Waking(who) => self.wake(stamp, who, true),
+            Event::Wakeup(who) => self.wake(stamp, who, false),
+            Event::WakeupNew(who) => self.new_task(stamp, who),
+            Event::Migrate { task, from, to } => {
+                self.has.migrate = true;
+                self.at_least_cpus(from.max(to) + 1);
+                let (from, to) = (CpuId(from), CpuId(to));
+                self.of_task(stamp, task, |task| EventKind::Migrate { task, from, to })
+            }
+            Event::Fork { child } => self.fork(stamp, child),
+            Event::Exit(who) => {
+                self.has.exit = true;
+                self.of_task(stamp, who, |task| EventKind::Exit { task })
+            }
+            Event::Exec { tid } => {
+                let who = Who { comm: stamp.running.comm, tid, prio: None };
+                self.of_task(stamp, who, |task| EventKind::Exec { task })
+            }
+            Event::SyscallEnter { number } => {
+                self.has.syscalls = true;
+                self.of_running(stamp, |task| EventKind::SyscallEnter { task, number })
+            }
+            Event::SyscallExit => self.of_running(stamp, |task| EventKind::SyscallExit { task }),
+            Event::Lost { count } => self.lost(stamp.at, stamp.cpu, count),
+            Event::Mark(_) | Event::Other(_) => Ok(()),
+        }
+    }
+
+    /// A mark of schedlab's own. Unknown ones come from a later version and are counted as left out.
+    fn mark(&mut self, stamp: &Stamp<'_>, text: &str) -> Result<(), TraceError> {
+        let (name, rest) = text.split_once(' ').unwrap_or((text, ""));
+        let value = |key: &str| rest.split(' ').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='));
+        let number = |key: &str| value(key).and_then(|text| text.parse::<u64>().ok()).unwrap_or_default();
+        let who = Who { comm: "", tid: number("pid") as u32, prio: None };
+        match name {
+            "begin" => {
+                let cpus = number("cpus");
+                if cpus > MAX_CPUS as u64 {
+                    let what =
+                        format!("the text claims {cpus} CPUs; {MAX_CPUS} are the most that are supported");
+                    return Err(TraceError::Option(what));
+                }
+                self.at_least_cpus(cpus as u32);
+                self.marks.hz = Some(number("hz") as u32);
+                let sees = value("sees").unwrap_or_default().split(',').filter(|name| !name.is_empty());
+                self.marks.sees = Some(Capabilities(sees.map(str::to_owned).collect()));
+                self.collector.window(stamp.at)
+            }
+            "end" => self.collector.window(stamp.at),
+            "inline-softirq" => {
+                self.marks.inline.insert(stamp.cpu);
+                Ok(())
+            }
+            "throttle" => self.of_task(stamp, who, |task| EventKind::Throttle { task }),
+            "unthrottle" => self.of_task(stamp, who, |task| EventKind::Unthrottle { task }),
+            "steal" => self.push(stamp, EventKind::Steal { ns: Ns(number("ns")) }, None),
+            "lost" => self.lost(stamp.at, stamp.cpu, number("count")),
+            other => {
+                self.summary.ignore(&format!("{}{other}", crate::export::MARK));
+                Ok(())
+            }
+        }
+    }
+
+    fn push(
+        &mut self,
+        stamp: &Stamp<'_>,
+        kind: EventKind,
+        running: Option<TaskId>,
+    ) -> Result<(), TraceError> {
+        self.at_least_cpus(stamp.cpu + 1);
+        self.collector.push(SchedEvent { at: stamp.at, cpu: CpuId(stamp.cpu), kind }, running)
+    }
+
+    fn of_task(
+        &mut self,
+        stamp: &Stamp<'_>,
+        who: Who<'_>,
+        kind: impl Fn(TaskId) -> EventKind,
+    ) -> Result<(), TraceError> {
+        let running = self.running(stamp);
+        match self.task(who) {
+            Some(task) => self.push(stamp, kind(task), running),
             None => Ok(()),
         }
     }
 
-    /// One event, from a line of text or from a trace that was decoded into the same shape.
-    pub(super) fn event(&mut self, line: &Line) -> Result<(), String> {
-        self.first = Some(self.first.map_or(line.at, |first| first.min(line.at)));
-        self.last = self.last.max(line.at);
-        self.cpus = self.cpus.max(line.cpu + 1);
-        self.has.flags |= line.context != Context::NotShown;
-        match line.event {
-            "sched_switch" => self.switch(line)?,
-            "sched_waking" => {
-                self.has.waking = true;
-                let event = self.wake(line)?;
-                self.events.push(event);
-            }
-            "sched_wakeup" => {
-                let event = self.wake(line)?;
-                self.wakeups.push(event);
-            }
-            "sched_wakeup_new" => self.new_task(line)?,
-            "sched_migrate_task" => self.migrate(line)?,
-            "sched_process_fork" => self.fork(line)?,
-            "sched_process_exit" => {
-                self.has.exit = true;
-                let who = subject(line)?;
-                self.simple(line, who, |task| EventKind::Exit { task });
-            }
-            "sched_process_exec" => {
-                let tid = line::number(line.fields, " pid=").ok_or_else(|| bad(line, "`pid=N`"))?;
-                self.simple(line, Who { tid, ..running(line) }, |task| EventKind::Exec { task });
-            }
-            "PERF_RECORD_LOST" => {
-                let count = line.fields.split_whitespace().filter_map(|w| w.parse().ok()).next().unwrap_or(1);
-                self.push(line, EventKind::Lost { count });
-            }
-            "raw_syscalls:sys_enter" | "sys_enter" => {
-                let number = line::number(line.fields, "NR ").ok_or_else(|| bad(line, "`NR N (…)`"))?;
-                self.has.syscalls = true;
-                self.simple(line, running(line), |task| EventKind::SyscallEnter { task, number });
-            }
-            "raw_syscalls:sys_exit" | "sys_exit" => {
-                self.simple(line, running(line), |task| EventKind::SyscallExit { task });
-            }
-            "tracing_mark_write" | "print" if line.fields.starts_with(MARK) => self.mark(line)?,
-            other => *self.ignored.entry(other.to_owned()).or_default() += 1,
-        }
-        Ok(())
-    }
-
-    /// A mark of schedlab's own. Unknown ones come from a later version and are counted as left out.
-    fn mark(&mut self, line: &Line) -> Result<(), String> {
-        let (name, rest) =
-            line.fields[MARK.len()..].split_once(' ').unwrap_or((&line.fields[MARK.len()..], ""));
-        let value = |key: &str| rest.split(' ').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='));
-        let number = |key: &str| {
-            let number = value(key).and_then(|text| text.parse::<u64>().ok());
-            number.ok_or_else(|| bad(line, &format!("`{MARK}{name} {key}=N`")))
-        };
-        let tid = || number("pid").map(|tid| Who { comm: "", tid: tid as u32, prio: None });
-        match name {
-            "begin" => {
-                let cpus = number("cpus")?;
-                if cpus > schedlab_model::MAX_CPUS as u64 {
-                    return Err(format!("{cpus} CPUs are more than {}", schedlab_model::MAX_CPUS));
-                }
-                self.cpus = self.cpus.max(cpus as u32);
-                self.marks.hz = Some(number("hz")? as u32);
-                let sees = value("sees").unwrap_or_default().split(',').filter(|name| !name.is_empty());
-                self.marks.sees = Some(Capabilities(sees.map(str::to_owned).collect()));
-            }
-            "end" => {}
-            "inline-softirq" => drop(self.marks.inline.insert(line.cpu)),
-            "throttle" => self.simple(line, tid()?, |task| EventKind::Throttle { task }),
-            "unthrottle" => self.simple(line, tid()?, |task| EventKind::Unthrottle { task }),
-            "steal" => self.push(line, EventKind::Steal { ns: Ns(number("ns")?) }),
-            "lost" => self.push(line, EventKind::Lost { count: number("count")? }),
-            other => *self.ignored.entry(format!("{MARK}{other}")).or_default() += 1,
-        }
-        Ok(())
-    }
-
-    fn push(&mut self, line: &Line, kind: EventKind) {
-        self.events.push(SchedEvent { at: line.at, cpu: CpuId(line.cpu), kind });
-    }
-
-    fn simple(&mut self, line: &Line, who: Who, kind: impl Fn(TaskId) -> EventKind) {
-        if let Some(task) = self.task(who) {
-            self.push(line, kind(task));
+    fn of_running(
+        &mut self,
+        stamp: &Stamp<'_>,
+        kind: impl Fn(TaskId) -> EventKind,
+    ) -> Result<(), TraceError> {
+        match self.running(stamp) {
+            Some(task) => self.push(stamp, kind(task), Some(task)),
+            None => Ok(()),
         }
     }
 
-    /// The id of a task; `None` for the idle task.
-    fn task(&mut self, who: Who) -> Option<TaskId> {
+    fn slot(&mut self, cpu: u32) -> &mut OnCpu {
+        let cpu = cpu as usize;
+        if cpu >= self.on_cpu.len() {
+            self.on_cpu.resize(cpu + 1, OnCpu::Unknown);
+        }
+        &mut self.on_cpu[cpu]
+    }
+
+    /// The id of a task that an event names; `None` for the idle task.
+    fn task(&mut self, who: Who<'_>) -> Option<TaskId> {
         if who.tid == 0 {
             return None;
         }
-        let id = match self.ids.get(&who.tid) {
-            Some(&id) => id,
-            None => self.fresh(who),
+        let id = match self.ids.get(who.tid) {
+            Some(id) => id,
+            None => self.fresh(who.tid),
         };
+        self.seen[id.index()].named = true;
         let info = &mut self.tasks[id.index()];
         if !who.comm.is_empty() && who.comm != "<...>" && info.comm != who.comm {
             info.comm = who.comm.chars().take(COMM_MAX).collect();
@@ -186,46 +282,106 @@ impl Builder {
         Some(id)
     }
 
-    fn fresh(&mut self, who: Who) -> TaskId {
+    fn fresh(&mut self, tid: u32) -> TaskId {
         let id = TaskId::from(self.tasks.len());
-        self.tasks.push(TaskInfo::unknown(who.tid, who.tid, "?"));
-        self.ids.insert(who.tid, id);
+        self.tasks.push(TaskInfo::unknown(tid, tid, "?"));
+        self.seen.push(Seen::default());
+        self.ids.insert(tid, id);
         id
     }
 
-    /// What a process list says about a thread; used for threads that events name, whatever their order.
-    pub(super) fn describe(&mut self, tid: u32, pid: u32, comm: &str) {
-        self.processes.insert(tid, (pid, comm.chars().take(COMM_MAX).collect()));
+    /// The task that was running. Switches decide where a source's own word cannot be right: perf prints -1 for a task that is
+    /// gone, and the numbers of another pid namespace for threads of a container.
+    fn running(&mut self, stamp: &Stamp<'_>) -> Option<TaskId> {
+        let Running { comm, tid, pid } = stamp.running;
+        let on_cpu = *self.slot(stamp.cpu);
+        let by_switch = match on_cpu {
+            OnCpu::Task(task) => Some(task),
+            OnCpu::Idle | OnCpu::Unknown => None,
+        };
+        let Some(tid) = tid else { return by_switch };
+        if tid == 0 {
+            return None;
+        }
+        let is_called = |tasks: &[TaskInfo], task: TaskId| tasks[task.index()].comm == comm;
+        if let Some(known) = self.ids.get(tid)
+            && (self.seen[known.index()].named || by_switch.is_none())
+        {
+            let other = by_switch.filter(|&task| task != known);
+            // The number is another task's: it comes from a pid namespace.
+            let foreign =
+                other.is_some_and(|task| is_called(&self.tasks, task) && !is_called(&self.tasks, known));
+            let task = if foreign { other.unwrap_or(known) } else { known };
+            if let (Some(pid), false) = (pid, foreign) {
+                self.tasks[task.index()].pid = pid;
+            }
+            return Some(task);
+        }
+        if let Some(task) = by_switch.filter(|&task| is_called(&self.tasks, task)) {
+            return Some(task);
+        }
+        let id = match self.ids.get(tid) {
+            Some(id) => id,
+            None => self.fresh(tid),
+        };
+        let info = &mut self.tasks[id.index()];
+        if !comm.is_empty() && comm != "<...>" && info.comm != comm {
+            info.comm = comm.chars().take(COMM_MAX).collect();
+        }
+        info.pid = pid.unwrap_or(info.pid);
+        Some(id)
     }
 
-    fn switch(&mut self, line: &Line) -> Result<(), String> {
+    fn switch(
+        &mut self,
+        stamp: &Stamp<'_>,
+        prev: Who<'_>,
+        state: PrevState,
+        next: Who<'_>,
+    ) -> Result<(), TraceError> {
         self.has.switch = true;
-        let (prev, prev_state, next) = line::switch(line.fields)?;
-        let (prev_id, next) = (self.task(prev), self.task(next));
-        self.push(line, EventKind::Switch { prev: prev_id, prev_state, next });
-        if prev_state == schedlab_model::PrevState::Dead {
+        let (prev_id, next_id) = (self.task(prev), self.task(next));
+        if let (Some(task), Some(pid)) =
+            (prev_id, stamp.running.pid.filter(|_| stamp.running.tid == Some(prev.tid)))
+        {
+            self.tasks[task.index()].pid = pid;
+        }
+        for task in [prev_id, next_id].into_iter().flatten() {
+            self.seen[task.index()].waking = false;
+        }
+        *self.slot(stamp.cpu) = next_id.map_or(OnCpu::Idle, OnCpu::Task);
+        self.push(stamp, EventKind::Switch { prev: prev_id, prev_state: state, next: next_id }, prev_id)?;
+        if state == PrevState::Dead {
             // The kernel may give the number to a new task.
-            self.ids.remove(&prev.tid);
+            self.ids.remove(prev.tid);
         }
         Ok(())
     }
 
-    fn wake(&mut self, line: &Line) -> Result<SchedEvent, String> {
-        let who = subject(line)?;
-        let waker = self.waker(line);
-        let task = self.task(who).ok_or_else(|| bad(line, "a task other than pid 0"))?;
-        Ok(SchedEvent { at: line.at, cpu: CpuId(line.cpu), kind: EventKind::Wake { task, waker } })
+    fn wake(&mut self, stamp: &Stamp<'_>, who: Who<'_>, waking: bool) -> Result<(), TraceError> {
+        let running = self.running(stamp);
+        let waker = self.waker(stamp, running);
+        let Some(task) = self.task(who) else { return Ok(()) };
+        let seen = &mut self.seen[task.index()];
+        // `sched_wakeup` follows `sched_waking` where both are recorded; the first of them counts.
+        if !waking && seen.waking {
+            seen.waking = false;
+            return Ok(());
+        }
+        seen.waking = waking;
+        self.has.wakes = true;
+        self.push(stamp, EventKind::Wake { task, waker }, running)
     }
 
-    fn waker(&mut self, line: &Line) -> Waker {
-        let current = self.task(running(line));
-        match (line.context, current) {
-            (Context::SoftIrq, Some(task)) if self.marks.inline.remove(&line.cpu) => {
+    fn waker(&mut self, stamp: &Stamp<'_>, running: Option<TaskId>) -> Waker {
+        match (stamp.context, running) {
+            (Context::SoftIrq, Some(task)) if self.marks.inline.remove(&stamp.cpu) => {
                 Waker::InlineSoftirq(task)
             }
             (Context::HardIrq, _) => Waker::HardIrq,
             (Context::SoftIrq, _) => Waker::SoftIrq,
-            // Nothing but interrupts wakes anybody while a CPU idles.
+            (_, None) if stamp.running.tid.is_none() => Waker::Unknown,
+            // Only interrupts wake tasks while a CPU idles.
             (_, None) => Waker::HardIrq,
             (Context::Task, Some(task)) => Waker::Task(task),
             (Context::NotShown, Some(task)) if self.options.current_is_waker => Waker::Task(task),
@@ -233,65 +389,35 @@ impl Builder {
         }
     }
 
-    fn new_task(&mut self, line: &Line) -> Result<(), String> {
-        let who = subject(line)?;
-        let parent = self.task(running(line));
-        let known = self.ids.contains_key(&who.tid);
-        if let Some(task) = self.task(who)
-            && !(known && self.has.fork)
-        {
-            self.push(line, EventKind::New { task, parent });
+    fn new_task(&mut self, stamp: &Stamp<'_>, who: Who<'_>) -> Result<(), TraceError> {
+        let parent = self.running(stamp);
+        let known = self.ids.get(who.tid).is_some_and(|task| self.seen[task.index()].named);
+        match self.task(who) {
+            Some(task) if !(known && self.has.fork) => {
+                self.push(stamp, EventKind::New { task, parent }, parent)
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
-    fn migrate(&mut self, line: &Line) -> Result<(), String> {
-        self.has.migrate = true;
-        let who = subject(line)?;
-        let cpu = |key| line::number(line.fields, key).filter(|&n| (n as usize) < schedlab_model::MAX_CPUS);
-        let (Some(from), Some(to)) = (cpu(" orig_cpu="), cpu(" dest_cpu=")) else {
-            return Err(bad(line, "`orig_cpu=N dest_cpu=N`"));
-        };
-        self.cpus = self.cpus.max(from + 1).max(to + 1);
-        let (from, to) = (CpuId(from), CpuId(to));
-        self.simple(line, who, |task| EventKind::Migrate { task, from, to });
-        Ok(())
-    }
-
-    fn fork(&mut self, line: &Line) -> Result<(), String> {
+    fn fork(&mut self, stamp: &Stamp<'_>, child: Who<'_>) -> Result<(), TraceError> {
         self.has.fork = true;
-        let error = || bad(line, "`comm=C pid=N child_comm=C child_pid=N`");
-        let comm = line::between(line.fields, " child_comm=", " child_pid=").ok_or_else(error)?;
-        let tid = line::number(line.fields, " child_pid=").ok_or_else(error)?;
-        let parent = self.task(running(line));
+        let parent = self.running(stamp);
         // A number that is used again names a new task.
-        self.ids.remove(&tid);
-        self.simple(line, Who { comm, tid, prio: None }, |task| EventKind::New { task, parent });
-        Ok(())
+        self.ids.remove(child.tid);
+        match self.task(child) {
+            Some(task) => self.push(stamp, EventKind::New { task, parent }, parent),
+            None => Ok(()),
+        }
     }
 
-    /// The recording. `backend` and `clock` describe where it comes from.
-    pub(super) fn finish(mut self, backend: &str, clock: &str) -> Result<Imported, TraceError> {
+    /// Ends the stream and returns the header of the recording, and what was told about the import.
+    pub(super) fn finish(mut self) -> Result<(Header, Ns, Summary), TraceError> {
         if !self.has.switch {
-            return Err(TraceError::Option(format!(
-                "the {} has no sched_switch events: {}",
-                if backend == "perfetto" { "trace" } else { "text" },
-                if backend == "perfetto" {
-                    "record with the data source linux.ftrace and ftrace_events sched/sched_switch, \
-                     sched/sched_waking"
-                } else {
-                    "record with `perf record -a -e sched:sched_switch,sched:sched_waking -- COMMAND` and pass the \
-                     output of `perf script`"
-                }
-            )));
+            return Err(self.no_switches());
         }
-        if !self.has.waking {
-            self.events.append(&mut self.wakeups);
-        }
-        let first = self.first.unwrap_or_default();
-        for event in &mut self.events {
-            event.at = event.at.saturating_sub(first);
-        }
+        let own_only = self.source.own_only;
+        let Settled { start, duration, own_only } = self.collector.finish(own_only)?;
         for task in &mut self.tasks {
             if let Some((pid, comm)) = self.processes.get(&task.tid) {
                 task.pid = *pid;
@@ -300,69 +426,86 @@ impl Builder {
                 }
             }
         }
-        let wakes = self.events.iter().any(|e| matches!(e.kind, EventKind::Wake { .. }));
-        let with = |there: bool, list: &[Capability]| if there { list.to_vec() } else { Vec::new() };
-        let capabilities = [
-            vec![Capability::Preempted, Capability::PrevState, Capability::AllTasks],
-            with(wakes, &[Capability::WakeTimes]),
-            with(wakes && self.has.flags, &[Capability::Waker, Capability::IrqContext]),
-            with(wakes && self.options.current_is_waker, &[Capability::Waker, Capability::IrqContext]),
-            with(self.has.migrate, &[Capability::Migrations]),
-            with(self.has.fork && self.has.exit, &[Capability::Lifecycle]),
-            with(self.has.syscalls, &[Capability::Syscalls]),
-        ];
-        let mut capabilities = Capabilities::of(capabilities.into_iter().flatten());
-        if let Some(mut sees) = self.marks.sees.take() {
-            // Perfetto traces do not carry system calls.
-            let calls = [Capability::Syscalls.name(), Capability::BlockingSyscalls.name()];
-            sees.0.retain(|name| self.has.syscalls || !calls.contains(&name.as_str()));
-            capabilities = sees;
+        if own_only {
+            self.summary.note(
+                "The events are those of one program: what else ran on the machine, and when CPUs idled, is unknown \
+                 (record with `perf record -a` for the whole machine).",
+            );
         }
-        let note = if self.options.current_is_waker {
-            "Imported. The task that was running is taken for the waker, interrupts included."
-        } else {
-            "Imported."
-        };
+        let capabilities = self.capabilities(own_only);
+        let mut note = "Imported.".to_owned();
+        if self.options.current_is_waker {
+            note += " The task that was running is taken for the waker, interrupts included.";
+        }
         let header = Header {
-            backend: backend.to_owned(),
+            backend: self.source.backend.to_owned(),
+            kernel: self.source.kernel,
+            machine: self.source.hostname,
             hz: self.marks.hz.unwrap_or(0),
             topology: Topology::flat(self.cpus.max(1) as usize),
-            clock: clock.to_owned(),
-            clock_start_ns: first.0,
+            clock: self.source.clock.to_owned(),
+            clock_start_ns: start.0,
             capabilities,
-            note: note.to_owned(),
+            note,
             tasks: self.tasks,
             ..Header::default()
         };
-        let duration = self.last.saturating_sub(first);
-        let recording = Recording::from_parts(header, self.events, duration)?;
-        Ok(Imported { recording, ignored: self.ignored })
+        self.summary.losses_from(start);
+        Ok((header, duration, self.summary))
+    }
+
+    fn capabilities(&mut self, own_only: bool) -> Capabilities {
+        let has = &self.has;
+        if let Some(mut sees) = self.marks.sees.take() {
+            // Perfetto traces do not carry system calls.
+            let calls = [Capability::Syscalls.name(), Capability::BlockingSyscalls.name()];
+            sees.0.retain(|name| has.syscalls || !calls.contains(&name.as_str()));
+            return sees;
+        }
+        let with = |there: bool, list: &'static [Capability]| if there { list } else { &[] };
+        let wakers = has.wakes && (has.flags || self.options.current_is_waker);
+        let lists = [
+            with(true, &[Capability::Preempted, Capability::PrevState]),
+            with(!own_only, &[Capability::AllTasks]),
+            // Another program's wakeups of this one were not recorded.
+            with(has.wakes && !own_only, &[Capability::WakeTimes]),
+            with(wakers && !own_only, &[Capability::Waker, Capability::IrqContext]),
+            with(has.migrate, &[Capability::Migrations]),
+            with(has.fork && has.exit, &[Capability::Lifecycle]),
+            with(has.syscalls, &[Capability::Syscalls]),
+        ];
+        Capabilities::of(lists.into_iter().flatten().copied())
+    }
+
+    fn no_switches(&self) -> TraceError {
+        let (what, record) = match self.source.backend {
+            "perfetto" => (
+                "trace",
+                "record with the data source linux.ftrace and ftrace_events sched/sched_switch, sched/sched_waking",
+            ),
+            "ftrace" => (
+                "text",
+                "record with `trace-cmd record -e sched_switch -e sched_waking -- COMMAND` and pass the output of \
+                 `trace-cmd report`",
+            ),
+            "lttng" => ("text", "enable the kernel events sched_switch and sched_waking"),
+            "perf-data" => {
+                ("file", "record with `perf record -a -e sched:sched_switch,sched:sched_waking -- COMMAND`")
+            }
+            _ => (
+                "text",
+                "record with `perf record -a -e sched:sched_switch,sched:sched_waking -- COMMAND` and pass the output \
+                 of `perf script`",
+            ),
+        };
+        let first = self.summary.odd.first.first();
+        let odd = first.map_or(String::new(), |odd| format!(" (line {}: {})", odd.line, odd.why));
+        TraceError::Option(format!("the {what} has no sched_switch events{odd}: {record}"))
     }
 }
 
-/// The task that was running when the event was written.
-fn running<'a>(line: &Line<'a>) -> Who<'a> {
-    Who { comm: line.comm, tid: line.tid, prio: None }
-}
-
-fn subject<'a>(line: &Line<'a>) -> Result<Who<'a>, String> {
-    line::subject(line.fields).ok_or_else(|| bad(line, "`comm=C pid=N prio=N …` or `C:N [N] …`"))
-}
-
-fn bad(line: &Line, expected: &str) -> String {
-    format!("fields of {} not understood: `{}`; expected {expected}", line.event, line.fields)
-}
-
-/// `CPU:3 [LOST 234 EVENTS]`, as ftrace prints it.
-fn lost_of_ftrace(text: &str) -> Option<(u32, u64)> {
-    let rest = text.trim().strip_prefix("CPU:")?;
-    let (cpu, rest) = rest.split_once(" [LOST ")?;
-    let cpu = cpu.trim().parse().ok().filter(|&cpu: &u32| (cpu as usize) < schedlab_model::MAX_CPUS)?;
-    Some((cpu, rest.split_whitespace().next()?.parse().unwrap_or(1)))
-}
-
-/// The kernel's internal priority: 100 … 139 are nice −20 … 19, below are the real-time classes. FIFO and RR
-/// look alike here, and so do the parameters of deadline tasks (−1), which become the highest FIFO.
+/// The kernel's internal priority: 100 to 139 are nice -20 to 19, below are the real-time classes. FIFO and RR
+/// look alike here, and so do the parameters of deadline tasks (-1), which become the highest FIFO.
 fn policy_of(prio: i32) -> (Policy, Nice) {
     match prio {
         100..=139 => (Policy::Other, Nice::new((prio - 120) as i8).unwrap_or_default()),

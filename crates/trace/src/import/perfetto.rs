@@ -1,46 +1,98 @@
-//! Perfetto traces → the same events as the text of ftrace.
+//! Perfetto traces → events.
 //!
 //! The sched events of the data source `linux.ftrace` are read, plain (`FtraceEvent`) or compact
-//! (`CompactSched`: columns of time differences, next tasks and interned names; who ran before is the next task of
+//! (`CompactSched`: columns of time differences, next tasks and interned names; the task that ran before is the next task of
 //! the CPU's switch before, and that task is also the waker). Bundles are per CPU, so everything is collected, put
-//! in order of time, and only then handed on. Packets of other sources are skipped.
+//! in order of time, and only then handed on. Compressed packets are unfolded. Packets of other sources are skipped.
 
 use super::build::Builder;
-use super::line::{Context, Line};
-use super::{ImportOptions, Imported};
+use super::event::{Context, Event, Running, Stamp, Who};
+use super::states::{self, KernelVersion};
 use crate::TraceError;
+use crate::export::MARK;
 use crate::export::perfetto::field;
 use crate::export::proto::{Fields, Value};
 use schedlab_model::{MAX_CPUS, Ns};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::io::Read;
+
+/// Most bytes that the compressed packets of a trace may unfold to.
+const UNFOLDED_MAX: u64 = 4 << 30;
+/// Compressed packets inside each other that are unfolded.
+const DEPTH_MAX: u32 = 4;
+/// `system_info` of a packet (protos/perfetto/trace/trace_packet.proto), which has the `utsname`.
+const SYSTEM_INFO: u32 = 45;
+/// `zstd_compressed_packets`; `compressed_packets` is zlib.
+const ZSTD_COMPRESSED: u32 = 133;
+/// `machine_id`: other machines than the one that ran the tracing service.
+const MACHINE_ID: u32 = 98;
 
 /// One event before it is put in order.
-struct Raw<'a> {
+struct Raw {
     at: u64,
     cpu: u32,
-    /// Who ran, where the event says so.
+    /// The task that ran, where the event says so.
     by: Option<u32>,
     context: Context,
-    kind: Kind<'a>,
+    kind: Kind,
 }
 
-enum Kind<'a> {
-    /// Name and fields as ftrace prints them.
-    Text { event: &'static str, fields: String },
-    /// A switch of the compact form: whoever ran before.
-    Compact { tid: u32, prio: i64, comm: Cow<'a, str>, state: i64 },
+/// A task as an event names it.
+struct Named {
+    comm: String,
+    tid: u32,
+    prio: i64,
+}
+
+impl Named {
+    fn who(&self) -> Who<'_> {
+        Who { comm: &self.comm, tid: self.tid, prio: i32::try_from(self.prio).ok() }
+    }
+}
+
+enum Kind {
+    Switch {
+        prev: Named,
+        state: i64,
+        next: Named,
+    },
+    /// A switch of the compact form, away from whatever ran before.
+    Compact {
+        state: i64,
+        next: Named,
+    },
+    Waking(Named),
+    Wakeup(Named),
+    WakeupNew(Named),
+    Exec(u32),
+    Exit(Named),
+    Fork(Named),
+    Migrate {
+        task: Named,
+        from: u32,
+        to: u32,
+    },
+    Print(String),
     /// Events of this CPU are missing before this one.
     Lost,
 }
 
 #[derive(Default)]
-struct Found<'a> {
-    raw: Vec<Raw<'a>>,
+struct Found {
+    raw: Vec<Raw>,
     /// Thread → process and name.
     threads: BTreeMap<u32, (u32, String)>,
     processes: BTreeMap<u32, String>,
     ignored: BTreeMap<String, u64>,
+    /// Machines whose events there are; 0 is the one of the tracing service.
+    machines: BTreeMap<u32, u64>,
+    /// The machine whose events are read; `None`: any.
+    wanted: Option<u32>,
+    kernel: String,
+    unfolded: u64,
+    /// Compressed packets inside of which the present one is.
+    depth: u32,
 }
 
 /// Whether `head`, the beginning of a file, looks like a Perfetto trace: a packet of a plausible field.
@@ -53,44 +105,121 @@ pub(super) fn is_perfetto(head: &[u8]) -> bool {
     !head[..head.len().min(256)].iter().all(text)
 }
 
-/// Reads a Perfetto trace. It is refused when its packets are compressed or damaged, with the place.
-///
-/// # Errors
-/// [`TraceError::Option`] with the byte at which something is wrong, or when it has no switches.
-pub fn perfetto(bytes: &[u8], options: ImportOptions) -> Result<Imported, TraceError> {
-    let mut found = Found::default();
-    let mut trace = Fields(bytes);
-    loop {
-        let offset = bytes.len() - trace.0.len();
-        let fail = |what: String| {
-            TraceError::Option(format!("the Perfetto trace is damaged at byte {offset}: {what}"))
-        };
-        match trace.next().map_err(fail)? {
-            None => break,
-            Some((field::PACKET, value)) => {
-                value.bytes().and_then(|packet| found.packet(packet)).map_err(fail)?;
-            }
-            Some(_) => {}
-        }
-    }
-    found.finish(options)
+/// Reads a Perfetto trace into `builder`. It is refused when it is damaged, with the place.
+pub(super) fn read(bytes: &[u8], builder: &mut Builder<'_>) -> Result<(), TraceError> {
+    builder.source.backend = "perfetto";
+    builder.source.clock = "as recorded by Perfetto";
+    let mut found = Found { wanted: builder.options().machine, ..Found::default() };
+    found.packets(bytes).map_err(|(offset, what)| {
+        TraceError::Option(format!("the Perfetto trace is damaged at byte {offset}: {what}"))
+    })?;
+    found.check_machines()?;
+    found.feed_all(builder)
 }
 
-impl<'a> Found<'a> {
-    fn packet(&mut self, packet: &'a [u8]) -> Result<(), String> {
-        Fields(packet).each(|number, value| match number {
-            field::FTRACE_EVENTS => self.bundle(value.bytes()?),
-            field::PROCESS_TREE => self.tree(value.bytes()?),
-            field::COMPRESSED => {
-                Err("its packets are compressed; `traceconv decompress_packets IN OUT` writes a \
-                                      trace that can be read"
-                    .to_owned())
+impl Found {
+    /// All packets of a trace, or of a compressed part of one. The error has the byte at which it is.
+    fn packets(&mut self, bytes: &[u8]) -> Result<(), (usize, String)> {
+        let mut trace = Fields(bytes);
+        loop {
+            let offset = bytes.len() - trace.0.len();
+            let at = |what: String| (offset, what);
+            match trace.next().map_err(at)? {
+                None => return Ok(()),
+                Some((field::PACKET, value)) => {
+                    value.bytes().and_then(|packet| self.packet(packet)).map_err(at)?;
+                }
+                Some(_) => {}
             }
+        }
+    }
+
+    fn packet(&mut self, packet: &[u8]) -> Result<(), String> {
+        let mut machine = 0;
+        let mut parts: Vec<(u32, &[u8])> = Vec::new();
+        Fields(packet).each(|number, value| {
+            match number {
+                MACHINE_ID => machine = value.int()? as u32,
+                field::FTRACE_EVENTS
+                | field::PROCESS_TREE
+                | field::COMPRESSED
+                | ZSTD_COMPRESSED
+                | SYSTEM_INFO => {
+                    parts.push((number, value.bytes()?));
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        for (number, part) in parts {
+            match number {
+                field::COMPRESSED => self.unfold(flate2::bufread::ZlibDecoder::new(part), "zlib")?,
+                ZSTD_COMPRESSED => {
+                    let decoder = zstd::stream::read::Decoder::with_buffer(part);
+                    self.unfold(decoder.map_err(|error| format!("its zstd packets: {error}"))?, "zstd")?;
+                }
+                _ if self.wanted.is_some_and(|wanted| wanted != machine) => {}
+                field::FTRACE_EVENTS => {
+                    *self.machines.entry(machine).or_default() += 1;
+                    self.bundle(part)?;
+                }
+                field::PROCESS_TREE => self.tree(part)?,
+                _ => self.system(part)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Compressed packets are a trace of their own.
+    fn unfold(&mut self, decoder: impl Read, what: &str) -> Result<(), String> {
+        let mut bytes = Vec::new();
+        let left = UNFOLDED_MAX - self.unfolded;
+        let read = decoder.take(left + 1).read_to_end(&mut bytes);
+        read.map_err(|error| format!("its {what} packets cannot be unfolded: {error}"))?;
+        if bytes.len() as u64 > left {
+            return Err(format!("its compressed packets unfold to more than {UNFOLDED_MAX} bytes"));
+        }
+        self.unfolded += bytes.len() as u64;
+        if self.depth == DEPTH_MAX {
+            return Err(format!("packets are compressed more than {DEPTH_MAX} times"));
+        }
+        self.depth += 1;
+        let read = self.packets(&bytes);
+        self.depth -= 1;
+        read.map_err(|(offset, error)| format!("byte {offset} of its {what} packets: {error}"))
+    }
+
+    /// Events of several machines have clocks and ids of their own.
+    fn check_machines(&self) -> Result<(), TraceError> {
+        let names = || self.machines.keys().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        match self.wanted {
+            Some(wanted) if !self.machines.is_empty() && !self.machines.contains_key(&wanted) => {
+                Err(TraceError::Option(format!("the trace has no machine {wanted}; it has {}", names())))
+            }
+            None if self.machines.len() > 1 => Err(TraceError::Option(format!(
+                "the trace has scheduling events of {} machines ({}), each with CPUs, clocks and thread ids of its own: choose \
+                 one with --machine N",
+                self.machines.len(),
+                names()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// `SystemInfo`: the kernel's release is field 3 of its `utsname` (field 1).
+    fn system(&mut self, info: &[u8]) -> Result<(), String> {
+        Fields(info).each(|number, value| match number {
+            1 => Fields(value.bytes()?).each(|inner, value| {
+                if inner == 3 {
+                    self.kernel = text(value.bytes()?).into_owned();
+                }
+                Ok(())
+            }),
             _ => Ok(()),
         })
     }
 
-    fn tree(&mut self, tree: &'a [u8]) -> Result<(), String> {
+    fn tree(&mut self, tree: &[u8]) -> Result<(), String> {
         Fields(tree).each(|number, value| {
             let (mut a, mut b, mut name) = (0, None, String::new());
             if !matches!(number, 1 | 2) {
@@ -117,9 +246,9 @@ impl<'a> Found<'a> {
         })
     }
 
-    fn bundle(&mut self, bundle: &'a [u8]) -> Result<(), String> {
+    fn bundle(&mut self, bundle: &[u8]) -> Result<(), String> {
         let (mut cpu, mut lost) = (0, false);
-        let mut parts: Vec<(u32, &'a [u8])> = Vec::new();
+        let mut parts: Vec<(u32, &[u8])> = Vec::new();
         Fields(bundle).each(|number, value| {
             match number {
                 field::BUNDLE_CPU => cpu = value.int()?,
@@ -140,7 +269,8 @@ impl<'a> Found<'a> {
             }
         }
         // Exports of schedlab say how many were lost, by a mark.
-        let counted = |raw: &Raw<'_>| matches!(&raw.kind, Kind::Text { event: "print", fields } if fields.starts_with("schedlab: lost "));
+        let counted =
+            |raw: &Raw| matches!(&raw.kind, Kind::Print(text) if text.starts_with("schedlab: lost "));
         if lost && !self.raw[start..].iter().any(counted) {
             let at = self.raw[start..].iter().map(|raw| raw.at).min();
             if let Some(at) = at {
@@ -152,7 +282,7 @@ impl<'a> Found<'a> {
         Ok(())
     }
 
-    fn event(&mut self, cpu: u32, event: &'a [u8]) -> Result<(), String> {
+    fn event(&mut self, cpu: u32, event: &[u8]) -> Result<(), String> {
         let (mut at, mut by, mut flags, mut inner) = (0, None, None, None);
         Fields(event).each(|number, value| {
             match number {
@@ -165,17 +295,15 @@ impl<'a> Found<'a> {
             Ok(())
         })?;
         let Some((number, inner)) = inner else { return Ok(()) };
-        let Some((event, fields)) = as_text(number, inner)? else {
-            *self.ignored.entry(format!("ftrace event {number}")).or_default() += 1;
-            return Ok(());
-        };
-        let kind = Kind::Text { event, fields };
-        self.raw.push(Raw { at, cpu, by, context: context(flags), kind });
+        match kind(number, inner)? {
+            Some(kind) => self.raw.push(Raw { at, cpu, by, context: context(flags), kind }),
+            None => *self.ignored.entry(format!("ftrace event {number}")).or_default() += 1,
+        }
         Ok(())
     }
 
-    fn compact(&mut self, cpu: u32, compact: &'a [u8]) -> Result<(), String> {
-        let mut names: Vec<Cow<'a, str>> = Vec::new();
+    fn compact(&mut self, cpu: u32, compact: &[u8]) -> Result<(), String> {
+        let mut names: Vec<Cow<'_, str>> = Vec::new();
         let mut columns: [Vec<u64>; 13] = Default::default();
         Fields(compact).each(|number, value| {
             match number {
@@ -189,7 +317,8 @@ impl<'a> Found<'a> {
             columns;
         let name = |index: u64| {
             let found = usize::try_from(index).ok().and_then(|index| names.get(index));
-            found.cloned().ok_or_else(|| format!("name {index} of {} in a compact bundle", names.len()))
+            let missing = || format!("name {index} of {} in a compact bundle", names.len());
+            found.map(|name| name.clone().into_owned()).ok_or_else(missing)
         };
         let same = |what: &str, length: usize, columns: &[usize]| {
             if columns.iter().all(|&column| column == length) {
@@ -202,28 +331,24 @@ impl<'a> Found<'a> {
         let mut at = 0u64;
         for i in 0..waking.len() {
             at = at.wrapping_add(waking[i]);
-            let comm = name(wake_comm[i])?;
-            let (tid, prio, target) = (woken[i] as u32, wake_prio[i] as i64, target[i]);
-            let fields = format!("comm={comm} pid={tid} prio={prio} target_cpu={target}");
-            let kind = Kind::Text { event: "sched_waking", fields };
+            let task = Named { comm: name(wake_comm[i])?, tid: woken[i] as u32, prio: wake_prio[i] as i64 };
             // Before version 38 of Perfetto the flags were not kept.
             let context = context(flags.get(i).copied());
-            self.raw.push(Raw { at, cpu, by: None, context, kind });
+            self.raw.push(Raw { at, cpu, by: None, context, kind: Kind::Waking(task) });
         }
         let mut at = 0u64;
         for i in 0..switch.len() {
             at = at.wrapping_add(switch[i]);
-            let (tid, prio, state) = (next[i] as u32, prio[i] as i64, state[i] as i64);
-            let kind = Kind::Compact { tid, prio, comm: name(comm[i])?, state };
+            let next = Named { comm: name(comm[i])?, tid: next[i] as u32, prio: prio[i] as i64 };
+            let kind = Kind::Compact { state: state[i] as i64, next };
             self.raw.push(Raw { at, cpu, by: None, context: Context::NotShown, kind });
         }
         Ok(())
     }
 
-    fn finish(mut self, options: ImportOptions) -> Result<Imported, TraceError> {
-        let misordered = self.misordered();
+    fn feed_all(mut self, builder: &mut Builder<'_>) -> Result<(), TraceError> {
+        builder.summary().misordered += self.misordered();
         self.raw.sort_by_key(|raw| raw.at);
-        let mut builder = Builder::new(options);
         for (tid, (pid, name)) in &self.threads {
             let process = self.processes.get(pid).filter(|_| tid == pid);
             let name = if name.is_empty() { process.map_or("?", String::as_str) } else { name };
@@ -234,20 +359,28 @@ impl<'a> Found<'a> {
                 builder.describe(*pid, *pid, name);
             }
         }
-        // Who runs on each CPU: thread, priority and name; `None` while unknown.
-        let mut current: Vec<Option<(u32, i64, String)>> = vec![None; MAX_CPUS];
-        for raw in &self.raw {
-            feed(&mut builder, &mut current[raw.cpu as usize], raw).map_err(TraceError::Option)?;
+        let mut feed = Feed {
+            current: (0..MAX_CPUS).map(|_| None).collect(),
+            kernel: builder.options().kernel.or(self.kernel.parse().ok()),
+            by_version: false,
+        };
+        for raw in self.raw {
+            feed.one(builder, raw)?;
         }
-        let mut imported = builder.finish("perfetto", "as recorded by Perfetto")?;
-        imported.recording.repairs.misordered += misordered;
+        if feed.by_version && feed.kernel.is_none() {
+            builder.summary().note(
+                "The trace does not name the kernel; task states were read as those of 4.14 and later (--kernel VERSION reads \
+                 older ones).",
+            );
+        }
+        builder.source.kernel = self.kernel;
         for (name, count) in self.ignored {
-            *imported.ignored.entry(name).or_default() += count;
+            builder.summary().ignore_many(&name, count);
         }
-        Ok(imported)
+        Ok(())
     }
 
-    /// Events of one CPU and one encoding that stand before an earlier one.
+    /// Events of one CPU and one encoding that come before an earlier one.
     fn misordered(&self) -> u64 {
         let mut latest: BTreeMap<(u32, bool, bool), u64> = BTreeMap::new();
         let mut count = 0;
@@ -262,69 +395,75 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Hands one event on as if it were a line of text; `current` is who runs on its CPU.
-fn feed(
-    builder: &mut Builder,
-    current: &mut Option<(u32, i64, String)>,
-    raw: &Raw<'_>,
-) -> Result<(), String> {
-    let known = current.as_ref();
-    let (tid, comm) = match raw.by {
-        // The name of the current task is not in the event; the switch before had it.
-        Some(tid) => (tid, known.filter(|known| known.0 == tid).map_or("", |known| known.2.as_str())),
-        None => known.map_or((0, ""), |known| (known.0, known.2.as_str())),
-    };
-    let context = match (&raw.kind, raw.by, known) {
-        // Nobody knows who ran: the task shown is a placeholder.
-        (Kind::Text { .. }, None, None) if raw.context == Context::Task => Context::NotShown,
-        _ => raw.context,
-    };
-    let at = Ns(raw.at);
-    let line = |event, fields| Line { comm, tid, cpu: raw.cpu, at, context, event, fields };
-    match &raw.kind {
-        Kind::Lost => {
-            builder.event(&line("PERF_RECORD_LOST", "lost 1"))?;
-            *current = None;
-        }
-        Kind::Text { event, fields } => {
-            builder.event(&line(event, fields))?;
-            if *event == "sched_switch"
-                && let Some((_, _, next)) = Some(super::line::switch(fields)?)
-            {
-                *current = Some((next.tid, next.prio.unwrap_or(120).into(), next.comm.to_owned()));
-            }
-        }
-        Kind::Compact { tid: next, prio, comm: name, state } => {
-            let (prev, prev_prio, prev_comm) = match known {
-                Some(known) => known.clone(),
-                None => {
-                    // The first switch of a CPU does not say who ran before it.
-                    builder.event(&line("PERF_RECORD_LOST", "lost 1"))?;
-                    (0, 120, "swapper".to_owned())
-                }
-            };
-            let state = if prev == 0 { "R" } else { letters(*state) };
-            let fields = switch_fields(&prev_comm, prev, prev_prio, state, name, *next, *prio);
-            builder.event(&line("sched_switch", &fields))?;
-            *current = Some((*next, *prio, name.to_string()));
-        }
-    }
-    Ok(())
+/// Hands events on, with the task that runs on each CPU; `None` while that is unknown.
+struct Feed {
+    current: Vec<Option<Named>>,
+    kernel: Option<KernelVersion>,
+    by_version: bool,
 }
 
-fn switch_fields(
-    prev_comm: &str,
-    prev: u32,
-    prev_prio: i64,
-    state: &str,
-    comm: &str,
-    next: u32,
-    prio: i64,
-) -> String {
-    format!(
-        "prev_comm={prev_comm} prev_pid={prev} prev_prio={prev_prio} prev_state={state} ==> next_comm={comm} \
-         next_pid={next} next_prio={prio}"
-    )
+impl Feed {
+    fn one(&mut self, builder: &mut Builder<'_>, raw: Raw) -> Result<(), TraceError> {
+        let current = self.current[raw.cpu as usize].take();
+        let known = current.as_ref();
+        let running = match raw.by {
+            // The name of the current task is not in the event; the switch before had it.
+            Some(tid) => {
+                let comm = known.filter(|known| known.tid == tid).map_or("", |known| &known.comm);
+                Running { comm, tid: Some(tid), pid: None }
+            }
+            None => known.map_or(Running { tid: Some(0), ..Running::default() }, |known| Running {
+                comm: &known.comm,
+                tid: Some(known.tid),
+                pid: None,
+            }),
+        };
+        let is_switch = matches!(raw.kind, Kind::Switch { .. } | Kind::Compact { .. });
+        let context = match (raw.by, known) {
+            // The task that ran is unknown: the one shown is a placeholder.
+            (None, None) if raw.context == Context::Task && !is_switch => Context::NotShown,
+            _ => raw.context,
+        };
+        let stamp = Stamp { at: Ns(raw.at), cpu: raw.cpu, running, context };
+        let event = match &raw.kind {
+            Kind::Switch { prev, state, next } => {
+                let state = self.state(*state);
+                Event::Switch { prev: prev.who(), state, next: next.who() }
+            }
+            Kind::Compact { state, next } => {
+                if known.is_none() {
+                    // The first switch of a CPU does not say what ran before it.
+                    builder.event(&stamp, &Event::Lost { count: 0 })?;
+                }
+                let idle = Who { comm: "swapper", tid: 0, prio: Some(120) };
+                let prev = known.map_or(idle, Named::who);
+                let state = if prev.tid == 0 { 0 } else { *state };
+                Event::Switch { prev, state: self.state(state), next: next.who() }
+            }
+            Kind::Waking(task) => Event::Waking(task.who()),
+            Kind::Wakeup(task) => Event::Wakeup(task.who()),
+            Kind::WakeupNew(task) => Event::WakeupNew(task.who()),
+            Kind::Exec(tid) => Event::Exec { tid: *tid },
+            Kind::Exit(task) => Event::Exit(task.who()),
+            Kind::Fork(child) => Event::Fork { child: Who { prio: None, ..child.who() } },
+            Kind::Migrate { task, from, to } => Event::Migrate { task: task.who(), from: *from, to: *to },
+            Kind::Print(text) => text.strip_prefix(MARK).map_or(Event::Other("print"), Event::Mark),
+            Kind::Lost => Event::Lost { count: 1 },
+        };
+        builder.event(&stamp, &event)?;
+        let lost = matches!(raw.kind, Kind::Lost);
+        self.current[raw.cpu as usize] = match raw.kind {
+            Kind::Switch { next, .. } | Kind::Compact { next, .. } => Some(next),
+            _ if lost => None,
+            _ => current,
+        };
+        Ok(())
+    }
+
+    fn state(&mut self, bits: i64) -> schedlab_model::PrevState {
+        self.by_version |= states::depends_on_version(bits as u64);
+        states::from_bits(bits as u64, self.kernel)
+    }
 }
 
 fn text(bytes: &[u8]) -> Cow<'_, str> {
@@ -340,22 +479,8 @@ fn context(flags: Option<u64>) -> Context {
     }
 }
 
-/// Bits of a task state as `sched_switch` reports them (Linux 4.14 and later) → the kernel's letters.
-fn letters(state: i64) -> &'static str {
-    match state {
-        0 => "R",
-        bits if bits & 0x100 != 0 => "R+",
-        bits if bits & 0x30 != 0 => "X",
-        bits if bits & 2 != 0 => "D",
-        bits if bits & 0x0c != 0 => "T",
-        bits if bits & 0x80 != 0 => "I",
-        bits if bits & 0x41 != 0 => "S",
-        _ => "?",
-    }
-}
-
-/// An event in the words of ftrace's text; `None` for one that says nothing about the schedule.
-fn as_text(number: u32, inner: &[u8]) -> Result<Option<(&'static str, String)>, String> {
+/// An event of ftrace; `None` for one that says nothing about the schedule.
+fn kind(number: u32, inner: &[u8]) -> Result<Option<Kind>, String> {
     let (mut ints, mut texts) = ([0i64; 8], [const { Cow::Borrowed("") }; 8]);
     Fields(inner).each(|number, value| {
         let at = number as usize;
@@ -367,31 +492,30 @@ fn as_text(number: u32, inner: &[u8]) -> Result<Option<(&'static str, String)>, 
         Ok(())
     })?;
     let tid = |at: usize| ints[at] as u32;
-    let subject = || format!("comm={} pid={} prio={}", texts[1], tid(2), ints[3]);
-    let waking = || format!("{} target_cpu={}", subject(), ints[5]);
+    let named = |comm: usize, pid: usize, prio: i64| Named {
+        comm: texts[comm].clone().into_owned(),
+        tid: tid(pid),
+        prio,
+    };
+    let subject = || named(1, 2, ints[3]);
+    let cpu = |at: usize| {
+        let cpu = tid(at);
+        ((cpu as usize) < MAX_CPUS)
+            .then_some(cpu)
+            .ok_or_else(|| format!("CPU {cpu} is above {}", MAX_CPUS - 1))
+    };
     Ok(Some(match number {
-        field::EVENT_SWITCH => (
-            "sched_switch",
-            switch_fields(&texts[1], tid(2), ints[3], letters(ints[4]), &texts[5], tid(6), ints[7]),
-        ),
-        field::EVENT_WAKING => ("sched_waking", waking()),
-        field::EVENT_WAKEUP => ("sched_wakeup", waking()),
-        field::EVENT_WAKEUP_NEW => ("sched_wakeup_new", waking()),
-        field::EVENT_EXEC => {
-            ("sched_process_exec", format!("filename={} pid={} old_pid={}", texts[1], tid(2), tid(3)))
+        field::EVENT_SWITCH => {
+            Kind::Switch { prev: named(1, 2, ints[3]), state: ints[4], next: named(5, 6, ints[7]) }
         }
-        field::EVENT_EXIT => {
-            ("sched_process_exit", format!("comm={} pid={} prio={}", texts[1], tid(2), ints[4]))
-        }
-        field::EVENT_FORK => (
-            "sched_process_fork",
-            format!("comm={} pid={} child_comm={} child_pid={}", texts[1], tid(2), texts[3], tid(4)),
-        ),
-        field::EVENT_MIGRATE => (
-            "sched_migrate_task",
-            format!("{} orig_cpu={} dest_cpu={}", subject(), ints[4] as u32, ints[5] as u32),
-        ),
-        field::EVENT_PRINT => ("print", texts[2].trim_end().to_owned()),
+        field::EVENT_WAKING => Kind::Waking(subject()),
+        field::EVENT_WAKEUP => Kind::Wakeup(subject()),
+        field::EVENT_WAKEUP_NEW => Kind::WakeupNew(subject()),
+        field::EVENT_EXEC => Kind::Exec(tid(2)),
+        field::EVENT_EXIT => Kind::Exit(named(1, 2, ints[4])),
+        field::EVENT_FORK => Kind::Fork(named(3, 4, 0)),
+        field::EVENT_MIGRATE => Kind::Migrate { task: subject(), from: cpu(4)?, to: cpu(5)? },
+        field::EVENT_PRINT => Kind::Print(texts[2].trim_end().to_owned()),
         _ => return Ok(None),
     }))
 }

@@ -6,12 +6,13 @@ use super::devices::Devices;
 use super::messages::Messages;
 use super::pool::{self, Need, Pool};
 use super::reactor::{Of, Piece, Reactor, Reactors};
+use super::runtime::Runtime;
 use super::timeline::{Activation, Deed, End, Line, Origin};
 use super::{DemandChange, ReplayReport};
 use crate::Header;
 use schedlab_model::{
-    Amount, Branch, ChannelId, ChannelSpec, Draw, GroupId, GroupSpec, Ns, Op, PrevState, Program, SourceKind,
-    SourceSpec, Start, TaskId, TaskSpec, Workload,
+    Amount, Branch, ChannelId, ChannelSpec, Draw, GroupId, GroupSpec, Handoff, Ns, Op, PrevState, Program,
+    SourceKind, SourceSpec, Start, TaskId, TaskSpec, Workload,
 };
 use std::collections::BTreeMap;
 
@@ -23,6 +24,8 @@ const ENDLESS_OF: u64 = 2;
 const WORKED_OF: u64 = 10;
 /// A task that has had less than one part in this many of what it wanted is starved.
 const STARVED_OF: u64 = 10;
+/// Values that stand for a fitted distribution.
+const SAMPLES: usize = 1_000;
 /// Longest single `Run` of an endless task.
 const CHUNK: Ns = Ns::from_s(1);
 
@@ -35,6 +38,7 @@ pub(super) struct Builder<'a> {
     pub(super) reactors: &'a Reactors,
     pub(super) messages: &'a Messages,
     pub(super) devices: &'a Devices,
+    pub(super) runtimes: &'a [Runtime],
     pub(super) demand: &'a [DemandChange],
     pub(super) duration: Ns,
     pub(super) report: &'a mut ReplayReport,
@@ -67,6 +71,12 @@ impl Builder<'_> {
             let name = format!("a device works for {}", self.header.tasks[starter].comm);
             channels.push(ChannelSpec { name, ..ChannelSpec::default() });
         }
+        let parked = ChannelId::from(channels.len());
+        for runtime in self.runtimes {
+            let name = runtime.threads.first().map_or("", |&thread| &self.header.tasks[thread].comm);
+            let name = format!("{name} has no work for this thread");
+            channels.push(ChannelSpec { name, ..ChannelSpec::default() });
+        }
         let mut sources = Vec::new();
         let mut tasks = Vec::new();
         for index in 0..self.lines.len() {
@@ -88,7 +98,34 @@ impl Builder<'_> {
             tasks.push(task);
         }
         let groups: Vec<GroupSpec> = self.header.groups.iter().map(|g| g.spec.clone()).collect();
-        Workload { groups, tasks, channels, locks: 0, sources }
+        let handoffs = self.handoffs(parked, &mut tasks);
+        Workload { groups, tasks, channels, sources, handoffs, ..Workload::default() }
+    }
+
+    /// How the threads of each runtime take over from each other. Those that carry nothing at the beginning are parked; the
+    /// channels of the parked begin with `first`.
+    fn handoffs(&self, first: ChannelId, tasks: &mut [TaskSpec]) -> Vec<Handoff> {
+        let handoff = |(number, runtime): (usize, &Runtime)| {
+            let parked = ChannelId::from(first.index() + number);
+            let entry = runtime.lanes.first().map_or(Ns::ZERO, |&lane| tasks[lane].entry);
+            for &thread in &runtime.threads {
+                let task = &mut tasks[thread];
+                task.entry = entry;
+                if !runtime.lanes.contains(&thread) {
+                    task.program = Program::parked(parked);
+                    task.start = Start::AsleepUntil(Ns::ZERO);
+                }
+            }
+            let sample = |values: &[Ns]| Draw::Empirical(evenly(values, SAMPLES));
+            Handoff {
+                threads: runtime.threads.iter().copied().map(TaskId::from).collect(),
+                parked,
+                after: sample(&runtime.after),
+                permille: runtime.permille(),
+                rest: sample(&runtime.rest),
+            }
+        };
+        self.runtimes.iter().enumerate().map(handoff).collect()
     }
 
     /// One task and the times at which the outside wakes it.
@@ -277,7 +314,7 @@ impl Builder<'_> {
                     }
                     (Some((slept, _)), Outside::Relative(why)) => {
                         match why {
-                            Why::EqualSleeps => report.timer_sleeps += 1,
+                            Why::EqualSleeps | Why::Nap => report.timer_sleeps += 1,
                             Why::Hungry => report.hungry_sleeps += 1,
                             Why::ClosedLoop => report.loop_sleeps += 1,
                         }
@@ -373,6 +410,12 @@ impl Builder<'_> {
         });
         if seam > Ns::ZERO || waits { Ending::Again(seam) } else { Ending::Wait(never) }
     }
+}
+
+/// At most so many of these values, evenly chosen.
+fn evenly(values: &[Ns], most: usize) -> Vec<Ns> {
+    let count = values.len().min(most);
+    (0..count).map(|i| values[i * values.len() / count]).collect()
 }
 
 fn scaled(ns: Ns, (top, bottom): (u64, u64)) -> u64 {

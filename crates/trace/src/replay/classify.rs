@@ -3,6 +3,7 @@
 
 use super::timeline::{Activation, Deed, Line, Origin};
 use schedlab_model::{Ns, PrevState};
+use std::collections::BTreeMap;
 
 /// What a sleep becomes that no task ended (a timer, a device, the network).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,6 +19,8 @@ pub(super) enum Outside {
 pub(super) enum Why {
     /// The lengths of the sleeps are alike, their times are not periodic.
     EqualSleeps,
+    /// The task sleeps in a system call whose time is relative.
+    Nap,
     /// The task hardly ever sleeps: it wants the CPU, and would not wait for a date.
     Hungry,
     /// The task belongs to a closed loop of tasks that wake each other; a date would tie the loop to it.
@@ -48,17 +51,26 @@ pub(super) struct Loop {
 /// A loop counts as driven from outside when one of its tasks gets this part of its wakeups from there
 /// (in per cent). Chosen, not measured: loops seen so far have below 5 or above 40.
 const DRIVEN_PERCENT: usize = 20;
+/// A task whose timer expires without a message to somebody asleep in this part of all times (in per cent) is a monitor. Chosen: a
+/// sender has below 10, Go's monitor above 90.
+const MONITOR_PERCENT: usize = 50;
+/// `nanosleep` on x86-64: its time is relative by definition.
+const NANOSLEEP: u32 = 35;
+/// With more than this part of its timed sleeps in such a call a task sleeps for lengths, not until dates (in per cent).
+const NAPS_PERCENT: usize = 50;
 /// A task is hungry when it sleeps for less than this part of its life (in per cent).
 const HUNGRY_PERCENT: u64 = 10;
 /// Fewer sleeps than this say nothing about their kind.
 const ENOUGH: usize = 8;
 
 /// Decides for every task.
-pub(super) fn classify(lines: &[Line], duration: Ns) -> Classes {
+///
+/// `monitors` drive nobody, whatever their timers do.
+pub(super) fn classify(lines: &[Line], duration: Ns, monitors: &[usize]) -> Classes {
     let loops: Vec<Loop> = circles(lines)
         .into_iter()
         .map(|tasks| {
-            let closed = !tasks.iter().any(|&task| driven(&lines[task]));
+            let closed = !tasks.iter().any(|&task| !monitors.contains(&task) && driven(lines, task));
             Loop { tasks, closed }
         })
         .collect();
@@ -75,10 +87,33 @@ fn from_outside(activation: &Activation) -> bool {
     matches!(activation.origin, Origin::HardIrq | Origin::SoftIrq | Origin::Unknown)
 }
 
-/// Whether the outside causes a good part of its activations.
-pub(super) fn driven(line: &Line) -> bool {
-    let outside = line.activations.iter().filter(|a| from_outside(a)).count();
-    outside * 100 >= line.activations.len() * DRIVEN_PERCENT
+/// Whether the outside causes a good part of its activations, and these cause others: a monitor, which looks whether there is
+/// something to do and mostly does nothing, drives nobody.
+pub(super) fn driven(lines: &[Line], task: usize) -> bool {
+    let line = &lines[task];
+    let outside: Vec<&Activation> = line.activations.iter().filter(|a| from_outside(a)).collect();
+    if outside.len() * 100 < line.activations.len() * DRIVEN_PERCENT {
+        return false;
+    }
+    let wakees = |a: &Activation| {
+        a.deeds
+            .iter()
+            .filter_map(|(_, deed)| match deed {
+                Deed::Wake(task, _) => Some(task.index()),
+                _ => None,
+            })
+            .collect::<Vec<_>>()
+    };
+    let mut woken: BTreeMap<usize, usize> = BTreeMap::new();
+    line.activations.iter().flat_map(wakees).for_each(|wakee| *woken.entry(wakee).or_default() += 1);
+    let all: usize = woken.values().sum();
+    // Who is awake gets its message without a wakeup. A silent activation that finds most of those asleep whom the task wakes
+    // at all had no message.
+    let idle = |a: &&&Activation| {
+        let awake = woken.iter().filter(|(wakee, _)| lines[**wakee].awake_at(a.woken).is_some());
+        wakees(a).is_empty() && awake.map(|(_, times)| times).sum::<usize>() * 2 < all
+    };
+    outside.iter().filter(idle).count() * 100 < outside.len() * MONITOR_PERCENT
 }
 
 /// How one task sleeps when nobody wakes it.
@@ -94,6 +129,10 @@ fn sleeps(line: &Line, duration: Ns) -> Outside {
         return Outside::Relative(Why::Hungry);
     }
     let timed: Vec<&Activation> = line.activations.iter().filter(|a| from_outside(a)).collect();
+    let naps = timed.iter().filter(|a| a.call == Some(NANOSLEEP)).count();
+    if naps * 100 > timed.len() * NAPS_PERCENT {
+        return Outside::Relative(Why::Nap);
+    }
     let lengths: Vec<u64> = timed
         .iter()
         .filter_map(|a| a.slept)

@@ -44,7 +44,7 @@ pub(super) fn couple(lines: &mut [Line], loops: &[Loop], pools: &[Pool], reactor
     let mut links = Vec::new();
     for circle in loops {
         // What the outside drives does not wait for those that it drives: an open loop sends without replies.
-        for &consumer in circle.tasks.iter().filter(|task| !driven(&lines[**task])) {
+        for &consumer in circle.tasks.iter().filter(|task| !driven(lines, **task)) {
             if reactors.has(consumer) || pools.iter().any(|pool| pool.consumer == consumer) {
                 continue;
             }

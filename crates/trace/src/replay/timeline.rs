@@ -69,6 +69,8 @@ pub(super) struct Activation {
     pub(super) interrupt: Option<(CpuId, u32)>,
     /// How long it had slept, and in which state; `None` when that began before the recording.
     pub(super) slept: Option<(Ns, PrevState)>,
+    /// The system call in which it slept before, where the recorder saw it.
+    pub(super) call: Option<u32>,
     /// CPU time, without stolen time.
     pub(super) demand: Ns,
     /// Deeds with the CPU progress within this activation at which they happened, ascending.
@@ -81,7 +83,8 @@ impl Activation {
     /// One without sleep, deeds and interrupt, at whose end the task sleeps.
     pub(super) fn plain(origin: Origin, woken: Ns, demand: Ns) -> Activation {
         let (deeds, end) = (Vec::new(), End::Blocked(PrevState::Sleeping));
-        Activation { origin, woken, interrupt: None, slept: None, demand, deeds, end }
+        let (interrupt, slept, call) = (None, None, None);
+        Activation { origin, woken, interrupt, slept, call, demand, deeds, end }
     }
 }
 
@@ -103,6 +106,8 @@ pub(super) struct Line {
     pub(super) slept_last: Ns,
     life: Life,
     exiting: bool,
+    /// The system call that it is in.
+    call: Option<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -223,7 +228,8 @@ impl Line {
         self.starts.push(self.total);
         let (demand, deeds) = (Ns::ZERO, Vec::new());
         let (interrupt, end) = (None, End::Cut);
-        self.activations.push(Activation { origin, woken, interrupt, slept, demand, deeds, end });
+        let call = self.call.take();
+        self.activations.push(Activation { origin, woken, interrupt, slept, call, demand, deeds, end });
     }
 
     /// Adds CPU time to the open activation.
@@ -314,6 +320,8 @@ impl Timeline {
                 self.recorded(event.cpu, self.recorder.wake);
             }
             EventKind::Exit { task } => self.lines[task.index()].exiting = true,
+            EventKind::SyscallEnter { task, number } => self.lines[task.index()].call = Some(number),
+            EventKind::SyscallExit { task } => self.lines[task.index()].call = None,
             EventKind::Steal { ns } => self.steal(event.cpu, ns),
             EventKind::Lost { .. } => self.forget(event.cpu),
             _ => {}

@@ -184,3 +184,50 @@ fn who_was_not_seen_enough_is_no_proof_that_nothing_helps() {
     assert_eq!((found.chosen, found.outcome), (None, GateOutcome::CannotSay));
     assert!(found.undecided.is_empty(), "more rounds would not tell");
 }
+
+#[test]
+fn no_stall_is_chosen_because_milder_settings_could_not_be_told() {
+    /// Too few wakeups for the goal under these.
+    const THIN: [Actuator; 2] = [Actuator::Idle, Actuator::Nice];
+    struct Thin(Pretended);
+    impl Rounds for Thin {
+        fn round(&mut self, how: Actuator) -> Result<(usize, Round), ColocateError> {
+            let (changed, mut round) = self.0.round(how)?;
+            if THIN.contains(&how) {
+                round.lacks = vec![Some("too few".to_owned()); 2];
+            }
+            Ok((changed, round))
+        }
+        fn alone(&mut self) -> Result<Round, ColocateError> {
+            self.0.alone()
+        }
+        fn changes_nothing(&self, _: Actuator) -> Option<&'static str> {
+            None
+        }
+    }
+    let folder = std::env::temp_dir().join(format!("schedlab-thin-{}", std::process::id()));
+    let of = |fifo: f64| {
+        let all = [
+            (Actuator::Default, 900.0),
+            (Actuator::Idle, 101.0),
+            (Actuator::Nice, 101.0),
+            (Actuator::Fifo, fifo),
+        ];
+        let of = all.into_iter().map(|(how, value)| (how, vec![value])).collect();
+        Thin(Pretended { of, asked: BTreeMap::new() })
+    };
+    for (only, chosen, outcome) in [
+        (Vec::new(), None, GateOutcome::CannotSay),
+        // Who names it knows what it does.
+        (vec![Actuator::Idle, Actuator::Fifo], Some(Actuator::Fifo), GateOutcome::Met),
+    ] {
+        let plan = ColocatePlan { only, ..plan(goal("p99 < 200ns"), &folder) };
+        let mut found = Colocation::new(&plan, schedlab_model::CpuSet::EMPTY);
+        search(&mut of(101.0), &plan, &mut found, &mut ()).unwrap();
+        assert_eq!((found.chosen, found.outcome), (chosen, outcome));
+        let fifo = found.tried.iter().find(|tried| tried.actuator == Actuator::Fifo).unwrap();
+        assert_eq!(fifo.skipped.is_some(), chosen.is_none(), "{fifo:?}");
+        assert!(fifo.skipped.iter().all(|why| why.contains("--try fifo")), "{fifo:?}");
+    }
+    let _ = std::fs::remove_dir_all(&folder);
+}

@@ -14,7 +14,7 @@ use schedlab_host::privileges::{Duty, keep_only};
 use schedlab_model::{CpuId, CpuSet, Ns};
 use schedlab_scheduler::decision_core::Breach;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -71,6 +71,8 @@ impl AgentThreads {
             stop: AtomicBool::new(false),
             unguarded: AtomicBool::new(false),
             orders_done: AtomicU64::new(0),
+            probe: AtomicU32::new(0),
+            probed: AtomicU64::new(0),
             counts: Mutex::new(Counts::default()),
             agents: lines,
         });

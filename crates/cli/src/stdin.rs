@@ -1,0 +1,42 @@
+//! `-` where a command takes a file: standard input, kept in a temporary file that has no name any more.
+
+use anyhow::Context;
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::sync::OnceLock;
+
+/// What came from standard input. It stays open until the program ends, because its only name is that of its descriptor.
+static KEPT: OnceLock<File> = OnceLock::new();
+
+/// Returns the path of a file that the user names; of `-` the path of a file with all that standard input has.
+pub(crate) fn given(input: &str) -> anyhow::Result<String> {
+    if input != "-" {
+        return Ok(input.to_owned());
+    }
+    if KEPT.get().is_none() {
+        let file = spool().context("standard input")?;
+        // Only this thread reads arguments.
+        let _ = KEPT.set(file);
+    }
+    Ok(path().unwrap_or_default())
+}
+
+fn path() -> Option<String> {
+    KEPT.get().map(|file| format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+fn spool() -> std::io::Result<File> {
+    let path = std::env::temp_dir().join(format!("schedlab-stdin-{}", std::process::id()));
+    let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+    std::fs::remove_file(&path)?;
+    std::io::copy(&mut std::io::stdin().lock(), &mut file)?;
+    Ok(file)
+}
+
+/// Returns a message in which standard input has its name.
+pub(crate) fn named(text: &str) -> String {
+    match path() {
+        Some(path) => text.replace(&path, "standard input"),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,230 @@
+//! How far a simulation of a recording can be believed: the self-replay, the second reading, and the error that follows.
+
+use super::elasticity::MATTERS;
+use super::recorded::RecordedInput;
+use super::{Errors, values};
+use crate::StudyError;
+use crate::change::MethodError;
+use crate::measurements::{Kind, Measured, SubjectData};
+use crate::metric::{Metric, Unit};
+use crate::result::{Alone, Replayed, ReplayedCell, SelfReplay};
+use crate::run::{Bench, RowPlan, Run};
+use schedlab_model::{Op, Program};
+use schedlab_scheduler::SchedulerSpec;
+use schedlab_stats::Estimate;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Off by more points of CPU share than this, the simulation is not trusted.
+const TRUSTED_SHARE: f64 = 0.05;
+/// Activations of a class are requests when this part of them is (in per cent).
+const REQUESTS_PERCENT: u64 = 90;
+/// Where the recording does not show how a class reacts, half of each change is open: whether threads take over from each other when
+/// one loses its CPU (twice as many of them may want one as it shows), or how a class that nobody holds back follows those that
+/// somebody does (its activations merge and split).
+const UNDECIDED: f64 = 0.5;
+/// What the same work costs changes by so much from one recording to the next (2 standard deviations). Fitted to the pairs of
+/// recordings/pairs in which nothing was changed.
+const DRIFT_OF_COSTS: f64 = 0.45;
+/// And so do the rates of activations.
+pub(super) const DRIFT_OF_RATES: f64 = 0.3;
+/// And percentiles of times.
+const DRIFT_OF_TIMES: f64 = 0.5;
+/// More lost or unusable events than this part of all, the recording is not trusted.
+const TRUSTED_LOSS: f64 = 0.01;
+
+/// Recorded against simulated.
+pub(super) fn self_replay(
+    input: &RecordedInput,
+    recorded: &SchedulerSpec,
+    why: String,
+    runs: &[Run],
+    alone: &BTreeMap<String, f64>,
+    single: &dyn Fn(usize) -> Option<String>,
+) -> SelfReplay {
+    let was = Measured::of_summary(&input.summary, &input.classes, single);
+    let subjects = against(&was, runs, None);
+    let mut distrust = Vec::new();
+    // Whom nobody held back has shown nothing of how it reacts.
+    let held = input.readings.iter().filter(|(_, reading)| reading.held >= MATTERS);
+    let alone = held.filter_map(|(name, reading)| {
+        let simulated = *alone.get(name)?;
+        let (low, likely, high) = reading.free();
+        Some(Alone { name: name.clone(), low, likely, high, simulated, recorded: reading.share })
+    });
+    let alone: Vec<Alone> = alone.collect();
+    for subject in &subjects {
+        for cell in subject.cells.iter().filter(|cell| cell.metric == Metric::Share) {
+            if cell.difference.abs() > TRUSTED_SHARE {
+                let (was, is) = (cell.metric.show(cell.recorded), cell.metric.show(cell.simulated));
+                distrust.push(format!("{}: {was} of a CPU recorded, {is} simulated", subject.name));
+            }
+        }
+    }
+    let lost = input.repairs.lost + input.repairs.inconsistent_switches;
+    if lost as f64 > TRUSTED_LOSS * input.events as f64 {
+        distrust.push(format!("{lost} of {} events were lost or made no sense", input.events));
+    }
+    for alone in &alone {
+        distrust.extend(alone.disagreement());
+    }
+    let report = &input.replay.report;
+    SelfReplay {
+        kernel: input.header.kernel.clone(),
+        scheduler: recorded.to_string(),
+        why,
+        wakes_by_tasks: report.wakes_by_tasks,
+        wakes_by_softirq: report.wakes_by_softirq,
+        wakes_by_hardirq: report.wakes_by_hardirq,
+        wakes_unknown: report.wakes_unknown,
+        outside_permille: report.outside_permille(),
+        subjects,
+        alone,
+        assumptions: report.to_string(),
+        left_out: Vec::new(),
+        trusted: distrust.is_empty(),
+        distrust,
+    }
+}
+
+/// What was recorded against what the runs of one row gave, class by class.
+/// `errors`: of predictions, which start from what was recorded.
+pub(super) fn against(was: &Measured, runs: &[Run], errors: Option<&Errors>) -> Vec<Replayed> {
+    let subject = |subject: &SubjectData| {
+        let cell = |metric: Metric| {
+            let error = errors.and_then(|errors| errors.get(&(subject.name.clone(), metric)));
+            let method = error.copied().unwrap_or_default();
+            let values = values(runs, subject.kind, &subject.name, metric).into_iter();
+            let values = values.map(|value| method.anchored(metric, value)).collect();
+            let simulated = Estimate::from_values(values)?.median;
+            let recorded = subject.value(metric)?;
+            Some(ReplayedCell { metric, recorded, simulated, difference: simulated - recorded })
+        };
+        let cells = Metric::all_reported().filter_map(cell).collect();
+        Replayed { name: subject.name.clone(), tasks: subject.tasks, cells }
+    };
+    was.subjects.iter().chain(&was.tasks).map(subject).collect()
+}
+
+/// What every class has of a CPU when the tasks without end are not there, simulated once; empty when there are none.
+pub(super) fn alone(
+    input: &RecordedInput,
+    baseline: &RowPlan,
+    bench: &Bench<'_>,
+) -> Result<BTreeMap<String, f64>, StudyError> {
+    let endless = &input.replay.report.hogs;
+    if endless.is_empty() || input.readings.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let mut plan = baseline.clone();
+    for task in endless {
+        plan.workload.tasks[task.index()].program = Program::once([Op::Exit]);
+    }
+    let first = &bench.seeds[..bench.seeds.len().min(1)];
+    let bench = Bench { seeds: first, keep: None, progress: &|_, _| {}, ..*bench };
+    let runs = bench.run(std::slice::from_ref(&plan))?;
+    let Some(run) = runs.first().and_then(|runs| runs.first()) else { return Ok(BTreeMap::new()) };
+    let share =
+        |name: &String| Some((name.clone(), run.measured.find(Kind::Class, name)?.value(Metric::Share)?));
+    Ok(input.readings.iter().filter_map(|(name, _)| share(name)).collect())
+}
+
+impl Alone {
+    /// Why the simulation is not to be believed about this class; `None`: both readings agree.
+    fn disagreement(&self) -> Option<String> {
+        if (self.low - TRUSTED_SHARE..=self.high + TRUSTED_SHARE).contains(&self.simulated) {
+            return None;
+        }
+        let show = |share: f64| Metric::Share.show(share);
+        Some(format!(
+            "{}: without the tasks that never end it would have {} of a CPU, as the recording's own moments say, and {} as \
+             simulated",
+            self.name,
+            show(self.likely),
+            show(self.simulated)
+        ))
+    }
+
+    /// By what part of a change the two readings differ.
+    fn apart(&self) -> f64 {
+        let change = (self.simulated - self.recorded).abs().max((self.likely - self.recorded).abs());
+        if change > 0.0 { ((self.simulated - self.likely).abs() / change).min(1.0) } else { 0.0 }
+    }
+}
+
+/// The classes of which nearly all activations are requests.
+fn of_requests(input: &RecordedInput) -> BTreeSet<String> {
+    let report = &input.replay.report;
+    let mut counts: BTreeMap<&String, (u64, u64)> = BTreeMap::new();
+    for (task, class) in input.classes.iter().enumerate() {
+        let recorded = report.recorded.get(task).copied().unwrap_or_default();
+        let of = counts.entry(class).or_default();
+        of.0 += recorded;
+        of.1 += if report.requests.binary_search(&task.into()).is_ok() { recorded } else { 0 };
+    }
+    let nearly = counts.into_iter().filter(|(_, (all, requests))| requests * 100 >= all * REQUESTS_PERCENT);
+    nearly.map(|(class, _)| class.clone()).collect()
+}
+
+/// By what part of a change of this class it may be wrong, as far as two readings of how the classes react say.
+fn apart(replay: &SelfReplay, input: &RecordedInput, class: &str) -> f64 {
+    let report = &input.replay.report;
+    if !report.undecided.is_empty() {
+        return UNDECIDED;
+    }
+    let alone = replay.alone.iter();
+    match alone.clone().find(|alone| alone.name == class) {
+        Some(alone) => alone.apart(),
+        // What is left for it is what the others do not take.
+        None if !replay.alone.is_empty()
+            && report.hogs.iter().any(|task| input.classes[task.index()] == class) =>
+        {
+            alone.map(Alone::apart).fold(0.0, f64::max)
+        }
+        // Nothing competes for CPUs without end: there is nothing to be held back by.
+        None if report.hogs.is_empty() => 0.0,
+        None => UNDECIDED,
+    }
+}
+
+/// What two recordings of one setting differ by.
+fn drift(metric: Metric) -> f64 {
+    match metric {
+        Metric::Share => DRIFT_OF_COSTS,
+        _ if metric.unit() == Unit::Time => DRIFT_OF_TIMES,
+        _ => DRIFT_OF_RATES,
+    }
+}
+
+/// The error of the method for every class and metric. Where a class has no recorded value (no wakeup was seen, say), the largest
+/// relative error of the same metric among all classes is taken.
+pub(super) fn method_errors(replay: &SelfReplay, input: &RecordedInput) -> Errors {
+    let requests = of_requests(input);
+    let mut errors = BTreeMap::new();
+    for subject in &replay.subjects {
+        let apart = apart(replay, input, &subject.name);
+        let noise = input.readings.iter().find(|(name, _)| *name == subject.name);
+        let noise = noise.map_or(0.0, |(_, reading)| reading.noise);
+        for metric in Metric::all_reported() {
+            let own = subject.cells.iter().find(|cell| cell.metric == metric);
+            let error = match own {
+                Some(cell) => MethodError::between(cell.recorded, cell.simulated),
+                None => {
+                    let all = replay.subjects.iter().flat_map(|other| &other.cells);
+                    let same = all.filter(|cell| cell.metric == metric);
+                    let relative =
+                        |cell: &ReplayedCell| MethodError::between(cell.recorded, cell.simulated).relative;
+                    MethodError { relative: same.map(relative).fold(0.0, f64::max), ..MethodError::default() }
+                }
+            };
+            let merges = !requests.contains(&subject.name)
+                && matches!(metric, Metric::Throughput | Metric::Response(_));
+            let anchor = own.map(|cell| (cell.recorded, cell.simulated));
+            let merged =
+                merges || (!requests.contains(&subject.name) && matches!(metric, Metric::Latency(_)));
+            let (apart, drift) = if merged { (1.0, 1.0) } else { (apart, drift(metric)) };
+            let error = MethodError { apart, noise, drift, merges, anchor, ..error };
+            errors.insert((subject.name.clone(), metric), error);
+        }
+    }
+    errors
+}

@@ -1,0 +1,324 @@
+//! Predictions against reality: recordings of a workload, a change, and what was recorded after that change.
+//!
+//! A file of pairs is TOML; `recordings/pairs/pairs.toml` is one. What came of a change is in a second recording, or in the
+//! figures of one (made by [`figures`]), which are smaller.
+
+use crate::StudyError;
+use crate::change::Judgement;
+use crate::compare::{CLIENT_LOG, ClientLogSpec, Options, RecordedInput, compare_recording};
+use crate::measurements::{Kind, Measured};
+use crate::metric::{Metric, Stat};
+use crate::result::{Row, Study};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// The figures that are compared: what a user feels.
+pub const COMPARED: [Metric; 4] = [
+    Metric::Share,
+    Metric::Throughput,
+    Metric::Latency(Stat::Percentile(99_000)),
+    Metric::Response(Stat::Percentile(99_000)),
+];
+/// Classes with less of a CPU than this, before and after the change, are left out.
+const MATTERS: f64 = 0.05;
+
+/// A file of pairs.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PairFile {
+    /// Where the recordings come from: machine, kernel, date, commands.
+    #[serde(default)]
+    pub about: String,
+    /// The pairs.
+    #[serde(default, rename = "pair")]
+    pub pairs: Vec<Pair>,
+}
+
+/// One recording and one change.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pair {
+    /// Its name in tables.
+    pub name: String,
+    /// The recording before the change, beside the file of pairs.
+    pub base: PathBuf,
+    /// The change, as `compare --variant` has it; empty: none, the same was recorded again.
+    #[serde(default)]
+    pub change: String,
+    /// The scheduler that was changed to, as `compare --scheduler` has it; empty: the recorded one.
+    #[serde(default)]
+    pub scheduler: String,
+    /// The recording after the change.
+    #[serde(default)]
+    pub came: Option<PathBuf>,
+    /// Or its figures: by class and metric, shares as parts of a CPU, times in nanoseconds, the rest a second.
+    #[serde(default)]
+    pub figures: BTreeMap<String, BTreeMap<Metric, f64>>,
+    /// What the client counted before the change, as `compare --client-log` has it, beside the file of pairs.
+    #[serde(default)]
+    pub client_log: Option<PathBuf>,
+    /// And requests a second that it counted after the change.
+    #[serde(default)]
+    pub requests_per_s: Option<f64>,
+    /// Nothing was looked at, and nothing changed because of it, before the method was final.
+    #[serde(default)]
+    pub unseen: bool,
+}
+
+/// One figure of one class.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Figure {
+    /// The class.
+    pub class: String,
+    /// What.
+    pub metric: Metric,
+    /// Recorded before the change.
+    pub before: f64,
+    /// Recorded after the change.
+    pub after: f64,
+    /// Predicted for after the change.
+    pub predicted: f64,
+    /// Half width of the interval beside the prediction; `None`: activations that are no requests, of which nothing is predicted.
+    pub error: Option<f64>,
+    /// What the prediction says of the change.
+    pub judgement: Judgement,
+}
+
+impl Figure {
+    /// Whether what came is inside the interval.
+    pub fn holds(&self) -> bool {
+        self.error.is_some_and(|error| (self.predicted - self.after).abs() <= error)
+    }
+
+    /// Whether the prediction claims a change that goes the other way, or did not come at all.
+    pub fn is_wrong(&self) -> bool {
+        let claims = matches!(self.judgement, Judgement::Better | Judgement::Worse);
+        let said = self.metric.is_better(self.predicted - self.before);
+        let came = self.metric.is_better(self.after - self.before);
+        claims && (self.after == self.before || said != came)
+    }
+
+    /// Error of the prediction: points of a CPU for shares, parts of what came for the rest.
+    pub fn off(&self) -> f64 {
+        match self.metric {
+            Metric::Share => self.predicted - self.after,
+            _ => (self.predicted - self.after) / self.after.abs().max(f64::MIN_POSITIVE),
+        }
+    }
+}
+
+/// What came of one pair.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PairResult {
+    /// The pair.
+    pub name: String,
+    /// It was not looked at while the method was made.
+    pub unseen: bool,
+    /// Why the prediction is not to be relied on; empty: it is trusted.
+    pub distrust: Vec<String>,
+    /// The figures.
+    pub figures: Vec<Figure>,
+    /// The verdict in words.
+    pub verdict: String,
+}
+
+impl PairFile {
+    /// Reads a file of pairs.
+    pub fn open(path: &Path) -> Result<PairFile, StudyError> {
+        let fail = |what: String| StudyError::Option(format!("{}: {what}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|error| fail(error.to_string()))?;
+        toml::from_str(&text).map_err(|error| fail(error.to_string()))
+    }
+}
+
+/// The figures of a recording that a [`Pair`] keeps: of every class that has a twentieth of a CPU.
+pub fn figures(path: &Path) -> Result<BTreeMap<String, BTreeMap<Metric, f64>>, StudyError> {
+    let input = RecordedInput::open(path)?;
+    Ok(of_measured(&input.measured()))
+}
+
+fn of_measured(measured: &Measured) -> BTreeMap<String, BTreeMap<Metric, f64>> {
+    let classes = measured.subjects.iter().filter(|subject| subject.kind == Kind::Class);
+    let of = |metrics: &dyn Fn(Metric) -> Option<f64>| {
+        COMPARED.iter().filter_map(|&metric| Some((metric, metrics(metric)?))).collect()
+    };
+    classes
+        .filter(|subject| subject.value(Metric::Share).is_some_and(|share| share >= MATTERS))
+        .map(|subject| (subject.name.clone(), of(&|metric| subject.value(metric))))
+        .collect()
+}
+
+/// Predicts one pair, and lays it beside what came. `folder`: where the recordings are.
+pub fn judge(folder: &Path, pair: &Pair, jobs: usize) -> Result<PairResult, StudyError> {
+    let input = RecordedInput::open(&folder.join(&pair.base))?;
+    let mut options = Options { jobs, ..Options::default() };
+    if !pair.change.is_empty() {
+        options.variants = vec![format!("{}: {}", pair.name, pair.change)];
+    }
+    if !pair.scheduler.is_empty() {
+        options.schedulers = vec![pair.scheduler.parse().map_err(StudyError::Scheduler)?];
+    }
+    options.client_log =
+        pair.client_log.as_ref().map(|file| ClientLogSpec { server: None, file: folder.join(file) });
+    let study = compare_recording(&input, None, &options, &|_, _| {})?;
+    let came = match &pair.came {
+        Some(path) => figures(&folder.join(path))?,
+        None => pair.figures.clone(),
+    };
+    let before = of_measured(&input.measured());
+    let mut figures = beside(&study, &before, &came);
+    figures.extend(pair.requests_per_s.and_then(|after| requests(&study, after)));
+    let distrust = study.self_replay.as_ref().map(|replay| replay.distrust.clone()).unwrap_or_default();
+    Ok(PairResult {
+        name: pair.name.clone(),
+        unseen: pair.unseen,
+        distrust,
+        figures,
+        verdict: study.verdict.outcome.clone(),
+    })
+}
+
+/// What the client counted after the change, beside what is predicted from what it counted before.
+fn requests(study: &Study, after: f64) -> Option<Figure> {
+    let cell = |row: &Row| Some(row.find(Kind::Source, CLIENT_LOG)?.cell(Metric::Throughput)?.clone());
+    let (base, own) = (cell(study.rows.first()?)?, cell(study.rows.last()?)?);
+    Some(Figure {
+        class: CLIENT_LOG.to_owned(),
+        metric: Metric::Throughput,
+        before: base.value.median,
+        after,
+        predicted: own.value.median,
+        error: own.error,
+        judgement: own.change.map_or(Judgement::Same, |change| change.judgement),
+    })
+}
+
+type Figures = BTreeMap<String, BTreeMap<Metric, f64>>;
+
+fn beside(study: &Study, before: &Figures, came: &Figures) -> Vec<Figure> {
+    let Some(row) = study.rows.last() else { return Vec::new() };
+    let mut classes: Vec<&String> = before.keys().chain(came.keys()).collect();
+    classes.sort_unstable();
+    classes.dedup();
+    let mut figures = Vec::new();
+    for class in classes {
+        let Some(subject) = row.find(Kind::Class, class) else { continue };
+        for metric in COMPARED {
+            let (Some(&before), Some(&after), Some(cell)) = (
+                before.get(class).and_then(|of| of.get(&metric)),
+                came.get(class).and_then(|of| of.get(&metric)),
+                subject.cell(metric),
+            ) else {
+                continue;
+            };
+            figures.push(Figure {
+                class: class.clone(),
+                metric,
+                before,
+                after,
+                predicted: cell.value.median,
+                error: cell.error,
+                judgement: cell.change.map_or(Judgement::Same, |change| change.judgement),
+            });
+        }
+    }
+    figures
+}
+
+/// The pairs as a table in Markdown, with a summary below it.
+pub fn table(results: &[PairResult]) -> String {
+    let mut text = "| pair | class | figure | before | after | predicted | error | claim |\n|---|---|---|---|---|---|---|---|\n".to_owned();
+    for result in results {
+        for figure in result.figures.iter().filter(|figure| figure.error.is_some()) {
+            let show = |value: f64| figure.metric.show(value);
+            let off = match figure.metric {
+                Metric::Share => format!("{:+.1} points", figure.off() * 100.0),
+                _ => format!("{:+.0} %", figure.off() * 100.0),
+            };
+            let claim = match figure.judgement {
+                _ if !result.distrust.is_empty() => "not trusted",
+                _ if figure.is_wrong() => "WRONG",
+                Judgement::CannotTell => "cannot tell",
+                Judgement::Same => "none",
+                _ => "right",
+            };
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} | {} | {} | {} ± {}{} | {off} | {claim} |",
+                result.name,
+                figure.class,
+                figure.metric,
+                show(figure.before),
+                show(figure.after),
+                show(figure.predicted),
+                show(figure.error.unwrap_or_default()),
+                if figure.holds() { "" } else { " (outside)" },
+            );
+        }
+        for why in &result.distrust {
+            let _ = writeln!(text, "| {} | | not trusted: {why} | | | | | |", result.name);
+        }
+    }
+    text + "\n" + &Summary::of(results).to_string()
+}
+
+/// How good the predictions are.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Summary {
+    /// Figures that are not predicted, because several requests share an activation.
+    pub merged: usize,
+    /// Pairs, and how many of them are trusted.
+    pub pairs: (usize, usize),
+    /// Figures of trusted pairs, and how many are inside their interval.
+    pub held: (usize, usize),
+    /// Certain claims of trusted pairs, and how many of them are wrong.
+    pub claims: (usize, usize),
+    /// Median absolute errors by metric: points of a CPU for shares, parts for the rest.
+    pub errors: BTreeMap<Metric, f64>,
+}
+
+impl Summary {
+    /// Of these results.
+    pub fn of(results: &[PairResult]) -> Summary {
+        let mut summary = Summary { pairs: (results.len(), 0), ..Summary::default() };
+        let mut errors: BTreeMap<Metric, Vec<f64>> = BTreeMap::new();
+        for result in results.iter().filter(|result| result.distrust.is_empty()) {
+            summary.pairs.1 += 1;
+            summary.merged += result.figures.iter().filter(|figure| figure.error.is_none()).count();
+            for figure in result.figures.iter().filter(|figure| figure.error.is_some()) {
+                summary.held.0 += 1;
+                summary.held.1 += usize::from(figure.holds());
+                let claims = matches!(figure.judgement, Judgement::Better | Judgement::Worse);
+                summary.claims.0 += usize::from(claims);
+                summary.claims.1 += usize::from(figure.is_wrong());
+                errors.entry(figure.metric).or_default().push(figure.off().abs());
+            }
+        }
+        let medians =
+            errors.into_iter().filter_map(|(metric, all)| Some((metric, schedlab_stats::median(&all)?)));
+        summary.errors = medians.collect();
+        summary
+    }
+}
+
+impl std::fmt::Display for Summary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "{} pairs, {} trusted.", self.pairs.0, self.pairs.1)?;
+        writeln!(f, "Inside the interval: {} of {} figures.", self.held.1, self.held.0)?;
+        if self.merged > 0 {
+            writeln!(
+                f,
+                "Not predicted: {} rates and response times of activations that several requests share.",
+                self.merged
+            )?;
+        }
+        writeln!(f, "Certain claims: {}, of them wrong: {}.", self.claims.0, self.claims.1)?;
+        for (metric, error) in &self.errors {
+            let unit = if *metric == Metric::Share { "points" } else { "%" };
+            writeln!(f, "Median error of {metric}: {:.1} {unit}.", error * 100.0)?;
+        }
+        Ok(())
+    }
+}

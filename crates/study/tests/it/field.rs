@@ -1,0 +1,101 @@
+//! Workloads that people posted, with the right values as they were worked out by hand. Each file of `tests/field` is one case.
+
+use schedlab_model::Ns;
+use schedlab_study::compare::{Options, compare_scenario};
+use schedlab_study::rtapp;
+use schedlab_study::scenario::{self, Scenario};
+
+fn text(file: &str) -> String {
+    std::fs::read_to_string(format!("{}/tests/field/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+/// The median of a metric of a subject in the first row.
+fn value(scenario: &Scenario, subject: &str, metric: &str) -> f64 {
+    let study = compare_scenario(scenario, &Options::default(), &|_, _| ()).unwrap();
+    let row = &study.rows[0];
+    let subject = row.subjects.iter().find(|found| found.name == subject).unwrap();
+    let cell = subject.cells.iter().find(|cell| cell.metric.to_string() == metric).unwrap();
+    cell.value.median
+}
+
+/// scheduler-tools/rt-app#89: 125 times 8 ms of 16 ms, and no duration.
+#[test]
+fn a_workload_without_a_duration_ends_with_its_tasks() {
+    let scenario = rtapp::parse("share", "f", &text("rtapp-finite-share.json"), 2).unwrap().scenario;
+    let study = compare_scenario(&scenario, &Options::default(), &|_, _| ()).unwrap();
+    assert_eq!(Ns(study.duration_ns), Ns::from_s(2));
+    assert!((value(&scenario, "pelt1", "share") - 0.5).abs() < 1e-9);
+    assert!((value(&scenario, "pelt1", "throughput") - 62.5).abs() < 1e-9);
+}
+
+/// scheduler-tools/rt-app#137: a low task holds the lock that a high one wants, and a task between them runs.
+#[test]
+fn waiting_for_a_lock_belongs_to_the_response() {
+    let inherits = text("rtapp-lock-response.json");
+    let plain = inherits.replace("\"pi_enabled\": true", "\"pi_enabled\": false");
+    for (text, worst_ns) in [(&plain, 24e6), (&inherits, 5e6)] {
+        let scenario = rtapp::parse("lock", "f", text, 1).unwrap().scenario;
+        for metric in ["response p50", "response max"] {
+            assert_eq!(value(&scenario, "high", metric), worst_ns, "{metric}");
+        }
+    }
+}
+
+/// Found while checking alsa-project/alsa-lib#285: the throttled task may not run on the CPU that idles.
+#[test]
+fn a_limit_is_not_charged_with_the_idle_time_of_forbidden_cpus() {
+    let scenario =
+        scenario::parse("pinned", "idle-capped-pinned.toml", &text("idle-capped-pinned.toml")).unwrap();
+    assert_eq!(value(&scenario, "machine", "idle-capped"), 0.0);
+}
+
+#[test]
+fn a_lock_with_inheritance_raises_its_owner_along_a_chain() {
+    let text = r#"
+schedulers = ["linux-6.18"]
+duration = "1s"
+locks = [{ name = "a", protocol = "inherit" }, { name = "b", protocol = "inherit" }]
+[machine]
+cpus = 1
+[[task]]
+name = "holder"
+policy = "fifo:1"
+program = ["lock a", "run 10ms", "unlock a", "exit"]
+[[task]]
+name = "middle"
+policy = "fifo:2"
+start = "1ms"
+program = ["lock b", "lock a", "run 1ms", "unlock a", "unlock b", "exit"]
+[[task]]
+name = "disturber"
+policy = "fifo:3"
+start = "2ms"
+program = ["run 50ms", "exit"]
+[[task]]
+name = "high"
+policy = "fifo:4"
+start = "3ms"
+program = ["lock b", "run 1ms", "unlock b", "exit"]
+"#;
+    let scenario = scenario::parse("chain", "chain.toml", text).unwrap();
+    // At 3 ms `holder` has 8 ms left (it lost 1 ms to `disturber`), then `middle` and `high` run 1 ms each.
+    assert_eq!(value(&scenario, "high", "response max"), 10e6);
+    let plain = text.replace("inherit", "none");
+    let scenario = scenario::parse("chain", "chain.toml", &plain).unwrap();
+    assert_eq!(value(&scenario, "high", "response max"), 59e6);
+}
+
+#[test]
+fn a_run_that_ends_with_its_tasks_needs_tasks_that_end() {
+    let file = |task: &str| {
+        format!(
+            "schedulers = [\"linux-6.18\"]\nduration = \"1s\"\nend = \"tasks\"\n[machine]\ncpus = 1\n[[task]]\nname = \"a\"\n{task}\n"
+        )
+    };
+    let parsed = |task: &str| scenario::parse("end", "end.toml", &file(task));
+    let error = parsed("program = \"hog\"").unwrap_err().to_string();
+    assert!(error.contains("never end"), "{error}");
+    let ends = parsed("program = [\"run 10ms\", \"exit\"]").unwrap();
+    let study = compare_scenario(&ends, &Options::default(), &|_, _| ()).unwrap();
+    assert_eq!(Ns(study.duration_ns), Ns::from_ms(10));
+}

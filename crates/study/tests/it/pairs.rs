@@ -1,0 +1,97 @@
+//! The shipped pairs: a recording, a change, and what was recorded after it.
+
+use schedlab_study::measurements::Kind;
+use schedlab_study::metric::Metric;
+use schedlab_study::pairs::{PairFile, PairResult, Summary, judge, table};
+use std::path::PathBuf;
+
+fn folder() -> PathBuf {
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../recordings/pairs").into()
+}
+
+fn results(wanted: &[&str]) -> Vec<PairResult> {
+    let file = PairFile::open(&folder().join("pairs.toml")).unwrap();
+    let pairs = file.pairs.iter().filter(|pair| wanted.contains(&pair.name.as_str()));
+    pairs.map(|pair| judge(&folder(), pair, 0).unwrap()).collect()
+}
+
+/// A Go server behind a batch is nearly always runnable, so that no wakeup shows its client's messages, and its monitor hands the
+/// work of a thread that lost its CPU to another one. Before both were known every change was predicted to do nothing.
+#[test]
+fn the_share_of_a_go_server_is_within_five_points() {
+    let results = results(&["gosrv idle", "gosrv nice", "gosrv fifo", "gosrv srvnice"]);
+    assert_eq!(results.len(), 4);
+    for result in &results {
+        assert_eq!(result.distrust, Vec::<String>::new(), "{}", result.name);
+        let share = |figure: &&schedlab_study::pairs::Figure| {
+            figure.metric == Metric::Share && figure.class == "gosrv"
+        };
+        let figure = result.figures.iter().find(share).unwrap();
+        assert!(figure.off().abs() < 0.05, "{}: {figure:?}", result.name);
+        assert!(figure.holds(), "{}: {figure:?}", result.name);
+    }
+    let summary = Summary::of(&results);
+    assert!(summary.claims.0 >= 8 && summary.claims.1 == 0, "{}", table(&results));
+}
+
+/// Its activations merge while it is awake: they are no requests, and nothing is claimed of their number.
+#[test]
+fn activations_that_requests_share_are_no_throughput() {
+    let results = results(&["gosrv idle"]);
+    let figure =
+        results[0].figures.iter().find(|f| f.metric == Metric::Throughput && f.class == "gosrv").unwrap();
+    assert_eq!(figure.error, None, "{figure:?}");
+    assert!(
+        results[0].verdict.contains("CPU share") && !results[0].verdict.contains("throughput"),
+        "{}",
+        results[0].verdict
+    );
+}
+
+/// The same workload recorded twice is predicted to stay as it is.
+#[test]
+fn a_pair_without_a_change_claims_nothing() {
+    let results = results(&["node same"]);
+    assert!(results[0].figures.len() > 3);
+    assert_eq!(Summary::of(&results).claims, (0, 0));
+    for figure in results[0].figures.iter().filter(|figure| figure.metric == Metric::Share) {
+        assert!(figure.holds(), "{figure:?}");
+        assert_eq!(figure.before, figure.predicted, "{figure:?}");
+    }
+}
+
+/// With the client's own count requests are predicted, and the server's share says how many.
+#[test]
+fn a_clients_count_becomes_requests() {
+    use schedlab_study::compare::{ClientLogSpec, Options, RecordedInput, compare_recording};
+    let recordings: PathBuf = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recordings").into();
+    let input = RecordedInput::open(&recordings.join("redis-other-other-closed.slt")).unwrap();
+    let log = recordings.join("redis-other-other-closed.client.json");
+    let options = Options {
+        variants: vec!["idle: sysbench policy=idle".to_owned()],
+        client_log: Some(ClientLogSpec { server: None, file: log }),
+        repetitions: Some(2),
+        ..Options::default()
+    };
+    let study = compare_recording(&input, None, &options, &|_, _| {}).unwrap();
+    let rate = |row: usize| {
+        let subject = study.rows[row].find(Kind::Source, "client-log").unwrap();
+        subject.cell(Metric::Throughput).unwrap().value.median
+    };
+    let share = |row: usize| {
+        let subject = study.rows[row].find(Kind::Class, "redis-server").unwrap();
+        subject.cell(Metric::Share).unwrap().value.median
+    };
+    assert!((rate(0) - 5218.9).abs() < 1.0, "{}", rate(0));
+    // The client itself counted 8,716 with the batch under SCHED_IDLE: redis-other-idle-closed.client.json.
+    assert!((rate(1) / rate(0) / (share(1) / share(0)) - 1.0).abs() < 0.1, "{} {}", rate(1), share(1));
+    assert!(study.notes[0].contains("redis-server"), "{:?}", study.notes);
+
+    let wrong = ClientLogSpec {
+        server: Some("nobody".to_owned()),
+        file: recordings.join("redis-other-other-closed.client.json"),
+    };
+    let options = Options { client_log: Some(wrong), ..Options::default() };
+    let error = compare_recording(&input, None, &options, &|_, _| {}).unwrap_err().to_string();
+    assert!(error.contains("nobody"), "{error}");
+}

@@ -1,0 +1,146 @@
+//! What a trace is wrapped in: gzip, zstd, UTF-16 and byte-order marks are taken off before anything is recognised.
+
+use crate::TraceError;
+use std::io::{self, BufRead, BufReader, Read};
+
+/// Most bytes that a wrapped trace may unfold to: more is taken for a decompression bomb.
+pub const UNFOLDED_MAX: u64 = 64 << 30;
+/// Wrappings inside each other that are taken off (`trace.txt.gz.zst`).
+const DEPTH: usize = 3;
+/// Bytes that are read at a time.
+const CHUNK: usize = 1 << 20;
+
+/// Takes every wrapping off `input`.
+///
+/// # Errors
+/// It cannot be read.
+pub(super) fn unwrap<'i>(input: Box<dyn BufRead + 'i>) -> Result<Box<dyn BufRead + 'i>, TraceError> {
+    let mut input = input;
+    for _ in 0..DEPTH {
+        let head = peek(&mut input)?;
+        let buffered = |reader: Box<dyn Read + 'i>| {
+            Box::new(BufReader::with_capacity(CHUNK, Bounded { inner: reader, left: UNFOLDED_MAX }))
+                as Box<dyn BufRead + 'i>
+        };
+        input = match head {
+            [0x1f, 0x8b, 0x08, ..] => buffered(Box::new(flate2::bufread::MultiGzDecoder::new(input))),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+                let decoder = zstd::stream::read::Decoder::with_buffer(input);
+                buffered(Box::new(decoder.map_err(|source| TraceError::Io { doing: "read", source })?))
+            }
+            [0xff, 0xfe, ..] => {
+                buffered(Box::new(Utf16 { inner: input, big: false, ready: Vec::new(), begun: false }))
+            }
+            [0xfe, 0xff, ..] => {
+                buffered(Box::new(Utf16 { inner: input, big: true, ready: Vec::new(), begun: false }))
+            }
+            [0xef, 0xbb, 0xbf, ..] => {
+                input.consume(3);
+                return Ok(input);
+            }
+            _ => return Ok(input),
+        };
+    }
+    Ok(input)
+}
+
+/// The first bytes, at most 4, without taking them.
+fn peek<'h>(input: &'h mut dyn BufRead) -> Result<&'h [u8], TraceError> {
+    let head = input.fill_buf().map_err(|source| TraceError::Io { doing: "read", source })?;
+    Ok(&head[..head.len().min(4)])
+}
+
+/// Ends with an error after so many bytes.
+struct Bounded<R> {
+    inner: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(out)?;
+        self.left = self.left.checked_sub(read as u64).ok_or_else(|| {
+            io::Error::other(format!("it unfolds to more than {UNFOLDED_MAX} bytes; a trace is smaller"))
+        })?;
+        Ok(read)
+    }
+}
+
+/// UTF-16 with a byte-order mark, as UTF-8. What is no UTF-16 is replaced.
+struct Utf16<R> {
+    inner: R,
+    big: bool,
+    ready: Vec<u8>,
+    begun: bool,
+}
+
+impl<R: BufRead> Read for Utf16<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        while self.ready.is_empty() {
+            let mut raw = Vec::with_capacity(CHUNK);
+            // An even number of bytes, and not half of a pair.
+            self.inner.by_ref().take(CHUNK as u64).read_to_end(&mut raw)?;
+            if raw.is_empty() {
+                return Ok(0);
+            }
+            let unit = |pair: &[u8]| match self.big {
+                true => u16::from_be_bytes([pair[0], pair[1]]),
+                false => u16::from_le_bytes([pair[0], pair[1]]),
+            };
+            let mut units: Vec<u16> = raw.chunks_exact(2).map(unit).collect();
+            if units.last().is_some_and(|last| (0xd800..0xdc00).contains(last)) {
+                let mut rest = Vec::new();
+                self.inner.by_ref().take(2).read_to_end(&mut rest)?;
+                units.extend(rest.chunks_exact(2).map(unit));
+            }
+            if !self.begun {
+                self.begun = true;
+                units.remove(0);
+            }
+            let text: String =
+                char::decode_utf16(units).map(|found| found.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
+            self.ready = text.into_bytes();
+        }
+        let count = self.ready.len().min(out.len());
+        out[..count].copy_from_slice(&self.ready[..count]);
+        self.ready.drain(..count);
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn unwrapped(bytes: &[u8]) -> String {
+        let mut text = String::new();
+        unwrap(Box::new(bytes)).unwrap().read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn every_wrapping_is_taken_off() {
+        let plain = "cpus=2\nhög-200 [001] 1.5: x: y\n";
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        gzip.write_all(plain.as_bytes()).unwrap();
+        let gzip = gzip.finish().unwrap();
+        let zstd = zstd::bulk::compress(plain.as_bytes(), 3).unwrap();
+        let both = zstd::bulk::compress(&gzip, 3).unwrap();
+        let utf16 = |big: bool| -> Vec<u8> {
+            let units = "\u{feff}".encode_utf16().chain(plain.encode_utf16());
+            units.flat_map(|unit| if big { unit.to_be_bytes() } else { unit.to_le_bytes() }).collect()
+        };
+        let marked = [&[0xef, 0xbb, 0xbf], plain.as_bytes()].concat();
+        for bytes in [plain.as_bytes(), &gzip, &zstd, &both, &utf16(true), &utf16(false), &marked] {
+            assert_eq!(unwrapped(bytes), plain, "{:?}", &bytes[..4]);
+        }
+        assert_eq!(unwrapped(b""), "");
+    }
+
+    #[test]
+    fn a_bomb_ends_with_an_error() {
+        let mut bounded = Bounded { inner: io::repeat(0), left: 10_000 };
+        assert!(io::copy(&mut bounded, &mut io::sink()).is_err());
+    }
+}

@@ -1,0 +1,82 @@
+//! What every source of events is decoded into before it becomes a recording.
+
+use schedlab_model::{Ns, PrevState};
+
+/// Where and when an event was written, and by which task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Stamp<'a> {
+    pub(super) at: Ns,
+    pub(super) cpu: u32,
+    pub(super) running: Running<'a>,
+    pub(super) context: Context,
+}
+
+/// The task that was running, as the source shows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Running<'a> {
+    /// Its name; empty or `<...>` when the source does not know it.
+    pub(super) comm: &'a str,
+    /// Thread id; `None` when the source does not say (perf prints -1 for a task that is gone).
+    pub(super) tid: Option<u32>,
+    /// Process id, where the source shows it.
+    pub(super) pid: Option<u32>,
+}
+
+/// In which context an event was written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Context {
+    /// The source does not show it.
+    NotShown,
+    Task,
+    SoftIrq,
+    HardIrq,
+}
+
+/// One side of a switch, or the subject of another event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Who<'a> {
+    pub(super) comm: &'a str,
+    pub(super) tid: u32,
+    /// The kernel's internal priority: 120 is nice 0, 0 to 99 are real-time.
+    pub(super) prio: Option<i32>,
+}
+
+/// What happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Event<'a> {
+    Switch {
+        prev: Who<'a>,
+        state: PrevState,
+        next: Who<'a>,
+    },
+    /// The kernel begins to wake a task (`sched_waking`).
+    Waking(Who<'a>),
+    /// The task is on a run queue (`sched_wakeup`).
+    Wakeup(Who<'a>),
+    /// A new task is on a run queue (`sched_wakeup_new`).
+    WakeupNew(Who<'a>),
+    Migrate {
+        task: Who<'a>,
+        from: u32,
+        to: u32,
+    },
+    Fork {
+        child: Who<'a>,
+    },
+    Exit(Who<'a>),
+    Exec {
+        tid: u32,
+    },
+    SyscallEnter {
+        number: u32,
+    },
+    SyscallExit,
+    /// The recorder lost events of this CPU.
+    Lost {
+        count: u64,
+    },
+    /// A mark of schedlab's own, behind `schedlab: `.
+    Mark(&'a str),
+    /// An event that says nothing about the schedule, by name.
+    Other(&'a str),
+}

@@ -1,0 +1,274 @@
+//! Every kind of file that people come with: how it is recognised, and how it is read or what makes it readable.
+//!
+//! A new format is a file with its reader and one entry in [`FORMATS`]. `schedlab import`, the commands that take a recording, the
+//! fuzzer and docs/exchange-formats.md take what they need from it.
+
+use super::build::Builder;
+use super::{perf_data, perfetto, text};
+use crate::TraceError;
+use std::io::{BufRead, Read};
+
+/// Largest file of a format that is held in memory whole.
+const WHOLE_MAX: u64 = 4 << 30;
+
+/// One kind of file.
+pub struct Format {
+    /// Short name: the fuzz target, and the word in documents.
+    pub name: &'static str,
+    /// What it is, for people.
+    pub what: &'static str,
+    /// Whether a file that begins so is of this kind. The first entry that says yes counts.
+    pub is: fn(head: &[u8]) -> bool,
+    /// What its bytes are.
+    pub content: Content,
+    /// What is done with it.
+    pub(super) how: How,
+    /// What is kept of it and what is lost, for docs/exchange-formats.md.
+    pub notes: &'static str,
+}
+
+/// What the bytes of a file are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Content {
+    /// Lines.
+    Text,
+    /// One JSON value.
+    Json,
+    /// A protocol buffer.
+    Protobuf,
+    /// Anything else.
+    Binary,
+}
+
+/// What is done with a file.
+#[derive(Clone, Copy)]
+pub(super) enum How {
+    /// Its lines or bytes are read as they come.
+    Stream(fn(&mut dyn BufRead, &mut Builder<'_>) -> Result<(), TraceError>),
+    /// It is read into memory first.
+    Whole(fn(&[u8], &mut Builder<'_>) -> Result<(), TraceError>),
+    /// It is no trace, but a recording of schedlab or a workload, which other code reads.
+    Elsewhere(Elsewhere),
+    /// It cannot be read; this makes it readable.
+    Refused(&'static str),
+}
+
+/// What other code reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Elsewhere {
+    /// A recording (`.slt`).
+    Recording,
+    /// An rt-app workload.
+    RtApp,
+    /// A scenario (TOML).
+    Scenario,
+}
+
+/// Bytes of a file by which it is recognised.
+pub const HEAD: usize = 4096;
+
+/// Every kind of file, the most certain first.
+pub const FORMATS: &[Format] = &[
+    Format {
+        name: "recording",
+        what: "a schedlab recording",
+        is: |head| head.starts_with(&crate::format::MAGIC),
+        content: Content::Binary,
+        how: How::Elsewhere(Elsewhere::Recording),
+        notes: "docs/recording-format.md",
+    },
+    Format {
+        name: "perf_data",
+        what: "perf.data",
+        is: |head| head.starts_with(b"PERFILE2") || head.starts_with(b"2ELIFREP"),
+        content: Content::Binary,
+        how: How::Whole(perf_data::read),
+        notes: "sched and raw_syscalls tracepoints, lost records, thread names; samples of other events are left out",
+    },
+    Format {
+        name: "trace_dat",
+        what: "trace.dat of trace-cmd",
+        is: |head| head.starts_with(b"\x17\x08\x44tracing"),
+        content: Content::Binary,
+        how: How::Refused("pass its text: `trace-cmd report -i FILE | schedlab import - -o OUT.slt`"),
+        notes: "read its text",
+    },
+    Format {
+        name: "ctf",
+        what: "a stream of a CTF trace (LTTng)",
+        is: |head| head.starts_with(&[0xc1, 0x1f, 0xfc, 0xc1]) || head.starts_with(b"/* CTF 1.8"),
+        content: Content::Binary,
+        how: How::Refused("pass its text: `babeltrace2 FOLDER | schedlab import - -o OUT.slt`"),
+        notes: "read its text",
+    },
+    Format {
+        name: "elf",
+        what: "a program or core dump (ELF)",
+        is: |head| head.starts_with(b"\x7fELF"),
+        content: Content::Binary,
+        how: How::Refused("record what it does: `schedlab record -o OUT.slt -- PROGRAM`"),
+        notes: "",
+    },
+    Format {
+        name: "pcap",
+        what: "a network capture",
+        is: |head| {
+            matches!(
+                head,
+                [0xd4, 0xc3, 0xb2, 0xa1, ..] | [0xa1, 0xb2, 0xc3, 0xd4, ..] | [0x0a, 0x0d, 0x0d, 0x0a, ..]
+            )
+        },
+        content: Content::Binary,
+        how: How::Refused("it has no scheduling events"),
+        notes: "",
+    },
+    Format {
+        name: "perfetto",
+        what: "a Perfetto trace",
+        is: perfetto::is_perfetto,
+        content: Content::Protobuf,
+        how: How::Whole(perfetto::read),
+        notes: "ftrace's sched events, plain and compact, compressed packets too; the process list; other data sources are left out",
+    },
+    Format {
+        name: "system_trace_events",
+        what: "a JSON trace with the text of ftrace in it",
+        is: |head| {
+            is_json(head) && contains(head, b"\"traceEvents\"")
+                || is_json(head) && contains(head, b"\"systemTraceEvents\"")
+        },
+        content: Content::Json,
+        how: How::Whole(read_json),
+        notes: "the text under `systemTraceEvents`; `traceEvents` of programs are left out",
+    },
+    Format {
+        name: "rt_app",
+        what: "an rt-app workload",
+        is: |head| is_json(head) && !contains(head, b"\"traceEvents\""),
+        content: Content::Json,
+        how: How::Elsewhere(Elsewhere::RtApp),
+        notes: "becomes a scenario",
+    },
+    Format {
+        name: "scenario",
+        what: "a scenario of schedlab",
+        is: |head| {
+            let sections = ["[machine]", "[[task]]", "[[group]]"];
+            String::from_utf8_lossy(head).lines().any(|line| sections.contains(&line.trim_end()))
+        },
+        content: Content::Text,
+        how: How::Elsewhere(Elsewhere::Scenario),
+        notes: "docs/scenario-format.md",
+    },
+    Format {
+        name: "binary",
+        what: "not text, and none of the binary traces that are known",
+        is: |head| head.iter().take(512).filter(|byte| **byte == 0).count() > 2,
+        content: Content::Binary,
+        how: How::Refused(
+            "schedlab reads perf.data, Perfetto traces, and the text of perf, ftrace, trace-cmd, atrace, systrace and LTTng",
+        ),
+        notes: "",
+    },
+    Format {
+        name: "text",
+        what: "the text of a tracer",
+        is: |_| true,
+        content: Content::Text,
+        how: How::Stream(text::read),
+        notes: "`perf script` with any -F that has comm, tid, cpu, time and event; ftrace, `trace-cmd report`, atrace, systrace (also HTML), LTTng by babeltrace",
+    },
+];
+
+/// Returns the kind of a file that begins with `head`.
+pub fn recognise(head: &[u8]) -> &'static Format {
+    FORMATS.iter().find(|format| (format.is)(head)).unwrap_or(&FORMATS[FORMATS.len() - 1])
+}
+
+impl Format {
+    /// Returns what other code has to read it; `None` when `import` reads it or nothing does.
+    pub const fn elsewhere(&self) -> Option<Elsewhere> {
+        match self.how {
+            How::Elsewhere(what) => Some(what),
+            _ => None,
+        }
+    }
+
+    /// Returns what makes a file readable that `import` does not read.
+    pub const fn advice(&self) -> Option<&'static str> {
+        match self.how {
+            How::Refused(what_to_do) => Some(what_to_do),
+            _ => None,
+        }
+    }
+
+    /// Whether `import` reads it as a trace.
+    pub const fn is_trace(&self) -> bool {
+        matches!(self.how, How::Stream(_) | How::Whole(_))
+    }
+}
+
+/// Reads all that is left, if it is not too much.
+pub(super) fn whole(input: &mut dyn BufRead) -> Result<Vec<u8>, TraceError> {
+    let mut bytes = Vec::new();
+    let read = Read::take(input, WHOLE_MAX + 1).read_to_end(&mut bytes);
+    read.map_err(|source| TraceError::Io { doing: "read", source })?;
+    if bytes.len() as u64 > WHOLE_MAX {
+        return Err(TraceError::TooLarge { what: format!("the trace has more than {WHOLE_MAX} bytes") });
+    }
+    Ok(bytes)
+}
+
+/// The text under `systemTraceEvents`.
+fn read_json(bytes: &[u8], builder: &mut Builder<'_>) -> Result<(), TraceError> {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Document {
+        system_trace_events: Option<String>,
+    }
+    let document: Document = serde_json::from_slice(bytes)
+        .map_err(|error| TraceError::Option(format!("the JSON trace is damaged: {error}")))?;
+    match document.system_trace_events {
+        Some(text) => text::read(&mut text.as_bytes(), builder),
+        None => Err(TraceError::Option(
+            "it is a JSON trace of a program (`traceEvents`) without `systemTraceEvents`: it has no scheduling events"
+                .to_owned(),
+        )),
+    }
+}
+
+fn is_json(head: &[u8]) -> bool {
+    head.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{')
+}
+
+fn contains(head: &[u8], what: &[u8]) -> bool {
+    memchr::memmem::find(head, what).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_recognised_by_their_beginning() {
+        for (head, name) in [
+            (&b"PERFILE2h\0\0\0"[..], "perf_data"),
+            (b"\x17\x08\x44tracing6\0", "trace_dat"),
+            (b"\xc1\x1f\xfc\xc1\x00", "ctf"),
+            (b"\x7fELF\x02", "elf"),
+            (b"{\"traceEvents\": [], \"systemTraceEvents\": \"# tracer\"}", "system_trace_events"),
+            (b"\n {\"tasks\": {}}", "rt_app"),
+            (b"cpus=8\n", "text"),
+            (b"\n  hog 200 [001] 1.5: x: y\n", "text"),
+            (b"\x0a\x14\xea\x02\x11\x0a\x0f\x0a\x05Linux", "perfetto"),
+            (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "binary"),
+            (b"", "text"),
+        ] {
+            assert_eq!(recognise(head).name, name, "{head:?}");
+        }
+        let mut names: Vec<&str> = FORMATS.iter().map(|format| format.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), FORMATS.len());
+    }
+}

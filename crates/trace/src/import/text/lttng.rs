@@ -1,0 +1,225 @@
+//! LTTng's kernel events as babeltrace 1 and 2 print them:
+//!
+//! ```text
+//! [13:37:28.123456789] (+0.000001234) host sched_switch: { cpu_id = 1 }, { prev_comm = "a", prev_tid = 2, prev_prio = 20, prev_state = 1, next_comm = "b", next_tid = 3, next_prio = 20 }
+//! ```
+//! Priorities are the kernel's less 100 (lttng-modules, include/instrumentation/events/sched.h). Interrupt context is not shown
+//! in the events themselves.
+
+use super::super::event::{Context, Event, Running, Stamp, Who};
+use super::super::states::{self, KernelVersion};
+use schedlab_model::{MAX_CPUS, Ns};
+
+/// Half a day: a clock that goes back by more has passed midnight.
+const HALF_DAY: u64 = 43_200_000_000_000;
+
+/// A line in its parts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Line<'a> {
+    pub(super) text: &'a str,
+    time: &'a str,
+    event: &'a str,
+    /// All fields, from the first brace on.
+    fields: &'a str,
+}
+
+/// Splits a line; `None`: it is none of babeltrace.
+pub(super) fn split(text: &str) -> Option<Line<'_>> {
+    let (time, rest) = text.strip_prefix('[')?.split_once("] ")?;
+    let at = rest.find(": {")?;
+    let event = rest[..at].split_whitespace().next_back()?;
+    let is_time =
+        time.len() > 10 && time.bytes().all(|b| b.is_ascii_digit() || matches!(b, b':' | b'.' | b'-' | b' '));
+    is_time.then(|| Line { text, time, event, fields: &rest[at + 2..] })
+}
+
+/// Times of day have no date: the day is counted.
+#[derive(Debug, Default)]
+pub(super) struct Clock {
+    days: u64,
+    last: u64,
+}
+
+impl Clock {
+    /// `13:37:28.123456789`, with a date before it or not, or seconds with decimals (`--clock-seconds`).
+    fn read(&mut self, text: &str) -> Option<Ns> {
+        let text = text.rsplit(' ').next().unwrap_or(text);
+        let (whole, part) = text.split_once('.')?;
+        let part: u64 = format!("{part:0<9}").get(..9)?.parse().ok()?;
+        let mut seconds = 0u64;
+        let by_day = whole.contains(':');
+        for number in whole.split(':') {
+            seconds = seconds.checked_mul(60)?.checked_add(number.parse().ok()?)?;
+        }
+        let ns = seconds.checked_mul(1_000_000_000)?.checked_add(part)?;
+        if by_day && ns + HALF_DAY < self.last {
+            self.days += 1;
+        }
+        self.last = ns;
+        self.days.checked_mul(2 * HALF_DAY)?.checked_add(ns).map(Ns)
+    }
+
+    /// The CPU, time and number of discarded events that babeltrace warns of: `[warning] Tracer discarded 3 events between [TIME] and
+    /// [TIME] in trace ..., at relative path: "channel0_1".` (1), `WARNING: Tracer discarded 3 events ... "channel0_1"` (2).
+    pub(super) fn loss(&mut self, text: &str) -> Option<(u32, Ns, u64)> {
+        let rest =
+            text.strip_prefix("[warning] Tracer ").or_else(|| text.strip_prefix("WARNING: Tracer "))?;
+        let rest = rest.strip_prefix("discarded ").or_else(|| rest.strip_prefix("may have discarded "))?;
+        let count = rest.split_whitespace().next()?.parse().ok()?;
+        let at = self.read(rest.split_once("between [")?.1.split(']').next()?)?;
+        // A stream is the buffer of one CPU; its name ends with the CPU's number.
+        let (_, stream) = rest.rsplit_once("channel")?;
+        let (_, number) = stream.split('"').next()?.rsplit_once('_')?;
+        let cpu = number.parse().ok().filter(|&cpu: &u32| (cpu as usize) < MAX_CPUS)?;
+        Some((cpu, at, count))
+    }
+
+    /// The event of a line.
+    pub(super) fn event<'a>(
+        &mut self,
+        line: &Line<'a>,
+        kernel: Option<KernelVersion>,
+        by_version: &mut bool,
+    ) -> Result<(Stamp<'a>, Event<'a>), String> {
+        let contexts = Fields(line.fields);
+        // The event's own fields come last; contexts before them may have fields of the same name.
+        let fields = Fields(line.fields.rfind("}, {").map_or(line.fields, |at| &line.fields[at + 3..]));
+        let at = self.read(line.time).ok_or_else(|| format!("`{}` is no time", line.time))?;
+        let cpu = contexts.number("cpu_id").filter(|&cpu| (0..MAX_CPUS as i64).contains(&cpu));
+        let cpu = cpu.ok_or("no `cpu_id`")? as u32;
+        let lacks = || format!("fields of {} not understood", line.event);
+        let who = |comm: &str, tid: &str, prio: &str| {
+            let tid = u32::try_from(fields.number(tid)?).ok()?;
+            let prio = fields.number(prio).map(|prio| prio as i32 + 100);
+            Some(Who { comm: fields.text(comm)?, tid, prio })
+        };
+        let subject = || who("comm", "tid", "prio").ok_or_else(lacks);
+        let mut running =
+            if contexts.0.len() > fields.0.len() { self.running(&contexts) } else { Running::default() };
+        let event = match line.event {
+            "sched_switch" => {
+                let prev = who("prev_comm", "prev_tid", "prev_prio").ok_or_else(lacks)?;
+                let next = who("next_comm", "next_tid", "next_prio").ok_or_else(lacks)?;
+                let (state, depends) =
+                    states::from_text(fields.value("prev_state").ok_or_else(lacks)?, kernel);
+                *by_version |= depends;
+                running = Running { comm: prev.comm, tid: Some(prev.tid), pid: None };
+                Event::Switch { prev, state, next }
+            }
+            "sched_waking" => Event::Waking(subject()?),
+            "sched_wakeup" => Event::Wakeup(subject()?),
+            "sched_wakeup_new" => Event::WakeupNew(subject()?),
+            "sched_process_exit" => Event::Exit(subject()?),
+            "sched_migrate_task" => {
+                let cpu = |key: &str| fields.number(key).filter(|&cpu| (0..MAX_CPUS as i64).contains(&cpu));
+                let (Some(from), Some(to)) = (cpu("orig_cpu"), cpu("dest_cpu")) else { return Err(lacks()) };
+                Event::Migrate { task: subject()?, from: from as u32, to: to as u32 }
+            }
+            "sched_process_fork" => {
+                let child = who("child_comm", "child_tid", "").ok_or_else(lacks)?;
+                let parent = who("parent_comm", "parent_tid", "").ok_or_else(lacks)?;
+                running = Running { comm: parent.comm, tid: Some(parent.tid), pid: None };
+                Event::Fork { child }
+            }
+            "sched_process_exec" => Event::Exec {
+                tid: fields.number("tid").and_then(|tid| u32::try_from(tid).ok()).ok_or_else(lacks)?,
+            },
+            other => Event::Other(other),
+        };
+        // Events do not show interrupts: unless a context field does, who woke is unknown.
+        Ok((Stamp { at, cpu, running, context: Context::NotShown }, event))
+    }
+
+    /// The task that was running, where the trace has the contexts `tid` and `procname`.
+    fn running<'a>(&self, fields: &Fields<'a>) -> Running<'a> {
+        let of = |key: &str| fields.number(key).and_then(|id| u32::try_from(id).ok());
+        // Without the context `procname`, `tid` is a field of the event.
+        let Some(comm) = fields.text("procname") else { return Running::default() };
+        Running { comm, tid: of("tid"), pid: of("pid") }
+    }
+}
+
+/// `{ a = 1, b = "x" }, { c = 2 }`, nested or not.
+#[derive(Clone, Copy)]
+struct Fields<'a>(&'a str);
+
+impl<'a> Fields<'a> {
+    /// The value of a field, as it is printed: without quotes; of an enumeration the number, where there is one, else the name.
+    fn value(&self, key: &str) -> Option<&'a str> {
+        if key.is_empty() {
+            return None;
+        }
+        let text = self.0;
+        let mut from = 0;
+        while let Some(at) = text[from..].find(key).map(|at| at + from) {
+            from = at + key.len();
+            let before = text[..at].bytes().next_back();
+            let Some(rest) = text[from..].strip_prefix(" = ") else { continue };
+            if !matches!(before, Some(b' ' | b'{')) {
+                continue;
+            }
+            if let Some(quoted) = rest.strip_prefix('"') {
+                return quoted.split('"').next();
+            }
+            if let Some(list) = rest.strip_prefix("( ") {
+                // `( "TASK_INTERRUPTIBLE" : container = 1 )`
+                let inner = list.split(" )").next()?;
+                return inner
+                    .rsplit(" = ")
+                    .next()
+                    .map(str::trim)
+                    .filter(|value| *value != inner)
+                    .or_else(|| inner.split('"').nth(1));
+            }
+            return rest.split([',', ' ', '}']).next();
+        }
+        None
+    }
+
+    fn text(&self, key: &str) -> Option<&'a str> {
+        self.value(key)
+    }
+
+    fn number(&self, key: &str) -> Option<i64> {
+        self.value(key)?.parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schedlab_model::PrevState;
+
+    const SWITCH: &str = "[13:37:28.123456789] (+0.000001234) host sched_switch: { cpu_id = 1 }, { prev_comm = \"a b\", prev_tid = 2, \
+                          prev_prio = 20, prev_state = 1, next_comm = \"c\", next_tid = 3, next_prio = -1 }";
+
+    #[test]
+    fn a_switch_of_both_babeltraces() {
+        let line = split(SWITCH).unwrap();
+        let (stamp, event) = Clock::default().event(&line, None, &mut false).unwrap();
+        assert_eq!((stamp.at, stamp.cpu), (Ns(49_048_123_456_789), 1));
+        let prev = Who { comm: "a b", tid: 2, prio: Some(120) };
+        let next = Who { comm: "c", tid: 3, prio: Some(99) };
+        assert_eq!(event, Event::Switch { prev, state: PrevState::Sleeping, next });
+        let two = SWITCH.replace("prev_state = 1", "prev_state = ( \"TASK_INTERRUPTIBLE\" : container = 1 )");
+        let line = split(&two).unwrap();
+        assert_eq!(Clock::default().event(&line, None, &mut false).unwrap().1, event);
+    }
+
+    #[test]
+    fn midnight_is_a_day() {
+        let mut clock = Clock::default();
+        let before = clock.read("23:59:59.999999999").unwrap();
+        let after = clock.read("00:00:00.000000001").unwrap();
+        assert_eq!(after.0 - before.0, 2);
+        assert_eq!(Clock::default().read("1234.5"), Some(Ns(1_234_500_000_000)));
+        assert_eq!(Clock::default().read("2015-01-02 00:00:01.5"), Some(Ns(1_500_000_000)));
+    }
+
+    #[test]
+    fn other_lines_are_none_of_it() {
+        for text in ["hog-200 [001] 1.5: sched_switch: { x", "[001] a", "[2021] x: {"] {
+            assert_eq!(split(text), None, "{text}");
+        }
+    }
+}

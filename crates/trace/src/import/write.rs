@@ -1,0 +1,63 @@
+//! An import that goes into a file as it is read: memory does not grow with the length of the trace.
+//!
+//! The file of a recording begins with its header, which is known when the trace ends. Until then the events wait as compressed
+//! blocks, 3 to 4 bytes each. A second thread compresses while the first one reads.
+
+use super::collect::Take;
+use super::{ImportOptions, Summary, decode};
+use crate::{Packed, TraceError, Writer};
+use schedlab_model::SchedEvent;
+use std::io::{BufRead, Write};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+/// Blocks on their way to the compressor: about 2.5 MB.
+const QUEUE: usize = 4;
+
+/// Reads a trace of any kind and writes it as a recording. The events are written as the trace has them; what is repaired is
+/// repaired, and counted, whenever the recording is read.
+///
+/// # Errors
+/// As [`read`](super::read), and what the writer says.
+pub fn write<'i>(
+    input: impl BufRead + 'i,
+    out: impl Write,
+    level: i32,
+    options: ImportOptions,
+) -> Result<Summary, TraceError> {
+    let (sender, receiver) = sync_channel(QUEUE);
+    let (decoded, blocks) = thread::scope(|scope| {
+        let compressor = scope.spawn(move || compress(&receiver, level));
+        let mut queue = Queue(sender);
+        let decoded = decode(Box::new(input), options, &mut queue);
+        drop(queue);
+        let ended = || Err(TraceError::Option("the thread that compresses ended".to_owned()));
+        (decoded, compressor.join().unwrap_or_else(|_| ended()))
+    });
+    let (mut header, duration, mut summary) = decoded?;
+    header.repairs.misordered = summary.misordered;
+    summary.repairs = header.repairs.clone();
+    let mut writer = Writer::with_level(out, &header, level)?;
+    for block in blocks? {
+        writer.append(&block)?;
+    }
+    writer.finish(duration)?;
+    Ok(summary)
+}
+
+struct Queue(SyncSender<Vec<SchedEvent>>);
+
+impl Take for Queue {
+    fn take(&mut self, events: &mut Vec<SchedEvent>) -> Result<(), TraceError> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        let block = std::mem::replace(events, Vec::with_capacity(events.capacity()));
+        let ended = |_| TraceError::Option("the thread that compresses ended".to_owned());
+        self.0.send(block).map_err(ended)
+    }
+}
+
+fn compress(receiver: &Receiver<Vec<SchedEvent>>, level: i32) -> Result<Vec<Packed>, TraceError> {
+    receiver.iter().filter_map(|events| Packed::with_level(&events, level).transpose()).collect()
+}

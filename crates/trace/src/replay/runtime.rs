@@ -1,0 +1,563 @@
+//! Between the first and the second step: threads over which a runtime multiplexes its own tasks.
+//!
+//! Go runs goroutines on `GOMAXPROCS` processors (its Ps), and whichever thread holds a processor carries its work on. A thread
+//! that loses its CPU inside a system call loses its processor too: a monitor, which sleeps for 20 us to 10 ms at a time, takes
+//! it away and wakes a parked thread for it. In a recording such a service is several threads, each asleep most of the
+//! time, woken by a thread whose timer expired: as if the timer were what drives it. Replayed like this the service cannot go
+//! faster than the monitor, whatever scheduler it gets.
+//!
+//! So the threads of one process that take over from each other are found, and what they did is put together again: each *lane*
+//! is the work of one processor, in the order in which it was done, whichever thread did it. A lane sleeps where none of its
+//! threads was awake. In the workload one thread carries each lane, and [`Handoff`](schedlab_model::Handoff) moves it to a parked
+//! one as the recording shows it: how long a thread had waited, how often another took over then, and what the first still ran
+//! before it parked.
+//!
+//! What makes threads a runtime is not their names: another thread of the process takes over when the one that works has lost
+//! its CPU, and the first, when it runs again, has next to nothing left to do. In a pool of workers with jobs of their own it
+//! has all of it left.
+
+use super::couple::add;
+use super::timeline::{Activation, Deed, End, Line, Origin, Stretch};
+use schedlab_model::{Ns, PrevState, TaskId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Threads of a process are no runtime with fewer takeovers than this. Chosen: two halves of so few can be told apart.
+const TAKEOVERS: usize = 8;
+/// What a thread still runs after another took over is short up to here: the way out of a system call and to the parking place.
+/// Chosen: in recordings of Go half of them take below 8 us and nine in ten of the others above 300 us.
+const REST: Ns = Ns::from_us(50);
+/// At least this part of the threads that were taken over from have nothing but such a rest left (in per cent).
+const SHORT_PERCENT: usize = 50;
+/// A thread that is without its CPU for so long has lost it: Go's monitor takes over after 0.08 ms where it is busy, and after 10 ms at the
+/// latest.
+const LONG: Ns = Ns::from_ms(10);
+/// Between two stretches of a thread that does not lose its CPU lies no more than the recorder's own work.
+const OFF_CPU: Ns = Ns::from_us(10);
+/// One more lane is there when it was missing in this part of the begun activations (in per cent).
+const MISSING_PERCENT: usize = 5;
+
+/// Threads that hand their work to each other.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Runtime {
+    /// Ascending.
+    pub(super) threads: Vec<usize>,
+    /// The threads that carry a lane at the beginning: the lines of the others are empty.
+    pub(super) lanes: Vec<usize>,
+    /// Threads that let others take over. Their timers are the runtime's own business: they drive nothing.
+    pub(super) monitors: Vec<usize>,
+    /// How long threads had waited for their CPU when another one took over, ascending.
+    pub(super) after: Vec<Ns>,
+    /// What they still ran then, ascending.
+    pub(super) rest: Vec<Ns>,
+    /// How many threads waited at least as long as half of those, and were not taken over from.
+    pub(super) kept: usize,
+}
+
+impl Runtime {
+    /// How often another thread takes over from one that waits for long, in thousandths.
+    pub(super) fn permille(&self) -> u32 {
+        (self.after.len() * 1_000 / (self.after.len() + self.kept).max(1)) as u32
+    }
+}
+
+/// Finds the runtimes, and puts the work of each together. `processes`: by task. Gives also the threads of which too little is seen to
+/// tell: fewer than [`TAKEOVERS`] of them lost their CPU for long.
+pub(super) fn merge(lines: &mut [Line], processes: &[u32], duration: Ns) -> (Vec<Runtime>, Vec<usize>) {
+    let (mut runtimes, mut undecided) = (Vec::new(), Vec::new());
+    for threads in candidates(lines, processes) {
+        let mut sweep = Sweep::new(lines, &threads, processes, 1);
+        while sweep.wants_another_lane() {
+            sweep = Sweep::new(lines, &threads, processes, sweep.lanes.len() + 1);
+        }
+        if sweep.is_runtime() {
+            let (mut runtime, lanes) = sweep.finish();
+            runtime.lanes = weave(lines, &runtime, &lanes, duration);
+            runtimes.push(runtime);
+        } else if sweep.shows_little() {
+            undecided.extend(threads);
+        }
+    }
+    (runtimes, undecided)
+}
+
+/// Threads of one process that do the same: they wake the same tasks outside, and a thread of the process begins a part of what
+/// they do.
+fn candidates(lines: &[Line], processes: &[u32]) -> Vec<Vec<usize>> {
+    let mut by_process: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (task, line) in lines.iter().enumerate() {
+        let process = processes[task];
+        let begun_inside = |a: &Activation| match a.origin {
+            Origin::Task(by) => processes[by.index()] == process,
+            _ => false,
+        };
+        let works_for_others = |a: &Activation| {
+            let wakes =
+                |deed: &Deed| matches!(deed, Deed::Wake(other, _) if processes[other.index()] != process);
+            a.deeds.iter().any(|(_, deed)| wakes(deed))
+        };
+        if line.activations.iter().any(works_for_others) && line.activations.iter().any(begun_inside) {
+            by_process.entry(process).or_default().push(task);
+        }
+    }
+    by_process.into_values().filter(|threads| threads.len() > 1).collect()
+}
+
+/// Where a thread stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    Asleep,
+    /// It carries this lane.
+    Carries(usize),
+    /// Another thread took this lane over.
+    Lost(usize),
+}
+
+/// One processor of the runtime.
+#[derive(Clone, Debug, Default)]
+struct Lane {
+    /// The thread that carries it, and since when.
+    holder: Option<(usize, Ns)>,
+    /// Who carried it, from when to when; whether the lane slept before, and which activation of the thread ended that.
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    thread: usize,
+    from: Ns,
+    to: Ns,
+    /// The activation of the thread with which the lane woke; `None`: it went on.
+    wakes: Option<usize>,
+}
+
+/// One walk over the activations of the threads in the order of time.
+struct Sweep<'a> {
+    lines: &'a [Line],
+    threads: &'a [usize],
+    processes: &'a [u32],
+    places: BTreeMap<usize, Place>,
+    lanes: Vec<Lane>,
+    after: Vec<Ns>,
+    rest: Vec<Ns>,
+    monitors: BTreeSet<usize>,
+    /// CPU progress of a thread when its lane was taken over.
+    lost_at: BTreeMap<usize, Ns>,
+    begun: usize,
+    missing: usize,
+}
+
+impl<'a> Sweep<'a> {
+    fn new(lines: &'a [Line], threads: &'a [usize], processes: &'a [u32], lanes: usize) -> Sweep<'a> {
+        let mut sweep = Sweep {
+            lines,
+            threads,
+            processes,
+            places: threads.iter().map(|&thread| (thread, Place::Asleep)).collect(),
+            lanes: vec![Lane::default(); lanes],
+            after: Vec::new(),
+            rest: Vec::new(),
+            monitors: BTreeSet::new(),
+            lost_at: BTreeMap::new(),
+            begun: 0,
+            missing: 0,
+        };
+        let mut moments = Vec::new();
+        for &thread in threads {
+            let line = &lines[thread];
+            for (number, activation) in line.activations.iter().enumerate() {
+                let end = if activation.end == End::Cut { Ns::MAX } else { line.ends(number) };
+                moments.push((activation.woken, true, thread, number));
+                moments.push((end.max(activation.woken), false, thread, number));
+            }
+        }
+        // Who ends goes before who begins.
+        moments.sort_unstable();
+        for (at, begins, thread, number) in moments {
+            if begins { sweep.begin(at, thread, number) } else { sweep.end(at, thread) }
+        }
+        sweep
+    }
+
+    /// Whether a task is a thread of the same process.
+    fn is_inside(&self, task: usize) -> bool {
+        self.threads.first().is_some_and(|&first| self.processes[first] == self.processes[task])
+    }
+
+    /// Since when a thread has been without a CPU; `None`: it runs.
+    fn off_cpu(&self, thread: usize, at: Ns) -> Option<Ns> {
+        let stretches = &self.lines[thread].stretches;
+        let next = stretches.partition_point(|s| s.from <= at);
+        let last = next.checked_sub(1).map_or(Ns::ZERO, |i| stretches[i].to);
+        (at.saturating_sub(last) > OFF_CPU).then_some(last)
+    }
+
+    /// What the thread still does from here to its next block.
+    fn left(&self, thread: usize, at: Ns) -> Ns {
+        let line = &self.lines[thread];
+        let Some(open) = line.activations.partition_point(|a| a.woken <= at).checked_sub(1) else {
+            return Ns::ZERO;
+        };
+        let end = line.starts[open] + line.activations[open].demand;
+        end.saturating_sub(line.progress(at))
+    }
+
+    fn begin(&mut self, at: Ns, thread: usize, number: usize) {
+        let activation = &self.lines[thread].activations[number];
+        let by = match activation.origin {
+            Origin::Task(by) => Some(by.index()),
+            _ => None,
+        };
+        let substantial = activation.demand > REST || activation.end == End::Cut;
+        let longest_off = |(lane, holder): (usize, &Lane)| {
+            let since = self.off_cpu(holder.holder?.0, at)?;
+            Some((since, lane))
+        };
+        let off = self.lanes.iter().enumerate().filter_map(longest_off).min();
+        let free = self.lanes.iter().position(|lane| lane.holder.is_none());
+        let yields = by.and_then(|by| match self.places.get(&by) {
+            Some(&Place::Carries(lane)) if self.left(by, at) <= REST => Some(lane),
+            _ => None,
+        });
+        let monitor = by.filter(|by| !self.places.contains_key(by) && self.is_inside(*by));
+        self.begun += 1;
+        match (yields, off, free) {
+            (Some(lane), ..) => self.take_over(lane, at, thread),
+            (None, Some((since, lane)), _) if monitor.is_some() => {
+                self.monitors.extend(monitor);
+                self.after.push(at.saturating_sub(since));
+                self.take_over(lane, at, thread);
+            }
+            (None, _, Some(lane)) => {
+                self.lanes[lane].holder = Some((thread, at));
+                self.lanes[lane].parts.push(Part { thread, from: at, to: at, wakes: Some(number) });
+                self.places.insert(thread, Place::Carries(lane));
+            }
+            (None, Some((_, lane)), None) if substantial => self.take_over(lane, at, thread),
+            (None, off, None) => {
+                self.missing += usize::from(substantial && off.is_none());
+                self.places.insert(thread, Place::Lost(0));
+            }
+        }
+    }
+
+    fn take_over(&mut self, lane: usize, at: Ns, thread: usize) {
+        if let Some((from, _)) = self.lanes[lane].holder {
+            self.close(lane, at);
+            self.lost_at.insert(from, self.lines[from].progress(at));
+            self.places.insert(from, Place::Lost(lane));
+        }
+        self.lanes[lane].holder = Some((thread, at));
+        self.lanes[lane].parts.push(Part { thread, from: at, to: at, wakes: None });
+        self.places.insert(thread, Place::Carries(lane));
+    }
+
+    fn close(&mut self, lane: usize, at: Ns) {
+        self.lanes[lane].holder = None;
+        if let Some(part) = self.lanes[lane].parts.last_mut() {
+            part.to = at;
+        }
+    }
+
+    fn end(&mut self, at: Ns, thread: usize) {
+        let place = self.places.insert(thread, Place::Asleep);
+        match place {
+            Some(Place::Carries(lane)) => {
+                self.close(lane, at);
+                // Who lost a lane and has work left goes on with this one.
+                let awake = self
+                    .places
+                    .iter()
+                    .find(|(other, place)| matches!(place, Place::Lost(_)) && self.left(**other, at) > REST);
+                if let Some((&other, _)) = awake {
+                    self.lost_at.remove(&other);
+                    self.lanes[lane].holder = Some((other, at));
+                    self.lanes[lane].parts.push(Part { thread: other, from: at, to: at, wakes: None });
+                    self.places.insert(other, Place::Carries(lane));
+                }
+            }
+            Some(Place::Lost(_)) => {
+                if let Some(progress) = self.lost_at.remove(&thread) {
+                    self.rest.push(self.lines[thread].progress(at).saturating_sub(progress));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn wants_another_lane(&self) -> bool {
+        self.lanes.len() < self.threads.len() && self.missing * 100 > self.begun * MISSING_PERCENT
+    }
+
+    /// Whether too few of its threads lost their CPU to see what comes of it.
+    fn shows_little(&self) -> bool {
+        self.after.len() < TAKEOVERS && self.kept(LONG) < TAKEOVERS
+    }
+
+    fn is_runtime(&self) -> bool {
+        let short = self.rest.iter().filter(|rest| **rest <= REST).count();
+        self.after.len() >= TAKEOVERS && short * 100 >= self.rest.len() * SHORT_PERCENT
+    }
+
+    /// Waits of carriers that were as long as half of those that ended in a takeover, and did not.
+    fn kept(&self, long: Ns) -> usize {
+        let parts = self.lanes.iter().flat_map(|lane| &lane.parts);
+        let waits = |part: &Part| {
+            let stretches = &self.lines[part.thread].stretches;
+            let first = stretches.partition_point(|s| s.to <= part.from);
+            let inside = stretches[first..].iter().take_while(|s| s.from < part.to);
+            let starts: Vec<Ns> = inside.clone().map(|s| s.from).collect();
+            let ends = inside.map(|s| s.to);
+            ends.zip(starts.into_iter().skip(1))
+                .filter(|(end, next)| next.saturating_sub(*end) >= long)
+                .count()
+        };
+        parts.map(waits).sum()
+    }
+
+    /// What was found, and the parts of each lane.
+    fn finish(mut self) -> (Runtime, Vec<Vec<Part>>) {
+        self.after.sort_unstable();
+        self.rest.sort_unstable();
+        let long = self.after.get(self.after.len() / 2).copied().unwrap_or_default();
+        let kept = self.kept(long);
+        let (threads, lanes) = (self.threads.to_vec(), Vec::new());
+        let monitors = self.monitors.into_iter().collect();
+        let runtime = Runtime { threads, lanes, monitors, after: self.after, rest: self.rest, kept };
+        (runtime, self.lanes.into_iter().map(|lane| lane.parts).collect())
+    }
+}
+
+/// Lanes take the place of what each thread did.
+struct Weave {
+    /// What each thread did.
+    old: BTreeMap<usize, Line>,
+    /// When each thread carried which lane, ascending.
+    carried: BTreeMap<usize, Vec<(Ns, Ns, usize)>>,
+    /// The activation of a thread that woke a lane: the lane, and the number of its activation.
+    woke: BTreeMap<(usize, usize), (usize, usize)>,
+    /// The thread that carries each lane at the beginning.
+    carriers: Vec<usize>,
+}
+
+impl Weave {
+    fn new(lines: &mut [Line], threads: &[usize], lanes: &[Vec<Part>]) -> Weave {
+        let old = threads.iter().map(|&thread| (thread, std::mem::take(&mut lines[thread]))).collect();
+        let mut weave = Weave { old, carried: BTreeMap::new(), woke: BTreeMap::new(), carriers: Vec::new() };
+        for (lane, parts) in lanes.iter().enumerate() {
+            let own = parts.iter().map(|part| part.thread).chain(threads.iter().copied());
+            let carrier = own.into_iter().find(|thread| !weave.carriers.contains(thread));
+            weave.carriers.extend(carrier);
+            for part in parts {
+                weave.carried.entry(part.thread).or_default().push((part.from, part.to, lane));
+            }
+        }
+        weave.carried.values_mut().for_each(|parts| parts.sort_unstable());
+        weave
+    }
+
+    /// The lane for which a thread works at `at`, else the first one.
+    fn lane(&self, thread: usize, at: Ns) -> usize {
+        let parts = self.carried.get(&thread).map_or(&[][..], |parts| parts);
+        let last = parts.partition_point(|(from, ..)| *from <= at).checked_sub(1);
+        last.map_or(0, |last| parts[last].2)
+    }
+
+    /// The line of one lane, without its deeds. What a monitor begins its timer begins: the lane had slept for so long.
+    fn line(&mut self, lane: usize, parts: &[Part], monitors: &[usize], duration: Ns) -> Line {
+        let mut line = Line::default();
+        let mut until = Ns::ZERO;
+        for part in parts {
+            let old = &self.old[&part.thread];
+            if let Some(number) = part.wakes {
+                let first = &old.activations[number];
+                if let Some(before) = line.activations.last_mut() {
+                    before.end = End::Blocked(PrevState::Sleeping);
+                }
+                let slept = match line.activations.is_empty() {
+                    true => first.slept,
+                    false => Some((part.from.saturating_sub(until), PrevState::Sleeping)),
+                };
+                line.slept += slept.map_or(Ns::ZERO, |(slept, _)| slept);
+                let by_monitor = matches!(first.origin, Origin::Task(by) if monitors.contains(&by.index()));
+                let origin = if by_monitor { Origin::HardIrq } else { first.origin };
+                if !by_monitor {
+                    self.woke.insert((part.thread, number), (lane, line.activations.len()));
+                }
+                line.starts.push(line.total);
+                let (demand, deeds, end) = (Ns::ZERO, Vec::new(), End::Cut);
+                line.activations.push(Activation { origin, slept, demand, deeds, end, ..first.clone() });
+            }
+            let first = old.stretches.partition_point(|s| s.to <= part.from);
+            for s in old.stretches[first..].iter().take_while(|s| s.from < part.to) {
+                let (from, to) = (s.from.max(part.from), s.to.min(part.to));
+                line.stretches.push(Stretch { from, to, before: line.total });
+                line.total += to.saturating_sub(from);
+                if let Some(open) = line.activations.last_mut() {
+                    open.demand += to.saturating_sub(from);
+                }
+            }
+            until = part.to;
+        }
+        if let Some(last) = line.activations.last_mut()
+            && until < duration
+        {
+            last.end = End::Blocked(PrevState::Sleeping);
+            line.slept_last = duration.saturating_sub(until);
+        }
+        line
+    }
+
+    /// Who is woken now by what woke a thread; `None`: nobody, the lane was awake.
+    fn woken(&self, deed: Deed) -> Option<Deed> {
+        match deed {
+            Deed::Wake(task, number) if self.old.contains_key(&task.index()) => {
+                let &(lane, number) = self.woke.get(&(task.index(), number as usize))?;
+                Some(Deed::Wake(TaskId::from(self.carriers[lane]), number as u32))
+            }
+            other => Some(other),
+        }
+    }
+
+    /// What the threads did to others, at the progress that their lane had then.
+    fn add_deeds(&self, lines: &mut [Line]) {
+        for (&thread, old) in &self.old {
+            for (activation, start) in old.activations.iter().zip(&old.starts) {
+                for &(offset, deed) in &activation.deeds {
+                    let at = old.reached(*start + offset);
+                    let line = &mut lines[self.carriers[self.lane(thread, at)]];
+                    if let Some(deed) = self.woken(deed) {
+                        add(line, line.progress(at), deed);
+                    }
+                }
+            }
+        }
+        for &carrier in &self.carriers {
+            let line = &mut lines[carrier];
+            line.activations.iter_mut().for_each(|a| a.deeds.sort_by_key(|(offset, _)| *offset));
+        }
+    }
+
+    /// Other tasks name lanes where they named threads.
+    fn rename(&self, line: &mut Line, deeds: bool) {
+        for activation in &mut line.activations {
+            if let Origin::Task(by) = activation.origin
+                && self.old.contains_key(&by.index())
+            {
+                let lane = self.lane(by.index(), activation.woken);
+                activation.origin = Origin::Task(TaskId::from(self.carriers[lane]));
+            }
+            if deeds {
+                activation.deeds.retain_mut(|(_, deed)| match self.woken(*deed) {
+                    Some(new) => {
+                        *deed = new;
+                        true
+                    }
+                    None => false,
+                });
+            }
+        }
+    }
+}
+
+/// Puts the lanes into the lines; gives their carriers.
+fn weave(lines: &mut [Line], runtime: &Runtime, lanes: &[Vec<Part>], duration: Ns) -> Vec<usize> {
+    let mut weave = Weave::new(lines, &runtime.threads, lanes);
+    let monitors = &runtime.monitors;
+    for (lane, parts) in lanes.iter().enumerate() {
+        lines[weave.carriers[lane]] = weave.line(lane, parts, monitors, duration);
+    }
+    weave.add_deeds(lines);
+    for (task, line) in lines.iter_mut().enumerate() {
+        weave.rename(line, !weave.carriers.contains(&task));
+    }
+    weave.carriers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLIENT: usize = 3;
+    const MONITOR: usize = 2;
+    const PROCESSES: [u32; 4] = [1, 1, 1, 2];
+    const ROUNDS: u64 = 20;
+
+    fn us(us: u64) -> Ns {
+        Ns::from_us(us)
+    }
+
+    fn run(line: &mut Line, from: Ns, length: Ns) {
+        line.stretches.push(Stretch { from, to: from + length, before: line.total });
+        line.total += length;
+        if let Some(open) = line.activations.last_mut() {
+            open.demand += length;
+        }
+    }
+
+    fn wake(line: &mut Line, by: Origin, at: Ns) {
+        line.starts.push(line.total);
+        line.activations.push(Activation::plain(by, at, Ns::ZERO));
+    }
+
+    /// Two workers in turn: one works for 4 ms, wakes the client in their middle and loses its CPU; 80 us later the monitor
+    /// wakes the other. The first still runs for `left` then.
+    fn rounds(left: Ns) -> Vec<Line> {
+        let mut lines = vec![Line::default(); 4];
+        for round in 0..ROUNDS {
+            let (worker, at) = (round as usize % 2, us(4_080 * round));
+            let by = if round == 0 { Origin::Initial } else { Origin::Task(TaskId(MONITOR as u32)) };
+            wake(&mut lines[worker], by, at);
+            run(&mut lines[worker], at, us(4_000));
+            let heard = lines[CLIENT].activations.len() as u32;
+            let deed = (us(2_000), Deed::Wake(TaskId(CLIENT as u32), heard));
+            lines[worker].activations.last_mut().unwrap().deeds.push(deed);
+            run(&mut lines[worker], at + us(4_180), left);
+            wake(&mut lines[CLIENT], Origin::Task(TaskId(worker as u32)), at + us(2_000));
+            run(&mut lines[CLIENT], at + us(2_001), us(10));
+            wake(&mut lines[MONITOR], Origin::HardIrq, at + us(4_080));
+            let next = Deed::Wake(TaskId(1 - worker as u32), (round.div_ceil(2)) as u32);
+            lines[MONITOR].activations.last_mut().unwrap().deeds.push((Ns::ZERO, next));
+        }
+        lines
+    }
+
+    #[test]
+    fn threads_that_take_over_are_one_lane() {
+        let mut lines = rounds(us(5));
+        let (runtimes, undecided) = merge(&mut lines, &PROCESSES, us(4_080 * ROUNDS));
+        assert_eq!((runtimes.len(), undecided), (1, vec![]));
+        let runtime = &runtimes[0];
+        let found = (&runtime.threads[..], &runtime.lanes[..], &runtime.monitors[..]);
+        assert_eq!(found, (&[0, 1][..], &[0][..], &[MONITOR][..]));
+        assert!(runtime.after.iter().all(|after| *after == us(80)));
+        // From the last one nobody took over: it got its CPU back.
+        assert_eq!((runtime.after.len(), runtime.kept, runtime.permille()), (19, 1, 950));
+        assert!(runtime.rest.iter().all(|rest| *rest == us(5)), "{:?}", runtime.rest);
+        let lane = &lines[0];
+        assert_eq!(
+            (lane.activations.len(), lane.total),
+            (1, us(4_000 * ROUNDS + 5)),
+            "the last keeps its rest"
+        );
+        assert_eq!(
+            lane.activations[0].deeds.len(),
+            ROUNDS as usize,
+            "all that the threads did to the client"
+        );
+        assert_eq!(lane.activations[0].deeds[7].0, us(4_000 * 7 + 2_000));
+        assert!(lines[1].activations.is_empty());
+        assert!(lines[CLIENT].activations.iter().all(|a| a.origin == Origin::Task(TaskId(0))));
+        assert!(
+            lines[MONITOR].activations.iter().all(|a| a.deeds.is_empty()),
+            "nobody waits for the monitor"
+        );
+    }
+
+    #[test]
+    fn workers_with_jobs_of_their_own_are_no_runtime() {
+        let mut lines = rounds(us(3_000));
+        let before = lines.clone();
+        assert_eq!(merge(&mut lines, &PROCESSES, us(4_080 * ROUNDS)), (vec![], vec![]));
+        assert!(lines.iter().zip(&before).all(|(new, old)| new.activations == old.activations));
+    }
+}

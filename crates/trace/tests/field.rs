@@ -1,0 +1,237 @@
+//! Traces that people posted (issue threads, test files of other projects, unusual options of perf and ftrace), cut to what
+//! matters, with the right values as independent readers computed them. Each file of `tests/field` is one case.
+
+use schedlab_model::{EventKind, Ns, TaskId, Waker};
+use schedlab_trace::analysis::Summary;
+use schedlab_trace::import::{ImportOptions, Imported, KernelVersion, read};
+use schedlab_trace::{Capability, Recording};
+
+fn bytes(file: &str) -> Vec<u8> {
+    let path = format!("{}/tests/field/{file}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn import(file: &str) -> Imported {
+    read(&bytes(file)[..], ImportOptions::default()).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+fn refusal(file: &str) -> String {
+    read(&bytes(file)[..], ImportOptions::default()).map(|_| ()).expect_err(file).to_string()
+}
+
+fn task(recording: &Recording, comm: &str) -> TaskId {
+    TaskId::from(recording.header.tasks.iter().position(|task| task.comm == comm).expect(comm))
+}
+
+/// `hog` runs from the start, `srv` is woken by an interrupt after 100 us, runs from 150 us to 400 us, then `hog` to the end at
+/// 1 ms.
+#[track_caller]
+fn is_the_usual_millisecond(file: &str) -> Imported {
+    let imported = import(file);
+    let recording = &imported.recording;
+    assert_eq!(recording.duration, Ns::from_ms(1), "{file}");
+    assert_eq!(recording.events.len(), 5, "{file}: {:?}", recording.events);
+    assert_eq!(recording.header.tasks.len(), 2, "{file}");
+    let (hog, srv) = (task(recording, "hog"), task(recording, "srv"));
+    let summary = Summary::of(recording).unwrap();
+    assert_eq!(summary.tasks[hog.index()].run, Ns::from_us(750), "{file}");
+    assert_eq!(summary.tasks[srv.index()].run, Ns::from_us(250), "{file}");
+    assert_eq!(summary.tasks[srv.index()].wake_latency.max(), Ns::from_us(50), "{file}");
+    assert_eq!(summary.tasks[hog.index()].preempt_wait.max(), Ns::from_us(250), "{file}");
+    imported
+}
+
+#[track_caller]
+fn is_woken_by_an_interrupt(imported: &Imported) {
+    let wakers: Vec<Waker> = imported
+        .recording
+        .events
+        .iter()
+        .filter_map(|event| match event.kind {
+            EventKind::Wake { waker, .. } => Some(waker),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(wakers, [Waker::HardIrq]);
+}
+
+#[test]
+fn text_of_every_tracer_gives_the_same_schedule() {
+    for file in [
+        "atrace-prefix.txt",
+        "ftrace-stacktrace.txt",
+        "rt-lazy-flags.txt",
+        "systemTraceEvents.json",
+        "systrace.html",
+        "trace-cmd-cpus-line.txt",
+        "trace-cmd-latency-format.txt",
+        "trace-cmd-raw-state.txt",
+        "trace-cmd-version-lines.txt",
+        "misordered-false-alarm.txt",
+    ] {
+        let imported = is_the_usual_millisecond(file);
+        is_woken_by_an_interrupt(&imported);
+        assert!(imported.recording.repairs.is_clean(), "{file}: {}", imported.recording.repairs);
+        assert_eq!((imported.summary.odd.count, imported.summary.damaged.count), (0, 0), "{file}");
+    }
+    // perf's text does not show interrupts.
+    for file in ["perf-event-modifier.txt", "perf-stderr-mixed.txt"] {
+        let imported = is_the_usual_millisecond(file);
+        assert!(!imported.recording.header.capabilities.has(Capability::Waker), "{file}");
+    }
+}
+
+#[test]
+fn processes_come_from_the_tgid_column() {
+    let imported = import("systrace.html");
+    let pid = |comm| imported.recording.task(task(&imported.recording, comm)).pid;
+    assert_eq!((pid("hog"), pid("srv")), (200, 300));
+}
+
+#[test]
+fn preambles_tell_cpus_and_losses() {
+    assert_eq!(import("trace-cmd-cpus-line.txt").recording.header.topology.cpus(), 8);
+    let notes = import("perf-stderr-mixed.txt").summary.notes;
+    assert!(notes.iter().any(|note| note.contains("perf lost 1 chunks")), "{notes:?}");
+}
+
+#[test]
+fn lines_at_time_zero_do_not_set_the_window() {
+    let imported = import("perf-task-events-time0.txt");
+    let recording = &imported.recording;
+    assert_eq!(recording.duration, Ns::from_ms(1));
+    assert_eq!(recording.header.clock_start_ns, 100_000_000_000);
+    let summary = Summary::of(recording).unwrap();
+    assert_eq!(summary.tasks[task(recording, "hog").index()].run, Ns::from_ms(1));
+    assert_eq!(imported.summary.ignored["PERF_RECORD_COMM"], 1);
+}
+
+#[test]
+fn dropped_events_are_told_by_cpu_and_time() {
+    let imported = import("trace-cmd-events-dropped.txt");
+    let losses = &imported.summary.losses;
+    assert_eq!(losses.len(), 1);
+    assert_eq!((losses[0].cpu, losses[0].count), (1, 204_600));
+    assert_eq!((losses[0].from, losses[0].to), (Ns::from_us(150), Some(Ns::from_us(400))));
+    assert_eq!(imported.recording.repairs.lost, 204_600);
+    assert_eq!(imported.recording.duration, Ns::from_ms(1));
+}
+
+#[test]
+fn a_task_that_is_gone_is_not_made_up() {
+    let imported = import("perf-exit-minus1.txt");
+    let recording = &imported.recording;
+    assert_eq!(recording.header.tasks.len(), 2, "{:?}", recording.header.tasks);
+    let options = ImportOptions { current_is_waker: true, ..ImportOptions::default() };
+    let imported = read(&bytes("perf-exit-minus1.txt")[..], options).unwrap();
+    let recording = &imported.recording;
+    let last = recording.events.iter().rev().find_map(|event| match event.kind {
+        EventKind::Wake { waker, .. } => Some(waker),
+        _ => None,
+    });
+    assert_eq!(last, Some(Waker::Task(task(recording, "hog"))));
+}
+
+#[test]
+fn one_programs_events_say_nothing_about_the_rest() {
+    let imported = import("perf-own-only.txt");
+    let recording = &imported.recording;
+    assert!(!recording.header.capabilities.has(Capability::AllTasks));
+    let summary = Summary::of(recording).unwrap();
+    // 1 ms before its first block, 1 ms before its second; what was between them is unknown.
+    assert_eq!(summary.tasks[task(recording, "app").index()].run, Ns::from_ms(2));
+    assert!(
+        imported.summary.notes.iter().any(|note| note.contains("one program")),
+        "{:?}",
+        imported.summary.notes
+    );
+    let options = ImportOptions::default();
+    // A command line in the header says the same.
+    let header = "# cmdline : /usr/bin/perf record -e sched:* -p 300 \n";
+    let whole = "a 1 [000] 1.0: sched:sched_switch: prev_comm=a prev_pid=1 prev_prio=120 prev_state=S ==> next_comm=b next_pid=2 next_prio=120\n";
+    let all = |text: String| {
+        read(text.as_bytes(), options).unwrap().recording.header.capabilities.has(Capability::AllTasks)
+    };
+    assert!(all(whole.to_owned()) && !all(format!("{header}{whole}")));
+}
+
+#[test]
+fn repairs_of_an_import_are_in_the_file() {
+    let imported = import("import-repairs-forgotten.txt");
+    assert_eq!(imported.recording.repairs.inconsistent_switches, 2);
+    let path = std::env::temp_dir().join(format!("schedlab-field-{}.slt", std::process::id()));
+    schedlab_trace::save(&imported.recording, &path).unwrap();
+    let saved = Recording::open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(saved.repairs.inconsistent_switches, 2);
+    let mut written = Vec::new();
+    schedlab_trace::import::write(
+        &bytes("import-repairs-forgotten.txt")[..],
+        &mut written,
+        3,
+        ImportOptions::default(),
+    )
+    .unwrap();
+    let streamed = Recording::read(&written[..]).unwrap();
+    assert_eq!(streamed, saved);
+}
+
+#[test]
+fn old_states_are_those_of_their_kernel() {
+    let imported = import("perfetto-kernel-4.9-states.pftrace");
+    let recording = &imported.recording;
+    assert_eq!(recording.header.kernel, "4.9.76");
+    let summary = Summary::of(recording).unwrap();
+    let hog = task(recording, "hog");
+    assert_eq!(summary.tasks[hog.index()].preempt_wait.max(), Ns::from_us(250));
+    use schedlab_model::PrevState::{Dead, Sleeping};
+    let left = |comm: &str| {
+        let task = task(recording, comm);
+        recording.events.iter().find_map(|event| match event.kind {
+            EventKind::Switch { prev, prev_state, .. } if prev == Some(task) => Some(prev_state),
+            _ => None,
+        })
+    };
+    assert_eq!((left("dying"), left("kworker/0:1")), (Some(Dead), Some(Sleeping)));
+    // Told otherwise, the same bits mean something else.
+    let options = ImportOptions { kernel: Some(KernelVersion(6, 1)), ..ImportOptions::default() };
+    let other = read(&bytes("perfetto-kernel-4.9-states.pftrace")[..], options).unwrap();
+    assert_ne!(other.recording.events, recording.events);
+}
+
+#[test]
+fn numbers_without_a_kernel_say_which_table_was_used() {
+    let text = String::from_utf8(bytes("trace-cmd-raw-state.txt"))
+        .unwrap()
+        .replace("prev_state=0", "prev_state=256");
+    let imported = read(text.as_bytes(), ImportOptions::default()).unwrap();
+    assert!(
+        imported.summary.notes.iter().any(|note| note.contains("4.14 and later")),
+        "{:?}",
+        imported.summary.notes
+    );
+}
+
+#[test]
+fn what_cannot_be_read_is_named_with_what_to_do() {
+    assert!(refusal("ftrace-tsc-clock.txt").contains("--clock-hz"), "{}", refusal("ftrace-tsc-clock.txt"));
+    assert!(refusal("perfetto-zstd.pftrace").contains("zstd"), "{}", refusal("perfetto-zstd.pftrace"));
+    // The beginning of a perf.data: known by its first bytes, and cut off.
+    assert!(refusal("perf-data-binary.data").contains("perf.data"), "{}", refusal("perf-data-binary.data"));
+}
+
+#[test]
+fn an_integer_clock_is_read_with_its_frequency() {
+    let options = ImportOptions { clock_hz: Some(1_000_000_000), ..ImportOptions::default() };
+    let imported = read(&bytes("ftrace-tsc-clock.txt")[..], options).unwrap();
+    assert_eq!(imported.recording.duration, Ns(1_000));
+}
+
+#[test]
+fn the_latency_format_is_read_in_microseconds() {
+    let imported = import("ftrace-latency-format-us.txt");
+    let recording = &imported.recording;
+    let summary = Summary::of(recording).unwrap();
+    assert_eq!(summary.tasks[task(recording, "srv").index()].run, Ns::from_ms(1));
+    assert_eq!(recording.events[0].cpu.index(), 1);
+}

@@ -1,0 +1,333 @@
+//! Random histories as text, in every form that tracers write, and back; and damaged.
+
+mod common;
+
+use common::header;
+use proptest::prelude::*;
+use schedlab_model::{CpuId, EventKind, Ns, PrevState, SchedEvent, TaskId, Waker};
+use schedlab_trace::analysis::Summary;
+use schedlab_trace::export::{self, Exported};
+use schedlab_trace::import::{ImportOptions, Imported, KernelVersion, read};
+use schedlab_trace::{Recording, TraceError};
+use std::fmt::Write as _;
+
+const CPUS: usize = 2;
+const TASKS: usize = 4;
+/// Time between events: a whole number of microseconds, which every clock can say.
+const GAP: u64 = 7_000;
+
+/// A possible history: tasks wake, run, are preempted and block. `choices` decides what happens.
+fn history(choices: &[u8]) -> Vec<SchedEvent> {
+    let mut out = Vec::new();
+    let mut on_cpu: [Option<u32>; CPUS] = [None; CPUS];
+    // 0 blocked, 1 runnable, 2 running.
+    let mut state = [0u8; TASKS];
+    let mut at = 0;
+    let mut push = |cpu: usize, kind: EventKind| {
+        out.push(SchedEvent { at: Ns(at), cpu: CpuId(cpu as u32), kind });
+        at += GAP;
+    };
+    let switch = |prev: Option<u32>, prev_state, next: Option<u32>| EventKind::Switch {
+        prev: prev.map(TaskId),
+        prev_state,
+        next: next.map(TaskId),
+    };
+    // Everything is seen once, so that what is missing later can be known.
+    for task in 0..TASKS as u32 {
+        let cpu = task as usize % CPUS;
+        push(cpu, EventKind::Wake { task: TaskId(task), waker: Waker::HardIrq });
+        push(cpu, switch(None, PrevState::Runnable, Some(task)));
+        push(cpu, switch(Some(task), PrevState::Sleeping, None));
+    }
+    for choice in choices {
+        let cpu = usize::from(choice & 1);
+        let task = usize::from(choice >> 1 & 3);
+        match (choice >> 3 & 3, state[task], on_cpu[cpu]) {
+            (0 | 1, 0, running) => {
+                let waker = match (choice >> 5 & 3, running) {
+                    (0, _) | (_, None) => Waker::HardIrq,
+                    (1, _) => Waker::SoftIrq,
+                    (_, Some(by)) => Waker::Task(TaskId(by)),
+                };
+                push(cpu, EventKind::Wake { task: TaskId(task as u32), waker });
+                state[task] = 1;
+            }
+            (_, 1, running) => {
+                let left =
+                    if choice >> 5 & 1 == 0 { PrevState::Runnable } else { PrevState::RunnableInKernel };
+                push(
+                    cpu,
+                    switch(
+                        running,
+                        if running.is_none() { PrevState::Runnable } else { left },
+                        Some(task as u32),
+                    ),
+                );
+                if let Some(prev) = running {
+                    state[prev as usize] = 1;
+                }
+                (on_cpu[cpu], state[task]) = (Some(task as u32), 2);
+            }
+            (_, _, Some(running)) => {
+                let blocked = [PrevState::Sleeping, PrevState::DiskSleep][usize::from(choice >> 5 & 1)];
+                push(cpu, switch(Some(running), blocked, None));
+                (on_cpu[cpu], state[running as usize]) = (None, 0);
+            }
+            _ => {}
+        }
+    }
+    // And once more, so that what is missing at the end can be known.
+    for cpu in 0..CPUS {
+        if let Some(running) = on_cpu[cpu] {
+            push(cpu, switch(Some(running), PrevState::Sleeping, None));
+            state[running as usize] = 0;
+        }
+    }
+    for task in 0..TASKS as u32 {
+        let cpu = task as usize % CPUS;
+        if state[task as usize] == 0 {
+            push(cpu, EventKind::Wake { task: TaskId(task), waker: Waker::HardIrq });
+        }
+        push(cpu, switch(None, PrevState::Runnable, Some(task)));
+        push(cpu, switch(Some(task), PrevState::Sleeping, None));
+    }
+    out
+}
+
+fn recording(choices: &[u8]) -> Recording {
+    let events = history(choices);
+    let end = events.last().map_or(Ns::ZERO, |event| event.at);
+    let mut header = header(CPUS, TASKS);
+    header.clock_start_ns = 100_000_000_000;
+    header.tasks[1].comm = "a b:1 [x]".to_owned();
+    header.tasks[2].comm = "</script>".to_owned();
+    header.tasks[3].comm = "quo\"te-7".to_owned();
+    Recording::from_parts(header, events, end).unwrap()
+}
+
+/// Events with thread ids instead of numbers; wakers as far as `wakers` says.
+fn shown(recording: &Recording, wakers: bool, kernel_tells_preemption: bool) -> Vec<String> {
+    let tid = |task: Option<TaskId>| task.map_or(0, |task| recording.task(task).tid);
+    let told = |waker: Waker| match waker {
+        Waker::Task(task) => format!("{}", tid(Some(task))),
+        other => format!("{other:?}"),
+    };
+    let one = |event: &SchedEvent| match event.kind {
+        EventKind::Switch { prev, prev_state, next } => {
+            let state = match prev_state {
+                _ if prev.is_none() => PrevState::Runnable,
+                PrevState::RunnableInKernel if !kernel_tells_preemption => PrevState::Runnable,
+                other => other,
+            };
+            format!("{} {} {} {state:?} {}", event.at, event.cpu, tid(prev), tid(next))
+        }
+        EventKind::Wake { task, waker } => {
+            format!(
+                "{} {} wakes {} {}",
+                event.at,
+                event.cpu,
+                tid(Some(task)),
+                if wakers { told(waker) } else { String::new() }
+            )
+        }
+        other => format!("{other:?}"),
+    };
+    recording.events.iter().map(one).collect()
+}
+
+type Form = (&'static str, fn(&Recording, &mut dyn std::io::Write) -> std::io::Result<Exported>, bool);
+
+/// Every form that is written, and whether it shows interrupts.
+const FORMS: [Form; 6] = [
+    ("ftrace", export::ftrace, true),
+    ("trace-cmd", export::trace_cmd, true),
+    ("systrace", export::systrace, true),
+    ("perfetto", export::perfetto, true),
+    ("perf script", export::perf_script, false),
+    ("lttng", export::lttng, false),
+];
+
+fn written(recording: &Recording, form: &Form) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    form.1(recording, &mut bytes).unwrap();
+    bytes
+}
+
+fn import(bytes: &[u8], kernel: Option<KernelVersion>) -> Result<Imported, TraceError> {
+    read(bytes, ImportOptions { kernel, ..ImportOptions::default() })
+}
+
+/// A kernel: its version, the bit that says preempted in `prev_state`, and the columns of its flags.
+const KERNELS: [(&str, u32, &[&str]); 7] = [
+    ("2.6.32", 0, &CLASSIC),
+    ("3.4", 0x200, &CLASSIC),
+    ("4.1", 0x400, &CLASSIC),
+    ("4.4", 0x800, &LAZY),
+    ("4.9", 0x1000, &LAZY),
+    ("5.15", 0x100, &MIGRATE),
+    (
+        "6.12",
+        0x100,
+        &["irqs-off/BH-disabled", "need-resched", "hardirq/softirq", "preempt-depth", "migrate-disable"],
+    ),
+];
+const CLASSIC: [&str; 4] = ["irqs-off", "need-resched", "hardirq/softirq", "preempt-depth"];
+/// PREEMPT_RT before 5.17.
+const LAZY: [&str; 6] = [
+    "irqs-off",
+    "need-resched",
+    "need-resched-lazy",
+    "hardirq/softirq",
+    "preempt-depth",
+    "preempt-lazy-depth",
+];
+const MIGRATE: [&str; 7] = [
+    "irqs-off",
+    "need-resched",
+    "need-resched-lazy",
+    "hardirq/softirq",
+    "preempt-depth",
+    "preempt-lazy-depth",
+    "migrate-disable",
+];
+
+/// The same as ftrace's text of another kernel: its header and flags, states as letters or numbers, times in `decimals` digits.
+fn as_kernel(recording: &Recording, kernel: usize, states: usize, decimals: usize) -> String {
+    let (_, preempted, columns) = KERNELS[kernel];
+    let mut text = "# tracer: nop\n#\n".to_owned();
+    for (index, column) in columns.iter().enumerate() {
+        let _ = writeln!(text, "#                              {}_-----=> {column}", "| ".repeat(index));
+    }
+    text += "#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION\n";
+    let state = |state: PrevState| {
+        let (letter, bits) = match state {
+            PrevState::RunnableInKernel => ("R+", preempted),
+            PrevState::Sleeping => ("S", 1),
+            PrevState::DiskSleep => ("D", 2),
+            _ => ("R", 0),
+        };
+        match states {
+            0 => if letter == "R+" && preempted == 0 { "R" } else { letter }.to_owned(),
+            1 => bits.to_string(),
+            _ => format!("{bits:#x}"),
+        }
+    };
+    let context = columns.iter().position(|column| *column == "hardirq/softirq").unwrap();
+    let name = |task: Option<TaskId>| match task {
+        None => ("swapper/0".to_owned(), 0),
+        Some(task) => (recording.task(task).comm.clone(), recording.task(task).tid),
+    };
+    let mut on_cpu = [None; CPUS];
+    for event in &recording.events {
+        let cpu = event.cpu.index();
+        let mut running = on_cpu[cpu];
+        let (letter, fields) = match event.kind {
+            EventKind::Switch { prev, prev_state, next } => {
+                on_cpu[cpu] = next;
+                running = prev;
+                let ((prev, prev_tid), (next, next_tid)) = (name(prev), name(next));
+                let arrow = if states == 0 { "==> " } else { "" };
+                let state = state(prev_state);
+                (
+                    '.',
+                    format!(
+                        "sched_switch: prev_comm={prev} prev_pid={prev_tid} prev_prio=120 prev_state={state} {arrow}next_comm={next} next_pid={next_tid} next_prio=120"
+                    ),
+                )
+            }
+            EventKind::Wake { task, waker } => {
+                let letter = match waker {
+                    Waker::HardIrq => 'h',
+                    Waker::SoftIrq => 's',
+                    _ => '.',
+                };
+                let (comm, tid) = name(Some(task));
+                (letter, format!("sched_waking: comm={comm} pid={tid} prio=120 target_cpu=000"))
+            }
+            _ => continue,
+        };
+        let mut flags = vec!['.'; columns.len()];
+        (flags[0], flags[context]) = ('d', letter);
+        let at = recording.header.clock_start_ns + event.at.0;
+        let part = format!("{:09}", at % 1_000_000_000);
+        let (comm, tid) = name(running);
+        let flags: String = flags.iter().collect();
+        let _ = writeln!(
+            text,
+            "{comm:>16}-{tid:<7} [{cpu:03}] {flags} {}.{}: {fields}",
+            at / 1_000_000_000,
+            &part[..decimals]
+        );
+    }
+    text
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_form_comes_back(choices in proptest::collection::vec(any::<u8>(), 0..80)) {
+        let recording = recording(&choices);
+        for form in &FORMS {
+            let back = import(&written(&recording, form), None).unwrap();
+            prop_assert_eq!(shown(&recording, form.2, true), shown(&back.recording, form.2, true), "{}", form.0);
+            prop_assert!(back.recording.repairs.is_clean(), "{}: {}", form.0, back.recording.repairs);
+            prop_assert_eq!((back.summary.odd.count, back.summary.damaged.count), (0, 0), "{}", form.0);
+            prop_assert_eq!(recording.duration, back.recording.duration, "{}", form.0);
+        }
+    }
+
+    #[test]
+    fn every_kernels_text_says_the_same(
+        choices in proptest::collection::vec(any::<u8>(), 0..60),
+        kernel in 0..KERNELS.len(), states in 0..3usize, decimals in 6..=9usize,
+    ) {
+        let recording = recording(&choices);
+        let text = as_kernel(&recording, kernel, states, decimals);
+        let (version, preempted, _) = KERNELS[kernel];
+        let back = import(text.as_bytes(), version.parse().ok()).unwrap();
+        let tells = preempted != 0;
+        prop_assert_eq!(shown(&recording, true, tells), shown(&back.recording, true, true), "{}", version);
+        prop_assert!(back.recording.repairs.is_clean(), "{}", back.recording.repairs);
+    }
+
+    /// What can be known to be missing is counted. Nothing can tell that the first and last lines of a text are missing, so these
+    /// stay as they are.
+    #[test]
+    fn no_damage_changes_a_number_without_a_count(
+        choices in proptest::collection::vec(any::<u8>(), 8..60),
+        at in any::<prop::sample::Index>(), to in any::<prop::sample::Index>(), kind in 0..4u8, form in 0..3usize,
+    ) {
+        let recording = recording(&choices);
+        let text = String::from_utf8(written(&recording, &FORMS[form])).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let is_event = |line: &&str| line.contains("sched_");
+        let first = lines.iter().position(is_event).unwrap() + 3 * TASKS;
+        let last = lines.iter().rposition(is_event).unwrap() - 3 * TASKS;
+        prop_assume!(first < last);
+        let (at, to) = (first + at.index(last - first), first + to.index(last - first));
+        let mut damaged: Vec<&str> = lines.clone();
+        match kind {
+            0 => drop(damaged.remove(at)),
+            1 => damaged.insert(at, lines[at]),
+            2 => {
+                let line = damaged.remove(at);
+                damaged.insert(to, line);
+            }
+            _ => {
+                let mut end = to.saturating_mul(7) % lines[at].len();
+                while !lines[at].is_char_boundary(end) {
+                    end -= 1;
+                }
+                damaged[at] = &lines[at][..end];
+            }
+        }
+        let whole = import(text.as_bytes(), None).unwrap();
+        let after = import(damaged.join("\n").as_bytes(), None).unwrap();
+        let numbers = |found: &Imported| format!("{:?}", Summary::of(&found.recording).unwrap());
+        let same = numbers(&whole) == numbers(&after);
+        let repairs = &after.recording.repairs;
+        let counted = !repairs.is_clean() || repairs.early_wakes > 0 || after.summary.odd.count > 0 || after.summary.damaged.count > 0;
+        prop_assert!(same || counted, "line {at}: {:?} became {:?}", lines[at], damaged.get(at));
+    }
+}

@@ -1,0 +1,48 @@
+# What the tests of the guests share. A test says `@ok TEXT` or `@bad TEXT` for each thing it looks at.
+ok() { echo "@ok $*"; }
+bad() { echo "@bad $*"; }
+
+# check TEXT COMMAND...: whether the command succeeds.
+check() {
+    what=$1
+    shift
+    if "$@" >/dev/null 2>&1; then ok "$what"; else bad "$what"; fi
+}
+
+# run COMMAND...: at most $LIMIT seconds (60); its exit code in $code, what it printed in $last and on the console.
+last=/tmp/last
+run() {
+    echo "\$ $*"
+    timeout -s INT "${LIMIT:-60}" "$@" >$last 2>&1
+    code=$?
+    tr '\r' '\n' <$last | sed 's/\x1b\[[0-9;?]*[a-zA-Z]//g' >$last.clean
+    mv $last.clean $last
+    cat $last
+    echo "[exit $code at $(cut -d' ' -f1 /proc/uptime)]"
+}
+
+said() { grep -qE -- "$1" $last; }
+said_not() { ! said "$1"; }
+
+# The threads of programs that have other policies or CPUs than they began with.
+changed() { task list | grep -c '^thread'; }
+
+# wait_for SECONDS COMMAND...: until it succeeds.
+wait_for() {
+    turns=$(($1 * 10))
+    shift
+    while [ $turns -gt 0 ]; do
+        "$@" >/dev/null 2>&1 && return 0
+        sleep 0.1
+        turns=$((turns - 1))
+    done
+    return 1
+}
+
+none_changed() { [ "$(changed)" = 0 ]; }
+
+# At the end of a test: its loads end, and nothing that schedlab changed may be left.
+tidy_up() {
+    killall -9 load 2>/dev/null
+    wait_for 5 none_changed || { bad "nothing is left changed"; task list; schedlab restore; }
+}

@@ -1,0 +1,33 @@
+# doctor names every way to record, each works for root, and what it advises is for this kernel.
+run schedlab doctor
+check "doctor ends well" [ $code = 0 ]
+for way in tracepoints switches own; do
+    check "doctor: $way works" said "recording by $way: works"
+done
+case $(uname -r) in
+    5.*)
+        check "doctor: bpf says which kernel it needs" said 'need Linux 5\.18 or later'
+        check "doctor: root is not told to give itself rights" said_not 'setcap'
+        ;;
+    *) check "doctor: bpf works" said 'recording by bpf: works' ;;
+esac
+case $(uname -r) in
+    7.*) check "doctor: HRTICK is on" said 'HRTICK is on' ;;
+    *) check "doctor: HRTICK is off" said 'HRTICK is off' ;;
+esac
+check "doctor: no fair server of one CPU alone is switched off" said_not 'fair_server/cpu0/runtime'
+
+# The recorder keeps huge pages away from itself, not from what it records.
+run schedlab record -o own.slt --backend own -- grep THP_enabled /proc/self/status
+check "a recorded command has its huge pages" said 'THP_enabled:.*1'
+schedlab record -o all.slt --for 3s --all --no-calibration >record.txt 2>&1 &
+recorder=$!
+without_huge_pages() { grep -q 'THP_enabled:.*0' /proc/$1/status; }
+check "the recorder has none" wait_for 3 without_huge_pages $recorder
+wait $recorder
+
+# Settings of the scheduler that are sysctls up to 5.12, and which model a kernel has.
+run schedlab show all.slt --json
+case $(uname -r) in
+    5.10.*) check "sysctls of 5.10 are recorded" grep -aq sched_latency_ns /proc/sys/kernel/sched_latency_ns /dev/null ;;
+esac

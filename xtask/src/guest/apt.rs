@@ -1,0 +1,156 @@
+//! A private apt: lists and packages of Debian in a folder of their own. The system's package database is neither read
+//! nor written, so this works beside any set of installed packages, and unprivileged.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Lists older than this are fetched again.
+const LISTS_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Where Debian is; the environment names another mirror.
+const MIRROR: &str = "http://deb.debian.org";
+const MIRROR_NAME: &str = "SCHEDLAB_DEBIAN_MIRROR";
+
+/// The keys with which Debian signs its lists (package debian-archive-keyring).
+const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// One apt with its own suites.
+pub(super) struct Apt {
+    folder: PathBuf,
+}
+
+impl Apt {
+    /// An apt that knows the packages of these suites ("trixie", "bookworm-security", ...). Fetches their lists when there
+    /// are none, or old ones; where that fails and there are some, says so and takes those.
+    pub(super) fn open(folder: &Path, suites: &[&str]) -> Result<Apt> {
+        for program in ["apt-get", "dpkg-deb", "tar"] {
+            ensure!(
+                super::is_installed(program),
+                "{program} is missing: kernels and QEMU come from Debian's packages (a Debian or Ubuntu machine has it)"
+            );
+        }
+        ensure!(Path::new(KEYS).exists(), "{KEYS} is missing: apt-get install debian-archive-keyring");
+        let apt = Apt { folder: folder.to_owned() };
+        for below in ["state/lists/partial", "cache/archives/partial"] {
+            std::fs::create_dir_all(folder.join(below)).with_context(|| folder.display().to_string())?;
+        }
+        std::fs::write(folder.join("status"), "")?;
+        let sources: String = suites.iter().map(|suite| source(suite)).collect();
+        let list = folder.join("sources.list");
+        let known = std::fs::read_to_string(&list).is_ok_and(|text| text == sources);
+        let stamp = folder.join("updated");
+        let age = std::fs::metadata(&stamp).and_then(|meta| meta.modified()).ok();
+        let fresh = age.and_then(|at| at.elapsed().ok()).is_some_and(|age| age < LISTS_AGE_MAX);
+        if known && fresh {
+            return Ok(apt);
+        }
+        std::fs::write(&list, sources)?;
+        let updated = apt.run("apt-get", &["update", "-q"], folder);
+        match updated {
+            Ok(_) => std::fs::write(stamp, "")?,
+            // One suite that has moved to the archive does not make the others useless.
+            Err(error) if apt.names("linux-image-").is_ok_and(|names| !names.is_empty()) => {
+                println!("note: not every list of packages could be fetched anew: {error:#}");
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(apt)
+    }
+
+    fn run(&self, program: &str, args: &[&str], within: &Path) -> Result<String> {
+        let at = |name: &str| self.folder.join(name).display().to_string();
+        let options = [
+            format!("Dir::Etc::sourcelist={}", at("sources.list")),
+            "Dir::Etc::sourceparts=-".to_owned(),
+            format!("Dir::State={}", at("state")),
+            format!("Dir::State::status={}", at("status")),
+            format!("Dir::Cache={}", at("cache")),
+            "Acquire::Languages=none".to_owned(),
+            "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false".to_owned(),
+            "Acquire::Retries=3".to_owned(),
+            "APT::Sandbox::User=".to_owned(),
+            "Debug::NoLocking=1".to_owned(),
+        ];
+        let output = Command::new(program)
+            .args(options.iter().flat_map(|option| ["-o", option]))
+            .args(args)
+            .current_dir(within)
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .stdin(Stdio::null())
+            .output()
+            .with_context(|| program.to_owned())?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("E:")).collect();
+            bail!("{program} {} failed: {}", args.join(" "), errors.join("; "));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// The names of all packages that begin so.
+    pub(super) fn names(&self, prefix: &str) -> Result<Vec<String>> {
+        let list = self.run("apt-cache", &["pkgnames", prefix], &self.folder)?;
+        Ok(list.lines().map(str::to_owned).collect())
+    }
+
+    /// Fetches one package: the path of its file.
+    pub(super) fn download(&self, package: &str) -> Result<PathBuf> {
+        let into = self.folder.join("packages");
+        std::fs::create_dir_all(&into)?;
+        self.run("apt-get", &["download", "-q", package], &into)?;
+        let begins = format!("{package}_");
+        files(&into)?
+            .into_iter()
+            .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&begins)))
+            .with_context(|| format!("apt-get download {package} left no file"))
+    }
+
+    /// Fetches packages with everything that they need: the paths of their files.
+    pub(super) fn download_all(&self, packages: &[&str]) -> Result<Vec<PathBuf>> {
+        let mut args = vec!["install", "-q", "-y", "--download-only", "--no-install-recommends"];
+        args.extend(packages);
+        self.run("apt-get", &args, &self.folder)?;
+        let mut debs = files(&self.folder.join("cache/archives"))?;
+        debs.retain(|path| path.extension().is_some_and(|end| end == "deb"));
+        Ok(debs)
+    }
+}
+
+fn source(suite: &str) -> String {
+    let mirror = std::env::var(MIRROR_NAME).unwrap_or_else(|_| MIRROR.to_owned());
+    let archive = if suite.ends_with("-security") { "debian-security" } else { "debian" };
+    // Lists of a mirror that is not updated for a while are as good.
+    format!("deb [arch=amd64 check-valid-until=no signed-by={KEYS}] {mirror}/{archive} {suite} main\n")
+}
+
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    let mut files: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    files.sort();
+    Ok(files)
+}
+
+/// Unpacks what matches `patterns` (all when there are none) from a package into `folder`.
+pub(super) fn unpack(package: &Path, folder: &Path, patterns: &[&str]) -> Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let mut deb = Command::new("dpkg-deb")
+        .arg("--fsys-tarfile")
+        .arg(package)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("dpkg-deb")?;
+    let content = deb.stdout.take().context("dpkg-deb has no output")?;
+    let mut tar = Command::new("tar");
+    // Packages of one tree share folders that are links to others there (/lib is /usr/lib).
+    tar.args(["--extract", "--no-same-owner", "--keep-directory-symlink", "--directory"]).arg(folder);
+    if !patterns.is_empty() {
+        tar.arg("--wildcards").args(patterns);
+    }
+    let unpacked = tar.stdin(content).status().context("tar")?;
+    let read = deb.wait()?;
+    ensure!(unpacked.success() && read.success(), "{} cannot be unpacked", package.display());
+    Ok(())
+}

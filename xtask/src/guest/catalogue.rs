@@ -1,0 +1,140 @@
+//! The tests of the guests.
+
+use super::machine::{Clock, Machine};
+use super::switches;
+use anyhow::{Context, Result};
+use std::path::Path;
+
+/// One thing that was looked at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Verdict {
+    pub(super) good: bool,
+    pub(super) text: String,
+}
+
+/// What the host looks at in the folder of a test after the boot.
+pub(super) type Judge = fn(&Path) -> Result<Vec<Verdict>>;
+
+/// A script that runs inside (`xtask/guest/tests/NAME.sh`), and what is asked about it.
+pub(super) struct Test {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    pub(super) machine: Machine,
+    /// Kernels that it is for; empty: all.
+    pub(super) kernels: &'static [&'static str],
+    /// Seconds of the guest's time before it is ended.
+    pub(super) limit_s: u32,
+    /// One of the short set that CI runs.
+    pub(super) short: bool,
+    /// Booted twice: console and files must be equal.
+    pub(super) twice: bool,
+    pub(super) judge: Option<Judge>,
+}
+
+impl Test {
+    /// The script.
+    pub(super) fn script(&self, tree: &Path) -> Result<String> {
+        let path = tree.join(format!("xtask/guest/tests/{}.sh", self.name));
+        std::fs::read_to_string(&path).with_context(|| path.display().to_string())
+    }
+}
+
+/// What most tests are.
+const USUAL: Test = Test {
+    name: "",
+    about: "",
+    machine: Machine::usual(Clock::Host),
+    kernels: &[],
+    limit_s: 120,
+    short: false,
+    twice: false,
+    judge: None,
+};
+
+/// All tests, in the order in which they run.
+pub(super) const TESTS: &[Test] = &[
+    Test {
+        name: "doctor",
+        about: "every way to record works for root, advice is for this kernel, and huge pages stay away",
+        short: true,
+        ..USUAL
+    },
+    Test {
+        name: "record",
+        about: "recordings by each way hold the switches that the kernel's own trace holds",
+        short: true,
+        judge: Some(switches::judge),
+        ..USUAL
+    },
+    Test {
+        name: "attach",
+        about: "threads and a command's children under a scheduler on three CPUs, at each level of perf_event_paranoid",
+        machine: Machine::usual(Clock::Virtual),
+        short: true,
+        ..USUAL
+    },
+    Test {
+        name: "way-back",
+        about: "kill -9 of the owner, then of everything, leaves no changed thread",
+        short: true,
+        ..USUAL
+    },
+    Test {
+        name: "ext",
+        about: "a thread with SCHED_EXT has it again after attach, and after kill -9 of everything",
+        kernels: &["7.2", "7.2-rt"],
+        ..USUAL
+    },
+    Test {
+        name: "latency",
+        about: "the cause of a late wakeup is named rightly from the first second on",
+        limit_s: 240,
+        ..USUAL
+    },
+    Test {
+        name: "matrix",
+        about: "latency idle and loaded on the standard kernel and its PREEMPT_RT pair, to be merged into one table",
+        kernels: &["6.12", "6.12-rt", "7.2", "7.2-rt"],
+        limit_s: 400,
+        ..USUAL
+    },
+    Test {
+        name: super::table::TEST,
+        about: "which ways to record work: as root and as a user, at each perf_event_paranoid, contained, locked down",
+        machine: Machine { arguments: "lsm=lockdown", ..Machine::usual(Clock::Host) },
+        limit_s: 400,
+        ..USUAL
+    },
+    Test {
+        name: "agents",
+        about: "schedulers on two and three CPUs: shares, migrations, affinity, hotplug, cpusets, kill -9, and the log repeats",
+        machine: Machine::usual(Clock::Virtual),
+        limit_s: 300,
+        ..USUAL
+    },
+    Test {
+        name: "same-twice",
+        about: "two boots under a virtual clock give the same recording, bit by bit",
+        machine: Machine::usual(Clock::Virtual),
+        kernels: &["6.1"],
+        short: true,
+        twice: true,
+        ..USUAL
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_test_has_a_name_of_its_own_and_says_what_it_looks_at() {
+        for (at, test) in TESTS.iter().enumerate() {
+            let script = test.script(&crate::tree::root()).unwrap();
+            assert!(script.starts_with("# ") && !test.about.is_empty(), "{}", test.name);
+            assert!(script.contains("check ") || test.judge.is_some(), "{} asks nothing", test.name);
+            assert!(TESTS[..at].iter().all(|other| other.name != test.name), "{}", test.name);
+        }
+        assert!(TESTS.iter().any(|test| test.short && test.twice));
+    }
+}

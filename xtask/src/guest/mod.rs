@@ -1,0 +1,266 @@
+//! `cargo xtask guest`: the program on kernels that this machine does not run. Debian's kernels are booted in QEMU without
+//! KVM, scripts run inside, and what they bring back is judged here. What to know before writing a test: docs/guests.md.
+
+mod apt;
+mod catalogue;
+mod cpio;
+mod emulator;
+mod image;
+mod kernels;
+mod machine;
+mod options;
+mod store;
+mod switches;
+mod table;
+mod transcript;
+
+use crate::tree;
+use anyhow::{Context, Result, ensure};
+use catalogue::{TESTS, Test, Verdict};
+use emulator::Emulator;
+use kernels::Kernel;
+use machine::{Clock, Machine};
+use options::Options;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+use store::Store;
+
+/// A boot and the sending of results, beside the limits of the tests. With a virtual clock a second takes longer.
+const BOOT_LIMIT: Duration = Duration::from_secs(180);
+
+/// Whether a program is in PATH.
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// What everything needs that boots a guest.
+struct Laboratory {
+    emulator: Emulator,
+    base: Vec<u8>,
+    /// Consoles and results, one folder for each boot.
+    runs: PathBuf,
+}
+
+pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
+    let options = options::parse(args)?;
+    if options.list {
+        for test in TESTS {
+            println!("{:<14} {}{}", test.name, test.about, if test.short { " (short set)" } else { "" });
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let begin = Instant::now();
+    let tree = tree::root();
+    let store = Store::open(&tree);
+    let (emulator, kernels) = match fetch(&store, &options) {
+        Ok(fetched) => fetched,
+        Err(error) if std::env::var("CI").is_ok_and(|ci| ci == "true") => return Err(error),
+        Err(error) => {
+            println!("LEFT OUT: guests cannot be booted here: {error:#}");
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    let fetched = begin.elapsed();
+    store.fetched().iter().for_each(|line| println!("{line}"));
+    let work = tree.join("target/guest");
+    std::fs::create_dir_all(&work)?;
+    let program = options.program.clone().map_or_else(|| build(&tree), Ok)?;
+    let base = image::base(&tree, &emulator.busybox(), &program, &work)?;
+    println!(
+        "{}; {} kernels; fetched in {:.0} s, built in {:.0} s; a guest's first root has {:.0} MB",
+        emulator.version()?,
+        kernels.len(),
+        fetched.as_secs_f64(),
+        (begin.elapsed() - fetched).as_secs_f64(),
+        base.len() as f64 / 1e6
+    );
+    let laboratory = Laboratory { emulator, base, runs: work.join("runs") };
+    if let Some((script, machine)) = &options.script {
+        for kernel in &kernels {
+            laboratory.script(kernel, script, machine)?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut bad = 0;
+    for kernel in &kernels {
+        bad += laboratory.kernel(kernel, &options)?;
+    }
+    if options.table {
+        let mut table = table::Table::default();
+        for kernel in &kernels {
+            table.add(&kernel.name, &laboratory.runs.join(&kernel.release))?;
+        }
+        println!("{}", table.write(&tree)?);
+    }
+    println!("guest: {} in {:.0} s", faults(bad), begin.elapsed().as_secs_f64());
+    Ok(ExitCode::from(u8::from(bad > 0)))
+}
+
+fn faults(count: usize) -> String {
+    match count {
+        0 => "all good".to_owned(),
+        1 => "1 fault".to_owned(),
+        many => format!("{many} faults"),
+    }
+}
+
+fn fetch(store: &Store, options: &Options) -> Result<(Emulator, Vec<Kernel>)> {
+    let emulator = Emulator::get(store).context("QEMU cannot be had")?;
+    let kernels = kernels::get(store, &options.kernels)?;
+    Ok((emulator, kernels))
+}
+
+fn build(tree: &Path) -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--release", "--package", "schedlab-cli"])
+        .current_dir(tree)
+        .status()
+        .context("cargo does not start")?;
+    ensure!(status.success(), "the program does not build");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| tree.join("target"), PathBuf::from);
+    Ok(target.join("release/schedlab"))
+}
+
+impl Laboratory {
+    /// Runs the tests that are meant for this kernel: how many faults there are.
+    fn kernel(&self, kernel: &Kernel, options: &Options) -> Result<usize> {
+        let wanted = |test: &&Test| {
+            let named = options.tests.iter().any(|name| name == test.name);
+            let here = test.kernels.is_empty() || test.kernels.contains(&kernel.name.as_str());
+            named || (options.tests.is_empty() && here && (test.short || !options.short))
+        };
+        let mut left: Vec<&Test> = TESTS.iter().filter(wanted).collect();
+        let mut bad = 0;
+        while let Some(&first) = left.first() {
+            let same = |test: &&Test| {
+                if first.twice {
+                    test.name == first.name
+                } else {
+                    test.machine == first.machine && !test.twice
+                }
+            };
+            let together: Vec<&Test> = left.iter().copied().filter(same).collect();
+            left.retain(|test| !same(test));
+            bad += self.together(kernel, &together)?;
+        }
+        Ok(bad)
+    }
+
+    fn together(&self, kernel: &Kernel, tests: &[&Test]) -> Result<usize> {
+        let machine = tests[0].machine;
+        let folder = self.runs.join(&kernel.release).join(tests[0].name);
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder)?;
+        }
+        let mut bad = self.boot(kernel, &machine, tests, &folder)?;
+        if tests[0].twice {
+            let again = folder.join("again");
+            bad += self.boot(kernel, &machine, tests, &again)?;
+            let verdict = same(&folder, &again, tests[0].name)?;
+            bad += usize::from(!verdict.good);
+            show(&verdict);
+        }
+        Ok(bad)
+    }
+
+    fn boot(&self, kernel: &Kernel, machine: &Machine, tests: &[&Test], folder: &Path) -> Result<usize> {
+        let seconds: u32 = tests.iter().map(|test| test.limit_s).sum();
+        let limit = BOOT_LIMIT + Duration::from_secs(u64::from(seconds) * 4);
+        let archive = image::tests(&tree::root(), tests)?;
+        let once = || machine::boot(&self.emulator, kernel, machine, &[&self.base, &archive], folder, limit);
+        let mut boot = once()?;
+        let mut told = transcript::read(&boot.console);
+        // A host that is away for long while a kernel counts its clocks can end that.
+        if told.up_s.is_none() && machine.clock == Clock::Host {
+            println!("   {} did not come up; it is booted again. Its console ended with:", kernel.name);
+            boot.console.lines().rev().take(3).for_each(|line| println!("     {line}"));
+            boot = once()?;
+            told = transcript::read(&boot.console);
+        }
+        let up = told.up_s.map_or("did not come up".to_owned(), |up| format!("up after {up:.1} s"));
+        println!("== {} ({}): {up}, {:.0} s in all", kernel.name, kernel.release, boot.time.as_secs_f64());
+        let mut bad = 0;
+        for test in tests {
+            bad += judge(test, &told, folder);
+        }
+        for line in &told.kernel {
+            println!("   the kernel says: {line}");
+        }
+        if !told.over {
+            let why = if boot.cut_off { "was ended after its time" } else { "ended early" };
+            println!("   FAULT the guest {why}");
+            bad += 1;
+        }
+        if bad > 0 {
+            println!("   its console: {}", folder.join("console.txt").display());
+        }
+        Ok(bad)
+    }
+
+    /// Runs a script in place of tests, and shows its console.
+    fn script(&self, kernel: &Kernel, script: &Path, machine: &Machine) -> Result<()> {
+        let text = std::fs::read_to_string(script).with_context(|| script.display().to_string())?;
+        let archive = image::script(&text);
+        let folder = self.runs.join(&kernel.release).join("script");
+        let limit = Duration::from_secs(3600);
+        let boot = machine::boot(&self.emulator, kernel, machine, &[&self.base, &archive], &folder, limit)?;
+        println!(
+            "== {} ({}), {:.0} s, {}",
+            kernel.name,
+            kernel.release,
+            boot.time.as_secs_f64(),
+            folder.display()
+        );
+        println!("{}", boot.console);
+        Ok(())
+    }
+}
+
+/// Prints what a test found; how many faults.
+fn judge(test: &Test, told: &transcript::Transcript, folder: &Path) -> usize {
+    let Some(told) = told.tests.iter().find(|told| told.name == test.name) else {
+        println!("   {:<14} FAULT it did not begin", test.name);
+        return 1;
+    };
+    let mut verdicts = told.verdicts.clone();
+    if !told.ended {
+        verdicts.push(Verdict { good: false, text: "it did not come to its end".to_owned() });
+    }
+    if let Some(judge) = test.judge {
+        match judge(&folder.join(test.name)) {
+            Ok(more) => verdicts.extend(more),
+            Err(error) => verdicts.push(Verdict { good: false, text: format!("{error:#}") }),
+        }
+    }
+    let bad = verdicts.iter().filter(|verdict| !verdict.good).count();
+    let good = verdicts.len() - bad;
+    println!("   {:<14} {good} good, {bad} bad, {:.0} s", test.name, told.time_s);
+    verdicts.iter().filter(|verdict| !verdict.good).for_each(show);
+    // A test that looked at nothing is no test.
+    bad + usize::from(verdicts.is_empty())
+}
+
+fn show(verdict: &Verdict) {
+    println!("     {} {}", if verdict.good { "good " } else { "FAULT" }, verdict.text);
+}
+
+/// Whether two boots left the same console and the same files.
+fn same(one: &Path, other: &Path, test: &str) -> Result<Verdict> {
+    let mut names = vec!["console.txt".to_owned()];
+    for entry in std::fs::read_dir(one.join(test)).context("the guest sent no files")? {
+        names.push(format!("{test}/{}", entry?.file_name().to_string_lossy()));
+    }
+    names.sort();
+    let read = |folder: &Path, name: &str| std::fs::read(folder.join(name)).unwrap_or_default();
+    let differ: Vec<&str> =
+        names.iter().map(String::as_str).filter(|name| read(one, name) != read(other, name)).collect();
+    let bytes: usize = names.iter().map(|name| read(one, name).len()).sum();
+    let text = match differ.as_slice() {
+        [] => format!("two boots left the same {} files, {bytes} bytes", names.len()),
+        some => format!("two boots differ in {}", some.join(", ")),
+    };
+    Ok(Verdict { good: differ.is_empty(), text })
+}

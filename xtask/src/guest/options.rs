@@ -1,0 +1,124 @@
+//! The arguments of `cargo xtask guest`.
+
+use super::catalogue::TESTS;
+use super::kernels::USUAL;
+use super::machine::{Clock, Machine};
+use anyhow::{Context, Result, bail, ensure};
+use std::path::PathBuf;
+
+/// What is asked for.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Options {
+    pub(super) kernels: Vec<String>,
+    /// Names of tests; empty: all.
+    pub(super) tests: Vec<String>,
+    pub(super) short: bool,
+    pub(super) list: bool,
+    /// Write the table of docs/recording.md of what the kernels answer.
+    pub(super) table: bool,
+    /// A script to run in place of the tests, on this machine.
+    pub(super) script: Option<(PathBuf, Machine)>,
+    /// The program to test; `None`: that of this tree, built anew.
+    pub(super) program: Option<PathBuf>,
+}
+
+/// Kernels of the short set: CFS, EEVDF with PREEMPT_RT, and the newest generation that was studied.
+const SHORT: [&str; 3] = ["6.1", "6.12-rt", "7.2"];
+
+/// Names that are no version.
+const KNOWN: &str =
+    "--test NAME, --short, --list, --table, --script FILE, --virtual, --cpus N, --memory MiB, --program FILE";
+
+pub(super) fn parse(args: &[String]) -> Result<Options> {
+    let mut options = Options {
+        kernels: Vec::new(),
+        tests: Vec::new(),
+        short: false,
+        list: false,
+        table: false,
+        script: None,
+        program: None,
+    };
+    let mut machine = Machine::usual(Clock::Host);
+    let mut script = None;
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().cloned().with_context(|| format!("{arg} needs a value"));
+        match arg.as_str() {
+            "--short" => options.short = true,
+            "--list" => options.list = true,
+            "--table" => {
+                options.table = true;
+                options.tests.push(super::table::TEST.to_owned());
+            }
+            "--test" => options.tests.push(value()?),
+            "--script" => script = Some(PathBuf::from(value()?)),
+            "--program" => options.program = Some(PathBuf::from(value()?)),
+            "--virtual" => machine.clock = Clock::Virtual,
+            "--cpus" => machine.cpus = number(arg, &value()?, 1, 64)?,
+            "--memory" => machine.memory_mib = number(arg, &value()?, 256, 16_384)?,
+            name if name.starts_with(|c: char| c.is_ascii_digit()) => options.kernels.push(name.to_owned()),
+            other => bail!(
+                "guest has no option `{other}`: kernels are versions such as 6.12 or 6.12-rt, options {KNOWN}"
+            ),
+        }
+    }
+    for name in &options.tests {
+        ensure!(
+            TESTS.iter().any(|test| test.name == name),
+            "no test `{name}`: there are {}",
+            TESTS.iter().map(|test| test.name).collect::<Vec<_>>().join(", ")
+        );
+    }
+    ensure!(
+        script.is_none() || options.tests.is_empty(),
+        "--script runs in place of the tests: leave out --test"
+    );
+    options.script = script.map(|path| (path, machine));
+    if options.kernels.is_empty() {
+        let usual: &[&str] = if options.short { &SHORT } else { &USUAL };
+        options.kernels = usual.iter().map(|&name| name.to_owned()).collect();
+    }
+    Ok(options)
+}
+
+fn number(option: &str, text: &str, least: u32, most: u32) -> Result<u32> {
+    let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+    number.with_context(|| format!("{option} is {least} to {most}, not `{text}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(text: &str) -> Result<Options> {
+        parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn kernels_and_tests_are_chosen_by_name() {
+        let some = options("6.12-rt 7.3 --test doctor --test record").unwrap();
+        assert_eq!(
+            (some.kernels.join(" "), some.tests.join(" ")),
+            ("6.12-rt 7.3".into(), "doctor record".into())
+        );
+        assert_eq!(options("--short").unwrap().kernels, SHORT);
+        assert_eq!(options("").unwrap().kernels, USUAL);
+        let script = options("6.1 --script a.sh --virtual --cpus 2").unwrap().script.unwrap();
+        assert_eq!((script.1.clock, script.1.cpus), (Clock::Virtual, 2));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (bad, words) in [
+            ("--test lottery", "no test `lottery`"),
+            ("--cpus 0 --script a.sh", "1 to 64"),
+            ("--test", "needs a value"),
+            ("linux", "no option `linux`"),
+            ("--script a --test doctor", "leave out --test"),
+        ] {
+            let error = options(bad).unwrap_err().to_string();
+            assert!(error.contains(words), "{bad}: {error}");
+        }
+    }
+}

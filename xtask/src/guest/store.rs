@@ -1,0 +1,71 @@
+//! Where fetched and built things lie, and what fetching cost.
+
+use anyhow::{Context, Result};
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The folder of everything that is fetched: `$XDG_CACHE_HOME/schedlab-guest`, else `target/guest/cache`.
+pub(super) struct Store {
+    root: PathBuf,
+    fetched: RefCell<Vec<(String, u64, Duration)>>,
+}
+
+impl Store {
+    /// The store of this tree.
+    pub(super) fn open(tree: &Path) -> Store {
+        let shared = std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty());
+        let root = shared.map_or_else(
+            || tree.join("target/guest/cache"),
+            |path| PathBuf::from(path).join("schedlab-guest"),
+        );
+        Store { root, fetched: RefCell::default() }
+    }
+
+    /// A folder of the store, made where it is missing.
+    pub(super) fn folder(&self, name: &str) -> Result<PathBuf> {
+        let path = self.root.join(name);
+        std::fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
+        Ok(path)
+    }
+
+    /// Does `fetch`, and notes how long it took and how large the files are.
+    pub(super) fn fetching<T: Paths>(&self, what: &str, fetch: impl FnOnce() -> Result<T>) -> Result<T> {
+        println!("fetching {what}");
+        let begin = Instant::now();
+        let files = fetch()?;
+        let bytes = files.paths().iter().filter_map(|path| path.metadata().ok()).map(|meta| meta.len()).sum();
+        self.fetched.borrow_mut().push((what.to_owned(), bytes, begin.elapsed()));
+        Ok(files)
+    }
+
+    /// One line for each thing that was fetched now.
+    pub(super) fn fetched(&self) -> Vec<String> {
+        let megabytes = |bytes: u64| bytes as f64 / 1e6;
+        self.fetched
+            .borrow()
+            .iter()
+            .map(|(what, bytes, time)| {
+                format!("fetched {what}: {:.0} MB in {:.0} s", megabytes(*bytes), time.as_secs_f64())
+            })
+            .collect()
+    }
+}
+
+/// One file, or several.
+pub(super) trait Paths {
+    /// Their paths.
+    fn paths(&self) -> &[PathBuf];
+}
+
+impl Paths for PathBuf {
+    fn paths(&self) -> &[PathBuf] {
+        std::slice::from_ref(self)
+    }
+}
+
+impl Paths for Vec<PathBuf> {
+    fn paths(&self) -> &[PathBuf] {
+        self
+    }
+}

@@ -1,0 +1,158 @@
+//! A recording beside the kernel's own trace of the same second (ftrace, clock `mono`): the switches of each CPU.
+
+use super::catalogue::Verdict;
+use anyhow::{Context, Result};
+use schedlab_model::{EventKind, TaskId};
+use schedlab_trace::Recording;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A switch: CLOCK_MONOTONIC in nanoseconds, the thread that stopped and the one that began; 0 is the idle task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Switch {
+    at: u64,
+    prev: u32,
+    next: u32,
+    /// The thread that stopped has ended.
+    ends: bool,
+}
+
+type PerCpu = BTreeMap<u32, Vec<Switch>>;
+
+/// A switch at the very beginning or end of a recording may be on the other side of it in the other list.
+const EDGES: usize = 2;
+
+/// The last switches of a thread that ends: perf's context-switch records have no number for it any more, so that the way
+/// `switches` takes it for the idle task.
+const OF_AN_END: usize = 4;
+
+/// Compares every `NAME.slt` with `NAME.ftrace` beside it.
+pub(super) fn judge(folder: &Path) -> Result<Vec<Verdict>> {
+    let mut verdicts = Vec::new();
+    let mut names: Vec<_> = std::fs::read_dir(folder)?
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter_map(|name| Some(name.strip_suffix(".ftrace")?.to_owned()))
+        .collect();
+    names.sort();
+    for name in names {
+        let text = std::fs::read(folder.join(format!("{name}.ftrace")))?;
+        let kernels = of_ftrace(&String::from_utf8_lossy(&text));
+        let recording = Recording::open(folder.join(format!("{name}.slt")))?;
+        let recorded = of_recording(&recording).with_context(|| name.clone())?;
+        let begin = recording.header.clock_start_ns;
+        let window = begin..begin + recording.duration.0;
+        let lenient = name == "switches";
+        for (cpu, ours) in &recorded {
+            let all = kernels.get(cpu).map_or(&[][..], Vec::as_slice);
+            let theirs: Vec<Switch> = all.iter().filter(|one| window.contains(&one.at)).copied().collect();
+            verdicts.push(compare(&name, *cpu, ours, &theirs, lenient));
+        }
+        let missing: Vec<_> = kernels.keys().filter(|cpu| !recorded.contains_key(cpu)).collect();
+        verdicts.push(Verdict {
+            good: missing.is_empty() && !recorded.is_empty(),
+            text: format!("{name}: every CPU is in the recording (missing: {missing:?})"),
+        });
+    }
+    Ok(verdicts)
+}
+
+/// Whether what was recorded is what the kernel traced from the beginning of the recording to its end.
+fn compare(name: &str, cpu: u32, recorded: &[Switch], traced: &[Switch], lenient: bool) -> Verdict {
+    let equal = in_common(recorded, traced);
+    let ends = traced.iter().filter(|switch| switch.ends).count();
+    let allowed = EDGES + if lenient { ends * OF_AN_END } else { 0 };
+    let differ = recorded.len() + traced.len() - 2 * equal;
+    let text = format!(
+        "{name}: CPU {cpu}: {} switches recorded, {} traced by the kernel within the recording, {equal} in common",
+        recorded.len(),
+        traced.len()
+    );
+    Verdict { good: differ <= allowed && equal > 0, text }
+}
+
+/// The length of the longest common subsequence.
+fn in_common(a: &[Switch], b: &[Switch]) -> usize {
+    let mut row = vec![0; b.len() + 1];
+    for one in a {
+        let mut diagonal = 0;
+        for (at, other) in b.iter().enumerate() {
+            let above = row[at + 1];
+            let same = one.prev == other.prev && one.next == other.next;
+            row[at + 1] = if same { diagonal + 1 } else { above.max(row[at]) };
+            diagonal = above;
+        }
+    }
+    row[b.len()]
+}
+
+fn of_recording(recording: &Recording) -> Result<PerCpu> {
+    let header = &recording.header;
+    let tid = |task: Option<TaskId>| -> Result<u32> {
+        let Some(task) = task else { return Ok(0) };
+        Ok(header.tasks.get(task.index()).context("an event of a task that the header lacks")?.tid)
+    };
+    let mut found = PerCpu::new();
+    for event in &recording.events {
+        if let EventKind::Switch { prev, next, .. } = event.kind {
+            let at = header.clock_start_ns + event.at.0;
+            let switch = Switch { at, prev: tid(prev)?, next: tid(next)?, ends: false };
+            found.entry(event.cpu.0).or_default().push(switch);
+        }
+    }
+    Ok(found)
+}
+
+/// Lines such as `load-142 [001] d..2. 12.345678: sched_switch: prev_comm=load prev_pid=142 ... ==> next_comm=... next_pid=0`.
+fn of_ftrace(text: &str) -> PerCpu {
+    let mut found = PerCpu::new();
+    for line in text.lines() {
+        if let Some((cpu, switch)) = line_of_ftrace(line) {
+            found.entry(cpu).or_default().push(switch);
+        }
+    }
+    // The text merges the CPUs by time; each CPU's own order is that of its buffer.
+    found
+}
+
+fn line_of_ftrace(line: &str) -> Option<(u32, Switch)> {
+    let (before, event) = line.split_once(": sched_switch: ")?;
+    let (head, time) = before.rsplit_once(' ')?;
+    let cpu = head.rsplit_once('[')?.1.split(']').next()?.parse().ok()?;
+    let (seconds, micros) = time.trim().split_once('.')?;
+    let at = seconds.parse::<u64>().ok()? * 1_000_000_000 + micros.parse::<u64>().ok()? * 1_000;
+    // Names may hold anything, so the numbers are looked for from behind.
+    let (prev, next) = event.rsplit_once(" ==> ")?;
+    let number = |text: &str, key: &str| text.rsplit_once(key)?.1.split(' ').next()?.parse().ok();
+    let ends = prev.rsplit_once("prev_state=").is_some_and(|(_, state)| state.starts_with(['X', 'Z']));
+    Some((cpu, Switch { at, prev: number(prev, "prev_pid=")?, next: number(next, "next_pid=")?, ends }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINES: &str = "# tracer: nop\n\
+        load-142 [001] d..2.    12.345678: sched_switch: prev_comm=load prev_pid=142 prev_prio=120 prev_state=S ==> \
+        next_comm=swapper/1 next_pid=0 next_prio=120\n\
+        <idle>-0 [001] d..2.    12.345700: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> \
+        next_comm=a ==> b next_pid=143 next_prio=120\n";
+
+    #[test]
+    fn the_kernels_text_is_read() {
+        let found = of_ftrace(LINES);
+        let first = Switch { at: 12_345_678_000, prev: 142, next: 0, ends: false };
+        assert_eq!(found[&1], [first, Switch { at: 12_345_700_000, prev: 0, next: 143, ends: false }]);
+    }
+
+    #[test]
+    fn missing_switches_are_found_and_those_at_the_edges_are_none() {
+        let switch = |n: u32| Switch { at: u64::from(n), prev: n % 7, next: (n + 1) % 7, ends: n == 50 };
+        let all: Vec<Switch> = (0..100).map(switch).collect();
+        assert!(compare("x", 0, &all, &all, false).good);
+        assert!(compare("x", 0, &all[1..99], &all, false).good);
+        assert!(!compare("x", 0, &all[20..], &all, false).good, "a dead head");
+        assert!(!compare("x", 0, &[&all[..40], &all[43..]].concat(), &all, false).good, "a hole");
+        assert!(compare("x", 0, &[&all[..48], &all[52..]].concat(), &all, true).good, "a thread's end");
+        assert!(!compare("x", 0, &[], &all, true).good);
+    }
+}

@@ -1,0 +1,116 @@
+//! `cargo xtask pairs`: predictions beside what was recorded, for every pair of a file.
+
+use crate::tree;
+use anyhow::{Context, Result, bail};
+use schedlab_study::pairs::{self, PairFile, PairResult, Summary};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The pairs that ship.
+const SHIPPED: &str = "recordings/pairs";
+/// Of the intervals so many must hold what came (in per cent).
+const HOLD_PERCENT: usize = 90;
+
+/// What the user asked for.
+#[derive(PartialEq, Debug, Default)]
+struct Asked {
+    path: Option<PathBuf>,
+    only: Option<String>,
+    figures: bool,
+    jobs: usize,
+}
+
+fn parse(args: &[String]) -> Result<Asked> {
+    let mut asked =
+        Asked { jobs: std::thread::available_parallelism().map_or(1, usize::from), ..Asked::default() };
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
+        match arg.as_str() {
+            "--only" => asked.only = Some(value()?.clone()),
+            "--figures" => asked.figures = true,
+            "--jobs" => {
+                asked.jobs =
+                    value()?.parse().ok().filter(|jobs| *jobs > 0).context("--jobs needs a number from 1")?
+            }
+            option if option.starts_with('-') => {
+                bail!("pairs has no option `{option}` (--only, --figures, --jobs)")
+            }
+            path if asked.path.is_none() => asked.path = Some(path.into()),
+            extra => bail!("pairs takes one file or folder, and got `{extra}` too"),
+        }
+    }
+    Ok(asked)
+}
+
+/// Predicts each pair, and prints the table; fails when a certain claim is wrong, or too few intervals hold.
+pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
+    let asked = parse(args)?;
+    if asked.figures {
+        print!("{}", figures(asked.path.as_deref().context("--figures needs a recording")?)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let given = asked.path.unwrap_or_else(|| tree::root().join(SHIPPED));
+    let path = if given.is_dir() { given.join("pairs.toml") } else { given };
+    let file = PairFile::open(&path)?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let wanted = |name: &str| asked.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
+    let mut results: Vec<PairResult> = Vec::new();
+    for pair in file.pairs.iter().filter(|pair| wanted(&pair.name)) {
+        eprintln!("{} ...", pair.name);
+        results
+            .push(pairs::judge(folder, pair, asked.jobs).with_context(|| format!("pair {:?}", pair.name))?);
+    }
+    if results.is_empty() {
+        bail!("{}: no pair is asked for", path.display());
+    }
+    print!("{}", pairs::table(&results));
+    Ok(if is_good(&Summary::of(&results)) { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// No certain claim is wrong, and the intervals hold as often as they must.
+fn is_good(summary: &Summary) -> bool {
+    summary.claims.1 == 0 && summary.held.1 * 100 >= summary.held.0 * HOLD_PERCENT
+}
+
+/// The figures of a recording, as a file of pairs has them.
+fn figures(path: &Path) -> Result<String> {
+    let figures = pairs::figures(path)?;
+    let line = |(class, of): (&String, &std::collections::BTreeMap<_, f64>)| {
+        let of: Vec<String> = of
+            .iter()
+            .map(|(metric, value): (&schedlab_study::metric::Metric, _)| format!("\"{metric}\" = {value:?}"))
+            .collect();
+        format!("{class:?} = {{ {} }}\n", of.join(", "))
+    };
+    Ok(figures.iter().map(line).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(args: &[&str]) -> Result<Asked> {
+        parse(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn arguments_are_read_or_refused() {
+        let all = asked(&["some/dir", "--only", "idle", "--jobs", "3"]).unwrap();
+        let expected =
+            Asked { path: Some("some/dir".into()), only: Some("idle".to_owned()), figures: false, jobs: 3 };
+        assert_eq!(all, expected);
+        assert!(asked(&["--figures", "a.slt"]).unwrap().figures);
+        for wrong in [&["a", "b"][..], &["--jobs", "0"], &["--only"], &["--what"]] {
+            assert!(asked(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn one_wrong_claim_is_too_many() {
+        let good = Summary { pairs: (3, 3), held: (20, 18), claims: (9, 0), ..Summary::default() };
+        assert!(is_good(&good));
+        assert!(!is_good(&Summary { claims: (9, 1), ..good.clone() }));
+        assert!(!is_good(&Summary { held: (20, 17), ..good }));
+    }
+}
