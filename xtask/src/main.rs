@@ -1,4 +1,4 @@
-//! Chores of the workspace: `cargo xtask tidy|ci|deny|bpf|stress|fuzz|disturb|docs|oracle|pairs|guest|same-results|torture-writes`. A thin
+//! Chores of the workspace: `cargo xtask tidy|ci|deny|bpf|stress|fuzz|disturb|docs|oracle|pairs|same-results|torture-writes`. A thin
 //! dispatcher; each chore is a module of its own.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a command-line tool

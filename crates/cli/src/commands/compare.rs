@@ -142,8 +142,8 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
         }
     }
     let mut study = study(args, &options, &input)?;
-    study.input.name = stdin::named(&study.input.name);
     study.notes.extend(said);
+    study.input.name = stdin::named(&study.input.name);
     let text = if args.json {
         serde_json::to_string_pretty(&study).context("the result cannot be written as JSON")? + "\n"
     } else {

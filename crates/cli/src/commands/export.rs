@@ -68,10 +68,11 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
         let options: Vec<String> = files.iter().map(|(name, ..)| format!("--{name} FILE")).collect();
         bail!("say what to write: {}, --rt-app FILE or --csv DIR", options.join(", "));
     }
-    if files.iter().filter(|(_, path, _)| path.as_deref().is_some_and(output::is_stdout)).count() > 1 {
-        bail!("only one file can be standard output (`-`)");
+    let paths = || files.iter().filter_map(|(_, path, _)| path.as_deref()).chain(args.rt_app.as_deref());
+    if paths().filter(|path| output::is_stdout(path)).count() > 1 {
+        bail!("only one of the files can be standard output (`-`)");
     }
-    for path in files.iter().filter_map(|(_, path, _)| path.as_deref()).chain(args.rt_app.as_deref()) {
+    for path in paths() {
         output::check(path)?;
     }
     let recording = Recording::open(stdin::given(&args.input)?).map_err(|error| match error {
@@ -97,8 +98,10 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
     }
     let text = if args.json { json(&recording, &made)? } else { as_text(&recording, &made) };
     // One of the files may be standard output.
-    let to_stdout = made.iter().find(|(_, path, _)| output::is_stdout(path));
-    output::say(to_stdout.map_or(Path::new(""), |(_, path, _)| path), &text)?;
+    match made.iter().find(|(_, path, _)| output::is_stdout(path)) {
+        Some((_, path, _)) => output::say(path, &text)?,
+        None => output::write(None, &text)?,
+    }
     Ok(Exit::Done)
 }
 

@@ -3,6 +3,7 @@
 use crate::exit::Exit;
 use crate::output;
 use anyhow::{Context, anyhow, bail};
+use schedlab_model::text::shown;
 use schedlab_study::{gallery, rtapp};
 use schedlab_trace::NewFile;
 use schedlab_trace::analysis::timehist::Listed;
@@ -73,43 +74,46 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<Exit> {
         path => Box::new(BufReader::with_capacity(CHUNK, File::open(path).with_context(|| path.to_owned())?)),
     };
     let summary = write(input, &args.output, options).map_err(|error| anyhow!("{}: {error}", args.input))?;
-    let mut text = String::new();
-    if !output::is_stdout(&args.output) {
-        // What is repaired is repaired whenever a recording is read: reading it says how much.
-        text = made(&args.output, &schedlab_study::show::checked(&args.output)?);
+    if output::is_stdout(&args.output) {
+        // What went into a pipe cannot be read again.
+        let mut text = String::new();
+        about(&mut text, &summary);
+        output::say(&args.output, &text)?;
+        return Ok(Exit::Done);
     }
-    told(&mut text, &summary);
-    output::say(&args.output, &text)?;
+    // What is repaired is repaired whenever a recording is read: reading it says how much.
+    let listed = schedlab_study::show::checked(&args.output)?;
+    output::write(None, &told(&args.output, &listed, &summary))?;
     Ok(Exit::Done)
 }
 
+/// Writes beside the file and renames: what was there before is there until everything is written.
 fn write(input: Box<dyn BufRead>, path: &Path, options: ImportOptions) -> anyhow::Result<Summary> {
-    let cannot = || format!("{} cannot be written", path.display());
-    let mut file = BufWriter::with_capacity(CHUNK, NewFile::create(path).with_context(cannot)?);
-    let summary = import::write(input, &mut file, LEVEL, options)?;
-    file.into_inner()
-        .map_err(std::io::IntoInnerError::into_error)
-        .and_then(NewFile::commit)
-        .with_context(cannot)?;
+    let place = || path.display().to_string();
+    let mut out = BufWriter::with_capacity(CHUNK, NewFile::create(path).with_context(place)?);
+    let summary = import::write(input, &mut out, LEVEL, options)?;
+    let file = out.into_inner().map_err(std::io::IntoInnerError::into_error).with_context(place)?;
+    file.commit().with_context(place)?;
     Ok(summary)
 }
 
-/// Returns what the recording holds, with what was repaired while it was read.
-fn made(output: &Path, listed: &Listed) -> String {
+fn told(output: &Path, listed: &Listed, summary: &Summary) -> String {
     let recording = &listed.about;
-    format!(
-        "{}: {} events of {} tasks on {} CPUs, {}\nrepairs: {}\n",
+    let mut text = format!(
+        "{}: {} events of {} tasks on {} CPUs, {}\n",
         output.display(),
         listed.events,
         recording.header.tasks.len(),
         recording.header.topology.cpus(),
-        recording.duration,
-        recording.repairs
-    )
+        recording.duration
+    );
+    about(&mut text, summary);
+    let _ = writeln!(text, "repairs: {}", recording.repairs);
+    text
 }
 
 /// Adds what was left out, lost or odd in the input.
-fn told(text: &mut String, summary: &Summary) {
+fn about(text: &mut String, summary: &Summary) {
     if !summary.ignored.is_empty() {
         let ignored: Vec<String> =
             summary.ignored.iter().map(|(name, count)| format!("{name} ({count})")).collect();
@@ -142,9 +146,7 @@ fn odd(text: &mut String, what: &str, lines: &OddLines) {
     }
     let _ = writeln!(text, "{}: {what} (--strict refuses them); the first:", lines.count);
     for line in &lines.first {
-        // The text comes from a file: control characters must not reach a terminal.
-        let shown: String = line.text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-        let _ = writeln!(text, "  line {}: {}: {}", line.line, shown.trim(), line.why);
+        let _ = writeln!(text, "  line {}: {}: {}", line.line, shown(line.text.trim()), line.why);
     }
 }
 
