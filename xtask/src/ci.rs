@@ -25,8 +25,7 @@ const LICENCES: Step = Step {
     args: &["deny", "--offline", "check", "licenses", "bans", "sources"],
 };
 const ADVISORIES_DATABASE: Step = Step { title: "database of advisories", args: &["deny", "fetch", "db"] };
-const ADVISORIES: Step =
-    Step { title: "advisories", args: &["deny", "--offline", "check", "advisories"] };
+const ADVISORIES: Step = Step { title: "advisories", args: &["deny", "--offline", "check", "advisories"] };
 
 /// Runs the steps; stops at the first that fails.
 pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
@@ -60,7 +59,10 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
 /// is said, and is no failure.
 pub(crate) fn dependencies() -> Result<ExitCode> {
     if !installed("deny") {
-        println!("== {}, advisories: left out, cargo-deny is not installed (cargo install cargo-deny)", LICENCES.title);
+        println!(
+            "== {}, advisories: left out, cargo-deny is not installed (cargo install cargo-deny)",
+            LICENCES.title
+        );
         return Ok(ExitCode::SUCCESS);
     }
     if !cargo(&LICENCES)? {

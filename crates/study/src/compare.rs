@@ -1,10 +1,12 @@
 //! `schedlab compare`: schedulers × variants over a scenario or a recording.
 
+mod bound;
 pub(crate) mod delays;
 pub(crate) mod detail;
 mod features;
 mod gates;
 pub(crate) mod observe;
+mod percentile;
 mod recorded;
 mod scenario;
 mod verdict;
@@ -18,6 +20,8 @@ pub(crate) use verdict::{FELT, tellings};
 use crate::StudyError;
 use crate::change::{MethodError, change};
 use crate::delegation::DelegationResult;
+use crate::deploy;
+use crate::headline::Wanted;
 use crate::measurements::{Kind, Measured, SubjectData};
 use crate::metric::Metric;
 use crate::result::{Cell, Row, Subject};
@@ -65,12 +69,20 @@ fn rows(
     classes: &[String],
     name: &dyn Fn(usize) -> String,
     errors: &Errors,
+    headline: &[Wanted],
 ) -> Vec<Row> {
     let base = &runs[0];
     let split = split_classes(plans, classes);
     let row = |(index, (plan, own)): (usize, (&RowPlan, &Vec<Run>))| {
         let mut changed: BTreeSet<String> = plan.changed.iter().map(|&task| classes[task].clone()).collect();
         changed.extend(plan.changed.iter().map(|&task| name(task)));
+        // A scenario may be about a number that results do not hold otherwise.
+        let named = |subject: &SubjectData| {
+            let of =
+                headline.iter().filter(|wanted| wanted.is_about(subject.kind, &subject.name, &subject.class));
+            let metrics = of.map(|wanted| wanted.metric);
+            metrics.filter(|metric| !Metric::all_reported().any(|known| known == *metric)).collect::<Vec<_>>()
+        };
         let subjects = subjects(&own[0].measured, plan, &split).map(|subject| {
             let values = |runs: &[Run], metric| values(runs, subject.kind, &subject.name, metric);
             let cell = |metric: Metric| {
@@ -80,14 +92,15 @@ fn rows(
                 let theirs = values(base, metric);
                 let comparable = index > 0 && theirs.len() == mine.len();
                 let change = if comparable { change(metric, &theirs, &mine, method) } else { None };
-                Some(Cell { metric, value, change })
+                let interval = percentile::interval(own, subject.kind, &subject.name, metric);
+                Some(Cell { metric, value, interval, change })
             };
             Subject {
                 kind: subject.kind,
                 name: subject.name.clone(),
                 tasks: subject.tasks,
                 changed: matches!(subject.kind, Kind::Class | Kind::Task) && changed.contains(&subject.name),
-                cells: Metric::all_reported().filter_map(cell).collect(),
+                cells: Metric::all_reported().chain(named(subject)).filter_map(cell).collect(),
             }
         });
         let mut notes = plan.notes.clone();
@@ -98,6 +111,9 @@ fn rows(
             subjects: subjects.collect(),
             event_hashes: own.iter().map(|run| format!("{:016x}", run.event_hash)).collect(),
             notes,
+            bound: bound::why(plan, &plans[0]),
+            mildness: deploy::mildness(&plan.set, &plan.scheduler, &plans[0].scheduler),
+            deploy: bound::deployment(plan, &plans[0]),
             delegation: plan
                 .delegation
                 .as_ref()

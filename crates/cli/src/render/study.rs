@@ -15,7 +15,9 @@ use std::fmt::Write as _;
 pub(crate) fn study(study: &Study, style: &Style, all_tasks: bool, explain: bool) -> String {
     let mut text = head(study, style);
     let _ = writeln!(text, "{}", style.bold(&wrap(&study.verdict.outcome, style.width, 0)));
-    let _ = writeln!(text, "{}\n", wrap(&study.verdict.certainty, style.width, 0));
+    let _ = writeln!(text, "{}", wrap(&study.verdict.certainty, style.width, 0));
+    text += &super::deploy::block(study, style);
+    text.push('\n');
     let (main, hidden) = main_subjects(study, all_tasks);
     if let Some(replay) = &study.self_replay {
         text += &self_replay(study, replay, &main, style);
@@ -137,7 +139,7 @@ fn counted(name: &str, tasks: usize) -> String {
 }
 
 fn subject(study: &Study, kind: Kind, name: &str, style: &Style) -> (String, Vec<String>) {
-    let columns = view::columns(study, kind);
+    let columns = view::columns_for(study, kind, name);
     // One run of each row, without a recording, has no error.
     let sure = study.seeds.len() == 1 && study.self_replay.is_none();
     let mut tasks = 1;
@@ -199,7 +201,7 @@ fn footer(
         legend.push("~ cannot tell: the change is smaller than the error".to_owned());
     }
     if judged(Judgement::Same) {
-        legend.push("= the same in every run".to_owned());
+        legend.push("same: in every run".to_owned());
     }
     let checked = study.predictions.iter().map(|prediction| &prediction.subjects);
     let mut replayed = study.self_replay.iter().map(|replay| &replay.subjects).chain(checked).flatten();

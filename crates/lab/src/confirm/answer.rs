@@ -188,6 +188,7 @@ mod tests {
         let cell = schedlab_study::result::Cell {
             metric: Metric::Share,
             value: Estimate { median, low, high },
+            interval: None,
             change: None,
         };
         let subject = schedlab_study::result::Subject {
@@ -198,6 +199,9 @@ mod tests {
             cells: vec![cell],
         };
         Row {
+            bound: None,
+            mildness: 0,
+            deploy: None,
             scheduler: "linux-6.18".to_owned(),
             variant: "v".to_owned(),
             subjects: vec![subject],

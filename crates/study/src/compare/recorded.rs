@@ -336,7 +336,7 @@ pub fn compare_recording(
         detail: None,
         self_replay: Some(replay),
         predictions: predictions(&plans, &runs, &options.checks)?,
-        rows: rows(&plans, &runs, &input.classes, &|task| input.task_name(task), &errors),
+        rows: rows(&plans, &runs, &input.classes, &|task| input.task_name(task), &errors, &[]),
         expectations: Vec::new(),
         gates: Vec::new(),
         notes: notes(input),

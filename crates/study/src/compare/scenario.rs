@@ -43,7 +43,7 @@ pub fn compare_scenario(
     };
     let runs = bench.run(&plans)?;
     let name = |task: usize| scenario.workload.tasks[task].name.clone();
-    let rows = rows(&plans, &runs, &scenario.classes, &name, &Errors::new());
+    let rows = rows(&plans, &runs, &scenario.classes, &name, &Errors::new(), &scenario.headline);
     let mut study = Study {
         schema: SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
