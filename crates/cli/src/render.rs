@@ -4,6 +4,7 @@ mod brief;
 pub(crate) mod colocate;
 mod confirm;
 mod delegation;
+pub(crate) mod deploy;
 mod diff;
 mod experiment;
 mod latency;

@@ -1,5 +1,6 @@
 //! `schedlab compare`: schedulers × variants over a scenario or a recording.
 
+mod bound;
 mod client_log;
 pub(crate) mod delays;
 pub(crate) mod detail;
@@ -7,6 +8,7 @@ pub(crate) mod elasticity;
 mod features;
 mod gates;
 pub(crate) mod observe;
+mod percentile;
 mod recorded;
 mod scenario;
 mod trust;
@@ -22,6 +24,8 @@ pub(crate) use verdict::{FELT, tellings};
 use crate::StudyError;
 use crate::change::{MethodError, change};
 use crate::delegation::DelegationResult;
+use crate::deploy;
+use crate::headline::Wanted;
 use crate::measurements::{Kind, Measured, SubjectData};
 use crate::metric::Metric;
 use crate::result::{Cell, Row, Subject};
@@ -71,12 +75,20 @@ fn rows(
     classes: &[String],
     name: &dyn Fn(usize) -> String,
     errors: &Errors,
+    headline: &[Wanted],
 ) -> Vec<Row> {
     let base = &runs[0];
     let split = split_classes(plans, classes);
     let row = |(index, (plan, own)): (usize, (&RowPlan, &Vec<Run>))| {
         let mut changed: BTreeSet<String> = plan.changed.iter().map(|&task| classes[task].clone()).collect();
         changed.extend(plan.changed.iter().map(|&task| name(task)));
+        // A scenario may be about a number that results do not hold otherwise.
+        let named = |subject: &SubjectData| {
+            let of =
+                headline.iter().filter(|wanted| wanted.is_about(subject.kind, &subject.name, &subject.class));
+            let metrics = of.map(|wanted| wanted.metric);
+            metrics.filter(|metric| !Metric::all_reported().any(|known| known == *metric)).collect::<Vec<_>>()
+        };
         let subjects = subjects(&own[0].measured, plan, &split).map(|subject| {
             let values = |runs: &[Run], metric| values(runs, subject.kind, &subject.name, metric);
             let cell = |metric: Metric| {
@@ -92,7 +104,8 @@ fn rows(
                 let was = Estimate::from_values(theirs.clone())?.median;
                 let known = method.anchor.filter(|_| !method.merges);
                 let error = known.map(|_| spread + method.of_difference(metric, was, value.median));
-                Some(Cell { metric, value, error, change })
+                let interval = percentile::interval(own, subject.kind, &subject.name, metric);
+                Some(Cell { metric, value, error, interval, change })
             };
             Subject {
                 kind: subject.kind,
@@ -102,7 +115,7 @@ fn rows(
                 merges: errors
                     .get(&(subject.name.clone(), Metric::Throughput))
                     .is_some_and(|method| method.merges),
-                cells: Metric::all_reported().filter_map(cell).collect(),
+                cells: Metric::all_reported().chain(named(subject)).filter_map(cell).collect(),
             }
         });
         let mut notes = plan.notes.clone();
@@ -113,6 +126,9 @@ fn rows(
             subjects: subjects.collect(),
             event_hashes: own.iter().map(|run| format!("{:016x}", run.event_hash)).collect(),
             notes,
+            bound: bound::why(plan, &plans[0]),
+            mildness: deploy::mildness(&plan.set, &plan.scheduler, &plans[0].scheduler),
+            deploy: bound::deployment(plan, &plans[0]),
             delegation: plan
                 .delegation
                 .as_ref()

@@ -83,6 +83,14 @@ impl Wanted {
         Err(format!("`{text}` is not SUBJECT METRIC, such as \"clients response p99\"{fault}"))
     }
 
+    /// Whether it may be about the subject of this kind, name and class.
+    pub(crate) fn is_about(&self, kind: Kind, name: &str, class: &str) -> bool {
+        match kind {
+            Kind::Machine => self.subject == "machine",
+            _ => self.subject == name || kind == Kind::Task && self.subject == class,
+        }
+    }
+
     /// Returns the figures that it means in this table: one, or one for each task of a class that has no row of its own.
     fn figures(&self, base: &Row) -> Vec<Figure> {
         let named = |kind: Kind| {

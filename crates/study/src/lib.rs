@@ -9,6 +9,7 @@ pub mod change;
 pub mod compare;
 pub mod decision_cost;
 pub mod delegation;
+pub mod deploy;
 pub mod deviation;
 pub mod diff;
 mod error;

@@ -1,6 +1,7 @@
 //! The result of a comparison, as one versioned type. `docs/result-schema.md` describes every field.
 
 use crate::change::Change;
+use crate::deploy::Deployment;
 use crate::deviation::Deviation;
 use crate::gate::GateOutcome;
 use crate::headline::Figure;
@@ -94,6 +95,9 @@ pub struct Verdict {
     /// Place in `rows` of the one that the outcome is about, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row: Option<usize>,
+    /// What the best bound reaches, and what the same setting gives under other schedulers of the table: sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<String>,
 }
 
 /// One scheduler with one variant.
@@ -109,6 +113,15 @@ pub struct Row {
     pub event_hashes: Vec<String>,
     /// What happened that a reader must know (a knob that does not exist, tasks that wait for ever).
     pub notes: Vec<String>,
+    /// Why the row is no setting of the first row's machine but a bound: it has more CPUs, fewer tasks or another load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<String>,
+    /// How much the setting asks of the machine's owner, from 0 (nothing) to 7 (another system).
+    #[serde(default)]
+    pub mildness: u8,
+    /// How to make the setting without schedlab; missing where nothing is set, and for bounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deploy: Option<Deployment>,
     /// What agents did, where the scheduler ran behind them; first seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegation: Option<crate::delegation::DelegationResult>,
@@ -142,8 +155,24 @@ pub struct Cell {
     /// Recordings: half width of the interval that holds what a second recording would show (95 %).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<f64>,
+    /// Of percentiles: where the true one lies, over the values of all runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Interval>,
     /// Against the first row; missing in the first row.
     pub change: Option<Change>,
+}
+
+/// Between which values a percentile lies with 95 %, by order statistics.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Interval {
+    /// Lower end in nanoseconds; missing where the values are too few for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<f64>,
+    /// Upper end in nanoseconds; missing where the values are too few for one: the percentile may be larger than all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<f64>,
+    /// Values of all runs together.
+    pub samples: u64,
 }
 
 /// The recording against its own simulation under the scheduler it was recorded under.

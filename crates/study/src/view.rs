@@ -55,6 +55,15 @@ pub fn columns(study: &Study, kind: Kind) -> Vec<Metric> {
     columns_of(kind).iter().copied().filter(|metric| delegated || !metric.is_of_agents()).collect()
 }
 
+/// Returns the columns of one subject: what the headline says of it first, then the others.
+pub fn columns_for(study: &Study, kind: Kind, name: &str) -> Vec<Metric> {
+    let of = study.headline.iter().filter(|figure| figure.kind == kind && figure.subject == name);
+    let mut columns: Vec<Metric> = of.map(|figure| figure.metric).collect();
+    let others = self::columns(study, kind).into_iter().filter(|metric| !columns.contains(metric));
+    columns.extend(others.collect::<Vec<_>>());
+    columns
+}
+
 /// Returns the heading of a metric's column in a table of `kind`. What clients see is all response times: beside the median
 /// the percentile alone says which.
 pub fn heading(metric: Metric, kind: Kind) -> String {
@@ -87,9 +96,13 @@ pub fn main_subjects(study: &Study, all: bool) -> (Vec<(Kind, String)>, usize) {
         base.subjects.iter().filter(|s| is_task(s.kind)).map(|s| (s, most(s))).collect();
     let total = classes.len();
     if !all {
-        classes.retain(|(subject, share)| *share >= MAIN_SHARE || changed(subject));
+        let named = |subject: &Subject| {
+            study.headline.iter().any(|figure| figure.kind == subject.kind && figure.subject == subject.name)
+        };
+        classes.retain(|(subject, share)| *share >= MAIN_SHARE || changed(subject) || named(subject));
         if classes.len() > MAIN_CLASSES {
-            classes.sort_by(|a, b| changed(b.0).cmp(&changed(a.0)).then(b.1.total_cmp(&a.1)));
+            let key = |subject: &Subject| (named(subject), changed(subject));
+            classes.sort_by(|a, b| key(b.0).cmp(&key(a.0)).then(b.1.total_cmp(&a.1)));
             classes.truncate(MAIN_CLASSES);
         }
     }
@@ -97,6 +110,7 @@ pub fn main_subjects(study: &Study, all: bool) -> (Vec<(Kind, String)>, usize) {
     // The machine as a whole is the subject of some scenarios only.
     let delegated = study.rows.iter().any(|row| row.delegation.is_some());
     let of_machine = all || delegated || study.expectations.iter().any(|checked| checked.subject == MACHINE);
+    let of_machine = of_machine || study.headline.iter().any(|figure| figure.kind == Kind::Machine);
     let silent = if all { Vec::new() } else { silent(study) };
     let shown = |subject: &&Subject| {
         let heard = subject.kind != Kind::Source || !silent.contains(&subject.name.as_str());
@@ -176,34 +190,44 @@ pub fn is_task(kind: Kind) -> bool {
     matches!(kind, Kind::Class | Kind::Task)
 }
 
-/// `+12%±3%`, `x35±4`, `-3.0±0.2` (points of CPU share), `~` where it cannot be told. Without an error bar
-/// when there is no error to speak of (`alone`).
+/// From this many times on a ratio says no more than that it is large.
+const LARGE: f64 = 1000.0;
+
+/// `+12%±3%`, `x35±4`, `1/40`, `-3.0±0.2` (points of CPU share); `~` where it cannot be told, `same`, `gone` (it was there before) and
+/// `new` in words. Without an error bar when there is no error to speak of (`alone`).
 pub fn change(metric: Metric, change: &Change, alone: bool) -> String {
     match change.judgement {
-        Judgement::Same => return "=".to_owned(),
+        Judgement::Same => return "same".to_owned(),
         Judgement::CannotTell => return "~".to_owned(),
         _ => {}
     }
     let (value, error) = match (metric.unit(), change.ratio) {
+        (_, Some(ratio)) if ratio <= 0.0 => return "gone".to_owned(),
         (Unit::Share, _) => {
             (format!("{:+.1}", change.difference * 100.0), format!("{:.1}", change.error * 100.0))
         }
-        (_, Some(ratio)) => {
-            let base = if ratio == 1.0 { 1.0 } else { change.difference / (ratio - 1.0) };
-            let error = (change.error / base).abs();
-            if ratio >= 10.0 {
-                (format!("x{ratio:.0}"), format!("{error:.0}"))
-            } else {
-                (format!("{:+.0}%", (ratio - 1.0) * 100.0), format!("{:.0}%", error * 100.0))
-            }
-        }
-        _ => (format!("+{}", metric.show(change.difference)), metric.show(change.error)),
+        (_, Some(ratio)) => of_ratio(change, ratio),
+        _ => return "new".to_owned(),
     };
     // A change that rounds to nothing is not worth a place.
     if matches!(value.as_str(), "+0%" | "-0%" | "+0.0" | "-0.0") {
         return String::new();
     }
-    if alone { value } else { format!("{value}±{error}") }
+    if alone || error.is_empty() { value } else { format!("{value}±{error}") }
+}
+
+/// A ratio and its error, as people read them.
+fn of_ratio(change: &Change, ratio: f64) -> (String, String) {
+    let base = if ratio == 1.0 { 1.0 } else { change.difference / (ratio - 1.0) };
+    let error = (change.error / base).abs();
+    match ratio {
+        _ if ratio >= LARGE => (format!(">x{LARGE:.0}"), String::new()),
+        _ if ratio >= 10.0 => (format!("x{ratio:.0}"), format!("{error:.0}")),
+        // A part below a tenth is told as one where the error leaves it a meaning.
+        _ if ratio <= 1.0 / LARGE && error < ratio => (format!("<1/{LARGE:.0}"), String::new()),
+        _ if ratio <= 0.1 && error < ratio / 2.0 => (format!("1/{:.0}", 1.0 / ratio), String::new()),
+        _ => (format!("{:+.0}%", (ratio - 1.0) * 100.0), format!("{:.0}%", error * 100.0)),
+    }
 }
 
 /// A number does not leave its unit.

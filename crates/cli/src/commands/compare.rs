@@ -13,6 +13,7 @@ use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_study::compare::{
     ClientLogSpec, Options, RecordedInput, RowGate, compare_recording, compare_scenario, modelled_by,
 };
+use schedlab_study::deploy::Format;
 use schedlab_study::gallery::{self, Found};
 use schedlab_study::generate::{self, Verdict};
 use schedlab_study::page;
@@ -35,6 +36,7 @@ Examples:
   schedlab compare redis.slt --scan 'sysbench nice=0..19'
   schedlab compare redis.slt --variant 'twice the work: redis-server demand=x2' --json
   schedlab compare redis.slt --variant 'idle: sysbench policy=idle' --report out.html
+  schedlab compare redis.slt --variant 'idle: sysbench policy=idle' --deploy systemd
   schedlab compare redis.slt --variant 'idle: sysbench policy=idle' --check 'idle=redis-idle.slt'
   schedlab compare nginx.slt --variant 'idle: sysbench policy=idle' --client-log wrk.txt
   schedlab compare redis.slt --variant 'idle: sysbench policy=idle' \\
@@ -101,6 +103,10 @@ pub(crate) struct CompareArgs {
     /// Print the verdict, how sure it is, and one table of the numbers that it is about: at most 15 lines
     #[arg(long, conflicts_with_all = ["json", "explain", "all_tasks"])]
     brief: bool,
+    /// Print only what sets the recommended variant without schedlab: commands (chrt, renice, taskset, control groups), systemd drop-ins,
+    /// a Kubernetes fragment, or xl commands for Xen
+    #[arg(long, value_name = "FORMAT", value_parser = Format::ALL.map(Format::name), conflicts_with_all = ["json", "brief", "explain"])]
+    deploy: Option<String>,
     /// Show every task group, also those with less than 1 % of a CPU
     #[arg(long)]
     all_tasks: bool,
@@ -144,7 +150,11 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
     let mut study = study(args, &options, &input)?;
     study.notes.extend(said);
     study.input.name = stdin::named(&study.input.name);
-    let text = if args.json {
+    let text = if let Some(name) = &args.deploy {
+        let format = Format::ALL.into_iter().find(|format| format.name() == name);
+        let format = format.context("--deploy: unknown format")?;
+        render::deploy::file(&study, format).map_err(|why| anyhow!("--deploy {name}: {why}"))?
+    } else if args.json {
         serde_json::to_string_pretty(&study).context("the result cannot be written as JSON")? + "\n"
     } else {
         let style = if args.output.is_some() { Style::plain() } else { Style::of_stdout() };

@@ -4,7 +4,7 @@ use crate::exit::Exit;
 use crate::options::stop_signal;
 use crate::output;
 use crate::progress::RecordingLine;
-use anyhow::{anyhow, bail};
+use anyhow::{Context, anyhow, bail};
 use schedlab_host::{
     Backend, Preparing, RecordFilter, RecordRequest, RecordStart, RecordUntil, RecordingCapabilities,
 };
@@ -31,11 +31,15 @@ Examples:
   schedlab record -o long.slt --all --max-size 2G         until the file has 2 GiB (or Ctrl-C)
   schedlab record --ring 30s --until 'redis-server wait > 10ms' -o incident.slt
                                                           the 30 seconds before such a wait
+  schedlab record --ring 30s --until 'redis-server wait > 10ms' --exec 'mail -s late ops < /dev/null' -o incident.slt
 
 Record the whole machine where you can: the tasks that disturb a task are as interesting as the task. With --pid or --cgroup \
 alone the kernel leaves all others out (backend bpf), and the file has them as one task `others/N` on each CPU.
 
-A recording that is there stays until the new one is whole; if the recorder is killed, what it had is in FILE.PID.part.")]
+A recording that is there stays until the new one is whole; if the recorder is killed, what it had is in FILE.PID.part.
+
+
+Exit codes: 0 done, 1 the event of --until did not come, 3 more than one event in a hundred was lost.")]
 pub(crate) struct RecordArgs {
     /// Write this recording (.slt); `-` is standard output [default: schedlab-DATE.slt, in this folder]
     #[arg(short, long, value_name = "FILE")]
@@ -58,6 +62,9 @@ pub(crate) struct RecordArgs {
     /// End at this event: '[TASK] wait|run|block > TIME', such as 'redis-server wait > 10ms' or 'ran > 50ms'
     #[arg(long, value_name = "EVENT")]
     until: Vec<String>,
+    /// Run this shell command after the event, when the recording is written; its name is in $SCHEDLAB_FILE
+    #[arg(long, value_name = "COMMAND", requires = "until")]
+    exec: Option<String>,
     /// Go on for this long after the event
     #[arg(long, value_name = "TIME", requires = "until", allow_hyphen_values = true)]
     after: Option<Ns>,
@@ -99,7 +106,27 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {
     let text = if args.json { json(file, &recorded)? } else { text(args, file, &recorded) };
     output::say(file, &text)?;
     let bad = recorded.end.lost * 1000 > recorded.end.events * LOST_PERMILLE;
-    Ok(if bad { Exit::Untrusted } else { Exit::Done })
+    let came = recorded.caught.is_some();
+    if let Some(command) = args.exec.as_ref().filter(|_| came) {
+        exec(command, file)?;
+    }
+    Ok(match () {
+        () if !args.until.is_empty() && !came => Exit::ExpectationFailed,
+        () if bad => Exit::Untrusted,
+        () => Exit::Done,
+    })
+}
+
+/// Runs the command of `--exec` in a shell, with the recording's name in SCHEDLAB_FILE. What it prints goes to standard error:
+/// standard output is the report's.
+fn exec(command: &str, file: &Path) -> anyhow::Result<()> {
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", command]).env("SCHEDLAB_FILE", file).stdout(std::io::stderr());
+    let status = shell.status().with_context(|| format!("--exec '{command}': sh cannot be started"))?;
+    if !status.success() {
+        bail!("--exec '{command}': {status}; the recording is in {}", file.display());
+    }
+    Ok(())
 }
 
 /// Prints first what the recorder sees, then how the recording goes.

@@ -26,10 +26,15 @@ pub(crate) fn brief(study: &Study, style: &Style) -> String {
     let outcome = wrap(&study.verdict.outcome, style.width, 0);
     let certainty = wrap(&study.verdict.certainty, style.width, 0);
     let failed = failed(study);
+    let command = super::deploy::line(study).map(|line| format!("to set it: {line}"));
+    let command = command.filter(|line| line.width() <= style.width);
     // A blank line, two of headings, and the last line.
-    let taken = outcome.lines().count() + certainty.lines().count() + 4 + usize::from(failed.is_some());
+    let taken = outcome.lines().count() + certainty.lines().count() + 4;
+    let taken = taken + usize::from(failed.is_some()) + usize::from(command.is_some());
     let (lines, left_out) = lines(study, LINES.saturating_sub(taken));
-    let mut text = format!("{}\n{certainty}\n\n", style.bold(&outcome));
+    let mut text = format!("{}\n{certainty}\n", style.bold(&outcome));
+    text += &command.map_or_else(String::new, |line| format!("{line}\n"));
+    text.push('\n');
     text += &table(&study.headline, &lines, style);
     if let Some(failed) = failed {
         let _ = writeln!(text, "  {}", style.bad(&failed));

@@ -29,7 +29,9 @@ pub(crate) fn study(study: &Study, style: &Style, show: Shown) -> String {
     let (order, folded) = order::rows(study, all_rows);
     let mut text = head(study, style);
     let _ = writeln!(text, "{}", style.bold(&wrap(&study.verdict.outcome, style.width, 0)));
-    let _ = writeln!(text, "{}\n", wrap(&study.verdict.certainty, style.width, 0));
+    let _ = writeln!(text, "{}", wrap(&study.verdict.certainty, style.width, 0));
+    text += &super::deploy::block(study, style);
+    text.push('\n');
     let (main, hidden) = main_subjects(study, all_tasks);
     if let Some(replay) = &study.self_replay {
         text += &self_replay(study, replay, &main, style);
@@ -240,7 +242,7 @@ fn footer(
         legend.push("~ cannot tell: the change is smaller than the error".to_owned());
     }
     if judged(Judgement::Same) {
-        legend.push("= the same in every run".to_owned());
+        legend.push("same: in every run".to_owned());
     }
     let checked = study.predictions.iter().map(|prediction| &prediction.subjects);
     let mut replayed = study.self_replay.iter().map(|replay| &replay.subjects).chain(checked).flatten();

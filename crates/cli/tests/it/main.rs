@@ -5,6 +5,7 @@ mod bench;
 mod brief;
 mod calibrate;
 mod colocate;
+mod deploy;
 mod documented;
 mod experiment;
 mod export;

@@ -189,6 +189,7 @@ mod tests {
             metric: Metric::Share,
             value: Estimate { median, low, high },
             error: None,
+            interval: None,
             change: None,
         };
         let subject = schedlab_study::result::Subject {
@@ -200,6 +201,9 @@ mod tests {
             cells: vec![cell],
         };
         Row {
+            bound: None,
+            mildness: 0,
+            deploy: None,
             scheduler: "linux-6.18".to_owned(),
             variant: "v".to_owned(),
             subjects: vec![subject],

@@ -1,13 +1,12 @@
 //! `compare --fail-if`: gates over the rows of a comparison. `docs/exchange-formats.md` has the grammar.
 
-use super::{Errors, values};
+use super::{Errors, percentile, values};
 use crate::StudyError;
 use crate::change::{Judgement, change};
 use crate::diff::few_samples;
 use crate::gate::{Bound, Evidence, Gate, GateOutcome};
-use crate::measurements::Quantity;
 use crate::metric::{Metric, Stat};
-use crate::result::{Gated, Row, Study, Subject};
+use crate::result::{Gated, Interval, Row, Study, Subject};
 use crate::run::{RowPlan, Run};
 use schedlab_model::text::glob;
 use schedlab_model::text::nearest;
@@ -198,7 +197,8 @@ impl Asked<'_> {
         };
         let mine = of(self.own);
         let now = Estimate::from_values(mine.clone())?;
-        let mut lacks = self.few(subject, metric);
+        // A change is of two percentiles; a value has an interval of its own.
+        let mut lacks = if self.gate.relative() { self.few(subject, metric) } else { None };
         if method.merges {
             lacks = Some(
                 "several requests share an activation, so that activations are no measure of work: the client's own count (--client-log) is"
@@ -224,12 +224,12 @@ impl Asked<'_> {
             told_apart,
             lacks: lacks.as_deref(),
         };
-        let within = "the bound lies within the error";
-        if let Bound::Value(bound) = self.gate.gate.bound
-            && (now.median - bound).abs() < error
-        {
-            evidence.lacks = evidence.lacks.or(Some(within));
-        }
+        let interval = percentile::interval(self.own, subject.kind, &subject.name, metric);
+        let open = match self.gate.gate.bound {
+            Bound::Value(bound) => open(metric, bound, now.median, error, interval.as_ref()),
+            _ => None,
+        };
+        evidence.lacks = evidence.lacks.or(open.as_deref());
         let outcome = self.gate.gate.judge(&evidence);
         let mut got = metric.show(now.median);
         if let Some(before) = before {
@@ -250,13 +250,7 @@ impl Asked<'_> {
 
     /// Why a percentile of so few samples says nothing.
     fn few(&self, subject: &Subject, metric: Metric) -> Option<String> {
-        let (quantity, stat) = match metric {
-            Metric::Latency(stat) => (Quantity::Latency, stat),
-            Metric::Wait(stat) => (Quantity::Wait, stat),
-            Metric::Response(stat) => (Quantity::Response, stat),
-            Metric::Run(stat) => (Quantity::Run, stat),
-            _ => return None,
-        };
+        let (quantity, stat) = percentile::quantity(metric)?;
         if !matches!(stat, Stat::Percentile(_)) {
             return None;
         }
@@ -268,6 +262,26 @@ impl Asked<'_> {
         let least = self.own.iter().chain(runs).map(samples).min().unwrap_or(0);
         few_samples(stat, [least, least])
     }
+}
+
+/// Why a value cannot be judged against `bound`: the bound lies within the error, or within the interval of the percentile.
+fn open(metric: Metric, bound: f64, value: f64, error: f64, interval: Option<&Interval>) -> Option<String> {
+    if (value - bound).abs() < error {
+        return Some("the bound lies within the error".to_owned());
+    }
+    let interval = interval?;
+    let below = interval.high.is_some_and(|high| high + error < bound);
+    let above = interval.low.is_some_and(|low| low - error > bound);
+    if below || above {
+        return None;
+    }
+    let end = |end: Option<f64>, without: &str| end.map_or_else(|| without.to_owned(), |ns| metric.show(ns));
+    Some(format!(
+        "of {} values, the percentile lies between {} and {} with 95 %, and the bound too",
+        interval.samples,
+        end(interval.low, "0"),
+        end(interval.high, "no known end")
+    ))
 }
 
 #[cfg(test)]

@@ -367,7 +367,7 @@ pub fn compare_recording(
         detail: None,
         self_replay: Some(replay),
         predictions: predictions(&plans, &runs, &options.checks, &errors)?,
-        rows: rows(&plans, &runs, &input.classes, &|task| input.task_name(task), &errors),
+        rows: rows(&plans, &runs, &input.classes, &|task| input.task_name(task), &errors, &[]),
         expectations: Vec::new(),
         gates: Vec::new(),
         notes: notes(input, client.as_ref()).into_iter().chain(refused).collect(),

@@ -47,7 +47,7 @@ pub fn compare_scenario(
     // The longest of them, where runs end with their last task.
     let duration = runs.iter().flatten().map(|run| run.ended).max().unwrap_or(duration);
     let name = |task: usize| scenario.workload.tasks[task].name.clone();
-    let rows = rows(&plans, &runs, &scenario.classes, &name, &Errors::new());
+    let rows = rows(&plans, &runs, &scenario.classes, &name, &Errors::new(), &scenario.headline);
     let mut study = Study {
         schema: SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -1,69 +1,160 @@
-//! The verdict: which tasks gain what, at what cost, and how sure that is. Two sentences, from the numbers alone.
+//! The verdict: what to set, who gains what, who pays, and how sure that is. Two sentences, from the numbers alone.
 
+mod certainty;
+mod recommend;
 mod telling;
 
 pub(crate) use telling::{FELT, Telling, tellings};
 
-use crate::change::Judgement;
+use crate::headline::Figure;
 use crate::measurements::Kind;
-use crate::metric::{Metric, Stat};
-use crate::result::{SelfReplay, Study, Verdict};
-use crate::view::{few_for, row_name, seconds};
-use schedlab_stats::range_confidence;
-use telling::TAIL;
+use crate::metric::Metric;
+use crate::result::{Row, Study, Verdict};
+use crate::view::row_name;
+use certainty::certainty;
 
 pub(super) fn verdict(study: &Study) -> Verdict {
     let tellings = tellings(study);
-    let (row, outcome) = outcome(study, &tellings);
-    Verdict { outcome, certainty: certainty(study), row }
-}
-
-fn outcome(study: &Study, tellings: &[Telling<'_>]) -> (Option<usize>, String) {
     if study.rows.len() < 2 {
         let row = study.rows.first().map(|row| row.scheduler.as_str()).unwrap_or_default();
-        return (None, format!("Only {row} was run: name a second --scheduler or a --variant to compare."));
+        let outcome = format!("Only {row} was run: name a second --scheduler or a --variant to compare.");
+        return Verdict { outcome, certainty: certainty(study, None), ..Verdict::default() };
     }
-    let time = |t: &&Telling<'_>| t.cell.metric.unit() == crate::metric::Unit::Time;
-    let best = |of: &mut dyn Iterator<Item = &Telling<'_>>| -> Option<(usize, f64)> {
-        let of: Vec<&Telling<'_>> = of.collect();
-        let index = |t: &Telling<'_>| study.rows.iter().position(|row| std::ptr::eq(row, t.row)).unwrap_or(0);
-        of.iter().map(|t| (index(t), t.size)).max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))
-    };
-    let gains = || tellings.iter().filter(|t| t.better);
-    let found = best(&mut gains().filter(time)).or_else(|| best(&mut gains()));
-    let Some((row, _)) = found else {
-        let base = &study.rows[0];
-        let said = match tellings.iter().max_by(|a, b| a.size.total_cmp(&b.size)) {
-            None => {
-                format!(
-                    "No change of response, run-queue latency, throughput or CPU share against {} can be told.",
-                    row_name(base, study)
-                )
+    match recommend::recommended(study, &tellings) {
+        Some(row) => {
+            let (gains, losses) = (of_row(study, &tellings, row, true), of_row(study, &tellings, row, false));
+            Verdict {
+                outcome: recommendation(study, row, &gains, &losses),
+                certainty: certainty(study, gains.first().copied()),
+                row: Some(row),
+                beside: beside(study, &tellings, row),
             }
-            Some(worst) => format!(
-                "Nothing that was tried is better than {}; {} is worse: {}.",
-                row_name(base, study),
-                row_name(worst.row, study),
-                describe(worst)
-            ),
-        };
-        return (None, said);
+        }
+        None => Verdict {
+            outcome: nothing_better(study, &tellings),
+            certainty: certainty(study, None),
+            row: None,
+            beside: of_bound(study, &tellings, None).into_iter().collect(),
+        },
+    }
+}
+
+/// The setting, what it gains, and who pays what.
+fn recommendation(study: &Study, row: usize, gains: &[&Telling<'_>], losses: &[&Telling<'_>]) -> String {
+    let row = &study.rows[row];
+    let what = row.deploy.as_ref().map_or_else(String::new, |deploy| upper(&deploy.what));
+    let name = match what.is_empty() {
+        true => row_name(row, study),
+        false => format!("{what} ({})", row_name(row, study)),
     };
-    let (index, row) = (row, &study.rows[row]);
-    let of_row = |better: bool| {
-        let all: Vec<&Telling<'_>> =
-            tellings.iter().filter(|t| std::ptr::eq(t.row, row) && t.better == better).collect();
-        let mut list: Vec<&Telling<'_>> = all.iter().copied().filter(|t| speaks(t, &all)).collect();
-        list.sort_by(|a, b| first(study, a).cmp(&first(study, b)).then(b.size.total_cmp(&a.size)));
-        list
-    };
-    let (gains, losses) = (of_row(true), of_row(false));
     let gain: Vec<String> = gains.iter().take(2).map(|t| describe(t)).collect();
     let cost = match losses.first() {
         None => "at no cost above 2 %".to_owned(),
-        Some(loss) => format!("at the cost of {}", describe(loss)),
+        Some(loss) if loss.subject.kind == Kind::Machine => format!("at the cost of {}", describe(loss)),
+        Some(loss) => format!("{} pays: {}", loss.subject.name, numbers(loss)),
     };
-    (Some(index), format!("{}: {}, {cost}.", row_name(row, study), gain.join(" and ")))
+    format!("{name}: {}; {cost}.", gain.join(" and "))
+}
+
+fn upper(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// The changes of a row that deserve a place in the sentence: those of the headline first, in its order.
+fn of_row<'a, 'b>(
+    study: &Study,
+    tellings: &'b [Telling<'a>],
+    row: usize,
+    better: bool,
+) -> Vec<&'b Telling<'a>> {
+    let row = &study.rows[row];
+    let all: Vec<&Telling<'_>> =
+        tellings.iter().filter(|t| std::ptr::eq(t.row, row) && t.better == better).collect();
+    let place = |t: &Telling<'_>| {
+        let is = |figure: &Figure| {
+            figure.metric == t.cell.metric
+                && figure.kind == t.subject.kind
+                && figure.subject == t.subject.name
+        };
+        study.headline.iter().position(is).unwrap_or(usize::MAX)
+    };
+    let mut list: Vec<&Telling<'_>> =
+        all.iter().copied().filter(|t| place(t) < usize::MAX || speaks(t, &all)).collect();
+    list.sort_by(|a, b| {
+        let key = |t| (place(t), first(study, t));
+        key(a).cmp(&key(b)).then(b.size.total_cmp(&a.size))
+    });
+    list
+}
+
+/// The outcome where no setting gains: what is worse, or where the headline's numbers lie.
+fn nothing_better(study: &Study, tellings: &[Telling<'_>]) -> String {
+    let base = row_name(&study.rows[0], study);
+    let worst = tellings.iter().filter(|t| !t.better && t.row.bound.is_none());
+    let Some(worst) = worst.max_by(|a, b| a.size.total_cmp(&b.size)) else {
+        let range = study.headline.first().and_then(|figure| range(study, figure));
+        return range.unwrap_or_else(|| format!("No change against {base} can be told."));
+    };
+    format!(
+        "No setting that was tried is better than {base}; {} is worse: {}.",
+        row_name(worst.row, study),
+        describe(worst)
+    )
+}
+
+/// Where a number lies over the rows: nothing says which of them is better.
+fn range(study: &Study, figure: &Figure) -> Option<String> {
+    let of = |row: &Row| figure.cell(row).map(|cell| cell.value.median);
+    let mut values: Vec<(f64, &Row)> = study.rows.iter().filter_map(|row| Some((of(row)?, row))).collect();
+    values.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (least, most) = (values.first()?, values.last()?);
+    let show =
+        |(value, row): &(f64, &Row)| format!("{} ({})", figure.metric.show(*value), row_name(row, study));
+    let what = format!("{} {}", figure.subject(), figure.heading());
+    Some(match least.0 == most.0 {
+        true => format!("{what} is {} in every row that has it.", figure.metric.show(least.0)),
+        false => format!("{what}: from {} to {}.", show(least), show(most)),
+    })
+}
+
+/// Sentences beside the outcome: the same setting under the other schedulers of the table, and the best bound.
+fn beside(study: &Study, tellings: &[Telling<'_>], row: usize) -> Vec<String> {
+    let chosen = &study.rows[row];
+    let same = |other: &&Row| other.variant == chosen.variant && other.scheduler != chosen.scheduler;
+    let mut all: Vec<String> = study
+        .rows
+        .iter()
+        .filter(same)
+        .filter_map(|other| {
+            Some(format!("Under {} the same setting gives {}.", other.scheduler, figures(study, other)?))
+        })
+        .take(2)
+        .collect();
+    all.extend(of_bound(study, tellings, Some(chosen)));
+    all
+}
+
+/// The best bound, where it reaches more than `chosen`.
+fn of_bound(study: &Study, tellings: &[Telling<'_>], chosen: Option<&Row>) -> Option<String> {
+    let bound = &study.rows[recommend::bound(study, tellings)?];
+    let why = bound.bound.as_deref().unwrap_or_default();
+    let first = study.headline.first()?;
+    let value = |row: &Row| first.cell(row).map(|cell| cell.value.median);
+    let near = chosen.and_then(&value).zip(value(bound));
+    let near = near.is_some_and(|(mine, most)| (mine / most - 1.0).abs() < 0.02);
+    let reached = if near { ", which the setting reaches within 2 %" } else { "" };
+    Some(format!("The bound is {} ({why}): {}{reached}.", row_name(bound, study), figures(study, bound)?))
+}
+
+/// The first two figures of the headline in a row.
+fn figures(study: &Study, row: &Row) -> Option<String> {
+    let of = |figure: &Figure| {
+        let cell = figure.cell(row)?;
+        Some(format!("{} {} {}", figure.subject(), figure.heading(), figure.metric.show(cell.value.median)))
+    };
+    let all: Vec<String> = study.headline.iter().filter_map(of).take(2).collect();
+    (!all.is_empty()).then(|| all.join(" and "))
 }
 
 /// One number about each class says enough: the one that is felt first, unless another one changed more than twice as much
@@ -87,81 +178,20 @@ fn first(study: &Study, t: &Telling<'_>) -> (bool, bool, std::cmp::Reverse<i32>)
 }
 
 fn describe(t: &Telling<'_>) -> String {
+    format!("{} {}", t.subject.name, numbers(t))
+}
+
+/// Returns `run-queue latency p99 5.36ms -> 65.5us ± 12us`.
+fn numbers(t: &Telling<'_>) -> String {
     let metric = t.cell.metric;
-    let what = match metric {
-        Metric::Response(_) => "response p99",
-        Metric::Latency(_) => "run-queue latency p99",
-        Metric::Throughput => "throughput",
-        _ => "CPU share",
+    let what = match (metric, t.subject.kind) {
+        (Metric::Latency(stat), _) => format!("run-queue latency {stat}"),
+        (Metric::Throughput, Kind::Source | Kind::Channel) => "requests".to_owned(),
+        (Metric::Throughput, _) => "throughput".to_owned(),
+        _ => metric.heading(),
     };
     let (base, value) = (t.base.max(0.0), t.cell.value.median);
     let error = t.cell.change.map_or(0.0, |change| change.error);
     let error = if error > 0.0 { format!(" ± {}", metric.show(error)) } else { String::new() };
-    format!("{} {what} {} -> {}{error}", t.subject.name, metric.show(base), metric.show(value))
-}
-
-fn certainty(study: &Study) -> String {
-    let judged = |wanted: fn(Judgement) -> bool| {
-        let cells = study.rows.iter().skip(1).flat_map(|row| &row.subjects).flat_map(|s| &s.cells);
-        let shown = cells.filter(|cell| FELT.contains(&cell.metric));
-        shown.filter_map(|cell| cell.change).filter(|change| wanted(change.judgement)).count()
-    };
-    let unsure = judged(|judgement| judgement == Judgement::CannotTell);
-    let all = judged(|_| true);
-    let seeds = study.seeds.len();
-    let told = format!("{} of {all} changes are larger than the error", all - unsure);
-    match &study.self_replay {
-        Some(replay) if !replay.trusted => format!(
-            "Do not rely on it: the simulation does not reproduce the recording ({}).",
-            replay.distrust.join("; ")
-        ),
-        Some(replay) => {
-            let (share, latency) = worst(replay, seconds(study));
-            let told = if study.rows.len() < 2 { String::new() } else { format!("; {told}") };
-            format!(
-                "The simulation reproduces the recording within {share:.1} points of CPU share and {latency}{told}."
-            )
-        }
-        None if seeds == 1 => {
-            "One run of each, so nothing is known about chance: --seeds 5 gives error bars.".to_owned()
-        }
-        None => {
-            let told = if study.rows.len() < 2 { String::new() } else { format!("{told}; ") };
-            let sure = range_confidence(seeds) * 100.0;
-            format!(
-                "Over {seeds} seeds {told}the range over the seeds contains the median with {sure:.0} % confidence."
-            )
-        }
-    }
-}
-
-/// The largest error of shares (points) among all classes, and of run-queue latency (as text) among those
-/// that use 5 % of a CPU and whose p99 is more than the story of one or two activations.
-fn worst(replay: &SelfReplay, seconds: f64) -> (f64, String) {
-    let mut share: f64 = 0.0;
-    let mut latency: Option<(f64, String)> = None;
-    for subject in &replay.subjects {
-        let any = |metric: Metric, enough: &dyn Fn(f64) -> bool| {
-            subject.cells.iter().any(|cell| cell.metric == metric && enough(cell.recorded))
-        };
-        let main = any(Metric::Share, &|share| share >= 0.05)
-            && any(Metric::Throughput, &|rate| !few_for(TAIL, rate * seconds));
-        for cell in &subject.cells {
-            match cell.metric {
-                Metric::Share => share = share.max(cell.difference.abs() * 100.0),
-                Metric::Latency(stat @ Stat::Percentile(50_000 | 99_000)) if main && cell.recorded > 0.0 => {
-                    let off = cell.difference.abs() / cell.recorded;
-                    if latency.as_ref().is_none_or(|(most, _)| off > *most) {
-                        latency = Some((
-                            off,
-                            format!("{:.0} % of run-queue latency ({}, {stat})", off * 100.0, subject.name),
-                        ));
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-    let none = "no class wakes often enough to judge run-queue latency".to_owned();
-    (share, latency.map_or(none, |(_, text)| text))
+    format!("{what} {} -> {}{error}", metric.show(base), metric.show(value))
 }

@@ -3,6 +3,7 @@
 use super::{Cell, Diff, Subject};
 use crate::change::Judgement;
 use crate::result::Verdict;
+use crate::view::is_own;
 
 fn told(cell: &Cell) -> bool {
     !matches!(cell.judgement, Judgement::Same | Judgement::CannotTell)
@@ -13,7 +14,8 @@ fn size(cell: &Cell) -> f64 {
 }
 
 pub(super) fn verdict(diff: &Diff) -> Verdict {
-    let cells = || diff.subjects.iter().flat_map(|s| s.cells.iter().map(move |cell| (s, cell)));
+    let others = || diff.subjects.iter().filter(|subject| !is_own(&subject.name));
+    let cells = || others().flat_map(|s| s.cells.iter().map(move |cell| (s, cell)));
     let of = |wanted: Judgement| {
         let mut list: Vec<(&Subject, &Cell)> = cells().filter(|(_, c)| c.judgement == wanted).collect();
         list.sort_by(|a, b| size(b.1).total_cmp(&size(a.1)));
@@ -47,7 +49,7 @@ pub(super) fn verdict(diff: &Diff) -> Verdict {
         "{apart} of {judged} numbers changed by more than chance; {left} more cannot be judged. The intervals hold \
          for all of them together with 95 % confidence, for the variation {variation}."
     );
-    Verdict { outcome, certainty, row: None }
+    Verdict { outcome, certainty, row: None, beside: Vec::new() }
 }
 
 fn describe(subject: &Subject, cell: &Cell) -> String {

@@ -7,6 +7,7 @@ use crate::variant::{Applied, GroupSetting, Setting, Subject, Variant, VariantEr
 use schedlab_model::{CpuId, CpuSet, Workload};
 use schedlab_scheduler::{KnobError, Knobs, Scheduler, SchedulerSpec, registry};
 use schedlab_sim::Preemption;
+use std::collections::BTreeSet;
 
 /// One row to run: a scheduler, and a workload with a variant's changes.
 #[derive(Clone, Debug)]
@@ -27,6 +28,10 @@ pub(crate) struct RowPlan {
     pub(crate) preemption: Preemption,
     /// Which tasks the variant changes.
     pub(crate) changed: Vec<usize>,
+    /// What it sets, on the machine that the scenario or the recording has.
+    pub(crate) set: Variant,
+    /// Tasks that it leaves out.
+    pub(crate) off: BTreeSet<usize>,
     /// What a reader must know.
     pub(crate) notes: Vec<String>,
 }
@@ -68,6 +73,8 @@ impl RowPlan {
             workload: applied.workload,
             vms: applied.vms,
             delegation,
+            set: variant.clone(),
+            off: applied.off,
             changed: applied.tasks.into_iter().collect(),
             notes,
         })

@@ -40,7 +40,7 @@ pub struct Applied {
     /// Tasks that were changed, by index.
     pub tasks: BTreeSet<usize>,
     /// Tasks that are off.
-    off: BTreeSet<usize>,
+    pub off: BTreeSet<usize>,
     /// Knobs to set on the scheduler.
     pub knobs: Vec<(String, String)>,
     /// The domains that still have a kernel of their own.

@@ -1,6 +1,7 @@
 //! Changes that can be told: larger than their error, and large enough for a user to feel.
 
 use crate::change::Judgement;
+use crate::headline::Figure;
 use crate::measurements::Kind;
 use crate::metric::{Metric, Stat, Unit};
 use crate::result::{Cell, Row, Study, Subject};
@@ -37,9 +38,14 @@ pub(crate) fn tellings(study: &Study) -> Vec<Telling<'_>> {
     let Some(base) = study.rows.first() else { return Vec::new() };
     let mut all = Vec::new();
     for row in &study.rows[1..] {
-        for subject in row.subjects.iter().filter(|subject| matters(base, subject) && !is_own(&subject.name))
-        {
-            for metric in FELT {
+        for subject in row.subjects.iter().filter(|subject| !is_own(&subject.name)) {
+            let of_headline = |figure: &Figure| figure.kind == subject.kind && figure.subject == subject.name;
+            if !matters(base, subject) && !study.headline.iter().any(of_headline) {
+                continue;
+            }
+            let named = |metric: &Metric| is_named(study, subject, *metric);
+            let more = subject.cells.iter().map(|cell| cell.metric).filter(|metric| !FELT.contains(metric));
+            for metric in FELT.into_iter().chain(more.filter(named)) {
                 let Some(cell) = subject.cell(metric) else { continue };
                 let Some(change) = cell.change else { continue };
                 let Some(ratio) = change.ratio else { continue };
@@ -49,8 +55,11 @@ pub(crate) fn tellings(study: &Study) -> Vec<Telling<'_>> {
                     _ => continue,
                 };
                 let base = cell.value.median - change.difference;
-                let tiny = metric.unit() == Unit::Time && change.difference.abs() < FELT_TIME;
-                let thin = metric.unit() == Unit::Time && few_for(TAIL, samples(study, subject));
+                let named = is_named(study, subject, metric);
+                let tiny = metric.unit() == Unit::Time && change.difference.abs() < FELT_TIME && !named;
+                let of_few =
+                    |stat| matches!(stat, Stat::Percentile(rank) if few_for(rank, samples(study, subject)));
+                let thin = metric.stat().is_some_and(of_few);
                 if (ratio - 1.0).abs() < WORTH || tiny || thin {
                     continue;
                 }
@@ -61,6 +70,14 @@ pub(crate) fn tellings(study: &Study) -> Vec<Telling<'_>> {
         }
     }
     all
+}
+
+/// Whether the headline has this number.
+fn is_named(study: &Study, subject: &Subject, metric: Metric) -> bool {
+    let is = |figure: &Figure| {
+        figure.metric == metric && figure.kind == subject.kind && figure.subject == subject.name
+    };
+    study.headline.iter().any(is)
 }
 
 /// How many activations or requests a subject finished in each run.

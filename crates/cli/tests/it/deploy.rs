@@ -1,0 +1,90 @@
+//! `compare --deploy FORMAT`: settings without schedlab; and the headline of the seed experiments.
+
+use super::{Folder, root, schedlab};
+use std::process::Command;
+
+const RECORDING: &str = "recordings/redis-other-other-closed8.slt";
+
+fn deploy(variant: &str, format: &str) -> super::Ran {
+    schedlab(&["compare", RECORDING, "--seeds", "2", "--variant", variant, "--deploy", format])
+}
+
+#[test]
+fn commands_set_the_recommended_variant() {
+    let ran = deploy("batch idle: sysbench policy=idle", "shell");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stdout.starts_with("# run sysbench under SCHED_IDLE\n"), "{}", ran.stdout);
+    let command = "for pid in $(pgrep -x sysbench); do chrt --idle --all-tasks --pid 0 $pid; done\n";
+    assert!(ran.stdout.contains(command), "{}", ran.stdout);
+    assert!(ran.stdout.contains("weight 3 against the 1024"), "what to know: {}", ran.stdout);
+    let parsed = Command::new("sh").args(["-n", "-c", &ran.stdout]).status().expect("a shell");
+    assert!(parsed.success(), "{}", ran.stdout);
+}
+
+#[test]
+fn a_fragment_wraps_the_program() {
+    let ran = deploy("batch nice: sysbench nice=19", "kubernetes");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stdout.contains("command: [\"nice\", \"-n\", \"19\", PROGRAM, ARGUMENTS]"), "{}", ran.stdout);
+}
+
+#[test]
+fn a_format_that_the_setting_has_not_is_refused_with_those_that_it_has() {
+    let ran = deploy("batch idle: sysbench policy=idle", "xl");
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.stderr.contains("shell, systemd, kubernetes"), "{ran:?}");
+    // Nothing is better than what was recorded.
+    let ran = deploy("worse: redis-server nice=19", "shell");
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.stderr.contains("no setting that was tried gains anything"), "{ran:?}");
+}
+
+#[test]
+fn drop_ins_are_valid_where_systemd_can_say() {
+    let present =
+        Command::new("systemd-analyze").arg("--version").output().is_ok_and(|out| out.status.success());
+    let variants = [
+        "idle: sysbench policy=idle nice=19",
+        "slow: sysbench group=/batch ; /batch cpu.max=10ms/100ms cpu.weight=10",
+    ];
+    for variant in variants {
+        let ran = deploy(variant, "systemd");
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let folder = Folder::new("deploy");
+        for unit in ran.stdout.split("# /etc/systemd/system/").skip(1) {
+            let (path, text) = unit.split_once('\n').expect("a path and a text");
+            let name = path.split(".d/").next().expect("a unit");
+            assert!(text.starts_with("[Service]") || text.starts_with("[Slice]"), "{unit}");
+            // A unit that is nothing but the drop-in and a program.
+            let program = if name.ends_with(".service") { "\n[Service]\nExecStart=/bin/true\n" } else { "" };
+            let unit = folder.write(name, format!("{text}\n{program}"));
+            let checked = present.then(|| Command::new("systemd-analyze").arg("verify").arg(&unit).output());
+            if let Some(Ok(checked)) = checked {
+                let said = String::from_utf8_lossy(&checked.stderr);
+                // Other units of this machine may have faults of their own.
+                assert!(!said.lines().any(|line| line.contains(name) && line.contains("Unknown")), "{said}");
+                assert!(!said.lines().any(|line| line.contains(name) && line.contains("nvalid")), "{said}");
+            }
+        }
+    }
+}
+
+/// The columns that an experiment is about are there at 100 columns.
+#[test]
+fn the_main_figure_of_each_seed_experiment_is_in_its_own_output() {
+    for (scenario, headings) in [
+        ("smp-evaluation", vec!["decision"]),
+        ("ghost-micro", vec!["end-to-end p50"]),
+        ("cyclictest", vec!["latency max"]),
+        ("xen-ping", vec!["response mean", "p99"]),
+        ("redis-batch", vec!["requests/s", "p99"]),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
+        command.args(["compare", scenario]).current_dir(root()).env("COLUMNS", "100");
+        let ran = super::ran(&mut command);
+        let heads: Vec<&str> = ran.stdout.lines().filter(|line| line.starts_with("  scheduler ")).collect();
+        for heading in headings {
+            assert!(heads.iter().any(|line| line.contains(heading)), "{scenario}: {heading}: {}", ran.stdout);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! How sure a verdict is, in one sentence.
+
+use super::telling::{FELT, TAIL, Telling};
+use crate::change::Judgement;
+use crate::metric::{Metric, Stat};
+use crate::result::{SelfReplay, Study};
+use crate::view::{few_for, seconds};
+use schedlab_stats::range_confidence;
+
+/// Returns the sentence. `gain`: the change that the outcome speaks of first.
+pub(super) fn certainty(study: &Study, gain: Option<&Telling<'_>>) -> String {
+    let judged = |wanted: fn(Judgement) -> bool| {
+        let cells = study.rows.iter().skip(1).flat_map(|row| &row.subjects).flat_map(|s| &s.cells);
+        let shown = cells.filter(|cell| FELT.contains(&cell.metric));
+        shown.filter_map(|cell| cell.change).filter(|change| wanted(change.judgement)).count()
+    };
+    let unsure = judged(|judgement| judgement == Judgement::CannotTell);
+    let all = judged(|_| true);
+    let seeds = study.seeds.len();
+    let told = match gain {
+        Some(gain) => of_gain(gain),
+        None => format!("{} of {all} changes are larger than their error", all - unsure),
+    };
+    match &study.self_replay {
+        Some(replay) if !replay.trusted => format!(
+            "Do not rely on it: the simulation does not reproduce the recording ({}).",
+            replay.distrust.join("; ")
+        ),
+        Some(replay) => {
+            let (share, latency) = worst(replay, seconds(study));
+            let told = if study.rows.len() < 2 { String::new() } else { format!("; {told}") };
+            format!(
+                "The simulation reproduces the recording within {share:.1} points of CPU share and {latency}{told}."
+            )
+        }
+        None if seeds == 1 => {
+            "One run of each, so nothing is known about chance: --seeds 5 gives error bars.".to_owned()
+        }
+        None => {
+            let told = if study.rows.len() < 2 { String::new() } else { format!("{told}; ") };
+            let sure = range_confidence(seeds) * 100.0;
+            format!(
+                "Over {seeds} seeds {told}the range over the seeds contains the median with {sure:.0} % confidence."
+            )
+        }
+    }
+}
+
+/// How many times its error the gain is.
+fn of_gain(gain: &Telling<'_>) -> String {
+    let change = gain.cell.change.map_or((0.0, 0.0), |change| (change.difference.abs(), change.error));
+    match change {
+        (_, error) if error <= 0.0 => "the gain is the same in every run".to_owned(),
+        (difference, error) => format!("the gain is {:.1} times its error", difference / error),
+    }
+}
+
+/// The largest error of shares (points) among all classes, and of run-queue latency (as text) among those
+/// that use 5 % of a CPU and whose p99 is more than the story of one or two activations.
+fn worst(replay: &SelfReplay, seconds: f64) -> (f64, String) {
+    let mut share: f64 = 0.0;
+    let mut latency: Option<(f64, String)> = None;
+    for subject in &replay.subjects {
+        let any = |metric: Metric, enough: &dyn Fn(f64) -> bool| {
+            subject.cells.iter().any(|cell| cell.metric == metric && enough(cell.recorded))
+        };
+        let main = any(Metric::Share, &|share| share >= 0.05)
+            && any(Metric::Throughput, &|rate| !few_for(TAIL, rate * seconds));
+        for cell in &subject.cells {
+            match cell.metric {
+                Metric::Share => share = share.max(cell.difference.abs() * 100.0),
+                Metric::Latency(stat @ Stat::Percentile(50_000 | 99_000)) if main && cell.recorded > 0.0 => {
+                    let off = cell.difference.abs() / cell.recorded;
+                    if latency.as_ref().is_none_or(|(most, _)| off > *most) {
+                        latency = Some((
+                            off,
+                            format!("{:.0} % of run-queue latency ({}, {stat})", off * 100.0, subject.name),
+                        ));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    let none = "no class wakes often enough to judge run-queue latency".to_owned();
+    (share, latency.map_or(none, |(_, text)| text))
+}

@@ -1,0 +1,250 @@
+//! A setting without schedlab: the commands, unit files and manifests that make it on a real machine, what it is in words,
+//! and what to know about it. `compare` and `colocate` both take them from here.
+//!
+//! [`Deployment::of`] turns a variant into the texts. Sources: chrt(1), renice(1), taskset(1), systemd.exec(5),
+//! systemd.resource-control(5), Documentation/admin-guide/cgroup-v2.rst, xl(1).
+
+mod caveats;
+mod kubernetes;
+mod shell;
+mod systemd;
+mod words;
+mod xl;
+
+use crate::variant::{GroupSetting, MachineSetting, Setting, TaskSetting, Variant};
+use schedlab_scheduler::SchedulerSpec;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A form in which a setting can be had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// Commands: chrt, renice, taskset, writes to control groups and sysctls.
+    Shell,
+    /// Drop-ins for units.
+    Systemd,
+    /// A fragment of a manifest.
+    Kubernetes,
+    /// `xl` for Xen.
+    Xl,
+}
+
+impl Format {
+    /// Every format.
+    pub const ALL: [Format; 4] = [Format::Shell, Format::Systemd, Format::Kubernetes, Format::Xl];
+
+    /// Returns its name on the command line and in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Format::Shell => "shell",
+            Format::Systemd => "systemd",
+            Format::Kubernetes => "kubernetes",
+            Format::Xl => "xl",
+        }
+    }
+}
+
+/// The texts that make one setting.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Deployment {
+    /// What is set, as a request: `run sysbench under SCHED_IDLE`.
+    pub what: String,
+    /// Commands for what already runs (and `# at the start:` for a new program); empty: no command makes it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub shell: String,
+    /// Drop-ins, each below a comment with its path.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub systemd: String,
+    /// A fragment of a pod's manifest, or which field is nearest.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kubernetes: String,
+    /// Commands for Xen's toolstack.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub xl: String,
+    /// What to know before it is used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub caveats: Vec<String>,
+}
+
+impl Deployment {
+    /// Returns how `variant` is made on a machine that runs what `scheduler` models. `from` is the scheduler of the machine as it
+    /// is: where they differ, another kernel (or hypervisor) is a part of the setting.
+    pub fn of(variant: &Variant, scheduler: &SchedulerSpec, from: &SchedulerSpec) -> Deployment {
+        let changes = Changes { steps: steps(variant), scheduler, from };
+        Deployment {
+            what: words::what(&changes),
+            shell: shell::text(&changes),
+            systemd: systemd::text(&changes),
+            kubernetes: kubernetes::text(&changes),
+            xl: xl::text(&changes),
+            caveats: caveats::of(&changes),
+        }
+    }
+
+    /// Returns how a setting such as `BATCH policy=idle` is made on Linux of any release. A setting that cannot be read is none.
+    pub fn of_setting(text: &str) -> Deployment {
+        let linux = SchedulerSpec { name: "linux".to_owned(), knobs: Vec::new() };
+        let variant = Variant::parse_named("", text);
+        variant.map_or_else(|_| Deployment::default(), |variant| Deployment::of(&variant, &linux, &linux))
+    }
+
+    /// Returns the text of a format; `None`: this setting has none in it.
+    pub fn text(&self, format: Format) -> Option<&str> {
+        let text = match format {
+            Format::Shell => &self.shell,
+            Format::Systemd => &self.systemd,
+            Format::Kubernetes => &self.kubernetes,
+            Format::Xl => &self.xl,
+        };
+        (!text.is_empty()).then_some(text.as_str())
+    }
+
+    /// Returns the names of the formats that it has.
+    pub fn formats(&self) -> Vec<&'static str> {
+        let has = |format: &Format| self.text(*format).is_some();
+        Format::ALL.into_iter().filter(has).map(Format::name).collect()
+    }
+}
+
+/// One change of one target.
+struct Step<'a> {
+    target: Target<'a>,
+    setting: &'a Setting,
+}
+
+/// Everything that a setting changes.
+struct Changes<'a> {
+    steps: Vec<Step<'a>>,
+    scheduler: &'a SchedulerSpec,
+    from: &'a SchedulerSpec,
+}
+
+impl Changes<'_> {
+    /// Whether the machine is a Xen host: its groups are domains.
+    fn xen(&self) -> bool {
+        self.scheduler.name.starts_with("xen-")
+    }
+
+    /// The kernel release that the scheduler models: (6, 18) of `linux-6.18`.
+    fn linux(&self) -> Option<(u32, u32)> {
+        let release = self.scheduler.name.strip_prefix("linux-")?;
+        let mut numbers = release.split(['.', '-']).map(|part| part.parse().ok());
+        Some((numbers.next()??, numbers.next()??))
+    }
+
+    /// Whether some step is one of these.
+    fn any(&self, is: impl Fn(&Setting) -> bool) -> bool {
+        self.steps.iter().any(|step| is(step.setting))
+    }
+}
+
+fn steps(variant: &Variant) -> Vec<Step<'_>> {
+    let mut steps = Vec::new();
+    for clause in &variant.clauses {
+        steps.extend(clause.settings.iter().map(|setting| Step { target: Target(&clause.target), setting }));
+    }
+    steps
+}
+
+/// The name of what changes: a program, a glob, a process id, a control group, or a word in capitals that the reader
+/// replaces.
+#[derive(Clone, Copy)]
+struct Target<'a>(&'a str);
+
+impl Target<'_> {
+    /// The process ids, as a word of a shell command line.
+    fn pids(self) -> String {
+        match self.is_placeholder() {
+            true => format!("{}_PID", self.0),
+            false if self.is_pid() => self.0.to_owned(),
+            false => format!("$(pgrep -x {})", shell::quoted(&self.pattern())),
+        }
+    }
+
+    /// Whether it is one process.
+    fn is_one(self) -> bool {
+        self.is_placeholder() || self.is_pid()
+    }
+
+    /// The command to start it with, as a word of a shell command line.
+    fn command(self) -> String {
+        match self.is_placeholder() || self.is_pid() || self.0.contains(['*', '?']) {
+            true => "COMMAND".to_owned(),
+            false => shell::quoted(self.0),
+        }
+    }
+
+    /// A name for a unit, a container or a file.
+    fn plain(self) -> String {
+        let kept = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.') { c } else { '-' };
+        match self.is_pid() {
+            true => "UNIT".to_owned(),
+            false => self.0.chars().map(kept).collect::<String>().trim_matches('-').to_owned(),
+        }
+    }
+
+    fn is_pid(self) -> bool {
+        !self.0.is_empty() && self.0.bytes().all(|byte| byte.is_ascii_digit())
+    }
+
+    /// A word in capitals.
+    fn is_placeholder(self) -> bool {
+        matches!(self.0.trim_start_matches('/'), SERVER | BATCH)
+    }
+
+    /// The regular expression of pgrep: the kernel keeps 15 bytes of a name.
+    fn pattern(self) -> String {
+        let mut pattern = String::new();
+        for c in self.0.chars() {
+            match c {
+                '*' => pattern += ".*",
+                '?' => pattern.push('.'),
+                '.' | '+' | '(' | ')' | '[' | ']' | '{' | '}' | '^' | '$' | '|' | '\\' => {
+                    pattern.extend(['\\', c])
+                }
+                c => pattern.push(c),
+            }
+        }
+        match self.0.contains(['*', '?']) {
+            true => pattern,
+            false => pattern.chars().take(15).collect(),
+        }
+    }
+}
+
+impl fmt::Display for Target<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+/// Target of a setting of a server that the reader names.
+pub const SERVER: &str = "SERVER";
+/// Target of a setting of batch work that the reader names.
+pub const BATCH: &str = "BATCH";
+
+/// How much a setting asks of the machine's owner: the larger, the more it can disturb. Within a variant the largest counts.
+pub(crate) fn mildness(variant: &Variant, scheduler: &SchedulerSpec, from: &SchedulerSpec) -> u8 {
+    use schedlab_model::Policy;
+    let of = |setting: &Setting| match setting {
+        Setting::Task(TaskSetting::Nice(_) | TaskSetting::Policy(Policy::Batch | Policy::Other)) => 1,
+        Setting::Task(TaskSetting::Policy(Policy::Idle) | TaskSetting::Slice(_) | TaskSetting::Group(_)) => 2,
+        Setting::Group(GroupSetting::Shares(_) | GroupSetting::Idle(_) | GroupSetting::Weight(_)) => 2,
+        Setting::Task(TaskSetting::Cpus(_)) | Setting::Group(GroupSetting::Cpus(_)) => 3,
+        Setting::Group(GroupSetting::Max(_) | GroupSetting::Cap(_)) | Setting::Knob(..) => 3,
+        Setting::Task(TaskSetting::Policy(_)) => 5,
+        Setting::Machine(MachineSetting::Preempt(_) | MachineSetting::ThreadedIrqs(_)) => 6,
+        Setting::Group(GroupSetting::Guest(_)) => 6,
+        Setting::Delegation(..) => 7,
+        // No setting at all: another load.
+        Setting::Task(TaskSetting::Demand(_) | TaskSetting::Off) | Setting::Source(_) => 0,
+    };
+    let settings = variant.clauses.iter().flat_map(|clause| &clause.settings).map(of).max().unwrap_or(0);
+    let family = |spec: &SchedulerSpec| spec.name.split('-').next().map(str::to_owned);
+    let kernel = match scheduler.name == from.name {
+        true => 0,
+        false if family(scheduler) == family(from) => 4,
+        false => 7,
+    };
+    settings.max(kernel)
+}
