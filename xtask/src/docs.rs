@@ -54,7 +54,7 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
 pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) {
     let texts = match texts(root) {
         Ok(texts) => texts,
-        Err(error) => return findings.push(Finding::new(EXCHANGE, 0, &format!("{error:#}"))),
+        Err(error) => return findings.push(Finding::new(EXCHANGE, 0, format!("{error:#}"))),
     };
     for (file, text) in texts {
         if std::fs::read_to_string(root.join(file)).unwrap_or_default() != text {

@@ -16,6 +16,18 @@ const TASKS: usize = 4;
 /// Time between events: a whole number of microseconds, which every clock can say.
 const GAP: u64 = 7_000;
 
+fn switch(prev: Option<u32>, prev_state: PrevState, next: Option<u32>) -> EventKind {
+    EventKind::Switch { prev: prev.map(TaskId), prev_state, next: next.map(TaskId) }
+}
+
+/// A task wakes, runs and sleeps.
+fn once(push: &mut dyn FnMut(usize, EventKind), task: u32) {
+    let cpu = task as usize % CPUS;
+    push(cpu, EventKind::Wake { task: TaskId(task), waker: Waker::HardIrq });
+    push(cpu, switch(None, PrevState::Runnable, Some(task)));
+    push(cpu, switch(Some(task), PrevState::Sleeping, None));
+}
+
 /// A possible history: tasks wake, run, are preempted and block. `choices` decides what happens.
 fn history(choices: &[u8]) -> Vec<SchedEvent> {
     let mut out = Vec::new();
@@ -27,17 +39,9 @@ fn history(choices: &[u8]) -> Vec<SchedEvent> {
         out.push(SchedEvent { at: Ns(at), cpu: CpuId(cpu as u32), kind });
         at += GAP;
     };
-    let switch = |prev: Option<u32>, prev_state, next: Option<u32>| EventKind::Switch {
-        prev: prev.map(TaskId),
-        prev_state,
-        next: next.map(TaskId),
-    };
     // Everything is seen once, so that what is missing later can be known.
     for task in 0..TASKS as u32 {
-        let cpu = task as usize % CPUS;
-        push(cpu, EventKind::Wake { task: TaskId(task), waker: Waker::HardIrq });
-        push(cpu, switch(None, PrevState::Runnable, Some(task)));
-        push(cpu, switch(Some(task), PrevState::Sleeping, None));
+        once(&mut push, task);
     }
     for choice in choices {
         let cpu = usize::from(choice & 1);
@@ -55,14 +59,8 @@ fn history(choices: &[u8]) -> Vec<SchedEvent> {
             (_, 1, running) => {
                 let left =
                     if choice >> 5 & 1 == 0 { PrevState::Runnable } else { PrevState::RunnableInKernel };
-                push(
-                    cpu,
-                    switch(
-                        running,
-                        if running.is_none() { PrevState::Runnable } else { left },
-                        Some(task as u32),
-                    ),
-                );
+                let left = if running.is_none() { PrevState::Runnable } else { left };
+                push(cpu, switch(running, left, Some(task as u32)));
                 if let Some(prev) = running {
                     state[prev as usize] = 1;
                 }

@@ -340,26 +340,16 @@ pub fn compare_recording(
     };
     let (mut runs, refused) = bench.run(&mut plans)?;
     gates::check(&options.gates, &plans, &names)?;
-    if let Some(client) = &client {
-        client.add_to(&mut runs);
-    }
+    client.iter().for_each(|client| client.add_to(&mut runs));
     let alone = trust::alone(input, &plans[0], &bench)?;
     let mut replay = trust::self_replay(input, &recorded, why, &runs[0], &alone, &single);
     replay.left_out = left_out;
     let mut errors = trust::method_errors(&replay, input);
-    if let Some(client) = &client {
-        client.add_error(&runs[0], &mut errors);
-    }
+    client.iter().for_each(|client| client.add_error(&runs[0], &mut errors));
     let mut study = Study {
         schema: SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        input: Input {
-            kind: InputKind::Recording,
-            name: schedlab_model::text::shown(&input.path.display().to_string()).into_owned(),
-            title: title(&input.header),
-            cpus: input.replay.topology.cpus(),
-            hz: input.hz(),
-        },
+        input: input.described(),
         duration_ns: duration.0,
         warmup_ns: 0,
         verdict: Default::default(),
@@ -380,13 +370,29 @@ pub fn compare_recording(
     study.headline = crate::headline::headline(&study, &[]);
     study.verdict = verdict::verdict(&study);
     if let Some(keep) = &keep {
-        let tasks = (0..input.classes.len()).map(|task| (input.task_name(task), input.classes[task].clone()));
         let was = Measured::of_summary(&input.summary, &input.classes, &single);
-        let mut detail = Detail::from_runs(&study, &runs, tasks.collect(), Some(&was));
+        let mut detail = Detail::from_runs(&study, &runs, input.names(), Some(&was));
         detail.observed(&study, &runs, keep, Some(&input.path))?;
         study.detail = Some(Box::new(detail));
     }
     Ok(study)
+}
+
+impl RecordedInput {
+    fn described(&self) -> Input {
+        Input {
+            kind: InputKind::Recording,
+            name: schedlab_model::text::shown(&self.path.display().to_string()).into_owned(),
+            title: title(&self.header),
+            cpus: self.replay.topology.cpus(),
+            hz: self.hz(),
+        }
+    }
+
+    /// Returns each task's name and class.
+    fn names(&self) -> Vec<(String, String)> {
+        (0..self.classes.len()).map(|task| (self.task_name(task), self.classes[task].clone())).collect()
+    }
 }
 
 fn title(header: &Header) -> String {

@@ -85,6 +85,9 @@ struct Steps<'p> {
     notes: &'p mut BTreeSet<String>,
 }
 
+const LOOPS_AS_TIME: &str =
+    "`run` is a number of loops at the calibrated speed; it is taken as time, as `runtime` is";
+
 impl Programs {
     /// Looks through all tasks for what they share.
     pub(super) fn new(tasks: &[&(String, Json)], machine_cpus: i64) -> Result<Programs, Mistake> {
@@ -436,9 +439,7 @@ impl Steps<'_> {
         match event {
             "run" | "runtime" => {
                 if event == "run" {
-                    self.notes.insert(
-                        "`run` is a number of loops at the calibrated speed; it is taken as time, as `runtime` is".to_owned(),
-                    );
+                    self.notes.insert(LOOPS_AS_TIME.to_owned());
                 }
                 steps.push(format!("run {}us", micros(value, place)?));
             }

@@ -45,7 +45,7 @@ pub(super) fn unwrap<'i>(input: Box<dyn BufRead + 'i>) -> Result<Box<dyn BufRead
 }
 
 /// The first bytes, at most 4, without taking them.
-fn peek<'h>(input: &'h mut dyn BufRead) -> Result<&'h [u8], TraceError> {
+fn peek(input: &mut dyn BufRead) -> Result<&[u8], TraceError> {
     let head = input.fill_buf().map_err(|source| TraceError::Io { doing: "read", source })?;
     Ok(&head[..head.len().min(4)])
 }

@@ -196,7 +196,7 @@ impl Tracepoint {
 }
 
 impl Field {
-    /// `field:char prev_comm[16];	offset:8;	size:16;	signed:0;`
+    /// `field:char prev_comm[16]; offset:8; size:16; signed:0;`, with a tab behind each semicolon.
     fn parse(line: &str) -> Option<(String, Field)> {
         let mut parts = line.strip_prefix("field:")?.split(';').map(str::trim);
         let declared = parts.next()?;

@@ -235,70 +235,68 @@ mod tests {
         split(text, Columns::Unnamed).unwrap_or_else(|why| panic!("{text}: {why}"))
     }
 
+    /// A line, and what is in it: name, thread, CPU, time in nanoseconds, event.
+    type Split = (&'static str, &'static str, Option<u32>, u32, u64, &'static str);
+
+    const LINES: &[Split] = &[
+        (
+            "  hog   200 [001]   100.000100: sched:sched_waking: x",
+            "hog",
+            Some(200),
+            1,
+            100_000_100_000,
+            "sched_waking",
+        ),
+        (
+            "hog 12/200 [001] 100.5: 1 sched:sched_waking: x",
+            "hog",
+            Some(200),
+            1,
+            100_500_000_000,
+            "sched_waking",
+        ),
+        (
+            ":-1    -1 [000]   0.000000900: sched:sched_switch/call-graph=no/: x",
+            ":-1",
+            None,
+            0,
+            900,
+            "sched_switch",
+        ),
+        (
+            "a b-c-200     [011] d.h3.  1.5: sched_switch: x",
+            "a b-c",
+            Some(200),
+            11,
+            1_500_000_000,
+            "sched_switch",
+        ),
+        (
+            "hog-200 (  100) [001] d..2. 1.5: sched_switch: x",
+            "hog",
+            Some(200),
+            1,
+            1_500_000_000,
+            "sched_switch",
+        ),
+        (
+            "<...>-200 (-----) [001] .... 1.5: sched_switch: x",
+            "<...>",
+            Some(200),
+            1,
+            1_500_000_000,
+            "sched_switch",
+        ),
+        ("hog-200   12d..2. 16692us!: sched_switch: x", "hog", Some(200), 12, 16_692_000, "sched_switch"),
+        ("hog-200   1d..2. 100.5: sched_switch: x", "hog", Some(200), 1, 100_500_000_000, "sched_switch"),
+        ("hog-200  [01]  1.5: sched_switch: x", "hog", Some(200), 1, 1_500_000_000, "sched_switch"),
+        ("hog-200  [01]  123456: sched_switch: x", "hog", Some(200), 1, 123_456, "sched_switch"),
+        ("hog 200 [001] 1.5: sched:sched_switch:ppp: x", "hog", Some(200), 1, 1_500_000_000, "sched_switch"),
+    ];
+
     #[test]
     fn every_tracers_line_is_split() {
-        for (text, comm, tid, cpu, at, event) in [
-            (
-                "  hog   200 [001]   100.000100: sched:sched_waking: x",
-                "hog",
-                Some(200),
-                1,
-                100_000_100_000,
-                "sched_waking",
-            ),
-            (
-                "hog 12/200 [001] 100.5: 1 sched:sched_waking: x",
-                "hog",
-                Some(200),
-                1,
-                100_500_000_000,
-                "sched_waking",
-            ),
-            (
-                ":-1    -1 [000]   0.000000900: sched:sched_switch/call-graph=no/: x",
-                ":-1",
-                None,
-                0,
-                900,
-                "sched_switch",
-            ),
-            (
-                "a b-c-200     [011] d.h3.  1.5: sched_switch: x",
-                "a b-c",
-                Some(200),
-                11,
-                1_500_000_000,
-                "sched_switch",
-            ),
-            (
-                "hog-200 (  100) [001] d..2. 1.5: sched_switch: x",
-                "hog",
-                Some(200),
-                1,
-                1_500_000_000,
-                "sched_switch",
-            ),
-            (
-                "<...>-200 (-----) [001] .... 1.5: sched_switch: x",
-                "<...>",
-                Some(200),
-                1,
-                1_500_000_000,
-                "sched_switch",
-            ),
-            ("hog-200   12d..2. 16692us!: sched_switch: x", "hog", Some(200), 12, 16_692_000, "sched_switch"),
-            ("hog-200   1d..2. 100.5: sched_switch: x", "hog", Some(200), 1, 100_500_000_000, "sched_switch"),
-            ("hog-200  [01]  1.5: sched_switch: x", "hog", Some(200), 1, 1_500_000_000, "sched_switch"),
-            ("hog-200  [01]  123456: sched_switch: x", "hog", Some(200), 1, 123_456, "sched_switch"),
-            (
-                "hog 200 [001] 1.5: sched:sched_switch:ppp: x",
-                "hog",
-                Some(200),
-                1,
-                1_500_000_000,
-                "sched_switch",
-            ),
-        ] {
+        for &(text, comm, tid, cpu, at, event) in LINES {
             let line = ok(text);
             let stamp = line.stamp;
             assert_eq!((stamp.running.comm, stamp.running.tid, stamp.cpu), (comm, tid, cpu), "{text}");
