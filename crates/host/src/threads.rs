@@ -45,7 +45,7 @@ pub struct Scheduling {
     pub reset_on_fork: bool,
     /// The policy is SCHED_EXT (7, Linux 6.12 and later): a sched_ext scheduler may take it. Where none is loaded it is
     /// SCHED_OTHER to the kernel, and so [`policy`](Self::policy) is that.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ext: bool,
 }
 

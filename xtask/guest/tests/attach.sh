@@ -10,7 +10,7 @@ for paranoid in $(cat $level) 2; do
     echo $paranoid >$level
     for scheduler in rr fifo-centralized; do
         name="$scheduler, paranoid $paranoid"
-        run schedlab attach --scheduler $scheduler --cpus 1-3 --pid $a,$b,$c,$d --for 2s
+        run schedlab attach --scheduler $scheduler --cpus 1-3 --pid $a,$b,$c,$d --for 4s
         check "$name: it ends well" [ $code = 0 ]
         check "$name: wakeups are heard" said ' [1-9][0-9]+ wakeups'
         for sleeper in at3 at4; do

@@ -62,6 +62,7 @@ pub(super) const TESTS: &[Test] = &[
     Test {
         name: "record",
         about: "recordings by each way hold the switches that the kernel's own trace holds",
+        limit_s: 240,
         short: true,
         judge: Some(switches::judge),
         ..USUAL
