@@ -101,7 +101,8 @@ fn rows(
                 let comparable = index > 0 && theirs.len() == mine.len();
                 let change = if comparable { change(metric, &theirs, &mine, method) } else { None };
                 let spread = (value.high - value.low) / 2.0;
-                let was = Estimate::from_values(theirs.clone())?.median;
+                // The first row may have no such number.
+                let was = Estimate::from_values(theirs.clone()).map_or(value.median, |was| was.median);
                 let known = method.anchor.filter(|_| !method.merges);
                 let error = known.map(|_| spread + method.of_difference(metric, was, value.median));
                 let interval = percentile::interval(own, subject.kind, &subject.name, metric);

@@ -36,6 +36,10 @@ impl NewFile {
         if fs::metadata(path).is_ok_and(|data| !data.is_file() && !data.is_dir()) {
             return File::options().write(true).open(path).map(at_once);
         }
+        // An open file of this or another process (/proc/self/fd/4, which may have no name): nothing can be put beside it.
+        if fs::canonicalize(path.parent().unwrap_or(path)).is_ok_and(|folder| folder.starts_with("/proc")) {
+            return File::options().write(true).truncate(true).open(path).map(at_once);
+        }
         let place = target(path)?;
         let mut name = place.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}.part", std::process::id()));

@@ -70,6 +70,8 @@ fn same(events: &[SchedEvent], scope: &Scope) -> Result<usize, TestCaseError> {
     prop_assert_eq!(&Recording::read(&file[..]).unwrap(), &whole);
     let mut all = Rows::default();
     timehist::ENTRY.run(&whole, scope, &mut all).unwrap();
+    // What is missing is found in the whole recording, and said beside the listing by who shows it.
+    all.0.retain(|line| !line.starts_with("events are missing: "));
     let mut looks = 0;
     for (together, in_order) in [(1, true), (3, true), (4096, true), (2, false)] {
         let (listed, taken) = listed(&file, together, in_order);

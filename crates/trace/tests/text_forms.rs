@@ -75,8 +75,8 @@ fn history(choices: &[u8]) -> Vec<SchedEvent> {
         }
     }
     // And once more, so that what is missing at the end can be known.
-    for cpu in 0..CPUS {
-        if let Some(running) = on_cpu[cpu] {
+    for (cpu, running) in on_cpu.into_iter().enumerate() {
+        if let Some(running) = running {
             push(cpu, switch(Some(running), PrevState::Sleeping, None));
             state[running as usize] = 0;
         }

@@ -25,13 +25,14 @@ Examples:
   schedlab record -o all.slt --for 5s --all               the whole machine for 5 seconds
   schedlab record --for 5s --all                          the same, into a file named by the date
   schedlab record -o redis.slt --for 5s -- ./bench.sh     while a command runs, 5 seconds at most
-  schedlab record -o redis.slt --pid 4711                 process 4711 and its children, until it ends
+  schedlab record -o redis.slt --pid 4711                 process 4711 and its children
   schedlab record -o redis.slt --pid 4711 --all           the whole machine, until process 4711 ends
   schedlab record -o batch.slt --cgroup /batch --for 1m   the tasks of a control group alone
   schedlab record -o long.slt --all --max-size 2G         until the file has 2 GiB (or Ctrl-C)
   schedlab record --ring 30s --until 'redis-server wait > 10ms' -o incident.slt
                                                           the 30 seconds before such a wait
-  schedlab record --ring 30s --until 'redis-server wait > 10ms' --exec 'mail -s late ops < /dev/null' -o incident.slt
+  schedlab record --ring 30s --until 'redis-server wait > 10ms' --exec ./tell.sh -o incident.slt
+                                                          and a script that is then told of it
 
 Record the whole machine where you can: the tasks that disturb a task are as interesting as the task. With --pid or --cgroup \
 alone the kernel leaves all others out (backend bpf), and the file has them as one task `others/N` on each CPU.

@@ -101,8 +101,8 @@ fn foreign_and_empty_recordings() {
     let folder = Folder::new("foreign");
     for (content, part) in [
         (&b""[..], "the recording is empty"),
-        (b"PERFILE2\0\0\0\0\0\0\0\0", "not a schedlab recording"),
-        (b"\x7fELF\x02\x01\x01", "not a schedlab recording"),
+        (b"PERFILE2\0\0\0\0\0\0\0\0", "this perf.data is damaged"),
+        (b"\x7fELF\x02\x01\x01", "this is a program or core dump (ELF)"),
         (&[0; 4096], "not a schedlab recording"),
     ] {
         let path = folder.write("x.slt", content);

@@ -161,7 +161,8 @@ fn own_files(folder: &Folder) {
     let exported = folder.0.join("perf.txt").display().to_string();
     let ran = schedlab(&["export", "recordings/two-yes.slt", "--perf-script", &exported]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    for name in ["trace.txt", "ftrace.txt"] {
+    // A trace is known by its content, not by its name: `import` has a test with a real perf.data.
+    for name in ["trace.txt", "ftrace.txt", "perf.data"] {
         std::fs::copy(&exported, folder.0.join(name)).expect("writable");
     }
     for name in ["old.json", "new.json"] {
@@ -169,6 +170,9 @@ fn own_files(folder: &Folder) {
         let ran = schedlab(&["compare", "two-hogs", "--for", "1500ms", "--json", "-o", &out]);
         assert!(ran.code < 2, "{ran:?}");
     }
+    let page = folder.0.join("systrace.html").display().to_string();
+    assert_eq!(schedlab(&["export", "recordings/two-yes.slt", "--systrace", &page]).code, 0);
+    folder.write("wrk.txt", "  7000 requests in 3.00s, 1.00MB read\nRequests/sec:   2333.33\n");
     let trace = folder.0.join("trace.pftrace").display().to_string();
     assert_eq!(schedlab(&["export", "recordings/two-yes.slt", "--perfetto", &trace]).code, 0);
     for name in ["scenarios", "recordings"] {

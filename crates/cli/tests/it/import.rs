@@ -35,7 +35,7 @@ fn standard_input_goes_wherever_a_file_goes() {
     assert_eq!(same.code, 0, "{same:?}");
     // A scenario is known by its content.
     let scenario = root().join("scenarios/two-hogs.toml").display().to_string();
-    let compared = with_input(&["compare", "-", "--for", "100ms"], &scenario);
+    let compared = with_input(&["compare", "-", "--for", "2s"], &scenario);
     assert!(compared.code <= 1 && compared.stdout.contains("hog"), "{compared:?}");
     let refused = with_input(&["show", "-"], "/dev/null");
     assert!(refused.code == 2 && refused.stderr.contains("standard input"), "{refused:?}");

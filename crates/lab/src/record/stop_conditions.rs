@@ -432,7 +432,7 @@ mod tests {
             ("redis-server wait > 10", "10"),
             ("wait >", "a time is missing"),
             ("> 10ms", "say what is measured"),
-            ("my long name wait > 1ms", "name with spaces"),
+            ("my long name wait > 1ms", "in quotes"),
             ("wait > 1ms or", "a condition is missing"),
         ] {
             let error = text.parse::<StopConditions>().unwrap_err().to_string();

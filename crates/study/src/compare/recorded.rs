@@ -492,11 +492,11 @@ mod tests {
         for (release, scheduler) in [
             ("6.2.0-39-generic", "linux-6.1"),
             ("6.1.192", "linux-6.1"),
-            ("6.8.0-31", "linux-6.12"),
+            ("6.8.0-31", "linux-6.6"),
             ("6.12.95", "linux-6.12"),
             ("6.18.44+", "linux-6.18"),
             ("7.2.13", "linux-7.2"),
-            ("5.4.0", "linux-6.1"),
+            ("5.4.0", "linux-3.0"),
         ] {
             assert_eq!(kernel_scheduler(release).unwrap().0, scheduler, "{release}");
         }

@@ -97,6 +97,10 @@ fn of_settings(changes: &Changes<'_>) -> Vec<String> {
                     max.period.saturating_sub(max.quota)
                 ),
             ),
+            Setting::Group(GroupSetting::Max(None)) => say(
+                true,
+                "Without cpu.max nothing holds the group back; beside other work it gets what its weight gives it.".to_owned(),
+            ),
             Setting::Group(GroupSetting::Shares(_) | GroupSetting::Weight(_)) => say(
                 true,
                 "A weight changes shares, not who runs first: a wakeup still waits until the current slice ends.".to_owned(),

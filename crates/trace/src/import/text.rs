@@ -350,7 +350,7 @@ impl<'b, 'o> Text<'b, 'o> {
     }
 }
 
-/// `perf script` of samples with call chains prints one address a line.
+/// `perf script` of samples with call chains prints one address a line, and its symbol.
 fn is_call_chain(text: &str) -> bool {
     let word = text.split_whitespace().next().unwrap_or_default();
     word.len() >= 4 && u64::from_str_radix(word, 16).is_ok()
