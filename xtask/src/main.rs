@@ -55,7 +55,7 @@ Usage: cargo xtask <chore> [options]
       --for 60s     no longer than this; without a command: for so long
   guest [KERNEL...] boot Debian's kernels (6.12, 6.12-rt, ...) in QEMU and test the program inside: docs/guests.md
       --test NAME   only this test (may be given several times); --list: what there is
-      --short       what CI runs: three kernels, some minutes
+      --short       three kernels, some minutes
       --script FILE this shell script in place of the tests; --virtual, --cpus N, --memory MiB: on which machine
       --program P   not the program of this tree, but this one
   bpf               build the BPF object and compare it with the one in bpf/ (needs clang, llvm and libbpf-dev)

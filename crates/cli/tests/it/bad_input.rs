@@ -103,7 +103,7 @@ fn foreign_and_empty_recordings() {
         (&b""[..], "the recording is empty"),
         (b"PERFILE2\0\0\0\0\0\0\0\0", "this perf.data is damaged"),
         (b"\x7fELF\x02\x01\x01", "this is a program or core dump (ELF)"),
-        (&[0; 4096], "not a schedlab recording"),
+        (&[0; 4096], "none of the binary traces that are known"),
     ] {
         let path = folder.write("x.slt", content);
         let ran = schedlab(&["compare", &path]);

@@ -82,7 +82,8 @@ fn the_main_figure_of_each_seed_experiment_is_in_its_own_output() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
         command.args(["compare", scenario]).current_dir(root()).env("COLUMNS", "100");
         let ran = super::ran(&mut command);
-        let heads: Vec<&str> = ran.stdout.lines().filter(|line| line.starts_with("  scheduler ")).collect();
+        let head = |line: &&str| line.starts_with("  scheduler ") || line.starts_with("  variant ");
+        let heads: Vec<&str> = ran.stdout.lines().filter(head).collect();
         for heading in headings {
             assert!(heads.iter().any(|line| line.contains(heading)), "{scenario}: {heading}: {}", ran.stdout);
         }

@@ -23,13 +23,15 @@ enum Place {
 #[derive(Debug, Default)]
 pub(super) struct Markup {
     place: Place,
+    /// Something was read: what begins as text is no document.
+    begun: bool,
 }
 
 impl Markup {
     /// The line as a tracer wrote it; `None` when it is no part of a trace.
     pub(super) fn line<'a>(&mut self, text: &'a str) -> Option<&'a str> {
         let trimmed = text.trim_start();
-        if trimmed.starts_with('<') && self.place == Place::Plain {
+        if trimmed.starts_with('<') && !self.begun {
             let start = trimmed.as_bytes().get(1).copied().unwrap_or_default();
             // `<...>-12` and `<idle>-0` are tasks.
             let task = trimmed.starts_with("<...>") || trimmed.starts_with("<idle>");
@@ -37,6 +39,7 @@ impl Markup {
                 self.place = Place::Outside;
             }
         }
+        self.begun |= !trimmed.is_empty();
         match self.place {
             Place::Plain => Some(text),
             Place::Outside => {
@@ -85,6 +88,8 @@ mod tests {
     #[test]
     fn text_passes() {
         assert_eq!(lines("<idle>-0 x\n<...>-3 y\nz"), ["<idle>-0 x", "<...>-3 y", "z"]);
+        // A line that was cut off makes no document of a text.
+        assert_eq!(lines("<idle>-0 x\n  <idl\nz"), ["<idle>-0 x", "  <idl", "z"]);
     }
 
     #[test]
