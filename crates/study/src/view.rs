@@ -55,15 +55,6 @@ pub fn columns(study: &Study, kind: Kind) -> Vec<Metric> {
     columns_of(kind).iter().copied().filter(|metric| delegated || !metric.is_of_agents()).collect()
 }
 
-/// Returns the columns of one subject: what the headline says of it first, then the others.
-pub fn columns_for(study: &Study, kind: Kind, name: &str) -> Vec<Metric> {
-    let of = study.headline.iter().filter(|figure| figure.kind == kind && figure.subject == name);
-    let mut columns: Vec<Metric> = of.map(|figure| figure.metric).collect();
-    let others = self::columns(study, kind).into_iter().filter(|metric| !columns.contains(metric));
-    columns.extend(others.collect::<Vec<_>>());
-    columns
-}
-
 /// Returns the heading of a metric's column in a table of `kind`. What clients see is all response times: beside the median
 /// the percentile alone says which.
 pub fn heading(metric: Metric, kind: Kind) -> String {

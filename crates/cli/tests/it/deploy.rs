@@ -76,7 +76,7 @@ fn the_main_figure_of_each_seed_experiment_is_in_its_own_output() {
         ("smp-evaluation", vec!["decision"]),
         ("ghost-micro", vec!["end-to-end p50"]),
         ("cyclictest", vec!["latency max"]),
-        ("xen-ping", vec!["response mean", "p99"]),
+        ("xen-ping", vec!["mean"]),
         ("redis-batch", vec!["requests/s", "p99"]),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
