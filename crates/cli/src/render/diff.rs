@@ -32,8 +32,8 @@ pub(crate) fn diff(diff: &Diff, style: &Style, all: bool) -> String {
     }
     let hidden = diff.subjects.iter().map(|subject| subject.cells.len()).sum::<usize>() - cells;
     if hidden > 0 {
-        text += &style
-            .dim(&format!("\n{hidden} numbers did not change by more than chance (--all shows them)\n"));
+        let line = format!("{hidden} numbers did not change by more than chance (--all shows them)");
+        text += &format!("\n{}\n", style.dim(&wrap(&line, style.width, 0)));
     }
     for (names, what) in [(&diff.gone, "only before"), (&diff.new, "only after")] {
         if !names.is_empty() {
