@@ -52,7 +52,13 @@ fn show(text: &mut String, fact: &Fact, style: &Style) {
         Level::Limit => style.bold("limit  "),
         Level::Missing => style.bad("missing"),
     };
-    let _ = writeln!(text, "{mark}  {}: {}", fact.what, style.bold(&fact.state));
+    // Wrapped as it reads, and then made bold: the mark may have colours, which have no width.
+    let line = wrap(&format!("{}: {}", fact.what, fact.state), style.width, 9);
+    let line = line.trim_start();
+    let _ = match line.strip_suffix(fact.state.as_str()) {
+        Some(before) => writeln!(text, "{mark}  {before}{}", style.bold(&fact.state)),
+        None => writeln!(text, "{mark}  {line}"),
+    };
     let _ = writeln!(text, "{}", style.dim(&wrap(&fact.consequence, style.width, 9)));
     if let Some(command) = &fact.lift {
         let _ = writeln!(text, "         lift: {command}");
