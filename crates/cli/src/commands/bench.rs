@@ -32,7 +32,7 @@ pub(crate) enum What {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  schedlab bench model                               as in the paper: 2 to 1024 threads on 2, 4, 8 CPUs
+  schedlab bench model                               2 to 1024 threads on 2, 4, 8 CPUs
   schedlab bench model --tasks 64,1024 --cpus 8 --variant stay --variant change
   schedlab bench model --costs modern --tasks 2..4096
   schedlab bench model mine.toml                     another scenario with a [sweep]

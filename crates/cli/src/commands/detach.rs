@@ -10,7 +10,7 @@ use schedlab_live::detach::{Owners, detach, detach_process};
 #[command(after_help = "\
 Examples:
   schedlab detach                  everything that schedlab manages is as before
-  schedlab detach --pid 957        this process and its children are as before; the rest stays managed
+  schedlab detach --pid 957        this process and its children; the rest stays managed
 
 An owner that does not give back within two seconds is killed, and everything is put back from its journal.")]
 pub(crate) struct DetachArgs {

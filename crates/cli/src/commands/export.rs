@@ -17,7 +17,7 @@ Examples:
   schedlab export a.slt --csv tables              tables/events.csv, tasks.csv, waits.csv
   schedlab export a.slt --ftrace a.txt --perf-script a.perf.txt
   schedlab export a.slt --systrace a.html --trace-cmd a.report.txt --lttng a.lttng.txt
-  schedlab export a.slt --rt-app a.json           what its tasks wanted, for rt-app on another machine
+  schedlab export a.slt --rt-app a.json           what its tasks wanted, for rt-app
   perf script | schedlab export - --perfetto a.pftrace
 
 Files are written whole or not at all; `-` is standard output. docs/exchange-formats.md says what each format carries.")]

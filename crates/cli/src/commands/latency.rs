@@ -34,7 +34,7 @@ Examples:
   schedlab latency --wake pipe --cpus 1               wakeups by another thread
   schedlab latency --slack 1ns                        SCHED_OTHER without its 50 us of timer slack
   schedlab latency --for 10m --fail-if 'p99.9 > 200us' --fail-if 'cpu1 max > 5ms'
-  schedlab latency --policy fifo:80 --for 1h --break 500us    stop at the first later one, and say what took the time
+  schedlab latency --policy fifo:80 --for 1h --break 500us    stop at the first later one
   schedlab latency --matrix --report rt.html          {idle, loaded} x {other, fifo:49}, two minutes
   schedlab latency merge standard=a.json rt=b.json --report kernels.html
 

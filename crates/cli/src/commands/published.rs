@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  schedlab published                       every published figure beside the simulated one (half a minute)
+  schedlab published                       every published figure beside the simulated one
   schedlab published elevation cyclictest  of these scenarios
 
 The published figures are those of papers, articles and talks, or were measured with the real schedulers' code; the scenarios' \

@@ -14,7 +14,7 @@ const SCHEMA: &str = "schedlab-status/1";
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  schedlab status                  which process manages which threads, and their policies before and now
+  schedlab status                  which process manages which threads, with their policies
   schedlab status --json | jq '.managed[].threads[].tid'
 
 Journals of what was before lie in /run/schedlab (root) or $XDG_RUNTIME_DIR/schedlab; SCHEDLAB_RUN_DIR names another folder.")]
