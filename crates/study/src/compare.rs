@@ -128,7 +128,7 @@ fn rows(
             event_hashes: own.iter().map(|run| format!("{:016x}", run.event_hash)).collect(),
             notes,
             bound: bound::why(plan, &plans[0]),
-            mildness: deploy::mildness(&plan.set, &plan.scheduler, &plans[0].scheduler),
+            mildness: deploy::mildness(&bound::own(plan, &plans[0]), &plan.scheduler, &plans[0].scheduler),
             deploy: bound::deployment(plan, &plans[0]),
             delegation: plan
                 .delegation

@@ -7,11 +7,13 @@ use crate::progress::RecordingLine;
 use anyhow::{Context, anyhow, bail};
 use schedlab_host::{
     Backend, Preparing, RecordFilter, RecordRequest, RecordStart, RecordUntil, RecordingCapabilities,
+    StopSignal,
 };
 use schedlab_lab::record::{
     RecordObserver, RecordPlan, RecordProgress, Recorded, SMALLEST_FILE, StopConditions, record,
 };
 use schedlab_model::{CpuId, Ns};
+use std::collections::VecDeque;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender};
@@ -32,7 +34,7 @@ Examples:
   schedlab record --ring 30s --until 'redis-server wait > 10ms' -o incident.slt
                                                           the 30 seconds before such a wait
   schedlab record --ring 30s --until 'redis-server wait > 10ms' --exec ./tell.sh -o incident.slt
-                                                          and a script that is then told of it
+                                                          and a script that is then told of it; --keep 5 goes on
 
 Record the whole machine where you can: the tasks that disturb a task are as interesting as the task. With --pid or --cgroup \
 alone the kernel leaves all others out (backend bpf), and the file has them as one task `others/N` on each CPU.
@@ -66,6 +68,10 @@ pub(crate) struct RecordArgs {
     /// Run this shell command after the event, when the recording is written; its name is in $SCHEDLAB_FILE
     #[arg(long, value_name = "COMMAND", requires = "until")]
     exec: Option<String>,
+    /// Begin again after each event, into FILE-1.slt, FILE-2.slt, ..., and keep the newest N; ends by --for (all together) or
+    /// Ctrl-C. What comes while a recording is written is not seen
+    #[arg(long, value_name = "N", requires = "until", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["json", "run"])]
+    keep: Option<u32>,
     /// Go on for this long after the event
     #[arg(long, value_name = "TIME", requires = "until", allow_hyphen_values = true)]
     after: Option<Ns>,
@@ -97,12 +103,64 @@ const LOST_PERMILLE: u64 = 10;
 
 pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {
     let plan = plan(args)?;
+    let signal = stop_signal()?;
+    match args.keep {
+        Some(keep) => incidents(args, plan, keep, &signal),
+        None => once(args, &plan, &signal).map(|(exit, _)| exit),
+    }
+}
+
+/// Records again and again, each time until an event, and keeps the newest `keep` recordings.
+fn incidents(args: &RecordArgs, first: RecordPlan, keep: u32, signal: &StopSignal) -> anyhow::Result<Exit> {
+    if output::is_stdout(&first.output) {
+        bail!("--keep {keep}: several recordings do not fit in standard output: name a file with -o");
+    }
+    let (begun, mut kept, mut worst) = (Instant::now(), VecDeque::new(), Exit::Done);
+    for number in 1_u32.. {
+        let mut plan = first.clone();
+        plan.output = numbered(&first.output, number);
+        if let Some(all) = first.request.duration {
+            let left = all.saturating_sub(Ns(begun.elapsed().as_nanos() as u64));
+            if left == Ns::ZERO {
+                break;
+            }
+            plan.request.duration = Some(left);
+        }
+        let (exit, came) = once(args, &plan, signal)?;
+        if !came {
+            // The time is over: what was recorded since the last event shows none.
+            let _ = std::fs::remove_file(&plan.output);
+            break;
+        }
+        worst = if exit == Exit::Done { worst } else { exit };
+        kept.push_back(plan.output);
+        if kept.len() > keep as usize {
+            kept.pop_front().map(std::fs::remove_file).transpose()?;
+        }
+        if signal.requested() {
+            break;
+        }
+    }
+    Ok(if kept.is_empty() { Exit::ExpectationFailed } else { worst })
+}
+
+/// Returns `incident-3.slt` of `incident.slt`.
+fn numbered(file: &Path, number: u32) -> PathBuf {
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+    let name = match file.extension() {
+        Some(extension) => format!("{stem}-{number}.{}", extension.to_string_lossy()),
+        None => format!("{stem}-{number}"),
+    };
+    file.with_file_name(name)
+}
+
+/// Makes one recording. Returns whether the event of `--until` came, too.
+fn once(args: &RecordArgs, plan: &RecordPlan, signal: &StopSignal) -> anyhow::Result<(Exit, bool)> {
     let file = plan.output.as_path();
     output::check(file)?;
-    let signal = stop_signal()?;
     let mut live =
         Live { quiet: args.json || output::is_stdout(file), line: RecordingLine::new(), patience: None };
-    let recorded = record(&plan, &mut live, &|| signal.requested())?;
+    let recorded = record(plan, &mut live, &|| signal.requested())?;
     drop(live);
     let text = if args.json { json(file, &recorded)? } else { text(args, file, &recorded) };
     output::say(file, &text)?;
@@ -111,11 +169,12 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {
     if let Some(command) = args.exec.as_ref().filter(|_| came) {
         exec(command, file)?;
     }
-    Ok(match () {
+    let exit = match () {
         () if !args.until.is_empty() && !came => Exit::ExpectationFailed,
         () if bad => Exit::Untrusted,
         () => Exit::Done,
-    })
+    };
+    Ok((exit, came))
 }
 
 /// Runs the command of `--exec` in a shell, with the recording's name in SCHEDLAB_FILE. What it prints goes to standard error:

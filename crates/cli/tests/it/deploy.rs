@@ -89,3 +89,46 @@ fn the_main_figure_of_each_seed_experiment_is_in_its_own_output() {
         }
     }
 }
+
+/// What the first row leaves out is no part of a setting, and a cost that is neither good nor bad is told as a range.
+#[test]
+fn the_verdict_speaks_of_what_the_scenario_is_about() {
+    let outcome = |scenario: &str| {
+        let ran = schedlab(&["compare", scenario, "--json"]);
+        let value: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+        value["verdict"]["outcome"].as_str().expect("a text").to_owned()
+    };
+    let said = outcome("ghost-micro");
+    assert!(said.starts_with("the machine end-to-end p50: from ") && said.contains("local"), "{said}");
+    let said = outcome("xen-ping");
+    assert!(!said.contains("out"), "{said}");
+    let said = outcome("cyclictest");
+    assert!(said.contains("latency max"), "{said}");
+    assert!(said.starts_with("Run cyclictest-* under SCHED_FIFO"), "{said}");
+}
+
+/// Each event has a recording of its own, and the newest stay.
+#[test]
+fn a_flight_recorder_goes_on() {
+    let folder = Folder::new("keep");
+    let file = folder.0.join("x.slt").display().to_string();
+    let condition = ["--until", "ran > 1us", "--for", "1500ms"];
+    let mut arguments = vec!["record", "--ring", "1s", "--keep", "2", "--no-calibration", "-o", &file];
+    arguments.extend(condition);
+    let ran = schedlab(&arguments);
+    if ran.code == 2 {
+        return super::skip("a_flight_recorder_goes_on", &ran.stderr);
+    }
+    assert!(matches!(ran.code, 0 | 3), "{ran:?}");
+    let (names, told) = (folder.names(), ran.stdout.matches("caught: ").count());
+    assert_eq!(names.len(), told.min(2), "{names:?}: {ran:?}");
+    assert!(names.iter().all(|name| name.starts_with("x-") && name.ends_with(".slt")), "{names:?}");
+    // Without one the exit code says so, and nothing is left.
+    let never = ["--until", "nosuchtask ran > 1s", "--for", "300ms"];
+    let file = folder.0.join("y.slt").display().to_string();
+    let mut arguments = vec!["record", "--ring", "1s", "--keep", "2", "--no-calibration", "-o", &file];
+    arguments.extend(never);
+    let ran = schedlab(&arguments);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(!folder.names().iter().any(|name| name.starts_with('y')), "{ran:?}");
+}

@@ -3,7 +3,7 @@
 use crate::delegation::Place;
 use crate::deploy::Deployment;
 use crate::run::RowPlan;
-use crate::variant::{Setting, TaskSetting};
+use crate::variant::{Clause, Setting, TaskSetting, Variant};
 use schedlab_model::CpuSet;
 
 /// Returns why `plan` is a bound; `None`: it is a setting of the machine of `base`.
@@ -12,12 +12,17 @@ pub(super) fn why(plan: &RowPlan, base: &RowPlan) -> Option<String> {
         let fewer = plan.off.is_superset(&base.off);
         return Some(if fewer { "it has fewer tasks" } else { "it has other tasks" }.to_owned());
     }
-    let another_load = |setting: &Setting| {
-        matches!(setting, Setting::Source(_) | Setting::Task(TaskSetting::Demand(_) | TaskSetting::Off))
+    let of_load = |plan: &RowPlan| -> Vec<(String, Setting)> {
+        let is = |setting: &&Setting| {
+            matches!(setting, Setting::Source(_) | Setting::Task(TaskSetting::Demand(_)))
+        };
+        let of = |clause: &Clause| {
+            let settings = clause.settings.iter().filter(is);
+            settings.map(|setting| (clause.target.clone(), setting.clone())).collect::<Vec<_>>()
+        };
+        plan.set.clauses.iter().flat_map(of).collect()
     };
-    let settings = |plan: &RowPlan| plan.set.clauses.clone();
-    let differs = settings(plan) != settings(base);
-    if differs && plan.set.clauses.iter().flat_map(|clause| &clause.settings).any(another_load) {
+    if of_load(plan) != of_load(base) {
         return Some("it has another load".to_owned());
     }
     let more = usable(plan).iter().find(|cpu| !usable(base).contains(*cpu));
@@ -41,11 +46,29 @@ fn usable(plan: &RowPlan) -> CpuSet {
 
 /// Returns how the row's setting is made; `None`: nothing is set, or it is no setting.
 pub(super) fn deployment(plan: &RowPlan, base: &RowPlan) -> Option<Deployment> {
-    let nothing = plan.set.clauses.is_empty() || plan.set == base.set;
+    let set = own(plan, base);
+    let nothing = set.clauses.is_empty();
     let same = plan.scheduler == base.scheduler;
     let delegated = plan.delegation.as_ref().is_some_and(|delegated| delegated.spec.place != Place::Kernel);
     if why(plan, base).is_some() || nothing && same && !delegated {
         return None;
     }
-    Some(Deployment::of(&plan.set, &plan.scheduler, &base.scheduler))
+    Some(Deployment::of(&set, &plan.scheduler, &base.scheduler))
+}
+
+/// Returns what the row sets that the first row has not: what both leave out is no part of the setting.
+pub(super) fn own(plan: &RowPlan, base: &RowPlan) -> Variant {
+    let known = |target: &str, setting: &Setting| {
+        let same = |clause: &&Clause| clause.target == target;
+        base.set.clauses.iter().filter(same).any(|clause| clause.settings.contains(setting))
+    };
+    let mut set = plan.set.clone();
+    for clause in &mut set.clauses {
+        let target = clause.target.clone();
+        clause.settings.retain(|setting| {
+            !known(&target, setting) && !matches!(setting, Setting::Task(TaskSetting::Off))
+        });
+    }
+    set.clauses.retain(|clause| !clause.settings.is_empty());
+    set
 }

@@ -47,7 +47,12 @@ fn recommendation(study: &Study, row: usize, gains: &[&Telling<'_>], losses: &[&
         true => row_name(row, study),
         false => format!("{what} ({})", row_name(row, study)),
     };
-    let gain: Vec<String> = gains.iter().take(2).map(|t| describe(t)).collect();
+    let mut gain: Vec<String> = gains.iter().take(2).map(|t| describe(t)).collect();
+    if let [first, second, ..] = gains
+        && std::ptr::eq(first.subject, second.subject)
+    {
+        gain[1] = numbers(second);
+    }
     let cost = match losses.first() {
         None => "at no cost above 2 %".to_owned(),
         Some(loss) if loss.subject.kind == Kind::Machine => format!("at the cost of {}", describe(loss)),
@@ -91,6 +96,11 @@ fn of_row<'a, 'b>(
 /// The outcome where no setting gains: what is worse, or where the headline's numbers lie.
 fn nothing_better(study: &Study, tellings: &[Telling<'_>]) -> String {
     let base = row_name(&study.rows[0], study);
+    // What is neither better nor worse in itself (a cost of the scheduler) is what the scenario is about all the same.
+    let neutral = study.headline.first().filter(|figure| figure.metric.is_better(1.0).is_none());
+    if let Some(range) = neutral.and_then(|figure| range(study, figure)) {
+        return range;
+    }
     let worst = tellings.iter().filter(|t| !t.better && t.row.bound.is_none());
     let Some(worst) = worst.max_by(|a, b| a.size.total_cmp(&b.size)) else {
         let range = study.headline.first().and_then(|figure| range(study, figure));

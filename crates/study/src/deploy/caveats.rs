@@ -39,7 +39,8 @@ pub(super) fn of(changes: &Changes<'_>) -> Vec<String> {
     }
     all.extend(of_settings(changes));
     if changes.scheduler.name != changes.from.name {
-        all.push(format!("{} is another kernel: its other changes come with it.", changes.scheduler.name));
+        let kind = if changes.linux().is_some() { "kernel" } else { "scheduler" };
+        all.push(format!("{} is another {}: its other changes come with it.", changes.scheduler.name, kind));
     }
     all
 }

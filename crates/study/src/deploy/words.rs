@@ -3,6 +3,7 @@
 use super::{Changes, Step};
 use crate::variant::{GroupSetting, MachineSetting, Setting, SourceSetting, TaskSetting};
 use schedlab_model::{Ns, Policy};
+use std::collections::BTreeSet;
 
 /// Returns the setting as a request: `run sysbench under SCHED_IDLE and keep redis-server on the CPUs 0-1`.
 pub(super) fn what(changes: &Changes<'_>) -> String {
@@ -13,7 +14,8 @@ pub(super) fn what(changes: &Changes<'_>) -> String {
     // Knobs that the row's scheduler names are a part of the setting too.
     let knobs = changes.scheduler.knobs.iter().filter(|knob| !changes.from.knobs.contains(knob));
     parts.extend(knobs.map(|(name, value)| format!("set {name} = {value}")));
-    parts.dedup();
+    let mut seen = BTreeSet::new();
+    parts.retain(|part| seen.insert(part.clone()));
     join(&parts)
 }
 
