@@ -7,6 +7,7 @@ use common::{CPUS, TASKS, any_events, bytes, header, switch, wake};
 use proptest::prelude::*;
 use schedlab_model::{Ns, PrevState, SchedEvent, TaskId, Waker};
 use schedlab_trace::analysis::Scope;
+use schedlab_trace::analysis::losses::sentence;
 use schedlab_trace::analysis::show::{Cell, Output, Table};
 use schedlab_trace::analysis::timehist::{self, Found, Listed, Listing, Row};
 use schedlab_trace::{Blocks, ReadLimits, Recording, Repairs, TraceError};
@@ -70,8 +71,6 @@ fn same(events: &[SchedEvent], scope: &Scope) -> Result<usize, TestCaseError> {
     prop_assert_eq!(&Recording::read(&file[..]).unwrap(), &whole);
     let mut all = Rows::default();
     timehist::ENTRY.run(&whole, scope, &mut all).unwrap();
-    // What is missing is found in the whole recording, and said beside the listing by who shows it.
-    all.0.retain(|line| !line.starts_with("events are missing: "));
     let mut looks = 0;
     for (together, in_order) in [(1, true), (3, true), (4096, true), (2, false)] {
         let (listed, taken) = listed(&file, together, in_order);
@@ -81,6 +80,7 @@ fn same(events: &[SchedEvent], scope: &Scope) -> Result<usize, TestCaseError> {
         rows.table(&timehist::TABLE).unwrap();
         let shown = taken.rows.iter().filter(|row| row.is_shown(scope));
         shown.for_each(|row| rows.time_on_cpu(row).unwrap());
+        sentence(&listed.losses.of(scope)).iter().for_each(|text| rows.note(text).unwrap());
         prop_assert_eq!(rows, all.clone());
         looks = taken.looks.len() + 1;
     }

@@ -16,6 +16,8 @@ use schedlab_scheduler::SchedulerSpec;
 use schedlab_study::gallery::{self, Found};
 use schedlab_study::show::{About, ShowOptions, open, scope};
 use schedlab_trace::Recording;
+use schedlab_trace::analysis::losses::sentence;
+use schedlab_trace::analysis::show::Output as _;
 use schedlab_trace::analysis::show::{ALL, Entry};
 use schedlab_trace::analysis::{By, Scope, timehist};
 use std::io::Write;
@@ -235,7 +237,12 @@ fn list(args: &ShowArgs, path: &Path, known: &About) -> anyhow::Result<Exit> {
     let listed =
         text.times_on_cpu(&about.header, &scope, |lanes| schedlab_study::show::list(path, known, lanes))?;
     match &listed {
-        Ok(Some(listed)) => text.note_repairs(&listed.about, listed.events)?,
+        Ok(Some(listed)) => {
+            if let Some(missing) = sentence(&listed.losses.of(&scope)) {
+                text.note(&missing)?;
+            }
+            text.note_repairs(&listed.about, listed.events)?;
+        }
         _ => text.cut_short(),
     }
     // The rows before a fault are shown.

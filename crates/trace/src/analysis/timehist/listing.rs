@@ -8,6 +8,7 @@
 
 use super::{Row, Timehist, Tracks};
 use crate::analysis::Scope;
+use crate::analysis::losses::Losses;
 use crate::blocks::Part;
 use crate::format::Decoded;
 use crate::reader::{Keep, assemble};
@@ -44,15 +45,19 @@ pub struct Listing<'a> {
     /// Whether the blocks are known to follow one another in time.
     in_order: bool,
     known: Mending,
+    /// Whether an earlier look found that events are missing: their places are collected then.
+    lossy: bool,
 }
 
 /// What is left of a recording when all of its rows are handed on.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Listed {
     /// The recording without its events.
     pub about: Recording,
     /// How many events the whole recording has.
     pub events: usize,
+    /// Where events are missing.
+    pub losses: Losses,
 }
 
 /// What came of reading a recording.
@@ -216,6 +221,8 @@ struct Rows<'a, 'b> {
     missing: Peekable<IntoIter<(usize, SchedEvent)>>,
     /// When the next missing one was.
     next_missing: Option<Ns>,
+    /// `None`: nothing is known to be missing.
+    losses: Option<Losses>,
     flow: &'b mut Flow<'a>,
 }
 
@@ -274,6 +281,9 @@ impl Rows<'_, '_> {
 
     #[inline(always)]
     fn step(&mut self, event: &SchedEvent) {
+        if let Some(losses) = &mut self.losses {
+            losses.event(event);
+        }
         if let Some(row) = self.tracks.step(event)
             && self.flow.keep(&row)
         {
@@ -316,7 +326,7 @@ impl<'a> Listing<'a> {
             before: 0,
             torn: false,
         };
-        Listing { flow, in_order, known: Mending::default() }
+        Listing { flow, in_order, known: Mending::default(), lossy: false }
     }
 
     /// So many rows together instead of some thousand.
@@ -372,18 +382,29 @@ impl<'a> Listing<'a> {
             events: 0,
             next_missing: missing.first().map(|(_, event)| event.at),
             missing: missing.into_iter().peekable(),
+            losses: self.lossy.then(Losses::default),
             flow: &mut self.flow,
         };
         let moving = rows.placed.then(|| Moving::new(known.moves));
         let mut collect = Collect { moving, read: 0, rows };
         let mut about = assemble(blocks, limits, &mut collect)?;
-        let Rows { scan, mut tracks, events, missing: left, flow, .. } = collect.rows;
-        left.filter_map(|(_, event)| tracks.step(&event)).for_each(|row| {
-            // The last piece may be longer than others.
-            flow.keep(&row);
-        });
+        let Rows { scan, mut tracks, events, missing: left, mut losses, flow, .. } = collect.rows;
+        for (_, event) in left {
+            if let Some(losses) = &mut losses {
+                losses.event(&event);
+            }
+            if let Some(row) = tracks.step(&event) {
+                // The last piece may be longer than others.
+                flow.keep(&row);
+            }
+        }
         let Some(mends) = scan.finish() else { return Ok(Found::Whole) };
+        self.lossy |= mends.repairs.lost > 0;
         let tangled = mends.are_tangled();
+        if self.lossy && !tangled && self.known.moves.is_empty() && !mends.moves.is_empty() {
+            // Rows need no moved wakeups; where events are missing is told by the events in their places.
+            return Ok(Found::Whole);
+        }
         let mending = match self.known.moves.is_empty() {
             true if tangled => Mending { moves: mends.moves, missing: mends.inserted, complete: false },
             // Rows know of wakeups that are moved as soon as it matters.
@@ -396,11 +417,18 @@ impl<'a> Listing<'a> {
             self.known = mending;
             return if changed { Err(TraceError::Changed) } else { Ok(Found::Again) };
         }
+        if self.lossy && losses.is_none() {
+            return Ok(Found::Again);
+        }
         about.check_header(about.duration)?;
         about.repairs.add(&mends.repairs);
         about.repairs.early_wakes += self.known.moves.len() as u64;
         self.flow.finish()?;
-        Ok(Found::Listed(Box::new(Listed { about, events: events + self.known.missing.len() })))
+        Ok(Found::Listed(Box::new(Listed {
+            about,
+            events: events + self.known.missing.len(),
+            losses: losses.unwrap_or_default(),
+        })))
     }
 
     /// Hands on what is left of the rows of the whole recording.
@@ -417,9 +445,13 @@ impl<'a> Listing<'a> {
                 flow.settle(&scan);
             }
         });
-        events.iter().for_each(|event| timehist.event(event));
+        let mut losses = Losses::default();
+        for event in &events {
+            timehist.event(event);
+            losses.event(event);
+        }
         self.flow.finish()?;
-        Ok(Listed { about: recording, events: events.len() })
+        Ok(Listed { about: recording, events: events.len(), losses })
     }
 }
 
