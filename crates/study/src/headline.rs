@@ -118,11 +118,12 @@ pub(crate) fn headline(study: &Study, wanted: &[Wanted]) -> Vec<Figure> {
     if named.is_empty() { automatic(study, base) } else { named }
 }
 
-/// One number, or two of clients, of each subject that matters: those that gain first.
+/// One number, or two of clients, of each subject that matters: those that finish work first, of these those that gain. Tasks
+/// without end take what is left of the CPU, so their gain alone is no reason for a setting.
 fn automatic(study: &Study, base: &Row) -> Vec<Figure> {
     let tellings = crate::compare::tellings(study);
     let (subjects, _) = view::by_importance(study);
-    let mut figures: Vec<(bool, Figure)> = Vec::new();
+    let mut figures: Vec<((bool, bool), Figure)> = Vec::new();
     for (kind, name) in subjects {
         if view::is_own(&name) || kind == Kind::Machine {
             continue;
@@ -139,11 +140,12 @@ fn automatic(study: &Study, base: &Row) -> Vec<Figure> {
             _ => vec![told.unwrap_or(Metric::Share)],
         };
         let gains = of.iter().any(|t| t.better);
+        let endless = subject.cell(Metric::Throughput).is_none_or(|cell| cell.value.median == 0.0);
         for metric in metrics.into_iter().filter(|metric| subject.cell(*metric).is_some()) {
-            figures.push((!gains, Figure { kind, subject: name.clone(), metric }));
+            figures.push(((endless, !gains), Figure { kind, subject: name.clone(), metric }));
         }
     }
-    figures.sort_by_key(|(pays, _)| *pays);
+    figures.sort_by_key(|(place, _)| *place);
     figures.into_iter().map(|(_, figure)| figure).take(FIGURES).collect()
 }
 

@@ -96,7 +96,8 @@ impl<W: Write> Text<W> {
                 let head = table.columns.iter().map(|column| column.title.to_owned()).collect();
                 let rows = std::mem::take(&mut self.rows);
                 let ranks = table.columns.iter().map(|column| column.rank).collect();
-                let (text, left_out) = Grid { head, rows, fixed: self.fixed, ranks }.render(&self.style);
+                let (text, left_out) =
+                    Grid { head, rows, fixed: self.fixed, ranks, lead: 1 }.render(&self.style);
                 self.left_out = left_out;
                 self.out.write_all(text.as_bytes())?;
                 if !self.left_out.is_empty() {

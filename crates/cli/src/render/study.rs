@@ -171,6 +171,9 @@ fn subject(
 ) -> (String, Vec<String>) {
     let (columns, column_ranks): (Vec<Metric>, Vec<u8>) =
         order::columns(study, kind, name).into_iter().unzip();
+    // The verdict speaks of two figures at most.
+    let of_headline = study.headline.iter().filter(|figure| figure.kind == kind && figure.subject == name);
+    let lead = of_headline.count().min(2);
     // One run of each row, without a recording, has no error.
     let sure = study.seeds.len() == 1 && study.self_replay.is_none();
     let mut tasks = 1;
@@ -201,7 +204,7 @@ fn subject(
     let fixed = head.len();
     head.extend(columns.iter().map(|metric| view::heading(*metric, kind)));
     let ranks = std::iter::repeat_n(0, fixed).chain(column_ranks).collect();
-    let (table, missing) = Table { head, rows, fixed, ranks }.render(style);
+    let (table, missing) = Table { head, rows, fixed, ranks, lead }.render(style);
     let title = match kind {
         Kind::Source => format!("{name} (source: what its clients see)"),
         Kind::Channel => format!("{name} (channel: requests that were finished)"),

@@ -37,8 +37,8 @@ impl Cell {
     }
 }
 
-/// A table. The first `fixed` columns are always shown, aligned left, and cut where they alone are too wide; of the others as many as
-/// fit, those of the lowest rank first.
+/// A table. The first `fixed` columns are always shown, aligned left, and cut where the `lead` columns of the lowest ranks would have no
+/// room beside them; of the others as many as fit, those of the lowest rank first.
 #[derive(Default)]
 pub(crate) struct Table {
     pub(crate) head: Vec<String>,
@@ -46,6 +46,8 @@ pub(crate) struct Table {
     pub(crate) fixed: usize,
     /// By column; one without a rank comes after those that have one, in the order of the columns.
     pub(crate) ranks: Vec<u8>,
+    /// How many columns names are cut for; at least one.
+    pub(crate) lead: usize,
 }
 
 /// A name is not cut below this many columns.
@@ -59,8 +61,8 @@ impl Table {
         let empty = |column: usize| self.rows.iter().all(|row| row[column].value.is_empty());
         let mut others: Vec<usize> = (self.fixed..self.head.len()).filter(|&column| !empty(column)).collect();
         others.sort_by_key(|&column| self.ranks.get(column).copied().unwrap_or(u8::MAX));
-        let most_important = others.first().map_or(0, |&column| 2 + total(widths[column]));
-        self.cut_names(&mut widths, style.width.saturating_sub(most_important));
+        let lead: usize = others.iter().take(self.lead.max(1)).map(|&column| 2 + total(widths[column])).sum();
+        self.cut_names(&mut widths, style.width.saturating_sub(lead));
         let mut shown: Vec<usize> = (0..self.fixed).collect();
         let mut used: usize = shown.iter().map(|&column| 2 + total(widths[column])).sum();
         let mut left_out = Vec::new();
@@ -173,6 +175,7 @@ mod tests {
             ],
             fixed: 1,
             ranks: Vec::new(),
+            lead: 1,
         }
     }
 
@@ -199,6 +202,18 @@ mod tests {
         let (text, left_out) = ranked.render(&Style { width: 30, colors: false });
         assert_eq!(left_out, ["share"]);
         assert!(text.contains("p99") && text.contains("12.0us -99%±8%"), "{text}");
+    }
+
+    #[test]
+    fn names_are_cut_for_the_columns_that_a_table_is_about() {
+        let mut long = table();
+        long.rows[0][0] = Cell::plain("a-name-of-twenty-ones");
+        long.lead = 2;
+        let (text, left_out) = long.render(&Style { width: 50, colors: false });
+        assert!(left_out.is_empty() && text.contains("12.0us -99%±8%"), "{text}");
+        assert!(text.lines().all(|line| line.width() <= 50), "{text}");
+        long.lead = 1;
+        assert_eq!(long.render(&Style { width: 50, colors: false }).1, ["p99"]);
     }
 
     #[test]

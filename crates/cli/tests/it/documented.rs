@@ -1,5 +1,5 @@
 //! Nothing is promised that fails: every command line of the README, of docs/ and of `--help` is run, on shipped recordings under the
-//! names that the documents use. What measures or changes the live machine is not run here; that its options are understood is.
+//! names that the pages use. What measures or changes the live machine is not run here; that its options are understood is.
 
 use super::{Folder, Ran, root, schedlab};
 use std::collections::BTreeMap;
@@ -149,7 +149,7 @@ fn inputs(folder: &Folder, words: &[String]) {
     }
 }
 
-/// What the documents call files of the reader's own.
+/// What the pages call files of the reader's own.
 fn own_files(folder: &Folder) {
     let hogs = std::fs::read_to_string(root().join("scenarios/two-hogs.toml")).expect("shipped");
     for name in ["my.toml", "mine.toml"] {

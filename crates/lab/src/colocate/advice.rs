@@ -91,24 +91,11 @@ fn elevation() -> Advice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use schedlab_live::actuators::LADDER;
 
     #[test]
     fn every_setting_can_be_made_by_hand() {
-        let all = [
-            Actuator::Default,
-            Actuator::Idle,
-            Actuator::GroupIdle,
-            Actuator::QuotaOff,
-            Actuator::GroupWeight,
-            Actuator::Batch,
-            Actuator::Nice,
-            Actuator::Slice,
-            Actuator::Apart,
-            Actuator::Elevation,
-            Actuator::GroupMax,
-            Actuator::Fifo,
-        ];
-        for how in all {
+        for how in LADDER {
             let advice = advice(how);
             let nothing = how == Actuator::Default;
             assert_eq!(advice.shell.is_empty(), nothing, "{how:?}");

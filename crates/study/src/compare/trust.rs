@@ -20,7 +20,7 @@ const TRUSTED_SHARE: f64 = 0.05;
 const REQUESTS_PERCENT: u64 = 90;
 /// Where the recording does not show how a class reacts, half of each change is open: whether threads take over from each other when
 /// one loses its CPU (twice as many of them may want one as it shows), or how a class that nobody holds back follows those that
-/// somebody does (its activations merge and split).
+/// another task does (its activations merge and split).
 const UNDECIDED: f64 = 0.5;
 /// What the same work costs changes by so much from one recording to the next (2 standard deviations). Fitted to the pairs of
 /// recordings/pairs in which nothing was changed.
@@ -44,7 +44,7 @@ pub(super) fn self_replay(
     let was = Measured::of_summary(&input.summary, &input.classes, single);
     let subjects = against(&was, runs, None);
     let mut distrust = Vec::new();
-    // Whom nobody held back has shown nothing of how it reacts.
+    // A class that was never held back has shown nothing of how it reacts.
     let held = input.readings.iter().filter(|(_, reading)| reading.held >= MATTERS);
     let alone = held.filter_map(|(name, reading)| {
         let simulated = *alone.get(name)?;

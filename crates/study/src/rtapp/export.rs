@@ -1,7 +1,7 @@
 //! A recording as an rt-app workload: what its tasks wanted, for a machine on which schedlab is not.
 //!
 //! The replay's programs become phases: CPU time `runtime`, absolute times one timer of the thread, messages semaphores (they keep
-//! what is posted before somebody waits, as the replay's channels do; rt-app has them since May 2026).
+//! what is posted before a task waits, as the replay's channels do; rt-app has them since May 2026).
 
 use schedlab_model::{Amount, CpuId, CpuSet, Ns, Op, Policy, SourceKind, Start, TaskId, TaskSpec, Workload};
 use schedlab_trace::replay::{ReplayOptions, replay};

@@ -481,7 +481,7 @@ impl Steps<'_> {
                     _ => format!("send {channel}"),
                 });
             }
-            // A semaphore keeps what is posted before somebody waits, as a channel does.
+            // A semaphore keeps what is posted before a task waits, as a channel does.
             "sem_post" | "sem_wait" => {
                 let channel = format!("sem:{}", word(text(value, place)?));
                 steps.push(format!("{} {channel}", if event == "sem_wait" { "receive" } else { "send" }));

@@ -76,7 +76,7 @@ pub(super) struct Settings {
     pub(super) load_balance_ratelimit: i64,
     pub(super) tickle_one: bool,
     pub(super) pack: bool,
-    /// Charge a whole tick to whoever runs at the tick, and nobody else.
+    /// Charge a whole tick to the vCPU that runs at the tick, and to no other.
     pub(super) sampled: bool,
 }
 

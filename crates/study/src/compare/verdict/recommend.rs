@@ -10,7 +10,8 @@ const ENOUGH: f64 = 0.8;
 /// ln 100: beyond a hundredth (or a hundredfold) a larger gain is no reason for a harsher setting.
 const MOST: f64 = 4.605_170_185_988_092;
 
-/// Returns the place of the recommended row; `None`: no setting gains anything for certain.
+/// Returns the place of the recommended row; `None`: no setting gains anything for certain without taking from what the comparison is
+/// about first.
 pub(super) fn recommended(study: &Study, tellings: &[Telling<'_>]) -> Option<usize> {
     pick(study, tellings, &|row| row.bound.is_none())
 }
@@ -25,7 +26,10 @@ fn pick(study: &Study, tellings: &[Telling<'_>], allowed: &dyn Fn(&Row) -> bool)
     let same = |figure: &&Figure| figure.kind == first.kind && figure.subject == first.subject;
     let primary: Vec<&Figure> = study.headline.iter().filter(same).collect();
     let all: Vec<&Figure> = study.headline.iter().collect();
-    mildest(study, tellings, &primary, allowed).or_else(|| mildest(study, tellings, &all, allowed))
+    mildest(study, tellings, &primary, allowed).or_else(|| {
+        let takes = |row: &Row| primary.iter().any(|figure| gain(row, figure, tellings) < 0.0);
+        mildest(study, tellings, &all, &|row| allowed(row) && !takes(row))
+    })
 }
 
 /// Returns the mildest row of those that gain enough in each of the figures in which any of them gains, or in the first of these
