@@ -34,7 +34,7 @@ Examples:
   schedlab record --ring 30s --until 'redis-server wait > 10ms' -o incident.slt
                                                           the 30 seconds before such a wait
   schedlab record --ring 30s --until 'redis-server wait > 10ms' --exec ./tell.sh -o incident.slt
-                                                          and a script that is then told of it; --keep 5 goes on
+                                                          then a script; --keep 5 goes on
 
 Record the whole machine where you can: the tasks that disturb a task are as interesting as the task. With --pid or --cgroup \
 alone the kernel leaves all others out (backend bpf), and the file has them as one task `others/N` on each CPU.

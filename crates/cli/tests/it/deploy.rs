@@ -103,8 +103,12 @@ fn the_verdict_speaks_of_what_the_scenario_is_about() {
     let said = outcome("xen-ping");
     assert!(!said.contains("out"), "{said}");
     let said = outcome("cyclictest");
-    assert!(said.contains("latency max"), "{said}");
-    assert!(said.starts_with("Run cyclictest-* under SCHED_FIFO"), "{said}");
+    assert!(said.contains("cyclictest-1000 run-queue latency max 12.9ms -> 52.9us"), "{said}");
+    // The standard kernel's 367 us are 0.77 of that gain (as logarithms), less than the 0.8 that is good enough for a milder setting.
+    assert!(
+        said.starts_with("Boot a kernel with preempt=rt and run cyclictest-* under SCHED_FIFO"),
+        "{said}"
+    );
 }
 
 /// Each event has a recording of its own, and the newest stay.
