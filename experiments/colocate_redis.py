@@ -191,7 +191,7 @@ def chosen(name):
 
 def main():
     build()
-    # Also when somebody ends it early, server and batch work end with it.
+    # Also when it is ended early, server and batch work end with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))
     server = pinned("redis-server", "--port", PORT, "--save", "", "--appendonly", "no")
     time.sleep(0.5)

@@ -69,7 +69,7 @@ class Client(threading.Thread):
                 self.stop()
                 while not answers() and not self.over:
                     time.sleep(0.01)
-                # Whoever answers has said before that it begins.
+                # A program that answers has said before that it begins.
                 seen = os.path.getsize(self.begun)
                 self.load = subprocess.Popen(["chrt", "--fifo", "1", "taskset", "-c", SIDE, LOAD, f"127.0.0.1:{PORT}", f"open:{RATE}",
                                               "8", "0ms", "60s", "7", "PING"], **QUIET)

@@ -4,7 +4,7 @@
     experiments/experiment_kills.py [--rounds 100] [--seed 1] [--schedlab target/release/schedlab]
 
 Every second kill is counted from the moment when its programs run, the others from its start; 0 to 4 s. Looked at after each,
-for up to a minute: processes that it started (they carry a mark in their environment, whoever their parent is), its control
+for up to a minute: processes that it started (they carry a mark in their environment, no matter what their parent is), its control
 group, its journals, network devices and namespaces, sysctls of the scheduler, policy and affinity of this script. Experiments take turns. Needs root and the experiments' programs. Exit code 1: something was left.
 """
 import argparse

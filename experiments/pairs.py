@@ -248,7 +248,7 @@ def record(name, setting, into, args):
                 file.write("16384")
         # Waking a halted virtual CPU costs what the host makes of it, some 10 to 50 us, now on one side of a pair and
         # now on the other. So no CPU halts: something of least weight always runs. It stays in user mode: after `yes`,
-        # which lives in system calls, whoever comes next needs 9 us more of CPU time here than after a loop.
+        # which lives in system calls, the thread that comes next needs 9 us more of CPU time here than after a loop.
         shutil.copy("/bin/sh", f"{bed.work}/filler")
         with open(os.path.join(bed.group(FILLER), "cpu.shares"), "w") as file:
             file.write("2")

@@ -104,7 +104,7 @@ one() {
         case $1 in *-idle-*) batch="chrt -i 0" ;; *-fifo-*) server="chrt -f 1" ;; esac
         case $1 in *-open) kind=open:$RATE connections=$CONNECTIONS ;; *-closed8) connections=8 ;; esac
         redis "$1" "$server" "$batch" "$kind" "$connections" ;;
-    # Some three messages of 64 KiB fill a socket: most of them wake somebody, so that the recording shows them.
+    # Some three messages of 64 KiB fill a socket: most of them wake a task, so that the recording shows them.
     hackbench) record "$1" "hackbench -g 2 -f 5 -s 65536 -l 2000 on both CPUs" 5 hackbench -g 2 -f 5 -s 65536 -l 2000 ;;
     compile) compile_tree; record "$1" "make -j4 of 24 generated C files" 9 make -s -C "$work/tree" -j4 ;;
     *) echo "unknown recording $1; there are: $all"; exit 2 ;;

@@ -20,7 +20,7 @@ const LONGEST: Duration = Duration::from_millis(40);
 const LONGEST_MAX: Duration = Duration::from_millis(500);
 /// The part of each CPU's time that is taken, unless `--share` says something else.
 const SHARE_PERCENT: u64 = 8;
-/// What `--share` may say: whoever is disturbed must come to its end.
+/// What `--share` may say: a program that is disturbed must come to its end.
 const SHARE_PERCENT_MAX: u64 = 40;
 /// One in so many takes all CPUs at once, the others one of them.
 const ALL_AT_ONCE: usize = 4;

@@ -1,6 +1,6 @@
 //! Wakeups, births and deaths of chosen threads, at once: what a live scheduler must know and cannot see by itself.
 //!
-//! Tracepoints on every CPU, filtered in the kernel by thread, in rings that wake whoever polls them. A recording polls
+//! Tracepoints on every CPU, filtered in the kernel by thread, in rings that wake the thread that polls them. A recording polls
 //! its rings now and then and wants everything; this wants little, and now.
 
 use crate::HostError;
@@ -263,7 +263,7 @@ impl CpuRing {
     }
 }
 
-/// Adds threads to those that a [`Follower`] follows. Opening tracepoints can take the kernel some milliseconds, so whoever
+/// Adds threads to those that a [`Follower`] follows. Opening tracepoints can take the kernel some milliseconds, so the caller that
 /// must not wait leaves that to another thread.
 pub struct Adder {
     points: Vec<Point>,

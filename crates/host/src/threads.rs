@@ -324,7 +324,7 @@ pub fn affinity(tid: u32) -> io::Result<CpuSet> {
 /// Sets where thread `tid` may run (0: the calling thread).
 ///
 /// # Errors
-/// `ESRCH`: gone. `EINVAL`: none of the CPUs is online and in its cpuset. `EPERM`: somebody else's thread.
+/// `ESRCH`: gone. `EINVAL`: none of the CPUs is online and in its cpuset. `EPERM`: a thread of another user.
 pub fn set_affinity(tid: u32, cpus: &CpuSet) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(Pid::from_raw(tid as i32), &mask(cpus))?)
 }

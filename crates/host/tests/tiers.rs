@@ -101,7 +101,7 @@ impl Seen {
         self.events.iter().filter_map(told).collect()
     }
 
-    /// When `cpu` is seen to leave somebody who was not the last to come: who had come, and leaves no trace. Somebody may have
+    /// When `cpu` is seen to leave a thread that was not the last to come: who had come, and leaves no trace. A thread may have
     /// the last word on a CPU and leave no trace all the same.
     fn gaps(&self, cpu: CpuId) -> Vec<(Ns, u32)> {
         let (mut on, mut gaps) = (None, Vec::new());
@@ -113,7 +113,7 @@ impl Seen {
         gaps
     }
 
-    /// How often a switch of `cpu` was not seen, because somebody ran who leaves no trace.
+    /// How often a switch of `cpu` was not seen, because a thread ran that leaves no trace.
     fn unseen(&self, cpu: CpuId, from: u64, to: u64) -> usize {
         let traced = self.traced();
         let within = |at: Ns| (from..to).contains(&(self.origin() + at.0));
@@ -413,7 +413,7 @@ fn check_sleeper(seen: &Seen, slept: &Slept) {
         slept.times
     );
     assert!(begun.iter().all(|step| step.0 == cpu.0), "{cpu}: {begun:?}");
-    // Nothing is told of what happens while somebody runs who leaves no trace: not the wakeup, and not the switch to the woken.
+    // Nothing is told of what happens while a thread runs that leaves no trace: not the wakeup, and not the switch to the woken.
     assert!(begun.len() + unseen >= times, "{cpu}: {} and {unseen}", begun.len());
     let timer = by.get("HardIrq").copied().unwrap_or(0) as usize;
     assert!(timer + unseen >= times * 9 / 10, "{cpu}: {by:?}");

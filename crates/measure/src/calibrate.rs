@@ -59,7 +59,7 @@ pub struct Calibration {
     pub other: Option<CpuId>,
     /// How long it took.
     pub elapsed: Ns,
-    /// Part of the time of both CPUs that somebody else used or a hypervisor took, 0 to 1.
+    /// Part of the time of both CPUs that other programs used or a hypervisor took, 0 to 1.
     pub foreign: f64,
     /// Lines of 64 bytes in the cache that a CPU has for itself (its second level); 0: unknown.
     pub private_lines: u64,

@@ -63,7 +63,7 @@ pub struct LatencyRequest {
     pub duration: Option<Ns>,
     /// End after this many expiries per thread.
     pub loops: Option<u64>,
-    /// Timer slack of the measuring threads; `None`: what they inherit (50 us unless somebody changed it).
+    /// Timer slack of the measuring threads; `None`: what they inherit (50 us unless it was changed).
     pub slack: Option<Ns>,
     /// Hold `/dev/cpu_dma_latency` at this many microseconds: no deep idle states. `None`: leave it alone.
     pub dma_latency_us: Option<i32>,

@@ -11,7 +11,7 @@ pub enum Op {
     /// Sleeps on a timer for this long, counted from the moment of blocking.
     Sleep(Amount),
     /// Sets a device to work and goes on at once. After this long it interrupts a CPU, and a softirq there puts tokens into the
-    /// channel: whoever waits for the device takes one. A task has one such work under way: its next one takes its place.
+    /// channel: the task that waits for the device takes one. A task has one such work under way: its next one takes its place.
     Device {
         /// How long the device takes.
         length: Amount,

@@ -2,7 +2,7 @@
 //!
 //! A [`Page`] is a title, a verdict and sections; a section holds parts: text, tables, distributions
 //! ([`Cdf`], [`Ladders`]), schedules by CPU ([`Lanes`]), matrices ([`Matrix`]), values over time ([`Series`]) and lists of facts
-//! ([`Facts`]). Whoever has a result builds a page from these and knows nothing of HTML:
+//! ([`Facts`]). Code that has a result builds a page from these and knows nothing of HTML:
 //!
 //! ```
 //! use schedlab_report::{Cell, Column, Page, Part, Section, Table};

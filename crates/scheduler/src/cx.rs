@@ -127,7 +127,7 @@ impl Out {
         self.alone.set(alone);
     }
     /// Other CPUs may be about to decide in the instant of this decision, because their tasks have just stopped or
-    /// somebody has just come.
+    /// a task has just come.
     #[inline]
     pub fn others_may_decide(&self) -> bool {
         !self.alone.get()

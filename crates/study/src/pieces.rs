@@ -23,7 +23,7 @@ impl<P> Lanes<P> {
         self.open &= self.lanes[lane].0.send(piece).is_ok();
     }
 
-    /// Whether anybody still takes what is made of the pieces.
+    /// Whether a consumer still takes what is made of the pieces.
     pub fn is_open(&self) -> bool {
         self.open
     }

@@ -184,7 +184,7 @@ fn not_empty(path: &Path, events: usize, recording: &Recording) -> Result<(), St
     }
 }
 
-/// Blocks that are decompressed and decoded before anybody asks for them.
+/// Blocks that are decompressed and decoded before they are asked for.
 const AHEAD: usize = 4;
 
 /// The blocks of the file at `path`, read, decompressed and decoded on a thread of their own.

@@ -1,6 +1,6 @@
 //! For tests only: what to do when the machine under the test is not still.
 //!
-//! Most tests judge what was computed, in what order things happened, or how much CPU time somebody used; nothing that
+//! Most tests judge what was computed, in what order things happened, or how much CPU time was used; nothing that
 //! the machine does makes such a test fail. The verdict of a few is a measurement of the live machine all the same: a
 //! latency, a share, the length of turns. A hypervisor that takes a CPU away for 30 ms in the wrong moment makes one
 //! such measurement wrong, and says nothing about us. These tests are given to [`settles`].
@@ -10,7 +10,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
-/// Whoever disturbs is given this long to come to an end, times the number of the attempt that failed.
+/// What disturbs is given this long to come to an end, times the number of the attempt that failed.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Measures up to `attempts` times, until `attempt` ends without a panic: its value. What a failed attempt said is

@@ -29,7 +29,7 @@ pub enum Part {
 pub struct Block {
     pub(crate) header: BlockHeader,
     pub(crate) raw: Vec<u8>,
-    /// Its events, once somebody has decoded them.
+    /// Its events, once they are decoded them.
     events: OnceCell<Result<(Vec<SchedEvent>, Decoded), String>>,
     /// Counted from 0, the header.
     number: u64,
@@ -51,7 +51,7 @@ impl Part {
         if let Part::Block(block) = self
             && block.header.kind == kind::EVENTS
         {
-            // A fault is that of the block, and is told by whoever looks at its events.
+            // A fault is that of the block, and is told when its events are read.
             let _ = block.events();
         }
     }

@@ -63,7 +63,7 @@ pub enum TraceError {
         /// What is wrong.
         what: String,
     },
-    /// Somebody writes it.
+    /// Another process writes it.
     #[error("the recording changed while it was read: wait until it is complete, then read it again")]
     Changed,
     /// More than the limits allow.

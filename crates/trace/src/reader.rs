@@ -18,7 +18,7 @@ pub struct Recording {
     pub events: Vec<SchedEvent>,
     /// Length of the recording.
     pub duration: Ns,
-    /// What had to be mended on the way in.
+    /// What had to be repaired on the way in.
     pub repairs: Repairs,
 }
 

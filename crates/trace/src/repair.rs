@@ -10,7 +10,7 @@ use std::fmt;
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
-/// What was mended, or could not be, when a recording was read.
+/// What was repaired, or could not be, when a recording was read.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Repairs {
@@ -73,7 +73,7 @@ impl Repairs {
     }
 }
 
-/// One line: `clean`, or what was mended.
+/// One line: `clean`, or what was repaired.
 impl fmt::Display for Repairs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();

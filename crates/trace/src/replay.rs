@@ -13,7 +13,7 @@
 //! * Wakeups of a task that several others of its closed loop feed are replaced by what these did together; see `pool`.
 //! * In loops that the outside drives, a task that always sends when its peer sleeps is taken to send when the peer
 //!   is awake too, although no wakeup shows it; see `messages`.
-//! * A sleep that an interrupt, ksoftirqd or somebody unknown ended is either absolute (the wakeup comes at
+//! * A sleep that an interrupt, ksoftirqd or an unknown task ended is either absolute (the wakeup comes at
 //!   its recorded time) or relative (the sleep keeps its length); see `classify`. Sleeps in state `D` are a
 //!   device's service time: relative. Its interrupt comes on the CPU on which it came, and wakes all whom it woke; see `devices`.
 //! * The first wakeup of each task that slept when the recording began stays at its time.

@@ -274,7 +274,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     /// Events in any order and of any sense: written, read and repaired; a second pass finds nothing more
-    /// to sort or to mend; summary and replay take them; time adds up.
+    /// to sort or to repair; summary and replay take them; time adds up.
     #[test]
     fn any_events_are_repaired_and_used(events in proptest::collection::vec(any_event(), 0..120)) {
         let file = bytes(&header(2, 4), &events, 2_000);

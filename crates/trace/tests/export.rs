@@ -85,7 +85,7 @@ fn settled(mut recording: Recording) -> Recording {
         }
         recording = again;
     }
-    panic!("{} is mended again and again", recording.header.note)
+    panic!("{} is repaired again and again", recording.header.note)
 }
 
 /// Every kind of event that Linux's formats and schedlab's marks can say.
@@ -150,7 +150,7 @@ fn recordings_of_a_real_machine_come_back() {
             };
             assert_eq!(exported.switches, count(&recording));
             // Without the system calls mending puts a switch of one CPU and a wakeup by the other into one nanosecond in an open
-            // loop; their order is lost on the way, and is mended otherwise afterwards.
+            // loop; their order is lost on the way, and is repaired otherwise afterwards.
             if what == "ftrace" || !name.ends_with("open") {
                 same(&settled(said), &back.recording, &format!("{name} {what}"));
             }

@@ -191,7 +191,7 @@ fn rows_come_as_soon_as_they_are_settled() {
 }
 
 /// Task 1 is woken by task 2 on CPU 1 just before it blocks at 12: where that wakeup belongs task 2 is proven to have run until
-/// then, where it stands until 10. `unseen` is when somebody else turns out to have run on CPU 1.
+/// then, where it stands until 10. `unseen` is when another task turns out to have run on CPU 1.
 fn proof_by_an_early_wakeup(unseen: u64) -> Vec<SchedEvent> {
     let (sleep, idle) = (PrevState::Sleeping, PrevState::Runnable);
     let mut events = vec![
@@ -234,7 +234,7 @@ fn a_file_that_changes_is_refused() {
             switch(0, 0, None, PrevState::Runnable, Some(task)),
             switch(10, 0, Some(task), PrevState::Sleeping, None),
             switch(20, 0, None, PrevState::Runnable, Some(task)),
-            // Somebody must have come before task 3 left.
+            // A task must have come before task 3 left.
             switch(30, 0, Some(3), PrevState::Sleeping, None),
         ];
         bytes(&header(CPUS, TASKS), &events, 100)

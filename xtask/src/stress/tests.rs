@@ -69,7 +69,7 @@ fn every_planted_fault_has_a_name() {
     assert_eq!(find("none").unwrap(), Planted::None);
 }
 
-/// What failed once and was mended, as small as it went. A new one is a file more.
+/// What failed once and was repaired, as small as it went. A new one is a file more.
 #[test]
 fn what_was_found_is_mended() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/stress/found");

@@ -156,7 +156,7 @@ pub(crate) fn run(case: &Case, scheduler: &str) -> Result<Played, Failed> {
     Ok(Played { events: events(case, &recording, pid, &report), others, yield_windows })
 }
 
-/// The time on the managed CPU, while a thread of the player `pid` wanted it, of whoever is neither of the player nor of the
+/// The time on the managed CPU, while a thread of the player `pid` wanted it, of threads that are neither of the player nor of the
 /// process with the agents, and in a real-time class (or unknown: gone before the recorder could ask); and stolen time. On the
 /// other CPUs, too, for who hears there of wakeups and exits tells the agent (but unknown ones are ordinary tasks there).
 fn others(recording: &Recording, pid: u32, agents: u32) -> Ns {
@@ -288,7 +288,7 @@ pub(crate) fn starved() -> Result<(), Failed> {
     }
 }
 
-/// Somebody else sends a managed thread to another CPU: it has its own policy there, and stays where it was sent.
+/// Another program sends a managed thread to another CPU: it has its own policy there, and stays where it was sent.
 pub(crate) fn sent_away() -> Result<(), Failed> {
     let mut stage = Stage::new(&cases::STARVED, "rr:slice_ns=5ms");
     let tids = threads::of_process(stage.player.id());

@@ -24,7 +24,7 @@ fn main() -> ExitCode {
         return player::play(file);
     }
     let mut arguments = Arguments::from_args();
-    // The live ones manage the same CPU, and the recorder's CPU time would be somebody else's delay.
+    // The live ones manage the same CPU, and the recorder's CPU time would delay others.
     arguments.test_threads = Some(1);
     let mut trials = Vec::new();
     for case in CASES {
@@ -65,7 +65,7 @@ fn in_simulator(case: &Case, scheduler: &str, expected: &str) -> Result<(), Fail
 
 /// Ticks of agents, interrupts: bounds of waits may be exceeded by this much.
 const SLACK: Ns = Ns::from_ms(15);
-/// Slices are wall time, and the expected orders hold where a task has its CPU in it. When somebody whom the driver cannot
+/// Slices are wall time, and the expected orders hold where a task has its CPU in it. When a thread that the driver cannot
 /// hold off takes more than this, an order says nothing about the driver, and the workload is played again. Each case leaves
 /// at least 3 ms.
 const DISTURBED: Ns = Ns::from_ms(1);

@@ -24,7 +24,7 @@ fn chosen(report: &Value, name: &str) -> u64 {
     of_name.filter_map(|thread| thread["chosen_ns"].as_u64()).sum()
 }
 
-/// Pitfall 2: a thread that yields is alone at its priority, so nobody hears of it. It goes on, and whoever waits for it waits.
+/// Pitfall 2: a thread that yields is alone at its priority, so nobody hears of it. It goes on, and the task that waits for it waits.
 #[test]
 fn a_yield_is_not_seen_and_the_yielding_thread_goes_on() {
     let Some(_turn) = turn("a_yield_is_not_seen_and_the_yielding_thread_goes_on") else { return };
@@ -77,7 +77,7 @@ open(sys.argv[1], 'w').write(str(yields))
     assert!(own > 400_000_000 && other < own / 4, "{own} {other}: {report}");
 }
 
-/// Pitfall 6: the owner of a lock waits behind a thread of a better layer for ever, and with it whoever wants the lock.
+/// Pitfall 6: the owner of a lock waits behind a thread of a better layer for ever, and with it the task that wants the lock.
 /// `--starve-after` bounds it: both are given back to the kernel, and come to their ends.
 #[test]
 fn a_lock_whose_owner_waits_is_free_in_the_end() {

@@ -24,7 +24,7 @@ pub(super) fn facts(found: &Capabilities) -> Vec<Fact> {
             if now >= 20 { Level::Limit } else { Level::Good },
             "steal now",
             format!("{}.{} % of the CPUs' time", now / 10, now % 10),
-            "stolen time appears as latency that no policy of this kernel can mend; only the hypervisor's owner can (fewer \
+            "stolen time appears as latency that no policy of this kernel can remove; only the hypervisor's owner can (fewer \
              guests, pinned vCPUs). Measure when it is low",
             None,
         ));

@@ -78,7 +78,7 @@ impl Tasks {
         Ok(())
     }
 
-    /// Whether anybody is left out.
+    /// Whether a task is left out.
     pub(crate) fn filters(&self) -> bool {
         !matches!(self.keep, Keep::All)
     }

@@ -342,7 +342,7 @@ impl Decoder {
         }
     }
 
-    /// A task that begins to run where no tracepoint said so: whoever ran before leaves no trace.
+    /// A task that begins to run where no tracepoint said so: the thread that ran before leaves no trace.
     fn unseen_switch(&mut self, record: Record<'_>) -> Option<RawEvent> {
         let (out, prev) =
             (u32::from(record.misc) & abi::PERF_RECORD_MISC_SWITCH_OUT, u32_at(record.body, 4)?);

@@ -50,7 +50,7 @@ fn prepare(preparation: &Preparation) -> io::Result<()> {
         }
     }
     if let Some(group) = &preparation.group {
-        // 0 is whoever writes.
+        // 0 is the thread that writes.
         rustix::io::write(group, b"0")?;
     }
     if let Some(cpus) = &preparation.cpus {

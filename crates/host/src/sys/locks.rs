@@ -20,7 +20,7 @@ pub trait RawLock: Default + Send + Sync + 'static {
     fn release(&self, token: Self::Token);
 }
 
-/// One word: test, then test and set (Linux up to 2.6.24 on x86). Whoever is quickest gets it.
+/// One word: test, then test and set (Linux up to 2.6.24 on x86). The task that is quickest gets it.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Tas(AtomicBool);
@@ -183,7 +183,7 @@ impl RawLock for Mcs {
             if last.is_ok() {
                 return put_back(own);
             }
-            // Somebody has taken the tail and is about to say who it is.
+            // Another thread has taken the tail and is about to say who it is.
             while next.is_null() {
                 spin_loop();
                 next = node.next.load(Ordering::Acquire);

@@ -41,7 +41,7 @@ pub(super) fn null(place: &Place) -> io::Result<Vec<f64>> {
 }
 
 pub(super) fn alone(place: &Place) -> io::Result<Vec<f64>> {
-    // Whoever is fair and runs here too is nobody to give way to then.
+    // A fair thread that runs here too is none to give way to then.
     let _ = become_policy(Policy::Fifo(1));
     place.calls(BATCH, || {
         sched_yield();

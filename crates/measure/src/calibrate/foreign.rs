@@ -1,4 +1,4 @@
-//! How much of the measured CPUs somebody else had.
+//! How much of the measured CPUs other programs had.
 
 use crate::latency::account::Account;
 use rustix::time::{ClockId, clock_gettime};

@@ -1,4 +1,4 @@
-//! Caches and locks: records that a scheduler walks through, a working set after somebody else's, a lock that changes hands.
+//! Caches and locks: records that a scheduler walks through, a working set after another's, a lock that changes hands.
 
 use super::Place;
 use schedlab_host::threads::set_affinity;
@@ -162,7 +162,7 @@ pub(super) fn handoff(place: &Place) -> io::Result<Vec<f64>> {
         Ok(start.elapsed().as_nanos() as f64 / 4.0)
     });
     stop.store(true, Ordering::Relaxed);
-    // Whoever waits for a turn of ours would wait for ever.
+    // A thread that waits for our turn would wait for ever.
     while !rival.is_finished() {
         *lock.lock() = 1;
         std::thread::sleep(Duration::from_micros(10));

@@ -184,7 +184,7 @@ pub(super) fn yields(place: &Place) -> io::Result<Vec<f64>> {
     ended?;
     if samples.is_empty() {
         return Err(io::Error::other(
-            "the two threads did not take turns: somebody of higher priority runs there",
+            "the two threads did not take turns: a thread of higher priority runs there",
         ));
     }
     Ok(samples)

@@ -13,9 +13,9 @@ pub struct CpuUse {
     pub busy_ns: u64,
     /// CPU time of the measuring threads and their wakers there.
     pub own_ns: u64,
-    /// `busy_ns` without `own_ns`: somebody else's (a load that schedlab itself made counts as this).
+    /// `busy_ns` without `own_ns`: other programs' (a load that schedlab itself made counts as this).
     pub foreign_ns: u64,
-    /// Time that the hypervisor gave to somebody else.
+    /// Time that the hypervisor gave to other machines.
     pub steal_ns: u64,
     /// Interrupts of all kinds.
     pub interrupts: u64,

@@ -138,7 +138,7 @@ impl Budget {
         };
         let mut at = due;
         state.current = list.iter().find_map(|mark| match mark.kind {
-            // Whoever left the CPU first after the expiry had it then, unless an earlier switch says more.
+            // The task that left the CPU first after the expiry had it then, unless an earlier switch says more.
             MarkKind::Switch { prev, .. } if mark.at >= due => prev,
             _ => None,
         });
@@ -469,7 +469,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever was recorded, every nanosecond is laid to somebody, once.
+        /// Whatever was recorded, every nanosecond is laid to a thread, once.
         #[test]
         fn a_budget_adds_up(mut list in proptest::collection::vec((0u64..3_000_000, kind()), 0..60),
                             late in 0u64..2_000_000, slack in 0u64..100_000, fair: bool) {

@@ -129,7 +129,7 @@ pub(super) fn meter() -> Meter {
     METER.get()
 }
 
-/// A lock that writes down how long it was waited for and held. Writing costs time too: whoever wants to know how long a
+/// A lock that writes down how long it was waited for and held. Writing costs time too: the task that wants to know how long a
 /// decision takes uses the lock as it is.
 #[derive(Debug, Default)]
 struct Metered<R>(R);

@@ -45,7 +45,7 @@ pub(super) struct Tally {
     pub(super) samples: Vec<u64>,
     pub(super) meter: Meter,
     pub(super) looked: u64,
-    /// Somebody else got the CPU meanwhile.
+    /// Another thread got the CPU meanwhile.
     pub(super) preempted: bool,
 }
 

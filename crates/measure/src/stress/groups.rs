@@ -107,7 +107,7 @@ pub fn run_groups(request: &GroupsRequest, stop: &dyn Fn() -> bool) -> Result<Ro
     for _ in 0..request.groups {
         if let Err(error) = start_group(request, &gates, &mut crew) {
             gates.stopping.store(true, Ordering::Relaxed);
-            // Whoever waits for the signal to go sees the end of its pipe.
+            // A process that waits for the signal to go sees the end of its pipe.
             drop(gates);
             crew.end(true);
             return Err(error);

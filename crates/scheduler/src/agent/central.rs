@@ -229,7 +229,7 @@ impl<L: Locks, R: Rules> Scheduler for Central<L, R> {
         let pick = next.map_or(Pick::IDLE, |task| state.run(cx, task));
         let level = next.map_or(usize::MAX, |task| state.tasks[task.index()].level);
         state.set_seat(cpu.index(), Seat { runs: next, level, asked: false });
-        // Whoever took its place may have been pinned here: then another CPU can be free for it.
+        // The task that took its place may have been pinned here: then another CPU can be free for it.
         if let Some(prev) = prev.filter(|prev| state.tasks[prev.index()].queued) {
             state.ask(cx, prev);
         }

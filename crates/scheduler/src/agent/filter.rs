@@ -7,7 +7,7 @@
 //! | rule | where it is from | state | test |
 //! |---|---|---|---|
 //! | a new activation enters a first-in-first-out level and runs for one slice there | SFS (SC'22) | modelled | `sim/tests/it/agent_schedulers.rs` |
-//! | whoever used up the slice goes to the second level for the rest of the activation | SFS (demoted from SCHED_FIFO to CFS) | modelled; turns of `fair_slice_ns` in place of CFS | the same |
+//! | the task that used up the slice goes to the second level for the rest of the activation | SFS (demoted from SCHED_FIFO to CFS) | modelled; turns of `fair_slice_ns` in place of CFS | the same |
 //! | slice = number of CPUs x mean time between the last `window` arrivals | SFS | modelled; `slice_ns` sets a fixed one | the same |
 //! | a function that waited longer than `overload` slices goes to the second level at once | SFS, hybrid mode under overload | modelled | |
 //! | a function that blocks keeps its place in the filter | SFS polls for blocked functions | simplified: a wakeup begins a new activation | |

@@ -167,7 +167,7 @@ impl State {
                 self.cpus[cpu.index()].asked = true;
                 cx.push(Cmd::Resched(cpu));
             }
-            // Whoever frees a CPU of another CCX leaves it to others for as long.
+            // The task that frees a CPU of another CCX leaves it to others for as long.
             None if patient => cx.push(Cmd::Arm(Timer::Task(task), cx.now + self.rules.ccx_wait)),
             None => {}
         }

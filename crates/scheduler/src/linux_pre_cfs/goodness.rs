@@ -166,7 +166,7 @@ pub(super) fn knobs() -> Vec<Knob> {
     rows(&[&PROC_CHANGE_PENALTY], &())
 }
 
-/// Charges the tick edges of `cpu` since the last call to whoever runs there. `seen` is the number of edges
+/// Charges the tick edges of `cpu` since the last call to the task that runs there. `seen` is the number of edges
 /// charged so far. Returns whether the slice is used up (the tick asks for a decision).
 pub(super) fn charge_ticks(cx: &Cx<'_>, cpu: CpuId, seen: &mut u64, record: Option<&Record>) -> bool {
     let ticks = cx.ticks(cpu);

@@ -114,7 +114,7 @@ impl<L: Locks> MultiQueue<L> {
         }
     }
 
-    /// Charges tick edges to whoever runs on `cpu`; true when its slice is used up. Takes no lock, as the
+    /// Charges tick edges to the task that runs on `cpu`; true when its slice is used up. Takes no lock, as the
     /// tick of 2.4 did not.
     fn charge(&self, cx: &Cx<'_>, cpu: CpuId) -> bool {
         let board = &self.boards[cpu.index()];

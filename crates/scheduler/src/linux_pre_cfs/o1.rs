@@ -279,7 +279,7 @@ impl<L: Locks> O1<L> {
         self.publish(cx, cpu, rq);
     }
 
-    /// Tells the others how long the queue is. They look for work only while somebody has two tasks or more.
+    /// Tells the others how long the queue is. They look for work only while a CPU has two tasks or more.
     fn publish(&self, cx: &Cx<'_>, cpu: CpuId, rq: &Rq) {
         let before = self.lens[cpu.index()].get();
         self.lens[cpu.index()].set(rq.nr_running as i64);

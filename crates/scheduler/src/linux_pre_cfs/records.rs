@@ -49,7 +49,7 @@ word! {
 }
 
 impl Word {
-    /// Adds, whoever else does at the same time.
+    /// Adds, also while others add.
     #[inline]
     pub(super) fn add(&self, value: i64) {
         self.0.fetch_add(value, Relaxed);

@@ -64,7 +64,7 @@ pub struct GlobalEdf<L: Locks> {
     state: L::Lock<State>,
 }
 
-/// Key and task of whoever runs (or is about to) on a CPU; larger = less urgent.
+/// Key and task of the task that runs (or is about to) on a CPU; larger = less urgent.
 type Urgency = (u64, u32);
 const IDLE: Urgency = (NEVER, u32::MAX);
 

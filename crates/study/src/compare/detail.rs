@@ -94,7 +94,7 @@ impl Detail {
         let mut add = |name: String, style: usize, observer: Observer, lanes: &mut Vec<LaneRun>| {
             let (recorder, findings) = observer.finish();
             lanes.push(recorder.finish(&name, style, keep.duration));
-            // What a recorder could not see is not laid to anybody.
+            // What a recorder could not see is not laid to any task.
             if style != RECORDED || RunQueue::check(&keep.header).is_ok() {
                 all.push((name, style, findings));
             }

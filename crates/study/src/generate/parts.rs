@@ -21,7 +21,7 @@ pub(super) struct Shape {
     pub(super) deadlines: bool,
 }
 
-/// A slice shorter than this makes more events than anybody waits for.
+/// A slice shorter than this makes more events than a reader waits for.
 const SHORTEST: Ns = Ns::from_us(50);
 
 /// A scheduler with some of its knobs turned.

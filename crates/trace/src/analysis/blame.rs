@@ -1,4 +1,4 @@
-//! Who ran while whom waited. Each nanosecond for which a task was runnable and not running is laid to whoever
+//! Who ran while others waited. Each nanosecond for which a task was runnable and not running is laid to the task that
 //! was on the CPU in whose run queue the task was: another task, nobody (the CPU was on its way to it), or a
 //! limit that held the task back. What is laid to all together is what the task waited.
 
@@ -10,7 +10,8 @@ use schedlab_model::{CpuId, Ns, SchedEvent};
 use std::io;
 
 /// The list's entry.
-pub(crate) const ENTRY: Entry = Entry::of::<Blame>("blame", "Who ran while whom waited (antagonists)", show);
+pub(crate) const ENTRY: Entry =
+    Entry::of::<Blame>("blame", "Who ran while others waited (antagonists)", show);
 
 /// Who is to blame.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -137,7 +138,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
     };
     let mut order: Vec<usize> = (0..labels.len()).filter(|&line| blame.waited(line) > Ns::ZERO).collect();
     order.sort_by_key(|&line| std::cmp::Reverse(blame.waited(line)));
-    let title = "Who ran while whom waited";
+    let title = "Who ran while others waited";
     let mut hidden = 0;
     out.table(&Table { key: "matrix", title, columns: COLUMNS, layout: Layout::Table })?;
     for &line in &order {

@@ -1,5 +1,5 @@
 //! Work conservation: times in which a CPU idled although a task that may run there waited on another CPU, behind
-//! somebody else. Short ones are the price of deciding (a wakeup is placed, an idle CPU looks for work); long ones
+//! another. Short ones are the price of deciding (a wakeup is placed, an idle CPU looks for work); long ones
 //! are lost throughput and latency, so the lengths matter more than the count.
 //!
 //! Where a task's affinity is not known, the CPUs on which it ran at some time are taken: what it could do less of

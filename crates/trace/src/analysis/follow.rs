@@ -150,7 +150,7 @@ pub enum Began {
         /// On whose behalf.
         by: Waker,
     },
-    /// The CPU was given to somebody else (`None`: to idle).
+    /// The CPU was given to another task (`None`: to idle).
     Preempted {
         /// Who ran next.
         by: Option<TaskId>,
@@ -451,7 +451,7 @@ impl Follower {
         out: &mut impl Listener,
     ) {
         if self.cpus[cpu.index()].is_none() {
-            // Whoever leaves a CPU at its first switch was on it: any earlier switch would be recorded.
+            // A task that leaves a CPU at its first switch was on it: any earlier switch would be recorded.
             let unseen = prev.is_none_or(|prev| !self.tasks[prev.index()].seen);
             let since =
                 if unseen { Ns::ZERO } else { prev.map_or(Ns::ZERO, |p| self.tasks[p.index()].since) };

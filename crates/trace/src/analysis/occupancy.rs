@@ -1,4 +1,4 @@
-//! Who was on each CPU when: a short memory, as long as somebody waits.
+//! Who was on each CPU when: a short memory, as long as a task waits.
 
 use super::follow::{Follower, Occupant};
 use schedlab_model::{CpuId, Ns};

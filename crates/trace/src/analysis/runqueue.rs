@@ -83,7 +83,7 @@ impl RunQueue {
             return;
         }
         queue.since = end;
-        // What lasted no time was never seen by anybody.
+        // What lasted no time was never seen by anything.
         if queue.now > queue.most.0 {
             queue.most = (queue.now, since);
         }

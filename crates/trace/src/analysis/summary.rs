@@ -144,7 +144,7 @@ pub struct Summary {
     fresh: Vec<bool>,
     from: Ns,
     now: Ns,
-    /// Every wait, where somebody wants them.
+    /// Every wait, where the caller wants them.
     waits: Option<Vec<Wait>>,
 }
 
@@ -356,7 +356,7 @@ impl Summary {
         sums.switches += u64::from(counts);
     }
 
-    /// Whoever leaves a CPU at its first switch was on it from the start: any earlier switch would be recorded.
+    /// A task that leaves a CPU at its first switch was on it from the start: any earlier switch would be recorded.
     fn first_switch(&mut self, cpu: usize, prev: Option<TaskId>) {
         if std::mem::take(&mut self.fresh[cpu]) {
             self.current[cpu] = (Some(prev), Ns::ZERO);

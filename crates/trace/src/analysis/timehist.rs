@@ -1,4 +1,4 @@
-//! Every time that somebody was on a CPU, as `perf sched timehist` (Linux 6.1) lists it: one row when it ends.
+//! Every time that a task was on a CPU, as `perf sched timehist` (Linux 6.1) lists it: one row when it ends.
 //!
 //! * *wait time*: since the task was last switched out, sleeping included;
 //! * *sch delay*: since it was woken; 0 when it was not woken but preempted (or the wakeup was not seen);

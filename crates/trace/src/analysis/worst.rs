@@ -192,7 +192,7 @@ fn why(header: &Header, case: &Case) -> String {
                 Waker::Task(task) | Waker::InlineSoftirq(task) => format!("by {}", name(header, task)),
                 Waker::SoftIrq => "by a softirq".to_owned(),
                 Waker::HardIrq => "by an interrupt".to_owned(),
-                Waker::Unknown => "by somebody unknown".to_owned(),
+                Waker::Unknown => "by an unknown task".to_owned(),
             };
             format!("woken on {on} {by}")
         }

@@ -1,4 +1,4 @@
-//! What has to be mended in a recording, found in one pass while it is read. Most recordings need little: then nobody goes
+//! What has to be repaired in a recording, found in one pass while it is read. Most recordings need little: then nobody goes
 //! through all events again.
 
 use super::{Early, Mender, Repairs, Seen, merged, moved};
@@ -19,7 +19,7 @@ pub(crate) struct Scan {
     hard: bool,
 }
 
-/// What has to be mended.
+/// What has to be repaired.
 pub(crate) struct Mends {
     /// As counted so far.
     pub(crate) repairs: Repairs,
@@ -52,7 +52,7 @@ impl Scan {
         self.early.seen.resize(ids.tasks, Seen::default());
     }
 
-    /// Only the whole recording says what has to be mended: its events may name tasks that do not exist.
+    /// Only the whole recording says what has to be repaired: its events may name tasks that do not exist.
     pub(crate) fn is_hard(&self) -> bool {
         self.hard
     }
@@ -92,7 +92,7 @@ impl Scan {
         !self.hard && self.mender.settled().is_none_or(|settled| at < settled)
     }
 
-    /// What has to be mended; `None` when only [`repair`](super::repair) can tell, from the whole recording.
+    /// What has to be repaired; `None` when only [`repair`](super::repair) can tell, from the whole recording.
     pub(crate) fn finish(mut self) -> Option<Mends> {
         let moves = self.early.moves;
         let inserted = std::mem::take(&mut self.mender.inserted);

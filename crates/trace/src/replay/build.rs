@@ -215,7 +215,7 @@ impl Builder<'_> {
     /// The pieces of a reactor's work, each for the connection that it answers.
     fn answers(&mut self, index: usize, reactor: &Reactor, scale: (u64, u64)) -> Parts {
         let mut parts = Parts::default();
-        // Work for a peer that ended without an answer, and what came before work for anybody.
+        // Work for a peer that ended without an answer, and what came before work for any peer.
         let mut begun: BTreeMap<usize, Vec<Op>> = BTreeMap::new();
         let mut before = Vec::new();
         for (number, activation) in self.lines[index].activations.iter().enumerate() {

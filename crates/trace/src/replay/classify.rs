@@ -51,7 +51,7 @@ pub(super) struct Loop {
 /// A loop counts as driven from outside when one of its tasks gets this part of its wakeups from there
 /// (in per cent). Chosen, not measured: loops seen so far have below 5 or above 40.
 const DRIVEN_PERCENT: usize = 20;
-/// A task whose timer expires without a message to somebody asleep in this part of all times (in per cent) is a monitor. Chosen: a
+/// A task whose timer expires without a message to a task that sleeps in this part of all times (in per cent) is a monitor. Chosen: a
 /// sender has below 10, Go's monitor above 90.
 const MONITOR_PERCENT: usize = 50;
 /// `nanosleep` on x86-64: its time is relative by definition.

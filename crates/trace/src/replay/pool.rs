@@ -1,7 +1,7 @@
 //! Between the second and the third step: tasks that many others feed.
 //!
 //! Several senders write into the socket of one receiver. The receiver blocks when the socket is empty, and the next
-//! message wakes it, whoever sends that. A recording shows this one message with its sender, and nothing of those that
+//! message wakes it, no matter which task sends that. A recording shows this one message with its sender, and nothing of those that
 //! came while the receiver was awake. Were the wakeup tied to that sender, the receiver would sleep in a replay until just
 //! this one comes along, although four others have written meanwhile; its CPU would idle. The other way round a
 //! sender whose messages fill the buffers is woken by whichever receiver makes room first.

@@ -13,7 +13,7 @@
 //! reactor has slept in between, so it had answered.
 //!
 //! On each connection there is one message under way at any time, now from the peer and now to it. So the recorded order is
-//! always possible, and nothing can lock up: whoever waits, waits for a message that somebody who can go on will send.
+//! always possible, and nothing can lock up: the task that waits, waits for a message that a task which can go on will send.
 //!
 //! Which of several connections is answered first is not known; the first in the order of task ids is.
 
@@ -64,7 +64,7 @@ pub(super) struct Piece {
 pub(super) enum Of {
     /// It answers the message of this peer.
     Answer(usize),
-    /// It woke somebody who has not written yet, in this recording.
+    /// It woke a task that has not written yet, in this recording.
     First,
     /// Nobody in particular.
     Own,
@@ -351,7 +351,7 @@ mod tests {
         let open = [Loop { closed: false, ..circle().remove(0) }];
         assert!(find(&seen_half(), &open, us(100_000)).all.is_empty(), "an open loop is left alone");
         let mut silent = seen_half();
-        // It writes nothing, or to somebody else, while the hub sleeps.
+        // It writes nothing, or to another task, while the hub sleeps.
         for (round, activation) in silent[1].activations.iter_mut().enumerate() {
             if round % 3 == 0 {
                 activation.deeds.clear();

@@ -167,7 +167,7 @@ pub(super) struct Timeline {
     cpus: Vec<CpuState>,
     /// ksoftirqd: what it wakes, the outside world woke.
     softirq_daemon: Vec<bool>,
-    /// How many interrupts woke somebody.
+    /// How many interrupts woke a task.
     interrupts: u32,
     lost: bool,
     now: Ns,
@@ -328,7 +328,7 @@ impl Timeline {
         }
     }
 
-    /// Whoever leaves a CPU at its first switch was on it from the start.
+    /// A task that leaves a CPU at its first switch was on it from the start.
     fn first_switch(&mut self, cpu: CpuId, prev: Option<TaskId>) {
         if std::mem::replace(&mut self.cpus[cpu.index()].seen, true) {
             return;
@@ -443,7 +443,7 @@ impl Timeline {
         line.life = Life::Runnable;
     }
 
-    /// The number of the interrupt that wakes somebody on this CPU now: the one before when nothing came between.
+    /// The number of the interrupt that wakes a task on this CPU now: the one before when nothing came between.
     fn interrupt(&mut self, on: CpuId) -> u32 {
         let served = &mut self.cpus[on.index()].interrupt;
         let number = match *served {
@@ -478,7 +478,7 @@ impl Timeline {
         true
     }
 
-    /// Whoever runs on `cpu` pays for a record from now on: that is no demand of his. The stretch is cut, so that times and
+    /// The task that runs on `cpu` pays for a record from now on: that is no demand of its own. The stretch is cut, so that times and
     /// progress still belong together exactly.
     fn recorded(&mut self, cpu: CpuId, cost: Ns) {
         let Some(task) = self.cpus[cpu.index()].current.filter(|_| cost > Ns::ZERO) else { return };

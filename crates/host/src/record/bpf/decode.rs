@@ -51,7 +51,7 @@ impl Decoder {
         let next =
             if ab >> 32 == 0 { Class::Idle } else { Class::of_priority(i32::from((rest >> 32) as i16)) };
         let held = match class {
-            // From the queue of its group, whoever comes next.
+            // From the queue of its group, the task that comes next.
             Some(_) if detail & THROTTLED != 0 => Some(RawKind::Held { tid: prev }),
             Some(class) if class < Class::Fair && class < next => {
                 Some(RawKind::Displaced { tid: prev, class })

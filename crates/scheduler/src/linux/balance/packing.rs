@@ -97,7 +97,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
     }
 
-    /// Somebody else runs, maybe.
+    /// Another task runs, maybe.
     #[inline(always)]
     pub(in crate::linux) fn publish_estimate(&self, rq: &Rq) {
         if self.t.smp.vcpu_pack != 0 {

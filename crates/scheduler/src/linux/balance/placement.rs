@@ -33,7 +33,7 @@ pub(in crate::linux) struct Partners {
     pub(in crate::linux) recent_cpu: u32,
     /// Whom it woke last; `u32::MAX` = nobody.
     last_wakee: u32,
-    /// How often it woke somebody else than the time before; halved every second.
+    /// How often it woke another task than the time before; halved every second.
     flips: u32,
     /// When `flips` was halved last.
     halved: Ns,

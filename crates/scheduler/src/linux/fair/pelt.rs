@@ -8,7 +8,7 @@
 //! `y^-n`; when the next epoch begins, sums are halved. What a signal gains between two moments is then the
 //! difference of one function of time ([`gain_until`]), which costs the same after 1 ns as after 30 ms, and is
 //! exactly additive: however often one looks, the sums are the same to the last bit. So nothing has to be done at
-//! ticks, and averages are computed when somebody reads them.
+//! ticks, and averages are computed when they are read.
 //!
 //! | rule | where the real system has it | here | test |
 //! |---|---|---|---|

@@ -204,7 +204,7 @@ mod tests {
         pool.take(Ns::from_ms(250), 0, SLICE);
         assert_eq!(pool.due(), Some(Ns::from_ms(300)), "on the grid of the period");
         pool.refill(Ns::from_ms(300));
-        assert_eq!(pool.due(), Some(Ns::from_ms(400)), "one more period to see whether anybody asks");
+        assert_eq!(pool.due(), Some(Ns::from_ms(400)), "one more period to see whether a group asks");
         pool.refill(Ns::from_ms(400));
         assert_eq!(pool.due(), None);
     }

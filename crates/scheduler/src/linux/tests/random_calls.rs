@@ -384,7 +384,7 @@ fn no_task_is_lost<F: FairRules>(version: Version, cpus: usize, steps: &[Step]) 
         chaos.step(step);
         chaos.check();
     }
-    // Whoever is runnable gets to run in the end.
+    // The task that is runnable gets to run in the end.
     chaos.wait(chaos.now + 2_000_000_000);
     chaos.check();
 }

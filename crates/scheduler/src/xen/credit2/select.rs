@@ -77,7 +77,7 @@ impl State {
         best.1
     }
 
-    /// Nobody runs on `cpu`, or somebody who may not be preempted yet.
+    /// Nobody runs on `cpu`, or a task that may not be preempted yet.
     #[inline]
     fn is_sheltered(&self, cx: &Cx<'_>, cpu: CpuId) -> bool {
         let limit = self.settings.ratelimit;

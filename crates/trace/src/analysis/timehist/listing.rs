@@ -66,11 +66,11 @@ pub enum Found {
     Listed(Box<Listed>),
     /// Something belongs before events that had been read: it has to be read again.
     Again,
-    /// What has to be mended in it needs the [`whole`](Listing::whole) recording.
+    /// What has to be repaired in it needs the [`whole`](Listing::whole) recording.
     Whole,
 }
 
-/// What an earlier look at a recording found to be mended.
+/// What an earlier look at a recording found in need of repair.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Mending {
     /// Wakeups that belong elsewhere: the place of the switch behind which they belong, and theirs.
@@ -358,7 +358,7 @@ impl<'a> Listing<'a> {
         }
     }
 
-    /// Reads the recording once, from the blocks of its file, with what an earlier look found to be mended.
+    /// Reads the recording once, from the blocks of its file, with what an earlier look found in need of repair.
     ///
     /// # Errors
     /// As [`Recording::read`]; some rows may have been handed on then.
