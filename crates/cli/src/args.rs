@@ -128,6 +128,30 @@ mod tests {
         command.get_subcommands().for_each(|inner| check(inner, &format!("{path} {}", inner.get_name())));
     }
 
+    /// Commands whose output is a document and no result.
+    const DOCUMENTS: [&str; 5] = ["generate", "completions", "man", "helper", "guardian"];
+
+    fn without_format(command: &clap::Command, path: &str, found: &mut Vec<String>) {
+        let inner = command.get_subcommands().filter(|inner| inner.get_name() != "help");
+        let mut leaf = true;
+        for inner in inner {
+            leaf = false;
+            without_format(inner, &format!("{path} {}", inner.get_name()), found);
+        }
+        let has = |name: &str| command.get_arguments().any(|argument| argument.get_id() == name);
+        if leaf && !(has("format") && has("json")) {
+            found.push(path.trim().to_owned());
+        }
+    }
+
+    #[test]
+    fn every_result_can_have_every_format() {
+        let mut found = Vec::new();
+        without_format(&Args::command(), "", &mut found);
+        found.retain(|path| !DOCUMENTS.contains(&path.as_str()));
+        assert!(found.is_empty(), "without --format: {found:?}");
+    }
+
     #[test]
     fn help_is_wrapped_once() {
         check(&Args::command(), "schedlab");

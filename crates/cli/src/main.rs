@@ -8,6 +8,7 @@
 mod args;
 mod commands;
 mod exit;
+mod format;
 mod options;
 mod origin;
 mod output;
@@ -64,14 +65,14 @@ fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         // The reader of a pipe has read enough: that is no error.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => failed(&stdin::named(&message(&error)), asks_for_json()),
+        Err(error) => failed(&stdin::named(&message(&error)), format::asks_for_json(std::env::args_os())),
     }
 }
 
 /// Prints the help that was asked for, or why the arguments were refused. An argument is data: its control characters are escaped.
 fn refused(error: &clap::Error) -> ExitCode {
     let text = error.render().to_string();
-    if error.use_stderr() && asks_for_json() {
+    if error.use_stderr() && format::asks_for_json(std::env::args_os()) {
         return failed(text.trim_end().trim_start_matches("error: "), true);
     }
     if matches!(shown_lines(&text), std::borrow::Cow::Borrowed(_)) {
@@ -81,11 +82,6 @@ fn refused(error: &clap::Error) -> ExitCode {
     // Nothing is left to do when standard error is gone too.
     let _ = write!(std::io::stderr(), "{}", shown_lines(&text));
     ExitCode::from(2)
-}
-
-/// Whether the command line has `--json`, before what another program is started with.
-fn asks_for_json() -> bool {
-    std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json")
 }
 
 /// Prints why the command failed: as a line, or as JSON where the result would have been JSON. Standard output stays empty.

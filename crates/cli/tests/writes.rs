@@ -10,40 +10,69 @@ use std::time::{Duration, Instant};
 /// What is at the output before each round: no file of any kind that a command writes.
 const BEFORE: &[u8] = b"what was here before\n";
 
-/// A command that writes. `OUT` in its arguments is the output.
+/// A command that writes. In its arguments `OUT` is the output, `TEXT` a trace, `WORKLOAD` an rt-app workload, `LATENCY` a measurement.
 struct Writer {
     arguments: &'static [&'static str],
     /// The files in the output, when it is a folder.
     files: &'static [&'static str],
-    /// Records this machine: no two runs are alike.
-    records: bool,
+    gives: Gives,
+}
+
+/// What an undisturbed run leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Gives {
+    /// The same bytes each time; a page says when it was made.
+    Same,
+    /// A recording of this machine.
+    Recording,
+    /// A measurement of this machine, as JSON.
+    Json,
+    /// A measurement of this machine, as TOML with the same keys each time.
+    Toml,
+}
+
+const fn gives(gives: Gives, arguments: &'static [&'static str]) -> Writer {
+    Writer { arguments, files: &[], gives }
 }
 
 const fn writer(arguments: &'static [&'static str]) -> Writer {
-    Writer { arguments, files: &[], records: false }
+    gives(Gives::Same, arguments)
 }
 
 const fn recorder(arguments: &'static [&'static str]) -> Writer {
-    Writer { arguments, files: &[], records: true }
+    gives(Gives::Recording, arguments)
 }
+
+const YES: &str = "recordings/two-yes.slt";
 
 const WRITERS: &[Writer] = &[
     writer(&["compare", "two-hogs", "--for", "1500ms", "-o", "OUT"]),
     writer(&["compare", "two-hogs", "--for", "1500ms", "--json", "-o", "OUT"]),
+    writer(&["compare", "two-hogs", "--for", "1500ms", "--format", "csv", "-o", "OUT"]),
     writer(&["compare", "two-hogs", "--for", "1500ms", "--report", "OUT"]),
-    writer(&["show", "recordings/two-yes.slt", "--report", "OUT"]),
-    writer(&["diff", "recordings/two-yes.slt", "recordings/two-yes.slt", "-o", "OUT"]),
-    writer(&["export", "recordings/two-yes.slt", "--ftrace", "OUT"]),
-    writer(&["export", "recordings/two-yes.slt", "--perf-script", "OUT"]),
-    writer(&["export", "recordings/two-yes.slt", "--perfetto", "OUT"]),
-    Writer {
-        arguments: &["export", "recordings/two-yes.slt", "--csv", "OUT"],
-        files: &["events.csv", "tasks.csv", "waits.csv"],
-        records: false,
-    },
+    writer(&["show", YES, "--report", "OUT"]),
+    writer(&["diff", YES, YES, "-o", "OUT"]),
+    writer(&["export", YES, "--ftrace", "OUT"]),
+    writer(&["export", YES, "--perf-script", "OUT"]),
+    writer(&["export", YES, "--perfetto", "OUT"]),
+    writer(&["export", YES, "--trace-cmd", "OUT"]),
+    writer(&["export", YES, "--systrace", "OUT"]),
+    writer(&["export", YES, "--lttng", "OUT"]),
+    writer(&["export", YES, "--rt-app", "OUT"]),
+    Writer { files: &["events.csv", "tasks.csv", "waits.csv"], ..writer(&["export", YES, "--csv", "OUT"]) },
     writer(&["import", "TEXT", "-o", "OUT"]),
+    writer(&["import", "WORKLOAD", "-o", "OUT"]),
     writer(&["generate", "--seed", "7", "-o", "OUT"]),
+    Writer {
+        files: &["schedlab.1", "schedlab-compare.1", "schedlab-watch.1"],
+        ..writer(&["man", "--all", "OUT"])
+    },
+    gives(Gives::Json, &["latency", "--for", "50ms", "--json", "-o", "OUT"]),
+    gives(Gives::Json, &["latency", "merge", "LATENCY", "--json", "-o", "OUT"]),
+    writer(&["latency", "merge", "LATENCY", "--report", "OUT"]),
+    gives(Gives::Toml, &["calibrate", "--for", "500ms", "--rounds", "3", "-o", "OUT"]),
     recorder(&["record", "--backend", "own", "--no-calibration", "-o", "OUT", "--", "sh", "-c", LOAD]),
+    recorder(&["record", "--no-calibration", "-o", "OUT", "--", "sh", "-c", LOAD]),
     recorder(&[
         "record",
         "--backend",
@@ -58,6 +87,15 @@ const WRITERS: &[Writer] = &[
         "-c",
         LOAD,
     ]),
+];
+
+/// Options that write and that no round disturbs, with the reason.
+const NOT_DISTURBED: &[(&str, &str)] = &[
+    ("run --log", "its threads are real-time: the way back from a kill has tests of its own"),
+    ("attach --log", "as run"),
+    ("experiment --output", "takes minutes; written as `compare -o`"),
+    ("experiment --report", "takes minutes; written as `compare --report`"),
+    ("latency --report", "of a matrix, which takes long; written as `latency merge --report`"),
 ];
 
 const LOAD: &str = "i=0; while [ $i -lt 40 ]; do sleep 0.01; i=$((i+1)); done";
@@ -81,7 +119,6 @@ fn next(state: &mut u64) -> u64 {
 
 struct Ground {
     folder: PathBuf,
-    text: PathBuf,
     /// Whether an unprivileged tmpfs can be had.
     namespaces: bool,
 }
@@ -90,23 +127,27 @@ impl Ground {
     fn new() -> Ground {
         let folder = std::env::temp_dir().join(format!("schedlab-writes-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let text = folder.join("in.txt");
-        let mut made =
-            schedlab(&["export", "recordings/two-yes.slt", "--perf-script", &text.display().to_string()]);
+        let place = |name: &str| folder.join(name).display().to_string();
+        let (text, workload) = (place("in.txt"), place("workload.json"));
+        let mut made = schedlab(&["export", YES, "--perf-script", &text, "--rt-app", &workload]);
         assert!(made.status().unwrap().success());
+        // Where nothing can be measured, what reads it fails undisturbed and is skipped.
+        let _ = schedlab(&["latency", "--for", "50ms", "--json", "-o", &place("latency.json")]).status();
         let probe = "mount -t tmpfs -o size=64k tmpfs /mnt";
         let namespaces = Command::new("unshare")
             .args(["-rm", "sh", "-c", probe])
             .stderr(Stdio::null())
             .status()
             .is_ok_and(|status| status.success());
-        Ground { folder, text, namespaces }
+        Ground { folder, namespaces }
     }
 
     fn arguments(&self, writer: &Writer, out: &Path) -> Vec<String> {
         let place = |word: &&str| match *word {
             "OUT" => out.display().to_string(),
-            "TEXT" => self.text.display().to_string(),
+            "TEXT" => self.folder.join("in.txt").display().to_string(),
+            "WORKLOAD" => self.folder.join("workload.json").display().to_string(),
+            "LATENCY" => self.folder.join("latency.json").display().to_string(),
             other => other.to_owned(),
         };
         writer.arguments.iter().map(place).collect()
@@ -186,16 +227,29 @@ impl Writer {
         }
     }
 
-    /// Whether `file` is whole: for a recording that it opens and has its end, for all else that it is what an undisturbed run gives.
+    /// Whether `file` is whole: as an undisturbed run leaves it.
     fn is_whole(&self, file: &Path, got: &[u8], whole: &[u8]) -> bool {
-        match self.records {
-            true => Recording::open(file).is_ok_and(|recording| !recording.repairs.cut_off),
+        match self.gives {
+            Gives::Recording => Recording::open(file).is_ok_and(|recording| !recording.repairs.cut_off),
+            Gives::Json => serde_json::from_slice::<serde_json::Value>(got).is_ok(),
+            Gives::Toml => keys(got) == keys(whole),
             // A page says when and how it was made.
-            false => {
+            Gives::Same => {
                 got == whole || got.starts_with(b"<!doctype") && got.trim_ascii_end().ends_with(b"</html>")
             }
         }
     }
+
+    /// Whether it works on every machine.
+    fn works_anywhere(&self) -> bool {
+        self.gives == Gives::Same && !self.arguments.contains(&"LATENCY")
+    }
+}
+
+/// Returns the sections and keys of a TOML file, which ends with an end of line.
+fn keys(toml: &[u8]) -> Option<Vec<String>> {
+    let text = std::str::from_utf8(toml).ok()?.strip_suffix('\n')?;
+    Some(text.lines().map(|line| line.split('=').next().unwrap_or_default().to_owned()).collect())
 }
 
 struct Ended(Child);
@@ -222,7 +276,8 @@ fn schedlab<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Command {
 
 #[test]
 fn what_was_there_stays_or_the_whole_new_file_is_there() {
-    let rounds = std::env::var("SCHEDLAB_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(26);
+    let rounds =
+        std::env::var("SCHEDLAB_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2 * WRITERS.len());
     let ground = Ground::new();
     let whole: Vec<_> = WRITERS.iter().map(|writer| ground.whole(writer)).collect();
     let mut seed = 20_261_125;
@@ -230,7 +285,7 @@ fn what_was_there_stays_or_the_whole_new_file_is_there() {
     for round in 0..rounds {
         let index = round % WRITERS.len();
         let (writer, Some((took, whole))) = (&WRITERS[index], &whole[index]) else {
-            assert!(WRITERS[index].records, "{:?} fails undisturbed", WRITERS[index].arguments);
+            assert!(!WRITERS[index].works_anywhere(), "{:?} fails undisturbed", WRITERS[index].arguments);
             skipped += 1;
             continue;
         };
@@ -258,6 +313,74 @@ fn what_was_there_stays_or_the_whole_new_file_is_there() {
         "{rounds} rounds: {kept} old files untouched, {replaced} replaced by whole ones, {skipped} skipped"
     );
     assert!(kept > 0);
+}
+
+/// Returns the options of a command that write a file or a folder, as its help has them.
+fn options_that_write(command: &[&str]) -> Vec<String> {
+    let mut asked = Command::new(env!("CARGO_BIN_EXE_schedlab"));
+    let output = asked.args(command).arg("--help").env("COLUMNS", "100").output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    let mut found = Vec::new();
+    for (line, next) in help.lines().zip(help.lines().skip(1).chain([""])) {
+        let Some((_, rest)) = line.split_once("--").filter(|_| line.starts_with("  ")) else { continue };
+        let option = rest.split([' ', '=']).next().unwrap_or_default();
+        let about = rest.split_once("  ").map_or(next, |(_, about)| about).trim();
+        if about.starts_with("Write ") && rest.contains('<') {
+            found.push(format!("{} --{option}", command.join(" ")));
+        }
+    }
+    found
+}
+
+/// A new option that writes is disturbed too, or says why it is not.
+#[test]
+fn every_option_that_writes_is_disturbed() {
+    let listed = |option: &str| {
+        let (command, name) = option.split_once(" --").unwrap();
+        let short = if name == "output" { "-o" } else { "--?" };
+        let disturbed = WRITERS.iter().any(|writer| {
+            let words: Vec<&str> = command.split(' ').collect();
+            let has = |word: &str| writer.arguments.iter().any(|given| *given == word);
+            writer.arguments.starts_with(&words) && (has(&format!("--{name}")) || has(short))
+        });
+        disturbed || NOT_DISTURBED.iter().any(|(known, _)| *known == option)
+    };
+    let commands: &[&[&str]] = &[
+        &["record"],
+        &["show"],
+        &["watch"],
+        &["diff"],
+        &["generate"],
+        &["import"],
+        &["export"],
+        &["compare"],
+        &["published"],
+        &["list"],
+        &["bench", "model"],
+        &["bench", "runqueue"],
+        &["latency"],
+        &["latency", "merge"],
+        &["stress"],
+        &["calibrate"],
+        &["experiment"],
+        &["explain"],
+        &["completions"],
+        &["man"],
+        &["doctor"],
+        &["colocate"],
+        &["run"],
+        &["attach"],
+        &["verify"],
+        &["confirm"],
+        &["top"],
+        &["status"],
+        &["detach"],
+        &["restore"],
+    ];
+    let found: Vec<String> = commands.iter().flat_map(|command| options_that_write(command)).collect();
+    assert!(found.len() > 20, "{found:?}");
+    let missing: Vec<&String> = found.iter().filter(|option| !listed(option)).collect();
+    assert!(missing.is_empty(), "not in WRITERS: {missing:?}");
 }
 
 /// `record -o FILE -- nosuchcommand` destroyed the recording that was there.

@@ -1,6 +1,7 @@
 //! `schedlab bench`
 
 use crate::exit::Exit;
+use crate::format::FormatArgs;
 use crate::options::numbers;
 use crate::output;
 use crate::progress::Progress;
@@ -58,9 +59,8 @@ pub(crate) struct Model {
     /// Use this many worker threads; 0 = one per CPU. The result does not depend on it
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     jobs: usize,
-    /// Print the result as JSON (docs/schema): the fields are those of the tables
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<Exit> {
@@ -97,7 +97,7 @@ fn model(args: &Model) -> anyhow::Result<Exit> {
     let progress = Progress::new();
     let result = decision_cost::sweep(&scenario, &options, &|done, all| progress.set(done, all))?;
     drop(progress);
-    let text = if args.json { serde_json::to_string_pretty(&result)? + "\n" } else { render(&result) };
+    let text = args.format.print(None, || Ok(&result), |_| render(&result))?;
     output::write(None, &text)?;
     Ok(Exit::Done)
 }

@@ -1,6 +1,7 @@
 //! `schedlab calibrate`
 
 use crate::exit::Exit;
+use crate::format::FormatArgs;
 use crate::options::stop_signal;
 use crate::output;
 use crate::progress::Progress;
@@ -38,9 +39,8 @@ pub(crate) struct CalibrateArgs {
     /// Seed the order of measurements
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Print the result as JSON (docs/calibration.md)
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<Exit> {
@@ -66,11 +66,9 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<Exit> {
     let machine = schedlab_host::machine();
     let preset = preset(&result, &machine, command.join(" "), env!("CARGO_PKG_VERSION"));
     output::write(Some(&path), &file_text(&preset))?;
-    let text = if args.json {
-        serde_json::to_string_pretty(&preset)? + "\n"
-    } else {
-        render(&result, &preset, &Style::of_stdout()) + &format!("\nwritten to {}\n", path.display())
-    };
+    let text =
+        |style: &Style| render(&result, &preset, style) + &format!("\nwritten to {}\n", path.display());
+    let text = args.format.print(None, || Ok(&preset), text)?;
     output::write(None, &text)?;
     Ok(Exit::Done)
 }

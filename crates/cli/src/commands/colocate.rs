@@ -1,9 +1,10 @@
 //! `schedlab colocate`
 
 use crate::exit::Exit;
+use crate::format::FormatArgs;
 use crate::options::{long_enough, stop_signal};
 use crate::output;
-use crate::render::{Style, colocate as show};
+use crate::render::colocate as show;
 use anyhow::{anyhow, bail};
 use schedlab_lab::colocate::{
     Client, ColocateObserver, ColocatePlan, FIGURES, Goal, Intent, Round, Tried, WorkloadSource, colocate,
@@ -106,31 +107,28 @@ pub(crate) struct ColocateArgs {
     /// Print what would be changed; start nothing and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Print as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 pub(crate) fn run(args: &ColocateArgs) -> anyhow::Result<Exit> {
     let plan = plan(args)?;
     if args.dry_run {
         let intents = intentions(&plan)?;
-        let text = if args.json { dry_json(&intents)? } else { show::intents(&plan, &intents) };
+        let text = args.format.print(None, || Ok(dry_json(&intents)), |_| show::intents(&plan, &intents))?;
         output::write(None, &text)?;
         return Ok(Exit::Done);
     }
     let signal = stop_signal()?;
     let mut live = Live { goals: plan.goals.clone(), begun: Instant::now(), kept: 0 };
     let found = colocate(&plan, &mut live, &|| signal.requested())?;
-    let text = if args.json {
+    let value = || {
         let mut value = serde_json::to_value(&found)?;
         value["schema"] = SCHEMA.into();
         value["figures"] = FIGURES.map(|(role, metric)| show::name(role, metric)).to_vec().into();
-        serde_json::to_string_pretty(&value)? + "\n"
-    } else {
-        show::answer(&plan, &found, &Style::of_stdout())
+        Ok(value)
     };
-    output::write(None, &text)?;
+    output::write(None, &args.format.print(None, value, |style| show::answer(&plan, &found, style))?)?;
     if !found.given_back.failed.is_empty() {
         return Ok(Exit::Untrusted);
     }
@@ -232,7 +230,6 @@ fn usual_rounds(goals: &[Goal]) -> usize {
     if goals.iter().any(|goal| goal.0.against == Against::Alone) { 5 } else { 3 }
 }
 
-fn dry_json(intents: &[Intent]) -> anyhow::Result<String> {
-    let value = serde_json::json!({ "schema": SCHEMA, "dry_run": true, "would_try": intents });
-    Ok(serde_json::to_string_pretty(&value)? + "\n")
+fn dry_json(intents: &[Intent]) -> serde_json::Value {
+    serde_json::json!({ "schema": SCHEMA, "dry_run": true, "would_try": intents })
 }

@@ -1,6 +1,7 @@
 //! `schedlab compare`
 
 use crate::exit::Exit;
+use crate::format::FormatArgs;
 use crate::origin::origin;
 use crate::output;
 use crate::progress::Progress;
@@ -101,11 +102,11 @@ pub(crate) struct CompareArgs {
     #[arg(long)]
     assert: bool,
     /// Print the verdict, how sure it is, and one table of the numbers that it is about: at most 15 lines
-    #[arg(long, conflicts_with_all = ["json", "explain", "all_tasks"])]
+    #[arg(long, conflicts_with_all = ["json", "format", "explain", "all_tasks"])]
     brief: bool,
     /// Print only what sets the recommended variant without schedlab: commands (chrt, renice, taskset, control groups), systemd drop-ins,
     /// a Kubernetes fragment, or xl commands for Xen
-    #[arg(long, value_name = "FORMAT", value_parser = Format::ALL.map(Format::name), conflicts_with_all = ["json", "brief", "explain"])]
+    #[arg(long, value_name = "FORMAT", value_parser = Format::ALL.map(Format::name), conflicts_with_all = ["json", "format", "brief", "explain"])]
     deploy: Option<String>,
     /// Show every task group, also those with less than 1 % of a CPU
     #[arg(long)]
@@ -119,9 +120,8 @@ pub(crate) struct CompareArgs {
     /// Write a page to this file too: one HTML file with charts, without other files
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
-    /// Print the result as JSON (docs/result-schema.md)
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -154,17 +154,8 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
         let format = Format::ALL.into_iter().find(|format| format.name() == name);
         let format = format.context("--deploy: unknown format")?;
         render::deploy::file(&study, format).map_err(|why| anyhow!("--deploy {name}: {why}"))?
-    } else if args.json {
-        serde_json::to_string_pretty(&study).context("the result cannot be written as JSON")? + "\n"
     } else {
-        let style = if args.output.is_some() { Style::plain() } else { Style::of_stdout() };
-        let curves: String = scans.iter().map(|scan| render::scan(&study, scan, &style)).collect();
-        let shown = render::Shown { all_tasks: args.all_tasks, all_rows: args.all, explain: args.explain };
-        let text = match args.brief {
-            true => render::brief(&study, &style),
-            false => render::study(&study, &style, shown),
-        };
-        text + &curves
+        args.format.print(args.output.as_deref(), || Ok(&study), |style| text(args, &study, &scans, style))?
     };
     if let Some(path) = &args.report {
         let recording = match &input {
@@ -181,6 +172,16 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
     } else {
         Exit::Done
     })
+}
+
+fn text(args: &CompareArgs, study: &Study, scans: &[Scan], style: &Style) -> String {
+    let curves: String = scans.iter().map(|scan| render::scan(study, scan, style)).collect();
+    let shown = render::Shown { all_tasks: args.all_tasks, all_rows: args.all, explain: args.explain };
+    let text = match args.brief {
+        true => render::brief(study, style),
+        false => render::study(study, style, shown),
+    };
+    text + &curves
 }
 
 /// Finds the input and reads it. Refuses options that have no meaning for an input of its kind.

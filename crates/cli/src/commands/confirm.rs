@@ -1,9 +1,10 @@
 //! `schedlab confirm`
 
 use crate::exit::Exit;
+use crate::format::FormatArgs;
 use crate::options::{long_enough, stop_signal};
 use crate::progress::{Lines, Progress};
-use crate::render::{self, Style};
+use crate::render;
 use crate::{origin, output};
 use anyhow::{Context, bail};
 use schedlab_lab::confirm::{ConfirmPlan, confirm};
@@ -46,9 +47,8 @@ pub(crate) struct ConfirmArgs {
     /// Represent this kernel by this scheduler in the simulator [default: by the kernel's version]
     #[arg(long, value_name = "SCHEDULER")]
     recorded_under: Option<SchedulerSpec>,
-    /// Print the result as JSON (docs/live-schema.md)
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
     /// Run this command
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -78,10 +78,7 @@ pub(crate) fn run(args: &ConfirmArgs) -> anyhow::Result<Exit> {
     let simulating = |done, all| progress.set(done, all);
     let confirmed = confirm(&plan, &mut watch, &simulating, &|| signal.requested())?;
     drop((lines, progress));
-    let text = match args.json {
-        true => serde_json::to_string_pretty(&confirmed)? + "\n",
-        false => render::confirm(&confirmed, &Style::of_stdout()),
-    };
+    let text = args.format.print(None, || Ok(&confirmed), |style| render::confirm(&confirmed, style))?;
     output::write(None, &text)?;
     Ok(if confirmed.trusted { Exit::Done } else { Exit::Untrusted })
 }

@@ -2,6 +2,7 @@
 
 use super::restore::finish;
 use crate::exit::Exit;
+use crate::format::FormatArgs;
 use schedlab_live::RunDir;
 use schedlab_live::detach::{Owners, detach, detach_process};
 
@@ -17,15 +18,14 @@ pub(crate) struct DetachArgs {
     /// Give back this process with its children only
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
-    /// Print as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 pub(crate) fn run(args: &DetachArgs) -> anyhow::Result<Exit> {
     let run_dir = RunDir::standard()?;
     match args.pid {
-        Some(process) => finish(&[detach_process(&run_dir, process)?], args.json),
-        None => finish(&detach(&run_dir, Owners::All)?, args.json),
+        Some(process) => finish(&[detach_process(&run_dir, process)?], &args.format),
+        None => finish(&detach(&run_dir, Owners::All)?, &args.format),
     }
 }

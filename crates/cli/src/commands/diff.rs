@@ -1,6 +1,7 @@
 //! `schedlab diff`
 
 use crate::exit::Exit;
+use crate::format::FormatArgs;
 use crate::output;
 use crate::render::{self, Style};
 use crate::stdin;
@@ -46,9 +47,8 @@ pub(crate) struct DiffArgs {
     /// Show also metrics that did not change
     #[arg(long)]
     all: bool,
-    /// Print the result as JSON (docs/exchange-formats.md)
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -70,12 +70,8 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
         _ => Ok(path.clone()),
     };
     let found = diff(&given(&args.before)?, &given(&args.after)?, &options)?;
-    let text = if args.json {
-        serde_json::to_string_pretty(&found).context("the result cannot be written as JSON")? + "\n"
-    } else {
-        let style = if args.output.is_some() { Style::plain() } else { Style::of_stdout() };
-        render::diff(&found, &style, args.all)
-    };
+    let text = |style: &Style| render::diff(&found, style, args.all);
+    let text = args.format.print(args.output.as_deref(), || Ok(&found), text)?;
     let text = stdin::named(&text);
     output::write(args.output.as_deref(), &text)?;
     Ok(match (found.failed(), found.cannot_say()) {

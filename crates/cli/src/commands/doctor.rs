@@ -1,6 +1,7 @@
 //! `schedlab doctor`
 
 use crate::exit::Exit;
+use crate::format::FormatArgs;
 use crate::output;
 use crate::render::{Style, wrap};
 use schedlab_host::doctor::{Fact, Level, answer, facts};
@@ -14,25 +15,23 @@ Examples:
   schedlab doctor
   schedlab doctor --json")]
 pub(crate) struct DoctorArgs {
-    /// Print as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
     let found = probe();
     let facts = facts(&found);
-    let text = if args.json {
-        let answer = answer(&found, &facts);
-        let value = serde_json::json!({
+    let answer = answer(&found, &facts);
+    let value = || {
+        Ok(serde_json::json!({
             "schema": "schedlab-doctor/1", "answer": answer, "capabilities": found, "facts": facts,
-        });
-        serde_json::to_string_pretty(&value)? + "\n"
-    } else {
-        let style = Style::of_stdout();
-        let mut text = format!("{}\n\n", style.bold(&wrap(&answer(&found, &facts), style.width, 0)));
+        }))
+    };
+    let text = |style: &Style| {
+        let mut text = format!("{}\n\n", style.bold(&wrap(&answer, style.width, 0)));
         for fact in &facts {
-            show(&mut text, fact, &style);
+            show(&mut text, fact, style);
         }
         let _ = writeln!(text, "\nsettings of this kernel, as recordings carry them:");
         for (name, value) in &found.machine.knobs {
@@ -40,7 +39,7 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
         }
         text
     };
-    output::write(None, &text)?;
+    output::write(None, &args.format.print(None, value, text)?)?;
     Ok(Exit::Done)
 }
 

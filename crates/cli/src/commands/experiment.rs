@@ -1,6 +1,7 @@
 //! `schedlab experiment`
 
 use crate::exit::Exit;
+use crate::format::FormatArgs;
 use crate::options::{numbers, stop_signal};
 use crate::origin::origin;
 use crate::output;
@@ -79,9 +80,8 @@ pub(crate) struct ExperimentArgs {
     /// Write a page to this file too: one HTML file that needs nothing else
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
-    /// Print as JSON (docs/experiment-schema.md)
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -145,7 +145,8 @@ pub(crate) fn run(args: &ExperimentArgs) -> anyhow::Result<Exit> {
     for kind in all {
         results.push(experiment::run(kind, &plan, &mut live, &|| signal.requested())?);
     }
-    let text = if args.json { json(&results)? } else { text(&results) };
+    let value = || Ok(serde_json::json!({ "schema": SCHEMA, "experiments": results }));
+    let text = args.format.print(args.output.as_deref(), value, |style| text(&results, style))?;
     if let Some(path) = &args.report {
         let page = experiment::of_experiments(&results, &origin(None)?);
         output::write(Some(path), &page.render()?)?;
@@ -172,14 +173,8 @@ fn refuse_unused(args: &ExperimentArgs, all: &[ExperimentKind]) -> anyhow::Resul
     }
 }
 
-fn json(results: &[ExperimentResult]) -> anyhow::Result<String> {
-    let value = serde_json::json!({ "schema": SCHEMA, "experiments": results });
-    Ok(serde_json::to_string_pretty(&value)? + "\n")
-}
-
-fn text(results: &[ExperimentResult]) -> String {
-    let style = Style::of_stdout();
-    results.iter().map(|result| show(result, &style)).collect::<Vec<_>>().join("\n")
+fn text(results: &[ExperimentResult], style: &Style) -> String {
+    results.iter().map(|result| show(result, style)).collect::<Vec<_>>().join("\n")
 }
 
 /// Progress on standard error, on a terminal.

@@ -1,6 +1,7 @@
 //! `schedlab explain`
 
 use crate::exit::Exit;
+use crate::format::FormatArgs;
 use crate::output;
 use crate::render::{Style, wrap};
 use anyhow::bail;
@@ -19,9 +20,8 @@ Examples:
 pub(crate) struct ExplainArgs {
     /// Explain this word of a table, a verdict or a message
     term: Vec<String>,
-    /// Print as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
@@ -39,15 +39,14 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
             }
         }
     };
-    let text = if args.json {
+    let value = || {
         let list: Vec<_> = found
             .iter()
             .map(|term| serde_json::json!({ "term": term.name, "also": term.also, "meaning": term.meaning }))
             .collect();
-        let value = serde_json::json!({ "schema": "schedlab-explain/1", "terms": list });
-        serde_json::to_string_pretty(&value)? + "\n"
-    } else {
-        let style = Style::of_stdout();
+        Ok(serde_json::json!({ "schema": "schedlab-explain/1", "terms": list }))
+    };
+    let text = |style: &Style| {
         let mut text = String::new();
         for term in &found {
             let also =
@@ -62,6 +61,6 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
         }
         text
     };
-    output::write(None, &text)?;
+    output::write(None, &args.format.print(None, value, text)?)?;
     Ok(Exit::Done)
 }

@@ -1,6 +1,7 @@
 //! `schedlab export`
 
 use crate::exit::Exit;
+use crate::format::FormatArgs;
 use crate::output;
 use crate::stdin;
 use anyhow::bail;
@@ -48,9 +49,8 @@ pub(crate) struct ExportArgs {
     /// Write events.csv, tasks.csv and waits.csv into this folder
     #[arg(long, value_name = "DIR")]
     csv: Option<PathBuf>,
-    /// Print what was written as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 type Write = fn(&Recording, &mut dyn std::io::Write) -> std::io::Result<Exported>;
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
     if let Some(folder) = &args.csv {
         made.push(("csv", folder, export::csv(&recording, folder)?));
     }
-    let text = if args.json { json(&recording, &made)? } else { as_text(&recording, &made) };
+    let text = args.format.print(None, || Ok(json(&recording, &made)), |_| as_text(&recording, &made))?;
     // One of the files may be standard output.
     match made.iter().find(|(_, path, _)| output::is_stdout(path)) {
         Some((_, path, _)) => output::say(path, &text)?,
@@ -126,7 +126,7 @@ fn as_text(recording: &Recording, made: &[(&str, &Path, Exported)]) -> String {
     text
 }
 
-fn json(recording: &Recording, made: &[(&str, &Path, Exported)]) -> anyhow::Result<String> {
+fn json(recording: &Recording, made: &[(&str, &Path, Exported)]) -> serde_json::Value {
     let files: Vec<serde_json::Value> = made
         .iter()
         .map(|(format, path, exported)| {
@@ -140,10 +140,9 @@ fn json(recording: &Recording, made: &[(&str, &Path, Exported)]) -> anyhow::Resu
             })
         })
         .collect();
-    let whole = serde_json::json!({
+    serde_json::json!({
         "schema": "schedlab-export/1",
         "files": files,
         "repairs": recording.repairs,
-    });
-    Ok(serde_json::to_string_pretty(&whole)? + "\n")
+    })
 }

@@ -1,13 +1,16 @@
 //! `schedlab import`
 
 use crate::exit::Exit;
+use crate::format::FormatArgs;
 use crate::output;
+use crate::render::Style;
 use anyhow::{Context, anyhow, bail};
 use schedlab_model::text::shown;
 use schedlab_study::{gallery, rtapp};
 use schedlab_trace::NewFile;
 use schedlab_trace::analysis::timehist::Listed;
 use schedlab_trace::import::{self, ImportOptions, KernelVersion, Loss, OddLines, Summary};
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read};
@@ -17,6 +20,8 @@ use std::path::{Path, PathBuf};
 const CHUNK: usize = 1 << 20;
 /// zstd level of the recording: 3 is what `record` uses.
 const LEVEL: i32 = 3;
+/// Version of the JSON (docs/schema/import-1.json).
+const SCHEMA: &str = "schedlab-import/1";
 /// Losses that are listed.
 const LISTED: usize = 5;
 
@@ -55,6 +60,8 @@ pub(crate) struct ImportArgs {
     /// Read this machine of a Perfetto trace of several
     #[arg(long, value_name = "ID")]
     machine: Option<u32>,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<Exit> {
@@ -76,15 +83,41 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<Exit> {
     let summary = write(input, &args.output, options).map_err(|error| anyhow!("{}: {error}", args.input))?;
     if output::is_stdout(&args.output) {
         // What went into a pipe cannot be read again.
-        let mut text = String::new();
-        about(&mut text, &summary);
-        output::say(&args.output, &text)?;
+        let text = |_: &Style| {
+            let mut text = String::new();
+            about(&mut text, &summary);
+            text
+        };
+        output::say(&args.output, &args.format.print(None, || Ok(json(args, &summary, None)), text)?)?;
         return Ok(Exit::Done);
     }
     // What is repaired is repaired whenever a recording is read: reading it says how much.
     let listed = schedlab_study::show::checked(&args.output)?;
-    output::write(None, &told(&args.output, &listed, &summary))?;
+    let value = || Ok(json(args, &summary, Some(&listed)));
+    output::write(None, &args.format.print(None, value, |_| told(&args.output, &listed, &summary))?)?;
     Ok(Exit::Done)
+}
+
+/// Returns what was read; `listed` is the recording that it became, unless that went into a pipe.
+fn json(args: &ImportArgs, summary: &Summary, listed: Option<&Listed>) -> Value {
+    let mut value = json!({
+        "schema": SCHEMA,
+        "file": args.output.display().to_string(),
+        "format": summary.format,
+        "left_out": summary.ignored,
+        "losses": summary.losses_in_all,
+        "lines_skipped": summary.odd.count,
+        "events_damaged": summary.damaged.count,
+        "notes": summary.notes,
+    });
+    if let Some(Listed { about, events, .. }) = listed {
+        value["events"] = (*events).into();
+        value["tasks"] = about.header.tasks.len().into();
+        value["cpus"] = about.header.topology.cpus().into();
+        value["duration_ns"] = about.duration.0.into();
+        value["repairs"] = json!(about.repairs);
+    }
+    value
 }
 
 /// Writes beside the file and renames: what was there before is there until everything is written.
@@ -177,11 +210,15 @@ fn rtapp(args: &ImportArgs) -> anyhow::Result<Exit> {
         rtapp::load(Path::new(&args.input))
     }?;
     output::write(Some(&args.output), &imported.toml)?;
-    let workload = &imported.scenario.workload;
-    let mut text = format!("{}: a scenario with {} tasks\n", args.output.display(), workload.tasks.len());
-    for note in &imported.notes {
-        text += &format!("  {note}\n");
-    }
-    output::say(&args.output, &text)?;
+    let tasks = imported.scenario.workload.tasks.len();
+    let value = || {
+        Ok(json!({ "schema": SCHEMA, "file": args.output.display().to_string(), "format": "rt-app",
+                   "tasks": tasks, "notes": imported.notes }))
+    };
+    let text = |_: &Style| {
+        let notes: String = imported.notes.iter().map(|note| format!("  {note}\n")).collect();
+        format!("{}: a scenario with {tasks} tasks\n{notes}", args.output.display())
+    };
+    output::say(&args.output, &args.format.print(None, value, text)?)?;
     Ok(Exit::Done)
 }

@@ -4,10 +4,11 @@ mod cyclictest;
 mod matrix;
 
 use crate::exit::Exit;
+use crate::format::FormatArgs;
 use crate::options::stop_signal;
 use crate::output;
 use crate::progress::Lines;
-use crate::render::{Style, latency as render};
+use crate::render::latency as render;
 use anyhow::{anyhow, bail};
 use clap::ValueEnum;
 use schedlab_host::threads::affinity;
@@ -102,9 +103,8 @@ pub(crate) struct LatencyArgs {
     /// Exit with 1 when this holds, such as 'p99.9 > 200us' or 'cpu0 max > 1ms' (may be given several times)
     #[arg(long, value_name = "CONDITION")]
     fail_if: Vec<String>,
-    /// Print as JSON, with whole histograms (docs/latency-schema.md)
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -149,7 +149,7 @@ pub(crate) fn run(args: &LatencyArgs) -> anyhow::Result<Exit> {
         output::check_both(args.output.as_deref(), args.report.as_deref())?;
         return matrix::run(
             &matrix_request(args)?,
-            args.json,
+            &args.format,
             args.output.as_deref(),
             args.report.as_deref(),
         );
@@ -167,14 +167,8 @@ pub(crate) fn run(args: &LatencyArgs) -> anyhow::Result<Exit> {
     let measured = measure(&request, &mut show, &|| signal.requested())?;
     drop(live);
     let result = judge(measured, &gates);
-    let text = match args.json {
-        true => serde_json::to_string_pretty(&result)? + "\n",
-        false => {
-            let style = if args.output.is_some() { Style::plain() } else { Style::of_stdout() };
-            render(&result, &style)
-        }
-    };
-    output::write(args.output.as_deref(), &text)?;
+    let to = args.output.as_deref();
+    output::write(to, &args.format.print(to, || Ok(&result), |style| render(&result, style))?)?;
     let any = |outcome| result.gates.iter().any(|gate| gate.outcome == outcome);
     Ok(if any(GateOutcome::Met) || result.report.broke.is_some() {
         Exit::ExpectationFailed

@@ -1,12 +1,15 @@
 //! `schedlab list`
 
 use crate::exit::Exit;
+use crate::format::FormatArgs;
 use crate::output;
 use crate::render::{Style, wrap};
 use clap::{ArgAction, ValueEnum};
 use schedlab_live::elevation::LiveSupport;
 use schedlab_scheduler::{Knobs, registry};
 use schedlab_study::gallery;
+use schedlab_study::scenario::Scenario;
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 
 /// `schedlab list`
@@ -25,9 +28,8 @@ pub(crate) struct ListArgs {
     /// Say which schedulers can run real threads (`schedlab run`), and what they need
     #[arg(long)]
     live: bool,
-    /// Print as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 /// The lists.
@@ -40,13 +42,25 @@ pub(crate) enum What {
 }
 
 pub(crate) fn run(args: &ListArgs) -> anyhow::Result<Exit> {
-    let style = Style::of_stdout();
-    let text = match (args.what, args.json) {
-        (What::Schedulers, _) if args.live => live(args.json, &style)?,
-        (What::Schedulers, false) => schedulers(args.verbose, &style),
-        (What::Schedulers, true) => schedulers_json()?,
-        (What::Scenarios, json) => scenarios(args.verbose, json, &style)?,
-    };
+    let text = match args.what {
+        What::Schedulers if args.live => {
+            let given = LiveSupport::probe();
+            args.format.print(
+                None,
+                || Ok(listed("schedulers", live_json(&given))),
+                |style| live(&given, style),
+            )
+        }
+        What::Schedulers => {
+            let text = |style: &Style| schedulers(args.verbose, style);
+            args.format.print(None, || Ok(listed("schedulers", schedulers_json())), text)
+        }
+        What::Scenarios => {
+            let all = built_in()?;
+            let text = |style: &Style| scenarios(&all, args.verbose, style);
+            args.format.print(None, || Ok(listed("scenarios", scenarios_json(&all))), text)
+        }
+    }?;
     output::write(None, &text)?;
     Ok(Exit::Done)
 }
@@ -75,22 +89,12 @@ fn schedulers(verbose: bool, style: &Style) -> String {
 }
 
 /// Returns which schedulers `run` and `attach` can drive over real threads.
-fn live(json: bool, style: &Style) -> anyhow::Result<String> {
+fn live(given: &LiveSupport, style: &Style) -> String {
     let mut text = String::new();
-    let mut list = Vec::new();
-    let given = LiveSupport::probe();
     for entry in registry::all() {
         let scheduler = (entry.build)(1, &Knobs::default());
         let needs = scheduler.needs();
         let missing = given.missing(needs);
-        if json {
-            list.push(serde_json::json!({
-                "name": entry.name, "live": missing.is_none(), "missing": missing,
-                "needs": { "wakeups": needs.wakeups, "ticks": needs.ticks, "wakers": needs.wakers,
-                           "exact_slices": needs.exact_slices },
-            }));
-            continue;
-        }
         let verdict = match missing {
             None => style.good("runs"),
             Some(what) => format!("{}: {what}", style.bad("no")),
@@ -98,57 +102,83 @@ fn live(json: bool, style: &Style) -> anyhow::Result<String> {
         let needed = needs.words();
         let _ = writeln!(text, "{:18}  needs {:40}  {verdict}", entry.name, needed.join(", "));
     }
-    if json {
-        return listed("schedulers", list);
-    }
     if !given.events {
         text += "\nWakeups cannot be seen here: run as root; `schedlab doctor` shows each limit.\n";
     }
     text += "\nFor `schedlab run --scheduler NAME -- COMMAND` and `attach`. Yields are not seen; groups and caps are not applied.\n";
-    Ok(text)
+    text
 }
 
-fn schedulers_json() -> anyhow::Result<String> {
-    let all: Vec<_> = registry::all()
+fn live_json(given: &LiveSupport) -> Vec<Value> {
+    let one = |entry: &registry::Entry| {
+        let needs = (entry.build)(1, &Knobs::default()).needs();
+        let missing = given.missing(needs);
+        json!({
+            "name": entry.name, "live": missing.is_none(), "missing": missing,
+            "needs": { "wakeups": needs.wakeups, "ticks": needs.ticks, "wakers": needs.wakers,
+                       "exact_slices": needs.exact_slices },
+        })
+    };
+    registry::all().iter().map(one).collect()
+}
+
+fn schedulers_json() -> Vec<Value> {
+    registry::all()
         .iter()
         .map(|entry| {
             let knobs: Vec<_> = (entry.knobs)()
                 .iter()
                 .map(|knob| {
-                    serde_json::json!({ "name": knob.name, "default": knob.default, "allowed": knob.allowed(), "unit": knob.unit,
+                    json!({ "name": knob.name, "default": knob.default, "allowed": knob.allowed(), "unit": knob.unit,
                                         "doc": knob.doc, "source": knob.source })
                 })
                 .collect();
-            serde_json::json!({ "name": entry.name, "summary": entry.summary, "knobs": knobs,
+            json!({ "name": entry.name, "summary": entry.summary, "knobs": knobs,
                                 "capabilities": entry.capabilities() })
         })
-        .collect();
-    listed("schedulers", all)
+        .collect()
 }
 
 /// Returns a list as JSON, under its name.
-fn listed(name: &str, list: Vec<serde_json::Value>) -> anyhow::Result<String> {
-    let value = serde_json::json!({ "schema": "schedlab-list/1", name: list });
-    Ok(serde_json::to_string_pretty(&value)? + "\n")
+fn listed(name: &str, list: Vec<Value>) -> Value {
+    json!({ "schema": "schedlab-list/1", name: list })
 }
 
-fn scenarios(verbose: bool, json: bool, style: &Style) -> anyhow::Result<String> {
-    let mut text = String::new();
-    let mut list = Vec::new();
-    let width = gallery::built_in().iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+/// Returns every scenario of the gallery, by name.
+fn built_in() -> anyhow::Result<Vec<(&'static str, Scenario)>> {
+    let mut all = Vec::new();
     for (name, _) in gallery::built_in() {
-        let Some(scenario) = gallery::load(name) else { continue };
-        let scenario = scenario?;
-        let specs: Vec<String> = scenario.schedulers.iter().map(ToString::to_string).collect();
-        let variants: Vec<&str> = scenario.variants.iter().map(|variant| variant.name.as_str()).collect();
-        if json {
-            list.push(serde_json::json!({
-                "name": name, "title": scenario.title, "about": scenario.about, "schedulers": specs,
-                "baseline": scenario.baseline, "variants": variants,
-                "expectations": scenario.expectations.len(),
-            }));
-            continue;
+        if let Some(scenario) = gallery::load(name) {
+            all.push((*name, scenario?));
         }
+    }
+    Ok(all)
+}
+
+fn specs(scenario: &Scenario) -> Vec<String> {
+    scenario.schedulers.iter().map(ToString::to_string).collect()
+}
+
+fn variants(scenario: &Scenario) -> Vec<&str> {
+    scenario.variants.iter().map(|variant| variant.name.as_str()).collect()
+}
+
+fn scenarios_json(all: &[(&str, Scenario)]) -> Vec<Value> {
+    let one = |(name, scenario): &(&str, Scenario)| {
+        json!({
+            "name": name, "title": scenario.title, "about": scenario.about, "schedulers": specs(scenario),
+            "baseline": scenario.baseline, "variants": variants(scenario),
+            "expectations": scenario.expectations.len(),
+        })
+    };
+    all.iter().map(one).collect()
+}
+
+fn scenarios(all: &[(&str, Scenario)], verbose: bool, style: &Style) -> String {
+    let mut text = String::new();
+    let width = all.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (name, scenario) in all {
+        let (specs, variants) = (specs(scenario), variants(scenario));
         let _ = writeln!(text, "{}  {}", style.bold(&format!("{name:width$}")), scenario.title);
         if verbose {
             let _ = writeln!(text, "{}", wrap(&scenario.about, style.width, 4));
@@ -161,9 +191,6 @@ fn scenarios(verbose: bool, json: bool, style: &Style) -> anyhow::Result<String>
             let _ = writeln!(text, "    expects:    {} things\n", scenario.expectations.len());
         }
     }
-    if json {
-        return listed("scenarios", list);
-    }
     text += "\nRun one with `schedlab compare NAME`; write your own as docs/scenario-format.md says.\n";
-    Ok(text)
+    text
 }

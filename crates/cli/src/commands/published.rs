@@ -1,6 +1,7 @@
 //! `schedlab published`
 
 use crate::exit::Exit;
+use crate::format::FormatArgs;
 use crate::output;
 use crate::progress::Working;
 use crate::render::{Style, wrap};
@@ -26,9 +27,8 @@ pub(crate) struct PublishedArgs {
     /// Use this many worker threads; 0 = one per CPU. The result does not depend on it
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     jobs: usize,
-    /// Print as JSON (docs/result-schema.md)
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 pub(crate) fn run(args: &PublishedArgs) -> anyhow::Result<Exit> {
@@ -39,19 +39,13 @@ pub(crate) fn run(args: &PublishedArgs) -> anyhow::Result<Exit> {
         all.push(published::figures(scenario, args.jobs)?);
         drop(working);
     }
-    let text = match args.json {
-        true => {
-            let value = serde_json::json!({ "schema": published::SCHEMA, "scenarios": all });
-            serde_json::to_string_pretty(&value)? + "\n"
-        }
-        false => {
-            let style = Style::of_stdout();
-            let each: Vec<String> = all.iter().map(|one| render(one, &style)).collect();
-            let sum = all.iter().fold(Tally::default(), |sum, one| sum.and(one.tally));
-            format!("{}\n{}\n", each.join("\n"), style.bold(&format!("all: {}", tally(sum))))
-        }
+    let value = || Ok(serde_json::json!({ "schema": published::SCHEMA, "scenarios": all }));
+    let text = |style: &Style| {
+        let each: Vec<String> = all.iter().map(|one| render(one, style)).collect();
+        let sum = all.iter().fold(Tally::default(), |sum, one| sum.and(one.tally));
+        format!("{}\n{}\n", each.join("\n"), style.bold(&format!("all: {}", tally(sum))))
     };
-    output::write(None, &text)?;
+    output::write(None, &args.format.print(None, value, text)?)?;
     let well = all.iter().flat_map(|one| &one.figures).all(|figure| figure.holds);
     Ok(if well { Exit::Done } else { Exit::ExpectationFailed })
 }

@@ -1,6 +1,7 @@
 //! `schedlab record`
 
 use crate::exit::Exit;
+use crate::format::FormatArgs;
 use crate::options::stop_signal;
 use crate::output;
 use crate::progress::RecordingLine;
@@ -90,9 +91,8 @@ pub(crate) struct RecordArgs {
     /// Keep this line in the header of the recording
     #[arg(long, value_name = "TEXT", default_value = "")]
     note: String,
-    /// Print a summary of the recording as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
     /// Run this command, and record the whole machine while it runs (with --backend own, only the command)
     #[arg(last = true, value_name = "COMMAND")]
     run: Vec<String>,
@@ -158,11 +158,14 @@ fn numbered(file: &Path, number: u32) -> PathBuf {
 fn once(args: &RecordArgs, plan: &RecordPlan, signal: &StopSignal) -> anyhow::Result<(Exit, bool)> {
     let file = plan.output.as_path();
     output::check(file)?;
-    let mut live =
-        Live { quiet: args.json || output::is_stdout(file), line: RecordingLine::new(), patience: None };
+    let mut live = Live {
+        quiet: !args.format.is_table() || output::is_stdout(file),
+        line: RecordingLine::new(),
+        patience: None,
+    };
     let recorded = record(plan, &mut live, &|| signal.requested())?;
     drop(live);
-    let text = if args.json { json(file, &recorded)? } else { text(args, file, &recorded) };
+    let text = args.format.print(None, || Ok(json(file, &recorded)), |_| text(args, file, &recorded))?;
     output::say(file, &text)?;
     let bad = recorded.end.lost * 1000 > recorded.end.events * LOST_PERMILLE;
     let came = recorded.caught.is_some();
@@ -420,9 +423,9 @@ fn text(args: &RecordArgs, file: &Path, recorded: &Recorded) -> String {
     text + &if replays { format!("next: schedlab compare {path}\n") } else { String::new() }
 }
 
-fn json(file: &Path, recorded: &Recorded) -> anyhow::Result<String> {
+fn json(file: &Path, recorded: &Recorded) -> serde_json::Value {
     let end = &recorded.end;
-    let value = serde_json::json!({
+    serde_json::json!({
         "schema": "schedlab-record/1",
         "file": file.display().to_string(),
         "events": end.events,
@@ -446,6 +449,5 @@ fn json(file: &Path, recorded: &Recorded) -> anyhow::Result<String> {
             "length_ns": caught.length.map(|length| length.0),
         })),
         "command_exit": end.exit.and_then(|status| status.code()),
-    });
-    Ok(serde_json::to_string_pretty(&value)? + "\n")
+    })
 }

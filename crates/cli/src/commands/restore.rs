@@ -1,6 +1,7 @@
 //! `schedlab restore`: gives back what a crashed schedlab left behind. Also the report that `detach` has in common with it.
 
 use crate::exit::Exit;
+use crate::format::FormatArgs;
 use crate::output;
 use crate::render::Style;
 use schedlab_live::RunDir;
@@ -17,18 +18,17 @@ Examples:
 Threads that a running schedlab manages are left alone (`schedlab detach` gives those back). Running it twice does no harm. Threads \
 that ended, and settings that other programs changed meanwhile, are left as they are.")]
 pub(crate) struct RestoreArgs {
-    /// Print as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 pub(crate) fn run(args: &RestoreArgs) -> anyhow::Result<Exit> {
-    finish(&detach(&RunDir::standard()?, Owners::Dead)?, args.json)
+    finish(&detach(&RunDir::standard()?, Owners::Dead)?, &args.format)
 }
 
 /// Prints what was given back. Returns [`Exit::Untrusted`] when something could not be.
-pub(super) fn finish(done: &[Detached], json: bool) -> anyhow::Result<Exit> {
-    let text = if json { as_json(done)? } else { as_text(done, &Style::of_stdout()) };
+pub(super) fn finish(done: &[Detached], format: &FormatArgs) -> anyhow::Result<Exit> {
+    let text = format.print(None, || Ok(as_json(done)), |style| as_text(done, style))?;
     output::write(None, &text)?;
     let complete = done.iter().all(|one| match one {
         Detached::ByOwner { .. } | Detached::Part { .. } => true,
@@ -37,7 +37,7 @@ pub(super) fn finish(done: &[Detached], json: bool) -> anyhow::Result<Exit> {
     Ok(if complete { Exit::Done } else { Exit::Untrusted })
 }
 
-fn as_json(done: &[Detached]) -> anyhow::Result<String> {
+fn as_json(done: &[Detached]) -> serde_json::Value {
     let nothing = Report::default();
     let one = |one: &Detached| {
         let (owner, by, report) = match one {
@@ -47,9 +47,7 @@ fn as_json(done: &[Detached]) -> anyhow::Result<String> {
         serde_json::json!({ "owner": owner, "by": by, "items": report.items })
     };
     let all: Vec<_> = done.iter().map(one).collect();
-    Ok(serde_json::to_string_pretty(
-        &serde_json::json!({ "schema": "schedlab-restore/1", "given_back": all }),
-    )? + "\n")
+    serde_json::json!({ "schema": "schedlab-restore/1", "given_back": all })
 }
 
 fn as_text(done: &[Detached], style: &Style) -> String {

@@ -1,6 +1,7 @@
 //! `schedlab run`: a command under a schedlab scheduler. Also the options and the report that `attach` has in common with it.
 
 use crate::exit::Exit;
+use crate::format::FormatArgs;
 use crate::options::stop_signal;
 use crate::output;
 use crate::render::Style;
@@ -41,9 +42,8 @@ pub(crate) struct ManageArgs {
     /// End after this time
     #[arg(long = "for", value_name = "TIME")]
     duration: Option<Ns>,
-    /// Print the result as JSON (docs/live-schema.md)
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 /// `schedlab run`
@@ -97,7 +97,7 @@ impl ManageArgs {
         if let Some(path) = &self.log {
             output::write(Some(path), &log_text(report)?)?;
         }
-        let text = if self.json { as_json(report)? } else { as_text(report, &Style::of_stdout()) };
+        let text = self.format.print(None, || Ok(as_json(report)), |style| as_text(report, style))?;
         output::write(None, &text)?;
         for (what, why) in report.restored.failures() {
             // Nothing is left to do when standard error is gone too.
@@ -136,16 +136,15 @@ fn log_text(report: &ElevationReport) -> anyhow::Result<String> {
     Ok(text)
 }
 
-fn as_json(report: &ElevationReport) -> anyhow::Result<String> {
-    let value = serde_json::json!({
+fn as_json(report: &ElevationReport) -> serde_json::Value {
+    serde_json::json!({
         "schema": "schedlab-run/1",
         "scheduler": report.core.scheduler,
         "elapsed_ns": report.elapsed.0,
         "counts": report.counts,
         "threads": report.threads,
         "items_given_back": report.restored.items,
-    });
-    Ok(serde_json::to_string_pretty(&value)? + "\n")
+    })
 }
 
 fn as_text(report: &ElevationReport, style: &Style) -> String {

@@ -1,11 +1,12 @@
 //! `schedlab show`
 
 use crate::exit::Exit;
+use crate::format::{FormatArgs, ResultFormat, paragraphs};
 use crate::origin::origin;
 use crate::output;
 use crate::progress::Working;
 use crate::render::Style;
-use crate::render::show::{Json, Text, overview};
+use crate::render::show::{Json, Rows, Text, overview};
 use crate::render::xen as render;
 use crate::stdin;
 use anyhow::{anyhow, bail};
@@ -84,11 +85,10 @@ pub(crate) struct ShowArgs {
     pub(crate) xenalyze: bool,
     /// Write a page to this file instead: one HTML file with charts, without other files
     #[arg(long, value_name = "FILE.html")]
-    #[arg(conflicts_with_all = ["json", "task", "cgroup", "cpu", "by", "top", "absolute"])]
+    #[arg(conflicts_with_all = ["json", "format", "task", "cgroup", "cpu", "by", "top", "absolute"])]
     pub(crate) report: Option<std::path::PathBuf>,
-    /// Print as JSON (docs/show-schema.md)
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
 }
 
 /// How tasks are grouped.
@@ -194,7 +194,19 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
     let working = Working::new(format!("analysing {} events", recording.events.len()), large);
     let stdout = stdout();
     let clock = if args.absolute { recording.header.clock_start_ns } else { 0 };
-    if args.json {
+    let format = args.format.get();
+    if matches!(format, ResultFormat::Csv | ResultFormat::Ndjson) {
+        let mut rows = Rows::new(stdout, format, &recording, clock);
+        for (entry, scope) in &chosen {
+            entry.run(&recording, scope, &mut rows)?;
+        }
+        drop(working);
+        rows.finish()?;
+    } else if format == ResultFormat::Markdown {
+        let text = as_text(args, &recording, &chosen, Vec::new(), Style::markdown())?;
+        drop(working);
+        output::write(None, &paragraphs(&String::from_utf8(text)?))?;
+    } else if format == ResultFormat::Json {
         let mut json = Json::new(stdout, &args.input, &recording, &scope, clock)?;
         for (entry, scope) in &chosen {
             json.analysis(entry.name)?;
@@ -203,24 +215,37 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
         drop(working);
         json.finish()?.flush()?;
     } else {
-        let mut text = Text::new(stdout, &recording, Style::of_stdout(), clock);
-        if args.analyses.0.is_empty() {
-            text.line(&overview(&shown(&args.input), &recording, &Style::of_stdout()))?;
-        }
-        for (entry, scope) in &chosen {
-            entry.run(&recording, scope, &mut text)?;
-        }
-        text.note_repairs(&recording, recording.events.len())?;
+        as_text(args, &recording, &chosen, stdout, Style::of_stdout())?.flush()?;
         drop(working);
-        text.finish()?.flush()?;
     }
     Ok(Exit::Done)
+}
+
+/// Writes the analyses for people.
+fn as_text<W: Write>(
+    args: &ShowArgs,
+    recording: &Recording,
+    chosen: &[(&Entry, Scope)],
+    out: W,
+    style: Style,
+) -> anyhow::Result<W> {
+    let clock = if args.absolute { recording.header.clock_start_ns } else { 0 };
+    let mut text = Text::new(out, recording, style, clock);
+    if args.analyses.0.is_empty() {
+        text.line(&overview(&shown(&args.input), recording, &style))?;
+    }
+    for (entry, scope) in chosen {
+        entry.run(recording, scope, &mut text)?;
+    }
+    text.note_repairs(recording, recording.events.len())?;
+    Ok(text.finish()?)
 }
 
 /// Returns the recording of which only the times on a CPU are asked for, which need not all of it in memory.
 fn listed<'a>(args: &ShowArgs, found: &'a Found) -> Option<&'a Path> {
     let alone = matches!(args.analyses.0[..], [(index, _)] if ALL[index].name == timehist::ENTRY.name);
-    let text = !args.json && args.report.is_none() && args.scheduler.is_none() && args.variant.is_none();
+    let text =
+        args.format.is_table() && args.report.is_none() && args.scheduler.is_none() && args.variant.is_none();
     match found {
         Found::Recording(path) if alone && text => Some(path),
         _ => None,
@@ -286,14 +311,11 @@ fn xen(args: &ShowArgs, found: Found) -> anyhow::Result<Exit> {
     let working = Working::new(format!("simulating {}", args.input), true);
     let host = schedlab_study::xen::observe(&scenario, args.scheduler.as_ref(), args.variant.as_deref())?;
     drop(working);
-    let text = match args.json {
-        true => serde_json::to_string_pretty(&host)? + "\n",
-        false => {
-            let parts = [args.xl.then(|| render::xl(&host)), args.xenalyze.then(|| render::xenalyze(&host))];
-            parts.into_iter().flatten().collect::<Vec<_>>().join("\n")
-        }
+    let text = |_: &Style| {
+        let parts = [args.xl.then(|| render::xl(&host)), args.xenalyze.then(|| render::xenalyze(&host))];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("\n")
     };
-    output::write(None, &text)?;
+    output::write(None, &args.format.print(None, || Ok(&host), text)?)?;
     Ok(Exit::Done)
 }
 

@@ -1,6 +1,7 @@
 //! `schedlab status`: which threads schedlab manages now.
 
 use crate::exit::Exit;
+use crate::format::FormatArgs;
 use crate::output;
 use crate::render::Style;
 use schedlab_live::RunDir;
@@ -19,22 +20,19 @@ Examples:
 
 Journals of what was before lie in /run/schedlab (root) or $XDG_RUNTIME_DIR/schedlab; SCHEDLAB_RUN_DIR names another folder.")]
 pub(crate) struct StatusArgs {
-    /// Print as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<Exit> {
     let managed = status(&RunDir::standard()?)?;
-    let text = if args.json {
-        serde_json::to_string_pretty(&serde_json::json!({ "schema": SCHEMA, "managed": managed }))? + "\n"
-    } else {
-        let style = Style::of_stdout();
+    let text = |style: &Style| {
         let mut text = String::new();
-        managed.iter().for_each(|one| show(&mut text, one, &style));
+        managed.iter().for_each(|one| show(&mut text, one, style));
         if text.is_empty() { "nothing is managed\n".to_owned() } else { text }
     };
-    output::write(None, &text)?;
+    let value = || Ok(serde_json::json!({ "schema": SCHEMA, "managed": managed }));
+    output::write(None, &args.format.print(None, value, text)?)?;
     Ok(Exit::Done)
 }
 

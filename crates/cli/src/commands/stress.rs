@@ -1,6 +1,7 @@
 //! `schedlab stress`
 
 use crate::exit::Exit;
+use crate::format::FormatArgs;
 use crate::options::stop_signal;
 use crate::output;
 use crate::progress::Working;
@@ -63,9 +64,8 @@ pub(crate) struct StressArgs {
     /// End after this time, such as 10s; groups send round after round until then
     #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     duration: Option<Ns>,
-    /// Print as JSON (docs/measuring.md)
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 pub(crate) fn run(args: &StressArgs) -> anyhow::Result<Exit> {
@@ -100,13 +100,16 @@ fn send(args: &StressArgs, groups: usize, signal: &StopSignal) -> anyhow::Result
             break false;
         }
     };
-    if args.json {
-        let value = json!({
+    let value = || {
+        Ok(json!({
             "schema": "schedlab-stress/1", "load": "groups", "request": request, "tasks": request.tasks(),
             "messages_per_round": request.total_messages(), "rounds_ns": rounds, "interrupted": interrupted,
-        });
-        return Ok(serde_json::to_string_pretty(&value)? + "\n");
-    }
+        }))
+    };
+    args.format.print(None, value, |_| sent(&request, groups, &rounds))
+}
+
+fn sent(request: &GroupsRequest, groups: usize, rounds: &[Ns]) -> String {
     let mut text = format!(
         "{} tasks in {groups} group{}, {} messages of {} bytes a round\n",
         request.tasks(),
@@ -114,13 +117,13 @@ fn send(args: &StressArgs, groups: usize, signal: &StopSignal) -> anyhow::Result
         request.total_messages(),
         request.size
     );
-    for time in &rounds {
+    for time in rounds {
         let _ = writeln!(text, "Time: {:.3}", time.0 as f64 / 1e9);
     }
     if rounds.is_empty() {
         text += "stopped before the first round was over\n";
     }
-    Ok(text)
+    text
 }
 
 fn hogs(args: &StressArgs, signal: &StopSignal) -> anyhow::Result<String> {
@@ -134,22 +137,25 @@ fn hogs(args: &StressArgs, signal: &StopSignal) -> anyhow::Result<String> {
     let reports = run_hogs(&request, &|| signal.requested())?;
     let elapsed = start.elapsed();
     drop(working);
-    if args.json {
-        let value = json!({
+    let value = || {
+        Ok(json!({
             "schema": "schedlab-stress/1", "load": "hogs", "request": request, "elapsed_ns": elapsed.as_nanos() as u64,
             "threads": reports, "interrupted": signal.requested(),
-        });
-        return Ok(serde_json::to_string_pretty(&value)? + "\n");
-    }
+        }))
+    };
+    args.format.print(None, value, |_| worked(&reports, elapsed))
+}
+
+fn worked(reports: &[HogReport], elapsed: Duration) -> String {
     let mut text = String::new();
-    for HogReport { kind, cpu_ns, share, bytes } in &reports {
+    for HogReport { kind, cpu_ns, share, bytes } in reports {
         let _ = write!(text, "{kind:6}  CPU {:8.3} s  {:5.1} %", cpu_ns.0 as f64 / 1e9, share * 100.0);
         if *bytes > 0 {
             let _ = write!(text, "  {:.2} GB/s", *bytes as f64 / elapsed.as_nanos().max(1) as f64);
         }
         text.push('\n');
     }
-    Ok(text)
+    text
 }
 
 /// Reads a number of bytes up to 64 GiB: this is a load, not a test of the machine's limits.

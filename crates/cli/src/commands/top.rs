@@ -1,6 +1,7 @@
 //! `schedlab top`
 
 use crate::exit::Exit;
+use crate::format::{FormatArgs, LivePrinter};
 use crate::options::stop_signal;
 use crate::output;
 use crate::render::top::{draw, text};
@@ -42,9 +43,8 @@ pub(crate) struct TopArgs {
     /// Stop after this time, such as 30s
     #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     duration: Option<Ns>,
-    /// Print a line of JSON every second instead of drawing
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 /// How long `--once` measures: rates need a second.
@@ -54,9 +54,9 @@ type Recorder = JoinHandle<Result<RecordEnd, HostError>>;
 
 pub(crate) fn run(args: &TopArgs) -> anyhow::Result<Exit> {
     let terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
-    if !args.json && !args.once && !terminal {
+    if args.format.is_table() && !args.once && !terminal {
         bail!(
-            "top draws on a terminal, and this is none: run it in one (ssh -t HOST schedlab top), or use --once or --json"
+            "top draws on a terminal, and this is none: run it in one (ssh -t HOST schedlab top), or use --once, --json or --format csv"
         );
     }
     let Some(mut driver) = WatchedDriver::find(&RunDir::standard()?, args.owner)? else {
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<Exit> {
     let signal = stop_signal()?;
     let (shared, stop) = (SharedState::default(), Arc::new(AtomicBool::new(false)));
     let recorder = start(&driver, &shared, &stop);
-    let begun = Instant::now();
+    let (begun, mut printer) = (Instant::now(), LivePrinter::new(&args.format));
     while shared.lock().start.is_none() && !recorder.is_finished() && !signal.requested() {
         sleep(LOOK);
     }
@@ -78,8 +78,8 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<Exit> {
     let shown = match driver.look() {
         // A recorder that could not begin reports its error before the terminal is changed.
         Some(first) if !recorder.is_finished() => {
-            if args.once || args.json {
-                lines(&mut driver, first, &shared, args, &over)
+            if args.once || !args.format.is_table() {
+                lines(&mut driver, first, &shared, args, &mut printer, &over)
             } else {
                 on_screen(&mut driver, first, &shared, &over)
             }
@@ -90,7 +90,8 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<Exit> {
     recorder.join().map_err(|_| anyhow!("the recorder failed; this is a fault of schedlab"))??;
     if let Some(last) = shown? {
         let state = shared.lock().clone();
-        output::write(None, &if args.json { json(&last, &state)? } else { text(&last, &state) })?;
+        let table = args.format.is_table();
+        output::write(None, &if table { text(&last, &state) } else { printer.next(&json(&last, &state)?)? })?;
     }
     Ok(Exit::Done)
 }
@@ -106,6 +107,7 @@ fn lines(
     first: Snapshot,
     shared: &SharedState,
     args: &TopArgs,
+    printer: &mut LivePrinter,
     over: &dyn Fn() -> bool,
 ) -> anyhow::Result<Option<Snapshot>> {
     let mut last = first;
@@ -114,21 +116,21 @@ fn lines(
         sleep(LOOK);
         let Some(now) = driver.look() else { break };
         last = now;
-        if args.json && !args.once && Instant::now() >= next {
+        if args.format.has_steps() && !args.once && Instant::now() >= next {
             next += Duration::from_secs(1);
             let mut out = std::io::stdout().lock();
-            out.write_all(json(&last, &shared.lock().clone())?.as_bytes())?;
+            out.write_all(printer.next(&json(&last, &shared.lock().clone())?)?.as_bytes())?;
             out.flush()?;
         }
     }
     Ok(Some(last))
 }
 
-fn json(snapshot: &Snapshot, state: &WatchState) -> anyhow::Result<String> {
+fn json(snapshot: &Snapshot, state: &WatchState) -> anyhow::Result<serde_json::Value> {
     let mut value = serde_json::to_value(snapshot)?;
     value["waits"] = waits(state).into();
     value["lost"] = state.lost.into();
-    Ok(serde_json::to_string(&value)? + "\n")
+    Ok(value)
 }
 
 /// The content of the screen.

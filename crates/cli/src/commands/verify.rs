@@ -1,6 +1,7 @@
 //! `schedlab verify`: plays the log of a live run again.
 
 use crate::exit::Exit;
+use crate::format::FormatArgs;
 use crate::output;
 use anyhow::Context;
 use schedlab_live::verify::{Verdict, verify};
@@ -14,19 +15,20 @@ Examples:
 pub(crate) struct VerifyArgs {
     /// Play this log, which `run --log` wrote
     file: PathBuf,
-    /// Print the result as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 pub(crate) fn run(args: &VerifyArgs) -> anyhow::Result<Exit> {
     let log = std::fs::read_to_string(&args.file).with_context(|| args.file.display().to_string())?;
     let verdict = verify(&log).with_context(|| args.file.display().to_string())?;
-    let text = match args.json {
-        true => serde_json::to_string_pretty(&verdict)? + "\n",
-        false => as_text(&args.file, &verdict),
+    let value = || {
+        Ok(serde_json::json!({
+            "schema": "schedlab-verify/1", "scheduler": verdict.scheduler, "steps": verdict.steps,
+            "decisions": verdict.decisions, "differs": verdict.differs,
+        }))
     };
-    output::write(None, &text)?;
+    output::write(None, &args.format.print(None, value, |_| as_text(&args.file, &verdict))?)?;
     Ok(if verdict.differs.is_none() { Exit::Done } else { Exit::ExpectationFailed })
 }
 

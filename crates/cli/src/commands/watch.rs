@@ -1,6 +1,7 @@
 //! `schedlab watch`
 
 use crate::exit::Exit;
+use crate::format::{FormatArgs, LivePrinter};
 use crate::options::stop_signal;
 use crate::output;
 use crate::render::watch::{View, draw, summary};
@@ -40,18 +41,17 @@ pub(crate) struct WatchArgs {
     /// Record by bpf, tracepoints or switches [default: the best that works]
     #[arg(long, value_name = "BACKEND")]
     backend: Option<schedlab_host::Backend>,
-    /// Print a line of JSON every second instead of drawing
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 type Recorder = JoinHandle<Result<RecordEnd, HostError>>;
 
 pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
     let terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
-    if !args.json && !terminal {
+    if args.format.is_table() && !terminal {
         bail!(
-            "watch draws on a terminal, and this is none: run it in one (ssh -t HOST schedlab watch), or use --json"
+            "watch draws on a terminal, and this is none: run it in one (ssh -t HOST schedlab watch), or use --json or --format csv"
         );
     }
     if args.duration == Some(Ns::ZERO) {
@@ -64,11 +64,12 @@ pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
     while !ready() && !recorder.is_finished() && !signal.requested() {
         sleep(LOOK);
     }
+    let mut printer = LivePrinter::new(&args.format);
     // A recorder that could not begin reports its error before the terminal is changed.
     let shown = if !ready() || recorder.is_finished() {
         Ok(())
-    } else if args.json {
-        lines(&shared, &recorder, &signal)
+    } else if !args.format.is_table() {
+        lines(&shared, &recorder, args.format.has_steps().then_some(&mut printer), &signal)
     } else {
         on_screen(&shared, &recorder, &signal)
     };
@@ -77,7 +78,7 @@ pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
     shown?;
     let mut state = shared.lock().clone();
     state.now = state.now.max(end.duration);
-    let text = if args.json { json(&state)? } else { summary(&state) };
+    let text = if args.format.is_table() { summary(&state) } else { printer.next(&json(&state))? };
     output::write(None, &text)?;
     Ok(if state.lost * 100 > state.events { Exit::Untrusted } else { Exit::Done })
 }
@@ -96,13 +97,18 @@ fn start(args: &WatchArgs, shared: &SharedState, stop: &Arc<AtomicBool>) -> Reco
     spawn(move || watch(&request, &focus, &shared, &|| stop.load(Ordering::Relaxed)))
 }
 
-/// Prints lines of JSON until the recorder ends, a signal comes, or the reader is gone.
-fn lines(shared: &SharedState, recorder: &Recorder, signal: &StopSignal) -> anyhow::Result<()> {
+/// Waits until the recorder ends, a signal comes, or the reader is gone; prints the state every second with a `printer`.
+fn lines(
+    shared: &SharedState,
+    recorder: &Recorder,
+    mut printer: Option<&mut LivePrinter>,
+    signal: &StopSignal,
+) -> anyhow::Result<()> {
     let mut next = Instant::now() + Duration::from_secs(1);
     while !recorder.is_finished() && !signal.requested() {
-        if Instant::now() >= next {
+        if let Some(printer) = printer.as_mut().filter(|_| Instant::now() >= next) {
             next += Duration::from_secs(1);
-            let text = json(&shared.lock().clone())?;
+            let text = printer.next(&json(&shared.lock().clone()))?;
             let mut out = std::io::stdout().lock();
             out.write_all(text.as_bytes())?;
             out.flush()?;
@@ -112,7 +118,7 @@ fn lines(shared: &SharedState, recorder: &Recorder, signal: &StopSignal) -> anyh
     Ok(())
 }
 
-fn json(state: &WatchState) -> anyhow::Result<String> {
+fn json(state: &WatchState) -> serde_json::Value {
     let task = |(name, line): (&String, &schedlab_lab::watch::TaskWaits)| {
         let waits = &line.waits;
         serde_json::json!({
@@ -134,7 +140,7 @@ fn json(state: &WatchState) -> anyhow::Result<String> {
     };
     let delay = |((waited, ran), time): (&(String, String), &Ns)| serde_json::json!({ "waited": waited, "ran": ran, "time_ns": time.0 });
     let limit = |((task, limit), (times, time)): (&(String, String), &(u64, Ns))| serde_json::json!({ "task": task, "limit": limit, "times": times, "time_ns": time.0 });
-    let value = serde_json::json!({
+    serde_json::json!({
         "schema": "schedlab-watch/1",
         "at_ns": state.now.0,
         "window_ns": state.window().0,
@@ -147,8 +153,7 @@ fn json(state: &WatchState) -> anyhow::Result<String> {
         "ongoing": state.ongoing.iter().map(ongoing).collect::<Vec<_>>(),
         "delays": state.delays.iter().map(delay).collect::<Vec<_>>(),
         "throttled": state.throttled.iter().map(limit).collect::<Vec<_>>(),
-    });
-    Ok(serde_json::to_string(&value)? + "\n")
+    })
 }
 
 /// The content of the screen.

@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn the_longest_bar_is_the_largest_value() {
         let found = [("0.7ms", Some(2e6)), ("14ms", Some(1e6)), ("28ms", None)];
-        let text = bars(Metric::Latency(Stat::Max), &found, &Style { width: 41, colors: false });
+        let text = bars(Metric::Latency(Stat::Max), &found, &Style { width: 41, ..Style::plain() });
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0].matches('█').count(), 2 * lines[1].matches('█').count(), "{text}");
         assert!(lines[2].ends_with("no value") && lines.iter().all(|line| line.width() <= 41), "{text}");

@@ -13,9 +13,11 @@ use std::io::{self, Write};
 
 mod json;
 mod listing;
+mod rows;
 
 pub(crate) use json::Json;
 use listing::{Listing, width};
+pub(crate) use rows::Rows;
 
 /// Returns `redis-server[4711]`; with the process id for a thread that is not the first: `redis-server[4712/4711]`.
 fn task_names(header: &Header) -> Vec<String> {
@@ -44,6 +46,8 @@ pub(crate) struct Text<W> {
     /// Rows of a listing that are not written yet.
     text: Vec<u8>,
     left_out: Vec<String>,
+    /// Whether times have three decimals.
+    exact: bool,
 }
 
 impl<W: Write> Text<W> {
@@ -59,6 +63,7 @@ impl<W: Write> Text<W> {
             count: 0,
             text: Vec::new(),
             left_out: Vec::new(),
+            exact: false,
         }
     }
 
@@ -219,6 +224,13 @@ impl<W: Write> Text<W> {
 impl<W: Write> Output for Text<W> {
     fn table(&mut self, table: &Table) -> io::Result<()> {
         self.end_table()?;
+        self.exact = table.layout != Layout::Table;
+        // Markdown has no listings: its tables are as long as they have to be.
+        let layout = match table.layout {
+            Layout::Listing | Layout::Paragraphs if self.style.markdown => Layout::Table,
+            layout => layout,
+        };
+        let table = &Table { layout, ..*table };
         self.table = Some(*table);
         (self.count, self.fixed) = (0, 0);
         self.rows.clear();
@@ -249,7 +261,7 @@ impl<W: Write> Output for Text<W> {
                     let named = |cell: &&Cell<'_>| matches!(cell, Cell::Text(_) | Cell::Task(_));
                     self.fixed = cells.iter().take_while(named).count().max(1);
                 }
-                let row = cells.iter().map(|cell| Field::plain(self.cell_text(cell, false))).collect();
+                let row = cells.iter().map(|cell| Field::plain(self.cell_text(cell, self.exact))).collect();
                 self.rows.push(row);
                 Ok(())
             }
@@ -257,6 +269,9 @@ impl<W: Write> Output for Text<W> {
     }
 
     fn time_on_cpu(&mut self, row: &Row) -> io::Result<()> {
+        if self.style.markdown {
+            return row.cells(|cells| self.row(cells));
+        }
         self.count += 1;
         self.listing.time_on_cpu(row, &mut self.text);
         self.write_rows(PIECE)

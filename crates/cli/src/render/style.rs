@@ -1,6 +1,7 @@
 //! How text is printed: as wide as the terminal, colours only on one.
 
 use crate::args::ColorWhen;
+use crate::format::BOLD;
 use std::io::IsTerminal;
 use std::sync::OnceLock;
 use unicode_width::UnicodeWidthStr;
@@ -26,6 +27,8 @@ pub(crate) struct Style {
     /// Columns.
     pub(crate) width: usize,
     pub(super) colors: bool,
+    /// Text for [`paragraphs`](crate::format::paragraphs).
+    pub(super) markdown: bool,
 }
 
 impl Style {
@@ -44,19 +47,25 @@ impl Style {
             ColorWhen::Always => true,
             ColorWhen::Never => false,
         };
-        Style { width, colors }
+        Style { width, colors, markdown: false }
     }
 
     /// Returns the style of files.
     pub(crate) const fn plain() -> Style {
-        Style { width: DEFAULT_WIDTH, colors: false }
+        Style { width: DEFAULT_WIDTH, colors: false, markdown: false }
+    }
+
+    /// Returns the style of what becomes Markdown: its lines are broken where it is read.
+    pub(crate) const fn markdown() -> Style {
+        Style { width: usize::MAX / 2, colors: false, markdown: true }
     }
 
     fn paint(&self, code: &str, text: &str) -> String {
         if self.colors { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
     pub(crate) fn bold(&self, text: &str) -> String {
-        self.paint("1", text)
+        let [on, off] = BOLD;
+        if self.markdown && !text.is_empty() { format!("{on}{text}{off}") } else { self.paint("1", text) }
     }
     pub(crate) fn dim(&self, text: &str) -> String {
         self.paint("2", text)

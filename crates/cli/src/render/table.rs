@@ -1,7 +1,8 @@
 //! Tables whose columns fit the terminal.
 
 use super::style::Style;
-use schedlab_model::text::shown;
+use crate::format::TABLE as MARKDOWN_ROW;
+use schedlab_model::text::{markdown_cell, shown};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// How a cell looks.
@@ -56,6 +57,9 @@ const NAME_MIN: usize = 8;
 impl Table {
     /// Returns the text, indented by two, and the names of the columns that did not fit.
     pub(crate) fn render(&self, style: &Style) -> (String, Vec<String>) {
+        if style.markdown {
+            return (self.markdown(), Vec::new());
+        }
         let mut widths: Vec<(usize, usize)> =
             (0..self.head.len()).map(|column| self.widths(column)).collect();
         let empty = |column: usize| self.rows.iter().all(|row| row[column].value.is_empty());
@@ -96,6 +100,31 @@ impl Table {
             text.push('\n');
         }
         (text, left_out)
+    }
+
+    /// Returns all columns that have a value, as a table of Markdown.
+    fn markdown(&self) -> String {
+        let columns: Vec<usize> = (0..self.head.len())
+            .filter(|&column| {
+                column < self.fixed
+                    || self
+                        .rows
+                        .iter()
+                        .any(|row| !row[column].value.trim().is_empty() || !row[column].change.is_empty())
+            })
+            .collect();
+        let line = |cells: Vec<String>| format!("{MARKDOWN_ROW}| {} |\n", cells.join(" | "));
+        let mut text = line(columns.iter().map(|&column| markdown_cell(&self.head[column])).collect());
+        let rule = columns.iter().map(|&column| if column < self.fixed { "---|" } else { "---:|" });
+        text += &format!("{MARKDOWN_ROW}|{}\n", rule.collect::<String>());
+        for row in &self.rows {
+            let cell = |&column: &usize| {
+                let Cell { value, change, .. } = &row[column];
+                markdown_cell(format!("{value} {change}").trim())
+            };
+            text += &line(columns.iter().map(cell).collect());
+        }
+        text
     }
 
     /// Takes columns off the widest names until they are `room` wide together.
@@ -191,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_narrow_terminal_loses_columns_by_name() {
-        let (text, left_out) = table().render(&Style { width: 30, colors: false });
+        let (text, left_out) = table().render(&Style { width: 30, colors: false, markdown: false });
         assert_eq!(left_out, ["p99"]);
         assert!(text.lines().all(|line| line.width() <= 30), "{text}");
     }
@@ -199,7 +228,7 @@ mod tests {
     #[test]
     fn the_important_columns_stay() {
         let ranked = Table { ranks: vec![0, 2, 1], ..table() };
-        let (text, left_out) = ranked.render(&Style { width: 30, colors: false });
+        let (text, left_out) = ranked.render(&Style { width: 30, colors: false, markdown: false });
         assert_eq!(left_out, ["share"]);
         assert!(text.contains("p99") && text.contains("12.0us -99%±8%"), "{text}");
     }
@@ -209,18 +238,18 @@ mod tests {
         let mut long = table();
         long.rows[0][0] = Cell::plain("a-name-of-twenty-ones");
         long.lead = 2;
-        let (text, left_out) = long.render(&Style { width: 50, colors: false });
+        let (text, left_out) = long.render(&Style { width: 50, colors: false, markdown: false });
         assert!(left_out.is_empty() && text.contains("12.0us -99%±8%"), "{text}");
         assert!(text.lines().all(|line| line.width() <= 50), "{text}");
         long.lead = 1;
-        assert_eq!(long.render(&Style { width: 50, colors: false }).1, ["p99"]);
+        assert_eq!(long.render(&Style { width: 50, colors: false, markdown: false }).1, ["p99"]);
     }
 
     #[test]
     fn long_names_are_cut_before_the_most_important_column_goes() {
         let mut long = table();
         long.rows[0][0] = Cell::plain("a-name-that-is-longer-than-the-screen-is-wide[123456]");
-        let (text, _) = long.render(&Style { width: 40, colors: false });
+        let (text, _) = long.render(&Style { width: 40, colors: false, markdown: false });
         assert!(text.lines().all(|line| line.width() <= 40), "{text}");
         assert!(text.contains('…') && text.contains("35.1%"), "{text}");
     }

@@ -14,7 +14,7 @@ const NAMES: [&str; 4] =
 
 /// Nothing in `text` acts on a terminal.
 #[track_caller]
-fn harmless(what: &str, text: &str) {
+pub(super) fn harmless(what: &str, text: &str) {
     let found = text.char_indices().find(|&(_, c)| is_hostile(c) && !matches!(c, '\n' | '\t'));
     if let Some((at, c)) = found {
         panic!("{what}: {c:?} in {:?}", text[at..].chars().take(40).collect::<String>());
@@ -25,6 +25,16 @@ fn harmless(what: &str, text: &str) {
 fn harmless_run(what: &str, ran: &Ran) {
     harmless(what, &ran.stdout);
     harmless(what, &ran.stderr);
+}
+
+/// No cell of a CSV table begins like a formula; a negative number is none.
+#[track_caller]
+pub(super) fn no_formulas(what: &str, csv: &str) {
+    let cells = csv.lines().skip(1).flat_map(|line| line.split(','));
+    let formula = |cell: &&str| {
+        cell.starts_with(['=', '+', '@']) || cell.starts_with('-') && cell.parse::<f64>().is_err()
+    };
+    assert_eq!(cells.map(|cell| cell.trim_matches('"')).find(formula), None, "{what}");
 }
 
 /// A recording of 40 ms in which four tasks take turns; the names are written as they are.
@@ -77,9 +87,12 @@ fn every_view_of_a_recording_escapes_names() {
             .iter()
             .any(|entry| entry.name == name && entry.takes.is_some());
         let option = if takes { format!("--{name}=3") } else { format!("--{name}") };
-        for more in [&[][..], &["--json"]] {
-            let ran = schedlab(&[&["show", &file, &option][..], more].concat());
-            harmless_run(&option, &ran);
+        for format in ["table", "json", "markdown", "csv", "ndjson"] {
+            let ran = schedlab(&["show", &file, &option, "--format", format]);
+            harmless_run(&format!("{option} as {format}"), &ran);
+            if format == "csv" {
+                no_formulas(&option, &ran.stdout);
+            }
         }
     }
     let overview = schedlab(&["show", &file]);
@@ -90,6 +103,11 @@ fn every_view_of_a_recording_escapes_names() {
         vec!["compare", &file, "--seeds", "1", "--json"],
         vec!["compare", &file, "--seeds", "1", "--report", &page, "--variant", "\u{1b}[1mx: 10 nice=5"],
         vec!["diff", &file, &file],
+        vec!["compare", &file, "--seeds", "1", "--format", "csv"],
+        vec!["compare", &file, "--seeds", "1", "--format", "markdown"],
+        vec!["diff", &file, &file, "--all", "--format", "csv"],
+        vec!["diff", &file, &file, "--all", "--format", "markdown"],
+        vec!["diff", &file, &file, "--format", "ndjson"],
         vec!["diff", &file, &file, "--report", &other],
         vec!["export", &file, "--csv", &tables, "--ftrace", &ftrace, "--perf-script", &perf],
         // Messages.
@@ -108,11 +126,7 @@ fn every_view_of_a_recording_escapes_names() {
     for table in ["events.csv", "tasks.csv", "waits.csv"] {
         let text = std::fs::read_to_string(folder.0.join("tables").join(table)).unwrap();
         harmless(table, &text);
-        let cells = text.lines().skip(1).flat_map(|line| line.split(','));
-        let formula = |cell: &&str| {
-            cell.starts_with(['=', '+', '@']) || cell.starts_with('-') && cell.parse::<i64>().is_err()
-        };
-        assert_eq!(cells.map(|cell| cell.trim_matches('"')).find(formula), None, "{table}");
+        no_formulas(table, &text);
     }
 }
 

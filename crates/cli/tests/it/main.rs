@@ -9,6 +9,7 @@ mod deploy;
 mod documented;
 mod experiment;
 mod export;
+mod formats;
 mod gallery;
 mod gates;
 mod generate;

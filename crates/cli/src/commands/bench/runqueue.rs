@@ -1,6 +1,7 @@
 //! `schedlab bench runqueue`
 
 use crate::exit::Exit;
+use crate::format::FormatArgs;
 use crate::options::{numbers, stop_signal};
 use crate::output;
 use crate::progress::Progress;
@@ -63,9 +64,8 @@ pub(crate) struct Runqueue {
     /// Seed the order of rounds and tasks
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Print the result as JSON (docs/runqueue-schema.md)
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 pub(super) fn run(args: &Runqueue) -> anyhow::Result<Exit> {
@@ -79,7 +79,7 @@ pub(super) fn run(args: &Runqueue) -> anyhow::Result<Exit> {
     let options = ModelOptions { costs, jobs: 0 };
     let result = lab::explain(report, &options, &|done, all| progress.set(done, all))?;
     drop(progress);
-    let text = if args.json { serde_json::to_string_pretty(&result)? + "\n" } else { render(&result) };
+    let text = args.format.print(None, || Ok(&result), |_| render(&result))?;
     output::write(None, &text)?;
     Ok(Exit::Done)
 }

@@ -2,11 +2,12 @@
 
 use super::cyclictest;
 use crate::exit::Exit;
+use crate::format::FormatArgs;
 use crate::options::stop_signal;
 use crate::origin::origin;
 use crate::output;
 use crate::progress::Lines;
-use crate::render::{Style, matrix as render};
+use crate::render::matrix as render;
 use anyhow::anyhow;
 use schedlab_lab::latency::{
     MAXIMA, Matrix, MatrixRequest, ResultFile, System, differences, findings, kernel, of_matrix,
@@ -33,9 +34,8 @@ pub(super) struct MergeArgs {
     /// Write a page (HTML) to this file too
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Print as JSON (docs/latency-schema.md)
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -50,13 +50,13 @@ pub(super) fn merge(args: &MergeArgs) -> anyhow::Result<Exit> {
     let sources = args.files.iter().map(source).collect::<anyhow::Result<Vec<_>>>()?;
     output::check_both(args.output.as_deref(), args.report.as_deref())?;
     let matrix = schedlab_lab::latency::merge(&sources)?;
-    write(&matrix, args.json, args.output.as_deref(), args.report.as_deref())
+    write(&matrix, &args.format, args.output.as_deref(), args.report.as_deref())
 }
 
 /// Measures the table.
 pub(super) fn run(
     request: &MatrixRequest,
-    json: bool,
+    format: &FormatArgs,
     output: Option<&Path>,
     report: Option<&Path>,
 ) -> anyhow::Result<Exit> {
@@ -77,14 +77,16 @@ pub(super) fn run(
     };
     let matrix = schedlab_lab::latency::matrix(request, system, &mut show, &|| signal.requested())?;
     drop(live);
-    write(&matrix, json, output, report)
+    write(&matrix, format, output, report)
 }
 
-fn write(matrix: &Matrix, json: bool, to: Option<&Path>, report: Option<&Path>) -> anyhow::Result<Exit> {
-    let text = match json {
-        true => serde_json::to_string_pretty(&value(matrix)?)? + "\n",
-        false => render(matrix, &if to.is_some() { Style::plain() } else { Style::of_stdout() }),
-    };
+fn write(
+    matrix: &Matrix,
+    format: &FormatArgs,
+    to: Option<&Path>,
+    report: Option<&Path>,
+) -> anyhow::Result<Exit> {
+    let text = format.print(to, || value(matrix), |style| render(matrix, style))?;
     if let Some(path) = report {
         output::write(Some(path), &of_matrix(matrix, &origin(None)?).render()?)?;
     }

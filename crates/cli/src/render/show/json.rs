@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 
 /// Version of the JSON; it grows when a field changes its meaning or goes away.
-const SCHEMA: &str = "schedlab-show/1";
+pub(super) const SCHEMA: &str = "schedlab-show/1";
 
 /// Writes tables as JSON.
 pub(crate) struct Json<'a, W> {
@@ -83,22 +83,23 @@ impl<'a, W: Write> Json<'a, W> {
         let notes = std::mem::take(&mut self.notes);
         write!(self.out, "}},\"notes\":{}}}", Value::from(notes))
     }
+}
 
-    fn value(&self, cell: &Cell<'_>) -> Value {
-        match *cell {
-            Cell::None => Value::Null,
-            Cell::Text(text) => Value::from(text),
-            Cell::Task(task) => {
-                let info = &self.tasks[task.index()];
-                json!({ "name": info.comm, "tid": info.tid, "pid": info.pid })
-            }
-            Cell::Cpu(cpu) => Value::from(cpu.0),
-            Cell::Count(count) => Value::from(count),
-            Cell::At(at) => Value::from(at.0 + self.clock),
-            Cell::Time(time) => Value::from(time.0),
-            Cell::Share(share) => Value::from(share as f64 / 1e6),
-            Cell::Milli(milli) => Value::from(milli as f64 / 1e3),
+/// Returns a cell as JSON; `clock` is added to points in time.
+pub(super) fn value(cell: &Cell<'_>, tasks: &[TaskInfo], clock: u64) -> Value {
+    match *cell {
+        Cell::None => Value::Null,
+        Cell::Text(text) => Value::from(text),
+        Cell::Task(task) => {
+            let info = &tasks[task.index()];
+            json!({ "name": info.comm, "tid": info.tid, "pid": info.pid })
         }
+        Cell::Cpu(cpu) => Value::from(cpu.0),
+        Cell::Count(count) => Value::from(count),
+        Cell::At(at) => Value::from(at.0 + clock),
+        Cell::Time(time) => Value::from(time.0),
+        Cell::Share(share) => Value::from(share as f64 / 1e6),
+        Cell::Milli(milli) => Value::from(milli as f64 / 1e3),
     }
 }
 
@@ -118,7 +119,7 @@ impl<W: Write> Output for Json<'_, W> {
         write!(self.out, "{comma}\n  {{")?;
         for (i, (column, cell)) in self.columns.iter().zip(cells).enumerate() {
             let comma = if i > 0 { "," } else { "" };
-            write!(self.out, "{comma}\"{}\":{}", column.key, self.value(cell))?;
+            write!(self.out, "{comma}\"{}\":{}", column.key, value(cell, self.tasks, self.clock))?;
         }
         self.out.write_all(b"}")
     }
