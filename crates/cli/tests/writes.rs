@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// What is at the output before each round: no file of any kind that a command writes.
 const BEFORE: &[u8] = b"what was here before\n";
 
-/// A command that writes. In its arguments `OUT` is the output, `TEXT` a trace, `WORKLOAD` an rt-app workload, `LATENCY` a measurement.
+/// A command that writes. In its arguments `OUT` is the output, `TEXT` a trace, `LATENCY` a measurement.
 struct Writer {
     arguments: &'static [&'static str],
     /// The files in the output, when it is a folder.
@@ -61,7 +61,7 @@ const WRITERS: &[Writer] = &[
     writer(&["export", YES, "--rt-app", "OUT"]),
     Writer { files: &["events.csv", "tasks.csv", "waits.csv"], ..writer(&["export", YES, "--csv", "OUT"]) },
     writer(&["import", "TEXT", "-o", "OUT"]),
-    writer(&["import", "WORKLOAD", "-o", "OUT"]),
+    writer(&["import", "crates/study/tests/field/rtapp-finite-share.json", "-o", "OUT"]),
     writer(&["generate", "--seed", "7", "-o", "OUT"]),
     Writer {
         files: &["schedlab.1", "schedlab-compare.1", "schedlab-watch.1"],
@@ -128,8 +128,7 @@ impl Ground {
         let folder = std::env::temp_dir().join(format!("schedlab-writes-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let place = |name: &str| folder.join(name).display().to_string();
-        let (text, workload) = (place("in.txt"), place("workload.json"));
-        let mut made = schedlab(&["export", YES, "--perf-script", &text, "--rt-app", &workload]);
+        let mut made = schedlab(&["export", YES, "--perf-script", &place("in.txt")]);
         assert!(made.status().unwrap().success());
         // Where nothing can be measured, what reads it fails undisturbed and is skipped.
         let _ = schedlab(&["latency", "--for", "50ms", "--json", "-o", &place("latency.json")]).status();
@@ -146,7 +145,6 @@ impl Ground {
         let place = |word: &&str| match *word {
             "OUT" => out.display().to_string(),
             "TEXT" => self.folder.join("in.txt").display().to_string(),
-            "WORKLOAD" => self.folder.join("workload.json").display().to_string(),
             "LATENCY" => self.folder.join("latency.json").display().to_string(),
             other => other.to_owned(),
         };

@@ -28,6 +28,10 @@ pub(super) struct ResultShape {
     pub(super) markdown: Markdown,
     /// Keys of sentences that come first in Markdown.
     pub(super) answers: &'static [&'static str],
+    /// Columns that come first; the others keep the order of the JSON.
+    pub(super) columns: &'static [&'static str],
+    /// Fields that are a pair of numbers: `NAME.1` and `NAME.2`.
+    pub(super) pairs: &'static [&'static str],
 }
 
 impl ResultShape {
@@ -44,18 +48,21 @@ const fn at(path: &'static [&'static str]) -> RowsOf {
 
 /// A result whose Markdown is its rows.
 const fn rows(schema: &'static str, rows: &'static [RowsOf]) -> ResultShape {
-    ResultShape { schema, rows, markdown: Markdown::Rows, answers: &[] }
+    ResultShape { schema, rows, markdown: Markdown::Rows, answers: &[], columns: &[], pairs: &[] }
 }
 
 /// A result whose Markdown is what a terminal shows.
 const fn shown(schema: &'static str, rows: &'static [RowsOf]) -> ResultShape {
-    ResultShape { schema, rows, markdown: Markdown::AsShown, answers: &[] }
+    ResultShape { markdown: Markdown::AsShown, ..self::rows(schema, rows) }
 }
 
 /// Every result; `show`, whose tables have no end, writes its rows itself.
 const RESULTS: &[ResultShape] = &[
     shown("schedlab-compare/1", &[at(&["rows", "subjects", "cells"])]),
-    shown("schedlab-diff/1", &[at(&["subjects", "cells"])]),
+    ResultShape {
+        pairs: &["samples", "interval"],
+        ..shown("schedlab-diff/1", &[at(&["subjects", "cells"])])
+    },
     shown("schedlab-latency/1", &[at(&["rows"])]),
     shown("schedlab-latency-matrix/1", &[at(&["rows"])]),
     shown("schedlab-confirm/1", &[at(&["settings"])]),
@@ -65,18 +72,28 @@ const RESULTS: &[ResultShape] = &[
     rows("schedlab-runqueue/1", &[at(&["rows"])]),
     rows("schedlab-colocate/1", &[at(&["tried"]), at(&["would_try"])]),
     rows("schedlab-calibration/1", &[at(&["costs"])]),
-    rows("schedlab-explain/1", &[at(&["terms"])]),
-    rows("schedlab-list/1", &[at(&["schedulers"]), at(&["scenarios"])]),
-    ResultShape { answers: &["answer"], ..rows("schedlab-doctor/1", &[at(&["facts"])]) },
-    rows("schedlab-stress/1", &[at(&["rounds"]), at(&["threads"])]),
+    ResultShape { columns: &["term", "also", "meaning"], ..rows("schedlab-explain/1", &[at(&["terms"])]) },
+    ResultShape {
+        columns: &["name", "title", "summary"],
+        ..rows("schedlab-list/1", &[at(&["schedulers"]), at(&["scenarios"])])
+    },
+    ResultShape {
+        answers: &["answer"],
+        columns: &["level", "what", "state", "consequence", "lift"],
+        ..rows("schedlab-doctor/1", &[at(&["facts"])])
+    },
+    rows("schedlab-stress/1", &[at(&["rounds_ns"]), at(&["threads"])]),
     rows("schedlab-run/1", &[at(&["threads"])]),
     rows("schedlab-status/1", &[at(&["managed", "threads"])]),
     rows("schedlab-restore/1", &[at(&["given_back", "items"])]),
     rows("schedlab-verify/1", &[at(&[])]),
-    rows("schedlab-record/1", &[at(&[])]),
-    rows("schedlab-import/1", &[at(&[])]),
-    rows("schedlab-export/1", &[at(&["files"])]),
-    rows("schedlab-xen/1", &[at(&["vcpus"])]),
-    rows("schedlab-watch/1", &[RowsOf { path: &["tasks"], with: &["at_ns"] }]),
+    ResultShape { columns: &["file"], ..rows("schedlab-record/1", &[at(&[])]) },
+    ResultShape { columns: &["file"], ..rows("schedlab-import/1", &[at(&[])]) },
+    ResultShape { columns: &["path", "format"], ..rows("schedlab-export/1", &[at(&["files"])]) },
+    rows("schedlab-xen/1", &[at(&["domains", "vcpus"])]),
+    ResultShape {
+        columns: &["at_ns", "task"],
+        ..rows("schedlab-watch/1", &[RowsOf { path: &["tasks"], with: &["at_ns"] }])
+    },
     rows("schedlab-top/1", &[RowsOf { path: &["gains"], with: &["elapsed"] }]),
 ];

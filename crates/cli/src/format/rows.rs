@@ -3,7 +3,7 @@
 use super::results::{ResultShape, RowsOf};
 use super::sheet::Sheet;
 use super::tree::Tree;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::io::{self, Write};
 
 /// A row before it is written: its fields in order.
@@ -16,7 +16,7 @@ pub(super) fn write<W: Write>(tree: &Tree, shape: &ResultShape, sheet: &mut Shee
             rows_of.with.iter().filter_map(|key| Some(((*key).to_owned(), tree.get(key)?.value()))).collect();
         let mut rows = Vec::new();
         collect(tree, rows_of.path, &around, &mut rows);
-        write_table(rows_of, &rows, sheet)?;
+        write_table(shape, rows_of, &rows, sheet)?;
     }
     Ok(())
 }
@@ -26,16 +26,22 @@ pub(super) fn answers(tree: &Tree, shape: &ResultShape) -> Vec<String> {
     shape.answers.iter().filter_map(|key| tree.text(key)).map(str::to_owned).collect()
 }
 
-fn write_table<W: Write>(of: &RowsOf, rows: &[(Fields, Tree)], sheet: &mut Sheet<W>) -> io::Result<()> {
+fn write_table<W: Write>(
+    shape: &ResultShape,
+    of: &RowsOf,
+    rows: &[(Fields, Tree)],
+    sheet: &mut Sheet<W>,
+) -> io::Result<()> {
     let name = of.path.last().copied().unwrap_or("result");
     if sheet.has_objects() {
         for (around, leaf) in rows {
             sheet.table(name, Vec::new())?;
-            let mut object: Map<String, Value> = around.iter().cloned().collect();
-            if let Value::Object(own) = leaf.value() {
-                object.extend(own.into_iter().filter(|(key, _)| key != "schema"));
+            let mut object = around.clone();
+            if let Tree::Object(own) = leaf {
+                let own = own.iter().filter(|(key, _)| key != "schema");
+                object.extend(own.map(|(key, value)| (key.clone(), value.value())));
             }
-            sheet.object(object)?;
+            sheet.object(&object)?;
         }
         return Ok(());
     }
@@ -43,7 +49,7 @@ fn write_table<W: Write>(of: &RowsOf, rows: &[(Fields, Tree)], sheet: &mut Sheet
         .iter()
         .map(|(around, leaf)| {
             let mut fields = around.clone();
-            flatten("", leaf, &mut fields);
+            flatten("", leaf, shape.pairs, &mut fields);
             fields
         })
         .collect();
@@ -56,6 +62,8 @@ fn write_table<W: Write>(of: &RowsOf, rows: &[(Fields, Tree)], sheet: &mut Sheet
     if columns.is_empty() {
         return Ok(());
     }
+    let place = |column: &String| shape.columns.iter().position(|first| first == column);
+    columns.sort_by_key(|column| place(column).unwrap_or(usize::MAX));
     sheet.table(name, columns.clone())?;
     for row in &rows {
         let of = |column: &String| row.iter().find(|(key, _)| key == column).map(|(_, value)| value.clone());
@@ -109,26 +117,36 @@ fn items(key: &str, list: Option<&Tree>) -> Vec<Tree> {
 
 /// Adds the fields of a tree: those of an object in it are `OUTER.INNER`, a list of plain values is one text. Lists of objects are left
 /// out: they are tables of their own, and in JSON.
-fn flatten(prefix: &str, tree: &Tree, fields: &mut Fields) {
+fn flatten(prefix: &str, tree: &Tree, pairs: &[&str], fields: &mut Fields) {
     let named = |key: &str| if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") };
     match tree {
         Tree::Object(all) => {
             for (key, value) in all.iter().filter(|(key, _)| key != "schema") {
-                flatten(&named(key), value, fields);
+                flatten(&named(key), value, pairs, fields);
             }
         }
-        Tree::List(items) => {
-            let plain = |item: &Tree| match item {
-                Tree::Leaf(Value::String(text)) => Some(text.clone()),
-                Tree::Leaf(value) => Some(value.to_string()),
-                _ => None,
-            };
-            if let Some(texts) = items.iter().map(plain).collect::<Option<Vec<_>>>() {
-                fields.push((prefix.to_owned(), texts.join("; ").into()));
-            }
+        Tree::List(items) if pairs.contains(&prefix) => {
+            let ends = items.iter().enumerate();
+            fields.extend(ends.map(|(at, item)| (named(&(at + 1).to_string()), item.value())));
         }
+        Tree::List(items) => fields.extend(one_text(items).map(|text| (prefix.to_owned(), text.into()))),
         Tree::Leaf(value) => fields.push((prefix.to_owned(), value.clone())),
     }
+}
+
+/// Returns a list of texts as one, and a list of numbers in brackets; `None` for one of objects.
+fn one_text(items: &[Tree]) -> Option<String> {
+    let text = |item: &Tree| match item {
+        Tree::Leaf(Value::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    if let Some(texts) = items.iter().map(text).collect::<Option<Vec<_>>>() {
+        return Some(texts.join("; "));
+    }
+    items.iter().all(|item| matches!(item, Tree::Leaf(_))).then(|| {
+        let values: Vec<Value> = items.iter().map(Tree::value).collect();
+        Value::from(values).to_string()
+    })
 }
 
 #[cfg(test)]
@@ -141,11 +159,12 @@ mod tests {
         let text = r#"{"at_ns":5,"rows":[{"name":"a","cells":[{"metric":"p99","value":{"median":1.5},"runs":[1,2],"deep":[{}]}]},
                        {"name":"b","cells":[{"metric":"p50","change":"x"}]}]}"#;
         let tree: Tree = serde_json::from_str(text).unwrap();
-        let rows = [RowsOf { path: &["rows", "cells"], with: &["at_ns"] }];
-        let shape = ResultShape { rows: &rows, ..ResultShape::default() };
+        const ROWS: &[RowsOf] = &[RowsOf { path: &["rows", "cells"], with: &["at_ns"] }];
+        let shape = ResultShape { rows: ROWS, ..ResultShape::default() };
         let mut sheet = Sheet::new(Vec::new(), ResultFormat::Csv, "x");
         write(&tree, &shape, &mut sheet).unwrap();
-        let expected = "at_ns,row.name,metric,value.median,runs,change\n5,a,p99,1.5,1; 2,\n5,b,p50,,,x\n";
+        let expected =
+            "at_ns,row.name,metric,value.median,runs,change\n5,a,p99,1.5,\"[1,2]\",\n5,b,p50,,,x\n";
         assert_eq!(String::from_utf8(sheet.finish().unwrap()).unwrap(), expected);
     }
 }

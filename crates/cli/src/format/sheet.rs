@@ -4,7 +4,7 @@ use super::ResultFormat;
 use super::paragraphs::escaped;
 use schedlab_model::Ns;
 use schedlab_model::text::{csv_field, markdown_cell};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::io::{self, Write};
 
 /// Writes tables as they come.
@@ -57,19 +57,19 @@ impl<W: Write> Sheet<W> {
                 format!("| {} |", cells.join(" | "))
             }
             _ => {
-                let all = cells().map(|(column, value)| (column.clone(), value.clone())).collect();
-                return self.object(all);
+                let all: Vec<_> = cells().map(|(column, value)| (column.clone(), value.clone())).collect();
+                return self.object(&all);
             }
         };
         writeln!(self.out, "{line}")
     }
 
     /// Writes a row that is an object, with its schema and table first.
-    pub(crate) fn object(&mut self, object: Map<String, Value>) -> io::Result<()> {
+    pub(crate) fn object(&mut self, object: &[(String, Value)]) -> io::Result<()> {
         let (schema, table) = (Value::from(self.schema.as_str()), Value::from(self.table.as_str()));
         write!(self.out, "{{\"schema\":{schema},\"table\":{table}")?;
         for (key, value) in object {
-            write!(self.out, ",{}:{value}", Value::from(key))?;
+            write!(self.out, ",{}:{value}", Value::from(key.as_str()))?;
         }
         writeln!(self.out, "}}")
     }

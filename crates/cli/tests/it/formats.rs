@@ -85,7 +85,7 @@ fn predictions_and_recordings_have_every_format() {
         &["show", RECORDING, "--worst=3", "--latency", "--blame", "--states"],
         &["show", RECORDING, "--timehist", "--to", "20ms"],
         &["show", "xen-ping", "--xl"],
-        &["published", "two-hogs"],
+        &["published", "xen-bare-one"],
         &["bench", "model", "--tasks", "2,4", "--cpus", "2", "--variant", "default"],
     ] {
         in_every_format(command, true);
@@ -139,7 +139,7 @@ fn live_results_have_every_format() {
     for command in [
         &["latency", "--for", "100ms"][..],
         &["calibrate", "--for", "500ms", "--rounds", "3", "-o", &preset],
-        &["bench", "runqueue", "--tasks", "2", "--threads", "1", "--rounds", "1", "--for", "1ms"],
+        &["bench", "runqueue", "--tasks", "2", "--threads", "1", "--rounds", "3", "--for", "1ms"],
     ] {
         let first = schedlab(command);
         if first.code == 2 {

@@ -123,8 +123,13 @@ fn two_hogs_take_turns() {
         .collect();
     // A second in slices of 20 ms: neither is more than two slices ahead by more than the CPU was given away.
     assert!(hogs.len() == 2 && hogs[0].abs_diff(hogs[1]) < 150_000_000, "{hogs:?}");
+    super::schema::fits("run", &run.stdout);
     let verified = schedlab(&folder, &["verify", &log]);
     assert!(verified.code == 0 && verified.stdout.contains("all the same"), "{verified:?}");
+    let verified = schedlab(&folder, &["verify", &log, "--json"]);
+    super::schema::fits("verify", &verified.stdout);
+    let rows = schedlab(&folder, &["verify", &log, "--format", "csv"]);
+    assert!(rows.stdout.starts_with("scheduler,") || rows.stdout.contains(",scheduler"), "{rows:?}");
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn schema_of(value: &Value) -> Value {
 }
 
 #[track_caller]
-fn fits(what: &str, text: &str) {
+pub(super) fn fits(what: &str, text: &str) {
     let value: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{what}: {error}: {text}"));
     assert_eq!(misfit(&schema_of(&value), &value, "result"), None, "{what}");
 }
@@ -86,6 +86,8 @@ fn every_json_output_is_what_its_schema_says() {
     let folder = Folder::new("schema");
     let recording = "recordings/redis-other-other-closed8.slt";
     let out = folder.0.join("x.txt").display().to_string();
+    let (scenario, imported) = (format!("{out}.toml"), format!("{out}.slt"));
+    let trace = "crates/trace/tests/field/systrace.html";
     let gate = "redis-server latency p99 > 1ms";
     for command in [
         &["compare", "two-hogs", "--for", "1500ms", "--json"][..],
@@ -125,6 +127,9 @@ fn every_json_output_is_what_its_schema_says() {
         &["status", "--json"],
         &["restore", "--json"],
         &["export", recording, "--ftrace", &out, "--json"],
+        &["import", "crates/study/tests/field/rtapp-finite-share.json", "-o", &scenario, "--json"],
+        &["import", trace, "-o", &imported, "--json"],
+        &["published", "xen-bare-one", "--json"],
         &["bench", "model", "--json"],
         &["stress", "--hogs", "1", "--for", "100ms", "--json"],
     ] {
@@ -140,10 +145,14 @@ fn every_json_output_is_what_its_schema_says() {
 fn live_json_output_is_what_its_schema_says() {
     let folder = Folder::new("schema-live");
     let file = folder.0.join("x.slt").display().to_string();
+    let preset = folder.0.join("x.toml").display().to_string();
     for command in [
         &["record", "-o", &file, "--backend", "own", "--no-calibration", "--json", "--", "sleep", "0.1"][..],
         &["watch", "--json", "--for", "1s"],
         &["latency", "--for", "300ms", "--json"],
+        &["calibrate", "--for", "500ms", "--rounds", "3", "-o", &preset, "--json"],
+        &["bench", "runqueue", "--tasks", "2", "--threads", "1", "--rounds", "3", "--for", "1ms", "--json"],
+        &["colocate", "--serve", "sleep 9", "--batch", "sleep 9", "--dry-run", "--cpus", "0", "--json"],
     ] {
         let ran = schedlab(command);
         if !done(&ran) {
@@ -187,5 +196,32 @@ fn a_misfit_is_found() {
         (serde_json::json!({ "a": 1, "b": ["x", 2] }), false),
     ] {
         assert_eq!(misfit(&schema, &value, "it").is_none(), fits, "{value}");
+    }
+}
+
+/// Every schema that a command can name has its file; the live ones, which need root and time, are checked in `live.rs`.
+#[test]
+fn every_schema_has_its_file() {
+    let code = root().join("crates");
+    let mut names: Vec<String> = Vec::new();
+    let mut folders = vec![code];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
+            match entry.extension().and_then(|end| end.to_str()) {
+                None if entry.is_dir() && !entry.ends_with("tests") => folders.push(entry),
+                Some("rs") => {
+                    let text = std::fs::read_to_string(&entry).unwrap();
+                    let parts = text.split("SCHEMA: &str = \"").skip(1);
+                    names.extend(parts.map(|part| part.split('"').next().unwrap().to_owned()));
+                }
+                _ => {}
+            }
+        }
+    }
+    names.retain(|name| name.starts_with("schedlab-"));
+    assert!(names.len() > 12, "{names:?}");
+    for name in names {
+        let file = name.strip_prefix("schedlab-").unwrap().replace('/', "-") + ".json";
+        assert!(root().join("docs/schema").join(&file).is_file(), "docs/schema/{file} is missing");
     }
 }
