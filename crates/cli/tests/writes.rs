@@ -338,7 +338,7 @@ fn every_option_that_writes_is_disturbed() {
         let short = if name == "output" { "-o" } else { "--?" };
         let disturbed = WRITERS.iter().any(|writer| {
             let words: Vec<&str> = command.split(' ').collect();
-            let has = |word: &str| writer.arguments.iter().any(|given| *given == word);
+            let has = |word: &str| writer.arguments.contains(&word);
             writer.arguments.starts_with(&words) && (has(&format!("--{name}")) || has(short))
         });
         disturbed || NOT_DISTURBED.iter().any(|(known, _)| *known == option)

@@ -11,7 +11,7 @@ pub(crate) fn paragraphs(text: &str) -> String {
     let mut in_table = false;
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let row = line.strip_prefix(TABLE);
-        if !out.is_empty() && !(in_table && row.is_some()) {
+        if !(out.is_empty() || in_table && row.is_some()) {
             out.push('\n');
         }
         in_table = row.is_some();
@@ -27,7 +27,7 @@ pub(crate) fn paragraphs(text: &str) -> String {
 /// Returns a line of which Markdown makes no markup, except code between backticks and what is bold.
 pub(super) fn escaped(line: &str) -> String {
     let mut text = String::with_capacity(line.len() + 8);
-    let balanced = line.matches('`').count() % 2 == 0;
+    let balanced = line.matches('`').count().is_multiple_of(2);
     let mut code = false;
     for (at, c) in line.char_indices() {
         code ^= c == '`' && balanced;
