@@ -236,7 +236,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
 
     fn init(&self, cx: &Cx<'_>) {
         if self.rqs.len() > 1 {
-            self.smp.get_or_init(|| Smp::new(cx, self.t.smp.missing_domains));
+            self.smp.get_or_init(|| Smp::new(cx, &self.t));
         }
         if cx.world.groups.iter().any(|group| group.bandwidth.is_some()) {
             self.pools.get_or_init(|| PoolTable::new(cx));
@@ -382,6 +382,10 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
                 rq.fair_server_fired(env);
             } else if timer == fair::hrtick_timer(cpu) {
                 fair::hrtick_fired::<F>(env, rq);
+                // As at a tick: `hrtick` calls `task_tick`, which shares the weights of groups out anew.
+                if let Some(curr) = rq.curr_of(Class::Fair) {
+                    self.share_out(env, rq, curr);
+                }
             }
         });
     }

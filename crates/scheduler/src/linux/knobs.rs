@@ -206,7 +206,7 @@ pub(super) const RR_TIMESLICE: Versioned<NumberKnob<Setup>> = only(
         unit: "ms",
         allowed: (1, 10_000),
         default: KnobDefault::Is(100),
-        doc: "slice of SCHED_RR",
+        doc: "slice of SCHED_RR, rounded up to whole ticks",
         source: "kernel/sched/rt.c, sched_rr_timeslice, 3.9",
     },
 );

@@ -301,7 +301,7 @@ pub(super) fn tick_due(env: Env<'_>, rq: &Rq, curr: EntityId) -> u64 {
 
 /// Length of an RR slice in ticks, at least 1.
 pub(super) fn slice_ticks(env: Env<'_>) -> u32 {
-    (env.t.rr_slice / env.cx.world.tick_ns.0.max(1)).max(1) as u32
+    (env.t.rr_slice_ms * u64::from(env.cx.world.hz)).div_ceil(1_000).max(1) as u32
 }
 
 /// To the tail (or head) of its list.

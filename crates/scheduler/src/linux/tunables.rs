@@ -29,7 +29,7 @@ pub(super) struct Tunables {
     /// CFS: a child goes before its parent.
     pub(super) child_runs_first: bool,
     /// Slice of SCHED_RR, ns.
-    pub(super) rr_slice: u64,
+    pub(super) rr_slice_ms: u64,
     /// Period of RT throttling, ns.
     pub(super) rt_period: u64,
     /// RT run time in each period, ns; `u64::MAX` = no limit.
@@ -74,7 +74,7 @@ impl Tunables {
             base_slice: time(&knobs::BASE_SLICE) as u32,
             base_slice_unscaled: version.granularity.0,
             child_runs_first: knobs.get_for(&knobs::CHILD_RUNS_FIRST, &setup),
-            rr_slice: number(&knobs::RR_TIMESLICE) * 1_000_000,
+            rr_slice_ms: number(&knobs::RR_TIMESLICE),
             rt_period: number(&knobs::RT_PERIOD) * 1_000,
             rt_runtime: match knobs.get_for(&knobs::RT_RUNTIME, &setup) {
                 us if us < 0 => u64::MAX,

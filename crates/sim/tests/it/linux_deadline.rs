@@ -447,3 +447,50 @@ fn a_task_is_fetched_from_a_throttled_cpu() {
         }
     }
 }
+
+/// For how long the FIFO task `fifo` was runnable without running while another CPU ran a task of `fair`.
+fn waits_beside_fair(events: &[SchedEvent], fifo: u32, fair: &[u32], cpus: usize) -> Ns {
+    let (mut runs, mut ready, mut last, mut sum) = (vec![None; cpus], false, Ns::ZERO, Ns::ZERO);
+    for event in events {
+        let beside = runs.iter().flatten().any(|task: &TaskId| fair.contains(&task.0));
+        if ready && beside {
+            sum += event.at - last;
+        }
+        last = event.at;
+        match event.kind {
+            EventKind::Wake { task, .. } if task.0 == fifo => ready = true,
+            EventKind::Switch { prev, prev_state, next } => {
+                runs[event.cpu.index()] = next;
+                if prev == Some(TaskId(fifo)) {
+                    ready = prev_state.is_runnable() == Some(true);
+                }
+                if next == Some(TaskId(fifo)) {
+                    ready = false;
+                }
+            }
+            _ => {}
+        }
+    }
+    sum
+}
+
+/// Two deadline tasks keep both CPUs; when the shorter one leaves, its CPU pulls the FIFO task that the other one preempted
+/// (since 6.7). Before, a CPU with a single RT task was not overloaded: the FIFO task waited while a fair hog ran.
+#[test]
+fn a_single_waiting_fifo_task_is_pulled_since_6_7() {
+    let reserved = |policy: &str, start: u64, work: u64| {
+        let run = Op::Run(schedlab_model::Amount::Fixed(MS * work));
+        let pause = Op::Sleep(schedlab_model::Amount::Fixed(MS * (10 - work)));
+        let mut one = task("reserved", policy, Program::forever([run, pause]));
+        one.start = Start::AsleepUntil(MS * start);
+        one
+    };
+    let (long, short) = (reserved("deadline:7ms/10ms/10ms", 2, 6), reserved("deadline:3ms/10ms/10ms", 3, 2));
+    let tasks = workload(vec![hog("other"), hog("other"), hog("fifo:5"), long, short]);
+    let waits = ["linux-6.1", "linux-6.6", "linux-6.12", "linux-6.18", "linux-7.2"].map(|spec| {
+        let (_, events) = simulate(spec, &Machine::flat(2), &tasks, MS * 1_000);
+        waits_beside_fair(&events, 2, &[0, 1], 2)
+    });
+    assert!(waits[..2].iter().all(|wait| *wait > MS * 200), "{waits:?}");
+    assert!(waits[2..].iter().all(|wait| *wait < MS * 5), "{waits:?}");
+}

@@ -182,6 +182,26 @@ fn weights_hold_over_several_cpus() {
     }
 }
 
+/// Weights 10 and 100, a hog of each on every CPU: the small group gets 1/11 however many CPUs there are. With HRTICK the runs
+/// of 7.2 end before a tick; its timer shares the group's weight out as a tick does.
+#[test]
+fn weights_hold_where_runs_end_before_a_tick() {
+    let mut found = Vec::new();
+    for version in ["linux-7.2", "linux-6.18", "linux-7.2:features.HRTICK=off"] {
+        for cpus in [2, 4, 8] {
+            let groups = vec![root(), group("/small", 0, Some(102)), group("/large", 0, Some(1024))];
+            let tasks = (0..2 * cpus as u32)
+                .map(|i| TaskSpec { affinity: CpuSet::single(CpuId(i / 2)), ..hog(1 + i % 2) })
+                .collect();
+            let workload = Workload { groups, tasks, ..Workload::default() };
+            let (outcome, _) = simulate(version, cpus, &workload, Ns::from_s(10));
+            let small = (0..cpus as u32).map(|i| share(&outcome, 2 * i)).sum::<f64>() / cpus as f64;
+            found.push((version, cpus, small));
+        }
+    }
+    assert!(found.iter().all(|(.., small)| (0.084..0.094).contains(small)), "{found:.3?}");
+}
+
 #[test]
 fn an_idle_group_gets_the_rest() {
     for version in VERSIONS {

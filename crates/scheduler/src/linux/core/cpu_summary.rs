@@ -34,7 +34,7 @@ pub(in crate::linux) struct Facts {
     pub(in crate::linux) rt_pinned: bool,
     /// Best RT priority running or queued, 0 = none.
     pub(in crate::linux) rt_best: u8,
-    /// More than one RT task, one of which can be moved.
+    /// RT tasks wait, one of which can be moved; up to 6.6 beside at least one other RT task.
     pub(in crate::linux) rt_overloaded: bool,
 }
 

@@ -9,6 +9,7 @@ use crate::linux::core::rq::{Class, Entity, EntityId, NONE, ROOT, Rq};
 use crate::linux::core::tick_edges::TickEdges;
 use crate::linux::fair::FairRules;
 use crate::linux::fair::pelt::{Inputs, Moment, Pelt, SCALE, TaskSignal};
+use crate::linux::tunables::Tunables;
 use crate::linux::{Linux, dl};
 use crate::{Cx, Lock, Locks, Wake, WakeKind};
 use schedlab_model::{CpuId, CpuSet, Policy, TaskId};
@@ -40,6 +41,8 @@ pub(in crate::linux) struct Smp {
     online: SharedSet,
     /// By CPU: the earliest deadline there, and the earliest of those that wait and may move.
     deadlines: Box<[[AtomicI64; 2]]>,
+    /// A CPU on which a single RT task waits, below a deadline task, counts as overloaded.
+    single_rt_overloads: bool,
 }
 
 /// Longest time that counts as idle, ns: twice the cost that one balance is assumed to have at most.
@@ -47,7 +50,7 @@ const LONGEST_IDLE: u64 = 1_000_000;
 
 impl Smp {
     /// Everything idle.
-    pub(in crate::linux) fn new(cx: &Cx<'_>, missing_domains: bool) -> Smp {
+    pub(in crate::linux) fn new(cx: &Cx<'_>, t: &Tunables) -> Smp {
         let topology = &cx.world.topology;
         let mut caches = Vec::new();
         for place in topology.places() {
@@ -57,7 +60,7 @@ impl Smp {
             }
             caches[llc] += 1;
         }
-        let highest = if missing_domains { Level::Pkg } else { Level::Numa };
+        let highest = if t.smp.missing_domains { Level::Pkg } else { Level::Numa };
         let domains = Domains::up_to(topology, &CpuSet::ALL, highest);
         let times = |value: u64| (0..topology.cpus()).map(|_| AtomicU64::new(value)).collect();
         let flags = |d: &Domain| d.groups.iter().map(|_| AtomicBool::new(false)).collect();
@@ -68,6 +71,7 @@ impl Smp {
         let no_deadlines = |_| [AtomicI64::new(dl::NEVER), AtomicI64::new(dl::NEVER)];
         Smp {
             online,
+            single_rt_overloads: t.version.pushable_rt_overloads(),
             deadlines: (0..topology.cpus()).map(no_deadlines).collect(),
             summary: CpuSummary::new(topology.cpus(), &caches),
             next_balance: times(0),
@@ -211,7 +215,7 @@ impl Smp {
             None if rq.rt.throttled => 0,
             None => rq.rt.best(),
         };
-        facts.rt_overloaded = rq.rt_nr > 1 && rq.rt_movable();
+        facts.rt_overloaded = (rq.rt_nr > 1 || self.single_rt_overloads) && rq.rt_movable();
         rq.rt_ran = facts.rt_runs > 0;
         rq.rt_signal.set(Moment::of(rq.wall), Inputs { running: rq.rt_ran, ..Inputs::default() });
         if rq.rt_signal.take_moved() {

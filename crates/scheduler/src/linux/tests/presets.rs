@@ -195,6 +195,32 @@ fn round_robin_takes_turns_of_100_ms() {
     }
 }
 
+/// `msecs_to_jiffies` rounds up: at HZ=250 a slice of 5 ms is two ticks.
+#[test]
+fn the_round_robin_slice_is_rounded_up_to_ticks() {
+    let rr = Closed::hog(0).with(Policy::Rr(10));
+    let cases = [
+        (250, 5, 8),
+        (250, 10, 12),
+        (250, 30, 32),
+        (250, 100, 100),
+        (1000, 5, 5),
+        (100, 11, 20),
+        (100, 100, 100),
+    ];
+    let got = cases.map(|(hz, set, _)| {
+        let spec = format!("linux-6.1:sched_rt_runtime_us=-1,sched_rr_timeslice_ms={set}");
+        let mut driver = Driver::new(linux(&spec, 1), 1, hz, &[rr, rr]).eliding();
+        driver.run(2_000 * MS);
+        driver.run_lengths(0, 0).into_iter().map(|run| run / MS).max()
+    });
+    assert_eq!(got, cases.map(|(.., is)| Some(is)));
+    // 300 ticks a second: 30 of them are the default of 100 ms to the nanosecond and not one more.
+    let mut driver = Driver::new(linux("linux-6.1:sched_rt_runtime_us=-1", 1), 1, 300, &[rr, rr]).eliding();
+    driver.run(2_000 * MS);
+    assert!(driver.run_lengths(0, 0).iter().all(|run| run.abs_diff(100 * MS) < 1_000));
+}
+
 /// RT_RUNTIME_SHARE: a lone hog borrows all it needs from the other CPU.
 #[test]
 fn rt_time_is_borrowed_from_other_cpus() {

@@ -82,6 +82,11 @@ impl Version {
     pub(in crate::linux) const fn rt_push_pull(&self) -> bool {
         self.release.since(2, 6, 26)
     }
+    /// Any RT task that could be pushed makes its CPU overloaded; before, two RT tasks had to be there (`enqueue_pushable_task`,
+    /// `rt_nr_migratory`).
+    pub(in crate::linux) const fn pushable_rt_overloads(&self) -> bool {
+        self.release.since(6, 7, 0)
+    }
     /// The slice of SCHED_RR can be set (`sched_rr_timeslice_ms`).
     pub(in crate::linux) const fn rr_slice_can_be_set(&self) -> bool {
         self.release.since(3, 9, 0)
