@@ -22,6 +22,12 @@ pub trait Scheduler {
         None
     }
 
+    /// What this scheduler, whose real system does not know a policy, treats tasks of that policy as: a sentence for those who
+    /// read its results; `None`: it knows the policy.
+    fn stands_in(&self, _policy: Policy) -> Option<&'static str> {
+        None
+    }
+
     /// Why it cannot serve the tasks of `world` together (admission control); `None`: it can. Asked once, before
     /// `init`, with the views filled; tasks that are created later are among them.
     fn rejects(&self, _world: &World) -> Option<Rejection> {

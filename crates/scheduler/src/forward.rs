@@ -17,6 +17,11 @@ macro_rules! forward {
             self.$inner.refuses(policy)
         }
     };
+    (@stands_in $inner:ident) => {
+        fn stands_in(&self, policy: ::schedlab_model::Policy) -> Option<&'static str> {
+            self.$inner.stands_in(policy)
+        }
+    };
     (@rejects $inner:ident) => {
         fn rejects(&self, world: &$crate::World) -> Option<$crate::Rejection> {
             self.$inner.rejects(world)

@@ -15,6 +15,23 @@ mod o1;
 mod records;
 mod standard;
 
+use schedlab_model::Policy;
+
+/// What tasks of a policy that came later are treated as. `batch`: SCHED_BATCH (2.6.16) is known.
+fn stands_in(policy: Policy, batch: bool) -> Option<&'static str> {
+    match policy {
+        Policy::Deadline { .. } => {
+            Some("it has no SCHED_DEADLINE (Linux 3.14): these tasks run as SCHED_OTHER")
+        }
+        Policy::Idle if batch => Some("it has no SCHED_IDLE (Linux 2.6.23): these tasks run as SCHED_BATCH"),
+        Policy::Idle => Some("it has no SCHED_IDLE (Linux 2.6.23): these tasks run as SCHED_OTHER"),
+        Policy::Batch if !batch => {
+            Some("it has no SCHED_BATCH (Linux 2.6.16): these tasks run as SCHED_OTHER")
+        }
+        _ => None,
+    }
+}
+
 pub use multiqueue::{build_mq, knobs_mq, new_mq};
 pub use o1::{build_2_4_o1, build_2_6_0, build_2_6_22, knobs_o1, new_2_4_o1, new_2_6_22};
 pub use standard::{build_2_4, knobs_2_4, new_2_4};

@@ -259,5 +259,7 @@ mod tests {
             assert_eq!(find(wanted).map(|term| term.name), Some(name), "{wanted}");
         }
         assert_eq!(find("elephant"), None);
+        let latency = find("latency").map_or("", |term| term.meaning);
+        assert!(latency.contains("slack") && latency.contains("cyclictest"), "{latency}");
     }
 }

@@ -164,7 +164,9 @@ metrics! {
     Throughput "Finished activations (tasks) or completed requests (sources, channels) a second." {
         name: "throughput", unit: PerSecond, of: Tasks, better: Some(Better::Larger), heading: "activations/s", reported: []
     }
-    Latency(Stat) "Run-queue latency: from the wakeup to running." {
+    Latency(Stat) "Run-queue latency: from the wakeup, which makes the task runnable, to running. What comes before the wakeup is not \
+                   in it: the slack and the lateness of a timer, and the interrupt up to the wakeup. A measured wakeup latency \
+                   (cyclictest, `schedlab latency`) counts from the time the task asked for and includes both." {
         name: "latency", unit: Time, of: Tasks, better: Some(Better::Smaller), heading: "latency",
         reported: [p(50_000), p(99_000), p(99_900), Stat::Max, Stat::Mean]
     }

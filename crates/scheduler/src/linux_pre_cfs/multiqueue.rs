@@ -22,7 +22,7 @@
 use super::goodness::{self, NOTHING, Record, charge_ticks};
 use super::records::{List, NIL, Word};
 use crate::{Change, Cmd, Cx, Knob, Knobs, Lock, Locks, Needs, Pick, Prev, Runnable, Scheduler, Wake, Work};
-use schedlab_model::{CpuId, TaskId};
+use schedlab_model::{CpuId, Policy, TaskId};
 use std::sync::OnceLock;
 
 /// What a CPU's lock guards.
@@ -407,6 +407,10 @@ impl<L: Locks> MultiQueue<L> {
 impl<L: Locks> Scheduler for MultiQueue<L> {
     fn needs(&self) -> Needs {
         Needs { wakeups: true, ticks: true, saved: true, own_marks: true, ..Needs::default() }
+    }
+
+    fn stands_in(&self, policy: Policy) -> Option<&'static str> {
+        super::stands_in(policy, false)
     }
 
     fn init(&self, cx: &Cx<'_>) {

@@ -403,6 +403,10 @@ impl<L: Locks> Scheduler for O1<L> {
         Needs { wakeups: true, ticks: true, saved: true, own_marks: true, ..Needs::default() }
     }
 
+    fn stands_in(&self, policy: Policy) -> Option<&'static str> {
+        super::stands_in(policy, self.version.era == Era::Late26)
+    }
+
     fn init(&self, cx: &Cx<'_>) {
         for (index, view) in cx.world.tasks.iter().enumerate() {
             if view.alive {

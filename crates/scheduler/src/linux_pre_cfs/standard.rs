@@ -24,7 +24,7 @@
 use super::goodness::{self, NOTHING, Record, charge_ticks};
 use super::records::{List, NIL};
 use crate::{Change, Cmd, Cx, Knob, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, Wake, Work};
-use schedlab_model::{CpuId, Ns, TaskId};
+use schedlab_model::{CpuId, Ns, Policy, TaskId};
 
 /// What the one lock guards.
 struct State<L: Locks> {
@@ -297,6 +297,10 @@ impl<L: Locks> State<L> {
 impl<L: Locks> Scheduler for Standard<L> {
     fn needs(&self) -> Needs {
         Needs { wakeups: true, ticks: true, saved: true, one_lock: true, own_marks: true, ..Needs::default() }
+    }
+
+    fn stands_in(&self, policy: Policy) -> Option<&'static str> {
+        super::stands_in(policy, false)
     }
 
     fn init(&self, cx: &Cx<'_>) {

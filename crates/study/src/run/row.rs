@@ -55,6 +55,7 @@ impl RowPlan {
             .map_err(|error| StudyError::Option(format!("--variant '{}': {error}", variant.name)))?;
         check_caps(&full, variant, &applied)?;
         check_group_settings(scheduler, variant, &applied)?;
+        notes.extend(stand_ins(&full, &applied, subject.cpus));
         let delegation = (applied.delegation.place != Place::Kernel).then(|| {
             let names = &applied.delegation.outside;
             let mut outside = vec![false; applied.workload.tasks.len()];
@@ -118,6 +119,19 @@ impl RowPlan {
         let vcpus = self.vms.iter().flat_map(|vm| (0..vm.vcpus).map(|_| vm.class()));
         of_tasks.iter().cloned().chain(vcpus).collect()
     }
+}
+
+/// What the scheduler treats tasks as whose policy its real system does not know, one note for each policy.
+fn stand_ins(scheduler: &SchedulerSpec, applied: &Applied, cpus: usize) -> Vec<String> {
+    let Ok(built) = registry::build(scheduler, cpus) else { return Vec::new() };
+    let tasks = applied.workload.tasks.iter().enumerate().filter(|(index, _)| !applied.off.contains(index));
+    let words = tasks.filter_map(|(_, task)| {
+        let policy = task.policy.to_string();
+        let name = policy.split(':').next().unwrap_or_default().to_owned();
+        built.stands_in(task.policy).map(|words| (name, words))
+    });
+    let words: BTreeSet<(String, &str)> = words.collect();
+    words.into_iter().map(|(policy, words)| format!("{}: policy={policy}: {words}", scheduler.name)).collect()
 }
 
 /// Returns the workload as the scenario's first row has it, then its variants.

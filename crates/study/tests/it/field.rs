@@ -99,3 +99,30 @@ fn a_run_that_ends_with_its_tasks_needs_tasks_that_end() {
     let study = compare_scenario(&ends, &Options::default(), &|_, _| ()).unwrap();
     assert_eq!(Ns(study.duration_ns), Ns::from_ms(10));
 }
+
+/// A policy that the real system does not have is not treated as another one without a word.
+#[test]
+fn a_policy_that_came_later_is_said_to_stand_in() {
+    let text = "title = \"later\"\nduration = \"100ms\"\n\
+                schedulers = [\"linux-2.4\", \"linux-2.4-mq\", \"linux-2.6.22\", \"linux-6.18\"]\n\
+                [machine]\ncpus = 1\n[[task]]\nname = \"hog\"\npolicy = \"idle\"\nprogram = \"hog\"\n\
+                [[task]]\nname = \"batch\"\npolicy = \"batch\"\nprogram = \"hog\"\n";
+    let scenario = schedlab_study::scenario::parse("later", "later.toml", text).unwrap();
+    let study = compare_scenario(&scenario, &Options::default(), &|_, _| ()).unwrap();
+    let notes: Vec<Vec<&str>> = study
+        .rows
+        .iter()
+        .map(|row| {
+            row.notes.iter().filter(|note| note.contains("it has no SCHED_")).map(String::as_str).collect()
+        })
+        .collect();
+    assert_eq!(
+        notes[0],
+        [
+            "linux-2.4: policy=batch: it has no SCHED_BATCH (Linux 2.6.16): these tasks run as SCHED_OTHER",
+            "linux-2.4: policy=idle: it has no SCHED_IDLE (Linux 2.6.23): these tasks run as SCHED_OTHER"
+        ]
+    );
+    assert_eq!(notes.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 1, 0], "{notes:?}");
+    assert!(notes[2][0].ends_with("these tasks run as SCHED_BATCH"), "{notes:?}");
+}
