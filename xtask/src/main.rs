@@ -12,6 +12,7 @@ mod facts;
 mod finding;
 mod fuzz;
 mod guest;
+mod guest_oracle;
 mod oracle;
 mod pairs;
 mod picture;
@@ -58,6 +59,11 @@ Usage: cargo xtask <chore> [options]
       --short       three kernels, some minutes
       --script FILE this shell script in place of the tests; --virtual, --cpus N, --memory MiB: on which machine
       --program P   not the program of this tree, but this one
+  guest-oracle [FOLDER]
+                    recordings of real kernels on four CPUs beside their replays and predictions: errors of each task's share
+                    (default oracles/guest)
+      --only TEXT   only kernels and scenarios with this in their name; --each: every task; --seeds N; --jobs N
+      --pass 90%    fails when fewer of the recorded shares are inside the stated interval
   bpf               build the BPF object and compare it with the one in bpf/ (needs clang, llvm and libbpf-dev)
       --write       replace it
   docs              write the generated files of docs/ anew
@@ -111,6 +117,7 @@ fn run(args: &[String]) -> Result<ExitCode> {
         "disturb" => disturb::command(rest),
         "fuzz" => fuzz::command(rest),
         "guest" => guest::command(rest),
+        "guest-oracle" => guest_oracle::command(rest),
         "pairs" => pairs::command(rest),
         "same-results" => same_results::command(rest),
         "torture-writes" => torture_writes::command(rest),
@@ -144,6 +151,7 @@ mod tests {
             "fuzz",
             "disturb",
             "guest",
+            "guest-oracle",
             "bpf",
             "docs",
             "pairs",

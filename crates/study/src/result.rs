@@ -262,6 +262,12 @@ pub struct ReplayedCell {
     pub simulated: f64,
     /// `simulated - recorded`.
     pub difference: f64,
+    /// Smallest in the simulation over the seeds.
+    #[serde(default)]
+    pub low: f64,
+    /// Largest in the simulation over the seeds.
+    #[serde(default)]
+    pub high: f64,
 }
 
 /// One expectation and one cell of the table that it speaks about.

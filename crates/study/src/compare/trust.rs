@@ -95,9 +95,9 @@ pub(super) fn against(was: &Measured, runs: &[Run], errors: Option<&Errors>) -> 
             let method = error.copied().unwrap_or_default();
             let values = values(runs, subject.kind, &subject.name, metric).into_iter();
             let values = values.map(|value| method.anchored(metric, value)).collect();
-            let simulated = Estimate::from_values(values)?.median;
+            let Estimate { median: simulated, low, high } = Estimate::from_values(values)?;
             let recorded = subject.value(metric)?;
-            Some(ReplayedCell { metric, recorded, simulated, difference: simulated - recorded })
+            Some(ReplayedCell { metric, recorded, simulated, difference: simulated - recorded, low, high })
         };
         let cells = Metric::all_reported().filter_map(cell).collect();
         Replayed { name: subject.name.clone(), tasks: subject.tasks, cells }

@@ -1,0 +1,333 @@
+//! `cargo xtask guest-oracle`: recordings of real kernels on several CPUs beside their replays and predictions.
+//!
+//! `oracles/guest/KERNEL/SCENARIO_NAME.slt`: one recording before any change (`A`) and one after each change, made under the
+//! virtual clock of docs/guests.md. A share is compared task by task.
+
+use crate::tree;
+use anyhow::{Context, Result, bail};
+use schedlab_study::compare::{Options, RecordedInput, compare_recording};
+use schedlab_study::measurements::Kind;
+use schedlab_study::metric::Metric;
+use schedlab_study::result::{Replayed, Row, Study};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The recordings that ship.
+const SHIPPED: &str = "oracles/guest";
+/// Tasks with less of a CPU than this, recorded and simulated, are left out.
+const MATTERS: f64 = 0.001;
+
+/// A workload, what was changed in it, and the names of the tasks that are compared begin with one of these letters.
+struct Scenario {
+    letter: &'static str,
+    name: &'static str,
+    tasks: &'static [char],
+    changes: &'static [(&'static str, &'static str)],
+}
+
+const SCENARIOS: [Scenario; 4] = [
+    Scenario {
+        letter: "a",
+        name: "six hogs",
+        tasks: &['h'],
+        changes: &[
+            ("nice", "h1 nice=10"),
+            ("idle", "h5 policy=idle ; h6 policy=idle"),
+            ("aff", "h1 cpus=0 ; h2 cpus=0"),
+        ],
+    },
+    Scenario {
+        letter: "b",
+        name: "hogs, sleepers",
+        tasks: &['h', 's'],
+        changes: &[
+            ("nice", "h1 nice=10 ; h2 nice=10 ; h3 nice=10"),
+            ("idle", "h1 policy=idle ; h2 policy=idle ; h3 policy=idle"),
+            (
+                "aff",
+                "s1 cpus=0-1 ; s2 cpus=0-1 ; s3 cpus=0-1 ; s4 cpus=0-1 ; s5 cpus=0-1 ; s6 cpus=0-1 ; s7 cpus=0-1 ; s8 \
+                 cpus=0-1",
+            ),
+        ],
+    },
+    Scenario {
+        letter: "c",
+        name: "pipes, hogs",
+        tasks: &['h', 'p'],
+        changes: &[
+            ("nice", "h1 nice=10 ; h2 nice=10"),
+            ("idle", "h1 policy=idle ; h2 policy=idle"),
+            ("aff", "h1 cpus=0 ; h2 cpus=0"),
+        ],
+    },
+    Scenario {
+        letter: "d",
+        name: "groups",
+        tasks: &['x', 'y'],
+        changes: &[("weight", "/g1 cpu.weight=900"), ("max", "/g2 cpu.max=100ms/100ms")],
+    },
+];
+
+/// What the user asked for.
+#[derive(PartialEq, Debug)]
+struct Asked {
+    path: Option<PathBuf>,
+    only: Option<String>,
+    seeds: u32,
+    each: bool,
+    pass: u64,
+    jobs: usize,
+}
+
+fn parse(args: &[String]) -> Result<Asked> {
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut asked = Asked { path: None, only: None, seeds: 11, each: false, pass: 0, jobs };
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
+        match arg.as_str() {
+            "--only" => asked.only = Some(value()?.clone()),
+            "--each" => asked.each = true,
+            "--seeds" => {
+                asked.seeds =
+                    value()?.parse().ok().filter(|n| *n > 0).context("--seeds needs a number from 1")?;
+            }
+            "--jobs" => {
+                asked.jobs =
+                    value()?.parse().ok().filter(|n| *n > 0).context("--jobs needs a number from 1")?;
+            }
+            "--pass" => {
+                let text = value()?.trim_end_matches('%');
+                asked.pass = text.parse().ok().filter(|n| *n <= 100).context("--pass needs 0% to 100%")?;
+            }
+            option if option.starts_with('-') => {
+                bail!("guest-oracle has no option `{option}` (--only, --each, --seeds, --pass, --jobs)")
+            }
+            path if asked.path.is_none() => asked.path = Some(path.into()),
+            extra => bail!("guest-oracle takes one folder, and got `{extra}` too"),
+        }
+    }
+    Ok(asked)
+}
+
+/// One task of one comparison.
+#[derive(Clone, PartialEq, Debug)]
+struct Share {
+    task: String,
+    recorded: f64,
+    simulated: f64,
+    /// Range over the seeds.
+    range: (f64, f64),
+    /// Half width of the interval that the result states beside a prediction.
+    stated: Option<f64>,
+}
+
+impl Share {
+    fn off(&self) -> f64 {
+        (self.simulated - self.recorded).abs() * 100.0
+    }
+    fn in_range(&self) -> bool {
+        (self.range.0..=self.range.1).contains(&self.recorded)
+    }
+    /// Whether what was recorded is inside the stated interval; of a self-replay, of the seeds' range.
+    fn holds(&self) -> bool {
+        match self.stated {
+            Some(error) => (self.simulated - self.recorded).abs() <= error,
+            None => self.in_range(),
+        }
+    }
+}
+
+/// All tasks of one comparison.
+struct Line {
+    kernel: String,
+    scenario: &'static str,
+    what: String,
+    shares: Vec<Share>,
+}
+
+/// Prints the table; fails when fewer intervals hold than `--pass` says.
+pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
+    let asked = parse(args)?;
+    let folder = asked.path.clone().unwrap_or_else(|| tree::root().join(SHIPPED));
+    let mut kernels: Vec<PathBuf> = std::fs::read_dir(&folder)
+        .with_context(|| folder.display().to_string())?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.is_dir())
+        .collect();
+    kernels.sort();
+    let mut lines = Vec::new();
+    for kernel in &kernels {
+        let name = kernel.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        for scenario in &SCENARIOS {
+            let wanted = |only: &String| format!("{name} {}", scenario.name).contains(only.as_str());
+            if asked.only.as_ref().is_none_or(wanted) {
+                lines.extend(compare(kernel, &name, scenario, &asked)?);
+            }
+        }
+    }
+    if lines.is_empty() {
+        bail!("{}: no recording that is asked for", folder.display());
+    }
+    print!("{}", table(&lines, asked.each));
+    let (all, held) = held(&lines);
+    Ok(if held as u64 * 100 >= asked.pass * all as u64 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// Compares every recording of one scenario under one kernel; nothing where there is none.
+fn compare(folder: &Path, kernel: &str, scenario: &'static Scenario, asked: &Asked) -> Result<Vec<Line>> {
+    let file = |name: &str| folder.join(format!("{}_{name}.slt", scenario.letter));
+    let base = file("A");
+    if !base.exists() {
+        return Ok(Vec::new());
+    }
+    let changes = scenario.changes.iter().filter(|(name, _)| file(name).exists());
+    let changes: Vec<&(&str, &str)> = changes.collect();
+    let options = Options {
+        variants: changes.iter().map(|(name, set)| format!("{name}: {set}")).collect(),
+        checks: changes.iter().map(|(name, _)| ((*name).to_owned(), file(name))).collect(),
+        repetitions: Some(asked.seeds),
+        jobs: asked.jobs,
+        ..Options::default()
+    };
+    let study = compare_recording(&RecordedInput::open(&base)?, None, &options, &|_, _| {})?;
+    let line = |what: &str, shares| Line {
+        kernel: kernel.to_owned(),
+        scenario: scenario.name,
+        what: what.to_owned(),
+        shares,
+    };
+    let own = study.self_replay.as_ref().map(|replay| shares(&replay.subjects, None, scenario));
+    let mut lines: Vec<Line> = own.map(|shares| line("self-replay", shares)).into_iter().collect();
+    for prediction in &study.predictions {
+        let row = row(&study, &prediction.variant);
+        lines.push(line(&prediction.variant, shares(&prediction.subjects, row, scenario)));
+    }
+    Ok(lines)
+}
+
+fn row<'a>(study: &'a Study, variant: &str) -> Option<&'a Row> {
+    study.rows.iter().find(|row| row.variant == variant)
+}
+
+fn shares(subjects: &[Replayed], row: Option<&Row>, scenario: &Scenario) -> Vec<Share> {
+    let of = |subject: &Replayed| {
+        let cell = subject.cells.iter().find(|cell| cell.metric == Metric::Share)?;
+        let stated = row.and_then(|row| row.find(Kind::Class, &subject.name)?.cell(Metric::Share)?.error);
+        Some(Share {
+            task: subject.name.clone(),
+            recorded: cell.recorded,
+            simulated: cell.simulated,
+            range: (cell.low, cell.high),
+            stated,
+        })
+    };
+    let compared = |name: &str| {
+        let mut letters = name.chars();
+        letters.next().is_some_and(|first| scenario.tasks.contains(&first))
+            && letters.next().is_some_and(|second| second.is_ascii_digit() || second == 's')
+    };
+    let chosen = subjects.iter().filter(|subject| compared(&subject.name)).filter_map(of);
+    chosen.filter(|share| share.recorded.max(share.simulated) > MATTERS).collect()
+}
+
+/// How many shares there are, and how many of their intervals hold.
+fn held(lines: &[Line]) -> (usize, usize) {
+    let all = lines.iter().flat_map(|line| &line.shares);
+    (all.clone().count(), all.filter(|share| share.holds()).count())
+}
+
+/// The table in Markdown. `each`: every task too.
+fn table(lines: &[Line], each: bool) -> String {
+    let mut text =
+        "| kernel | scenario | | tasks | mean error | largest | sum | in seeds' range | in interval |\n\
+                    |---|---|---|---|---|---|---|---|---|\n"
+            .to_owned();
+    for line in lines {
+        let count = line.shares.len();
+        let mean = line.shares.iter().map(Share::off).sum::<f64>() / count.max(1) as f64;
+        let most = line.shares.iter().map(Share::off).fold(0.0, f64::max);
+        let sum: f64 = line.shares.iter().map(|share| share.simulated - share.recorded).sum();
+        let ranges = line.shares.iter().filter(|share| share.in_range()).count();
+        let held = line.shares.iter().filter(|share| share.holds()).count();
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {count} | {mean:.1} | {most:.1} | {:+.1} | {ranges} | {held} |",
+            line.kernel,
+            line.scenario,
+            line.what,
+            sum * 100.0
+        );
+        for share in line.shares.iter().filter(|_| each) {
+            let [recorded, simulated, low, high] =
+                [share.recorded, share.simulated, share.range.0, share.range.1].map(|part| part * 100.0);
+            let stated = share.stated.map_or("-".to_owned(), |error| format!("± {:.1}", error * 100.0));
+            let _ = writeln!(
+                text,
+                "|  |  | {} | {recorded:.1} | {simulated:.1} | {low:.1} to {high:.1} | {stated} | | {} |",
+                share.task,
+                if share.holds() { "" } else { "outside" }
+            );
+        }
+    }
+    let means = |own: bool| {
+        let shares =
+            lines.iter().filter(|line| (line.what == "self-replay") == own).flat_map(|line| &line.shares);
+        shares.clone().map(Share::off).sum::<f64>() / shares.count().max(1) as f64
+    };
+    let (all, held) = held(lines);
+    let ranges = lines.iter().flat_map(|line| &line.shares).filter(|share| share.in_range()).count();
+    text + &format!(
+        "\nMean error of a task's share: {:.1} points in self-replay, {:.1} in prediction.\n\
+         Inside the range of the seeds: {ranges} of {all}. Inside the stated interval (self-replay: the range): {held} of \
+         {all}.\n",
+        means(true),
+        means(false)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(args: &[&str]) -> Result<Asked> {
+        parse(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn arguments_are_read_or_refused() {
+        let all = asked(&["dir", "--only", "6.1", "--seeds", "3", "--pass", "90%", "--each", "--jobs", "2"]);
+        let all = all.unwrap();
+        assert_eq!((all.seeds, all.pass, all.each, all.jobs), (3, 90, true, 2));
+        assert_eq!((all.path, all.only), (Some("dir".into()), Some("6.1".to_owned())));
+        for wrong in [&["a", "b"][..], &["--jobs", "0"], &["--only"], &["--pass", "101%"], &["--what"]] {
+            assert!(asked(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_outside_is_counted() {
+        let share = |simulated: f64, stated| Share {
+            task: "h1".to_owned(),
+            recorded: 0.5,
+            simulated,
+            range: (simulated - 0.01, simulated + 0.01),
+            stated,
+        };
+        let line = |what: &str, shares| Line {
+            kernel: "6.1".to_owned(),
+            scenario: "six hogs",
+            what: what.to_owned(),
+            shares,
+        };
+        let own = line("self-replay", vec![share(0.505, None), share(0.6, None)]);
+        let other = line("nice", vec![share(0.6, Some(0.2)), share(0.8, Some(0.2))]);
+        let lines = [own, other];
+        assert_eq!(held(&lines), (4, 2));
+        let text = table(&lines, true);
+        assert!(text.contains("5.3 points in self-replay, 20.0 in prediction"), "{text}");
+        assert!(text.contains("Inside the range of the seeds: 1 of 4"), "{text}");
+        assert_eq!(text.matches("outside").count(), 2, "{text}");
+    }
+}
