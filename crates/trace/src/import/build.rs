@@ -48,6 +48,9 @@ pub(super) struct Builder<'o> {
     pub(super) source: Source,
     /// Process and name of threads, from a process list.
     processes: BTreeMap<u32, (u32, String)>,
+    /// The column of the running task is none of thread ids of this machine: a switch named another task. `perf script -F comm,pid`
+    /// has process ids there, perf in a container the ids of its namespace.
+    foreign_ids: bool,
 }
 
 /// What a source says about itself, beside its events.
@@ -102,6 +105,7 @@ impl<'o> Builder<'o> {
             marks: Marks::default(),
             source: Source::default(),
             processes: BTreeMap::new(),
+            foreign_ids: false,
         }
     }
 
@@ -299,7 +303,7 @@ impl<'o> Builder<'o> {
             OnCpu::Task(task) => Some(task),
             OnCpu::Idle | OnCpu::Unknown => None,
         };
-        let Some(tid) = tid else { return by_switch };
+        let Some(tid) = tid.filter(|_| !self.foreign_ids) else { return by_switch };
         if tid == 0 {
             return None;
         }
@@ -340,6 +344,7 @@ impl<'o> Builder<'o> {
         next: Who<'_>,
     ) -> Result<(), TraceError> {
         self.has.switch = true;
+        self.foreign_ids |= stamp.running.tid.is_some_and(|tid| tid != prev.tid);
         let (prev_id, next_id) = (self.task(prev), self.task(next));
         if let (Some(task), Some(pid)) =
             (prev_id, stamp.running.pid.filter(|_| stamp.running.tid == Some(prev.tid)))
@@ -429,7 +434,7 @@ impl<'o> Builder<'o> {
         if own_only {
             self.summary.note(
                 "The events are those of one program: what else ran on the machine, and when CPUs idled, is unknown \
-                 (record with `perf record -a` for the whole machine).",
+                 (record with `perf record -a` for the whole machine, without -F and -c, which record some events only).",
             );
         }
         let capabilities = self.capabilities(own_only);
@@ -498,7 +503,7 @@ impl<'o> Builder<'o> {
                  of `perf script`",
             ),
         };
-        let first = self.summary.odd.first.first();
+        let first = self.summary.odd.first.first().or(self.summary.damaged.first.first());
         let odd = first.map_or(String::new(), |odd| format!(" (line {}: {})", odd.line, odd.why));
         TraceError::Option(format!("the {what} has no sched_switch events{odd}: {record}"))
     }

@@ -11,6 +11,11 @@ use std::collections::BTreeSet;
 /// Events that are held back. Half a second of a busy machine.
 const HELD: usize = 16 * 1024;
 
+/// So many events may be older than the one before them on their CPU.
+const BACKWARDS_FREE: u64 = 8;
+/// Beyond those, one of so many.
+const BACKWARDS_ONE_OF: u64 = 8;
+
 /// Receives the events of a recording: relative times, in the order of the source.
 pub(super) trait Take {
     /// Some events.
@@ -43,6 +48,8 @@ pub(super) struct Collector<'o> {
     latest: Ns,
     /// Time of the last event of each CPU.
     last: Vec<Ns>,
+    /// Events that are older than the one before them of the same CPU.
+    backwards: u64,
     own: Option<OwnOnly>,
 }
 
@@ -64,6 +71,7 @@ impl<'o> Collector<'o> {
             window: None,
             latest: Ns::ZERO,
             last: Vec::new(),
+            backwards: 0,
             own: None,
         }
     }
@@ -87,6 +95,7 @@ impl<'o> Collector<'o> {
         if cpu >= self.last.len() {
             self.last.resize(cpu + 1, Ns::ZERO);
         }
+        self.backwards += u64::from(event.at < self.last[cpu]);
         self.last[cpu] = event.at;
         let held = Held { event, running };
         if self.start.is_some() {
@@ -99,6 +108,15 @@ impl<'o> Collector<'o> {
     /// Decides what the held events are, and lets them go on.
     fn settle(&mut self, own_only: bool) -> Result<(), TraceError> {
         let held = std::mem::take(&mut self.held);
+        // No tracer writes the events of a CPU out of order, except for a few from interrupts.
+        if self.backwards > BACKWARDS_FREE && self.backwards * BACKWARDS_ONE_OF > held.len() as u64 {
+            return Err(TraceError::Option(format!(
+                "at {} of the first {} events the time of their CPU goes back: these are times since the line before \
+                 (`perf script --deltatime`), or lines in another order; pass them with their times and in their order",
+                self.backwards,
+                held.len()
+            )));
+        }
         let first = held.iter().map(|held| held.event.at).min().unwrap_or_default();
         self.start = Some(self.window.map_or(first, |(from, _)| from.min(first)));
         if own_only || is_own_only(&held) {

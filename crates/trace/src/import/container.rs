@@ -38,16 +38,38 @@ pub(super) fn unwrap<'i>(input: Box<dyn BufRead + 'i>) -> Result<Box<dyn BufRead
                 input.consume(3);
                 return Ok(input);
             }
+            [b'T', b'R', b'A', b'C'] if is_atrace(&mut input)? => {
+                input.consume(ATRACE.len());
+                buffered(Box::new(flate2::bufread::ZlibDecoder::new(input)))
+            }
             _ => return Ok(input),
         };
     }
     Ok(input)
 }
 
-/// The first bytes, at most 4, without taking them.
-fn peek(input: &mut dyn BufRead) -> Result<&[u8], TraceError> {
+/// What `atrace -z` writes before its compressed text.
+const ATRACE: &[u8] = b"TRACE:\n";
+
+/// Whether the text of `atrace` that begins here is compressed: a zlib header has the method 8 and is a multiple of 31.
+fn is_atrace(input: &mut dyn BufRead) -> Result<bool, TraceError> {
     let head = input.fill_buf().map_err(|source| TraceError::Io { doing: "read", source })?;
-    Ok(&head[..head.len().min(4)])
+    let zlib = |head: &[u8]| match *head {
+        [method, flags, ..] => {
+            method & 0x0f == 8 && (u32::from(method) << 8 | u32::from(flags)).is_multiple_of(31)
+        }
+        _ => false,
+    };
+    Ok(head.strip_prefix(ATRACE).is_some_and(zlib))
+}
+
+/// The first 4 bytes, without taking them; zeros where there are fewer.
+fn peek(input: &mut dyn BufRead) -> Result<[u8; 4], TraceError> {
+    let found = input.fill_buf().map_err(|source| TraceError::Io { doing: "read", source })?;
+    let mut head = [0; 4];
+    let length = found.len().min(4);
+    head[..length].copy_from_slice(&found[..length]);
+    Ok(head)
 }
 
 /// Ends with an error after so many bytes.
@@ -126,16 +148,20 @@ mod tests {
         gzip.write_all(plain.as_bytes()).unwrap();
         let gzip = gzip.finish().unwrap();
         let zstd = zstd::bulk::compress(plain.as_bytes(), 3).unwrap();
+        let mut atrace = flate2::write::ZlibEncoder::new(ATRACE.to_vec(), flate2::Compression::default());
+        atrace.write_all(plain.as_bytes()).unwrap();
+        let atrace = atrace.finish().unwrap();
         let both = zstd::bulk::compress(&gzip, 3).unwrap();
         let utf16 = |big: bool| -> Vec<u8> {
             let units = "\u{feff}".encode_utf16().chain(plain.encode_utf16());
             units.flat_map(|unit| if big { unit.to_be_bytes() } else { unit.to_le_bytes() }).collect()
         };
         let marked = [&[0xef, 0xbb, 0xbf], plain.as_bytes()].concat();
-        for bytes in [plain.as_bytes(), &gzip, &zstd, &both, &utf16(true), &utf16(false), &marked] {
+        for bytes in [plain.as_bytes(), &gzip, &atrace, &zstd, &both, &utf16(true), &utf16(false), &marked] {
             assert_eq!(unwrapped(bytes), plain, "{:?}", &bytes[..4]);
         }
         assert_eq!(unwrapped(b""), "");
+        assert_eq!(unwrapped(b"TRACE:\n# tracer: nop\n"), "TRACE:\n# tracer: nop\n");
     }
 
     #[test]

@@ -32,6 +32,24 @@ pub(super) enum Context {
     HardIrq,
 }
 
+/// `common_flags` of a tracepoint (include/linux/trace_events.h): inside a hardware interrupt, inside a softirq, inside an NMI.
+const FLAG_HARDIRQ: u64 = 0x08;
+const FLAG_SOFTIRQ: u64 = 0x10;
+const FLAG_NMI: u64 = 0x40;
+
+impl Context {
+    /// Returns the context that the `common_flags` of a tracepoint tell.
+    pub(super) const fn of_flags(flags: u64) -> Context {
+        if flags & (FLAG_HARDIRQ | FLAG_NMI) != 0 {
+            Context::HardIrq
+        } else if flags & FLAG_SOFTIRQ != 0 {
+            Context::SoftIrq
+        } else {
+            Context::Task
+        }
+    }
+}
+
 /// One side of a switch, or the subject of another event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Who<'a> {

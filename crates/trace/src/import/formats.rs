@@ -102,6 +102,56 @@ pub const FORMATS: &[Format] = &[
         notes: "read its text",
     },
     Format {
+        name: "ctf_metadata",
+        what: "the description of a CTF trace (LTTng)",
+        is: |head| head.starts_with(&[0x57, 0x1d, 0xd1, 0x75]) || head.starts_with(&[0x75, 0xd1, 0x1d, 0x57]),
+        content: Content::Binary,
+        how: How::Refused("pass the text of its folder: `babeltrace2 FOLDER | schedlab import - -o OUT.slt`"),
+        notes: "read its text",
+    },
+    Format {
+        name: "xz",
+        what: "compressed by xz",
+        is: |head| head.starts_with(b"\xfd7zXZ\0"),
+        content: Content::Binary,
+        how: How::Refused("`xz -dc FILE | schedlab import - -o OUT.slt`"),
+        notes: "",
+    },
+    Format {
+        name: "bzip2",
+        what: "compressed by bzip2",
+        is: |head| head.starts_with(b"BZh") && head.get(4..10) == Some(&[0x31, 0x41, 0x59, 0x26, 0x53, 0x59]),
+        content: Content::Binary,
+        how: How::Refused("`bzip2 -dc FILE | schedlab import - -o OUT.slt`"),
+        notes: "",
+    },
+    Format {
+        name: "lz4",
+        what: "compressed by lz4",
+        is: |head| head.starts_with(&[0x04, 0x22, 0x4d, 0x18]),
+        content: Content::Binary,
+        how: How::Refused("`lz4 -dc FILE | schedlab import - -o OUT.slt`"),
+        notes: "",
+    },
+    Format {
+        name: "zip",
+        what: "a zip archive",
+        is: |head| head.starts_with(b"PK\x03\x04"),
+        content: Content::Binary,
+        how: How::Refused(
+            "`unzip -p FILE | schedlab import - -o OUT.slt` reads the trace when it is alone in it",
+        ),
+        notes: "",
+    },
+    Format {
+        name: "tar",
+        what: "a tar archive",
+        is: |head| head.get(257..262) == Some(b"ustar"),
+        content: Content::Binary,
+        how: How::Refused("`tar -xOf FILE NAME | schedlab import - -o OUT.slt` reads one file of it"),
+        notes: "",
+    },
+    Format {
         name: "elf",
         what: "a program or core dump (ELF)",
         is: |head| head.starts_with(b"\x7fELF"),
@@ -140,6 +190,29 @@ pub const FORMATS: &[Format] = &[
         content: Content::Json,
         how: How::Whole(read_json),
         notes: "the text under `systemTraceEvents`; `traceEvents` of programs are left out",
+    },
+    Format {
+        name: "perf_json",
+        what: "the JSON of `perf data convert`",
+        is: |head| is_json(head) && contains(head, b"\"linux-perf-json-version\""),
+        content: Content::Json,
+        how: How::Refused(
+            "it lacks the interrupt context; pass the perf.data itself, or the output of `perf script`",
+        ),
+        notes: "read the perf.data",
+    },
+    Format {
+        name: "chrome",
+        what: "a JSON list of events (Chrome's trace format)",
+        is: |head| {
+            let mut bytes = head.iter().filter(|byte| !byte.is_ascii_whitespace());
+            bytes.next() == Some(&b'[') && bytes.next() == Some(&b'{')
+        },
+        content: Content::Json,
+        how: How::Refused(
+            "it has no scheduling events; pass the trace that it was made from (`trace-cmd report`, a Perfetto trace)",
+        ),
+        notes: "",
     },
     Format {
         name: "rt_app",
@@ -263,6 +336,14 @@ mod tests {
             (b"\x0a\x14\xea\x02\x11\x0a\x0f\x0a\x05Linux", "perfetto"),
             (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "binary"),
             (b"", "text"),
+            (b"\xfd7zXZ\0\0\x04", "xz"),
+            (b"BZh91AY&SY", "bzip2"),
+            (b"\x04\x22\x4d\x18\x64", "lz4"),
+            (b"PK\x03\x04\x14\0\0\0", "zip"),
+            (b"\x57\x1d\xd1\x75", "ctf_metadata"),
+            (b"[ {\"name\": \"a\", \"ph\": \"X\"}]", "chrome"),
+            (b"[13:37:28.123456789] (+0.1) host x: { cpu_id = 1 }", "text"),
+            (b"{\n\t\"linux-perf-json-version\": 1,", "perf_json"),
         ] {
             assert_eq!(recognise(head).name, name, "{head:?}");
         }

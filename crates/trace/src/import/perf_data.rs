@@ -41,6 +41,13 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder<'_>) -> Result<(), TraceE
             ));
         }
     };
+    if file.attributes.iter().any(|attribute| attribute.sampled) {
+        return Err(TraceError::Option(
+            "perf recorded only some of the scheduler's events (`perf record -F` or `-c`), from which no schedule can be told: \
+             record without -F and -c"
+                .to_owned(),
+        ));
+    }
     let mut emit = |record: &Record<'_>| emit(record, &layouts, file.order, builder);
     let end = walk(file.data, &file.attributes, file.order, &mut emit)?;
     if end.cut_off {

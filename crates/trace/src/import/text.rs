@@ -3,6 +3,7 @@
 //! A line is an event, or says something about the recording (a header), or belongs to another line (a call chain), or is odd.
 //! Odd lines are counted and shown, up to a bound; damaged events are losses with their time and CPU.
 
+mod around;
 mod fields;
 mod line;
 mod lttng;
@@ -12,6 +13,7 @@ use super::build::Builder;
 use super::event::{Context, Event, Running, Stamp};
 use super::states::KernelVersion;
 use crate::TraceError;
+use around::{Buffered, Buffers};
 use line::{Columns, Time};
 use markup::Markup;
 use schedlab_model::Ns;
@@ -84,6 +86,9 @@ struct Text<'b, 'o> {
     /// Lines that are no events.
     quiet: u64,
     microseconds: bool,
+    /// The last line was one of a call chain: what follows it and is indented (the place in the source) belongs to it.
+    in_chain: bool,
+    buffers: Buffers,
 }
 
 impl<'b, 'o> Text<'b, 'o> {
@@ -102,18 +107,28 @@ impl<'b, 'o> Text<'b, 'o> {
             lines: 0,
             quiet: 0,
             microseconds: false,
+            in_chain: false,
+            buffers: Buffers::default(),
         }
     }
 
     fn line(&mut self, number: u64, text: &str) -> Result<(), TraceError> {
         self.lines += 1;
+        match around::without_colours(text) {
+            Some(plain) => self.plain(number, &plain),
+            None => self.plain(number, text),
+        }
+    }
+
+    fn plain(&mut self, number: u64, text: &str) -> Result<(), TraceError> {
         let Some(text) = self.markup.line(text) else {
             self.quiet += 1;
             return Ok(());
         };
+        let text = around::without_log_time(text);
         let trimmed = text.trim_start();
         if trimmed.is_empty() || trimmed.starts_with("=>") {
-            self.quiet += 1;
+            (self.quiet, self.in_chain) = (self.quiet + 1, false);
             return Ok(());
         }
         if let Some(comment) = trimmed.strip_prefix('#') {
@@ -131,10 +146,17 @@ impl<'b, 'o> Text<'b, 'o> {
         if let Some(line) = lttng::split(trimmed) {
             return self.of_lttng(number, &line);
         }
-        match line::split(text, self.columns) {
-            Ok(line) => self.event(number, text, line),
-            Err(_) if is_call_chain(trimmed) => {
+        let text = match self.buffers.line(number, text)? {
+            Buffered::Line(text) => text,
+            Buffered::Preamble => {
                 self.quiet += 1;
+                return Ok(());
+            }
+        };
+        match line::split(text, self.columns).or_else(|why| around::in_graph(text).ok_or(why)) {
+            Ok(line) => self.event(number, text, line),
+            Err(_) if is_call_chain(text) || self.in_chain && text.starts_with([' ', '\t']) => {
+                (self.quiet, self.in_chain) = (self.quiet + 1, true);
                 Ok(())
             }
             Err(why) => self.odd(number, text, why),
@@ -142,10 +164,15 @@ impl<'b, 'o> Text<'b, 'o> {
     }
 
     fn event(&mut self, number: u64, text: &str, mut line: line::Line<'_>) -> Result<(), TraceError> {
+        self.in_chain = false;
         match line.time {
             Time::Seconds => {}
             Time::Microseconds => self.microseconds = true,
             Time::Ticks => line.stamp.at = self.ticks(number, line.stamp.at.0)?,
+        }
+        if !self.buffers.takes(line.event) {
+            self.quiet += 1;
+            return Ok(());
         }
         let parsed = match fields::old_tracer(line.event, line.fields) {
             Some(event) => Ok(event),
@@ -170,7 +197,8 @@ impl<'b, 'o> Text<'b, 'o> {
     fn of_lttng(&mut self, number: u64, line: &lttng::Line<'_>) -> Result<(), TraceError> {
         self.builder.source.backend = "lttng";
         self.builder.source.clock = "as recorded by LTTng";
-        match self.lttng.event(line, self.kernel, &mut self.by_version) {
+        let clock_hz = self.builder.options().clock_hz;
+        match self.lttng.event(line, (self.kernel, clock_hz), &mut self.by_version) {
             Ok((stamp, event)) => self.builder.event(&stamp, &event),
             Err(why) => self.odd(number, line.text, why),
         }
@@ -198,8 +226,11 @@ impl<'b, 'o> Text<'b, 'o> {
         self.quiet += 1;
         // `_-----=> hardirq/softirq`: the order of these lines is the order of the flags.
         if let Some((_, name)) = comment.split_once("=> ") {
-            if name.trim() == "hardirq/softirq" {
-                self.columns = Columns::Context(self.named);
+            match name.trim() {
+                "hardirq/softirq" => self.columns = Columns::Context(self.named),
+                // latency-format writes the CPU's number before the flags; it is none of them.
+                "CPU#" => return,
+                _ => {}
             }
             self.named += 1;
             return;
@@ -302,7 +333,8 @@ impl<'b, 'o> Text<'b, 'o> {
         }
         let empty_cpu =
             text.starts_with("CPU ") && (text.ends_with(" is empty") || text.contains("buffer started"));
-        let started = text.starts_with("##### CPU ");
+        let started = text.starts_with("##### CPU ")
+            || text.starts_with("CPU:") && text.contains("[SUBBUFFER START]");
         let known = [
             "version = ",
             "trace-cmd ",
@@ -334,6 +366,9 @@ impl<'b, 'o> Text<'b, 'o> {
     }
 
     fn finish(self) -> Result<(), TraceError> {
+        if let Some(note) = self.buffers.note() {
+            self.builder.summary().note(&note);
+        }
         if self.by_version {
             let note = match self.kernel {
                 Some(kernel) => format!("Task states are numbers; they were read as those of kernel {kernel}."),
@@ -350,10 +385,13 @@ impl<'b, 'o> Text<'b, 'o> {
     }
 }
 
-/// `perf script` of samples with call chains prints one address a line, and its symbol.
+/// `perf script` of samples with call chains prints one address a line, and its symbol: 16 digits wide, behind a tab.
 fn is_call_chain(text: &str) -> bool {
-    let word = text.split_whitespace().next().unwrap_or_default();
-    word.len() >= 4 && u64::from_str_radix(word, 16).is_ok()
+    let indented = text.strip_prefix('\t').unwrap_or(text);
+    let word = indented.split_whitespace().next().unwrap_or_default();
+    let aligned = indented.get(..16).is_some_and(|column| column.trim_start() == word);
+    let is_address = text.starts_with([' ', '\t']) && word.len() >= 4 || aligned;
+    is_address && u64::from_str_radix(word, 16).is_ok() && !line::has_time(text)
 }
 
 /// Whether a `perf record` command line records one program and not the machine.
@@ -372,6 +410,27 @@ pub(super) fn is_own_only(command: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_of_call_chains() {
+        for text in [
+            "\tffffffff813a88b4 try_to_wake_up+0x3a4 ([kernel.kallsyms])",
+            "\t             be1 __vdso_clock_gettime+0xf1 ([vdso])",
+            "\t               0 [unknown] ([unknown])",
+            "        7f495b85b000 [unknown] ([unknown])",
+        ] {
+            assert!(is_call_chain(text), "{text}");
+        }
+        for text in [
+            "hog 200",
+            "be1 x",
+            "what is this",
+            "1 é               x",
+            " 17659 805.863209: sched:sched_waking: x",
+        ] {
+            assert!(!is_call_chain(text), "{text}");
+        }
+    }
 
     #[test]
     fn a_command_line_tells_whose_events_there_are() {

@@ -7,11 +7,6 @@ use super::records::Order;
 use schedlab_model::MAX_CPUS;
 use std::collections::BTreeMap;
 
-/// `common_flags` of an event (include/linux/trace_events.h): inside a hardware interrupt, inside a softirq, inside an NMI.
-const FLAG_HARDIRQ: u64 = 0x08;
-const FLAG_SOFTIRQ: u64 = 0x10;
-const FLAG_NMI: u64 = 0x40;
-
 /// All tracepoints of a file, by their number.
 pub(super) struct Layouts {
     by_id: BTreeMap<u32, Tracepoint>,
@@ -148,12 +143,8 @@ impl Tracepoint {
 
     /// In which context the event was written.
     pub(super) fn context(&self, raw: &[u8], order: Order) -> Context {
-        match self.number(raw, "common_flags", order) {
-            None => Context::NotShown,
-            Some(flags) if flags as u64 & (FLAG_HARDIRQ | FLAG_NMI) != 0 => Context::HardIrq,
-            Some(flags) if flags as u64 & FLAG_SOFTIRQ != 0 => Context::SoftIrq,
-            Some(_) => Context::Task,
-        }
+        self.number(raw, "common_flags", order)
+            .map_or(Context::NotShown, |flags| Context::of_flags(flags as u64))
     }
 
     /// The event; `None`: a field is not where the format says.

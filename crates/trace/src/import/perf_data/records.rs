@@ -63,6 +63,8 @@ mod kind {
     pub(super) const COMPRESSED2: u64 = 83;
 }
 
+/// `PERF_TYPE_TRACEPOINT`.
+const TRACEPOINT: u64 = 2;
 /// Bytes of a record's header.
 const RECORD: usize = 8;
 /// Most bytes that the compressed records of a file may unfold to.
@@ -74,6 +76,8 @@ pub(super) struct Attribute {
     sample_type: u64,
     read_format: u64,
     sample_id_all: bool,
+    /// A tracepoint of which perf recorded only some events (`-F`, `-c`).
+    pub(super) sampled: bool,
     ids: Vec<u64>,
 }
 
@@ -91,10 +95,12 @@ impl Attribute {
             let number = |at| order.number(entry, at, 8);
             let (at, length) = (number(size - 16)?, number(size - 8)?);
             let ids = super::section(file, at, length).unwrap_or_default();
+            let (flags, is_tracepoint) = (number(40)?, order.number(entry, 0, 4)? == TRACEPOINT);
             Some(Attribute {
+                sampled: is_tracepoint && (flags >> 10 & 1 != 0 || number(16)? > 1),
                 sample_type: number(24)?,
                 read_format: number(32)?,
-                sample_id_all: number(40)? >> 18 & 1 != 0,
+                sample_id_all: flags >> 18 & 1 != 0,
                 ids: ids.chunks_exact(8).filter_map(|id| order.number(id, 0, 8)).collect(),
             })
         };

@@ -22,6 +22,7 @@ pub(super) fn event<'a>(
     by_version: &mut bool,
 ) -> Result<Event<'a>, &'static str> {
     let fields = fields.strip_prefix("[FAILED TO PARSE]").map_or(fields, str::trim_start);
+    let fields = without_place(fields);
     Ok(match name {
         "sched_switch" => switch(fields, kernel, by_version).ok_or(
             "`prev_comm=C prev_pid=N prev_prio=N prev_state=S ==> next_comm=C next_pid=N next_prio=N` or \
@@ -46,6 +47,15 @@ pub(super) fn event<'a>(
         },
         _ => Event::Other(name),
     })
+}
+
+/// Takes off where the event is in its buffer, which `trace-cmd report --debug` prints behind it: ` [4677:0xe8:64]`.
+fn without_place(fields: &str) -> &str {
+    let place = |text: &str| text.split(':').nth(1).is_some_and(|part| part.starts_with("0x"));
+    match fields.strip_suffix(']').and_then(|text| text.rsplit_once(" [")) {
+        Some((before, last)) if place(last) => before,
+        _ => fields,
+    }
 }
 
 const SUBJECT: &str = "`comm=C pid=N prio=N ...` or `C:N [N] ...`";
@@ -77,6 +87,8 @@ fn switch<'a>(fields: &'a str, kernel: Option<KernelVersion>, by_version: &mut b
         let (prev, next) = split_last(rest, " next_comm=")?;
         let prev = prev.strip_suffix(" ==>").unwrap_or(prev);
         let (prev, word) = split_last(prev, " prev_state=")?;
+        // ftrace's option `fields` prints `0x1 (1)`.
+        let word = word.split_once(" (").map_or(word, |(word, _)| word);
         let (prev, next) =
             (named(prev, " prev_pid=", " prev_prio=")?, named(next, " next_pid=", " next_prio=")?);
         // Every kernel prints the priority last: without it the line is cut, and the thread id may be.
@@ -171,8 +183,11 @@ fn number(fields: &str, key: &str) -> Option<u32> {
     leading(&fields[at..])
 }
 
-/// The number at the beginning of a text, which a blank or the end follows.
+/// The number at the beginning of a text, which a blank or the end follows; `0x1a (26)` with ftrace's option `fields`.
 fn leading(text: &str) -> Option<u32> {
+    if let Some(hex) = text.strip_prefix("0x") {
+        return u32::from_str_radix(hex.split_whitespace().next()?, 16).ok();
+    }
     let mut value = 0u32;
     let bytes = text.as_bytes();
     let digits = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -195,8 +210,16 @@ fn named<'a>(text: &'a str, pid: &str, prio: &str) -> Option<Who<'a>> {
     let (comm, rest) = split_last(text, pid)?;
     let tid = leading(rest)?;
     let prio = memmem::find(rest.as_bytes(), prio.as_bytes())
-        .and_then(|at| rest[at + prio.len()..].split_whitespace().next()?.parse().ok());
+        .and_then(|at| priority(rest[at + prio.len()..].split_whitespace().next()?));
     Some(Who { comm, tid, prio })
+}
+
+/// `120`, `-1`, `0x78`, `0xffffffff` (-1).
+fn priority(word: &str) -> Option<i32> {
+    match word.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16).ok().map(|bits| bits as i32),
+        None => word.parse().ok(),
+    }
 }
 
 /// `COMM:N [N]`.
@@ -235,7 +258,12 @@ mod tests {
                 "[FAILED TO PARSE] prev_comm=a b:1 [x] prev_pid=200 prev_prio=120 prev_state=0x1 next_comm=srv next_pid=300 next_prio=100",
                 PrevState::Sleeping,
             ),
+            (
+                "prev_comm=a b:1 [x] prev_pid=0xc8 (200) prev_prio=0x78 (120) prev_state=0x1 (1) next_comm=srv next_pid=0x12c (300) next_prio=0x64 (100)",
+                PrevState::Sleeping,
+            ),
             ("a b:1 [x]:200 [120] R ==> srv:300 [100]", PrevState::Runnable),
+            ("a b:1 [x]:200 [120] R ==> srv:300 [100] [9354:0xa4:64]", PrevState::Runnable),
             ("task a b:1 [x]:200 [120] (S) ==> srv:300 [100]", PrevState::Sleeping),
             ("task a b:1 [x]:200 [120] ==> srv:300 [100]", PrevState::Unknown),
         ] {
@@ -251,6 +279,12 @@ mod tests {
             ("sched_waking", "comm=srv pid=300 prio=120 target_cpu=001", Event::Waking(srv)),
             ("sched_wakeup", "comm=srv pid=300 prio=120 success=1 target_cpu=001", Event::Wakeup(srv)),
             ("sched_wakeup", "srv:300 [120] success=1 CPU:001", Event::Wakeup(srv)),
+            (
+                "sched_waking",
+                "comm=srv pid=0x12c (300) prio=0x78 (120) target_cpu=0x0 (0)",
+                Event::Waking(srv),
+            ),
+            ("sched_waking", "comm=srv pid=300 prio=120 target_cpu=001 [37315:0x7c:36]", Event::Waking(srv)),
             ("sched_wakeup", "task srv:300 [120] success=1", Event::Wakeup(srv)),
             (
                 "sched_migrate_task",

@@ -39,16 +39,79 @@ pub(super) enum Columns {
 /// Splits a line. `Err`: why it is none of an event.
 pub(super) fn split(text: &str, columns: Columns) -> Result<Line<'_>, String> {
     let mut words = Words { text, at: 0 };
-    let mut before: [Option<(usize, &str)>; 2] = [None, None];
+    let mut before = Before::default();
     while let Some((start, word)) = words.next() {
-        if let Some((at, time)) = time(word)
-            && let Some(place) = place(before, columns)
+        if word.starts_with('[')
+            && let Some((cpu, time)) = glued(word)
         {
-            return rest(text, &place, (at, time), words.at);
+            let place = Place { start, cpu, context: Context::NotShown };
+            return rest(text, &place, time, words.at);
         }
-        before = [before[1], Some((start, word))];
+        if let Some((time, after)) = time_of(word, words)
+            && let Some(place) = before.place(columns)
+        {
+            return rest(text, &place, time, after);
+        }
+        before.push(start, word);
     }
     Err(why_not(text))
+}
+
+/// `[001]123456:`: `trace-cmd report --raw-ts` writes no blank.
+fn glued(word: &str) -> Option<(u32, (u64, Time))> {
+    let (cpu, stamp) = word.strip_prefix('[')?.split_once(']')?;
+    Some((cpu.parse().ok()?, time(stamp)?))
+}
+
+/// The time that a word is, and where it ends: latency-format writes `123us :` where nothing marks the gap.
+fn time_of(word: &str, words: Words<'_>) -> Option<((u64, Time), usize)> {
+    if let Some(time) = time(word) {
+        return Some((time, words.at));
+    }
+    let number = word.strip_suffix("us").filter(|number| number.starts_with(|c: char| c.is_ascii_digit()))?;
+    let mut more = words;
+    let (_, mark) = more.next()?;
+    (mark == ":").then_some(())?;
+    Some(((digits(number.as_bytes())?.checked_mul(1000)?, Time::Microseconds), more.at))
+}
+
+/// Most words between the CPU and the time: `perf script -F +misc,+tod` prints a mark, a date and a time of day there.
+const BETWEEN: usize = 3;
+
+/// The words before the one that is looked at.
+#[derive(Clone, Copy, Default)]
+struct Before<'a> {
+    last: [Option<(usize, &'a str)>; 2],
+    /// The last `[CPU]`: where it begins, which CPU, and how many words came after it.
+    bracket: Option<(usize, u32, usize)>,
+}
+
+impl<'a> Before<'a> {
+    fn push(&mut self, start: usize, word: &'a str) {
+        self.last = [self.last[1], Some((start, word))];
+        self.bracket = match word.strip_prefix('[').and_then(|word| word.strip_suffix(']')?.parse().ok()) {
+            Some(cpu) => Some((start, cpu, 0)),
+            None => self.bracket.map(|(start, cpu, after)| (start, cpu, after + 1)),
+        };
+    }
+
+    /// `[001]`, `[001] d.h2.`, `1d.h2.`; `None`: no CPU.
+    fn place(&self, columns: Columns) -> Option<Place> {
+        let (last_start, last) = self.last[1]?;
+        if let Some((start, cpu, after)) = self.bracket.filter(|(.., after)| *after <= BETWEEN) {
+            let context = if after == 1 { context(last, columns) } else { Context::NotShown };
+            return Some(Place { start, cpu, context });
+        }
+        // ftrace's latency format: the CPU is the digits before the flags.
+        let digits = last.bytes().take_while(u8::is_ascii_digit).count();
+        let flags = &last[digits..];
+        let is_flags = flags.len() >= 4 && matches!(flags.as_bytes()[0], b'd' | b'D' | b'b' | b'.' | b'X');
+        if digits > 0 && is_flags {
+            let cpu = last[..digits].parse().ok()?;
+            return Some(Place { start: last_start, cpu, context: context(flags, columns) });
+        }
+        None
+    }
 }
 
 /// What is between the task and the time.
@@ -59,29 +122,6 @@ struct Place {
     context: Context,
 }
 
-/// `[001]`, `[001] d.h2.`, `1d.h2.`; `None`: no CPU.
-fn place(before: [Option<(usize, &str)>; 2], columns: Columns) -> Option<Place> {
-    let in_brackets = |word: &str| word.strip_prefix('[')?.strip_suffix(']')?.parse::<u32>().ok();
-    let (last_start, last) = before[1]?;
-    if let Some(cpu) = in_brackets(last) {
-        return Some(Place { start: last_start, cpu, context: Context::NotShown });
-    }
-    if let Some((start, word)) = before[0]
-        && let Some(cpu) = in_brackets(word)
-    {
-        return Some(Place { start, cpu, context: context(last, columns) });
-    }
-    // ftrace's latency format: the CPU is the digits before the flags.
-    let digits = last.bytes().take_while(u8::is_ascii_digit).count();
-    let flags = &last[digits..];
-    let is_flags = flags.len() >= 4 && matches!(flags.as_bytes()[0], b'd' | b'D' | b'b' | b'.' | b'X');
-    if digits > 0 && is_flags {
-        let cpu = last[..digits].parse().ok()?;
-        return Some(Place { start: last_start, cpu, context: context(flags, columns) });
-    }
-    None
-}
-
 fn rest<'a>(text: &'a str, place: &Place, (at, time): (u64, Time), after: usize) -> Result<Line<'a>, String> {
     if place.cpu as usize >= MAX_CPUS {
         return Err(format!("CPU {} is above {}, the highest that is supported", place.cpu, MAX_CPUS - 1));
@@ -89,8 +129,9 @@ fn rest<'a>(text: &'a str, place: &Place, (at, time): (u64, Time), after: usize)
     let running = running(text[..place.start].trim()).ok_or("no task name and pid before the CPU")?;
     let mut words = Words { text, at: after };
     let mut name = words.next().map_or("", |(_, word)| word);
-    if !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit()) {
-        // A sample period is before the event's name.
+    let is_difference = |name: &str| name.starts_with("(+") && name.ends_with(')');
+    if is_difference(name) || !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit()) {
+        // A sample period is before the event's name, or what `trace-cmd report --ts-diff` prints.
         name = words.next().map_or("", |(_, word)| word);
     }
     let event = event_name(name);
@@ -110,8 +151,12 @@ fn event_name(word: &str) -> &str {
     }
 }
 
-/// `comm 12`, `comm 12/13` (pid/tid), `comm-12`, `comm-12 (11)`, `comm-12 (  11)`, `comm -1`.
+/// `comm 12`, `comm 12/13` (pid/tid), `comm-12`, `comm-12 (11)`, `comm-12 (  11)`, `comm -1`; `perf script -F` leaves out what it is
+/// not told to print: `12`, `comm`, nothing.
 fn running(text: &str) -> Option<Running<'_>> {
+    if text.is_empty() {
+        return Some(Running::default());
+    }
     // ftrace's TGID column.
     let (text, process) = match text.rfind('(') {
         Some(at) if text.ends_with(')') => {
@@ -122,7 +167,12 @@ fn running(text: &str) -> Option<Running<'_>> {
     let is_ids = |ids: &str| ids.bytes().all(|b| b.is_ascii_digit() || b == b'/' || b == b'-');
     let (comm, ids) = match text.rsplit_once([' ', '\t']) {
         Some((comm, ids)) if is_ids(ids) => (comm, ids),
-        _ => text.rsplit_once('-')?,
+        None if text.bytes().all(|b| b.is_ascii_digit() || b == b'/') => ("", text),
+        _ => match text.rsplit_once('-') {
+            Some((comm, ids)) if ids.bytes().all(|b| b.is_ascii_digit()) && !ids.is_empty() => (comm, ids),
+            // The name alone does not say which thread it is.
+            _ => return Some(Running::default()),
+        },
     };
     let (pid, tid) = match ids.split_once('/') {
         Some((pid, tid)) => (pid.parse().ok(), tid),
@@ -191,12 +241,38 @@ fn context(flags: &str, columns: Columns) -> Context {
 
 /// Why a line is none of an event, for people.
 fn why_not(text: &str) -> String {
-    let has_time = Words { text, at: 0 }.any(|word| time(word).is_some());
-    if has_time {
-        "no `[CPU]` before the time (`perf script -F +cpu` prints it)".to_owned()
-    } else {
-        "no time stamp".to_owned()
+    if has_time(text) {
+        return "no `[CPU]` before the time (`perf script -F +cpu` prints it)".to_owned();
     }
+    let off = |option: &str| {
+        format!(
+            "ftrace's option {option} is on: `echo 0 > /sys/kernel/tracing/options/{option}`, then print the trace again"
+        )
+    };
+    if text.contains("ms (+") && text.contains("ms): ") {
+        return off("verbose");
+    }
+    if text.split_once(" type: ").is_some_and(|(ids, _)| words_are_numbers(ids, 10)) {
+        return off("raw");
+    }
+    if text.split_once(" type: ").is_some_and(|(ids, _)| words_are_numbers(ids, 16)) {
+        return off("hex");
+    }
+    if text.trim_start().starts_with("sched_") {
+        return "no time stamp: ftrace's option context-info is off, or `perf script -F` has no time"
+            .to_owned();
+    }
+    "no time stamp".to_owned()
+}
+
+/// Whether a word of the line is a time stamp.
+pub(super) fn has_time(text: &str) -> bool {
+    Words { text, at: 0 }.any(|word| time(word).is_some())
+}
+
+fn words_are_numbers(text: &str, radix: u32) -> bool {
+    text.split_whitespace().count() == 3
+        && text.split_whitespace().all(|word| u64::from_str_radix(word, radix).is_ok())
 }
 
 /// Words with their places.
@@ -292,6 +368,31 @@ mod tests {
         ("hog-200  [01]  1.5: sched_switch: x", "hog", Some(200), 1, 1_500_000_000, "sched_switch"),
         ("hog-200  [01]  123456: sched_switch: x", "hog", Some(200), 1, 123_456, "sched_switch"),
         ("hog 200 [001] 1.5: sched:sched_switch:ppp: x", "hog", Some(200), 1, 1_500_000_000, "sched_switch"),
+        // latency-format where nothing marks the gap; --raw-ts; --ts-diff.
+        ("hog-200   12d..2. 16692us : sched_switch: x", "hog", Some(200), 12, 16_692_000, "sched_switch"),
+        (
+            "hog-200 [001]1019801357475: sched_switch: x",
+            "hog",
+            Some(200),
+            1,
+            1_019_801_357_475,
+            "sched_switch",
+        ),
+        ("hog-200 [001]  1.5: (+652)   sched_switch: x", "hog", Some(200), 1, 1_500_000_000, "sched_switch"),
+        // perf script -F with less or more than usual.
+        ("  200 [001] 1.5: sched:sched_switch: x", "", Some(200), 1, 1_500_000_000, "sched_switch"),
+        ("12/200 [001] 1.5: sched:sched_switch: x", "", Some(200), 1, 1_500_000_000, "sched_switch"),
+        ("[001] 1.5: sched:sched_switch: x", "", None, 1, 1_500_000_000, "sched_switch"),
+        ("lto cgu.07 [001] 1.5: sched:sched_switch: x", "", None, 1, 1_500_000_000, "sched_switch"),
+        ("hog 200 [001] U   1.5: sched:sched_switch: x", "hog", Some(200), 1, 1_500_000_000, "sched_switch"),
+        (
+            "hog 200 [001] U 2026-11-25 14:30:30.863209 1.5: sched:sched_switch: x",
+            "hog",
+            Some(200),
+            1,
+            1_500_000_000,
+            "sched_switch",
+        ),
     ];
 
     #[test]
@@ -326,7 +427,13 @@ mod tests {
         for (text, part) in [
             ("cpus=8", "no time stamp"),
             ("hog 200 100.000100: sched:sched_waking: x", "perf script -F +cpu"),
-            ("[001] 100.000100: sched:sched_waking: x", "no task name"),
+            ("18887 1 847638746672 type: 372", "options/raw"),
+            ("000044f8 00000001 000000c5653143c7 type: 373", "options/hex"),
+            ("sched_switch: prev_comm=a", "context-info"),
+            (
+                " lto 5  18760   1 9 00000002 00000000 [3282da5f] 847436.383ms (+0.008ms): sched_waking: x",
+                "options/verbose",
+            ),
             ("hog 200 [001] 100.000100:", "no event name"),
             ("hog 200 [99999] 100.000100: a: x", "highest that is supported"),
         ] {

@@ -25,12 +25,24 @@ pub(super) struct Line<'a> {
 
 /// Splits a line; `None`: it is none of babeltrace.
 pub(super) fn split(text: &str) -> Option<Line<'_>> {
+    if text.starts_with("timestamp = ") {
+        return with_names(text);
+    }
     let (time, rest) = text.strip_prefix('[')?.split_once("] ")?;
     let at = rest.find(": {")?;
     let event = rest[..at].split_whitespace().next_back()?;
     let is_time =
         time.len() > 10 && time.bytes().all(|b| b.is_ascii_digit() || matches!(b, b':' | b'.' | b'-' | b' '));
     is_time.then(|| Line { text, time, event, fields: &rest[at + 2..] })
+}
+
+/// `timestamp = 13:37:28.123456789, delta = +0.000001234, name = sched_switch, stream.packet.context = { cpu_id = 1 }, event.fields = { ... }`:
+/// with `--names all`.
+fn with_names(text: &str) -> Option<Line<'_>> {
+    let after = |key: &str| text.split_once(key).map(|(_, rest)| rest.split(", ").next().unwrap_or(rest));
+    let event = after(", name = ")?;
+    let event = event.trim_matches(['"', '(', ')']);
+    Some(Line { text, time: after("timestamp = ")?, event, fields: &text[text.find('{')?..] })
 }
 
 /// Times of day have no date: the day is counted.
@@ -42,8 +54,12 @@ pub(super) struct Clock {
 
 impl Clock {
     /// `13:37:28.123456789`, with a date before it or not, or seconds with decimals (`--clock-seconds`).
-    fn read(&mut self, text: &str) -> Option<Ns> {
+    fn read(&mut self, text: &str, clock_hz: Option<u64>) -> Option<Ns> {
         let text = text.rsplit(' ').next().unwrap_or(text);
+        // `--clock-cycles`.
+        if let (Some(hz), Ok(cycles)) = (clock_hz.filter(|hz| *hz > 0), text.parse::<u64>()) {
+            return u64::try_from(u128::from(cycles) * 1_000_000_000 / u128::from(hz)).ok().map(Ns);
+        }
         let (whole, part) = text.split_once('.')?;
         let part: u64 = format!("{part:0<9}").get(..9)?.parse().ok()?;
         let mut seconds = 0u64;
@@ -66,7 +82,7 @@ impl Clock {
             text.strip_prefix("[warning] Tracer ").or_else(|| text.strip_prefix("WARNING: Tracer "))?;
         let rest = rest.strip_prefix("discarded ").or_else(|| rest.strip_prefix("may have discarded "))?;
         let count = rest.split_whitespace().next()?.parse().ok()?;
-        let at = self.read(rest.split_once("between [")?.1.split(']').next()?)?;
+        let at = self.read(rest.split_once("between [")?.1.split(']').next()?, None)?;
         // A stream is the buffer of one CPU; its name ends with the CPU's number.
         let (_, stream) = rest.rsplit_once("channel")?;
         let (_, number) = stream.split('"').next()?.rsplit_once('_')?;
@@ -78,25 +94,30 @@ impl Clock {
     pub(super) fn event<'a>(
         &mut self,
         line: &Line<'a>,
-        kernel: Option<KernelVersion>,
+        (kernel, clock_hz): (Option<KernelVersion>, Option<u64>),
         by_version: &mut bool,
     ) -> Result<(Stamp<'a>, Event<'a>), String> {
         let contexts = Fields(line.fields);
         // The event's own fields come last; contexts before them may have fields of the same name.
-        let fields = Fields(line.fields.rfind("}, {").map_or(line.fields, |at| &line.fields[at + 3..]));
-        let at = self.read(line.time).ok_or_else(|| format!("`{}` is no time", line.time))?;
+        let last = line.fields.rfind("}, {").map(|at| at + 3).or(line.fields.rfind("event.fields = {"));
+        let fields = Fields(last.map_or(line.fields, |at| &line.fields[at..]));
+        let at = self.read(line.time, clock_hz).ok_or_else(|| not_a_time(line.time))?;
         let cpu = contexts.number("cpu_id").filter(|&cpu| (0..MAX_CPUS as i64).contains(&cpu));
         let cpu = cpu.ok_or("no `cpu_id`")? as u32;
         let lacks = || format!("fields of {} not understood", line.event);
+        // `perf data convert --to-ctf` keeps the kernel's names and priorities.
+        let of_perf = line.event.strip_prefix("sched:");
+        let name = of_perf.unwrap_or(line.event);
+        let (tid_is, plus) = if of_perf.is_some() { ("pid", 0) } else { ("tid", 100) };
         let who = |comm: &str, tid: &str, prio: &str| {
-            let tid = u32::try_from(fields.number(tid)?).ok()?;
-            let prio = fields.number(prio).map(|prio| prio as i32 + 100);
+            let tid = u32::try_from(fields.number(&tid.replace("tid", tid_is))?).ok()?;
+            let prio = fields.number(prio).map(|prio| prio as i32 + plus);
             Some(Who { comm: fields.text(comm)?, tid, prio })
         };
         let subject = || who("comm", "tid", "prio").ok_or_else(lacks);
         let mut running =
             if contexts.0.len() > fields.0.len() { self.running(&contexts) } else { Running::default() };
-        let event = match line.event {
+        let event = match name {
             "sched_switch" => {
                 let prev = who("prev_comm", "prev_tid", "prev_prio").ok_or_else(lacks)?;
                 let next = who("next_comm", "next_tid", "next_prio").ok_or_else(lacks)?;
@@ -117,17 +138,25 @@ impl Clock {
             }
             "sched_process_fork" => {
                 let child = who("child_comm", "child_tid", "").ok_or_else(lacks)?;
-                let parent = who("parent_comm", "parent_tid", "").ok_or_else(lacks)?;
-                running = Running { comm: parent.comm, tid: Some(parent.tid), pid: None };
+                if let Some(parent) = who("parent_comm", "parent_tid", "") {
+                    running = Running { comm: parent.comm, tid: Some(parent.tid), pid: None };
+                }
                 Event::Fork { child }
             }
             "sched_process_exec" => Event::Exec {
-                tid: fields.number("tid").and_then(|tid| u32::try_from(tid).ok()).ok_or_else(lacks)?,
+                tid: fields.number(tid_is).and_then(|tid| u32::try_from(tid).ok()).ok_or_else(lacks)?,
             },
             other => Event::Other(other),
         };
-        // Events do not show interrupts: unless a context field does, who woke is unknown.
-        Ok((Stamp { at, cpu, running, context: Context::NotShown }, event))
+        // LTTng's events do not show interrupts: which task woke another is unknown.
+        let context = match fields.number("common_flags").filter(|_| of_perf.is_some()) {
+            Some(flags) => Context::of_flags(flags as u64),
+            None => Context::NotShown,
+        };
+        if let Some(tid) = fields.number("common_pid").filter(|_| of_perf.is_some()) {
+            running.tid = running.tid.or(u32::try_from(tid).ok());
+        }
+        Ok((Stamp { at, cpu, running, context }, event))
     }
 
     /// The task that was running, where the trace has the contexts `tid` and `procname`.
@@ -136,6 +165,15 @@ impl Clock {
         // Without the context `procname`, `tid` is a field of the event.
         let Some(comm) = fields.text("procname") else { return Running::default() };
         Running { comm, tid: of("tid"), pid: of("pid") }
+    }
+}
+
+fn not_a_time(text: &str) -> String {
+    match text.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => format!(
+            "`{text}` counts cycles: leave out babeltrace's --clock-cycles, or give the clock's frequency with --clock-hz"
+        ),
+        false => format!("`{text}` is no time"),
     }
 }
 
@@ -196,24 +234,49 @@ mod tests {
     #[test]
     fn a_switch_of_both_babeltraces() {
         let line = split(SWITCH).unwrap();
-        let (stamp, event) = Clock::default().event(&line, None, &mut false).unwrap();
+        let (stamp, event) = Clock::default().event(&line, (None, None), &mut false).unwrap();
         assert_eq!((stamp.at, stamp.cpu), (Ns(49_048_123_456_789), 1));
         let prev = Who { comm: "a b", tid: 2, prio: Some(120) };
         let next = Who { comm: "c", tid: 3, prio: Some(99) };
         assert_eq!(event, Event::Switch { prev, state: PrevState::Sleeping, next });
         let two = SWITCH.replace("prev_state = 1", "prev_state = ( \"TASK_INTERRUPTIBLE\" : container = 1 )");
         let line = split(&two).unwrap();
-        assert_eq!(Clock::default().event(&line, None, &mut false).unwrap().1, event);
+        assert_eq!(Clock::default().event(&line, (None, None), &mut false).unwrap().1, event);
+        let (context, fields) = SWITCH.split_once("}, {").unwrap();
+        let cpu = context.split_once(": {").unwrap().1;
+        let named = format!(
+            "timestamp = 13:37:28.123456789, delta = +0.000001234, name = sched_switch, stream.packet.context = {{{cpu}}}, event.fields = {{{fields}"
+        );
+        let line = split(&named).unwrap();
+        let found = Clock::default().event(&line, (None, None), &mut false).unwrap();
+        assert_eq!(found, (stamp, event));
+        let cycles = SWITCH.replace("13:37:28.123456789", "00000049048123456789");
+        let line = split(&cycles).unwrap();
+        let why = Clock::default().event(&line, (None, None), &mut false).unwrap_err();
+        assert!(why.contains("--clock-hz"), "{why}");
+        let found = Clock::default().event(&line, (None, Some(1_000_000_000)), &mut false).unwrap();
+        assert_eq!(found, (stamp, event));
+    }
+
+    #[test]
+    fn perf_converts_to_the_same_format() {
+        let text = "[00:13:25.863209916] (+?.?????????) sched:sched_waking: { cpu_id = 0 }, { perf_ip = 0xFFFFFFFF813A88B4, \
+                    perf_tid = 17, perf_pid = 17, perf_id = 14, perf_period = 1, common_type = 375, common_flags = 13, \
+                    common_preempt_count = 5, common_pid = 17, comm = \"srv\", pid = 18, prio = 120, target_cpu = 0 }";
+        let line = split(text).unwrap();
+        let (stamp, event) = Clock::default().event(&line, (None, None), &mut false).unwrap();
+        assert_eq!(event, Event::Waking(Who { comm: "srv", tid: 18, prio: Some(120) }));
+        assert_eq!((stamp.running.tid, stamp.context), (Some(17), Context::HardIrq));
     }
 
     #[test]
     fn midnight_is_a_day() {
         let mut clock = Clock::default();
-        let before = clock.read("23:59:59.999999999").unwrap();
-        let after = clock.read("00:00:00.000000001").unwrap();
+        let before = clock.read("23:59:59.999999999", None).unwrap();
+        let after = clock.read("00:00:00.000000001", None).unwrap();
         assert_eq!(after.0 - before.0, 2);
-        assert_eq!(Clock::default().read("1234.5"), Some(Ns(1_234_500_000_000)));
-        assert_eq!(Clock::default().read("2015-01-02 00:00:01.5"), Some(Ns(1_500_000_000)));
+        assert_eq!(Clock::default().read("1234.5", None), Some(Ns(1_234_500_000_000)));
+        assert_eq!(Clock::default().read("2015-01-02 00:00:01.5", None), Some(Ns(1_500_000_000)));
     }
 
     #[test]

@@ -1,0 +1,473 @@
+#!/usr/bin/env python3
+"""Records five tasks with schedlab, perf, trace-cmd and ftrace at once, and compares what each recording says of them.
+
+usage: experiments/live_agreement.py [--seconds 5] [--schedlab target/release/schedlab] [--keep FOLDER]
+
+Starts a load of five tasks: two that compute on one CPU with different weights, one that wakes by a timer, two that wake
+each other over pipes. While they run, these record at the same time:
+
+    schedlab record --all                   perf record -a                    perf record -a --clockid mono
+    perf record -a -g (call chains)         perf record -p (the five alone)   trace-cmd record
+    raw ftrace (an instance of tracefs)
+
+`schedlab import` then reads the text of each and each perf.data itself, and `schedlab show --tasks` tells switches, wakeups,
+run time, the worst wait after a wakeup and the worst wait after a preemption of each of the five. Two readers that share no
+code with schedlab tell the same: a few lines of Python here (from the text), and `perf sched timehist`. A sixth task that
+sleeps at the beginning and at the end marks the window in every recording, so no clock has to be converted.
+
+Everything is compared with `schedlab record`. A count must be equal, a time within 0.1 ms; a difference is explained by what
+was measured (events that a recorder says it lost, clocks of unlike speed, a CPU that was away between the probes of two
+recorders, -p), or it is printed as NOT EXPLAINED and the exit code is 1.
+
+Needs root, perf and tracefs; without trace-cmd its rows are left out. Touches only tasks that it starts. tracefs is mounted in
+a mount namespace of its own; trace-cmd and ftrace get instances of their own, which are removed whatever happens.
+"""
+import argparse, csv, ctypes, json, os, re, shutil, signal, subprocess, sys, tempfile, time
+from collections import defaultdict
+
+TASKS = ["agree-heavy", "agree-light", "agree-timer", "agree-ping", "agree-pong"]
+MARK = "agree-mark"
+EVENTS = ["sched_switch", "sched_waking", "sched_wakeup", "sched_wakeup_new", "sched_migrate_task",
+          "sched_process_fork", "sched_process_exit"]
+TRACEFS = "/sys/kernel/tracing"
+INSTANCE = "schedlab-agreement"
+SAME_NS = 100_000
+COLUMNS = ["switches", "wakeups", "run_ns", "latency_max_ns", "preempt_wait_max_ns"]
+HEADINGS = ["switches", "wakeups", "run", "worst wakeup wait", "worst preempted wait"]
+
+
+def spin(us):
+    end = time.thread_time_ns() + us * 1000
+    while time.thread_time_ns() < end:
+        pass
+
+
+def task(name, body, cpus=None, nice=0):
+    """Forks a task of this name; it ends with its parent."""
+    pid = os.fork()
+    if pid:
+        return pid
+    libc = ctypes.CDLL(None)
+    libc.prctl(1, signal.SIGKILL)
+    libc.prctl(15, name.encode())
+    if cpus is not None:
+        os.sched_setaffinity(0, cpus)
+    os.nice(nice)
+    try:
+        body()
+    finally:
+        os._exit(0)
+
+
+def load():
+    """Starts the five tasks and the marker; their thread ids by name, and the pipe that wakes the marker."""
+    first, last = min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))
+    (a_out, a_in), (b_out, b_in), (mark_out, mark_in) = os.pipe(), os.pipe(), os.pipe()
+
+    def hog():
+        while True:
+            spin(10_000)
+
+    def timer():
+        while True:
+            time.sleep(0.003)
+            spin(300)
+
+    def ping():
+        while True:
+            os.write(a_in, b"x")
+            os.read(b_out, 1)
+            spin(200)
+            time.sleep(0.002)
+
+    def pong():
+        while True:
+            os.read(a_out, 1)
+            spin(100)
+            os.write(b_in, b"x")
+
+    def mark():
+        while os.read(mark_out, 1):
+            pass
+
+    bodies = [(hog, {first}, 0), (hog, {first}, 3), (timer, {first}, 0), (ping, None, 0), (pong, {last}, 0)]
+    tids = {name: task(name, *body) for name, body in zip(TASKS, bodies)}
+    tids[MARK] = task(MARK, mark)
+    return tids, mark_in
+
+
+class Ftrace:
+    """An instance of tracefs: a buffer with settings of its own."""
+
+    def __init__(self, path, folder):
+        self.path, self.hidden = path, []
+        if os.path.isdir(path):
+            os.rmdir(path)
+        os.mkdir(path)
+        if folder:
+            self.hide(folder)
+            return
+        try:
+            self.set("buffer_size_kb", 32768)
+            self.set("trace_clock", "mono")
+            for event in EVENTS:
+                self.set(f"events/sched/{event}/enable", 1)
+        except OSError:
+            self.remove()
+            raise
+
+    def set(self, name, value):
+        with open(f"{self.path}/{name}", "w") as file:
+            file.write(str(value))
+
+    def hide(self, folder):
+        """trace-cmd clears filters of functions, which it does not use here, and gives up where the kernel does not allow it (this
+        is so in some virtual machines): in this mount namespace empty files lie over those."""
+        names = [f"{base}/{name}" for base in (TRACEFS, self.path) for name in
+                 ("set_ftrace_filter", "set_ftrace_notrace", "set_ftrace_pid", "set_ftrace_notrace_pid")]
+        for name in names + ["/proc/sys/kernel/ftrace_enabled"]:
+            if not os.path.exists(name):
+                continue
+            value = "1" if name.endswith("ftrace_enabled") else ""
+            try:
+                with open(name, "r+") as file:
+                    file.write(value)
+            except OSError:
+                empty = f"{folder}/hidden-{len(self.hidden)}"
+                open(empty, "w").write(value)
+                subprocess.run(["mount", "--bind", empty, name], check=True)
+                self.hidden.append(name)
+
+    def remove(self):
+        for name in self.hidden:
+            subprocess.run(["umount", name], stderr=subprocess.DEVNULL)
+        # trace-cmd removes its instance itself, when nothing kills it before.
+        if os.path.isdir(self.path):
+            self.set("tracing_on", 0)
+            self.set("events/enable", 0)
+            os.rmdir(self.path)
+
+
+def recorders(args, folder, tids):
+    """Name, command, and the file that it writes."""
+    events = [part for event in EVENTS for part in ("-e", f"sched:{event}")]
+    pids = ",".join(str(pid) for pid in tids.values())
+    perf = lambda name, *more: (f"perf record {' '.join(more)}",
+                                ["perf", "record", "-q", "-m", "4M", "-o", f"{folder}/{name}.data", *events,
+                                 *(pids if part == "PIDS" else part for part in more)], f"{folder}/{name}.data")
+    found = [("schedlab record", [args.schedlab, "record", "--all", "-o", f"{folder}/own.slt"], f"{folder}/own.slt"),
+             perf("plain", "-a"), perf("mono", "-a", "--clockid", "mono"), perf("chains", "-a", "-g"),
+             perf("pids", "-p", "PIDS")]
+    if shutil.which("trace-cmd"):
+        plain = [part for event in EVENTS for part in ("-e", f"sched:{event}")]
+        found.append(("trace-cmd record", ["trace-cmd", "record", "-B", f"{INSTANCE}-cmd", "-C", "mono", "-b", "32768",
+                                           "-o", f"{folder}/trace.dat", *plain], f"{folder}/trace.dat"))
+    return found
+
+
+def record(args, folder, tids, mark):
+    """Runs every recorder over one window; text of the raw ftrace instance goes to a file."""
+    before = settings()
+    ftrace = Ftrace(f"{TRACEFS}/instances/{INSTANCE}", None)
+    instances, running = [ftrace], []
+    try:
+        if shutil.which("trace-cmd"):
+            instances.append(Ftrace(f"{TRACEFS}/instances/{INSTANCE}-cmd", folder))
+        for name, command, _ in recorders(args, folder, tids):
+            log = open(f"{folder}/{name.replace(' ', '-')[:40]}.log", "w")
+            running.append((name, subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)))
+        time.sleep(3)
+        for name, process in running:
+            if process.poll() is not None:
+                sys.exit(f"`{name}` ended at once with code {process.returncode}: see {folder} (--keep)")
+        earlier = stolen()
+        os.write(mark, b"x")
+        time.sleep(args.seconds)
+        os.write(mark, b"x")
+        away = stolen() - earlier
+        time.sleep(0.5)
+        ftrace.set("tracing_on", 0)
+        for _, process in running:
+            process.send_signal(signal.SIGINT)
+        for name, process in running:
+            process.wait(120)
+        with open(f"{folder}/raw.txt", "w") as out, open(f"{ftrace.path}/trace", errors="replace") as trace:
+            shutil.copyfileobj(trace, out)
+        return away
+    finally:
+        for _, process in running:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        for instance in instances:
+            instance.remove()
+        for name, value in before.items():
+            if settings()[name] != value:
+                print(f"{TRACEFS}/{name} was changed by a recorder; it is put back", file=sys.stderr)
+                with open(f"{TRACEFS}/{name}", "w") as file:
+                    file.write(value)
+
+
+def settings():
+    """What of tracefs itself a recorder might change."""
+    read = lambda name: open(f"{TRACEFS}/{name}").read().strip()
+    clock = re.search(r"\[(\w[\w-]*)\]", read("trace_clock"))[1]
+    return {"current_tracer": read("current_tracer"), "set_event": read("set_event"), "trace_clock": clock,
+            "tracing_on": read("tracing_on")}
+
+
+def stolen():
+    """Milliseconds that the host took from this machine's CPUs."""
+    return int(open("/proc/stat").readline().split()[8]) * 1000 // os.sysconf("SC_CLK_TCK")
+
+
+def run(*command, to=None):
+    done = subprocess.run(command, stdout=open(to, "w") if to else subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode not in (0, 3):
+        sys.exit(f"{' '.join(command)}: {done.stderr}")
+    return done.stdout or ""
+
+
+def by_schedlab(args, folder, file, tids):
+    """What schedlab says of the window in this recording or trace; also the events of the five tasks in it."""
+    name = os.path.basename(file)
+    slt = file if file.endswith(".slt") else f"{folder}/{name}.slt"
+    if slt != file:
+        run(args.schedlab, "import", file, "-o", slt)
+    out = f"{folder}/{name}.csv"
+    run(args.schedlab, "export", slt, "--csv", out)
+    events, lost = [], 0
+    for row in csv.DictReader(open(f"{out}/events.csv")):
+        at = int(row["at_ns"])
+        if row["event"] == "switch":
+            events.append((at, "out", int(row["tid"] or 0), row["state"]))
+            events.append((at, "in", int(row["next_tid"] or 0), ""))
+        elif row["event"] in ("wake", "new"):
+            events.append((at, "wake", int(row["tid"]), ""))
+        elif row["event"] == "lost":
+            lost += int(re.sub(r"\D", "", row["detail"]) or 0)
+    begin, end = window(events, tids, file)
+    shown = json.loads(run(args.schedlab, "show", slt, "--tasks", "--by", "thread", "--json", "--from", f"{begin}ns", "--to",
+                           f"{end}ns"))
+    rows = {row["task"]["tid"]: row for row in shown["analyses"][0]["tables"]["tasks"]}
+    numbers = {task: [rows.get(tids[task], {}).get(column) or 0 for column in COLUMNS] for task in TASKS}
+    return {"numbers": numbers, "length": end - begin, "lost": lost, "all": "all-tasks" in json.dumps(shown["recording"]),
+            "events": inside(events, tids, begin, end)}
+
+
+def window(events, tids, what):
+    """From the marker's first falling asleep to its last."""
+    at = [time for time, kind, tid, state in events if kind == "out" and tid == tids[MARK] and state[:1].upper() in ("S", "D")]
+    if len(at) < 2:
+        sys.exit(f"{what}: the marker fell asleep {len(at)} times, not twice")
+    return at[0], at[-1]
+
+
+def inside(events, tids, begin, end):
+    mine = {tids[task] for task in TASKS}
+    return [(at - begin, kind, tid) for at, kind, tid, _ in events if tid in mine and begin < at <= end]
+
+
+SWITCH = re.compile(r"sched_switch: +(?:.*?prev_pid=(\d+) .*?prev_state=(\S+) ==> .*?next_pid=(\d+) "
+                    r"|.*?:(\d+) \[\d+\] (\S+) ==> .*?:(\d+) \[\d+\])")
+WAKING = re.compile(r"sched_(?:waking|wakeup_new): +(?:.*?comm=.*? pid=(\d+) |.*?:(\d+) \[\d+\])")
+STAMP = re.compile(r"\s(\d+)\.(\d+): ")
+
+
+def by_python(file, tids):
+    """The same numbers from the text, by a reader that knows nothing of schedlab."""
+    events = []
+    for line in open(file, errors="replace"):
+        stamp = STAMP.search(line)
+        if not stamp:
+            continue
+        at = int(stamp[1]) * 1_000_000_000 + int(stamp[2].ljust(9, "0"))
+        if switch := SWITCH.search(line):
+            prev, state, next = switch[1] or switch[4], switch[2] or switch[5], switch[3] or switch[6]
+            events += [(at, "out", int(prev), state), (at, "in", int(next), "")]
+        elif waking := WAKING.search(line):
+            events.append((at, "wake", int(waking[1] or waking[2]), ""))
+    begin, end = window(events, tids, file)
+    numbers = {task: one_task([event for event in events if event[2] == tids[task]], begin, end) for task in TASKS}
+    return {"numbers": numbers, "length": end - begin, "lost": 0, "all": True, "events": inside(events, tids, begin, end)}
+
+
+def one_task(events, begin, end):
+    switches = wakeups = ran = woken = preempted = 0
+    since = on = None
+    clip = lambda at: min(max(at, begin), end)
+    for at, kind, _, state in events:
+        within = begin < at <= end
+        if kind == "wake":
+            wakeups += within
+            since = since or ("woken", at)
+        elif kind == "in":
+            on = at
+            if since and within:
+                wait = at - since[1]
+                woken, preempted = max(woken, wait * (since[0] == "woken")), max(preempted, wait * (since[0] != "woken"))
+            since = None
+        else:
+            # A wakeup can come before the task has left the CPU.
+            switches += within
+            ran += clip(at) - clip(on) if on is not None else 0
+            on = None
+            since = ("preempted", at) if state.startswith("R") else since
+    ran += end - clip(on) if on is not None and on < end else 0
+    return [switches, wakeups, ran, woken, preempted]
+
+
+ROW = re.compile(r"^\s*(\d+)\.(\d{6}) \s*\[\d+\]\s+.*?\[(\d+)(?:/\d+)?\]\s+(\d+\.\d{3})\s+(\d+\.\d{3})\s+(\d+\.\d{3})")
+
+
+def by_timehist(data, text, tids):
+    """Run time, switches and worst scheduling delay as perf's own analysis prints them."""
+    marks = by_python(text, tids)
+    stamps = [line for line in open(text, errors="replace") if "sched_switch" in line and f"prev_pid={tids[MARK]} " in line
+              and "prev_state=S" in line]
+    at = [int(stamp[1]) * 1_000_000_000 + int(stamp[2].ljust(9, "0")) for stamp in (STAMP.search(line) for line in stamps)]
+    begin, end = at[0], at[-1]
+    numbers = {task: [0, None, 0, 0, None] for task in TASKS}
+    names = {tids[task]: task for task in TASKS}
+    us = lambda text: round(float(text) * 1000) * 1000
+    for line in run("perf", "sched", "timehist", "-i", data).splitlines():
+        row = ROW.match(line)
+        if not row or int(row[3]) not in names:
+            continue
+        out = int(row[1]) * 1_000_000_000 + int(row[2]) * 1000
+        delay, ran = us(row[5]), us(row[6])
+        numbers_of = numbers[names[int(row[3])]]
+        numbers_of[0] += begin < out <= end
+        numbers_of[2] += max(0, min(out, end) - max(out - ran, begin))
+        if begin < out - ran <= end:
+            numbers_of[3] = max(numbers_of[3], delay)
+    return {"numbers": numbers, "length": marks["length"], "lost": 0, "all": True, "events": marks["events"]}
+
+
+def apart(reference, source):
+    """The largest distance between the time stamps of one event in two recordings, where both have the same events."""
+    split = lambda events: {key: [at for at, kind, tid in events if (kind, tid) == key]
+                            for key in {(kind, tid) for _, kind, tid in events}}
+    ours, theirs = split(reference["events"]), split(source["events"])
+    worst = 0
+    for key, at in ours.items():
+        if len(theirs.get(key, [])) == len(at):
+            worst = max([worst, *(abs(a - b) for a, b in zip(at, theirs[key]))])
+    return worst
+
+
+def judge(reference, source, what):
+    """The largest difference of each column, and its explanation."""
+    differences = []
+    for column in range(5):
+        pairs = [(reference["numbers"][task][column], source["numbers"][task][column]) for task in TASKS]
+        differences.append(max((abs(a - b) for a, b in pairs if b is not None), default=None)
+                           if any(b is not None for _, b in pairs) else None)
+    distance = apart(reference, source)
+    drift = abs(source["length"] - reference["length"])
+    counts, times = differences[:2], differences[2:]
+    off = [d for d in times if d is not None and d > SAME_NS]
+    words = []
+    if any(counts) and not source["lost"]:
+        words.append(None)
+    if source["lost"]:
+        words.append(f"this recorder lost {source['lost']} events and says so")
+    if off and not source["lost"]:
+        if max(off) <= drift + SAME_NS and drift > SAME_NS:
+            words.append(f"its clock runs {drift * 1e6 / reference['length']:.0f} ppm unlike the other: {drift / 1e6:.3f} ms in all")
+        elif max(off) <= SAME_NS + 2 * distance and distance > SAME_NS:
+            words.append(f"the CPU was away between two recorders' probes of one event: up to {distance / 1e6:.3f} ms apart")
+        else:
+            words.append(None)
+    if not source["all"]:
+        words = ["-p records only what happens while the five run: no switch to them, no wakeup by others, so neither run nor waits"]
+    fine = not any(word is None for word in words)
+    return differences, distance, "; ".join(word or "NOT EXPLAINED" for word in words) or "same", fine
+
+
+def cell(column, value):
+    if value is None:
+        return "-"
+    return str(value) if column < 2 else f"{value / 1e6:.3f} ms"
+
+
+def table(rows):
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(text.ljust(width) if i in (0, len(row) - 1) else text.rjust(width)
+                        for i, (text, width) in enumerate(zip(row, widths))).rstrip())
+
+
+def compare(args, folder, tids, away):
+    script = lambda name, *more: run("perf", "script", "-i", f"{folder}/{name}.data", *more, to=f"{folder}/{name}.txt")
+    script("plain")
+    script("mono", "--ns", "-F", "comm,pid,tid,cpu,time,event,trace")
+    script("chains", "--ns")
+    script("pids", "--ns")
+    own = by_schedlab(args, folder, f"{folder}/own.slt", tids)
+    sources = []
+    text = lambda name, file: sources.extend([(f"{name}: text, schedlab", by_schedlab(args, folder, file, tids)),
+                                              (f"{name}: text, Python", by_python(file, tids))])
+    for name, what in [("plain", "perf -a"), ("mono", "perf -a --clockid mono"), ("chains", "perf -a -g")]:
+        text(what, f"{folder}/{name}.txt")
+        sources.append((f"{what}: perf.data, schedlab", by_schedlab(args, folder, f"{folder}/{name}.data", tids)))
+        sources.append((f"{what}: perf sched timehist", by_timehist(f"{folder}/{name}.data", f"{folder}/{name}.txt", tids)))
+    sources.append(("perf -p: text, schedlab", by_schedlab(args, folder, f"{folder}/pids.txt", tids)))
+    sources.append(("perf -p: perf.data, schedlab", by_schedlab(args, folder, f"{folder}/pids.data", tids)))
+    if os.path.exists(f"{folder}/trace.dat"):
+        run("trace-cmd", "report", "-t", "-i", f"{folder}/trace.dat", to=f"{folder}/trace-cmd.txt")
+        text("trace-cmd report", f"{folder}/trace-cmd.txt")
+        run("trace-cmd", "report", "-t", "-l", "-i", f"{folder}/trace.dat", to=f"{folder}/trace-cmd-l.txt")
+        sources.append(("trace-cmd report -l: text, schedlab", by_schedlab(args, folder, f"{folder}/trace-cmd-l.txt", tids)))
+        run("trace-cmd", "report", "-t", "-R", "-i", f"{folder}/trace.dat", to=f"{folder}/trace-cmd-r.txt")
+        sources.append(("trace-cmd report -R: text, schedlab", by_schedlab(args, folder, f"{folder}/trace-cmd-r.txt", tids)))
+    text("ftrace", f"{folder}/raw.txt")
+
+    print(f"{own['length'] / 1e9:.3f} s; the host took {away} ms of CPU time away meanwhile\n")
+    table([["schedlab record", *HEADINGS, ""]] +
+          [[task, *(cell(column, own["numbers"][task][column]) for column in range(5)), ""] for task in TASKS])
+    print()
+    rows, fine = [["largest difference to it", *HEADINGS, "one event", ""]], True
+    for name, source in sources:
+        differences, distance, words, good = judge(own, source, name)
+        fine &= good
+        rows.append([name, *(cell(column, value) for column, value in enumerate(differences)), f"{distance / 1e6:.3f} ms", words])
+    table(rows)
+    print("\none event: the largest distance between the time stamps of one event in the two recordings")
+    return fine
+
+
+def main():
+    parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parse.add_argument("--seconds", type=float, default=5)
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    parse.add_argument("--schedlab", default=os.environ.get("SCHEDLAB", f"{root}/target/release/schedlab"))
+    parse.add_argument("--keep", metavar="FOLDER", help="keep all recordings and texts there")
+    args = parse.parse_args()
+    if os.geteuid() or not shutil.which("perf"):
+        sys.exit("this needs root and perf")
+    if os.environ.get("SCHEDLAB_AGREEMENT") != "inside":
+        # A mount namespace of its own: tracefs is there for the recorders and for nobody else.
+        os.environ["SCHEDLAB_AGREEMENT"] = "inside"
+        os.execvp("unshare", ["unshare", "--mount", sys.executable, *sys.argv])
+    if not os.path.isdir(f"{TRACEFS}/events"):
+        subprocess.run(["mount", "-t", "tracefs", "tracefs", TRACEFS], check=True)
+    folder = args.keep or tempfile.mkdtemp(prefix="schedlab-agreement-")
+    os.makedirs(folder, exist_ok=True)
+    tids, mark = load()
+    try:
+        away = record(args, folder, tids, mark)
+    finally:
+        for pid in tids.values():
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    try:
+        fine = compare(args, folder, tids, away)
+    finally:
+        if not args.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    sys.exit(0 if fine else 1)
+
+
+if __name__ == "__main__":
+    main()
