@@ -333,8 +333,8 @@ impl<'b, 'o> Text<'b, 'o> {
         }
         let empty_cpu =
             text.starts_with("CPU ") && (text.ends_with(" is empty") || text.contains("buffer started"));
-        let started = text.starts_with("##### CPU ")
-            || text.starts_with("CPU:") && text.contains("[SUBBUFFER START]");
+        let started =
+            text.starts_with("##### CPU ") || text.starts_with("CPU:") && text.contains("[SUBBUFFER START]");
         let known = [
             "version = ",
             "trace-cmd ",
