@@ -176,7 +176,7 @@ def record(args, folder, tids, mark):
         for name, command, _ in recorders(args, folder, tids):
             log = open(f"{folder}/{name.replace(' ', '-')[:40]}.log", "w")
             running.append((name, subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)))
-        time.sleep(3)
+        time.sleep(5)
         for name, process in running:
             if process.poll() is not None:
                 sys.exit(f"`{name}` ended at once with code {process.returncode}: see {folder} (--keep)")
@@ -251,32 +251,34 @@ def by_schedlab(args, folder, file, tids):
                            f"{end}ns"))
     rows = {row["task"]["tid"]: row for row in shown["analyses"][0]["tables"]["tasks"]}
     numbers = {task: [rows.get(tids[task], {}).get(column) or 0 for column in COLUMNS] for task in TASKS}
-    return {"numbers": numbers, "length": end - begin, "lost": lost, "all": "all-tasks" in json.dumps(shown["recording"]),
+    return {"numbers": numbers, "length": end - begin, "lost": lost, "before": begin - min(event[0] for event in events),
             "events": inside(events, tids, begin, end)}
 
 
 def window(events, tids, what):
-    """From the marker's first falling asleep to its last."""
+    """From the marker's falling asleep after the first byte to that after the second."""
     at = [time for time, kind, tid, state in events if kind == "out" and tid == tids[MARK] and state[:1].upper() in ("S", "D")]
     if len(at) < 2:
         sys.exit(f"{what}: the marker fell asleep {len(at)} times, not twice")
-    return at[0], at[-1]
+    return at[-2], at[-1]
 
 
 def inside(events, tids, begin, end):
     mine = {tids[task] for task in TASKS}
-    return [(at - begin, kind, tid) for at, kind, tid, _ in events if tid in mine and begin < at <= end]
+    return [(at - begin, kind, tid) for at, kind, tid, _ in events if tid in mine and begin <= at <= end]
 
 
 SWITCH = re.compile(r"sched_switch: +(?:.*?prev_pid=(\d+) .*?prev_state=(\S+) ==> .*?next_pid=(\d+) "
                     r"|.*?:(\d+) \[\d+\] (\S+) ==> .*?:(\d+) \[\d+\])")
 WAKING = re.compile(r"sched_(?:waking|wakeup_new): +(?:.*?comm=.*? pid=(\d+) |.*?:(\d+) \[\d+\])")
+RUNNING = re.compile(r".*?[- ](\d+)(?:/\d+)? +(?:\(.*?\) +)?(?:\[\d+\]|\d+[dD.])")
 STAMP = re.compile(r"\s(\d+)\.(\d+): ")
 
 
 def by_python(file, tids):
     """The same numbers from the text, by a reader that knows nothing of schedlab."""
-    events = []
+    events, of_process_1, mine = [], 0, {tids[task] for task in TASKS}
+    threads_of_1 = {int(tid) for tid in os.listdir("/proc/1/task")}
     for line in open(file, errors="replace"):
         stamp = STAMP.search(line)
         if not stamp:
@@ -287,9 +289,12 @@ def by_python(file, tids):
             events += [(at, "out", int(prev), state), (at, "in", int(next), "")]
         elif waking := WAKING.search(line):
             events.append((at, "wake", int(waking[1] or waking[2]), ""))
+            running = RUNNING.match(line)
+            of_process_1 += int(waking[1] or waking[2]) in mine and bool(running) and int(running[1]) in threads_of_1
     begin, end = window(events, tids, file)
     numbers = {task: one_task([event for event in events if event[2] == tids[task]], begin, end) for task in TASKS}
-    return {"numbers": numbers, "length": end - begin, "lost": 0, "all": True, "events": inside(events, tids, begin, end)}
+    return {"numbers": numbers, "length": end - begin, "lost": 0, "before": begin - min(event[0] for event in events),
+            "events": inside(events, tids, begin, end), "of_process_1": of_process_1}
 
 
 def one_task(events, begin, end):
@@ -297,22 +302,23 @@ def one_task(events, begin, end):
     since = on = None
     clip = lambda at: min(max(at, begin), end)
     for at, kind, _, state in events:
-        within = begin < at <= end
+        within = begin <= at <= end
         if kind == "wake":
             wakeups += within
             since = since or ("woken", at)
         elif kind == "in":
             on = at
+            switches += within
             if since and within:
                 wait = at - since[1]
                 woken, preempted = max(woken, wait * (since[0] == "woken")), max(preempted, wait * (since[0] != "woken"))
             since = None
         else:
             # A wakeup can come before the task has left the CPU.
-            switches += within
             ran += clip(at) - clip(on) if on is not None else 0
+            # Without a switch to the task before, what was there to wait for is over.
+            since = ("preempted", at) if state.startswith("R") else since if on is not None else None
             on = None
-            since = ("preempted", at) if state.startswith("R") else since
     ran += end - clip(on) if on is not None and on < end else 0
     return [switches, wakeups, ran, woken, preempted]
 
@@ -326,7 +332,7 @@ def by_timehist(data, text, tids):
     stamps = [line for line in open(text, errors="replace") if "sched_switch" in line and f"prev_pid={tids[MARK]} " in line
               and "prev_state=S" in line]
     at = [int(stamp[1]) * 1_000_000_000 + int(stamp[2].ljust(9, "0")) for stamp in (STAMP.search(line) for line in stamps)]
-    begin, end = at[0], at[-1]
+    begin, end = at[-2], at[-1]
     numbers = {task: [0, None, 0, 0, None] for task in TASKS}
     names = {tids[task]: task for task in TASKS}
     us = lambda text: round(float(text) * 1000) * 1000
@@ -337,23 +343,28 @@ def by_timehist(data, text, tids):
         out = int(row[1]) * 1_000_000_000 + int(row[2]) * 1000
         delay, ran = us(row[5]), us(row[6])
         numbers_of = numbers[names[int(row[3])]]
-        numbers_of[0] += begin < out <= end
+        numbers_of[0] += begin <= out - ran <= end
         numbers_of[2] += max(0, min(out, end) - max(out - ran, begin))
-        if begin < out - ran <= end:
+        if begin <= out - ran <= end:
             numbers_of[3] = max(numbers_of[3], delay)
-    return {"numbers": numbers, "length": marks["length"], "lost": 0, "all": True, "events": marks["events"]}
+    # It prints whole microseconds and cuts off the rest of each row.
+    cut = max(numbers[task][0] for task in TASKS) * 1000
+    return {**marks, "numbers": numbers, "cut": cut}
 
 
 def apart(reference, source):
-    """The largest distance between the time stamps of one event in two recordings, where both have the same events."""
+    """The largest distance between the time stamps of one event in two recordings, where both have the same events; and the most
+    that these distances can add up to in the run time of a task."""
     split = lambda events: {key: [at for at, kind, tid in events if (kind, tid) == key]
                             for key in {(kind, tid) for _, kind, tid in events}}
     ours, theirs = split(reference["events"]), split(source["events"])
-    worst = 0
-    for key, at in ours.items():
-        if len(theirs.get(key, [])) == len(at):
-            worst = max([worst, *(abs(a - b) for a, b in zip(at, theirs[key]))])
-    return worst
+    worst, sums = 0, defaultdict(int)
+    for (kind, tid), at in ours.items():
+        if len(theirs.get((kind, tid), [])) == len(at):
+            distances = [abs(a - b) for a, b in zip(at, theirs[kind, tid])]
+            worst = max([worst, *distances])
+            sums[tid] += sum(distances) if kind != "wake" else 0
+    return worst, max(sums.values(), default=0)
 
 
 def judge(reference, source, what):
@@ -363,24 +374,33 @@ def judge(reference, source, what):
         pairs = [(reference["numbers"][task][column], source["numbers"][task][column]) for task in TASKS]
         differences.append(max((abs(a - b) for a, b in pairs if b is not None), default=None)
                            if any(b is not None for _, b in pairs) else None)
-    distance = apart(reference, source)
-    drift = abs(source["length"] - reference["length"])
-    counts, times = differences[:2], differences[2:]
-    off = [d for d in times if d is not None and d > SAME_NS]
-    words = []
-    if any(counts) and not source["lost"]:
-        words.append(None)
+    distance, in_all = apart(reference, source)
+    if what.startswith("perf -p"):
+        return differences, distance, ("-p records only what happens while the five run: no switch to them and no wakeup by "
+                                       "others, so neither run nor waits can be told"), True
     if source["lost"]:
-        words.append(f"this recorder lost {source['lost']} events and says so")
-    if off and not source["lost"]:
-        if max(off) <= drift + SAME_NS and drift > SAME_NS:
-            words.append(f"its clock runs {drift * 1e6 / reference['length']:.0f} ppm unlike the other: {drift / 1e6:.3f} ms in all")
-        elif max(off) <= SAME_NS + 2 * distance and distance > SAME_NS:
-            words.append(f"the CPU was away between two recorders' probes of one event: up to {distance / 1e6:.3f} ms apart")
-        else:
-            words.append(None)
-    if not source["all"]:
-        words = ["-p records only what happens while the five run: no switch to them, no wakeup by others, so neither run nor waits"]
+        return differences, distance, f"this recorder lost {source['lost']} events and says so", True
+    words = []
+    if any(differences[:2]):
+        hidden = source.get("of_process_1", 0) or reference.get("hidden", 0)
+        few = max(d for d in differences[:2] if d is not None) <= hidden
+        at_edge = "cut" in source and max(d for d in differences[:2] if d is not None) <= 2
+        words.append("its rows are cut to whole microseconds: one more or less at an edge of the window" if at_edge else f"{hidden} wakeups came while a thread of process 1 ran: this machine tells them to ftrace alone" if few else None)
+    run, waits = differences[2], [d for d in differences[3:] if d is not None]
+    drift, cut = abs(source["length"] - reference["length"]), source.get("cut", 0)
+    if run > SAME_NS:
+        words.append(next((text for fits, text in [
+            (run <= SAME_NS + drift, f"its clock runs unlike the other: {drift / 1e6:.3f} ms in all"),
+            (run <= SAME_NS + in_all, f"recorders stamp one event one after the other: up to {in_all / 1e6:.1f} ms over all switches of a task"),
+            (run <= SAME_NS + in_all + cut, f"it cuts each row to whole microseconds: up to {cut / 1e6:.3f} ms in all"),
+        ] if fits), None))
+    if any(wait > SAME_NS for wait in waits):
+        longest = max(numbers[column] or 0 for side in (reference, source) for numbers in side["numbers"].values() for column in (3, 4))
+        began = min(reference["before"], source["before"])
+        words.append(next((text for fits, text in [
+            (max(waits) <= SAME_NS + 2 * distance, f"the CPU was away between the probes of one event: up to {distance / 1e6:.3f} ms"),
+            (longest > began, f"the wait of {longest / 1e6:.0f} ms began before this recorder did, {began / 1e6:.0f} ms before the window"),
+        ] if fits), None))
     fine = not any(word is None for word in words)
     return differences, distance, "; ".join(word or "NOT EXPLAINED" for word in words) or "same", fine
 
@@ -423,17 +443,23 @@ def compare(args, folder, tids, away):
         sources.append(("trace-cmd report -R: text, schedlab", by_schedlab(args, folder, f"{folder}/trace-cmd-r.txt", tids)))
     text("ftrace", f"{folder}/raw.txt")
 
+    own["hidden"] = max(source.get("of_process_1", 0) for _, source in sources)
     print(f"{own['length'] / 1e9:.3f} s; the host took {away} ms of CPU time away meanwhile\n")
     table([["schedlab record", *HEADINGS, ""]] +
           [[task, *(cell(column, own["numbers"][task][column]) for column in range(5)), ""] for task in TASKS])
     print()
+    legend = {}
     rows, fine = [["largest difference to it", *HEADINGS, "one event", ""]], True
     for name, source in sources:
         differences, distance, words, good = judge(own, source, name)
         fine &= good
-        rows.append([name, *(cell(column, value) for column, value in enumerate(differences)), f"{distance / 1e6:.3f} ms", words])
+        marks = [legend.setdefault(word, f"({len(legend) + 1})") for word in words.split("; ")] if words != "same" else ["same"]
+        rows.append([name, *(cell(column, value) for column, value in enumerate(differences)), f"{distance / 1e6:.3f} ms", " ".join(marks)])
     table(rows)
-    print("\none event: the largest distance between the time stamps of one event in the two recordings")
+    print()
+    for word, mark in legend.items():
+        print(f"{mark} {word}")
+    print("one event: the largest distance between the time stamps of one event in the two recordings")
     return fine
 
 

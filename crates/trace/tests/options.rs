@@ -316,3 +316,55 @@ fn texts_without_times_are_refused() {
         assert!(refused(line).contains(part), "{line}: {}", refused(line));
     }
 }
+
+/// `perf record -p` of two threads that mostly leave the CPU to each other: the switches to them from others are missing.
+#[test]
+fn events_of_one_program_are_known_by_what_is_missing() {
+    let switch = |us: u64, from: &str, to: &str| {
+        let tid = |comm: &str| match comm {
+            "a" => 10,
+            "b" => 20,
+            _ => 30,
+        };
+        format!(
+            "{from} {} [000] {}: sched:sched_switch: prev_comm={from} prev_pid={} prev_prio=120 prev_state=R ==> next_comm={to} next_pid={} next_prio=120\n",
+            tid(from),
+            seconds(us),
+            tid(from),
+            tid(to)
+        )
+    };
+    let mut text = String::new();
+    for round in 0..20 {
+        for (at, from, to) in [(10, "a", "b"), (20, "b", "a"), (30, "a", "b"), (40, "b", "other")] {
+            text += &switch(round * 100 + at, from, to);
+        }
+    }
+    let imported = import(&text, ImportOptions::default());
+    assert!(!imported.recording.header.capabilities.has(schedlab_trace::Capability::AllTasks));
+    // With the switch back from the other task it is the whole of a CPU.
+    let whole: String = text
+        .lines()
+        .map(|line| {
+            line.to_owned()
+                + "\n"
+                + &if line.contains("next_comm=other") {
+                    let at = line
+                        .split_whitespace()
+                        .nth(3)
+                        .unwrap()
+                        .trim_end_matches(':')
+                        .rsplit('.')
+                        .next()
+                        .unwrap()
+                        .parse::<u64>()
+                        .unwrap();
+                    switch(at + 20, "other", "a")
+                } else {
+                    String::new()
+                }
+        })
+        .collect();
+    let imported = import(&whole, ImportOptions::default());
+    assert!(imported.recording.header.capabilities.has(schedlab_trace::Capability::AllTasks), "{whole}");
+}

@@ -16,6 +16,9 @@ const BACKWARDS_FREE: u64 = 8;
 /// Beyond those, one of so many.
 const BACKWARDS_ONE_OF: u64 = 8;
 
+/// A program's own events break at least one pair of switches of so many: those to its threads from others are missing.
+const OWN_ONE_OF: u32 = 16;
+
 /// Receives the events of a recording: relative times, in the order of the source.
 pub(super) trait Take {
     /// Some events.
@@ -149,7 +152,7 @@ impl<'o> Collector<'o> {
     }
 }
 
-/// Whether a stream has the events of one program only: it never shows the idle task leaving a CPU, and most switches leave a
+/// Whether a stream has the events of one program only: it never shows the idle task leaving a CPU, and many switches leave a
 /// task that no switch had brought.
 fn is_own_only(held: &[Held]) -> bool {
     let mut next_on: Vec<Option<Option<TaskId>>> = Vec::new();
@@ -174,7 +177,8 @@ fn is_own_only(held: &[Held]) -> bool {
             _ => {}
         }
     }
-    broken > 0 && broken >= whole
+    // A stream of all tasks has no broken pair, except for lost or damaged lines.
+    broken > 0 && broken >= whole / OWN_ONE_OF
 }
 
 /// Puts in what a stream of one program's events lacks: that a thread of it runs is known from its events, and what a CPU does
