@@ -4,7 +4,7 @@ use super::catalogue::Verdict;
 use anyhow::{Context, Result};
 use schedlab_model::{EventKind, TaskId};
 use schedlab_trace::Recording;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// A switch: CLOCK_MONOTONIC in nanoseconds, the thread that stopped and the one that began; 0 is the idle task.
@@ -22,9 +22,9 @@ type PerCpu = BTreeMap<u32, Vec<Switch>>;
 /// A switch at the very beginning or end of a recording may be on the other side of it in the other list.
 const EDGES: usize = 2;
 
-/// The last switches of a thread that ends: perf's context-switch records have no number for it any more, so that the way
-/// `switches` takes it for the idle task.
-const OF_AN_END: usize = 4;
+/// Threads that end while the kernel traces. From the moment at which the kernel takes a thread's number away until its last switch,
+/// perf's context-switch records call it -1, and the way `switches` takes it for the idle task.
+type Ending = BTreeSet<u32>;
 
 /// Compares every `NAME.slt` with `NAME.ftrace` beside it.
 pub(super) fn judge(folder: &Path) -> Result<Vec<Verdict>> {
@@ -37,15 +37,16 @@ pub(super) fn judge(folder: &Path) -> Result<Vec<Verdict>> {
     for name in names {
         let text = std::fs::read(folder.join(format!("{name}.ftrace")))?;
         let kernels = of_ftrace(&String::from_utf8_lossy(&text));
+        let ends = kernels.values().flatten().filter(|one| one.ends && name == "switches");
+        let ending: Ending = ends.map(|one| one.prev).collect();
         let recording = Recording::open(folder.join(format!("{name}.slt")))?;
         let recorded = of_recording(&recording).with_context(|| name.clone())?;
         let begin = recording.header.clock_start_ns;
         let window = begin..begin + recording.duration.0;
-        let lenient = name == "switches";
         for (cpu, ours) in &recorded {
             let all = kernels.get(cpu).map_or(&[][..], Vec::as_slice);
             let theirs: Vec<Switch> = all.iter().filter(|one| window.contains(&one.at)).copied().collect();
-            verdicts.push(compare(&name, *cpu, ours, &theirs, lenient));
+            verdicts.push(compare(&name, *cpu, ours, &theirs, &ending));
         }
         let missing: Vec<_> = kernels.keys().filter(|cpu| !recorded.contains_key(cpu)).collect();
         verdicts.push(Verdict {
@@ -57,10 +58,13 @@ pub(super) fn judge(folder: &Path) -> Result<Vec<Verdict>> {
 }
 
 /// Whether what was recorded is what the kernel traced from the beginning of the recording to its end.
-fn compare(name: &str, cpu: u32, recorded: &[Switch], traced: &[Switch], lenient: bool) -> Verdict {
-    let equal = in_common(recorded, traced);
-    let ends = traced.iter().filter(|switch| switch.ends).count();
-    let allowed = EDGES + if lenient { ends * OF_AN_END } else { 0 };
+fn compare(name: &str, cpu: u32, recorded: &[Switch], traced: &[Switch], ending: &Ending) -> Verdict {
+    let equal = in_common(recorded, traced, ending);
+    // Between the idle task and a thread that is taken for it no switch is recorded.
+    let silent = traced.iter().filter(|one| (one.prev, one.next) != (0, 0));
+    let silent =
+        silent.filter(|one| [one.prev, one.next].iter().all(|tid| *tid == 0 || ending.contains(tid)));
+    let allowed = EDGES + silent.count();
     let differ = recorded.len() + traced.len() - 2 * equal;
     let text = format!(
         "{name}: CPU {cpu}: {} switches recorded, {} traced by the kernel within the recording, {equal} in common",
@@ -71,18 +75,19 @@ fn compare(name: &str, cpu: u32, recorded: &[Switch], traced: &[Switch], lenient
 }
 
 /// The length of the longest common subsequence.
-fn in_common(a: &[Switch], b: &[Switch]) -> usize {
-    let mut row = vec![0; b.len() + 1];
-    for one in a {
+fn in_common(recorded: &[Switch], traced: &[Switch], ending: &Ending) -> usize {
+    let mut row = vec![0; traced.len() + 1];
+    let same = |ours: u32, theirs: u32| ours == theirs || ours == 0 && ending.contains(&theirs);
+    for one in recorded {
         let mut diagonal = 0;
-        for (at, other) in b.iter().enumerate() {
+        for (at, other) in traced.iter().enumerate() {
             let above = row[at + 1];
-            let same = one.prev == other.prev && one.next == other.next;
+            let same = same(one.prev, other.prev) && same(one.next, other.next);
             row[at + 1] = if same { diagonal + 1 } else { above.max(row[at]) };
             diagonal = above;
         }
     }
-    row[b.len()]
+    row[traced.len()]
 }
 
 fn of_recording(recording: &Recording) -> Result<PerCpu> {
@@ -148,11 +153,30 @@ mod tests {
     fn missing_switches_are_found_and_those_at_the_edges_are_none() {
         let switch = |n: u32| Switch { at: u64::from(n), prev: n % 7, next: (n + 1) % 7, ends: n == 50 };
         let all: Vec<Switch> = (0..100).map(switch).collect();
-        assert!(compare("x", 0, &all, &all, false).good);
-        assert!(compare("x", 0, &all[1..99], &all, false).good);
-        assert!(!compare("x", 0, &all[20..], &all, false).good, "a dead head");
-        assert!(!compare("x", 0, &[&all[..40], &all[43..]].concat(), &all, false).good, "a hole");
-        assert!(compare("x", 0, &[&all[..48], &all[52..]].concat(), &all, true).good, "a thread's end");
-        assert!(!compare("x", 0, &[], &all, true).good);
+        let none = Ending::new();
+        assert!(compare("x", 0, &all, &all, &none).good);
+        assert!(compare("x", 0, &all[1..99], &all, &none).good);
+        assert!(!compare("x", 0, &all[20..], &all, &none).good, "a dead head");
+        assert!(!compare("x", 0, &[&all[..40], &all[43..]].concat(), &all, &none).good, "a hole");
+        assert!(!compare("x", 0, &[], &all, &none).good);
+    }
+
+    #[test]
+    fn a_thread_that_ends_may_be_taken_for_the_idle_task() {
+        let switch = |prev: u32, next: u32| Switch { at: 0, prev, next, ends: prev == 9 };
+        let ending = Ending::from([9]);
+        // It is preempted four times on its way out.
+        let traced =
+            [vec![switch(8, 9)], [switch(9, 8), switch(8, 9)].repeat(4), vec![switch(9, 0), switch(0, 8)]];
+        let traced = traced.concat();
+        let taken = |tid: u32| if tid == 9 { 0 } else { tid };
+        let recorded: Vec<Switch> = traced
+            .iter()
+            .map(|one| switch(taken(one.prev), taken(one.next)))
+            .filter(|one| one.prev != one.next)
+            .collect();
+        assert!(compare("switches", 0, &recorded, &traced, &ending).good);
+        assert!(!compare("bpf", 0, &recorded, &traced, &Ending::new()).good, "other ways know its number");
+        assert!(!compare("switches", 0, &recorded[4..], &traced, &ending).good, "a hole");
     }
 }
