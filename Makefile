@@ -36,7 +36,7 @@ guests:  ## The program on six other kernels, in QEMU (fetches some 500 MB; an h
 	$(CARGO) xtask guest
 
 # The program of the tests: one that is built for release would take CI as long again.
-guests-short:  ## The same on three kernels, some minutes
+guests-short:  ## The same on three kernels, some minutes: part of CI
 	$(CARGO) build --package schedlab-cli
 	$(CARGO) xtask guest --short --program target/debug/schedlab
 

@@ -321,12 +321,12 @@ mod tests {
             what: what.to_owned(),
             shares,
         };
-        let own = line("self-replay", vec![share(0.505, None), share(0.6, None)]);
+        let own = line("self-replay", vec![share(0.505, None), share(0.605, None)]);
         let other = line("nice", vec![share(0.6, Some(0.2)), share(0.8, Some(0.2))]);
         let lines = [own, other];
         assert_eq!(held(&lines), (4, 2));
         let text = table(&lines, true);
-        assert!(text.contains("5.3 points in self-replay, 20.0 in prediction"), "{text}");
+        assert!(text.contains("5.5 points in self-replay, 20.0 in prediction"), "{text}");
         assert!(text.contains("Inside the range of the seeds: 1 of 4"), "{text}");
         assert_eq!(text.matches("outside").count(), 2, "{text}");
     }
