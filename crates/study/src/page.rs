@@ -9,6 +9,7 @@ pub use recording::of_recording;
 
 use crate::change::{Change, Judgement};
 use crate::compare::page_name;
+use crate::deploy::Format;
 use crate::gate::GateOutcome;
 use crate::headline::Figure;
 use crate::measurements::Kind;
@@ -17,7 +18,7 @@ use crate::order;
 use crate::result::{Detail, Prediction, Replayed, Row, Study};
 use crate::view::{self, TASK_COLUMNS, heading, spaced};
 use schedlab_model::Ns;
-use schedlab_report::{Cell, Choice, Column, Ladders, Page, Section, Table, Tone};
+use schedlab_report::{Cell, Choice, Code, Column, Ladders, Page, Section, Table, Tone};
 
 /// The page of a comparison. Distributions and schedules are on it when the study was made with
 /// [`Options::detail`](crate::compare::Options::detail).
@@ -30,6 +31,7 @@ pub fn of_study(study: &Study, origin: &Origin) -> Page {
         page.distrust();
     }
     let (main, hidden) = view::by_importance(study);
+    page.push(deploy(study));
     if let Some(detail) = &study.detail {
         ladder(&mut page, study, detail);
     }
@@ -51,6 +53,22 @@ pub fn of_study(study: &Study, origin: &Origin) -> Page {
         study.version, origin.commit
     ));
     page
+}
+
+/// Returns the lines that make the recommended setting without schedlab; without one the section has no parts.
+fn deploy(study: &Study) -> Section {
+    let mut section = Section::new("Set it without schedlab");
+    let found = study.verdict.row.and_then(|row| study.rows.get(row)).and_then(|row| row.deploy.as_ref());
+    let Some(deployment) = found else { return section };
+    for format in Format::ALL {
+        if let Some(text) = deployment.text(format) {
+            section.push(Code { title: format.name().to_owned(), text: text.to_owned() });
+        }
+    }
+    if !section.is_empty() && !deployment.caveats.is_empty() {
+        section.push(schedlab_report::Part::List(deployment.caveats.clone()));
+    }
+    section
 }
 
 fn title(study: &Study) -> String {
