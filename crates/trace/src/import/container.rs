@@ -1,10 +1,16 @@
 //! What a trace is wrapped in: gzip, zstd, UTF-16 and byte-order marks are taken off before anything is recognised.
 
 use crate::TraceError;
+use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Read};
+use std::rc::Rc;
 
 /// Most bytes that a wrapped trace may unfold to: more is taken for a decompression bomb.
 pub const UNFOLDED_MAX: u64 = 64 << 30;
+/// So many bytes are unfolded whatever they come from.
+const UNFOLDED_FREE: u64 = 256 << 20;
+/// Beyond those, at most so many from each byte of the file: traces unfold to 10 to 50 times their size, gzip can reach 1,032.
+const UNFOLDED_RATIO: u64 = 250;
 /// Wrappings inside each other that are taken off (`trace.txt.gz.zst`).
 const DEPTH: usize = 3;
 /// Bytes that are read at a time.
@@ -18,31 +24,36 @@ pub(super) fn unwrap<'i>(input: Box<dyn BufRead + 'i>) -> Result<Box<dyn BufRead
     let mut input = input;
     for _ in 0..DEPTH {
         let head = peek(&mut input)?;
+        let atrace = is_atrace(&mut input)?;
+        let taken = Rc::new(Cell::new(0));
+        let counted = Counted { inner: input, taken: Rc::clone(&taken) };
         let buffered = |reader: Box<dyn Read + 'i>| {
-            Box::new(BufReader::with_capacity(CHUNK, Bounded { inner: reader, left: UNFOLDED_MAX }))
-                as Box<dyn BufRead + 'i>
+            let bounded = Bounded { inner: reader, unfolded: 0, taken };
+            Box::new(BufReader::with_capacity(CHUNK, bounded)) as Box<dyn BufRead + 'i>
         };
         input = match head {
-            [0x1f, 0x8b, 0x08, ..] => buffered(Box::new(flate2::bufread::MultiGzDecoder::new(input))),
+            [0x1f, 0x8b, 0x08, ..] => buffered(Box::new(flate2::bufread::MultiGzDecoder::new(counted))),
             [0x28, 0xb5, 0x2f, 0xfd, ..] => {
-                let decoder = zstd::stream::read::Decoder::with_buffer(input);
+                let decoder = zstd::stream::read::Decoder::with_buffer(counted);
                 buffered(Box::new(decoder.map_err(|source| TraceError::Io { doing: "read", source })?))
             }
             [0xff, 0xfe, ..] => {
-                buffered(Box::new(Utf16 { inner: input, big: false, ready: Vec::new(), begun: false }))
+                buffered(Box::new(Utf16 { inner: counted, big: false, ready: Vec::new(), begun: false }))
             }
             [0xfe, 0xff, ..] => {
-                buffered(Box::new(Utf16 { inner: input, big: true, ready: Vec::new(), begun: false }))
+                buffered(Box::new(Utf16 { inner: counted, big: true, ready: Vec::new(), begun: false }))
             }
             [0xef, 0xbb, 0xbf, ..] => {
+                let mut input = counted.inner;
                 input.consume(3);
                 return Ok(input);
             }
-            [b'T', b'R', b'A', b'C'] if is_atrace(&mut input)? => {
-                input.consume(ATRACE.len());
-                buffered(Box::new(flate2::bufread::ZlibDecoder::new(input)))
+            [b'T', b'R', b'A', b'C'] if atrace => {
+                let mut counted = counted;
+                counted.consume(ATRACE.len());
+                buffered(Box::new(flate2::bufread::ZlibDecoder::new(counted)))
             }
-            _ => return Ok(input),
+            _ => return Ok(counted.inner),
         };
     }
     Ok(input)
@@ -72,18 +83,55 @@ fn peek(input: &mut dyn BufRead) -> Result<[u8; 4], TraceError> {
     Ok(head)
 }
 
-/// Ends with an error after so many bytes.
+/// Counts what is taken.
+struct Counted<R> {
+    inner: R,
+    taken: Rc<Cell<u64>>,
+}
+
+impl<R: BufRead> Read for Counted<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(out)?;
+        self.taken.set(self.taken.get() + read as u64);
+        Ok(read)
+    }
+}
+
+impl<R: BufRead> BufRead for Counted<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.inner.fill_buf()
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.taken.set(self.taken.get() + count as u64);
+        self.inner.consume(count);
+    }
+}
+
+/// Ends with an error when more bytes come out than a trace can have.
 struct Bounded<R> {
     inner: R,
-    left: u64,
+    unfolded: u64,
+    /// Bytes that went in.
+    taken: Rc<Cell<u64>>,
 }
 
 impl<R: Read> Read for Bounded<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(out)?;
-        self.left = self.left.checked_sub(read as u64).ok_or_else(|| {
-            io::Error::other(format!("it unfolds to more than {UNFOLDED_MAX} bytes; a trace is smaller"))
-        })?;
+        self.unfolded += read as u64;
+        if self.unfolded > UNFOLDED_MAX {
+            return Err(io::Error::other(format!(
+                "it unfolds to more than {UNFOLDED_MAX} bytes; a trace is smaller"
+            )));
+        }
+        let taken = self.taken.get();
+        if self.unfolded > UNFOLDED_FREE && self.unfolded / UNFOLDED_RATIO > taken {
+            return Err(io::Error::other(format!(
+                "its first {taken} bytes unfold to more than {} bytes, {UNFOLDED_RATIO} times as many: no trace does",
+                self.unfolded
+            )));
+        }
         Ok(read)
     }
 }
@@ -166,7 +214,12 @@ mod tests {
 
     #[test]
     fn a_bomb_ends_with_an_error() {
-        let mut bounded = Bounded { inner: io::repeat(0), left: 10_000 };
+        let mut bounded = Bounded { inner: io::repeat(0), unfolded: 0, taken: Rc::new(Cell::new(1000)) };
         assert!(io::copy(&mut bounded, &mut io::sink()).is_err());
+        assert_eq!(bounded.unfolded.div_ceil(1 << 20), UNFOLDED_FREE.div_ceil(1 << 20) + 1);
+        // What came from enough bytes is read on.
+        let inner = io::repeat(0).take(2 * UNFOLDED_FREE);
+        let mut bounded = Bounded { inner, unfolded: 0, taken: Rc::new(Cell::new(UNFOLDED_FREE / 100)) };
+        assert_eq!(io::copy(&mut bounded, &mut io::sink()).unwrap(), 2 * UNFOLDED_FREE);
     }
 }
