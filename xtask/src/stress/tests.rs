@@ -71,7 +71,7 @@ fn every_planted_fault_has_a_name() {
 
 /// What failed once and was repaired, as small as it went. A new one is a file more.
 #[test]
-fn what_was_found_is_mended() {
+fn what_was_found_is_repaired() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/stress/found");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
     files.sort();

@@ -385,7 +385,7 @@ mod tests {
 
     /// A peer that writes again had been answered, although it did not sleep in between.
     #[test]
-    fn an_answer_to_somebody_awake_is_found() {
+    fn an_answer_to_a_task_awake_is_found() {
         let mut lines = seen_half();
         let hub = lines[HUB].activations.len() as u32;
         let last = lines[1].activations.last_mut().unwrap();

@@ -11,7 +11,7 @@
 //! | a task's estimate follows its average up at once, down by a quarter of the difference for each period of its signals; not while it waits for a CPU (runnable average more than 1 % above) | `util_est_update` (`UTIL_EST`) | modelled | `an_estimate_outlasts_the_average` |
 //! | a wakeup on its way to that CPU leaves no room there | `rq->ttwu_pending` | omitted: wakeups are on no way | – |
 //! | interrupts of an idle CPU wake there | bit 1 | modelled | `an_idle_cpus_interrupt_wakes_there` |
-//! | wakers about to sleep, last CPU, waker's CPU, any busy CPU | bits 2 and 4 | modelled | `wakees_go_where_somebody_runs` |
+//! | wakers about to sleep, last CPU, waker's CPU, any busy CPU | bits 2 and 4 | modelled | `wakees_go_where_another_task_runs` |
 //! | new tasks stay with their parent | bit 8 | modelled; for `exec` omitted: programs have none | `children_stay_where_room_is` |
 //! | tasks that may run on one CPU only are left alone | `nr_cpus_allowed` | modelled | `who_has_no_choice_is_not_packed` |
 
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn wakees_go_where_somebody_runs() {
+    fn wakees_go_where_another_task_runs() {
         // CPU 0 wakes a task of CPU 2; CPUs 0 and 3 run something.
         let sync = Wakeup { sync: true, ..wakeup(0, 2) };
         assert_eq!(machine(0, &[0, 3]).place().wake(&sync), CpuId(2));
