@@ -2,7 +2,9 @@
 //! file. Rounds and seed are fixed: `cargo xtask torture-writes --rounds 500` does five hundred.
 #![allow(clippy::print_stderr)]
 
+use schedlab_study::preset::Preset;
 use schedlab_trace::{Recording, TraceError};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -27,8 +29,8 @@ enum Gives {
     Recording,
     /// A measurement of this machine, as JSON.
     Json,
-    /// A measurement of this machine, as TOML with the same keys each time.
-    Toml,
+    /// A calibration of this machine.
+    Costs,
 }
 
 const fn gives(gives: Gives, arguments: &'static [&'static str]) -> Writer {
@@ -70,7 +72,7 @@ const WRITERS: &[Writer] = &[
     gives(Gives::Json, &["latency", "--for", "50ms", "--json", "-o", "OUT"]),
     gives(Gives::Json, &["latency", "merge", "LATENCY", "--json", "-o", "OUT"]),
     writer(&["latency", "merge", "LATENCY", "--report", "OUT"]),
-    gives(Gives::Toml, &["calibrate", "--for", "500ms", "--rounds", "3", "-o", "OUT"]),
+    gives(Gives::Costs, &["calibrate", "--for", "500ms", "--rounds", "3", "-o", "OUT"]),
     recorder(&["record", "--backend", "own", "--no-calibration", "-o", "OUT", "--", "sh", "-c", LOAD]),
     recorder(&["record", "--no-calibration", "-o", "OUT", "--", "sh", "-c", LOAD]),
     recorder(&[
@@ -230,7 +232,7 @@ impl Writer {
         match self.gives {
             Gives::Recording => Recording::open(file).is_ok_and(|recording| !recording.repairs.cut_off),
             Gives::Json => serde_json::from_slice::<serde_json::Value>(got).is_ok(),
-            Gives::Toml => keys(got) == keys(whole),
+            Gives::Costs => asked(got).is_some_and(|asked_for| Some(asked_for) == asked(whole)),
             // A page says when and how it was made.
             Gives::Same => {
                 got == whole || got.starts_with(b"<!doctype") && got.trim_ascii_end().ends_with(b"</html>")
@@ -244,10 +246,13 @@ impl Writer {
     }
 }
 
-/// Returns the first key of a TOML file that ends with an end of line: which costs could be measured differs between runs.
-fn keys(toml: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(toml).ok()?.strip_suffix('\n')?;
-    Some(text.lines().next()?.split('=').next().unwrap_or_default().to_owned())
+/// Returns what a calibration measured or says it could not, if the file is whole: each cost that has a spread undisturbed has its
+/// spread, which stands behind all costs. Which of them could be measured differs between runs.
+fn asked(file: &[u8]) -> Option<BTreeSet<String>> {
+    const COUNTS: &str = "hot_lines";
+    let preset: Preset = toml::from_str(std::str::from_utf8(file).ok()?.strip_suffix('\n')?).ok()?;
+    let sure = preset.costs.keys().all(|cost| cost == COUNTS || preset.spread.contains_key(cost));
+    sure.then(|| preset.costs.into_keys().chain(preset.lacks.into_keys()).collect())
 }
 
 struct Ended(Child);
