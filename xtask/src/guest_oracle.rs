@@ -3,7 +3,7 @@
 //! `oracles/guest/KERNEL/SCENARIO_NAME.slt`: one recording before any change (`A`) and one after each change, made under the
 //! virtual clock of docs/guests.md. A share is compared task by task.
 
-use crate::tree;
+use crate::{arguments, tree};
 use anyhow::{Context, Result, bail};
 use schedlab_study::compare::{Options, RecordedInput, compare_recording};
 use schedlab_study::measurements::Kind;
@@ -81,22 +81,16 @@ struct Asked {
 }
 
 fn parse(args: &[String]) -> Result<Asked> {
-    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut asked = Asked { path: None, only: None, seeds: 11, each: false, pass: 0, jobs };
+    let mut asked =
+        Asked { path: None, only: None, seeds: 11, each: false, pass: 0, jobs: arguments::jobs() };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
         match arg.as_str() {
             "--only" => asked.only = Some(value()?.clone()),
             "--each" => asked.each = true,
-            "--seeds" => {
-                asked.seeds =
-                    value()?.parse().ok().filter(|n| *n > 0).context("--seeds needs a number from 1")?;
-            }
-            "--jobs" => {
-                asked.jobs =
-                    value()?.parse().ok().filter(|n| *n > 0).context("--jobs needs a number from 1")?;
-            }
+            "--seeds" => asked.seeds = arguments::from_one(arg, value()?)?,
+            "--jobs" => asked.jobs = arguments::from_one(arg, value()?)?,
             "--pass" => {
                 let text = value()?.trim_end_matches('%');
                 asked.pass = text.parse().ok().filter(|n| *n <= 100).context("--pass needs 0% to 100%")?;
@@ -292,7 +286,7 @@ mod tests {
     use super::*;
 
     fn asked(args: &[&str]) -> Result<Asked> {
-        parse(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>())
+        parse(&arguments::owned(args))
     }
 
     #[test]

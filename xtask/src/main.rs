@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a command-line tool
 
+mod arguments;
 mod bpf;
 mod ci;
 mod disturb;

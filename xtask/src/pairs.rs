@@ -1,6 +1,6 @@
 //! `cargo xtask pairs`: predictions beside what was recorded, for every pair of a file.
 
-use crate::tree;
+use crate::{arguments, tree};
 use anyhow::{Context, Result, bail};
 use schedlab_study::pairs::{self, PairFile, PairResult, Summary};
 use std::path::{Path, PathBuf};
@@ -21,18 +21,14 @@ struct Asked {
 }
 
 fn parse(args: &[String]) -> Result<Asked> {
-    let mut asked =
-        Asked { jobs: std::thread::available_parallelism().map_or(1, usize::from), ..Asked::default() };
+    let mut asked = Asked { jobs: arguments::jobs(), ..Asked::default() };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
         match arg.as_str() {
             "--only" => asked.only = Some(value()?.clone()),
             "--figures" => asked.figures = true,
-            "--jobs" => {
-                asked.jobs =
-                    value()?.parse().ok().filter(|jobs| *jobs > 0).context("--jobs needs a number from 1")?
-            }
+            "--jobs" => asked.jobs = arguments::from_one(arg, value()?)?,
             option if option.starts_with('-') => {
                 bail!("pairs has no option `{option}` (--only, --figures, --jobs)")
             }
@@ -91,7 +87,7 @@ mod tests {
     use super::*;
 
     fn asked(args: &[&str]) -> Result<Asked> {
-        parse(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>())
+        parse(&arguments::owned(args))
     }
 
     #[test]

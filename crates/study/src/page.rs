@@ -58,8 +58,7 @@ pub fn of_study(study: &Study, origin: &Origin) -> Page {
 /// Returns the lines that make the recommended setting without schedlab; without one the section has no parts.
 fn deploy(study: &Study) -> Section {
     let mut section = Section::new("Set it without schedlab");
-    let found = study.verdict.row.and_then(|row| study.rows.get(row)).and_then(|row| row.deploy.as_ref());
-    let Some(deployment) = found else { return section };
+    let Some(deployment) = study.recommended() else { return section };
     for format in Format::ALL {
         if let Some(text) = deployment.text(format) {
             section.push(Code { title: format.name().to_owned(), text: text.to_owned() });

@@ -331,6 +331,11 @@ impl Study {
         self.expectations.iter().all(|checked| checked.holds)
     }
 
+    /// How the recommended row is set without schedlab.
+    pub fn recommended(&self) -> Option<&Deployment> {
+        self.rows.get(self.verdict.row?)?.deploy.as_ref()
+    }
+
     /// Whether the numbers mean something.
     pub fn trusted(&self) -> bool {
         self.self_replay.as_ref().is_none_or(|replay| replay.trusted)

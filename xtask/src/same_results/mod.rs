@@ -123,7 +123,7 @@ fn compare_all<'a>(
             }
         }
     };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = crate::arguments::jobs();
     std::thread::scope(|scope| {
         let handles: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         handles

@@ -5,18 +5,13 @@ use schedlab_study::deploy::{Deployment, Format};
 use schedlab_study::result::Study;
 use std::fmt::Write as _;
 
-/// Returns the deployment of the recommended row.
-pub(crate) fn recommended(study: &Study) -> Option<&Deployment> {
-    study.rows.get(study.verdict.row?)?.deploy.as_ref()
-}
-
 /// Returns the lines under the verdict: what is beside it, the commands, what to know.
 pub(super) fn block(study: &Study, style: &Style) -> String {
     let mut text = String::new();
     for sentence in &study.verdict.beside {
         let _ = writeln!(text, "{}", wrap(sentence, style.width, 0));
     }
-    let Some(deployment) = recommended(study) else { return text };
+    let Some(deployment) = study.recommended() else { return text };
     let Some((format, commands)) = first(deployment) else { return text };
     let others: Vec<&str> = deployment.formats().into_iter().filter(|name| *name != format.name()).collect();
     let more = if others.is_empty() { String::new() } else { format!(" (--deploy {})", others.join(", ")) };
@@ -32,7 +27,7 @@ pub(super) fn block(study: &Study, style: &Style) -> String {
 
 /// Returns the command that sets it, in one line.
 pub(super) fn line(study: &Study) -> Option<String> {
-    let (_, commands) = first(recommended(study)?)?;
+    let (_, commands) = first(study.recommended()?)?;
     let mut lines = commands.lines().filter(|line| !line.starts_with('#'));
     let first = lines.next()?;
     Some(if lines.next().is_some() { format!("{first} ...") } else { first.to_owned() })
@@ -46,7 +41,8 @@ fn first(deployment: &Deployment) -> Option<(Format, &str)> {
 
 /// Returns the text of one format, to be written to a file: what it does and what to know are comments.
 pub(crate) fn file(study: &Study, format: Format) -> Result<String, String> {
-    let deployment = recommended(study)
+    let deployment = study
+        .recommended()
         .ok_or_else(|| "no setting that was tried gains anything for certain".to_owned())?;
     let text = deployment.text(format).ok_or_else(|| match deployment.formats()[..] {
         [] => format!("nothing but schedlab makes this setting: {}", deployment.what),

@@ -14,7 +14,7 @@ pub(crate) fn simulate(case: &Case, scheduler: &str) -> Vec<SchedEvent> {
     events
 }
 
-/// Who ran after whom, by letters. A foreign task in between does not end a turn.
+/// Which thread ran after which, by letters. A foreign task in between does not end a turn.
 pub(crate) fn order(events: &[SchedEvent], names: &[&str]) -> String {
     let mut turns: Vec<&str> = Vec::new();
     for event in events {

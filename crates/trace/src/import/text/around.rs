@@ -2,7 +2,7 @@
 //! graph, the name of trace-cmd's buffer.
 
 use super::super::event::{Context, Running, Stamp};
-use super::line::{Line, Time};
+use super::line::{Line, Time, seconds};
 use crate::TraceError;
 use schedlab_model::{MAX_CPUS, Ns};
 use std::collections::BTreeSet;
@@ -56,9 +56,7 @@ pub(super) fn in_graph(text: &str) -> Option<Line<'_>> {
     let (event, fields) = body.split_once(": ")?;
     let mut columns = before.split('|').map(str::trim);
     let (whole, part) = columns.next()?.split_once('.')?;
-    let digits: String = format!("{part:0<9}");
-    let ns: u64 = digits.get(..9)?.parse().ok()?;
-    let at = whole.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(ns)?;
+    let at = seconds(whole.as_bytes(), part.as_bytes())?;
     let (cpu, task) = columns.next()?.split_once(')')?;
     let cpu = cpu.trim().parse().ok().filter(|cpu: &u32| (*cpu as usize) < MAX_CPUS)?;
     let running = task

@@ -212,7 +212,7 @@ fn digits(bytes: &[u8]) -> Option<u64> {
     })
 }
 
-fn seconds(whole: &[u8], part: &[u8]) -> Option<u64> {
+pub(super) fn seconds(whole: &[u8], part: &[u8]) -> Option<u64> {
     const SCALE: [u64; 9] = [100_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1_000, 100, 10, 1];
     let scale = SCALE.get(part.len().checked_sub(1)?)?;
     digits(whole)?.checked_mul(1_000_000_000)?.checked_add(digits(part)? * scale)
