@@ -3,8 +3,11 @@
 //! `oracles/guest/KERNEL/SCENARIO_NAME.slt`: one recording before any change (`A`) and one after each change, made under the
 //! virtual clock of docs/guests.md. A share is compared task by task.
 
+mod places;
+
 use crate::{arguments, tree};
 use anyhow::{Context, Result, bail};
+use schedlab_model::Ns;
 use schedlab_study::compare::{Options, RecordedInput, compare_recording};
 use schedlab_study::measurements::Kind;
 use schedlab_study::metric::Metric;
@@ -74,6 +77,9 @@ const SCENARIOS: [Scenario; 4] = [
 struct Asked {
     path: Option<PathBuf>,
     only: Option<String>,
+    /// A recording whose tasks are shown by CPU and window, and the first seed of its replays.
+    places: Option<PathBuf>,
+    seed: u64,
     seeds: u32,
     each: bool,
     pass: u64,
@@ -81,13 +87,16 @@ struct Asked {
 }
 
 fn parse(args: &[String]) -> Result<Asked> {
+    let jobs = arguments::jobs();
     let mut asked =
-        Asked { path: None, only: None, seeds: 11, each: false, pass: 0, jobs: arguments::jobs() };
+        Asked { path: None, only: None, places: None, seed: 1, seeds: 11, each: false, pass: 0, jobs };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
         match arg.as_str() {
             "--only" => asked.only = Some(value()?.clone()),
+            "--places" => asked.places = Some(value()?.into()),
+            "--seed" => asked.seed = value()?.parse().context("--seed needs a number")?,
             "--each" => asked.each = true,
             "--seeds" => asked.seeds = arguments::from_one(arg, value()?)?,
             "--jobs" => asked.jobs = arguments::from_one(arg, value()?)?,
@@ -96,7 +105,9 @@ fn parse(args: &[String]) -> Result<Asked> {
                 asked.pass = text.parse().ok().filter(|n| *n <= 100).context("--pass needs 0% to 100%")?;
             }
             option if option.starts_with('-') => {
-                bail!("guest-oracle has no option `{option}` (--only, --each, --seeds, --pass, --jobs)")
+                bail!(
+                    "guest-oracle has no option `{option}` (--only, --each, --seeds, --pass, --places, --seed, --jobs)"
+                )
             }
             path if asked.path.is_none() => asked.path = Some(path.into()),
             extra => bail!("guest-oracle takes one folder, and got `{extra}` too"),
@@ -144,6 +155,10 @@ struct Line {
 /// Prints the table; fails when fewer intervals hold than `--pass` says.
 pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
     let asked = parse(args)?;
+    if let Some(recording) = &asked.places {
+        print!("{}", places::show(recording, asked.seed, Ns::from_ms(250))?);
+        return Ok(ExitCode::SUCCESS);
+    }
     let folder = asked.path.clone().unwrap_or_else(|| tree::root().join(SHIPPED));
     let mut kernels: Vec<PathBuf> = std::fs::read_dir(&folder)
         .with_context(|| folder.display().to_string())?

@@ -64,6 +64,7 @@ Usage: cargo xtask <chore> [options]
                     recordings of real kernels on four CPUs beside their replays and predictions: errors of each task's share
                     (default oracles/guest)
       --only TEXT   only kernels and scenarios with this in their name; --each: every task; --seeds N; --jobs N
+      --places FILE which tasks ran on which CPU of this recording, and in its replay with --seed N
       --pass 90%    fails when fewer of the recorded shares are inside the stated interval
   bpf               build the BPF object and compare it with the one in bpf/ (needs clang, llvm and libbpf-dev)
       --write       replace it

@@ -190,6 +190,8 @@ pub struct CpuView {
     pub online: bool,
     /// Time of its first tick edge.
     pub tick_phase: Ns,
+    /// A random number from which a scheduler draws how long ago it balanced this CPU's load before the start; 0: just then.
+    pub balance_phase: u64,
     /// Time stolen by the hypervisor so far.
     pub steal: Relaxed64,
     current: AtomicU32,
@@ -198,7 +200,13 @@ pub struct CpuView {
 impl CpuView {
     /// An online, idle CPU whose first tick edge is at `tick_phase`.
     pub fn new(tick_phase: Ns) -> CpuView {
-        CpuView { online: true, tick_phase, steal: Relaxed64::default(), current: AtomicU32::new(NONE) }
+        CpuView {
+            online: true,
+            tick_phase,
+            balance_phase: 0,
+            steal: Relaxed64::default(),
+            current: AtomicU32::new(NONE),
+        }
     }
     /// Who runs there; `None` = idle.
     #[inline]

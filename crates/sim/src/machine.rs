@@ -127,6 +127,9 @@ pub struct RunOptions {
     pub every_tick: bool,
     /// Take the engine's path for machines with costs on a machine without, too. Slow; must change nothing.
     pub plain_path: bool,
+    /// The run begins in the middle of the machine's life: when each CPU balanced its load last is drawn from the seed. For
+    /// recordings, which do not show it.
+    pub midway: bool,
 }
 
 impl Default for RunOptions {
@@ -138,6 +141,7 @@ impl Default for RunOptions {
             end_with_tasks: false,
             every_tick: false,
             plain_path: false,
+            midway: false,
         }
     }
 }

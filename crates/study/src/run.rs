@@ -125,6 +125,7 @@ impl Bench<'_> {
             duration: self.duration,
             warmup: self.warmup,
             end_with_tasks: self.end_with_tasks,
+            midway: self.as_recording.is_some(),
             ..RunOptions::default()
         };
         let mut summary = Summary::new(plan.workload.tasks.len(), cpus, self.warmup);

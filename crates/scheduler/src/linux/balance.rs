@@ -55,11 +55,24 @@ pub(super) struct Balancer {
 /// One CPU's view of one of its domains.
 #[derive(Clone, Copy, Debug)]
 struct State {
-    /// Last periodic balance, ns.
-    last: u64,
+    /// Last periodic balance, ns; negative before the start.
+    last: i64,
     interval_ms: u64,
     failed: u32,
     odds: NewidleOdds,
+}
+
+impl State {
+    /// When the balance is due, ns, if it comes `interval` after the last one.
+    fn due(&self, interval: u64) -> u64 {
+        (self.last + interval as i64).max(0) as u64
+    }
+}
+
+/// When a CPU balanced a domain last before the start, ns: at most the first interval of a busy CPU ago.
+fn before_the_start(phase: u64, level: u32, domain: &Domain) -> i64 {
+    let interval = domain.min_interval.0 * domain.busy_factor;
+    -((phase.rotate_left(16 * level) % interval.max(1)) as i64)
 }
 
 /// One attempt to balance one domain.
@@ -107,29 +120,30 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let mut idle = idle_now();
         let mut next = now + 60_000_000_000;
         for level in 0..smp.domains.of_cpu[cpu.index()].len() {
-            let state = self.level(smp, cpu, level);
-            if now >= state.last + self.interval(cx, smp, cpu, level, idle, &state) {
+            let state = self.level(cx, smp, cpu, level);
+            if now as i64 >= state.last + self.interval(cx, smp, cpu, level, idle, &state) as i64 {
                 if self.balance_level(cx, smp, cpu, level, idle) {
                     idle = idle_now();
                 }
-                self.balancers[cpu.index()].lock().levels[level].last = now;
+                self.balancers[cpu.index()].lock().levels[level].last = now as i64;
             }
-            let state = self.level(smp, cpu, level);
-            next = next.min(state.last + self.interval(cx, smp, cpu, level, idle, &state));
+            let state = self.level(cx, smp, cpu, level);
+            next = next.min(state.due(self.interval(cx, smp, cpu, level, idle, &state)));
         }
         smp.next_balance[cpu.index()].store(next, Relaxed);
     }
 
-    fn level(&self, smp: &Smp, cpu: CpuId, level: usize) -> State {
+    fn level(&self, cx: &Cx<'_>, smp: &Smp, cpu: CpuId, level: usize) -> State {
         let mut balancer = self.balancers[cpu.index()].lock();
         if balancer.levels.is_empty() {
-            let fresh = |(d, _): (&Domain, Link)| State {
-                last: 0,
+            let phase = cx.cpu(cpu).balance_phase;
+            let fresh = |(level, (d, _)): (usize, (&Domain, Link))| State {
+                last: before_the_start(phase, level as u32, d),
                 interval_ms: d.weight,
                 failed: 0,
                 odds: NewidleOdds::default(),
             };
-            balancer.levels = smp.domains.chain(cpu).map(fresh).collect();
+            balancer.levels = smp.domains.chain(cpu).enumerate().map(fresh).collect();
         }
         balancer.levels[level]
     }
@@ -172,8 +186,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             }
         }
         let next = (0..levels).map(|level| {
-            let state = self.level(smp, cpu, level);
-            state.last + self.interval(cx, smp, cpu, level, Idle::Yes, &state)
+            let state = self.level(cx, smp, cpu, level);
+            state.due(self.interval(cx, smp, cpu, level, Idle::Yes, &state))
         });
         let next = next.min().unwrap_or(u64::MAX);
         smp.next_balance[cpu.index()].fetch_min(next, Relaxed);
@@ -182,7 +196,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// NI_RANDOM: a CPU that found nothing the last times rarely looks again.
     fn dice_against(&self, cx: &Cx<'_>, smp: &Smp, cpu: CpuId, level: usize) -> bool {
-        let against = !self.level(smp, cpu, level).odds.dice(cx.rand());
+        let against = !self.level(cx, smp, cpu, level).odds.dice(cx.rand());
         if against {
             self.balancers[cpu.index()].lock().levels[level].odds.add(false);
         }
@@ -193,7 +207,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     fn balance_level(&self, cx: &Cx<'_>, smp: &Smp, cpu: CpuId, level: usize, idle: Idle) -> bool {
         let link = smp.domains.of_cpu[cpu.index()][level];
         let domain = &smp.domains.all[link.domain];
-        let failed = self.level(smp, cpu, level).failed;
+        let failed = self.level(cx, smp, cpu, level).failed;
         let attempt = Attempt { domain, link, to: cpu, idle, failed };
         let mut cpus = smp.online().and(&domain.span);
         let pinned_below = |group: usize| smp.pinned(link.domain, group);
@@ -257,8 +271,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let domain = &smp.domains.all[smp.domains.of_cpu[cpu.index()][level].domain];
         let mut balancer = self.balancers[cpu.index()].lock();
         let state = &mut balancer.levels[level];
+        state.failed = 0;
         if !pinned {
-            state.failed = 0;
             smp.set_pinned(cpu, level, false);
         }
         let longest = domain.max_interval.0 / 1_000_000;
@@ -378,7 +392,10 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         amount: Amount,
         left: &mut i64,
     ) -> Detached {
-        let mut out = Detached { all_pinned: true, ..Detached::default() };
+        // The running task is among those that are looked at.
+        let stays = |id: EntityId| env.cx.task(TaskId(rq.entity(id).task)).affinity.contains(attempt.to);
+        let movable = rq.curr_of(Class::Fair).is_some_and(stays);
+        let mut out = Detached { all_pinned: !movable, ..Detached::default() };
         if rq.nr_running <= 1 {
             return Detached::default();
         }

@@ -13,7 +13,9 @@ use super::{
 use crate::metrics::{ConservationMeter, PendingValues};
 use crate::rng::{Entity, Stream};
 use crate::{ChannelMetrics, CpuMetrics, Machine, Metrics, RunOptions, SimError, SourceMetrics, TaskMetrics};
-use schedlab_model::{CpuSet, EventSink, GroupId, LockId, Ns, Op, SourceKind, Start, TaskSpec, Workload};
+use schedlab_model::{
+    CpuSet, EventSink, GroupId, LockId, Ns, Op, SourceKind, Start, TaskSpec, Workload, random,
+};
 use schedlab_scheduler::{CpuView, GroupView, Out, Rejection, Scheduler, TaskView, World};
 use std::collections::BinaryHeap;
 
@@ -27,7 +29,8 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
     ) -> Result<Self, SimError> {
         let needs = scheduler.needs();
         let cpus = machine.topology.cpus();
-        let world = world(machine, workload)?;
+        let mut world = world(machine, workload)?;
+        draw_phases(&mut world, options);
         admit(scheduler, workload, &world)?;
         let (sources, clients, first_client) = sources(workload, options.seed);
         let handoffs = Handoffs::new(workload, options.seed).map(Box::new);
@@ -133,6 +136,19 @@ fn admit(scheduler: &dyn Scheduler, workload: &Workload, world: &World) -> Resul
         return Err(SimError::Admission { task, why });
     }
     Ok(())
+}
+
+/// Draws when each CPU balanced its load last, for a run that begins midway.
+fn draw_phases(world: &mut World, options: &RunOptions) {
+    for (cpu, view) in world.cpus.iter_mut().enumerate().filter(|_| options.midway) {
+        view.balance_phase = drawn(options.seed, cpu);
+    }
+}
+
+/// Returns a number for a CPU that has nothing to do with that of another CPU or seed; never 0.
+fn drawn(seed: u64, cpu: usize) -> u64 {
+    let step = (cpu as u64 + 1).wrapping_mul(random::GOLDEN);
+    random::mix(random::mix(seed.wrapping_add(random::GOLDEN)) ^ step).max(1)
 }
 
 /// Returns what schedulers see of a machine and a workload at the start.

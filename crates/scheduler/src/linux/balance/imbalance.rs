@@ -260,8 +260,10 @@ impl Ask<'_> {
                 return None;
             }
         }
-        let above = there.average.saturating_sub(average) * there.capacity;
-        let below = average.saturating_sub(local.average) * local.capacity;
+        // Both are unsigned in the kernel: where the busiest group is below the average (it has the highest class, not the
+        // highest load), its difference wraps, and the local one alone says how much moves.
+        let above = there.average.wrapping_sub(average).wrapping_mul(there.capacity);
+        let below = average.wrapping_sub(local.average).wrapping_mul(local.capacity);
         let load = above.min(below) / SCALE;
         (load > 0).then_some(Amount::Load(load))
     }
@@ -386,6 +388,26 @@ mod tests {
         let machine = Machine::new(&Topology::flat(2), &[1, 2]);
         let (_, amount) = machine.ask(0, 0, Idle::No, false).busiest().unwrap();
         assert!(matches!(amount, Amount::Load(500..=512)), "{amount:?}");
+    }
+
+    /// The busiest group has the highest class, not the highest load: two light tasks overload a CPU while the average of
+    /// all is above their load. `calculate_imbalance` subtracts without a sign, so the difference wraps and the local one counts.
+    #[test]
+    fn an_overloaded_group_below_the_average_gives_tasks() {
+        let machine = Machine::new(&Topology::flat(4), &[1, 1, 9, 3]);
+        let mut light = crate::linux::fair::pelt::Signal::zero(Ns(0));
+        let inputs = crate::linux::fair::pelt::Inputs { load: 15, runnable: 1, running: true };
+        light.set(crate::linux::fair::pelt::Moment::of(Ns(0)), inputs);
+        light.at(NOW);
+        machine.summary.publish_fair(CpuId(0), &light);
+        let mut cpus = machine.online;
+        cpus.remove(CpuId(2));
+        // Without the CPU of nine hogs the average is 1370, and the three hogs are above it.
+        let ask = Ask { cpus: &cpus, ..machine.ask(0, 0, Idle::No, false) };
+        assert!(matches!(ask.busiest(), Some((CpuId(3), Amount::Load(1300..=1400)))), "{:?}", ask.busiest());
+        let there = Stats { kind: Kind::Overloaded, average: 700, capacity: SCALE, ..Stats::default() };
+        let mut local = Stats { kind: Kind::Busy, load: 15, capacity: SCALE, ..Stats::default() };
+        assert_eq!(ask.amount(&mut local, &there, 1370), Some(Amount::Load(1355)));
     }
 
     #[test]
