@@ -211,3 +211,25 @@ fn threads_that_end_are_no_error() {
         always(now == before, || format!("round {round}: {now:?} {before:?}"));
     }
 }
+
+/// A name that a thread gives itself makes no event that is followed: the report has it all the same.
+#[test]
+fn a_thread_that_renames_itself_is_reported_by_its_last_name() {
+    let Some(_turn) = turn("a_thread_that_renames_itself_is_reported_by_its_last_name") else { return };
+    settles(3, || {
+        let folder = Folder::new("live-rename");
+        // It is managed by its first name for half a second, and lives when the time is over.
+        let script = "sleep 0.5; printf later >/proc/$$/comm; sleep 3; :";
+        let arguments = ["run", "--scheduler", "rr", "--for", "2s", "--json", "--", "sh", "-c", script];
+        let run = ran(&mut command(&folder, &arguments));
+        assert_eq!(run.code, 0, "{run:?}");
+        let result: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+        let names: Vec<&str> = result["threads"]
+            .as_array()
+            .expect("threads")
+            .iter()
+            .filter_map(|t| t["comm"].as_str())
+            .collect();
+        assert!(names.contains(&"later") && !names.contains(&"sh"), "{names:?}");
+    });
+}

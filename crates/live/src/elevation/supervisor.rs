@@ -378,9 +378,17 @@ impl<'a> Supervisor<'a> {
         if now.saturating_sub(self.published) >= PUBLISH {
             self.published = now;
             self.give_back_requested()?;
+            self.rename();
             self.publish(now);
         }
         Ok(self.processes.iter().any(|process| !host::of_process(*process).is_empty()))
+    }
+
+    /// Looks at every name: a thread that gives itself another (`prctl(PR_SET_NAME)`) makes no event that is followed.
+    fn rename(&mut self) {
+        let now: Vec<Identity> =
+            self.threads.iter().filter_map(|kept| host::identity(kept.taken.thread.tid)).collect();
+        now.into_iter().for_each(|identity| self.renamed(identity));
     }
 
     /// A thread may run another program: its name, and what is declared for that, may be another.
@@ -449,6 +457,7 @@ impl<'a> Supervisor<'a> {
     }
 
     fn end(mut self) -> Result<ElevationReport, LiveError> {
+        self.rename();
         self.agents.stop();
         // Closing tracepoints takes the kernel a tenth of a second: the guardian must not take that for silence.
         while !self.agents.has_ended() {
