@@ -158,6 +158,9 @@ pub struct Counts {
     /// How long they were in all.
     #[serde(default, rename = "given_ns")]
     pub yielded_ns: u64,
+    /// Rounds of an agent after which its timers waited, because they were due again sooner than the round had taken.
+    #[serde(default)]
+    pub postponed: u64,
     /// CPU time of agents and block detectors.
     pub agent_cpu_ns: u64,
     /// Steps that the log had no room for.

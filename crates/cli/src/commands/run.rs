@@ -176,6 +176,15 @@ fn as_text(report: &ElevationReport, style: &Style) -> String {
     if counts.migrations > 0 {
         let _ = writeln!(text, "sent to another managed CPU {} times", counts.migrations);
     }
+    // Now and then it happens on every machine: a quantum that is too short shows in most decisions.
+    if counts.postponed * 4 > counts.decisions {
+        let _ = writeln!(
+            text,
+            "slices were longer than asked for after {} of {} decisions: the agents take as long to decide; a longer quantum or slice \
+             wastes less",
+            counts.postponed, counts.decisions
+        );
+    }
     if report.silence > schedlab_live::elevation::SILENCE {
         let _ = writeln!(
             text,

@@ -127,7 +127,13 @@ pub(super) struct AgentState<T, C> {
     by_tid: BTreeMap<u32, u32>,
     /// The slot whose agent holds the lock: the other agents must be woken.
     pub(super) acting: usize,
+    /// CPU time that this agent had used when its round began.
+    used_before: Ns,
 }
+
+/// An agent that finds its timers due again and again sleeps for as long as its last round took, but never for longer than this.
+/// A round takes some 10 us; one of more than 1 ms was disturbed and says nothing about the next.
+const LONGEST_PAUSE: Ns = Ns::from_ms(1);
 
 impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
     /// Returns a state without threads. The log holds so many steps.
@@ -152,19 +158,29 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
             breach: None,
             by_tid: BTreeMap::new(),
             acting: 0,
+            used_before: Ns::ZERO,
         }
     }
 
     /// Begins a round of the agent of `slot`.
     pub(super) fn enter(&mut self, slot: usize) {
         self.acting = slot;
+        self.used_before = (self.rules.used)();
         self.count_window(slot, false);
     }
 
     /// Ends a round; returns when the agent must wake at the latest.
+    ///
+    /// Timers, slices and ticks let the threads have the CPU at least for as long as the round took, so that they take half of
+    /// it at most; a wakeup ends the sleep at once. Otherwise a quantum below the cost of a decision would leave nothing to
+    /// the threads, no yield window would ever be over, and what the kernel has below the bands would never run: under
+    /// PREEMPT_RT its RCU threads (SCHED_FIFO 1), without which this driver itself cannot open or close an event.
     pub(super) fn leave(&mut self, slot: usize) -> Ns {
         self.count_window(slot, true);
-        self.due(slot)
+        let took = (self.rules.used)().saturating_sub(self.used_before).min(LONGEST_PAUSE);
+        let (due, earliest) = (self.due(slot), self.now() + took);
+        self.counts.postponed += u64::from(due < earliest);
+        due.max(earliest)
     }
 
     pub(super) fn now(&self) -> Ns {
