@@ -93,8 +93,46 @@ fn is(plan: &RowPlan, name: &str) -> bool {
     glob(name, &plan.variant) || glob(name, &plan.label) || glob(name, &both)
 }
 
-/// Refuses gates about rows or subjects that there are not, before anything runs. `names`: classes and tasks.
-pub(super) fn check(gates: &[RowGate], plans: &[RowPlan], names: &[String]) -> Result<(), StudyError> {
+/// The gates of a comparison, whose rows and subjects there are.
+pub(super) struct Gates<'a> {
+    gates: &'a [RowGate],
+    /// Classes, tasks and what else can be a subject.
+    names: &'a [String],
+}
+
+impl<'a> Gates<'a> {
+    /// Refuses gates about rows or subjects that there are not, before anything runs. `names`: classes and tasks.
+    pub(super) fn new(
+        gates: &'a [RowGate],
+        plans: &[RowPlan],
+        names: &'a [String],
+    ) -> Result<Gates<'a>, StudyError> {
+        check(gates, plans, names)?;
+        Ok(Gates { gates, names })
+    }
+
+    /// One entry for each row and subject that a gate covers. A gate about a row that was refused meanwhile is an error.
+    pub(super) fn judge(
+        &self,
+        plans: &[RowPlan],
+        runs: &[Vec<Run>],
+        errors: &Errors,
+        study: &Study,
+    ) -> Result<Vec<Gated>, StudyError> {
+        check(self.gates, plans, self.names)?;
+        let mut all = Vec::new();
+        for gate in self.gates {
+            for row in gate.rows(plans) {
+                let base = gate.base(plans).unwrap_or(0);
+                let asked = Asked { gate, row: &study.rows[row], own: &runs[row], base: &runs[base], errors };
+                all.extend(asked.all(study.trusted()));
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn check(gates: &[RowGate], plans: &[RowPlan], names: &[String]) -> Result<(), StudyError> {
     let mut known: Vec<&str> = names.iter().map(String::as_str).collect();
     for plan in plans {
         known.extend(plan.workload.sources.iter().map(|source| source.name.as_str()));
@@ -139,33 +177,6 @@ pub(super) fn check(gates: &[RowGate], plans: &[RowPlan], names: &[String]) -> R
     Ok(())
 }
 
-/// One entry for each row and subject that a gate covers.
-pub(super) fn judge(
-    gates: &[RowGate],
-    plans: &[RowPlan],
-    runs: &[Vec<Run>],
-    errors: &Errors,
-    study: &Study,
-) -> Vec<Gated> {
-    let mut all = Vec::new();
-    for gate in gates {
-        for row in gate.rows(plans) {
-            let base = gate.base(plans).unwrap_or(0);
-            let asked = Asked { gate, row: &study.rows[row], own: &runs[row], base: &runs[base], errors };
-            let covered = asked.row.subjects.iter().filter(|subject| gate.gate.covers(&subject.name));
-            let judged: Vec<Gated> =
-                covered.filter_map(|subject| asked.judge(subject, study.trusted())).collect();
-            if judged.is_empty() {
-                let name = gate.gate.subject.as_deref().unwrap_or_default();
-                let got = format!("{} was not measured: nothing was counted", gate.gate.metric);
-                all.push(asked.found(name, GateOutcome::CannotSay, got));
-            }
-            all.extend(judged);
-        }
-    }
-    all
-}
-
 /// One gate and one row.
 struct Asked<'a> {
     gate: &'a RowGate,
@@ -185,6 +196,18 @@ impl Asked<'_> {
             outcome,
             got,
         }
+    }
+
+    /// An entry for each subject that the gate covers; at least one.
+    fn all(&self, trusted: bool) -> Vec<Gated> {
+        let covered = self.row.subjects.iter().filter(|subject| self.gate.gate.covers(&subject.name));
+        let judged: Vec<Gated> = covered.filter_map(|subject| self.judge(subject, trusted)).collect();
+        if !judged.is_empty() {
+            return judged;
+        }
+        let name = self.gate.gate.subject.as_deref().unwrap_or_default();
+        let got = format!("{} was not measured: nothing was counted", self.gate.gate.metric);
+        vec![self.found(name, GateOutcome::CannotSay, got)]
     }
 
     /// `None`: the subject has no such number.

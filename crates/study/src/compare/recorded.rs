@@ -2,11 +2,12 @@
 
 use super::client_log::{self, ClientLog};
 use super::elasticity::{self, Reading};
+use super::features;
+use super::gates::Gates;
 use super::scenario::costs;
 use super::trust::{self, against};
 use super::{Errors, Options, Progress, check_knobs_exist, check_names, check_schedulers};
 use super::{detail, parse_variants, rows, seeds, split_classes, verdict};
-use super::{features, gates};
 use crate::StudyError;
 use crate::measurements::Measured;
 use crate::result::{Detail, Input, InputKind, Prediction, SCHEMA, Study};
@@ -320,7 +321,7 @@ pub fn compare_recording(
     let client = options.client_log.as_ref().map(|log| ClientLog::open(log, input)).transpose()?;
     let mut names = input.classes.clone();
     names.extend(client.as_ref().map(|_| client_log::SUBJECT.to_owned()));
-    gates::check(&options.gates, &plans, &names)?;
+    let gates = Gates::new(&options.gates, &plans, &names)?;
     let duration = self::duration(input, options)?;
     let seeds = seeds(options.seed.unwrap_or(1), options.repetitions.unwrap_or(SEEDS));
     let split = split_classes(&plans, &input.classes);
@@ -339,7 +340,6 @@ pub fn compare_recording(
         progress,
     };
     let (mut runs, refused) = bench.run(&mut plans)?;
-    gates::check(&options.gates, &plans, &names)?;
     client.iter().for_each(|client| client.add_to(&mut runs));
     let alone = trust::alone(input, &plans[0], &bench)?;
     let mut replay = trust::self_replay(input, &recorded, why, &runs[0], &alone, &single);
@@ -366,7 +366,7 @@ pub fn compare_recording(
         sections: Vec::new(),
         seeds,
     };
-    study.gates = gates::judge(&options.gates, &plans, &runs, &errors, &study);
+    study.gates = gates.judge(&plans, &runs, &errors, &study)?;
     study.headline = crate::headline::headline(&study, &[]);
     study.verdict = verdict::verdict(&study);
     if let Some(keep) = &keep {

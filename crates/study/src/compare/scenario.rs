@@ -1,7 +1,8 @@
 //! Comparing over a scenario.
 
+use super::gates::Gates;
 use super::{Errors, Options, Progress, check_knobs_exist, check_names, check_schedulers};
-use super::{detail, gates, parse_variants, rows, seeds, values, verdict};
+use super::{detail, parse_variants, rows, seeds, values, verdict};
 use crate::StudyError;
 use crate::deviation::Deviation;
 use crate::measurements::{Kind, MACHINE};
@@ -24,7 +25,7 @@ pub fn compare_scenario(
 ) -> Result<Study, StudyError> {
     check_schedulers(&options.schedulers)?;
     let mut plans = plans(scenario, options)?;
-    gates::check(&options.gates, &plans, &scenario.classes)?;
+    let gates = Gates::new(&options.gates, &plans, &scenario.classes)?;
     let duration = duration(scenario, options)?;
     let first = options.seed.unwrap_or(scenario.seed);
     let seeds = seeds(first, options.repetitions.unwrap_or(scenario.repetitions));
@@ -43,7 +44,6 @@ pub fn compare_scenario(
         progress,
     };
     let (runs, refused) = bench.run(&mut plans)?;
-    gates::check(&options.gates, &plans, &scenario.classes)?;
     // The longest of them, where runs end with their last task.
     let duration = runs.iter().flatten().map(|run| run.ended).max().unwrap_or(duration);
     let name = |task: usize| scenario.workload.tasks[task].name.clone();
@@ -74,7 +74,7 @@ pub fn compare_scenario(
         fitted: scenario.fitted.clone(),
         sections: crate::scenario::sections(&scenario.workload, &scenario.classes),
     };
-    study.gates = gates::judge(&options.gates, &plans, &runs, &Errors::new(), &study);
+    study.gates = gates.judge(&plans, &runs, &Errors::new(), &study)?;
     study.headline = crate::headline::headline(&study, &scenario.headline);
     study.verdict = verdict::verdict(&study);
     if let Some(keep) = &keep {
