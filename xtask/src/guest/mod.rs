@@ -239,6 +239,7 @@ fn judge(test: &Test, told: &transcript::Transcript, folder: &Path) -> usize {
     let good = verdicts.len() - bad;
     println!("   {:<14} {good} good, {bad} bad, {:.0} s", test.name, told.time_s);
     verdicts.iter().filter(|verdict| !verdict.good).for_each(show);
+    told.evidence.iter().for_each(|line| println!("       | {line}"));
     // A test that looked at nothing is no test.
     bad + usize::from(verdicts.is_empty())
 }

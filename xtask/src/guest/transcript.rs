@@ -11,7 +11,12 @@ pub(super) struct Told {
     pub(super) ended: bool,
     /// Seconds of the guest's time.
     pub(super) time_s: f64,
+    /// For each command that a fault is about: the command and what it printed, at most [`EVIDENCE`] lines of it.
+    pub(super) evidence: Vec<String>,
 }
+
+/// So many lines of a command's output are shown below a fault: a log of CI is all that its reader has.
+const EVIDENCE: usize = 16;
 
 /// All tests of a boot.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -28,7 +33,15 @@ pub(super) struct Transcript {
 /// Reads a console: lines that begin with `@`.
 pub(super) fn read(console: &str) -> Transcript {
     let mut transcript = Transcript::default();
+    // The last command and its output, until a fault shows them.
+    let mut command: Vec<&str> = Vec::new();
     for line in console.lines() {
+        if line.starts_with("$ ") {
+            command.clear();
+        }
+        if !line.starts_with('@') && command.len() < EVIDENCE {
+            command.push(line);
+        }
         // A line of the kernel may come in between; what a test says begins a line all the same.
         let Some((word, text)) = line.strip_prefix('@').and_then(|rest| rest.split_once(' ')) else {
             continue;
@@ -44,6 +57,9 @@ pub(super) fn read(console: &str) -> Transcript {
             "ok" | "bad" => {
                 if let Some(test) = transcript.tests.last_mut() {
                     test.verdicts.push(Verdict { good: word == "ok", text: text.to_owned() });
+                    if word == "bad" {
+                        test.evidence.extend(command.drain(..).map(str::to_owned));
+                    }
                 }
             }
             "end" => {
@@ -75,6 +91,7 @@ mod tests {
         assert!(doctor.ended && (doctor.time_s - 2.5).abs() < 1e-9);
         assert_eq!(doctor.verdicts.iter().map(|v| v.good).collect::<Vec<_>>(), [true, false]);
         assert_eq!(doctor.verdicts[1].text, "bpf works");
+        assert_eq!(doctor.evidence, ["$ schedlab doctor"]);
         assert!(!read.tests[1].ended, "it was cut off");
     }
 }
