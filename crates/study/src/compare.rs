@@ -79,6 +79,7 @@ fn rows(
 ) -> Vec<Row> {
     let base = &runs[0];
     let split = split_classes(plans, classes);
+    let loads = bound::first_of_load(plans);
     let row = |(index, (plan, own)): (usize, (&RowPlan, &Vec<Run>))| {
         let mut changed: BTreeSet<String> = plan.changed.iter().map(|&task| classes[task].clone()).collect();
         changed.extend(plan.changed.iter().map(|&task| name(task)));
@@ -119,6 +120,9 @@ fn rows(
                 cells: Metric::all_reported().chain(named(subject)).filter_map(cell).collect(),
             }
         });
+        let standing = bound::standing(plan, &plans[0]);
+        // Under another load a setting is what differs from the first row of that load.
+        let from = &plans[if standing.load().is_some() { loads[index] } else { 0 }];
         let mut notes = plan.notes.clone();
         notes.extend(own[0].notes.iter().cloned());
         Row {
@@ -127,9 +131,11 @@ fn rows(
             subjects: subjects.collect(),
             event_hashes: own.iter().map(|run| format!("{:016x}", run.event_hash)).collect(),
             notes,
-            bound: bound::why(plan, &plans[0]),
-            mildness: deploy::mildness(&bound::own(plan, &plans[0]), &plan.scheduler, &plans[0].scheduler),
-            deploy: bound::deployment(plan, &plans[0]),
+            bound: standing.bound(),
+            load: standing.load(),
+            first_of_load: Some(loads[index]).filter(|&first| first > 0),
+            mildness: deploy::mildness(&bound::own(plan, from), &plan.scheduler, &from.scheduler),
+            deploy: bound::deployment(plan, from),
             delegation: plan
                 .delegation
                 .as_ref()

@@ -82,7 +82,7 @@ fn an_unwritable_page_is_refused_before_the_work() {
 fn of_a_recording_that_is_only_shown() {
     let html = page("show", &["show", "recordings/two-yes.slt", "--from", "100ms", "--to", "900ms"]);
     for part in [
-        "The longest wait for a CPU was",
+        "of 800ms for a CPU, ",
         "Who ran when",
         "Who delayed whom",
         "Run-queue length",
