@@ -366,7 +366,8 @@ fn hover_names_task_and_time_and_a_click_on_a_wait_says_who_ran_meanwhile() {
     assert_eq!(attribute(&dom, "errors"), "");
     let head = &dom[..dom.len().min(1200)];
     let span = attribute(&dom, "span").replace("&nbsp;", " ");
-    for part in ["block: ", "CPU 0: server", "ran 1.00 ms from 0.004000 s", "waited 3.00 ms", "an interrupt"] {
+    for part in ["block: ", "CPU 0: server", "ran 1.00 ms from 0.004000 s", "waited 3.00 ms", "an interrupt"]
+    {
         assert!(span.contains(part), "{part}: {span}: {head}");
     }
     assert!(attribute(&dom, "wait").contains("CPU 0: server"), "{head}");

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The largest file that is read.
-const MAX_BYTES: usize = 4 << 20;
+const MAX_BYTES: usize = 64 << 20;
 /// What `global` may say that has no meaning for a schedule.
 const IGNORED: [&str; 11] = [
     "calibration",

@@ -115,7 +115,8 @@ fn the_verdict_speaks_of_what_the_scenario_is_about() {
         text.as_str().is_some_and(|text| text.starts_with("More needs another kernel (rt, hackbench, fifo)"))
     };
     assert!(beside.iter().any(more), "{beside:?}");
-    let row = |name: &str| value["rows"].as_array().unwrap().iter().find(|row| row["variant"] == name).unwrap();
+    let row =
+        |name: &str| value["rows"].as_array().unwrap().iter().find(|row| row["variant"] == name).unwrap();
     assert_eq!(row("standard, idle, fifo")["bound"], "it has fewer tasks");
     assert!(row("rt, hackbench, fifo").get("bound").is_none());
 }
@@ -123,7 +124,8 @@ fn the_verdict_speaks_of_what_the_scenario_is_about() {
 /// A load that the first row does not have is no bound: it has a first row of its own, and the same setting is told for it.
 #[test]
 fn another_load_is_no_bound() {
-    let twice = ["--variant", "busy: yes-1 demand=x2", "--variant", "busy nice: yes-1 demand=x2 ; yes-2 nice=19"];
+    let twice =
+        ["--variant", "busy: yes-1 demand=x2", "--variant", "busy nice: yes-1 demand=x2 ; yes-2 nice=19"];
     let nice = ["--variant", "quiet nice: yes-2 nice=19", "--scheduler", "linux-6.18", "--json"];
     let arguments = [&["compare", "two-hogs"][..], &nice, &twice].concat();
     let ran = schedlab(&arguments);

@@ -54,8 +54,10 @@ fn looked_at(name: &str, arguments: &[&str]) -> Option<Vec<serde_json::Value>> {
         .output()
         .unwrap();
     let dom = String::from_utf8_lossy(&output.stdout).into_owned();
-    let title = dom.split("<title>").nth(1).and_then(|rest| rest.split("</title>").next()).unwrap_or_default();
-    let plain = title.replace("&lt;", "<").replace("&gt;", ">").replace("&nbsp;", "\u{a0}").replace("&amp;", "&");
+    let title =
+        dom.split("<title>").nth(1).and_then(|rest| rest.split("</title>").next()).unwrap_or_default();
+    let plain =
+        title.replace("&lt;", "<").replace("&gt;", ">").replace("&nbsp;", "\u{a0}").replace("&amp;", "&");
     let told: Vec<serde_json::Value> = serde_json::from_str(&plain).unwrap_or_default();
     assert_eq!(told.len(), WIDTHS.len() * THEMES.len(), "{arguments:?}: {title}");
     for one in &told {
@@ -78,8 +80,7 @@ fn a_comparison_begins_with_verdict_deployment_ladder_and_table() {
     let Some(told) = looked_at("page-batch", &["compare", "redis-batch", "--for", "1500ms"]) else { return };
     for one in &told {
         let all = sections(one);
-        let first =
-            ["verdict", "Set it without schedlab", "From the median to the maximum", "What changes"];
+        let first = ["verdict", "Set it without schedlab", "From the median to the maximum", "What changes"];
         assert_eq!(all[..4], first, "{one}");
         let rest = &all[4..];
         // An expectation of a run that is cut short may fail: then the section on trust is open.
@@ -104,8 +105,12 @@ fn a_recording_begins_with_its_answer_a_ladder_and_its_tasks() {
 #[test]
 fn the_demo_is_laid_out_at_every_width() {
     let recording = root().join("recordings/redis-other-other-closed8.slt").display().to_string();
-    let variants =
-        ["--variant", "batch idle: sysbench policy=idle", "--variant", "redis fifo: redis-server policy=fifo:1"];
+    let variants = [
+        "--variant",
+        "batch idle: sysbench policy=idle",
+        "--variant",
+        "redis fifo: redis-server policy=fifo:1",
+    ];
     let arguments = [&["compare", &recording, "--for", "1s", "--seeds", "2"][..], &variants].concat();
     let Some(told) = looked_at("page-demo", &arguments) else { return };
     for one in &told {

@@ -5,12 +5,8 @@ use super::schedlab;
 use serde_json::Value;
 
 const DEMO: &str = "recordings/redis-other-other-closed8.slt";
-const VARIANTS: [&str; 4] = [
-    "--variant",
-    "batch idle: sysbench policy=idle",
-    "--variant",
-    "redis fifo: redis-server policy=fifo:1",
-];
+const VARIANTS: [&str; 4] =
+    ["--variant", "batch idle: sysbench policy=idle", "--variant", "redis fifo: redis-server policy=fifo:1"];
 
 /// The first two sentences of what a command prints, and its result as JSON.
 fn answered(arguments: &[&str]) -> (String, Value) {
@@ -64,12 +60,18 @@ fn what_should_i_set_and_what_will_it_cost() {
 fn how_sure_is_that() {
     let (said, study) = answered(&[&["compare", DEMO][..], &VARIANTS].concat());
     let row = recommended(&study);
-    assert!(said.starts_with("Run sysbench under SCHED_IDLE (batch idle): redis-server CPU share "), "{said}");
+    assert!(
+        said.starts_with("Run sysbench under SCHED_IDLE (batch idle): redis-server CPU share "),
+        "{said}"
+    );
     assert!(said.contains(&shown(&study, row, "redis-server", "share")), "{said}");
     let subjects = study["self_replay"]["subjects"].as_array().unwrap();
     let off = |subject: &Value| {
         let cells = subject["cells"].as_array().unwrap();
-        cells.iter().find(|cell| cell["metric"] == "share").map_or(0.0, |cell| cell["difference"].as_f64().unwrap())
+        cells
+            .iter()
+            .find(|cell| cell["metric"] == "share")
+            .map_or(0.0, |cell| cell["difference"].as_f64().unwrap())
     };
     let worst = subjects.iter().map(|subject| off(subject).abs()).fold(0.0, f64::max) * 100.0;
     let sure = format!("The simulation reproduces the recording within {worst:.1} points of CPU share");

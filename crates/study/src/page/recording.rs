@@ -9,7 +9,9 @@ use crate::measurements::{Kind, Measured, SubjectData};
 use crate::metric::Metric;
 use crate::view::spaced;
 use schedlab_model::{EventSink, Ns};
-use schedlab_report::{Cdf, Cell, Column, Curve, Facts, Ladders, LaneTask, Lanes, Measure, Page, Section, Table};
+use schedlab_report::{
+    Cdf, Cell, Column, Curve, Facts, Ladders, LaneTask, Lanes, Measure, Page, Section, Table,
+};
 use schedlab_trace::Recording;
 use schedlab_trace::analysis::runqueue::RunQueue;
 use schedlab_trace::analysis::{Analysis, Answer, Scope, Summary};
@@ -133,7 +135,8 @@ fn ladder(page: &mut Page, measured: &Measured) {
     };
     // A percentile of a few values is a line that says nothing.
     let enough = |curve: &Curve| curve.count >= LADDER_VALUES;
-    let curves: Vec<Curve> = by_share(measured).into_iter().take(CLASSES).enumerate().filter_map(curve).collect();
+    let curves: Vec<Curve> =
+        by_share(measured).into_iter().take(CLASSES).enumerate().filter_map(curve).collect();
     let curves = curves.into_iter().filter(enough).collect();
     let measure = Measure { name: name.to_owned(), about: about.to_owned(), curves };
     let mut section = Section::new("From the median to the maximum").lead(

@@ -77,9 +77,8 @@ impl Answer {
         let blame = &seen.blame;
         let waited = |line: &usize| blame.waited(*line);
         let all = (0..blame.keys.len()).filter(|line| waited(line) > Ns::ZERO);
-        let line = all.max_by_key(|line| {
-            (seen.woken[*line] >= SERVES, waited(line), std::cmp::Reverse(*line))
-        })?;
+        let line =
+            all.max_by_key(|line| (seen.woken[*line] >= SERVES, waited(line), std::cmp::Reverse(*line)))?;
         let (culprit, share) = blame.rows[line].iter().max_by_key(|(_, share)| share.time)?;
         let running = match culprit {
             Culprit::Line(other) => name(header, &blame.keys.labels[*other]),

@@ -1,7 +1,7 @@
 //! `schedlab show --json` (docs/show-schema.md). Rows are written one by one: a listing may be larger than memory.
 
-use schedlab_trace::analysis::{Answer, Scope};
 use schedlab_trace::analysis::show::{Cell, Column, Output, Table};
+use schedlab_trace::analysis::{Answer, Scope};
 use schedlab_trace::{Recording, TaskInfo};
 use serde_json::{Value, json};
 use std::io::{self, Write};
