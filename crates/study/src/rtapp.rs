@@ -5,6 +5,7 @@
 
 mod export;
 mod json;
+mod periods;
 mod program;
 
 use crate::generate::{Draft, DraftSection, quote};

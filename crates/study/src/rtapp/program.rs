@@ -1,6 +1,7 @@
 //! From rt-app's tasks, phases and events to tasks and steps of a scenario.
 
 use super::json::Json;
+use super::periods::has_several_periods;
 use super::{Counts, Mistake, micros, number, object, text, word};
 use crate::generate::{DraftSection, quote};
 use schedlab_model::text::nearest;
@@ -39,7 +40,7 @@ const ATTRIBUTES: [&str; 19] = [
 ];
 
 /// The event of a key such as `run0`.
-fn event(key: &str) -> Option<&'static str> {
+pub(super) fn event(key: &str) -> Option<&'static str> {
     if ATTRIBUTES.contains(&key) {
         return None;
     }
@@ -253,22 +254,6 @@ fn names_cpus(entries: &[(String, Json)]) -> bool {
         || matches!(find(entries, "phases"), Some(Json::Object(phases)) if phases.iter().any(in_phase))
 }
 
-/// Whether the timers of a task, those of its phases included, have more than one period.
-fn has_several_periods(entries: &[(String, Json)]) -> bool {
-    fn collect<'j>(entries: &'j [(String, Json)], periods: &mut Vec<&'j Json>) {
-        for (key, value) in entries {
-            match (value, event(key)) {
-                (Json::Object(timer), Some("timer")) => periods.extend(find(timer, "period")),
-                (Json::Object(inner), None) => collect(inner, periods),
-                _ => {}
-            }
-        }
-    }
-    let mut periods = Vec::new();
-    collect(entries, &mut periods);
-    periods.windows(2).any(|pair| pair[0] != pair[1])
-}
-
 fn instances(entries: &[(String, Json)], place: &str) -> Result<i64, Mistake> {
     let Some(value) = find(entries, "instance") else { return Ok(1) };
     let place = format!("{place}.instance");
@@ -278,7 +263,7 @@ fn instances(entries: &[(String, Json)], place: &str) -> Result<i64, Mistake> {
     }
 }
 
-fn find<'j>(entries: &'j [(String, Json)], key: &str) -> Option<&'j Json> {
+pub(super) fn find<'j>(entries: &'j [(String, Json)], key: &str) -> Option<&'j Json> {
     entries.iter().find(|(name, _)| name == key).map(|(_, value)| value)
 }
 
