@@ -1,6 +1,6 @@
 //! A workload: tasks with their programs, groups, channels and sources. It says nothing about a scheduler.
 
-use crate::{Amount, ChannelId, CpuSet, Draw, GroupId, LockId, Nice, Ns, Op, Policy, Program, TaskId};
+use crate::{Amount, ChannelId, CpuId, CpuSet, Draw, GroupId, LockId, Nice, Ns, Op, Policy, Program, TaskId};
 use serde::{Deserialize, Serialize};
 
 /// Everything that happens on a machine apart from scheduling.
@@ -101,6 +101,9 @@ pub struct TaskSpec {
     pub entry: Ns,
     /// When it becomes runnable first.
     pub start: Start,
+    /// Where it was when the run began, if it existed then and that is known (from a recording); `None`: the scheduler places it.
+    #[serde(default)]
+    pub began_on: Option<CpuId>,
     /// What it does.
     pub program: Program,
 }
@@ -119,6 +122,7 @@ impl TaskSpec {
             slice: None,
             entry: Ns::ZERO,
             start: Start::At(Ns::ZERO),
+            began_on: None,
             program,
         }
     }

@@ -71,6 +71,8 @@ pub struct TaskView {
     pub alive: bool,
     /// It existed and slept long before time 0 (as against: created at or after time 0).
     pub old_sleeper: bool,
+    /// The CPU that it was on when the run began, if it existed then and that is known: its first placement.
+    pub began_on: Option<CpuId>,
     /// Nice value.
     pub nice: Nice,
     /// Its group.
@@ -109,6 +111,7 @@ impl Default for TaskView {
         TaskView {
             alive: false,
             old_sleeper: false,
+            began_on: None,
             policy: Policy::Other,
             nice: Nice::ZERO,
             group: GroupId::ROOT,

@@ -307,3 +307,28 @@ fn refuses_what_it_cannot_see() {
     let options = ReplayOptions { without_wakes: true, ..ReplayOptions::default() };
     assert!(replay(&recording, &options).is_ok());
 }
+
+#[test]
+fn tasks_begin_where_they_were_seen_first() {
+    let moved = SchedEvent {
+        at: Ns(50),
+        cpu: CpuId(0),
+        kind: EventKind::Migrate { task: TaskId(1), from: CpuId(0), to: CpuId(1) },
+    };
+    let born = SchedEvent {
+        at: Ns(120),
+        cpu: CpuId(1),
+        kind: EventKind::New { task: TaskId(3), parent: Some(TaskId(1)) },
+    };
+    let events = vec![
+        moved,
+        switch(100, 1, Some(0), R, Some(1)),
+        born,
+        switch(200, 1, Some(1), R, Some(3)),
+        switch(300, 0, None, R, Some(2)),
+        switch(400, 1, Some(3), R, Some(0)),
+    ];
+    let replay = plain(2, 4, events, 1_000);
+    let began: Vec<Option<CpuId>> = replay.workload.tasks.iter().map(|task| task.began_on).collect();
+    assert_eq!(began, [Some(CpuId(1)), Some(CpuId(0)), Some(CpuId(0)), None]);
+}

@@ -10,6 +10,7 @@
 //! |---|---|---|---|
 //! | interval per domain: doubled while balanced up to twice the span's weight in ms, × 16 when busy, −1 tick | `get_sd_balance_interval`, `load_balance` | modelled | `three_hogs_on_two_cpus_get_two_thirds_each` |
 //! | least recently run first; not running, pinned or throttled ones | `detach_tasks`, `can_migrate_task` | modelled; delayed tasks are never moved | `affinity_is_kept_and_nothing_is_lost` |
+//! | a task that may not go stands last for the next attempt; the running one is looked at too | `detach_tasks` (6.1.192, 6.12.117, 7.2.13) | modelled | `a_pinned_task_is_looked_at_once` |
 //! | cache hot for 0.5 ms, and buddies, until `cache_nice_tries` failures | `task_hot` | modelled; not between threads of a core | `hot_tasks_stay_at_first` |
 //! | too large a load moves after failures | `shr_bound` | modelled | `three_hogs_on_two_cpus_get_two_thirds_each` |
 //! | 6.14+: tasks that would not be eligible wait for a failure | `task_is_ineligible_on_dst_cpu` | modelled | no test of its own |
@@ -392,32 +393,24 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         amount: Amount,
         left: &mut i64,
     ) -> Detached {
-        // The running task is among those that are looked at.
-        let stays = |id: EntityId| env.cx.task(TaskId(rq.entity(id).task)).affinity.contains(attempt.to);
-        let movable = rq.curr_of(Class::Fair).is_some_and(stays);
-        let mut out = Detached { all_pinned: !movable, ..Detached::default() };
+        let mut out = Detached { all_pinned: true, ..Detached::default() };
         if rq.nr_running <= 1 {
             return Detached::default();
         }
         let looked = self.t.smp.nr_migrate.min(rq.nr_running);
-        for (seen, id) in candidates(rq).into_iter().enumerate() {
+        for (seen, id) in looked_at(rq).into_iter().enumerate() {
             let alone = attempt.idle != Idle::No && rq.nr_running <= 1;
             if alone || seen as u32 >= looked || *left <= 0 {
                 out.all_pinned &= !alone;
                 break;
             }
-            let affinity = env.cx.task(TaskId(rq.entity(id).task)).affinity;
-            if !affinity.contains(attempt.to) {
-                out.some_pinned = true;
-                out.instead = out.instead.or_else(|| affinity.and(group).lowest());
+            let Some(costs) = self.leaves(env, rq, id, attempt, group, amount, &mut out) else {
+                // Next time others come first (`list_move` in `detach_tasks`).
+                rq.stamp(id);
                 continue;
-            }
-            out.all_pinned = false;
-            if !self.may_leave(rq, id, attempt) {
-                continue;
-            }
-            let costs = self.costs(rq, id, amount);
+            };
             if !matches!(amount, Amount::Tasks(_)) && costs >> attempt.failed.min(63) > *left {
+                rq.stamp(id);
                 continue;
             }
             *left -= costs;
@@ -427,6 +420,32 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             }
         }
         out
+    }
+
+    /// How much of the amount a task is that may move; notes what affinity prevents.
+    #[expect(clippy::too_many_arguments, reason = "the state of one look at a queue")]
+    fn leaves(
+        &self,
+        env: Env<'_>,
+        rq: &mut Rq,
+        id: EntityId,
+        attempt: &Attempt<'_>,
+        group: &CpuSet,
+        amount: Amount,
+        out: &mut Detached,
+    ) -> Option<i64> {
+        if self.waits_for_failure(rq, id, attempt) {
+            return None;
+        }
+        let affinity = env.cx.task(TaskId(rq.entity(id).task)).affinity;
+        if !affinity.contains(attempt.to) {
+            out.some_pinned = true;
+            out.instead = out.instead.or_else(|| affinity.and(group).lowest());
+            return None;
+        }
+        // The running task is among those that are looked at.
+        out.all_pinned = false;
+        (id != rq.curr && self.is_cold(rq, id, attempt)).then(|| self.costs(rq, id, amount))
     }
 
     /// How much of the amount a task is.
@@ -443,15 +462,15 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
     }
 
-    /// Whether nothing but the amount speaks against moving this waiting task, which may run there.
-    fn may_leave(&self, rq: &Rq, id: EntityId, attempt: &Attempt<'_>) -> bool {
+    /// A task that would not be eligible there moves after a failure only.
+    fn waits_for_failure(&self, rq: &Rq, id: EntityId, attempt: &Attempt<'_>) -> bool {
+        let busy = || self.smp.get().is_some_and(|smp| smp.summary.fair(attempt.to) > 0);
+        self.t.version.ineligible_tasks_move_later() && attempt.failed == 0 && busy() && !F::eligible(rq, id)
+    }
+
+    /// Whether this waiting task has left the caches, or does not have to.
+    fn is_cold(&self, rq: &Rq, id: EntityId, attempt: &Attempt<'_>) -> bool {
         let entity = rq.entity(id);
-        if self.t.version.ineligible_tasks_move_later() && attempt.failed == 0 {
-            let busy = self.smp.get().is_some_and(|smp| smp.summary.fair(attempt.to) > 0);
-            if busy && !F::eligible(rq, id) {
-                return false;
-            }
-        }
         if attempt.failed > attempt.domain.cache_nice_tries
             || entity.idle
             || attempt.domain.level == Level::Smt
@@ -551,13 +570,18 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
 /// The waiting fair tasks of a queue that balancing may take, least recently run first.
 fn candidates(rq: &Rq) -> Vec<EntityId> {
+    let mut found = looked_at(rq);
+    found.retain(|&id| id != rq.curr);
+    found
+}
+
+/// The same with the running task.
+fn looked_at(rq: &Rq) -> Vec<EntityId> {
     let takes = |(_, e): &(usize, &Entity)| {
         e.on_rq && e.task != NONE && e.class == Class::Fair && !e.delayed && !rq.is_throttled(e.queue)
     };
-    let mut found: Vec<(u32, EntityId)> = (rq.entities.iter().enumerate().filter(takes))
-        .map(|(id, e)| (e.stamp, id as EntityId))
-        .filter(|&(_, id)| id != rq.curr)
-        .collect();
+    let mut found: Vec<(u32, EntityId)> =
+        (rq.entities.iter().enumerate().filter(takes)).map(|(id, e)| (e.stamp, id as EntityId)).collect();
     found.sort_unstable();
     found.into_iter().map(|(_, id)| id).collect()
 }

@@ -201,7 +201,8 @@ fn view(index: usize, spec: &TaskSpec, workload: &Workload, cpus: usize) -> Resu
     view.slice = spec.slice;
     view.affinity = affinity;
     view.soft_affinity = spec.soft_affinity;
-    view.set_last_cpu(first);
+    view.began_on = spec.began_on.filter(|cpu| affinity.contains(*cpu));
+    view.set_last_cpu(view.began_on.unwrap_or(first));
     Ok(view)
 }
 

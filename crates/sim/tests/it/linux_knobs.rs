@@ -133,6 +133,8 @@ fn every_knob_has_an_effect() {
                 "features.LAST_BUDDY" => {
                     format!("{name}:latency_ns=2ms,min_granularity_ns=1ms,wakeup_granularity_ns=100us,")
                 }
+                // What it decides shows where the weights do not decide it afterwards.
+                "features.WA_IDLE" => format!("{name}:features.WA_WEIGHT=off,"),
                 "features.CACHE_HOT_BUDDY" => format!(
                     "{name}:migration_cost_ns=0ns,features.NEXT_BUDDY=on,latency_ns=2ms,min_granularity_ns=1ms,"
                 ),

@@ -77,7 +77,8 @@ impl RecordedInput {
         let plan = RowPlan::new(&recorded, &unchanged, &self.subject())?;
         let machine = Machine { preemption: plan.preemption.clone(), ..self.machine(seed) };
         let scheduler = registry::build(&plan.scheduler, machine.topology.cpus())?;
-        let options = RunOptions { seed, duration: self.replay.duration, ..RunOptions::default() };
+        let options =
+            RunOptions { seed, duration: self.replay.duration, midway: true, ..RunOptions::default() };
         plan.run(&machine, &*scheduler, &options, sink).map(drop)
     }
 

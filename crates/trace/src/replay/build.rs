@@ -157,6 +157,9 @@ impl Builder<'_> {
         task.group = if self.header.groups.is_empty() { GroupId::ROOT } else { info.group };
         task.slice = info.slice;
         task.start = self.start(line);
+        let existed =
+            line.activations.first().is_some_and(|first| !matches!(first.origin, Origin::Forked(_)));
+        task.began_on = line.first_cpu.filter(|_| existed);
         let entry = reactor.map_or_else(|| self.messages.entry(index), |reactor| reactor.entry);
         task.entry = Ns(scaled(entry, scale));
         (task, arrivals)

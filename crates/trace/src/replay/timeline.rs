@@ -96,6 +96,8 @@ pub(super) struct Line {
     pub(super) stretches: Vec<Stretch>,
     /// CPU time in all.
     pub(super) total: Ns,
+    /// Where it was seen first: running, about to run, or leaving for another CPU.
+    pub(super) first_cpu: Option<CpuId>,
     /// CPU time before each activation.
     pub(super) starts: Vec<Ns>,
     /// Wakeups that came while it was running or runnable: they released nothing.
@@ -319,6 +321,9 @@ impl Timeline {
                 self.fork(task, parent);
                 self.recorded(event.cpu, self.recorder.wake);
             }
+            EventKind::Migrate { task, from, .. } => {
+                self.lines[task.index()].first_cpu.get_or_insert(from);
+            }
             EventKind::Exit { task } => self.lines[task.index()].exiting = true,
             EventKind::SyscallEnter { task, number } => self.lines[task.index()].call = Some(number),
             EventKind::SyscallExit { task } => self.lines[task.index()].call = None,
@@ -338,6 +343,7 @@ impl Timeline {
             Some(prev) if self.lines[prev.index()].life == Life::Fresh => {
                 let line = &mut self.lines[prev.index()];
                 line.begin(Origin::Initial, Ns::ZERO, None);
+                line.first_cpu.get_or_insert(cpu);
                 line.life = Life::Running(cpu, Ns::ZERO);
             }
             Some(_) => {}
@@ -372,6 +378,7 @@ impl Timeline {
     fn start(&mut self, task: TaskId, cpu: CpuId, preempted: bool) {
         let now = self.now;
         let line = &mut self.lines[task.index()];
+        line.first_cpu.get_or_insert(cpu);
         match line.life {
             Life::Fresh if !self.lost => line.begin(Origin::Initial, Ns::ZERO, None),
             Life::Blocked(since, state) => {

@@ -7,6 +7,7 @@
 //! |---|---|---|---|
 //! | classes has-spare, fully-busy, imbalanced, overloaded | `group_classify` | modelled (no misfit, no asym packing) | `hogs_beyond_the_cpus_overload_a_group` |
 //! | busiest group: highest class, then load / fewest idle | `update_sd_pick_busiest` | modelled | `the_fuller_group_is_busiest` |
+//! | only overloaded groups have an average; of busy ones the last is taken since 6.5, the first before | `update_sg_lb_stats`, `update_sd_pick_busiest` (6.1.192, 6.12.117, 7.2.13) | modelled | no test of its own |
 //! | overloaded: 117 % of the local average, above the total average | `find_busiest_group` | modelled | `a_small_difference_is_left_alone` |
 //! | siblings preferred: difference of more than 1 task | same; per core since 6.6 | modelled | `siblings_share_tasks` |
 //! | how much: tasks, use or load | `calculate_imbalance` | modelled | `half_the_difference_moves` |
@@ -144,7 +145,7 @@ impl Ask<'_> {
         if stats.kind < Kind::Overloaded && remote.is_some_and(|index| (self.pinned_below)(index)) {
             stats.kind = Kind::Imbalanced;
         }
-        if stats.kind == Kind::Overloaded || (self.by_core && stats.kind == Kind::Busy) {
+        if stats.kind == Kind::Overloaded {
             stats.average = stats.load * SCALE / stats.capacity;
         }
         stats
@@ -156,7 +157,9 @@ impl Ask<'_> {
             return new.fair > 0 && new.kind > old.kind;
         }
         match new.kind {
-            Kind::Overloaded | Kind::Busy => new.average > old.average,
+            Kind::Overloaded => new.average > old.average,
+            // Neither has an average: the first one stays, since 6.5 only if it is a core of several threads.
+            Kind::Busy => self.by_core && old.cpus == old.cores,
             Kind::Imbalanced => false,
             Kind::Spare => new.idle < old.idle || (new.idle == old.idle && new.tasks > old.tasks),
         }

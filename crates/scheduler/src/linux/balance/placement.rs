@@ -134,7 +134,7 @@ impl Place<'_> {
         if self.t.wa_idle && self.summary.idle(this) && self.domains.share_cache(this, prev) {
             return if self.summary.idle(prev) { prev } else { this };
         }
-        if self.t.wa_idle && wakeup.sync && self.summary.nr_running(this) == 1 {
+        if self.t.wa_idle && wakeup.sync && self.summary.awake(this) == 1 {
             return this;
         }
         if (self.t.wa_idle && self.summary.idle(prev)) || !self.t.wa_weight {

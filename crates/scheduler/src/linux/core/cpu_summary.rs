@@ -8,6 +8,7 @@
 //! |---|---|---|---|
 //! | a CPU is idle when nothing runs and nothing is queued | `idle_cpu` | modelled | `an_empty_row_is_idle` |
 //! | a CPU with only SCHED_IDLE tasks counts as idle; delayed tasks of other policies speak against it | `sched_idle_cpu`, 5.4+ | modelled | `only_idle_tasks_count_as_idle`, `sim/tests/it/idle_takers.rs` |
+//! | delayed tasks count in `nr_running`, but not among the fair ones, nor for a waker that is about to block | `update_sg_lb_stats`, `update_sg_wakeup_stats`, `wake_affine_idle` (7.2.13) | since 6.14; 6.12 counts and moves them, here it does neither | `a_delayed_task_counts_where_new_tasks_are_placed` |
 //! | remote load is as of the last tick or switch there | `cpu_load` | simplified: carried on to the reader's time | `signals_are_carried_on` |
 //! | capacity is what RT leaves, at least 1 | `scale_rt_capacity` | modelled (interrupts and DL: none) | `rt_takes_capacity` |
 //! | an LLC remembers whether it has an idle core, and how far to scan | `sched_domain_shared` | modelled | `placement` |
@@ -20,11 +21,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 /// What is published about one CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::linux) struct Facts {
-    /// Tasks running and queued, all classes, without delayed and throttled ones.
+    /// Tasks running and queued, all classes, without throttled ones; delayed ones are among them since 6.14 (`rq->nr_running`).
     pub(in crate::linux) nr_running: u32,
-    /// Fair tasks among them.
+    /// Fair tasks among them, without delayed ones (`h_nr_runnable`).
     pub(in crate::linux) fair: u32,
-    /// Fair tasks with SCHED_IDLE (or in an idle group) among them; 0 when another task of the queue is delayed.
+    /// Delayed tasks among `nr_running`, 255 at most.
+    pub(in crate::linux) delayed: u8,
+    /// Fair tasks with SCHED_IDLE (or in an idle group) among `nr_running`; 0 when there are others.
     pub(in crate::linux) fair_idle: u32,
     /// A task runs.
     pub(in crate::linux) busy: bool,
@@ -47,6 +50,7 @@ impl Facts {
         [
             u64::from(self.nr_running) << 32 | u64::from(self.fair),
             u64::from(self.fair_idle) << 32
+                | u64::from(self.delayed) << 24
                 | u64::from(self.rt_best) << 16
                 | u64::from(self.rt_runs) << 8
                 | flags,
@@ -54,8 +58,17 @@ impl Facts {
     }
     /// The same when there are fair tasks only.
     #[inline]
-    pub(in crate::linux) fn packed_fair(nr_running: u32, fair: u32, fair_idle: u32, busy: bool) -> [u64; 2] {
-        [u64::from(nr_running) << 32 | u64::from(fair), u64::from(fair_idle) << 32 | u64::from(busy)]
+    pub(in crate::linux) fn packed_fair(
+        nr_running: u32,
+        fair: u32,
+        delayed: u8,
+        fair_idle: u32,
+        busy: bool,
+    ) -> [u64; 2] {
+        [
+            u64::from(nr_running) << 32 | u64::from(fair),
+            u64::from(fair_idle) << 32 | u64::from(delayed) << 24 | u64::from(busy),
+        ]
     }
     /// The opposite of [`packed`](Self::packed).
     #[inline]
@@ -63,6 +76,7 @@ impl Facts {
         Facts {
             nr_running: (counts >> 32) as u32,
             fair: counts as u32,
+            delayed: (rest >> 24) as u8,
             fair_idle: (rest >> 32) as u32,
             busy: rest & 1 != 0,
             rt_runs: (rest >> 8) as u8,
@@ -402,7 +416,12 @@ impl CpuSummary {
         let facts = self.facts(cpu);
         facts.idle() || facts.only_idle_tasks()
     }
-    /// Tasks of all classes.
+    /// Tasks of all classes, without delayed ones.
+    #[inline]
+    pub(in crate::linux) fn awake(&self, cpu: CpuId) -> u64 {
+        self.nr_running(cpu).saturating_sub(u64::from(self.facts(cpu).delayed))
+    }
+    /// Tasks of all classes, delayed ones too.
     #[inline]
     pub(in crate::linux) fn nr_running(&self, cpu: CpuId) -> u64 {
         self.row(cpu).facts[0].load(Relaxed) >> 32
@@ -513,78 +532,4 @@ impl CpuSummary {
 }
 
 #[cfg(test)]
-pub(in crate::linux) mod tests {
-    use super::*;
-    use crate::linux::fair::pelt::Moment;
-
-    fn signal(load: u64, runnable: u64, running: bool, until: Ns) -> Signal {
-        let mut signal = Signal::zero(Ns(0));
-        signal.set(Moment::of(Ns(0)), Inputs { load, runnable, running });
-        signal.at(until);
-        signal
-    }
-
-    /// Publishes `fair` hogs that have been there for long.
-    pub(in crate::linux) fn hogs(summary: &CpuSummary, cpu: u32, fair: u32, now: Ns) {
-        let on = fair > 0;
-        let facts = Facts { nr_running: fair, fair, busy: on, ..Facts::default() };
-        let signal = signal(1024 * u64::from(fair), u64::from(fair), on, now);
-        summary.publish(CpuId(cpu), now, &facts);
-        summary.publish_fair(CpuId(cpu), &signal);
-    }
-
-    /// Publishes one fair task that has run for this long, after nothing.
-    pub(in crate::linux) fn runs_for(summary: &CpuSummary, cpu: u32, length: Ns, now: Ns) {
-        let facts = Facts { nr_running: 1, fair: 1, busy: true, ..Facts::default() };
-        let mut signal = Signal::zero(Ns(0));
-        signal.set(Moment::of(now.saturating_sub(length)), Inputs { load: 1024, runnable: 1, running: true });
-        signal.at(now);
-        summary.publish(CpuId(cpu), now, &facts);
-        summary.publish_fair(CpuId(cpu), &signal);
-    }
-
-    #[test]
-    fn an_empty_row_is_idle() {
-        let summary = CpuSummary::new(2, &[2]);
-        assert!(summary.idle(CpuId(0)) && summary.takes_wakee(CpuId(0)));
-        hogs(&summary, 0, 1, Ns(5));
-        assert!(!summary.idle(CpuId(0)));
-        assert_eq!(summary.publish(CpuId(0), Ns(9), &Facts::default()), Turn::Idles);
-        assert_eq!(summary.idle_since(CpuId(0)), Ns(9));
-    }
-
-    #[test]
-    fn only_idle_tasks_count_as_idle() {
-        let summary = CpuSummary::new(1, &[1]);
-        let mut facts = Facts { nr_running: 2, fair: 2, fair_idle: 2, busy: true, ..Facts::default() };
-        summary.publish(CpuId(0), Ns(0), &facts);
-        assert!(summary.only_idle_tasks(CpuId(0)) && !summary.idle(CpuId(0)));
-        facts.nr_running = 3;
-        summary.publish(CpuId(0), Ns(0), &facts);
-        assert!(!summary.takes_wakee(CpuId(0)));
-    }
-
-    #[test]
-    fn signals_are_carried_on() {
-        let summary = CpuSummary::new(1, &[1]);
-        let facts = Facts { nr_running: 1, fair: 1, busy: true, ..Facts::default() };
-        let on = signal(1024, 1, true, Ns(0));
-        summary.publish(CpuId(0), Ns(0), &facts);
-        summary.publish_fair(CpuId(0), &on);
-        assert_eq!(summary.load(CpuId(0), Ns(0)), 0);
-        let half = summary.signals(CpuId(0), Ns(32 * 1024 * 1024)).util_avg();
-        assert!((490..=530).contains(&half), "{half}");
-    }
-
-    #[test]
-    fn rt_takes_capacity() {
-        let summary = CpuSummary::new(1, &[1]);
-        assert_eq!(summary.capacity(CpuId(0), Ns(0)), 1024);
-        let facts = Facts { nr_running: 1, busy: true, rt_runs: 5, rt_best: 5, ..Facts::default() };
-        let rt = signal(0, 0, true, Ns(0));
-        summary.publish(CpuId(0), Ns(0), &facts);
-        summary.publish_rt(CpuId(0), &rt);
-        assert!(summary.capacity(CpuId(0), Ns::from_s(2)) <= 8);
-        assert_eq!(summary.rt_runs(CpuId(0)), (5, false));
-    }
-}
+pub(in crate::linux) mod tests;

@@ -19,6 +19,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::R
 #[derive(Debug)]
 pub(in crate::linux) struct Smp {
     pub(in crate::linux) summary: CpuSummary,
+    /// Delayed tasks count in `nr_running`.
+    counts_delayed: bool,
     pub(in crate::linux) domains: Domains,
     pub(in crate::linux) edges: TickEdges,
     /// By CPU: when its next periodic balance is due, ns.
@@ -70,6 +72,7 @@ impl Smp {
         }
         let no_deadlines = |_| [AtomicI64::new(dl::NEVER), AtomicI64::new(dl::NEVER)];
         Smp {
+            counts_delayed: t.version.counts_delayed(),
             online,
             single_rt_overloads: t.version.pushable_rt_overloads(),
             deadlines: (0..topology.cpus()).map(no_deadlines).collect(),
@@ -143,7 +146,7 @@ impl Smp {
     fn publish_all(&self, rq: &mut Rq, wall: Moment, urgent: bool) {
         let (cpu, now, delayed) = (rq.cpu, rq.wall, rq.delayed);
         let (all, busy) = (rq.nr_running, rq.curr != NONE);
-        let nr_running = all.saturating_sub(delayed);
+        let nr_running = if self.counts_delayed { all } else { all.saturating_sub(delayed) };
         // They may have left a moment ago.
         let urgent = urgent | rq.rt_ran | rq.dl_shown;
         let root = rq.queue_mut(ROOT);
@@ -155,14 +158,15 @@ impl Smp {
         // `sched_idle_cpu` counts delayed tasks too: a CPU on which another task is delayed behind SCHED_IDLE work
         // does not look like an idle one.
         let fair_idle = if all == root.idle_h_nr { nr_running } else { 0 };
+        let delayed = if self.counts_delayed { delayed.min(255) as u8 } else { 0 };
         let turn = if urgent {
             if moved {
                 self.summary.publish_fair(cpu, &root.signal);
             }
-            let facts = Facts { nr_running, busy, fair, fair_idle, ..Facts::default() };
+            let facts = Facts { nr_running, busy, fair, delayed, fair_idle, ..Facts::default() };
             self.publish_urgent(rq, facts)
         } else {
-            let facts = Facts::packed_fair(nr_running, fair, fair_idle, busy);
+            let facts = Facts::packed_fair(nr_running, fair, delayed, fair_idle, busy);
             self.summary.publish_plain(cpu, now, moved.then_some(&root.signal), facts)
         };
         match turn {
@@ -305,7 +309,10 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                     _ => self.select_rt(cx, smp, task, from),
                 }
             }
-            WakeKind::New => place.fork(from),
+            WakeKind::New => match cx.task(task).began_on.filter(|cpu| allowed.contains(*cpu)) {
+                Some(known) => known,
+                None => place.fork(from),
+            },
             WakeKind::Wake => {
                 let waker = self.waker_facts(cx, task, wake.sync);
                 let wakeup = self.wakeup(cx, task, from, waker, wake.sync);

@@ -198,6 +198,11 @@ impl Version {
     pub(in crate::linux) const fn balances_by_core(&self) -> bool {
         self.release.since(6, 6, 0)
     }
+    /// Delayed tasks count in `nr_running` where groups are compared, and not among the fair tasks (`h_nr_runnable`). Read in
+    /// 7.2.13; when it came is from memory. 6.12.117 counts and moves delayed tasks like others; here neither is modelled.
+    pub(in crate::linux) const fn counts_delayed(&self) -> bool {
+        self.release.since(6, 14, 0)
+    }
     /// Tasks that would not be eligible on the target are not moved at once (`task_is_ineligible_on_dst_cpu`).
     pub(in crate::linux) const fn ineligible_tasks_move_later(&self) -> bool {
         self.release.since(6, 14, 0)
