@@ -329,6 +329,15 @@ pub fn set_affinity(tid: u32, cpus: &CpuSet) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(Pid::from_raw(tid as i32), &mask(cpus))?)
 }
 
+/// Lets every thread of process `pid` run on every CPU, as far as its cpuset allows. For a process that was killed: a thread
+/// dies when it gets a CPU, and on one that a thread of a higher real-time priority keeps it gets none.
+pub fn let_die(pid: u32) {
+    for tid in of_process(pid) {
+        // Gone meanwhile, or of another user, which a process that we may kill is not.
+        let _ = set_affinity(tid, &CpuSet::ALL);
+    }
+}
+
 /// The calling thread keeps to some CPUs until this is dropped, on that thread; then it may run where it might before.
 #[derive(Debug)]
 pub struct Confined {

@@ -1,5 +1,6 @@
 //! Why a change of running threads was refused.
 
+use schedlab_model::CpuId;
 use std::io;
 use std::path::PathBuf;
 
@@ -20,6 +21,19 @@ pub enum LiveError {
         tid: u32,
         /// Name.
         comm: String,
+    },
+    /// Another real-time thread keeps a CPU that shall be managed.
+    #[error(
+        "CPU {} gave a thread of SCHED_FIFO {} nothing for {} ms: {by}. Managed threads would get nothing either: end it, give it another \
+         class, or manage other CPUs (--cpus)", cpu.0, crate::elevation::GUARDIAN, waited.as_millis()
+    )]
+    Occupied {
+        /// The CPU.
+        cpu: CpuId,
+        /// How long.
+        waited: std::time::Duration,
+        /// The threads of higher real-time priorities that want it.
+        by: String,
     },
     /// The process is not managed.
     #[error("process {process} is not managed: `schedlab status` lists what is")]

@@ -290,6 +290,7 @@ fn stop_owner(record: Option<&journal::Record>) {
     let Some(owner) = record.map(|record| &record.head.owner) else { return };
     if let Some(pid) = Pid::from_raw(owner.tid as i32).filter(|_| owner.process_lives()) {
         let _ = kill_process(pid, Signal::KILL);
+        threads::let_die(owner.process);
     }
 }
 

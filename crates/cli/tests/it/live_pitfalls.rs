@@ -233,3 +233,23 @@ fn a_thread_that_renames_itself_is_reported_by_its_last_name() {
         assert!(names.contains(&"later") && !names.contains(&"sh"), "{names:?}");
     });
 }
+
+/// A real-time thread of another program keeps the CPU that shall be managed: that is refused by its name, where it once hung
+/// until that thread ended.
+#[test]
+fn a_cpu_that_another_real_time_thread_keeps_is_refused() {
+    let Some(_turn) = turn("a_cpu_that_another_real_time_thread_keeps_is_refused") else { return };
+    let folder = Folder::new("live-occupied");
+    let hog = Children::start("exec chrt -f 50 taskset -c 0 sh -c 'while :; do :; done'");
+    wait_until("the hog is real-time", || {
+        state(hog.pid()).is_some_and(|(policy, cpus)| (policy, cpus.as_str()) == (1, "0"))
+    });
+    let run = schedlab(&folder, &["run", "--scheduler", "rr", "--cpus", "0", "--", "true"]);
+    let pid = hog.pid();
+    drop(hog);
+    let says = |text: &str| run.stderr.contains(text);
+    assert!(run.code == 2 && says("CPU 0 gave a thread of SCHED_FIFO 5 nothing for 3000 ms"), "{run:?}");
+    assert!(says(&format!("thread {pid} (sh) has fifo:50")) && says("manage other CPUs (--cpus)"), "{run:?}");
+    let left = schedlab(&folder, &["status"]);
+    assert_eq!(left.stdout, "nothing is managed\n");
+}

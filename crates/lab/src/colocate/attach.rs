@@ -51,7 +51,7 @@ impl AttachedDriver {
         let names = names(server, batch).map_err(ColocateError::Skip)?;
         let pids: Vec<String> = server.pids().iter().chain(&batch.pids()).map(u32::to_string).collect();
         let mut command = Command::new(program);
-        command.args(["attach", "--json", "--scheduler", "layers", "--cpus", &cpus.to_string()]);
+        command.args(["attach", "--scheduler", "layers", "--cpus", &cpus.to_string()]);
         command.args(["--pid", &pids.join(",")]);
         names.iter().for_each(|name| {
             command.args(["--task", &format!("{name}=batch")]);
@@ -69,7 +69,7 @@ impl AttachedDriver {
                 return Err(ColocateError::Skip(driver.message(&status.to_string())));
             }
             if begun.elapsed() > PATIENCE {
-                driver.end()?;
+                drop(driver);
                 return Err(ColocateError::Skip("the agent did not begin to manage the threads".to_owned()));
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -122,6 +122,7 @@ impl Drop for AttachedDriver {
     fn drop(&mut self) {
         if self.runs() {
             let _ = self.0.kill();
+            threads::let_die(self.0.id());
             let _ = self.0.wait();
         }
     }

@@ -3,7 +3,11 @@
 
 use super::block_detector::become_fifo;
 use super::{GUARDIAN, HEARTBEAT, SILENCE};
-use schedlab_model::{CpuId, CpuSet, Ns};
+use crate::LiveError;
+use schedlab_host::threads;
+use schedlab_model::{CpuId, CpuSet, Ns, Policy};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long is measured. It delays the beginning of a run by so much.
@@ -12,13 +16,39 @@ const MEASURED: Duration = Duration::from_millis(150);
 const STEP: Duration = Duration::from_millis(1);
 /// A silence may last so many times longer than the longest stall that was met: longer ones come, if rarely.
 const TIMES: u32 = 4;
+/// So many threads that keep a CPU are named.
+const SHOWN: usize = 3;
 /// But no longer than this: until then a hanging agent keeps its CPU.
 const LONGEST: Duration = Duration::from_secs(3);
 
 /// Returns the longest time for which one of `cpus` kept a thread of the guardian's priority waiting.
-pub(super) fn longest(cpus: &CpuSet) -> Ns {
-    let measure = |cpu: CpuId| {
-        std::thread::spawn(move || {
+///
+/// # Errors
+/// A CPU gave that thread nothing: one of a higher real-time priority keeps it.
+pub(super) fn longest(cpus: &CpuSet) -> Result<Ns, LiveError> {
+    let all: Vec<Measurement> = cpus.iter().map(Measurement::start).collect();
+    let deadline = Instant::now() + LONGEST;
+    // Every one is waited for: none may be left behind.
+    let measured: Vec<_> = all.into_iter().map(|one| one.end(deadline)).collect();
+    let mut longest = Duration::ZERO;
+    for one in measured {
+        longest = longest.max(one?);
+    }
+    Ok(Ns(u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX)))
+}
+
+/// A thread on one CPU that sleeps a millisecond again and again.
+struct Measurement {
+    cpu: CpuId,
+    tid: Receiver<u32>,
+    thread: JoinHandle<Duration>,
+}
+
+impl Measurement {
+    fn start(cpu: CpuId) -> Measurement {
+        let (send, tid) = channel();
+        let thread = std::thread::spawn(move || {
+            let _ = send.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
             // Without the right to that priority nothing can be managed, which is said elsewhere.
             if become_fifo("a measurement", GUARDIAN, &CpuSet::single(cpu)).is_err() {
                 return Duration::ZERO;
@@ -30,11 +60,47 @@ pub(super) fn longest(cpus: &CpuSet) -> Ns {
                 longest = longest.max(asked.elapsed().saturating_sub(STEP));
             }
             longest
-        })
+        });
+        Measurement { cpu, tid, thread }
+    }
+
+    fn end(self, deadline: Instant) -> Result<Duration, LiveError> {
+        while !self.thread.is_finished() && Instant::now() < deadline {
+            std::thread::sleep(STEP);
+        }
+        if self.thread.is_finished() {
+            return Ok(self.thread.join().unwrap_or_default());
+        }
+        let by = occupants(self.cpu);
+        // Elsewhere it comes to its end.
+        if let Ok(tid) = self.tid.recv() {
+            let _ = threads::set_affinity(tid, &CpuSet::ALL);
+        }
+        let _ = self.thread.join();
+        Err(LiveError::Occupied { cpu: self.cpu, waited: LONGEST, by })
+    }
+}
+
+/// Returns the runnable threads of higher real-time priorities that may run on `cpu`, as text.
+fn occupants(cpu: CpuId) -> String {
+    let tids = threads::processes().into_iter().flat_map(threads::of_process);
+    let keeps = |tid: u32| {
+        let policy = threads::scheduling(tid).ok()?.policy;
+        let above = match policy {
+            Policy::Fifo(priority) | Policy::Rr(priority) => priority > GUARDIAN,
+            Policy::Deadline { .. } => true,
+            _ => false,
+        };
+        let here =
+            above && threads::is_runnable(tid) && threads::affinity(tid).is_ok_and(|at| at.contains(cpu));
+        let identity = threads::identity(tid).filter(|_| here)?;
+        Some(format!("thread {tid} ({}) has {policy}", identity.comm))
     };
-    let all: Vec<_> = cpus.iter().map(measure).collect();
-    let longest = all.into_iter().filter_map(|one| one.join().ok()).max().unwrap_or_default();
-    Ns(u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX))
+    let all: Vec<String> = tids.filter_map(keeps).take(SHOWN).collect();
+    match all.is_empty() {
+        true => "what keeps it was not found".to_owned(),
+        false => all.join(", "),
+    }
 }
 
 /// Returns for how long agents may be silent on a machine whose longest stall was `stall`.

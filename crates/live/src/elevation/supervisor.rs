@@ -151,7 +151,7 @@ impl<'a> Supervisor<'a> {
         let follow =
             least_duty(cpus[0]).map_err(|error| LiveError::NoEvents { reason: error.to_string() })?;
         let small_pages = NoHugePages::hold();
-        let stall = host_stalls::longest(&options.cpus);
+        let stall = host_stalls::longest(&options.cpus)?;
         let silence = host_stalls::silence(stall);
         let claims = cpus.iter().map(|cpu| CpuClaim::take(*cpu, PATIENCE)).collect::<Result<_, _>>()?;
         let start = monotonic();

@@ -583,8 +583,7 @@ mod yield_windows;
 #[test]
 fn timers_leave_the_threads_as_long_as_a_round_took() {
     let mut play = Play::with("shinjuku:quantum=50us", 1, &["other", "other"]);
-    play.wake(0, 0);
-    play.wake(1, 0);
+    (0..2).for_each(|task| play.wake(task, 0));
     play.settle();
     // The agent alone uses the CPU while its round lasts.
     let world = play.world.clone();
