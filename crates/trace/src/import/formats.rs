@@ -330,13 +330,15 @@ fn is_perf_trace(line: &str) -> bool {
         return true;
     }
     let Some((at, rest)) = line.split_once(' ') else { return false };
-    let milliseconds = at
-        .split_once('.')
-        .is_some_and(|(whole, part)| part.len() == 3 && [whole, part].iter().all(|text| text.parse::<u64>().is_ok()));
+    let milliseconds = at.split_once('.').is_some_and(|(whole, part)| {
+        part.len() == 3 && [whole, part].iter().all(|text| text.parse::<u64>().is_ok())
+    });
     let rest = rest.trim_start();
     let took = || rest.strip_prefix('(').and_then(|rest| rest.split_once("): ")).map(|(took, _)| took.trim());
     let is_call = || took().is_some_and(|took| took.is_empty() || took.ends_with("ms"));
-    let is_event = || rest.split_whitespace().nth(1).is_some_and(|word| word.contains(':') && word.contains("(prev_comm:"));
+    let is_event = || {
+        rest.split_whitespace().nth(1).is_some_and(|word| word.contains(':') && word.contains("(prev_comm:"))
+    };
     at == "?" && is_call() || milliseconds && (is_call() || is_event())
 }
 
@@ -416,7 +418,10 @@ mod tests {
             (b"[13:37:28.123456789] (+0.1) host x: { cpu_id = 1 }", "text"),
             (b"{\n\t\"linux-perf-json-version\": 1,", "perf_json"),
             (b"         ? (         ): tar/7995  ... [continued]: read()) = 8192\n", "perf_trace"),
-            (b"     0.056 ( 0.010 ms): tar/7995 read(fd: 3<pipe:[548528]>, count: 10240) = 4096\n", "perf_trace"),
+            (
+                b"     0.056 ( 0.010 ms): tar/7995 read(fd: 3<pipe:[548528]>, count: 10240) = 4096\n",
+                "perf_trace",
+            ),
             (b"     0.018 rcu/15 sched:sched_switch(prev_comm: \"rcu\", prev_pid: 15 (rcu))\n", "perf_trace"),
             (b"\n Summary of events:\n\n schedlab (8719), 11 events, 0.1%\n", "perf_trace"),
             (b"  hog   200 [001]   100.100: sched:sched_waking: x\n", "text"),

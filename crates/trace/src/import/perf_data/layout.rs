@@ -25,15 +25,29 @@ pub(super) struct Tracepoint {
 /// What a tracepoint says, and where.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    Switch { prev: Task, state: Field, next: Task },
+    Switch {
+        prev: Task,
+        state: Field,
+        next: Task,
+    },
     Waking(Task),
     Wakeup(Task),
     WakeupNew(Task),
     Exit(Task),
-    Exec { tid: Field },
-    Fork { child: Task },
-    Migrate { task: Task, from: Field, to: Field },
-    SyscallEnter { number: Field },
+    Exec {
+        tid: Field,
+    },
+    Fork {
+        child: Task,
+    },
+    Migrate {
+        task: Task,
+        from: Field,
+        to: Field,
+    },
+    SyscallEnter {
+        number: Field,
+    },
     SyscallExit,
     /// Nothing about the schedule.
     Other,

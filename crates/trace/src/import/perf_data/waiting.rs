@@ -51,7 +51,8 @@ impl Waiting {
     #[inline]
     fn add(&mut self, kind: Kind, at: u64, cpu: u32, parts: &[&[u8]]) -> Result<(), TraceError> {
         let Ok(start) = u32::try_from(self.store.len()) else {
-            let what = "more than 4 GiB of its records have to be put in order before any can be read".to_owned();
+            let what =
+                "more than 4 GiB of its records have to be put in order before any can be read".to_owned();
             return Err(TraceError::TooLarge { what });
         };
         parts.iter().for_each(|part| self.store.extend_from_slice(part));

@@ -126,7 +126,7 @@ fn rest<'a>(text: &'a str, place: &Place, (at, time): (u64, Time), after: usize)
     if place.cpu as usize >= MAX_CPUS {
         return Err(format!("CPU {} is above {}, the highest that is supported", place.cpu, MAX_CPUS - 1));
     }
-    let running = running(text[..place.start].trim()).ok_or("no task name and pid before the CPU")?;
+    let running = running(text[..place.start].trim_ascii()).ok_or("no task name and pid before the CPU")?;
     let mut words = Words { text, at: after };
     let mut name = words.next().map_or("", |(_, word)| word);
     let is_difference = |name: &str| name.starts_with("(+") && name.ends_with(')');
@@ -139,7 +139,7 @@ fn rest<'a>(text: &'a str, place: &Place, (at, time): (u64, Time), after: usize)
         return Err("no event name after the time".to_owned());
     }
     let stamp = Stamp { at: Ns(at), cpu: place.cpu, running, context: place.context };
-    Ok(Line { stamp, time, event, fields: text[words.at..].trim() })
+    Ok(Line { stamp, time, event, fields: text[words.at..].trim_ascii() })
 }
 
 /// `sched:sched_switch/call-graph=no/:` and `sched:sched_switch:k:` are `sched_switch`.
@@ -164,7 +164,12 @@ fn running(text: &str) -> Option<Running<'_>> {
         }
         _ => (text, None),
     };
-    let is_ids = |ids: &str| ids.bytes().all(|b| b.is_ascii_digit() || b == b'/' || b == b'-');
+    // `12`, `12/13`, `-1`; but `Worker 3-200` is thread 200 of that name.
+    let is_id = |id: &str| {
+        let digits = id.strip_prefix('-').unwrap_or(id);
+        !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
+    };
+    let is_ids = |ids: &str| ids.split('/').all(is_id);
     let (comm, ids) = match text.rsplit_once([' ', '\t']) {
         Some((comm, ids)) if is_ids(ids) => (comm, ids),
         None if text.bytes().all(|b| b.is_ascii_digit() || b == b'/') => ("", text),
@@ -179,7 +184,7 @@ fn running(text: &str) -> Option<Running<'_>> {
         None => (process, ids),
     };
     let tid: i64 = tid.parse().ok()?;
-    Some(Running { comm: comm.trim(), tid: u32::try_from(tid).ok(), pid: pid.or(process) })
+    Some(Running { comm: comm.trim_ascii(), tid: u32::try_from(tid).ok(), pid: pid.or(process) })
 }
 
 /// `123.456789:` with 1 to 9 decimals, `123456:`, `123us!:`.
@@ -365,6 +370,7 @@ mod tests {
         ),
         ("hog-200   12d..2. 16692us!: sched_switch: x", "hog", Some(200), 12, 16_692_000, "sched_switch"),
         ("hog-200   1d..2. 100.5: sched_switch: x", "hog", Some(200), 1, 100_500_000_000, "sched_switch"),
+        ("Worker 3-200 [001] 1.5: sched_switch: x", "Worker 3", Some(200), 1, 1_500_000_000, "sched_switch"),
         ("hog-200  [01]  1.5: sched_switch: x", "hog", Some(200), 1, 1_500_000_000, "sched_switch"),
         ("hog-200  [01]  123456: sched_switch: x", "hog", Some(200), 1, 123_456, "sched_switch"),
         ("hog 200 [001] 1.5: sched:sched_switch:ppp: x", "hog", Some(200), 1, 1_500_000_000, "sched_switch"),
