@@ -294,3 +294,16 @@ fn perf_data_from_a_file_and_as_a_stream() {
     let cut = read(&bytes[..bytes.len() / 2], options).unwrap_err().to_string();
     assert!(cut.contains("cut off"), "{cut}");
 }
+
+/// `perf record -z`: the records are one zstd stream in pieces.
+#[test]
+fn compressed_perf_data() {
+    let imported = import("perf-6.1-compressed.data");
+    let run = [Ns(31_974_556), Ns(26_664_899), Ns(25_559_666)];
+    let (events, _, found) = runs(&imported, &[24514, 24563, 23180]);
+    assert_eq!((events, found), (265, run.to_vec()));
+    assert_eq!(
+        imported.recording.repairs.inconsistent_switches, 2,
+        "switches that this machine does not tell"
+    );
+}

@@ -160,3 +160,20 @@ fn exported(write: Export) -> Result<Vec<u8>> {
     write(&recording, &mut out)?;
     Ok(out)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schedlab_trace::import::{ImportOptions, read};
+
+    /// A parser that starts from nothing is not tried: each has an input that it reads.
+    #[test]
+    fn every_parser_of_traces_starts_from_a_trace() {
+        let names = FORMATS.iter().filter(|format| format.is_trace()).map(|format| format.name);
+        for name in names.chain(["wrapped"]) {
+            let inputs = of(name).unwrap();
+            let read = |input: &Vec<u8>| read(&input[..], ImportOptions::default()).is_ok();
+            assert!(inputs.iter().any(read), "{name}: {} inputs", inputs.len());
+        }
+    }
+}
