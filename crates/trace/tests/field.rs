@@ -307,3 +307,43 @@ fn compressed_perf_data() {
         "switches that this machine does not tell"
     );
 }
+
+/// A record of a perf.data behind whose own fields `sample_id` says when it was written and on which CPU.
+fn lost_record(kind: u32, own: &[u64], sample_type: u64, at: u64, cpu: u64) -> Vec<u8> {
+    // PERF_SAMPLE_TID, TIME, ID, STREAM_ID, CPU, IDENTIFIER, in the order of the trailer.
+    let parts = [(1 << 1, 0), (1 << 2, at), (1 << 6, 0), (1 << 9, 0), (1 << 7, cpu), (1 << 16, 0)];
+    let trailer = parts.iter().filter(|(part, _)| sample_type & part != 0).map(|(_, value)| *value);
+    let words: Vec<u64> = own.iter().copied().chain(trailer).collect();
+    let mut record = kind.to_le_bytes().to_vec();
+    record.extend([0, 0]);
+    record.extend((8 + 8 * words.len() as u16).to_le_bytes());
+    record.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+    record
+}
+
+/// perf 6.1 and later write the sum of all losses when they end: it is not lost once more.
+#[test]
+fn losses_of_perf_data_count_once() {
+    let mut bytes = bytes("perf-6.1-pipe.data");
+    let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    // The first record is an attribute; behind its header is the perf_event_attr.
+    let sample_type = number(16 + 8 + 24);
+    let start = import("perf-6.1-pipe.data").recording.header.clock_start_ns;
+    let told = lost_record(2, &[0, 367], sample_type, start + 1_000_000, 1);
+    let sum = |count| lost_record(13, &[count], sample_type, 0, 0);
+    bytes.extend(told);
+    bytes.extend(sum(300));
+    let summed = read(&[&bytes[..], &sum(67)].concat()[..], ImportOptions::default()).unwrap();
+    assert_eq!((summed.recording.repairs.lost, summed.summary.losses_in_all), (367, 1));
+    let loss = summed.summary.losses[0];
+    assert_eq!((loss.cpu, loss.count, loss.from), (1, 367, Ns::from_ms(1)));
+    assert!(summed.summary.notes.is_empty(), "{:?}", summed.summary.notes);
+    // More than was told: perf could not write where.
+    let more = read(&[&bytes[..], &sum(100)].concat()[..], ImportOptions::default()).unwrap();
+    assert_eq!(more.recording.repairs.lost, 367);
+    assert!(
+        more.summary.notes.iter().any(|note| note.contains("lost 33 events")),
+        "{:?}",
+        more.summary.notes
+    );
+}

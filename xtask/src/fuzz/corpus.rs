@@ -35,7 +35,14 @@ pub(super) fn of(target: &str) -> Result<Vec<Vec<u8>>> {
 fn traces(format: &str) -> Result<Vec<Vec<u8>>> {
     let mut all = files("fuzz/corpus/import")?;
     all.extend(files("crates/trace/tests/field")?);
-    for write in [export::perf_script, export::ftrace, export::perfetto] {
+    for write in [
+        export::perf_script,
+        export::ftrace,
+        export::systrace,
+        export::trace_cmd,
+        export::lttng,
+        export::perfetto,
+    ] {
         all.push(exported(write)?);
     }
     all.retain(|input| recognise(&input[..input.len().min(HEAD)]).name == format);

@@ -38,6 +38,9 @@ const ATTRIBUTES: [&str; 19] = [
     "cpu_max",
 ];
 
+/// What tasks had instead of events before rt-app 1.0 (doc/examples/merge and Workload Automation's taskset.json still do).
+const OLD: [&str; 3] = ["exec", "lock_order", "resources"];
+
 /// The event of a key such as `run0`.
 fn event(key: &str) -> Option<&'static str> {
     if ATTRIBUTES.contains(&key) {
@@ -276,9 +279,10 @@ fn reference(value: &Json, place: &str) -> Result<(String, Option<String>), Mist
     Ok((word(condition), named("mutex")?.map(word)))
 }
 
-/// The channel of those that suspend themselves by this name; without one, by the name of their task.
+/// The channel of those that suspend themselves by this name; without one, by the name of their task. It is the condition of this name
+/// that `wait` and `sync` have, too (rt-app's parse_task_event_data: rtapp_wait).
 fn suspended(named: &str, task: &str) -> String {
-    format!("suspend:{}", word(if named.is_empty() { task } else { named }))
+    word(if named.is_empty() { task } else { named })
 }
 
 /// The channel that counts the threads at a barrier.
@@ -426,6 +430,15 @@ impl Steps<'_> {
             match event(key) {
                 Some(event) => self.event(event, value, &place, &mut steps)?,
                 None if ATTRIBUTES.contains(&key.as_str()) => {}
+                None if OLD.contains(&key.as_str()) => {
+                    return Err((
+                        place,
+                        format!(
+                            "`{key}` is of rt-app before version 1.0; rt-app itself does not carry it out any more: write \"runtime\" for exec, \
+                             \"timer\" for period, and \"lock\" and \"unlock\" for lock_order"
+                        ),
+                    ));
+                }
                 None => {
                     let hint = nearest(key, EVENTS.into_iter().chain(ATTRIBUTES)).map_or_else(
                         || format!("; events are {}", EVENTS.join(", ")),

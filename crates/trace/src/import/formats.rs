@@ -356,7 +356,7 @@ pub fn folder(path: &Path) -> String {
         );
     }
     let ctf: &[&[u8]] = &[b"/* CTF", &[0x57, 0x1d, 0xd1, 0x75], &[0x75, 0xd1, 0x1d, 0x57], b"\x1e{"];
-    if files(path, FOLDERS).iter().any(|file| file.ends_with("metadata") && begins(file, ctf)) {
+    if descriptions(path, 0).iter().any(|file| begins(file, ctf)) {
         return format!(
             "this is the folder of a CTF trace (LTTng): pass its text: `babeltrace2 {shown} | schedlab import - -o OUT.slt`"
         );
@@ -364,24 +364,26 @@ pub fn folder(path: &Path) -> String {
     "this is a folder: pass a file".to_owned()
 }
 
-/// Folders inside each other that are looked into: LTTng writes SESSION/ust/uid/1000/64-bit/metadata.
-const FOLDERS: usize = 5;
-/// Files of a folder that are looked at.
-const FILES: usize = 1000;
-
-/// The files of a folder and of those in it.
-fn files(path: &Path, depth: usize) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let Ok(entries) = std::fs::read_dir(path) else { return found };
-    for entry in entries.flatten().take(FILES) {
-        match entry.file_type() {
-            Ok(kind) if kind.is_dir() && depth > 1 => found.extend(files(&entry.path(), depth - 1)),
-            Ok(kind) if kind.is_file() => found.push(entry.path()),
-            _ => {}
+/// The descriptions of the traces in a folder: its own, and those in the folders of an LTTng session (`kernel`, `ust/uid/1000/64-bit`).
+fn descriptions(path: &Path, depth: usize) -> Vec<PathBuf> {
+    let mut found = vec![path.join("metadata")];
+    let is_lttngs = |name: &str| {
+        matches!(name, "kernel" | "ust" | "uid" | "pid" | "64-bit" | "32-bit")
+            || depth > 0 && !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    for entry in entries.take(FILES).filter(|entry| entry.path().is_dir() && depth < FOLDERS) {
+        if is_lttngs(&entry.file_name().to_string_lossy()) {
+            found.extend(descriptions(&entry.path(), depth + 1));
         }
     }
     found
 }
+
+/// Folders inside each other that are looked into.
+const FOLDERS: usize = 5;
+/// Entries of a folder that are looked at.
+const FILES: usize = 1000;
 
 fn is_json(head: &[u8]) -> bool {
     head.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{')
@@ -394,6 +396,30 @@ fn contains(head: &[u8], what: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folders_of_traces_are_named_with_the_command_that_reads_them() {
+        let root = std::env::temp_dir().join(format!("schedlab-folders-{}", std::process::id()));
+        let make = |inner: &str, file: &str, bytes: &[u8]| {
+            let folder = root.join(inner);
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join(file), bytes).unwrap();
+        };
+        make("session/ust/uid/1000/64-bit", "metadata", b"\x57\x1d\xd1\x75rest");
+        make("perf-ctf", "metadata", b"/* CTF 1.8 */");
+        make("threads", "data", b"PERFILE2rest");
+        make("other/stuff/kernel", "metadata", b"/* CTF 1.8 */");
+        for (name, command) in [
+            ("session", "babeltrace2 "),
+            ("perf-ctf", "babeltrace2 "),
+            ("threads", "perf script -i "),
+            ("other", "pass a file"),
+        ] {
+            let said = folder(&root.join(name));
+            assert!(said.contains(command), "{said}");
+        }
+        std::fs::remove_dir_all(root).unwrap();
+    }
 
     #[test]
     fn files_are_recognised_by_their_beginning() {

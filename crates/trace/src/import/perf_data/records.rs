@@ -97,6 +97,9 @@ pub(super) struct Records {
     /// What was unfolded of compressed records and is not a whole record yet.
     unfolded: Vec<u8>,
     unfold: Option<Unfold>,
+    /// Events that were lost by perf's sum at its end, and those that records told before.
+    lost_in_all: u64,
+    lost_told: u64,
     /// The last record is not whole.
     pub(super) cut_off: bool,
 }
@@ -118,6 +121,8 @@ impl Records {
             waiting: Waiting::default(),
             unfolded: Vec::new(),
             unfold: None,
+            lost_in_all: 0,
+            lost_told: 0,
             cut_off: false,
         }
     }
@@ -164,7 +169,11 @@ impl Records {
             }
         }
         self.cut_off |= !bytes.is_empty() || !self.unfolded.is_empty();
-        self.waiting.flush(take)
+        self.waiting.flush(take)?;
+        match self.lost_in_all.saturating_sub(self.lost_told) {
+            0 => Ok(()),
+            count => take.record(&Record::Lost { at: 0, cpu: None, count }),
+        }
     }
 
     /// One record at the beginning of `bytes`: its length, and what follows it; `None`: it is not whole.
@@ -206,13 +215,7 @@ impl Records {
                     self.waiting.comm(pid, tid, comm)?;
                 }
             }
-            kind::LOST | kind::LOST_SAMPLES => {
-                let place = if kind == kind::LOST { 8 } else { 0 };
-                if let Some(count) = order.number(body, place, 8) {
-                    let (at, cpu) = self.attributes.sample_id(body, order).unwrap_or_default();
-                    self.waiting.lost(at, cpu, count)?;
-                }
-            }
+            kind::LOST | kind::LOST_SAMPLES => self.lost(kind, body)?,
             kind::HEADER_ATTR => self.attributes.of_record(body, order)?,
             kind::HEADER_FEATURE => {
                 if let Some((id, data)) = order.number(body, 0, 8).zip(body.get(8..)) {
@@ -222,6 +225,20 @@ impl Records {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Events that perf lost.
+    fn lost(&mut self, kind: u64, body: &[u8]) -> Result<(), TraceError> {
+        let place = if kind == kind::LOST { 8 } else { 0 };
+        let Some(count) = self.order.number(body, place, 8) else { return Ok(()) };
+        let (at, cpu) = self.attributes.sample_id(body, self.order).unwrap_or_default();
+        if kind == kind::LOST_SAMPLES && at == 0 {
+            // perf's sum when it ended (record__read_lost_samples): what was told before is in it.
+            self.lost_in_all = self.lost_in_all.saturating_add(count);
+            return Ok(());
+        }
+        self.lost_told = self.lost_told.saturating_add(count);
+        self.waiting.lost(at, cpu, count)
     }
 
     /// A piece of the one zstd stream that all compressed records are. perf flushes its compressor after each piece, but a record
