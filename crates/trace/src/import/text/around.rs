@@ -26,7 +26,7 @@ pub(super) fn without_colours(text: &str) -> Option<String> {
 /// `[    5.123456][   T12] `.
 pub(super) fn without_log_time(text: &str) -> &str {
     let bracket = |text: &str| -> Option<(usize, bool)> {
-        let inner = text.strip_prefix('[')?.split(']').next()?;
+        let (inner, _) = text.strip_prefix('[')?.split_once(']')?;
         let word = inner.trim_start();
         let time = word.split_once('.').is_some_and(|(whole, part)| {
             !whole.is_empty() && part.len() == 6 && [whole, part].iter().all(|text| is_digits(text))
@@ -183,6 +183,9 @@ mod tests {
             ),
             ("[805.863209] (+0.000004) sched_waking: { x", "[805.863209] (+0.000004) sched_waking: { x"),
             ("[001] 1.5: sched_switch: x", "[001] 1.5: sched_switch: x"),
+            // Cut off.
+            ("[  100.123456", "[  100.123456"),
+            ("[    5.123456][  T1", "[  T1"),
         ] {
             assert_eq!(without_log_time(text), plain);
         }
