@@ -16,8 +16,8 @@ use schedlab_model::MAX_CPUS;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The largest file that is read: the export of 450,000 events of hackbench has 54 MB.
-const MAX_BYTES: usize = 64 << 20;
+/// The largest file that is read.
+const MAX_BYTES: usize = 4 << 20;
 /// What `global` may say that has no meaning for a schedule.
 const IGNORED: [&str; 11] = [
     "calibration",

@@ -67,8 +67,8 @@ const KEYS: [&str; 22] = [
     "fitted",
     "sweep",
 ];
-/// The largest scenario file that is read: room for what a recording of a busy second becomes as an rt-app workload and back.
-const MAX_BYTES: u64 = 64 << 20;
+/// The largest scenario file that is read.
+const MAX_BYTES: u64 = 4 << 20;
 /// What a run may last: one virtual day.
 const MAX_DURATION: Ns = Ns::from_s(86_400);
 /// How long a workload that ends by itself may take.

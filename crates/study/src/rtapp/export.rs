@@ -178,9 +178,6 @@ impl Writer<'_> {
                 // Absolute timers of rt-app go on from their last expiry (src/rt-app.c, rtapp_timer).
                 let period = micros(at.0).saturating_sub(micros(*clock));
                 *clock = at.0.max(*clock);
-                if period == 0 {
-                    return;
-                }
                 add("timer", json!({ "ref": "unique", "period": period, "mode": "absolute" }));
             }
             Op::NextPeriod { period, .. } => {

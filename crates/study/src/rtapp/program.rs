@@ -82,12 +82,9 @@ struct Attributes {
 struct Steps<'p> {
     all: &'p mut Programs,
     task: String,
-    /// The one period that its timers have in what it repeats.
+    delay: u64,
+    /// The one period that its timers have.
     period: Option<u64>,
-    /// What is read is carried out once, so that it is known when a timer is due.
-    once: bool,
-    /// When the timer was last due there, in microseconds.
-    due: u64,
     notes: &'p mut BTreeSet<String>,
 }
 
@@ -210,8 +207,7 @@ impl Programs {
         let mut attributes = Attributes::default();
         attributes.read(entries, &place, name, false, notes)?;
         let delay = delay.unwrap_or(0);
-        let mut steps =
-            Steps { all: self, task: name.to_owned(), period: None, once: false, due: delay, notes };
+        let mut steps = Steps { all: self, task: name.to_owned(), delay, period: None, notes };
         let (first, program, ends) = steps.program(entries, &place, &mut attributes)?;
         attributes.write(&mut part, default_policy, &place)?;
         if let Some(group) = attributes.group.filter(|group| !group.is_empty() && group != "/") {
@@ -390,7 +386,6 @@ impl Steps<'_> {
     ) -> Result<(Vec<String>, Vec<String>, bool), Mistake> {
         let times = repeats(entries, place, -1)?;
         let mut all = Vec::new();
-        self.once = times == 1;
         match find(entries, "phases") {
             None => all = self.events(entries, place)?,
             Some(phases) => {
@@ -399,14 +394,9 @@ impl Steps<'_> {
                     let message = format!("`{key}` is beside `phases`: events belong into a phase");
                     return Err((place, message));
                 }
-                let phases = object(phases, &place)?;
-                // Behind a phase without an end nothing is repeated.
-                let is_endless = |(_, phase): &(String, Json)| matches!(phase, Json::Object(phase) if find(phase, "loop") == Some(&Json::Number(-1)));
-                let once = times == 1 || phases.iter().any(is_endless);
-                for (phase, value) in phases {
+                for (phase, value) in object(phases, &place)? {
                     let place = format!("{place}.{phase}");
                     let entries = object(value, &place)?;
-                    self.once = once && repeats(entries, &place, 1)? == 1;
                     attributes.read(entries, &place, &self.task, true, self.notes)?;
                     let steps = self.events(entries, &place)?;
                     match repeats(entries, &place, 1)? {
@@ -554,27 +544,22 @@ impl Steps<'_> {
         if period == 0 {
             return Err((place_of_period, "must be longer than 0".to_owned()));
         }
-        let mode = find(entries, "mode").map(|mode| text(mode, &format!("{place}.mode"))).transpose()?;
-        let mode = mode.unwrap_or("relative");
-        // The first expiry is one period after the thread began, the next one a period after that.
-        let due = self.due + period;
-        if self.once && mode == "absolute" {
-            self.due = due;
-            return Ok(format!("sleep until {due}us"));
-        }
         if let Some(other) = self.period.replace(period).filter(|other| *other != period) {
             let message = format!(
-                "what a task repeats has one timer period here, and this has {other} and {period} us: use one period, or `sleep`"
+                "a task has one timer period here, and this one has {other} and {period} us: use one period, or `sleep`"
             );
             return Err((place_of_period, message));
         }
-        match mode {
-            "absolute" => Ok(format!("every {period}us from {due}us")),
+        let mode = find(entries, "mode").map(|mode| text(mode, &format!("{place}.mode"))).transpose()?;
+        // The first expiry is one period after the thread began.
+        let from = self.delay + period;
+        match mode.unwrap_or("relative") {
+            "absolute" => Ok(format!("every {period}us from {from}us")),
             "relative" => {
                 let note = "a relative timer that was missed goes on with its next due time; rt-app counts a new \
                             period from the moment of the miss. Timers are never shared between threads";
                 self.notes.insert(note.to_owned());
-                Ok(format!("every {period}us from {due}us skip"))
+                Ok(format!("every {period}us from {from}us skip"))
             }
             other => Err((format!("{place}.mode"), format!("`{other}`: it is \"relative\" or \"absolute\""))),
         }
