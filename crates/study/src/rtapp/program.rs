@@ -275,10 +275,9 @@ fn reference(value: &Json, place: &str) -> Result<(String, Option<String>), Mist
     Ok((word(condition), named("mutex")?.map(word)))
 }
 
-/// The channel of those that suspend themselves by this name; without one, by the name of their task. It is the condition of this name
-/// that `wait` and `sync` have, too (rt-app's parse_task_event_data: rtapp_wait).
+/// The channel of those that suspend themselves by this name; without one, by the name of their task.
 fn suspended(named: &str, task: &str) -> String {
-    word(if named.is_empty() { task } else { named })
+    format!("suspend:{}", word(if named.is_empty() { task } else { named }))
 }
 
 /// The channel that counts the threads at a barrier.

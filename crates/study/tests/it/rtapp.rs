@@ -126,19 +126,3 @@ fn damaged_workloads_never_panic() {
         }
     }
 }
-
-/// `sync` wakes a task that suspended itself by the same name, as in rt-app's example video-short.json: both use one condition.
-#[test]
-fn suspend_and_sync_share_a_condition() {
-    let text = r#"{ "tasks": {
-        "first": { "run": 100, "lock": "m", "sync": { "ref": "Driver", "mutex": "m" }, "unlock": "m", "run": 50, "suspend": "Driver" },
-        "second": { "suspend": "Driver", "run": 110, "resume": "Driver", "sleep": 2500 }
-    } }"#;
-    let imported = parse("video", "video.json", text, 2).unwrap();
-    let study = compare_scenario(&imported.scenario, &Options::default(), &|_, _| ()).unwrap();
-    let ran = |name: &str| {
-        let subject = study.rows[0].subjects.iter().find(|subject| subject.name == name).unwrap();
-        subject.cells.iter().find(|cell| cell.metric.to_string() == "throughput").unwrap().value.median
-    };
-    assert!(ran("second") > 300.0, "{}", ran("second"));
-}

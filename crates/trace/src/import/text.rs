@@ -112,6 +112,7 @@ impl<'b, 'o> Text<'b, 'o> {
         }
         // Names may hold any byte: what is no UTF-8 is replaced.
         match std::str::from_utf8(bytes) {
+            Ok(line) if !line.ends_with('\r') => self.line(number, line),
             Ok(line) => self.line(number, line.trim_end_matches('\r')),
             Err(_) => self.line(number, String::from_utf8_lossy(bytes).trim_end_matches('\r')),
         }

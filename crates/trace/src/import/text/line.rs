@@ -144,6 +144,12 @@ fn rest<'a>(text: &'a str, place: &Place, (at, time): (u64, Time), after: usize)
 
 /// `sched:sched_switch/call-graph=no/:` and `sched:sched_switch:k:` are `sched_switch`.
 fn event_name(word: &str) -> &str {
+    // `sched:sched_switch:`, as nearly every line of `perf script` has it.
+    if let Some(name) = word.strip_prefix("sched:").and_then(|rest| rest.strip_suffix(':'))
+        && memchr::memchr2(b'/', b':', name.as_bytes()).is_none()
+    {
+        return name;
+    }
     let name = word.split('/').next().unwrap_or(word).trim_end_matches(':');
     match name.split_once(':') {
         Some(("sched" | "raw_syscalls" | "ftrace", rest)) => rest.split(':').next().unwrap_or(rest),
@@ -158,11 +164,9 @@ fn running(text: &str) -> Option<Running<'_>> {
         return Some(Running::default());
     }
     // ftrace's TGID column.
-    let (text, process) = match text.rfind('(') {
-        Some(at) if text.ends_with(')') => {
-            (text[..at].trim_end(), text[at + 1..text.len() - 1].trim().parse::<u32>().ok())
-        }
-        _ => (text, None),
+    let (text, process) = match text.strip_suffix(')').and_then(|inside| inside.rsplit_once('(')) {
+        Some((before, process)) => (before.trim_end(), process.trim().parse::<u32>().ok()),
+        None => (text, None),
     };
     // `12`, `12/13`, `-1`; but `Worker 3-200` is thread 200 of that name.
     let is_id = |id: &str| {
@@ -170,7 +174,8 @@ fn running(text: &str) -> Option<Running<'_>> {
         !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
     };
     let is_ids = |ids: &str| ids.split('/').all(is_id);
-    let (comm, ids) = match text.rsplit_once([' ', '\t']) {
+    let blank = memchr::memrchr2(b' ', b'\t', text.as_bytes());
+    let (comm, ids) = match blank.map(|at| (&text[..at], &text[at + 1..])) {
         Some((comm, ids)) if is_ids(ids) => (comm, ids),
         None if text.bytes().all(|b| b.is_ascii_digit() || b == b'/') => ("", text),
         _ => match text.rsplit_once('-') {
