@@ -161,9 +161,20 @@ Lab.ladder = (figure) => {
   const build = () => {
     width = box.clientWidth;
     if (!width || !values.length) return;
-    const line = 17, longest = Math.max(...curves.map((c) => c.name.length));
+    const line = 17, turn = 14, longest = Math.max(...curves.map((c) => c.name.length));
     const right = Math.min(width * 0.42, longest * 6.6 + 14), left = 62, top = 12, bottom = 26;
-    const height = Math.max(260, curves.length * line + top + bottom + 8);
+    // A name that is longer than its margin goes on in the next line, whole.
+    const room = Math.max(6, Math.floor((right - 14) / 6.6));
+    const folded = (name) => {
+      const lines = [""];
+      for (const word of name.split(" ").flatMap((w) => w.match(new RegExp(".{1," + room + "}", "gu")) || [""])) {
+        const last = lines.length - 1, joined = lines[last] ? lines[last] + " " + word : word;
+        if (joined.length <= room) lines[last] = joined; else lines.push(word);
+      }
+      return lines;
+    };
+    const names = new Map(curves.map((c) => [c, folded(c.name)])), tall = (c) => line + (names.get(c).length - 1) * turn;
+    const height = Math.max(260, curves.reduce((sum, c) => sum + tall(c), 0) + top + bottom + 8);
     const lo = Math.log10(Math.min(...values)), hi = Math.log10(Math.max(...values)), pad = Math.max(0.08, (hi - lo) * 0.05);
     const Y = (v) => top + (hi + pad - Math.log10(Math.max(1, v))) / (hi - lo + 2 * pad) * (height - top - bottom);
     const X = (i) => left + 6 + i / Math.max(1, rungs.length - 1) * (width - left - right - 18);
@@ -176,15 +187,15 @@ Lab.ladder = (figure) => {
     const ends = curves.map((c) => { let i = c.ns.length - 1; while (i > 0 && c.ns[i] === null) i--; return { c, i, y: Y(c.ns[i]) }; }).sort((a, b) => a.y - b.y);
     // Names that would cover each other are pushed apart, all of them inside the picture.
     let below = top;
-    ends.forEach((e) => { e.at = Math.max(e.y, below); below = e.at + line; });
+    ends.forEach((e) => { e.at = Math.max(e.y, below); below = e.at + tall(e.c); });
     let above = height - bottom;
-    [...ends].reverse().forEach((e) => { e.at = Math.min(e.at, above); above = e.at - line; });
+    [...ends].reverse().forEach((e) => { e.at = Math.min(e.at, above - (tall(e.c) - line)); above = e.at - line; });
     for (const { c, i, y, at } of ends) {
       const key = "run v" + (c.style < 2 ? c.style : 2 + (c.style - 2) % 7), dash = Lab.dash(c.style).join(" ");
       const points = c.ns.map((v, k) => (v === null ? null : X(k) + "," + Y(v))).filter((p) => p).join(" ");
-      const room = Math.floor((right - 14) / 6.6), name = c.name.length > room ? c.name.slice(0, Math.max(1, room - 1)) + "…" : c.name;
-      const label = svg("text", { x: width - right + 12, y: at + 4, class: "name " + key }, name);
-      label.append(svg("title", {}, c.name));
+      const x = width - right + 12;
+      const label = svg("text", { x, y: at + 4, class: "name " + key },
+        ...names.get(c).map((part, k) => svg("tspan", { x, dy: k ? turn : 0 }, part)), svg("title", {}, c.name));
       const group = svg("g", { class: "row" },
         svg("polyline", { points, class: key, "stroke-dasharray": dash }),
         svg("line", { x1: X(i), y1: y, x2: width - right + 8, y2: at, class: "lead " + key }), label);

@@ -276,51 +276,7 @@ fn with_idle_cpus() -> LaneRun {
 }
 
 /// Opens every fold, waits for the charts, and writes what is wrong into the document.
-const CHECK: &str = r#"
-addEventListener("load", () => {
-  const root = document.documentElement, wrong = [];
-  document.querySelectorAll("details").forEach((d) => { d.open = true; });
-  const look = () => {
-    if (root.dataset.ready !== "yes") return setTimeout(look, 100);
-    const wide = root.clientWidth;
-    if (root.scrollWidth > wide) wrong.push("the page is " + root.scrollWidth + " wide of " + wide);
-    for (const e of document.querySelectorAll("main *, footer *")) {
-      if (e.closest(".scroll") && !e.matches(".scroll")) continue;
-      const box = e.getBoundingClientRect();
-      if (!box.width) continue;
-      if (box.right > wide + 1 || box.left < -1) wrong.push(e.tagName + "." + e.className + " from " + Math.round(box.left) + " to " + Math.round(box.right));
-      const style = getComputedStyle(e);
-      if (e.scrollWidth > e.clientWidth + 1 && e.clientWidth && style.overflowX === "visible" && style.display !== "inline" && !e.closest("svg") && !e.closest(".u-wrap"))
-        wrong.push(e.tagName + "." + e.className + " holds " + e.scrollWidth + " in " + e.clientWidth);
-    }
-    for (const box of document.querySelectorAll(".scroll")) {
-      const first = box.querySelector("tbody tr > :first-child");
-      box.scrollLeft = 10000;
-      if (first && box.scrollWidth > box.clientWidth + 1 && Math.abs(first.getBoundingClientRect().left - box.getBoundingClientRect().left) > 2) wrong.push("the first column moves");
-      box.scrollLeft = 0;
-    }
-    const keys = new Map();
-    document.querySelectorAll(".key").forEach((k) => {
-      const style = getComputedStyle(k.querySelector("path")), sign = style.stroke + " " + style.strokeDasharray;
-      if (keys.has(sign) && keys.get(sign) !== k.dataset.key) wrong.push("keys " + keys.get(sign) + " and " + k.dataset.key + " look alike: " + sign);
-      keys.set(sign, k.dataset.key);
-    });
-    for (const svg of document.querySelectorAll(".ladder svg")) {
-      const names = [...svg.querySelectorAll(".name")].map((n) => n.getBoundingClientRect()).sort((a, b) => a.top - b.top);
-      names.forEach((n, i) => { if (i && n.top < names[i - 1].bottom - 3) wrong.push("names of the ladder overlap"); });
-      const box = svg.getBoundingClientRect();
-      if (names.some((n) => n.right > box.right + 1 || n.bottom > box.bottom + 1)) wrong.push("a name of the ladder is cut off");
-    }
-    root.dataset.width = innerWidth;
-    root.dataset.keys = keys.size;
-    root.dataset.lines = document.querySelectorAll(".ladder polyline").length;
-    root.dataset.wrong = wrong.slice(0, 8).join("; ");
-    root.dataset.checked = "yes";
-    parent.postMessage({ ...root.dataset, unused: document.querySelector(".unused").textContent }, "*");
-  };
-  look();
-});
-"#;
+const CHECK: &str = include_str!("check.js");
 
 /// The attribute of the document's root that a check left there.
 fn attribute<'a>(dom: &'a str, name: &str) -> &'a str {
@@ -331,11 +287,9 @@ fn attribute<'a>(dom: &'a str, name: &str) -> &'a str {
 #[test]
 fn nothing_is_wider_than_its_box_and_no_two_keys_look_alike() {
     let Some(browser) = browser() else { return };
-    let html = large().render().unwrap();
-    let nonce = html.split("nonce-").nth(1).and_then(|rest| rest.split('\'').next()).unwrap();
-    let html = html.replace("</body>", &format!("<script nonce=\"{nonce}\">{CHECK}</script></body>"));
+    let html = with_script(&large(), CHECK);
     let file = file("sizes", &html);
-    for (width, height) in [(390, 844), (1400, 1000), (1920, 1080)] {
+    for (width, height) in [(360, 740), (390, 844), (1400, 1000), (1920, 1080)] {
         for theme in ["light", "dark"] {
             // A window is not narrower than 500 pixels; a frame is. It tells what it found.
             let frame = format!(
@@ -357,4 +311,76 @@ fn nothing_is_wider_than_its_box_and_no_two_keys_look_alike() {
         }
     }
     std::fs::remove_dir_all(file.parent().unwrap()).unwrap();
+}
+
+/// One CPU: `server` is woken by an interrupt at 1 ms, while `hog` runs, and runs from 4 ms to 5 ms; then `hog` again until 10 ms.
+fn one_wait() -> Page {
+    let (hog, server) = (TaskId(0), TaskId(1));
+    let mut recorder = LaneRecorder::new(1, Ns::ZERO, 1_000);
+    let mut tell = |ms: u64, kind| recorder.event(&SchedEvent { at: Ns::from_ms(ms), cpu: CpuId(0), kind });
+    tell(0, EventKind::Switch { prev: None, prev_state: PrevState::Sleeping, next: Some(hog) });
+    tell(1, EventKind::Wake { task: server, waker: Waker::HardIrq });
+    tell(4, EventKind::Switch { prev: Some(hog), prev_state: PrevState::Runnable, next: Some(server) });
+    tell(5, EventKind::Switch { prev: Some(server), prev_state: PrevState::Sleeping, next: Some(hog) });
+    let run = recorder.finish("recorded", 0, Ns::from_ms(10));
+    let task = |name: &str| LaneTask { name: name.to_owned(), class: name.to_owned() };
+    let mut page = Page::new("one wait");
+    let mut section = Section::new("Who ran when");
+    section.push(Lanes { tasks: vec![task("hog"), task("server")], runs: vec![run] });
+    page.push(section);
+    page
+}
+
+/// Points at the span of the server, then at its wait below the lane, and clicks there.
+const POINT: &str = r#"
+addEventListener("load", () => {
+  const root = document.documentElement;
+  const look = () => {
+    if (root.dataset.ready !== "yes") return setTimeout(look, 100);
+    const canvas = document.querySelector(".lanes .stage canvas"), box = canvas.getBoundingClientRect();
+    // A pointer that a script makes up cannot be captured.
+    canvas.setPointerCapture = () => {};
+    const gutter = 62, head = 24, lane = 30;
+    const send = (kind, ms, y) => canvas.dispatchEvent(new PointerEvent(kind, {
+      pointerId: 1, bubbles: true, clientX: box.left + gutter + ms / 10 * (box.width - gutter), clientY: box.top + y }));
+    const tip = document.querySelector(".lanes .tip"), status = document.querySelector(".lanes .status");
+    send("pointermove", 4.5, head + lane / 2);
+    root.dataset.span = getComputedStyle(tip).display + ": " + [...tip.children].map((c) => c.textContent).join(" | ");
+    send("pointermove", 2.5, head + lane + 2);
+    root.dataset.wait = [...tip.children].map((c) => c.textContent).join(" | ");
+    send("pointerdown", 2.5, head + lane + 2);
+    send("pointerup", 2.5, head + lane + 2);
+    root.dataset.clicked = status.textContent;
+    send("pointerleave", 2.5, head + lane + 2);
+    root.dataset.gone = getComputedStyle(tip).display;
+  };
+  look();
+});
+"#;
+
+#[test]
+fn hover_names_task_and_time_and_a_click_on_a_wait_says_who_ran_meanwhile() {
+    let Some(browser) = browser() else { return };
+    let file = file("point", &with_script(&one_wait(), POINT));
+    let dom = run(browser, &file, "", &["--dump-dom", "--window-size=1200,900"]);
+    assert_eq!(attribute(&dom, "errors"), "");
+    let head = &dom[..dom.len().min(1200)];
+    let span = attribute(&dom, "span").replace("&nbsp;", " ");
+    for part in ["block: ", "CPU 0: server", "ran 1.00 ms from 0.004000 s", "waited 3.00 ms", "an interrupt"]
+    {
+        assert!(span.contains(part), "{part}: {span}: {head}");
+    }
+    assert!(attribute(&dom, "wait").contains("CPU 0: server"), "{head}");
+    let clicked = attribute(&dom, "clicked").replace("&nbsp;", " ");
+    assert!(clicked.contains("CPU 0: server"), "{clicked}");
+    assert!(clicked.contains("meanwhile on CPU 0: hog 3.00 ms"), "{clicked}");
+    assert_eq!(attribute(&dom, "gone"), "none");
+    std::fs::remove_dir_all(file.parent().unwrap()).unwrap();
+}
+
+/// The page with one more script, which its policy lets run.
+fn with_script(page: &Page, script: &str) -> String {
+    let html = page.render().unwrap();
+    let nonce = html.split("nonce-").nth(1).and_then(|rest| rest.split('\'').next()).unwrap();
+    html.replace("</body>", &format!("<script nonce=\"{nonce}\">{script}</script></body>"))
 }

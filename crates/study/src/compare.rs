@@ -79,6 +79,7 @@ fn rows(
 ) -> Vec<Row> {
     let base = &runs[0];
     let split = split_classes(plans, classes);
+    let loads = bound::first_of_load(plans);
     let row = |(index, (plan, own)): (usize, (&RowPlan, &Vec<Run>))| {
         let mut changed: BTreeSet<String> = plan.changed.iter().map(|&task| classes[task].clone()).collect();
         changed.extend(plan.changed.iter().map(|&task| name(task)));
@@ -119,25 +120,34 @@ fn rows(
                 cells: Metric::all_reported().chain(named(subject)).filter_map(cell).collect(),
             }
         });
-        let mut notes = plan.notes.clone();
-        notes.extend(own[0].notes.iter().cloned());
-        Row {
-            scheduler: plan.label.clone(),
-            variant: plan.variant.clone(),
-            subjects: subjects.collect(),
-            event_hashes: own.iter().map(|run| format!("{:016x}", run.event_hash)).collect(),
-            notes,
-            bound: bound::why(plan, &plans[0]),
-            mildness: deploy::mildness(&bound::own(plan, &plans[0]), &plan.scheduler, &plans[0].scheduler),
-            deploy: bound::deployment(plan, &plans[0]),
-            delegation: plan
-                .delegation
-                .as_ref()
-                .zip(own[0].delegation.as_deref())
-                .map(|(delegated, metrics)| DelegationResult::from_metrics(&delegated.spec, metrics)),
-        }
+        row_of(plans, index, loads[index], own, subjects.collect())
     };
     plans.iter().zip(runs).enumerate().map(row).collect()
+}
+
+/// Returns the row of a plan. `first`: the first plan with its load.
+fn row_of(plans: &[RowPlan], index: usize, first: usize, own: &[Run], subjects: Vec<Subject>) -> Row {
+    let plan = &plans[index];
+    let standing = bound::standing(plan, &plans[0]);
+    // Under another load a setting is what differs from the first row of that load.
+    let from = &plans[if standing.load().is_some() { first } else { 0 }];
+    let mut notes = plan.notes.clone();
+    notes.extend(own[0].notes.iter().cloned());
+    let delegated = plan.delegation.as_ref().zip(own[0].delegation.as_deref());
+    Row {
+        scheduler: plan.label.clone(),
+        variant: plan.variant.clone(),
+        subjects,
+        event_hashes: own.iter().map(|run| format!("{:016x}", run.event_hash)).collect(),
+        notes,
+        bound: standing.bound(),
+        load: standing.load(),
+        first_of_load: Some(first).filter(|&first| first > 0),
+        mildness: deploy::mildness(&bound::own(plan, from), &plan.scheduler, &from.scheduler),
+        deploy: bound::deployment(plan, from),
+        delegation: delegated
+            .map(|(delegated, metrics)| DelegationResult::from_metrics(&delegated.spec, metrics)),
+    }
 }
 
 /// Programs of which some variant changes a part only: each of their tasks has a row of its own.

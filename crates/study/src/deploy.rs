@@ -223,6 +223,12 @@ pub const SERVER: &str = "SERVER";
 /// Target of a setting of batch work that the reader names.
 pub const BATCH: &str = "BATCH";
 
+/// The knob that is the release of the system.
+const VERSION: &str = "version";
+
+/// The highest mildness of a setting of the system that runs: what is beyond needs another kernel.
+pub(crate) const OF_THIS_SYSTEM: u8 = 4;
+
 /// How much a setting asks of the machine's owner: the larger, the more it can disturb. Within a variant the largest counts.
 pub(crate) fn mildness(variant: &Variant, scheduler: &SchedulerSpec, from: &SchedulerSpec) -> u8 {
     use schedlab_model::Policy;
@@ -232,7 +238,7 @@ pub(crate) fn mildness(variant: &Variant, scheduler: &SchedulerSpec, from: &Sche
         Setting::Group(GroupSetting::Shares(_) | GroupSetting::Idle(_) | GroupSetting::Weight(_)) => 2,
         Setting::Task(TaskSetting::Cpus(_)) | Setting::Group(GroupSetting::Cpus(_)) => 3,
         Setting::Group(GroupSetting::Max(_) | GroupSetting::Cap(_)) | Setting::Knob(..) => 3,
-        Setting::Task(TaskSetting::Policy(_)) => 5,
+        Setting::Task(TaskSetting::Policy(_)) => 4,
         Setting::Machine(MachineSetting::Preempt(_) | MachineSetting::ThreadedIrqs(_)) => 6,
         Setting::Group(GroupSetting::Guest(_)) => 6,
         Setting::Delegation(..) => 7,
@@ -241,9 +247,12 @@ pub(crate) fn mildness(variant: &Variant, scheduler: &SchedulerSpec, from: &Sche
     };
     let settings = variant.clauses.iter().flat_map(|clause| &clause.settings).map(of).max().unwrap_or(0);
     let family = |spec: &SchedulerSpec| spec.name.split('-').next().map(str::to_owned);
+    let other = |knob: &&(String, String)| !from.knobs.contains(knob);
     let kernel = match scheduler.name == from.name {
+        true if scheduler.knobs.iter().filter(other).any(|(name, _)| name == VERSION) => 5,
+        true if scheduler.knobs.iter().any(|knob| other(&knob)) => 3,
         true => 0,
-        false if family(scheduler) == family(from) => 4,
+        false if family(scheduler) == family(from) => 5,
         false => 7,
     };
     settings.max(kernel)

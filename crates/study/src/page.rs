@@ -145,6 +145,9 @@ fn changes(study: &Study, main: &[(Kind, String)]) -> Section {
         Some(about) => format!("{lead} {about}"),
     };
     let mut section = Section::new("What changes").lead(lead);
+    if !study.verdict.beside.is_empty() {
+        section.push(schedlab_report::Part::List(study.verdict.beside.clone()));
+    }
     for (kind, name) in main {
         section.push(subject(study, *kind, name, None));
     }

@@ -113,9 +113,15 @@ pub struct Row {
     pub event_hashes: Vec<String>,
     /// What happened that a reader must know (a knob that does not exist, tasks that wait for ever).
     pub notes: Vec<String>,
-    /// Why the row is no setting of the first row's machine but a bound: it has more CPUs, fewer tasks or another load.
+    /// Why the row is no setting of the first row's machine but a bound: it has more CPUs or fewer tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<String>,
+    /// Why the row is about another load than the first row: it has other tasks, or they have other work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<String>,
+    /// Place of the first row with the load of this one; missing: the first of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_of_load: Option<usize>,
     /// How much the setting asks of the machine's owner, from 0 (nothing) to 7 (another system).
     #[serde(default)]
     pub mildness: u8,

@@ -5,6 +5,7 @@
 
 mod export;
 mod json;
+mod periods;
 mod program;
 
 use crate::generate::{Draft, DraftSection, quote};
@@ -17,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The largest file that is read.
-const MAX_BYTES: usize = 4 << 20;
+const MAX_BYTES: usize = 64 << 20;
 /// What `global` may say that has no meaning for a schedule.
 const IGNORED: [&str; 11] = [
     "calibration",

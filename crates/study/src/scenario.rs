@@ -68,7 +68,7 @@ const KEYS: [&str; 22] = [
     "sweep",
 ];
 /// The largest scenario file that is read.
-const MAX_BYTES: u64 = 4 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 /// What a run may last: one virtual day.
 const MAX_DURATION: Ns = Ns::from_s(86_400);
 /// How long a workload that ends by itself may take.

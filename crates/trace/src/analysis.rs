@@ -4,6 +4,7 @@
 //! One file per analysis. Each is an [`EventSink`](schedlab_model::EventSink), declares what it needs, and has a
 //! typed result; `show` makes tables of it. [`show::ALL`] is the list. [`follow`] decides what a wait is.
 
+mod answer;
 pub mod blame;
 pub mod conservation;
 pub mod contention;
@@ -27,6 +28,7 @@ pub mod timehist;
 pub mod wakes;
 pub mod worst;
 
+pub use answer::Answer;
 pub use durations::Durations;
 pub use occupancy::Occupancy;
 pub use scope::{By, Keys, Label, Scope};

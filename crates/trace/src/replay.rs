@@ -41,6 +41,7 @@ mod ticks;
 mod timeline;
 mod units;
 
+pub use build::END;
 pub use recorder::RecorderCost;
 pub use ticks::TickFit;
 pub use timeline::MachineDelays;

@@ -5,9 +5,9 @@ use crate::format::{FormatArgs, ResultFormat, paragraphs};
 use crate::origin::origin;
 use crate::output;
 use crate::progress::Working;
-use crate::render::Style;
 use crate::render::show::{Json, Rows, Text, overview};
 use crate::render::xen as render;
+use crate::render::{Style, wrap};
 use crate::stdin;
 use anyhow::{anyhow, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueEnum};
@@ -20,7 +20,7 @@ use schedlab_trace::Recording;
 use schedlab_trace::analysis::losses::sentence;
 use schedlab_trace::analysis::show::Output as _;
 use schedlab_trace::analysis::show::{ALL, Entry};
-use schedlab_trace::analysis::{By, Scope, timehist};
+use schedlab_trace::analysis::{Answer, By, Scope, timehist};
 use std::io::Write;
 use std::path::Path;
 
@@ -192,6 +192,7 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
         entry.check(&recording.header).map_err(|error| anyhow!("{}: {error}", args.input))?;
     }
     let working = Working::new(format!("analysing {} events", recording.events.len()), large);
+    let answer = Answers::new(args, &chosen, &recording, &scope);
     let stdout = stdout();
     let clock = if args.absolute { recording.header.clock_start_ns } else { 0 };
     let format = args.format.get();
@@ -203,11 +204,11 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
         drop(working);
         rows.finish()?;
     } else if format == ResultFormat::Markdown {
-        let text = as_text(args, &recording, &chosen, Vec::new(), Style::markdown())?;
+        let text = as_text(args, &recording, (&chosen, &answer), Vec::new(), Style::markdown())?;
         drop(working);
         output::write(None, &paragraphs(&String::from_utf8(text)?))?;
     } else if format == ResultFormat::Json {
-        let mut json = Json::new(stdout, &args.input, &recording, &scope, clock)?;
+        let mut json = Json::new(stdout, &args.input, &recording, &scope, clock, answer.found.as_ref())?;
         for (entry, scope) in &chosen {
             json.analysis(entry.name)?;
             entry.run(&recording, scope, &mut json)?;
@@ -215,22 +216,52 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
         drop(working);
         json.finish()?.flush()?;
     } else {
-        as_text(args, &recording, &chosen, stdout, Style::of_stdout())?.flush()?;
+        as_text(args, &recording, (&chosen, &answer), stdout, Style::of_stdout())?.flush()?;
         drop(working);
     }
     Ok(Exit::Done)
+}
+
+/// What the recording says before any table.
+struct Answers {
+    asked: bool,
+    found: Option<Answer>,
+}
+
+/// Analyses that are about who waits.
+const OF_WAITS: [&str; 4] = ["worst", "latency", "blame", "tasks"];
+
+impl Answers {
+    fn new(args: &ShowArgs, chosen: &[(&Entry, Scope)], recording: &Recording, scope: &Scope) -> Answers {
+        let about = |(entry, _): &(&Entry, Scope)| OF_WAITS.contains(&entry.name);
+        let format = args.format.get();
+        let shown = !matches!(format, ResultFormat::Csv | ResultFormat::Ndjson);
+        let asked = shown && chosen.iter().all(about) && Answer::check(&recording.header).is_ok();
+        let found = if asked { Answer::of(recording, scope) } else { None };
+        Answers { asked, found }
+    }
+
+    fn sentences(&self) -> Option<String> {
+        match &self.found {
+            Some(answer) => Some(answer.sentences().join(" ")),
+            None => self.asked.then(|| "No task was seen waiting for a CPU.".to_owned()),
+        }
+    }
 }
 
 /// Writes the analyses for people.
 fn as_text<W: Write>(
     args: &ShowArgs,
     recording: &Recording,
-    chosen: &[(&Entry, Scope)],
+    (chosen, answer): (&[(&Entry, Scope)], &Answers),
     out: W,
     style: Style,
 ) -> anyhow::Result<W> {
     let clock = if args.absolute { recording.header.clock_start_ns } else { 0 };
     let mut text = Text::new(out, recording, style, clock);
+    if let Some(sentences) = answer.sentences() {
+        text.line(&format!("{}\n", style.bold(&wrap(&sentences, style.width, 0))))?;
+    }
     if args.analyses.0.is_empty() {
         text.line(&overview(&shown(&args.input), recording, &style))?;
     }

@@ -7,10 +7,15 @@ use schedlab_measure::Budget;
 use schedlab_model::Ns;
 use schedlab_study::gate::GateOutcome;
 
+/// Sentences of the verdict that come before the table.
+const ANSWER: usize = 2;
+
 /// Returns the result as text.
 pub(crate) fn latency(result: &LatencyResult, style: &Style) -> String {
     let (report, request) = (&result.report, &result.report.request);
-    let mut text = style.bold("Wakeup latency") + &format!(" on {}\n", result.kernel);
+    let (answer, rest) = result.verdict.split_at(result.verdict.len().min(ANSWER));
+    let mut text = style.bold(&wrap(&answer.join(" "), style.width, 0)) + "\n\n";
+    text += &(style.bold("Wakeup latency") + &format!(" on {}\n", result.kernel));
     let slack = match (request.policy.is_fair(), report.slack) {
         (true, slack) => format!("timer slack {slack}"),
         (false, _) => "no timer slack (real-time)".to_owned(),
@@ -39,7 +44,10 @@ pub(crate) fn latency(result: &LatencyResult, style: &Style) -> String {
     if let Some(budget) = &result.blame {
         text += &blame(budget, style);
     }
-    for line in &result.verdict {
+    if let Some(line) = result.rows.last().and_then(intervals) {
+        text += &(style.dim(&wrap(&line, style.width, 2)) + "\n");
+    }
+    for line in rest {
         text += &(wrap(line, style.width, 2) + "\n");
     }
     for line in &result.doubts {
@@ -58,6 +66,17 @@ pub(crate) fn latency(result: &LatencyResult, style: &Style) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Returns between which samples the percentiles of a row lie.
+fn intervals(row: &Row) -> Option<String> {
+    let one = |((name, _), [low, high]): (&(&str, f64), &[Option<u64>; 2])| {
+        let end = |ns: &Option<u64>, none: &str| ns.map_or(none.to_owned(), |ns| Ns(ns).to_string());
+        format!("{name} {}..{}", end(low, "below the smallest"), end(high, "beyond the largest"))
+    };
+    let shown = RUNGS.iter().zip(&row.intervals_ns).zip(&row.rungs_ns).filter(|(_, rung)| rung.is_some());
+    let all: Vec<String> = shown.map(|(pair, _)| one(pair)).collect();
+    (!all.is_empty()).then(|| format!("with 95 % ({}): {}", row.name, all.join(", ")))
 }
 
 /// Returns where the time of the wakeup that ended the run went, part by part.

@@ -8,7 +8,12 @@ use schedlab_stats::OrderInterval;
 
 /// Returns the result as text.
 pub(crate) fn matrix(matrix: &Matrix, style: &Style) -> String {
-    let mut text = style.bold("Wakeup latency") + "\n";
+    let found = findings(matrix);
+    let mut text = String::new();
+    if !found.is_empty() {
+        text += &(style.bold(&wrap(&summary(matrix), style.width, 0)) + "\n\n");
+    }
+    text += &(style.bold("Wakeup latency") + "\n");
     for system in &matrix.systems {
         text += &format!("  {}: {} ({})\n", system.name, system.kernel, system.tool);
     }
@@ -34,10 +39,6 @@ pub(crate) fn matrix(matrix: &Matrix, style: &Style) -> String {
     );
     text += &(style.dim(&wrap(&note, style.width, 2)) + "\n\n");
     text += &side_by_side(matrix, style);
-    let found = findings(matrix);
-    if !found.is_empty() {
-        text += &(wrap(&summary(matrix), style.width, 2) + "\n");
-    }
     for (number, finding) in found.iter().enumerate() {
         let word = match finding.truth {
             Truth::Holds => style.good("TRUE"),

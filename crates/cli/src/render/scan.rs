@@ -14,17 +14,13 @@ const SUBJECTS: usize = 2;
 /// A bar is at most so wide.
 const BAR: usize = 40;
 
-/// Returns a curve for each scheduler and each of the first subjects: a bar for each value, of its 99th percentile.
+/// Returns a curve for each scheduler and each of the first subjects: a bar for each value.
 pub(crate) fn scan(study: &Study, scan: &Scan, style: &Style) -> String {
     let mut text = String::new();
     let mut schedulers: Vec<&str> = study.rows.iter().map(|row| row.scheduler.as_str()).collect();
     schedulers.dedup();
     for (kind, name) in view::by_importance(study).0.into_iter().take(SUBJECTS) {
-        let metric = match kind {
-            Kind::Source | Kind::Channel => Metric::Response(Stat::Percentile(99_000)),
-            Kind::Machine => Metric::Utilisation,
-            _ => Metric::Latency(Stat::Percentile(99_000)),
-        };
+        let metric = metric(study, kind, &name);
         for scheduler in &schedulers {
             let rows = || study.rows.iter().filter(|row| row.scheduler == *scheduler);
             let value = |row: &Row| Some(row.find(kind, &name)?.cell(metric)?.value.median);
@@ -46,6 +42,25 @@ pub(crate) fn scan(study: &Study, scan: &Scan, style: &Style) -> String {
         }
     }
     text
+}
+
+/// What the curve of a subject is about: its first number in the headline, else its tail, else how much it had.
+fn metric(study: &Study, kind: Kind, name: &str) -> Metric {
+    let tail = match kind {
+        Kind::Source | Kind::Channel => Metric::Response(Stat::Percentile(99_000)),
+        Kind::Machine => Metric::Utilisation,
+        _ => Metric::Latency(Stat::Percentile(99_000)),
+    };
+    let of_headline = study.headline.iter().filter(|figure| figure.kind == kind && figure.subject == name);
+    let wanted = of_headline.map(|figure| figure.metric).chain([tail]);
+    let has = |metric: &Metric| {
+        study
+            .rows
+            .iter()
+            .any(|row| row.find(kind, name).is_some_and(|subject| subject.cell(*metric).is_some()))
+    };
+    let last = if matches!(kind, Kind::Source | Kind::Channel) { Metric::Throughput } else { Metric::Share };
+    wanted.into_iter().find(has).unwrap_or(last)
 }
 
 fn bars(metric: Metric, found: &[(&str, Option<f64>)], style: &Style) -> String {

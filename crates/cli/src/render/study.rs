@@ -27,11 +27,11 @@ pub(crate) struct Shown {
 pub(crate) fn study(study: &Study, style: &Style, show: Shown) -> String {
     let Shown { all_tasks, all_rows, explain } = show;
     let (order, folded) = order::rows(study, all_rows);
-    let mut text = head(study, style);
+    let mut text = String::new();
     let _ = writeln!(text, "{}", style.bold(&wrap(&study.verdict.outcome, style.width, 0)));
     let _ = writeln!(text, "{}", wrap(&study.verdict.certainty, style.width, 0));
     text += &super::deploy::block(study, style);
-    text.push('\n');
+    let _ = write!(text, "\n{}", head(study, style));
     let (main, hidden) = main_subjects(study, all_tasks);
     if let Some(replay) = &study.self_replay {
         text += &self_replay(study, replay, &main, style);

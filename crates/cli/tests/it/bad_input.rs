@@ -52,7 +52,7 @@ fn scenarios() {
     }
     let path = folder.write("s.toml", [0xff, 0xfe, 0x00]);
     refused(&schedlab(&["compare", &path]), "is not a text file");
-    let path = folder.write("s.toml", vec![b'#'; 5 << 20]);
+    let path = folder.write("s.toml", vec![b'#'; 65 << 20]);
     refused(&schedlab(&["compare", &path]), "too large for a scenario");
 }
 

@@ -103,3 +103,45 @@ fn an_export_that_cannot_be_written_leaves_nothing() {
     assert_eq!(ran.code, 2, "{ran:?}");
     assert_eq!(folder.names(), ["broken.pftrace", "file"]);
 }
+
+/// A timer of rt-app goes on from its last expiry: absolute timers of several periods that run once are moments.
+#[test]
+fn an_rt_app_workload_of_a_recording_is_taken_back() {
+    let folder = Folder::new("rt-app-back");
+    let path = |name: &str| folder.0.join(name).display().to_string();
+    let (workload, scenario) = (path("w.json"), path("w.toml"));
+    for input in super::files("recordings", "slt") {
+        let ran = schedlab(&["export", input.to_str().unwrap(), "--rt-app", &workload]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let ran = schedlab(&["import", &workload, "-o", &scenario]);
+        assert_eq!(ran.code, 0, "{input:?}: {ran:?}");
+        let recording = input.file_stem().unwrap().to_str().unwrap();
+        let task = match recording {
+            "two-yes" => "yes",
+            "redis-other-other-closed8" => "redis-server",
+            _ => continue,
+        };
+        // What it runs is what was recorded: the largest consumer has its share, the machine is as busy.
+        let ran = schedlab(&[
+            "compare",
+            &scenario,
+            "--scheduler",
+            "linux-6.18",
+            "--for",
+            "1s",
+            "--all-tasks",
+            "--json",
+        ]);
+        assert_eq!(ran.code, 0, "{recording}: {ran:?}");
+        let study: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        let subjects = study["rows"][0]["subjects"].as_array().unwrap();
+        let share = |subject: &serde_json::Value| {
+            let cells = subject["cells"].as_array().unwrap();
+            let cell = cells.iter().find(|cell| cell["metric"] == "share");
+            cell.map_or(0.0, |cell| cell["value"]["median"].as_f64().unwrap())
+        };
+        let of_task = subjects.iter().filter(|one| one["name"].as_str().unwrap().starts_with(task));
+        let most = of_task.map(share).fold(0.0, f64::max);
+        assert!((0.3..0.7).contains(&most), "{recording}: {task} has {most}");
+    }
+}

@@ -22,6 +22,17 @@ fn json_has_every_expiry_and_whole_histograms() {
             assert_eq!(buckets.iter().map(|bucket| bucket[1].as_u64().unwrap()).sum::<u64>(), samples);
         }
         assert_eq!(value["rows"].as_array().unwrap().len(), threads.len() + 1);
+        for row in value["rows"].as_array().unwrap() {
+            let (rungs, intervals) =
+                (row["rungs_ns"].as_array().unwrap(), row["intervals_ns"].as_array().unwrap());
+            assert_eq!(rungs.len(), intervals.len(), "{row}");
+            let [low, high] = [0, 1].map(|end| intervals[0][end].as_u64().unwrap());
+            let median = rungs[0].as_u64().unwrap();
+            assert!(row["min_ns"].as_u64().unwrap() <= low && low <= median && median <= high, "{row}");
+            assert!(high <= row["max_ns"].as_u64().unwrap(), "{row}");
+            // No sample of thirty is certain to be beyond p99.
+            assert!(intervals[2][1].is_null(), "{row}");
+        }
     }
 }
 
@@ -36,6 +47,9 @@ fn text_has_the_ladder_and_a_verdict() {
     }
     // No terminal: nothing live.
     assert_eq!(ran.stderr, "");
+    // The answer is before the table, and each percentile has its interval.
+    assert!(ran.stdout.starts_with("Half of 40 wakeups were at most "), "{}", ran.stdout);
+    assert!(ran.stdout.contains("with 95 % (all): p50 "), "{}", ran.stdout);
 }
 
 #[test]

@@ -21,6 +21,8 @@ mod live;
 mod live_pitfalls;
 mod live_slices;
 mod output;
+mod pages;
+mod questions;
 mod recordings;
 mod report;
 mod schema;

@@ -135,6 +135,9 @@ fn a_scan_is_a_table_and_a_curve() {
     assert!([0, 3].contains(&ran.code), "{ran:?}");
     assert!(ran.stdout.contains("over yes nice") && ran.stdout.contains('█'), "{}", ran.stdout);
     assert!(ran.stdout.contains("of 14 rows are shown"), "thirteen values and the recording: {}", ran.stdout);
+    // Hogs that never sleep have no latency: the curve is of what the verdict is about.
+    let hogs = schedlab(&["compare", "two-hogs", "--scheduler", "linux-6.18", "--scan", "yes-2 nice=0,5,10"]);
+    assert!(hogs.stdout.contains("yes-1, CPU share over yes-2 nice"), "{}", hogs.stdout);
     let all =
         schedlab(&["compare", "recordings/two-yes.slt", "--seeds", "1", "--scan", "yes nice=0..12", "--all"]);
     assert!(!all.stdout.contains("rows are shown") && all.stdout.contains("yes nice=12"), "{}", all.stdout);

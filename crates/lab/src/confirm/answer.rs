@@ -202,6 +202,8 @@ mod tests {
         };
         Row {
             bound: None,
+            load: None,
+            first_of_load: None,
             mildness: 0,
             deploy: None,
             scheduler: "linux-6.18".to_owned(),

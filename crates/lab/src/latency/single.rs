@@ -96,6 +96,8 @@ pub struct Row {
     pub mean_ns: u64,
     /// The values of [`RUNGS`]; `None`: fewer than ten samples lie beyond.
     pub rungs_ns: Vec<Option<u64>>,
+    /// Between which samples each of them lies with 95 %, by order statistics; `None` at an end: the samples are too few for one.
+    pub intervals_ns: Vec<[Option<u64>; 2]>,
     /// Largest.
     pub max_ns: u64,
 }
@@ -125,6 +127,7 @@ impl Row {
             min_ns: samples.min(),
             mean_ns: samples.mean(),
             rungs_ns: RUNGS.iter().map(rung).collect(),
+            intervals_ns: RUNGS.iter().map(|(_, quantile)| samples.interval(*quantile)).collect(),
             max_ns: samples.max(),
         }
     }

@@ -84,6 +84,21 @@ impl Samples {
         self.histogram.value_at_quantile(quantile).min(self.max)
     }
 
+    /// Returns between which samples the quantile (0 to 1) of all that could have been measured lies with 95 %; `None` at an end: the
+    /// samples are too few for one.
+    pub fn interval(&self, quantile: f64) -> [Option<u64>; 2] {
+        let (low, high) = schedlab_stats::quantile_ranks(self.count(), quantile);
+        let at = |rank: u64| {
+            let mut below = 0;
+            let reached = self.histogram.iter_recorded().find(|bucket| {
+                below += bucket.count_at_value();
+                below >= rank
+            });
+            reached.map(|bucket| bucket.value_iterated_to().clamp(self.min, self.max))
+        };
+        [low.and_then(at), high.and_then(at)]
+    }
+
     /// How many samples are larger than `ns` (those of the same bucket do not count).
     pub fn above(&self, ns: u64) -> u64 {
         let limit = self.histogram.highest_equivalent(ns.min(LONGEST));
@@ -167,6 +182,19 @@ mod tests {
         assert_eq!((samples.min(), samples.max(), samples.mean()), (1000, 10_000_000, 5_000_500));
         assert_eq!(samples.above(10_000_000), 0);
         assert!(samples.above(9_000_000).abs_diff(1000) <= 10);
+    }
+
+    #[test]
+    fn an_interval_is_between_two_samples() {
+        let mut samples = Samples::default();
+        assert_eq!(samples.interval(0.5), [None, None]);
+        (1..=1_000u64).for_each(|us| samples.add(us * 1000));
+        // Of 1000 values the median lies between the 469th and the 532nd with 95 % (binomial: 500 +- 1.96 times 15.8).
+        let [low, high] = samples.interval(0.5).map(Option::unwrap);
+        assert!((467_000..=470_500).contains(&low) && (530_500..=533_500).contains(&high), "{low} {high}");
+        // Beyond p99.9 of a thousand there may be none.
+        assert_eq!(samples.interval(0.999)[1], None);
+        assert!(samples.interval(0.99)[1].is_some_and(|high| high <= samples.max()));
     }
 
     #[test]

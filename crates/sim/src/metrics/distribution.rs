@@ -161,9 +161,10 @@ impl Distribution {
         let below: u64 = self.filled().take_while(|(i, _)| *i <= last).map(|(_, count)| count).sum();
         below as f64 / self.count as f64
     }
-    /// Returns every bucket that is not empty: its largest value and how many values it holds, ascending.
+    /// Returns every bucket that is not empty: its largest value and how many values it holds, ascending. The last is the largest
+    /// value of all, exactly.
     pub fn buckets(&self) -> impl Iterator<Item = (Ns, u64)> + '_ {
-        self.filled().map(|(i, count)| (Ns(top_of(i)), count))
+        self.filled().map(|(i, count)| (Ns(top_of(i)).min(self.max()), count))
     }
     /// Returns the middle of the fullest bucket (the smallest of several); 0 without values.
     pub fn mode(&self) -> Ns {

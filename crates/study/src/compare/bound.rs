@@ -1,4 +1,5 @@
-//! Which rows are settings of the first row's machine, and which are bounds: what more hardware or less work would give.
+//! Which rows are settings of the first row's machine, which are bounds (what more hardware or less work would give), and which
+//! are about another load.
 
 use crate::delegation::Place;
 use crate::deploy::Deployment;
@@ -6,27 +7,64 @@ use crate::run::RowPlan;
 use crate::variant::{Clause, Setting, TaskSetting, Variant};
 use schedlab_model::CpuSet;
 
-/// Returns why `plan` is a bound; `None`: it is a setting of the machine of `base`.
-pub(super) fn why(plan: &RowPlan, base: &RowPlan) -> Option<String> {
-    if plan.off != base.off {
-        let fewer = plan.off.is_superset(&base.off);
-        return Some(if fewer { "it has fewer tasks" } else { "it has other tasks" }.to_owned());
+/// What a row is beside the first one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// A setting of the first row's machine under its load, or that row itself.
+    Setting,
+    /// What more hardware or less work gives, and why.
+    Bound(String),
+    /// Another load than the first row's, and which: nothing that a setting reaches.
+    Load(String),
+}
+
+impl Standing {
+    pub(super) fn bound(&self) -> Option<String> {
+        match self {
+            Standing::Bound(why) => Some(why.clone()),
+            _ => None,
+        }
     }
-    let of_load = |plan: &RowPlan| -> Vec<(String, Setting)> {
-        let is = |setting: &&Setting| {
-            matches!(setting, Setting::Source(_) | Setting::Task(TaskSetting::Demand(_)))
+
+    pub(super) fn load(&self) -> Option<String> {
+        match self {
+            Standing::Load(why) => Some(why.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// Returns what `plan` is beside `base`.
+pub(super) fn standing(plan: &RowPlan, base: &RowPlan) -> Standing {
+    if plan.off != base.off {
+        return match plan.off.is_superset(&base.off) {
+            true => Standing::Bound("it has fewer tasks".to_owned()),
+            false => Standing::Load("it has other tasks".to_owned()),
         };
-        let of = |clause: &Clause| {
-            let settings = clause.settings.iter().filter(is);
-            settings.map(|setting| (clause.target.clone(), setting.clone())).collect::<Vec<_>>()
-        };
-        plan.set.clauses.iter().flat_map(of).collect()
-    };
+    }
     if of_load(plan) != of_load(base) {
-        return Some("it has another load".to_owned());
+        return Standing::Load("its work is another".to_owned());
     }
     let more = usable(plan).iter().find(|cpu| !usable(base).contains(*cpu));
-    more.map(|cpu| format!("its tasks have CPU {} too", cpu.0))
+    more.map_or(Standing::Setting, |cpu| Standing::Bound(format!("its tasks have CPU {} too", cpu.0)))
+}
+
+/// Returns for each plan the place of the first one with the same tasks and the same work.
+pub(super) fn first_of_load(plans: &[RowPlan]) -> Vec<usize> {
+    let same = |a: &RowPlan, b: &RowPlan| a.off == b.off && of_load(a) == of_load(b);
+    let first = |(index, plan)| plans.iter().position(|other| same(other, plan)).unwrap_or(index);
+    plans.iter().enumerate().map(first).collect()
+}
+
+/// The settings that change how much there is to do.
+fn of_load(plan: &RowPlan) -> Vec<(&str, &Setting)> {
+    let is =
+        |setting: &&Setting| matches!(setting, Setting::Source(_) | Setting::Task(TaskSetting::Demand(_)));
+    let mut all = Vec::new();
+    for clause in &plan.set.clauses {
+        all.extend(clause.settings.iter().filter(is).map(|setting| (clause.target.as_str(), setting)));
+    }
+    all
 }
 
 /// The CPUs that the tasks may use.
@@ -50,7 +88,7 @@ pub(super) fn deployment(plan: &RowPlan, base: &RowPlan) -> Option<Deployment> {
     let nothing = set.clauses.is_empty();
     let same = plan.scheduler == base.scheduler;
     let delegated = plan.delegation.as_ref().is_some_and(|delegated| delegated.spec.place != Place::Kernel);
-    if why(plan, base).is_some() || nothing && same && !delegated {
+    if standing(plan, base) != Standing::Setting || nothing && same && !delegated {
         return None;
     }
     Some(Deployment::of(&set, &plan.scheduler, &base.scheduler))

@@ -101,7 +101,7 @@ fn nothing_better(study: &Study, tellings: &[Telling<'_>]) -> String {
     if let Some(range) = neutral.and_then(|figure| range(study, figure)) {
         return range;
     }
-    let worst = tellings.iter().filter(|t| !t.better && t.row.bound.is_none());
+    let worst = tellings.iter().filter(|t| !t.better && t.row.bound.is_none() && t.row.load.is_none());
     let Some(worst) = worst.max_by(|a, b| a.size.total_cmp(&b.size)) else {
         let range = study.headline.first().and_then(|figure| range(study, figure));
         return range.unwrap_or_else(|| format!("No change against {base} can be told."));
@@ -121,7 +121,10 @@ fn range(study: &Study, figure: &Figure) -> Option<String> {
     let (least, most) = (values.first()?, values.last()?);
     let show =
         |(value, row): &(f64, &Row)| format!("{} ({})", figure.metric.show(*value), row_name(row, study));
-    let what = format!("{} {}", figure.subject(), figure.heading());
+    let what = match figure.kind {
+        Kind::Machine => upper(&figure.heading()),
+        _ => format!("{} {}", figure.subject(), figure.heading()),
+    };
     Some(match least.0 == most.0 {
         true => format!("{what} is {} in every row that has it.", figure.metric.show(least.0)),
         false => format!("{what}: from {} to {}.", show(least), show(most)),
@@ -132,17 +135,45 @@ fn range(study: &Study, figure: &Figure) -> Option<String> {
 fn beside(study: &Study, tellings: &[Telling<'_>], row: usize) -> Vec<String> {
     let chosen = &study.rows[row];
     let same = |other: &&Row| other.variant == chosen.variant && other.scheduler != chosen.scheduler;
+    // Where the setting is a scheduler, there is no such setting under another.
+    let of_any = study.rows.first().is_some_and(|base| base.scheduler == chosen.scheduler);
     let mut all: Vec<String> = study
         .rows
         .iter()
         .filter(same)
+        .filter(|_| of_any)
         .filter_map(|other| {
             Some(format!("Under {} the same setting gives {}.", other.scheduler, figures(study, other)?))
         })
         .take(2)
         .collect();
+    all.extend(of_other_loads(study, row));
+    if let Some(more) = recommend::with_another_kernel(study, row)
+        && let Some((row, figures)) = study.rows.get(more).and_then(|row| Some((row, figures(study, row)?)))
+    {
+        let what = if row.scheduler.starts_with("xen-") { "another Xen" } else { "another kernel" };
+        all.push(format!("More needs {what} ({}): {figures}.", row_name(row, study)));
+    }
     all.extend(of_bound(study, tellings, Some(chosen)));
     all
+}
+
+/// What the setting of a row gives under the other loads of the table: their first row beside the row that has the setting.
+fn of_other_loads(study: &Study, row: usize) -> Vec<String> {
+    let chosen = &study.rows[row];
+    let Some(deploy) = &chosen.deploy else { return Vec::new() };
+    let of = |other: &Row| {
+        let same = other.deploy.as_ref() == Some(deploy) && other.scheduler == chosen.scheduler;
+        let base = other.first_of_load.filter(|_| other.load.is_some() && same)?;
+        let base = &study.rows[base];
+        let was = figures(study, base)?;
+        Some(format!(
+            "Under the load of {} ({was}) the same setting gives {}.",
+            row_name(base, study),
+            figures(study, other)?
+        ))
+    };
+    study.rows.iter().filter_map(of).take(2).collect()
 }
 
 /// The best bound, where it reaches more than `chosen`.
@@ -161,7 +192,11 @@ fn of_bound(study: &Study, tellings: &[Telling<'_>], chosen: Option<&Row>) -> Op
 fn figures(study: &Study, row: &Row) -> Option<String> {
     let of = |figure: &Figure| {
         let cell = figure.cell(row)?;
-        Some(format!("{} {} {}", figure.subject(), figure.heading(), figure.metric.show(cell.value.median)))
+        let what = match figure.metric {
+            Metric::Throughput => "requests".to_owned(),
+            _ => figure.heading(),
+        };
+        Some(format!("{} {what} {}", figure.subject(), figure.metric.show(cell.value.median)))
     };
     let all: Vec<String> = study.headline.iter().filter_map(of).take(2).collect();
     (!all.is_empty()).then(|| all.join(" and "))

@@ -1,6 +1,6 @@
 //! What a setting is, in words.
 
-use super::{Changes, Step};
+use super::{Changes, Step, VERSION};
 use crate::variant::{GroupSetting, MachineSetting, Setting, SourceSetting, TaskSetting};
 use schedlab_model::{Ns, Policy};
 use std::collections::BTreeSet;
@@ -13,7 +13,10 @@ pub(super) fn what(changes: &Changes<'_>) -> String {
     }
     // Knobs that the row's scheduler names are a part of the setting too.
     let knobs = changes.scheduler.knobs.iter().filter(|knob| !changes.from.knobs.contains(knob));
-    parts.extend(knobs.map(|(name, value)| format!("set {name} = {value}")));
+    parts.extend(knobs.map(|(name, value)| match name == VERSION {
+        true => format!("use its release {value}"),
+        false => format!("set {name} = {value}"),
+    }));
     let mut seen = BTreeSet::new();
     parts.retain(|part| seen.insert(part.clone()));
     join(&parts)

@@ -5,18 +5,21 @@ use crate::StudyError;
 use crate::compare::delays;
 use crate::compare::detail::{EVENTS, QUANTITIES};
 use crate::compare::observe::{Keep, Observer};
-use crate::measurements::{Kind, Measured};
+use crate::measurements::{Kind, Measured, SubjectData};
 use crate::metric::Metric;
 use crate::view::spaced;
 use schedlab_model::{EventSink, Ns};
-use schedlab_report::{Cdf, Cell, Column, Curve, Facts, LaneTask, Lanes, Measure, Page, Section, Table};
+use schedlab_report::{
+    Cdf, Cell, Column, Curve, Facts, Ladders, LaneTask, Lanes, Measure, Page, Section, Table,
+};
 use schedlab_trace::Recording;
 use schedlab_trace::analysis::runqueue::RunQueue;
-use schedlab_trace::analysis::worst::Case;
-use schedlab_trace::analysis::{Analysis, Scope, Summary};
+use schedlab_trace::analysis::{Analysis, Answer, Scope, Summary};
 
 /// Classes with distributions and in the table.
 const CLASSES: usize = 8;
+/// Wakeups from which on a program has a line in the ladder.
+const LADDER_VALUES: u64 = 10;
 
 /// The page of the part of a recording that `scope` shows. Tables and distributions are by name, over the part;
 /// `name` is the file or the scenario.
@@ -48,7 +51,9 @@ pub fn of_recording(
 
     let mut page = Page::new(if header.note.is_empty() { name } else { &header.note });
     page.subtitle(format!("{name} · {} CPUs · {}", header.topology.cpus(), spaced((to - from).to_string())));
-    verdict(&mut page, recording, findings.worst.cases.first().filter(|_| knows));
+    let answer = Answer::check(header).ok().and_then(|()| Answer::of(recording, scope));
+    verdict(&mut page, recording, answer.as_ref());
+    ladder(&mut page, &measured);
     tasks(&mut page, &measured);
     let task = |task: &schedlab_trace::TaskInfo| LaneTask {
         name: format!("{}-{}", task.comm, task.tid),
@@ -57,36 +62,35 @@ pub fn of_recording(
     let mut section = Section::new("Who ran when").lead(
         "What ran on each CPU; the height of a column is how busy it was. Zoom in far enough and waits appear as lines \
          below a lane, wakeups as arrows from the waker.",
-    );
+    )
+    .folded();
     let runs = vec![lanes.finish("recorded", 0, to)];
     section.push(Lanes { tasks: header.tasks.iter().map(task).collect(), runs });
     page.push(section);
     if knows {
         let mut section = Section::new("Who delayed whom").lead(
             "Every nanosecond in which a task was ready to run and did not is counted for the task that ran on its CPU.",
-        );
+        )
+        .folded();
         delays::matrix("recorded", &findings).into_iter().for_each(|matrix| section.push(matrix));
         section.push(delays::worst("recorded", &findings, header));
         page.push(section);
-        let mut section =
-            Section::new("Run-queue length").lead("How many tasks were ready to run and did not, over time.");
+        let mut section = Section::new("Run-queue length")
+            .lead("How many tasks were ready to run and did not, over time.")
+            .folded();
         delays::queue(&[("recorded".to_owned(), 0, findings)])
             .into_iter()
             .for_each(|queue| section.push(queue));
         page.push(section);
     }
-    page.push(origin_of(recording, name, (from, to), origin));
+    page.push(origin_of(recording, name, (from, to), origin).folded());
     Ok(page)
 }
 
-fn verdict(page: &mut Page, recording: &Recording, worst: Option<&Case>) {
-    let header = &recording.header;
-    let outcome = match worst {
-        None => "Nobody was seen waiting for a CPU.".to_owned(),
-        Some(case) => {
-            let task = header.tasks.get(case.task.index()).map_or("?", |task| task.comm.as_str());
-            format!("The longest wait for a CPU was {}, of {task}.", spaced(case.length().to_string()))
-        }
+fn verdict(page: &mut Page, recording: &Recording, answer: Option<&Answer>) {
+    let outcome = match answer {
+        None => "No task was seen waiting for a CPU.".to_owned(),
+        Some(answer) => answer.sentences().join(" "),
     };
     let repairs = &recording.repairs;
     let certainty = format!(
@@ -114,12 +118,37 @@ fn origin_of(recording: &Recording, name: &str, (from, to): (Ns, Ns), origin: &O
     section
 }
 
-fn tasks(page: &mut Page, measured: &Measured) {
-    let share = |subject: &crate::measurements::SubjectData| subject.value(Metric::Share).unwrap_or(0.0);
-    let mut subjects: Vec<_> =
+/// The tasks by name, those that used most CPU time first.
+fn by_share(measured: &Measured) -> Vec<&SubjectData> {
+    let share = |subject: &SubjectData| subject.value(Metric::Share).unwrap_or(0.0);
+    let mut subjects: Vec<&SubjectData> =
         measured.subjects.iter().filter(|subject| subject.kind == Kind::Class).collect();
     subjects.sort_by(|a, b| share(b).total_cmp(&share(a)).then(a.name.cmp(&b.name)));
-    let row = |subject: &&crate::measurements::SubjectData| {
+    subjects
+}
+
+/// How late the tasks ran, a line for each name.
+fn ladder(page: &mut Page, measured: &Measured) {
+    let (quantity, name, about) = QUANTITIES[0];
+    let curve = |(style, subject): (usize, &SubjectData)| {
+        Curve::of_buckets(&subject.name, style + 2, &subject.buckets(quantity))
+    };
+    // A percentile of a few values is a line that says nothing.
+    let enough = |curve: &Curve| curve.count >= LADDER_VALUES;
+    let curves: Vec<Curve> =
+        by_share(measured).into_iter().take(CLASSES).enumerate().filter_map(curve).collect();
+    let curves = curves.into_iter().filter(enough).collect();
+    let measure = Measure { name: name.to_owned(), about: about.to_owned(), curves };
+    let mut section = Section::new("From the median to the maximum").lead(
+        "How late tasks ran after a wakeup: lower is sooner, on a logarithmic axis. The name of each program is at the end of its line.",
+    );
+    Ladders::of_measure("By program", &measure).into_iter().for_each(|ladders| section.push(ladders));
+    page.push(section);
+}
+
+fn tasks(page: &mut Page, measured: &Measured) {
+    let subjects = by_share(measured);
+    let row = |subject: &&SubjectData| {
         let mut cells = vec![Cell::head(super::named(Kind::Class, &subject.name, subject.tasks))];
         cells.extend(crate::view::TASK_COLUMNS.iter().map(|metric| match subject.value(*metric) {
             Some(value) => Cell::number(super::show(*metric, value), value),
@@ -146,7 +175,8 @@ fn tasks(page: &mut Page, measured: &Measured) {
     let mut section = Section::new("Distributions").lead(
         "How large a part of all values took longer than a time; further left is faster, and the lower end is the tail. \
          Both axes are logarithmic.",
-    );
+    )
+    .folded();
     for subject in main {
         let measure = |&(quantity, name, about): &(_, &str, &str)| {
             let curve = Curve::of_buckets("recorded", 0, &subject.buckets(quantity))?;

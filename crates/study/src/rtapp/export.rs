@@ -4,7 +4,7 @@
 //! what is posted before a task waits, as the replay's channels do; rt-app has them since May 2026).
 
 use schedlab_model::{Amount, CpuId, CpuSet, Ns, Op, Policy, SourceKind, Start, TaskId, TaskSpec, Workload};
-use schedlab_trace::replay::{ReplayOptions, replay};
+use schedlab_trace::replay::{END, ReplayOptions, replay};
 use schedlab_trace::{Recording, TraceError};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -56,11 +56,23 @@ pub fn export(recording: &Recording) -> Result<Exported, TraceError> {
     }
     let found = found?;
     notes.insert("times are rounded to microseconds".to_owned());
-    let mut writer =
-        Writer { workload: &found.workload, cpus: found.topology.cpus(), names: Vec::new(), notes };
+    let mut writer = Writer {
+        workload: &found.workload,
+        cpus: found.topology.cpus(),
+        names: Vec::new(),
+        semaphores: semaphores(&found.workload),
+        notes,
+    };
     writer.names = found.workload.tasks.iter().enumerate().map(|(id, task)| name(&task.name, id)).collect();
     let mut tasks = Vec::new();
-    for id in 0..found.workload.tasks.len() {
+    let idle =
+        |task: &TaskSpec| matches!(task.start, Start::At(at) | Start::AsleepUntil(at) if at > found.duration);
+    let (still, moving): (Vec<usize>, Vec<usize>) =
+        (0..found.workload.tasks.len()).partition(|&id| idle(&found.workload.tasks[id]));
+    if !still.is_empty() {
+        writer.notes.insert(format!("{} tasks that did nothing in the recording are left out", still.len()));
+    }
+    for id in moving {
         tasks.push(format!("    {}: {}", json!(writer.names[id]), writer.task(id)));
     }
     for (id, source) in found.workload.sources.iter().enumerate() {
@@ -89,7 +101,19 @@ struct Writer<'w> {
     workload: &'w Workload,
     cpus: usize,
     names: Vec<String>,
+    /// By channel. A semaphore of rt-app is known by its name, and threads of one name have channels of their own.
+    semaphores: Vec<String>,
     notes: BTreeSet<String>,
+}
+
+/// The name of a semaphore for each channel, of which there is one.
+fn semaphores(workload: &Workload) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let name = |(index, channel): (usize, &schedlab_model::ChannelSpec)| {
+        let plain = channel.name.replace(char::is_whitespace, "_");
+        if seen.insert(plain.clone()) { plain } else { format!("{plain}-{index}") }
+    };
+    workload.channels.iter().enumerate().map(name).collect()
 }
 
 impl Writer<'_> {
@@ -167,8 +191,7 @@ impl Writer<'_> {
             let key = format!("{event}{}", events.0.len());
             events.insert(&key, value);
         };
-        let semaphore =
-            |channel: usize| json!(self.workload.channels[channel].name.replace(char::is_whitespace, "_"));
+        let semaphore = |channel: usize| json!(self.semaphores[channel]);
         match *op {
             Op::Run(Amount::Fixed(length)) | Op::Kernel { length: Amount::Fixed(length), .. } => {
                 add("runtime", json!(micros(length.0)));
@@ -183,6 +206,8 @@ impl Writer<'_> {
             Op::NextPeriod { period, .. } => {
                 add("timer", json!({ "ref": "unique", "period": micros(period.0), "mode": "absolute" }));
             }
+            // A task whose recorded work is done ends; in a replay it waits for what never comes.
+            Op::Receive(channel) if self.workload.channels[channel.index()].name == END => {}
             Op::Receive(channel) | Op::ReceiveAll(channel) => add("sem_wait", semaphore(channel.index())),
             Op::ReceiveCount { channel, count } => {
                 (0..count).for_each(|_| add("sem_wait", semaphore(channel.index())));

@@ -1,6 +1,7 @@
 //! From rt-app's tasks, phases and events to tasks and steps of a scenario.
 
 use super::json::Json;
+use super::periods::has_several_periods;
 use super::{Counts, Mistake, micros, number, object, text, word};
 use crate::generate::{DraftSection, quote};
 use schedlab_model::text::nearest;
@@ -42,7 +43,7 @@ const ATTRIBUTES: [&str; 19] = [
 const OLD: [&str; 3] = ["exec", "lock_order", "resources"];
 
 /// The event of a key such as `run0`.
-fn event(key: &str) -> Option<&'static str> {
+pub(super) fn event(key: &str) -> Option<&'static str> {
     if ATTRIBUTES.contains(&key) {
         return None;
     }
@@ -85,6 +86,12 @@ struct Steps<'p> {
     delay: u64,
     /// The one period that its timers have.
     period: Option<u64>,
+    /// Whether timers of the program have several periods: those that run once expire at times that are known.
+    several: bool,
+    /// Whether what is read now runs once.
+    once: bool,
+    /// When the timer of what runs once expired last, since the thread began.
+    due: u64,
     notes: &'p mut BTreeSet<String>,
 }
 
@@ -207,7 +214,16 @@ impl Programs {
         let mut attributes = Attributes::default();
         attributes.read(entries, &place, name, false, notes)?;
         let delay = delay.unwrap_or(0);
-        let mut steps = Steps { all: self, task: name.to_owned(), delay, period: None, notes };
+        let mut steps = Steps {
+            all: self,
+            task: name.to_owned(),
+            delay,
+            period: None,
+            several: false,
+            once: false,
+            due: 0,
+            notes,
+        };
         let (first, program, ends) = steps.program(entries, &place, &mut attributes)?;
         attributes.write(&mut part, default_policy, &place)?;
         if let Some(group) = attributes.group.filter(|group| !group.is_empty() && group != "/") {
@@ -250,7 +266,7 @@ fn instances(entries: &[(String, Json)], place: &str) -> Result<i64, Mistake> {
     }
 }
 
-fn find<'j>(entries: &'j [(String, Json)], key: &str) -> Option<&'j Json> {
+pub(super) fn find<'j>(entries: &'j [(String, Json)], key: &str) -> Option<&'j Json> {
     entries.iter().find(|(name, _)| name == key).map(|(_, value)| value)
 }
 
@@ -385,8 +401,12 @@ impl Steps<'_> {
     ) -> Result<(Vec<String>, Vec<String>, bool), Mistake> {
         let times = repeats(entries, place, -1)?;
         let mut all = Vec::new();
+        self.several = has_several_periods(entries);
         match find(entries, "phases") {
-            None => all = self.events(entries, place)?,
+            None => {
+                self.once = times == 1;
+                all = self.events(entries, place)?;
+            }
             Some(phases) => {
                 let place = format!("{place}.phases");
                 if let Some((key, _)) = entries.iter().find(|(key, _)| event(key).is_some()) {
@@ -397,8 +417,10 @@ impl Steps<'_> {
                     let place = format!("{place}.{phase}");
                     let entries = object(value, &place)?;
                     attributes.read(entries, &place, &self.task, true, self.notes)?;
+                    let repeats = repeats(entries, &place, 1)?;
+                    self.once = times == 1 && repeats == 1;
                     let steps = self.events(entries, &place)?;
-                    match repeats(entries, &place, 1)? {
+                    match repeats {
                         // A phase without an end: nothing comes after it.
                         -1 => return Ok((all, steps, false)),
                         times => all.extend(repeated(steps, times)),
@@ -543,15 +565,19 @@ impl Steps<'_> {
         if period == 0 {
             return Err((place_of_period, "must be longer than 0".to_owned()));
         }
+        let mode = find(entries, "mode").map(|mode| text(mode, &format!("{place}.mode"))).transpose()?;
+        if self.several && self.once && mode == Some("absolute") {
+            self.due = self.due.saturating_add(period);
+            return Ok(format!("sleep until {}us", self.delay.saturating_add(self.due)));
+        }
         if let Some(other) = self.period.replace(period).filter(|other| *other != period) {
             let message = format!(
                 "a task has one timer period here, and this one has {other} and {period} us: use one period, or `sleep`"
             );
             return Err((place_of_period, message));
         }
-        let mode = find(entries, "mode").map(|mode| text(mode, &format!("{place}.mode"))).transpose()?;
-        // The first expiry is one period after the thread began.
-        let from = self.delay + period;
+        // The first expiry is one period after the thread began, or after the last one that is known.
+        let from = self.delay.saturating_add(self.due).saturating_add(period);
         match mode.unwrap_or("relative") {
             "absolute" => Ok(format!("every {period}us from {from}us")),
             "relative" => {

@@ -12,7 +12,7 @@ use schedlab_model::{Amount, ChannelId, Draw, LockId, Ns, Op, Program, Section, 
 use toml::de::DeValue;
 
 /// The longest program: more is a mistake, not a scenario.
-const MAX_OPS: usize = 100_000;
+const MAX_OPS: usize = 1_000_000;
 const WORDS: [&str; 15] = [
     "run",
     "kernel",

@@ -97,17 +97,28 @@ impl Durations {
         (0..count).map(|i| self.quantile(middle(i))).collect()
     }
 
-    /// Lower edge of the bucket and count of each non-empty bucket, ascending.
+    /// Returns the largest value of each non-empty bucket and its count, ascending; the last is the longest, exactly.
     pub fn buckets(&self) -> impl Iterator<Item = (Ns, u64)> + '_ {
-        self.histogram
-            .iter()
-            .flat_map(|h| h.iter_recorded().map(|v| (Ns(v.value_iterated_to()), v.count_at_value().into())))
+        let buckets = self.histogram.iter().flat_map(|histogram| histogram.iter_recorded());
+        buckets.map(|bucket| (Ns(bucket.value_iterated_to()).min(self.max()), bucket.count_at_value().into()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A bucket of 12 ms reaches to 12.008 ms.
+    #[test]
+    fn extremes_are_exact_in_the_buckets_too() {
+        let mut all = Durations::default();
+        [Ns::from_us(50), Ns::from_ms(12)].into_iter().for_each(|one| all.add(one));
+        assert_eq!((all.min(), all.max()), (Ns::from_us(50), Ns::from_ms(12)));
+        assert_eq!(all.quantile(1_000_000), Ns::from_ms(12));
+        assert_eq!(all.buckets().last(), Some((Ns::from_ms(12), 1)));
+        // The bucket alone does not know it.
+        assert_ne!(all.histogram.as_ref().unwrap().highest_equivalent(12_000_000), 12_000_000);
+    }
 
     #[test]
     fn quantiles_hold_over_nine_decades() {

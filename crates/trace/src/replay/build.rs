@@ -44,14 +44,16 @@ pub(super) struct Builder<'a> {
     pub(super) report: &'a mut ReplayReport,
 }
 
+/// The name of the channel on which a task waits when its recorded work is done. No task sends there.
+pub const END: &str = "end of the recorded work";
+
 impl Builder<'_> {
     pub(super) fn build(mut self) -> Workload {
         let names = self.header.tasks.iter().map(|t| t.comm.as_str());
         let mut channels: Vec<ChannelSpec> =
             names.map(|name| ChannelSpec { name: name.to_owned(), ..ChannelSpec::default() }).collect();
-        // Nobody ever sends here: a task waits on it when its recorded work is done for good.
         let never = ChannelId::from(channels.len());
-        channels.push(ChannelSpec { name: "end of the recorded work".to_owned(), ..ChannelSpec::default() });
+        channels.push(ChannelSpec { name: END.to_owned(), ..ChannelSpec::default() });
         for link in self.links {
             let name = |task: usize| &self.header.tasks[task].comm;
             let name = format!("{} works for {}", name(link.producer), name(link.consumer));

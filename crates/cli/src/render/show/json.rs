@@ -1,7 +1,7 @@
 //! `schedlab show --json` (docs/show-schema.md). Rows are written one by one: a listing may be larger than memory.
 
-use schedlab_trace::analysis::Scope;
 use schedlab_trace::analysis::show::{Cell, Column, Output, Table};
+use schedlab_trace::analysis::{Answer, Scope};
 use schedlab_trace::{Recording, TaskInfo};
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -28,6 +28,7 @@ impl<'a, W: Write> Json<'a, W> {
         recording: &'a Recording,
         scope: &Scope,
         clock: u64,
+        answer: Option<&Answer>,
     ) -> io::Result<Json<'a, W>> {
         let header = &recording.header;
         let about = json!({
@@ -47,10 +48,11 @@ impl<'a, W: Write> Json<'a, W> {
         let window = json!({ "from_ns": scope.from.0 + clock, "to_ns": scope.end(recording).0 + clock });
         write!(
             out,
-            "{{\"schema\":\"{SCHEMA}\",\"version\":{},\"input\":{},\"recording\":{about},\"window\":{window},\
-             \"analyses\":[",
+            "{{\"schema\":\"{SCHEMA}\",\"version\":{},\"input\":{},\"answer\":{},\"recording\":{about},\
+             \"window\":{window},\"analyses\":[",
             Value::from(env!("CARGO_PKG_VERSION")),
             Value::from(input),
+            answer.map_or(Value::Null, |answer| of_answer(answer, clock)),
         )?;
         let (tasks, columns) = (&header.tasks[..], &[][..]);
         Ok(Json { out, tasks, clock, columns, analyses: 0, tables: 0, rows: 0, notes: Vec::new() })
@@ -83,6 +85,21 @@ impl<'a, W: Write> Json<'a, W> {
         let notes = std::mem::take(&mut self.notes);
         write!(self.out, "}},\"notes\":{}}}", Value::from(notes))
     }
+}
+
+fn of_answer(answer: &Answer, clock: u64) -> Value {
+    let longest = answer.longest.as_ref().map(|(case, during)| {
+        json!({ "waited_ns": case.length().0, "from_ns": case.from.0 + clock, "during": during })
+    });
+    json!({
+        "sentences": answer.sentences(),
+        "waiting": answer.waiting,
+        "waited_ns": answer.waited.0,
+        "of_ns": answer.of.0,
+        "running": answer.running,
+        "time_ns": answer.meanwhile.0,
+        "longest": longest,
+    })
 }
 
 /// Returns a cell as JSON; `clock` is added to points in time.

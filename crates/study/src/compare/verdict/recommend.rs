@@ -2,6 +2,7 @@
 //! setting gains.
 
 use super::telling::Telling;
+use crate::deploy::OF_THIS_SYSTEM;
 use crate::headline::Figure;
 use crate::result::{Row, Study};
 
@@ -13,7 +14,37 @@ const MOST: f64 = 4.605_170_185_988_092;
 /// Returns the place of the recommended row; `None`: no setting gains anything for certain without taking from what the comparison is
 /// about first.
 pub(super) fn recommended(study: &Study, tellings: &[Telling<'_>]) -> Option<usize> {
-    pick(study, tellings, &|row| row.bound.is_none())
+    let best = pick(study, tellings, &is_setting)?;
+    let here = pick(study, tellings, &|row| is_setting(row) && row.mildness <= OF_THIS_SYSTEM);
+    let first = study.headline.first()?;
+    let gain = |row: usize| gain(&study.rows[row], first, tellings);
+    // Another kernel is asked for where the one that runs cannot do half of it.
+    Some(here.filter(|&here| gain(here) >= gain(best) / 2.0).unwrap_or(best))
+}
+
+/// Another kernel is worth a word where it is better than the setting of the one that runs by this factor.
+const WORTH_A_KERNEL: f64 = 2.0;
+
+/// Returns the place of the row that needs another kernel than the recommended one and is best in the first figure, where it is worth a
+/// word.
+pub(super) fn with_another_kernel(study: &Study, chosen: usize) -> Option<usize> {
+    let first = study.headline.first()?;
+    let value = |row: usize| first.cell(&study.rows[row]).map(|cell| cell.value.median);
+    let mine = value(chosen).filter(|mine| *mine > 0.0 && study.rows[chosen].mildness <= OF_THIS_SYSTEM)?;
+    let better = |of: f64| first.metric.is_better(of - mine) == Some(true);
+    let far = |of: f64| (of.max(1.0) / mine).ln().abs();
+    let others = (1..study.rows.len()).filter(|&row| {
+        let row = &study.rows[row];
+        is_setting(row) && row.mildness > OF_THIS_SYSTEM
+    });
+    let gains = others.filter_map(|row| value(row).filter(|of| better(*of)).map(|of| (row, far(of))));
+    let best = gains.filter(|(_, far)| *far >= WORTH_A_KERNEL.ln()).max_by(|a, b| a.1.total_cmp(&b.1))?;
+    Some(best.0)
+}
+
+/// Whether it can be set on the machine of the first row, under its load.
+fn is_setting(row: &Row) -> bool {
+    row.bound.is_none() && row.load.is_none()
 }
 
 /// Returns the place of the best bound.

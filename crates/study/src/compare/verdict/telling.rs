@@ -54,7 +54,9 @@ pub(crate) fn tellings(study: &Study) -> Vec<Telling<'_>> {
                     Judgement::Worse => false,
                     _ => continue,
                 };
-                let base = cell.value.median - change.difference;
+                // The number of the first row's table; with several seeds the change is the median of pairs.
+                let was = base.find(subject.kind, &subject.name).and_then(|of| of.cell(metric));
+                let base = was.map_or(cell.value.median - change.difference, |was| was.value.median);
                 let named = is_named(study, subject, metric);
                 let tiny = metric.unit() == Unit::Time && change.difference.abs() < FELT_TIME && !named;
                 let of_few =

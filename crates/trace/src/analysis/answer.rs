@@ -1,0 +1,161 @@
+//! Which task waited for a CPU, and what ran meanwhile: the answer that a recording gives before any table, in two sentences.
+
+use super::blame::{Blame, Culprit};
+use super::follow::{Began, Followed, Follower, Listener, Occupant, Span, Wait};
+use super::worst::{Case, Worst};
+use super::{Analysis, By, Keys, Label, Scope};
+use crate::{Header, Recording, TraceError};
+use schedlab_model::text::shown;
+use schedlab_model::{CpuId, Ns, SchedEvent, TaskId};
+
+/// Wakeups from which on a task counts as one that serves: a task that was never woken is not late.
+const SERVES: u64 = 10;
+
+/// Which tasks waited most, and for what.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// Who waited: a name, a process, a control group or a thread.
+    pub waiting: String,
+    /// For how long in all.
+    pub waited: Ns,
+    /// The part that was seen.
+    pub of: Ns,
+    /// Who was on the CPU for the largest part of it.
+    pub running: String,
+    /// For how long of it.
+    pub meanwhile: Ns,
+    /// Its longest wait, with who ran for most of it.
+    pub longest: Option<(Case, String)>,
+    /// Whether one task or another ran, not an idle CPU or a limit.
+    ran: bool,
+    /// Whether both are of one line.
+    own: bool,
+}
+
+/// Blame, and how often each line was woken.
+struct Seen {
+    blame: Blame,
+    woken: Vec<u64>,
+}
+
+impl Listener for Seen {
+    fn occupied(&mut self, cpu: CpuId, at: Ns, who: Occupant) {
+        self.blame.occupied(cpu, at, who);
+    }
+
+    fn span(&mut self, span: &Span) {
+        self.blame.span(span);
+    }
+
+    fn wait(&mut self, wait: &Wait<'_>) {
+        if matches!(wait.began, Began::Woken { .. }) {
+            self.woken[self.blame.keys.line(wait.task)] += 1;
+        }
+    }
+
+    fn after(&mut self, follower: &Follower, event: &SchedEvent) {
+        self.blame.after(follower, event);
+    }
+}
+
+impl Answer {
+    /// Returns what the recording lacks for an answer, if anything.
+    ///
+    /// # Errors
+    /// The capability that is missing, by name.
+    pub fn check(header: &Header) -> Result<(), TraceError> {
+        Blame::check(header).and_then(|()| Worst::check(header))
+    }
+
+    /// Returns the answer for the part that `scope` shows; `None`: no task waited there. Of the tasks that are woken again and again
+    /// it is about the one that waited longest in all; where there is none, about any.
+    pub fn of(recording: &Recording, scope: &Scope) -> Option<Answer> {
+        let header = &recording.header;
+        let blame = Blame::new(header, scope, scope.by.unwrap_or(By::Name));
+        let woken = vec![0; blame.keys.len()];
+        let seen = Followed::over(recording, scope, Seen { blame, woken });
+        let blame = &seen.blame;
+        let waited = |line: &usize| blame.waited(*line);
+        let all = (0..blame.keys.len()).filter(|line| waited(line) > Ns::ZERO);
+        let line =
+            all.max_by_key(|line| (seen.woken[*line] >= SERVES, waited(line), std::cmp::Reverse(*line)))?;
+        let (culprit, share) = blame.rows[line].iter().max_by_key(|(_, share)| share.time)?;
+        let running = match culprit {
+            Culprit::Line(other) => name(header, &blame.keys.labels[*other]),
+            Culprit::Idle => IDLE.to_owned(),
+            Culprit::Throttled => "a bandwidth limit held it back".to_owned(),
+            Culprit::Unknown => UNKNOWN.to_owned(),
+        };
+        Some(Answer {
+            waiting: name(header, &blame.keys.labels[line]),
+            waited: blame.waited(line),
+            of: scope.end(recording).saturating_sub(scope.from),
+            running,
+            meanwhile: share.time,
+            longest: longest(recording, scope, &blame.keys, line),
+            ran: matches!(culprit, Culprit::Line(_)),
+            own: *culprit == Culprit::Line(line),
+        })
+    }
+
+    /// Returns the two sentences.
+    pub fn sentences(&self) -> [String; 2] {
+        let part = |time: Ns, whole: Ns| time.0 as f64 * 100.0 / whole.0.max(1) as f64;
+        let (waiting, running) = (shown(&self.waiting), shown(&self.running));
+        let of_it = format!("{:.1} % of it", part(self.meanwhile, self.waited));
+        let cause = match (self.own, self.ran) {
+            (true, _) => format!("{of_it} while other threads of {running} ran"),
+            (_, true) => format!("{of_it} while {running} ran"),
+            _ => format!("{of_it} while {running}"),
+        };
+        let first = format!("{waiting} waited {} of {} for a CPU, {cause}.", self.waited, self.of);
+        let second = match &self.longest {
+            None => "No single wait of it ended in that time.".to_owned(),
+            Some((case, during)) => {
+                let during = if during == IDLE || during == UNKNOWN {
+                    format!("while {during}")
+                } else {
+                    format!("behind {}", shown(during))
+                };
+                format!("Its longest wait was {}, from {} on, {during}.", case.length(), seconds(case.from))
+            }
+        };
+        [first, second]
+    }
+}
+
+const IDLE: &str = "its CPU was idle (slow to wake, or taken by a hypervisor)";
+const UNKNOWN: &str = "what ran is not known";
+
+/// Returns `1.451893s`: a moment as the lists of waits have it.
+fn seconds(at: Ns) -> String {
+    format!("{}.{:06}s", at.0 / 1_000_000_000, at.0 % 1_000_000_000 / 1_000)
+}
+
+fn name(header: &Header, label: &Label) -> String {
+    match label {
+        Label::Name(name) => name.clone(),
+        Label::Task(task) => of_task(header, *task),
+    }
+}
+
+fn of_task(header: &Header, task: TaskId) -> String {
+    header.tasks.get(task.index()).map_or("?".to_owned(), |info| format!("{}[{}]", info.comm, info.tid))
+}
+
+/// The longest wait of a line's tasks, with who ran for most of it.
+fn longest(recording: &Recording, scope: &Scope, keys: &Keys, line: usize) -> Option<(Case, String)> {
+    let header = &recording.header;
+    let tasks = (0..header.tasks.len()).map(TaskId::from);
+    let selected = tasks.map(|task| scope.task(task) && keys.line(task) == line).collect();
+    let scope = Scope { tasks: Some(selected), ..scope.clone() };
+    let worst = Followed::over(recording, &scope, Worst::new(header, &scope, 1));
+    let case = worst.cases.into_iter().next()?;
+    let during = match case.meanwhile.first() {
+        Some((Occupant::Task(task), time)) if *time >= case.throttled => of_task(header, *task),
+        Some((Occupant::Idle, time)) if *time >= case.throttled => IDLE.to_owned(),
+        Some((Occupant::Unknown, time)) if *time >= case.throttled => UNKNOWN.to_owned(),
+        _ => "a bandwidth limit".to_owned(),
+    };
+    Some((case, during))
+}
