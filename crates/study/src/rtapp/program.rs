@@ -39,9 +39,6 @@ const ATTRIBUTES: [&str; 19] = [
     "cpu_max",
 ];
 
-/// What tasks had instead of events before rt-app 1.0 (doc/examples/merge and Workload Automation's taskset.json still do).
-const OLD: [&str; 3] = ["exec", "lock_order", "resources"];
-
 /// The event of a key such as `run0`.
 pub(super) fn event(key: &str) -> Option<&'static str> {
     if ATTRIBUTES.contains(&key) {
@@ -441,15 +438,6 @@ impl Steps<'_> {
             match event(key) {
                 Some(event) => self.event(event, value, &place, &mut steps)?,
                 None if ATTRIBUTES.contains(&key.as_str()) => {}
-                None if OLD.contains(&key.as_str()) => {
-                    return Err((
-                        place,
-                        format!(
-                            "`{key}` is of rt-app before version 1.0; rt-app itself does not carry it out any more: write \"runtime\" for exec, \
-                             \"timer\" for period, and \"lock\" and \"unlock\" for lock_order"
-                        ),
-                    ));
-                }
                 None => {
                     let hint = nearest(key, EVENTS.into_iter().chain(ATTRIBUTES)).map_or_else(
                         || format!("; events are {}", EVENTS.join(", ")),

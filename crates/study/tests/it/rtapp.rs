@@ -102,7 +102,6 @@ fn errors_teach() {
         ("{\"tasks\": {\"t\": {\"policy\": \"SCHED_FIFO\", \"priority\": 0, \"run\": 1}}}", "1 to 99"),
         ("{\"tasks\": {\"t\": {\"run\": -1}}}", "microseconds"),
         ("{\"task\": {}}", "not `task`"),
-        ("{\"tasks\": {\"t\": {\"exec\": 5000, \"period\": 24000}}}", "before version 1.0"),
     ] {
         let error = parse("t", "t.json", text, 2).expect_err(text);
         assert!(
