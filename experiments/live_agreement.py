@@ -153,7 +153,7 @@ def recorders(args, folder, tids):
     events = [part for event in EVENTS for part in ("-e", f"sched:{event}")]
     pids = ",".join(str(pid) for pid in tids.values())
     perf = lambda name, *more: (f"perf record {' '.join(more)}",
-                                ["perf", "record", "-q", "-m", "4M", "-o", f"{folder}/{name}.data", *events,
+                                ["perf", "record", "-q", "--no-bpf-event", "-m", "4M", "-o", f"{folder}/{name}.data", *events,
                                  *(pids if part == "PIDS" else part for part in more)], f"{folder}/{name}.data")
     found = [("schedlab record", [args.schedlab, "record", "--all", "-o", f"{folder}/own.slt"], f"{folder}/own.slt"),
              perf("plain", "-a"), perf("mono", "-a", "--clockid", "mono"), perf("chains", "-a", "-g"),
@@ -349,32 +349,90 @@ def by_timehist(data, text, tids):
             numbers_of[3] = max(numbers_of[3], delay)
     # It prints whole microseconds and cuts off the rest of each row.
     cut = max(numbers[task][0] for task in TASKS) * 1000
-    return {**marks, "numbers": numbers, "cut": cut}
+    # A turn whose beginning is not told it counts from the last switch of the CPU on.
+    events, begun = [], hidden_beginnings(text, names)
+    for at, kind, tid in marks["events"]:
+        if kind == "out" and (tid, at + begin) in begun:
+            events.append((begun[tid, at + begin] - begin, "in", tid))
+        events.append((at, kind, tid))
+    return {**marks, "numbers": numbers, "cut": cut, "events": events}
 
 
-def apart(reference, source):
-    """The largest distance between the time stamps of one event in two recordings, where both have the same events; and the most
-    that these distances can add up to in the run time of a task."""
+def hidden_beginnings(text, names):
+    """The turns of these tasks that begin with no switch to them: thread and end → the last switch of the CPU before it."""
+    found, last = {}, {}
+    for line in open(text, errors="replace"):
+        switch, stamp, cpu = SWITCH.search(line), STAMP.search(line), re.search(r" \[(\d{3})\] ", line)
+        if not switch or not stamp or not cpu:
+            continue
+        at = int(stamp[1]) * 1_000_000_000 + int(stamp[2].ljust(9, "0"))
+        prev, next = int(switch[1] or switch[4]), int(switch[3] or switch[6])
+        was, since = last.get(cpu[1], (prev, at))
+        if prev in names and was != prev:
+            found[prev, at] = since
+        last[cpu[1]] = (next, at)
+    return found
+
+
+def apart(reference, source, tids):
+    """The largest distance between the time stamps of one event in two recordings, where both have the same events; and for each
+    task the difference in run time that these distances make: at switches from it, less at those to it."""
     split = lambda events: {key: [at for at, kind, tid in events if (kind, tid) == key]
                             for key in {(kind, tid) for _, kind, tid in events}}
     ours, theirs = split(reference["events"]), split(source["events"])
-    worst, sums = 0, defaultdict(int)
+    worst = 0
     for (kind, tid), at in ours.items():
         if len(theirs.get((kind, tid), [])) == len(at):
-            distances = [abs(a - b) for a, b in zip(at, theirs[kind, tid])]
-            worst = max([worst, *distances])
-            sums[tid] += sum(distances) if kind != "wake" else 0
-    return worst, max(sums.values(), default=0)
+            worst = max([worst, *(abs(a - b) for a, b in zip(at, theirs[kind, tid]))])
+    return worst, {task: shifts(turns(reference["events"], tids[task]), turns(source["events"], tids[task])) for task in TASKS}
 
 
-def judge(reference, source, what):
+def turns(events, tid):
+    """When the task came to a CPU (None: not recorded, or before the window) and when it left."""
+    found, since = [], None
+    for at, kind, of in events:
+        if of == tid and kind == "in":
+            since = at
+        elif of == tid and kind == "out":
+            found.append((since, at))
+            since = None
+    return found
+
+
+def shifts(ours, theirs):
+    """The difference in run time that unlike time stamps make, and turns of which one recording does not tell the beginning; None:
+    the tasks left CPUs unlike often."""
+    if len(ours) != len(theirs):
+        return None
+    stamps, untold, count = 0, 0, 0
+    for (began, ended), (began_too, ended_too) in zip(ours, theirs):
+        if (began is None) != (began_too is None):
+            count += 1
+            untold += began_too is not None and ended_too - began_too
+            untold -= began is not None and ended - began
+        else:
+            stamps += (ended_too - ended) - (began_too - began if began is not None else 0)
+    return stamps, untold, count
+
+
+def left_over(reference, source, shifts):
+    """The largest difference in run time that is left when both recordings have the same time stamps; None: their switches differ."""
+    run = lambda side, task: side["numbers"][task][2]
+    if None in shifts.values():
+        return None
+    return max(abs(run(source, task) - run(reference, task) - sum(shifts[task][:2])) for task in TASKS)
+
+
+def judge(reference, source, what, tids):
     """The largest difference of each column, and its explanation."""
     differences = []
     for column in range(5):
         pairs = [(reference["numbers"][task][column], source["numbers"][task][column]) for task in TASKS]
         differences.append(max((abs(a - b) for a, b in pairs if b is not None), default=None)
                            if any(b is not None for _, b in pairs) else None)
-    distance, in_all = apart(reference, source)
+    distance, shifts = apart(reference, source, tids)
+    left = left_over(reference, source, shifts)
+    differences.insert(3, left)
     if what.startswith("perf -p"):
         return differences, distance, ("-p records only what happens while the five run: no switch to them and no wakeup by "
                                        "others, so neither run nor waits can be told"), True
@@ -383,16 +441,22 @@ def judge(reference, source, what):
     words = []
     if any(differences[:2]):
         hidden = source.get("of_process_1", 0) or reference.get("hidden", 0)
-        few = max(d for d in differences[:2] if d is not None) <= hidden
+        untold = max((shift[2] for shift in shifts.values() if shift), default=0)
+        few = (differences[1] or 0) <= hidden and (differences[0] or 0) <= untold
         at_edge = "cut" in source and max(d for d in differences[:2] if d is not None) <= 2
-        words.append("its rows are cut to whole microseconds: one more or less at an edge of the window" if at_edge else f"{hidden} wakeups came while a thread of process 1 ran: this machine tells them to ftrace alone" if few else None)
-    run, waits = differences[2], [d for d in differences[3:] if d is not None]
+        words.append(next((text for fits, text in [
+            (at_edge, "its rows are cut to whole microseconds: one more or less at an edge of the window"),
+            (few, f"{untold} switches to one of the five are not told (a thread of process 1 left the CPU: this machine hides it), and "
+             f"schedlab puts them in where they are missed; {hidden} wakeups came while one ran, which are told to ftrace alone"),
+        ] if fits), None))
+    run, waits = differences[2], [d for d in differences[4:] if d is not None]
     drift, cut = abs(source["length"] - reference["length"]), source.get("cut", 0)
     if run > SAME_NS:
         words.append(next((text for fits, text in [
             (run <= SAME_NS + drift, f"its clock runs unlike the other: {drift / 1e6:.3f} ms in all"),
-            (run <= SAME_NS + in_all, f"recorders stamp one event one after the other: up to {in_all / 1e6:.1f} ms over all switches of a task"),
-            (run <= SAME_NS + in_all + cut, f"it cuts each row to whole microseconds: up to {cut / 1e6:.3f} ms in all"),
+            (left is not None and left <= SAME_NS, "recorders stamp one event one after the other, and what comes first at a switch to a task "
+             "comes not as long before at one from it: with the same stamps the run times agree to the time in `same stamps`"),
+            (left is not None and left <= SAME_NS + cut, "the same, and its rows are cut to whole microseconds"),
         ] if fits), None))
     if any(wait > SAME_NS for wait in waits):
         longest = max(numbers[column] or 0 for side in (reference, source) for numbers in side["numbers"].values() for column in (3, 4))
@@ -449,9 +513,10 @@ def compare(args, folder, tids, away):
           [[task, *(cell(column, own["numbers"][task][column]) for column in range(5)), ""] for task in TASKS])
     print()
     legend = {}
-    rows, fine = [["largest difference to it", *HEADINGS, "one event", ""]], True
+    headings = HEADINGS[:3] + ["same stamps"] + HEADINGS[3:]
+    rows, fine = [["largest difference to it", *headings, "one event", ""]], True
     for name, source in sources:
-        differences, distance, words, good = judge(own, source, name)
+        differences, distance, words, good = judge(own, source, name, tids)
         fine &= good
         marks = [legend.setdefault(word, f"({len(legend) + 1})") for word in words.split("; ")] if words != "same" else ["same"]
         rows.append([name, *(cell(column, value) for column, value in enumerate(differences)), f"{distance / 1e6:.3f} ms", " ".join(marks)])

@@ -27,7 +27,9 @@ use build::Builder;
 use collect::{Collector, Take};
 use formats::{Elsewhere, Format, How};
 use schedlab_model::{Ns, SchedEvent};
-use std::io::BufRead;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// How to read a trace.
@@ -55,13 +57,24 @@ pub struct Imported {
     pub summary: Summary,
 }
 
+/// Where a trace comes from.
+pub enum Input<'i> {
+    /// Bytes as they come.
+    Stream(Box<dyn BufRead + 'i>),
+    /// A file: formats that have their descriptions at the end are read without holding all of it.
+    File(File),
+}
+
+/// Bytes of a file that are read at a time.
+const CHUNK: usize = 256 << 10;
+
 /// Reads a trace of any kind into memory.
 ///
 /// # Errors
 /// What is wrong with the trace, by line or byte, and what to do; also for kinds of files that cannot be read.
 pub fn read<'i>(input: impl BufRead + 'i, options: ImportOptions) -> Result<Imported, TraceError> {
     let mut events: Vec<SchedEvent> = Vec::new();
-    let (header, duration, mut summary) = decode(Box::new(input), options, &mut events)?;
+    let (header, duration, mut summary) = decode(Input::Stream(Box::new(input)), options, &mut events)?;
     let mut recording = Recording::from_parts(header, events, duration)?;
     recording.repairs.misordered += summary.misordered;
     summary.repairs = recording.repairs.clone();
@@ -76,24 +89,52 @@ pub fn is_foreign(path: &Path) -> bool {
 }
 
 /// Decodes a trace; its events go to `out` as they come.
-fn decode<'i>(
-    input: Box<dyn BufRead + 'i>,
+fn decode(
+    input: Input<'_>,
     options: ImportOptions,
     out: &mut dyn Take,
 ) -> Result<(Header, Ns, Summary), TraceError> {
-    let mut input = container::unwrap(input)?;
-    let head = input.fill_buf().map_err(|source| TraceError::Io { doing: "read", source })?;
-    let format = formats::recognise(&head[..head.len().min(formats::HEAD)]);
     let mut builder = Builder::new(options, Collector::new(out));
-    match format.how {
-        How::Stream(read) => read(&mut *input, &mut builder)?,
-        How::Whole(read) => read(&formats::whole(&mut *input)?, &mut builder)?,
-        How::Elsewhere(what) => return Err(elsewhere(what)),
-        How::Refused(what_to_do) => return Err(refused(format, what_to_do)),
-    }
+    let format = read_into(input, &mut builder)?;
     let (header, duration, mut summary) = builder.finish()?;
     summary.format = format.name;
     Ok((header, duration, summary))
+}
+
+/// Gives what a trace has to `builder`; returns what kind of file it is.
+fn read_into(input: Input<'_>, builder: &mut Builder<'_>) -> Result<&'static Format, TraceError> {
+    let failed = |source| TraceError::Io { doing: "read", source };
+    let mut input = match input {
+        Input::Stream(stream) => stream,
+        Input::File(file) => {
+            let length = perf_data_length(&file).map_err(failed)?;
+            if let Some(length) = length {
+                perf_data::read_file(&file, length, builder)?;
+                return Ok(formats::recognise(b"PERFILE2"));
+            }
+            Box::new(BufReader::with_capacity(CHUNK, file))
+        }
+    };
+    input = container::unwrap(input)?;
+    let head = input.fill_buf().map_err(failed)?;
+    let format = formats::recognise(&head[..head.len().min(formats::HEAD)]);
+    match format.how {
+        How::Stream(read) => read(&mut *input, builder)?,
+        How::Whole(read) => read(&formats::whole(&mut *input)?, builder)?,
+        How::Elsewhere(what) => return Err(elsewhere(what)),
+        How::Refused(what_to_do) => return Err(refused(format, what_to_do)),
+    }
+    Ok(format)
+}
+
+/// The length of a file that is a perf.data and can be read in any order; `None`: it is something else, or a pipe.
+fn perf_data_length(file: &File) -> std::io::Result<Option<u64>> {
+    let about = file.metadata()?;
+    let mut head = [0; 16];
+    if !about.is_file() || file.read_at(&mut head, 0)? < head.len() || !perf_data::is_file(&head) {
+        return Ok(None);
+    }
+    Ok(Some(about.len()))
 }
 
 fn elsewhere(what: Elsewhere) -> TraceError {

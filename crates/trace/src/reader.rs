@@ -59,7 +59,10 @@ impl Recording {
             Err(error) => Err(error),
         };
         read.map_err(|error| match error {
-            // A directory opens but does not read.
+            // A folder opens but does not read.
+            TraceError::Io { .. } if path.is_dir() => {
+                TraceError::Option(crate::import::formats::folder(path))
+            }
             TraceError::Io { source, .. } => TraceError::File { path: path.to_owned(), source },
             other => other,
         })

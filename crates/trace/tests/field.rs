@@ -3,11 +3,15 @@
 
 use schedlab_model::{EventKind, Ns, TaskId, Waker};
 use schedlab_trace::analysis::Summary;
-use schedlab_trace::import::{ImportOptions, Imported, KernelVersion, read};
+use schedlab_trace::import::{ImportOptions, Imported, Input, KernelVersion, read};
 use schedlab_trace::{Capability, Recording};
 
+fn place(file: &str) -> String {
+    format!("{}/tests/field/{file}", env!("CARGO_MANIFEST_DIR"))
+}
+
 fn bytes(file: &str) -> Vec<u8> {
-    let path = format!("{}/tests/field/{file}", env!("CARGO_MANIFEST_DIR"));
+    let path = place(file);
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
@@ -165,8 +169,9 @@ fn repairs_of_an_import_are_in_the_file() {
     std::fs::remove_file(&path).unwrap();
     assert_eq!(saved.repairs.inconsistent_switches, 2);
     let mut written = Vec::new();
+    let bytes = bytes("import-repairs-forgotten.txt");
     schedlab_trace::import::write(
-        &bytes("import-repairs-forgotten.txt")[..],
+        Input::Stream(Box::new(&bytes[..])),
         &mut written,
         3,
         ImportOptions::default(),
@@ -234,4 +239,111 @@ fn the_latency_format_is_read_in_microseconds() {
     let summary = Summary::of(recording).unwrap();
     assert_eq!(summary.tasks[task(recording, "srv").index()].run, Ns::from_ms(1));
     assert_eq!(recording.events[0].cpu.index(), 1);
+}
+
+/// Events, length, and the time on a CPU of some threads.
+fn runs(imported: &Imported, tids: &[u32]) -> (usize, Ns, Vec<Ns>) {
+    let recording = &imported.recording;
+    let summary = Summary::of(recording).unwrap();
+    let run = |tid: &u32| {
+        let at = recording.header.tasks.iter().position(|task| task.tid == *tid).unwrap();
+        summary.tasks[at].run
+    };
+    (recording.events.len(), recording.duration, tids.iter().map(run).collect())
+}
+
+/// `perf record -a -m 64 -e sched:sched_switch,sched:sched_waking,sched:sched_migrate_task -- perf bench sched pipe` of perf 6.1 on
+/// 6.18, into a file and into a pipe (`-o -`), without records that say nothing here. The sums are those of `perf script`'s text,
+/// made with a script of its own.
+#[test]
+fn perf_data_of_a_file_and_of_a_pipe() {
+    let pipe = import("perf-6.1-pipe.data");
+    let run = [Ns(97_769_213), Ns(48_857_186), Ns(47_444_065), Ns(58_967)];
+    assert_eq!(runs(&pipe, &[11404, 11544, 11543, 15]), (486, Ns(206_357_752), run.to_vec()));
+    assert_eq!(
+        pipe.recording.repairs.inconsistent_switches, 1,
+        "485 events, and a switch that this machine does not tell"
+    );
+    assert_eq!((pipe.summary.format, pipe.summary.losses_in_all), ("perf_data", 0));
+    assert!(pipe.recording.header.kernel.starts_with("6."), "{}", pipe.recording.header.kernel);
+    // Behind a reader that gives what it has, one piece after another, and cut off inside its last record.
+    let bytes = bytes("perf-6.1-pipe.data");
+    let (head, tail) = bytes.split_at(23);
+    let again = read(std::io::Read::chain(head, tail), ImportOptions::default()).unwrap();
+    assert_eq!(again.recording, pipe.recording);
+    let cut = read(&bytes[..bytes.len() - 20], ImportOptions::default()).unwrap();
+    assert!(cut.summary.notes.iter().any(|note| note.contains("cut off")), "{:?}", cut.summary.notes);
+}
+
+/// A file is read piece by piece, whatever its end says; as a stream it is held in memory. Both give the same.
+#[test]
+fn perf_data_from_a_file_and_as_a_stream() {
+    let stream = import("perf-6.1.data");
+    // A switch is missing (threads of process 1 leave no trace on this machine), and was put in.
+    assert_eq!(stream.recording.repairs.inconsistent_switches, 1);
+    let run = [Ns(4_358_662), Ns(5_434_343), Ns(956_854)];
+    assert_eq!(runs(&stream, &[26719, 26721, 26732]), (208, Ns(9_815_458), run.to_vec()));
+    let file = std::fs::File::open(place("perf-6.1.data")).unwrap();
+    let (mut from_file, mut from_stream) = (Vec::new(), Vec::new());
+    let options = ImportOptions::default();
+    schedlab_trace::import::write(Input::File(file), &mut from_file, 3, options).unwrap();
+    let bytes = bytes("perf-6.1.data");
+    schedlab_trace::import::write(Input::Stream(Box::new(&bytes[..])), &mut from_stream, 3, options).unwrap();
+    assert_eq!(from_file, from_stream);
+    assert_eq!(Recording::read(&from_file[..]).unwrap(), stream.recording);
+    let cut = read(&bytes[..bytes.len() / 2], options).unwrap_err().to_string();
+    assert!(cut.contains("cut off"), "{cut}");
+}
+
+/// `perf record -z`: the records are one zstd stream in pieces.
+#[test]
+fn compressed_perf_data() {
+    let imported = import("perf-6.1-compressed.data");
+    let run = [Ns(31_974_556), Ns(26_664_899), Ns(25_559_666)];
+    let (events, _, found) = runs(&imported, &[24514, 24563, 23180]);
+    assert_eq!((events, found), (265, run.to_vec()));
+    assert_eq!(
+        imported.recording.repairs.inconsistent_switches, 2,
+        "switches that this machine does not tell"
+    );
+}
+
+/// A record of a perf.data behind whose own fields `sample_id` says when it was written and on which CPU.
+fn lost_record(kind: u32, own: &[u64], sample_type: u64, at: u64, cpu: u64) -> Vec<u8> {
+    // PERF_SAMPLE_TID, TIME, ID, STREAM_ID, CPU, IDENTIFIER, in the order of the trailer.
+    let parts = [(1 << 1, 0), (1 << 2, at), (1 << 6, 0), (1 << 9, 0), (1 << 7, cpu), (1 << 16, 0)];
+    let trailer = parts.iter().filter(|(part, _)| sample_type & part != 0).map(|(_, value)| *value);
+    let words: Vec<u64> = own.iter().copied().chain(trailer).collect();
+    let mut record = kind.to_le_bytes().to_vec();
+    record.extend([0, 0]);
+    record.extend((8 + 8 * words.len() as u16).to_le_bytes());
+    record.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+    record
+}
+
+/// perf 6.1 and later write the sum of all losses when they end: it is not lost once more.
+#[test]
+fn losses_of_perf_data_count_once() {
+    let mut bytes = bytes("perf-6.1-pipe.data");
+    let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    // The first record is an attribute; behind its header is the perf_event_attr.
+    let sample_type = number(16 + 8 + 24);
+    let start = import("perf-6.1-pipe.data").recording.header.clock_start_ns;
+    let told = lost_record(2, &[0, 367], sample_type, start + 1_000_000, 1);
+    let sum = |count| lost_record(13, &[count], sample_type, 0, 0);
+    bytes.extend(told);
+    bytes.extend(sum(300));
+    let summed = read(&[&bytes[..], &sum(67)].concat()[..], ImportOptions::default()).unwrap();
+    assert_eq!((summed.recording.repairs.lost, summed.summary.losses_in_all), (367, 1));
+    let loss = summed.summary.losses[0];
+    assert_eq!((loss.cpu, loss.count, loss.from), (1, 367, Ns::from_ms(1)));
+    assert!(summed.summary.notes.is_empty(), "{:?}", summed.summary.notes);
+    // More than was told: perf could not write where.
+    let more = read(&[&bytes[..], &sum(100)].concat()[..], ImportOptions::default()).unwrap();
+    assert_eq!(more.recording.repairs.lost, 367);
+    assert!(
+        more.summary.notes.iter().any(|note| note.contains("lost 33 events")),
+        "{:?}",
+        more.summary.notes
+    );
 }

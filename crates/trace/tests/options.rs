@@ -115,6 +115,43 @@ fn perf_script_with_every_field() {
     reads("grep --color", &colours, false);
 }
 
+/// Tasks may be called as the lines begin that a tracer writes around its events, or as comments begin.
+#[test]
+fn tasks_with_the_names_of_other_lines_are_tasks() {
+    let usual = |event: &Event| format!("{:>16} {:>5}", event.1, event.2);
+    for name in [
+        "trace-cmd",
+        "TRACE:",
+        "Warning:",
+        "version = 6",
+        "cpus=8",
+        "CPU:1",
+        "CPU 0 is empty",
+        "#1",
+        "# x",
+        "done",
+    ] {
+        for form in [perf(usual, "", ""), trace_cmd(ftrace)] {
+            let imported = import(&form.replace("hog", name), ImportOptions::default());
+            let tasks = imported.recording.header.tasks.iter();
+            let index = tasks
+                .clone()
+                .position(|task| task.comm == name)
+                .unwrap_or_else(|| panic!("{name}: {tasks:?}"));
+            assert_eq!(imported.recording.events.len(), 5, "{name}: {form}");
+            let summary = Summary::of(&imported.recording).unwrap();
+            assert_eq!(summary.tasks[index].run, Ns::from_us(750), "{name}");
+            assert_eq!(imported.summary.odd.count + imported.summary.losses_in_all, 0, "{name}");
+        }
+    }
+}
+
+/// A line of ftrace and of `trace-cmd report`.
+fn ftrace(event: &Event, flags: &str, fields: &str) -> String {
+    let (us, name) = (event.0, event.4.to_owned() + ":");
+    format!("{:>16}-{:<5} [001] {flags} {:>12}: {name:<20} {fields}", event.1, event.2, seconds(us))
+}
+
 fn trace_cmd(line: impl Fn(&Event, &str, &str) -> String) -> String {
     "cpus=2\n".to_owned()
         + &text(|event, fields| {
@@ -125,15 +162,7 @@ fn trace_cmd(line: impl Fn(&Event, &str, &str) -> String) -> String {
 
 #[test]
 fn trace_cmd_report_with_every_option() {
-    let usual = |e: &Event, flags: &str, fields: &str| {
-        format!(
-            "{:>16}-{:<5} [001] {flags} {:>12}: {:<20} {fields}",
-            e.1,
-            e.2,
-            seconds(e.0),
-            format!("{}:", e.4)
-        )
-    };
+    let usual = ftrace;
     reads("as it is", &trace_cmd(usual), true);
     let with = |after: &str| {
         trace_cmd(|e, flags, fields| {

@@ -35,7 +35,14 @@ pub(super) fn of(target: &str) -> Result<Vec<Vec<u8>>> {
 fn traces(format: &str) -> Result<Vec<Vec<u8>>> {
     let mut all = files("fuzz/corpus/import")?;
     all.extend(files("crates/trace/tests/field")?);
-    for write in [export::perf_script, export::ftrace, export::perfetto] {
+    for write in [
+        export::perf_script,
+        export::ftrace,
+        export::systrace,
+        export::trace_cmd,
+        export::lttng,
+        export::perfetto,
+    ] {
         all.push(exported(write)?);
     }
     all.retain(|input| recognise(&input[..input.len().min(HEAD)]).name == format);
@@ -159,4 +166,21 @@ fn exported(write: Export) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     write(&recording, &mut out)?;
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schedlab_trace::import::{ImportOptions, read};
+
+    /// A parser that starts from nothing is not tried: each has an input that it reads.
+    #[test]
+    fn every_parser_of_traces_starts_from_a_trace() {
+        let names = FORMATS.iter().filter(|format| format.is_trace()).map(|format| format.name);
+        for name in names.chain(["wrapped"]) {
+            let inputs = of(name).unwrap();
+            let read = |input: &Vec<u8>| read(&input[..], ImportOptions::default()).is_ok();
+            assert!(inputs.iter().any(read), "{name}: {} inputs", inputs.len());
+        }
+    }
 }

@@ -156,7 +156,9 @@ pub(super) static ALL: LazyLock<Vec<Target>> = LazyLock::new(|| {
 });
 
 /// What is no trace.
-const OTHERS: [Target; 10] = [
+const OTHERS: [Target; 11] = [
+    // What a trace may be wrapped in: gzip, zstd, UTF-16, `atrace -z`.
+    Target { name: "wrapped", shape: Shape::Bytes, run: import },
     Target { name: "recording", shape: Shape::Recording, run: recording },
     Target { name: "scenario", shape: Shape::Text(SCENARIO), run: scenario },
     Target { name: "rtapp", shape: Shape::Text(RTAPP), run: rtapp },

@@ -9,11 +9,11 @@ use schedlab_model::text::shown;
 use schedlab_study::{gallery, rtapp};
 use schedlab_trace::NewFile;
 use schedlab_trace::analysis::timehist::Listed;
-use schedlab_trace::import::{self, ImportOptions, KernelVersion, Loss, OddLines, Summary};
+use schedlab_trace::import::{self, ImportOptions, Input, KernelVersion, Loss, OddLines, Summary, formats};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Read};
+use std::io::{BufReader, BufWriter, Read};
 use std::path::{Path, PathBuf};
 
 /// Bytes that are read at a time.
@@ -76,9 +76,12 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<Exit> {
         kernel: args.kernel,
         machine: args.machine,
     };
-    let input: Box<dyn BufRead> = match args.input.as_str() {
-        "-" => Box::new(std::io::stdin().lock()),
-        path => Box::new(BufReader::with_capacity(CHUNK, File::open(path).with_context(|| path.to_owned())?)),
+    if Path::new(&args.input).is_dir() {
+        bail!("{}: {}", args.input, formats::folder(Path::new(&args.input)));
+    }
+    let input = match args.input.as_str() {
+        "-" => Input::Stream(Box::new(BufReader::with_capacity(CHUNK, std::io::stdin().lock()))),
+        path => Input::File(File::open(path).with_context(|| path.to_owned())?),
     };
     let summary = write(input, &args.output, options).map_err(|error| anyhow!("{}: {error}", args.input))?;
     if output::is_stdout(&args.output) {
@@ -121,7 +124,7 @@ fn json(args: &ImportArgs, summary: &Summary, listed: Option<&Listed>) -> Value 
 }
 
 /// Writes beside the file and renames: what was there before is there until everything is written.
-fn write(input: Box<dyn BufRead>, path: &Path, options: ImportOptions) -> anyhow::Result<Summary> {
+fn write(input: Input<'_>, path: &Path, options: ImportOptions) -> anyhow::Result<Summary> {
     let place = || path.display().to_string();
     let mut out = BufWriter::with_capacity(CHUNK, NewFile::create(path).with_context(place)?);
     let summary = import::write(input, &mut out, LEVEL, options)?;

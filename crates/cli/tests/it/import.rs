@@ -108,13 +108,25 @@ fn perf_data_says_what_perf_script_prints() {
         assert_eq!(shown.code, 0, "{shown:?}");
         let shown: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
         let rows = shown["analyses"][0]["tables"]["tasks"].as_array().unwrap().clone();
-        let one =
-            |row: &serde_json::Value| format!("{} {} {}", row["task"]["tid"], row["run_ns"], row["switches"]);
-        let mut rows: Vec<String> = rows.iter().map(one).collect();
-        rows.sort();
+        let number = |value: &serde_json::Value| value.as_u64().unwrap_or_default();
+        let one = |row: &serde_json::Value| {
+            (number(&row["task"]["tid"]), number(&row["switches"]), number(&row["run_ns"]))
+        };
+        let mut rows: Vec<(u64, u64, u64)> = rows.iter().map(one).collect();
+        rows.sort_unstable();
         rows
     };
-    assert_eq!(tasks(&data), tasks(&text));
+    let (direct, printed) = (tasks(&data), tasks(&text));
+    let switches = |rows: &[(u64, u64, u64)]| rows.iter().map(|row| (row.0, row.1)).collect::<Vec<_>>();
+    assert_eq!(switches(&direct), switches(&printed));
+    // Some virtual machines do not tell the switches of process 1. When such a switch was, the wakeups before it prove, and the text
+    // does not say which of them interrupts did: each may touch the run time of two tasks.
+    let out = folder.0.join("a.slt").display().to_string();
+    let imported = schedlab(&["import", &data, "-o", &out, "--json"]);
+    let imported: serde_json::Value = serde_json::from_str(&imported.stdout).unwrap();
+    let missing = imported["repairs"]["inconsistent_switches"].as_u64().unwrap_or_default();
+    let differ = direct.iter().zip(&printed).filter(|(a, b)| a.2 != b.2).count();
+    assert!(differ as u64 <= 2 * missing, "{missing} switches are missing:\n{direct:?}\n{printed:?}");
 }
 
 /// A zstd frame that begins with `start` and goes on with `blocks` times 128 KiB of one byte, 4 bytes each.

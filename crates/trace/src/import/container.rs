@@ -1,5 +1,6 @@
 //! What a trace is wrapped in: gzip, zstd, UTF-16 and byte-order marks are taken off before anything is recognised.
 
+use super::formats::HEAD;
 use crate::TraceError;
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Read};
@@ -21,10 +22,11 @@ const CHUNK: usize = 1 << 20;
 /// # Errors
 /// It cannot be read.
 pub(super) fn unwrap<'i>(input: Box<dyn BufRead + 'i>) -> Result<Box<dyn BufRead + 'i>, TraceError> {
-    let mut input = input;
+    let mut input = with_head(input)?;
     for _ in 0..DEPTH {
         let head = peek(&mut input)?;
         let atrace = is_atrace(&mut input)?;
+        let unmarked = unmarked_utf16(&mut input)?;
         let taken = Rc::new(Cell::new(0));
         let counted = Counted { inner: input, taken: Rc::clone(&taken) };
         let buffered = |reader: Box<dyn Read + 'i>| {
@@ -37,12 +39,8 @@ pub(super) fn unwrap<'i>(input: Box<dyn BufRead + 'i>) -> Result<Box<dyn BufRead
                 let decoder = zstd::stream::read::Decoder::with_buffer(counted);
                 buffered(Box::new(decoder.map_err(|source| TraceError::Io { doing: "read", source })?))
             }
-            [0xff, 0xfe, ..] => {
-                buffered(Box::new(Utf16 { inner: counted, big: false, ready: Vec::new(), begun: false }))
-            }
-            [0xfe, 0xff, ..] => {
-                buffered(Box::new(Utf16 { inner: counted, big: true, ready: Vec::new(), begun: false }))
-            }
+            [0xff, 0xfe, ..] => buffered(Box::new(Utf16::new(counted, false))),
+            [0xfe, 0xff, ..] => buffered(Box::new(Utf16::new(counted, true))),
             [0xef, 0xbb, 0xbf, ..] => {
                 let mut input = counted.inner;
                 input.consume(3);
@@ -53,10 +51,26 @@ pub(super) fn unwrap<'i>(input: Box<dyn BufRead + 'i>) -> Result<Box<dyn BufRead
                 counted.consume(ATRACE.len());
                 buffered(Box::new(flate2::bufread::ZlibDecoder::new(counted)))
             }
-            _ => return Ok(counted.inner),
+            _ => match unmarked {
+                Some(big) => buffered(Box::new(Utf16::new(counted, big))),
+                None => return Ok(counted.inner),
+            },
         };
+        input = with_head(input)?;
     }
     Ok(input)
+}
+
+/// The same bytes, the first of which come at once: a pipe gives them in pieces of any length.
+fn with_head<'i>(mut input: Box<dyn BufRead + 'i>) -> Result<Box<dyn BufRead + 'i>, TraceError> {
+    let there = input.fill_buf().map_err(|source| TraceError::Io { doing: "read", source })?;
+    if there.len() >= HEAD {
+        return Ok(input);
+    }
+    let mut head = Vec::with_capacity(HEAD);
+    let read = Read::take(&mut input, HEAD as u64).read_to_end(&mut head);
+    read.map_err(|source| TraceError::Io { doing: "read", source })?;
+    Ok(Box::new(io::Cursor::new(head).chain(input)))
 }
 
 /// What `atrace -z` writes before its compressed text.
@@ -72,6 +86,21 @@ fn is_atrace(input: &mut dyn BufRead) -> Result<bool, TraceError> {
         _ => false,
     };
     Ok(head.strip_prefix(ATRACE).is_some_and(zlib))
+}
+
+/// Pairs of bytes by which UTF-16 without a byte-order mark is recognised.
+const PAIRS: usize = 32;
+
+/// Whether a text is UTF-16 although no byte-order mark says so, and whether its high bytes come first: its first characters are
+/// ASCII, each with a zero beside it.
+fn unmarked_utf16(input: &mut dyn BufRead) -> Result<Option<bool>, TraceError> {
+    let head = input.fill_buf().map_err(|source| TraceError::Io { doing: "read", source })?;
+    let pairs = &head[..head.len().min(2 * PAIRS)];
+    let is_text = |byte: u8| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~');
+    let all = |high: usize| {
+        pairs.len() >= 8 && pairs.chunks_exact(2).all(|pair| pair[high] == 0 && is_text(pair[1 - high]))
+    };
+    Ok(if all(1) { Some(false) } else { all(0).then_some(true) })
 }
 
 /// The first 4 bytes, without taking them; zeros where there are fewer.
@@ -136,12 +165,18 @@ impl<R: Read> Read for Bounded<R> {
     }
 }
 
-/// UTF-16 with a byte-order mark, as UTF-8. What is no UTF-16 is replaced.
+/// UTF-16 as UTF-8, without its byte-order mark. What is no UTF-16 is replaced.
 struct Utf16<R> {
     inner: R,
     big: bool,
     ready: Vec<u8>,
     begun: bool,
+}
+
+impl<R> Utf16<R> {
+    fn new(inner: R, big: bool) -> Utf16<R> {
+        Utf16 { inner, big, ready: Vec::new(), begun: false }
+    }
 }
 
 impl<R: BufRead> Read for Utf16<R> {
@@ -165,7 +200,9 @@ impl<R: BufRead> Read for Utf16<R> {
             }
             if !self.begun {
                 self.begun = true;
-                units.remove(0);
+                if units.first() == Some(&0xfeff) {
+                    units.remove(0);
+                }
             }
             let text: String =
                 char::decode_utf16(units).map(|found| found.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
@@ -191,7 +228,7 @@ mod tests {
 
     #[test]
     fn every_wrapping_is_taken_off() {
-        let plain = "cpus=2\nhög-200 [001] 1.5: x: y\n";
+        let plain = "cpus=2\n          <...>-1     [001] 1.4: x: y\nhög-200 [001] 1.5: x: y\n";
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         gzip.write_all(plain.as_bytes()).unwrap();
         let gzip = gzip.finish().unwrap();
@@ -200,16 +237,49 @@ mod tests {
         atrace.write_all(plain.as_bytes()).unwrap();
         let atrace = atrace.finish().unwrap();
         let both = zstd::bulk::compress(&gzip, 3).unwrap();
-        let utf16 = |big: bool| -> Vec<u8> {
-            let units = "\u{feff}".encode_utf16().chain(plain.encode_utf16());
+        let utf16 = |mark: &str, big: bool| -> Vec<u8> {
+            let text = mark.to_owned() + plain;
+            let units = text.encode_utf16();
             units.flat_map(|unit| if big { unit.to_be_bytes() } else { unit.to_le_bytes() }).collect()
         };
         let marked = [&[0xef, 0xbb, 0xbf], plain.as_bytes()].concat();
-        for bytes in [plain.as_bytes(), &gzip, &atrace, &zstd, &both, &utf16(true), &utf16(false), &marked] {
+        let with = |big| utf16("\u{feff}", big);
+        let without = |big| utf16("", big);
+        for bytes in [
+            plain.as_bytes(),
+            &gzip,
+            &atrace,
+            &zstd,
+            &both,
+            &with(true),
+            &with(false),
+            &without(true),
+            &without(false),
+            &marked,
+        ] {
             assert_eq!(unwrapped(bytes), plain, "{:?}", &bytes[..4]);
         }
         assert_eq!(unwrapped(b""), "");
         assert_eq!(unwrapped(b"TRACE:\n# tracer: nop\n"), "TRACE:\n# tracer: nop\n");
+    }
+
+    #[test]
+    fn a_pipe_may_give_its_bytes_one_by_one() {
+        struct Slow<'a>(&'a [u8]);
+        impl Read for Slow<'_> {
+            fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+                let [first, rest @ ..] = self.0 else { return Ok(0) };
+                out[0] = *first;
+                self.0 = rest;
+                Ok(1)
+            }
+        }
+        let plain = "cpus=2\nhog-200 [001] 1.5: x: y\n";
+        let zstd = zstd::bulk::compress(plain.as_bytes(), 3).unwrap();
+        for bytes in [plain.as_bytes(), &zstd] {
+            let mut input = unwrap(Box::new(BufReader::with_capacity(CHUNK, Slow(bytes)))).unwrap();
+            assert_eq!(input.fill_buf().unwrap(), plain.as_bytes());
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::build::Builder;
 use super::{perf_data, perfetto, text};
 use crate::TraceError;
 use std::io::{BufRead, Read};
+use std::path::{Path, PathBuf};
 
 /// Largest file of a format that is held in memory whole.
 const WHOLE_MAX: u64 = 4 << 30;
@@ -80,9 +81,9 @@ pub const FORMATS: &[Format] = &[
     Format {
         name: "perf_data",
         what: "perf.data",
-        is: |head| head.starts_with(b"PERFILE2") || head.starts_with(b"2ELIFREP"),
+        is: perf_data::is_perf_data,
         content: Content::Binary,
-        how: How::Whole(perf_data::read),
+        how: How::Stream(perf_data::read),
         notes: "sched and raw_syscalls tracepoints, lost records, thread names; samples of other events are left out",
     },
     Format {
@@ -234,6 +235,17 @@ pub const FORMATS: &[Format] = &[
         notes: "docs/scenario-format.md",
     },
     Format {
+        name: "perf_trace",
+        what: "the output of `perf trace`",
+        is: |head| String::from_utf8_lossy(head).lines().any(is_perf_trace),
+        content: Content::Text,
+        how: How::Refused(
+            "it names no CPUs, and its summary (-s) has no events; record with `perf record -a -e \
+             sched:sched_switch,sched:sched_waking,raw_syscalls:sys_enter,raw_syscalls:sys_exit -- COMMAND` and pass the perf.data",
+        ),
+        notes: "record with `perf record`",
+    },
+    Format {
         name: "binary",
         what: "not text, and none of the binary traces that are known",
         is: |head| head.iter().take(512).filter(|byte| **byte == 0).count() > 2,
@@ -310,6 +322,69 @@ fn read_json(bytes: &[u8], builder: &mut Builder<'_>) -> Result<(), TraceError> 
     }
 }
 
+/// A line of `perf trace` (`     0.056 ( 0.010 ms): tar/7995 read(fd: 3)`, `     0.018 hog/15 sched:sched_switch(prev_comm: ...`), or
+/// the heading of its summary.
+fn is_perf_trace(line: &str) -> bool {
+    let line = line.trim();
+    if line == "Summary of events:" {
+        return true;
+    }
+    let Some((at, rest)) = line.split_once(' ') else { return false };
+    let milliseconds = at.split_once('.').is_some_and(|(whole, part)| {
+        part.len() == 3 && [whole, part].iter().all(|text| text.parse::<u64>().is_ok())
+    });
+    let rest = rest.trim_start();
+    let took = || rest.strip_prefix('(').and_then(|rest| rest.split_once("): ")).map(|(took, _)| took.trim());
+    let is_call = || took().is_some_and(|took| took.is_empty() || took.ends_with("ms"));
+    let is_event = || {
+        rest.split_whitespace().nth(1).is_some_and(|word| word.contains(':') && word.contains("(prev_comm:"))
+    };
+    at == "?" && is_call() || milliseconds && (is_call() || is_event())
+}
+
+/// What there is to say about a folder that was given instead of a file: which trace it is, and the command that makes it readable.
+pub fn folder(path: &Path) -> String {
+    let shown = path.display();
+    let begins = |file: &Path, with: &[&[u8]]| {
+        let mut head = Vec::new();
+        let read = std::fs::File::open(file).and_then(|file| file.take(16).read_to_end(&mut head));
+        read.is_ok() && with.iter().any(|with| head.starts_with(with))
+    };
+    if begins(&path.join("data"), &[b"PERFILE2", b"2ELIFREP"]) {
+        return format!(
+            "this is a folder of `perf record --threads`: pass its text: `perf script -i {shown} | schedlab import - -o OUT.slt`"
+        );
+    }
+    let ctf: &[&[u8]] = &[b"/* CTF", &[0x57, 0x1d, 0xd1, 0x75], &[0x75, 0xd1, 0x1d, 0x57], b"\x1e{"];
+    if descriptions(path, 0).iter().any(|file| begins(file, ctf)) {
+        return format!(
+            "this is the folder of a CTF trace (LTTng): pass its text: `babeltrace2 {shown} | schedlab import - -o OUT.slt`"
+        );
+    }
+    "this is a folder: pass a file".to_owned()
+}
+
+/// The descriptions of the traces in a folder: its own, and those in the folders of an LTTng session (`kernel`, `ust/uid/1000/64-bit`).
+fn descriptions(path: &Path, depth: usize) -> Vec<PathBuf> {
+    let mut found = vec![path.join("metadata")];
+    let is_lttngs = |name: &str| {
+        matches!(name, "kernel" | "ust" | "uid" | "pid" | "64-bit" | "32-bit")
+            || depth > 0 && !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    for entry in entries.take(FILES).filter(|entry| entry.path().is_dir() && depth < FOLDERS) {
+        if is_lttngs(&entry.file_name().to_string_lossy()) {
+            found.extend(descriptions(&entry.path(), depth + 1));
+        }
+    }
+    found
+}
+
+/// Folders inside each other that are looked into.
+const FOLDERS: usize = 5;
+/// Entries of a folder that are looked at.
+const FILES: usize = 1000;
+
 fn is_json(head: &[u8]) -> bool {
     head.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{')
 }
@@ -321,6 +396,30 @@ fn contains(head: &[u8], what: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folders_of_traces_are_named_with_the_command_that_reads_them() {
+        let root = std::env::temp_dir().join(format!("schedlab-folders-{}", std::process::id()));
+        let make = |inner: &str, file: &str, bytes: &[u8]| {
+            let folder = root.join(inner);
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join(file), bytes).unwrap();
+        };
+        make("session/ust/uid/1000/64-bit", "metadata", b"\x57\x1d\xd1\x75rest");
+        make("perf-ctf", "metadata", b"/* CTF 1.8 */");
+        make("threads", "data", b"PERFILE2rest");
+        make("other/stuff/kernel", "metadata", b"/* CTF 1.8 */");
+        for (name, command) in [
+            ("session", "babeltrace2 "),
+            ("perf-ctf", "babeltrace2 "),
+            ("threads", "perf script -i "),
+            ("other", "pass a file"),
+        ] {
+            let said = folder(&root.join(name));
+            assert!(said.contains(command), "{said}");
+        }
+        std::fs::remove_dir_all(root).unwrap();
+    }
 
     #[test]
     fn files_are_recognised_by_their_beginning() {
@@ -344,6 +443,15 @@ mod tests {
             (b"[ {\"name\": \"a\", \"ph\": \"X\"}]", "chrome"),
             (b"[13:37:28.123456789] (+0.1) host x: { cpu_id = 1 }", "text"),
             (b"{\n\t\"linux-perf-json-version\": 1,", "perf_json"),
+            (b"         ? (         ): tar/7995  ... [continued]: read()) = 8192\n", "perf_trace"),
+            (
+                b"     0.056 ( 0.010 ms): tar/7995 read(fd: 3<pipe:[548528]>, count: 10240) = 4096\n",
+                "perf_trace",
+            ),
+            (b"     0.018 rcu/15 sched:sched_switch(prev_comm: \"rcu\", prev_pid: 15 (rcu))\n", "perf_trace"),
+            (b"\n Summary of events:\n\n schedlab (8719), 11 events, 0.1%\n", "perf_trace"),
+            (b"  hog   200 [001]   100.100: sched:sched_waking: x\n", "text"),
+            (b"  100.000100 |   1)   hog-200    |               |  /* sched_waking: x */\n", "text"),
         ] {
             assert_eq!(recognise(head).name, name, "{head:?}");
         }

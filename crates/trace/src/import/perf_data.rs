@@ -3,57 +3,105 @@
 //! The layout is that of tools/perf/Documentation/perf.data-file-format.txt and tools/perf/util/header.c (Linux 6.12); the offsets of
 //! tracepoint fields are in the file itself (`HEADER_TRACING_DATA`). Unlike the text of `perf script`, the records say in which
 //! context an event was written, so that it is known which task woke which.
+//!
+//! A file has its descriptions behind its records; what `perf record -o -` writes into a pipe has them as records before the first
+//! sample. Either way the records are read piece by piece.
 
+mod attributes;
 mod layout;
 mod records;
+mod waiting;
 
 use super::build::Builder;
 use super::event::{Context, Event, Running, Stamp};
+use super::formats;
+use super::states::KernelVersion;
 use crate::TraceError;
+use attributes::Attributes;
 use layout::Layouts;
-use records::{Attribute, Order, Record, Sample, walk};
+use records::{Order, Record, Records, Take};
 use schedlab_model::{MAX_CPUS, Ns};
+use std::fs::File;
+use std::io::{BufRead, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
 
-/// Bytes of the header of a file that was not written to a pipe (`sizeof(struct perf_file_header)`).
+/// Bytes of the header of a file (`sizeof(struct perf_file_header)`).
 const HEADER: u64 = 104;
+/// Bytes of the header of a pipe (`sizeof(struct perf_pipe_file_header)`).
+const PIPE_HEADER: u64 = 16;
 /// Feature sections (tools/perf/util/header.h).
-const TRACING_DATA: usize = 1;
-const HOSTNAME: usize = 3;
-const OSRELEASE: usize = 4;
-const NRCPUS: usize = 7;
-const CMDLINE: usize = 11;
-const FEATURES: usize = 256;
+const TRACING_DATA: u64 = 1;
+const HOSTNAME: u64 = 3;
+const OSRELEASE: u64 = 4;
+const NRCPUS: u64 = 7;
+const CMDLINE: u64 = 11;
+const FEATURES: u64 = 256;
 
-/// Reads a whole file into `builder`.
-pub(super) fn read(bytes: &[u8], builder: &mut Builder<'_>) -> Result<(), TraceError> {
-    builder.source.backend = "perf-data";
-    builder.source.clock = "as recorded by perf";
-    let file = File::open(bytes).map_err(damaged)?;
-    file.describe(builder);
-    let kernel = builder.options().kernel.or(builder.source.kernel.parse().ok());
-    let layouts = match file.feature(TRACING_DATA) {
-        Some(data) => Layouts::read(data, file.order, kernel).map_err(damaged)?,
-        None => {
-            return Err(TraceError::Option(
-                "this perf.data has no tracepoints: record with `perf record -a -e sched:sched_switch,sched:sched_waking \
-                 -- COMMAND`"
-                    .to_owned(),
-            ));
-        }
-    };
-    if file.attributes.iter().any(|attribute| attribute.sampled) {
-        return Err(TraceError::Option(
-            "perf recorded only some of the scheduler's events (`perf record -F` or `-c`), from which no schedule can be told: \
-             record without -F and -c"
-                .to_owned(),
-        ));
+/// Reads what comes as a stream into `builder`: a pipe's as its bytes come, a file is held in memory.
+pub(super) fn read(input: &mut dyn BufRead, builder: &mut Builder<'_>) -> Result<(), TraceError> {
+    let head = input.fill_buf().map_err(|source| TraceError::Io { doing: "read", source })?;
+    let order = order_of(head);
+    if order.number(head, 8, 8) == Some(PIPE_HEADER) {
+        input.consume(PIPE_HEADER as usize);
+        return records(input, Attributes::default(), &mut Emit::new(builder, order));
     }
-    let mut emit = |record: &Record<'_>| emit(record, &layouts, file.order, builder);
-    let end = walk(file.data, &file.attributes, file.order, &mut emit)?;
-    if end.cut_off {
-        builder
-            .summary()
-            .note("The file is cut off: what perf wrote after its last whole record is missing.");
+    let bytes = formats::whole(input)?;
+    of_file(&Sections::Bytes(&bytes), builder)
+}
+
+/// Reads a file piece by piece.
+pub(super) fn read_file(file: &File, length: u64, builder: &mut Builder<'_>) -> Result<(), TraceError> {
+    of_file(&Sections::File(file, length), builder)
+}
+
+/// Whether these first bytes are those of a file, and not of a pipe.
+pub(super) fn is_file(head: &[u8]) -> bool {
+    is_perf_data(head) && order_of(head).number(head, 8, 8) != Some(PIPE_HEADER)
+}
+
+/// Whether these first bytes are those of a perf.data.
+pub(super) fn is_perf_data(head: &[u8]) -> bool {
+    head.starts_with(b"PERFILE2") || head.starts_with(b"2ELIFREP")
+}
+
+fn order_of(head: &[u8]) -> Order {
+    if head.starts_with(b"2ELIFREP") { Order::Big } else { Order::Little }
+}
+
+fn of_file(sections: &Sections<'_>, builder: &mut Builder<'_>) -> Result<(), TraceError> {
+    let header = Header::read(sections).map_err(damaged)?;
+    let mut emit = Emit::new(builder, header.order);
+    for (feature, at, size) in &header.features {
+        if let Some(data) = sections.section(*at, *size) {
+            match *feature {
+                TRACING_DATA => emit.formats(&data)?,
+                feature => emit.feature(feature, &data),
+            }
+        }
+    }
+    if emit.layouts.is_none() {
+        return Err(no_tracepoints());
+    }
+    let (at, size) = header.data;
+    match *sections {
+        Sections::Bytes(bytes) => {
+            records(&mut &bytes[at as usize..(at + size) as usize], header.attributes, &mut emit)
+        }
+        Sections::File(mut file, _) => {
+            let failed = |source| TraceError::Io { doing: "read", source };
+            file.seek(SeekFrom::Start(at)).map_err(failed)?;
+            records(&mut file.take(size), header.attributes, &mut emit)
+        }
+    }
+}
+
+fn records(input: &mut dyn Read, attributes: Attributes, emit: &mut Emit<'_, '_>) -> Result<(), TraceError> {
+    attributes.are_whole()?;
+    let mut records = Records::new(attributes, emit.order);
+    records.read(input, emit)?;
+    if records.cut_off {
+        let note = "The file is cut off: what perf wrote after its last whole record is missing.";
+        emit.builder.summary().note(note);
     }
     Ok(())
 }
@@ -64,61 +112,198 @@ fn damaged(what: String) -> TraceError {
     ))
 }
 
-fn emit(
-    record: &Record<'_>,
-    layouts: &Layouts,
-    order: Order,
-    builder: &mut Builder<'_>,
-) -> Result<(), TraceError> {
-    match record {
-        Record::Comm { pid, tid, comm } => {
-            builder.describe(*tid, *pid, &String::from_utf8_lossy(comm));
-            Ok(())
+fn no_tracepoints() -> TraceError {
+    TraceError::Option(
+        "this perf.data has no tracepoints: record with `perf record -a -e sched:sched_switch,sched:sched_waking \
+         -- COMMAND`"
+            .to_owned(),
+    )
+}
+
+/// Where the parts of a file come from.
+enum Sections<'a> {
+    Bytes(&'a [u8]),
+    /// A file and its length.
+    File(&'a File, u64),
+}
+
+impl Sections<'_> {
+    fn has(&self, at: u64, size: u64) -> bool {
+        let length = match self {
+            Sections::Bytes(bytes) => bytes.len() as u64,
+            Sections::File(_, length) => *length,
+        };
+        at.checked_add(size).is_some_and(|end| end <= length)
+    }
+
+    /// A part of the file; `None`: it is not inside, or cannot be read.
+    fn section(&self, at: u64, size: u64) -> Option<Vec<u8>> {
+        if !self.has(at, size) {
+            return None;
         }
-        Record::Lost { at, cpu, count } => match cpu.filter(|cpu| (*cpu as usize) < MAX_CPUS) {
-            Some(cpu) => builder.event(
-                &stamp(*at, cpu, Running::default(), Context::NotShown),
-                &Event::Lost { count: *count },
-            ),
-            None => {
-                builder.summary().note(&format!("perf lost {count} events; on which CPU is unknown."));
-                Ok(())
+        match self {
+            Sections::Bytes(bytes) => Some(bytes[at as usize..(at + size) as usize].to_vec()),
+            Sections::File(file, _) => {
+                let mut bytes = vec![0; usize::try_from(size).ok()?];
+                file.read_exact_at(&mut bytes, at).ok().map(|()| bytes)
             }
-        },
-        Record::Sample(sample) => of_sample(sample, layouts, order, builder),
+        }
     }
 }
 
-fn of_sample(
-    sample: &Sample<'_>,
-    layouts: &Layouts,
+/// What the header of a file says.
+struct Header {
     order: Order,
-    builder: &mut Builder<'_>,
-) -> Result<(), TraceError> {
-    let Some(raw) = sample.raw else {
-        builder.summary().ignore("samples");
-        return Ok(());
-    };
-    let (Some(cpu), Some(at)) = (sample.cpu, sample.at) else {
-        let lacks = if sample.at.is_none() { "time" } else { "CPU" };
-        return Err(TraceError::Option(format!(
-            "the samples have no {lacks}: record with `perf record -a -T --sample-cpu`"
-        )));
-    };
-    if cpu as usize >= MAX_CPUS {
-        return Err(damaged(format!("CPU {cpu} is above {}", MAX_CPUS - 1)));
+    /// Where the records are: the first byte, and how many; inside the file.
+    data: (u64, u64),
+    attributes: Attributes,
+    /// Number, place and size.
+    features: Vec<(u64, u64, u64)>,
+}
+
+impl Header {
+    fn read(sections: &Sections<'_>) -> Result<Header, String> {
+        let bytes = sections.section(0, HEADER).ok_or("it ends inside its header")?;
+        let order = order_of(&bytes);
+        let number = |at: usize| order.number(&bytes, at, 8).unwrap_or_default();
+        if number(8) < HEADER {
+            return Err(format!("its header claims {} bytes", number(8)));
+        }
+        let data = (number(40), number(48));
+        // perf fills in the size when it ends, and writes what the events are behind the data.
+        if data.1 == 0 {
+            return Err(
+                "its header has no size of the data: perf was killed before it could end the file".to_owned()
+            );
+        }
+        if !sections.has(data.0, data.1) {
+            return Err(
+                "it is cut off: the descriptions of its events, at its end, are missing (copy the whole file)"
+                    .to_owned(),
+            );
+        }
+        let section = |at, size| sections.section(at, size).unwrap_or_default();
+        let entries =
+            sections.section(number(24), number(32)).ok_or("its attributes are outside of the file")?;
+        let attributes = Attributes::of_file(&entries, number(16), order, section)?;
+        let mut features = Vec::new();
+        let mut table = data.0.saturating_add(data.1);
+        for feature in 0..FEATURES {
+            if number(72 + feature as usize / 64 * 8) >> (feature % 64) & 1 == 0 {
+                continue;
+            }
+            let entry = sections.section(table, 16).ok_or("its feature table is outside of the file")?;
+            features.extend(
+                order
+                    .number(&entry, 0, 8)
+                    .zip(order.number(&entry, 8, 8))
+                    .map(|(at, size)| (feature, at, size)),
+            );
+            table += 16;
+        }
+        Ok(Header { order, data, attributes, features })
     }
-    let Some(tracepoint) = order.number(raw, 0, 2).and_then(|kind| layouts.get(kind as u32)) else {
-        builder.summary().ignore("unknown tracepoint");
-        return Ok(());
-    };
-    let running = Running { comm: "", tid: tracepoint.common_pid(raw, order), pid: None };
-    let stamp = stamp(at, cpu, running, tracepoint.context(raw, order));
-    match tracepoint.event(raw, order, layouts.kernel) {
-        Some(event) => builder.event(&stamp, &event),
-        None => {
-            builder.summary().damage(0, &tracepoint.name, "its fields are outside of its record");
-            builder.event(&stamp, &Event::Lost { count: 1 })
+}
+
+/// Turns records into events.
+struct Emit<'b, 'o> {
+    builder: &'b mut Builder<'o>,
+    order: Order,
+    layouts: Option<Layouts>,
+    kernel: Option<KernelVersion>,
+}
+
+impl<'b, 'o> Emit<'b, 'o> {
+    fn new(builder: &'b mut Builder<'o>, order: Order) -> Emit<'b, 'o> {
+        builder.source.backend = "perf-data";
+        builder.source.clock = "as recorded by perf";
+        let kernel = builder.options().kernel;
+        Emit { builder, order, layouts: None, kernel }
+    }
+}
+
+impl Take for Emit<'_, '_> {
+    fn wants(&mut self, at: Option<u64>, cpu: Option<u32>, raw: Option<&[u8]>) -> Result<bool, TraceError> {
+        let Some(raw) = raw else {
+            self.builder.summary().ignore("samples");
+            return Ok(false);
+        };
+        let layouts = self.layouts.as_ref().ok_or_else(no_tracepoints)?;
+        let (Some(cpu), Some(_)) = (cpu, at) else {
+            let lacks = if at.is_none() { "time" } else { "CPU" };
+            return Err(TraceError::Option(format!(
+                "the samples have no {lacks}: record with `perf record -a -T --sample-cpu`"
+            )));
+        };
+        if cpu as usize >= MAX_CPUS {
+            return Err(damaged(format!("CPU {cpu} is above {}", MAX_CPUS - 1)));
+        }
+        match layouts.of(raw, self.order) {
+            None => self.builder.summary().ignore("unknown tracepoint"),
+            Some(tracepoint) if tracepoint.is_other() => self.builder.summary().ignore(&tracepoint.name),
+            Some(_) => return Ok(true),
+        }
+        Ok(false)
+    }
+
+    fn record(&mut self, record: &Record<'_>) -> Result<(), TraceError> {
+        match *record {
+            Record::Comm { pid, tid, comm } => {
+                self.builder.describe(tid, pid, &String::from_utf8_lossy(comm));
+                Ok(())
+            }
+            Record::Lost { at, cpu, count } => match cpu.filter(|cpu| (*cpu as usize) < MAX_CPUS) {
+                Some(cpu) => {
+                    let stamp = stamp(at, cpu, Running::default(), Context::NotShown);
+                    self.builder.event(&stamp, &Event::Lost { count })
+                }
+                None => {
+                    let note = format!("perf lost {count} events; on which CPU is unknown.");
+                    self.builder.summary().note(&note);
+                    Ok(())
+                }
+            },
+            Record::Sample { at, cpu, raw } => {
+                let tracepoint = self.layouts.as_ref().and_then(|layouts| layouts.of(raw, self.order));
+                let Some(tracepoint) = tracepoint else { return Ok(()) };
+                let running = Running { comm: "", tid: tracepoint.common_pid(raw, self.order), pid: None };
+                let stamp = stamp(at, cpu, running, tracepoint.context(raw, self.order));
+                match tracepoint.event(raw, self.order, self.kernel) {
+                    Some(event) => self.builder.event(&stamp, &event),
+                    None => {
+                        let why = "its fields are outside of its record";
+                        self.builder.summary().damage(0, &tracepoint.name, why);
+                        self.builder.event(&stamp, &Event::Lost { count: 1 })
+                    }
+                }
+            }
+        }
+    }
+
+    fn formats(&mut self, data: &[u8]) -> Result<(), TraceError> {
+        self.layouts = Some(Layouts::read(data, self.order).map_err(damaged)?);
+        Ok(())
+    }
+
+    fn feature(&mut self, feature: u64, data: &[u8]) {
+        let one = || text(data, 0, self.order).map(|(text, _)| text);
+        match feature {
+            OSRELEASE => {
+                self.builder.source.kernel = one().unwrap_or_default();
+                self.kernel = self.builder.options().kernel.or(self.builder.source.kernel.parse().ok());
+            }
+            HOSTNAME => self.builder.source.hostname = one().unwrap_or_default(),
+            NRCPUS => {
+                let cpus = self.order.number(data, 0, 4).unwrap_or_default();
+                self.builder.at_least_cpus(cpus as u32);
+            }
+            CMDLINE => {
+                if let Some(command) = command(data, self.order) {
+                    self.builder.source.own_only = super::text::is_own_only(&command);
+                    self.builder.source.command = command;
+                }
+            }
+            _ => {}
         }
     }
 }
@@ -127,91 +312,16 @@ const fn stamp<'a>(at: u64, cpu: u32, running: Running<'a>, context: Context) ->
     Stamp { at: Ns(at), cpu, running, context }
 }
 
-/// The sections of a file, each inside of it.
-struct File<'a> {
-    order: Order,
-    data: &'a [u8],
-    attributes: Vec<Attribute>,
-    features: Vec<(usize, &'a [u8])>,
-}
-
-impl<'a> File<'a> {
-    fn open(bytes: &'a [u8]) -> Result<File<'a>, String> {
-        let order = if bytes.starts_with(b"2ELIFREP") { Order::Big } else { Order::Little };
-        let number = |at: usize| order.number(bytes, at, 8).ok_or("it ends inside its header");
-        let size = number(8)?;
-        if size == 16 {
-            return Err("it was written to a pipe (`perf record -o -`)".to_owned());
-        }
-        if size < HEADER {
-            return Err(format!("its header claims {size} bytes"));
-        }
-        let (attribute_size, attributes) = (number(16)?, (number(24)?, number(32)?));
-        let (data_at, data_size) = (number(40)?, number(48)?);
-        // perf fills in the size when it ends, and writes what the events are behind the data.
-        if data_size == 0 {
-            return Err(
-                "its header has no size of the data: perf was killed before it could end the file".to_owned()
-            );
-        }
-        let data = section(bytes, data_at, data_size).ok_or(
-            "it is cut off: the descriptions of its events, at its end, are missing (copy the whole file)",
-        )?;
-        let attributes =
-            section(bytes, attributes.0, attributes.1).ok_or("its attributes are outside of the file")?;
-        let attributes = Attribute::read_all(attributes, attribute_size, bytes, order)?;
-        let mut features = Vec::new();
-        let mut table = data_at.saturating_add(data_size);
-        for feature in 0..FEATURES {
-            let words = number(72 + feature / 64 * 8)?;
-            if words >> (feature % 64) & 1 == 0 {
-                continue;
-            }
-            let entry = section(bytes, table, 16).ok_or("its feature table is outside of the file")?;
-            let (at, size) = (order.number(entry, 0, 8), order.number(entry, 8, 8));
-            if let Some(found) = at.zip(size).and_then(|(at, size)| section(bytes, at, size)) {
-                features.push((feature, found));
-            }
-            table += 16;
-        }
-        Ok(File { order, data, attributes, features })
+/// The words of a command line.
+fn command(data: &[u8], order: Order) -> Option<String> {
+    let count = order.number(data, 0, 4)?;
+    let (mut words, mut at) = (Vec::new(), 4);
+    for _ in 0..count.min(10_000) {
+        let (word, next) = text(data, at, order)?;
+        words.push(word);
+        at = next;
     }
-
-    fn feature(&self, wanted: usize) -> Option<&'a [u8]> {
-        self.features.iter().find(|(feature, _)| *feature == wanted).map(|(_, data)| *data)
-    }
-
-    /// A feature of one text: its length, and the text with its final zero.
-    fn text(&self, feature: usize) -> Option<String> {
-        text(self.feature(feature)?, 0, self.order).map(|(text, _)| text)
-    }
-
-    fn describe(&self, builder: &mut Builder<'_>) {
-        if let Some(release) = self.text(OSRELEASE) {
-            builder.source.kernel = release;
-        }
-        if let Some(name) = self.text(HOSTNAME) {
-            builder.source.hostname = name;
-        }
-        if let Some(cpus) = self.feature(NRCPUS).and_then(|data| self.order.number(data, 0, 4)) {
-            builder.at_least_cpus(cpus as u32);
-        }
-        if let Some(command) = self.feature(CMDLINE).and_then(|data| self.command(data)) {
-            builder.source.own_only = super::text::is_own_only(&command);
-            builder.source.command = command;
-        }
-    }
-
-    fn command(&self, data: &[u8]) -> Option<String> {
-        let count = self.order.number(data, 0, 4)?;
-        let (mut words, mut at) = (Vec::new(), 4);
-        for _ in 0..count.min(10_000) {
-            let (word, next) = text(data, at, self.order)?;
-            words.push(word);
-            at = next;
-        }
-        Some(words.join(" "))
-    }
+    Some(words.join(" "))
 }
 
 /// A length and a text with its final zeros, at `at`; and where the next one begins.
@@ -220,9 +330,4 @@ fn text(data: &[u8], at: usize, order: Order) -> Option<(String, usize)> {
     let bytes = data.get(at + 4..(at + 4).checked_add(length)?)?;
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     Some((String::from_utf8_lossy(&bytes[..end]).into_owned(), at + 4 + length))
-}
-
-fn section(bytes: &[u8], at: u64, size: u64) -> Option<&[u8]> {
-    let at = usize::try_from(at).ok()?;
-    bytes.get(at..at.checked_add(usize::try_from(size).ok()?)?)
 }

@@ -31,44 +31,33 @@ const ODD_ONE_OF: u64 = 5;
 /// Reads a whole text into `builder`.
 pub(super) fn read(input: &mut dyn BufRead, builder: &mut Builder<'_>) -> Result<(), TraceError> {
     let mut text = Text::new(builder);
-    let mut bytes = Vec::with_capacity(4096);
-    for number in 1.. {
-        bytes.clear();
-        if read_line(input, &mut bytes)? == 0 {
-            break;
-        }
-        if bytes.len() > LINE_MAX {
-            let what = format!("is longer than {LINE_MAX} bytes; this is not the text of a tracer");
-            return Err(TraceError::Import { line: number, what });
-        }
-        if number > LINES_MAX {
-            return Err(TraceError::TooLarge { what: format!("it has more than {LINES_MAX} lines") });
-        }
-        // Names may hold any byte: what is no UTF-8 is replaced.
-        match std::str::from_utf8(&bytes) {
-            Ok(line) => text.line(number, line.trim_end_matches(['\n', '\r']))?,
-            Err(_) => text.line(number, String::from_utf8_lossy(&bytes).trim_end_matches(['\n', '\r']))?,
-        }
-    }
-    text.finish()
-}
-
-/// Appends a line, its end included; what is longer than [`LINE_MAX`] is cut there. Returns 0 at the end.
-fn read_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> Result<usize, TraceError> {
-    let mut read = 0;
+    let mut number = 0;
+    // The beginning of a line whose end has not been read.
+    let mut begun: Vec<u8> = Vec::new();
     loop {
         let buffer = input.fill_buf().map_err(|source| TraceError::Io { doing: "read", source })?;
-        let (taken, ended) = match memchr::memchr(b'\n', buffer) {
-            Some(at) => (at + 1, true),
-            None => (buffer.len(), buffer.is_empty()),
-        };
-        let room = (LINE_MAX + 1).saturating_sub(line.len());
-        line.extend_from_slice(&buffer[..taken.min(room)]);
-        input.consume(taken);
-        read += taken;
-        if ended || line.len() > LINE_MAX {
-            return Ok(read);
+        let length = buffer.len();
+        let mut rest = buffer;
+        while let Some(end) = memchr::memchr(b'\n', rest) {
+            let line = &rest[..end];
+            rest = &rest[end + 1..];
+            number += 1;
+            if begun.is_empty() {
+                text.bytes(number, line)?;
+            } else {
+                begun.extend_from_slice(line);
+                text.bytes(number, &begun)?;
+                begun.clear();
+            }
         }
+        begun.extend_from_slice(rest);
+        if begun.len() > LINE_MAX || length == 0 && !begun.is_empty() {
+            text.bytes(number + 1, &begun)?;
+        }
+        if length == 0 {
+            return text.finish();
+        }
+        input.consume(length);
     }
 }
 
@@ -112,6 +101,23 @@ impl<'b, 'o> Text<'b, 'o> {
         }
     }
 
+    /// A line without its end.
+    fn bytes(&mut self, number: u64, bytes: &[u8]) -> Result<(), TraceError> {
+        if bytes.len() > LINE_MAX {
+            let what = format!("is longer than {LINE_MAX} bytes; this is not the text of a tracer");
+            return Err(TraceError::Import { line: number, what });
+        }
+        if number > LINES_MAX {
+            return Err(TraceError::TooLarge { what: format!("it has more than {LINES_MAX} lines") });
+        }
+        // Names may hold any byte: what is no UTF-8 is replaced.
+        match std::str::from_utf8(bytes) {
+            Ok(line) if !line.ends_with('\r') => self.line(number, line),
+            Ok(line) => self.line(number, line.trim_end_matches('\r')),
+            Err(_) => self.line(number, String::from_utf8_lossy(bytes).trim_end_matches('\r')),
+        }
+    }
+
     fn line(&mut self, number: u64, text: &str) -> Result<(), TraceError> {
         self.lines += 1;
         match around::without_colours(text) {
@@ -126,16 +132,19 @@ impl<'b, 'o> Text<'b, 'o> {
             return Ok(());
         };
         let text = around::without_log_time(text);
-        let trimmed = text.trim_start();
+        let trimmed = text.trim_ascii_start();
         if trimmed.is_empty() || trimmed.starts_with("=>") {
             (self.quiet, self.in_chain) = (self.quiet + 1, false);
             return Ok(());
         }
-        if let Some(comment) = trimmed.strip_prefix('#') {
+        // A task's name may begin so, too.
+        if let Some(comment) = trimmed.strip_prefix('#')
+            && line::split(text, self.columns).is_err()
+        {
             self.comment(comment);
             return Ok(());
         }
-        if trimmed.starts_with("CPU:") && self.lost(trimmed)? || self.preamble(trimmed) {
+        if trimmed.starts_with("CPU:") && self.lost(trimmed)? {
             self.quiet += 1;
             return Ok(());
         }
@@ -155,6 +164,11 @@ impl<'b, 'o> Text<'b, 'o> {
         };
         match line::split(text, self.columns).or_else(|why| around::in_graph(text).ok_or(why)) {
             Ok(line) => self.event(number, text, line),
+            // Only what is no event: tasks may be called `trace-cmd`.
+            Err(_) if self.preamble(trimmed) => {
+                self.quiet += 1;
+                Ok(())
+            }
             Err(_) if is_call_chain(text) || self.in_chain && text.starts_with([' ', '\t']) => {
                 (self.quiet, self.in_chain) = (self.quiet + 1, true);
                 Ok(())
@@ -340,7 +354,6 @@ impl<'b, 'o> Text<'b, 'o> {
             "trace-cmd ",
             "TRACE:",
             "capturing trace...",
-            " done",
             "Warning:",
             "Check IO/CPU overload!",
         ];

@@ -4,10 +4,10 @@
 //! blocks, 3 to 4 bytes each. A second thread compresses while the first one reads.
 
 use super::collect::Take;
-use super::{ImportOptions, Summary, decode};
+use super::{ImportOptions, Input, Summary, decode};
 use crate::{Packed, TraceError, Writer};
 use schedlab_model::SchedEvent;
-use std::io::{BufRead, Write};
+use std::io::Write;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
@@ -19,8 +19,8 @@ const QUEUE: usize = 4;
 ///
 /// # Errors
 /// As [`read`](super::read), and what the writer says.
-pub fn write<'i>(
-    input: impl BufRead + 'i,
+pub fn write(
+    input: Input<'_>,
     out: impl Write,
     level: i32,
     options: ImportOptions,
@@ -29,7 +29,7 @@ pub fn write<'i>(
     let (decoded, blocks) = thread::scope(|scope| {
         let compressor = scope.spawn(move || compress(&receiver, level));
         let mut queue = Queue(sender);
-        let decoded = decode(Box::new(input), options, &mut queue);
+        let decoded = decode(input, options, &mut queue);
         drop(queue);
         let ended = || Err(TraceError::Option("the thread that compresses ended".to_owned()));
         (decoded, compressor.join().unwrap_or_else(|_| ended()))

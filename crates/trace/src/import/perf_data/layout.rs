@@ -7,17 +7,58 @@ use super::records::Order;
 use schedlab_model::MAX_CPUS;
 use std::collections::BTreeMap;
 
-/// All tracepoints of a file, by their number.
+/// All tracepoints of a file.
 pub(super) struct Layouts {
-    by_id: BTreeMap<u32, Tracepoint>,
-    /// The kernel's version, for the bits of task states.
-    pub(super) kernel: Option<KernelVersion>,
+    /// By their number, of which a record has 16 bits.
+    by_id: Vec<Option<Tracepoint>>,
 }
 
 /// One tracepoint.
 pub(super) struct Tracepoint {
     pub(super) name: String,
-    fields: BTreeMap<String, Field>,
+    common_pid: Option<Field>,
+    common_flags: Option<Field>,
+    /// Where its fields are; `None`: it is known, but not with these fields.
+    kind: Option<Kind>,
+}
+
+/// What a tracepoint says, and where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Switch {
+        prev: Task,
+        state: Field,
+        next: Task,
+    },
+    Waking(Task),
+    Wakeup(Task),
+    WakeupNew(Task),
+    Exit(Task),
+    Exec {
+        tid: Field,
+    },
+    Fork {
+        child: Task,
+    },
+    Migrate {
+        task: Task,
+        from: Field,
+        to: Field,
+    },
+    SyscallEnter {
+        number: Field,
+    },
+    SyscallExit,
+    /// Nothing about the schedule.
+    Other,
+}
+
+/// Where a task is named.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Task {
+    comm: Field,
+    tid: Field,
+    prio: Option<Field>,
 }
 
 /// A field: where it is in the record.
@@ -32,7 +73,7 @@ struct Field {
 
 impl Layouts {
     /// Reads the section `HEADER_TRACING_DATA`.
-    pub(super) fn read(data: &[u8], order: Order, kernel: Option<KernelVersion>) -> Result<Layouts, String> {
+    pub(super) fn read(data: &[u8], order: Order) -> Result<Layouts, String> {
         let mut cursor = Cursor { data, at: 0, order };
         if cursor.bytes(10).is_none_or(|magic| magic != b"\x17\x08\x44tracing") {
             return Err("its tracepoint formats do not begin as they should".to_owned());
@@ -45,10 +86,16 @@ impl Layouts {
             cursor.text().ok_or_else(lacks)?;
             cursor.sized().ok_or_else(lacks)?;
         }
-        let mut by_id = BTreeMap::new();
+        let mut by_id: Vec<Option<Tracepoint>> = Vec::new();
         let mut add = |text: &[u8]| {
-            if let Some((id, tracepoint)) = Tracepoint::parse(&String::from_utf8_lossy(text)) {
-                by_id.insert(id, tracepoint);
+            if let Some((id, tracepoint)) = Tracepoint::parse(&String::from_utf8_lossy(text))
+                && id <= u32::from(u16::MAX)
+            {
+                let id = id as usize;
+                if id >= by_id.len() {
+                    by_id.resize_with(id + 1, || None);
+                }
+                by_id[id] = Some(tracepoint);
             }
         };
         for _ in 0..cursor.count().ok_or_else(lacks)? {
@@ -60,11 +107,13 @@ impl Layouts {
                 cursor.sized().map(&mut add).ok_or_else(lacks)?;
             }
         }
-        Ok(Layouts { by_id, kernel })
+        Ok(Layouts { by_id })
     }
 
-    pub(super) fn get(&self, id: u32) -> Option<&Tracepoint> {
-        self.by_id.get(&id)
+    /// The tracepoint of a record.
+    #[inline]
+    pub(super) fn of(&self, raw: &[u8], order: Order) -> Option<&Tracepoint> {
+        self.by_id.get(order.number(raw, 0, 2)? as usize)?.as_ref()
     }
 }
 
@@ -101,30 +150,127 @@ impl<'a> Cursor<'a> {
     }
 }
 
+impl Kind {
+    /// `None`: a field is missing.
+    fn of(name: &str, fields: &BTreeMap<String, Field>) -> Option<Kind> {
+        let field = |name: &str| fields.get(name).copied();
+        let task = |comm: &str, pid: &str, prio: &str| {
+            Some(Task { comm: field(comm)?, tid: field(pid)?, prio: field(prio) })
+        };
+        let subject = || task("comm", "pid", "prio");
+        Some(match name {
+            "sched_switch" => Kind::Switch {
+                prev: task("prev_comm", "prev_pid", "prev_prio")?,
+                state: field("prev_state")?,
+                next: task("next_comm", "next_pid", "next_prio")?,
+            },
+            "sched_waking" => Kind::Waking(subject()?),
+            "sched_wakeup" => Kind::Wakeup(subject()?),
+            "sched_wakeup_new" => Kind::WakeupNew(subject()?),
+            "sched_process_exit" => Kind::Exit(subject()?),
+            "sched_process_exec" => Kind::Exec { tid: field("pid")? },
+            "sched_process_fork" => Kind::Fork {
+                child: Task { comm: field("child_comm")?, tid: field("child_pid")?, prio: None },
+            },
+            "sched_migrate_task" => {
+                Kind::Migrate { task: subject()?, from: field("orig_cpu")?, to: field("dest_cpu")? }
+            }
+            "sys_enter" => Kind::SyscallEnter { number: field("id")? },
+            "sys_exit" => Kind::SyscallExit,
+            _ => Kind::Other,
+        })
+    }
+}
+
 impl Tracepoint {
     /// Reads the text of a `format` file.
     fn parse(text: &str) -> Option<(u32, Tracepoint)> {
         let line = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
         let (name, id) = (line("name:")?.to_owned(), line("ID:")?.parse().ok()?);
-        let fields = text.lines().filter_map(|line| Field::parse(line.trim())).collect();
-        Some((id, Tracepoint { name, fields }))
+        let fields: BTreeMap<String, Field> =
+            text.lines().filter_map(|line| Field::parse(line.trim())).collect();
+        let common = |name: &str| fields.get(name).copied();
+        let kind = Kind::of(&name, &fields);
+        let (common_pid, common_flags) = (common("common_pid"), common("common_flags"));
+        Some((id, Tracepoint { name, common_pid, common_flags, kind }))
     }
 
-    fn number(&self, raw: &[u8], name: &str, order: Order) -> Option<i64> {
-        let field = self.fields.get(name)?;
-        let value = order.number(raw, field.at, field.size.min(8))?;
-        let unused = 64 - 8 * field.size.clamp(1, 8);
-        Some(if field.signed { (value << unused) as i64 >> unused } else { value as i64 })
+    /// Whether it says nothing about the schedule.
+    pub(super) fn is_other(&self) -> bool {
+        self.kind == Some(Kind::Other)
     }
 
-    fn text<'a>(&self, raw: &'a [u8], name: &str, order: Order) -> Option<&'a str> {
-        let field = self.fields.get(name)?;
-        let (at, size) = match field.elsewhere {
+    /// The task that was running; `None`: it is gone.
+    pub(super) fn common_pid(&self, raw: &[u8], order: Order) -> Option<u32> {
+        self.common_pid?.id(raw, order)
+    }
+
+    /// In which context the event was written.
+    pub(super) fn context(&self, raw: &[u8], order: Order) -> Context {
+        let flags = self.common_flags.and_then(|field| field.number(raw, order));
+        flags.map_or(Context::NotShown, |flags| Context::of_flags(flags as u64))
+    }
+
+    /// The event; `None`: a field is not where the format says.
+    #[inline]
+    pub(super) fn event<'a>(
+        &'a self,
+        raw: &'a [u8],
+        order: Order,
+        kernel: Option<KernelVersion>,
+    ) -> Option<Event<'a>> {
+        let cpu = |field: Field| field.id(raw, order).filter(|cpu| (*cpu as usize) < MAX_CPUS);
+        Some(match self.kind? {
+            Kind::Switch { prev, state, next } => Event::Switch {
+                prev: prev.who(raw, order)?,
+                state: states::from_bits(state.number(raw, order)? as u64, kernel),
+                next: next.who(raw, order)?,
+            },
+            Kind::Waking(task) => Event::Waking(task.who(raw, order)?),
+            Kind::Wakeup(task) => Event::Wakeup(task.who(raw, order)?),
+            Kind::WakeupNew(task) => Event::WakeupNew(task.who(raw, order)?),
+            Kind::Exit(task) => Event::Exit(task.who(raw, order)?),
+            Kind::Exec { tid } => Event::Exec { tid: tid.id(raw, order)? },
+            Kind::Fork { child } => Event::Fork { child: child.who(raw, order)? },
+            Kind::Migrate { task, from, to } => {
+                Event::Migrate { task: task.who(raw, order)?, from: cpu(from)?, to: cpu(to)? }
+            }
+            Kind::SyscallEnter { number } => Event::SyscallEnter { number: number.id(raw, order)? },
+            Kind::SyscallExit => Event::SyscallExit,
+            Kind::Other => Event::Other(&self.name),
+        })
+    }
+}
+
+impl Task {
+    #[inline]
+    fn who<'a>(&self, raw: &'a [u8], order: Order) -> Option<Who<'a>> {
+        let prio = self.prio.and_then(|prio| prio.number(raw, order)).map(|prio| prio as i32);
+        Some(Who { comm: self.comm.text(raw, order)?, tid: self.tid.id(raw, order)?, prio })
+    }
+}
+
+impl Field {
+    #[inline]
+    fn number(&self, raw: &[u8], order: Order) -> Option<i64> {
+        let value = order.number(raw, self.at, self.size.min(8))?;
+        let unused = 64 - 8 * self.size.clamp(1, 8);
+        Some(if self.signed { (value << unused) as i64 >> unused } else { value as i64 })
+    }
+
+    #[inline]
+    fn id(&self, raw: &[u8], order: Order) -> Option<u32> {
+        u32::try_from(self.number(raw, order)?).ok()
+    }
+
+    #[inline]
+    fn text<'a>(&self, raw: &'a [u8], order: Order) -> Option<&'a str> {
+        let (at, size) = match self.elsewhere {
             true => {
-                let place = order.number(raw, field.at, 4)? as usize;
+                let place = order.number(raw, self.at, 4)? as usize;
                 (place & 0xffff, place >> 16)
             }
-            false => (field.at, field.size),
+            false => (self.at, self.size),
         };
         let bytes = raw.get(at..at.checked_add(size)?)?;
         let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
@@ -136,57 +282,6 @@ impl Tracepoint {
         )
     }
 
-    /// The task that was running; `None`: it is gone.
-    pub(super) fn common_pid(&self, raw: &[u8], order: Order) -> Option<u32> {
-        u32::try_from(self.number(raw, "common_pid", order)?).ok()
-    }
-
-    /// In which context the event was written.
-    pub(super) fn context(&self, raw: &[u8], order: Order) -> Context {
-        self.number(raw, "common_flags", order)
-            .map_or(Context::NotShown, |flags| Context::of_flags(flags as u64))
-    }
-
-    /// The event; `None`: a field is not where the format says.
-    pub(super) fn event<'a>(
-        &'a self,
-        raw: &'a [u8],
-        order: Order,
-        kernel: Option<KernelVersion>,
-    ) -> Option<Event<'a>> {
-        let number = |name: &str| self.number(raw, name, order);
-        let tid = |name: &str| u32::try_from(number(name)?).ok();
-        let who = |comm: &str, pid: &str, prio: &str| {
-            let prio = number(prio).map(|prio| prio as i32);
-            Some(Who { comm: self.text(raw, comm, order)?, tid: tid(pid)?, prio })
-        };
-        let subject = || who("comm", "pid", "prio");
-        let cpu = |name: &str| tid(name).filter(|cpu| (*cpu as usize) < MAX_CPUS);
-        Some(match self.name.as_str() {
-            "sched_switch" => Event::Switch {
-                prev: who("prev_comm", "prev_pid", "prev_prio")?,
-                state: states::from_bits(number("prev_state")? as u64, kernel),
-                next: who("next_comm", "next_pid", "next_prio")?,
-            },
-            "sched_waking" => Event::Waking(subject()?),
-            "sched_wakeup" => Event::Wakeup(subject()?),
-            "sched_wakeup_new" => Event::WakeupNew(subject()?),
-            "sched_process_exit" => Event::Exit(subject()?),
-            "sched_process_exec" => Event::Exec { tid: tid("pid")? },
-            "sched_process_fork" => Event::Fork {
-                child: Who { comm: self.text(raw, "child_comm", order)?, tid: tid("child_pid")?, prio: None },
-            },
-            "sched_migrate_task" => {
-                Event::Migrate { task: subject()?, from: cpu("orig_cpu")?, to: cpu("dest_cpu")? }
-            }
-            "sys_enter" => Event::SyscallEnter { number: tid("id")? },
-            "sys_exit" => Event::SyscallExit,
-            other => Event::Other(other),
-        })
-    }
-}
-
-impl Field {
     /// `field:char prev_comm[16]; offset:8; size:16; signed:0;`, with a tab behind each semicolon.
     fn parse(line: &str) -> Option<(String, Field)> {
         let mut parts = line.strip_prefix("field:")?.split(';').map(str::trim);
@@ -249,9 +344,10 @@ mod tests {
             "field:__data_loc char[] prev_comm;\toffset:8;\tsize:4",
         );
         let (_, tracepoint) = Tracepoint::parse(&format).unwrap();
+        let Some(Kind::Switch { prev, .. }) = tracepoint.kind else { panic!("{:?}", tracepoint.kind) };
         let mut raw = vec![0; 70];
         raw[8..12].copy_from_slice(&(64u32 | 6 << 16).to_le_bytes());
         raw[64..68].copy_from_slice(b"long");
-        assert_eq!(tracepoint.text(&raw, "prev_comm", Order::Little), Some("long"));
+        assert_eq!(prev.comm.text(&raw, Order::Little), Some("long"));
     }
 }

@@ -1,9 +1,14 @@
-//! The records of a perf.data file, in order of time.
+//! The records of a perf.data, in order of time, read piece by piece.
 //!
 //! perf writes the ring of each CPU in turn; a FINISHED_ROUND record says that all rings were visited, so nothing that comes later
-//! is older than what the round before held (tools/perf/util/ordered-events.c).
+//! is older than what the round before held (tools/perf/util/ordered-events.c). Until then the used parts of records wait in
+//! memory: two rounds of them, whatever the length of the file.
 
+use super::attributes::Attributes;
+use super::waiting::Waiting;
 use crate::TraceError;
+use std::io::Read;
+use zstd::stream::raw::{InBuffer, Operation, OutBuffer};
 
 /// Byte order of the recorded machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,35 +25,12 @@ impl Order {
         Some(match (self, bytes) {
             (Order::Little, &[a, b, c, d]) => u64::from(u32::from_le_bytes([a, b, c, d])),
             (Order::Little, &[a, b, c, d, e, f, g, h]) => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+            (Order::Little, &[a, b]) => u64::from(u16::from_le_bytes([a, b])),
+            (_, &[a]) => u64::from(a),
             (Order::Little, bytes) => bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)),
             (Order::Big, bytes) => bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)),
         })
     }
-}
-
-/// What the parts of a sample are: bits of `sample_type` (include/uapi/linux/perf_event.h).
-mod part {
-    pub(super) const IP: u64 = 1;
-    pub(super) const TID: u64 = 1 << 1;
-    pub(super) const TIME: u64 = 1 << 2;
-    pub(super) const ADDR: u64 = 1 << 3;
-    pub(super) const READ: u64 = 1 << 4;
-    pub(super) const CALLCHAIN: u64 = 1 << 5;
-    pub(super) const ID: u64 = 1 << 6;
-    pub(super) const CPU: u64 = 1 << 7;
-    pub(super) const PERIOD: u64 = 1 << 8;
-    pub(super) const STREAM_ID: u64 = 1 << 9;
-    pub(super) const RAW: u64 = 1 << 10;
-    pub(super) const IDENTIFIER: u64 = 1 << 16;
-}
-
-/// `read_format`.
-mod read {
-    pub(super) const ENABLED: u64 = 1;
-    pub(super) const RUNNING: u64 = 1 << 1;
-    pub(super) const ID: u64 = 1 << 2;
-    pub(super) const GROUP: u64 = 1 << 3;
-    pub(super) const LOST: u64 = 1 << 4;
 }
 
 /// Types of records.
@@ -57,325 +39,296 @@ mod kind {
     pub(super) const COMM: u64 = 3;
     pub(super) const SAMPLE: u64 = 9;
     pub(super) const LOST_SAMPLES: u64 = 13;
+    pub(super) const HEADER_ATTR: u64 = 64;
+    pub(super) const HEADER_TRACING_DATA: u64 = 66;
     pub(super) const FINISHED_ROUND: u64 = 68;
     pub(super) const AUXTRACE: u64 = 71;
+    pub(super) const HEADER_FEATURE: u64 = 80;
     pub(super) const COMPRESSED: u64 = 81;
     pub(super) const COMPRESSED2: u64 = 83;
 }
 
-/// `PERF_TYPE_TRACEPOINT`.
-const TRACEPOINT: u64 = 2;
 /// Bytes of a record's header.
 const RECORD: usize = 8;
+/// Bytes that are read at a time.
+const CHUNK: usize = 256 << 10;
 /// Most bytes that the compressed records of a file may unfold to.
-const UNFOLDED_MAX: usize = 4 << 30;
-
-/// How the records of one event are laid out.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Attribute {
-    sample_type: u64,
-    read_format: u64,
-    sample_id_all: bool,
-    /// A tracepoint of which perf recorded only some events (`-F`, `-c`).
-    pub(super) sampled: bool,
-    ids: Vec<u64>,
-}
-
-impl Attribute {
-    /// All attributes of a file: each a `perf_event_attr` and the place of its ids.
-    pub(super) fn read_all(
-        entries: &[u8],
-        size: u64,
-        file: &[u8],
-        order: Order,
-    ) -> Result<Vec<Attribute>, String> {
-        let size = usize::try_from(size).ok().filter(|size| (64 + 16..=4096).contains(size));
-        let size = size.ok_or("its attributes have an impossible size")?;
-        let one = |entry: &[u8]| {
-            let number = |at| order.number(entry, at, 8);
-            let (at, length) = (number(size - 16)?, number(size - 8)?);
-            let ids = super::section(file, at, length).unwrap_or_default();
-            let (flags, is_tracepoint) = (number(40)?, order.number(entry, 0, 4)? == TRACEPOINT);
-            Some(Attribute {
-                sampled: is_tracepoint && (flags >> 10 & 1 != 0 || number(16)? > 1),
-                sample_type: number(24)?,
-                read_format: number(32)?,
-                sample_id_all: flags >> 18 & 1 != 0,
-                ids: ids.chunks_exact(8).filter_map(|id| order.number(id, 0, 8)).collect(),
-            })
-        };
-        let all: Vec<Attribute> = entries.chunks_exact(size).filter_map(one).collect();
-        if all.is_empty() { Err("it has no attributes".to_owned()) } else { Ok(all) }
-    }
-}
+const UNFOLDED_MAX: u64 = 64 << 30;
+/// Most bytes of the formats of tracepoints in a pipe.
+const FORMATS_MAX: u64 = 256 << 20;
 
 /// A record that says something about the schedule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Record<'a> {
-    Sample(Sample<'a>),
+    Sample { at: u64, cpu: u32, raw: &'a [u8] },
     Comm { pid: u32, tid: u32, comm: &'a [u8] },
     Lost { at: u64, cpu: Option<u32>, count: u64 },
 }
 
-/// The parts of a sample that are used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Sample<'a> {
-    pub(super) at: Option<u64>,
-    pub(super) cpu: Option<u32>,
-    pub(super) raw: Option<&'a [u8]>,
+/// Receives the records.
+pub(super) trait Take {
+    /// Whether a sample of this content is wanted; those that are not do not wait for their turn.
+    ///
+    /// # Errors
+    /// Reading is over.
+    fn wants(&mut self, at: Option<u64>, cpu: Option<u32>, raw: Option<&[u8]>) -> Result<bool, TraceError>;
+
+    /// The next record in order of time.
+    ///
+    /// # Errors
+    /// Reading is over.
+    fn record(&mut self, record: &Record<'_>) -> Result<(), TraceError>;
+
+    /// What a pipe says about itself: the formats of its tracepoints.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    fn formats(&mut self, data: &[u8]) -> Result<(), TraceError>;
+
+    /// What a pipe says about itself: a feature, by its number.
+    fn feature(&mut self, feature: u64, data: &[u8]);
 }
 
-/// How a walk ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct End {
+/// Reads records.
+pub(super) struct Records {
+    pub(super) attributes: Attributes,
+    order: Order,
+    waiting: Waiting,
+    /// What was unfolded of compressed records and is not a whole record yet.
+    unfolded: Vec<u8>,
+    unfold: Option<Unfold>,
+    /// Events that were lost by perf's sum at its end, and those that records told before.
+    lost_in_all: u64,
+    lost_told: u64,
     /// The last record is not whole.
     pub(super) cut_off: bool,
 }
 
-/// Calls `each` with every record of `data`, in order of time.
-pub(super) fn walk<'a>(
-    data: &'a [u8],
-    attributes: &[Attribute],
-    order: Order,
-    each: &mut dyn FnMut(&Record<'_>) -> Result<(), TraceError>,
-) -> Result<End, TraceError> {
-    let mut unfolded = Vec::new();
-    let reader = Reader::new(attributes, order);
-    let mut rounds = Rounds::default();
-    let mut end = reader.records(data, &mut |kind, body| match kind {
-        kind::COMPRESSED => unfold(body, &mut unfolded),
-        kind::COMPRESSED2 => {
-            let size = order.number(body, 0, 8).map_or(0, |size| size as usize);
-            unfold(body.get(8..).and_then(|rest| rest.get(..size)).unwrap_or_default(), &mut unfolded)
+/// What follows a record outside of it.
+enum Behind {
+    Nothing,
+    /// So many bytes that are left out.
+    Skip(u64),
+    /// So many bytes that are the formats of tracepoints.
+    Formats(u64),
+}
+
+impl Records {
+    pub(super) fn new(attributes: Attributes, order: Order) -> Records {
+        Records {
+            attributes,
+            order,
+            waiting: Waiting::default(),
+            unfolded: Vec::new(),
+            unfold: None,
+            lost_in_all: 0,
+            lost_told: 0,
+            cut_off: false,
         }
-        kind::FINISHED_ROUND => rounds.finished(each),
-        kind => {
-            reader.record(kind, body).into_iter().for_each(|(at, record)| rounds.add(at, record));
-            Ok(())
-        }
-    })?;
-    rounds.flush(each)?;
-    if !unfolded.is_empty() {
-        let unfolded = decompress(&unfolded)?;
-        let mut rounds = Rounds::default();
-        let inner = reader.records(&unfolded, &mut |kind, body| {
-            if kind == kind::FINISHED_ROUND {
-                return rounds.finished(each);
+    }
+
+    /// Reads all records of `input`.
+    ///
+    /// # Errors
+    /// The input cannot be read, or what `take` says.
+    pub(super) fn read(&mut self, input: &mut dyn Read, take: &mut dyn Take) -> Result<(), TraceError> {
+        let failed = |source| TraceError::Io { doing: "read", source };
+        let mut bytes = Vec::with_capacity(2 * CHUNK);
+        let mut ended = false;
+        while !ended {
+            let before = bytes.len();
+            input.take(CHUNK as u64).read_to_end(&mut bytes).map_err(failed)?;
+            ended = bytes.len() == before;
+            let mut at = 0;
+            while let Some((length, behind)) = self.next(&bytes[at..], take)? {
+                at += length;
+                if let Behind::Nothing = behind {
+                    continue;
+                }
+                // What follows is taken from what was read already, and then from the input.
+                let (Behind::Skip(wanted) | Behind::Formats(wanted)) = behind else { continue };
+                let ready = wanted.min((bytes.len() - at) as u64) as usize;
+                let (inside, rest) = (&bytes[at..at + ready], wanted - ready as u64);
+                match behind {
+                    Behind::Formats(_) => {
+                        let mut data = inside.to_vec();
+                        input.take(rest).read_to_end(&mut data).map_err(failed)?;
+                        take.formats(&data)?;
+                    }
+                    _ => {
+                        let skipped = std::io::copy(&mut input.take(rest), &mut std::io::sink());
+                        self.cut_off |= skipped.map_err(failed)? < rest;
+                    }
+                }
+                at += ready;
             }
-            reader.record(kind, body).into_iter().for_each(|(at, record)| rounds.add(at, record));
-            Ok(())
-        })?;
-        end.cut_off |= inner.cut_off;
-        rounds.flush(each)?;
-    }
-    Ok(end)
-}
-
-/// The parts of one zstd stream, in their order.
-fn unfold(body: &[u8], all: &mut Vec<u8>) -> Result<(), TraceError> {
-    all.extend_from_slice(body);
-    Ok(())
-}
-
-fn decompress(bytes: &[u8]) -> Result<Vec<u8>, TraceError> {
-    use std::io::Read;
-    let mut out = Vec::new();
-    let decoder = zstd::stream::read::Decoder::with_buffer(bytes);
-    let read = decoder.and_then(|decoder| decoder.take(UNFOLDED_MAX as u64 + 1).read_to_end(&mut out));
-    match read {
-        Ok(_) if out.len() > UNFOLDED_MAX => Err(TraceError::TooLarge {
-            what: format!("its compressed records hold more than {UNFOLDED_MAX} bytes"),
-        }),
-        Ok(_) => Ok(out),
-        // perf flushes its compressor: what came before a cut is whole.
-        Err(_) if !out.is_empty() => Ok(out),
-        Err(error) => {
-            Err(TraceError::Option(format!("the compressed records of this perf.data are damaged: {error}")))
+            bytes.drain(..at);
+            // A record has at most 65,535 bytes: what does not begin with one is none.
+            if bytes.len() > usize::from(u16::MAX) {
+                break;
+            }
+        }
+        self.cut_off |= !bytes.is_empty() || !self.unfolded.is_empty();
+        self.waiting.flush(take)?;
+        match self.lost_in_all.saturating_sub(self.lost_told) {
+            0 => Ok(()),
+            count => take.record(&Record::Lost { at: 0, cpu: None, count }),
         }
     }
-}
 
-struct Reader<'t> {
-    attributes: &'t [Attribute],
-    order: Order,
-    /// All attributes lay their records out alike.
-    alike: bool,
-    /// Event id → attribute, sorted.
-    ids: Vec<(u64, usize)>,
-}
-
-impl<'t> Reader<'t> {
-    fn new(attributes: &'t [Attribute], order: Order) -> Reader<'t> {
-        let layout =
-            |attribute: &Attribute| (attribute.sample_type, attribute.read_format, attribute.sample_id_all);
-        let alike = attributes.windows(2).all(|pair| layout(&pair[0]) == layout(&pair[1]));
-        let of = |(index, attribute): (usize, &Attribute)| {
-            attribute.ids.iter().map(move |id| (*id, index)).collect::<Vec<_>>()
+    /// One record at the beginning of `bytes`: its length, and what follows it; `None`: it is not whole.
+    fn next(&mut self, bytes: &[u8], take: &mut dyn Take) -> Result<Option<(usize, Behind)>, TraceError> {
+        let Some((kind, body)) = framed(bytes, self.order) else { return Ok(None) };
+        let behind = match kind {
+            kind::COMPRESSED => self.compressed(body, take).map(|()| Behind::Nothing)?,
+            kind::COMPRESSED2 => {
+                let size = self.order.number(body, 0, 8).map_or(0, |size| size as usize);
+                let inside = body.get(8..).and_then(|rest| rest.get(..size)).unwrap_or_default();
+                self.compressed(inside, take).map(|()| Behind::Nothing)?
+            }
+            // The trace of a processor follows its record.
+            kind::AUXTRACE => Behind::Skip(self.order.number(body, 0, 8).unwrap_or(0)),
+            kind::HEADER_TRACING_DATA => {
+                Behind::Formats(self.order.number(body, 0, 4).unwrap_or(0).min(FORMATS_MAX))
+            }
+            kind => self.plain(kind, body, take).map(|()| Behind::Nothing)?,
         };
-        let mut ids: Vec<(u64, usize)> = attributes.iter().enumerate().flat_map(of).collect();
-        ids.sort_unstable();
-        Reader { attributes, order, alike, ids }
+        Ok(Some((RECORD + body.len(), behind)))
     }
 
-    /// Calls `each` with type and body of every record.
-    fn records<'a>(
-        &self,
-        data: &'a [u8],
-        each: &mut dyn FnMut(u64, &'a [u8]) -> Result<(), TraceError>,
-    ) -> Result<End, TraceError> {
-        let mut at = 0;
-        while at < data.len() {
-            let header = self.order.number(data, at, 4).zip(self.order.number(data, at + 6, 2));
-            let Some((kind, size)) = header else { return Ok(End { cut_off: true }) };
-            let size = size as usize;
-            let Some(body) = data.get(at + RECORD..at + size).filter(|_| size >= RECORD) else {
-                return Ok(End { cut_off: true });
-            };
-            at += size;
-            if kind == kind::AUXTRACE {
-                // The trace of a processor follows its record.
-                let more = self.order.number(body, 0, 8).and_then(|size| usize::try_from(size).ok());
-                let Some(after) = more.and_then(|more| at.checked_add(more)) else {
-                    return Ok(End { cut_off: true });
-                };
-                at = after;
-                continue;
-            }
-            each(kind, body)?;
-        }
-        Ok(End { cut_off: at > data.len() })
-    }
-
-    /// The record, and its time for putting it in order; `None`: it says nothing about the schedule, or is damaged.
-    fn record<'a>(&self, kind: u64, body: &'a [u8]) -> Option<(u64, Record<'a>)> {
+    /// A record that is complete in itself.
+    #[inline]
+    fn plain(&mut self, kind: u64, body: &[u8], take: &mut dyn Take) -> Result<(), TraceError> {
+        let order = self.order;
         match kind {
             kind::SAMPLE => {
-                let attribute = self.attribute(self.order.number(body, 0, 8))?;
-                let sample = self.sample(body, attribute)?;
-                Some((sample.at.unwrap_or(0), Record::Sample(sample)))
+                if let Some(sample) = self.attributes.sample(body, order)
+                    && take.wants(sample.at, sample.cpu, sample.raw)?
+                    && let (Some(at), Some(cpu), Some(raw)) = (sample.at, sample.cpu, sample.raw)
+                {
+                    self.waiting.sample(at, cpu, raw)?;
+                }
             }
+            kind::FINISHED_ROUND => self.waiting.finished(take)?,
             kind::COMM => {
-                let (pid, tid) =
-                    (self.order.number(body, 0, 4)? as u32, self.order.number(body, 4, 4)? as u32);
-                let name = body.get(8..)?;
-                let end = name.iter().position(|byte| *byte == 0)?;
-                Some((0, Record::Comm { pid, tid, comm: &name[..end] }))
+                if let Some((pid, tid, comm)) = comm(body, order) {
+                    self.waiting.comm(pid, tid, comm)?;
+                }
             }
-            kind::LOST | kind::LOST_SAMPLES => {
-                let count = self.order.number(body, if kind == kind::LOST { 8 } else { 0 }, 8)?;
-                let (at, cpu) = self.sample_id(body).unwrap_or_default();
-                Some((at, Record::Lost { at, cpu, count }))
+            kind::LOST | kind::LOST_SAMPLES => self.lost(kind, body)?,
+            kind::HEADER_ATTR => self.attributes.of_record(body, order)?,
+            kind::HEADER_FEATURE => {
+                if let Some((id, data)) = order.number(body, 0, 8).zip(body.get(8..)) {
+                    take.feature(id, data);
+                }
             }
-            _ => None,
+            _ => {}
         }
+        Ok(())
     }
 
-    /// The layout of a record whose first number may be an id.
-    fn attribute(&self, id: Option<u64>) -> Option<&Attribute> {
-        if self.alike {
-            return self.attributes.first();
+    /// Events that perf lost.
+    fn lost(&mut self, kind: u64, body: &[u8]) -> Result<(), TraceError> {
+        let place = if kind == kind::LOST { 8 } else { 0 };
+        let Some(count) = self.order.number(body, place, 8) else { return Ok(()) };
+        let (at, cpu) = self.attributes.sample_id(body, self.order).unwrap_or_default();
+        if kind == kind::LOST_SAMPLES && at == 0 {
+            // perf's sum when it ended (record__read_lost_samples): what was told before is in it.
+            self.lost_in_all = self.lost_in_all.saturating_add(count);
+            return Ok(());
         }
-        let at = self.ids.binary_search_by_key(&id?, |(id, _)| *id).ok()?;
-        self.attributes.get(self.ids[at].1)
+        self.lost_told = self.lost_told.saturating_add(count);
+        self.waiting.lost(at, cpu, count)
     }
 
-    fn sample<'a>(&self, body: &'a [u8], attribute: &Attribute) -> Option<Sample<'a>> {
-        let has = |part: u64| attribute.sample_type & part != 0;
+    /// A piece of the one zstd stream that all compressed records are. perf flushes its compressor after each piece, but a record
+    /// may be in two of them.
+    fn compressed(&mut self, body: &[u8], take: &mut dyn Take) -> Result<(), TraceError> {
+        let mut unfold = match self.unfold.take() {
+            Some(unfold) => unfold,
+            None => Unfold::new()?,
+        };
+        let mut unfolded = std::mem::take(&mut self.unfolded);
+        self.cut_off |= unfold.piece(body, &mut unfolded)?;
         let mut at = 0;
-        let mut skip = |there: bool| {
-            let place = at;
-            at += if there { 8 } else { 0 };
-            there.then_some(place)
-        };
-        skip(has(part::IDENTIFIER));
-        skip(has(part::IP));
-        skip(has(part::TID));
-        let time = skip(has(part::TIME));
-        skip(has(part::ADDR));
-        skip(has(part::ID));
-        skip(has(part::STREAM_ID));
-        let cpu = skip(has(part::CPU));
-        skip(has(part::PERIOD));
-        let mut sample = Sample {
-            at: time.and_then(|place| self.order.number(body, place, 8)),
-            cpu: cpu.and_then(|place| self.order.number(body, place, 4)).map(|cpu| cpu as u32),
-            raw: None,
-        };
-        if has(part::READ) {
-            at += self.read_length(body, at, attribute.read_format)?;
+        while let Some((kind, body)) = framed(&unfolded[at..], self.order) {
+            self.plain(kind, body, take)?;
+            at += RECORD + body.len();
         }
-        if has(part::CALLCHAIN) {
-            let count = usize::try_from(self.order.number(body, at, 8)?).ok()?;
-            at = at.checked_add(8)?.checked_add(count.checked_mul(8)?)?;
+        unfolded.drain(..at);
+        if unfolded.len() > usize::from(u16::MAX) {
+            // No record begins so.
+            unfold.over = true;
+            self.cut_off = true;
+            unfolded.clear();
         }
-        if has(part::RAW) {
-            let size = self.order.number(body, at, 4)? as usize;
-            sample.raw = Some(body.get(at + 4..(at + 4).checked_add(size)?)?);
-        }
-        Some(sample)
-    }
-
-    fn read_length(&self, body: &[u8], at: usize, format: u64) -> Option<usize> {
-        let has = |part: u64| usize::from(format & part != 0);
-        let times = has(read::ENABLED) + has(read::RUNNING);
-        if format & read::GROUP == 0 {
-            return Some(8 * (1 + times + has(read::ID) + has(read::LOST)));
-        }
-        let count = usize::try_from(self.order.number(body, at, 8)?).ok()?;
-        count.checked_mul(8 * (1 + has(read::ID) + has(read::LOST)))?.checked_add(8 * (1 + times))
-    }
-
-    /// Time and CPU at the end of a record that is no sample (`sample_id_all`).
-    fn sample_id(&self, body: &[u8]) -> Option<(u64, Option<u32>)> {
-        let attribute = self.attributes.first().filter(|attribute| attribute.sample_id_all)?;
-        let parts = [part::TID, part::TIME, part::ID, part::STREAM_ID, part::CPU, part::IDENTIFIER];
-        let there: Vec<u64> = parts.into_iter().filter(|part| attribute.sample_type & part != 0).collect();
-        let start = body.len().checked_sub(8 * there.len())?;
-        let of = |part: u64, size| {
-            let index = there.iter().position(|there| *there == part)?;
-            self.order.number(body, start + 8 * index, size)
-        };
-        Some((of(part::TIME, 8)?, of(part::CPU, 4).map(|cpu| cpu as u32)))
+        self.unfolded = unfolded;
+        self.unfold = Some(unfold);
+        Ok(())
     }
 }
 
-/// Records that wait until nothing older can come.
-#[derive(Default)]
-struct Rounds<'a> {
-    waiting: Vec<(u64, Record<'a>)>,
-    /// The latest time of the rounds so far, and of those before the last one.
-    latest: u64,
-    settled: u64,
+/// Type and body of the record at the beginning of `bytes`; `None`: it is not whole, or no record.
+#[inline]
+fn framed(bytes: &[u8], order: Order) -> Option<(u64, &[u8])> {
+    let (kind, size) = (order.number(bytes, 0, 4)?, order.number(bytes, 6, 2)? as usize);
+    Some((kind, bytes.get(RECORD..size)?))
 }
 
-impl<'a> Rounds<'a> {
-    fn add(&mut self, at: u64, record: Record<'a>) {
-        self.latest = self.latest.max(at);
-        self.waiting.push((at, record));
+/// Process, thread and name.
+fn comm(body: &[u8], order: Order) -> Option<(u32, u32, &[u8])> {
+    let (pid, tid) = (order.number(body, 0, 4)? as u32, order.number(body, 4, 4)? as u32);
+    let name = body.get(8..)?;
+    let end = name.iter().position(|byte| *byte == 0)?;
+    Some((pid, tid, &name[..end]))
+}
+
+/// The decompressor of a file's compressed records.
+struct Unfold {
+    decoder: zstd::stream::raw::Decoder<'static>,
+    unfolded: u64,
+    /// The stream is damaged: nothing more comes out of it.
+    over: bool,
+    begun: bool,
+}
+
+impl Unfold {
+    fn new() -> Result<Unfold, TraceError> {
+        let decoder = zstd::stream::raw::Decoder::new();
+        let decoder = decoder.map_err(|source| TraceError::Io { doing: "unfold", source })?;
+        Ok(Unfold { decoder, unfolded: 0, over: false, begun: false })
     }
 
-    fn finished(
-        &mut self,
-        each: &mut dyn FnMut(&Record<'_>) -> Result<(), TraceError>,
-    ) -> Result<(), TraceError> {
-        let settled = std::mem::replace(&mut self.settled, self.latest);
-        self.emit(settled, each)
-    }
-
-    fn flush(
-        &mut self,
-        each: &mut dyn FnMut(&Record<'_>) -> Result<(), TraceError>,
-    ) -> Result<(), TraceError> {
-        self.emit(u64::MAX, each)
-    }
-
-    fn emit(
-        &mut self,
-        until: u64,
-        each: &mut dyn FnMut(&Record<'_>) -> Result<(), TraceError>,
-    ) -> Result<(), TraceError> {
-        self.waiting.sort_by_key(|(at, _)| *at);
-        let ready = self.waiting.partition_point(|(at, _)| *at <= until);
-        self.waiting.drain(..ready).try_for_each(|(_, record)| each(&record))
+    /// Appends what a piece unfolds to; whether the stream turned out to be damaged. What came before is whole.
+    fn piece(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<bool, TraceError> {
+        let mut input = InBuffer::around(piece);
+        let mut buffer = [0; 32 << 10];
+        while !self.over {
+            let mut output = OutBuffer::around(&mut buffer[..]);
+            let step = self.decoder.run(&mut input, &mut output);
+            let made = output.pos();
+            out.extend_from_slice(&buffer[..made]);
+            self.unfolded += made as u64;
+            self.begun |= made > 0;
+            if self.unfolded > UNFOLDED_MAX {
+                return Err(TraceError::TooLarge {
+                    what: format!("its compressed records hold more than {UNFOLDED_MAX} bytes"),
+                });
+            }
+            match step {
+                Err(error) if !self.begun => {
+                    return Err(TraceError::Option(format!(
+                        "the compressed records of this perf.data are damaged: {error}"
+                    )));
+                }
+                Err(_) => {
+                    self.over = true;
+                    return Ok(true);
+                }
+                Ok(_) if made < (32 << 10) && input.pos() >= piece.len() => break,
+                Ok(_) => {}
+            }
+        }
+        Ok(false)
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn without_colours(text: &str) -> Option<String> {
 /// `[    5.123456][   T12] `.
 pub(super) fn without_log_time(text: &str) -> &str {
     let bracket = |text: &str| -> Option<(usize, bool)> {
-        let inner = text.strip_prefix('[')?.split(']').next()?;
+        let (inner, _) = text.strip_prefix('[')?.split_once(']')?;
         let word = inner.trim_start();
         let time = word.split_once('.').is_some_and(|(whole, part)| {
             !whole.is_empty() && part.len() == 6 && [whole, part].iter().all(|text| is_digits(text))
@@ -75,10 +75,32 @@ pub(super) struct Buffers {
     /// The buffer of the line at hand.
     current: String,
     /// From which buffer the events of a name are taken: event and buffer, a handful.
-    of_event: Vec<(String, String)>,
+    of_event: Vec<(Name, String)>,
     left_out: BTreeSet<String>,
     /// A file whose `cpus=` was read.
     file: Option<String>,
+}
+
+/// The name of an event; its first and last eight bytes tell it apart from others without a call for each of them.
+#[derive(Debug)]
+struct Name {
+    text: String,
+    ends: (u64, u64),
+}
+
+impl Name {
+    #[inline]
+    fn ends(text: &str) -> (u64, u64) {
+        let bytes = text.as_bytes();
+        let eight = |bytes: Option<&[u8; 8]>| bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        (eight(bytes.first_chunk()), eight(bytes.last_chunk()))
+    }
+
+    #[inline]
+    fn is(&self, text: &str, ends: (u64, u64)) -> bool {
+        let length = text.len();
+        self.text.len() == length && self.ends == ends && ((8..=16).contains(&length) || self.text == text)
+    }
 }
 
 /// A line without the name of its buffer.
@@ -115,11 +137,14 @@ impl Buffers {
     }
 
     /// Whether an event of this name is taken from the buffer of the line at hand.
+    #[inline]
     pub(super) fn takes(&mut self, event: &str) -> bool {
-        let takes = match self.of_event.iter().find(|(name, _)| name == event) {
-            Some((_, buffer)) => *buffer == self.current,
+        let ends = Name::ends(event);
+        let takes = match self.of_event.iter().find(|(name, _)| name.is(event, ends)) {
+            // Mostly neither has a name.
+            Some((_, buffer)) => buffer.is_empty() && self.current.is_empty() || *buffer == self.current,
             None => {
-                self.of_event.push((event.to_owned(), self.current.clone()));
+                self.of_event.push((Name { text: event.to_owned(), ends }, self.current.clone()));
                 true
             }
         };
@@ -183,6 +208,9 @@ mod tests {
             ),
             ("[805.863209] (+0.000004) sched_waking: { x", "[805.863209] (+0.000004) sched_waking: { x"),
             ("[001] 1.5: sched_switch: x", "[001] 1.5: sched_switch: x"),
+            // Cut off.
+            ("[  100.123456", "[  100.123456"),
+            ("[    5.123456][  T1", "[  T1"),
         ] {
             assert_eq!(without_log_time(text), plain);
         }

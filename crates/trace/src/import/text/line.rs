@@ -126,7 +126,7 @@ fn rest<'a>(text: &'a str, place: &Place, (at, time): (u64, Time), after: usize)
     if place.cpu as usize >= MAX_CPUS {
         return Err(format!("CPU {} is above {}, the highest that is supported", place.cpu, MAX_CPUS - 1));
     }
-    let running = running(text[..place.start].trim()).ok_or("no task name and pid before the CPU")?;
+    let running = running(text[..place.start].trim_ascii()).ok_or("no task name and pid before the CPU")?;
     let mut words = Words { text, at: after };
     let mut name = words.next().map_or("", |(_, word)| word);
     let is_difference = |name: &str| name.starts_with("(+") && name.ends_with(')');
@@ -139,11 +139,17 @@ fn rest<'a>(text: &'a str, place: &Place, (at, time): (u64, Time), after: usize)
         return Err("no event name after the time".to_owned());
     }
     let stamp = Stamp { at: Ns(at), cpu: place.cpu, running, context: place.context };
-    Ok(Line { stamp, time, event, fields: text[words.at..].trim() })
+    Ok(Line { stamp, time, event, fields: text[words.at..].trim_ascii() })
 }
 
 /// `sched:sched_switch/call-graph=no/:` and `sched:sched_switch:k:` are `sched_switch`.
 fn event_name(word: &str) -> &str {
+    // `sched:sched_switch:`, as nearly every line of `perf script` has it.
+    if let Some(name) = word.strip_prefix("sched:").and_then(|rest| rest.strip_suffix(':'))
+        && memchr::memchr2(b'/', b':', name.as_bytes()).is_none()
+    {
+        return name;
+    }
     let name = word.split('/').next().unwrap_or(word).trim_end_matches(':');
     match name.split_once(':') {
         Some(("sched" | "raw_syscalls" | "ftrace", rest)) => rest.split(':').next().unwrap_or(rest),
@@ -158,14 +164,18 @@ fn running(text: &str) -> Option<Running<'_>> {
         return Some(Running::default());
     }
     // ftrace's TGID column.
-    let (text, process) = match text.rfind('(') {
-        Some(at) if text.ends_with(')') => {
-            (text[..at].trim_end(), text[at + 1..text.len() - 1].trim().parse::<u32>().ok())
-        }
-        _ => (text, None),
+    let (text, process) = match text.strip_suffix(')').and_then(|inside| inside.rsplit_once('(')) {
+        Some((before, process)) => (before.trim_end(), process.trim().parse::<u32>().ok()),
+        None => (text, None),
     };
-    let is_ids = |ids: &str| ids.bytes().all(|b| b.is_ascii_digit() || b == b'/' || b == b'-');
-    let (comm, ids) = match text.rsplit_once([' ', '\t']) {
+    // `12`, `12/13`, `-1`; but `Worker 3-200` is thread 200 of that name.
+    let is_id = |id: &str| {
+        let digits = id.strip_prefix('-').unwrap_or(id);
+        !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
+    };
+    let is_ids = |ids: &str| ids.split('/').all(is_id);
+    let blank = memchr::memrchr2(b' ', b'\t', text.as_bytes());
+    let (comm, ids) = match blank.map(|at| (&text[..at], &text[at + 1..])) {
         Some((comm, ids)) if is_ids(ids) => (comm, ids),
         None if text.bytes().all(|b| b.is_ascii_digit() || b == b'/') => ("", text),
         _ => match text.rsplit_once('-') {
@@ -179,7 +189,7 @@ fn running(text: &str) -> Option<Running<'_>> {
         None => (process, ids),
     };
     let tid: i64 = tid.parse().ok()?;
-    Some(Running { comm: comm.trim(), tid: u32::try_from(tid).ok(), pid: pid.or(process) })
+    Some(Running { comm: comm.trim_ascii(), tid: u32::try_from(tid).ok(), pid: pid.or(process) })
 }
 
 /// `123.456789:` with 1 to 9 decimals, `123456:`, `123us!:`.
@@ -365,6 +375,7 @@ mod tests {
         ),
         ("hog-200   12d..2. 16692us!: sched_switch: x", "hog", Some(200), 12, 16_692_000, "sched_switch"),
         ("hog-200   1d..2. 100.5: sched_switch: x", "hog", Some(200), 1, 100_500_000_000, "sched_switch"),
+        ("Worker 3-200 [001] 1.5: sched_switch: x", "Worker 3", Some(200), 1, 1_500_000_000, "sched_switch"),
         ("hog-200  [01]  1.5: sched_switch: x", "hog", Some(200), 1, 1_500_000_000, "sched_switch"),
         ("hog-200  [01]  123456: sched_switch: x", "hog", Some(200), 1, 123_456, "sched_switch"),
         ("hog 200 [001] 1.5: sched:sched_switch:ppp: x", "hog", Some(200), 1, 1_500_000_000, "sched_switch"),

@@ -30,7 +30,7 @@ pub(super) struct Markup {
 impl Markup {
     /// The line as a tracer wrote it; `None` when it is no part of a trace.
     pub(super) fn line<'a>(&mut self, text: &'a str) -> Option<&'a str> {
-        let trimmed = text.trim_start();
+        let trimmed = text.trim_ascii_start();
         if trimmed.starts_with('<') && !self.begun {
             let start = trimmed.as_bytes().get(1).copied().unwrap_or_default();
             // `<...>-12` and `<idle>-0` are tasks.
