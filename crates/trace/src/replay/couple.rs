@@ -117,7 +117,8 @@ fn flow(lines: &[Line], link: Link, number: u32, out: &mut Vec<(usize, Ns, Deed)
         let end = producer.progress(consumer.reached(before + activation.demand));
         let made = end.saturating_sub(start);
         for part in 1..parts {
-            let own = before + Ns(activation.demand.0 * part / parts);
+            let own =
+                before + Ns((u128::from(activation.demand.0) * u128::from(part) / u128::from(parts)) as u64);
             let share = Ns((u128::from(made.0) * u128::from(part) / u128::from(parts)) as u64);
             let done = producer.progress(consumer.reached(own.saturating_sub(window)));
             let needed = (start + share).min(done).saturating_sub(slack);

@@ -111,7 +111,7 @@ impl Clock {
         let (tid_is, plus) = if of_perf.is_some() { ("pid", 0) } else { ("tid", 100) };
         let who = |comm: &str, tid: &str, prio: &str| {
             let tid = u32::try_from(fields.number(&tid.replace("tid", tid_is))?).ok()?;
-            let prio = fields.number(prio).map(|prio| prio as i32 + plus);
+            let prio = fields.number(prio).map(|prio| (prio as i32).saturating_add(plus));
             Some(Who { comm: fields.text(comm)?, tid, prio })
         };
         let subject = || who("comm", "tid", "prio").ok_or_else(lacks);
