@@ -4,10 +4,13 @@
 //! the machine does makes such a test fail. The verdict of a few is a measurement of the live machine all the same: a
 //! latency, a share, the length of turns. A hypervisor that takes a CPU away for 30 ms in the wrong moment makes one
 //! such measurement wrong, and says nothing about us. These tests are given to [`settles`].
+//!
+//! And the browser in which tests look at pages.
 #![forbid(unsafe_code)]
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// What disturbs is given this long to come to an end, times the number of the attempt that failed.
@@ -78,6 +81,20 @@ fn say(number: u32, attempts: u32, why: &str) {
 fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no text").to_owned()
+}
+
+/// Returns the name of a Chromium that starts. `None`: there is none, and the test is to be skipped by name.
+///
+/// # Panics
+/// In CI, which installs one.
+pub fn chromium() -> Option<&'static str> {
+    let works = |name: &&str| {
+        Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+    };
+    let found = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(works);
+    let in_ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
+    assert!(found.is_some() || !in_ci, "CI installs chromium (.ci/run)");
+    found
 }
 
 #[cfg(test)]

@@ -242,10 +242,7 @@ impl Answers {
     }
 
     fn sentences(&self) -> Option<String> {
-        match &self.found {
-            Some(answer) => Some(answer.sentences().join(" ")),
-            None => self.asked.then(|| "No task was seen waiting for a CPU.".to_owned()),
-        }
+        self.asked.then(|| Answer::text(self.found.as_ref()))
     }
 }
 

@@ -2,6 +2,7 @@
 //! CI=true that is a failure.
 
 use super::{Folder, root, schedlab};
+use schedlab_testing::chromium;
 use std::process::{Command, Stdio};
 
 /// Opens every fold, waits for the charts, and tells the frame's parent what it found.
@@ -9,21 +10,12 @@ const CHECK: &str = include_str!("../../../report/tests/check.js");
 const WIDTHS: [u32; 4] = [360, 390, 1400, 1920];
 const THEMES: [&str; 2] = ["light", "dark"];
 
-fn browser() -> Option<&'static str> {
-    let works = |name: &&str| {
-        Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
-    };
-    let found = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(works);
-    if found.is_none() {
-        assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "CI installs chromium (.ci/run)");
-        super::skip("pages", "no chromium here");
-    }
-    found
-}
-
 /// What each frame told, by width and theme: the attributes of the page's root.
 fn looked_at(name: &str, arguments: &[&str]) -> Option<Vec<serde_json::Value>> {
-    let browser = browser()?;
+    let Some(browser) = chromium() else {
+        super::skip("pages", "no chromium here");
+        return None;
+    };
     let folder = Folder::new(name);
     let page = folder.0.join("page.html").display().to_string();
     let ran = schedlab(&[arguments, &["--report", &page]].concat());

@@ -47,7 +47,7 @@ fn what_should_i_set_and_what_will_it_cost() {
             format!("{} -> {}", shown(&study, 0, "clients", metric), shown(&study, row, "clients", metric));
         assert!(said.contains(&change), "{change}: {said}");
     }
-    // The cost, and to whom.
+    // The cost, and which tasks pay it.
     let cost = format!(
         "sysbench pays: CPU share {} -> {}",
         shown(&study, 0, "sysbench", "share"),

@@ -5,6 +5,7 @@ use schedlab_lab::latency::{Cell, Load, MATRIX_SCHEMA, Matrix, Round, System, of
 use schedlab_measure::Samples;
 use schedlab_model::{Ns, Policy};
 use schedlab_study::page::Origin;
+use schedlab_testing::chromium;
 use std::process::Command;
 
 fn samples(usual_us: u64, worst_us: u64) -> Samples {
@@ -59,16 +60,13 @@ fn a_browser_shows_table_findings_and_a_curve_for_every_row() {
     std::fs::write(&file, html).unwrap();
     let profile = format!("--user-data-dir={}", folder.join("profile").display());
     let address = format!("file://{}", file.display());
-    let browse = |name: &&str| {
-        let mut command = Command::new(name);
-        command.args(["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000"]);
-        command.args([profile.as_str(), "--dump-dom", address.as_str()]).output().ok()
-    };
-    let Some(output) = ["chromium", "chromium-browser", "google-chrome"].iter().find_map(browse) else {
-        assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "CI installs chromium (.ci/run)");
+    let Some(browser) = chromium() else {
         eprintln!("SKIPPED: no chromium here");
         return;
     };
+    let mut command = Command::new(browser);
+    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000"]);
+    let output = command.args([profile.as_str(), "--dump-dom", address.as_str()]).output().unwrap();
     let dom = String::from_utf8_lossy(&output.stdout).into_owned();
     let head = &dom[..dom.len().min(400)];
     assert!(head.contains("data-ready=\"yes\"") && !head.contains("data-errors"), "{head}");

@@ -166,7 +166,7 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
     pub(super) fn enter(&mut self, slot: usize) {
         self.acting = slot;
         self.used_before = (self.rules.used)();
-        self.count_window(slot, false);
+        self.count_window(slot, self.used_before, false);
     }
 
     /// Ends a round; returns when the agent must wake at the latest.
@@ -176,8 +176,9 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
     /// the threads, no yield window would ever be over, and what the kernel has below the bands would never run: under
     /// PREEMPT_RT its RCU threads (SCHED_FIFO 1), without which this driver itself cannot open or close an event.
     pub(super) fn leave(&mut self, slot: usize) -> Ns {
-        self.count_window(slot, true);
-        let took = (self.rules.used)().saturating_sub(self.used_before).min(LONGEST_PAUSE);
+        let used = (self.rules.used)();
+        self.count_window(slot, used, true);
+        let took = used.saturating_sub(self.used_before).min(LONGEST_PAUSE);
         let (due, earliest) = (self.due(slot), self.now() + took);
         self.counts.postponed += u64::from(due < earliest);
         due.max(earliest)

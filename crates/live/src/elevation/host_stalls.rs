@@ -16,10 +16,10 @@ const MEASURED: Duration = Duration::from_millis(150);
 const STEP: Duration = Duration::from_millis(1);
 /// A silence may last so many times longer than the longest stall that was met: longer ones come, if rarely.
 const TIMES: u32 = 4;
-/// So many threads that keep a CPU are named.
-const SHOWN: usize = 3;
 /// But no longer than this: until then a hanging agent keeps its CPU.
 const LONGEST: Duration = Duration::from_secs(3);
+/// So many threads that keep a CPU are named.
+const SHOWN: usize = 3;
 
 /// Returns the longest time for which one of `cpus` kept a thread of the guardian's priority waiting.
 ///

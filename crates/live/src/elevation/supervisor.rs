@@ -386,8 +386,11 @@ impl<'a> Supervisor<'a> {
 
     /// Looks at every name: a thread that gives itself another (`prctl(PR_SET_NAME)`) makes no event that is followed.
     fn rename(&mut self) {
-        let now: Vec<Identity> =
-            self.threads.iter().filter_map(|kept| host::identity(kept.taken.thread.tid)).collect();
+        let anew = |kept: &KnownThread| {
+            let was = &kept.taken.thread;
+            host::identity(was.tid).filter(|now| now.comm != was.comm)
+        };
+        let now: Vec<Identity> = self.threads.iter().filter_map(anew).collect();
         now.into_iter().for_each(|identity| self.renamed(identity));
     }
 

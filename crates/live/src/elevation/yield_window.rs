@@ -139,9 +139,9 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
 
     /// Brings the account of a window up to date at the beginning and (`done`) at the end of a round of the CPU's
     /// agent.
-    pub(super) fn count_window(&mut self, slot: usize, done: bool) {
+    pub(super) fn count_window(&mut self, slot: usize, used: Ns, done: bool) {
         if let Some(window) = &mut self.slots[slot].window {
-            let (now, used) = ((self.rules.clock)(), (self.rules.used)());
+            let now = (self.rules.clock)();
             window.count(now, used);
             if done {
                 window.go_on(now, used);

@@ -88,10 +88,7 @@ pub fn of_recording(
 }
 
 fn verdict(page: &mut Page, recording: &Recording, answer: Option<&Answer>) {
-    let outcome = match answer {
-        None => "No task was seen waiting for a CPU.".to_owned(),
-        Some(answer) => answer.sentences().join(" "),
-    };
+    let outcome = Answer::text(answer);
     let repairs = &recording.repairs;
     let certainty = format!(
         "{} events in {}; {} were lost, and what had to be repaired: {repairs}.",

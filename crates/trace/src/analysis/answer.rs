@@ -98,6 +98,14 @@ impl Answer {
         })
     }
 
+    /// Returns the sentences as one text, also where no answer was found.
+    pub fn text(found: Option<&Answer>) -> String {
+        match found {
+            Some(answer) => answer.sentences().join(" "),
+            None => "No task was seen waiting for a CPU.".to_owned(),
+        }
+    }
+
     /// Returns the two sentences.
     pub fn sentences(&self) -> [String; 2] {
         let part = |time: Ns, whole: Ns| time.0 as f64 * 100.0 / whole.0.max(1) as f64;

@@ -345,18 +345,22 @@ fn is_perf_trace(line: &str) -> bool {
 /// What there is to say about a folder that was given instead of a file: which trace it is, and the command that makes it readable.
 pub fn folder(path: &Path) -> String {
     let shown = path.display();
-    let begins = |file: &Path, with: &[&[u8]]| {
+    let head = |file: &Path| {
         let mut head = Vec::new();
         let read = std::fs::File::open(file).and_then(|file| file.take(16).read_to_end(&mut head));
-        read.is_ok() && with.iter().any(|with| head.starts_with(with))
+        if read.is_ok() { head } else { Vec::new() }
     };
-    if begins(&path.join("data"), &[b"PERFILE2", b"2ELIFREP"]) {
+    if perf_data::is_perf_data(&head(&path.join("data"))) {
         return format!(
             "this is a folder of `perf record --threads`: pass its text: `perf script -i {shown} | schedlab import - -o OUT.slt`"
         );
     }
     let ctf: &[&[u8]] = &[b"/* CTF", &[0x57, 0x1d, 0xd1, 0x75], &[0x75, 0xd1, 0x1d, 0x57], b"\x1e{"];
-    if descriptions(path, 0).iter().any(|file| begins(file, ctf)) {
+    let is_ctf = |file: &PathBuf| {
+        let head = head(file);
+        ctf.iter().any(|begin| head.starts_with(begin))
+    };
+    if descriptions(path, 0).iter().any(is_ctf) {
         return format!(
             "this is the folder of a CTF trace (LTTng): pass its text: `babeltrace2 {shown} | schedlab import - -o OUT.slt`"
         );
