@@ -10,6 +10,7 @@ pub mod analysis;
 mod blocks;
 mod error;
 pub mod export;
+pub mod flat;
 mod format;
 mod header;
 pub mod import;

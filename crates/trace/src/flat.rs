@@ -1,0 +1,207 @@
+//! Recordings as flat tables, for spreadsheets and data frames: one row an event, a task, a wait, a slice, a migration, or a
+//! pair of who waited and who ran.
+//!
+//! Each table is declared once, as a [`TableDef`]; CSV files, Arrow batches and `docs/tables.md` are made from it. A function
+//! of the table's name hands every row to a receiver, its [`Value`]s in the order of the columns.
+
+mod blame;
+mod events;
+mod migrations;
+mod slices;
+mod tasks;
+mod waits;
+
+pub use blame::{BLAME, blame};
+pub use events::{EVENTS, events};
+pub use migrations::{MIGRATIONS, migrations};
+pub use slices::{SLICES, slices};
+pub use tasks::{TASKS, tasks};
+pub use waits::{LATENCIES, latencies};
+
+use crate::{Recording, TraceError};
+use schedlab_model::{Ns, TaskId};
+use std::ops::ControlFlow;
+
+/// What a column holds. Every kind may be missing in a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A whole number: nanoseconds where the name ends in `_ns`, else a count or an id.
+    Int,
+    /// A number with a fraction.
+    Float,
+    /// Yes or no.
+    Bool,
+    /// A text; few different ones in many rows.
+    Text,
+}
+
+/// One column.
+#[derive(Clone, Copy, Debug)]
+pub struct ColumnDef {
+    /// Name, with the unit at its end where it has one (`_ns`).
+    pub name: &'static str,
+    /// What it holds.
+    pub kind: Kind,
+    /// What it means, in one sentence.
+    pub doc: &'static str,
+}
+
+/// One table.
+#[derive(Clone, Copy, Debug)]
+pub struct TableDef {
+    /// Name.
+    pub name: &'static str,
+    /// What a row is, in one sentence.
+    pub doc: &'static str,
+    /// The columns in order.
+    pub columns: &'static [ColumnDef],
+}
+
+/// Declares a column.
+pub const fn column(name: &'static str, kind: Kind, doc: &'static str) -> ColumnDef {
+    ColumnDef { name, kind, doc }
+}
+
+/// One value of a row.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Value<'a> {
+    /// Missing.
+    None,
+    /// Of [`Kind::Int`].
+    Int(i64),
+    /// Of [`Kind::Float`].
+    Float(f64),
+    /// Of [`Kind::Bool`].
+    Bool(bool),
+    /// Of [`Kind::Text`].
+    Text(&'a str),
+}
+
+impl Value<'_> {
+    /// A count or an id. What is larger than 2^63 - 1 becomes that.
+    pub fn count(value: impl TryInto<i64>) -> Value<'static> {
+        Value::Int(value.try_into().unwrap_or(i64::MAX))
+    }
+
+    /// A time in nanoseconds.
+    pub fn time(value: Ns) -> Value<'static> {
+        Value::count(value.0)
+    }
+}
+
+/// Takes rows; [`ControlFlow::Break`] ends the walk.
+pub type Rows<'a> = dyn FnMut(&[Value<'_>]) -> ControlFlow<()> + 'a;
+
+/// A table of recordings, and what walks its rows.
+pub struct Flat {
+    /// Its declaration.
+    pub def: &'static TableDef,
+    /// Hands each row to the receiver.
+    pub walk: fn(&Recording, &mut Rows<'_>) -> Result<(), TraceError>,
+}
+
+/// Every table of recordings.
+pub const TABLES: &[Flat] = &[
+    Flat { def: &EVENTS, walk: events },
+    Flat { def: &TASKS, walk: tasks },
+    Flat { def: &LATENCIES, walk: latencies },
+    Flat { def: &SLICES, walk: slices },
+    Flat { def: &MIGRATIONS, walk: migrations },
+    Flat { def: &BLAME, walk: blame },
+];
+
+/// The three columns that name a task: its place in the header, thread id, name.
+fn names(recording: &Recording, task: Option<TaskId>) -> [Value<'_>; 3] {
+    match task.map(|task| (task, recording.task(task))) {
+        Some((task, info)) => [Value::count(task.0), Value::count(info.tid), Value::Text(&info.comm)],
+        None => [Value::None; 3],
+    }
+}
+
+/// The columns of [`names`].
+const TASK: ColumnDef = column("task", Kind::Int, "Place of the task in the recording, from 0 on.");
+const TID: ColumnDef = column("tid", Kind::Int, "Thread id.");
+const COMM: ColumnDef = column("comm", Kind::Text, "Name of the task, as in /proc/TID/comm.");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Recording;
+
+    fn shipped() -> Recording {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recordings/redis-other-other-closed8.slt");
+        Recording::open(path).expect("a shipped recording")
+    }
+
+    fn fits(column: &ColumnDef, value: &Value<'_>) -> bool {
+        match value {
+            Value::None => true,
+            Value::Int(_) => column.kind == Kind::Int,
+            Value::Float(_) => column.kind == Kind::Float,
+            Value::Bool(_) => column.kind == Kind::Bool,
+            Value::Text(_) => column.kind == Kind::Text,
+        }
+    }
+
+    #[test]
+    fn every_row_has_the_declared_columns() {
+        let recording = shipped();
+        for table in TABLES {
+            let mut rows = 0;
+            (table.walk)(&recording, &mut |row| {
+                rows += 1;
+                assert_eq!(row.len(), table.def.columns.len(), "{}", table.def.name);
+                for (column, value) in table.def.columns.iter().zip(row) {
+                    assert!(fits(column, value), "{} {}: {value:?}", table.def.name, column.name);
+                }
+                ControlFlow::Continue(())
+            })
+            .expect("rows");
+            assert!(rows > 0, "{}", table.def.name);
+        }
+    }
+
+    #[test]
+    fn a_receiver_can_stop() {
+        let recording = shipped();
+        for table in TABLES {
+            let mut rows = 0;
+            (table.walk)(&recording, &mut |_| {
+                rows += 1;
+                if rows == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })
+            .expect("rows");
+            assert!(rows <= 2, "{}", table.def.name);
+        }
+    }
+
+    #[test]
+    fn sums_agree_between_tables() {
+        let recording = shipped();
+        let sum =
+            |walk: fn(&Recording, &mut Rows<'_>) -> Result<(), TraceError>, def: &TableDef, name: &str| {
+                let at = def.columns.iter().position(|column| column.name == name).expect("a column");
+                let mut sum = 0;
+                walk(&recording, &mut |row| {
+                    if let Value::Int(value) = row[at] {
+                        sum += value;
+                    }
+                    ControlFlow::Continue(())
+                })
+                .expect("rows");
+                sum
+            };
+        let waits = sum(tasks, &TASKS, "wake_latency_count") + sum(tasks, &TASKS, "preempt_wait_count");
+        let mut rows = 0;
+        latencies(&recording, &mut |_| {
+            rows += 1;
+            ControlFlow::Continue(())
+        })
+        .expect("rows");
+        assert_eq!(waits, rows);
+        let run = sum(tasks, &TASKS, "run_ns");
+        let slices = sum(slices, &SLICES, "length_ns");
+        // Slices that were cut by an end of the recording have no row.
+        assert!(slices <= run && run - slices < 20_000_000, "{slices} {run}");
+    }
+}
