@@ -42,10 +42,12 @@ pub(crate) enum ColorWhen {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    #[cfg(feature = "machine")]
     /// Record what the scheduler of this machine does
     Record(commands::record::RecordArgs),
     /// Analyse a recording, or the events of a simulated scenario
     Show(commands::show::ShowArgs),
+    #[cfg(feature = "machine")]
     /// Watch the scheduler live: latencies, the longest waits, which tasks delay which
     Watch(commands::watch::WatchArgs),
     /// Compare two recordings, or two results, task by task and cgroup by cgroup
@@ -62,48 +64,71 @@ pub(crate) enum Command {
     Published(commands::published::PublishedArgs),
     /// List the schedulers or the scenarios
     List(commands::list::ListArgs),
+    #[cfg(feature = "machine")]
     /// Measure the cost of a scheduling decision: in the model (`bench model`), or live under real locks (`bench runqueue`)
     Bench(commands::bench::BenchArgs),
+    #[cfg(feature = "machine")]
     /// Measure how late threads wake on this machine: the ladder up to the maximum, and a verdict
     Latency(commands::latency::LatencyArgs),
+    #[cfg(feature = "machine")]
     /// Load this machine: senders and receivers as hackbench has them, CPU hogs, memory streams
     Stress(commands::stress::StressArgs),
+    #[cfg(feature = "machine")]
     /// Measure what this machine's own work costs, and keep it as the cost preset this-machine
     Calibrate(commands::calibrate::CalibrateArgs),
+    #[cfg(feature = "machine")]
     /// Repeat published experiments with the real programs: published, this machine, simulated
     Experiment(commands::experiment::ExperimentArgs),
     /// Explain a word of the tables and verdicts
     Explain(commands::explain::ExplainArgs),
+    #[cfg(feature = "machine")]
     /// Print the completions of a shell
     Completions(commands::completions::CompletionsArgs),
+    #[cfg(feature = "machine")]
     /// Print or write manual pages
     Man(commands::man::ManArgs),
+    #[cfg(feature = "machine")]
     /// Say what this kernel and these permissions allow
     Doctor(commands::doctor::DoctorArgs),
+    #[cfg(feature = "machine")]
     /// Find the mildest setting under which a server beside batch work meets its goal
     Colocate(commands::colocate::ColocateArgs),
+    #[cfg(feature = "machine")]
     /// Run a command under a schedlab scheduler, on real CPUs
     Run(commands::run::RunArgs),
+    #[cfg(feature = "machine")]
     /// Put running processes under a schedlab scheduler
     Attach(commands::attach::AttachArgs),
+    #[cfg(feature = "machine")]
     /// Check that the log of a live run gives the same decisions again
     Verify(commands::verify::VerifyArgs),
+    #[cfg(feature = "machine")]
     /// Run the variants and schedulers of `compare` on the real threads: predicted beside live
     Confirm(commands::confirm::ConfirmArgs),
+    #[cfg(feature = "machine")]
     /// Watch a managed machine: latencies, which tasks delay which, what agents cost and what they gain
     Top(commands::top::TopArgs),
+    #[cfg(feature = "machine")]
     /// Show which running threads schedlab manages now
     Status(commands::status::StatusArgs),
+    #[cfg(feature = "machine")]
     /// Give back everything that schedlab manages
     Detach(commands::detach::DetachArgs),
+    #[cfg(feature = "machine")]
     /// Give back what a crashed schedlab left behind
     Restore(commands::restore::RestoreArgs),
+    #[cfg(feature = "machine")]
     /// (Runs one process of an experiment; schedlab starts it itself)
     #[command(hide = true)]
     Helper(commands::helper::HelperArgs),
+    #[cfg(feature = "machine")]
     /// (Gives threads back when their owner dies; schedlab starts it itself)
     #[command(hide = true)]
     Guardian(commands::guardian::GuardianArgs),
+    /// (A command of another build)
+    #[cfg(not(feature = "machine"))]
+    #[command(external_subcommand)]
+    Missing(Vec<String>),
 }
 
 #[cfg(test)]

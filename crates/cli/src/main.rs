@@ -4,16 +4,20 @@
 //! Exit codes: 0 done, 1 a stated expectation failed, 2 bad input or not possible here, 3 ran but the result
 //! cannot be trusted.
 #![forbid(unsafe_code)]
+// What several commands share is not used by all builds.
+#![cfg_attr(not(feature = "machine"), allow(dead_code))]
 
 mod args;
 mod commands;
 mod exit;
 mod format;
+#[cfg(feature = "machine")]
 mod options;
 mod origin;
 mod output;
 mod progress;
 mod render;
+#[cfg(feature = "machine")]
 mod screen;
 mod stdin;
 
@@ -31,11 +35,16 @@ fn main() -> ExitCode {
     render::use_colors(args.color);
     let result = match &args.command {
         Command::Explain(command) => commands::explain::run(command),
+        #[cfg(feature = "machine")]
         Command::Completions(command) => commands::completions::run(command),
+        #[cfg(feature = "machine")]
         Command::Man(command) => commands::man::run(command),
+        #[cfg(feature = "machine")]
         Command::Record(command) => commands::record::run(command),
         Command::Compare(command) => commands::compare::run(command),
+        #[cfg(feature = "machine")]
         Command::Bench(command) => commands::bench::run(command),
+        #[cfg(feature = "machine")]
         Command::Calibrate(command) => commands::calibrate::run(command),
         Command::Published(command) => commands::published::run(command),
         Command::List(command) => commands::list::run(command),
@@ -44,22 +53,40 @@ fn main() -> ExitCode {
         Command::Import(command) => commands::import::run(command),
         Command::Diff(command) => commands::diff::run(command),
         Command::Export(command) => commands::export::run(command),
+        #[cfg(feature = "machine")]
         Command::Latency(command) => commands::latency::run(command),
+        #[cfg(feature = "machine")]
         Command::Watch(command) => commands::watch::run(command),
+        #[cfg(feature = "machine")]
         Command::Doctor(command) => commands::doctor::run(command),
+        #[cfg(feature = "machine")]
         Command::Stress(command) => commands::stress::run(command),
+        #[cfg(feature = "machine")]
         Command::Run(command) => commands::run::run(command),
+        #[cfg(feature = "machine")]
         Command::Attach(command) => commands::attach::run(command),
+        #[cfg(feature = "machine")]
         Command::Verify(command) => commands::verify::run(command),
+        #[cfg(feature = "machine")]
         Command::Colocate(command) => commands::colocate::run(command),
+        #[cfg(feature = "machine")]
         Command::Experiment(command) => commands::experiment::run(command),
+        #[cfg(feature = "machine")]
         Command::Confirm(command) => commands::confirm::run(command),
+        #[cfg(feature = "machine")]
         Command::Top(command) => commands::top::run(command),
+        #[cfg(feature = "machine")]
         Command::Status(command) => commands::status::run(command),
+        #[cfg(feature = "machine")]
         Command::Detach(command) => commands::detach::run(command),
+        #[cfg(feature = "machine")]
         Command::Restore(command) => commands::restore::run(command),
+        #[cfg(feature = "machine")]
         Command::Helper(command) => commands::helper::run(command),
+        #[cfg(feature = "machine")]
         Command::Guardian(command) => commands::guardian::run(command),
+        #[cfg(not(feature = "machine"))]
+        Command::Missing(words) => Err(missing(words)),
     };
     match result {
         Ok(exit) => exit.into(),
@@ -110,9 +137,33 @@ fn message(error: &anyhow::Error) -> String {
     text
 }
 
+/// Says that a command is not in this program.
+#[cfg(not(feature = "machine"))]
+fn missing(words: &[String]) -> anyhow::Error {
+    use clap::CommandFactory as _;
+    let name = words.first().map(String::as_str).unwrap_or_default();
+    let all = Args::command();
+    let known: Vec<&str> = all.get_subcommands().map(clap::Command::get_name).collect();
+    anyhow::anyhow!(
+        "`{name}` is not in this program: it was built without the commands that touch the machine, as `make demo` does, and has \
+         {}. `make build` builds all of schedlab",
+        known.join(", ")
+    )
+}
+
+/// Whether an error is about an agent or a guardian: the pipe to it is not one from which a reader has read enough.
+#[cfg(feature = "machine")]
+fn is_live(error: &anyhow::Error) -> bool {
+    error.is::<schedlab_live::LiveError>()
+}
+
+#[cfg(not(feature = "machine"))]
+fn is_live(_: &anyhow::Error) -> bool {
+    false
+}
+
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    // The pipe to an agent or a guardian is not one from which a reader has read enough.
-    !error.is::<schedlab_live::LiveError>()
+    !is_live(error)
         && error.chain().any(|cause| {
             cause
                 .downcast_ref::<std::io::Error>()

@@ -8,8 +8,6 @@ use std::path::Path;
 
 /// Returns this command, this program, this machine, and the header and size of the recording, if there is one.
 pub(crate) fn origin(recording: Option<(&Path, &Header)>) -> anyhow::Result<Origin> {
-    let machine = schedlab_host::machine();
-    let virtual_machine = if machine.virtual_machine { ", virtual machine" } else { "" };
     let recording = match recording {
         None => None,
         Some((path, header)) => {
@@ -20,9 +18,23 @@ pub(crate) fn origin(recording: Option<(&Path, &Header)>) -> anyhow::Result<Orig
     Ok(Origin {
         command: command(std::env::args()),
         commit: env!("SCHEDLAB_COMMIT").to_owned(),
-        made_on: format!("{}{virtual_machine}, Linux {} {}", machine.model, machine.kernel, machine.arch),
+        made_on: made_on(),
         recording,
     })
+}
+
+/// Returns the machine that the page is made on.
+#[cfg(feature = "machine")]
+fn made_on() -> String {
+    let machine = schedlab_host::machine();
+    let virtual_machine = if machine.virtual_machine { ", virtual machine" } else { "" };
+    format!("{}{virtual_machine}, Linux {} {}", machine.model, machine.kernel, machine.arch)
+}
+
+/// Returns what is known of the machine without asking it.
+#[cfg(not(feature = "machine"))]
+fn made_on() -> String {
+    format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)
 }
 
 /// Returns the command as one would type it, the program by its name.

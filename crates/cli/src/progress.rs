@@ -1,6 +1,7 @@
 //! Progress on standard error, for work that takes longer than a second.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+#[cfg(feature = "machine")]
 use schedlab_lab::record::RecordProgress;
 use schedlab_model::text::shown;
 use std::io::IsTerminal;
@@ -81,12 +82,14 @@ impl Drop for Progress {
 }
 
 /// A line about a recording, updated a few times a second, on a terminal only.
+#[cfg(feature = "machine")]
 pub(crate) struct RecordingLine {
     line: ProgressBar,
     start: Instant,
     shown: Option<Instant>,
 }
 
+#[cfg(feature = "machine")]
 impl RecordingLine {
     pub(crate) fn new() -> RecordingLine {
         RecordingLine { line: message_line(), start: Instant::now(), shown: None }
@@ -107,6 +110,7 @@ impl RecordingLine {
     }
 }
 
+#[cfg(feature = "machine")]
 impl Drop for RecordingLine {
     fn drop(&mut self) {
         self.line.finish_and_clear();

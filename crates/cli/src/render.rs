@@ -1,28 +1,39 @@
 //! Results as text.
 
 mod brief;
+#[cfg(feature = "machine")]
 pub(crate) mod colocate;
+#[cfg(feature = "machine")]
 mod confirm;
 mod delegation;
 pub(crate) mod deploy;
 mod diff;
+#[cfg(feature = "machine")]
 mod experiment;
+#[cfg(feature = "machine")]
 mod latency;
+#[cfg(feature = "machine")]
 mod matrix;
 mod scan;
 pub(crate) mod show;
 mod study;
 mod style;
 mod table;
+#[cfg(feature = "machine")]
 pub(crate) mod top;
+#[cfg(feature = "machine")]
 pub(crate) mod watch;
 pub(crate) mod xen;
 
 pub(crate) use brief::brief;
+#[cfg(feature = "machine")]
 pub(crate) use confirm::confirm;
 pub(crate) use diff::diff;
+#[cfg(feature = "machine")]
 pub(crate) use experiment::experiment;
+#[cfg(feature = "machine")]
 pub(crate) use latency::latency;
+#[cfg(feature = "machine")]
 pub(crate) use matrix::matrix;
 pub(crate) use scan::scan;
 pub(crate) use study::{Shown, study};

@@ -5,8 +5,11 @@ use crate::format::FormatArgs;
 use crate::output;
 use crate::render::{Style, wrap};
 use clap::{ArgAction, ValueEnum};
+#[cfg(feature = "machine")]
 use schedlab_live::elevation::LiveSupport;
-use schedlab_scheduler::{Knobs, registry};
+#[cfg(feature = "machine")]
+use schedlab_scheduler::Knobs;
+use schedlab_scheduler::registry;
 use schedlab_study::gallery;
 use schedlab_study::scenario::Scenario;
 use serde_json::{Value, json};
@@ -26,6 +29,7 @@ pub(crate) struct ListArgs {
     #[arg(short, long, action = ArgAction::SetTrue)]
     verbose: bool,
     /// Say which schedulers can run real threads (`schedlab run`), and what they need
+    #[cfg(feature = "machine")]
     #[arg(long)]
     live: bool,
     #[command(flatten)]
@@ -43,6 +47,7 @@ pub(crate) enum What {
 
 pub(crate) fn run(args: &ListArgs) -> anyhow::Result<Exit> {
     let text = match args.what {
+        #[cfg(feature = "machine")]
         What::Schedulers if args.live => {
             let given = LiveSupport::probe();
             args.format.print(
@@ -89,6 +94,7 @@ fn schedulers(verbose: bool, style: &Style) -> String {
 }
 
 /// Returns which schedulers `run` and `attach` can drive over real threads.
+#[cfg(feature = "machine")]
 fn live(given: &LiveSupport, style: &Style) -> String {
     let mut text = String::new();
     for entry in registry::all() {
@@ -109,6 +115,7 @@ fn live(given: &LiveSupport, style: &Style) -> String {
     text
 }
 
+#[cfg(feature = "machine")]
 fn live_json(given: &LiveSupport) -> Vec<Value> {
     let one = |entry: &registry::Entry| {
         let needs = (entry.build)(1, &Knobs::default()).needs();
