@@ -3,8 +3,10 @@
 //!
 //! Source of the grammar: rt-app's own `doc/tutorial.txt` (scheduler-tools/rt-app, May 2026) and its examples.
 
+mod conditions;
 mod export;
 mod json;
+mod old;
 mod periods;
 mod program;
 
@@ -129,7 +131,9 @@ fn draft(name: &str, root: &Json, cpus: i64) -> Result<(Draft, Vec<String>), Mis
     if tasks.is_empty() {
         return Err((
             "tasks".to_owned(),
-            "there is no task: \"tasks\": { \"t\": { \"run\": 1000, \"sleep\": 9000 } }".to_owned(),
+            "there is no task: \"tasks\": { \"t\": { \"run\": 1000, \"sleep\": 9000 } }. A file with `global` or `resources` only is a \
+             part of a workload: put it together with the file that has `tasks`"
+                .to_owned(),
         ));
     }
     let mut programs = Programs::new(&tasks, cpus)?;

@@ -145,6 +145,9 @@ const FORMS: [Form; 6] = [
     ("lttng", export::lttng, false),
 ];
 
+/// Those of them that have lines.
+const TEXTS: [usize; 5] = [0, 1, 2, 4, 5];
+
 fn written(recording: &Recording, form: &Form) -> Vec<u8> {
     let mut bytes = Vec::new();
     form.1(recording, &mut bytes).unwrap();
@@ -189,14 +192,31 @@ const MIGRATE: [&str; 7] = [
     "migrate-disable",
 ];
 
-/// The same as ftrace's text of another kernel: its header and flags, states as letters or numbers, times in `decimals` digits.
-fn as_kernel(recording: &Recording, kernel: usize, states: usize, decimals: usize) -> String {
+/// How a kernel's text is written.
+struct Style {
+    /// Of [`KERNELS`].
+    kernel: usize,
+    /// States as letters (0), decimal (1) or hexadecimal numbers (2).
+    states: usize,
+    /// Digits of a time after the point; `None` = whole numbers of a clock of 1 GHz.
+    decimals: Option<usize>,
+    /// ftrace's option record-tgid.
+    tgid: bool,
+}
+
+/// The same as ftrace's text of another kernel: its header and flags, states and times.
+fn as_kernel(recording: &Recording, style: &Style) -> String {
+    let &Style { kernel, states, decimals, tgid } = style;
     let (_, preempted, columns) = KERNELS[kernel];
     let mut text = "# tracer: nop\n#\n".to_owned();
     for (index, column) in columns.iter().enumerate() {
         let _ = writeln!(text, "#                              {}_-----=> {column}", "| ".repeat(index));
     }
-    text += "#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION\n";
+    text += if tgid {
+        "#           TASK-PID    TGID   CPU#  |||||  TIMESTAMP  FUNCTION\n"
+    } else {
+        "#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION\n"
+    };
     let state = |state: PrevState| {
         let (letter, bits) = match state {
             PrevState::RunnableInKernel => ("R+", preempted),
@@ -247,15 +267,16 @@ fn as_kernel(recording: &Recording, kernel: usize, states: usize, decimals: usiz
         let mut flags = vec!['.'; columns.len()];
         (flags[0], flags[context]) = ('d', letter);
         let at = recording.header.clock_start_ns + event.at.0;
-        let part = format!("{:09}", at % 1_000_000_000);
+        let time = match decimals {
+            Some(decimals) => {
+                format!("{}.{}", at / 1_000_000_000, &format!("{:09}", at % 1_000_000_000)[..decimals])
+            }
+            None => at.to_string(),
+        };
         let (comm, tid) = name(running);
         let flags: String = flags.iter().collect();
-        let _ = writeln!(
-            text,
-            "{comm:>16}-{tid:<7} [{cpu:03}] {flags} {}.{}: {fields}",
-            at / 1_000_000_000,
-            &part[..decimals]
-        );
+        let process = if tgid { format!("({tid:>7}) ") } else { String::new() };
+        let _ = writeln!(text, "{comm:>16}-{tid:<7} {process}[{cpu:03}] {flags} {time}: {fields}");
     }
     text
 }
@@ -278,12 +299,15 @@ proptest! {
     #[test]
     fn every_kernels_text_says_the_same(
         choices in proptest::collection::vec(any::<u8>(), 0..60),
-        kernel in 0..KERNELS.len(), states in 0..3usize, decimals in 6..=9usize,
+        kernel in 0..KERNELS.len(), states in 0..3usize, decimals in 5..=9usize, tgid in any::<bool>(),
     ) {
         let recording = recording(&choices);
-        let text = as_kernel(&recording, kernel, states, decimals);
+        let decimals = Some(decimals).filter(|decimals| *decimals > 5);
+        let text = as_kernel(&recording, &Style { kernel, states, decimals, tgid });
         let (version, preempted, _) = KERNELS[kernel];
-        let back = import(text.as_bytes(), version.parse().ok()).unwrap();
+        let clock_hz = decimals.is_none().then_some(1_000_000_000);
+        let options = ImportOptions { kernel: version.parse().ok(), clock_hz, ..ImportOptions::default() };
+        let back = read(text.as_bytes(), options).unwrap();
         let tells = preempted != 0;
         prop_assert_eq!(shown(&recording, true, tells), shown(&back.recording, true, true), "{}", version);
         prop_assert!(back.recording.repairs.is_clean(), "{}", back.recording.repairs);
@@ -294,10 +318,10 @@ proptest! {
     #[test]
     fn no_damage_changes_a_number_without_a_count(
         choices in proptest::collection::vec(any::<u8>(), 8..60),
-        at in any::<prop::sample::Index>(), to in any::<prop::sample::Index>(), kind in 0..4u8, form in 0..3usize,
+        at in any::<prop::sample::Index>(), to in any::<prop::sample::Index>(), kind in 0..4u8, form in 0..TEXTS.len(),
     ) {
         let recording = recording(&choices);
-        let text = String::from_utf8(written(&recording, &FORMS[form])).unwrap();
+        let text = String::from_utf8(written(&recording, &FORMS[TEXTS[form]])).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         let is_event = |line: &&str| line.contains("sched_");
         let first = lines.iter().position(is_event).unwrap() + 3 * TASKS;

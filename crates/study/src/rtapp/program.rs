@@ -1,6 +1,8 @@
 //! From rt-app's tasks, phases and events to tasks and steps of a scenario.
 
+use super::conditions::{Waiters, reference, suspended};
 use super::json::Json;
+use super::old;
 use super::periods::has_several_periods;
 use super::{Counts, Mistake, micros, number, object, text, word};
 use crate::generate::{DraftSection, quote};
@@ -59,8 +61,7 @@ pub(super) struct Programs {
     /// Threads that meet at each barrier, and the tasks with their copies.
     meets: Counts,
     members: Vec<(String, String, u64)>,
-    /// Threads that wait for each condition.
-    waiters: Counts,
+    waiters: Waiters,
     forked: BTreeSet<String>,
 }
 
@@ -106,7 +107,7 @@ impl Programs {
             conditions: BTreeSet::new(),
             meets: Counts::new(),
             members: Vec::new(),
-            waiters: Counts::new(),
+            waiters: Waiters::default(),
             forked: BTreeSet::new(),
         };
         for (task, value) in tasks {
@@ -159,10 +160,10 @@ impl Programs {
                 }
                 (_, Some("wait" | "sync")) => {
                     let (name, _) = reference(value, &place)?;
-                    *self.waiters.entry(name).or_default() += copies;
+                    self.waiters.add(name, task, copies);
                 }
                 (_, Some("suspend")) => {
-                    *self.waiters.entry(suspended(text(value, &place)?, task)).or_default() += copies;
+                    self.waiters.add(suspended(text(value, &place)?, task), task, copies);
                 }
                 (_, Some("fork")) => {
                     self.forked.insert(text(value, &place)?.to_owned());
@@ -276,21 +277,6 @@ fn cpu_list(value: &Json, place: &str) -> Result<Vec<i64>, Mistake> {
     };
     let cpus = list.iter().map(cpu).collect::<Result<Vec<i64>, Mistake>>()?;
     if cpus.is_empty() { Err(wrong()) } else { Ok(cpus) }
-}
-
-/// `ref` and `mutex` of `wait` and `sync`.
-fn reference(value: &Json, place: &str) -> Result<(String, Option<String>), Mistake> {
-    let entries = object(value, place)?;
-    let named =
-        |key: &str| find(entries, key).map(|value| text(value, &format!("{place}.{key}"))).transpose();
-    let condition =
-        named("ref")?.ok_or_else(|| (place.to_owned(), "needs \"ref\", the condition".to_owned()))?;
-    Ok((word(condition), named("mutex")?.map(word)))
-}
-
-/// The channel of those that suspend themselves by this name; without one, by the name of their task.
-fn suspended(named: &str, task: &str) -> String {
-    format!("suspend:{}", word(if named.is_empty() { task } else { named }))
 }
 
 /// The channel that counts the threads at a barrier.
@@ -433,6 +419,7 @@ impl Steps<'_> {
 
     fn events(&mut self, entries: &[(String, Json)], place: &str) -> Result<Vec<String>, Mistake> {
         let mut steps = Vec::new();
+        old::refuse(entries, place)?;
         for (key, value) in entries {
             let place = format!("{place}.{key}");
             match event(key) {
@@ -476,16 +463,19 @@ impl Steps<'_> {
                 let (condition, mutex) = reference(value, place)?;
                 self.condition(&condition);
                 if event == "sync" {
+                    let note =
+                        "a `sync` that finds no waiting task goes on; in rt-app it waits for the next signal";
+                    self.notes.insert(note.to_owned());
                     steps.push(format!("send {condition}"));
                 }
-                let held = mutex.filter(|_| event == "wait");
+                let held = mutex.filter(|mutex| event == "wait" || is_held(mutex, steps));
                 steps.extend(held.iter().map(|mutex| format!("unlock {mutex}")));
                 steps.push(format!("receive {condition}"));
                 steps.extend(held.iter().map(|mutex| format!("lock {mutex}")));
             }
             "signal" | "broad" => {
                 let condition = word(text(value, place)?);
-                let waiters = self.all.waiters.get(&condition).copied().unwrap_or(1);
+                let waiters = self.all.waiters.beside(&condition, &task);
                 self.condition(&condition);
                 steps.push(match event {
                     "broad" if waiters > 1 => format!("send {condition} x{waiters}"),
@@ -495,7 +485,7 @@ impl Steps<'_> {
             "suspend" | "resume" => {
                 let channel = suspended(text(value, place)?, &task);
                 self.condition(&channel);
-                let waiters = self.all.waiters.get(&channel).copied().unwrap_or(1);
+                let waiters = self.all.waiters.beside(&channel, &task);
                 steps.push(match event {
                     "suspend" => format!("receive {channel}"),
                     // It wakes all that suspended themselves by this name.
@@ -577,6 +567,12 @@ impl Steps<'_> {
             other => Err((format!("{place}.mode"), format!("`{other}`: it is \"relative\" or \"absolute\""))),
         }
     }
+}
+
+/// Whether the steps took the lock last and did not give it back.
+fn is_held(lock: &str, steps: &[String]) -> bool {
+    let of = |step: &&String| step.strip_suffix(lock).is_some_and(|verb| matches!(verb, "lock " | "unlock "));
+    steps.iter().rfind(of).is_some_and(|step| step.starts_with("lock "))
 }
 
 /// `loop` of a task or phase; -1 = for ever.

@@ -192,4 +192,20 @@ mod tests {
             assert!(*need <= at_hand, "at {at} it needs {need}, and {at_hand} was there a window before");
         }
     }
+
+    /// Demand times the number of a portion overflows 64 bits: the fuzzer found it.
+    #[test]
+    fn portions_of_a_very_long_activation_are_in_order() {
+        const LONG: u64 = 10_000_000_000_000;
+        let mut producer: Vec<(u64, u64)> = (0..8).map(|i| (i * 100, 20)).collect();
+        producer.push((1_000, 2 * LONG));
+        let short = LONG / 10_000;
+        let consumer = [(0, short), (2 * short, short), (4 * short, short), (6 * short, LONG)];
+        let lines = [line(&producer, Origin::Task(TaskId(1))), line(&consumer, Origin::Task(TaskId(0)))];
+        let mut deeds = Vec::new();
+        flow(&lines, Link { producer: 0, consumer: 1 }, 0, &mut deeds);
+        let awaited: Vec<Ns> = deeds.iter().filter(|d| d.2 == Deed::Await(0)).map(|d| d.1).collect();
+        assert!(awaited.len() > 1_000, "{}", awaited.len());
+        assert!(awaited.is_sorted() && *awaited.last().unwrap() < lines[1].total);
+    }
 }

@@ -68,7 +68,7 @@ impl Clock {
             seconds = seconds.checked_mul(60)?.checked_add(number.parse().ok()?)?;
         }
         let ns = seconds.checked_mul(1_000_000_000)?.checked_add(part)?;
-        if by_day && ns + HALF_DAY < self.last {
+        if by_day && ns.saturating_add(HALF_DAY) < self.last {
             self.days += 1;
         }
         self.last = ns;
@@ -277,6 +277,19 @@ mod tests {
         assert_eq!(after.0 - before.0, 2);
         assert_eq!(Clock::default().read("1234.5", None), Some(Ns(1_234_500_000_000)));
         assert_eq!(Clock::default().read("2015-01-02 00:00:01.5", None), Some(Ns(1_500_000_000)));
+    }
+
+    /// Both sums overflowed on inputs of the fuzzer.
+    #[test]
+    fn numbers_at_the_limit_are_read() {
+        let text = SWITCH.replace("next_prio = -1", "next_prio = 2147483647");
+        let line = split(&text).unwrap();
+        let Event::Switch { next, .. } = Clock::default().event(&line, (None, None), &mut false).unwrap().1
+        else {
+            panic!("a switch")
+        };
+        assert_eq!(next.prio, Some(i32::MAX));
+        assert_eq!(Clock::default().read("307445734:33.5", None), Some(Ns(18_446_744_073_500_000_000)));
     }
 
     #[test]
