@@ -204,19 +204,21 @@ struct Style {
     tgid: bool,
 }
 
-/// The same as ftrace's text of another kernel: its header and flags, states and times.
-fn as_kernel(recording: &Recording, style: &Style) -> String {
-    let &Style { kernel, states, decimals, tgid } = style;
-    let (_, preempted, columns) = KERNELS[kernel];
+fn kernels_header(columns: &[&str], tgid: bool) -> String {
     let mut text = "# tracer: nop\n#\n".to_owned();
     for (index, column) in columns.iter().enumerate() {
         let _ = writeln!(text, "#                              {}_-----=> {column}", "| ".repeat(index));
     }
-    text += if tgid {
-        "#           TASK-PID    TGID   CPU#  |||||  TIMESTAMP  FUNCTION\n"
-    } else {
-        "#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION\n"
-    };
+    let process = if tgid { "   TGID" } else { "" };
+    let _ = writeln!(text, "#           TASK-PID  {process}   CPU#  |||||  TIMESTAMP  FUNCTION");
+    text
+}
+
+/// The same as ftrace's text of another kernel: its header and flags, states and times.
+fn as_kernel(recording: &Recording, style: &Style) -> String {
+    let &Style { kernel, states, decimals, tgid } = style;
+    let (_, preempted, columns) = KERNELS[kernel];
+    let mut text = kernels_header(columns, tgid);
     let state = |state: PrevState| {
         let (letter, bits) = match state {
             PrevState::RunnableInKernel => ("R+", preempted),

@@ -459,20 +459,7 @@ impl Steps<'_> {
                 steps.push(format!("{event} {lock}"));
                 self.all.locks.insert(lock);
             }
-            "wait" | "sync" => {
-                let (condition, mutex) = reference(value, place)?;
-                self.condition(&condition);
-                if event == "sync" {
-                    let note =
-                        "a `sync` that finds no waiting task goes on; in rt-app it waits for the next signal";
-                    self.notes.insert(note.to_owned());
-                    steps.push(format!("send {condition}"));
-                }
-                let held = mutex.filter(|mutex| event == "wait" || is_held(mutex, steps));
-                steps.extend(held.iter().map(|mutex| format!("unlock {mutex}")));
-                steps.push(format!("receive {condition}"));
-                steps.extend(held.iter().map(|mutex| format!("lock {mutex}")));
-            }
+            "wait" | "sync" => self.wait(event, value, place, steps)?,
             "signal" | "broad" => {
                 let condition = word(text(value, place)?);
                 let waiters = self.all.waiters.beside(&condition, &task);
@@ -507,6 +494,28 @@ impl Steps<'_> {
                 self.notes.insert(note);
             }
         }
+        Ok(())
+    }
+
+    /// `wait`, and `sync`, which signals first; both leave the mutex to others while they wait.
+    fn wait(
+        &mut self,
+        event: &str,
+        value: &Json,
+        place: &str,
+        steps: &mut Vec<String>,
+    ) -> Result<(), Mistake> {
+        let (condition, mutex) = reference(value, place)?;
+        self.condition(&condition);
+        if event == "sync" {
+            let note = "a `sync` that finds no waiting task goes on; in rt-app it waits for the next signal";
+            self.notes.insert(note.to_owned());
+            steps.push(format!("send {condition}"));
+        }
+        let held = mutex.filter(|mutex| event == "wait" || is_held(mutex, steps));
+        steps.extend(held.iter().map(|mutex| format!("unlock {mutex}")));
+        steps.push(format!("receive {condition}"));
+        steps.extend(held.iter().map(|mutex| format!("lock {mutex}")));
         Ok(())
     }
 

@@ -157,7 +157,7 @@ fn a_thread_that_waits_at_two_places_is_woken_once() {
     let imported = parse("two", "two.json", text, 2).unwrap();
     assert!(!imported.toml.contains(" x2"), "{}", imported.toml);
     let rounds = throughput(&imported, "two");
-    assert!((45.0..55.0).contains(&rounds), "{rounds}");
+    assert!((95.0..=102.0).contains(&rounds), "one a tick: {rounds}");
 }
 
 #[test]
